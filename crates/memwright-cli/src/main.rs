@@ -1,0 +1,2 @@
+//! The `memwright` command.
+fn main() {}

@@ -1,0 +1,3 @@
+//! The Linux personality.
+#![no_std]
+#![forbid(unsafe_code)]

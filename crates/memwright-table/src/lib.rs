@@ -1,0 +1,2 @@
+//! Frames, entries, tables and the gather.
+#![no_std]

@@ -1,0 +1,3 @@
+//! The memory manager.
+#![no_std]
+#![forbid(unsafe_code)]
