@@ -1,2 +1,47 @@
-//! `cargo xtask`.
-fn main() {}
+//! The tasks of the workspace: `cargo xtask demo | test | ci | programs`.
+//!
+//! Each works from a clean clone: what is missing is installed first, and every step is printed before it runs.
+
+mod ci;
+mod demo;
+mod install;
+mod programs;
+mod shell;
+mod suite;
+
+use std::process::ExitCode;
+
+const USAGE: &str = "\
+usage: cargo xtask TASK
+
+  demo      install what is missing, build, run real programs on Memwright, print their accounts
+  test      every test of the workspace, on the host and under QEMU; closes with one line for all
+  ci        what test runs, plus format, lints, documentation and the oldest compiler; seconds per stage
+  programs  build programs/*.c into programs/build
+";
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let outcome = match arguments.as_slice() {
+        ["demo"] => demo::run(),
+        ["test"] => suite::run(),
+        ["ci"] => ci::run(),
+        ["programs"] => programs::build_all(),
+        ["help" | "--help" | "-h"] => {
+            print!("{USAGE}");
+            Ok(())
+        }
+        _ => {
+            eprint!("{USAGE}");
+            return ExitCode::from(2);
+        }
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("xtask: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}

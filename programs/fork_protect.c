@@ -1,0 +1,101 @@
+/* Does one process ever see what the other wrote, when protection changes come between fork and the writes?
+ *
+ * After fork each process may take and give back write permission: mprotect(READ), mprotect(READ | WRITE). A memory
+ * manager that gives it back without asking whether the page is shared lets both write to one page. Every order of
+ * the six steps (protect, restore, write; in the parent and in the child) is tried, with the parent's page written,
+ * only read, or untouched before the fork, and with a grandchild that only watches.
+ */
+#include "check.h"
+
+enum { PROTECT, RESTORE, WRITE, STEPS };
+enum before { TOUCH_NONE, TOUCH_READ, TOUCH_WRITE, KINDS };
+
+static void step(char *page, int number, char mark)
+{
+	switch (number) {
+	case PROTECT:
+		CHECK_EQ(mprotect(page, PAGE, PROT_READ), 0);
+		break;
+	case RESTORE:
+		CHECK_EQ(mprotect(page, PAGE, PROT_READ | PROT_WRITE), 0);
+		break;
+	case WRITE:
+		*(volatile char *)page = mark;
+		break;
+	}
+}
+
+/* One order: bit i of `order` says whose turn the i-th step is (1: the child's). */
+static void run_order(unsigned order, enum before before)
+{
+	struct turns turns;
+	char *page = anonymous(PAGE);
+	NEED(page != NULL && turns_open(&turns));
+	char first = 0;
+	if (before == TOUCH_WRITE)
+		first = *page = 'o';
+	else if (before == TOUCH_READ)
+		CHECK_EQ(*(volatile char *)page, 0);
+
+	pid_t child = fork_checked();
+	NEED(child >= 0);
+	if (child == 0) {
+		int done = 0;
+		for (int i = 0; i < 2 * STEPS; i++) {
+			if (!(order >> i & 1))
+				continue;
+			NEED(turn_await(turns.to_child));
+			step(page, done++, 'c');
+			CHECK_EQ(*(volatile char *)page, done == STEPS ? 'c' : first);
+			NEED(turn_pass(turns.to_parent));
+		}
+		/* The parent has made all its steps by the last turn. */
+		NEED(turn_await(turns.to_child));
+		CHECK_EQ(*(volatile char *)page, 'c');
+		end_child();
+	}
+	/* A process that shares the page and does nothing must keep what was there at the fork. */
+	struct turns watch;
+	NEED(turns_open(&watch));
+	int done = 0;
+	pid_t watcher = -1;
+	for (int i = 0; i < 2 * STEPS; i++) {
+		if (order >> i & 1) {
+			NEED(turn_pass(turns.to_child) && turn_await(turns.to_parent));
+		} else {
+			step(page, done++, 'p');
+		}
+		CHECK_EQ(*(volatile char *)page, done == STEPS ? 'p' : first);
+		if (i == STEPS - 1) {
+			char seen = *(volatile char *)page;
+			watcher = fork_checked();
+			NEED(watcher >= 0);
+			if (watcher == 0) {
+				NEED(turn_await(watch.to_child));
+				CHECK_EQ(*(volatile char *)page, seen);
+				end_child();
+			}
+		}
+	}
+	NEED(turn_pass(turns.to_child) && turn_pass(watch.to_child));
+	CHECK(exited(wait_for(child), 0));
+	CHECK(exited(wait_for(watcher), 0));
+	CHECK_EQ(*(volatile char *)page, 'p');
+	turns_close(&watch);
+	turns_close(&turns);
+	munmap(page, PAGE);
+}
+
+int main(void)
+{
+	int orders = 0;
+	for (unsigned order = 0; order < 1u << (2 * STEPS); order++) {
+		if (__builtin_popcount(order) != STEPS)
+			continue;
+		orders++;
+		for (enum before before = TOUCH_NONE; before < KINDS; before++)
+			run_order(order, before);
+	}
+	CHECK_EQ(orders, 20);
+	return checked("fork_protect");
+}

@@ -1,0 +1,163 @@
+//! What the tasks need from outside the workspace, and its installation.
+
+use crate::shell::{self, output, step, succeeds, which};
+use anyhow::{Context, Result, bail};
+use std::path::Path;
+use std::process::Command;
+
+/// The target that the kernel is built for.
+pub const KERNEL_TARGET: &str = "x86_64-unknown-none";
+
+/// One thing that a Debian package provides, and how to see that it is there.
+struct Need {
+    package: &'static str,
+    present: fn() -> bool,
+}
+
+const NEEDS: &[Need] = &[
+    Need {
+        package: "qemu-system-x86",
+        present: || which("qemu-system-x86_64").is_some(),
+    },
+    Need {
+        package: "busybox-static",
+        present: || which("busybox").is_some_and(|file| is_static(&file)),
+    },
+    Need {
+        package: "musl-tools",
+        present: || which("musl-gcc").is_some(),
+    },
+    Need {
+        package: "gcc",
+        present: || which("gcc").is_some(),
+    },
+    Need {
+        package: "libc6-dev",
+        present: has_static_libc,
+    },
+];
+
+/// Installs the Rust target and the packages that are missing, printing each step.
+///
+/// # Errors
+/// When something is missing and there is no right to install it: one message then names the packages.
+pub fn install() -> Result<()> {
+    rust_target()?;
+    packages()
+}
+
+fn rust_target() -> Result<()> {
+    let mut rustc = Command::new("rustc");
+    rustc
+        .args(["--print", "sysroot"])
+        .current_dir(shell::root());
+    let sysroot =
+        output(&mut rustc).context("rustc is missing: install Rust from https://rustup.rs")?;
+    if Path::new(&sysroot)
+        .join("lib/rustlib")
+        .join(KERNEL_TARGET)
+        .is_dir()
+    {
+        return Ok(());
+    }
+    let mut rustup = Command::new("rustup");
+    rustup
+        .args(["target", "add", KERNEL_TARGET])
+        .current_dir(shell::root());
+    shell::run(&mut rustup).with_context(|| {
+        format!("the Rust target {KERNEL_TARGET} is missing; it comes with rustup")
+    })
+}
+
+fn packages() -> Result<()> {
+    let missing: Vec<&str> = NEEDS
+        .iter()
+        .filter(|need| !(need.present)())
+        .map(|need| need.package)
+        .collect();
+    if missing.is_empty() {
+        return Ok(());
+    }
+    let names = missing.join(" ");
+    let refusal = format!(
+        "these packages are missing: {names}\n       install them with: apt-get install {names}"
+    );
+    if which("apt-get").is_none() {
+        bail!(
+            "{refusal}\n       (no apt-get here: use the packages of the same content of this system)"
+        );
+    }
+    let Some(prefix) = right_to_install() else {
+        bail!("{refusal}")
+    };
+    step(&format!("installing {names}"));
+    let install = || {
+        let mut command = apt(prefix);
+        command
+            .args(["install", "-y", "--no-install-recommends"])
+            .args(&missing);
+        command
+    };
+    // The package lists of a new machine may be absent or old: fetch them only then.
+    if !shell::status(&mut install())?.success() {
+        shell::run(apt(prefix).arg("update")).with_context(|| refusal.clone())?;
+        shell::run(&mut install()).with_context(|| refusal.clone())?;
+    }
+    for need in NEEDS.iter().filter(|need| missing.contains(&need.package)) {
+        if !(need.present)() {
+            bail!(
+                "the package {} was installed, but what it should provide is not found",
+                need.package
+            );
+        }
+    }
+    Ok(())
+}
+
+/// The words to put before a command so that it runs as root; nothing if there is no way to.
+fn right_to_install() -> Option<&'static [&'static str]> {
+    if output(Command::new("id").arg("-u")).as_deref() == Some("0") {
+        return Some(&[]);
+    }
+    let sudo: &[&str] = &["sudo", "-n"];
+    succeeds(Command::new("sudo").args(["-n", "true"])).then_some(sudo)
+}
+
+fn apt(prefix: &[&str]) -> Command {
+    let words = [
+        prefix,
+        &["env", "DEBIAN_FRONTEND=noninteractive", "apt-get"],
+    ]
+    .concat();
+    let mut command = Command::new(words[0]);
+    command.args(&words[1..]);
+    command
+}
+
+/// Whether an ELF file names no interpreter.
+fn is_static(file: &Path) -> bool {
+    let Ok(bytes) = std::fs::read(file) else {
+        return false;
+    };
+    let number = |at: usize, size: usize| {
+        let field = bytes.get(at..at + size)?;
+        Some(
+            field
+                .iter()
+                .rev()
+                .fold(0usize, |value, byte| value << 8 | usize::from(*byte)),
+        )
+    };
+    let interpreter = || {
+        let (start, size, count) = (number(32, 8)?, number(54, 2)?, number(56, 2)?);
+        // 3 is PT_INTERP.
+        Some((0..count).any(|index| number(start + index * size, 4) == Some(3)))
+    };
+    bytes.starts_with(b"\x7fELF\x02\x01") && interpreter() == Some(false)
+}
+
+fn has_static_libc() -> bool {
+    // gcc prints a path only when it finds the file, and the bare name otherwise.
+    output(Command::new("gcc").arg("-print-file-name=libc.a"))
+        .is_some_and(|path| path.starts_with('/'))
+}

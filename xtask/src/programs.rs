@@ -1,0 +1,134 @@
+//! Builds the C programs of `programs/`, one file each, in four ways.
+
+use crate::shell;
+use anyhow::{Context, Result, bail};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::SystemTime;
+
+/// A way to link a program, and the folder of `programs/build` it goes to.
+struct Variant {
+    folder: &'static str,
+    compiler: &'static str,
+    flags: &'static [&'static str],
+}
+
+const VARIANTS: &[Variant] = &[
+    Variant {
+        folder: "glibc-static",
+        compiler: "gcc",
+        flags: &["-static", "-no-pie"],
+    },
+    Variant {
+        folder: "musl-static",
+        compiler: "musl-gcc",
+        flags: &["-static", "-no-pie"],
+    },
+    Variant {
+        folder: "static-pie",
+        compiler: "gcc",
+        flags: &["-static-pie", "-fPIE"],
+    },
+    Variant {
+        folder: "dynamic",
+        compiler: "gcc",
+        flags: &["-pie", "-fPIE"],
+    },
+];
+
+/// Frame pointers and no vector code of the compiler's choice: the counts of a program do not depend on its mood.
+const FLAGS: &[&str] = &[
+    "-std=gnu11",
+    "-O1",
+    "-g",
+    "-Wall",
+    "-Wextra",
+    "-Werror",
+    "-fno-omit-frame-pointer",
+];
+
+/// Builds what is older than its source, for every variant.
+///
+/// # Errors
+/// When a compiler is missing or refuses a program.
+pub fn build_all() -> Result<()> {
+    let folder = shell::root().join("programs");
+    let mut sources = Vec::new();
+    let mut headers = Vec::new();
+    for entry in
+        std::fs::read_dir(&folder).with_context(|| format!("cannot read {}", folder.display()))?
+    {
+        let path = entry?.path();
+        match path.extension().and_then(|extension| extension.to_str()) {
+            Some("c") => sources.push(path),
+            Some("h") => headers.push(path),
+            Some(_) | None => {}
+        }
+    }
+    sources.sort();
+    let newest_header = headers
+        .iter()
+        .map(|header| modified(header))
+        .max()
+        .flatten();
+    let mut jobs = Vec::new();
+    for variant in VARIANTS {
+        let output = folder.join("build").join(variant.folder);
+        std::fs::create_dir_all(&output)?;
+        for source in &sources {
+            let program = output.join(source.file_stem().unwrap_or_default());
+            let newest = modified(source).max(newest_header);
+            if modified(&program).is_none_or(|built| Some(built) < newest) {
+                jobs.push((variant, source.clone(), program));
+            }
+        }
+    }
+    if jobs.is_empty() {
+        return Ok(());
+    }
+    shell::step(&format!(
+        "building {} programs into programs/build",
+        jobs.len()
+    ));
+    build(&jobs)
+}
+
+fn build(jobs: &[(&Variant, PathBuf, PathBuf)]) -> Result<()> {
+    let width = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    for batch in jobs.chunks(width) {
+        let mut children = Vec::new();
+        for (variant, source, program) in batch {
+            // A half-written program must not look newer than its source.
+            let partial = program.with_extension("partial");
+            let mut command = Command::new(variant.compiler);
+            command
+                .args(FLAGS)
+                .args(variant.flags)
+                .arg("-o")
+                .arg(&partial)
+                .arg(source);
+            let child = command
+                .spawn()
+                .with_context(|| format!("cannot start {}", variant.compiler))?;
+            children.push((child, command, partial, program));
+        }
+        let mut failed = None;
+        for (mut child, command, partial, program) in children {
+            if child.wait()?.success() {
+                std::fs::rename(partial, program)?;
+            } else {
+                failed = Some(shell::line(&command));
+            }
+        }
+        if let Some(line) = failed {
+            bail!("`{line}` failed");
+        }
+    }
+    Ok(())
+}
+
+fn modified(path: &Path) -> Option<SystemTime> {
+    path.metadata()
+        .and_then(|metadata| metadata.modified())
+        .ok()
+}

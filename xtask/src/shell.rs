@@ -1,0 +1,137 @@
+//! Running other programs, each announced before it starts.
+
+use anyhow::{Context, Result, bail};
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+/// The root of the workspace.
+pub fn root() -> PathBuf {
+    let manifest = Path::new(env!("CARGO_MANIFEST_DIR"));
+    manifest.parent().unwrap_or(manifest).to_path_buf()
+}
+
+/// The folder cargo builds into.
+pub fn target_folder() -> PathBuf {
+    match std::env::var_os("CARGO_TARGET_DIR") {
+        Some(folder) => root().join(folder),
+        None => root().join("target"),
+    }
+}
+
+/// The cargo that started this task, in the root of the workspace.
+pub fn cargo<I: AsRef<OsStr>>(arguments: impl IntoIterator<Item = I>) -> Command {
+    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    command.args(arguments).current_dir(root());
+    command
+}
+
+/// The command line as a user would type it, to be printed.
+pub fn line(command: &Command) -> String {
+    let program = Path::new(command.get_program());
+    let mut line = program
+        .file_name()
+        .unwrap_or(program.as_os_str())
+        .to_string_lossy()
+        .into_owned();
+    for argument in command.get_args() {
+        let argument = argument.to_string_lossy();
+        line.push(' ');
+        let plain = |c: char| c.is_ascii_alphanumeric() || "-_=+./:,@%".contains(c);
+        if !argument.is_empty() && argument.chars().all(plain) {
+            line.push_str(&argument);
+        } else {
+            line.push('\'');
+            line.push_str(&argument.replace('\'', r"'\''"));
+            line.push('\'');
+        }
+    }
+    line
+}
+
+/// Prints one step of a task.
+pub fn step(text: &str) {
+    eprintln!("==> {text}");
+}
+
+/// Prints the command, runs it with our own input and output, and returns how it ended.
+///
+/// # Errors
+/// When it cannot be started.
+pub fn status(command: &mut Command) -> Result<ExitStatus> {
+    step(&line(command));
+    command
+        .status()
+        .with_context(|| format!("cannot start `{}`", line(command)))
+}
+
+/// Prints the command and runs it.
+///
+/// # Errors
+/// When it cannot be started or does not end with 0.
+pub fn run(command: &mut Command) -> Result<()> {
+    let status = status(command)?;
+    if !status.success() {
+        bail!("`{}` failed: {status}", line(command));
+    }
+    Ok(())
+}
+
+/// Prints the command and runs it, but ends it when `deadline` passes.
+///
+/// # Errors
+/// When it cannot be started, fails, or is still running at the deadline.
+pub fn run_until(command: &mut Command, deadline: Instant) -> Result<()> {
+    step(&line(command));
+    let mut child = command
+        .spawn()
+        .with_context(|| format!("cannot start `{}`", line(command)))?;
+    loop {
+        if let Some(status) = child.try_wait()? {
+            if !status.success() {
+                bail!("`{}` failed: {status}", line(command));
+            }
+            return Ok(());
+        }
+        if Instant::now() >= deadline {
+            child.kill()?;
+            child.wait()?;
+            bail!("`{}` was ended: out of time", line(command));
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+/// Whether the command starts and ends with 0; what it prints is dropped.
+pub fn succeeds(command: &mut Command) -> bool {
+    command
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .status()
+        .is_ok_and(|status| status.success())
+}
+
+/// What the command prints, without the white space around it; nothing when it fails.
+pub fn output(command: &mut Command) -> Option<String> {
+    let output = command
+        .stdin(Stdio::null())
+        .stderr(Stdio::null())
+        .output()
+        .ok()?;
+    output
+        .status
+        .success()
+        .then(|| String::from_utf8_lossy(&output.stdout).trim().to_owned())
+}
+
+/// Where a program stands in the search path.
+pub fn which(program: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH")?;
+    // Debian keeps some programs in folders that an ordinary user's PATH lacks.
+    let folders = std::env::split_paths(&path).chain(["/usr/sbin".into(), "/sbin".into()]);
+    folders
+        .map(|folder| folder.join(program))
+        .find(|file| file.is_file())
+}
