@@ -1,0 +1,114 @@
+//! User registers and the extended state area.
+
+/// General registers of a thread in user mode, in the order of `struct user_regs_struct`'s names.
+///
+/// The code and stack segments are constants of the host: 64-bit user code is the only mode.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+#[repr(C)]
+pub struct UserRegs {
+    /// RAX: system-call number on entry, result on return.
+    pub rax: u64,
+    /// RBX.
+    pub rbx: u64,
+    /// RCX.
+    pub rcx: u64,
+    /// RDX: third argument.
+    pub rdx: u64,
+    /// RSI: second argument.
+    pub rsi: u64,
+    /// RDI: first argument.
+    pub rdi: u64,
+    /// RBP.
+    pub rbp: u64,
+    /// R8: fifth argument.
+    pub r8: u64,
+    /// R9: sixth argument.
+    pub r9: u64,
+    /// R10: fourth argument.
+    pub r10: u64,
+    /// R11.
+    pub r11: u64,
+    /// R12.
+    pub r12: u64,
+    /// R13.
+    pub r13: u64,
+    /// R14.
+    pub r14: u64,
+    /// R15.
+    pub r15: u64,
+    /// Instruction pointer.
+    pub rip: u64,
+    /// Flags.
+    pub rflags: u64,
+    /// Stack pointer.
+    pub rsp: u64,
+    /// RAX as it was when a system call began; `u64::MAX` outside system calls.
+    pub orig_rax: u64,
+}
+
+/// Everything of a thread's user mode that the host loads on the way in and stores on the way out.
+/// Extended state (x87, SSE, AVX) stays in the processor and is switched with the thread.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+#[repr(C)]
+pub struct UserState {
+    /// General registers.
+    pub regs: UserRegs,
+    /// FS base (thread pointer).
+    pub fs_base: u64,
+    /// GS base of user mode.
+    pub gs_base: u64,
+}
+
+/// Flags a fresh program starts with: interrupts enabled and the bit that is always one.
+pub const INITIAL_FLAGS: u64 = 0x202;
+
+/// Flags that user code may choose for itself (`FIX_EFLAGS` of Linux 7.2,
+/// `arch/x86/include/asm/sighandling.h`): AC, OF, DF, TF, SF, ZF, AF, PF, CF and RF.
+pub const USER_FLAGS: u64 = 0x5_0dd5;
+
+impl UserState {
+    /// The state in which a program starts: everything zero but these two registers.
+    pub fn start(entry: u64, stack: u64) -> Self {
+        Self {
+            regs: UserRegs {
+                rip: entry,
+                rsp: stack,
+                rflags: INITIAL_FLAGS,
+                orig_rax: u64::MAX,
+                ..UserRegs::default()
+            },
+            fs_base: 0,
+            gs_base: 0,
+        }
+    }
+}
+
+/// Extended state of one thread in the standard (not compacted) XSAVE format.
+///
+/// The host uses the first [`fpu_size`](crate::host::Host::fpu_size) bytes.
+#[derive(Clone, Debug)]
+#[repr(C, align(64))]
+pub struct FpuArea {
+    /// The legacy region, the header and the extended components.
+    pub bytes: [u8; Self::SIZE],
+}
+
+impl FpuArea {
+    /// Room for x87, SSE, AVX, AVX-512 and protection keys.
+    pub const SIZE: usize = 2752;
+    /// First byte of the XSAVE header (its first word is XSTATE_BV).
+    pub const HEADER: usize = 512;
+    /// The initial state: XSTATE_BV is zero, so that XRSTOR initialises every component; the
+    /// control words are there for code that reads the legacy region.
+    pub const INITIAL: Self = Self {
+        bytes: {
+            let mut bytes = [0; Self::SIZE];
+            // FCW = 0x037f, MXCSR = 0x1f80.
+            bytes[0] = 0x7f;
+            bytes[1] = 0x03;
+            bytes[24] = 0x80;
+            bytes[25] = 0x1f;
+            bytes
+        },
+    };
+}

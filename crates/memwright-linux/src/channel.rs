@@ -1,0 +1,126 @@
+//! Constants of the protocol between the guest and the `memwright` command.
+//!
+//! The guest writes frames (kind, length as four little-endian bytes, payload) to the output
+//! channel. `docs/protocol.md` describes the whole protocol.
+
+/// What a frame on the output channel carries.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[repr(u8)]
+pub enum Channel {
+    /// Standard output of the program.
+    Stdout = 1,
+    /// Standard error of the program.
+    Stderr = 2,
+    /// A line of kernel text, shown when the run is verbose.
+    Log = 3,
+    /// Lines `name value` of the account.
+    Account = 4,
+    /// One memory event as a JSON line.
+    Trace = 5,
+    /// One line of system-call text.
+    SystemCalls = 6,
+    /// A request for input: the payload is the most bytes wanted, as four little-endian bytes.
+    InputRequest = 7,
+    /// Panic and backtrace text.
+    Panic = 8,
+    /// How the run ended; the last frame.
+    Result = 9,
+}
+
+impl Channel {
+    /// The channel with this number, if there is one.
+    pub const fn from_number(number: u8) -> Option<Self> {
+        Some(match number {
+            1 => Self::Stdout,
+            2 => Self::Stderr,
+            3 => Self::Log,
+            4 => Self::Account,
+            5 => Self::Trace,
+            6 => Self::SystemCalls,
+            7 => Self::InputRequest,
+            8 => Self::Panic,
+            9 => Self::Result,
+            _ => return None,
+        })
+    }
+}
+
+/// Bytes of a frame before its payload: the kind and the length.
+pub const FRAME_HEADER: usize = 5;
+/// I/O port of the output channel (`isa-debugcon`).
+pub const OUTPUT_PORT: u16 = 0xe9;
+/// I/O port base of the input channel (first serial port).
+pub const INPUT_PORT: u16 = 0x3f8;
+/// I/O port base of the control channel (second serial port).
+pub const CONTROL_PORT: u16 = 0x2f8;
+/// I/O port that ends the run (`isa-debug-exit`).
+pub const EXIT_PORT: u16 = 0xf4;
+/// Control byte: send SIGINT to the program.
+pub const CONTROL_INTERRUPT: u8 = 0x03;
+
+/// How a run ended: the payload of [`Channel::Result`] is this number, the value as four
+/// little-endian bytes, and text.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Outcome {
+    /// The program exited with this code.
+    Exited(i32),
+    /// This signal killed the program.
+    Killed(i32),
+    /// The program could not be started; the value is an error number.
+    NotStarted(i32),
+}
+
+impl Outcome {
+    /// Bytes of the payload before the text.
+    pub const HEADER: usize = 5;
+
+    /// The kind and the value as they stand in the payload.
+    pub fn encode(self) -> [u8; Self::HEADER] {
+        let (kind, value) = match self {
+            Self::Exited(code) => (1, code),
+            Self::Killed(signal) => (2, signal),
+            Self::NotStarted(errno) => (3, errno),
+        };
+        let value = value.to_le_bytes();
+        [kind, value[0], value[1], value[2], value[3]]
+    }
+
+    /// Reads what [`encode`](Self::encode) wrote; `None` when the kind is unknown or bytes miss.
+    pub fn decode(payload: &[u8]) -> Option<Self> {
+        let header: [u8; Self::HEADER] = payload.get(..Self::HEADER)?.try_into().ok()?;
+        let value = i32::from_le_bytes([header[1], header[2], header[3], header[4]]);
+        match header[0] {
+            1 => Some(Self::Exited(value)),
+            2 => Some(Self::Killed(value)),
+            3 => Some(Self::NotStarted(value)),
+            _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Channel, Outcome};
+
+    #[test]
+    fn outcomes_survive_the_channel() {
+        for outcome in [
+            Outcome::Exited(255),
+            Outcome::Killed(9),
+            Outcome::NotStarted(-1),
+        ] {
+            assert_eq!(Outcome::decode(&outcome.encode()), Some(outcome));
+        }
+        assert_eq!(Outcome::decode(&[1, 0, 0]), None);
+        assert_eq!(Outcome::decode(&[9, 0, 0, 0, 0]), None);
+    }
+
+    #[test]
+    fn channel_numbers_are_dense() {
+        for number in 1..=9 {
+            assert_eq!(Channel::from_number(number).map(|c| c as u8), Some(number));
+        }
+        assert_eq!(Channel::from_number(0), None);
+        assert_eq!(Channel::from_number(10), None);
+    }
+}

@@ -1,0 +1,106 @@
+//! Error numbers of the system-call interface.
+
+use core::fmt;
+
+/// A Linux error number.
+///
+/// Numbers from 512 on never reach user mode: they ask the signal code to restart the call.
+#[derive(Clone, Copy, Eq, PartialEq, PartialOrd, Ord, Hash)]
+pub struct Errno(u16);
+
+macro_rules! errnos {
+    ($($name:ident)*) => {
+        impl Errno {
+            $(
+                #[doc = concat!("`", stringify!($name), "` of `asm-generic/errno*.h`.")]
+                pub const $name: Self = Self(linux_raw_sys::errno::$name as u16);
+            )*
+        }
+        /// Every named error number of the interface.
+        const NAMES: &[(Errno, &str)] = &[$((Errno::$name, stringify!($name)),)*];
+    };
+}
+
+errnos! {
+    EPERM ENOENT ESRCH EINTR EIO ENXIO E2BIG ENOEXEC EBADF ECHILD EAGAIN ENOMEM EACCES EFAULT
+    ENOTBLK EBUSY EEXIST EXDEV ENODEV ENOTDIR EISDIR EINVAL ENFILE EMFILE ENOTTY ETXTBSY EFBIG
+    ENOSPC ESPIPE EROFS EMLINK EPIPE EDOM ERANGE EDEADLK ENAMETOOLONG ENOLCK ENOSYS ENOTEMPTY
+    ELOOP ENODATA ETIME EPROTO EBADMSG EOVERFLOW ENOTSOCK EDESTADDRREQ EMSGSIZE EPROTOTYPE
+    ENOPROTOOPT EPROTONOSUPPORT ESOCKTNOSUPPORT EOPNOTSUPP EPFNOSUPPORT EAFNOSUPPORT EADDRINUSE
+    EADDRNOTAVAIL ENETDOWN ENETUNREACH ECONNABORTED ECONNRESET ENOBUFS EISCONN ENOTCONN ETIMEDOUT
+    ECONNREFUSED EALREADY EINPROGRESS ESTALE EDQUOT ECANCELED EHWPOISON
+}
+
+impl Errno {
+    /// Restart when the action asks for it, else `EINTR` (`include/linux/errno.h` of Linux 7.2).
+    pub const ERESTARTSYS: Self = Self(512);
+    /// Restart always.
+    pub const ERESTARTNOINTR: Self = Self(513);
+    /// Restart when no handler runs, else `EINTR`.
+    pub const ERESTARTNOHAND: Self = Self(514);
+    /// Restart through `restart_syscall` when no handler runs, else `EINTR`.
+    pub const ERESTART_RESTARTBLOCK: Self = Self(516);
+
+    /// The number, positive.
+    pub const fn number(self) -> u16 {
+        self.0
+    }
+
+    /// The value a system call returns in RAX for this error.
+    pub const fn as_result(self) -> u64 {
+        (self.0 as i64).wrapping_neg() as u64
+    }
+
+    /// The error a system-call result stands for, if it is one.
+    pub const fn from_result(value: u64) -> Option<Self> {
+        let negated = (value as i64).wrapping_neg();
+        if negated >= 1 && negated <= 4095 {
+            Some(Self(negated as u16))
+        } else {
+            None
+        }
+    }
+
+    /// The symbolic name, as in `errno(3)`.
+    pub fn name(self) -> &'static str {
+        match self.0 {
+            512 => return "ERESTARTSYS",
+            513 => return "ERESTARTNOINTR",
+            514 => return "ERESTARTNOHAND",
+            516 => return "ERESTART_RESTARTBLOCK",
+            _ => {}
+        }
+        NAMES
+            .iter()
+            .find(|(errno, _)| *errno == self)
+            .map_or("unknown", |(_, name)| name)
+    }
+}
+
+impl fmt::Debug for Errno {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Errno;
+
+    #[test]
+    fn results_are_negated_numbers() {
+        assert_eq!(Errno::ENOMEM.as_result(), (-12i64) as u64);
+        assert_eq!(Errno::from_result((-12i64) as u64), Some(Errno::ENOMEM));
+        assert_eq!(Errno::from_result(0), None);
+        assert_eq!(Errno::from_result(0x7fff_f000), None);
+        assert_eq!(Errno::from_result((-4096i64) as u64), None);
+    }
+
+    #[test]
+    fn names_match_numbers() {
+        assert_eq!(Errno::EPERM.number(), 1);
+        assert_eq!(Errno::EPERM.name(), "EPERM");
+        assert_eq!(Errno::EHWPOISON.number(), 133);
+        assert_eq!(Errno::ERESTARTSYS.name(), "ERESTARTSYS");
+    }
+}

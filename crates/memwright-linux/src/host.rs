@@ -1,0 +1,185 @@
+//! What the personality needs from the machine below it.
+
+use crate::Frame;
+use crate::arch::x86_64::regs::{FpuArea, UserState};
+pub use crate::channel::Channel;
+use crate::placeholder::Machine;
+
+/// A kernel stack with the registers that are saved on it.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, Ord, PartialOrd)]
+pub struct ContextId(pub u32);
+
+/// The host has no memory left for what was asked.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct OutOfMemory;
+
+/// Why user mode was left.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Trap {
+    /// The SYSCALL instruction: number in `orig_rax` and `rax`.
+    Syscall,
+    /// A page fault at this address.
+    PageFault {
+        /// The address that was accessed.
+        address: u64,
+        /// The access was a write.
+        write: bool,
+        /// The access was an instruction fetch.
+        fetch: bool,
+        /// An entry was present: its rights did not suffice.
+        present: bool,
+    },
+    /// Another processor exception.
+    Exception {
+        /// Vector: 0 divide error, 3 breakpoint, 6 invalid opcode, 13 general protection, ...
+        vector: u8,
+        /// Error code; zero for vectors that push none.
+        error: u64,
+    },
+    /// The deadline passed.
+    Timer,
+    /// A control byte waits.
+    Control,
+    /// Another CPU asks this one to look at its run queue.
+    Reschedule,
+}
+
+/// A user access by the kernel met a fault that could not be resolved.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct UserFault {
+    /// The first address that could not be accessed.
+    pub address: u64,
+    /// Bytes copied before it.
+    pub done: usize,
+}
+
+/// What the host calls back into.
+pub trait KernelEvents: Sync {
+    /// A user address faulted while the kernel copied to or from it. `true`: the access may be
+    /// retried. Called on the thread that copies, holding none of its locks.
+    fn user_fault(&self, address: u64, write: bool) -> bool;
+
+    /// First code on the stack of a context made by [`Host::create_context`].
+    fn context_start(&self, argument: usize) -> !;
+
+    /// Writes what the personality knows for a panic or backtrace report: threads, held locks,
+    /// the account. Must not take a lock that may be held.
+    fn fatal_report(&self, out: &mut dyn core::fmt::Write);
+}
+
+/// The machine: processors, clock, channels. Implemented by the bare-metal kernel, and over the
+/// simulated machine in tests.
+pub trait Host: Machine {
+    /// Enters user mode and returns at the next trap, on the same kernel stack, interrupts off.
+    fn run_user(&self, user: &mut UserState) -> Trap;
+
+    /// A new kernel stack with a guard page. The first switch to it calls
+    /// [`KernelEvents::context_start`] with `argument`.
+    ///
+    /// # Errors
+    /// [`OutOfMemory`] when there is no room for a stack.
+    fn create_context(&self, argument: usize) -> Result<ContextId, OutOfMemory>;
+
+    /// Saves the running context as `from` and continues `to`; returns when something switches
+    /// back to `from`.
+    fn switch_context(&self, from: ContextId, to: ContextId);
+
+    /// Frees a context that is not running and will not run again.
+    fn destroy_context(&self, context: ContextId);
+
+    /// The context this CPU booted on; it becomes the CPU's idle loop.
+    fn boot_context(&self) -> ContextId;
+
+    /// Stores the extended state of the processor.
+    fn save_fpu(&self, area: &mut FpuArea);
+
+    /// Loads the extended state. `area` was written by `save_fpu` or checked by
+    /// [`xstate::sanitize`](crate::arch::x86_64::xstate::sanitize).
+    fn restore_fpu(&self, area: &FpuArea);
+
+    /// Bytes of [`FpuArea`] in use: the size of the standard XSAVE format for the enabled features.
+    fn fpu_size(&self) -> usize;
+
+    /// Features enabled in XCR0.
+    fn fpu_features(&self) -> u64;
+
+    /// CPUID leaf 1 EDX, for AT_HWCAP.
+    fn hardware_capabilities(&self) -> u64;
+
+    /// Nanoseconds since boot (one per retired instruction); waits for input are not counted.
+    fn now(&self) -> u64;
+
+    /// Asks for [`Trap::Timer`], or for [`idle`](Self::idle) to return, at this time of
+    /// [`now`](Self::now).
+    fn set_deadline(&self, deadline: Option<u64>);
+
+    /// Waits for an interrupt. Returns at once when one came since interrupts were last on.
+    fn idle(&self);
+
+    /// Copies from user memory. The caller checked that the range lies in user space.
+    ///
+    /// # Errors
+    /// The first fault that [`KernelEvents::user_fault`] did not resolve.
+    fn copy_from_user(&self, to: &mut [u8], from: u64) -> Result<(), UserFault>;
+
+    /// Copies to user memory. The caller checked that the range lies in user space.
+    ///
+    /// # Errors
+    /// The first fault that [`KernelEvents::user_fault`] did not resolve.
+    fn copy_to_user(&self, to: u64, from: &[u8]) -> Result<(), UserFault>;
+
+    /// Zeroes user memory. The caller checked that the range lies in user space.
+    ///
+    /// # Errors
+    /// The first fault that [`KernelEvents::user_fault`] did not resolve.
+    fn clear_user(&self, to: u64, length: usize) -> Result<(), UserFault>;
+
+    /// Loads a user word atomically; `address` is aligned and lies in user space.
+    ///
+    /// # Errors
+    /// A fault that was not resolved.
+    fn user_load32(&self, address: u64) -> Result<u32, UserFault>;
+
+    /// Replaces a user word by `new` if it equals `old`, atomically; returns what was there.
+    ///
+    /// # Errors
+    /// A fault that was not resolved.
+    fn user_compare_exchange32(&self, address: u64, old: u32, new: u32) -> Result<u32, UserFault>;
+
+    /// Names the receiver of events; called once, before anything else.
+    fn set_events(&self, events: &'static dyn KernelEvents);
+
+    /// Writes one frame to the output channel. Costs no guest time for `Account`, `Trace`, `Log`
+    /// and `SystemCalls`.
+    fn output(&self, channel: Channel, bytes: &[u8]);
+
+    /// Asks for standard input and waits, the machine standing still; 0 is the end of the input.
+    fn input(&self, to: &mut [u8]) -> usize;
+
+    /// Takes the next control byte.
+    fn control(&self) -> Option<u8>;
+
+    /// Stops the guest clock, for work that is not the guest's. Calls nest.
+    fn pause_clock(&self);
+
+    /// Lets the guest clock go on.
+    fn resume_clock(&self);
+
+    /// Instructions retired in user mode since boot.
+    fn user_instructions(&self) -> u64;
+
+    /// Instructions retired in the kernel since boot, idle time and pauses left out.
+    fn kernel_instructions(&self) -> u64;
+
+    /// The kernel half every new address space starts with.
+    fn kernel_root(&self) -> Option<Frame>;
+
+    /// The kernel heap is in its reserve: calls that allocate shall fail.
+    fn heap_low(&self) -> bool;
+
+    /// Kernel heap in use, in bytes, for the audit at the end of a run.
+    fn heap_used(&self) -> usize;
+
+    /// Ends the machine.
+    fn power_off(&self, code: u8) -> !;
+}

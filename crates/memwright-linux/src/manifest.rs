@@ -1,0 +1,139 @@
+//! What the run was asked to do: the control entries of the archive.
+
+use crate::cpio::CpioArchive;
+use alloc::{string::String, vec::Vec};
+
+/// Folder of the control entries; it is not part of the guest's file system.
+pub const CONTROL_FOLDER: &[u8] = b".memwright";
+
+/// Where standard input comes from, or output goes to.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum Stream {
+    /// A pipe or a file.
+    #[default]
+    Pipe,
+    /// A terminal.
+    Terminal,
+}
+
+/// The program to run and how.
+#[derive(Clone, Debug, Default)]
+pub struct Manifest {
+    /// Arguments; the first is the program's path.
+    pub arguments: Vec<Vec<u8>>,
+    /// Environment strings, `NAME=value`.
+    pub environment: Vec<Vec<u8>>,
+    /// Standard input, output and error.
+    pub streams: [Stream; 3],
+    /// One trace line per memory event.
+    pub trace: bool,
+    /// One line per system call.
+    pub system_calls: bool,
+    /// Seconds since 1970 at boot.
+    pub epoch: u64,
+    /// Seed of every random number of the run.
+    pub seed: u64,
+    /// Seed of the address layout; fixed layout without one.
+    pub layout_seed: Option<u64>,
+    /// Terminal size.
+    pub columns: u16,
+    /// Terminal size.
+    pub rows: u16,
+    /// Policies by name, those of other parts included.
+    pub policies: Vec<(String, String)>,
+}
+
+impl Manifest {
+    /// Reads the control entries of an archive. Missing ones leave defaults, unknown options are
+    /// ignored, so that an older kernel accepts a newer command.
+    pub fn parse(archive: CpioArchive<'_>) -> Self {
+        let mut manifest = Self {
+            columns: 80,
+            rows: 24,
+            ..Self::default()
+        };
+        for entry in archive {
+            match entry.name {
+                b".memwright/argv" => manifest.arguments = strings(entry.data),
+                b".memwright/env" => manifest.environment = strings(entry.data),
+                b".memwright/options" => {
+                    let text = core::str::from_utf8(entry.data).unwrap_or_default();
+                    for (key, value) in text.lines().filter_map(|line| line.split_once('=')) {
+                        manifest.option(key, value);
+                    }
+                }
+                _ => {}
+            }
+        }
+        manifest
+    }
+
+    fn option(&mut self, key: &str, value: &str) {
+        let stream = if value == "tty" {
+            Stream::Terminal
+        } else {
+            Stream::Pipe
+        };
+        match key {
+            "trace" => self.trace = value == "1",
+            "strace" => self.system_calls = value == "1",
+            "stdin" => self.streams[0] = stream,
+            "stdout" => self.streams[1] = stream,
+            "stderr" => self.streams[2] = stream,
+            "epoch" => self.epoch = value.parse().unwrap_or(0),
+            "seed" => self.seed = value.parse().unwrap_or(0),
+            "columns" => self.columns = value.parse().unwrap_or(80),
+            "rows" => self.rows = value.parse().unwrap_or(24),
+            _ => {
+                if let Some(policy) = key.strip_prefix("policy.") {
+                    if policy == "aslr" {
+                        self.layout_seed = value.parse().ok();
+                    }
+                    self.policies.push((policy.into(), value.into()));
+                }
+            }
+        }
+    }
+}
+
+/// The NUL-terminated strings standing one after another in `data`.
+fn strings(data: &[u8]) -> Vec<Vec<u8>> {
+    data.strip_suffix(b"\0")
+        .map(|strings| {
+            strings
+                .split(|byte| *byte == 0)
+                .map(<[u8]>::to_vec)
+                .collect()
+        })
+        .unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Manifest, Stream};
+    use crate::cpio::{CpioArchive, tests::append};
+    use alloc::vec::Vec;
+
+    #[test]
+    fn control_entries_are_read() {
+        let mut bytes = Vec::new();
+        append(&mut bytes, ".memwright/argv", 0o100_644, b"/bin/sh\0-c\0\0");
+        append(&mut bytes, ".memwright/env", 0o100_644, b"A=1\0");
+        let options = b"strace=1\nstdin=tty\nseed=7\npolicy.aslr=9\npolicy.x=y\nlater=1\n";
+        append(&mut bytes, ".memwright/options", 0o100_644, options);
+        let manifest = Manifest::parse(CpioArchive::new(&bytes));
+        assert_eq!(
+            manifest.arguments,
+            [b"/bin/sh".to_vec(), b"-c".to_vec(), Vec::new()]
+        );
+        assert_eq!(manifest.environment, [b"A=1".to_vec()]);
+        assert!(manifest.system_calls && !manifest.trace);
+        assert_eq!(
+            manifest.streams,
+            [Stream::Terminal, Stream::Pipe, Stream::Pipe]
+        );
+        assert_eq!((manifest.seed, manifest.layout_seed), (7, Some(9)));
+        assert_eq!(manifest.policies[1], ("x".into(), "y".into()));
+        assert_eq!((manifest.columns, manifest.rows), (80, 24));
+    }
+}

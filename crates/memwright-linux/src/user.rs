@@ -1,0 +1,232 @@
+//! User memory as system calls see it: checked ranges, copies with fault fix-up.
+//!
+//! Nothing here may be called while a lock is held: a copy can fault, wait and allocate.
+
+use crate::sync;
+use crate::{
+    abi::{IoVector, PLAIN_MAX, Plain},
+    context::Context,
+    errno::Errno,
+};
+use alloc::vec::Vec;
+const PAGE_SIZE: usize = 4096;
+
+/// End of user addresses, as `TASK_SIZE_MAX` of Linux 7.2 with four table levels.
+pub const USER_END: u64 = 0x7fff_ffff_f000;
+
+/// Most bytes one read or write moves (`MAX_RW_COUNT` of Linux 7.2).
+pub const TRANSFER_MAX: u64 = 0x7fff_f000;
+
+/// Longest path with its NUL (`PATH_MAX`).
+pub const PATH_MAX: usize = 4096;
+
+/// Checks that a range lies in user space.
+///
+/// # Errors
+/// `EFAULT` when it does not.
+pub fn check_range(address: u64, length: usize) -> Result<(), Errno> {
+    match address.checked_add(length as u64) {
+        Some(end) if end <= USER_END => Ok(()),
+        _ => Err(Errno::EFAULT),
+    }
+}
+
+impl Context<'_> {
+    /// Copies user bytes.
+    ///
+    /// # Errors
+    /// `EFAULT` when any of them cannot be read.
+    pub fn read_bytes(&self, from: u64, to: &mut [u8]) -> Result<(), Errno> {
+        sync::assert_none_held();
+        check_range(from, to.len())?;
+        self.kernel
+            .host
+            .copy_from_user(to, from)
+            .map_err(|_| Errno::EFAULT)
+    }
+
+    /// Copies bytes to user memory.
+    ///
+    /// # Errors
+    /// `EFAULT` when any of them cannot be written.
+    pub fn write_bytes(&self, to: u64, from: &[u8]) -> Result<(), Errno> {
+        sync::assert_none_held();
+        check_range(to, from.len())?;
+        self.kernel
+            .host
+            .copy_to_user(to, from)
+            .map_err(|_| Errno::EFAULT)
+    }
+
+    /// Copies user bytes; says how many came before a fault.
+    ///
+    /// # Errors
+    /// `EFAULT` when not even the first can be read.
+    pub fn read_some(&self, from: u64, to: &mut [u8]) -> Result<usize, Errno> {
+        sync::assert_none_held();
+        check_range(from, to.len())?;
+        match self.kernel.host.copy_from_user(to, from) {
+            Ok(()) => Ok(to.len()),
+            Err(fault) if fault.done > 0 => Ok(fault.done),
+            Err(_) => Err(Errno::EFAULT),
+        }
+    }
+
+    /// Copies bytes to user memory; says how many went before a fault.
+    ///
+    /// # Errors
+    /// `EFAULT` when not even the first can be written.
+    pub fn write_some(&self, to: u64, from: &[u8]) -> Result<usize, Errno> {
+        sync::assert_none_held();
+        check_range(to, from.len())?;
+        match self.kernel.host.copy_to_user(to, from) {
+            Ok(()) => Ok(from.len()),
+            Err(fault) if fault.done > 0 => Ok(fault.done),
+            Err(_) => Err(Errno::EFAULT),
+        }
+    }
+
+    /// Zeroes user memory.
+    ///
+    /// # Errors
+    /// `EFAULT` when any of it cannot be written.
+    pub fn clear_bytes(&self, to: u64, length: usize) -> Result<(), Errno> {
+        sync::assert_none_held();
+        check_range(to, length)?;
+        self.kernel
+            .host
+            .clear_user(to, length)
+            .map_err(|_| Errno::EFAULT)
+    }
+
+    /// Reads one value.
+    ///
+    /// # Errors
+    /// `EFAULT` when it cannot be read.
+    pub fn read_value<T: Plain>(&self, from: u64) -> Result<T, Errno> {
+        const { assert!(T::SIZE <= PLAIN_MAX) };
+        let mut buffer = [0; PLAIN_MAX];
+        let bytes = &mut buffer[..T::SIZE];
+        self.read_bytes(from, bytes)?;
+        Ok(T::from_bytes(bytes))
+    }
+
+    /// Writes one value.
+    ///
+    /// # Errors
+    /// `EFAULT` when it cannot be written.
+    pub fn write_value<T: Plain>(&self, to: u64, value: &T) -> Result<(), Errno> {
+        const { assert!(T::SIZE <= PLAIN_MAX) };
+        let mut buffer = [0; PLAIN_MAX];
+        let bytes = &mut buffer[..T::SIZE];
+        value.to_bytes(bytes);
+        self.write_bytes(to, bytes)
+    }
+
+    /// Writes one value unless the pointer is null.
+    ///
+    /// # Errors
+    /// `EFAULT` when it cannot be written.
+    pub fn write_optional<T: Plain>(&self, to: u64, value: &T) -> Result<(), Errno> {
+        if to == 0 {
+            Ok(())
+        } else {
+            self.write_value(to, value)
+        }
+    }
+
+    /// Reads one value unless the pointer is null.
+    ///
+    /// # Errors
+    /// `EFAULT` when it cannot be read.
+    pub fn read_optional<T: Plain>(&self, from: u64) -> Result<Option<T>, Errno> {
+        if from == 0 {
+            Ok(None)
+        } else {
+            self.read_value(from).map(Some)
+        }
+    }
+
+    /// Reads a NUL-terminated string of at most `limit` bytes, NUL included; returns it without
+    /// the NUL.
+    ///
+    /// # Errors
+    /// `EFAULT` when it cannot be read, `too_long` when there is no NUL within `limit`, `ENOMEM`.
+    pub fn read_string(&self, from: u64, limit: usize, too_long: Errno) -> Result<Vec<u8>, Errno> {
+        let mut string = Vec::new();
+        let mut chunk = [0; 256];
+        while string.len() < limit {
+            let address = from.checked_add(string.len() as u64).ok_or(Errno::EFAULT)?;
+            // Never across a page boundary: the next page need not be there.
+            let in_page = PAGE_SIZE - (address as usize % PAGE_SIZE);
+            let length = chunk.len().min(in_page).min(limit - string.len());
+            self.read_bytes(address, &mut chunk[..length])?;
+            let end = chunk[..length].iter().position(|byte| *byte == 0);
+            let part = &chunk[..end.unwrap_or(length)];
+            string.try_reserve(part.len()).map_err(|_| Errno::ENOMEM)?;
+            string.extend_from_slice(part);
+            if end.is_some() {
+                return Ok(string);
+            }
+        }
+        Err(too_long)
+    }
+
+    /// Reads a path: at most 4,095 bytes.
+    ///
+    /// # Errors
+    /// `EFAULT`, `ENAMETOOLONG`, `ENOMEM`.
+    pub fn read_path(&self, from: u64) -> Result<Vec<u8>, Errno> {
+        self.read_string(from, PATH_MAX, Errno::ENAMETOOLONG)
+    }
+
+    /// Reads an array of `count` vectors; their total is cut to what one transfer moves.
+    ///
+    /// # Errors
+    /// `EINVAL` for more than 1,024 vectors or a length beyond `isize::MAX`, `EFAULT`, `ENOMEM`.
+    pub fn read_vectors(&self, from: u64, count: u64) -> Result<Vec<IoVector>, Errno> {
+        if count > 1024 {
+            return Err(Errno::EINVAL);
+        }
+        let mut vectors = Vec::new();
+        vectors
+            .try_reserve_exact(count as usize)
+            .map_err(|_| Errno::ENOMEM)?;
+        let mut room = TRANSFER_MAX;
+        for index in 0..count {
+            let mut vector: IoVector = self.read_value(from.wrapping_add(index * 16))?;
+            if vector.length > i64::MAX as u64 {
+                return Err(Errno::EINVAL);
+            }
+            vector.length = vector.length.min(room);
+            check_range(vector.base, vector.length as usize)?;
+            room -= vector.length;
+            vectors.push(vector);
+        }
+        Ok(vectors)
+    }
+
+    /// The number of bytes one read or write moves, and the check of its range.
+    ///
+    /// # Errors
+    /// `EFAULT` when the range leaves user space.
+    pub fn transfer_length(&self, address: u64, length: u64) -> Result<usize, Errno> {
+        let length = length.min(TRANSFER_MAX) as usize;
+        check_range(address, length).map(|()| length)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{USER_END, check_range};
+    use crate::errno::Errno;
+
+    #[test]
+    fn ranges_end_at_the_end_of_user_space() {
+        assert_eq!(check_range(0, 0), Ok(()));
+        assert_eq!(check_range(USER_END - 1, 1), Ok(()));
+        assert_eq!(check_range(USER_END - 1, 2), Err(Errno::EFAULT));
+        assert_eq!(check_range(0xffff_8000_0000_0000, 1), Err(Errno::EFAULT));
+        assert_eq!(check_range(u64::MAX, 2), Err(Errno::EFAULT));
+    }
+}
