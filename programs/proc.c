@@ -1,0 +1,256 @@
+/* Does /proc say what is so, in the form that programs parse?
+ */
+#include "check.h"
+#include <dirent.h>
+#include <sys/sysinfo.h>
+#include <sys/utsname.h>
+
+struct area {
+	unsigned long start, end, offset, inode;
+	char rights[5], path[256];
+	int found;
+};
+
+/* The line of /proc/self/maps that covers the address. */
+static struct area area_of(const void *address)
+{
+	struct area area = { .found = 0 };
+	FILE *maps = fopen("/proc/self/maps", "r");
+	NEED(maps != NULL);
+	char line[512];
+	unsigned long last_end = 0;
+	while (fgets(line, sizeof line, maps)) {
+		struct area now = { .found = 1 };
+		unsigned major, minor;
+		int path_at = 0;
+		int fields = sscanf(line, "%lx-%lx %4s %lx %x:%x %lu %n", &now.start, &now.end, now.rights, &now.offset,
+				    &major, &minor, &now.inode, &path_at);
+		CHECK_EQ(fields, 7);
+		line[strcspn(line, "\n")] = 0;
+		if (path_at && path_at < (int)strlen(line) + 1)
+			snprintf(now.path, sizeof now.path, "%s", line + path_at);
+		/* In order, without overlap; the legacy vsyscall page stands above all. */
+		CHECK(now.start < now.end && now.start >= last_end);
+		last_end = now.end;
+		if ((unsigned long)address >= now.start && (unsigned long)address < now.end)
+			area = now;
+	}
+	fclose(maps);
+	return area;
+}
+
+static char data = 1;
+
+static void maps(void)
+{
+	char *guard = mmap(NULL, 7 * PAGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	NEED(guard != MAP_FAILED);
+	char *memory = guard + 2 * PAGE;
+	CHECK_EQ(mprotect(memory, 3 * PAGE, PROT_READ | PROT_WRITE), 0);
+	struct area area = area_of(memory);
+	CHECK(area.found);
+	CHECK_EQ(area.start, (unsigned long)memory);
+	CHECK_EQ(area.end - area.start, 3 * PAGE);
+	CHECK(strcmp(area.rights, "rw-p") == 0);
+	CHECK_EQ(area.offset, 0);
+	CHECK_EQ(area.inode, 0);
+	CHECK_EQ(area.path[0], 0);
+	/* Split in three, then merged again. */
+	CHECK_EQ(mprotect(memory + PAGE, PAGE, PROT_READ), 0);
+	area = area_of(memory + PAGE);
+	CHECK(area.start == (unsigned long)memory + PAGE && area.end == area.start + PAGE);
+	CHECK(strcmp(area.rights, "r--p") == 0);
+	CHECK_EQ(area_of(memory).end, area.start);
+	CHECK_EQ(area_of(memory + 2 * PAGE).start, area.end);
+	CHECK_EQ(mprotect(memory + PAGE, PAGE, PROT_READ | PROT_WRITE), 0);
+	area = area_of(memory);
+	CHECK_EQ(area.end - area.start, 3 * PAGE);
+	munmap(guard, 7 * PAGE);
+	CHECK(!area_of(memory).found);
+
+	char name[] = "/tmp/mapped-XXXXXX";
+	int file = mkstemp(name);
+	NEED(file >= 0 && ftruncate(file, 4 * PAGE) == 0);
+	char *view = mmap(NULL, PAGE, PROT_READ | PROT_EXEC, MAP_SHARED, file, 2 * PAGE);
+	NEED(view != MAP_FAILED);
+	area = area_of(view);
+	struct stat stat;
+	CHECK_EQ(fstat(file, &stat), 0);
+	CHECK(strcmp(area.rights, "r-xs") == 0);
+	CHECK_EQ(area.offset, 2 * PAGE);
+	CHECK_EQ(area.inode, stat.st_ino);
+	CHECK(strcmp(area.path, name) == 0);
+	CHECK_EQ(unlink(name), 0);
+	strcat(area.path, " (deleted)");
+	struct area deleted = area_of(view);
+	CHECK(strcmp(deleted.path, area.path) == 0);
+	munmap(view, PAGE);
+	close(file);
+
+	CHECK(strcmp(area_of(&area).path, "[stack]") == 0);
+	CHECK(strstr(area_of(&data).path, "proc") != NULL);
+	CHECK(strcmp(area_of(&data).rights, "rw-p") == 0);
+	CHECK(strcmp(area_of((void *)(uintptr_t)maps).rights, "r-xp") == 0);
+}
+
+/* The number in a line "Name:   number" of a file, or -1. */
+static long number_in(const char *file, const char *name)
+{
+	FILE *status = fopen(file, "r");
+	NEED(status != NULL);
+	char line[512];
+	long value = -1;
+	while (fgets(line, sizeof line, status)) {
+		size_t length = strlen(name);
+		if (strncmp(line, name, length) == 0 && line[length] == ':') {
+			value = strtol(line + length + 1, NULL, 10);
+			break;
+		}
+	}
+	fclose(status);
+	return value;
+}
+
+static void status(void)
+{
+	CHECK_EQ(number_in("/proc/self/status", "Pid"), getpid());
+	CHECK_EQ(number_in("/proc/self/status", "Tgid"), getpid());
+	CHECK_EQ(number_in("/proc/self/status", "PPid"), getppid());
+	CHECK_EQ(number_in("/proc/self/status", "Uid"), getuid());
+	CHECK_EQ(number_in("/proc/self/status", "Threads"), 1);
+	/* Linux counts resident pages in batches: exact to some tens of pages. */
+	enum { PAGES = 4096 };
+	long size = number_in("/proc/self/status", "VmSize"), resident = number_in("/proc/self/status", "VmRSS");
+	CHECK(size > 0 && resident > 0 && resident <= size);
+	char *memory = anonymous(PAGES * PAGE);
+	NEED(memory != NULL);
+	CHECK_EQ(number_in("/proc/self/status", "VmSize") - size, PAGES * 4);
+	CHECK(labs(number_in("/proc/self/status", "VmRSS") - resident) < 1024);
+	memset(memory, 1, PAGES * PAGE);
+	CHECK(labs(number_in("/proc/self/status", "VmRSS") - resident - PAGES * 4) < 1024);
+	CHECK(number_in("/proc/self/status", "VmHWM") >= PAGES * 4);
+	CHECK_EQ(mlock(memory, 8 * PAGE), 0);
+	CHECK_EQ(number_in("/proc/self/status", "VmLck"), 32);
+	munmap(memory, PAGES * PAGE);
+	CHECK_EQ(number_in("/proc/self/status", "VmSize"), size);
+	CHECK_EQ(number_in("/proc/self/status", "VmLck"), 0);
+	CHECK(labs(number_in("/proc/self/status", "VmRSS") - resident) < 1024);
+}
+
+static void stat_line(void)
+{
+	char text[1024];
+	FILE *file = fopen("/proc/self/stat", "r");
+	NEED(file != NULL);
+	size_t length = fread(text, 1, sizeof text - 1, file);
+	fclose(file);
+	text[length] = 0;
+	int pid, ppid, pgrp, session;
+	char name[32], state;
+	unsigned long minor_faults, size, resident;
+	char *after = strrchr(text, ')');
+	NEED(after != NULL);
+	CHECK_EQ(sscanf(text, "%d (%31[^)])", &pid, name), 2);
+	CHECK_EQ(sscanf(after + 1, " %c %d %d %d %*d %*d %*u %lu", &state, &ppid, &pgrp, &session, &minor_faults), 5);
+	CHECK_EQ(sscanf(after + 1,
+			" %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %*d %*d %*u %lu %lu",
+			&size, &resident),
+		 2);
+	CHECK_EQ(pid, getpid());
+	CHECK(strcmp(name, "proc") == 0);
+	CHECK_EQ(state, 'R');
+	CHECK_EQ(ppid, getppid());
+	CHECK_EQ(pgrp, getpgrp());
+	CHECK_EQ(session, getsid(0));
+	CHECK(minor_faults > 0);
+	CHECK_EQ((long)size / 1024, number_in("/proc/self/status", "VmSize"));
+	CHECK(resident > 0 && resident <= size / PAGE);
+	int fields = 0;
+	for (char *word = strtok(after + 1, " \n"); word; word = strtok(NULL, " \n"))
+		fields++;
+	CHECK_EQ(fields, 50);
+}
+
+static void others(char *program)
+{
+	char text[512];
+	ssize_t length = readlink("/proc/self/exe", text, sizeof text - 1);
+	CHECK(length > 0 && text[0] == '/');
+	text[length > 0 ? length : 0] = 0;
+	CHECK(strstr(text, "/proc") != NULL);
+	int file = open("/proc/self/cmdline", O_RDONLY);
+	length = read(file, text, sizeof text - 1);
+	CHECK_EQ(length, strlen(program) + 1);
+	CHECK(length > 0 && memcmp(text, program, (size_t)length) == 0);
+	close(file);
+
+	int first = open("/dev/null", O_RDONLY);
+	char name[64];
+	snprintf(name, sizeof name, "/proc/self/fd/%d", first);
+	length = readlink(name, text, sizeof text - 1);
+	CHECK_EQ(length, 9);
+	CHECK(memcmp(text, "/dev/null", 9) == 0);
+	DIR *folder = opendir("/proc/self/fd");
+	NEED(folder != NULL);
+	int seen = 0;
+	struct dirent *entry;
+	while ((entry = readdir(folder)) != NULL)
+		seen += atoi(entry->d_name) == first && entry->d_name[0] != '.';
+	CHECK_EQ(seen, 1);
+	closedir(folder);
+	close(first);
+	CHECK_FAILS(open("/proc/4194304/stat", O_RDONLY), ENOENT);
+	CHECK_FAILS(open("/proc/self/none", O_RDONLY), ENOENT);
+
+	/* A child's files are read by its number. */
+	pid_t child = fork_checked();
+	if (child == 0)
+		for (;;)
+			pause();
+	snprintf(name, sizeof name, "/proc/%d/status", child);
+	CHECK_EQ(number_in(name, "PPid"), getpid());
+	CHECK_EQ(kill(child, SIGKILL), 0);
+	siginfo_t info;
+	CHECK_EQ(waitid(P_PID, (id_t)child, &info, WEXITED | WNOWAIT), 0);
+	FILE *zombie = fopen(name, "r");
+	NEED(zombie != NULL);
+	int is_zombie = 0;
+	while (fgets(text, sizeof text, zombie))
+		is_zombie |= strncmp(text, "State:\tZ", 8) == 0;
+	fclose(zombie);
+	CHECK(is_zombie);
+	wait_for(child);
+	CHECK_FAILS(open(name, O_RDONLY), ENOENT);
+
+	long total = number_in("/proc/meminfo", "MemTotal"), free = number_in("/proc/meminfo", "MemFree");
+	CHECK(total > 0 && free > 0 && free < total);
+	CHECK(number_in("/proc/meminfo", "MemAvailable") > 0);
+	struct sysinfo system;
+	CHECK_EQ(sysinfo(&system), 0);
+	CHECK_EQ((long)(system.totalram / 1024 * system.mem_unit), total);
+	FILE *mounts = fopen("/proc/mounts", "r");
+	NEED(mounts != NULL);
+	int root = 0, proc = 0;
+	while (fgets(text, sizeof text, mounts)) {
+		char what[128], where[128], type[64];
+		CHECK_EQ(sscanf(text, "%127s %127s %63s", what, where, type), 3);
+		root |= strcmp(where, "/") == 0;
+		proc |= strcmp(where, "/proc") == 0 && strcmp(type, "proc") == 0;
+	}
+	fclose(mounts);
+	CHECK(root && proc);
+	struct utsname names;
+	CHECK_EQ(uname(&names), 0);
+	CHECK(strcmp(names.sysname, "Linux") == 0);
+	CHECK(strcmp(names.machine, "x86_64") == 0);
+}
+
+int main(int argc, char **argv)
+{
+	NEED(argc == 1);
+	maps();
+	status();
+	stat_line();
+	others(argv[0]);
+	return checked("proc");
+}
