@@ -1,0 +1,430 @@
+//! Addresses, pages and frames: no bare integer crosses a signature of this crate.
+
+use core::fmt;
+
+/// Bytes of the smallest page and of a frame.
+pub const PAGE_SIZE: usize = 4096;
+/// The base-2 logarithm of [`PAGE_SIZE`].
+pub const PAGE_SHIFT: u32 = 12;
+/// The most CPUs a machine may have.
+pub const MAX_CPUS: usize = 64;
+
+/// A virtual address. Any 64-bit value: nothing is said about whether it is canonical or mapped.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct VirtAddr(u64);
+
+impl VirtAddr {
+    /// The first address that user memory cannot hold: the last page of the lower half stays
+    /// unused, as on Linux (`TASK_SIZE_MAX`, 7.2).
+    pub const USER_END: VirtAddr = VirtAddr(0x7fff_ffff_f000);
+
+    /// The address `value`.
+    #[inline]
+    pub const fn new(value: u64) -> Self {
+        Self(value)
+    }
+
+    /// The address as a number.
+    #[inline]
+    pub const fn as_u64(self) -> u64 {
+        self.0
+    }
+
+    /// The page that holds the address.
+    #[inline]
+    pub const fn page(self) -> Page {
+        Page(self.0 >> PAGE_SHIFT)
+    }
+
+    /// Bytes from the start of the page.
+    #[inline]
+    pub const fn offset(self) -> usize {
+        (self.0 & (PAGE_SIZE as u64 - 1)) as usize
+    }
+
+    /// Whether the address is the first of a page.
+    #[inline]
+    pub const fn is_aligned(self) -> bool {
+        self.offset() == 0
+    }
+
+    /// The address `bytes` further on, if it does not wrap.
+    #[inline]
+    pub const fn checked_add(self, bytes: u64) -> Option<Self> {
+        match self.0.checked_add(bytes) {
+            Some(value) => Some(Self(value)),
+            None => None,
+        }
+    }
+}
+
+impl fmt::Debug for VirtAddr {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:#x}", self.0)
+    }
+}
+
+impl fmt::Display for VirtAddr {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:#x}", self.0)
+    }
+}
+
+/// A physical address.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct PhysAddr(u64);
+
+impl PhysAddr {
+    /// The address `value`.
+    #[inline]
+    pub const fn new(value: u64) -> Self {
+        Self(value)
+    }
+
+    /// The address as a number.
+    #[inline]
+    pub const fn as_u64(self) -> u64 {
+        self.0
+    }
+
+    /// The frame that holds the address.
+    ///
+    /// # Panics
+    /// If the address lies beyond the 16 TiB that a frame number can name.
+    #[inline]
+    pub const fn frame(self) -> Frame {
+        let number = self.0 >> PAGE_SHIFT;
+        assert!(number <= u32::MAX as u64, "physical address out of range");
+        Frame(number as u32)
+    }
+}
+
+impl fmt::Debug for PhysAddr {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:#x}", self.0)
+    }
+}
+
+/// A frame of physical memory, by number. A name, not a claim: it says nothing about who owns it.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct Frame(u32);
+
+impl Frame {
+    /// The frame with this number.
+    #[inline]
+    pub const fn new(number: u32) -> Self {
+        Self(number)
+    }
+
+    /// Its number: the physical address divided by [`PAGE_SIZE`].
+    #[inline]
+    pub const fn number(self) -> u32 {
+        self.0
+    }
+
+    /// Its first physical address.
+    #[inline]
+    pub const fn address(self) -> PhysAddr {
+        PhysAddr((self.0 as u64) << PAGE_SHIFT)
+    }
+}
+
+impl fmt::Debug for Frame {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "frame {:#x}", self.0)
+    }
+}
+
+/// Frames that follow one another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FrameRange {
+    /// The first frame.
+    pub start: Frame,
+    /// How many there are.
+    pub count: u32,
+}
+
+impl FrameRange {
+    /// The number after the last frame's.
+    #[inline]
+    pub const fn end_number(self) -> u64 {
+        self.start.0 as u64 + self.count as u64
+    }
+
+    /// Whether `frame` is one of them.
+    #[inline]
+    pub const fn contains(self, frame: Frame) -> bool {
+        frame.0 >= self.start.0 && (frame.0 as u64) < self.end_number()
+    }
+
+    /// Whether all of `other` lies inside.
+    #[inline]
+    pub const fn covers(self, other: FrameRange) -> bool {
+        other.start.0 >= self.start.0 && other.end_number() <= self.end_number()
+    }
+}
+
+/// A page of virtual memory, by number.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct Page(u64);
+
+impl Page {
+    /// The first page that user memory cannot hold.
+    pub const USER_END: Page = VirtAddr::USER_END.page();
+
+    /// The page with this number.
+    #[inline]
+    pub const fn new(number: u64) -> Self {
+        Self(number)
+    }
+
+    /// Its number: the virtual address divided by [`PAGE_SIZE`].
+    #[inline]
+    pub const fn number(self) -> u64 {
+        self.0
+    }
+
+    /// Its first address.
+    #[inline]
+    pub const fn address(self) -> VirtAddr {
+        VirtAddr(self.0 << PAGE_SHIFT)
+    }
+
+    /// The page `pages` further on.
+    #[inline]
+    #[must_use]
+    pub const fn add(self, pages: u64) -> Self {
+        Self(self.0 + pages)
+    }
+}
+
+impl fmt::Debug for Page {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "page {:#x}", self.0)
+    }
+}
+
+/// Pages from `start` up to, without, `end`.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub struct PageRange {
+    /// The first page.
+    pub start: Page,
+    /// The page after the last.
+    pub end: Page,
+}
+
+impl PageRange {
+    /// The pages from `start` to before `end`; empty if `end` is not after `start`.
+    #[inline]
+    pub const fn new(start: Page, end: Page) -> Self {
+        let end = if end.0 < start.0 { start } else { end };
+        Self { start, end }
+    }
+
+    /// The pages touched by `length` bytes from `address`; `None` if they wrap around the address
+    /// space.
+    pub const fn from_addresses(address: VirtAddr, length: u64) -> Option<Self> {
+        if length == 0 {
+            return Some(Self::new(address.page(), address.page()));
+        }
+        match address.checked_add(length - 1) {
+            Some(last) => Some(Self::new(address.page(), last.page().add(1))),
+            None => None,
+        }
+    }
+
+    /// The one page `page`.
+    #[inline]
+    pub const fn single(page: Page) -> Self {
+        Self::new(page, page.add(1))
+    }
+
+    /// How many pages.
+    #[inline]
+    pub const fn len(self) -> u64 {
+        self.end.0 - self.start.0
+    }
+
+    /// Whether there are none.
+    #[inline]
+    pub const fn is_empty(self) -> bool {
+        self.end.0 <= self.start.0
+    }
+
+    /// Whether `page` is one of them.
+    #[inline]
+    pub const fn contains(self, page: Page) -> bool {
+        page.0 >= self.start.0 && page.0 < self.end.0
+    }
+
+    /// Whether all of `other` lies inside.
+    #[inline]
+    pub const fn covers(self, other: PageRange) -> bool {
+        other.is_empty() || (other.start.0 >= self.start.0 && other.end.0 <= self.end.0)
+    }
+
+    /// The pages in both.
+    #[inline]
+    #[must_use]
+    pub const fn intersect(self, other: PageRange) -> Self {
+        let start = if self.start.0 > other.start.0 {
+            self.start
+        } else {
+            other.start
+        };
+        let end = if self.end.0 < other.end.0 {
+            self.end
+        } else {
+            other.end
+        };
+        Self::new(start, end)
+    }
+
+    /// Each page in order.
+    pub fn iter(self) -> impl DoubleEndedIterator<Item = Page> {
+        (self.start.0..self.end.0).map(Page)
+    }
+}
+
+impl fmt::Debug for PageRange {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "pages {:#x}..{:#x}", self.start.0, self.end.0)
+    }
+}
+
+/// How much one leaf entry maps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum PageSize {
+    /// 4 KiB: one frame.
+    Size4K,
+    /// 2 MiB: 512 frames.
+    Size2M,
+    /// 1 GiB: 262,144 frames.
+    Size1G,
+}
+
+impl PageSize {
+    /// Bytes.
+    #[inline]
+    pub const fn bytes(self) -> u64 {
+        self.pages() << PAGE_SHIFT
+    }
+
+    /// Pages of 4 KiB.
+    #[inline]
+    pub const fn pages(self) -> u64 {
+        1 << (9 * self.level_above_leaf())
+    }
+
+    /// The allocation order of one such page.
+    #[inline]
+    pub const fn order(self) -> u8 {
+        9 * self.level_above_leaf()
+    }
+
+    /// 0 for 4 KiB, 1 for 2 MiB, 2 for 1 GiB.
+    #[inline]
+    pub(crate) const fn level_above_leaf(self) -> u8 {
+        match self {
+            PageSize::Size4K => 0,
+            PageSize::Size2M => 1,
+            PageSize::Size1G => 2,
+        }
+    }
+}
+
+/// A CPU, numbered from 0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct CpuId(u16);
+
+impl CpuId {
+    /// The CPU with this number.
+    ///
+    /// # Panics
+    /// If the number is not below [`MAX_CPUS`].
+    #[inline]
+    pub const fn new(number: u16) -> Self {
+        assert!((number as usize) < MAX_CPUS, "CPU number out of range");
+        Self(number)
+    }
+
+    /// Its number, to index an array with.
+    #[inline]
+    pub const fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// A set of CPUs.
+#[derive(Clone, Copy, PartialEq, Eq, Default)]
+pub struct CpuSet(u64);
+
+impl CpuSet {
+    /// No CPU.
+    pub const EMPTY: CpuSet = CpuSet(0);
+
+    /// The set whose member `n` is bit `n` of `bits`.
+    #[inline]
+    pub const fn from_bits(bits: u64) -> Self {
+        Self(bits)
+    }
+
+    /// The set as a bit mask.
+    #[inline]
+    pub const fn bits(self) -> u64 {
+        self.0
+    }
+
+    /// The set with `cpu` as its only member.
+    #[inline]
+    pub const fn single(cpu: CpuId) -> Self {
+        Self(1 << cpu.0)
+    }
+
+    /// Whether there is no member.
+    #[inline]
+    pub const fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+
+    /// How many members there are.
+    #[inline]
+    pub const fn len(self) -> u32 {
+        self.0.count_ones()
+    }
+
+    /// Whether `cpu` is a member.
+    #[inline]
+    pub const fn contains(self, cpu: CpuId) -> bool {
+        self.0 & (1 << cpu.0) != 0
+    }
+
+    /// The set with `cpu` added.
+    #[inline]
+    #[must_use]
+    pub const fn with(self, cpu: CpuId) -> Self {
+        Self(self.0 | (1 << cpu.0))
+    }
+
+    /// The set without `cpu`.
+    #[inline]
+    #[must_use]
+    pub const fn without(self, cpu: CpuId) -> Self {
+        Self(self.0 & !(1 << cpu.0))
+    }
+
+    /// Each member, lowest first.
+    pub fn iter(self) -> impl Iterator<Item = CpuId> {
+        (0..MAX_CPUS as u16)
+            .filter(move |n| self.0 & (1 << n) != 0)
+            .map(CpuId)
+    }
+}
+
+impl fmt::Debug for CpuSet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_set()
+            .entries(self.iter().map(CpuId::index))
+            .finish()
+    }
+}

@@ -1,0 +1,207 @@
+//! The x86-64 encoding of entries. The only file that knows a bit.
+//!
+//! Present (bit 0) entries are the processor's. An entry without bit 0 belongs to software: with
+//! `PRESERVED` it is a page without rights that keeps its frame, else bits 1 to 3 tell its kind.
+//! The address field of every non-present entry is stored inverted, so that a processor that
+//! speculates through it (L1 terminal fault) finds no memory there.
+
+use super::change::{Change, change_bits};
+use super::{Bits, Entry, Marker, Marks, Migrating, Present, Swapped};
+use crate::addr::{Frame, PageSize};
+
+pub(crate) const READ: u64 = 1 << 0;
+pub(crate) const WRITE: u64 = 1 << 1;
+pub(crate) const ACCESSED: u64 = 1 << 5;
+pub(crate) const DIRTY: u64 = 1 << 6;
+pub(crate) const EXCLUSIVE: u64 = 1 << 9;
+pub(crate) const SOFT_DIRTY: u64 = 1 << 10;
+pub(crate) const UFFD_WP: u64 = 1 << 11;
+pub(crate) const HINT: u64 = 1 << 52;
+pub(crate) const BORROWED: u64 = 1 << 53;
+pub(crate) const MERGED: u64 = 1 << 54;
+pub(crate) const FOLDED_DIRTY: u64 = 1 << 55;
+pub(crate) const FOLDED_ACCESSED: u64 = 1 << 56;
+pub(crate) const FOLDED_WRITTEN: u64 = 1 << 57;
+pub(crate) const NO_EXECUTE: u64 = 1 << 63;
+
+/// User mode may use the entry.
+const USER: u64 = 1 << 2;
+/// A leaf in a directory: a 2 MiB or 1 GiB page.
+const LARGE: u64 = 1 << 7;
+/// Software's, in an entry without `READ`: a page that keeps its frame (hardware's G otherwise).
+const PRESERVED: u64 = 1 << 8;
+/// The address field.
+pub(crate) const ADDRESS: u64 = 0x000f_ffff_ffff_f000;
+
+const KIND: u64 = 0b1110;
+const KIND_MARKER: u64 = 0b0010;
+const KIND_SWAPPED: u64 = 0b0100;
+const KIND_MIGRATING: u64 = 0b0110;
+/// In a migrating entry, where `WRITE` is part of the kind.
+const MIGRATING_WRITE: u64 = 1 << 4;
+
+const BITS: u64 = Bits::all().bits();
+
+/// An entry that points to a lower table.
+#[inline]
+pub(crate) const fn table(frame: Frame) -> u64 {
+    frame.address().as_u64() | READ | WRITE | USER | ACCESSED
+}
+
+/// What a word of a table is, to a walker.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Slot {
+    /// A lower table.
+    Table(Frame),
+    /// Anything else.
+    Entry,
+}
+
+/// Whether `word`, found at `level` (1 is the lowest), points to a lower table.
+#[inline]
+pub(crate) const fn slot(word: u64, level: u8) -> Slot {
+    if level > 1 && word & (READ | LARGE) == READ {
+        Slot::Table(Frame::new(((word & ADDRESS) >> 12) as u32))
+    } else {
+        Slot::Entry
+    }
+}
+
+const fn level_size(level: u8) -> PageSize {
+    match level {
+        1 => PageSize::Size4K,
+        2 => PageSize::Size2M,
+        _ => PageSize::Size1G,
+    }
+}
+
+/// Encodes a page.
+#[inline]
+pub(crate) const fn encode_present(page: Present) -> u64 {
+    let large = match page.size {
+        PageSize::Size4K => 0,
+        PageSize::Size2M | PageSize::Size1G => LARGE,
+    };
+    let word = (page.bits.bits() ^ NO_EXECUTE) | USER | large;
+    let address = page.frame.address().as_u64();
+    if word & READ != 0 {
+        word | address
+    } else {
+        word | PRESERVED | (address ^ ADDRESS)
+    }
+}
+
+/// Encodes `entry`.
+pub(crate) const fn encode(entry: Entry) -> u64 {
+    match entry {
+        Entry::Empty => 0,
+        Entry::Marker(Marker { marks }) => KIND_MARKER | ((marks.bits() as u64) << 4) | ADDRESS,
+        Entry::Swapped(Swapped { slot, bits }) => {
+            KIND_SWAPPED
+                | (bits.bits() & Bits::CARRIED.bits())
+                | (((slot << 12) & ADDRESS) ^ ADDRESS)
+        }
+        Entry::Migrating(Migrating { frame, size, bits }) => {
+            let large = match size {
+                PageSize::Size4K => 0,
+                PageSize::Size2M | PageSize::Size1G => LARGE,
+            };
+            let write = if bits.contains(Bits::WRITE) {
+                MIGRATING_WRITE
+            } else {
+                0
+            };
+            KIND_MIGRATING
+                | large
+                | write
+                | (bits.bits() & Bits::CARRIED.bits())
+                | (frame.address().as_u64() ^ ADDRESS)
+        }
+        Entry::Present(page) => encode_present(page),
+    }
+}
+
+/// Whether a page is mapped by `word`, which is no table; with or without rights.
+#[inline]
+pub(crate) const fn is_present(word: u64) -> bool {
+    word & (READ | PRESERVED) != 0
+}
+
+/// The page mapped by `word`, for which `is_present` holds, at `level`.
+#[inline]
+pub(crate) const fn decode_present(word: u64, level: u8) -> Present {
+    let address = if word & READ != 0 {
+        word
+    } else {
+        word ^ ADDRESS
+    } & ADDRESS;
+    Present {
+        frame: Frame::new((address >> 12) as u32),
+        size: level_size(level),
+        bits: Bits::from_bits_truncate((word ^ NO_EXECUTE) & BITS),
+    }
+}
+
+/// The word for the page of `word`, for which `is_present` holds, with bits set and cleared.
+#[inline]
+pub(crate) const fn edit(word: u64, set: Bits, clear: Bits) -> u64 {
+    let bits = ((word ^ NO_EXECUTE) & BITS & !clear.bits()) | set.bits();
+    let new = (word & !BITS) | (bits ^ NO_EXECUTE);
+    if (new ^ word) & READ == 0 {
+        new
+    } else {
+        new ^ (ADDRESS | PRESERVED)
+    }
+}
+
+/// What the exchange of `old` for `new` in one slot means to hardware, if both are words for the
+/// same page.
+#[inline]
+pub(crate) const fn change(old: u64, new: u64) -> Change {
+    if old & READ == 0 {
+        return if new & READ == 0 {
+            Change::Same
+        } else {
+            Change::Grew
+        };
+    }
+    let bits = Bits::from_bits_truncate;
+    change_bits(
+        bits((old ^ NO_EXECUTE) & BITS),
+        bits((new ^ NO_EXECUTE) & BITS),
+    )
+}
+
+/// Decodes `word`, which is no table, found at `level`.
+///
+/// # Panics
+/// If no encoding yields the word: the table is corrupt.
+pub(crate) const fn decode(word: u64, level: u8) -> Entry {
+    if word == 0 {
+        return Entry::Empty;
+    }
+    if is_present(word) {
+        return Entry::Present(decode_present(word, level));
+    }
+    let address = (word ^ ADDRESS) & ADDRESS;
+    let bits = Bits::from_bits_truncate(word & Bits::CARRIED.bits());
+    match word & KIND {
+        KIND_MARKER => Entry::Marker(Marker {
+            marks: Marks::from_bits_truncate((word >> 4) as u8 & 0b111),
+        }),
+        KIND_SWAPPED => Entry::Swapped(Swapped {
+            slot: address >> 12,
+            bits,
+        }),
+        KIND_MIGRATING => Entry::Migrating(Migrating {
+            frame: Frame::new((address >> 12) as u32),
+            size: level_size(level),
+            bits: if word & MIGRATING_WRITE != 0 {
+                bits.union(Bits::WRITE)
+            } else {
+                bits
+            },
+        }),
+        _ => panic!("corrupt page-table entry"),
+    }
+}

@@ -1,0 +1,126 @@
+//! Contents of frames, by copies and atomics.
+
+use core::sync::atomic::{AtomicU32, AtomicU64};
+
+use super::{FrameKind, Frames};
+use crate::addr::{Frame, PAGE_SIZE};
+use crate::machine::{Machine, frame_pointer};
+
+impl<M: Machine> Frames<M> {
+    /// Copies bytes from `offset` in `frame`. Whoever writes them meanwhile is seen in part.
+    ///
+    /// # Panics
+    /// If the bytes do not lie in the frame, or it holds no data ([`FrameKind::is_data`]).
+    #[inline]
+    pub fn read(&self, frame: Frame, offset: usize, bytes: &mut [u8]) {
+        let source = self.data(frame, offset, bytes.len());
+        // SAFETY: `data` checked that the source is this long; frames and Rust's own memory are
+        // disjoint, so the slice does not overlap.
+        unsafe { source.copy_to_nonoverlapping(bytes.as_mut_ptr(), bytes.len()) };
+    }
+
+    /// Copies bytes to `offset` in `frame`.
+    ///
+    /// # Panics
+    /// As for `read`.
+    #[inline]
+    pub fn write(&self, frame: Frame, offset: usize, bytes: &[u8]) {
+        let target = self.data(frame, offset, bytes.len());
+        // SAFETY: as in `read`.
+        unsafe { target.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };
+    }
+
+    /// Fills `length` bytes from `offset` in `frame` with `value`.
+    ///
+    /// # Panics
+    /// As for `read`.
+    #[inline]
+    pub fn fill(&self, frame: Frame, offset: usize, length: usize, value: u8) {
+        let target = self.data(frame, offset, length);
+        // SAFETY: `data` checked that the target is this long.
+        unsafe { target.write_bytes(value, length) };
+    }
+
+    /// Fills `frame` with zeroes.
+    ///
+    /// # Panics
+    /// If it holds no data.
+    #[inline]
+    pub fn clear(&self, frame: Frame) {
+        self.data(frame, 0, PAGE_SIZE);
+        self.machine.clear_frame(frame);
+    }
+
+    /// Copies all of `from` to `to`.
+    ///
+    /// # Panics
+    /// If they are the same, or one holds no data.
+    #[inline]
+    pub fn copy(&self, from: Frame, to: Frame) {
+        assert!(from != to, "copied a frame to itself");
+        self.data(from, 0, PAGE_SIZE);
+        self.data(to, 0, PAGE_SIZE);
+        self.machine.copy_frame(from, to);
+    }
+
+    /// The 32-bit word at `offset` in `frame`.
+    ///
+    /// # Panics
+    /// If `offset` is not a multiple of 4, or as for `read`.
+    #[inline]
+    pub fn word32(&self, frame: Frame, offset: usize) -> &AtomicU32 {
+        assert!(offset % 4 == 0, "misaligned word");
+        let word = self.data(frame, offset, 4);
+        // SAFETY: the word lies in a data frame, aligned, and is only reached by copies, which
+        // race as hardware's do, and by atomics. The frame's memory outlives `self`.
+        unsafe { AtomicU32::from_ptr(word.cast()) }
+    }
+
+    /// The 64-bit word at `offset` in `frame`.
+    ///
+    /// # Panics
+    /// If `offset` is not a multiple of 8, or as for `read`.
+    #[inline]
+    pub fn word64(&self, frame: Frame, offset: usize) -> &AtomicU64 {
+        assert!(offset % 8 == 0, "misaligned word");
+        let word = self.data(frame, offset, 8);
+        // SAFETY: as in `word32`.
+        unsafe { AtomicU64::from_ptr(word.cast()) }
+    }
+
+    /// The entries of a table.
+    #[inline]
+    pub(crate) fn table_words(&self, table: Frame) -> &[AtomicU64; 512] {
+        debug_assert_eq!(self.kind(table), FrameKind::Table);
+        self.meta(table);
+        // SAFETY: `meta` checked that the frame is this machine's, so its 512 words are valid,
+        // aligned, and reached as atomics only, by this crate and by hardware.
+        unsafe { &*frame_pointer(self.base, table).cast() }
+    }
+
+    /// The entries of a root whose kernel half is to be copied.
+    ///
+    /// # Panics
+    /// If the frame is neither a table nor the embedder's.
+    pub(crate) fn template_words(&self, root: Frame) -> &[AtomicU64; 512] {
+        let kind = self.kind(root);
+        assert!(
+            matches!(kind, FrameKind::Table | FrameKind::Kernel),
+            "a template is a root table or a frame of the kernel's, not {kind:?}"
+        );
+        // SAFETY: as in `table_words`; the embedder no longer writes a frame it offers as a
+        // template except as hardware would, entry by entry.
+        unsafe { &*frame_pointer(self.base, root).cast() }
+    }
+
+    /// Where the bytes are.
+    #[inline]
+    fn data(&self, frame: Frame, offset: usize, length: usize) -> *mut u8 {
+        assert!(self.meta(frame).kind().is_data(), "{frame:?} holds no data");
+        assert!(
+            offset <= PAGE_SIZE && length <= PAGE_SIZE - offset,
+            "bytes beyond the end of a frame"
+        );
+        frame_pointer(self.base, frame).wrapping_add(offset)
+    }
+}

@@ -1,0 +1,91 @@
+//! What a frame is used for.
+
+/// What a frame is used for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(u8)]
+pub enum FrameKind {
+    /// Not memory: a hole between regions.
+    Hole,
+    /// Free, in a buddy list or in a CPU's cache.
+    Free,
+    /// Never allocated: it holds the metadata of frames.
+    Reserved,
+    /// Memory that the embedder reaches through pointers of its own: heap, stacks, buffers.
+    Kernel,
+    /// A page table. Only this crate allocates it, reads it and writes it.
+    Table,
+    /// A page of private anonymous memory.
+    Anonymous,
+    /// A page of an object: a file or shared memory.
+    Object,
+    /// The shared zero frame.
+    Zero,
+    /// The memory manager's own structures, reached through `Frames` alone.
+    Slab,
+}
+
+impl FrameKind {
+    /// How many variants there are.
+    pub const COUNT: usize = 9;
+
+    /// Every variant, in the order of [`FrameKind::index`].
+    pub const ALL: [FrameKind; FrameKind::COUNT] = [
+        FrameKind::Hole,
+        FrameKind::Free,
+        FrameKind::Reserved,
+        FrameKind::Kernel,
+        FrameKind::Table,
+        FrameKind::Anonymous,
+        FrameKind::Object,
+        FrameKind::Zero,
+        FrameKind::Slab,
+    ];
+
+    /// Its place in [`FrameKind::ALL`].
+    #[inline]
+    pub const fn index(self) -> usize {
+        self as usize
+    }
+
+    /// Whether `Frames` lets its users read and write the contents.
+    #[inline]
+    pub const fn is_data(self) -> bool {
+        match self {
+            FrameKind::Anonymous | FrameKind::Object | FrameKind::Zero | FrameKind::Slab => true,
+            FrameKind::Hole
+            | FrameKind::Free
+            | FrameKind::Reserved
+            | FrameKind::Kernel
+            | FrameKind::Table => false,
+        }
+    }
+
+    /// Whether an allocation may use the reserve below the low-water mark.
+    #[inline]
+    pub const fn may_use_reserve(self) -> bool {
+        match self {
+            FrameKind::Kernel | FrameKind::Table | FrameKind::Slab => true,
+            FrameKind::Anonymous
+            | FrameKind::Object
+            | FrameKind::Zero
+            | FrameKind::Hole
+            | FrameKind::Free
+            | FrameKind::Reserved => false,
+        }
+    }
+
+    /// The name used in reports.
+    pub const fn name(self) -> &'static str {
+        match self {
+            FrameKind::Hole => "hole",
+            FrameKind::Free => "free",
+            FrameKind::Reserved => "reserved",
+            FrameKind::Kernel => "kernel",
+            FrameKind::Table => "table",
+            FrameKind::Anonymous => "anonymous",
+            FrameKind::Object => "object",
+            FrameKind::Zero => "zero",
+            FrameKind::Slab => "slab",
+        }
+    }
+}

@@ -1,0 +1,475 @@
+//! Frames: the buddy allocator, per-CPU caches, and metadata of each frame.
+//!
+//! Each node has a buddy allocator behind a lock of rank `Frames`; each CPU a cache of single
+//! frames behind a lock of rank `FrameCache`, which no other CPU takes unless memory runs out or
+//! someone asks for counts. Free frames are linked through their metadata, so that nothing here
+//! allocates after [`Frames::new`]. The same requests always yield the same frames.
+//!
+//! Nothing in this crate ever forms a Rust reference to the contents of a frame: user programs
+//! and hardware write them at any time. Contents are copied, or reached as atomics.
+
+mod buddy;
+mod cache;
+mod data;
+mod kind;
+mod meta;
+mod poison;
+mod reference;
+mod setup;
+
+pub use kind::FrameKind;
+pub use reference::FrameRef;
+pub use setup::{Region, SetupError};
+
+pub(crate) use meta::{END, Meta, TAIL, UNLINKED};
+pub(crate) use reference::add_references;
+
+extern crate alloc as rust_alloc;
+
+use core::fmt;
+use core::ptr::NonNull;
+use core::sync::atomic::{AtomicU64, Ordering, fence};
+
+use rust_alloc::vec::Vec;
+
+use crate::addr::{CpuId, Frame};
+use crate::machine::Machine;
+use crate::sync::Lock;
+use buddy::{Buddy, Metas};
+use cache::{BATCH, Cache};
+use meta::POISONED;
+
+/// The largest order: 1 GiB.
+pub const MAX_ORDER: u8 = 18;
+
+/// No frame is free, or none beyond the reserve.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OutOfFrames;
+
+impl fmt::Display for OutOfFrames {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("out of frames")
+    }
+}
+
+impl core::error::Error for OutOfFrames {}
+
+/// One CPU's cache, in cache lines of its own.
+#[repr(align(64))]
+struct CpuCache(Lock<Cache>);
+
+/// All frames of a machine.
+pub struct Frames<M: Machine> {
+    machine: M,
+    /// `machine.memory_base()`, read once.
+    base: NonNull<u8>,
+    /// The metadata of frame `lowest` and all that follow, inside `Reserved` frames.
+    meta: NonNull<Meta>,
+    lowest: u32,
+    count: u32,
+    /// One per CPU that exists.
+    caches: Vec<CpuCache>,
+    /// One per node.
+    nodes: Vec<Lock<Buddy>>,
+    /// Frames that can be allocated, free or not.
+    total: u64,
+    /// Allocations left before the injected failure; `u64::MAX` for none.
+    fail_after: AtomicU64,
+    /// Frames kept for the kinds that may use the reserve.
+    low_water: AtomicU64,
+}
+
+// SAFETY: the pointers name memory of the machine, which is `Send + Sync` and outlives `self`;
+// metadata consists of atomics, contents are reached by raw copies and atomics only.
+unsafe impl<M: Machine> Send for Frames<M> {}
+// SAFETY: as above.
+unsafe impl<M: Machine> Sync for Frames<M> {}
+
+/// What [`Frames::audit`] found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FrameAudit {
+    /// Free frames.
+    pub free: u64,
+    /// Frames of each kind, in the order of [`FrameKind::ALL`].
+    pub by_kind: [u64; FrameKind::COUNT],
+    /// References of all allocated blocks together.
+    pub references: u64,
+}
+
+impl FrameAudit {
+    /// Frames of `kind`.
+    pub fn of(&self, kind: FrameKind) -> u64 {
+        self.by_kind[kind.index()]
+    }
+}
+
+impl<M: Machine> Frames<M> {
+    /// The machine.
+    #[inline]
+    pub fn machine(&self) -> &M {
+        &self.machine
+    }
+
+    /// Frames that can be allocated, free or not.
+    pub fn total(&self) -> u64 {
+        self.total
+    }
+
+    /// Free frames.
+    pub fn free(&self) -> u64 {
+        self.total - self.used()
+    }
+
+    /// Allocated frames.
+    pub fn used(&self) -> u64 {
+        self.sum(|cache| cache.used.now)
+    }
+
+    /// The most frames that were allocated at a time: exact with one CPU, else an upper bound
+    /// (each CPU keeps the peak of its own share).
+    pub fn peak_used(&self) -> u64 {
+        self.sum(|cache| cache.used.peak)
+    }
+
+    /// Allocated frames of `kind`.
+    pub fn used_by(&self, kind: FrameKind) -> u64 {
+        self.sum(|cache| cache.by_kind[kind.index()].now)
+    }
+
+    /// The most frames of `kind` that were allocated at a time, as exact as `peak_used`.
+    pub fn peak_by(&self, kind: FrameKind) -> u64 {
+        self.sum(|cache| cache.by_kind[kind.index()].peak)
+    }
+
+    /// Allocations that have succeeded.
+    pub fn allocations(&self) -> u64 {
+        self.sum(|cache| cache.allocations as i64)
+    }
+
+    /// Injects a failure: the allocation after the next `count` ones fails, once.
+    pub fn fail_after(&self, count: Option<u64>) {
+        self.fail_after
+            .store(count.unwrap_or(u64::MAX), Ordering::Relaxed);
+    }
+
+    /// Keeps `frames` frames for the kinds that may use the reserve
+    /// ([`FrameKind::may_use_reserve`]). A CPU may still hand out what its cache holds.
+    pub fn low_water(&self, frames: u64) {
+        self.low_water.store(frames, Ordering::Relaxed);
+    }
+
+    /// Allocates 2^`order` frames, aligned to their size, with one reference. Their contents are
+    /// undefined; in debug builds they are checked to be as they were when freed.
+    ///
+    /// # Errors
+    /// [`OutOfFrames`] if there is no such block, or if only the reserve is left and `kind` may
+    /// not use it.
+    ///
+    /// # Panics
+    /// If `order` is above [`MAX_ORDER`]; if `kind` is `Hole`, `Free`, `Reserved` or `Table`; in
+    /// debug builds, if a free frame was written to.
+    #[inline]
+    pub fn allocate(&self, order: u8, kind: FrameKind) -> Result<FrameRef<'_, M>, OutOfFrames> {
+        assert!(
+            kind.is_data() || kind == FrameKind::Kernel,
+            "frames of this kind are not for you"
+        );
+        let frame = self.allocate_raw(order, kind)?;
+        Ok(FrameRef::from_raw(self, frame))
+    }
+
+    /// The same, filled with zeroes.
+    ///
+    /// # Errors
+    /// As for `allocate`.
+    ///
+    /// # Panics
+    /// As for `allocate`.
+    #[inline]
+    pub fn allocate_zeroed(
+        &self,
+        order: u8,
+        kind: FrameKind,
+    ) -> Result<FrameRef<'_, M>, OutOfFrames> {
+        let block = self.allocate(order, kind)?;
+        for number in 0..1 << order {
+            self.machine
+                .clear_frame(Frame::new(block.frame().number() + number));
+        }
+        Ok(block)
+    }
+
+    /// A zeroed frame for a table.
+    pub(crate) fn allocate_table(&self) -> Result<Frame, OutOfFrames> {
+        let frame = self.allocate_raw(0, FrameKind::Table)?;
+        self.machine.clear_frame(frame);
+        Ok(frame)
+    }
+
+    #[inline]
+    fn allocate_raw(&self, order: u8, kind: FrameKind) -> Result<Frame, OutOfFrames> {
+        if self.fail_after.load(Ordering::Relaxed) != u64::MAX && self.count_down() {
+            return Err(OutOfFrames);
+        }
+        let frame = if order == 0 {
+            let mut cache = self.cache().lock();
+            let taken = cache.pop(self.metas());
+            let taken = match taken {
+                Some(frame) => frame,
+                None => self.refill(&mut cache, kind).ok_or(OutOfFrames)?,
+            };
+            cache.count_allocated(kind, 1);
+            taken
+        } else {
+            let frame = self.take_block(order, kind).ok_or(OutOfFrames)?;
+            self.cache().lock().count_allocated(kind, 1 << order);
+            frame
+        };
+        self.prepare(frame, order, kind);
+        Ok(frame)
+    }
+
+    /// Makes the metadata of a block that left the free lists that of an allocated one.
+    #[inline]
+    fn prepare(&self, frame: Frame, order: u8, kind: FrameKind) {
+        let meta = self.meta(frame);
+        debug_assert_eq!(
+            meta.kind(),
+            FrameKind::Free,
+            "allocated a frame that is not free"
+        );
+        if cfg!(debug_assertions) {
+            for number in 0..1 << order {
+                self.check_poison(Frame::new(frame.number() + number));
+            }
+        }
+        meta.order.store(order, Ordering::Relaxed);
+        meta.set_link(UNLINKED);
+        meta.back.store(UNLINKED, Ordering::Relaxed);
+        meta.owner.store(0, Ordering::Relaxed);
+        meta.index.store(0, Ordering::Relaxed);
+        meta.set_kind(kind);
+        meta.references.store(1, Ordering::Release);
+        for number in 1..1u32 << order {
+            let tail = self.meta(Frame::new(frame.number() + number));
+            tail.set_kind(kind);
+            tail.flags.store(TAIL, Ordering::Relaxed);
+            tail.set_link(frame.number());
+        }
+    }
+
+    /// Gives a block without references back.
+    pub(crate) fn free_block(&self, frame: Frame) {
+        let mut cache = self.cache().lock();
+        self.free_block_into(&mut cache, frame);
+    }
+
+    fn free_block_into(&self, cache: &mut Cache, frame: Frame) {
+        let meta = self.meta(frame);
+        let (order, kind) = (meta.order(), meta.kind());
+        debug_assert_eq!(meta.pins.load(Ordering::Relaxed), 0, "freed a pinned frame");
+        cache.count_freed(kind, 1 << order);
+        for number in 0..1u32 << order {
+            let each = Frame::new(frame.number() + number);
+            let part = self.meta(each);
+            part.set_kind(FrameKind::Free);
+            if number > 0 {
+                part.flags.store(0, Ordering::Relaxed);
+                part.set_link(UNLINKED);
+            }
+            if cfg!(debug_assertions) {
+                self.poison(each);
+            }
+        }
+        if order > 0 {
+            self.node_of(meta).lock().put(self.metas(), frame, order);
+            return;
+        }
+        cache.push(self.metas(), frame);
+        if cache.is_full() {
+            self.drain(cache, BATCH);
+        }
+    }
+
+    /// Drops one reference of each frame in a gather's list that starts at `head`.
+    pub(crate) fn release_list(&self, head: u32) {
+        if head == END {
+            return;
+        }
+        let mut cache = self.cache().lock();
+        let mut number = head;
+        while number != END {
+            let frame = Frame::new(number);
+            let meta = self.meta(frame);
+            number = meta.link();
+            meta.set_link(UNLINKED);
+            debug_assert!(!meta.has(TAIL), "a gather links first frames only");
+            if meta.references.fetch_sub(1, Ordering::Release) == 1 {
+                fence(Ordering::Acquire);
+                self.free_block_into(&mut cache, frame);
+            }
+        }
+    }
+
+    /// Fills an empty cache and takes one frame of it.
+    #[cold]
+    fn refill(&self, cache: &mut Cache, kind: FrameKind) -> Option<Frame> {
+        let metas = self.metas();
+        let low_water = if kind.may_use_reserve() {
+            0
+        } else {
+            self.low_water.load(Ordering::Relaxed)
+        };
+        let mut free: u64 = self.nodes.iter().map(|node| node.lock().free()).sum();
+        if free <= low_water {
+            // What other CPUs keep counts too, before anybody is refused.
+            free += self.drain_others();
+        }
+        let wanted = free.saturating_sub(low_water).min(u64::from(BATCH)) as u32;
+        let mut batch = [0u32; BATCH as usize];
+        let mut taken = 0;
+        for node in &self.nodes {
+            let mut node = node.lock();
+            while taken < wanted {
+                let Some(frame) = node.take(metas, 0) else {
+                    break;
+                };
+                batch[taken as usize] = frame.number();
+                taken += 1;
+            }
+        }
+        // The last pushed is popped first: keep the order in which the node gave them.
+        for &number in batch[..taken as usize].iter().rev() {
+            cache.push(metas, Frame::new(number));
+        }
+        cache.pop(metas)
+    }
+
+    /// Moves what the caches of other CPUs keep to the nodes, and tells how much. Skips a cache
+    /// that is in use: its CPU is allocating or freeing right now.
+    fn drain_others(&self) -> u64 {
+        let mut moved = 0;
+        for CpuCache(other) in &self.caches {
+            if let Some(mut other) = other.try_lock() {
+                let count = other.count();
+                self.drain(&mut other, count);
+                moved += u64::from(count);
+            }
+        }
+        moved
+    }
+
+    fn drain(&self, cache: &mut Cache, frames: u32) {
+        for _ in 0..frames {
+            let Some(frame) = cache.pop(self.metas()) else {
+                return;
+            };
+            self.node_of(self.meta(frame))
+                .lock()
+                .put(self.metas(), frame, 0);
+        }
+    }
+
+    #[cold]
+    fn take_block(&self, order: u8, kind: FrameKind) -> Option<Frame> {
+        assert!(order <= MAX_ORDER, "no block is that large");
+        for attempt in 0..2 {
+            let low_water = if kind.may_use_reserve() {
+                0
+            } else {
+                self.low_water.load(Ordering::Relaxed)
+            };
+            let free: u64 = self.nodes.iter().map(|node| node.lock().free()).sum();
+            if free >= low_water + (1 << order) {
+                for node in &self.nodes {
+                    if let Some(frame) = node.lock().take(self.metas(), order) {
+                        return Some(frame);
+                    }
+                }
+            }
+            if attempt == 0 {
+                self.drain_others();
+            }
+        }
+        None
+    }
+
+    #[cold]
+    fn count_down(&self) -> bool {
+        self.fail_after
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| match left {
+                u64::MAX => None,
+                0 => Some(u64::MAX),
+                left => Some(left - 1),
+            })
+            .is_ok_and(|left| left == 0)
+    }
+
+    /// Walks all metadata.
+    pub fn audit(&self) -> FrameAudit {
+        let mut audit = FrameAudit {
+            free: 0,
+            by_kind: [0; FrameKind::COUNT],
+            references: 0,
+        };
+        for meta in self.metas().all {
+            let kind = meta.kind();
+            audit.by_kind[kind.index()] += 1;
+            audit.references += u64::from(meta.references.load(Ordering::Relaxed));
+        }
+        audit.free = audit.of(FrameKind::Free);
+        audit
+    }
+
+    fn sum(&self, of: impl Fn(&Cache) -> i64) -> u64 {
+        let sum: i64 = self
+            .caches
+            .iter()
+            .map(|CpuCache(cache)| of(&cache.lock()))
+            .sum();
+        sum.max(0) as u64
+    }
+
+    /// This CPU's cache.
+    #[inline]
+    fn cache(&self) -> &Lock<Cache> {
+        let cpu: CpuId = if self.caches.len() == 1 {
+            CpuId::new(0)
+        } else {
+            self.machine.cpu()
+        };
+        &self.caches[cpu.index()].0
+    }
+
+    fn node_of(&self, meta: &Meta) -> &Lock<Buddy> {
+        &self.nodes[meta.node.load(Ordering::Relaxed) as usize]
+    }
+
+    #[inline]
+    fn metas(&self) -> Metas<'_> {
+        // SAFETY: `new` wrote `count` values there, in frames that are never allocated, and
+        // only shared references are ever made to them.
+        let all = unsafe { core::slice::from_raw_parts(self.meta.as_ptr(), self.count as usize) };
+        Metas {
+            lowest: self.lowest,
+            all,
+        }
+    }
+
+    /// Metadata of `frame`.
+    ///
+    /// # Panics
+    /// If the frame is none of this machine's.
+    #[inline]
+    pub(crate) fn meta(&self, frame: Frame) -> &Meta {
+        self.metas().get(frame.number())
+    }
+}
+
+impl<M: Machine> fmt::Debug for Frames<M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Frames")
+            .field("total", &self.total)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,43 @@
+//! Debug builds overwrite a frame when it is freed and look whether it changed before it is
+//! allocated again: a stale translation or a stale pointer shows at once.
+
+use core::sync::atomic::Ordering;
+
+use super::{Frames, POISONED};
+use crate::addr::{Frame, PAGE_SIZE};
+use crate::machine::{Machine, frame_pointer};
+
+/// No address, no small number, and odd.
+const PATTERN: u64 = 0xdead_f7ee_dead_f7ed;
+const WORDS: usize = PAGE_SIZE / 8;
+
+impl<M: Machine> Frames<M> {
+    /// Overwrites a frame that is being freed.
+    pub(super) fn poison(&self, frame: Frame) {
+        let words = frame_pointer(self.base, frame).cast::<u64>();
+        for index in 0..WORDS {
+            // SAFETY: the frame is this machine's (its metadata was reached), and nobody's now.
+            unsafe { words.add(index).write_volatile(PATTERN) };
+        }
+        self.meta(frame).flags.fetch_or(POISONED, Ordering::Relaxed);
+    }
+
+    /// Panics if a frame that was poisoned has changed since.
+    pub(super) fn check_poison(&self, frame: Frame) {
+        let meta = self.meta(frame);
+        if !meta.has(POISONED) {
+            return;
+        }
+        let words = frame_pointer(self.base, frame).cast::<u64>();
+        for index in 0..WORDS {
+            // SAFETY: as in `poison`.
+            let found = unsafe { words.add(index).read_volatile() };
+            assert!(
+                found == PATTERN,
+                "{frame:?} was written to while free: {found:#x} at offset {:#x}",
+                index * 8
+            );
+        }
+        meta.flags.fetch_and(!POISONED, Ordering::Relaxed);
+    }
+}

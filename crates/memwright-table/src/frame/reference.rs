@@ -1,0 +1,194 @@
+//! References of frames.
+
+use core::fmt;
+use core::sync::atomic::{Ordering, fence};
+
+use super::meta::TAIL;
+use super::{FrameKind, Frames, Meta};
+use crate::addr::Frame;
+use crate::machine::Machine;
+
+/// One counted reference of an allocated block. Dropping the last one frees the block.
+#[must_use = "dropping it gives the reference up"]
+pub struct FrameRef<'a, M: Machine> {
+    frames: &'a Frames<M>,
+    frame: Frame,
+}
+
+impl<'a, M: Machine> FrameRef<'a, M> {
+    pub(super) fn from_raw(frames: &'a Frames<M>, frame: Frame) -> Self {
+        Self { frames, frame }
+    }
+
+    /// The frame.
+    #[inline]
+    pub fn frame(&self) -> Frame {
+        self.frame
+    }
+
+    /// Stores the reference elsewhere: in an entry, in a word of an object's store. Take it back
+    /// with [`Frames::adopt`].
+    #[inline]
+    #[must_use = "the reference is lost unless it is stored"]
+    pub fn into_raw(self) -> Frame {
+        let frame = self.frame;
+        core::mem::forget(self);
+        frame
+    }
+}
+
+impl<M: Machine> Clone for FrameRef<'_, M> {
+    #[inline]
+    fn clone(&self) -> Self {
+        self.frames.share(self.frame)
+    }
+}
+
+impl<M: Machine> Drop for FrameRef<'_, M> {
+    #[inline]
+    fn drop(&mut self) {
+        self.frames.release(self.frame);
+    }
+}
+
+impl<M: Machine> fmt::Debug for FrameRef<'_, M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.frame.fmt(f)
+    }
+}
+
+impl<M: Machine> Frames<M> {
+    /// Takes over a reference that `into_raw` stored.
+    ///
+    /// # Panics
+    /// If the frame has no reference, or is a table.
+    #[inline]
+    pub fn adopt(&self, frame: Frame) -> FrameRef<'_, M> {
+        let meta = self.first(frame);
+        assert!(
+            meta.references.load(Ordering::Relaxed) > 0,
+            "{frame:?} has no reference to adopt"
+        );
+        assert!(meta.kind() != FrameKind::Table, "{frame:?} is a table");
+        FrameRef::from_raw(self, frame)
+    }
+
+    /// Adds a reference to a frame that has one already.
+    ///
+    /// # Panics
+    /// If it has none, or is a table.
+    #[inline]
+    pub fn share(&self, frame: Frame) -> FrameRef<'_, M> {
+        let meta = self.first(frame);
+        assert!(meta.kind() != FrameKind::Table, "{frame:?} is a table");
+        add_references(meta, 1);
+        FrameRef::from_raw(self, frame)
+    }
+
+    /// References of the block that holds `frame`.
+    #[inline]
+    pub fn references(&self, frame: Frame) -> u32 {
+        self.first(frame).references.load(Ordering::Acquire)
+    }
+
+    /// What `frame` is used for.
+    #[inline]
+    pub fn kind(&self, frame: Frame) -> FrameKind {
+        self.meta(frame).kind()
+    }
+
+    /// The order of the block that holds `frame`.
+    #[inline]
+    pub fn order(&self, frame: Frame) -> u8 {
+        self.first(frame).order()
+    }
+
+    /// Says what the page in `frame` belongs to, and which page of it it is. Both are 0 in a new
+    /// frame, and mean what their writers agree on.
+    ///
+    /// # Panics
+    /// If `frame` holds no data.
+    #[inline]
+    pub fn set_owner(&self, frame: Frame, owner: u64, index: u64) {
+        let meta = self.meta(frame);
+        assert!(meta.kind().is_data(), "{frame:?} has no owner to set");
+        meta.owner.store(owner, Ordering::Relaxed);
+        meta.index.store(index, Ordering::Relaxed);
+    }
+
+    /// What was said by `set_owner`.
+    #[inline]
+    pub fn owner(&self, frame: Frame) -> (u64, u64) {
+        let meta = self.meta(frame);
+        (
+            meta.owner.load(Ordering::Relaxed),
+            meta.index.load(Ordering::Relaxed),
+        )
+    }
+
+    /// Pins `frame`: a device, or the kernel, may write it at any time (design rule 6).
+    #[inline]
+    pub fn pin(&self, frame: Frame) {
+        self.first(frame).pins.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// Undoes one `pin`.
+    ///
+    /// # Panics
+    /// If the frame is not pinned.
+    #[inline]
+    pub fn unpin(&self, frame: Frame) {
+        let before = self.first(frame).pins.fetch_sub(1, Ordering::AcqRel);
+        assert!(before > 0, "{frame:?} is not pinned");
+    }
+
+    /// How often `frame` is pinned.
+    #[inline]
+    pub fn pins(&self, frame: Frame) -> u32 {
+        self.first(frame).pins.load(Ordering::Acquire)
+    }
+
+    /// Drops a reference.
+    #[inline]
+    pub(crate) fn release(&self, frame: Frame) {
+        let frame = self.first_frame(frame);
+        let before = self.meta(frame).references.fetch_sub(1, Ordering::Release);
+        assert!(before > 0, "{frame:?} was released too often");
+        if before == 1 {
+            fence(Ordering::Acquire);
+            self.free_block(frame);
+        }
+    }
+
+    /// The first frame of the block that holds `frame`.
+    #[inline]
+    pub(crate) fn first_frame(&self, frame: Frame) -> Frame {
+        let meta = self.meta(frame);
+        if meta.has(TAIL) {
+            Frame::new(meta.link())
+        } else {
+            frame
+        }
+    }
+
+    #[inline]
+    fn first(&self, frame: Frame) -> &Meta {
+        let meta = self.meta(frame);
+        if meta.has(TAIL) {
+            self.meta(Frame::new(meta.link()))
+        } else {
+            meta
+        }
+    }
+}
+
+/// Adds references to a block that has some.
+#[inline]
+pub(crate) fn add_references(meta: &Meta, count: u32) {
+    let before = meta.references.fetch_add(count, Ordering::Relaxed);
+    // One test for both: a free frame has none, and half the range is never reached.
+    assert!(
+        before.wrapping_sub(1) < u32::MAX / 2,
+        "frame shared while free, or too often"
+    );
+}

@@ -1,0 +1,192 @@
+//! Taking over a machine's memory.
+
+use core::fmt;
+use core::sync::atomic::AtomicU64;
+
+use super::meta::Meta;
+use super::{Buddy, Cache, CpuCache, FrameKind, Frames, MAX_ORDER, rust_alloc};
+use crate::addr::{Frame, FrameRange, PAGE_SIZE};
+use crate::handle::{OutOfMemory, TryPush};
+use crate::machine::{Machine, frame_pointer};
+use crate::sync::{Lock, Rank};
+use rust_alloc::vec::Vec;
+
+/// Memory of one node, handed to [`Frames::new`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Region {
+    /// The frames.
+    pub range: FrameRange,
+    /// The NUMA node they belong to.
+    pub node: u8,
+}
+
+/// Why [`Frames::new`] failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SetupError {
+    /// There is no region, or only empty ones.
+    NoMemory,
+    /// The machine does not have these frames, or two regions share some.
+    BadRegion(FrameRange),
+    /// No region has room for the metadata of all frames.
+    NoRoomForMetadata,
+    /// The heap has no room for the per-CPU caches.
+    OutOfHeap,
+}
+
+impl fmt::Display for SetupError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            SetupError::NoMemory => f.write_str("the machine has no memory"),
+            SetupError::BadRegion(range) => write!(
+                f,
+                "frames {:#x}..{:#x} are not memory, or named twice",
+                range.start.number(),
+                range.end_number()
+            ),
+            SetupError::NoRoomForMetadata => f.write_str("no region has room for the metadata"),
+            SetupError::OutOfHeap => f.write_str("out of kernel heap"),
+        }
+    }
+}
+
+impl core::error::Error for SetupError {}
+
+impl From<OutOfMemory> for SetupError {
+    fn from(_: OutOfMemory) -> Self {
+        SetupError::OutOfHeap
+    }
+}
+
+impl<M: Machine> Frames<M> {
+    /// Takes over `regions`. Metadata, 64 bytes for each frame between the lowest and the
+    /// highest, is carved out of the largest region.
+    ///
+    /// # Errors
+    /// See [`SetupError`].
+    ///
+    /// # Panics
+    /// If the machine's memory is not aligned to [`PAGE_SIZE`].
+    pub fn new(machine: M, regions: &[Region]) -> Result<Self, SetupError> {
+        let base = machine.memory_base();
+        assert!(
+            base.addr().get() % PAGE_SIZE == 0,
+            "the machine's memory is not page-aligned"
+        );
+        check(&machine, regions)?;
+        let filled = || regions.iter().filter(|region| region.range.count > 0);
+        let lowest = filled()
+            .map(|r| r.range.start.number())
+            .min()
+            .ok_or(SetupError::NoMemory)?;
+        let end = filled()
+            .map(|r| r.range.end_number())
+            .max()
+            .ok_or(SetupError::NoMemory)?;
+        let count = (end - u64::from(lowest)) as u32;
+        let reserved = place_metadata(regions, count)?;
+
+        let meta = core::ptr::NonNull::new(frame_pointer(base, reserved.start).cast::<Meta>())
+            .ok_or(SetupError::NoRoomForMetadata)?;
+        for number in 0..count {
+            let value = Meta::new(FrameKind::Hole, 0);
+            // SAFETY: `reserved` lies in a region that the machine has, is large enough for
+            // `count` values, aligned to a page, and kept from the free lists below.
+            unsafe { meta.add(number as usize).write(value) };
+        }
+
+        let nodes = regions.iter().map(|region| region.node).max().unwrap_or(0);
+        let mut frames = Self {
+            machine,
+            base,
+            meta,
+            lowest,
+            count,
+            caches: Vec::new(),
+            nodes: Vec::new(),
+            total: 0,
+            fail_after: AtomicU64::new(u64::MAX),
+            low_water: AtomicU64::new(0),
+        };
+        for node in 0..=nodes {
+            frames
+                .nodes
+                .try_push(Lock::new(Rank::Frames, Buddy::new(node)))?;
+        }
+        for _ in 0..frames.machine.cpu_count().max(1) {
+            frames
+                .caches
+                .try_push(CpuCache(Lock::new(Rank::FrameCache, Cache::new())))?;
+        }
+        for region in regions {
+            frames.total += frames.add_region(*region, reserved);
+        }
+        Ok(frames)
+    }
+
+    /// Puts the frames of `region` that are not `reserved` into the free lists, and tells how
+    /// many they are.
+    fn add_region(&self, region: Region, reserved: FrameRange) -> u64 {
+        for number in 0..region.range.count {
+            let frame = Frame::new(region.range.start.number() + number);
+            let kind = if reserved.contains(frame) {
+                FrameKind::Reserved
+            } else {
+                FrameKind::Free
+            };
+            let meta = self.meta(frame);
+            meta.set_kind(kind);
+            meta.node
+                .store(region.node, core::sync::atomic::Ordering::Relaxed);
+        }
+        let start = u64::from(region.range.start.number());
+        let end = region.range.end_number();
+        if reserved.start.number() as u64 == start && region.range.covers(reserved) {
+            return self.add_blocks(region.node, reserved.end_number(), end);
+        }
+        self.add_blocks(region.node, start, end)
+    }
+
+    /// From the highest address down: what is put last is taken first.
+    fn add_blocks(&self, node: u8, start: u64, end: u64) -> u64 {
+        let mut buddy = self.nodes[node as usize].lock();
+        let mut at = end;
+        while at > start {
+            // The largest aligned block that ends at `at`.
+            let order = (at.trailing_zeros() as u8)
+                .min(MAX_ORDER)
+                .min((at - start).ilog2() as u8);
+            at -= 1 << order;
+            buddy.put(self.metas(), Frame::new(at as u32), order);
+        }
+        end - start
+    }
+}
+
+/// Each region must be the machine's, and no two may share a frame.
+fn check<M: Machine>(machine: &M, regions: &[Region]) -> Result<(), SetupError> {
+    for (index, region) in regions.iter().enumerate() {
+        let range = region.range;
+        let shared = regions[..index].iter().any(|other| {
+            u64::from(other.range.start.number()) < range.end_number()
+                && u64::from(range.start.number()) < other.range.end_number()
+        });
+        // The last two numbers mark the ends of lists.
+        if shared || range.end_number() >= u64::from(u32::MAX - 1) || !machine.has_memory(range) {
+            return Err(SetupError::BadRegion(range));
+        }
+    }
+    Ok(())
+}
+
+/// The first frames of the largest region: room for `count` values.
+fn place_metadata(regions: &[Region], count: u32) -> Result<FrameRange, SetupError> {
+    let needed = (count as usize * size_of::<Meta>()).div_ceil(PAGE_SIZE) as u32;
+    let largest = regions.iter().rev().max_by_key(|region| region.range.count);
+    match largest {
+        Some(region) if region.range.count > needed => Ok(FrameRange {
+            start: region.range.start,
+            count: needed,
+        }),
+        Some(_) | None => Err(SetupError::NoRoomForMetadata),
+    }
+}

@@ -1,0 +1,384 @@
+//! What an operation must invalidate, why, and what may be freed only after it.
+//!
+//! An operation makes one [`Gather`], hands it to every cursor that changes entries, and finishes
+//! it: then at most one invalidation runs on this CPU, at most one interrupt goes to each other
+//! CPU that may hold a stale translation, and only after both are displaced frames and tables
+//! given up. Frames wait in a list linked through their metadata, so that nothing is allocated.
+//!
+//! **How much is invalidated.** Up to [`PAGES_AT_A_TIME`] pages go one by one, more go as a full
+//! invalidation: Linux measured this on Intel processors, where one INVLPG costs about as much as
+//! the refill of a few entries, and uses the same number (`tlb_single_page_flush_ceiling`,
+//! Documentation/arch/x86/tlb.rst, 7.2). QEMU's TCG charges one instruction for either.
+//!
+//! **What is elided.** A translation whose accessed bit was clear when its entry was exchanged is
+//! in no translation cache: "the processor does not cache a translation unless the accessed flag
+//! is 1" (Intel SDM volume 3A, section on details of TLB use, in substance). Since every clearing
+//! of an accessed bit is a [`Change::LostCachedBit`] and so flushed, the bit can be believed
+//! (design rule 4), once invalidations that others have still pending are over (rule 2): a gather
+//! that elided something while another operation had invalidations pending flushes all the same.
+
+use core::sync::atomic::{AtomicU32, Ordering};
+
+use crate::addr::{CpuSet, Frame, Page, PageSize};
+use crate::entry::Change;
+use crate::frame::{END, FrameRef, Frames, UNLINKED};
+use crate::machine::{Invalidation, Machine};
+use crate::sync::{Step, step};
+use crate::table::Table;
+
+/// The most pages that are invalidated one by one.
+pub const PAGES_AT_A_TIME: u64 = 33;
+
+/// The most frames a gather holds back; when there are more it flushes early.
+const MOST_HELD: u32 = 8192;
+
+/// Room for frames that another gather holds at the same time.
+const SHARED_HELD: usize = 16;
+
+/// What a gather did. Sums of counts of several gathers mean the same.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct GatherCounts {
+    /// Entries changed, by [`Change::index`].
+    pub changed: [u64; Change::COUNT],
+    /// Invalidations on this CPU.
+    pub local: u64,
+    /// Of these, full ones.
+    pub local_full: u64,
+    /// Invalidations sent to other CPUs.
+    pub remote: u64,
+    /// CPUs interrupted for them.
+    pub interrupted: u64,
+    /// Entries for which no CPU was told because their accessed bit was clear.
+    pub elided_not_accessed: u64,
+    /// Entries for which no other CPU was told because rights only grew.
+    pub elided_grew: u64,
+    /// Flushes that no CPU took part in because none had the table loaded.
+    pub elided_not_loaded: u64,
+    /// Flushes made early because too many frames were held back.
+    pub early: u64,
+    /// Flushes made because another operation's were still pending.
+    pub completed: u64,
+    /// Frame references given up.
+    pub released: u64,
+}
+
+impl GatherCounts {
+    /// Entries changed in this way.
+    pub fn of(&self, change: Change) -> u64 {
+        self.changed[change.index()]
+    }
+
+    /// Adds `other`'s counts.
+    pub fn add(&mut self, other: &GatherCounts) {
+        for (sum, more) in self.changed.iter_mut().zip(other.changed) {
+            *sum += more;
+        }
+        self.local += other.local;
+        self.local_full += other.local_full;
+        self.remote += other.remote;
+        self.interrupted += other.interrupted;
+        self.elided_not_accessed += other.elided_not_accessed;
+        self.elided_grew += other.elided_grew;
+        self.elided_not_loaded += other.elided_not_loaded;
+        self.early += other.early;
+        self.completed += other.completed;
+        self.released += other.released;
+    }
+}
+
+/// The extent of what must be invalidated.
+#[derive(Clone, Copy)]
+struct Span {
+    /// First page.
+    start: u64,
+    /// The page after the last; at most `start` if there is nothing.
+    end: u64,
+    /// The smallest size seen.
+    stride: PageSize,
+}
+
+impl Span {
+    const NOTHING: Span = Span {
+        start: u64::MAX,
+        end: 0,
+        stride: PageSize::Size1G,
+    };
+
+    #[inline]
+    fn add(&mut self, start: u64, end: u64, stride: PageSize) {
+        self.start = self.start.min(start);
+        self.end = self.end.max(end);
+        self.stride = self.stride.min(stride);
+    }
+
+    fn is_empty(&self) -> bool {
+        self.end <= self.start
+    }
+
+    /// The cheapest invalidation that covers the span.
+    fn invalidation(&self) -> Invalidation {
+        let count = (self.end - self.start).div_ceil(self.stride.pages());
+        if count <= PAGES_AT_A_TIME {
+            let first = Page::new(self.start);
+            Invalidation::Pages {
+                first,
+                count: count as u32,
+                stride: self.stride,
+            }
+        } else {
+            Invalidation::All
+        }
+    }
+}
+
+/// The invalidations and the frames of one operation on one table. Finish it.
+#[must_use = "call `finish`: stale translations remain until then"]
+pub struct Gather<'t, M: Machine> {
+    table: &'t Table<M>,
+    /// What other CPUs, and this one, must forget.
+    shrunk: Span,
+    /// What this CPU should forget because rights grew.
+    grown: Span,
+    /// A table was freed.
+    tables: bool,
+    /// This gather is counted in the table's `pending`.
+    pending: bool,
+    /// A flush was elided by a clear accessed bit, or a right was found already gone.
+    relied: bool,
+    finished: bool,
+    /// Frames held back, linked through their metadata.
+    held: u32,
+    held_count: u32,
+    shared: [u32; SHARED_HELD],
+    shared_count: u32,
+    counts: GatherCounts,
+}
+
+impl<'t, M: Machine> Gather<'t, M> {
+    pub(crate) fn new(table: &'t Table<M>) -> Self {
+        Self {
+            table,
+            shrunk: Span::NOTHING,
+            grown: Span::NOTHING,
+            tables: false,
+            pending: false,
+            relied: false,
+            finished: false,
+            held: END,
+            held_count: 0,
+            shared: [0; SHARED_HELD],
+            shared_count: 0,
+            counts: GatherCounts::default(),
+        }
+    }
+
+    /// Records that the translation of `size` at `page` changed. Call it before the lock that
+    /// guards the entry is released.
+    #[inline]
+    pub fn record(&mut self, page: Page, size: PageSize, change: Change) {
+        self.record_run(page, page.add(size.pages()), size, change, 1);
+    }
+
+    /// The same for `entries` entries between `start` and `end`.
+    #[inline]
+    pub(crate) fn record_run(
+        &mut self,
+        start: Page,
+        end: Page,
+        size: PageSize,
+        change: Change,
+        entries: u64,
+    ) {
+        self.counts.changed[change.index()] += entries;
+        if change.needs_remote() {
+            self.shrunk.add(start.number(), end.number(), size);
+            self.tables |= matches!(change, Change::TableFreed);
+            if !self.pending {
+                self.pending = true;
+                self.table.pending().fetch_add(1, Ordering::SeqCst);
+            }
+        } else if change.needs_local() {
+            self.grown.add(start.number(), end.number(), size);
+            self.counts.elided_grew += entries;
+        }
+    }
+
+    /// Records changes that no CPU need hear of: the accessed bit was clear.
+    #[inline]
+    pub(crate) fn elide(&mut self, change: Change, entries: u64) {
+        self.counts.changed[change.index()] += entries;
+        self.counts.elided_not_accessed += entries;
+        self.relied = true;
+    }
+
+    /// Says that the operation found a right already gone and relies on that (rule 2).
+    #[inline]
+    pub fn rely_on_pending(&mut self) {
+        self.relied = true;
+    }
+
+    /// Gives up a reference after the flush.
+    #[inline]
+    pub fn free(&mut self, frame: FrameRef<'_, M>) {
+        self.hold(frame.into_raw());
+    }
+
+    /// The same for a reference that an entry held.
+    #[inline]
+    pub(crate) fn hold(&mut self, frame: Frame) {
+        let frames = self.table.frames();
+        let first = frames.first_frame(frame);
+        let link = &frames.meta(first).link;
+        // Claimed by whoever makes it linked. A page shared by several tables may be in
+        // another's gather right now.
+        if link
+            .compare_exchange(UNLINKED, self.held, Ordering::Relaxed, Ordering::Relaxed)
+            .is_ok()
+        {
+            self.held = first.number();
+        } else {
+            self.hold_shared(first);
+        }
+        self.held_count += 1;
+    }
+
+    #[cold]
+    fn hold_shared(&mut self, frame: Frame) {
+        if self.shared_count as usize == SHARED_HELD {
+            self.counts.early += 1;
+            self.flush();
+        }
+        self.shared[self.shared_count as usize] = frame.number();
+        self.shared_count += 1;
+    }
+
+    /// Flushes if too much is held back. Cursors call it between tables.
+    #[inline]
+    pub(crate) fn relieve(&mut self) {
+        if self.held_count >= MOST_HELD {
+            self.counts.early += 1;
+            self.flush();
+        }
+    }
+
+    /// Invalidates what has been recorded so far and gives up what has been held back. An
+    /// operation that replaces a frame empties the entry, flushes, and fills it (rule 1).
+    pub fn flush(&mut self) {
+        self.invalidate();
+        self.release();
+    }
+
+    fn invalidate(&mut self) {
+        if self.pending || self.relied || !self.grown.is_empty() {
+            self.invalidate_recorded();
+        }
+    }
+
+    fn invalidate_recorded(&mut self) {
+        let loaded = self.table.loaded();
+        let own = u32::from(self.pending);
+        if self.relied && self.table.pending().load(Ordering::SeqCst) > own {
+            // Somebody else has invalidations pending, perhaps of what was elided here.
+            self.counts.completed += 1;
+            self.send(loaded, &Invalidation::All, true);
+        } else if self.tables {
+            self.send(loaded, &Invalidation::AllAndTables, true);
+        } else if !self.shrunk.is_empty() {
+            self.send(loaded, &self.shrunk.invalidation(), true);
+        }
+        // A full invalidation to spare a few faults that retry would cost more than they do.
+        if !self.grown.is_empty() {
+            match self.grown.invalidation() {
+                Invalidation::All | Invalidation::AllAndTables => {}
+                pages @ Invalidation::Pages { .. } => self.send(loaded, &pages, false),
+            }
+        }
+        self.shrunk = Span::NOTHING;
+        self.grown = Span::NOTHING;
+        self.tables = false;
+        self.relied = false;
+        if self.pending {
+            self.pending = false;
+            self.table.pending().fetch_sub(1, Ordering::SeqCst);
+        }
+    }
+
+    /// Makes this CPU forget, if it has the table loaded, and every other that has.
+    fn send(&mut self, loaded: CpuSet, what: &Invalidation, everywhere: bool) {
+        let machine = self.table.frames().machine();
+        let cpu = machine.cpu();
+        step(Step::Invalidate);
+        let others = loaded.without(cpu);
+        if loaded.is_empty() {
+            self.counts.elided_not_loaded += 1;
+            return;
+        }
+        if loaded.contains(cpu) {
+            self.counts.local += 1;
+            self.counts.local_full += u64::from(!matches!(what, Invalidation::Pages { .. }));
+            machine.invalidate_local(what);
+        }
+        if everywhere && !others.is_empty() {
+            self.counts.remote += 1;
+            self.counts.interrupted += u64::from(others.len());
+            machine.invalidate_remote(others, self.table.root(), what);
+        }
+    }
+
+    fn release(&mut self) {
+        if self.held_count == 0 {
+            return;
+        }
+        let frames: &Frames<M> = self.table.frames();
+        frames.release_list(self.held);
+        for &number in &self.shared[..self.shared_count as usize] {
+            frames.release(Frame::new(number));
+        }
+        self.counts.released += u64::from(self.held_count);
+        self.held = END;
+        self.held_count = 0;
+        self.shared_count = 0;
+    }
+
+    /// Flushes once, gives up what was held back, and tells what was done.
+    pub fn finish(mut self) -> GatherCounts {
+        self.flush();
+        self.finished = true;
+        self.counts
+    }
+}
+
+impl<M: Machine> Drop for Gather<'_, M> {
+    fn drop(&mut self) {
+        if !self.finished {
+            debug_assert!(
+                self.counts == GatherCounts::default() && self.held_count == 0 || panicking(),
+                "a gather was dropped without `finish`"
+            );
+            self.flush();
+        }
+    }
+}
+
+/// Whether the drop is part of an unwinding: then the first panic is the one to report.
+fn panicking() -> bool {
+    #[cfg(any(test, feature = "std"))]
+    {
+        extern crate std;
+        std::thread::panicking()
+    }
+    #[cfg(not(any(test, feature = "std")))]
+    false
+}
+
+impl<M: Machine> core::fmt::Debug for Gather<'_, M> {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("Gather")
+            .field("counts", &self.counts)
+            .field("held", &self.held_count)
+            .finish_non_exhaustive()
+    }
+}
+
+/// How many gathers have recorded an invalidation that they have not made yet.
+pub(crate) type Pending = AtomicU32;

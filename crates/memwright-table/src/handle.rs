@@ -1,0 +1,196 @@
+//! Counted pointers and vectors whose growth can fail (design rule 13).
+
+extern crate alloc as rust_alloc;
+
+use core::alloc::Layout;
+use core::fmt;
+use core::ops::Deref;
+use core::ptr::NonNull;
+use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering, fence};
+
+use rust_alloc::vec::Vec;
+
+/// The kernel heap had no room.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OutOfMemory;
+
+impl fmt::Display for OutOfMemory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("out of kernel heap")
+    }
+}
+
+impl core::error::Error for OutOfMemory {}
+
+/// Allocations left before the injected failure; `u64::MAX` for none.
+static FAIL_AFTER: AtomicU64 = AtomicU64::new(u64::MAX);
+
+/// Lets the allocation after the next `count` ones through this module fail, once; `None` stops
+/// it. For tests.
+pub fn fail_heap_after(count: Option<u64>) {
+    FAIL_AFTER.store(count.unwrap_or(u64::MAX), Ordering::Relaxed);
+}
+
+/// Whether the allocation about to be made is to fail.
+#[inline]
+fn injected_failure() -> bool {
+    FAIL_AFTER.load(Ordering::Relaxed) != u64::MAX && count_down()
+}
+
+#[cold]
+fn count_down() -> bool {
+    FAIL_AFTER
+        .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| match left {
+            u64::MAX => None,
+            0 => Some(u64::MAX),
+            left => Some(left - 1),
+        })
+        .is_ok_and(|left| left == 0)
+}
+
+struct Counted<T: ?Sized> {
+    references: AtomicUsize,
+    value: T,
+}
+
+/// A counted pointer, like `Arc`, whose creation can fail. It has no weak counterpart.
+pub struct Shared<T: ?Sized> {
+    inner: NonNull<Counted<T>>,
+}
+
+// SAFETY: a `Shared` is a counted `&T` that may be the last one and then drops the `T`.
+unsafe impl<T: ?Sized + Send + Sync> Send for Shared<T> {}
+// SAFETY: as above; `&Shared` gives `&T` and clones.
+unsafe impl<T: ?Sized + Send + Sync> Sync for Shared<T> {}
+
+impl<T> Shared<T> {
+    /// Moves `value` to the heap.
+    ///
+    /// # Errors
+    /// [`OutOfMemory`] if the heap has no room; the value is dropped.
+    pub fn try_new(value: T) -> Result<Self, OutOfMemory> {
+        if injected_failure() {
+            return Err(OutOfMemory);
+        }
+        let layout = Layout::new::<Counted<T>>();
+        // SAFETY: the layout is not empty: it holds the count.
+        let memory = unsafe { rust_alloc::alloc::alloc(layout) }.cast::<Counted<T>>();
+        let inner = NonNull::new(memory).ok_or(OutOfMemory)?;
+        // SAFETY: the memory is fresh, of this layout, and nobody else's.
+        unsafe {
+            inner.write(Counted {
+                references: AtomicUsize::new(1),
+                value,
+            })
+        };
+        Ok(Self { inner })
+    }
+}
+
+impl<T: ?Sized> Shared<T> {
+    /// Whether both point to the same value.
+    pub fn ptr_eq(a: &Self, b: &Self) -> bool {
+        core::ptr::addr_eq(a.inner.as_ptr(), b.inner.as_ptr())
+    }
+
+    /// How many handles there are. Others may come and go meanwhile.
+    pub fn references(this: &Self) -> usize {
+        this.counted().references.load(Ordering::Relaxed)
+    }
+
+    #[inline]
+    fn counted(&self) -> &Counted<T> {
+        // SAFETY: a handle keeps its allocation alive, and nobody takes `&mut` to it.
+        unsafe { self.inner.as_ref() }
+    }
+}
+
+impl<T: ?Sized> Deref for Shared<T> {
+    type Target = T;
+
+    #[inline]
+    fn deref(&self) -> &T {
+        &self.counted().value
+    }
+}
+
+impl<T: ?Sized> Clone for Shared<T> {
+    #[inline]
+    fn clone(&self) -> Self {
+        let before = self.counted().references.fetch_add(1, Ordering::Relaxed);
+        assert!(before < usize::MAX / 2, "reference count overflow");
+        Self { inner: self.inner }
+    }
+}
+
+impl<T: ?Sized> Drop for Shared<T> {
+    fn drop(&mut self) {
+        if self.counted().references.fetch_sub(1, Ordering::Release) != 1 {
+            return;
+        }
+        fence(Ordering::Acquire);
+        // SAFETY: this was the last handle, so the value is dropped once and its memory, of the
+        // layout it was allocated with, freed once.
+        unsafe {
+            let layout = Layout::for_value(self.inner.as_ref());
+            core::ptr::drop_in_place(self.inner.as_ptr());
+            rust_alloc::alloc::dealloc(self.inner.as_ptr().cast(), layout);
+        }
+    }
+}
+
+impl<T: ?Sized + fmt::Debug> fmt::Debug for Shared<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        (**self).fmt(f)
+    }
+}
+
+/// Growth of a vector that reports failure.
+pub trait TryPush<T> {
+    /// Appends `value`.
+    ///
+    /// # Errors
+    /// [`OutOfMemory`] if the vector is full and cannot grow; it is unchanged then.
+    fn try_push(&mut self, value: T) -> Result<(), OutOfMemory>;
+
+    /// Inserts `value` before the element `index`.
+    ///
+    /// # Errors
+    /// [`OutOfMemory`] as for `try_push`.
+    ///
+    /// # Panics
+    /// If `index` is beyond the end.
+    fn try_insert(&mut self, index: usize, value: T) -> Result<(), OutOfMemory>;
+
+    /// Makes room for `additional` more elements.
+    ///
+    /// # Errors
+    /// [`OutOfMemory`] as for `try_push`.
+    fn try_make_room(&mut self, additional: usize) -> Result<(), OutOfMemory>;
+}
+
+impl<T> TryPush<T> for Vec<T> {
+    #[inline]
+    fn try_push(&mut self, value: T) -> Result<(), OutOfMemory> {
+        self.try_make_room(1)?;
+        self.push(value);
+        Ok(())
+    }
+
+    fn try_insert(&mut self, index: usize, value: T) -> Result<(), OutOfMemory> {
+        self.try_make_room(1)?;
+        self.insert(index, value);
+        Ok(())
+    }
+
+    #[inline]
+    fn try_make_room(&mut self, additional: usize) -> Result<(), OutOfMemory> {
+        if self.capacity() - self.len() >= additional {
+            return Ok(());
+        }
+        if injected_failure() {
+            return Err(OutOfMemory);
+        }
+        self.try_reserve(additional).map_err(|_| OutOfMemory)
+    }
+}

@@ -1,0 +1,196 @@
+//! A spin lock with a rank.
+
+use core::cell::UnsafeCell;
+use core::fmt;
+use core::marker::PhantomData;
+use core::ops::{Deref, DerefMut};
+use core::sync::atomic::{AtomicU32, Ordering};
+
+use super::{Rank, Step, order, relax, step};
+
+/// The bare lock: one word, which may live in a frame's metadata.
+#[derive(Debug, Default)]
+#[repr(transparent)]
+pub struct RawLock(AtomicU32);
+
+const FREE: u32 = 0;
+const TAKEN: u32 = 1;
+
+impl RawLock {
+    /// A lock that nobody holds.
+    pub const fn new() -> Self {
+        Self(AtomicU32::new(FREE))
+    }
+
+    /// Takes the lock, waiting for it if need be. Pair it with `unlock` of the same rank.
+    #[inline]
+    #[track_caller]
+    pub fn lock(&self, rank: Rank) {
+        order::check(rank);
+        step(Step::Lock(rank));
+        if !self.try_take() {
+            self.wait();
+        }
+        order::acquired(rank);
+    }
+
+    /// Takes the lock if nobody holds it.
+    #[inline]
+    pub fn try_lock(&self, rank: Rank) -> bool {
+        step(Step::Lock(rank));
+        let taken = self.try_take();
+        if taken {
+            order::acquired(rank);
+        }
+        taken
+    }
+
+    /// Releases the lock. The caller holds it; releasing another's lock breaks whatever that one
+    /// guards, so the method stays inside the crate.
+    #[inline]
+    pub(crate) fn unlock(&self, rank: Rank) {
+        debug_assert_eq!(
+            self.0.load(Ordering::Relaxed),
+            TAKEN,
+            "released a free lock"
+        );
+        order::released(rank);
+        self.0.store(FREE, Ordering::Release);
+        step(Step::Unlock(rank));
+    }
+
+    /// Whether somebody holds the lock.
+    pub fn is_locked(&self) -> bool {
+        self.0.load(Ordering::Relaxed) == TAKEN
+    }
+
+    #[inline]
+    fn try_take(&self) -> bool {
+        self.0
+            .compare_exchange(FREE, TAKEN, Ordering::Acquire, Ordering::Relaxed)
+            .is_ok()
+    }
+
+    #[cold]
+    fn wait(&self) {
+        loop {
+            while self.is_locked() {
+                relax();
+            }
+            if self.try_take() {
+                return;
+            }
+        }
+    }
+}
+
+/// A value behind a spin lock. Whoever waits serves invalidations meanwhile, through
+/// [`Hooks::relax`](super::Hooks).
+pub struct Lock<T: ?Sized> {
+    rank: Rank,
+    raw: RawLock,
+    value: UnsafeCell<T>,
+}
+
+// SAFETY: the lock gives one thread at a time access to the value.
+unsafe impl<T: ?Sized + Send> Send for Lock<T> {}
+// SAFETY: as above: sharing the lock hands the value from thread to thread.
+unsafe impl<T: ?Sized + Send> Sync for Lock<T> {}
+
+impl<T> Lock<T> {
+    /// A lock of `rank` around `value`.
+    pub const fn new(rank: Rank, value: T) -> Self {
+        Self {
+            rank,
+            raw: RawLock::new(),
+            value: UnsafeCell::new(value),
+        }
+    }
+
+    /// Gives the value back.
+    pub fn into_inner(self) -> T {
+        self.value.into_inner()
+    }
+}
+
+impl<T: ?Sized> Lock<T> {
+    /// Takes the lock.
+    ///
+    /// # Panics
+    /// In debug builds, if a lock of this or a later rank is held.
+    #[inline]
+    #[track_caller]
+    pub fn lock(&self) -> LockGuard<'_, T> {
+        self.raw.lock(self.rank);
+        LockGuard {
+            lock: self,
+            not_send: PhantomData,
+        }
+    }
+
+    /// Takes the lock if nobody holds it. In any order: it cannot wait.
+    #[inline]
+    pub fn try_lock(&self) -> Option<LockGuard<'_, T>> {
+        let taken = self.raw.try_lock(self.rank);
+        taken.then_some(LockGuard {
+            lock: self,
+            not_send: PhantomData,
+        })
+    }
+
+    /// The value, without the lock: nobody else can reach it.
+    pub fn get_mut(&mut self) -> &mut T {
+        self.value.get_mut()
+    }
+}
+
+impl<T: ?Sized + fmt::Debug> fmt::Debug for Lock<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.try_lock() {
+            Some(guard) => f.debug_tuple("Lock").field(&&*guard).finish(),
+            None => f.write_str("Lock(held)"),
+        }
+    }
+}
+
+/// The right to the value of a [`Lock`], until dropped.
+#[must_use = "the lock is released when the guard is dropped"]
+pub struct LockGuard<'a, T: ?Sized> {
+    lock: &'a Lock<T>,
+    /// A lock is released where it was taken.
+    not_send: PhantomData<*const ()>,
+}
+
+// SAFETY: a shared guard gives `&T` only.
+unsafe impl<T: ?Sized + Sync> Sync for LockGuard<'_, T> {}
+
+impl<T: ?Sized> Deref for LockGuard<'_, T> {
+    type Target = T;
+
+    #[inline]
+    fn deref(&self) -> &T {
+        // SAFETY: the guard proves that this thread holds the lock.
+        unsafe { &*self.lock.value.get() }
+    }
+}
+
+impl<T: ?Sized> DerefMut for LockGuard<'_, T> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut T {
+        // SAFETY: as for `deref`, and `&mut self` is the only guard.
+        unsafe { &mut *self.lock.value.get() }
+    }
+}
+
+impl<T: ?Sized> Drop for LockGuard<'_, T> {
+    #[inline]
+    fn drop(&mut self) {
+        self.lock.raw.unlock(self.lock.rank);
+    }
+}
+
+impl<T: ?Sized + fmt::Debug> fmt::Debug for LockGuard<'_, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        (**self).fmt(f)
+    }
+}

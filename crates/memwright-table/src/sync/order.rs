@@ -1,0 +1,263 @@
+//! The written order of locks, and its check in debug builds.
+
+/// The rank of a lock. A thread of control takes locks in this order only; a lock of a rank that
+/// it holds already, or of an earlier one, is a bug that debug builds report.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(u8)]
+pub enum Rank {
+    /// The tree of processes, and one process.
+    Process,
+    /// A table of file descriptors.
+    FileTable,
+    /// Directories, mounts and inodes.
+    FileSystem,
+    /// One open file, pipe or other thing behind a descriptor.
+    File,
+    /// The areas of an address space.
+    Space,
+    /// The areas of a second address space: the child's in a fork.
+    SpaceChild,
+    /// Which address spaces map an object.
+    ObjectRegistry,
+    /// The pages of an object.
+    Object,
+    /// One page table.
+    Table,
+    /// A second page table: the child's in a fork, the new place in a move.
+    TableChild,
+    /// One CPU's cache of free frames.
+    FrameCache,
+    /// The free frames of a node.
+    Frames,
+    /// Run queues.
+    Scheduler,
+    /// Wait queues and futex queues.
+    Wait,
+    /// The console.
+    Console,
+    /// Locks under which nothing else is taken.
+    Leaf,
+}
+
+/// The most locks one CPU (one thread, on a host) may hold at a time.
+pub const MAX_HELD: usize = 16;
+
+/// The locks that a CPU holds, in the order they were taken.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Held {
+    ranks: [Option<Rank>; MAX_HELD],
+}
+
+impl Held {
+    /// The ranks, first taken first.
+    pub fn iter(&self) -> impl Iterator<Item = Rank> + '_ {
+        self.ranks.iter().flatten().copied()
+    }
+}
+
+#[cfg(debug_assertions)]
+pub(super) use checked::{acquired, check, released};
+#[cfg(debug_assertions)]
+pub use checked::{assert_none_held, held};
+
+#[cfg(debug_assertions)]
+mod checked {
+    use super::{Held, MAX_HELD, Rank};
+    use core::sync::atomic::{AtomicU8, Ordering};
+
+    /// 0 for a free slot, else one more than the rank.
+    type Slots = [AtomicU8; MAX_HELD];
+
+    const RANKS: [Rank; 16] = [
+        Rank::Process,
+        Rank::FileTable,
+        Rank::FileSystem,
+        Rank::File,
+        Rank::Space,
+        Rank::SpaceChild,
+        Rank::ObjectRegistry,
+        Rank::Object,
+        Rank::Table,
+        Rank::TableChild,
+        Rank::FrameCache,
+        Rank::Frames,
+        Rank::Scheduler,
+        Rank::Wait,
+        Rank::Console,
+        Rank::Leaf,
+    ];
+
+    #[cfg(any(test, feature = "std"))]
+    mod place {
+        use super::Slots;
+        extern crate std;
+
+        std::thread_local! {
+            static HELD: Slots = const { [const { super::AtomicU8::new(0) }; super::MAX_HELD] };
+        }
+
+        /// On a host each thread is a CPU of its own.
+        pub(super) fn with<R>(_cpu: Option<usize>, act: impl FnOnce(&Slots) -> R) -> Option<R> {
+            HELD.try_with(|slots| act(slots)).ok()
+        }
+    }
+
+    #[cfg(not(any(test, feature = "std")))]
+    mod place {
+        use super::Slots;
+        use crate::addr::MAX_CPUS;
+
+        static HELD: [Slots; MAX_CPUS] =
+            [const { [const { super::AtomicU8::new(0) }; super::MAX_HELD] }; MAX_CPUS];
+
+        pub(super) fn with<R>(cpu: Option<usize>, act: impl FnOnce(&Slots) -> R) -> Option<R> {
+            if !crate::sync::installed() {
+                return None;
+            }
+            Some(act(&HELD[cpu.unwrap_or_else(crate::sync::cpu)]))
+        }
+    }
+
+    /// Panics if a lock of `rank` may not be taken now.
+    #[track_caller]
+    pub(in crate::sync) fn check(rank: Rank) {
+        let highest = place::with(None, |slots| {
+            slots
+                .iter()
+                .map(|slot| slot.load(Ordering::Relaxed))
+                .max()
+                .unwrap_or(0)
+        });
+        if let Some(highest) = highest.filter(|&highest| highest > rank as u8) {
+            panic!(
+                "lock order: {rank:?} taken under {:?}",
+                RANKS[highest as usize - 1]
+            );
+        }
+    }
+
+    /// Notes that a lock of `rank` is held.
+    #[track_caller]
+    pub(in crate::sync) fn acquired(rank: Rank) {
+        place::with(None, |slots| {
+            let free = slots.iter().find(|slot| slot.load(Ordering::Relaxed) == 0);
+            free.expect("too many locks held")
+                .store(rank as u8 + 1, Ordering::Relaxed);
+        });
+    }
+
+    /// Notes that a lock of `rank` is no longer held.
+    pub(in crate::sync) fn released(rank: Rank) {
+        place::with(None, |slots| {
+            let wanted = rank as u8 + 1;
+            let mut from = slots
+                .iter()
+                .position(|slot| slot.load(Ordering::Relaxed) == wanted);
+            // Close the gap: the list stays in the order of taking.
+            while let Some(at) = from {
+                let next = slots
+                    .get(at + 1)
+                    .map_or(0, |slot| slot.load(Ordering::Relaxed));
+                slots[at].store(next, Ordering::Relaxed);
+                from = (next != 0).then_some(at + 1);
+            }
+        });
+    }
+
+    /// The locks that CPU `cpu` holds; with the feature `std`, those of the calling thread. For
+    /// panic reports: other CPUs may take and release locks meanwhile.
+    pub fn held(cpu: usize) -> Held {
+        let mut held = Held::default();
+        place::with(Some(cpu), |slots| {
+            for (rank, slot) in held.ranks.iter_mut().zip(slots) {
+                *rank = RANKS
+                    .get(slot.load(Ordering::Relaxed).wrapping_sub(1) as usize)
+                    .copied();
+            }
+        });
+        held
+    }
+
+    /// Panics, in debug builds, if the caller holds a lock: before it waits or goes to user mode.
+    ///
+    /// # Panics
+    /// If a lock is held.
+    #[track_caller]
+    pub fn assert_none_held() {
+        place::with(None, |slots| {
+            let first = slots[0].load(Ordering::Relaxed);
+            if let Some(rank) = RANKS.get((first as usize).wrapping_sub(1)) {
+                panic!("a lock is held where none may be: {rank:?}");
+            }
+        });
+    }
+}
+
+#[cfg(not(debug_assertions))]
+pub(super) use unchecked::{acquired, check, released};
+#[cfg(not(debug_assertions))]
+pub use unchecked::{assert_none_held, held};
+
+#[cfg(not(debug_assertions))]
+mod unchecked {
+    use super::{Held, Rank};
+
+    #[inline(always)]
+    pub(in crate::sync) fn check(_rank: Rank) {}
+
+    #[inline(always)]
+    pub(in crate::sync) fn acquired(_rank: Rank) {}
+
+    #[inline(always)]
+    pub(in crate::sync) fn released(_rank: Rank) {}
+
+    /// The locks that CPU `cpu` holds: not tracked in release builds.
+    pub fn held(_cpu: usize) -> Held {
+        Held::default()
+    }
+
+    /// Nothing in release builds; panics in debug builds if the caller holds a lock.
+    #[inline(always)]
+    pub fn assert_none_held() {}
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Rank, assert_none_held, held};
+    use crate::sync::Lock;
+
+    extern crate std;
+    use std::vec::Vec;
+
+    #[test]
+    #[should_panic(expected = "lock order: Space taken under Object")]
+    fn wrong_order_panics() {
+        let (object, space) = (Lock::new(Rank::Object, ()), Lock::new(Rank::Space, ()));
+        let _object = object.lock();
+        let _space = space.lock();
+    }
+
+    #[test]
+    #[should_panic(expected = "lock order: Table taken under Table")]
+    fn same_rank_panics() {
+        let (one, two) = (Lock::new(Rank::Table, ()), Lock::new(Rank::Table, ()));
+        let _one = one.lock();
+        let _two = two.lock();
+    }
+
+    #[test]
+    fn held_list_keeps_the_order_of_taking() {
+        let locks = [Rank::Process, Rank::Space, Rank::Leaf].map(|rank| Lock::new(rank, ()));
+        let process = locks[0].lock();
+        let space = locks[1].lock();
+        let leaf = locks[2].lock();
+        drop(space);
+        assert_eq!(
+            held(0).iter().collect::<Vec<_>>(),
+            [Rank::Process, Rank::Leaf]
+        );
+        drop(leaf);
+        drop(process);
+        assert_none_held();
+    }
+}

@@ -1,0 +1,236 @@
+//! A reader-writer lock that readers on different CPUs take without sharing a cache line.
+//!
+//! There is one word per CPU that exists, each in a cache line of its own. A reader counts itself
+//! in the word of its CPU. A writer takes the writers' lock, closes every word and waits for the
+//! readers counted there to leave. So faults in one address space write no common word (design
+//! rule 14), and a writer pays one atomic per CPU.
+
+extern crate alloc as rust_alloc;
+
+use core::cell::UnsafeCell;
+use core::fmt;
+use core::marker::PhantomData;
+use core::ops::{Deref, DerefMut};
+use core::sync::atomic::{AtomicU32, Ordering, fence};
+
+use rust_alloc::vec::Vec;
+
+use super::{Rank, RawLock, Step, order, relax, step};
+use crate::addr::CpuId;
+use crate::handle::{OutOfMemory, TryPush};
+
+/// A CPU's word: twice the readers, plus `CLOSED`.
+#[repr(align(64))]
+#[derive(Default)]
+struct Word(AtomicU32);
+
+const CLOSED: u32 = 1;
+const READER: u32 = 2;
+
+/// A value behind a reader-writer lock with one reader word per CPU.
+pub struct SpreadLock<T> {
+    rank: Rank,
+    /// Held by the writer. Its order is checked as part of this lock's.
+    writer: RawLock,
+    words: Vec<Word>,
+    value: UnsafeCell<T>,
+}
+
+// SAFETY: the lock gives either one writer or several readers access to the value.
+unsafe impl<T: Send> Send for SpreadLock<T> {}
+// SAFETY: as above: readers on several threads need `T: Sync`, writers `T: Send`.
+unsafe impl<T: Send + Sync> Sync for SpreadLock<T> {}
+
+impl<T> SpreadLock<T> {
+    /// A lock of `rank` around `value`, for a machine with `cpus` CPUs.
+    ///
+    /// # Errors
+    /// [`OutOfMemory`] if there is no heap for the words; `value` is dropped.
+    pub fn try_new(rank: Rank, cpus: usize, value: T) -> Result<Self, OutOfMemory> {
+        let mut words = Vec::new();
+        words.try_make_room(cpus.max(1))?;
+        words.resize_with(cpus.max(1), Word::default);
+        Ok(Self {
+            rank,
+            writer: RawLock::new(),
+            words,
+            value: UnsafeCell::new(value),
+        })
+    }
+
+    /// Takes the lock to read, on CPU `cpu`.
+    ///
+    /// # Panics
+    /// If the machine has no such CPU. In debug builds, if a lock of this or a later rank is held.
+    #[inline]
+    #[track_caller]
+    pub fn read(&self, cpu: CpuId) -> SpreadReadGuard<'_, T> {
+        order::check(self.rank);
+        step(Step::Lock(self.rank));
+        let word = &self.words[cpu.index()].0;
+        if word.fetch_add(READER, Ordering::Acquire) & CLOSED != 0 {
+            wait_to_read(word);
+        }
+        order::acquired(self.rank);
+        SpreadReadGuard {
+            lock: self,
+            word,
+            not_send: PhantomData,
+        }
+    }
+
+    /// Takes the lock to write.
+    ///
+    /// # Panics
+    /// In debug builds, if a lock of this or a later rank is held.
+    #[track_caller]
+    pub fn write(&self) -> SpreadWriteGuard<'_, T> {
+        self.writer.lock(self.rank);
+        for Word(word) in &self.words {
+            let mut seen = word.fetch_or(CLOSED, Ordering::Acquire);
+            while seen >= READER {
+                relax();
+                seen = word.load(Ordering::Acquire);
+            }
+        }
+        fence(Ordering::Acquire);
+        SpreadWriteGuard {
+            lock: self,
+            not_send: PhantomData,
+        }
+    }
+
+    /// The value, without the lock: nobody else can reach it.
+    pub fn get_mut(&mut self) -> &mut T {
+        self.value.get_mut()
+    }
+}
+
+/// A writer came first: leave, and come back when it has gone.
+#[cold]
+fn wait_to_read(word: &AtomicU32) {
+    loop {
+        word.fetch_sub(READER, Ordering::Release);
+        while word.load(Ordering::Relaxed) & CLOSED != 0 {
+            relax();
+        }
+        if word.fetch_add(READER, Ordering::Acquire) & CLOSED == 0 {
+            return;
+        }
+    }
+}
+
+impl<T> fmt::Debug for SpreadLock<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SpreadLock")
+            .field("rank", &self.rank)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The right to read the value of a [`SpreadLock`], until dropped.
+#[must_use = "the lock is released when the guard is dropped"]
+pub struct SpreadReadGuard<'a, T> {
+    lock: &'a SpreadLock<T>,
+    word: &'a AtomicU32,
+    not_send: PhantomData<*const ()>,
+}
+
+impl<T> Deref for SpreadReadGuard<'_, T> {
+    type Target = T;
+
+    #[inline]
+    fn deref(&self) -> &T {
+        // SAFETY: a reader is counted in `word`, so no writer has the value.
+        unsafe { &*self.lock.value.get() }
+    }
+}
+
+impl<T> Drop for SpreadReadGuard<'_, T> {
+    #[inline]
+    fn drop(&mut self) {
+        order::released(self.lock.rank);
+        self.word.fetch_sub(READER, Ordering::Release);
+        step(Step::Unlock(self.lock.rank));
+    }
+}
+
+impl<T: fmt::Debug> fmt::Debug for SpreadReadGuard<'_, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        (**self).fmt(f)
+    }
+}
+
+/// The right to the value of a [`SpreadLock`], until dropped.
+#[must_use = "the lock is released when the guard is dropped"]
+pub struct SpreadWriteGuard<'a, T> {
+    lock: &'a SpreadLock<T>,
+    not_send: PhantomData<*const ()>,
+}
+
+impl<T> Deref for SpreadWriteGuard<'_, T> {
+    type Target = T;
+
+    #[inline]
+    fn deref(&self) -> &T {
+        // SAFETY: the writer closed every word and saw no reader in any.
+        unsafe { &*self.lock.value.get() }
+    }
+}
+
+impl<T> DerefMut for SpreadWriteGuard<'_, T> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut T {
+        // SAFETY: as for `deref`, and `&mut self` is the only guard.
+        unsafe { &mut *self.lock.value.get() }
+    }
+}
+
+impl<T> Drop for SpreadWriteGuard<'_, T> {
+    fn drop(&mut self) {
+        for Word(word) in &self.lock.words {
+            word.fetch_and(!CLOSED, Ordering::Release);
+        }
+        self.lock.writer.unlock(self.lock.rank);
+    }
+}
+
+impl<T: fmt::Debug> fmt::Debug for SpreadWriteGuard<'_, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        (**self).fmt(f)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    extern crate std;
+    use super::{Rank, SpreadLock};
+    use crate::addr::CpuId;
+    use std::thread;
+
+    #[test]
+    fn writers_exclude_readers_on_every_cpu() {
+        let lock = SpreadLock::try_new(Rank::Space, 4, (0u32, 0u32)).unwrap();
+        thread::scope(|scope| {
+            for cpu in 0..4 {
+                let lock = &lock;
+                scope.spawn(move || {
+                    for _ in 0..200 {
+                        let pair = lock.read(CpuId::new(cpu));
+                        assert_eq!(pair.0, pair.1);
+                    }
+                });
+            }
+            for _ in 0..2 {
+                scope.spawn(|| {
+                    for _ in 0..100 {
+                        let mut pair = lock.write();
+                        pair.0 += 1;
+                        pair.1 += 1;
+                    }
+                });
+            }
+        });
+        assert_eq!(*lock.read(CpuId::new(0)), (200, 200));
+    }
+}

@@ -1,0 +1,423 @@
+//! The batches of fork and of mremap: entries copied to another table, or moved in this one.
+
+use core::sync::atomic::Ordering;
+
+use super::batch::Run;
+use super::cursor::Cursor;
+use super::{Table, slot_index};
+use crate::addr::{Frame, Page, PageRange};
+use crate::entry::x86_64;
+use crate::entry::{Bits, Change, Entry, Marker, Marks, Present};
+use crate::frame::{FrameKind, OutOfFrames, TAIL, add_references};
+use crate::gather::Gather;
+use crate::machine::Machine;
+use crate::sync::{Step, step};
+
+/// How the entries of one area are copied. Decided once per area, not per entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CopyRule {
+    /// Bits that the original loses.
+    clear: Bits,
+    /// Bits that the copy does not get.
+    withhold: Bits,
+    /// Marks that the copy gets.
+    marks: Marks,
+}
+
+impl CopyRule {
+    /// A private area: neither side may write in place, or call the page its own, from now on.
+    /// The copy is as dirty as the original, for what is clean has a valid copy elsewhere.
+    pub const PRIVATE: CopyRule = CopyRule {
+        clear: Bits::EXCLUSIVE.union(Bits::WRITE),
+        withhold: Bits::EXCLUSIVE
+            .union(Bits::WRITE)
+            .union(Bits::ACCESSED)
+            .union(Bits::UFFD_WP)
+            .union(Bits::FOLDED_ACCESSED)
+            .union(Bits::FOLDED_WRITTEN),
+        marks: Marks::GUARD.union(Marks::POISON),
+    };
+
+    /// A shared area: both sides keep their rights, and the copy begins clean.
+    pub const SHARED: CopyRule = CopyRule {
+        clear: Bits::empty(),
+        withhold: Bits::ACCESSED
+            .union(Bits::DIRTY)
+            .union(Bits::UFFD_WP)
+            .union(Bits::FOLDED_DIRTY)
+            .union(Bits::FOLDED_ACCESSED)
+            .union(Bits::FOLDED_WRITTEN),
+        marks: Marks::GUARD.union(Marks::POISON),
+    };
+
+    /// The same, with userfaultfd's write protection kept (rule 10: only with the fork event).
+    #[must_use]
+    pub const fn keep_uffd_wp(self) -> Self {
+        Self {
+            clear: self.clear,
+            withhold: self.withhold.difference(Bits::UFFD_WP),
+            marks: self.marks.union(Marks::UFFD_WP),
+        }
+    }
+}
+
+/// Why a copy stopped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CopyStop {
+    /// The range is done.
+    Done,
+    /// The page here is exclusive and pinned: it stays so, and the caller gives the other side a
+    /// copy of it at once (rule 6), then passes it with both cursors.
+    Pinned(Present),
+    /// The entry here is no page: the caller deals with it, then passes it with both cursors.
+    NotPresent(Entry),
+}
+
+/// What a copy did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Copied {
+    /// Pages copied, in pages of 4 KiB.
+    pub pages: u64,
+    /// Of these, pages in frames of kind `Anonymous`.
+    pub anonymous: u64,
+    /// Why it stopped. The cursors stand there.
+    pub stop: CopyStop,
+}
+
+/// What one table's pass did.
+struct Pass {
+    pages: u64,
+    anonymous: u64,
+    stop: Option<(Page, CopyStop)>,
+}
+
+impl<M: Machine> Cursor<'_, M> {
+    /// Copies the entries from the position on to the same addresses of `to`, a cursor on the same
+    /// range of another table where nothing is mapped yet, until something needs the caller. Each
+    /// copy that holds a reference gets one of its own.
+    ///
+    /// # Errors
+    /// [`OutOfFrames`] if there is no frame for a table of the other side. What was copied stays.
+    ///
+    /// # Panics
+    /// If the cursors do not stand at the same page.
+    pub fn copy_to(
+        &mut self,
+        to: &mut Cursor<'_, M>,
+        rule: CopyRule,
+        gather: &mut Gather<'_, M>,
+    ) -> Result<Copied, OutOfFrames> {
+        assert!(
+            self.position == to.position,
+            "the cursors of a copy stand apart"
+        );
+        let mut copied = Copied {
+            pages: 0,
+            anonymous: 0,
+            stop: CopyStop::Done,
+        };
+        while self.next_filled().is_some() {
+            to.go(self.position);
+            if self.level > 1 {
+                match self.copy_slot(to, rule, gather)? {
+                    CopyStop::Done => {
+                        copied.pages += self.size().pages();
+                        self.advance();
+                    }
+                    stop @ (CopyStop::Pinned(_) | CopyStop::NotPresent(_)) => {
+                        return Ok(Copied { stop, ..copied });
+                    }
+                }
+                continue;
+            }
+            while to.level > 1 {
+                to.push_down()?;
+            }
+            let end = self.table_end(self.range.end);
+            let pass = self.copy_table(to, end, rule, gather);
+            copied.pages += pass.pages;
+            copied.anonymous += pass.anonymous;
+            if let Some((page, stop)) = pass.stop {
+                self.go(page);
+                to.go(page);
+                return Ok(Copied { stop, ..copied });
+            }
+            self.go(end);
+        }
+        to.go(to.range.end);
+        Ok(copied)
+    }
+
+    /// The entries from the position to `end` in two locked lowest tables.
+    fn copy_table(
+        &self,
+        to: &Cursor<'_, M>,
+        end: Page,
+        rule: CopyRule,
+        gather: &mut Gather<'_, M>,
+    ) -> Pass {
+        let frames = self.table.frames();
+        let clear = rule.clear.bits();
+        let withhold = rule.withhold.bits();
+        let first = slot_index(self.position, 1);
+        let count = (end.number() - self.position.number()) as usize;
+        let pairs = self.words[first..first + count]
+            .iter()
+            .zip(&to.words[first..first + count]);
+        let mut pass = Pass {
+            pages: 0,
+            anonymous: 0,
+            stop: None,
+        };
+        let mut run = Run::new();
+        for (page, (slot, target)) in (self.position.number()..).zip(pairs) {
+            step(Step::Entry);
+            let mut word = slot.load(Ordering::Relaxed);
+            if word == 0 {
+                continue;
+            }
+            if !x86_64::is_present(word) {
+                match x86_64::decode(word, 1) {
+                    Entry::Marker(Marker { marks }) => {
+                        let kept = x86_64::encode(Entry::marker(marks.intersection(rule.marks)));
+                        target.store(kept, Ordering::Release);
+                        to.count(0, kept);
+                        continue;
+                    }
+                    entry => {
+                        pass.stop = Some((Page::new(page), CopyStop::NotPresent(entry)));
+                        break;
+                    }
+                }
+            }
+            if word & x86_64::BORROWED == 0 {
+                let mut meta = frames.meta(x86_64::decode_present(word, 1).frame);
+                if meta.has(TAIL) {
+                    meta = frames.meta(Frame::new(meta.link()));
+                }
+                if meta.pins.load(Ordering::Acquire) != 0 && word & clear & x86_64::EXCLUSIVE != 0 {
+                    let pinned = x86_64::decode_present(word, 1);
+                    pass.stop = Some((Page::new(page), CopyStop::Pinned(pinned)));
+                    break;
+                }
+                add_references(meta, 1);
+                pass.anonymous += u64::from(meta.kind() as u8 == FrameKind::Anonymous as u8);
+            }
+            if word & clear != 0 {
+                slot.fetch_and(!clear, Ordering::AcqRel);
+                if word & x86_64::WRITE != 0 && word & x86_64::READ != 0 {
+                    // Without the right to write no CPU sets dirty any more: what is read now
+                    // is what the copy must know. Accessed was read before, which is safe:
+                    // read again, as it may have been set since.
+                    word = slot.load(Ordering::Acquire) | (word & clear);
+                    run.add(gather, page, Change::Shrank, word);
+                }
+            }
+            target.store(word & !withhold, Ordering::Release);
+            pass.pages += 1;
+        }
+        run.tell(gather);
+        let live = &to.meta.live;
+        live.store(
+            live.load(Ordering::Relaxed) + pass.pages as u32,
+            Ordering::Relaxed,
+        );
+        pass
+    }
+
+    /// One slot above the lowest level.
+    #[cold]
+    fn copy_slot(
+        &mut self,
+        to: &mut Cursor<'_, M>,
+        rule: CopyRule,
+        gather: &mut Gather<'_, M>,
+    ) -> Result<CopyStop, OutOfFrames> {
+        self.debug_check_whole();
+        while to.level > self.level {
+            to.push_down()?;
+        }
+        let frames = self.table.frames();
+        let new = match self.entry().entry {
+            Entry::Empty => return Ok(CopyStop::Done),
+            Entry::Marker(Marker { marks }) => Entry::marker(marks.intersection(rule.marks)),
+            Entry::Present(page) => {
+                let counted = !page.bits.contains(Bits::BORROWED);
+                let exclusive = page.bits.intersection(rule.clear).contains(Bits::EXCLUSIVE);
+                if counted && exclusive && frames.pins(page.frame) != 0 {
+                    return Ok(CopyStop::Pinned(page));
+                }
+                if counted {
+                    let block = frames.first_frame(page.frame);
+                    add_references(frames.meta(block), 1);
+                }
+                let page = self.edit(Bits::empty(), rule.clear, gather);
+                Entry::Present(Present {
+                    bits: page.bits.difference(rule.withhold),
+                    ..page
+                })
+            }
+            entry @ (Entry::Swapped(_) | Entry::Migrating(_)) => {
+                return Ok(CopyStop::NotPresent(entry));
+            }
+        };
+        let word = x86_64::encode(new);
+        to.slot_word().store(word, Ordering::Release);
+        to.count(0, word);
+        Ok(CopyStop::Done)
+    }
+}
+
+/// Entries taken out at a time by a move.
+const MOVED_AT_A_TIME: usize = 32;
+
+impl<M: Machine> Table<M> {
+    /// Moves the entries of `from` to the pages from `to` on, where nothing is mapped, with their
+    /// references. Moved pages are soft-dirty; of userfaultfd's write protection nothing
+    /// remains unless `keep_uffd_wp` (rule 10). The ranges may share tables, but no page. The caller
+    /// holds the write lock of the address space. Returns how many pages were moved.
+    ///
+    /// # Errors
+    /// [`OutOfFrames`] if there is no frame for a table; nothing has been moved.
+    ///
+    /// # Panics
+    /// If a range is empty or leaves user memory, or something is mapped at the new place.
+    pub fn move_entries(
+        &self,
+        from: PageRange,
+        to: Page,
+        keep_uffd_wp: bool,
+        gather: &mut Gather<'_, M>,
+    ) -> Result<u64, OutOfFrames> {
+        let there = |page: Page| to.add(page.number() - from.start.number());
+        let target = PageRange::new(to, there(from.end));
+        self.prepare_move(from, target, there, gather)?;
+
+        let mut moved = 0;
+        let mut next = from.start;
+        while next < from.end {
+            let mut taken = [(Page::new(0), Entry::Empty); MOVED_AT_A_TIME];
+            let mut count = 0;
+            let mut source = self.cursor(PageRange::new(next, from.end));
+            while count < MOVED_AT_A_TIME && source.next_filled().is_some() {
+                taken[count] = (source.position(), source.take_to_move(gather));
+                count += 1;
+                source.advance();
+            }
+            next = source.position();
+            drop(source);
+            if count == 0 {
+                break;
+            }
+            let mut there_cursor = self.cursor(target);
+            for &(page, entry) in &taken[..count] {
+                let entry = moved_entry(entry, keep_uffd_wp);
+                if entry != Entry::Empty {
+                    there_cursor.seek(there(page));
+                    there_cursor.put_moved(entry);
+                    moved += 1;
+                }
+            }
+        }
+        Ok(moved)
+    }
+
+    /// Makes every table that a move needs, and splits what cannot be moved whole.
+    fn prepare_move(
+        &self,
+        from: PageRange,
+        target: PageRange,
+        there: impl Fn(Page) -> Page,
+        gather: &mut Gather<'_, M>,
+    ) -> Result<(), OutOfFrames> {
+        let mut source = self.cursor(from);
+        source.split_edges(gather)?;
+        loop {
+            let Some(extent) = source.next_filled() else {
+                return Ok(());
+            };
+            let size = extent.range.len();
+            if size > 1 && there(extent.range.start).number() % size != 0 {
+                source.divide(gather)?;
+                continue;
+            }
+            // One lock at a time: the two places may share a table.
+            let at = source.position();
+            let level = source.level;
+            drop(source);
+            let mut place = self.cursor(target);
+            place.seek(there(at));
+            while place.level > level {
+                place.push_down()?;
+            }
+            drop(place);
+            // The tables for the rest of this lowest table are those of its first and last page.
+            let next = at.add(size);
+            if next >= from.end {
+                return Ok(());
+            }
+            source = self.cursor(PageRange::new(next, from.end));
+        }
+    }
+}
+
+impl<M: Machine> Cursor<'_, M> {
+    /// Takes out what is here; its reference travels with it.
+    fn take_to_move(&mut self, gather: &mut Gather<'_, M>) -> Entry {
+        self.debug_check_whole();
+        let old = self.slot_word().swap(0, Ordering::AcqRel);
+        self.count(old, 0);
+        let entry = x86_64::decode(old, self.level);
+        let what = crate::entry::change(entry, Entry::Empty);
+        super::cursor::record(gather, self.slot_start(), self.size(), what, old);
+        entry
+    }
+
+    /// Puts an entry that was moved here: tables have been made.
+    fn put_moved(&mut self, entry: Entry) {
+        let old = self.word();
+        assert!(
+            old == 0,
+            "moved an entry to {:?}, which is not empty",
+            self.position
+        );
+        let new = x86_64::encode(entry);
+        self.slot_word().store(new, Ordering::Release);
+        self.count(old, new);
+    }
+
+    /// Replaces what is here by 512 parts a level down.
+    fn divide(&mut self, gather: &mut Gather<'_, M>) -> Result<(), OutOfFrames> {
+        match self.entry().entry {
+            Entry::Empty | Entry::Marker(_) => self.push_down(),
+            Entry::Swapped(_) | Entry::Migrating(_) | Entry::Present(_) => self.split(gather),
+        }
+    }
+}
+
+/// What becomes of an entry at its new place.
+fn moved_entry(entry: Entry, keep_uffd_wp: bool) -> Entry {
+    let lost = if keep_uffd_wp {
+        Bits::empty()
+    } else {
+        Bits::UFFD_WP
+    };
+    let bits = |bits: Bits| bits.difference(lost) | Bits::SOFT_DIRTY;
+    match entry {
+        Entry::Empty => Entry::Empty,
+        Entry::Marker(Marker { marks }) if keep_uffd_wp => Entry::marker(marks),
+        Entry::Marker(Marker { marks }) => Entry::marker(marks.difference(Marks::UFFD_WP)),
+        Entry::Swapped(page) => Entry::Swapped(crate::entry::Swapped {
+            bits: bits(page.bits),
+            ..page
+        }),
+        Entry::Migrating(page) => Entry::Migrating(crate::entry::Migrating {
+            bits: bits(page.bits),
+            ..page
+        }),
+        Entry::Present(page) => Entry::Present(Present {
+            bits: bits(page.bits),
+            ..page
+        }),
+    }
+}

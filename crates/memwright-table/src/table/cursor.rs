@@ -1,0 +1,412 @@
+//! The cursor: where it stands, and what it does to one slot.
+
+use core::fmt;
+use core::marker::PhantomData;
+use core::sync::atomic::{AtomicU64, Ordering};
+
+use super::{ENTRIES, ROOT_LEVEL, Table, slot_index, slot_pages};
+use crate::addr::{Frame, Page, PageRange, PageSize};
+use crate::entry::x86_64::{self, Slot};
+use crate::entry::{Bits, Change, Entry, Present, change};
+use crate::frame::{FrameKind, Meta, OutOfFrames};
+use crate::gather::Gather;
+use crate::machine::Machine;
+use crate::sync::{Rank, Step, step};
+
+/// What one slot answers for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Extent {
+    /// The entry.
+    pub entry: Entry,
+    /// The pages it speaks for, clipped to the cursor's range.
+    pub range: PageRange,
+    /// The largest page that fits the slot.
+    pub size: PageSize,
+}
+
+/// A position in a range of a table, with the lock of the table its slot is in.
+#[must_use = "a cursor holds a lock"]
+pub struct Cursor<'t, M: Machine> {
+    pub(super) table: &'t Table<M>,
+    pub(super) range: PageRange,
+    /// In the range; at its end once the cursor has passed it.
+    pub(super) position: Page,
+    /// The table that is locked.
+    pub(super) node: Frame,
+    pub(super) words: &'t [AtomicU64; ENTRIES],
+    pub(super) meta: &'t Meta,
+    pub(super) level: u8,
+    rank: Rank,
+    /// Locks are released where they were taken.
+    not_send: PhantomData<*const ()>,
+}
+
+impl<'t, M: Machine> Cursor<'t, M> {
+    #[track_caller]
+    pub(super) fn new(table: &'t Table<M>, range: PageRange, rank: Rank) -> Self {
+        assert!(
+            !range.is_empty() && range.end <= Page::USER_END,
+            "a cursor needs a range in user memory, not {range:?}"
+        );
+        let (node, level) = lock_way_down(table, range.start, rank);
+        Self {
+            table,
+            range,
+            position: range.start,
+            node,
+            words: table.frames().table_words(node),
+            meta: table.frames().meta(node),
+            level,
+            rank,
+            not_send: PhantomData,
+        }
+    }
+
+    /// The pages it may reach.
+    #[inline]
+    pub fn range(&self) -> PageRange {
+        self.range
+    }
+
+    /// Where it stands. At the end of the range, it stands nowhere.
+    #[inline]
+    pub fn position(&self) -> Page {
+        self.position
+    }
+
+    /// Goes to `page`.
+    ///
+    /// # Panics
+    /// If `page` is not in the range.
+    #[inline]
+    pub fn seek(&mut self, page: Page) {
+        assert!(
+            self.range.contains(page),
+            "{page:?} is not in the cursor's {:?}",
+            self.range
+        );
+        self.go(page);
+    }
+
+    /// Goes to a page of the range, or to its end.
+    #[inline]
+    pub(super) fn go(&mut self, page: Page) {
+        let span = slot_pages(self.level + 1);
+        let here = (page.number() ^ self.position.number()) & !(span - 1) == 0;
+        // At its end the cursor stands nowhere, and its lock says nothing about the slot there.
+        let was_inside = self.position < self.range.end;
+        self.position = page;
+        if page == self.range.end {
+            return;
+        }
+        if here && was_inside && matches!(x86_64::slot(self.word(), self.level), Slot::Entry) {
+            return;
+        }
+        self.walk();
+    }
+
+    /// Leaves the table and goes down to the position from the root.
+    pub(super) fn walk(&mut self) {
+        self.meta.lock.unlock(self.rank);
+        let (node, level) = lock_way_down(self.table, self.position, self.rank);
+        self.node = node;
+        self.level = level;
+        self.words = self.table.frames().table_words(node);
+        self.meta = self.table.frames().meta(node);
+    }
+
+    #[inline]
+    pub(super) fn slot_word(&self) -> &'t AtomicU64 {
+        step(Step::Entry);
+        &self.words[slot_index(self.position, self.level)]
+    }
+
+    #[inline]
+    pub(super) fn word(&self) -> u64 {
+        debug_assert!(
+            self.position < self.range.end,
+            "the cursor is at the end of its range"
+        );
+        self.slot_word().load(Ordering::Acquire)
+    }
+
+    /// The first page of the slot.
+    #[inline]
+    pub(super) fn slot_start(&self) -> Page {
+        Page::new(self.position.number() & !(slot_pages(self.level) - 1))
+    }
+
+    /// The pages of the slot, clipped to the range.
+    #[inline]
+    fn extent_range(&self) -> PageRange {
+        let start = self.slot_start();
+        PageRange::new(start, start.add(slot_pages(self.level))).intersect(self.range)
+    }
+
+    /// The size of page that the slot maps, or could map.
+    #[inline]
+    pub(super) fn size(&self) -> PageSize {
+        match self.level {
+            1 => PageSize::Size4K,
+            2 => PageSize::Size2M,
+            _ => PageSize::Size1G,
+        }
+    }
+
+    /// What is here.
+    ///
+    /// # Panics
+    /// If the cursor is at the end of its range.
+    #[inline]
+    pub fn entry(&self) -> Extent {
+        assert!(
+            self.position < self.range.end,
+            "the cursor is at the end of its range"
+        );
+        Extent {
+            entry: x86_64::decode(self.word(), self.level),
+            range: self.extent_range(),
+            size: self.size(),
+        }
+    }
+
+    /// Goes past what is here. `false` if that is the end of the range.
+    #[inline]
+    pub fn advance(&mut self) -> bool {
+        if self.position >= self.range.end {
+            return false;
+        }
+        let next = self.extent_range().end;
+        self.go(next);
+        next < self.range.end
+    }
+
+    /// Goes to the next slot that is not empty, starting with the one here. `None`, at the end of
+    /// the range, if there is no more.
+    pub fn next_filled(&mut self) -> Option<Extent> {
+        while self.position < self.range.end {
+            if self.meta.live.load(Ordering::Relaxed) == 0 {
+                let past = self.slot_start().number() | (slot_pages(self.level + 1) - 1);
+                self.go(Page::new(past + 1).min(self.range.end));
+                continue;
+            }
+            if self.word() != 0 {
+                return Some(self.entry());
+            }
+            self.advance();
+        }
+        None
+    }
+
+    /// Puts `entry` here, where nothing is mapped. Tables are allocated as needed, and a marker
+    /// in the way is pushed down to the size of the entry. The reference of the frame that `entry`
+    /// names, if it is not `BORROWED`, is the table's from now on.
+    ///
+    /// # Errors
+    /// [`OutOfFrames`] if a table cannot be allocated; nothing is mapped and the caller keeps
+    /// its reference.
+    ///
+    /// # Panics
+    /// If something is mapped here, or the page is misaligned for its size.
+    #[inline]
+    pub fn fill(&mut self, entry: Entry) -> Result<(), OutOfFrames> {
+        let level = match entry {
+            Entry::Present(Present { size, .. }) => size.level_above_leaf() + 1,
+            Entry::Migrating(migrating) => migrating.size.level_above_leaf() + 1,
+            Entry::Empty | Entry::Marker(_) | Entry::Swapped(_) => 1,
+        };
+        while self.level > level {
+            self.push_down()?;
+        }
+        assert!(self.level == level, "a table is in the way of a huge page");
+        self.debug_check_whole();
+        let slot = self.slot_word();
+        let old = slot.load(Ordering::Relaxed);
+        assert!(
+            matches!(
+                x86_64::decode(old, self.level),
+                Entry::Empty | Entry::Marker(_)
+            ),
+            "filled a slot that maps something"
+        );
+        let new = x86_64::encode(entry);
+        slot.store(new, Ordering::Release);
+        self.count(old, new);
+        Ok(())
+    }
+
+    /// Exchanges the entry here, in the same slot; the change is recorded, and a reference
+    /// displaced with it is handed to the gather. The reference of the new entry's frame is the
+    /// table's.
+    ///
+    /// # Panics
+    /// If the new entry is of another size than the slot. In debug builds, if the slot reaches
+    /// beyond the range.
+    #[inline]
+    pub fn replace(&mut self, entry: Entry, gather: &mut Gather<'_, M>) -> Entry {
+        let fits = match entry {
+            Entry::Present(Present { size, .. }) => size == self.size(),
+            Entry::Migrating(migrating) => migrating.size == self.size(),
+            Entry::Swapped(_) => self.level == 1,
+            Entry::Marker(_) => self.level < ROOT_LEVEL,
+            Entry::Empty => true,
+        };
+        assert!(fits, "the entry does not fit the slot");
+        self.debug_check_whole();
+        let new = x86_64::encode(entry);
+        let old = self.slot_word().swap(new, Ordering::AcqRel);
+        self.count(old, new);
+        let old_entry = x86_64::decode(old, self.level);
+        let what = change(old_entry, entry);
+        record(gather, self.slot_start(), self.size(), what, old);
+        if let Some(frame) = old_entry.counted_frame() {
+            let kept = entry.counted_frame() == Some(frame);
+            if !kept {
+                gather.hold(frame);
+            }
+        }
+        old_entry
+    }
+
+    /// Sets and clears bits of the page here, by one atomic exchange: what hardware sets
+    /// meanwhile is kept. Returns the page as it is now.
+    ///
+    /// # Panics
+    /// If no page is mapped here. In debug builds, if the slot reaches beyond the range.
+    #[inline]
+    pub fn edit(&mut self, set: Bits, clear: Bits, gather: &mut Gather<'_, M>) -> Present {
+        self.debug_check_whole();
+        let slot = self.slot_word();
+        let mut old = slot.load(Ordering::Relaxed);
+        loop {
+            assert!(
+                x86_64::is_present(old),
+                "no page to edit at {:?}",
+                self.position
+            );
+            let new = x86_64::edit(old, set, clear);
+            if new == old {
+                gather.rely_on_pending();
+                return x86_64::decode_present(new, self.level);
+            }
+            match slot.compare_exchange(old, new, Ordering::AcqRel, Ordering::Relaxed) {
+                Ok(_) => {
+                    let what = x86_64::change(old, new);
+                    record(gather, self.slot_start(), self.size(), what, old);
+                    return x86_64::decode_present(new, self.level);
+                }
+                Err(seen) => old = seen,
+            }
+        }
+    }
+
+    /// Takes out what is here, as `replace` by `Empty` does.
+    ///
+    /// # Panics
+    /// In debug builds, if the slot reaches beyond the range.
+    #[inline]
+    pub fn remove(&mut self, gather: &mut Gather<'_, M>) -> Entry {
+        self.replace(Entry::Empty, gather)
+    }
+
+    /// Keeps the counts of entries when `old` becomes `new`.
+    #[inline]
+    pub(super) fn count(&self, old: u64, new: u64) {
+        let live = &self.meta.live;
+        let now = live.load(Ordering::Relaxed) + u32::from(new != 0) - u32::from(old != 0);
+        live.store(now, Ordering::Relaxed);
+        if self.level > 1 {
+            self.table.count_large(old, new);
+        }
+    }
+
+    #[inline]
+    pub(super) fn debug_check_whole(&self) {
+        debug_assert!(
+            self.range.covers(PageRange::new(
+                self.slot_start(),
+                self.slot_start().add(slot_pages(self.level))
+            )),
+            "the slot reaches beyond the cursor's range: split_edges first"
+        );
+    }
+
+    #[inline]
+    pub(super) fn rank(&self) -> Rank {
+        self.rank
+    }
+}
+
+/// Records a change of the entry `old`, unless no CPU can have cached it.
+#[inline]
+pub(super) fn record<M: Machine>(
+    gather: &mut Gather<'_, M>,
+    page: Page,
+    size: PageSize,
+    what: Change,
+    old: u64,
+) {
+    if what.needs_local() && old & x86_64::ACCESSED == 0 {
+        gather.elide(what, 1);
+    } else {
+        gather.record(page, size, what);
+    }
+}
+
+/// Locks the table that has the slot for `page`, and tells its level.
+#[inline]
+fn lock_way_down<M: Machine>(table: &Table<M>, page: Page, rank: Rank) -> (Frame, u8) {
+    let frames = table.frames();
+    loop {
+        let (mut node, mut level) = (table.root(), ROOT_LEVEL);
+        while level > 1 {
+            step(Step::Entry);
+            let word = frames.table_words(node)[slot_index(page, level)].load(Ordering::Acquire);
+            match x86_64::slot(word, level) {
+                Slot::Table(lower) => {
+                    node = lower;
+                    level -= 1;
+                }
+                Slot::Entry => break,
+            }
+        }
+        let meta = frames.meta(node);
+        meta.lock.lock(rank);
+        if is_the_table(table, meta, page, level) {
+            let word = frames.table_words(node)[slot_index(page, level)].load(Ordering::Acquire);
+            match x86_64::slot(word, level) {
+                Slot::Entry => return (node, level),
+                // It appeared after the way down was read.
+                Slot::Table(_) => {}
+            }
+        }
+        meta.lock.unlock(rank);
+    }
+}
+
+/// Whether `meta` is that of the table at `level` with the slot for `page`.
+#[inline]
+fn is_the_table<M: Machine>(table: &Table<M>, meta: &Meta, page: Page, level: u8) -> bool {
+    let span = slot_pages(level + 1);
+    meta.owner.load(Ordering::Relaxed) == u64::from(table.root().number())
+        && meta.index.load(Ordering::Relaxed) == page.number() & !(span - 1)
+        && meta.level.load(Ordering::Relaxed) == level
+        && meta.kind() == FrameKind::Table
+}
+
+impl<M: Machine> Drop for Cursor<'_, M> {
+    #[inline]
+    fn drop(&mut self) {
+        self.meta.lock.unlock(self.rank);
+    }
+}
+
+impl<M: Machine> fmt::Debug for Cursor<'_, M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Cursor")
+            .field("range", &self.range)
+            .field("position", &self.position)
+            .field("level", &self.level)
+            .finish_non_exhaustive()
+    }
+}

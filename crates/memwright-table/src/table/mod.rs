@@ -1,0 +1,244 @@
+//! Page tables: four levels, walked, locked and changed through a [`Cursor`].
+//!
+//! # The protocol
+//! - **One lock per table**, a word in the metadata of its frame. A cursor holds the lock of the
+//!   table in which its slot is, at whatever level, from its creation until it moves to another
+//!   table or is dropped; nobody else changes that table's entries meanwhile, except hardware,
+//!   which sets accessed and dirty. Every change is therefore one atomic exchange, and nothing a
+//!   cursor has decided on can become wrong before it writes.
+//! - **The way down is not locked.** A walker reads the words of upper tables atomically until
+//!   one is not a table, locks the table that has this word, and reads it again: if a lower table
+//!   appeared meanwhile it goes on down. Faults in different leaf tables share no lock.
+//! - **Growing.** An upper entry turns from empty, or from a marker, into a table under the lock of
+//!   the table it stands in. The new table is complete, with the marker in every entry if there
+//!   was one, before it is linked; a walker sees either state.
+//! - **Shrinking.** Tables are freed only by [`Cursor::free_tables`], whose caller holds the write
+//!   lock of the address space, so that no walk is under way, and only through the gather, after
+//!   every CPU that has the root loaded has forgotten its cached upper entries (design rule 3). As a
+//!   second fence, a cursor that has locked a table looks in the metadata whether it is still
+//!   the table of this root, level and address that it was looking for, and walks again if not:
+//!   who breaks the protocol reads an unexpected entry, never another owner's memory.
+//! - **Two locks at a time** are held only by a fork and by a move: the first table with rank
+//!   `Table`, the second with rank `TableChild`. The child's tables are reachable by nobody else;
+//!   a move holds the write lock of the space.
+//! - **Markers** may stand in any entry up to 1 GiB and speak for all below. [`Cursor::fill`]
+//!   pushes a marker down one level at a time; [`Cursor::split_edges`] does so where the edge of a
+//!   range cuts through one, or through a huge page, after which every operation on the
+//!   range works on whole slots and cannot fail.
+//! - **Counting.** Each table's metadata counts its entries that are not empty, so that an empty
+//!   table is known without looking at it.
+
+mod batch;
+mod copy;
+mod cursor;
+mod prune;
+mod shape;
+
+pub use batch::Edit;
+pub use copy::{Copied, CopyRule, CopyStop};
+pub use cursor::{Cursor, Extent};
+
+extern crate alloc as rust_alloc;
+
+use core::fmt;
+use core::sync::atomic::{AtomicU64, Ordering};
+
+use rust_alloc::sync::Arc;
+
+use crate::addr::{CpuId, CpuSet, Frame, Page, PageRange};
+use crate::entry::x86_64::{self, Slot};
+use crate::frame::{Frames, OutOfFrames};
+use crate::gather::{Gather, Pending};
+use crate::machine::Machine;
+
+/// The level of the root; 1 is the lowest.
+pub(crate) const ROOT_LEVEL: u8 = 4;
+/// Entries per table.
+pub(crate) const ENTRIES: usize = 512;
+/// Entries of the root that belong to user memory; the kernel's follow.
+const USER_ENTRIES: usize = 256;
+
+/// Pages that one entry at `level` stands for.
+#[inline]
+pub(crate) const fn slot_pages(level: u8) -> u64 {
+    1 << (9 * (level - 1))
+}
+
+/// The index of the entry for `page` in a table at `level`.
+#[inline]
+pub(crate) const fn slot_index(page: Page, level: u8) -> usize {
+    (page.number() >> (9 * (level - 1))) as usize & (ENTRIES - 1)
+}
+
+/// The page tables of one address space.
+pub struct Table<M: Machine> {
+    frames: Arc<Frames<M>>,
+    root: Frame,
+    /// Tables now, the root included.
+    tables: AtomicU64,
+    /// Slots above the lowest level that hold a huge page or a marker: while there are none, no
+    /// edge can cut through one.
+    large: AtomicU64,
+    /// CPUs that have the root loaded, or may have cached it since.
+    loaded: AtomicU64,
+    pending: Pending,
+}
+
+impl<M: Machine> Table<M> {
+    /// An empty table. Its kernel half is that of the root `template`, if there is one.
+    ///
+    /// # Errors
+    /// [`OutOfFrames`] if there is no frame for the root.
+    pub fn new(frames: Arc<Frames<M>>, template: Option<Frame>) -> Result<Self, OutOfFrames> {
+        let root = frames.allocate_table()?;
+        if let Some(template) = template {
+            let kernel = &frames.template_words(template)[USER_ENTRIES..];
+            for (to, from) in frames.table_words(root)[USER_ENTRIES..].iter().zip(kernel) {
+                to.store(from.load(Ordering::Relaxed), Ordering::Relaxed);
+            }
+        }
+        let meta = frames.meta(root);
+        meta.owner
+            .store(u64::from(root.number()), Ordering::Relaxed);
+        meta.index.store(0, Ordering::Relaxed);
+        meta.level.store(ROOT_LEVEL, Ordering::Relaxed);
+        meta.live.store(0, Ordering::Relaxed);
+        Ok(Self {
+            frames,
+            root,
+            tables: AtomicU64::new(1),
+            large: AtomicU64::new(0),
+            loaded: AtomicU64::new(0),
+            pending: Pending::new(0),
+        })
+    }
+
+    /// The frames its tables come from.
+    #[inline]
+    pub fn frames(&self) -> &Arc<Frames<M>> {
+        &self.frames
+    }
+
+    /// The frame of the highest table.
+    #[inline]
+    pub fn root(&self) -> Frame {
+        self.root
+    }
+
+    /// How many frames the tables take now, the root included.
+    pub fn table_frames(&self) -> u64 {
+        self.tables.load(Ordering::Relaxed)
+    }
+
+    /// Notes that `cpu` may use the table from now on. Call it before the root is loaded.
+    #[inline]
+    pub fn note_loaded(&self, cpu: CpuId) {
+        let bit = CpuSet::single(cpu).bits();
+        if self.loaded.load(Ordering::Relaxed) & bit == 0 {
+            self.loaded.fetch_or(bit, Ordering::SeqCst);
+        }
+    }
+
+    /// Notes that `cpu` no longer uses the table. Call it after another root is loaded.
+    #[inline]
+    pub fn note_unloaded(&self, cpu: CpuId) {
+        self.loaded
+            .fetch_and(!CpuSet::single(cpu).bits(), Ordering::SeqCst);
+    }
+
+    /// CPUs that may use the table.
+    #[inline]
+    pub fn loaded(&self) -> CpuSet {
+        CpuSet::from_bits(self.loaded.load(Ordering::SeqCst))
+    }
+
+    /// Makes the table current on this CPU. The caller notes what was unloaded.
+    pub fn load(&self) {
+        let machine = self.frames.machine();
+        self.note_loaded(machine.cpu());
+        machine.load_root(self.root);
+    }
+
+    /// A gather for one operation.
+    #[inline]
+    pub fn gather(&self) -> Gather<'_, M> {
+        Gather::new(self)
+    }
+
+    /// A cursor at the start of `range`. It owns the lock of the table it stands in.
+    ///
+    /// # Panics
+    /// If the range is empty or leaves user memory.
+    #[inline]
+    #[track_caller]
+    pub fn cursor(&self, range: PageRange) -> Cursor<'_, M> {
+        Cursor::new(self, range, crate::sync::Rank::Table)
+    }
+
+    /// A second cursor, beside one on another table or elsewhere in this one: the child's in a
+    /// fork, the new place in a move.
+    ///
+    /// # Panics
+    /// If the range is empty or leaves user memory.
+    #[inline]
+    #[track_caller]
+    pub fn second_cursor(&self, range: PageRange) -> Cursor<'_, M> {
+        Cursor::new(self, range, crate::sync::Rank::TableChild)
+    }
+
+    #[inline]
+    pub(crate) fn pending(&self) -> &Pending {
+        &self.pending
+    }
+}
+
+impl<M: Machine> Drop for Table<M> {
+    /// Gives up the tables, and the frames of entries that were not removed. No CPU may have the
+    /// root loaded.
+    fn drop(&mut self) {
+        debug_assert!(
+            self.loaded().is_empty(),
+            "dropped a table that {:?} may use",
+            self.loaded()
+        );
+        self.drop_below(self.root, ROOT_LEVEL);
+        self.frames.release(self.root);
+    }
+}
+
+impl<M: Machine> Table<M> {
+    fn drop_below(&self, table: Frame, level: u8) {
+        let entries = if level == ROOT_LEVEL {
+            USER_ENTRIES
+        } else {
+            ENTRIES
+        };
+        if self.frames.meta(table).live.load(Ordering::Relaxed) == 0 {
+            return;
+        }
+        for word in &self.frames.table_words(table)[..entries] {
+            let word = word.load(Ordering::Relaxed);
+            match x86_64::slot(word, level) {
+                Slot::Table(lower) => {
+                    self.drop_below(lower, level - 1);
+                    self.frames.release(lower);
+                }
+                Slot::Entry => {
+                    if let Some(frame) = x86_64::decode(word, level).counted_frame() {
+                        self.frames.release(frame);
+                    }
+                }
+            }
+        }
+    }
+}
+
+impl<M: Machine> fmt::Debug for Table<M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Table")
+            .field("root", &self.root)
+            .field("table_frames", &self.table_frames())
+            .field("loaded", &self.loaded())
+            .finish_non_exhaustive()
+    }
+}

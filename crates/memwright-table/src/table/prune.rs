@@ -1,0 +1,102 @@
+//! Freeing tables that have become empty.
+
+use core::sync::atomic::Ordering;
+
+use super::cursor::Cursor;
+use super::{ROOT_LEVEL, Table, slot_index, slot_pages};
+use crate::addr::{Frame, Page, PageRange, PageSize};
+use crate::entry::Change;
+use crate::entry::x86_64::{self, Slot};
+use crate::gather::Gather;
+use crate::machine::Machine;
+
+impl<M: Machine> Cursor<'_, M> {
+    /// Frees every empty table that has a slot in the range, through the gather. The caller holds
+    /// the write lock of the address space. Returns how many were freed. The cursor stays at its
+    /// position.
+    pub fn free_tables(&mut self, gather: &mut Gather<'_, M>) -> u64 {
+        self.meta.lock.unlock(self.rank());
+        let freed = free_below(
+            self.table,
+            self.table.root(),
+            ROOT_LEVEL,
+            self.range,
+            gather,
+        );
+        self.meta.lock.lock(self.rank());
+        if self.position < self.range.end {
+            self.walk();
+        } else {
+            // Past its end it only needs some table's lock to hold.
+            self.position = self.range.start;
+            self.walk();
+            self.position = self.range.end;
+        }
+        freed
+    }
+}
+
+/// Frees the empty tables under `node`.
+fn free_below<M: Machine>(
+    table: &Table<M>,
+    node: Frame,
+    level: u8,
+    range: PageRange,
+    gather: &mut Gather<'_, M>,
+) -> u64 {
+    let mut freed = 0;
+    let mut page = range.start;
+    while page < range.end {
+        let start = Page::new(page.number() & !(slot_pages(level) - 1));
+        let next = start.add(slot_pages(level)).min(range.end);
+        let slot = &table.frames().table_words(node)[slot_index(page, level)];
+        if let Slot::Table(lower) = x86_64::slot(slot.load(Ordering::Acquire), level) {
+            if level > 2 {
+                freed += free_below(table, lower, level - 1, PageRange::new(page, next), gather);
+            }
+            freed += u64::from(free_one(table, node, lower, slot, start, level, gather));
+        }
+        page = next;
+    }
+    freed
+}
+
+/// Unlinks `lower` from `slot` of `node` if it is empty.
+fn free_one<M: Machine>(
+    table: &Table<M>,
+    node: Frame,
+    lower: Frame,
+    slot: &core::sync::atomic::AtomicU64,
+    start: Page,
+    level: u8,
+    gather: &mut Gather<'_, M>,
+) -> bool {
+    let frames = table.frames();
+    let (above, below) = (frames.meta(node), frames.meta(lower));
+    if below.live.load(Ordering::Relaxed) != 0 {
+        return false;
+    }
+    above.lock.lock(crate::sync::Rank::Table);
+    below.lock.lock(crate::sync::Rank::TableChild);
+    let empty = below.live.load(Ordering::Relaxed) == 0;
+    if empty {
+        slot.store(0, Ordering::Release);
+        let live = above.live.load(Ordering::Relaxed);
+        above.live.store(live - 1, Ordering::Relaxed);
+        // No cursor takes it for a table of this root any more.
+        below.owner.store(0, Ordering::Relaxed);
+        table.tables.fetch_sub(1, Ordering::Relaxed);
+        let size = PageSize::Size4K;
+        gather.record_run(
+            start,
+            start.add(slot_pages(level)),
+            size,
+            Change::TableFreed,
+            1,
+        );
+        gather.hold(lower);
+    }
+    below.lock.unlock(crate::sync::Rank::TableChild);
+    above.lock.unlock(crate::sync::Rank::Table);
+    empty
+}

@@ -1,0 +1,244 @@
+//! Changing at which level something stands: markers pushed down, huge pages split.
+
+use core::sync::atomic::Ordering;
+
+use super::cursor::{Cursor, record};
+use super::{ENTRIES, ROOT_LEVEL, Table, slot_pages};
+use crate::addr::{Frame, Page, PageSize};
+use crate::entry::x86_64::{self, Slot};
+use crate::entry::{Change, Entry, Marker, Marks, Migrating, Present};
+use crate::frame::{OutOfFrames, add_references};
+use crate::gather::Gather;
+use crate::machine::Machine;
+
+impl<M: Machine> Table<M> {
+    /// An empty table at `level` for the pages from `start` on, not linked yet.
+    pub(super) fn allocate_table(&self, start: Page, level: u8) -> Result<Frame, OutOfFrames> {
+        let frame = self.frames().allocate_table()?;
+        let meta = self.frames().meta(frame);
+        meta.owner
+            .store(u64::from(self.root().number()), Ordering::Relaxed);
+        meta.index.store(start.number(), Ordering::Relaxed);
+        meta.level.store(level, Ordering::Relaxed);
+        meta.live.store(0, Ordering::Relaxed);
+        self.tables.fetch_add(1, Ordering::Relaxed);
+        Ok(frame)
+    }
+
+    /// Keeps the count of huge pages and markers above the lowest level when the entry `old`
+    /// becomes `new` there.
+    #[inline]
+    pub(super) fn count_large(&self, old: u64, new: u64) {
+        match (is_large(old), is_large(new)) {
+            (false, true) => self.large.fetch_add(1, Ordering::Relaxed),
+            (true, false) => self.large.fetch_sub(1, Ordering::Relaxed),
+            (false, false) | (true, true) => return,
+        };
+    }
+}
+
+fn is_large(word: u64) -> bool {
+    word != 0 && x86_64::slot(word, ROOT_LEVEL) == Slot::Entry
+}
+
+impl<M: Machine> Cursor<'_, M> {
+    /// Puts a table here, where nothing is mapped, with the marker in each of its entries if
+    /// there is one; and goes down into it.
+    pub(super) fn push_down(&mut self) -> Result<(), OutOfFrames> {
+        let slot = self.slot_word();
+        let old = slot.load(Ordering::Relaxed);
+        let repeated = match x86_64::decode(old, self.level) {
+            Entry::Empty => 0,
+            Entry::Marker(_) => old,
+            Entry::Swapped(_) | Entry::Migrating(_) | Entry::Present(_) => {
+                panic!("a page is in the way at {:?}", self.position)
+            }
+        };
+        let lower = self
+            .table
+            .allocate_table(self.slot_start(), self.level - 1)?;
+        if repeated != 0 {
+            self.populate(lower, |_| repeated);
+        }
+        let new = x86_64::table(lower);
+        slot.store(new, Ordering::Release);
+        self.count(old, new);
+        self.walk();
+        Ok(())
+    }
+
+    /// Writes every entry of a table that is not linked yet.
+    fn populate(&self, lower: Frame, word: impl Fn(u64) -> u64) {
+        let frames = self.table.frames();
+        for (index, slot) in frames.table_words(lower).iter().enumerate() {
+            slot.store(word(index as u64), Ordering::Relaxed);
+        }
+        frames
+            .meta(lower)
+            .live
+            .store(ENTRIES as u32, Ordering::Relaxed);
+        if self.level > 2 {
+            self.table
+                .large
+                .fetch_add(ENTRIES as u64, Ordering::Relaxed);
+        }
+    }
+
+    /// Turns the huge page here into 512 smaller ones, a level down, with the same rights and
+    /// state: emptied, flushed, filled (design rule 1). The cursor stands at the first of them that
+    /// its position falls on.
+    ///
+    /// # Errors
+    /// [`OutOfFrames`] if there is no frame for the table; nothing has changed.
+    ///
+    /// # Panics
+    /// If there is no huge page here.
+    pub fn split(&mut self, gather: &mut Gather<'_, M>) -> Result<(), OutOfFrames> {
+        let level = self.level;
+        let large = self.entry().entry;
+        let (first, counted) = match large {
+            Entry::Present(Present { frame, size, .. })
+            | Entry::Migrating(Migrating { frame, size, .. })
+                if size != PageSize::Size4K =>
+            {
+                (frame, large.counted_frame().is_some())
+            }
+            Entry::Empty
+            | Entry::Marker(_)
+            | Entry::Swapped(_)
+            | Entry::Present(_)
+            | Entry::Migrating(_) => panic!("no huge page to split at {:?}", self.position),
+        };
+        let start = self.slot_start();
+        let lower = self.table.allocate_table(start, level - 1)?;
+
+        let old = self.slot_word().swap(0, Ordering::AcqRel);
+        self.count(old, 0);
+        if matches!(large, Entry::Present(_)) {
+            record(gather, start, self.size(), Change::Resized, old);
+            gather.flush();
+        }
+        // Hardware may have set accessed and dirty since `large` was read.
+        let large = x86_64::decode(old, level);
+        let frames = self.table.frames();
+        if counted {
+            let block = frames.first_frame(first);
+            add_references(frames.meta(block), ENTRIES as u32 - 1);
+        }
+        let parts = slot_pages(level - 1);
+        self.populate(lower, |index| x86_64::encode(part(large, index * parts)));
+        let new = x86_64::table(lower);
+        self.slot_word().store(new, Ordering::Release);
+        self.count(0, new);
+        self.walk();
+        Ok(())
+    }
+
+    /// Pushes down the markers, and splits the huge pages, through which an edge of the range
+    /// cuts, so that what follows works on whole slots. Call it before removing or editing a
+    /// range that is not known to begin and end between slots. Goes back to where it was.
+    ///
+    /// # Errors
+    /// [`OutOfFrames`] if there is no frame for a table. Some slots may have been split: that
+    /// changes nothing a program can see.
+    pub fn split_edges(&mut self, gather: &mut Gather<'_, M>) -> Result<(), OutOfFrames> {
+        if self.table.large.load(Ordering::Relaxed) == 0 {
+            return Ok(());
+        }
+        let back = self.position;
+        let last = Page::new(self.range.end.number() - 1);
+        for edge in [self.range.start, last] {
+            self.go(edge);
+            while self.cut_by_edge() {
+                match self.entry().entry {
+                    Entry::Empty => break,
+                    Entry::Marker(_) => self.push_down()?,
+                    Entry::Swapped(_) | Entry::Migrating(_) | Entry::Present(_) => {
+                        self.split(gather)?;
+                    }
+                }
+            }
+        }
+        self.go(back);
+        Ok(())
+    }
+
+    /// Whether the slot here reaches beyond the range.
+    fn cut_by_edge(&self) -> bool {
+        let start = self.slot_start();
+        start < self.range.start || start.add(slot_pages(self.level)) > self.range.end
+    }
+
+    /// Sets marks on all of the range, from the position on, that maps nothing: in as few and as
+    /// high entries as possible. What is mapped is left alone. Ends at the end of the range.
+    ///
+    /// # Errors
+    /// [`OutOfFrames`] if a table is needed where an edge cuts through a slot. What lies before
+    /// the position has been marked.
+    pub fn mark(&mut self, marks: Marks) -> Result<(), OutOfFrames> {
+        while self.position < self.range.end {
+            let old = self.word();
+            let present = match x86_64::decode(old, self.level) {
+                Entry::Empty => Marks::empty(),
+                Entry::Marker(Marker { marks }) => marks,
+                Entry::Swapped(_) | Entry::Migrating(_) | Entry::Present(_) => {
+                    self.advance();
+                    continue;
+                }
+            };
+            let wanted = present | marks;
+            if wanted != present {
+                // The processor reads the root's entries as tables only.
+                if self.level == ROOT_LEVEL || self.cut_by_edge() {
+                    self.push_down()?;
+                    continue;
+                }
+                let new = x86_64::encode(Entry::marker(wanted));
+                self.slot_word().store(new, Ordering::Release);
+                self.count(old, new);
+            }
+            self.advance();
+        }
+        Ok(())
+    }
+
+    /// Clears marks on all of the range, from the position on. `split_edges` first. Ends at the
+    /// end of the range. Nothing is cached of a marker, so nothing is flushed.
+    ///
+    /// # Panics
+    /// In debug builds, if a marker reaches beyond the range.
+    pub fn unmark(&mut self, marks: Marks) {
+        while let Some(extent) = self.next_filled() {
+            if let Entry::Marker(Marker { marks: present }) = extent.entry {
+                self.debug_check_whole();
+                let old = self.word();
+                let new = x86_64::encode(Entry::marker(present.difference(marks)));
+                self.slot_word().store(new, Ordering::Release);
+                self.count(old, new);
+            }
+            self.advance();
+        }
+    }
+}
+
+/// The part of a huge page, one level down, that begins `pages` into it.
+fn part(large: Entry, pages: u64) -> Entry {
+    let smaller = |size| match size {
+        PageSize::Size1G => PageSize::Size2M,
+        PageSize::Size2M | PageSize::Size4K => PageSize::Size4K,
+    };
+    let at = |frame: Frame| Frame::new(frame.number() + pages as u32);
+    match large {
+        Entry::Present(page) => Entry::Present(Present {
+            frame: at(page.frame),
+            size: smaller(page.size),
+            bits: page.bits,
+        }),
+        Entry::Migrating(page) => Entry::Migrating(Migrating {
+            frame: at(page.frame),
+            size: smaller(page.size),
+            bits: page.bits,
+        }),
+        Entry::Empty | Entry::Marker(_) | Entry::Swapped(_) => large,
+    }
+}
