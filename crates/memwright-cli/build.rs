@@ -1,0 +1,123 @@
+//! Builds the kernel for bare metal and hands its path to the command, which embeds it.
+//!
+//! `MEMWRIGHT_BUILD_KERNEL=0` leaves the kernel out: the command then needs `MEMWRIGHT_KERNEL` at run time. That is for
+//! quick checks of the workspace only.
+
+use std::env;
+use std::path::{Path, PathBuf};
+use std::process::{Command, exit};
+
+const TARGET: &str = "x86_64-unknown-none";
+const PROFILE: &str = "kernel";
+
+/// What Cargo passes to a build script and must not reach the kernel's build, which is for another target.
+const OUTER_SETTINGS: &[&str] = &[
+    "CARGO_ENCODED_RUSTFLAGS",
+    "RUSTFLAGS",
+    "RUSTC_WRAPPER",
+    "RUSTC_WORKSPACE_WRAPPER",
+    "CARGO_BUILD_RUSTFLAGS",
+    "CARGO_BUILD_TARGET",
+    "CARGO_BUILD_TARGET_DIR",
+    "CARGO_TARGET_DIR",
+    "CARGO_MAKEFLAGS",
+    "MAKEFLAGS",
+    "MFLAGS",
+    "__CARGO_DEFAULT_LIB_METADATA",
+    "TARGET",
+    "PROFILE",
+    "DEBUG",
+    "OPT_LEVEL",
+    "NUM_JOBS",
+];
+
+fn main() {
+    let package = PathBuf::from(variable("CARGO_MANIFEST_DIR"));
+    let out = PathBuf::from(variable("OUT_DIR"));
+    let crates = package.parent().expect("the package is in a folder");
+    println!("cargo::rerun-if-env-changed=MEMWRIGHT_BUILD_KERNEL");
+    if env::var("MEMWRIGHT_BUILD_KERNEL").is_ok_and(|value| value == "0") {
+        let empty = out.join("no-kernel");
+        std::fs::write(&empty, []).expect("the output folder can be written");
+        println!(
+            "cargo::rustc-env=MEMWRIGHT_KERNEL_IMAGE={}",
+            empty.display()
+        );
+        return;
+    }
+    watch(crates);
+    let image = build(&package, crates, &out.join("kernel"));
+    println!(
+        "cargo::rustc-env=MEMWRIGHT_KERNEL_IMAGE={}",
+        image.display()
+    );
+}
+
+/// Names every file whose change makes another kernel.
+fn watch(crates: &Path) {
+    for name in [
+        "memwright-table",
+        "memwright",
+        "memwright-linux",
+        "memwright-kernel",
+    ] {
+        println!("cargo::rerun-if-changed={}", crates.join(name).display());
+    }
+    let workspace = crates.parent().unwrap_or(crates);
+    for name in ["Cargo.toml", "Cargo.lock", "rust-toolchain.toml"] {
+        println!("cargo::rerun-if-changed={}", workspace.join(name).display());
+    }
+}
+
+/// Builds the kernel and returns the path of its image.
+fn build(package: &Path, crates: &Path, target_folder: &Path) -> PathBuf {
+    let workspace = crates.parent().unwrap_or(crates);
+    let mut cargo = Command::new(variable("CARGO"));
+    cargo
+        .current_dir(package)
+        .args([
+            "build",
+            "--locked",
+            "-p",
+            "memwright-kernel",
+            "--profile",
+            PROFILE,
+            "--target",
+            TARGET,
+        ])
+        .arg("--target-dir")
+        .arg(target_folder);
+    for name in OUTER_SETTINGS {
+        cargo.env_remove(name);
+    }
+    // Frame pointers for backtraces; paths of this machine kept out, so that one source gives one image.
+    cargo.env(
+        "CARGO_ENCODED_RUSTFLAGS",
+        [
+            "-Cforce-frame-pointers=yes".to_owned(),
+            format!("--remap-path-prefix={}=/memwright", workspace.display()),
+        ]
+        .join("\x1f"),
+    );
+    match cargo.status() {
+        Ok(status) if status.success() => target_folder
+            .join(TARGET)
+            .join(PROFILE)
+            .join("memwright-kernel"),
+        Ok(_) => fail(&format!(
+            "the kernel did not build. If the target {TARGET} is missing, `rustup target add {TARGET}` installs it."
+        )),
+        Err(error) => fail(&format!(
+            "Cargo could not be started to build the kernel: {error}"
+        )),
+    }
+}
+
+fn variable(name: &str) -> String {
+    env::var(name).unwrap_or_else(|_| fail(&format!("Cargo did not set {name}")))
+}
+
+fn fail(message: &str) -> ! {
+    println!("cargo::error={message}");
+    exit(1)
+}

@@ -1,0 +1,74 @@
+//! What the guest counted, as its account frames say.
+
+use serde::Serialize;
+
+/// One value of the account.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(untagged)]
+pub enum Value {
+    /// A count.
+    Count(u64),
+    /// What this machine cannot show.
+    #[serde(serialize_with = "unobservable")]
+    Unobservable,
+}
+
+/// How a value that cannot be shown reads, in the table and in the JSON.
+pub const UNOBSERVABLE: &str = "not observable under TCG";
+
+fn unobservable<S: serde::Serializer>(serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(UNOBSERVABLE)
+}
+
+/// The account of one run, in the guest's order.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Account {
+    /// Rows by name.
+    pub rows: Vec<(String, Value)>,
+    /// System calls that returned success without effect, and how often.
+    pub stubs: Vec<(String, u64)>,
+    /// System calls that Memwright does not have, and how often.
+    pub unknown: Vec<(String, u64)>,
+}
+
+impl Account {
+    /// Adds the lines of one account frame: `NAME VALUE`, `stub NAME COUNT` or `unknown NAME COUNT`. Lines of another
+    /// form are kept out: a kernel that is newer than the command may say more.
+    pub fn add_lines(&mut self, text: &str) {
+        for line in text.lines() {
+            let words: Vec<&str> = line.split_ascii_whitespace().collect();
+            match words[..] {
+                ["stub", name, count] => push(&mut self.stubs, name, count.parse().ok()),
+                ["unknown", name, count] => push(&mut self.unknown, name, count.parse().ok()),
+                [name, "unobservable"] => push(&mut self.rows, name, Some(Value::Unobservable)),
+                [name, count] => push(&mut self.rows, name, count.parse().ok().map(Value::Count)),
+                _ => {}
+            }
+        }
+    }
+}
+
+fn push<T>(list: &mut Vec<(String, T)>, name: &str, value: Option<T>) {
+    list.extend(value.map(|value| (name.to_owned(), value)));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_become_rows_and_lists() {
+        let mut account = Account::default();
+        account.add_lines("faults.copy 12\nflushes.pcid unobservable\nstub madvise 3\nnonsense\nx y z w\nbad -1\n");
+        account.add_lines("unknown 435:clone3 1\n");
+        let expected = Account {
+            rows: vec![
+                ("faults.copy".into(), Value::Count(12)),
+                ("flushes.pcid".into(), Value::Unobservable),
+            ],
+            stubs: vec![("madvise".into(), 3)],
+            unknown: vec![("435:clone3".into(), 1)],
+        };
+        assert_eq!(account, expected);
+    }
+}

@@ -1,0 +1,211 @@
+//! The command line: what may be asked, and how the help reads.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand};
+
+use crate::size::{MemorySize, parse_memory_size};
+
+/// Run Linux programs on the Memwright memory manager and account for their memory.
+#[derive(Debug, Parser)]
+#[command(name = "memwright", version, about, max_term_width = 100)]
+pub struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub action: Action,
+}
+
+/// The commands.
+#[derive(Debug, Subcommand)]
+pub enum Action {
+    /// Run a Linux program on Memwright under QEMU and account for its memory.
+    Run(RunArgs),
+    /// Become QEMU; `run` starts itself this way so that QEMU ends when it does.
+    #[command(name = crate::qemu::launch::SUBCOMMAND, hide = true)]
+    Launch(LaunchArgs),
+}
+
+/// `memwright run`.
+#[derive(Debug, Args)]
+#[command(after_help = AFTER_HELP)]
+pub struct RunArgs {
+    /// Guest memory: a number with K, M or G.
+    #[arg(long, value_name = "SIZE", default_value = "512M", value_parser = parse_memory_size)]
+    pub memory: MemorySize,
+
+    /// Put a file or folder into the guest's file system (repeatable).
+    #[arg(long = "file", value_name = "HOST[:GUEST]")]
+    pub files: Vec<OsString>,
+
+    /// Add to the guest's environment (repeatable).
+    #[arg(long = "env", value_name = "K=V", value_parser = parse_assignment)]
+    pub environment: Vec<String>,
+
+    /// Host seconds; on expiry print every CPU's backtrace, then exit 124.
+    #[arg(long, value_name = "SECS", value_parser = parse_seconds)]
+    pub timeout: Option<std::time::Duration>,
+
+    /// Write the account as JSON ("-" for standard output).
+    #[arg(long, value_name = "PATH")]
+    pub json: Option<PathBuf>,
+
+    /// Write one JSON line per memory event, with the instruction clock.
+    #[arg(long, value_name = "PATH")]
+    pub trace: Option<PathBuf>,
+
+    /// Print system calls to standard error.
+    #[arg(long)]
+    pub strace: bool,
+
+    /// Choose policies, for example aslr=7 (repeatable).
+    #[arg(long = "policy", value_name = "K=V[,K=V]", value_delimiter = ',', value_parser = parse_policy)]
+    pub policies: Vec<String>,
+
+    /// Wait for gdb; print the gdb line with symbols.
+    #[arg(long)]
+    pub gdb: bool,
+
+    /// Keep the kernel, the initrd, the log and the trace in this folder.
+    #[arg(long, value_name = "DIR")]
+    pub keep: Option<PathBuf>,
+
+    /// Print the QEMU command line and do not run it.
+    #[arg(long)]
+    pub dry_run: bool,
+
+    /// Print the kernel's log and the QEMU command line to standard error.
+    #[arg(long)]
+    pub verbose: bool,
+
+    /// The program, a path on this machine, and its arguments.
+    #[arg(
+        required = true,
+        trailing_var_arg = true,
+        allow_hyphen_values = true,
+        value_name = "PROGRAM"
+    )]
+    pub command: Vec<OsString>,
+}
+
+/// What the hidden launcher takes: the program to become, then its arguments.
+#[derive(Debug, Args)]
+pub struct LaunchArgs {
+    /// Process that must still be the parent.
+    pub parent: i32,
+    /// QEMU and its arguments.
+    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
+    pub command: Vec<OsString>,
+}
+
+const AFTER_HELP: &str = "\
+Exit codes:
+  0 to 123  PROGRAM's own code (as are larger ones that PROGRAM itself chose)
+  124       --timeout expired
+  125       Memwright failed: usage, QEMU missing or too old, kernel panic, no result
+  126       PROGRAM cannot be executed
+  127       PROGRAM was not found
+  128 + N   signal N killed PROGRAM
+
+Environment:
+  MEMWRIGHT_QEMU    QEMU to use instead of qemu-system-x86_64 (7.2 or later)
+  MEMWRIGHT_KERNEL  kernel image to use instead of the embedded one
+  NO_COLOR          plain text even on a terminal
+
+Examples:
+  memwright run /bin/busybox sh -c 'echo hello'
+  memwright run --file notes.txt:/notes.txt /usr/bin/sort /notes.txt
+  seq 1000 | memwright run --json account.json /usr/bin/sha256sum
+  memwright run --memory 64M --trace events.jsonl ./program";
+
+/// Accepts `K=V` with a name before the sign.
+fn parse_assignment(text: &str) -> Result<String, String> {
+    match text.split_once('=') {
+        Some((name, _)) if !name.is_empty() => Ok(text.to_owned()),
+        Some(_) | None => Err("expected K=V".to_owned()),
+    }
+}
+
+/// Accepts one `K=V` of a policy list; both sides are words, because they become one line of the guest's options.
+fn parse_policy(text: &str) -> Result<String, String> {
+    let word = |part: &str| {
+        !part.is_empty()
+            && part
+                .bytes()
+                .all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte))
+    };
+    match text.split_once('=') {
+        Some((name, value)) if word(name) && word(value) => Ok(text.to_owned()),
+        Some(_) | None => Err("expected K=V, for example aslr=7".to_owned()),
+    }
+}
+
+/// Accepts a positive number of seconds, fractions included.
+fn parse_seconds(text: &str) -> Result<std::time::Duration, String> {
+    match text.parse::<f64>() {
+        Ok(seconds) if seconds > 0.0 && seconds <= 1e9 => {
+            Ok(std::time::Duration::from_secs_f64(seconds))
+        }
+        Ok(_) | Err(_) => Err("expected a positive number of seconds".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn options_after_the_program_belong_to_it() {
+        let cli =
+            Cli::try_parse_from(["memwright", "run", "--strace", "/bin/ls", "--verbose", "-l"])
+                .unwrap();
+        let Action::Run(run) = cli.action else {
+            panic!("not a run")
+        };
+        assert!(run.strace && !run.verbose);
+        assert_eq!(run.command, ["/bin/ls", "--verbose", "-l"]);
+    }
+
+    #[test]
+    fn values_that_do_not_parse_are_refused() {
+        for (option, value) in [
+            ("--timeout", "0"),
+            ("--timeout", "-3"),
+            ("--timeout", "soon"),
+            ("--env", "=x"),
+            ("--env", "HOME"),
+            ("--policy", "aslr"),
+            ("--policy", "a=b\nc=d"),
+            ("--memory", "12Q"),
+        ] {
+            assert!(
+                Cli::try_parse_from(["memwright", "run", option, value, "/bin/ls"]).is_err(),
+                "{option} {value}"
+            );
+        }
+    }
+
+    #[test]
+    fn policies_are_lists() {
+        let cli = Cli::try_parse_from([
+            "memwright",
+            "run",
+            "--policy",
+            "aslr=1,a=b",
+            "--policy",
+            "c=d",
+            "x",
+        ])
+        .unwrap();
+        let Action::Run(run) = cli.action else {
+            panic!("not a run")
+        };
+        assert_eq!(run.policies, ["aslr=1", "a=b", "c=d"]);
+    }
+}

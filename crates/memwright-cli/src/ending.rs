@@ -1,0 +1,116 @@
+//! How a run ends: messages, the account, the exit code.
+
+use std::fs;
+use std::os::fd::AsFd;
+use std::path::Path;
+
+use anyhow::{Context, anyhow};
+use memwright_linux::channel::Outcome;
+
+use crate::failure::{Failure, NOT_EXECUTABLE, NOT_FOUND, SIGNAL_BASE, TIMEOUT};
+use crate::qemu::process::Cut;
+use crate::report::Document;
+use crate::run::Finished;
+use crate::session::{show, write_fully};
+use crate::table;
+
+/// Why the run was cut short, if it was.
+pub type End = Option<Cut>;
+
+/// SIGPIPE's number: a run whose output nobody reads any more ends like a program that got this signal.
+const SIGPIPE: u8 = 13;
+/// ENOENT, when PROGRAM vanished or names a missing interpreter.
+const NO_ENTRY: i32 = 2;
+
+/// Says how the run ended and returns the exit code.
+///
+/// # Errors
+/// When the guest did not say how it ended: then Memwright failed.
+pub fn conclude(run: &Finished<'_>, end: End, qemu_errors: &Path) -> Result<u8, Failure> {
+    match end {
+        Some(Cut::OutputClosed) => return Ok(SIGNAL_BASE + SIGPIPE),
+        Some(Cut::TimedOut) => {
+            eprintln!("memwright: --timeout expired");
+            return Ok(TIMEOUT);
+        }
+        Some(Cut::Signalled(signal)) => {
+            eprintln!("memwright: ended by signal {signal}");
+            return Ok(SIGNAL_BASE.saturating_add(u8::try_from(signal).unwrap_or(0)));
+        }
+        None => {}
+    }
+    let document = Document::new(run);
+    if run.report.outcome.is_some() || !run.report.account.rows.is_empty() {
+        show(table::render(&document, table::styled()).as_bytes());
+    }
+    let Some((outcome, text)) = &run.report.outcome else {
+        return Err(explain(run, qemu_errors));
+    };
+    if let Outcome::NotStarted(_) = outcome {
+        eprintln!("memwright: {}: {text}", run.prepared.program.path.display());
+    }
+    if let Some(path) = &run.args.json {
+        write_json(path, &document)?;
+    }
+    Ok(exit_code(*outcome))
+}
+
+/// Writes the document where `--json` says.
+fn write_json(path: &Path, document: &Document) -> anyhow::Result<()> {
+    let mut text =
+        serde_json::to_string_pretty(document).context("cannot write the account as JSON")?;
+    text.push('\n');
+    if path == Path::new("-") {
+        return write_fully(std::io::stdout().as_fd(), text.as_bytes())
+            .context("cannot write to standard output");
+    }
+    fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
+}
+
+/// The exit code for what became of PROGRAM.
+fn exit_code(outcome: Outcome) -> u8 {
+    match outcome {
+        // An exit status has eight bits, as for wait(2).
+        Outcome::Exited(code) => (code & 0xff) as u8,
+        Outcome::Killed(signal) => SIGNAL_BASE.saturating_add(u8::try_from(signal).unwrap_or(0)),
+        Outcome::NotStarted(NO_ENTRY) => NOT_FOUND,
+        Outcome::NotStarted(_) => NOT_EXECUTABLE,
+    }
+}
+
+/// Shows what there is to see of a guest that did not say how it ended.
+fn explain(run: &Finished<'_>, qemu_errors: &Path) -> Failure {
+    let errors = fs::read_to_string(qemu_errors).unwrap_or_default();
+    if !run.args.verbose {
+        show(&run.report.log);
+    }
+    show(errors.as_bytes());
+    let what = if run.report.backtrace {
+        "the kernel panicked"
+    } else {
+        "the guest ended without a result"
+    };
+    Failure::Broken(anyhow!("{what}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn exit_codes() {
+        for (outcome, code) in [
+            (Outcome::Exited(0), 0),
+            (Outcome::Exited(255), 255),
+            (Outcome::Exited(256), 0),
+            (Outcome::Exited(-1), 255),
+            (Outcome::Killed(11), 139),
+            (Outcome::Killed(64), 192),
+            (Outcome::NotStarted(2), 127),
+            (Outcome::NotStarted(8), 126),
+            (Outcome::NotStarted(13), 126),
+        ] {
+            assert_eq!(exit_code(outcome), code, "{outcome:?}");
+        }
+    }
+}

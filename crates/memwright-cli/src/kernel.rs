@@ -1,0 +1,26 @@
+//! The kernel image: the one embedded, or another that the environment names.
+
+use std::borrow::Cow;
+use std::env;
+use std::fs;
+
+use anyhow::{Context, bail};
+
+/// Built for bare metal by the build script; empty when that was told to leave it out.
+static EMBEDDED: &[u8] = include_bytes!(env!("MEMWRIGHT_KERNEL_IMAGE"));
+
+/// The image to boot: `MEMWRIGHT_KERNEL`, else the embedded one.
+///
+/// # Errors
+/// When the file cannot be read, or when there is neither.
+pub fn image() -> anyhow::Result<Cow<'static, [u8]>> {
+    if let Some(path) = env::var_os("MEMWRIGHT_KERNEL").filter(|path| !path.is_empty()) {
+        let data = fs::read(&path)
+            .with_context(|| format!("cannot read the kernel image {}", path.display()))?;
+        return Ok(Cow::Owned(data));
+    }
+    if EMBEDDED.is_empty() {
+        bail!("this command was built without a kernel inside; MEMWRIGHT_KERNEL names one");
+    }
+    Ok(Cow::Borrowed(EMBEDDED))
+}

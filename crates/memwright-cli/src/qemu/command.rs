@@ -1,0 +1,154 @@
+//! The QEMU command line. Everything that a guest could observe is pinned, so that runs repeat on every machine.
+
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
+
+use crate::size::MemorySize;
+
+/// The oldest machine of the oldest supported QEMU: its defaults never change.
+const MACHINE: &str = "pc-i440fx-7.2";
+/// One CPU model and what separates it from what TCG offers in every supported version. `enforce` makes QEMU refuse
+/// to start rather than leave a feature out. ERMS stays away: TCG counts each byte of `rep stosb`.
+const CPU: &str = "Haswell-v4,-pcid,-x2apic,-tsc-deadline,-invpcid,-spec-ctrl,-erms,\
+    +smap,+pku,+pdpe1gb,+umip,+adx,+clflushopt,+clwb,+xgetbv1,enforce";
+/// The time at which [`crate::guest::initrd::EPOCH`] is.
+const CLOCK: &str = "base=2026-01-01T00:00:00,clock=vm";
+
+/// The files and sockets of one run.
+#[derive(Debug, Clone)]
+pub struct Places {
+    /// The kernel image.
+    pub kernel: PathBuf,
+    /// The archive of the guest's files.
+    pub initrd: PathBuf,
+    /// The socket of COM1: answers to input requests.
+    pub input: PathBuf,
+    /// The socket of COM2: control bytes.
+    pub control: PathBuf,
+    /// The socket of QEMU's monitor.
+    pub monitor: PathBuf,
+}
+
+impl Places {
+    /// The usual names in a folder for files and one for sockets.
+    pub fn within(files: &Path, sockets: &Path) -> Self {
+        Self {
+            kernel: files.join("kernel"),
+            initrd: files.join("initrd.cpio"),
+            input: sockets.join("input.sock"),
+            control: sockets.join("control.sock"),
+            monitor: sockets.join("monitor.sock"),
+        }
+    }
+}
+
+/// QEMU's arguments. With `gdb`, QEMU waits for a debugger on that port of this machine.
+pub fn arguments(places: &Places, memory: MemorySize, gdb: Option<u16>) -> Vec<OsString> {
+    let mut line: Vec<OsString> = Vec::new();
+    let mut add = |words: &[&OsStr]| line.extend(words.iter().map(|word| (*word).to_owned()));
+    let word = OsStr::new;
+    add(&[word("-machine"), word(MACHINE)]);
+    add(&[word("-accel"), word("tcg,thread=single")]);
+    add(&[word("-icount"), word("shift=0,sleep=off")]);
+    add(&[word("-rtc"), word(CLOCK)]);
+    add(&[word("-seed"), word("1")]);
+    add(&[word("-cpu"), word(CPU)]);
+    add(&[word("-smp"), word("1")]);
+    add(&[word("-m"), word(&memory.to_string())]);
+    add(&[
+        word("-nodefaults"),
+        word("-no-user-config"),
+        word("-no-reboot"),
+        word("-display"),
+        word("none"),
+    ]);
+    add(&[word("-kernel"), places.kernel.as_os_str()]);
+    add(&[word("-initrd"), places.initrd.as_os_str()]);
+    add(&[word("-chardev"), word("file,id=output,path=/dev/stdout")]);
+    add(&[
+        word("-device"),
+        word("isa-debugcon,iobase=0xe9,chardev=output"),
+    ]);
+    for (name, path) in [("input", &places.input), ("control", &places.control)] {
+        add(&[word("-chardev"), &socket(name, path)]);
+        add(&[word("-serial"), word(&format!("chardev:{name}"))]);
+    }
+    add(&[word("-chardev"), &socket("monitor", &places.monitor)]);
+    add(&[word("-mon"), word("chardev=monitor,mode=control")]);
+    add(&[word("-device"), word("isa-debug-exit,iobase=0xf4,iosize=4")]);
+    if let Some(port) = gdb {
+        add(&[
+            word("-gdb"),
+            word(&format!("tcp:127.0.0.1:{port}")),
+            word("-S"),
+        ]);
+    }
+    line
+}
+
+/// A socket that QEMU listens on without waiting for anyone; commas in its path are doubled.
+fn socket(name: &str, path: &Path) -> OsString {
+    let mut text = format!("socket,id={name},server=on,wait=off,path=").into_bytes();
+    for byte in path.as_os_str().as_bytes() {
+        text.push(*byte);
+        if *byte == b',' {
+            text.push(b',');
+        }
+    }
+    OsString::from_vec(text)
+}
+
+/// A command as one line that a shell takes as it is meant.
+pub fn shell_line(program: &OsStr, arguments: &[OsString]) -> String {
+    let mut line = shell_word(program);
+    for argument in arguments {
+        line.push(' ');
+        line.push_str(&shell_word(argument));
+    }
+    line
+}
+
+fn shell_word(word: &OsStr) -> String {
+    let text = word.to_string_lossy();
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_./:=,+@%".contains(&byte);
+    if !text.is_empty() && text.bytes().all(plain) {
+        return text.into_owned();
+    }
+    format!("'{}'", text.replace('\'', r"'\''"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_are_quoted_where_a_shell_would_read_more() {
+        let arguments: Vec<OsString> = ["-m", "512M", "a b", "it's", "", "$HOME"]
+            .map(OsString::from)
+            .to_vec();
+        let line = shell_line(OsStr::new("qemu"), &arguments);
+        assert_eq!(line, r"qemu -m 512M 'a b' 'it'\''s' '' '$HOME'");
+    }
+
+    #[test]
+    fn commas_in_socket_paths_are_doubled() {
+        assert_eq!(
+            socket("x", Path::new("/a,b")),
+            "socket,id=x,server=on,wait=off,path=/a,,b"
+        );
+    }
+
+    #[test]
+    fn a_debugger_is_waited_for_only_when_asked() {
+        let places = Places::within(Path::new("/d"), Path::new("/s"));
+        let memory = crate::size::parse_memory_size("64M").unwrap();
+        assert!(
+            !arguments(&places, memory, None)
+                .iter()
+                .any(|word| word == "-S")
+        );
+        let line = shell_line(OsStr::new("qemu"), &arguments(&places, memory, Some(1234)));
+        assert!(line.contains("-m 64M") && line.ends_with("-gdb tcp:127.0.0.1:1234 -S"));
+    }
+}

@@ -1,0 +1,52 @@
+//! Starts QEMU so that it never outlives the command.
+//!
+//! The command starts itself with a hidden subcommand; that process asks the kernel for SIGKILL at its parent's death,
+//! which `execve` keeps, and becomes QEMU. So QEMU ends even when the command is killed outright.
+
+use std::ffi::OsString;
+use std::io;
+use std::os::unix::process::{CommandExt, parent_id};
+use std::process::{Child, Command, Stdio};
+
+use anyhow::Context;
+use rustix::process::{Signal, set_parent_process_death_signal};
+
+use crate::args::LaunchArgs;
+
+/// Name of the hidden subcommand.
+pub const SUBCOMMAND: &str = "__launch";
+
+/// Starts `program` in a process group of its own (a terminal's Ctrl-C is for the guest to receive, not for QEMU), with
+/// its output in a pipe. To be called by the thread that stays to the end: the death signal is tied to it.
+///
+/// # Errors
+/// Those of starting the command itself again.
+pub fn start(program: &OsString, arguments: &[OsString], errors: Stdio) -> anyhow::Result<Child> {
+    Command::new("/proc/self/exe")
+        .arg(SUBCOMMAND)
+        .arg(std::process::id().to_string())
+        .arg("--")
+        .arg(program)
+        .args(arguments)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(errors)
+        .process_group(0)
+        .spawn()
+        .context("QEMU cannot be started")
+}
+
+/// The hidden subcommand: becomes QEMU, or returns why not.
+pub fn become_program(args: &LaunchArgs) -> anyhow::Error {
+    if let Err(error) = set_parent_process_death_signal(Some(Signal::KILL)) {
+        return io::Error::from(error).into();
+    }
+    // The parent may have died before the request was in place.
+    if i64::from(parent_id()) != i64::from(args.parent) {
+        return anyhow::anyhow!("the command that started this one is gone");
+    }
+    let Some((program, arguments)) = args.command.split_first() else {
+        return anyhow::anyhow!("no program to become");
+    };
+    Command::new(program).args(arguments).exec().into()
+}

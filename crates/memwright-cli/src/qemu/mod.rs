@@ -1,0 +1,7 @@
+//! QEMU: its command line, its process, and the sockets by which a run talks to it.
+
+pub mod command;
+pub mod launch;
+pub mod process;
+pub mod qmp;
+pub mod version;

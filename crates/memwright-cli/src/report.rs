@@ -1,0 +1,151 @@
+//! The account of a run as a document: what `--json` writes, and what the table is printed from.
+//!
+//! It holds nothing of this machine but paths: no QEMU version, no host time. Equal runs give equal bytes everywhere.
+
+use std::fs;
+use std::path::Path;
+
+use memwright_linux::channel::Outcome;
+use serde::Serialize;
+use sha2::{Digest, Sha256};
+
+use crate::account::Value;
+use crate::run::Finished;
+
+/// Version of the document's form: a higher one when a name changes its meaning or goes. New names keep it.
+pub const SCHEMA: u32 = 1;
+
+/// The document.
+#[derive(Debug, Serialize)]
+pub struct Document {
+    /// [`SCHEMA`].
+    pub schema: u32,
+    /// The program.
+    pub program: HashedFile,
+    /// Its arguments, its name first.
+    pub arguments: Vec<String>,
+    /// Interpreters and libraries that came with it.
+    pub companions: Vec<HashedFile>,
+    /// SHA-256 of the kernel image.
+    pub kernel_sha256: String,
+    /// The guest's memory in bytes.
+    pub memory: u64,
+    /// The guest's CPUs.
+    pub cpus: u32,
+    /// What `--policy` said.
+    pub policies: Vec<String>,
+    /// How PROGRAM ended.
+    pub outcome: Option<Ending>,
+    /// Whether another run prints the same.
+    pub repeatable: bool,
+    /// Why not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub not_repeatable: Option<&'static str>,
+    /// The rows.
+    #[serde(serialize_with = "as_map")]
+    pub account: Vec<(String, Value)>,
+    /// System calls that returned success without effect, by name, and how often.
+    #[serde(serialize_with = "as_map")]
+    pub stubs: Vec<(String, u64)>,
+    /// System calls that Memwright does not have, and how often.
+    #[serde(serialize_with = "as_map")]
+    pub unknown: Vec<(String, u64)>,
+}
+
+/// A file of the host that ran.
+#[derive(Debug, Serialize)]
+pub struct HashedFile {
+    /// Its path, here and in the guest.
+    pub path: String,
+    /// SHA-256 of its contents.
+    pub sha256: String,
+}
+
+/// How PROGRAM ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Ending {
+    /// It exited with this code.
+    Exited(i32),
+    /// This signal killed it.
+    Killed(i32),
+    /// It could not be started: an error number of Linux.
+    NotStarted(i32),
+}
+
+impl From<Outcome> for Ending {
+    fn from(outcome: Outcome) -> Self {
+        match outcome {
+            Outcome::Exited(code) => Self::Exited(code),
+            Outcome::Killed(signal) => Self::Killed(signal),
+            Outcome::NotStarted(errno) => Self::NotStarted(errno),
+        }
+    }
+}
+
+impl Document {
+    /// Makes the document of a finished run.
+    pub fn new(run: &Finished<'_>) -> Self {
+        let program = &run.prepared.program;
+        let account = &run.report.account;
+        Self {
+            schema: SCHEMA,
+            program: HashedFile::read(&program.path),
+            arguments: run
+                .args
+                .command
+                .iter()
+                .map(|text| text.to_string_lossy().into_owned())
+                .collect(),
+            companions: program
+                .companions
+                .iter()
+                .map(|path| HashedFile::read(path))
+                .collect(),
+            kernel_sha256: hexadecimal(&Sha256::digest(run.kernel)),
+            memory: run.args.memory.bytes(),
+            cpus: 1,
+            policies: run.args.policies.clone(),
+            outcome: run
+                .report
+                .outcome
+                .as_ref()
+                .map(|(outcome, _)| (*outcome).into()),
+            repeatable: run.not_repeatable.is_none(),
+            not_repeatable: run.not_repeatable,
+            account: account.rows.clone(),
+            stubs: account.stubs.clone(),
+            unknown: account.unknown.clone(),
+        }
+    }
+}
+
+impl HashedFile {
+    /// Hashes a file; one that has gone meanwhile has no hash.
+    fn read(path: &Path) -> Self {
+        let sha256 = fs::read(path)
+            .map(|data| hexadecimal(&Sha256::digest(data)))
+            .unwrap_or_default();
+        Self {
+            path: path.to_string_lossy().into_owned(),
+            sha256,
+        }
+    }
+}
+
+fn hexadecimal(bytes: &[u8]) -> String {
+    use std::fmt::Write;
+    bytes.iter().fold(String::new(), |mut text, byte| {
+        // Writing to a string cannot fail.
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}
+
+/// Pairs as a JSON object in their own order.
+fn as_map<S: serde::Serializer, V: Serialize>(
+    pairs: &[(String, V)],
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    serializer.collect_map(pairs.iter().map(|(name, value)| (name, value)))
+}

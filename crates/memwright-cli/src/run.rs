@@ -1,0 +1,376 @@
+//! `memwright run`: puts the pieces of a run together.
+
+use std::ffi::{OsStr, OsString};
+use std::fs::{self, File};
+use std::io::{self, IsTerminal};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::sync::{Arc, mpsc};
+
+use anyhow::{Context, anyhow};
+
+use crate::args::RunArgs;
+use crate::failure::Failure;
+use crate::guest::initrd::{self, Manifest};
+use crate::guest::program::{self, Program, Surroundings};
+use crate::guest::tree::Tree;
+use crate::input::InputServer;
+use crate::qemu::command::{Places, arguments, shell_line};
+use crate::qemu::process::Process;
+use crate::qemu::{launch, version};
+use crate::session::{Report, Session};
+use crate::size::in_mebibytes;
+use crate::symbolise::Symbols;
+use crate::{ending, folder, gdb, kernel, watch};
+
+/// What the kernel itself takes beside the archive, generously: image, metadata, first tables.
+const KERNEL_MEMORY: u64 = 8 << 20;
+
+/// Everything that is known before QEMU starts.
+pub struct Prepared {
+    /// PROGRAM in the guest.
+    pub program: Program,
+    /// The guest's files.
+    pub tree: Tree,
+    /// What the kernel is told.
+    pub manifest: Manifest,
+}
+
+/// What a run came to, for the account.
+pub struct Finished<'a> {
+    /// The command line.
+    pub args: &'a RunArgs,
+    /// What was put into the guest.
+    pub prepared: &'a Prepared,
+    /// The kernel image that ran.
+    pub kernel: &'a [u8],
+    /// What the guest said.
+    pub report: &'a Report,
+    /// Why the run does not repeat, if so.
+    pub not_repeatable: Option<&'static str>,
+}
+
+/// Runs PROGRAM and returns the exit code.
+///
+/// # Errors
+/// Everything that keeps it from running; what happens inside the guest is an exit code.
+pub fn run(args: &RunArgs) -> Result<u8, Failure> {
+    let prepared = prepare(args)?;
+    for path in prepared.tree.skipped() {
+        eprintln!(
+            "memwright: {}: neither a file, a folder nor a link, left out",
+            path.display()
+        );
+    }
+    let qemu = version::program();
+    if args.dry_run {
+        return dry_run(args, &prepared, &qemu).map_err(Failure::from);
+    }
+    let qemu_version = version::check(&qemu)?;
+    let image = kernel::image()?;
+    let folder = folder::RunFolder::create(args.keep.as_deref())?;
+    pack(folder.places(), &prepared, &image, args)?;
+    let port = args.gdb.then(gdb::free_port).transpose()?;
+    let line = arguments(folder.places(), args.memory, port);
+    if args.verbose {
+        eprintln!(
+            "memwright: QEMU {qemu_version}: {}",
+            shell_line(&qemu, &line)
+        );
+    }
+    if let Some(path) = folder.kept("command") {
+        fs::write(&path, shell_line(&qemu, &line) + "\n")
+            .with_context(|| format!("cannot write {}", path.display()))?;
+    }
+    if let Some(port) = port {
+        eprintln!(
+            "memwright: waiting for gdb: {}",
+            gdb::line(&folder.places().kernel, port)
+        );
+    }
+    let errors = folder.file("qemu.log");
+    let (report, cut, live) = drive(args, &folder, &qemu, &line, &image, &errors)?;
+    let finished = Finished {
+        args,
+        prepared: &prepared,
+        kernel: &image,
+        report: &report,
+        not_repeatable: live,
+    };
+    ending::conclude(&finished, cut, &errors)
+}
+
+/// Starts QEMU and stays with it to its end.
+fn drive(
+    args: &RunArgs,
+    folder: &folder::RunFolder,
+    qemu: &OsString,
+    line: &[OsString],
+    image: &[u8],
+    errors: &Path,
+) -> anyhow::Result<(Report, ending::End, Option<&'static str>)> {
+    let create = |path: PathBuf| {
+        File::create(&path).with_context(|| format!("cannot write {}", path.display()))
+    };
+    let trace = args.trace.clone().map(create).transpose()?;
+    let kept_log = folder.kept("log").map(create).transpose()?;
+    let mut child = launch::start(qemu, line, Stdio::from(create(errors.to_owned())?))?;
+    let output = child
+        .stdout
+        .take()
+        .ok_or_else(|| anyhow!("QEMU has no output"))?;
+    // A larger pipe lets QEMU write on while the command is busy; the default will do where it is refused.
+    let _ = rustix::pipe::fcntl_setpipe_size(&output, 1 << 20);
+    let process = Arc::new(Process::new(child));
+    let input = InputServer::start(folder.places().input.clone());
+    let signals = watch::SignalWatch::start(process.clone(), folder.places().control.clone())
+        .context("cannot receive signals")?;
+    let (progress, news) = mpsc::channel();
+    if let Some(limit) = args.timeout {
+        watch::start_timeout(
+            limit,
+            process.clone(),
+            folder.places().monitor.clone(),
+            news,
+        );
+    }
+    let symbols = Symbols::read(image);
+    let session = Session {
+        process: &process,
+        input: &input,
+        symbols: &symbols,
+        trace,
+        kept_log,
+        verbose: args.verbose,
+        progress,
+    };
+    let report = session.run(output)?;
+    process.wait().context("cannot wait for QEMU")?;
+    let live = if input.was_live() {
+        Some("live input")
+    } else if signals.was_used() {
+        Some("interrupted")
+    } else {
+        None
+    };
+    Ok((report, process.was_cut(), live))
+}
+
+/// Finds PROGRAM and collects the guest's files.
+fn prepare(args: &RunArgs) -> Result<Prepared, Failure> {
+    let name = args
+        .command
+        .first()
+        .ok_or_else(|| anyhow!("PROGRAM is missing"))?;
+    let environment = initrd::environment(&args.environment);
+    let around = Surroundings {
+        memory: args.memory,
+        library_path: initrd::variable(&environment, "LD_LIBRARY_PATH"),
+        path: initrd::variable(&environment, "PATH").unwrap_or_default(),
+    };
+    let path = program::locate(name, std::env::var_os("PATH").as_deref())?;
+    let mut tree = Tree::default();
+    let program = program::add(&mut tree, &path, around)?;
+    for file in &args.files {
+        add_file(&mut tree, file, around)?;
+    }
+    tree.add_empty_folder(Path::new("/tmp"), 0o1777);
+    tree.add_text(
+        "/etc/passwd",
+        0o644,
+        "root:x:0:0:root:/:/bin/sh\nnobody:x:65534:65534:nobody:/nonexistent:/bin/false\n",
+    );
+    tree.add_text("/etc/group", 0o644, "root:x:0:\nnogroup:x:65534:\n");
+    let options = options(args, &program.path)?;
+    let manifest = Manifest {
+        arguments: args.command.clone(),
+        environment,
+        options,
+    };
+    check_size(&tree, args)?;
+    Ok(Prepared {
+        program,
+        tree,
+        manifest,
+    })
+}
+
+/// Adds one `--file`. A program that is given so brings what it needs, like PROGRAM itself.
+fn add_file(tree: &mut Tree, argument: &OsStr, around: Surroundings<'_>) -> Result<(), Failure> {
+    let (host, guest) = split_file(argument);
+    let host =
+        std::path::absolute(host).with_context(|| format!("--file {}", argument.display()))?;
+    let context = || format!("--file {}", argument.display());
+    match &guest {
+        Some(guest) => tree.add_copy(&host, guest).with_context(context)?,
+        None => drop(tree.add_host_path(&host).with_context(context)?),
+    }
+    program::add_companions(tree, &host, around)
+}
+
+/// Splits `HOST[:GUEST]`. A host path may itself hold colons; then the last one counts, if any does.
+fn split_file(argument: &OsStr) -> (PathBuf, Option<PathBuf>) {
+    let bytes = argument.as_bytes();
+    let whole = Path::new(argument);
+    let Some(colon) = bytes
+        .iter()
+        .rposition(|byte| *byte == b':')
+        .filter(|_| !whole.exists())
+    else {
+        return (whole.to_owned(), None);
+    };
+    let (host, guest) = (
+        Path::new(OsStr::from_bytes(&bytes[..colon])),
+        OsStr::from_bytes(&bytes[colon + 1..]),
+    );
+    let mut place = PathBuf::from("/");
+    for part in Path::new(guest).components() {
+        match part {
+            std::path::Component::Normal(part) => place.push(part),
+            std::path::Component::ParentDir => drop(place.pop()),
+            std::path::Component::RootDir
+            | std::path::Component::CurDir
+            | std::path::Component::Prefix(_) => {}
+        }
+    }
+    // Into a folder, as `cp` reads a path that ends in a slash.
+    if guest.as_bytes().ends_with(b"/") {
+        place.extend(host.file_name());
+    }
+    (host.to_owned(), Some(place))
+}
+
+/// The lines of the guest's options.
+fn options(args: &RunArgs, program: &Path) -> Result<Vec<String>, Failure> {
+    let path = program
+        .to_str()
+        .filter(|path| !path.contains('\n'))
+        .ok_or_else(|| {
+            Failure::NotExecutable(format!(
+                "{}: a program's path must be UTF-8 text in one line",
+                program.display()
+            ))
+        })?;
+    let terminal = |is: bool| if is { "tty" } else { "pipe" };
+    let mut lines = vec![
+        format!("program={path}"),
+        format!("epoch={}", initrd::EPOCH),
+        "seed=1".to_owned(),
+        format!("stdin={}", terminal(io::stdin().is_terminal())),
+        format!("stdout={}", terminal(io::stdout().is_terminal())),
+        format!("stderr={}", terminal(io::stderr().is_terminal())),
+    ];
+    let size = [
+        rustix::stdio::stdout(),
+        rustix::stdio::stderr(),
+        rustix::stdio::stdin(),
+    ]
+    .into_iter()
+    .find_map(|descriptor| rustix::termios::tcgetwinsize(descriptor).ok());
+    if let Some(size) = size {
+        lines.push(format!("columns={}", size.ws_col));
+        lines.push(format!("rows={}", size.ws_row));
+    }
+    for (name, is) in [("trace", args.trace.is_some()), ("strace", args.strace)] {
+        if is {
+            lines.push(format!("{name}=1"));
+        }
+    }
+    lines.extend(
+        args.policies
+            .iter()
+            .map(|policy| format!("policy.{policy}")),
+    );
+    Ok(lines)
+}
+
+/// The archive and the files that the kernel unpacks from it stand in memory at once.
+fn check_size(tree: &Tree, args: &RunArgs) -> Result<(), Failure> {
+    let needed = 2 * tree.size() + KERNEL_MEMORY;
+    if needed <= args.memory.bytes() {
+        return Ok(());
+    }
+    Err(Failure::Broken(anyhow!(
+        "the guest's files take {}; unpacking them needs --memory {} or more",
+        in_mebibytes(tree.size()),
+        needed.next_multiple_of(1 << 20) >> 20
+    )))
+}
+
+/// Writes what QEMU boots.
+fn pack(places: &Places, prepared: &Prepared, image: &[u8], args: &RunArgs) -> anyhow::Result<()> {
+    fs::write(&places.kernel, image)
+        .with_context(|| format!("cannot write {}", places.kernel.display()))?;
+    let size = initrd::write(&places.initrd, &prepared.manifest, &prepared.tree)?;
+    if args.verbose {
+        eprintln!(
+            "memwright: initrd of {size} bytes, {} entries",
+            prepared.tree.nodes().count()
+        );
+    }
+    Ok(())
+}
+
+/// Prints the line. With `--keep` the files are there, so that it can be run.
+fn dry_run(args: &RunArgs, prepared: &Prepared, qemu: &OsString) -> anyhow::Result<u8> {
+    let places = match &args.keep {
+        Some(path) => {
+            let kept = folder::kept_folder(path)?;
+            let places = Places::within(&kept, &kept);
+            pack(&places, prepared, &kernel::image()?, args)?;
+            places
+        }
+        None => Places::within(
+            Path::new("/tmp/memwright-run"),
+            Path::new("/tmp/memwright-run"),
+        ),
+    };
+    let port = args.gdb.then_some(gdb::USUAL_PORT);
+    println!(
+        "{}",
+        shell_line(qemu, &arguments(&places, args.memory, port))
+    );
+    Ok(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn file_arguments_split() {
+        let host = tempfile::tempdir().unwrap();
+        let colon = host.path().join("a:b");
+        fs::write(&colon, "").unwrap();
+        let text = |path: &Path| path.to_str().unwrap().to_owned();
+        for (argument, expected) in [
+            ("x".to_owned(), ("x".to_owned(), None)),
+            ("x:/y".to_owned(), ("x".to_owned(), Some("/y".to_owned()))),
+            (
+                "x:y/./z".to_owned(),
+                ("x".to_owned(), Some("/y/z".to_owned())),
+            ),
+            (
+                "d/x:/y/".to_owned(),
+                ("d/x".to_owned(), Some("/y/x".to_owned())),
+            ),
+            (
+                "x:/../y".to_owned(),
+                ("x".to_owned(), Some("/y".to_owned())),
+            ),
+            (text(&colon), (text(&colon), None)),
+            (
+                format!("{}:/y", text(&colon)),
+                (text(&colon), Some("/y".to_owned())),
+            ),
+        ] {
+            let (path, guest) = split_file(OsStr::new(&argument));
+            assert_eq!(
+                (text(&path), guest.as_deref().map(text)),
+                expected,
+                "{argument}"
+            );
+        }
+    }
+}

@@ -1,0 +1,156 @@
+//! One run of the guest, from its first frame to the end of QEMU.
+
+use std::fs::File;
+use std::io::{self, BufReader, Read, Write};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::mpsc::Sender;
+
+use anyhow::Context;
+use memwright_linux::channel::{Channel, Outcome};
+
+use crate::account::Account;
+use crate::channel::{Frames, decode_result};
+use crate::input::InputServer;
+use crate::qemu::process::{Cut, Process};
+use crate::symbolise::Symbols;
+
+/// Where the guest's frames go.
+pub struct Session<'a> {
+    /// The process to end when standard output is closed.
+    pub process: &'a Process,
+    /// Answers input requests.
+    pub input: &'a InputServer,
+    /// Names functions in backtraces.
+    pub symbols: &'a Symbols,
+    /// The `--trace` file.
+    pub trace: Option<File>,
+    /// The log that `--keep` keeps.
+    pub kept_log: Option<File>,
+    /// Whether the kernel's log goes to standard error.
+    pub verbose: bool,
+    /// Told of every backtrace, and by its end that the run is over.
+    pub progress: Sender<()>,
+}
+
+/// What a run left behind.
+#[derive(Debug, Default)]
+pub struct Report {
+    /// How PROGRAM ended, with the guest's words; none when it did not say.
+    pub outcome: Option<(Outcome, String)>,
+    /// What the guest counted.
+    pub account: Account,
+    /// The end of the kernel's log, for a run that fails.
+    pub log: Vec<u8>,
+    /// Whether the kernel panicked or printed backtraces.
+    pub backtrace: bool,
+}
+
+/// How much of the log is worth showing after a failure.
+const LOG_TAIL: usize = 4096;
+
+impl Session<'_> {
+    /// Forwards frames until the guest's output ends.
+    ///
+    /// # Errors
+    /// When the stream is damaged, or a file cannot be written. The caller ends QEMU then.
+    pub fn run(mut self, output: impl Read) -> anyhow::Result<Report> {
+        let mut report = Report::default();
+        let mut frames = Frames::new(BufReader::with_capacity(1 << 16, output));
+        loop {
+            match frames.next() {
+                Ok(Some((kind, payload))) => self.frame(kind, payload, &mut report)?,
+                Ok(None) => return Ok(report),
+                // QEMU was killed in the middle of a frame.
+                Err(_) if self.process.was_cut().is_some() => return Ok(report),
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    fn frame(&mut self, kind: Channel, payload: &[u8], report: &mut Report) -> anyhow::Result<()> {
+        match kind {
+            Channel::Stdout => self.forward_output(payload),
+            Channel::Stderr | Channel::SystemCalls => show(payload),
+            Channel::Log => self.log(payload, report)?,
+            Channel::Account => report.account.add_lines(&String::from_utf8_lossy(payload)),
+            Channel::Trace => {
+                if let Some(file) = &mut self.trace {
+                    file.write_all(payload).context("cannot write the trace")?;
+                    if !payload.ends_with(b"\n") {
+                        file.write_all(b"\n").context("cannot write the trace")?;
+                    }
+                }
+            }
+            Channel::InputRequest => {
+                let wanted = payload
+                    .first_chunk()
+                    .map_or(0, |bytes| u32::from_le_bytes(*bytes));
+                self.input.request(wanted);
+            }
+            Channel::Panic => {
+                report.backtrace = true;
+                let text = self.symbols.annotate(&String::from_utf8_lossy(payload));
+                show(text.as_bytes());
+                self.keep(text.as_bytes())?;
+                // Nobody listens without a timeout.
+                let _ = self.progress.send(());
+            }
+            Channel::Result => report.outcome = Some(decode_result(payload)?),
+        }
+        Ok(())
+    }
+
+    fn forward_output(&self, payload: &[u8]) {
+        if self.process.was_cut() == Some(Cut::OutputClosed) {
+            return;
+        }
+        // A closed reader ends the run as SIGPIPE ends a program; so does a full disk, which nobody could report to.
+        if write_fully(io::stdout().as_fd(), payload).is_err() {
+            self.process.cut(Cut::OutputClosed);
+        }
+    }
+
+    fn log(&mut self, payload: &[u8], report: &mut Report) -> anyhow::Result<()> {
+        if self.verbose {
+            show(payload);
+        }
+        report.log.extend_from_slice(payload);
+        if report.log.len() > 2 * LOG_TAIL {
+            report.log.drain(..report.log.len() - LOG_TAIL);
+        }
+        self.keep(payload)
+    }
+
+    fn keep(&mut self, text: &[u8]) -> anyhow::Result<()> {
+        match &mut self.kept_log {
+            Some(file) => file.write_all(text).context("cannot write the log"),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Writes to standard error; one that is closed loses what is said there, as for any program.
+pub fn show(text: &[u8]) {
+    let _ = write_fully(io::stderr().as_fd(), text);
+}
+
+/// Writes everything, at once and unbuffered, also to a descriptor that someone made non-blocking.
+///
+/// # Errors
+/// Those of write(2).
+pub fn write_fully(descriptor: BorrowedFd<'_>, mut bytes: &[u8]) -> io::Result<()> {
+    use rustix::event::{PollFd, PollFlags, poll};
+    while !bytes.is_empty() {
+        match rustix::io::write(descriptor, bytes) {
+            Ok(count) => bytes = &bytes[count..],
+            Err(rustix::io::Errno::INTR) => {}
+            Err(rustix::io::Errno::AGAIN) => {
+                let mut wait = [PollFd::from_borrowed_fd(descriptor, PollFlags::OUT)];
+                // An interrupted wait is repeated with the write.
+                let _ = poll(&mut wait, None);
+            }
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,114 @@
+//! Sizes as people write them.
+
+use std::fmt;
+
+/// Guest memory, a whole number of MiB.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct MemorySize(u64);
+
+/// The least memory that the kernel boots with.
+pub const LEAST: u64 = 16 << 20;
+/// The most: frames are numbered with 32 bits, and QEMU's low memory map is simple below this.
+pub const MOST: u64 = 1 << 40;
+
+impl MemorySize {
+    /// Number of bytes.
+    pub fn bytes(self) -> u64 {
+        self.0
+    }
+
+    /// Number of MiB.
+    pub fn mebibytes(self) -> u64 {
+        self.0 >> 20
+    }
+}
+
+impl fmt::Display for MemorySize {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{}M", self.mebibytes())
+    }
+}
+
+/// Parses `512M`, `1G`, `262144K` or a number of bytes; a unit may end in `B` or `iB`, in either case.
+///
+/// # Errors
+/// What is wrong with the text, in words.
+pub fn parse_memory_size(text: &str) -> Result<MemorySize, String> {
+    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
+    let (number, unit) = text.split_at(digits);
+    let shift = match unit
+        .to_ascii_lowercase()
+        .trim_end_matches('b')
+        .trim_end_matches('i')
+    {
+        "" => 0,
+        "k" => 10,
+        "m" => 20,
+        "g" => 30,
+        _ => return Err("expected a number with K, M or G, for example 512M".to_owned()),
+    };
+    let bytes = number
+        .parse::<u64>()
+        .ok()
+        .and_then(|count| count.checked_mul(1 << shift))
+        .ok_or_else(|| "expected a number with K, M or G, for example 512M".to_owned())?;
+    if bytes % (1 << 20) != 0 {
+        return Err("expected a whole number of MiB".to_owned());
+    }
+    if !(LEAST..=MOST).contains(&bytes) {
+        return Err(format!(
+            "expected at least {}M and at most {}G",
+            LEAST >> 20,
+            MOST >> 30
+        ));
+    }
+    Ok(MemorySize(bytes))
+}
+
+/// Bytes as MiB, rounded up, for messages.
+pub fn in_mebibytes(bytes: u64) -> String {
+    format!("{} MiB", bytes.div_ceil(1 << 20))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_parse() {
+        for (text, mebibytes) in [
+            ("512M", 512),
+            ("1G", 1024),
+            ("65536K", 64),
+            ("33554432", 32),
+            ("64m", 64),
+            ("2GiB", 2048),
+            ("16MB", 16),
+        ] {
+            assert_eq!(
+                parse_memory_size(text).map(MemorySize::mebibytes),
+                Ok(mebibytes),
+                "{text}"
+            );
+        }
+    }
+
+    #[test]
+    fn sizes_that_do_not_parse() {
+        for text in [
+            "",
+            "M",
+            "12Q",
+            "-5M",
+            "1.5G",
+            "100K",
+            "8M",
+            "9999999G",
+            "99999999999999999999",
+            "512 M",
+            "0",
+        ] {
+            assert!(parse_memory_size(text).is_err(), "{text}");
+        }
+    }
+}

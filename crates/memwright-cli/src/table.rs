@@ -1,0 +1,144 @@
+//! The account as people read it, on standard error after the run.
+
+use std::fmt::Write;
+use std::io::{self, IsTerminal};
+
+use crate::account::{UNOBSERVABLE, Value};
+use crate::report::{Document, Ending};
+use crate::size::in_mebibytes;
+
+/// How wide the column of counts is.
+const COUNT_WIDTH: usize = 20;
+
+/// Whether the terminal may be sent styles: standard error is one, and `NO_COLOR` is not set.
+pub fn styled() -> bool {
+    io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
+}
+
+/// The whole account as text.
+pub fn render(document: &Document, styled: bool) -> String {
+    let mut out = String::new();
+    heading(
+        &mut out,
+        &format!("Memory account of {}", document.arguments.join(" ")),
+        styled,
+    );
+    for (name, value) in &document.account {
+        row(&mut out, *value, name);
+    }
+    list(
+        &mut out,
+        "System calls that succeeded without effect",
+        &document.stubs,
+        styled,
+    );
+    list(
+        &mut out,
+        "System calls that are missing",
+        &document.unknown,
+        styled,
+    );
+    heading(&mut out, "Run", styled);
+    line(&mut out, &ending(document.outcome));
+    let policies = if document.policies.is_empty() {
+        "default".to_owned()
+    } else {
+        document.policies.join(",")
+    };
+    line(
+        &mut out,
+        &format!(
+            "{} of memory, 1 CPU, policy {policies}",
+            in_mebibytes(document.memory)
+        ),
+    );
+    line(
+        &mut out,
+        &format!(
+            "sha256 {} {}",
+            document.program.sha256, document.program.path
+        ),
+    );
+    for file in &document.companions {
+        line(&mut out, &format!("sha256 {} {}", file.sha256, file.path));
+    }
+    line(
+        &mut out,
+        &format!("sha256 {} kernel", document.kernel_sha256),
+    );
+    if let Some(reason) = document.not_repeatable {
+        line(&mut out, &format!("not repeatable: {reason}"));
+    }
+    out.push('\n');
+    out
+}
+
+fn heading(out: &mut String, text: &str, styled: bool) {
+    let (on, off) = if styled {
+        ("\x1b[1m", "\x1b[0m")
+    } else {
+        ("", "")
+    };
+    let _ = writeln!(out, "\n {on}{text}{off}\n");
+}
+
+fn line(out: &mut String, text: &str) {
+    let _ = writeln!(out, "    {text}");
+}
+
+fn row(out: &mut String, value: Value, title: &str) {
+    let text = match value {
+        Value::Count(count) => grouped(count),
+        Value::Unobservable => UNOBSERVABLE.to_owned(),
+    };
+    let _ = writeln!(out, "{text:>COUNT_WIDTH$}  {title}");
+}
+
+fn list(out: &mut String, title: &str, pairs: &[(String, u64)], styled: bool) {
+    if pairs.is_empty() {
+        return;
+    }
+    heading(out, title, styled);
+    for (name, count) in pairs {
+        row(out, Value::Count(*count), name);
+    }
+}
+
+fn ending(outcome: Option<Ending>) -> String {
+    match outcome {
+        Some(Ending::Exited(code)) => format!("exited with code {code}"),
+        Some(Ending::Killed(signal)) => format!("killed by signal {signal}"),
+        Some(Ending::NotStarted(errno)) => format!("could not be started (error {errno})"),
+        None => "no result".to_owned(),
+    }
+}
+
+/// A number with commas between thousands.
+fn grouped(count: u64) -> String {
+    let digits = count.to_string();
+    let mut text = String::with_capacity(digits.len() * 4 / 3);
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn thousands_are_grouped() {
+        for (count, text) in [
+            (0, "0"),
+            (999, "999"),
+            (1000, "1,000"),
+            (12_345_678, "12,345,678"),
+        ] {
+            assert_eq!(grouped(count), text);
+        }
+    }
+}
