@@ -19,7 +19,9 @@ pub enum Stream {
 /// The program to run and how.
 #[derive(Clone, Debug, Default)]
 pub struct Manifest {
-    /// Arguments; the first is the program's path.
+    /// Absolute path of the program; its name in the arguments is as the user wrote it.
+    pub program: Vec<u8>,
+    /// Arguments; the first is the program's name.
     pub arguments: Vec<Vec<u8>>,
     /// Environment strings, `NAME=value`.
     pub environment: Vec<Vec<u8>>,
@@ -75,6 +77,7 @@ impl Manifest {
             Stream::Pipe
         };
         match key {
+            "program" => self.program = value.as_bytes().to_vec(),
             "trace" => self.trace = value == "1",
             "strace" => self.system_calls = value == "1",
             "stdin" => self.streams[0] = stream,
