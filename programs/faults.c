@@ -1,0 +1,158 @@
+/* Does each kind of access take exactly as many page faults as it must?
+ *
+ * The program counts its own faults (getrusage) around one access per page, and compares with what Linux takes: one per
+ * page on the first write, two on a read and then a write, none after mprotect took write permission and gave it back,
+ * one per page copied after a fork, and one per page to become sole owner again.
+ */
+#include "check.h"
+
+enum { PAGES = 64 };
+
+#define RW (PROT_READ | PROT_WRITE)
+
+static long reads(volatile char *memory)
+{
+	long before = faults_taken();
+	for (int i = 0; i < PAGES; i++)
+		(void)memory[(size_t)i * PAGE];
+	return faults_taken() - before;
+}
+
+static long writes(volatile char *memory)
+{
+	long before = faults_taken();
+	for (int i = 0; i < PAGES; i++)
+		memory[(size_t)i * PAGE] = 1;
+	return faults_taken() - before;
+}
+
+/* Brings in the code and the stack that count, so that they cost nothing later. */
+static void warm_up(void)
+{
+	char *memory = anonymous(PAGES * PAGE);
+	NEED(memory != NULL);
+	reads(memory);
+	writes(memory);
+	munmap(memory, PAGES * PAGE);
+}
+
+static char *fresh(void)
+{
+	char *memory = anonymous(PAGES * PAGE);
+	NEED(memory != NULL);
+	/* No huge pages: MADV_NOHUGEPAGE is 15; a kernel without them may refuse. */
+	madvise(memory, PAGES * PAGE, 15);
+	return memory;
+}
+
+static void first_touch(void)
+{
+	char *memory = fresh();
+	CHECK_EQ(writes(memory), PAGES);
+	CHECK_EQ(writes(memory), 0);
+	CHECK_EQ(reads(memory), 0);
+	CHECK_EQ(madvise(memory, PAGES * PAGE, MADV_DONTNEED), 0);
+	/* The zero page, then a page of its own. */
+	CHECK_EQ(reads(memory), PAGES);
+	CHECK_EQ(reads(memory), 0);
+	CHECK_EQ(writes(memory), PAGES);
+	CHECK_EQ(writes(memory), 0);
+	munmap(memory, PAGES * PAGE);
+}
+
+static void protection(void)
+{
+	char *memory = fresh();
+	CHECK_EQ(writes(memory), PAGES);
+	for (int i = 0; i < 3; i++) {
+		CHECK_EQ(mprotect(memory, PAGES * PAGE, PROT_READ), 0);
+		CHECK_EQ(reads(memory), 0);
+		CHECK_EQ(mprotect(memory, PAGES * PAGE, RW), 0);
+		CHECK_EQ(writes(memory), 0);
+	}
+	CHECK_EQ(mprotect(memory, PAGES * PAGE, PROT_NONE), 0);
+	CHECK_EQ(mprotect(memory, PAGES * PAGE, RW), 0);
+	CHECK_EQ(writes(memory), 0);
+	munmap(memory, PAGES * PAGE);
+}
+
+/* The child copies, the parent finds itself the only owner: a fault each, for each page. */
+static void after_fork(int protect)
+{
+	char *memory = fresh();
+	CHECK_EQ(writes(memory), PAGES);
+	pid_t child = fork_checked();
+	NEED(child >= 0);
+	if (child == 0) {
+		/* This process's own stack and data are shared with its parent too. */
+		warm_up();
+		CHECK_EQ(reads(memory), 0);
+		if (protect) {
+			CHECK_EQ(mprotect(memory, PAGES * PAGE, PROT_READ), 0);
+			CHECK_EQ(mprotect(memory, PAGES * PAGE, RW), 0);
+		}
+		CHECK_EQ(writes(memory), PAGES);
+		CHECK_EQ(writes(memory), 0);
+		end_child();
+	}
+	CHECK(exited(wait_for(child), 0));
+	warm_up();
+	if (protect) {
+		CHECK_EQ(mprotect(memory, PAGES * PAGE, PROT_READ), 0);
+		CHECK_EQ(mprotect(memory, PAGES * PAGE, RW), 0);
+	}
+	CHECK_EQ(writes(memory), PAGES);
+	CHECK_EQ(writes(memory), 0);
+	munmap(memory, PAGES * PAGE);
+}
+
+static void shared_memory(void)
+{
+	char *memory = mmap(NULL, PAGES * PAGE, RW, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	NEED(memory != MAP_FAILED);
+	CHECK_EQ(writes(memory), PAGES);
+	CHECK_EQ(writes(memory), 0);
+	CHECK_EQ(mprotect(memory, PAGES * PAGE, PROT_READ), 0);
+	CHECK_EQ(mprotect(memory, PAGES * PAGE, RW), 0);
+	CHECK_EQ(writes(memory), 0);
+	munmap(memory, PAGES * PAGE);
+}
+
+static void moved(void)
+{
+	char *memory = fresh();
+	CHECK_EQ(writes(memory), PAGES);
+	char *there = mremap(memory, PAGES * PAGE, 2 * PAGES * PAGE, MREMAP_MAYMOVE);
+	NEED(there != MAP_FAILED);
+	CHECK_EQ(writes(there), 0);
+	munmap(there, 2 * PAGES * PAGE);
+}
+
+/* Pages that a system call brings in count as this process's faults as well. */
+static void by_system_calls(void)
+{
+	char *memory = fresh();
+	int zero = open("/dev/zero", O_RDONLY);
+	NEED(zero >= 0);
+	static char small[PAGE];
+	CHECK_EQ(read(zero, small, PAGE), PAGE);
+	long before = faults_taken();
+	CHECK_EQ(read(zero, memory, PAGES * PAGE), PAGES * PAGE);
+	CHECK_EQ(faults_taken() - before, PAGES);
+	CHECK_EQ(writes(memory), 0);
+	close(zero);
+	munmap(memory, PAGES * PAGE);
+}
+
+int main(void)
+{
+	warm_up();
+	first_touch();
+	protection();
+	after_fork(0);
+	after_fork(1);
+	shared_memory();
+	moved();
+	by_system_calls();
+	return checked("faults");
+}
