@@ -1,8 +1,35 @@
-//! The bare-metal kernel.
+//! The bare-metal x86-64 kernel: the machine below the Linux personality.
+//!
+//! It boots by the PVH protocol under `qemu-system-x86_64 -kernel`, builds its own page tables, and
+//! hands memory, traps, clock and channels to `memwright-linux`, which never returns. It knows no
+//! system call, no process and no file.
+//!
+//! Interrupts are enabled in user mode and while a CPU idles, never in the kernel. What a CPU has of
+//! its own is reached through GS (`percpu`); the way in and out of user mode is `trap::entry`.
 #![no_std]
 #![no_main]
+#![deny(unsafe_op_in_unsafe_fn)]
 
-#[panic_handler]
-fn panic(_: &core::panic::PanicInfo<'_>) -> ! {
-    loop {}
-}
+extern crate alloc;
+
+mod apic;
+mod arch;
+mod boot;
+mod clock;
+mod console;
+mod context;
+mod control;
+mod fpu;
+mod frames;
+mod heap;
+mod host;
+mod input;
+mod machine;
+mod paging;
+mod panic;
+mod percpu;
+mod selftest;
+mod tlb;
+mod trace;
+mod trap;
+mod usercopy;

@@ -1,10 +1,6 @@
-//! Shapes of the crates below, until they land.
+//! Shapes of the memory manager, until it lands.
 
-/// A frame number.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct Frame(pub u32);
-/// The machine below.
-pub trait Machine: Send + Sync + 'static {}
+pub use memwright_table::{Frame, Machine};
 /// An address space.
 pub struct AddressSpace;
 /// Physical memory.

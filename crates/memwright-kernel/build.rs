@@ -1,0 +1,13 @@
+//! Hands the linker its script: the kernel is linked at -2 GiB and is not relocatable.
+
+fn main() {
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/kernel.ld");
+    println!("cargo:rerun-if-changed={script}");
+    // Checks and lints for the host never link; only the bare target gets the arguments.
+    if std::env::var("CARGO_CFG_TARGET_OS").as_deref() == Ok("none") {
+        println!("cargo:rustc-link-arg-bins=-T{script}");
+        println!("cargo:rustc-link-arg-bins=-no-pie");
+        println!("cargo:rustc-link-arg-bins=--no-dynamic-linker");
+        println!("cargo:rustc-link-arg-bins=-zmax-page-size=4096");
+    }
+}

@@ -1,0 +1,92 @@
+//! The local APIC's timer and the I/O APIC's one line: interrupts of one CPU.
+//!
+//! Registers by memory: QEMU 7.2 has no x2APIC under TCG. The timer counts nanoseconds of the virtual
+//! clock, which is QEMU's rate; there is no TSC deadline under TCG.
+
+use core::ptr;
+
+use crate::arch::{self, msr};
+use crate::paging::{IO_APIC, LOCAL_APIC};
+use crate::trap::idt::vector;
+
+const END_OF_INTERRUPT: u64 = 0xb0;
+const SPURIOUS: u64 = 0xf0;
+const TIMER_ENTRY: u64 = 0x320;
+const TIMER_COUNT: u64 = 0x380;
+const TIMER_DIVISOR: u64 = 0x3e0;
+
+/// Software enable, in the spurious vector's register.
+const ENABLE: u32 = 1 << 8;
+/// Divide by one.
+const DIVIDE_BY_ONE: u32 = 0b1011;
+/// Global enable, in the base register.
+const GLOBAL_ENABLE: u64 = 1 << 11;
+
+/// The I/O APIC's input of the second serial port (ISA line 3).
+const SERIAL_INPUT: u32 = 3;
+const INPUTS: u32 = 24;
+const MASKED: u32 = 1 << 16;
+
+#[inline(always)]
+fn write(register: u64, value: u32) {
+    // SAFETY: `paging` maps the registers there before interrupts are set up; each write below is
+    // one that the architecture permits.
+    unsafe { ptr::write_volatile((LOCAL_APIC + register) as *mut u32, value) };
+}
+
+fn route(input: u32, low: u32) {
+    let select = IO_APIC as *mut u32;
+    let window = (IO_APIC + 0x10) as *mut u32;
+    // SAFETY: the I/O APIC's index and data registers, mapped by `paging`; the boot processor alone
+    // programs them, with interrupts disabled.
+    unsafe {
+        ptr::write_volatile(select, 0x11 + 2 * input);
+        ptr::write_volatile(window, 0); // to the CPU whose APIC number is 0
+        ptr::write_volatile(select, 0x10 + 2 * input);
+        ptr::write_volatile(window, low);
+    }
+}
+
+/// Masks the legacy controllers, routes the control line, and enables this CPU's APIC and timer.
+pub fn start() {
+    // SAFETY: the standard initialisation of both 8259s, then everything masked.
+    unsafe {
+        for (port, value) in [
+            (0x20, 0x11),
+            (0xa0, 0x11),
+            (0x21, vector::LEGACY),
+            (0xa1, vector::LEGACY + 8),
+            (0x21, 4),
+            (0xa1, 2),
+            (0x21, 1),
+            (0xa1, 1),
+            (0x21, 0xff),
+            (0xa1, 0xff),
+        ] {
+            arch::write_port(port, value);
+        }
+        arch::write_msr(
+            msr::APIC_BASE,
+            arch::read_msr(msr::APIC_BASE) | GLOBAL_ENABLE,
+        );
+    }
+    for input in 0..INPUTS {
+        route(input, MASKED);
+    }
+    route(SERIAL_INPUT, u32::from(vector::CONTROL));
+    write(SPURIOUS, ENABLE | u32::from(vector::SPURIOUS));
+    write(TIMER_DIVISOR, DIVIDE_BY_ONE);
+    write(TIMER_ENTRY, u32::from(vector::TIMER));
+}
+
+/// Acknowledges the interrupt in service.
+#[inline(always)]
+pub fn acknowledge() {
+    write(END_OF_INTERRUPT, 0);
+}
+
+/// Makes the timer fire once after `ticks`; 0 stops it.
+#[inline(always)]
+pub fn set_timer(ticks: u32) {
+    write(TIMER_COUNT, ticks);
+}

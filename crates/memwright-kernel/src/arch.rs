@@ -1,0 +1,218 @@
+//! Single instructions, each behind a safe or honestly unsafe function.
+
+use core::arch::asm;
+use core::arch::x86_64::{__cpuid, __cpuid_count, _rdtsc};
+
+/// Model-specific registers the kernel writes.
+pub mod msr {
+    /// Local APIC base and enable.
+    pub const APIC_BASE: u32 = 0x1b;
+    /// Segment selectors of SYSCALL and SYSRET.
+    pub const STAR: u32 = 0xc000_0081;
+    /// Entry point of SYSCALL.
+    pub const LSTAR: u32 = 0xc000_0082;
+    /// Flags that SYSCALL clears.
+    pub const FMASK: u32 = 0xc000_0084;
+    /// GS base in force.
+    pub const GS_BASE: u32 = 0xc000_0101;
+}
+
+/// The time-stamp counter: one tick per nanosecond and per retired instruction under the pinned
+/// clock.
+#[inline(always)]
+pub fn ticks() -> u64 {
+    // SAFETY: RDTSC is not disabled for the kernel and has no other effect.
+    unsafe { _rdtsc() }
+}
+
+/// Writes `value` to port `port`.
+///
+/// # Safety
+/// The write must be one that the device at `port` permits at this time.
+#[inline(always)]
+pub unsafe fn write_port(port: u16, value: u8) {
+    // SAFETY: the caller vouches for the device; the instruction touches no memory.
+    unsafe {
+        asm!("out dx, al", in("dx") port, in("al") value, options(nomem, nostack, preserves_flags));
+    };
+}
+
+/// Reads one byte of port `port`.
+///
+/// # Safety
+/// As for [`write_port`]: reads may have effects on the device.
+#[inline(always)]
+pub unsafe fn read_port(port: u16) -> u8 {
+    let value: u8;
+    // SAFETY: the caller vouches for the device; the instruction touches no memory.
+    unsafe {
+        asm!("in al, dx", in("dx") port, out("al") value, options(nomem, nostack, preserves_flags));
+    };
+    value
+}
+
+/// Writes a model-specific register.
+///
+/// # Safety
+/// The register exists and the value keeps the invariants of what it controls.
+pub unsafe fn write_msr(register: u32, value: u64) {
+    let (low, high) = (value as u32, (value >> 32) as u32);
+    // SAFETY: the caller vouches for register and value.
+    unsafe {
+        asm!("wrmsr", in("ecx") register, in("eax") low, in("edx") high, options(nostack, preserves_flags));
+    }
+}
+
+/// Reads a model-specific register.
+///
+/// # Safety
+/// The register exists.
+pub unsafe fn read_msr(register: u32) -> u64 {
+    let (low, high): (u32, u32);
+    // SAFETY: the caller vouches for the register; reading has no effect.
+    unsafe {
+        asm!("rdmsr", in("ecx") register, out("eax") low, out("edx") high, options(nomem, nostack, preserves_flags));
+    }
+    u64::from(high) << 32 | u64::from(low)
+}
+
+/// Loads CR3: `root` becomes the current table and non-global translations are dropped.
+///
+/// # Safety
+/// `root` is the physical address of a top-level table that maps the kernel as the current one does.
+#[inline(always)]
+pub unsafe fn load_root(root: u64) {
+    // SAFETY: the caller vouches for the table.
+    unsafe { asm!("mov cr3, {}", in(reg) root, options(nostack, preserves_flags)) };
+}
+
+/// The value of CR3.
+#[inline(always)]
+pub fn root() -> u64 {
+    let value: u64;
+    // SAFETY: reading CR3 has no effect.
+    unsafe { asm!("mov {}, cr3", out(reg) value, options(nomem, nostack, preserves_flags)) };
+    value
+}
+
+/// The faulting address of the last page fault.
+#[inline(always)]
+pub fn fault_address() -> u64 {
+    let value: u64;
+    // SAFETY: reading CR2 has no effect.
+    unsafe { asm!("mov {}, cr2", out(reg) value, options(nomem, nostack, preserves_flags)) };
+    value
+}
+
+/// CR4.
+pub fn cr4() -> u64 {
+    let value: u64;
+    // SAFETY: reading CR4 has no effect.
+    unsafe { asm!("mov {}, cr4", out(reg) value, options(nomem, nostack, preserves_flags)) };
+    value
+}
+
+/// Sets bits in CR4.
+///
+/// # Safety
+/// The processor has the features that `bits` turn on.
+pub unsafe fn set_cr4(bits: u64) {
+    let value = cr4() | bits;
+    // SAFETY: the caller vouches for the bits.
+    unsafe { asm!("mov cr4, {}", in(reg) value, options(nostack, preserves_flags)) };
+}
+
+/// Drops this CPU's translation of the page at `address` (in the current table, and global ones).
+#[inline(always)]
+pub fn invalidate_page(address: u64) {
+    // SAFETY: dropping a translation is always permitted; the next access walks the tables.
+    unsafe { asm!("invlpg [{}]", in(reg) address, options(nostack, preserves_flags)) };
+}
+
+/// One step of a spin wait.
+#[inline(always)]
+pub fn relax() {
+    core::hint::spin_loop();
+}
+
+/// Sleeps until an interrupt was handled, then returns with interrupts disabled again.
+#[inline(always)]
+pub fn wait_for_interrupt() {
+    // SAFETY: STI takes effect after HLT has begun, so no wake-up is lost; handlers keep all
+    // registers and run on this stack, and the kernel expects them here.
+    unsafe { asm!("sti", "hlt", "cli", options(nostack)) };
+}
+
+/// Stops this CPU for good.
+pub fn halt_forever() -> ! {
+    loop {
+        // SAFETY: with interrupts disabled nothing but NMI wakes the CPU, and the loop halts again.
+        unsafe { asm!("cli", "hlt", options(nomem, nostack)) };
+    }
+}
+
+/// The frame pointer of the caller.
+#[inline(always)]
+pub fn frame_pointer() -> u64 {
+    let value: u64;
+    // SAFETY: reading a register has no effect.
+    unsafe { asm!("mov {}, rbp", out(reg) value, options(nomem, nostack, preserves_flags)) };
+    value
+}
+
+/// The stack pointer.
+#[inline(always)]
+pub fn stack_pointer() -> u64 {
+    let value: u64;
+    // SAFETY: reading a register has no effect.
+    unsafe { asm!("mov {}, rsp", out(reg) value, options(nomem, nostack, preserves_flags)) };
+    value
+}
+
+/// Whether the processor maps 1 GiB pages.
+pub fn has_gigabyte_pages() -> bool {
+    let extended = __cpuid(0x8000_0001);
+    extended.edx & (1 << 26) != 0
+}
+
+/// What of the processor's optional features the kernel uses.
+#[derive(Clone, Copy)]
+pub struct Features {
+    /// Supervisor-mode execution prevention.
+    pub smep: bool,
+    /// Supervisor-mode access prevention.
+    pub smap: bool,
+    /// User-mode instruction prevention.
+    pub umip: bool,
+    /// RDFSBASE and its kin.
+    pub fsgsbase: bool,
+    /// XSAVE.
+    pub xsave: bool,
+    /// AVX.
+    pub avx: bool,
+}
+
+/// Asks the processor.
+pub fn features() -> Features {
+    let basic = __cpuid(1);
+    let structured = __cpuid_count(7, 0);
+    let bit = |word: u32, bit: u32| word & (1 << bit) != 0;
+    Features {
+        smep: bit(structured.ebx, 7),
+        smap: bit(structured.ebx, 20),
+        umip: bit(structured.ecx, 2),
+        fsgsbase: bit(structured.ebx, 0),
+        xsave: bit(basic.ecx, 26),
+        avx: bit(basic.ecx, 28),
+    }
+}
+
+/// Bytes that the enabled extended-state components take in the standard format.
+pub fn enabled_state_size() -> usize {
+    __cpuid_count(0xd, 0).ebx as usize
+}
+
+/// CPUID leaf 1 EDX, which Linux hands to programs as AT_HWCAP.
+pub fn hardware_capabilities() -> u64 {
+    u64::from(__cpuid(1).edx)
+}

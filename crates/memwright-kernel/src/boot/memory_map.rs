@@ -1,0 +1,72 @@
+//! What of physical memory the frame allocator gets: usable memory without the first MiB, the
+//! kernel image, the tables made at boot, and the initial archive.
+
+use super::pvh::PhysicalRange;
+
+const PAGE: u64 = 4096;
+
+/// Most separate ranges that are kept; what exceeds it is left unused.
+pub const MOST_RANGES: usize = 32;
+
+/// Whole free pages of physical memory, in ascending order of their addition.
+#[derive(Clone, Copy)]
+pub struct MemoryMap {
+    ranges: [PhysicalRange; MOST_RANGES],
+    count: usize,
+}
+
+impl MemoryMap {
+    /// No memory at all.
+    pub const fn new() -> Self {
+        Self {
+            ranges: [PhysicalRange { start: 0, end: 0 }; MOST_RANGES],
+            count: 0,
+        }
+    }
+
+    /// Adds the whole pages of `range`.
+    pub fn add(&mut self, range: PhysicalRange) {
+        let start = range.start.next_multiple_of(PAGE);
+        let end = range.end & !(PAGE - 1);
+        if start < end && self.count < MOST_RANGES {
+            self.ranges[self.count] = PhysicalRange { start, end };
+            self.count += 1;
+        }
+    }
+
+    /// Takes away every page that `taken` touches.
+    pub fn remove(&mut self, taken: PhysicalRange) {
+        let taken = PhysicalRange {
+            start: taken.start & !(PAGE - 1),
+            end: taken.end.next_multiple_of(PAGE),
+        };
+        let before = *self;
+        *self = Self::new();
+        for range in before.iter() {
+            self.add(PhysicalRange {
+                start: range.start,
+                end: range.end.min(taken.start),
+            });
+            self.add(PhysicalRange {
+                start: range.start.max(taken.end),
+                end: range.end,
+            });
+        }
+    }
+
+    /// The ranges.
+    pub fn iter(&self) -> impl Iterator<Item = PhysicalRange> + '_ {
+        self.ranges[..self.count].iter().copied()
+    }
+
+    /// Takes one page from the lowest range that lies below `limit`.
+    pub fn take_page(&mut self, limit: u64) -> Option<u64> {
+        let range = self.ranges[..self.count]
+            .iter_mut()
+            .filter(|range| range.start < range.end && range.start < limit)
+            .min_by_key(|range| range.start)?;
+        let page = range.start;
+        range.start += PAGE;
+        Some(page)
+    }
+}

@@ -1,0 +1,8 @@
+//! From the hand-over of the virtual machine monitor to the personality.
+
+pub mod entry;
+pub mod memory_map;
+pub mod pvh;
+mod start;
+
+pub use start::memory_contains;

@@ -1,0 +1,108 @@
+//! The start info of the PVH boot protocol (Xen, `xen/include/public/arch-x86/hvm/start_info.h`).
+
+use core::slice;
+
+/// `XEN_HVM_START_MAGIC_VALUE`: "xEn3" with the highest bit of the E set.
+const MAGIC: u32 = 0x336e_c578;
+
+/// Memory map type of usable memory (`XEN_HVM_MEMMAP_TYPE_RAM`).
+const MEMORY_MAP_RAM: u32 = 1;
+
+/// A half-open range of physical memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PhysicalRange {
+    /// First byte.
+    pub start: u64,
+    /// One past the last byte.
+    pub end: u64,
+}
+
+#[repr(C)]
+struct RawStartInfo {
+    magic: u32,
+    version: u32,
+    flags: u32,
+    module_count: u32,
+    modules: u64,
+    command_line: u64,
+    rsdp: u64,
+    memory_map: u64,
+    memory_map_entries: u32,
+    reserved: u32,
+}
+
+#[repr(C)]
+struct RawModule {
+    address: u64,
+    size: u64,
+    command_line: u64,
+    reserved: u64,
+}
+
+#[repr(C)]
+struct RawMemoryMapEntry {
+    address: u64,
+    size: u64,
+    kind: u32,
+    reserved: u32,
+}
+
+/// The start info, read through the identity mapping of the boot tables.
+pub struct StartInfo {
+    memory_map: &'static [RawMemoryMapEntry],
+    modules: &'static [RawModule],
+}
+
+impl StartInfo {
+    /// Reads the structure at physical `address`; `None` if the magic or the version do not match.
+    ///
+    /// # Safety
+    /// The boot tables are active (physical memory below 1 GiB is mapped at its own address) and
+    /// `address` is what the monitor passed in EBX. The result is dead once the tables change.
+    pub unsafe fn read(address: u64) -> Option<Self> {
+        // SAFETY: the caller vouches for the address; the structure is plain integers.
+        let raw = unsafe { &*(address as *const RawStartInfo) };
+        // Version 1 brought the memory map.
+        if raw.magic != MAGIC || raw.version < 1 {
+            return None;
+        }
+        // SAFETY: the protocol says that both arrays hold the stated number of entries; a null
+        // module address comes with the count 0, and `from_raw_parts` gets a dangling pointer then.
+        unsafe {
+            Some(Self {
+                memory_map: array(raw.memory_map, raw.memory_map_entries),
+                modules: array(raw.modules, raw.module_count),
+            })
+        }
+    }
+
+    /// Usable memory, in the monitor's order.
+    pub fn memory(&self) -> impl Iterator<Item = PhysicalRange> + '_ {
+        self.memory_map
+            .iter()
+            .filter(|entry| entry.kind == MEMORY_MAP_RAM)
+            .map(|entry| PhysicalRange {
+                start: entry.address,
+                end: entry.address.saturating_add(entry.size),
+            })
+    }
+
+    /// The first module: the initial archive.
+    pub fn archive(&self) -> Option<PhysicalRange> {
+        let module = self.modules.first()?;
+        Some(PhysicalRange {
+            start: module.address,
+            end: module.address.checked_add(module.size)?,
+        })
+    }
+}
+
+/// # Safety
+/// `address` is 0 or the physical address, below 1 GiB, of `count` initialised `T`.
+unsafe fn array<T>(address: u64, count: u32) -> &'static [T] {
+    if address == 0 || count == 0 {
+        return &[];
+    }
+    // SAFETY: as the caller vouches.
+    unsafe { slice::from_raw_parts(address as *const T, count as usize) }
+}

@@ -1,0 +1,153 @@
+//! Brings the machine up, part by part, and starts the personality.
+
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::slice;
+use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+use memwright_linux::Memory;
+use memwright_linux::cpio::CpioArchive;
+use memwright_linux::kernel::Kernel;
+use memwright_linux::manifest::Manifest;
+use memwright_table::addr::{Frame, FrameRange};
+use memwright_table::frame::{Frames, Region};
+use memwright_table::sync;
+
+use super::memory_map::{MOST_RANGES, MemoryMap};
+use super::pvh::{PhysicalRange, StartInfo};
+use crate::frames::M;
+use crate::machine::{HARDWARE, HOOKS};
+use crate::paging::DIRECT_BASE;
+use crate::trap::{entry, idt};
+use crate::{apic, arch, clock, control, fpu, frames, heap, input, log, paging, percpu, selftest};
+
+const PAGE: u64 = 4096;
+/// Memory below is left alone: firmware tables, and room for starting other CPUs.
+const LOW_MEMORY: PhysicalRange = PhysicalRange {
+    start: 0,
+    end: 1 << 20,
+};
+/// Frame numbers have 32 bits: what lies beyond 16 TiB is not used.
+const HIGHEST: u64 = 1 << 44;
+
+/// Ranges given to the frame allocator: `[start, end)` in physical addresses.
+static MEMORY: [[AtomicU64; 2]; MOST_RANGES] =
+    [const { [const { AtomicU64::new(0) }; 2] }; MOST_RANGES];
+static MEMORY_COUNT: AtomicUsize = AtomicUsize::new(0);
+
+/// Whether the frame allocator was given all of `[start, end)`, in one range.
+pub fn memory_contains(start: u64, end: u64) -> bool {
+    let count = MEMORY_COUNT.load(Ordering::Acquire);
+    MEMORY[..count].iter().any(|range| {
+        range[0].load(Ordering::Relaxed) <= start && end <= range[1].load(Ordering::Relaxed)
+    })
+}
+
+/// Rust's first function, on the boot stack and the boot tables.
+#[unsafe(no_mangle)]
+extern "C" fn kernel_main(start_info: u64) -> ! {
+    // SAFETY: this is the boot processor, once, with interrupts disabled.
+    unsafe { percpu::setup_boot_cpu() };
+    sync::install(&HOOKS);
+    idt::fill();
+    // SAFETY: the table was just filled, GS and stacks were set up above.
+    unsafe { idt::load() };
+    let (free, archive) = take_over_memory(start_info);
+    setup_processor();
+    clock::start();
+    heap::start();
+    let _frames = start_frames(&free);
+    apic::start();
+    control::start();
+    input::start();
+    let archive = CpioArchive::new(archive);
+    if selftest::wanted(archive) {
+        selftest::run();
+    }
+    let manifest = Manifest::parse(archive);
+    Kernel::start(&HARDWARE, Arc::new(Memory), manifest, archive)
+}
+
+/// Reads the start info and replaces the boot tables. Returns the free memory and the archive.
+fn take_over_memory(start_info: u64) -> (MemoryMap, &'static [u8]) {
+    // SAFETY: the boot tables are active, and the entry passes on what the monitor put in EBX.
+    let Some(info) = (unsafe { StartInfo::read(start_info) }) else {
+        panic!("not started by the PVH protocol (start info at {start_info:#x})");
+    };
+    let mut usable = MemoryMap::new();
+    for range in info.memory() {
+        usable.add(PhysicalRange {
+            end: range.end.min(HIGHEST),
+            ..range
+        });
+    }
+    let archive = info.archive();
+    let mut free = usable;
+    free.remove(LOW_MEMORY);
+    free.remove(paging::image_memory());
+    if let Some(archive) = archive {
+        free.remove(archive);
+    }
+    // SAFETY: called once, under the boot tables; `free` lacks all that is in use.
+    if unsafe { paging::build(&usable, &mut free) }.is_none() {
+        panic!("no memory for the kernel's page tables");
+    }
+    let archive = archive.map_or(&[][..], |range| {
+        let length = (range.end - range.start) as usize;
+        // SAFETY: the monitor loaded the archive there; the pages were taken out of free memory and
+        // stay mapped in the direct map, and nothing writes them.
+        unsafe { slice::from_raw_parts((DIRECT_BASE + range.start) as *const u8, length) }
+    });
+    (free, archive)
+}
+
+/// Turns on what the kernel relies on; a processor without it is refused.
+fn setup_processor() {
+    const PAGE_GLOBAL: u64 = 1 << 7;
+    const UMIP: u64 = 1 << 11;
+    const FSGSBASE: u64 = 1 << 16;
+    const SMEP: u64 = 1 << 20;
+    const SMAP: u64 = 1 << 21;
+    let features = arch::features();
+    for (present, name) in [
+        (features.smep, "SMEP"),
+        (features.smap, "SMAP"),
+        (features.fsgsbase, "FSGSBASE"),
+        (features.xsave, "XSAVE"),
+        (features.avx, "AVX"),
+    ] {
+        assert!(present, "the processor lacks {name}");
+    }
+    let umip = if features.umip { UMIP } else { 0 };
+    // SAFETY: the features were just found; the kernel touches user memory only between STAC and
+    // CLAC and executes none of it.
+    unsafe { arch::set_cr4(PAGE_GLOBAL | FSGSBASE | SMEP | SMAP | umip) };
+    entry::setup();
+    fpu::start();
+}
+
+/// Hands the free memory to the frame allocator.
+fn start_frames(free: &MemoryMap) -> Arc<Frames<M>> {
+    let mut regions = Vec::new();
+    for (slot, range) in MEMORY.iter().zip(free.iter()) {
+        slot[0].store(range.start, Ordering::Relaxed);
+        slot[1].store(range.end, Ordering::Relaxed);
+        let start = Frame::new((range.start / PAGE) as u32);
+        let count = ((range.end - range.start) / PAGE) as u32;
+        regions.push(Region {
+            range: FrameRange { start, count },
+            node: 0,
+        });
+    }
+    MEMORY_COUNT.store(regions.len(), Ordering::Release);
+    let machine: M = &HARDWARE;
+    match Frames::new(machine, &regions) {
+        Ok(frames) => {
+            let frames = Arc::new(frames);
+            frames::set(&frames);
+            log!("{} KiB of memory", frames.total() * 4);
+            frames
+        }
+        Err(error) => panic!("the frame allocator refused the memory map: {error:?}"),
+    }
+}

@@ -1,0 +1,280 @@
+//! Kernel stacks and the switch between them.
+//!
+//! A context is a slot of the stacks' area: unmapped pages below, the stack at its end, so that an
+//! overflow meets an unmapped page. Context 0 is the boot stack, which becomes the idle loop's.
+
+use core::arch::global_asm;
+use core::sync::atomic::{AtomicU64, Ordering};
+
+use memwright_linux::host::{ContextId, OutOfMemory};
+use memwright_table::sync::{Lock, Rank};
+
+use crate::boot::entry::BOOT_STACK_SIZE;
+use crate::paging::{self, STACKS_BASE};
+use crate::trace::Kind;
+use crate::{arch, frames, percpu, usercopy};
+
+/// Most contexts besides the boot context.
+const SLOTS: usize = 8192;
+/// Bytes of a slot.
+const SLOT_SIZE: u64 = 64 * 1024;
+/// Pages of a stack.
+const STACK_PAGES: u64 = 8;
+const PAGE: u64 = 4096;
+/// Mapped stacks that are kept for the next context.
+const SPARE: usize = 8;
+
+/// Saved stack pointers, by context.
+static SAVED: [AtomicU64; SLOTS + 1] = [const { AtomicU64::new(0) }; SLOTS + 1];
+
+struct Slots {
+    /// One bit for each slot in use.
+    used: [u64; SLOTS / 64],
+    /// Slots whose stacks are mapped though nobody uses them.
+    spare: [u32; SPARE],
+    spares: usize,
+}
+
+static SLOT_TABLE: Lock<Slots> = Lock::new(
+    Rank::Leaf,
+    Slots {
+        used: [0; SLOTS / 64],
+        spare: [0; SPARE],
+        spares: 0,
+    },
+);
+
+/// The context that a CPU boots on.
+pub const BOOT: ContextId = ContextId(0);
+
+/// First byte past the stack of a slot.
+const fn top(slot: u32) -> u64 {
+    STACKS_BASE + (slot as u64 + 1) * SLOT_SIZE
+}
+
+const fn bottom(slot: u32) -> u64 {
+    top(slot) - STACK_PAGES * PAGE
+}
+
+/// The stack that holds `address`, as its lowest and one past its highest byte.
+pub fn stack_of(address: u64) -> Option<(u64, u64)> {
+    let guard = paging::image().guard;
+    let boot = (guard + PAGE, guard + PAGE + BOOT_STACK_SIZE as u64);
+    if (boot.0..boot.1).contains(&address) {
+        return Some(boot);
+    }
+    let slot = slot_of(address)?;
+    (address >= bottom(slot)).then_some((bottom(slot), top(slot)))
+}
+
+fn slot_of(address: u64) -> Option<u32> {
+    let slot = address.checked_sub(STACKS_BASE)? / SLOT_SIZE;
+    (slot < SLOTS as u64).then_some(slot as u32)
+}
+
+/// Whether `address` lies in a guard page: an access there is an overflow of the stack above.
+pub fn is_guard(address: u64) -> bool {
+    let guard = paging::image().guard;
+    (guard..guard + PAGE).contains(&address)
+        || slot_of(address).is_some_and(|slot| address < bottom(slot))
+}
+
+global_asm!(
+    r#"
+    // context_switch(save: *mut u64, stack: u64)
+    .balign 32
+    .globl context_switch
+context_switch:
+    push rbp
+    push rbx
+    push r12
+    push r13
+    push r14
+    push r15
+    mov [rdi], rsp
+    mov rsp, rsi
+    pop r15
+    pop r14
+    pop r13
+    pop r12
+    pop rbx
+    pop rbp
+    ret
+
+    .balign 32
+    .globl context_begin
+context_begin:
+    mov rdi, rbx
+    jmp context_main                // RBP and the return address are zero: the end of every backtrace
+"#
+);
+
+unsafe extern "C" {
+    fn context_switch(save: *mut u64, stack: u64);
+    fn context_begin();
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn context_main(argument: usize) -> ! {
+    reap();
+    match usercopy::events() {
+        Some(events) => events.context_start(argument),
+        None => panic!("a context started before the personality"),
+    }
+}
+
+/// Makes a context that will call the personality with `argument`.
+///
+/// # Errors
+/// [`OutOfMemory`] when there is no slot, or no frame for its stack.
+pub fn create(argument: usize) -> Result<ContextId, OutOfMemory> {
+    reap();
+    let spare = {
+        let mut slots = SLOT_TABLE.lock();
+        slots.spares.checked_sub(1).map(|last| {
+            slots.spares = last;
+            let slot = slots.spare[last];
+            slots.mark(slot, true);
+            slot
+        })
+    };
+    let slot = match spare {
+        Some(slot) => slot,
+        None => map_new()?,
+    };
+    // What the first switch pops: six registers, of which RBX is the argument, and where to go.
+    let begin = context_begin as *const () as usize as u64;
+    let initial = [0, 0, 0, 0, argument as u64, 0, begin, 0];
+    let stack = top(slot) - size_of_val(&initial) as u64;
+    // SAFETY: the stack is mapped, and nobody uses it.
+    unsafe { (stack as *mut [u64; 8]).write(initial) };
+    SAVED[slot as usize + 1].store(stack, Ordering::Relaxed);
+    Ok(ContextId(slot + 1))
+}
+
+impl Slots {
+    fn mark(&mut self, slot: u32, used: bool) {
+        let bit = 1 << (slot % 64);
+        let word = &mut self.used[slot as usize / 64];
+        if used { *word |= bit } else { *word &= !bit }
+    }
+
+    /// Takes the lowest slot that is neither used nor spare.
+    fn take(&mut self) -> Option<u32> {
+        let spare = &self.spare[..self.spares];
+        let word_count = self.used.len() as u32;
+        let slot = (0..word_count)
+            .filter(|&word| self.used[word as usize] != u64::MAX)
+            .flat_map(|word| (0..64).map(move |bit| (word, bit)))
+            .filter(|&(word, bit)| self.used[word as usize] & (1 << bit) == 0)
+            .map(|(word, bit)| word * 64 + bit)
+            .find(|slot| !spare.contains(slot))?;
+        self.mark(slot, true);
+        Some(slot)
+    }
+}
+
+/// Takes a slot and maps its stack.
+fn map_new() -> Result<u32, OutOfMemory> {
+    // Frames are taken before the lock: two more than the stack needs, for tables.
+    const NEEDED: usize = STACK_PAGES as usize + 2;
+    let mut pages = [0; NEEDED];
+    for at in 0..NEEDED {
+        match frames::allocate(0) {
+            Some(page) => pages[at] = page - paging::DIRECT_BASE,
+            None => {
+                give_back(&pages[..at]);
+                return Err(OutOfMemory);
+            }
+        }
+    }
+    let mut left = NEEDED;
+    let mut slots = SLOT_TABLE.lock();
+    let taken = slots.take();
+    if let Some(slot) = taken {
+        for page in 0..STACK_PAGES {
+            left -= 1;
+            let physical = pages[left];
+            let mut table = || {
+                left = left.checked_sub(1)?;
+                Some(pages[left])
+            };
+            // The first page may need both table pages; the others share them.
+            let mapped = paging::map_stack_page(bottom(slot) + page * PAGE, physical, &mut table);
+            debug_assert!(mapped.is_some());
+        }
+    }
+    drop(slots);
+    give_back(&pages[..left]);
+    taken.ok_or(OutOfMemory)
+}
+
+fn give_back(pages: &[u64]) {
+    for page in pages {
+        frames::release(paging::DIRECT_BASE + page);
+    }
+}
+
+/// Saves the running context as `from` and continues `to`.
+#[inline]
+pub fn switch(from: ContextId, to: ContextId) {
+    let cpu = percpu::current();
+    let changed = cpu.changed.load(Ordering::Relaxed);
+    cpu.ring
+        .record(Kind::Switch, u64::from(to.0), u64::from(from.0), changed);
+    let stack = SAVED[to.0 as usize].load(Ordering::Relaxed);
+    // SAFETY: the personality names the running context and one that is not running; the saved
+    // stack pointer is that of `create` or of an earlier switch away from it.
+    unsafe { context_switch(SAVED[from.0 as usize].as_ptr(), stack) };
+    reap();
+}
+
+/// Frees a context that will not run again; if it is the running one, once its stack is left.
+pub fn destroy(context: ContextId) {
+    let cpu = percpu::current();
+    let Some(slot) = context.0.checked_sub(1) else {
+        return; // the boot context stays
+    };
+    reap();
+    if slot_of(arch::stack_pointer()) == Some(slot) {
+        cpu.leaving.store(u64::from(context.0), Ordering::Relaxed);
+    } else {
+        free(slot);
+    }
+}
+
+/// Frees the context that this CPU has left for good, if there is one.
+#[inline(always)]
+fn reap() {
+    let cpu = percpu::current();
+    let leaving = cpu.leaving.load(Ordering::Relaxed);
+    if leaving != 0 && slot_of(arch::stack_pointer()) != Some(leaving as u32 - 1) {
+        cpu.leaving.store(0, Ordering::Relaxed);
+        free(leaving as u32 - 1);
+    }
+}
+
+#[cold]
+fn free(slot: u32) {
+    let mut pages = [0; STACK_PAGES as usize];
+    let mut count = 0;
+    {
+        let mut slots = SLOT_TABLE.lock();
+        if slots.spares < SPARE {
+            let at = slots.spares;
+            slots.spare[at] = slot;
+            slots.spares += 1;
+        } else {
+            for page in 0..STACK_PAGES {
+                let address = bottom(slot) + page * PAGE;
+                if let Some(physical) = paging::unmap_stack_page(address) {
+                    arch::invalidate_page(address);
+                    pages[count] = physical;
+                    count += 1;
+                }
+            }
+        }
+        slots.mark(slot, false);
+    }
+    give_back(&pages[..count]);
+}

@@ -1,0 +1,42 @@
+//! The frames that the kernel itself uses: heap chunks, stacks, tables of the stacks' area.
+
+use alloc::sync::Arc;
+use core::sync::atomic::{AtomicPtr, Ordering};
+
+use memwright_table::Frame;
+use memwright_table::frame::{FrameKind, Frames};
+
+use crate::paging::DIRECT_BASE;
+
+/// The machine, as the crates above name it.
+pub type M = &'static dyn memwright_linux::host::Host;
+
+static FRAMES: AtomicPtr<Frames<M>> = AtomicPtr::new(core::ptr::null_mut());
+
+/// Names the allocator; it is never freed.
+pub fn set(frames: &Arc<Frames<M>>) {
+    FRAMES.store(Arc::into_raw(frames.clone()).cast_mut(), Ordering::Release);
+}
+
+fn frames() -> Option<&'static Frames<M>> {
+    let frames = FRAMES.load(Ordering::Acquire);
+    // SAFETY: a non-null pointer came from `set`, which leaked one reference.
+    unsafe { frames.as_ref() }
+}
+
+/// Takes 2^`order` frames; returns their address in the direct map. The contents are undefined.
+pub fn allocate(order: u8) -> Option<u64> {
+    let frame = frames()?
+        .allocate(order, FrameKind::Kernel)
+        .ok()?
+        .into_raw();
+    Some(DIRECT_BASE + frame.address().as_u64())
+}
+
+/// Gives back what [`allocate`] returned.
+pub fn release(address: u64) {
+    if let Some(frames) = frames() {
+        let number = (address - DIRECT_BASE) / 4096;
+        drop(frames.adopt(Frame::new(number as u32)));
+    }
+}

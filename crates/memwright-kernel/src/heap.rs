@@ -1,0 +1,203 @@
+//! The kernel heap: grows in chunks of frames, keeps a reserve, fails by returning null.
+//!
+//! Chunks come from the direct map and are never given back. When no more frames are to be had, the
+//! reserve is opened and [`is_low`] turns true: the personality then refuses calls that allocate,
+//! so that what must not fail still succeeds.
+
+use core::alloc::{GlobalAlloc, Layout};
+use core::cell::UnsafeCell;
+use core::mem::MaybeUninit;
+use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use memwright_table::sync::{Lock, Rank};
+use talc::DefaultBinning;
+use talc::base::Talc;
+use talc::source::Manual;
+
+use crate::frames;
+
+/// Order of an ordinary chunk: 256 KiB.
+const CHUNK_ORDER: u8 = 6;
+/// Order of the largest chunk, for an allocation of at most half of it: 4 MiB.
+const LARGEST_ORDER: u8 = 10;
+/// Bytes of room below which the heap grows ahead of need.
+const LOW_WATER: usize = 64 * 1024;
+/// Bytes from which the heap starts, before there are frames.
+const FIRST: usize = 256 * 1024;
+/// Bytes kept back.
+const RESERVE: usize = 256 * 1024;
+
+struct Inner(Talc<Manual, DefaultBinning>);
+
+// SAFETY: the allocator's pointers lead into memory that it owns; it may move between CPUs.
+unsafe impl Send for Inner {}
+
+/// The global allocator.
+pub struct Heap {
+    inner: Lock<Inner>,
+    /// Bytes handed out.
+    used: AtomicUsize,
+    /// Bytes claimed.
+    size: AtomicUsize,
+    /// The reserve has been opened and not been made up for.
+    low: AtomicBool,
+    /// A growth ahead of need is due.
+    due: AtomicBool,
+}
+
+/// Memory that the allocator owns from the start.
+#[repr(C, align(4096))]
+struct Region<const SIZE: usize>(UnsafeCell<MaybeUninit<[u8; SIZE]>>);
+
+// SAFETY: only the allocator, under its lock, uses the bytes.
+unsafe impl<const SIZE: usize> Sync for Region<SIZE> {}
+
+static FIRST_REGION: Region<FIRST> = Region(UnsafeCell::new(MaybeUninit::uninit()));
+static RESERVE_REGION: Region<RESERVE> = Region(UnsafeCell::new(MaybeUninit::uninit()));
+
+#[global_allocator]
+static HEAP: Heap = Heap {
+    inner: Lock::new(Rank::Leaf, Inner(Talc::new(Manual))),
+    used: AtomicUsize::new(0),
+    size: AtomicUsize::new(0),
+    low: AtomicBool::new(false),
+    due: AtomicBool::new(false),
+};
+
+/// Gives the heap its first memory.
+pub fn start() {
+    HEAP.claim(FIRST_REGION.0.get().cast(), FIRST);
+}
+
+/// Whether the heap lives on its reserve. Tries to grow first.
+pub fn is_low() -> bool {
+    if !HEAP.low.load(Ordering::Relaxed) {
+        return false;
+    }
+    if HEAP.room() < LOW_WATER {
+        HEAP.grow(CHUNK_ORDER);
+    }
+    // The reserve counts as made up for once as much room is there again.
+    let low = HEAP.room() < RESERVE;
+    HEAP.low.store(low, Ordering::Relaxed);
+    low
+}
+
+/// Bytes handed out.
+pub fn used() -> usize {
+    HEAP.used.load(Ordering::Relaxed)
+}
+
+/// Grows ahead of need, if it is due. Called where no lock is held.
+#[inline(always)]
+pub fn top_up() {
+    if HEAP.due.load(Ordering::Relaxed) {
+        grow_ahead();
+    }
+}
+
+#[cold]
+fn grow_ahead() {
+    HEAP.due.store(false, Ordering::Relaxed);
+    if HEAP.room() < LOW_WATER {
+        HEAP.grow(CHUNK_ORDER);
+    }
+}
+
+impl Heap {
+    /// Claimed bytes that are not handed out; a little of it is the allocator's own.
+    fn room(&self) -> usize {
+        self.size.load(Ordering::Relaxed) - self.used.load(Ordering::Relaxed)
+    }
+
+    fn claim(&self, base: *mut u8, size: usize) {
+        // SAFETY: each caller passes memory that nothing else uses, once.
+        if unsafe { self.inner.lock().0.claim(base, size) }.is_some() {
+            self.size.fetch_add(size, Ordering::Relaxed);
+        }
+    }
+
+    /// Adds a chunk of frames. Returns whether there was one.
+    fn grow(&self, order: u8) -> bool {
+        let Some(address) = frames::allocate(order) else {
+            return false;
+        };
+        self.claim(address as *mut u8, 4096 << order);
+        true
+    }
+
+    #[cold]
+    fn grow_for(&self, layout: Layout) -> bool {
+        // Twice the size leaves room for the alignment and the allocator's own words.
+        let pages = (layout.size() + layout.align()).div_ceil(4096) * 2;
+        let order = (pages.next_power_of_two().trailing_zeros() as u8).max(CHUNK_ORDER);
+        if order <= LARGEST_ORDER && self.grow(order) {
+            return true;
+        }
+        let first = !self.low.swap(true, Ordering::Relaxed);
+        if first {
+            self.open_reserve();
+        }
+        first
+    }
+
+    fn open_reserve(&self) {
+        static OPENED: AtomicBool = AtomicBool::new(false);
+        if !OPENED.swap(true, Ordering::Relaxed) {
+            self.claim(RESERVE_REGION.0.get().cast(), RESERVE);
+        }
+    }
+}
+
+// SAFETY: allocation and release go to one allocator under its lock; growth happens outside of it.
+unsafe impl GlobalAlloc for Heap {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        loop {
+            // SAFETY: the caller vouches that the size is not zero.
+            let memory = unsafe { self.inner.lock().0.try_allocate(layout) };
+            if let Some(memory) = memory {
+                self.used.fetch_add(layout.size(), Ordering::Relaxed);
+                if self.room() < LOW_WATER {
+                    self.due.store(true, Ordering::Relaxed);
+                }
+                return memory.as_ptr();
+            }
+            if !self.grow_for(layout) {
+                return core::ptr::null_mut();
+            }
+        }
+    }
+
+    unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
+        self.used.fetch_sub(layout.size(), Ordering::Relaxed);
+        // SAFETY: the caller vouches that `memory` came from here with this layout.
+        unsafe { self.inner.lock().0.deallocate(memory, layout) };
+    }
+
+    unsafe fn realloc(&self, memory: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        // SAFETY: the caller vouches for `memory`, `layout` and a size that is not zero.
+        if unsafe {
+            self.inner
+                .lock()
+                .0
+                .try_realloc_in_place(memory, layout, size)
+        } {
+            self.used.fetch_add(size, Ordering::Relaxed);
+            self.used.fetch_sub(layout.size(), Ordering::Relaxed);
+            return memory;
+        }
+        // SAFETY: the alignment is that of a valid layout, and the caller vouches for the size.
+        let new_layout = unsafe { Layout::from_size_align_unchecked(size, layout.align()) };
+        // SAFETY: the size is not zero.
+        let new = unsafe { self.alloc(new_layout) };
+        if !new.is_null() {
+            // SAFETY: both blocks are at least as long as what is copied and do not overlap; the
+            // old one goes back with its own layout.
+            unsafe {
+                new.copy_from_nonoverlapping(memory, layout.size().min(size));
+                self.dealloc(memory, layout);
+            }
+        }
+        new
+    }
+}

@@ -1,0 +1,227 @@
+//! The machine below the personality.
+
+use core::sync::atomic::Ordering;
+
+use alloc::boxed::Box;
+use memwright_linux::arch::x86_64::regs::{FpuArea, UserState};
+use memwright_linux::channel::{Channel, EXIT_PORT};
+use memwright_linux::host::{ContextId, Host, KernelEvents, OutOfMemory, Trap, UserFault};
+use memwright_table::Frame;
+
+use crate::machine::Hardware;
+use crate::trace::Kind;
+use crate::trap::entry::{self, SYSTEM_CALL};
+use crate::trap::idt::vector;
+use crate::trap::kernel::{FAULT_FETCH, FAULT_PRESENT, FAULT_RESERVED, FAULT_WRITE};
+use crate::{
+    apic, arch, clock, console, context, control, fpu, heap, input, paging, percpu, usercopy,
+};
+
+impl Host for Hardware {
+    fn run_user(&self, user: &mut UserState) -> Trap {
+        heap::top_up();
+        let cpu = percpu::current();
+        loop {
+            // SAFETY: the personality has loaded a root made from the template and keeps the bases
+            // canonical; `user` is borrowed exclusively.
+            let left = unsafe { entry::enter_user(user) };
+            let changed = cpu.changed.load(Ordering::Relaxed);
+            if left.vector == SYSTEM_CALL {
+                cpu.ring
+                    .record(Kind::SystemCall, user.regs.orig_rax, user.regs.rip, changed);
+                return Trap::Syscall;
+            }
+            if let Some(trap) = trap_of(cpu, left.vector as u8, left.error, user, changed) {
+                return trap;
+            }
+        }
+    }
+
+    fn create_context(&self, argument: usize) -> Result<ContextId, OutOfMemory> {
+        context::create(argument)
+    }
+
+    fn switch_context(&self, from: ContextId, to: ContextId) {
+        context::switch(from, to);
+    }
+
+    fn destroy_context(&self, context: ContextId) {
+        context::destroy(context);
+    }
+
+    fn boot_context(&self) -> ContextId {
+        context::BOOT
+    }
+
+    fn save_fpu(&self, area: &mut FpuArea) {
+        fpu::save(area);
+    }
+
+    fn restore_fpu(&self, area: &FpuArea) {
+        fpu::restore(area);
+    }
+
+    fn fpu_size(&self) -> usize {
+        fpu::size()
+    }
+
+    fn fpu_features(&self) -> u64 {
+        fpu::FEATURES
+    }
+
+    fn hardware_capabilities(&self) -> u64 {
+        arch::hardware_capabilities()
+    }
+
+    fn now(&self) -> u64 {
+        clock::now()
+    }
+
+    fn set_deadline(&self, deadline: Option<u64>) {
+        clock::set_deadline(deadline);
+    }
+
+    fn idle(&self) {
+        let cpu = percpu::current();
+        let start = arch::ticks();
+        percpu::add(
+            &cpu.kernel_ticks,
+            start - cpu.changed.load(Ordering::Relaxed),
+        );
+        arch::wait_for_interrupt();
+        cpu.changed.store(arch::ticks(), Ordering::Relaxed);
+    }
+
+    fn copy_from_user(&self, to: &mut [u8], from: u64) -> Result<(), UserFault> {
+        usercopy::copy_from_user(to, from)
+    }
+
+    fn copy_to_user(&self, to: u64, from: &[u8]) -> Result<(), UserFault> {
+        usercopy::copy_to_user(to, from)
+    }
+
+    fn clear_user(&self, to: u64, length: usize) -> Result<(), UserFault> {
+        usercopy::clear_user(to, length)
+    }
+
+    fn user_load32(&self, address: u64) -> Result<u32, UserFault> {
+        usercopy::user_load32(address)
+    }
+
+    fn user_compare_exchange32(&self, address: u64, old: u32, new: u32) -> Result<u32, UserFault> {
+        usercopy::user_compare_exchange32(address, old, new)
+    }
+
+    fn set_events(&self, events: &'static dyn KernelEvents) {
+        usercopy::set_events(Box::leak(Box::new(events)));
+    }
+
+    fn output(&self, channel: Channel, bytes: &[u8]) {
+        match channel {
+            Channel::Log | Channel::Account | Channel::Trace | Channel::SystemCalls => {
+                clock::pause();
+                console::frame(channel, bytes);
+                clock::resume();
+            }
+            Channel::Stdout
+            | Channel::Stderr
+            | Channel::InputRequest
+            | Channel::Panic
+            | Channel::Result => console::frame(channel, bytes),
+        }
+    }
+
+    fn input(&self, to: &mut [u8]) -> usize {
+        input::read(to)
+    }
+
+    fn control(&self) -> Option<u8> {
+        control::take()
+    }
+
+    fn pause_clock(&self) {
+        clock::pause();
+    }
+
+    fn resume_clock(&self) {
+        clock::resume();
+    }
+
+    fn user_instructions(&self) -> u64 {
+        percpu::current().user_ticks.load(Ordering::Relaxed)
+    }
+
+    fn kernel_instructions(&self) -> u64 {
+        let cpu = percpu::current();
+        let running = arch::ticks() - cpu.changed.load(Ordering::Relaxed);
+        cpu.kernel_ticks.load(Ordering::Relaxed) + running
+    }
+
+    fn kernel_root(&self) -> Option<Frame> {
+        Some(Frame::new((paging::template() / 4096) as u32))
+    }
+
+    fn heap_low(&self) -> bool {
+        heap::is_low()
+    }
+
+    fn heap_used(&self) -> usize {
+        heap::used()
+    }
+
+    fn power_off(&self, code: u8) -> ! {
+        power_off(code)
+    }
+}
+
+/// Ends the machine; QEMU's status is 2 × `code` + 1.
+pub fn power_off(code: u8) -> ! {
+    // SAFETY: the exit device takes any byte; the machine is gone afterwards.
+    unsafe { arch::write_port(EXIT_PORT, code) };
+    arch::halt_forever()
+}
+
+/// What a trap from user mode other than a system call means; `None`: nothing, user mode goes on.
+fn trap_of(
+    cpu: &percpu::PerCpu,
+    number: u8,
+    error: u64,
+    user: &UserState,
+    changed: u64,
+) -> Option<Trap> {
+    match number {
+        vector::PAGE_FAULT if error & FAULT_RESERVED == 0 => {
+            let address = arch::fault_address();
+            cpu.ring
+                .record(Kind::UserTrap, u64::from(number), address, changed);
+            Some(Trap::PageFault {
+                address,
+                write: error & FAULT_WRITE != 0,
+                fetch: error & FAULT_FETCH != 0,
+                present: error & FAULT_PRESENT != 0,
+            })
+        }
+        vector::PAGE_FAULT => panic!(
+            "a page-table entry has a reserved bit set: address {:#x}, error {error:#x}",
+            arch::fault_address()
+        ),
+        vector::TIMER => {
+            apic::acknowledge();
+            clock::timer_fired(cpu).then_some(Trap::Timer)
+        }
+        vector::CONTROL => {
+            control::receive();
+            apic::acknowledge();
+            Some(Trap::Control)
+        }
+        vector::SPURIOUS => None,
+        _ => {
+            cpu.ring
+                .record(Kind::UserTrap, u64::from(number), user.regs.rip, changed);
+            Some(Trap::Exception {
+                vector: number,
+                error,
+            })
+        }
+    }
+}

@@ -1,0 +1,50 @@
+//! Standard input: asked for by a frame, answered on the first serial port.
+//!
+//! The bytes arrive whenever the host gets to it. So the guest stands still meanwhile: the clock is
+//! paused from the request to the last byte, and the same input gives the same run.
+
+use memwright_linux::channel::{Channel, INPUT_PORT};
+
+use crate::{arch, clock, console};
+
+const FIFO_CONTROL: u16 = INPUT_PORT + 2;
+const LINE_STATUS: u16 = INPUT_PORT + 5;
+const DATA_READY: u8 = 1;
+
+/// Turns the port's queue on.
+pub fn start() {
+    // SAFETY: a register of a 16550 that the kernel alone programs: queues enabled and emptied.
+    unsafe { arch::write_port(FIFO_CONTROL, 0x07) };
+}
+
+fn receive() -> u8 {
+    // SAFETY: reading the status and, once it says so, the data of the port.
+    unsafe {
+        while arch::read_port(LINE_STATUS) & DATA_READY == 0 {
+            arch::relax();
+        }
+        arch::read_port(INPUT_PORT)
+    }
+}
+
+/// Asks for at most `to.len()` bytes and waits for the answer; 0 is the end of the input.
+pub fn read(to: &mut [u8]) -> usize {
+    if to.is_empty() {
+        return 0;
+    }
+    clock::pause();
+    let wanted = u32::try_from(to.len()).unwrap_or(u32::MAX);
+    console::frame(Channel::InputRequest, &wanted.to_le_bytes());
+    let length = u32::from_le_bytes([receive(), receive(), receive(), receive()]);
+    let mut kept = 0;
+    for _ in 0..length {
+        let byte = receive();
+        // An answer longer than the request breaks the protocol; what exceeds it is dropped.
+        if let Some(slot) = to.get_mut(kept) {
+            *slot = byte;
+            kept += 1;
+        }
+    }
+    clock::resume();
+    kept
+}

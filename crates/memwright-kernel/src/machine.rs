@@ -1,0 +1,103 @@
+//! The machine below the memory manager: physical memory and translation caches.
+
+use core::arch::asm;
+use core::ptr::NonNull;
+use core::sync::atomic::Ordering;
+
+use memwright_table::Frame;
+use memwright_table::addr::{CpuId, CpuSet, FrameRange};
+use memwright_table::machine::{Invalidation, Machine};
+use memwright_table::sync::Hooks;
+
+use crate::boot;
+use crate::paging::DIRECT_BASE;
+use crate::{arch, percpu, tlb};
+
+/// The hardware, as the crates above see it. It has no state of its own: all of it is per CPU or
+/// behind the modules' statics.
+pub struct Hardware;
+
+/// The one instance.
+pub static HARDWARE: Hardware = Hardware;
+
+/// What the synchronisation layer asks of this machine.
+pub static HOOKS: Hooks = Hooks {
+    relax: arch::relax,
+    cpu: || percpu::current().index.load(Ordering::Relaxed) as usize,
+    step: None,
+};
+
+fn frame_address(frame: Frame) -> u64 {
+    DIRECT_BASE + frame.address().as_u64()
+}
+
+// SAFETY: the direct map never changes and covers all memory that `boot` hands out; invalidations
+// are done before the methods return, on the one CPU there is.
+unsafe impl Machine for Hardware {
+    #[inline(always)]
+    fn memory_base(&self) -> NonNull<u8> {
+        const BASE: NonNull<u8> = NonNull::new(DIRECT_BASE as *mut u8).unwrap();
+        BASE
+    }
+
+    fn has_memory(&self, range: FrameRange) -> bool {
+        let start = range.start.address().as_u64();
+        boot::memory_contains(start, start + u64::from(range.count) * 4096)
+    }
+
+    #[inline(always)]
+    fn cpu(&self) -> CpuId {
+        CpuId::new(percpu::current().index.load(Ordering::Relaxed) as u16)
+    }
+
+    fn cpu_count(&self) -> usize {
+        1
+    }
+
+    fn relax(&self) {
+        arch::relax();
+    }
+
+    #[inline]
+    fn load_root(&self, root: Frame) {
+        // SAFETY: the memory manager makes every root from the template, whose upper half it copies.
+        unsafe { tlb::load(root.address().as_u64()) };
+    }
+
+    #[inline]
+    fn invalidate_local(&self, what: &Invalidation) {
+        match *what {
+            Invalidation::Pages {
+                first,
+                count,
+                stride,
+            } => {
+                let start = first.address().as_u64();
+                for index in 0..u64::from(count) {
+                    tlb::invalidate_page(start + index * stride.bytes());
+                }
+            }
+            Invalidation::All | Invalidation::AllAndTables => tlb::invalidate_all(),
+        }
+    }
+
+    fn invalidate_remote(&self, _targets: CpuSet, _root: Frame, _what: &Invalidation) {
+        // No other CPU runs: whoever asks names none that is not this one.
+    }
+
+    #[inline]
+    fn clear_frame(&self, frame: Frame) {
+        // SAFETY: the frame lies in the direct map; exactly its 512 words are written.
+        unsafe {
+            asm!("rep stosq", inout("rdi") frame_address(frame) => _, inout("rcx") 512 => _, in("rax") 0, options(nostack, preserves_flags));
+        }
+    }
+
+    #[inline]
+    fn copy_frame(&self, from: Frame, to: Frame) {
+        // SAFETY: both frames lie in the direct map; exactly the second one's 512 words are written.
+        unsafe {
+            asm!("rep movsq", inout("rsi") frame_address(from) => _, inout("rdi") frame_address(to) => _, inout("rcx") 512 => _, options(nostack, preserves_flags));
+        }
+    }
+}

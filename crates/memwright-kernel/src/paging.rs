@@ -1,0 +1,365 @@
+//! The kernel's own half of the address space.
+//!
+//! ```text
+//! 0xffff_8000_0000_0000  direct map   all usable memory but the image's text and constants; RW, NX
+//! 0xffff_c000_0000_0000  stacks       one 64 KiB slot each: guard pages below, the stack at its end
+//! 0xffff_e000_0000_0000  devices      local APIC and I/O APIC; uncached, NX
+//! 0xffff_ffff_8000_0000  image        text RX, constants R+NX, data RW+NX
+//! ```
+//!
+//! Every top-level entry of this half is filled at boot and never changes, so that every root made
+//! from the template shares all later changes. No page is writable and executable, in any alias.
+
+use core::sync::atomic::{AtomicU64, Ordering};
+
+use crate::arch;
+use crate::boot::memory_map::MemoryMap;
+use crate::boot::pvh::PhysicalRange;
+
+/// Where physical address 0 of the kernel image would be.
+pub const IMAGE_BASE: u64 = 0xffff_ffff_8000_0000;
+/// Where physical address 0 is in the direct map.
+pub const DIRECT_BASE: u64 = 0xffff_8000_0000_0000;
+/// One past the largest physical address the direct map can hold (64 TiB).
+const DIRECT_LIMIT: u64 = 1 << 46;
+/// The area of kernel stacks.
+pub const STACKS_BASE: u64 = 0xffff_c000_0000_0000;
+/// The area of device registers; a slot per page.
+const DEVICES_BASE: u64 = 0xffff_e000_0000_0000;
+
+/// First address that is not the user's (one past the lower canonical half).
+pub const USER_LIMIT: u64 = 0x0000_8000_0000_0000;
+
+const PAGE: u64 = 4096;
+const PRESENT: u64 = 1;
+const WRITE: u64 = 1 << 1;
+const USER: u64 = 1 << 2;
+const WRITE_THROUGH: u64 = 1 << 3;
+const NO_CACHE: u64 = 1 << 4;
+const ACCESSED: u64 = 1 << 5;
+const DIRTY: u64 = 1 << 6;
+const LARGE: u64 = 1 << 7;
+const GLOBAL: u64 = 1 << 8;
+const NO_EXECUTE: u64 = 1 << 63;
+const ADDRESS: u64 = 0x000f_ffff_ffff_f000;
+
+/// What a kernel mapping permits; the accessed and dirty bits are set so that the processor never
+/// writes to these tables.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Protection {
+    /// Text.
+    ReadExecute,
+    /// Constants.
+    Read,
+    /// Data.
+    ReadWrite,
+    /// Device registers: uncached.
+    Device,
+}
+
+impl Protection {
+    const fn bits(self) -> u64 {
+        let common = PRESENT | ACCESSED | DIRTY | GLOBAL;
+        match self {
+            Self::ReadExecute => common,
+            Self::Read => common | NO_EXECUTE,
+            Self::ReadWrite => common | WRITE | NO_EXECUTE,
+            Self::Device => common | WRITE | NO_EXECUTE | NO_CACHE | WRITE_THROUGH,
+        }
+    }
+}
+
+/// The template root: physical address of the table whose upper half every root copies.
+static TEMPLATE: AtomicU64 = AtomicU64::new(0);
+
+/// Physical address of the template root.
+pub fn template() -> u64 {
+    TEMPLATE.load(Ordering::Relaxed)
+}
+
+unsafe extern "C" {
+    static image_text_start: u8;
+    static image_text_end: u8;
+    static image_rodata_end: u8;
+    static image_end: u8;
+    static boot_stack: u8;
+}
+
+/// Link addresses of the image's parts.
+pub struct Image {
+    /// First byte of text.
+    pub text_start: u64,
+    /// One past text, first byte of constants.
+    pub text_end: u64,
+    /// One past constants, first byte of data.
+    pub rodata_end: u64,
+    /// One past data.
+    pub end: u64,
+    /// The guard page below the boot stack, inside data.
+    pub guard: u64,
+}
+
+/// Where the linker put the image.
+pub fn image() -> Image {
+    Image {
+        text_start: &raw const image_text_start as u64,
+        text_end: &raw const image_text_end as u64,
+        rodata_end: &raw const image_rodata_end as u64,
+        end: &raw const image_end as u64,
+        guard: &raw const boot_stack as u64,
+    }
+}
+
+/// Physical range of the whole image.
+pub fn image_memory() -> PhysicalRange {
+    let image = image();
+    PhysicalRange {
+        start: image.text_start - IMAGE_BASE,
+        end: image.end - IMAGE_BASE,
+    }
+}
+
+/// Where tables are reached: at their own address under the boot tables, then in the direct map.
+#[derive(Clone, Copy)]
+struct Tables {
+    offset: u64,
+}
+
+impl Tables {
+    /// The entry `index` of the table at physical address `table`.
+    fn entry(self, table: u64, index: u64) -> &'static AtomicU64 {
+        let address = self.offset + table + (index & 511) * 8;
+        // SAFETY: every `table` passed here is the kernel's own page-table page, mapped at `offset`
+        // for as long as this value is used, and accessed as atomic words only.
+        unsafe { &*(address as *const AtomicU64) }
+    }
+
+    /// Maps `length` bytes with the largest pages that fit.
+    ///
+    /// Returns `None` if `page` has no page left for a table. Addresses and length are page-aligned.
+    fn map(
+        self,
+        root: u64,
+        mut virtual_address: u64,
+        mut physical: u64,
+        mut length: u64,
+        protection: Protection,
+        page: &mut impl FnMut() -> Option<u64>,
+    ) -> Option<()> {
+        let gigabyte_pages = arch::has_gigabyte_pages();
+        while length > 0 {
+            let fits =
+                |size: u64| (virtual_address | physical).is_multiple_of(size) && length >= size;
+            let level = if fits(1 << 30) && gigabyte_pages {
+                2
+            } else if fits(1 << 21) {
+                1
+            } else {
+                0
+            };
+            let mut table = root;
+            for above in (level + 1..4).rev() {
+                let entry = self.entry(table, virtual_address >> (12 + 9 * above));
+                if entry.load(Ordering::Relaxed) & PRESENT == 0 {
+                    let fresh = page()?;
+                    self.clear(fresh);
+                    entry.store(fresh | PRESENT | WRITE | ACCESSED, Ordering::Release);
+                }
+                table = entry.load(Ordering::Relaxed) & ADDRESS;
+            }
+            let large = if level > 0 { LARGE } else { 0 };
+            let entry = self.entry(table, virtual_address >> (12 + 9 * level));
+            entry.store(physical | protection.bits() | large, Ordering::Release);
+            let size = PAGE << (9 * level);
+            virtual_address += size;
+            physical += size;
+            length -= size;
+        }
+        Some(())
+    }
+
+    /// Makes every top-level entry that `[start, end)` needs, with empty tables below.
+    fn reserve_top(
+        self,
+        root: u64,
+        start: u64,
+        end: u64,
+        page: &mut impl FnMut() -> Option<u64>,
+    ) -> Option<()> {
+        let first = start >> 39 & 511;
+        let last = (end - 1) >> 39 & 511;
+        for index in first..=last {
+            let entry = self.entry(root, index);
+            if entry.load(Ordering::Relaxed) & PRESENT == 0 {
+                let fresh = page()?;
+                self.clear(fresh);
+                entry.store(fresh | PRESENT | WRITE | ACCESSED, Ordering::Relaxed);
+            }
+        }
+        Some(())
+    }
+
+    fn clear(self, table: u64) {
+        for index in 0..512 {
+            self.entry(table, index).store(0, Ordering::Relaxed);
+        }
+    }
+}
+
+/// Builds the kernel's tables out of `free` and makes them current. The identity mapping ends here.
+///
+/// Returns `None` if memory below 1 GiB does not suffice.
+///
+/// # Safety
+/// Called once, on the boot processor, under the boot tables; `usable` is all usable memory, `free`
+/// the part of it that nobody uses.
+pub unsafe fn build(usable: &MemoryMap, free: &mut MemoryMap) -> Option<()> {
+    let tables = Tables { offset: 0 };
+    let mut page = || free.take_page(1 << 30);
+    let root = page()?;
+    tables.clear(root);
+    let image = image();
+    let parts = [
+        (image.text_start, image.text_end, Protection::ReadExecute),
+        (image.text_end, image.rodata_end, Protection::Read),
+        (image.rodata_end, image.guard, Protection::ReadWrite),
+        (image.guard + PAGE, image.end, Protection::ReadWrite),
+    ];
+    for (start, end, protection) in parts {
+        tables.map(
+            root,
+            start,
+            start - IMAGE_BASE,
+            end - start,
+            protection,
+            &mut page,
+        )?;
+    }
+    // Text and constants are left out of the direct map: no writable alias of either.
+    let mut direct = *usable;
+    direct.remove(PhysicalRange {
+        start: image.text_start - IMAGE_BASE,
+        end: image.rodata_end - IMAGE_BASE,
+    });
+    for range in direct.iter() {
+        let end = range.end.min(DIRECT_LIMIT);
+        let length = end.saturating_sub(range.start);
+        let address = DIRECT_BASE + range.start;
+        tables.map(
+            root,
+            address,
+            range.start,
+            length,
+            Protection::ReadWrite,
+            &mut page,
+        )?;
+    }
+    tables.reserve_top(root, STACKS_BASE, STACKS_BASE + (1 << 39), &mut page)?;
+    for (slot, address) in (0..).zip(DEVICES) {
+        let at = DEVICES_BASE + slot * PAGE;
+        tables.map(root, at, address, PAGE, Protection::Device, &mut page)?;
+    }
+    TEMPLATE.store(root, Ordering::Relaxed);
+    // SAFETY: the new tables map the running text, the stack and all data where they are now.
+    unsafe { arch::load_root(root) };
+    Some(())
+}
+
+/// Device pages that are mapped: the local APIC and the I/O APIC, at their architectural addresses.
+const DEVICES: [u64; 2] = [0xfee0_0000, 0xfec0_0000];
+
+/// Where the local APIC's registers are mapped.
+pub const LOCAL_APIC: u64 = DEVICES_BASE;
+/// Where the I/O APIC's registers are mapped.
+pub const IO_APIC: u64 = DEVICES_BASE + PAGE;
+
+/// Maps one page of kernel data at `address`, in the stacks' area. `page` provides table pages, each
+/// reachable through the direct map.
+///
+/// Returns `None` if a table page was needed and none was to be had; nothing is mapped then. The
+/// caller holds the lock of the stacks' area.
+pub fn map_stack_page(
+    address: u64,
+    physical: u64,
+    page: &mut impl FnMut() -> Option<u64>,
+) -> Option<()> {
+    let tables = Tables {
+        offset: DIRECT_BASE,
+    };
+    tables.map(
+        template(),
+        address,
+        physical,
+        PAGE,
+        Protection::ReadWrite,
+        page,
+    )
+}
+
+/// Takes away the page mapped at `address` and returns its physical address. The caller invalidates
+/// the address on every CPU before it reuses the page.
+pub fn unmap_stack_page(address: u64) -> Option<u64> {
+    let tables = Tables {
+        offset: DIRECT_BASE,
+    };
+    let mut table = template();
+    for above in [3u64, 2, 1] {
+        let entry = tables
+            .entry(table, address >> (12 + 9 * above))
+            .load(Ordering::Relaxed);
+        if entry & PRESENT == 0 {
+            return None;
+        }
+        table = entry & ADDRESS;
+    }
+    let old = tables.entry(table, address >> 12).swap(0, Ordering::AcqRel);
+    (old & PRESENT != 0).then_some(old & ADDRESS)
+}
+
+/// What a walk over the kernel half found.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct WalkReport {
+    /// Leaves that are mapped.
+    pub leaves: u64,
+    /// Leaves that are both writable and executable: must be none.
+    pub writable_executable: u64,
+    /// Leaves that user mode could reach: must be none.
+    pub user: u64,
+    /// Leaves that are executable.
+    pub executable: u64,
+}
+
+/// Walks every kernel mapping and counts what must not be.
+pub fn audit() -> WalkReport {
+    let mut report = WalkReport::default();
+    let tables = Tables {
+        offset: DIRECT_BASE,
+    };
+    for index in 256..512 {
+        let entry = tables.entry(template(), index).load(Ordering::Relaxed);
+        if entry & PRESENT != 0 {
+            audit_table(tables, entry & ADDRESS, 2, entry, &mut report);
+        }
+    }
+    report
+}
+
+/// `rights` carries what the levels above permit: write and user if all do, no-execute if any forbids.
+fn audit_table(tables: Tables, table: u64, level: u32, rights: u64, report: &mut WalkReport) {
+    for index in 0..512 {
+        let entry = tables.entry(table, index).load(Ordering::Relaxed);
+        if entry & PRESENT == 0 {
+            continue;
+        }
+        let below = (entry & rights & (WRITE | USER)) | ((entry | rights) & NO_EXECUTE);
+        if level > 0 && entry & LARGE == 0 {
+            audit_table(tables, entry & ADDRESS, level - 1, below, report);
+            continue;
+        }
+        report.leaves += 1;
+        let executable = below & NO_EXECUTE == 0;
+        report.executable += u64::from(executable);
+        report.writable_executable += u64::from(executable && below & WRITE != 0);
+        report.user += u64::from(below & USER != 0);
+    }
+}

@@ -1,0 +1,238 @@
+//! What every CPU has of its own, reached through GS.
+//!
+//! Only the CPU itself writes its fields (its own NMI handler included), so relaxed atomics serve as
+//! cells: on x86-64 they are plain loads and stores.
+
+use core::arch::asm;
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use crate::arch::{self, msr};
+use crate::trace::Ring;
+
+/// Segment selectors: Linux's, since signal frames show them to programs.
+pub const KERNEL_CODE: u16 = 0x10;
+/// Kernel data and stack.
+pub const KERNEL_DATA: u16 = 0x18;
+/// User data and stack.
+pub const USER_DATA: u16 = 0x2b;
+/// 64-bit user code.
+pub const USER_CODE: u16 = 0x33;
+/// The task state segment.
+const TASK_STATE: u16 = 0x40;
+
+/// Stacks that the task state names by index: what strikes at any instruction gets one of its own.
+#[derive(Clone, Copy)]
+pub enum InterruptStack {
+    /// Double faults: a kernel stack overflow arrives here.
+    DoubleFault,
+    /// NMI: backtraces on request.
+    Nmi,
+    /// Machine checks.
+    MachineCheck,
+    /// Debug exceptions: one may be held back until the first instruction of the kernel.
+    Debug,
+}
+
+const INTERRUPT_STACKS: usize = 4;
+/// Bytes of an interrupt stack; also its alignment, by which an entry finds [`StackBase`].
+pub const INTERRUPT_STACK_SIZE: usize = 16 * 1024;
+
+/// A stack whose lowest word leads to its CPU, whatever GS holds at that moment.
+#[repr(C, align(16384))]
+struct StackBase {
+    cpu: AtomicU64,
+    space: [AtomicU64; INTERRUPT_STACK_SIZE / 8 - 1],
+}
+
+impl StackBase {
+    const fn new() -> Self {
+        Self {
+            cpu: AtomicU64::new(0),
+            space: [const { AtomicU64::new(0) }; INTERRUPT_STACK_SIZE / 8 - 1],
+        }
+    }
+
+    fn top(&self) -> u64 {
+        &raw const *self as u64 + INTERRUPT_STACK_SIZE as u64
+    }
+}
+
+/// The 64-bit task state segment: only its stack pointers are used. Written as 32-bit words because
+/// the hardware's layout has its 64-bit fields at odd multiples of four.
+#[repr(C, align(128))]
+struct TaskState([AtomicU32; 26]);
+
+impl TaskState {
+    const ENTRY_STACK: usize = 1;
+    const FIRST_INTERRUPT_STACK: usize = 9;
+    const PORT_MAP: usize = 25;
+
+    fn set(&self, word: usize, value: u64) {
+        self.0[word].store(value as u32, Ordering::Relaxed);
+        self.0[word + 1].store((value >> 32) as u32, Ordering::Relaxed);
+    }
+}
+
+/// One CPU. The assembly entries use the first fields by their offsets.
+#[repr(C, align(64))]
+pub struct PerCpu {
+    /// Address of this structure.
+    this: AtomicU64,
+    /// The `UserState` that user mode runs on.
+    pub user_state: AtomicU64,
+    /// The kernel stack pointer to return to from user mode.
+    pub kernel_stack: AtomicU64,
+    /// One register's room in the entries.
+    pub scratch: AtomicU64,
+    /// Clock reading of the last change between user mode and kernel.
+    pub changed: AtomicU64,
+    /// Ticks spent in user mode.
+    pub user_ticks: AtomicU64,
+    /// Ticks spent in the kernel, idling excluded.
+    pub kernel_ticks: AtomicU64,
+    /// Whether the timer's interrupt arrived while the kernel idled.
+    pub timer_fired: AtomicU32,
+    /// The CPU's index.
+    pub index: AtomicU32,
+    /// Deadline the timer is set for, in clock nanoseconds; `u64::MAX` is none.
+    pub deadline: AtomicU64,
+    /// A context whose stack is to be freed once this CPU has left it; 0 is none.
+    pub leaving: AtomicU64,
+    /// Recent events.
+    pub ring: Ring,
+    descriptors: [AtomicU64; 10],
+    task_state: TaskState,
+    entry_stack: [AtomicU64; 64],
+    stacks: [StackBase; INTERRUPT_STACKS],
+}
+
+impl PerCpu {
+    const fn new() -> Self {
+        Self {
+            this: AtomicU64::new(0),
+            user_state: AtomicU64::new(0),
+            kernel_stack: AtomicU64::new(0),
+            scratch: AtomicU64::new(0),
+            changed: AtomicU64::new(0),
+            user_ticks: AtomicU64::new(0),
+            kernel_ticks: AtomicU64::new(0),
+            timer_fired: AtomicU32::new(0),
+            index: AtomicU32::new(0),
+            deadline: AtomicU64::new(u64::MAX),
+            leaving: AtomicU64::new(0),
+            ring: Ring::new(),
+            descriptors: [const { AtomicU64::new(0) }; 10],
+            task_state: TaskState([const { AtomicU32::new(0) }; 26]),
+            entry_stack: [const { AtomicU64::new(0) }; 64],
+            stacks: [const { StackBase::new() }; INTERRUPT_STACKS],
+        }
+    }
+
+    /// Whether `address` lies on one of this CPU's interrupt stacks.
+    pub fn interrupt_stack_of(&self, address: u64) -> Option<(u64, u64)> {
+        self.stacks
+            .iter()
+            .map(|stack| (&raw const *stack as u64 + 8, stack.top()))
+            .find(|&(bottom, top)| (bottom..top).contains(&address))
+    }
+}
+
+/// The boot processor's. The other processors' come from frames when they are started.
+static BOOT_CPU: PerCpu = PerCpu::new();
+
+/// This CPU.
+#[inline(always)]
+pub fn current() -> &'static PerCpu {
+    let this: *const PerCpu;
+    // SAFETY: `setup` points GS at this CPU's structure before any caller can run, its first word
+    // is its own address, and every entry from user mode restores it.
+    unsafe {
+        asm!("mov {}, gs:[0]", out(reg) this, options(readonly, nostack, preserves_flags, pure));
+        &*this
+    }
+}
+
+/// Adds to a counter that only this CPU writes.
+#[inline(always)]
+pub fn add(counter: &AtomicU64, amount: u64) {
+    counter.store(
+        counter.load(Ordering::Relaxed).wrapping_add(amount),
+        Ordering::Relaxed,
+    );
+}
+
+/// Sets this CPU's GS base, segments, task state and stacks: the boot processor's.
+///
+/// # Safety
+/// Called once on the boot processor, with interrupts disabled.
+pub unsafe fn setup_boot_cpu() {
+    // SAFETY: as the caller vouches; the structure is static.
+    unsafe { setup(&BOOT_CPU, 0) };
+}
+
+/// # Safety
+/// Called once per CPU, on it, with interrupts disabled; `cpu` is used by no other.
+unsafe fn setup(cpu: &'static PerCpu, index: u32) {
+    let address = &raw const *cpu as u64;
+    cpu.this.store(address, Ordering::Relaxed);
+    cpu.index.store(index, Ordering::Relaxed);
+    let entry_stack = &raw const cpu.entry_stack as u64 + size_of_val(&cpu.entry_stack) as u64;
+    cpu.task_state.set(TaskState::ENTRY_STACK, entry_stack);
+    for (slot, stack) in cpu.stacks.iter().enumerate() {
+        stack.cpu.store(address, Ordering::Relaxed);
+        cpu.task_state
+            .set(TaskState::FIRST_INTERRUPT_STACK + 2 * slot, stack.top());
+    }
+    // The port map begins past the segment's end: user mode reaches no port.
+    cpu.task_state.0[TaskState::PORT_MAP].store(104 << 16, Ordering::Relaxed);
+    let task = &raw const cpu.task_state as u64;
+    let descriptors = [
+        0,
+        0,
+        0x00af_9b00_0000_ffff, // 0x10: kernel code
+        0x00cf_9300_0000_ffff, // 0x18: kernel data
+        0,                     // 0x20: 32-bit user code, which is not supported
+        0x00cf_f300_0000_ffff, // 0x28: user data
+        0x00af_fb00_0000_ffff, // 0x30: user code
+        0,
+        0x0000_8900_0000_0067 | (task & 0xff_ffff) << 16 | (task >> 24 & 0xff) << 56,
+        task >> 32,
+    ];
+    for (slot, value) in cpu.descriptors.iter().zip(descriptors) {
+        slot.store(value, Ordering::Relaxed);
+    }
+    #[repr(C, packed)]
+    struct Pointer {
+        limit: u16,
+        base: u64,
+    }
+    let pointer = Pointer {
+        limit: (size_of_val(&cpu.descriptors) - 1) as u16,
+        base: &raw const cpu.descriptors as u64,
+    };
+    // SAFETY: the table holds flat kernel segments at the selectors that are loaded; the far return
+    // reloads CS at the next instruction. GS is set after its selector, whose load clears the base.
+    unsafe {
+        asm!(
+            "lgdt [{pointer}]",
+            "push {code}",
+            "lea {scratch}, [rip + 2f]",
+            "push {scratch}",
+            "retfq",
+            "2:",
+            "mov ds, {data:e}",
+            "mov es, {data:e}",
+            "mov ss, {data:e}",
+            "mov fs, {null:e}",
+            "mov gs, {null:e}",
+            "ltr {task:x}",
+            pointer = in(reg) &raw const pointer,
+            code = in(reg) u64::from(KERNEL_CODE),
+            data = in(reg) u32::from(KERNEL_DATA),
+            null = in(reg) 0,
+            task = in(reg) TASK_STATE,
+            scratch = out(reg) _,
+        );
+        arch::write_msr(msr::GS_BASE, address);
+    }
+}

@@ -1,0 +1,38 @@
+//! The clock and the timer.
+
+use memwright_linux::host::Host;
+
+use super::{Outcomes, check};
+use crate::clock;
+use crate::machine::HARDWARE;
+
+/// Instructions from the timer's interrupt to the reading behind it, at most.
+const LATE: u64 = 500;
+
+pub fn timer_fires() -> Outcomes {
+    for distance in [1_000, 50_000, 6_000_000_000] {
+        let deadline = clock::now() + distance;
+        clock::set_deadline(Some(deadline));
+        while clock::now() < deadline {
+            HARDWARE.idle();
+        }
+        check(clock::now() < deadline + LATE, "it was late")?;
+    }
+    Ok(())
+}
+
+pub fn pause_takes_no_time() -> Outcomes {
+    let span = |work: u32| {
+        let before = clock::now();
+        clock::pause();
+        for _ in 0..work {
+            crate::arch::relax();
+        }
+        clock::resume();
+        clock::now() - before
+    };
+    check(
+        span(10) == span(100_000),
+        "work in a pause changed the clock",
+    )
+}

@@ -1,0 +1,253 @@
+//! User mode: a root of its own with a page of code and a page of data.
+
+use core::arch::asm;
+use core::sync::atomic::{AtomicU64, Ordering};
+
+use memwright_linux::arch::x86_64::regs::{FpuArea, UserState};
+use memwright_linux::host::{Host, Trap};
+
+use super::{Outcomes, check};
+use crate::machine::HARDWARE;
+use crate::paging::{self, DIRECT_BASE};
+use crate::{arch, clock, fpu, frames, tlb};
+
+/// Where the code is.
+pub const CODE: u64 = 0x40_0000;
+/// Where the data is; the page after it is not mapped.
+pub const DATA: u64 = 0x40_1000;
+
+/// Runs `test` with `code` mapped at [`CODE`] and a cleared page at [`DATA`].
+pub fn with_user_memory(code: &[u8], test: impl FnOnce(&mut UserState) -> Outcomes) -> Outcomes {
+    let mut pages = [0u64; 6];
+    for page in &mut pages {
+        *page = frames::allocate(0).ok_or("no frame")?;
+        for at in 0..512 {
+            word(*page, at).store(0, Ordering::Relaxed);
+        }
+    }
+    let [root, third, second, first, text, data] = pages;
+    for at in 256..512 {
+        let entry = word(DIRECT_BASE + paging::template(), at).load(Ordering::Relaxed);
+        word(root, at).store(entry, Ordering::Relaxed);
+    }
+    const TABLE: u64 = 7; // present, writable, user
+    let link = |table, at, page: u64, bits| {
+        word(table, at).store((page - DIRECT_BASE) | bits, Ordering::Relaxed);
+    };
+    link(root, 0, third, TABLE);
+    link(third, 0, second, TABLE);
+    link(second, 2, first, TABLE);
+    link(first, 0, text, 5);
+    link(first, 1, data, 7 | 1 << 63);
+    // SAFETY: `text` is a frame of this test's, longer than the code.
+    unsafe { core::ptr::copy_nonoverlapping(code.as_ptr(), text as *mut u8, code.len().min(4096)) };
+    // SAFETY: the root holds the template's upper half.
+    unsafe { tlb::load(root - DIRECT_BASE) };
+    let outcome = test(&mut UserState::start(CODE, DATA + 4096));
+    // SAFETY: the template maps the kernel; nothing of the user's half is needed any more.
+    unsafe { tlb::load(paging::template()) };
+    for page in pages {
+        frames::release(page);
+    }
+    outcome
+}
+
+fn word(page: u64, at: u64) -> &'static AtomicU64 {
+    // SAFETY: `page` is the direct-map address of a page-table page or of a frame of this test's.
+    unsafe { &*((page + at * 8) as *const AtomicU64) }
+}
+
+/// mov eax, 39; syscall; nop; syscall
+const TWO_CALLS: &[u8] = &[0xb8, 39, 0, 0, 0, 0x0f, 0x05, 0x90, 0x0f, 0x05];
+
+pub fn registers_survive() -> Outcomes {
+    with_user_memory(TWO_CALLS, |user| {
+        user.regs.rbx = 1;
+        user.regs.rbp = 2;
+        user.regs.rdi = 3;
+        user.regs.r10 = 4;
+        user.regs.r15 = 5;
+        user.fs_base = 0x7000_0000_1000;
+        user.gs_base = 0x7000_0000_2000;
+        let start = *user;
+        check(HARDWARE.run_user(user) == Trap::Syscall, "no system call")?;
+        check(
+            user.regs.orig_rax == 39 && user.regs.rip == CODE + 7,
+            "wrong call",
+        )?;
+        user.regs.rax = 77;
+        // The second time by IRET: RCX no longer holds the instruction pointer.
+        user.regs.rcx = 6;
+        check(
+            HARDWARE.run_user(user) == Trap::Syscall,
+            "no second system call",
+        )?;
+        check(
+            user.regs.orig_rax == 77 && user.regs.rip == CODE + 10,
+            "wrong second call",
+        )?;
+        let mut expected = start;
+        expected.regs.rip = user.regs.rip;
+        expected.regs.rcx = user.regs.rip;
+        expected.regs.r11 = user.regs.rflags;
+        expected.regs.rax = 77;
+        expected.regs.orig_rax = 77;
+        check(*user == expected, "a register changed")
+    })
+}
+
+pub fn traps_are_told_apart() -> Outcomes {
+    // mov [DATA + 4096], eax
+    let write = [0x89, 0x04, 0x25, 0x00, 0x20, 0x40, 0x00];
+    with_user_memory(&write, |user| {
+        let address = DATA + 4096;
+        let fault = Trap::PageFault {
+            address,
+            write: true,
+            fetch: false,
+            present: false,
+        };
+        check(HARDWARE.run_user(user) == fault, "write to nothing")?;
+        user.regs.rip = DATA;
+        let fault = Trap::PageFault {
+            address: DATA,
+            write: false,
+            fetch: true,
+            present: true,
+        };
+        check(HARDWARE.run_user(user) == fault, "fetch of data")?;
+        user.regs.rip = paging::DIRECT_BASE;
+        let general = Trap::Exception {
+            vector: 13,
+            error: 0,
+        };
+        check(HARDWARE.run_user(user) == general, "jump to the kernel")
+    })?;
+    with_user_memory(&[0xcc], |user| {
+        let breakpoint = Trap::Exception {
+            vector: 3,
+            error: 0,
+        };
+        check(
+            HARDWARE.run_user(user) == breakpoint && user.regs.rip == CODE + 1,
+            "breakpoint",
+        )
+    })?;
+    with_user_memory(&[0xfa], |user| {
+        let general = Trap::Exception {
+            vector: 13,
+            error: 0,
+        };
+        check(
+            HARDWARE.run_user(user) == general && user.regs.rip == CODE,
+            "cli",
+        )
+    })?;
+    // One step: the trap flag.
+    with_user_memory(&[0x90, 0x90], |user| {
+        user.regs.rflags |= 1 << 8;
+        let step = Trap::Exception {
+            vector: 1,
+            error: 0,
+        };
+        check(
+            HARDWARE.run_user(user) == step && user.regs.rip == CODE + 1,
+            "single step",
+        )
+    })
+}
+
+/// Enters user mode and returns how many instructions were counted there, if `expected` ended it.
+fn count(user: &mut UserState, expected: Trap) -> Result<u64, &'static str> {
+    let before = HARDWARE.user_instructions();
+    let trap = HARDWARE.run_user(user);
+    let counted = HARDWARE.user_instructions() - before;
+    if trap == expected {
+        Ok(counted)
+    } else {
+        Err("another trap")
+    }
+}
+
+/// Both ways into user mode and both ways out: what the entries themselves execute must not show.
+pub fn instructions_are_counted() -> Outcomes {
+    // mov ecx, 1000; dec ecx; jnz; syscall; and again, but with UD2 at the end
+    let code = [
+        0xb9, 0xe8, 3, 0, 0, 0xff, 0xc9, 0x75, 0xfc, 0x0f, 0x05, //
+        0xb9, 0xe8, 3, 0, 0, 0xff, 0xc9, 0x75, 0xfc, 0x0f, 0x0b,
+    ];
+    let invalid = Trap::Exception {
+        vector: 6,
+        error: 0,
+    };
+    with_user_memory(&code, |user| {
+        let iret_to_call = count(user, Trap::Syscall)?;
+        let sysret_to_fault = count(user, invalid)?;
+        user.regs.rip = CODE + 11;
+        let iret_to_fault = count(user, invalid)?;
+        user.regs.rip = CODE;
+        user.regs.rcx = CODE;
+        user.regs.r11 = user.regs.rflags;
+        let sysret_to_call = count(user, Trap::Syscall)?;
+        let counts = [iret_to_call, sysret_to_call, iret_to_fault, sysret_to_fault];
+        if counts != [2_002, 2_002, 2_001, 2_001] {
+            crate::log!("counted {counts:?}");
+            return Err("the counts differ from 2,002 with SYSCALL and 2,001 before UD2");
+        }
+        Ok(())
+    })
+}
+
+/// The whole way of a null system call but for the personality.
+pub fn round_trip_is_short() -> Outcomes {
+    with_user_memory(TWO_CALLS, |user| {
+        check(HARDWARE.run_user(user) == Trap::Syscall, "no system call")?;
+        let before = arch::ticks();
+        check(HARDWARE.run_user(user) == Trap::Syscall, "no system call")?;
+        let spent = arch::ticks() - before;
+        crate::log!("selftest: into user mode and back takes {spent} instructions");
+        check(spent <= 130, "it takes more than 130 instructions")
+    })
+}
+
+pub fn deadline_interrupts() -> Outcomes {
+    // jmp to itself
+    with_user_memory(&[0xeb, 0xfe], |user| {
+        let deadline = clock::now() + 100_000;
+        clock::set_deadline(Some(deadline));
+        check(HARDWARE.run_user(user) == Trap::Timer, "another trap")?;
+        let late = clock::now() - deadline;
+        check(user.regs.rip == CODE && late < 500, "it was late")
+    })
+}
+
+/// Puts `pattern` into a 256-bit register.
+fn set_vector(pattern: &[u64; 4]) {
+    // SAFETY: no code of the kernel uses vector registers.
+    unsafe { asm!("vmovdqu ymm5, [{}]", in(reg) pattern, options(nostack, readonly)) };
+}
+
+/// What that register holds.
+fn vector() -> [u64; 4] {
+    let mut pattern = [0; 4];
+    // SAFETY: as above.
+    unsafe { asm!("vmovdqu [{}], ymm5", in(reg) &mut pattern, options(nostack)) };
+    pattern
+}
+
+pub fn extended_state_survives() -> Outcomes {
+    let (one, other) = ([1, 2, 3, 4], [5, 6, 7, 8]);
+    let mut area = FpuArea::INITIAL;
+    check(
+        fpu::size() >= 832 && fpu::size() <= FpuArea::SIZE,
+        "unexpected size",
+    )?;
+    set_vector(&one);
+    fpu::save(&mut area);
+    set_vector(&other);
+    check(vector() == other, "not set")?;
+    fpu::restore(&area);
+    check(vector() == one, "not restored")?;
+    fpu::restore(&FpuArea::INITIAL);
+    check(vector() == [0; 4], "the initial state is not clear")
+}

@@ -1,0 +1,28 @@
+//! The one place that loads roots and drops translations: tags (PCID) would come in here.
+//!
+//! Without tags a change of the root drops every translation but the kernel's, which are global.
+
+use crate::arch;
+
+/// Makes `root` this CPU's table and drops the translations of the old one.
+///
+/// # Safety
+/// As for [`arch::load_root`].
+#[inline(always)]
+pub unsafe fn load(root: u64) {
+    // SAFETY: as the caller vouches.
+    unsafe { arch::load_root(root) };
+}
+
+/// Drops one page's translation, and the upper-level entries cached for the current table.
+#[inline(always)]
+pub fn invalidate_page(address: u64) {
+    arch::invalidate_page(address);
+}
+
+/// Drops every translation of user memory and every cached upper-level entry.
+#[inline(always)]
+pub fn invalidate_all() {
+    // SAFETY: the current table stays current.
+    unsafe { arch::load_root(arch::root()) };
+}

@@ -1,0 +1,83 @@
+//! The last events of each CPU, for a panic's report.
+
+use core::sync::atomic::{AtomicU64, Ordering};
+
+/// Events that are kept.
+pub const LENGTH: usize = 64;
+
+/// What happened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Kind {
+    /// Nothing yet.
+    Empty = 0,
+    /// A system call; the detail is its number.
+    SystemCall = 1,
+    /// An exception or interrupt in user mode; the detail is its vector.
+    UserTrap = 2,
+    /// An exception or interrupt in the kernel; the detail is its vector.
+    KernelTrap = 3,
+    /// A context switch; the detail is the low part of the new context's number.
+    Switch = 4,
+}
+
+/// One event.
+#[derive(Clone, Copy)]
+pub struct Event {
+    /// What happened.
+    pub kind: Kind,
+    /// More about it.
+    pub detail: u64,
+    /// Where: instruction pointer, or the faulting address of a page fault.
+    pub address: u64,
+    /// Clock.
+    pub time: u64,
+}
+
+/// A ring of events that one CPU writes and a panic reads.
+pub struct Ring {
+    next: AtomicU64,
+    events: [[AtomicU64; 3]; LENGTH],
+}
+
+impl Ring {
+    /// An empty ring.
+    pub const fn new() -> Self {
+        Self {
+            next: AtomicU64::new(0),
+            events: [const { [const { AtomicU64::new(0) }; 3] }; LENGTH],
+        }
+    }
+
+    /// Notes an event.
+    #[inline(always)]
+    pub fn record(&self, kind: Kind, detail: u64, address: u64, time: u64) {
+        let next = self.next.load(Ordering::Relaxed);
+        self.next.store(next.wrapping_add(1), Ordering::Relaxed);
+        let slot = &self.events[next as usize % LENGTH];
+        slot[0].store(detail << 8 | kind as u64, Ordering::Relaxed);
+        slot[1].store(address, Ordering::Relaxed);
+        slot[2].store(time, Ordering::Relaxed);
+    }
+
+    /// The events, oldest first.
+    pub fn iter(&self) -> impl Iterator<Item = Event> + '_ {
+        let next = self.next.load(Ordering::Relaxed) as usize;
+        (next.saturating_sub(LENGTH)..next).map(|at| {
+            let slot = &self.events[at % LENGTH];
+            let word = slot[0].load(Ordering::Relaxed);
+            Event {
+                kind: match word as u8 {
+                    1 => Kind::SystemCall,
+                    2 => Kind::UserTrap,
+                    3 => Kind::KernelTrap,
+                    4 => Kind::Switch,
+                    _ => Kind::Empty,
+                },
+                detail: word >> 8,
+                address: slot[1].load(Ordering::Relaxed),
+                time: slot[2].load(Ordering::Relaxed),
+            }
+        })
+    }
+}

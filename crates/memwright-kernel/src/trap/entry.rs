@@ -1,0 +1,369 @@
+//! The way into user mode and out of it, and the entries of interrupts and exceptions.
+//!
+//! `enter_user` returns to its caller at the next trap, on the same kernel stack: the entries from
+//! user mode store the registers straight into the thread's `UserState` and return on the stack
+//! pointer that `enter_user` left in the per-CPU area. The kernel runs with interrupts disabled,
+//! GS pointing at that area and AC clear; user mode is timed from the reading of the counter on the
+//! way in to the one on the way out.
+//!
+//! Double faults, NMI, machine checks and debug exceptions can strike while GS is the user's: they
+//! run on stacks of their own, whose lowest word tells the CPU.
+
+use core::arch::global_asm;
+use core::mem::offset_of;
+
+use memwright_linux::arch::x86_64::regs::UserState;
+
+use crate::arch::{self, msr};
+use crate::percpu::{INTERRUPT_STACK_SIZE, KERNEL_CODE, PerCpu, USER_CODE, USER_DATA};
+
+/// What [`enter_user`] returns as the vector of a system call.
+pub const SYSTEM_CALL: u64 = 256;
+
+/// Flags with which SYSRET may return: the user's arithmetic flags, DF, AC, ID, IF and the constant
+/// one. With any other (TF and RF among them) IRET returns.
+const FAST_FLAGS: u32 = 0x24_0ed7;
+/// Flags that user mode may have at all: [`FAST_FLAGS`], TF and RF.
+const USER_FLAGS: u32 = FAST_FLAGS | 0x1_0100;
+/// Interrupts enabled, and the constant one.
+const FORCED_FLAGS: u32 = 0x202;
+
+/// Instructions from the reading of the counter to SYSRET, both included: they are the kernel's.
+const EXIT_FAST: u64 = 36;
+/// How many more there are to IRET.
+const EXIT_MORE: u64 = 3;
+/// Instructions from the entry point of SYSCALL to the reading of the counter: the kernel's too.
+const ENTRY_CALL: u64 = 37;
+/// The same from the stub of an exception.
+const ENTRY_TRAP: u64 = 46;
+
+/// Why user mode was left.
+#[repr(C)]
+pub struct Left {
+    /// The vector, or [`SYSTEM_CALL`].
+    pub vector: u64,
+    /// The error code; zero where the processor pushes none.
+    pub error: u64,
+}
+
+unsafe extern "C" {
+    /// Enters user mode with the registers of `state`, and returns at the next trap.
+    ///
+    /// # Safety
+    /// The current table maps the kernel as the template does; FS and GS base in `state` are
+    /// canonical; nothing else uses `state` until the return.
+    pub fn enter_user(state: *mut UserState) -> Left;
+
+    /// Entry point of SYSCALL.
+    pub fn system_call_entry();
+}
+
+global_asm!(
+    r#"
+    .text
+    .balign 64
+    .globl enter_user
+enter_user:
+    push rbp
+    push rbx
+    push r12
+    push r13
+    push r14
+    push r15
+    mov gs:[{cpu_state}], rdi
+    mov gs:[{cpu_stack}], rsp
+    mov rsi, [rdi + {rip}]
+    mov rax, rsi
+    shr rax, 47
+    jnz 3f                          // not a user address: it faults here, not in the IRET
+    rdtsc
+    shl rdx, 32
+    lea rax, [rax + rdx + {exit_fast}]
+    mov rcx, gs:[{cpu_changed}]
+    mov gs:[{cpu_changed}], rax
+    sub rax, rcx
+    add gs:[{cpu_kernel}], rax
+    mov rax, [rdi + {fs}]
+    wrfsbase rax
+    mov rcx, [rdi + {rcx}]
+    mov r11, [rdi + {r11}]
+    mov rbx, [rdi + {rbx}]
+    mov rbp, [rdi + {rbp}]
+    mov rdx, [rdi + {rdx}]
+    mov r8, [rdi + {r8}]
+    mov r9, [rdi + {r9}]
+    mov r10, [rdi + {r10}]
+    mov r12, [rdi + {r12}]
+    mov r13, [rdi + {r13}]
+    mov r14, [rdi + {r14}]
+    mov r15, [rdi + {r15}]
+    mov rax, [rdi + {flags}]
+    cmp rcx, rsi
+    jne 2f
+    cmp r11, rax
+    jne 2f
+    test eax, {not_fast}
+    jnz 2f
+    or r11d, {forced}
+    swapgs
+    mov rax, [rdi + {gs}]
+    wrgsbase rax
+    mov rax, [rdi + {rax}]
+    mov rsi, [rdi + {rsi}]
+    mov rsp, [rdi + {rsp}]
+    mov rdi, [rdi + {rdi}]
+    sysretq
+2:
+    add qword ptr gs:[{cpu_changed}], {exit_more}
+    add qword ptr gs:[{cpu_kernel}], {exit_more}
+    and eax, {user_flags}
+    or eax, {forced}
+    push {user_data}
+    push [rdi + {rsp}]
+    push rax
+    push {user_code}
+    push rsi
+    swapgs
+    mov rax, [rdi + {gs}]
+    wrgsbase rax
+    mov rax, [rdi + {rax}]
+    mov rsi, [rdi + {rsi}]
+    mov rdi, [rdi + {rdi}]
+    iretq
+3:
+    mov qword ptr [rdi + {orig_rax}], -1
+    mov eax, 13                     // a general protection fault, error code 0
+    xor edx, edx
+    pop r15
+    pop r14
+    pop r13
+    pop r12
+    pop rbx
+    pop rbp
+    ret
+
+    .balign 64
+    .globl system_call_entry
+system_call_entry:
+    swapgs
+    mov gs:[{cpu_scratch}], rsp
+    mov rsp, gs:[{cpu_state}]       // a base for the stores; nothing is pushed on it
+    mov [rsp + {rdi}], rdi
+    mov rdi, rsp
+    mov rsp, gs:[{cpu_stack}]
+    mov [rdi + {rax}], rax
+    mov [rdi + {orig_rax}], rax
+    mov [rdi + {rsi}], rsi
+    mov rax, gs:[{cpu_scratch}]
+    mov [rdi + {rsp}], rax
+    mov [rdi + {rip}], rcx
+    mov [rdi + {flags}], r11
+    mov esi, {system_call}
+    xor eax, eax
+    push {entry_call}
+    jmp 4f
+
+trap_from_user:
+    swapgs
+    push rdi
+    mov rdi, gs:[{cpu_state}]
+    mov [rdi + {rax}], rax
+    mov [rdi + {rsi}], rsi
+    pop rax
+    mov [rdi + {rdi}], rax
+    mov rsi, [rsp]                  // vector
+    mov rax, [rsp + 16]
+    mov [rdi + {rip}], rax
+    mov rax, [rsp + 32]
+    mov [rdi + {flags}], rax
+    mov rax, [rsp + 40]
+    mov [rdi + {rsp}], rax
+    mov rax, [rsp + 8]              // error code
+    mov qword ptr [rdi + {orig_rax}], -1
+    mov rsp, gs:[{cpu_stack}]
+    push {entry_trap}
+4:
+    mov [rdi + {rcx}], rcx
+    mov [rdi + {r11}], r11
+    mov [rdi + {rbx}], rbx
+    mov [rdi + {rbp}], rbp
+    mov [rdi + {rdx}], rdx
+    mov [rdi + {r8}], r8
+    mov [rdi + {r9}], r9
+    mov [rdi + {r10}], r10
+    mov [rdi + {r12}], r12
+    mov [rdi + {r13}], r13
+    mov [rdi + {r14}], r14
+    mov [rdi + {r15}], r15
+    mov r8, rax
+    swapgs
+    rdgsbase rax
+    swapgs
+    mov [rdi + {gs}], rax
+    rdfsbase rax
+    mov [rdi + {fs}], rax
+    rdtsc
+    shl rdx, 32
+    or rax, rdx
+    pop rcx
+    sub rax, rcx
+    mov rcx, gs:[{cpu_changed}]
+    mov gs:[{cpu_changed}], rax
+    sub rax, rcx
+    add gs:[{cpu_user}], rax
+    mov rax, rsi
+    mov rdx, r8
+    pop r15
+    pop r14
+    pop r13
+    pop r12
+    pop rbx
+    pop rbp
+    ret
+
+    // One stub per vector. The stack then holds: vector, error code, and what the processor pushed.
+    .balign 64
+    .globl trap_stubs
+trap_stubs:
+    .set trap_vector, 0
+    .rept 256
+    .balign 16
+    .if (trap_vector != 8) && (trap_vector != 10) && (trap_vector != 11) && (trap_vector != 12) && (trap_vector != 13) && (trap_vector != 14) && (trap_vector != 17) && (trap_vector != 21) && (trap_vector != 29) && (trap_vector != 30)
+    push 0
+    .endif
+    .if trap_vector < 128
+    push trap_vector
+    .else
+    .byte 0x68
+    .long trap_vector
+    .endif
+    .if (trap_vector == 1) || (trap_vector == 2) || (trap_vector == 8) || (trap_vector == 18)
+    jmp trap_any
+    .else
+    jmp trap
+    .endif
+    .set trap_vector, trap_vector + 1
+    .endr
+
+    .balign 64
+trap:
+    cld
+    clac
+    test byte ptr [rsp + 24], 3
+    jnz trap_from_user
+    call trap_save
+    mov rdi, rsp
+    call kernel_trap
+    jmp trap_return
+
+    // What may strike while GS is the user's.
+trap_any:
+    cld
+    clac
+    test byte ptr [rsp + 24], 3
+    jz 5f
+    cmp dword ptr [rsp], 1
+    je trap_from_user
+5:
+    call trap_save
+    rdgsbase rbx
+    mov rax, rsp
+    and rax, -{stack_size}
+    mov rax, [rax]
+    wrgsbase rax
+    mov rdi, rsp
+    call kernel_trap
+    wrgsbase rbx
+
+trap_return:
+    pop r15
+    pop r14
+    pop r13
+    pop r12
+    pop r11
+    pop r10
+    pop r9
+    pop r8
+    pop rbp
+    pop rdi
+    pop rsi
+    pop rdx
+    pop rcx
+    pop rbx
+    pop rax
+    add rsp, 16                     // vector and error code
+    iretq
+
+    // Completes the `TrapFrame` below its own return address.
+trap_save:
+    push rbx
+    mov rbx, [rsp + 8]              // where to return
+    mov [rsp + 8], rax
+    push rcx
+    push rdx
+    push rsi
+    push rdi
+    push rbp
+    push r8
+    push r9
+    push r10
+    push r11
+    push r12
+    push r13
+    push r14
+    push r15
+    jmp rbx
+"#,
+    cpu_state = const offset_of!(PerCpu, user_state),
+    cpu_stack = const offset_of!(PerCpu, kernel_stack),
+    cpu_scratch = const offset_of!(PerCpu, scratch),
+    cpu_changed = const offset_of!(PerCpu, changed),
+    cpu_user = const offset_of!(PerCpu, user_ticks),
+    cpu_kernel = const offset_of!(PerCpu, kernel_ticks),
+    rax = const offset_of!(UserState, regs.rax),
+    rbx = const offset_of!(UserState, regs.rbx),
+    rcx = const offset_of!(UserState, regs.rcx),
+    rdx = const offset_of!(UserState, regs.rdx),
+    rsi = const offset_of!(UserState, regs.rsi),
+    rdi = const offset_of!(UserState, regs.rdi),
+    rbp = const offset_of!(UserState, regs.rbp),
+    r8 = const offset_of!(UserState, regs.r8),
+    r9 = const offset_of!(UserState, regs.r9),
+    r10 = const offset_of!(UserState, regs.r10),
+    r11 = const offset_of!(UserState, regs.r11),
+    r12 = const offset_of!(UserState, regs.r12),
+    r13 = const offset_of!(UserState, regs.r13),
+    r14 = const offset_of!(UserState, regs.r14),
+    r15 = const offset_of!(UserState, regs.r15),
+    rip = const offset_of!(UserState, regs.rip),
+    flags = const offset_of!(UserState, regs.rflags),
+    rsp = const offset_of!(UserState, regs.rsp),
+    orig_rax = const offset_of!(UserState, regs.orig_rax),
+    fs = const offset_of!(UserState, fs_base),
+    gs = const offset_of!(UserState, gs_base),
+    not_fast = const !FAST_FLAGS,
+    user_flags = const USER_FLAGS,
+    forced = const FORCED_FLAGS,
+    user_data = const USER_DATA,
+    user_code = const USER_CODE,
+    system_call = const SYSTEM_CALL,
+    exit_fast = const EXIT_FAST,
+    exit_more = const EXIT_MORE,
+    entry_call = const ENTRY_CALL,
+    entry_trap = const ENTRY_TRAP,
+    stack_size = const INTERRUPT_STACK_SIZE,
+);
+
+/// Sets what SYSCALL and SYSRET use on this CPU.
+pub fn setup() {
+    // SAFETY: EFER has system calls enabled since boot; the selectors are those of `percpu` (SYSRET
+    // adds 16 and 8 to its base), the entry point is this module's, and with all of TF, IF, DF, IOPL,
+    // NT and AC cleared on entry the kernel begins as it runs.
+    unsafe {
+        let kernel = u64::from(KERNEL_CODE) << 32;
+        let user = u64::from(USER_DATA - 8) << 48;
+        arch::write_msr(msr::STAR, user | kernel);
+        arch::write_msr(msr::LSTAR, system_call_entry as *const () as u64);
+        arch::write_msr(msr::FMASK, 0x4_7700);
+    }
+}

@@ -1,0 +1,97 @@
+//! The interrupt descriptor table: one gate per vector, all alike but for the stack they use.
+
+use core::arch::asm;
+use core::sync::atomic::{AtomicU64, Ordering};
+
+use crate::percpu::{InterruptStack, KERNEL_CODE};
+
+/// Vectors the kernel knows by name.
+pub mod vector {
+    /// Debug exception.
+    pub const DEBUG: u8 = 1;
+    /// Non-maskable interrupt.
+    pub const NMI: u8 = 2;
+    /// Breakpoint (INT3).
+    pub const BREAKPOINT: u8 = 3;
+    /// Overflow (INTO).
+    pub const OVERFLOW: u8 = 4;
+    /// Double fault.
+    pub const DOUBLE_FAULT: u8 = 8;
+    /// Page fault.
+    pub const PAGE_FAULT: u8 = 14;
+    /// Machine check.
+    pub const MACHINE_CHECK: u8 = 18;
+    /// The local APIC's timer.
+    pub const TIMER: u8 = 0x20;
+    /// The second serial port: control bytes.
+    pub const CONTROL: u8 = 0x21;
+    /// Where the legacy controllers would deliver, were they not masked.
+    pub const LEGACY: u8 = 0xe0;
+    /// What the local APIC delivers when it has nothing to deliver; wants no acknowledgement.
+    pub const SPURIOUS: u8 = 0xff;
+}
+
+/// 256 gates of two words each. One table serves every CPU.
+#[repr(C, align(16))]
+struct Table([[AtomicU64; 2]; 256]);
+
+static TABLE: Table = Table([const { [const { AtomicU64::new(0) }; 2] }; 256]);
+
+/// An interrupt gate: present, clears the interrupt flag.
+const GATE: u64 = 0x8e00;
+/// Lets user mode execute INT n.
+const FROM_USER: u64 = 3 << 13;
+
+unsafe extern "C" {
+    /// Entry stubs, [`STUB_SIZE`] bytes each, in the order of their vectors.
+    static trap_stubs: u8;
+}
+
+/// Bytes from one entry stub to the next.
+pub const STUB_SIZE: u64 = 16;
+
+/// Fills the table. Called once, before any CPU loads it.
+pub fn fill() {
+    for (index, gate) in (0u8..=255).zip(&TABLE.0) {
+        let handler = &raw const trap_stubs as u64 + u64::from(index) * STUB_SIZE;
+        let stack = match index {
+            vector::DOUBLE_FAULT => Some(InterruptStack::DoubleFault),
+            vector::NMI => Some(InterruptStack::Nmi),
+            vector::MACHINE_CHECK => Some(InterruptStack::MachineCheck),
+            vector::DEBUG => Some(InterruptStack::Debug),
+            _ => None,
+        };
+        let stack = stack.map_or(0, |stack| stack as u64 + 1);
+        let rights = match index {
+            vector::BREAKPOINT | vector::OVERFLOW => GATE | FROM_USER,
+            _ => GATE,
+        };
+        let low = handler & 0xffff
+            | u64::from(KERNEL_CODE) << 16
+            | stack << 32
+            | rights << 32
+            | (handler >> 16 & 0xffff) << 48;
+        gate[0].store(low, Ordering::Relaxed);
+        gate[1].store(handler >> 32, Ordering::Relaxed);
+    }
+}
+
+/// Makes the table this CPU's.
+///
+/// # Safety
+/// The table is filled, and this CPU's GS base, task state and stacks are set.
+pub unsafe fn load() {
+    #[repr(C, packed)]
+    struct Pointer {
+        limit: u16,
+        base: u64,
+    }
+    let pointer = Pointer {
+        limit: (size_of::<Table>() - 1) as u16,
+        base: &raw const TABLE as u64,
+    };
+    // SAFETY: the descriptor names a static table of that size, filled as the caller vouches.
+    unsafe {
+        asm!("lidt [{}]", in(reg) &raw const pointer, options(readonly, nostack, preserves_flags));
+    };
+}

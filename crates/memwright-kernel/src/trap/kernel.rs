@@ -1,0 +1,86 @@
+//! Exceptions and interrupts that strike in the kernel itself.
+//!
+//! Interrupts come only while a CPU idles; page faults on user addresses only from the user-copy
+//! routines. Anything else is a mistake of the kernel and ends the run with a report.
+
+use crate::arch;
+use crate::clock;
+use crate::control;
+use crate::paging::USER_LIMIT;
+use crate::panic;
+use crate::percpu;
+use crate::trace::Kind;
+use crate::trap::idt::vector;
+use crate::{apic, usercopy};
+
+/// Registers at a trap, as `trap_save` and the processor leave them on the stack.
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub struct TrapFrame {
+    pub r15: u64,
+    pub r14: u64,
+    pub r13: u64,
+    pub r12: u64,
+    pub r11: u64,
+    pub r10: u64,
+    pub r9: u64,
+    pub r8: u64,
+    pub rbp: u64,
+    pub rdi: u64,
+    pub rsi: u64,
+    pub rdx: u64,
+    pub rcx: u64,
+    pub rbx: u64,
+    pub rax: u64,
+    pub vector: u64,
+    pub error: u64,
+    pub rip: u64,
+    pub cs: u64,
+    pub flags: u64,
+    pub rsp: u64,
+    pub ss: u64,
+}
+
+/// Error code of a page fault: the access was a write.
+pub const FAULT_WRITE: u64 = 1 << 1;
+/// Error code of a page fault: an entry was present.
+pub const FAULT_PRESENT: u64 = 1;
+/// Error code of a page fault: an entry had a reserved bit set.
+pub const FAULT_RESERVED: u64 = 1 << 3;
+/// Error code of a page fault: an instruction fetch.
+pub const FAULT_FETCH: u64 = 1 << 4;
+
+/// The handler that the entries call.
+#[unsafe(no_mangle)]
+extern "C" fn kernel_trap(frame: &mut TrapFrame) {
+    let cpu = percpu::current();
+    let number = frame.vector as u8;
+    match number {
+        vector::TIMER => {
+            apic::acknowledge();
+            clock::timer_fired(cpu);
+        }
+        vector::CONTROL => {
+            control::receive();
+            apic::acknowledge();
+        }
+        // A debug exception held back over SYSCALL arrives in the kernel: it means nothing there.
+        vector::SPURIOUS | vector::DEBUG => {}
+        vector::NMI => panic::backtrace_request(frame),
+        vector::PAGE_FAULT => {
+            let address = arch::fault_address();
+            cpu.ring
+                .record(Kind::KernelTrap, u64::from(number), address, arch::ticks());
+            let user = address < USER_LIMIT && frame.error & (FAULT_FETCH | FAULT_RESERVED) == 0;
+            match usercopy::fixup(frame.rip) {
+                Some(resume) if user => {
+                    if !usercopy::resolve(address, frame.error & FAULT_WRITE != 0) {
+                        frame.rip = resume;
+                    }
+                }
+                _ => panic::exception(frame, address),
+            }
+        }
+        _ => panic::exception(frame, arch::fault_address()),
+    }
+}

@@ -1,0 +1,5 @@
+//! Everything that enters the kernel.
+
+pub mod entry;
+pub mod idt;
+pub mod kernel;

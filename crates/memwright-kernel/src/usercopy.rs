@@ -1,0 +1,236 @@
+//! Reads and writes of user memory through the user's own mapping.
+//!
+//! Each routine opens access (STAC), touches user memory by a few known instructions and closes it
+//! (CLAC). A page fault at one of those instructions asks the personality to make the page
+//! accessible and retries; if it cannot, the routine resumes at its fix-up and returns what is left.
+//! Nothing is checked first and used later: the access itself is the check.
+
+use core::arch::global_asm;
+use core::sync::atomic::{AtomicPtr, Ordering};
+
+use memwright_linux::host::{KernelEvents, UserFault};
+
+use crate::paging::USER_LIMIT;
+
+global_asm!(
+    r#"
+    // u64 user_copy(to, from, length): bytes that were not copied
+    .balign 32
+    .globl user_copy
+user_copy:
+    mov rcx, rdx
+    shr rcx, 3
+    and edx, 7
+    stac
+user_copy_words:
+    rep movsq
+    mov ecx, edx
+user_copy_bytes:
+    rep movsb
+user_copy_end:
+    clac
+    mov rax, rcx
+    ret
+user_copy_words_failed:             // go on bytewise, up to the very byte that faults
+    lea rcx, [rdx + rcx * 8]
+    jmp user_copy_bytes
+
+    // u64 user_clear(to, length): bytes that were not cleared
+    .balign 32
+    .globl user_clear
+user_clear:
+    mov rcx, rsi
+    shr rcx, 3
+    and esi, 7
+    xor eax, eax
+    stac
+user_clear_words:
+    rep stosq
+    mov ecx, esi
+user_clear_bytes:
+    rep stosb
+user_clear_end:
+    clac
+    mov rax, rcx
+    ret
+user_clear_words_failed:
+    lea rcx, [rsi + rcx * 8]
+    jmp user_clear_bytes
+
+    // u64 user_load(address): the word, or all ones
+    .balign 32
+    .globl user_load
+user_load:
+    stac
+user_load_word:
+    mov eax, [rdi]
+    clac
+    ret
+
+    // u64 user_exchange(address, old, new): the word that was there, or all ones
+    .balign 32
+    .globl user_exchange
+user_exchange:
+    mov eax, esi
+    stac
+user_exchange_word:
+    lock cmpxchg [rdi], edx
+    clac
+    mov eax, eax
+    ret
+
+user_word_failed:
+    clac
+    mov rax, -1
+    ret
+
+    .section .rodata.user_fixups, "a", @progbits
+    .balign 8
+    .globl user_fixups
+user_fixups:
+    .quad user_copy_words, user_copy_words_failed
+    .quad user_copy_bytes, user_copy_end
+    .quad user_clear_words, user_clear_words_failed
+    .quad user_clear_bytes, user_clear_end
+    .quad user_load_word, user_word_failed
+    .quad user_exchange_word, user_word_failed
+    .text
+"#
+);
+
+unsafe extern "C" {
+    fn user_copy(to: u64, from: u64, length: u64) -> u64;
+    fn user_clear(to: u64, length: u64) -> u64;
+    fn user_load(address: u64) -> u64;
+    fn user_exchange(address: u64, old: u32, new: u32) -> u64;
+    /// Pairs of an instruction that may fault and where to resume if the fault stands.
+    static user_fixups: [[u64; 2]; 6];
+}
+
+/// Where to resume after an unresolved fault of the instruction at `address`; `None` if that
+/// instruction may not fault.
+pub fn fixup(address: u64) -> Option<u64> {
+    // SAFETY: the table is a constant of the image.
+    let table = unsafe { &user_fixups };
+    table
+        .iter()
+        .find(|pair| pair[0] == address)
+        .map(|pair| pair[1])
+}
+
+/// The personality, as [`set_events`] got it: the address of a `&'static dyn KernelEvents`.
+static EVENTS: AtomicPtr<&'static dyn KernelEvents> = AtomicPtr::new(core::ptr::null_mut());
+
+/// Names the receiver of events. `slot` lives as long as the kernel.
+pub fn set_events(slot: &'static mut &'static dyn KernelEvents) {
+    EVENTS.store(slot, Ordering::Release);
+}
+
+/// The receiver of events, once it is named.
+pub fn events() -> Option<&'static dyn KernelEvents> {
+    let slot = EVENTS.load(Ordering::Acquire);
+    // SAFETY: a non-null pointer came from `set_events`, whose argument is never changed or freed.
+    unsafe { slot.as_ref() }.copied()
+}
+
+/// Asks the personality to make `address` accessible.
+pub fn resolve(address: u64, write: bool) -> bool {
+    events().is_some_and(|events| events.user_fault(address, write))
+}
+
+/// Whether all of a range lies in the user's half.
+fn is_user(address: u64, length: usize) -> bool {
+    address
+        .checked_add(length as u64)
+        .is_some_and(|end| end <= USER_LIMIT)
+}
+
+fn outcome(address: u64, length: usize, left: u64) -> Result<(), UserFault> {
+    if left == 0 {
+        return Ok(());
+    }
+    let done = length - left as usize;
+    Err(UserFault {
+        address: address + done as u64,
+        done,
+    })
+}
+
+/// Copies from user memory.
+///
+/// # Errors
+/// The first address that could not be read, and how many bytes before it were.
+#[inline]
+pub fn copy_from_user(to: &mut [u8], from: u64) -> Result<(), UserFault> {
+    if !is_user(from, to.len()) {
+        return Err(UserFault {
+            address: from,
+            done: 0,
+        });
+    }
+    // SAFETY: `to` is a slice of the kernel's, the source lies in the user's half, where a fault is
+    // fixed up; no reference to user memory exists.
+    let left = unsafe { user_copy(to.as_mut_ptr() as u64, from, to.len() as u64) };
+    outcome(from, to.len(), left)
+}
+
+/// Copies to user memory.
+///
+/// # Errors
+/// The first address that could not be written, and how many bytes before it were.
+#[inline]
+pub fn copy_to_user(to: u64, from: &[u8]) -> Result<(), UserFault> {
+    if !is_user(to, from.len()) {
+        return Err(UserFault {
+            address: to,
+            done: 0,
+        });
+    }
+    // SAFETY: as in `copy_from_user`, the other way round.
+    let left = unsafe { user_copy(to, from.as_ptr() as u64, from.len() as u64) };
+    outcome(to, from.len(), left)
+}
+
+/// Clears user memory.
+///
+/// # Errors
+/// The first address that could not be written, and how many bytes before it were.
+pub fn clear_user(to: u64, length: usize) -> Result<(), UserFault> {
+    if !is_user(to, length) {
+        return Err(UserFault {
+            address: to,
+            done: 0,
+        });
+    }
+    // SAFETY: the range lies in the user's half, where a fault is fixed up.
+    let left = unsafe { user_clear(to, length as u64) };
+    outcome(to, length, left)
+}
+
+fn word(address: u64, value: u64) -> Result<u32, UserFault> {
+    u32::try_from(value).map_err(|_| UserFault { address, done: 0 })
+}
+
+/// Loads a word of user memory.
+///
+/// # Errors
+/// The address could not be read.
+pub fn user_load32(address: u64) -> Result<u32, UserFault> {
+    if !is_user(address, 4) {
+        return Err(UserFault { address, done: 0 });
+    }
+    // SAFETY: the word lies in the user's half, where a fault is fixed up.
+    word(address, unsafe { user_load(address) })
+}
+
+/// Replaces a word of user memory by `new` if it equals `old`, atomically; returns what was there.
+///
+/// # Errors
+/// The address could not be written.
+pub fn user_compare_exchange32(address: u64, old: u32, new: u32) -> Result<u32, UserFault> {
+    if !is_user(address, 4) {
+        return Err(UserFault { address, done: 0 });
+    }
+    // SAFETY: the word lies in the user's half, where a fault is fixed up.
+    word(address, unsafe { user_exchange(address, old, new) })
+}
