@@ -1,0 +1,246 @@
+//! What can go wrong, one small enum per operation. An errno appears only in the personality; the comment
+//! at each variant names the one that Linux 7.2 returns.
+
+use memwright_table::{OutOfFrames, OutOfMemory, VirtAddr};
+
+/// A limit of the process (`setrlimit`) or of the memory manager.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Limit {
+    /// `RLIMIT_AS`.
+    AddressSpace,
+    /// `RLIMIT_DATA`.
+    Data,
+    /// `RLIMIT_STACK`.
+    Stack,
+    /// `RLIMIT_MEMLOCK`.
+    Locked,
+    /// `vm.max_map_count`.
+    Areas,
+}
+
+/// Why nothing was mapped. The address space is as before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MapError {
+    /// The length is zero (EINVAL).
+    NoLength,
+    /// The address or the offset is not a multiple of the page size (EINVAL).
+    Misaligned,
+    /// The range does not end below the end of user addresses (ENOMEM).
+    OutOfRange,
+    /// The range begins below the lowest address (EPERM).
+    TooLow,
+    /// No free range is long enough (ENOMEM).
+    NoRoom,
+    /// Something is mapped there (EEXIST).
+    Taken(VirtAddr),
+    /// The offset plus the length does not fit (EOVERFLOW).
+    OffsetTooLarge,
+    /// The rights exceed what the object allows (EACCES).
+    Denied,
+    /// A limit forbids it (ENOMEM; EAGAIN for [`Limit::Locked`]).
+    OverLimit(Limit),
+    /// More than all memory at once (ENOMEM).
+    Overcommit,
+    /// No memory for a structure (ENOMEM).
+    OutOfMemory,
+}
+
+/// Why nothing was unmapped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum UnmapError {
+    /// The length is zero (EINVAL).
+    NoLength,
+    /// The address is not a multiple of the page size (EINVAL).
+    Misaligned,
+    /// The range is not in user addresses (EINVAL).
+    OutOfRange,
+    /// Cutting an area in two would exceed the area limit (ENOMEM).
+    OverLimit(Limit),
+    /// No memory for a structure (ENOMEM).
+    OutOfMemory,
+}
+
+/// Why a protection change stopped. Areas below the address have changed, as on Linux.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ProtectError {
+    /// The address is not a multiple of the page size (EINVAL).
+    Misaligned,
+    /// The range wraps around or leaves user addresses (ENOMEM).
+    OutOfRange,
+    /// Nothing is mapped here (ENOMEM).
+    Hole(VirtAddr),
+    /// More rights than the area may ever have (EACCES).
+    Denied(VirtAddr),
+    /// A limit forbids it (ENOMEM).
+    OverLimit(Limit),
+    /// More than all memory at once (ENOMEM).
+    Overcommit,
+    /// No memory for a structure (ENOMEM).
+    OutOfMemory,
+}
+
+/// Why nothing was moved.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RemapError {
+    /// An address is not a multiple of the page size (EINVAL).
+    Misaligned,
+    /// The new length is zero, the ranges overlap, or the flags contradict each other (EINVAL).
+    Invalid,
+    /// The old range is not inside one area (EFAULT).
+    NoArea(VirtAddr),
+    /// The new range does not end below the end of user addresses (EINVAL).
+    OutOfRange,
+    /// It does not fit where it is and must not move, or there is no room (ENOMEM).
+    NoRoom,
+    /// A limit forbids it (ENOMEM; EAGAIN for [`Limit::Locked`]).
+    OverLimit(Limit),
+    /// More than all memory at once (ENOMEM).
+    Overcommit,
+    /// No memory for a structure (ENOMEM).
+    OutOfMemory,
+}
+
+/// Why advice was not followed to the end. What lies below the address was advised, as on Linux.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AdviseError {
+    /// The address is not a multiple of the page size, or the range wraps around (EINVAL).
+    Misaligned,
+    /// Nothing is mapped here; the rest of the range was still advised (ENOMEM).
+    Hole(VirtAddr),
+    /// The advice does not apply to this area (EINVAL).
+    NotApplicable(VirtAddr),
+    /// The area does not grant the right that the advice needs (EACCES).
+    Denied(VirtAddr),
+    /// A page could not be populated (EFAULT; ENOMEM when out of memory).
+    Fault(FaultError),
+    /// A limit forbids it (ENOMEM).
+    OverLimit(Limit),
+    /// No memory for a structure (EAGAIN).
+    OutOfMemory,
+}
+
+/// Why memory was not locked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LockError {
+    /// The range wraps around (EINVAL).
+    OutOfRange,
+    /// Nothing is mapped here (ENOMEM).
+    Hole(VirtAddr),
+    /// A limit forbids it (ENOMEM; EPERM when the limit is zero).
+    OverLimit(Limit),
+    /// A page could not be populated (ENOMEM, or EAGAIN).
+    Fault(FaultError),
+    /// No memory for a structure (ENOMEM).
+    OutOfMemory,
+}
+
+/// Why memory was not written back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SyncError {
+    /// The address is not a multiple of the page size (EINVAL).
+    Misaligned,
+    /// The range wraps around (ENOMEM).
+    OutOfRange,
+    /// Nothing is mapped here; the rest was still written back (ENOMEM).
+    Hole(VirtAddr),
+    /// Invalidation was asked for locked memory (EBUSY).
+    Locked(VirtAddr),
+    /// The object could not write (EIO).
+    Object(ObjectError),
+}
+
+/// Why a child could not be made. Nothing of it remains.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ForkError {
+    /// No memory for the child's tables or areas (ENOMEM).
+    OutOfMemory,
+    /// The child's memory exceeds all memory (ENOMEM).
+    Overcommit,
+}
+
+/// Why an access cannot be allowed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FaultError {
+    /// Nothing is mapped here (SIGSEGV, `SEGV_MAPERR`).
+    NoArea,
+    /// The area does not grant the right (SIGSEGV, `SEGV_ACCERR`).
+    Denied,
+    /// A guard marker stands here (SIGSEGV, `SEGV_MAPERR`).
+    Guard,
+    /// A poison marker stands here (SIGBUS, `BUS_ADRERR`).
+    Poison,
+    /// The object ends before this page (SIGBUS, `BUS_ADRERR`).
+    BeyondObject,
+    /// The object could not be read (SIGBUS, `BUS_ADRERR`).
+    Io,
+    /// The stack may not grow to here (SIGSEGV, `SEGV_MAPERR`).
+    StackLimit,
+    /// No frame is free: the personality chooses a victim and retries.
+    OutOfMemory,
+    /// The object is busy: the caller waits with no lock held, then retries.
+    WouldBlock,
+}
+
+/// Why an object has no frame for an index.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ObjectError {
+    /// The object ends before the index.
+    BeyondEnd,
+    /// No frame is free.
+    OutOfMemory,
+    /// The backing store failed.
+    Io,
+    /// The page is being read or written back: wait, then retry.
+    WouldBlock,
+}
+
+impl From<ObjectError> for FaultError {
+    fn from(error: ObjectError) -> Self {
+        match error {
+            ObjectError::BeyondEnd => Self::BeyondObject,
+            ObjectError::OutOfMemory => Self::OutOfMemory,
+            ObjectError::Io => Self::Io,
+            ObjectError::WouldBlock => Self::WouldBlock,
+        }
+    }
+}
+
+impl From<OutOfFrames> for FaultError {
+    fn from(_: OutOfFrames) -> Self {
+        Self::OutOfMemory
+    }
+}
+
+impl From<OutOfFrames> for ObjectError {
+    fn from(_: OutOfFrames) -> Self {
+        Self::OutOfMemory
+    }
+}
+
+macro_rules! from_out_of_memory {
+    ($($error:ty),*) => {
+        $(
+            impl From<OutOfMemory> for $error {
+                fn from(_: OutOfMemory) -> Self {
+                    Self::OutOfMemory
+                }
+            }
+
+            impl From<OutOfFrames> for $error {
+                fn from(_: OutOfFrames) -> Self {
+                    Self::OutOfMemory
+                }
+            }
+        )*
+    };
+}
+
+from_out_of_memory!(
+    MapError,
+    UnmapError,
+    ProtectError,
+    RemapError,
+    AdviseError,
+    LockError,
+    ForkError
+);

@@ -1,0 +1,65 @@
+//! A fault in private anonymous memory (Linux 7.2 `mm/memory.c`, `do_anonymous_page`).
+
+use memwright_table::{Bits, Cursor, Entry, FrameKind, Machine, PageRange};
+
+use super::{Fault, FaultKind};
+use crate::error::FaultError;
+use crate::space::access_bits;
+use crate::stats::Row;
+use crate::writable::writable;
+
+/// State of an anonymous page that is new and about to be written.
+pub(super) const NEW: Bits = Bits::ACCESSED
+    .union(Bits::DIRTY)
+    .union(Bits::SOFT_DIRTY)
+    .union(Bits::EXCLUSIVE);
+
+impl<M: Machine> Fault<'_, M> {
+    #[inline]
+    pub(super) fn resolve_anonymous(self) -> Result<FaultKind, FaultError> {
+        let mut cursor = self.core.table.cursor(PageRange::single(self.page));
+        match cursor.entry().entry {
+            Entry::Present(page) => self.resolve_present(cursor, page),
+            entry @ (Entry::Empty | Entry::Marker(_) | Entry::Swapped(_) | Entry::Migrating(_)) => {
+                let inherited = self.check_absent(entry)?;
+                if self.access.write {
+                    self.demand_zero(&mut cursor, inherited)
+                } else {
+                    self.zero_page(&mut cursor, inherited)
+                }
+            }
+        }
+    }
+
+    /// A write of untouched memory: a zeroed frame.
+    fn demand_zero(
+        self,
+        cursor: &mut Cursor<'_, M>,
+        inherited: Bits,
+    ) -> Result<FaultKind, FaultError> {
+        let memory = &*self.core.memory;
+        let frame = memory.frames().allocate_zeroed(0, FrameKind::Anonymous)?;
+        self.area.note_faulted();
+        let mut bits = access_bits(self.area.rights()) | NEW | inherited;
+        if writable(self.area.view(), bits).is_writable() {
+            bits |= Bits::WRITE;
+        }
+        cursor.fill(Entry::page(frame.frame(), bits))?;
+        let _ = frame.into_raw();
+        memory.count_on(self.cpu, Row::FramesZeroed, 1);
+        self.core.note_filled(self.cpu, 1);
+        Ok(FaultKind::DemandZero)
+    }
+
+    /// A read of untouched memory: the shared zero frame, of which the entry holds no reference.
+    fn zero_page(
+        self,
+        cursor: &mut Cursor<'_, M>,
+        inherited: Bits,
+    ) -> Result<FaultKind, FaultError> {
+        let bits = access_bits(self.area.rights()) | Bits::ACCESSED | Bits::BORROWED | inherited;
+        cursor.fill(Entry::page(self.core.memory.zero_frame(), bits))?;
+        self.core.note_borrowed(self.cpu);
+        Ok(FaultKind::ZeroPage)
+    }
+}

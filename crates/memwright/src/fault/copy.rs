@@ -1,0 +1,61 @@
+//! Copy-on-write (Linux 7.2 `mm/memory.c`, `wp_page_copy` and `do_cow_fault`).
+
+use memwright_table::{Bits, Cursor, Entry, Frame, FrameKind, Machine, OutOfFrames, Present};
+
+use super::anon::NEW;
+use super::{Fault, FaultKind};
+use crate::error::FaultError;
+use crate::space::access_bits;
+use crate::stats::Row;
+use crate::writable::writable;
+
+impl<M: Machine> Fault<'_, M> {
+    /// Replaces the page under the cursor by a copy of its own: emptied, flushed, filled (design rule 1),
+    /// so that no CPU reads the old frame after another wrote the new one.
+    pub(super) fn copy_present(
+        self,
+        cursor: &mut Cursor<'_, M>,
+        page: Present,
+    ) -> Result<FaultKind, FaultError> {
+        let core = self.core;
+        let frames = core.memory.frames();
+        let new = if page.bits.contains(Bits::BORROWED) {
+            core.memory.count_on(self.cpu, Row::FramesZeroed, 1);
+            frames.allocate_zeroed(0, FrameKind::Anonymous)?
+        } else {
+            let new = frames.allocate(0, FrameKind::Anonymous)?;
+            frames.copy(page.frame, new.frame());
+            core.memory.count_on(self.cpu, Row::FramesCopied, 1);
+            new
+        };
+        self.area.note_faulted();
+        let kept = page.bits & Bits::UFFD_WP;
+        let mut gather = core.table.gather();
+        cursor.remove(&mut gather);
+        gather.flush();
+        // The table is there: filling the slot that was just emptied allocates nothing.
+        let filled = self.fill_own(cursor, new.into_raw(), kept);
+        debug_assert!(filled.is_ok());
+        let counts = gather.finish();
+        core.note_gather(self.cpu, &counts);
+        Ok(FaultKind::Copy)
+    }
+
+    /// Maps an anonymous frame, whose reference it takes, that only this entry knows.
+    ///
+    /// On error the reference is still the caller's.
+    pub(super) fn fill_own(
+        self,
+        cursor: &mut Cursor<'_, M>,
+        frame: Frame,
+        inherited: Bits,
+    ) -> Result<(), OutOfFrames> {
+        let mut bits = access_bits(self.area.rights()) | NEW | inherited;
+        if writable(self.area.view(), bits).is_writable() {
+            bits |= Bits::WRITE;
+        }
+        cursor.fill(Entry::page(frame, bits))?;
+        self.core.note_filled(self.cpu, 1);
+        Ok(())
+    }
+}

@@ -1,0 +1,212 @@
+//! A fault in an area that shows an object (Linux 7.2 `mm/memory.c`, `do_read_fault`, `do_cow_fault` and
+//! `do_shared_fault`).
+
+use memwright_table::{Bits, Cursor, Entry, Frame, FrameKind, FrameRef, Machine, Page, PageRange};
+
+use super::{Fault, FaultKind};
+use crate::error::FaultError;
+use crate::object::Object;
+use crate::space::access_bits;
+use crate::stats::Row;
+use crate::writable::{upgrade, writable};
+
+/// The most pages that one fault maps.
+const AROUND: usize = 16;
+
+/// Pages of a lowest table.
+const TABLE_PAGES: u64 = 512;
+
+impl<M: Machine> Fault<'_, M> {
+    pub(super) fn resolve_object(self) -> Result<FaultKind, FaultError> {
+        let Some(object) = self.area.object() else {
+            return Err(FaultError::NoArea);
+        };
+        let single = PageRange::single(self.page);
+        loop {
+            let cursor = self.core.table.cursor(single);
+            match cursor.entry().entry {
+                Entry::Present(page) => return self.resolve_present(cursor, page),
+                entry @ (Entry::Empty
+                | Entry::Marker(_)
+                | Entry::Swapped(_)
+                | Entry::Migrating(_)) => {
+                    self.check_absent(entry)?;
+                }
+            }
+            // The object's locks come before the table's: let go, ask, look again.
+            drop(cursor);
+            let generation = object.mappings().generation();
+            if let Some(kind) = self.map_object(&**object, generation)? {
+                return Ok(kind);
+            }
+        }
+    }
+
+    /// Gets the frame and maps it; `None` if the world changed meanwhile.
+    fn map_object(
+        self,
+        object: &dyn Object<M>,
+        generation: u64,
+    ) -> Result<Option<FaultKind>, FaultError> {
+        let core = self.core;
+        let frames = core.memory.frames();
+        let index = self.area.offset_of(self.page);
+        let to_object = self.access.write && self.area.is_shared();
+        let frame = frames.adopt(object.frame(&core.memory, index, to_object)?);
+        if self.access.write && !self.area.is_shared() {
+            return self.map_copy(object, generation, &frame);
+        }
+        if to_object && object.notify_first_write() {
+            object.first_write(index)?;
+        }
+        let mut around = Around::none(self.page);
+        if !self.access.write {
+            around = self.look_around(object);
+        }
+        let mut cursor = core.table.cursor(around.range);
+        cursor.seek(self.page);
+        let entry = cursor.entry().entry;
+        let inherited = match self.check_absent(entry) {
+            Ok(inherited) if object.mappings().generation() == generation => inherited,
+            Ok(_) | Err(_) => {
+                drop(cursor);
+                around.release(self);
+                return Ok(None);
+            }
+        };
+        let written = if to_object {
+            Bits::DIRTY | Bits::SOFT_DIRTY
+        } else {
+            Bits::empty()
+        };
+        let bits = self.object_bits(Bits::ACCESSED | written | inherited);
+        let filled = cursor.fill(Entry::page(frame.frame(), bits));
+        if let Err(error) = filled {
+            drop(cursor);
+            around.release(self);
+            return Err(error.into());
+        }
+        let _ = frame.into_raw();
+        let mapped = 1 + around.fill(self, &mut cursor);
+        drop(cursor);
+        around.release(self);
+        core.note_filled(self.cpu, mapped);
+        if mapped > 1 {
+            core.memory.count_on(self.cpu, Row::FaultAround, mapped - 1);
+        }
+        Ok(Some(FaultKind::File))
+    }
+
+    /// A write of a private page that is not mapped: a copy of the object's.
+    fn map_copy(
+        self,
+        object: &dyn Object<M>,
+        generation: u64,
+        source: &FrameRef<'_, M>,
+    ) -> Result<Option<FaultKind>, FaultError> {
+        let core = self.core;
+        let frames = core.memory.frames();
+        let copy = frames.allocate(0, FrameKind::Anonymous)?;
+        frames.copy(source.frame(), copy.frame());
+        let mut cursor = core.table.cursor(PageRange::single(self.page));
+        let Ok(inherited) = self.check_absent(cursor.entry().entry) else {
+            return Ok(None);
+        };
+        if object.mappings().generation() != generation {
+            return Ok(None);
+        }
+        self.area.note_faulted();
+        self.fill_own(&mut cursor, copy.frame(), inherited)?;
+        let _ = copy.into_raw();
+        core.memory.count_on(self.cpu, Row::FramesCopied, 1);
+        Ok(Some(FaultKind::Copy))
+    }
+
+    /// The bits of an entry that maps a frame of the object: writable at once if the rule allows it.
+    fn object_bits(self, state: Bits) -> Bits {
+        let bits = access_bits(self.area.rights()) | state;
+        let view = self.area.view();
+        let verdict = if self.access.write {
+            writable(view, bits)
+        } else {
+            upgrade(view, bits, self.core.memory.policy().write_upgrade())
+        };
+        if verdict.is_writable() {
+            bits | Bits::WRITE
+        } else {
+            bits
+        }
+    }
+
+    /// Pages around the fault that the object has in memory: an aligned window, inside the area and
+    /// inside one lowest table (Linux 7.2 `do_fault_around`, 64 KiB).
+    fn look_around(self, object: &dyn Object<M>) -> Around {
+        let pages = self.core.memory.policy().fault_around().min(AROUND as u64);
+        if pages <= 1 {
+            return Around::none(self.page);
+        }
+        let number = self.page.number();
+        let window = number & !(pages - 1);
+        let table = number & !(TABLE_PAGES - 1);
+        let range = PageRange::new(Page::new(window), Page::new(window + pages))
+            .intersect(PageRange::new(
+                Page::new(table),
+                Page::new(table + TABLE_PAGES),
+            ))
+            .intersect(self.area.range());
+        let mut around = Around {
+            range,
+            frames: [None; AROUND],
+        };
+        let count = range.len() as usize;
+        let first = self.area.offset_of(range.start);
+        object.cached_run(&self.core.memory, first, &mut around.frames[..count]);
+        around
+    }
+}
+
+/// Frames around a fault, each with a reference.
+struct Around {
+    range: PageRange,
+    frames: [Option<Frame>; AROUND],
+}
+
+impl Around {
+    fn none(page: Page) -> Self {
+        Self {
+            range: PageRange::single(page),
+            frames: [None; AROUND],
+        }
+    }
+
+    /// Maps the frames where nothing is mapped; returns how many. Nobody has used them yet, so they are
+    /// not accessed (Linux maps them old where the processor sets the bit cheaply).
+    fn fill<M: Machine>(&mut self, fault: Fault<'_, M>, cursor: &mut Cursor<'_, M>) -> u64 {
+        let mut filled = 0;
+        for (page, slot) in self.range.iter().zip(&mut self.frames) {
+            let Some(frame) = *slot else {
+                continue;
+            };
+            if page == fault.page {
+                continue;
+            }
+            cursor.seek(page);
+            if cursor.entry().entry != Entry::Empty {
+                continue;
+            }
+            let bits = fault.object_bits(Bits::empty());
+            if cursor.fill(Entry::page(frame, bits)).is_ok() {
+                *slot = None;
+                filled += 1;
+            }
+        }
+        filled
+    }
+
+    /// Gives up the references of the frames that were not mapped.
+    fn release<M: Machine>(&mut self, fault: Fault<'_, M>) {
+        for frame in self.frames.iter_mut().filter_map(Option::take) {
+            drop(fault.core.memory.frames().adopt(frame));
+        }
+    }
+}

@@ -1,0 +1,257 @@
+//! One page fault, one file per outcome.
+//!
+//! A fault finds its area under the reader lock of the address space, then its entry under the lock of
+//! one table, and leaves the entry so that the access succeeds. What it needs from an object it gets
+//! before it takes the table's lock, and looks again afterwards.
+
+mod anon;
+mod copy;
+mod file;
+mod present;
+mod stack;
+
+use memwright_table::{Bits, CpuId, Entry, Machine, Marker, Marks, PageRange, VirtAddr};
+
+use crate::error::FaultError;
+use crate::space::{AddressSpace, Area, Core};
+use crate::stats::Row;
+use crate::trace::Event;
+use crate::vma::Rights;
+
+/// An access that faulted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Access {
+    /// A store.
+    pub write: bool,
+    /// An instruction fetch.
+    pub fetch: bool,
+    /// From user mode, rather than by the kernel on behalf of a system call.
+    pub user: bool,
+}
+
+impl Access {
+    /// A load.
+    pub const READ: Self = Self {
+        write: false,
+        fetch: false,
+        user: true,
+    };
+    /// A store.
+    pub const WRITE: Self = Self {
+        write: true,
+        ..Self::READ
+    };
+    /// An instruction fetch.
+    pub const FETCH: Self = Self {
+        fetch: true,
+        ..Self::READ
+    };
+
+    /// The name used in traces.
+    pub const fn name(self) -> &'static str {
+        match (self.fetch, self.write) {
+            (true, _) => "fetch",
+            (false, true) => "write",
+            (false, false) => "read",
+        }
+    }
+
+    /// Whether an area with these rights allows the access (Linux 7.2 `arch/x86/mm/fault.c`,
+    /// `access_error`: any right allows reading).
+    pub(crate) fn allowed_by(self, rights: Rights) -> bool {
+        if self.fetch {
+            rights.contains(Rights::EXECUTE)
+        } else if self.write {
+            rights.contains(Rights::WRITE)
+        } else {
+            !rights.is_empty()
+        }
+    }
+
+    /// The entry bits without which the access faults.
+    pub(crate) fn needs(self) -> Bits {
+        if self.fetch {
+            Bits::READ | Bits::EXECUTE
+        } else if self.write {
+            Bits::READ | Bits::WRITE
+        } else {
+            Bits::READ
+        }
+    }
+}
+
+/// How a fault was resolved.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum FaultKind {
+    /// The page got its first frame, zeroed.
+    DemandZero,
+    /// A read of untouched memory shows the shared zero frame.
+    ZeroPage,
+    /// A frame of an object was mapped.
+    File,
+    /// A write gave a private page a frame of its own.
+    Copy,
+    /// Only the permission changed.
+    WriteOnly,
+    /// The table permitted the access already.
+    Spurious,
+}
+
+impl FaultKind {
+    /// Every kind.
+    pub const ALL: [Self; 6] = [
+        Self::DemandZero,
+        Self::ZeroPage,
+        Self::File,
+        Self::Copy,
+        Self::WriteOnly,
+        Self::Spurious,
+    ];
+
+    /// The name used in traces.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::DemandZero => "demand_zero",
+            Self::ZeroPage => "zero_page",
+            Self::File => "file",
+            Self::Copy => "copy",
+            Self::WriteOnly => "write_only",
+            Self::Spurious => "spurious",
+        }
+    }
+
+    /// The row that counts it.
+    pub const fn row(self) -> Row {
+        match self {
+            Self::DemandZero => Row::FaultDemandZero,
+            Self::ZeroPage => Row::FaultZeroPage,
+            Self::File => Row::FaultFile,
+            Self::Copy => Row::FaultCopy,
+            Self::WriteOnly => Row::FaultWriteOnly,
+            Self::Spurious => Row::FaultSpurious,
+        }
+    }
+}
+
+/// What the files of this folder are told: where, by whom, and how.
+pub(crate) struct Fault<'a, M: Machine> {
+    pub(crate) core: &'a Core<M>,
+    pub(crate) cpu: CpuId,
+    pub(crate) area: &'a Area<M>,
+    pub(crate) page: memwright_table::Page,
+    pub(crate) access: Access,
+}
+
+impl<M: Machine> Clone for Fault<'_, M> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<M: Machine> Copy for Fault<'_, M> {}
+
+impl<M: Machine> AddressSpace<M> {
+    /// Resolves a page fault: afterwards the access succeeds, or faults again for another reason.
+    ///
+    /// # Errors
+    /// As [`FaultError`] says; nothing a program can see has changed. `WouldBlock` and `OutOfMemory` are
+    /// for the caller to do something about, and retry.
+    pub fn fault(&self, address: VirtAddr, access: Access) -> Result<FaultKind, FaultError> {
+        let core = &*self.core;
+        let cpu = core.cpu();
+        let outcome = core.fault(cpu, address, access);
+        match outcome {
+            Ok(kind) => core.memory.count_on(cpu, kind.row(), 1),
+            // Not refused yet: the caller retries.
+            Err(FaultError::WouldBlock | FaultError::OutOfMemory) => {}
+            Err(
+                FaultError::NoArea
+                | FaultError::Denied
+                | FaultError::Guard
+                | FaultError::Poison
+                | FaultError::BeyondObject
+                | FaultError::Io
+                | FaultError::StackLimit,
+            ) => core.memory.count_on(cpu, Row::FaultRefused, 1),
+        }
+        core.memory.trace(|| Event::Fault {
+            address,
+            access,
+            outcome,
+            area: core.area_at(address),
+        });
+        outcome
+    }
+}
+
+impl<M: Machine> Core<M> {
+    /// Resolves a fault without counting it.
+    pub(crate) fn fault(
+        &self,
+        cpu: CpuId,
+        address: VirtAddr,
+        access: Access,
+    ) -> Result<FaultKind, FaultError> {
+        let page = address.page();
+        loop {
+            let areas = self.areas.read(cpu);
+            if let Some(area) = areas.map.find(page) {
+                return Fault {
+                    core: self,
+                    cpu,
+                    area,
+                    page,
+                    access,
+                }
+                .resolve();
+            }
+            drop(areas);
+            self.grow_stack(page)?;
+        }
+    }
+
+    fn area_at(&self, address: VirtAddr) -> PageRange {
+        let areas = self.areas.read(self.cpu());
+        areas
+            .map
+            .find(address.page())
+            .map_or(PageRange::default(), Area::range)
+    }
+}
+
+impl<M: Machine> Fault<'_, M> {
+    /// Resolves the fault in its area.
+    #[inline]
+    pub(crate) fn resolve(self) -> Result<FaultKind, FaultError> {
+        if !self.access.allowed_by(self.area.rights()) {
+            return Err(FaultError::Denied);
+        }
+        if self.area.object().is_some() {
+            self.resolve_object()
+        } else {
+            self.resolve_anonymous()
+        }
+    }
+
+    /// What an entry without a page says of the access. `Ok` means that the page may be filled.
+    pub(crate) fn check_absent(self, entry: Entry) -> Result<Bits, FaultError> {
+        match entry {
+            Entry::Empty => Ok(Bits::empty()),
+            Entry::Marker(Marker { marks }) => {
+                if marks.contains(Marks::GUARD) {
+                    Err(FaultError::Guard)
+                } else if marks.contains(Marks::POISON) {
+                    Err(FaultError::Poison)
+                } else {
+                    // What is mapped here inherits the protection.
+                    Ok(Bits::UFFD_WP)
+                }
+            }
+            // The frame is being replaced: whoever does it is about to finish.
+            Entry::Migrating(_) => Err(FaultError::WouldBlock),
+            // There is no swap device that could have written such an entry.
+            Entry::Swapped(_) => Err(FaultError::Io),
+            Entry::Present(_) => Err(FaultError::WouldBlock),
+        }
+    }
+}

@@ -1,0 +1,120 @@
+//! A fault at an entry that maps a page: spurious, a permission to grant, or a copy to make
+//! (Linux 7.2 `mm/memory.c`, `do_wp_page`).
+
+use memwright_table::{Bits, Cursor, Entry, Invalidation, Machine, PageSize, Present};
+
+use super::{Fault, FaultKind};
+use crate::error::FaultError;
+use crate::space::access_bits;
+use crate::writable::{Verdict, writable};
+
+/// State that a store leaves behind.
+const WRITTEN: Bits = Bits::WRITE
+    .union(Bits::ACCESSED)
+    .union(Bits::DIRTY)
+    .union(Bits::SOFT_DIRTY);
+
+impl<M: Machine> Fault<'_, M> {
+    /// Resolves the fault at the entry under the cursor, which maps `page`.
+    pub(super) fn resolve_present(
+        self,
+        mut cursor: Cursor<'_, M>,
+        page: Present,
+    ) -> Result<FaultKind, FaultError> {
+        if page.bits.contains(self.access.needs()) {
+            return Ok(self.spurious(cursor));
+        }
+        let access = access_bits(self.area.rights());
+        if !self.access.write {
+            // Readable or executable by the area, but not yet by the entry.
+            self.edit(&mut cursor, access | Bits::ACCESSED);
+            return Ok(FaultKind::WriteOnly);
+        }
+        let view = self.area.view();
+        let bits = page.bits | access;
+        match writable(view, bits) {
+            Verdict::Writable => {
+                self.edit(&mut cursor, access | WRITTEN);
+                Ok(FaultKind::WriteOnly)
+            }
+            Verdict::NotExclusive => self.write_shared_frame(cursor, page),
+            Verdict::MustNotify => {
+                // The object's locks come before the table's.
+                drop(cursor);
+                self.notify_then_write()
+            }
+            // Nobody tracks stores or protects pages yet but by these bits, and who does resolves the
+            // fault before it comes here.
+            Verdict::Tracked | Verdict::UserfaultProtected => {
+                self.edit_clearing(&mut cursor, access | WRITTEN, Bits::UFFD_WP);
+                Ok(FaultKind::WriteOnly)
+            }
+            Verdict::NoRight
+            | Verdict::NotAccessible
+            | Verdict::PolicyWantsDirty
+            | Verdict::PolicyOff => Err(FaultError::Denied),
+        }
+    }
+
+    /// A write of a private page that is not exclusive: it becomes so if this is the only reference of
+    /// any kind, else it is copied (design rule 5).
+    fn write_shared_frame(
+        self,
+        mut cursor: Cursor<'_, M>,
+        page: Present,
+    ) -> Result<FaultKind, FaultError> {
+        let reusable = !page.bits.intersects(Bits::BORROWED | Bits::MERGED)
+            && self.core.is_anonymous(page.frame)
+            && self.core.memory.frames().references(page.frame) == 1;
+        if !reusable {
+            return self.copy_present(&mut cursor, page);
+        }
+        let access = access_bits(self.area.rights());
+        self.edit(&mut cursor, access | Bits::EXCLUSIVE | WRITTEN);
+        Ok(FaultKind::WriteOnly)
+    }
+
+    /// The first store to a clean page of an object that must hear of it.
+    fn notify_then_write(self) -> Result<FaultKind, FaultError> {
+        let object = self.area.object().ok_or(FaultError::Denied)?;
+        object.first_write(self.area.offset_of(self.page))?;
+        let range = memwright_table::PageRange::single(self.page);
+        let mut cursor = self.core.table.cursor(range);
+        match cursor.entry().entry {
+            Entry::Present(_) => {
+                self.edit(&mut cursor, access_bits(self.area.rights()) | WRITTEN);
+                Ok(FaultKind::WriteOnly)
+            }
+            // It went meanwhile: the access faults again and finds it absent.
+            Entry::Empty | Entry::Marker(_) | Entry::Swapped(_) | Entry::Migrating(_) => {
+                Ok(FaultKind::Spurious)
+            }
+        }
+    }
+
+    /// The table permits the access: this CPU held a stale translation (design rule 1).
+    fn spurious(self, cursor: Cursor<'_, M>) -> FaultKind {
+        drop(cursor);
+        self.core
+            .memory
+            .frames()
+            .machine()
+            .invalidate_local(&Invalidation::Pages {
+                first: self.page,
+                count: 1,
+                stride: PageSize::Size4K,
+            });
+        FaultKind::Spurious
+    }
+
+    fn edit(self, cursor: &mut Cursor<'_, M>, set: Bits) {
+        self.edit_clearing(cursor, set, Bits::empty());
+    }
+
+    fn edit_clearing(self, cursor: &mut Cursor<'_, M>, set: Bits, clear: Bits) {
+        let mut gather = self.core.table.gather();
+        cursor.edit(set, clear, &mut gather);
+        let counts = gather.finish();
+        self.core.note_gather(self.cpu, &counts);
+    }
+}

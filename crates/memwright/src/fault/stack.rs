@@ -1,0 +1,58 @@
+//! A fault below an area that grows downwards (Linux 7.2 `mm/vma.c`, `expand_downwards`).
+
+use memwright_table::{Machine, PAGE_SIZE, Page};
+
+use crate::error::FaultError;
+use crate::space::Core;
+use crate::stats::Row;
+use crate::vma::{AreaFlags, STACK_GUARD_PAGES};
+
+impl<M: Machine> Core<M> {
+    /// Extends the area above `page` down to it, if it is one that grows and may.
+    #[cold]
+    pub(crate) fn grow_stack(&self, page: Page) -> Result<(), FaultError> {
+        let mut areas = self.areas.write();
+        let Some(position) = areas.map.at_or_after(page) else {
+            return Err(FaultError::NoArea);
+        };
+        let area = areas.map.get(position);
+        if area.start() <= page {
+            // Somebody else was faster.
+            return Ok(());
+        }
+        if !area.flags.contains(AreaFlags::GROWSDOWN) {
+            return Err(FaultError::NoArea);
+        }
+        let (rights, flags) = (area.rights, area.flags);
+        let more = area.start().number() - page.number();
+        let size = area.end().number() - page.number();
+        if page < self.bounds().start || area.offset < more {
+            return Err(FaultError::NoArea);
+        }
+        if let Some(below) = areas.map.previous(position) {
+            let below = areas.map.get(below);
+            let guarded = !below.rights.is_empty() && !below.flags.contains(AreaFlags::GROWSDOWN);
+            if guarded && page.number() - below.end().number() < STACK_GUARD_PAGES {
+                return Err(FaultError::StackLimit);
+            }
+        }
+        if size > areas.limits.stack / PAGE_SIZE as u64 {
+            return Err(FaultError::StackLimit);
+        }
+        let allowed = areas.check_growth(rights, flags, more, 0).is_ok()
+            && (!flags.contains(AreaFlags::LOCKED) || areas.check_locked(more).is_ok());
+        if !allowed {
+            return Err(FaultError::StackLimit);
+        }
+        if flags.contains(AreaFlags::ACCOUNTED) {
+            self.memory
+                .commit()
+                .charge(more)
+                .map_err(|_| FaultError::StackLimit)?;
+        }
+        areas.map.grow_down(position, page);
+        areas.count_in(rights, flags, more);
+        self.memory.count(Row::StackGrowth, 1);
+        Ok(())
+    }
+}

@@ -1,0 +1,132 @@
+//! What all address spaces of a machine share.
+
+use alloc::sync::Arc;
+use core::sync::atomic::{AtomicBool, Ordering};
+
+use memwright_table::sync::{Lock, Rank};
+use memwright_table::{CpuId, Frame, FrameKind, Frames, Machine, OutOfMemory};
+
+use crate::commit::Commit;
+use crate::policy::Policy;
+use crate::stats::{Account, Counters, ROW_COUNT, ROWS, Row};
+use crate::trace::{Event, TraceSink};
+
+/// The frames, the zero frame, the promises, the policies and the account: one per machine.
+pub struct Memory<M: Machine> {
+    frames: Arc<Frames<M>>,
+    /// Full of zeroes, never written, mapped wherever untouched anonymous memory is read. The memory
+    /// manager keeps one reference; entries that map it are `BORROWED`.
+    zero: Frame,
+    commit: Commit,
+    policy: Policy,
+    counters: Counters,
+    /// Whether `sink` holds somebody: looked at before the lock is taken.
+    tracing: AtomicBool,
+    sink: Lock<Option<&'static dyn TraceSink>>,
+}
+
+impl<M: Machine> Memory<M> {
+    /// Takes over the frames of a machine.
+    ///
+    /// # Errors
+    /// No frame for the zeroes or no heap for the counters.
+    pub fn new(frames: Arc<Frames<M>>, policy: Policy) -> Result<Self, OutOfMemory> {
+        let zero = frames
+            .allocate_zeroed(0, FrameKind::Zero)
+            .map_err(|_| OutOfMemory)?
+            .into_raw();
+        let counters = Counters::new(frames.machine().cpu_count());
+        let counters = match counters {
+            Ok(counters) => counters,
+            Err(error) => {
+                drop(frames.adopt(zero));
+                return Err(error);
+            }
+        };
+        Ok(Self {
+            zero,
+            commit: Commit::new(frames.total()),
+            policy,
+            counters,
+            tracing: AtomicBool::new(false),
+            sink: Lock::new(Rank::Leaf, None),
+            frames,
+        })
+    }
+
+    /// The frames.
+    #[inline]
+    pub fn frames(&self) -> &Arc<Frames<M>> {
+        &self.frames
+    }
+
+    /// The frame full of zeroes.
+    #[inline]
+    pub fn zero_frame(&self) -> Frame {
+        self.zero
+    }
+
+    /// What was promised to programs.
+    pub fn commit(&self) -> &Commit {
+        &self.commit
+    }
+
+    /// The policies.
+    #[inline]
+    pub fn policy(&self) -> &Policy {
+        &self.policy
+    }
+
+    /// The account at this moment.
+    pub fn account(&self) -> Account {
+        let mut values = [0; ROW_COUNT];
+        for definition in ROWS {
+            values[definition.row as usize] = match definition.row {
+                Row::FramesPeak => self.frames.peak_used(),
+                Row::FramesInUse => self.frames.used(),
+                Row::TableFrames => self.frames.used_by(FrameKind::Table),
+                Row::TableFramesPeak => self.frames.peak_by(FrameKind::Table),
+                row => self.counters.sum(row),
+            };
+        }
+        Account { values }
+    }
+
+    /// Sends events to `sink` from now on, or to nobody.
+    pub fn set_trace(&self, sink: Option<&'static dyn TraceSink>) {
+        *self.sink.lock() = sink;
+        self.tracing.store(sink.is_some(), Ordering::Release);
+    }
+
+    /// Counts events on the calling CPU.
+    pub fn count(&self, row: Row, count: u64) {
+        self.counters.add(self.frames.machine().cpu(), row, count);
+    }
+
+    #[inline]
+    pub(crate) fn count_on(&self, cpu: CpuId, row: Row, count: u64) {
+        self.counters.add(cpu, row, count);
+    }
+
+    /// Sends an event, which is made only if somebody listens.
+    #[inline]
+    pub(crate) fn trace(&self, event: impl FnOnce() -> Event) {
+        if self.tracing.load(Ordering::Acquire) {
+            self.send(&event());
+        }
+    }
+
+    #[cold]
+    fn send(&self, event: &Event) {
+        let sink = *self.sink.lock();
+        if let Some(sink) = sink {
+            sink.event(event);
+        }
+    }
+}
+
+impl<M: Machine> Drop for Memory<M> {
+    fn drop(&mut self) {
+        drop(self.frames.adopt(self.zero));
+    }
+}

@@ -1,0 +1,105 @@
+//! What areas show other than anonymous memory: files, shared memory, anything with pages.
+
+mod mappings;
+mod pages;
+mod shmem;
+
+use core::fmt;
+
+use memwright_table::{Frame, Machine};
+
+pub use crate::error::ObjectError;
+use crate::memory::Memory;
+
+pub(crate) use mappings::Attachment;
+pub use mappings::{CleanOutcome, Mappings};
+pub use pages::Pages;
+pub use shmem::Shmem;
+
+/// What /proc/PID/maps shows of an object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
+pub struct ObjectIdentity {
+    /// The number of the file system, 0 if it has none.
+    pub device: u64,
+    /// The number within it.
+    pub inode: u64,
+}
+
+/// Something with pages that areas can show.
+///
+/// An area holds the object as `Arc<dyn Object<M>>`; two neighbouring areas merge only if they hold the
+/// same `Arc` (as Linux wants the same open file). Several objects may share one [`Mappings`], which is
+/// what decides whose pages they are.
+///
+/// The methods are called with the address space locked for reading at most, and never with a page-table
+/// lock held. They must not touch user memory and must not wait: who has to wait returns
+/// [`ObjectError::WouldBlock`], and the access is retried once the caller has waited.
+pub trait Object<M: Machine>: Send + Sync {
+    /// The frame of page `index`, which is read or made if it is not in memory. Carries one reference,
+    /// as by `FrameRef::into_raw`.
+    ///
+    /// `write` says that a store through a shared mapping is about to happen.
+    ///
+    /// # Errors
+    /// As [`ObjectError`] says.
+    fn frame(&self, memory: &Memory<M>, index: u64, write: bool) -> Result<Frame, ObjectError>;
+
+    /// The frame of page `index` if it is in memory. Carries one reference.
+    fn cached(&self, memory: &Memory<M>, index: u64) -> Option<Frame>;
+
+    /// As [`cached`](Self::cached) for the pages from `first` on, one for each place of `frames`.
+    fn cached_run(&self, memory: &Memory<M>, first: u64, frames: &mut [Option<Frame>]) {
+        for (index, frame) in (first..).zip(frames) {
+            *frame = self.cached(memory, index);
+        }
+    }
+
+    /// Whether the object must hear of the first store to a page that is clean.
+    fn notify_first_write(&self) -> bool {
+        false
+    }
+
+    /// A store to the clean page `index` is about to happen through a shared mapping.
+    ///
+    /// # Errors
+    /// The store is refused.
+    fn first_write(&self, index: u64) -> Result<(), ObjectError> {
+        let _ = index;
+        Ok(())
+    }
+
+    /// Its place in the file system.
+    fn identity(&self) -> ObjectIdentity;
+
+    /// Writes its path, as /proc/PID/maps shows it.
+    ///
+    /// # Errors
+    /// Only those of `out`.
+    fn describe(&self, out: &mut dyn fmt::Write) -> fmt::Result;
+
+    /// The address spaces that map the object.
+    fn mappings(&self) -> &Mappings<M>;
+
+    /// Writes the pages from `first` on back to where they live.
+    ///
+    /// # Errors
+    /// The store failed.
+    fn sync(&self, memory: &Memory<M>, first: u64, pages: u64) -> Result<(), ObjectError> {
+        let _ = (memory, first, pages);
+        Ok(())
+    }
+
+    /// Frees the pages from `first` on (`MADV_REMOVE`); false if the object cannot.
+    ///
+    /// # Errors
+    /// The store failed.
+    fn remove(&self, memory: &Memory<M>, first: u64, pages: u64) -> Result<bool, ObjectError> {
+        let _ = (memory, first, pages);
+        Ok(false)
+    }
+
+    /// Whether this is memory rather than a file: resident pages count as `RssShmem`.
+    fn is_memory(&self) -> bool {
+        false
+    }
+}

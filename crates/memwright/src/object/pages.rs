@@ -1,0 +1,239 @@
+//! A sparse store of frames by index: a radix tree whose nodes are frames, so that it needs no heap and
+//! every growth can fail.
+
+use alloc::sync::Arc;
+use core::sync::atomic::Ordering;
+
+use memwright_table::{Frame, FrameKind, Frames, Machine, OutOfFrames};
+
+/// Slots of a node: a frame of 64-bit words.
+const SLOTS: u64 = 512;
+const SLOT_BITS: u32 = 9;
+
+/// Levels enough for every index of a 64-bit byte offset.
+const MAX_HEIGHT: u32 = 6;
+
+/// Frames by index. Each stored frame's reference belongs to the store.
+///
+/// A height of 0 is a store without nodes; a height of `h` covers 512^`h` indices.
+pub struct Pages<M: Machine> {
+    frames: Arc<Frames<M>>,
+    root: Option<Frame>,
+    height: u32,
+    count: u64,
+}
+
+impl<M: Machine> Pages<M> {
+    /// An empty store.
+    pub fn new(frames: Arc<Frames<M>>) -> Self {
+        Self {
+            frames,
+            root: None,
+            height: 0,
+            count: 0,
+        }
+    }
+
+    /// How many frames are stored.
+    pub fn len(&self) -> u64 {
+        self.count
+    }
+
+    /// Whether nothing is stored.
+    pub fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    /// The frame at `index`. The store keeps its reference.
+    pub fn get(&self, index: u64) -> Option<Frame> {
+        let mut node = self.root?;
+        if !self.covers(index) {
+            return None;
+        }
+        for level in (0..self.height).rev() {
+            node = self.slot(node, slot_at(index, level))?;
+        }
+        Some(node)
+    }
+
+    /// Stores a frame, with its reference, at an index where none is.
+    ///
+    /// # Errors
+    /// No frame for a node; the store is as before and the reference still the caller's.
+    pub fn insert(&mut self, index: u64, frame: Frame) -> Result<(), OutOfFrames> {
+        if let Err(error) = self.raise(index) {
+            self.prune(0);
+            return Err(error);
+        }
+        let mut node = self.root.expect("raised above");
+        for level in (1..self.height).rev() {
+            let slot = slot_at(index, level);
+            node = match self.slot(node, slot) {
+                Some(below) => below,
+                None => {
+                    let below = match self.node() {
+                        Ok(below) => below,
+                        Err(error) => {
+                            self.prune(index);
+                            return Err(error);
+                        }
+                    };
+                    self.set_slot(node, slot, Some(below));
+                    below
+                }
+            };
+        }
+        debug_assert!(self.slot(node, slot_at(index, 0)).is_none());
+        self.set_slot(node, slot_at(index, 0), Some(frame));
+        self.count += 1;
+        Ok(())
+    }
+
+    /// Takes the frame at `index` out, with its reference.
+    pub fn remove(&mut self, index: u64) -> Option<Frame> {
+        let frame = self.get(index)?;
+        let mut node = self.root?;
+        for level in (1..self.height).rev() {
+            node = self.slot(node, slot_at(index, level))?;
+        }
+        self.set_slot(node, slot_at(index, 0), None);
+        self.count -= 1;
+        self.prune(index);
+        Some(frame)
+    }
+
+    /// Drops every frame from `first` to before `end`; returns how many.
+    pub fn remove_range(&mut self, first: u64, end: u64) -> u64 {
+        let mut removed = 0;
+        let mut next = self.next(first);
+        while let Some((index, _)) = next {
+            if index >= end {
+                break;
+            }
+            if let Some(frame) = self.remove(index) {
+                drop(self.frames.adopt(frame));
+                removed += 1;
+            }
+            next = self.next(index + 1);
+        }
+        removed
+    }
+
+    /// The first stored frame at or after `index`, with its index.
+    pub fn next(&self, index: u64) -> Option<(u64, Frame)> {
+        let root = self.root?;
+        if !self.covers(index) {
+            return None;
+        }
+        self.next_below(root, self.height, index)
+    }
+
+    fn next_below(&self, node: Frame, height: u32, index: u64) -> Option<(u64, Frame)> {
+        let level = height - 1;
+        let mut index = index;
+        for slot in slot_at(index, level)..SLOTS {
+            if let Some(below) = self.slot(node, slot) {
+                if level == 0 {
+                    return Some((index, below));
+                }
+                if let Some(found) = self.next_below(below, level, index) {
+                    return Some(found);
+                }
+            }
+            // The first index below the next slot.
+            let span = 1 << (SLOT_BITS * level);
+            index = (index / span + 1) * span;
+        }
+        None
+    }
+
+    fn covers(&self, index: u64) -> bool {
+        let bits = SLOT_BITS * self.height;
+        bits >= u64::BITS || index >> bits == 0
+    }
+
+    /// Adds levels on top until `index` is covered.
+    fn raise(&mut self, index: u64) -> Result<(), OutOfFrames> {
+        while self.root.is_none() || !self.covers(index) {
+            debug_assert!(self.height < MAX_HEIGHT);
+            let root = self.node()?;
+            if let Some(old) = self.root {
+                self.set_slot(root, 0, Some(old));
+            }
+            self.root = Some(root);
+            self.height += 1;
+        }
+        Ok(())
+    }
+
+    /// Frees the nodes on the way to `index` that became empty.
+    fn prune(&mut self, index: u64) {
+        if let Some(root) = self.root {
+            if self.prune_below(root, self.height, index) {
+                self.release(root);
+                self.root = None;
+                self.height = 0;
+            }
+        }
+    }
+
+    /// Whether the node is empty after what is below was pruned.
+    fn prune_below(&mut self, node: Frame, height: u32, index: u64) -> bool {
+        let level = height - 1;
+        if level > 0 {
+            let slot = slot_at(index, level);
+            if let Some(below) = self.slot(node, slot) {
+                if !self.prune_below(below, level, index) {
+                    return false;
+                }
+                self.release(below);
+                self.set_slot(node, slot, None);
+            }
+        }
+        self.frames.owner(node).0 == 0
+    }
+
+    fn node(&self) -> Result<Frame, OutOfFrames> {
+        let node = self.frames.allocate_zeroed(0, FrameKind::Slab)?.into_raw();
+        self.frames.set_owner(node, 0, 0);
+        Ok(node)
+    }
+
+    fn release(&self, node: Frame) {
+        drop(self.frames.adopt(node));
+    }
+
+    fn slot(&self, node: Frame, slot: u64) -> Option<Frame> {
+        match self
+            .frames
+            .word64(node, slot as usize * 8)
+            .load(Ordering::Relaxed)
+        {
+            0 => None,
+            stored => Some(Frame::new((stored - 1) as u32)),
+        }
+    }
+
+    /// Changes a slot from empty to filled or back; the node's metadata counts the filled ones.
+    fn set_slot(&self, node: Frame, slot: u64, value: Option<Frame>) {
+        let (filled, _) = self.frames.owner(node);
+        let (stored, filled) = match value {
+            Some(frame) => (u64::from(frame.number()) + 1, filled + 1),
+            None => (0, filled - 1),
+        };
+        self.frames
+            .word64(node, slot as usize * 8)
+            .store(stored, Ordering::Relaxed);
+        self.frames.set_owner(node, filled, 0);
+    }
+}
+
+impl<M: Machine> Drop for Pages<M> {
+    fn drop(&mut self) {
+        self.remove_range(0, u64::MAX);
+    }
+}
+
+fn slot_at(index: u64, level: u32) -> u64 {
+    (index >> (SLOT_BITS * level)) & (SLOTS - 1)
+}

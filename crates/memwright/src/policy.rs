@@ -1,0 +1,133 @@
+//! Which of several ways is taken, chosen at run time so that "before" and "after" can be measured on one
+//! build.
+
+use core::sync::atomic::{AtomicU8, Ordering};
+
+/// When a page that stays mapped may become writable without a write fault.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum WriteUpgrade {
+    /// Never: the next store faults (Linux before 5.8 for all but dirty shared pages).
+    Off = 0,
+    /// Only where the entry is dirty already (Linux 6.0).
+    Dirty = 1,
+    /// Wherever the rule allows it (Linux 6.2 and later for private pages).
+    On = 2,
+}
+
+/// A key or a value that no policy has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PolicyError {
+    /// No policy has this key.
+    UnknownKey,
+    /// The policy does not know this value.
+    UnknownValue,
+}
+
+/// The choices, changed only before or between measurements.
+#[derive(Debug)]
+pub struct Policy {
+    write_upgrade: AtomicU8,
+    fault_around: AtomicU8,
+}
+
+impl Default for Policy {
+    fn default() -> Self {
+        Self {
+            write_upgrade: AtomicU8::new(WriteUpgrade::On as u8),
+            fault_around: AtomicU8::new(16),
+        }
+    }
+}
+
+impl Policy {
+    /// Every key with its values, for help texts.
+    pub const KEYS: [(&'static str, &'static str); 2] = [
+        (
+            "write_upgrade",
+            "off, dirty or on: when a page becomes writable without a write fault",
+        ),
+        (
+            "fault_around",
+            "1, 2, 4, 8 or 16: how many cached pages of a file one read fault maps",
+        ),
+    ];
+
+    /// Sets one policy.
+    ///
+    /// # Errors
+    /// The key or the value is unknown; nothing changed.
+    pub fn set(&self, key: &str, value: &str) -> Result<(), PolicyError> {
+        match key {
+            "write_upgrade" => {
+                let upgrade = match value {
+                    "off" => WriteUpgrade::Off,
+                    "dirty" => WriteUpgrade::Dirty,
+                    "on" => WriteUpgrade::On,
+                    _ => return Err(PolicyError::UnknownValue),
+                };
+                self.write_upgrade.store(upgrade as u8, Ordering::Relaxed);
+            }
+            "fault_around" => {
+                let pages = match value {
+                    "1" => 1,
+                    "2" => 2,
+                    "4" => 4,
+                    "8" => 8,
+                    "16" => 16,
+                    _ => return Err(PolicyError::UnknownValue),
+                };
+                self.fault_around.store(pages, Ordering::Relaxed);
+            }
+            _ => return Err(PolicyError::UnknownKey),
+        }
+        Ok(())
+    }
+
+    /// When a page may become writable without a write fault.
+    #[inline]
+    pub fn write_upgrade(&self) -> WriteUpgrade {
+        match self.write_upgrade.load(Ordering::Relaxed) {
+            0 => WriteUpgrade::Off,
+            1 => WriteUpgrade::Dirty,
+            _ => WriteUpgrade::On,
+        }
+    }
+
+    /// How many pages a read fault of a file maps at most: a power of two.
+    pub fn fault_around(&self) -> u64 {
+        u64::from(self.fault_around.load(Ordering::Relaxed))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_key_is_known_and_has_its_default() {
+        let policy = Policy::default();
+        assert_eq!(policy.write_upgrade(), WriteUpgrade::On);
+        assert_eq!(policy.fault_around(), 16);
+        for (key, _) in Policy::KEYS {
+            assert_eq!(
+                policy.set(key, "no such value"),
+                Err(PolicyError::UnknownValue)
+            );
+        }
+        assert_eq!(
+            policy.set("no such key", "on"),
+            Err(PolicyError::UnknownKey)
+        );
+        for (value, upgrade) in [
+            ("off", WriteUpgrade::Off),
+            ("dirty", WriteUpgrade::Dirty),
+            ("on", WriteUpgrade::On),
+        ] {
+            policy.set("write_upgrade", value).unwrap();
+            assert_eq!(policy.write_upgrade(), upgrade);
+        }
+        policy.set("fault_around", "4").unwrap();
+        assert_eq!(policy.fault_around(), 4);
+    }
+}

@@ -1,0 +1,94 @@
+//! The kernel's own access to memory of any address space: the stack of a program that starts,
+//! /proc/PID/mem. Slow, through the table; what is absent is faulted in.
+
+use memwright_table::{Bits, Frame, Machine, PAGE_SIZE, PageRange, VirtAddr};
+
+use super::{AddressSpace, Core};
+use crate::error::FaultError;
+use crate::fault::Access;
+
+impl<M: Machine> AddressSpace<M> {
+    /// Reads memory as the program would.
+    ///
+    /// # Errors
+    /// As for a fault of the program, with how many bytes were read before.
+    pub fn read(&self, address: VirtAddr, bytes: &mut [u8]) -> Result<(), (FaultError, usize)> {
+        let core = &*self.core;
+        let mut done = 0;
+        while done < bytes.len() {
+            let at = VirtAddr::new(address.as_u64().wrapping_add(done as u64));
+            let step = (PAGE_SIZE - at.offset()).min(bytes.len() - done);
+            let target = &mut bytes[done..done + step];
+            core.with_frame(at, Access::READ, |frame| {
+                core.memory.frames().read(frame, at.offset(), target);
+            })
+            .map_err(|error| (error, done))?;
+            done += step;
+        }
+        Ok(())
+    }
+
+    /// Writes memory as the program would: a private page is copied first.
+    ///
+    /// # Errors
+    /// As for a fault of the program, with how many bytes were written before.
+    pub fn write(&self, address: VirtAddr, bytes: &[u8]) -> Result<(), (FaultError, usize)> {
+        let core = &*self.core;
+        let mut done = 0;
+        while done < bytes.len() {
+            let at = VirtAddr::new(address.as_u64().wrapping_add(done as u64));
+            let step = (PAGE_SIZE - at.offset()).min(bytes.len() - done);
+            let source = &bytes[done..done + step];
+            core.with_frame(at, Access::WRITE, |frame| {
+                core.memory.frames().write(frame, at.offset(), source);
+            })
+            .map_err(|error| (error, done))?;
+            done += step;
+        }
+        Ok(())
+    }
+}
+
+impl<M: Machine> Core<M> {
+    /// Calls `act` with the frame of the page at `address`, which permits the access, while the lock of
+    /// its entry is held (design rule 11). Accessed and dirty are set as hardware would.
+    fn with_frame(
+        &self,
+        address: VirtAddr,
+        access: Access,
+        act: impl FnOnce(Frame),
+    ) -> Result<(), FaultError> {
+        let page = address.page();
+        if address >= VirtAddr::USER_END {
+            return Err(FaultError::NoArea);
+        }
+        let cpu = self.cpu();
+        loop {
+            {
+                let areas = self.areas.read(cpu);
+                let allowed = areas
+                    .map
+                    .find(page)
+                    .is_some_and(|area| access.allowed_by(area.rights));
+                let mut cursor = self.table.cursor(PageRange::single(page));
+                let present = cursor.entry().entry.present();
+                if let Some(present) = present.filter(|page| page.bits.contains(access.needs())) {
+                    if !allowed {
+                        return Err(FaultError::Denied);
+                    }
+                    let written = if access.write {
+                        Bits::DIRTY
+                    } else {
+                        Bits::empty()
+                    };
+                    let mut gather = self.table.gather();
+                    cursor.edit(Bits::ACCESSED | written, Bits::empty(), &mut gather);
+                    act(present.frame);
+                    let _ = gather.finish();
+                    return Ok(());
+                }
+            }
+            self.fault(cpu, address, access)?;
+        }
+    }
+}

@@ -1,0 +1,258 @@
+//! What the lock of an address space guards: the map, the limits, the totals.
+
+use alloc::sync::Arc;
+
+use memwright_table::{Machine, PAGE_SIZE};
+
+use crate::commit::Commit;
+use crate::error::Limit;
+use crate::object::{Attachment, Object};
+use crate::vma::{self, AreaFlags, AreaMap, Backed, Rights};
+
+/// What an area shows.
+pub struct Backing<M: Machine> {
+    attachment: Option<Attachment<M>>,
+}
+
+impl<M: Machine> Backing<M> {
+    pub(crate) const ANONYMOUS: Self = Self { attachment: None };
+
+    pub(crate) fn object_of(attachment: Attachment<M>) -> Self {
+        Self {
+            attachment: Some(attachment),
+        }
+    }
+
+    /// The object, or `None` for private anonymous memory.
+    #[inline]
+    pub fn object(&self) -> Option<&Arc<dyn Object<M>>> {
+        self.attachment.as_ref().map(Attachment::object)
+    }
+}
+
+impl<M: Machine> Clone for Backing<M> {
+    fn clone(&self) -> Self {
+        Self {
+            attachment: self.attachment.clone(),
+        }
+    }
+}
+
+impl<M: Machine> Backed for Backing<M> {
+    fn same(&self, other: &Self) -> bool {
+        match (&self.attachment, &other.attachment) {
+            (None, None) => true,
+            (Some(one), Some(another)) => one.same(another),
+            (None, Some(_)) | (Some(_), None) => false,
+        }
+    }
+}
+
+/// The limits of a process, in bytes but for the areas.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// `RLIMIT_AS`.
+    pub address_space: u64,
+    /// `RLIMIT_DATA`.
+    pub data: u64,
+    /// `RLIMIT_STACK`.
+    pub stack: u64,
+    /// `RLIMIT_MEMLOCK`.
+    pub locked: u64,
+    /// `CAP_IPC_LOCK`: the limit of locked memory does not apply.
+    pub may_lock_any: bool,
+    /// `vm.max_map_count`.
+    pub areas: usize,
+}
+
+impl Default for Limits {
+    /// Linux's defaults: no limit but an 8 MiB stack, 8 MiB of locked memory and 65,530 areas.
+    fn default() -> Self {
+        Self {
+            address_space: u64::MAX,
+            data: u64::MAX,
+            stack: 8 << 20,
+            locked: 8 << 20,
+            may_lock_any: false,
+            areas: 65_530,
+        }
+    }
+}
+
+/// What `mlockall(MCL_FUTURE)` says of areas to come.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum LockFuture {
+    /// They are not locked.
+    #[default]
+    No,
+    /// They are locked and populated.
+    Populated,
+    /// They are locked as their pages appear.
+    OnFault,
+}
+
+/// Sizes of an address space, in pages.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Totals {
+    /// All areas (`VmSize`).
+    pub mapped: u64,
+    /// Private writable areas other than stacks (`VmData`).
+    pub data: u64,
+    /// Areas that grow downwards (`VmStk`).
+    pub stack: u64,
+    /// Executable areas that are not writable (`VmExe` and `VmLib`).
+    pub executable: u64,
+    /// Locked areas (`VmLck`).
+    pub locked: u64,
+    /// Pages with a frame (`VmRSS`).
+    pub resident: u64,
+    /// Of these, anonymous (`RssAnon`).
+    pub resident_anonymous: u64,
+    /// Of these, of files (`RssFile`).
+    pub resident_file: u64,
+    /// Of these, of shared memory (`RssShmem`).
+    pub resident_shared: u64,
+    /// The most pages with a frame at any time (`VmHWM`), as last sampled.
+    pub resident_peak: u64,
+    /// The most pages of all areas at any time (`VmPeak`).
+    pub mapped_peak: u64,
+    /// Page-table frames (`VmPTE`).
+    pub table_frames: u64,
+}
+
+/// What the lock guards.
+pub(crate) struct Areas<M: Machine> {
+    pub(crate) map: AreaMap<Backing<M>>,
+    pub(crate) limits: Limits,
+    pub(crate) lock_future: LockFuture,
+    pub(crate) mapped: u64,
+    pub(crate) mapped_peak: u64,
+    pub(crate) data: u64,
+    pub(crate) stack: u64,
+    pub(crate) executable: u64,
+    pub(crate) locked: u64,
+}
+
+/// Whether pages with these properties count as data, stack, executable
+/// (Linux 7.2 `mm/mmap.c`, `vm_stat_account`).
+fn classes(rights: Rights, flags: AreaFlags) -> (bool, bool, bool) {
+    let stack = flags.contains(AreaFlags::GROWSDOWN);
+    let write = rights.contains(Rights::WRITE);
+    let executable = rights.contains(Rights::EXECUTE) && !write && !stack;
+    let data = write && !stack && !flags.contains(AreaFlags::SHARED);
+    (data, stack, executable)
+}
+
+/// Whether pages with these properties are a promise of memory
+/// (Linux 7.2 `mm/vma.c`, `accountable_mapping`).
+pub(crate) fn is_accountable(rights: Rights, flags: AreaFlags) -> bool {
+    rights.contains(Rights::WRITE) && !flags.intersects(AreaFlags::NORESERVE | AreaFlags::SHARED)
+}
+
+impl<M: Machine> Areas<M> {
+    pub(crate) fn new() -> Self {
+        Self {
+            map: AreaMap::new(),
+            limits: Limits::default(),
+            lock_future: LockFuture::No,
+            mapped: 0,
+            mapped_peak: 0,
+            data: 0,
+            stack: 0,
+            executable: 0,
+            locked: 0,
+        }
+    }
+
+    /// Adds pages of such an area to the totals.
+    pub(crate) fn count_in(&mut self, rights: Rights, flags: AreaFlags, pages: u64) {
+        let (data, stack, executable) = classes(rights, flags);
+        self.mapped += pages;
+        self.mapped_peak = self.mapped_peak.max(self.mapped);
+        self.data += if data { pages } else { 0 };
+        self.stack += if stack { pages } else { 0 };
+        self.executable += if executable { pages } else { 0 };
+        self.locked += if flags.contains(AreaFlags::LOCKED) {
+            pages
+        } else {
+            0
+        };
+    }
+
+    /// Takes pages of such an area from the totals.
+    pub(crate) fn count_out(&mut self, rights: Rights, flags: AreaFlags, pages: u64) {
+        let (data, stack, executable) = classes(rights, flags);
+        self.mapped -= pages;
+        self.data -= if data { pages } else { 0 };
+        self.stack -= if stack { pages } else { 0 };
+        self.executable -= if executable { pages } else { 0 };
+        self.locked -= if flags.contains(AreaFlags::LOCKED) {
+            pages
+        } else {
+            0
+        };
+    }
+
+    /// Whether `pages` more of such an area, after `gone` pages went, keep to the limits
+    /// (Linux 7.2 `mm/mmap.c`, `may_expand_vm`).
+    pub(crate) fn check_growth(
+        &self,
+        rights: Rights,
+        flags: AreaFlags,
+        pages: u64,
+        gone: u64,
+    ) -> Result<(), Limit> {
+        if self.mapped - gone + pages > self.limits.address_space / PAGE_SIZE as u64 {
+            return Err(Limit::AddressSpace);
+        }
+        let (data, ..) = classes(rights, flags);
+        if data && self.data + pages > self.limits.data / PAGE_SIZE as u64 {
+            return Err(Limit::Data);
+        }
+        Ok(())
+    }
+
+    /// Empties the map and the totals; returns the areas.
+    pub(crate) fn take_all(&mut self, commit: &Commit) -> AreaMap<Backing<M>> {
+        for area in self
+            .map
+            .iter()
+            .filter(|area| area.flags.contains(AreaFlags::ACCOUNTED))
+        {
+            commit.release(area.pages());
+        }
+        self.mapped = 0;
+        self.data = 0;
+        self.stack = 0;
+        self.executable = 0;
+        self.locked = 0;
+        core::mem::replace(&mut self.map, AreaMap::new())
+    }
+
+    /// Whether `pages` more may be locked.
+    pub(crate) fn check_locked(&self, pages: u64) -> Result<(), Limit> {
+        let limit = self.limits.locked / PAGE_SIZE as u64;
+        if self.limits.may_lock_any || self.locked + pages <= limit {
+            Ok(())
+        } else {
+            Err(Limit::Locked)
+        }
+    }
+
+    /// Whether `more` areas keep to the limit.
+    pub(crate) fn check_count(&self, more: usize) -> Result<(), Limit> {
+        if self.map.len() + more <= self.limits.areas {
+            Ok(())
+        } else {
+            Err(Limit::Areas)
+        }
+    }
+}
+
+impl<M: Machine> vma::Area<Backing<M>> {
+    /// The object, or `None` for private anonymous memory.
+    #[inline]
+    pub fn object(&self) -> Option<&Arc<dyn Object<M>>> {
+        self.backing.object()
+    }
+}

@@ -1,0 +1,56 @@
+//! Ranges as programs give them.
+
+use memwright_table::{PAGE_SIZE, PageRange, VirtAddr};
+
+/// What is wrong with a range.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum RangeError {
+    Misaligned,
+    Wraps,
+}
+
+/// The pages of `length` bytes, rounded up, from an aligned address. Empty for no bytes. The range may
+/// reach beyond user addresses.
+pub(crate) fn pages(address: VirtAddr, length: u64) -> Result<PageRange, RangeError> {
+    if !address.is_aligned() {
+        return Err(RangeError::Misaligned);
+    }
+    let length = length
+        .checked_next_multiple_of(PAGE_SIZE as u64)
+        .ok_or(RangeError::Wraps)?;
+    let end = address
+        .as_u64()
+        .checked_add(length)
+        .ok_or(RangeError::Wraps)?;
+    Ok(PageRange::new(address.page(), VirtAddr::new(end).page()))
+}
+
+#[cfg(test)]
+mod tests {
+    use memwright_table::Page;
+
+    use super::*;
+
+    #[test]
+    fn ranges_round_up_and_never_wrap() {
+        let range = |start, end| Ok(PageRange::new(Page::new(start), Page::new(end)));
+        #[rustfmt::skip]
+        let rows = [
+            (0x1000, 0,          range(1, 1)),
+            (0x1000, 1,          range(1, 2)),
+            (0x1000, 0x1000,     range(1, 2)),
+            (0x1000, 0x1001,     range(1, 3)),
+            (0x1001, 0x1000,     Err(RangeError::Misaligned)),
+            (0x1000, u64::MAX,   Err(RangeError::Wraps)),
+            (0x1000, u64::MAX - 0xfff, Err(RangeError::Wraps)),
+            (u64::MAX - 0xfff, 0x1000, Err(RangeError::Wraps)),
+        ];
+        for (address, length, expected) in rows {
+            assert_eq!(
+                pages(VirtAddr::new(address), length),
+                expected,
+                "{address:#x} {length:#x}"
+            );
+        }
+    }
+}

@@ -1,0 +1,24 @@
+//! Giving everything up, as at the end of a process.
+
+use memwright_table::{Machine, Page, PageRange};
+
+use super::{AddressSpace, LockFuture};
+
+impl<M: Machine> AddressSpace<M> {
+    /// Unmaps everything. Cannot fail.
+    pub fn clear(&self) {
+        let core = &self.core;
+        let cpu = core.cpu();
+        let map = {
+            let mut areas = core.areas.write();
+            areas.lock_future = LockFuture::No;
+            if areas.map.len() == 0 {
+                return;
+            }
+            core.remove_entries(cpu, PageRange::new(Page::new(0), Page::USER_END));
+            areas.take_all(core.memory.commit())
+        };
+        // Without the lock: the last user of an object may run code of the file system.
+        drop(map);
+    }
+}

@@ -1,0 +1,218 @@
+//! The inside of an address space, which objects that it maps refer to as well.
+
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+
+use memwright_table::sync::{Rank, SpreadLock};
+use memwright_table::{
+    Bits, Change, CpuId, Frame, FrameKind, GatherCounts, Machine, OutOfMemory, Page, PageRange,
+    Table, TryPush,
+};
+
+use super::{Area, Areas, Layout};
+use crate::memory::Memory;
+use crate::stats::Row;
+use crate::trace::Event;
+use crate::vma::Rights;
+use crate::writable::View;
+
+/// How many pages with a frame one CPU mapped less those it unmapped.
+#[repr(align(128))]
+struct CpuResident(AtomicI64);
+
+pub(crate) struct Core<M: Machine> {
+    pub(crate) memory: Arc<Memory<M>>,
+    pub(crate) table: Table<M>,
+    pub(crate) layout: Layout,
+    pub(crate) template: Option<Frame>,
+    /// Read by faults, written by whatever changes areas.
+    pub(crate) areas: SpreadLock<Areas<M>>,
+    /// One per CPU, so that faults on two CPUs write no common line.
+    resident: Vec<CpuResident>,
+    resident_peak: AtomicU64,
+}
+
+impl<M: Machine> Core<M> {
+    pub(crate) fn new(
+        memory: Arc<Memory<M>>,
+        layout: Layout,
+        template: Option<Frame>,
+    ) -> Result<Self, OutOfMemory> {
+        let cpus = memory.frames().machine().cpu_count();
+        let areas = SpreadLock::try_new(Rank::Space, cpus, Areas::new())?;
+        let mut resident = Vec::new();
+        resident.try_make_room(cpus)?;
+        resident.resize_with(cpus, || CpuResident(AtomicI64::new(0)));
+        let table = Table::new(memory.frames().clone(), template).map_err(|_| OutOfMemory)?;
+        Ok(Self {
+            memory,
+            table,
+            layout,
+            template,
+            areas,
+            resident,
+            resident_peak: AtomicU64::new(0),
+        })
+    }
+
+    #[inline]
+    pub(crate) fn cpu(&self) -> CpuId {
+        self.memory.frames().machine().cpu()
+    }
+
+    /// Pages that an area may lie in.
+    pub(crate) fn bounds(&self) -> PageRange {
+        PageRange::new(self.layout.lowest.page(), self.layout.highest.page())
+    }
+
+    /// Counts `pages` that now have a frame here.
+    #[inline]
+    pub(crate) fn note_filled(&self, cpu: CpuId, pages: u64) {
+        let cell = &self.resident[cpu.index()].0;
+        cell.store(
+            cell.load(Ordering::Relaxed) + pages as i64,
+            Ordering::Relaxed,
+        );
+        self.memory.count_on(cpu, Row::EntriesFilled, pages);
+        self.memory.count_on(cpu, Row::EntriesChanged, pages);
+    }
+
+    /// Counts an entry that now shows the zero frame, which is no resident page.
+    #[inline]
+    pub(crate) fn note_borrowed(&self, cpu: CpuId) {
+        self.memory.count_on(cpu, Row::EntriesFilled, 1);
+        self.memory.count_on(cpu, Row::EntriesChanged, 1);
+    }
+
+    /// Enters what a gather did into the account.
+    pub(crate) fn note_gather(&self, cpu: CpuId, counts: &GatherCounts) {
+        let pages = counts.released - counts.of(Change::TableFreed);
+        if pages > 0 {
+            let cell = &self.resident[cpu.index()].0;
+            cell.store(
+                cell.load(Ordering::Relaxed) - pages as i64,
+                Ordering::Relaxed,
+            );
+        }
+        let memory = &*self.memory;
+        let mut entries = 0;
+        let mut strongest = Change::Same;
+        for change in Change::ALL {
+            let count = counts.of(change);
+            if count == 0 {
+                continue;
+            }
+            let row = match change {
+                Change::Same | Change::TableFreed => continue,
+                Change::Grew => Row::EntriesGrew,
+                Change::Shrank => Row::EntriesShrank,
+                Change::Moved | Change::Resized => Row::EntriesMoved,
+                Change::Freed => Row::EntriesFreed,
+                Change::LostCachedBit => Row::EntriesLostCachedBit,
+                Change::Filled => Row::EntriesFilled,
+            };
+            memory.count_on(cpu, row, count);
+            entries += count;
+            if change.needs_local() {
+                strongest = change;
+            }
+        }
+        if entries > 0 {
+            memory.count_on(cpu, Row::EntriesChanged, entries);
+        }
+        for (row, count) in [
+            (Row::FlushLocal, counts.local),
+            (Row::FlushRemote, counts.remote),
+            (Row::FlushCpusInterrupted, counts.interrupted),
+            (Row::FlushElidedGrew, counts.elided_grew),
+            (Row::FlushElidedNotAccessed, counts.elided_not_accessed),
+            (Row::FlushElidedNotLoaded, counts.elided_not_loaded),
+            (Row::FlushEarly, counts.early),
+        ] {
+            if count > 0 {
+                memory.count_on(cpu, row, count);
+            }
+        }
+        if counts.local + counts.remote > 0 {
+            memory.trace(|| Event::Flush {
+                reason: strongest.name(),
+                entries,
+                cpus: counts.interrupted as u32,
+            });
+        }
+    }
+
+    /// Enters splits and merges into the account.
+    pub(crate) fn note_areas(&self, cpu: CpuId, areas: &mut Areas<M>) {
+        let (splits, merges) = areas.map.take_counts();
+        if splits > 0 {
+            self.memory.count_on(cpu, Row::AreasSplit, splits);
+        }
+        if merges > 0 {
+            self.memory.count_on(cpu, Row::AreasMerged, merges);
+        }
+    }
+
+    /// Pages with a frame, over all CPUs.
+    pub(crate) fn resident(&self) -> u64 {
+        let sum: i64 = self
+            .resident
+            .iter()
+            .map(|cpu| cpu.0.load(Ordering::Relaxed))
+            .sum();
+        sum.max(0) as u64
+    }
+
+    /// Raises the peak to what is resident now: done before pages go.
+    pub(crate) fn sample_peak(&self) -> u64 {
+        self.resident_peak
+            .fetch_max(self.resident(), Ordering::Relaxed)
+            .max(self.resident())
+    }
+
+    /// Whether `frame` holds a page of private anonymous memory.
+    pub(crate) fn is_anonymous(&self, frame: Frame) -> bool {
+        matches!(self.memory.frames().kind(frame), FrameKind::Anonymous)
+    }
+}
+
+impl<M: Machine> Area<M> {
+    /// What the rule must know of the area.
+    #[inline]
+    pub(crate) fn view(&self) -> View {
+        let shared = self.is_shared();
+        View {
+            rights: self.rights,
+            shared,
+            notify: shared
+                && self
+                    .object()
+                    .is_some_and(|object| object.notify_first_write()),
+            soft_dirty: false,
+        }
+    }
+
+    /// The addresses of a page's index in the object, the other way round: the pages of this area that
+    /// show the indices `first..end`.
+    pub(crate) fn pages_showing(&self, first: u64, end: u64) -> PageRange {
+        let page_of = |index: u64| {
+            let ahead = index.saturating_sub(self.offset).min(self.pages());
+            Page::new(self.start().number() + ahead)
+        };
+        PageRange::new(page_of(first), page_of(end))
+    }
+}
+
+/// The bits of an entry that follow from the rights alone: all but writing, on which the rule decides.
+#[inline]
+pub(crate) fn access_bits(rights: Rights) -> Bits {
+    let mut bits = Bits::empty();
+    if !rights.is_empty() {
+        bits |= Bits::READ;
+    }
+    if rights.contains(Rights::EXECUTE) {
+        bits |= Bits::EXECUTE;
+    }
+    bits
+}

@@ -1,0 +1,290 @@
+//! Mapping (Linux 7.2 `mm/mmap.c`, `do_mmap`, and `mm/vma.c`, `mmap_region`).
+
+use alloc::sync::Arc;
+use core::sync::atomic::AtomicBool;
+
+use memwright_table::{Machine, PAGE_SIZE, Page, PageRange, VirtAddr};
+
+use super::areas::is_accountable;
+use super::{AddressSpace, Area, Areas, Backing, Core, LockFuture};
+use crate::error::{Limit, MapError};
+use crate::object::{Attachment, Object};
+use crate::trace::Event;
+use crate::vma::{AreaBin, AreaFlags, Rights};
+
+/// What to map.
+pub enum MapKind<M: Machine> {
+    /// Private anonymous memory.
+    Anonymous,
+    /// An object. Shared anonymous memory is a [`Shmem`](crate::object::Shmem) of its own.
+    Object {
+        /// The object.
+        object: Arc<dyn Object<M>>,
+        /// In bytes: where in the object the mapping begins.
+        offset: u64,
+        /// Whether stores reach the object.
+        shared: bool,
+    },
+}
+
+/// Where to map.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Placement {
+    /// Wherever there is room, from the top downwards.
+    Anywhere,
+    /// At this address if it is free, else anywhere.
+    Hint(VirtAddr),
+    /// At this address, in place of what is there (`MAP_FIXED`).
+    Fixed(VirtAddr),
+    /// At this address, if nothing is there (`MAP_FIXED_NOREPLACE`).
+    FixedNoReplace(VirtAddr),
+}
+
+/// What to map, where, and how.
+pub struct MapRequest<M: Machine> {
+    /// In bytes, rounded up to pages.
+    pub length: u64,
+    /// What the program may do.
+    pub rights: Rights,
+    /// The most that a later protection change may grant: less than everything for a shared mapping of
+    /// a file that was opened to read.
+    pub max_rights: Rights,
+    /// What to map.
+    pub kind: MapKind<M>,
+    /// Where.
+    pub placement: Placement,
+    /// Properties. `SHARED` and `ACCOUNTED` are set as needed.
+    pub flags: AreaFlags,
+    /// Whether to make the pages resident at once (`MAP_POPULATE`). Failing to is no error.
+    pub populate: bool,
+}
+
+impl<M: Machine> MapRequest<M> {
+    /// Private anonymous memory, wherever there is room.
+    pub fn anonymous(length: u64, rights: Rights) -> Self {
+        Self {
+            length,
+            rights,
+            max_rights: Rights::all(),
+            kind: MapKind::Anonymous,
+            placement: Placement::Anywhere,
+            flags: AreaFlags::empty(),
+            populate: false,
+        }
+    }
+
+    /// An object from `offset` on, wherever there is room.
+    pub fn object(
+        object: Arc<dyn Object<M>>,
+        offset: u64,
+        length: u64,
+        rights: Rights,
+        shared: bool,
+    ) -> Self {
+        let kind = MapKind::Object {
+            object,
+            offset,
+            shared,
+        };
+        Self {
+            kind,
+            ..Self::anonymous(length, rights)
+        }
+    }
+
+    /// The same, placed.
+    #[must_use]
+    pub fn at(mut self, placement: Placement) -> Self {
+        self.placement = placement;
+        self
+    }
+
+    /// The same with more properties.
+    #[must_use]
+    pub fn with(mut self, flags: AreaFlags) -> Self {
+        self.flags |= flags;
+        self
+    }
+}
+
+impl<M: Machine> AddressSpace<M> {
+    /// Maps; returns the address.
+    ///
+    /// # Errors
+    /// As [`MapError`] says; the address space is as before.
+    pub fn map(&self, request: &MapRequest<M>) -> Result<VirtAddr, MapError> {
+        let core = &self.core;
+        let cpu = core.cpu();
+        let pages = self.check_length(request)?;
+        let mut flags = request
+            .flags
+            .difference(AreaFlags::SHARED | AreaFlags::ACCOUNTED);
+        if let MapKind::Object { shared: true, .. } = request.kind {
+            flags |= AreaFlags::SHARED;
+        }
+        let mut bin = AreaBin::new();
+        let mut areas = core.areas.write();
+        match areas.lock_future {
+            LockFuture::No => {}
+            LockFuture::Populated => flags |= AreaFlags::LOCKED,
+            LockFuture::OnFault => flags |= AreaFlags::LOCKED | AreaFlags::LOCK_ON_FAULT,
+        }
+        if is_accountable(request.rights, flags) {
+            flags |= AreaFlags::ACCOUNTED;
+        }
+        let start = place(core, &mut areas, pages, request.placement, flags)?;
+        let range = PageRange::new(start, start.add(pages));
+        let backing = match &request.kind {
+            MapKind::Anonymous => Backing::ANONYMOUS,
+            MapKind::Object { object, .. } => {
+                Backing::object_of(Attachment::new(object.clone(), &self.core)?)
+            }
+        };
+        prepare(core, &mut areas, range, request.rights, flags, &mut bin)?;
+        core.unmap_areas(cpu, &mut areas, range, &mut bin);
+
+        let offset = match request.kind {
+            MapKind::Anonymous => start.number(),
+            MapKind::Object { offset, .. } => offset / PAGE_SIZE as u64,
+        };
+        let area: Area<M> = Area {
+            range,
+            offset,
+            flags,
+            rights: request.rights,
+            max_rights: request.max_rights,
+            faulted: AtomicBool::new(false),
+            backing,
+        };
+        areas.count_in(request.rights, flags, pages);
+        let position = areas.map.insert(area);
+        areas.map.merge_around(position);
+        core.note_areas(cpu, &mut areas);
+        core.memory.trace(|| Event::Map {
+            range,
+            rights: request.rights,
+        });
+        drop(areas);
+        drop(bin);
+
+        let locked = flags.contains(AreaFlags::LOCKED) && !flags.contains(AreaFlags::LOCK_ON_FAULT);
+        if request.populate || locked {
+            // Pages that cannot be had now fault later (Linux 7.2 `mm/gup.c`, `__mm_populate`).
+            let _ = core.populate_range(range);
+        }
+        Ok(start.address())
+    }
+
+    fn check_length(&self, request: &MapRequest<M>) -> Result<u64, MapError> {
+        if request.length == 0 {
+            return Err(MapError::NoLength);
+        }
+        if !request.max_rights.contains(request.rights) {
+            return Err(MapError::Denied);
+        }
+        let pages = request.length.div_ceil(PAGE_SIZE as u64);
+        if pages > self.core.layout.highest.page().number() {
+            return Err(MapError::OutOfRange);
+        }
+        if let MapKind::Object { offset, .. } = request.kind {
+            if offset % PAGE_SIZE as u64 != 0 {
+                return Err(MapError::Misaligned);
+            }
+            // A byte offset is a signed 64-bit number on Linux.
+            let end = offset.checked_add(pages * PAGE_SIZE as u64);
+            if end.is_none_or(|end| end > i64::MAX as u64) {
+                return Err(MapError::OffsetTooLarge);
+            }
+        }
+        Ok(pages)
+    }
+}
+
+/// Chooses where the area goes.
+fn place<M: Machine>(
+    core: &Core<M>,
+    areas: &mut Areas<M>,
+    pages: u64,
+    placement: Placement,
+    flags: AreaFlags,
+) -> Result<Page, MapError> {
+    let bounds = core.bounds();
+    match placement {
+        Placement::Fixed(address) | Placement::FixedNoReplace(address) => {
+            if !address.is_aligned() {
+                return Err(MapError::Misaligned);
+            }
+            let start = address.page();
+            if start.number() + pages > bounds.end.number() {
+                return Err(MapError::OutOfRange);
+            }
+            if start < bounds.start {
+                return Err(MapError::TooLow);
+            }
+            let range = PageRange::new(start, start.add(pages));
+            if let Placement::FixedNoReplace(_) = placement {
+                if let Some(area) = areas.map.overlapping(range).next() {
+                    return Err(MapError::Taken(area.start().max(start).address()));
+                }
+            }
+            return Ok(start);
+        }
+        Placement::Hint(address) => {
+            let start = Page::new(address.as_u64().div_ceil(PAGE_SIZE as u64));
+            let fits = start >= bounds.start && start.number() + pages <= bounds.end.number();
+            if fits {
+                let range = PageRange::new(start, start.add(pages));
+                if areas.map.lowest_room(pages, range) == Some(start) {
+                    return Ok(start);
+                }
+            }
+        }
+        Placement::Anywhere => {}
+    }
+    // An area that will grow downwards needs its own guard below it.
+    let _ = flags;
+    let below = PageRange::new(bounds.start, core.layout.mmap_top.page());
+    areas
+        .map
+        .highest_room(pages, below)
+        .or_else(|| {
+            areas
+                .map
+                .lowest_room(pages, PageRange::new(below.end, bounds.end))
+        })
+        .ok_or(MapError::NoRoom)
+}
+
+/// Checks every limit, promises the memory and reserves what the change needs: afterwards it cannot fail.
+fn prepare<M: Machine>(
+    core: &Core<M>,
+    areas: &mut Areas<M>,
+    range: PageRange,
+    rights: Rights,
+    flags: AreaFlags,
+    bin: &mut AreaBin<Backing<M>>,
+) -> Result<(), MapError> {
+    if areas.map.len() > areas.limits.areas {
+        return Err(MapError::OverLimit(Limit::Areas));
+    }
+    let replaced = core
+        .check_unmap(areas, range)
+        .map_err(MapError::OverLimit)?;
+    let pages = range.len();
+    areas
+        .check_growth(rights, flags, pages, replaced.pages)
+        .map_err(MapError::OverLimit)?;
+    if flags.contains(AreaFlags::LOCKED) {
+        areas.check_locked(pages).map_err(MapError::OverLimit)?;
+    }
+    areas.map.reserve(3)?;
+    bin.reserve(replaced.areas)?;
+    core.split_markers(core.cpu(), areas, range)?;
+    if flags.contains(AreaFlags::ACCOUNTED) {
+        core.memory
+            .commit()
+            .charge(pages)
+            .map_err(|_| MapError::Overcommit)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,107 @@
+//! Address spaces: one file per operation.
+
+mod access;
+//mod advise;
+mod areas;
+mod check;
+mod clear;
+mod core;
+//mod fork;
+//mod lock;
+mod map;
+mod populate;
+mod protect;
+mod query;
+//mod remap;
+//mod resident;
+//mod sync;
+mod unmap;
+mod zap;
+
+use memwright_table::{Frame, Machine, OutOfMemory, Shared, Table, VirtAddr};
+
+use alloc::sync::Arc;
+
+use crate::memory::Memory;
+
+//pub use self::advise::{Advice, Advised};
+pub use self::areas::{Backing, Limits, LockFuture, Totals};
+pub use self::map::{MapKind, MapRequest, Placement};
+//pub use self::remap::RemapRequest;
+//pub use self::sync::SyncFlags;
+
+pub(crate) use self::areas::Areas;
+pub(crate) use self::core::{Core, access_bits};
+
+/// An area of an address space.
+pub type Area<M> = crate::vma::Area<Backing<M>>;
+
+/// Where areas may be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Layout {
+    /// Nothing is mapped below (`vm.mmap_min_addr`).
+    pub lowest: VirtAddr,
+    /// Room without a hint is searched downwards from here.
+    pub mmap_top: VirtAddr,
+    /// Nothing is mapped from here on.
+    pub highest: VirtAddr,
+}
+
+/// The memory of a program: its areas and its page table.
+///
+/// Every operation takes `&self` and locks for itself: for reading where only pages change (a fault,
+/// `MADV_DONTNEED`, populating), for writing where areas change. No lock is held when one returns, and
+/// none waits; an object that would make it wait is reported, and the caller waits and retries.
+///
+/// Dropping it unmaps everything. No CPU may have its table loaded then.
+pub struct AddressSpace<M: Machine> {
+    pub(crate) core: Shared<Core<M>>,
+}
+
+impl<M: Machine> AddressSpace<M> {
+    /// An empty address space. The kernel half of its table is that of `template`.
+    ///
+    /// # Errors
+    /// No frame for the table or no heap for the locks.
+    pub fn new(
+        memory: Arc<Memory<M>>,
+        layout: Layout,
+        template: Option<Frame>,
+    ) -> Result<Self, OutOfMemory> {
+        let core = Core::new(memory, layout, template)?;
+        Ok(Self {
+            core: Shared::try_new(core)?,
+        })
+    }
+
+    /// The page table, to load it.
+    pub fn table(&self) -> &Table<M> {
+        &self.core.table
+    }
+
+    /// What all address spaces share.
+    pub fn memory(&self) -> &Arc<Memory<M>> {
+        &self.core.memory
+    }
+
+    /// Where areas may be.
+    pub fn layout(&self) -> Layout {
+        self.core.layout
+    }
+
+    /// Sets the limits that later operations obey.
+    pub fn set_limits(&self, limits: Limits) {
+        self.core.areas.write().limits = limits;
+    }
+
+    /// The limits.
+    pub fn limits(&self) -> Limits {
+        self.core.areas.read(self.core.cpu()).limits
+    }
+}
+
+impl<M: Machine> Drop for AddressSpace<M> {
+    fn drop(&mut self) {
+        self.clear();
+    }
+}

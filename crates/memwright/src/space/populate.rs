@@ -1,0 +1,113 @@
+//! Making pages resident before they are used (Linux 7.2 `mm/gup.c`, `populate_vma_page_range`).
+
+use memwright_table::{Machine, PageRange, VirtAddr};
+
+use super::check;
+use super::{AddressSpace, Area, Core};
+use crate::error::{AdviseError, FaultError};
+use crate::fault::{Access, Fault};
+use crate::vma::{AreaFlags, Rights};
+
+impl<M: Machine> AddressSpace<M> {
+    /// Makes the pages of `length` bytes resident, as by a load of each, or by a store.
+    ///
+    /// # Errors
+    /// As [`AdviseError`] says; pages below the address are resident.
+    pub fn populate(&self, address: VirtAddr, length: u64, write: bool) -> Result<(), AdviseError> {
+        let range = check::pages(address, length).map_err(|_| AdviseError::Misaligned)?;
+        self.core.populate_as(range, write)
+    }
+}
+
+impl<M: Machine> Core<M> {
+    /// Makes `range` resident as its areas allow: private writable memory gets its own pages.
+    pub(crate) fn populate_range(&self, range: PageRange) -> Result<(), FaultError> {
+        self.populate_where(range, |_| true)
+    }
+
+    /// The same for locked areas only.
+    pub(crate) fn populate_locked(&self, range: PageRange) -> Result<(), FaultError> {
+        self.populate_where(range, |area| {
+            area.flags.contains(AreaFlags::LOCKED) && !area.flags.contains(AreaFlags::LOCK_ON_FAULT)
+        })
+    }
+
+    fn populate_where(
+        &self,
+        range: PageRange,
+        wanted: impl Fn(&Area<M>) -> bool,
+    ) -> Result<(), FaultError> {
+        let mut next = range.start;
+        while next < range.end {
+            let cpu = self.cpu();
+            let areas = self.areas.read(cpu);
+            let Some(position) = areas.map.at_or_after(next) else {
+                return Ok(());
+            };
+            let area = areas.map.get(position);
+            let part = area.range().intersect(PageRange::new(next, range.end));
+            if part.is_empty() && area.start() >= range.end {
+                return Ok(());
+            }
+            if wanted(area) && !area.rights.is_empty() {
+                let private_writable = area.rights.contains(Rights::WRITE) && !area.is_shared();
+                let access = if private_writable {
+                    Access::WRITE
+                } else {
+                    Access::READ
+                };
+                self.touch(area, part, access)?;
+            }
+            next = area.end();
+        }
+        Ok(())
+    }
+
+    /// `MADV_POPULATE_READ` and `MADV_POPULATE_WRITE`.
+    pub(crate) fn populate_as(&self, range: PageRange, write: bool) -> Result<(), AdviseError> {
+        let access = if write { Access::WRITE } else { Access::READ };
+        let mut next = range.start;
+        while next < range.end {
+            let areas = self.areas.read(self.cpu());
+            let Some(area) = areas.map.find(next) else {
+                return Err(AdviseError::Hole(next.address()));
+            };
+            if !access.allowed_by(area.rights) {
+                return Err(AdviseError::Fault(FaultError::Denied));
+            }
+            let part = area.range().intersect(PageRange::new(next, range.end));
+            self.touch(area, part, access).map_err(AdviseError::Fault)?;
+            next = part.end;
+        }
+        Ok(())
+    }
+
+    /// Faults each page of `range`, all in `area`, that does not allow the access yet. These are no page
+    /// faults of the program and are not counted as such.
+    fn touch(&self, area: &Area<M>, range: PageRange, access: Access) -> Result<(), FaultError> {
+        let cpu = self.cpu();
+        for page in range.iter() {
+            if !self.permits(page, access) {
+                Fault {
+                    core: self,
+                    cpu,
+                    area,
+                    page,
+                    access,
+                }
+                .resolve()?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether the entry of `page` permits the access already.
+    pub(crate) fn permits(&self, page: memwright_table::Page, access: Access) -> bool {
+        let cursor = self.table.cursor(PageRange::single(page));
+        cursor
+            .entry()
+            .entry
+            .present()
+            .is_some_and(|present| present.bits.contains(access.needs()))
+    }
+}

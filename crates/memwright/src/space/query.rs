@@ -1,0 +1,96 @@
+//! Questions that change nothing.
+
+use memwright_table::{Bits, Entry, FrameKind, Machine, Page, PageRange, VirtAddr};
+
+use super::{AddressSpace, Area, Core, Totals};
+
+impl<M: Machine> AddressSpace<M> {
+    /// Shows every area to `visitor`, from the lowest upwards, with the address space locked.
+    pub fn areas(&self, visitor: &mut dyn FnMut(&Area<M>)) {
+        let areas = self.core.areas.read(self.core.cpu());
+        areas.map.iter().for_each(visitor);
+    }
+
+    /// Shows the area that contains `address`, or the next one above it, to `visitor`.
+    pub fn find<R>(&self, address: VirtAddr, visitor: impl FnOnce(&Area<M>) -> R) -> Option<R> {
+        let areas = self.core.areas.read(self.core.cpu());
+        let position = areas.map.at_or_after(address.page())?;
+        Some(visitor(areas.map.get(position)))
+    }
+
+    /// Whether any page of `length` bytes belongs to an area.
+    pub fn is_mapped(&self, address: VirtAddr, length: u64) -> bool {
+        let Some(range) = PageRange::from_addresses(address, length) else {
+            return true;
+        };
+        let areas = self.core.areas.read(self.core.cpu());
+        areas.map.overlapping(range).next().is_some()
+    }
+
+    /// The entry of the page at `address`, for /proc/PID/pagemap.
+    pub fn entry(&self, address: VirtAddr) -> Entry {
+        let page = address.page();
+        if page >= Page::USER_END {
+            return Entry::Empty;
+        }
+        let _areas = self.core.areas.read(self.core.cpu());
+        self.core
+            .table
+            .cursor(PageRange::single(page))
+            .entry()
+            .entry
+    }
+
+    /// The sizes. Walks the table to tell kinds of pages apart.
+    pub fn totals(&self) -> Totals {
+        let core = &*self.core;
+        let areas = core.areas.read(core.cpu());
+        let mut totals = Totals {
+            mapped: areas.mapped,
+            mapped_peak: areas.mapped_peak,
+            data: areas.data,
+            stack: areas.stack,
+            executable: areas.executable,
+            locked: areas.locked,
+            resident_peak: core.sample_peak(),
+            table_frames: core.table.table_frames(),
+            ..Totals::default()
+        };
+        for area in areas.map.iter() {
+            let memory = area.object().is_none_or(|object| object.is_memory());
+            let mut cursor = core.table.cursor(area.range());
+            while let Some(extent) = cursor.next_filled() {
+                match core.kind_of(extent.entry) {
+                    Some(FrameKind::Anonymous) => totals.resident_anonymous += extent.range.len(),
+                    Some(_) if memory => totals.resident_shared += extent.range.len(),
+                    Some(_) => totals.resident_file += extent.range.len(),
+                    None => {}
+                }
+                if !cursor.advance() {
+                    break;
+                }
+            }
+        }
+        totals.resident = totals.resident_anonymous + totals.resident_file + totals.resident_shared;
+        totals
+    }
+
+    /// Pages with a frame (`VmRSS`), without a walk.
+    pub fn resident_pages(&self) -> u64 {
+        self.core.resident()
+    }
+
+    /// The most pages with a frame at any time, as last sampled (`ru_maxrss`).
+    pub fn resident_peak(&self) -> u64 {
+        self.core.sample_peak()
+    }
+}
+
+impl<M: Machine> Core<M> {
+    /// What the frame of an entry is used for, if the entry counts as resident.
+    pub(crate) fn kind_of(&self, entry: Entry) -> Option<FrameKind> {
+        let page = entry.present()?;
+        let counted = !page.bits.contains(Bits::BORROWED);
+        counted.then(|| self.memory.frames().kind(page.frame))
+    }
+}

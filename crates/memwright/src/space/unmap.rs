@@ -1,0 +1,144 @@
+//! Unmapping (Linux 7.2 `mm/vma.c`, `do_vmi_munmap`).
+
+use memwright_table::{CpuId, Machine, OutOfFrames, PageRange, VirtAddr};
+
+use super::check::{self, RangeError};
+use super::{AddressSpace, Areas, Backing, Core};
+use crate::error::{Limit, UnmapError};
+use crate::trace::Event;
+use crate::vma::{AreaBin, AreaFlags};
+
+/// What unmapping a range would take away.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Removal {
+    pub(crate) areas: usize,
+    pub(crate) pages: u64,
+}
+
+impl<M: Machine> AddressSpace<M> {
+    /// Unmaps `length` bytes, rounded up to pages. Where nothing is mapped nothing happens.
+    ///
+    /// # Errors
+    /// As [`UnmapError`] says; nothing is unmapped.
+    pub fn unmap(&self, address: VirtAddr, length: u64) -> Result<(), UnmapError> {
+        let core = &self.core;
+        let range = check::pages(address, length).map_err(|error| match error {
+            RangeError::Misaligned => UnmapError::Misaligned,
+            RangeError::Wraps => UnmapError::OutOfRange,
+        })?;
+        if range.is_empty() {
+            return Err(UnmapError::NoLength);
+        }
+        if range.end > core.bounds().end {
+            return Err(UnmapError::OutOfRange);
+        }
+        let mut bin = AreaBin::new();
+        let mut areas = core.areas.write();
+        core.unmap_range(&mut areas, range, &mut bin)?;
+        core.memory.trace(|| Event::Unmap { range });
+        drop(areas);
+        drop(bin);
+        Ok(())
+    }
+}
+
+impl<M: Machine> Core<M> {
+    /// What unmapping `range` takes away, if the area limit allows the split it may need.
+    pub(crate) fn check_unmap(&self, areas: &Areas<M>, range: PageRange) -> Result<Removal, Limit> {
+        let mut removal = Removal::default();
+        for area in areas.map.overlapping(range) {
+            removal.areas += 1;
+            removal.pages += area.range().intersect(range).len();
+            let cut_out = area.start() < range.start && range.end < area.end();
+            if cut_out && areas.map.len() >= areas.limits.areas {
+                return Err(Limit::Areas);
+            }
+        }
+        Ok(removal)
+    }
+
+    /// Checks, reserves and unmaps.
+    pub(crate) fn unmap_range(
+        &self,
+        areas: &mut Areas<M>,
+        range: PageRange,
+        bin: &mut AreaBin<Backing<M>>,
+    ) -> Result<(), UnmapError> {
+        let removal = self
+            .check_unmap(areas, range)
+            .map_err(UnmapError::OverLimit)?;
+        if removal.areas == 0 {
+            return Ok(());
+        }
+        areas.map.reserve(2)?;
+        bin.reserve(removal.areas)?;
+        let cpu = self.cpu();
+        self.split_markers(cpu, areas, range)?;
+        self.unmap_areas(cpu, areas, range, bin);
+        self.note_areas(cpu, areas);
+        Ok(())
+    }
+
+    /// Takes every area of `range`, its entries and its empty tables away. Two insertions and room in
+    /// `bin` must have been reserved.
+    pub(crate) fn unmap_areas(
+        &self,
+        cpu: CpuId,
+        areas: &mut Areas<M>,
+        range: PageRange,
+        bin: &mut AreaBin<Backing<M>>,
+    ) {
+        if areas.map.overlapping(range).next().is_none() {
+            return;
+        }
+        self.take_areas(areas, range, bin);
+        self.remove_entries(cpu, range);
+    }
+
+    /// Takes out every entry of `range` and frees the tables that are empty then.
+    pub(crate) fn remove_entries(&self, cpu: CpuId, range: PageRange) {
+        self.sample_peak();
+        let mut gather = self.table.gather();
+        let mut cursor = self.table.cursor(range);
+        cursor.remove_all(&mut gather);
+        cursor.free_tables(&mut gather);
+        drop(cursor);
+        let counts = gather.finish();
+        self.note_gather(cpu, &counts);
+    }
+
+    /// Makes sure that the edges of `range` cut through no marker, so that removing it cannot fail.
+    pub(crate) fn split_markers(
+        &self,
+        cpu: CpuId,
+        areas: &Areas<M>,
+        range: PageRange,
+    ) -> Result<(), OutOfFrames> {
+        let guarded = |area: &super::Area<M>| area.flags.contains(AreaFlags::GUARDED);
+        if range.is_empty() || !areas.map.overlapping(range).any(guarded) {
+            return Ok(());
+        }
+        let mut gather = self.table.gather();
+        let result = self.table.cursor(range).split_edges(&mut gather);
+        let counts = gather.finish();
+        self.note_gather(cpu, &counts);
+        result
+    }
+
+    /// Takes every area of `range` out of the map and out of the totals.
+    fn take_areas(&self, areas: &mut Areas<M>, range: PageRange, bin: &mut AreaBin<Backing<M>>) {
+        areas.map.split_at(range.start);
+        areas.map.split_at(range.end);
+        while let Some(position) = areas.map.at_or_after(range.start) {
+            if areas.map.get(position).start() >= range.end {
+                break;
+            }
+            let area = areas.map.remove(position);
+            areas.count_out(area.rights, area.flags, area.pages());
+            if area.flags.contains(AreaFlags::ACCOUNTED) {
+                self.memory.commit().release(area.pages());
+            }
+            bin.take(area);
+        }
+    }
+}

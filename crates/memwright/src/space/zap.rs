@@ -1,0 +1,95 @@
+//! What an object asks of the address spaces that map it.
+
+use memwright_table::{Bits, Edit, Entry, Machine, PageRange};
+
+use super::{Area, Core};
+use crate::object::{CleanOutcome, Mappings};
+
+impl<M: Machine> Core<M> {
+    /// Takes the pages `first..end` of the object out of the table; private copies too if `copies`.
+    pub(crate) fn zap_object(&self, mappings: &Mappings<M>, first: u64, end: u64, copies: bool) {
+        let cpu = self.cpu();
+        let areas = self.areas.read(cpu);
+        let mut gather = self.table.gather();
+        for area in areas.map.iter().filter(|area| shows(area, mappings)) {
+            let range = area.pages_showing(first, end);
+            if range.is_empty() {
+                continue;
+            }
+            let mut cursor = self.table.cursor(range);
+            if copies {
+                cursor.remove_all(&mut gather);
+                continue;
+            }
+            while let Some(extent) = cursor.next_filled() {
+                if let Entry::Present(page) = extent.entry {
+                    if !self.is_anonymous(page.frame) {
+                        cursor.remove(&mut gather);
+                    }
+                }
+                if !cursor.advance() {
+                    break;
+                }
+            }
+        }
+        let counts = gather.finish();
+        drop(areas);
+        self.note_gather(cpu, &counts);
+    }
+
+    /// Makes the pages `first..end` of the object clean and read-only in shared areas.
+    pub(crate) fn clean_object(
+        &self,
+        mappings: &Mappings<M>,
+        first: u64,
+        end: u64,
+    ) -> CleanOutcome {
+        let cpu = self.cpu();
+        let areas = self.areas.read(cpu);
+        let mut gather = self.table.gather();
+        let mut outcome = CleanOutcome::default();
+        let shared = areas
+            .map
+            .iter()
+            .filter(|area| area.is_shared() && shows(area, mappings));
+        for area in shared {
+            let range = area.pages_showing(first, end);
+            if range.is_empty() {
+                continue;
+            }
+            let clear = Bits::WRITE | Bits::DIRTY;
+            self.table.cursor(range).edit_run(
+                range.end,
+                |_, page| {
+                    outcome.dirty += u64::from(page.bits.contains(Bits::DIRTY));
+                    outcome.protected += u64::from(page.bits.contains(Bits::WRITE));
+                    Edit {
+                        set: Bits::empty(),
+                        clear,
+                    }
+                },
+                &mut gather,
+            );
+        }
+        let counts = gather.finish();
+        drop(areas);
+        self.note_gather(cpu, &counts);
+        outcome
+    }
+
+    /// Takes what `range` maps out of the table; the areas stay.
+    pub(crate) fn zap_range(&self, range: PageRange) {
+        let cpu = self.cpu();
+        self.sample_peak();
+        let mut gather = self.table.gather();
+        self.table.cursor(range).remove_all(&mut gather);
+        let counts = gather.finish();
+        self.note_gather(cpu, &counts);
+    }
+}
+
+/// Whether the area shows an object with these mappings.
+fn shows<M: Machine>(area: &Area<M>, mappings: &Mappings<M>) -> bool {
+    area.object()
+        .is_some_and(|object| core::ptr::eq(object.mappings(), mappings))
+}

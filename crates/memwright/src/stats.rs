@@ -1,0 +1,300 @@
+//! The account: every event counted once, where it happens, with its reason.
+//!
+//! [`ROWS`] defines each row; documentation, JSON and text reports are made from it, so that a row cannot
+//! mean one thing here and another there. Counters are per CPU, in cache lines of their own.
+
+use alloc::vec::Vec;
+use core::sync::atomic::{AtomicU64, Ordering};
+
+use memwright_table::{CpuId, OutOfMemory, TryPush};
+
+/// How the value of a row comes about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Source {
+    /// Added up by the memory manager, one counter per CPU.
+    Counted,
+    /// Read when the account is taken.
+    Sampled,
+    /// The clock and machine of the run cannot show it: printed as "not observable under TCG".
+    NotObservable,
+}
+
+/// One row's definition.
+#[derive(Clone, Copy, Debug)]
+pub struct Definition {
+    /// The row.
+    pub row: Row,
+    /// Its name in JSON and in the host-guest protocol.
+    pub name: &'static str,
+    /// Its name in reports.
+    pub title: &'static str,
+    /// What it counts, in one sentence.
+    pub definition: &'static str,
+    /// How its value comes about.
+    pub source: Source,
+}
+
+macro_rules! rows {
+    ($($(#[$group:meta])* $row:ident, $name:literal, $source:ident, $title:literal, $definition:literal;)*) => {
+        /// A row of the account.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        #[repr(u8)]
+        pub enum Row {
+            $(#[doc = $definition] $row,)*
+        }
+
+        /// Every row, in the order in which reports show them.
+        pub const ROWS: &[Definition] = &[
+            $(Definition {
+                row: Row::$row,
+                name: $name,
+                title: $title,
+                definition: $definition,
+                source: Source::$source,
+            },)*
+        ];
+    };
+}
+
+rows! {
+    FaultDemandZero, "fault_demand_zero", Counted, "faults: demand zero",
+        "Page faults that gave a page of private anonymous memory its first, zeroed frame.";
+    FaultZeroPage, "fault_zero_page", Counted, "faults: zero page",
+        "Page faults by a read of untouched private anonymous memory, answered with the shared zero frame.";
+    FaultFile, "fault_file", Counted, "faults: file",
+        "Page faults that mapped a frame of an object: a file or shared memory.";
+    FaultCopy, "fault_copy", Counted, "faults: copy-on-write",
+        "Page faults by a write that gave a private page a frame of its own, copied or, over the zero frame, zeroed.";
+    FaultWriteOnly, "fault_write_only", Counted, "faults: write permission only",
+        "Page faults that changed nothing but the write permission of a frame already mapped.";
+    FaultSpurious, "fault_spurious", Counted, "faults: spurious",
+        "Page faults that found the access already permitted by the table: a stale translation was dropped.";
+    FaultRefused, "fault_refused", Counted, "faults: refused",
+        "Page faults that could not be resolved; the program gets a signal, or a system call an error.";
+    FaultAround, "fault_around", Counted, "pages mapped around",
+        "Entries filled beside the one that faulted, from frames the object had in memory.";
+    StackGrowth, "stack_growth", Counted, "stack growths",
+        "Times a fault below an area that grows downwards extended it; the fault is counted by its kind too.";
+    WriteFaultsAvoided, "write_faults_avoided", Counted, "write faults avoided",
+        "Entries made writable at once because the rule allowed it, by a protection change that granted writing or a read fault of a private page.";
+    EntriesChanged, "entries_changed", Counted, "entries changed",
+        "Page-table entries written by the memory manager with a meaning other than before.";
+    EntriesGrew, "entries_grew", Counted, "entries: rights grew",
+        "Changed entries that kept their frame and lost no right.";
+    EntriesShrank, "entries_shrank", Counted, "entries: rights shrank",
+        "Changed entries that kept their frame and lost a right.";
+    EntriesMoved, "entries_moved", Counted, "entries: frame replaced",
+        "Changed entries that name another frame or another size.";
+    EntriesFreed, "entries_freed", Counted, "entries: freed",
+        "Changed entries that map nothing any more.";
+    EntriesLostCachedBit, "entries_lost_cached_bit", Counted, "entries: cleaned",
+        "Changed entries whose accessed or dirty bit was cleared and nothing else taken.";
+    EntriesFilled, "entries_filled", Counted, "entries: filled",
+        "Changed entries that mapped nothing before.";
+    FlushLocal, "flush_local", Counted, "flushes: local",
+        "Invalidations of this CPU's translations, each of one page, a run or everything.";
+    FlushRemote, "flush_remote", Counted, "flushes: remote",
+        "Rounds of interrupts that made other CPUs invalidate.";
+    FlushCpusInterrupted, "flush_cpus_interrupted", Counted, "flushes: CPUs interrupted",
+        "CPUs interrupted by those rounds, each counted once a round.";
+    FlushElidedGrew, "flush_elided_grew", Counted, "flushes elided: grew",
+        "Changed entries for which no other CPU was interrupted because rights only grew.";
+    FlushElidedNotAccessed, "flush_elided_not_accessed", Counted, "flushes elided: not accessed",
+        "Changed entries that needed no invalidation because no CPU had used them since they were filled.";
+    FlushElidedNotLoaded, "flush_elided_not_loaded", Counted, "flushes elided: not loaded",
+        "Gathers that interrupted nobody because no other CPU had the table loaded.";
+    FlushEarly, "flush_early", Counted, "flushes: early",
+        "Gathers flushed before their operation was over because they held as many frames as they can.";
+    FramesZeroed, "frames_zeroed", Counted, "frames zeroed",
+        "Frames filled with zeroes for a program or an object.";
+    FramesCopied, "frames_copied", Counted, "frames copied",
+        "Frames copied for a private page.";
+    FramesPeak, "frames_peak", Sampled, "frames, peak",
+        "The most frames in use at any time, by programs, objects and tables.";
+    FramesInUse, "frames_in_use", Sampled, "frames in use",
+        "Frames in use when the account was taken.";
+    TableFrames, "table_frames", Sampled, "page-table frames",
+        "Frames that are page tables when the account was taken.";
+    TableFramesPeak, "table_frames_peak", Sampled, "page-table frames, peak",
+        "The most frames that were page tables at any time.";
+    Forks, "forks", Counted, "forks",
+        "Address spaces made as copies of another.";
+    ForkCopied, "fork_entries", Counted, "fork: entries copied",
+        "Entries copied to a child's tables by forks.";
+    AreasSplit, "areas_split", Counted, "areas split",
+        "Times one area became two.";
+    AreasMerged, "areas_merged", Counted, "areas merged",
+        "Times two areas became one.";
+    LazyFreed, "lazy_freed", Counted, "pages lazily freed",
+        "Pages for which MADV_FREE was asked; without reclaim they keep their contents, which Linux permits.";
+    PagingStructureHits, "paging_structure_hits", NotObservable, "paging-structure cache hits",
+        "Walks that began at a cached upper-level entry.";
+    TaggedSwitches, "tagged_switches", NotObservable, "switches that kept translations",
+        "Changes of address space that kept tagged (PCID) translations.";
+}
+
+/// How many rows there are.
+pub const ROW_COUNT: usize = ROWS.len();
+
+/// A row's value in an account.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Value {
+    /// A count.
+    Count(u64),
+    /// Not observable under TCG.
+    NotObservable,
+}
+
+impl Value {
+    /// The count, if there is one.
+    pub fn count(self) -> Option<u64> {
+        match self {
+            Self::Count(count) => Some(count),
+            Self::NotObservable => None,
+        }
+    }
+}
+
+impl core::fmt::Display for Value {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        match self {
+            Self::Count(count) => write!(f, "{count}"),
+            Self::NotObservable => f.write_str("not observable under TCG"),
+        }
+    }
+}
+
+/// The counters of one CPU. Aligned so that no two CPUs write one cache line.
+#[repr(align(128))]
+struct CpuCounters([AtomicU64; ROW_COUNT]);
+
+/// All counters.
+pub(crate) struct Counters {
+    cpus: Vec<CpuCounters>,
+}
+
+impl Counters {
+    pub(crate) fn new(cpus: usize) -> Result<Self, OutOfMemory> {
+        let mut counters = Vec::new();
+        counters.try_make_room(cpus)?;
+        for _ in 0..cpus {
+            counters.try_push(CpuCounters([const { AtomicU64::new(0) }; ROW_COUNT]))?;
+        }
+        Ok(Self { cpus: counters })
+    }
+
+    /// Counts `count` events on `cpu`, which must be the calling one: only it writes its counters, so a
+    /// load and a store do.
+    #[inline]
+    pub(crate) fn add(&self, cpu: CpuId, row: Row, count: u64) {
+        if let Some(counters) = self.cpus.get(cpu.index()) {
+            let counter = &counters.0[row as usize];
+            counter.store(counter.load(Ordering::Relaxed) + count, Ordering::Relaxed);
+        }
+    }
+
+    /// The sum over all CPUs.
+    pub(crate) fn sum(&self, row: Row) -> u64 {
+        self.cpus
+            .iter()
+            .map(|cpu| cpu.0[row as usize].load(Ordering::Relaxed))
+            .sum()
+    }
+}
+
+/// The account at one moment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Account {
+    pub(crate) values: [u64; ROW_COUNT],
+}
+
+impl Account {
+    /// The value of one row.
+    pub fn get(&self, row: Row) -> Value {
+        match ROWS[row as usize].source {
+            Source::Counted | Source::Sampled => Value::Count(self.values[row as usize]),
+            Source::NotObservable => Value::NotObservable,
+        }
+    }
+
+    /// The count of one row, 0 if it is not observable.
+    pub fn count(&self, row: Row) -> u64 {
+        self.values[row as usize]
+    }
+
+    /// Every row with its value, in the order of [`ROWS`].
+    pub fn iter(&self) -> impl Iterator<Item = (&'static Definition, Value)> + '_ {
+        ROWS.iter()
+            .map(|definition| (definition, self.get(definition.row)))
+    }
+
+    /// Page faults of every kind that were resolved.
+    pub fn faults(&self) -> u64 {
+        [
+            Row::FaultDemandZero,
+            Row::FaultZeroPage,
+            Row::FaultFile,
+            Row::FaultCopy,
+            Row::FaultWriteOnly,
+            Row::FaultSpurious,
+        ]
+        .iter()
+        .map(|row| self.count(*row))
+        .sum()
+    }
+
+    /// What was counted since `earlier`. Sampled rows keep their present value.
+    #[must_use]
+    pub fn since(&self, earlier: &Account) -> Account {
+        let mut values = self.values;
+        for definition in ROWS {
+            if definition.source == Source::Counted {
+                values[definition.row as usize] -= earlier.values[definition.row as usize];
+            }
+        }
+        Account { values }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_row_is_defined_once_at_its_place_and_says_what_it_counts() {
+        for (index, definition) in ROWS.iter().enumerate() {
+            assert_eq!(definition.row as usize, index);
+            assert!(definition.definition.ends_with('.'), "{}", definition.name);
+            assert!(
+                definition
+                    .name
+                    .bytes()
+                    .all(|byte| byte.is_ascii_lowercase() || byte == b'_')
+            );
+            let same = ROWS
+                .iter()
+                .filter(|other| other.name == definition.name)
+                .count();
+            assert_eq!(same, 1, "{}", definition.name);
+        }
+    }
+
+    #[test]
+    fn counters_of_all_cpus_are_added_up() {
+        let counters = Counters::new(3).unwrap();
+        for cpu in 0..3 {
+            counters.add(CpuId::new(cpu), Row::Forks, u64::from(cpu) + 1);
+        }
+        assert_eq!(counters.sum(Row::Forks), 6);
+        assert_eq!(counters.sum(Row::FlushLocal), 0);
+    }
+
+    #[test]
+    fn what_cannot_be_observed_is_not_zero() {
+        let account = Account {
+            values: [0; ROW_COUNT],
+        };
+        assert_eq!(account.get(Row::PagingStructureHits), Value::NotObservable);
+        assert_eq!(account.get(Row::Forks), Value::Count(0));
+    }
+}

@@ -1,0 +1,173 @@
+//! One area.
+
+use core::sync::atomic::{AtomicBool, Ordering};
+
+use bitflags::bitflags;
+use memwright_table::{Page, PageRange};
+
+bitflags! {
+    /// What a program may do with the pages of an area.
+    ///
+    /// x86-64 cannot forbid reading alone: any right makes a page readable, as on Linux.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
+    pub struct Rights: u8 {
+        /// Loads.
+        const READ = 1;
+        /// Stores.
+        const WRITE = 2;
+        /// Instruction fetches.
+        const EXECUTE = 4;
+    }
+}
+
+bitflags! {
+    /// Properties of an area other than its rights.
+    ///
+    /// Two neighbours merge only if all of these agree.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
+    pub struct AreaFlags: u32 {
+        /// Stores reach the object and everybody who maps it (`MAP_SHARED`).
+        const SHARED = 1;
+        /// Grows towards lower addresses by faults below it (`MAP_GROWSDOWN`).
+        const GROWSDOWN = 1 << 1;
+        /// The initial stack of a program: shown as `[stack]`.
+        const STACK = 1 << 2;
+        /// The program break: shown as `[heap]`.
+        const HEAP = 1 << 3;
+        /// Pages stay resident (`mlock`).
+        const LOCKED = 1 << 4;
+        /// Pages become resident by faults, not at once (`MLOCK_ONFAULT`).
+        const LOCK_ON_FAULT = 1 << 5;
+        /// Not counted as committed memory (`MAP_NORESERVE`).
+        const NORESERVE = 1 << 6;
+        /// A forked child does not have this area (`MADV_DONTFORK`).
+        const DONTFORK = 1 << 7;
+        /// A forked child finds this area empty (`MADV_WIPEONFORK`).
+        const WIPEONFORK = 1 << 8;
+        /// Left out of core dumps (`MADV_DONTDUMP`).
+        const DONTDUMP = 1 << 9;
+        /// Counted as committed memory: given back when the area goes. Set by the memory manager.
+        const ACCOUNTED = 1 << 10;
+        /// Read at random: no pages are mapped around a fault (`MADV_RANDOM`).
+        const RANDOM = 1 << 11;
+        /// Read in order (`MADV_SEQUENTIAL`).
+        const SEQUENTIAL = 1 << 12;
+        /// Guard markers may be present: kept so that fork copies them (`MADV_GUARD_INSTALL`).
+        const GUARDED = 1 << 13;
+    }
+}
+
+/// What an area shows: the seam between the pure map and real backings.
+///
+/// Cloning happens when an area is split, dropping when two merge or one goes.
+pub trait Backed: Clone {
+    /// Whether two areas show the same thing, so that they may merge if their offsets meet.
+    fn same(&self, other: &Self) -> bool;
+}
+
+/// A run of pages with one set of rights, one set of flags and one backing.
+#[derive(Debug)]
+pub struct Area<B> {
+    pub(crate) range: PageRange,
+    pub(crate) offset: u64,
+    pub(crate) flags: AreaFlags,
+    pub(crate) rights: Rights,
+    pub(crate) max_rights: Rights,
+    pub(crate) faulted: AtomicBool,
+    pub(crate) backing: B,
+}
+
+impl<B: Backed> Area<B> {
+    /// The pages of the area.
+    pub fn range(&self) -> PageRange {
+        self.range
+    }
+
+    /// The first page.
+    pub fn start(&self) -> Page {
+        self.range.start
+    }
+
+    /// The page after the last.
+    pub fn end(&self) -> Page {
+        self.range.end
+    }
+
+    /// How many pages.
+    pub fn pages(&self) -> u64 {
+        self.range.len()
+    }
+
+    /// What a program may do here now.
+    pub fn rights(&self) -> Rights {
+        self.rights
+    }
+
+    /// The most that a protection change may grant.
+    pub fn max_rights(&self) -> Rights {
+        self.max_rights
+    }
+
+    /// The other properties.
+    pub fn flags(&self) -> AreaFlags {
+        self.flags
+    }
+
+    /// What the area shows.
+    pub fn backing(&self) -> &B {
+        &self.backing
+    }
+
+    /// In pages: of an object, where in it the area begins; of anonymous memory, the page number where
+    /// the area was created, which travels with it through `mremap` once it has pages.
+    pub fn offset(&self) -> u64 {
+        self.offset
+    }
+
+    /// The offset of a page of this area.
+    pub fn offset_of(&self, page: Page) -> u64 {
+        self.offset + (page.number() - self.range.start.number())
+    }
+
+    /// Whether stores reach the object.
+    pub fn is_shared(&self) -> bool {
+        self.flags.contains(AreaFlags::SHARED)
+    }
+
+    /// Whether an anonymous page was ever made here.
+    pub fn has_faulted(&self) -> bool {
+        self.faulted.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn note_faulted(&self) {
+        // A plain test first: a store would take the cache line from every other CPU at each fault.
+        if !self.faulted.load(Ordering::Relaxed) {
+            self.faulted.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether `right`, which begins where `self` ends, may become one area with it
+    /// (Linux 7.2 `mm/vma.c`, `is_mergeable_vma` and its callers).
+    pub fn may_merge(&self, right: &Self) -> bool {
+        self.range.end == right.range.start
+            && self.rights == right.rights
+            && self.flags == right.flags
+            && self.max_rights == right.max_rights
+            && self.offset + self.pages() == right.offset
+            && self.backing.same(&right.backing)
+    }
+
+    /// A copy of the part `range` of this area, which must lie inside it.
+    pub(crate) fn part(&self, range: PageRange) -> Self {
+        debug_assert!(self.range.start <= range.start && range.end <= self.range.end);
+        Self {
+            range,
+            offset: self.offset_of(range.start),
+            flags: self.flags,
+            rights: self.rights,
+            max_rights: self.max_rights,
+            faulted: AtomicBool::new(self.has_faulted()),
+            backing: self.backing.clone(),
+        }
+    }
+}

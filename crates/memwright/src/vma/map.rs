@@ -1,0 +1,408 @@
+//! The sorted map of areas: a vector of chunks, each a short sorted vector.
+//!
+//! Lookup is two binary searches. A change moves at most one chunk of areas. Storage for a change is
+//! reserved before anything is changed, so that no operation fails half-way for want of it
+//! ([`AreaMap::reserve`]).
+
+use alloc::vec::Vec;
+use core::sync::atomic::Ordering;
+
+use memwright_table::{OutOfMemory, Page, PageRange, TryPush};
+
+use super::area::{Area, Backed};
+
+/// How many areas a chunk holds at most.
+pub(super) const CHUNK: usize = 32;
+
+/// How many empty chunks are kept for the next change.
+const SPARE: usize = 4;
+
+/// A run of neighbouring areas.
+#[derive(Debug)]
+pub(super) struct Chunk<B> {
+    /// Sorted, disjoint, never empty while the chunk is in the map; capacity [`CHUNK`].
+    pub(super) areas: Vec<Area<B>>,
+    /// No gap before an area of this chunk is longer, in pages. An upper bound: it is raised at once and
+    /// lowered when a search finds it too high.
+    pub(super) room: u64,
+}
+
+/// Where an area stands in the map; valid until the map changes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Position {
+    chunk: usize,
+    slot: usize,
+}
+
+/// The areas of an address space, sorted and disjoint.
+#[derive(Debug)]
+pub(crate) struct AreaMap<B> {
+    pub(super) chunks: Vec<Chunk<B>>,
+    spare: Vec<Vec<Area<B>>>,
+    count: usize,
+    splits: u64,
+    merges: u64,
+}
+
+impl<B: Backed> AreaMap<B> {
+    pub(crate) const fn new() -> Self {
+        Self {
+            chunks: Vec::new(),
+            spare: Vec::new(),
+            count: 0,
+            splits: 0,
+            merges: 0,
+        }
+    }
+
+    /// How many areas there are.
+    pub(crate) fn len(&self) -> usize {
+        self.count
+    }
+
+    /// How often an area was split and how often two were merged since this was last asked.
+    pub(crate) fn take_counts(&mut self) -> (u64, u64) {
+        let counts = (self.splits, self.merges);
+        (self.splits, self.merges) = (0, 0);
+        counts
+    }
+
+    /// Makes sure that `more` insertions cannot fail. A split is one insertion.
+    pub(crate) fn reserve(&mut self, more: usize) -> Result<(), OutOfMemory> {
+        // A few insertions may each meet another full chunk; more than that come in order, and a new
+        // chunk has room for at least half its size.
+        let chunks = more.min(SPARE) + more / (CHUNK / 2);
+        if self.spare.len() < chunks {
+            self.spare
+                .try_make_room(chunks.max(SPARE) - self.spare.len())?;
+            while self.spare.len() < chunks {
+                let mut areas = Vec::new();
+                areas.try_make_room(CHUNK)?;
+                self.spare.push(areas);
+            }
+        }
+        self.chunks.try_make_room(chunks)
+    }
+
+    /// The first area that ends after `page`: the one that contains it, or the next one above.
+    #[inline]
+    pub(crate) fn at_or_after(&self, page: Page) -> Option<Position> {
+        let chunk = self.chunks.partition_point(|chunk| {
+            chunk
+                .areas
+                .last()
+                .is_some_and(|last| last.range.end <= page)
+        });
+        let areas = &self.chunks.get(chunk)?.areas;
+        let slot = areas.partition_point(|area| area.range.end <= page);
+        Some(Position { chunk, slot })
+    }
+
+    /// The area that contains `page`.
+    #[inline]
+    pub(crate) fn find(&self, page: Page) -> Option<&Area<B>> {
+        let area = self.get(self.at_or_after(page)?);
+        (area.range.start <= page).then_some(area)
+    }
+
+    #[inline]
+    pub(crate) fn get(&self, position: Position) -> &Area<B> {
+        &self.chunks[position.chunk].areas[position.slot]
+    }
+
+    #[inline]
+    pub(crate) fn get_mut(&mut self, position: Position) -> &mut Area<B> {
+        &mut self.chunks[position.chunk].areas[position.slot]
+    }
+
+    /// The position of the lowest area.
+    pub(crate) fn first(&self) -> Option<Position> {
+        (!self.chunks.is_empty()).then_some(Position { chunk: 0, slot: 0 })
+    }
+
+    /// The position of the highest area.
+    pub(crate) fn last(&self) -> Option<Position> {
+        let chunk = self.chunks.len().checked_sub(1)?;
+        Some(Position {
+            chunk,
+            slot: self.chunks[chunk].areas.len() - 1,
+        })
+    }
+
+    /// The position of the next area upwards.
+    #[inline]
+    pub(crate) fn next(&self, position: Position) -> Option<Position> {
+        let Position { chunk, slot } = position;
+        if slot + 1 < self.chunks[chunk].areas.len() {
+            Some(Position {
+                chunk,
+                slot: slot + 1,
+            })
+        } else if chunk + 1 < self.chunks.len() {
+            Some(Position {
+                chunk: chunk + 1,
+                slot: 0,
+            })
+        } else {
+            None
+        }
+    }
+
+    /// The position of the next area downwards.
+    #[inline]
+    pub(crate) fn previous(&self, position: Position) -> Option<Position> {
+        let Position { chunk, slot } = position;
+        if slot > 0 {
+            Some(Position {
+                chunk,
+                slot: slot - 1,
+            })
+        } else if chunk > 0 {
+            let slot = self.chunks[chunk - 1].areas.len() - 1;
+            Some(Position {
+                chunk: chunk - 1,
+                slot,
+            })
+        } else {
+            None
+        }
+    }
+
+    /// All areas, from the lowest upwards.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Area<B>> {
+        self.chunks.iter().flat_map(|chunk| chunk.areas.iter())
+    }
+
+    /// The areas that have a page in `range`, from the lowest upwards.
+    pub(crate) fn overlapping(&self, range: PageRange) -> impl Iterator<Item = &Area<B>> {
+        let mut next = self.at_or_after(range.start);
+        core::iter::from_fn(move || {
+            let area = self.get(next?);
+            next = self.next(next?);
+            (area.range.start < range.end).then_some(area)
+        })
+        .fuse()
+    }
+
+    /// Adds an area where nothing is, without merging; returns where it stands.
+    ///
+    /// One insertion must have been reserved.
+    pub(crate) fn insert(&mut self, area: Area<B>) -> Position {
+        let position = match self.at_or_after(area.range.start) {
+            Some(position) => {
+                debug_assert!(area.range.end <= self.get(position).range.start);
+                position
+            }
+            None => match self.chunks.len() {
+                0 => {
+                    self.add_chunk(0);
+                    Position { chunk: 0, slot: 0 }
+                }
+                chunks => Position {
+                    chunk: chunks - 1,
+                    slot: self.chunks[chunks - 1].areas.len(),
+                },
+            },
+        };
+        self.insert_at(position, area)
+    }
+
+    /// Cuts the area that contains `page` and the page before it in two; nothing if there is none.
+    /// Returns whether an area was cut.
+    ///
+    /// One insertion must have been reserved.
+    pub(crate) fn split_at(&mut self, page: Page) -> bool {
+        let Some(position) = self.at_or_after(page) else {
+            return false;
+        };
+        let area = self.get_mut(position);
+        if area.range.start >= page {
+            return false;
+        }
+        let right = area.part(PageRange::new(page, area.range.end));
+        area.range.end = page;
+        let Position { chunk, slot } = position;
+        self.insert_at(
+            Position {
+                chunk,
+                slot: slot + 1,
+            },
+            right,
+        );
+        self.splits += 1;
+        true
+    }
+
+    /// Takes an area out of the map.
+    pub(crate) fn remove(&mut self, position: Position) -> Area<B> {
+        let Position { chunk, slot } = position;
+        let area = self.chunks[chunk].areas.remove(slot);
+        self.count -= 1;
+        if self.chunks[chunk].areas.is_empty() {
+            self.drop_chunk(chunk);
+        } else {
+            self.join_chunks(chunk);
+        }
+        if let Some(next) = self.at_or_after(area.range.end) {
+            self.note_gap(next);
+        }
+        area
+    }
+
+    /// Merges the area at `position` with its neighbours as far as they agree; returns where it is now.
+    pub(crate) fn merge_around(&mut self, position: Position) -> Position {
+        let mut here = position;
+        if let Some(previous) = self.previous(here) {
+            if self.get(previous).may_merge(self.get(here)) {
+                here = self.absorb_next(previous);
+            }
+        }
+        if let Some(next) = self.next(here) {
+            if self.get(here).may_merge(self.get(next)) {
+                here = self.absorb_next(here);
+            }
+        }
+        here
+    }
+
+    /// Merges, where they agree, the areas that meet where `range` begins and where it ends.
+    pub(crate) fn merge_edges(&mut self, range: PageRange) {
+        for edge in [range.start, range.end] {
+            let Some(right) = self.at_or_after(edge) else {
+                continue;
+            };
+            if self.get(right).range.start != edge {
+                continue;
+            }
+            if let Some(left) = self.previous(right) {
+                if self.get(left).may_merge(self.get(right)) {
+                    self.absorb_next(left);
+                }
+            }
+        }
+    }
+
+    /// Merges, where they agree, every pair of neighbours that meet in `range` or at its edges.
+    pub(crate) fn merge_within(&mut self, range: PageRange) {
+        // The area that ends where the range begins is the first that may merge with its successor.
+        let first = Page::new(range.start.number().saturating_sub(1));
+        let mut here = self.at_or_after(first);
+        while let Some(position) = here {
+            let area = self.get(position);
+            if area.range.start >= range.end || area.range.end > range.end {
+                return;
+            }
+            let Some(next) = self.next(position) else {
+                return;
+            };
+            here = if self.get(position).may_merge(self.get(next)) {
+                Some(self.absorb_next(position))
+            } else {
+                Some(next)
+            };
+        }
+    }
+
+    /// Moves the start of the area at `position` down to `start`, over pages that no area has.
+    pub(crate) fn grow_down(&mut self, position: Position, start: Page) {
+        let area = self.get_mut(position);
+        debug_assert!(start < area.range.start);
+        area.offset = area
+            .offset
+            .wrapping_sub(area.range.start.number() - start.number());
+        area.range.start = start;
+    }
+
+    /// Moves the end of the area at `position` up to `end`, over pages that no area has.
+    pub(crate) fn grow_up(&mut self, position: Position, end: Page) {
+        debug_assert!(end > self.get(position).range.end);
+        self.get_mut(position).range.end = end;
+    }
+
+    /// The gap below the area at `position`, in pages.
+    pub(super) fn gap_before(&self, position: Position) -> u64 {
+        let floor = match self.previous(position) {
+            Some(previous) => self.get(previous).range.end.number(),
+            None => 0,
+        };
+        self.get(position).range.start.number() - floor
+    }
+
+    /// Merges the area at `position` with the one after it.
+    fn absorb_next(&mut self, position: Position) -> Position {
+        let next = self.next(position).expect("the caller found a neighbour");
+        let end = self.get(next).range.end;
+        let faulted = self.get(next).has_faulted();
+        // The end first, so that `remove` sees no gap where none opens.
+        let area = self.get_mut(position);
+        area.range.end = end;
+        area.faulted.fetch_or(faulted, Ordering::Relaxed);
+        let start = area.range.start;
+        self.merges += 1;
+        // The clone of the backing that goes is not the last one: dropping it here runs no foreign code.
+        drop(self.remove(next));
+        self.at_or_after(start).expect("the merged area stays")
+    }
+
+    fn insert_at(&mut self, position: Position, area: Area<B>) -> Position {
+        let Position {
+            mut chunk,
+            mut slot,
+        } = position;
+        if slot == CHUNK {
+            // In order: a new chunk, so that the full ones stay full.
+            self.add_chunk(chunk + 1);
+            (chunk, slot) = (chunk + 1, 0);
+        } else if self.chunks[chunk].areas.len() == CHUNK {
+            self.add_chunk(chunk + 1);
+            let (lower, upper) = self.chunks.split_at_mut(chunk + 1);
+            let (lower, upper) = (&mut lower[chunk], &mut upper[0]);
+            upper.areas.extend(lower.areas.drain(CHUNK / 2..));
+            upper.room = lower.room;
+            if slot > CHUNK / 2 {
+                (chunk, slot) = (chunk + 1, slot - CHUNK / 2);
+            }
+        }
+        self.chunks[chunk].areas.insert(slot, area);
+        self.count += 1;
+        let position = Position { chunk, slot };
+        self.note_gap(position);
+        position
+    }
+
+    fn add_chunk(&mut self, index: usize) {
+        let areas = self.spare.pop().expect("an insertion was reserved");
+        debug_assert!(self.chunks.len() < self.chunks.capacity());
+        self.chunks.insert(index, Chunk { areas, room: 0 });
+    }
+
+    fn drop_chunk(&mut self, index: usize) {
+        let chunk = self.chunks.remove(index);
+        debug_assert!(chunk.areas.is_empty());
+        if self.spare.len() < self.spare.capacity() {
+            self.spare.push(chunk.areas);
+        }
+    }
+
+    /// Joins a chunk that became short with the next one, so that chunks stay about half full.
+    fn join_chunks(&mut self, index: usize) {
+        let Some(next) = self.chunks.get(index + 1) else {
+            return;
+        };
+        if self.chunks[index].areas.len() + next.areas.len() > CHUNK / 2 {
+            return;
+        }
+        let (lower, upper) = self.chunks.split_at_mut(index + 1);
+        let (lower, upper) = (&mut lower[index], &mut upper[0]);
+        lower.areas.append(&mut upper.areas);
+        lower.room = lower.room.max(upper.room);
+        self.drop_chunk(index + 1);
+    }
+
+    /// Takes note of the gap before an area that is new or whose lower neighbour went.
+    pub(super) fn note_gap(&mut self, position: Position) {
+        let gap = self.gap_before(position);
+        let chunk = &mut self.chunks[position.chunk];
+        chunk.room = chunk.room.max(gap);
+    }
+}

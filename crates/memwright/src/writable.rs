@@ -1,0 +1,223 @@
+//! The rule: may this entry be writable now?
+//!
+//! Write permission is derived each time an entry is made or its protection changes, never remembered.
+//! Whoever leaves a page mapped asks here, and grants at once what the rule grants: a store that would
+//! fault only to be allowed is a wasted fault. First the vetoes, which hold for every page, then what a
+//! private page needs, then what a shared page needs (the shape of Linux 7.2 `mm/mprotect.c`,
+//! `maybe_change_pte_writable` and the two functions below it).
+//!
+//! The function is pure: what it needs to know of the area is in [`View`], of the page in its bits.
+
+use memwright_table::Bits;
+
+use crate::policy::WriteUpgrade;
+use crate::vma::Rights;
+
+/// What the rule must know of an area.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct View {
+    /// What the program may do here.
+    pub rights: Rights,
+    /// Whether stores reach the object.
+    pub shared: bool,
+    /// Whether the object must hear of the first store to a clean page.
+    pub notify: bool,
+    /// Whether somebody tracks stores through soft-dirty bits.
+    pub soft_dirty: bool,
+}
+
+/// What the rule answers, with the reason when it refuses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// The entry may be writable.
+    Writable,
+    /// The area does not grant stores.
+    NoRight,
+    /// Without `READ` the page must fault whatever it is asked for.
+    NotAccessible,
+    /// Somebody tracks stores, and this page is clean for him.
+    Tracked,
+    /// Write-protected through userfaultfd.
+    UserfaultProtected,
+    /// Somebody else may reach the page, or it belongs to an object: a store must copy it.
+    NotExclusive,
+    /// The object must hear of the first store.
+    MustNotify,
+    /// The policy wants a dirty entry, and this one is clean.
+    PolicyWantsDirty,
+    /// The policy grants nothing at once.
+    PolicyOff,
+}
+
+impl Verdict {
+    /// Whether the entry may be writable.
+    #[inline]
+    pub const fn is_writable(self) -> bool {
+        matches!(self, Self::Writable)
+    }
+}
+
+/// Whether an entry with these bits, in such an area, may be writable.
+///
+/// `bits` are those that the entry will have, but for `WRITE` itself.
+#[inline]
+pub fn writable(view: View, bits: Bits) -> Verdict {
+    if !view.rights.contains(Rights::WRITE) {
+        return Verdict::NoRight;
+    }
+    if !bits.contains(Bits::READ) {
+        return Verdict::NotAccessible;
+    }
+    if view.soft_dirty && !bits.contains(Bits::SOFT_DIRTY) {
+        return Verdict::Tracked;
+    }
+    if bits.contains(Bits::UFFD_WP) {
+        return Verdict::UserfaultProtected;
+    }
+    if view.shared {
+        shared(view, bits)
+    } else {
+        private(bits)
+    }
+}
+
+/// A private page: only while no one else can reach it. The shared zero frame and pages of an object are
+/// never exclusive. It may be clean (design rule 8).
+#[inline]
+fn private(bits: Bits) -> Verdict {
+    if bits.contains(Bits::EXCLUSIVE) && !bits.intersects(Bits::BORROWED.union(Bits::MERGED)) {
+        Verdict::Writable
+    } else {
+        Verdict::NotExclusive
+    }
+}
+
+/// A shared page: unless the object must hear of the first store, which for a dirty page it has.
+#[inline]
+fn shared(view: View, bits: Bits) -> Verdict {
+    if view.notify && !bits.contains(Bits::DIRTY) {
+        Verdict::MustNotify
+    } else {
+        Verdict::Writable
+    }
+}
+
+/// The rule under a policy: for changes that could leave the page to a later write fault.
+///
+/// A write fault asks [`writable`] itself, since it must grant.
+#[inline]
+pub fn upgrade(view: View, bits: Bits, policy: WriteUpgrade) -> Verdict {
+    let verdict = writable(view, bits);
+    if !verdict.is_writable() {
+        return verdict;
+    }
+    match policy {
+        WriteUpgrade::On => Verdict::Writable,
+        WriteUpgrade::Dirty if bits.contains(Bits::DIRTY) => Verdict::Writable,
+        WriteUpgrade::Dirty => Verdict::PolicyWantsDirty,
+        WriteUpgrade::Off => Verdict::PolicyOff,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PRIVATE: View = View {
+        rights: Rights::all(),
+        shared: false,
+        notify: false,
+        soft_dirty: false,
+    };
+    const SHARED: View = View {
+        shared: true,
+        ..PRIVATE
+    };
+    const NOTIFY: View = View {
+        notify: true,
+        ..SHARED
+    };
+    const READ_ONLY: View = View {
+        rights: Rights::READ,
+        ..PRIVATE
+    };
+    const TRACKED: View = View {
+        soft_dirty: true,
+        ..PRIVATE
+    };
+
+    const R: Bits = Bits::READ;
+    const X: Bits = Bits::EXCLUSIVE;
+    const D: Bits = Bits::DIRTY;
+    const S: Bits = Bits::SOFT_DIRTY;
+    const U: Bits = Bits::UFFD_WP;
+    const ZERO: Bits = Bits::BORROWED;
+    const MERGED: Bits = Bits::MERGED;
+    const NONE: Bits = Bits::empty();
+
+    #[test]
+    fn the_rule_as_a_table() {
+        use Verdict::*;
+        #[rustfmt::skip]
+        let rows: &[(&str, View, &[Bits], Verdict)] = &[
+            ("exclusive anonymous",                  PRIVATE,   &[R, X],       Writable),
+            ("exclusive anonymous, dirty",           PRIVATE,   &[R, X, D],    Writable),
+            ("shared after fork",                    PRIVATE,   &[R],          NotExclusive),
+            ("shared after fork, dirty",             PRIVATE,   &[R, D],       NotExclusive),
+            ("the zero frame",                       PRIVATE,   &[R, ZERO],    NotExclusive),
+            ("the zero frame never is exclusive",    PRIVATE,   &[R, X, ZERO], NotExclusive),
+            ("a merged page is shared by contents",  PRIVATE,   &[R, X, MERGED], NotExclusive),
+            ("no right",                             READ_ONLY, &[R, X, D],    NoRight),
+            ("without access (PROT_NONE)",           PRIVATE,   &[X, D],       NotAccessible),
+            ("soft-dirty tracked, clean",            TRACKED,   &[R, X, D],    Tracked),
+            ("soft-dirty tracked, reported already", TRACKED,   &[R, X, S],    Writable),
+            ("userfaultfd protects",                 PRIVATE,   &[R, X, D, U], UserfaultProtected),
+            ("shared memory",                        SHARED,    &[R],          Writable),
+            ("shared memory needs no exclusivity",   SHARED,    &[R, D],       Writable),
+            ("shared, userfaultfd protects",         SHARED,    &[R, D, U],    UserfaultProtected),
+            ("object must hear, clean",              NOTIFY,    &[R],          MustNotify),
+            ("object has heard",                     NOTIFY,    &[R, D],       Writable),
+            ("nothing at all",                       NOTIFY,    &[NONE],       NotAccessible),
+        ];
+        for (name, view, bits, verdict) in rows {
+            let bits = bits.iter().fold(NONE, |all, bit| all | *bit);
+            assert_eq!(writable(*view, bits), *verdict, "{name}");
+        }
+    }
+
+    #[test]
+    fn a_policy_withholds_only_what_the_rule_grants() {
+        for bits in (0..64).map(combination) {
+            for view in [PRIVATE, SHARED, NOTIFY, READ_ONLY, TRACKED] {
+                let verdict = writable(view, bits);
+                assert_eq!(upgrade(view, bits, WriteUpgrade::On), verdict);
+                let dirty = upgrade(view, bits, WriteUpgrade::Dirty);
+                let off = upgrade(view, bits, WriteUpgrade::Off);
+                if verdict.is_writable() {
+                    assert_eq!(dirty.is_writable(), bits.contains(D));
+                    assert_eq!(off, Verdict::PolicyOff);
+                } else {
+                    assert_eq!((dirty, off), (verdict, verdict));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_not_accessible_or_not_granted_is_never_writable() {
+        for bits in (0..64).map(combination) {
+            assert!(!writable(READ_ONLY, bits).is_writable());
+            if !bits.contains(R) {
+                assert!(!writable(SHARED, bits).is_writable());
+            }
+        }
+    }
+
+    fn combination(number: u32) -> Bits {
+        [R, X, D, S, U, ZERO]
+            .iter()
+            .enumerate()
+            .filter(|(index, _)| number & (1 << index) != 0)
+            .fold(NONE, |all, (_, bit)| all | *bit)
+    }
+}
