@@ -200,6 +200,9 @@ impl<'t, M: Machine> Gather<'t, M> {
         } else if change.needs_local() {
             self.grown.add(start.number(), end.number(), size);
             self.counts.elided_grew += entries;
+        } else if matches!(change, Change::Same) {
+            // Hardware sees no difference: a right that this took away was gone already (rule 2).
+            self.relied = true;
         }
     }
 
@@ -280,7 +283,12 @@ impl<'t, M: Machine> Gather<'t, M> {
         if self.relied && self.table.pending().load(Ordering::SeqCst) > own {
             // Somebody else has invalidations pending, perhaps of what was elided here.
             self.counts.completed += 1;
-            self.send(loaded, &Invalidation::All, true);
+            let what = if self.tables {
+                Invalidation::AllAndTables
+            } else {
+                Invalidation::All
+            };
+            self.send(loaded, &what, true);
         } else if self.tables {
             self.send(loaded, &Invalidation::AllAndTables, true);
         } else if !self.shrunk.is_empty() {

@@ -81,7 +81,7 @@ impl<T> Shared<T> {
             inner.write(Counted {
                 references: AtomicUsize::new(1),
                 value,
-            })
+            });
         };
         Ok(Self { inner })
     }

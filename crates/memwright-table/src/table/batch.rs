@@ -241,6 +241,9 @@ impl<M: Machine> Cursor<'_, M> {
             let entry = x86_64::decode(old, 1);
             if old & x86_64::READ != 0 {
                 run.add(gather, page, Change::Freed, old);
+            } else {
+                // Whoever took the right to read may not have flushed yet (rule 2).
+                gather.rely_on_pending();
             }
             if let Some(frame) = entry.counted_frame() {
                 gather.hold(frame);

@@ -67,9 +67,9 @@ pub enum CopyStop {
     /// The range is done.
     Done,
     /// The page here is exclusive and pinned: it stays so, and the caller gives the other side a
-    /// copy of it at once (rule 6), then passes it with both cursors.
+    /// copy of it at once (rule 6), then passes it by `pass_with`.
     Pinned(Present),
-    /// The entry here is no page: the caller deals with it, then passes it with both cursors.
+    /// The entry here is no page: the caller deals with it, then passes it by `pass_with`.
     NotPresent(Entry),
 }
 
@@ -116,12 +116,15 @@ impl<M: Machine> Cursor<'_, M> {
             anonymous: 0,
             stop: CopyStop::Done,
         };
+        // Whenever the first cursor moves, the second one is parked: its lock comes later in the order.
+        to.park();
         while self.next_filled().is_some() {
             to.go(self.position);
             if self.level > 1 {
                 match self.copy_slot(to, rule, gather)? {
                     CopyStop::Done => {
                         copied.pages += self.size().pages();
+                        to.park();
                         self.advance();
                     }
                     stop @ (CopyStop::Pinned(_) | CopyStop::NotPresent(_)) => {
@@ -142,10 +145,18 @@ impl<M: Machine> Cursor<'_, M> {
                 to.go(page);
                 return Ok(Copied { stop, ..copied });
             }
+            to.park();
             self.go(end);
         }
         to.go(to.range.end);
         Ok(copied)
+    }
+
+    /// Passes what is here with both cursors of a copy.
+    pub fn pass_with(&mut self, to: &mut Cursor<'_, M>) {
+        to.park();
+        self.advance();
+        to.go(self.position);
     }
 
     /// The entries from the position to `end` in two locked lowest tables.
@@ -170,6 +181,7 @@ impl<M: Machine> Cursor<'_, M> {
             stop: None,
         };
         let mut run = Run::new();
+        let mut kept = false;
         for (page, (slot, target)) in (self.position.number()..).zip(pairs) {
             step(Step::Entry);
             let mut word = slot.load(Ordering::Relaxed);
@@ -211,12 +223,20 @@ impl<M: Machine> Cursor<'_, M> {
                     // read again, as it may have been set since.
                     word = slot.load(Ordering::Acquire) | (word & clear);
                     run.add(gather, page, Change::Shrank, word);
+                } else {
+                    kept = true;
                 }
+            } else {
+                kept = true;
             }
             target.store(word & !withhold, Ordering::Release);
             pass.pages += 1;
         }
         run.tell(gather);
+        if kept && clear != 0 {
+            // Found without the right to write: its loss may still have to be flushed (rule 2).
+            gather.rely_on_pending();
+        }
         let live = &to.meta.live;
         live.store(
             live.load(Ordering::Relaxed) + pass.pages as u32,

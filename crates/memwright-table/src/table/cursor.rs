@@ -36,6 +36,9 @@ pub struct Cursor<'t, M: Machine> {
     pub(super) words: &'t [AtomicU64; ENTRIES],
     pub(super) meta: &'t Meta,
     pub(super) level: u8,
+    /// Whether the lock of `node` is held: always, but while a copy moves the other cursor, and at
+    /// the end of the range.
+    held: bool,
     rank: Rank,
     /// Locks are released where they were taken.
     not_send: PhantomData<*const ()>,
@@ -57,6 +60,7 @@ impl<'t, M: Machine> Cursor<'t, M> {
             words: table.frames().table_words(node),
             meta: table.frames().meta(node),
             level,
+            held: true,
             rank,
             not_send: PhantomData,
         }
@@ -99,16 +103,30 @@ impl<'t, M: Machine> Cursor<'t, M> {
         if page == self.range.end {
             return;
         }
-        if here && was_inside && matches!(x86_64::slot(self.word(), self.level), Slot::Entry) {
+        if here
+            && was_inside
+            && self.held
+            && matches!(x86_64::slot(self.word(), self.level), Slot::Entry)
+        {
             return;
         }
         self.walk();
     }
 
+    /// Gives up the lock until the cursor goes somewhere again.
+    #[inline]
+    pub(super) fn park(&mut self) {
+        if self.held {
+            self.held = false;
+            self.meta.lock.unlock(self.rank);
+        }
+    }
+
     /// Leaves the table and goes down to the position from the root.
     pub(super) fn walk(&mut self) {
-        self.meta.lock.unlock(self.rank);
+        self.park();
         let (node, level) = lock_way_down(self.table, self.position, self.rank);
+        self.held = true;
         self.node = node;
         self.level = level;
         self.words = self.table.frames().table_words(node);
@@ -117,6 +135,7 @@ impl<'t, M: Machine> Cursor<'t, M> {
 
     #[inline]
     pub(super) fn slot_word(&self) -> &'t AtomicU64 {
+        debug_assert!(self.held, "the cursor is parked");
         step(Step::Entry);
         &self.words[slot_index(self.position, self.level)]
     }
@@ -330,11 +349,6 @@ impl<'t, M: Machine> Cursor<'t, M> {
             "the slot reaches beyond the cursor's range: split_edges first"
         );
     }
-
-    #[inline]
-    pub(super) fn rank(&self) -> Rank {
-        self.rank
-    }
 }
 
 /// Records a change of the entry `old`, unless no CPU can have cached it.
@@ -397,7 +411,7 @@ fn is_the_table<M: Machine>(table: &Table<M>, meta: &Meta, page: Page, level: u8
 impl<M: Machine> Drop for Cursor<'_, M> {
     #[inline]
     fn drop(&mut self) {
-        self.meta.lock.unlock(self.rank);
+        self.park();
     }
 }
 

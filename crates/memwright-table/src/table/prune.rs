@@ -15,7 +15,7 @@ impl<M: Machine> Cursor<'_, M> {
     /// the write lock of the address space. Returns how many were freed. The cursor stays at its
     /// position.
     pub fn free_tables(&mut self, gather: &mut Gather<'_, M>) -> u64 {
-        self.meta.lock.unlock(self.rank());
+        self.park();
         let freed = free_below(
             self.table,
             self.table.root(),
@@ -23,7 +23,6 @@ impl<M: Machine> Cursor<'_, M> {
             self.range,
             gather,
         );
-        self.meta.lock.lock(self.rank());
         if self.position < self.range.end {
             self.walk();
         } else {
