@@ -1,1 +1,41 @@
-//! The simulated machine.
+//! A simulated machine for testing Memwright on a host, and the model it is tested against.
+//!
+//! [`SimulatedMachine`] is a [`memwright_table::Machine`] made of ordinary memory: physical frames,
+//! CPUs, and for each CPU a TLB and paging-structure caches that keep what they hold until they
+//! are told otherwise. A translation that the tables no longer contain still *serves* here, as it
+//! does on hardware and does not under most emulators, so a missing invalidation is a wrong byte
+//! or a failed [audit](SimulatedMachine::audit), not luck.
+//!
+//! ```text
+//!   script ── Process ──┬── Cpu::{read, write, fetch} ── Tlb ──miss── walk ── entries in memory
+//!                       │         │ PageFault
+//!                       └── AddressSpace::fault ── ... ── Machine::invalidate_{local, remote} ── Tlb
+//! ```
+//!
+//! - [`machine`]: memory, CPUs, the `Machine` implementation (the only `unsafe` of the crate).
+//! - [`tlb`], [`walk`], [`mmu`]: what the hardware of one CPU does, after the *Intel 64 and IA-32
+//!   Architectures Software Developer's Manual*, volume 3A, chapter 5 ("Paging"; chapter 4 in
+//!   editions before 2023).
+//! - [`adversary`]: a seeded source of what hardware *may* do: speculative fills, evictions,
+//!   invalidations that arrive as late as they can.
+//! - [`mistake`]: mistakes planted on purpose, to prove that the machine notices them.
+//! - [`cost`]: walks, hits, invalidations and interrupts, per CPU.
+//! - [`model`]: what memory must contain and permit, stated slowly and obviously, for a [`script`].
+
+pub mod adversary;
+pub mod audit;
+pub mod cost;
+pub mod machine;
+pub mod mistake;
+pub mod mmu;
+pub mod model;
+pub mod script;
+pub mod tlb;
+pub mod walk;
+
+pub use adversary::Adversary;
+pub use audit::Incoherence;
+pub use cost::Cost;
+pub use machine::{MachineOptions, RightsMiss, SimulatedMachine};
+pub use mistake::Mistake;
+pub use mmu::{Cpu, FaultCode, PageFault};

@@ -1,0 +1,103 @@
+//! What hardware may do at any moment, chosen by a seed.
+
+use memwright_table::CpuId;
+
+use crate::machine::SimulatedMachine;
+use crate::walk::{self, Intent};
+
+/// A source of numbers that is the same everywhere: SplitMix64.
+#[derive(Clone, Debug)]
+pub struct Chance {
+    state: u64,
+}
+
+impl Chance {
+    /// The sequence of this seed.
+    #[must_use]
+    pub fn new(seed: u64) -> Self {
+        Self { state: seed }
+    }
+
+    /// The next number.
+    pub fn draw(&mut self) -> u64 {
+        self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.state;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+
+    /// A number below `bound`.
+    ///
+    /// # Panics
+    /// If `bound` is 0.
+    pub fn below(&mut self, bound: usize) -> usize {
+        (self.draw() % bound as u64) as usize
+    }
+}
+
+/// Fills and evicts translations on any CPU, whenever the machine gives it a turn: around every
+/// access, before every invalidation takes effect, and on each target before it is interrupted.
+///
+/// A fill is a speculative load of any page that the loaded root, or a stale paging-structure
+/// cache, reaches. It sets accessed bits and never the dirty bit, as the manual demands.
+#[derive(Clone, Debug)]
+pub struct Adversary {
+    chance: Chance,
+    fills: usize,
+    evictions: usize,
+}
+
+impl Adversary {
+    /// One that at each turn fills and evicts about one translation.
+    #[must_use]
+    pub fn new(seed: u64) -> Self {
+        Self {
+            chance: Chance::new(seed),
+            fills: 2,
+            evictions: 1,
+        }
+    }
+
+    /// One that at each turn fills up to `fills` and evicts up to `evictions` translations.
+    #[must_use]
+    pub fn with_appetite(seed: u64, fills: usize, evictions: usize) -> Self {
+        Self {
+            chance: Chance::new(seed),
+            fills,
+            evictions,
+        }
+    }
+
+    pub(crate) fn act(&mut self, machine: &SimulatedMachine) {
+        let cpus = machine.options().cpus;
+        for _ in 0..self.chance.below(self.fills + 1) {
+            let cpu = CpuId::new(self.chance.below(cpus) as u16);
+            self.fill(machine, cpu);
+        }
+        for _ in 0..self.chance.below(self.evictions + 1) {
+            let cpu = CpuId::new(self.chance.below(cpus) as u16);
+            let mut core = machine.core(cpu);
+            if core.tlb.evict(self.chance.draw()) {
+                core.cost.evictions += 1;
+            }
+        }
+    }
+
+    fn fill(&mut self, machine: &SimulatedMachine, cpu: CpuId) {
+        let mut core = machine.core(cpu);
+        let Some(root) = core.root else { return };
+        let memory = machine.memory();
+        let Some(page) = walk::any_reachable(memory, root, |bound| self.chance.below(bound)) else {
+            return;
+        };
+        if core.tlb.find(page).is_some() {
+            return;
+        }
+        if let Ok(translation) = walk::walk(memory, root, page, Intent::Read, &mut core.tlb).outcome
+        {
+            core.tlb.insert(translation);
+            core.cost.speculative_fills += 1;
+        }
+    }
+}

@@ -1,0 +1,70 @@
+//! Whether any CPU may still do what the tables no longer permit.
+
+use memwright_table::{CpuId, Frame, PageSize};
+
+use crate::machine::SimulatedMachine;
+use crate::tlb::{CachedDirectory, Directory, Rights, Translation};
+use crate::walk;
+
+/// A cached translation that gives more than the tables do.
+///
+/// Between operations none may exist (rule 1): what grew may be cached as it was, smaller; anything
+/// that shrank, moved, was resized, freed, or lost its dirty bit must be gone from every CPU.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Incoherence {
+    /// Nothing is present there any more.
+    Freed(CpuId, Translation),
+    /// Another frame is there.
+    Moved(CpuId, Translation, Frame),
+    /// The leaf is of another size.
+    Resized(CpuId, Translation, PageSize),
+    /// The tables permit less.
+    Shrank(CpuId, Translation, Rights),
+    /// The entry is clean, so that a write through the cached translation would not be noticed.
+    Cleaned(CpuId, Translation),
+    /// An upper level leads to another table than the one cached, or to none.
+    Table(CpuId, Directory, CachedDirectory),
+}
+
+impl SimulatedMachine {
+    /// Compares all that every CPU has cached with the tables that it has loaded. To be called while
+    /// no operation is under way.
+    #[must_use]
+    pub fn audit(&self) -> Vec<Incoherence> {
+        let mut found = Vec::new();
+        for cpu in self.cpus() {
+            let core = self.core(cpu);
+            let Some(root) = core.root else { continue };
+            found.extend(
+                core.tlb
+                    .leaves()
+                    .filter_map(|leaf| self.check_leaf(cpu, root, *leaf)),
+            );
+            found.extend(core.tlb.directories().filter_map(|(directory, cached)| {
+                let now = walk::look_directory(self.memory(), root, *directory);
+                let harmless = now.is_some_and(|now| {
+                    now.table == cached.table && !cached.rights.exceeds(now.rights)
+                });
+                (!harmless).then_some(Incoherence::Table(cpu, *directory, *cached))
+            }));
+        }
+        found
+    }
+
+    fn check_leaf(&self, cpu: CpuId, root: Frame, cached: Translation) -> Option<Incoherence> {
+        let Some(Ok(now)) = walk::look(self.memory(), root, cached.page) else {
+            return Some(Incoherence::Freed(cpu, cached));
+        };
+        if now.frame != cached.frame {
+            Some(Incoherence::Moved(cpu, cached, now.frame))
+        } else if now.size != cached.size {
+            Some(Incoherence::Resized(cpu, cached, now.size))
+        } else if cached.rights.exceeds(now.rights) {
+            Some(Incoherence::Shrank(cpu, cached, now.rights))
+        } else if cached.dirty && !now.dirty {
+            Some(Incoherence::Cleaned(cpu, cached))
+        } else {
+            None
+        }
+    }
+}

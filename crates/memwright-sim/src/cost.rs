@@ -1,0 +1,64 @@
+//! What the hardware did, per CPU.
+
+/// Counts of one CPU since the machine was made, or since [`Cost::since`] was asked about.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Cost {
+    /// Accesses answered by the TLB.
+    pub hits: u64,
+    /// Page walks made for an access.
+    pub walks: u64,
+    /// Entries read by those walks; a paging-structure cache hit saves up to three.
+    pub walk_reads: u64,
+    /// Page faults delivered.
+    pub faults: u64,
+    /// Of these: faults that a stale, more restrictive TLB entry caused.
+    pub stale_faults: u64,
+    /// Page walks made to set the dirty bit for a TLB entry that was cached clean.
+    pub dirty_walks: u64,
+    /// Translations filled without an access.
+    pub speculative_fills: u64,
+    /// Translations dropped for no reason.
+    pub evictions: u64,
+    /// Invalidations that this CPU asked of itself.
+    pub local_invalidations: u64,
+    /// Interrupts that this CPU sent, one per target.
+    pub interrupts_sent: u64,
+    /// Interrupts that this CPU took to invalidate.
+    pub interrupts_taken: u64,
+    /// TLB entries that invalidations dropped.
+    pub entries_dropped: u64,
+    /// Loads of the table root.
+    pub root_loads: u64,
+}
+
+impl Cost {
+    /// What was added since `earlier`.
+    #[must_use]
+    pub fn since(&self, earlier: &Self) -> Self {
+        self.combine(earlier, |now, then| now - then)
+    }
+
+    /// The sum of two accounts.
+    #[must_use]
+    pub fn plus(&self, other: &Self) -> Self {
+        self.combine(other, |one, two| one + two)
+    }
+
+    fn combine(&self, other: &Self, with: impl Fn(u64, u64) -> u64) -> Self {
+        Self {
+            hits: with(self.hits, other.hits),
+            walks: with(self.walks, other.walks),
+            walk_reads: with(self.walk_reads, other.walk_reads),
+            faults: with(self.faults, other.faults),
+            stale_faults: with(self.stale_faults, other.stale_faults),
+            dirty_walks: with(self.dirty_walks, other.dirty_walks),
+            speculative_fills: with(self.speculative_fills, other.speculative_fills),
+            evictions: with(self.evictions, other.evictions),
+            local_invalidations: with(self.local_invalidations, other.local_invalidations),
+            interrupts_sent: with(self.interrupts_sent, other.interrupts_sent),
+            interrupts_taken: with(self.interrupts_taken, other.interrupts_taken),
+            entries_dropped: with(self.entries_dropped, other.entries_dropped),
+            root_loads: with(self.root_loads, other.root_loads),
+        }
+    }
+}

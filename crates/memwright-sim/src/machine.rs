@@ -1,0 +1,487 @@
+//! Physical memory, CPUs, and the `Machine` that Memwright sees. All `unsafe` of the crate is here.
+
+use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
+use std::cell::{Cell, RefCell};
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError};
+
+use memwright_table::{
+    CpuId, CpuSet, Frame, FrameRange, Frames, Invalidation, MAX_CPUS, Machine, Region, sync,
+};
+
+use crate::adversary::Adversary;
+use crate::cost::Cost;
+use crate::mistake::Mistake;
+use crate::tlb::Tlb;
+
+const FRAME_BYTES: usize = 4096;
+
+/// Physical memory: frames 0 to N - 1 in one allocation, reached through atomics only.
+#[derive(Debug)]
+pub struct Memory {
+    base: NonNull<u8>,
+    frames: u32,
+}
+
+// SAFETY: the allocation belongs to this value alone, does not move, and is only reached through
+// atomics here; what Memwright does through `memory_base` follows the contract of `Machine`.
+unsafe impl Send for Memory {}
+// SAFETY: as above; no method hands out a plain reference to the bytes.
+unsafe impl Sync for Memory {}
+
+impl Memory {
+    fn layout(frames: u32) -> Layout {
+        Layout::from_size_align(frames as usize * FRAME_BYTES, FRAME_BYTES)
+            .expect("simulated memory must fit the address space of the host")
+    }
+
+    fn new(frames: u32) -> Self {
+        assert!(frames > 0, "a machine needs memory");
+        let layout = Self::layout(frames);
+        // SAFETY: the layout has a size above zero, asserted above.
+        let base = unsafe { alloc_zeroed(layout) };
+        match NonNull::new(base) {
+            Some(base) => Self { base, frames },
+            None => handle_alloc_error(layout),
+        }
+    }
+
+    /// How many frames there are, from frame 0.
+    #[must_use]
+    pub fn frames(&self) -> u32 {
+        self.frames
+    }
+
+    /// Whether the machine has this frame.
+    #[must_use]
+    pub fn has(&self, frame: Frame) -> bool {
+        frame.number() < self.frames
+    }
+
+    /// The 64-bit word `index` (0 to 511) of a frame.
+    ///
+    /// # Panics
+    /// If the machine has no such frame or the index is above 511.
+    #[must_use]
+    pub fn word(&self, frame: Frame, index: usize) -> &AtomicU64 {
+        assert!(
+            self.has(frame) && index < 512,
+            "no word {index} in {frame:?}"
+        );
+        let offset = frame.number() as usize * FRAME_BYTES + index * 8;
+        // SAFETY: the offset is inside the allocation (asserted) and a multiple of 8; the memory is
+        // initialised, lives as long as `self`, and is shared through atomics only.
+        unsafe { AtomicU64::from_ptr(self.base.as_ptr().add(offset).cast()) }
+    }
+
+    /// The byte at `offset` (0 to 4095) of a frame.
+    ///
+    /// # Panics
+    /// If the machine has no such frame or the offset is above 4095.
+    #[must_use]
+    pub fn byte(&self, frame: Frame, offset: usize) -> &AtomicU8 {
+        assert!(
+            self.has(frame) && offset < FRAME_BYTES,
+            "no byte {offset} in {frame:?}"
+        );
+        let offset = frame.number() as usize * FRAME_BYTES + offset;
+        // SAFETY: the offset is inside the allocation (asserted); the memory is initialised, lives as
+        // long as `self`, and is shared through atomics only.
+        unsafe { AtomicU8::from_ptr(self.base.as_ptr().add(offset)) }
+    }
+
+    /// Copies bytes out of one frame, each loaded by itself.
+    pub fn load(&self, frame: Frame, offset: usize, into: &mut [u8]) {
+        for (index, byte) in into.iter_mut().enumerate() {
+            *byte = self.byte(frame, offset + index).load(Ordering::Relaxed);
+        }
+    }
+
+    /// Copies bytes into one frame, each stored by itself.
+    pub fn store(&self, frame: Frame, offset: usize, from: &[u8]) {
+        for (index, byte) in from.iter().enumerate() {
+            self.byte(frame, offset + index)
+                .store(*byte, Ordering::Relaxed);
+        }
+    }
+}
+
+impl Drop for Memory {
+    fn drop(&mut self) {
+        // SAFETY: allocated in `new` with this layout, and nothing borrows from a value being dropped.
+        unsafe { dealloc(self.base.as_ptr(), Self::layout(self.frames)) }
+    }
+}
+
+/// What a CPU does when its TLB holds a translation that forbids the access.
+///
+/// The manual permits both ("4.10.4.3 Optional Invalidation" in editions before 2023): a processor
+/// may fault although the tables permit the access by now.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum RightsMiss {
+    /// It faults, and drops what it had cached for the address.
+    #[default]
+    Faults,
+    /// It walks again, as QEMU's TCG does.
+    Walks,
+}
+
+/// Size and habits of a machine.
+#[derive(Clone, Copy, Debug)]
+pub struct MachineOptions {
+    /// Frames of physical memory, from frame 0.
+    pub frames: u32,
+    /// CPUs, at most [`MAX_CPUS`].
+    pub cpus: usize,
+    /// See [`RightsMiss`].
+    pub rights_miss: RightsMiss,
+}
+
+impl Default for MachineOptions {
+    fn default() -> Self {
+        Self {
+            frames: 4096,
+            cpus: 2,
+            rights_miss: RightsMiss::Faults,
+        }
+    }
+}
+
+/// One CPU: what it has cached, what it walks, what it did.
+#[derive(Debug, Default)]
+pub(crate) struct Core {
+    pub(crate) tlb: Tlb,
+    pub(crate) root: Option<Frame>,
+    pub(crate) cost: Cost,
+}
+
+/// Called for each target of a remote invalidation just before it arrives there: the last moment at
+/// which that CPU may act on what it has cached.
+type Window = dyn Fn(&SimulatedMachine, CpuId) + Send + Sync;
+
+struct Board {
+    memory: Memory,
+    options: MachineOptions,
+    cores: Vec<Mutex<Core>>,
+    /// Whether `adversary` was let loose: asked at every step, so it has to be cheap.
+    provoked: AtomicBool,
+    adversary: Mutex<Option<Adversary>>,
+    mistake: Mutex<Option<Mistake>>,
+    window: Mutex<Option<Arc<Window>>>,
+    violations: Mutex<Vec<String>>,
+}
+
+/// The simulated machine. Clones are handles to the same machine.
+#[derive(Clone)]
+pub struct SimulatedMachine {
+    board: Arc<Board>,
+}
+
+impl std::fmt::Debug for SimulatedMachine {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter
+            .debug_struct("SimulatedMachine")
+            .field("options", &self.board.options)
+            .finish()
+    }
+}
+
+thread_local! {
+    /// The CPU that this host thread is.
+    static CURRENT: Cell<u16> = const { Cell::new(0) };
+    /// The machine whose CPU it is, for the hooks, which know none.
+    static MACHINE: RefCell<Option<SimulatedMachine>> = const { RefCell::new(None) };
+}
+
+/// While it lives, the host thread that made it is a CPU of a machine.
+#[must_use]
+#[derive(Debug)]
+pub struct RunningOn {
+    cpu_before: u16,
+    machine_before: Option<SimulatedMachine>,
+}
+
+impl Drop for RunningOn {
+    fn drop(&mut self) {
+        CURRENT.set(self.cpu_before);
+        MACHINE.replace(self.machine_before.take());
+    }
+}
+
+static HOOKS: sync::Hooks = sync::Hooks {
+    relax: std::thread::yield_now,
+    cpu: || usize::from(CURRENT.get()),
+    step: Some(step),
+};
+
+/// Before every lock, entry access and invalidation the adversary has a turn: between any two of
+/// them, hardware may walk the tables.
+fn step(_: sync::Step) {
+    MACHINE.with_borrow(|machine| {
+        if let Some(machine) = machine {
+            machine.provoke();
+        }
+    });
+}
+
+/// A lock of the simulator's own. A test that panics under it has failed already; the others go on.
+pub(crate) fn locked<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl SimulatedMachine {
+    /// A machine whose memory is zero and whose CPUs have nothing loaded.
+    ///
+    /// # Panics
+    /// If `options` ask for no frames, no CPU or more than [`MAX_CPUS`].
+    #[must_use]
+    pub fn new(options: MachineOptions) -> Self {
+        static INSTALL: Once = Once::new();
+        INSTALL.call_once(|| sync::install(&HOOKS));
+        assert!(
+            (1..=MAX_CPUS).contains(&options.cpus),
+            "{} CPUs",
+            options.cpus
+        );
+        let board = Board {
+            memory: Memory::new(options.frames),
+            options,
+            cores: (0..options.cpus)
+                .map(|_| Mutex::new(Core::default()))
+                .collect(),
+            provoked: AtomicBool::new(false),
+            adversary: Mutex::new(None),
+            mistake: Mutex::new(None),
+            window: Mutex::new(None),
+            violations: Mutex::new(Vec::new()),
+        };
+        Self {
+            board: Arc::new(board),
+        }
+    }
+
+    /// Physical memory.
+    #[must_use]
+    pub fn memory(&self) -> &Memory {
+        &self.board.memory
+    }
+
+    /// What it was made with.
+    #[must_use]
+    pub fn options(&self) -> &MachineOptions {
+        &self.board.options
+    }
+
+    /// Hands all of its memory but frame 0 to an allocator: an address of 0 is always a mistake.
+    ///
+    /// # Panics
+    /// If there is too little memory for the allocator's own metadata.
+    #[must_use]
+    pub fn frames(&self) -> Arc<Frames<Self>> {
+        let all = FrameRange {
+            start: Frame::new(1),
+            count: self.board.memory.frames - 1,
+        };
+        let frames = Frames::new(
+            self.clone(),
+            &[Region {
+                range: all,
+                node: 0,
+            }],
+        );
+        Arc::new(frames.expect("room for the metadata of the frames"))
+    }
+
+    /// Makes the calling host thread this CPU, until the guard is dropped.
+    ///
+    /// # Panics
+    /// If the machine has no such CPU.
+    pub fn run_on(&self, cpu: CpuId) -> RunningOn {
+        assert!(cpu.index() < self.board.cores.len(), "no {cpu:?}");
+        RunningOn {
+            cpu_before: CURRENT.replace(cpu.index() as u16),
+            machine_before: MACHINE.replace(Some(self.clone())),
+        }
+    }
+
+    /// All CPUs, in order.
+    pub fn cpus(&self) -> impl Iterator<Item = CpuId> + use<> {
+        (0..self.board.cores.len()).map(|index| CpuId::new(index as u16))
+    }
+
+    /// The table root that a CPU has loaded.
+    #[must_use]
+    pub fn loaded_root(&self, cpu: CpuId) -> Option<Frame> {
+        self.core(cpu).root
+    }
+
+    /// What one CPU did so far.
+    #[must_use]
+    pub fn cost(&self, cpu: CpuId) -> Cost {
+        self.core(cpu).cost
+    }
+
+    /// What all CPUs did so far.
+    #[must_use]
+    pub fn total_cost(&self) -> Cost {
+        self.cpus()
+            .fold(Cost::default(), |sum, cpu| sum.plus(&self.cost(cpu)))
+    }
+
+    /// Lets loose an adversary, or with `None` calls it back.
+    pub fn set_adversary(&self, adversary: Option<Adversary>) {
+        self.board
+            .provoked
+            .store(adversary.is_some(), Ordering::Relaxed);
+        *locked(&self.board.adversary) = adversary;
+    }
+
+    /// Makes the machine act as if the memory manager made this mistake.
+    pub fn set_mistake(&self, mistake: Option<Mistake>) {
+        *locked(&self.board.mistake) = mistake;
+    }
+
+    /// Runs `window` on behalf of each target of a remote invalidation, just before it arrives.
+    pub fn set_window(&self, window: Option<Arc<Window>>) {
+        *locked(&self.board.window) = window;
+    }
+
+    /// What the machine saw that no correct caller does, oldest first, and forgets it.
+    #[must_use]
+    pub fn take_violations(&self) -> Vec<String> {
+        std::mem::take(&mut *locked(&self.board.violations))
+    }
+
+    pub(crate) fn core(&self, cpu: CpuId) -> MutexGuard<'_, Core> {
+        locked(&self.board.cores[cpu.index()])
+    }
+
+    /// Gives the adversary a turn, if there is one.
+    pub(crate) fn provoke(&self) {
+        if !self.board.provoked.load(Ordering::Relaxed) {
+            return;
+        }
+        // Taken out while it acts, so that it needs no lock then and cannot provoke itself.
+        let taken = locked(&self.board.adversary).take();
+        if let Some(mut adversary) = taken {
+            adversary.act(self);
+            *locked(&self.board.adversary) = Some(adversary);
+        }
+    }
+
+    fn mistake(&self) -> Option<Mistake> {
+        *locked(&self.board.mistake)
+    }
+
+    fn deliver(&self, cpu: CpuId, what: &Invalidation) {
+        let mut core = self.core(cpu);
+        let dropped = core.tlb.invalidate(what);
+        core.cost.entries_dropped += dropped;
+    }
+
+    /// A frame that the kernel fills afresh must be out of every CPU's reach.
+    fn check_unreachable(&self, frame: Frame, action: &str) {
+        for cpu in self.cpus() {
+            let core = self.core(cpu);
+            for leaf in core.tlb.leaves() {
+                let frames = leaf.frame.number()..leaf.frame.number() + leaf.size.pages() as u32;
+                if frames.contains(&frame.number()) {
+                    let text = format!(
+                        "{action} {frame:?} while {cpu:?} still reaches it through {leaf:?}"
+                    );
+                    locked(&self.board.violations).push(text);
+                }
+            }
+            for (directory, cached) in core.tlb.directories() {
+                if cached.table == frame {
+                    let text = format!(
+                        "{action} {frame:?} while {cpu:?} still walks it as a table: {directory:?}"
+                    );
+                    locked(&self.board.violations).push(text);
+                }
+            }
+        }
+    }
+}
+
+// SAFETY: frame f lies at `memory_base() + f * 4096` for every frame that `has_memory` accepts; the
+// allocation lives as long as any handle, and no reference to its bytes exists but to atomics. `invalidate_local` and
+// `invalidate_remote` have dropped what they name when they return (a planted mistake breaks that on
+// purpose: it leads to wrong bytes in simulated memory, never to undefined behaviour of the host).
+unsafe impl Machine for SimulatedMachine {
+    fn memory_base(&self) -> NonNull<u8> {
+        self.board.memory.base
+    }
+
+    fn has_memory(&self, range: FrameRange) -> bool {
+        range.end_number() <= u64::from(self.board.memory.frames)
+    }
+
+    fn cpu(&self) -> CpuId {
+        CpuId::new(CURRENT.get())
+    }
+
+    fn cpu_count(&self) -> usize {
+        self.board.cores.len()
+    }
+
+    fn relax(&self) {
+        std::thread::yield_now();
+    }
+
+    fn load_root(&self, root: Frame) {
+        let mut core = self.core(self.cpu());
+        core.root = Some(root);
+        core.cost.root_loads += 1;
+        core.cost.entries_dropped += core.tlb.clear();
+    }
+
+    fn invalidate_local(&self, what: &Invalidation) {
+        self.provoke();
+        let cpu = self.cpu();
+        self.core(cpu).cost.local_invalidations += 1;
+        if let Some(what) = Mistake::local(self.mistake(), what) {
+            self.deliver(cpu, &what);
+        }
+    }
+
+    fn invalidate_remote(&self, targets: CpuSet, root: Frame, what: &Invalidation) {
+        let sender = self.cpu();
+        let window = locked(&self.board.window).clone();
+        for cpu in self.cpus().filter(|&cpu| targets.contains(cpu)) {
+            self.core(sender).cost.interrupts_sent += 1;
+            self.core(cpu).cost.interrupts_taken += 1;
+            // Nothing promises that the interrupt arrives before this moment.
+            self.provoke();
+            if let Some(window) = &window {
+                window(self, cpu);
+            }
+            let loaded = self.core(cpu).root == Some(root);
+            if let Some(what) = Mistake::remote(self.mistake(), what).filter(|_| loaded) {
+                self.deliver(cpu, &what);
+            }
+        }
+    }
+
+    fn clear_frame(&self, frame: Frame) {
+        self.check_unreachable(frame, "cleared");
+        for index in 0..512 {
+            self.board
+                .memory
+                .word(frame, index)
+                .store(0, Ordering::Relaxed);
+        }
+    }
+
+    fn copy_frame(&self, from: Frame, to: Frame) {
+        self.check_unreachable(to, "copied into");
+        for index in 0..512 {
+            let value = self.board.memory.word(from, index).load(Ordering::Relaxed);
+            self.board
+                .memory
+                .word(to, index)
+                .store(value, Ordering::Relaxed);
+        }
+    }
+}

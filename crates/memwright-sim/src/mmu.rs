@@ -1,0 +1,195 @@
+//! One memory access of a user program, as a CPU makes it.
+
+use memwright_table::{CpuId, Frame, VirtAddr};
+
+use crate::machine::{Core, RightsMiss, SimulatedMachine};
+use crate::tlb::Translation;
+use crate::walk::{self, Intent, WalkFault};
+
+/// The error code that x86-64 pushes for a page fault.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FaultCode {
+    /// A translation was present and forbade the access; else none was present.
+    pub present: bool,
+    /// The access was a store.
+    pub write: bool,
+    /// The access was an instruction fetch.
+    pub fetch: bool,
+    /// An entry had a reserved bit set. Memwright never writes such an entry.
+    pub reserved: bool,
+}
+
+/// A page fault in user mode.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PageFault {
+    /// The first byte that could not be accessed (CR2).
+    pub address: VirtAddr,
+    /// Why.
+    pub code: FaultCode,
+}
+
+/// One CPU of a machine, in user mode.
+///
+/// Accesses are what user code does by itself: nothing here calls the memory manager.
+#[derive(Clone, Copy, Debug)]
+pub struct Cpu<'m> {
+    machine: &'m SimulatedMachine,
+    id: CpuId,
+}
+
+impl SimulatedMachine {
+    /// A CPU of this machine.
+    ///
+    /// # Panics
+    /// If the machine has no such CPU.
+    #[must_use]
+    pub fn on(&self, id: CpuId) -> Cpu<'_> {
+        assert!(id.index() < self.options().cpus, "no {id:?}");
+        Cpu { machine: self, id }
+    }
+}
+
+impl Cpu<'_> {
+    /// Loads bytes from `address` on.
+    ///
+    /// # Errors
+    /// The page fault at the first page that cannot be read; bytes before it are in `into`.
+    pub fn read(&self, address: VirtAddr, into: &mut [u8]) -> Result<(), PageFault> {
+        let memory = self.machine.memory();
+        let mut done = 0;
+        while done < into.len() {
+            let here = VirtAddr::new(address.as_u64() + done as u64);
+            let bytes = (4096 - here.offset()).min(into.len() - done);
+            self.access(here, Intent::Read, |frame| {
+                memory.load(frame, here.offset(), &mut into[done..done + bytes]);
+            })?;
+            done += bytes;
+        }
+        Ok(())
+    }
+
+    /// Stores bytes from `address` on.
+    ///
+    /// # Errors
+    /// The page fault at the first page that cannot be written; bytes before it are stored.
+    pub fn write(&self, address: VirtAddr, from: &[u8]) -> Result<(), PageFault> {
+        let memory = self.machine.memory();
+        let mut done = 0;
+        while done < from.len() {
+            let here = VirtAddr::new(address.as_u64() + done as u64);
+            let bytes = (4096 - here.offset()).min(from.len() - done);
+            self.access(here, Intent::Write, |frame| {
+                memory.store(frame, here.offset(), &from[done..done + bytes]);
+            })?;
+            done += bytes;
+        }
+        Ok(())
+    }
+
+    /// Adds to the 64-bit word at `address` as one locked instruction and returns what was there.
+    ///
+    /// # Errors
+    /// The page fault if the word cannot be written.
+    ///
+    /// # Panics
+    /// If `address` is not a multiple of 8.
+    pub fn fetch_add(&self, address: VirtAddr, value: u64) -> Result<u64, PageFault> {
+        assert!(address.offset() % 8 == 0, "{address:?} is misaligned");
+        let memory = self.machine.memory();
+        self.access(address, Intent::Write, |frame| {
+            let word = memory.word(frame, address.offset() / 8);
+            word.fetch_add(value, std::sync::atomic::Ordering::SeqCst)
+        })
+    }
+
+    /// Fetches one instruction byte.
+    ///
+    /// # Errors
+    /// The page fault if the byte cannot be executed.
+    pub fn fetch(&self, address: VirtAddr) -> Result<u8, PageFault> {
+        let memory = self.machine.memory();
+        self.access(address, Intent::Fetch, |frame| {
+            memory
+                .byte(frame, address.offset())
+                .load(std::sync::atomic::Ordering::Relaxed)
+        })
+    }
+
+    /// Translates and performs one access inside a page. Both happen under the CPU's lock, so an
+    /// invalidation that has returned is one after which no older translation is in use.
+    fn access<T>(
+        &self,
+        address: VirtAddr,
+        intent: Intent,
+        perform: impl FnOnce(Frame) -> T,
+    ) -> Result<T, PageFault> {
+        self.machine.provoke();
+        let mut core = self.machine.core(self.id);
+        match self.translate(&mut core, address, intent) {
+            Ok(frame) => Ok(perform(frame)),
+            Err(code) => {
+                // A page fault drops what the faulting address had cached.
+                core.tlb.drop_address(address.page().number());
+                core.cost.faults += 1;
+                Err(PageFault { address, code })
+            }
+        }
+    }
+
+    fn translate(
+        &self,
+        core: &mut Core,
+        address: VirtAddr,
+        intent: Intent,
+    ) -> Result<Frame, FaultCode> {
+        let page = address.page().number();
+        if let Some(cached) = core.tlb.find(page) {
+            if intent.permitted(cached.rights) {
+                if intent != Intent::Write || cached.dirty {
+                    core.cost.hits += 1;
+                    return Ok(cached.frame_of(page));
+                }
+                core.cost.dirty_walks += 1;
+            } else if self.machine.options().rights_miss == RightsMiss::Faults {
+                core.cost.stale_faults += u64::from(self.tables_permit(core, page, intent));
+                return Err(code(intent, WalkFault::Forbidden));
+            }
+        }
+        self.walk(core, page, intent)
+    }
+
+    fn walk(&self, core: &mut Core, page: u64, intent: Intent) -> Result<Frame, FaultCode> {
+        let Some(root) = core.root else {
+            return Err(code(intent, WalkFault::NotPresent));
+        };
+        let walk = walk::walk(self.machine.memory(), root, page, intent, &mut core.tlb);
+        core.cost.walks += 1;
+        core.cost.walk_reads += walk.reads;
+        match walk.outcome {
+            Ok(translation) => {
+                core.tlb.insert(translation);
+                Ok(translation.frame_of(page))
+            }
+            Err(fault) => Err(code(intent, fault)),
+        }
+    }
+
+    fn tables_permit(&self, core: &Core, page: u64, intent: Intent) -> bool {
+        let permits = |now: Translation| intent.permitted(now.rights);
+        core.root
+            .and_then(|root| walk::look(self.machine.memory(), root, page))
+            .is_some_and(|now| now.is_ok_and(permits))
+    }
+}
+
+fn code(intent: Intent, fault: WalkFault) -> FaultCode {
+    FaultCode {
+        present: match fault {
+            WalkFault::NotPresent => false,
+            WalkFault::Forbidden | WalkFault::Reserved => true,
+        },
+        write: intent == Intent::Write,
+        fetch: intent == Intent::Fetch,
+        reserved: fault == WalkFault::Reserved,
+    }
+}

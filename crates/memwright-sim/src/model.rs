@@ -1,0 +1,606 @@
+//! What memory must contain and permit: slow, obvious, and written without the implementation.
+//!
+//! Every process owns every page that it maps: a private page is a value, copied when the process
+//! forks, and a shared page names a page of an object. There are no frames, no reference counts,
+//! no exclusivity and no faults here; whatever the implementation does about those must not show.
+
+use std::collections::BTreeMap;
+
+/// Bytes of one page.
+pub const PAGE: usize = 4096;
+
+/// What a page contains; `None` is all zero.
+type Contents = Option<Box<[u8; PAGE]>>;
+
+fn byte(contents: &Contents, offset: usize) -> u8 {
+    contents.as_ref().map_or(0, |bytes| bytes[offset])
+}
+
+/// What a mapping permits.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Rights {
+    /// Loads. On x86-64 any other right includes it.
+    pub read: bool,
+    /// Stores.
+    pub write: bool,
+    /// Instruction fetches.
+    pub execute: bool,
+}
+
+impl Rights {
+    /// Nothing.
+    pub const NONE: Self = Self {
+        read: false,
+        write: false,
+        execute: false,
+    };
+    /// Reading.
+    pub const READ: Self = Self {
+        read: true,
+        write: false,
+        execute: false,
+    };
+    /// Reading and writing.
+    pub const READ_WRITE: Self = Self {
+        read: true,
+        write: true,
+        execute: false,
+    };
+    /// Reading and fetching.
+    pub const READ_EXECUTE: Self = Self {
+        read: true,
+        write: false,
+        execute: true,
+    };
+
+    /// Whether loads succeed.
+    #[must_use]
+    pub fn any(self) -> bool {
+        self.read || self.write || self.execute
+    }
+}
+
+/// A file or a piece of shared memory, by number.
+pub type ObjectNumber = usize;
+
+/// What a new mapping shows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Source {
+    /// Zeroes, each process its own.
+    Anonymous,
+    /// An object's pages from `index` on, until the process writes: then its own copy.
+    Private {
+        /// The object.
+        object: ObjectNumber,
+        /// The object's page that the first page of the mapping shows.
+        index: u64,
+    },
+    /// An object's pages from `index` on.
+    Shared {
+        /// The object.
+        object: ObjectNumber,
+        /// The object's page that the first page of the mapping shows.
+        index: u64,
+    },
+}
+
+impl Source {
+    fn advanced(self, pages: u64) -> Self {
+        match self {
+            Self::Anonymous => Self::Anonymous,
+            Self::Private { object, index } => Self::Private {
+                object,
+                index: index + pages,
+            },
+            Self::Shared { object, index } => Self::Shared {
+                object,
+                index: index + pages,
+            },
+        }
+    }
+}
+
+/// What a child gets of a page.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OnFork {
+    /// The same contents.
+    Inherit,
+    /// Nothing is mapped there (`MADV_DONTFORK`).
+    Omit,
+    /// Zeroes (`MADV_WIPEONFORK`).
+    Wipe,
+}
+
+#[derive(Clone, Debug)]
+struct Mapped {
+    rights: Rights,
+    source: Source,
+    /// A private page's contents once it has any of its own.
+    own: Option<Contents>,
+    on_fork: OnFork,
+}
+
+/// What an access does to a page.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Intent {
+    /// Loads.
+    Read,
+    /// Stores.
+    Write,
+    /// Fetches an instruction.
+    Fetch,
+}
+
+/// Why an access or an operation is refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// Nothing is mapped at this page.
+    Hole(u64),
+    /// The rights at this page forbid it.
+    Denied(u64),
+    /// The object ends before this page.
+    BeyondObject(u64),
+    /// The operation does not apply to what is mapped at this page.
+    NotApplicable(u64),
+    /// The arguments contradict each other.
+    Invalid,
+}
+
+/// Advice that changes contents or what a fork does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Advice {
+    /// `MADV_DONTNEED`
+    Drop,
+    /// `MADV_FREE`. Nothing reclaims yet, so the contents stay.
+    Free,
+    /// `MADV_POPULATE_READ`
+    PopulateRead,
+    /// `MADV_POPULATE_WRITE`
+    PopulateWrite,
+    /// `MADV_DONTFORK`
+    OmitOnFork,
+    /// `MADV_DOFORK`
+    InheritOnFork,
+    /// `MADV_WIPEONFORK`
+    WipeOnFork,
+    /// `MADV_KEEPONFORK`
+    KeepOnFork,
+}
+
+/// A request to move or resize.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Remap {
+    /// The first page of the old range.
+    pub from: u64,
+    /// Its length.
+    pub pages: u64,
+    /// The length of the new range.
+    pub new_pages: u64,
+    /// Where it must go (`MREMAP_FIXED`).
+    pub to: Option<u64>,
+    /// Whether the old range stays mapped, empty (`MREMAP_DONTUNMAP`).
+    pub keep: bool,
+}
+
+/// The pages of one process.
+#[derive(Clone, Debug, Default)]
+pub struct Space {
+    pages: BTreeMap<u64, Mapped>,
+}
+
+/// An object's pages; it ends where they do.
+#[derive(Clone, Debug, Default)]
+struct Object {
+    pages: Vec<Contents>,
+}
+
+/// Processes and objects.
+#[derive(Clone, Debug, Default)]
+pub struct Model {
+    spaces: BTreeMap<usize, Space>,
+    objects: Vec<Object>,
+}
+
+impl Model {
+    /// Nothing at all.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// A new object of zeroes.
+    pub fn create_object(&mut self, pages: u64) -> ObjectNumber {
+        self.objects.push(Object {
+            pages: vec![None; pages as usize],
+        });
+        self.objects.len() - 1
+    }
+
+    /// A new process that maps nothing.
+    pub fn create_process(&mut self, process: usize) {
+        self.spaces.insert(process, Space::default());
+    }
+
+    /// The process is gone.
+    pub fn exit(&mut self, process: usize) {
+        self.spaces.remove(&process);
+    }
+
+    /// The processes that live.
+    pub fn processes(&self) -> impl Iterator<Item = usize> + '_ {
+        self.spaces.keys().copied()
+    }
+
+    /// `MAP_FIXED`: what was there is gone.
+    pub fn map(&mut self, process: usize, from: u64, pages: u64, rights: Rights, source: Source) {
+        for page in 0..pages {
+            let mapped = Mapped {
+                rights,
+                source: source.advanced(page),
+                own: None,
+                on_fork: OnFork::Inherit,
+            };
+            self.space(process).pages.insert(from + page, mapped);
+        }
+    }
+
+    /// `MAP_POPULATE`: as `MADV_POPULATE_WRITE` where the process may write pages of its own, else as
+    /// `MADV_POPULATE_READ`; stops silently at the first page that cannot be had.
+    pub fn populate(&mut self, process: usize, from: u64, pages: u64) {
+        let Ok(first) = self.mapped(process, from).cloned() else {
+            return;
+        };
+        let shared = matches!(first.source, Source::Shared { .. });
+        let write = first.rights.write && !shared;
+        let advice = if write {
+            Advice::PopulateWrite
+        } else {
+            Advice::PopulateRead
+        };
+        // What stops it is found again by the access that needs the page.
+        let _ = self.advise(process, from, pages, advice);
+    }
+
+    /// Nothing is mapped in the range afterwards.
+    pub fn unmap(&mut self, process: usize, from: u64, pages: u64) {
+        self.space(process)
+            .pages
+            .retain(|&page, _| page < from || from + pages <= page);
+    }
+
+    /// The rights change page by page until a hole.
+    ///
+    /// # Errors
+    /// The first hole.
+    pub fn protect(
+        &mut self,
+        process: usize,
+        from: u64,
+        pages: u64,
+        rights: Rights,
+    ) -> Result<(), Refusal> {
+        for page in from..from + pages {
+            self.mapped(process, page)?.rights = rights;
+        }
+        Ok(())
+    }
+
+    /// Whether all pages of a range are mapped alike, so that they may be one area.
+    #[must_use]
+    pub fn is_uniform(&self, process: usize, from: u64, pages: u64) -> bool {
+        let space = &self.spaces[&process];
+        let Some(first) = space.pages.get(&from) else {
+            return false;
+        };
+        (1..pages).all(|page| {
+            space.pages.get(&(from + page)).is_some_and(|here| {
+                here.rights == first.rights
+                    && here.on_fork == first.on_fork
+                    && here.source == first.source.advanced(page)
+            })
+        })
+    }
+
+    /// Whether anything is mapped in a range.
+    #[must_use]
+    pub fn is_free(&self, process: usize, from: u64, pages: u64) -> bool {
+        self.spaces[&process]
+            .pages
+            .range(from..from + pages)
+            .next()
+            .is_none()
+    }
+
+    /// Whether `mremap` of a [uniform](Self::is_uniform) range must be refused.
+    ///
+    /// # Errors
+    /// Why.
+    pub fn may_remap(&self, remap: Remap) -> Result<(), Refusal> {
+        if remap.keep && remap.pages != remap.new_pages {
+            return Err(Refusal::Invalid);
+        }
+        if let Some(to) = remap.to {
+            if to < remap.from + remap.pages && remap.from < to + remap.new_pages {
+                return Err(Refusal::Invalid);
+            }
+        }
+        Ok(())
+    }
+
+    /// Moves and resizes a uniform range; `to` is where it is now.
+    ///
+    /// # Panics
+    /// If the range is not mapped.
+    pub fn remap(&mut self, process: usize, remap: Remap, to: u64) {
+        let first = self
+            .mapped(process, remap.from)
+            .expect("a mapped range")
+            .clone();
+        if to != remap.from {
+            self.unmap(process, to, remap.new_pages);
+        }
+        let space = self.space(process);
+        let mut moved = Vec::new();
+        for page in 0..remap.pages {
+            if let Some(mapped) = space.pages.remove(&(remap.from + page)) {
+                moved.push(mapped);
+            }
+        }
+        for page in 0..remap.new_pages {
+            let fresh = Mapped {
+                own: None,
+                source: first.source.advanced(page),
+                ..first.clone()
+            };
+            let mapped = moved
+                .get(page as usize)
+                .cloned()
+                .unwrap_or_else(|| fresh.clone());
+            space.pages.insert(to + page, mapped);
+            if remap.keep {
+                space.pages.insert(remap.from + page, fresh);
+            }
+        }
+    }
+
+    /// Follows advice page by page. `Drop` and the advice for forks skip holes and report the first
+    /// one; the rest stops there.
+    ///
+    /// # Errors
+    /// The first page that the advice could not be followed for.
+    pub fn advise(
+        &mut self,
+        process: usize,
+        from: u64,
+        pages: u64,
+        advice: Advice,
+    ) -> Result<(), Refusal> {
+        let mut hole = Ok(());
+        for page in from..from + pages {
+            if let Err(refusal) = self.advise_page(process, page, advice) {
+                let skips = !matches!(advice, Advice::PopulateRead | Advice::PopulateWrite);
+                match refusal {
+                    Refusal::Hole(_) if skips => hole = hole.and(Err(refusal)),
+                    _ => return Err(refusal),
+                }
+            }
+        }
+        hole
+    }
+
+    fn advise_page(&mut self, process: usize, page: u64, advice: Advice) -> Result<(), Refusal> {
+        let mapped = self.mapped(process, page)?;
+        let anonymous = mapped.source == Source::Anonymous;
+        match advice {
+            Advice::Drop => mapped.own = None,
+            Advice::Free if anonymous => {}
+            Advice::OmitOnFork => mapped.on_fork = OnFork::Omit,
+            Advice::InheritOnFork => {
+                if mapped.on_fork == OnFork::Omit {
+                    mapped.on_fork = OnFork::Inherit;
+                }
+            }
+            Advice::WipeOnFork if anonymous => mapped.on_fork = OnFork::Wipe,
+            Advice::KeepOnFork => {
+                if mapped.on_fork == OnFork::Wipe {
+                    mapped.on_fork = OnFork::Inherit;
+                }
+            }
+            Advice::Free | Advice::WipeOnFork => return Err(Refusal::NotApplicable(page)),
+            Advice::PopulateRead => self.permit(process, page, Intent::Read)?,
+            Advice::PopulateWrite => {
+                self.permit(process, page, Intent::Write)?;
+                if !matches!(self.mapped(process, page)?.source, Source::Shared { .. }) {
+                    self.own(process, page);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// A child with a copy of every page, made here and now.
+    pub fn fork(&mut self, parent: usize, child: usize) {
+        let mut copy = self.space(parent).clone();
+        copy.pages
+            .retain(|_, mapped| mapped.on_fork != OnFork::Omit);
+        for mapped in copy.pages.values_mut() {
+            if mapped.on_fork == OnFork::Wipe {
+                mapped.own = None;
+            }
+        }
+        self.spaces.insert(child, copy);
+    }
+
+    /// Whether a process may access a page.
+    ///
+    /// # Errors
+    /// Why not.
+    pub fn permit(&self, process: usize, page: u64, intent: Intent) -> Result<(), Refusal> {
+        let space = &self.spaces[&process];
+        let mapped = space.pages.get(&page).ok_or(Refusal::Hole(page))?;
+        let granted = match intent {
+            Intent::Read => mapped.rights.any(),
+            Intent::Write => mapped.rights.write,
+            Intent::Fetch => mapped.rights.execute,
+        };
+        if !granted {
+            return Err(Refusal::Denied(page));
+        }
+        match mapped.source {
+            Source::Anonymous => Ok(()),
+            Source::Private { .. } if mapped.own.is_some() => Ok(()),
+            Source::Private { object, index } | Source::Shared { object, index } => {
+                let inside = index < self.objects[object].pages.len() as u64;
+                if inside {
+                    Ok(())
+                } else {
+                    Err(Refusal::BeyondObject(page))
+                }
+            }
+        }
+    }
+
+    /// A store of one byte.
+    ///
+    /// # Errors
+    /// Why not.
+    pub fn write(
+        &mut self,
+        process: usize,
+        page: u64,
+        offset: usize,
+        value: u8,
+    ) -> Result<(), Refusal> {
+        self.permit(process, page, Intent::Write)?;
+        let source = self.mapped(process, page)?.source;
+        let contents = match source {
+            Source::Shared { object, index } => &mut self.objects[object].pages[index as usize],
+            Source::Anonymous | Source::Private { .. } => self.own(process, page),
+        };
+        contents.get_or_insert_with(|| Box::new([0; PAGE]))[offset] = value;
+        Ok(())
+    }
+
+    /// What a load of one byte gives, if it is permitted.
+    ///
+    /// # Errors
+    /// Why not.
+    pub fn read(&self, process: usize, page: u64, offset: usize) -> Result<u8, Refusal> {
+        self.permit(process, page, Intent::Read)?;
+        Ok(byte(self.contents(process, page), offset))
+    }
+
+    /// Whether a page is mapped, may be in memory, and then contains exactly `bytes`.
+    #[must_use]
+    pub fn contains(&self, process: usize, page: u64, bytes: &[u8; PAGE]) -> bool {
+        match self.contents(process, page) {
+            Some(contents) => **contents == *bytes,
+            None => bytes.iter().all(|&byte| byte == 0),
+        }
+    }
+
+    /// Whether the page has something to show: it is mapped and no object ends before it.
+    #[must_use]
+    pub fn may_be_present(&self, process: usize, page: u64) -> bool {
+        let mapped = self.spaces[&process].pages.get(&page);
+        mapped.is_some_and(|mapped| match mapped.source {
+            Source::Anonymous => true,
+            Source::Private { .. } if mapped.own.is_some() => true,
+            Source::Private { object, index } | Source::Shared { object, index } => {
+                index < self.objects[object].pages.len() as u64
+            }
+        })
+    }
+
+    /// The rights of every mapped page, in order.
+    pub fn rights(&self, process: usize) -> impl Iterator<Item = (u64, Rights)> + '_ {
+        self.spaces[&process]
+            .pages
+            .iter()
+            .map(|(&page, mapped)| (page, mapped.rights))
+    }
+
+    /// How many pages are mapped privately with contents of their own, in all processes: no more
+    /// anonymous frames than that have anything to hold.
+    #[must_use]
+    pub fn own_pages(&self) -> usize {
+        let pages = self.spaces.values().flat_map(|space| space.pages.values());
+        pages.filter(|mapped| mapped.own.is_some()).count()
+    }
+
+    /// A `write` system call on an object: one byte, inside it.
+    pub fn write_object(&mut self, object: ObjectNumber, index: u64, offset: usize, value: u8) {
+        let contents = &mut self.objects[object].pages[index as usize];
+        contents.get_or_insert_with(|| Box::new([0; PAGE]))[offset] = value;
+    }
+
+    /// A `read` system call on an object: one byte, inside it.
+    #[must_use]
+    pub fn read_object(&self, object: ObjectNumber, index: u64, offset: usize) -> u8 {
+        byte(&self.objects[object].pages[index as usize], offset)
+    }
+
+    /// Where an object ends, in pages.
+    #[must_use]
+    pub fn object_pages(&self, object: ObjectNumber) -> u64 {
+        self.objects[object].pages.len() as u64
+    }
+
+    /// `ftruncate`: what lies beyond the new end is gone, private copies of it too.
+    pub fn truncate(&mut self, object: ObjectNumber, pages: u64) {
+        let cut = object;
+        self.objects[object].pages.resize(pages as usize, None);
+        for mapped in self
+            .spaces
+            .values_mut()
+            .flat_map(|space| space.pages.values_mut())
+        {
+            if let Source::Private { object, index } = mapped.source {
+                if object == cut && index >= pages {
+                    mapped.own = None;
+                }
+            }
+        }
+    }
+
+    /// `FALLOC_FL_PUNCH_HOLE`: zeroes; private copies stay.
+    pub fn punch(&mut self, object: ObjectNumber, index: u64, pages: u64) {
+        let all = &mut self.objects[object].pages;
+        for contents in all.iter_mut().skip(index as usize).take(pages as usize) {
+            *contents = None;
+        }
+    }
+
+    fn space(&mut self, process: usize) -> &mut Space {
+        self.spaces.get_mut(&process).expect("a process that lives")
+    }
+
+    fn mapped(&mut self, process: usize, page: u64) -> Result<&mut Mapped, Refusal> {
+        self.space(process)
+            .pages
+            .get_mut(&page)
+            .ok_or(Refusal::Hole(page))
+    }
+
+    fn contents(&self, process: usize, page: u64) -> &Contents {
+        let mapped = &self.spaces[&process].pages[&page];
+        match (&mapped.own, mapped.source) {
+            (Some(own), _) => own,
+            (None, Source::Anonymous) => &None,
+            (None, Source::Private { object, index } | Source::Shared { object, index }) => {
+                &self.objects[object].pages[index as usize]
+            }
+        }
+    }
+
+    /// The process's own contents of a private page, made now if it had none.
+    fn own(&mut self, process: usize, page: u64) -> &mut Contents {
+        let now = self.contents(process, page).clone();
+        let mapped = self
+            .space(process)
+            .pages
+            .get_mut(&page)
+            .expect("a mapped page");
+        mapped.own.get_or_insert(now)
+    }
+}

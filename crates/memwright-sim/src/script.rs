@@ -1,0 +1,190 @@
+//! Programs of several processes, short enough to read: what the property tests generate.
+//!
+//! Everything is a small number, and any numbers make a legal script: a process is chosen among
+//! those that live, a range is cut where the [arena](ARENA) ends. So a failing script stays a
+//! script however it is shrunk.
+
+use std::fmt;
+
+use crate::model::{Advice, Rights};
+
+/// Pages that scripts use: half of them on either side of a boundary where the tables of three levels
+/// end, so that ranges cross tables and whole tables become empty.
+pub const ARENA: u64 = 32;
+
+/// The first page of the arena.
+pub const ARENA_START: u64 = 3 * 512 * 512 - ARENA / 2;
+
+/// Pages of each of the two files at the start.
+pub const FILE_PAGES: u64 = 12;
+
+/// Processes that live at the same time, at most.
+pub const MOST_PROCESSES: usize = 4;
+
+/// What a mapping shows.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum What {
+    /// Private anonymous memory.
+    Anonymous,
+    /// Shared anonymous memory.
+    SharedAnonymous,
+    /// A private mapping of a file from a page on.
+    PrivateFile(u8, u8),
+    /// A shared mapping of a file from a page on.
+    SharedFile(u8, u8),
+}
+
+/// Part of the arena: the first page, counted from its start, and a length.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Range {
+    /// The first page.
+    pub at: u8,
+    /// How many.
+    pub pages: u8,
+}
+
+impl Range {
+    /// The first page as the machine counts, and the length, cut to the arena and at least 1.
+    #[must_use]
+    pub fn resolve(self) -> (u64, u64) {
+        let at = u64::from(self.at) % ARENA;
+        (ARENA_START + at, u64::from(self.pages).clamp(1, ARENA - at))
+    }
+}
+
+/// One thing that a process does.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Action {
+    /// `mmap(MAP_FIXED)`, with `MAP_POPULATE` if true.
+    Map(Range, Rights, What, bool),
+    /// `munmap`
+    Unmap(Range),
+    /// `mprotect`
+    Protect(Range, Rights),
+    /// `mremap(MREMAP_MAYMOVE)` to a new length.
+    Resize(Range, u8),
+    /// `mremap(MREMAP_FIXED)` to another place of the arena, keeping the old range mapped or not.
+    Move(Range, u8, bool),
+    /// `madvise`
+    Advise(Range, Advice),
+    /// `fork`; the child is a new process.
+    Fork,
+    /// The process ends. The last one does not.
+    Exit,
+    /// Loads eight bytes that begin at this offset of a page.
+    Read(u8, u16),
+    /// Stores eight bytes of this value there.
+    Write(u8, u16, u8),
+    /// Fetches one instruction byte at the start of a page.
+    Fetch(u8),
+    /// `pread` of one byte of a page of a file.
+    ReadFile(u8, u8),
+    /// `pwrite` of one byte of this value to a page of a file.
+    WriteFile(u8, u8, u8),
+    /// `ftruncate` of a file to a number of pages.
+    Truncate(u8, u8),
+    /// `fallocate(FALLOC_FL_PUNCH_HOLE)` of a file, from a page on, so many.
+    Punch(u8, u8, u8),
+    /// `msync` or write-back: the file's pages become clean.
+    Clean(u8),
+}
+
+/// An action, who does it and where.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Step {
+    /// Selects among the processes that live.
+    pub process: u8,
+    /// Selects the CPU.
+    pub cpu: u8,
+    /// What happens.
+    pub action: Action,
+}
+
+/// Steps in order. `Debug` prints one line for each.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Script(pub Vec<Step>);
+
+impl fmt::Debug for Script {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "script of {} steps", self.0.len())?;
+        for (number, step) in self.0.iter().enumerate() {
+            writeln!(f, "  {number:3}: {step:?}")?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Debug for Step {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "process {} cpu {}: {:?}",
+            self.process, self.cpu, self.action
+        )
+    }
+}
+
+impl fmt::Debug for Range {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (first, pages) = self.resolve();
+        write!(f, "{}+{pages}", first - ARENA_START)
+    }
+}
+
+impl fmt::Debug for What {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Anonymous => write!(f, "anonymous private"),
+            Self::SharedAnonymous => write!(f, "anonymous shared"),
+            Self::PrivateFile(file, index) => write!(f, "file {file} from page {index} private"),
+            Self::SharedFile(file, index) => write!(f, "file {file} from page {index} shared"),
+        }
+    }
+}
+
+fn letters(rights: Rights) -> String {
+    let letter = |granted, letter| if granted { letter } else { '-' };
+    [
+        letter(rights.read, 'r'),
+        letter(rights.write, 'w'),
+        letter(rights.execute, 'x'),
+    ]
+    .iter()
+    .collect()
+}
+
+impl fmt::Debug for Action {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            Self::Map(range, rights, what, populate) => {
+                let populate = if populate { " populate" } else { "" };
+                write!(f, "map {range:?} {} {what:?}{populate}", letters(rights))
+            }
+            Self::Unmap(range) => write!(f, "unmap {range:?}"),
+            Self::Protect(range, rights) => write!(f, "protect {range:?} {}", letters(rights)),
+            Self::Resize(range, pages) => write!(f, "resize {range:?} to {pages} pages"),
+            Self::Move(range, to, keep) => {
+                write!(
+                    f,
+                    "move {range:?} to {to}{}",
+                    if keep { " keep" } else { "" }
+                )
+            }
+            Self::Advise(range, advice) => write!(f, "advise {range:?} {advice:?}"),
+            Self::Fork => write!(f, "fork"),
+            Self::Exit => write!(f, "exit"),
+            Self::Read(page, offset) => write!(f, "read page {page} offset {offset}"),
+            Self::Write(page, offset, value) => {
+                write!(f, "write page {page} offset {offset} value {value}")
+            }
+            Self::Fetch(page) => write!(f, "fetch page {page}"),
+            Self::ReadFile(file, index) => write!(f, "read file {file} page {index}"),
+            Self::WriteFile(file, index, value) => {
+                write!(f, "write file {file} page {index} value {value}")
+            }
+            Self::Truncate(file, pages) => write!(f, "truncate file {file} to {pages} pages"),
+            Self::Punch(file, index, pages) => write!(f, "punch file {file} {index}+{pages}"),
+            Self::Clean(file) => write!(f, "clean file {file}"),
+        }
+    }
+}

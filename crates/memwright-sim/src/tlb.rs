@@ -1,0 +1,301 @@
+//! The translation caches of one CPU: its TLB and its paging-structure caches.
+//!
+//! Nothing leaves them by itself. An entry is dropped by an invalidation that covers it, by a load of
+//! the root, by a page fault at its address, or by the adversary's eviction.
+
+use std::collections::BTreeMap;
+
+use memwright_table::{Frame, Invalidation, PageSize};
+
+/// Rights as the hardware combines them over the levels of a walk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rights {
+    /// Every level permits writing.
+    pub write: bool,
+    /// Every level permits user mode.
+    pub user: bool,
+    /// No level forbids instruction fetches.
+    pub execute: bool,
+}
+
+impl Rights {
+    /// The rights before the first level restricted them.
+    pub const ALL: Self = Self {
+        write: true,
+        user: true,
+        execute: true,
+    };
+
+    /// What both permit.
+    #[must_use]
+    pub fn and(self, other: Self) -> Self {
+        Self {
+            write: self.write && other.write,
+            user: self.user && other.user,
+            execute: self.execute && other.execute,
+        }
+    }
+
+    /// Whether `self` permits something that `other` does not.
+    #[must_use]
+    pub fn exceeds(self, other: Self) -> bool {
+        self.and(other) != self
+    }
+}
+
+/// One cached translation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Translation {
+    /// First page of the leaf, aligned to `size`.
+    pub page: u64,
+    /// Size of the leaf.
+    pub size: PageSize,
+    /// First frame of the leaf.
+    pub frame: Frame,
+    /// The rights of all levels together.
+    pub rights: Rights,
+    /// The dirty bit as it was when this was cached: a write through an entry cached dirty does not
+    /// touch the tables again.
+    pub dirty: bool,
+}
+
+impl Translation {
+    /// The frame that holds `page`, which this translation covers.
+    #[must_use]
+    pub fn frame_of(&self, page: u64) -> Frame {
+        // A leaf's offset is below 2^18 pages, so it fits.
+        Frame::new(self.frame.number() + (page - self.page) as u32)
+    }
+}
+
+/// Where a cached upper level begins: the level it stands for, and the page number shifted so that
+/// only the part that selects it remains.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Directory {
+    /// 4, 3 or 2: the level whose entry is cached.
+    pub level: u8,
+    /// The page number without the bits that lower levels translate.
+    pub prefix: u64,
+}
+
+impl Directory {
+    /// The entry of `level` that translates `page`.
+    #[must_use]
+    pub fn of(level: u8, page: u64) -> Self {
+        Self {
+            level,
+            prefix: page >> (9 * (u32::from(level) - 1)),
+        }
+    }
+}
+
+/// One cached entry of an upper level.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CachedDirectory {
+    /// The table of the next level.
+    pub table: Frame,
+    /// The rights of the levels down to this one.
+    pub rights: Rights,
+}
+
+/// What one CPU has cached of one root.
+///
+/// A processor with PCIDs keeps one of these per identifier and does not empty it when the root
+/// changes; everything else here would stay as it is.
+#[derive(Debug, Default)]
+pub struct Tlb {
+    leaves: BTreeMap<(u64, u64), Translation>,
+    directories: BTreeMap<Directory, CachedDirectory>,
+}
+
+const SIZES: [PageSize; 3] = [PageSize::Size4K, PageSize::Size2M, PageSize::Size1G];
+
+fn first_page(page: u64, size: PageSize) -> u64 {
+    page & !(size.pages() - 1)
+}
+
+impl Tlb {
+    /// The translation that covers `page`, the smallest leaf first.
+    #[must_use]
+    pub fn find(&self, page: u64) -> Option<Translation> {
+        SIZES
+            .iter()
+            .find_map(|&size| self.leaves.get(&(size.pages(), first_page(page, size))))
+            .copied()
+    }
+
+    /// Caches a translation; one of the same size and place is replaced.
+    pub fn insert(&mut self, translation: Translation) {
+        self.leaves
+            .insert((translation.size.pages(), translation.page), translation);
+    }
+
+    /// The cached entry nearest to the leaf, for a walk to start from.
+    #[must_use]
+    pub fn find_directory(&self, page: u64) -> Option<(u8, CachedDirectory)> {
+        [2, 3, 4].into_iter().find_map(|level| {
+            self.directories
+                .get(&Directory::of(level, page))
+                .map(|cached| (level, *cached))
+        })
+    }
+
+    /// Caches an entry of an upper level.
+    pub fn insert_directory(&mut self, directory: Directory, cached: CachedDirectory) {
+        self.directories.insert(directory, cached);
+    }
+
+    /// Drops what translates `page`: the leaves of every size that cover it, and the upper levels on
+    /// the way, as INVLPG and a page fault do. Returns the number of leaves dropped.
+    pub fn drop_address(&mut self, page: u64) -> u64 {
+        for level in [2, 3, 4] {
+            self.directories.remove(&Directory::of(level, page));
+        }
+        self.drop_leaves(page, 1)
+    }
+
+    /// Drops exactly what `what` asks for and no more, and returns the number of leaves dropped.
+    ///
+    /// x86-64 instructions drop more than that (INVLPG empties the paging-structure caches), other
+    /// machines do not, and a caller may only rely on the contract.
+    pub fn invalidate(&mut self, what: &Invalidation) -> u64 {
+        match *what {
+            Invalidation::Pages {
+                first,
+                count,
+                stride,
+            } => (0..u64::from(count))
+                .map(|index| {
+                    self.drop_leaves(first.number() + index * stride.pages(), stride.pages())
+                })
+                .sum(),
+            Invalidation::All => self.drop_all_leaves(),
+            Invalidation::AllAndTables => {
+                self.directories.clear();
+                self.drop_all_leaves()
+            }
+        }
+    }
+
+    /// Everything, as a load of the root does.
+    pub fn clear(&mut self) -> u64 {
+        self.invalidate(&Invalidation::AllAndTables)
+    }
+
+    fn drop_all_leaves(&mut self) -> u64 {
+        let dropped = self.leaves.len() as u64;
+        self.leaves.clear();
+        dropped
+    }
+
+    fn drop_leaves(&mut self, first: u64, pages: u64) -> u64 {
+        let before = self.leaves.len();
+        self.leaves
+            .retain(|_, leaf| leaf.page + leaf.size.pages() <= first || first + pages <= leaf.page);
+        (before - self.leaves.len()) as u64
+    }
+
+    /// Drops the entry that `choice` selects among all. Returns whether there was one.
+    pub fn evict(&mut self, choice: u64) -> bool {
+        let all = self.leaves.len() + self.directories.len();
+        let chosen = if all == 0 {
+            0
+        } else {
+            (choice % all as u64) as usize
+        };
+        let leaf = self.leaves.keys().nth(chosen).copied();
+        let directory = self
+            .directories
+            .keys()
+            .nth(chosen.saturating_sub(self.leaves.len()))
+            .copied();
+        match (leaf, directory) {
+            (Some(key), _) => self.leaves.remove(&key).is_some(),
+            (None, Some(key)) => self.directories.remove(&key).is_some(),
+            (None, None) => false,
+        }
+    }
+
+    /// The cached leaves, in the order of size and page.
+    pub fn leaves(&self) -> impl Iterator<Item = &Translation> {
+        self.leaves.values()
+    }
+
+    /// The cached upper levels.
+    pub fn directories(&self) -> impl Iterator<Item = (&Directory, &CachedDirectory)> {
+        self.directories.iter()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use memwright_table::Page;
+
+    use super::*;
+
+    fn leaf(page: u64, size: PageSize) -> Translation {
+        Translation {
+            page,
+            size,
+            frame: Frame::new(512),
+            rights: Rights::ALL,
+            dirty: false,
+        }
+    }
+
+    #[test]
+    fn an_entry_serves_until_it_is_dropped() {
+        let mut tlb = Tlb::default();
+        tlb.insert(leaf(7, PageSize::Size4K));
+        assert!(tlb.find(7).is_some());
+        assert!(tlb.find(8).is_none());
+        assert_eq!(tlb.drop_address(8), 0);
+        assert_eq!(tlb.drop_address(7), 1);
+        assert!(tlb.find(7).is_none());
+    }
+
+    #[test]
+    fn an_invalidation_inside_a_huge_leaf_drops_it() {
+        let mut tlb = Tlb::default();
+        tlb.insert(leaf(512, PageSize::Size2M));
+        assert_eq!(
+            tlb.find(1023).map(|found| found.frame_of(1023)),
+            Some(Frame::new(1023))
+        );
+        let one = Invalidation::Pages {
+            first: Page::new(700),
+            count: 1,
+            stride: PageSize::Size4K,
+        };
+        assert_eq!(tlb.invalidate(&one), 1);
+        assert!(tlb.find(512).is_none());
+    }
+
+    #[test]
+    fn a_huge_stride_drops_small_leaves_inside_it() {
+        let mut tlb = Tlb::default();
+        tlb.insert(leaf(700, PageSize::Size4K));
+        let one = Invalidation::Pages {
+            first: Page::new(512),
+            count: 1,
+            stride: PageSize::Size2M,
+        };
+        assert_eq!(tlb.invalidate(&one), 1);
+    }
+
+    #[test]
+    fn upper_levels_survive_all_but_the_invalidation_that_names_them() {
+        let mut tlb = Tlb::default();
+        let cached = CachedDirectory {
+            table: Frame::new(3),
+            rights: Rights::ALL,
+        };
+        tlb.insert_directory(Directory::of(2, 700), cached);
+        tlb.insert_directory(Directory::of(4, 700), cached);
+        tlb.invalidate(&Invalidation::All);
+        assert_eq!(tlb.find_directory(701).map(|(level, _)| level), Some(2));
+        assert_eq!(tlb.find_directory(1024).map(|(level, _)| level), Some(4));
+        tlb.invalidate(&Invalidation::AllAndTables);
+        assert!(tlb.find_directory(700).is_none());
+    }
+}

@@ -1,0 +1,322 @@
+//! The page walk of x86-64 hardware, four levels.
+//!
+//! Written from the processor manual and deliberately not from `memwright_table::entry`: the two
+//! meet only in the bits in memory, so an encoding that hardware reads otherwise shows.
+
+use std::sync::atomic::Ordering;
+
+use memwright_table::{Frame, PageSize};
+
+use crate::machine::Memory;
+use crate::tlb::{CachedDirectory, Directory, Rights, Tlb, Translation};
+
+const PRESENT: u64 = 1 << 0;
+const WRITABLE: u64 = 1 << 1;
+const USER: u64 = 1 << 2;
+const ACCESSED: u64 = 1 << 5;
+const DIRTY: u64 = 1 << 6;
+const LEAF: u64 = 1 << 7;
+const NO_EXECUTE: u64 = 1 << 63;
+const ADDRESS: u64 = 0x000f_ffff_ffff_f000;
+/// In a huge leaf, bit 12 selects the memory type; the frame begins above it.
+const LEAF_MEMORY_TYPE: u64 = 1 << 12;
+
+/// What an access asks of a translation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Intent {
+    /// A load in user mode.
+    Read,
+    /// A store in user mode.
+    Write,
+    /// An instruction fetch in user mode.
+    Fetch,
+}
+
+impl Intent {
+    /// Whether `rights` permit it.
+    #[must_use]
+    pub fn permitted(self, rights: Rights) -> bool {
+        rights.user
+            && match self {
+                Intent::Read => true,
+                Intent::Write => rights.write,
+                Intent::Fetch => rights.execute,
+            }
+    }
+}
+
+/// Why a walk found no translation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WalkFault {
+    /// An entry on the way is not present.
+    NotPresent,
+    /// The translation is there and forbids the access.
+    Forbidden,
+    /// An entry on the way has a reserved bit set, or names a frame that the machine has not.
+    Reserved,
+}
+
+/// What a walk found and what it cost.
+#[derive(Clone, Copy, Debug)]
+pub struct Walk {
+    /// The translation, or why there is none.
+    pub outcome: Result<Translation, WalkFault>,
+    /// Entries read from memory.
+    pub reads: u64,
+}
+
+fn rights_of(entry: u64) -> Rights {
+    Rights {
+        write: entry & WRITABLE != 0,
+        user: entry & USER != 0,
+        execute: entry & NO_EXECUTE == 0,
+    }
+}
+
+fn leaf_size(level: u8) -> PageSize {
+    match level {
+        1 => PageSize::Size4K,
+        2 => PageSize::Size2M,
+        _ => PageSize::Size1G,
+    }
+}
+
+fn index(level: u8, page: u64) -> usize {
+    ((page >> (9 * (u32::from(level) - 1))) & 511) as usize
+}
+
+/// The frame that an entry names, if the machine has that memory.
+fn target(memory: &Memory, address: u64) -> Option<Frame> {
+    let number = u32::try_from(address >> 12).ok()?;
+    memory.has(Frame::new(number)).then(|| Frame::new(number))
+}
+
+/// Walks from `root` for `page`, as the hardware of one CPU does: starts from `tlb`'s
+/// paging-structure caches, sets accessed in every entry used and dirty in the leaf of a write, each
+/// with one atomic exchange that begins again if the entry changed meanwhile, and caches upper levels.
+///
+/// The leaf itself is not cached: a caller does that with the translation returned.
+pub fn walk(memory: &Memory, root: Frame, page: u64, intent: Intent, tlb: &mut Tlb) -> Walk {
+    let mut reads = 0;
+    'again: loop {
+        let (mut level, mut table, mut rights) = match tlb.find_directory(page) {
+            Some((level, cached)) => (level - 1, cached.table, cached.rights),
+            None => (4, root, Rights::ALL),
+        };
+        loop {
+            let word = memory.word(table, index(level, page));
+            let entry = word.load(Ordering::SeqCst);
+            reads += 1;
+            if entry & PRESENT == 0 {
+                return Walk {
+                    outcome: Err(WalkFault::NotPresent),
+                    reads,
+                };
+            }
+            let rights_here = rights.and(rights_of(entry));
+            if level == 1 || entry & LEAF != 0 {
+                let outcome = leaf(memory, level, entry, rights_here, page);
+                let translation = match outcome {
+                    Ok(translation) if intent.permitted(translation.rights) => translation,
+                    Ok(_) => {
+                        return Walk {
+                            outcome: Err(WalkFault::Forbidden),
+                            reads,
+                        };
+                    }
+                    Err(fault) => {
+                        return Walk {
+                            outcome: Err(fault),
+                            reads,
+                        };
+                    }
+                };
+                let set = if intent == Intent::Write {
+                    ACCESSED | DIRTY
+                } else {
+                    ACCESSED
+                };
+                if entry & set != set
+                    && word
+                        .compare_exchange(entry, entry | set, Ordering::SeqCst, Ordering::SeqCst)
+                        .is_err()
+                {
+                    continue 'again;
+                }
+                let dirty = (entry | set) & DIRTY != 0;
+                return Walk {
+                    outcome: Ok(Translation {
+                        dirty,
+                        ..translation
+                    }),
+                    reads,
+                };
+            }
+            let Some(next) = target(memory, entry & ADDRESS) else {
+                return Walk {
+                    outcome: Err(WalkFault::Reserved),
+                    reads,
+                };
+            };
+            if entry & ACCESSED == 0
+                && word
+                    .compare_exchange(entry, entry | ACCESSED, Ordering::SeqCst, Ordering::SeqCst)
+                    .is_err()
+            {
+                continue 'again;
+            }
+            tlb.insert_directory(
+                Directory::of(level, page),
+                CachedDirectory {
+                    table: next,
+                    rights: rights_here,
+                },
+            );
+            (level, table, rights) = (level - 1, next, rights_here);
+        }
+    }
+}
+
+/// The translation that a leaf entry of `level` means, without regard to what the access asks.
+fn leaf(
+    memory: &Memory,
+    level: u8,
+    entry: u64,
+    rights: Rights,
+    page: u64,
+) -> Result<Translation, WalkFault> {
+    if level == 4 {
+        // No leaf of 512 GiB exists: the bit is reserved there.
+        return Err(WalkFault::Reserved);
+    }
+    let size = leaf_size(level);
+    let address = if level == 1 {
+        entry & ADDRESS
+    } else {
+        entry & ADDRESS & !LEAF_MEMORY_TYPE
+    };
+    if address & (size.bytes() - 1) != 0 {
+        return Err(WalkFault::Reserved);
+    }
+    let first = target(memory, address).ok_or(WalkFault::Reserved)?;
+    let last = address + size.bytes() - 4096;
+    target(memory, last).ok_or(WalkFault::Reserved)?;
+    Ok(Translation {
+        page: page & !(size.pages() - 1),
+        size,
+        frame: first,
+        rights,
+        dirty: entry & DIRTY != 0,
+    })
+}
+
+/// What the tables say about `page` right now, without a trace: no accessed bit is set and no cache
+/// consulted or filled. `None` if nothing is present there.
+///
+/// This is the yardstick for what a TLB may hold.
+#[must_use]
+pub fn look(memory: &Memory, root: Frame, page: u64) -> Option<Result<Translation, WalkFault>> {
+    let (mut level, mut table, mut rights) = (4, root, Rights::ALL);
+    loop {
+        let entry = memory
+            .word(table, index(level, page))
+            .load(Ordering::SeqCst);
+        if entry & PRESENT == 0 {
+            return None;
+        }
+        rights = rights.and(rights_of(entry));
+        if level == 1 || entry & LEAF != 0 {
+            return Some(leaf(memory, level, entry, rights, page));
+        }
+        match target(memory, entry & ADDRESS) {
+            Some(next) => (level, table) = (level - 1, next),
+            None => return Some(Err(WalkFault::Reserved)),
+        }
+    }
+}
+
+/// The table that the entry of `directory` names right now and the rights down to there, if it is
+/// present and no leaf.
+#[must_use]
+pub fn look_directory(
+    memory: &Memory,
+    root: Frame,
+    directory: Directory,
+) -> Option<CachedDirectory> {
+    let page = directory.prefix << (9 * (u32::from(directory.level) - 1));
+    let (mut level, mut table, mut rights) = (4, root, Rights::ALL);
+    loop {
+        let entry = memory
+            .word(table, index(level, page))
+            .load(Ordering::SeqCst);
+        if entry & PRESENT == 0 || entry & LEAF != 0 {
+            return None;
+        }
+        rights = rights.and(rights_of(entry));
+        table = target(memory, entry & ADDRESS)?;
+        if level == directory.level {
+            return Some(CachedDirectory { table, rights });
+        }
+        level -= 1;
+    }
+}
+
+/// A page of the user half that a speculative walk from `root` could translate, chosen by
+/// `choose(n)`, which returns a number below `n`. It may turn out not to be present after all.
+#[must_use]
+pub fn any_reachable(
+    memory: &Memory,
+    root: Frame,
+    mut choose: impl FnMut(usize) -> usize,
+) -> Option<u64> {
+    let (mut level, mut table, mut page) = (4u8, root, 0u64);
+    loop {
+        // The upper half of the root belongs to the kernel.
+        let slots = if level == 4 { 256 } else { 512 };
+        let present: Vec<usize> = (0..slots)
+            .filter(|&slot| memory.word(table, slot).load(Ordering::SeqCst) & PRESENT != 0)
+            .collect();
+        if present.is_empty() {
+            return None;
+        }
+        let slot = present[choose(present.len())];
+        let entry = memory.word(table, slot).load(Ordering::SeqCst);
+        page |= (slot as u64) << (9 * (u32::from(level) - 1));
+        if level == 1 || entry & LEAF != 0 {
+            return Some(page);
+        }
+        table = target(memory, entry & ADDRESS)?;
+        level -= 1;
+    }
+}
+
+/// Calls `visit` with every present leaf of the user half.
+pub fn for_each_leaf(memory: &Memory, root: Frame, visit: &mut impl FnMut(Translation)) {
+    descend(memory, root, 4, 0, Rights::ALL, visit);
+}
+
+fn descend(
+    memory: &Memory,
+    table: Frame,
+    level: u8,
+    base: u64,
+    rights: Rights,
+    visit: &mut impl FnMut(Translation),
+) {
+    let slots = if level == 4 { 256 } else { 512 };
+    for slot in 0..slots {
+        let entry = memory.word(table, slot).load(Ordering::SeqCst);
+        if entry & PRESENT == 0 {
+            continue;
+        }
+        let page = base | (slot as u64) << (9 * (u32::from(level) - 1));
+        let rights = rights.and(rights_of(entry));
+        if level == 1 || entry & LEAF != 0 {
+            if let Ok(translation) = leaf(memory, level, entry, rights, page) {
+                visit(translation);
+            }
+        } else if let Some(next) = target(memory, entry & ADDRESS) {
+            descend(memory, next, level - 1, page, rights, visit);
+        }
+    }
+}

@@ -1,0 +1,185 @@
+//! Rule 2: an operation that finds a right already gone, because another one took it and has not flushed
+//! yet, does not return before that flush is over.
+
+use std::sync::Arc;
+
+use memwright_sim::{Incoherence, MachineOptions, SimulatedMachine};
+use memwright_table::{
+    Bits, CopyRule, CpuId, Edit, Entry, FrameKind, Frames, Gather, Page, PageRange, Table,
+};
+
+type Machine = SimulatedMachine;
+
+const OTHER: CpuId = CpuId::new(1);
+const PAGE: Page = Page::new(0x1234);
+const RIGHTS: Bits = Bits::READ.union(Bits::WRITE);
+
+struct Bench {
+    machine: Machine,
+    frames: Arc<Frames<Machine>>,
+    table: Table<Machine>,
+}
+
+impl Bench {
+    /// One page, which the other CPU has cached writable and dirty.
+    fn new() -> Self {
+        let machine = Machine::new(MachineOptions::default());
+        let frames = machine.frames();
+        let table = Table::new(frames.clone(), None).expect("memory");
+        for cpu in machine.cpus() {
+            let _running = machine.run_on(cpu);
+            table.load();
+        }
+        let frame = frames
+            .allocate_zeroed(0, FrameKind::Anonymous)
+            .expect("memory")
+            .into_raw();
+        table
+            .cursor(range())
+            .fill(Entry::page(frame, RIGHTS))
+            .expect("memory");
+        machine
+            .on(OTHER)
+            .write(PAGE.address(), b"x")
+            .expect("mapped");
+        Self {
+            machine,
+            frames,
+            table,
+        }
+    }
+
+    /// The first operation: takes rights away and does not flush yet.
+    fn take(&self, clear: Bits) -> Gather<'_, Machine> {
+        let mut gather = self.table.gather();
+        self.table
+            .cursor(range())
+            .edit(Bits::empty(), clear, &mut gather);
+        assert_ne!(
+            self.machine.audit(),
+            [],
+            "the other CPU still has the right"
+        );
+        gather
+    }
+
+    fn assert_coherent(&self, what: &str) {
+        assert_eq!(
+            self.machine.audit(),
+            [],
+            "{what} returned before the flush it relied on"
+        );
+    }
+}
+
+impl Drop for Bench {
+    fn drop(&mut self) {
+        for cpu in self.machine.cpus() {
+            self.table.note_unloaded(cpu);
+        }
+    }
+}
+
+fn range() -> PageRange {
+    PageRange::single(PAGE)
+}
+
+#[test]
+fn a_second_protection_change_completes_the_first() {
+    let bench = Bench::new();
+    let first = bench.take(Bits::WRITE);
+    let mut second = bench.table.gather();
+    let edit = Edit {
+        set: Bits::empty(),
+        clear: Bits::WRITE,
+    };
+    let changed = bench
+        .table
+        .cursor(range())
+        .edit_run(range().end, |_, _| edit, &mut second);
+    assert_eq!(changed, 0);
+    let _ = second.finish();
+    bench.assert_coherent("a protection change");
+    let _ = first.finish();
+}
+
+#[test]
+fn a_removal_completes_the_protection_change_before() {
+    let bench = Bench::new();
+    let first = bench.take(RIGHTS);
+    let mut second = bench.table.gather();
+    bench.table.cursor(range()).remove_all(&mut second);
+    let _ = second.finish();
+    assert_eq!(
+        bench.frames.used_by(FrameKind::Anonymous),
+        0,
+        "the frame is free"
+    );
+    bench.assert_coherent("a removal");
+    let _ = first.finish();
+}
+
+#[test]
+fn the_removal_of_one_entry_completes_the_protection_change_before() {
+    let bench = Bench::new();
+    let first = bench.take(RIGHTS);
+    let mut second = bench.table.gather();
+    bench.table.cursor(range()).remove(&mut second);
+    let _ = second.finish();
+    bench.assert_coherent("a removal");
+    let _ = first.finish();
+}
+
+#[test]
+fn a_copy_completes_the_protection_change_before() {
+    let bench = Bench::new();
+    let first = bench.take(Bits::WRITE);
+    let child = Table::new(bench.frames.clone(), None).expect("memory");
+    let mut second = bench.table.gather();
+    {
+        let mut from = bench.table.cursor(range());
+        let mut to = child.second_cursor(range());
+        from.copy_to(&mut to, CopyRule::PRIVATE, &mut second)
+            .expect("memory");
+    }
+    let _ = second.finish();
+    bench.assert_coherent("a copy");
+    let _ = first.finish();
+}
+
+#[test]
+fn a_move_completes_the_protection_change_before() {
+    let bench = Bench::new();
+    let first = bench.take(RIGHTS);
+    let mut second = bench.table.gather();
+    bench
+        .table
+        .move_entries(range(), PAGE.add(600), false, &mut second)
+        .expect("memory");
+    let _ = second.finish();
+    bench.assert_coherent("a move");
+    let _ = first.finish();
+}
+
+#[test]
+fn a_freed_table_is_flushed_as_a_table_although_another_flush_is_pending() {
+    let bench = Bench::new();
+    let first = bench.take(Bits::WRITE);
+    let mut second = bench.table.gather();
+    {
+        let mut cursor = bench.table.cursor(range());
+        // Found as it should be: the operation relies on the pending flush.
+        cursor.edit(Bits::empty(), Bits::WRITE, &mut second);
+        cursor.remove_all(&mut second);
+        assert!(cursor.free_tables(&mut second) > 0);
+    }
+    let _ = second.finish();
+    let stale = bench.machine.audit();
+    assert!(
+        !stale
+            .iter()
+            .any(|found| matches!(found, Incoherence::Table(..))),
+        "{stale:?}"
+    );
+    let _ = first.finish();
+}

@@ -1,0 +1,462 @@
+//! Cursors, gathers and tables of `memwright-table` under CPUs with stale TLBs: after every operation no
+//! CPU can do what the table no longer permits, and every flush that is left out is left out rightly.
+
+use std::sync::Arc;
+
+use memwright_sim::{Adversary, MachineOptions, SimulatedMachine};
+use memwright_table::{
+    Bits, Change, CopyRule, CopyStop, CpuId, Edit, Entry, Frame, FrameKind, Frames, GatherCounts,
+    Page, PageRange, PageSize, Present, Table,
+};
+
+type Machine = SimulatedMachine;
+
+const FIRST: CpuId = CpuId::new(0);
+const SECOND: CpuId = CpuId::new(1);
+/// Where the lowest tables, and the ones above them, meet.
+const START: Page = Page::new(512 * 512 - 4);
+const RIGHTS: Bits = Bits::READ.union(Bits::WRITE);
+
+/// Two CPUs that have one table loaded.
+struct Bench {
+    machine: Machine,
+    frames: Arc<Frames<Machine>>,
+    table: Table<Machine>,
+    idle: Table<Machine>,
+}
+
+impl Bench {
+    fn new() -> Self {
+        let machine = Machine::new(MachineOptions {
+            frames: 8192,
+            ..MachineOptions::default()
+        });
+        let frames = machine.frames();
+        let table = Table::new(frames.clone(), None).expect("memory");
+        let idle = Table::new(frames.clone(), None).expect("memory");
+        for cpu in machine.cpus() {
+            let _running = machine.run_on(cpu);
+            table.load();
+        }
+        Self {
+            machine,
+            frames,
+            table,
+            idle,
+        }
+    }
+
+    fn range(&self, pages: u64) -> PageRange {
+        PageRange::new(START, START.add(pages))
+    }
+
+    fn page(&self, bits: Bits, order: u8) -> Entry {
+        let size = if order == 0 {
+            PageSize::Size4K
+        } else {
+            PageSize::Size2M
+        };
+        let frame = self
+            .frames
+            .allocate_zeroed(order, FrameKind::Anonymous)
+            .expect("memory");
+        Entry::Present(Present {
+            frame: frame.into_raw(),
+            size,
+            bits,
+        })
+    }
+
+    /// Maps pages with `RIGHTS`, each of its own.
+    fn fill(&self, pages: u64) {
+        let mut cursor = self.table.cursor(self.range(pages));
+        for page in self.range(pages).iter() {
+            cursor.seek(page);
+            cursor.fill(self.page(RIGHTS, 0)).expect("memory");
+        }
+    }
+
+    /// Both CPUs write all pages, so that both have cached them writable and dirty.
+    fn touch(&self, pages: u64) {
+        for cpu in [FIRST, SECOND] {
+            for page in self.range(pages).iter() {
+                self.machine
+                    .on(cpu)
+                    .write(page.address(), b"touched")
+                    .expect("mapped");
+            }
+        }
+    }
+
+    fn interrupts(&self) -> u64 {
+        self.machine.total_cost().interrupts_sent
+    }
+
+    fn check(&self) {
+        assert_eq!(self.machine.audit(), []);
+        assert_eq!(self.machine.take_violations(), Vec::<String>::new());
+    }
+
+    fn protect(&self, pages: u64, set: Bits, clear: Bits) -> GatherCounts {
+        let mut gather = self.table.gather();
+        let mut cursor = self.table.cursor(self.range(pages));
+        cursor.edit_run(
+            self.range(pages).end,
+            |_, _| Edit { set, clear },
+            &mut gather,
+        );
+        drop(cursor);
+        gather.finish()
+    }
+
+    fn remove(&self, pages: u64) -> GatherCounts {
+        let mut gather = self.table.gather();
+        let mut cursor = self.table.cursor(self.range(pages));
+        cursor.split_edges(&mut gather).expect("memory");
+        cursor.remove_all(&mut gather);
+        cursor.free_tables(&mut gather);
+        drop(cursor);
+        gather.finish()
+    }
+}
+
+impl Drop for Bench {
+    fn drop(&mut self) {
+        for cpu in self.machine.cpus() {
+            let _running = self.machine.run_on(cpu);
+            self.idle.load();
+            self.table.note_unloaded(cpu);
+        }
+        // The idle table stays loaded while it is dropped: nothing runs any more.
+        for cpu in self.machine.cpus() {
+            self.idle.note_unloaded(cpu);
+        }
+    }
+}
+
+#[test]
+fn losing_a_right_interrupts_each_cpu_once() {
+    let bench = Bench::new();
+    bench.fill(8);
+    bench.touch(8);
+    let before = bench.interrupts();
+    let counts = bench.protect(8, Bits::empty(), Bits::WRITE);
+    assert_eq!((counts.of(Change::Shrank), counts.interrupted), (8, 1));
+    assert_eq!(bench.interrupts() - before, 1);
+    for cpu in [FIRST, SECOND] {
+        assert!(bench.machine.on(cpu).write(START.address(), b"x").is_err());
+        assert!(
+            bench
+                .machine
+                .on(cpu)
+                .read(START.address(), &mut [0])
+                .is_ok()
+        );
+    }
+    bench.check();
+}
+
+#[test]
+fn winning_a_right_interrupts_nobody_and_faults_at_most_once() {
+    let bench = Bench::new();
+    bench.fill(8);
+    bench.touch(8);
+    bench.protect(8, Bits::empty(), Bits::WRITE);
+    for cpu in [FIRST, SECOND] {
+        bench
+            .machine
+            .on(cpu)
+            .read(START.address(), &mut [0])
+            .expect("readable");
+    }
+    let before = bench.interrupts();
+    let counts = bench.protect(8, Bits::WRITE, Bits::empty());
+    assert_eq!(counts.of(Change::Grew), 8);
+    assert_eq!(bench.interrupts(), before);
+    bench.check();
+    bench
+        .machine
+        .on(FIRST)
+        .write(START.address(), b"x")
+        .expect("the local entry was dropped");
+    assert!(
+        bench
+            .machine
+            .on(SECOND)
+            .write(START.address(), b"x")
+            .is_err(),
+        "stale, smaller"
+    );
+    bench
+        .machine
+        .on(SECOND)
+        .write(START.address(), b"x")
+        .expect("and then not");
+}
+
+#[test]
+fn pages_that_nobody_touched_are_protected_and_removed_in_silence() {
+    let bench = Bench::new();
+    bench.fill(8);
+    let before = bench.machine.total_cost();
+    let counts = bench.protect(8, Bits::empty(), Bits::WRITE);
+    assert_eq!(
+        (counts.of(Change::Shrank), counts.elided_not_accessed),
+        (8, 8)
+    );
+    let spent = bench.machine.total_cost().since(&before);
+    assert_eq!((spent.interrupts_sent, spent.local_invalidations), (0, 0));
+    bench.check();
+    // Removing frees the tables, which is never silent (rule 3).
+    assert_eq!(bench.remove(8).interrupted, 1);
+    bench.check();
+    assert_eq!(bench.frames.used_by(FrameKind::Anonymous), 0);
+}
+
+#[test]
+fn an_adversary_that_caches_at_every_step_finds_no_elision_that_is_wrong() {
+    for seed in 0..60 {
+        let bench = Bench::new();
+        let _running = bench.machine.run_on(FIRST);
+        bench
+            .machine
+            .set_adversary(Some(Adversary::with_appetite(seed, 3, 1)));
+        bench.fill(8);
+        for (set, clear) in [
+            (Bits::empty(), Bits::WRITE),
+            (Bits::WRITE, Bits::empty()),
+            (Bits::empty(), Bits::READ | Bits::WRITE),
+            (Bits::READ, Bits::empty()),
+            (Bits::empty(), Bits::ACCESSED | Bits::DIRTY),
+            (Bits::WRITE, Bits::empty()),
+        ] {
+            bench.protect(8, set, clear);
+            bench.check();
+        }
+        bench.remove(4);
+        bench.check();
+        bench.remove(8);
+        bench.check();
+    }
+}
+
+#[test]
+fn frames_are_released_only_after_every_cpu_forgot_them() {
+    let bench = Bench::new();
+    bench.fill(8);
+    bench.touch(8);
+    let used = bench.frames.used_by(FrameKind::Anonymous);
+    let mut gather = bench.table.gather();
+    let mut cursor = bench.table.cursor(bench.range(8));
+    assert_eq!(cursor.remove_all(&mut gather), 8);
+    drop(cursor);
+    assert_eq!(
+        bench.frames.used_by(FrameKind::Anonymous),
+        used,
+        "still reachable, still taken"
+    );
+    let mut bytes = [0; 7];
+    bench
+        .machine
+        .on(SECOND)
+        .read(START.address(), &mut bytes)
+        .expect("the stale entry serves");
+    assert_eq!(&bytes, b"touched");
+    let counts = gather.finish();
+    assert_eq!(
+        (
+            counts.of(Change::Freed),
+            counts.released,
+            counts.interrupted
+        ),
+        (8, 8, 1)
+    );
+    assert_eq!(bench.frames.used_by(FrameKind::Anonymous), used - 8);
+    assert!(
+        bench
+            .machine
+            .on(SECOND)
+            .read(START.address(), &mut bytes)
+            .is_err()
+    );
+    bench.check();
+}
+
+#[test]
+fn freed_tables_are_forgotten_with_their_upper_levels() {
+    let bench = Bench::new();
+    bench.fill(8);
+    bench.touch(8);
+    let tables = bench.table.table_frames();
+    assert!(tables >= 6, "the range crosses tables: {tables}");
+    bench.remove(8);
+    assert_eq!(bench.table.table_frames(), 1);
+    bench.check();
+    for cpu in [FIRST, SECOND] {
+        assert!(
+            bench
+                .machine
+                .on(cpu)
+                .read(START.address(), &mut [0])
+                .is_err()
+        );
+    }
+    // What was tables becomes pages, and no CPU walks them.
+    bench.fill(8);
+    bench.touch(8);
+    bench.check();
+}
+
+#[test]
+fn a_page_is_replaced_by_empty_flush_fill() {
+    let bench = Bench::new();
+    bench.fill(1);
+    bench.touch(1);
+    let new = bench.page(RIGHTS, 0);
+    let mut gather = bench.table.gather();
+    let mut cursor = bench.table.cursor(bench.range(1));
+    cursor.remove(&mut gather);
+    gather.flush();
+    cursor.fill(new).expect("memory");
+    drop(cursor);
+    let _ = gather.finish();
+    let mut bytes = [1; 7];
+    bench
+        .machine
+        .on(SECOND)
+        .read(START.address(), &mut bytes)
+        .expect("mapped");
+    assert_eq!(bytes, [0; 7], "the new page");
+    bench.check();
+}
+
+#[test]
+fn a_huge_page_splits_without_a_moment_of_two_sizes() {
+    let bench = Bench::new();
+    let huge = Page::new(512 * 8);
+    let range = PageRange::new(huge, huge.add(512));
+    bench
+        .table
+        .cursor(range)
+        .fill(bench.page(RIGHTS, 9))
+        .expect("memory");
+    for cpu in [FIRST, SECOND] {
+        bench
+            .machine
+            .on(cpu)
+            .write(huge.add(7).address(), b"seven")
+            .expect("mapped");
+    }
+    let mut gather = bench.table.gather();
+    let mut cursor = bench.table.cursor(range);
+    cursor.seek(huge.add(7));
+    cursor.split(&mut gather).expect("memory");
+    let page = cursor.entry().entry.present().expect("still mapped");
+    assert_eq!(page.size, PageSize::Size4K);
+    assert!(page.bits.contains(Bits::DIRTY | Bits::ACCESSED | RIGHTS));
+    drop(cursor);
+    let _ = gather.finish();
+    let mut bytes = [0; 5];
+    bench
+        .machine
+        .on(SECOND)
+        .read(huge.add(7).address(), &mut bytes)
+        .expect("mapped");
+    assert_eq!(&bytes, b"seven");
+    bench.check();
+    assert_eq!(bench.frames.references(page.frame), 512);
+}
+
+/// A fork of the table: entries that may be shared are read-only on both sides.
+fn copy(bench: &Bench, pages: u64) -> Table<Machine> {
+    let child = Table::new(bench.frames.clone(), None).expect("memory");
+    let mut gather = bench.table.gather();
+    let mut from = bench.table.cursor(bench.range(pages));
+    let mut to = child.second_cursor(bench.range(pages));
+    let copied = from
+        .copy_to(&mut to, CopyRule::PRIVATE, &mut gather)
+        .expect("memory");
+    assert_eq!((copied.pages, copied.stop), (pages, CopyStop::Done));
+    drop((from, to));
+    let _ = gather.finish();
+    child
+}
+
+#[test]
+fn after_a_copy_no_cpu_writes_what_both_tables_map() {
+    let bench = Bench::new();
+    bench.fill(8);
+    bench.touch(8);
+    let child = copy(&bench, 8);
+    bench.check();
+    for cpu in [FIRST, SECOND] {
+        assert!(
+            bench
+                .machine
+                .on(cpu)
+                .write(START.address(), b"mine")
+                .is_err()
+        );
+    }
+    let mut cursor = child.cursor(bench.range(8));
+    while let Some(extent) = cursor.next_filled() {
+        let page = extent.entry.present().expect("a page");
+        assert!(!page.bits.intersects(Bits::WRITE | Bits::EXCLUSIVE));
+        assert_eq!(bench.frames.references(page.frame), 2);
+        cursor.advance();
+    }
+}
+
+#[test]
+fn a_move_takes_contents_along_and_leaves_no_old_translation() {
+    let bench = Bench::new();
+    bench.fill(8);
+    bench.touch(8);
+    let to = Page::new(512 * 512 * 3 - 5);
+    let mut gather = bench.table.gather();
+    assert_eq!(
+        bench
+            .table
+            .move_entries(bench.range(8), to, false, &mut gather),
+        Ok(8)
+    );
+    let _ = gather.finish();
+    bench.check();
+    for cpu in [FIRST, SECOND] {
+        let mut bytes = [0; 7];
+        bench
+            .machine
+            .on(cpu)
+            .read(to.add(7).address(), &mut bytes)
+            .expect("moved here");
+        assert_eq!(&bytes, b"touched");
+        assert!(
+            bench
+                .machine
+                .on(cpu)
+                .read(START.address(), &mut bytes)
+                .is_err()
+        );
+    }
+}
+
+#[test]
+fn an_entry_that_lost_its_frame_leaves_the_memory_to_others() {
+    let bench = Bench::new();
+    bench.fill(8);
+    bench.touch(8);
+    bench.remove(8);
+    let taken: Vec<Frame> = (0..8)
+        .map(|_| {
+            bench
+                .frames
+                .allocate_zeroed(0, FrameKind::Anonymous)
+                .expect("memory")
+                .into_raw()
+        })
+        .collect();
+    bench.check();
+    for frame in taken {
+        drop(bench.frames.adopt(frame));
+    }
+}
