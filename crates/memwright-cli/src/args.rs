@@ -79,12 +79,7 @@ pub struct RunArgs {
     pub verbose: bool,
 
     /// The program, a path on this machine, and its arguments.
-    #[arg(
-        required = true,
-        trailing_var_arg = true,
-        allow_hyphen_values = true,
-        value_name = "PROGRAM"
-    )]
+    #[arg(required = true, trailing_var_arg = true, value_name = "PROGRAM")]
     pub command: Vec<OsString>,
 }
 
@@ -94,7 +89,7 @@ pub struct LaunchArgs {
     /// Process that must still be the parent.
     pub parent: i32,
     /// QEMU and its arguments.
-    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
+    #[arg(required = true, trailing_var_arg = true)]
     pub command: Vec<OsString>,
 }
 

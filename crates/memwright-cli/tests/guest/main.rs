@@ -1,0 +1,5 @@
+//! The command against a guest that a stand-in for QEMU plays.
+
+mod account;
+mod protocol;
+mod support;
