@@ -13,6 +13,7 @@ mod input;
 mod kernel;
 mod qemu;
 mod report;
+mod rows;
 mod run;
 mod session;
 mod size;

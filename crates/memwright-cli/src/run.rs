@@ -113,7 +113,12 @@ fn drive(
     let create = |path: PathBuf| {
         File::create(&path).with_context(|| format!("cannot write {}", path.display()))
     };
-    let trace = args.trace.clone().or_else(|| folder.kept("trace.jsonl")).map(create).transpose()?;
+    let trace = args
+        .trace
+        .clone()
+        .or_else(|| folder.kept("trace.jsonl"))
+        .map(create)
+        .transpose()?;
     let kept_log = folder.kept("log").map(create).transpose()?;
     let mut child = launch::start(qemu, line, Stdio::from(create(errors.to_owned())?))?;
     let output = child
@@ -272,7 +277,10 @@ fn options(args: &RunArgs, program: &Path) -> Result<Vec<String>, Failure> {
         lines.push(format!("columns={}", size.ws_col));
         lines.push(format!("rows={}", size.ws_row));
     }
-    for (name, is) in [("trace", args.trace.is_some() || args.keep.is_some()), ("strace", args.strace)] {
+    for (name, is) in [
+        ("trace", args.trace.is_some() || args.keep.is_some()),
+        ("strace", args.strace),
+    ] {
         if is {
             lines.push(format!("{name}=1"));
         }

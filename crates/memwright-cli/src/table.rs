@@ -5,10 +5,11 @@ use std::io::{self, IsTerminal};
 
 use crate::account::{UNOBSERVABLE, Value};
 use crate::report::{Document, Ending};
+use crate::rows;
 use crate::size::in_mebibytes;
 
 /// How wide the column of counts is.
-const COUNT_WIDTH: usize = 20;
+const COUNT_WIDTH: usize = 24;
 
 /// Whether the terminal may be sent styles: standard error is one, and `NO_COLOR` is not set.
 pub fn styled() -> bool {
@@ -18,13 +19,19 @@ pub fn styled() -> bool {
 /// The whole account as text.
 pub fn render(document: &Document, styled: bool) -> String {
     let mut out = String::new();
-    heading(
-        &mut out,
-        &format!("Memory account of {}", document.arguments.join(" ")),
-        styled,
-    );
-    for (name, value) in &document.account {
-        row(&mut out, *value, name);
+    let _ = writeln!(out, "\nMemory account of {}", document.arguments.join(" "));
+    for group in rows::groups() {
+        let mut rows = document
+            .account
+            .iter()
+            .filter(|(name, _)| rows::group(name) == group)
+            .peekable();
+        if rows.peek().is_some() {
+            heading(&mut out, group, styled);
+        }
+        for (name, value) in rows {
+            row(&mut out, *value, rows::title(name));
+        }
     }
     list(
         &mut out,
@@ -79,7 +86,7 @@ fn heading(out: &mut String, text: &str, styled: bool) {
     } else {
         ("", "")
     };
-    let _ = writeln!(out, "\n {on}{text}{off}\n");
+    let _ = writeln!(out, "\n  {on}{text}{off}");
 }
 
 fn line(out: &mut String, text: &str) {

@@ -5,8 +5,8 @@ use std::path::Path;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, Signal, kill_process};
 use crate::support::{described, ends, run, run_true, start, with_input};
+use rustix::process::{Pid, Signal, kill_process};
 
 #[test]
 fn output_passes_through_in_order() {
