@@ -1,8 +1,9 @@
 //! What the personality needs from the machine below it.
 
+use crate::Frame;
 use crate::arch::x86_64::regs::{FpuArea, UserState};
 pub use crate::channel::Channel;
-use memwright_table::{Frame, Machine};
+use crate::placeholder::Machine;
 
 /// A kernel stack with the registers that are saved on it.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, Ord, PartialOrd)]

@@ -7,6 +7,7 @@ extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
+pub mod audit;
 pub mod commit;
 pub mod error;
 pub mod fault;
@@ -19,6 +20,7 @@ pub mod trace;
 pub mod vma;
 pub mod writable;
 
+pub use audit::AuditError;
 pub use commit::{Commit, Overcommit};
 pub use error::{
     AdviseError, FaultError, ForkError, Limit, LockError, MapError, ObjectError, ProtectError,
@@ -30,6 +32,7 @@ pub use policy::{Policy, PolicyError, WriteUpgrade};
 pub use space::{
     AddressSpace, Area, Backing, Layout, Limits, LockFuture, MapKind, MapRequest, Placement, Totals,
 };
+pub use space::{Advice, Advised, RemapRequest, SyncFlags};
 pub use stats::{Account, Definition, ROWS, Row, Source, Value};
 pub use trace::{Event, TraceSink};
 pub use vma::{AreaFlags, Rights};

@@ -5,7 +5,6 @@ use alloc::vec::Vec;
 use core::slice;
 use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-use memwright::Policy;
 use memwright_linux::Memory;
 use memwright_linux::cpio::CpioArchive;
 use memwright_linux::kernel::Kernel;
@@ -57,7 +56,7 @@ extern "C" fn kernel_main(start_info: u64) -> ! {
     setup_processor();
     clock::start();
     heap::start();
-    let frames = start_frames(&free);
+    let _frames = start_frames(&free);
     apic::start();
     control::start();
     input::start();
@@ -66,8 +65,7 @@ extern "C" fn kernel_main(start_info: u64) -> ! {
         selftest::run();
     }
     let manifest = Manifest::parse(archive);
-    let memory = Memory::new(frames, Policy::default()).expect("memory for the account");
-    Kernel::start(&HARDWARE, Arc::new(memory), manifest, archive)
+    Kernel::start(&HARDWARE, Arc::new(Memory), manifest, archive)
 }
 
 /// Reads the start info and replaces the boot tables. Returns the free memory and the archive.

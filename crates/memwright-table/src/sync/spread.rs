@@ -85,7 +85,17 @@ impl<T> SpreadLock<T> {
     /// In debug builds, if a lock of this or a later rank is held.
     #[track_caller]
     pub fn write(&self) -> SpreadWriteGuard<'_, T> {
-        self.writer.lock(self.rank);
+        self.write_as(self.rank)
+    }
+
+    /// The same, beside one of the same rank that is held already: the child's areas in a fork,
+    /// with `Rank::SpaceChild`. Nobody who holds this lock may wait for the other.
+    ///
+    /// # Panics
+    /// In debug builds, if a lock of `rank` or a later one is held.
+    #[track_caller]
+    pub fn write_as(&self, rank: Rank) -> SpreadWriteGuard<'_, T> {
+        self.writer.lock(rank);
         for Word(word) in &self.words {
             let mut seen = word.fetch_or(CLOSED, Ordering::Acquire);
             while seen >= READER {
@@ -96,6 +106,7 @@ impl<T> SpreadLock<T> {
         fence(Ordering::Acquire);
         SpreadWriteGuard {
             lock: self,
+            rank,
             not_send: PhantomData,
         }
     }
@@ -165,6 +176,8 @@ impl<T: fmt::Debug> fmt::Debug for SpreadReadGuard<'_, T> {
 #[must_use = "the lock is released when the guard is dropped"]
 pub struct SpreadWriteGuard<'a, T> {
     lock: &'a SpreadLock<T>,
+    /// The rank it was taken with.
+    rank: Rank,
     not_send: PhantomData<*const ()>,
 }
 
@@ -191,7 +204,7 @@ impl<T> Drop for SpreadWriteGuard<'_, T> {
         for Word(word) in &self.lock.words {
             word.fetch_and(!CLOSED, Ordering::Release);
         }
-        self.lock.writer.unlock(self.lock.rank);
+        self.lock.writer.unlock(self.rank);
     }
 }
 

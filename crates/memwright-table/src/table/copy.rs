@@ -78,6 +78,8 @@ pub enum CopyStop {
 pub struct Copied {
     /// Pages copied, in pages of 4 KiB.
     pub pages: u64,
+    /// Of these, pages whose copy holds a reference: all but `BORROWED` ones.
+    pub counted: u64,
     /// Of these, pages in frames of kind `Anonymous`.
     pub anonymous: u64,
     /// Why it stopped. The cursors stand there.
@@ -87,6 +89,7 @@ pub struct Copied {
 /// What one table's pass did.
 struct Pass {
     pages: u64,
+    counted: u64,
     anonymous: u64,
     stop: Option<(Page, CopyStop)>,
 }
@@ -113,6 +116,7 @@ impl<M: Machine> Cursor<'_, M> {
         );
         let mut copied = Copied {
             pages: 0,
+            counted: 0,
             anonymous: 0,
             stop: CopyStop::Done,
         };
@@ -121,9 +125,13 @@ impl<M: Machine> Cursor<'_, M> {
         while self.next_filled().is_some() {
             to.go(self.position);
             if self.level > 1 {
+                let here = self.entry().entry;
                 match self.copy_slot(to, rule, gather)? {
                     CopyStop::Done => {
                         copied.pages += self.size().pages();
+                        if here.counted_frame().is_some() {
+                            copied.counted += self.size().pages();
+                        }
                         to.park();
                         self.advance();
                     }
@@ -139,6 +147,7 @@ impl<M: Machine> Cursor<'_, M> {
             let end = self.table_end(self.range.end);
             let pass = self.copy_table(to, end, rule, gather);
             copied.pages += pass.pages;
+            copied.counted += pass.counted;
             copied.anonymous += pass.anonymous;
             if let Some((page, stop)) = pass.stop {
                 self.go(page);
@@ -177,6 +186,7 @@ impl<M: Machine> Cursor<'_, M> {
             .zip(&to.words[first..first + count]);
         let mut pass = Pass {
             pages: 0,
+            counted: 0,
             anonymous: 0,
             stop: None,
         };
@@ -213,6 +223,7 @@ impl<M: Machine> Cursor<'_, M> {
                     break;
                 }
                 add_references(meta, 1);
+                pass.counted += 1;
                 pass.anonymous += u64::from(meta.kind() as u8 == FrameKind::Anonymous as u8);
             }
             if word & clear != 0 {

@@ -130,6 +130,27 @@ impl<M: Machine> Table<M> {
         self.tables.load(Ordering::Relaxed)
     }
 
+    /// Counts the tables by walking them, to compare with [`table_frames`](Self::table_frames).
+    /// Nobody may change the table meanwhile.
+    pub fn count_tables(&self) -> u64 {
+        self.count_below(self.root, ROOT_LEVEL)
+    }
+
+    fn count_below(&self, table: Frame, level: u8) -> u64 {
+        let entries = if level == ROOT_LEVEL {
+            USER_ENTRIES
+        } else {
+            ENTRIES
+        };
+        let mut tables = 1;
+        for word in &self.frames.table_words(table)[..entries] {
+            if let Slot::Table(lower) = x86_64::slot(word.load(Ordering::Relaxed), level) {
+                tables += self.count_below(lower, level - 1);
+            }
+        }
+        tables
+    }
+
     /// Notes that `cpu` may use the table from now on. Call it before the root is loaded.
     #[inline]
     pub fn note_loaded(&self, cpu: CpuId) {

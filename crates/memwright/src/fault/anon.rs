@@ -9,7 +9,7 @@ use crate::stats::Row;
 use crate::writable::writable;
 
 /// State of an anonymous page that is new and about to be written.
-pub(super) const NEW: Bits = Bits::ACCESSED
+pub(crate) const NEW: Bits = Bits::ACCESSED
     .union(Bits::DIRTY)
     .union(Bits::SOFT_DIRTY)
     .union(Bits::EXCLUSIVE);

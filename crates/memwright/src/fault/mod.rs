@@ -10,6 +10,8 @@ mod file;
 mod present;
 mod stack;
 
+pub(crate) use anon::NEW;
+
 use memwright_table::{Bits, CpuId, Entry, Machine, Marker, Marks, PageRange, VirtAddr};
 
 use crate::error::FaultError;
@@ -247,11 +249,10 @@ impl<M: Machine> Fault<'_, M> {
                     Ok(Bits::UFFD_WP)
                 }
             }
-            // The frame is being replaced: whoever does it is about to finish.
-            Entry::Migrating(_) => Err(FaultError::WouldBlock),
+            // The frame is being replaced, or has just come: the access is retried.
+            Entry::Migrating(_) | Entry::Present(_) => Err(FaultError::WouldBlock),
             // There is no swap device that could have written such an entry.
             Entry::Swapped(_) => Err(FaultError::Io),
-            Entry::Present(_) => Err(FaultError::WouldBlock),
         }
     }
 }

@@ -61,11 +61,13 @@ impl<M: Machine> Pages<M> {
     /// # Errors
     /// No frame for a node; the store is as before and the reference still the caller's.
     pub fn insert(&mut self, index: u64, frame: Frame) -> Result<(), OutOfFrames> {
-        if let Err(error) = self.raise(index) {
-            self.prune(0);
-            return Err(error);
-        }
-        let mut node = self.root.expect("raised above");
+        let mut node = match self.raise(index) {
+            Ok(root) => root,
+            Err(error) => {
+                self.prune(0);
+                return Err(error);
+            }
+        };
         for level in (1..self.height).rev() {
             let slot = slot_at(index, level);
             node = match self.slot(node, slot) {
@@ -152,18 +154,22 @@ impl<M: Machine> Pages<M> {
         bits >= u64::BITS || index >> bits == 0
     }
 
-    /// Adds levels on top until `index` is covered.
-    fn raise(&mut self, index: u64) -> Result<(), OutOfFrames> {
-        while self.root.is_none() || !self.covers(index) {
-            debug_assert!(self.height < MAX_HEIGHT);
-            let root = self.node()?;
-            if let Some(old) = self.root {
-                self.set_slot(root, 0, Some(old));
+    /// Adds levels on top until `index` is covered; returns the root.
+    fn raise(&mut self, index: u64) -> Result<Frame, OutOfFrames> {
+        loop {
+            match self.root {
+                Some(root) if self.covers(index) => return Ok(root),
+                old => {
+                    debug_assert!(self.height < MAX_HEIGHT);
+                    let root = self.node()?;
+                    if let Some(old) = old {
+                        self.set_slot(root, 0, Some(old));
+                    }
+                    self.root = Some(root);
+                    self.height += 1;
+                }
             }
-            self.root = Some(root);
-            self.height += 1;
         }
-        Ok(())
     }
 
     /// Frees the nodes on the way to `index` that became empty.

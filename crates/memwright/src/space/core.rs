@@ -78,6 +78,15 @@ impl<M: Machine> Core<M> {
         self.memory.count_on(cpu, Row::EntriesChanged, pages);
     }
 
+    /// Counts entries that a fork filled; `resident` of them hold a frame of their own.
+    pub(crate) fn note_copied(&self, cpu: CpuId, entries: u64, resident: u64) {
+        self.note_filled(cpu, resident);
+        self.memory
+            .count_on(cpu, Row::EntriesFilled, entries - resident);
+        self.memory
+            .count_on(cpu, Row::EntriesChanged, entries - resident);
+    }
+
     /// Counts an entry that now shows the zero frame, which is no resident page.
     #[inline]
     pub(crate) fn note_borrowed(&self, cpu: CpuId) {

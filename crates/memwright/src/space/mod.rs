@@ -1,20 +1,21 @@
 //! Address spaces: one file per operation.
 
 mod access;
-//mod advise;
+mod advise;
 mod areas;
 mod check;
 mod clear;
 mod core;
-//mod fork;
-//mod lock;
+mod flags;
+mod fork;
+mod lock;
 mod map;
 mod populate;
 mod protect;
 mod query;
-//mod remap;
-//mod resident;
-//mod sync;
+mod remap;
+mod resident;
+mod sync;
 mod unmap;
 mod zap;
 
@@ -24,11 +25,11 @@ use alloc::sync::Arc;
 
 use crate::memory::Memory;
 
-//pub use self::advise::{Advice, Advised};
+pub use self::advise::{Advice, Advised};
 pub use self::areas::{Backing, Limits, LockFuture, Totals};
 pub use self::map::{MapKind, MapRequest, Placement};
-//pub use self::remap::RemapRequest;
-//pub use self::sync::SyncFlags;
+pub use self::remap::RemapRequest;
+pub use self::sync::SyncFlags;
 
 pub(crate) use self::areas::Areas;
 pub(crate) use self::core::{Core, access_bits};

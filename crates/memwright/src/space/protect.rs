@@ -3,7 +3,7 @@
 //! One pass over the areas, one gather over all their entries, one flush at the end. Write permission is
 //! granted at once wherever the rule grants it, so that the next store does not fault.
 
-use memwright_table::{Bits, CpuId, Edit, Gather, Machine, Page, PageRange, Present, VirtAddr};
+use memwright_table::{Bits, Edit, Gather, Machine, Page, PageRange, Present, VirtAddr};
 
 use super::areas::is_accountable;
 use super::check::{self, RangeError};
@@ -49,7 +49,6 @@ impl<M: Machine> AddressSpace<M> {
         let cpu = core.cpu();
         let mut gather = core.table.gather();
         let mut change = Change {
-            cpu,
             rights,
             entries: 0,
             avoided: 0,
@@ -79,7 +78,6 @@ impl<M: Machine> AddressSpace<M> {
 
 /// One protection change under way.
 struct Change {
-    cpu: CpuId,
     rights: Rights,
     entries: u64,
     avoided: u64,

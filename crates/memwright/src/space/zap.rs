@@ -1,6 +1,6 @@
 //! What an object asks of the address spaces that map it.
 
-use memwright_table::{Bits, Edit, Entry, Machine, PageRange};
+use memwright_table::{Bits, Edit, Entry, Machine};
 
 use super::{Area, Core};
 use crate::object::{CleanOutcome, Mappings};
@@ -75,16 +75,6 @@ impl<M: Machine> Core<M> {
         drop(areas);
         self.note_gather(cpu, &counts);
         outcome
-    }
-
-    /// Takes what `range` maps out of the table; the areas stay.
-    pub(crate) fn zap_range(&self, range: PageRange) {
-        let cpu = self.cpu();
-        self.sample_peak();
-        let mut gather = self.table.gather();
-        self.table.cursor(range).remove_all(&mut gather);
-        let counts = gather.finish();
-        self.note_gather(cpu, &counts);
     }
 }
 

@@ -48,13 +48,16 @@ bitflags! {
         const DONTDUMP = 1 << 9;
         /// Counted as committed memory: given back when the area goes. Set by the memory manager.
         const ACCOUNTED = 1 << 10;
-        /// Read at random: no pages are mapped around a fault (`MADV_RANDOM`).
-        const RANDOM = 1 << 11;
-        /// Read in order (`MADV_SEQUENTIAL`).
-        const SEQUENTIAL = 1 << 12;
-        /// Guard markers may be present: kept so that fork copies them (`MADV_GUARD_INSTALL`).
-        const GUARDED = 1 << 13;
+        /// Guard markers may be present (`MADV_GUARD_INSTALL`): fork copies them and `MADV_DONTNEED`
+        /// spares them. Never taken away again.
+        const GUARDED = 1 << 11;
     }
+}
+
+impl AreaFlags {
+    /// Flags that a merged area has if one of the two had them, and that keep no two apart
+    /// (Linux 7.2 `VM_STICKY`).
+    pub const STICKY: Self = Self::GUARDED;
 }
 
 /// What an area shows: the seam between the pure map and real backings.
@@ -151,7 +154,9 @@ impl<B: Backed> Area<B> {
     pub fn may_merge(&self, right: &Self) -> bool {
         self.range.end == right.range.start
             && self.rights == right.rights
-            && self.flags == right.flags
+            && (self.flags ^ right.flags)
+                .difference(AreaFlags::STICKY)
+                .is_empty()
             && self.max_rights == right.max_rights
             && self.offset + self.pages() == right.offset
             && self.backing.same(&right.backing)

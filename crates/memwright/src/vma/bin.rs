@@ -46,14 +46,4 @@ impl<B> AreaBin<B> {
         }
         self.used += 1;
     }
-
-    /// The areas, in the order in which they were taken.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = &Area<B>> {
-        self.near.iter().flatten().chain(self.far.iter())
-    }
-
-    /// How many areas wait.
-    pub(crate) fn len(&self) -> usize {
-        self.used
-    }
 }

@@ -9,7 +9,7 @@ use core::sync::atomic::Ordering;
 
 use memwright_table::{OutOfMemory, Page, PageRange, TryPush};
 
-use super::area::{Area, Backed};
+use super::area::{Area, AreaFlags, Backed};
 
 /// How many areas a chunk holds at most.
 pub(super) const CHUNK: usize = 32;
@@ -71,7 +71,10 @@ impl<B: Backed> AreaMap<B> {
     pub(crate) fn reserve(&mut self, more: usize) -> Result<(), OutOfMemory> {
         // A few insertions may each meet another full chunk; more than that come in order, and a new
         // chunk has room for at least half its size.
-        let chunks = more.min(SPARE) + more / (CHUNK / 2);
+        self.reserve_chunks(more.min(SPARE) + more / (CHUNK / 2))
+    }
+
+    fn reserve_chunks(&mut self, chunks: usize) -> Result<(), OutOfMemory> {
         if self.spare.len() < chunks {
             self.spare
                 .try_make_room(chunks.max(SPARE) - self.spare.len())?;
@@ -82,6 +85,11 @@ impl<B: Backed> AreaMap<B> {
             }
         }
         self.chunks.try_make_room(chunks)
+    }
+
+    /// Makes sure that `areas` insertions, each above the last, cannot fail.
+    pub(crate) fn reserve_in_order(&mut self, areas: usize) -> Result<(), OutOfMemory> {
+        self.reserve_chunks(areas.div_ceil(CHUNK))
     }
 
     /// The first area that ends after `page`: the one that contains it, or the next one above.
@@ -113,20 +121,6 @@ impl<B: Backed> AreaMap<B> {
     #[inline]
     pub(crate) fn get_mut(&mut self, position: Position) -> &mut Area<B> {
         &mut self.chunks[position.chunk].areas[position.slot]
-    }
-
-    /// The position of the lowest area.
-    pub(crate) fn first(&self) -> Option<Position> {
-        (!self.chunks.is_empty()).then_some(Position { chunk: 0, slot: 0 })
-    }
-
-    /// The position of the highest area.
-    pub(crate) fn last(&self) -> Option<Position> {
-        let chunk = self.chunks.len().checked_sub(1)?;
-        Some(Position {
-            chunk,
-            slot: self.chunks[chunk].areas.len() - 1,
-        })
     }
 
     /// The position of the next area upwards.
@@ -282,27 +276,6 @@ impl<B: Backed> AreaMap<B> {
         }
     }
 
-    /// Merges, where they agree, every pair of neighbours that meet in `range` or at its edges.
-    pub(crate) fn merge_within(&mut self, range: PageRange) {
-        // The area that ends where the range begins is the first that may merge with its successor.
-        let first = Page::new(range.start.number().saturating_sub(1));
-        let mut here = self.at_or_after(first);
-        while let Some(position) = here {
-            let area = self.get(position);
-            if area.range.start >= range.end || area.range.end > range.end {
-                return;
-            }
-            let Some(next) = self.next(position) else {
-                return;
-            };
-            here = if self.get(position).may_merge(self.get(next)) {
-                Some(self.absorb_next(position))
-            } else {
-                Some(next)
-            };
-        }
-    }
-
     /// Moves the start of the area at `position` down to `start`, over pages that no area has.
     pub(crate) fn grow_down(&mut self, position: Position, start: Page) {
         let area = self.get_mut(position);
@@ -333,9 +306,11 @@ impl<B: Backed> AreaMap<B> {
         let next = self.next(position).expect("the caller found a neighbour");
         let end = self.get(next).range.end;
         let faulted = self.get(next).has_faulted();
+        let sticky = self.get(next).flags & AreaFlags::STICKY;
         // The end first, so that `remove` sees no gap where none opens.
         let area = self.get_mut(position);
         area.range.end = end;
+        area.flags |= sticky;
         area.faulted.fetch_or(faulted, Ordering::Relaxed);
         let start = area.range.start;
         self.merges += 1;

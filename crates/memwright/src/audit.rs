@@ -1,0 +1,157 @@
+//! Whether everything still agrees with everything: for the end of a run and for tests.
+
+use memwright_table::{Bits, Entry, Machine, Page, PageRange, Present, VirtAddr};
+
+use crate::space::{AddressSpace, Area, Areas, Core};
+use crate::vma::{AreaFlags, Rights};
+use crate::writable::writable;
+
+/// What does not agree, and where.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AuditError {
+    /// Areas overlap, are out of order, empty or out of bounds.
+    AreaOrder(VirtAddr),
+    /// Two neighbours that should be one.
+    Unmerged(VirtAddr),
+    /// The totals do not match the areas.
+    Totals,
+    /// An entry maps something outside every area.
+    EntryOutside(VirtAddr),
+    /// An entry grants more than its area.
+    ExcessRights(VirtAddr),
+    /// An entry is writable where the rule forbids it.
+    NotWritable(VirtAddr),
+    /// An entry claims exclusivity of a page that others reach.
+    NotExclusive(VirtAddr),
+    /// A borrowed entry maps something other than the zero frame.
+    NotZero(VirtAddr),
+    /// A page of an object in anonymous memory, or the zero frame counted.
+    WrongKind(VirtAddr),
+    /// The count of resident pages is wrong.
+    Resident {
+        /// Counted as they came and went.
+        counted: u64,
+        /// Found in the table.
+        found: u64,
+    },
+    /// The count of page-table frames is wrong.
+    Tables {
+        /// Counted as they came and went.
+        counted: u64,
+        /// Found by a walk.
+        found: u64,
+    },
+}
+
+impl<M: Machine> AddressSpace<M> {
+    /// Compares the table with the areas, and both with what is counted. Other CPUs must not run in this
+    /// address space meanwhile.
+    ///
+    /// # Errors
+    /// The first disagreement.
+    pub fn audit(&self) -> Result<(), AuditError> {
+        let core = &*self.core;
+        // For writing, though nothing is: nobody else may change an entry.
+        let areas = core.areas.write();
+        audit_areas(core, &areas)?;
+        audit_entries(core, &areas)?;
+        let (counted, found) = (core.table.table_frames(), core.table.count_tables());
+        if counted != found {
+            return Err(AuditError::Tables { counted, found });
+        }
+        Ok(())
+    }
+}
+
+fn audit_areas<M: Machine>(core: &Core<M>, areas: &Areas<M>) -> Result<(), AuditError> {
+    let bounds = core.bounds();
+    let mut previous: Option<&Area<M>> = None;
+    let (mut mapped, mut locked) = (0, 0);
+    for area in areas.map.iter() {
+        let at = area.start().address();
+        let floor = previous.map_or(bounds.start, Area::end);
+        if area.pages() == 0 || area.start() < floor || area.end() > bounds.end {
+            return Err(AuditError::AreaOrder(at));
+        }
+        if previous.is_some_and(|previous| previous.may_merge(area)) {
+            return Err(AuditError::Unmerged(at));
+        }
+        mapped += area.pages();
+        if area.flags().contains(AreaFlags::LOCKED) {
+            locked += area.pages();
+        }
+        previous = Some(area);
+    }
+    if (mapped, locked) != (areas.mapped, areas.locked) {
+        return Err(AuditError::Totals);
+    }
+    Ok(())
+}
+
+fn audit_entries<M: Machine>(core: &Core<M>, areas: &Areas<M>) -> Result<(), AuditError> {
+    let mut found = 0;
+    let mut cursor = core
+        .table
+        .cursor(PageRange::new(Page::new(0), Page::USER_END));
+    while let Some(extent) = cursor.next_filled() {
+        let page = extent.range.start;
+        match extent.entry {
+            Entry::Empty | Entry::Marker(_) => {}
+            Entry::Swapped(_) | Entry::Migrating(_) => {
+                if areas.map.find(page).is_none() {
+                    return Err(AuditError::EntryOutside(page.address()));
+                }
+            }
+            Entry::Present(present) => {
+                let area = areas.map.find(page);
+                let area = area.ok_or(AuditError::EntryOutside(page.address()))?;
+                audit_page(core, area, page, present)?;
+                if !present.bits.contains(Bits::BORROWED) {
+                    found += extent.range.len();
+                }
+            }
+        }
+        if !cursor.advance() {
+            break;
+        }
+    }
+    let counted = core.resident();
+    if counted != found {
+        return Err(AuditError::Resident { counted, found });
+    }
+    Ok(())
+}
+
+fn audit_page<M: Machine>(
+    core: &Core<M>,
+    area: &Area<M>,
+    page: Page,
+    present: Present,
+) -> Result<(), AuditError> {
+    let at = page.address();
+    let bits = present.bits;
+    let rights = area.rights();
+    let excess = bits.contains(Bits::READ) && rights.is_empty()
+        || bits.contains(Bits::WRITE) && !rights.contains(Rights::WRITE)
+        || bits.contains(Bits::EXECUTE) && !rights.contains(Rights::EXECUTE);
+    if excess {
+        return Err(AuditError::ExcessRights(at));
+    }
+    if bits.contains(Bits::WRITE) && !writable(area.view(), bits).is_writable() {
+        return Err(AuditError::NotWritable(at));
+    }
+    let zero = present.frame == core.memory.zero_frame();
+    if bits.contains(Bits::BORROWED) != zero {
+        return Err(AuditError::NotZero(at));
+    }
+    let anonymous = core.is_anonymous(present.frame);
+    let references = core.memory.frames().references(present.frame);
+    if bits.contains(Bits::EXCLUSIVE) && (!anonymous || references != 1) {
+        return Err(AuditError::NotExclusive(at));
+    }
+    let foreign = area.object().is_none() && !anonymous && !zero;
+    if foreign || (area.is_shared() && anonymous) {
+        return Err(AuditError::WrongKind(at));
+    }
+    Ok(())
+}

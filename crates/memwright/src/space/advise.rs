@@ -1,0 +1,304 @@
+//! Advice (Linux 7.2 `mm/madvise.c`).
+
+use memwright_table::{Bits, Entry, Machine, Marks, PageRange, VirtAddr};
+
+use super::flags::{FlagsError, Holes};
+use super::{AddressSpace, Area, Core, check};
+use crate::error::AdviseError;
+use crate::stats::Row;
+use crate::vma::{AreaFlags, Rights};
+
+/// What a program says of its memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Advice {
+    /// The contents are not needed: pages go at once (`MADV_DONTNEED`).
+    DontNeed,
+    /// The same, for locked memory too (`MADV_DONTNEED_LOCKED`).
+    DontNeedLocked,
+    /// The contents are not needed when memory is short (`MADV_FREE`).
+    Free,
+    /// Punch a hole into the object (`MADV_REMOVE`).
+    Remove,
+    /// A child does not get it (`MADV_DONTFORK`).
+    DontFork,
+    /// A child gets it (`MADV_DOFORK`).
+    DoFork,
+    /// A child finds it empty (`MADV_WIPEONFORK`).
+    WipeOnFork,
+    /// A child finds it as it is (`MADV_KEEPONFORK`).
+    KeepOnFork,
+    /// Left out of core dumps (`MADV_DONTDUMP`).
+    DontDump,
+    /// Not left out (`MADV_DODUMP`).
+    DoDump,
+    /// Make pages resident, readable (`MADV_POPULATE_READ`).
+    PopulateRead,
+    /// Make pages resident, writable (`MADV_POPULATE_WRITE`).
+    PopulateWrite,
+    /// Every access is refused (`MADV_GUARD_INSTALL`).
+    GuardInstall,
+    /// Accesses are no longer refused (`MADV_GUARD_REMOVE`).
+    GuardRemove,
+    /// Anything about when and how the memory will be used (`MADV_WILLNEED`, `MADV_COLD`, ...).
+    Hint,
+}
+
+/// What came of advice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Advised {
+    /// It was done.
+    Done,
+    /// It was noted, and changes nothing: the account lists such calls.
+    AdvisedOnly,
+}
+
+impl From<FlagsError> for AdviseError {
+    fn from(error: FlagsError) -> Self {
+        match error {
+            FlagsError::Hole(address) => Self::Hole(address),
+            FlagsError::OverLimit(limit) => Self::OverLimit(limit),
+            FlagsError::OutOfMemory => Self::OutOfMemory,
+        }
+    }
+}
+
+impl<M: Machine> AddressSpace<M> {
+    /// Takes advice on `length` bytes, rounded up to pages.
+    ///
+    /// # Errors
+    /// As [`AdviseError`] says.
+    pub fn advise(
+        &self,
+        address: VirtAddr,
+        length: u64,
+        advice: Advice,
+    ) -> Result<Advised, AdviseError> {
+        let core = &*self.core;
+        let range = check::pages(address, length).map_err(|_| AdviseError::Misaligned)?;
+        if range.is_empty() {
+            return Ok(Advised::Done);
+        }
+        match advice {
+            Advice::PopulateRead => core.populate_as(range, false)?,
+            Advice::PopulateWrite => core.populate_as(range, true)?,
+            Advice::Remove => core.advise_remove(range)?,
+            Advice::GuardInstall => core.guard(range, true)?,
+            Advice::GuardRemove => core.guard(range, false)?,
+            Advice::DontNeed | Advice::DontNeedLocked => {
+                core.for_each_area(range, |area, part| core.drop_pages(area, part, advice))?;
+            }
+            Advice::Free => {
+                core.for_each_area(range, |area, part| core.free_lazily(area, part))?;
+                return Ok(Advised::AdvisedOnly);
+            }
+            Advice::Hint => {
+                core.for_each_area(range, |_, _| Ok(()))?;
+                return Ok(Advised::AdvisedOnly);
+            }
+            Advice::WipeOnFork => core.wipe_on_fork(range)?,
+            Advice::DontFork => core.advise_flags(range, AreaFlags::DONTFORK, true)?,
+            Advice::DoFork => core.advise_flags(range, AreaFlags::DONTFORK, false)?,
+            Advice::KeepOnFork => core.advise_flags(range, AreaFlags::WIPEONFORK, false)?,
+            Advice::DontDump => core.advise_flags(range, AreaFlags::DONTDUMP, true)?,
+            Advice::DoDump => core.advise_flags(range, AreaFlags::DONTDUMP, false)?,
+        }
+        Ok(Advised::Done)
+    }
+}
+
+impl<M: Machine> Core<M> {
+    /// Calls `act` for each area of `range`, with its part of it, passing over holes; the first hole is
+    /// reported at the end (Linux 7.2 `madvise_walk_vmas`).
+    fn for_each_area(
+        &self,
+        range: PageRange,
+        mut act: impl FnMut(&Area<M>, PageRange) -> Result<(), AdviseError>,
+    ) -> Result<(), AdviseError> {
+        let areas = self.areas.read(self.cpu());
+        let mut hole = None;
+        let mut next = range.start;
+        for area in areas.map.overlapping(range) {
+            if area.start() > next {
+                hole = hole.or(Some(next));
+            }
+            act(area, area.range().intersect(range))?;
+            next = area.end();
+        }
+        if next < range.end {
+            hole = hole.or(Some(next));
+        }
+        match hole {
+            Some(page) => Err(AdviseError::Hole(page.address())),
+            None => Ok(()),
+        }
+    }
+
+    fn advise_flags(&self, range: PageRange, flag: AreaFlags, on: bool) -> Result<(), AdviseError> {
+        let mut areas = self.areas.write();
+        let rule = |flags: AreaFlags| if on { flags | flag } else { flags - flag };
+        Ok(self.change_flags(&mut areas, range, Holes::Pass, rule)?)
+    }
+
+    /// Only private anonymous memory can be wiped.
+    fn wipe_on_fork(&self, range: PageRange) -> Result<(), AdviseError> {
+        let mut areas = self.areas.write();
+        let other = areas
+            .map
+            .overlapping(range)
+            .find(|area| area.object().is_some());
+        let (range, refused) = match other.map(|area| area.start().max(range.start)) {
+            // Linux changes the areas before the first that it refuses.
+            Some(start) => (PageRange::new(range.start, start), Some(start)),
+            None => (range, None),
+        };
+        let changed = self.change_flags(&mut areas, range, Holes::Pass, |flags| {
+            flags | AreaFlags::WIPEONFORK
+        });
+        match refused {
+            Some(page) => Err(AdviseError::NotApplicable(page.address())),
+            None => Ok(changed?),
+        }
+    }
+
+    /// Takes the pages out at once. Guard markers stay.
+    fn drop_pages(
+        &self,
+        area: &Area<M>,
+        range: PageRange,
+        advice: Advice,
+    ) -> Result<(), AdviseError> {
+        if area.flags.contains(AreaFlags::LOCKED) && advice == Advice::DontNeed {
+            return Err(AdviseError::NotApplicable(range.start.address()));
+        }
+        let cpu = self.cpu();
+        self.sample_peak();
+        let mut gather = self.table.gather();
+        let mut cursor = self.table.cursor(range);
+        if area.flags.contains(AreaFlags::GUARDED) {
+            while let Some(extent) = cursor.next_filled() {
+                match extent.entry {
+                    Entry::Empty | Entry::Marker(_) => {}
+                    Entry::Present(_) | Entry::Swapped(_) | Entry::Migrating(_) => {
+                        cursor.remove(&mut gather);
+                    }
+                }
+                if !cursor.advance() {
+                    break;
+                }
+            }
+        } else {
+            cursor.remove_all(&mut gather);
+        }
+        drop(cursor);
+        let counts = gather.finish();
+        self.note_gather(cpu, &counts);
+        Ok(())
+    }
+
+    /// Without reclaim the contents simply stay, which Linux permits: only counted.
+    fn free_lazily(&self, area: &Area<M>, range: PageRange) -> Result<(), AdviseError> {
+        if area.object().is_some() {
+            return Err(AdviseError::NotApplicable(range.start.address()));
+        }
+        let mut pages = 0;
+        let mut cursor = self.table.cursor(range);
+        while let Some(extent) = cursor.next_filled() {
+            if let Entry::Present(page) = extent.entry {
+                pages += u64::from(!page.bits.contains(Bits::BORROWED));
+            }
+            if !cursor.advance() {
+                break;
+            }
+        }
+        drop(cursor);
+        self.memory.count(Row::LazyFreed, pages);
+        Ok(())
+    }
+
+    /// Punches holes into the objects that `range` shows.
+    fn advise_remove(&self, range: PageRange) -> Result<(), AdviseError> {
+        let mut next = range.start;
+        while next < range.end {
+            let areas = self.areas.read(self.cpu());
+            let Some(area) = areas.map.find(next) else {
+                return Err(AdviseError::Hole(next.address()));
+            };
+            let at = next.address();
+            if area.flags.contains(AreaFlags::LOCKED) {
+                return Err(AdviseError::NotApplicable(at));
+            }
+            let object = area.object().ok_or(AdviseError::NotApplicable(at))?.clone();
+            if !area.is_shared() || !area.max_rights.contains(Rights::WRITE) {
+                return Err(AdviseError::Denied(at));
+            }
+            let part = PageRange::new(next, area.end().min(range.end));
+            let first = area.offset_of(next);
+            // The object reaches back into every address space that maps it, this one too.
+            drop(areas);
+            match object.remove(&self.memory, first, part.len()) {
+                Ok(true) => {}
+                Ok(false) => return Err(AdviseError::NotApplicable(at)),
+                Err(error) => return Err(AdviseError::Fault(error.into())),
+            }
+            next = part.end;
+        }
+        Ok(())
+    }
+
+    /// Installs or removes guard markers. Pages under new ones go.
+    fn guard(&self, range: PageRange, install: bool) -> Result<(), AdviseError> {
+        let mut areas = self.areas.write();
+        let cpu = self.cpu();
+        let mut hole = None;
+        let mut next = range.start;
+        while next < range.end {
+            let position = areas.map.at_or_after(next);
+            let position = position.filter(|found| areas.map.get(*found).start() < range.end);
+            let Some(position) = position else {
+                hole = hole.or(Some(next));
+                break;
+            };
+            let area = areas.map.get_mut(position);
+            if area.start() > next {
+                hole = hole.or(Some(next));
+            }
+            let part = area.range().intersect(range);
+            if install && area.flags.contains(AreaFlags::LOCKED) {
+                return Err(AdviseError::NotApplicable(part.start.address()));
+            }
+            if install {
+                area.flags |= AreaFlags::GUARDED;
+            }
+            self.guard_part(cpu, part, install)?;
+            next = part.end;
+        }
+        match hole {
+            Some(page) => Err(AdviseError::Hole(page.address())),
+            None => Ok(()),
+        }
+    }
+
+    fn guard_part(
+        &self,
+        cpu: memwright_table::CpuId,
+        range: PageRange,
+        install: bool,
+    ) -> Result<(), AdviseError> {
+        let mut gather = self.table.gather();
+        let mut cursor = self.table.cursor(range);
+        let mut result = cursor.split_edges(&mut gather);
+        if result.is_ok() {
+            if install {
+                cursor.remove_all(&mut gather);
+                cursor.seek(range.start);
+                result = cursor.mark(Marks::GUARD);
+            } else {
+                cursor.unmark(Marks::GUARD);
+            }
+        }
+        drop(cursor);
+        let counts = gather.finish();
+        self.note_gather(cpu, &counts);
+        Ok(result?)
+    }
+}

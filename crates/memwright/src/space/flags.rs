@@ -1,0 +1,90 @@
+//! Changing the flags of areas: what `mlock` and some advice do.
+
+use memwright_table::{Machine, OutOfMemory, PageRange, VirtAddr};
+
+use super::{Areas, Core};
+use crate::error::Limit;
+use crate::vma::AreaFlags;
+
+/// Why flags were not changed to the end of the range.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum FlagsError {
+    /// Nothing is mapped here. Who passes over holes goes on behind it.
+    Hole(VirtAddr),
+    OverLimit(Limit),
+    OutOfMemory,
+}
+
+impl From<OutOfMemory> for FlagsError {
+    fn from(_: OutOfMemory) -> Self {
+        Self::OutOfMemory
+    }
+}
+
+/// What happens at a hole.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Holes {
+    /// The change stops.
+    Stop,
+    /// The rest is changed, and the first hole reported.
+    Pass,
+}
+
+impl<M: Machine> Core<M> {
+    /// Gives every area of `range` the flags that `rule` makes of its own, splitting and merging as
+    /// needed (Linux 7.2 `mm/vma.c`, `vma_modify_flags`). Areas before the one that failed have changed.
+    pub(crate) fn change_flags(
+        &self,
+        areas: &mut Areas<M>,
+        range: PageRange,
+        holes: Holes,
+        rule: impl Fn(AreaFlags) -> AreaFlags,
+    ) -> Result<(), FlagsError> {
+        let mut hole = None;
+        let mut start = range.start;
+        while start < range.end {
+            let position = areas.map.at_or_after(start);
+            let found = position.map(|position| areas.map.get(position));
+            let Some(area) = found.filter(|area| area.start() < range.end) else {
+                hole = hole.or(Some(start));
+                break;
+            };
+            if area.start() > start {
+                hole = hole.or(Some(start));
+                if holes == Holes::Stop {
+                    break;
+                }
+                start = area.start();
+            }
+            let (old, rights) = (area.flags, area.rights);
+            let whole = area.range();
+            let part = PageRange::new(start, whole.end.min(range.end));
+            start = part.end;
+            let new = rule(old);
+            if new == old {
+                continue;
+            }
+            if part != whole {
+                let cuts =
+                    usize::from(part.start > whole.start) + usize::from(part.end < whole.end);
+                areas.check_count(cuts).map_err(FlagsError::OverLimit)?;
+                areas.map.reserve(cuts)?;
+                areas.map.split_at(part.start);
+                areas.map.split_at(part.end);
+            }
+            areas.count_out(rights, old, part.len());
+            areas.count_in(rights, new, part.len());
+            let position = areas
+                .map
+                .at_or_after(part.start)
+                .expect("the area is there");
+            areas.map.get_mut(position).flags = new;
+            areas.map.merge_edges(part);
+        }
+        self.note_areas(self.cpu(), areas);
+        match hole {
+            Some(page) => Err(FlagsError::Hole(page.address())),
+            None => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,163 @@
+//! Copying an address space (Linux 7.2 `kernel/fork.c`, `dup_mmap`, and `mm/memory.c`,
+//! `copy_page_range`).
+//!
+//! Parent and child share every private page until one of them writes it. Sharing clears exclusivity and
+//! write permission in both entries, under the locks of both, so that neither finds the page its own until
+//! the other has let it go (design rule 5).
+
+use core::sync::atomic::AtomicBool;
+
+use memwright_table::sync::Rank;
+use memwright_table::{
+    CopyRule, CopyStop, CpuId, Cursor, Entry, FrameKind, Gather, Machine, OutOfFrames, PageRange,
+    Present, Shared,
+};
+
+use super::{AddressSpace, Area, Areas, Backing, Core};
+use crate::error::ForkError;
+use crate::fault::NEW;
+use crate::object::Attachment;
+use crate::space::access_bits;
+use crate::stats::Row;
+use crate::trace::Event;
+use crate::vma::AreaFlags;
+use crate::writable::writable;
+
+impl<M: Machine> AddressSpace<M> {
+    /// A copy of this address space, for a child.
+    ///
+    /// # Errors
+    /// As [`ForkError`] says; nothing of the child remains, and the parent's pages are as usable as
+    /// before: those that were shared meanwhile are its own again at the next write.
+    pub fn fork(&self) -> Result<AddressSpace<M>, ForkError> {
+        let core = &*self.core;
+        let cpu = core.cpu();
+        // Dropped last: what it holds by then goes with it.
+        let child = Self::new(core.memory.clone(), core.layout, core.template)?;
+        let mut areas = core.areas.write();
+        let mut copies = child.core.areas.write_as(Rank::SpaceChild);
+        copies.limits = areas.limits;
+        copies.map.reserve_in_order(areas.map.len())?;
+        let mut gather = core.table.gather();
+        let mut entries = 0;
+        let result = areas
+            .map
+            .iter()
+            .filter(|area| !area.flags.contains(AreaFlags::DONTFORK))
+            .try_for_each(|area| {
+                copy_area(core, &child.core, &mut copies, area)?;
+                if needs_entries(area) {
+                    entries += copy_entries(core, &child.core, cpu, area, &mut gather)?;
+                }
+                Ok(())
+            });
+        let counts = gather.finish();
+        drop(copies);
+        core.note_areas(cpu, &mut areas);
+        drop(areas);
+        core.note_gather(cpu, &counts);
+        core.memory.count_on(cpu, Row::ForkCopied, entries);
+        result.map(|()| {
+            core.memory.count_on(cpu, Row::Forks, 1);
+            core.memory.trace(|| Event::Fork { entries });
+            child
+        })
+    }
+}
+
+/// Whether the child needs entries of its own, rather than faults that find the same pages
+/// (Linux 7.2 `vma_needs_copy`).
+fn needs_entries<M: Machine>(area: &Area<M>) -> bool {
+    let wiped = area.flags.contains(AreaFlags::WIPEONFORK);
+    !wiped && (area.has_faulted() || area.flags.contains(AreaFlags::GUARDED))
+}
+
+/// Adds the child's area.
+fn copy_area<M: Machine>(
+    core: &Core<M>,
+    child: &Shared<Core<M>>,
+    copies: &mut Areas<M>,
+    area: &Area<M>,
+) -> Result<(), ForkError> {
+    let backing = match area.object() {
+        None => Backing::ANONYMOUS,
+        Some(object) => Backing::object_of(Attachment::new(object.clone(), child)?),
+    };
+    if area.flags.contains(AreaFlags::ACCOUNTED) {
+        core.memory
+            .commit()
+            .charge(area.pages())
+            .map_err(|_| ForkError::Overcommit)?;
+    }
+    let wiped = area.flags.contains(AreaFlags::WIPEONFORK);
+    let copy: Area<M> = Area {
+        range: area.range,
+        offset: area.offset,
+        // Locks are not inherited.
+        flags: area.flags - (AreaFlags::LOCKED | AreaFlags::LOCK_ON_FAULT),
+        rights: area.rights,
+        max_rights: area.max_rights,
+        faulted: AtomicBool::new(area.has_faulted() && !wiped),
+        backing,
+    };
+    copies.count_in(copy.rights, copy.flags, copy.pages());
+    copies.map.insert(copy);
+    Ok(())
+}
+
+/// Copies the entries of one area; returns how many.
+fn copy_entries<M: Machine>(
+    core: &Core<M>,
+    child: &Core<M>,
+    cpu: CpuId,
+    area: &Area<M>,
+    gather: &mut Gather<'_, M>,
+) -> Result<u64, OutOfFrames> {
+    let rule = if area.is_shared() {
+        CopyRule::SHARED
+    } else {
+        CopyRule::PRIVATE
+    };
+    let mut entries = 0;
+    let mut rest = area.range();
+    while !rest.is_empty() {
+        let mut from = core.table.cursor(rest);
+        let mut to = child.table.second_cursor(rest);
+        let copied = from.copy_to(&mut to, rule, gather)?;
+        entries += copied.pages;
+        child.note_copied(cpu, copied.pages, copied.counted);
+        match copied.stop {
+            CopyStop::Done => break,
+            CopyStop::Pinned(page) => {
+                copy_pinned(child, cpu, area, &mut to, page)?;
+                entries += 1;
+            }
+            // Nothing is swapped out, and a page that migrates is found by its next fault.
+            CopyStop::NotPresent(entry) => debug_assert!(!matches!(entry, Entry::Present(_))),
+        }
+        rest = PageRange::new(from.entry().range.end, rest.end);
+    }
+    Ok(entries)
+}
+
+/// Gives the child a copy at once: the parent's page is pinned and stays its own (design rule 6).
+fn copy_pinned<M: Machine>(
+    child: &Core<M>,
+    cpu: CpuId,
+    area: &Area<M>,
+    to: &mut Cursor<'_, M>,
+    page: Present,
+) -> Result<(), OutOfFrames> {
+    let frames = child.memory.frames();
+    let copy = frames.allocate(0, FrameKind::Anonymous)?;
+    frames.copy(page.frame, copy.frame());
+    let mut bits = access_bits(area.rights()) | NEW;
+    if writable(area.view(), bits).is_writable() {
+        bits |= memwright_table::Bits::WRITE;
+    }
+    to.fill(Entry::page(copy.frame(), bits))?;
+    let _ = copy.into_raw();
+    child.memory.count_on(cpu, Row::FramesCopied, 1);
+    child.note_filled(cpu, 1);
+    Ok(())
+}

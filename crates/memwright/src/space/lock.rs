@@ -1,0 +1,143 @@
+//! Keeping pages resident (Linux 7.2 `mm/mlock.c`).
+
+use memwright_table::{Machine, PAGE_SIZE, Page, PageRange, VirtAddr};
+
+use super::flags::{FlagsError, Holes};
+use super::{AddressSpace, LockFuture};
+use crate::error::{Limit, LockError};
+use crate::vma::AreaFlags;
+
+const LOCK_FLAGS: AreaFlags = AreaFlags::LOCKED.union(AreaFlags::LOCK_ON_FAULT);
+
+impl From<FlagsError> for LockError {
+    fn from(error: FlagsError) -> Self {
+        match error {
+            FlagsError::Hole(address) => Self::Hole(address),
+            FlagsError::OverLimit(limit) => Self::OverLimit(limit),
+            FlagsError::OutOfMemory => Self::OutOfMemory,
+        }
+    }
+}
+
+/// The pages that `length` bytes from any address touch.
+fn touched(address: VirtAddr, length: u64) -> Result<PageRange, LockError> {
+    let offset = address.offset() as u64;
+    let length = length
+        .checked_add(offset)
+        .and_then(|length| length.checked_next_multiple_of(PAGE_SIZE as u64))
+        .ok_or(LockError::OutOfRange)?;
+    let start = address.page();
+    let pages = length / PAGE_SIZE as u64;
+    if start.number() + pages > u64::MAX / PAGE_SIZE as u64 {
+        return Err(LockError::OutOfRange);
+    }
+    Ok(PageRange::new(start, start.add(pages)))
+}
+
+impl<M: Machine> AddressSpace<M> {
+    /// Locks the pages that `length` bytes touch, and makes them resident unless `on_fault`.
+    ///
+    /// # Errors
+    /// As [`LockError`] says; areas below a hole are locked.
+    pub fn lock(&self, address: VirtAddr, length: u64, on_fault: bool) -> Result<(), LockError> {
+        let core = &*self.core;
+        let range = touched(address, length)?;
+        let mut areas = core.areas.write();
+        if areas.limits.locked == 0 && !areas.limits.may_lock_any {
+            return Err(LockError::OverLimit(Limit::Locked));
+        }
+        let already: u64 = areas
+            .map
+            .overlapping(range)
+            .filter(|area| area.flags.contains(AreaFlags::LOCKED))
+            .map(|area| area.range().intersect(range).len())
+            .sum();
+        areas
+            .check_locked(range.len() - already)
+            .map_err(LockError::OverLimit)?;
+        let wanted = lock_flags(on_fault);
+        core.change_flags(&mut areas, range, Holes::Stop, |flags| {
+            (flags - LOCK_FLAGS) | wanted
+        })?;
+        drop(areas);
+        if on_fault {
+            return Ok(());
+        }
+        core.populate_range(range).map_err(LockError::Fault)
+    }
+
+    /// Unlocks the pages that `length` bytes touch.
+    ///
+    /// # Errors
+    /// As [`LockError`] says; areas below a hole are unlocked.
+    pub fn unlock(&self, address: VirtAddr, length: u64) -> Result<(), LockError> {
+        let core = &*self.core;
+        let range = touched(address, length)?;
+        let mut areas = core.areas.write();
+        core.change_flags(&mut areas, range, Holes::Stop, |flags| flags - LOCK_FLAGS)?;
+        Ok(())
+    }
+
+    /// Locks what is mapped now if `current`, and what will be mapped as `future` says (`mlockall`).
+    ///
+    /// # Errors
+    /// As [`LockError`] says; pages that cannot be made resident now are no error.
+    pub fn lock_all(
+        &self,
+        current: bool,
+        future: LockFuture,
+        on_fault: bool,
+    ) -> Result<(), LockError> {
+        let core = &*self.core;
+        let all = PageRange::new(Page::new(0), Page::USER_END);
+        let mut areas = core.areas.write();
+        let limits = areas.limits;
+        if !limits.may_lock_any {
+            let too_much = current && areas.mapped > limits.locked / PAGE_SIZE as u64;
+            if limits.locked == 0 || too_much {
+                return Err(LockError::OverLimit(Limit::Locked));
+            }
+        }
+        areas.lock_future = future;
+        if !current {
+            return Ok(());
+        }
+        let wanted = lock_flags(on_fault);
+        match core.change_flags(&mut areas, all, Holes::Pass, |flags| {
+            (flags - LOCK_FLAGS) | wanted
+        }) {
+            Ok(()) | Err(FlagsError::Hole(_)) => {}
+            Err(error @ (FlagsError::OverLimit(_) | FlagsError::OutOfMemory)) => {
+                return Err(error.into());
+            }
+        }
+        drop(areas);
+        if !on_fault {
+            let _ = core.populate_range(all);
+        }
+        Ok(())
+    }
+
+    /// Unlocks everything, and what will be mapped too (`munlockall`).
+    ///
+    /// # Errors
+    /// [`LockError::OutOfMemory`] cannot happen in practice: unlocking whole areas only merges.
+    pub fn unlock_all(&self) -> Result<(), LockError> {
+        let core = &*self.core;
+        let all = PageRange::new(Page::new(0), Page::USER_END);
+        let mut areas = core.areas.write();
+        areas.lock_future = LockFuture::No;
+        match core.change_flags(&mut areas, all, Holes::Pass, |flags| flags - LOCK_FLAGS) {
+            Ok(()) | Err(FlagsError::Hole(_)) => Ok(()),
+            Err(error @ (FlagsError::OverLimit(_) | FlagsError::OutOfMemory)) => Err(error.into()),
+        }
+    }
+}
+
+fn lock_flags(on_fault: bool) -> AreaFlags {
+    if on_fault {
+        LOCK_FLAGS
+    } else {
+        AreaFlags::LOCKED
+    }
+}

@@ -1,0 +1,405 @@
+//! Moving and resizing mappings (Linux 7.2 `mm/mremap.c`).
+
+use core::sync::atomic::AtomicBool;
+
+use memwright_table::{CpuId, Machine, PAGE_SIZE, Page, PageRange, VirtAddr};
+
+use super::{AddressSpace, Area, Areas, Backing, Core};
+use crate::error::{Limit, RemapError, UnmapError};
+use crate::trace::Event;
+use crate::vma::{AreaBin, AreaFlags, Position};
+
+/// What to move, and how.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RemapRequest {
+    /// Where the mapping is.
+    pub old: VirtAddr,
+    /// How long it is, in bytes; 0 asks for a second mapping of shared memory.
+    pub old_length: u64,
+    /// How long it shall be, in bytes.
+    pub new_length: u64,
+    /// Whether it may move (`MREMAP_MAYMOVE`).
+    pub may_move: bool,
+    /// Where it shall be, in place of what is there (`MREMAP_FIXED`).
+    pub fixed: Option<VirtAddr>,
+    /// Whether the old area stays, empty (`MREMAP_DONTUNMAP`).
+    pub dont_unmap: bool,
+}
+
+/// A request whose arguments agree with each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Checked {
+    start: Page,
+    old_pages: u64,
+    new_pages: u64,
+    may_move: bool,
+    fixed: Option<Page>,
+    dont_unmap: bool,
+}
+
+impl From<UnmapError> for RemapError {
+    fn from(error: UnmapError) -> Self {
+        match error {
+            UnmapError::NoLength | UnmapError::OutOfRange => Self::OutOfRange,
+            UnmapError::Misaligned => Self::Misaligned,
+            UnmapError::OverLimit(limit) => Self::OverLimit(limit),
+            UnmapError::OutOfMemory => Self::OutOfMemory,
+        }
+    }
+}
+
+impl RemapRequest {
+    /// What can be said without looking at any area (Linux 7.2 `check_mremap_params`).
+    fn check(&self, end: Page) -> Result<Checked, RemapError> {
+        let pages = |length: u64| {
+            let rounded = length.checked_next_multiple_of(PAGE_SIZE as u64);
+            rounded
+                .map(|bytes| bytes / PAGE_SIZE as u64)
+                .ok_or(RemapError::Invalid)
+        };
+        if !self.old.is_aligned() {
+            return Err(RemapError::Misaligned);
+        }
+        let (old_pages, new_pages) = (pages(self.old_length)?, pages(self.new_length)?);
+        if new_pages == 0 {
+            return Err(RemapError::Invalid);
+        }
+        if new_pages > end.number() {
+            return Err(RemapError::OutOfRange);
+        }
+        let start = self.old.page();
+        if start.number() + old_pages > Page::USER_END.number() {
+            return Err(RemapError::NoArea(self.old));
+        }
+        let moves = self.fixed.is_some() || self.dont_unmap;
+        if moves && !self.may_move || self.dont_unmap && old_pages != new_pages {
+            return Err(RemapError::Invalid);
+        }
+        if let Some(fixed) = self.fixed {
+            if !fixed.is_aligned() {
+                return Err(RemapError::Misaligned);
+            }
+            if fixed.page().number() + new_pages > end.number() {
+                return Err(RemapError::OutOfRange);
+            }
+            let old = PageRange::new(start, start.add(old_pages));
+            let new = PageRange::new(fixed.page(), fixed.page().add(new_pages));
+            if !old.intersect(new).is_empty() {
+                return Err(RemapError::Invalid);
+            }
+        }
+        Ok(Checked {
+            start,
+            old_pages,
+            new_pages,
+            may_move: self.may_move,
+            fixed: self.fixed.map(VirtAddr::page),
+            dont_unmap: self.dont_unmap,
+        })
+    }
+}
+
+impl<M: Machine> AddressSpace<M> {
+    /// Moves or resizes a mapping; returns where it is now. Moved pages are soft-dirty.
+    ///
+    /// With `fixed` and equal lengths the old range may hold several areas (Linux 6.17 and later).
+    ///
+    /// # Errors
+    /// As [`RemapError`] says. What was mapped at a fixed new place may be gone, as on Linux.
+    pub fn remap(&self, request: RemapRequest) -> Result<VirtAddr, RemapError> {
+        let core = &*self.core;
+        let checked = request.check(core.bounds().end)?;
+        let mut bin = AreaBin::new();
+        let mut areas = core.areas.write();
+        let moved = core.remap(&mut areas, &checked, &mut bin);
+        core.note_areas(core.cpu(), &mut areas);
+        drop(areas);
+        drop(bin);
+        let start = moved?;
+        let new = PageRange::new(start, start.add(checked.new_pages));
+        if checked.new_pages > checked.old_pages {
+            // Only locked memory is made resident; the rest faults.
+            let _ = core.populate_locked(new);
+        }
+        core.memory.trace(|| Event::Remap {
+            old: PageRange::new(checked.start, checked.start.add(checked.old_pages)),
+            new,
+        });
+        Ok(start.address())
+    }
+}
+
+impl<M: Machine> Core<M> {
+    fn remap(
+        &self,
+        areas: &mut Areas<M>,
+        request: &Checked,
+        bin: &mut AreaBin<Backing<M>>,
+    ) -> Result<Page, RemapError> {
+        let Checked {
+            start,
+            old_pages,
+            new_pages,
+            ..
+        } = *request;
+        let old = PageRange::new(start, start.add(old_pages));
+        let position = areas.map.at_or_after(start);
+        let position = position.filter(|found| areas.map.get(*found).start() <= start);
+        let position = position.ok_or(RemapError::NoArea(start.address()))?;
+        let area = areas.map.get(position);
+        if old_pages == 0 && !area.is_shared() {
+            return Err(RemapError::Invalid);
+        }
+        if old.end > area.end() {
+            let fixed = request.fixed.filter(|_| old_pages == new_pages);
+            return match fixed {
+                Some(target) => self.move_several(areas, request, target, bin),
+                None => Err(RemapError::NoArea(area.end().address())),
+            };
+        }
+        let moves = request.fixed.is_some() || request.dont_unmap;
+        if new_pages <= old_pages && !moves {
+            if new_pages < old_pages {
+                let tail = PageRange::new(start.add(new_pages), old.end);
+                self.unmap_range(areas, tail, bin)?;
+            }
+            return Ok(start);
+        }
+        if old_pages > 0 && new_pages > old_pages {
+            check_growth(areas, position, new_pages - old_pages)?;
+        }
+        if !moves && old_pages > 0 && self.grow_in_place(areas, position, old, new_pages)? {
+            return Ok(start);
+        }
+        if !request.may_move {
+            return Err(RemapError::NoRoom);
+        }
+        self.move_area(areas, request, bin)
+    }
+
+    /// Extends the area over the free pages that follow it; false if there are not enough.
+    fn grow_in_place(
+        &self,
+        areas: &mut Areas<M>,
+        position: Position,
+        old: PageRange,
+        new_pages: u64,
+    ) -> Result<bool, RemapError> {
+        let area = areas.map.get(position);
+        let end = old.start.add(new_pages);
+        let room = match areas.map.next(position) {
+            Some(next) => areas.map.get(next).start_with_guard(),
+            None => self.bounds().end,
+        };
+        if area.end() != old.end || end > room.min(self.bounds().end) {
+            return Ok(false);
+        }
+        let (rights, flags) = (area.rights, area.flags);
+        let more = new_pages - old.len();
+        if flags.contains(AreaFlags::ACCOUNTED) {
+            self.memory
+                .commit()
+                .charge(more)
+                .map_err(|_| RemapError::Overcommit)?;
+        }
+        areas.map.grow_up(position, end);
+        areas.map.merge_around(position);
+        areas.count_in(rights, flags, more);
+        Ok(true)
+    }
+
+    /// Moves one area, or a part of it, to a new place.
+    fn move_area(
+        &self,
+        areas: &mut Areas<M>,
+        request: &Checked,
+        bin: &mut AreaBin<Backing<M>>,
+    ) -> Result<Page, RemapError> {
+        let Checked {
+            start, new_pages, ..
+        } = *request;
+        // A shrinking move gives up the tail first.
+        let old_pages = request.old_pages.min(new_pages);
+        if old_pages < request.old_pages {
+            let tail = PageRange::new(start.add(old_pages), start.add(request.old_pages));
+            self.unmap_range(areas, tail, bin)?;
+        }
+        if areas.map.len() + 3 > areas.limits.areas {
+            return Err(RemapError::OverLimit(Limit::Areas));
+        }
+        let cpu = self.cpu();
+        let target = match request.fixed {
+            Some(target) if target < self.bounds().start => return Err(RemapError::Invalid),
+            Some(target) => {
+                let range = PageRange::new(target, target.add(new_pages));
+                self.unmap_range(areas, range, bin)?;
+                target
+            }
+            None => {
+                let below = PageRange::new(self.bounds().start, self.layout.mmap_top.page());
+                areas
+                    .map
+                    .highest_room(new_pages, below)
+                    .ok_or(RemapError::NoRoom)?
+            }
+        };
+        let old = PageRange::new(start, start.add(old_pages));
+        let new = PageRange::new(target, target.add(new_pages));
+        let keeps_old = request.dont_unmap || old_pages == 0;
+        let promised = self.prepare_move(areas, old, new, keeps_old, bin)?;
+        if let Err(error) = self.move_pages(cpu, old, target) {
+            self.memory.commit().release(promised);
+            return Err(error);
+        }
+        self.settle(areas, old, new, keeps_old, bin);
+        Ok(target)
+    }
+
+    /// Everything that can fail but the tables: limits, reservations, the promise. Returns how many pages
+    /// were promised.
+    fn prepare_move(
+        &self,
+        areas: &mut Areas<M>,
+        old: PageRange,
+        new: PageRange,
+        keeps_old: bool,
+        bin: &mut AreaBin<Backing<M>>,
+    ) -> Result<u64, RemapError> {
+        let position = areas
+            .map
+            .at_or_after(old.start)
+            .expect("the area was found");
+        let (rights, flags) = {
+            let area = areas.map.get(position);
+            (area.rights, area.flags)
+        };
+        if keeps_old {
+            areas
+                .check_growth(rights, flags, new.len(), 0)
+                .map_err(RemapError::OverLimit)?;
+        }
+        areas.map.reserve(4)?;
+        bin.reserve(2)?;
+        if !flags.contains(AreaFlags::ACCOUNTED) {
+            return Ok(0);
+        }
+        self.memory
+            .commit()
+            .charge(new.len())
+            .map_err(|_| RemapError::Overcommit)?;
+        Ok(new.len())
+    }
+
+    /// Moves the entries of `old`, all or none.
+    fn move_pages(&self, cpu: CpuId, old: PageRange, target: Page) -> Result<(), RemapError> {
+        if old.is_empty() {
+            return Ok(());
+        }
+        let mut gather = self.table.gather();
+        let moved = self.table.move_entries(old, target, false, &mut gather);
+        let counts = gather.finish();
+        self.note_gather(cpu, &counts);
+        moved?;
+        Ok(())
+    }
+
+    /// Makes the new area and takes the old one away, or empties it.
+    fn settle(
+        &self,
+        areas: &mut Areas<M>,
+        old: PageRange,
+        new: PageRange,
+        keeps_old: bool,
+        bin: &mut AreaBin<Backing<M>>,
+    ) {
+        let position = areas
+            .map
+            .at_or_after(old.start)
+            .expect("the area was found");
+        let area = areas.map.get(position);
+        // Untouched anonymous memory has no identity yet: it is as if mapped at the new place.
+        let fresh = area.object().is_none() && !area.has_faulted();
+        let (rights, flags) = (area.rights, area.flags);
+        let moved: Area<M> = Area {
+            range: new,
+            offset: if fresh {
+                new.start.number()
+            } else {
+                area.offset_of(old.start)
+            },
+            flags,
+            rights,
+            max_rights: area.max_rights,
+            faulted: AtomicBool::new(area.has_faulted()),
+            backing: area.backing().clone(),
+        };
+        if !keeps_old {
+            self.unmap_areas(self.cpu(), areas, old, bin);
+        } else if !old.is_empty() {
+            self.unlock_part(areas, old);
+        }
+        areas.count_in(rights, flags, new.len());
+        let position = areas.map.insert(moved);
+        areas.map.merge_around(position);
+    }
+
+    /// What `MREMAP_DONTUNMAP` leaves behind is no longer locked.
+    fn unlock_part(&self, areas: &mut Areas<M>, range: PageRange) {
+        let lock = AreaFlags::LOCKED | AreaFlags::LOCK_ON_FAULT;
+        let whole = areas
+            .map
+            .at_or_after(range.start)
+            .map(|found| areas.map.get(found));
+        if whole.is_some_and(|area| area.flags.intersects(lock)) {
+            // Two insertions of those reserved; the area limit was checked with room for them.
+            let changed = self.change_flags(areas, range, super::flags::Holes::Stop, |flags| {
+                flags - lock
+            });
+            debug_assert!(changed.is_ok());
+        }
+    }
+
+    /// Moves all areas of the old range, with the holes between them, to the fixed new place.
+    fn move_several(
+        &self,
+        areas: &mut Areas<M>,
+        request: &Checked,
+        target: Page,
+        bin: &mut AreaBin<Backing<M>>,
+    ) -> Result<Page, RemapError> {
+        let old = PageRange::new(request.start, request.start.add(request.old_pages));
+        let mut next = old.start;
+        while let Some(position) = areas.map.at_or_after(next) {
+            let part = areas.map.get(position).range().intersect(old);
+            if part.is_empty() {
+                break;
+            }
+            let ahead = part.start.number() - old.start.number();
+            let piece = Checked {
+                start: part.start,
+                old_pages: part.len(),
+                new_pages: part.len(),
+                fixed: Some(target.add(ahead)),
+                ..*request
+            };
+            self.move_area(areas, &piece, bin)?;
+            next = part.end;
+        }
+        Ok(target)
+    }
+}
+
+/// Whether `more` pages of the area keep to the limits (Linux 7.2 `check_prep_vma`).
+fn check_growth<M: Machine>(
+    areas: &Areas<M>,
+    position: Position,
+    more: u64,
+) -> Result<(), RemapError> {
+    let area = areas.map.get(position);
+    if area.flags.contains(AreaFlags::LOCKED) {
+        areas.check_locked(more).map_err(RemapError::OverLimit)?;
+    }
+    areas
+        .check_growth(area.rights, area.flags, more, 0)
+        .map_err(RemapError::OverLimit)
+}

@@ -1,0 +1,53 @@
+//! Which pages are in memory (Linux 7.2 `mm/mincore.c`).
+
+use memwright_table::{Entry, Machine, Page, PageRange, VirtAddr};
+
+use super::check;
+use super::{AddressSpace, Area, Core};
+use crate::error::AdviseError;
+
+impl<M: Machine> AddressSpace<M> {
+    /// Tells `visitor`, for each page of `length` bytes, whether an access would find it in memory.
+    ///
+    /// # Errors
+    /// [`AdviseError::Misaligned`], or [`AdviseError::Hole`] where nothing is mapped; the pages below
+    /// were told.
+    pub fn resident(
+        &self,
+        address: VirtAddr,
+        length: u64,
+        visitor: &mut dyn FnMut(Page, bool),
+    ) -> Result<(), AdviseError> {
+        let core = &*self.core;
+        let range = check::pages(address, length).map_err(|_| AdviseError::Misaligned)?;
+        let mut next = range.start;
+        while next < range.end {
+            let areas = core.areas.read(core.cpu());
+            let Some(area) = areas.map.find(next) else {
+                return Err(AdviseError::Hole(next.address()));
+            };
+            let part = PageRange::new(next, area.end().min(range.end));
+            for page in part.iter() {
+                visitor(page, core.is_resident(area, page));
+            }
+            next = part.end;
+        }
+        Ok(())
+    }
+}
+
+impl<M: Machine> Core<M> {
+    fn is_resident(&self, area: &Area<M>, page: Page) -> bool {
+        let entry = self.table.cursor(PageRange::single(page)).entry().entry;
+        match entry {
+            Entry::Present(_) | Entry::Migrating(_) => true,
+            Entry::Swapped(_) => false,
+            Entry::Empty | Entry::Marker(_) => area.object().is_some_and(|object| {
+                let cached = object.cached(&self.memory, area.offset_of(page));
+                cached
+                    .map(|frame| self.memory.frames().adopt(frame))
+                    .is_some()
+            }),
+        }
+    }
+}

@@ -1,0 +1,72 @@
+//! Writing shared mappings back (Linux 7.2 `mm/msync.c`).
+
+use bitflags::bitflags;
+use memwright_table::{Machine, PageRange, VirtAddr};
+
+use super::AddressSpace;
+use super::check::{self, RangeError};
+use crate::error::SyncError;
+use crate::vma::AreaFlags;
+
+bitflags! {
+    /// What `msync` is asked for.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
+    pub struct SyncFlags: u8 {
+        /// Write back and wait (`MS_SYNC`). Without it nothing is written here, as on Linux.
+        const WAIT = 1;
+        /// Drop other copies (`MS_INVALIDATE`): there are none, but locked memory refuses.
+        const INVALIDATE = 2;
+    }
+}
+
+impl<M: Machine> AddressSpace<M> {
+    /// Writes the pages of `length` bytes back to their objects.
+    ///
+    /// # Errors
+    /// As [`SyncError`] says. At a hole the rest is still written.
+    pub fn sync(&self, address: VirtAddr, length: u64, flags: SyncFlags) -> Result<(), SyncError> {
+        let core = &*self.core;
+        let range = check::pages(address, length).map_err(|error| match error {
+            RangeError::Misaligned => SyncError::Misaligned,
+            RangeError::Wraps => SyncError::OutOfRange,
+        })?;
+        let mut hole = None;
+        let mut next = range.start;
+        while next < range.end {
+            let areas = core.areas.read(core.cpu());
+            let found = areas
+                .map
+                .at_or_after(next)
+                .map(|position| areas.map.get(position));
+            let Some(area) = found.filter(|area| area.start() < range.end) else {
+                hole = hole.or(Some(next));
+                break;
+            };
+            if area.start() > next {
+                hole = hole.or(Some(next));
+                next = area.start();
+            }
+            if flags.contains(SyncFlags::INVALIDATE) && area.flags.contains(AreaFlags::LOCKED) {
+                return Err(SyncError::Locked(next.address()));
+            }
+            let part = PageRange::new(next, area.end().min(range.end));
+            let first = area.offset_of(part.start);
+            let object = area
+                .object()
+                .filter(|_| flags.contains(SyncFlags::WAIT) && area.is_shared())
+                .cloned();
+            // The object cleans its mappings, for which it needs the lock.
+            drop(areas);
+            if let Some(object) = object {
+                object
+                    .sync(&core.memory, first, part.len())
+                    .map_err(SyncError::Object)?;
+            }
+            next = part.end;
+        }
+        match hole {
+            Some(page) => Err(SyncError::Hole(page.address())),
+            None => Ok(()),
+        }
+    }
+}
