@@ -11,6 +11,11 @@ pub mod machine;
 pub mod sync;
 pub mod table;
 
+#[cfg(test)]
+extern crate std;
+#[cfg(test)]
+mod tests;
+
 pub use addr::{
     CpuId, CpuSet, Frame, FrameRange, MAX_CPUS, PAGE_SIZE, Page, PageRange, PageSize, PhysAddr,
     VirtAddr,

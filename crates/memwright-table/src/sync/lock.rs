@@ -131,8 +131,8 @@ impl<T: ?Sized> Lock<T> {
     /// Takes the lock if nobody holds it. In any order: it cannot wait.
     #[inline]
     pub fn try_lock(&self) -> Option<LockGuard<'_, T>> {
-        let taken = self.raw.try_lock(self.rank);
-        taken.then_some(LockGuard {
+        // Lazily: a guard that is made and dropped would release another's lock.
+        self.raw.try_lock(self.rank).then(|| LockGuard {
             lock: self,
             not_send: PhantomData,
         })

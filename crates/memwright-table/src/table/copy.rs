@@ -67,9 +67,9 @@ pub enum CopyStop {
     /// The range is done.
     Done,
     /// The page here is exclusive and pinned: it stays so, and the caller gives the other side a
-    /// copy of it at once (rule 6), then passes it by `pass_with`.
+    /// copy of it at once (rule 6), then passes it by [`Cursor::pass_with`].
     Pinned(Present),
-    /// The entry here is no page: the caller deals with it, then passes it by `pass_with`.
+    /// The entry here is no page: the caller deals with it, then passes it by [`Cursor::pass_with`].
     NotPresent(Entry),
 }
 
@@ -161,11 +161,12 @@ impl<M: Machine> Cursor<'_, M> {
         Ok(copied)
     }
 
-    /// Passes what is here with both cursors of a copy.
-    pub fn pass_with(&mut self, to: &mut Cursor<'_, M>) {
+    /// Passes what is here with both cursors of a copy. `false` if that is the end of the range.
+    pub fn pass_with(&mut self, to: &mut Cursor<'_, M>) -> bool {
         to.park();
-        self.advance();
+        let more = self.advance();
         to.go(self.position);
+        more
     }
 
     /// The entries from the position to `end` in two locked lowest tables.

@@ -31,7 +31,7 @@ pub struct Cursor<'t, M: Machine> {
     pub(super) range: PageRange,
     /// In the range; at its end once the cursor has passed it.
     pub(super) position: Page,
-    /// The table that is locked.
+    /// The table it stands in, and its entries, metadata and level.
     pub(super) node: Frame,
     pub(super) words: &'t [AtomicU64; ENTRIES],
     pub(super) meta: &'t Meta,
@@ -97,20 +97,17 @@ impl<'t, M: Machine> Cursor<'t, M> {
     pub(super) fn go(&mut self, page: Page) {
         let span = slot_pages(self.level + 1);
         let here = (page.number() ^ self.position.number()) & !(span - 1) == 0;
-        // At its end the cursor stands nowhere, and its lock says nothing about the slot there.
-        let was_inside = self.position < self.range.end;
         self.position = page;
         if page == self.range.end {
+            // There it stands nowhere.
+            self.park();
             return;
         }
-        if here
-            && was_inside
-            && self.held
-            && matches!(x86_64::slot(self.word(), self.level), Slot::Entry)
-        {
-            return;
+        let stays =
+            here && self.held && matches!(x86_64::slot(self.word(), self.level), Slot::Entry);
+        if !stays {
+            self.walk();
         }
-        self.walk();
     }
 
     /// Gives up the lock until the cursor goes somewhere again.

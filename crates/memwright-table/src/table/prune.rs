@@ -23,14 +23,7 @@ impl<M: Machine> Cursor<'_, M> {
             self.range,
             gather,
         );
-        if self.position < self.range.end {
-            self.walk();
-        } else {
-            // Past its end it only needs some table's lock to hold.
-            self.position = self.range.start;
-            self.walk();
-            self.position = self.range.end;
-        }
+        self.go(self.position);
         freed
     }
 }

@@ -1,0 +1,245 @@
+//! The batches of fork and of mremap.
+
+use std::sync::Arc;
+
+use super::machine::{TestMachine, frames};
+use crate::{
+    Bits, Change, CopyRule, CopyStop, Entry, FrameKind, Frames, Marks, Page, PageRange, PageSize,
+    Present, Table,
+};
+
+type Setup = (
+    Arc<Frames<TestMachine>>,
+    Table<TestMachine>,
+    Table<TestMachine>,
+);
+
+const MINE: Bits = Bits::READ
+    .union(Bits::WRITE)
+    .union(Bits::ACCESSED)
+    .union(Bits::DIRTY)
+    .union(Bits::EXCLUSIVE)
+    .union(Bits::UFFD_WP);
+
+fn setup() -> Setup {
+    let frames = frames(4096);
+    let parent = Table::new(Arc::clone(&frames), None).unwrap();
+    let child = Table::new(Arc::clone(&frames), None).unwrap();
+    (frames, parent, child)
+}
+
+fn range(start: u64, end: u64) -> PageRange {
+    PageRange::new(Page::new(start), Page::new(end))
+}
+
+fn map(setup: &Setup, page: u64, bits: Bits) -> crate::Frame {
+    let frame = setup
+        .0
+        .allocate(0, FrameKind::Anonymous)
+        .unwrap()
+        .into_raw();
+    setup
+        .1
+        .cursor(range(page, page + 1))
+        .fill(Entry::page(frame, bits))
+        .unwrap();
+    frame
+}
+
+fn bits_at(table: &Table<TestMachine>, page: u64) -> Bits {
+    table
+        .cursor(range(page, page + 1))
+        .entry()
+        .entry
+        .present()
+        .expect("a page")
+        .bits
+}
+
+#[test]
+fn a_private_copy_takes_exclusivity_from_both() {
+    let setup = setup();
+    let all = range(500, 530);
+    let frame = map(&setup, 505, MINE);
+    map(&setup, 520, MINE);
+    let (_, parent, child) = &setup;
+    let mut gather = parent.gather();
+    let mut from = parent.cursor(all);
+    let mut to = child.second_cursor(all);
+    let copied = from
+        .copy_to(&mut to, CopyRule::PRIVATE, &mut gather)
+        .unwrap();
+    assert_eq!(
+        (copied.pages, copied.anonymous, copied.stop),
+        (2, 2, CopyStop::Done)
+    );
+    drop((from, to));
+    assert_eq!(gather.finish().of(Change::Shrank), 2);
+    assert_eq!(setup.0.references(frame), 2);
+    let left = MINE.difference(Bits::WRITE | Bits::EXCLUSIVE);
+    assert_eq!(bits_at(parent, 505), left);
+    assert_eq!(
+        bits_at(child, 520),
+        left.difference(Bits::ACCESSED | Bits::UFFD_WP)
+    );
+    drop(setup.2);
+    assert_eq!(setup.0.references(frame), 1);
+}
+
+#[test]
+fn a_shared_copy_begins_clean_and_keeps_rights() {
+    let setup = setup();
+    map(&setup, 1, MINE.difference(Bits::EXCLUSIVE));
+    let mut gather = setup.1.gather();
+    let mut from = setup.1.cursor(range(0, 2));
+    let mut to = setup.2.second_cursor(range(0, 2));
+    let rule = CopyRule::SHARED.keep_uffd_wp();
+    assert_eq!(
+        from.copy_to(&mut to, rule, &mut gather).unwrap().stop,
+        CopyStop::Done
+    );
+    drop((from, to));
+    assert_eq!(gather.finish().of(Change::Shrank), 0);
+    assert_eq!(bits_at(&setup.1, 1), MINE.difference(Bits::EXCLUSIVE));
+    assert_eq!(
+        bits_at(&setup.2, 1),
+        Bits::READ | Bits::WRITE | Bits::UFFD_WP
+    );
+}
+
+#[test]
+fn a_pinned_page_stops_the_copy() {
+    let setup = setup();
+    map(&setup, 7, MINE);
+    let pinned = map(&setup, 8, MINE);
+    map(&setup, 9, MINE);
+    setup.0.pin(pinned);
+    let mut gather = setup.1.gather();
+    let mut from = setup.1.cursor(range(0, 512));
+    let mut to = setup.2.second_cursor(range(0, 512));
+    let copied = from
+        .copy_to(&mut to, CopyRule::PRIVATE, &mut gather)
+        .unwrap();
+    let CopyStop::Pinned(page) = copied.stop else {
+        panic!("{:?}", copied.stop)
+    };
+    assert_eq!((copied.pages, page.frame, page.bits), (1, pinned, MINE));
+    assert_eq!(
+        (from.position(), to.position()),
+        (Page::new(8), Page::new(8))
+    );
+    let own = setup
+        .0
+        .allocate(0, FrameKind::Anonymous)
+        .unwrap()
+        .into_raw();
+    to.fill(Entry::page(own, MINE)).unwrap();
+    assert!(from.pass_with(&mut to));
+    let copied = from
+        .copy_to(&mut to, CopyRule::PRIVATE, &mut gather)
+        .unwrap();
+    assert_eq!((copied.pages, copied.stop), (1, CopyStop::Done));
+    drop((from, to));
+    gather.finish();
+    assert_eq!(
+        (bits_at(&setup.1, 8), setup.0.references(pinned)),
+        (MINE, 1)
+    );
+    setup.0.unpin(pinned);
+}
+
+#[test]
+fn markers_huge_pages_and_borrowed_frames_are_copied() {
+    let setup = setup();
+    let (frames, parent, child) = &setup;
+    let zero = frames.allocate_zeroed(0, FrameKind::Zero).unwrap();
+    parent
+        .cursor(range(3, 4))
+        .fill(Entry::page(zero.frame(), Bits::READ | Bits::BORROWED))
+        .unwrap();
+    let block = frames.allocate(9, FrameKind::Anonymous).unwrap().into_raw();
+    let huge = Entry::Present(Present {
+        frame: block,
+        size: PageSize::Size2M,
+        bits: MINE,
+    });
+    parent.cursor(range(1024, 1536)).fill(huge).unwrap();
+    parent
+        .cursor(range(2048, 2560))
+        .mark(Marks::UFFD_WP | Marks::GUARD)
+        .unwrap();
+    let all = range(0, 4096);
+    let mut gather = parent.gather();
+    let mut from = parent.cursor(all);
+    let mut to = child.second_cursor(all);
+    let copied = from
+        .copy_to(&mut to, CopyRule::PRIVATE, &mut gather)
+        .unwrap();
+    assert_eq!(copied.stop, CopyStop::Done);
+    drop((from, to));
+    gather.finish();
+    assert_eq!(frames.references(zero.frame()), 1);
+    assert_eq!(frames.references(block), 2);
+    assert!(!bits_at(parent, 1030).contains(Bits::WRITE));
+    assert!(!bits_at(child, 1030).contains(Bits::EXCLUSIVE));
+    assert_eq!(bits_at(child, 3), Bits::READ | Bits::BORROWED);
+    let guard = child.cursor(range(2048, 2049)).entry();
+    assert_eq!(
+        (guard.entry, guard.size),
+        (Entry::marker(Marks::GUARD), PageSize::Size2M)
+    );
+}
+
+#[test]
+fn a_move_carries_pages_across_tables() {
+    let setup = setup();
+    let moved: std::vec::Vec<_> = [100, 101, 200, 511]
+        .map(|page| map(&setup, page, MINE))
+        .into();
+    let stays = map(&setup, 99, MINE);
+    let table = &setup.1;
+    let mut gather = table.gather();
+    let done = table.move_entries(range(100, 512), Page::new(600), false, &mut gather);
+    assert_eq!(done, Ok(4));
+    assert_eq!(gather.finish().of(Change::Freed), 4);
+    for (frame, page) in moved.into_iter().zip([600, 601, 700, 1011]) {
+        let entry = table
+            .cursor(range(page, page + 1))
+            .entry()
+            .entry
+            .present()
+            .unwrap();
+        assert_eq!(entry.frame, frame);
+        assert_eq!(
+            entry.bits,
+            MINE.difference(Bits::UFFD_WP) | Bits::SOFT_DIRTY
+        );
+    }
+    assert_eq!(table.cursor(range(100, 512)).next_filled(), None);
+    assert_eq!(setup.0.references(stays), 1);
+}
+
+#[test]
+fn a_move_that_fails_has_moved_nothing() {
+    let setup = setup();
+    map(&setup, 100, MINE);
+    map(&setup, 700, MINE);
+    let table = &setup.1;
+    let before = table.table_frames();
+    for fail in 0..6 {
+        setup.0.fail_after(Some(fail));
+        let mut gather = table.gather();
+        let to = Page::new(1 << 30);
+        let done = table.move_entries(range(0, 1024), to, true, &mut gather);
+        gather.finish();
+        if let Ok(moved) = done {
+            assert_eq!(moved, 2);
+            assert!(table.table_frames() > before);
+            setup.0.fail_after(None);
+            return;
+        }
+        assert_eq!(bits_at(table, 100), MINE);
+        assert_eq!(bits_at(table, 700), MINE);
+    }
+    panic!("never succeeded");
+}

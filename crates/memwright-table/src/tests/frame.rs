@@ -1,0 +1,230 @@
+//! The allocator: exact, deterministic, and suspicious.
+
+use std::vec::Vec;
+
+use proptest::prelude::*;
+
+use super::machine::{TestMachine, frames, frames_with};
+use crate::{Frame, FrameKind, FrameRange, Frames, OutOfFrames, Region, SetupError};
+
+#[test]
+fn every_frame_can_be_allocated_once() {
+    let frames = frames(300);
+    let total = frames.total();
+    assert_eq!(total, 300 - 5);
+    let mut held: Vec<_> = (0..total)
+        .map(|_| frames.allocate(0, FrameKind::Anonymous).unwrap())
+        .collect();
+    assert_eq!(
+        frames.allocate(0, FrameKind::Kernel).unwrap_err(),
+        OutOfFrames
+    );
+    assert_eq!((frames.free(), frames.peak_used()), (0, total));
+    held.sort_by_key(|block| block.frame());
+    held.dedup_by_key(|block| block.frame());
+    assert_eq!(held.len() as u64, total);
+    drop(held);
+    assert_eq!(frames.free(), total);
+    assert_eq!(frames.audit().of(FrameKind::Free), total);
+    assert_eq!(frames.peak_by(FrameKind::Anonymous), total);
+}
+
+#[test]
+fn caches_of_other_cpus_are_drained_before_anybody_is_refused() {
+    let frames = frames_with(200, 2);
+    let machine = frames.machine().clone();
+    let first = frames.allocate(0, FrameKind::Object).unwrap();
+    machine.run_on(1);
+    let rest: Vec<_> = core::iter::from_fn(|| frames.allocate(0, FrameKind::Object).ok()).collect();
+    assert_eq!(rest.len() as u64 + 1, frames.total());
+    drop(first);
+    drop(rest);
+    assert!(
+        frames.allocate(7, FrameKind::Object).is_ok(),
+        "joined again"
+    );
+}
+
+#[test]
+fn the_reserve_is_kept_for_the_kernel() {
+    let frames = frames(500);
+    frames.low_water(64);
+    let user: Vec<_> =
+        core::iter::from_fn(|| frames.allocate(0, FrameKind::Anonymous).ok()).collect();
+    assert_eq!(frames.free(), 64);
+    assert!(frames.allocate(3, FrameKind::Object).is_err());
+    let kernel: Vec<_> = core::iter::from_fn(|| frames.allocate(0, FrameKind::Slab).ok()).collect();
+    assert_eq!(kernel.len(), 64);
+    drop(user);
+}
+
+#[test]
+fn an_injected_failure_happens_once() {
+    let frames = frames(100);
+    frames.fail_after(Some(2));
+    let outcomes: Vec<_> = (0..5)
+        .map(|_| frames.allocate(0, FrameKind::Kernel).is_ok())
+        .collect();
+    assert_eq!(outcomes, [true, true, false, true, true]);
+    assert_eq!(frames.allocations(), 4);
+}
+
+#[test]
+#[cfg(debug_assertions)]
+fn a_write_to_a_free_frame_is_found() {
+    let frames = frames(64);
+    let frame = frames.allocate(0, FrameKind::Anonymous).unwrap().frame();
+    frames.machine().scribble(frame, 0x123);
+    let panic = std::panic::catch_unwind(core::panic::AssertUnwindSafe(|| {
+        let _again = frames.allocate(0, FrameKind::Anonymous);
+    }))
+    .unwrap_err();
+    let text = panic.downcast_ref::<std::string::String>().unwrap();
+    assert!(text.contains("was written to while free"), "{text}");
+    assert!(text.contains("at offset 0x120"), "{text}");
+}
+
+#[test]
+fn references_free_the_block_at_zero() {
+    let frames = frames(2048);
+    let block = frames.allocate(9, FrameKind::Anonymous).unwrap();
+    let inside = Frame::new(block.frame().number() + 77);
+    let shared = frames.share(inside);
+    assert_eq!((frames.references(inside), frames.order(inside)), (2, 9));
+    let raw = block.into_raw();
+    drop(shared);
+    assert_eq!(frames.used_by(FrameKind::Anonymous), 512);
+    drop(frames.adopt(raw));
+    assert_eq!(frames.used(), 0);
+}
+
+#[test]
+fn contents_are_reached_by_copies_and_words() {
+    let frames = frames(64);
+    let (a, b) = (
+        frames.allocate_zeroed(0, FrameKind::Object).unwrap(),
+        frames.allocate(0, FrameKind::Object).unwrap(),
+    );
+    frames.write(a.frame(), 4090, b"abcdef");
+    frames
+        .word64(a.frame(), 8)
+        .store(0x0102_0304, core::sync::atomic::Ordering::Relaxed);
+    frames.copy(a.frame(), b.frame());
+    let mut bytes = [0; 6];
+    frames.read(b.frame(), 4090, &mut bytes);
+    assert_eq!(&bytes, b"abcdef");
+    frames.read(b.frame(), 6, &mut bytes);
+    assert_eq!(bytes, [0, 0, 4, 3, 2, 1]);
+    frames.clear(b.frame());
+    assert_eq!(
+        frames
+            .word32(b.frame(), 8)
+            .load(core::sync::atomic::Ordering::Relaxed),
+        0
+    );
+}
+
+#[test]
+#[should_panic(expected = "holds no data")]
+fn contents_of_kernel_frames_are_out_of_reach() {
+    let frames = frames(64);
+    let kernel = frames.allocate(0, FrameKind::Kernel).unwrap();
+    frames.clear(kernel.frame());
+}
+
+#[test]
+fn bad_regions_are_refused() {
+    let machine = || TestMachine::new(64, 1);
+    let region = |start, count| Region {
+        range: FrameRange {
+            start: Frame::new(start),
+            count,
+        },
+        node: 0,
+    };
+    let error = |regions: &[Region]| Frames::new(machine(), regions).unwrap_err();
+    assert_eq!(error(&[]), SetupError::NoMemory);
+    assert_eq!(
+        error(&[region(0, 65)]),
+        SetupError::BadRegion(region(0, 65).range)
+    );
+    assert_eq!(
+        error(&[region(0, 10), region(9, 3)]),
+        SetupError::BadRegion(region(9, 3).range)
+    );
+    assert_eq!(error(&[region(0, 1)]), SetupError::NoRoomForMetadata);
+}
+
+#[test]
+fn holes_and_nodes_stay_apart() {
+    let machine = TestMachine::new(4096, 1);
+    let region = |start, count, node| Region {
+        range: FrameRange {
+            start: Frame::new(start),
+            count,
+        },
+        node,
+    };
+    let frames = Frames::new(
+        machine,
+        &[
+            region(1, 1023, 0),
+            region(1024, 1024, 1),
+            region(3000, 9, 0),
+        ],
+    )
+    .unwrap();
+    let held: Vec<_> = core::iter::from_fn(|| frames.allocate(0, FrameKind::Object).ok()).collect();
+    assert!(
+        held.iter()
+            .all(|block| !(2048..3000).contains(&block.frame().number()))
+    );
+    drop(held);
+    assert_eq!(
+        frames.audit().of(FrameKind::Hole),
+        3009 - 1 - 1023 - 1024 - 9
+    );
+    assert_eq!(frames.free(), frames.audit().free);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 64, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn blocks_never_overlap_and_join_again(
+        requests in proptest::collection::vec((0u8..6, 0usize..64, any::<bool>()), 1..200),
+        count in 200u32..1500,
+    ) {
+        let run = || {
+            let frames = frames(count);
+            let mut held = Vec::new();
+            let mut given = Vec::new();
+            let mut owner = std::vec![false; count as usize];
+            for &(order, which, free) in &requests {
+                if free && !held.is_empty() {
+                    let (block, order): (crate::FrameRef<'_, _>, u8) =
+                        held.swap_remove(which % held.len());
+                    let start = block.frame().number() as usize;
+                    owner[start..start + (1 << order)].fill(false);
+                } else if let Ok(block) = frames.allocate(order, FrameKind::Object) {
+                    let start = block.frame().number();
+                    assert_eq!(start % (1 << order), 0);
+                    for taken in &mut owner[start as usize..start as usize + (1 << order)] {
+                        assert!(!core::mem::replace(taken, true), "given twice");
+                    }
+                    given.push(start);
+                    held.push((block, order));
+                }
+                let used = owner.iter().filter(|taken| **taken).count() as u64;
+                assert_eq!(frames.used(), used);
+            }
+            held.clear();
+            assert_eq!(frames.free(), frames.total());
+            // What is left after the metadata holds an aligned block of half the frames' size.
+            let largest = (count / 4).ilog2() as u8;
+            assert!(frames.allocate(largest, FrameKind::Object).is_ok());
+            given
+        };
+        prop_assert_eq!(run(), run());
+    }
+}

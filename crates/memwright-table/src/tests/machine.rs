@@ -1,0 +1,126 @@
+//! A machine for tests: memory from the heap, and a record of what was asked of its CPUs.
+
+use std::alloc::{Layout, alloc_zeroed, dealloc};
+use std::ptr::NonNull;
+use std::sync::Arc;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU16, Ordering};
+use std::vec::Vec;
+
+use crate::{CpuId, CpuSet, Frame, FrameRange, Frames, Invalidation, Machine, PAGE_SIZE, Region};
+
+/// What CPUs were asked to forget, and which.
+pub(crate) type Sent = (CpuSet, Invalidation);
+
+#[derive(Clone)]
+pub(crate) struct TestMachine(Arc<Inner>);
+
+struct Inner {
+    memory: NonNull<u8>,
+    frames: u32,
+    cpus: usize,
+    current: AtomicU16,
+    sent: Mutex<Vec<Sent>>,
+}
+
+// SAFETY: the memory is reached by raw copies and atomics only, as the trait says.
+unsafe impl Send for Inner {}
+// SAFETY: as above.
+unsafe impl Sync for Inner {}
+
+impl TestMachine {
+    pub(crate) fn new(frames: u32, cpus: usize) -> Self {
+        // SAFETY: the layout is not empty.
+        let memory = unsafe { alloc_zeroed(Inner::layout(frames)) };
+        Self(Arc::new(Inner {
+            memory: NonNull::new(memory).expect("host memory"),
+            frames,
+            cpus,
+            current: AtomicU16::new(0),
+            sent: Mutex::new(Vec::new()),
+        }))
+    }
+
+    /// Lets CPU `cpu` be the one that calls.
+    pub(crate) fn run_on(&self, cpu: u16) {
+        self.0.current.store(cpu, Ordering::Relaxed);
+    }
+
+    /// What was sent since the last call.
+    pub(crate) fn take_sent(&self) -> Vec<Sent> {
+        core::mem::take(&mut *self.0.sent.lock().unwrap())
+    }
+
+    /// Writes a byte as a stray pointer would.
+    pub(crate) fn scribble(&self, frame: Frame, offset: usize) {
+        let byte = crate::machine::frame_pointer(self.0.memory, frame).wrapping_add(offset);
+        // SAFETY: tests name frames of the machine.
+        unsafe { byte.write(!byte.read()) };
+    }
+}
+
+impl Inner {
+    fn layout(frames: u32) -> Layout {
+        Layout::from_size_align(frames as usize * PAGE_SIZE, PAGE_SIZE).expect("a valid layout")
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        // SAFETY: allocated in `new` with this layout.
+        unsafe { dealloc(self.memory.as_ptr(), Self::layout(self.frames)) };
+    }
+}
+
+// SAFETY: the memory is valid for `frames` frames, zeroed, and lives as long as the machine; the
+// machine has no translations to forget.
+unsafe impl Machine for TestMachine {
+    fn memory_base(&self) -> NonNull<u8> {
+        self.0.memory
+    }
+
+    fn has_memory(&self, range: FrameRange) -> bool {
+        range.end_number() <= u64::from(self.0.frames)
+    }
+
+    fn cpu(&self) -> CpuId {
+        CpuId::new(self.0.current.load(Ordering::Relaxed))
+    }
+
+    fn cpu_count(&self) -> usize {
+        self.0.cpus
+    }
+
+    fn relax(&self) {
+        std::thread::yield_now();
+    }
+
+    fn load_root(&self, _root: Frame) {}
+
+    fn invalidate_local(&self, what: &Invalidation) {
+        self.0
+            .sent
+            .lock()
+            .unwrap()
+            .push((CpuSet::single(self.cpu()), *what));
+    }
+
+    fn invalidate_remote(&self, targets: CpuSet, _root: Frame, what: &Invalidation) {
+        self.0.sent.lock().unwrap().push((targets, *what));
+    }
+}
+
+/// One region of `frames` frames at number 0, one node.
+pub(crate) fn frames(count: u32) -> Arc<Frames<TestMachine>> {
+    frames_with(count, 1)
+}
+
+/// The same, with `cpus` CPUs.
+pub(crate) fn frames_with(count: u32, cpus: usize) -> Arc<Frames<TestMachine>> {
+    let range = FrameRange {
+        start: Frame::new(0),
+        count,
+    };
+    let machine = TestMachine::new(count, cpus);
+    Arc::new(Frames::new(machine, &[Region { range, node: 0 }]).unwrap())
+}
