@@ -40,7 +40,7 @@ fn caches_of_other_cpus_are_drained_before_anybody_is_refused() {
     drop(first);
     drop(rest);
     assert!(
-        frames.allocate(7, FrameKind::Object).is_ok(),
+        frames.allocate(6, FrameKind::Object).is_ok(),
         "joined again"
     );
 }
