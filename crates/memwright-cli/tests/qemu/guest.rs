@@ -1,0 +1,332 @@
+//! One run of `memwright run`, made twice.
+
+use crate::prepare;
+use libtest_mimic::Failed;
+use serde_json::Value;
+use std::ffi::{OsStr, OsString};
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+/// Host seconds after which a run has hung.
+const TIMEOUT: &str = "240";
+
+/// A run to be made.
+#[derive(Clone)]
+pub struct Guest {
+    options: Vec<OsString>,
+    command: Vec<OsString>,
+    input: Input,
+    embedded_kernel: bool,
+    traced: bool,
+}
+
+/// Where the program's standard input comes from.
+#[derive(Clone)]
+enum Input {
+    Nothing,
+    Pipe(Vec<u8>),
+    File(PathBuf),
+}
+
+/// How a run ended.
+pub struct Ending {
+    /// The exit code of the command.
+    pub code: Option<i32>,
+    /// The program's output.
+    pub stdout: Vec<u8>,
+    /// The program's error output, messages of the command, and the account.
+    pub stderr: String,
+    /// The account as JSON, if the program ran.
+    pub json: Option<String>,
+}
+
+impl Ending {
+    /// The program's output as text.
+    pub fn text(&self) -> String {
+        String::from_utf8_lossy(&self.stdout).into_owned()
+    }
+
+    /// The account.
+    pub fn account(&self) -> Result<Value, Failed> {
+        let text = self.json.as_deref().ok_or("the run wrote no account")?;
+        serde_json::from_str(text)
+            .map_err(|error| format!("the account is no JSON: {error}").into())
+    }
+
+    /// Everything that helps to see why a run failed.
+    pub fn report(&self) -> String {
+        let tail = |text: &str| {
+            let lines: Vec<&str> = text.lines().collect();
+            lines[lines.len().saturating_sub(60)..].join("\n")
+        };
+        format!(
+            "exit code {:?}\n--- standard output (its end)\n{}\n--- standard error (its end)\n{}",
+            self.code,
+            tail(&self.text()),
+            tail(&self.stderr)
+        )
+    }
+
+    /// Fails unless the command ended with this code.
+    pub fn expect_code(&self, code: i32) -> Result<(), Failed> {
+        if self.code == Some(code) {
+            return Ok(());
+        }
+        Err(format!("expected exit code {code}, got {}", self.report()).into())
+    }
+
+    /// Fails unless the program wrote exactly this.
+    pub fn expect_output(&self, expected: &[u8]) -> Result<(), Failed> {
+        if self.stdout == expected {
+            return Ok(());
+        }
+        let at = self
+            .stdout
+            .iter()
+            .zip(expected)
+            .take_while(|(seen, wanted)| seen == wanted)
+            .count();
+        let around = |bytes: &[u8]| {
+            let start = at.saturating_sub(80).min(bytes.len());
+            let end = (at + 80).min(bytes.len());
+            String::from_utf8_lossy(&bytes[start..end]).into_owned()
+        };
+        Err(format!(
+            "output differs at byte {at} of {} (expected {}):\n--- seen\n{}\n--- expected\n{}\n{}",
+            self.stdout.len(),
+            expected.len(),
+            around(&self.stdout),
+            around(expected),
+            self.report()
+        )
+        .into())
+    }
+
+    /// Fails unless a line on standard error holds every word, and nothing panicked.
+    pub fn expect_line(&self, words: &[&str]) -> Result<(), Failed> {
+        let told = |line: &str| words.iter().all(|word| line.contains(word));
+        if !self.stderr.lines().any(told) {
+            return Err(format!("no line says {words:?}: {}", self.report()).into());
+        }
+        if self.stderr.contains("panicked at") {
+            return Err(format!("something panicked: {}", self.report()).into());
+        }
+        Ok(())
+    }
+}
+
+impl Guest {
+    /// A run of a program with arguments.
+    pub fn new(program: impl AsRef<OsStr>, arguments: &[&str]) -> Guest {
+        let mut command = vec![program.as_ref().to_owned()];
+        command.extend(arguments.iter().map(OsString::from));
+        Guest {
+            options: Vec::new(),
+            command,
+            input: Input::Nothing,
+            embedded_kernel: false,
+            traced: true,
+        }
+    }
+
+    /// A command for busybox's shell.
+    pub fn shell(script: &str) -> Guest {
+        Guest::new(prepare::busybox(), &["sh", "-c", script])
+    }
+
+    /// An option of `memwright run` and its value.
+    pub fn option(mut self, name: &str, value: impl AsRef<OsStr>) -> Guest {
+        self.options.push(name.into());
+        self.options.push(value.as_ref().to_owned());
+        self
+    }
+
+    /// A file of the host, at a place in the guest.
+    pub fn file(self, host: &Path, guest: &str) -> Guest {
+        let mut value = host.as_os_str().to_owned();
+        value.push(":");
+        value.push(guest);
+        self.option("--file", value)
+    }
+
+    /// Standard input from a pipe that holds these bytes.
+    pub fn pipe(mut self, bytes: &[u8]) -> Guest {
+        self.input = Input::Pipe(bytes.to_vec());
+        self
+    }
+
+    /// Standard input from a file.
+    pub fn input_file(mut self, path: &Path) -> Guest {
+        self.input = Input::File(path.to_owned());
+        self
+    }
+
+    /// The kernel that the command embeds.
+    pub fn embedded_kernel(mut self) -> Guest {
+        self.embedded_kernel = true;
+        self
+    }
+
+    /// No trace of the first two runs, for programs with very many events.
+    pub fn untraced(mut self) -> Guest {
+        self.traced = false;
+        self
+    }
+
+    /// The command, ready to start.
+    pub fn command(&self, binary: &Path) -> Command {
+        let mut command = Command::new(binary);
+        command
+            .arg("run")
+            .args(["--timeout", TIMEOUT])
+            .args(&self.options)
+            .args(&self.command)
+            .env_remove("MEMWRIGHT_KERNEL");
+        if !self.embedded_kernel {
+            command.env("MEMWRIGHT_KERNEL", prepare::kernel());
+        }
+        command
+    }
+
+    /// One run.
+    fn once(&self, trace: Option<&Path>) -> Result<Ending, Failed> {
+        let folder = tempfile::tempdir()?;
+        let json = folder.path().join("account.json");
+        let mut guest = self
+            .clone()
+            .option("--json", &json);
+        if let Some(trace) = trace {
+            guest = guest.option("--trace", trace);
+        }
+        let output = guest.start(Path::new(env!("CARGO_BIN_EXE_memwright")))?;
+        Ok(Ending {
+            code: output.status.code(),
+            stdout: output.stdout,
+            stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
+            json: fs::read_to_string(json).ok(),
+        })
+    }
+
+    /// Starts a command and gives it its input.
+    fn start(&self, binary: &Path) -> Result<Output, Failed> {
+        let mut command = self.command(binary);
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        match &self.input {
+            Input::Nothing => command.stdin(Stdio::null()),
+            Input::Pipe(_) => command.stdin(Stdio::piped()),
+            Input::File(path) => command.stdin(fs::File::open(path)?),
+        };
+        let mut child = command.spawn()?;
+        if let (Input::Pipe(bytes), Some(mut pipe)) = (&self.input, child.stdin.take()) {
+            let bytes = bytes.clone();
+            // A program that ends before its input is no failure.
+            std::thread::spawn(move || drop(pipe.write_all(&bytes)));
+        }
+        Ok(child.wait_with_output()?)
+    }
+
+    /// One run whose repetition is not looked at, by another binary than the one under test.
+    pub fn run_once(&self, binary: &Path) -> Result<Ending, Failed> {
+        let output = self.start(binary)?;
+        Ok(Ending {
+            code: output.status.code(),
+            stdout: output.stdout,
+            stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
+            json: None,
+        })
+    }
+
+    /// Runs twice, compares, checks the audit, and returns the first run.
+    ///
+    /// # Errors
+    /// When the runs differ, with the first event that does, or the audit found something.
+    pub fn run(&self) -> Result<Ending, Failed> {
+        let folder = tempfile::tempdir()?;
+        let traces = [folder.path().join("first"), folder.path().join("second")];
+        let trace = |run: usize| self.traced.then_some(traces[run].as_path());
+        let (first, second) = (self.once(trace(0))?, self.once(trace(1))?);
+        if let Some(difference) = self.difference(&first, &second) {
+            // The trace was not kept, or a run that wrote none is to be explained: look again.
+            if !self.traced {
+                self.once(Some(&traces[0]))?;
+                self.once(Some(&traces[1]))?;
+            }
+            return Err(format!(
+                "two runs differ: {difference}\n{}\n{}",
+                first_difference(&traces[0], &traces[1]),
+                first.report()
+            )
+            .into());
+        }
+        if self.traced && fs::read(&traces[0]).ok() != fs::read(&traces[1]).ok() {
+            let event = first_difference(&traces[0], &traces[1]);
+            return Err(format!("two runs gave the same account, but not the same trace: {event}").into());
+        }
+        clean_audit(&first)?;
+        Ok(first)
+    }
+
+    /// The first thing in which two runs differ.
+    fn difference(&self, first: &Ending, second: &Ending) -> Option<String> {
+        if first.code != second.code {
+            return Some(format!("exit codes {:?} and {:?}", first.code, second.code));
+        }
+        let texts = [
+            ("the account", first.json.as_deref(), second.json.as_deref()),
+            ("standard output", Some(&*first.text()), Some(&*second.text())),
+            ("standard error", Some(&*first.stderr), Some(&*second.stderr)),
+        ]
+        .map(|(what, one, other)| (what, one.map(str::to_owned), other.map(str::to_owned)));
+        for (what, one, other) in texts {
+            if one != other {
+                let (one, other) = (one.unwrap_or_default(), other.unwrap_or_default());
+                let line = one.lines().zip(other.lines()).find(|(a, b)| a != b);
+                return Some(match line {
+                    Some((a, b)) => format!("{what}:\n  first:  {a}\n  second: {b}"),
+                    None => format!("{what}, in length"),
+                });
+            }
+        }
+        None
+    }
+}
+
+/// The first event of two traces that is not the same.
+fn first_difference(first: &Path, second: &Path) -> String {
+    let lines = |path: &Path| fs::read_to_string(path).unwrap_or_default();
+    let (one, other) = (lines(first), lines(second));
+    if one.is_empty() && other.is_empty() {
+        return "(no trace was written)".to_owned();
+    }
+    let mut number = 0;
+    let (mut ones, mut others) = (one.lines(), other.lines());
+    loop {
+        number += 1;
+        match (ones.next(), others.next()) {
+            (None, None) => return format!("the traces are equal ({} events)", number - 1),
+            (a, b) if a == b => {}
+            (a, b) => {
+                return format!(
+                    "first differing trace event, number {number}:\n  first:  {}\n  second: {}",
+                    a.unwrap_or("(end)"),
+                    b.unwrap_or("(end)")
+                );
+            }
+        }
+    }
+}
+
+/// Fails unless the kernel's audit at the end of the run found everything back in its place.
+fn clean_audit(ending: &Ending) -> Result<(), Failed> {
+    if ending.json.is_none() {
+        return Ok(());
+    }
+    let account = ending.account()?;
+    let audit = &account["account"]["audit"];
+    if audit == "clean" || *audit == 0 {
+        return Ok(());
+    }
+    Err(format!("the audit at the end says {audit}: {}", ending.report()).into())
+}

@@ -1,0 +1,35 @@
+//! The tests that boot the kernel under QEMU.
+//!
+//! Two boots at a time; every one-CPU run is made twice and compared, and ends with a clean audit. The kernel here has
+//! debug assertions on; one test runs the image that the command embeds.
+
+mod busybox;
+mod codes;
+mod debian;
+mod guest;
+mod installed;
+mod interrupts;
+mod prepare;
+mod programs;
+mod refusals;
+
+use libtest_mimic::{Arguments, Trial};
+
+fn main() {
+    let mut arguments = Arguments::from_args();
+    if arguments.test_threads.is_none() {
+        arguments.test_threads = Some(2);
+    }
+    let mut trials: Vec<Trial> = Vec::new();
+    trials.extend(programs::trials());
+    trials.extend(busybox::trials());
+    trials.extend(debian::trials());
+    trials.extend(codes::trials());
+    trials.extend(refusals::trials());
+    trials.extend(interrupts::trials());
+    trials.extend(installed::trials());
+    if !arguments.list {
+        prepare::prepare();
+    }
+    libtest_mimic::run(&arguments, trials).exit();
+}

@@ -1,0 +1,48 @@
+//! What the tests run: the C programs, and a kernel with debug assertions on.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Builds what is not up to date, by the task that also does it for a user.
+pub fn prepare() {
+    let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    let status = cargo
+        .args(["run", "-q", "-p", "xtask", "--", "guest"])
+        .current_dir(workspace())
+        .status()
+        .expect("cargo starts");
+    assert!(status.success(), "`cargo xtask guest` failed");
+}
+
+/// The root of the workspace.
+pub fn workspace() -> PathBuf {
+    let manifest = Path::new(env!("CARGO_MANIFEST_DIR"));
+    manifest
+        .ancestors()
+        .nth(2)
+        .expect("the package stands two folders down")
+        .to_owned()
+}
+
+/// A C program, linked in one of the four ways.
+pub fn program(variant: &str, name: &str) -> PathBuf {
+    workspace().join("programs/build").join(variant).join(name)
+}
+
+/// The kernel with debug assertions on.
+pub fn kernel() -> PathBuf {
+    let target = match std::env::var_os("CARGO_TARGET_DIR") {
+        Some(folder) => workspace().join(folder),
+        None => workspace().join("target"),
+    };
+    target.join("checked/x86_64-unknown-none/debug/memwright-kernel")
+}
+
+/// Debian's statically linked busybox.
+pub fn busybox() -> PathBuf {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path)
+        .map(|folder| folder.join("busybox"))
+        .find(|file| file.is_file())
+        .expect("busybox is in PATH; `cargo xtask test` installs it")
+}

@@ -1,0 +1,56 @@
+/* Runs the programs it is given, one after another, and says of each how it ended:
+ *
+ *   # begin NAME
+ *   ok NAME    or    not ok NAME: exited 1    or    not ok NAME: killed by signal 11
+ *
+ * An argument with spaces is split into words. `suite --first PROGRAM...` is for a machine on which little works yet:
+ * it ends after the first program that failed.
+ */
+#include "check.h"
+
+static void end_of(const char *name, int status)
+{
+	if (exited(status, 0))
+		printf("ok %s\n", name);
+	else if (WIFEXITED(status))
+		printf("not ok %s: exited %d\n", name, WEXITSTATUS(status));
+	else
+		printf("not ok %s: killed by signal %d\n", name, WTERMSIG(status));
+	fflush(stdout);
+}
+
+int main(int argc, char **argv)
+{
+	int first_only = argc > 1 && strcmp(argv[1], "--first") == 0;
+	int failed = 0;
+	for (int i = 1 + first_only; i < argc; i++) {
+		char line[512], *words[16];
+		int count = 0;
+		snprintf(line, sizeof line, "%s", argv[i]);
+		for (char *word = strtok(line, " "); word && count < 15; word = strtok(NULL, " "))
+			words[count++] = word;
+		words[count] = NULL;
+		const char *name = strrchr(words[0], '/');
+		name = name ? name + 1 : words[0];
+		printf("# begin %s\n", name);
+		fflush(stdout);
+		pid_t child = fork();
+		NEED(child >= 0);
+		if (child == 0) {
+			/* No program of this folder takes so long, by the guest's clock or the host's. */
+			alarm(300);
+			execv(words[0], words);
+			printf("cannot execute %s: %s\n", words[0], strerror(errno));
+			fflush(stdout);
+			_exit(127);
+		}
+		int status = wait_for(child);
+		end_of(name, status);
+		if (!exited(status, 0)) {
+			failed++;
+			if (first_only)
+				break;
+		}
+	}
+	return failed ? 1 : 0;
+}
