@@ -1,9 +1,10 @@
-//! The tasks of the workspace: `cargo xtask demo | test | ci | programs`.
+//! The tasks of the workspace: `cargo xtask demo | test | ci | programs | guest`.
 //!
 //! Each works from a clean clone: what is missing is installed first, and every step is printed before it runs.
 
 mod ci;
 mod demo;
+mod guest;
 mod install;
 mod programs;
 mod shell;
@@ -18,6 +19,7 @@ usage: cargo xtask TASK
   test      every test of the workspace, on the host and under QEMU; closes with one line for all
   ci        what test runs, plus format, lints, documentation and the oldest compiler; seconds per stage
   programs  build programs/*.c into programs/build
+  guest     the same, and the kernel with debug assertions that the tests boot
 ";
 
 fn main() -> ExitCode {
@@ -28,6 +30,7 @@ fn main() -> ExitCode {
         ["test"] => suite::run(),
         ["ci"] => ci::run(),
         ["programs"] => programs::build_all(),
+        ["guest"] => guest::build(),
         ["help" | "--help" | "-h"] => {
             print!("{USAGE}");
             Ok(())

@@ -1,6 +1,6 @@
 //! Every test of the workspace, with one closing line for all.
 
-use crate::{install, programs, shell};
+use crate::{guest, install, shell};
 use anyhow::{Context, Result, bail};
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Command, Stdio};
@@ -69,12 +69,12 @@ pub fn run() -> Result<()> {
     Ok(())
 }
 
-/// Builds the programs and runs the tests of the default members: unit, integration, QEMU and documentation tests.
+/// Builds what the guests run, and runs the tests of the default members: unit, integration, QEMU and documentation tests.
 ///
 /// # Errors
 /// When nothing could be run; failed tests are in the totals.
 pub fn run_tests() -> Result<Totals> {
-    programs::build_all()?;
+    guest::build()?;
     let totals = run_cargo(&["test", "--no-fail-fast"])?;
     if totals.failed == 0 && totals.passed == 0 {
         bail!("no test ran");

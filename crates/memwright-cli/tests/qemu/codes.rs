@@ -45,7 +45,10 @@ fn bad(words: &[&str]) -> Guest {
 
 /// ENOMEM or the kill of the largest process, said in a line; never a hang.
 fn exhausted_memory() -> Result<(), Failed> {
-    let ending = bad(&["exhaust"]).option("--memory", "64M").untraced().run()?;
+    let ending = bad(&["exhaust"])
+        .option("--memory", "64M")
+        .untraced()
+        .run()?;
     if ending.code == Some(0) {
         return Ok(());
     }

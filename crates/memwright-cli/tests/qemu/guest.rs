@@ -194,9 +194,7 @@ impl Guest {
     fn once(&self, trace: Option<&Path>) -> Result<Ending, Failed> {
         let folder = tempfile::tempdir()?;
         let json = folder.path().join("account.json");
-        let mut guest = self
-            .clone()
-            .option("--json", &json);
+        let mut guest = self.clone().option("--json", &json);
         if let Some(trace) = trace {
             guest = guest.option("--trace", trace);
         }
@@ -262,7 +260,9 @@ impl Guest {
         }
         if self.traced && fs::read(&traces[0]).ok() != fs::read(&traces[1]).ok() {
             let event = first_difference(&traces[0], &traces[1]);
-            return Err(format!("two runs gave the same account, but not the same trace: {event}").into());
+            return Err(
+                format!("two runs gave the same account, but not the same trace: {event}").into(),
+            );
         }
         clean_audit(&first)?;
         Ok(first)
@@ -275,8 +275,16 @@ impl Guest {
         }
         let texts = [
             ("the account", first.json.as_deref(), second.json.as_deref()),
-            ("standard output", Some(&*first.text()), Some(&*second.text())),
-            ("standard error", Some(&*first.stderr), Some(&*second.stderr)),
+            (
+                "standard output",
+                Some(&*first.text()),
+                Some(&*second.text()),
+            ),
+            (
+                "standard error",
+                Some(&*first.stderr),
+                Some(&*second.stderr),
+            ),
         ]
         .map(|(what, one, other)| (what, one.map(str::to_owned), other.map(str::to_owned)));
         for (what, one, other) in texts {

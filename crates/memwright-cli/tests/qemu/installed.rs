@@ -49,7 +49,9 @@ fn outside() -> Result<(), Failed> {
 
 /// The kernel that users run, optimised and without debug assertions.
 fn embedded() -> Result<(), Failed> {
-    let ending = Guest::shell("seq 1 5000 | sort -rn | tail -1; (exit 4)").embedded_kernel().run()?;
+    let ending = Guest::shell("seq 1 5000 | sort -rn | tail -1; (exit 4)")
+        .embedded_kernel()
+        .run()?;
     ending.expect_output(b"1\n")?;
     ending.expect_code(4)
 }

@@ -11,7 +11,10 @@ use std::time::{Duration, Instant};
 pub fn trials() -> Vec<Trial> {
     vec![
         Trial::test("interrupts::once_reaches_the_program", once),
-        Trial::test("interrupts::once_kills_a_program_without_handler", default_action),
+        Trial::test(
+            "interrupts::once_kills_a_program_without_handler",
+            default_action,
+        ),
         Trial::test("interrupts::twice_kills_the_run", twice),
         Trial::test("interrupts::closed_output_ends_the_run", closed_output),
     ]
@@ -65,12 +68,17 @@ fn expect(child: Child, code: i32) -> Result<(), Failed> {
 }
 
 fn once() -> Result<(), Failed> {
-    let (child, mut output) = start("trap 'echo caught; exit 7' INT; echo ready; while :; do :; done")?;
+    let (child, mut output) =
+        start("trap 'echo caught; exit 7' INT; echo ready; while :; do :; done")?;
     interrupt(&child)?;
     let mut line = String::new();
     output.read_line(&mut line)?;
     expect(child, 7)?;
-    if line == "caught\n" { Ok(()) } else { Err(format!("the handler printed {line:?}").into()) }
+    if line == "caught\n" {
+        Ok(())
+    } else {
+        Err(format!("the handler printed {line:?}").into())
+    }
 }
 
 fn default_action() -> Result<(), Failed> {

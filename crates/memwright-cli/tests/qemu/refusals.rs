@@ -100,7 +100,7 @@ fn larger_than_memory() -> Result<(), Failed> {
     fs::write(&path, bytes)?;
     fs::set_permissions(&path, fs::Permissions::from_mode(0o755))?;
     let ending = once(&Guest::new(&path, &[]).option("--memory", "64M"))?;
-    ending.expect_code(125)?;
+    ending.expect_code(126)?;
     ending.expect_line(&["--memory"])
 }
 

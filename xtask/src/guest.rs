@@ -1,0 +1,29 @@
+//! What the QEMU tests boot: the programs, and a kernel with debug assertions on.
+
+use crate::{install, programs, shell};
+use anyhow::Result;
+
+/// Builds what is not up to date.
+///
+/// # Errors
+/// When a program or the kernel does not build.
+pub fn build() -> Result<()> {
+    programs::build_all()?;
+    let mut command = shell::cargo([
+        "build",
+        "-q",
+        "-p",
+        "memwright-kernel",
+        "--target",
+        install::KERNEL_TARGET,
+    ]);
+    // Other flags than those of the host's crates: a folder of its own, so that neither throws the other's work away.
+    command
+        .arg("--target-dir")
+        .arg(shell::target_folder().join("checked"));
+    for name in ["RUSTFLAGS", "CARGO_BUILD_TARGET", "CARGO_BUILD_RUSTFLAGS"] {
+        command.env_remove(name);
+    }
+    command.env("CARGO_ENCODED_RUSTFLAGS", "-Cforce-frame-pointers=yes");
+    shell::run(&mut command)
+}
