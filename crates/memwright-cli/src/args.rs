@@ -103,7 +103,8 @@ Exit codes:
   128 + N   signal N killed PROGRAM
 
 Environment:
-  MEMWRIGHT_QEMU    QEMU to use instead of qemu-system-x86_64 (7.2 or later)
+  MEMWRIGHT_QEMU    QEMU to use instead of qemu-system-x86_64 (7.2 or later); \"backports\" is
+                    the newer one of Debian's backports, unpacked to a private cache
   MEMWRIGHT_KERNEL  kernel image to use instead of the embedded one
   NO_COLOR          plain text even on a terminal
 

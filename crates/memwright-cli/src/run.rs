@@ -63,7 +63,7 @@ pub fn run(args: &RunArgs) -> Result<u8, Failure> {
             path.display()
         );
     }
-    let qemu = version::program();
+    let qemu = version::program()?;
     if args.dry_run {
         return dry_run(args, &prepared, &qemu).map_err(Failure::from);
     }

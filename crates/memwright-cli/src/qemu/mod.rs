@@ -1,5 +1,6 @@
 //! QEMU: its command line, its process, and the sockets by which a run talks to it.
 
+pub mod backports;
 pub mod command;
 pub mod launch;
 pub mod process;

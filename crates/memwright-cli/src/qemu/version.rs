@@ -6,6 +6,8 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, bail};
 
+use super::backports;
+
 /// The oldest version with the pinned machine type and AVX2 under TCG.
 const OLDEST: Version = Version {
     major: 7,
@@ -27,11 +29,17 @@ impl fmt::Display for Version {
     }
 }
 
-/// The QEMU to use: `MEMWRIGHT_QEMU`, else the one in PATH.
-pub fn program() -> OsString {
-    std::env::var_os("MEMWRIGHT_QEMU")
-        .filter(|path| !path.is_empty())
-        .unwrap_or_else(|| "qemu-system-x86_64".into())
+/// The QEMU to use: `MEMWRIGHT_QEMU`, else the one in PATH. The word `backports` stands for a newer one in a private
+/// cache.
+///
+/// # Errors
+/// Those of fetching the one from backports.
+pub fn program() -> anyhow::Result<OsString> {
+    match std::env::var_os("MEMWRIGHT_QEMU").filter(|path| !path.is_empty()) {
+        None => Ok("qemu-system-x86_64".into()),
+        Some(word) if word == backports::NAME => Ok(backports::obtain()?.into()),
+        Some(path) => Ok(path),
+    }
 }
 
 /// Asks a QEMU for its version.
