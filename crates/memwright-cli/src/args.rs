@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
+use memwright::{Policy, PolicyError};
 
 use crate::size::{MemorySize, parse_memory_size};
 
@@ -122,17 +123,33 @@ fn parse_assignment(text: &str) -> Result<String, String> {
     }
 }
 
-/// Accepts one `K=V` of a policy list; both sides are words, because they become one line of the guest's options.
+/// Accepts one `K=V` of a policy list that this build knows.
 fn parse_policy(text: &str) -> Result<String, String> {
-    let word = |part: &str| {
-        !part.is_empty()
-            && part
-                .bytes()
-                .all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte))
+    let Some((key, value)) = text.split_once('=') else {
+        return Err("expected K=V, for example aslr=7".to_owned());
     };
-    match text.split_once('=') {
-        Some((name, value)) if word(name) && word(value) => Ok(text.to_owned()),
-        Some(_) | None => Err("expected K=V, for example aslr=7".to_owned()),
+    if key == "aslr" {
+        return match value.parse::<u64>() {
+            Ok(_) => Ok(text.to_owned()),
+            Err(_) => Err("expected aslr=SEED, a number".to_owned()),
+        };
+    }
+    match Policy::default().set(key, value) {
+        Ok(()) => Ok(text.to_owned()),
+        Err(PolicyError::UnknownKey) => {
+            let keys: Vec<&str> = Policy::KEYS.iter().map(|(key, _)| *key).collect();
+            Err(format!(
+                "no such policy; there are aslr, {}",
+                keys.join(", ")
+            ))
+        }
+        Err(PolicyError::UnknownValue) => {
+            let values = Policy::KEYS
+                .iter()
+                .find(|(known, _)| *known == key)
+                .map_or("another value", |(_, values)| values);
+            Err(format!("expected {values}"))
+        }
     }
 }
 
@@ -177,7 +194,9 @@ mod tests {
             ("--env", "=x"),
             ("--env", "HOME"),
             ("--policy", "aslr"),
-            ("--policy", "a=b\nc=d"),
+            ("--policy", "aslr=random"),
+            ("--policy", "speed=fast"),
+            ("--policy", "write_upgrade=sometimes"),
             ("--memory", "12Q"),
         ] {
             assert!(
@@ -193,15 +212,18 @@ mod tests {
             "memwright",
             "run",
             "--policy",
-            "aslr=1,a=b",
+            "aslr=1,fault_around=4",
             "--policy",
-            "c=d",
+            "write_upgrade=off",
             "x",
         ])
         .unwrap();
         let Action::Run(run) = cli.action else {
             panic!("not a run")
         };
-        assert_eq!(run.policies, ["aslr=1", "a=b", "c=d"]);
+        assert_eq!(
+            run.policies,
+            ["aslr=1", "fault_around=4", "write_upgrade=off"]
+        );
     }
 }

@@ -6,7 +6,7 @@ use anyhow::{Context, bail};
 use memwright_linux::channel::{Channel, FRAME_HEADER, Outcome};
 
 /// No frame is longer; a longer one is a damaged stream.
-pub const LONGEST: u32 = 1 << 20;
+pub const LONGEST: u32 = 16 << 20;
 /// Decodes the payload of a result frame into the outcome and its text.
 ///
 /// # Errors

@@ -16,12 +16,18 @@ const GROUPS: &[(&str, &[&str])] = &[
 /// The group of all other rows.
 const OTHERS: &str = "Processes";
 
-/// A row's name in reports; one that this command does not know keeps its own.
-pub fn title(name: &str) -> &str {
+/// Every row that a kernel of this build counts: name, title and definition.
+fn definitions() -> impl Iterator<Item = (&'static str, &'static str, &'static str)> {
     memwright::ROWS
         .iter()
-        .find(|definition| definition.name == name)
-        .map_or(name, |definition| definition.title)
+        .map(|row| (row.name, row.title, row.definition))
+}
+
+/// A row's name in reports; one that this command does not know keeps its own.
+pub fn title(name: &str) -> &str {
+    definitions()
+        .find(|(known, ..)| *known == name)
+        .map_or(name, |(_, title, _)| title)
 }
 
 /// The titles of all groups in order.
@@ -45,6 +51,7 @@ pub fn group(name: &str) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fmt::Write;
 
     #[test]
     fn rows_have_titles_and_groups() {
@@ -59,5 +66,40 @@ mod tests {
         for definition in memwright::ROWS {
             assert_ne!(group(definition.name), OTHERS, "{}", definition.name);
         }
+    }
+
+    /// The page about the account: its head, and a table for every group.
+    fn page() -> String {
+        let mut page = include_str!("account-head.md").to_owned();
+        for group_title in groups() {
+            let mut rows = definitions()
+                .filter(|(name, ..)| group(name) == group_title)
+                .peekable();
+            if rows.peek().is_some() {
+                write!(
+                    page,
+                    "\n## {group_title}\n\n| Name | In the table | Meaning |\n|---|---|---|\n"
+                )
+                .unwrap();
+            }
+            for (name, title, meaning) in rows {
+                writeln!(page, "| `{name}` | {title} | {meaning} |").unwrap();
+            }
+        }
+        page
+    }
+
+    /// `MEMWRIGHT_UPDATE_DOCS=1 cargo test -p memwright-cli` writes the page anew.
+    #[test]
+    fn the_page_about_the_account_is_current() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/account.md");
+        if std::env::var_os("MEMWRIGHT_UPDATE_DOCS").is_some() {
+            std::fs::write(path, page()).unwrap();
+        }
+        let current = std::fs::read_to_string(path).unwrap() == page();
+        assert!(
+            current,
+            "docs/account.md is stale: MEMWRIGHT_UPDATE_DOCS=1 cargo test -p memwright-cli account"
+        );
     }
 }
