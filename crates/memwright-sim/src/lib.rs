@@ -20,15 +20,20 @@
 //!   invalidations that arrive as late as they can.
 //! - [`mistake`]: mistakes planted on purpose, to prove that the machine notices them.
 //! - [`cost`]: walks, hits, invalidations and interrupts, per CPU.
-//! - [`model`]: what memory must contain and permit, stated slowly and obviously, for a [`script`].
+//! - [`process`]: a user program on the machine: access, fault, retry.
+//! - [`model`]: what memory must contain and permit, stated slowly and obviously; [`lockstep`] runs
+//!   a [`script`] on both and compares. [`noted_file`] is a file that must hear of first writes.
 
 pub mod adversary;
 pub mod audit;
 pub mod cost;
+pub mod lockstep;
 pub mod machine;
 pub mod mistake;
 pub mod mmu;
 pub mod model;
+pub mod noted_file;
+pub mod process;
 pub mod script;
 pub mod tlb;
 pub mod walk;

@@ -100,15 +100,13 @@ impl Source {
     }
 }
 
-/// What a child gets of a page.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum OnFork {
-    /// The same contents.
-    Inherit,
+/// What a child does not get of a page: two flags, of which the first one wins.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct OnFork {
     /// Nothing is mapped there (`MADV_DONTFORK`).
-    Omit,
-    /// Zeroes (`MADV_WIPEONFORK`).
-    Wipe,
+    omit: bool,
+    /// It is zero there (`MADV_WIPEONFORK`).
+    wipe: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -238,7 +236,7 @@ impl Model {
                 rights,
                 source: source.advanced(page),
                 own: None,
-                on_fork: OnFork::Inherit,
+                on_fork: OnFork::default(),
             };
             self.space(process).pages.insert(from + page, mapped);
         }
@@ -394,18 +392,10 @@ impl Model {
         match advice {
             Advice::Drop => mapped.own = None,
             Advice::Free if anonymous => {}
-            Advice::OmitOnFork => mapped.on_fork = OnFork::Omit,
-            Advice::InheritOnFork => {
-                if mapped.on_fork == OnFork::Omit {
-                    mapped.on_fork = OnFork::Inherit;
-                }
-            }
-            Advice::WipeOnFork if anonymous => mapped.on_fork = OnFork::Wipe,
-            Advice::KeepOnFork => {
-                if mapped.on_fork == OnFork::Wipe {
-                    mapped.on_fork = OnFork::Inherit;
-                }
-            }
+            Advice::OmitOnFork => mapped.on_fork.omit = true,
+            Advice::InheritOnFork => mapped.on_fork.omit = false,
+            Advice::WipeOnFork if anonymous => mapped.on_fork.wipe = true,
+            Advice::KeepOnFork => mapped.on_fork.wipe = false,
             Advice::Free | Advice::WipeOnFork => return Err(Refusal::NotApplicable(page)),
             Advice::PopulateRead => self.permit(process, page, Intent::Read)?,
             Advice::PopulateWrite => {
@@ -421,10 +411,9 @@ impl Model {
     /// A child with a copy of every page, made here and now.
     pub fn fork(&mut self, parent: usize, child: usize) {
         let mut copy = self.space(parent).clone();
-        copy.pages
-            .retain(|_, mapped| mapped.on_fork != OnFork::Omit);
+        copy.pages.retain(|_, mapped| !mapped.on_fork.omit);
         for mapped in copy.pages.values_mut() {
-            if mapped.on_fork == OnFork::Wipe {
+            if mapped.on_fork.wipe {
                 mapped.own = None;
             }
         }

@@ -1,0 +1,142 @@
+//! A file whose pages are written back, and that must hear of the first write after that.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::sync::{Arc, Mutex};
+
+use memwright::Memory;
+use memwright::object::{Mappings, Object, ObjectError, ObjectIdentity, Shmem};
+use memwright_table::{Frame, OutOfFrames, PAGE_SIZE};
+
+use crate::machine::{SimulatedMachine, locked};
+
+/// A file that keeps a written-back copy of each page, as a disk does.
+///
+/// A page is dirty from the first write after it was cleaned, which the memory manager announces by
+/// `first_write`. A page that is not dirty equals its copy: [`check`](Self::check) finds each write that
+/// was not announced.
+pub struct NotedFile {
+    pages: Shmem<SimulatedMachine>,
+    written_back: Mutex<BTreeMap<u64, [u8; PAGE_SIZE]>>,
+    dirty: Mutex<BTreeSet<u64>>,
+}
+
+impl NotedFile {
+    /// A file of zeroes, clean.
+    #[must_use]
+    pub fn new(memory: Arc<Memory<SimulatedMachine>>, pages: u64) -> Self {
+        let identity = ObjectIdentity {
+            device: 2,
+            inode: 1,
+        };
+        Self {
+            pages: Shmem::new(memory, pages * PAGE_SIZE as u64, identity),
+            written_back: Mutex::new(BTreeMap::new()),
+            dirty: Mutex::new(BTreeSet::new()),
+        }
+    }
+
+    /// The pages, for reading and truncating. Write through [`write_at`](Self::write_at).
+    #[must_use]
+    pub fn pages(&self) -> &Shmem<SimulatedMachine> {
+        &self.pages
+    }
+
+    /// The `write` system call, inside one page.
+    ///
+    /// # Errors
+    /// No frame for the page.
+    pub fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<usize, OutOfFrames> {
+        locked(&self.dirty).insert(offset / PAGE_SIZE as u64);
+        self.pages.write_at(offset, bytes)
+    }
+
+    /// The size changes; what is cut off is forgotten.
+    pub fn truncate(&self, pages: u64) {
+        self.pages.set_size(pages * PAGE_SIZE as u64);
+        locked(&self.written_back).retain(|&index, _| index < pages);
+        locked(&self.dirty).retain(|&index| index < pages);
+    }
+
+    /// The pages from `first` on become zero, and clean.
+    pub fn punch(&self, first: u64, pages: u64) {
+        let bytes = PAGE_SIZE as u64;
+        self.pages.punch(first * bytes, (first + pages) * bytes);
+        locked(&self.written_back).retain(|index, _| !(first..first + pages).contains(index));
+        locked(&self.dirty).retain(|index| !(first..first + pages).contains(index));
+    }
+
+    /// Writes every dirty page back. Returns how many there were.
+    pub fn clean(&self) -> usize {
+        let dirty = std::mem::take(&mut *locked(&self.dirty));
+        for &index in &dirty {
+            // Protected before it is copied: what is written during the copy is announced again.
+            let _ = self.pages.mappings().clean(index, index + 1);
+            let contents = self.contents(index);
+            locked(&self.written_back).insert(index, contents);
+        }
+        dirty.len()
+    }
+
+    /// The pages that were written since they were cleaned.
+    #[must_use]
+    pub fn dirty(&self) -> Vec<u64> {
+        locked(&self.dirty).iter().copied().collect()
+    }
+
+    /// The first clean page that differs from its copy.
+    #[must_use]
+    pub fn check(&self) -> Option<u64> {
+        let dirty = locked(&self.dirty);
+        let written_back = locked(&self.written_back);
+        let pages = self.pages.size() / PAGE_SIZE as u64;
+        (0..pages)
+            .filter(|index| !dirty.contains(index))
+            .find(|&index| {
+                let copy = written_back.get(&index).copied().unwrap_or([0; PAGE_SIZE]);
+                self.contents(index) != copy
+            })
+    }
+
+    fn contents(&self, index: u64) -> [u8; PAGE_SIZE] {
+        let mut bytes = [0; PAGE_SIZE];
+        self.pages.read_at(index * PAGE_SIZE as u64, &mut bytes);
+        bytes
+    }
+}
+
+impl Object<SimulatedMachine> for NotedFile {
+    fn frame(
+        &self,
+        memory: &Memory<SimulatedMachine>,
+        index: u64,
+        write: bool,
+    ) -> Result<Frame, ObjectError> {
+        self.pages.frame(memory, index, write)
+    }
+
+    fn cached(&self, memory: &Memory<SimulatedMachine>, index: u64) -> Option<Frame> {
+        self.pages.cached(memory, index)
+    }
+
+    fn notify_first_write(&self) -> bool {
+        true
+    }
+
+    fn first_write(&self, index: u64) -> Result<(), ObjectError> {
+        locked(&self.dirty).insert(index);
+        Ok(())
+    }
+
+    fn identity(&self) -> ObjectIdentity {
+        self.pages.identity()
+    }
+
+    fn describe(&self, out: &mut dyn fmt::Write) -> fmt::Result {
+        out.write_str("/noted")
+    }
+
+    fn mappings(&self) -> &Mappings<SimulatedMachine> {
+        self.pages.mappings()
+    }
+}

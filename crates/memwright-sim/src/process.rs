@@ -1,0 +1,290 @@
+//! User programs on the simulated machine, driven as a kernel would drive them.
+
+use std::sync::{Arc, Mutex};
+
+use memwright::{Access, AddressSpace, FaultError, Layout, Memory, Policy};
+use memwright_table::{CpuId, Frames, PAGE_SIZE, Table, VirtAddr};
+
+use crate::machine::{MachineOptions, RunningOn, SimulatedMachine, locked};
+use crate::mmu::PageFault;
+
+/// An address space on the simulated machine.
+pub type Space = AddressSpace<SimulatedMachine>;
+
+/// How often one access may fault before it counts as hanging. One fault for the page, one for the
+/// right to write it, one for a stale translation; the adversary and other CPUs may undo some.
+const MOST_FAULTS: usize = 32;
+
+/// What ends a program that accesses memory it must not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Signal {
+    /// SIGSEGV: nothing is mapped there (`SEGV_MAPERR`).
+    Unmapped,
+    /// SIGSEGV: the rights forbid it (`SEGV_ACCERR`).
+    Forbidden,
+    /// SIGBUS: the object ends before, or could not be read.
+    Bus,
+    /// No frame is free: a kernel would kill a process now.
+    OutOfMemory,
+}
+
+/// The part of a kernel that memory management needs: which address space each CPU has loaded.
+pub struct Host {
+    machine: SimulatedMachine,
+    memory: Arc<Memory<SimulatedMachine>>,
+    /// What a CPU has loaded when no process runs there.
+    idle: Table<SimulatedMachine>,
+    /// Per CPU: the address space loaded, `None` for `idle`.
+    loaded: Vec<Mutex<Option<Arc<Space>>>>,
+}
+
+impl Host {
+    /// Boots a machine, all of whose memory but frame 0 is free.
+    ///
+    /// # Panics
+    /// If the machine has too little memory to start.
+    #[must_use]
+    pub fn boot(options: MachineOptions) -> Arc<Self> {
+        let machine = SimulatedMachine::new(options);
+        let frames = machine.frames();
+        let memory = Arc::new(
+            Memory::new(frames.clone(), Policy::default()).expect("room for the zero frame"),
+        );
+        let idle = Table::new(frames, None).expect("room for the idle table");
+        let loaded = machine.cpus().map(|_| Mutex::new(None)).collect();
+        let host = Arc::new(Self {
+            machine,
+            memory,
+            idle,
+            loaded,
+        });
+        for cpu in host.machine.cpus() {
+            let _running = host.machine.run_on(cpu);
+            host.idle.load();
+        }
+        host
+    }
+
+    /// The machine.
+    #[must_use]
+    pub fn machine(&self) -> &SimulatedMachine {
+        &self.machine
+    }
+
+    /// What all address spaces share.
+    #[must_use]
+    pub fn memory(&self) -> &Arc<Memory<SimulatedMachine>> {
+        &self.memory
+    }
+
+    /// Its frames.
+    #[must_use]
+    pub fn frames(&self) -> &Arc<Frames<SimulatedMachine>> {
+        self.memory.frames()
+    }
+
+    /// Page-table frames of the idle table.
+    #[must_use]
+    pub fn idle_table_frames(&self) -> u64 {
+        self.idle.table_frames()
+    }
+
+    /// Makes the calling host thread `cpu`, with `space` loaded there: a context switch.
+    pub fn enter(&self, cpu: CpuId, space: &Arc<Space>) -> RunningOn {
+        let running = self.machine.run_on(cpu);
+        let mut loaded = locked(&self.loaded[cpu.index()]);
+        let same = loaded
+            .as_ref()
+            .is_some_and(|loaded| Arc::ptr_eq(loaded, space));
+        if !same {
+            space.table().load();
+            self.leave(&mut loaded, cpu);
+            *loaded = Some(space.clone());
+        }
+        running
+    }
+
+    /// Loads the idle table wherever `space` is loaded: its process ends.
+    pub fn evict(&self, space: &Arc<Space>) {
+        for cpu in self.machine.cpus() {
+            let _running = self.machine.run_on(cpu);
+            let mut loaded = locked(&self.loaded[cpu.index()]);
+            if loaded
+                .as_ref()
+                .is_some_and(|loaded| Arc::ptr_eq(loaded, space))
+            {
+                self.idle.load();
+                self.leave(&mut loaded, cpu);
+            }
+        }
+    }
+
+    fn leave(&self, loaded: &mut Option<Arc<Space>>, cpu: CpuId) {
+        match loaded.take() {
+            Some(before) => before.table().note_unloaded(cpu),
+            None => self.idle.note_unloaded(cpu),
+        }
+    }
+}
+
+impl Drop for Host {
+    /// The machine is switched off: no CPU uses any table from now on.
+    fn drop(&mut self) {
+        for cpu in self.machine.cpus() {
+            let mut loaded = locked(&self.loaded[cpu.index()]);
+            self.leave(&mut loaded, cpu);
+        }
+    }
+}
+
+/// A user program: an address space, and accesses that fault and try again.
+pub struct Process {
+    host: Arc<Host>,
+    space: Arc<Space>,
+}
+
+impl Process {
+    /// A program that maps nothing.
+    ///
+    /// # Panics
+    /// If there is no memory for it.
+    #[must_use]
+    pub fn new(host: &Arc<Host>) -> Self {
+        let layout = Layout {
+            lowest: VirtAddr::new(0x1_0000),
+            mmap_top: VirtAddr::new(0x7fff_0000_0000),
+            highest: VirtAddr::USER_END,
+        };
+        let space =
+            Space::new(host.memory.clone(), layout, None).expect("room for an empty address space");
+        Self::with_space(host, space)
+    }
+
+    /// A program in this address space, such as one that a fork made.
+    #[must_use]
+    pub fn with_space(host: &Arc<Host>, space: Space) -> Self {
+        Self {
+            host: host.clone(),
+            space: Arc::new(space),
+        }
+    }
+
+    /// The machine that it runs on.
+    #[must_use]
+    pub fn host(&self) -> &Arc<Host> {
+        &self.host
+    }
+
+    /// Its address space, for operations on a CPU that has [entered](Self::on) it.
+    #[must_use]
+    pub fn space(&self) -> &Arc<Space> {
+        &self.space
+    }
+
+    /// A system call: runs `call` on a CPU that has the address space loaded.
+    pub fn on<T>(&self, cpu: CpuId, call: impl FnOnce(&Space) -> T) -> T {
+        let _running = self.host.enter(cpu, &self.space);
+        call(&self.space)
+    }
+
+    /// Loads bytes, page by page.
+    ///
+    /// # Errors
+    /// What would end the program; pages before the one at fault are in `into`.
+    pub fn read(&self, cpu: CpuId, address: VirtAddr, into: &mut [u8]) -> Result<(), Signal> {
+        let mut done = 0;
+        while done < into.len() {
+            let here = VirtAddr::new(address.as_u64() + done as u64);
+            let bytes = (PAGE_SIZE - here.offset()).min(into.len() - done);
+            self.retry(cpu, |host| {
+                host.machine
+                    .on(cpu)
+                    .read(here, &mut into[done..done + bytes])
+            })?;
+            done += bytes;
+        }
+        Ok(())
+    }
+
+    /// Stores bytes, page by page.
+    ///
+    /// # Errors
+    /// What would end the program; pages before the one at fault are written.
+    pub fn write(&self, cpu: CpuId, address: VirtAddr, from: &[u8]) -> Result<(), Signal> {
+        let mut done = 0;
+        while done < from.len() {
+            let here = VirtAddr::new(address.as_u64() + done as u64);
+            let bytes = (PAGE_SIZE - here.offset()).min(from.len() - done);
+            self.retry(cpu, |host| {
+                host.machine.on(cpu).write(here, &from[done..done + bytes])
+            })?;
+            done += bytes;
+        }
+        Ok(())
+    }
+
+    /// Adds to a word as one locked instruction, and returns what was there.
+    ///
+    /// # Errors
+    /// What would end the program.
+    pub fn fetch_add(&self, cpu: CpuId, address: VirtAddr, value: u64) -> Result<u64, Signal> {
+        self.retry(cpu, |host| host.machine.on(cpu).fetch_add(address, value))
+    }
+
+    /// Fetches an instruction byte.
+    ///
+    /// # Errors
+    /// What would end the program.
+    pub fn fetch(&self, cpu: CpuId, address: VirtAddr) -> Result<u8, Signal> {
+        self.retry(cpu, |host| host.machine.on(cpu).fetch(address))
+    }
+
+    /// One access: fault, resolve, try again.
+    ///
+    /// # Panics
+    /// If it never gets through: every fault was resolved and the access still faults.
+    fn retry<T>(
+        &self,
+        cpu: CpuId,
+        mut access: impl FnMut(&Host) -> Result<T, PageFault>,
+    ) -> Result<T, Signal> {
+        let _running = self.host.enter(cpu, &self.space);
+        for _ in 0..MOST_FAULTS {
+            match access(&self.host) {
+                Ok(value) => return Ok(value),
+                Err(fault) => self.resolve(fault)?,
+            }
+        }
+        panic!("an access still faults after {MOST_FAULTS} faults that were resolved");
+    }
+
+    fn resolve(&self, fault: PageFault) -> Result<(), Signal> {
+        assert!(
+            !fault.code.reserved,
+            "{fault:?}: an entry with a reserved bit set"
+        );
+        let access = Access {
+            write: fault.code.write,
+            fetch: fault.code.fetch,
+            user: true,
+        };
+        match self.space.fault(fault.address, access) {
+            // An object that is busy here is busy for no longer than a moment.
+            Ok(_) | Err(FaultError::WouldBlock) => Ok(()),
+            Err(FaultError::NoArea | FaultError::Guard | FaultError::StackLimit) => {
+                Err(Signal::Unmapped)
+            }
+            Err(FaultError::Denied) => Err(Signal::Forbidden),
+            Err(FaultError::Poison | FaultError::BeyondObject | FaultError::Io) => Err(Signal::Bus),
+            Err(FaultError::OutOfMemory) => Err(Signal::OutOfMemory),
+        }
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        self.host.evict(&self.space);
+        let _running = self.host.machine.run_on(CpuId::new(0));
+        self.space.clear();
+    }
+}
