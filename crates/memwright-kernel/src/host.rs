@@ -10,7 +10,7 @@ use memwright_table::Frame;
 
 use crate::machine::Hardware;
 use crate::trace::Kind;
-use crate::trap::entry::{self, SYSTEM_CALL};
+use crate::trap::entry::{self, Left, SYSTEM_CALL};
 use crate::trap::idt::vector;
 use crate::trap::kernel::{FAULT_FETCH, FAULT_PRESENT, FAULT_RESERVED, FAULT_WRITE};
 use crate::{
@@ -20,21 +20,17 @@ use crate::{
 impl Host for Hardware {
     fn run_user(&self, user: &mut UserState) -> Trap {
         heap::top_up();
-        let cpu = percpu::current();
-        loop {
-            // SAFETY: the personality has loaded a root made from the template and keeps the bases
-            // canonical; `user` is borrowed exclusively.
-            let left = unsafe { entry::enter_user(user) };
-            let changed = cpu.changed.load(Ordering::Relaxed);
-            if left.vector == SYSTEM_CALL {
-                cpu.ring
-                    .record(Kind::SystemCall, user.regs.orig_rax, user.regs.rip, changed);
-                return Trap::Syscall;
-            }
-            if let Some(trap) = trap_of(cpu, left.vector as u8, left.error, user, changed) {
-                return trap;
-            }
+        // SAFETY: the personality has loaded a root made from the template and keeps the bases
+        // canonical; `user` is borrowed exclusively.
+        let left = unsafe { entry::enter_user(user) };
+        if left.vector != SYSTEM_CALL {
+            return other_trap(user, left);
         }
+        let cpu = percpu::current();
+        let changed = cpu.changed.load(Ordering::Relaxed);
+        cpu.ring
+            .record(Kind::SystemCall, user.regs.orig_rax, user.regs.rip, changed);
+        Trap::Syscall
     }
 
     fn create_context(&self, argument: usize) -> Result<ContextId, OutOfMemory> {
@@ -179,6 +175,26 @@ pub fn power_off(code: u8) -> ! {
     // SAFETY: the exit device takes any byte; the machine is gone afterwards.
     unsafe { arch::write_port(EXIT_PORT, code) };
     arch::halt_forever()
+}
+
+/// Handles what ended user mode, if it was no system call, and enters again until something did that
+/// the personality has to know of. Apart from `run_user`, so that system calls save few registers.
+#[inline(never)]
+fn other_trap(user: &mut UserState, mut left: Left) -> Trap {
+    let cpu = percpu::current();
+    loop {
+        let changed = cpu.changed.load(Ordering::Relaxed);
+        if left.vector == SYSTEM_CALL {
+            cpu.ring
+                .record(Kind::SystemCall, user.regs.orig_rax, user.regs.rip, changed);
+            return Trap::Syscall;
+        }
+        if let Some(trap) = trap_of(cpu, left.vector as u8, left.error, user, changed) {
+            return trap;
+        }
+        // SAFETY: as in `run_user`, whose caller's guarantees still hold.
+        left = unsafe { entry::enter_user(user) };
+    }
 }
 
 /// What a trap from user mode other than a system call means; `None`: nothing, user mode goes on.
