@@ -103,7 +103,5 @@ pub fn resume() {
     let cpu = percpu::current();
     let passed = arch::ticks() - PAUSED_AT.load(Ordering::Relaxed) + OVERHEAD;
     percpu::add(&OFFSET, passed);
-    // The pause belongs neither to the kernel's instructions nor to the user's.
-    percpu::add(&cpu.changed, passed);
     arm(cpu.deadline.load(Ordering::Relaxed));
 }

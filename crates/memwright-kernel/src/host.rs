@@ -80,12 +80,8 @@ impl Host for Hardware {
     fn idle(&self) {
         let cpu = percpu::current();
         let start = arch::ticks();
-        percpu::add(
-            &cpu.kernel_ticks,
-            start - cpu.changed.load(Ordering::Relaxed),
-        );
         arch::wait_for_interrupt();
-        cpu.changed.store(arch::ticks(), Ordering::Relaxed);
+        percpu::add(&cpu.idle_ticks, arch::ticks() - start);
     }
 
     fn copy_from_user(&self, to: &mut [u8], from: u64) -> Result<(), UserFault> {
@@ -149,8 +145,9 @@ impl Host for Hardware {
 
     fn kernel_instructions(&self) -> u64 {
         let cpu = percpu::current();
-        let running = arch::ticks() - cpu.changed.load(Ordering::Relaxed);
-        cpu.kernel_ticks.load(Ordering::Relaxed) + running
+        let elsewhere =
+            cpu.user_ticks.load(Ordering::Relaxed) + cpu.idle_ticks.load(Ordering::Relaxed);
+        clock::now().saturating_sub(elsewhere)
     }
 
     fn kernel_root(&self) -> Option<Frame> {

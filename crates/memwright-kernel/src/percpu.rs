@@ -88,10 +88,8 @@ pub struct PerCpu {
     pub changed: AtomicU64,
     /// Ticks spent in user mode.
     pub user_ticks: AtomicU64,
-    /// Ticks spent in the kernel, idling excluded.
-    pub kernel_ticks: AtomicU64,
-    /// Whether the timer's interrupt arrived while the kernel idled.
-    pub timer_fired: AtomicU32,
+    /// Ticks spent waiting for an interrupt.
+    pub idle_ticks: AtomicU64,
     /// The CPU's index.
     pub index: AtomicU32,
     /// Deadline the timer is set for, in clock nanoseconds; `u64::MAX` is none.
@@ -115,8 +113,7 @@ impl PerCpu {
             scratch: AtomicU64::new(0),
             changed: AtomicU64::new(0),
             user_ticks: AtomicU64::new(0),
-            kernel_ticks: AtomicU64::new(0),
-            timer_fired: AtomicU32::new(0),
+            idle_ticks: AtomicU64::new(0),
             index: AtomicU32::new(0),
             deadline: AtomicU64::new(u64::MAX),
             leaving: AtomicU64::new(0),

@@ -5,13 +5,13 @@ use alloc::vec::Vec;
 use core::slice;
 use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-use memwright_linux::Memory;
+use memwright::{Memory, Policy, PolicyError};
 use memwright_linux::cpio::CpioArchive;
 use memwright_linux::kernel::Kernel;
 use memwright_linux::manifest::Manifest;
 use memwright_table::addr::{Frame, FrameRange};
 use memwright_table::frame::{Frames, Region};
-use memwright_table::sync;
+use memwright_table::{OutOfMemory, sync};
 
 use super::memory_map::{MOST_RANGES, MemoryMap};
 use super::pvh::{PhysicalRange, StartInfo};
@@ -56,7 +56,7 @@ extern "C" fn kernel_main(start_info: u64) -> ! {
     setup_processor();
     clock::start();
     heap::start();
-    let _frames = start_frames(&free);
+    let frames = start_frames(&free);
     apic::start();
     control::start();
     input::start();
@@ -65,7 +65,8 @@ extern "C" fn kernel_main(start_info: u64) -> ! {
         selftest::run();
     }
     let manifest = Manifest::parse(archive);
-    Kernel::start(&HARDWARE, Arc::new(Memory), manifest, archive)
+    let memory = start_memory(frames, &manifest);
+    Kernel::start(&HARDWARE, memory, manifest, archive)
 }
 
 /// Reads the start info and replaces the boot tables. Returns the free memory and the archive.
@@ -149,5 +150,20 @@ fn start_frames(free: &MemoryMap) -> Arc<Frames<M>> {
             frames
         }
         Err(error) => panic!("the frame allocator refused the memory map: {error:?}"),
+    }
+}
+
+/// Makes the memory manager with the policies of the run. One that it does not know may be another
+/// part's; the command refuses those that nobody knows.
+fn start_memory(frames: Arc<Frames<M>>, manifest: &Manifest) -> Arc<Memory<M>> {
+    let policy = Policy::default();
+    for (key, value) in &manifest.policies {
+        if policy.set(key, value) == Err(PolicyError::UnknownValue) {
+            panic!("the policy {key} has no value {value}");
+        }
+    }
+    match Memory::new(frames, policy) {
+        Ok(memory) => Arc::new(memory),
+        Err(OutOfMemory) => panic!("no memory for the memory manager"),
     }
 }
