@@ -1,9 +1,8 @@
 //! What the personality needs from the machine below it.
 
-use crate::Frame;
 use crate::arch::x86_64::regs::{FpuArea, UserState};
 pub use crate::channel::Channel;
-use crate::placeholder::Machine;
+use memwright_table::{Frame, Machine};
 
 /// A kernel stack with the registers that are saved on it.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, Ord, PartialOrd)]

@@ -19,6 +19,10 @@ pub struct Kernel {
     pub memory: Arc<Memory>,
     /// What the run was asked to do.
     pub manifest: Manifest,
+    /// The tree of files.
+    pub mounts: crate::fs::Mounts,
+    /// The source of every random number.
+    pub random: crate::sync::Lock<crate::random::Random>,
     /// Who runs and who may run.
     pub scheduler: Scheduler,
 }

@@ -14,12 +14,17 @@ pub mod fs;
 pub mod host;
 pub mod kernel;
 pub mod manifest;
-mod placeholder;
 pub mod process;
+pub mod random;
 pub mod scheduler;
 pub mod sync;
 pub mod syscall;
 pub mod user;
 pub mod wait;
 
-pub use placeholder::{AddressSpace as Space, Frame, PhysicalMemory as Memory};
+/// The machine, as the crates below know it.
+pub type M = &'static dyn host::Host;
+/// An address space.
+pub type Space = memwright::AddressSpace<M>;
+/// Physical memory and the memory manager's account.
+pub type Memory = memwright::Memory<M>;

@@ -1,0 +1,359 @@
+//! Standard input, output and error of the program, which the command carries.
+
+use super::{
+    attributes::DeviceNumber,
+    kind::Kind,
+    open_file::{File, OpenFile, Readiness},
+    transfer::{Sink, Source},
+    turn::Turn,
+};
+use crate::{
+    abi_struct,
+    context::Context,
+    errno::Errno,
+    host::Channel,
+    kernel::Kernel,
+    manifest::Stream,
+    sync::{Lock, Rank},
+};
+use alloc::{boxed::Box, sync::Arc, vec};
+use linux_raw_sys::{general as raw, ioctl};
+
+/// Bytes of input that are asked for at a time.
+const INPUT: usize = 4096;
+
+/// Bytes that go through the kernel's stack at a time.
+const CHUNK: usize = 2048;
+
+/// The device behind a terminal: `/dev/console`.
+pub const CONSOLE_DEVICE: DeviceNumber = DeviceNumber::new(5, 1);
+
+/// Input that came and was not read yet.
+struct Input {
+    bytes: Box<[u8]>,
+    start: usize,
+    end: usize,
+    /// The input ended, and said so once.
+    ended: bool,
+}
+
+/// The three channels to the command.
+pub struct Console {
+    input: Lock<Input>,
+    reading: Turn,
+}
+
+impl Default for Console {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Console {
+    /// Channels from which nothing was read yet.
+    #[must_use]
+    pub fn new() -> Self {
+        let bytes = vec![0; INPUT].into_boxed_slice();
+        let input = Input {
+            bytes,
+            start: 0,
+            end: 0,
+            ended: false,
+        };
+        Self {
+            input: Lock::new(Rank::File, input),
+            reading: Turn::new(),
+        }
+    }
+
+    /// Asks the command for input unless some is there. The machine stands still meanwhile, so
+    /// that no amount of waiting shows in the guest.
+    fn fetch(&self, kernel: &Kernel) {
+        let mut input = self.input.lock();
+        if input.start == input.end && !input.ended {
+            let count = kernel.host.input(&mut input.bytes);
+            input.start = 0;
+            input.end = count;
+            input.ended = count == 0;
+        }
+    }
+
+    /// Copies what is there without consuming it.
+    fn peek(&self, buffer: &mut [u8]) -> usize {
+        let input = self.input.lock();
+        let count = (input.end - input.start).min(buffer.len());
+        buffer[..count].copy_from_slice(&input.bytes[input.start..input.start + count]);
+        count
+    }
+
+    fn consume(&self, count: usize) {
+        self.input.lock().start += count;
+    }
+
+    /// Bytes that came and were not read yet; and whether the input ended.
+    fn waiting(&self) -> (usize, bool) {
+        let input = self.input.lock();
+        (input.end - input.start, input.ended)
+    }
+
+    fn read(
+        &self,
+        context: &Context<'_>,
+        terminal: bool,
+        sink: &mut Sink<'_>,
+    ) -> Result<usize, Errno> {
+        if sink.left() == 0 {
+            return Ok(0);
+        }
+        let turn = self.reading.take(context)?;
+        self.fetch(context.kernel);
+        let mut buffer = [0; CHUNK];
+        let mut done = 0;
+        loop {
+            let wanted = sink.left().min(CHUNK);
+            let count = self.peek(&mut buffer[..wanted]);
+            let put = match sink.put(&buffer[..count]) {
+                Ok(put) => put,
+                Err(_) if done > 0 => 0,
+                Err(error) => return Err(error),
+            };
+            self.consume(put);
+            done += put;
+            if put < wanted || sink.left() == 0 {
+                break;
+            }
+        }
+        if done == 0 && terminal {
+            // Behind an end typed at a terminal more may come.
+            self.input.lock().ended = false;
+        }
+        drop(turn);
+        Ok(done)
+    }
+}
+
+/// One of the three streams.
+#[derive(Clone)]
+pub struct ConsoleStream {
+    console: Arc<Console>,
+    /// Where writes go; none for standard input.
+    output: Option<Channel>,
+    terminal: bool,
+}
+
+impl ConsoleStream {
+    /// Standard input (0), output (1) or error (2).
+    #[must_use]
+    pub fn new(console: &Arc<Console>, number: usize, stream: Stream) -> Self {
+        let terminal = stream == Stream::Terminal;
+        let output = match number {
+            0 => terminal.then_some(Channel::Stdout),
+            1 => Some(Channel::Stdout),
+            _ => Some(Channel::Stderr),
+        };
+        Self {
+            console: console.clone(),
+            output,
+            terminal,
+        }
+    }
+
+    /// A pipe, or a device if it is a terminal.
+    #[must_use]
+    pub const fn kind(&self) -> Kind {
+        if self.terminal {
+            Kind::Character
+        } else {
+            Kind::Fifo
+        }
+    }
+
+    /// The device of a terminal.
+    #[must_use]
+    pub const fn special(&self) -> DeviceNumber {
+        if self.terminal {
+            CONSOLE_DEVICE
+        } else {
+            DeviceNumber::new(0, 0)
+        }
+    }
+
+    /// Whether it is a terminal.
+    #[must_use]
+    pub const fn is_terminal(&self) -> bool {
+        self.terminal
+    }
+
+    /// The `O_` flags with which the first program finds it open.
+    #[must_use]
+    pub const fn flags(&self) -> u32 {
+        match (self.terminal, self.output) {
+            (true, _) => raw::O_RDWR,
+            (false, None) => raw::O_RDONLY,
+            (false, Some(_)) => raw::O_WRONLY,
+        }
+    }
+
+    fn reads(&self) -> bool {
+        self.terminal || self.output.is_none()
+    }
+}
+
+abi_struct! {
+    /// `struct winsize` of `asm-generic/termios.h`.
+    pub struct WindowSize {
+        /// Rows of characters.
+        pub rows: u16,
+        /// Columns of characters.
+        pub columns: u16,
+        /// Width in dots: unknown.
+        pub width: u16,
+        /// Height in dots: unknown.
+        pub height: u16,
+    }
+}
+
+abi_struct! {
+    /// `struct termios` of `asm-generic/termbits.h`.
+    pub struct Termios {
+        /// Input modes.
+        pub input: u32,
+        /// Output modes.
+        pub output: u32,
+        /// Control modes.
+        pub control: u32,
+        /// Local modes.
+        pub local: u32,
+        /// Line discipline and the first three control characters.
+        pub line: [u8; 4],
+        /// The other control characters.
+        pub characters: [u8; 16],
+    }
+}
+
+/// The modes in which the command's terminal is: lines, echo and signals are its business.
+const COOKED: Termios = Termios {
+    // ICRNL | IXON
+    input: 0o400 | 0o2000,
+    // OPOST | ONLCR
+    output: 0o1 | 0o4,
+    // B38400 | CS8 | CREAD
+    control: 0o17 | 0o60 | 0o200,
+    // ISIG | ICANON | ECHO | ECHOE | ECHOK | ECHOCTL | ECHOKE | IEXTEN
+    local: 0o1 | 0o2 | 0o10 | 0o20 | 0o40 | 0o1000 | 0o4000 | 0o100_000,
+    // N_TTY; VINTR ^C, VQUIT ^\, VERASE DEL
+    line: [0, 3, 0x1c, 0x7f],
+    // VKILL ^U, VEOF ^D, VTIME, VMIN, VSWTC, VSTART ^Q, VSTOP ^S, VSUSP ^Z, VEOL, VREPRINT ^R,
+    // VDISCARD ^O, VWERASE ^W, VLNEXT ^V, VEOL2
+    characters: [
+        0x15, 4, 0, 1, 0, 0x11, 0x13, 0x1a, 0, 0x12, 0xf, 0x17, 0x16, 0, 0, 0,
+    ],
+};
+
+impl File for ConsoleStream {
+    fn has_position(&self) -> bool {
+        false
+    }
+
+    fn read(
+        &self,
+        context: &Context<'_>,
+        _open: &OpenFile,
+        _position: &mut u64,
+        sink: &mut Sink<'_>,
+    ) -> Result<usize, Errno> {
+        if self.reads() {
+            self.console.read(context, self.terminal, sink)
+        } else {
+            Err(Errno::EBADF)
+        }
+    }
+
+    fn write(
+        &self,
+        context: &Context<'_>,
+        _open: &OpenFile,
+        _position: &mut u64,
+        source: &mut Source<'_>,
+    ) -> Result<usize, Errno> {
+        let channel = self.output.ok_or(Errno::EBADF)?;
+        write_channel(context, channel, source)
+    }
+
+    fn readiness(&self, context: &Context<'_>) -> Readiness {
+        let mut ready = Readiness::empty();
+        if self.reads() {
+            self.console.fetch(context.kernel);
+            let (waiting, ended) = self.console.waiting();
+            ready.set(Readiness::READ, waiting > 0 || (ended && self.terminal));
+            ready.set(Readiness::HANGUP, waiting == 0 && ended && !self.terminal);
+        }
+        ready.set(Readiness::WRITE, self.output.is_some());
+        ready
+    }
+
+    fn control(
+        &self,
+        context: &Context<'_>,
+        _open: &OpenFile,
+        command: u32,
+        argument: u64,
+    ) -> Result<u64, Errno> {
+        if command == ioctl::FIONREAD && self.reads() {
+            let (waiting, _) = self.console.waiting();
+            return context.write_value(argument, &(waiting as u32)).map(|()| 0);
+        }
+        if !self.terminal {
+            return Err(Errno::ENOTTY);
+        }
+        match command {
+            ioctl::TCGETS => context.write_value(argument, &COOKED).map(|()| 0),
+            // The modes are the command's: asking for the present ones is granted, others are not.
+            ioctl::TCSETS | ioctl::TCSETSW | ioctl::TCSETSF => {
+                let wanted: Termios = context.read_value(argument)?;
+                if wanted == COOKED {
+                    Ok(0)
+                } else {
+                    Err(Errno::EINVAL)
+                }
+            }
+            ioctl::TIOCGWINSZ => {
+                let manifest = &context.kernel.manifest;
+                let (rows, columns) = (manifest.rows, manifest.columns);
+                let size = WindowSize {
+                    rows,
+                    columns,
+                    ..WindowSize::default()
+                };
+                context.write_value(argument, &size).map(|()| 0)
+            }
+            _ => Err(Errno::ENOTTY),
+        }
+    }
+}
+
+/// Writes everything to a channel.
+///
+/// # Errors
+/// `EFAULT` if not even the first byte could be fetched.
+pub fn write_channel(
+    context: &Context<'_>,
+    channel: Channel,
+    source: &mut Source<'_>,
+) -> Result<usize, Errno> {
+    let mut buffer = [0; CHUNK];
+    let mut done = 0;
+    while source.left() > 0 {
+        let count = match source.take(&mut buffer) {
+            Ok(count) => count,
+            Err(_) if done > 0 => break,
+            Err(error) => return Err(error),
+        };
+        context.kernel.host.output(channel, &buffer[..count]);
+        done += count;
+        if count < CHUNK {
+            break;
+        }
+    }
+    Ok(done)
+}

@@ -1,0 +1,173 @@
+//! A name in the tree, and the node it leads to.
+
+use super::inode::Inode;
+use crate::sync::{Lock, Rank};
+use alloc::{boxed::Box, sync::Arc, vec::Vec};
+
+/// Where a name stands.
+struct Place {
+    /// The directory above; none for the root and for what has no path.
+    parent: Option<Arc<Dentry>>,
+    name: Box<[u8]>,
+    /// The name was removed while somebody still used it.
+    removed: bool,
+}
+
+/// A name in the tree.
+///
+/// A directory holds its entries, and each entry its directory: the ring is cut when a name is
+/// removed, and for all at once by [`Mounts::clear`](super::mounts::Mounts::clear).
+pub struct Dentry {
+    /// The node.
+    pub inode: Arc<Inode>,
+    place: Lock<Place>,
+    /// The root of the file system that covers this directory.
+    mounted: Lock<Option<Arc<Dentry>>>,
+}
+
+impl Dentry {
+    /// A name below `parent`.
+    #[must_use]
+    pub fn new(parent: &Arc<Self>, name: &[u8], inode: Arc<Inode>) -> Self {
+        Self::placed(Some(parent.clone()), name, inode)
+    }
+
+    /// A name without a directory: the root with an empty name; pipes and their like with the
+    /// text that `/proc/PID/fd` shows.
+    #[must_use]
+    pub fn detached(name: &[u8], inode: Arc<Inode>) -> Self {
+        Self::placed(None, name, inode)
+    }
+
+    fn placed(parent: Option<Arc<Self>>, name: &[u8], inode: Arc<Inode>) -> Self {
+        let place = Place {
+            parent,
+            name: name.into(),
+            removed: false,
+        };
+        Self {
+            inode,
+            place: Lock::new(Rank::File, place),
+            mounted: Lock::new(Rank::File, None),
+        }
+    }
+
+    /// The directory above; the root is above itself.
+    #[must_use]
+    pub fn parent(self: &Arc<Self>) -> Arc<Self> {
+        self.place
+            .lock()
+            .parent
+            .clone()
+            .unwrap_or_else(|| self.clone())
+    }
+
+    /// Its name in the directory above.
+    #[must_use]
+    pub fn name(&self) -> Vec<u8> {
+        self.place.lock().name.to_vec()
+    }
+
+    /// Whether the name was removed.
+    #[must_use]
+    pub fn is_removed(&self) -> bool {
+        self.place.lock().removed
+    }
+
+    /// Records that the name was removed.
+    pub fn mark_removed(&self) {
+        self.place.lock().removed = true;
+    }
+
+    /// Records that the name moved.
+    pub fn move_to(&self, parent: &Arc<Self>, name: &[u8]) {
+        // The old parent is dropped behind the lock: it may be the last to know it.
+        let old = {
+            let mut place = self.place.lock();
+            place.name = name.into();
+            place.parent.replace(parent.clone())
+        };
+        drop(old);
+    }
+
+    /// Covers this directory by the root of another file system, which takes its place.
+    pub fn mount(&self, root: Arc<Self>) {
+        *self.mounted.lock() = Some(root);
+    }
+
+    /// Uncovers it.
+    pub fn unmount(&self) -> Option<Arc<Self>> {
+        self.mounted.lock().take()
+    }
+
+    /// What stands here: the root of a mounted file system, or the name itself.
+    #[must_use]
+    pub fn crossed(self: Arc<Self>) -> Arc<Self> {
+        let root = self.mounted.lock().clone();
+        root.unwrap_or(self)
+    }
+
+    /// Whether a file system covers this directory.
+    #[must_use]
+    pub fn is_covered(&self) -> bool {
+        self.mounted.lock().is_some()
+    }
+
+    /// Whether it is `other`, or lies below it.
+    #[must_use]
+    pub fn is_within(self: &Arc<Self>, other: &Arc<Self>) -> bool {
+        let mut here = self.clone();
+        loop {
+            if Arc::ptr_eq(&here, other) {
+                return true;
+            }
+            let above = here.parent();
+            if Arc::ptr_eq(&above, &here) {
+                return false;
+            }
+            here = above;
+        }
+    }
+
+    /// The path from `root`, and whether it leads there.
+    ///
+    /// A name outside of `root` gives the path from the real root and `false`.
+    #[must_use]
+    pub fn path_from(self: &Arc<Self>, root: &Arc<Self>) -> (Vec<u8>, bool) {
+        let mut names = Vec::new();
+        let mut here = self.clone();
+        let mut reached = true;
+        while !Arc::ptr_eq(&here, root) {
+            let above = here.parent();
+            if Arc::ptr_eq(&above, &here) {
+                reached = false;
+                let name = here.name();
+                if !name.is_empty() {
+                    return (name, false);
+                }
+                break;
+            }
+            names.push(here.name());
+            here = above;
+        }
+        let mut path = Vec::new();
+        for name in names.iter().rev() {
+            path.push(b'/');
+            path.extend_from_slice(name);
+        }
+        if path.is_empty() {
+            path.push(b'/');
+        }
+        (path, reached)
+    }
+
+    /// The path as `/proc` shows it, with a mark if the name was removed.
+    #[must_use]
+    pub fn shown_path(self: &Arc<Self>, root: &Arc<Self>) -> Vec<u8> {
+        let (mut path, _) = self.path_from(root);
+        if self.is_removed() {
+            path.extend_from_slice(b" (deleted)");
+        }
+        path
+    }
+}

@@ -1,0 +1,160 @@
+//! The devices of `/dev`.
+
+use super::{
+    attributes::DeviceNumber,
+    console::{CONSOLE_DEVICE, write_channel},
+    open_file::{File, Mapping, OpenFile},
+    seek::Whence,
+    transfer::{Sink, Source},
+};
+use crate::{context::Context, errno::Errno, host::Channel, user::TRANSFER_MAX};
+use alloc::sync::Arc;
+
+/// A device of bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Device {
+    /// Takes everything, gives nothing.
+    Null,
+    /// Takes everything, gives zeroes.
+    Zero,
+    /// Has no space left, gives zeroes.
+    Full,
+    /// Gives random bytes.
+    Random,
+    /// Gives random bytes.
+    Urandom,
+    /// The kernel's log.
+    Console,
+    /// The terminal of the caller.
+    Terminal,
+    /// Something that `mknod` made and no driver serves.
+    Unknown(DeviceNumber),
+}
+
+impl Device {
+    /// Its number (`Documentation/admin-guide/devices.txt` of Linux).
+    #[must_use]
+    pub const fn number(self) -> DeviceNumber {
+        match self {
+            Self::Null => DeviceNumber::new(1, 3),
+            Self::Zero => DeviceNumber::new(1, 5),
+            Self::Full => DeviceNumber::new(1, 7),
+            Self::Random => DeviceNumber::new(1, 8),
+            Self::Urandom => DeviceNumber::new(1, 9),
+            Self::Console => CONSOLE_DEVICE,
+            Self::Terminal => DeviceNumber::new(5, 0),
+            Self::Unknown(number) => number,
+        }
+    }
+
+    /// The device with this number.
+    #[must_use]
+    pub fn from_number(number: DeviceNumber) -> Self {
+        let known = [
+            Self::Null,
+            Self::Zero,
+            Self::Full,
+            Self::Random,
+            Self::Urandom,
+            Self::Console,
+            Self::Terminal,
+        ];
+        let found = known.into_iter().find(|device| device.number() == number);
+        found.unwrap_or(Self::Unknown(number))
+    }
+}
+
+/// Bytes that go through the kernel's stack at a time.
+const CHUNK: usize = 256;
+
+impl File for Device {
+    fn read(
+        &self,
+        context: &Context<'_>,
+        _open: &OpenFile,
+        _position: &mut u64,
+        sink: &mut Sink<'_>,
+    ) -> Result<usize, Errno> {
+        match self {
+            Self::Null | Self::Console => Ok(0),
+            Self::Zero | Self::Full => sink.put_zeroes(sink.left()),
+            Self::Random | Self::Urandom => {
+                let mut buffer = [0; CHUNK];
+                let mut done = 0;
+                while sink.left() > 0 {
+                    let count = sink.left().min(CHUNK);
+                    context.kernel.random.lock().fill(&mut buffer[..count]);
+                    match sink.put(&buffer[..count]) {
+                        Ok(put) => done += put,
+                        Err(_) if done > 0 => break,
+                        Err(error) => return Err(error),
+                    }
+                    if context.interrupted() {
+                        break;
+                    }
+                }
+                Ok(done)
+            }
+            Self::Terminal | Self::Unknown(_) => Err(Errno::EIO),
+        }
+    }
+
+    fn write(
+        &self,
+        context: &Context<'_>,
+        _open: &OpenFile,
+        _position: &mut u64,
+        source: &mut Source<'_>,
+    ) -> Result<usize, Errno> {
+        match self {
+            Self::Null | Self::Zero => {
+                let count = source.left().min(TRANSFER_MAX as usize);
+                source.skip(count);
+                Ok(count)
+            }
+            Self::Full => Err(Errno::ENOSPC),
+            // What is written mixes with the seed on Linux; here the seed alone decides, so that
+            // runs repeat.
+            Self::Random | Self::Urandom => {
+                let count = source.left();
+                source.skip(count);
+                Ok(count)
+            }
+            Self::Console => write_channel(context, Channel::Log, source),
+            Self::Terminal | Self::Unknown(_) => Err(Errno::EIO),
+        }
+    }
+
+    fn seek(
+        &self,
+        _context: &Context<'_>,
+        _open: &OpenFile,
+        position: u64,
+        offset: i64,
+        whence: Whence,
+    ) -> Result<u64, Errno> {
+        match self {
+            // These stay at the beginning wherever they are sent (`null_lseek` of Linux 7.2).
+            Self::Null | Self::Zero | Self::Full => Ok(0),
+            Self::Random | Self::Urandom => match whence {
+                Whence::Start => super::seek::moved(0, offset),
+                Whence::Position => super::seek::moved(position, offset),
+                Whence::End | Whence::Data | Whence::Hole => Err(Errno::EINVAL),
+            },
+            Self::Console | Self::Terminal | Self::Unknown(_) => Err(Errno::ESPIPE),
+        }
+    }
+
+    fn mapping(&self, _open: &Arc<OpenFile>) -> Result<Mapping, Errno> {
+        match self {
+            Self::Zero => Ok(Mapping::Zeroes),
+            Self::Null
+            | Self::Full
+            | Self::Random
+            | Self::Urandom
+            | Self::Console
+            | Self::Terminal
+            | Self::Unknown(_) => Err(Errno::ENODEV),
+        }
+    }
+}

@@ -1,0 +1,105 @@
+//! Reading an open directory.
+
+use super::{
+    dirents::DirectoryEntry,
+    inode::Body,
+    kind::Kind,
+    open_file::{File, OpenFile},
+    seek::{Whence, moved},
+};
+use crate::{context::Context, errno::Errno};
+use alloc::vec::Vec;
+
+/// The operations of an open directory.
+pub struct DirectoryFile;
+
+impl File for DirectoryFile {
+    fn read(
+        &self,
+        _context: &Context<'_>,
+        _open: &OpenFile,
+        _position: &mut u64,
+        _sink: &mut super::transfer::Sink<'_>,
+    ) -> Result<usize, Errno> {
+        Err(Errno::EISDIR)
+    }
+
+    fn seek(
+        &self,
+        _context: &Context<'_>,
+        _open: &OpenFile,
+        position: u64,
+        offset: i64,
+        whence: Whence,
+    ) -> Result<u64, Errno> {
+        match whence {
+            Whence::Start => moved(0, offset),
+            Whence::Position => moved(position, offset),
+            Whence::End | Whence::Data | Whence::Hole => Err(Errno::EINVAL),
+        }
+    }
+
+    fn entries(
+        &self,
+        context: &Context<'_>,
+        open: &OpenFile,
+        position: &mut u64,
+        emit: &mut dyn FnMut(DirectoryEntry<'_>) -> bool,
+    ) -> Result<(), Errno> {
+        let here = &open.entry;
+        for (cookie, name) in [(0, &b"."[..]), (1, b"..")] {
+            if *position == cookie {
+                let inode = if cookie == 0 {
+                    here.inode.number
+                } else {
+                    here.parent().inode.number
+                };
+                let entry = DirectoryEntry {
+                    inode,
+                    next: cookie + 1,
+                    kind: Kind::Directory,
+                    name,
+                };
+                if !emit(entry) {
+                    return Ok(());
+                }
+                *position = cookie + 1;
+            }
+        }
+        match &here.inode.body {
+            Body::Directory(entries) => {
+                if entries.lock().is_dead() {
+                    return Err(Errno::ENOENT);
+                }
+                loop {
+                    // One at a time: what takes the entry may wait.
+                    let next = entries
+                        .lock()
+                        .next_from(*position)
+                        .map(|(cookie, name, entry)| (cookie, Vec::from(name), entry.clone()));
+                    let Some((cookie, name, entry)) = next else {
+                        return Ok(());
+                    };
+                    let inode = &entry.inode;
+                    let taken = emit(DirectoryEntry {
+                        inode: inode.number,
+                        next: cookie + 1,
+                        kind: inode.kind(),
+                        name: &name,
+                    });
+                    if !taken {
+                        return Ok(());
+                    }
+                    *position = cookie + 1;
+                }
+            }
+            Body::Proc(node) => node.entries(context, position, emit),
+            Body::Regular(_)
+            | Body::Symlink(_)
+            | Body::Character(_)
+            | Body::Fifo(_)
+            | Body::Console(_)
+            | Body::Anonymous => Err(Errno::ENOTDIR),
+        }
+    }
+}

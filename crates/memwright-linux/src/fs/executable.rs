@@ -1,0 +1,127 @@
+//! A file that a program runs from.
+
+use super::{
+    dentry::Dentry,
+    inode::Body,
+    kind::Kind,
+    open::OpenRequest,
+    open_file::OpenFile,
+    permission::Permission,
+    regular::Regular,
+    walk::{LastLink, Walker},
+};
+use crate::{M, context::Context, errno::Errno};
+use alloc::{sync::Arc, vec::Vec};
+use linux_raw_sys::general as raw;
+use memwright::object::Object;
+
+/// A regular file that may be executed. While it is held nobody can open the file for writing.
+pub struct Executable {
+    open: Arc<OpenFile>,
+}
+
+impl Context<'_> {
+    /// Opens a program for execution: `path` from `start` on.
+    ///
+    /// # Errors
+    /// Those of `execve(2)` that concern the file: `ENOENT`, `EACCES` for what is no regular file
+    /// or has no execute bit, `ETXTBSY`, `ELOOP`, `ENOTDIR`, `ENAMETOOLONG`.
+    pub fn open_executable(
+        &self,
+        start: &Arc<Dentry>,
+        path: &[u8],
+        last_link: LastLink,
+    ) -> Result<Executable, Errno> {
+        let root = self.fs().root();
+        let walker = Walker {
+            context: Some(self),
+            subject: self.subject(),
+            root: &root,
+        };
+        let entry = walker.resolve(start, path, last_link)?;
+        self.executable(&entry)
+    }
+
+    /// Opens a program for execution that a walk, or an open file, has led to.
+    ///
+    /// # Errors
+    /// `EACCES`, `ELOOP` for a symbolic link, `ETXTBSY`.
+    pub fn executable(&self, entry: &Arc<Dentry>) -> Result<Executable, Errno> {
+        match entry.inode.kind() {
+            Kind::Regular => {}
+            Kind::Symlink => return Err(Errno::ELOOP),
+            Kind::Directory | Kind::Character | Kind::Fifo | Kind::Anonymous => {
+                return Err(Errno::EACCES);
+            }
+        }
+        entry.inode.check(self.subject(), Permission::EXECUTE)?;
+        let Body::Regular(regular) = &entry.inode.body else {
+            return Err(Errno::EACCES);
+        };
+        // Read rights are not needed to run a program, so the opening does not ask for them.
+        let request = OpenRequest::new(raw::O_RDONLY, 0)?;
+        let open = self.open_entry(entry, request, true)?;
+        regular.begin_executing()?;
+        Ok(Executable { open })
+    }
+}
+
+impl Executable {
+    fn regular(&self) -> Option<&Regular> {
+        match &self.open.inode().body {
+            Body::Regular(regular) => Some(regular),
+            Body::Directory(_)
+            | Body::Symlink(_)
+            | Body::Character(_)
+            | Body::Fifo(_)
+            | Body::Console(_)
+            | Body::Anonymous
+            | Body::Proc(_) => None,
+        }
+    }
+
+    /// The open file, to be mapped.
+    #[must_use]
+    pub fn open_file(&self) -> &Arc<OpenFile> {
+        &self.open
+    }
+
+    /// The pages, to be mapped.
+    #[must_use]
+    pub fn object(&self) -> Arc<dyn Object<M>> {
+        self.open.clone()
+    }
+
+    /// The name it was found by.
+    #[must_use]
+    pub fn entry(&self) -> &Arc<Dentry> {
+        &self.open.entry
+    }
+
+    /// Size in bytes.
+    #[must_use]
+    pub fn size(&self) -> u64 {
+        self.regular().map_or(0, Regular::size)
+    }
+
+    /// Reads from `offset`; returns how many bytes there were before the end.
+    #[must_use]
+    pub fn read_at(&self, offset: u64, bytes: &mut [u8]) -> usize {
+        self.regular()
+            .map_or(0, |regular| regular.read_at(offset, bytes))
+    }
+
+    /// The path from `root`.
+    #[must_use]
+    pub fn path(&self, root: &Arc<Dentry>) -> Vec<u8> {
+        self.open.entry.path_from(root).0
+    }
+}
+
+impl Drop for Executable {
+    fn drop(&mut self) {
+        if let Some(regular) = self.regular() {
+            regular.end_executing();
+        }
+    }
+}

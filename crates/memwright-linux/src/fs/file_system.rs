@@ -1,0 +1,123 @@
+//! The file systems that exist, each mounted once.
+
+use super::attributes::{DeviceNumber, SystemStatus};
+use crate::Memory;
+use core::sync::atomic::{AtomicU64, Ordering};
+use linux_raw_sys::general as raw;
+
+/// Which file system.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FileSystemKind {
+    /// Files in memory: the root, `/tmp` and all else.
+    Tmpfs,
+    /// `/dev`.
+    Devtmpfs,
+    /// `/proc`.
+    Proc,
+    /// `/sys`.
+    Sysfs,
+    /// Pipes without names.
+    Pipe,
+    /// Files of `memfd_create`, in memory but on no mount.
+    Memory,
+    /// What stands behind descriptors that are no files.
+    Anonymous,
+}
+
+/// `PIPEFS_MAGIC` of `include/uapi/linux/magic.h`.
+const PIPEFS_MAGIC: u32 = 0x5049_5045;
+/// `ANON_INODE_FS_MAGIC` of `include/uapi/linux/magic.h`.
+const ANON_INODE_FS_MAGIC: u32 = 0x0904_1934;
+/// `SYSFS_MAGIC` of `include/uapi/linux/magic.h`.
+const SYSFS_MAGIC: u32 = 0x6265_6572;
+
+impl FileSystemKind {
+    /// Its name in `/proc/mounts` and `/proc/filesystems`.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Tmpfs | Self::Memory => "tmpfs",
+            Self::Devtmpfs => "devtmpfs",
+            Self::Proc => "proc",
+            Self::Sysfs => "sysfs",
+            Self::Pipe => "pipefs",
+            Self::Anonymous => "anon_inodefs",
+        }
+    }
+
+    /// Its magic number in `statfs`.
+    #[must_use]
+    pub const fn magic(self) -> u32 {
+        match self {
+            Self::Tmpfs | Self::Memory | Self::Devtmpfs => raw::TMPFS_MAGIC,
+            Self::Proc => raw::PROC_SUPER_MAGIC,
+            Self::Sysfs => SYSFS_MAGIC,
+            Self::Pipe => PIPEFS_MAGIC,
+            Self::Anonymous => ANON_INODE_FS_MAGIC,
+        }
+    }
+
+    /// Its block size, as `st_blksize` says it.
+    #[must_use]
+    pub const fn block_size(self) -> u32 {
+        match self {
+            Self::Proc => 1024,
+            Self::Tmpfs
+            | Self::Memory
+            | Self::Devtmpfs
+            | Self::Sysfs
+            | Self::Pipe
+            | Self::Anonymous => 4096,
+        }
+    }
+
+    /// Whether its files occupy memory that `statfs` counts.
+    const fn in_memory(self) -> bool {
+        match self {
+            Self::Tmpfs | Self::Memory | Self::Devtmpfs => true,
+            Self::Proc | Self::Sysfs | Self::Pipe | Self::Anonymous => false,
+        }
+    }
+}
+
+/// One file system.
+pub struct FileSystem {
+    /// Which.
+    pub kind: FileSystemKind,
+    /// Its device: no driver, a number of its own.
+    pub device: DeviceNumber,
+    /// Number of its mount.
+    pub mount: u64,
+    next_number: AtomicU64,
+}
+
+impl FileSystem {
+    /// The file system with this minor number; its mount has the same.
+    #[must_use]
+    pub const fn new(kind: FileSystemKind, minor: u32) -> Self {
+        Self {
+            kind,
+            device: DeviceNumber::new(0, minor),
+            mount: minor as u64,
+            next_number: AtomicU64::new(1),
+        }
+    }
+
+    /// The number of the next node.
+    pub fn next_number(&self) -> u64 {
+        self.next_number.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// What `statfs` reports: all of memory may become files, as `size=100%` would have it.
+    #[must_use]
+    pub fn status(&self, memory: &Memory) -> SystemStatus {
+        let counted = self.kind.in_memory();
+        let frames = memory.frames();
+        SystemStatus {
+            magic: self.kind.magic(),
+            blocks: if counted { frames.total() } else { 0 },
+            free: if counted { frames.free() } else { 0 },
+            device: self.device,
+        }
+    }
+}

@@ -1,0 +1,312 @@
+//! Fills the tree: files of the archive, and what every system has.
+
+use super::{
+    attributes::Moment,
+    dentry::Dentry,
+    device::Device,
+    file_system::FileSystemKind,
+    inode::{Body, Inode},
+    mounts::Mounts,
+    permission::Subject,
+    procfs::ProcNode,
+    tree::{Change, Removal},
+    walk::{Last, LastLink},
+};
+use crate::{
+    cpio::{CpioArchive, CpioEntry},
+    errno::Errno,
+    manifest::{CONTROL_FOLDER, Manifest},
+};
+use alloc::{collections::BTreeMap, sync::Arc};
+use linux_raw_sys::general as raw;
+
+/// Directories that every system has, with their permissions.
+const DIRECTORIES: &[(&[u8], u32)] = &[
+    (b"/bin", 0o755),
+    (b"/dev", 0o755),
+    (b"/etc", 0o755),
+    (b"/proc", 0o555),
+    (b"/root", 0o700),
+    (b"/sys", 0o555),
+    (b"/tmp", 0o1777),
+    (b"/usr", 0o755),
+    (b"/usr/bin", 0o755),
+    (b"/var", 0o755),
+    (b"/var/tmp", 0o1777),
+];
+
+/// Files that every system has, unless the archive brings its own.
+const FILES: &[(&[u8], &[u8])] = &[
+    (
+        b"/etc/passwd",
+        b"root:x:0:0:root:/root:/bin/sh\nnobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin\n",
+    ),
+    (b"/etc/group", b"root:x:0:\nnogroup:x:65534:\n"),
+    (b"/etc/hostname", b"memwright\n"),
+    (b"/etc/hosts", b"127.0.0.1\tlocalhost memwright\n"),
+    (b"/etc/nsswitch.conf", b"passwd: files\ngroup: files\nhosts: files\n"),
+];
+
+/// Devices, with their permissions.
+const DEVICES: &[(&[u8], Device, u32)] = &[
+    (b"null", Device::Null, 0o666),
+    (b"zero", Device::Zero, 0o666),
+    (b"full", Device::Full, 0o666),
+    (b"random", Device::Random, 0o666),
+    (b"urandom", Device::Urandom, 0o666),
+    (b"console", Device::Console, 0o600),
+    (b"tty", Device::Terminal, 0o666),
+];
+
+/// Links in `/dev`.
+const DEVICE_LINKS: &[(&[u8], &[u8])] = &[
+    (b"fd", b"/proc/self/fd"),
+    (b"stdin", b"/proc/self/fd/0"),
+    (b"stdout", b"/proc/self/fd/1"),
+    (b"stderr", b"/proc/self/fd/2"),
+];
+
+/// Fills an empty tree.
+///
+/// # Errors
+/// `ENOSPC` when the files do not fit into memory; what the archive holds twice or in
+/// contradiction is taken as it comes last.
+pub fn fill(mounts: &Mounts, manifest: &Manifest, archive: CpioArchive<'_>) -> Result<(), Errno> {
+    let now = Moment {
+        seconds: manifest.epoch as i64,
+        nanoseconds: 0,
+    };
+    let filler = Filler {
+        mounts,
+        change: Change {
+            subject: Subject::ROOT,
+            now,
+        },
+    };
+    for &(path, permissions) in DIRECTORIES {
+        filler.directory(path, permissions)?;
+    }
+    filler.archive(archive)?;
+    for &(path, text) in FILES {
+        if mounts
+            .boot_walker()
+            .resolve(&mounts.root, path, LastLink::Follow)
+            .is_err()
+        {
+            filler.file(path, 0o644, now, text)?;
+        }
+    }
+    filler.devices()?;
+    let mount = |path: &[u8], kind, node| -> Result<(), Errno> {
+        let at = mounts
+            .boot_walker()
+            .resolve(&mounts.root, path, LastLink::Follow)?;
+        mounts.mount(&at, kind, Body::Proc(node), 0o555, now);
+        Ok(())
+    };
+    mount(b"/proc", FileSystemKind::Proc, ProcNode::root())?;
+    mount(b"/sys", FileSystemKind::Sysfs, ProcNode::sys_root())
+}
+
+struct Filler<'a> {
+    mounts: &'a Mounts,
+    change: Change,
+}
+
+impl Filler<'_> {
+    fn node(&self, body: Body, permissions: u32, now: Moment) -> Inode {
+        Inode::new(
+            &self.mounts.root_files,
+            body,
+            permissions,
+            Subject::ROOT,
+            now,
+        )
+    }
+
+    /// The directory at `path`, made if it is missing, with those above it.
+    fn directory(&self, path: &[u8], permissions: u32) -> Result<Arc<Dentry>, Errno> {
+        let mut here = self.mounts.root.clone();
+        for name in path
+            .split(|&byte| byte == b'/')
+            .filter(|name| !name.is_empty())
+        {
+            let walked = self
+                .mounts
+                .boot_walker()
+                .walk(&here, name, LastLink::Follow)?;
+            here = match walked.entry {
+                Some(entry) => entry,
+                None => {
+                    let node = self.node(Body::directory(), 0o755, self.change.now);
+                    self.mounts
+                        .create(&self.change, &walked.parent, name, node)?
+                }
+            };
+        }
+        here.inode
+            .change(|metadata| metadata.permissions = permissions);
+        Ok(here)
+    }
+
+    /// Puts a node at `path`, in place of what is there.
+    fn place(&self, path: &[u8], node: Inode) -> Result<Arc<Dentry>, Errno> {
+        let parent = match path.iter().rposition(|&byte| byte == b'/') {
+            Some(end) => self.parent(&path[..end])?,
+            None => self.mounts.root.clone(),
+        };
+        let walked = self
+            .mounts
+            .boot_walker()
+            .walk(&parent, last(path), LastLink::Keep)?;
+        let Last::Name(name) = &walked.last else {
+            return Err(Errno::EINVAL);
+        };
+        if walked.entry.is_some() {
+            self.mounts
+                .remove(&self.change, &parent, name, Removal::Other)?;
+        }
+        self.mounts.create(&self.change, &parent, name, node)
+    }
+
+    /// The directory that will hold a file; its permissions stay if it exists.
+    fn parent(&self, path: &[u8]) -> Result<Arc<Dentry>, Errno> {
+        let absolute: alloc::vec::Vec<u8> = [b"/", path].concat();
+        match self
+            .mounts
+            .boot_walker()
+            .resolve(&self.mounts.root, &absolute, LastLink::Follow)
+        {
+            Ok(found) => Ok(found),
+            Err(_) => self.directory(path, 0o755),
+        }
+    }
+
+    fn file(
+        &self,
+        path: &[u8],
+        permissions: u32,
+        now: Moment,
+        data: &[u8],
+    ) -> Result<Arc<Dentry>, Errno> {
+        let node =
+            self.mounts
+                .new_regular(&self.mounts.root_files, permissions, Subject::ROOT, now);
+        if let Body::Regular(regular) = &node.body {
+            if regular.write_at(0, data)? < data.len() {
+                return Err(Errno::ENOSPC);
+            }
+        }
+        self.place(path, node)
+    }
+
+    fn archive(&self, archive: CpioArchive<'_>) -> Result<(), Errno> {
+        // Names of one file that has several.
+        let mut shared = BTreeMap::new();
+        for entry in archive {
+            let name = entry.name.strip_prefix(b"./").unwrap_or(entry.name);
+            let name = name.strip_prefix(b"/").unwrap_or(name);
+            let control = name.strip_prefix(CONTROL_FOLDER);
+            if name.is_empty()
+                || name == b"."
+                || control.is_some_and(|rest| rest.first().is_none_or(|&byte| byte == b'/'))
+            {
+                continue;
+            }
+            self.entry(name, &entry, &mut shared)?;
+        }
+        Ok(())
+    }
+
+    fn entry(
+        &self,
+        name: &[u8],
+        entry: &CpioEntry<'_>,
+        shared: &mut BTreeMap<u32, Arc<Dentry>>,
+    ) -> Result<(), Errno> {
+        let now = Moment {
+            seconds: i64::from(entry.modified),
+            nanoseconds: 0,
+        };
+        let permissions = entry.mode & 0o7777;
+        match entry.mode & raw::S_IFMT {
+            raw::S_IFDIR => {
+                let made = self.directory(name, permissions)?;
+                made.inode.touch_modified(now);
+            }
+            raw::S_IFLNK => {
+                let node = self.node(Body::Symlink(entry.data.into()), 0o777, now);
+                self.place(name, node)?;
+            }
+            raw::S_IFREG => {
+                let first = shared.get(&entry.inode).filter(|_| entry.links > 1);
+                if let Some(first) = first {
+                    self.second_name(name, first, entry.data)?;
+                    return Ok(());
+                }
+                let made = self.file(name, permissions, now, entry.data)?;
+                if entry.links > 1 {
+                    shared.insert(entry.inode, made);
+                }
+            }
+            raw::S_IFIFO => {
+                let pipe = super::pipe::Pipe::new(&self.mounts.memory);
+                self.place(
+                    name,
+                    self.node(Body::Fifo(Arc::new(pipe)), permissions, now),
+                )?;
+            }
+            // Devices come from this system, sockets from nowhere.
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// One more name for a file; the last name of the archive carries the contents.
+    fn second_name(&self, name: &[u8], first: &Arc<Dentry>, data: &[u8]) -> Result<(), Errno> {
+        if let Body::Regular(regular) = &first.inode.body {
+            if !data.is_empty() && regular.write_at(0, data)? < data.len() {
+                return Err(Errno::ENOSPC);
+            }
+        }
+        let parent = match name.iter().rposition(|&byte| byte == b'/') {
+            Some(end) => self.parent(&name[..end])?,
+            None => self.mounts.root.clone(),
+        };
+        self.mounts
+            .link(&self.change, &first.inode, false, &parent, last(name))?;
+        Ok(())
+    }
+
+    fn devices(&self) -> Result<(), Errno> {
+        let at = self.directory(b"/dev", 0o755)?;
+        let kind = FileSystemKind::Devtmpfs;
+        let root = self
+            .mounts
+            .mount(&at, kind, Body::directory(), 0o755, self.change.now);
+        let now = self.change.now;
+        let make = |name: &[u8], body, permissions| {
+            let node = Inode::new(
+                &root.inode.file_system,
+                body,
+                permissions,
+                Subject::ROOT,
+                now,
+            );
+            self.mounts.create(&self.change, &root, name, node)
+        };
+        for &(name, device, permissions) in DEVICES {
+            make(name, Body::Character(device), permissions)?;
+        }
+        for &(name, target) in DEVICE_LINKS {
+            make(name, Body::Symlink(target.into()), 0o777)?;
+        }
+        make(b"shm", Body::directory(), 0o1777)?;
+        Ok(())
+    }
+}
+
+/// The last component of a path without slashes at its end.
+fn last(path: &[u8]) -> &[u8] {
+    path.rsplit(|&byte| byte == b'/').next().unwrap_or(path)
+}

@@ -1,0 +1,269 @@
+//! A node of a file system: what it is, who owns it, when it changed.
+
+use super::{
+    attributes::{Attributes, DeviceNumber, Moment},
+    console::ConsoleStream,
+    dentry::Dentry,
+    device::Device,
+    entries::Entries,
+    file_system::FileSystem,
+    kind::Kind,
+    locks::FileLocks,
+    permission::{Permission, Subject, permitted},
+    pipe::Pipe,
+    procfs::ProcNode,
+    regular::Regular,
+};
+use crate::{
+    context::Context,
+    errno::Errno,
+    sync::{Lock, Rank},
+};
+use alloc::{boxed::Box, sync::Arc, vec::Vec};
+
+/// What a node holds.
+pub enum Body {
+    /// Bytes in frames.
+    Regular(Regular),
+    /// Names.
+    Directory(Lock<Entries<Arc<Dentry>>>),
+    /// Another path.
+    Symlink(Box<[u8]>),
+    /// A device.
+    Character(Device),
+    /// A pipe; with a name or without.
+    Fifo(Arc<Pipe>),
+    /// Standard input, output or error.
+    Console(ConsoleStream),
+    /// What stands behind a descriptor that is not a file.
+    Anonymous,
+    /// Something that `/proc` shows.
+    Proc(ProcNode),
+}
+
+impl Body {
+    /// An empty directory.
+    #[must_use]
+    pub const fn directory() -> Self {
+        Self::Directory(Lock::new(Rank::File, Entries::new()))
+    }
+}
+
+/// The part of a node that `chmod`, `chown`, `utimensat` and use change.
+#[derive(Clone, Copy, Debug)]
+pub struct Metadata {
+    /// The twelve permission bits.
+    pub permissions: u32,
+    /// Owner and group.
+    pub owner: Subject,
+    /// Number of names; two and one for each directory in it for a directory.
+    pub links: u32,
+    /// Last read.
+    pub accessed: Moment,
+    /// Last change of the contents.
+    pub modified: Moment,
+    /// Last change of the node.
+    pub changed: Moment,
+    /// When it was made.
+    pub created: Moment,
+}
+
+/// A node of a file system.
+pub struct Inode {
+    /// Where it lives.
+    pub file_system: Arc<FileSystem>,
+    /// Its number, unique in that file system.
+    pub number: u64,
+    /// What it holds.
+    pub body: Body,
+    /// Advisory locks.
+    pub locks: FileLocks,
+    metadata: Lock<Metadata>,
+}
+
+impl Inode {
+    /// A node with a number of its own. It has one name, or two links if it is a directory.
+    #[must_use]
+    pub fn new(
+        file_system: &Arc<FileSystem>,
+        body: Body,
+        permissions: u32,
+        owner: Subject,
+        now: Moment,
+    ) -> Self {
+        let number = file_system.next_number();
+        Self::numbered(file_system, number, body, permissions, owner, now)
+    }
+
+    /// A node whose number says what it shows.
+    #[must_use]
+    pub fn numbered(
+        file_system: &Arc<FileSystem>,
+        number: u64,
+        body: Body,
+        permissions: u32,
+        owner: Subject,
+        now: Moment,
+    ) -> Self {
+        let links = match &body {
+            Body::Directory(_) => 2,
+            Body::Proc(node) => node.links(),
+            Body::Regular(_)
+            | Body::Symlink(_)
+            | Body::Character(_)
+            | Body::Fifo(_)
+            | Body::Console(_)
+            | Body::Anonymous => 1,
+        };
+        let metadata = Metadata {
+            permissions: permissions & 0o7777,
+            owner,
+            links,
+            accessed: now,
+            modified: now,
+            changed: now,
+            created: now,
+        };
+        Self {
+            file_system: file_system.clone(),
+            number,
+            body,
+            locks: FileLocks::new(),
+            metadata: Lock::new(Rank::File, metadata),
+        }
+    }
+
+    /// Its type.
+    #[must_use]
+    pub fn kind(&self) -> Kind {
+        match &self.body {
+            Body::Regular(_) => Kind::Regular,
+            Body::Directory(_) => Kind::Directory,
+            Body::Symlink(_) => Kind::Symlink,
+            Body::Character(_) => Kind::Character,
+            Body::Fifo(_) => Kind::Fifo,
+            Body::Console(stream) => stream.kind(),
+            Body::Anonymous => Kind::Anonymous,
+            Body::Proc(node) => node.kind(),
+        }
+    }
+
+    /// Whether it is a directory of any kind.
+    #[must_use]
+    pub fn is_directory(&self) -> bool {
+        self.kind() == Kind::Directory
+    }
+
+    /// A copy of the changing part.
+    #[must_use]
+    pub fn metadata(&self) -> Metadata {
+        *self.metadata.lock()
+    }
+
+    /// Changes the changing part.
+    pub fn change(&self, change: impl FnOnce(&mut Metadata)) {
+        change(&mut self.metadata.lock());
+    }
+
+    /// Records a change of the contents.
+    pub fn touch_modified(&self, now: Moment) {
+        self.change(|metadata| {
+            metadata.modified = now;
+            metadata.changed = now;
+        });
+    }
+
+    /// Records a read, at most once per change or day (the `relatime` rule, `relatime_need_update`
+    /// in `fs/inode.c` of Linux 7.2).
+    pub fn touch_accessed(&self, now: Moment) {
+        const DAY: i64 = 24 * 60 * 60;
+        let mut metadata = self.metadata.lock();
+        if metadata.accessed <= metadata.modified
+            || metadata.accessed <= metadata.changed
+            || now.seconds - metadata.accessed.seconds >= DAY
+        {
+            metadata.accessed = now;
+        }
+    }
+
+    /// Whether `subject` may do all of `wanted`.
+    ///
+    /// # Errors
+    /// `EACCES`.
+    pub fn check(&self, subject: Subject, wanted: Permission) -> Result<(), Errno> {
+        let metadata = self.metadata();
+        let directory = self.is_directory();
+        if permitted(
+            subject,
+            metadata.permissions,
+            metadata.owner,
+            directory,
+            wanted,
+        ) {
+            Ok(())
+        } else {
+            Err(Errno::EACCES)
+        }
+    }
+
+    /// What `stat` reports. Nodes of `/proc` answer for the caller's view where they need one.
+    #[must_use]
+    pub fn attributes(&self, context: Option<&Context<'_>>) -> Attributes {
+        let metadata = self.metadata();
+        let (size, blocks, special) = match &self.body {
+            Body::Regular(regular) => (regular.size(), regular.blocks(), DeviceNumber::default()),
+            Body::Symlink(target) => (target.len() as u64, 0, DeviceNumber::default()),
+            Body::Character(device) => (0, 0, device.number()),
+            // What tmpfs says: twenty bytes an entry, and two for `.` and `..`.
+            Body::Directory(entries) => {
+                let count = entries.lock().len() as u64 + 2;
+                (count * 20, 0, DeviceNumber::default())
+            }
+            Body::Fifo(_) | Body::Anonymous => (0, 0, DeviceNumber::default()),
+            Body::Console(stream) => (0, 0, stream.special()),
+            Body::Proc(node) => (node.size(context), 0, DeviceNumber::default()),
+        };
+        Attributes {
+            device: self.file_system.device,
+            inode: self.number,
+            kind: self.kind(),
+            permissions: metadata.permissions,
+            links: metadata.links,
+            user: metadata.owner.user,
+            group: metadata.owner.group,
+            special,
+            size,
+            blocks,
+            block_size: self.file_system.kind.block_size(),
+            accessed: metadata.accessed,
+            modified: metadata.modified,
+            changed: metadata.changed,
+            created: metadata.created,
+        }
+    }
+
+    /// Where a symbolic link leads.
+    ///
+    /// # Errors
+    /// `EINVAL` for anything else, and what `/proc` says of its own links.
+    pub fn link(&self, context: Option<&Context<'_>>) -> Result<Link, Errno> {
+        match &self.body {
+            Body::Symlink(target) => Ok(Link::Path(target.to_vec())),
+            Body::Proc(node) => node.link(context.ok_or(Errno::ENOENT)?),
+            Body::Regular(_)
+            | Body::Directory(_)
+            | Body::Character(_)
+            | Body::Fifo(_)
+            | Body::Console(_)
+            | Body::Anonymous => Err(Errno::EINVAL),
+        }
+    }
+}
+
+/// Where a symbolic link leads.
+pub enum Link {
+    /// To a path, to be resolved from the link's directory.
+    Path(Vec<u8>),
+    /// Straight to a node, whatever its path says now (`/proc/PID/fd/N`, `exe`, `cwd`, `root`).
+    Entry(Arc<Dentry>),
+}

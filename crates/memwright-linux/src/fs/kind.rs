@@ -1,0 +1,61 @@
+//! What a node of a file system is, as the mode, the directory and the programs name it.
+
+use linux_raw_sys::general as raw;
+
+/// The type of a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Bytes in pages.
+    Regular,
+    /// Names.
+    Directory,
+    /// A path that stands for another.
+    Symlink,
+    /// A device of bytes.
+    Character,
+    /// A pipe, with a name or without.
+    Fifo,
+    /// No type at all, as the nodes behind `eventfd` and its like.
+    Anonymous,
+}
+
+impl Kind {
+    /// The type bits of `st_mode`.
+    #[must_use]
+    pub const fn mode(self) -> u32 {
+        match self {
+            Self::Regular => raw::S_IFREG,
+            Self::Directory => raw::S_IFDIR,
+            Self::Symlink => raw::S_IFLNK,
+            Self::Character => raw::S_IFCHR,
+            Self::Fifo => raw::S_IFIFO,
+            Self::Anonymous => 0,
+        }
+    }
+
+    /// The type in a directory entry: the same four bits, shifted down.
+    #[must_use]
+    pub const fn directory_type(self) -> u8 {
+        (self.mode() >> 12) as u8
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn directory_types_are_those_of_the_interface() {
+        let cases = [
+            (Kind::Fifo, raw::DT_FIFO),
+            (Kind::Character, raw::DT_CHR),
+            (Kind::Directory, raw::DT_DIR),
+            (Kind::Regular, raw::DT_REG),
+            (Kind::Symlink, raw::DT_LNK),
+            (Kind::Anonymous, raw::DT_UNKNOWN),
+        ];
+        for (kind, number) in cases {
+            assert_eq!(u32::from(kind.directory_type()), number);
+        }
+    }
+}

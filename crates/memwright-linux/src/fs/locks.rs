@@ -1,0 +1,132 @@
+//! The advisory locks of a node, and waiting for them.
+
+use super::record_locks::RecordLocks;
+pub use super::record_locks::{Holder, Record, Strength};
+use crate::{
+    context::Context,
+    errno::Errno,
+    kernel::Kernel,
+    sync::{Lock, Rank},
+    wait::WaitQueue,
+};
+use core::sync::atomic::{AtomicBool, Ordering};
+
+/// Which of the two kinds of lock: they do not know of each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LockFamily {
+    /// `fcntl`: ranges.
+    Record,
+    /// `flock`: the whole file.
+    Whole,
+}
+
+/// The advisory locks of a node.
+pub struct FileLocks {
+    state: Lock<State>,
+    /// Set by the first lock ever taken: closing a file that was never locked looks no further.
+    used: AtomicBool,
+    released: WaitQueue,
+}
+
+#[derive(Default)]
+struct State {
+    records: RecordLocks,
+    whole: RecordLocks,
+}
+
+impl State {
+    fn family(&mut self, family: LockFamily) -> &mut RecordLocks {
+        match family {
+            LockFamily::Record => &mut self.records,
+            LockFamily::Whole => &mut self.whole,
+        }
+    }
+}
+
+impl Default for FileLocks {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl FileLocks {
+    /// No locks.
+    #[must_use]
+    pub const fn new() -> Self {
+        let state = State {
+            records: RecordLocks::new(),
+            whole: RecordLocks::new(),
+        };
+        Self {
+            state: Lock::new(Rank::File, state),
+            used: AtomicBool::new(false),
+            released: WaitQueue::new(),
+        }
+    }
+
+    /// The lock that stands in the way of `wanted`, if any.
+    #[must_use]
+    pub fn conflict(&self, wanted: &Record) -> Option<Record> {
+        self.state.lock().records.conflict(wanted)
+    }
+
+    /// Takes a lock, in place of what its holder had on that range.
+    ///
+    /// # Errors
+    /// `EAGAIN` if another lock stands in the way and `wait` is false, `ERESTARTSYS` if a signal
+    /// ended the wait.
+    pub fn acquire(
+        &self,
+        context: &Context<'_>,
+        family: LockFamily,
+        wanted: Record,
+        wait: bool,
+    ) -> Result<(), Errno> {
+        context.check_heap()?;
+        self.used.store(true, Ordering::Relaxed);
+        let attempt = || self.state.lock().family(family).acquire(wanted).ok();
+        if attempt().is_some() {
+            // A weaker lock in place of a stronger one may let others in.
+            self.released.wake_all(context.kernel);
+            return Ok(());
+        }
+        if !wait {
+            return Err(Errno::EAGAIN);
+        }
+        context
+            .wait_until(&[&self.released], None, attempt)
+            .map_err(|error| error.restart())
+    }
+
+    /// Gives up what `holder` has between `first` and `last`.
+    pub fn release(
+        &self,
+        kernel: &Kernel,
+        family: LockFamily,
+        holder: Holder,
+        first: u64,
+        last: u64,
+    ) {
+        if self.used.load(Ordering::Relaxed) {
+            self.state
+                .lock()
+                .family(family)
+                .release(holder, first, last);
+            self.released.wake_all(kernel);
+        }
+    }
+
+    /// Gives up everything that `holder` has: a descriptor of it was closed.
+    pub fn forget(&self, kernel: &Kernel, holder: Holder) {
+        if !self.used.load(Ordering::Relaxed) {
+            return;
+        }
+        let released = {
+            let mut state = self.state.lock();
+            state.records.release_all(holder) | state.whole.release_all(holder)
+        };
+        if released {
+            self.released.wake_all(kernel);
+        }
+    }
+}

@@ -1,0 +1,199 @@
+//! The tree of all files: its root, its mounts, and the file systems that have no mount.
+
+use super::{
+    FileTable, FsContext,
+    attributes::Moment,
+    console::{Console, ConsoleStream},
+    dentry::Dentry,
+    file_system::{FileSystem, FileSystemKind},
+    inode::{Body, Inode},
+    open_file::{File, OpenFile},
+    permission::Subject,
+    regular::{Regular, Seals},
+    walk::Walker,
+};
+use crate::{
+    Memory,
+    cpio::CpioArchive,
+    errno::Errno,
+    kernel::Kernel,
+    manifest::Manifest,
+    sync::{Lock, Rank},
+};
+use alloc::{boxed::Box, sync::Arc, vec::Vec};
+
+/// The tree of all files.
+pub struct Mounts {
+    /// The root of the tree.
+    pub root: Arc<Dentry>,
+    /// Standard input, output and error.
+    pub streams: [Arc<Dentry>; 3],
+    /// Held by whoever changes names.
+    pub(super) namespace: Lock<()>,
+    pub(super) memory: Arc<Memory>,
+    pub(super) root_files: Arc<FileSystem>,
+    pub(super) pipes: Arc<FileSystem>,
+    pub(super) memory_files: Arc<FileSystem>,
+    anonymous: Arc<FileSystem>,
+    mounts: Lock<Vec<Arc<Dentry>>>,
+}
+
+impl Mounts {
+    /// A tree that holds an empty root directory.
+    #[must_use]
+    pub fn new(memory: &Arc<Memory>, manifest: &Manifest) -> Self {
+        let now = Moment {
+            seconds: manifest.epoch as i64,
+            nanoseconds: 0,
+        };
+        let file_system = |kind, minor| Arc::new(FileSystem::new(kind, minor));
+        let root_files = file_system(FileSystemKind::Tmpfs, 2);
+        let anonymous = file_system(FileSystemKind::Anonymous, 3);
+        let pipes = file_system(FileSystemKind::Pipe, 4);
+        let memory_files = file_system(FileSystemKind::Memory, 1);
+        let root = Inode::new(&root_files, Body::directory(), 0o755, Subject::ROOT, now);
+        let console = Arc::new(Console::new());
+        let streams = core::array::from_fn(|number| {
+            let stream = ConsoleStream::new(&console, number, manifest.streams[number]);
+            let (home, name) = if stream.is_terminal() {
+                (&root_files, Vec::from(b"/dev/console"))
+            } else {
+                (&pipes, Vec::new())
+            };
+            let permissions = if stream.is_terminal() { 0o620 } else { 0o600 };
+            let inode = Inode::new(home, Body::Console(stream), permissions, Subject::ROOT, now);
+            let name = if name.is_empty() {
+                pipe_name(inode.number)
+            } else {
+                name
+            };
+            Arc::new(Dentry::detached(&name, Arc::new(inode)))
+        });
+        let root = Arc::new(Dentry::detached(b"", Arc::new(root)));
+        Self {
+            mounts: Lock::new(Rank::File, alloc::vec![root.clone()]),
+            root,
+            streams,
+            namespace: Lock::new(Rank::FileSystem, ()),
+            memory: memory.clone(),
+            root_files,
+            pipes,
+            memory_files,
+            anonymous,
+        }
+    }
+
+    /// A walker with the rights of root and no caller, for filling the tree.
+    #[must_use]
+    pub fn boot_walker(&self) -> Walker<'_> {
+        Walker {
+            context: None,
+            subject: Subject::ROOT,
+            root: &self.root,
+        }
+    }
+
+    /// Covers the directory `at` by a file system of this kind and returns its root.
+    pub fn mount(
+        &self,
+        at: &Arc<Dentry>,
+        kind: FileSystemKind,
+        body: Body,
+        permissions: u32,
+        now: Moment,
+    ) -> Arc<Dentry> {
+        let minor = 20 + self.mounts.lock().len() as u32;
+        let file_system = Arc::new(FileSystem::new(kind, minor));
+        let inode = Inode::new(&file_system, body, permissions, Subject::ROOT, now);
+        let root = Arc::new(Dentry::new(&at.parent(), &at.name(), Arc::new(inode)));
+        at.mount(root.clone());
+        self.mounts.lock().push(root.clone());
+        root
+    }
+
+    /// The roots of the mounted file systems, in the order of mounting.
+    #[must_use]
+    pub fn mounts(&self) -> Vec<Arc<Dentry>> {
+        self.mounts.lock().clone()
+    }
+
+    /// An empty regular file in the file system of `parent`.
+    #[must_use]
+    pub fn new_regular(
+        &self,
+        file_system: &Arc<FileSystem>,
+        permissions: u32,
+        owner: Subject,
+        now: Moment,
+    ) -> Inode {
+        let body = Body::Regular(Regular::new(&self.memory, Seals::SEAL));
+        Inode::new(file_system, body, permissions, owner, now)
+    }
+
+    /// An open file that is no file: what `eventfd`, `pidfd_open`, `userfaultfd` and their like
+    /// return. `name` is what `/proc/PID/fd` shows, such as `[eventfd]`.
+    #[must_use]
+    pub fn open_anonymous(
+        &self,
+        kernel: &'static Kernel,
+        name: &str,
+        flags: u32,
+        file: Box<dyn File>,
+    ) -> Arc<OpenFile> {
+        let now = Moment::now(kernel);
+        let inode = Inode::new(&self.anonymous, Body::Anonymous, 0o600, Subject::ROOT, now);
+        let mut path = Vec::from(b"anon_inode:");
+        path.extend_from_slice(name.as_bytes());
+        let entry = Arc::new(Dentry::detached(&path, Arc::new(inode)));
+        Arc::new(OpenFile::new(Some(kernel), entry, flags, file))
+    }
+
+    /// Puts the files of the archive and those that every system has into the tree.
+    ///
+    /// # Errors
+    /// `ENOSPC` when they do not fit into memory.
+    pub fn fill(&self, kernel: &Kernel, archive: CpioArchive<'_>) -> Result<(), Errno> {
+        super::initrd::fill(self, &kernel.manifest, archive)
+    }
+
+    /// The descriptors of the first program: standard input, output and error; and its place, the
+    /// root.
+    ///
+    /// # Errors
+    /// `ENOMEM`.
+    pub fn first_files(
+        &self,
+        kernel: &'static Kernel,
+    ) -> Result<(Arc<FileTable>, Arc<FsContext>), Errno> {
+        let table = FileTable::new();
+        for entry in &self.streams {
+            let Body::Console(stream) = &entry.inode.body else {
+                continue;
+            };
+            let file = Box::new(stream.clone());
+            let open = OpenFile::new(Some(kernel), entry.clone(), stream.flags(), file);
+            table.add(0, usize::MAX, Arc::new(open), false)?;
+        }
+        Ok((Arc::new(table), Arc::new(FsContext::new(&self.root))))
+    }
+
+    /// Takes the whole tree down, so that every frame of every file that nobody has open is free.
+    pub fn clear(&self) {
+        let mounts = core::mem::take(&mut *self.mounts.lock());
+        let mut pending = mounts;
+        pending.push(self.root.clone());
+        while let Some(entry) = pending.pop() {
+            entry.unmount();
+            if let Body::Directory(entries) = &entry.inode.body {
+                let children: Vec<_> = entries.lock().take_all().collect();
+                pending.extend(children);
+            }
+        }
+    }
+}
+
+/// What `/proc/PID/fd` shows of a pipe without a name.
+#[must_use]
+pub fn pipe_name(number: u64) -> Vec<u8> {
+    alloc::format!("pipe:[{number}]").into_bytes()
+}

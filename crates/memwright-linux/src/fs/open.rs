@@ -1,0 +1,318 @@
+//! Opening: from a path and flags to an open file.
+
+use super::{
+    attributes::Moment,
+    dentry::Dentry,
+    directory::DirectoryFile,
+    inode::{Body, Inode},
+    kind::Kind,
+    name::NAME_MAX,
+    open_file::{File, OpenFile},
+    permission::Permission,
+    pipe::PipeEnd,
+    regular::RegularFile,
+    tree::Change,
+    walk::{Last, LastLink, Walker},
+};
+use crate::{context::Context, errno::Errno};
+use alloc::{boxed::Box, sync::Arc};
+use linux_raw_sys::general as raw;
+
+/// Flags of an open file that only concern its opening.
+const CREATION_FLAGS: u32 = raw::O_CREAT | raw::O_EXCL | raw::O_NOCTTY | raw::O_TRUNC;
+
+/// The part of `O_TMPFILE` beside `O_DIRECTORY`.
+const TMPFILE: u32 = raw::O_TMPFILE & !raw::O_DIRECTORY;
+
+/// What `O_PATH` leaves of the flags.
+const PATH_FLAGS: u32 = raw::O_PATH | raw::O_DIRECTORY | raw::O_NOFOLLOW | raw::O_CLOEXEC;
+
+/// Decoded flags of `open`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OpenRequest {
+    /// The `O_` flags, cleaned as Linux cleans them.
+    pub flags: u32,
+    /// Permission bits of a new file, before the mask.
+    pub permissions: u32,
+}
+
+impl OpenRequest {
+    /// Checks the flags (`build_open_flags` in `fs/open.c` of Linux 7.2).
+    ///
+    /// # Errors
+    /// `EINVAL` for `O_TMPFILE` without the right to write and for `O_CREAT` with `O_DIRECTORY`.
+    pub const fn new(flags: u32, permissions: u32) -> Result<Self, Errno> {
+        if flags & raw::O_PATH != 0 {
+            return Ok(Self {
+                flags: flags & PATH_FLAGS,
+                permissions: 0,
+            });
+        }
+        if flags & (raw::O_DIRECTORY | raw::O_CREAT) == raw::O_DIRECTORY | raw::O_CREAT {
+            return Err(Errno::EINVAL);
+        }
+        if flags & TMPFILE != 0 {
+            if flags & raw::O_DIRECTORY == 0 {
+                return Err(Errno::EINVAL);
+            }
+            if !matches!(flags & raw::O_ACCMODE, raw::O_WRONLY | raw::O_RDWR) {
+                return Err(Errno::EINVAL);
+            }
+        }
+        Ok(Self {
+            flags,
+            permissions: permissions & 0o7777,
+        })
+    }
+
+    const fn has(self, flag: u32) -> bool {
+        self.flags & flag != 0
+    }
+
+    /// The rights it takes to open a file that exists.
+    fn wanted(self) -> Permission {
+        let mut wanted = match self.flags & raw::O_ACCMODE {
+            raw::O_RDONLY => Permission::READ,
+            raw::O_WRONLY => Permission::WRITE,
+            _ => Permission::READ | Permission::WRITE,
+        };
+        wanted.set(
+            Permission::WRITE,
+            wanted.contains(Permission::WRITE) || self.has(raw::O_TRUNC),
+        );
+        wanted
+    }
+}
+
+impl Context<'_> {
+    /// Opens `path`, from `start` on.
+    ///
+    /// # Errors
+    /// Those of `open(2)`.
+    pub fn open_path(
+        &self,
+        start: &Arc<Dentry>,
+        path: &[u8],
+        request: OpenRequest,
+    ) -> Result<Arc<OpenFile>, Errno> {
+        self.check_heap()?;
+        let fs = self.fs();
+        let root = fs.root();
+        let walker = Walker {
+            context: Some(self),
+            subject: self.subject(),
+            root: &root,
+        };
+        let keep = request.has(raw::O_NOFOLLOW)
+            || request.flags & (raw::O_CREAT | raw::O_EXCL) == raw::O_CREAT | raw::O_EXCL;
+        let last_link = if keep {
+            LastLink::Keep
+        } else {
+            LastLink::Follow
+        };
+        let walked = walker.walk(start, path, last_link)?;
+        if !request.has(raw::O_CREAT) || request.has(raw::O_PATH) {
+            let entry = walked.existing()?;
+            if request.has(TMPFILE) {
+                return self.open_nameless(&entry, request, fs.mask());
+            }
+            return self.open_entry(&entry, request, false);
+        }
+        if walked.slash {
+            return Err(Errno::EISDIR);
+        }
+        if let Some(entry) = &walked.entry {
+            if request.has(raw::O_EXCL) {
+                return Err(Errno::EEXIST);
+            }
+            if entry.inode.is_directory() {
+                return Err(Errno::EISDIR);
+            }
+            return self.open_entry(entry, request, false);
+        }
+        let Last::Name(name) = &walked.last else {
+            return Err(Errno::EISDIR);
+        };
+        if name.len() > NAME_MAX {
+            return Err(Errno::ENAMETOOLONG);
+        }
+        if matches!(walked.parent.inode.body, Body::Proc(_)) {
+            return Err(Errno::ENOENT);
+        }
+        let now = Moment::now(self.kernel);
+        let change = Change {
+            subject: self.subject(),
+            now,
+        };
+        let file_system = &walked.parent.inode.file_system;
+        let permissions = request.permissions & !fs.mask();
+        let inode = self
+            .kernel
+            .mounts
+            .new_regular(file_system, permissions, self.subject(), now);
+        match self
+            .kernel
+            .mounts
+            .create(&change, &walked.parent, name, inode)
+        {
+            Ok(entry) => self.open_entry(&entry, request, true),
+            // Somebody made it meanwhile.
+            Err(Errno::EEXIST) if !request.has(raw::O_EXCL) => {
+                let entry = walker.lookup(&walked.parent, name)?;
+                self.open_entry(&entry, request, false)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Makes a file without a name in the file system of a directory (`O_TMPFILE`).
+    fn open_nameless(
+        &self,
+        directory: &Arc<Dentry>,
+        request: OpenRequest,
+        mask: u32,
+    ) -> Result<Arc<OpenFile>, Errno> {
+        if !directory.inode.is_directory() {
+            return Err(Errno::ENOTDIR);
+        }
+        if !matches!(directory.inode.body, Body::Directory(_)) {
+            return Err(Errno::EOPNOTSUPP);
+        }
+        directory
+            .inode
+            .check(self.subject(), Permission::WRITE | Permission::EXECUTE)?;
+        let now = Moment::now(self.kernel);
+        let permissions = request.permissions & !mask;
+        let file_system = &directory.inode.file_system;
+        let inode = self
+            .kernel
+            .mounts
+            .new_regular(file_system, permissions, self.subject(), now);
+        inode.change(|metadata| metadata.links = 0);
+        let name = alloc::format!("#{}", inode.number);
+        let entry = Arc::new(Dentry::new(directory, name.as_bytes(), Arc::new(inode)));
+        entry.mark_removed();
+        self.open_entry(&entry, request, true)
+    }
+
+    /// Opens what a walk has found. `created` says that it is new: its own permission bits do not
+    /// hinder whoever made it.
+    ///
+    /// # Errors
+    /// Those of `open(2)`.
+    pub fn open_entry(
+        &self,
+        entry: &Arc<Dentry>,
+        request: OpenRequest,
+        created: bool,
+    ) -> Result<Arc<OpenFile>, Errno> {
+        let inode = &entry.inode;
+        let kind = inode.kind();
+        if request.has(raw::O_DIRECTORY) && !request.has(TMPFILE) && kind != Kind::Directory {
+            return Err(Errno::ENOTDIR);
+        }
+        if request.has(raw::O_PATH) {
+            let open = OpenFile::new(None, entry.clone(), request.flags, Box::new(PathFile));
+            return Ok(Arc::new(open));
+        }
+        match kind {
+            Kind::Symlink => return Err(Errno::ELOOP),
+            Kind::Directory if request.wanted().contains(Permission::WRITE) => {
+                return Err(Errno::EISDIR);
+            }
+            Kind::Anonymous => return Err(Errno::ENXIO),
+            Kind::Directory | Kind::Regular | Kind::Character | Kind::Fifo => {}
+        }
+        if !created {
+            inode.check(self.subject(), request.wanted())?;
+        }
+        let file = self.operations(inode, request)?;
+        if request.has(raw::O_TRUNC) && !created {
+            self.truncate_at_open(inode)?;
+        }
+        let flags = request.flags & !CREATION_FLAGS;
+        let open = OpenFile::new(Some(self.kernel), entry.clone(), flags, file);
+        Ok(Arc::new(open))
+    }
+
+    fn truncate_at_open(&self, inode: &Inode) -> Result<(), Errno> {
+        let Body::Regular(regular) = &inode.body else {
+            return Ok(());
+        };
+        let turn = regular.take_turn(self)?;
+        regular.set_size(0)?;
+        drop(turn);
+        inode.touch_modified(Moment::now(self.kernel));
+        Ok(())
+    }
+
+    /// What the opened node does.
+    fn operations(&self, inode: &Arc<Inode>, request: OpenRequest) -> Result<Box<dyn File>, Errno> {
+        let access = request.flags & raw::O_ACCMODE;
+        let reads = access != raw::O_WRONLY;
+        let writes = access != raw::O_RDONLY;
+        match &inode.body {
+            Body::Regular(_) => Ok(Box::new(RegularFile::new(inode, writes)?)),
+            Body::Directory(_) => Ok(Box::new(DirectoryFile)),
+            Body::Symlink(_) => Err(Errno::ELOOP),
+            Body::Character(device) => match device {
+                super::device::Device::Unknown(_) => Err(Errno::ENXIO),
+                super::device::Device::Terminal => self.terminal(),
+                device => Ok(Box::new(*device)),
+            },
+            Body::Fifo(pipe) => {
+                let wait = !request.has(raw::O_NONBLOCK);
+                Ok(Box::new(PipeEnd::open_named(
+                    self, pipe, reads, writes, wait,
+                )?))
+            }
+            Body::Console(stream) => Ok(Box::new(stream.clone())),
+            Body::Anonymous => Err(Errno::ENXIO),
+            Body::Proc(node) => node.open(self),
+        }
+    }
+
+    /// The terminal behind `/dev/tty`: the first stream that is one.
+    fn terminal(&self) -> Result<Box<dyn File>, Errno> {
+        for entry in &self.kernel.mounts.streams {
+            if let Body::Console(stream) = &entry.inode.body {
+                if stream.is_terminal() {
+                    return Ok(Box::new(stream.clone()));
+                }
+            }
+        }
+        Err(Errno::ENXIO)
+    }
+}
+
+/// An open file that only names a place.
+struct PathFile;
+
+impl File for PathFile {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn flags_are_checked_and_cleaned() {
+        let path = OpenRequest::new(raw::O_PATH | raw::O_RDWR | raw::O_CREAT, 0o777).unwrap();
+        assert_eq!((path.flags, path.permissions), (raw::O_PATH, 0));
+        let cases = [
+            (raw::O_CREAT | raw::O_DIRECTORY, Some(Errno::EINVAL)),
+            (raw::O_TMPFILE, Some(Errno::EINVAL)),
+            (raw::O_TMPFILE | raw::O_RDWR, None),
+            (TMPFILE | raw::O_RDWR, Some(Errno::EINVAL)),
+            (raw::O_DIRECTORY, None),
+        ];
+        for (flags, error) in cases {
+            assert_eq!(OpenRequest::new(flags, 0).err(), error, "{flags:o}");
+        }
+        let truncating = OpenRequest::new(raw::O_TRUNC, 0).unwrap();
+        assert_eq!(truncating.wanted(), Permission::READ | Permission::WRITE);
+        assert_eq!(
+            OpenRequest::new(raw::O_WRONLY, 0).unwrap().wanted(),
+            Permission::WRITE
+        );
+    }
+}

@@ -1,0 +1,457 @@
+//! An open file: what a descriptor stands for, shared by its duplicates.
+
+use super::{
+    attributes::Attributes,
+    dentry::Dentry,
+    dirents::DirectoryEntry,
+    inode::{Body, Inode},
+    locks::Holder,
+    regular::describe_object,
+    seek::{Whence, moved},
+    transfer::{Sink, Source},
+    turn::Turn,
+};
+use crate::{Memory, context::Context, errno::Errno, host::Host, kernel::Kernel, wait::WaitQueue};
+use alloc::{boxed::Box, sync::Arc, vec::Vec};
+use bitflags::bitflags;
+use core::{
+    any::Any,
+    fmt,
+    sync::atomic::{AtomicU32, AtomicU64, Ordering},
+};
+use linux_raw_sys::general as raw;
+use memwright::object::{Mappings, Object, ObjectError, ObjectIdentity};
+use memwright_table::Frame;
+
+bitflags! {
+    /// What could be done with a file without waiting: the bits of `poll`.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct Readiness: u32 {
+        /// Reading returns at once.
+        const READ = raw::POLLIN | raw::POLLRDNORM;
+        /// Writing returns at once.
+        const WRITE = raw::POLLOUT | raw::POLLWRNORM;
+        /// Nobody will read what is written.
+        const ERROR = raw::POLLERR;
+        /// The other side is gone.
+        const HANGUP = raw::POLLHUP;
+    }
+}
+
+/// What `mmap` of a file shows.
+pub enum Mapping {
+    /// Fresh zeroes: `/dev/zero`.
+    Zeroes,
+    /// The pages of an object.
+    Object(Arc<dyn Object<&'static dyn Host>>),
+}
+
+/// The operations of an open file. What a kind of file does not do keeps the answer given here.
+pub trait File: Send + Sync + Any {
+    /// Reads at `position` and moves it. Files without a position ignore it.
+    ///
+    /// # Errors
+    /// `EINVAL` unless the file can be read.
+    fn read(
+        &self,
+        context: &Context<'_>,
+        open: &OpenFile,
+        position: &mut u64,
+        sink: &mut Sink<'_>,
+    ) -> Result<usize, Errno> {
+        let _ = (context, open, position, sink);
+        Err(Errno::EINVAL)
+    }
+
+    /// Writes at `position` and moves it. Files without a position ignore it.
+    ///
+    /// # Errors
+    /// `EINVAL` unless the file can be written.
+    fn write(
+        &self,
+        context: &Context<'_>,
+        open: &OpenFile,
+        position: &mut u64,
+        source: &mut Source<'_>,
+    ) -> Result<usize, Errno> {
+        let _ = (context, open, position, source);
+        Err(Errno::EINVAL)
+    }
+
+    /// Whether the file has a position: `lseek`, `pread64` and `pwrite64` work.
+    fn has_position(&self) -> bool {
+        true
+    }
+
+    /// Where `lseek` would lead from `position`.
+    ///
+    /// # Errors
+    /// `EINVAL`, `EOVERFLOW`, `ENXIO`.
+    fn seek(
+        &self,
+        context: &Context<'_>,
+        open: &OpenFile,
+        position: u64,
+        offset: i64,
+        whence: Whence,
+    ) -> Result<u64, Errno> {
+        let _ = (context, open);
+        match whence {
+            Whence::Start => moved(0, offset),
+            Whence::Position => moved(position, offset),
+            Whence::End | Whence::Data | Whence::Hole => Err(Errno::EINVAL),
+        }
+    }
+
+    /// Hands out directory entries from `position` on until `emit` says that one did not fit.
+    ///
+    /// # Errors
+    /// `ENOTDIR` unless it is a directory.
+    fn entries(
+        &self,
+        context: &Context<'_>,
+        open: &OpenFile,
+        position: &mut u64,
+        emit: &mut dyn FnMut(DirectoryEntry<'_>) -> bool,
+    ) -> Result<(), Errno> {
+        let _ = (context, open, position, emit);
+        Err(Errno::ENOTDIR)
+    }
+
+    /// What could be done now.
+    fn readiness(&self, context: &Context<'_>) -> Readiness {
+        let _ = context;
+        Readiness::READ | Readiness::WRITE
+    }
+
+    /// The queues that are woken when [`Self::readiness`] changes.
+    fn queues<'a>(&'a self, queues: &mut Vec<&'a WaitQueue>) {
+        let _ = queues;
+    }
+
+    /// `ioctl`, apart from what concerns every descriptor.
+    ///
+    /// # Errors
+    /// `ENOTTY` for an unknown command.
+    fn control(
+        &self,
+        context: &Context<'_>,
+        open: &OpenFile,
+        command: u32,
+        argument: u64,
+    ) -> Result<u64, Errno> {
+        let _ = (context, open, command, argument);
+        Err(Errno::ENOTTY)
+    }
+
+    /// What `mmap` shows.
+    ///
+    /// # Errors
+    /// `ENODEV` unless the file can be mapped.
+    fn mapping(&self, open: &Arc<OpenFile>) -> Result<Mapping, Errno> {
+        let _ = open;
+        Err(Errno::ENODEV)
+    }
+}
+
+/// Flags that `fcntl(F_SETFL)` changes.
+pub const CHANGEABLE_FLAGS: u32 =
+    raw::O_APPEND | raw::O_NONBLOCK | raw::O_DIRECT | raw::O_NOATIME | raw::FASYNC;
+
+/// An open file.
+pub struct OpenFile {
+    /// The name it was opened by.
+    pub entry: Arc<Dentry>,
+    /// What it does.
+    pub file: Box<dyn File>,
+    flags: AtomicU32,
+    position: AtomicU64,
+    /// One thread at a time moves the position.
+    turn: Turn,
+    identity: u64,
+    kernel: Option<&'static Kernel>,
+}
+
+/// Each open file has a number that no other ever has: it owns `flock` locks by it.
+static NEXT_IDENTITY: AtomicU64 = AtomicU64::new(1);
+
+impl OpenFile {
+    /// An open file with these `O_` flags.
+    #[must_use]
+    pub fn new(
+        kernel: Option<&'static Kernel>,
+        entry: Arc<Dentry>,
+        flags: u32,
+        file: Box<dyn File>,
+    ) -> Self {
+        Self {
+            entry,
+            file,
+            flags: AtomicU32::new(flags),
+            position: AtomicU64::new(0),
+            turn: Turn::new(),
+            identity: NEXT_IDENTITY.fetch_add(1, Ordering::Relaxed),
+            kernel,
+        }
+    }
+
+    /// The node behind it.
+    #[must_use]
+    pub fn inode(&self) -> &Arc<Inode> {
+        &self.entry.inode
+    }
+
+    /// The operations, if they are of this kind.
+    #[must_use]
+    pub fn as_kind<T: File>(&self) -> Option<&T> {
+        let file: &dyn Any = &*self.file;
+        file.downcast_ref()
+    }
+
+    /// The `O_` flags.
+    #[must_use]
+    pub fn flags(&self) -> u32 {
+        self.flags.load(Ordering::Relaxed)
+    }
+
+    /// Sets the flags that can change after the opening.
+    pub fn set_flags(&self, flags: u32) {
+        let kept = self.flags() & !CHANGEABLE_FLAGS;
+        self.flags
+            .store(kept | flags & CHANGEABLE_FLAGS, Ordering::Relaxed);
+    }
+
+    /// Whether waiting is refused.
+    #[must_use]
+    pub fn is_nonblocking(&self) -> bool {
+        self.flags() & raw::O_NONBLOCK != 0
+    }
+
+    /// Whether it was opened by `O_PATH`: it names a place and does nothing.
+    #[must_use]
+    pub fn is_path(&self) -> bool {
+        self.flags() & raw::O_PATH != 0
+    }
+
+    /// Whether it was opened for reading.
+    #[must_use]
+    pub fn is_readable(&self) -> bool {
+        let flags = self.flags();
+        flags & raw::O_PATH == 0 && flags & raw::O_ACCMODE != raw::O_WRONLY
+    }
+
+    /// Whether it was opened for writing.
+    #[must_use]
+    pub fn is_writable(&self) -> bool {
+        let flags = self.flags();
+        flags & raw::O_PATH == 0 && matches!(flags & raw::O_ACCMODE, raw::O_WRONLY | raw::O_RDWR)
+    }
+
+    /// The owner of its `flock` lock.
+    #[must_use]
+    pub fn holder(&self) -> Holder {
+        Holder::OpenFile(self.identity)
+    }
+
+    /// The position.
+    #[must_use]
+    pub fn position(&self) -> u64 {
+        self.position.load(Ordering::Relaxed)
+    }
+
+    /// What `fstat` reports.
+    #[must_use]
+    pub fn attributes(&self, context: &Context<'_>) -> Attributes {
+        self.inode().attributes(Some(context))
+    }
+
+    /// Calls `act` with the position and stores what it becomes.
+    fn with_position<T>(
+        &self,
+        context: &Context<'_>,
+        act: impl FnOnce(&mut u64) -> Result<T, Errno>,
+    ) -> Result<T, Errno> {
+        if !self.file.has_position() {
+            return act(&mut 0);
+        }
+        let turn = self.turn.take(context)?;
+        let mut position = self.position();
+        let result = act(&mut position);
+        self.position.store(position, Ordering::Relaxed);
+        drop(turn);
+        result
+    }
+
+    /// Reads at the position.
+    ///
+    /// # Errors
+    /// `EBADF` unless opened for reading, and those of the file.
+    pub fn read(&self, context: &Context<'_>, sink: &mut Sink<'_>) -> Result<usize, Errno> {
+        if !self.is_readable() {
+            return Err(Errno::EBADF);
+        }
+        self.with_position(context, |position| {
+            self.file.read(context, self, position, sink)
+        })
+    }
+
+    /// Writes at the position, or at the end with `O_APPEND`.
+    ///
+    /// # Errors
+    /// `EBADF` unless opened for writing, and those of the file.
+    pub fn write(&self, context: &Context<'_>, source: &mut Source<'_>) -> Result<usize, Errno> {
+        if !self.is_writable() {
+            return Err(Errno::EBADF);
+        }
+        self.with_position(context, |position| {
+            self.file.write(context, self, position, source)
+        })
+    }
+
+    /// Reads at `position` and leaves the file's own alone.
+    ///
+    /// # Errors
+    /// `EBADF`, `ESPIPE`, and those of the file.
+    pub fn read_at(
+        &self,
+        context: &Context<'_>,
+        mut position: u64,
+        sink: &mut Sink<'_>,
+    ) -> Result<usize, Errno> {
+        if !self.is_readable() {
+            return Err(Errno::EBADF);
+        }
+        if !self.file.has_position() {
+            return Err(Errno::ESPIPE);
+        }
+        self.file.read(context, self, &mut position, sink)
+    }
+
+    /// Writes at `position` and leaves the file's own alone.
+    ///
+    /// # Errors
+    /// `EBADF`, `ESPIPE`, and those of the file.
+    pub fn write_at(
+        &self,
+        context: &Context<'_>,
+        mut position: u64,
+        source: &mut Source<'_>,
+    ) -> Result<usize, Errno> {
+        if !self.is_writable() {
+            return Err(Errno::EBADF);
+        }
+        if !self.file.has_position() {
+            return Err(Errno::ESPIPE);
+        }
+        self.file.write(context, self, &mut position, source)
+    }
+
+    /// Moves the position and returns it.
+    ///
+    /// # Errors
+    /// `ESPIPE`, and those of the file.
+    pub fn seek(&self, context: &Context<'_>, offset: i64, whence: Whence) -> Result<u64, Errno> {
+        if self.is_path() {
+            return Err(Errno::EBADF);
+        }
+        if !self.file.has_position() {
+            return Err(Errno::ESPIPE);
+        }
+        self.with_position(context, |position| {
+            *position = self.file.seek(context, self, *position, offset, whence)?;
+            Ok(*position)
+        })
+    }
+
+    /// Hands out directory entries from the position on.
+    ///
+    /// # Errors
+    /// `EBADF`, `ENOTDIR`, and those of the file.
+    pub fn entries(
+        &self,
+        context: &Context<'_>,
+        emit: &mut dyn FnMut(DirectoryEntry<'_>) -> bool,
+    ) -> Result<(), Errno> {
+        if !self.is_readable() {
+            return Err(Errno::EBADF);
+        }
+        self.with_position(context, |position| {
+            self.file.entries(context, self, position, emit)
+        })
+    }
+
+    /// What `mmap` shows.
+    ///
+    /// # Errors
+    /// `EBADF` for `O_PATH`, `ENODEV` if the file cannot be mapped.
+    pub fn mapping(self: &Arc<Self>) -> Result<Mapping, Errno> {
+        if self.is_path() {
+            Err(Errno::EBADF)
+        } else {
+            self.file.mapping(self)
+        }
+    }
+}
+
+impl Drop for OpenFile {
+    fn drop(&mut self) {
+        if let Some(kernel) = self.kernel {
+            self.inode().locks.forget(kernel, self.holder());
+        }
+    }
+}
+
+/// An area of a mapped file holds the open file, as Linux's does: two areas merge only if they
+/// come from the same opening, and the file stays open while it is mapped.
+impl Object<&'static dyn Host> for OpenFile {
+    fn frame(&self, memory: &Memory, index: u64, write: bool) -> Result<Frame, ObjectError> {
+        self.pages()?.frame(memory, index, write)
+    }
+
+    fn cached(&self, memory: &Memory, index: u64) -> Option<Frame> {
+        self.pages().ok()?.cached(memory, index)
+    }
+
+    fn cached_run(&self, memory: &Memory, first: u64, frames: &mut [Option<Frame>]) {
+        match self.pages() {
+            Ok(pages) => pages.cached_run(memory, first, frames),
+            Err(_) => frames.fill(None),
+        }
+    }
+
+    fn identity(&self) -> ObjectIdentity {
+        let inode = self.inode();
+        ObjectIdentity {
+            device: inode.file_system.device.encode(),
+            inode: inode.number,
+        }
+    }
+
+    fn describe(&self, out: &mut dyn fmt::Write) -> fmt::Result {
+        describe_object(&self.entry, out)
+    }
+
+    fn mappings(&self) -> &Mappings<&'static dyn Host> {
+        match &self.inode().body {
+            Body::Regular(regular) => regular.pages().mappings(),
+            _ => unreachable!("only regular files hand themselves out as objects"),
+        }
+    }
+
+    fn remove(&self, memory: &Memory, first: u64, pages: u64) -> Result<bool, ObjectError> {
+        self.pages()?.remove(memory, first, pages)
+    }
+
+    fn is_memory(&self) -> bool {
+        true
+    }
+}
+
+impl OpenFile {
+    fn pages(&self) -> Result<&dyn Object<&'static dyn Host>, ObjectError> {
+        match &self.inode().body {
+            Body::Regular(regular) => Ok(regular.pages()),
+            _ => Err(ObjectError::Io),
+        }
+    }
+}

@@ -1,0 +1,269 @@
+//! One side of a pipe, or both.
+
+use super::{Pipe, Step};
+use crate::{
+    context::Context,
+    errno::Errno,
+    fs::{
+        open_file::{File, OpenFile, Readiness},
+        transfer::{Sink, Source},
+    },
+    kernel::Kernel,
+    wait::WaitQueue,
+};
+use alloc::{sync::Arc, vec::Vec};
+use linux_raw_sys::{general as raw, ioctl};
+
+/// Bytes that go through the kernel's stack at a time.
+const CHUNK: usize = 2048;
+
+/// An opened side of a pipe.
+pub struct PipeEnd {
+    /// The pipe.
+    pub pipe: Arc<Pipe>,
+    kernel: &'static Kernel,
+    reads: bool,
+    writes: bool,
+}
+
+impl PipeEnd {
+    /// Opens the pipe for reading, writing or both, without waiting for the other side.
+    #[must_use]
+    pub fn new(kernel: &'static Kernel, pipe: &Arc<Pipe>, reads: bool, writes: bool) -> Self {
+        pipe.open(kernel, reads, writes);
+        Self {
+            pipe: pipe.clone(),
+            kernel,
+            reads,
+            writes,
+        }
+    }
+
+    /// Opens a named pipe: waits until the other side is open too (`fifo_open` in `fs/pipe.c` of
+    /// Linux 7.2).
+    ///
+    /// # Errors
+    /// `ENXIO` for a writer who will not wait while nobody reads, `ERESTARTSYS` after a signal.
+    pub fn open_named(
+        context: &Context<'_>,
+        pipe: &Arc<Pipe>,
+        reads: bool,
+        writes: bool,
+        wait: bool,
+    ) -> Result<Self, Errno> {
+        let readers = pipe.state.lock().readers;
+        if writes && !reads && !wait && readers == 0 {
+            return Err(Errno::ENXIO);
+        }
+        let before = {
+            let state = pipe.state.lock();
+            (state.reader_openings, state.writer_openings)
+        };
+        let end = Self::new(context.kernel, pipe, reads, writes);
+        if reads == writes || !wait {
+            return Ok(end);
+        }
+        let met = || {
+            let state = pipe.state.lock();
+            let met = if reads {
+                state.writers > 0 || state.writer_openings != before.1
+            } else {
+                state.readers > 0 || state.reader_openings != before.0
+            };
+            met.then_some(())
+        };
+        let queue = if reads {
+            &pipe.readable
+        } else {
+            &pipe.writable
+        };
+        context
+            .wait_until(&[queue], None, met)
+            .map_err(|error| error.restart())?;
+        Ok(end)
+    }
+
+    /// Waits until one look at the pipe gives more than [`Step::Wait`].
+    fn wait(
+        context: &Context<'_>,
+        open: &OpenFile,
+        queue: &WaitQueue,
+        look: impl Fn() -> Step,
+    ) -> Result<(), Errno> {
+        if open.is_nonblocking() {
+            return Err(Errno::EAGAIN);
+        }
+        let changed = || (look() != Step::Wait).then_some(());
+        context
+            .wait_until(&[queue], None, changed)
+            .map_err(|error| error.restart())
+    }
+}
+
+impl Drop for PipeEnd {
+    fn drop(&mut self) {
+        self.pipe.close(self.kernel, self.reads, self.writes);
+    }
+}
+
+impl File for PipeEnd {
+    fn has_position(&self) -> bool {
+        false
+    }
+
+    fn read(
+        &self,
+        context: &Context<'_>,
+        open: &OpenFile,
+        _position: &mut u64,
+        sink: &mut Sink<'_>,
+    ) -> Result<usize, Errno> {
+        if sink.left() == 0 {
+            return Ok(0);
+        }
+        let mut buffer = [0; CHUNK];
+        let mut done = 0;
+        loop {
+            let turn = self.pipe.reading.take(context)?;
+            let wanted = sink.left().min(CHUNK);
+            match self.pipe.peek(&mut buffer[..wanted]) {
+                Step::Moved(count) => {
+                    let put = match sink.put(&buffer[..count]) {
+                        Ok(put) => put,
+                        Err(_) if done > 0 => 0,
+                        Err(error) => return Err(error),
+                    };
+                    self.pipe.consume(put);
+                    drop(turn);
+                    done += put;
+                    if put < count || sink.left() == 0 {
+                        break;
+                    }
+                }
+                Step::Closed | Step::Wait if done > 0 => break,
+                Step::Closed => return Ok(0),
+                Step::Wait => {
+                    drop(turn);
+                    Self::wait(context, open, &self.pipe.readable, || {
+                        self.pipe.peek(&mut [0])
+                    })?;
+                }
+            }
+        }
+        self.pipe.writable.wake_all(context.kernel);
+        Ok(done)
+    }
+
+    fn write(
+        &self,
+        context: &Context<'_>,
+        open: &OpenFile,
+        _position: &mut u64,
+        source: &mut Source<'_>,
+    ) -> Result<usize, Errno> {
+        if source.left() == 0 {
+            return Ok(0);
+        }
+        let mut done = 0;
+        let result = loop {
+            let turn = match self.pipe.writing.take(context) {
+                Ok(turn) => turn,
+                Err(error) => break Err(error),
+            };
+            match self.pipe.room(source.left()) {
+                Step::Moved(room) => match self.fill(source, room) {
+                    Ok(count) => {
+                        drop(turn);
+                        done += count;
+                        self.pipe.readable.wake_all(context.kernel);
+                        if count < room || source.left() == 0 {
+                            break Ok(());
+                        }
+                    }
+                    Err(error) => break Err(error),
+                },
+                Step::Closed => {
+                    context.broken_pipe();
+                    break Err(Errno::EPIPE);
+                }
+                Step::Wait => {
+                    drop(turn);
+                    let left = source.left();
+                    let look = || self.pipe.room(left);
+                    if let Err(error) = Self::wait(context, open, &self.pipe.writable, look) {
+                        break Err(error);
+                    }
+                }
+            }
+        };
+        match result {
+            Err(error) if done == 0 => Err(error),
+            Ok(()) | Err(_) => Ok(done),
+        }
+    }
+
+    fn readiness(&self, _context: &Context<'_>) -> Readiness {
+        self.pipe.readiness(self.reads, self.writes)
+    }
+
+    fn queues<'a>(&'a self, queues: &mut Vec<&'a WaitQueue>) {
+        if self.reads {
+            queues.push(&self.pipe.readable);
+        }
+        if self.writes {
+            queues.push(&self.pipe.writable);
+        }
+    }
+
+    fn control(
+        &self,
+        context: &Context<'_>,
+        _open: &OpenFile,
+        command: u32,
+        argument: u64,
+    ) -> Result<u64, Errno> {
+        if command != ioctl::FIONREAD {
+            return Err(Errno::ENOTTY);
+        }
+        context
+            .write_value(argument, &(self.pipe.waiting() as u32))
+            .map(|()| 0)
+    }
+}
+
+impl PipeEnd {
+    /// Moves up to `room` bytes from the source into the pipe.
+    ///
+    /// What was fetched but found no frame is lost to the source; the caller learns of it by the
+    /// short count.
+    fn fill(&self, source: &mut Source<'_>, room: usize) -> Result<usize, Errno> {
+        let mut buffer = [0; CHUNK];
+        let mut done = 0;
+        while done < room {
+            let step = (room - done).min(CHUNK);
+            let stored = source
+                .take(&mut buffer[..step])
+                .and_then(|count| self.pipe.append(&buffer[..count]));
+            match stored {
+                Ok(count) => {
+                    done += count;
+                    if count < step {
+                        break;
+                    }
+                }
+                Err(error) if done == 0 => return Err(error),
+                Err(_) => break,
+            }
+        }
+        Ok(done)
+    }
+
+    /// Whether this side reads and whether it writes.
+    #[must_use]
+    pub fn sides(&self) -> (bool, bool) {
+        (self.reads, self.writes)
+    }
+}
+
+/// The flags of `pipe2` that mean something.
+pub const PIPE_FLAGS: u32 = raw::O_CLOEXEC | raw::O_NONBLOCK | raw::O_DIRECT;

@@ -1,0 +1,242 @@
+//! The arithmetic of a pipe's ring of pages; it knows positions, not bytes.
+
+use core::ops::Range;
+use memwright_table::PAGE_SIZE;
+
+/// Writes up to this many bytes are never mixed with those of other writers.
+pub const PIPE_BUF: usize = 4096;
+
+/// Pages of a new pipe (Linux's `PIPE_DEF_BUFFERS`).
+pub const DEFAULT_PAGES: usize = 16;
+
+/// Largest size an unprivileged owner may ask for (Linux's `pipe_max_size`), in pages.
+pub const MAX_PAGES: usize = 256;
+
+/// A run of bytes inside one page of the ring.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Span {
+    /// Page slot, below the ring's page count.
+    pub slot: usize,
+    /// First byte in that page.
+    pub offset: usize,
+    /// Bytes; never zero, never across the end of the page.
+    pub length: usize,
+}
+
+/// Two positions that only grow; their difference is what the pipe holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ring {
+    read: u64,
+    written: u64,
+    pages: usize,
+}
+
+impl Ring {
+    /// An empty ring of `pages` pages.
+    #[must_use]
+    pub const fn new(pages: usize) -> Self {
+        Self {
+            read: 0,
+            written: 0,
+            pages,
+        }
+    }
+
+    /// Bytes that the ring can hold.
+    #[must_use]
+    pub const fn capacity(&self) -> usize {
+        self.pages * PAGE_SIZE
+    }
+
+    /// Bytes waiting to be read.
+    #[must_use]
+    pub const fn readable(&self) -> usize {
+        (self.written - self.read) as usize
+    }
+
+    /// Bytes that fit.
+    #[must_use]
+    pub const fn writable(&self) -> usize {
+        self.capacity() - self.readable()
+    }
+
+    fn span(&self, position: u64, length: usize) -> Option<Span> {
+        let offset = (position % PAGE_SIZE as u64) as usize;
+        let slot = ((position / PAGE_SIZE as u64) % self.pages as u64) as usize;
+        let length = length.min(PAGE_SIZE - offset);
+        (length > 0).then_some(Span {
+            slot,
+            offset,
+            length,
+        })
+    }
+
+    /// The next bytes to read, at most `limit`, within one page.
+    #[must_use]
+    pub fn read_span(&self, limit: usize) -> Option<Span> {
+        self.span(self.read, self.readable().min(limit))
+    }
+
+    /// Where the next bytes go, at most `limit`, within one page.
+    #[must_use]
+    pub fn write_span(&self, limit: usize) -> Option<Span> {
+        self.span(self.written, self.writable().min(limit))
+    }
+
+    /// Records that `length` bytes were read and returns the slot that became free, if the page
+    /// was used up or nothing is left in it.
+    ///
+    /// An empty ring starts again at the beginning of a page, so that a pipe in step with its
+    /// reader uses one page, not sixteen in turn.
+    pub fn consume(&mut self, length: usize) -> Option<usize> {
+        debug_assert!(length <= self.readable());
+        let span = self.span(self.read, self.readable())?;
+        debug_assert!(length <= span.length);
+        let page = self.read / PAGE_SIZE as u64;
+        self.read += length as u64;
+        if self.read == self.written {
+            self.read = 0;
+            self.written = 0;
+            return Some(span.slot);
+        }
+        // A writer that came around may have bytes in the front part of the same page.
+        let next_use = (page + self.pages as u64) * PAGE_SIZE as u64;
+        (self.read % PAGE_SIZE as u64 == 0 && self.written <= next_use).then_some(span.slot)
+    }
+
+    /// The numbers of the pages that hold bytes.
+    #[must_use]
+    pub fn used_pages(&self) -> Range<u64> {
+        self.read / PAGE_SIZE as u64..self.written.div_ceil(PAGE_SIZE as u64)
+    }
+
+    /// The slot in which the page with this number stands.
+    #[must_use]
+    pub const fn slot(&self, page: u64) -> usize {
+        (page % self.pages as u64) as usize
+    }
+
+    /// The same bytes in a ring of `pages` pages; `None` if they do not fit, or two runs share a
+    /// page because the ring is nearly full.
+    #[must_use]
+    pub fn resized(&self, pages: usize) -> Option<Self> {
+        let used = self.used_pages();
+        let fits = used.end - used.start <= pages.min(self.pages) as u64;
+        fits.then_some(Self { pages, ..*self })
+    }
+
+    /// Records that `length` bytes were written.
+    pub fn produce(&mut self, length: usize) {
+        debug_assert!(length <= self.writable());
+        self.written += length as u64;
+    }
+
+    /// How much of a write of `length` bytes may be taken now; `None` if it must wait.
+    ///
+    /// A write of at most [`PIPE_BUF`] bytes is taken whole or not at all.
+    #[must_use]
+    pub fn admit(&self, length: usize) -> Option<usize> {
+        let room = self.writable();
+        if length <= PIPE_BUF {
+            (room >= length).then_some(length)
+        } else {
+            (room > 0).then_some(room.min(length))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::collections::VecDeque;
+    use alloc::vec;
+    use alloc::vec::Vec;
+
+    /// A small generator of numbers that look random, the same on every run.
+    struct Sequence(u64);
+
+    impl Sequence {
+        fn next(&mut self, below: usize) -> usize {
+            self.0 = self
+                .0
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
+            ((self.0 >> 33) as usize) % below
+        }
+    }
+
+    #[test]
+    fn the_ring_is_a_queue_of_bytes() {
+        for pages in [1, 2, 3, 16] {
+            let mut numbers = Sequence(pages as u64);
+            let mut ring = Ring::new(pages);
+            let mut store: Vec<Option<Vec<u8>>> = vec![None; pages];
+            let mut model = VecDeque::new();
+            let mut next = 0u8;
+            for _ in 0..4000 {
+                let mut wanted = numbers.next(3 * PAGE_SIZE) + 1;
+                if numbers.next(2) == 0 {
+                    while let Some(span) = ring.write_span(wanted) {
+                        let page = store[span.slot].get_or_insert_with(|| vec![0; PAGE_SIZE]);
+                        for byte in &mut page[span.offset..span.offset + span.length] {
+                            next = next.wrapping_add(7);
+                            *byte = next;
+                            model.push_back(next);
+                        }
+                        ring.produce(span.length);
+                        wanted -= span.length;
+                    }
+                } else {
+                    while let Some(span) = ring.read_span(wanted) {
+                        let page = store[span.slot].as_ref().expect("a readable page exists");
+                        for &byte in &page[span.offset..span.offset + span.length] {
+                            assert_eq!(model.pop_front(), Some(byte));
+                        }
+                        if let Some(slot) = ring.consume(span.length) {
+                            store[slot] = None;
+                        }
+                        wanted -= span.length;
+                    }
+                }
+                assert_eq!(ring.readable(), model.len());
+                assert_eq!(ring.readable() + ring.writable(), ring.capacity());
+                if model.is_empty() {
+                    assert!(
+                        store.iter().all(Option::is_none),
+                        "no page outlives its bytes"
+                    );
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_new_size_keeps_the_bytes() {
+        let mut ring = Ring::new(4);
+        ring.produce(3 * PAGE_SIZE);
+        ring.consume(PAGE_SIZE);
+        assert_eq!(ring.used_pages(), 1..3);
+        assert_eq!(ring.resized(1), None);
+        let larger = ring.resized(8).unwrap();
+        assert_eq!(larger.readable(), ring.readable());
+        assert_eq!(larger.writable(), 6 * PAGE_SIZE);
+        assert_eq!((ring.slot(5), larger.slot(5)), (1, 5));
+        ring.consume(10);
+        ring.produce(2 * PAGE_SIZE + 10);
+        assert_eq!(ring.resized(8), None);
+    }
+
+    #[test]
+    fn short_writes_are_whole() {
+        let mut ring = Ring::new(DEFAULT_PAGES);
+        assert_eq!(ring.admit(100_000), Some(65536));
+        ring.produce(65536 - 100);
+        assert_eq!(ring.admit(100), Some(100));
+        assert_eq!(ring.admit(101), None);
+        assert_eq!(ring.admit(PIPE_BUF), None);
+        assert_eq!(ring.admit(PIPE_BUF + 1), Some(100));
+        ring.produce(100);
+        assert_eq!(ring.admit(PIPE_BUF + 1), None);
+        assert_eq!(ring.admit(1), None);
+    }
+}

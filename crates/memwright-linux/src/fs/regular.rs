@@ -1,0 +1,414 @@
+//! Regular files: bytes in frames.
+
+use super::{
+    attributes::Moment,
+    dentry::Dentry,
+    inode::{Body, Inode},
+    open_file::{File, Mapping, OpenFile},
+    seek::{SIZE_MAX, Whence, moved, readable, storable},
+    transfer::{Sink, Source},
+    turn::{Turn, TurnGuard},
+};
+use crate::{Memory, context::Context, errno::Errno, host::Host};
+use alloc::sync::Arc;
+use bitflags::bitflags;
+use core::{
+    fmt,
+    sync::atomic::{AtomicI64, AtomicU32, Ordering},
+};
+use linux_raw_sys::general as raw;
+use memwright::object::{ObjectError, ObjectIdentity, Shmem};
+use memwright_table::PAGE_SIZE;
+
+bitflags! {
+    /// What a file of `memfd_create` no longer allows.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct Seals: u32 {
+        /// More seals.
+        const SEAL = raw::F_SEAL_SEAL;
+        /// A smaller size.
+        const SHRINK = raw::F_SEAL_SHRINK;
+        /// A larger size.
+        const GROW = raw::F_SEAL_GROW;
+        /// Writing.
+        const WRITE = raw::F_SEAL_WRITE;
+        /// Writing, but for mappings that exist.
+        const FUTURE_WRITE = raw::F_SEAL_FUTURE_WRITE;
+        /// A change of the execute bits.
+        const EXEC = raw::F_SEAL_EXEC;
+    }
+}
+
+/// The contents of a regular file.
+pub struct Regular {
+    pages: Shmem<&'static dyn Host>,
+    seals: AtomicU32,
+    /// Openings for writing, or minus the number of programs that run from the file.
+    writers: AtomicI64,
+    /// Writes and changes of size go one at a time.
+    turn: Turn,
+}
+
+impl Regular {
+    /// An empty file.
+    #[must_use]
+    pub fn new(memory: &Arc<Memory>, seals: Seals) -> Self {
+        Self {
+            pages: Shmem::new(memory.clone(), 0, ObjectIdentity::default()),
+            seals: AtomicU32::new(seals.bits()),
+            writers: AtomicI64::new(0),
+            turn: Turn::new(),
+        }
+    }
+
+    /// The pages.
+    #[must_use]
+    pub fn pages(&self) -> &Shmem<&'static dyn Host> {
+        &self.pages
+    }
+
+    /// Size in bytes.
+    #[must_use]
+    pub fn size(&self) -> u64 {
+        self.pages.size()
+    }
+
+    /// Memory used, in units of 512 bytes.
+    #[must_use]
+    pub fn blocks(&self) -> u64 {
+        self.pages.resident() * (PAGE_SIZE as u64 / 512)
+    }
+
+    /// The seals.
+    #[must_use]
+    pub fn seals(&self) -> Seals {
+        Seals::from_bits_retain(self.seals.load(Ordering::Relaxed))
+    }
+
+    /// Adds seals.
+    ///
+    /// # Errors
+    /// `EPERM` once sealed against it; `EBUSY` for a seal against writing while the file is mapped.
+    pub fn add_seals(&self, more: Seals) -> Result<(), Errno> {
+        if self.seals().contains(Seals::SEAL) {
+            return Err(Errno::EPERM);
+        }
+        if more.contains(Seals::WRITE) && self.is_mapped() {
+            return Err(Errno::EBUSY);
+        }
+        self.seals.fetch_or(more.bits(), Ordering::Relaxed);
+        Ok(())
+    }
+
+    fn is_mapped(&self) -> bool {
+        use memwright::object::Object;
+        self.pages.mappings().is_mapped()
+    }
+
+    /// Counts an opening for writing.
+    ///
+    /// # Errors
+    /// `ETXTBSY` while a program runs from the file.
+    pub fn begin_writing(&self) -> Result<(), Errno> {
+        self.writers
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |count| {
+                (count >= 0).then_some(count + 1)
+            })
+            .map(|_| ())
+            .map_err(|_| Errno::ETXTBSY)
+    }
+
+    /// The reverse of [`Self::begin_writing`].
+    pub fn end_writing(&self) {
+        self.writers.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// Counts a program that runs from the file.
+    ///
+    /// # Errors
+    /// `ETXTBSY` while the file is open for writing.
+    pub fn begin_executing(&self) -> Result<(), Errno> {
+        self.writers
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |count| {
+                (count <= 0).then_some(count - 1)
+            })
+            .map(|_| ())
+            .map_err(|_| Errno::ETXTBSY)
+    }
+
+    /// The reverse of [`Self::begin_executing`].
+    pub fn end_executing(&self) {
+        self.writers.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Waits until no one else writes or changes the size.
+    ///
+    /// # Errors
+    /// `ERESTARTSYS` when a signal came first.
+    pub fn take_turn(&self, context: &Context<'_>) -> Result<TurnGuard<'_>, Errno> {
+        self.turn.take(context)
+    }
+
+    /// Sets the size; the caller has the turn.
+    ///
+    /// # Errors
+    /// `EPERM` if a seal forbids it, `EFBIG` beyond the largest size.
+    pub fn set_size(&self, size: u64) -> Result<(), Errno> {
+        let now = self.size();
+        let forbidden = if size < now {
+            Seals::SHRINK
+        } else if size > now {
+            Seals::GROW
+        } else {
+            Seals::empty()
+        };
+        if self.seals().intersects(forbidden) {
+            return Err(Errno::EPERM);
+        }
+        if size > SIZE_MAX {
+            return Err(Errno::EFBIG);
+        }
+        self.pages.set_size(size);
+        Ok(())
+    }
+
+    /// Reads kernel-side, without position and times: for loading programs and filling files.
+    pub fn read_at(&self, offset: u64, bytes: &mut [u8]) -> usize {
+        self.pages.read_at(offset, bytes)
+    }
+
+    /// Writes kernel-side, without position and times.
+    ///
+    /// # Errors
+    /// `ENOSPC` when no frame is free.
+    pub fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<usize, Errno> {
+        self.pages
+            .write_at(offset, bytes)
+            .map_err(|_| Errno::ENOSPC)
+    }
+}
+
+/// The operations of an open regular file.
+pub struct RegularFile {
+    inode: Arc<Inode>,
+    writes: bool,
+}
+
+impl RegularFile {
+    /// Operations on `inode`, which is a regular file.
+    ///
+    /// # Errors
+    /// `ETXTBSY` when opened for writing while a program runs from it.
+    pub fn new(inode: &Arc<Inode>, writes: bool) -> Result<Self, Errno> {
+        let file = Self {
+            inode: inode.clone(),
+            writes: false,
+        };
+        if writes {
+            file.regular()?.begin_writing()?;
+        }
+        Ok(Self {
+            writes,
+            inode: inode.clone(),
+        })
+    }
+
+    /// The contents.
+    ///
+    /// # Errors
+    /// `EINVAL` if the node is no regular file.
+    pub fn regular(&self) -> Result<&Regular, Errno> {
+        match &self.inode.body {
+            Body::Regular(regular) => Ok(regular),
+            Body::Directory(_)
+            | Body::Symlink(_)
+            | Body::Character(_)
+            | Body::Fifo(_)
+            | Body::Console(_)
+            | Body::Anonymous
+            | Body::Proc(_) => Err(Errno::EINVAL),
+        }
+    }
+}
+
+impl Drop for RegularFile {
+    fn drop(&mut self) {
+        if self.writes {
+            if let Ok(regular) = self.regular() {
+                regular.end_writing();
+            }
+        }
+    }
+}
+
+/// Bytes that go through the kernel's stack at a time.
+const CHUNK: usize = 2048;
+
+impl File for RegularFile {
+    fn read(
+        &self,
+        context: &Context<'_>,
+        _open: &OpenFile,
+        position: &mut u64,
+        sink: &mut Sink<'_>,
+    ) -> Result<usize, Errno> {
+        let pages = self.regular()?.pages();
+        let wanted = readable(*position, sink.left(), pages.size());
+        let mut buffer = [0; CHUNK];
+        let mut done = 0;
+        while done < wanted {
+            // Up to a multiple of the chunk, so that pieces lie within one page each.
+            let step = CHUNK - (*position % CHUNK as u64) as usize;
+            let step = step.min(wanted - done);
+            let count = pages.read_at(*position, &mut buffer[..step]);
+            let put = match sink.put(&buffer[..count]) {
+                Ok(put) => put,
+                Err(_) if done > 0 => break,
+                Err(error) => return Err(error),
+            };
+            *position += put as u64;
+            done += put;
+            if put < step {
+                break;
+            }
+        }
+        if done > 0 {
+            self.inode.touch_accessed(Moment::now(context.kernel));
+        }
+        Ok(done)
+    }
+
+    fn write(
+        &self,
+        context: &Context<'_>,
+        open: &OpenFile,
+        position: &mut u64,
+        source: &mut Source<'_>,
+    ) -> Result<usize, Errno> {
+        let regular = self.regular()?;
+        let turn = regular.take_turn(context)?;
+        let size = regular.size();
+        if open.flags() & raw::O_APPEND != 0 {
+            *position = size;
+        }
+        let seals = regular.seals();
+        if seals.intersects(Seals::WRITE | Seals::FUTURE_WRITE) {
+            return Err(Errno::EPERM);
+        }
+        let limit = if seals.contains(Seals::GROW) {
+            size
+        } else {
+            context.file_size_limit()
+        };
+        let wanted = match storable(*position, source.left(), limit) {
+            Err(Errno::EFBIG) if seals.contains(Seals::GROW) => return Err(Errno::EPERM),
+            Err(error) => {
+                context.file_too_large();
+                return Err(error);
+            }
+            Ok(wanted) => wanted,
+        };
+        let mut buffer = [0; CHUNK];
+        let mut done = 0;
+        let mut failure = None;
+        while done < wanted {
+            let step = CHUNK - (*position % CHUNK as u64) as usize;
+            let step = step.min(wanted - done);
+            let stored = source
+                .take(&mut buffer[..step])
+                .and_then(|count| regular.write_at(*position, &buffer[..count]));
+            match stored {
+                Ok(count) => {
+                    *position += count as u64;
+                    done += count;
+                    if count < step {
+                        break;
+                    }
+                }
+                Err(error) => {
+                    failure = Some(error);
+                    break;
+                }
+            }
+        }
+        drop(turn);
+        if done > 0 {
+            self.inode.touch_modified(Moment::now(context.kernel));
+            return Ok(done);
+        }
+        failure.map_or(Ok(0), Err)
+    }
+
+    fn seek(
+        &self,
+        _context: &Context<'_>,
+        _open: &OpenFile,
+        position: u64,
+        offset: i64,
+        whence: Whence,
+    ) -> Result<u64, Errno> {
+        let pages = self.regular()?.pages();
+        match whence {
+            Whence::Start => moved(0, offset),
+            Whence::Position => moved(position, offset),
+            Whence::End => moved(pages.size(), offset),
+            Whence::Data | Whence::Hole => {
+                let offset = u64::try_from(offset).map_err(|_| Errno::ENXIO)?;
+                pages
+                    .seek(offset, whence == Whence::Hole)
+                    .ok_or(Errno::ENXIO)
+            }
+        }
+    }
+
+    fn mapping(&self, open: &Arc<OpenFile>) -> Result<Mapping, Errno> {
+        Ok(Mapping::Object(open.clone()))
+    }
+}
+
+/// Writes the path of a mapped file as `/proc/PID/maps` shows it: newlines escaped.
+///
+/// # Errors
+/// Only those of `out`.
+pub fn describe_object(entry: &Arc<Dentry>, out: &mut dyn fmt::Write) -> fmt::Result {
+    let mut root = entry.clone();
+    loop {
+        let above = root.parent();
+        if Arc::ptr_eq(&above, &root) {
+            break;
+        }
+        root = above;
+    }
+    let path = if Arc::ptr_eq(&root, entry) {
+        entry.name()
+    } else {
+        entry.shown_path(&root)
+    };
+    for piece in path.split_inclusive(|&byte| byte == b'\n') {
+        let (text, newline) = match piece.split_last() {
+            Some((b'\n', text)) => (text, true),
+            Some(_) | None => (piece, false),
+        };
+        for chunk in text.utf8_chunks() {
+            out.write_str(chunk.valid())?;
+            if !chunk.invalid().is_empty() {
+                out.write_char(char::REPLACEMENT_CHARACTER)?;
+            }
+        }
+        if newline {
+            out.write_str("\\012")?;
+        }
+    }
+    Ok(())
+}
+
+/// The error that a failed access to a file's pages means.
+#[must_use]
+pub const fn object_errno(error: ObjectError) -> Errno {
+    match error {
+        ObjectError::BeyondEnd => Errno::ENXIO,
+        ObjectError::OutOfMemory => Errno::ENOSPC,
+        ObjectError::Io => Errno::EIO,
+        ObjectError::WouldBlock => Errno::EAGAIN,
+    }
+}

@@ -1,0 +1,128 @@
+//! Where a file's position goes, and how far a transfer may reach.
+
+use crate::{errno::Errno, user::TRANSFER_MAX};
+
+/// Largest size of a file, in bytes (Linux's `MAX_LFS_FILESIZE` on 64-bit machines).
+pub const SIZE_MAX: u64 = i64::MAX as u64;
+
+/// What an offset is relative to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Whence {
+    /// The beginning (`SEEK_SET`).
+    Start,
+    /// The position (`SEEK_CUR`).
+    Position,
+    /// The size (`SEEK_END`).
+    End,
+    /// The next byte at or behind the offset that is stored (`SEEK_DATA`).
+    Data,
+    /// The next byte at or behind the offset that is not (`SEEK_HOLE`).
+    Hole,
+}
+
+impl Whence {
+    /// Decodes the last argument of `lseek`.
+    ///
+    /// # Errors
+    /// `EINVAL` for any other number.
+    pub const fn decode(number: u32) -> Result<Self, Errno> {
+        match number {
+            0 => Ok(Self::Start),
+            1 => Ok(Self::Position),
+            2 => Ok(Self::End),
+            3 => Ok(Self::Data),
+            4 => Ok(Self::Hole),
+            _ => Err(Errno::EINVAL),
+        }
+    }
+}
+
+/// The position `offset` bytes from `base`.
+///
+/// # Errors
+/// `EINVAL` when it would be negative, `EOVERFLOW` when it does not fit (as `lseek` says it).
+pub fn moved(base: u64, offset: i64) -> Result<u64, Errno> {
+    match base.checked_add_signed(offset) {
+        Some(position) if position <= SIZE_MAX => Ok(position),
+        Some(_) => Err(Errno::EOVERFLOW),
+        None if offset < 0 => Err(Errno::EINVAL),
+        None => Err(Errno::EOVERFLOW),
+    }
+}
+
+/// Checks the explicit offset of `pread64` and its kin.
+///
+/// # Errors
+/// `EINVAL` when it is negative.
+pub fn explicit(offset: i64) -> Result<u64, Errno> {
+    u64::try_from(offset).map_err(|_| Errno::EINVAL)
+}
+
+/// How many of `length` bytes a read at `position` returns from a file of `size` bytes.
+#[must_use]
+pub fn readable(position: u64, length: usize, size: u64) -> usize {
+    let left = size.saturating_sub(position);
+    usize::try_from(left)
+        .unwrap_or(usize::MAX)
+        .min(length)
+        .min(TRANSFER_MAX as usize)
+}
+
+/// How many of `length` bytes a write at `position` may store when files may grow to `limit`.
+///
+/// # Errors
+/// `EFBIG` when not even one byte may be written.
+pub fn storable(position: u64, length: usize, limit: u64) -> Result<usize, Errno> {
+    let room = limit.min(SIZE_MAX).saturating_sub(position);
+    if room == 0 && length > 0 {
+        return Err(Errno::EFBIG);
+    }
+    Ok(usize::try_from(room)
+        .unwrap_or(usize::MAX)
+        .min(length)
+        .min(TRANSFER_MAX as usize))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn positions_do_not_wrap() {
+        let cases = [
+            (0, 0, Ok(0)),
+            (0, -1, Err(Errno::EINVAL)),
+            (10, -10, Ok(0)),
+            (10, -11, Err(Errno::EINVAL)),
+            (10, i64::MIN, Err(Errno::EINVAL)),
+            (0, i64::MAX, Ok(SIZE_MAX)),
+            (1, i64::MAX, Err(Errno::EOVERFLOW)),
+            (SIZE_MAX, 1, Err(Errno::EOVERFLOW)),
+            (SIZE_MAX, i64::MAX, Err(Errno::EOVERFLOW)),
+        ];
+        for (base, offset, result) in cases {
+            assert_eq!(moved(base, offset), result, "{base} {offset}");
+        }
+        assert_eq!(explicit(-1), Err(Errno::EINVAL));
+        assert_eq!(explicit(i64::MAX), Ok(SIZE_MAX));
+    }
+
+    #[test]
+    fn transfers_stop_at_the_ends() {
+        assert_eq!(readable(0, 10, 4), 4);
+        assert_eq!(readable(4, 10, 4), 0);
+        assert_eq!(readable(SIZE_MAX, 10, 4), 0);
+        assert_eq!(readable(0, usize::MAX, SIZE_MAX), TRANSFER_MAX as usize);
+        assert_eq!(storable(0, 10, 4), Ok(4));
+        assert_eq!(storable(4, 10, 4), Err(Errno::EFBIG));
+        assert_eq!(storable(4, 0, 4), Ok(0));
+        assert_eq!(storable(SIZE_MAX - 1, 10, u64::MAX), Ok(1));
+        assert_eq!(storable(SIZE_MAX, 10, u64::MAX), Err(Errno::EFBIG));
+    }
+
+    #[test]
+    fn whence_is_decoded() {
+        assert_eq!(Whence::decode(4), Ok(Whence::Hole));
+        assert_eq!(Whence::decode(5), Err(Errno::EINVAL));
+    }
+}

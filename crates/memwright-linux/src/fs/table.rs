@@ -1,0 +1,215 @@
+//! The descriptor table of a process.
+
+use super::{descriptors::Descriptors, locks::Holder, open_file::OpenFile};
+use crate::{
+    errno::Errno,
+    kernel::Kernel,
+    process::Process,
+    sync::{Lock, Rank},
+};
+use alloc::sync::Arc;
+
+/// Descriptors of one process, or of several that share them.
+pub struct FileTable {
+    slots: Lock<Descriptors<Arc<OpenFile>>>,
+}
+
+impl Default for FileTable {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl FileTable {
+    /// No descriptor is open.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self {
+            slots: Lock::new(Rank::FileTable, Descriptors::new()),
+        }
+    }
+
+    /// A table with the same open files, for a process that does not share it.
+    ///
+    /// # Errors
+    /// `ENOMEM`.
+    pub fn duplicate(&self, kernel: &Kernel) -> Result<Self, Errno> {
+        if kernel.host.heap_low() {
+            return Err(Errno::ENOMEM);
+        }
+        let slots = self.slots.lock().clone();
+        Ok(Self {
+            slots: Lock::new(Rank::FileTable, slots),
+        })
+    }
+
+    /// The open file behind a descriptor.
+    ///
+    /// # Errors
+    /// `EBADF`.
+    pub fn get(&self, descriptor: i32) -> Result<Arc<OpenFile>, Errno> {
+        self.slots
+            .lock()
+            .get(descriptor)
+            .cloned()
+            .ok_or(Errno::EBADF)
+    }
+
+    /// The open file behind a descriptor that does more than name a place.
+    ///
+    /// # Errors
+    /// `EBADF`, also for one opened by `O_PATH`.
+    pub fn get_usable(&self, descriptor: i32) -> Result<Arc<OpenFile>, Errno> {
+        let open = self.get(descriptor)?;
+        if open.is_path() {
+            Err(Errno::EBADF)
+        } else {
+            Ok(open)
+        }
+    }
+
+    /// Gives an open file the lowest free descriptor from `from` on, below `limit`.
+    ///
+    /// # Errors
+    /// `EMFILE`, `ENOMEM`.
+    pub fn add(
+        &self,
+        from: usize,
+        limit: usize,
+        open: Arc<OpenFile>,
+        close_on_exec: bool,
+    ) -> Result<i32, Errno> {
+        // On failure the file is closed behind the lock: closing may wake others.
+        let spare = open.clone();
+        let result = self.slots.lock().allocate(from, limit, open, close_on_exec);
+        drop(spare);
+        result
+    }
+
+    /// Puts an open file at this very descriptor; what stood there is returned, to be closed.
+    ///
+    /// # Errors
+    /// `EBADF` beyond `limit`, `ENOMEM`.
+    pub fn put(
+        &self,
+        descriptor: i32,
+        limit: usize,
+        open: Arc<OpenFile>,
+        close_on_exec: bool,
+    ) -> Result<Option<Arc<OpenFile>>, Errno> {
+        let spare = open.clone();
+        let result = self
+            .slots
+            .lock()
+            .replace(descriptor, limit, open, close_on_exec);
+        drop(spare);
+        result
+    }
+
+    /// Closes a descriptor. `process` gives up its record locks on the file, whichever descriptor
+    /// they were taken by, as POSIX has it.
+    ///
+    /// # Errors
+    /// `EBADF`.
+    pub fn close(&self, kernel: &Kernel, process: u32, descriptor: i32) -> Result<(), Errno> {
+        let open = self.slots.lock().remove(descriptor).ok_or(Errno::EBADF)?;
+        release(kernel, process, &open);
+        Ok(())
+    }
+
+    /// Closes every descriptor between `first` and `last`.
+    pub fn close_range(&self, kernel: &Kernel, process: u32, first: u32, last: u32) {
+        let mut from = first as usize;
+        loop {
+            let next = self
+                .slots
+                .lock()
+                .next_open(from)
+                .map(|(descriptor, _)| descriptor);
+            let Some(descriptor) = next.filter(|&descriptor| descriptor as u32 <= last) else {
+                return;
+            };
+            // Another thread may have closed it meanwhile.
+            let _ = self.close(kernel, process, descriptor);
+            from = descriptor as usize + 1;
+        }
+    }
+
+    /// Marks every descriptor between `first` and `last` to be closed by `execve`.
+    pub fn mark_range(&self, first: u32, last: u32) {
+        let mut slots = self.slots.lock();
+        let mut from = first as usize;
+        while let Some((descriptor, _)) = slots.next_open(from) {
+            if descriptor as u32 > last {
+                return;
+            }
+            let _ = slots.set_close_on_exec(descriptor, true);
+            from = descriptor as usize + 1;
+        }
+    }
+
+    /// Closes what `execve` closes.
+    pub fn close_for_exec(&self, kernel: &Kernel, process: u32) {
+        loop {
+            let open = self.slots.lock().take_close_on_exec();
+            match open {
+                Some(open) => release(kernel, process, &open),
+                None => return,
+            }
+        }
+    }
+
+    /// Gives the table up for a process that ends: its record locks go, and with the last process
+    /// that shares the table its descriptors.
+    pub fn release(self: Arc<Self>, kernel: &Kernel, process: &Process) {
+        let mut from = 0;
+        while let Some((descriptor, open)) = self.next_open(from) {
+            release(kernel, process.id, &open);
+            from = descriptor as usize + 1;
+        }
+    }
+
+    /// Whether `execve` closes a descriptor.
+    ///
+    /// # Errors
+    /// `EBADF`.
+    pub fn close_on_exec(&self, descriptor: i32) -> Result<bool, Errno> {
+        self.slots
+            .lock()
+            .close_on_exec(descriptor)
+            .ok_or(Errno::EBADF)
+    }
+
+    /// Sets whether `execve` closes a descriptor.
+    ///
+    /// # Errors
+    /// `EBADF`.
+    pub fn set_close_on_exec(&self, descriptor: i32, close_on_exec: bool) -> Result<(), Errno> {
+        let mut slots = self.slots.lock();
+        slots
+            .set_close_on_exec(descriptor, close_on_exec)
+            .ok_or(Errno::EBADF)
+    }
+
+    /// The lowest open descriptor from `from` on.
+    #[must_use]
+    pub fn next_open(&self, from: usize) -> Option<(i32, Arc<OpenFile>)> {
+        let slots = self.slots.lock();
+        slots
+            .next_open(from)
+            .map(|(descriptor, open)| (descriptor, open.clone()))
+    }
+
+    /// Slots that the table has room for (`FDSize` of `/proc/PID/status`).
+    #[must_use]
+    pub fn size(&self) -> usize {
+        self.slots.lock().size()
+    }
+}
+
+/// Gives up the record locks of `process` on a file one of whose descriptors it closed.
+pub fn release(kernel: &Kernel, process: u32, open: &OpenFile) {
+    open.inode()
+        .locks
+        .forget(kernel, Holder::Process(process.into()));
+}

@@ -1,0 +1,244 @@
+//! Where the bytes of a read go and those of a write come from.
+
+use crate::{abi::IoVector, context::Context, errno::Errno};
+
+/// A walk over the pieces of user memory that one call names.
+struct UserPieces<'a> {
+    context: &'a Context<'a>,
+    pieces: &'a [IoVector],
+    /// Bytes of the first piece that are done.
+    done: usize,
+    left: usize,
+}
+
+impl<'a> UserPieces<'a> {
+    fn new(context: &'a Context<'a>, pieces: &'a [IoVector]) -> Self {
+        let left = pieces.iter().map(|piece| piece.length as usize).sum();
+        Self {
+            context,
+            pieces,
+            done: 0,
+            left,
+        }
+    }
+
+    /// The next address, and how many bytes follow there, at most `most`.
+    fn next(&mut self, most: usize) -> Option<(u64, usize)> {
+        while let Some(piece) = self.pieces.first() {
+            let left = piece.length as usize - self.done;
+            if left > 0 {
+                return Some((piece.base + self.done as u64, left.min(most)));
+            }
+            self.pieces = &self.pieces[1..];
+            self.done = 0;
+        }
+        None
+    }
+
+    fn advance(&mut self, count: usize) {
+        self.done += count;
+        self.left -= count;
+    }
+}
+
+enum Place<'a, K> {
+    User(UserPieces<'a>),
+    Kernel(K),
+}
+
+/// Where the bytes of a read go.
+pub struct Sink<'a>(Place<'a, &'a mut [u8]>);
+
+impl<'a> Sink<'a> {
+    /// To user memory. The pieces were checked by
+    /// [`Context::read_vectors`] or [`Context::transfer_length`].
+    #[must_use]
+    pub fn user(context: &'a Context<'a>, pieces: &'a [IoVector]) -> Self {
+        Self(Place::User(UserPieces::new(context, pieces)))
+    }
+
+    /// To kernel memory.
+    #[must_use]
+    pub fn kernel(bytes: &'a mut [u8]) -> Self {
+        Self(Place::Kernel(bytes))
+    }
+
+    /// How many bytes are still wanted.
+    #[must_use]
+    pub fn left(&self) -> usize {
+        match &self.0 {
+            Place::User(pieces) => pieces.left,
+            Place::Kernel(bytes) => bytes.len(),
+        }
+    }
+
+    /// Delivers `bytes`; returns how many went, fewer at the end of what is wanted or at a fault.
+    /// No lock may be held.
+    ///
+    /// # Errors
+    /// `EFAULT` if not even the first could be delivered.
+    pub fn put(&mut self, bytes: &[u8]) -> Result<usize, Errno> {
+        match &mut self.0 {
+            Place::User(pieces) => {
+                let mut done = 0;
+                while done < bytes.len() {
+                    let Some((address, length)) = pieces.next(bytes.len() - done) else {
+                        break;
+                    };
+                    let part = &bytes[done..done + length];
+                    let count = match pieces.context.write_some(address, part) {
+                        Ok(count) => count,
+                        Err(_) if done > 0 => break,
+                        Err(error) => return Err(error),
+                    };
+                    pieces.advance(count);
+                    done += count;
+                    if count < length {
+                        break;
+                    }
+                }
+                Ok(done)
+            }
+            Place::Kernel(target) => {
+                let count = bytes.len().min(target.len());
+                let (now, later) = core::mem::take(target).split_at_mut(count);
+                now.copy_from_slice(&bytes[..count]);
+                *target = later;
+                Ok(count)
+            }
+        }
+    }
+
+    /// Delivers `count` zeroes, as [`Self::put`].
+    ///
+    /// # Errors
+    /// `EFAULT` if not even the first could be delivered.
+    pub fn put_zeroes(&mut self, count: usize) -> Result<usize, Errno> {
+        let mut done = 0;
+        while done < count {
+            let result = match &mut self.0 {
+                Place::User(pieces) => match pieces.next(count - done) {
+                    None => return Ok(done),
+                    Some((address, length)) => {
+                        pieces.context.clear_bytes(address, length).map(|()| {
+                            pieces.advance(length);
+                            length
+                        })
+                    }
+                },
+                Place::Kernel(_) => self.put(&[0; 256][..(count - done).min(256)]),
+            };
+            match result {
+                Ok(0) => return Ok(done),
+                Ok(length) => done += length,
+                Err(_) if done > 0 => return Ok(done),
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(done)
+    }
+}
+
+/// Where the bytes of a write come from.
+pub struct Source<'a>(Place<'a, &'a [u8]>);
+
+impl<'a> Source<'a> {
+    /// From user memory; the pieces were checked as for [`Sink::user`].
+    #[must_use]
+    pub fn user(context: &'a Context<'a>, pieces: &'a [IoVector]) -> Self {
+        Self(Place::User(UserPieces::new(context, pieces)))
+    }
+
+    /// From kernel memory.
+    #[must_use]
+    pub const fn kernel(bytes: &'a [u8]) -> Self {
+        Self(Place::Kernel(bytes))
+    }
+
+    /// How many bytes are still to come.
+    #[must_use]
+    pub fn left(&self) -> usize {
+        match &self.0 {
+            Place::User(pieces) => pieces.left,
+            Place::Kernel(bytes) => bytes.len(),
+        }
+    }
+
+    /// Fetches bytes into `buffer`; returns how many came, fewer at the end or at a fault. No lock
+    /// may be held.
+    ///
+    /// # Errors
+    /// `EFAULT` if not even the first could be fetched.
+    pub fn take(&mut self, buffer: &mut [u8]) -> Result<usize, Errno> {
+        match &mut self.0 {
+            Place::User(pieces) => {
+                let mut done = 0;
+                while done < buffer.len() {
+                    let Some((address, length)) = pieces.next(buffer.len() - done) else {
+                        break;
+                    };
+                    let part = &mut buffer[done..done + length];
+                    let count = match pieces.context.read_some(address, part) {
+                        Ok(count) => count,
+                        Err(_) if done > 0 => break,
+                        Err(error) => return Err(error),
+                    };
+                    pieces.advance(count);
+                    done += count;
+                    if count < length {
+                        break;
+                    }
+                }
+                Ok(done)
+            }
+            Place::Kernel(source) => {
+                let count = buffer.len().min(source.len());
+                buffer[..count].copy_from_slice(&source[..count]);
+                *source = &source[count..];
+                Ok(count)
+            }
+        }
+    }
+
+    /// Drops `count` bytes unread.
+    pub fn skip(&mut self, count: usize) {
+        let mut left = count.min(self.left());
+        match &mut self.0 {
+            Place::User(pieces) => {
+                while let Some((_, length)) = pieces.next(left).filter(|(_, length)| *length > 0) {
+                    pieces.advance(length);
+                    left -= length;
+                }
+            }
+            Place::Kernel(source) => *source = &source[left..],
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Sink, Source};
+
+    #[test]
+    fn kernel_transfers_stop_at_the_end() {
+        let mut buffer = [0xff; 5];
+        let mut sink = Sink::kernel(&mut buffer);
+        assert_eq!(sink.put(b"ab"), Ok(2));
+        assert_eq!(sink.put_zeroes(1), Ok(1));
+        assert_eq!(sink.left(), 2);
+        assert_eq!(sink.put(b"cdef"), Ok(2));
+        assert_eq!(sink.put(b"g"), Ok(0));
+        assert_eq!(sink.put_zeroes(9), Ok(0));
+        assert_eq!(&buffer, b"ab\0cd");
+
+        let mut source = Source::kernel(b"hello");
+        let mut part = [0; 3];
+        assert_eq!(source.take(&mut part), Ok(3));
+        assert_eq!(&part, b"hel");
+        source.skip(1);
+        assert_eq!(source.take(&mut part), Ok(1));
+        assert_eq!(part[0], b'o');
+        source.skip(7);
+        assert_eq!(source.left(), 0);
+    }
+}

@@ -1,0 +1,49 @@
+//! A new name for a new node.
+
+use super::{Change, changeable};
+use crate::{
+    errno::Errno,
+    fs::{dentry::Dentry, inode::Inode, mounts::Mounts, name::NAME_MAX},
+};
+use alloc::sync::Arc;
+
+impl Mounts {
+    /// Gives `inode` the name `name` in `parent`.
+    ///
+    /// # Errors
+    /// `EEXIST` if the name is taken, `ENOENT` if the directory was removed, `ENAMETOOLONG`,
+    /// `ENOTDIR`, `EACCES`, `EPERM`.
+    pub fn create(
+        &self,
+        change: &Change,
+        parent: &Arc<Dentry>,
+        name: &[u8],
+        inode: Inode,
+    ) -> Result<Arc<Dentry>, Errno> {
+        if name.len() > NAME_MAX {
+            return Err(Errno::ENAMETOOLONG);
+        }
+        let entries = changeable(&parent.inode)?;
+        let directory = inode.is_directory();
+        let entry = Arc::new(Dentry::new(parent, name, Arc::new(inode)));
+        let guard = self.namespace.lock();
+        change.may_change(&parent.inode)?;
+        {
+            let mut entries = entries.lock();
+            if entries.is_dead() {
+                return Err(Errno::ENOENT);
+            }
+            if entries.get(name).is_some() {
+                return Err(Errno::EEXIST);
+            }
+            entries.insert(name, entry.clone());
+        }
+        parent.inode.change(|metadata| {
+            metadata.links += u32::from(directory);
+            metadata.modified = change.now;
+            metadata.changed = change.now;
+        });
+        drop(guard);
+        Ok(entry)
+    }
+}
