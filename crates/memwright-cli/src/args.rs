@@ -29,10 +29,11 @@ pub enum Action {
 
 /// `memwright run`.
 #[derive(Debug, Args)]
-#[command(after_help = AFTER_HELP)]
+#[command(after_help = AFTER_HELP, args_override_self = true)]
 pub struct RunArgs {
     /// Guest memory: a number with K, M or G.
-    #[arg(long, value_name = "SIZE", default_value = "512M", value_parser = parse_memory_size)]
+    #[arg(long, value_name = "SIZE", default_value = "512M",
+        allow_hyphen_values = true, value_parser = parse_memory_size)]
     pub memory: MemorySize,
 
     /// Put a file or folder into the guest's file system (repeatable).
@@ -44,7 +45,7 @@ pub struct RunArgs {
     pub environment: Vec<String>,
 
     /// Host seconds; on expiry print every CPU's backtrace, then exit 124.
-    #[arg(long, value_name = "SECS", value_parser = parse_seconds)]
+    #[arg(long, value_name = "SECS", allow_hyphen_values = true, value_parser = parse_seconds)]
     pub timeout: Option<std::time::Duration>,
 
     /// Write the account as JSON ("-" for standard output).
@@ -198,6 +199,7 @@ mod tests {
             ("--policy", "speed=fast"),
             ("--policy", "write_upgrade=sometimes"),
             ("--memory", "12Q"),
+            ("--memory", "-1"),
         ] {
             assert!(
                 Cli::try_parse_from(["memwright", "run", option, value, "/bin/ls"]).is_err(),

@@ -10,6 +10,7 @@ use serde::Serialize;
 use sha2::{Digest, Sha256};
 
 use crate::account::Value;
+use crate::guest::program::Program;
 use crate::run::Finished;
 
 /// Version of the document's form: a higher one when a name changes its meaning or goes. New names keep it.
@@ -52,8 +53,31 @@ pub struct Document {
     pub unknown: Vec<(String, u64)>,
 }
 
+/// The hashes of everything that ran.
+#[derive(Debug, Clone)]
+pub struct Hashes {
+    program: HashedFile,
+    companions: Vec<HashedFile>,
+    kernel: String,
+}
+
+impl Hashes {
+    /// Reads and hashes the files.
+    pub fn read(program: &Program, kernel: &[u8]) -> Self {
+        Self {
+            program: HashedFile::read(&program.path),
+            companions: program
+                .companions
+                .iter()
+                .map(|path| HashedFile::read(path))
+                .collect(),
+            kernel: hexadecimal(&Sha256::digest(kernel)),
+        }
+    }
+}
+
 /// A file of the host that ran.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Clone, Serialize)]
 pub struct HashedFile {
     /// Its path, here and in the guest.
     pub path: String,
@@ -86,23 +110,18 @@ impl From<Outcome> for Ending {
 impl Document {
     /// Makes the document of a finished run.
     pub fn new(run: &Finished<'_>) -> Self {
-        let program = &run.prepared.program;
         let account = &run.report.account;
         Self {
             schema: SCHEMA,
-            program: HashedFile::read(&program.path),
+            program: run.hashes.program.clone(),
             arguments: run
                 .args
                 .command
                 .iter()
                 .map(|text| text.to_string_lossy().into_owned())
                 .collect(),
-            companions: program
-                .companions
-                .iter()
-                .map(|path| HashedFile::read(path))
-                .collect(),
-            kernel_sha256: hexadecimal(&Sha256::digest(run.kernel)),
+            companions: run.hashes.companions.clone(),
+            kernel_sha256: run.hashes.kernel.clone(),
             memory: run.args.memory.bytes(),
             cpus: 1,
             policies: run.args.policies.clone(),

@@ -7,6 +7,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::{Arc, mpsc};
+use std::thread;
 
 use anyhow::{Context, anyhow};
 
@@ -19,6 +20,7 @@ use crate::input::InputServer;
 use crate::qemu::command::{Places, arguments, shell_line};
 use crate::qemu::process::Process;
 use crate::qemu::{launch, version};
+use crate::report::Hashes;
 use crate::session::{Report, Session};
 use crate::size::in_mebibytes;
 use crate::symbolise::Symbols;
@@ -43,8 +45,8 @@ pub struct Finished<'a> {
     pub args: &'a RunArgs,
     /// What was put into the guest.
     pub prepared: &'a Prepared,
-    /// The kernel image that ran.
-    pub kernel: &'a [u8],
+    /// Hashes of the files and the kernel.
+    pub hashes: Hashes,
     /// What the guest said.
     pub report: &'a Report,
     /// Why the run does not repeat, if so.
@@ -67,22 +69,21 @@ pub fn run(args: &RunArgs) -> Result<u8, Failure> {
     if args.dry_run {
         return dry_run(args, &prepared, &qemu).map_err(Failure::from);
     }
-    let qemu_version = version::check(&qemu)?;
     let image = kernel::image()?;
     let folder = folder::RunFolder::create(args.keep.as_deref())?;
-    pack(folder.places(), &prepared, &image, args)?;
     let port = args.gdb.then(gdb::free_port).transpose()?;
     let line = arguments(folder.places(), args.memory, port);
-    if args.verbose {
-        eprintln!(
-            "memwright: QEMU {qemu_version}: {}",
-            shell_line(&qemu, &line)
-        );
-    }
-    if let Some(path) = folder.kept("command") {
-        fs::write(&path, shell_line(&qemu, &line) + "\n")
-            .with_context(|| format!("cannot write {}", path.display()))?;
-    }
+    // Asking QEMU its version takes as long as packing, and hashing as long as a short run: side by side.
+    let (packed, checked) = thread::scope(|scope| {
+        let checking = scope.spawn(|| version::check(&qemu));
+        (
+            pack(folder.places(), &prepared, &image, args),
+            checking.join(),
+        )
+    });
+    let qemu_version = checked.map_err(|_| anyhow!("the check of QEMU panicked"))??;
+    packed?;
+    announce(args, &folder, &shell_line(&qemu, &line), qemu_version)?;
     if let Some(port) = port {
         eprintln!(
             "memwright: waiting for gdb: {}",
@@ -90,15 +91,40 @@ pub fn run(args: &RunArgs) -> Result<u8, Failure> {
         );
     }
     let errors = folder.file("qemu.log");
-    let (report, cut, live) = drive(args, &folder, &qemu, &line, &image, &errors)?;
+    let (driven, hashes) = thread::scope(|scope| {
+        let hashing = scope.spawn(|| Hashes::read(&prepared.program, &image));
+        (
+            drive(args, &folder, &qemu, &line, &image, &errors),
+            hashing.join(),
+        )
+    });
+    let (report, cut, live) = driven?;
+    let hashes = hashes.map_err(|_| anyhow!("hashing the files panicked"))?;
     let finished = Finished {
         args,
         prepared: &prepared,
-        kernel: &image,
+        hashes,
         report: &report,
         not_repeatable: live,
     };
     ending::conclude(&finished, cut, &errors)
+}
+
+/// Says what is being run, where that is asked for.
+fn announce(
+    args: &RunArgs,
+    folder: &folder::RunFolder,
+    line: &str,
+    qemu: version::Version,
+) -> anyhow::Result<()> {
+    if args.verbose {
+        eprintln!("memwright: QEMU {qemu}: {line}");
+    }
+    match folder.kept("command") {
+        Some(path) => fs::write(&path, format!("{line}\n"))
+            .with_context(|| format!("cannot write {}", path.display())),
+        None => Ok(()),
+    }
 }
 
 /// Starts QEMU and stays with it to its end.
