@@ -46,4 +46,9 @@ impl<B> AreaBin<B> {
         }
         self.used += 1;
     }
+
+    #[cfg(test)]
+    pub(crate) fn held(&self) -> usize {
+        self.near.iter().flatten().count() + self.far.len()
+    }
 }

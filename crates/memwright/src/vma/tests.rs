@@ -1,1 +1,363 @@
+//! Layouts drawn as rows: one letter a page, `.` for nothing. Areas of one letter show the same thing with
+//! the same rights; a `|` stands between two areas that touch.
 
+use core::sync::atomic::AtomicBool;
+use std::string::{String, ToString};
+use std::vec::Vec;
+
+use memwright_table::{Page, PageRange};
+
+use super::area::{Area, AreaFlags, Backed, Rights};
+use super::bin::AreaBin;
+use super::map::{AreaMap, CHUNK};
+use super::room::STACK_GUARD_PAGES;
+
+impl Backed for char {
+    fn same(&self, other: &Self) -> bool {
+        self == other
+    }
+}
+
+fn range(start: u64, end: u64) -> PageRange {
+    PageRange::new(Page::new(start), Page::new(end))
+}
+
+/// An area that shows `backing` as if mapped from page 0 on, so that neighbours of one letter meet.
+fn area(start: u64, end: u64, backing: char) -> Area<char> {
+    let rights = if backing.is_uppercase() {
+        Rights::all()
+    } else {
+        Rights::READ
+    };
+    Area {
+        range: range(start, end),
+        offset: start,
+        flags: AreaFlags::empty(),
+        rights,
+        max_rights: Rights::all(),
+        faulted: AtomicBool::new(false),
+        backing: backing.to_ascii_lowercase(),
+    }
+}
+
+/// The map that a row draws.
+fn map(row: &str) -> AreaMap<char> {
+    let mut map = AreaMap::new();
+    let mut page = 0;
+    let mut open: Option<(u64, char)> = None;
+    for letter in row.chars().chain(['.']) {
+        if let Some((start, backing)) = open.filter(|(_, backing)| *backing != letter) {
+            map.reserve(1).unwrap();
+            map.insert(area(start, page, backing));
+            open = None;
+        }
+        if letter == '|' {
+            continue;
+        }
+        if letter != '.' && open.is_none() {
+            open = Some((page, letter));
+        }
+        page += 1;
+    }
+    map
+}
+
+/// The row that a map draws.
+fn row(map: &AreaMap<char>) -> String {
+    let mut row = String::new();
+    let mut page = 0;
+    for area in map.iter() {
+        while page < area.start().number() {
+            row.push('.');
+            page += 1;
+        }
+        if !row.is_empty() && !row.ends_with('.') {
+            row.push('|');
+        }
+        for _ in 0..area.pages() {
+            let upper = area.rights().contains(Rights::WRITE);
+            row.push(if upper {
+                area.backing.to_ascii_uppercase()
+            } else {
+                area.backing
+            });
+            page += 1;
+        }
+    }
+    row
+}
+
+#[test]
+fn rows_draw_maps() {
+    for drawn in ["", "aa", "..aa", "aa|bb", "a|A|a", "..aa...bb|B"] {
+        assert_eq!(row(&map(drawn)), drawn.trim_end_matches('.'));
+    }
+}
+
+#[test]
+fn a_split_cuts_where_it_is_asked_to() {
+    #[rustfmt::skip]
+    let rows = [
+        ("aaaa",   2, "aa|aa"),
+        ("aaaa",   0, "aaaa"),
+        ("aaaa",   4, "aaaa"),
+        ("..aa",   1, "..aa"),
+        ("aa|bb",  2, "aa|bb"),
+        ("aa|bb",  3, "aa|b|b"),
+        ("aa.bb",  2, "aa.bb"),
+    ];
+    for (before, at, after) in rows {
+        let mut map = map(before);
+        map.reserve(1).unwrap();
+        let cut = map.split_at(Page::new(at));
+        assert_eq!(row(&map), after, "{before} at {at}");
+        assert_eq!(cut, before != after);
+        assert_eq!(map.take_counts(), (u64::from(cut), 0));
+    }
+}
+
+#[test]
+fn neighbours_merge_when_all_agrees() {
+    #[rustfmt::skip]
+    let rows = [
+        ("aa|aa",     2, "aaaa"),
+        ("aa|aa|aa",  2, "aaaaaa"),
+        ("aa|aa|aa",  0, "aaaa|aa"),
+        ("aa|bb|aa",  2, "aa|bb|aa"),
+        ("aa|AA|aa",  2, "aa|AA|aa"),
+        ("AA|aa|AA",  0, "AA|aa|AA"),
+        ("aa.aa",     0, "aa.aa"),
+        ("bb|aa|aa",  2, "bb|aaaa"),
+    ];
+    for (before, at, after) in rows {
+        let mut map = map(before);
+        let position = map.at_or_after(Page::new(at)).unwrap();
+        let merged = map.merge_around(position);
+        assert_eq!(row(&map), after, "{before} at {at}");
+        assert!(
+            map.get(merged).range().contains(Page::new(at)),
+            "{before} at {at}"
+        );
+    }
+}
+
+#[test]
+fn edges_merge_and_the_middle_is_left_alone() {
+    #[rustfmt::skip]
+    let rows = [
+        ("aa|aa|aa",      2, 4, "aaaaaa"),
+        ("aa|aa|bb",      2, 4, "aaaa|bb"),
+        ("bb|aa|aa",      2, 4, "bb|aaaa"),
+        ("aa|aa|aa|aa",   2, 6, "aaaa|aaaa"),
+        ("bb|aa|bb",      2, 4, "bb|aa|bb"),
+        ("..aa",          2, 4, "..aa"),
+    ];
+    for (before, start, end, after) in rows {
+        let mut map = map(before);
+        map.merge_edges(range(start, end));
+        assert_eq!(row(&map), after, "{before} {start}..{end}");
+    }
+}
+
+#[test]
+fn what_keeps_two_areas_apart() {
+    let left = || area(0, 2, 'a');
+    let right = || area(2, 4, 'a');
+    assert!(left().may_merge(&right()));
+    type Change = fn(&mut Area<char>);
+    #[rustfmt::skip]
+    let changes: [(&str, Change, bool); 8] = [
+        ("rights",         |area| area.rights = Rights::empty(),           false),
+        ("most rights",    |area| area.max_rights = Rights::READ,          false),
+        ("flags",          |area| area.flags |= AreaFlags::DONTFORK,       false),
+        ("a lock",         |area| area.flags |= AreaFlags::LOCKED,         false),
+        ("a guard",        |area| area.flags |= AreaFlags::GUARDED,        true),
+        ("the offset",     |area| area.offset += 1,                        false),
+        ("the backing",    |area| area.backing = 'b',                      false),
+        ("having faulted", |area| area.faulted = AtomicBool::new(true),    true),
+    ];
+    for (name, change, merges) in changes {
+        let mut changed = right();
+        change(&mut changed);
+        assert_eq!(left().may_merge(&changed), merges, "{name}");
+    }
+    assert!(!left().may_merge(&area(3, 4, 'a')), "a hole");
+}
+
+#[test]
+fn a_merged_area_keeps_what_either_knew() {
+    let mut map = map("aa|aa");
+    let second = map.at_or_after(Page::new(2)).unwrap();
+    map.get_mut(second).flags |= AreaFlags::GUARDED;
+    map.get(second).note_faulted();
+    map.merge_around(second);
+    let merged = map.find(Page::new(0)).unwrap();
+    assert!(merged.has_faulted());
+    assert_eq!(merged.flags(), AreaFlags::GUARDED);
+    assert_eq!(map.take_counts(), (0, 1));
+}
+
+#[test]
+fn room_is_found_from_the_top_and_from_the_bottom() {
+    #[rustfmt::skip]
+    let rows = [
+        // map                pages  bounds   highest   lowest
+        ("",                    4,  (0, 10),  Some(6),  Some(0)),
+        ("",                   11,  (0, 10),  None,     None),
+        ("........aa",          3,  (0, 10),  Some(5),  Some(0)),
+        ("aa....bb..",          2,  (0, 10),  Some(8),  Some(2)),
+        ("aa....bb..",          4,  (0, 10),  Some(2),  Some(2)),
+        ("aa....bb..",          5,  (0, 10),  None,     None),
+        ("aa....bb..cc",        2,  (0, 10),  Some(8),  Some(2)),
+        ("aa....bb..cc",        2,  (4, 10),  Some(8),  Some(4)),
+        ("aa....bb..cc",        2,  (5,  9),  None,     None),
+        ("..aaaaaaaa",          2,  (0, 10),  Some(0),  Some(0)),
+        ("..aaaaaaaa",          2,  (1, 10),  None,     None),
+        ("aaaaaaaaaaaa",        1,  (2,  8),  None,     None),
+    ];
+    for (drawn, pages, (start, end), highest, lowest) in rows {
+        let mut map = map(drawn);
+        let bounds = range(start, end);
+        for _ in 0..2 {
+            assert_eq!(
+                map.highest_room(pages, bounds),
+                highest.map(Page::new),
+                "{drawn} {pages}"
+            );
+        }
+        assert_eq!(
+            map.lowest_room(pages, bounds),
+            lowest.map(Page::new),
+            "{drawn} {pages}"
+        );
+    }
+}
+
+#[test]
+fn an_area_that_grows_downwards_keeps_its_guard() {
+    let top = 2 * STACK_GUARD_PAGES;
+    let mut stack = area(top, top + 10, 'S');
+    stack.flags |= AreaFlags::GROWSDOWN;
+    let mut map = AreaMap::new();
+    map.reserve(1).unwrap();
+    map.insert(stack);
+    let bounds = range(0, top);
+    assert_eq!(
+        map.highest_room(1, bounds),
+        Some(Page::new(top - STACK_GUARD_PAGES - 1))
+    );
+    assert_eq!(
+        map.lowest_room(STACK_GUARD_PAGES, bounds),
+        Some(Page::new(0))
+    );
+    assert_eq!(map.lowest_room(STACK_GUARD_PAGES + 1, bounds), None);
+    let beyond = range(0, top + 100);
+    assert_eq!(map.highest_room(80, beyond), Some(Page::new(top + 20)));
+}
+
+/// A generator of numbers, the same on every run.
+struct Numbers(u64);
+
+impl Numbers {
+    fn below(&mut self, bound: u64) -> u64 {
+        self.0 = self
+            .0
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1);
+        (self.0 >> 33) % bound
+    }
+}
+
+#[test]
+fn many_areas_behave_as_a_plain_vector_of_pages() {
+    const PAGES: u64 = 4096;
+    let mut numbers = Numbers(7);
+    let mut map: AreaMap<char> = AreaMap::new();
+    let mut pages: Vec<Option<char>> = std::vec![None; PAGES as usize];
+    for step in 0..6000 {
+        let start = numbers.below(PAGES);
+        let end = (start + 1 + numbers.below(6)).min(PAGES);
+        let wanted = range(start, end);
+        map.reserve(3).unwrap();
+        map.split_at(wanted.start);
+        map.split_at(wanted.end);
+        while let Some(position) = map.at_or_after(wanted.start) {
+            if map.get(position).start() >= wanted.end {
+                break;
+            }
+            map.remove(position);
+        }
+        let kind = ['a', 'b', 'A', '.'][numbers.below(4) as usize];
+        let new = (kind != '.').then_some(kind);
+        if new.is_some() {
+            let position = map.insert(area(start, end, kind));
+            map.merge_around(position);
+        }
+        pages[start as usize..end as usize].fill(new);
+        if step % 97 == 0 {
+            check(&mut map, &pages);
+        }
+    }
+    assert!(map.len() > 2 * CHUNK, "the test shall fill several chunks");
+    check(&mut map, &pages);
+}
+
+/// Compares a map with a vector of pages.
+fn check(map: &mut AreaMap<char>, pages: &[Option<char>]) {
+    let drawn: Vec<char> = row(map).chars().filter(|letter| *letter != '|').collect();
+    let mut expected: Vec<char> = pages.iter().map(|page| page.unwrap_or('.')).collect();
+    while expected.last() == Some(&'.') {
+        expected.pop();
+    }
+    assert_eq!(drawn, expected);
+    assert_eq!(map.iter().count(), map.len());
+    for (page, expected) in pages.iter().enumerate() {
+        let found = map.find(Page::new(page as u64)).map(|area| area.backing);
+        assert_eq!(found, expected.map(|letter| letter.to_ascii_lowercase()));
+    }
+    let bounds = range(0, pages.len() as u64);
+    for length in 1..12 {
+        let free = |start: usize| pages[start..start + length].iter().all(Option::is_none);
+        let starts = 0..=pages.len() - length;
+        let highest = starts.clone().rev().find(|start| free(*start));
+        let lowest = starts.clone().find(|start| free(*start));
+        let as_page = |start: Option<usize>| start.map(|start| Page::new(start as u64));
+        assert_eq!(
+            map.highest_room(length as u64, bounds),
+            as_page(highest),
+            "{length}"
+        );
+        assert_eq!(
+            map.lowest_room(length as u64, bounds),
+            as_page(lowest),
+            "{length}"
+        );
+    }
+}
+
+#[test]
+fn insertions_in_order_need_what_was_reserved() {
+    let mut map: AreaMap<char> = AreaMap::new();
+    map.reserve_in_order(1000).unwrap();
+    for index in 0..1000 {
+        map.insert(area(2 * index, 2 * index + 1, 'a'));
+    }
+    assert_eq!(map.len(), 1000);
+    assert!(
+        map.chunks
+            .iter()
+            .rev()
+            .skip(1)
+            .all(|chunk| chunk.areas.len() == CHUNK)
+    );
+}
+
+#[test]
+fn a_bin_keeps_the_near_and_the_far() {
+    let mut bin = AreaBin::new();
+    bin.reserve(10).unwrap();
+    for index in 0..10 {
+        bin.take(area(index, index + 1, 'a'));
+    }
+    assert_eq!("10", bin.held().to_string());
+}
