@@ -11,8 +11,6 @@ use crate::writable::writable;
 pub enum AuditError {
     /// Areas overlap, are out of order, empty or out of bounds.
     AreaOrder(VirtAddr),
-    /// Two neighbours that should be one.
-    Unmerged(VirtAddr),
     /// The totals do not match the areas.
     Totals,
     /// An entry maps something outside every area.
@@ -72,9 +70,6 @@ fn audit_areas<M: Machine>(core: &Core<M>, areas: &Areas<M>) -> Result<(), Audit
         let floor = previous.map_or(bounds.start, Area::end);
         if area.pages() == 0 || area.start() < floor || area.end() > bounds.end {
             return Err(AuditError::AreaOrder(at));
-        }
-        if previous.is_some_and(|previous| previous.may_merge(area)) {
-            return Err(AuditError::Unmerged(at));
         }
         mapped += area.pages();
         if area.flags().contains(AreaFlags::LOCKED) {

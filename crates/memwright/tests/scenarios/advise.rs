@@ -1,0 +1,273 @@
+//! Advice: what is done, what is only noted, what is refused.
+
+use memwright::{Advice, AdviseError, Advised, AreaFlags, FaultError, FaultKind, Row};
+
+use crate::world::{PAGE, Process, R, RW, World, page, rows};
+
+fn advise(
+    process: &Process<'_>,
+    at: u64,
+    pages: u64,
+    advice: Advice,
+) -> Result<Advised, AdviseError> {
+    process.space.advise(page(at), pages * PAGE, advice)
+}
+
+#[test]
+fn contents_that_are_not_needed_go_at_once() {
+    let world = World::new();
+    let mut process = world.process();
+    process.map(0, 4, RW);
+    for index in 0..4 {
+        process.store(index, 1).unwrap();
+    }
+    assert_eq!(advise(&process, 1, 2, Advice::DontNeed), Ok(Advised::Done));
+    assert_eq!(process.resident(), 2);
+    assert_eq!(
+        (process.load(0), process.load(1), process.load(2)),
+        (1, 0, 0)
+    );
+    // Past the end there is a hole: reported, after the rest was done.
+    assert_eq!(
+        advise(&process, 3, 4, Advice::DontNeed),
+        Err(AdviseError::Hole(page(4)))
+    );
+    assert_eq!(process.load(3), 0);
+}
+
+#[test]
+fn locked_memory_is_not_dropped_unless_it_is_said_so() {
+    let world = World::new();
+    let process = world.process();
+    process.map_with(0, 2, RW, AreaFlags::LOCKED);
+    assert_eq!(process.resident(), 2);
+    let refused = AdviseError::NotApplicable(page(0));
+    assert_eq!(advise(&process, 0, 2, Advice::DontNeed), Err(refused));
+    assert_eq!(
+        advise(&process, 0, 2, Advice::DontNeedLocked),
+        Ok(Advised::Done)
+    );
+    assert_eq!(process.resident(), 0);
+}
+
+#[test]
+fn pages_freed_lazily_stay_and_are_counted() {
+    let world = World::new();
+    let mut process = world.process();
+    process.map(0, 4, RW);
+    process.store(0, 3).unwrap();
+    process.load(1);
+    let account = world.counted(|| {
+        assert_eq!(
+            advise(&process, 0, 4, Advice::Free),
+            Ok(Advised::AdvisedOnly)
+        );
+    });
+    assert_eq!(account.count(Row::LazyFreed), 1);
+    assert_eq!(process.load(0), 3);
+    let object = world.shmem(1);
+    process.map_object(8, 1, RW, &object, true);
+    assert_eq!(
+        advise(&process, 8, 1, Advice::Free),
+        Err(AdviseError::NotApplicable(page(8)))
+    );
+}
+
+#[test]
+fn hints_change_nothing_and_say_so() {
+    let world = World::new();
+    let process = world.process();
+    process.map(0, 2, RW);
+    assert_eq!(
+        advise(&process, 0, 2, Advice::Hint),
+        Ok(Advised::AdvisedOnly)
+    );
+    assert_eq!(
+        advise(&process, 0, 3, Advice::Hint),
+        Err(AdviseError::Hole(page(2)))
+    );
+}
+
+#[test]
+fn flags_split_and_merge_areas() {
+    let world = World::new();
+    let process = world.process();
+    process.map(0, 6, RW);
+    for (on, off) in [
+        (Advice::DontFork, Advice::DoFork),
+        (Advice::DontDump, Advice::DoDump),
+        (Advice::WipeOnFork, Advice::KeepOnFork),
+    ] {
+        assert_eq!(advise(&process, 2, 2, on), Ok(Advised::Done));
+        assert_eq!(process.areas(), "2rw 2rw 2rw", "{on:?}");
+        assert_eq!(advise(&process, 0, 6, off), Ok(Advised::Done));
+        assert_eq!(process.areas(), "6rw", "{off:?}");
+    }
+}
+
+#[test]
+fn only_anonymous_memory_is_wiped() {
+    let world = World::new();
+    let object = world.shmem(2);
+    let process = world.process();
+    process.map(0, 2, RW);
+    process.map_object(2, 2, RW, &object, true);
+    let refused = AdviseError::NotApplicable(page(2));
+    assert_eq!(advise(&process, 0, 4, Advice::WipeOnFork), Err(refused));
+}
+
+#[test]
+fn populating_spares_the_faults() {
+    let world = World::new();
+    let mut process = world.process();
+    process.map(0, 8, RW);
+    assert_eq!(
+        advise(&process, 0, 4, Advice::PopulateWrite),
+        Ok(Advised::Done)
+    );
+    assert_eq!(
+        advise(&process, 4, 4, Advice::PopulateRead),
+        Ok(Advised::Done)
+    );
+    assert_eq!(process.resident(), 4);
+    assert_eq!(world.account().faults(), 0);
+    assert_eq!(process.store(3, 1), Ok(vec![]));
+    assert_eq!(process.load_with(7), Ok((0, vec![])));
+    assert_eq!(process.store(7, 1), Ok(vec![FaultKind::Copy]));
+
+    assert_eq!(
+        advise(&process, 6, 4, Advice::PopulateRead),
+        Err(AdviseError::Hole(page(8)))
+    );
+    process.protect(0, 4, R);
+    let denied = AdviseError::Fault(FaultError::Denied);
+    assert_eq!(advise(&process, 0, 4, Advice::PopulateWrite), Err(denied));
+    let object = world.shmem(1);
+    process.map_object(16, 2, RW, &object, true);
+    let beyond = AdviseError::Fault(FaultError::BeyondObject);
+    assert_eq!(advise(&process, 16, 2, Advice::PopulateRead), Err(beyond));
+}
+
+#[test]
+fn removing_punches_a_hole_that_everyone_sees() {
+    let world = World::new();
+    let object = world.shmem(4);
+    let mut process = world.process();
+    let mut other = world.process();
+    process.map_object(0, 4, RW, &object, true);
+    other.map_object(8, 4, RW, &object, true);
+    for index in 0..4 {
+        process.store(index, 9).unwrap();
+    }
+    assert_eq!(other.load(9), 9);
+    assert_eq!(advise(&process, 1, 2, Advice::Remove), Ok(Advised::Done));
+    assert_eq!(
+        (other.load(8), other.load(9), other.load(10), other.load(11)),
+        (9, 0, 0, 9)
+    );
+    assert_eq!(object.size(), 4 * PAGE);
+
+    process.map(16, 1, RW);
+    assert_eq!(
+        advise(&process, 16, 1, Advice::Remove),
+        Err(AdviseError::NotApplicable(page(16)))
+    );
+    process.map_object(20, 4, RW, &object, false);
+    assert_eq!(
+        advise(&process, 20, 4, Advice::Remove),
+        Err(AdviseError::Denied(page(20)))
+    );
+}
+
+#[test]
+fn guards_refuse_every_access_until_they_are_removed() {
+    let world = World::new();
+    let mut process = world.process();
+    process.map(0, 8, RW);
+    for index in 0..8 {
+        process.store(index, 1).unwrap();
+    }
+    assert_eq!(
+        advise(&process, 2, 3, Advice::GuardInstall),
+        Ok(Advised::Done)
+    );
+    assert_eq!(process.areas(), "8rw", "guards split no area");
+    assert_eq!(process.resident(), 5);
+    assert_eq!(process.load_with(2), Err(FaultError::Guard));
+    assert_eq!(process.store(4, 1), Err(FaultError::Guard));
+    assert_eq!(process.load(5), 1);
+
+    // They survive protection changes, dropping of contents, and forks.
+    process.protect(0, 8, R);
+    process.protect(0, 8, RW);
+    assert_eq!(advise(&process, 0, 8, Advice::DontNeed), Ok(Advised::Done));
+    assert_eq!(process.load_with(3), Err(FaultError::Guard));
+    let mut child = process.fork();
+    assert_eq!(child.load_with(3), Err(FaultError::Guard));
+    let refused = AdviseError::Fault(FaultError::Guard);
+    assert_eq!(advise(&process, 0, 8, Advice::PopulateRead), Err(refused));
+
+    assert_eq!(
+        advise(&process, 3, 8, Advice::GuardRemove),
+        Err(AdviseError::Hole(page(8)))
+    );
+    assert_eq!(process.load_with(2), Err(FaultError::Guard));
+    assert_eq!(process.load(3), 0);
+}
+
+#[test]
+fn guards_over_much_memory_cost_next_to_nothing() {
+    let world = World::new();
+    let process = world.process();
+    let pages = 512 * 512 * 4;
+    let before = process.space.table().table_frames();
+    process.map_with(0, pages, RW, AreaFlags::NORESERVE);
+    assert_eq!(
+        advise(&process, 0, pages, Advice::GuardInstall),
+        Ok(Advised::Done)
+    );
+    assert!(process.space.table().table_frames() < before + 8);
+    assert_eq!(
+        process
+            .space
+            .fault(page(pages / 2), memwright::Access::READ),
+        Err(FaultError::Guard)
+    );
+    // An edge that cuts through a marker of 1 GiB.
+    process.unmap(pages / 2 + 1, 77);
+    assert_eq!(
+        process
+            .space
+            .fault(page(pages / 2), memwright::Access::READ),
+        Err(FaultError::Guard)
+    );
+    let gone = page(pages / 2 + 1);
+    assert_eq!(
+        process.space.fault(gone, memwright::Access::READ),
+        Err(FaultError::NoArea)
+    );
+}
+
+#[test]
+fn advice_on_nothing_and_on_nonsense() {
+    let world = World::new();
+    let process = world.process();
+    assert_eq!(advise(&process, 0, 0, Advice::DontNeed), Ok(Advised::Done));
+    let odd = memwright_table::VirtAddr::new(page(0).as_u64() + 8);
+    let misaligned = Err(AdviseError::Misaligned);
+    assert_eq!(
+        process.space.advise(odd, PAGE, Advice::DontNeed),
+        misaligned
+    );
+    assert_eq!(
+        process.space.advise(page(0), u64::MAX, Advice::DontNeed),
+        misaligned
+    );
+    let account = world.counted(|| {
+        assert_eq!(
+            advise(&process, 0, 1, Advice::DontNeed),
+            Err(AdviseError::Hole(page(0)))
+        );
+    });
+    assert_eq!(rows(&account, &[Row::EntriesChanged]), [0]);
+}

@@ -1,0 +1,147 @@
+//! Locked memory, and questions about what is resident.
+
+use memwright::{AdviseError, AreaFlags, Limit, LockError, LockFuture, SyncError, SyncFlags};
+use memwright_table::VirtAddr;
+
+use crate::world::{PAGE, Process, R, RW, World, page};
+
+fn residence(process: &Process<'_>, at: u64, pages: u64) -> Result<String, AdviseError> {
+    let mut row = String::new();
+    process
+        .space
+        .resident(page(at), pages * PAGE, &mut |_, here| {
+            row.push(if here { 'x' } else { '.' })
+        })
+        .map(|()| row)
+}
+
+#[test]
+fn locking_populates_splits_and_merges_back() {
+    let world = World::new();
+    let process = world.process();
+    process.map(0, 6, RW);
+    process.space.lock(page(2), 2 * PAGE, false).unwrap();
+    assert_eq!(process.areas(), "2rw 2rw 2rw");
+    assert_eq!(residence(&process, 0, 6), Ok("..xx..".into()));
+    assert_eq!(process.space.totals().locked, 2);
+    process.space.unlock(page(0), 6 * PAGE).unwrap();
+    assert_eq!(process.areas(), "6rw");
+    assert_eq!(process.space.totals().locked, 0);
+}
+
+#[test]
+fn locking_on_fault_waits_for_the_fault() {
+    let world = World::new();
+    let mut process = world.process();
+    process.map(0, 2, RW);
+    process.space.lock(page(0), 2 * PAGE, true).unwrap();
+    assert_eq!(process.resident(), 0);
+    process.store(1, 1).unwrap();
+    assert_eq!(residence(&process, 0, 2), Ok(".x".into()));
+}
+
+#[test]
+fn the_bytes_given_are_rounded_to_the_pages_they_touch() {
+    let world = World::new();
+    let process = world.process();
+    process.map(0, 3, RW);
+    let odd = VirtAddr::new(page(0).as_u64() + PAGE - 1);
+    process.space.lock(odd, 2, false).unwrap();
+    assert_eq!(residence(&process, 0, 3), Ok("xx.".into()));
+}
+
+#[test]
+fn what_cannot_be_locked() {
+    let world = World::new();
+    let process = world.process();
+    process.map(0, 4, RW);
+    let mut limits = process.space.limits();
+    limits.locked = 3 * PAGE;
+    process.space.set_limits(limits);
+    let over = Err(LockError::OverLimit(Limit::Locked));
+    assert_eq!(process.space.lock(page(0), 4 * PAGE, false), over);
+    process.space.lock(page(0), 2 * PAGE, false).unwrap();
+    assert_eq!(
+        process.space.lock(page(0), 3 * PAGE, false),
+        Ok(()),
+        "two are locked already"
+    );
+    let hole = LockError::Hole(page(4));
+    assert_eq!(process.space.unlock(page(2), 4 * PAGE), Err(hole));
+    limits.locked = 0;
+    process.space.set_limits(limits);
+    assert_eq!(process.space.lock(page(0), PAGE, false), over);
+    assert_eq!(process.space.lock_all(true, LockFuture::No, false), over);
+    assert_eq!(
+        process.space.lock(page(0), u64::MAX, false),
+        Err(LockError::OutOfRange)
+    );
+}
+
+#[test]
+fn all_and_what_is_to_come() {
+    let world = World::new();
+    let process = world.process();
+    process.map(0, 2, RW);
+    process.map(4, 2, R);
+    process
+        .space
+        .lock_all(true, LockFuture::Populated, false)
+        .unwrap();
+    assert_eq!(residence(&process, 0, 2), Ok("xx".into()));
+    assert_eq!(residence(&process, 4, 2), Ok("xx".into()));
+    process.map(10, 2, RW);
+    assert_eq!(residence(&process, 10, 2), Ok("xx".into()));
+    assert_eq!(process.space.totals().locked, 6);
+    process.space.unlock_all().unwrap();
+    process.map(20, 2, RW);
+    assert_eq!(process.space.totals().locked, 0);
+    assert_eq!(residence(&process, 20, 2), Ok("..".into()));
+}
+
+#[test]
+fn locked_memory_that_becomes_writable_is_copied_then() {
+    let world = World::new();
+    let mut process = world.process();
+    process.map_with(0, 2, R, AreaFlags::LOCKED);
+    process.protect(0, 2, RW);
+    assert_eq!(process.store(1, 1), Ok(vec![]));
+    assert_eq!(process.resident(), 2);
+}
+
+#[test]
+fn residence_of_an_object_is_that_of_its_pages() {
+    let world = World::new();
+    let object = world.shmem(4);
+    object.write_at(PAGE, &[1]).unwrap();
+    let process = world.process();
+    process.map_object(0, 4, RW, &object, true);
+    assert_eq!(residence(&process, 0, 4), Ok(".x..".into()));
+    assert_eq!(residence(&process, 2, 4), Err(AdviseError::Hole(page(4))));
+}
+
+#[test]
+fn writing_back_passes_over_holes_and_reports_them() {
+    let world = World::new();
+    let object = world.shmem(2);
+    let process = world.process();
+    process.map_object(0, 2, RW, &object, true);
+    process.map_with(4, 1, RW, AreaFlags::LOCKED);
+    let sync = |at, pages, flags| process.space.sync(page(at), pages * PAGE, flags);
+    assert_eq!(sync(0, 2, SyncFlags::WAIT), Ok(()));
+    assert_eq!(sync(0, 5, SyncFlags::WAIT), Err(SyncError::Hole(page(2))));
+    assert_eq!(
+        sync(0, 5, SyncFlags::INVALIDATE),
+        Err(SyncError::Locked(page(4)))
+    );
+    assert_eq!(sync(0, 0, SyncFlags::WAIT), Ok(()));
+    let odd = VirtAddr::new(3);
+    assert_eq!(
+        process.space.sync(odd, PAGE, SyncFlags::WAIT),
+        Err(SyncError::Misaligned)
+    );
+    assert_eq!(
+        process.space.sync(page(0), u64::MAX, SyncFlags::WAIT),
+        Err(SyncError::OutOfRange)
+    );
+}

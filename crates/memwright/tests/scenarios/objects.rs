@@ -1,0 +1,349 @@
+//! Objects: files and shared memory, and one that wants to hear of the first store.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use memwright::object::{Mappings, Object, ObjectError, ObjectIdentity, Pages};
+use memwright::{FaultError, FaultKind, MapRequest, Memory, Placement, Row, SyncFlags};
+use memwright_table::{Frame, FrameKind};
+use std::sync::Mutex;
+
+use crate::world::{Machine, PAGE, R, RW, World, page, rows};
+
+#[test]
+fn a_read_of_a_file_maps_what_is_cached_around_it() {
+    let world = World::new();
+    let object = world.shmem(64);
+    object.write_at(0, &vec![5; 40 * PAGE as usize]).unwrap();
+    let mut process = world.process();
+    process.map_object(4, 64, R, &object, false);
+    let account = world.counted(|| {
+        assert_eq!(process.load_with(4 + 20), Ok((5, vec![FaultKind::File])));
+    });
+    // An aligned window of 16 pages of addresses.
+    assert_eq!(rows(&account, &[Row::FaultFile, Row::FaultAround]), [1, 15]);
+    assert_eq!(process.resident(), 16);
+    // Only what is cached: the object has 40 pages in memory.
+    let account = world.counted(|| {
+        process.load(4 + 39);
+    });
+    assert_eq!(rows(&account, &[Row::FaultFile, Row::FaultAround]), [1, 7]);
+    process.load(4 + 60);
+    assert_eq!(object.resident(), 41);
+}
+
+#[test]
+fn mapping_around_can_be_switched_off() {
+    let world = World::new();
+    world.memory.policy().set("fault_around", "1").unwrap();
+    let object = world.shmem(8);
+    object.write_at(0, &[5; 8 * PAGE as usize]).unwrap();
+    let mut process = world.process();
+    process.map_object(0, 8, R, &object, false);
+    process.load(0);
+    assert_eq!(process.resident(), 1);
+}
+
+#[test]
+fn a_private_store_copies_and_the_file_keeps_its_own() {
+    let world = World::new();
+    let object = world.shmem(2);
+    object.write_at(0, &[7; 8192]).unwrap();
+    let mut process = world.process();
+    process.map_object(0, 2, RW, &object, false);
+    let account = world.counted(|| {
+        assert_eq!(process.store(0, 1), Ok(vec![FaultKind::Copy]));
+        assert_eq!(process.load(1), 7);
+        assert_eq!(process.store(1, 2), Ok(vec![FaultKind::Copy]));
+    });
+    assert_eq!(
+        rows(
+            &account,
+            &[Row::FramesCopied, Row::FaultCopy, Row::FaultFile]
+        ),
+        [2, 2, 1]
+    );
+    let mut bytes = [0; 2];
+    object.read_at(PAGE - 1, &mut bytes);
+    assert_eq!(bytes, [7, 7]);
+    // The copies are the process's own: there and back costs nothing.
+    process.protect(0, 2, R);
+    process.protect(0, 2, RW);
+    assert_eq!(process.store(0, 3), Ok(vec![]));
+}
+
+#[test]
+fn shared_memory_is_writable_after_a_read() {
+    let world = World::new();
+    let object = world.shmem(2);
+    let mut process = world.process();
+    process.map_object(0, 2, RW, &object, true);
+    assert_eq!(process.load_with(0), Ok((0, vec![FaultKind::File])));
+    assert_eq!(process.store(0, 4), Ok(vec![]));
+    assert_eq!(process.store(1, 5), Ok(vec![FaultKind::File]));
+    let mut bytes = [0; 1];
+    object.read_at(PAGE, &mut bytes);
+    assert_eq!(bytes, [5]);
+}
+
+#[test]
+fn beyond_the_end_there_is_a_bus_error() {
+    let world = World::new();
+    let object = world.shmem(1);
+    let mut process = world.process();
+    process.map_object(0, 3, RW, &object, true);
+    assert_eq!(process.load_with(1), Err(FaultError::BeyondObject));
+    object.grow_to(2 * PAGE);
+    assert_eq!(process.load(1), 0);
+}
+
+#[test]
+fn truncation_reaches_every_mapping_and_growth_shows_zeroes() {
+    let world = World::new();
+    let object = world.shmem(4);
+    object.write_at(0, &[8; 16384]).unwrap();
+    let mut shared = world.process();
+    let mut private = world.process();
+    shared.map_object(0, 4, RW, &object, true);
+    private.map_object(0, 4, RW, &object, false);
+    for index in 0..4 {
+        shared.load(index);
+        private.store(index, 9).unwrap();
+    }
+    object.set_size(PAGE + 100);
+    assert_eq!(shared.load_with(2), Err(FaultError::BeyondObject));
+    assert_eq!(
+        private.load_with(2),
+        Err(FaultError::BeyondObject),
+        "copies go too"
+    );
+    assert_eq!((shared.load(1), private.load(1)), (8, 9));
+    object.set_size(4 * PAGE);
+    assert_eq!(shared.load(3), 0);
+    let mut tail = [1; 2];
+    object.read_at(PAGE + 99, &mut tail);
+    assert_eq!(tail, [8, 0]);
+}
+
+#[test]
+fn files_are_read_and_written_at_any_offset() {
+    let world = World::new();
+    let object = world.shmem(0);
+    let text: Vec<u8> = (0..10_000).map(|index| index as u8).collect();
+    assert_eq!(object.write_at(5000, &text), Ok(10_000));
+    assert_eq!(object.size(), 15_000);
+    let mut back = vec![1; 20_000];
+    assert_eq!(object.read_at(0, &mut back), 15_000);
+    assert!(back[..5000].iter().all(|byte| *byte == 0));
+    assert_eq!(back[5000..15_000], text[..]);
+    assert_eq!(object.read_at(15_000, &mut back), 0);
+    assert_eq!(object.resident(), 3, "the hole costs nothing");
+    assert_eq!(object.seek(0, false), Some(4096));
+    assert_eq!(object.seek(5000, false), Some(5000));
+    assert_eq!(object.seek(4096, true), Some(15_000));
+    assert_eq!(object.seek(0, true), Some(0));
+    assert_eq!(object.seek(15_000, false), None);
+    object.punch(4097, 8191);
+    assert_eq!(object.resident(), 3);
+    object.punch(4096, 12288);
+    assert_eq!(object.resident(), 1);
+    object.allocate(0, 4 * PAGE).unwrap();
+    assert_eq!((object.resident(), object.size()), (4, 15_000));
+}
+
+#[test]
+fn objects_are_sparse() {
+    let world = World::new();
+    let object = world.shmem(512 * 1024);
+    let before = world.frames.used();
+    for index in [0, 511, 512, 262_143, 262_144, 524_287] {
+        object.write_at(index * PAGE, &[1]).unwrap();
+    }
+    assert!(world.frames.used() < before + 6 + 10);
+    object.set_size(PAGE);
+    assert_eq!(object.resident(), 1);
+    object.set_size(0);
+    assert_eq!(world.frames.used(), before);
+}
+
+/// An object that wants to hear of the first store to a clean page, as a file system with a disk would,
+/// and that cleans its pages.
+struct Notified {
+    /// Guards the pages.
+    pages: Mutex<Pages<Machine>>,
+    mappings: Mappings<Machine>,
+    heard: AtomicU64,
+    written_back: AtomicU64,
+    busy: AtomicU64,
+}
+
+impl Notified {
+    fn new(world: &World) -> Arc<Self> {
+        Arc::new(Self {
+            pages: Mutex::new(Pages::new(world.frames.clone())),
+            mappings: Mappings::new(),
+            heard: AtomicU64::new(0),
+            written_back: AtomicU64::new(0),
+            busy: AtomicU64::new(0),
+        })
+    }
+
+    fn heard(&self) -> u64 {
+        self.heard.load(Ordering::Relaxed)
+    }
+
+    fn clean(&self) -> u64 {
+        let found = self.mappings.clean(0, u64::MAX);
+        self.written_back.fetch_add(found.dirty, Ordering::Relaxed);
+        found.dirty
+    }
+}
+
+impl Object<Machine> for Notified {
+    fn frame(
+        &self,
+        memory: &Memory<Machine>,
+        index: u64,
+        _write: bool,
+    ) -> Result<Frame, ObjectError> {
+        if self.busy.load(Ordering::Relaxed) > 0 {
+            self.busy.fetch_sub(1, Ordering::Relaxed);
+            return Err(ObjectError::WouldBlock);
+        }
+        if index >= 8 {
+            return Err(ObjectError::BeyondEnd);
+        }
+        let mut pages = self.pages.lock().unwrap();
+        let frame = match pages.get(index) {
+            Some(frame) => frame,
+            None => {
+                let frame = memory.frames().allocate_zeroed(0, FrameKind::Object)?;
+                pages.insert(index, frame.frame())?;
+                frame.into_raw()
+            }
+        };
+        Ok(memory.frames().share(frame).into_raw())
+    }
+
+    fn cached(&self, memory: &Memory<Machine>, index: u64) -> Option<Frame> {
+        let frame = self.pages.lock().unwrap().get(index)?;
+        Some(memory.frames().share(frame).into_raw())
+    }
+
+    fn notify_first_write(&self) -> bool {
+        true
+    }
+
+    fn first_write(&self, _index: u64) -> Result<(), ObjectError> {
+        self.heard.fetch_add(1, Ordering::Relaxed);
+        Ok(())
+    }
+
+    fn identity(&self) -> ObjectIdentity {
+        ObjectIdentity::default()
+    }
+
+    fn describe(&self, out: &mut dyn fmt::Write) -> fmt::Result {
+        out.write_str("/disk/file")
+    }
+
+    fn mappings(&self) -> &Mappings<Machine> {
+        &self.mappings
+    }
+
+    fn sync(&self, _memory: &Memory<Machine>, _first: u64, _pages: u64) -> Result<(), ObjectError> {
+        self.clean();
+        Ok(())
+    }
+}
+
+#[test]
+fn an_object_hears_of_each_first_store_and_of_no_other() {
+    let world = World::new();
+    let object = Notified::new(&world);
+    let mut process = world.process();
+    process.map_object(0, 8, RW, &object, true);
+    assert_eq!(process.load_with(0), Ok((0, vec![FaultKind::File])));
+    assert_eq!(process.store(0, 1), Ok(vec![FaultKind::WriteOnly]));
+    assert_eq!(object.heard(), 1);
+    assert_eq!(process.store(0, 2), Ok(vec![]));
+    assert_eq!(process.store(1, 2), Ok(vec![FaultKind::File]));
+    assert_eq!(object.heard(), 2);
+
+    // A protection change there and back must not hide a first store, nor repeat a second one.
+    process.protect(0, 8, R);
+    process.protect(0, 8, RW);
+    assert_eq!(process.store(0, 3), Ok(vec![]), "dirty: it has heard");
+    assert_eq!(object.clean(), 2);
+    process.check();
+    process.protect(0, 8, R);
+    process.protect(0, 8, RW);
+    assert_eq!(process.store(0, 4), Ok(vec![FaultKind::WriteOnly]));
+    assert_eq!(object.heard(), 3);
+}
+
+#[test]
+fn every_mapping_of_an_object_is_cleaned() {
+    let world = World::new();
+    let object = Notified::new(&world);
+    let mut one = world.process();
+    let mut other = world.process();
+    let mut private = world.process();
+    one.map_object(0, 4, RW, &object, true);
+    other.map_object(4, 4, RW, &object, true);
+    private.map_object(0, 4, RW, &object, false);
+    one.store(0, 1).unwrap();
+    other.store(5, 1).unwrap();
+    private.store(2, 1).unwrap();
+    assert_eq!(object.mappings.areas(), 3);
+    one.space.sync(page(0), 4 * PAGE, SyncFlags::WAIT).unwrap();
+    assert_eq!(object.written_back.load(Ordering::Relaxed), 2);
+    for process in [&mut one, &mut other] {
+        process.check();
+    }
+    assert_eq!(one.store(0, 2), Ok(vec![FaultKind::WriteOnly]));
+    assert_eq!(other.store(5, 2), Ok(vec![FaultKind::WriteOnly]));
+    assert_eq!(private.store(2, 2), Ok(vec![]));
+    drop(one);
+    assert_eq!(object.mappings.areas(), 2);
+}
+
+#[test]
+fn a_busy_object_is_waited_for_by_the_caller() {
+    let world = World::new();
+    let object = Notified::new(&world);
+    let mut process = world.process();
+    process.map_object(0, 8, RW, &object, true);
+    object.busy.store(1, Ordering::Relaxed);
+    let account = world.counted(|| {
+        assert_eq!(process.store(0, 1), Err(FaultError::WouldBlock));
+        assert_eq!(process.store(0, 1), Ok(vec![FaultKind::File]));
+    });
+    assert_eq!(rows(&account, &[Row::FaultFile, Row::FaultRefused]), [1, 0]);
+}
+
+#[test]
+fn areas_of_one_open_object_merge_and_of_two_do_not() {
+    let world = World::new();
+    let object = world.shmem(8);
+    let process = world.process();
+    let map = |object: &Arc<memwright::object::Shmem<Machine>>, index: u64, offset: u64| {
+        let request = MapRequest::object(object.clone(), offset * PAGE, 2 * PAGE, RW, true)
+            .at(Placement::Fixed(page(index)));
+        process.space.map(&request).unwrap();
+    };
+    map(&object, 0, 0);
+    map(&object, 2, 2);
+    assert_eq!(process.areas(), "4rw");
+    map(&object, 4, 3);
+    assert_eq!(process.areas(), "4rw 2rw", "offsets do not meet");
+    let other = world.shmem(8);
+    map(&other, 6, 5);
+    assert_eq!(process.areas(), "4rw 2rw 2rw");
+    assert_eq!(object.mappings().areas(), 2);
+    process.unmap(1, 2);
+    assert_eq!(object.mappings().areas(), 3);
+    process.unmap(0, 8);
+    assert!(!object.mappings().is_mapped());
+}

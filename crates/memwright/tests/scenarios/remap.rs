@@ -1,0 +1,245 @@
+//! Moving and resizing.
+
+use memwright::{AreaFlags, Limit, RemapError, RemapRequest};
+use memwright_table::VirtAddr;
+
+use crate::world::{PAGE, Process, R, RW, World, page};
+
+fn request(old: u64, old_pages: u64, new_pages: u64) -> RemapRequest {
+    RemapRequest {
+        old: page(old),
+        old_length: old_pages * PAGE,
+        new_length: new_pages * PAGE,
+        may_move: false,
+        fixed: None,
+        dont_unmap: false,
+    }
+}
+
+fn moving(old: u64, old_pages: u64, new_pages: u64) -> RemapRequest {
+    RemapRequest {
+        may_move: true,
+        ..request(old, old_pages, new_pages)
+    }
+}
+
+fn to(old: u64, pages: u64, target: u64) -> RemapRequest {
+    RemapRequest {
+        fixed: Some(page(target)),
+        ..moving(old, pages, pages)
+    }
+}
+
+/// The page index of an address.
+fn index(address: VirtAddr) -> u64 {
+    address
+        .page()
+        .number()
+        .wrapping_sub(page(0).page().number())
+}
+
+fn filled(process: &mut Process<'_>, pages: u64) {
+    process.map(0, pages, RW);
+    for index in 0..pages {
+        process.store(index, index as u8 + 1).unwrap();
+    }
+}
+
+#[test]
+fn shrinking_gives_up_the_tail() {
+    let world = World::new();
+    let mut process = world.process();
+    filled(&mut process, 4);
+    assert_eq!(process.space.remap(request(0, 4, 1)), Ok(page(0)));
+    assert_eq!(process.areas(), "1rw");
+    assert_eq!(process.resident(), 1);
+}
+
+#[test]
+fn growing_in_place_needs_room() {
+    let world = World::new();
+    let mut process = world.process();
+    filled(&mut process, 2);
+    assert_eq!(process.space.remap(request(0, 2, 5)), Ok(page(0)));
+    assert_eq!(process.areas(), "5rw");
+    process.map(6, 1, R);
+    assert_eq!(process.space.remap(request(0, 5, 6)), Ok(page(0)));
+    assert_eq!(
+        process.space.remap(request(0, 6, 7)),
+        Err(RemapError::NoRoom)
+    );
+    // Not the end of the area.
+    assert_eq!(
+        process.space.remap(request(0, 2, 3)),
+        Err(RemapError::NoRoom)
+    );
+    assert_eq!(process.load(1), 2);
+}
+
+#[test]
+fn a_move_takes_the_pages_along() {
+    let world = World::new();
+    let mut process = world.process();
+    filled(&mut process, 4);
+    process.map(4, 1, R);
+    let moved = index(process.space.remap(moving(0, 4, 8)).unwrap());
+    assert_eq!(process.resident(), 4);
+    for page in 0..4 {
+        assert_eq!(
+            process.load_with(moved + page),
+            Ok((page as u8 + 1, vec![]))
+        );
+        assert_eq!(
+            process.store(moved + page, 9),
+            Ok(vec![]),
+            "still exclusive"
+        );
+        assert!(process.load_with(page).is_err());
+    }
+    assert_eq!(process.load(moved + 7), 0);
+}
+
+#[test]
+fn a_part_moves_and_leaves_a_hole() {
+    let world = World::new();
+    let mut process = world.process();
+    filled(&mut process, 4);
+    assert_eq!(process.space.remap(to(1, 2, 10)), Ok(page(10)));
+    assert_eq!(process.areas(), "1rw . 1rw . 2rw");
+    assert_eq!((process.load(10), process.load(11)), (2, 3));
+    assert_eq!((process.load(0), process.load(3)), (1, 4));
+    // And back: its offset fits again, so it is one area as before.
+    assert_eq!(process.space.remap(to(10, 2, 1)), Ok(page(1)));
+    assert_eq!(process.areas(), "4rw");
+}
+
+#[test]
+fn a_fixed_place_loses_what_it_had() {
+    let world = World::new();
+    let mut process = world.process();
+    filled(&mut process, 2);
+    process.map(8, 4, R);
+    assert_eq!(process.space.remap(to(0, 2, 9)), Ok(page(9)));
+    assert_eq!(process.areas(), "1r 2rw 1r");
+    assert_eq!(process.load(9), 1);
+}
+
+#[test]
+fn several_areas_move_together_with_the_holes_between_them() {
+    let world = World::new();
+    let mut process = world.process();
+    filled(&mut process, 6);
+    process.protect(2, 1, R);
+    process.unmap(4, 1);
+    assert_eq!(process.space.remap(to(0, 6, 20)), Ok(page(20)));
+    assert_eq!(process.areas(), "2rw 1r 1rw . 1rw");
+    assert_eq!(
+        (process.load(20), process.load(22), process.load(25)),
+        (1, 3, 6)
+    );
+    let crossing = moving(20, 6, 6);
+    assert_eq!(
+        process.space.remap(crossing).map(index),
+        Err(RemapError::NoArea(page(22)))
+    );
+}
+
+#[test]
+fn what_is_not_unmapped_stays_empty() {
+    let world = World::new();
+    let mut process = world.process();
+    filled(&mut process, 2);
+    let stay = RemapRequest {
+        dont_unmap: true,
+        ..moving(0, 2, 2)
+    };
+    let moved = index(process.space.remap(stay).unwrap());
+    assert_eq!((process.load(moved), process.load(moved + 1)), (1, 2));
+    assert_eq!((process.load(0), process.load(1)), (0, 0));
+}
+
+#[test]
+fn shared_memory_can_be_mapped_twice() {
+    let world = World::new();
+    let object = world.shmem(4);
+    let mut process = world.process();
+    process.map_object(0, 4, RW, &object, true);
+    process.store(1, 7).unwrap();
+    let second = index(process.space.remap(moving(0, 0, 4)).unwrap());
+    assert_eq!(process.load(second + 1), 7);
+    process.store(second + 1, 8).unwrap();
+    assert_eq!(process.load(1), 8);
+    process.map(8, 1, RW);
+    assert_eq!(
+        process.space.remap(moving(8, 0, 1)),
+        Err(RemapError::Invalid)
+    );
+}
+
+#[test]
+fn a_private_file_mapping_keeps_its_copies() {
+    let world = World::new();
+    let object = world.shmem(4);
+    object.write_at(0, &[3; 16384]).unwrap();
+    let mut process = world.process();
+    process.map_object(0, 4, RW, &object, false);
+    process.store(1, 9).unwrap();
+    process.load(2);
+    assert_eq!(process.space.remap(to(0, 4, 30)), Ok(page(30)));
+    assert_eq!(
+        (process.load(30), process.load(31), process.load(32)),
+        (3, 9, 3)
+    );
+}
+
+#[test]
+fn arguments_that_make_no_sense_are_refused() {
+    let world = World::new();
+    let process = world.process();
+    process.map(0, 4, RW);
+    let odd = VirtAddr::new(page(0).as_u64() + 1);
+    #[rustfmt::skip]
+    let rows = [
+        (RemapRequest { old: odd, ..moving(0, 1, 1) },                      RemapError::Misaligned),
+        (moving(0, 1, 0),                                                   RemapError::Invalid),
+        (RemapRequest { new_length: u64::MAX, ..moving(0, 1, 1) },          RemapError::Invalid),
+        (RemapRequest { new_length: 1 << 50, ..moving(0, 1, 1) },           RemapError::OutOfRange),
+        (RemapRequest { may_move: false, ..to(0, 1, 9) },                   RemapError::Invalid),
+        (RemapRequest { dont_unmap: true, ..moving(0, 1, 2) },              RemapError::Invalid),
+        (RemapRequest { fixed: Some(odd), ..to(0, 1, 9) },                  RemapError::Misaligned),
+        (to(0, 4, 2),                                                       RemapError::Invalid),
+        (RemapRequest { fixed: Some(VirtAddr::USER_END), ..to(0, 1, 9) },   RemapError::OutOfRange),
+        (RemapRequest { fixed: Some(VirtAddr::new(0)), ..to(0, 1, 9) },     RemapError::Invalid),
+        (moving(9, 1, 1),                                                   RemapError::NoArea(page(9))),
+        (moving(3, 2, 2),                                                   RemapError::NoArea(page(4))),
+    ];
+    for (request, error) in rows {
+        assert_eq!(process.space.remap(request), Err(error), "{request:?}");
+    }
+    assert_eq!(process.areas(), "4rw");
+}
+
+#[test]
+fn limits_apply_to_what_grows() {
+    let world = World::new();
+    let process = world.process();
+    process.map_with(0, 4, RW, AreaFlags::LOCKED);
+    let mut limits = process.space.limits();
+    limits.locked = 5 * PAGE;
+    process.space.set_limits(limits);
+    let over = |limit| Err(RemapError::OverLimit(limit));
+    assert_eq!(process.space.remap(request(0, 4, 6)), over(Limit::Locked));
+    limits.locked = u64::MAX;
+    limits.address_space = 5 * PAGE;
+    process.space.set_limits(limits);
+    assert_eq!(
+        process.space.remap(request(0, 4, 6)),
+        over(Limit::AddressSpace)
+    );
+    assert_eq!(process.space.remap(request(0, 4, 5)), Ok(page(0)));
+    assert_eq!(
+        process.resident(),
+        5,
+        "locked memory is populated where it grew"
+    );
+}

@@ -1,0 +1,278 @@
+//! A machine, its memory, and processes on it.
+
+use std::sync::Arc;
+
+use memwright::object::{Object, ObjectIdentity, Shmem};
+use memwright::{
+    Access, Account, AddressSpace, AreaFlags, FaultError, FaultKind, Layout, MapRequest, Memory,
+    Placement, Policy, Rights, Row,
+};
+use memwright_sim::{MachineOptions, PageFault, SimulatedMachine};
+use memwright_table::{CpuId, Frames, VirtAddr};
+
+pub type Machine = SimulatedMachine;
+
+/// Bytes of a page.
+pub const PAGE: u64 = 4096;
+/// Where scenarios map by choice: across the end of a lowest table and of the one above.
+pub const BASE: u64 = 512 * 512 * PAGE * 3 - 4 * PAGE;
+
+pub const RW: Rights = Rights::READ.union(Rights::WRITE);
+pub const R: Rights = Rights::READ;
+pub const NONE: Rights = Rights::empty();
+
+const LAYOUT: Layout = Layout {
+    lowest: VirtAddr::new(0x1_0000),
+    mmap_top: VirtAddr::new(0x7fff_f000_0000),
+    highest: VirtAddr::USER_END,
+};
+
+/// The page `index` from [`BASE`] on.
+pub fn page(index: u64) -> VirtAddr {
+    VirtAddr::new(BASE + index * PAGE)
+}
+
+/// A machine with one or two CPUs and its memory. Dropping it checks that nothing leaked.
+pub struct World {
+    pub machine: Machine,
+    pub frames: Arc<Frames<Machine>>,
+    pub memory: Arc<Memory<Machine>>,
+    used_at_start: u64,
+}
+
+impl World {
+    pub fn new() -> Self {
+        Self::with_frames(8192)
+    }
+
+    pub fn with_frames(frames: u32) -> Self {
+        let machine = Machine::new(MachineOptions {
+            frames,
+            ..MachineOptions::default()
+        });
+        let frames = machine.frames();
+        let used_at_start = frames.used();
+        let memory = Arc::new(Memory::new(frames.clone(), Policy::default()).unwrap());
+        Self {
+            machine,
+            frames,
+            memory,
+            used_at_start,
+        }
+    }
+
+    pub fn process(&self) -> Process<'_> {
+        let space = AddressSpace::new(self.memory.clone(), LAYOUT, None).unwrap();
+        Process {
+            world: self,
+            space,
+            running: false,
+        }
+    }
+
+    pub fn account(&self) -> Account {
+        self.memory.account()
+    }
+
+    /// What `act` added to the account.
+    pub fn counted(&self, act: impl FnOnce()) -> Account {
+        let before = self.account();
+        act();
+        self.account().since(&before)
+    }
+
+    pub fn shmem(&self, pages: u64) -> Arc<Shmem<Machine>> {
+        let identity = ObjectIdentity {
+            device: 1,
+            inode: 7,
+        };
+        Arc::new(Shmem::new(self.memory.clone(), pages * PAGE, identity))
+    }
+}
+
+impl Drop for World {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            return;
+        }
+        assert_eq!(self.machine.take_violations(), Vec::<String>::new());
+        assert_eq!(self.memory.commit().committed(), 0, "promises left");
+        // The zero frame is the memory's.
+        assert_eq!(self.frames.used(), self.used_at_start + 1, "frames leaked");
+    }
+}
+
+/// A process of one thread on CPU 0.
+pub struct Process<'w> {
+    pub world: &'w World,
+    pub space: AddressSpace<Machine>,
+    running: bool,
+}
+
+impl Drop for Process<'_> {
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            self.check();
+        }
+        self.stop();
+    }
+}
+
+impl<'w> Process<'w> {
+    /// Audits the address space and the translations that CPUs hold.
+    pub fn check(&self) {
+        self.space.audit().unwrap();
+        assert!(
+            self.world.machine.audit().is_empty(),
+            "{:?}",
+            self.world.machine.audit()
+        );
+    }
+
+    fn cpu() -> CpuId {
+        CpuId::new(0)
+    }
+
+    /// Loads the table if it is not.
+    pub fn run(&mut self) {
+        let root = self.space.table().root();
+        if self.world.machine.loaded_root(Self::cpu()) != Some(root) {
+            self.space.table().load();
+        }
+        self.running = true;
+    }
+
+    /// Says that the CPU no longer uses the table: another one is loaded first.
+    fn stop(&mut self) {
+        if self.running {
+            let idle = AddressSpace::new(self.world.memory.clone(), LAYOUT, None).unwrap();
+            idle.table().load();
+            self.space.table().note_unloaded(Self::cpu());
+            idle.table().note_unloaded(Self::cpu());
+            self.running = false;
+        }
+    }
+
+    /// Copies the process.
+    pub fn fork(&self) -> Process<'w> {
+        Process {
+            world: self.world,
+            space: self.space.fork().unwrap(),
+            running: false,
+        }
+    }
+
+    /// Maps private anonymous memory at page `index`.
+    pub fn map(&self, index: u64, pages: u64, rights: Rights) {
+        self.map_with(index, pages, rights, AreaFlags::empty());
+    }
+
+    pub fn map_with(&self, index: u64, pages: u64, rights: Rights, flags: AreaFlags) {
+        let request = MapRequest::anonymous(pages * PAGE, rights)
+            .at(Placement::Fixed(page(index)))
+            .with(flags);
+        assert_eq!(self.space.map(&request), Ok(page(index)));
+    }
+
+    pub fn map_object(
+        &self,
+        index: u64,
+        pages: u64,
+        rights: Rights,
+        object: &Arc<impl Object<Machine> + 'static>,
+        shared: bool,
+    ) {
+        let request = MapRequest::object(object.clone(), 0, pages * PAGE, rights, shared)
+            .at(Placement::Fixed(page(index)));
+        assert_eq!(self.space.map(&request), Ok(page(index)));
+    }
+
+    pub fn unmap(&self, index: u64, pages: u64) {
+        self.space.unmap(page(index), pages * PAGE).unwrap();
+    }
+
+    pub fn protect(&self, index: u64, pages: u64, rights: Rights) {
+        self.space
+            .protect(page(index), pages * PAGE, rights)
+            .unwrap();
+    }
+
+    fn resolve(&self, fault: PageFault) -> Result<FaultKind, FaultError> {
+        let access = Access {
+            write: fault.code.write,
+            fetch: fault.code.fetch,
+            user: true,
+        };
+        self.space.fault(fault.address, access)
+    }
+
+    /// Stores a byte as a program does; returns how its faults were resolved.
+    pub fn store(&mut self, index: u64, byte: u8) -> Result<Vec<FaultKind>, FaultError> {
+        self.run();
+        let mut kinds = Vec::new();
+        while let Err(fault) = self
+            .world
+            .machine
+            .on(Self::cpu())
+            .write(page(index), &[byte])
+        {
+            kinds.push(self.resolve(fault)?);
+            assert!(kinds.len() < 8, "a store that never succeeds: {kinds:?}");
+        }
+        Ok(kinds)
+    }
+
+    /// Loads a byte as a program does.
+    pub fn load_with(&mut self, index: u64) -> Result<(u8, Vec<FaultKind>), FaultError> {
+        self.run();
+        let mut kinds = Vec::new();
+        let mut byte = [0];
+        while let Err(fault) = self
+            .world
+            .machine
+            .on(Self::cpu())
+            .read(page(index), &mut byte)
+        {
+            kinds.push(self.resolve(fault)?);
+            assert!(kinds.len() < 8, "a load that never succeeds: {kinds:?}");
+        }
+        Ok((byte[0], kinds))
+    }
+
+    pub fn load(&mut self, index: u64) -> u8 {
+        self.load_with(index).unwrap().0
+    }
+
+    /// The areas as a row: for each its length and rights, `.` for a hole.
+    pub fn areas(&self) -> String {
+        let mut row = String::new();
+        let mut end = None;
+        self.space.areas(&mut |area| {
+            if end.is_some_and(|end| end != area.start()) {
+                row.push_str(". ");
+            }
+            let rights = area.rights();
+            let letters = [(R, 'r'), (Rights::WRITE, 'w'), (Rights::EXECUTE, 'x')];
+            row.push_str(&area.pages().to_string());
+            row.extend(
+                letters
+                    .iter()
+                    .filter(|(right, _)| rights.contains(*right))
+                    .map(|row| row.1),
+            );
+            row.push(' ');
+            end = Some(area.end());
+        });
+        row.trim_end().to_string()
+    }
+
+    pub fn resident(&self) -> u64 {
+        assert_eq!(self.space.totals().resident, self.space.resident_pages());
+        self.space.resident_pages()
+    }
+}
+
+/// The rows of an account that are not zero, by name: for messages and for exact comparison.
+pub fn rows(account: &Account, wanted: &[Row]) -> Vec<u64> {
+    wanted.iter().map(|row| account.count(*row)).collect()
+}
