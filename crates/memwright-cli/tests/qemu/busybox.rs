@@ -41,7 +41,7 @@ const SCRIPTS: &[(&str, &str)] = &[
     ),
     (
         "md5sum",
-        "seq 1 2100000 | head -c 16777216 > /tmp/m.$$; wc -c < /tmp/m.$$; md5sum < /tmp/m.$$; cat /tmp/m.$$ | sha1sum; rm /tmp/m.$$",
+        "seq 1 2400000 | head -c 16777216 > /tmp/m.$$; wc -c < /tmp/m.$$; md5sum < /tmp/m.$$; cat /tmp/m.$$ | sha1sum; rm /tmp/m.$$",
     ),
     (
         "find",
@@ -57,7 +57,7 @@ const SCRIPTS: &[(&str, &str)] = &[
     ),
     (
         "many",
-        "i=0; while [ $i -lt 200 ]; do /proc/self/exe true & i=$((i + 1)); done; wait; echo reaped",
+        "i=0; while [ $i -lt 200 ]; do sh -c : & i=$((i + 1)); done; wait; echo reaped",
     ),
 ];
 
