@@ -46,8 +46,21 @@ pub enum Mapping {
     Object(Arc<dyn Object<&'static dyn Host>>),
 }
 
+/// What lets the kind of a file be asked for; every type has it. The oldest compiler that this crate builds with does
+/// not turn a `dyn File` into a `dyn Any` by itself.
+pub trait AsAny: Any {
+    /// The same value, its type to be found out.
+    fn as_any(&self) -> &dyn Any;
+}
+
+impl<T: Any> AsAny for T {
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+}
+
 /// The operations of an open file. What a kind of file does not do keeps the answer given here.
-pub trait File: Send + Sync + Any {
+pub trait File: Send + Sync + AsAny {
     /// Reads at `position` and moves it. Files without a position ignore it.
     ///
     /// # Errors
@@ -204,8 +217,7 @@ impl OpenFile {
     /// The operations, if they are of this kind.
     #[must_use]
     pub fn as_kind<T: File>(&self) -> Option<&T> {
-        let file: &dyn Any = &*self.file;
-        file.downcast_ref()
+        (*self.file).as_any().downcast_ref()
     }
 
     /// The `O_` flags.
