@@ -40,7 +40,7 @@ impl Account {
             match words[..] {
                 ["stub", name, count] => push(&mut self.stubs, name, count.parse().ok()),
                 ["unknown", name, count] => push(&mut self.unknown, name, count.parse().ok()),
-                [name, "not", "observable", "under", "TCG"] => {
+                [name, "not_observable"] => {
                     push(&mut self.rows, name, Some(Value::Unobservable));
                 }
                 [name, count] => push(&mut self.rows, name, count.parse().ok().map(Value::Count)),
@@ -61,7 +61,7 @@ mod tests {
     #[test]
     fn lines_become_rows_and_lists() {
         let mut account = Account::default();
-        account.add_lines("faults.copy 12\nflushes.pcid not observable under TCG\nstub madvise 3\nnonsense\nx y z w\nbad -1\n");
+        account.add_lines("faults.copy 12\nflushes.pcid not_observable\nstub madvise 3\nnonsense\nx y z w\nbad -1\n");
         account.add_lines("unknown 435:clone3 1\n");
         let expected = Account {
             rows: vec![

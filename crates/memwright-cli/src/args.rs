@@ -29,7 +29,11 @@ pub enum Action {
 
 /// `memwright run`.
 #[derive(Debug, Args)]
-#[command(after_help = AFTER_HELP, args_override_self = true)]
+#[command(
+    override_usage = "memwright run [OPTIONS] PROGRAM [ARGS]...",
+    after_help = AFTER_HELP,
+    args_override_self = true
+)]
 pub struct RunArgs {
     /// Guest memory: a number with K, M or G.
     #[arg(long, value_name = "SIZE", default_value = "512M",

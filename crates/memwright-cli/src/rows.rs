@@ -16,11 +16,46 @@ const GROUPS: &[(&str, &[&str])] = &[
 /// The group of all other rows.
 const OTHERS: &str = "Processes";
 
+/// The rows that the personality adds to those of the memory manager: name, title, definition.
+const PERSONALITY: &[(&str, &str, &str)] = &[
+    (
+        "instructions_user",
+        "instructions: user mode",
+        "Instructions that programs retired in user mode, from the start of PROGRAM to its end.",
+    ),
+    (
+        "instructions_kernel",
+        "instructions: kernel",
+        "Instructions that the kernel retired since boot, without those spent on tracing, on the account itself and on waiting for input.",
+    ),
+    (
+        "processes",
+        "processes",
+        "Processes that were started, PROGRAM and the reaper included.",
+    ),
+    (
+        "processes_killed",
+        "processes killed at the end",
+        "Processes that still lived when PROGRAM ended, and were killed.",
+    ),
+    (
+        "memory_kills",
+        "processes killed for memory",
+        "Processes killed because no frame was left.",
+    ),
+    (
+        "audit_findings",
+        "audit findings",
+        "Contradictions that the audit after the run found between frames, tables, references and areas; anything but 0 is a fault of Memwright.",
+    ),
+];
+
 /// Every row that a kernel of this build counts: name, title and definition.
 fn definitions() -> impl Iterator<Item = (&'static str, &'static str, &'static str)> {
     memwright::ROWS
         .iter()
         .map(|row| (row.name, row.title, row.definition))
+        .chain(PERSONALITY.iter().copied())
 }
 
 /// A row's name in reports; one that this command does not know keeps its own.

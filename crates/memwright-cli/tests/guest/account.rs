@@ -2,7 +2,7 @@
 
 use crate::support::{ends, run};
 
-const STEPS: &str = "account fault_demand_zero 1234\\npaging_structure_hits not observable under TCG\\n\n\
+const STEPS: &str = "account fault_demand_zero 1234\\npaging_structure_hits not_observable\\n\n\
     account stub madvise 2\\nunknown clone3 1\\n\nexited 7";
 
 #[test]
@@ -39,6 +39,21 @@ fn the_document_holds_what_the_guest_counted() {
         libraries.iter().any(|path| path.contains("libc.so.6")),
         "{libraries:?}"
     );
+}
+
+#[test]
+fn every_name_of_the_document_is_explained() {
+    let (_, stdout, _) = ends(run(STEPS).args(["--json", "-", "/bin/true"]));
+    let document: serde_json::Map<String, serde_json::Value> =
+        serde_json::from_str(&stdout).unwrap();
+    let page = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/json.md"))
+        .unwrap();
+    for name in document.keys() {
+        assert!(
+            page.contains(&format!("| `{name}` |")),
+            "{name} is not explained in docs/json.md"
+        );
+    }
 }
 
 #[test]
