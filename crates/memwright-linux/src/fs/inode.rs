@@ -260,6 +260,19 @@ impl Inode {
     }
 }
 
+impl Inode {
+    /// The text of a symbolic link, as `readlink` returns it.
+    ///
+    /// # Errors
+    /// As [`Self::link`].
+    pub fn shown_link(&self, context: &Context<'_>) -> Result<Vec<u8>, Errno> {
+        match self.link(Some(context))? {
+            Link::Path(target) => Ok(target),
+            Link::Entry(entry) => Ok(entry.shown_path(&context.fs().root())),
+        }
+    }
+}
+
 /// Where a symbolic link leads.
 pub enum Link {
     /// To a path, to be resolved from the link's directory.

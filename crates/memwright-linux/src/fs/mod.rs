@@ -46,4 +46,4 @@ pub use executable::Executable;
 pub use mounts::Mounts;
 pub use open_file::{File, Mapping, OpenFile, Readiness};
 pub use place::FsContext;
-pub use table::FileTable;
+pub use table::{FileTable, release_locks};

@@ -32,8 +32,8 @@ pub struct Mounts {
     pub(super) namespace: Lock<()>,
     pub(super) memory: Arc<Memory>,
     pub(super) root_files: Arc<FileSystem>,
-    pub(super) pipes: Arc<FileSystem>,
-    pub(super) memory_files: Arc<FileSystem>,
+    pipes: Arc<FileSystem>,
+    memory_files: Arc<FileSystem>,
     anonymous: Arc<FileSystem>,
     mounts: Lock<Vec<Arc<Dentry>>>,
 }
@@ -115,6 +115,18 @@ impl Mounts {
     #[must_use]
     pub fn mounts(&self) -> Vec<Arc<Dentry>> {
         self.mounts.lock().clone()
+    }
+
+    /// Where pipes without names live.
+    #[must_use]
+    pub fn pipes(&self) -> &Arc<FileSystem> {
+        &self.pipes
+    }
+
+    /// Where the files of `memfd_create` live.
+    #[must_use]
+    pub fn memory_files(&self) -> &Arc<FileSystem> {
+        &self.memory_files
     }
 
     /// An empty regular file in the file system of `parent`.

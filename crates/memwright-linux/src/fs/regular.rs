@@ -371,19 +371,7 @@ impl File for RegularFile {
 /// # Errors
 /// Only those of `out`.
 pub fn describe_object(entry: &Arc<Dentry>, out: &mut dyn fmt::Write) -> fmt::Result {
-    let mut root = entry.clone();
-    loop {
-        let above = root.parent();
-        if Arc::ptr_eq(&above, &root) {
-            break;
-        }
-        root = above;
-    }
-    let path = if Arc::ptr_eq(&root, entry) {
-        entry.name()
-    } else {
-        entry.shown_path(&root)
-    };
+    let path = entry.shown_path(&entry.top());
     for piece in path.split_inclusive(|&byte| byte == b'\n') {
         let (text, newline) = match piece.split_last() {
             Some((b'\n', text)) => (text, true),

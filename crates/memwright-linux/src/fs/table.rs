@@ -113,7 +113,7 @@ impl FileTable {
     /// `EBADF`.
     pub fn close(&self, kernel: &Kernel, process: u32, descriptor: i32) -> Result<(), Errno> {
         let open = self.slots.lock().remove(descriptor).ok_or(Errno::EBADF)?;
-        release(kernel, process, &open);
+        release_locks(kernel, process, &open);
         Ok(())
     }
 
@@ -153,7 +153,7 @@ impl FileTable {
         loop {
             let open = self.slots.lock().take_close_on_exec();
             match open {
-                Some(open) => release(kernel, process, &open),
+                Some(open) => release_locks(kernel, process, &open),
                 None => return,
             }
         }
@@ -164,7 +164,7 @@ impl FileTable {
     pub fn release(self: Arc<Self>, kernel: &Kernel, process: &Process) {
         let mut from = 0;
         while let Some((descriptor, open)) = self.next_open(from) {
-            release(kernel, process.id, &open);
+            release_locks(kernel, process.id, &open);
             from = descriptor as usize + 1;
         }
     }
@@ -208,7 +208,7 @@ impl FileTable {
 }
 
 /// Gives up the record locks of `process` on a file one of whose descriptors it closed.
-pub fn release(kernel: &Kernel, process: u32, open: &OpenFile) {
+pub fn release_locks(kernel: &Kernel, process: u32, open: &OpenFile) {
     open.inode()
         .locks
         .forget(kernel, Holder::Process(process.into()));

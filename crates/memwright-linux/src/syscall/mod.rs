@@ -1,5 +1,6 @@
 //! System calls: one file per group.
 
+pub mod file;
 pub mod table;
 
 use crate::{context::Context, errno::Errno};

@@ -266,4 +266,4 @@ impl PipeEnd {
 }
 
 /// The flags of `pipe2` that mean something.
-pub const PIPE_FLAGS: u32 = raw::O_CLOEXEC | raw::O_NONBLOCK | raw::O_DIRECT;
+pub const PIPE_FLAGS: u32 = raw::O_CLOEXEC | raw::O_NONBLOCK;

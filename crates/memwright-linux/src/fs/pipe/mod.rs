@@ -3,7 +3,7 @@
 mod end;
 pub mod ring;
 
-pub use end::PipeEnd;
+pub use end::{PIPE_FLAGS, PipeEnd};
 
 use crate::{
     Memory,

@@ -1,0 +1,535 @@
+//! Changing a file's permissions, owner, times and size.
+
+use super::{descriptor, real};
+use crate::{
+    abi::{Timespec, Timeval},
+    context::Context,
+    errno::Errno,
+    fs::{
+        attributes::Moment,
+        inode::{Body, Inode},
+        permission::{Permission, Subject},
+        regular::{Regular, Seals},
+        seek::{SIZE_MAX, explicit},
+    },
+    syscall::{
+        Arguments, CallResult,
+        table::{Kind, Status, SystemCall},
+    },
+};
+use linux_raw_sys::general as raw;
+
+use super::status::AT_FLAGS;
+use Kind::{DirFd, Fd, Flags, Hex, In, Int, Mode, Path};
+
+const ALLOCATE_FLAGS: &[(u64, &str)] = &[
+    (raw::FALLOC_FL_KEEP_SIZE as u64, "FALLOC_FL_KEEP_SIZE"),
+    (raw::FALLOC_FL_PUNCH_HOLE as u64, "FALLOC_FL_PUNCH_HOLE"),
+    (raw::FALLOC_FL_ZERO_RANGE as u64, "FALLOC_FL_ZERO_RANGE"),
+];
+
+/// The rows of this group.
+pub const CALLS: &[SystemCall] = &[
+    real(raw::__NR_chmod, "chmod", &[Path, Mode], chmod),
+    real(raw::__NR_fchmod, "fchmod", &[Fd, Mode], fchmod),
+    real(
+        raw::__NR_fchmodat,
+        "fchmodat",
+        &[DirFd, Path, Mode],
+        fchmodat,
+    ),
+    real(
+        raw::__NR_fchmodat2,
+        "fchmodat2",
+        &[DirFd, Path, Mode, Flags(AT_FLAGS)],
+        fchmodat2,
+    ),
+    real(raw::__NR_chown, "chown", &[Path, Int, Int], chown),
+    real(raw::__NR_lchown, "lchown", &[Path, Int, Int], lchown),
+    real(raw::__NR_fchown, "fchown", &[Fd, Int, Int], fchown),
+    real(
+        raw::__NR_fchownat,
+        "fchownat",
+        &[DirFd, Path, Int, Int, Flags(AT_FLAGS)],
+        fchownat,
+    ),
+    real(raw::__NR_utime, "utime", &[Path, In(16)], utime),
+    real(raw::__NR_utimes, "utimes", &[Path, In(32)], utimes),
+    real(
+        raw::__NR_futimesat,
+        "futimesat",
+        &[DirFd, Path, In(32)],
+        futimesat,
+    ),
+    real(
+        raw::__NR_utimensat,
+        "utimensat",
+        &[DirFd, Path, In(32), Flags(AT_FLAGS)],
+        utimensat,
+    ),
+    real(raw::__NR_truncate, "truncate", &[Path, Int], truncate),
+    real(raw::__NR_ftruncate, "ftruncate", &[Fd, Int], ftruncate),
+    real(
+        raw::__NR_fallocate,
+        "fallocate",
+        &[Fd, Flags(ALLOCATE_FLAGS), Int, Int],
+        fallocate,
+    ),
+    // Memory is as durable as it gets: once written it is where it will stay.
+    real(raw::__NR_fsync, "fsync", &[Fd], fsync),
+    real(raw::__NR_fdatasync, "fdatasync", &[Fd], fsync),
+    real(raw::__NR_syncfs, "syncfs", &[Fd], fsync),
+    real(raw::__NR_sync, "sync", &[], sync),
+    real(
+        raw::__NR_sync_file_range,
+        "sync_file_range",
+        &[Fd, Int, Int, Hex],
+        fsync,
+    ),
+    SystemCall {
+        number: raw::__NR_fadvise64 as u16,
+        name: "fadvise64",
+        arguments: &[Fd, Int, Int, Int],
+        status: Status::Stub,
+        handler: fadvise64,
+    },
+    SystemCall {
+        number: raw::__NR_readahead as u16,
+        name: "readahead",
+        arguments: &[Fd, Int, Int],
+        status: Status::Stub,
+        handler: readahead,
+    },
+];
+
+/// Only the owner and root change what a node says of itself.
+fn own(context: &Context<'_>, inode: &Inode) -> Result<(), Errno> {
+    let user = context.subject().user;
+    if user == 0 || user == inode.metadata().owner.user {
+        Ok(())
+    } else {
+        Err(Errno::EPERM)
+    }
+}
+
+fn change_mode(context: &Context<'_>, inode: &Inode, mode: u64) -> CallResult {
+    own(context, inode)?;
+    match &inode.body {
+        Body::Symlink(_) => return Err(Errno::EOPNOTSUPP),
+        Body::Proc(_) => return Err(Errno::EPERM),
+        Body::Regular(regular) => {
+            let now = inode.metadata().permissions;
+            if regular.seals().contains(Seals::EXEC) && (now ^ mode as u32) & 0o111 != 0 {
+                return Err(Errno::EPERM);
+            }
+        }
+        Body::Directory(_)
+        | Body::Character(_)
+        | Body::Fifo(_)
+        | Body::Console(_)
+        | Body::Anonymous => {}
+    }
+    let now = Moment::now(context.kernel);
+    inode.change(|metadata| {
+        metadata.permissions = mode as u32 & 0o7777;
+        metadata.changed = now;
+    });
+    Ok(0)
+}
+
+fn chmod(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+    let entry = context.resolve_at(raw::AT_FDCWD, arguments[0], 0)?;
+    change_mode(context, &entry.inode, arguments[1])
+}
+
+fn fchmod(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+    let open = context.files().get_usable(descriptor(arguments[0]))?;
+    change_mode(context, open.inode(), arguments[1])
+}
+
+fn fchmodat(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+    let entry = context.resolve_at(descriptor(arguments[0]), arguments[1], 0)?;
+    change_mode(context, &entry.inode, arguments[2])
+}
+
+fn fchmodat2(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+    let &[directory, path, mode, flags, ..] = arguments;
+    if flags as u32 & !(raw::AT_SYMLINK_NOFOLLOW | raw::AT_EMPTY_PATH) != 0 {
+        return Err(Errno::EINVAL);
+    }
+    let entry = context.resolve_at(descriptor(directory), path, flags as u32)?;
+    change_mode(context, &entry.inode, mode)
+}
+
+/// Sets owner and group; -1 leaves one as it is. Executables lose their set-id bits.
+fn change_owner(context: &Context<'_>, inode: &Inode, user: u64, group: u64) -> CallResult {
+    let (user, group) = (user as u32, group as u32);
+    let before = inode.metadata();
+    let keep = u32::MAX;
+    let subject = context.subject();
+    if subject.user != 0 {
+        let owner = subject.user == before.owner.user && (user == keep || user == subject.user);
+        if !owner || (group != keep && group != subject.group) {
+            return Err(Errno::EPERM);
+        }
+    }
+    if matches!(inode.body, Body::Proc(_)) {
+        return Err(Errno::EPERM);
+    }
+    let now = Moment::now(context.kernel);
+    let directory = inode.is_directory();
+    inode.change(|metadata| {
+        metadata.owner = Subject {
+            user: if user == keep {
+                metadata.owner.user
+            } else {
+                user
+            },
+            group: if group == keep {
+                metadata.owner.group
+            } else {
+                group
+            },
+        };
+        if !directory {
+            metadata.permissions &= !0o4000;
+            if metadata.permissions & 0o010 != 0 {
+                metadata.permissions &= !0o2000;
+            }
+        }
+        metadata.changed = now;
+    });
+    Ok(0)
+}
+
+fn chown(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+    let entry = context.resolve_at(raw::AT_FDCWD, arguments[0], 0)?;
+    change_owner(context, &entry.inode, arguments[1], arguments[2])
+}
+
+fn lchown(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+    let entry = context.resolve_at(raw::AT_FDCWD, arguments[0], raw::AT_SYMLINK_NOFOLLOW)?;
+    change_owner(context, &entry.inode, arguments[1], arguments[2])
+}
+
+fn fchown(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+    let open = context.files().get_usable(descriptor(arguments[0]))?;
+    change_owner(context, open.inode(), arguments[1], arguments[2])
+}
+
+fn fchownat(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+    let &[directory, path, user, group, flags, _] = arguments;
+    if flags as u32 & !(raw::AT_SYMLINK_NOFOLLOW | raw::AT_EMPTY_PATH) != 0 {
+        return Err(Errno::EINVAL);
+    }
+    let entry = context.resolve_at(descriptor(directory), path, flags as u32)?;
+    change_owner(context, &entry.inode, user, group)
+}
+
+/// What happens to one of the two times.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum NewTime {
+    Now,
+    Keep,
+    At(Moment),
+}
+
+impl NewTime {
+    /// Decodes a time of `utimensat`.
+    fn decode(time: Timespec) -> Result<Self, Errno> {
+        // UTIME_NOW and UTIME_OMIT of linux/stat.h.
+        match time.nanoseconds {
+            0x3fff_ffff => Ok(Self::Now),
+            0x3fff_fffe => Ok(Self::Keep),
+            nanoseconds @ 0..=999_999_999 => {
+                let nanoseconds = nanoseconds as u32;
+                Ok(Self::At(Moment {
+                    seconds: time.seconds,
+                    nanoseconds,
+                }))
+            }
+            _ => Err(Errno::EINVAL),
+        }
+    }
+
+    fn from_timeval(time: Timeval) -> Result<Self, Errno> {
+        if !(0..1_000_000).contains(&time.microseconds) {
+            return Err(Errno::EINVAL);
+        }
+        let nanoseconds = time.microseconds as u32 * 1000;
+        Ok(Self::At(Moment {
+            seconds: time.seconds,
+            nanoseconds,
+        }))
+    }
+
+    fn resolve(self, now: Moment) -> Option<Moment> {
+        match self {
+            Self::Now => Some(now),
+            Self::Keep => None,
+            Self::At(moment) => Some(moment),
+        }
+    }
+}
+
+fn set_times(context: &Context<'_>, inode: &Inode, times: [NewTime; 2]) -> CallResult {
+    if times == [NewTime::Keep; 2] {
+        return Ok(0);
+    }
+    if times == [NewTime::Now; 2] {
+        // Whoever may write may also touch.
+        own(context, inode).or_else(|_| inode.check(context.subject(), Permission::WRITE))?;
+    } else {
+        own(context, inode)?;
+    }
+    let now = Moment::now(context.kernel);
+    inode.change(|metadata| {
+        if let Some(time) = times[0].resolve(now) {
+            metadata.accessed = time;
+        }
+        if let Some(time) = times[1].resolve(now) {
+            metadata.modified = time;
+        }
+        metadata.changed = now;
+    });
+    Ok(0)
+}
+
+fn utimensat(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+    let &[directory, path, times, flags, ..] = arguments;
+    let flags = flags as u32;
+    let times = match context.read_optional::<[Timespec; 2]>(times)? {
+        Some([accessed, modified]) => [NewTime::decode(accessed)?, NewTime::decode(modified)?],
+        None => [NewTime::Now; 2],
+    };
+    if flags & !(raw::AT_SYMLINK_NOFOLLOW | raw::AT_EMPTY_PATH) != 0 {
+        return Err(Errno::EINVAL);
+    }
+    if path == 0 && flags == 0 {
+        // No path: the descriptor itself, which `futimens` uses.
+        let open = context.files().get_usable(descriptor(directory))?;
+        return set_times(context, open.inode(), times);
+    }
+    let entry = context.resolve_at(descriptor(directory), path, flags)?;
+    set_times(context, &entry.inode, times)
+}
+
+fn set_timevals(context: &Context<'_>, directory: u64, path: u64, times: u64) -> CallResult {
+    let times = match context.read_optional::<[Timeval; 2]>(times)? {
+        Some([accessed, modified]) => [
+            NewTime::from_timeval(accessed)?,
+            NewTime::from_timeval(modified)?,
+        ],
+        None => [NewTime::Now; 2],
+    };
+    let entry = context.resolve_at(descriptor(directory), path, 0)?;
+    set_times(context, &entry.inode, times)
+}
+
+fn utimes(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+    set_timevals(context, raw::AT_FDCWD as u64, arguments[0], arguments[1])
+}
+
+fn futimesat(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+    set_timevals(context, arguments[0], arguments[1], arguments[2])
+}
+
+fn utime(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+    let times = match context.read_optional::<[i64; 2]>(arguments[1])? {
+        Some(seconds) => seconds.map(|seconds| {
+            NewTime::At(Moment {
+                seconds,
+                nanoseconds: 0,
+            })
+        }),
+        None => [NewTime::Now; 2],
+    };
+    let entry = context.resolve_at(raw::AT_FDCWD, arguments[0], 0)?;
+    set_times(context, &entry.inode, times)
+}
+
+/// Sets the size of a regular file.
+fn resize(context: &Context<'_>, inode: &Inode, size: u64) -> CallResult {
+    let Body::Regular(regular) = &inode.body else {
+        return Err(if inode.is_directory() {
+            Errno::EISDIR
+        } else {
+            Errno::EINVAL
+        });
+    };
+    if size > context.file_size_limit() && size > regular.size() {
+        context.file_too_large();
+        return Err(Errno::EFBIG);
+    }
+    let turn = regular.take_turn(context)?;
+    regular.set_size(size)?;
+    drop(turn);
+    inode.touch_modified(Moment::now(context.kernel));
+    Ok(0)
+}
+
+fn truncate(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+    let size = explicit(arguments[1] as i64)?;
+    let entry = context.resolve_at(raw::AT_FDCWD, arguments[0], 0)?;
+    if entry.inode.is_directory() {
+        return Err(Errno::EISDIR);
+    }
+    entry.inode.check(context.subject(), Permission::WRITE)?;
+    if let Body::Regular(regular) = &entry.inode.body {
+        regular.begin_writing()?;
+        let result = resize(context, &entry.inode, size);
+        regular.end_writing();
+        return result;
+    }
+    resize(context, &entry.inode, size)
+}
+
+fn ftruncate(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+    let size = explicit(arguments[1] as i64)?;
+    let open = context.files().get_usable(descriptor(arguments[0]))?;
+    if !open.is_writable() {
+        return Err(Errno::EINVAL);
+    }
+    resize(context, open.inode(), size)
+}
+
+fn fallocate(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+    let &[number, mode, offset, length, ..] = arguments;
+    let (mode, offset, length) = (mode as u32, offset as i64, length as i64);
+    if offset < 0 || length <= 0 {
+        return Err(Errno::EINVAL);
+    }
+    let open = context.files().get_usable(descriptor(number))?;
+    let hole = raw::FALLOC_FL_PUNCH_HOLE | raw::FALLOC_FL_KEEP_SIZE;
+    if !matches!(mode, 0 | raw::FALLOC_FL_KEEP_SIZE) && mode != hole {
+        return Err(Errno::EOPNOTSUPP);
+    }
+    if !open.is_writable() {
+        return Err(Errno::EBADF);
+    }
+    let inode = open.inode();
+    let regular = match &inode.body {
+        Body::Regular(regular) => regular,
+        Body::Fifo(_) => return Err(Errno::ESPIPE),
+        Body::Directory(_) => return Err(Errno::EISDIR),
+        Body::Symlink(_)
+        | Body::Character(_)
+        | Body::Console(_)
+        | Body::Anonymous
+        | Body::Proc(_) => return Err(Errno::ENODEV),
+    };
+    let start = offset as u64;
+    let end = start + length as u64;
+    if end > SIZE_MAX {
+        return Err(Errno::EFBIG);
+    }
+    let turn = regular.take_turn(context)?;
+    if mode == hole {
+        punch(regular, start, end)?;
+    } else {
+        let grows = mode == 0 && end > regular.size();
+        if grows && end > context.file_size_limit() {
+            context.file_too_large();
+            return Err(Errno::EFBIG);
+        }
+        if grows && regular.seals().contains(Seals::GROW) {
+            return Err(Errno::EPERM);
+        }
+        regular
+            .pages()
+            .allocate(start, end)
+            .map_err(|_| Errno::ENOSPC)?;
+        if grows {
+            regular.pages().grow_to(end);
+        }
+    }
+    drop(turn);
+    inode.touch_modified(Moment::now(context.kernel));
+    Ok(0)
+}
+
+fn punch(regular: &Regular, start: u64, end: u64) -> Result<(), Errno> {
+    if regular
+        .seals()
+        .intersects(Seals::WRITE | Seals::FUTURE_WRITE)
+    {
+        return Err(Errno::EPERM);
+    }
+    regular.pages().punch(start, end);
+    Ok(())
+}
+
+fn fsync(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+    let open = context.files().get_usable(descriptor(arguments[0]))?;
+    match &open.inode().body {
+        Body::Regular(_) | Body::Directory(_) => Ok(0),
+        Body::Symlink(_)
+        | Body::Character(_)
+        | Body::Fifo(_)
+        | Body::Console(_)
+        | Body::Anonymous
+        | Body::Proc(_) => Err(Errno::EINVAL),
+    }
+}
+
+fn sync(_context: &Context<'_>, _arguments: &Arguments) -> CallResult {
+    Ok(0)
+}
+
+fn fadvise64(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+    let &[number, _, length, advice, ..] = arguments;
+    let open = context.files().get_usable(descriptor(number))?;
+    if matches!(open.inode().body, Body::Fifo(_)) {
+        return Err(Errno::ESPIPE);
+    }
+    if (length as i64) < 0 || advice > 5 {
+        return Err(Errno::EINVAL);
+    }
+    Ok(0)
+}
+
+fn readahead(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+    let open = context.files().get_usable(descriptor(arguments[0]))?;
+    if !open.is_readable() {
+        return Err(Errno::EBADF);
+    }
+    match &open.inode().body {
+        Body::Regular(_) => Ok(0),
+        Body::Directory(_)
+        | Body::Symlink(_)
+        | Body::Character(_)
+        | Body::Fifo(_)
+        | Body::Console(_)
+        | Body::Anonymous
+        | Body::Proc(_) => Err(Errno::EINVAL),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_decoded() {
+        let time = |seconds, nanoseconds| {
+            NewTime::decode(Timespec {
+                seconds,
+                nanoseconds,
+            })
+        };
+        assert_eq!(time(5, 0x3fff_ffff), Ok(NewTime::Now));
+        assert_eq!(time(5, 0x3fff_fffe), Ok(NewTime::Keep));
+        assert_eq!(time(5, -1), Err(Errno::EINVAL));
+        assert_eq!(time(5, crate::abi::SECOND as i64), Err(Errno::EINVAL));
+        let moment = Moment {
+            seconds: -5,
+            nanoseconds: 7,
+        };
+        assert_eq!(time(-5, 7), Ok(NewTime::At(moment)));
+        let late = Timeval {
+            seconds: 0,
+            microseconds: 1_000_000,
+        };
+        assert_eq!(NewTime::from_timeval(late), Err(Errno::EINVAL));
+    }
+}

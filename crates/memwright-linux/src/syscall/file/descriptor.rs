@@ -1,0 +1,91 @@
+//! Closing and duplicating descriptors.
+
+use super::{descriptor, real};
+use crate::{
+    context::Context,
+    errno::Errno,
+    syscall::{
+        Arguments, CallResult,
+        table::{Kind, SystemCall},
+    },
+};
+use linux_raw_sys::general as raw;
+
+/// `CLOSE_RANGE_CLOEXEC` of `linux/close_range.h`.
+const CLOSE_RANGE_CLOEXEC: u32 = 4;
+
+/// The rows of this group.
+pub const CALLS: &[SystemCall] = &[
+    real(raw::__NR_close, "close", &[Kind::Fd], close),
+    real(
+        raw::__NR_close_range,
+        "close_range",
+        &[Kind::Unsigned, Kind::Unsigned, Kind::Hex],
+        close_range,
+    ),
+    real(raw::__NR_dup, "dup", &[Kind::Fd], dup),
+    real(raw::__NR_dup2, "dup2", &[Kind::Fd, Kind::Fd], dup2),
+    real(
+        raw::__NR_dup3,
+        "dup3",
+        &[Kind::Fd, Kind::Fd, Kind::Flags(super::open::OPEN_FLAGS)],
+        dup3,
+    ),
+];
+
+fn close(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+    let process = context.process().id;
+    context
+        .files()
+        .close(context.kernel, process, descriptor(arguments[0]))
+        .map(|()| 0)
+}
+
+fn close_range(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+    let &[first, last, flags, ..] = arguments;
+    let (first, last, flags) = (first as u32, last as u32, flags as u32);
+    if first > last || flags & !CLOSE_RANGE_CLOEXEC != 0 {
+        return Err(Errno::EINVAL);
+    }
+    let files = context.files();
+    if flags & CLOSE_RANGE_CLOEXEC != 0 {
+        files.mark_range(first, last);
+    } else {
+        files.close_range(context.kernel, context.process().id, first, last);
+    }
+    Ok(0)
+}
+
+fn dup(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+    let open = context.files().get(descriptor(arguments[0]))?;
+    context.add_descriptor(open, 0)
+}
+
+/// Puts the file of `old` at `new` and closes what stood there.
+fn duplicate_to(context: &Context<'_>, old: i32, new: i32, close_on_exec: bool) -> CallResult {
+    let files = context.files();
+    let open = files.get(old)?;
+    let before = files.put(new, context.descriptor_limit(), open, close_on_exec)?;
+    if let Some(before) = before {
+        crate::fs::release_locks(context.kernel, context.process().id, &before);
+    }
+    Ok(new as u64)
+}
+
+fn dup2(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+    let &[old, new, ..] = arguments;
+    let (old, new) = (descriptor(old), descriptor(new));
+    if old == new {
+        return context.files().get(old).map(|_| old as u64);
+    }
+    duplicate_to(context, old, new, false)
+}
+
+fn dup3(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+    let &[old, new, flags, ..] = arguments;
+    let (old, new, flags) = (descriptor(old), descriptor(new), flags as u32);
+    if flags & !raw::O_CLOEXEC != 0 || old == new {
+        return Err(Errno::EINVAL);
+    }
+    duplicate_to(context, old, new, flags != 0)
+}

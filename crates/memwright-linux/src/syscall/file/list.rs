@@ -1,0 +1,76 @@
+//! Listing directories.
+
+use super::{descriptor, real};
+use crate::{
+    context::Context,
+    errno::Errno,
+    fs::dirents::Layout,
+    syscall::{
+        Arguments, CallResult,
+        table::{Kind, SystemCall},
+    },
+};
+use alloc::vec;
+use linux_raw_sys::general as raw;
+
+/// The rows of this group.
+pub const CALLS: &[SystemCall] = &[
+    real(
+        raw::__NR_getdents,
+        "getdents",
+        &[Kind::Fd, Kind::OutBuffer(2), Kind::Unsigned],
+        getdents,
+    ),
+    real(
+        raw::__NR_getdents64,
+        "getdents64",
+        &[Kind::Fd, Kind::OutBuffer(2), Kind::Unsigned],
+        getdents64,
+    ),
+];
+
+/// Most bytes gathered for one call: what libraries ask for at once.
+const GATHER_MAX: usize = 32 * 1024;
+
+fn list(context: &Context<'_>, arguments: &Arguments, layout: Layout) -> CallResult {
+    let &[number, address, size, ..] = arguments;
+    context.check_heap()?;
+    let open = context.files().get_usable(descriptor(number))?;
+    let size = size as u32 as usize;
+    crate::user::check_range(address, size)?;
+    let before = open.position();
+    let mut records = vec![0; size.min(GATHER_MAX)];
+    let mut length = 0;
+    let mut too_small = false;
+    open.entries(
+        context,
+        &mut |entry| match entry.encode(layout, &mut records[length..]) {
+            Some(count) => {
+                length += count;
+                true
+            }
+            None => {
+                too_small = length == 0;
+                false
+            }
+        },
+    )?;
+    if too_small {
+        return Err(Errno::EINVAL);
+    }
+    if let Err(error) = context.write_bytes(address, &records[..length]) {
+        // Nobody has seen these entries: they are to come again.
+        let start = crate::fs::seek::Whence::Start;
+        open.seek(context, before as i64, start)?;
+        return Err(error);
+    }
+    Ok(length as u64)
+}
+
+fn getdents(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+    list(context, arguments, Layout::Old)
+}
+
+fn getdents64(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+    list(context, arguments, Layout::Wide)
+}

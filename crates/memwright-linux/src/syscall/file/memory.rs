@@ -1,0 +1,80 @@
+//! Files in memory without a name.
+
+use super::real;
+use crate::{
+    context::Context,
+    errno::Errno,
+    fs::{
+        OpenFile,
+        attributes::Moment,
+        dentry::Dentry,
+        inode::{Body, Inode},
+        regular::{Regular, RegularFile, Seals},
+    },
+    syscall::{
+        Arguments, CallResult,
+        table::{Kind, SystemCall},
+    },
+};
+use alloc::{boxed::Box, sync::Arc};
+use linux_raw_sys::general as raw;
+
+const MEMFD_FLAGS: &[(u64, &str)] = &[
+    (raw::MFD_CLOEXEC as u64, "MFD_CLOEXEC"),
+    (raw::MFD_ALLOW_SEALING as u64, "MFD_ALLOW_SEALING"),
+    (raw::MFD_HUGETLB as u64, "MFD_HUGETLB"),
+    (raw::MFD_NOEXEC_SEAL as u64, "MFD_NOEXEC_SEAL"),
+    (raw::MFD_EXEC as u64, "MFD_EXEC"),
+];
+
+/// The rows of this group.
+pub const CALLS: &[SystemCall] = &[real(
+    raw::__NR_memfd_create,
+    "memfd_create",
+    &[Kind::Text, Kind::Flags(MEMFD_FLAGS)],
+    memfd_create,
+)];
+
+/// Longest name: with the prefix `memfd:` it fits a file name.
+const NAME_MAX: usize = 249;
+
+fn memfd_create(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+    let &[name, flags, ..] = arguments;
+    let flags = flags as u32;
+    let known = raw::MFD_CLOEXEC | raw::MFD_ALLOW_SEALING | raw::MFD_NOEXEC_SEAL | raw::MFD_EXEC;
+    let both = raw::MFD_NOEXEC_SEAL | raw::MFD_EXEC;
+    // Huge pages are not offered.
+    if flags & !known != 0 || flags & both == both {
+        return Err(Errno::EINVAL);
+    }
+    context.check_heap()?;
+    let name = context.read_string(name, NAME_MAX + 1, Errno::EINVAL)?;
+    let sealed_mode = flags & raw::MFD_NOEXEC_SEAL != 0;
+    let mut seals = Seals::empty();
+    if flags & raw::MFD_ALLOW_SEALING == 0 && !sealed_mode {
+        seals |= Seals::SEAL;
+    }
+    if sealed_mode {
+        seals |= Seals::EXEC;
+    }
+    let permissions = if sealed_mode { 0o666 } else { 0o777 };
+    let kernel = context.kernel;
+    let body = Body::Regular(Regular::new(&kernel.memory, seals));
+    let home = kernel.mounts.memory_files();
+    let now = Moment::now(kernel);
+    let inode = Inode::new(home, body, permissions, context.subject(), now);
+    inode.change(|metadata| metadata.links = 0);
+    let inode = Arc::new(inode);
+    let file = Box::new(RegularFile::new(&inode, true)?);
+    let path = [b"/memfd:", &name[..]].concat();
+    let entry = Arc::new(Dentry::detached(&path, inode));
+    entry.mark_removed();
+    let open_flags = raw::O_RDWR | raw::O_LARGEFILE;
+    let open = OpenFile::new(Some(kernel), entry, open_flags, file);
+    let close = if flags & raw::MFD_CLOEXEC != 0 {
+        raw::O_CLOEXEC
+    } else {
+        0
+    };
+    context.add_descriptor(Arc::new(open), close)
+}

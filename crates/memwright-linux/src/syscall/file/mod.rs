@@ -1,0 +1,57 @@
+//! System calls on files: one file per group, each with its rows of the table.
+
+pub mod change;
+pub mod control;
+pub mod descriptor;
+pub mod list;
+pub mod memory;
+pub mod name;
+pub mod open;
+pub mod pipe;
+pub mod place;
+pub mod poll;
+pub mod select;
+pub mod status;
+pub mod transfer;
+
+use super::table::SystemCall;
+
+/// The rows of all groups.
+pub const GROUPS: &[&[SystemCall]] = &[
+    change::CALLS,
+    control::CALLS,
+    descriptor::CALLS,
+    list::CALLS,
+    memory::CALLS,
+    name::CALLS,
+    open::CALLS,
+    pipe::CALLS,
+    place::CALLS,
+    poll::CALLS,
+    select::CALLS,
+    status::CALLS,
+    transfer::CALLS,
+];
+
+/// A descriptor argument.
+#[must_use]
+pub const fn descriptor(argument: u64) -> i32 {
+    argument as i32
+}
+
+/// A row of the table that does what Linux does.
+pub(crate) const fn real(
+    number: u32,
+    name: &'static str,
+    arguments: &'static [super::table::Kind],
+    handler: super::Handler,
+) -> SystemCall {
+    let status = super::table::Status::Real;
+    SystemCall {
+        number: number as u16,
+        name,
+        arguments,
+        status,
+        handler,
+    }
+}

@@ -1,0 +1,373 @@
+//! Making, removing and moving names.
+
+use super::{descriptor, real};
+use crate::{
+    context::Context,
+    errno::Errno,
+    fs::{
+        attributes::{DeviceNumber, Moment},
+        device::Device,
+        inode::{Body, Inode},
+        pipe::Pipe,
+        tree::{Removal, RenameMode, RenameSide},
+        walk::{LastLink, Walked},
+    },
+    syscall::{
+        Arguments, CallResult,
+        table::{Kind, SystemCall},
+    },
+};
+use alloc::{sync::Arc, vec::Vec};
+use linux_raw_sys::general as raw;
+
+use Kind::{DirFd, Flags, Hex, Mode, OutBuffer, Path, Unsigned};
+
+const UNLINK_FLAGS: &[(u64, &str)] = &[(raw::AT_REMOVEDIR as u64, "AT_REMOVEDIR")];
+const RENAME_FLAGS: &[(u64, &str)] = &[
+    (raw::RENAME_NOREPLACE as u64, "RENAME_NOREPLACE"),
+    (raw::RENAME_EXCHANGE as u64, "RENAME_EXCHANGE"),
+    (raw::RENAME_WHITEOUT as u64, "RENAME_WHITEOUT"),
+];
+
+/// The rows of this group.
+pub const CALLS: &[SystemCall] = &[
+    real(raw::__NR_mkdir, "mkdir", &[Path, Mode], mkdir),
+    real(raw::__NR_mkdirat, "mkdirat", &[DirFd, Path, Mode], mkdirat),
+    real(raw::__NR_mknod, "mknod", &[Path, Mode, Hex], mknod),
+    real(
+        raw::__NR_mknodat,
+        "mknodat",
+        &[DirFd, Path, Mode, Hex],
+        mknodat,
+    ),
+    real(raw::__NR_rmdir, "rmdir", &[Path], rmdir),
+    real(raw::__NR_unlink, "unlink", &[Path], unlink),
+    real(
+        raw::__NR_unlinkat,
+        "unlinkat",
+        &[DirFd, Path, Flags(UNLINK_FLAGS)],
+        unlinkat,
+    ),
+    real(raw::__NR_rename, "rename", &[Path, Path], rename),
+    real(
+        raw::__NR_renameat,
+        "renameat",
+        &[DirFd, Path, DirFd, Path],
+        renameat,
+    ),
+    real(
+        raw::__NR_renameat2,
+        "renameat2",
+        &[DirFd, Path, DirFd, Path, Flags(RENAME_FLAGS)],
+        renameat2,
+    ),
+    real(raw::__NR_link, "link", &[Path, Path], link),
+    real(
+        raw::__NR_linkat,
+        "linkat",
+        &[DirFd, Path, DirFd, Path, Flags(super::status::AT_FLAGS)],
+        linkat,
+    ),
+    real(raw::__NR_symlink, "symlink", &[Path, Path], symlink),
+    real(
+        raw::__NR_symlinkat,
+        "symlinkat",
+        &[Path, DirFd, Path],
+        symlinkat,
+    ),
+    real(
+        raw::__NR_readlink,
+        "readlink",
+        &[Path, OutBuffer(2), Unsigned],
+        readlink,
+    ),
+    real(
+        raw::__NR_readlinkat,
+        "readlinkat",
+        &[DirFd, Path, OutBuffer(3), Unsigned],
+        readlinkat,
+    ),
+];
+
+const HERE: u64 = raw::AT_FDCWD as u64;
+
+/// Walks to a name that shall be made; it must not exist.
+fn walk_new(
+    context: &Context<'_>,
+    directory: u64,
+    path: u64,
+    is_directory: bool,
+) -> Result<Walked, Errno> {
+    context.check_heap()?;
+    let walked = context.walk_at(descriptor(directory), path, LastLink::Keep)?;
+    walked.last_name(Errno::EEXIST)?;
+    if walked.entry.is_some() {
+        return Err(Errno::EEXIST);
+    }
+    if walked.slash && !is_directory {
+        return Err(Errno::ENOENT);
+    }
+    Ok(walked)
+}
+
+/// Gives a new node the name that was walked to.
+fn make(context: &Context<'_>, walked: &Walked, body: Body, permissions: u32) -> CallResult {
+    let now = Moment::now(context.kernel);
+    let file_system = &walked.parent.inode.file_system;
+    let inode = Inode::new(file_system, body, permissions, context.subject(), now);
+    let name = walked.last_name(Errno::EEXIST)?;
+    context
+        .kernel
+        .mounts
+        .create(&context.change(), &walked.parent, name, inode)?;
+    Ok(0)
+}
+
+fn make_directory(context: &Context<'_>, directory: u64, path: u64, mode: u64) -> CallResult {
+    let walked = walk_new(context, directory, path, true)?;
+    let permissions = mode as u32 & 0o1777 & !context.fs().mask();
+    make(context, &walked, Body::directory(), permissions)
+}
+
+fn mkdir(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+    make_directory(context, HERE, arguments[0], arguments[1])
+}
+
+fn mkdirat(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+    make_directory(context, arguments[0], arguments[1], arguments[2])
+}
+
+fn make_node(
+    context: &Context<'_>,
+    directory: u64,
+    path: u64,
+    mode: u64,
+    device: u64,
+) -> CallResult {
+    let mode = mode as u32;
+    let permissions = mode & 0o7777 & !context.fs().mask();
+    let kind = mode & raw::S_IFMT;
+    let body = match kind {
+        0 | raw::S_IFREG => None,
+        raw::S_IFIFO => Some(Body::Fifo(Arc::new(Pipe::new(&context.kernel.memory)))),
+        raw::S_IFCHR => {
+            let number = DeviceNumber::decode(device as u32);
+            Some(Body::Character(Device::from_number(number)))
+        }
+        raw::S_IFDIR => return Err(Errno::EPERM),
+        // No driver serves block devices, and there are no sockets.
+        _ => return Err(Errno::EINVAL),
+    };
+    let walked = walk_new(context, directory, path, false)?;
+    match body {
+        Some(body) => make(context, &walked, body, permissions),
+        None => {
+            let (now, mounts) = (Moment::now(context.kernel), &context.kernel.mounts);
+            let file_system = &walked.parent.inode.file_system;
+            let inode = mounts.new_regular(file_system, permissions, context.subject(), now);
+            let name = walked.last_name(Errno::EEXIST)?;
+            mounts.create(&context.change(), &walked.parent, name, inode)?;
+            Ok(0)
+        }
+    }
+}
+
+fn mknod(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+    let &[path, mode, device, ..] = arguments;
+    make_node(context, HERE, path, mode, device)
+}
+
+fn mknodat(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+    let &[directory, path, mode, device, ..] = arguments;
+    make_node(context, directory, path, mode, device)
+}
+
+fn remove(context: &Context<'_>, directory: u64, path: u64, removal: Removal) -> CallResult {
+    let walked = context.walk_at(descriptor(directory), path, LastLink::Keep)?;
+    let unnamed = match (removal, &walked.last) {
+        (Removal::Other, _) => Errno::EISDIR,
+        (Removal::Directory, crate::fs::walk::Last::Current) if walked.slash => {
+            let root = Arc::ptr_eq(&walked.parent, &context.fs().root());
+            if root { Errno::EBUSY } else { Errno::EINVAL }
+        }
+        (Removal::Directory, crate::fs::walk::Last::Parent) => Errno::ENOTEMPTY,
+        (Removal::Directory, _) => Errno::EINVAL,
+    };
+    let name = walked.last_name(unnamed)?;
+    let entry = walked.entry.as_ref().ok_or(Errno::ENOENT)?;
+    if walked.slash && removal == Removal::Other {
+        let directory = entry.inode.is_directory();
+        return Err(if directory {
+            Errno::EISDIR
+        } else {
+            Errno::ENOTDIR
+        });
+    }
+    context
+        .kernel
+        .mounts
+        .remove(&context.change(), &walked.parent, name, removal)?;
+    Ok(0)
+}
+
+fn rmdir(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+    remove(context, HERE, arguments[0], Removal::Directory)
+}
+
+fn unlink(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+    remove(context, HERE, arguments[0], Removal::Other)
+}
+
+fn unlinkat(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+    let &[directory, path, flags, ..] = arguments;
+    let removal = match flags as u32 {
+        0 => Removal::Other,
+        raw::AT_REMOVEDIR => Removal::Directory,
+        _ => return Err(Errno::EINVAL),
+    };
+    remove(context, directory, path, removal)
+}
+
+fn rename_at(
+    context: &Context<'_>,
+    old: (u64, u64),
+    new: (u64, u64),
+    mode: RenameMode,
+) -> CallResult {
+    context.check_heap()?;
+    let from = context.walk_at(descriptor(old.0), old.1, LastLink::Keep)?;
+    let to = context.walk_at(descriptor(new.0), new.1, LastLink::Keep)?;
+    let taken = if mode == RenameMode::Keep {
+        Errno::EEXIST
+    } else {
+        Errno::EBUSY
+    };
+    let from_side = RenameSide {
+        parent: &from.parent,
+        name: from.last_name(Errno::EBUSY)?,
+        slash: from.slash,
+    };
+    let to_side = RenameSide {
+        parent: &to.parent,
+        name: to.last_name(taken)?,
+        slash: to.slash,
+    };
+    context
+        .kernel
+        .mounts
+        .rename(&context.change(), from_side, to_side, mode)?;
+    Ok(0)
+}
+
+fn rename(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+    let &[old, new, ..] = arguments;
+    rename_at(context, (HERE, old), (HERE, new), RenameMode::Replace)
+}
+
+fn renameat(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+    let &[old_directory, old, new_directory, new, ..] = arguments;
+    rename_at(
+        context,
+        (old_directory, old),
+        (new_directory, new),
+        RenameMode::Replace,
+    )
+}
+
+fn renameat2(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+    let &[old_directory, old, new_directory, new, flags, _] = arguments;
+    let mode = RenameMode::decode(flags as u32)?;
+    rename_at(context, (old_directory, old), (new_directory, new), mode)
+}
+
+fn link_at(context: &Context<'_>, old: (u64, u64), new: (u64, u64), flags: u32) -> CallResult {
+    if flags & !(raw::AT_SYMLINK_FOLLOW | raw::AT_EMPTY_PATH) != 0 {
+        return Err(Errno::EINVAL);
+    }
+    let follow = flags & raw::AT_SYMLINK_FOLLOW != 0;
+    let nofollow = if follow { 0 } else { raw::AT_SYMLINK_NOFOLLOW };
+    let how = flags & raw::AT_EMPTY_PATH | nofollow;
+    let entry = context.resolve_at(descriptor(old.0), old.1, how)?;
+    let walked = walk_new(context, new.0, new.1, false)?;
+    let name = walked.last_name(Errno::EEXIST)?;
+    // A file of O_TMPFILE, which never had a name, may get one.
+    let nameless = entry.is_removed() && entry.name().first() == Some(&b'#');
+    let mounts = &context.kernel.mounts;
+    mounts.link(
+        &context.change(),
+        &entry.inode,
+        nameless,
+        &walked.parent,
+        name,
+    )?;
+    Ok(0)
+}
+
+fn link(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+    let &[old, new, ..] = arguments;
+    link_at(context, (HERE, old), (HERE, new), 0)
+}
+
+fn linkat(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+    let &[old_directory, old, new_directory, new, flags, _] = arguments;
+    link_at(
+        context,
+        (old_directory, old),
+        (new_directory, new),
+        flags as u32,
+    )
+}
+
+fn symlink_at(context: &Context<'_>, target: u64, directory: u64, path: u64) -> CallResult {
+    let target = context.read_path(target)?;
+    if target.is_empty() {
+        return Err(Errno::ENOENT);
+    }
+    let walked = walk_new(context, directory, path, false)?;
+    make(context, &walked, Body::Symlink(target.into()), 0o777)
+}
+
+fn symlink(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+    let &[target, path, ..] = arguments;
+    symlink_at(context, target, HERE, path)
+}
+
+fn symlinkat(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+    let &[target, directory, path, ..] = arguments;
+    symlink_at(context, target, directory, path)
+}
+
+fn read_link(
+    context: &Context<'_>,
+    directory: u64,
+    path: u64,
+    address: u64,
+    size: u64,
+) -> CallResult {
+    let size = i32::try_from(size as i64)
+        .ok()
+        .filter(|size| *size > 0)
+        .ok_or(Errno::EINVAL)?;
+    let flags = raw::AT_SYMLINK_NOFOLLOW | raw::AT_EMPTY_PATH;
+    let entry = match context.resolve_at(descriptor(directory), path, flags) {
+        // An empty path is no path but with a descriptor.
+        Ok(_) if directory == HERE && context.read_path(path)?.is_empty() => {
+            return Err(Errno::ENOENT);
+        }
+        result => result?,
+    };
+    let target: Vec<u8> = entry.inode.shown_link(context)?;
+    let length = target.len().min(size as usize);
+    context.write_bytes(address, &target[..length])?;
+    Ok(length as u64)
+}
+
+fn readlink(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+    let &[path, address, size, ..] = arguments;
+    read_link(context, HERE, path, address, size)
+}
+
+fn readlinkat(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+    let &[directory, path, address, size, ..] = arguments;
+    read_link(context, directory, path, address, size)
+}

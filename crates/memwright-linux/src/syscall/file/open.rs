@@ -1,0 +1,135 @@
+//! Opening files.
+
+use super::{descriptor, real};
+use crate::{
+    abi_struct,
+    context::Context,
+    errno::Errno,
+    fs::open::OpenRequest,
+    syscall::{
+        Arguments, CallResult,
+        table::{Kind, SystemCall},
+    },
+};
+use linux_raw_sys::general as raw;
+
+/// Names of the flags of `open`.
+pub const OPEN_FLAGS: &[(u64, &str)] = &[
+    (raw::O_WRONLY as u64, "O_WRONLY"),
+    (raw::O_RDWR as u64, "O_RDWR"),
+    (raw::O_CREAT as u64, "O_CREAT"),
+    (raw::O_EXCL as u64, "O_EXCL"),
+    (raw::O_NOCTTY as u64, "O_NOCTTY"),
+    (raw::O_TRUNC as u64, "O_TRUNC"),
+    (raw::O_APPEND as u64, "O_APPEND"),
+    (raw::O_NONBLOCK as u64, "O_NONBLOCK"),
+    (raw::O_DSYNC as u64, "O_DSYNC"),
+    (raw::O_DIRECT as u64, "O_DIRECT"),
+    (raw::O_LARGEFILE as u64, "O_LARGEFILE"),
+    (raw::O_TMPFILE as u64, "O_TMPFILE"),
+    (raw::O_DIRECTORY as u64, "O_DIRECTORY"),
+    (raw::O_NOFOLLOW as u64, "O_NOFOLLOW"),
+    (raw::O_NOATIME as u64, "O_NOATIME"),
+    (raw::O_CLOEXEC as u64, "O_CLOEXEC"),
+    (raw::O_PATH as u64, "O_PATH"),
+];
+
+/// The flags that `open` knows; it ignores others, `openat2` refuses them.
+const KNOWN: u64 = raw::O_ACCMODE as u64
+    | raw::O_SYNC as u64
+    | raw::FASYNC as u64
+    | raw::O_TMPFILE as u64
+    | (raw::O_CREAT | raw::O_EXCL | raw::O_NOCTTY | raw::O_TRUNC | raw::O_APPEND) as u64
+    | (raw::O_NONBLOCK | raw::O_DIRECT | raw::O_LARGEFILE | raw::O_NOFOLLOW) as u64
+    | (raw::O_NOATIME | raw::O_CLOEXEC | raw::O_PATH) as u64;
+
+/// The rows of this group.
+pub const CALLS: &[SystemCall] = &[
+    real(
+        raw::__NR_open,
+        "open",
+        &[Kind::Path, Kind::Flags(OPEN_FLAGS), Kind::Mode],
+        open,
+    ),
+    real(raw::__NR_creat, "creat", &[Kind::Path, Kind::Mode], creat),
+    real(
+        raw::__NR_openat,
+        "openat",
+        &[Kind::DirFd, Kind::Path, Kind::Flags(OPEN_FLAGS), Kind::Mode],
+        openat,
+    ),
+    real(
+        raw::__NR_openat2,
+        "openat2",
+        &[Kind::DirFd, Kind::Path, Kind::In(24), Kind::Unsigned],
+        openat2,
+    ),
+];
+
+abi_struct! {
+    /// `struct open_how` of `linux/openat2.h`.
+    pub struct OpenHow {
+        /// The `O_` flags.
+        pub flags: u64,
+        /// Permission bits of a new file.
+        pub mode: u64,
+        /// The `RESOLVE_` flags.
+        pub resolve: u64,
+    }
+}
+
+fn open_at(context: &Context<'_>, directory: i32, path: u64, flags: u32, mode: u32) -> CallResult {
+    let request = OpenRequest::new(flags & KNOWN as u32, mode)?;
+    let path = context.read_path(path)?;
+    let start = context.path_start(directory, &path)?;
+    let open = context.open_path(&start, &path, request)?;
+    context.add_descriptor(open, flags)
+}
+
+fn open(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+    let &[path, flags, mode, ..] = arguments;
+    open_at(context, raw::AT_FDCWD, path, flags as u32, mode as u32)
+}
+
+fn creat(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+    let &[path, mode, ..] = arguments;
+    let flags = raw::O_CREAT | raw::O_WRONLY | raw::O_TRUNC;
+    open_at(context, raw::AT_FDCWD, path, flags, mode as u32)
+}
+
+fn openat(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+    let &[directory, path, flags, mode, ..] = arguments;
+    open_at(
+        context,
+        descriptor(directory),
+        path,
+        flags as u32,
+        mode as u32,
+    )
+}
+
+/// Without the `RESOLVE_` restrictions, which a caller must be able to rely on: they are refused.
+fn openat2(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+    let &[directory, path, how, size, ..] = arguments;
+    if size < 24 {
+        return Err(Errno::EINVAL);
+    }
+    if size > 24 {
+        return Err(Errno::E2BIG);
+    }
+    let how: OpenHow = context.read_value(how)?;
+    if how.flags & !KNOWN != 0 || how.mode & !0o7777 != 0 || how.resolve != 0 {
+        return Err(Errno::EINVAL);
+    }
+    let creates = how.flags & (raw::O_CREAT as u64 | raw::O_TMPFILE as u64 & !0o200_000) != 0;
+    if how.mode != 0 && !creates {
+        return Err(Errno::EINVAL);
+    }
+    open_at(
+        context,
+        descriptor(directory),
+        path,
+        how.flags as u32,
+        how.mode as u32,
+    )
+}

@@ -1,0 +1,78 @@
+//! Making pipes.
+
+use super::real;
+use crate::{
+    context::Context,
+    errno::Errno,
+    fs::{
+        OpenFile,
+        attributes::Moment,
+        dentry::Dentry,
+        inode::{Body, Inode},
+        mounts::pipe_name,
+        pipe::{PIPE_FLAGS, Pipe, PipeEnd},
+    },
+    syscall::{
+        Arguments, CallResult,
+        table::{Kind, SystemCall},
+    },
+};
+use alloc::{boxed::Box, sync::Arc};
+use linux_raw_sys::general as raw;
+
+/// The rows of this group.
+pub const CALLS: &[SystemCall] = &[
+    real(raw::__NR_pipe, "pipe", &[Kind::Out(8)], pipe),
+    real(
+        raw::__NR_pipe2,
+        "pipe2",
+        &[Kind::Out(8), Kind::Flags(super::open::OPEN_FLAGS)],
+        pipe2,
+    ),
+];
+
+fn make(context: &Context<'_>, address: u64, flags: u32) -> CallResult {
+    // Packet mode is not offered.
+    if flags & !PIPE_FLAGS != 0 {
+        return Err(Errno::EINVAL);
+    }
+    context.check_heap()?;
+    let kernel = context.kernel;
+    let pipe = Arc::new(Pipe::new(&kernel.memory));
+    let body = Body::Fifo(pipe.clone());
+    let now = Moment::now(kernel);
+    let inode = Inode::new(kernel.mounts.pipes(), body, 0o600, context.subject(), now);
+    let name = pipe_name(inode.number);
+    let entry = Arc::new(Dentry::detached(&name, Arc::new(inode)));
+    let end = |reads: bool| {
+        let access = if reads { raw::O_RDONLY } else { raw::O_WRONLY };
+        let side = Box::new(PipeEnd::new(kernel, &pipe, reads, !reads));
+        let status = access | flags & raw::O_NONBLOCK;
+        Arc::new(OpenFile::new(Some(kernel), entry.clone(), status, side))
+    };
+    let (reader, writer) = (end(true), end(false));
+    let first = context.add_descriptor(reader, flags)?;
+    let files = context.files();
+    let close = |number: u64| files.close(kernel, context.process().id, number as i32);
+    let second = match context.add_descriptor(writer, flags) {
+        Ok(second) => second,
+        Err(error) => {
+            close(first)?;
+            return Err(error);
+        }
+    };
+    if let Err(error) = context.write_value(address, &[first as i32, second as i32]) {
+        close(first)?;
+        close(second)?;
+        return Err(error);
+    }
+    Ok(0)
+}
+
+fn pipe(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+    make(context, arguments[0], 0)
+}
+
+fn pipe2(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+    make(context, arguments[0], arguments[1] as u32)
+}

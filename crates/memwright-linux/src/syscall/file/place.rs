@@ -1,0 +1,76 @@
+//! Where a process is: root and working directory.
+
+use super::{descriptor, real};
+use crate::{
+    context::Context,
+    errno::Errno,
+    fs::{dentry::Dentry, permission::Permission},
+    syscall::{
+        Arguments, CallResult,
+        table::{Kind, SystemCall},
+    },
+};
+use linux_raw_sys::general as raw;
+
+/// The rows of this group.
+pub const CALLS: &[SystemCall] = &[
+    real(
+        raw::__NR_getcwd,
+        "getcwd",
+        &[Kind::OutBuffer(1), Kind::Unsigned],
+        getcwd,
+    ),
+    real(raw::__NR_chdir, "chdir", &[Kind::Path], chdir),
+    real(raw::__NR_fchdir, "fchdir", &[Kind::Fd], fchdir),
+    real(raw::__NR_chroot, "chroot", &[Kind::Path], chroot),
+];
+
+fn getcwd(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+    let &[address, size, ..] = arguments;
+    let fs = context.fs();
+    let directory = fs.directory();
+    if directory.is_removed() {
+        return Err(Errno::ENOENT);
+    }
+    let (mut path, reached) = directory.path_from(&fs.root());
+    if !reached {
+        path.splice(0..0, *b"(unreachable)");
+    }
+    path.push(0);
+    if path.len() as u64 > size {
+        return Err(Errno::ERANGE);
+    }
+    context.write_bytes(address, &path)?;
+    Ok(path.len() as u64)
+}
+
+fn check(context: &Context<'_>, entry: &Dentry) -> Result<(), Errno> {
+    if !entry.inode.is_directory() {
+        return Err(Errno::ENOTDIR);
+    }
+    entry.inode.check(context.subject(), Permission::EXECUTE)
+}
+
+fn chdir(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+    let entry = context.resolve_at(raw::AT_FDCWD, arguments[0], 0)?;
+    check(context, &entry)?;
+    context.fs().set_directory(entry);
+    Ok(0)
+}
+
+fn fchdir(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+    let open = context.files().get(descriptor(arguments[0]))?;
+    check(context, &open.entry)?;
+    context.fs().set_directory(open.entry.clone());
+    Ok(0)
+}
+
+fn chroot(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+    let entry = context.resolve_at(raw::AT_FDCWD, arguments[0], 0)?;
+    check(context, &entry)?;
+    if context.subject().user != 0 {
+        return Err(Errno::EPERM);
+    }
+    context.fs().set_root(entry);
+    Ok(0)
+}

@@ -1,0 +1,145 @@
+//! Waiting for descriptors: `select` and `pselect6`.
+
+use super::{
+    poll::{Watch, deadline_after, store_rest, timeout_argument, wait},
+    real,
+};
+use crate::{
+    abi::Timeval,
+    context::Context,
+    errno::Errno,
+    syscall::{
+        Arguments, CallResult,
+        table::{Kind, SystemCall},
+    },
+};
+use alloc::{vec, vec::Vec};
+use linux_raw_sys::general as raw;
+
+/// The rows of this group.
+pub const CALLS: &[SystemCall] = &[
+    real(
+        raw::__NR_select,
+        "select",
+        &[Kind::Int, Kind::Hex, Kind::Hex, Kind::Hex, Kind::InOut(16)],
+        select,
+    ),
+    real(
+        raw::__NR_pselect6,
+        "pselect6",
+        &[
+            Kind::Int,
+            Kind::Hex,
+            Kind::Hex,
+            Kind::Hex,
+            Kind::InOut(16),
+            Kind::In(16),
+        ],
+        pselect6,
+    ),
+];
+
+/// What each of the three sets waits for, in their order (`fs/select.c` of Linux 7.2).
+const WANTED: [u32; 3] = [
+    raw::POLLRDNORM | raw::POLLRDBAND | raw::POLLIN | raw::POLLHUP | raw::POLLERR,
+    raw::POLLWRBAND | raw::POLLWRNORM | raw::POLLOUT | raw::POLLERR,
+    raw::POLLPRI,
+];
+
+/// A set of descriptors as words of 64.
+type Set = Vec<u64>;
+
+fn read_set(context: &Context<'_>, address: u64, words: usize) -> Result<Option<Set>, Errno> {
+    if address == 0 {
+        return Ok(None);
+    }
+    let mut set = vec![0; words];
+    for (index, word) in set.iter_mut().enumerate() {
+        *word = context.read_value(address.wrapping_add(index as u64 * 8))?;
+    }
+    Ok(Some(set))
+}
+
+fn contains(set: Option<&Set>, number: usize) -> bool {
+    set.is_some_and(|set| set[number / 64] & (1 << (number % 64)) != 0)
+}
+
+fn select_until(context: &Context<'_>, arguments: &Arguments, deadline: Option<u64>) -> CallResult {
+    let &[count, read, write, except, ..] = arguments;
+    context.check_heap()?;
+    let count = usize::try_from(count as i32).map_err(|_| Errno::EINVAL)?;
+    let count = count.min(context.files().size());
+    let words = count.div_ceil(64);
+    let addresses = [read, write, except];
+    let mut sets: [Option<Set>; 3] = [None, None, None];
+    for (set, address) in sets.iter_mut().zip(addresses) {
+        *set = read_set(context, address, words)?;
+    }
+    let files = context.files();
+    let mut watches = Vec::new();
+    let mut numbers = Vec::new();
+    for number in 0..count {
+        let mut wanted = 0;
+        for (set, bits) in sets.iter().zip(WANTED) {
+            if contains(set.as_ref(), number) {
+                wanted |= bits;
+            }
+        }
+        if wanted != 0 {
+            let open = Some(files.get_usable(number as i32)?);
+            watches.push(Watch { open, wanted });
+            numbers.push(number);
+        }
+    }
+    let mut results: [Set; 3] = [vec![0; words], vec![0; words], vec![0; words]];
+    let mut total = 0;
+    wait(context, &watches, deadline, |index, found| {
+        let number = numbers[index];
+        for ((set, bits), result) in sets.iter().zip(WANTED).zip(&mut results) {
+            if found & bits != 0 && contains(set.as_ref(), number) {
+                result[number / 64] |= 1 << (number % 64);
+                total += 1;
+            }
+        }
+    })?;
+    for ((set, address), result) in sets.iter().zip(addresses).zip(&results) {
+        if set.is_some() {
+            for (index, word) in result.iter().enumerate() {
+                context.write_value(address + index as u64 * 8, word)?;
+            }
+        }
+    }
+    Ok(total)
+}
+
+fn select(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+    let timeout = arguments[4];
+    let deadline = match context.read_optional::<Timeval>(timeout)? {
+        None => None,
+        Some(time) => {
+            if time.seconds < 0 || time.microseconds < 0 {
+                return Err(Errno::EINVAL);
+            }
+            let seconds = (time.seconds as u64).saturating_mul(crate::abi::SECOND);
+            let rest = (time.microseconds as u64).saturating_mul(1000);
+            deadline_after(context, seconds.saturating_add(rest))
+        }
+    };
+    let result = select_until(context, arguments, deadline);
+    if let (Some(deadline), true) = (deadline, timeout != 0) {
+        let rest = deadline.saturating_sub(context.kernel.host.now());
+        let _ = context.write_value(timeout, &Timeval::from_nanoseconds(rest));
+    }
+    result
+}
+
+fn pselect6(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+    let &[_, _, _, _, timeout, mask] = arguments;
+    let deadline = timeout_argument(context, timeout)?;
+    // The last argument points to the mask's address and size.
+    let [address, size] = context.read_optional::<[u64; 2]>(mask)?.unwrap_or_default();
+    let result =
+        context.with_signal_mask(address, size, || select_until(context, arguments, deadline));
+    store_rest(context, timeout, deadline);
+    result
+}

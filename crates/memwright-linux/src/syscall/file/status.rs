@@ -1,0 +1,157 @@
+//! What is known of files: `stat` and its kin, `access`, `statfs`.
+
+use super::{descriptor, real};
+use crate::{
+    context::Context,
+    errno::Errno,
+    fs::{dentry::Dentry, permission::Permission},
+    syscall::{
+        Arguments, CallResult,
+        table::{Kind, SystemCall},
+    },
+};
+use alloc::sync::Arc;
+use linux_raw_sys::general as raw;
+
+use Kind::{DirFd, Fd, Flags, Hex, Int, Mode, Out, Path};
+
+/// Names of the `AT_` flags.
+pub const AT_FLAGS: &[(u64, &str)] = &[
+    (raw::AT_SYMLINK_NOFOLLOW as u64, "AT_SYMLINK_NOFOLLOW"),
+    (raw::AT_EACCESS as u64, "AT_EACCESS"),
+    (raw::AT_SYMLINK_FOLLOW as u64, "AT_SYMLINK_FOLLOW"),
+    (raw::AT_NO_AUTOMOUNT as u64, "AT_NO_AUTOMOUNT"),
+    (raw::AT_EMPTY_PATH as u64, "AT_EMPTY_PATH"),
+];
+
+/// The rows of this group.
+pub const CALLS: &[SystemCall] = &[
+    real(raw::__NR_stat, "stat", &[Path, Out(144)], stat),
+    real(raw::__NR_lstat, "lstat", &[Path, Out(144)], lstat),
+    real(raw::__NR_fstat, "fstat", &[Fd, Out(144)], fstat),
+    real(
+        raw::__NR_newfstatat,
+        "newfstatat",
+        &[DirFd, Path, Out(144), Flags(AT_FLAGS)],
+        newfstatat,
+    ),
+    real(
+        raw::__NR_statx,
+        "statx",
+        &[DirFd, Path, Flags(AT_FLAGS), Hex, Out(256)],
+        statx,
+    ),
+    real(raw::__NR_access, "access", &[Path, Int], access),
+    real(
+        raw::__NR_faccessat,
+        "faccessat",
+        &[DirFd, Path, Int],
+        faccessat,
+    ),
+    real(
+        raw::__NR_faccessat2,
+        "faccessat2",
+        &[DirFd, Path, Int, Flags(AT_FLAGS)],
+        faccessat2,
+    ),
+    real(raw::__NR_statfs, "statfs", &[Path, Out(120)], statfs),
+    real(raw::__NR_fstatfs, "fstatfs", &[Fd, Out(120)], fstatfs),
+    real(raw::__NR_umask, "umask", &[Mode], umask),
+];
+
+fn store(context: &Context<'_>, entry: &Dentry, address: u64) -> CallResult {
+    let record = entry.inode.attributes(Some(context)).to_stat();
+    context.write_bytes(address, &record).map(|()| 0)
+}
+
+fn stat(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+    let entry = context.resolve_at(raw::AT_FDCWD, arguments[0], 0)?;
+    store(context, &entry, arguments[1])
+}
+
+fn lstat(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+    let entry = context.resolve_at(raw::AT_FDCWD, arguments[0], raw::AT_SYMLINK_NOFOLLOW)?;
+    store(context, &entry, arguments[1])
+}
+
+fn fstat(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+    let open = context.files().get(descriptor(arguments[0]))?;
+    store(context, &open.entry, arguments[1])
+}
+
+const STAT_FLAGS: u32 = raw::AT_SYMLINK_NOFOLLOW | raw::AT_NO_AUTOMOUNT | raw::AT_EMPTY_PATH;
+
+fn newfstatat(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+    let &[directory, path, record, flags, ..] = arguments;
+    if flags as u32 & !STAT_FLAGS != 0 {
+        return Err(Errno::EINVAL);
+    }
+    let entry = context.resolve_at(descriptor(directory), path, flags as u32)?;
+    store(context, &entry, record)
+}
+
+fn statx(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+    let &[directory, path, flags, mask, record, _] = arguments;
+    let sync = raw::AT_STATX_FORCE_SYNC | raw::AT_STATX_DONT_SYNC;
+    let (flags, mask) = (flags as u32, mask as u32);
+    if flags & !(STAT_FLAGS | sync) != 0 || flags & sync == sync || mask & raw::STATX__RESERVED != 0
+    {
+        return Err(Errno::EINVAL);
+    }
+    let entry = context.resolve_at(descriptor(directory), path, flags)?;
+    let mount = entry.inode.file_system.mount;
+    let root = context
+        .kernel
+        .mounts
+        .mounts()
+        .iter()
+        .any(|root| Arc::ptr_eq(root, &entry));
+    let bytes = entry.inode.attributes(Some(context)).to_statx(mount, root);
+    context.write_bytes(record, &bytes).map(|()| 0)
+}
+
+fn check(context: &Context<'_>, directory: u64, path: u64, mode: u64, flags: u32) -> CallResult {
+    let allowed = raw::AT_EACCESS | raw::AT_SYMLINK_NOFOLLOW | raw::AT_EMPTY_PATH;
+    let wanted = Permission::from_bits(mode as u32).ok_or(Errno::EINVAL)?;
+    if flags & !allowed != 0 {
+        return Err(Errno::EINVAL);
+    }
+    let entry = context.resolve_at(descriptor(directory), path, flags)?;
+    entry.inode.check(context.subject(), wanted).map(|()| 0)
+}
+
+fn access(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+    let &[path, mode, ..] = arguments;
+    check(context, raw::AT_FDCWD as u64, path, mode, 0)
+}
+
+fn faccessat(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+    let &[directory, path, mode, ..] = arguments;
+    check(context, directory, path, mode, 0)
+}
+
+fn faccessat2(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+    let &[directory, path, mode, flags, ..] = arguments;
+    check(context, directory, path, mode, flags as u32)
+}
+
+fn store_status(context: &Context<'_>, entry: &Dentry, address: u64) -> CallResult {
+    let status = entry.inode.file_system.status(&context.kernel.memory);
+    context
+        .write_bytes(address, &status.to_statfs())
+        .map(|()| 0)
+}
+
+fn statfs(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+    let entry = context.resolve_at(raw::AT_FDCWD, arguments[0], 0)?;
+    store_status(context, &entry, arguments[1])
+}
+
+fn fstatfs(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+    let open = context.files().get(descriptor(arguments[0]))?;
+    store_status(context, &open.entry, arguments[1])
+}
+
+fn umask(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+    Ok(u64::from(context.fs().set_mask(arguments[0] as u32)))
+}

@@ -1,0 +1,371 @@
+//! Reading, writing and moving the position.
+
+use super::{descriptor, real};
+use crate::{
+    abi::IoVector,
+    context::Context,
+    errno::Errno,
+    fs::{
+        OpenFile,
+        seek::{Whence, explicit},
+        transfer::{Sink, Source},
+    },
+    syscall::{
+        Arguments, CallResult,
+        table::{Kind, SystemCall},
+    },
+    user::TRANSFER_MAX,
+};
+use alloc::{sync::Arc, vec};
+use linux_raw_sys::general as raw;
+
+use Kind::{Fd, Hex, InBuffer, Int, OutBuffer, Unsigned, Vectors};
+
+/// The rows of this group.
+pub const CALLS: &[SystemCall] = &[
+    real(raw::__NR_read, "read", &[Fd, OutBuffer(2), Unsigned], read),
+    real(
+        raw::__NR_write,
+        "write",
+        &[Fd, InBuffer(2), Unsigned],
+        write,
+    ),
+    real(raw::__NR_readv, "readv", &[Fd, Vectors(2), Int], readv),
+    real(raw::__NR_writev, "writev", &[Fd, Vectors(2), Int], writev),
+    real(
+        raw::__NR_pread64,
+        "pread64",
+        &[Fd, OutBuffer(2), Unsigned, Int],
+        pread64,
+    ),
+    real(
+        raw::__NR_pwrite64,
+        "pwrite64",
+        &[Fd, InBuffer(2), Unsigned, Int],
+        pwrite64,
+    ),
+    real(
+        raw::__NR_preadv,
+        "preadv",
+        &[Fd, Vectors(2), Int, Int, Int],
+        preadv,
+    ),
+    real(
+        raw::__NR_pwritev,
+        "pwritev",
+        &[Fd, Vectors(2), Int, Int, Int],
+        pwritev,
+    ),
+    real(
+        raw::__NR_preadv2,
+        "preadv2",
+        &[Fd, Vectors(2), Int, Int, Int, Hex],
+        preadv2,
+    ),
+    real(
+        raw::__NR_pwritev2,
+        "pwritev2",
+        &[Fd, Vectors(2), Int, Int, Int, Hex],
+        pwritev2,
+    ),
+    real(raw::__NR_lseek, "lseek", &[Fd, Int, Int], lseek),
+    real(
+        raw::__NR_sendfile,
+        "sendfile",
+        &[Fd, Fd, Kind::InOut(8), Unsigned],
+        sendfile,
+    ),
+    real(
+        raw::__NR_copy_file_range,
+        "copy_file_range",
+        &[Fd, Kind::InOut(8), Fd, Kind::InOut(8), Unsigned, Hex],
+        copy_file_range,
+    ),
+];
+
+/// Where a transfer takes place.
+#[derive(Clone, Copy)]
+enum At {
+    /// At the position, which moves.
+    Position,
+    /// At this offset; the position stays.
+    Offset(u64),
+}
+
+fn transfer_in(context: &Context<'_>, open: &OpenFile, pieces: &[IoVector], at: At) -> CallResult {
+    let mut sink = Sink::user(context, pieces);
+    let done = match at {
+        At::Position => open.read(context, &mut sink)?,
+        At::Offset(offset) => open.read_at(context, offset, &mut sink)?,
+    };
+    Ok(done as u64)
+}
+
+fn transfer_out(context: &Context<'_>, open: &OpenFile, pieces: &[IoVector], at: At) -> CallResult {
+    let mut source = Source::user(context, pieces);
+    let done = match at {
+        At::Position => open.write(context, &mut source)?,
+        At::Offset(offset) => open.write_at(context, offset, &mut source)?,
+    };
+    Ok(done as u64)
+}
+
+/// The open file, if it may be used in this direction, and the one piece that a call names.
+fn one_piece(
+    context: &Context<'_>,
+    arguments: &Arguments,
+    writes: bool,
+) -> Result<(Arc<OpenFile>, [IoVector; 1]), Errno> {
+    let &[number, address, length, ..] = arguments;
+    let open = usable(context, number, writes)?;
+    let length = context.transfer_length(address, length)? as u64;
+    Ok((
+        open,
+        [IoVector {
+            base: address,
+            length,
+        }],
+    ))
+}
+
+/// The open file, if it may be used in this direction: that is checked before anything else.
+fn usable(context: &Context<'_>, number: u64, writes: bool) -> Result<Arc<OpenFile>, Errno> {
+    let open = context.files().get(descriptor(number))?;
+    let allowed = if writes {
+        open.is_writable()
+    } else {
+        open.is_readable()
+    };
+    if allowed { Ok(open) } else { Err(Errno::EBADF) }
+}
+
+fn read(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+    let (open, piece) = one_piece(context, arguments, false)?;
+    transfer_in(context, &open, &piece, At::Position)
+}
+
+fn write(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+    let (open, piece) = one_piece(context, arguments, true)?;
+    transfer_out(context, &open, &piece, At::Position)
+}
+
+fn pread64(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+    let offset = explicit(arguments[3] as i64)?;
+    let (open, piece) = one_piece(context, arguments, false)?;
+    transfer_in(context, &open, &piece, At::Offset(offset))
+}
+
+fn pwrite64(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+    let offset = explicit(arguments[3] as i64)?;
+    let (open, piece) = one_piece(context, arguments, true)?;
+    transfer_out(context, &open, &piece, At::Offset(offset))
+}
+
+fn readv(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+    let &[number, vectors, count, ..] = arguments;
+    let open = usable(context, number, false)?;
+    let pieces = context.read_vectors(vectors, count)?;
+    transfer_in(context, &open, &pieces, At::Position)
+}
+
+fn writev(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+    let &[number, vectors, count, ..] = arguments;
+    let open = usable(context, number, true)?;
+    let pieces = context.read_vectors(vectors, count)?;
+    transfer_out(context, &open, &pieces, At::Position)
+}
+
+/// The offset in the fourth argument; the fifth is its upper half on 32-bit machines only.
+fn vector_offset(arguments: &Arguments) -> Result<At, Errno> {
+    explicit(arguments[3] as i64).map(At::Offset)
+}
+
+/// As [`vector_offset`], but -1 stands for the position; and no flag is known beyond those that
+/// hold for memory anyway.
+fn flagged_offset(arguments: &Arguments) -> Result<At, Errno> {
+    const HELD: u32 = raw::RWF_HIPRI | raw::RWF_DSYNC | raw::RWF_SYNC;
+    if arguments[5] as u32 & !HELD != 0 {
+        return Err(Errno::EOPNOTSUPP);
+    }
+    if arguments[3] as i64 == -1 {
+        Ok(At::Position)
+    } else {
+        vector_offset(arguments)
+    }
+}
+
+fn vectors_in(context: &Context<'_>, arguments: &Arguments, at: At) -> CallResult {
+    let &[number, vectors, count, ..] = arguments;
+    let open = usable(context, number, false)?;
+    let pieces = context.read_vectors(vectors, count)?;
+    transfer_in(context, &open, &pieces, at)
+}
+
+fn vectors_out(context: &Context<'_>, arguments: &Arguments, at: At) -> CallResult {
+    let &[number, vectors, count, ..] = arguments;
+    let open = usable(context, number, true)?;
+    let pieces = context.read_vectors(vectors, count)?;
+    transfer_out(context, &open, &pieces, at)
+}
+
+fn preadv(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+    vectors_in(context, arguments, vector_offset(arguments)?)
+}
+
+fn pwritev(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+    vectors_out(context, arguments, vector_offset(arguments)?)
+}
+
+fn preadv2(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+    vectors_in(context, arguments, flagged_offset(arguments)?)
+}
+
+fn pwritev2(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+    vectors_out(context, arguments, flagged_offset(arguments)?)
+}
+
+fn lseek(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+    let &[number, offset, whence, ..] = arguments;
+    let open = context.files().get_usable(descriptor(number))?;
+    open.seek(context, offset as i64, Whence::decode(whence as u32)?)
+}
+
+/// Bytes that a copy between files moves at a time.
+const CHUNK: usize = 4096;
+
+/// Copies between two open files through the kernel; what was read but not written stays unread.
+fn copy(
+    context: &Context<'_>,
+    from: (&OpenFile, &mut At),
+    to: (&OpenFile, &mut At),
+    count: usize,
+) -> Result<usize, Errno> {
+    context.check_heap()?;
+    let (input, from) = from;
+    let (output, to) = to;
+    let mut buffer = vec![0; CHUNK.min(count)];
+    let mut done = 0;
+    while done < count {
+        let wanted = (count - done).min(CHUNK);
+        let start = match *from {
+            At::Position => input.position(),
+            At::Offset(offset) => offset,
+        };
+        // Read at an offset where there is one, so that a short write loses nothing.
+        let mut sink = Sink::kernel(&mut buffer[..wanted]);
+        let positioned = input.file.has_position();
+        let result = if positioned {
+            input.read_at(context, start, &mut sink)
+        } else {
+            input.read(context, &mut sink)
+        };
+        let count = match result {
+            Ok(0) => break,
+            Ok(count) => count,
+            Err(_) if done > 0 => break,
+            Err(error) => return Err(error),
+        };
+        let mut source = Source::kernel(&buffer[..count]);
+        let result = match *to {
+            At::Position => output.write(context, &mut source),
+            At::Offset(offset) => output.write_at(context, offset, &mut source),
+        };
+        let written = match result {
+            Ok(written) => written,
+            Err(_) if done > 0 => break,
+            Err(error) => return Err(error),
+        };
+        match from {
+            At::Offset(offset) => *offset += written as u64,
+            At::Position if positioned => {
+                input.seek(context, (start + written as u64) as i64, Whence::Start)?;
+            }
+            At::Position => {}
+        }
+        if let At::Offset(offset) = to {
+            *offset += written as u64;
+        }
+        done += written;
+        if written < count || (!positioned && count < wanted) {
+            break;
+        }
+    }
+    Ok(done)
+}
+
+/// The offset at `address`, or the position if the pointer is null.
+fn offset_argument(context: &Context<'_>, address: u64) -> Result<At, Errno> {
+    match context.read_optional::<i64>(address)? {
+        Some(offset) => explicit(offset).map(At::Offset),
+        None => Ok(At::Position),
+    }
+}
+
+fn store_offset(context: &Context<'_>, address: u64, at: At) -> Result<(), Errno> {
+    match at {
+        At::Offset(offset) => context.write_value(address, &offset),
+        At::Position => Ok(()),
+    }
+}
+
+fn sendfile(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+    let &[output, input, offset, count, ..] = arguments;
+    let input = usable(context, input, false)?;
+    let output = usable(context, output, true)?;
+    let mut from = offset_argument(context, offset)?;
+    if matches!(from, At::Offset(_)) && !input.file.has_position() {
+        return Err(Errno::ESPIPE);
+    }
+    if output.flags() & raw::O_APPEND != 0 {
+        return Err(Errno::EINVAL);
+    }
+    let count = count.min(TRANSFER_MAX) as usize;
+    let mut to = At::Position;
+    let done = copy(context, (&input, &mut from), (&output, &mut to), count)?;
+    store_offset(context, offset, from)?;
+    Ok(done as u64)
+}
+
+fn copy_file_range(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+    let &[input, from, output, to, count, flags] = arguments;
+    if flags as u32 != 0 {
+        return Err(Errno::EINVAL);
+    }
+    let input = usable(context, input, false)?;
+    let output = usable(context, output, true)?;
+    for open in [&input, &output] {
+        match open.inode().kind() {
+            crate::fs::kind::Kind::Regular => {}
+            crate::fs::kind::Kind::Directory => return Err(Errno::EISDIR),
+            crate::fs::kind::Kind::Symlink
+            | crate::fs::kind::Kind::Character
+            | crate::fs::kind::Kind::Fifo
+            | crate::fs::kind::Kind::Anonymous => return Err(Errno::EINVAL),
+        }
+    }
+    if output.flags() & raw::O_APPEND != 0 {
+        return Err(Errno::EBADF);
+    }
+    let mut source = offset_argument(context, from)?;
+    let mut target = offset_argument(context, to)?;
+    let count = count.min(TRANSFER_MAX) as usize;
+    if Arc::ptr_eq(input.inode(), output.inode()) {
+        let start = |at, open: &OpenFile| match at {
+            At::Offset(offset) => offset,
+            At::Position => open.position(),
+        };
+        let distance = start(source, &input).abs_diff(start(target, &output));
+        if distance < count as u64 {
+            return Err(Errno::EINVAL);
+        }
+    }
+    let done = copy(
+        context,
+        (&input, &mut source),
+        (&output, &mut target),
+        count,
+    )?;
+    store_offset(context, from, source)?;
+    store_offset(context, to, target)?;
+    Ok(done as u64)
+}
