@@ -220,6 +220,12 @@ impl Lockstep {
         }
     }
 
+    /// The machine, with what runs on it.
+    #[must_use]
+    pub fn host(&self) -> &Arc<Host> {
+        &self.host
+    }
+
     /// Runs all steps, compares after each, then lets every process look at all of its memory and exit.
     ///
     /// # Errors

@@ -1,0 +1,173 @@
+//! The machine notices mistakes: each invalidation that the memory manager makes is left out in turn, and
+//! each time the run ends with a stale translation, or with a wrong byte.
+
+mod support;
+
+use std::sync::Arc;
+
+use memwright_sim::lockstep::{Difference, Lockstep};
+use memwright_sim::model::Rights;
+use memwright_sim::script::{Action, Range, Script, Step, What};
+use memwright_sim::{MachineOptions, Mistake, SimulatedMachine};
+use support::{FIRST, READ, READ_WRITE, SECOND, boot, fork, program, protect, read, unmap, write};
+
+const ALL: Range = Range { at: 12, pages: 8 };
+
+fn step(cpu: u8, action: Action) -> Step {
+    Step {
+        process: 0,
+        cpu,
+        action,
+    }
+}
+
+/// Both CPUs write the first and the last page, then the first CPU does something about them.
+fn script(last: Action) -> Script {
+    let mut steps = vec![step(
+        0,
+        Action::Map(ALL, Rights::READ_WRITE, What::Anonymous, false),
+    )];
+    for cpu in [0, 1] {
+        steps.push(step(cpu, Action::Write(12, 0, 1)));
+        steps.push(step(cpu, Action::Write(19, 0, 1)));
+    }
+    steps.push(step(0, last));
+    Script(steps)
+}
+
+fn run(mistake: Option<Mistake>, script: &Script) -> Result<(), Difference> {
+    let lockstep = Lockstep::new(
+        MachineOptions {
+            frames: 2048,
+            ..MachineOptions::default()
+        },
+        None,
+    );
+    lockstep.host().machine().set_mistake(mistake);
+    lockstep.run(script).map(|_| ())
+}
+
+#[test]
+fn a_flush_that_is_left_out_is_seen() {
+    let operations = [
+        Action::Unmap(ALL),
+        Action::Protect(ALL, Rights::READ),
+        Action::Protect(ALL, Rights::NONE),
+        Action::Move(Range { at: 12, pages: 8 }, 20, false),
+        Action::Advise(ALL, memwright_sim::model::Advice::Drop),
+        Action::Map(ALL, Rights::READ_WRITE, What::Anonymous, false),
+        Action::Fork,
+    ];
+    for operation in operations {
+        let script = script(operation);
+        assert_eq!(run(None, &script), Ok(()), "{operation:?}");
+        for mistake in [Mistake::NoLocal, Mistake::NoRemote] {
+            let found = run(Some(mistake), &script);
+            let Err(Difference::Disagreement(text)) = found else {
+                panic!("{operation:?} with {mistake:?} went unnoticed");
+            };
+            assert!(
+                text.contains("stale translation"),
+                "{operation:?}, {mistake:?}: {text}"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_range_that_is_one_page_short_is_seen() {
+    for rights in [Rights::READ, Rights::NONE] {
+        let script = script(Action::Protect(ALL, rights));
+        assert!(run(Some(Mistake::OnePageShort), &script).is_err());
+    }
+}
+
+#[test]
+fn a_freed_table_that_is_flushed_as_leaves_is_seen() {
+    let found = run(Some(Mistake::NoTables), &script(Action::Unmap(ALL)));
+    let Err(Difference::Disagreement(text)) = found else {
+        panic!("went unnoticed");
+    };
+    assert!(text.contains("Table("), "{text}");
+}
+
+/// Not only the audit: a program sees it.
+#[test]
+fn without_the_interrupt_a_child_sees_what_its_parent_writes() {
+    let seen = |mistake| {
+        let host = boot();
+        let parent = program(&host, 1, READ_WRITE);
+        write(&parent, FIRST, 0, 1).expect("writable");
+        write(&parent, SECOND, 0, 1).expect("writable");
+        host.machine().set_mistake(mistake);
+        let child = fork(&parent, FIRST);
+        write(&parent, SECOND, 0, 2).expect("writable");
+        read(&child, FIRST, 0)
+    };
+    assert_eq!(seen(None), Ok(1));
+    assert_eq!(seen(Some(Mistake::NoRemote)), Ok(2));
+}
+
+#[test]
+fn without_the_interrupt_freed_memory_is_read_by_its_old_owner() {
+    let seen = |mistake| {
+        let host = boot();
+        let old = program(&host, 1, READ_WRITE);
+        write(&old, FIRST, 0, 1).expect("writable");
+        write(&old, SECOND, 0, 1).expect("writable");
+        host.machine().set_mistake(mistake);
+        unmap(&old, FIRST, 0, 1);
+        read(&old, SECOND, 0).is_ok()
+    };
+    assert!(!seen(None));
+    assert!(seen(Some(Mistake::NoRemote)));
+}
+
+/// The memory manager is right and the other CPU writes as late as it can: what it wrote is seen by both
+/// or refused, never by the parent alone through a page that the child shares.
+#[test]
+fn a_write_during_the_fork_is_over_before_the_fork_is() {
+    let host = boot();
+    let parent = program(&host, 1, READ_WRITE);
+    write(&parent, FIRST, 0, 1).expect("writable");
+    write(&parent, SECOND, 0, 1).expect("writable");
+    host.machine()
+        .set_window(Some(Arc::new(|machine: &SimulatedMachine, cpu| {
+            machine
+                .on(cpu)
+                .write(support::at(0), &[7])
+                .expect("still cached");
+        })));
+    let child = fork(&parent, FIRST);
+    host.machine().set_window(None);
+    assert_eq!(
+        (read(&parent, SECOND, 0), read(&child, FIRST, 0)),
+        (Ok(7), Ok(7))
+    );
+    write(&parent, SECOND, 0, 8).expect("copied");
+    assert_eq!(
+        (read(&parent, SECOND, 0), read(&child, FIRST, 0)),
+        (Ok(8), Ok(7))
+    );
+    support::assert_coherent(&host);
+}
+
+#[test]
+fn a_protection_change_waits_for_the_last_late_write() {
+    let host = boot();
+    let process = program(&host, 1, READ_WRITE);
+    write(&process, FIRST, 0, 1).expect("writable");
+    write(&process, SECOND, 0, 1).expect("writable");
+    host.machine()
+        .set_window(Some(Arc::new(|machine: &SimulatedMachine, cpu| {
+            machine
+                .on(cpu)
+                .write(support::at(0), &[7])
+                .expect("still cached");
+        })));
+    protect(&process, FIRST, 0, 1, READ);
+    host.machine().set_window(None);
+    assert_eq!(read(&process, FIRST, 0), Ok(7));
+    assert!(write(&process, SECOND, 0, 9).is_err());
+    assert_eq!(read(&process, FIRST, 0), Ok(7));
+}
