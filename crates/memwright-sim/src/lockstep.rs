@@ -81,7 +81,7 @@ pub struct Lockstep {
     files: Vec<File>,
     created: usize,
     /// How often each kind of step succeeded: a test that never reaches a case proves nothing.
-    pub successes: BTreeMap<&'static str, u64>,
+    successes: BTreeMap<&'static str, u64>,
 }
 
 fn kind_of(refusal: Refusal) -> Kind {
@@ -227,6 +227,7 @@ impl Lockstep {
     }
 
     /// Runs all steps, compares after each, then lets every process look at all of its memory and exit.
+    /// Returns how often each kind of step succeeded.
     ///
     /// # Errors
     /// The first difference, with the step that showed it.
@@ -236,9 +237,46 @@ impl Lockstep {
                 .and_then(|()| Ok(self.check()?))
                 .map_err(|difference| difference.at(&format!("step {number} ({step:?})")))?;
         }
+        self.finish()?;
+        Ok(self.successes)
+    }
+
+    /// The same with an injected failure under way, which is `disarm`ed before the last look. A step
+    /// that runs out of memory must change nothing, and succeed when it is tried again. Returns how
+    /// many steps did.
+    ///
+    /// # Errors
+    /// As [`run`](Self::run).
+    pub fn run_failing(mut self, script: &Script, disarm: &dyn Fn()) -> Result<u64, Difference> {
+        let mut exhausted = 0;
+        for (number, step) in script.0.iter().enumerate() {
+            let before = self.model.clone();
+            let mut outcome = self.step(step);
+            if outcome == Err(Difference::Exhausted) {
+                exhausted += 1;
+                self.model = before;
+                // Areas below the one that failed have changed, as on Linux, and stay so.
+                let stands = matches!(step.action, Action::Protect(..) | Action::Advise(..));
+                outcome = if stands {
+                    Ok(())
+                } else {
+                    self.check().map_err(Difference::from)
+                }
+                .and_then(|()| self.step(step));
+            }
+            outcome
+                .and_then(|()| Ok(self.check()?))
+                .map_err(|difference| difference.at(&format!("step {number} ({step:?})")))?;
+        }
+        disarm();
+        self.finish()?;
+        Ok(exhausted)
+    }
+
+    fn finish(&mut self) -> Result<(), Difference> {
         self.sweep()
             .map_err(|difference| difference.at(&"at the end"))?;
-        self.finish()
+        self.leave()
             .map_err(|difference| difference.at(&"after every exit"))
     }
 
@@ -840,7 +878,7 @@ impl Lockstep {
     }
 
     /// Every process exits and every file is deleted: the frames are back.
-    fn finish(mut self) -> Result<BTreeMap<&'static str, u64>, Difference> {
+    fn leave(&mut self) -> Result<(), Difference> {
         while let Some((number, process)) = self.processes.pop_first() {
             drop(process);
             self.model.exit(number);
@@ -860,6 +898,6 @@ impl Lockstep {
                 ));
             }
         }
-        Ok(self.successes)
+        Ok(())
     }
 }

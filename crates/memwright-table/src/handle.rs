@@ -31,6 +31,11 @@ pub fn fail_heap_after(count: Option<u64>) {
     FAIL_AFTER.store(count.unwrap_or(u64::MAX), Ordering::Relaxed);
 }
 
+/// Whether a failure asked for by [`fail_heap_after`] has not happened yet.
+pub fn heap_failure_pending() -> bool {
+    FAIL_AFTER.load(Ordering::Relaxed) != u64::MAX
+}
+
 /// Whether the allocation about to be made is to fail.
 #[inline]
 fn injected_failure() -> bool {

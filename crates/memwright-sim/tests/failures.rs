@@ -1,0 +1,137 @@
+//! Every allocation may fail (rule 13): a script that touches every operation is run once for each frame,
+//! and once for each piece of heap, that it allocates, and that one allocation fails. The step
+//! reports it, nothing is half-changed, the same step succeeds afterwards, and at the end nothing leaks.
+
+use memwright_sim::MachineOptions;
+use memwright_sim::lockstep::Lockstep;
+use memwright_sim::model::{Advice, Rights};
+use memwright_sim::script::{Action, Range, Script, Step, What};
+use memwright_table::handle::{fail_heap_after, heap_failure_pending};
+
+const fn range(at: u8, pages: u8) -> Range {
+    Range { at, pages }
+}
+
+/// Ranges lie across the boundary between pages 15 and 16, where the tables of three levels end.
+fn script() -> Script {
+    let parents = [
+        Action::Map(range(12, 8), Rights::READ_WRITE, What::Anonymous, false),
+        Action::Read(13, 0),
+        Action::Write(15, 0, 1),
+        Action::Write(16, 0, 2),
+        Action::Write(13, 8, 3),
+        Action::Map(
+            range(22, 4),
+            Rights::READ_WRITE,
+            What::PrivateFile(0, 0),
+            false,
+        ),
+        Action::WriteFile(0, 1, 4),
+        Action::Read(23, 0),
+        Action::Write(23, 0, 5),
+        Action::Map(
+            range(26, 4),
+            Rights::READ_WRITE,
+            What::SharedFile(1, 0),
+            false,
+        ),
+        Action::Write(26, 0, 6),
+        Action::Write(28, 0, 7),
+        Action::Clean(1),
+        Action::Write(26, 8, 8),
+        Action::Map(range(2, 4), Rights::READ_WRITE, What::SharedAnonymous, true),
+        Action::Write(3, 0, 9),
+        Action::Protect(range(13, 5), Rights::READ),
+        Action::Protect(range(14, 2), Rights::NONE),
+        Action::Protect(range(12, 8), Rights::READ_WRITE),
+        Action::Advise(range(12, 2), Advice::Drop),
+        Action::Advise(range(12, 4), Advice::PopulateWrite),
+        Action::Advise(range(22, 4), Advice::PopulateRead),
+        Action::Advise(range(13, 1), Advice::WipeOnFork),
+        Action::Advise(range(18, 1), Advice::OmitOnFork),
+        Action::Fork,
+    ];
+    let both = [
+        Action::Write(15, 0, 10),
+        Action::Write(16, 0, 11),
+        Action::Write(23, 8, 12),
+        Action::Write(26, 16, 13),
+        Action::Move(range(14, 3), 6, false),
+        Action::Write(7, 0, 14),
+        Action::Move(range(6, 3), 29, true),
+        Action::Resize(range(22, 4), 9),
+        Action::Resize(range(2, 4), 2),
+        Action::Unmap(range(27, 1)),
+        Action::Truncate(1, 3),
+        Action::Truncate(1, 12),
+        Action::Punch(0, 1, 2),
+        Action::Write(28, 0, 15),
+        Action::Fork,
+        Action::Write(12, 0, 16),
+    ];
+    let step = |process, cpu, action| Step {
+        process,
+        cpu,
+        action,
+    };
+    let mut steps: Vec<Step> = parents.map(|action| step(0, 0, action)).into();
+    for (index, action) in both.into_iter().enumerate() {
+        steps.push(step(0, (index % 2) as u8, action));
+        steps.push(step(1, (index % 2) as u8, action));
+    }
+    Script(steps)
+}
+
+fn lockstep() -> Lockstep {
+    Lockstep::new(
+        MachineOptions {
+            frames: 1024,
+            ..MachineOptions::default()
+        },
+        None,
+    )
+}
+
+/// One test, not two: the heap's injected failure is one for the whole process.
+#[test]
+fn whichever_allocation_fails_nothing_is_half_done_and_nothing_leaks() {
+    let script = script();
+    let (mut frames, mut heap) = (0, 0);
+
+    let clean = lockstep();
+    let host = clean.host().clone();
+    let before = host.frames().allocations();
+    clean
+        .run(&script)
+        .unwrap_or_else(|difference| panic!("{difference}\n{script:?}"));
+    let allocations = host.frames().allocations() - before;
+    for nth in 0..allocations {
+        let lockstep = lockstep();
+        let host = lockstep.host().clone();
+        host.frames().fail_after(Some(nth));
+        frames += lockstep
+            .run_failing(&script, &|| host.frames().fail_after(None))
+            .unwrap_or_else(|difference| panic!("frame {nth} fails: {difference}\n{script:?}"));
+    }
+
+    for nth in 0.. {
+        let lockstep = lockstep();
+        fail_heap_after(Some(nth));
+        let enough = std::cell::Cell::new(false);
+        heap += lockstep
+            .run_failing(&script, &|| {
+                enough.set(heap_failure_pending());
+                fail_heap_after(None);
+            })
+            .unwrap_or_else(|difference| panic!("heap {nth} fails: {difference}\n{script:?}"));
+        if enough.get() {
+            break;
+        }
+    }
+    // Few failures pass unnoticed: those of an optional `MAP_POPULATE`, no more.
+    assert!(
+        allocations > 60 && frames > allocations * 3 / 4,
+        "{frames} of {allocations}"
+    );
+    assert!(heap > 20, "{heap}");
+}
