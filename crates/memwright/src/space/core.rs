@@ -43,7 +43,9 @@ impl<M: Machine> Core<M> {
         let areas = SpreadLock::try_new(Rank::Space, cpus, Areas::new())?;
         let mut resident = Vec::new();
         resident.try_make_room(cpus)?;
-        resident.resize_with(cpus, || CpuResident(AtomicI64::new(0)));
+        for _ in 0..cpus {
+            resident.try_push(CpuResident(AtomicI64::new(0)))?;
+        }
         let table = Table::new(memory.frames().clone(), template).map_err(|_| OutOfMemory)?;
         Ok(Self {
             memory,

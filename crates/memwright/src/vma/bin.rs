@@ -37,6 +37,7 @@ impl<B> AreaBin<B> {
     }
 
     /// Takes an area, for which room was reserved.
+    #[expect(clippy::disallowed_methods, reason = "room was reserved")]
     pub(crate) fn take(&mut self, area: Area<B>) {
         if let Some(slot) = self.near.get_mut(self.used) {
             *slot = Some(area);

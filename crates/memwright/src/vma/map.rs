@@ -81,7 +81,7 @@ impl<B: Backed> AreaMap<B> {
             while self.spare.len() < chunks {
                 let mut areas = Vec::new();
                 areas.try_make_room(CHUNK)?;
-                self.spare.push(areas);
+                self.spare.try_push(areas)?;
             }
         }
         self.chunks.try_make_room(chunks)
@@ -319,6 +319,10 @@ impl<B: Backed> AreaMap<B> {
         self.at_or_after(start).expect("the merged area stays")
     }
 
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "no chunk grows beyond its capacity"
+    )]
     fn insert_at(&mut self, position: Position, area: Area<B>) -> Position {
         let Position {
             mut chunk,
@@ -345,12 +349,14 @@ impl<B: Backed> AreaMap<B> {
         position
     }
 
+    #[expect(clippy::disallowed_methods, reason = "room was reserved")]
     fn add_chunk(&mut self, index: usize) {
         let areas = self.spare.pop().expect("an insertion was reserved");
         debug_assert!(self.chunks.len() < self.chunks.capacity());
         self.chunks.insert(index, Chunk { areas, room: 0 });
     }
 
+    #[expect(clippy::disallowed_methods, reason = "only within the capacity")]
     fn drop_chunk(&mut self, index: usize) {
         let chunk = self.chunks.remove(index);
         debug_assert!(chunk.areas.is_empty());
@@ -360,6 +366,7 @@ impl<B: Backed> AreaMap<B> {
     }
 
     /// Joins a chunk that became short with the next one, so that chunks stay about half full.
+    #[expect(clippy::disallowed_methods, reason = "both fit into one chunk")]
     fn join_chunks(&mut self, index: usize) {
         let Some(next) = self.chunks.get(index + 1) else {
             return;

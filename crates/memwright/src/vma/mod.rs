@@ -1,7 +1,7 @@
 //! The map of areas: which addresses a process may use, with what rights, backed by what.
 //!
 //! Nothing here knows a page table. An [`Area`] is a run of pages with one set of rights, one set of
-//! flags and one backing; the [`AreaMap`] keeps them sorted and disjoint, splits and merges them, and
+//! flags and one backing; the map keeps them sorted and disjoint, splits and merges them, and
 //! finds room. The decisions are those of Linux 7.2 `mm/vma.c`.
 
 mod area;

@@ -10,7 +10,7 @@ fn residence(process: &Process<'_>, at: u64, pages: u64) -> Result<String, Advis
     process
         .space
         .resident(page(at), pages * PAGE, &mut |_, here| {
-            row.push(if here { 'x' } else { '.' })
+            row.push(if here { 'x' } else { '.' });
         })
         .map(|()| row)
 }

@@ -1,0 +1,124 @@
+//! Two CPUs in one address space: who is interrupted, who is not, and what is traced.
+
+use std::sync::Mutex;
+
+use memwright::{Event, FaultKind, Row, TraceSink};
+use memwright_table::CpuId;
+
+use crate::world::{NONE, R, RW, World, page, rows};
+
+const SECOND: CpuId = CpuId::new(1);
+
+#[test]
+fn rights_that_grow_interrupt_nobody_and_rights_that_shrink_interrupt_once() {
+    let world = World::new();
+    let mut process = world.process();
+    process.map(0, 16, RW);
+    for index in 0..16 {
+        process.store(index, 1).unwrap();
+    }
+    let on_second = world.machine.run_on(SECOND);
+    process.space.table().load();
+    for index in 0..16 {
+        world.machine.on(SECOND).write(page(index), &[2]).unwrap();
+    }
+    drop(on_second);
+    let remote = [Row::FlushRemote, Row::FlushCpusInterrupted];
+    let account = world.counted(|| process.protect(0, 16, R));
+    assert_eq!(rows(&account, &remote), [1, 1]);
+    assert!(world.machine.on(SECOND).write(page(3), &[3]).is_err());
+    let account = world.counted(|| process.protect(0, 16, RW));
+    assert_eq!(rows(&account, &remote), [0, 0]);
+    assert_eq!(account.count(Row::FlushElidedGrew), 16);
+
+    // The second CPU may still hold the old rights: one fault that finds nothing to do, no signal.
+    let on_second = world.machine.run_on(SECOND);
+    let fault = world.machine.on(SECOND).write(page(3), &[4]).err();
+    if let Some(fault) = fault {
+        let access = memwright::Access::WRITE;
+        assert_eq!(
+            process.space.fault(fault.address, access),
+            Ok(FaultKind::Spurious)
+        );
+        world.machine.on(SECOND).write(page(3), &[4]).unwrap();
+    }
+    drop(on_second);
+    assert_eq!(process.load(3), 4);
+    let account = world.counted(|| process.protect(0, 16, NONE));
+    assert_eq!(rows(&account, &remote), [1, 1]);
+    leave(&world, &process);
+}
+
+#[test]
+fn unmapping_interrupts_once_for_pages_and_tables_together() {
+    let world = World::new();
+    let mut process = world.process();
+    process.map(0, 600, RW);
+    for index in 0..600 {
+        process.store(index, 1).unwrap();
+    }
+    let on_second = world.machine.run_on(SECOND);
+    process.space.table().load();
+    world.machine.on(SECOND).write(page(5), &[2]).unwrap();
+    drop(on_second);
+    let account = world.counted(|| process.unmap(0, 600));
+    assert_eq!(rows(&account, &[Row::FlushRemote, Row::FlushLocal]), [1, 1]);
+    assert!(world.machine.on(SECOND).read(page(5), &mut [0]).is_err());
+    leave(&world, &process);
+}
+
+#[test]
+fn what_nobody_used_is_protected_and_unmapped_in_silence() {
+    let world = World::new();
+    let object = world.shmem(16);
+    object.write_at(0, &[1; 16 * 4096]).unwrap();
+    let mut process = world.process();
+    process.map_object(4, 16, RW, &object, true);
+    process.load(4);
+    process.run();
+    // Sixteen are mapped around the one that was used.
+    assert_eq!(process.resident(), 16);
+    let account = world.counted(|| process.protect(5, 15, R));
+    assert_eq!(
+        rows(&account, &[Row::FlushLocal, Row::FlushElidedNotAccessed]),
+        [0, 15]
+    );
+}
+
+/// The second CPU no longer uses the table.
+fn leave(world: &World, process: &crate::world::Process<'_>) {
+    let _on_second = world.machine.run_on(SECOND);
+    let idle = world.process();
+    idle.space.table().load();
+    process.space.table().note_unloaded(SECOND);
+    idle.space.table().note_unloaded(SECOND);
+}
+
+#[test]
+fn events_are_sent_while_somebody_listens() {
+    struct Sink(Mutex<Vec<String>>);
+    impl TraceSink for Sink {
+        fn event(&self, event: &Event) {
+            let mut text = String::new();
+            event.write_json(&mut text).unwrap();
+            let name = text.split('"').nth(3).unwrap().to_string();
+            self.0.lock().unwrap().push(name);
+        }
+    }
+    static SINK: Sink = Sink(Mutex::new(Vec::new()));
+
+    let world = World::new();
+    let mut process = world.process();
+    process.map(0, 2, RW);
+    world.memory.set_trace(Some(&SINK));
+    process.store(0, 1).unwrap();
+    process.protect(0, 2, R);
+    drop(process.fork());
+    process.unmap(0, 2);
+    process.map(0, 2, RW);
+    world.memory.set_trace(None);
+    process.store(0, 1).unwrap();
+    let seen = SINK.0.lock().unwrap();
+    let expected = ["fault", "flush", "protect", "fork", "flush", "unmap", "map"];
+    assert_eq!(*seen, expected);
+}
