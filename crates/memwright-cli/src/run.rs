@@ -299,7 +299,8 @@ fn options(args: &RunArgs, program: &Path) -> Result<Vec<String>, Failure> {
     ]
     .into_iter()
     .find_map(|descriptor| rustix::termios::tcgetwinsize(descriptor).ok());
-    if let Some(size) = size {
+    // A terminal that does not know its size says 0.
+    if let Some(size) = size.filter(|size| size.ws_col > 0 && size.ws_row > 0) {
         lines.push(format!("columns={}", size.ws_col));
         lines.push(format!("rows={}", size.ws_row));
     }
