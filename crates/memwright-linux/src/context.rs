@@ -7,7 +7,7 @@ use crate::{
     fs::{FileTable, FsContext},
     kernel::Kernel,
     process::{Process, Thread},
-    wait::{WaitError, WaitQueue},
+    wait::{Interest, WaitError, WaitQueue},
 };
 use alloc::sync::Arc;
 use core::cell::{RefCell, RefMut};
@@ -24,8 +24,11 @@ pub struct Context<'a> {
 
 impl<'a> Context<'a> {
     /// The context of a thread that is about to enter user mode with this state.
+    ///
+    /// # Panics
+    /// When the process has ended.
     pub fn new(kernel: &'static Kernel, thread: &'a Arc<Thread>, state: UserState) -> Self {
-        let space = RefCell::new(thread.process.space());
+        let space = RefCell::new(thread.process.space().expect("a living process"));
         Self {
             kernel,
             thread,
@@ -56,13 +59,19 @@ impl<'a> Context<'a> {
     }
 
     /// The descriptor table.
+    ///
+    /// # Panics
+    /// When the process has ended.
     pub fn files(&self) -> Arc<FileTable> {
-        self.thread.process.files()
+        self.thread.process.files().expect("a living process")
     }
 
     /// Root, working directory and file-creation mask.
+    ///
+    /// # Panics
+    /// When the process has ended.
     pub fn fs(&self) -> Arc<FsContext> {
-        self.thread.process.fs()
+        self.thread.process.fs().expect("a living process")
     }
 
     /// The user registers.
@@ -103,6 +112,7 @@ impl<'a> Context<'a> {
         if let Some(value) = ready() {
             return Ok(value);
         }
-        self.kernel.wait(self.thread, queues, deadline, ready)
+        self.kernel
+            .wait(self.thread, queues, deadline, Interest::Signals, ready)
     }
 }

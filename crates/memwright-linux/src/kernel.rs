@@ -2,14 +2,31 @@
 
 use crate::{
     Memory,
+    account::CallCounts,
+    channel::{CONTROL_INTERRUPT, Channel, Outcome},
     cpio::CpioArchive,
+    events::Events,
+    fs::Mounts,
     host::Host,
     manifest::Manifest,
-    process::Thread,
+    process::{ExitStatus, Life, Limits, PROGRAM, Parts, Process, REAPER, Start, Tasks, Thread},
+    random::Random,
     scheduler::Scheduler,
-    wait::{WaitError, WaitQueue},
+    signal::{Signal, SignalInfo, Stop, kill_process, send_to_process},
+    sync::{Lock, Rank},
+    wait::{Interest, WaitError, WaitQueue},
 };
-use alloc::sync::Arc;
+use alloc::{boxed::Box, string::String, sync::Arc, vec::Vec};
+use core::sync::atomic::{AtomicU64, Ordering};
+
+/// How the run ended, once it has.
+#[derive(Clone, Debug)]
+pub(crate) struct Ended {
+    pub(crate) outcome: Outcome,
+    pub(crate) text: String,
+    /// Processes that still lived.
+    pub(crate) killed: u64,
+}
 
 /// One machine with its processes and files.
 pub struct Kernel {
@@ -20,11 +37,22 @@ pub struct Kernel {
     /// What the run was asked to do.
     pub manifest: Manifest,
     /// The tree of files.
-    pub mounts: crate::fs::Mounts,
-    /// The source of every random number.
-    pub random: crate::sync::Lock<crate::random::Random>,
+    pub mounts: Mounts,
+    /// Processes and threads.
+    pub tasks: Tasks,
     /// Who runs and who may run.
     pub scheduler: Scheduler,
+    /// The source of every random number.
+    pub random: Lock<Random>,
+    /// The source of address layouts; a fixed layout without one.
+    pub layout_random: Option<Lock<Random>>,
+    /// Calls that the account lists.
+    pub calls: CallCounts,
+    /// Processes made since boot.
+    pub processes_made: AtomicU64,
+    /// Processes killed for want of memory.
+    pub memory_kills: AtomicU64,
+    pub(crate) ended: Lock<Option<Ended>>,
 }
 
 impl Kernel {
@@ -35,8 +63,92 @@ impl Kernel {
         manifest: Manifest,
         files: CpioArchive<'static>,
     ) -> ! {
-        let _ = (memory, manifest, files);
-        host.power_off(0)
+        let before = crate::audit::Baseline::take(host, &memory);
+        let kernel: &'static Self = Box::leak(Box::new(Self {
+            host,
+            mounts: Mounts::new(&memory, &manifest),
+            random: Lock::new(Rank::Leaf, Random::new(manifest.seed)),
+            layout_random: manifest
+                .layout_seed
+                .map(|seed| Lock::new(Rank::Leaf, Random::new(seed))),
+            memory,
+            manifest,
+            tasks: Tasks::default(),
+            scheduler: Scheduler::new(host),
+            calls: CallCounts::new(),
+            processes_made: AtomicU64::new(0),
+            memory_kills: AtomicU64::new(0),
+            ended: Lock::new(Rank::Leaf, None),
+        }));
+        host.set_events(Box::leak(Box::new(Events::new(kernel))));
+        if kernel.manifest.trace {
+            kernel
+                .memory
+                .set_trace(Some(Box::leak(Box::new(crate::trace::Trace::new(host)))));
+        }
+        let filled = kernel.mounts.fill(kernel, files);
+        match filled.and_then(|()| kernel.make_program()) {
+            Ok(()) => kernel.scheduler.idle(kernel),
+            Err(error) => {
+                kernel.not_started(error, "no memory for the files and the first process")
+            }
+        }
+        crate::account::finish(kernel, &before)
+    }
+
+    /// Makes the reaper and the program's process.
+    fn make_program(&'static self) -> Result<(), crate::errno::Errno> {
+        let limits = Limits::initial(self.memory.frames().total() * 4096);
+        let reaper = Arc::new(Process::new(REAPER, 0, None, limits.clone()));
+        let space = crate::memory::new_space(self, &limits)?;
+        let (files, fs) = self.mounts.first_files(self)?;
+        let name = [0; 16];
+        let parts = Parts {
+            space,
+            image: None,
+            files,
+            fs,
+            limits: limits.clone(),
+            name,
+        };
+        let process = {
+            let mut tasks = self.tasks.lock();
+            let _reaper = tasks.allocate_id();
+            tasks.enter(&reaper, 0);
+            let _program = tasks.allocate_id();
+            let process = Arc::new(Process::new(PROGRAM, self.host.now(), Some(parts), limits));
+            tasks.enter(&process, REAPER);
+            tasks.lead_session(&process);
+            process
+        };
+        let thread = self.start_thread(&process, PROGRAM, Start::Program)?;
+        self.scheduler.wake(self, &thread);
+        Ok(())
+    }
+
+    /// Makes a thread and lets it run.
+    ///
+    /// # Errors
+    /// `ENOMEM` when there is no room for its kernel stack.
+    pub(crate) fn start_thread(
+        &self,
+        process: &Arc<Process>,
+        id: u32,
+        start: Start,
+    ) -> Result<Arc<Thread>, crate::errno::Errno> {
+        let context = self
+            .host
+            .create_context(id as usize)
+            .map_err(|_| crate::errno::Errno::ENOMEM)?;
+        let thread = Arc::new(Thread::new(id, process.clone(), context, start));
+        process
+            .signals
+            .lock()
+            .threads
+            .push((thread.clone(), Default::default()));
+        self.tasks.lock().threads.insert(id, thread.clone());
+        self.processes_made.fetch_add(1, Ordering::Relaxed);
+        Ok(thread)
     }
 
     /// Waits as [`Context::wait_until`](crate::context::Context::wait_until) says.
@@ -45,6 +157,7 @@ impl Kernel {
         thread: &Arc<Thread>,
         queues: &[&WaitQueue],
         deadline: Option<u64>,
+        interest: Interest,
         mut ready: impl FnMut() -> Option<T>,
     ) -> Result<T, WaitError> {
         crate::sync::assert_none_held();
@@ -53,9 +166,13 @@ impl Kernel {
                 queue.add(thread);
             }
             thread.prepare_to_block();
+            let interrupted = match interest {
+                Interest::Signals => thread.signal_pending(),
+                Interest::Fatal => thread.fatal_pending(),
+            };
             let outcome = if let Some(value) = ready() {
                 Some(Ok(value))
-            } else if thread.signal_pending() {
+            } else if interrupted {
                 Some(Err(WaitError::Interrupted))
             } else if deadline.is_some_and(|deadline| self.host.now() >= deadline) {
                 Some(Err(WaitError::TimedOut))
@@ -63,7 +180,7 @@ impl Kernel {
                 self.scheduler.block(self, thread, deadline);
                 None
             };
-            thread.stay_running();
+            self.scheduler.stop_waiting(self, thread);
             for queue in queues {
                 queue.remove(thread);
             }
@@ -71,5 +188,96 @@ impl Kernel {
                 return outcome;
             }
         }
+    }
+
+    /// Acts on the control bytes that wait.
+    pub(crate) fn serve_control(&self) {
+        while let Some(byte) = self.host.control() {
+            let program = self.tasks.process(PROGRAM);
+            if let (CONTROL_INTERRUPT, Some(program)) = (byte, program) {
+                send_to_process(self, &program, SignalInfo::kernel(Signal::SIGINT));
+            }
+        }
+    }
+
+    /// The program ended: what still lives is killed, then the run is over.
+    pub(crate) fn program_ended(&self, status: ExitStatus) {
+        let outcome = match status {
+            ExitStatus::Exited(code) => Outcome::Exited(code & 0xff),
+            ExitStatus::Killed(signal) => Outcome::Killed(signal.number().into()),
+        };
+        let alive: Vec<Arc<Process>> = {
+            let tasks = self.tasks.lock();
+            let living = tasks.members.values().filter(|member| {
+                member.process.id != REAPER && !matches!(member.life, Life::Zombie(_))
+            });
+            living.map(|member| member.process.clone()).collect()
+        };
+        let killed = alive.len() as u64;
+        self.ended.lock().get_or_insert(Ended {
+            outcome,
+            text: String::new(),
+            killed,
+        });
+        for process in &alive {
+            kill_process(self, process);
+        }
+    }
+
+    /// The program could not be started.
+    pub(crate) fn not_started(&self, error: crate::errno::Errno, text: &str) {
+        let outcome = Outcome::NotStarted(error.number().into());
+        *self.ended.lock() = Some(Ended {
+            outcome,
+            text: text.into(),
+            killed: 0,
+        });
+    }
+
+    /// The program has ended and no thread is left.
+    pub(crate) fn is_over(&self) -> bool {
+        self.ended.lock().is_some() && self.tasks.lock().threads.is_empty()
+    }
+
+    /// Nobody outside a group, but in its session, could continue it: no member has a parent in
+    /// another group of the session (`will_become_orphaned_pgrp` of Linux 7.2, `kernel/exit.c`).
+    pub(crate) fn group_is_orphaned(&self, group: u32) -> bool {
+        let tasks = self.tasks.lock();
+        !tasks.members.values().any(|member| {
+            let process = &member.process;
+            let parent = tasks.members.get(&process.parent());
+            process.group() == group
+                && matches!(member.life, Life::Alive(_))
+                && parent.is_some_and(|parent| {
+                    parent.process.group() != group && parent.process.session() == process.session()
+                })
+        })
+    }
+
+    /// After the end of `process`: stopped members of groups that are orphaned now get SIGHUP and
+    /// SIGCONT.
+    pub(crate) fn release_orphaned_groups(&self, process: &Process) {
+        let group = process.group();
+        if !self.group_is_orphaned(group) {
+            return;
+        }
+        let mut members = self.tasks.processes();
+        members.retain(|member| {
+            member.group() == group
+                && member.id != process.id
+                && matches!(member.signals.lock().stop, Stop::Stopped(_))
+        });
+        for member in members {
+            for signal in [Signal::SIGHUP, Signal::SIGCONT] {
+                send_to_process(self, &member, SignalInfo::kernel(signal));
+            }
+        }
+    }
+
+    /// Writes a line of kernel text to the log.
+    pub fn log(&self, text: &str) {
+        let mut line = String::from(text);
+        line.push('\n');
+        self.host.output(Channel::Log, line.as_bytes());
     }
 }

@@ -1,24 +1,41 @@
-//! The Linux personality.
+//! The Linux personality: processes, signals, files and system calls on the memory manager.
+//!
+//! No hardware is touched here: the machine is behind [`host::Host`]. A thread's life is a loop
+//! (`run`): user mode, a trap, what the trap asked for, signals, and back.
+//!
+//! # Locks
+//! The order is that of [`sync::Rank`]: the process table, a process's signals, descriptors, files,
+//! the address space, run queues, wait queues. A lock is never held over a user copy or a wait.
 #![no_std]
 #![forbid(unsafe_code)]
 
 extern crate alloc;
 
 pub mod abi;
+pub mod account;
 pub mod arch;
+mod audit;
 pub mod channel;
 pub mod context;
 pub mod cpio;
 pub mod errno;
+pub mod events;
+pub mod exec;
 pub mod fs;
 pub mod host;
 pub mod kernel;
 pub mod manifest;
+pub mod memory;
+mod oom;
 pub mod process;
 pub mod random;
+mod run;
 pub mod scheduler;
+pub mod signal;
 pub mod sync;
 pub mod syscall;
+pub mod time;
+pub mod trace;
 pub mod user;
 pub mod wait;
 
@@ -26,5 +43,5 @@ pub mod wait;
 pub type M = &'static dyn host::Host;
 /// An address space.
 pub type Space = memwright::AddressSpace<M>;
-/// Physical memory and the memory manager's account.
+/// Physical memory and the account.
 pub type Memory = memwright::Memory<M>;

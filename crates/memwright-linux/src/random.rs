@@ -19,6 +19,11 @@ impl Random {
         value ^ (value >> 31)
     }
 
+    /// A number below `end`, which is a power of two.
+    pub fn below(&mut self, end: u64) -> u64 {
+        self.next_u64() & (end - 1)
+    }
+
     /// Fills bytes.
     pub fn fill(&mut self, bytes: &mut [u8]) {
         for chunk in bytes.chunks_mut(8) {

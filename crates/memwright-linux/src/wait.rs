@@ -37,6 +37,15 @@ impl WaitError {
     }
 }
 
+/// What ends a wait early.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Interest {
+    /// Any signal that the thread does not block.
+    Signals,
+    /// The end of the process only.
+    Fatal,
+}
+
 /// Threads that wait for something, first come first.
 pub struct WaitQueue {
     /// Empty most of the time; allocated by the first waiter.

@@ -1,45 +1,255 @@
 //! Processes and threads.
 
+mod exit;
+mod fork;
+mod group;
+mod image;
+mod limits;
+mod status;
+mod tasks;
 mod thread;
+mod usage;
+mod wait;
 
-pub use thread::{RunState, Thread};
+pub use exit::{end_group, exit_thread};
+pub use fork::{CloneFlags, CloneRequest, clone_process};
+pub use group::{set_group, set_session};
+pub use image::{Heap, Image, ImageAddresses};
+pub use limits::{INFINITY, Limit, Limits, Resource};
+pub use status::{Change, ExitStatus, Life};
+pub use tasks::{PROGRAM, REAPER, Tasks};
+pub use thread::{RestartBlock, RunState, Start, Thread, Work};
+pub use usage::{ResourceUsage, TICKS_PER_SECOND, Usage, UsageSnapshot, ticks};
+pub use wait::{WaitOptions, WaitTarget, Waited, wait_for_child};
 
 use crate::{
     Space,
     fs::{FileTable, FsContext},
+    signal::{Signal, Signals},
     sync::{Lock, Rank},
+    wait::WaitQueue,
 };
 use alloc::sync::Arc;
+use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
+
+/// The parts a process is made of.
+pub struct Parts {
+    /// The address space and its program.
+    pub space: Arc<Space>,
+    /// What exec noted; `None` before the first exec.
+    pub image: Option<Arc<Image>>,
+    /// The descriptor table.
+    pub files: Arc<FileTable>,
+    /// Root, working directory and mask.
+    pub fs: Arc<FsContext>,
+    /// Resource limits.
+    pub limits: Limits,
+    /// Name, as in `/proc/PID/comm`.
+    pub name: [u8; 16],
+}
 
 /// A process: what its threads share.
 pub struct Process {
     /// The process id; that of its first thread.
     pub id: u32,
-    space: Lock<Arc<Space>>,
-    files: Lock<Arc<FileTable>>,
-    fs: Lock<Arc<FsContext>>,
+    /// Guest time at its start, in nanoseconds since boot.
+    pub started: u64,
+    /// Signal actions, pending signals, threads.
+    pub signals: Lock<Signals>,
+    /// Resource limits.
+    pub limits: Lock<Limits>,
+    /// Its parent waits here for its own children: woken when one of them changes.
+    pub child_event: WaitQueue,
+    /// Woken when a stopped process continues.
+    pub resumed: WaitQueue,
+    /// Woken when the address space borrowed by `vfork` is given back.
+    pub space_returned: WaitQueue,
+    /// What its ended threads used.
+    pub usage: Usage,
+    /// What its reaped children used.
+    pub children_usage: Usage,
+    /// Time and interval of `ITIMER_REAL`.
+    pub alarm: Lock<crate::time::Alarm>,
+    /// The signal its parent gets at its end.
+    pub exit_signal: AtomicU8,
+    /// It executed a program since it was forked (`setpgid` then fails).
+    pub executed: AtomicBool,
+    /// Signal that it gets when its parent ends (`PR_SET_PDEATHSIG`).
+    pub parent_death_signal: AtomicU8,
+    /// Score adjustment of `/proc/PID/oom_score_adj`, plus 1,000.
+    pub kill_score: AtomicU32,
+    /// Dumpable, as `PR_SET_DUMPABLE` left it.
+    pub dumpable: AtomicU8,
+    space: Lock<Option<Arc<Space>>>,
+    image: Lock<Option<Arc<Image>>>,
+    files: Lock<Option<Arc<FileTable>>>,
+    fs: Lock<Option<Arc<FsContext>>>,
+    name: Lock<[u8; 16]>,
+    parent: AtomicU32,
+    group: AtomicU32,
+    session: AtomicU32,
+    borrows_space: AtomicBool,
 }
 
 impl Process {
-    /// A process with these parts.
-    pub fn new(id: u32, space: Arc<Space>, files: Arc<FileTable>, fs: Arc<FsContext>) -> Self {
+    /// A process with these parts, its own parent, group and session until it is entered in the
+    /// process table.
+    pub fn new(id: u32, started: u64, parts: Option<Parts>, limits: Limits) -> Self {
+        let (space, image, files, fs, name) = match parts {
+            Some(parts) => (
+                Some(parts.space),
+                parts.image,
+                Some(parts.files),
+                Some(parts.fs),
+                parts.name,
+            ),
+            None => (None, None, None, None, *b"init\0\0\0\0\0\0\0\0\0\0\0\0"),
+        };
         Self {
             id,
+            started,
+            signals: Lock::new(Rank::Signals, Signals::default()),
+            limits: Lock::new(Rank::Leaf, limits),
+            child_event: WaitQueue::new(),
+            resumed: WaitQueue::new(),
+            space_returned: WaitQueue::new(),
+            usage: Usage::default(),
+            children_usage: Usage::default(),
+            alarm: Lock::new(Rank::Process, crate::time::Alarm::default()),
+            exit_signal: AtomicU8::new(Signal::SIGCHLD.number()),
+            executed: AtomicBool::new(false),
+            parent_death_signal: AtomicU8::new(0),
+            kill_score: AtomicU32::new(1000),
+            dumpable: AtomicU8::new(1),
             space: Lock::new(Rank::Leaf, space),
+            image: Lock::new(Rank::Leaf, image),
             files: Lock::new(Rank::Leaf, files),
             fs: Lock::new(Rank::Leaf, fs),
+            name: Lock::new(Rank::Leaf, name),
+            parent: AtomicU32::new(0),
+            group: AtomicU32::new(id),
+            session: AtomicU32::new(id),
+            borrows_space: AtomicBool::new(false),
         }
     }
-    /// The address space.
-    pub fn space(&self) -> Arc<Space> {
+
+    /// The address space; `None` once the process has ended.
+    pub fn space(&self) -> Option<Arc<Space>> {
         self.space.lock().clone()
     }
-    /// The descriptor table.
-    pub fn files(&self) -> Arc<FileTable> {
+
+    /// What exec noted about the program; `None` before the first exec and after the end.
+    pub fn image(&self) -> Option<Arc<Image>> {
+        self.image.lock().clone()
+    }
+
+    /// The descriptor table; `None` once the process has ended.
+    pub fn files(&self) -> Option<Arc<FileTable>> {
         self.files.lock().clone()
     }
-    /// Root, working directory and mask.
-    pub fn fs(&self) -> Arc<FsContext> {
+
+    /// Root, working directory and mask; `None` once the process has ended.
+    pub fn fs(&self) -> Option<Arc<FsContext>> {
         self.fs.lock().clone()
+    }
+
+    /// Takes the descriptor table away, to be closed.
+    pub(crate) fn take_files(&self) -> Option<Arc<FileTable>> {
+        self.files.lock().take()
+    }
+
+    /// Takes the file context away.
+    pub(crate) fn take_fs(&self) -> Option<Arc<FsContext>> {
+        self.fs.lock().take()
+    }
+
+    /// Takes the address space and the image away.
+    pub(crate) fn take_space(&self) -> (Option<Arc<Space>>, Option<Arc<Image>>) {
+        let image = self.image.lock().take();
+        (self.space.lock().take(), image)
+    }
+
+    /// Replaces the address space and the image; returns the old ones.
+    pub(crate) fn replace_space(
+        &self,
+        space: Arc<Space>,
+        image: Arc<Image>,
+    ) -> (Option<Arc<Space>>, Option<Arc<Image>>) {
+        let old = self.image.lock().replace(image);
+        (self.space.lock().replace(space), old)
+    }
+
+    /// Replaces the descriptor table (`unshare`, exec of a shared table).
+    pub(crate) fn replace_files(&self, files: Arc<FileTable>) -> Option<Arc<FileTable>> {
+        self.files.lock().replace(files)
+    }
+
+    /// The name, as in `/proc/PID/comm`: up to 15 bytes and a NUL.
+    pub fn name(&self) -> [u8; 16] {
+        *self.name.lock()
+    }
+
+    /// Sets the name, cut to 15 bytes.
+    pub fn set_name(&self, name: &[u8]) {
+        let mut stored = [0; 16];
+        let length = name.len().min(15);
+        stored[..length].copy_from_slice(&name[..length]);
+        *self.name.lock() = stored;
+    }
+
+    /// The parent's process id. Changed under the lock of the process table.
+    pub fn parent(&self) -> u32 {
+        self.parent.load(Ordering::SeqCst)
+    }
+
+    /// The process group. Changed under the lock of the process table.
+    pub fn group(&self) -> u32 {
+        self.group.load(Ordering::SeqCst)
+    }
+
+    /// The session. Changed under the lock of the process table.
+    pub fn session(&self) -> u32 {
+        self.session.load(Ordering::SeqCst)
+    }
+
+    /// It was made by `vfork` and still uses its parent's address space.
+    pub fn borrows_space(&self) -> bool {
+        self.borrows_space.load(Ordering::SeqCst)
+    }
+
+    /// Marks it as made by `vfork`.
+    pub(crate) fn borrow_space(&self) {
+        self.borrows_space.store(true, Ordering::SeqCst);
+    }
+
+    /// Gives the address space back to the parent that waits in `vfork`.
+    pub(crate) fn return_space(&self, kernel: &crate::kernel::Kernel) {
+        if self.borrows_space.swap(false, Ordering::SeqCst) {
+            self.space_returned.wake_all(kernel);
+        }
+    }
+
+    /// Its threads, oldest first.
+    pub fn threads(&self) -> alloc::vec::Vec<Arc<Thread>> {
+        self.signals
+            .lock()
+            .threads
+            .iter()
+            .map(|(thread, _)| thread.clone())
+            .collect()
+    }
+
+    /// What the process has used, its living threads included, its children not.
+    pub fn total_usage(&self, kernel: &crate::kernel::Kernel) -> UsageSnapshot {
+        let mut total = self.usage.snapshot();
+        for thread in self.threads() {
+            total = total.plus(&kernel.scheduler.usage_of(kernel, &thread));
+        }
+        if let Some(space) = self.space() {
+            total.resident_peak = total
+                .resident_peak
+                .max(crate::memory::peak_resident_kib(&space));
+        }
+        total
     }
 }

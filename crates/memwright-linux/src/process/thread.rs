@@ -1,8 +1,16 @@
 //! One thread.
 
-use super::Process;
+use super::{Process, Usage};
+use crate::{
+    arch::x86_64::{
+        regs::{FpuArea, UserState},
+        signal_frame::LastFault,
+    },
+    host::ContextId,
+    sync::{Lock, Rank},
+};
 use alloc::sync::Arc;
-use core::sync::atomic::{AtomicU8, Ordering};
+use core::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 
 /// Whether a thread runs or waits.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -12,6 +20,48 @@ pub enum RunState {
     Running,
     /// It waits in a queue or for a deadline.
     Blocked,
+    /// It ended.
+    Ended,
+}
+
+bitflags::bitflags! {
+    /// What a thread has to look at before it returns to user mode.
+    #[derive(Clone, Copy, Debug, Eq, PartialEq)]
+    pub struct Work: u32 {
+        /// A signal, a stop or the end.
+        const SIGNAL = 1;
+        /// The process is being killed: waits end that ordinary signals do not end.
+        const FATAL = 2;
+    }
+}
+
+/// What a new thread does first.
+pub enum Start {
+    /// Enters user mode.
+    User(UserState),
+    /// Executes the program of the manifest.
+    Program,
+}
+
+/// How `restart_syscall` goes on with an interrupted call.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum RestartBlock {
+    /// A relative sleep until this time.
+    Sleep {
+        /// Time of the host's clock.
+        deadline: u64,
+        /// Where the remaining time is stored, or null.
+        remaining: u64,
+    },
+    /// A poll until this time.
+    Poll {
+        /// Address of the descriptors.
+        descriptors: u64,
+        /// How many.
+        count: u64,
+        /// Time of the host's clock.
+        deadline: Option<u64>,
+    },
 }
 
 /// A thread.
@@ -20,26 +70,96 @@ pub struct Thread {
     pub id: u32,
     /// The process it belongs to.
     pub process: Arc<Process>,
+    /// Its kernel stack.
+    pub context: ContextId,
+    /// What it has used.
+    pub usage: Usage,
+    /// Where to store zero and wake when the thread ends (`CLONE_CHILD_CLEARTID`).
+    pub clear_child_tid: AtomicU64,
+    /// Extended state while the thread does not run.
+    pub fpu: Lock<FpuArea>,
+    /// The last fault, as signal frames report it.
+    pub last_fault: Lock<LastFault>,
+    /// The interrupted call that `restart_syscall` continues.
+    pub restart: Lock<Option<RestartBlock>>,
+    start: Lock<Option<Start>>,
     run: AtomicU8,
+    work: AtomicU32,
 }
 
 impl Thread {
-    /// A thread of `process`.
-    pub fn new(id: u32, process: Arc<Process>) -> Self {
+    /// A thread of `process` that has not run yet.
+    pub fn new(id: u32, process: Arc<Process>, context: ContextId, start: Start) -> Self {
         Self {
             id,
             process,
-            run: AtomicU8::new(RunState::Running as u8),
+            context,
+            usage: Usage::default(),
+            clear_child_tid: AtomicU64::new(0),
+            fpu: Lock::new(Rank::Leaf, FpuArea::INITIAL),
+            last_fault: Lock::new(Rank::Leaf, LastFault::default()),
+            restart: Lock::new(Rank::Leaf, None),
+            start: Lock::new(Rank::Leaf, Some(start)),
+            run: AtomicU8::new(RunState::Blocked as u8),
+            work: AtomicU32::new(0),
         }
     }
+
+    /// Takes what the thread does first.
+    pub fn take_start(&self) -> Option<Start> {
+        self.start.lock().take()
+    }
+
+    /// Whether it runs or waits.
+    pub fn run_state(&self) -> RunState {
+        match self.run.load(Ordering::SeqCst) {
+            0 => RunState::Running,
+            1 => RunState::Blocked,
+            _ => RunState::Ended,
+        }
+    }
+
+    /// What waits to be looked at.
+    pub fn work(&self) -> Work {
+        Work::from_bits_truncate(self.work.load(Ordering::SeqCst))
+    }
+
+    /// Sets or clears work.
+    pub fn set_work(&self, work: Work, wanted: bool) {
+        if wanted {
+            self.work.fetch_or(work.bits(), Ordering::SeqCst);
+        } else {
+            self.work.fetch_and(!work.bits(), Ordering::SeqCst);
+        }
+    }
+
     /// A signal waits that the thread does not block.
     pub fn signal_pending(&self) -> bool {
-        false
+        !self.work().is_empty()
     }
+
+    /// The process is being killed.
+    pub fn fatal_pending(&self) -> bool {
+        self.work().contains(Work::FATAL)
+    }
+
     pub(crate) fn prepare_to_block(&self) {
         self.run.store(RunState::Blocked as u8, Ordering::SeqCst);
     }
+
     pub(crate) fn stay_running(&self) {
         self.run.store(RunState::Running as u8, Ordering::SeqCst);
+    }
+
+    pub(crate) fn end(&self) {
+        self.run.store(RunState::Ended as u8, Ordering::SeqCst);
+    }
+
+    /// Makes a waiting thread runnable; `false` when it was not waiting.
+    pub(crate) fn try_wake(&self) -> bool {
+        let (blocked, running) = (RunState::Blocked as u8, RunState::Running as u8);
+        self.run
+            .compare_exchange(blocked, running, Ordering::SeqCst, Ordering::SeqCst)
+            .is_ok()
     }
 }

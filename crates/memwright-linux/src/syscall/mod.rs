@@ -1,9 +1,18 @@
-//! System calls: one file per group.
+//! System calls: one file per group, one table for all.
 
 pub mod file;
+pub mod identity;
+pub mod memory;
+pub mod process;
+pub mod scheduling;
+pub mod signal;
+mod strace;
+pub mod system;
 pub mod table;
+pub mod time;
 
-use crate::{context::Context, errno::Errno};
+use crate::{context::Context, errno::Errno, process::Work};
+use table::{Status, SystemCall};
 
 /// The six argument registers.
 pub type Arguments = [u64; 6];
@@ -13,3 +22,72 @@ pub type CallResult = Result<u64, Errno>;
 
 /// A system call.
 pub type Handler = fn(&Context<'_>, &Arguments) -> CallResult;
+
+/// Serves the system call that the user registers ask for.
+#[inline]
+pub(crate) fn dispatch(context: &Context<'_>) {
+    let (number, arguments) = {
+        let regs = &context.state().regs;
+        (
+            regs.orig_rax,
+            [regs.rdi, regs.rsi, regs.rdx, regs.r10, regs.r8, regs.r9],
+        )
+    };
+    let call = table::find(number);
+    let result = match call {
+        Some(call) if !context.kernel.manifest.system_calls && call.status == Status::Real => {
+            (call.handler)(context, &arguments)
+        }
+        _ => observed(context, number, call, &arguments),
+    };
+    let mut state = context.state();
+    match result {
+        Ok(value) => state.regs.rax = value,
+        Err(errno) => {
+            state.regs.rax = errno.as_result();
+            if errno >= Errno::ERESTARTSYS {
+                // The signal code turns it into a restart or EINTR.
+                context.thread.set_work(Work::SIGNAL, true);
+                return;
+            }
+        }
+    }
+    if context.thread.work().is_empty() {
+        state.regs.orig_rax = u64::MAX;
+    }
+}
+
+/// The slower way: calls that the account lists, and all calls under `--strace`.
+#[cold]
+fn observed(
+    context: &Context<'_>,
+    number: u64,
+    call: Option<&'static SystemCall>,
+    arguments: &Arguments,
+) -> CallResult {
+    let kernel = context.kernel;
+    kernel
+        .calls
+        .count(number, call.map_or(Status::Missing, |call| call.status));
+    if !kernel.manifest.system_calls {
+        return call.map_or(Err(Errno::ENOSYS), |call| {
+            (call.handler)(context, arguments)
+        });
+    }
+    let before = strace::describe(context, number, call, arguments);
+    let result = call.map_or(Err(Errno::ENOSYS), |call| {
+        (call.handler)(context, arguments)
+    });
+    strace::finish(context, before, call, &result);
+    result
+}
+
+/// Handler of the calls that do not exist here.
+pub(crate) fn missing(_context: &Context<'_>, _arguments: &Arguments) -> CallResult {
+    Err(Errno::ENOSYS)
+}
+
+/// A signed 32-bit argument.
+pub(crate) const fn int(argument: u64) -> i32 {
+    argument as i32
+}

@@ -7,6 +7,8 @@
 pub enum Rank {
     /// The tree of processes, and one process.
     Process,
+    /// The signal state of a process.
+    Signals,
     /// A table of file descriptors.
     FileTable,
     /// Directories, mounts and inodes.
@@ -68,8 +70,9 @@ mod checked {
     /// 0 for a free slot, else one more than the rank.
     type Slots = [AtomicU8; MAX_HELD];
 
-    const RANKS: [Rank; 16] = [
+    const RANKS: [Rank; 17] = [
         Rank::Process,
+        Rank::Signals,
         Rank::FileTable,
         Rank::FileSystem,
         Rank::File,

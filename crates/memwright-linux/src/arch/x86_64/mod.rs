@@ -1,3 +1,7 @@
 //! The x86-64 processor as user programs see it.
 
+pub mod exception;
 pub mod regs;
+pub mod signal_frame;
+pub mod uapi;
+pub mod xstate;

@@ -1,0 +1,154 @@
+//! What the run says at its end: counts, calls, how it ended.
+
+use crate::{
+    audit::{Baseline, audit},
+    channel::Channel,
+    kernel::Kernel,
+    sync::{Lock, Rank},
+    syscall::table::{self, Status},
+};
+use alloc::{
+    collections::BTreeMap,
+    format,
+    string::{String, ToString},
+};
+use core::fmt::Write;
+
+/// Calls that the account lists: stubs by name, and calls that are missing.
+pub struct CallCounts {
+    counts: Lock<Counts>,
+}
+
+#[derive(Default)]
+struct Counts {
+    /// By name.
+    stubs: BTreeMap<&'static str, u64>,
+    /// By number.
+    missing: BTreeMap<u64, u64>,
+}
+
+impl CallCounts {
+    /// Nothing counted.
+    pub(crate) fn new() -> Self {
+        Self {
+            counts: Lock::new(Rank::Leaf, Counts::default()),
+        }
+    }
+
+    /// Counts a call that is not all it seems.
+    pub(crate) fn count(&self, number: u64, status: Status) {
+        match status {
+            Status::Real => {}
+            Status::Stub => {
+                self.count_stub(table::find(number).map_or("unknown", |call| call.name));
+            }
+            Status::Missing => *self.counts.lock().missing.entry(number).or_default() += 1,
+        }
+    }
+
+    /// Counts a success without effect.
+    pub fn count_stub(&self, name: &'static str) {
+        *self.counts.lock().stubs.entry(name).or_default() += 1;
+    }
+
+    fn write(&self, out: &mut String) {
+        let counts = self.counts.lock();
+        for (name, count) in &counts.stubs {
+            line(out, &format!("stub {name}"), count);
+        }
+        for (number, count) in &counts.missing {
+            let name = table::find(*number)
+                .map_or_else(|| format!("syscall_{number}"), |call| call.name.to_string());
+            line(out, &format!("unknown {name}"), count);
+        }
+    }
+}
+
+fn line(out: &mut String, name: &str, value: impl core::fmt::Display) {
+    // A string accepts everything.
+    let _ = writeln!(out, "{name} {value}");
+}
+
+/// The lines of the account, as they are now.
+pub fn lines(kernel: &Kernel) -> String {
+    use core::sync::atomic::Ordering;
+    let mut out = String::new();
+    for (definition, value) in kernel.memory.account().iter() {
+        match value {
+            memwright::Value::Count(count) => line(&mut out, definition.name, count),
+            memwright::Value::NotObservable => line(&mut out, definition.name, "not_observable"),
+        }
+    }
+    line(
+        &mut out,
+        "instructions_user",
+        kernel.host.user_instructions(),
+    );
+    line(
+        &mut out,
+        "instructions_kernel",
+        kernel.host.kernel_instructions(),
+    );
+    line(
+        &mut out,
+        "processes",
+        kernel.processes_made.load(Ordering::Relaxed),
+    );
+    line(
+        &mut out,
+        "memory_kills",
+        kernel.memory_kills.load(Ordering::Relaxed),
+    );
+    kernel.calls.write(&mut out);
+    out
+}
+
+/// The end of a run: account, audit, result, power off.
+pub(crate) fn finish(kernel: &'static Kernel, before: &Baseline) -> ! {
+    let host = kernel.host;
+    host.pause_clock();
+    let mut text = lines(kernel);
+    let ended = kernel.ended.lock().take();
+    let (outcome, message, killed) = match ended {
+        Some(ended) => (ended.outcome, ended.text, ended.killed),
+        None => {
+            let never = crate::errno::Errno::EIO.number().into();
+            (crate::channel::Outcome::NotStarted(never), String::new(), 0)
+        }
+    };
+    line(&mut text, "processes_killed", killed);
+    let findings = audit(kernel, before);
+    line(&mut text, "audit_findings", findings.len());
+    for finding in &findings {
+        let log = format!("audit: {finding}\n");
+        host.output(Channel::Log, log.as_bytes());
+        host.output(Channel::Panic, log.as_bytes());
+    }
+    host.output(Channel::Account, text.as_bytes());
+    let mut result = outcome.encode().to_vec();
+    result.extend_from_slice(message.as_bytes());
+    host.output(Channel::Result, &result);
+    host.power_off(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{CallCounts, Status};
+    use alloc::string::String;
+
+    #[test]
+    fn stubs_and_missing_calls_are_listed_by_name() {
+        let counts = CallCounts::new();
+        counts.count(141, Status::Stub);
+        counts.count(101, Status::Missing);
+        counts.count(101, Status::Missing);
+        counts.count(9999, Status::Missing);
+        counts.count(39, Status::Real);
+        counts.count_stub("MADV_COLD");
+        let mut out = String::new();
+        counts.write(&mut out);
+        let expected = "stub MADV_COLD 1\nstub setpriority 1\nunknown ptrace 2\n\
+                        unknown syscall_9999 1\n";
+        assert_eq!(out, expected);
+    }
+}

@@ -1,0 +1,259 @@
+//! The frame on the user stack that a signal handler starts with (`struct rt_sigframe`).
+
+use super::{
+    regs::{USER_FLAGS, UserRegs},
+    uapi::{UC_FP_XSTATE, UC_SIGCONTEXT_SS, UC_STRICT_RESTORE_SS, USER_CS, USER_DS},
+};
+use crate::{
+    abi::Plain,
+    abi_struct,
+    signal::{AlternateStack, SignalInfo},
+};
+
+abi_struct! {
+    /// `struct sigcontext` of `asm/sigcontext.h`, 64-bit.
+    pub struct SignalContext {
+        /// R8 to R15.
+        pub high: [u64; 8],
+        /// RDI.
+        pub rdi: u64,
+        /// RSI.
+        pub rsi: u64,
+        /// RBP.
+        pub rbp: u64,
+        /// RBX.
+        pub rbx: u64,
+        /// RDX.
+        pub rdx: u64,
+        /// RAX.
+        pub rax: u64,
+        /// RCX.
+        pub rcx: u64,
+        /// RSP.
+        pub rsp: u64,
+        /// RIP.
+        pub rip: u64,
+        /// RFLAGS.
+        pub rflags: u64,
+        /// CS, GS, FS, SS.
+        pub segments: [u16; 4],
+        /// Error code of the last fault.
+        pub error: u64,
+        /// Vector of the last fault.
+        pub vector: u64,
+        /// First word of the mask.
+        pub old_mask: u64,
+        /// Address of the last page fault.
+        pub address: u64,
+        /// Where the extended state is, or null.
+        pub extended_state: u64,
+        /// Reserved.
+        pub reserved: [u64; 8],
+    }
+}
+
+abi_struct! {
+    /// Return address and `struct ucontext` of `asm/ucontext.h`; `siginfo_t` follows it.
+    pub struct FrameHead {
+        /// Where the handler returns to: `sa_restorer`.
+        pub restorer: u64,
+        /// `uc_flags`.
+        pub flags: u64,
+        /// `uc_link`, null.
+        pub link: u64,
+        /// `uc_stack`.
+        pub stack: AlternateStack,
+        /// `uc_mcontext`.
+        pub context: SignalContext,
+        /// `uc_sigmask`.
+        pub mask: u64,
+    }
+}
+
+/// Bytes of the whole frame without the extended state.
+pub const FRAME_SIZE: usize = FrameHead::SIZE + SignalInfo::SIZE;
+
+/// Bytes below the stack pointer that leaf functions may use.
+const RED_ZONE: u64 = 128;
+
+/// Where things of a frame stand.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct FramePlace {
+    /// Address of the frame; the handler's stack pointer.
+    pub frame: u64,
+    /// Address of the extended state, aligned to 64.
+    pub extended_state: u64,
+}
+
+/// Places a frame below a stack pointer, or on top of the alternate stack
+/// (`get_sigframe` of Linux 7.2, `arch/x86/kernel/signal.c`). `None` when it does not fit the
+/// alternate stack.
+pub fn place(
+    stack_pointer: u64,
+    alternate: Option<&AlternateStack>,
+    extended_size: usize,
+) -> Option<FramePlace> {
+    let top = match alternate {
+        Some(stack) => stack.base.wrapping_add(stack.size),
+        None => stack_pointer.wrapping_sub(RED_ZONE),
+    };
+    let extended_state = top.wrapping_sub(extended_size as u64) & !63;
+    // As after a call: 8 below a multiple of 16.
+    let frame = (extended_state.wrapping_sub(FRAME_SIZE as u64) & !15).wrapping_sub(8);
+    match alternate {
+        Some(stack) if frame < stack.base || frame > stack.base.wrapping_add(stack.size) => None,
+        _ => Some(FramePlace {
+            frame,
+            extended_state,
+        }),
+    }
+}
+
+/// The last fault of the thread, as the frame reports it.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct LastFault {
+    /// Vector.
+    pub vector: u64,
+    /// Error code.
+    pub error: u64,
+    /// Address of the last page fault.
+    pub address: u64,
+}
+
+/// The frame's head for these registers.
+pub fn compose(
+    regs: &UserRegs,
+    place: FramePlace,
+    restorer: u64,
+    stack: AlternateStack,
+    mask: u64,
+    fault: LastFault,
+) -> FrameHead {
+    FrameHead {
+        restorer,
+        flags: UC_FP_XSTATE | UC_SIGCONTEXT_SS | UC_STRICT_RESTORE_SS,
+        link: 0,
+        stack,
+        context: SignalContext {
+            high: [
+                regs.r8, regs.r9, regs.r10, regs.r11, regs.r12, regs.r13, regs.r14, regs.r15,
+            ],
+            rdi: regs.rdi,
+            rsi: regs.rsi,
+            rbp: regs.rbp,
+            rbx: regs.rbx,
+            rdx: regs.rdx,
+            rax: regs.rax,
+            rcx: regs.rcx,
+            rsp: regs.rsp,
+            rip: regs.rip,
+            rflags: regs.rflags,
+            segments: [USER_CS, 0, 0, USER_DS],
+            error: fault.error,
+            vector: fault.vector,
+            old_mask: mask,
+            address: fault.address,
+            extended_state: place.extended_state,
+            reserved: [0; 8],
+        },
+        mask,
+    }
+}
+
+/// The registers a frame returns to. Flags that user code must not choose are kept from `current`.
+pub fn restore(context: &SignalContext, current: &UserRegs) -> UserRegs {
+    let [r8, r9, r10, r11, r12, r13, r14, r15] = context.high;
+    UserRegs {
+        rax: context.rax,
+        rbx: context.rbx,
+        rcx: context.rcx,
+        rdx: context.rdx,
+        rsi: context.rsi,
+        rdi: context.rdi,
+        rbp: context.rbp,
+        r8,
+        r9,
+        r10,
+        r11,
+        r12,
+        r13,
+        r14,
+        r15,
+        rip: context.rip,
+        rflags: (current.rflags & !USER_FLAGS) | (context.rflags & USER_FLAGS),
+        rsp: context.rsp,
+        orig_rax: u64::MAX,
+    }
+}
+
+/// Flags cleared when a handler starts: DF, RF and TF.
+pub const HANDLER_CLEARED_FLAGS: u64 = 0x400 | 0x1_0000 | 0x100;
+
+/// Offset of `struct ucontext` in the frame.
+pub const UCONTEXT_OFFSET: u64 = 8;
+/// Offset of `siginfo_t` in the frame.
+pub const SIGINFO_OFFSET: u64 = FrameHead::SIZE as u64;
+
+#[cfg(test)]
+mod tests {
+    use super::{
+        FRAME_SIZE, FrameHead, FramePlace, LastFault, SignalContext, compose, place, restore,
+    };
+    use crate::{abi::Plain, arch::x86_64::regs::UserRegs, signal::AlternateStack};
+
+    #[test]
+    fn sizes_are_those_of_the_interface() {
+        assert_eq!(SignalContext::SIZE, 256);
+        assert_eq!(FrameHead::SIZE, 8 + 304);
+        assert_eq!(FRAME_SIZE, 440);
+    }
+
+    #[test]
+    fn frames_are_aligned_and_leave_the_red_zone() {
+        let on_stack = place(0x7fff_ffff_e123, None, 836).expect("always fits");
+        assert_eq!(on_stack.extended_state % 64, 0);
+        assert!(on_stack.extended_state + 836 <= 0x7fff_ffff_e123 - 128);
+        assert_eq!(on_stack.frame % 16, 8);
+        assert!(on_stack.frame + FRAME_SIZE as u64 <= on_stack.extended_state);
+    }
+
+    #[test]
+    fn a_small_alternate_stack_is_refused() {
+        let mut stack = AlternateStack {
+            base: 0x10_000,
+            flags: 0,
+            padding: 0,
+            size: 0x1000,
+        };
+        assert!(place(1, Some(&stack), 836).is_some());
+        stack.size = 1024;
+        assert_eq!(place(1, Some(&stack), 836), None);
+    }
+
+    #[test]
+    fn registers_come_back_and_flags_are_filtered() {
+        let regs = UserRegs {
+            rax: 1,
+            r15: 15,
+            rip: 0x1000,
+            rsp: 0x2000,
+            rflags: 0x246,
+            orig_rax: u64::MAX,
+            ..UserRegs::default()
+        };
+        let where_to = FramePlace {
+            frame: 0,
+            extended_state: 64,
+        };
+        let stack = AlternateStack::default();
+        let mut head = compose(&regs, where_to, 0, stack, 5, LastFault::default());
+        assert_eq!(restore(&head.context, &regs), regs);
+        // IOPL and IF are not the program's to choose.
+        head.context.rflags = 0x3001;
+        assert_eq!(restore(&head.context, &regs).rflags, 0x203);
+        let mut bytes = [0; FrameHead::SIZE];
+        head.to_bytes(&mut bytes);
+        // uc_sigmask is the last field.
+        assert_eq!(bytes[304..312], [5, 0, 0, 0, 0, 0, 0, 0]);
+    }
+}

@@ -1,0 +1,95 @@
+//! Extended state in user memory: the XSAVE area of a signal frame.
+
+use super::{
+    regs::FpuArea,
+    uapi::{FP_SOFTWARE_BYTES, FP_XSTATE_MAGIC1, FP_XSTATE_MAGIC2, FP_XSTATE_MAGIC2_SIZE},
+};
+use crate::abi::Plain;
+
+/// Bits of MXCSR that may be set; XRSTOR faults on others.
+const MXCSR_MASK: u32 = 0xffff;
+
+/// Bytes of extended state in a signal frame, second magic included.
+pub fn frame_size(size: usize) -> usize {
+    size + FP_XSTATE_MAGIC2_SIZE
+}
+
+/// Marks an area as written to a signal frame: software bytes and, behind the state, the second
+/// magic. `bytes` are [`frame_size`] long.
+pub fn mark(bytes: &mut [u8], size: usize, features: u64) {
+    let software = &mut bytes[FP_SOFTWARE_BYTES..512];
+    software.fill(0);
+    FP_XSTATE_MAGIC1.to_bytes(&mut software[0..4]);
+    (frame_size(size) as u32).to_bytes(&mut software[4..8]);
+    features.to_bytes(&mut software[8..16]);
+    (size as u32).to_bytes(&mut software[16..20]);
+    FP_XSTATE_MAGIC2.to_bytes(&mut bytes[size..size + 4]);
+}
+
+/// How much of the extended state a frame holds, by the marks of its legacy region.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Extent {
+    /// The legacy region only (the marks are missing or do not fit).
+    Legacy,
+    /// This many bytes, if the second magic follows them.
+    Extended(usize),
+}
+
+/// Reads the marks of a legacy region.
+pub fn extent(legacy: &[u8], size: usize) -> Extent {
+    let software = &legacy[FP_SOFTWARE_BYTES..512];
+    let state = u32::from_bytes(&software[16..20]) as usize;
+    let extended = u32::from_bytes(&software[4..8]) as usize;
+    if u32::from_bytes(&software[0..4]) == FP_XSTATE_MAGIC1
+        && state >= FpuArea::HEADER + 64
+        && state <= size
+        && state <= extended
+    {
+        Extent::Extended(state)
+    } else {
+        Extent::Legacy
+    }
+}
+
+/// Makes an area that came from user memory safe to load: only enabled features, no reserved bits.
+/// With `extended` false the header is made up for the legacy region (x87 and SSE).
+pub fn sanitize(area: &mut FpuArea, features: u64, extended: bool) {
+    let header = &mut area.bytes[FpuArea::HEADER..FpuArea::HEADER + 64];
+    let present = if extended {
+        u64::from_bytes(&header[..8])
+    } else {
+        3
+    };
+    header.fill(0);
+    (present & features).to_bytes(&mut header[..8]);
+    let mxcsr = u32::from_bytes(&area.bytes[24..28]) & MXCSR_MASK;
+    mxcsr.to_bytes(&mut area.bytes[24..28]);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Extent, FpuArea, extent, frame_size, mark, sanitize};
+
+    #[test]
+    fn marks_are_found_again() {
+        let mut bytes = FpuArea::INITIAL.bytes[..frame_size(832)].to_vec();
+        assert_eq!(extent(&bytes, 832), Extent::Legacy);
+        mark(&mut bytes, 832, 7);
+        assert_eq!(extent(&bytes, 832), Extent::Extended(832));
+        assert_eq!(extent(&bytes, 576), Extent::Legacy);
+        assert_eq!(bytes[832..], 0x4650_5845_u32.to_le_bytes());
+    }
+
+    #[test]
+    fn reserved_bits_do_not_reach_the_processor() {
+        let mut area = FpuArea::INITIAL;
+        area.bytes[24..28].fill(0xff);
+        area.bytes[512..576].fill(0xff);
+        sanitize(&mut area, 7, true);
+        assert_eq!(area.bytes[24..28], [0xff, 0xff, 0, 0]);
+        assert_eq!(area.bytes[512..520], [7, 0, 0, 0, 0, 0, 0, 0]);
+        assert!(area.bytes[520..576].iter().all(|byte| *byte == 0));
+        sanitize(&mut area, 7, false);
+        assert_eq!(area.bytes[512], 3);
+    }
+}

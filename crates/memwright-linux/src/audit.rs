@@ -1,0 +1,51 @@
+//! Whether everything is back where it was before the run.
+
+use crate::{Memory, host::Host, kernel::Kernel, process::REAPER};
+use alloc::{format, string::String, sync::Arc, vec::Vec};
+use memwright_table::FrameKind;
+
+/// Kinds of frames that a run must give back. The kernel's own heap may keep what it grew.
+const RETURNED: [FrameKind; 3] = [FrameKind::Anonymous, FrameKind::Object, FrameKind::Table];
+
+/// What was in use before the run.
+pub struct Baseline {
+    frames: [u64; RETURNED.len()],
+    committed: u64,
+}
+
+impl Baseline {
+    /// What is in use now.
+    pub fn take(_host: &dyn Host, memory: &Arc<Memory>) -> Self {
+        let audit = memory.frames().audit();
+        Self {
+            frames: RETURNED.map(|kind| audit.of(kind)),
+            committed: memory.commit().committed(),
+        }
+    }
+}
+
+/// Compares the end of a run with its beginning; each finding is one line.
+pub(crate) fn audit(kernel: &'static Kernel, before: &Baseline) -> Vec<String> {
+    let mut findings = Vec::new();
+    let left: Vec<u32> = kernel.tasks.ids();
+    if left != [REAPER] {
+        findings.push(format!("processes left in the table: {left:?}"));
+    }
+    kernel.mounts.clear();
+    let after = Baseline::take(kernel.host, &kernel.memory);
+    for (index, kind) in RETURNED.iter().enumerate() {
+        if after.frames[index] != before.frames[index] {
+            findings.push(format!(
+                "{kind:?} frames: {} before the run, {} after",
+                before.frames[index], after.frames[index]
+            ));
+        }
+    }
+    if after.committed != before.committed {
+        findings.push(format!(
+            "promised pages: {} before the run, {} after",
+            before.committed, after.committed
+        ));
+    }
+    findings
+}

@@ -1,0 +1,59 @@
+//! What the machine calls back into.
+
+use crate::{
+    host::{Channel, KernelEvents},
+    kernel::Kernel,
+    run::{self, Resolved},
+    user::USER_END,
+};
+use core::fmt::Write;
+
+/// Receives the machine's events for one kernel.
+pub struct Events {
+    kernel: &'static Kernel,
+}
+
+impl Events {
+    /// The receiver for this kernel.
+    pub fn new(kernel: &'static Kernel) -> Self {
+        Self { kernel }
+    }
+}
+
+impl KernelEvents for Events {
+    fn user_fault(&self, address: u64, write: bool) -> bool {
+        if address >= USER_END {
+            return false;
+        }
+        let Some(thread) = self.kernel.scheduler.current(self.kernel) else {
+            return false;
+        };
+        let Some(space) = thread.process.space() else {
+            return false;
+        };
+        let access = memwright::Access {
+            write,
+            fetch: false,
+            user: true,
+        };
+        matches!(
+            run::resolve_fault(self.kernel, &thread, &space, address, access),
+            Resolved::Retry
+        )
+    }
+
+    fn context_start(&self, argument: usize) -> ! {
+        run::thread_main(self.kernel, argument as u32)
+    }
+
+    fn fatal_report(&self, out: &mut dyn Write) {
+        let kernel = self.kernel;
+        // Locks may be held by whatever failed: only looked at when free.
+        let report = kernel.scheduler.report(out);
+        if report.is_err() {
+            kernel
+                .host
+                .output(Channel::Panic, b"the report could not be written\n");
+        }
+    }
+}

@@ -1,0 +1,324 @@
+//! What an ELF file asks to have mapped. Pure: no file and no address space.
+
+use alloc::vec::Vec;
+use elf::{
+    abi::{
+        EM_X86_64, ET_DYN, ET_EXEC, PF_R, PF_W, PF_X, PT_GNU_STACK, PT_INTERP, PT_LOAD, PT_PHDR,
+    },
+    endian::LittleEndian,
+    file::{Class, FileHeader, parse_ident},
+    segment::{ProgramHeader, SegmentTable},
+};
+use memwright::Rights;
+
+/// Bytes of an ELF header.
+pub const HEADER_SIZE: usize = 64;
+/// Bytes of a program header.
+pub const PROGRAM_HEADER_SIZE: usize = 56;
+/// Program headers end here (`ELF_MIN_ALIGN` in `load_elf_phdrs` of Linux 7.2 allows 64 KiB).
+const PROGRAM_HEADERS_MAX: usize = 65_536 / PROGRAM_HEADER_SIZE;
+const PAGE: u64 = 4096;
+/// Addresses end here.
+const ADDRESS_END: u64 = crate::user::USER_END;
+
+/// Why a file is no program for this machine: `ENOEXEC` all of them.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum ElfError {
+    /// It does not begin like an ELF file.
+    NotElf,
+    /// It is for another machine or word size.
+    OtherMachine,
+    /// It is neither an executable nor a shared object.
+    OtherType,
+    /// Its headers contradict each other or the interface.
+    Malformed,
+    /// It ends before what its headers describe.
+    Truncated,
+}
+
+/// The header of a program.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Header {
+    /// It may be loaded anywhere.
+    pub relocatable: bool,
+    /// First instruction.
+    pub entry: u64,
+    /// Where the program headers are in the file.
+    pub headers_offset: u64,
+    /// How many.
+    pub headers: usize,
+}
+
+/// A range of addresses with contents.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Segment {
+    /// First address.
+    pub address: u64,
+    /// Where the contents are in the file.
+    pub offset: u64,
+    /// Bytes from the file.
+    pub file_size: u64,
+    /// Bytes in memory; beyond the file's they are zero.
+    pub memory_size: u64,
+    /// What the program may do.
+    pub rights: Rights,
+}
+
+/// What a program asks for.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Plan {
+    /// Its header.
+    pub header: Header,
+    /// What to map, by rising address.
+    pub segments: Vec<Segment>,
+    /// Where the interpreter's path is in the file, NUL included.
+    pub interpreter: Option<(u64, usize)>,
+    /// The stack is executable.
+    pub executable_stack: bool,
+    /// Where the program headers are in memory, before the load bias.
+    pub headers_address: u64,
+    /// The strictest alignment of a segment.
+    pub alignment: u64,
+}
+
+impl Plan {
+    /// First page of the image, before the load bias.
+    pub fn start(&self) -> u64 {
+        self.segments
+            .first()
+            .map_or(0, |segment| segment.address & !(PAGE - 1))
+    }
+
+    /// End of the last page of the image, before the load bias.
+    pub fn end(&self) -> u64 {
+        let ends = self
+            .segments
+            .iter()
+            .map(|segment| segment.address + segment.memory_size);
+        ends.max().unwrap_or(0).next_multiple_of(PAGE)
+    }
+}
+
+/// Reads the header from the first bytes of a file.
+///
+/// # Errors
+/// As [`ElfError`] says.
+pub fn parse_header(bytes: &[u8]) -> Result<Header, ElfError> {
+    if !bytes.starts_with(b"\x7fELF") {
+        return Err(ElfError::NotElf);
+    }
+    let bytes = bytes.get(..HEADER_SIZE).ok_or(ElfError::Truncated)?;
+    let ident = parse_ident::<LittleEndian>(bytes).map_err(|_| ElfError::OtherMachine)?;
+    if ident.1 != Class::ELF64 {
+        return Err(ElfError::OtherMachine);
+    }
+    let header = FileHeader::parse_tail(ident, &bytes[16..]).map_err(|_| ElfError::Malformed)?;
+    if header.e_machine != EM_X86_64 {
+        return Err(ElfError::OtherMachine);
+    }
+    if header.e_type != ET_EXEC && header.e_type != ET_DYN {
+        return Err(ElfError::OtherType);
+    }
+    let headers = usize::from(header.e_phnum);
+    let size = usize::from(header.e_phentsize);
+    if size != PROGRAM_HEADER_SIZE || headers == 0 || headers > PROGRAM_HEADERS_MAX {
+        return Err(ElfError::Malformed);
+    }
+    Ok(Header {
+        relocatable: header.e_type == ET_DYN,
+        entry: header.e_entry,
+        headers_offset: header.e_phoff,
+        headers,
+    })
+}
+
+/// Plans the loading of a program from its program headers. `file_size` is that of the file.
+///
+/// # Errors
+/// As [`ElfError`] says.
+pub fn plan(header: Header, headers: &[u8], file_size: u64) -> Result<Plan, ElfError> {
+    let mut plan = Plan {
+        header,
+        segments: Vec::new(),
+        interpreter: None,
+        executable_stack: false,
+        headers_address: 0,
+        alignment: PAGE,
+    };
+    let mut stated_headers = None;
+    let table: SegmentTable<'_, LittleEndian> =
+        SegmentTable::new(LittleEndian, Class::ELF64, headers);
+    for entry in table.iter() {
+        match entry.p_type {
+            PT_LOAD if entry.p_memsz > 0 => add_segment(&mut plan, &entry, file_size)?,
+            PT_INTERP if plan.interpreter.is_none() => {
+                // A path with its NUL.
+                if !(2..=4096).contains(&entry.p_filesz) {
+                    return Err(ElfError::Malformed);
+                }
+                contained(entry.p_offset, entry.p_filesz, file_size)?;
+                plan.interpreter = Some((entry.p_offset, entry.p_filesz as usize));
+            }
+            PT_PHDR => stated_headers = Some(entry.p_vaddr),
+            PT_GNU_STACK => plan.executable_stack = entry.p_flags & PF_X != 0,
+            _ => {}
+        }
+    }
+    if plan.segments.is_empty() {
+        return Err(ElfError::Malformed);
+    }
+    let covering = plan.segments.iter().find(|segment| {
+        segment.offset <= header.headers_offset
+            && header.headers_offset - segment.offset < segment.file_size
+    });
+    let found = covering.map(|segment| header.headers_offset - segment.offset + segment.address);
+    plan.headers_address = stated_headers.or(found).unwrap_or(0);
+    Ok(plan)
+}
+
+fn contained(offset: u64, size: u64, file_size: u64) -> Result<(), ElfError> {
+    match offset.checked_add(size) {
+        Some(end) if end <= file_size => Ok(()),
+        Some(_) => Err(ElfError::Truncated),
+        None => Err(ElfError::Malformed),
+    }
+}
+
+fn add_segment(plan: &mut Plan, entry: &ProgramHeader, file_size: u64) -> Result<(), ElfError> {
+    contained(entry.p_offset, entry.p_filesz, file_size)?;
+    let end = entry
+        .p_vaddr
+        .checked_add(entry.p_memsz)
+        .ok_or(ElfError::Malformed)?;
+    let previous = plan
+        .segments
+        .last()
+        .map_or(0, |last| last.address + last.memory_size);
+    if end > ADDRESS_END
+        || entry.p_filesz > entry.p_memsz
+        || entry.p_vaddr % PAGE != entry.p_offset % PAGE
+        || entry.p_vaddr < previous
+    {
+        return Err(ElfError::Malformed);
+    }
+    if entry.p_align.is_power_of_two() {
+        plan.alignment = plan.alignment.max(entry.p_align);
+    }
+    let mut rights = Rights::empty();
+    rights.set(Rights::READ, entry.p_flags & PF_R != 0);
+    rights.set(Rights::WRITE, entry.p_flags & PF_W != 0);
+    rights.set(Rights::EXECUTE, entry.p_flags & PF_X != 0);
+    plan.segments.push(Segment {
+        address: entry.p_vaddr,
+        offset: entry.p_offset,
+        file_size: entry.p_filesz,
+        memory_size: entry.p_memsz,
+        rights,
+    });
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{ElfError, HEADER_SIZE, Header, PROGRAM_HEADER_SIZE, parse_header, plan};
+    use alloc::vec::Vec;
+    use memwright::Rights;
+
+    fn header(kind: u16, machine: u16) -> Vec<u8> {
+        let mut bytes = Vec::from(*b"\x7fELF\x02\x01\x01\0\0\0\0\0\0\0\0\0");
+        bytes.extend(kind.to_le_bytes());
+        bytes.extend(machine.to_le_bytes());
+        bytes.extend(1u32.to_le_bytes());
+        bytes.extend(0x40_1000_u64.to_le_bytes());
+        bytes.extend(64u64.to_le_bytes());
+        bytes.extend(0u64.to_le_bytes());
+        bytes.extend(0u32.to_le_bytes());
+        for half in [64u16, 56, 2, 0, 0, 0] {
+            bytes.extend(half.to_le_bytes());
+        }
+        assert_eq!(bytes.len(), HEADER_SIZE);
+        bytes
+    }
+
+    fn segment(
+        kind: u32,
+        flags: u32,
+        offset: u64,
+        address: u64,
+        file: u64,
+        memory: u64,
+    ) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        bytes.extend(kind.to_le_bytes());
+        bytes.extend(flags.to_le_bytes());
+        for word in [offset, address, address, file, memory, 0x1000] {
+            bytes.extend(word.to_le_bytes());
+        }
+        assert_eq!(bytes.len(), PROGRAM_HEADER_SIZE);
+        bytes
+    }
+
+    #[test]
+    fn headers_of_other_machines_are_refused() {
+        assert!(parse_header(&header(2, 62)).is_ok());
+        for (bytes, error) in [
+            (header(2, 183), ElfError::OtherMachine),
+            (header(1, 62), ElfError::OtherType),
+            (b"#!/bin/sh\n".to_vec(), ElfError::NotElf),
+            (header(2, 62)[..40].to_vec(), ElfError::Truncated),
+            (Vec::new(), ElfError::NotElf),
+        ] {
+            assert_eq!(parse_header(&bytes), Err(error));
+        }
+    }
+
+    #[test]
+    fn segments_become_a_plan() {
+        let head = parse_header(&header(2, 62)).expect("a header");
+        let mut table = segment(1, 5, 0, 0x40_0000, 0x1800, 0x1800);
+        table.extend(segment(1, 6, 0x1800, 0x40_2800, 0x100, 0x5000));
+        table.extend(segment(3, 4, 0x200, 0x40_0200, 0x1c, 0x1c));
+        let plan = plan(head, &table, 0x2000).expect("a plan");
+        assert_eq!(plan.segments.len(), 2);
+        assert_eq!(plan.segments[0].rights, Rights::READ | Rights::EXECUTE);
+        assert_eq!(plan.interpreter, Some((0x200, 0x1c)));
+        assert_eq!((plan.start(), plan.end()), (0x40_0000, 0x40_8000));
+        assert_eq!(plan.headers_address, 0x40_0040);
+        assert!(!plan.executable_stack);
+    }
+
+    #[test]
+    fn bad_segments_are_refused() {
+        let head = Header {
+            relocatable: false,
+            entry: 0,
+            headers_offset: 64,
+            headers: 1,
+        };
+        for (bytes, error) in [
+            (
+                segment(1, 5, 0, 0x40_0000, 0x3000, 0x3000),
+                ElfError::Truncated,
+            ),
+            (
+                segment(1, 5, 0, 0x40_0010, 0x1000, 0x1000),
+                ElfError::Malformed,
+            ),
+            (
+                segment(1, 5, 0, 0x40_0000, 0x1000, 0x800),
+                ElfError::Malformed,
+            ),
+            (
+                segment(1, 5, 0, 0x7fff_ffff_e000, 0x1000, 0x9000),
+                ElfError::Malformed,
+            ),
+            (
+                segment(1, 5, u64::MAX, 0x40_0fff, 0x1000, 0x1000),
+                ElfError::Malformed,
+            ),
+            (segment(6, 5, 0, 0, 0, 0), ElfError::Malformed),
+        ] {
+            assert_eq!(plan(head, &bytes, 0x2000), Err(error));
+        }
+    }
+}

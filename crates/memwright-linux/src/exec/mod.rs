@@ -1,0 +1,349 @@
+//! `execve`: from a file to a program that can run.
+//!
+//! The new address space is complete before the old one is touched, so that every failure leaves
+//! the caller as it was.
+
+mod elf;
+mod load;
+mod script;
+mod stack;
+
+pub use elf::{ElfError, Header, Plan, Segment, parse_header, plan};
+pub use script::{FirstLine, Script};
+pub use stack::{Facts, StackImage};
+
+use crate::{
+    Space,
+    arch::x86_64::{
+        regs::{FpuArea, UserState},
+        signal_frame::FRAME_SIZE,
+        xstate,
+    },
+    context::Context,
+    errno::Errno,
+    fs::{Executable, dentry::Dentry, walk::LastLink},
+    kernel::Kernel,
+    memory::{Layouts, map_errno, new_space},
+    process::{Heap, Image, Resource},
+    signal::AlternateStack,
+};
+use alloc::{format, string::String, sync::Arc, vec::Vec};
+use core::sync::atomic::Ordering;
+use load::{Base, interpreter_path, map_image, read_plan};
+use memwright::{AreaFlags, MapRequest, Placement, Rights};
+use memwright_table::VirtAddr;
+
+/// Scripts of scripts end here (`exec_binprm` of Linux 7.2, `fs/exec.c`).
+const SCRIPTS_MAX: usize = 5;
+/// Bytes of a file that say what it is (`BINPRM_BUF_SIZE`).
+const FIRST_BYTES: usize = 256;
+/// Longest single string (`MAX_ARG_STRLEN`).
+pub const STRING_MAX: usize = 131_072;
+/// Bytes below the initial stack that are mapped at once (`setup_arg_pages`: 128 KiB).
+const STACK_AHEAD: u64 = 131_072;
+
+/// Why a program cannot be executed.
+pub struct ExecError {
+    /// What the call returns.
+    pub errno: Errno,
+    /// The interpreter that is to blame, if it is not the file itself.
+    pub interpreter: Option<Vec<u8>>,
+}
+
+impl From<Errno> for ExecError {
+    fn from(errno: Errno) -> Self {
+        Self {
+            errno,
+            interpreter: None,
+        }
+    }
+}
+
+/// The most bytes of strings and their pointers for a stack limit: a quarter of it, at least 128
+/// KiB, at most 6 MiB (`bprm_stack_limits` of Linux 7.2).
+pub fn strings_limit(stack_limit: u64) -> u64 {
+    (stack_limit / 4).min(6 << 20).max(128 << 10)
+}
+
+/// What a call of `execve` asks for.
+pub struct Request {
+    /// The path as given.
+    pub path: Vec<u8>,
+    /// Where a relative path starts.
+    pub start: Arc<Dentry>,
+    /// Argument strings.
+    pub arguments: Vec<Vec<u8>>,
+    /// Environment strings.
+    pub environment: Vec<Vec<u8>>,
+}
+
+/// Replaces the program of the calling process.
+///
+/// # Errors
+/// As `execve(2)`; nothing has changed.
+pub fn execute(context: &Context<'_>, mut request: Request) -> Result<(), ExecError> {
+    context.check_heap()?;
+    if request.arguments.is_empty() {
+        // As Linux since 5.18: a program finds at least an empty name.
+        request.arguments.push(Vec::new());
+    }
+    let file = find_program(context, &mut request)?;
+    let stack_limit = context.process().limits.lock().get(Resource::Stack).current;
+    check_strings(&request, stack_limit)?;
+    let loaded = load(context, file, &request)?;
+    commit(context, loaded, &request.path);
+    Ok(())
+}
+
+/// Executes the program of the manifest; the text says what failed.
+pub(crate) fn execute_manifest(context: &Context<'_>) -> Result<(), (Errno, String)> {
+    let manifest = &context.kernel.manifest;
+    let path = if manifest.program.is_empty() {
+        manifest.arguments.first().cloned().unwrap_or_default()
+    } else {
+        manifest.program.clone()
+    };
+    let request = Request {
+        path: path.clone(),
+        start: context.fs().root(),
+        arguments: manifest.arguments.clone(),
+        environment: manifest.environment.clone(),
+    };
+    execute(context, request).map_err(|error| {
+        let path = String::from_utf8_lossy(&path);
+        let text = match &error.interpreter {
+            Some(interpreter) => {
+                let interpreter = String::from_utf8_lossy(interpreter);
+                format!(
+                    "{path}: interpreter {interpreter}: {}",
+                    explain(error.errno)
+                )
+            }
+            None => format!("{path}: {}", explain(error.errno)),
+        };
+        (error.errno, text)
+    })
+}
+
+fn explain(errno: Errno) -> &'static str {
+    match errno {
+        Errno::ENOENT => "not found",
+        Errno::EACCES => "permission denied",
+        Errno::ENOEXEC => "not a program for this machine",
+        Errno::ENOMEM => "too large for the memory of the machine",
+        Errno::E2BIG => "arguments and environment are too long",
+        Errno::ELOOP => "too many levels of scripts or links",
+        Errno::ENOTDIR => "a part of the path is not a directory",
+        _ => errno.name(),
+    }
+}
+
+/// Opens the program, following `#!` lines.
+fn find_program(context: &Context<'_>, request: &mut Request) -> Result<Executable, ExecError> {
+    let mut file = context.open_executable(&request.start, &request.path, LastLink::Follow)?;
+    let mut path = request.path.clone();
+    for _ in 0..=SCRIPTS_MAX {
+        let first = load::read(&file, 0, FIRST_BYTES)?;
+        let script = match script::parse(&first) {
+            FirstLine::Other => return Ok(file),
+            FirstLine::Malformed => return Err(Errno::ENOEXEC.into()),
+            FirstLine::Script(script) => script,
+        };
+        let interpreter = script.interpreter.to_vec();
+        let mut front = alloc::vec![interpreter.clone()];
+        front.extend(script.argument.map(<[u8]>::to_vec));
+        front.push(path);
+        request.arguments.splice(0..1, front);
+        let fs = context.fs();
+        file = context
+            .open_executable(&fs.directory(), &interpreter, LastLink::Follow)
+            .map_err(|errno| ExecError {
+                errno,
+                interpreter: Some(interpreter.clone()),
+            })?;
+        path = interpreter;
+    }
+    Err(Errno::ELOOP.into())
+}
+
+fn check_strings(request: &Request, stack_limit: u64) -> Result<(), Errno> {
+    let mut total = request.path.len() as u64 + 1;
+    for string in request.arguments.iter().chain(&request.environment) {
+        if string.len() >= STRING_MAX {
+            return Err(Errno::E2BIG);
+        }
+        total += string.len() as u64 + 1 + 8;
+    }
+    if total > strings_limit(stack_limit) {
+        Err(Errno::E2BIG)
+    } else {
+        Ok(())
+    }
+}
+
+/// A program that is ready to run.
+struct Loaded {
+    space: Arc<Space>,
+    image: Arc<Image>,
+    state: UserState,
+}
+
+fn load(context: &Context<'_>, file: Executable, request: &Request) -> Result<Loaded, ExecError> {
+    let kernel = context.kernel;
+    let plan = read_plan(&file)?;
+    let interpreter = match interpreter_path(&file, &plan)? {
+        Some(path) => Some(open_interpreter(context, path)?),
+        None => None,
+    };
+    let limits = context.process().limits.lock().clone();
+    let space = new_space(kernel, &limits)?;
+    let layouts = Layouts::choose(kernel);
+    let base = if interpreter.is_some() {
+        Base::At(layouts.program)
+    } else {
+        Base::Anywhere
+    };
+    let file = Arc::new(file);
+    let bias = map_image(&space, &file, &plan, base)?;
+    let (interpreter_base, first) = match &interpreter {
+        Some((file, plan)) => {
+            let bias = map_image(&space, file, plan, Base::Anywhere)?;
+            (
+                bias.wrapping_add(plan.start()),
+                plan.header.entry.wrapping_add(bias),
+            )
+        }
+        None => (0, plan.header.entry.wrapping_add(bias)),
+    };
+    let mut facts = Facts {
+        hardware: kernel.host.hardware_capabilities(),
+        headers: plan.headers_address.wrapping_add(bias),
+        header_count: plan.header.headers as u64,
+        interpreter_base,
+        entry: plan.header.entry.wrapping_add(bias),
+        signal_stack: (FRAME_SIZE + xstate::frame_size(kernel.host.fpu_size()) + 256) as u64,
+        random: [0; 16],
+    };
+    kernel.random.lock().fill(&mut facts.random);
+    let stack = stack::build(
+        layouts.stack_top,
+        &request.path,
+        &request.arguments,
+        &request.environment,
+        &facts,
+    );
+    map_stack(&space, &stack, plan.executable_stack)?;
+    let end = plan.end().wrapping_add(bias);
+    let heap = if plan.header.relocatable && interpreter.is_none() {
+        // A static-PIE program's heap is out of the way of mappings.
+        layouts.program
+    } else {
+        end
+    };
+    let heap = heap + layouts.heap_gap;
+    let mut addresses = stack.addresses;
+    addresses.code_start = plan.start().wrapping_add(bias);
+    addresses.code_end = end;
+    let image = Image::new(
+        file,
+        addresses,
+        stack.auxiliary,
+        Heap {
+            start: heap,
+            end: heap,
+        },
+    );
+    let state = UserState::start(first, stack.pointer);
+    Ok(Loaded {
+        space,
+        image: Arc::new(image),
+        state,
+    })
+}
+
+fn open_interpreter(
+    context: &Context<'_>,
+    path: Vec<u8>,
+) -> Result<(Arc<Executable>, Plan), ExecError> {
+    let root = context.fs().root();
+    let opened = context
+        .open_executable(&root, &path, LastLink::Follow)
+        .and_then(|file| read_plan(&file).map(|plan| (Arc::new(file), plan)));
+    opened.map_err(|errno| {
+        // As Linux: an interpreter that is no program makes the call fail with ELIBBAD, which
+        // says less than ENOEXEC with its name.
+        ExecError {
+            errno,
+            interpreter: Some(path),
+        }
+    })
+}
+
+fn map_stack(space: &Space, stack: &StackImage, executable: bool) -> Result<(), Errno> {
+    let top = stack.pointer + stack.bytes.len() as u64;
+    let start = (stack.pointer & !4095) - STACK_AHEAD;
+    let mut rights = Rights::READ | Rights::WRITE;
+    rights.set(Rights::EXECUTE, executable);
+    let request = MapRequest::anonymous(top - start, rights)
+        .at(Placement::Fixed(VirtAddr::new(start)))
+        .with(AreaFlags::GROWSDOWN | AreaFlags::STACK);
+    space.map(&request).map_err(map_errno)?;
+    space
+        .write(VirtAddr::new(stack.pointer), &stack.bytes)
+        .map_err(|_| Errno::ENOMEM)
+}
+
+/// The point of no return: the process becomes the new program.
+fn commit(context: &Context<'_>, loaded: Loaded, path: &[u8]) {
+    let kernel: &'static Kernel = context.kernel;
+    let process = context.process();
+    let name = path.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
+    process.set_name(name);
+    process.executed.store(true, Ordering::SeqCst);
+    crate::memory::note_peak(process);
+    let old = process.replace_space(loaded.space.clone(), loaded.image);
+    context.set_space(loaded.space.clone());
+    kernel.scheduler.load_space(kernel, &loaded.space);
+    drop(old);
+    process.return_space(kernel);
+    own_files(context);
+    {
+        let mut signals = process.signals.lock();
+        signals.reset_for_exec();
+        let state = signals.thread(context.thread);
+        state.alternate_stack = AlternateStack::default();
+        state.saved_mask = None;
+        signals.recalculate(context.thread);
+    }
+    context.thread.clear_child_tid.store(0, Ordering::Relaxed);
+    *context.thread.restart.lock() = None;
+    kernel.host.restore_fpu(&FpuArea::INITIAL);
+    *context.state() = loaded.state;
+}
+
+/// Descriptors that were shared become the process's own; those marked so are closed.
+fn own_files(context: &Context<'_>) {
+    let process = context.process();
+    let files = context.files();
+    // The process and this call each hold one.
+    if Arc::strong_count(&files) > 2 {
+        if let Ok(own) = files.duplicate(context.kernel) {
+            let old = process.replace_files(Arc::new(own));
+            drop(old);
+        }
+    }
+    drop(files);
+    context.files().close_for_exec(context.kernel, process.id);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::strings_limit;
+
+    #[test]
+    fn strings_take_a_quarter_of_the_stack() {
+        assert_eq!(strings_limit(8 << 20), 2 << 20);
+        assert_eq!(strings_limit(u64::MAX), 6 << 20);
+        assert_eq!(strings_limit(4096), 128 << 10);
+    }
+}

@@ -1,0 +1,216 @@
+//! The memory manager as system calls see it: error numbers, layouts, fresh address spaces.
+
+use crate::{
+    Space,
+    errno::Errno,
+    kernel::Kernel,
+    process::{Limits, Process, Resource},
+    user::USER_END,
+};
+use alloc::sync::Arc;
+use core::sync::atomic::Ordering;
+use memwright::{
+    AdviseError, FaultError, ForkError, Layout, Limit, LockError, MapError, ProtectError,
+    RemapError, SyncError, UnmapError,
+};
+use memwright_table::VirtAddr;
+
+/// `vm.mmap_min_addr`.
+const LOWEST: u64 = 0x1_0000;
+/// Where relocatable programs with an interpreter go (`ELF_ET_DYN_BASE` of Linux 7.2).
+const PROGRAM_BASE: u64 = USER_END / 3 * 2 & !4095;
+/// Least and most room kept for the stack above mappings (`mmap_base` of Linux 7.2,
+/// `arch/x86/mm/mmap.c`).
+const STACK_GAP: (u64, u64) = (128 << 20, USER_END / 6 * 5);
+
+/// Where the parts of a program go.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Layouts {
+    /// End of the stack.
+    pub stack_top: u64,
+    /// Start of a relocatable program with an interpreter.
+    pub program: u64,
+    /// Bytes between the program and its heap.
+    pub heap_gap: u64,
+}
+
+impl Layouts {
+    /// The fixed layout, or a random one when the run has a layout seed.
+    pub fn choose(kernel: &Kernel) -> Self {
+        let fixed = Self {
+            stack_top: USER_END,
+            program: PROGRAM_BASE,
+            heap_gap: 0,
+        };
+        match &kernel.layout_random {
+            None => fixed,
+            // 22 bits for the stack, 28 for the program, 32 MiB for the heap, in pages, as Linux.
+            Some(random) => Self {
+                stack_top: fixed.stack_top - (random.lock().below(1 << 22) << 12),
+                program: fixed.program + (random.lock().below(1 << 28) << 12),
+                heap_gap: random.lock().below(1 << 13) << 12,
+            },
+        }
+    }
+}
+
+/// Where mappings without an address are placed downwards from.
+fn mapping_top(stack_limit: u64) -> u64 {
+    let gap = stack_limit
+        .clamp(STACK_GAP.0, STACK_GAP.1)
+        .next_multiple_of(4096);
+    USER_END - gap
+}
+
+/// An empty address space under these limits.
+///
+/// # Errors
+/// `ENOMEM`.
+pub fn new_space(kernel: &Kernel, limits: &Limits) -> Result<Arc<Space>, Errno> {
+    let mut top = mapping_top(limits.get(Resource::Stack).current);
+    if let Some(random) = &kernel.layout_random {
+        top -= (random.lock().below(1 << 28) << 12) + (1 << 34);
+    }
+    let layout = Layout {
+        lowest: VirtAddr::new(LOWEST),
+        mmap_top: VirtAddr::new(top),
+        highest: VirtAddr::new(USER_END),
+    };
+    let space = Space::new(kernel.memory.clone(), layout, kernel.host.kernel_root())
+        .map_err(|_| Errno::ENOMEM)?;
+    space.set_limits(space_limits(limits));
+    Ok(Arc::new(space))
+}
+
+/// The limits that the memory manager keeps. Every process is root's and may lock any memory.
+pub fn space_limits(limits: &Limits) -> memwright::Limits {
+    let current = |resource| limits.get(resource).current;
+    memwright::Limits {
+        address_space: current(Resource::AddressSpace),
+        data: current(Resource::Data),
+        stack: current(Resource::Stack),
+        locked: current(Resource::Locked),
+        may_lock_any: true,
+        areas: 65_530,
+    }
+}
+
+/// Most resident memory an address space has had, in KiB.
+pub fn peak_resident_kib(space: &Space) -> u64 {
+    space.resident_peak() * 4
+}
+
+/// Notes the peak of an address space that the process is about to leave.
+pub(crate) fn note_peak(process: &Process) {
+    if let Some(space) = process.space() {
+        process
+            .usage
+            .resident_peak
+            .fetch_max(peak_resident_kib(&space), Ordering::Relaxed);
+    }
+}
+
+fn limit_errno(limit: Limit) -> Errno {
+    match limit {
+        Limit::AddressSpace | Limit::Data | Limit::Stack | Limit::Areas => Errno::ENOMEM,
+        Limit::Locked => Errno::EAGAIN,
+    }
+}
+
+/// What `mmap` returns.
+pub fn map_errno(error: MapError) -> Errno {
+    match error {
+        MapError::NoLength | MapError::Misaligned => Errno::EINVAL,
+        MapError::TooLow => Errno::EPERM,
+        MapError::Taken(_) => Errno::EEXIST,
+        MapError::OffsetTooLarge => Errno::EOVERFLOW,
+        MapError::Denied => Errno::EACCES,
+        MapError::OverLimit(limit) => limit_errno(limit),
+        MapError::OutOfRange | MapError::NoRoom | MapError::Overcommit | MapError::OutOfMemory => {
+            Errno::ENOMEM
+        }
+    }
+}
+
+/// What `munmap` returns.
+pub fn unmap_errno(error: UnmapError) -> Errno {
+    match error {
+        UnmapError::NoLength | UnmapError::Misaligned | UnmapError::OutOfRange => Errno::EINVAL,
+        UnmapError::OverLimit(_) | UnmapError::OutOfMemory => Errno::ENOMEM,
+    }
+}
+
+/// What `mprotect` returns.
+pub fn protect_errno(error: ProtectError) -> Errno {
+    match error {
+        ProtectError::Misaligned => Errno::EINVAL,
+        ProtectError::Denied(_) => Errno::EACCES,
+        ProtectError::OutOfRange
+        | ProtectError::Hole(_)
+        | ProtectError::OverLimit(_)
+        | ProtectError::Overcommit
+        | ProtectError::OutOfMemory => Errno::ENOMEM,
+    }
+}
+
+/// What `mremap` returns.
+pub fn remap_errno(error: RemapError) -> Errno {
+    match error {
+        RemapError::Misaligned | RemapError::Invalid | RemapError::OutOfRange => Errno::EINVAL,
+        RemapError::NoArea(_) => Errno::EFAULT,
+        RemapError::OverLimit(limit) => limit_errno(limit),
+        RemapError::NoRoom | RemapError::Overcommit | RemapError::OutOfMemory => Errno::ENOMEM,
+    }
+}
+
+/// What `madvise` returns.
+pub fn advise_errno(error: AdviseError) -> Errno {
+    match error {
+        AdviseError::Misaligned | AdviseError::NotApplicable(_) => Errno::EINVAL,
+        AdviseError::Hole(_) | AdviseError::OverLimit(_) => Errno::ENOMEM,
+        AdviseError::Denied(_) => Errno::EACCES,
+        AdviseError::Fault(FaultError::OutOfMemory) => Errno::ENOMEM,
+        AdviseError::Fault(_) => Errno::EFAULT,
+        AdviseError::OutOfMemory => Errno::EAGAIN,
+    }
+}
+
+/// What the `mlock` family returns.
+pub fn lock_errno(error: LockError) -> Errno {
+    match error {
+        LockError::OutOfRange => Errno::EINVAL,
+        LockError::Hole(_)
+        | LockError::OverLimit(_)
+        | LockError::Fault(_)
+        | LockError::OutOfMemory => Errno::ENOMEM,
+    }
+}
+
+/// What `msync` returns.
+pub fn sync_errno(error: SyncError) -> Errno {
+    match error {
+        SyncError::Misaligned => Errno::EINVAL,
+        SyncError::OutOfRange | SyncError::Hole(_) => Errno::ENOMEM,
+        SyncError::Locked(_) => Errno::EBUSY,
+        SyncError::Object(_) => Errno::EIO,
+    }
+}
+
+/// What `fork` returns.
+pub fn fork_errno(error: ForkError) -> Errno {
+    match error {
+        ForkError::OutOfMemory | ForkError::Overcommit => Errno::ENOMEM,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{PROGRAM_BASE, mapping_top};
+
+    #[test]
+    fn the_layout_is_that_of_linux_without_randomisation() {
+        assert_eq!(PROGRAM_BASE, 0x5555_5555_4000);
+        assert_eq!(mapping_top(8 << 20), 0x7fff_f7ff_f000);
+        assert_eq!(mapping_top(1 << 30), 0x7fff_bfff_f000);
+    }
+}

@@ -1,0 +1,108 @@
+//! The end of threads and processes.
+
+use super::{Change, ExitStatus, Life, PROGRAM, Process, Thread, wait::reap_unwanted};
+use crate::{
+    kernel::Kernel,
+    signal::{Detail, Signal, SignalInfo, begin_end, code, notify_parent, send_to_process},
+    time::set_alarm,
+};
+use alloc::sync::Arc;
+use core::sync::atomic::Ordering;
+
+/// Ends a process with this status: each of its threads leaves at its next look at its signals.
+/// The first status stands.
+pub fn end_group(kernel: &Kernel, process: &Arc<Process>, status: ExitStatus) {
+    begin_end(kernel, &mut process.signals.lock(), status);
+}
+
+/// Takes a thread out of the world; with the last one its process ends. Afterwards the thread may
+/// only [`leave`](crate::scheduler::Scheduler::leave).
+pub fn exit_thread(kernel: &'static Kernel, thread: &Arc<Thread>, status: ExitStatus) {
+    let process = &thread.process;
+    let usage = kernel.scheduler.usage_of(kernel, thread);
+    let (last, status) = {
+        let mut signals = process.signals.lock();
+        signals.threads.retain(|(other, _)| other.id != thread.id);
+        let status = *signals.group_exit.get_or_insert(status);
+        (signals.threads.is_empty(), status)
+    };
+    process.usage.add(&usage);
+    kernel.tasks.lock().threads.remove(&thread.id);
+    if last {
+        exit_process(kernel, process, status);
+    }
+}
+
+fn exit_process(kernel: &'static Kernel, process: &Arc<Process>, status: ExitStatus) {
+    set_alarm(kernel, process, 0, 0);
+    release_files(kernel, process);
+    drop(process.take_fs());
+    kernel.scheduler.unload_space(kernel);
+    let (space, image) = process.take_space();
+    if let Some(space) = space {
+        let peak = crate::memory::peak_resident_kib(&space);
+        process
+            .usage
+            .resident_peak
+            .fetch_max(peak, Ordering::Relaxed);
+        drop(space);
+    }
+    drop(image);
+    process.return_space(kernel);
+    let orphans = {
+        let mut tasks = kernel.tasks.lock();
+        let orphans = tasks.orphan_children(process.id);
+        if let Some(member) = tasks.members.get_mut(&process.id) {
+            member.life = Life::Zombie(status);
+        }
+        orphans
+    };
+    for orphan in orphans {
+        adopt(kernel, process, &orphan);
+    }
+    let number = process.exit_signal.load(Ordering::SeqCst);
+    let wanted = match Signal::new(number.into()) {
+        Some(signal) => notify_parent(kernel, process, Change::Ended(status), signal),
+        None => {
+            let parent = kernel.tasks.process(process.parent());
+            parent
+                .inspect(|parent| parent.child_event.wake_all(kernel))
+                .is_some()
+        }
+    };
+    kernel.release_orphaned_groups(process);
+    if !wanted {
+        reap_unwanted(kernel, process);
+    }
+    if process.id == PROGRAM {
+        kernel.program_ended(status);
+    }
+}
+
+/// Gives up the descriptor table; the last process that uses it closes everything.
+pub(super) fn release_files(kernel: &Kernel, process: &Process) {
+    if let Some(files) = process.take_files() {
+        files.release(kernel, process);
+    }
+}
+
+/// The reaper takes a child of an ended process: one that has ended too is gone at once.
+fn adopt(kernel: &Kernel, parent: &Process, orphan: &Arc<Process>) {
+    let number = orphan.parent_death_signal.load(Ordering::SeqCst);
+    if let Some(signal) = Signal::new(number.into()) {
+        let detail = Detail::Sender {
+            process: parent.id,
+            user: 0,
+        };
+        let info = SignalInfo {
+            signal,
+            code: code::SI_USER,
+            errno: 0,
+            detail,
+        };
+        send_to_process(kernel, orphan, info);
+    }
+    if matches!(kernel.tasks.life(orphan.id), Some(Life::Zombie(_))) {
+        reap_unwanted(kernel, orphan);
+    }
+}

@@ -1,0 +1,70 @@
+//! Process groups and sessions.
+
+use super::Process;
+use crate::{errno::Errno, kernel::Kernel};
+use core::sync::atomic::Ordering;
+
+/// `setpgid`: puts `target` (0 is the caller) into `group` (0 is the target's own).
+///
+/// # Errors
+/// `EINVAL`, `ESRCH`, `EACCES` and `EPERM` as `sys_setpgid` of Linux 7.2 (`kernel/sys.c`).
+pub fn set_group(kernel: &Kernel, caller: &Process, target: i32, group: i32) -> Result<(), Errno> {
+    if target < 0 || group < 0 {
+        return Err(if group < 0 {
+            Errno::EINVAL
+        } else {
+            Errno::ESRCH
+        });
+    }
+    let target = if target == 0 {
+        caller.id
+    } else {
+        target as u32
+    };
+    let group = if group == 0 { target } else { group as u32 };
+    let mut tasks = kernel.tasks.lock();
+    let process = tasks
+        .members
+        .get(&target)
+        .ok_or(Errno::ESRCH)?
+        .process
+        .clone();
+    if process.parent() == caller.id && process.id != caller.id {
+        if process.session() != caller.session() {
+            return Err(Errno::EPERM);
+        }
+        if process.executed.load(Ordering::SeqCst) {
+            return Err(Errno::EACCES);
+        }
+    } else if process.id != caller.id {
+        return Err(Errno::ESRCH);
+    }
+    if process.session() == process.id {
+        return Err(Errno::EPERM);
+    }
+    let same_session = |member: &super::tasks::Member| {
+        member.process.group() == group && member.process.session() == caller.session()
+    };
+    if group != target && !tasks.members.values().any(same_session) {
+        return Err(Errno::EPERM);
+    }
+    tasks.join_group(&process, group);
+    Ok(())
+}
+
+/// `setsid`: makes the caller lead a new session and group.
+///
+/// # Errors
+/// `EPERM` when it leads a group already.
+pub fn set_session(kernel: &Kernel, caller: &Process) -> Result<u32, Errno> {
+    let mut tasks = kernel.tasks.lock();
+    if tasks
+        .members
+        .values()
+        .any(|member| member.process.group() == caller.id)
+    {
+        return Err(Errno::EPERM);
+    }
+    tasks.lead_session(caller);
+    Ok(caller.id)
+}

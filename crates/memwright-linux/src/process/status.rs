@@ -1,0 +1,78 @@
+//! How processes end and what their parents see.
+
+use crate::signal::{Signal, code};
+
+/// How a process ended.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum ExitStatus {
+    /// It exited with the low byte of this code.
+    Exited(i32),
+    /// This signal killed it. No core is ever written, so no status says so.
+    Killed(Signal),
+}
+
+/// What a parent can wait for in a child.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Change {
+    /// It ended.
+    Ended(ExitStatus),
+    /// A signal stopped it.
+    Stopped(Signal),
+    /// It goes on after a stop.
+    Continued,
+}
+
+impl Change {
+    /// The status word of `wait4`.
+    pub fn wait_status(self) -> i32 {
+        match self {
+            Self::Ended(ExitStatus::Exited(code)) => (code & 0xff) << 8,
+            Self::Ended(ExitStatus::Killed(signal)) => i32::from(signal.number()),
+            Self::Stopped(signal) => i32::from(signal.number()) << 8 | 0x7f,
+            Self::Continued => 0xffff,
+        }
+    }
+
+    /// `si_code` and `si_status` of SIGCHLD and `waitid`.
+    pub fn signal_fields(self) -> (i32, i32) {
+        match self {
+            Self::Ended(ExitStatus::Exited(status)) => (code::CLD_EXITED, status & 0xff),
+            Self::Ended(ExitStatus::Killed(signal)) => (code::CLD_KILLED, signal.number().into()),
+            Self::Stopped(signal) => (code::CLD_STOPPED, signal.number().into()),
+            Self::Continued => (code::CLD_CONTINUED, Signal::SIGCONT.number().into()),
+        }
+    }
+}
+
+/// Where a process is in its life, as its parent sees it.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Life {
+    /// It runs or waits; what last happened to it, if the parent has not asked yet.
+    Alive(Option<Change>),
+    /// It ended and waits for its parent to ask.
+    Zombie(ExitStatus),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Change, ExitStatus};
+    use crate::signal::Signal;
+
+    #[test]
+    fn status_words() {
+        for (change, status, fields) in [
+            (Change::Ended(ExitStatus::Exited(7)), 0x0700, (1, 7)),
+            (Change::Ended(ExitStatus::Exited(-1)), 0xff00, (1, 255)),
+            (
+                Change::Ended(ExitStatus::Killed(Signal::SIGSEGV)),
+                11,
+                (2, 11),
+            ),
+            (Change::Stopped(Signal::SIGTSTP), 0x147f, (5, 20)),
+            (Change::Continued, 0xffff, (6, 18)),
+        ] {
+            assert_eq!(change.wait_status(), status, "{change:?}");
+            assert_eq!(change.signal_fields(), fields, "{change:?}");
+        }
+    }
+}

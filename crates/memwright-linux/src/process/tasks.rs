@@ -1,0 +1,181 @@
+//! The table of processes and the relations between them.
+
+use super::{Life, Process, Thread};
+use crate::sync::{Lock, LockGuard, Rank};
+use alloc::{collections::BTreeMap, sync::Arc, vec::Vec};
+use core::sync::atomic::Ordering;
+
+/// The built-in reaper.
+pub const REAPER: u32 = 1;
+/// The program of the run.
+pub const PROGRAM: u32 = 2;
+
+/// Ids are given from here on after the first round (`RESERVED_PIDS` of Linux 7.2).
+const FIRST_REUSED: u32 = 300;
+/// Ids end here (`PID_MAX_DEFAULT`).
+const END: u32 = 32_768;
+
+/// A process in the table.
+pub struct Member {
+    /// The process.
+    pub process: Arc<Process>,
+    /// Its children, oldest first.
+    pub children: Vec<u32>,
+    /// Where it is in its life.
+    pub life: Life,
+}
+
+/// Everything under the lock of the process table.
+#[derive(Default)]
+pub struct TaskTable {
+    /// Processes by id, zombies included.
+    pub members: BTreeMap<u32, Member>,
+    /// Living threads by id.
+    pub threads: BTreeMap<u32, Arc<Thread>>,
+    last_id: u32,
+}
+
+/// The table of processes.
+pub struct Tasks {
+    table: Lock<TaskTable>,
+}
+
+impl Default for Tasks {
+    fn default() -> Self {
+        Self {
+            table: Lock::new(Rank::Process, TaskTable::default()),
+        }
+    }
+}
+
+impl Tasks {
+    /// Takes the lock of the table.
+    pub fn lock(&self) -> LockGuard<'_, TaskTable> {
+        self.table.lock()
+    }
+
+    /// The process with this id, zombies included.
+    pub fn process(&self, id: u32) -> Option<Arc<Process>> {
+        self.lock()
+            .members
+            .get(&id)
+            .map(|member| member.process.clone())
+    }
+
+    /// The living thread with this id.
+    pub fn thread(&self, id: u32) -> Option<Arc<Thread>> {
+        self.lock().threads.get(&id).cloned()
+    }
+
+    /// Every process id in order, zombies included.
+    pub fn ids(&self) -> Vec<u32> {
+        self.lock().members.keys().copied().collect()
+    }
+
+    /// Every process in order of id, zombies included.
+    pub fn processes(&self) -> Vec<Arc<Process>> {
+        self.lock()
+            .members
+            .values()
+            .map(|member| member.process.clone())
+            .collect()
+    }
+
+    /// Where a process is in its life.
+    pub fn life(&self, id: u32) -> Option<Life> {
+        self.lock().members.get(&id).map(|member| member.life)
+    }
+}
+
+impl TaskTable {
+    /// A free id for a process or thread: the next after the last given.
+    pub fn allocate_id(&mut self) -> Option<u32> {
+        let mut candidate = self.last_id;
+        for _ in 0..END {
+            candidate += 1;
+            if candidate >= END {
+                candidate = FIRST_REUSED;
+            }
+            let used = self.members.contains_key(&candidate)
+                || self.threads.contains_key(&candidate)
+                || self.group_exists(candidate);
+            if !used {
+                self.last_id = candidate;
+                return Some(candidate);
+            }
+        }
+        None
+    }
+
+    /// Some process belongs to this group or session.
+    pub fn group_exists(&self, group: u32) -> bool {
+        self.members
+            .values()
+            .any(|member| member.process.group() == group || member.process.session() == group)
+    }
+
+    /// Enters a process as the youngest child of `parent`, in its group and session.
+    pub fn enter(&mut self, process: &Arc<Process>, parent: u32) {
+        process.parent.store(parent, Ordering::SeqCst);
+        if let Some(parent) = self.members.get_mut(&parent) {
+            parent.children.push(process.id);
+            process
+                .group
+                .store(parent.process.group(), Ordering::SeqCst);
+            process
+                .session
+                .store(parent.process.session(), Ordering::SeqCst);
+        }
+        let member = Member {
+            process: process.clone(),
+            children: Vec::new(),
+            life: Life::Alive(None),
+        };
+        self.members.insert(process.id, member);
+    }
+
+    /// Makes a process the leader of a session and a group of its own.
+    pub fn lead_session(&mut self, process: &Process) {
+        process.group.store(process.id, Ordering::SeqCst);
+        process.session.store(process.id, Ordering::SeqCst);
+    }
+
+    /// Puts a process into a group.
+    pub fn join_group(&mut self, process: &Process, group: u32) {
+        process.group.store(group, Ordering::SeqCst);
+    }
+
+    /// Puts a process into a group and a session.
+    pub fn join(&mut self, process: &Process, group: u32, session: u32) {
+        process.group.store(group, Ordering::SeqCst);
+        process.session.store(session, Ordering::SeqCst);
+    }
+
+    /// Gives the children of `id` to the reaper; returns them.
+    pub fn orphan_children(&mut self, id: u32) -> Vec<Arc<Process>> {
+        let children = match self.members.get_mut(&id) {
+            Some(member) => core::mem::take(&mut member.children),
+            None => Vec::new(),
+        };
+        let mut orphans = Vec::new();
+        for child in children {
+            if let Some(member) = self.members.get_mut(&child) {
+                member.process.parent.store(REAPER, Ordering::SeqCst);
+                orphans.push(member.process.clone());
+            }
+            if let Some(reaper) = self.members.get_mut(&REAPER) {
+                reaper.children.push(child);
+            }
+        }
+        orphans
+    }
+
+    /// Takes a zombie out of the table.
+    pub fn remove(&mut self, id: u32) -> Option<Arc<Process>> {
+        let member = self.members.remove(&id)?;
+        if let Some(parent) = self.members.get_mut(&member.process.parent()) {
+            parent.children.retain(|child| *child != id);
+        }
+        Some(member.process)
+    }
+}

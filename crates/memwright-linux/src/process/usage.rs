@@ -1,0 +1,145 @@
+//! What a thread or process has used.
+
+use crate::abi_struct;
+use core::sync::atomic::{AtomicU64, Ordering};
+
+/// Counters of a thread, or of a process's ended threads or reaped children.
+#[derive(Debug, Default)]
+pub struct Usage {
+    /// Instructions in user mode.
+    pub user: AtomicU64,
+    /// Instructions in the kernel.
+    pub system: AtomicU64,
+    /// Page faults served without input or output.
+    pub minor_faults: AtomicU64,
+    /// Page faults that needed input.
+    pub major_faults: AtomicU64,
+    /// Times the CPU was given away.
+    pub voluntary: AtomicU64,
+    /// Times the CPU was taken away.
+    pub involuntary: AtomicU64,
+    /// Most resident memory, in KiB.
+    pub resident_peak: AtomicU64,
+}
+
+/// A reading of [`Usage`].
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct UsageSnapshot {
+    /// Nanoseconds in user mode.
+    pub user: u64,
+    /// Nanoseconds in the kernel.
+    pub system: u64,
+    /// Minor faults.
+    pub minor_faults: u64,
+    /// Major faults.
+    pub major_faults: u64,
+    /// Voluntary context switches.
+    pub voluntary: u64,
+    /// Involuntary context switches.
+    pub involuntary: u64,
+    /// Peak resident KiB.
+    pub resident_peak: u64,
+}
+
+impl Usage {
+    /// Reads the counters.
+    pub fn snapshot(&self) -> UsageSnapshot {
+        let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        UsageSnapshot {
+            user: get(&self.user),
+            system: get(&self.system),
+            minor_faults: get(&self.minor_faults),
+            major_faults: get(&self.major_faults),
+            voluntary: get(&self.voluntary),
+            involuntary: get(&self.involuntary),
+            resident_peak: get(&self.resident_peak),
+        }
+    }
+
+    /// Adds a reading; the peak is the greater one.
+    pub fn add(&self, other: &UsageSnapshot) {
+        let add = |counter: &AtomicU64, value| counter.fetch_add(value, Ordering::Relaxed);
+        add(&self.user, other.user);
+        add(&self.system, other.system);
+        add(&self.minor_faults, other.minor_faults);
+        add(&self.major_faults, other.major_faults);
+        add(&self.voluntary, other.voluntary);
+        add(&self.involuntary, other.involuntary);
+        self.resident_peak
+            .fetch_max(other.resident_peak, Ordering::Relaxed);
+    }
+}
+
+impl UsageSnapshot {
+    /// The sum; the peak is the greater one.
+    #[must_use]
+    pub fn plus(&self, other: &Self) -> Self {
+        Self {
+            user: self.user + other.user,
+            system: self.system + other.system,
+            minor_faults: self.minor_faults + other.minor_faults,
+            major_faults: self.major_faults + other.major_faults,
+            voluntary: self.voluntary + other.voluntary,
+            involuntary: self.involuntary + other.involuntary,
+            resident_peak: self.resident_peak.max(other.resident_peak),
+        }
+    }
+}
+
+abi_struct! {
+    /// `struct rusage` of `linux/resource.h`.
+    pub struct ResourceUsage {
+        /// `ru_utime`.
+        pub user: crate::abi::Timeval,
+        /// `ru_stime`.
+        pub system: crate::abi::Timeval,
+        /// `ru_maxrss` in KiB.
+        pub resident_peak: i64,
+        /// `ru_ixrss`, `ru_idrss`, `ru_isrss`: unused by Linux.
+        pub unused: [i64; 3],
+        /// `ru_minflt`.
+        pub minor_faults: i64,
+        /// `ru_majflt`.
+        pub major_faults: i64,
+        /// `ru_nswap` to `ru_nsignals`: unused by Linux, or no block devices here.
+        pub unused_too: [i64; 6],
+        /// `ru_nvcsw`.
+        pub voluntary: i64,
+        /// `ru_nivcsw`.
+        pub involuntary: i64,
+    }
+}
+
+impl From<UsageSnapshot> for ResourceUsage {
+    fn from(usage: UsageSnapshot) -> Self {
+        Self {
+            user: crate::abi::Timeval::from_nanoseconds(usage.user),
+            system: crate::abi::Timeval::from_nanoseconds(usage.system),
+            resident_peak: usage.resident_peak as i64,
+            minor_faults: usage.minor_faults as i64,
+            major_faults: usage.major_faults as i64,
+            voluntary: usage.voluntary as i64,
+            involuntary: usage.involuntary as i64,
+            ..Self::default()
+        }
+    }
+}
+
+/// Clock ticks per second of `times` and `/proc` (`USER_HZ`).
+pub const TICKS_PER_SECOND: u64 = 100;
+
+/// Nanoseconds as clock ticks.
+pub const fn ticks(nanoseconds: u64) -> u64 {
+    nanoseconds / (crate::abi::SECOND / TICKS_PER_SECOND)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::ResourceUsage;
+    use crate::abi::Plain;
+
+    #[test]
+    fn rusage_has_the_size_of_the_interface() {
+        assert_eq!(ResourceUsage::SIZE, 144);
+    }
+}

@@ -1,0 +1,187 @@
+//! Waiting for children.
+
+use super::{Change, Life, Process, UsageSnapshot};
+use crate::{context::Context, errno::Errno, kernel::Kernel};
+use alloc::sync::Arc;
+
+/// Which children are waited for.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum WaitTarget {
+    /// Any child.
+    Any,
+    /// The child with this id.
+    Process(u32),
+    /// Children of this group.
+    Group(u32),
+}
+
+bitflags::bitflags! {
+    /// Options of `wait4` and `waitid` (`linux/wait.h`).
+    #[derive(Clone, Copy, Debug, Eq, PartialEq)]
+    pub struct WaitOptions: u32 {
+        /// Do not wait.
+        const NOHANG = 1;
+        /// Also stopped children.
+        const STOPPED = 2;
+        /// Ended children.
+        const EXITED = 4;
+        /// Also continued children.
+        const CONTINUED = 8;
+        /// Leave the child waitable.
+        const NOWAIT = 0x0100_0000;
+        /// Children of this thread only.
+        const NOTHREAD = 0x2000_0000;
+        /// All children, whatever their exit signal.
+        const ALL = 0x4000_0000;
+        /// Only children whose exit signal is not SIGCHLD.
+        const CLONE = 0x8000_0000;
+    }
+}
+
+/// A child that changed.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Waited {
+    /// Its process id.
+    pub process: u32,
+    /// What happened.
+    pub change: Change,
+    /// What it and its reaped children used.
+    pub usage: UsageSnapshot,
+}
+
+/// What one look at the children found.
+enum Look {
+    Found(Waited),
+    Nothing,
+    NoChildren,
+}
+
+/// Waits for a child of the calling process; `None` with [`WaitOptions::NOHANG`] when none changed.
+///
+/// # Errors
+/// `ECHILD` when there is no such child, `ERESTARTSYS` when a signal arrived.
+pub fn wait_for_child(
+    context: &Context<'_>,
+    target: WaitTarget,
+    options: WaitOptions,
+) -> Result<Option<Waited>, Errno> {
+    let process = context.process();
+    let look = || match look(context.kernel, process, target, options) {
+        Look::Found(waited) => Some(Ok(Some(waited))),
+        Look::NoChildren => Some(Err(Errno::ECHILD)),
+        Look::Nothing if options.contains(WaitOptions::NOHANG) => Some(Ok(None)),
+        Look::Nothing => None,
+    };
+    match context.wait_until(&[&process.child_event], None, look) {
+        Ok(result) => result,
+        Err(error) => Err(error.restart()),
+    }
+}
+
+fn look(kernel: &Kernel, parent: &Arc<Process>, target: WaitTarget, options: WaitOptions) -> Look {
+    let mut reaped = None;
+    let mut result = Look::NoChildren;
+    {
+        let mut tasks = kernel.tasks.lock();
+        let Some(member) = tasks.members.get(&parent.id) else {
+            return Look::NoChildren;
+        };
+        let children = member.children.clone();
+        for child in children {
+            let Some(member) = tasks.members.get_mut(&child) else {
+                continue;
+            };
+            if !eligible(&member.process, target, options) {
+                continue;
+            }
+            if matches!(result, Look::NoChildren) {
+                result = Look::Nothing;
+            }
+            let Some(change) = reportable(member.life, options) else {
+                continue;
+            };
+            let process = member.process.clone();
+            let keep = options.contains(WaitOptions::NOWAIT);
+            match change {
+                Change::Ended(_) if !keep => {
+                    tasks.remove(child);
+                    reaped = Some((process, change));
+                }
+                Change::Stopped(_) | Change::Continued if !keep => {
+                    member.life = Life::Alive(None);
+                    reaped = Some((process, change));
+                }
+                _ => reaped = Some((process, change)),
+            }
+            break;
+        }
+    }
+    let Some((process, change)) = reaped else {
+        return result;
+    };
+    let own = process.total_usage(kernel);
+    let usage = own.plus(&process.children_usage.snapshot());
+    if matches!(change, Change::Ended(_)) && !options.contains(WaitOptions::NOWAIT) {
+        parent.children_usage.add(&usage);
+    }
+    Look::Found(Waited {
+        process: process.id,
+        change,
+        usage,
+    })
+}
+
+fn eligible(child: &Process, target: WaitTarget, options: WaitOptions) -> bool {
+    let wanted = match target {
+        WaitTarget::Any => true,
+        WaitTarget::Process(id) => child.id == id,
+        WaitTarget::Group(group) => child.group() == group,
+    };
+    let signals = child.exit_signal.load(core::sync::atomic::Ordering::SeqCst)
+        != crate::signal::Signal::SIGCHLD.number();
+    wanted
+        && (options.contains(WaitOptions::ALL) || signals == options.contains(WaitOptions::CLONE))
+}
+
+/// What of a child's life these options report.
+fn reportable(life: Life, options: WaitOptions) -> Option<Change> {
+    match life {
+        Life::Zombie(status) if options.contains(WaitOptions::EXITED) => {
+            Some(Change::Ended(status))
+        }
+        Life::Alive(Some(change @ Change::Stopped(_)))
+            if options.contains(WaitOptions::STOPPED) =>
+        {
+            Some(change)
+        }
+        Life::Alive(Some(change @ Change::Continued))
+            if options.contains(WaitOptions::CONTINUED) =>
+        {
+            Some(change)
+        }
+        Life::Zombie(_) | Life::Alive(_) => None,
+    }
+}
+
+/// A zombie that nobody will wait for is taken out of the table at once.
+pub(super) fn reap_unwanted(kernel: &Kernel, process: &Arc<Process>) {
+    let removed = kernel.tasks.lock().remove(process.id);
+    drop(removed);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Change, Life, WaitOptions, reportable};
+    use crate::{process::ExitStatus, signal::Signal};
+
+    #[test]
+    fn options_choose_what_is_reported() {
+        let ended = Life::Zombie(ExitStatus::Exited(0));
+        let stopped = Life::Alive(Some(Change::Stopped(Signal::SIGSTOP)));
+        assert!(reportable(ended, WaitOptions::EXITED).is_some());
+        assert!(reportable(ended, WaitOptions::STOPPED).is_none());
+        assert!(reportable(stopped, WaitOptions::EXITED).is_none());
+        assert!(reportable(stopped, WaitOptions::STOPPED | WaitOptions::EXITED).is_some());
+        assert!(reportable(Life::Alive(None), WaitOptions::all()).is_none());
+    }
+}

@@ -1,0 +1,227 @@
+//! The life of a thread: user mode, the trap, what the trap asked for, and back.
+
+use crate::{
+    Space,
+    arch::x86_64::{
+        exception::{floating_point_code, signal_for},
+        regs::FpuArea,
+        signal_frame::LastFault,
+    },
+    context::Context,
+    exec,
+    host::Trap,
+    kernel::Kernel,
+    process::{ExitStatus, Start, Thread, exit_thread},
+    signal::{After, Signal, SignalInfo, code, deliver, force_fault},
+    syscall,
+    user::USER_END,
+};
+use alloc::sync::Arc;
+use core::sync::atomic::Ordering;
+use memwright::{Access, FaultError};
+use memwright_table::VirtAddr;
+
+/// First code on a thread's kernel stack.
+pub(crate) fn thread_main(kernel: &'static Kernel, id: u32) -> ! {
+    kernel.scheduler.collect_finished(kernel);
+    let thread = kernel
+        .tasks
+        .thread(id)
+        .expect("a thread that was just made");
+    let status = match thread.take_start() {
+        Some(Start::User(state)) => run(&Context::new(kernel, &thread, state)),
+        Some(Start::Program) => run_program(kernel, &thread),
+        None => unreachable!("a thread starts once"),
+    };
+    exit_thread(kernel, &thread, status);
+    kernel.scheduler.leave(kernel, thread)
+}
+
+/// Executes the program of the manifest.
+fn run_program(kernel: &'static Kernel, thread: &Arc<Thread>) -> ExitStatus {
+    let context = Context::new(kernel, thread, Default::default());
+    match exec::execute_manifest(&context) {
+        Ok(()) => run(&context),
+        Err((error, text)) => {
+            kernel.not_started(error, &text);
+            ExitStatus::Exited(127)
+        }
+    }
+}
+
+/// Runs user code until the thread ends.
+fn run(context: &Context<'_>) -> ExitStatus {
+    let host = context.kernel.host;
+    loop {
+        if !context.thread.work().is_empty() {
+            if let After::Exit(status) = deliver(context) {
+                return status;
+            }
+        }
+        let trap = host.run_user(&mut context.state());
+        match trap {
+            Trap::Syscall => {
+                syscall::dispatch(context);
+            }
+            Trap::PageFault {
+                address,
+                write,
+                fetch,
+                present,
+            } => {
+                page_fault(
+                    context,
+                    address,
+                    Access {
+                        write,
+                        fetch,
+                        user: true,
+                    },
+                    present,
+                );
+            }
+            Trap::Exception { vector, error } => exception(context, vector, error),
+            Trap::Timer | Trap::Reschedule => {
+                context
+                    .kernel
+                    .scheduler
+                    .tick(context.kernel, context.thread);
+            }
+            Trap::Control => context.kernel.serve_control(),
+        }
+    }
+}
+
+/// What became of a fault.
+pub(crate) enum Resolved {
+    /// The access may be tried again.
+    Retry,
+    /// This signal answers it.
+    Signal(Signal, i32),
+}
+
+/// Serves a page fault of a thread, in user mode or while the kernel copies for it.
+#[inline]
+pub(crate) fn resolve_fault(
+    kernel: &Kernel,
+    thread: &Arc<Thread>,
+    space: &Arc<Space>,
+    address: u64,
+    access: Access,
+) -> Resolved {
+    match space.fault(VirtAddr::new(address), access) {
+        Ok(_) => {
+            thread.usage.minor_faults.fetch_add(1, Ordering::Relaxed);
+            Resolved::Retry
+        }
+        Err(error) => refused_fault(kernel, thread, error),
+    }
+}
+
+#[cold]
+fn refused_fault(kernel: &Kernel, thread: &Arc<Thread>, error: FaultError) -> Resolved {
+    match fault_signal(error) {
+        Some((signal, code)) => Resolved::Signal(signal, code),
+        None => {
+            if error == FaultError::OutOfMemory {
+                crate::oom::relieve(kernel, thread);
+                if thread.fatal_pending() {
+                    return Resolved::Signal(Signal::SIGKILL, code::SI_KERNEL);
+                }
+            }
+            kernel.scheduler.yield_now(kernel, thread);
+            Resolved::Retry
+        }
+    }
+}
+
+/// The signal for a refused access; `None` for what passes after a while.
+fn fault_signal(error: FaultError) -> Option<(Signal, i32)> {
+    match error {
+        FaultError::NoArea | FaultError::Guard | FaultError::StackLimit => {
+            Some((Signal::SIGSEGV, code::SEGV_MAPERR))
+        }
+        FaultError::Denied => Some((Signal::SIGSEGV, code::SEGV_ACCERR)),
+        FaultError::BeyondObject | FaultError::Io | FaultError::Poison => {
+            Some((Signal::SIGBUS, code::BUS_ADRERR))
+        }
+        FaultError::OutOfMemory | FaultError::WouldBlock => None,
+    }
+}
+
+#[inline]
+fn page_fault(context: &Context<'_>, address: u64, access: Access, present: bool) {
+    let resolved = if address < USER_END {
+        context.with_space(|space| {
+            resolve_fault(context.kernel, context.thread, space, address, access)
+        })
+    } else {
+        Resolved::Signal(Signal::SIGSEGV, code::SEGV_MAPERR)
+    };
+    if let Resolved::Signal(signal, code) = resolved {
+        let error = u64::from(present)
+            | u64::from(access.write) << 1
+            | 1 << 2
+            | u64::from(access.fetch) << 4;
+        *context.thread.last_fault.lock() = LastFault {
+            vector: 14,
+            error,
+            address,
+        };
+        if signal != Signal::SIGKILL {
+            force_fault(context.thread, SignalInfo::fault(signal, code, address));
+        }
+    }
+}
+
+#[cold]
+fn exception(context: &Context<'_>, vector: u8, error: u64) {
+    let instruction = context.state().regs.rip;
+    let floating_point = if matches!(vector, 16 | 19) {
+        pending_exceptions(context)
+    } else {
+        0
+    };
+    *context.thread.last_fault.lock() = LastFault {
+        vector: vector.into(),
+        error,
+        address: 0,
+    };
+    let code = floating_point_code(floating_point);
+    force_fault(context.thread, signal_for(vector, instruction, code));
+}
+
+/// The unmasked exceptions that the floating-point units report.
+fn pending_exceptions(context: &Context<'_>) -> u32 {
+    let mut area = FpuArea::INITIAL;
+    context.kernel.host.save_fpu(&mut area);
+    let half = |at: usize| u32::from(u16::from_le_bytes([area.bytes[at], area.bytes[at + 1]]));
+    let (control, status, mxcsr) = (half(0), half(2), half(24));
+    (status & !control | mxcsr & !(mxcsr >> 7)) & 0x3f
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{FaultError, Signal, code, fault_signal};
+
+    #[test]
+    fn refused_accesses_become_signals() {
+        for (error, expected) in [
+            (
+                FaultError::NoArea,
+                Some((Signal::SIGSEGV, code::SEGV_MAPERR)),
+            ),
+            (
+                FaultError::Denied,
+                Some((Signal::SIGSEGV, code::SEGV_ACCERR)),
+            ),
+            (
+                FaultError::BeyondObject,
+                Some((Signal::SIGBUS, code::BUS_ADRERR)),
+            ),
+            (FaultError::OutOfMemory, None),
+        ] {
+            assert_eq!(fault_signal(error), expected);
+        }
+    }
+}

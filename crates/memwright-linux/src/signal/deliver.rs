@@ -1,0 +1,247 @@
+//! Delivering signals on the way back to user mode.
+
+use super::{
+    Action, ActionFlags, AlternateStack, DefaultAction, Handler, Restart, Signal, SignalInfo,
+    SignalSet, Stop, default_action, force_fault, restart_decision, send::report_change,
+};
+use crate::{
+    abi::Plain,
+    arch::x86_64::{
+        regs::{FpuArea, UserRegs},
+        signal_frame::{
+            FRAME_SIZE, FrameHead, HANDLER_CLEARED_FLAGS, SIGINFO_OFFSET, UCONTEXT_OFFSET, compose,
+            place,
+        },
+        xstate,
+    },
+    context::Context,
+    errno::Errno,
+    process::{Change, ExitStatus, end_group},
+    wait::Interest,
+};
+
+/// Number of `restart_syscall`.
+const RESTART_CALL: u64 = linux_raw_sys::general::__NR_restart_syscall as u64;
+/// Bytes of the SYSCALL instruction.
+const CALL_LENGTH: u64 = 2;
+
+/// What the thread does after its signals.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum After {
+    /// It returns to user mode.
+    Resume,
+    /// It ends.
+    Exit(ExitStatus),
+}
+
+/// One thing to do about signals, decided under the lock.
+enum Step {
+    Exit(ExitStatus),
+    Stopped,
+    Stop(Signal),
+    Handle(SignalInfo, Action, SignalSet),
+    Nothing,
+}
+
+/// Deals with everything that keeps the thread from returning to user mode: the end of its
+/// process, stops, signals.
+pub fn deliver(context: &Context<'_>) -> After {
+    loop {
+        match next_step(context) {
+            Step::Exit(status) => return After::Exit(status),
+            Step::Stopped => wait_while_stopped(context),
+            Step::Stop(signal) => stop(context, signal),
+            Step::Handle(info, action, mask) => {
+                restart_call(context, Some(action.flags));
+                if enter_handler(context, &info, &action, mask).is_err() {
+                    frame_failed(context, info.signal);
+                }
+            }
+            Step::Nothing => {
+                restart_call(context, None);
+                return After::Resume;
+            }
+        }
+    }
+}
+
+fn next_step(context: &Context<'_>) -> Step {
+    let thread = context.thread;
+    let mut signals = context.process().signals.lock();
+    loop {
+        if let Some(status) = signals.group_exit {
+            return Step::Exit(status);
+        }
+        if let Stop::Stopped(_) = signals.stop {
+            return Step::Stopped;
+        }
+        let blocked = signals.thread(thread).blocked;
+        let Some(info) = signals.take(thread, blocked) else {
+            if let Some(mask) = signals.thread(thread).saved_mask.take() {
+                signals.set_blocked(thread, mask);
+                continue;
+            }
+            signals.recalculate(thread);
+            return Step::Nothing;
+        };
+        let action = *signals.action(info.signal);
+        match action.handler {
+            Handler::Ignore => {}
+            Handler::Function(_) => {
+                if action.flags.contains(ActionFlags::RESETHAND) {
+                    *signals.action_mut(info.signal) = Action::default();
+                }
+                let state = signals.thread(thread);
+                let mask = state.saved_mask.take().unwrap_or(state.blocked);
+                return Step::Handle(info, action, mask);
+            }
+            Handler::Default => match default_action(info.signal) {
+                DefaultAction::Ignore | DefaultAction::Continue => {}
+                DefaultAction::Terminate | DefaultAction::Core => {
+                    drop(signals);
+                    let status = ExitStatus::Killed(info.signal);
+                    end_group(context.kernel, context.process(), status);
+                    return Step::Exit(status);
+                }
+                DefaultAction::Stop => return Step::Stop(info.signal),
+            },
+        }
+    }
+}
+
+/// Stops the process. A terminal's stop signals do nothing to an orphaned group.
+fn stop(context: &Context<'_>, signal: Signal) {
+    let process = context.process();
+    if signal != Signal::SIGSTOP && context.kernel.group_is_orphaned(process.group()) {
+        return;
+    }
+    {
+        let mut signals = process.signals.lock();
+        if signals.group_exit.is_some() {
+            return;
+        }
+        signals.stop = Stop::Stopped(signal);
+        signals.recalculate_all();
+    }
+    report_change(context.kernel, process, Change::Stopped(signal));
+}
+
+fn wait_while_stopped(context: &Context<'_>) {
+    let process = context.process();
+    let running = || (process.signals.lock().stop == Stop::Running).then_some(());
+    // Ends early only when the process is killed, which the next step finds out.
+    let _ended = context.kernel.wait(
+        context.thread,
+        &[&process.resumed],
+        None,
+        Interest::Fatal,
+        running,
+    );
+    process.signals.lock().recalculate(context.thread);
+}
+
+/// Decides once what becomes of the interrupted call.
+fn restart_call(context: &Context<'_>, handler: Option<ActionFlags>) {
+    let mut state = context.state();
+    let regs = &mut state.regs;
+    if regs.orig_rax == u64::MAX {
+        return;
+    }
+    if let Some(errno) = Errno::from_result(regs.rax) {
+        match restart_decision(errno, handler) {
+            Restart::Keep => {}
+            Restart::Interrupt => regs.rax = Errno::EINTR.as_result(),
+            Restart::Again => {
+                regs.rax = regs.orig_rax;
+                regs.rip -= CALL_LENGTH;
+            }
+            Restart::Block => {
+                regs.rax = RESTART_CALL;
+                regs.rip -= CALL_LENGTH;
+            }
+        }
+    }
+    regs.orig_rax = u64::MAX;
+}
+
+/// Writes the signal frame and makes the handler the next code to run.
+fn enter_handler(
+    context: &Context<'_>,
+    info: &SignalInfo,
+    action: &Action,
+    mask: SignalSet,
+) -> Result<(), Errno> {
+    let Handler::Function(handler) = action.handler else {
+        return Ok(());
+    };
+    // Like Linux on x86-64, a handler without a restorer cannot be entered.
+    if !action.flags.contains(ActionFlags::RESTORER) {
+        return Err(Errno::EFAULT);
+    }
+    let host = context.kernel.host;
+    let regs = context.state().regs;
+    let stack = context
+        .process()
+        .signals
+        .lock()
+        .thread(context.thread)
+        .alternate_stack;
+    let switch = action.flags.contains(ActionFlags::ONSTACK) && stack.state(regs.rsp) == 0;
+    let on_stack = stack.state(regs.rsp) == AlternateStack::ONSTACK;
+    let size = xstate::frame_size(host.fpu_size());
+    let place = place(regs.rsp, switch.then_some(&stack), size).ok_or(Errno::EFAULT)?;
+    // Already on the alternate stack: it must not run over.
+    if on_stack && place.frame <= stack.base {
+        return Err(Errno::EFAULT);
+    }
+    let mut area = FpuArea::INITIAL;
+    host.save_fpu(&mut area);
+    xstate::mark(
+        &mut area.bytes[..size],
+        host.fpu_size(),
+        host.fpu_features(),
+    );
+    context.write_bytes(place.extended_state, &area.bytes[..size])?;
+    let fault = *context.thread.last_fault.lock();
+    let head = compose(&regs, place, action.restorer, stack, mask.0, fault);
+    let mut frame = [0; FRAME_SIZE];
+    head.to_bytes(&mut frame[..FrameHead::SIZE]);
+    frame[FrameHead::SIZE..].copy_from_slice(&info.to_bytes());
+    context.write_bytes(place.frame, &frame)?;
+    context.state().regs = UserRegs {
+        rax: 0,
+        rdi: info.signal.number().into(),
+        rsi: place.frame + SIGINFO_OFFSET,
+        rdx: place.frame + UCONTEXT_OFFSET,
+        rip: handler,
+        rsp: place.frame,
+        rflags: regs.rflags & !HANDLER_CLEARED_FLAGS,
+        ..regs
+    };
+    host.restore_fpu(&FpuArea::INITIAL);
+    let mut signals = context.process().signals.lock();
+    let state = signals.thread(context.thread);
+    if switch && stack.flags & AlternateStack::AUTODISARM != 0 {
+        state.alternate_stack = AlternateStack::default();
+    }
+    let mut blocked = state.blocked.union(action.mask);
+    if !action.flags.contains(ActionFlags::NODEFER) {
+        blocked = blocked.with(info.signal);
+    }
+    signals.set_blocked(context.thread, blocked);
+    Ok(())
+}
+
+/// The frame could not be written: SIGSEGV, by its default action if SIGSEGV itself failed
+/// (`force_sigsegv` of Linux 7.2).
+fn frame_failed(context: &Context<'_>, signal: Signal) {
+    if signal == Signal::SIGSEGV {
+        end_group(
+            context.kernel,
+            context.process(),
+            ExitStatus::Killed(Signal::SIGSEGV),
+        );
+    } else {
+        force_fault(context.thread, SignalInfo::kernel(Signal::SIGSEGV));
+    }
+}

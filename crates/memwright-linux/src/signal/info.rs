@@ -1,0 +1,198 @@
+//! `siginfo_t`.
+
+use super::Signal;
+use crate::abi::Plain;
+
+/// `si_code` values of `asm-generic/siginfo.h`.
+pub mod code {
+    /// Sent by `kill`.
+    pub const SI_USER: i32 = 0;
+    /// Sent by the kernel.
+    pub const SI_KERNEL: i32 = 0x80;
+    /// Sent by `tkill` or `tgkill`.
+    pub const SI_TKILL: i32 = -6;
+    /// Integer divide by zero.
+    pub const FPE_INTDIV: i32 = 1;
+    /// Integer overflow.
+    pub const FPE_INTOVF: i32 = 2;
+    /// Floating-point divide by zero.
+    pub const FPE_FLTDIV: i32 = 3;
+    /// Floating-point overflow.
+    pub const FPE_FLTOVF: i32 = 4;
+    /// Floating-point underflow.
+    pub const FPE_FLTUND: i32 = 5;
+    /// Floating-point inexact result.
+    pub const FPE_FLTRES: i32 = 6;
+    /// Floating-point invalid operation.
+    pub const FPE_FLTINV: i32 = 7;
+    /// Illegal operand.
+    pub const ILL_ILLOPN: i32 = 2;
+    /// No area at the address.
+    pub const SEGV_MAPERR: i32 = 1;
+    /// The area does not permit the access.
+    pub const SEGV_ACCERR: i32 = 2;
+    /// Invalid address alignment.
+    pub const BUS_ADRALN: i32 = 1;
+    /// Nothing behind the address.
+    pub const BUS_ADRERR: i32 = 2;
+    /// Breakpoint.
+    pub const TRAP_BRKPT: i32 = 1;
+    /// Single step.
+    pub const TRAP_TRACE: i32 = 2;
+    /// The child exited.
+    pub const CLD_EXITED: i32 = 1;
+    /// The child was killed.
+    pub const CLD_KILLED: i32 = 2;
+    /// The child was killed and would have dumped core.
+    pub const CLD_DUMPED: i32 = 3;
+    /// The child stopped.
+    pub const CLD_STOPPED: i32 = 5;
+    /// The stopped child continued.
+    pub const CLD_CONTINUED: i32 = 6;
+}
+
+/// The part of `siginfo_t` that depends on the signal.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Detail {
+    /// Nothing more is known.
+    None,
+    /// A process sent it.
+    Sender {
+        /// Its process id.
+        process: u32,
+        /// Its user id.
+        user: u32,
+    },
+    /// An instruction faulted at this address.
+    Fault {
+        /// The address accessed, or of the instruction.
+        address: u64,
+    },
+    /// A child changed state.
+    Child {
+        /// Its process id.
+        process: u32,
+        /// Its user id.
+        user: u32,
+        /// Exit code or signal number.
+        status: i32,
+        /// User time in clock ticks.
+        user_ticks: i64,
+        /// Kernel time in clock ticks.
+        system_ticks: i64,
+    },
+    /// The bytes from offset 16 on, given by `rt_sigqueueinfo`.
+    Raw([u8; 112]),
+}
+
+/// A signal with its reason.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct SignalInfo {
+    /// The signal.
+    pub signal: Signal,
+    /// `si_code`.
+    pub code: i32,
+    /// `si_errno`.
+    pub errno: i32,
+    /// What depends on the signal.
+    pub detail: Detail,
+}
+
+impl SignalInfo {
+    /// Bytes of `siginfo_t`.
+    pub const SIZE: usize = 128;
+
+    /// A signal from the kernel without more to say.
+    pub const fn kernel(signal: Signal) -> Self {
+        Self {
+            signal,
+            code: code::SI_KERNEL,
+            errno: 0,
+            detail: Detail::None,
+        }
+    }
+
+    /// A signal that an instruction of the thread raised.
+    pub const fn fault(signal: Signal, code: i32, address: u64) -> Self {
+        Self {
+            signal,
+            code,
+            errno: 0,
+            detail: Detail::Fault { address },
+        }
+    }
+
+    /// The value as it stands in user memory.
+    pub fn to_bytes(&self) -> [u8; Self::SIZE] {
+        let mut bytes = [0; Self::SIZE];
+        i32::from(self.signal.number()).to_bytes(&mut bytes[0..4]);
+        self.errno.to_bytes(&mut bytes[4..8]);
+        self.code.to_bytes(&mut bytes[8..12]);
+        match self.detail {
+            Detail::None => {}
+            Detail::Sender { process, user } => {
+                process.to_bytes(&mut bytes[16..20]);
+                user.to_bytes(&mut bytes[20..24]);
+            }
+            Detail::Fault { address } => address.to_bytes(&mut bytes[16..24]),
+            Detail::Child {
+                process,
+                user,
+                status,
+                user_ticks,
+                system_ticks,
+            } => {
+                process.to_bytes(&mut bytes[16..20]);
+                user.to_bytes(&mut bytes[20..24]);
+                status.to_bytes(&mut bytes[24..28]);
+                user_ticks.to_bytes(&mut bytes[32..40]);
+                system_ticks.to_bytes(&mut bytes[40..48]);
+            }
+            Detail::Raw(rest) => bytes[16..].copy_from_slice(&rest),
+        }
+        bytes
+    }
+
+    /// The value for `signal` that a process composed itself (`rt_sigqueueinfo`).
+    pub fn from_user(signal: Signal, bytes: &[u8; Self::SIZE]) -> Self {
+        let mut rest = [0; 112];
+        rest.copy_from_slice(&bytes[16..]);
+        Self {
+            signal,
+            code: i32::from_bytes(&bytes[8..12]),
+            errno: i32::from_bytes(&bytes[4..8]),
+            detail: Detail::Raw(rest),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Detail, Signal, SignalInfo, code};
+
+    #[test]
+    fn fields_stand_where_the_interface_has_them() {
+        let info = SignalInfo::fault(Signal::SIGSEGV, code::SEGV_ACCERR, 0x1234_5678_9abc);
+        let bytes = info.to_bytes();
+        assert_eq!(bytes[0..4], [11, 0, 0, 0]);
+        assert_eq!(bytes[8..12], [2, 0, 0, 0]);
+        assert_eq!(bytes[16..24], 0x1234_5678_9abc_u64.to_le_bytes());
+        let detail = Detail::Child {
+            process: 3,
+            user: 0,
+            status: 7,
+            user_ticks: 1,
+            system_ticks: 2,
+        };
+        let info = SignalInfo {
+            signal: Signal::SIGCHLD,
+            code: code::CLD_EXITED,
+            errno: 0,
+            detail,
+        };
+        let bytes = info.to_bytes();
+        assert_eq!((bytes[16], bytes[24], bytes[32], bytes[40]), (3, 7, 1, 2));
+        let again = SignalInfo::from_user(Signal::SIGCHLD, &bytes);
+        assert_eq!(again.to_bytes(), bytes);
+    }
+}

@@ -1,0 +1,107 @@
+//! Signals that were sent and not yet delivered.
+
+use super::{Signal, SignalInfo, SignalSet};
+use alloc::vec::Vec;
+
+/// Pending signals: a set, and the reasons in the order of arrival.
+#[derive(Debug, Default)]
+pub struct Pending {
+    set: SignalSet,
+    queue: Vec<SignalInfo>,
+}
+
+impl Pending {
+    /// Which signals are pending.
+    pub fn set(&self) -> SignalSet {
+        self.set
+    }
+
+    /// Queued instances.
+    pub fn len(&self) -> usize {
+        self.queue.len()
+    }
+
+    /// Nothing is pending.
+    pub fn is_empty(&self) -> bool {
+        self.set.is_empty()
+    }
+
+    /// Adds a signal. A standard signal that is pending already is not queued again. Without
+    /// memory for its reason the signal is pending all the same.
+    pub fn add(&mut self, info: SignalInfo) {
+        if self.set.contains(info.signal) && !info.signal.is_real_time() {
+            return;
+        }
+        self.set = self.set.with(info.signal);
+        if self.queue.try_reserve(1).is_ok() {
+            self.queue.push(info);
+        }
+    }
+
+    /// Takes the first signal that is not in `blocked`.
+    pub fn take(&mut self, blocked: SignalSet) -> Option<SignalInfo> {
+        let signal = self.set.minus(blocked).first()?;
+        let position = self.queue.iter().position(|info| info.signal == signal);
+        let info = position.map(|position| self.queue.remove(position));
+        if !self.queue.iter().any(|info| info.signal == signal) {
+            self.set = self.set.without(signal);
+        }
+        Some(info.unwrap_or(SignalInfo {
+            signal,
+            code: super::code::SI_USER,
+            errno: 0,
+            detail: super::Detail::None,
+        }))
+    }
+
+    /// Forgets these signals.
+    pub fn discard(&mut self, signals: SignalSet) {
+        self.set = self.set.minus(signals);
+        self.queue.retain(|info| !signals.contains(info.signal));
+    }
+
+    /// Forgets one signal.
+    pub fn discard_one(&mut self, signal: Signal) {
+        self.discard(SignalSet::EMPTY.with(signal));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Pending, Signal, SignalInfo, SignalSet};
+
+    #[test]
+    fn standard_signals_are_pending_once_and_real_time_ones_queue() {
+        let real_time = Signal::new(34).expect("a signal");
+        let mut pending = Pending::default();
+        for signal in [Signal::SIGUSR1, Signal::SIGUSR1, real_time, real_time] {
+            pending.add(SignalInfo::kernel(signal));
+        }
+        assert_eq!(pending.len(), 3);
+        let blocked = SignalSet::EMPTY.with(Signal::SIGUSR1);
+        assert_eq!(
+            pending.take(blocked).map(|info| info.signal),
+            Some(real_time)
+        );
+        assert_eq!(
+            pending.take(blocked).map(|info| info.signal),
+            Some(real_time)
+        );
+        assert_eq!(pending.take(blocked), None);
+        assert_eq!(
+            pending.take(SignalSet::EMPTY).map(|i| i.signal),
+            Some(Signal::SIGUSR1)
+        );
+        assert!(pending.is_empty());
+    }
+
+    #[test]
+    fn discarded_signals_are_gone() {
+        let mut pending = Pending::default();
+        pending.add(SignalInfo::kernel(Signal::SIGTSTP));
+        pending.add(SignalInfo::kernel(Signal::SIGCONT));
+        pending.discard(SignalSet::STOPPING);
+        assert_eq!(pending.set(), SignalSet::EMPTY.with(Signal::SIGCONT));
+        assert_eq!(pending.len(), 1);
+    }
+}

@@ -1,0 +1,186 @@
+//! Sending signals.
+
+use super::{Action, ActionFlags, Detail, Handler, Signal, SignalInfo, SignalSet, Signals, Stop};
+use crate::{
+    kernel::Kernel,
+    process::{Change, ExitStatus, Life, Process, REAPER, Thread, Work, ticks},
+};
+use alloc::{sync::Arc, vec::Vec};
+
+/// Sends a signal to a process; any of its threads may take it.
+pub fn send_to_process(kernel: &Kernel, process: &Arc<Process>, info: SignalInfo) {
+    send(kernel, process, None, info);
+}
+
+/// Sends a signal to one thread.
+pub fn send_to_thread(kernel: &Kernel, thread: &Arc<Thread>, info: SignalInfo) {
+    send(kernel, &thread.process, Some(thread), info);
+}
+
+/// Sends a signal to every process of a group; returns how many there are.
+pub fn send_to_group(kernel: &Kernel, group: u32, info: SignalInfo) -> usize {
+    let mut members: Vec<Arc<Process>> = kernel.tasks.processes();
+    members.retain(|process| process.group() == group && process.id != REAPER);
+    for process in &members {
+        send_to_process(kernel, process, info);
+    }
+    members.len()
+}
+
+/// Kills a process as SIGKILL does.
+pub fn kill_process(kernel: &Kernel, process: &Arc<Process>) {
+    send_to_process(kernel, process, SignalInfo::kernel(Signal::SIGKILL));
+}
+
+fn send(kernel: &Kernel, process: &Arc<Process>, target: Option<&Arc<Thread>>, info: SignalInfo) {
+    let signal = info.signal;
+    let continued = {
+        let mut signals = process.signals.lock();
+        if signals.threads.is_empty() || signals.group_exit.is_some() {
+            return;
+        }
+        let continued = prepare(&mut signals, signal);
+        if signal == Signal::SIGKILL {
+            begin_end(kernel, &mut signals, ExitStatus::Killed(signal));
+        } else if !signals.ignored(signal) {
+            match target {
+                Some(thread) => signals.thread(thread).pending.add(info),
+                None => signals.pending.add(info),
+            }
+            choose_and_wake(kernel, &mut signals, target, signal);
+        } else if continued {
+            signals.recalculate_all();
+        }
+        continued
+    };
+    if continued {
+        process.resumed.wake_all(kernel);
+        report_change(kernel, process, Change::Continued);
+    }
+}
+
+/// Stop signals cancel SIGCONT and the other way round; SIGCONT continues a stopped process.
+/// Returns whether it did.
+fn prepare(signals: &mut Signals, signal: Signal) -> bool {
+    let cancelled = if SignalSet::STOPPING.contains(signal) {
+        SignalSet::EMPTY.with(Signal::SIGCONT)
+    } else if signal == Signal::SIGCONT {
+        SignalSet::STOPPING
+    } else {
+        return false;
+    };
+    signals.pending.discard(cancelled);
+    for (_, state) in &mut signals.threads {
+        state.pending.discard(cancelled);
+    }
+    let stopped = matches!(signals.stop, Stop::Stopped(_));
+    if signal == Signal::SIGCONT {
+        signals.stop = Stop::Running;
+    }
+    stopped && signal == Signal::SIGCONT
+}
+
+/// Flags the threads that should look at a new signal, and wakes one that takes it.
+fn choose_and_wake(
+    kernel: &Kernel,
+    signals: &mut Signals,
+    target: Option<&Arc<Thread>>,
+    signal: Signal,
+) {
+    signals.recalculate_all();
+    let taker = signals.threads.iter().find(|(thread, state)| {
+        target.is_none_or(|target| Arc::ptr_eq(target, thread))
+            && (!state.blocked.contains(signal) || state.waited.contains(signal))
+    });
+    if let Some((thread, _)) = taker {
+        kernel.scheduler.wake(kernel, thread);
+    }
+}
+
+/// Ends a process: every thread leaves at its next look.
+pub(crate) fn begin_end(kernel: &Kernel, signals: &mut Signals, status: ExitStatus) {
+    signals.group_exit.get_or_insert(status);
+    signals.stop = Stop::Running;
+    for (thread, _) in &signals.threads {
+        thread.set_work(Work::SIGNAL.union(Work::FATAL), true);
+        kernel.scheduler.wake(kernel, thread);
+    }
+}
+
+/// Raises a signal for a fault of the thread itself: it cannot be blocked or ignored
+/// (`force_sig_info_to_task` of Linux 7.2, `kernel/signal.c`).
+pub fn force_fault(thread: &Arc<Thread>, info: SignalInfo) {
+    let mut signals = thread.process.signals.lock();
+    let blocked = signals.thread(thread).blocked;
+    let action = signals.action_mut(info.signal);
+    if blocked.contains(info.signal) || action.handler == Handler::Ignore {
+        *action = Action::default();
+        signals.thread(thread).blocked = blocked.without(info.signal);
+    }
+    signals.thread(thread).pending.add(info);
+    signals.recalculate(thread);
+}
+
+/// Records that a process stopped or continued, and tells its parent.
+pub(crate) fn report_change(kernel: &Kernel, process: &Arc<Process>, change: Change) {
+    {
+        let mut tasks = kernel.tasks.lock();
+        match tasks.members.get_mut(&process.id) {
+            Some(member) if matches!(member.life, Life::Alive(_)) => {
+                member.life = Life::Alive(Some(change));
+            }
+            _ => return,
+        }
+    }
+    notify_parent(kernel, process, change, Signal::SIGCHLD);
+}
+
+/// Tells the parent that a child changed: by a signal, and by waking its waits. Returns whether
+/// the parent wants to wait for an ended child.
+pub fn notify_parent(
+    kernel: &Kernel,
+    child: &Arc<Process>,
+    change: Change,
+    signal: Signal,
+) -> bool {
+    let Some(parent) = kernel.tasks.process(child.parent()) else {
+        return false;
+    };
+    if parent.id == REAPER {
+        return false;
+    }
+    let (quiet, unwanted) = {
+        let signals = parent.signals.lock();
+        let action = signals.action(Signal::SIGCHLD);
+        let unwanted = signal == Signal::SIGCHLD
+            && (action.handler == Handler::Ignore || action.flags.contains(ActionFlags::NOCLDWAIT));
+        let stop = matches!(change, Change::Stopped(_) | Change::Continued);
+        (
+            stop && action.flags.contains(ActionFlags::NOCLDSTOP),
+            unwanted,
+        )
+    };
+    if !quiet {
+        let usage = child.total_usage(kernel);
+        let (code, status) = change.signal_fields();
+        let detail = Detail::Child {
+            process: child.id,
+            user: 0,
+            status,
+            user_ticks: ticks(usage.user) as i64,
+            system_ticks: ticks(usage.system) as i64,
+        };
+        send_to_process(
+            kernel,
+            &parent,
+            SignalInfo {
+                signal,
+                code,
+                errno: 0,
+                detail,
+            },
+        );
+    }
+    parent.child_event.wake_all(kernel);
+    !unwanted
+}

@@ -1,0 +1,631 @@
+//! Memory: mapping, protection, advice, locking, the heap.
+
+use super::{Arguments, CallResult, int};
+use crate::{
+    M, Space,
+    context::Context,
+    errno::Errno,
+    fs::Mapping,
+    memory::{
+        advise_errno, lock_errno, map_errno, protect_errno, remap_errno, sync_errno, unmap_errno,
+    },
+    process::Resource,
+    user::USER_END,
+};
+use alloc::{sync::Arc, vec::Vec};
+use linux_raw_sys::general as raw;
+use memwright::{
+    AreaFlags, LockFuture, MapKind, MapRequest, Placement, Rights,
+    object::{Object, ObjectIdentity, Shmem},
+    space::{Advice, Advised, RemapRequest, SyncFlags},
+};
+use memwright_table::VirtAddr;
+
+const PAGE: u64 = 4096;
+
+/// What `mmap` is asked for, apart from the file.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct MapPlan {
+    /// What the program may do.
+    pub rights: Rights,
+    /// Stores reach the object.
+    pub shared: bool,
+    /// No file.
+    pub anonymous: bool,
+    /// Where.
+    pub placement: Placement,
+    /// Properties of the area.
+    pub flags: AreaFlags,
+    /// Pages are made resident at once.
+    pub populate: bool,
+    /// The mapping must lie low; there is nothing that places it so.
+    pub low: bool,
+}
+
+/// The rights that `PROT_` bits ask for. x86-64 readable follows from writable or executable in
+/// hardware; the area keeps what was asked.
+///
+/// # Errors
+/// `EINVAL` for unknown bits.
+pub fn rights(protection: u64) -> Result<Rights, Errno> {
+    let known = raw::PROT_READ | raw::PROT_WRITE | raw::PROT_EXEC | raw::PROT_SEM;
+    if protection & !u64::from(known) != 0 {
+        return Err(Errno::EINVAL);
+    }
+    let mut rights = Rights::empty();
+    rights.set(Rights::READ, protection as u32 & raw::PROT_READ != 0);
+    rights.set(Rights::WRITE, protection as u32 & raw::PROT_WRITE != 0);
+    rights.set(Rights::EXECUTE, protection as u32 & raw::PROT_EXEC != 0);
+    Ok(rights)
+}
+
+/// Flags that mean nothing to Linux either (`LEGACY_MAP_MASK` and what `do_mmap` ignores).
+const IGNORED: u32 = raw::MAP_DENYWRITE | raw::MAP_EXECUTABLE | raw::MAP_NONBLOCK;
+/// Flags that `MAP_SHARED_VALIDATE` accepts beside the ignored ones.
+const KNOWN: u32 = raw::MAP_TYPE
+    | raw::MAP_FIXED
+    | raw::MAP_FIXED_NOREPLACE
+    | raw::MAP_ANONYMOUS
+    | raw::MAP_GROWSDOWN
+    | raw::MAP_LOCKED
+    | raw::MAP_NORESERVE
+    | raw::MAP_POPULATE
+    | raw::MAP_STACK
+    | raw::MAP_32BIT;
+
+/// Decodes the protection and flags of `mmap` (`ksys_mmap_pgoff` and `do_mmap` of Linux 7.2).
+///
+/// # Errors
+/// `EINVAL` without a sharing type, for huge pages (there are none) and for growing shared memory;
+/// `EOPNOTSUPP` for unknown flags with `MAP_SHARED_VALIDATE`.
+pub fn map_plan(address: u64, protection: u64, flags: u64) -> Result<MapPlan, Errno> {
+    // Unknown protection bits are ignored here, unlike in mprotect.
+    let rights = rights(protection & 7)?;
+    let flags = flags as u32;
+    let shared = match flags & raw::MAP_TYPE {
+        raw::MAP_PRIVATE => false,
+        raw::MAP_SHARED => true,
+        raw::MAP_SHARED_VALIDATE if flags & !(KNOWN | IGNORED) != 0 => {
+            return Err(Errno::EOPNOTSUPP);
+        }
+        raw::MAP_SHARED_VALIDATE => true,
+        _ => return Err(Errno::EINVAL),
+    };
+    let has = |flag: u32| flags & flag == flag;
+    if has(raw::MAP_HUGETLB) || (shared && has(raw::MAP_GROWSDOWN)) {
+        return Err(Errno::EINVAL);
+    }
+    let hint = address & !(PAGE - 1);
+    let placement = if has(raw::MAP_FIXED_NOREPLACE) {
+        Placement::FixedNoReplace(VirtAddr::new(address))
+    } else if has(raw::MAP_FIXED) {
+        Placement::Fixed(VirtAddr::new(address))
+    } else if hint != 0 {
+        Placement::Hint(VirtAddr::new(hint))
+    } else {
+        Placement::Anywhere
+    };
+    let mut area = AreaFlags::empty();
+    area.set(AreaFlags::GROWSDOWN, has(raw::MAP_GROWSDOWN));
+    area.set(
+        AreaFlags::STACK,
+        has(raw::MAP_STACK) && has(raw::MAP_GROWSDOWN),
+    );
+    area.set(AreaFlags::LOCKED, has(raw::MAP_LOCKED));
+    area.set(AreaFlags::NORESERVE, has(raw::MAP_NORESERVE));
+    Ok(MapPlan {
+        rights,
+        shared,
+        anonymous: has(raw::MAP_ANONYMOUS),
+        placement,
+        flags: area,
+        // A locked mapping is resident; populating is in vain without rights.
+        populate: (has(raw::MAP_POPULATE) && !has(raw::MAP_NONBLOCK)) || has(raw::MAP_LOCKED),
+        low: has(raw::MAP_32BIT),
+    })
+}
+
+/// `mmap`.
+pub fn mmap(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+    let [address, length, protection, flags, descriptor, offset] = *arguments;
+    context.check_heap()?;
+    if offset % PAGE != 0 {
+        return Err(Errno::EINVAL);
+    }
+    let plan = map_plan(address, protection, flags)?;
+    let (kind, max_rights) = if plan.anonymous {
+        anonymous(context, &plan, length)?
+    } else {
+        file(context, &plan, int(descriptor), length, offset)?
+    };
+    if plan.low {
+        return map_low(context, plan, length, kind, max_rights);
+    }
+    let request = request(plan, length, kind, max_rights);
+    let mapped = context
+        .with_space(|space| space.map(&request))
+        .map_err(map_errno)?;
+    Ok(mapped.as_u64())
+}
+
+fn request(plan: MapPlan, length: u64, kind: MapKind<M>, max_rights: Rights) -> MapRequest<M> {
+    MapRequest {
+        length,
+        rights: plan.rights,
+        max_rights,
+        kind,
+        placement: plan.placement,
+        flags: plan.flags,
+        populate: plan.populate,
+    }
+}
+
+/// `MAP_32BIT`: the lowest free room below 2 GiB.
+fn map_low(
+    context: &Context<'_>,
+    plan: MapPlan,
+    length: u64,
+    kind: MapKind<M>,
+    max_rights: Rights,
+) -> CallResult {
+    const LOW: (u64, u64) = (0x4000_0000, 0x8000_0000);
+    let pages = length.checked_next_multiple_of(PAGE).ok_or(Errno::ENOMEM)?;
+    let mut request = request(plan, length, kind, max_rights);
+    if !matches!(
+        plan.placement,
+        Placement::Fixed(_) | Placement::FixedNoReplace(_)
+    ) {
+        let free = context.with_space(|space| first_free(space, LOW, pages));
+        let free = free.ok_or(Errno::ENOMEM)?;
+        request.placement = Placement::FixedNoReplace(VirtAddr::new(free));
+    }
+    let mapped = context
+        .with_space(|space| space.map(&request))
+        .map_err(map_errno)?;
+    Ok(mapped.as_u64())
+}
+
+fn first_free(space: &Space, (start, end): (u64, u64), length: u64) -> Option<u64> {
+    let mut free = start;
+    space.areas(&mut |area| {
+        let (first, last) = (
+            area.start().address().as_u64(),
+            area.end().address().as_u64(),
+        );
+        if last > free && first < free.saturating_add(length) {
+            free = last;
+        }
+    });
+    free.checked_add(length)
+        .filter(|last| *last <= end)
+        .map(|_| free)
+}
+
+fn anonymous(
+    context: &Context<'_>,
+    plan: &MapPlan,
+    length: u64,
+) -> Result<(MapKind<M>, Rights), Errno> {
+    if !plan.shared {
+        return Ok((MapKind::Anonymous, Rights::all()));
+    }
+    if length == 0 {
+        return Err(Errno::EINVAL);
+    }
+    let size = length.checked_next_multiple_of(PAGE).ok_or(Errno::ENOMEM)?;
+    if size > USER_END {
+        return Err(Errno::ENOMEM);
+    }
+    let memory = context.kernel.memory.clone();
+    let object: Arc<dyn Object<M>> = Arc::new(Shmem::new(memory, size, ObjectIdentity::default()));
+    Ok((
+        MapKind::Object {
+            object,
+            offset: 0,
+            shared: true,
+        },
+        Rights::all(),
+    ))
+}
+
+fn file(
+    context: &Context<'_>,
+    plan: &MapPlan,
+    descriptor: i32,
+    length: u64,
+    offset: u64,
+) -> Result<(MapKind<M>, Rights), Errno> {
+    let open = context.files().get_usable(descriptor)?;
+    if !open.is_readable() {
+        return Err(Errno::EACCES);
+    }
+    let mut max_rights = Rights::all();
+    if plan.shared && !open.is_writable() {
+        if plan.rights.contains(Rights::WRITE) {
+            return Err(Errno::EACCES);
+        }
+        max_rights -= Rights::WRITE;
+    }
+    match open.mapping()? {
+        Mapping::Zeroes => anonymous(context, plan, length),
+        Mapping::Object(object) => Ok((
+            MapKind::Object {
+                object,
+                offset,
+                shared: plan.shared,
+            },
+            max_rights,
+        )),
+    }
+}
+
+/// `munmap`.
+pub fn munmap(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+    let [address, length, ..] = *arguments;
+    let address = VirtAddr::new(address);
+    context
+        .with_space(|space| space.unmap(address, length))
+        .map_err(unmap_errno)?;
+    Ok(0)
+}
+
+/// `mprotect`.
+pub fn mprotect(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+    let [address, length, protection, ..] = *arguments;
+    let grows = u64::from(raw::PROT_GROWSDOWN | raw::PROT_GROWSUP);
+    // PROT_GROWSDOWN and PROT_GROWSUP together contradict each other; alone they are not done.
+    if protection & grows != 0 {
+        return Err(Errno::EINVAL);
+    }
+    if address % PAGE != 0 {
+        return Err(Errno::EINVAL);
+    }
+    if length == 0 {
+        return Ok(0);
+    }
+    let rights = rights(protection)?;
+    let address = VirtAddr::new(address);
+    context
+        .with_space(|space| space.protect(address, length, rights))
+        .map_err(protect_errno)?;
+    Ok(0)
+}
+
+/// `mremap`.
+pub fn mremap(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+    let [old, old_length, new_length, flags, new, _] = *arguments;
+    context.check_heap()?;
+    let known = raw::MREMAP_MAYMOVE | raw::MREMAP_FIXED | raw::MREMAP_DONTUNMAP;
+    if flags & !u64::from(known) != 0 {
+        return Err(Errno::EINVAL);
+    }
+    let has = |flag: u32| flags as u32 & flag != 0;
+    let request = RemapRequest {
+        old: VirtAddr::new(old),
+        old_length,
+        new_length,
+        may_move: has(raw::MREMAP_MAYMOVE),
+        fixed: has(raw::MREMAP_FIXED).then_some(VirtAddr::new(new)),
+        dont_unmap: has(raw::MREMAP_DONTUNMAP),
+    };
+    let moved = context
+        .with_space(|space| space.remap(request))
+        .map_err(remap_errno)?;
+    Ok(moved.as_u64())
+}
+
+/// What `madvise` is asked for. Hints have a name, by which the account lists them.
+fn advice(number: u64) -> Option<(Advice, &'static str)> {
+    Some(match number as u32 {
+        raw::MADV_NORMAL => (Advice::Hint, "MADV_NORMAL"),
+        raw::MADV_RANDOM => (Advice::Hint, "MADV_RANDOM"),
+        raw::MADV_SEQUENTIAL => (Advice::Hint, "MADV_SEQUENTIAL"),
+        raw::MADV_WILLNEED => (Advice::Hint, "MADV_WILLNEED"),
+        raw::MADV_MERGEABLE => (Advice::Hint, "MADV_MERGEABLE"),
+        raw::MADV_UNMERGEABLE => (Advice::Hint, "MADV_UNMERGEABLE"),
+        raw::MADV_HUGEPAGE => (Advice::Hint, "MADV_HUGEPAGE"),
+        raw::MADV_NOHUGEPAGE => (Advice::Hint, "MADV_NOHUGEPAGE"),
+        raw::MADV_COLD => (Advice::Hint, "MADV_COLD"),
+        raw::MADV_PAGEOUT => (Advice::Hint, "MADV_PAGEOUT"),
+        raw::MADV_DONTNEED => (Advice::DontNeed, "MADV_DONTNEED"),
+        raw::MADV_DONTNEED_LOCKED => (Advice::DontNeedLocked, "MADV_DONTNEED_LOCKED"),
+        raw::MADV_FREE => (Advice::Free, "MADV_FREE"),
+        raw::MADV_REMOVE => (Advice::Remove, "MADV_REMOVE"),
+        raw::MADV_DONTFORK => (Advice::DontFork, "MADV_DONTFORK"),
+        raw::MADV_DOFORK => (Advice::DoFork, "MADV_DOFORK"),
+        raw::MADV_DONTDUMP => (Advice::DontDump, "MADV_DONTDUMP"),
+        raw::MADV_DODUMP => (Advice::DoDump, "MADV_DODUMP"),
+        raw::MADV_WIPEONFORK => (Advice::WipeOnFork, "MADV_WIPEONFORK"),
+        raw::MADV_KEEPONFORK => (Advice::KeepOnFork, "MADV_KEEPONFORK"),
+        raw::MADV_POPULATE_READ => (Advice::PopulateRead, "MADV_POPULATE_READ"),
+        raw::MADV_POPULATE_WRITE => (Advice::PopulateWrite, "MADV_POPULATE_WRITE"),
+        MADV_GUARD_INSTALL => (Advice::GuardInstall, "MADV_GUARD_INSTALL"),
+        MADV_GUARD_REMOVE => (Advice::GuardRemove, "MADV_GUARD_REMOVE"),
+        _ => return None,
+    })
+}
+
+/// `asm-generic/mman-common.h`.
+const MADV_GUARD_INSTALL: u32 = 102;
+/// `asm-generic/mman-common.h`.
+const MADV_GUARD_REMOVE: u32 = 103;
+
+/// `madvise`. What only advises is counted as a stub of that name.
+pub fn madvise(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+    let [address, length, number, ..] = *arguments;
+    let (advice, name) = advice(number).ok_or(Errno::EINVAL)?;
+    let address = VirtAddr::new(address);
+    let advised = context
+        .with_space(|space| space.advise(address, length, advice))
+        .map_err(advise_errno)?;
+    if advised == Advised::AdvisedOnly {
+        context.kernel.calls.count_stub(name);
+    }
+    Ok(0)
+}
+
+/// `mincore`.
+pub fn mincore(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+    let [address, length, vector, ..] = *arguments;
+    if address % PAGE != 0 {
+        return Err(Errno::EINVAL);
+    }
+    crate::user::check_range(address, length as usize).map_err(|_| Errno::ENOMEM)?;
+    let mut next = address;
+    let end = address + length.next_multiple_of(PAGE);
+    let mut out = vector;
+    // A page of the vector at a time: user memory is not written under the space's lock.
+    while next < end {
+        let step = (end - next).min(PAGE * PAGE);
+        let mut bytes = Vec::new();
+        bytes
+            .try_reserve_exact((step / PAGE) as usize)
+            .map_err(|_| Errno::EAGAIN)?;
+        context
+            .with_space(|space| {
+                space.resident(VirtAddr::new(next), step, &mut |_, resident| {
+                    bytes.push(u8::from(resident));
+                })
+            })
+            .map_err(advise_errno)?;
+        context.write_bytes(out, &bytes)?;
+        out += bytes.len() as u64;
+        next += step;
+    }
+    Ok(0)
+}
+
+/// `mlock`.
+pub fn mlock(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+    lock(context, arguments[0], arguments[1], false)
+}
+
+/// `mlock2`.
+pub fn mlock2(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+    let [address, length, flags, ..] = *arguments;
+    if flags & !u64::from(raw::MLOCK_ONFAULT) != 0 {
+        return Err(Errno::EINVAL);
+    }
+    lock(context, address, length, flags != 0)
+}
+
+fn lock(context: &Context<'_>, address: u64, length: u64, on_fault: bool) -> CallResult {
+    let address = VirtAddr::new(address);
+    context
+        .with_space(|space| space.lock(address, length, on_fault))
+        .map_err(lock_errno)?;
+    Ok(0)
+}
+
+/// `munlock`.
+pub fn munlock(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+    let address = VirtAddr::new(arguments[0]);
+    context
+        .with_space(|space| space.unlock(address, arguments[1]))
+        .map_err(lock_errno)?;
+    Ok(0)
+}
+
+/// `mlockall`.
+pub fn mlockall(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+    let flags = arguments[0] as u32;
+    let known = raw::MCL_CURRENT | raw::MCL_FUTURE | raw::MCL_ONFAULT;
+    if flags & !known != 0 || flags & (raw::MCL_CURRENT | raw::MCL_FUTURE) == 0 {
+        return Err(Errno::EINVAL);
+    }
+    let on_fault = flags & raw::MCL_ONFAULT != 0;
+    let future = match (flags & raw::MCL_FUTURE != 0, on_fault) {
+        (false, _) => LockFuture::No,
+        (true, false) => LockFuture::Populated,
+        (true, true) => LockFuture::OnFault,
+    };
+    let current = flags & raw::MCL_CURRENT != 0;
+    context
+        .with_space(|space| space.lock_all(current, future, on_fault))
+        .map_err(lock_errno)?;
+    Ok(0)
+}
+
+/// `munlockall`.
+pub fn munlockall(context: &Context<'_>, _arguments: &Arguments) -> CallResult {
+    context
+        .with_space(|space| space.unlock_all())
+        .map_err(lock_errno)?;
+    Ok(0)
+}
+
+/// `msync`.
+pub fn msync(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+    let [address, length, flags, ..] = *arguments;
+    let flags = flags as u32;
+    let known = raw::MS_ASYNC | raw::MS_INVALIDATE | raw::MS_SYNC;
+    let both = raw::MS_ASYNC | raw::MS_SYNC;
+    if flags & !known != 0 || flags & both == both {
+        return Err(Errno::EINVAL);
+    }
+    let mut wanted = SyncFlags::empty();
+    wanted.set(SyncFlags::WAIT, flags & raw::MS_SYNC != 0);
+    wanted.set(SyncFlags::INVALIDATE, flags & raw::MS_INVALIDATE != 0);
+    let address = VirtAddr::new(address);
+    context
+        .with_space(|space| space.sync(address, length, wanted))
+        .map_err(sync_errno)?;
+    Ok(0)
+}
+
+/// `brk`: never fails, but returns where the heap ends.
+pub fn brk(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+    let wanted = arguments[0];
+    let Some(image) = context.process().image() else {
+        return Ok(0);
+    };
+    let heap = *image.heap.lock();
+    if wanted < heap.start || wanted > USER_END {
+        return Ok(heap.end);
+    }
+    let data_limit = context.process().limits.lock().get(Resource::Data).current;
+    if wanted - heap.start > data_limit {
+        return Ok(heap.end);
+    }
+    let old = heap.end.next_multiple_of(PAGE);
+    let new = wanted.next_multiple_of(PAGE);
+    let moved = if new > old {
+        let request = MapRequest::anonymous(new - old, Rights::READ | Rights::WRITE)
+            .at(Placement::FixedNoReplace(VirtAddr::new(old)))
+            .with(AreaFlags::HEAP);
+        context.check_heap().is_ok() && context.with_space(|space| space.map(&request)).is_ok()
+    } else if new < old {
+        context
+            .with_space(|space| space.unmap(VirtAddr::new(new), old - new))
+            .is_ok()
+    } else {
+        true
+    };
+    if !moved {
+        return Ok(heap.end);
+    }
+    image.heap.lock().end = wanted;
+    Ok(wanted)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Errno, MapPlan, Placement, VirtAddr, map_plan, rights};
+    use memwright::{AreaFlags, Rights};
+
+    #[test]
+    fn protections() {
+        for (bits, expected) in [
+            (0, Ok(Rights::empty())),
+            (1, Ok(Rights::READ)),
+            (3, Ok(Rights::READ | Rights::WRITE)),
+            (7, Ok(Rights::all())),
+            (8, Ok(Rights::empty())),
+            (0x10, Err(Errno::EINVAL)),
+        ] {
+            assert_eq!(rights(bits), expected, "{bits:#x}");
+        }
+    }
+
+    #[test]
+    fn mapping_flags() {
+        let private = MapPlan {
+            rights: Rights::READ,
+            shared: false,
+            anonymous: true,
+            placement: Placement::Anywhere,
+            flags: AreaFlags::empty(),
+            populate: false,
+            low: false,
+        };
+        let at = VirtAddr::new(0x10_0000);
+        for (address, flags, expected) in [
+            (0, 0x22, Ok(private)),
+            (0x123, 0x22, Ok(private)),
+            (
+                0x10_0123,
+                0x22,
+                Ok(MapPlan {
+                    placement: Placement::Hint(at),
+                    ..private
+                }),
+            ),
+            (
+                0x10_0000,
+                0x32,
+                Ok(MapPlan {
+                    placement: Placement::Fixed(at),
+                    ..private
+                }),
+            ),
+            (
+                0x10_0000,
+                0x10_0022,
+                Ok(MapPlan {
+                    placement: Placement::FixedNoReplace(at),
+                    ..private
+                }),
+            ),
+            (
+                0,
+                0x21,
+                Ok(MapPlan {
+                    shared: true,
+                    ..private
+                }),
+            ),
+            (
+                0,
+                0x23,
+                Ok(MapPlan {
+                    shared: true,
+                    ..private
+                }),
+            ),
+            (
+                0,
+                0x4022,
+                Ok(MapPlan {
+                    flags: AreaFlags::NORESERVE,
+                    ..private
+                }),
+            ),
+            (
+                0,
+                0x2022,
+                Ok(MapPlan {
+                    flags: AreaFlags::LOCKED,
+                    populate: true,
+                    ..private
+                }),
+            ),
+            (
+                0,
+                0x8022,
+                Ok(MapPlan {
+                    populate: true,
+                    ..private
+                }),
+            ),
+            (0, 0x1_8022, Ok(private)),
+            (
+                0,
+                0x0122,
+                Ok(MapPlan {
+                    flags: AreaFlags::GROWSDOWN,
+                    ..private
+                }),
+            ),
+            (0, 0x0121, Err(Errno::EINVAL)),
+            (0, 0x20, Err(Errno::EINVAL)),
+            (0, 0x4_0022, Err(Errno::EINVAL)),
+            (0, 0x8000_0023, Err(Errno::EOPNOTSUPP)),
+        ] {
+            assert_eq!(
+                map_plan(address, 1, flags),
+                expected,
+                "{address:#x} {flags:#x}"
+            );
+        }
+    }
+}

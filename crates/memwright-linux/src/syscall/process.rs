@@ -1,0 +1,411 @@
+//! Processes: making, replacing, ending and awaiting them.
+
+use super::{Arguments, CallResult, int};
+use crate::{
+    abi_struct,
+    arch::x86_64::uapi::{ARCH_GET_FS, ARCH_GET_GS, ARCH_SET_FS, ARCH_SET_GS},
+    context::Context,
+    errno::Errno,
+    exec::{self, Request, STRING_MAX, strings_limit},
+    process::{
+        CloneFlags, CloneRequest, ExitStatus, Process, Resource, ResourceUsage, WaitOptions,
+        WaitTarget, Waited, clone_process, end_group, set_group, set_session, wait_for_child,
+    },
+    signal::{Detail, Signal, SignalInfo},
+    user::USER_END,
+};
+use alloc::{sync::Arc, vec::Vec};
+use core::sync::atomic::Ordering;
+use linux_raw_sys::{general as raw, prctl};
+
+/// `fork`.
+pub fn fork(context: &Context<'_>, _arguments: &Arguments) -> CallResult {
+    clone_process(context, &plain(CloneFlags::empty()))
+}
+
+/// `vfork`: the parent stands still until the child executes a program or ends.
+pub fn vfork(context: &Context<'_>, _arguments: &Arguments) -> CallResult {
+    clone_process(context, &plain(CloneFlags::VM | CloneFlags::VFORK))
+}
+
+fn plain(flags: CloneFlags) -> CloneRequest {
+    CloneRequest {
+        flags,
+        stack: 0,
+        parent_tid: 0,
+        child_tid: 0,
+        thread_pointer: 0,
+        exit_signal: Signal::SIGCHLD.number().into(),
+    }
+}
+
+/// The flags that make a process; threads, shared handlers and namespaces are refused.
+fn clone_flags(flags: u64) -> Result<CloneFlags, Errno> {
+    CloneFlags::from_bits(flags).ok_or(Errno::EINVAL)
+}
+
+/// `clone`.
+pub fn clone(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+    let [flags, stack, parent_tid, child_tid, thread_pointer, _] = *arguments;
+    // The signal is in the low byte; clone knows no flags beyond 32 bits.
+    let exit_signal = flags & u64::from(raw::CSIGNAL);
+    let flags = clone_flags(u64::from(flags as u32 & !raw::CSIGNAL))?;
+    let request = CloneRequest {
+        flags,
+        stack,
+        parent_tid,
+        child_tid,
+        thread_pointer,
+        exit_signal,
+    };
+    clone_process(context, &request)
+}
+
+abi_struct! {
+    /// `struct clone_args` of `linux/sched.h`, first version.
+    pub struct CloneArguments {
+        /// Flags.
+        pub flags: u64,
+        /// Where a pidfd is stored.
+        pub pidfd: u64,
+        /// Where the id is stored in the child.
+        pub child_tid: u64,
+        /// Where the id is stored in the parent.
+        pub parent_tid: u64,
+        /// What the parent gets at the end.
+        pub exit_signal: u64,
+        /// Lowest address of the stack.
+        pub stack: u64,
+        /// Bytes of the stack.
+        pub stack_size: u64,
+        /// Thread pointer.
+        pub thread_pointer: u64,
+    }
+}
+
+/// `clone3`.
+pub fn clone3(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+    let [address, size, ..] = *arguments;
+    if size < 64 {
+        return Err(Errno::EINVAL);
+    }
+    if size > 4096 {
+        return Err(Errno::E2BIG);
+    }
+    let wanted: CloneArguments = context.read_value(address)?;
+    // Later versions of the structure: only zeroes are understood.
+    for offset in (64..size).step_by(8) {
+        let word: u64 = context.read_value(address + offset)?;
+        if word != 0 {
+            return Err(if offset < 88 {
+                Errno::EINVAL
+            } else {
+                Errno::E2BIG
+            });
+        }
+    }
+    let flags = clone_flags(wanted.flags)?;
+    if (wanted.stack == 0) != (wanted.stack_size == 0) || flags.contains(CloneFlags::DETACHED) {
+        return Err(Errno::EINVAL);
+    }
+    let request = CloneRequest {
+        flags,
+        stack: wanted.stack.wrapping_add(wanted.stack_size),
+        parent_tid: wanted.parent_tid,
+        child_tid: wanted.child_tid,
+        thread_pointer: wanted.thread_pointer,
+        exit_signal: wanted.exit_signal,
+    };
+    clone_process(context, &request)
+}
+
+/// Reads a NULL-terminated array of strings. A null array is empty, as on Linux.
+fn read_strings(
+    context: &Context<'_>,
+    address: u64,
+    room: &mut u64,
+) -> Result<Vec<Vec<u8>>, Errno> {
+    let mut strings = Vec::new();
+    if address == 0 {
+        return Ok(strings);
+    }
+    loop {
+        let at = address
+            .checked_add(strings.len() as u64 * 8)
+            .ok_or(Errno::EFAULT)?;
+        let pointer: u64 = context.read_value(at)?;
+        if pointer == 0 {
+            return Ok(strings);
+        }
+        let limit = STRING_MAX.min(usize::try_from(*room).unwrap_or(STRING_MAX));
+        let string = context.read_string(pointer, limit, Errno::E2BIG)?;
+        *room = room.saturating_sub(string.len() as u64 + 9);
+        strings.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
+        strings.push(string);
+    }
+}
+
+/// `execve`.
+pub fn execve(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+    let path = context.read_path(arguments[0])?;
+    let start = context.fs().directory();
+    execute(context, path, start, arguments[1], arguments[2])
+}
+
+fn execute(
+    context: &Context<'_>,
+    path: Vec<u8>,
+    start: Arc<crate::fs::dentry::Dentry>,
+    argument_array: u64,
+    environment_array: u64,
+) -> CallResult {
+    let stack = context.process().limits.lock().get(Resource::Stack).current;
+    let mut room = strings_limit(stack);
+    let arguments = read_strings(context, argument_array, &mut room)?;
+    let environment = read_strings(context, environment_array, &mut room)?;
+    let request = Request {
+        path,
+        start,
+        arguments,
+        environment,
+    };
+    exec::execute(context, request).map_err(|error| error.errno)?;
+    Ok(0)
+}
+
+/// `exit`: with one thread per process, the end of the process.
+pub fn exit(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+    exit_group(context, arguments)
+}
+
+/// `exit_group`.
+pub fn exit_group(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+    let status = ExitStatus::Exited(int(arguments[0]));
+    end_group(context.kernel, context.process(), status);
+    Ok(0)
+}
+
+/// `wait4`.
+pub fn wait4(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+    let [process, status, options, usage, ..] = *arguments;
+    let options = options as u32;
+    let allowed = WaitOptions::NOHANG
+        | WaitOptions::STOPPED
+        | WaitOptions::CONTINUED
+        | WaitOptions::NOTHREAD
+        | WaitOptions::ALL
+        | WaitOptions::CLONE;
+    if options & !allowed.bits() != 0 {
+        return Err(Errno::EINVAL);
+    }
+    let target = match int(process) {
+        -1 => WaitTarget::Any,
+        0 => WaitTarget::Group(context.process().group()),
+        i32::MIN => return Err(Errno::ESRCH),
+        id if id > 0 => WaitTarget::Process(id as u32),
+        group => WaitTarget::Group(group.unsigned_abs()),
+    };
+    let options = WaitOptions::from_bits_truncate(options) | WaitOptions::EXITED;
+    let Some(waited) = wait_for_child(context, target, options)? else {
+        return Ok(0);
+    };
+    context.write_optional(status, &waited.change.wait_status())?;
+    context.write_optional(usage, &ResourceUsage::from(waited.usage))?;
+    Ok(waited.process.into())
+}
+
+/// `waitid`.
+pub fn waitid(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+    let [which, id, info, options, usage, _] = *arguments;
+    let options = options as u32;
+    let allowed = WaitOptions::all();
+    let states = WaitOptions::EXITED | WaitOptions::STOPPED | WaitOptions::CONTINUED;
+    if options & !allowed.bits() != 0 || options & states.bits() == 0 {
+        return Err(Errno::EINVAL);
+    }
+    let id = int(id);
+    let target = match which as u32 {
+        raw::P_ALL => WaitTarget::Any,
+        raw::P_PID if id > 0 => WaitTarget::Process(id as u32),
+        raw::P_PGID if id == 0 => WaitTarget::Group(context.process().group()),
+        raw::P_PGID if id > 0 => WaitTarget::Group(id as u32),
+        raw::P_PIDFD => return Err(Errno::EBADF),
+        _ => return Err(Errno::EINVAL),
+    };
+    let options = WaitOptions::from_bits_truncate(options);
+    let waited = wait_for_child(context, target, options)?;
+    if info != 0 {
+        write_wait_info(context, info, waited.as_ref())?;
+    }
+    if let Some(waited) = waited {
+        context.write_optional(usage, &ResourceUsage::from(waited.usage))?;
+    }
+    Ok(0)
+}
+
+/// Writes the fields of `siginfo_t` that `waitid` fills: zeroes when no child changed.
+fn write_wait_info(
+    context: &Context<'_>,
+    address: u64,
+    waited: Option<&Waited>,
+) -> Result<(), Errno> {
+    let Some(waited) = waited else {
+        return context.clear_bytes(address, 28);
+    };
+    let (code, status) = waited.change.signal_fields();
+    let detail = Detail::Child {
+        process: waited.process,
+        user: 0,
+        status,
+        user_ticks: 0,
+        system_ticks: 0,
+    };
+    let info = SignalInfo {
+        signal: Signal::SIGCHLD,
+        code,
+        errno: 0,
+        detail,
+    };
+    context.write_bytes(address, &info.to_bytes()[..28])
+}
+
+/// `getpid`.
+pub fn getpid(context: &Context<'_>, _arguments: &Arguments) -> CallResult {
+    Ok(context.process().id.into())
+}
+
+/// `gettid`.
+pub fn gettid(context: &Context<'_>, _arguments: &Arguments) -> CallResult {
+    Ok(context.thread.id.into())
+}
+
+/// `getppid`.
+pub fn getppid(context: &Context<'_>, _arguments: &Arguments) -> CallResult {
+    Ok(context.process().parent().into())
+}
+
+fn find(context: &Context<'_>, id: u64) -> Result<Arc<Process>, Errno> {
+    match int(id) {
+        0 => Ok(context.process().clone()),
+        id if id < 0 => Err(Errno::ESRCH),
+        id => context.kernel.tasks.process(id as u32).ok_or(Errno::ESRCH),
+    }
+}
+
+/// `getpgid`.
+pub fn getpgid(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+    Ok(find(context, arguments[0])?.group().into())
+}
+
+/// `getpgrp`.
+pub fn getpgrp(context: &Context<'_>, _arguments: &Arguments) -> CallResult {
+    Ok(context.process().group().into())
+}
+
+/// `setpgid`.
+pub fn setpgid(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+    set_group(
+        context.kernel,
+        context.process(),
+        int(arguments[0]),
+        int(arguments[1]),
+    )?;
+    Ok(0)
+}
+
+/// `getsid`.
+pub fn getsid(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+    Ok(find(context, arguments[0])?.session().into())
+}
+
+/// `setsid`.
+pub fn setsid(context: &Context<'_>, _arguments: &Arguments) -> CallResult {
+    Ok(set_session(context.kernel, context.process())?.into())
+}
+
+/// `set_tid_address`.
+pub fn set_tid_address(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+    context
+        .thread
+        .clear_child_tid
+        .store(arguments[0], Ordering::Relaxed);
+    Ok(context.thread.id.into())
+}
+
+/// `set_robust_list`: futexes are not shared between threads yet, so the list is never walked.
+pub fn set_robust_list(_context: &Context<'_>, arguments: &Arguments) -> CallResult {
+    if arguments[1] == 24 {
+        Ok(0)
+    } else {
+        Err(Errno::EINVAL)
+    }
+}
+
+/// `arch_prctl`.
+pub fn arch_prctl(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+    let [operation, address, ..] = *arguments;
+    match operation {
+        ARCH_SET_FS | ARCH_SET_GS if address >= USER_END => Err(Errno::EPERM),
+        ARCH_SET_FS => {
+            context.state().fs_base = address;
+            Ok(0)
+        }
+        ARCH_SET_GS => {
+            context.state().gs_base = address;
+            Ok(0)
+        }
+        ARCH_GET_FS => {
+            let base = context.state().fs_base;
+            context.write_value(address, &base).map(|()| 0)
+        }
+        ARCH_GET_GS => {
+            let base = context.state().gs_base;
+            context.write_value(address, &base).map(|()| 0)
+        }
+        _ => Err(Errno::EINVAL),
+    }
+}
+
+/// `prctl`: names, dumpability, the signal at the parent's end, and what is always so.
+pub fn prctl(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+    let [operation, value, ..] = *arguments;
+    let process = context.process();
+    match operation as u32 {
+        prctl::PR_SET_NAME => {
+            let mut name = [0; 16];
+            let text = context.read_string(value, 16, Errno::E2BIG);
+            match text {
+                Ok(text) => name[..text.len()].copy_from_slice(&text),
+                // Longer names are cut.
+                Err(Errno::E2BIG) => context.read_bytes(value, &mut name)?,
+                Err(error) => return Err(error),
+            }
+            process.set_name(&name[..15]);
+            Ok(0)
+        }
+        prctl::PR_GET_NAME => context.write_bytes(value, &process.name()).map(|()| 0),
+        prctl::PR_SET_PDEATHSIG => {
+            if value != 0 && Signal::new(value).is_none() {
+                return Err(Errno::EINVAL);
+            }
+            process
+                .parent_death_signal
+                .store(value as u8, Ordering::SeqCst);
+            Ok(0)
+        }
+        prctl::PR_GET_PDEATHSIG => {
+            let signal = i32::from(process.parent_death_signal.load(Ordering::SeqCst));
+            context.write_value(value, &signal).map(|()| 0)
+        }
+        prctl::PR_GET_DUMPABLE => Ok(process.dumpable.load(Ordering::SeqCst).into()),
+        prctl::PR_SET_DUMPABLE if value <= 1 => {
+            process.dumpable.store(value as u8, Ordering::SeqCst);
+            Ok(0)
+        }
+        prctl::PR_GET_KEEPCAPS | prctl::PR_GET_NO_NEW_PRIVS | prctl::PR_GET_SECCOMP => Ok(0),
+        // Every capability is in the bounding set; there are 41 (CAP_LAST_CAP is 40).
+        prctl::PR_CAPBSET_READ if value <= 40 => Ok(1),
+        prctl::PR_GET_TIMERSLACK => Ok(50_000),
+        _ => Err(Errno::EINVAL),
+    }
+}

@@ -1,0 +1,411 @@
+//! Signals: actions, masks, sending, waiting.
+
+use super::{Arguments, CallResult, int};
+use crate::{
+    abi::{Plain, Timespec},
+    arch::x86_64::{
+        regs::FpuArea,
+        signal_frame::{FrameHead, restore},
+        uapi::FP_XSTATE_MAGIC2,
+        xstate::{self, Extent},
+    },
+    context::Context,
+    errno::Errno,
+    process::{Life, Process, REAPER},
+    signal::{
+        Action, AlternateStack, Detail, KernelAction, Signal, SignalInfo, SignalSet, code,
+        force_fault, send_to_group, send_to_process, send_to_thread,
+    },
+    wait::WaitError,
+};
+use alloc::{sync::Arc, vec::Vec};
+use linux_raw_sys::general as raw;
+
+/// Bytes of `sigset_t`.
+const SET_SIZE: u64 = 8;
+
+fn check_size(size: u64) -> Result<(), Errno> {
+    if size == SET_SIZE {
+        Ok(())
+    } else {
+        Err(Errno::EINVAL)
+    }
+}
+
+/// `rt_sigaction`.
+pub fn rt_sigaction(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+    let [signal, new, old, size, ..] = *arguments;
+    check_size(size)?;
+    let new: Option<KernelAction> = context.read_optional(new)?;
+    let signal = Signal::new(u64::from(signal as u32)).ok_or(Errno::EINVAL)?;
+    if new.is_some() && SignalSet::UNBLOCKABLE.contains(signal) {
+        return Err(Errno::EINVAL);
+    }
+    let before = {
+        let mut signals = context.process().signals.lock();
+        let before = *signals.action(signal);
+        if let Some(new) = new {
+            *signals.action_mut(signal) = Action::from(new);
+            if signals.action(signal).ignores(signal) {
+                // What is pending disappears, blocked or not.
+                signals.pending.discard_one(signal);
+                for (_, state) in &mut signals.threads {
+                    state.pending.discard_one(signal);
+                }
+                signals.recalculate_all();
+            }
+        }
+        before
+    };
+    context.write_optional(old, &KernelAction::from(before))?;
+    Ok(0)
+}
+
+/// `rt_sigprocmask`.
+pub fn rt_sigprocmask(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+    let [how, new, old, size, ..] = *arguments;
+    check_size(size)?;
+    let new: Option<u64> = context.read_optional(new)?;
+    let before = {
+        let mut signals = context.process().signals.lock();
+        let before = signals.thread(context.thread).blocked;
+        if let Some(set) = new.map(SignalSet) {
+            let blocked = match how as u32 {
+                raw::SIG_BLOCK => before.union(set),
+                raw::SIG_UNBLOCK => before.minus(set),
+                raw::SIG_SETMASK => set,
+                _ => return Err(Errno::EINVAL),
+            };
+            signals.set_blocked(context.thread, blocked);
+        }
+        before
+    };
+    context.write_optional(old, &before.0)?;
+    Ok(0)
+}
+
+/// `rt_sigpending`.
+pub fn rt_sigpending(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+    if arguments[1] > SET_SIZE {
+        return Err(Errno::EINVAL);
+    }
+    let pending = {
+        let mut signals = context.process().signals.lock();
+        let shared = signals.pending.set();
+        let state = signals.thread(context.thread);
+        state
+            .pending
+            .set()
+            .union(shared)
+            .intersection(state.blocked)
+    };
+    let bytes = pending.0.to_le_bytes();
+    context.write_bytes(arguments[0], &bytes[..arguments[1] as usize])?;
+    Ok(0)
+}
+
+/// Replaces the mask until the current call is over; the old one comes back behind the handler.
+pub fn with_mask_until_return(context: &Context<'_>, mask: SignalSet) {
+    let mut signals = context.process().signals.lock();
+    let state = signals.thread(context.thread);
+    let before = state.blocked;
+    state.saved_mask.get_or_insert(before);
+    signals.set_blocked(context.thread, mask);
+}
+
+/// Takes back a mask set by [`with_mask_until_return`] when no signal arrived.
+pub fn restore_mask(context: &Context<'_>) {
+    let mut signals = context.process().signals.lock();
+    if let Some(mask) = signals.thread(context.thread).saved_mask.take() {
+        signals.set_blocked(context.thread, mask);
+    }
+}
+
+/// `rt_sigsuspend`.
+pub fn rt_sigsuspend(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+    check_size(arguments[1])?;
+    let mask: u64 = context.read_value(arguments[0])?;
+    with_mask_until_return(context, SignalSet(mask));
+    wait_for_signal(context)
+}
+
+/// `pause`.
+pub fn pause(context: &Context<'_>, _arguments: &Arguments) -> CallResult {
+    wait_for_signal(context)
+}
+
+fn wait_for_signal(context: &Context<'_>) -> CallResult {
+    let never = context.wait_until(&[], None, || None::<()>);
+    debug_assert_eq!(never, Err(WaitError::Interrupted));
+    Err(Errno::ERESTARTNOHAND)
+}
+
+/// `rt_sigtimedwait`.
+pub fn rt_sigtimedwait(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+    let [set, info, timeout, size, ..] = *arguments;
+    check_size(size)?;
+    let set: u64 = context.read_value(set)?;
+    let set = SignalSet(set).minus(SignalSet::UNBLOCKABLE);
+    let timeout: Option<Timespec> = context.read_optional(timeout)?;
+    let deadline = match timeout {
+        Some(timeout) => {
+            let length = timeout.to_nanoseconds().ok_or(Errno::EINVAL)?;
+            Some(context.kernel.host.now().saturating_add(length))
+        }
+        None => None,
+    };
+    let process = context.process();
+    let take = || {
+        let mut signals = process.signals.lock();
+        let taken = signals.take(context.thread, SignalSet(!set.0));
+        signals.recalculate(context.thread);
+        taken
+    };
+    process.signals.lock().thread(context.thread).waited = set;
+    let result = context.wait_until(&[], deadline, take);
+    process.signals.lock().thread(context.thread).waited = SignalSet::EMPTY;
+    let taken = result.map_err(WaitError::interrupt)?;
+    if info != 0 {
+        context.write_bytes(info, &taken.to_bytes())?;
+    }
+    Ok(taken.signal.number().into())
+}
+
+/// `sigaltstack`.
+pub fn sigaltstack(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+    /// `MINSIGSTKSZ` of `asm/signal.h`.
+    const LEAST: u64 = 2048;
+    let new: Option<AlternateStack> = context.read_optional(arguments[0])?;
+    let pointer = context.state().regs.rsp;
+    let before = {
+        let mut signals = context.process().signals.lock();
+        let state = signals.thread(context.thread);
+        let mut before = state.alternate_stack;
+        let now = before.state(pointer);
+        if let Some(new) = new {
+            if now == AlternateStack::ONSTACK {
+                return Err(Errno::EPERM);
+            }
+            let mode = new.flags & !AlternateStack::AUTODISARM;
+            state.alternate_stack = match mode {
+                AlternateStack::DISABLE => AlternateStack::default(),
+                0 | AlternateStack::ONSTACK if new.size < LEAST => return Err(Errno::ENOMEM),
+                0 | AlternateStack::ONSTACK => AlternateStack {
+                    flags: new.flags & AlternateStack::AUTODISARM,
+                    padding: 0,
+                    ..new
+                },
+                _ => return Err(Errno::EINVAL),
+            };
+        }
+        before.flags |= now;
+        before
+    };
+    context.write_optional(arguments[1], &before)?;
+    Ok(0)
+}
+
+/// `rt_sigreturn`: the registers are those of the frame. A frame that cannot be read is a fault.
+pub fn rt_sigreturn(context: &Context<'_>, _arguments: &Arguments) -> CallResult {
+    let regs = context.state().regs;
+    match restore_frame(context, regs.rsp.wrapping_sub(8)) {
+        Ok(()) => {
+            let result = context.state().regs.rax;
+            Ok(result)
+        }
+        Err(_) => {
+            force_fault(context.thread, SignalInfo::kernel(Signal::SIGSEGV));
+            Ok(0)
+        }
+    }
+}
+
+fn restore_frame(context: &Context<'_>, frame: u64) -> Result<(), Errno> {
+    let mut bytes = [0; FrameHead::SIZE];
+    context.read_bytes(frame, &mut bytes)?;
+    let head = FrameHead::from_bytes(&bytes);
+    restore_extended(context, head.context.extended_state)?;
+    {
+        let mut state = context.state();
+        state.regs = restore(&head.context, &state.regs);
+    }
+    let mut signals = context.process().signals.lock();
+    signals.set_blocked(context.thread, SignalSet(head.mask));
+    // As Linux does, the alternate stack is that of the frame.
+    let flags = head.stack.flags & AlternateStack::AUTODISARM;
+    let pointer = head.context.rsp;
+    let state = signals.thread(context.thread);
+    if state.alternate_stack.state(pointer) != AlternateStack::ONSTACK {
+        state.alternate_stack = AlternateStack {
+            flags,
+            padding: 0,
+            ..head.stack
+        };
+    }
+    Ok(())
+}
+
+/// Loads the extended state of a frame; none means the initial state.
+fn restore_extended(context: &Context<'_>, address: u64) -> Result<(), Errno> {
+    let host = context.kernel.host;
+    let mut area = FpuArea::INITIAL;
+    if address == 0 {
+        host.restore_fpu(&area);
+        return Ok(());
+    }
+    if address % 64 != 0 {
+        return Err(Errno::EFAULT);
+    }
+    context.read_bytes(address, &mut area.bytes[..FpuArea::HEADER])?;
+    let mut extended = false;
+    if let Extent::Extended(size) = xstate::extent(&area.bytes[..512], host.fpu_size()) {
+        let end: u32 = context.read_value(address + size as u64)?;
+        if end == FP_XSTATE_MAGIC2 {
+            let rest = &mut area.bytes[FpuArea::HEADER..size];
+            context.read_bytes(address + FpuArea::HEADER as u64, rest)?;
+            extended = true;
+        }
+    }
+    xstate::sanitize(&mut area, host.fpu_features(), extended);
+    host.restore_fpu(&area);
+    Ok(())
+}
+
+/// Who sends, as the receiver sees it.
+fn sent_by(context: &Context<'_>, signal: Signal, code: i32) -> SignalInfo {
+    let detail = Detail::Sender {
+        process: context.process().id,
+        user: 0,
+    };
+    SignalInfo {
+        signal,
+        code,
+        errno: 0,
+        detail,
+    }
+}
+
+/// `kill`.
+pub fn kill(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+    let target = int(arguments[0]);
+    let kernel = context.kernel;
+    let number = u64::from(arguments[1] as u32);
+    if number > Signal::MAX.into() {
+        return Err(Errno::EINVAL);
+    }
+    let info = Signal::new(number).map(|signal| sent_by(context, signal, code::SI_USER));
+    match target {
+        id if id > 0 => {
+            let process = kernel.tasks.process(id as u32).ok_or(Errno::ESRCH)?;
+            if let Some(info) = info {
+                send_to_process(kernel, &process, info);
+            }
+        }
+        -1 => {
+            let others = everybody_else(context);
+            if others.is_empty() {
+                return Err(Errno::ESRCH);
+            }
+            for process in others {
+                if let Some(info) = info {
+                    send_to_process(kernel, &process, info);
+                }
+            }
+        }
+        i32::MIN => return Err(Errno::ESRCH),
+        group => {
+            let group = if group == 0 {
+                context.process().group()
+            } else {
+                group.unsigned_abs()
+            };
+            let members = match info {
+                Some(info) => send_to_group(kernel, group, info),
+                None => kernel
+                    .tasks
+                    .processes()
+                    .iter()
+                    .filter(|p| p.group() == group)
+                    .count(),
+            };
+            if members == 0 {
+                return Err(Errno::ESRCH);
+            }
+        }
+    }
+    Ok(0)
+}
+
+fn everybody_else(context: &Context<'_>) -> Vec<Arc<Process>> {
+    let tasks = context.kernel.tasks.lock();
+    let others = tasks.members.values().filter(|member| {
+        member.process.id != REAPER
+            && member.process.id != context.process().id
+            && matches!(member.life, Life::Alive(_))
+    });
+    others.map(|member| member.process.clone()).collect()
+}
+
+/// `tkill`.
+pub fn tkill(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+    send_to_one(context, None, arguments[0], arguments[1])
+}
+
+/// `tgkill`.
+pub fn tgkill(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+    if int(arguments[0]) <= 0 {
+        return Err(Errno::EINVAL);
+    }
+    send_to_one(
+        context,
+        Some(arguments[0] as u32),
+        arguments[1],
+        arguments[2],
+    )
+}
+
+fn send_to_one(
+    context: &Context<'_>,
+    process: Option<u32>,
+    thread: u64,
+    signal: u64,
+) -> CallResult {
+    let signal = u64::from(signal as u32);
+    if int(thread) <= 0 || signal > Signal::MAX.into() {
+        return Err(Errno::EINVAL);
+    }
+    let thread = context
+        .kernel
+        .tasks
+        .thread(thread as u32)
+        .ok_or(Errno::ESRCH)?;
+    if process.is_some_and(|process| process != thread.process.id) {
+        return Err(Errno::ESRCH);
+    }
+    if let Some(signal) = Signal::new(signal) {
+        let info = sent_by(context, signal, code::SI_TKILL);
+        send_to_thread(context.kernel, &thread, info);
+    }
+    Ok(0)
+}
+
+/// `rt_sigqueueinfo`.
+pub fn rt_sigqueueinfo(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+    let [id, signal, info, ..] = *arguments;
+    let mut bytes = [0; SignalInfo::SIZE];
+    context.read_bytes(info, &mut bytes)?;
+    let signal = Signal::new(u64::from(signal as u32)).ok_or(Errno::EINVAL)?;
+    let info = SignalInfo::from_user(signal, &bytes);
+    let process = context
+        .kernel
+        .tasks
+        .process(id as u32)
+        .ok_or(Errno::ESRCH)?;
+    // Only the kernel and kill may claim to be themselves.
+    let forged = info.code >= 0 || info.code == code::SI_TKILL;
+    if forged && process.id != context.process().id {
+        return Err(Errno::EPERM);
+    }
+    send_to_process(context.kernel, &process, info);
+    Ok(0)
+}

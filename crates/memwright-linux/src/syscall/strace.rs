@@ -1,0 +1,189 @@
+//! One line of text per system call.
+
+use super::{
+    Arguments, CallResult,
+    table::{Kind, SystemCall},
+};
+use crate::{context::Context, errno::Errno, host::Channel};
+use alloc::{format, string::String};
+use core::fmt::Write;
+use memwright_table::VirtAddr;
+
+/// Bytes of a string that are shown.
+const SHOWN: usize = 64;
+
+/// The name and the arguments, read before the call changes what they point at.
+pub(super) fn describe(
+    context: &Context<'_>,
+    number: u64,
+    call: Option<&'static SystemCall>,
+    arguments: &Arguments,
+) -> String {
+    context.kernel.host.pause_clock();
+    let mut text = format!("[{}] ", context.thread.id);
+    match call {
+        Some(call) => {
+            text.push_str(call.name);
+            text.push('(');
+            for (index, kind) in call.arguments.iter().enumerate() {
+                if index > 0 {
+                    text.push_str(", ");
+                }
+                argument(context, &mut text, *kind, index, arguments);
+            }
+            if call.arguments.is_empty() && call.status == super::Status::Missing {
+                text.push_str("...");
+            }
+            text.push(')');
+        }
+        None => text = format!("{text}syscall_{number}(...)"),
+    }
+    context.kernel.host.resume_clock();
+    text
+}
+
+/// Writes the line with its result.
+pub(super) fn finish(
+    context: &Context<'_>,
+    mut text: String,
+    call: Option<&'static SystemCall>,
+    result: &CallResult,
+) {
+    context.kernel.host.pause_clock();
+    // A string accepts everything.
+    let _ = match result {
+        Ok(_) if call.is_some_and(|call| call.name.starts_with("exit")) => writeln!(text, " = ?"),
+        Ok(value) if *value > 0xffff_ffff => writeln!(text, " = {value:#x}"),
+        Ok(value) => writeln!(text, " = {value}"),
+        Err(errno) if *errno >= Errno::ERESTARTSYS => writeln!(text, " = ? {errno:?}"),
+        Err(errno) => writeln!(text, " = -1 {errno:?}"),
+    };
+    context
+        .kernel
+        .host
+        .output(Channel::SystemCalls, text.as_bytes());
+    context.kernel.host.resume_clock();
+}
+
+fn argument(
+    context: &Context<'_>,
+    text: &mut String,
+    kind: Kind,
+    index: usize,
+    arguments: &Arguments,
+) {
+    let value = arguments[index];
+    let _ = match kind {
+        Kind::Int | Kind::Fd => write!(text, "{}", value as i32),
+        Kind::DirFd if value as i32 == linux_raw_sys::general::AT_FDCWD => {
+            write!(text, "AT_FDCWD")
+        }
+        Kind::DirFd => write!(text, "{}", value as i32),
+        Kind::Unsigned => write!(text, "{value}"),
+        Kind::Mode => write!(text, "{:#o}", value as u32),
+        Kind::Signal => match crate::signal::Signal::new(value) {
+            Some(signal) => write!(text, "{signal}"),
+            None => write!(text, "{value}"),
+        },
+        Kind::Path | Kind::Text => string(context, text, value, SHOWN, true),
+        Kind::InBuffer(length) => {
+            let shown = (arguments[usize::from(length)] as usize).min(SHOWN);
+            string(context, text, value, shown, false)
+        }
+        Kind::Flags(names) => write!(text, "{}", flags(value, names)),
+        Kind::Hex
+        | Kind::Strings
+        | Kind::In(_)
+        | Kind::Out(_)
+        | Kind::InOut(_)
+        | Kind::OutBuffer(_)
+        | Kind::Vectors(_)
+            if value == 0 =>
+        {
+            write!(text, "NULL")
+        }
+        Kind::Hex
+        | Kind::Strings
+        | Kind::In(_)
+        | Kind::Out(_)
+        | Kind::InOut(_)
+        | Kind::OutBuffer(_)
+        | Kind::Vectors(_) => write!(text, "{value:#x}"),
+    };
+}
+
+fn string(
+    context: &Context<'_>,
+    text: &mut String,
+    address: u64,
+    limit: usize,
+    terminated: bool,
+) -> core::fmt::Result {
+    if address == 0 {
+        return write!(text, "NULL");
+    }
+    let mut bytes = alloc::vec::Vec::new();
+    let mut ended = false;
+    context.with_space(|space| {
+        let mut byte = [0];
+        while bytes.len() < limit && !ended {
+            let at = VirtAddr::new(address.wrapping_add(bytes.len() as u64));
+            if space.read(at, &mut byte).is_err() {
+                break;
+            }
+            ended = terminated && byte[0] == 0;
+            if !ended {
+                bytes.push(byte[0]);
+            }
+        }
+    });
+    if bytes.is_empty() && !ended && limit > 0 {
+        return write!(text, "{address:#x}");
+    }
+    let dots = if bytes.len() == SHOWN && !ended {
+        "..."
+    } else {
+        ""
+    };
+    write!(text, "\"{}\"{dots}", bytes.escape_ascii())
+}
+
+/// The names of the bits that are set, joined by `|`.
+fn flags(value: u64, names: &[(u64, &str)]) -> String {
+    let mut text = String::new();
+    let mut rest = value;
+    for (bits, name) in names {
+        let set = if *bits == 0 {
+            value == 0
+        } else {
+            rest & bits == *bits
+        };
+        if set {
+            if !text.is_empty() {
+                text.push('|');
+            }
+            text.push_str(name);
+            rest &= !bits;
+        }
+    }
+    if rest != 0 || text.is_empty() {
+        let separator = if text.is_empty() { "" } else { "|" };
+        let _ = write!(text, "{separator}{rest:#x}");
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::flags;
+
+    #[test]
+    fn flags_are_named_and_the_rest_is_hexadecimal() {
+        let names = [(0, "NONE"), (1, "READ"), (2, "WRITE")];
+        assert_eq!(flags(0, &names), "NONE");
+        assert_eq!(flags(3, &names), "READ|WRITE");
+        assert_eq!(flags(0x12, &names), "WRITE|0x10");
+        assert_eq!(flags(0x10, &names), "0x10");
+        assert_eq!(flags(0, &names[1..]), "0x0");
+    }
+}

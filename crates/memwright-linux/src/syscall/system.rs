@@ -1,0 +1,223 @@
+//! The machine, random numbers, limits and usage.
+
+use super::{Arguments, CallResult, int};
+use crate::{
+    abi::Plain,
+    abi_struct,
+    context::Context,
+    errno::Errno,
+    kernel::Kernel,
+    memory::space_limits,
+    process::{Life, Limit, REAPER, Resource, ResourceUsage, ticks},
+};
+use linux_raw_sys::general as raw;
+
+/// The six names of `uname`.
+pub const NAMES: [&str; 6] = [
+    "Linux",
+    "memwright",
+    "7.2.0",
+    "#1 SMP PREEMPT_NONE Memwright",
+    "x86_64",
+    "(none)",
+];
+/// Bytes of one name.
+const NAME_SIZE: usize = 65;
+
+/// `uname`: the version whose semantics are matched.
+pub fn uname(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+    let mut names = [0; NAME_SIZE * NAMES.len()];
+    for (name, bytes) in NAMES.iter().zip(names.chunks_exact_mut(NAME_SIZE)) {
+        bytes[..name.len()].copy_from_slice(name.as_bytes());
+    }
+    context.write_bytes(arguments[0], &names).map(|()| 0)
+}
+
+abi_struct! {
+    /// `struct sysinfo` of `linux/sysinfo.h`.
+    pub struct SystemInfo {
+        /// Seconds since boot.
+        pub uptime: i64,
+        /// Load averages.
+        pub loads: [u64; 3],
+        /// Bytes of memory.
+        pub total: u64,
+        /// Free bytes.
+        pub free: u64,
+        /// Bytes shared: of files in memory.
+        pub shared: u64,
+        /// Bytes in buffers.
+        pub buffers: u64,
+        /// Bytes of swap.
+        pub swap: u64,
+        /// Free bytes of swap.
+        pub swap_free: u64,
+        /// Processes.
+        pub processes: u16,
+        /// Padding.
+        pub padding: [u8; 6],
+        /// High memory.
+        pub high: u64,
+        /// Free high memory.
+        pub high_free: u64,
+        /// Bytes per unit.
+        pub unit: u32,
+        /// Padding.
+        pub tail: u32,
+    }
+}
+
+/// `sysinfo`.
+pub fn sysinfo(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+    let kernel = context.kernel;
+    let frames = kernel.memory.frames();
+    let info = SystemInfo {
+        uptime: (kernel.host.now() / crate::abi::SECOND) as i64,
+        total: frames.total() * 4096,
+        free: frames.free() * 4096,
+        shared: frames.used_by(memwright_table::FrameKind::Object) * 4096,
+        processes: living(kernel),
+        unit: 1,
+        ..SystemInfo::default()
+    };
+    context.write_value(arguments[0], &info).map(|()| 0)
+}
+
+fn living(kernel: &Kernel) -> u16 {
+    let tasks = kernel.tasks.lock();
+    let living = tasks
+        .members
+        .values()
+        .filter(|member| member.process.id != REAPER && matches!(member.life, Life::Alive(_)));
+    living.count() as u16
+}
+
+/// `getrandom`: from the run's seed, the same in every run.
+pub fn getrandom(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+    let [address, length, flags, ..] = *arguments;
+    let known = raw::GRND_NONBLOCK | raw::GRND_RANDOM | raw::GRND_INSECURE;
+    let both = raw::GRND_RANDOM | raw::GRND_INSECURE;
+    if flags as u32 & !known != 0 || flags as u32 & both == both {
+        return Err(Errno::EINVAL);
+    }
+    let length = context.transfer_length(address, length)?;
+    let mut buffer = [0; 256];
+    let mut done = 0;
+    while done < length {
+        let step = (length - done).min(buffer.len());
+        context.kernel.random.lock().fill(&mut buffer[..step]);
+        match context.write_some(address + done as u64, &buffer[..step]) {
+            Ok(count) if count == step => done += count,
+            Ok(count) => return Ok((done + count) as u64),
+            Err(_) if done > 0 => return Ok(done as u64),
+            Err(error) => return Err(error),
+        }
+        if context.interrupted() && done >= 256 {
+            break;
+        }
+    }
+    Ok(done as u64)
+}
+
+/// `getrusage`.
+pub fn getrusage(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+    let process = context.process();
+    let usage = match int(arguments[0]) {
+        raw::RUSAGE_CHILDREN => process.children_usage.snapshot(),
+        // RUSAGE_SELF and RUSAGE_THREAD.
+        0 => process.total_usage(context.kernel),
+        1 => {
+            let mut usage = context
+                .kernel
+                .scheduler
+                .usage_of(context.kernel, context.thread);
+            usage.resident_peak = process.total_usage(context.kernel).resident_peak;
+            usage
+        }
+        _ => return Err(Errno::EINVAL),
+    };
+    context
+        .write_value(arguments[1], &ResourceUsage::from(usage))
+        .map(|()| 0)
+}
+
+/// `times`.
+pub fn times(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+    let own = context.process().total_usage(context.kernel);
+    let children = context.process().children_usage.snapshot();
+    let values = [own.user, own.system, children.user, children.system].map(ticks);
+    context.write_optional(arguments[0], &values)?;
+    Ok(ticks(context.kernel.host.now()))
+}
+
+/// `getrlimit`.
+pub fn getrlimit(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+    let limit = *context
+        .process()
+        .limits
+        .lock()
+        .by_number(arguments[0])
+        .ok_or(Errno::EINVAL)?;
+    context.write_value(arguments[1], &limit).map(|()| 0)
+}
+
+/// `setrlimit`.
+pub fn setrlimit(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+    let new: Limit = context.read_value(arguments[1])?;
+    set_limit(context.process(), arguments[0], new)?;
+    Ok(0)
+}
+
+/// `prlimit64`.
+pub fn prlimit64(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+    let [id, resource, new, old, ..] = *arguments;
+    let new: Option<Limit> = context.read_optional(new)?;
+    let process = match int(id) {
+        0 => context.process().clone(),
+        id => context
+            .kernel
+            .tasks
+            .process(id as u32)
+            .ok_or(Errno::ESRCH)?,
+    };
+    let before = *process
+        .limits
+        .lock()
+        .by_number(resource)
+        .ok_or(Errno::EINVAL)?;
+    if let Some(new) = new {
+        set_limit(&process, resource, new)?;
+    }
+    context.write_optional(old, &before)?;
+    Ok(0)
+}
+
+/// Root may raise every limit; descriptors end at `fs.nr_open`.
+fn set_limit(process: &crate::process::Process, resource: u64, new: Limit) -> Result<(), Errno> {
+    const DESCRIPTORS_MAX: u64 = 1_048_576;
+    if new.current > new.maximum {
+        return Err(Errno::EINVAL);
+    }
+    if resource == Resource::Files as u64 && new.maximum > DESCRIPTORS_MAX {
+        return Err(Errno::EPERM);
+    }
+    let limits = {
+        let mut limits = process.limits.lock();
+        *limits.by_number(resource).ok_or(Errno::EINVAL)? = new;
+        space_limits(&limits)
+    };
+    if let Some(space) = process.space() {
+        space.set_limits(limits);
+    }
+    Ok(())
+}
+
+/// `personality`: only the plain one.
+pub fn personality(_context: &Context<'_>, arguments: &Arguments) -> CallResult {
+    match arguments[0] as u32 {
+        0 | 0xffff_ffff => Ok(0),
+        _ => Err(Errno::EINVAL),
+    }
+}
+
+const _: () = assert!(SystemInfo::SIZE == 112);

@@ -1,0 +1,65 @@
+//! Clocks and interval timers.
+
+use crate::{
+    kernel::Kernel,
+    process::Process,
+    scheduler::{TimerAction, TimerKey},
+    signal::{Signal, SignalInfo, send_to_process},
+};
+use alloc::sync::Arc;
+
+/// `ITIMER_REAL` of a process.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Alarm {
+    /// The deadline, while one is set.
+    pub timer: Option<TimerKey>,
+    /// Nanoseconds after which it rings again; 0 for never.
+    pub interval: u64,
+}
+
+impl Alarm {
+    /// Nanoseconds until it rings; 0 when it is not set.
+    pub fn remaining(&self, now: u64) -> u64 {
+        self.timer
+            .map_or(0, |(at, _)| at.saturating_sub(now).max(1))
+    }
+}
+
+/// Sets or clears the alarm of a process; returns the old one.
+pub fn set_alarm(kernel: &Kernel, process: &Arc<Process>, value: u64, interval: u64) -> Alarm {
+    let old = core::mem::take(&mut *process.alarm.lock());
+    if let Some(timer) = old.timer {
+        kernel.scheduler.remove_timer(kernel, timer);
+    }
+    if value > 0 {
+        let at = kernel.host.now().saturating_add(value);
+        let timer = kernel
+            .scheduler
+            .add_timer(kernel, at, TimerAction::Alarm(process.clone()));
+        *process.alarm.lock() = Alarm {
+            timer: Some(timer),
+            interval,
+        };
+    }
+    old
+}
+
+/// The alarm of a process rings.
+pub(crate) fn expire(kernel: &Kernel, process: &Arc<Process>) {
+    let interval = {
+        let mut alarm = process.alarm.lock();
+        alarm.timer = None;
+        alarm.interval
+    };
+    if interval > 0 {
+        set_alarm(kernel, process, interval, interval);
+    }
+    send_to_process(kernel, process, SignalInfo::kernel(Signal::SIGALRM));
+}
+
+impl Kernel {
+    /// Nanoseconds since 1970.
+    pub fn real_time(&self) -> u64 {
+        self.manifest.epoch * crate::abi::SECOND + self.host.now()
+    }
+}

@@ -1,0 +1,34 @@
+//! Memory events as JSON lines.
+
+use crate::host::{Channel, Host};
+use alloc::string::String;
+use core::fmt::Write;
+use memwright::{Event, TraceSink};
+
+/// Writes every event to the trace channel, with the instruction clock.
+pub struct Trace {
+    host: &'static dyn Host,
+}
+
+impl Trace {
+    /// A trace of this machine.
+    pub fn new(host: &'static dyn Host) -> Self {
+        Self { host }
+    }
+}
+
+impl TraceSink for Trace {
+    fn event(&self, event: &Event) {
+        let now = self.host.now();
+        self.host.pause_clock();
+        let mut line = String::new();
+        // A string accepts everything.
+        let _ = write!(line, "{{\"clock\":{now},");
+        let mut inner = String::new();
+        let _ = event.write_json(&mut inner);
+        line.push_str(inner.strip_prefix('{').unwrap_or(&inner));
+        line.push('\n');
+        self.host.output(Channel::Trace, line.as_bytes());
+        self.host.resume_clock();
+    }
+}
