@@ -8,7 +8,14 @@ use super::{
     tree::Change,
     walk::{LastLink, Walked, Walker},
 };
-use crate::{context::Context, errno::Errno, kernel::Kernel};
+use crate::{
+    context::Context,
+    errno::Errno,
+    kernel::Kernel,
+    process::Resource,
+    signal::{Detail, Signal, SignalInfo, SignalSet, code, send_to_thread},
+    syscall::signal::{restore_mask, with_mask_until_return},
+};
 use alloc::sync::Arc;
 use linux_raw_sys::general as raw;
 
@@ -30,19 +37,38 @@ impl Context<'_> {
     /// The largest size that a file may grow to (`RLIMIT_FSIZE`).
     #[must_use]
     pub fn file_size_limit(&self) -> u64 {
-        u64::MAX
+        self.process().limits.lock().get(Resource::FileSize).current
     }
 
     /// Tells the caller that a file would grow beyond its limit.
-    pub fn file_too_large(&self) {}
+    pub fn file_too_large(&self) {
+        send_to_thread(
+            self.kernel,
+            self.thread,
+            SignalInfo::kernel(Signal::SIGXFSZ),
+        );
+    }
 
     /// Tells the caller that nobody reads what it writes.
-    pub fn broken_pipe(&self) {}
+    pub fn broken_pipe(&self) {
+        let detail = Detail::Sender {
+            process: self.process().id,
+            user: 0,
+        };
+        let signal = Signal::SIGPIPE;
+        let info = SignalInfo {
+            signal,
+            code: code::SI_USER,
+            errno: 0,
+            detail,
+        };
+        send_to_thread(self.kernel, self.thread, info);
+    }
 
     /// One above the largest descriptor that the caller may have (`RLIMIT_NOFILE`).
     #[must_use]
     pub fn descriptor_limit(&self) -> usize {
-        1024
+        self.process().limits.lock().get(Resource::Files).current as usize
     }
 
     /// Gives an open file the lowest free descriptor.
@@ -141,7 +167,22 @@ impl Context<'_> {
         size: u64,
         act: impl FnOnce() -> Result<u64, Errno>,
     ) -> Result<u64, Errno> {
-        let _ = (address, size);
-        act()
+        if address == 0 {
+            return act();
+        }
+        if size != 8 {
+            return Err(Errno::EINVAL);
+        }
+        let mask: u64 = self.read_value(address)?;
+        with_mask_until_return(self, SignalSet(mask));
+        let result = act();
+        // A handler runs under the mask; the one before comes back behind it.
+        if !matches!(
+            result,
+            Err(Errno::EINTR | Errno::ERESTARTNOHAND | Errno::ERESTARTSYS)
+        ) {
+            restore_mask(self);
+        }
+        result
     }
 }

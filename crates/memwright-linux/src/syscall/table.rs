@@ -3,7 +3,7 @@
 //! The table drives dispatch, `--strace`, the lists of missing calls and of stubs in the account,
 //! and the bad-pointer test.
 
-use super::{Handler, identity, memory, process, scheduling, signal, system, time};
+use super::{Handler, file, identity, memory, process, scheduling, signal, system, time};
 use linux_raw_sys::general as raw;
 
 /// What one argument is.
@@ -155,8 +155,9 @@ const CLONE: Kind = Kind::Flags(&[
     (raw::CLONE_CHILD_SETTID as u64, "CLONE_CHILD_SETTID"),
 ]);
 
-/// Every call of x86-64 Linux 7.2, by number.
-pub const CALLS: &[SystemCall] = &[
+/// Every number of x86-64 Linux 7.2, with the calls that are no file's. Calls on files are rows of
+/// [`file::GROUPS`] and take the place of the rows that only name them.
+const NUMBERS: &[SystemCall] = &[
     missing(0, "read"),
     missing(1, "write"),
     missing(2, "open"),
@@ -817,24 +818,47 @@ pub const CALLS: &[SystemCall] = &[
     missing(469, "file_setattr"),
 ];
 
+/// Every call, by number.
+pub static CALLS: [SystemCall; NUMBERS.len()] = {
+    let mut calls = [NUMBERS[0]; NUMBERS.len()];
+    let mut row = 0;
+    while row < NUMBERS.len() {
+        calls[row] = NUMBERS[row];
+        row += 1;
+    }
+    let mut group = 0;
+    while group < file::GROUPS.len() {
+        let mut member = 0;
+        while member < file::GROUPS[group].len() {
+            let call = file::GROUPS[group][member];
+            calls[INDEX[call.number as usize] as usize - 1] = call;
+            member += 1;
+        }
+        group += 1;
+    }
+    calls
+};
+
 /// Numbers that may be looked up in one step.
 const INDEXED: usize = 512;
 
 /// Where each number stands in [`CALLS`], plus one; 0 for a number without a call.
-static INDEX: [u16; INDEXED] = {
+const INDEX: [u16; INDEXED] = {
     let mut index = [0; INDEXED];
     let mut position = 0;
-    while position < CALLS.len() {
-        index[CALLS[position].number as usize] = position as u16 + 1;
+    while position < NUMBERS.len() {
+        index[NUMBERS[position].number as usize] = position as u16 + 1;
         position += 1;
     }
     index
 };
 
+static POSITIONS: [u16; INDEXED] = INDEX;
+
 /// The call with this number.
 #[inline]
 pub fn find(number: u64) -> Option<&'static SystemCall> {
-    let position = *INDEX.get(usize::try_from(number).ok()?)?;
+    let position = *POSITIONS.get(usize::try_from(number).ok()?)?;
     CALLS.get(usize::from(position).checked_sub(1)?)
 }
 
@@ -844,7 +868,7 @@ pub fn find(number: u64) -> Option<&'static SystemCall> {
 /// # Errors
 /// Those of `out`.
 pub fn write_listing(out: &mut dyn core::fmt::Write) -> core::fmt::Result {
-    for call in CALLS {
+    for call in &CALLS {
         let status = match call.status {
             Status::Real => "real",
             Status::Stub => "stub",
@@ -882,7 +906,7 @@ mod tests {
 
     #[test]
     fn calls_are_found_by_number() {
-        for call in CALLS {
+        for call in &CALLS {
             assert!(usize::from(call.number) < INDEXED);
             let found = find(call.number.into()).expect("indexed");
             assert_eq!(found.name, call.name);
