@@ -22,8 +22,9 @@ const DIVIDE_BY_ONE: u32 = 0b1011;
 /// Global enable, in the base register.
 const GLOBAL_ENABLE: u64 = 1 << 11;
 
-/// The I/O APIC's input of the second serial port (ISA line 3).
-const SERIAL_INPUT: u32 = 3;
+/// The I/O APIC's inputs of the second and the first serial port: ISA lines 3 and 4.
+const CONTROL_LINE: u32 = 3;
+const INPUT_LINE: u32 = 4;
 const INPUTS: u32 = 24;
 const MASKED: u32 = 1 << 16;
 
@@ -73,7 +74,8 @@ pub fn start() {
     for input in 0..INPUTS {
         route(input, MASKED);
     }
-    route(SERIAL_INPUT, u32::from(vector::CONTROL));
+    route(CONTROL_LINE, u32::from(vector::CONTROL));
+    route(INPUT_LINE, u32::from(vector::INPUT));
     write(SPURIOUS, ENABLE | u32::from(vector::SPURIOUS));
     write(TIMER_DIVISOR, DIVIDE_BY_ONE);
     write(TIMER_ENTRY, u32::from(vector::TIMER));

@@ -227,6 +227,10 @@ fn trap_of(
             apic::acknowledge();
             Some(Trap::Control)
         }
+        vector::INPUT => {
+            apic::acknowledge();
+            None
+        }
         vector::SPURIOUS => None,
         _ => {
             cpu.ring

@@ -1,27 +1,38 @@
 //! Standard input: asked for by a frame, answered on the first serial port.
 //!
 //! The bytes arrive whenever the host gets to it. So the guest stands still meanwhile: the clock is
-//! paused from the request to the last byte, and the same input gives the same run.
+//! paused from the request to the last byte, and the same input gives the same run. The CPU sleeps
+//! until a byte is there; polling would keep the host from bringing it.
 
 use memwright_linux::channel::{Channel, INPUT_PORT};
 
 use crate::{arch, clock, console};
 
+const INTERRUPT_ENABLE: u16 = INPUT_PORT + 1;
 const FIFO_CONTROL: u16 = INPUT_PORT + 2;
+const MODEM_CONTROL: u16 = INPUT_PORT + 4;
 const LINE_STATUS: u16 = INPUT_PORT + 5;
 const DATA_READY: u8 = 1;
+/// Queues enabled and emptied, an interrupt at 14 bytes or when no more come.
+const QUEUES: u8 = 0xc7;
+/// Terminal ready, request to send, and the interrupt gate.
+const READY: u8 = 0x0b;
 
-/// Turns the port's queue on.
+/// Turns the port's queue and interrupt on.
 pub fn start() {
-    // SAFETY: a register of a 16550 that the kernel alone programs: queues enabled and emptied.
-    unsafe { arch::write_port(FIFO_CONTROL, 0x07) };
+    // SAFETY: registers of a 16550 that the kernel alone programs.
+    unsafe {
+        arch::write_port(FIFO_CONTROL, QUEUES);
+        arch::write_port(MODEM_CONTROL, READY);
+        arch::write_port(INTERRUPT_ENABLE, 1);
+    }
 }
 
 fn receive() -> u8 {
     // SAFETY: reading the status and, once it says so, the data of the port.
     unsafe {
         while arch::read_port(LINE_STATUS) & DATA_READY == 0 {
-            arch::relax();
+            arch::wait_for_interrupt();
         }
         arch::read_port(INPUT_PORT)
     }

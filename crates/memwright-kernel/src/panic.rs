@@ -25,13 +25,20 @@ static REQUESTED: AtomicBool = AtomicBool::new(false);
 const PANIC_STATUS: u8 = 0x3f;
 
 /// Most return addresses of a backtrace.
-const DEEPEST: usize = 48;
+const DEEPEST: usize = 64;
 
 #[panic_handler]
 fn panic(info: &PanicInfo<'_>) -> ! {
     let mut text = begin();
     let _ = writeln!(text, "Memwright's kernel panicked: {}", Message(info));
-    let _ = backtrace(&mut text, arch::frame_pointer());
+    let (frame, stack) = (arch::frame_pointer(), arch::stack_pointer());
+    let (address, root) = (arch::fault_address(), arch::root());
+    let _ = writeln!(
+        text,
+        "rsp {stack:016x}  rbp {frame:016x}  cr2 {address:016x}  cr3 {root:016x}"
+    );
+    let _ = writeln!(text, "backtrace:");
+    let _ = frames(&mut text, frame);
     finish(text)
 }
 
@@ -226,13 +233,18 @@ fn event_line(text: &mut Text, event: trace::Event) -> fmt::Result {
     }
 }
 
-fn backtrace(text: &mut Text, frame_pointer: u64) -> fmt::Result {
-    writeln!(text, "backtrace:")?;
-    frames(text, frame_pointer)
+/// A recursion's one line.
+fn repeated(text: &mut Text, times: u32) -> fmt::Result {
+    if times == 0 {
+        Ok(())
+    } else {
+        writeln!(text, "     ({times} more times)")
+    }
 }
 
 /// Return addresses along the chain of frame pointers, as long as it stays on kernel stacks.
 fn frames(text: &mut Text, mut frame_pointer: u64) -> fmt::Result {
+    let (mut last, mut repeats) = (0, 0);
     for _ in 0..DEEPEST {
         let on_stack = |address| {
             context::stack_of(address)
@@ -248,13 +260,19 @@ fn frames(text: &mut Text, mut frame_pointer: u64) -> fmt::Result {
         if address < paging::IMAGE_BASE {
             break;
         }
-        writeln!(text, "  at {address:#x}")?;
+        if address == last {
+            repeats += 1;
+        } else {
+            repeated(text, repeats)?;
+            writeln!(text, "  at {address:#x}")?;
+            (last, repeats) = (address, 0);
+        }
         if next <= frame_pointer {
             break;
         }
         frame_pointer = next;
     }
-    Ok(())
+    repeated(text, repeats)
 }
 
 /// An NMI asks for a backtrace. Inside an open frame it waits until the frame is complete.

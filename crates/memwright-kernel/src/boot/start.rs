@@ -61,8 +61,8 @@ extern "C" fn kernel_main(start_info: u64) -> ! {
     control::start();
     input::start();
     let archive = CpioArchive::new(archive);
-    if selftest::wanted(archive) {
-        selftest::run();
+    if let Some(wanted) = selftest::wanted(archive) {
+        selftest::run(wanted);
     }
     let manifest = Manifest::parse(archive);
     let memory = start_memory(frames, &manifest);

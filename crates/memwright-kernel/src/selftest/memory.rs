@@ -204,3 +204,13 @@ pub fn heap_refuses() -> Outcomes {
         "a small block is damaged",
     )
 }
+
+/// Faults in the kernel, with nobody to catch it.
+pub fn write_to_text() {
+    write_byte(paging::image().text_start);
+}
+
+/// Overflows the stack, with nobody to catch it.
+pub fn overflow_stack() {
+    recurse(0);
+}

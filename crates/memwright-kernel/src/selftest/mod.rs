@@ -1,5 +1,6 @@
 //! The kernel's tests of itself, on the machine it runs on: the option `selftest=1` runs them in
-//! place of a program. Each prints a line to the log; the result is code 0 if all passed.
+//! place of a program. Each prints a line to the log; the result is code 0 if all passed. Other values
+//! of the option provoke the failures whose reports the command's tests look at.
 
 mod catch;
 mod memory;
@@ -75,21 +76,55 @@ const TESTS: [Test; 16] = [
     ),
 ];
 
-/// Whether the archive's options ask for the tests.
-pub fn wanted(archive: CpioArchive<'static>) -> bool {
-    archive
+/// What the option `selftest=` may ask for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wanted {
+    /// `1`: every test, then the end.
+    Tests,
+    /// `panic`: a panic, to see its report.
+    Panic,
+    /// `fault`: a write to the kernel's text, to see its report.
+    Fault,
+    /// `overflow`: a stack overflow, to see its report.
+    Overflow,
+    /// `echo`: standard input to standard output, then the clock to the log.
+    Echo,
+    /// `spin`: user mode for ever, to be asked for a backtrace.
+    Spin,
+}
+
+/// What the archive's options ask for.
+pub fn wanted(archive: CpioArchive<'static>) -> Option<Wanted> {
+    let options = archive
         .into_iter()
-        .find(|entry| entry.name == b".memwright/options")
-        .is_some_and(|entry| {
-            entry
-                .data
-                .split(|&byte| byte == b'\n')
-                .any(|line| line == b"selftest=1")
-        })
+        .find(|entry| entry.name == b".memwright/options")?;
+    let mut lines = options.data.split(|&byte| byte == b'\n');
+    match lines.find_map(|line| line.strip_prefix(b"selftest="))? {
+        b"1" => Some(Wanted::Tests),
+        b"panic" => Some(Wanted::Panic),
+        b"fault" => Some(Wanted::Fault),
+        b"overflow" => Some(Wanted::Overflow),
+        b"echo" => Some(Wanted::Echo),
+        b"spin" => Some(Wanted::Spin),
+        _ => None,
+    }
+}
+
+/// Does what was asked for; the machine ends with it.
+pub fn run(wanted: Wanted) -> ! {
+    match wanted {
+        Wanted::Tests => tests(),
+        Wanted::Panic => panic!("asked for by an option"),
+        Wanted::Fault => memory::write_to_text(),
+        Wanted::Overflow => memory::overflow_stack(),
+        Wanted::Echo => time::echo(),
+        Wanted::Spin => user::spin(),
+    }
+    panic!("a self-test that should not return did");
 }
 
 /// Runs every test and ends the machine.
-pub fn run() -> ! {
+fn tests() -> ! {
     let mut failed = 0;
     for (name, test) in TESTS {
         match test() {
@@ -101,10 +136,12 @@ pub fn run() -> ! {
         }
     }
     log!("selftest: {} passed, {failed} failed", TESTS.len() - failed);
-    console::frame(
-        Channel::Result,
-        &Outcome::Exited(i32::from(failed > 0)).encode(),
-    );
+    end(i32::from(failed > 0))
+}
+
+/// Ends the machine with a result, as a program's exit would.
+fn end(code: i32) -> ! {
+    console::frame(Channel::Result, &Outcome::Exited(code).encode());
     power_off(0)
 }
 

@@ -2,7 +2,9 @@
 
 use memwright_linux::host::Host;
 
-use super::{Outcomes, check};
+use memwright_linux::channel::Channel;
+
+use super::{Outcomes, check, end};
 use crate::clock;
 use crate::machine::HARDWARE;
 
@@ -35,4 +37,17 @@ pub fn pause_takes_no_time() -> Outcomes {
         span(10) == span(100_000),
         "work in a pause changed the clock",
     )
+}
+
+/// Copies standard input to standard output. The clock at the end depends on the input alone.
+pub fn echo() -> ! {
+    let mut buffer = alloc::vec![0; 64 * 1024];
+    loop {
+        let length = HARDWARE.input(&mut buffer);
+        if length == 0 {
+            crate::log!("selftest: {} ns", clock::now());
+            end(0);
+        }
+        HARDWARE.output(Channel::Stdout, &buffer[..length]);
+    }
 }

@@ -251,3 +251,12 @@ pub fn extended_state_survives() -> Outcomes {
     fpu::restore(&FpuArea::INITIAL);
     check(vector() == [0; 4], "the initial state is not clear")
 }
+
+/// Stays in user mode for ever.
+pub fn spin() {
+    // Entering again cannot help: any trap ends it.
+    let _ = with_user_memory(&[0xeb, 0xfe], |user| {
+        HARDWARE.run_user(user);
+        Ok(())
+    });
+}

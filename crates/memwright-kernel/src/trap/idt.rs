@@ -25,6 +25,8 @@ pub mod vector {
     pub const TIMER: u8 = 0x20;
     /// The second serial port: control bytes.
     pub const CONTROL: u8 = 0x21;
+    /// The first serial port: an answer to a request for input.
+    pub const INPUT: u8 = 0x22;
     /// Where the legacy controllers would deliver, were they not masked.
     pub const LEGACY: u8 = 0xe0;
     /// What the local APIC delivers when it has nothing to deliver; wants no acknowledgement.

@@ -64,6 +64,8 @@ extern "C" fn kernel_trap(frame: &mut TrapFrame) {
             control::receive();
             apic::acknowledge();
         }
+        // It only wakes the CPU, which waits for input.
+        vector::INPUT => apic::acknowledge(),
         // A debug exception held back over SYSCALL arrives in the kernel: it means nothing there.
         vector::SPURIOUS | vector::DEBUG => {}
         vector::NMI => panic::backtrace_request(frame),
