@@ -146,6 +146,11 @@ fn start_frames(free: &MemoryMap) -> Arc<Frames<M>> {
         Ok(frames) => {
             let frames = Arc::new(frames);
             frames::set(&frames);
+            let Some(root) = frames::allocate(0) else {
+                panic!("no frame for the root of the kernel's tables");
+            };
+            // SAFETY: the frame was just allocated and is never released; no root exists yet.
+            unsafe { paging::adopt_template(root - DIRECT_BASE) };
             log!("{} KiB of memory", frames.total() * 4);
             frames
         }
