@@ -166,7 +166,7 @@ impl Pipe {
         while let Some(span) = state.ring.write_span(bytes.len() - done) {
             let frame = match state.pages[span.slot] {
                 Some(frame) => frame,
-                None => match self.memory.frames().allocate(0, FrameKind::Kernel) {
+                None => match self.memory.frames().allocate(0, FrameKind::Slab) {
                     Ok(frame) => *state.pages[span.slot].insert(frame.into_raw()),
                     Err(_) if done > 0 => break,
                     Err(_) => return Err(Errno::ENOMEM),
