@@ -332,9 +332,9 @@ fn clean_audit(ending: &Ending) -> Result<(), Failed> {
         return Ok(());
     }
     let account = ending.account()?;
-    let audit = &account["account"]["audit"];
-    if audit == "clean" || *audit == 0 {
+    let findings = &account["account"]["audit_findings"];
+    if *findings == 0 {
         return Ok(());
     }
-    Err(format!("the audit at the end says {audit}: {}", ending.report()).into())
+    Err(format!("the audit at the end found {findings}: {}", ending.report()).into())
 }
