@@ -10,7 +10,7 @@ use memwright_table::machine::{Invalidation, Machine};
 use memwright_table::sync::Hooks;
 
 use crate::boot;
-use crate::paging::DIRECT_BASE;
+use crate::paging::{self, DIRECT_BASE};
 use crate::{arch, percpu, tlb};
 
 /// The hardware, as the crates above see it. It has no state of its own: all of it is per CPU or
@@ -43,6 +43,10 @@ unsafe impl Machine for Hardware {
     fn has_memory(&self, range: FrameRange) -> bool {
         let start = range.start.address().as_u64();
         boot::memory_contains(start, start + u64::from(range.count) * 4096)
+    }
+
+    fn template(&self) -> Option<Frame> {
+        Some(Frame::new((paging::template() / 4096) as u32))
     }
 
     #[inline(always)]

@@ -36,12 +36,18 @@ pub enum Invalidation {
 /// - `cpu` is below `cpu_count`, which never changes and is from 1 to
 ///   [`MAX_CPUS`](crate::addr::MAX_CPUS).
 /// - `clear_frame` and `copy_frame`, if overridden, write exactly the frame named.
+/// - The frame that `template` names is a live root table, and its bytes are where `memory_base` says.
 pub unsafe trait Machine: Send + Sync + 'static {
     /// Where frame 0 is, or would be: frame `f` is at 4096 * `f` bytes from here.
     fn memory_base(&self) -> NonNull<u8>;
 
     /// Whether all of `range` is memory that the machine gives to this crate to manage.
     fn has_memory(&self, range: FrameRange) -> bool;
+
+    /// The embedder's own root table, outside of what `has_memory` accepts; its kernel half may be copied.
+    fn template(&self) -> Option<Frame> {
+        None
+    }
 
     /// The CPU that calls.
     fn cpu(&self) -> CpuId;
@@ -98,6 +104,11 @@ unsafe impl<T: Machine + ?Sized> Machine for &'static T {
     #[inline]
     fn has_memory(&self, range: FrameRange) -> bool {
         (**self).has_memory(range)
+    }
+
+    #[inline]
+    fn template(&self) -> Option<Frame> {
+        (**self).template()
     }
 
     #[inline]

@@ -101,15 +101,14 @@ impl<M: Machine> Frames<M> {
     /// The entries of a root whose kernel half is to be copied.
     ///
     /// # Panics
-    /// If the frame is neither a table nor the embedder's.
+    /// If the frame is neither a table or kernel frame of this allocator's nor the machine's template.
     pub(crate) fn template_words(&self, root: Frame) -> &[AtomicU64; 512] {
-        let kind = self.kind(root);
         assert!(
-            matches!(kind, FrameKind::Table | FrameKind::Kernel),
-            "a template is a root table or a frame of the kernel's, not {kind:?}"
+            self.machine().template() == Some(root)
+                || matches!(self.kind(root), FrameKind::Table | FrameKind::Kernel),
+            "{root:?} is no root table"
         );
-        // SAFETY: as in `table_words`; the embedder no longer writes a frame it offers as a
-        // template except as hardware would, entry by entry.
+        // SAFETY: as in `table_words` for a frame of ours, which the embedder writes only as hardware would; else by the machine's contract for its template.
         unsafe { &*frame_pointer(self.base, root).cast() }
     }
 
