@@ -16,7 +16,9 @@ use memwright::{
 use memwright_table::VirtAddr;
 
 /// `vm.mmap_min_addr`.
-const LOWEST: u64 = 0x1_0000;
+pub const LOWEST: u64 = 0x1_0000;
+/// `vm.max_map_count`.
+pub const MOST_AREAS: usize = 65_530;
 /// Where relocatable programs with an interpreter go (`ELF_ET_DYN_BASE` of Linux 7.2).
 const PROGRAM_BASE: u64 = USER_END / 3 * 2 & !4095;
 /// Least and most room kept for the stack above mappings (`mmap_base` of Linux 7.2,
@@ -91,7 +93,7 @@ pub fn space_limits(limits: &Limits) -> memwright::Limits {
         stack: current(Resource::Stack),
         locked: current(Resource::Locked),
         may_lock_any: true,
-        areas: 65_530,
+        areas: MOST_AREAS,
     }
 }
 

@@ -17,7 +17,7 @@ pub use group::{set_group, set_session};
 pub use image::{Heap, Image, ImageAddresses};
 pub use limits::{INFINITY, Limit, Limits, Resource};
 pub use status::{Change, ExitStatus, Life};
-pub use tasks::{PROGRAM, REAPER, Tasks};
+pub use tasks::{END as ID_END, PROGRAM, REAPER, Tasks};
 pub use thread::{RestartBlock, RunState, Start, Thread, Work};
 pub use usage::{ResourceUsage, TICKS_PER_SECOND, Usage, UsageSnapshot, ticks};
 pub use wait::{WaitOptions, WaitTarget, Waited, wait_for_child};

@@ -13,7 +13,7 @@ pub const PROGRAM: u32 = 2;
 /// Ids are given from here on after the first round (`RESERVED_PIDS` of Linux 7.2).
 const FIRST_REUSED: u32 = 300;
 /// Ids end here (`PID_MAX_DEFAULT`).
-const END: u32 = 32_768;
+pub const END: u32 = 32_768;
 
 /// A process in the table.
 pub struct Member {

@@ -1,0 +1,96 @@
+//! The entries of `/proc` and `/sys` that are always there.
+
+use super::{
+    node::{FixedDirectory, ProcNode},
+    system,
+};
+
+use ProcNode::{Fixed, PathLink, SelfLink, SystemText, ThreadSelfLink};
+
+/// The fixed entries of `/proc`.
+pub static ROOT: FixedDirectory = FixedDirectory {
+    first: 0x100,
+    entries: &[
+        ("self", 0o777, SelfLink),
+        ("thread-self", 0o777, ThreadSelfLink),
+        ("mounts", 0o777, PathLink("self/mounts")),
+        ("sys", 0o555, Fixed(&CONTROLS)),
+        ("cpuinfo", 0o444, SystemText(system::cpuinfo)),
+        ("filesystems", 0o444, SystemText(system::filesystems)),
+        ("meminfo", 0o444, SystemText(system::meminfo)),
+        ("stat", 0o444, SystemText(system::stat)),
+        ("uptime", 0o444, SystemText(system::uptime)),
+        ("version", 0o444, SystemText(system::version)),
+    ],
+};
+
+static CONTROLS: FixedDirectory = FixedDirectory {
+    first: 0x200,
+    entries: &[
+        ("fs", 0o555, Fixed(&CONTROLS_FS)),
+        ("kernel", 0o555, Fixed(&CONTROLS_KERNEL)),
+        ("vm", 0o555, Fixed(&CONTROLS_VM)),
+    ],
+};
+
+static CONTROLS_FS: FixedDirectory = FixedDirectory {
+    first: 0x300,
+    entries: &[
+        ("nr_open", 0o444, SystemText(system::most_descriptors)),
+        ("pipe-max-size", 0o444, SystemText(system::largest_pipe)),
+    ],
+};
+
+static CONTROLS_KERNEL: FixedDirectory = FixedDirectory {
+    first: 0x400,
+    entries: &[
+        ("hostname", 0o444, SystemText(system::host_name)),
+        ("osrelease", 0o444, SystemText(system::release)),
+        ("ostype", 0o444, SystemText(system::system_name)),
+        ("pid_max", 0o444, SystemText(system::largest_id)),
+        ("random", 0o555, Fixed(&CONTROLS_RANDOM)),
+        ("version", 0o444, SystemText(system::build)),
+    ],
+};
+
+static CONTROLS_RANDOM: FixedDirectory = FixedDirectory {
+    first: 0x500,
+    entries: &[
+        ("boot_id", 0o444, SystemText(system::boot_id)),
+        ("uuid", 0o444, SystemText(system::uuid)),
+    ],
+};
+
+static CONTROLS_VM: FixedDirectory = FixedDirectory {
+    first: 0x600,
+    entries: &[
+        ("max_map_count", 0o444, SystemText(system::most_areas)),
+        ("mmap_min_addr", 0o444, SystemText(system::lowest_address)),
+        ("overcommit_memory", 0o444, SystemText(system::overcommit)),
+    ],
+};
+
+/// The root of `/sys`: what libraries ask about the processors.
+pub static SYS: FixedDirectory = FixedDirectory {
+    first: 0x700,
+    entries: &[("devices", 0o555, Fixed(&DEVICES))],
+};
+
+static DEVICES: FixedDirectory = FixedDirectory {
+    first: 0x800,
+    entries: &[("system", 0o555, Fixed(&SYSTEM))],
+};
+
+static SYSTEM: FixedDirectory = FixedDirectory {
+    first: 0x900,
+    entries: &[("cpu", 0o555, Fixed(&PROCESSORS))],
+};
+
+static PROCESSORS: FixedDirectory = FixedDirectory {
+    first: 0xa00,
+    entries: &[
+        ("online", 0o444, SystemText(system::processors)),
+        ("possible", 0o444, SystemText(system::processors)),
+        ("present", 0o444, SystemText(system::processors)),
+    ],
+};

@@ -1,0 +1,155 @@
+//! Listing the directories of `/proc` and `/sys`.
+
+use super::{
+    ProcNode, fixed,
+    node::{Child, FixedDirectory},
+    process,
+};
+use crate::{context::Context, errno::Errno, fs::dirents::DirectoryEntry};
+use alloc::format;
+
+/// Positions of processes begin here, behind those of fixed entries.
+const PROCESSES: u64 = 256;
+
+/// A number without sign or leading zero, as directories of `/proc` name things.
+#[must_use]
+pub fn decimal(name: &[u8]) -> Option<u32> {
+    let digits = name.iter().all(u8::is_ascii_digit);
+    let canonical = name.len() == 1 || name.first().is_some_and(|&digit| digit != b'0');
+    if !digits || !canonical {
+        return None;
+    }
+    core::str::from_utf8(name).ok()?.parse().ok()
+}
+
+type Emit<'a> = &'a mut dyn FnMut(DirectoryEntry<'_>) -> bool;
+
+/// Hands out one numbered entry.
+fn numbered(child: &Child, number: u64, next: u64, emit: Emit<'_>) -> bool {
+    let name = format!("{number}");
+    emit(DirectoryEntry {
+        inode: child.number,
+        next,
+        kind: child.node.kind(),
+        name: name.as_bytes(),
+    })
+}
+
+impl FixedDirectory {
+    /// Hands out the entries from `position` on, which starts at 2 behind `.` and `..`; false if
+    /// one did not fit.
+    fn list(&self, position: &mut u64, emit: Emit<'_>) -> bool {
+        while let Some(index) = position.checked_sub(2) {
+            let Some((name, _, node)) = self.entries.get(index as usize) else {
+                return true;
+            };
+            let taken = emit(DirectoryEntry {
+                inode: self.first + index,
+                next: *position + 1,
+                kind: node.kind(),
+                name: name.as_bytes(),
+            });
+            if !taken {
+                return false;
+            }
+            *position += 1;
+        }
+        true
+    }
+}
+
+impl ProcNode {
+    /// Hands out the entries of a directory from `position` on.
+    ///
+    /// # Errors
+    /// `ENOTDIR`; `ENOENT` when the process is gone.
+    pub fn entries(
+        &self,
+        context: &Context<'_>,
+        position: &mut u64,
+        emit: Emit<'_>,
+    ) -> Result<(), Errno> {
+        let tasks = &context.kernel.tasks;
+        match *self {
+            Self::Fixed(directory) => {
+                directory.list(position, emit);
+            }
+            Self::Root => {
+                if *position < PROCESSES {
+                    if !fixed::ROOT.list(position, emit) {
+                        return Ok(());
+                    }
+                    *position = PROCESSES;
+                }
+                for id in tasks.ids() {
+                    let at = PROCESSES + u64::from(id);
+                    if at >= *position {
+                        if !numbered(&Child::process(id), id.into(), at + 1, emit) {
+                            return Ok(());
+                        }
+                        *position = at + 1;
+                    }
+                }
+            }
+            Self::Process(id) => process::PROCESS.list(id, None, position, emit),
+            Self::Task(id, thread) => process::TASK.list(id, Some(thread), position, emit),
+            Self::Tasks(id) => {
+                let process = tasks.process(id).ok_or(Errno::ENOENT)?;
+                for thread in process.threads() {
+                    let at = 2 + u64::from(thread.id);
+                    if at >= *position {
+                        let child = Child::task(id, thread.id);
+                        if !numbered(&child, thread.id.into(), at + 1, emit) {
+                            return Ok(());
+                        }
+                        *position = at + 1;
+                    }
+                }
+            }
+            Self::Descriptors(id) | Self::DescriptorInfos(id) => {
+                let process = tasks.process(id).ok_or(Errno::ENOENT)?;
+                let Some(files) = process.files() else {
+                    return Ok(());
+                };
+                while let Some(from) = position.checked_sub(2) {
+                    let Some((number, open)) = files.next_open(from as usize) else {
+                        return Ok(());
+                    };
+                    let child = match self {
+                        Self::Descriptors(_) => Child::descriptor(id, number, &open),
+                        _ => Child::descriptor_info(id, number),
+                    };
+                    let next = number as u64 + 3;
+                    if !numbered(&child, number as u64, next, emit) {
+                        return Ok(());
+                    }
+                    *position = next;
+                }
+            }
+            Self::SelfLink
+            | Self::ThreadSelfLink
+            | Self::PathLink(_)
+            | Self::Place(..)
+            | Self::Descriptor(..)
+            | Self::DescriptorInfo(..)
+            | Self::SystemText(_)
+            | Self::ProcessText(..)
+            | Self::Memory(_) => return Err(Errno::ENOTDIR),
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::decimal;
+
+    #[test]
+    fn numbers_have_one_name() {
+        assert_eq!(decimal(b"0"), Some(0));
+        assert_eq!(decimal(b"42"), Some(42));
+        for name in [&b""[..], b"042", b"+4", b"-1", b"4x", b"99999999999"] {
+            assert_eq!(decimal(name), None);
+        }
+    }
+}

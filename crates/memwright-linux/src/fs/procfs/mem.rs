@@ -1,0 +1,118 @@
+//! `/proc/PID/mem`: the memory of a process.
+
+use crate::{
+    Space,
+    context::Context,
+    errno::Errno,
+    fs::{
+        open_file::{File, OpenFile},
+        seek::{Whence, moved},
+        transfer::{Sink, Source},
+    },
+    user::USER_END,
+};
+use alloc::sync::Arc;
+use memwright_table::VirtAddr;
+
+/// An open `/proc/PID/mem`: the address space that the process had when it was opened.
+pub struct MemoryFile {
+    /// None once the process had ended: it reads as empty.
+    space: Option<Arc<Space>>,
+}
+
+impl MemoryFile {
+    /// The memory in `space`.
+    #[must_use]
+    pub const fn new(space: Option<Arc<Space>>) -> Self {
+        Self { space }
+    }
+}
+
+/// Bytes that go through the kernel's stack at a time.
+const CHUNK: usize = 1024;
+
+impl File for MemoryFile {
+    fn read(
+        &self,
+        _context: &Context<'_>,
+        _open: &OpenFile,
+        position: &mut u64,
+        sink: &mut Sink<'_>,
+    ) -> Result<usize, Errno> {
+        let Some(space) = &self.space else {
+            return Ok(0);
+        };
+        let mut buffer = [0; CHUNK];
+        let mut done = 0;
+        while sink.left() > 0 && *position < USER_END {
+            let step = CHUNK - (*position % CHUNK as u64) as usize;
+            let step = step.min(sink.left());
+            let read = match space.read(VirtAddr::new(*position), &mut buffer[..step]) {
+                Ok(()) => step,
+                Err((_, count)) => count,
+            };
+            let put = if read == 0 {
+                0
+            } else {
+                sink.put(&buffer[..read])?
+            };
+            done += put;
+            *position += put as u64;
+            if put < step {
+                break;
+            }
+        }
+        if done == 0 && sink.left() > 0 {
+            Err(Errno::EIO)
+        } else {
+            Ok(done)
+        }
+    }
+
+    fn write(
+        &self,
+        _context: &Context<'_>,
+        _open: &OpenFile,
+        position: &mut u64,
+        source: &mut Source<'_>,
+    ) -> Result<usize, Errno> {
+        let Some(space) = &self.space else {
+            return Ok(0);
+        };
+        let mut buffer = [0; CHUNK];
+        let mut done = 0;
+        while source.left() > 0 && *position < USER_END {
+            let step = CHUNK - (*position % CHUNK as u64) as usize;
+            let taken = source.take(&mut buffer[..step])?;
+            let stored = match space.write(VirtAddr::new(*position), &buffer[..taken]) {
+                Ok(()) => taken,
+                Err((_, count)) => count,
+            };
+            done += stored;
+            *position += stored as u64;
+            if stored < step {
+                break;
+            }
+        }
+        if done == 0 && source.left() > 0 {
+            Err(Errno::EIO)
+        } else {
+            Ok(done)
+        }
+    }
+
+    fn seek(
+        &self,
+        _context: &Context<'_>,
+        _open: &OpenFile,
+        position: u64,
+        offset: i64,
+        whence: Whence,
+    ) -> Result<u64, Errno> {
+        match whence {
+            Whence::Start => moved(0, offset),
+            Whence::Position => moved(position, offset),
+            Whence::End | Whence::Data | Whence::Hole => Err(Errno::EINVAL),
+        }
+    }
+}

@@ -1,0 +1,95 @@
+//! What `/proc` and `/sys` show: directories and files that are made when somebody looks.
+//!
+//! Every value comes from the thing that it names; what this system does not know has no file.
+
+mod fixed;
+mod list;
+mod mem;
+mod node;
+mod process;
+mod system;
+mod text;
+
+pub use node::{PlaceLink, ProcNode};
+pub use text::Text;
+
+use super::{dentry::Dentry, inode::Inode, permission::Subject};
+use crate::{context::Context, errno::Errno, fs::attributes::Moment};
+use alloc::sync::Arc;
+use node::Child;
+
+impl ProcNode {
+    /// Looks up one name in a directory of `/proc` or `/sys`.
+    ///
+    /// # Errors
+    /// `ENOENT`, `ENOTDIR`.
+    pub fn lookup(
+        &self,
+        context: &Context<'_>,
+        directory: &Arc<Dentry>,
+        name: &[u8],
+    ) -> Result<Arc<Dentry>, Errno> {
+        context.check_heap()?;
+        let child = self.child(context, name)?;
+        let file_system = &directory.inode.file_system;
+        let now = Moment::now(context.kernel);
+        let inode = Inode::numbered(
+            file_system,
+            child.number,
+            super::inode::Body::Proc(child.node),
+            child.permissions,
+            Subject::ROOT,
+            now,
+        );
+        Ok(Arc::new(Dentry::new(directory, name, Arc::new(inode))))
+    }
+
+    /// What a name of this directory leads to.
+    fn child(&self, context: &Context<'_>, name: &[u8]) -> Result<Child, Errno> {
+        match *self {
+            Self::Fixed(directory) => directory.child(name).ok_or(Errno::ENOENT),
+            Self::Root => {
+                if let Some(child) = fixed::ROOT.child(name) {
+                    return Ok(child);
+                }
+                let id = list::decimal(name).ok_or(Errno::ENOENT)?;
+                context.kernel.tasks.process(id).ok_or(Errno::ENOENT)?;
+                Ok(Child::process(id))
+            }
+            Self::Process(id) => {
+                let child = process::PROCESS.child_of(id, None, name);
+                child.ok_or(Errno::ENOENT)
+            }
+            Self::Task(id, thread) => {
+                let child = process::TASK.child_of(id, Some(thread), name);
+                child.ok_or(Errno::ENOENT)
+            }
+            Self::Tasks(id) => {
+                let thread = list::decimal(name).ok_or(Errno::ENOENT)?;
+                let found = context.kernel.tasks.thread(thread).ok_or(Errno::ENOENT)?;
+                if found.process.id != id {
+                    return Err(Errno::ENOENT);
+                }
+                Ok(Child::task(id, thread))
+            }
+            Self::Descriptors(id) | Self::DescriptorInfos(id) => {
+                let number = list::decimal(name).ok_or(Errno::ENOENT)?;
+                let number = i32::try_from(number).map_err(|_| Errno::ENOENT)?;
+                let open = process::open_file(context, id, number)?;
+                Ok(match self {
+                    Self::Descriptors(_) => Child::descriptor(id, number, &open),
+                    _ => Child::descriptor_info(id, number),
+                })
+            }
+            Self::SelfLink
+            | Self::ThreadSelfLink
+            | Self::PathLink(_)
+            | Self::Place(..)
+            | Self::Descriptor(..)
+            | Self::DescriptorInfo(..)
+            | Self::SystemText(_)
+            | Self::ProcessText(..)
+            | Self::Memory(_) => Err(Errno::ENOTDIR),
+        }
+    }
+}

@@ -1,0 +1,347 @@
+//! The kinds of nodes, and their numbers.
+
+use super::{
+    fixed,
+    mem::MemoryFile,
+    process::{self, ProcessWriter, Subject},
+    text::{Text, TextFile},
+};
+use crate::{
+    context::Context,
+    errno::Errno,
+    fs::{
+        directory::DirectoryFile,
+        inode::Link,
+        kind::Kind,
+        open_file::{File, OpenFile},
+    },
+};
+use alloc::{boxed::Box, format};
+use core::fmt;
+
+/// Writes a file about the system.
+pub type SystemWriter = fn(&Context<'_>, &mut Text) -> fmt::Result;
+
+/// One of the links of a process that lead straight to a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PlaceLink {
+    /// `exe`: the program.
+    Executable,
+    /// `cwd`: the working directory.
+    Directory,
+    /// `root`: the root.
+    Root,
+}
+
+/// A node of `/proc` or `/sys`. Numbers are those of processes, threads and descriptors.
+#[derive(Clone, Copy)]
+pub enum ProcNode {
+    /// The root of `/proc`: fixed entries and processes.
+    Root,
+    /// A directory with fixed entries.
+    Fixed(&'static FixedDirectory),
+    /// `/proc/PID`.
+    Process(u32),
+    /// `/proc/PID/task`.
+    Tasks(u32),
+    /// `/proc/PID/task/TID`.
+    Task(u32, u32),
+    /// `/proc/PID/fd`.
+    Descriptors(u32),
+    /// `/proc/PID/fdinfo`.
+    DescriptorInfos(u32),
+    /// `/proc/self`.
+    SelfLink,
+    /// `/proc/thread-self`.
+    ThreadSelfLink,
+    /// A link to a path.
+    PathLink(&'static str),
+    /// `/proc/PID/{exe,cwd,root}`.
+    Place(u32, PlaceLink),
+    /// `/proc/PID/fd/N`.
+    Descriptor(u32, i32),
+    /// `/proc/PID/fdinfo/N`.
+    DescriptorInfo(u32, i32),
+    /// A file about the system.
+    SystemText(SystemWriter),
+    /// A file about a process, or one of its threads.
+    ProcessText(u32, Option<u32>, &'static ProcessWriter),
+    /// `/proc/PID/mem`.
+    Memory(u32),
+}
+
+/// A directory with fixed entries.
+pub struct FixedDirectory {
+    /// The first number of its entries.
+    pub first: u64,
+    /// Name, permissions and node of each.
+    pub entries: &'static [(&'static str, u32, ProcNode)],
+}
+
+/// An entry that was found.
+pub struct Child {
+    /// Its node.
+    pub node: ProcNode,
+    /// Its number.
+    pub number: u64,
+    /// Its permissions.
+    pub permissions: u32,
+}
+
+/// Numbers below this one are those of fixed entries.
+const PROCESS_NUMBERS: u64 = 1 << 32;
+/// Numbers of one process: 0 to 255 its files, then descriptors, then threads.
+const FILES: u64 = 0;
+const DESCRIPTORS: u64 = 1 << 8;
+const DESCRIPTOR_INFOS: u64 = 1 << 28;
+const TASKS: u64 = 1 << 29;
+const TASK_FILES: u64 = 1 << 30;
+
+/// A number among those of a process.
+fn number(id: u32, place: u64) -> u64 {
+    PROCESS_NUMBERS * (u64::from(id) + 1) + place
+}
+
+impl FixedDirectory {
+    /// The entry of that name.
+    #[must_use]
+    pub fn child(&self, name: &[u8]) -> Option<Child> {
+        let index = self
+            .entries
+            .iter()
+            .position(|entry| entry.0.as_bytes() == name)?;
+        let (_, permissions, node) = self.entries[index];
+        Some(Child {
+            node,
+            number: self.first + index as u64,
+            permissions,
+        })
+    }
+}
+
+impl Child {
+    /// `/proc/PID`.
+    #[must_use]
+    pub fn process(id: u32) -> Self {
+        Self {
+            node: ProcNode::Process(id),
+            number: number(id, FILES),
+            permissions: 0o555,
+        }
+    }
+
+    /// The file of a process, or of a thread, at this place of the table.
+    #[must_use]
+    pub fn file(
+        id: u32,
+        thread: Option<u32>,
+        index: usize,
+        permissions: u32,
+        node: ProcNode,
+    ) -> Self {
+        let place = match thread {
+            None => FILES + 1 + index as u64,
+            Some(thread) => TASK_FILES + u64::from(thread) * 256 + 1 + index as u64,
+        };
+        Self {
+            node,
+            number: number(id, place),
+            permissions,
+        }
+    }
+
+    /// `/proc/PID/task/TID`.
+    #[must_use]
+    pub fn task(id: u32, thread: u32) -> Self {
+        let number = number(id, TASKS + u64::from(thread));
+        Self {
+            node: ProcNode::Task(id, thread),
+            number,
+            permissions: 0o555,
+        }
+    }
+
+    /// `/proc/PID/fd/N`: its permissions say how the file was opened.
+    #[must_use]
+    pub fn descriptor(id: u32, descriptor: i32, open: &OpenFile) -> Self {
+        let permissions =
+            u32::from(open.is_readable()) * 0o500 | u32::from(open.is_writable()) * 0o300;
+        Self {
+            node: ProcNode::Descriptor(id, descriptor),
+            number: number(id, DESCRIPTORS + descriptor as u64),
+            permissions,
+        }
+    }
+
+    /// `/proc/PID/fdinfo/N`.
+    #[must_use]
+    pub fn descriptor_info(id: u32, descriptor: i32) -> Self {
+        Self {
+            node: ProcNode::DescriptorInfo(id, descriptor),
+            number: number(id, DESCRIPTOR_INFOS + descriptor as u64),
+            permissions: 0o444,
+        }
+    }
+}
+
+impl ProcNode {
+    /// The root of `/proc`.
+    #[must_use]
+    pub const fn root() -> Self {
+        Self::Root
+    }
+
+    /// The root of `/sys`.
+    #[must_use]
+    pub const fn sys_root() -> Self {
+        Self::Fixed(&fixed::SYS)
+    }
+
+    /// Its type.
+    #[must_use]
+    pub const fn kind(&self) -> Kind {
+        match self {
+            Self::Root
+            | Self::Fixed(_)
+            | Self::Process(_)
+            | Self::Tasks(_)
+            | Self::Task(..)
+            | Self::Descriptors(_)
+            | Self::DescriptorInfos(_) => Kind::Directory,
+            Self::SelfLink
+            | Self::ThreadSelfLink
+            | Self::PathLink(_)
+            | Self::Place(..)
+            | Self::Descriptor(..) => Kind::Symlink,
+            Self::DescriptorInfo(..)
+            | Self::SystemText(_)
+            | Self::ProcessText(..)
+            | Self::Memory(_) => Kind::Regular,
+        }
+    }
+
+    /// Its number of links: what `/proc` does not count is one.
+    #[must_use]
+    pub const fn links(&self) -> u32 {
+        match self.kind() {
+            Kind::Directory => 2,
+            Kind::Regular | Kind::Symlink | Kind::Character | Kind::Fifo | Kind::Anonymous => 1,
+        }
+    }
+
+    /// Its size: unknown before it is read, but for descriptors, which count.
+    #[must_use]
+    pub fn size(&self, context: Option<&Context<'_>>) -> u64 {
+        match (self, context) {
+            (Self::Descriptors(id), Some(context)) => process::open_count(context, *id),
+            (Self::Descriptor(..), _) => 64,
+            _ => 0,
+        }
+    }
+
+    /// Where a link leads.
+    ///
+    /// # Errors
+    /// `EINVAL` for what is no link; `ENOENT` for a process without a program.
+    pub fn link(&self, context: &Context<'_>) -> Result<Link, Errno> {
+        match *self {
+            Self::SelfLink => {
+                let id = context.process().id;
+                Ok(Link::Path(format!("{id}").into_bytes()))
+            }
+            Self::ThreadSelfLink => {
+                let (id, thread) = (context.process().id, context.thread.id);
+                Ok(Link::Path(format!("{id}/task/{thread}").into_bytes()))
+            }
+            Self::PathLink(path) => Ok(Link::Path(path.into())),
+            Self::Place(id, place) => process::place(context, id, place).map(Link::Entry),
+            Self::Descriptor(id, number) => {
+                process::open_file(context, id, number).map(|open| Link::Entry(open.entry.clone()))
+            }
+            Self::Root
+            | Self::Fixed(_)
+            | Self::Process(_)
+            | Self::Tasks(_)
+            | Self::Task(..)
+            | Self::Descriptors(_)
+            | Self::DescriptorInfos(_)
+            | Self::DescriptorInfo(..)
+            | Self::SystemText(_)
+            | Self::ProcessText(..)
+            | Self::Memory(_) => Err(Errno::EINVAL),
+        }
+    }
+
+    /// The operations of the opened node.
+    ///
+    /// # Errors
+    /// `ESRCH` when the process has ended, `ELOOP` for a link.
+    pub fn open(&self, context: &Context<'_>) -> Result<Box<dyn File>, Errno> {
+        match *self {
+            Self::Root
+            | Self::Fixed(_)
+            | Self::Process(_)
+            | Self::Tasks(_)
+            | Self::Task(..)
+            | Self::Descriptors(_)
+            | Self::DescriptorInfos(_) => Ok(Box::new(DirectoryFile)),
+            Self::SystemText(_) | Self::ProcessText(..) | Self::DescriptorInfo(..) => {
+                Ok(Box::new(TextFile::new(*self)))
+            }
+            Self::Memory(id) => {
+                let process = context.kernel.tasks.process(id).ok_or(Errno::ESRCH)?;
+                Ok(Box::new(MemoryFile::new(process.space())))
+            }
+            Self::SelfLink
+            | Self::ThreadSelfLink
+            | Self::PathLink(_)
+            | Self::Place(..)
+            | Self::Descriptor(..) => Err(Errno::ELOOP),
+        }
+    }
+
+    /// Writes the text of a file.
+    ///
+    /// # Errors
+    /// `ESRCH` when the process has ended.
+    pub(super) fn write_text(&self, context: &Context<'_>, text: &mut Text) -> Result<(), Errno> {
+        match *self {
+            Self::SystemText(write) => write(context, text).map_err(|_| Errno::ENOMEM),
+            Self::ProcessText(id, thread, writer) => {
+                let subject = Subject::find(context, id, thread)?;
+                (writer.read)(context, &subject, text).map_err(|_| Errno::ENOMEM)
+            }
+            Self::DescriptorInfo(id, number) => {
+                let open = process::open_file(context, id, number)?;
+                process::write_descriptor_info(&open, text).map_err(|_| Errno::ENOMEM)
+            }
+            Self::Root
+            | Self::Fixed(_)
+            | Self::Process(_)
+            | Self::Tasks(_)
+            | Self::Task(..)
+            | Self::Descriptors(_)
+            | Self::DescriptorInfos(_)
+            | Self::SelfLink
+            | Self::ThreadSelfLink
+            | Self::PathLink(_)
+            | Self::Place(..)
+            | Self::Descriptor(..)
+            | Self::Memory(_) => Err(Errno::EINVAL),
+        }
+    }
+
+    /// Takes what was written to a file.
+    ///
+    /// # Errors
+    /// `EINVAL` for what cannot be written.
+    pub(super) fn store(&self, context: &Context<'_>, bytes: &[u8]) -> Result<(), Errno> {
+        match *self {
+            Self::ProcessText(id, thread, writer) => {
+                let store = writer.store.ok_or(Errno::EINVAL)?;
+                store(context, &Subject::find(context, id, thread)?, bytes)
+            }
+            _ => Err(Errno::EINVAL),
+        }
+    }
+}

@@ -1,0 +1,168 @@
+//! `/proc/PID/maps`.
+
+use super::Subject;
+use crate::{M, context::Context, fs::procfs::Text};
+use alloc::{sync::Arc, vec::Vec};
+use core::fmt::{self, Write};
+use memwright::{AreaFlags, Rights, object::Object};
+
+/// What a line says of an area, besides the name.
+#[derive(Clone, Copy, Debug)]
+pub struct AreaLine {
+    /// First address.
+    pub start: u64,
+    /// One beyond the last.
+    pub end: u64,
+    /// What may be done.
+    pub rights: Rights,
+    /// Whether stores reach the object.
+    pub shared: bool,
+    /// Offset in the object, in bytes.
+    pub offset: u64,
+    /// Device and inode of the object.
+    pub device: u64,
+    /// Inode of the object.
+    pub inode: u64,
+}
+
+/// Names begin behind this column (`seq_setwidth` in `fs/proc/task_mmu.c` of Linux 7.2).
+const NAME_COLUMN: usize = 72;
+
+impl AreaLine {
+    /// Writes the line up to the name, with a space behind it.
+    ///
+    /// # Errors
+    /// Those of the text.
+    pub fn write(&self, text: &mut Text) -> fmt::Result {
+        let right = |right, letter| {
+            if self.rights.contains(right) {
+                letter
+            } else {
+                '-'
+            }
+        };
+        write!(
+            text,
+            "{:08x}-{:08x} {}{}{}{} {:08x} {:02x}:{:02x} {} ",
+            self.start,
+            self.end,
+            right(Rights::READ, 'r'),
+            right(Rights::WRITE, 'w'),
+            right(Rights::EXECUTE, 'x'),
+            if self.shared { 's' } else { 'p' },
+            self.offset,
+            (self.device >> 8) & 0xfff,
+            (self.device & 0xff) | (self.device >> 12 & 0xf_ff00),
+            self.inode,
+        )
+    }
+}
+
+/// Writes blanks up to the column of names, and one more; `start` is where the line began.
+fn pad(text: &mut Text, start: usize) -> fmt::Result {
+    let missing = NAME_COLUMN.saturating_sub(text.len() - start);
+    write!(text, "{:missing$} ", "")
+}
+
+/// What an area shows, noted while the address space is locked and named afterwards.
+struct Noted {
+    line: AreaLine,
+    name: &'static str,
+    object: Option<Arc<dyn Object<M>>>,
+}
+
+/// `/proc/PID/maps`.
+///
+/// # Errors
+/// Those of the text.
+pub fn maps(_context: &Context<'_>, subject: &Subject, text: &mut Text) -> fmt::Result {
+    let Some(space) = subject.process.space() else {
+        return Ok(());
+    };
+    let mut noted = Vec::new();
+    space.areas(&mut |area| {
+        let object = area.object();
+        let identity = object.map(|object| object.identity()).unwrap_or_default();
+        let flags = area.flags();
+        let line = AreaLine {
+            start: area.start().address().as_u64(),
+            end: area.end().address().as_u64(),
+            rights: area.rights(),
+            shared: area.is_shared(),
+            offset: if object.is_some() {
+                area.offset() * 4096
+            } else {
+                0
+            },
+            device: identity.device,
+            inode: identity.inode,
+        };
+        let name = if object.is_some() {
+            ""
+        } else if flags.contains(AreaFlags::HEAP) {
+            "[heap]"
+        } else if flags.contains(AreaFlags::STACK) {
+            "[stack]"
+        } else {
+            ""
+        };
+        noted.push(Noted {
+            line,
+            name,
+            object: object.cloned(),
+        });
+    });
+    for area in noted {
+        let start = text.len();
+        area.line.write(text)?;
+        if let Some(object) = &area.object {
+            pad(text, start)?;
+            object.describe(text)?;
+        } else if !area.name.is_empty() {
+            pad(text, start)?;
+            text.write_str(area.name)?;
+        }
+        text.write_char('\n')?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_have_linux_columns() {
+        let line = AreaLine {
+            start: 0x40_0000,
+            end: 0x40_1000,
+            rights: Rights::READ | Rights::EXECUTE,
+            shared: false,
+            offset: 0x1000,
+            device: 0x801,
+            inode: 1234,
+        };
+        let mut text = Text::new();
+        line.write(&mut text).unwrap();
+        pad(&mut text, 0).unwrap();
+        text.write_str("/bin/x").unwrap();
+        let expected = "00400000-00401000 r-xp 00001000 08:01 1234                               \
+                        /bin/x";
+        assert_eq!(core::str::from_utf8(&text.into_bytes()).unwrap(), expected);
+        assert_eq!(expected.find("/bin").unwrap(), 73);
+
+        let line = AreaLine {
+            start: 0x7fff_ffff_e000,
+            end: 0x7fff_ffff_f000,
+            rights: Rights::READ | Rights::WRITE,
+            shared: true,
+            offset: 0,
+            device: 0,
+            inode: 0,
+        };
+        let mut text = Text::new();
+        line.write(&mut text).unwrap();
+        let expected = "7fffffffe000-7ffffffff000 rw-s 00000000 00:00 0 ";
+        assert_eq!(text.into_bytes(), expected.as_bytes());
+    }
+}

@@ -1,0 +1,255 @@
+//! Files about a process or one of its threads.
+
+mod limits;
+mod maps;
+mod mounts;
+mod stat;
+mod status;
+mod strings;
+
+use super::{
+    node::{Child, PlaceLink, ProcNode},
+    text::Text,
+};
+use crate::{
+    context::Context,
+    errno::Errno,
+    fs::{OpenFile, dentry::Dentry, dirents::DirectoryEntry},
+    process::{Life, Process, RunState, Thread},
+    signal::Stop,
+};
+use alloc::sync::Arc;
+use core::fmt::{self, Write};
+
+/// Whom a file is about.
+pub struct Subject {
+    /// The process.
+    pub process: Arc<Process>,
+    /// The thread: the one that was asked for, or the first. None once it has ended.
+    pub thread: Option<Arc<Thread>>,
+    /// Id of the thread, or of the process.
+    pub id: u32,
+}
+
+impl Subject {
+    /// The process, or the thread, with this id.
+    ///
+    /// # Errors
+    /// `ESRCH` when it is gone.
+    pub fn find(context: &Context<'_>, id: u32, thread: Option<u32>) -> Result<Self, Errno> {
+        let tasks = &context.kernel.tasks;
+        let process = tasks.process(id).ok_or(Errno::ESRCH)?;
+        let number = thread.unwrap_or(id);
+        let found = tasks.thread(number);
+        if thread.is_some() && found.is_none() {
+            return Err(Errno::ESRCH);
+        }
+        Ok(Self {
+            process,
+            thread: found,
+            id: number,
+        })
+    }
+
+    /// The letter and the word for what it is doing.
+    #[must_use]
+    pub fn state(&self, context: &Context<'_>) -> (char, &'static str) {
+        let life = context.kernel.tasks.life(self.process.id);
+        let stopped = matches!(self.process.signals.lock().stop, Stop::Stopped(_));
+        let run = self.thread.as_ref().map(|thread| thread.run_state());
+        match (life, run) {
+            (Some(Life::Zombie(_)), _) | (_, Some(RunState::Ended)) => ('Z', "zombie"),
+            (_, Some(RunState::Running)) => ('R', "running"),
+            (_, Some(RunState::Blocked)) if stopped => ('T', "stopped"),
+            // The built-in reaper has no thread: it sleeps until a child ends.
+            (_, Some(RunState::Blocked) | None) => ('S', "sleeping"),
+        }
+    }
+}
+
+/// A file about a process.
+pub struct ProcessWriter {
+    /// Writes its text.
+    pub read: fn(&Context<'_>, &Subject, &mut Text) -> fmt::Result,
+    /// Takes what is written to it.
+    pub store: Option<StoreText>,
+}
+
+/// Takes what was written to a file about a process.
+pub type StoreText = fn(&Context<'_>, &Subject, &[u8]) -> Result<(), Errno>;
+
+const fn text(read: fn(&Context<'_>, &Subject, &mut Text) -> fmt::Result) -> ProcessWriter {
+    ProcessWriter { read, store: None }
+}
+
+static AUXILIARY: ProcessWriter = text(strings::auxiliary);
+static COMMAND_LINE: ProcessWriter = text(strings::command_line);
+static ENVIRONMENT: ProcessWriter = text(strings::environment);
+static LIMITS: ProcessWriter = text(limits::limits);
+static MAPS: ProcessWriter = text(maps::maps);
+static MOUNTS: ProcessWriter = text(mounts::mounts);
+static MOUNT_INFO: ProcessWriter = text(mounts::mount_info);
+static STAT: ProcessWriter = text(stat::stat);
+static STATM: ProcessWriter = text(stat::statm);
+static STATUS: ProcessWriter = text(status::status);
+static NAME: ProcessWriter = ProcessWriter {
+    read: strings::name,
+    store: Some(strings::set_name),
+};
+static KILL_SCORE: ProcessWriter = ProcessWriter {
+    read: limits::kill_score,
+    store: Some(limits::set_kill_score),
+};
+
+/// What an entry in the directory of a process is.
+enum Entry {
+    Text(&'static ProcessWriter),
+    Place(PlaceLink),
+    Descriptors,
+    DescriptorInfos,
+    Tasks,
+    Memory,
+}
+
+/// The directory of a process, or of a thread.
+pub struct ProcessDirectory {
+    entries: &'static [(&'static str, u32, Entry)],
+}
+
+/// The directory of a process.
+pub static PROCESS: ProcessDirectory = ProcessDirectory {
+    entries: &[
+        ("task", 0o555, Entry::Tasks),
+        ("fd", 0o500, Entry::Descriptors),
+        ("fdinfo", 0o555, Entry::DescriptorInfos),
+        ("environ", 0o400, Entry::Text(&ENVIRONMENT)),
+        ("auxv", 0o400, Entry::Text(&AUXILIARY)),
+        ("status", 0o444, Entry::Text(&STATUS)),
+        ("limits", 0o444, Entry::Text(&LIMITS)),
+        ("comm", 0o644, Entry::Text(&NAME)),
+        ("cmdline", 0o444, Entry::Text(&COMMAND_LINE)),
+        ("stat", 0o444, Entry::Text(&STAT)),
+        ("statm", 0o444, Entry::Text(&STATM)),
+        ("maps", 0o444, Entry::Text(&MAPS)),
+        ("mem", 0o600, Entry::Memory),
+        ("cwd", 0o777, Entry::Place(PlaceLink::Directory)),
+        ("root", 0o777, Entry::Place(PlaceLink::Root)),
+        ("exe", 0o777, Entry::Place(PlaceLink::Executable)),
+        ("mounts", 0o444, Entry::Text(&MOUNTS)),
+        ("mountinfo", 0o444, Entry::Text(&MOUNT_INFO)),
+        ("oom_score_adj", 0o644, Entry::Text(&KILL_SCORE)),
+    ],
+};
+
+/// The directory of a thread: the same but for its threads.
+pub static TASK: ProcessDirectory = ProcessDirectory {
+    entries: match PROCESS_ENTRIES.split_first() {
+        Some((_, rest)) => rest,
+        None => &[],
+    },
+};
+
+const PROCESS_ENTRIES: &[(&str, u32, Entry)] = PROCESS.entries;
+
+impl ProcessDirectory {
+    fn child_at(&self, id: u32, thread: Option<u32>, index: usize) -> Option<Child> {
+        let (_, permissions, entry) = self.entries.get(index)?;
+        let node = match entry {
+            Entry::Text(writer) => ProcNode::ProcessText(id, thread, writer),
+            Entry::Place(place) => ProcNode::Place(id, *place),
+            Entry::Descriptors => ProcNode::Descriptors(id),
+            Entry::DescriptorInfos => ProcNode::DescriptorInfos(id),
+            Entry::Tasks => ProcNode::Tasks(id),
+            Entry::Memory => ProcNode::Memory(id),
+        };
+        Some(Child::file(id, thread, index, *permissions, node))
+    }
+
+    /// The entry of that name for a process or thread.
+    #[must_use]
+    pub fn child_of(&self, id: u32, thread: Option<u32>, name: &[u8]) -> Option<Child> {
+        let index = self
+            .entries
+            .iter()
+            .position(|entry| entry.0.as_bytes() == name)?;
+        self.child_at(id, thread, index)
+    }
+
+    /// Hands out the entries from `position` on, which starts at 2 behind `.` and `..`.
+    pub fn list(
+        &self,
+        id: u32,
+        thread: Option<u32>,
+        position: &mut u64,
+        emit: &mut dyn FnMut(DirectoryEntry<'_>) -> bool,
+    ) {
+        while let Some(index) = position.checked_sub(2) {
+            let Some(child) = self.child_at(id, thread, index as usize) else {
+                return;
+            };
+            let taken = emit(DirectoryEntry {
+                inode: child.number,
+                next: *position + 1,
+                kind: child.node.kind(),
+                name: self.entries[index as usize].0.as_bytes(),
+            });
+            if !taken {
+                return;
+            }
+            *position += 1;
+        }
+    }
+}
+
+/// Where a link of a process leads.
+///
+/// # Errors
+/// `ENOENT` when there is no such place: the process has ended, or has no program yet.
+pub fn place(context: &Context<'_>, id: u32, place: PlaceLink) -> Result<Arc<Dentry>, Errno> {
+    let process = context.kernel.tasks.process(id).ok_or(Errno::ENOENT)?;
+    let found = match place {
+        PlaceLink::Executable => process
+            .image()
+            .map(|image| image.executable.entry().clone()),
+        PlaceLink::Directory => process.fs().map(|fs| fs.directory()),
+        PlaceLink::Root => process.fs().map(|fs| fs.root()),
+    };
+    found.ok_or(Errno::ENOENT)
+}
+
+/// The open file behind a descriptor of a process.
+///
+/// # Errors
+/// `ENOENT`.
+pub fn open_file(context: &Context<'_>, id: u32, number: i32) -> Result<Arc<OpenFile>, Errno> {
+    let process = context.kernel.tasks.process(id).ok_or(Errno::ENOENT)?;
+    let files = process.files().ok_or(Errno::ENOENT)?;
+    files.get(number).map_err(|_| Errno::ENOENT)
+}
+
+/// How many descriptors a process has open.
+#[must_use]
+pub fn open_count(context: &Context<'_>, id: u32) -> u64 {
+    let process = context.kernel.tasks.process(id);
+    let Some(files) = process.and_then(|process| process.files()) else {
+        return 0;
+    };
+    let (mut from, mut count) = (0, 0);
+    while let Some((number, _)) = files.next_open(from) {
+        from = number as usize + 1;
+        count += 1;
+    }
+    count
+}
+
+/// `/proc/PID/fdinfo/N`.
+///
+/// # Errors
+/// Those of the text.
+pub fn write_descriptor_info(open: &OpenFile, text: &mut Text) -> fmt::Result {
+    let inode = open.inode();
+    writeln!(text, "pos:\t{}", open.position())?;
+    writeln!(text, "flags:\t0{:o}", open.flags())?;
+    writeln!(text, "mnt_id:\t{}", inode.file_system.mount)?;
+    writeln!(text, "ino:\t{}", inode.number)
+}

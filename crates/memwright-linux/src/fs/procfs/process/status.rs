@@ -1,0 +1,198 @@
+//! `/proc/PID/status`.
+
+use super::{Subject, strings::trimmed};
+use crate::{
+    context::Context,
+    fs::procfs::Text,
+    process::Resource,
+    signal::{Handler, Signal},
+};
+use core::fmt::{self, Write};
+use memwright::Totals;
+
+/// The sets of signals that `/proc` shows.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct SignalSets {
+    /// Sent to the thread.
+    pub pending: u64,
+    /// Sent to the process.
+    pub shared: u64,
+    /// Blocked by the thread.
+    pub blocked: u64,
+    /// Ignored.
+    pub ignored: u64,
+    /// Handled by a function.
+    pub caught: u64,
+    /// How many wait.
+    pub queued: usize,
+}
+
+/// Reads the sets.
+#[must_use]
+pub fn signal_sets(subject: &Subject) -> SignalSets {
+    let mut signals = subject.process.signals.lock();
+    let mut sets = SignalSets {
+        shared: signals.pending.set().0,
+        ..SignalSets::default()
+    };
+    sets.queued = signals.pending.len();
+    for (index, action) in signals.actions.iter().enumerate() {
+        match action.handler {
+            Handler::Default => {}
+            Handler::Ignore => sets.ignored |= 1 << index,
+            Handler::Function(_) => sets.caught |= 1 << index,
+        }
+    }
+    if let Some(thread) = &subject.thread {
+        if signals
+            .threads
+            .iter()
+            .any(|(member, _)| member.id == thread.id)
+        {
+            let state = signals.thread(thread);
+            sets.pending = state.pending.set().0;
+            sets.blocked = state.blocked.0;
+            sets.queued += state.pending.len();
+        }
+    }
+    sets
+}
+
+/// Every capability that Linux 7.2 knows: root has them all.
+const CAPABILITIES: u64 = (1 << 41) - 1;
+
+/// `/proc/PID/status` (`proc_pid_status` in `fs/proc/array.c` of Linux 7.2).
+///
+/// # Errors
+/// Those of the text.
+pub fn status(context: &Context<'_>, subject: &Subject, text: &mut Text) -> fmt::Result {
+    let process = &subject.process;
+    text.write_str("Name:\t")?;
+    text.push(trimmed(&process.name()));
+    text.write_char('\n')?;
+    if let Some(fs) = process.fs() {
+        writeln!(text, "Umask:\t{:04o}", fs.mask())?;
+    }
+    let (letter, word) = subject.state(context);
+    writeln!(text, "State:\t{letter} ({word})")?;
+    let (id, parent) = (process.id, process.parent());
+    writeln!(
+        text,
+        "Tgid:\t{id}\nNgid:\t0\nPid:\t{}\nPPid:\t{parent}",
+        subject.id
+    )?;
+    text.write_str("TracerPid:\t0\nUid:\t0\t0\t0\t0\nGid:\t0\t0\t0\t0\n")?;
+    let descriptors = process.files().map_or(0, |files| files.size());
+    writeln!(text, "FDSize:\t{descriptors}\nGroups:\t ")?;
+    let (thread, group, session) = (subject.id, process.group(), process.session());
+    writeln!(
+        text,
+        "NStgid:\t{id}\nNSpid:\t{thread}\nNSpgid:\t{group}\nNSsid:\t{session}"
+    )?;
+    writeln!(text, "Kthread:\t0")?;
+    if let Some(space) = process.space() {
+        let addresses = process
+            .image()
+            .map(|image| image.addresses)
+            .unwrap_or_default();
+        let code = addresses.code_end.next_multiple_of(4096) - (addresses.code_start & !4095);
+        write_memory(text, &space.totals(), code / 4096)?;
+    }
+    writeln!(text, "Threads:\t{}", process.threads().len())?;
+    let sets = signal_sets(subject);
+    let limit = process.limits.lock().get(Resource::PendingSignals).current;
+    writeln!(text, "SigQ:\t{}/{limit}", sets.queued)?;
+    let rows = [
+        ("SigPnd", sets.pending),
+        ("ShdPnd", sets.shared),
+        ("SigBlk", sets.blocked),
+        ("SigIgn", sets.ignored),
+        ("SigCgt", sets.caught),
+        ("CapInh", 0),
+        ("CapPrm", CAPABILITIES),
+        ("CapEff", CAPABILITIES),
+        ("CapBnd", CAPABILITIES),
+        ("CapAmb", 0),
+    ];
+    for (name, set) in rows {
+        writeln!(text, "{name}:\t{set:016x}")?;
+    }
+    text.write_str("NoNewPrivs:\t0\nSeccomp:\t0\n")?;
+    write_processors(text, context.kernel.host.cpu_count())?;
+    let usage = match &subject.thread {
+        Some(thread) => context.kernel.scheduler.usage_of(context.kernel, thread),
+        None => process.usage.snapshot(),
+    };
+    writeln!(text, "voluntary_ctxt_switches:\t{}", usage.voluntary)?;
+    writeln!(text, "nonvoluntary_ctxt_switches:\t{}", usage.involuntary)
+}
+
+/// The rows about memory; `code` is the number of pages of the program's own code.
+fn write_memory(text: &mut Text, totals: &Totals, code: u64) -> fmt::Result {
+    let library = totals.executable.saturating_sub(code);
+    let rows = [
+        ("VmPeak", totals.mapped_peak.max(totals.mapped)),
+        ("VmSize", totals.mapped),
+        ("VmLck", totals.locked),
+        ("VmPin", 0),
+        ("VmHWM", totals.resident_peak.max(totals.resident)),
+        ("VmRSS", totals.resident),
+        ("RssAnon", totals.resident_anonymous),
+        ("RssFile", totals.resident_file),
+        ("RssShmem", totals.resident_shared),
+        ("VmData", totals.data),
+        ("VmStk", totals.stack),
+        ("VmExe", code),
+        ("VmLib", library),
+        ("VmPTE", totals.table_frames),
+        ("VmSwap", 0),
+    ];
+    for (name, pages) in rows {
+        writeln!(text, "{name}:\t{:8} kB", pages * 4)?;
+    }
+    Ok(())
+}
+
+/// The processors that the process may run on: all.
+fn write_processors(text: &mut Text, count: usize) -> fmt::Result {
+    let mask = u64::MAX >> (64 - count.clamp(1, 64));
+    writeln!(text, "Cpus_allowed:\t{mask:x}")?;
+    match count {
+        1 => text.write_str("Cpus_allowed_list:\t0\n"),
+        count => writeln!(text, "Cpus_allowed_list:\t0-{}", count - 1),
+    }
+}
+
+const _: () = assert!(Signal::MAX == 64);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::string::String;
+
+    #[test]
+    fn memory_rows_are_those_of_linux() {
+        let totals = Totals {
+            mapped: 10,
+            executable: 7,
+            locked: 3,
+            ..Totals::default()
+        };
+        let mut text = Text::new();
+        write_memory(&mut text, &totals, 5).unwrap();
+        let text = String::from_utf8(text.into_bytes()).unwrap();
+        for line in [
+            "VmPeak:\t      40 kB",
+            "VmLck:\t      12 kB",
+            "VmLib:\t       8 kB",
+        ] {
+            assert!(text.lines().any(|found| found == line), "{line}");
+        }
+        let mut text = Text::new();
+        write_processors(&mut text, 4).unwrap();
+        assert_eq!(
+            text.into_bytes(),
+            b"Cpus_allowed:\tf\nCpus_allowed_list:\t0-3\n"
+        );
+    }
+}

@@ -1,0 +1,105 @@
+//! Arguments, environment, auxiliary vector and name of a process.
+
+use super::Subject;
+use crate::{context::Context, errno::Errno, fs::procfs::Text};
+use alloc::vec;
+use core::fmt::{self, Write};
+use memwright_table::VirtAddr;
+
+/// Copies the bytes between two addresses of the process, as it left them.
+fn copy(subject: &Subject, start: u64, end: u64, text: &mut Text) {
+    let Some(space) = subject.process.space() else {
+        return;
+    };
+    let mut buffer = vec![0; 1024];
+    let mut at = start;
+    while at < end {
+        let step = (end - at).min(buffer.len() as u64) as usize;
+        let count = match space.read(VirtAddr::new(at), &mut buffer[..step]) {
+            Ok(()) => step,
+            Err((_, count)) => count,
+        };
+        text.push(&buffer[..count]);
+        if count < step {
+            return;
+        }
+        at += count as u64;
+    }
+}
+
+/// `/proc/PID/cmdline`.
+///
+/// # Errors
+/// Those of the text.
+pub fn command_line(_context: &Context<'_>, subject: &Subject, text: &mut Text) -> fmt::Result {
+    if let Some(image) = subject.process.image() {
+        let addresses = &image.addresses;
+        copy(
+            subject,
+            addresses.arguments_start,
+            addresses.arguments_end,
+            text,
+        );
+    }
+    Ok(())
+}
+
+/// `/proc/PID/environ`.
+///
+/// # Errors
+/// Those of the text.
+pub fn environment(_context: &Context<'_>, subject: &Subject, text: &mut Text) -> fmt::Result {
+    if let Some(image) = subject.process.image() {
+        let addresses = &image.addresses;
+        copy(
+            subject,
+            addresses.environment_start,
+            addresses.environment_end,
+            text,
+        );
+    }
+    Ok(())
+}
+
+/// `/proc/PID/auxv`.
+///
+/// # Errors
+/// Those of the text.
+pub fn auxiliary(_context: &Context<'_>, subject: &Subject, text: &mut Text) -> fmt::Result {
+    if let Some(image) = subject.process.image() {
+        text.push(&image.auxiliary);
+    }
+    Ok(())
+}
+
+/// The name up to its NUL.
+#[must_use]
+pub fn trimmed(name: &[u8; 16]) -> &[u8] {
+    let end = name
+        .iter()
+        .position(|&byte| byte == 0)
+        .unwrap_or(name.len());
+    &name[..end]
+}
+
+/// `/proc/PID/comm`.
+///
+/// # Errors
+/// Those of the text.
+pub fn name(_context: &Context<'_>, subject: &Subject, text: &mut Text) -> fmt::Result {
+    text.push(trimmed(&subject.process.name()));
+    text.write_char('\n')
+}
+
+/// A write to `/proc/PID/comm`: only the process itself may rename itself.
+///
+/// # Errors
+/// `EINVAL`.
+pub fn set_name(context: &Context<'_>, subject: &Subject, bytes: &[u8]) -> Result<(), Errno> {
+    if context.process().id != subject.process.id {
+        return Err(Errno::EINVAL);
+    }
+    let name = bytes.strip_suffix(b"\n").unwrap_or(bytes);
+    subject.process.set_name(name);
+    Ok(())
+}

@@ -1,0 +1,247 @@
+//! Files about the system.
+
+use super::{fixed, text::Text};
+use crate::{
+    abi::SECOND,
+    context::Context,
+    fs::{descriptors::DESCRIPTORS_MAX, file_system::FileSystemKind, pipe::ring::MAX_PAGES},
+    memory::{LOWEST, MOST_AREAS},
+    process::{RunState, ticks},
+    random::Random,
+    syscall::system::NAMES,
+};
+use core::{
+    fmt::{self, Write},
+    sync::atomic::Ordering,
+};
+use memwright_table::{FrameKind, PAGE_SIZE};
+
+/// `/proc/meminfo` (`fs/proc/meminfo.c` of Linux 7.2): the rows that there is something behind.
+pub fn meminfo(context: &Context<'_>, text: &mut Text) -> fmt::Result {
+    let memory = &context.kernel.memory;
+    let frames = memory.frames();
+    let objects = frames.used_by(FrameKind::Object);
+    let anonymous = frames.used_by(FrameKind::Anonymous);
+    let rows = [
+        ("MemTotal", frames.total()),
+        ("MemFree", frames.free()),
+        // Files live in memory alone: none of it can be taken back.
+        ("MemAvailable", frames.free()),
+        ("Buffers", 0),
+        ("Cached", objects),
+        ("SwapCached", 0),
+        ("SwapTotal", 0),
+        ("SwapFree", 0),
+        ("Dirty", 0),
+        ("Writeback", 0),
+        ("AnonPages", anonymous),
+        ("Shmem", objects),
+        ("Slab", frames.used_by(FrameKind::Slab)),
+        ("PageTables", frames.used_by(FrameKind::Table)),
+        ("CommitLimit", frames.total()),
+        ("Committed_AS", memory.commit().committed()),
+    ];
+    for (name, pages) in rows {
+        write_memory_row(text, name, pages)?;
+    }
+    Ok(())
+}
+
+fn write_memory_row(text: &mut Text, name: &str, pages: u64) -> fmt::Result {
+    let kibibytes = pages * (PAGE_SIZE as u64 / 1024);
+    let label = name.len() + 1;
+    writeln!(
+        text,
+        "{name}:{:pad$}{kibibytes:8} kB",
+        "",
+        pad = 16_usize.saturating_sub(label)
+    )
+}
+
+/// Time in the kernel and in user mode, and what is left of the time since boot, in nanoseconds.
+fn times(context: &Context<'_>) -> (u64, u64, u64) {
+    let host = context.kernel.host;
+    let (user, system) = (host.user_instructions(), host.kernel_instructions());
+    (user, system, host.now().saturating_sub(user + system))
+}
+
+/// `/proc/stat`: the rows that are known.
+pub fn stat(context: &Context<'_>, text: &mut Text) -> fmt::Result {
+    let kernel = context.kernel;
+    let (user, system, idle) = times(context);
+    let (user, system, idle) = (ticks(user), ticks(system), ticks(idle));
+    writeln!(text, "cpu  {user} 0 {system} {idle} 0 0 0 0 0 0")?;
+    if kernel.host.cpu_count() == 1 {
+        writeln!(text, "cpu0 {user} 0 {system} {idle} 0 0 0 0 0 0")?;
+    }
+    let running = {
+        let tasks = kernel.tasks.lock();
+        let threads = tasks.threads.values();
+        threads
+            .filter(|thread| thread.run_state() == RunState::Running)
+            .count()
+    };
+    writeln!(text, "btime {}", kernel.manifest.epoch)?;
+    writeln!(
+        text,
+        "processes {}",
+        kernel.processes_made.load(Ordering::Relaxed)
+    )?;
+    writeln!(text, "procs_running {running}")
+}
+
+/// `/proc/uptime`.
+pub fn uptime(context: &Context<'_>, text: &mut Text) -> fmt::Result {
+    let (_, _, idle) = times(context);
+    let hundredths = |time: u64| time % SECOND / (SECOND / 100);
+    let now = context.kernel.host.now();
+    let (up, up_rest) = (now / SECOND, hundredths(now));
+    let (idle, idle_rest) = (idle / SECOND, hundredths(idle));
+    writeln!(text, "{up}.{up_rest:02} {idle}.{idle_rest:02}")
+}
+
+/// `/proc/cpuinfo`: how many processors there are. What they can do is asked of them.
+pub fn cpuinfo(context: &Context<'_>, text: &mut Text) -> fmt::Result {
+    for number in 0..context.kernel.host.cpu_count() {
+        writeln!(text, "processor\t: {number}\n")?;
+    }
+    Ok(())
+}
+
+/// `/proc/filesystems`: none of them needs a device.
+pub fn filesystems(_context: &Context<'_>, text: &mut Text) -> fmt::Result {
+    let all = [
+        FileSystemKind::Tmpfs,
+        FileSystemKind::Proc,
+        FileSystemKind::Sysfs,
+        FileSystemKind::Devtmpfs,
+        FileSystemKind::Pipe,
+        FileSystemKind::Anonymous,
+    ];
+    for kind in all {
+        writeln!(text, "nodev\t{}", kind.name())?;
+    }
+    Ok(())
+}
+
+/// `/proc/version`.
+pub fn version(_context: &Context<'_>, text: &mut Text) -> fmt::Result {
+    let [system, _, release, build, ..] = NAMES;
+    writeln!(text, "{system} version {release} {build}")
+}
+
+/// `/proc/sys/kernel/ostype`.
+pub fn system_name(_context: &Context<'_>, text: &mut Text) -> fmt::Result {
+    writeln!(text, "{}", NAMES[0])
+}
+
+/// `/proc/sys/kernel/hostname`.
+pub fn host_name(_context: &Context<'_>, text: &mut Text) -> fmt::Result {
+    writeln!(text, "{}", NAMES[1])
+}
+
+/// `/proc/sys/kernel/osrelease`.
+pub fn release(_context: &Context<'_>, text: &mut Text) -> fmt::Result {
+    writeln!(text, "{}", NAMES[2])
+}
+
+/// `/proc/sys/kernel/version`.
+pub fn build(_context: &Context<'_>, text: &mut Text) -> fmt::Result {
+    writeln!(text, "{}", NAMES[3])
+}
+
+/// `/proc/sys/kernel/pid_max`.
+pub fn largest_id(_context: &Context<'_>, text: &mut Text) -> fmt::Result {
+    writeln!(text, "{}", crate::process::ID_END)
+}
+
+/// `/proc/sys/fs/nr_open`.
+pub fn most_descriptors(_context: &Context<'_>, text: &mut Text) -> fmt::Result {
+    writeln!(text, "{DESCRIPTORS_MAX}")
+}
+
+/// `/proc/sys/fs/pipe-max-size`.
+pub fn largest_pipe(_context: &Context<'_>, text: &mut Text) -> fmt::Result {
+    writeln!(text, "{}", MAX_PAGES * PAGE_SIZE)
+}
+
+/// `/proc/sys/vm/max_map_count`.
+pub fn most_areas(_context: &Context<'_>, text: &mut Text) -> fmt::Result {
+    writeln!(text, "{MOST_AREAS}")
+}
+
+/// `/proc/sys/vm/mmap_min_addr`.
+pub fn lowest_address(_context: &Context<'_>, text: &mut Text) -> fmt::Result {
+    writeln!(text, "{LOWEST}")
+}
+
+/// `/proc/sys/vm/overcommit_memory`: only the obvious is refused.
+pub fn overcommit(_context: &Context<'_>, text: &mut Text) -> fmt::Result {
+    text.write_str("0\n")
+}
+
+/// `/sys/devices/system/cpu/online` and its like.
+pub fn processors(context: &Context<'_>, text: &mut Text) -> fmt::Result {
+    match context.kernel.host.cpu_count() {
+        1 => text.write_str("0\n"),
+        count => writeln!(text, "0-{}", count - 1),
+    }
+}
+
+/// Writes a random UUID (version 4).
+fn write_uuid(text: &mut Text, random: &mut Random) -> fmt::Result {
+    let mut bytes = [0; 16];
+    random.fill(&mut bytes);
+    bytes[6] = bytes[6] & 0x0f | 0x40;
+    bytes[8] = bytes[8] & 0x3f | 0x80;
+    for (index, byte) in bytes.iter().enumerate() {
+        if matches!(index, 4 | 6 | 8 | 10) {
+            text.write_char('-')?;
+        }
+        write!(text, "{byte:02x}")?;
+    }
+    text.write_char('\n')
+}
+
+/// `/proc/sys/kernel/random/boot_id`: the same throughout the run.
+pub fn boot_id(context: &Context<'_>, text: &mut Text) -> fmt::Result {
+    // A sequence of its own: reading it changes no other random number.
+    let mut random = Random::new(context.kernel.manifest.seed ^ fixed::ROOT.first);
+    write_uuid(text, &mut random)
+}
+
+/// `/proc/sys/kernel/random/uuid`: another one each time.
+pub fn uuid(context: &Context<'_>, text: &mut Text) -> fmt::Result {
+    let mut bytes = [0; 8];
+    context.kernel.random.lock().fill(&mut bytes);
+    write_uuid(text, &mut Random::new(u64::from_le_bytes(bytes)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::string::String;
+
+    fn written(write: impl FnOnce(&mut Text) -> fmt::Result) -> String {
+        let mut text = Text::new();
+        write(&mut text).unwrap();
+        String::from_utf8(text.into_bytes()).unwrap()
+    }
+
+    #[test]
+    fn memory_rows_line_up() {
+        let row = written(|text| write_memory_row(text, "MemTotal", 131_072));
+        assert_eq!(row, "MemTotal:         524288 kB\n");
+        let row = written(|text| write_memory_row(text, "Committed_AS", 1));
+        assert_eq!(row, "Committed_AS:          4 kB\n");
+    }
+
+    #[test]
+    fn identities_have_their_form() {
+        let text = written(|text| write_uuid(text, &mut Random::new(1)));
+        assert_eq!(text.len(), 37);
+        assert_eq!(text.as_bytes()[14], b'4');
+        let dashes: alloc::vec::Vec<_> = text.match_indices('-').map(|(at, _)| at).collect();
+        assert_eq!(dashes, [8, 13, 18, 23]);
+    }
+}

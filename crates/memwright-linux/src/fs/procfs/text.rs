@@ -1,0 +1,139 @@
+//! Files whose text is made when it is read.
+
+use super::ProcNode;
+use crate::{
+    context::Context,
+    errno::Errno,
+    fs::{
+        open_file::{File, OpenFile},
+        seek::{Whence, moved},
+        transfer::{Sink, Source},
+    },
+    sync::{Lock, Rank},
+};
+use alloc::vec::Vec;
+use core::fmt;
+
+/// Text in the making.
+#[derive(Default)]
+pub struct Text(Vec<u8>);
+
+impl Text {
+    /// No text yet.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self(Vec::new())
+    }
+
+    /// Appends bytes that need not be text: arguments and names are what programs make them.
+    pub fn push(&mut self, bytes: &[u8]) {
+        self.0.extend_from_slice(bytes);
+    }
+
+    /// Length in bytes.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Whether there is none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The bytes.
+    #[must_use]
+    pub fn into_bytes(self) -> Vec<u8> {
+        self.0
+    }
+}
+
+impl fmt::Write for Text {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        self.0.try_reserve(text.len()).map_err(|_| fmt::Error)?;
+        self.push(text.as_bytes());
+        Ok(())
+    }
+}
+
+/// An open file of text. The text is made by a read at the beginning and stays for those that go
+/// on from there, so that one who reads in pieces sees one state.
+pub struct TextFile {
+    node: ProcNode,
+    text: Lock<Option<Vec<u8>>>,
+}
+
+impl TextFile {
+    /// A file that nobody has read yet.
+    #[must_use]
+    pub const fn new(node: ProcNode) -> Self {
+        Self {
+            node,
+            text: Lock::new(Rank::File, None),
+        }
+    }
+}
+
+/// Most bytes that one write to such a file takes.
+const WRITE_MAX: usize = 256;
+
+impl File for TextFile {
+    fn read(
+        &self,
+        context: &Context<'_>,
+        _open: &OpenFile,
+        position: &mut u64,
+        sink: &mut Sink<'_>,
+    ) -> Result<usize, Errno> {
+        // Taken out while it is copied: a lock must not be held then.
+        let kept = self.text.lock().take().filter(|_| *position != 0);
+        let text = match kept {
+            Some(text) => text,
+            None => {
+                context.check_heap()?;
+                let mut text = Text::new();
+                self.node.write_text(context, &mut text)?;
+                text.into_bytes()
+            }
+        };
+        let start = usize::try_from(*position)
+            .unwrap_or(usize::MAX)
+            .min(text.len());
+        let end = text.len().min(start.saturating_add(sink.left()));
+        let result = sink.put(&text[start..end]);
+        *self.text.lock() = Some(text);
+        let count = result?;
+        *position += count as u64;
+        Ok(count)
+    }
+
+    fn write(
+        &self,
+        context: &Context<'_>,
+        _open: &OpenFile,
+        position: &mut u64,
+        source: &mut Source<'_>,
+    ) -> Result<usize, Errno> {
+        let mut buffer = [0; WRITE_MAX];
+        let count = source.take(&mut buffer)?;
+        self.node.store(context, &buffer[..count])?;
+        *position += count as u64;
+        Ok(count)
+    }
+
+    fn seek(
+        &self,
+        _context: &Context<'_>,
+        _open: &OpenFile,
+        position: u64,
+        offset: i64,
+        whence: Whence,
+    ) -> Result<u64, Errno> {
+        match whence {
+            Whence::Start => moved(0, offset),
+            Whence::Position => moved(position, offset),
+            Whence::End | Whence::Data | Whence::Hole => Err(Errno::EINVAL),
+        }
+    }
+}
