@@ -3,6 +3,8 @@
 //! The encoding is in `x86_64.rs`, and nowhere else: what needs a bit asks for its meaning here.
 
 mod change;
+#[cfg(test)]
+mod tests;
 pub(crate) mod x86_64;
 
 pub use change::{Change, change};
