@@ -21,7 +21,7 @@ use core::sync::atomic::{AtomicU32, Ordering};
 
 use crate::addr::{CpuSet, Frame, Page, PageSize};
 use crate::entry::Change;
-use crate::frame::{END, FrameRef, Frames, UNLINKED};
+use crate::frame::{END, FrameRef, Frames};
 use crate::machine::{Invalidation, Machine};
 use crate::sync::{Step, step};
 use crate::table::Table;
@@ -149,7 +149,8 @@ pub struct Gather<'t, M: Machine> {
     /// Frames held back, linked through their metadata.
     held: u32,
     held_count: u32,
-    shared: [u32; SHARED_HELD],
+    /// Blocks that were in a list already, and how many of their references are held.
+    shared: [(Frame, u32); SHARED_HELD],
     shared_count: u32,
     counts: GatherCounts,
 }
@@ -166,7 +167,7 @@ impl<'t, M: Machine> Gather<'t, M> {
             finished: false,
             held: END,
             held_count: 0,
-            shared: [0; SHARED_HELD],
+            shared: [(Frame::new(0), 0); SHARED_HELD],
             shared_count: 0,
             counts: GatherCounts::default(),
         }
@@ -231,13 +232,7 @@ impl<'t, M: Machine> Gather<'t, M> {
     pub(crate) fn hold(&mut self, frame: Frame) {
         let frames = self.table.frames();
         let first = frames.first_frame(frame);
-        let link = &frames.meta(first).link;
-        // Claimed by whoever makes it linked. A page shared by several tables may be in
-        // another's gather right now.
-        if link
-            .compare_exchange(UNLINKED, self.held, Ordering::Relaxed, Ordering::Relaxed)
-            .is_ok()
-        {
+        if frames.meta(first).claim(self.held) {
             self.held = first.number();
         } else {
             self.hold_shared(first);
@@ -245,13 +240,21 @@ impl<'t, M: Machine> Gather<'t, M> {
         self.held_count += 1;
     }
 
+    /// For a block that is in a list already: in another's gather, or in this one's for another
+    /// part of it.
     #[cold]
     fn hold_shared(&mut self, frame: Frame) {
+        if let Some((last, references)) = self.shared[..self.shared_count as usize].last_mut() {
+            if *last == frame {
+                *references += 1;
+                return;
+            }
+        }
         if self.shared_count as usize == SHARED_HELD {
             self.counts.early += 1;
             self.flush();
         }
-        self.shared[self.shared_count as usize] = frame.number();
+        self.shared[self.shared_count as usize] = (frame, 1);
         self.shared_count += 1;
     }
 
@@ -339,8 +342,10 @@ impl<'t, M: Machine> Gather<'t, M> {
         }
         let frames: &Frames<M> = self.table.frames();
         frames.release_list(self.held);
-        for &number in &self.shared[..self.shared_count as usize] {
-            frames.release(Frame::new(number));
+        for &(frame, references) in &self.shared[..self.shared_count as usize] {
+            for _ in 0..references {
+                frames.release(frame);
+            }
         }
         self.counts.released += u64::from(self.held_count);
         self.held = END;

@@ -2,7 +2,7 @@
 
 use core::sync::atomic::Ordering;
 
-use super::meta::{END, Meta, UNLINKED};
+use super::meta::{END, Meta, State};
 use super::{FrameKind, MAX_ORDER};
 use crate::addr::Frame;
 
@@ -14,10 +14,12 @@ pub(super) struct Metas<'a> {
 }
 
 impl<'a> Metas<'a> {
+    #[inline]
     pub(super) fn get(self, number: u32) -> &'a Meta {
         &self.all[number.wrapping_sub(self.lowest) as usize]
     }
 
+    #[inline]
     fn find(self, number: u32) -> Option<&'a Meta> {
         self.all.get(number.wrapping_sub(self.lowest) as usize)
     }
@@ -53,9 +55,16 @@ impl Buddy {
         for half in (order..found).rev() {
             self.link(metas, number + (1 << half), half);
         }
-        metas.get(number).order.store(order, Ordering::Relaxed);
         self.free -= 1 << order;
         Some(Frame::new(number))
+    }
+
+    /// Takes the block that breaks up the least, of at most `limit` frames, and tells how many
+    /// they are.
+    pub(super) fn take_some(&mut self, metas: Metas<'_>, limit: u32) -> Option<(Frame, u32)> {
+        let smallest = (0..=MAX_ORDER).find(|&o| self.heads[o as usize] != END)?;
+        let order = smallest.min(limit.ilog2() as u8);
+        Some((self.take(metas, order)?, 1 << order))
     }
 
     /// Puts a block back and joins it with its free buddies.
@@ -74,20 +83,22 @@ impl Buddy {
         self.link(metas, number, order);
     }
 
+    /// Whether a block of `order` that starts at `number` is in a list of this node. A frame in a
+    /// CPU's cache is free too, but in no list of a node, and has no way back.
+    #[inline]
     fn is_free_block(&self, metas: Metas<'_>, number: u32, order: u8) -> bool {
-        metas.find(number).is_some_and(|meta| {
-            meta.kind() == FrameKind::Free
-                && meta.order() == order
-                // In a buddy list, not in a CPU's cache, whose frames have no way back.
-                && meta.back.load(Ordering::Relaxed) != UNLINKED
-                && meta.node.load(Ordering::Relaxed) == self.node
-        })
+        let listed = State::new(FrameKind::Free, order, self.node).with(State::LISTED);
+        metas
+            .find(number)
+            .is_some_and(|meta| meta.state().without(State::POISONED) == listed)
     }
 
+    #[inline]
     fn link(&mut self, metas: Metas<'_>, number: u32, order: u8) {
         let head = self.heads[order as usize];
         let meta = metas.get(number);
-        meta.order.store(order, Ordering::Relaxed);
+        let state = meta.state().become_block(FrameKind::Free, order);
+        meta.set_state(state.with(State::LISTED));
         meta.set_link(head);
         meta.back.store(END, Ordering::Relaxed);
         if head != END {
@@ -96,17 +107,18 @@ impl Buddy {
         self.heads[order as usize] = number;
     }
 
+    #[inline]
     fn unlink(&mut self, metas: Metas<'_>, number: u32, order: u8) {
         let meta = metas.get(number);
         let (next, previous) = (meta.link(), meta.back.load(Ordering::Relaxed));
-        match previous {
-            END => self.heads[order as usize] = next,
-            previous => metas.get(previous).set_link(next),
+        if previous == END {
+            self.heads[order as usize] = next;
+        } else {
+            metas.get(previous).set_link(next);
         }
         if next != END {
             metas.get(next).back.store(previous, Ordering::Relaxed);
         }
-        meta.set_link(UNLINKED);
-        meta.back.store(UNLINKED, Ordering::Relaxed);
+        meta.set_state(meta.state().without(State::LISTED));
     }
 }

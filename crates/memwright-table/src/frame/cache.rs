@@ -1,12 +1,12 @@
 //! What one CPU keeps of free frames, and its share of the counts.
 
-use super::meta::END;
+use super::meta::{END, Meta};
 use super::{FrameKind, Metas};
 use crate::addr::Frame;
 
 /// Frames moved between a cache and its node at a time.
-pub(super) const BATCH: u32 = 32;
-/// The most frames a cache keeps.
+pub(super) const BATCH: u32 = 64;
+/// The most frames a cache keeps: 1 MiB.
 const MOST: u32 = 4 * BATCH;
 
 /// A count and the highest it has been. One CPU's share may be negative: what one allocates
@@ -60,8 +60,8 @@ impl Cache {
     }
 
     #[inline]
-    pub(super) fn push(&mut self, metas: Metas<'_>, frame: Frame) {
-        metas.get(frame.number()).set_link(self.head);
+    pub(super) fn push(&mut self, frame: Frame, meta: &Meta) {
+        meta.set_link(self.head);
         self.head = frame.number();
         self.count += 1;
     }

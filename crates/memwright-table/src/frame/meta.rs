@@ -10,37 +10,26 @@ pub(crate) const UNLINKED: u32 = u32::MAX;
 /// The link of the last frame of a list.
 pub(crate) const END: u32 = u32::MAX - 1;
 
-/// Debug builds: the contents were overwritten when the frame was freed.
-pub(crate) const POISONED: u8 = 1 << 0;
-/// The frame is not the first of its allocated block; `link` names the first.
-pub(crate) const TAIL: u8 = 1 << 1;
-
 /// Metadata of one frame. Every field is atomic: who may write it is said beside it.
 #[repr(C, align(64))]
 pub(crate) struct Meta {
     /// References of an allocated block, at its first frame; 0 while free.
     pub(crate) references: AtomicU32,
-    /// A `FrameKind`. Written by whoever allocates and frees.
-    kind: AtomicU8,
-    /// The order of the free or allocated block that starts here.
-    pub(crate) order: AtomicU8,
-    /// The node. Written once.
-    pub(crate) node: AtomicU8,
-    /// `POISONED`, `TAIL`.
-    pub(crate) flags: AtomicU8,
+    /// A [`State`]. Written by whoever allocates and frees, and under the lock of the node.
+    state: AtomicU32,
     /// Free: the next of the list, guarded by the list's lock. Allocated: the next frame that a
-    /// gather holds, claimed by compare-exchange from `UNLINKED`; or the first frame, of a tail.
-    pub(crate) link: AtomicU32,
-    /// Free: the previous of the buddy list.
+    /// gather holds, claimed by whoever makes it linked; or the first frame, of a tail.
+    link: AtomicU32,
+    /// The previous of a node's list, guarded by the node's lock.
     pub(crate) back: AtomicU32,
+    /// References by which devices or the kernel may write at any time (rule 6).
+    pub(crate) pins: AtomicU32,
+    /// A table's lock.
+    pub(crate) lock: RawLock,
     /// The owner's: what the page belongs to. Of a table: the root.
     pub(crate) owner: AtomicU64,
     /// The owner's: which page of it. Of a table: the first page it maps.
     pub(crate) index: AtomicU64,
-    /// A table's lock.
-    pub(crate) lock: RawLock,
-    /// References by which devices or the kernel may write at any time (rule 6).
-    pub(crate) pins: AtomicU32,
     /// A table's entries that are not empty. Written under its lock.
     pub(crate) live: AtomicU32,
     /// A table's level, 1 the lowest.
@@ -49,43 +38,99 @@ pub(crate) struct Meta {
 
 const _: () = assert!(size_of::<Meta>() == 64);
 
+/// Kind, order, node and flags of a frame, in one word: one comparison tells whether two frames
+/// are alike.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) struct State(u32);
+
+impl State {
+    /// Debug builds: the contents were overwritten when the frame was freed.
+    pub(crate) const POISONED: u32 = 1 << 24;
+    /// The frame is not the first of its allocated block; its link names the first.
+    pub(crate) const TAIL: u32 = 1 << 25;
+    /// The first frame of a free block in a list of its node.
+    pub(crate) const LISTED: u32 = 1 << 26;
+
+    #[inline]
+    pub(crate) const fn new(kind: FrameKind, order: u8, node: u8) -> Self {
+        Self(kind as u32 | (order as u32) << 8 | (node as u32) << 16)
+    }
+
+    /// The same with flags added.
+    #[inline]
+    pub(crate) const fn with(self, flags: u32) -> Self {
+        Self(self.0 | flags)
+    }
+
+    /// The same with flags removed.
+    #[inline]
+    pub(crate) const fn without(self, flags: u32) -> Self {
+        Self(self.0 & !flags)
+    }
+
+    #[inline]
+    pub(crate) const fn has(self, flag: u32) -> bool {
+        self.0 & flag != 0
+    }
+
+    #[inline]
+    pub(crate) const fn kind(self) -> FrameKind {
+        FrameKind::ALL[(self.0 & 0xff) as usize]
+    }
+
+    /// The order of the free or allocated block that starts here.
+    #[inline]
+    pub(crate) const fn order(self) -> u8 {
+        (self.0 >> 8) as u8
+    }
+
+    #[inline]
+    pub(crate) const fn node(self) -> u8 {
+        (self.0 >> 16) as u8
+    }
+
+    /// Another kind and order on the same node. What was poisoned stays so until it is looked at.
+    #[inline]
+    pub(crate) const fn become_block(self, kind: FrameKind, order: u8) -> Self {
+        let kept = self.0 & (0xff << 16 | Self::POISONED);
+        Self(kept | kind as u32 | (order as u32) << 8)
+    }
+}
+
 impl Meta {
-    pub(crate) fn new(kind: FrameKind, node: u8) -> Self {
+    pub(crate) fn new(state: State) -> Self {
         Self {
             references: AtomicU32::new(0),
-            kind: AtomicU8::new(kind as u8),
-            order: AtomicU8::new(0),
-            node: AtomicU8::new(node),
-            flags: AtomicU8::new(0),
+            state: AtomicU32::new(state.0),
             link: AtomicU32::new(UNLINKED),
             back: AtomicU32::new(UNLINKED),
+            pins: AtomicU32::new(0),
+            lock: RawLock::new(),
             owner: AtomicU64::new(0),
             index: AtomicU64::new(0),
-            lock: RawLock::new(),
-            pins: AtomicU32::new(0),
             live: AtomicU32::new(0),
             level: AtomicU8::new(0),
         }
     }
 
     #[inline]
+    pub(crate) fn state(&self) -> State {
+        State(self.state.load(Ordering::Relaxed))
+    }
+
+    #[inline]
+    pub(crate) fn set_state(&self, state: State) {
+        self.state.store(state.0, Ordering::Relaxed);
+    }
+
+    #[inline]
     pub(crate) fn kind(&self) -> FrameKind {
-        FrameKind::ALL[self.kind.load(Ordering::Relaxed) as usize]
+        self.state().kind()
     }
 
     #[inline]
-    pub(crate) fn set_kind(&self, kind: FrameKind) {
-        self.kind.store(kind as u8, Ordering::Relaxed);
-    }
-
-    #[inline]
-    pub(crate) fn order(&self) -> u8 {
-        self.order.load(Ordering::Relaxed)
-    }
-
-    #[inline]
-    pub(crate) fn has(&self, flag: u8) -> bool {
-        self.flags.load(Ordering::Relaxed) & flag != 0
+    pub(crate) fn is_tail(&self) -> bool {
+        self.state().has(State::TAIL)
     }
 
     #[inline]
@@ -96,5 +141,36 @@ impl Meta {
     #[inline]
     pub(crate) fn set_link(&self, link: u32) {
         self.link.store(link, Ordering::Relaxed);
+    }
+
+    /// Puts an allocated block into a gather's list before `next`, unless another has it. The
+    /// caller has a reference, and gives it to the list.
+    #[inline]
+    pub(crate) fn claim(&self, next: u32) -> bool {
+        if self.references.load(Ordering::Relaxed) == 1 {
+            // The only reference is the caller's, and every list has one of each of its frames.
+            self.set_link(next);
+            return true;
+        }
+        let (unlinked, order) = (UNLINKED, Ordering::Relaxed);
+        self.link
+            .compare_exchange(unlinked, next, order, order)
+            .is_ok()
+    }
+
+    /// Drops one reference; `true` if it was the last, and the caller is to free the block.
+    ///
+    /// # Panics
+    /// If there was none.
+    #[inline]
+    pub(crate) fn drop_reference(&self) -> bool {
+        // The last holder need not tell anybody.
+        if self.references.load(Ordering::Acquire) == 1 {
+            self.references.store(0, Ordering::Relaxed);
+            return true;
+        }
+        let before = self.references.fetch_sub(1, Ordering::AcqRel);
+        assert!(before > 0, "a reference was given up that does not exist");
+        before == 1
     }
 }

@@ -21,14 +21,14 @@ pub use kind::FrameKind;
 pub use reference::FrameRef;
 pub use setup::{Region, SetupError};
 
-pub(crate) use meta::{END, Meta, TAIL, UNLINKED};
+pub(crate) use meta::{END, Meta};
 pub(crate) use reference::add_references;
 
 extern crate alloc as rust_alloc;
 
 use core::fmt;
 use core::ptr::NonNull;
-use core::sync::atomic::{AtomicU64, Ordering, fence};
+use core::sync::atomic::{AtomicU64, Ordering};
 
 use rust_alloc::vec::Vec;
 
@@ -37,7 +37,7 @@ use crate::machine::Machine;
 use crate::sync::Lock;
 use buddy::{Buddy, Metas};
 use cache::{BATCH, Cache};
-use meta::POISONED;
+use meta::{State, UNLINKED};
 
 /// The largest order: 1 GiB.
 pub const MAX_ORDER: u8 = 18;
@@ -243,17 +243,22 @@ impl<M: Machine> Frames<M> {
                 self.check_poison(Frame::new(frame.number() + number));
             }
         }
-        meta.order.store(order, Ordering::Relaxed);
+        meta.set_state(meta.state().become_block(kind, order));
         meta.set_link(UNLINKED);
-        meta.back.store(UNLINKED, Ordering::Relaxed);
         meta.owner.store(0, Ordering::Relaxed);
         meta.index.store(0, Ordering::Relaxed);
-        meta.set_kind(kind);
+        if order > 0 {
+            self.prepare_tails(frame, order, kind);
+        }
         meta.references.store(1, Ordering::Release);
+    }
+
+    /// Lets each frame of a new block but the first name the first.
+    #[cold]
+    fn prepare_tails(&self, frame: Frame, order: u8, kind: FrameKind) {
         for number in 1..1u32 << order {
             let tail = self.meta(Frame::new(frame.number() + number));
-            tail.set_kind(kind);
-            tail.flags.store(TAIL, Ordering::Relaxed);
+            tail.set_state(tail.state().become_block(kind, 0).with(State::TAIL));
             tail.set_link(frame.number());
         }
     }
@@ -261,54 +266,69 @@ impl<M: Machine> Frames<M> {
     /// Gives a block without references back.
     pub(crate) fn free_block(&self, frame: Frame) {
         let mut cache = self.cache().lock();
-        self.free_block_into(&mut cache, frame);
+        let meta = self.meta(frame);
+        cache.count_freed(meta.kind(), 1 << meta.state().order());
+        self.free_uncounted(&mut cache, frame, meta);
     }
 
-    fn free_block_into(&self, cache: &mut Cache, frame: Frame) {
-        let meta = self.meta(frame);
-        let (order, kind) = (meta.order(), meta.kind());
+    #[inline]
+    fn free_uncounted(&self, cache: &mut Cache, frame: Frame, meta: &Meta) {
         debug_assert_eq!(meta.pins.load(Ordering::Relaxed), 0, "freed a pinned frame");
-        cache.count_freed(kind, 1 << order);
-        for number in 0..1u32 << order {
-            let each = Frame::new(frame.number() + number);
-            let part = self.meta(each);
-            part.set_kind(FrameKind::Free);
-            if number > 0 {
-                part.flags.store(0, Ordering::Relaxed);
-                part.set_link(UNLINKED);
-            }
-            if cfg!(debug_assertions) {
-                self.poison(each);
-            }
-        }
-        if order > 0 {
-            self.node_of(meta).lock().put(self.metas(), frame, order);
+        let state = meta.state();
+        if state.order() > 0 {
+            self.free_large(frame, state);
             return;
         }
-        cache.push(self.metas(), frame);
+        meta.set_state(state.become_block(FrameKind::Free, 0));
+        if cfg!(debug_assertions) {
+            self.poison(frame);
+        }
+        cache.push(frame, meta);
         if cache.is_full() {
             self.drain(cache, BATCH);
         }
     }
 
+    #[cold]
+    fn free_large(&self, frame: Frame, state: State) {
+        for number in 0..1u32 << state.order() {
+            let each = Frame::new(frame.number() + number);
+            let part = self.meta(each);
+            part.set_state(part.state().become_block(FrameKind::Free, 0));
+            if cfg!(debug_assertions) {
+                self.poison(each);
+            }
+        }
+        let node = &self.nodes[state.node() as usize];
+        node.lock().put(self.metas(), frame, state.order());
+    }
+
     /// Drops one reference of each frame in a gather's list that starts at `head`.
     pub(crate) fn release_list(&self, head: u32) {
-        if head == END {
-            return;
-        }
+        let metas = self.metas();
         let mut cache = self.cache().lock();
+        // Counted together while they are of a kind.
+        let (mut kind, mut freed) = (FrameKind::Anonymous, 0);
         let mut number = head;
         while number != END {
             let frame = Frame::new(number);
-            let meta = self.meta(frame);
+            let meta = metas.get(number);
             number = meta.link();
+            // Before the reference goes: whoever has another may put the frame in a list.
             meta.set_link(UNLINKED);
-            debug_assert!(!meta.has(TAIL), "a gather links first frames only");
-            if meta.references.fetch_sub(1, Ordering::Release) == 1 {
-                fence(Ordering::Acquire);
-                self.free_block_into(&mut cache, frame);
+            if !meta.drop_reference() {
+                continue;
             }
+            let state = meta.state();
+            debug_assert!(!state.has(State::TAIL), "a gather links first frames only");
+            if state.kind() as u8 != kind as u8 {
+                cache.count_freed(kind, freed);
+                (kind, freed) = (state.kind(), 0);
+            }
+            freed += 1 << state.order();
+            self.free_uncounted(&mut cache, frame, meta);
         }
+        cache.count_freed(kind, freed);
     }
 
     /// Fills an empty cache and takes one frame of it.
@@ -326,21 +346,24 @@ impl<M: Machine> Frames<M> {
             free += self.drain_others();
         }
         let wanted = free.saturating_sub(low_water).min(u64::from(BATCH)) as u32;
-        let mut batch = [0u32; BATCH as usize];
-        let mut taken = 0;
+        let mut blocks = [(Frame::new(0), 0); BATCH as usize];
+        let (mut count, mut taken) = (0, 0);
         for node in &self.nodes {
             let mut node = node.lock();
             while taken < wanted {
-                let Some(frame) = node.take(metas, 0) else {
+                let Some(block) = node.take_some(metas, wanted - taken) else {
                     break;
                 };
-                batch[taken as usize] = frame.number();
-                taken += 1;
+                blocks[count] = block;
+                count += 1;
+                taken += block.1;
             }
         }
         // The last pushed is popped first: keep the order in which the node gave them.
-        for &number in batch[..taken as usize].iter().rev() {
-            cache.push(metas, Frame::new(number));
+        for &(first, frames) in blocks[..count].iter().rev() {
+            for number in (first.number()..first.number() + frames).rev() {
+                cache.push(Frame::new(number), metas.get(number));
+            }
         }
         cache.pop(metas)
     }
@@ -359,14 +382,24 @@ impl<M: Machine> Frames<M> {
         moved
     }
 
+    /// Moves frames from a cache to their nodes.
     fn drain(&self, cache: &mut Cache, frames: u32) {
+        let metas = self.metas();
+        let mut locked = None;
         for _ in 0..frames {
-            let Some(frame) = cache.pop(self.metas()) else {
+            let Some(frame) = cache.pop(metas) else {
                 return;
             };
-            self.node_of(self.meta(frame))
-                .lock()
-                .put(self.metas(), frame, 0);
+            let node = metas.get(frame.number()).state().node();
+            let mut buddy = match locked.take() {
+                Some((held, buddy)) if held == node => buddy,
+                other => {
+                    drop(other);
+                    self.nodes[node as usize].lock()
+                }
+            };
+            buddy.put(metas, frame, 0);
+            locked = Some((node, buddy));
         }
     }
 
@@ -439,10 +472,6 @@ impl<M: Machine> Frames<M> {
             self.machine.cpu()
         };
         &self.caches[cpu.index()].0
-    }
-
-    fn node_of(&self, meta: &Meta) -> &Lock<Buddy> {
-        &self.nodes[meta.node.load(Ordering::Relaxed) as usize]
     }
 
     #[inline]

@@ -1,9 +1,7 @@
 //! Debug builds overwrite a frame when it is freed and look whether it changed before it is
 //! allocated again: a stale translation or a stale pointer shows at once.
 
-use core::sync::atomic::Ordering;
-
-use super::{Frames, POISONED};
+use super::{Frames, State};
 use crate::addr::{Frame, PAGE_SIZE};
 use crate::machine::{Machine, frame_pointer};
 
@@ -19,13 +17,14 @@ impl<M: Machine> Frames<M> {
             // SAFETY: the frame is this machine's (its metadata was reached), and nobody's now.
             unsafe { words.add(index).write_volatile(PATTERN) };
         }
-        self.meta(frame).flags.fetch_or(POISONED, Ordering::Relaxed);
+        let meta = self.meta(frame);
+        meta.set_state(meta.state().with(State::POISONED));
     }
 
     /// Panics if a frame that was poisoned has changed since.
     pub(super) fn check_poison(&self, frame: Frame) {
         let meta = self.meta(frame);
-        if !meta.has(POISONED) {
+        if !meta.state().has(State::POISONED) {
             return;
         }
         let words = frame_pointer(self.base, frame).cast::<u64>();
@@ -38,6 +37,6 @@ impl<M: Machine> Frames<M> {
                 index * 8
             );
         }
-        meta.flags.fetch_and(!POISONED, Ordering::Relaxed);
+        meta.set_state(meta.state().without(State::POISONED));
     }
 }

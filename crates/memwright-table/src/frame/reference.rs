@@ -1,9 +1,8 @@
 //! References of frames.
 
 use core::fmt;
-use core::sync::atomic::{Ordering, fence};
+use core::sync::atomic::Ordering;
 
-use super::meta::TAIL;
 use super::{FrameKind, Frames, Meta};
 use crate::addr::Frame;
 use crate::machine::Machine;
@@ -100,7 +99,7 @@ impl<M: Machine> Frames<M> {
     /// The order of the block that holds `frame`.
     #[inline]
     pub fn order(&self, frame: Frame) -> u8 {
-        self.first(frame).order()
+        self.first(frame).state().order()
     }
 
     /// Says what the page in `frame` belongs to, and which page of it it is. Both are 0 in a new
@@ -152,10 +151,7 @@ impl<M: Machine> Frames<M> {
     #[inline]
     pub(crate) fn release(&self, frame: Frame) {
         let frame = self.first_frame(frame);
-        let before = self.meta(frame).references.fetch_sub(1, Ordering::Release);
-        assert!(before > 0, "{frame:?} was released too often");
-        if before == 1 {
-            fence(Ordering::Acquire);
+        if self.meta(frame).drop_reference() {
             self.free_block(frame);
         }
     }
@@ -164,7 +160,7 @@ impl<M: Machine> Frames<M> {
     #[inline]
     pub(crate) fn first_frame(&self, frame: Frame) -> Frame {
         let meta = self.meta(frame);
-        if meta.has(TAIL) {
+        if meta.is_tail() {
             Frame::new(meta.link())
         } else {
             frame
@@ -174,7 +170,7 @@ impl<M: Machine> Frames<M> {
     #[inline]
     fn first(&self, frame: Frame) -> &Meta {
         let meta = self.meta(frame);
-        if meta.has(TAIL) {
+        if meta.is_tail() {
             self.meta(Frame::new(meta.link()))
         } else {
             meta

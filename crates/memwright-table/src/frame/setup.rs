@@ -3,7 +3,7 @@
 use core::fmt;
 use core::sync::atomic::AtomicU64;
 
-use super::meta::Meta;
+use super::meta::{Meta, State};
 use super::{Buddy, Cache, CpuCache, FrameKind, Frames, MAX_ORDER, rust_alloc};
 use crate::addr::{Frame, FrameRange, PAGE_SIZE};
 use crate::handle::{OutOfMemory, TryPush};
@@ -88,7 +88,7 @@ impl<M: Machine> Frames<M> {
         let meta = core::ptr::NonNull::new(frame_pointer(base, reserved.start).cast::<Meta>())
             .ok_or(SetupError::NoRoomForMetadata)?;
         for number in 0..count {
-            let value = Meta::new(FrameKind::Hole, 0);
+            let value = Meta::new(State::new(FrameKind::Hole, 0, 0));
             // SAFETY: `reserved` lies in a region that the machine has, is large enough for
             // `count` values, aligned to a page, and kept from the free lists below.
             unsafe { meta.add(number as usize).write(value) };
@@ -134,9 +134,7 @@ impl<M: Machine> Frames<M> {
                 FrameKind::Free
             };
             let meta = self.meta(frame);
-            meta.set_kind(kind);
-            meta.node
-                .store(region.node, core::sync::atomic::Ordering::Relaxed);
+            meta.set_state(State::new(kind, 0, region.node));
         }
         let start = u64::from(region.range.start.number());
         let end = region.range.end_number();

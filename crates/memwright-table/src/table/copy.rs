@@ -8,7 +8,7 @@ use super::{Table, slot_index};
 use crate::addr::{Frame, Page, PageRange};
 use crate::entry::x86_64;
 use crate::entry::{Bits, Change, Entry, Marker, Marks, Present};
-use crate::frame::{FrameKind, OutOfFrames, TAIL, add_references};
+use crate::frame::{FrameKind, OutOfFrames, add_references};
 use crate::gather::Gather;
 use crate::machine::Machine;
 use crate::sync::{Step, step};
@@ -215,7 +215,7 @@ impl<M: Machine> Cursor<'_, M> {
             }
             if word & x86_64::BORROWED == 0 {
                 let mut meta = frames.meta(x86_64::decode_present(word, 1).frame);
-                if meta.has(TAIL) {
+                if meta.is_tail() {
                     meta = frames.meta(Frame::new(meta.link()));
                 }
                 if meta.pins.load(Ordering::Acquire) != 0 && word & clear & x86_64::EXCLUSIVE != 0 {
