@@ -25,4 +25,4 @@ pub use frame::{FrameAudit, FrameKind, FrameRef, Frames, OutOfFrames, Region, Se
 pub use gather::{Gather, GatherCounts};
 pub use handle::{OutOfMemory, Shared, TryPush};
 pub use machine::{Invalidation, Machine};
-pub use table::{Copied, CopyRule, CopyStop, Cursor, Edit, Extent, Table};
+pub use table::{Copied, CopyRule, CopyStop, Cursor, Edit, Edited, Extent, Table};

@@ -29,7 +29,7 @@ const USER: u64 = 1 << 2;
 /// A leaf in a directory: a 2 MiB or 1 GiB page.
 const LARGE: u64 = 1 << 7;
 /// Software's, in an entry without `READ`: a page that keeps its frame (hardware's G otherwise).
-const PRESERVED: u64 = 1 << 8;
+pub(crate) const PRESERVED: u64 = 1 << 8;
 /// The address field.
 pub(crate) const ADDRESS: u64 = 0x000f_ffff_ffff_f000;
 
@@ -125,6 +125,24 @@ pub(crate) const fn encode(entry: Entry) -> u64 {
 #[inline]
 pub(crate) const fn is_present(word: u64) -> bool {
     word & (READ | PRESERVED) != 0
+}
+
+/// Everything in `word` but the address: entries alike in it are treated alike.
+#[inline]
+pub(crate) const fn attributes(word: u64) -> u64 {
+    word & !ADDRESS
+}
+
+/// What to invert in an address found beside these attributes of a page.
+#[inline]
+pub(crate) const fn inverted(attributes: u64) -> u64 {
+    if attributes & READ != 0 { 0 } else { ADDRESS }
+}
+
+/// The frame of a page, with `inverted` of its attributes.
+#[inline]
+pub(crate) const fn frame(word: u64, inverted: u64) -> Frame {
+    Frame::new((((word ^ inverted) & ADDRESS) >> 12) as u32)
 }
 
 /// The page mapped by `word`, for which `is_present` holds, at `level`.

@@ -8,14 +8,14 @@ use crate::addr::Frame;
 
 /// Metadata of every frame from `lowest` on.
 #[derive(Clone, Copy)]
-pub(super) struct Metas<'a> {
+pub(crate) struct Metas<'a> {
     pub(super) lowest: u32,
     pub(super) all: &'a [Meta],
 }
 
 impl<'a> Metas<'a> {
     #[inline]
-    pub(super) fn get(self, number: u32) -> &'a Meta {
+    pub(crate) fn get(self, number: u32) -> &'a Meta {
         &self.all[number.wrapping_sub(self.lowest) as usize]
     }
 

@@ -35,7 +35,8 @@ use rust_alloc::vec::Vec;
 use crate::addr::{CpuId, Frame};
 use crate::machine::Machine;
 use crate::sync::Lock;
-use buddy::{Buddy, Metas};
+use buddy::Buddy;
+pub(crate) use buddy::Metas;
 use cache::{BATCH, Cache};
 use meta::{State, UNLINKED};
 
@@ -475,7 +476,7 @@ impl<M: Machine> Frames<M> {
     }
 
     #[inline]
-    fn metas(&self) -> Metas<'_> {
+    pub(crate) fn metas(&self) -> Metas<'_> {
         // SAFETY: `new` wrote `count` values there, in frames that are never allocated, and
         // only shared references are ever made to them.
         let all = unsafe { core::slice::from_raw_parts(self.meta.as_ptr(), self.count as usize) };

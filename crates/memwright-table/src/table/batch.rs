@@ -1,8 +1,8 @@
 //! Many entries at a time: one pass over a table's words, one atomic per entry.
 
-use core::sync::atomic::Ordering;
+use core::sync::atomic::{AtomicU64, Ordering};
 
-use super::cursor::Cursor;
+use super::cursor::{Cursor, record};
 use super::{ENTRIES, slot_index};
 use crate::addr::{Page, PageSize};
 use crate::entry::x86_64;
@@ -28,9 +28,19 @@ impl Edit {
     };
 }
 
-/// Changes of the same kind that follow one another, told to the gather together.
-pub(super) struct Run {
+/// What an edit of many entries did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Edited {
+    /// Entries changed.
+    pub changed: u64,
+    /// Of these, entries that won the right to write.
+    pub made_writable: u64,
+}
+
+/// Neighbouring entries that changed alike, told to the gather together.
+struct Run {
     what: Change,
+    /// Whether no CPU can have cached what they were.
     elided: bool,
     start: u64,
     end: u64,
@@ -38,7 +48,7 @@ pub(super) struct Run {
 }
 
 impl Run {
-    pub(super) const fn new() -> Self {
+    const fn new() -> Self {
         Self {
             what: Change::Same,
             elided: false,
@@ -50,15 +60,9 @@ impl Run {
 
     /// Adds the 4 KiB page `page`, whose entry was `old`.
     #[inline]
-    pub(super) fn add<M: Machine>(
-        &mut self,
-        gather: &mut Gather<'_, M>,
-        page: u64,
-        what: Change,
-        old: u64,
-    ) {
+    fn add<M: Machine>(&mut self, gather: &mut Gather<'_, M>, page: u64, what: Change, old: u64) {
         let elided = what.needs_local() && old & x86_64::ACCESSED == 0;
-        if what as u8 != self.what as u8 || elided != self.elided {
+        if what as u8 != self.what as u8 || elided != self.elided || self.entries == 0 {
             self.tell(gather);
             *self = Self {
                 what,
@@ -68,26 +72,133 @@ impl Run {
                 entries: 0,
             };
         }
-        if self.entries == 0 {
-            self.start = page;
-        }
         self.end = page + 1;
         self.entries += 1;
     }
 
     /// Tells the gather. Call it before the table's lock is released.
-    pub(super) fn tell<M: Machine>(&mut self, gather: &mut Gather<'_, M>) {
+    fn tell<M: Machine>(&mut self, gather: &mut Gather<'_, M>) {
         if self.entries == 0 {
             return;
         }
-        if self.elided {
-            gather.elide(self.what, self.entries);
-        } else {
-            let (start, end) = (Page::new(self.start), Page::new(self.end));
-            gather.record_run(start, end, PageSize::Size4K, self.what, self.entries);
-        }
+        let (start, end) = (Page::new(self.start), Page::new(self.end));
+        tell(gather, start, end, self.what, self.elided, self.entries);
         self.entries = 0;
     }
+}
+
+/// Tells the gather of `entries` changes between `start` and `end`.
+pub(super) fn tell<M: Machine>(
+    gather: &mut Gather<'_, M>,
+    start: Page,
+    end: Page,
+    what: Change,
+    elided: bool,
+    entries: u64,
+) {
+    if elided {
+        gather.elide(what, entries);
+    } else {
+        gather.record_run(start, end, PageSize::Size4K, what, entries);
+    }
+}
+
+/// What is done to entries with certain attributes, decided once for all that follow one another.
+struct Alike {
+    attributes: u64,
+    /// The bits that change; 0 if none do.
+    flip: u64,
+    made_writable: bool,
+    what: Change,
+    elided: bool,
+}
+
+impl Alike {
+    /// Decides for entries like `word`.
+    fn decide(word: u64, rule: &mut impl FnMut(Bits) -> Edit) -> Self {
+        let attributes = x86_64::attributes(word);
+        if !x86_64::is_present(word) {
+            return Self {
+                attributes,
+                flip: 0,
+                made_writable: false,
+                what: Change::Same,
+                elided: false,
+            };
+        }
+        let edit = rule(x86_64::decode_present(word, 1).bits);
+        let new = x86_64::edit(word, edit.set, edit.clear);
+        let what = x86_64::change(word, new);
+        Self {
+            attributes,
+            flip: word ^ new,
+            made_writable: new & !word & x86_64::WRITE != 0,
+            what,
+            elided: what.needs_local() && word & x86_64::ACCESSED == 0,
+        }
+    }
+
+    /// Does it to the first of `slots`, as many as are alike, and tells how many they were. None,
+    /// if hardware has just changed the first.
+    fn apply(&self, slots: &[AtomicU64]) -> usize {
+        if self.flip == 0 {
+            count_alike(slots, self.attributes)
+        } else {
+            flip_alike(slots, self.attributes, self.flip)
+        }
+    }
+
+    /// Counts `entries` from `start` on and tells the gather of them.
+    fn tell<M: Machine>(
+        &self,
+        start: Page,
+        entries: u64,
+        edited: &mut Edited,
+        gather: &mut Gather<'_, M>,
+    ) {
+        if self.flip == 0 {
+            if self.attributes & (x86_64::READ | x86_64::PRESERVED) != 0 {
+                gather.rely_on_pending();
+            }
+            return;
+        }
+        edited.changed += entries;
+        if self.made_writable {
+            edited.made_writable += entries;
+        }
+        if entries > 0 {
+            let end = start.add(entries);
+            tell(gather, start, end, self.what, self.elided, entries);
+        }
+    }
+}
+
+/// How many of the first `slots` have these attributes.
+#[inline(never)]
+pub(super) fn count_alike(slots: &[AtomicU64], attributes: u64) -> usize {
+    let alike = |slot: &AtomicU64| {
+        step(Step::Entry);
+        x86_64::attributes(slot.load(Ordering::Relaxed)) == attributes
+    };
+    slots.iter().take_while(|slot| alike(slot)).count()
+}
+
+/// Flips bits of the first `slots` that have these attributes, and tells how many have.
+#[inline(never)]
+fn flip_alike(slots: &[AtomicU64], attributes: u64, flip: u64) -> usize {
+    for (count, slot) in slots.iter().enumerate() {
+        step(Step::Entry);
+        let old = slot.load(Ordering::Relaxed);
+        let order = (Ordering::AcqRel, Ordering::Relaxed);
+        if x86_64::attributes(old) != attributes
+            || slot
+                .compare_exchange(old, old ^ flip, order.0, order.1)
+                .is_err()
+        {
+            return count;
+        }
+    }
+    slots.len()
 }
 
 impl<M: Machine> Cursor<'_, M> {
@@ -95,6 +206,14 @@ impl<M: Machine> Cursor<'_, M> {
     #[inline]
     pub(super) fn table_end(&self, limit: Page) -> Page {
         Page::new((self.position.number() | (ENTRIES as u64 - 1)) + 1).min(limit)
+    }
+
+    /// The slots from the position to `end` in the locked lowest table.
+    #[inline]
+    pub(super) fn slots_to(&self, end: Page) -> &[AtomicU64] {
+        let first = slot_index(self.position, 1);
+        let count = (end.number() - self.position.number()) as usize;
+        &self.words[first..first + count]
     }
 
     /// Edits every page from the position to `limit` or the end of the range, as `rule` says;
@@ -129,7 +248,60 @@ impl<M: Machine> Cursor<'_, M> {
         changed
     }
 
+    /// The same, with a rule that depends on nothing but the bits of the page: it is asked once for
+    /// neighbours alike in them, so that each costs little more than its atomic exchange.
+    ///
+    /// # Panics
+    /// As for `edit_run`.
+    pub fn edit_alike(
+        &mut self,
+        limit: Page,
+        mut rule: impl FnMut(Bits) -> Edit,
+        gather: &mut Gather<'_, M>,
+    ) -> Edited {
+        let limit = limit.min(self.range.end);
+        let mut edited = Edited::default();
+        while self.position < limit {
+            if self.level == 1 {
+                let end = self.table_end(limit);
+                self.edit_table_alike(end, &mut rule, &mut edited, gather);
+                self.go(end);
+                continue;
+            }
+            if let Entry::Present(page) = self.entry().entry {
+                let edit = rule(page.bits);
+                let bits = self.edit(edit.set, edit.clear, gather).bits;
+                edited.changed += u64::from(bits != page.bits);
+                let won = bits.difference(page.bits).contains(Bits::WRITE);
+                edited.made_writable += u64::from(won);
+            }
+            self.advance();
+        }
+        edited
+    }
+
     /// The same for the pages from the position to `end` in the locked lowest table.
+    fn edit_table_alike(
+        &mut self,
+        end: Page,
+        rule: &mut impl FnMut(Bits) -> Edit,
+        edited: &mut Edited,
+        gather: &mut Gather<'_, M>,
+    ) {
+        if self.meta.live.load(Ordering::Relaxed) == 0 {
+            return;
+        }
+        let slots = self.slots_to(end);
+        let mut done = 0;
+        while done < slots.len() {
+            let alike = Alike::decide(slots[done].load(Ordering::Relaxed), rule);
+            let count = alike.apply(&slots[done..]);
+            alike.tell(self.position.add(done as u64), count as u64, edited, gather);
+            done += count;
+        }
+    }
+
+    /// `edit_run` for the pages from the position to `end` in the locked lowest table.
     #[inline]
     fn edit_table(
         &mut self,
@@ -142,9 +314,7 @@ impl<M: Machine> Cursor<'_, M> {
         }
         let (mut changed, mut kept) = (0, false);
         let mut run = Run::new();
-        let first = slot_index(self.position, 1);
-        let count = (end.number() - self.position.number()) as usize;
-        for (page, slot) in (self.position.number()..).zip(&self.words[first..first + count]) {
+        for (page, slot) in (self.position.number()..).zip(self.slots_to(end)) {
             step(Step::Entry);
             let mut old = slot.load(Ordering::Relaxed);
             if !x86_64::is_present(old) {
@@ -227,34 +397,85 @@ impl<M: Machine> Cursor<'_, M> {
         if live == 0 {
             return 0;
         }
-        let mut removed = 0;
-        let mut run = Run::new();
-        let first = slot_index(self.position, 1);
-        let count = (end.number() - self.position.number()) as usize;
-        for (page, slot) in (self.position.number()..).zip(&self.words[first..first + count]) {
-            step(Step::Entry);
-            if slot.load(Ordering::Relaxed) == 0 {
-                continue;
-            }
-            let old = slot.swap(0, Ordering::AcqRel);
-            removed += 1;
-            let entry = x86_64::decode(old, 1);
-            if old & x86_64::READ != 0 {
-                run.add(gather, page, Change::Freed, old);
+        let slots = self.slots_to(end);
+        let (mut done, mut removed) = (0, 0);
+        while done < slots.len() && removed < live {
+            let word = slots[done].load(Ordering::Relaxed);
+            let start = self.position.add(done as u64);
+            if word == 0 {
+                done += count_alike(&slots[done..], 0);
+            } else if word & (x86_64::READ | x86_64::BORROWED) == x86_64::READ {
+                let attributes = x86_64::attributes(word);
+                let count = take_alike(&slots[done..], attributes, start, gather, seen);
+                let elided = word & x86_64::ACCESSED == 0;
+                let pages = count as u64;
+                if count > 0 {
+                    tell(
+                        gather,
+                        start,
+                        start.add(pages),
+                        Change::Freed,
+                        elided,
+                        pages,
+                    );
+                }
+                done += count;
+                removed += count as u32;
             } else {
-                // Whoever took the right to read may not have flushed yet (rule 2).
-                gather.rely_on_pending();
-            }
-            if let Some(frame) = entry.counted_frame() {
-                gather.hold(frame);
-            }
-            seen(Page::new(page), entry);
-            if removed == live {
-                break;
+                step(Step::Entry);
+                let old = slots[done].swap(0, Ordering::AcqRel);
+                removed_other(start, old, gather, seen);
+                done += 1;
+                removed += 1;
             }
         }
-        run.tell(gather);
         self.meta.live.store(live - removed, Ordering::Relaxed);
         u64::from(removed)
     }
+}
+
+/// Takes out the first of `slots` that are pages with these attributes, which say that they hold
+/// a reference, and tells how many have. The page of the first is `start`.
+#[inline]
+fn take_alike<M: Machine>(
+    slots: &[AtomicU64],
+    attributes: u64,
+    start: Page,
+    gather: &mut Gather<'_, M>,
+    seen: &mut impl FnMut(Page, Entry),
+) -> usize {
+    for (count, slot) in slots.iter().enumerate() {
+        step(Step::Entry);
+        let old = slot.load(Ordering::Relaxed);
+        let order = (Ordering::AcqRel, Ordering::Relaxed);
+        if x86_64::attributes(old) != attributes
+            || slot.compare_exchange(old, 0, order.0, order.1).is_err()
+        {
+            return count;
+        }
+        gather.hold(x86_64::frame(old, 0));
+        seen(start.add(count as u64), x86_64::decode(old, 1));
+    }
+    slots.len()
+}
+
+/// What follows the removal of an entry that is not a page with a right and a reference.
+#[cold]
+fn removed_other<M: Machine>(
+    page: Page,
+    old: u64,
+    gather: &mut Gather<'_, M>,
+    seen: &mut impl FnMut(Page, Entry),
+) {
+    let entry = x86_64::decode(old, 1);
+    if old & x86_64::READ != 0 {
+        record(gather, page, PageSize::Size4K, Change::Freed, old);
+    } else {
+        // Whoever took the right to read may not have flushed yet (rule 2).
+        gather.rely_on_pending();
+    }
+    if let Some(frame) = entry.counted_frame() {
+        gather.hold(frame);
+    }
+    seen(page, entry);
 }

@@ -1,14 +1,14 @@
 //! The batches of fork and of mremap: entries copied to another table, or moved in this one.
 
-use core::sync::atomic::Ordering;
+use core::sync::atomic::{AtomicU64, Ordering};
 
-use super::batch::Run;
+use super::Table;
+use super::batch::{count_alike, tell};
 use super::cursor::Cursor;
-use super::{Table, slot_index};
-use crate::addr::{Frame, Page, PageRange};
+use crate::addr::{Page, PageRange};
 use crate::entry::x86_64;
 use crate::entry::{Bits, Change, Entry, Marker, Marks, Present};
-use crate::frame::{FrameKind, OutOfFrames, add_references};
+use crate::frame::{Frames, OutOfFrames, add_references};
 use crate::gather::Gather;
 use crate::machine::Machine;
 use crate::sync::{Step, step};
@@ -80,8 +80,6 @@ pub struct Copied {
     pub pages: u64,
     /// Of these, pages whose copy holds a reference: all but `BORROWED` ones.
     pub counted: u64,
-    /// Of these, pages in frames of kind `Anonymous`.
-    pub anonymous: u64,
     /// Why it stopped. The cursors stand there.
     pub stop: CopyStop,
 }
@@ -90,8 +88,171 @@ pub struct Copied {
 struct Pass {
     pages: u64,
     counted: u64,
-    anonymous: u64,
-    stop: Option<(Page, CopyStop)>,
+    markers: u64,
+    /// Where it stopped, or its end.
+    end: Page,
+    stop: Option<CopyStop>,
+}
+
+/// How entries with certain attributes are copied, decided once for all that follow one another.
+struct Alike {
+    attributes: u64,
+    present: bool,
+    /// The entry holds a reference.
+    counted: bool,
+    /// Exclusivity is to be cleared.
+    exclusive: bool,
+    /// The original loses something,
+    clears: bool,
+    /// and that is a right that hardware knows of.
+    shrinks: bool,
+    inverted: u64,
+    rule: CopyRule,
+}
+
+/// What became of entries that are alike.
+struct CopiedAlike {
+    count: usize,
+    /// All bits of the originals together, after they lost something.
+    seen: u64,
+    /// The entry after them is like them, exclusive and pinned.
+    pinned: bool,
+}
+
+impl Alike {
+    /// Decides for entries like `word`.
+    fn decide(word: u64, rule: CopyRule) -> Self {
+        let attributes = x86_64::attributes(word);
+        let present = x86_64::is_present(word);
+        let lost = if present { word & rule.clear.bits() } else { 0 };
+        Self {
+            attributes,
+            present,
+            counted: present && word & x86_64::BORROWED == 0,
+            exclusive: lost & x86_64::EXCLUSIVE != 0,
+            clears: lost != 0,
+            shrinks: lost & x86_64::WRITE != 0 && word & x86_64::READ != 0,
+            inverted: x86_64::inverted(attributes),
+            rule,
+        }
+    }
+
+    /// Copies the first of `slots`, as many as are alike.
+    fn apply<M: Machine>(
+        &self,
+        frames: &Frames<M>,
+        slots: &[AtomicU64],
+        targets: &[AtomicU64],
+    ) -> CopiedAlike {
+        match (self.counted, self.clears) {
+            (true, true) => self.copy::<true, true, M>(frames, slots, targets),
+            (true, false) => self.copy::<true, false, M>(frames, slots, targets),
+            (false, true) => self.copy::<false, true, M>(frames, slots, targets),
+            (false, false) => self.copy::<false, false, M>(frames, slots, targets),
+        }
+    }
+
+    #[inline(never)]
+    fn copy<const COUNTED: bool, const CLEARS: bool, M: Machine>(
+        &self,
+        frames: &Frames<M>,
+        slots: &[AtomicU64],
+        targets: &[AtomicU64],
+    ) -> CopiedAlike {
+        let (attributes, inverted) = (self.attributes, self.inverted);
+        let kept_by_original = !self.rule.clear.bits();
+        let given = !self.rule.withhold.bits();
+        let metas = frames.metas();
+        let mut seen = 0;
+        for (count, (slot, target)) in slots.iter().zip(targets).enumerate() {
+            step(Step::Entry);
+            let mut word = slot.load(Ordering::Relaxed);
+            let alike = x86_64::attributes(word) == attributes;
+            let mut pinned = false;
+            if COUNTED && alike {
+                let mut meta = metas.get(x86_64::frame(word, inverted).number());
+                if meta.is_tail() {
+                    meta = metas.get(meta.link());
+                }
+                pinned = meta.pins.load(Ordering::Acquire) != 0 && self.exclusive;
+                if !pinned {
+                    add_references(meta, 1);
+                }
+            }
+            if !alike || pinned {
+                return CopiedAlike {
+                    count,
+                    seen,
+                    pinned,
+                };
+            }
+            if CLEARS {
+                slot.fetch_and(kept_by_original, Ordering::AcqRel);
+                // Without the right to write no CPU sets dirty any more: what is read now is what
+                // the copy must know. And accessed now tells who may have cached the right.
+                word = slot.load(Ordering::Acquire);
+                seen |= word;
+            }
+            target.store(word & given, Ordering::Release);
+        }
+        CopiedAlike {
+            count: slots.len(),
+            seen,
+            pinned: false,
+        }
+    }
+
+    /// Counts what was copied from `start` on and tells the gather.
+    fn tell<M: Machine>(
+        &self,
+        start: Page,
+        copied: &CopiedAlike,
+        pass: &mut Pass,
+        gather: &mut Gather<'_, M>,
+    ) {
+        let entries = copied.count as u64;
+        pass.pages += entries;
+        if self.counted {
+            pass.counted += entries;
+        }
+        if self.shrinks {
+            let elided = copied.seen & x86_64::ACCESSED == 0;
+            if entries > 0 {
+                tell(
+                    gather,
+                    start,
+                    start.add(entries),
+                    Change::Shrank,
+                    elided,
+                    entries,
+                );
+            }
+        } else if self.present && !self.rule.clear.is_empty() {
+            // Found without the right to write: its loss may still have to be flushed (rule 2).
+            gather.rely_on_pending();
+        }
+    }
+}
+
+/// An entry that is not empty and not a page: a marker is copied, anything else is the caller's.
+#[cold]
+fn copy_other(
+    word: u64,
+    target: &AtomicU64,
+    rule: CopyRule,
+    markers: &mut u64,
+) -> Option<CopyStop> {
+    match x86_64::decode(word, 1) {
+        Entry::Marker(Marker { marks }) => {
+            let kept = x86_64::encode(Entry::marker(marks.intersection(rule.marks)));
+            target.store(kept, Ordering::Release);
+            *markers += u64::from(kept != 0);
+            None
+        }
+        entry @ (Entry::Empty | Entry::Swapped(_) | Entry::Migrating(_) | Entry::Present(_)) => {
+            Some(CopyStop::NotPresent(entry))
+        }
+    }
 }
 
 impl<M: Machine> Cursor<'_, M> {
@@ -117,7 +278,6 @@ impl<M: Machine> Cursor<'_, M> {
         let mut copied = Copied {
             pages: 0,
             counted: 0,
-            anonymous: 0,
             stop: CopyStop::Done,
         };
         // Whenever the first cursor moves, the second one is parked: its lock comes later in the order.
@@ -148,10 +308,9 @@ impl<M: Machine> Cursor<'_, M> {
             let pass = self.copy_table(to, end, rule, gather);
             copied.pages += pass.pages;
             copied.counted += pass.counted;
-            copied.anonymous += pass.anonymous;
-            if let Some((page, stop)) = pass.stop {
-                self.go(page);
-                to.go(page);
+            if let Some(stop) = pass.stop {
+                self.go(pass.end);
+                to.go(pass.end);
                 return Ok(Copied { stop, ..copied });
             }
             to.park();
@@ -178,82 +337,41 @@ impl<M: Machine> Cursor<'_, M> {
         gather: &mut Gather<'_, M>,
     ) -> Pass {
         let frames = self.table.frames();
-        let clear = rule.clear.bits();
-        let withhold = rule.withhold.bits();
-        let first = slot_index(self.position, 1);
-        let count = (end.number() - self.position.number()) as usize;
-        let pairs = self.words[first..first + count]
-            .iter()
-            .zip(&to.words[first..first + count]);
+        let slots = self.slots_to(end);
+        let targets = to.slots_to(end);
         let mut pass = Pass {
             pages: 0,
             counted: 0,
-            anonymous: 0,
+            markers: 0,
+            end,
             stop: None,
         };
-        let mut run = Run::new();
-        let mut kept = false;
-        for (page, (slot, target)) in (self.position.number()..).zip(pairs) {
-            step(Step::Entry);
-            let mut word = slot.load(Ordering::Relaxed);
+        let mut done = 0;
+        while done < slots.len() {
+            let word = slots[done].load(Ordering::Relaxed);
+            let at = self.position.add(done as u64);
+            let alike = Alike::decide(word, rule);
             if word == 0 {
-                continue;
-            }
-            if !x86_64::is_present(word) {
-                match x86_64::decode(word, 1) {
-                    Entry::Marker(Marker { marks }) => {
-                        let kept = x86_64::encode(Entry::marker(marks.intersection(rule.marks)));
-                        target.store(kept, Ordering::Release);
-                        to.count(0, kept);
-                        continue;
-                    }
-                    entry => {
-                        pass.stop = Some((Page::new(page), CopyStop::NotPresent(entry)));
-                        break;
-                    }
-                }
-            }
-            if word & x86_64::BORROWED == 0 {
-                let mut meta = frames.meta(x86_64::decode_present(word, 1).frame);
-                if meta.is_tail() {
-                    meta = frames.meta(Frame::new(meta.link()));
-                }
-                if meta.pins.load(Ordering::Acquire) != 0 && word & clear & x86_64::EXCLUSIVE != 0 {
-                    let pinned = x86_64::decode_present(word, 1);
-                    pass.stop = Some((Page::new(page), CopyStop::Pinned(pinned)));
-                    break;
-                }
-                add_references(meta, 1);
-                pass.counted += 1;
-                pass.anonymous += u64::from(meta.kind() as u8 == FrameKind::Anonymous as u8);
-            }
-            if word & clear != 0 {
-                slot.fetch_and(!clear, Ordering::AcqRel);
-                if word & x86_64::WRITE != 0 && word & x86_64::READ != 0 {
-                    // Without the right to write no CPU sets dirty any more: what is read now
-                    // is what the copy must know. Accessed was read before, which is safe:
-                    // read again, as it may have been set since.
-                    word = slot.load(Ordering::Acquire) | (word & clear);
-                    run.add(gather, page, Change::Shrank, word);
-                } else {
-                    kept = true;
+                done += count_alike(&slots[done..], 0);
+            } else if alike.present {
+                let copied = alike.apply(frames, &slots[done..], &targets[done..]);
+                alike.tell(at, &copied, &mut pass, gather);
+                done += copied.count;
+                if copied.pinned {
+                    let word = slots[done].load(Ordering::Relaxed);
+                    pass.stop = Some(CopyStop::Pinned(x86_64::decode_present(word, 1)));
                 }
             } else {
-                kept = true;
+                pass.stop = copy_other(word, &targets[done], rule, &mut pass.markers);
+                done += usize::from(pass.stop.is_none());
             }
-            target.store(word & !withhold, Ordering::Release);
-            pass.pages += 1;
+            if pass.stop.is_some() {
+                pass.end = self.position.add(done as u64);
+                break;
+            }
         }
-        run.tell(gather);
-        if kept && clear != 0 {
-            // Found without the right to write: its loss may still have to be flushed (rule 2).
-            gather.rely_on_pending();
-        }
-        let live = &to.meta.live;
-        live.store(
-            live.load(Ordering::Relaxed) + pass.pages as u32,
-            Ordering::Relaxed,
-        );
+        let live = u64::from(to.meta.live.load(Ordering::Relaxed)) + pass.pages + pass.markers;
+        to.meta.live.store(live as u32, Ordering::Relaxed);
         pass
     }
 

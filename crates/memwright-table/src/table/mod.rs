@@ -34,7 +34,7 @@ mod cursor;
 mod prune;
 mod shape;
 
-pub use batch::Edit;
+pub use batch::{Edit, Edited};
 pub use copy::{Copied, CopyRule, CopyStop};
 pub use cursor::{Cursor, Extent};
 

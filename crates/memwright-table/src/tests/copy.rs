@@ -70,7 +70,7 @@ fn a_private_copy_takes_exclusivity_from_both() {
         .copy_to(&mut to, CopyRule::PRIVATE, &mut gather)
         .unwrap();
     assert_eq!(
-        (copied.pages, copied.anonymous, copied.stop),
+        (copied.pages, copied.counted, copied.stop),
         (2, 2, CopyStop::Done)
     );
     drop((from, to));

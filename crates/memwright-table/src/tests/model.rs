@@ -180,7 +180,11 @@ impl World {
         let mut gather = self.table.gather();
         let mut cursor = self.table.cursor(range);
         cursor.split_edges(&mut gather).unwrap();
-        cursor.edit_run(range.end, |_, _| Edit { set, clear }, &mut gather);
+        if length % 2 == 0 {
+            cursor.edit_run(range.end, |_, _| Edit { set, clear }, &mut gather);
+        } else {
+            cursor.edit_alike(range.end, |_| Edit { set, clear }, &mut gather);
+        }
         drop(cursor);
         gather.finish();
         for page in start..start + length {
