@@ -66,6 +66,14 @@ const DEVICE_LINKS: &[(&[u8], &[u8])] = &[
     (b"stderr", b"/proc/self/fd/2"),
 ];
 
+/// Whether the archive has a symbolic link of this absolute path.
+fn brings_link(mut archive: CpioArchive<'_>, path: &[u8]) -> bool {
+    archive.any(|entry| {
+        let name = entry.name.strip_prefix(b"./").unwrap_or(entry.name);
+        entry.mode & raw::S_IFMT == raw::S_IFLNK && path.strip_prefix(b"/") == Some(name)
+    })
+}
+
 /// Fills an empty tree.
 ///
 /// # Errors
@@ -84,7 +92,10 @@ pub fn fill(mounts: &Mounts, manifest: &Manifest, archive: CpioArchive<'_>) -> R
         },
     };
     for &(path, permissions) in DIRECTORIES {
-        filler.directory(path, permissions)?;
+        // Where the archive brings a link, as a merged /usr has it, there is no directory.
+        if !brings_link(archive, path) {
+            filler.directory(path, permissions)?;
+        }
     }
     filler.archive(archive)?;
     for &(path, text) in FILES {
