@@ -57,7 +57,7 @@ static RESERVE_REGION: Region<RESERVE> = Region(UnsafeCell::new(MaybeUninit::uni
 
 #[global_allocator]
 static HEAP: Heap = Heap {
-    inner: Lock::new(Rank::Leaf, Inner(Talc::new(Manual))),
+    inner: Lock::new(Rank::Heap, Inner(Talc::new(Manual))),
     used: AtomicUsize::new(0),
     size: AtomicUsize::new(0),
     low: AtomicBool::new(false),

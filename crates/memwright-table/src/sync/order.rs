@@ -37,8 +37,10 @@ pub enum Rank {
     Wait,
     /// The console.
     Console,
-    /// Locks under which nothing else is taken.
+    /// Locks under which nothing else is taken, but that allocate.
     Leaf,
+    /// The heap of an embedder: taken under any other lock.
+    Heap,
 }
 
 /// The most locks one CPU (one thread, on a host) may hold at a time.
@@ -70,7 +72,7 @@ mod checked {
     /// 0 for a free slot, else one more than the rank.
     type Slots = [AtomicU8; MAX_HELD];
 
-    const RANKS: [Rank; 17] = [
+    const RANKS: [Rank; 18] = [
         Rank::Process,
         Rank::Signals,
         Rank::FileTable,
@@ -88,6 +90,7 @@ mod checked {
         Rank::Wait,
         Rank::Console,
         Rank::Leaf,
+        Rank::Heap,
     ];
 
     #[cfg(any(test, feature = "std"))]
