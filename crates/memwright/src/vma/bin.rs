@@ -9,15 +9,21 @@ use super::area::Area;
 /// Areas taken out of the map, to be dropped once no lock is held: dropping the last user of an object
 /// may run code of the file system, which has locks of its own.
 ///
-/// Space is reserved before the first area is taken out; a few fit without any allocation.
+/// Space is reserved before the first area is taken out; a few fit without any allocation. More go into chunks, because
+/// one unmapping may take out as many areas as a process can have, and a heap has no room for all of them in one piece.
 pub(crate) struct AreaBin<B> {
     near: [Option<Area<B>>; AreaBin::<()>::NEAR],
-    far: Vec<Area<B>>,
+    far: Vec<Vec<Area<B>>>,
+    /// The chunk of `far` that is being filled.
+    filling: usize,
+    /// Areas for which `far` has room.
+    room: usize,
     used: usize,
 }
 
 impl AreaBin<()> {
     const NEAR: usize = 3;
+    const CHUNK: usize = 256;
 }
 
 impl<B> AreaBin<B> {
@@ -25,15 +31,25 @@ impl<B> AreaBin<B> {
         Self {
             near: [const { None }; AreaBin::<()>::NEAR],
             far: Vec::new(),
+            filling: 0,
+            room: 0,
             used: 0,
         }
     }
 
     /// Makes room for `more` areas.
     pub(crate) fn reserve(&mut self, more: usize) -> Result<(), OutOfMemory> {
-        let beyond = (self.used + more).saturating_sub(AreaBin::<()>::NEAR);
-        self.far
-            .try_make_room(beyond.saturating_sub(self.far.len()))
+        let near = AreaBin::<()>::NEAR.saturating_sub(self.used);
+        let mut missing = more.saturating_sub(near + self.room);
+        while missing > 0 {
+            let size = missing.min(AreaBin::<()>::CHUNK);
+            let mut chunk = Vec::new();
+            chunk.try_make_room(size)?;
+            self.far.try_push(chunk)?;
+            self.room += size;
+            missing -= size;
+        }
+        Ok(())
     }
 
     /// Takes an area, for which room was reserved.
@@ -42,14 +58,19 @@ impl<B> AreaBin<B> {
         if let Some(slot) = self.near.get_mut(self.used) {
             *slot = Some(area);
         } else {
-            debug_assert!(self.far.len() < self.far.capacity());
-            self.far.push(area);
+            debug_assert!(self.room > 0);
+            let full = |chunk: &Vec<Area<B>>| chunk.len() == chunk.capacity();
+            while full(&self.far[self.filling]) {
+                self.filling += 1;
+            }
+            self.far[self.filling].push(area);
+            self.room -= 1;
         }
         self.used += 1;
     }
 
     #[cfg(test)]
     pub(crate) fn held(&self) -> usize {
-        self.near.iter().flatten().count() + self.far.len()
+        self.near.iter().flatten().count() + self.far.iter().map(Vec::len).sum::<usize>()
     }
 }
