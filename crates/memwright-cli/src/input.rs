@@ -2,17 +2,19 @@
 //!
 //! The guest stands still until the answer has come, so how long it takes cannot be noticed in there. From a pipe or
 //! file the answer is as long as was asked for, unless the end comes first: the same bytes in the same pieces on every
-//! run. From a terminal it is a line, as a terminal's own reads are; then the run does not repeat.
+//! run. From a terminal it is a line, as a terminal's own reads are; then the run does not repeat. After Ctrl-C a request
+//! that still waits is withdrawn, so that the guest can go on and PROGRAM gets its signal.
 
 use std::io::{self, IsTerminal, Read, Write};
 use std::os::unix::net::UnixStream;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Sender};
 use std::thread;
 
-use crate::channel::read_up_to;
+use memwright_linux::channel::INPUT_WITHDRAWN;
+use rustix::event::{PollFd, PollFlags, poll};
 
 /// The longest answer, whatever the guest asks for.
 const LONGEST: u32 = 1 << 20;
@@ -22,39 +24,43 @@ const LONGEST: u32 = 1 << 20;
 pub struct InputServer {
     requests: Sender<u32>,
     live: Arc<AtomicBool>,
+    waker: Arc<UnixStream>,
 }
 
 impl InputServer {
     /// Starts a server that answers to the socket of COM1.
-    pub fn start(socket: PathBuf) -> Self {
+    ///
+    /// # Errors
+    /// Those of making a pair of sockets.
+    pub fn start(socket: PathBuf) -> io::Result<Self> {
         let (requests, waiting) = mpsc::channel::<u32>();
+        let (waker, woken) = UnixStream::pair()?;
+        woken.set_nonblocking(true)?;
         let live = Arc::new(AtomicBool::new(false));
         let told = live.clone();
-        // The thread may sit in a read of a terminal when the run ends; the end of the process ends it.
+        // The thread may sit in a read when the run ends; the end of the process ends it.
         thread::spawn(move || {
+            let mut server = Server {
+                woken,
+                taken: Vec::new(),
+                ended: false,
+            };
             let mut connection = None;
-            let mut answer = Vec::new();
             for wanted in waiting {
                 let terminal = io::stdin().is_terminal();
                 told.fetch_or(terminal, Ordering::Relaxed);
-                answer.clear();
-                answer.extend([0; 4]);
-                take_input(wanted, terminal, &mut answer);
-                let length = (answer.len() - 4) as u32;
-                answer[..4].copy_from_slice(&length.to_le_bytes());
-                if connection.is_none() {
-                    connection = UnixStream::connect(&socket).ok();
-                }
-                // A guest that has gone needs no answer.
-                let Some(stream) = connection.as_mut() else {
-                    return;
-                };
-                if stream.write_all(&answer).is_err() {
+                let answer = server.answer(wanted as usize, terminal);
+                if send(&socket, &mut connection, answer.as_deref()).is_err() {
+                    // A guest that has gone needs no answers.
                     return;
                 }
             }
         });
-        Self { requests, live }
+        Ok(Self {
+            requests,
+            live,
+            waker: Arc::new(waker),
+        })
     }
 
     /// Passes on a request for at most so many bytes.
@@ -63,33 +69,82 @@ impl InputServer {
         let _ = self.requests.send(wanted.min(LONGEST));
     }
 
+    /// What withdraws a request that still waits; it does nothing to later ones.
+    pub fn withdrawer(&self) -> impl Fn() + Send + use<> {
+        let waker = self.waker.clone();
+        // The other end goes only with the server.
+        move || drop((&*waker).write_all(&[0]))
+    }
+
     /// Whether a terminal has been asked for input.
     pub fn was_live(&self) -> bool {
         self.live.load(Ordering::Relaxed)
     }
 }
 
-/// Appends at most `wanted` bytes of standard input; none at its end, or where it cannot be read.
-fn take_input(wanted: u32, terminal: bool, answer: &mut Vec<u8>) {
-    let start = answer.len();
-    answer.resize(start + wanted as usize, 0);
-    // Not `io::stdin()`, which reads ahead: what PROGRAM leaves unread belongs to whoever comes after.
-    let mut input = RawInput;
-    let got = if terminal {
-        input.read(&mut answer[start..])
-    } else {
-        read_up_to(&mut input, &mut answer[start..])
-    };
-    answer.truncate(start + got.unwrap_or(0));
+/// The answering end.
+struct Server {
+    woken: UnixStream,
+    /// What was read for a request that was withdrawn.
+    taken: Vec<u8>,
+    ended: bool,
 }
 
-/// Standard input without a buffer.
-struct RawInput;
-
-impl Read for RawInput {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        Ok(rustix::io::retry_on_intr(|| {
-            rustix::io::read(rustix::stdio::stdin(), &mut *buffer)
-        })?)
+impl Server {
+    /// At most `wanted` bytes of standard input; none at its end, or where it cannot be read. `None` when the request is
+    /// withdrawn.
+    fn answer(&mut self, wanted: usize, terminal: bool) -> Option<Vec<u8>> {
+        self.forget_wakes();
+        loop {
+            if self.taken.len() >= wanted || self.ended || terminal && !self.taken.is_empty() {
+                let rest = self.taken.split_off(self.taken.len().min(wanted));
+                // Behind an end typed at a terminal more may come.
+                self.ended &= !terminal;
+                return Some(std::mem::replace(&mut self.taken, rest));
+            }
+            if !self.wait() {
+                return None;
+            }
+            let start = self.taken.len();
+            self.taken.resize(wanted, 0);
+            // Not `io::stdin()`, which reads ahead: what PROGRAM leaves unread belongs to whoever comes after.
+            let got = rustix::io::retry_on_intr(|| {
+                rustix::io::read(rustix::stdio::stdin(), &mut self.taken[start..])
+            });
+            let got = got.unwrap_or(0);
+            self.taken.truncate(start + got);
+            self.ended = got == 0;
+        }
     }
+
+    /// Waits until something can be read; false when the request is withdrawn first.
+    fn wait(&mut self) -> bool {
+        let mut events = [
+            PollFd::new(&self.woken, PollFlags::IN),
+            PollFd::from_borrowed_fd(rustix::stdio::stdin(), PollFlags::IN),
+        ];
+        // What cannot be waited for is read at once and says why not.
+        let waited = rustix::io::retry_on_intr(|| poll(&mut events, None));
+        waited.is_err() || events[0].revents().is_empty()
+    }
+
+    fn forget_wakes(&mut self) {
+        let mut buffer = [0; 16];
+        while matches!(self.woken.read(&mut buffer), Ok(1..)) {}
+    }
+}
+
+/// Sends an answer, or that there will be none.
+fn send(
+    socket: &Path,
+    connection: &mut Option<UnixStream>,
+    answer: Option<&[u8]>,
+) -> io::Result<()> {
+    let length = answer.map_or(INPUT_WITHDRAWN, |bytes| bytes.len() as u32);
+    let message = [&length.to_le_bytes(), answer.unwrap_or_default()].concat();
+    let stream = match connection {
+        Some(stream) => stream,
+        None => connection.insert(UnixStream::connect(socket)?),
+    };
+    stream.write_all(&message)
 }

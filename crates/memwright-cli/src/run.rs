@@ -154,9 +154,13 @@ fn drive(
     // A larger pipe lets QEMU write on while the command is busy; the default will do where it is refused.
     let _ = rustix::pipe::fcntl_setpipe_size(&output, 1 << 20);
     let process = Arc::new(Process::new(child));
-    let input = InputServer::start(folder.places().input.clone());
-    let signals = watch::SignalWatch::start(process.clone(), folder.places().control.clone())
-        .context("cannot receive signals")?;
+    let input = InputServer::start(folder.places().input.clone()).context("cannot serve input")?;
+    let signals = watch::SignalWatch::start(
+        process.clone(),
+        folder.places().control.clone(),
+        input.withdrawer(),
+    )
+    .context("cannot receive signals")?;
     let (progress, news) = mpsc::channel();
     if let Some(limit) = args.timeout {
         watch::start_timeout(

@@ -21,6 +21,9 @@ const FIRST_BACKTRACE: Duration = Duration::from_secs(5);
 /// Silence after which they are complete.
 const BACKTRACES_END: Duration = Duration::from_millis(300);
 
+/// Time in which QEMU passes on a control byte.
+const CONTROL_ARRIVES: Duration = Duration::from_millis(50);
+
 /// Receives the command's signals while a run lasts.
 pub struct SignalWatch {
     handle: Handle,
@@ -32,7 +35,11 @@ impl SignalWatch {
     ///
     /// # Errors
     /// Those of installing signal handlers.
-    pub fn start(process: Arc<Process>, control: PathBuf) -> io::Result<Self> {
+    pub fn start(
+        process: Arc<Process>,
+        control: PathBuf,
+        withdraw_input: impl Fn() + Send + 'static,
+    ) -> io::Result<Self> {
         let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP])?;
         let handle = signals.handle();
         let forwarded = Arc::new(AtomicBool::new(false));
@@ -43,6 +50,9 @@ impl SignalWatch {
                 let first = !was_forwarded.swap(true, Ordering::Relaxed);
                 if signal == SIGINT && first {
                     connection = interrupt_program(&control);
+                    // The control byte comes first; a guest that waits for input stands still until it is told.
+                    thread::sleep(CONTROL_ARRIVES);
+                    withdraw_input();
                 }
                 // QEMU that does not listen yet has started no PROGRAM either.
                 if signal != SIGINT || !first || connection.is_none() {

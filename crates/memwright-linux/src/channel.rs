@@ -47,6 +47,8 @@ impl Channel {
 
 /// Bytes of a frame before its payload: the kind and the length.
 pub const FRAME_HEADER: usize = 5;
+/// Length that answers an input request with nothing: a control byte came first, and the request is withdrawn.
+pub const INPUT_WITHDRAWN: u32 = u32::MAX;
 /// I/O port of the output channel (`isa-debugcon`).
 pub const OUTPUT_PORT: u16 = 0xe9;
 /// I/O port base of the input channel (first serial port).

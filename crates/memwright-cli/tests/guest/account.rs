@@ -1,11 +1,22 @@
 //! The account of a run as JSON and as text.
 
 use crate::support::{ends, run};
+use libtest_mimic::Trial;
+
+/// Every test of this file.
+pub fn trials() -> Vec<Trial> {
+    crate::trials![
+        the_document_holds_what_the_guest_counted,
+        every_name_of_the_document_is_explained,
+        the_document_does_not_depend_on_the_version_of_qemu,
+        the_table_reads_as_people_do,
+        a_file_that_cannot_be_written_is_a_failure,
+    ]
+}
 
 const STEPS: &str = "account fault_demand_zero 1234\\npaging_structure_hits not_observable\\n\n\
     account stub madvise 2\\nunknown clone3 1\\n\nexited 7";
 
-#[test]
 fn the_document_holds_what_the_guest_counted() {
     let (code, stdout, _) =
         ends(run(STEPS).args(["--json", "-", "--policy", "aslr=3", "/bin/true", "a b"]));
@@ -41,7 +52,6 @@ fn the_document_holds_what_the_guest_counted() {
     );
 }
 
-#[test]
 fn every_name_of_the_document_is_explained() {
     let (_, stdout, _) = ends(run(STEPS).args(["--json", "-", "/bin/true"]));
     let document: serde_json::Map<String, serde_json::Value> =
@@ -56,7 +66,6 @@ fn every_name_of_the_document_is_explained() {
     }
 }
 
-#[test]
 fn the_document_does_not_depend_on_the_version_of_qemu() {
     let of = |version| {
         ends(
@@ -68,7 +77,6 @@ fn the_document_does_not_depend_on_the_version_of_qemu() {
     assert_eq!(of("7.2.22"), of("10.0.2"));
 }
 
-#[test]
 fn the_table_reads_as_people_do() {
     let (_, stdout, stderr) = ends(run(STEPS).arg("/bin/true"));
     assert!(stdout.is_empty());
@@ -84,7 +92,6 @@ fn the_table_reads_as_people_do() {
     assert!(!stderr.contains('\x1b'));
 }
 
-#[test]
 fn a_file_that_cannot_be_written_is_a_failure() {
     let (code, _, stderr) =
         ends(run("exited 0").args(["--json", "/no/such/folder/account", "/bin/true"]));

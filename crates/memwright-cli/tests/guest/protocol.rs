@@ -1,6 +1,7 @@
 //! What the command forwards, answers and returns.
 
-use std::io::{BufRead, BufReader, Read};
+use libtest_mimic::Trial;
+use std::io::{BufRead, BufReader, Read, Write};
 use std::path::Path;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
@@ -8,7 +9,36 @@ use std::time::{Duration, Instant};
 use crate::support::{described, ends, run, run_true, start, with_input};
 use rustix::process::{Pid, Signal, kill_process};
 
-#[test]
+/// Every test of this file.
+pub fn trials() -> Vec<Trial> {
+    crate::trials![
+        output_passes_through_in_order,
+        frames_may_come_byte_by_byte,
+        every_exit_code_is_the_programs,
+        signals_add_128,
+        a_program_that_could_not_start,
+        a_guest_without_a_result_is_a_failure,
+        a_failure_shows_the_end_of_the_log,
+        the_log_is_shown_only_when_asked,
+        system_calls_go_to_standard_error,
+        requests_are_filled_from_a_pipe,
+        what_the_program_leaves_is_not_read,
+        a_large_input_and_output_pass_whole,
+        a_timeout_prints_backtraces_and_exits_124,
+        a_guest_that_ends_in_time_knows_no_timeout,
+        a_closed_output_ends_the_run_quietly,
+        the_first_interrupt_goes_to_the_program,
+        the_second_interrupt_ends_the_run,
+        termination_ends_the_run,
+        qemu_does_not_outlive_the_command,
+        an_old_or_missing_qemu_is_one_line,
+        nothing_is_left_behind,
+        keep_keeps_what_was_run,
+        trace_lines_go_to_their_file,
+        an_interrupt_withdraws_a_waiting_request_and_loses_nothing,
+    ]
+}
+
 fn output_passes_through_in_order() {
     let (code, stdout, stderr) = ends(&mut run_true(
         "stdout one,\nstderr two\\n\nstdout three\\n\nexited 0",
@@ -17,7 +47,6 @@ fn output_passes_through_in_order() {
     assert!(stderr.starts_with("two\n"), "{stderr}");
 }
 
-#[test]
 fn frames_may_come_byte_by_byte() {
     let (code, stdout, _) = ends(&mut run_true(
         "piecemeal\nstdout hello\\n\naccount forks 1\\n\nexited 3",
@@ -25,14 +54,12 @@ fn frames_may_come_byte_by_byte() {
     assert_eq!((code, stdout.as_str()), (3, "hello\n"));
 }
 
-#[test]
 fn every_exit_code_is_the_programs() {
     for code in [0, 1, 2, 42, 123, 124, 125, 126, 127, 128, 200, 254, 255] {
         assert_eq!(ends(&mut run_true(&format!("exited {code}"))).0, code);
     }
 }
 
-#[test]
 fn signals_add_128() {
     for signal in [1, 6, 9, 11, 15, 31, 64] {
         assert_eq!(
@@ -42,7 +69,6 @@ fn signals_add_128() {
     }
 }
 
-#[test]
 fn a_program_that_could_not_start() {
     let (code, _, stderr) = ends(&mut run_true("not-started 8 exec format error"));
     assert_eq!(code, 126);
@@ -53,7 +79,6 @@ fn a_program_that_could_not_start() {
     assert_eq!(ends(&mut run_true("not-started 2 missing")).0, 127);
 }
 
-#[test]
 fn a_guest_without_a_result_is_a_failure() {
     for (steps, expected) in [
         (
@@ -74,7 +99,6 @@ fn a_guest_without_a_result_is_a_failure() {
     }
 }
 
-#[test]
 fn a_failure_shows_the_end_of_the_log() {
     let (_, _, stderr) = ends(&mut run_true(
         "log first words\\n\nlog last words\\n\nstatus 0",
@@ -82,7 +106,6 @@ fn a_failure_shows_the_end_of_the_log() {
     assert!(stderr.contains("first words\nlast words\n"), "{stderr}");
 }
 
-#[test]
 fn the_log_is_shown_only_when_asked() {
     assert!(
         !ends(&mut run_true("log words\\n\nexited 0"))
@@ -96,14 +119,12 @@ fn the_log_is_shown_only_when_asked() {
     );
 }
 
-#[test]
 fn system_calls_go_to_standard_error() {
     let (_, stdout, stderr) =
         ends(run("strace write(1) = 3\\n\nexited 0").args(["--strace", "/bin/true"]));
     assert!(stdout.is_empty() && stderr.contains("write(1) = 3\n"));
 }
 
-#[test]
 fn requests_are_filled_from_a_pipe() {
     let steps = "ask 4\nask 3\nask 100\nask 8\nexited 0";
     let (code, stdout, stderr) = described(with_input(run_true(steps), b"abcdefghij"));
@@ -111,7 +132,6 @@ fn requests_are_filled_from_a_pipe() {
     assert!(!stderr.contains("not repeatable"), "{stderr}");
 }
 
-#[test]
 fn what_the_program_leaves_is_not_read() {
     let host = tempfile::tempdir().unwrap();
     let path = host.path().join("input");
@@ -124,7 +144,6 @@ fn what_the_program_leaves_is_not_read() {
     assert_eq!((stdout.as_str(), rest.as_str()), ("[2]ab", "cdef"));
 }
 
-#[test]
 fn a_large_input_and_output_pass_whole() {
     let input: Vec<u8> = (0..300_000_u32)
         .map(|index| b'a' + (index % 26) as u8)
@@ -136,7 +155,6 @@ fn a_large_input_and_output_pass_whole() {
     );
 }
 
-#[test]
 fn a_timeout_prints_backtraces_and_exits_124() {
     let (code, _, stderr) =
         ends(run("stdout x\nnmi\nhang").args(["--timeout", "0.2", "/bin/true"]));
@@ -147,7 +165,6 @@ fn a_timeout_prints_backtraces_and_exits_124() {
     );
 }
 
-#[test]
 fn a_guest_that_ends_in_time_knows_no_timeout() {
     assert_eq!(
         ends(run("exited 5").args(["--timeout", "100", "/bin/true"])).0,
@@ -155,7 +172,6 @@ fn a_guest_that_ends_in_time_knows_no_timeout() {
     );
 }
 
-#[test]
 fn a_closed_output_ends_the_run_quietly() {
     let mut child = start(&mut run_true("flood"));
     let mut line = String::new();
@@ -180,7 +196,6 @@ fn signal(process: u32, signal: Signal) {
     kill_process(Pid::from_raw(process as i32).unwrap(), signal).unwrap();
 }
 
-#[test]
 fn the_first_interrupt_goes_to_the_program() {
     let mut child = start(&mut run_true("stdout ready\\n\ncontrol\nexited 130"));
     let mut output = child.stdout.take().unwrap();
@@ -192,7 +207,6 @@ fn the_first_interrupt_goes_to_the_program() {
     assert!(stderr.contains("not repeatable: interrupted"), "{stderr}");
 }
 
-#[test]
 fn the_second_interrupt_ends_the_run() {
     let mut child = start(&mut run_true("stdout ready\\n\ncontrol\nhang"));
     let mut output = child.stdout.take().unwrap();
@@ -203,7 +217,6 @@ fn the_second_interrupt_ends_the_run() {
     assert_eq!(child.wait().unwrap().code(), Some(130));
 }
 
-#[test]
 fn termination_ends_the_run() {
     let mut child = start(&mut run_true("stdout ready\\n\nhang"));
     assert_eq!(first_line(&mut child.stdout.take().unwrap()), "ready");
@@ -222,7 +235,6 @@ fn has_ended(process: &str) -> bool {
     }
 }
 
-#[test]
 fn qemu_does_not_outlive_the_command() {
     let host = tempfile::tempdir().unwrap();
     let file = host.path().join("pid");
@@ -242,7 +254,6 @@ fn qemu_does_not_outlive_the_command() {
     }
 }
 
-#[test]
 fn an_old_or_missing_qemu_is_one_line() {
     let old = ends(run_true("exited 0").env("STAND_IN_VERSION", "6.2.0"));
     assert_eq!(old.0, 125);
@@ -260,7 +271,6 @@ fn an_old_or_missing_qemu_is_one_line() {
     );
 }
 
-#[test]
 fn nothing_is_left_behind() {
     let temporary = tempfile::tempdir_in("/tmp").unwrap();
     for steps in ["exited 0", "status 0", "raw 77"] {
@@ -269,7 +279,6 @@ fn nothing_is_left_behind() {
     assert_eq!(std::fs::read_dir(temporary.path()).unwrap().count(), 0);
 }
 
-#[test]
 fn keep_keeps_what_was_run() {
     let host = tempfile::tempdir().unwrap();
     let kept = host.path().join("kept");
@@ -300,7 +309,6 @@ fn keep_keeps_what_was_run() {
     );
 }
 
-#[test]
 fn trace_lines_go_to_their_file() {
     let host = tempfile::tempdir().unwrap();
     let path = host.path().join("trace");
@@ -311,4 +319,21 @@ fn trace_lines_go_to_their_file() {
         std::fs::read_to_string(&path).unwrap(),
         "{\"a\":1}\n{\"a\":2}\n"
     );
+}
+
+fn an_interrupt_withdraws_a_waiting_request_and_loses_nothing() {
+    let mut child = start(
+        run_true("stdout ready\\n\nask 4\ncontrol\nask 4\nstdout \\n\nexited 130")
+            .stdin(Stdio::piped()),
+    );
+    let mut input = child.stdin.take().unwrap();
+    let mut output = child.stdout.take().unwrap();
+    input.write_all(b"ab").unwrap();
+    assert_eq!(first_line(&mut output), "ready");
+    signal(child.id(), Signal::INT);
+    assert_eq!(first_line(&mut output), "[withdrawn]");
+    assert_eq!(first_line(&mut output), "control [3]");
+    input.write_all(b"cd").unwrap();
+    assert_eq!(first_line(&mut output), "[4]abcd");
+    assert_eq!(child.wait().unwrap().code(), Some(130));
 }

@@ -1,31 +1,21 @@
 //! Runs the command with the stand-in for QEMU.
 
 use std::io::Write;
-use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
 
-/// The stand-in, which Cargo builds beside the tests.
-pub fn stand_in() -> PathBuf {
-    let own = std::env::current_exe().expect("a test has a path");
-    let built = own
-        .ancestors()
-        .nth(2)
-        .expect("tests are in a folder of the target folder")
-        .join("examples/stand_in");
-    assert!(
-        built.exists(),
-        "the stand-in is missing: cargo build -p memwright-cli --examples"
-    );
-    built
-}
+/// Holds the lines that the stand-in plays.
+pub const GUEST_LINES: &str = "STAND_IN";
 
 /// A run whose guest plays these steps.
 pub fn run(steps: &str) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_memwright"));
     command
-        .env("MEMWRIGHT_QEMU", stand_in())
+        .env(
+            "MEMWRIGHT_QEMU",
+            std::env::current_exe().expect("a test has a path"),
+        )
         .env("MEMWRIGHT_KERNEL", "/proc/self/exe")
-        .env("STAND_IN", steps)
+        .env(GUEST_LINES, steps)
         .env("NO_COLOR", "1")
         .stdin(Stdio::null())
         .arg("run");

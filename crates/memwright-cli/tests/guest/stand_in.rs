@@ -13,7 +13,8 @@ use std::process::exit;
 use std::thread::sleep;
 use std::time::Duration;
 
-fn main() {
+/// Plays the guest.
+pub fn play() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     if arguments
         .first()
@@ -118,6 +119,9 @@ impl Guest {
         self.frame(7, &wanted.to_le_bytes());
         let header = self.input.read_exactly(4);
         let length = u32::from_le_bytes([header[0], header[1], header[2], header[3]]);
+        if length == u32::MAX {
+            return self.frame(1, b"[withdrawn]\n");
+        }
         let data = self.input.read_exactly(length as usize);
         self.frame(1, format!("[{length}]").as_bytes());
         self.frame(1, &data);
