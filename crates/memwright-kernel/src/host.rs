@@ -123,7 +123,7 @@ impl Host for Hardware {
         }
     }
 
-    fn input(&self, to: &mut [u8]) -> usize {
+    fn input(&self, to: &mut [u8]) -> Option<usize> {
         input::read(to)
     }
 

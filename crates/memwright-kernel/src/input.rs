@@ -4,9 +4,9 @@
 //! paused from the request to the last byte, and the same input gives the same run. The CPU sleeps
 //! until a byte is there; polling would keep the host from bringing it.
 
-use memwright_linux::channel::{Channel, INPUT_PORT};
+use memwright_linux::channel::{Channel, INPUT_PORT, INPUT_WITHDRAWN};
 
-use crate::{arch, clock, console};
+use crate::{arch, clock, console, control};
 
 const INTERRUPT_ENABLE: u16 = INPUT_PORT + 1;
 const FIFO_CONTROL: u16 = INPUT_PORT + 2;
@@ -38,15 +38,22 @@ fn receive() -> u8 {
     }
 }
 
-/// Asks for at most `to.len()` bytes and waits for the answer; 0 is the end of the input.
-pub fn read(to: &mut [u8]) -> usize {
+/// Asks for at most `to.len()` bytes and waits for the answer; 0 is the end of the input. `None` when the command
+/// withdraws the request because it has sent a control byte.
+pub fn read(to: &mut [u8]) -> Option<usize> {
     if to.is_empty() {
-        return 0;
+        return Some(0);
     }
     clock::pause();
     let wanted = u32::try_from(to.len()).unwrap_or(u32::MAX);
     console::frame(Channel::InputRequest, &wanted.to_le_bytes());
     let length = u32::from_le_bytes([receive(), receive(), receive(), receive()]);
+    if length == INPUT_WITHDRAWN {
+        // The kernel runs with interrupts disabled: nobody else takes the byte from the port.
+        control::receive();
+        clock::resume();
+        return None;
+    }
     let mut kept = 0;
     for _ in 0..length {
         let byte = receive();
@@ -57,5 +64,5 @@ pub fn read(to: &mut [u8]) -> usize {
         }
     }
     clock::resume();
-    kept
+    Some(kept)
 }

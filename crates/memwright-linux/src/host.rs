@@ -152,8 +152,9 @@ pub trait Host: Machine {
     /// and `SystemCalls`.
     fn output(&self, channel: Channel, bytes: &[u8]);
 
-    /// Asks for standard input and waits, the machine standing still; 0 is the end of the input.
-    fn input(&self, to: &mut [u8]) -> usize;
+    /// Asks for standard input and waits, the machine standing still; 0 is the end of the input. `None` when a control
+    /// byte came first: [`control`](Self::control) has it.
+    fn input(&self, to: &mut [u8]) -> Option<usize>;
 
     /// Takes the next control byte.
     fn control(&self) -> Option<u8>;

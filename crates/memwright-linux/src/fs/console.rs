@@ -68,14 +68,23 @@ impl Console {
 
     /// Asks the command for input unless some is there. The machine stands still meanwhile, so
     /// that no amount of waiting shows in the guest.
-    fn fetch(&self, kernel: &Kernel) {
+    ///
+    /// # Errors
+    /// `ERESTARTSYS` when a control byte came first.
+    fn fetch(&self, kernel: &Kernel) -> Result<(), Errno> {
         let mut input = self.input.lock();
-        if input.start == input.end && !input.ended {
-            let count = kernel.host.input(&mut input.bytes);
-            input.start = 0;
-            input.end = count;
-            input.ended = count == 0;
+        if input.start < input.end || input.ended {
+            return Ok(());
         }
+        let Some(count) = kernel.host.input(&mut input.bytes) else {
+            drop(input);
+            kernel.serve_control();
+            return Err(Errno::ERESTARTSYS);
+        };
+        input.start = 0;
+        input.end = count;
+        input.ended = count == 0;
+        Ok(())
     }
 
     /// Copies what is there without consuming it.
@@ -106,7 +115,7 @@ impl Console {
             return Ok(0);
         }
         let turn = self.reading.take(context)?;
-        self.fetch(context.kernel);
+        self.fetch(context.kernel)?;
         let mut buffer = [0; CHUNK];
         let mut done = 0;
         loop {
@@ -283,7 +292,8 @@ impl File for ConsoleStream {
     fn readiness(&self, context: &Context<'_>) -> Readiness {
         let mut ready = Readiness::empty();
         if self.reads() {
-            self.console.fetch(context.kernel);
+            // After a control byte nothing is ready, and the signal that it became ends the caller's wait.
+            let _ = self.console.fetch(context.kernel);
             let (waiting, ended) = self.console.waiting();
             ready.set(Readiness::READ, waiting > 0 || (ended && self.terminal));
             ready.set(Readiness::HANGUP, waiting == 0 && ended && !self.terminal);
