@@ -73,7 +73,7 @@ impl<M: Machine> Core<M> {
                 return Err(AdviseError::Hole(next.address()));
             };
             if !access.allowed_by(area.rights) {
-                return Err(AdviseError::Fault(FaultError::Denied));
+                return Err(AdviseError::NotApplicable(next.address()));
             }
             let part = area.range().intersect(PageRange::new(next, range.end));
             self.touch(area, part, access).map_err(AdviseError::Fault)?;
