@@ -4,7 +4,9 @@ use alloc::sync::Arc;
 use core::sync::atomic::{AtomicBool, Ordering};
 
 use memwright_table::sync::{Lock, Rank};
-use memwright_table::{CpuId, Frame, FrameKind, Frames, Machine, OutOfMemory};
+use memwright_table::{
+    Change, CpuId, Frame, FrameKind, Frames, GatherCounts, Machine, OutOfMemory,
+};
 
 use crate::commit::Commit;
 use crate::policy::Policy;
@@ -89,6 +91,18 @@ impl<M: Machine> Memory<M> {
                 row => self.counters.sum(row),
             };
         }
+        // Counted by kind alone: once is enough.
+        values[Row::EntriesChanged as usize] = [
+            Row::EntriesGrew,
+            Row::EntriesShrank,
+            Row::EntriesMoved,
+            Row::EntriesFreed,
+            Row::EntriesLostCachedBit,
+            Row::EntriesFilled,
+        ]
+        .iter()
+        .map(|row| values[*row as usize])
+        .sum();
         Account { values }
     }
 
@@ -106,6 +120,32 @@ impl<M: Machine> Memory<M> {
     #[inline]
     pub(crate) fn count_on(&self, cpu: CpuId, row: Row, count: u64) {
         self.counters.add(cpu, row, count);
+    }
+
+    /// Counts what a gather did.
+    #[inline]
+    pub(crate) fn count_gather(&self, cpu: CpuId, counts: &GatherCounts) {
+        self.counters.add_all(
+            cpu,
+            [
+                (Row::EntriesGrew, counts.of(Change::Grew)),
+                (Row::EntriesShrank, counts.of(Change::Shrank)),
+                (
+                    Row::EntriesMoved,
+                    counts.of(Change::Moved) + counts.of(Change::Resized),
+                ),
+                (Row::EntriesFreed, counts.of(Change::Freed)),
+                (Row::EntriesLostCachedBit, counts.of(Change::LostCachedBit)),
+                (Row::EntriesFilled, counts.of(Change::Filled)),
+                (Row::FlushLocal, counts.local),
+                (Row::FlushRemote, counts.remote),
+                (Row::FlushCpusInterrupted, counts.interrupted),
+                (Row::FlushElidedGrew, counts.elided_grew),
+                (Row::FlushElidedNotAccessed, counts.elided_not_accessed),
+                (Row::FlushElidedNotLoaded, counts.elided_not_loaded),
+                (Row::FlushEarly, counts.early),
+            ],
+        );
     }
 
     /// Sends an event, which is made only if somebody listens.

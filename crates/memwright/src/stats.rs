@@ -76,7 +76,7 @@ rows! {
     StackGrowth, "stack_growth", Counted, "stack growths",
         "Times a fault below an area that grows downwards extended it; the fault is counted by its kind too.";
     WriteFaultsAvoided, "write_faults_avoided", Counted, "write faults avoided",
-        "Entries made writable at once because the rule allowed it, by a protection change that granted writing or a read fault of a private page.";
+        "Entries made writable at once by a protection change that granted writing, because the rule allowed it.";
     EntriesChanged, "entries_changed", Counted, "entries changed",
         "Page-table entries written by the memory manager with a meaning other than before.";
     EntriesGrew, "entries_grew", Counted, "entries: rights grew",
@@ -190,6 +190,17 @@ impl Counters {
         if let Some(counters) = self.cpus.get(cpu.index()) {
             let counter = &counters.0[row as usize];
             counter.store(counter.load(Ordering::Relaxed) + count, Ordering::Relaxed);
+        }
+    }
+
+    /// The same for several rows.
+    #[inline]
+    pub(crate) fn add_all<const N: usize>(&self, cpu: CpuId, rows: [(Row, u64); N]) {
+        if let Some(counters) = self.cpus.get(cpu.index()) {
+            for (row, count) in rows {
+                let counter = &counters.0[row as usize];
+                counter.store(counter.load(Ordering::Relaxed) + count, Ordering::Relaxed);
+            }
         }
     }
 

@@ -119,6 +119,56 @@ pub fn upgrade(view: View, bits: Bits, policy: WriteUpgrade) -> Verdict {
     }
 }
 
+/// The rule under a policy for one area, reduced to a comparison: for loops over many entries.
+///
+/// The bits must have `READ`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Grant {
+    mask: Bits,
+    wanted: Bits,
+}
+
+impl Grant {
+    /// Grants nothing.
+    const NEVER: Self = Self {
+        mask: Bits::empty(),
+        wanted: Bits::WRITE,
+    };
+
+    /// What [`upgrade`] says in this area.
+    pub fn new(view: View, policy: WriteUpgrade) -> Self {
+        if !view.rights.contains(Rights::WRITE) || policy == WriteUpgrade::Off {
+            return Self::NEVER;
+        }
+        let mut mask = Bits::UFFD_WP;
+        let mut wanted = Bits::empty();
+        if view.soft_dirty {
+            wanted |= Bits::SOFT_DIRTY;
+        }
+        if view.shared {
+            if view.notify {
+                wanted |= Bits::DIRTY;
+            }
+        } else {
+            wanted |= Bits::EXCLUSIVE;
+            mask |= Bits::BORROWED | Bits::MERGED;
+        }
+        if policy == WriteUpgrade::Dirty {
+            wanted |= Bits::DIRTY;
+        }
+        Self {
+            mask: mask | wanted,
+            wanted,
+        }
+    }
+
+    /// Whether an entry with these bits may be writable.
+    #[inline]
+    pub fn allows(self, bits: Bits) -> bool {
+        bits & self.mask == self.wanted
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -209,6 +259,29 @@ mod tests {
             assert!(!writable(READ_ONLY, bits).is_writable());
             if !bits.contains(R) {
                 assert!(!writable(SHARED, bits).is_writable());
+            }
+        }
+    }
+
+    #[test]
+    fn the_comparison_says_what_the_rule_says() {
+        let policies = [WriteUpgrade::Off, WriteUpgrade::Dirty, WriteUpgrade::On];
+        for view in [PRIVATE, SHARED, NOTIFY, READ_ONLY, TRACKED] {
+            for policy in policies {
+                let grant = Grant::new(view, policy);
+                for bits in (0..64).map(|number| combination(number) | R) {
+                    for bits in [bits, bits | MERGED] {
+                        let verdict = upgrade(view, bits, policy);
+                        // A merged page is never shared memory.
+                        if !(view.shared && bits.intersects(MERGED | ZERO)) {
+                            assert_eq!(
+                                grant.allows(bits),
+                                verdict.is_writable(),
+                                "{view:?} {bits:?}"
+                            );
+                        }
+                    }
+                }
             }
         }
     }

@@ -2,12 +2,12 @@
 
 use alloc::sync::Arc;
 
-use memwright_table::{Machine, PAGE_SIZE};
+use memwright_table::{Machine, PAGE_SIZE, PageRange};
 
 use crate::commit::Commit;
 use crate::error::Limit;
 use crate::object::{Attachment, Object};
-use crate::vma::{self, AreaFlags, AreaMap, Backed, Rights};
+use crate::vma::{self, AreaFlags, AreaMap, Backed, Position, Rights};
 
 /// What an area shows.
 pub struct Backing<M: Machine> {
@@ -120,6 +120,13 @@ pub struct Totals {
     pub table_frames: u64,
 }
 
+/// Why an area could not be cut.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum CutError {
+    OverLimit(Limit),
+    OutOfMemory,
+}
+
 /// What the lock guards.
 pub(crate) struct Areas<M: Machine> {
     pub(crate) map: AreaMap<Backing<M>>,
@@ -191,6 +198,47 @@ impl<M: Machine> Areas<M> {
         } else {
             0
         };
+    }
+
+    /// Moves pages from one kind of area to another in the totals. `mapped` stays.
+    #[inline]
+    pub(crate) fn count_change(
+        &mut self,
+        (old_rights, old_flags): (Rights, AreaFlags),
+        (new_rights, new_flags): (Rights, AreaFlags),
+        pages: u64,
+    ) {
+        let mapped_peak = self.mapped_peak;
+        self.count_out(old_rights, old_flags, pages);
+        self.count_in(new_rights, new_flags, pages);
+        self.mapped_peak = mapped_peak;
+    }
+
+    /// Cuts the area at `position`, which spans `whole`, so that `part` is an area of its own; returns
+    /// where that stands.
+    pub(crate) fn cut(
+        &mut self,
+        position: Position,
+        whole: PageRange,
+        part: PageRange,
+    ) -> Result<Position, CutError> {
+        let below = part.start > whole.start;
+        let above = part.end < whole.end;
+        let cuts = usize::from(below) + usize::from(above);
+        self.check_count(cuts).map_err(CutError::OverLimit)?;
+        self.map.reserve(cuts).map_err(|_| CutError::OutOfMemory)?;
+        let mut position = position;
+        if below {
+            position = self.map.split(position, part.start);
+        }
+        if above {
+            let rest = self.map.split(position, part.end);
+            position = self
+                .map
+                .previous(rest)
+                .expect("the part lies below its rest");
+        }
+        Ok(position)
     }
 
     /// Whether `pages` more of such an area, after `gone` pages went, keep to the limits

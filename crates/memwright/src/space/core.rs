@@ -77,7 +77,6 @@ impl<M: Machine> Core<M> {
             Ordering::Relaxed,
         );
         self.memory.count_on(cpu, Row::EntriesFilled, pages);
-        self.memory.count_on(cpu, Row::EntriesChanged, pages);
     }
 
     /// Counts entries that a fork filled; `resident` of them hold a frame of their own.
@@ -93,7 +92,6 @@ impl<M: Machine> Core<M> {
     #[inline]
     pub(crate) fn note_borrowed(&self, cpu: CpuId) {
         self.memory.count_on(cpu, Row::EntriesFilled, 1);
-        self.memory.count_on(cpu, Row::EntriesChanged, 1);
     }
 
     /// Enters what a gather did into the account.
@@ -107,50 +105,9 @@ impl<M: Machine> Core<M> {
             );
         }
         let memory = &*self.memory;
-        let mut entries = 0;
-        let mut strongest = Change::Same;
-        for change in Change::ALL {
-            let count = counts.of(change);
-            if count == 0 {
-                continue;
-            }
-            let row = match change {
-                Change::Same | Change::TableFreed => continue,
-                Change::Grew => Row::EntriesGrew,
-                Change::Shrank => Row::EntriesShrank,
-                Change::Moved | Change::Resized => Row::EntriesMoved,
-                Change::Freed => Row::EntriesFreed,
-                Change::LostCachedBit => Row::EntriesLostCachedBit,
-                Change::Filled => Row::EntriesFilled,
-            };
-            memory.count_on(cpu, row, count);
-            entries += count;
-            if change.needs_local() {
-                strongest = change;
-            }
-        }
-        if entries > 0 {
-            memory.count_on(cpu, Row::EntriesChanged, entries);
-        }
-        for (row, count) in [
-            (Row::FlushLocal, counts.local),
-            (Row::FlushRemote, counts.remote),
-            (Row::FlushCpusInterrupted, counts.interrupted),
-            (Row::FlushElidedGrew, counts.elided_grew),
-            (Row::FlushElidedNotAccessed, counts.elided_not_accessed),
-            (Row::FlushElidedNotLoaded, counts.elided_not_loaded),
-            (Row::FlushEarly, counts.early),
-        ] {
-            if count > 0 {
-                memory.count_on(cpu, row, count);
-            }
-        }
+        memory.count_gather(cpu, counts);
         if counts.local + counts.remote > 0 {
-            memory.trace(|| Event::Flush {
-                reason: strongest.name(),
-                entries,
-                cpus: counts.interrupted as u32,
-            });
+            memory.trace(|| flush_event(counts));
         }
     }
 
@@ -185,6 +142,25 @@ impl<M: Machine> Core<M> {
     /// Whether `frame` holds a page of private anonymous memory.
     pub(crate) fn is_anonymous(&self, frame: Frame) -> bool {
         matches!(self.memory.frames().kind(frame), FrameKind::Anonymous)
+    }
+}
+
+/// The event of a flush. Its reason is the last of those that need one, in the order of [`Change::ALL`].
+#[cold]
+fn flush_event(counts: &GatherCounts) -> Event {
+    let mut reason = Change::Same;
+    let mut entries = 0;
+    for change in Change::ALL {
+        let count = counts.of(change);
+        entries += count;
+        if count > 0 && change.needs_local() {
+            reason = change;
+        }
+    }
+    Event::Flush {
+        reason: reason.name(),
+        entries,
+        cpus: counts.interrupted as u32,
     }
 }
 

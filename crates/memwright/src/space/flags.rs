@@ -1,7 +1,8 @@
 //! Changing the flags of areas: what `mlock` and some advice do.
 
-use memwright_table::{Machine, OutOfMemory, PageRange, VirtAddr};
+use memwright_table::{Machine, PageRange, VirtAddr};
 
+use super::areas::CutError;
 use super::{Areas, Core};
 use crate::error::Limit;
 use crate::vma::AreaFlags;
@@ -15,9 +16,12 @@ pub(crate) enum FlagsError {
     OutOfMemory,
 }
 
-impl From<OutOfMemory> for FlagsError {
-    fn from(_: OutOfMemory) -> Self {
-        Self::OutOfMemory
+impl From<CutError> for FlagsError {
+    fn from(error: CutError) -> Self {
+        match error {
+            CutError::OverLimit(limit) => Self::OverLimit(limit),
+            CutError::OutOfMemory => Self::OutOfMemory,
+        }
     }
 }
 
@@ -64,22 +68,13 @@ impl<M: Machine> Core<M> {
             if new == old {
                 continue;
             }
+            let mut position = position.expect("an area was found");
             if part != whole {
-                let cuts =
-                    usize::from(part.start > whole.start) + usize::from(part.end < whole.end);
-                areas.check_count(cuts).map_err(FlagsError::OverLimit)?;
-                areas.map.reserve(cuts)?;
-                areas.map.split_at(part.start);
-                areas.map.split_at(part.end);
+                position = areas.cut(position, whole, part)?;
             }
-            areas.count_out(rights, old, part.len());
-            areas.count_in(rights, new, part.len());
-            let position = areas
-                .map
-                .at_or_after(part.start)
-                .expect("the area is there");
+            areas.count_change((rights, old), (rights, new), part.len());
             areas.map.get_mut(position).flags = new;
-            areas.map.merge_edges(part);
+            areas.map.merge_around(position);
         }
         self.note_areas(self.cpu(), areas);
         match hole {

@@ -5,7 +5,7 @@
 
 use memwright_table::{Bits, Edit, Gather, Machine, Page, PageRange, Present, VirtAddr};
 
-use super::areas::is_accountable;
+use super::areas::{CutError, is_accountable};
 use super::check::{self, RangeError};
 use super::core::access_bits;
 use super::{AddressSpace, Area, Areas, Core};
@@ -14,7 +14,7 @@ use crate::policy::WriteUpgrade;
 use crate::stats::Row;
 use crate::trace::Event;
 use crate::vma::{AreaFlags, Position, Rights};
-use crate::writable::{View, upgrade};
+use crate::writable::{Grant, View};
 
 impl<M: Machine> AddressSpace<M> {
     /// Changes the rights of `length` bytes, rounded up to pages. No bytes: nothing happens.
@@ -53,7 +53,7 @@ impl<M: Machine> AddressSpace<M> {
             entries: 0,
             avoided: 0,
         };
-        let result = change.areas(core, &mut areas, range, &mut gather);
+        let result = change.areas(core, &mut areas, first, range, &mut gather);
         let counts = gather.finish();
         core.note_areas(cpu, &mut areas);
         let populate = change.rights.contains(Rights::WRITE) && areas.locked > 0;
@@ -89,24 +89,31 @@ impl Change {
         &mut self,
         core: &Core<M>,
         areas: &mut Areas<M>,
+        first: Position,
         range: PageRange,
         gather: &mut Gather<'_, M>,
     ) -> Result<(), ProtectError> {
+        let mut position = first;
         let mut start = range.start;
-        while start < range.end {
-            let position = areas
-                .map
-                .at_or_after(start)
-                .filter(|position| areas.map.get(*position).start() <= start)
-                .ok_or(ProtectError::Hole(start.address()))?;
+        loop {
             let end = areas.map.get(position).end().min(range.end);
-            self.area(core, areas, position, PageRange::new(start, end), gather)?;
+            position = self.area(core, areas, position, PageRange::new(start, end), gather)?;
+            if end == range.end {
+                return Ok(());
+            }
             start = end;
+            // The area may have merged with the one above it.
+            if areas.map.get(position).end() == start {
+                position = areas
+                    .map
+                    .next(position)
+                    .filter(|next| areas.map.get(*next).start() == start)
+                    .ok_or(ProtectError::Hole(start.address()))?;
+            }
         }
-        Ok(())
     }
 
-    /// Changes the part `range` of one area.
+    /// Changes the part `range` of the area at `position`; returns where that part is now.
     fn area<M: Machine>(
         &mut self,
         core: &Core<M>,
@@ -114,24 +121,17 @@ impl Change {
         position: Position,
         range: PageRange,
         gather: &mut Gather<'_, M>,
-    ) -> Result<(), ProtectError> {
+    ) -> Result<Position, ProtectError> {
         let area = areas.map.get(position);
-        let old = area.rights;
         if !area.max_rights.contains(self.rights) {
             return Err(ProtectError::Denied(range.start.address()));
         }
-        if old == self.rights {
-            return Ok(());
+        if area.rights == self.rights {
+            return Ok(position);
         }
-        self.update_area(core, areas, position, range)?;
-        let position = areas
-            .map
-            .at_or_after(range.start)
-            .expect("the area was just changed");
-        let area = areas.map.get(position);
-        self.entries(core, area, range, gather);
-        areas.map.merge_edges(range);
-        Ok(())
+        let position = self.update_area(core, areas, position, range)?;
+        self.entries(core, areas.map.get(position), range, gather);
+        Ok(areas.map.merge_around(position))
     }
 
     /// Everything that can fail, then the area itself.
@@ -141,25 +141,19 @@ impl Change {
         areas: &mut Areas<M>,
         position: Position,
         range: PageRange,
-    ) -> Result<(), ProtectError> {
+    ) -> Result<Position, ProtectError> {
         let area = areas.map.get(position);
         let (old, flags, whole) = (area.rights, area.flags, area.range());
         let pages = range.len();
-        let new_flags = if is_accountable(self.rights, flags) {
-            flags | AreaFlags::ACCOUNTED
-        } else {
-            flags
-        };
+        let mut new_flags = flags;
         if self.rights.contains(Rights::WRITE) && !old.contains(Rights::WRITE) {
             // Only the data limit can be exceeded: the size stays (Linux 7.2 `mprotect_fixup`).
             areas
                 .check_growth(self.rights, flags, pages, pages)
                 .map_err(ProtectError::OverLimit)?;
-        }
-        if range != whole {
-            let cuts = usize::from(range.start > whole.start) + usize::from(range.end < whole.end);
-            areas.check_count(cuts).map_err(ProtectError::OverLimit)?;
-            areas.map.reserve(cuts)?;
+            if is_accountable(self.rights, flags) {
+                new_flags |= AreaFlags::ACCOUNTED;
+            }
         }
         if new_flags != flags {
             core.memory
@@ -167,20 +161,20 @@ impl Change {
                 .charge(pages)
                 .map_err(|_| ProtectError::Overcommit)?;
         }
+        let mut position = position;
         if range != whole {
-            areas.map.split_at(range.start);
-            areas.map.split_at(range.end);
+            position = areas.cut(position, whole, range).map_err(|error| {
+                if new_flags != flags {
+                    core.memory.commit().release(pages);
+                }
+                ProtectError::from(error)
+            })?;
         }
-        areas.count_out(old, flags, pages);
-        areas.count_in(self.rights, new_flags, pages);
-        let position = areas
-            .map
-            .at_or_after(range.start)
-            .expect("the area is there");
+        areas.count_change((old, flags), (self.rights, new_flags), pages);
         let area = areas.map.get_mut(position);
         area.rights = self.rights;
         area.flags = new_flags;
-        Ok(())
+        Ok(position)
     }
 
     /// The entries of the part `range` of one area, whose rights are the new ones.
@@ -191,17 +185,15 @@ impl Change {
         range: PageRange,
         gather: &mut Gather<'_, M>,
     ) {
-        let view = area.view();
-        let policy = core.memory.policy().write_upgrade();
-        let access = access_bits(self.rights);
+        let rule = EditRule::new(area.view(), core.memory.policy().write_upgrade());
         let avoided = &mut self.avoided;
         let mut cursor = core.table.cursor(range);
         self.entries += cursor.edit_run(
             range.end,
             |_: Page, page: Present| {
-                let edit = protect_edit(view, access, page.bits, policy);
-                *avoided +=
-                    u64::from(edit.set.contains(Bits::WRITE) && !page.bits.contains(Bits::WRITE));
+                let edit = rule.edit(page.bits);
+                let granted = edit.set.contains(Bits::WRITE) && !page.bits.contains(Bits::WRITE);
+                *avoided += u64::from(granted);
                 edit
             },
             gather,
@@ -209,22 +201,46 @@ impl Change {
     }
 }
 
-/// What a protection change makes of one entry: accessed, dirty and the other state stay (design rule 7).
-#[inline]
-pub(crate) fn protect_edit(view: View, access: Bits, bits: Bits, policy: WriteUpgrade) -> Edit {
-    let mut set = access;
-    let kept = bits.contains(Bits::WRITE);
-    let after = bits | access;
-    if access.contains(Bits::READ) {
-        // What was writable and still may be is not asked of the policy again.
-        let policy = if kept { WriteUpgrade::On } else { policy };
-        if upgrade(view, after, policy).is_writable() {
-            set |= Bits::WRITE;
+impl From<CutError> for ProtectError {
+    fn from(error: CutError) -> Self {
+        match error {
+            CutError::OverLimit(limit) => Self::OverLimit(limit),
+            CutError::OutOfMemory => Self::OutOfMemory,
         }
     }
-    Edit {
-        set,
-        clear: Bits::RIGHTS,
+}
+
+/// What a protection change makes of the entries of one area. Accessed, dirty and the other state stay
+/// (design rule 7).
+#[derive(Clone, Copy)]
+struct EditRule {
+    access: Bits,
+    grant: Grant,
+    /// For entries that are writable already: those the policy is not asked about again.
+    keep: Grant,
+}
+
+impl EditRule {
+    fn new(view: View, policy: WriteUpgrade) -> Self {
+        Self {
+            access: access_bits(view.rights),
+            grant: Grant::new(view, policy),
+            keep: Grant::new(view, WriteUpgrade::On),
+        }
+    }
+
+    #[inline]
+    fn edit(self, bits: Bits) -> Edit {
+        let kept = bits.contains(Bits::WRITE) && self.keep.allows(bits);
+        let write = if kept || self.grant.allows(bits) {
+            Bits::WRITE
+        } else {
+            Bits::empty()
+        };
+        Edit {
+            set: self.access | write,
+            clear: Bits::RIGHTS,
+        }
     }
 }
 
@@ -255,7 +271,7 @@ mod tests {
             ("write implies reading", Rights::WRITE,   own,         WriteUpgrade::On,  r | w),
         ];
         for (name, rights, bits, policy, set) in rows {
-            let edit = protect_edit(view(rights), access_bits(rights), bits, policy);
+            let edit = EditRule::new(view(rights), policy).edit(bits);
             assert_eq!(
                 edit,
                 Edit {

@@ -129,11 +129,10 @@ impl<M: Machine> Core<M> {
     fn take_areas(&self, areas: &mut Areas<M>, range: PageRange, bin: &mut AreaBin<Backing<M>>) {
         areas.map.split_at(range.start);
         areas.map.split_at(range.end);
-        while let Some(position) = areas.map.at_or_after(range.start) {
-            if areas.map.get(position).start() >= range.end {
-                break;
-            }
-            let area = areas.map.remove(position);
+        let mut next = areas.map.at_or_after(range.start);
+        while let Some(position) = next.filter(|next| areas.map.get(*next).start() < range.end) {
+            let area;
+            (area, next) = areas.map.remove(position);
             areas.count_out(area.rights, area.flags, area.pages());
             if area.flags.contains(AreaFlags::ACCOUNTED) {
                 self.memory.commit().release(area.pages());

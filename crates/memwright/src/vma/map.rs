@@ -209,12 +209,21 @@ impl<B: Backed> AreaMap<B> {
         let Some(position) = self.at_or_after(page) else {
             return false;
         };
-        let area = self.get_mut(position);
-        if area.range.start >= page {
+        if self.get(position).range.start >= page {
             return false;
         }
+        self.split(position, page);
+        true
+    }
+
+    /// Cuts the area at `position` in two, at a page inside it; returns where the upper part stands.
+    ///
+    /// One insertion must have been reserved.
+    pub(crate) fn split(&mut self, position: Position, page: Page) -> Position {
+        let area = self.get_mut(position);
         let right = area.part(PageRange::new(page, area.range.end));
         area.range.end = page;
+        self.splits += 1;
         let Position { chunk, slot } = position;
         self.insert_at(
             Position {
@@ -222,13 +231,30 @@ impl<B: Backed> AreaMap<B> {
                 slot: slot + 1,
             },
             right,
-        );
-        self.splits += 1;
-        true
+        )
     }
 
-    /// Takes an area out of the map.
-    pub(crate) fn remove(&mut self, position: Position) -> Area<B> {
+    /// Takes an area out of the map; returns it, and where the next one stands.
+    pub(crate) fn remove(&mut self, position: Position) -> (Area<B>, Option<Position>) {
+        let area = self.take(position);
+        let Position { chunk, slot } = position;
+        let here = self.chunks.get(chunk);
+        let next = match here.map(|chunk| chunk.areas.len()) {
+            Some(areas) if slot < areas => Some(position),
+            Some(_) if chunk + 1 < self.chunks.len() => Some(Position {
+                chunk: chunk + 1,
+                slot: 0,
+            }),
+            Some(_) | None => None,
+        };
+        if let Some(next) = next {
+            self.note_gap(next);
+        }
+        (area, next)
+    }
+
+    /// Takes an area out of its chunk. Positions below it stay valid.
+    fn take(&mut self, position: Position) -> Area<B> {
         let Position { chunk, slot } = position;
         let area = self.chunks[chunk].areas.remove(slot);
         self.count -= 1;
@@ -237,43 +263,25 @@ impl<B: Backed> AreaMap<B> {
         } else {
             self.join_chunks(chunk);
         }
-        if let Some(next) = self.at_or_after(area.range.end) {
-            self.note_gap(next);
-        }
         area
     }
 
     /// Merges the area at `position` with its neighbours as far as they agree; returns where it is now.
+    #[inline]
     pub(crate) fn merge_around(&mut self, position: Position) -> Position {
         let mut here = position;
         if let Some(previous) = self.previous(here) {
             if self.get(previous).may_merge(self.get(here)) {
-                here = self.absorb_next(previous);
+                self.absorb_next(previous, here);
+                here = previous;
             }
         }
         if let Some(next) = self.next(here) {
             if self.get(here).may_merge(self.get(next)) {
-                here = self.absorb_next(here);
+                self.absorb_next(here, next);
             }
         }
         here
-    }
-
-    /// Merges, where they agree, the areas that meet where `range` begins and where it ends.
-    pub(crate) fn merge_edges(&mut self, range: PageRange) {
-        for edge in [range.start, range.end] {
-            let Some(right) = self.at_or_after(edge) else {
-                continue;
-            };
-            if self.get(right).range.start != edge {
-                continue;
-            }
-            if let Some(left) = self.previous(right) {
-                if self.get(left).may_merge(self.get(right)) {
-                    self.absorb_next(left);
-                }
-            }
-        }
     }
 
     /// Moves the start of the area at `position` down to `start`, over pages that no area has.
@@ -301,22 +309,16 @@ impl<B: Backed> AreaMap<B> {
         self.get(position).range.start.number() - floor
     }
 
-    /// Merges the area at `position` with the one after it.
-    fn absorb_next(&mut self, position: Position) -> Position {
-        let next = self.next(position).expect("the caller found a neighbour");
-        let end = self.get(next).range.end;
-        let faulted = self.get(next).has_faulted();
-        let sticky = self.get(next).flags & AreaFlags::STICKY;
-        // The end first, so that `remove` sees no gap where none opens.
-        let area = self.get_mut(position);
-        area.range.end = end;
-        area.flags |= sticky;
-        area.faulted.fetch_or(faulted, Ordering::Relaxed);
-        let start = area.range.start;
-        self.merges += 1;
+    /// Merges the area at `position` with `next`, the one after it.
+    fn absorb_next(&mut self, position: Position, next: Position) {
         // The clone of the backing that goes is not the last one: dropping it here runs no foreign code.
-        drop(self.remove(next));
-        self.at_or_after(start).expect("the merged area stays")
+        let right = self.take(next);
+        let area = self.get_mut(position);
+        area.range.end = right.range.end;
+        area.flags |= right.flags & AreaFlags::STICKY;
+        area.faulted
+            .fetch_or(right.has_faulted(), Ordering::Relaxed);
+        self.merges += 1;
     }
 
     #[expect(

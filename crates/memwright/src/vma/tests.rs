@@ -128,6 +128,7 @@ fn neighbours_merge_when_all_agrees() {
         ("AA|aa|AA",  0, "AA|aa|AA"),
         ("aa.aa",     0, "aa.aa"),
         ("bb|aa|aa",  2, "bb|aaaa"),
+        ("aa|aa|aa|aa", 2, "aaaaaa|aa"),
     ];
     for (before, at, after) in rows {
         let mut map = map(before);
@@ -138,24 +139,6 @@ fn neighbours_merge_when_all_agrees() {
             map.get(merged).range().contains(Page::new(at)),
             "{before} at {at}"
         );
-    }
-}
-
-#[test]
-fn edges_merge_and_the_middle_is_left_alone() {
-    #[rustfmt::skip]
-    let rows = [
-        ("aa|aa|aa",      2, 4, "aaaaaa"),
-        ("aa|aa|bb",      2, 4, "aaaa|bb"),
-        ("bb|aa|aa",      2, 4, "bb|aaaa"),
-        ("aa|aa|aa|aa",   2, 6, "aaaa|aaaa"),
-        ("bb|aa|bb",      2, 4, "bb|aa|bb"),
-        ("..aa",          2, 4, "..aa"),
-    ];
-    for (before, start, end, after) in rows {
-        let mut map = map(before);
-        map.merge_edges(range(start, end));
-        assert_eq!(row(&map), after, "{before} {start}..{end}");
     }
 }
 
@@ -281,11 +264,12 @@ fn many_areas_behave_as_a_plain_vector_of_pages() {
         map.reserve(3).unwrap();
         map.split_at(wanted.start);
         map.split_at(wanted.end);
-        while let Some(position) = map.at_or_after(wanted.start) {
-            if map.get(position).start() >= wanted.end {
-                break;
-            }
-            map.remove(position);
+        let mut next = map.at_or_after(wanted.start);
+        while let Some(position) = next.filter(|next| map.get(*next).start() < wanted.end) {
+            let removed;
+            (removed, next) = map.remove(position);
+            assert!(wanted.covers(removed.range()));
+            assert_eq!(next, map.at_or_after(removed.end()));
         }
         let kind = ['a', 'b', 'A', '.'][numbers.below(4) as usize];
         let new = (kind != '.').then_some(kind);
