@@ -156,6 +156,7 @@ pub struct Gather<'t, M: Machine> {
 }
 
 impl<'t, M: Machine> Gather<'t, M> {
+    #[inline]
     pub(crate) fn new(table: &'t Table<M>) -> Self {
         Self {
             table,
@@ -354,6 +355,7 @@ impl<'t, M: Machine> Gather<'t, M> {
     }
 
     /// Flushes once, gives up what was held back, and tells what was done.
+    #[inline]
     pub fn finish(mut self) -> GatherCounts {
         self.flush();
         self.finished = true;

@@ -316,6 +316,37 @@ impl<'t, M: Machine> Cursor<'t, M> {
         }
     }
 
+    /// Sets bits of the page here on behalf of an access that faulted at it, losing none: rights
+    /// may only grow. No CPU is told. The one that faulted has dropped its translation ("the
+    /// processor invalidates any TLB entries for the linear address", Intel SDM volume 3A, on
+    /// page faults, in substance); another with the old rights faults and retries. Returns the
+    /// page as it is now.
+    ///
+    /// # Panics
+    /// If no page is mapped here. In debug builds, if the slot reaches beyond the range.
+    #[inline]
+    pub fn grant(&mut self, set: Bits) -> Present {
+        self.debug_check_whole();
+        let slot = self.slot_word();
+        let mut old = slot.load(Ordering::Relaxed);
+        loop {
+            assert!(
+                x86_64::is_present(old),
+                "no page to edit at {:?}",
+                self.position
+            );
+            let new = x86_64::edit(old, set, Bits::empty());
+            debug_assert!(
+                !x86_64::change(old, new).needs_remote(),
+                "a grant took something"
+            );
+            match slot.compare_exchange(old, new, Ordering::AcqRel, Ordering::Relaxed) {
+                Ok(_) => return x86_64::decode_present(new, self.level),
+                Err(seen) => old = seen,
+            }
+        }
+    }
+
     /// Takes out what is here, as `replace` by `Empty` does.
     ///
     /// # Panics

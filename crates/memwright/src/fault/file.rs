@@ -182,6 +182,7 @@ impl Around {
     /// Maps the frames where nothing is mapped; returns how many. Nobody has used them yet, so they are
     /// not accessed (Linux maps them old where the processor sets the bit cheaply).
     fn fill<M: Machine>(&mut self, fault: Fault<'_, M>, cursor: &mut Cursor<'_, M>) -> u64 {
+        let bits = fault.object_bits(Bits::empty());
         let mut filled = 0;
         for (page, slot) in self.range.iter().zip(&mut self.frames) {
             let Some(frame) = *slot else {
@@ -194,7 +195,6 @@ impl Around {
             if cursor.entry().entry != Entry::Empty {
                 continue;
             }
-            let bits = fault.object_bits(Bits::empty());
             if cursor.fill(Entry::page(frame, bits)).is_ok() {
                 *slot = None;
                 filled += 1;

@@ -27,14 +27,14 @@ impl<M: Machine> Fault<'_, M> {
         let access = access_bits(self.area.rights());
         if !self.access.write {
             // Readable or executable by the area, but not yet by the entry.
-            self.edit(&mut cursor, access | Bits::ACCESSED);
+            self.grant(&mut cursor, access | Bits::ACCESSED);
             return Ok(FaultKind::WriteOnly);
         }
         let view = self.area.view();
         let bits = page.bits | access;
         match writable(view, bits) {
             Verdict::Writable => {
-                self.edit(&mut cursor, access | WRITTEN);
+                self.grant(&mut cursor, access | WRITTEN);
                 Ok(FaultKind::WriteOnly)
             }
             Verdict::NotExclusive => self.write_shared_frame(cursor, page),
@@ -70,7 +70,7 @@ impl<M: Machine> Fault<'_, M> {
             return self.copy_present(&mut cursor, page);
         }
         let access = access_bits(self.area.rights());
-        self.edit(&mut cursor, access | Bits::EXCLUSIVE | WRITTEN);
+        self.grant(&mut cursor, access | Bits::EXCLUSIVE | WRITTEN);
         Ok(FaultKind::WriteOnly)
     }
 
@@ -82,7 +82,7 @@ impl<M: Machine> Fault<'_, M> {
         let mut cursor = self.core.table.cursor(range);
         match cursor.entry().entry {
             Entry::Present(_) => {
-                self.edit(&mut cursor, access_bits(self.area.rights()) | WRITTEN);
+                self.grant(&mut cursor, access_bits(self.area.rights()) | WRITTEN);
                 Ok(FaultKind::WriteOnly)
             }
             // It went meanwhile: the access faults again and finds it absent.
@@ -107,8 +107,10 @@ impl<M: Machine> Fault<'_, M> {
         FaultKind::Spurious
     }
 
-    fn edit(self, cursor: &mut Cursor<'_, M>, set: Bits) {
-        self.edit_clearing(cursor, set, Bits::empty());
+    /// Lets the access through without taking anything: no CPU need hear of it.
+    fn grant(self, cursor: &mut Cursor<'_, M>, set: Bits) {
+        cursor.grant(set);
+        self.core.note_granted(self.cpu);
     }
 
     fn edit_clearing(self, cursor: &mut Cursor<'_, M>, set: Bits, clear: Bits) {

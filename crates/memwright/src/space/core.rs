@@ -88,6 +88,13 @@ impl<M: Machine> Core<M> {
             .count_on(cpu, Row::EntriesChanged, entries - resident);
     }
 
+    /// Counts an entry whose rights a fault let grow.
+    #[inline]
+    pub(crate) fn note_granted(&self, cpu: CpuId) {
+        self.memory.count_on(cpu, Row::EntriesGrew, 1);
+        self.memory.count_on(cpu, Row::FlushElidedGrew, 1);
+    }
+
     /// Counts an entry that now shows the zero frame, which is no resident page.
     #[inline]
     pub(crate) fn note_borrowed(&self, cpu: CpuId) {
