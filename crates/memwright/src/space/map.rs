@@ -6,6 +6,7 @@ use core::sync::atomic::AtomicBool;
 use memwright_table::{Machine, PAGE_SIZE, Page, PageRange, VirtAddr};
 
 use super::areas::is_accountable;
+use super::unmap::Removal;
 use super::{AddressSpace, Area, Areas, Backing, Core, LockFuture};
 use crate::error::{Limit, MapError};
 use crate::object::{Attachment, Object};
@@ -140,8 +141,10 @@ impl<M: Machine> AddressSpace<M> {
                 Backing::object_of(Attachment::new(object.clone(), &self.core)?)
             }
         };
-        prepare(core, &mut areas, range, request.rights, flags, &mut bin)?;
-        core.unmap_areas(cpu, &mut areas, range, &mut bin);
+        let replaced = prepare(core, &mut areas, range, request.rights, flags, &mut bin)?;
+        if replaced.areas > 0 {
+            core.unmap_areas(cpu, &mut areas, range, &mut bin);
+        }
 
         let offset = match request.kind {
             MapKind::Anonymous => start.number(),
@@ -263,7 +266,7 @@ fn prepare<M: Machine>(
     rights: Rights,
     flags: AreaFlags,
     bin: &mut AreaBin<Backing<M>>,
-) -> Result<(), MapError> {
+) -> Result<Removal, MapError> {
     if areas.map.len() > areas.limits.areas {
         return Err(MapError::OverLimit(Limit::Areas));
     }
@@ -279,12 +282,14 @@ fn prepare<M: Machine>(
     }
     areas.map.reserve(3)?;
     bin.reserve(replaced.areas)?;
-    core.split_markers(core.cpu(), areas, range)?;
+    if replaced.guarded {
+        core.split_markers(core.cpu(), range)?;
+    }
     if flags.contains(AreaFlags::ACCOUNTED) {
         core.memory
             .commit()
             .charge(pages)
             .map_err(|_| MapError::Overcommit)?;
     }
-    Ok(())
+    Ok(replaced)
 }

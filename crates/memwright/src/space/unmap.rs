@@ -13,6 +13,8 @@ use crate::vma::{AreaBin, AreaFlags};
 pub(crate) struct Removal {
     pub(crate) areas: usize,
     pub(crate) pages: u64,
+    /// Guard markers may stand there, and reach beyond.
+    pub(crate) guarded: bool,
 }
 
 impl<M: Machine> AddressSpace<M> {
@@ -49,6 +51,7 @@ impl<M: Machine> Core<M> {
         for area in areas.map.overlapping(range) {
             removal.areas += 1;
             removal.pages += area.range().intersect(range).len();
+            removal.guarded |= area.flags.contains(AreaFlags::GUARDED);
             let cut_out = area.start() < range.start && range.end < area.end();
             if cut_out && areas.map.len() >= areas.limits.areas {
                 return Err(Limit::Areas);
@@ -73,7 +76,9 @@ impl<M: Machine> Core<M> {
         areas.map.reserve(2)?;
         bin.reserve(removal.areas)?;
         let cpu = self.cpu();
-        self.split_markers(cpu, areas, range)?;
+        if removal.guarded {
+            self.split_markers(cpu, range)?;
+        }
         self.unmap_areas(cpu, areas, range, bin);
         self.note_areas(cpu, areas);
         Ok(())
@@ -88,9 +93,6 @@ impl<M: Machine> Core<M> {
         range: PageRange,
         bin: &mut AreaBin<Backing<M>>,
     ) {
-        if areas.map.overlapping(range).next().is_none() {
-            return;
-        }
         self.take_areas(areas, range, bin);
         self.remove_entries(cpu, range);
     }
@@ -108,16 +110,8 @@ impl<M: Machine> Core<M> {
     }
 
     /// Makes sure that the edges of `range` cut through no marker, so that removing it cannot fail.
-    pub(crate) fn split_markers(
-        &self,
-        cpu: CpuId,
-        areas: &Areas<M>,
-        range: PageRange,
-    ) -> Result<(), OutOfFrames> {
-        let guarded = |area: &super::Area<M>| area.flags.contains(AreaFlags::GUARDED);
-        if range.is_empty() || !areas.map.overlapping(range).any(guarded) {
-            return Ok(());
-        }
+    #[cold]
+    pub(crate) fn split_markers(&self, cpu: CpuId, range: PageRange) -> Result<(), OutOfFrames> {
         let mut gather = self.table.gather();
         let result = self.table.cursor(range).split_edges(&mut gather);
         let counts = gather.finish();
