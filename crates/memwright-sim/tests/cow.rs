@@ -97,7 +97,7 @@ fn neither_side_sees_the_others_write_in_any_order() {
     for upgrade in ["off", "dirty", "on"] {
         for rights_miss in [RightsMiss::Faults, RightsMiss::Walks] {
             let host = Host::boot(MachineOptions {
-                frames: 2048,
+                frames: 512,
                 rights_miss,
                 ..MachineOptions::default()
             });

@@ -85,7 +85,7 @@ fn script() -> Script {
 fn lockstep() -> Lockstep {
     Lockstep::new(
         MachineOptions {
-            frames: 1024,
+            frames: 512,
             ..MachineOptions::default()
         },
         None,

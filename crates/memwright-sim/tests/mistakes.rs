@@ -38,7 +38,7 @@ fn script(last: Action) -> Script {
 fn run(mistake: Option<Mistake>, script: &Script) -> Result<(), Difference> {
     let lockstep = Lockstep::new(
         MachineOptions {
-            frames: 2048,
+            frames: 512,
             ..MachineOptions::default()
         },
         None,

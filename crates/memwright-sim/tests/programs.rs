@@ -5,6 +5,7 @@
 //! run with `MEMWRIGHT_CASES` times as many scripts.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use memwright_sim::lockstep::{Difference, Lockstep};
 use memwright_sim::model::{Advice, Rights};
@@ -107,7 +108,7 @@ fn script(steps: usize) -> impl Strategy<Value = Script> {
 
 fn machine() -> MachineOptions {
     MachineOptions {
-        frames: 2048,
+        frames: 512,
         ..MachineOptions::default()
     }
 }
@@ -117,7 +118,7 @@ fn compare(
     seed: u8,
     cases: u32,
     steps: usize,
-    run: impl Fn(&Script) -> Result<BTreeMap<&'static str, u64>, Difference>,
+    start: impl Fn(&Script) -> Lockstep,
 ) -> BTreeMap<&'static str, u64> {
     let number = |name| {
         std::env::var(name)
@@ -127,7 +128,7 @@ fn compare(
     let config = Config {
         cases: cases * u32::from(number("MEMWRIGHT_CASES").unwrap_or(1)),
         failure_persistence: None,
-        max_shrink_iters: 20_000,
+        max_shrink_iters: 4_000,
         ..Config::default()
     };
     let mut bytes = [seed; 32];
@@ -136,8 +137,19 @@ fn compare(
     let successes = std::cell::RefCell::new(BTreeMap::new());
     let outcome = TestRunner::new_with_rng(config, rng).run(&script(steps), |script| {
         // A panic of the memory manager is a difference like any other, and can be shrunk.
-        let found = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| run(&script)))
-            .unwrap_or_else(|panic| {
+        let run = || {
+            let lockstep = start(&script);
+            let frames = Arc::downgrade(lockstep.host().frames());
+            let successes = lockstep.run(&script)?;
+            match frames.strong_count() {
+                0 => Ok(successes),
+                left => Err(Difference::Disagreement(format!(
+                    "{left} holders of all frames are left"
+                ))),
+            }
+        };
+        let found =
+            std::panic::catch_unwind(std::panic::AssertUnwindSafe(run)).unwrap_or_else(|panic| {
                 let text = panic.downcast_ref::<String>().map(String::as_str);
                 let text = text.or_else(|| panic.downcast_ref::<&str>().copied());
                 let text = text.unwrap_or("without a message");
@@ -159,9 +171,7 @@ fn compare(
 
 #[test]
 fn programs_see_what_the_model_says() {
-    let successes = compare(1, 500, 60, |script| {
-        Lockstep::new(machine(), None).run(script)
-    });
+    let successes = compare(1, 500, 60, |_| Lockstep::new(machine(), None));
     for what in [
         "map",
         "unmap",
@@ -191,7 +201,7 @@ fn programs_see_what_the_model_says() {
 fn programs_see_it_while_the_hardware_caches_what_it_may() {
     compare(2, 100, 30, |script| {
         let adversary = Adversary::with_appetite(script.0.len() as u64, 1, 1);
-        Lockstep::new(machine(), Some(adversary)).run(script)
+        Lockstep::new(machine(), Some(adversary))
     });
 }
 
@@ -201,7 +211,5 @@ fn programs_see_it_where_a_rights_miss_walks_again() {
         rights_miss: RightsMiss::Walks,
         ..machine()
     };
-    compare(3, 150, 40, |script| {
-        Lockstep::new(machine, None).run(script)
-    });
+    compare(3, 150, 40, |_| Lockstep::new(machine, None));
 }

@@ -28,7 +28,7 @@ struct Bench {
 impl Bench {
     fn new() -> Self {
         let machine = Machine::new(MachineOptions {
-            frames: 8192,
+            frames: 2048,
             ..MachineOptions::default()
         });
         let frames = machine.frames();

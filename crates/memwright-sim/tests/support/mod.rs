@@ -18,7 +18,7 @@ pub const START: Page = Page::new(3 * 512 * 512 - 2);
 
 pub fn boot() -> Arc<Host> {
     Host::boot(MachineOptions {
-        frames: 2048,
+        frames: 512,
         ..MachineOptions::default()
     })
 }
