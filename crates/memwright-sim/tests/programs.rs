@@ -213,3 +213,35 @@ fn programs_see_it_where_a_rights_miss_walks_again() {
     };
     compare(3, 150, 40, |_| Lockstep::new(machine, None));
 }
+
+/// Two areas of one kind, the second of which reaches beyond the range that is moved and stays.
+#[test]
+fn a_move_of_several_areas_that_stay_comes_to_an_end() {
+    let everywhere = |at, pages| {
+        Action::Map(
+            Range { at, pages },
+            Rights::READ_WRITE,
+            What::Anonymous,
+            false,
+        )
+    };
+    let actions = [
+        everywhere(4, 2),
+        everywhere(20, 4),
+        Action::Write(4, 0, 1),
+        Action::Write(20, 0, 2),
+        // What was written keeps where it came from: these two become neighbours, and not one area.
+        Action::Move(Range { at: 4, pages: 2 }, 18, false),
+        Action::Move(Range { at: 18, pages: 4 }, 8, true),
+        Action::Write(8, 0, 3),
+        Action::Write(10, 0, 4),
+    ];
+    let steps = actions.map(|action| Step {
+        process: 0,
+        cpu: 0,
+        action,
+    });
+    let successes = Lockstep::new(machine(), None).run(&Script(steps.into()));
+    let moves = successes.map(|successes| successes["move"]);
+    assert_eq!(moves, Ok(2));
+}

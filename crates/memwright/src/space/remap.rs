@@ -369,8 +369,10 @@ impl<M: Machine> Core<M> {
     ) -> Result<Page, RemapError> {
         let old = PageRange::new(request.start, request.start.add(request.old_pages));
         let mut next = old.start;
-        while let Some(position) = areas.map.at_or_after(next) {
-            let part = areas.map.get(position).range().intersect(old);
+        // The last area may reach beyond the old range, and stay there whole (`MREMAP_DONTUNMAP`).
+        while let Some(position) = areas.map.at_or_after(next).filter(|_| next < old.end) {
+            let rest = PageRange::new(next, old.end);
+            let part = areas.map.get(position).range().intersect(rest);
             if part.is_empty() {
                 break;
             }
