@@ -466,11 +466,12 @@ impl Lockstep {
         Ok(())
     }
 
-    /// A range that is mapped in several ways is left alone: whether its parts are one area depends on
-    /// how they came about, which the model does not follow.
+    /// A range that is mapped in several ways and changes its length is left alone: whether its parts are
+    /// one area depends on how they came about, which the model does not follow.
     fn remap(&mut self, process: usize, cpu: CpuId, remap: Remap) -> Result<(), Difference> {
         let hole = self.model.is_free(process, remap.from, 1);
-        if !hole && !self.model.is_uniform(process, remap.from, remap.pages) {
+        let uniform = self.model.is_uniform(process, remap.from, remap.pages);
+        if !hole && !uniform && remap.to.is_none() {
             return Ok(());
         }
         let refused = if hole {
@@ -490,7 +491,7 @@ impl Lockstep {
                 dont_unmap: remap.keep,
             })
         });
-        if let (Ok(()), Err(RemapError::NoArea(_))) = (refused, &real) {
+        if let (None, Ok(()), Err(RemapError::NoArea(_))) = (remap.to, refused, &real) {
             // Alike and adjacent, and still several areas, as on Linux where memory was moved.
             self.succeeded("remap of several areas refused");
             return Ok(());
@@ -513,7 +514,12 @@ impl Lockstep {
                 "remap went to page {to:#x}, where something is mapped"
             ));
         }
-        self.model.remap(process, remap, to);
+        if uniform {
+            self.model.remap(process, remap, to);
+        } else {
+            self.model.move_each(process, remap, to);
+            self.succeeded("move of several kinds");
+        }
         self.succeeded(if remap.to.is_some() { "move" } else { "resize" });
         Ok(())
     }

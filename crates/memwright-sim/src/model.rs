@@ -361,6 +361,26 @@ impl Model {
         }
     }
 
+    /// Moves whatever is mapped in the range, with the holes between: what lies at the new place of a hole
+    /// stays (Linux 6.17 and later, for `MREMAP_FIXED` without a change of length).
+    pub fn move_each(&mut self, process: usize, remap: Remap, to: u64) {
+        let space = self.space(process);
+        let mut moved = Vec::new();
+        for page in 0..remap.pages {
+            if let Some(mapped) = space.pages.remove(&(remap.from + page)) {
+                if remap.keep {
+                    let fresh = Mapped {
+                        own: None,
+                        ..mapped.clone()
+                    };
+                    space.pages.insert(remap.from + page, fresh);
+                }
+                moved.push((to + page, mapped));
+            }
+        }
+        space.pages.extend(moved);
+    }
+
     /// Follows advice page by page. `Drop` and the advice for forks skip holes and report the first
     /// one; the rest stops there.
     ///
