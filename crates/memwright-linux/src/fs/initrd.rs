@@ -151,6 +151,7 @@ impl Filler<'_> {
                 None => {
                     let node = self.node(Body::directory(), 0o755, self.change.now);
                     self.mounts
+                        .names
                         .create(&self.change, &walked.parent, name, node)?
                 }
             };
@@ -175,9 +176,10 @@ impl Filler<'_> {
         };
         if walked.entry.is_some() {
             self.mounts
+                .names
                 .remove(&self.change, &parent, name, Removal::Other)?;
         }
-        self.mounts.create(&self.change, &parent, name, node)
+        self.mounts.names.create(&self.change, &parent, name, node)
     }
 
     /// The directory that will hold a file; its permissions stay if it exists.
@@ -285,6 +287,7 @@ impl Filler<'_> {
             None => self.mounts.root.clone(),
         };
         self.mounts
+            .names
             .link(&self.change, &first.inode, false, &parent, last(name))?;
         Ok(())
     }
@@ -304,7 +307,7 @@ impl Filler<'_> {
                 Subject::ROOT,
                 now,
             );
-            self.mounts.create(&self.change, &root, name, node)
+            self.mounts.names.create(&self.change, &root, name, node)
         };
         for &(name, device, permissions) in DEVICES {
             make(name, Body::Character(device), permissions)?;

@@ -10,6 +10,7 @@ use super::{
     open_file::{File, OpenFile},
     permission::Subject,
     regular::{Regular, Seals},
+    tree::Namespace,
     walk::Walker,
 };
 use crate::{
@@ -28,8 +29,8 @@ pub struct Mounts {
     pub root: Arc<Dentry>,
     /// Standard input, output and error.
     pub streams: [Arc<Dentry>; 3],
-    /// Held by whoever changes names.
-    pub(super) namespace: Lock<()>,
+    /// Makes, removes and moves names.
+    pub names: Namespace,
     pub(super) memory: Arc<Memory>,
     pub(super) root_files: Arc<FileSystem>,
     pipes: Arc<FileSystem>,
@@ -74,7 +75,7 @@ impl Mounts {
             mounts: Lock::new(Rank::File, alloc::vec![root.clone()]),
             root,
             streams,
-            namespace: Lock::new(Rank::FileSystem, ()),
+            names: Namespace::new(),
             memory: memory.clone(),
             root_files,
             pipes,

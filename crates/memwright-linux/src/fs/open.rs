@@ -153,6 +153,7 @@ impl Context<'_> {
         match self
             .kernel
             .mounts
+            .names
             .create(&change, &walked.parent, name, inode)
         {
             Ok(entry) => self.open_entry(&entry, request, true),

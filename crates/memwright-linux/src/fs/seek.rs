@@ -44,9 +44,8 @@ impl Whence {
 pub fn moved(base: u64, offset: i64) -> Result<u64, Errno> {
     match base.checked_add_signed(offset) {
         Some(position) if position <= SIZE_MAX => Ok(position),
-        Some(_) => Err(Errno::EOVERFLOW),
         None if offset < 0 => Err(Errno::EINVAL),
-        None => Err(Errno::EOVERFLOW),
+        Some(_) | None => Err(Errno::EOVERFLOW),
     }
 }
 

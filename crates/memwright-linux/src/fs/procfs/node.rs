@@ -165,7 +165,7 @@ impl Child {
     #[must_use]
     pub fn descriptor(id: u32, descriptor: i32, open: &OpenFile) -> Self {
         let permissions =
-            u32::from(open.is_readable()) * 0o500 | u32::from(open.is_writable()) * 0o300;
+            (u32::from(open.is_readable()) * 0o500) | (u32::from(open.is_writable()) * 0o300);
         Self {
             node: ProcNode::Descriptor(id, descriptor),
             number: number(id, DESCRIPTORS + descriptor as u64),

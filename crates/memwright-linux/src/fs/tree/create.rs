@@ -1,13 +1,13 @@
 //! A new name for a new node.
 
-use super::{Change, changeable};
+use super::{Change, Namespace, changeable};
 use crate::{
     errno::Errno,
-    fs::{dentry::Dentry, inode::Inode, mounts::Mounts, name::NAME_MAX},
+    fs::{dentry::Dentry, inode::Inode, name::NAME_MAX},
 };
 use alloc::sync::Arc;
 
-impl Mounts {
+impl Namespace {
     /// Gives `inode` the name `name` in `parent`.
     ///
     /// # Errors
@@ -26,7 +26,7 @@ impl Mounts {
         let entries = changeable(&parent.inode)?;
         let directory = inode.is_directory();
         let entry = Arc::new(Dentry::new(parent, name, Arc::new(inode)));
-        let guard = self.namespace.lock();
+        let guard = self.0.lock();
         change.may_change(&parent.inode)?;
         {
             let mut entries = entries.lock();

@@ -1,18 +1,18 @@
 //! A new name for a node that exists.
 
-use super::{Change, changeable};
+use super::{Change, Namespace, changeable};
 use crate::{
     errno::Errno,
-    fs::{dentry::Dentry, inode::Inode, mounts::Mounts, name::NAME_MAX},
+    fs::{dentry::Dentry, inode::Inode, name::NAME_MAX},
 };
 use alloc::sync::Arc;
 
-impl Mounts {
+impl Namespace {
     /// Gives `inode` one more name.
     ///
     /// # Errors
     /// `EPERM` for a directory, `EXDEV` across file systems, `ENOENT` if the node has lost its last
-    /// name, and as [`Mounts::create`].
+    /// name, and as [`Namespace::create`].
     pub fn link(
         &self,
         change: &Change,
@@ -32,7 +32,7 @@ impl Mounts {
             return Err(Errno::EPERM);
         }
         let entry = Arc::new(Dentry::new(parent, name, inode.clone()));
-        let guard = self.namespace.lock();
+        let guard = self.0.lock();
         change.may_change(&parent.inode)?;
         if inode.metadata().links == 0 && !nameless {
             return Err(Errno::ENOENT);

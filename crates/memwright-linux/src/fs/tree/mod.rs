@@ -18,8 +18,28 @@ use super::{
     inode::{Body, Inode},
     permission::{Permission, Subject},
 };
-use crate::{errno::Errno, sync::Lock};
+use crate::{
+    errno::Errno,
+    sync::{Lock, Rank},
+};
 use alloc::sync::Arc;
+
+/// The right to change names, which one thread has at a time.
+pub struct Namespace(Lock<()>);
+
+impl Default for Namespace {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Namespace {
+    /// Nobody changes names.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self(Lock::new(Rank::FileSystem, ()))
+    }
+}
 
 /// Who changes the tree, and when.
 #[derive(Clone, Copy, Debug)]

@@ -1,12 +1,11 @@
 //! A name goes; the node goes with its last name and its last user.
 
-use super::{Change, changeable};
+use super::{Change, Namespace, changeable};
 use crate::{
     errno::Errno,
     fs::{
         dentry::Dentry,
         inode::{Body, Inode},
-        mounts::Mounts,
     },
 };
 use alloc::sync::Arc;
@@ -62,7 +61,7 @@ pub(super) fn forget(change: &Change, parent: &Inode, entry: &Dentry) {
     });
 }
 
-impl Mounts {
+impl Namespace {
     /// Removes `name` from `parent`.
     ///
     /// # Errors
@@ -75,7 +74,7 @@ impl Mounts {
         removal: Removal,
     ) -> Result<(), Errno> {
         let entries = changeable(&parent.inode)?;
-        let guard = self.namespace.lock();
+        let guard = self.0.lock();
         let entry = entries.lock().get(name).cloned().ok_or(Errno::ENOENT)?;
         change.may_remove(&parent.inode, &entry.inode)?;
         check_removal(&entry, removal)?;

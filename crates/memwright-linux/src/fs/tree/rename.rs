@@ -1,12 +1,12 @@
 //! A name moves, replaces another, or changes places with it.
 
 use super::{
-    Change, changeable,
+    Change, Namespace, changeable,
     remove::{Removal, check_removal, forget},
 };
 use crate::{
     errno::Errno,
-    fs::{dentry::Dentry, mounts::Mounts, name::NAME_MAX},
+    fs::{dentry::Dentry, name::NAME_MAX},
 };
 use alloc::sync::Arc;
 use linux_raw_sys::general as raw;
@@ -48,7 +48,7 @@ pub struct RenameSide<'a> {
     pub slash: bool,
 }
 
-impl Mounts {
+impl Namespace {
     /// Moves a name.
     ///
     /// # Errors
@@ -68,7 +68,7 @@ impl Mounts {
         if !Arc::ptr_eq(&old.parent.inode.file_system, &new.parent.inode.file_system) {
             return Err(Errno::EXDEV);
         }
-        let guard = self.namespace.lock();
+        let guard = self.0.lock();
         let moved = check(change, old, new, mode)?;
         let released = match moved {
             Moved::Nothing => None,

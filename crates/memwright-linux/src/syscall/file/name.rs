@@ -119,6 +119,7 @@ fn make(context: &Context<'_>, walked: &Walked, body: Body, permissions: u32) ->
     context
         .kernel
         .mounts
+        .names
         .create(&context.change(), &walked.parent, name, inode)?;
     Ok(0)
 }
@@ -166,7 +167,9 @@ fn make_node(
             let file_system = &walked.parent.inode.file_system;
             let inode = mounts.new_regular(file_system, permissions, context.subject(), now);
             let name = walked.last_name(Errno::EEXIST)?;
-            mounts.create(&context.change(), &walked.parent, name, inode)?;
+            mounts
+                .names
+                .create(&context.change(), &walked.parent, name, inode)?;
             Ok(0)
         }
     }
@@ -206,6 +209,7 @@ fn remove(context: &Context<'_>, directory: u64, path: u64, removal: Removal) ->
     context
         .kernel
         .mounts
+        .names
         .remove(&context.change(), &walked.parent, name, removal)?;
     Ok(0)
 }
@@ -255,6 +259,7 @@ fn rename_at(
     context
         .kernel
         .mounts
+        .names
         .rename(&context.change(), from_side, to_side, mode)?;
     Ok(0)
 }
@@ -293,7 +298,7 @@ fn link_at(context: &Context<'_>, old: (u64, u64), new: (u64, u64), flags: u32) 
     // A file of O_TMPFILE, which never had a name, may get one.
     let nameless = entry.is_removed() && entry.name().first() == Some(&b'#');
     let mounts = &context.kernel.mounts;
-    mounts.link(
+    mounts.names.link(
         &context.change(),
         &entry.inode,
         nameless,

@@ -163,7 +163,7 @@ fn poll_until(
     }
     let mut results = Vec::with_capacity(watches.len());
     let ready = wait(context, &watches, deadline, |_, bits| {
-        results.push(bits as u16)
+        results.push(bits as u16);
     })?;
     for ((index, entry), found) in descriptors.into_iter().zip(results) {
         let place = address + index * 8;
