@@ -48,8 +48,10 @@ pub(super) fn map_image(
                 && mapped_end > file_end
                 && segment.rights.contains(Rights::WRITE)
             {
+                // To the end of the page, as Linux does (fs/binfmt_elf.c, `padzero`): a loader's first allocations
+                // lie behind its own data and count on zeroes.
                 let zeroes = [0; PAGE as usize];
-                let tail = (mapped_end - file_end).min(segment.memory_size - segment.file_size);
+                let tail = mapped_end - file_end;
                 space
                     .write(VirtAddr::new(file_end), &zeroes[..tail as usize])
                     .map_err(|_| Errno::ENOMEM)?;
