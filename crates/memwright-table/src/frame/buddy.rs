@@ -83,6 +83,19 @@ impl Buddy {
         self.link(metas, number, order);
     }
 
+    /// Puts the frames from `start` to before `end` back, in the largest blocks they make up, from
+    /// the highest address down: what is put last is taken first.
+    pub(super) fn put_run(&mut self, metas: Metas<'_>, start: u32, end: u32) {
+        let mut end = end;
+        while end > start {
+            // The largest aligned block that ends there.
+            let most = (end.trailing_zeros()).min((end - start).ilog2());
+            let order = (most as u8).min(MAX_ORDER);
+            end -= 1 << order;
+            self.put(metas, Frame::new(end), order);
+        }
+    }
+
     /// Whether a block of `order` that starts at `number` is in a list of this node. A frame in a
     /// CPU's cache is free too, but in no list of a node, and has no way back.
     #[inline]

@@ -383,24 +383,34 @@ impl<M: Machine> Frames<M> {
         moved
     }
 
-    /// Moves frames from a cache to their nodes.
+    /// Moves frames from a cache to their nodes. What was allocated together is freed together:
+    /// neighbours go back as the blocks that they make up.
     fn drain(&self, cache: &mut Cache, frames: u32) {
         let metas = self.metas();
-        let mut locked = None;
+        let (mut start, mut end, mut node) = (0, 0, 0);
         for _ in 0..frames {
             let Some(frame) = cache.pop(metas) else {
-                return;
+                break;
             };
-            let node = metas.get(frame.number()).state().node();
-            let mut buddy = match locked.take() {
-                Some((held, buddy)) if held == node => buddy,
-                other => {
-                    drop(other);
-                    self.nodes[node as usize].lock()
-                }
-            };
-            buddy.put(metas, frame, 0);
-            locked = Some((node, buddy));
+            let number = frame.number();
+            let its_node = metas.get(number).state().node();
+            if number == end && its_node == node {
+                end += 1;
+            } else if number + 1 == start && its_node == node {
+                start = number;
+            } else {
+                self.put_run(node, start, end);
+                (start, end, node) = (number, number + 1, its_node);
+            }
+        }
+        self.put_run(node, start, end);
+    }
+
+    /// Puts the free frames from `start` to before `end` back.
+    fn put_run(&self, node: u8, start: u32, end: u32) {
+        if start < end {
+            let mut buddy = self.nodes[node as usize].lock();
+            buddy.put_run(self.metas(), start, end);
         }
     }
 

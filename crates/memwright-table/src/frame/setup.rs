@@ -4,7 +4,7 @@ use core::fmt;
 use core::sync::atomic::AtomicU64;
 
 use super::meta::{Meta, State};
-use super::{Buddy, Cache, CpuCache, FrameKind, Frames, MAX_ORDER, rust_alloc};
+use super::{Buddy, Cache, CpuCache, FrameKind, Frames, rust_alloc};
 use crate::addr::{Frame, FrameRange, PAGE_SIZE};
 use crate::handle::{OutOfMemory, TryPush};
 use crate::machine::{Machine, frame_pointer};
@@ -136,27 +136,15 @@ impl<M: Machine> Frames<M> {
             let meta = self.meta(frame);
             meta.set_state(State::new(kind, 0, region.node));
         }
-        let start = u64::from(region.range.start.number());
-        let end = region.range.end_number();
-        if reserved.start.number() as u64 == start && region.range.covers(reserved) {
-            return self.add_blocks(region.node, reserved.end_number(), end);
+        let mut start = region.range.start.number();
+        let end = region.range.end_number() as u32;
+        if region.range.covers(reserved) {
+            start = reserved.end_number() as u32;
         }
-        self.add_blocks(region.node, start, end)
-    }
-
-    /// From the highest address down: what is put last is taken first.
-    fn add_blocks(&self, node: u8, start: u64, end: u64) -> u64 {
-        let mut buddy = self.nodes[node as usize].lock();
-        let mut at = end;
-        while at > start {
-            // The largest aligned block that ends at `at`.
-            let order = (at.trailing_zeros() as u8)
-                .min(MAX_ORDER)
-                .min((at - start).ilog2() as u8);
-            at -= 1 << order;
-            buddy.put(self.metas(), Frame::new(at as u32), order);
-        }
-        end - start
+        self.nodes[region.node as usize]
+            .lock()
+            .put_run(self.metas(), start, end);
+        u64::from(end - start)
     }
 }
 

@@ -454,7 +454,8 @@ fn take_alike<M: Machine>(
             return count;
         }
         gather.hold(x86_64::frame(old, 0));
-        seen(start.add(count as u64), x86_64::decode(old, 1));
+        let page = x86_64::decode_present(old, 1);
+        seen(start.add(count as u64), Entry::Present(page));
     }
     slots.len()
 }

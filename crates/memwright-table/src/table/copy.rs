@@ -159,46 +159,45 @@ impl Alike {
         slots: &[AtomicU64],
         targets: &[AtomicU64],
     ) -> CopiedAlike {
-        let (attributes, inverted) = (self.attributes, self.inverted);
+        let (attributes, inverted, exclusive) = (self.attributes, self.inverted, self.exclusive);
         let kept_by_original = !self.rule.clear.bits();
         let given = !self.rule.withhold.bits();
         let metas = frames.metas();
-        let mut seen = 0;
-        for (count, (slot, target)) in slots.iter().zip(targets).enumerate() {
+        // One length for both: no index in the loop needs a check.
+        let length = slots.len().min(targets.len());
+        let (slots, targets) = (&slots[..length], &targets[..length]);
+        let (mut count, mut seen, mut pinned) = (0, 0, false);
+        while count < length {
             step(Step::Entry);
-            let mut word = slot.load(Ordering::Relaxed);
-            let alike = x86_64::attributes(word) == attributes;
-            let mut pinned = false;
-            if COUNTED && alike {
+            let mut word = slots[count].load(Ordering::Relaxed);
+            if x86_64::attributes(word) != attributes {
+                break;
+            }
+            if COUNTED {
                 let mut meta = metas.get(x86_64::frame(word, inverted).number());
                 if meta.is_tail() {
                     meta = metas.get(meta.link());
                 }
-                pinned = meta.pins.load(Ordering::Acquire) != 0 && self.exclusive;
-                if !pinned {
-                    add_references(meta, 1);
+                if meta.pins.load(Ordering::Acquire) != 0 && exclusive {
+                    pinned = true;
+                    break;
                 }
-            }
-            if !alike || pinned {
-                return CopiedAlike {
-                    count,
-                    seen,
-                    pinned,
-                };
+                add_references(meta, 1);
             }
             if CLEARS {
-                slot.fetch_and(kept_by_original, Ordering::AcqRel);
+                slots[count].fetch_and(kept_by_original, Ordering::AcqRel);
                 // Without the right to write no CPU sets dirty any more: what is read now is what
                 // the copy must know. And accessed now tells who may have cached the right.
-                word = slot.load(Ordering::Acquire);
+                word = slots[count].load(Ordering::Acquire);
                 seen |= word;
             }
-            target.store(word & given, Ordering::Release);
+            targets[count].store(word & given, Ordering::Release);
+            count += 1;
         }
         CopiedAlike {
-            count: slots.len(),
+            count,
             seen,
-            pinned: false,
+            pinned,
         }
     }
 
