@@ -3,7 +3,7 @@
 //! One pass over the areas, one gather over all their entries, one flush at the end. Write permission is
 //! granted at once wherever the rule grants it, so that the next store does not fault.
 
-use memwright_table::{Bits, Edit, Gather, Machine, Page, PageRange, Present, VirtAddr};
+use memwright_table::{Bits, Edit, Gather, Machine, PageRange, VirtAddr};
 
 use super::areas::{CutError, is_accountable};
 use super::check::{self, RangeError};
@@ -186,18 +186,12 @@ impl Change {
         gather: &mut Gather<'_, M>,
     ) {
         let rule = EditRule::new(area.view(), core.memory.policy().write_upgrade());
-        let avoided = &mut self.avoided;
-        let mut cursor = core.table.cursor(range);
-        self.entries += cursor.edit_run(
-            range.end,
-            |_: Page, page: Present| {
-                let edit = rule.edit(page.bits);
-                let granted = edit.set.contains(Bits::WRITE) && !page.bits.contains(Bits::WRITE);
-                *avoided += u64::from(granted);
-                edit
-            },
-            gather,
-        );
+        let edited = core
+            .table
+            .cursor(range)
+            .edit_alike(range.end, |bits| rule.edit(bits), gather);
+        self.entries += edited.changed;
+        self.avoided += edited.made_writable;
     }
 }
 
