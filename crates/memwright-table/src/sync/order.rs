@@ -25,7 +25,7 @@ pub enum Rank {
     Object,
     /// One page table.
     Table,
-    /// A second page table: the child's in a fork, the new place in a move.
+    /// A second page table: the child's in a fork, the lower one when it is freed.
     TableChild,
     /// One CPU's cache of free frames.
     FrameCache,

@@ -18,9 +18,10 @@
 //!   second fence, a cursor that has locked a table looks in the metadata whether it is still
 //!   the table of this root, level and address that it was looking for, and walks again if not:
 //!   who breaks the protocol reads an unexpected entry, never another owner's memory.
-//! - **Two locks at a time** are held only by a fork and by a move: the first table with rank
-//!   `Table`, the second with rank `TableChild`. The child's tables are reachable by nobody else;
-//!   a move holds the write lock of the space.
+//! - **Two locks at a time** are held only by a fork and by `free_tables`: the first table with rank
+//!   `Table`, the second, the child's or the lower one, with rank `TableChild`. While the first
+//!   cursor of a fork moves, the second holds no lock. A move holds one at a time: the write lock
+//!   of the space keeps everybody else from looking for what is between two places.
 //! - **Markers** may stand in any entry up to 1 GiB and speak for all below. [`Cursor::fill`]
 //!   pushes a marker down one level at a time; [`Cursor::split_edges`] does so where the edge of a
 //!   range cuts through one, or through a huge page, after which every operation on the
@@ -196,8 +197,7 @@ impl<M: Machine> Table<M> {
         Cursor::new(self, range, crate::sync::Rank::Table)
     }
 
-    /// A second cursor, beside one on another table or elsewhere in this one: the child's in a
-    /// fork, the new place in a move.
+    /// A second cursor, beside one on another table: the child's in a fork.
     ///
     /// # Panics
     /// If the range is empty or leaves user memory.
