@@ -87,7 +87,7 @@ pub fn lines(kernel: &Kernel) -> String {
     line(
         &mut out,
         "instructions_kernel",
-        kernel.host.kernel_instructions(),
+        kernel.host.kernel_instructions() - kernel.boot_instructions.load(Ordering::Relaxed),
     );
     line(
         &mut out,

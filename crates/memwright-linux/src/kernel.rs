@@ -52,6 +52,8 @@ pub struct Kernel {
     pub processes_made: AtomicU64,
     /// Processes killed for want of memory.
     pub memory_kills: AtomicU64,
+    /// Instructions that booting and filling the tree took.
+    pub(crate) boot_instructions: AtomicU64,
     pub(crate) ended: Lock<Option<Ended>>,
 }
 
@@ -78,6 +80,7 @@ impl Kernel {
             calls: CallCounts::new(),
             processes_made: AtomicU64::new(0),
             memory_kills: AtomicU64::new(0),
+            boot_instructions: AtomicU64::new(0),
             ended: Lock::new(Rank::Leaf, None),
         }));
         host.set_events(Box::leak(Box::new(Events::new(kernel))));
@@ -87,6 +90,10 @@ impl Kernel {
                 .set_trace(Some(Box::leak(Box::new(crate::trace::Trace::new(host)))));
         }
         let filled = kernel.mounts.fill(kernel, files);
+        let instructions = host.kernel_instructions();
+        kernel
+            .boot_instructions
+            .store(instructions, Ordering::Relaxed);
         match filled.and_then(|()| kernel.make_program()) {
             Ok(()) => kernel.scheduler.idle(kernel),
             Err(error) => {
@@ -100,7 +107,7 @@ impl Kernel {
     fn make_program(&'static self) -> Result<(), crate::errno::Errno> {
         let limits = Limits::initial(self.memory.frames().total() * 4096);
         let reaper = Arc::new(Process::new(REAPER, 0, None, limits.clone()));
-        let space = crate::memory::new_space(self, &limits)?;
+        let space = crate::memory::new_space(self, &limits, true)?;
         let (files, fs) = self.mounts.first_files(self)?;
         let name = [0; 16];
         let parts = Parts {

@@ -68,7 +68,7 @@ fn mapping_top(stack_limit: u64) -> u64 {
 ///
 /// # Errors
 /// `ENOMEM`.
-pub fn new_space(kernel: &Kernel, limits: &Limits) -> Result<Arc<Space>, Errno> {
+pub fn new_space(kernel: &Kernel, limits: &Limits, privileged: bool) -> Result<Arc<Space>, Errno> {
     let mut top = mapping_top(limits.get(Resource::Stack).current);
     if let Some(random) = &kernel.layout_random {
         top -= (random.lock().below(1 << 28) << 12) + (1 << 34);
@@ -80,19 +80,19 @@ pub fn new_space(kernel: &Kernel, limits: &Limits) -> Result<Arc<Space>, Errno> 
     };
     let space = Space::new(kernel.memory.clone(), layout, kernel.host.kernel_root())
         .map_err(|_| Errno::ENOMEM)?;
-    space.set_limits(space_limits(limits));
+    space.set_limits(space_limits(limits, privileged));
     Ok(Arc::new(space))
 }
 
-/// The limits that the memory manager keeps. Every process is root's and may lock any memory.
-pub fn space_limits(limits: &Limits) -> memwright::Limits {
+/// The limits that the memory manager keeps. Root may lock any memory.
+pub fn space_limits(limits: &Limits, privileged: bool) -> memwright::Limits {
     let current = |resource| limits.get(resource).current;
     memwright::Limits {
         address_space: current(Resource::AddressSpace),
         data: current(Resource::Data),
         stack: current(Resource::Stack),
         locked: current(Resource::Locked),
-        may_lock_any: true,
+        may_lock_any: privileged,
         areas: MOST_AREAS,
     }
 }

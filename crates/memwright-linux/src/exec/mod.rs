@@ -196,7 +196,8 @@ fn load(context: &Context<'_>, file: Executable, request: &Request) -> Result<Lo
         None => None,
     };
     let limits = context.process().limits.lock().clone();
-    let space = new_space(kernel, &limits)?;
+    let privileged = context.process().credentials.lock().privileged();
+    let space = new_space(kernel, &limits, privileged)?;
     let layouts = Layouts::choose(kernel);
     let base = if interpreter.is_some() {
         Base::At(layouts.program)
@@ -223,6 +224,7 @@ fn load(context: &Context<'_>, file: Executable, request: &Request) -> Result<Lo
         entry: plan.header.entry.wrapping_add(bias),
         signal_stack: (FRAME_SIZE + xstate::frame_size(kernel.host.fpu_size()) + 256) as u64,
         random: [0; 16],
+        credentials: context.process().credentials.lock().clone(),
     };
     kernel.random.lock().fill(&mut facts.random);
     let stack = stack::build(
@@ -299,6 +301,7 @@ fn commit(context: &Context<'_>, loaded: Loaded, path: &[u8]) {
     let process = context.process();
     let name = path.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
     process.set_name(name);
+    process.credentials.lock().after_exec();
     process.executed.store(true, Ordering::SeqCst);
     crate::memory::note_peak(process);
     let old = process.replace_space(loaded.space.clone(), loaded.image);

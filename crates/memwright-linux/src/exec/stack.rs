@@ -1,11 +1,11 @@
 //! The stack a program starts with: arguments, environment, auxiliary vector.
 
-use crate::process::ImageAddresses;
+use crate::process::{Credentials, ImageAddresses};
 use alloc::vec::Vec;
 use linux_raw_sys::auxvec as at;
 
 /// What the auxiliary vector says.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Facts {
     /// CPUID leaf 1 EDX.
     pub hardware: u64,
@@ -19,6 +19,8 @@ pub struct Facts {
     pub entry: u64,
     /// Least bytes of a stack for signals.
     pub signal_stack: u64,
+    /// Whose rights the program has.
+    pub credentials: Credentials,
     /// 16 random bytes.
     pub random: [u8; 16],
 }
@@ -69,6 +71,7 @@ pub fn build(
     addresses.environment_end = strings_start + path_offset;
     let platform = (strings_start & !15) - 16;
     let random = platform - 16;
+    let Credentials { user, group, .. } = &facts.credentials;
     let auxiliary = [
         (at::AT_HWCAP, facts.hardware),
         (at::AT_PAGESZ, 4096),
@@ -79,10 +82,10 @@ pub fn build(
         (at::AT_BASE, facts.interpreter_base),
         (at::AT_FLAGS, 0),
         (at::AT_ENTRY, facts.entry),
-        (at::AT_UID, 0),
-        (at::AT_EUID, 0),
-        (at::AT_GID, 0),
-        (at::AT_EGID, 0),
+        (at::AT_UID, user.real.into()),
+        (at::AT_EUID, user.effective.into()),
+        (at::AT_GID, group.real.into()),
+        (at::AT_EGID, group.effective.into()),
         (at::AT_SECURE, 0),
         (at::AT_RANDOM, random),
         (at::AT_HWCAP2, 0),

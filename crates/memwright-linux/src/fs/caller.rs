@@ -28,10 +28,14 @@ impl Moment {
 }
 
 impl Context<'_> {
-    /// Whose rights count: every process is root's.
+    /// Whose rights count.
     #[must_use]
     pub fn subject(&self) -> Subject {
-        Subject::ROOT
+        let credentials = self.process().credentials.lock();
+        Subject {
+            user: credentials.user.file,
+            group: credentials.group.file,
+        }
     }
 
     /// The largest size that a file may grow to (`RLIMIT_FSIZE`).
@@ -53,7 +57,7 @@ impl Context<'_> {
     pub fn broken_pipe(&self) {
         let detail = Detail::Sender {
             process: self.process().id,
-            user: 0,
+            user: self.process().credentials.lock().user.real,
         };
         let signal = Signal::SIGPIPE;
         let info = SignalInfo {

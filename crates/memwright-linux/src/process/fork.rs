@@ -1,6 +1,6 @@
 //! New processes.
 
-use super::{Parts, Process, Start};
+use super::{Parts, Process, Resource, Start};
 use crate::{
     arch::x86_64::regs::UserState,
     context::Context,
@@ -74,11 +74,13 @@ pub fn clone_process(context: &Context<'_>, request: &CloneRequest) -> Result<u6
     }
     context.check_heap()?;
     let parent = context.process();
+    check_process_limit(context)?;
     let parts = child_parts(context, flags)?;
     let child_space = parts.space.clone();
     let limits = parts.limits.clone();
     let id = kernel.tasks.lock().allocate_id().ok_or(Errno::EAGAIN)?;
     let child = Arc::new(Process::new(id, kernel.host.now(), Some(parts), limits));
+    *child.credentials.lock() = parent.credentials.lock().clone();
     child
         .exit_signal
         .store(request.exit_signal as u8, Ordering::SeqCst);
@@ -134,6 +136,26 @@ pub fn clone_process(context: &Context<'_>, request: &CloneRequest) -> Result<u6
         let _ = kernel.wait(context.thread, &queues, None, Interest::Fatal, returned);
     }
     Ok(id.into())
+}
+
+/// `RLIMIT_NPROC`: how many processes a user other than root may have.
+fn check_process_limit(context: &Context<'_>) -> Result<(), Errno> {
+    let process = context.process();
+    let user = {
+        let credentials = process.credentials.lock();
+        if credentials.privileged() || credentials.user.real == 0 {
+            return Ok(());
+        }
+        credentials.user.real
+    };
+    let limit = process.limits.lock().get(Resource::Processes).current;
+    let mut processes = context.kernel.tasks.processes();
+    processes.retain(|other| other.credentials.lock().user.real == user);
+    if processes.len() as u64 >= limit {
+        Err(Errno::EAGAIN)
+    } else {
+        Ok(())
+    }
 }
 
 fn child_parts(context: &Context<'_>, flags: CloneFlags) -> Result<Parts, Errno> {

@@ -1,5 +1,6 @@
 //! Processes and threads.
 
+mod credentials;
 mod exit;
 mod fork;
 mod group;
@@ -11,6 +12,7 @@ mod thread;
 mod usage;
 mod wait;
 
+pub use credentials::{Credentials, Ids, UNCHANGED};
 pub use exit::{end_group, exit_thread};
 pub use fork::{CloneFlags, CloneRequest, clone_process};
 pub use group::{set_group, set_session};
@@ -58,6 +60,8 @@ pub struct Process {
     pub signals: Lock<Signals>,
     /// Resource limits.
     pub limits: Lock<Limits>,
+    /// User and group ids.
+    pub credentials: Lock<Credentials>,
     /// Its parent waits here for its own children: woken when one of them changes.
     pub child_event: WaitQueue,
     /// Woken when a stopped process continues.
@@ -110,6 +114,7 @@ impl Process {
             started,
             signals: Lock::new(Rank::Signals, Signals::default()),
             limits: Lock::new(Rank::Leaf, limits),
+            credentials: Lock::new(Rank::Leaf, Credentials::default()),
             child_event: WaitQueue::new(),
             resumed: WaitQueue::new(),
             space_returned: WaitQueue::new(),

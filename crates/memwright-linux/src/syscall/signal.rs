@@ -14,7 +14,7 @@ use crate::{
     process::{Life, Process, REAPER},
     signal::{
         Action, AlternateStack, Detail, KernelAction, Signal, SignalInfo, SignalSet, code,
-        force_fault, send_to_group, send_to_process, send_to_thread,
+        force_fault, send_to_process, send_to_thread,
     },
     wait::WaitError,
 };
@@ -273,9 +273,11 @@ fn restore_extended(context: &Context<'_>, address: u64) -> Result<(), Errno> {
 
 /// Who sends, as the receiver sees it.
 fn sent_by(context: &Context<'_>, signal: Signal, code: i32) -> SignalInfo {
+    let process = context.process();
+    let user = process.credentials.lock().user.real;
     let detail = Detail::Sender {
-        process: context.process().id,
-        user: 0,
+        process: process.id,
+        user,
     };
     SignalInfo {
         signal,
@@ -283,6 +285,15 @@ fn sent_by(context: &Context<'_>, signal: Signal, code: i32) -> SignalInfo {
         errno: 0,
         detail,
     }
+}
+
+/// The caller may send this signal to a process: ids allow it, or it is SIGCONT within the session.
+fn may_signal(context: &Context<'_>, to: &Process, signal: Option<Signal>) -> bool {
+    let caller = context.process();
+    let ids = to.credentials.lock().user;
+    caller.id == to.id
+        || caller.credentials.lock().may_signal(&ids)
+        || (signal == Some(Signal::SIGCONT) && caller.session() == to.session())
 }
 
 /// `kill`.
@@ -293,47 +304,44 @@ pub fn kill(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     if number > Signal::MAX.into() {
         return Err(Errno::EINVAL);
     }
-    let info = Signal::new(number).map(|signal| sent_by(context, signal, code::SI_USER));
+    let signal = Signal::new(number);
+    let targets = targets(context, target);
+    if targets.is_empty() {
+        return Err(Errno::ESRCH);
+    }
+    let mut sent = false;
+    for process in targets {
+        if !may_signal(context, &process, signal) {
+            continue;
+        }
+        sent = true;
+        if let Some(signal) = signal {
+            let info = sent_by(context, signal, code::SI_USER);
+            send_to_process(kernel, &process, info);
+        }
+    }
+    if sent { Ok(0) } else { Err(Errno::EPERM) }
+}
+
+/// Whom `kill` means: one process, all others, or a group.
+fn targets(context: &Context<'_>, target: i32) -> Vec<Arc<Process>> {
+    let tasks = &context.kernel.tasks;
     match target {
-        id if id > 0 => {
-            let process = kernel.tasks.process(id as u32).ok_or(Errno::ESRCH)?;
-            if let Some(info) = info {
-                send_to_process(kernel, &process, info);
-            }
-        }
-        -1 => {
-            let others = everybody_else(context);
-            if others.is_empty() {
-                return Err(Errno::ESRCH);
-            }
-            for process in others {
-                if let Some(info) = info {
-                    send_to_process(kernel, &process, info);
-                }
-            }
-        }
-        i32::MIN => return Err(Errno::ESRCH),
+        id if id > 0 => tasks.process(id as u32).into_iter().collect(),
+        -1 => everybody_else(context),
+        i32::MIN => Vec::new(),
         group => {
+            let own = context.process().group();
             let group = if group == 0 {
-                context.process().group()
+                own
             } else {
                 group.unsigned_abs()
             };
-            let members = match info {
-                Some(info) => send_to_group(kernel, group, info),
-                None => kernel
-                    .tasks
-                    .processes()
-                    .iter()
-                    .filter(|p| p.group() == group)
-                    .count(),
-            };
-            if members == 0 {
-                return Err(Errno::ESRCH);
-            }
+            let mut members = tasks.processes();
+            members.retain(|process| process.group() == group && process.id != REAPER);
+            members
         }
     }
-    Ok(0)
 }
 
 fn everybody_else(context: &Context<'_>) -> Vec<Arc<Process>> {
@@ -382,7 +390,11 @@ fn send_to_one(
     if process.is_some_and(|process| process != thread.process.id) {
         return Err(Errno::ESRCH);
     }
-    if let Some(signal) = Signal::new(signal) {
+    let signal = Signal::new(signal);
+    if !may_signal(context, &thread.process, signal) {
+        return Err(Errno::EPERM);
+    }
+    if let Some(signal) = signal {
         let info = sent_by(context, signal, code::SI_TKILL);
         send_to_thread(context.kernel, &thread, info);
     }

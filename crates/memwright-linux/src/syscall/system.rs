@@ -8,7 +8,7 @@ use crate::{
     errno::Errno,
     kernel::Kernel,
     memory::space_limits,
-    process::{Life, Limit, REAPER, Resource, ResourceUsage, ticks},
+    process::{Life, Limit, Process, REAPER, Resource, ResourceUsage, ticks},
 };
 use linux_raw_sys::general as raw;
 
@@ -164,7 +164,7 @@ pub fn getrlimit(context: &Context<'_>, arguments: &Arguments) -> CallResult {
 /// `setrlimit`.
 pub fn setrlimit(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     let new: Limit = context.read_value(arguments[1])?;
-    set_limit(context.process(), arguments[0], new)?;
+    set_limit(context, context.process(), arguments[0], new)?;
     Ok(0)
 }
 
@@ -180,20 +180,30 @@ pub fn prlimit64(context: &Context<'_>, arguments: &Arguments) -> CallResult {
             .process(id as u32)
             .ok_or(Errno::ESRCH)?,
     };
+    let user = process.credentials.lock().user;
+    if process.id != context.process().id && !context.process().credentials.lock().may_signal(&user)
+    {
+        return Err(Errno::EPERM);
+    }
     let before = *process
         .limits
         .lock()
         .by_number(resource)
         .ok_or(Errno::EINVAL)?;
     if let Some(new) = new {
-        set_limit(&process, resource, new)?;
+        set_limit(context, &process, resource, new)?;
     }
     context.write_optional(old, &before)?;
     Ok(0)
 }
 
-/// Root may raise every limit; descriptors end at `fs.nr_open`.
-fn set_limit(process: &crate::process::Process, resource: u64, new: Limit) -> Result<(), Errno> {
+/// Only root may raise a hard limit; descriptors end at `fs.nr_open`.
+fn set_limit(
+    context: &Context<'_>,
+    process: &Process,
+    resource: u64,
+    new: Limit,
+) -> Result<(), Errno> {
     const DESCRIPTORS_MAX: u64 = 1_048_576;
     if new.current > new.maximum {
         return Err(Errno::EINVAL);
@@ -201,10 +211,16 @@ fn set_limit(process: &crate::process::Process, resource: u64, new: Limit) -> Re
     if resource == Resource::Files as u64 && new.maximum > DESCRIPTORS_MAX {
         return Err(Errno::EPERM);
     }
+    let may_raise = context.process().credentials.lock().privileged();
+    let privileged = process.credentials.lock().privileged();
     let limits = {
         let mut limits = process.limits.lock();
-        *limits.by_number(resource).ok_or(Errno::EINVAL)? = new;
-        space_limits(&limits)
+        let limit = limits.by_number(resource).ok_or(Errno::EINVAL)?;
+        if new.maximum > limit.maximum && !may_raise {
+            return Err(Errno::EPERM);
+        }
+        *limit = new;
+        space_limits(&limits, privileged)
     };
     if let Some(space) = process.space() {
         space.set_limits(limits);

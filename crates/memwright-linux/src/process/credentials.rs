@@ -1,0 +1,205 @@
+//! User and group ids.
+
+use crate::errno::Errno;
+use alloc::vec::Vec;
+
+/// The four ids of one kind.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct Ids {
+    /// Who the process is.
+    pub real: u32,
+    /// Whose rights it has.
+    pub effective: u32,
+    /// What the effective id may become again.
+    pub saved: u32,
+    /// Whose rights count for files.
+    pub file: u32,
+}
+
+/// "No change" in the calls that take several ids.
+pub const UNCHANGED: u32 = u32::MAX;
+
+impl Ids {
+    /// The id is one that an unprivileged process may take.
+    fn has(&self, id: u32) -> bool {
+        id == self.real || id == self.effective || id == self.saved
+    }
+
+    /// `setuid`, `setgid` (`__sys_setuid` of Linux 7.2, `kernel/sys.c`).
+    ///
+    /// # Errors
+    /// `EINVAL` for no id, `EPERM` without privilege for an id that is not the process's.
+    pub fn set(&mut self, id: u32, privileged: bool) -> Result<(), Errno> {
+        if id == UNCHANGED {
+            return Err(Errno::EINVAL);
+        }
+        if privileged {
+            *self = Self {
+                real: id,
+                effective: id,
+                saved: id,
+                file: id,
+            };
+        } else if id == self.real || id == self.saved {
+            self.effective = id;
+            self.file = id;
+        } else {
+            return Err(Errno::EPERM);
+        }
+        Ok(())
+    }
+
+    /// `setreuid`, `setregid`.
+    ///
+    /// # Errors
+    /// `EPERM`.
+    pub fn set_two(&mut self, real: u32, effective: u32, privileged: bool) -> Result<(), Errno> {
+        let real_allowed = real == self.real || real == self.effective;
+        if !privileged
+            && ((real != UNCHANGED && !real_allowed)
+                || (effective != UNCHANGED && !self.has(effective)))
+        {
+            return Err(Errno::EPERM);
+        }
+        let before = *self;
+        if real != UNCHANGED {
+            self.real = real;
+        }
+        if effective != UNCHANGED {
+            self.effective = effective;
+        }
+        if real != UNCHANGED || (effective != UNCHANGED && effective != before.real) {
+            self.saved = self.effective;
+        }
+        self.file = self.effective;
+        Ok(())
+    }
+
+    /// `setresuid`, `setresgid`.
+    ///
+    /// # Errors
+    /// `EPERM`.
+    pub fn set_three(&mut self, ids: [u32; 3], privileged: bool) -> Result<(), Errno> {
+        if !privileged && ids.iter().any(|id| *id != UNCHANGED && !self.has(*id)) {
+            return Err(Errno::EPERM);
+        }
+        let fields = [&mut self.real, &mut self.effective, &mut self.saved];
+        for (field, id) in fields.into_iter().zip(ids) {
+            if id != UNCHANGED {
+                *field = id;
+            }
+        }
+        self.file = self.effective;
+        Ok(())
+    }
+
+    /// `setfsuid`, `setfsgid`: returns the id before; a refused change is silent.
+    pub fn set_file(&mut self, id: u32, privileged: bool) -> u32 {
+        let before = self.file;
+        if id != UNCHANGED && (privileged || self.has(id) || id == before) {
+            self.file = id;
+        }
+        before
+    }
+}
+
+/// The ids of a process. Its capabilities follow from them: all of them for effective user 0,
+/// none for others.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct Credentials {
+    /// User ids.
+    pub user: Ids,
+    /// Group ids.
+    pub group: Ids,
+    /// Supplementary groups.
+    pub groups: Vec<u32>,
+}
+
+impl Credentials {
+    /// The process has the rights of root.
+    pub fn privileged(&self) -> bool {
+        self.user.effective == 0
+    }
+
+    /// It may send signals to a process with `other` ids (`kill_ok_by_cred` of Linux 7.2).
+    pub fn may_signal(&self, other: &Ids) -> bool {
+        self.privileged()
+            || [self.user.effective, self.user.real]
+                .iter()
+                .any(|id| *id == other.saved || *id == other.real)
+    }
+
+    /// What exec makes of them.
+    pub fn after_exec(&mut self) {
+        for ids in [&mut self.user, &mut self.group] {
+            ids.saved = ids.effective;
+            ids.file = ids.effective;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Credentials, Errno, Ids, UNCHANGED};
+
+    const fn all(id: u32) -> Ids {
+        Ids {
+            real: id,
+            effective: id,
+            saved: id,
+            file: id,
+        }
+    }
+
+    #[test]
+    fn root_becomes_anybody_and_nobody_becomes_root() {
+        let mut ids = all(0);
+        assert_eq!(ids.set_three([1000, 1000, 1000], true), Ok(()));
+        assert_eq!(ids, all(1000));
+        assert_eq!(ids.set(0, false), Err(Errno::EPERM));
+        assert_eq!(
+            ids.set_three([UNCHANGED, 0, UNCHANGED], false),
+            Err(Errno::EPERM)
+        );
+        assert_eq!(ids.set_two(UNCHANGED, 5, false), Err(Errno::EPERM));
+        assert_eq!(ids, all(1000));
+    }
+
+    #[test]
+    fn a_saved_id_can_be_taken_back() {
+        let mut ids = all(0);
+        assert_eq!(ids.set_three([UNCHANGED, 1000, UNCHANGED], true), Ok(()));
+        assert_eq!(
+            (ids.real, ids.effective, ids.saved, ids.file),
+            (0, 1000, 0, 1000)
+        );
+        assert_eq!(ids.set(0, false), Ok(()));
+        assert_eq!(ids, all(0));
+    }
+
+    #[test]
+    fn two_ids_swap() {
+        let mut ids = Ids {
+            real: 1,
+            effective: 2,
+            saved: 2,
+            file: 2,
+        };
+        assert_eq!(ids.set_two(2, 1, false), Ok(()));
+        assert_eq!((ids.real, ids.effective, ids.saved), (2, 1, 1));
+        assert_eq!(ids.set_file(9, false), 1);
+        assert_eq!(ids.set_file(2, false), 1);
+        assert_eq!(ids.file, 2);
+    }
+
+    #[test]
+    fn signals_go_to_ones_own() {
+        let mine = Credentials {
+            user: all(7),
+            ..Credentials::default()
+        };
+        assert!(mine.may_signal(&all(7)));
+        assert!(!mine.may_signal(&all(8)));
+        assert!(Credentials::default().may_signal(&all(8)));
+    }
+}
