@@ -177,9 +177,11 @@ pub fn advise_errno(error: AdviseError) -> Errno {
     }
 }
 
-/// What the `mlock` family returns.
-pub fn lock_errno(error: LockError) -> Errno {
+/// What the `mlock` family returns. Who may lock nothing at all is refused otherwise than who has
+/// locked too much.
+pub fn lock_errno(error: LockError, limit: u64) -> Errno {
     match error {
+        LockError::OverLimit(_) if limit == 0 => Errno::EPERM,
         LockError::OutOfRange => Errno::EINVAL,
         LockError::Hole(_)
         | LockError::OverLimit(_)

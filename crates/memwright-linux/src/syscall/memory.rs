@@ -15,7 +15,7 @@ use crate::{
 use alloc::{sync::Arc, vec::Vec};
 use linux_raw_sys::general as raw;
 use memwright::{
-    AreaFlags, LockFuture, MapKind, MapRequest, Placement, Rights,
+    AreaFlags, LockError, LockFuture, MapKind, MapRequest, Placement, Rights,
     object::{Object, ObjectIdentity, Shmem},
     space::{Advice, Advised, RemapRequest, SyncFlags},
 };
@@ -409,11 +409,15 @@ pub fn mlock2(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     lock(context, address, length, flags != 0)
 }
 
+fn lock_failed(context: &Context<'_>, error: LockError) -> Errno {
+    lock_errno(error, context.with_space(|space| space.limits().locked))
+}
+
 fn lock(context: &Context<'_>, address: u64, length: u64, on_fault: bool) -> CallResult {
     let address = VirtAddr::new(address);
     context
         .with_space(|space| space.lock(address, length, on_fault))
-        .map_err(lock_errno)?;
+        .map_err(|error| lock_failed(context, error))?;
     Ok(0)
 }
 
@@ -422,7 +426,7 @@ pub fn munlock(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     let address = VirtAddr::new(arguments[0]);
     context
         .with_space(|space| space.unlock(address, arguments[1]))
-        .map_err(lock_errno)?;
+        .map_err(|error| lock_failed(context, error))?;
     Ok(0)
 }
 
@@ -442,7 +446,7 @@ pub fn mlockall(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     let current = flags & raw::MCL_CURRENT != 0;
     context
         .with_space(|space| space.lock_all(current, future, on_fault))
-        .map_err(lock_errno)?;
+        .map_err(|error| lock_failed(context, error))?;
     Ok(0)
 }
 
@@ -450,7 +454,7 @@ pub fn mlockall(context: &Context<'_>, arguments: &Arguments) -> CallResult {
 pub fn munlockall(context: &Context<'_>, _arguments: &Arguments) -> CallResult {
     context
         .with_space(|space| space.unlock_all())
-        .map_err(lock_errno)?;
+        .map_err(|error| lock_failed(context, error))?;
     Ok(0)
 }
 
