@@ -140,7 +140,7 @@ fn populating_spares_the_faults() {
         Err(AdviseError::Hole(page(8)))
     );
     process.protect(0, 4, R);
-    let denied = AdviseError::Fault(FaultError::Denied);
+    let denied = AdviseError::NotApplicable(page(0));
     assert_eq!(advise(&process, 0, 4, Advice::PopulateWrite), Err(denied));
     let object = world.shmem(1);
     process.map_object(16, 2, RW, &object, true);
