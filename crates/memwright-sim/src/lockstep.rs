@@ -556,8 +556,8 @@ impl Lockstep {
         if self.processes.len() == MOST_PROCESSES {
             return Ok(());
         }
-        let space = self.processes[&process]
-            .on(cpu, |space| space.fork())
+        let forked = self.processes[&process]
+            .fork(cpu)
             .map_err(|error| match error {
                 ForkError::OutOfMemory => Difference::Exhausted,
                 other @ ForkError::Overcommit => {
@@ -566,8 +566,7 @@ impl Lockstep {
             })?;
         let child = self.created;
         self.created += 1;
-        self.processes
-            .insert(child, Process::with_space(&self.host, space));
+        self.processes.insert(child, forked);
         self.model.fork(process, child);
         self.succeeded("fork");
         Ok(())

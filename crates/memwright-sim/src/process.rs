@@ -1,8 +1,9 @@
 //! User programs on the simulated machine, driven as a kernel would drive them.
 
+use std::sync::atomic::{AtomicU16, Ordering};
 use std::sync::{Arc, Mutex};
 
-use memwright::{Access, AddressSpace, FaultError, Layout, Memory, Policy};
+use memwright::{Access, AddressSpace, FaultError, ForkError, Layout, Memory, Policy};
 use memwright_table::{CpuId, Frames, PAGE_SIZE, Table, VirtAddr};
 
 use crate::machine::{MachineOptions, RunningOn, SimulatedMachine, locked};
@@ -141,6 +142,8 @@ impl Drop for Host {
 pub struct Process {
     host: Arc<Host>,
     space: Arc<Space>,
+    /// Where it ran last, and where it will end.
+    last: AtomicU16,
 }
 
 impl Process {
@@ -157,16 +160,26 @@ impl Process {
         };
         let space =
             Space::new(host.memory.clone(), layout, None).expect("room for an empty address space");
-        Self::with_space(host, space)
+        Self::with_space(host, space, CpuId::new(0))
     }
 
-    /// A program in this address space, such as one that a fork made.
-    #[must_use]
-    pub fn with_space(host: &Arc<Host>, space: Space) -> Self {
+    /// A program in this address space, which ends on the CPU where it ran last: no two host threads may
+    /// be one CPU at the same time.
+    fn with_space(host: &Arc<Host>, space: Space, last: CpuId) -> Self {
         Self {
             host: host.clone(),
             space: Arc::new(space),
+            last: AtomicU16::new(last.index() as u16),
         }
+    }
+
+    /// The `fork` system call.
+    ///
+    /// # Errors
+    /// As [`AddressSpace::fork`].
+    pub fn fork(&self, cpu: CpuId) -> Result<Self, ForkError> {
+        let space = self.on(cpu, AddressSpace::fork)?;
+        Ok(Self::with_space(&self.host, space, cpu))
     }
 
     /// The machine that it runs on.
@@ -181,9 +194,14 @@ impl Process {
         &self.space
     }
 
+    fn enter(&self, cpu: CpuId) -> RunningOn {
+        self.last.store(cpu.index() as u16, Ordering::Relaxed);
+        self.host.enter(cpu, &self.space)
+    }
+
     /// A system call: runs `call` on a CPU that has the address space loaded.
     pub fn on<T>(&self, cpu: CpuId, call: impl FnOnce(&Space) -> T) -> T {
-        let _running = self.host.enter(cpu, &self.space);
+        let _running = self.enter(cpu);
         call(&self.space)
     }
 
@@ -248,7 +266,7 @@ impl Process {
         cpu: CpuId,
         mut access: impl FnMut(&Host) -> Result<T, PageFault>,
     ) -> Result<T, Signal> {
-        let _running = self.host.enter(cpu, &self.space);
+        let _running = self.enter(cpu);
         for _ in 0..MOST_FAULTS {
             match access(&self.host) {
                 Ok(value) => return Ok(value),
@@ -284,7 +302,8 @@ impl Process {
 impl Drop for Process {
     fn drop(&mut self) {
         self.host.evict(&self.space);
-        let _running = self.host.machine.run_on(CpuId::new(0));
+        let last = CpuId::new(self.last.load(Ordering::Relaxed));
+        let _running = self.host.machine.run_on(last);
         self.space.clear();
     }
 }

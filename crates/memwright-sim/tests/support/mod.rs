@@ -59,10 +59,7 @@ pub fn unmap(process: &Process, cpu: CpuId, page: u64, pages: u64) {
 }
 
 pub fn fork(process: &Process, cpu: CpuId) -> Process {
-    let child = process
-        .on(cpu, |space| space.fork())
-        .expect("memory for a child");
-    Process::with_space(process.host(), child)
+    process.fork(cpu).expect("memory for a child")
 }
 
 pub fn write(process: &Process, cpu: CpuId, page: u64, value: u8) -> Result<(), Signal> {
