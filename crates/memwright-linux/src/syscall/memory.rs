@@ -217,7 +217,13 @@ fn anonymous(
         return Err(Errno::ENOMEM);
     }
     let memory = context.kernel.memory.clone();
-    let object: Arc<dyn Object<M>> = Arc::new(Shmem::new(memory, size, ObjectIdentity::default()));
+    let identity = ObjectIdentity::default();
+    let shmem = if plan.flags.contains(AreaFlags::NORESERVE) {
+        Shmem::new(memory, size, identity)
+    } else {
+        Shmem::promised(memory, size, identity).map_err(|_| Errno::ENOMEM)?
+    };
+    let object: Arc<dyn Object<M>> = Arc::new(shmem);
     Ok((
         MapKind::Object {
             object,

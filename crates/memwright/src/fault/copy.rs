@@ -20,8 +20,9 @@ impl<M: Machine> Fault<'_, M> {
         let core = self.core;
         let frames = core.memory.frames();
         let new = if page.bits.contains(Bits::BORROWED) {
+            let new = frames.allocate_zeroed(0, FrameKind::Anonymous)?;
             core.memory.count_on(self.cpu, Row::FramesZeroed, 1);
-            frames.allocate_zeroed(0, FrameKind::Anonymous)?
+            new
         } else {
             let new = frames.allocate(0, FrameKind::Anonymous)?;
             frames.copy(page.frame, new.frame());

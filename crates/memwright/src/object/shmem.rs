@@ -7,6 +7,7 @@ use memwright_table::sync::{Lock, Rank};
 use memwright_table::{Frame, FrameKind, Machine, OutOfFrames, PAGE_SIZE};
 
 use super::{Mappings, Object, ObjectError, ObjectIdentity, Pages};
+use crate::commit::Overcommit;
 use crate::memory::Memory;
 use crate::stats::Row;
 
@@ -26,6 +27,8 @@ pub struct Shmem<M: Machine> {
     state: Lock<State<M>>,
     mappings: Mappings<M>,
     identity: ObjectIdentity,
+    /// Pages promised for the whole life of the object.
+    promised: u64,
 }
 
 impl<M: Machine> Shmem<M> {
@@ -37,7 +40,25 @@ impl<M: Machine> Shmem<M> {
             state: Lock::new(Rank::Object, State { pages, size }),
             mappings: Mappings::new(),
             identity,
+            promised: 0,
         }
+    }
+
+    /// The same, with all of it promised at once: shared anonymous memory
+    /// (Linux 7.2 `shmem_acct_size`).
+    ///
+    /// # Errors
+    /// The size exceeds all memory.
+    pub fn promised(
+        memory: Arc<Memory<M>>,
+        size: u64,
+        identity: ObjectIdentity,
+    ) -> Result<Self, Overcommit> {
+        let pages = pages_of(size);
+        memory.commit().charge(pages)?;
+        let mut object = Self::new(memory, size, identity);
+        object.promised = pages;
+        Ok(object)
     }
 
     /// The size in bytes.
@@ -198,8 +219,9 @@ impl<M: Machine> Shmem<M> {
         }
         let frames = self.memory.frames();
         let frame = if zeroed {
+            let frame = frames.allocate_zeroed(0, FrameKind::Object)?;
             self.memory.count(Row::FramesZeroed, 1);
-            frames.allocate_zeroed(0, FrameKind::Object)?
+            frame
         } else {
             frames.allocate(0, FrameKind::Object)?
         };
@@ -223,6 +245,12 @@ impl<M: Machine> Shmem<M> {
                 left -= step;
             }
         }
+    }
+}
+
+impl<M: Machine> Drop for Shmem<M> {
+    fn drop(&mut self) {
+        self.memory.commit().release(self.promised);
     }
 }
 

@@ -197,7 +197,7 @@ impl<M: Machine> Core<M> {
 
     /// Without reclaim the contents simply stay, which Linux permits: only counted.
     fn free_lazily(&self, area: &Area<M>, range: PageRange) -> Result<(), AdviseError> {
-        if area.object().is_some() {
+        if area.object().is_some() || area.flags.contains(AreaFlags::LOCKED) {
             return Err(AdviseError::NotApplicable(range.start.address()));
         }
         let mut pages = 0;

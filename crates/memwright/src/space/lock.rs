@@ -63,7 +63,7 @@ impl<M: Machine> AddressSpace<M> {
         if on_fault {
             return Ok(());
         }
-        core.populate_range(range).map_err(LockError::Fault)
+        core.populate_strictly(range).map_err(LockError::Fault)
     }
 
     /// Unlocks the pages that `length` bytes touch.

@@ -22,13 +22,20 @@ impl<M: Machine> AddressSpace<M> {
 impl<M: Machine> Core<M> {
     /// Makes `range` resident as its areas allow: private writable memory gets its own pages.
     pub(crate) fn populate_range(&self, range: PageRange) -> Result<(), FaultError> {
+        self.populate_where(range, |area| !area.rights.is_empty())
+    }
+
+    /// The same, but memory without any right is an error: `mlock` reports it.
+    pub(crate) fn populate_strictly(&self, range: PageRange) -> Result<(), FaultError> {
         self.populate_where(range, |_| true)
     }
 
     /// The same for locked areas only.
     pub(crate) fn populate_locked(&self, range: PageRange) -> Result<(), FaultError> {
         self.populate_where(range, |area| {
-            area.flags.contains(AreaFlags::LOCKED) && !area.flags.contains(AreaFlags::LOCK_ON_FAULT)
+            !area.rights.is_empty()
+                && area.flags.contains(AreaFlags::LOCKED)
+                && !area.flags.contains(AreaFlags::LOCK_ON_FAULT)
         })
     }
 
@@ -49,7 +56,7 @@ impl<M: Machine> Core<M> {
             if part.is_empty() && area.start() >= range.end {
                 return Ok(());
             }
-            if wanted(area) && !area.rights.is_empty() {
+            if wanted(area) {
                 let private_writable = area.rights.contains(Rights::WRITE) && !area.is_shared();
                 let access = if private_writable {
                     Access::WRITE

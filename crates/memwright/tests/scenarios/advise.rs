@@ -43,6 +43,7 @@ fn locked_memory_is_not_dropped_unless_it_is_said_so() {
     assert_eq!(process.resident(), 2);
     let refused = AdviseError::NotApplicable(page(0));
     assert_eq!(advise(&process, 0, 2, Advice::DontNeed), Err(refused));
+    assert_eq!(advise(&process, 0, 2, Advice::Free), Err(refused));
     assert_eq!(
         advise(&process, 0, 2, Advice::DontNeedLocked),
         Ok(Advised::Done)

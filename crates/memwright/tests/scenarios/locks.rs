@@ -145,3 +145,14 @@ fn writing_back_passes_over_holes_and_reports_them() {
         Err(SyncError::OutOfRange)
     );
 }
+
+#[test]
+fn memory_without_rights_is_locked_but_cannot_be_made_resident() {
+    let world = World::new();
+    let process = world.process();
+    process.map(0, 2, crate::world::NONE);
+    let denied = Err(LockError::Fault(memwright::FaultError::Denied));
+    assert_eq!(process.space.lock(page(0), PAGE, false), denied);
+    assert_eq!(process.space.lock(page(0), 2 * PAGE, true), Ok(()));
+    assert_eq!(process.space.lock_all(true, LockFuture::No, false), Ok(()));
+}

@@ -347,3 +347,61 @@ fn areas_of_one_open_object_merge_and_of_two_do_not() {
     process.unmap(0, 8);
     assert!(!object.mappings().is_mapped());
 }
+
+#[test]
+fn shared_anonymous_memory_is_a_promise() {
+    let world = World::new();
+    let identity = ObjectIdentity::default();
+    let promised = |pages: u64| {
+        memwright::object::Shmem::promised(world.memory.clone(), pages * PAGE, identity)
+    };
+    let object = promised(10).unwrap();
+    assert_eq!(world.memory.commit().committed(), 10);
+    drop(object);
+    assert_eq!(world.memory.commit().committed(), 0);
+    assert!(promised(world.frames.total() + 1).is_err());
+}
+
+#[test]
+fn sparse_pages_behave_as_a_map() {
+    let world = World::new();
+    let before = world.frames.used();
+    let mut pages = Pages::new(world.frames.clone());
+    let mut model = std::collections::BTreeMap::new();
+    let mut number = 1_u64;
+    for _ in 0..4000 {
+        number = number
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1);
+        // Few indices, at every height of the tree.
+        let index = ((number >> 33) % 12) << ((number >> 40) % 6 * 9);
+        match (number >> 60) % 4 {
+            0 | 1 if pages.get(index).is_none() => {
+                let frame = world.frames.allocate(0, FrameKind::Object).unwrap();
+                pages.insert(index, frame.frame()).unwrap();
+                model.insert(index, frame.into_raw());
+            }
+            2 => {
+                let removed = pages.remove(index);
+                assert_eq!(removed, model.remove(&index));
+                drop(removed.map(|frame| world.frames.adopt(frame)));
+            }
+            _ => {
+                let next = model
+                    .range(index..)
+                    .next()
+                    .map(|(index, frame)| (*index, *frame));
+                assert_eq!(pages.next(index), next);
+            }
+        }
+        assert_eq!(pages.get(index), model.get(&index).copied());
+        assert_eq!(pages.len(), model.len() as u64);
+    }
+    assert!(pages.len() > 10);
+    let far = 12 << 27;
+    let above = model.range(far..).count() as u64;
+    assert_eq!(pages.remove_range(far, u64::MAX), above);
+    assert_eq!(pages.next(far), None);
+    drop(pages);
+    assert_eq!(world.frames.used(), before);
+}
