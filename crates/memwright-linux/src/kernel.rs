@@ -97,7 +97,7 @@ impl Kernel {
         match filled.and_then(|()| kernel.make_program()) {
             Ok(()) => kernel.scheduler.idle(kernel),
             Err(error) => {
-                kernel.not_started(error, "no memory for the files and the first process")
+                kernel.not_started(error, "no memory for the files and the first process");
             }
         }
         crate::account::finish(kernel, &before)

@@ -20,7 +20,7 @@ pub const LOWEST: u64 = 0x1_0000;
 /// `vm.max_map_count`.
 pub const MOST_AREAS: usize = 65_530;
 /// Where relocatable programs with an interpreter go (`ELF_ET_DYN_BASE` of Linux 7.2).
-const PROGRAM_BASE: u64 = USER_END / 3 * 2 & !4095;
+const PROGRAM_BASE: u64 = (USER_END / 3 * 2) & !4095;
 /// Least and most room kept for the stack above mappings (`mmap_base` of Linux 7.2,
 /// `arch/x86/mm/mmap.c`).
 const STACK_GAP: (u64, u64) = (128 << 20, USER_END / 6 * 5);
@@ -169,9 +169,10 @@ pub fn remap_errno(error: RemapError) -> Errno {
 pub fn advise_errno(error: AdviseError) -> Errno {
     match error {
         AdviseError::Misaligned | AdviseError::NotApplicable(_) => Errno::EINVAL,
-        AdviseError::Hole(_) | AdviseError::OverLimit(_) => Errno::ENOMEM,
+        AdviseError::Hole(_)
+        | AdviseError::OverLimit(_)
+        | AdviseError::Fault(FaultError::OutOfMemory) => Errno::ENOMEM,
         AdviseError::Denied(_) => Errno::EACCES,
-        AdviseError::Fault(FaultError::OutOfMemory) => Errno::ENOMEM,
         AdviseError::Fault(_) => Errno::EFAULT,
         AdviseError::OutOfMemory => Errno::EAGAIN,
     }

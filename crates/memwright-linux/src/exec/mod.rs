@@ -62,7 +62,7 @@ impl From<Errno> for ExecError {
 /// The most bytes of strings and their pointers for a stack limit: a quarter of it, at least 128
 /// KiB, at most 6 MiB (`bprm_stack_limits` of Linux 7.2).
 pub fn strings_limit(stack_limit: u64) -> u64 {
-    (stack_limit / 4).min(6 << 20).max(128 << 10)
+    (stack_limit / 4).clamp(128 << 10, 6 << 20)
 }
 
 /// What a call of `execve` asks for.

@@ -20,8 +20,9 @@ pub enum Restart {
 /// none (`handle_signal` and `arch_do_signal_or_restart` of Linux 7.2, `arch/x86/kernel/signal.c`).
 pub fn restart_decision(errno: Errno, handler: Option<ActionFlags>) -> Restart {
     match (errno, handler) {
-        (Errno::ERESTARTNOINTR, _) => Restart::Again,
-        (Errno::ERESTARTSYS | Errno::ERESTARTNOHAND, None) => Restart::Again,
+        (Errno::ERESTARTNOINTR, _) | (Errno::ERESTARTSYS | Errno::ERESTARTNOHAND, None) => {
+            Restart::Again
+        }
         (Errno::ERESTART_RESTARTBLOCK, None) => Restart::Block,
         (Errno::ERESTARTSYS, Some(flags)) if flags.contains(ActionFlags::RESTART) => Restart::Again,
         (Errno::ERESTARTSYS | Errno::ERESTARTNOHAND | Errno::ERESTART_RESTARTBLOCK, Some(_)) => {

@@ -84,11 +84,10 @@ pub fn map_plan(address: u64, protection: u64, flags: u64) -> Result<MapPlan, Er
     let flags = flags as u32;
     let shared = match flags & raw::MAP_TYPE {
         raw::MAP_PRIVATE => false,
-        raw::MAP_SHARED => true,
         raw::MAP_SHARED_VALIDATE if flags & !(KNOWN | IGNORED) != 0 => {
             return Err(Errno::EOPNOTSUPP);
         }
-        raw::MAP_SHARED_VALIDATE => true,
+        raw::MAP_SHARED | raw::MAP_SHARED_VALIDATE => true,
         _ => return Err(Errno::EINVAL),
     };
     let has = |flag: u32| flags & flag == flag;

@@ -1,15 +1,15 @@
 //! System calls: one file per group, one table for all.
 
 pub mod file;
-pub mod identity;
-pub mod memory;
-pub mod process;
-pub mod scheduling;
-pub mod signal;
+pub(crate) mod identity;
+pub(crate) mod memory;
+pub(crate) mod process;
+pub(crate) mod scheduling;
+pub(crate) mod signal;
 mod strace;
-pub mod system;
+pub(crate) mod system;
 pub mod table;
-pub mod time;
+pub(crate) mod time;
 
 use crate::{context::Context, errno::Errno, process::Work};
 use table::{Status, SystemCall};

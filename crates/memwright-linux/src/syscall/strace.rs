@@ -74,11 +74,10 @@ fn argument(
 ) {
     let value = arguments[index];
     let _ = match kind {
-        Kind::Int | Kind::Fd => write!(text, "{}", value as i32),
         Kind::DirFd if value as i32 == linux_raw_sys::general::AT_FDCWD => {
             write!(text, "AT_FDCWD")
         }
-        Kind::DirFd => write!(text, "{}", value as i32),
+        Kind::Int | Kind::Fd | Kind::DirFd => write!(text, "{}", value as i32),
         Kind::Unsigned => write!(text, "{value}"),
         Kind::Mode => write!(text, "{:#o}", value as u32),
         Kind::Signal => match crate::signal::Signal::new(value) {
@@ -91,8 +90,7 @@ fn argument(
             string(context, text, value, shown, false)
         }
         Kind::Flags(names) => write!(text, "{}", flags(value, names)),
-        Kind::Hex
-        | Kind::Strings
+        Kind::Strings
         | Kind::In(_)
         | Kind::Out(_)
         | Kind::InOut(_)
