@@ -417,15 +417,24 @@ impl Model {
             Advice::WipeOnFork if anonymous => mapped.on_fork.wipe = true,
             Advice::KeepOnFork => mapped.on_fork.wipe = false,
             Advice::Free | Advice::WipeOnFork => return Err(Refusal::NotApplicable(page)),
-            Advice::PopulateRead => self.permit(process, page, Intent::Read)?,
+            Advice::PopulateRead => self.permit_populate(process, page, Intent::Read)?,
             Advice::PopulateWrite => {
-                self.permit(process, page, Intent::Write)?;
+                self.permit_populate(process, page, Intent::Write)?;
                 if !matches!(self.mapped(process, page)?.source, Source::Shared { .. }) {
                     self.own(process, page);
                 }
             }
         }
         Ok(())
+    }
+
+    /// To populate what the rights forbid is no refused access but a wrong argument.
+    fn permit_populate(&self, process: usize, page: u64, intent: Intent) -> Result<(), Refusal> {
+        self.permit(process, page, intent)
+            .map_err(|refusal| match refusal {
+                Refusal::Denied(page) => Refusal::NotApplicable(page),
+                other => other,
+            })
     }
 
     /// A child with a copy of every page, made here and now.
