@@ -80,7 +80,8 @@ pub fn clone_process(context: &Context<'_>, request: &CloneRequest) -> Result<u6
     let limits = parts.limits.clone();
     let id = kernel.tasks.lock().allocate_id().ok_or(Errno::EAGAIN)?;
     let child = Arc::new(Process::new(id, kernel.host.now(), Some(parts), limits));
-    *child.credentials.lock() = parent.credentials.lock().clone();
+    let credentials = parent.credentials.lock().clone();
+    *child.credentials.lock() = credentials;
     child
         .exit_signal
         .store(request.exit_signal as u8, Ordering::SeqCst);
