@@ -175,17 +175,7 @@ impl<M: Machine> Core<M> {
         let mut gather = self.table.gather();
         let mut cursor = self.table.cursor(range);
         if area.flags.contains(AreaFlags::GUARDED) {
-            while let Some(extent) = cursor.next_filled() {
-                match extent.entry {
-                    Entry::Empty | Entry::Marker(_) => {}
-                    Entry::Present(_) | Entry::Swapped(_) | Entry::Migrating(_) => {
-                        cursor.remove(&mut gather);
-                    }
-                }
-                if !cursor.advance() {
-                    break;
-                }
-            }
+            self.remove_pages(&mut cursor, &mut gather, |_| true);
         } else {
             cursor.remove_all(&mut gather);
         }

@@ -118,6 +118,10 @@ fn copy_entries<M: Machine>(
     } else {
         CopyRule::PRIVATE
     };
+    if area.flags.contains(AreaFlags::GUARDED) {
+        // A marker may reach into the neighbour from which this area was cut.
+        core.table.cursor(area.range()).split_edges(gather)?;
+    }
     let mut entries = 0;
     let mut rest = area.range();
     while !rest.is_empty() {

@@ -133,7 +133,7 @@ impl<M: Machine> AddressSpace<M> {
         if is_accountable(request.rights, flags) {
             flags |= AreaFlags::ACCOUNTED;
         }
-        let start = place(core, &mut areas, pages, request.placement, flags)?;
+        let start = place(core, &mut areas, pages, request.placement)?;
         let range = PageRange::new(start, start.add(pages));
         let backing = match &request.kind {
             MapKind::Anonymous => Backing::ANONYMOUS,
@@ -209,7 +209,6 @@ fn place<M: Machine>(
     areas: &mut Areas<M>,
     pages: u64,
     placement: Placement,
-    flags: AreaFlags,
 ) -> Result<Page, MapError> {
     let bounds = core.bounds();
     match placement {
@@ -244,8 +243,6 @@ fn place<M: Machine>(
         }
         Placement::Anywhere => {}
     }
-    // An area that will grow downwards needs its own guard below it.
-    let _ = flags;
     let below = PageRange::new(bounds.start, core.layout.mmap_top.page());
     areas
         .map

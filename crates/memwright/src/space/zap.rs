@@ -1,9 +1,10 @@
 //! What an object asks of the address spaces that map it.
 
-use memwright_table::{Bits, Edit, Entry, Machine};
+use memwright_table::{Bits, Cursor, Edit, Entry, Gather, Machine, Present};
 
 use super::{Area, Core};
 use crate::object::{CleanOutcome, Mappings};
+use crate::vma::AreaFlags;
 
 impl<M: Machine> Core<M> {
     /// Takes the pages `first..end` of the object out of the table; private copies too if `copies`.
@@ -17,24 +18,42 @@ impl<M: Machine> Core<M> {
                 continue;
             }
             let mut cursor = self.table.cursor(range);
-            if copies {
+            if copies && !area.flags().contains(AreaFlags::GUARDED) {
                 cursor.remove_all(&mut gather);
-                continue;
-            }
-            while let Some(extent) = cursor.next_filled() {
-                if let Entry::Present(page) = extent.entry {
-                    if !self.is_anonymous(page.frame) {
-                        cursor.remove(&mut gather);
-                    }
-                }
-                if !cursor.advance() {
-                    break;
-                }
+            } else {
+                self.remove_pages(&mut cursor, &mut gather, |page| {
+                    copies || !self.is_anonymous(page.frame)
+                });
             }
         }
         let counts = gather.finish();
         drop(areas);
         self.note_gather(cpu, &counts);
+    }
+
+    /// Takes out the pages from the cursor's position on that `unwanted` names. Markers stay.
+    pub(crate) fn remove_pages(
+        &self,
+        cursor: &mut Cursor<'_, M>,
+        gather: &mut Gather<'_, M>,
+        unwanted: impl Fn(Present) -> bool,
+    ) {
+        while let Some(extent) = cursor.next_filled() {
+            match extent.entry {
+                Entry::Empty | Entry::Marker(_) => {}
+                Entry::Present(page) => {
+                    if unwanted(page) {
+                        cursor.remove(gather);
+                    }
+                }
+                Entry::Swapped(_) | Entry::Migrating(_) => {
+                    cursor.remove(gather);
+                }
+            }
+            if !cursor.advance() {
+                break;
+            }
+        }
     }
 
     /// Makes the pages `first..end` of the object clean and read-only in shared areas.

@@ -272,3 +272,29 @@ fn advice_on_nothing_and_on_nonsense() {
     });
     assert_eq!(rows(&account, &[Row::EntriesChanged]), [0]);
 }
+
+#[test]
+fn a_guard_over_several_areas_is_forked_and_truncated_with_each() {
+    let world = World::new();
+    let pages = 512 * 512 * 2;
+    let object = world.shmem(pages);
+    let mut process = world.process();
+    process.map_object(0, pages, RW, &object, true);
+    process.store(1, 5).unwrap();
+    assert_eq!(
+        advise(&process, 2, pages - 2, Advice::GuardInstall),
+        Ok(Advised::Done)
+    );
+    let middle = pages / 2 + 1;
+    process.protect(middle, 1, R);
+    let mut child = process.fork();
+    for index in [2, middle - 1, middle, middle + 1, pages - 1] {
+        assert_eq!(child.load_with(index), Err(FaultError::Guard));
+    }
+    object.set_size((middle + 7) * PAGE);
+    object.set_size(PAGE);
+    assert_eq!(process.load_with(1), Err(FaultError::BeyondObject));
+    assert_eq!(process.load_with(middle), Err(FaultError::Guard));
+    process.unmap(middle - 3, 10);
+    assert_eq!(process.load_with(middle), Err(FaultError::NoArea));
+}
