@@ -37,6 +37,18 @@ pub unsafe fn write_port(port: u16, value: u8) {
     };
 }
 
+/// Writes all of `bytes` to port `port`, one after another.
+///
+/// # Safety
+/// As for [`write_port`].
+#[inline(always)]
+pub unsafe fn write_port_all(port: u16, bytes: &[u8]) {
+    // SAFETY: the caller vouches for the device; the instruction reads the slice only.
+    unsafe {
+        asm!("rep outsb", in("dx") port, inout("rsi") bytes.as_ptr() => _, inout("rcx") bytes.len() => _, options(nostack, readonly, preserves_flags));
+    }
+}
+
 /// Reads one byte of port `port`.
 ///
 /// # Safety

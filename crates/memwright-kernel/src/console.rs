@@ -14,6 +14,10 @@ use crate::{arch, panic};
 /// Bytes of the open frame that are still owed to the reader.
 static OWED: AtomicU32 = AtomicU32::new(0);
 
+/// Bytes that are written by one instruction. Nothing but a failing machine interrupts it, and then
+/// at most so much of the frame is padded in vain.
+const PART: usize = 4096;
+
 #[inline(always)]
 fn put(byte: u8) {
     // SAFETY: the debug port takes any byte at any time.
@@ -30,11 +34,14 @@ pub fn frame(kind: Channel, payload: &[u8]) {
     for byte in length.to_le_bytes() {
         put(byte);
     }
-    OWED.store(length, Ordering::Relaxed);
-    for (sent, &byte) in (1..).zip(payload) {
-        put(byte);
-        OWED.store(length - sent, Ordering::Relaxed);
+    let mut owed = length;
+    for part in payload.chunks(PART) {
+        OWED.store(owed, Ordering::Relaxed);
+        // SAFETY: the debug port takes any bytes at any time.
+        unsafe { arch::write_port_all(OUTPUT_PORT, part) };
+        owed -= part.len() as u32;
     }
+    OWED.store(0, Ordering::Relaxed);
     panic::answer_request();
 }
 
