@@ -84,6 +84,11 @@ pub struct RunArgs {
     #[arg(long)]
     pub verbose: bool,
 
+    /// Instead of the program: the kernel's tests of itself (1), or a failure whose report is to be seen (panic,
+    /// fault, overflow), or user mode for ever (spin).
+    #[arg(long, value_name = "WHAT", hide = true)]
+    pub selftest: Option<String>,
+
     /// The program, a path on this machine, and its arguments.
     #[arg(required = true, trailing_var_arg = true, value_name = "PROGRAM")]
     pub command: Vec<OsString>,

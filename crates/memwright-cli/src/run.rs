@@ -321,6 +321,7 @@ fn options(args: &RunArgs, program: &Path) -> Result<Vec<String>, Failure> {
             .iter()
             .map(|policy| format!("policy.{policy}")),
     );
+    lines.extend(args.selftest.iter().map(|what| format!("selftest={what}")));
     Ok(lines)
 }
 

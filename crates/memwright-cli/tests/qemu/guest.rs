@@ -169,6 +169,12 @@ impl Guest {
         self
     }
 
+    /// The kernel's log on standard error.
+    pub fn verbose(mut self) -> Guest {
+        self.options.push("--verbose".into());
+        self
+    }
+
     /// No trace of the first two runs, for programs with very many events.
     pub fn untraced(mut self) -> Guest {
         self.traced = false;

@@ -9,6 +9,7 @@ mod debian;
 mod guest;
 mod installed;
 mod interrupts;
+mod kernel;
 mod prepare;
 mod programs;
 mod refusals;
@@ -27,6 +28,7 @@ fn main() {
     trials.extend(codes::trials());
     trials.extend(refusals::trials());
     trials.extend(interrupts::trials());
+    trials.extend(kernel::trials());
     trials.extend(installed::trials());
     if !arguments.list {
         prepare::prepare();

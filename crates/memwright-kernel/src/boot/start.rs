@@ -66,6 +66,8 @@ extern "C" fn kernel_main(start_info: u64) -> ! {
     }
     let manifest = Manifest::parse(archive);
     let memory = start_memory(frames, &manifest);
+    // The program's time begins here: what came before depends on the size of memory, not on it.
+    clock::start();
     Kernel::start(&HARDWARE, memory, manifest, archive)
 }
 
