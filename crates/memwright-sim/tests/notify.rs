@@ -5,9 +5,9 @@ mod support;
 
 use std::sync::Arc;
 
-use memwright::MapRequest;
+use memwright::{Advice, MapRequest};
 use memwright_sim::noted_file::NotedFile;
-use memwright_sim::process::{Host, Process};
+use memwright_sim::process::{Host, Process, Space};
 use support::{
     FIRST, READ, READ_WRITE, SECOND, assert_coherent, boot, bytes, fork, map, protect, read, write,
 };
@@ -112,6 +112,25 @@ fn every_mapping_is_cleaned_and_each_ones_write_announced() {
         assert_eq!(file.clean(), 1);
         assert_coherent(&host);
     }
+}
+
+/// Guards have the entries of a shared mapping copied, which a fork otherwise leaves to faults.
+#[test]
+fn a_copied_entry_is_not_clean_and_writable() {
+    let Bench {
+        host,
+        file,
+        process,
+    } = bench(true);
+    let guard = |space: &Space| space.advise(support::at(3), bytes(1), Advice::GuardInstall);
+    process.on(FIRST, guard).expect("mapped");
+    write(&process, FIRST, 2, 1).expect("writable");
+    let child = fork(&process, FIRST);
+    child.space().audit().expect("rule 8 holds in the child");
+    assert_eq!(file.clean(), 1);
+    write(&child, SECOND, 2, 2).expect("writable");
+    assert_eq!(file.dirty(), [2]);
+    assert_coherent(&host);
 }
 
 #[test]

@@ -50,6 +50,13 @@ impl CopyRule {
         marks: Marks::GUARD.union(Marks::POISON),
     };
 
+    /// The same for an object that must hear of the first write: the copy is clean, so it may not be
+    /// writable (rule 8).
+    pub const SHARED_NOTIFIED: CopyRule = CopyRule {
+        withhold: Self::SHARED.withhold.union(Bits::WRITE),
+        ..Self::SHARED
+    };
+
     /// The same, with userfaultfd's write protection kept (rule 10: only with the fork event).
     #[must_use]
     pub const fn keep_uffd_wp(self) -> Self {

@@ -113,10 +113,10 @@ fn copy_entries<M: Machine>(
     area: &Area<M>,
     gather: &mut Gather<'_, M>,
 ) -> Result<u64, OutOfFrames> {
-    let rule = if area.is_shared() {
-        CopyRule::SHARED
-    } else {
-        CopyRule::PRIVATE
+    let rule = match (area.is_shared(), area.view().notify) {
+        (true, true) => CopyRule::SHARED_NOTIFIED,
+        (true, false) => CopyRule::SHARED,
+        (false, _) => CopyRule::PRIVATE,
     };
     if area.flags.contains(AreaFlags::GUARDED) {
         // A marker may reach into the neighbour from which this area was cut.
