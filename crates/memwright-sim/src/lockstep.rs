@@ -541,6 +541,8 @@ impl Lockstep {
             Advice::InheritOnFork => memwright::Advice::DoFork,
             Advice::WipeOnFork => memwright::Advice::WipeOnFork,
             Advice::KeepOnFork => memwright::Advice::KeepOnFork,
+            Advice::InstallGuard => memwright::Advice::GuardInstall,
+            Advice::RemoveGuard => memwright::Advice::GuardRemove,
         };
         let real = self.processes[&process].on(cpu, |space| {
             space.advise(address(from), bytes(pages), real_advice)

@@ -116,6 +116,8 @@ struct Mapped {
     /// A private page's contents once it has any of its own.
     own: Option<Contents>,
     on_fork: OnFork,
+    /// Every access is refused as if nothing were mapped.
+    guard: bool,
 }
 
 /// What an access does to a page.
@@ -163,6 +165,10 @@ pub enum Advice {
     WipeOnFork,
     /// `MADV_KEEPONFORK`
     KeepOnFork,
+    /// `MADV_GUARD_INSTALL`
+    InstallGuard,
+    /// `MADV_GUARD_REMOVE`
+    RemoveGuard,
 }
 
 /// A request to move or resize.
@@ -237,6 +243,7 @@ impl Model {
                 source: source.advanced(page),
                 own: None,
                 on_fork: OnFork::default(),
+                guard: false,
             };
             self.space(process).pages.insert(from + page, mapped);
         }
@@ -347,6 +354,7 @@ impl Model {
         for page in 0..remap.new_pages {
             let fresh = Mapped {
                 own: None,
+                guard: false,
                 source: first.source.advanced(page),
                 ..first.clone()
             };
@@ -371,6 +379,7 @@ impl Model {
                 if remap.keep {
                     let fresh = Mapped {
                         own: None,
+                        guard: false,
                         ..mapped.clone()
                     };
                     space.pages.insert(remap.from + page, fresh);
@@ -416,6 +425,8 @@ impl Model {
             Advice::InheritOnFork => mapped.on_fork.omit = false,
             Advice::WipeOnFork if anonymous => mapped.on_fork.wipe = true,
             Advice::KeepOnFork => mapped.on_fork.wipe = false,
+            Advice::InstallGuard => (mapped.own, mapped.guard) = (None, true),
+            Advice::RemoveGuard => mapped.guard = false,
             Advice::Free | Advice::WipeOnFork => return Err(Refusal::NotApplicable(page)),
             Advice::PopulateRead => self.permit_populate(process, page, Intent::Read)?,
             Advice::PopulateWrite => {
@@ -443,7 +454,7 @@ impl Model {
         copy.pages.retain(|_, mapped| !mapped.on_fork.omit);
         for mapped in copy.pages.values_mut() {
             if mapped.on_fork.wipe {
-                mapped.own = None;
+                (mapped.own, mapped.guard) = (None, false);
             }
         }
         self.spaces.insert(child, copy);
@@ -463,6 +474,9 @@ impl Model {
         };
         if !granted {
             return Err(Refusal::Denied(page));
+        }
+        if mapped.guard {
+            return Err(Refusal::Hole(page));
         }
         match mapped.source {
             Source::Anonymous => Ok(()),
@@ -522,6 +536,7 @@ impl Model {
     pub fn may_be_present(&self, process: usize, page: u64) -> bool {
         let mapped = self.spaces[&process].pages.get(&page);
         mapped.is_some_and(|mapped| match mapped.source {
+            _ if mapped.guard => false,
             Source::Anonymous => true,
             Source::Private { .. } if mapped.own.is_some() => true,
             Source::Private { object, index } | Source::Shared { object, index } => {

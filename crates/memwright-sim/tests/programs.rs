@@ -55,6 +55,8 @@ fn advice() -> impl Strategy<Value = Advice> {
         Advice::InheritOnFork,
         Advice::WipeOnFork,
         Advice::KeepOnFork,
+        Advice::InstallGuard,
+        Advice::RemoveGuard,
     ])
 }
 
@@ -211,7 +213,15 @@ fn programs_see_it_where_a_rights_miss_walks_again() {
         rights_miss: RightsMiss::Walks,
         ..machine()
     };
-    compare(3, 150, 40, |_| Lockstep::new(machine, None));
+    compare(3, 150, 40, |script| {
+        let lockstep = Lockstep::new(machine, None);
+        let upgrade = ["off", "dirty", "on"][script.0.len() % 3];
+        let policy = lockstep.host().memory().policy();
+        policy
+            .set("write_upgrade", upgrade)
+            .expect("a known policy");
+        lockstep
+    });
 }
 
 /// Two areas of one kind, the second of which reaches beyond the range that is moved and stays.
