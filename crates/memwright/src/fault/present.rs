@@ -77,18 +77,21 @@ impl<M: Machine> Fault<'_, M> {
     /// The first store to a clean page of an object that must hear of it.
     fn notify_then_write(self) -> Result<FaultKind, FaultError> {
         let object = self.area.object().ok_or(FaultError::Denied)?;
+        let generation = object.mappings().generation();
         object.first_write(self.area.offset_of(self.page))?;
         let range = memwright_table::PageRange::single(self.page);
         let mut cursor = self.core.table.cursor(range);
         match cursor.entry().entry {
-            Entry::Present(_) => {
+            Entry::Present(_) if object.mappings().generation() == generation => {
                 self.grant(&mut cursor, access_bits(self.area.rights()) | WRITTEN);
                 Ok(FaultKind::WriteOnly)
             }
-            // It went meanwhile: the access faults again and finds it absent.
-            Entry::Empty | Entry::Marker(_) | Entry::Swapped(_) | Entry::Migrating(_) => {
-                Ok(FaultKind::Spurious)
-            }
+            // It went or was cleaned meanwhile: the access faults again and finds it as it is now.
+            Entry::Present(_)
+            | Entry::Empty
+            | Entry::Marker(_)
+            | Entry::Swapped(_)
+            | Entry::Migrating(_) => Ok(FaultKind::Spurious),
         }
     }
 

@@ -25,8 +25,9 @@ struct Mapper<M: Machine> {
 pub struct Mappings<M: Machine> {
     /// Guards the list only.
     list: Lock<Vec<Mapper<M>>>,
-    /// Rises before pages are taken from the object. A fault that got a frame checks, with the page-table
-    /// lock held, that it did not rise since; else the frame may be stale, and the fault starts again.
+    /// Rises before pages are taken from the object, and before they are cleaned. A fault that asked the
+    /// object checks, with the page-table lock held, that it did not rise since; else the answer may be
+    /// stale, and the fault starts again.
     generation: AtomicU64,
 }
 
@@ -77,7 +78,7 @@ impl<M: Machine> Mappings<M> {
         self.visit(|space| space.zap_object(self, first, end, copies));
     }
 
-    /// Says that frames handed out before may be stale by now.
+    /// Says that frames handed out and stores heard of before may be stale by now.
     pub fn stale(&self) {
         self.generation.fetch_add(1, Ordering::SeqCst);
     }
@@ -85,6 +86,8 @@ impl<M: Machine> Mappings<M> {
     /// Makes the pages `first..end` clean and read-only in every shared mapping, so that the object hears
     /// of the next store. What was dirty is counted.
     pub fn clean(&self, first: u64, end: u64) -> CleanOutcome {
+        // A first store that the object heard of before, and that is not granted yet, must be heard of again.
+        self.stale();
         let mut outcome = CleanOutcome::default();
         self.visit(|space| {
             let found = space.clean_object(self, first, end);

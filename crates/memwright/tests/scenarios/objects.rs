@@ -176,6 +176,8 @@ struct Notified {
     heard: AtomicU64,
     written_back: AtomicU64,
     busy: AtomicU64,
+    /// Stores after which it is cleaned before they are granted.
+    overtaken: AtomicU64,
 }
 
 impl Notified {
@@ -186,6 +188,7 @@ impl Notified {
             heard: AtomicU64::new(0),
             written_back: AtomicU64::new(0),
             busy: AtomicU64::new(0),
+            overtaken: AtomicU64::new(0),
         })
     }
 
@@ -237,6 +240,10 @@ impl Object<Machine> for Notified {
 
     fn first_write(&self, _index: u64) -> Result<(), ObjectError> {
         self.heard.fetch_add(1, Ordering::Relaxed);
+        if self.overtaken.load(Ordering::Relaxed) > 0 {
+            self.overtaken.fetch_sub(1, Ordering::Relaxed);
+            self.mappings.stale();
+        }
         Ok(())
     }
 
@@ -281,6 +288,28 @@ fn an_object_hears_of_each_first_store_and_of_no_other() {
     process.protect(0, 8, RW);
     assert_eq!(process.store(0, 4), Ok(vec![FaultKind::WriteOnly]));
     assert_eq!(object.heard(), 3);
+}
+
+#[test]
+fn a_store_that_cleaning_overtakes_is_heard_of_again() {
+    let world = World::new();
+    let object = Notified::new(&world);
+    let mut process = world.process();
+    process.map_object(0, 8, RW, &object, true);
+    process.load(0);
+    object.overtaken.store(1, Ordering::Relaxed);
+    assert_eq!(
+        process.store(0, 1),
+        Ok(vec![FaultKind::Spurious, FaultKind::WriteOnly])
+    );
+    assert_eq!(object.heard(), 2);
+    object.overtaken.store(1, Ordering::Relaxed);
+    assert_eq!(process.store(1, 1), Ok(vec![FaultKind::File]));
+    assert_eq!(
+        object.heard(),
+        4,
+        "a page that was absent starts again by itself"
+    );
 }
 
 #[test]
