@@ -31,7 +31,7 @@ const PERSONALITY: &[(&str, &str, &str)] = &[
     (
         "processes",
         "processes",
-        "Processes that were started, PROGRAM and the reaper included.",
+        "Processes that were started, PROGRAM included and the reaper not.",
     ),
     (
         "processes_killed",
