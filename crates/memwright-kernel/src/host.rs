@@ -92,6 +92,26 @@ impl Host for Hardware {
         usercopy::copy_to_user(to, from)
     }
 
+    fn copy_frame_to_user(
+        &self,
+        to: u64,
+        frame: Frame,
+        offset: usize,
+        length: usize,
+    ) -> Result<(), UserFault> {
+        usercopy::copy_frame_to_user(to, frame, offset, length)
+    }
+
+    fn copy_frame_from_user(
+        &self,
+        frame: Frame,
+        offset: usize,
+        length: usize,
+        from: u64,
+    ) -> Result<(), UserFault> {
+        usercopy::copy_frame_from_user(frame, offset, length, from)
+    }
+
     fn clear_user(&self, to: u64, length: usize) -> Result<(), UserFault> {
         usercopy::clear_user(to, length)
     }

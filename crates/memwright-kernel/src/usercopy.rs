@@ -10,7 +10,9 @@ use core::sync::atomic::{AtomicPtr, Ordering};
 
 use memwright_linux::host::{KernelEvents, UserFault};
 
-use crate::paging::USER_LIMIT;
+use memwright_table::{Frame, PAGE_SIZE};
+
+use crate::paging::{DIRECT_BASE, USER_LIMIT};
 
 global_asm!(
     r#"
@@ -189,6 +191,62 @@ pub fn copy_to_user(to: u64, from: &[u8]) -> Result<(), UserFault> {
     // SAFETY: as in `copy_from_user`, the other way round.
     let left = unsafe { user_copy(to, from.as_ptr() as u64, from.len() as u64) };
     outcome(to, from.len(), left)
+}
+
+/// Where a part of a frame stands in the direct map.
+///
+/// # Panics
+/// If the part reaches beyond the frame.
+fn in_frame(frame: Frame, offset: usize, length: usize) -> u64 {
+    assert!(length <= PAGE_SIZE && offset <= PAGE_SIZE - length);
+    DIRECT_BASE + frame.address().as_u64() + offset as u64
+}
+
+/// Copies a part of a frame to user memory. The caller holds a reference of the frame.
+///
+/// # Errors
+/// The first address that could not be written, and how many bytes before it were.
+#[inline]
+pub fn copy_frame_to_user(
+    to: u64,
+    frame: Frame,
+    offset: usize,
+    length: usize,
+) -> Result<(), UserFault> {
+    let from = in_frame(frame, offset, length);
+    if !is_user(to, length) {
+        return Err(UserFault {
+            address: to,
+            done: 0,
+        });
+    }
+    // SAFETY: the source lies in one frame of the direct map, the target in the user's half, where
+    // a fault is fixed up. Whoever maps the frame may change it meanwhile: no reference to it exists.
+    let left = unsafe { user_copy(to, from, length as u64) };
+    outcome(to, length, left)
+}
+
+/// Copies user memory into a part of a frame. The caller holds a reference of the frame.
+///
+/// # Errors
+/// The first address that could not be read, and how many bytes before it were.
+#[inline]
+pub fn copy_frame_from_user(
+    frame: Frame,
+    offset: usize,
+    length: usize,
+    from: u64,
+) -> Result<(), UserFault> {
+    let to = in_frame(frame, offset, length);
+    if !is_user(from, length) {
+        return Err(UserFault {
+            address: from,
+            done: 0,
+        });
+    }
+    // SAFETY: as in `copy_frame_to_user`, the other way round.
+    let left = unsafe { user_copy(to, from, length as u64) };
+    outcome(from, length, left)
 }
 
 /// Clears user memory.

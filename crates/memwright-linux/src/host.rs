@@ -127,6 +127,32 @@ pub trait Host: Machine {
     /// The first fault that [`KernelEvents::user_fault`] did not resolve.
     fn copy_to_user(&self, to: u64, from: &[u8]) -> Result<(), UserFault>;
 
+    /// Copies bytes of a frame to user memory, as [`copy_to_user`](Self::copy_to_user). The caller
+    /// holds a reference of the frame; `offset + length` does not exceed the page.
+    ///
+    /// # Errors
+    /// The first fault that [`KernelEvents::user_fault`] did not resolve.
+    fn copy_frame_to_user(
+        &self,
+        to: u64,
+        frame: Frame,
+        offset: usize,
+        length: usize,
+    ) -> Result<(), UserFault>;
+
+    /// Copies user memory into a frame, as [`copy_from_user`](Self::copy_from_user). The caller
+    /// holds a reference of the frame; `offset + length` does not exceed the page.
+    ///
+    /// # Errors
+    /// The first fault that [`KernelEvents::user_fault`] did not resolve.
+    fn copy_frame_from_user(
+        &self,
+        frame: Frame,
+        offset: usize,
+        length: usize,
+        from: u64,
+    ) -> Result<(), UserFault>;
+
     /// Zeroes user memory. The caller checked that the range lies in user space.
     ///
     /// # Errors

@@ -224,6 +224,10 @@ pub struct SystemStatus {
     pub blocks: u64,
     /// Free blocks.
     pub free: u64,
+    /// Most nodes; 0 without a limit.
+    pub nodes: u64,
+    /// Nodes that may still be made.
+    pub free_nodes: u64,
     /// Its device, which serves as its identity.
     pub device: DeviceNumber,
 }
@@ -239,6 +243,8 @@ impl SystemStatus {
             (offset_of!(raw::statfs, f_blocks), self.blocks),
             (offset_of!(raw::statfs, f_bfree), self.free),
             (offset_of!(raw::statfs, f_bavail), self.free),
+            (offset_of!(raw::statfs, f_files), self.nodes),
+            (offset_of!(raw::statfs, f_ffree), self.free_nodes),
             (offset_of!(raw::statfs, f_fsid), self.device.encode()),
             (
                 offset_of!(raw::statfs, f_namelen),

@@ -4,7 +4,7 @@ use super::{
     attributes::DeviceNumber,
     kind::Kind,
     open_file::{File, OpenFile, Readiness},
-    transfer::{Sink, Source},
+    transfer::{Sink, Source, with_buffer},
     turn::Turn,
 };
 use crate::{
@@ -21,9 +21,6 @@ use linux_raw_sys::{general as raw, ioctl};
 
 /// Bytes of input that are asked for at a time.
 const INPUT: usize = 4096;
-
-/// Bytes that go through the kernel's stack at a time.
-const CHUNK: usize = 2048;
 
 /// The device behind a terminal: `/dev/console`.
 pub const CONSOLE_DEVICE: DeviceNumber = DeviceNumber::new(5, 1);
@@ -105,6 +102,25 @@ impl Console {
         (input.end - input.start, input.ended)
     }
 
+    /// Delivers what is there.
+    fn deliver(&self, sink: &mut Sink<'_>, buffer: &mut [u8]) -> Result<usize, Errno> {
+        let mut done = 0;
+        loop {
+            let wanted = sink.left().min(buffer.len());
+            let count = self.peek(&mut buffer[..wanted]);
+            let put = match sink.put(&buffer[..count]) {
+                Ok(put) => put,
+                Err(_) if done > 0 => 0,
+                Err(error) => return Err(error),
+            };
+            self.consume(put);
+            done += put;
+            if put < wanted || sink.left() == 0 {
+                return Ok(done);
+            }
+        }
+    }
+
     fn read(
         &self,
         context: &Context<'_>,
@@ -116,22 +132,7 @@ impl Console {
         }
         let turn = self.reading.take(context)?;
         self.fetch(context.kernel)?;
-        let mut buffer = [0; CHUNK];
-        let mut done = 0;
-        loop {
-            let wanted = sink.left().min(CHUNK);
-            let count = self.peek(&mut buffer[..wanted]);
-            let put = match sink.put(&buffer[..count]) {
-                Ok(put) => put,
-                Err(_) if done > 0 => 0,
-                Err(error) => return Err(error),
-            };
-            self.consume(put);
-            done += put;
-            if put < wanted || sink.left() == 0 {
-                break;
-            }
-        }
+        let done = with_buffer(sink.left(), |buffer| self.deliver(sink, buffer))?;
         if done == 0 && terminal {
             // Behind an end typed at a terminal more may come.
             self.input.lock().ended = false;
@@ -351,19 +352,21 @@ pub fn write_channel(
     channel: Channel,
     source: &mut Source<'_>,
 ) -> Result<usize, Errno> {
-    let mut buffer = [0; CHUNK];
-    let mut done = 0;
-    while source.left() > 0 {
-        let count = match source.take(&mut buffer) {
-            Ok(count) => count,
-            Err(_) if done > 0 => break,
-            Err(error) => return Err(error),
-        };
-        context.kernel.host.output(channel, &buffer[..count]);
-        done += count;
-        if count < CHUNK {
-            break;
+    with_buffer(source.left(), |buffer| {
+        let mut done = 0;
+        while source.left() > 0 {
+            let wanted = source.left().min(buffer.len());
+            let count = match source.take(&mut buffer[..wanted]) {
+                Ok(count) => count,
+                Err(_) if done > 0 => break,
+                Err(error) => return Err(error),
+            };
+            context.kernel.host.output(channel, &buffer[..count]);
+            done += count;
+            if count < wanted {
+                break;
+            }
         }
-    }
-    Ok(done)
+        Ok(done)
+    })
 }

@@ -4,6 +4,7 @@ use super::attributes::{DeviceNumber, SystemStatus};
 use crate::Memory;
 use core::sync::atomic::{AtomicU64, Ordering};
 use linux_raw_sys::general as raw;
+use memwright_table::FrameKind;
 
 /// Which file system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -89,6 +90,9 @@ pub struct FileSystem {
     /// Number of its mount.
     pub mount: u64,
     next_number: AtomicU64,
+    /// Nodes that exist, and how many may.
+    nodes: AtomicU64,
+    most_nodes: u64,
 }
 
 impl FileSystem {
@@ -100,7 +104,32 @@ impl FileSystem {
             device: DeviceNumber::new(0, minor),
             mount: minor as u64,
             next_number: AtomicU64::new(1),
+            nodes: AtomicU64::new(0),
+            most_nodes: u64::MAX,
         }
+    }
+
+    /// The same with at most `nodes` named nodes.
+    #[must_use]
+    pub const fn with_most_nodes(mut self, nodes: u64) -> Self {
+        self.most_nodes = nodes;
+        self
+    }
+
+    /// Counts a node that was made.
+    pub fn node_made(&self) {
+        self.nodes.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Counts a node that is gone.
+    pub fn node_gone(&self) {
+        self.nodes.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// Whether there are more nodes than may get names.
+    #[must_use]
+    pub fn is_full(&self) -> bool {
+        self.nodes.load(Ordering::Relaxed) > self.most_nodes
     }
 
     /// The number of the next node.
@@ -108,15 +137,27 @@ impl FileSystem {
         self.next_number.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// What `statfs` reports: all of memory may become files, as `size=100%` would have it.
+    /// What `statfs` reports: half of memory may become files, as a tmpfs of default size has it.
     #[must_use]
     pub fn status(&self, memory: &Memory) -> SystemStatus {
         let counted = self.kind.in_memory();
         let frames = memory.frames();
+        let (room, used) = (frames.total() / 2, frames.used_by(FrameKind::Object));
+        let nodes = if self.most_nodes == u64::MAX {
+            0
+        } else {
+            self.most_nodes
+        };
         SystemStatus {
+            nodes,
+            free_nodes: nodes.saturating_sub(self.nodes.load(Ordering::Relaxed)),
             magic: self.kind.magic(),
-            blocks: if counted { frames.total() } else { 0 },
-            free: if counted { frames.free() } else { 0 },
+            blocks: if counted { room } else { 0 },
+            free: if counted {
+                room.saturating_sub(used).min(frames.free())
+            } else {
+                0
+            },
             device: self.device,
         }
     }

@@ -124,6 +124,7 @@ impl Inode {
             changed: now,
             created: now,
         };
+        file_system.node_made();
         Self {
             file_system: file_system.clone(),
             number,
@@ -270,6 +271,12 @@ impl Inode {
             Link::Path(target) => Ok(target),
             Link::Entry(entry) => Ok(entry.shown_path(&context.fs().root())),
         }
+    }
+}
+
+impl Drop for Inode {
+    fn drop(&mut self) {
+        self.file_system.node_gone();
     }
 }
 

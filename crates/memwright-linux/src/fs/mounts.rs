@@ -48,7 +48,10 @@ impl Mounts {
             nanoseconds: 0,
         };
         let file_system = |kind, minor| Arc::new(FileSystem::new(kind, minor));
-        let root_files = file_system(FileSystemKind::Tmpfs, 2);
+        // A node takes a page at most beside its contents: all of them a quarter of memory.
+        let most_nodes = memory.frames().total() / 4;
+        let root_files = FileSystem::new(FileSystemKind::Tmpfs, 2).with_most_nodes(most_nodes);
+        let root_files = Arc::new(root_files);
         let anonymous = file_system(FileSystemKind::Anonymous, 3);
         let pipes = file_system(FileSystemKind::Pipe, 4);
         let memory_files = file_system(FileSystemKind::Memory, 1);

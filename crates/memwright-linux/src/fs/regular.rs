@@ -6,7 +6,7 @@ use super::{
     inode::{Body, Inode},
     open_file::{File, Mapping, OpenFile},
     seek::{SIZE_MAX, Whence, moved, readable, storable},
-    transfer::{Sink, Source},
+    transfer::{Sink, Source, with_buffer},
     turn::{Turn, TurnGuard},
 };
 use crate::{Memory, context::Context, errno::Errno, host::Host};
@@ -18,7 +18,7 @@ use core::{
 };
 use linux_raw_sys::general as raw;
 use memwright::object::{ObjectError, ObjectIdentity, Shmem};
-use memwright_table::PAGE_SIZE;
+use memwright_table::{FrameKind, PAGE_SIZE};
 
 bitflags! {
     /// What a file of `memfd_create` no longer allows.
@@ -172,6 +172,39 @@ impl Regular {
         Ok(())
     }
 
+    /// Checks that the page at `offset` is there or may be made: files take half of memory at
+    /// most, as a tmpfs of default size does.
+    ///
+    /// # Errors
+    /// `ENOSPC`.
+    pub fn check_room(&self, memory: &Memory, offset: u64) -> Result<(), Errno> {
+        let frames = memory.frames();
+        let used = frames.used_by(FrameKind::Object);
+        if used < frames.total() / 2 || self.pages.seek(offset, false) == Some(offset) {
+            return Ok(());
+        }
+        Err(Errno::ENOSPC)
+    }
+
+    /// Checks that the pages of the bytes `start..end` may be made, as [`Self::check_room`]; what
+    /// the file has already may lie among them.
+    ///
+    /// # Errors
+    /// `ENOSPC`.
+    pub fn check_rooms(&self, memory: &Memory, start: u64, end: u64) -> Result<(), Errno> {
+        let frames = memory.frames();
+        let page = PAGE_SIZE as u64;
+        let others = frames
+            .used_by(FrameKind::Object)
+            .saturating_sub(self.pages.resident());
+        let wanted = end.div_ceil(page) - start / page;
+        if others + wanted > frames.total() / 2 {
+            Err(Errno::ENOSPC)
+        } else {
+            Ok(())
+        }
+    }
+
     /// Reads kernel-side, without position and times: for loading programs and filling files.
     pub fn read_at(&self, offset: u64, bytes: &mut [u8]) -> usize {
         self.pages.read_at(offset, bytes)
@@ -241,8 +274,50 @@ impl Drop for RegularFile {
     }
 }
 
-/// Bytes that go through the kernel's stack at a time.
-const CHUNK: usize = 2048;
+impl RegularFile {
+    /// Stores up to `wanted` bytes; says how many were stored and what stopped it.
+    fn store(
+        &self,
+        context: &Context<'_>,
+        position: &mut u64,
+        source: &mut Source<'_>,
+        wanted: usize,
+    ) -> Result<(usize, Result<(), Errno>), Errno> {
+        let regular = self.regular()?;
+        let memory = &context.kernel.memory;
+        let mut done = 0;
+        while done < wanted {
+            let within = (*position % PAGE_SIZE as u64) as usize;
+            let step = (PAGE_SIZE - within).min(wanted - done);
+            let stored = regular.check_room(memory, *position).and_then(|()| {
+                // What lies within the size goes straight to its page; a file grows only by bytes
+                // that have arrived.
+                if *position + step as u64 > regular.size() {
+                    return with_buffer(step, |buffer| {
+                        let count = source.take(buffer)?;
+                        regular.write_at(*position, &buffer[..count])
+                    });
+                }
+                let index = *position / PAGE_SIZE as u64;
+                let frame = regular
+                    .pages()
+                    .frame_for(index, true)
+                    .map_err(object_errno)?;
+                let frame = memory.frames().adopt(frame.ok_or(Errno::ENOSPC)?);
+                source.take_frame(memory, frame.frame(), within, step)
+            });
+            match stored {
+                Ok(0) => break,
+                Ok(count) => {
+                    *position += count as u64;
+                    done += count;
+                }
+                Err(error) => return Ok((done, Err(error))),
+            }
+        }
+        Ok((done, Ok(())))
+    }
+}
 
 impl File for RegularFile {
     fn read(
@@ -253,15 +328,23 @@ impl File for RegularFile {
         sink: &mut Sink<'_>,
     ) -> Result<usize, Errno> {
         let pages = self.regular()?.pages();
+        let memory = &context.kernel.memory;
         let wanted = readable(*position, sink.left(), pages.size());
-        let mut buffer = [0; CHUNK];
         let mut done = 0;
         while done < wanted {
-            // Up to a multiple of the chunk, so that pieces lie within one page each.
-            let step = CHUNK - (*position % CHUNK as u64) as usize;
-            let step = step.min(wanted - done);
-            let count = pages.read_at(*position, &mut buffer[..step]);
-            let put = match sink.put(&buffer[..count]) {
+            let within = (*position % PAGE_SIZE as u64) as usize;
+            let step = (PAGE_SIZE - within).min(wanted - done);
+            let put = match pages.frame_for(*position / PAGE_SIZE as u64, false) {
+                Ok(Some(frame)) => {
+                    // The reference keeps the page while it is copied, even if the file shrinks.
+                    let frame = memory.frames().adopt(frame);
+                    sink.put_frame(memory, frame.frame(), within, step)
+                }
+                Ok(None) => sink.put_zeroes(step),
+                // The file shrank meanwhile.
+                Err(_) => break,
+            };
+            let put = match put {
                 Ok(put) => put,
                 Err(_) if done > 0 => break,
                 Err(error) => return Err(error),
@@ -308,35 +391,13 @@ impl File for RegularFile {
             }
             Ok(wanted) => wanted,
         };
-        let mut buffer = [0; CHUNK];
-        let mut done = 0;
-        let mut failure = None;
-        while done < wanted {
-            let step = CHUNK - (*position % CHUNK as u64) as usize;
-            let step = step.min(wanted - done);
-            let stored = source
-                .take(&mut buffer[..step])
-                .and_then(|count| regular.write_at(*position, &buffer[..count]));
-            match stored {
-                Ok(count) => {
-                    *position += count as u64;
-                    done += count;
-                    if count < step {
-                        break;
-                    }
-                }
-                Err(error) => {
-                    failure = Some(error);
-                    break;
-                }
-            }
-        }
+        let (done, result) = self.store(context, position, source, wanted)?;
         drop(turn);
         if done > 0 {
             self.inode.touch_modified(Moment::now(context.kernel));
             return Ok(done);
         }
-        failure.map_or(Ok(0), Err)
+        result.map(|()| 0)
     }
 
     fn seek(

@@ -1,6 +1,21 @@
 //! Where the bytes of a read go and those of a write come from.
 
-use crate::{abi::IoVector, context::Context, errno::Errno};
+use crate::{Memory, abi::IoVector, context::Context, errno::Errno, host::UserFault, sync};
+use memwright_table::Frame;
+
+/// Bytes of the buffer for transfers that do not come from a frame or go to one; short transfers
+/// have a short one, which costs less to clear.
+const LARGE: usize = 2048;
+const SMALL: usize = 128;
+
+/// Calls `act` with a buffer for a transfer of `length` bytes; it may be shorter than that.
+pub fn with_buffer<R>(length: usize, act: impl FnOnce(&mut [u8]) -> R) -> R {
+    if length <= SMALL {
+        act(&mut [0; SMALL][..length])
+    } else {
+        act(&mut [0; LARGE][..length.min(LARGE)])
+    }
+}
 
 /// A walk over the pieces of user memory that one call names.
 struct UserPieces<'a> {
@@ -38,6 +53,38 @@ impl<'a> UserPieces<'a> {
     fn advance(&mut self, count: usize) {
         self.done += count;
         self.left -= count;
+    }
+
+    /// Calls `copy` for piece after piece, with the address, how many bytes were done and how many
+    /// to do, until `length` bytes are done or a fault stops it.
+    fn copy(
+        &mut self,
+        length: usize,
+        mut copy: impl FnMut(u64, usize, usize) -> Result<(), UserFault>,
+    ) -> Result<usize, Errno> {
+        sync::assert_none_held();
+        let mut done = 0;
+        while done < length {
+            let Some((address, part)) = self.next(length - done) else {
+                break;
+            };
+            match copy(address, done, part) {
+                Ok(()) => {
+                    self.advance(part);
+                    done += part;
+                }
+                Err(fault) => {
+                    self.advance(fault.done);
+                    done += fault.done;
+                    return if done > 0 {
+                        Ok(done)
+                    } else {
+                        Err(Errno::EFAULT)
+                    };
+                }
+            }
+        }
+        Ok(done)
     }
 }
 
@@ -80,29 +127,43 @@ impl<'a> Sink<'a> {
     pub fn put(&mut self, bytes: &[u8]) -> Result<usize, Errno> {
         match &mut self.0 {
             Place::User(pieces) => {
-                let mut done = 0;
-                while done < bytes.len() {
-                    let Some((address, length)) = pieces.next(bytes.len() - done) else {
-                        break;
-                    };
-                    let part = &bytes[done..done + length];
-                    let count = match pieces.context.write_some(address, part) {
-                        Ok(count) => count,
-                        Err(_) if done > 0 => break,
-                        Err(error) => return Err(error),
-                    };
-                    pieces.advance(count);
-                    done += count;
-                    if count < length {
-                        break;
-                    }
-                }
-                Ok(done)
+                let host = pieces.context.kernel.host;
+                pieces.copy(bytes.len(), |address, done, part| {
+                    host.copy_to_user(address, &bytes[done..done + part])
+                })
             }
             Place::Kernel(target) => {
                 let count = bytes.len().min(target.len());
                 let (now, later) = core::mem::take(target).split_at_mut(count);
                 now.copy_from_slice(&bytes[..count]);
+                *target = later;
+                Ok(count)
+            }
+        }
+    }
+
+    /// Delivers `length` bytes of a frame, of which the caller holds a reference, as [`Self::put`].
+    ///
+    /// # Errors
+    /// `EFAULT` if not even the first could be delivered.
+    pub fn put_frame(
+        &mut self,
+        memory: &Memory,
+        frame: Frame,
+        offset: usize,
+        length: usize,
+    ) -> Result<usize, Errno> {
+        match &mut self.0 {
+            Place::User(pieces) => {
+                let host = pieces.context.kernel.host;
+                pieces.copy(length, |address, done, part| {
+                    host.copy_frame_to_user(address, frame, offset + done, part)
+                })
+            }
+            Place::Kernel(target) => {
+                let count = length.min(target.len());
+                let (now, later) = core::mem::take(target).split_at_mut(count);
+                memory.frames().read(frame, offset, now);
                 *target = later;
                 Ok(count)
             }
@@ -172,28 +233,42 @@ impl<'a> Source<'a> {
     pub fn take(&mut self, buffer: &mut [u8]) -> Result<usize, Errno> {
         match &mut self.0 {
             Place::User(pieces) => {
-                let mut done = 0;
-                while done < buffer.len() {
-                    let Some((address, length)) = pieces.next(buffer.len() - done) else {
-                        break;
-                    };
-                    let part = &mut buffer[done..done + length];
-                    let count = match pieces.context.read_some(address, part) {
-                        Ok(count) => count,
-                        Err(_) if done > 0 => break,
-                        Err(error) => return Err(error),
-                    };
-                    pieces.advance(count);
-                    done += count;
-                    if count < length {
-                        break;
-                    }
-                }
-                Ok(done)
+                let host = pieces.context.kernel.host;
+                pieces.copy(buffer.len(), |address, done, part| {
+                    host.copy_from_user(&mut buffer[done..done + part], address)
+                })
             }
             Place::Kernel(source) => {
                 let count = buffer.len().min(source.len());
                 buffer[..count].copy_from_slice(&source[..count]);
+                *source = &source[count..];
+                Ok(count)
+            }
+        }
+    }
+
+    /// Fetches `length` bytes into a frame, of which the caller holds a reference, as
+    /// [`Self::take`].
+    ///
+    /// # Errors
+    /// `EFAULT` if not even the first could be fetched.
+    pub fn take_frame(
+        &mut self,
+        memory: &Memory,
+        frame: Frame,
+        offset: usize,
+        length: usize,
+    ) -> Result<usize, Errno> {
+        match &mut self.0 {
+            Place::User(pieces) => {
+                let host = pieces.context.kernel.host;
+                pieces.copy(length, |address, done, part| {
+                    host.copy_frame_from_user(frame, offset + done, part, address)
+                })
+            }
+            Place::Kernel(source) => {
+                let count = length.min(source.len());
+                memory.frames().write(frame, offset, &source[..count]);
                 *source = &source[count..];
                 Ok(count)
             }

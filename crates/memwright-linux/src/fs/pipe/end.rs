@@ -14,9 +14,6 @@ use crate::{
 use alloc::{sync::Arc, vec::Vec};
 use linux_raw_sys::{general as raw, ioctl};
 
-/// Bytes that go through the kernel's stack at a time.
-const CHUNK: usize = 2048;
-
 /// An opened side of a pipe.
 pub struct PipeEnd {
     /// The pipe.
@@ -121,14 +118,13 @@ impl File for PipeEnd {
         if sink.left() == 0 {
             return Ok(0);
         }
-        let mut buffer = [0; CHUNK];
         let mut done = 0;
         loop {
             let turn = self.pipe.reading.take(context)?;
-            let wanted = sink.left().min(CHUNK);
-            match self.pipe.peek(&mut buffer[..wanted]) {
-                Step::Moved(count) => {
-                    let put = match sink.put(&buffer[..count]) {
+            match self.pipe.next_read(sink.left()) {
+                (Step::Moved(count), Some((frame, span))) => {
+                    let memory = &self.pipe.memory;
+                    let put = match sink.put_frame(memory, frame, span.offset, count) {
                         Ok(put) => put,
                         Err(_) if done > 0 => 0,
                         Err(error) => return Err(error),
@@ -140,14 +136,14 @@ impl File for PipeEnd {
                         break;
                     }
                 }
-                Step::Closed | Step::Wait if done > 0 => break,
-                Step::Closed => return Ok(0),
-                Step::Wait => {
+                (Step::Closed | Step::Wait, _) if done > 0 => break,
+                (Step::Wait, _) => {
                     drop(turn);
-                    Self::wait(context, open, &self.pipe.readable, || {
-                        self.pipe.peek(&mut [0])
-                    })?;
+                    let look = || self.pipe.next_read(1).0;
+                    Self::wait(context, open, &self.pipe.readable, look)?;
                 }
+                // A page that holds bytes is there: nothing else comes with bytes to move.
+                (Step::Closed | Step::Moved(_), _) => return Ok(0),
             }
         }
         self.pipe.writable.wake_all(context.kernel);
@@ -233,21 +229,22 @@ impl File for PipeEnd {
 
 impl PipeEnd {
     /// Moves up to `room` bytes from the source into the pipe.
-    ///
-    /// What was fetched but found no frame is lost to the source; the caller learns of it by the
-    /// short count.
     fn fill(&self, source: &mut Source<'_>, room: usize) -> Result<usize, Errno> {
-        let mut buffer = [0; CHUNK];
         let mut done = 0;
         while done < room {
-            let step = (room - done).min(CHUNK);
-            let stored = source
-                .take(&mut buffer[..step])
-                .and_then(|count| self.pipe.append(&buffer[..count]));
+            let stored = self
+                .pipe
+                .begin_write(room - done)
+                .and_then(|(frame, span)| {
+                    let (offset, length) = (span.offset, span.length);
+                    let taken = source.take_frame(&self.pipe.memory, frame, offset, length);
+                    self.pipe.finish_write(span.slot, taken.unwrap_or(0));
+                    taken.map(|count| (count, length))
+                });
             match stored {
-                Ok(count) => {
+                Ok((count, length)) => {
                     done += count;
-                    if count < step {
+                    if count < length {
                         break;
                     }
                 }

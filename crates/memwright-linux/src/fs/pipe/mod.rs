@@ -15,7 +15,7 @@ use crate::{
 };
 use alloc::{sync::Arc, vec, vec::Vec};
 use memwright_table::{Frame, FrameKind, PAGE_SIZE};
-use ring::{DEFAULT_PAGES, PIPE_BUF, Ring};
+use ring::{DEFAULT_PAGES, PIPE_BUF, Ring, Span};
 
 use super::turn::Turn;
 
@@ -23,6 +23,8 @@ struct State {
     ring: Ring,
     /// The page of each slot, while it holds bytes.
     pages: Vec<Option<Frame>>,
+    /// Somebody is copying to the page behind what was written.
+    writing: bool,
     readers: u32,
     writers: u32,
     /// How often each side was ever opened: who opens a named pipe waits for a change.
@@ -30,7 +32,8 @@ struct State {
     writer_openings: u64,
 }
 
-/// A pipe. Its bytes live in frames that exist while they hold something.
+/// A pipe. Its bytes live in frames that exist while they hold something; they count as pages of
+/// objects, so that pipes cannot take what is reserved for the kernel.
 pub struct Pipe {
     memory: Arc<Memory>,
     state: Lock<State>,
@@ -61,6 +64,7 @@ impl Pipe {
         let state = State {
             ring: Ring::new(DEFAULT_PAGES),
             pages: vec![None; DEFAULT_PAGES],
+            writing: false,
             readers: 0,
             writers: 0,
             reader_openings: 0,
@@ -119,28 +123,26 @@ impl Pipe {
         }
     }
 
-    /// Copies the next bytes into `buffer` without consuming them.
-    fn peek(&self, buffer: &mut [u8]) -> Step {
+    /// The next bytes to read, at most `limit`: they stay until they are consumed.
+    fn next_read(&self, limit: usize) -> (Step, Option<(Frame, Span)>) {
         let state = self.state.lock();
-        let Some(span) = state.ring.read_span(buffer.len()) else {
-            return if state.writers == 0 {
+        let Some(span) = state.ring.read_span(limit) else {
+            let step = if state.writers == 0 {
                 Step::Closed
             } else {
                 Step::Wait
             };
+            return (step, None);
         };
-        if let Some(frame) = state.pages[span.slot] {
-            self.memory
-                .frames()
-                .read(frame, span.offset, &mut buffer[..span.length]);
-        }
-        Step::Moved(span.length)
+        let place = state.pages[span.slot].map(|frame| (frame, span));
+        (Step::Moved(span.length), place)
     }
 
-    /// Consumes bytes that were peeked at.
+    /// Consumes bytes that were read.
     fn consume(&self, count: usize) {
         let mut state = self.state.lock();
-        if let Some(slot) = state.ring.consume(count) {
+        let writing = state.writing;
+        if let Some(slot) = state.ring.consume(count, writing) {
             if let Some(frame) = state.pages[slot].take() {
                 drop(self.memory.frames().adopt(frame));
             }
@@ -156,28 +158,38 @@ impl Pipe {
         state.ring.admit(length).map_or(Step::Wait, Step::Moved)
     }
 
-    /// Stores bytes that were admitted; returns how many, fewer when no frame is free.
+    /// Where the next of `limit` admitted bytes go. The page stays until
+    /// [`Self::finish_write`]; the caller has the turn to write.
     ///
     /// # Errors
-    /// `ENOMEM` if not one could be stored.
-    fn append(&self, bytes: &[u8]) -> Result<usize, Errno> {
+    /// `ENOMEM` if no frame is free.
+    fn begin_write(&self, limit: usize) -> Result<(Frame, Span), Errno> {
         let mut state = self.state.lock();
-        let mut done = 0;
-        while let Some(span) = state.ring.write_span(bytes.len() - done) {
-            let frame = match state.pages[span.slot] {
-                Some(frame) => frame,
-                None => match self.memory.frames().allocate(0, FrameKind::Slab) {
-                    Ok(frame) => *state.pages[span.slot].insert(frame.into_raw()),
-                    Err(_) if done > 0 => break,
-                    Err(_) => return Err(Errno::ENOMEM),
-                },
-            };
-            let part = &bytes[done..done + span.length];
-            self.memory.frames().write(frame, span.offset, part);
-            state.ring.produce(span.length);
-            done += span.length;
+        let span = state.ring.write_span(limit).ok_or(Errno::EAGAIN)?;
+        let frame = match state.pages[span.slot] {
+            Some(frame) => frame,
+            None => {
+                let frames = self.memory.frames();
+                let frame = frames
+                    .allocate(0, FrameKind::Object)
+                    .map_err(|_| Errno::ENOMEM)?;
+                *state.pages[span.slot].insert(frame.into_raw())
+            }
+        };
+        state.writing = true;
+        Ok((frame, span))
+    }
+
+    /// Records that `count` bytes were stored where [`Self::begin_write`] said.
+    fn finish_write(&self, slot: usize, count: usize) {
+        let mut state = self.state.lock();
+        state.writing = false;
+        state.ring.produce(count);
+        if count == 0 && state.ring.readable() == 0 {
+            if let Some(frame) = state.pages[slot].take() {
+                drop(self.memory.frames().adopt(frame));
+            }
         }
-        Ok(done)
     }
 
     fn readiness(&self, reads: bool, writes: bool) -> Readiness {
@@ -227,6 +239,9 @@ impl Pipe {
         }
         {
             let mut state = self.state.lock();
+            if state.writing {
+                return Err(Errno::EBUSY);
+            }
             let ring = state.ring.resized(pages).ok_or(Errno::EBUSY)?;
             let mut slots = vec![None; pages];
             for page in state.ring.used_pages() {

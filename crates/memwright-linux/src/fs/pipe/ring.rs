@@ -87,14 +87,15 @@ impl Ring {
     /// was used up or nothing is left in it.
     ///
     /// An empty ring starts again at the beginning of a page, so that a pipe in step with its
-    /// reader uses one page, not sixteen in turn.
-    pub fn consume(&mut self, length: usize) -> Option<usize> {
+    /// reader uses one page, not sixteen in turn; but not while somebody is `writing` to the page
+    /// behind what was written.
+    pub fn consume(&mut self, length: usize, writing: bool) -> Option<usize> {
         debug_assert!(length <= self.readable());
         let span = self.span(self.read, self.readable())?;
         debug_assert!(length <= span.length);
         let page = self.read / PAGE_SIZE as u64;
         self.read += length as u64;
-        if self.read == self.written {
+        if self.read == self.written && !writing {
             self.read = 0;
             self.written = 0;
             return Some(span.slot);
@@ -192,7 +193,7 @@ mod tests {
                         for &byte in &page[span.offset..span.offset + span.length] {
                             assert_eq!(model.pop_front(), Some(byte));
                         }
-                        if let Some(slot) = ring.consume(span.length) {
+                        if let Some(slot) = ring.consume(span.length, false) {
                             store[slot] = None;
                         }
                         wanted -= span.length;
@@ -211,17 +212,31 @@ mod tests {
     }
 
     #[test]
+    fn a_page_that_is_being_written_stays() {
+        let mut ring = Ring::new(2);
+        ring.produce(10);
+        let place = ring.write_span(100);
+        assert_eq!(ring.consume(10, true), None);
+        assert_eq!(ring.write_span(100), place);
+        ring.produce(100);
+        assert_eq!(ring.consume(100, false), Some(0));
+        ring.produce(PAGE_SIZE);
+        assert_eq!(ring.consume(PAGE_SIZE, true), Some(0));
+        assert_eq!(ring.write_span(1).map(|span| span.slot), Some(1));
+    }
+
+    #[test]
     fn a_new_size_keeps_the_bytes() {
         let mut ring = Ring::new(4);
         ring.produce(3 * PAGE_SIZE);
-        ring.consume(PAGE_SIZE);
+        ring.consume(PAGE_SIZE, false);
         assert_eq!(ring.used_pages(), 1..3);
         assert_eq!(ring.resized(1), None);
         let larger = ring.resized(8).unwrap();
         assert_eq!(larger.readable(), ring.readable());
         assert_eq!(larger.writable(), 6 * PAGE_SIZE);
         assert_eq!((ring.slot(5), larger.slot(5)), (1, 5));
-        ring.consume(10);
+        ring.consume(10, false);
         ring.produce(2 * PAGE_SIZE + 10);
         assert_eq!(ring.resized(8), None);
     }

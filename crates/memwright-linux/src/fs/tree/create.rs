@@ -11,7 +11,7 @@ impl Namespace {
     /// Gives `inode` the name `name` in `parent`.
     ///
     /// # Errors
-    /// `EEXIST` if the name is taken, `ENOENT` if the directory was removed, `ENAMETOOLONG`,
+    /// `EEXIST` if the name is taken, `ENOSPC` when the file system has no room for one more node, `ENOENT` if the directory was removed, `ENAMETOOLONG`,
     /// `ENOTDIR`, `EACCES`, `EPERM`.
     pub fn create(
         &self,
@@ -24,6 +24,9 @@ impl Namespace {
             return Err(Errno::ENAMETOOLONG);
         }
         let entries = changeable(&parent.inode)?;
+        if inode.file_system.is_full() {
+            return Err(Errno::ENOSPC);
+        }
         let directory = inode.is_directory();
         let entry = Arc::new(Dentry::new(parent, name, Arc::new(inode)));
         let guard = self.0.lock();

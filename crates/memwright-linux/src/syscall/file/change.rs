@@ -435,6 +435,7 @@ fn fallocate(context: &Context<'_>, arguments: &Arguments) -> CallResult {
         if grows && regular.seals().contains(Seals::GROW) {
             return Err(Errno::EPERM);
         }
+        regular.check_rooms(&context.kernel.memory, start, end)?;
         regular
             .pages()
             .allocate(start, end)
