@@ -49,7 +49,7 @@ pub fn read(to: &mut [u8]) -> Option<usize> {
     console::frame(Channel::InputRequest, &wanted.to_le_bytes());
     let length = u32::from_le_bytes([receive(), receive(), receive(), receive()]);
     if length == INPUT_WITHDRAWN {
-        // The kernel runs with interrupts disabled: nobody else takes the byte from the port.
+        // The byte's interrupt may not have come yet.
         control::receive();
         clock::resume();
         return None;

@@ -265,24 +265,6 @@ pub unsafe fn build(usable: &MemoryMap, free: &mut MemoryMap) -> Option<()> {
     Some(())
 }
 
-/// Copies the template root to `frame`, a frame of the allocator's that is given to it for good, and
-/// makes it current: the memory manager accepts as a template only frames that it knows.
-///
-/// # Safety
-/// Called once, before any root was made from the template; `frame` is in the direct map and unused.
-pub unsafe fn adopt_template(frame: u64) {
-    let tables = Tables {
-        offset: DIRECT_BASE,
-    };
-    for index in 0..512 {
-        let entry = tables.entry(template(), index).load(Ordering::Relaxed);
-        tables.entry(frame, index).store(entry, Ordering::Relaxed);
-    }
-    TEMPLATE.store(frame, Ordering::Relaxed);
-    // SAFETY: the copy maps what the current root maps.
-    unsafe { arch::load_root(frame) };
-}
-
 /// Device pages that are mapped: the local APIC and the I/O APIC, at their architectural addresses.
 const DEVICES: [u64; 2] = [0xfee0_0000, 0xfec0_0000];
 

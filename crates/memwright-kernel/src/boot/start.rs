@@ -30,6 +30,12 @@ const LOW_MEMORY: PhysicalRange = PhysicalRange {
 /// Frame numbers have 32 bits: what lies beyond 16 TiB is not used.
 const HIGHEST: u64 = 1 << 44;
 
+/// One frame in so many is kept for tables and the kernel's heap when programs have taken the rest.
+const RESERVE_SHARE: u64 = 64;
+/// The fewest and the most frames of that reserve: 1 and 16 MiB.
+const LEAST_RESERVE: u64 = 256;
+const MOST_RESERVE: u64 = 4096;
+
 /// Ranges given to the frame allocator: `[start, end)` in physical addresses.
 static MEMORY: [[AtomicU64; 2]; MOST_RANGES] =
     [const { [const { AtomicU64::new(0) }; 2] }; MOST_RANGES];
@@ -148,11 +154,7 @@ fn start_frames(free: &MemoryMap) -> Arc<Frames<M>> {
         Ok(frames) => {
             let frames = Arc::new(frames);
             frames::set(&frames);
-            let Some(root) = frames::allocate(0) else {
-                panic!("no frame for the root of the kernel's tables");
-            };
-            // SAFETY: the frame was just allocated and is never released; no root exists yet.
-            unsafe { paging::adopt_template(root - DIRECT_BASE) };
+            frames.low_water((frames.total() / RESERVE_SHARE).clamp(LEAST_RESERVE, MOST_RESERVE));
             log!("{} KiB of memory", frames.total() * 4);
             frames
         }
