@@ -255,3 +255,29 @@ fn a_move_of_several_areas_that_stay_comes_to_an_end() {
     let moves = successes.map(|successes| successes["move"]);
     assert_eq!(moves, Ok(2));
 }
+
+/// Whatever the object says, it is not asked.
+#[test]
+fn a_guard_stands_beyond_the_end_of_its_file() {
+    let guarded = Range { at: 20, pages: 1 };
+    let actions = [
+        Action::Map(
+            Range { at: 13, pages: 8 },
+            Rights::READ,
+            What::PrivateFile(1, 3),
+            false,
+        ),
+        Action::Advise(guarded, Advice::InstallGuard),
+        Action::Truncate(1, 0),
+        Action::Read(20, 0),
+        Action::Advise(guarded, Advice::RemoveGuard),
+        Action::Read(20, 0),
+    ];
+    let steps = actions.map(|action| Step {
+        process: 0,
+        cpu: 0,
+        action,
+    });
+    let outcome = Lockstep::new(machine(), None).run(&Script(steps.into()));
+    assert_eq!(outcome.map(|_| ()), Ok(()));
+}

@@ -8,6 +8,7 @@ use crate::error::FaultError;
 use crate::object::Object;
 use crate::space::access_bits;
 use crate::stats::Row;
+use crate::vma::AreaFlags;
 use crate::writable::{upgrade, writable};
 
 /// The most pages that one fault maps.
@@ -52,6 +53,18 @@ impl<M: Machine> Fault<'_, M> {
         let frames = core.memory.frames();
         let index = self.area.offset_of(self.page);
         let to_object = self.access.write && self.area.is_shared();
+        if self.area.flags().contains(AreaFlags::GUARDED) {
+            // A guard refuses the access before the object is asked, even beyond its end
+            // (Linux 7.2 `mm/memory.c`, `handle_pte_marker`).
+            let entry = core
+                .table
+                .cursor(PageRange::single(self.page))
+                .entry()
+                .entry;
+            if let Entry::Marker(_) = entry {
+                self.check_absent(entry)?;
+            }
+        }
         let frame = frames.adopt(object.frame(&core.memory, index, to_object)?);
         if self.access.write && !self.area.is_shared() {
             return self.map_copy(object, generation, &frame);
