@@ -1,6 +1,6 @@
 //! Metadata of one frame: one cache line.
 
-use core::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use super::FrameKind;
 use crate::sync::RawLock;
@@ -26,14 +26,12 @@ pub(crate) struct Meta {
     pub(crate) pins: AtomicU32,
     /// A table's lock.
     pub(crate) lock: RawLock,
-    /// The owner's: what the page belongs to. Of a table: the root.
+    /// The owner's: what the page belongs to. Of a table: the root and the level.
     pub(crate) owner: AtomicU64,
     /// The owner's: which page of it. Of a table: the first page it maps.
     pub(crate) index: AtomicU64,
     /// A table's entries that are not empty. Written under its lock.
     pub(crate) live: AtomicU32,
-    /// A table's level, 1 the lowest.
-    pub(crate) level: AtomicU8,
 }
 
 const _: () = assert!(size_of::<Meta>() == 64);
@@ -109,7 +107,6 @@ impl Meta {
             owner: AtomicU64::new(0),
             index: AtomicU64::new(0),
             live: AtomicU32::new(0),
-            level: AtomicU8::new(0),
         }
     }
 
@@ -126,6 +123,11 @@ impl Meta {
     #[inline]
     pub(crate) fn kind(&self) -> FrameKind {
         self.state().kind()
+    }
+
+    #[inline]
+    pub(crate) fn is_table(&self) -> bool {
+        self.state().0 & 0xff == FrameKind::Table as u32
     }
 
     #[inline]

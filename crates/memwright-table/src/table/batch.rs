@@ -261,6 +261,11 @@ impl<M: Machine> Cursor<'_, M> {
     ) -> Edited {
         let limit = limit.min(self.range.end);
         let mut edited = Edited::default();
+        if self.level == 1 && self.position.add(1) == limit {
+            self.edit_one(&mut rule, &mut edited, gather);
+            self.go(limit);
+            return edited;
+        }
         while self.position < limit {
             if self.level == 1 {
                 let end = self.table_end(limit);
@@ -278,6 +283,37 @@ impl<M: Machine> Cursor<'_, M> {
             self.advance();
         }
         edited
+    }
+
+    /// The same for the page here alone.
+    #[inline]
+    fn edit_one(
+        &mut self,
+        rule: &mut impl FnMut(Bits) -> Edit,
+        edited: &mut Edited,
+        gather: &mut Gather<'_, M>,
+    ) {
+        let slot = self.slot_word();
+        let mut old = slot.load(Ordering::Relaxed);
+        while x86_64::is_present(old) {
+            let edit = rule(x86_64::decode_present(old, 1).bits);
+            let new = x86_64::edit(old, edit.set, edit.clear);
+            if new == old {
+                gather.rely_on_pending();
+                return;
+            }
+            match slot.compare_exchange(old, new, Ordering::AcqRel, Ordering::Relaxed) {
+                Ok(_) => {
+                    edited.changed = 1;
+                    edited.made_writable = u64::from(new & !old & x86_64::WRITE != 0);
+                    let what = x86_64::change(old, new);
+                    record(gather, self.position, PageSize::Size4K, what, old);
+                    return;
+                }
+                // Hardware set accessed or dirty.
+                Err(seen) => old = seen,
+            }
+        }
     }
 
     /// The same for the pages from the position to `end` in the locked lowest table.

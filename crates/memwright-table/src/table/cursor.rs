@@ -4,11 +4,11 @@ use core::fmt;
 use core::marker::PhantomData;
 use core::sync::atomic::{AtomicU64, Ordering};
 
-use super::{ENTRIES, ROOT_LEVEL, Table, slot_index, slot_pages};
+use super::{ENTRIES, ROOT_LEVEL, Table, slot_index, slot_pages, table_owner};
 use crate::addr::{Frame, Page, PageRange, PageSize};
 use crate::entry::x86_64::{self, Slot};
 use crate::entry::{Bits, Change, Entry, Present, change};
-use crate::frame::{FrameKind, Meta, OutOfFrames};
+use crate::frame::{Meta, OutOfFrames};
 use crate::gather::Gather;
 use crate::machine::Machine;
 use crate::sync::{Rank, Step, step};
@@ -404,36 +404,40 @@ fn lock_way_down<M: Machine>(table: &Table<M>, page: Page, rank: Rank) -> (Frame
         while level > 1 {
             step(Step::Entry);
             let word = frames.table_words(node)[slot_index(page, level)].load(Ordering::Acquire);
-            match x86_64::slot(word, level) {
-                Slot::Table(lower) => {
-                    node = lower;
-                    level -= 1;
-                }
-                Slot::Entry => break,
-            }
+            let Slot::Table(lower) = x86_64::slot(word, level) else {
+                break;
+            };
+            node = lower;
+            level -= 1;
         }
         let meta = frames.meta(node);
         meta.lock.lock(rank);
-        if is_the_table(table, meta, page, level) {
-            let word = frames.table_words(node)[slot_index(page, level)].load(Ordering::Acquire);
-            match x86_64::slot(word, level) {
-                Slot::Entry => return (node, level),
-                // It appeared after the way down was read.
-                Slot::Table(_) => {}
-            }
+        if is_the_table(table, meta, page, level)
+            && (level == 1 || !has_lower(table, node, page, level))
+        {
+            return (node, level);
         }
         meta.lock.unlock(rank);
     }
 }
 
+/// Whether a lower table appeared after the way down was read.
+#[cold]
+fn has_lower<M: Machine>(table: &Table<M>, node: Frame, page: Page, level: u8) -> bool {
+    let slot = &table.frames().table_words(node)[slot_index(page, level)];
+    matches!(
+        x86_64::slot(slot.load(Ordering::Acquire), level),
+        Slot::Table(_)
+    )
+}
+
 /// Whether `meta` is that of the table at `level` with the slot for `page`.
 #[inline]
 fn is_the_table<M: Machine>(table: &Table<M>, meta: &Meta, page: Page, level: u8) -> bool {
-    let span = slot_pages(level + 1);
-    meta.owner.load(Ordering::Relaxed) == u64::from(table.root().number())
-        && meta.index.load(Ordering::Relaxed) == page.number() & !(span - 1)
-        && meta.level.load(Ordering::Relaxed) == level
-        && meta.kind() == FrameKind::Table
+    let start = page.number() & !(slot_pages(level + 1) - 1);
+    meta.is_table()
+        && meta.owner.load(Ordering::Relaxed) == table_owner(table.root(), level)
+        && meta.index.load(Ordering::Relaxed) == start
 }
 
 impl<M: Machine> Drop for Cursor<'_, M> {

@@ -71,6 +71,12 @@ pub(crate) const fn slot_index(page: Page, level: u8) -> usize {
     (page.number() >> (9 * (level - 1))) as usize & (ENTRIES - 1)
 }
 
+/// What the metadata of a table names as its owner: the root, and which level it is.
+#[inline]
+pub(crate) const fn table_owner(root: Frame, level: u8) -> u64 {
+    (level as u64) << 32 | root.number() as u64
+}
+
 /// The page tables of one address space.
 pub struct Table<M: Machine> {
     frames: Arc<Frames<M>>,
@@ -100,9 +106,8 @@ impl<M: Machine> Table<M> {
         }
         let meta = frames.meta(root);
         meta.owner
-            .store(u64::from(root.number()), Ordering::Relaxed);
+            .store(table_owner(root, ROOT_LEVEL), Ordering::Relaxed);
         meta.index.store(0, Ordering::Relaxed);
-        meta.level.store(ROOT_LEVEL, Ordering::Relaxed);
         meta.live.store(0, Ordering::Relaxed);
         Ok(Self {
             frames,

@@ -3,7 +3,7 @@
 use core::sync::atomic::Ordering;
 
 use super::cursor::{Cursor, record};
-use super::{ENTRIES, ROOT_LEVEL, Table, slot_pages};
+use super::{ENTRIES, ROOT_LEVEL, Table, slot_pages, table_owner};
 use crate::addr::{Frame, Page, PageSize};
 use crate::entry::x86_64::{self, Slot};
 use crate::entry::{Change, Entry, Marker, Marks, Migrating, Present};
@@ -17,9 +17,8 @@ impl<M: Machine> Table<M> {
         let frame = self.frames().allocate_table()?;
         let meta = self.frames().meta(frame);
         meta.owner
-            .store(u64::from(self.root().number()), Ordering::Relaxed);
+            .store(table_owner(self.root(), level), Ordering::Relaxed);
         meta.index.store(start.number(), Ordering::Relaxed);
-        meta.level.store(level, Ordering::Relaxed);
         meta.live.store(0, Ordering::Relaxed);
         self.tables.fetch_add(1, Ordering::Relaxed);
         Ok(frame)
