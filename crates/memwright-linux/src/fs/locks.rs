@@ -22,6 +22,8 @@ pub enum LockFamily {
 
 /// The advisory locks of a node.
 pub struct FileLocks {
+    /// Nothing else is locked under it: an open file gives up its locks wherever it is dropped,
+    /// which may be with the last area that maps it.
     state: Lock<State>,
     /// Set by the first lock ever taken: closing a file that was never locked looks no further.
     used: AtomicBool,
@@ -58,7 +60,7 @@ impl FileLocks {
             whole: RecordLocks::new(),
         };
         Self {
-            state: Lock::new(Rank::File, state),
+            state: Lock::new(Rank::Leaf, state),
             used: AtomicBool::new(false),
             released: WaitQueue::new(),
         }

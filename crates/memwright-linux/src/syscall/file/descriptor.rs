@@ -9,7 +9,11 @@ use crate::{
         table::{Kind, SystemCall},
     },
 };
+use alloc::sync::Arc;
 use linux_raw_sys::general as raw;
+
+/// `CLOSE_RANGE_UNSHARE` of `linux/close_range.h`.
+const CLOSE_RANGE_UNSHARE: u32 = 2;
 
 /// `CLOSE_RANGE_CLOEXEC` of `linux/close_range.h`.
 const CLOSE_RANGE_CLOEXEC: u32 = 4;
@@ -44,8 +48,12 @@ fn close(context: &Context<'_>, arguments: &Arguments) -> CallResult {
 fn close_range(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     let &[first, last, flags, ..] = arguments;
     let (first, last, flags) = (first as u32, last as u32, flags as u32);
-    if first > last || flags & !CLOSE_RANGE_CLOEXEC != 0 {
+    if first > last || flags & !(CLOSE_RANGE_UNSHARE | CLOSE_RANGE_CLOEXEC) != 0 {
         return Err(Errno::EINVAL);
+    }
+    if flags & CLOSE_RANGE_UNSHARE != 0 {
+        let own = context.files().duplicate(context.kernel)?;
+        drop(context.process().replace_files(Arc::new(own)));
     }
     let files = context.files();
     if flags & CLOSE_RANGE_CLOEXEC != 0 {
