@@ -155,6 +155,12 @@ pub fn wait_for_interrupt() {
     unsafe { asm!("sti", "hlt", "cli", options(nostack)) };
 }
 
+/// Lets the interrupts in that are pending now.
+pub fn take_pending_interrupts() {
+    // SAFETY: as for `wait_for_interrupt`; STI takes effect after the instruction that follows it.
+    unsafe { asm!("sti", "nop", "cli", options(nostack)) };
+}
+
 /// Stops this CPU for good.
 pub fn halt_forever() -> ! {
     loop {

@@ -18,14 +18,19 @@ const QUEUES: u8 = 0xc7;
 /// Terminal ready, request to send, and the interrupt gate.
 const READY: u8 = 0x0b;
 
-/// Turns the port's queue and interrupt on.
+/// Turns the port's queue on.
 pub fn start() {
     // SAFETY: registers of a 16550 that the kernel alone programs.
     unsafe {
         arch::write_port(FIFO_CONTROL, QUEUES);
         arch::write_port(MODEM_CONTROL, READY);
-        arch::write_port(INTERRUPT_ENABLE, 1);
     }
+}
+
+/// Says whether a byte that arrives interrupts.
+fn interrupt(wanted: bool) {
+    // SAFETY: as in `start`.
+    unsafe { arch::write_port(INTERRUPT_ENABLE, u8::from(wanted)) };
 }
 
 fn receive() -> u8 {
@@ -45,13 +50,24 @@ pub fn read(to: &mut [u8]) -> Option<usize> {
         return Some(0);
     }
     clock::pause();
+    interrupt(true);
     let wanted = u32::try_from(to.len()).unwrap_or(u32::MAX);
     console::frame(Channel::InputRequest, &wanted.to_le_bytes());
+    let kept = answer(to);
+    interrupt(false);
+    // How many interrupts the bytes caused depends on the host: the last may still be pending. It is
+    // taken here, while the clock stands still, and not by the user's next instruction.
+    arch::take_pending_interrupts();
+    clock::resume();
+    kept
+}
+
+/// Receives the answer to a request.
+fn answer(to: &mut [u8]) -> Option<usize> {
     let length = u32::from_le_bytes([receive(), receive(), receive(), receive()]);
     if length == INPUT_WITHDRAWN {
         // The byte's interrupt may not have come yet.
         control::receive();
-        clock::resume();
         return None;
     }
     let mut kept = 0;
@@ -63,6 +79,5 @@ pub fn read(to: &mut [u8]) -> Option<usize> {
             kept += 1;
         }
     }
-    clock::resume();
     Some(kept)
 }
