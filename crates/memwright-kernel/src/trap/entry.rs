@@ -25,6 +25,10 @@ pub const SYSTEM_CALL: u64 = 256;
 const FAST_FLAGS: u32 = 0x24_0ed7;
 /// Flags that user mode may have at all: [`FAST_FLAGS`], TF and RF.
 const USER_FLAGS: u32 = FAST_FLAGS | 0x1_0100;
+/// The bit of RF. A processor sets it in the flags that a fault saves, QEMU only since its later
+/// versions, and a return with it takes the longer way out. It matters to debuggers alone, so it is
+/// dropped: the same run takes the same way on each of them.
+const RESUME_FLAG: u32 = 16;
 /// Interrupts enabled, and the constant one.
 const FORCED_FLAGS: u32 = 0x202;
 
@@ -171,6 +175,7 @@ trap_from_user:
     mov rax, [rsp + 16]
     mov [rdi + {rip}], rax
     mov rax, [rsp + 32]
+    btr eax, {resume_flag}
     mov [rdi + {flags}], rax
     mov rax, [rsp + 40]
     mov [rdi + {rsp}], rax
@@ -338,6 +343,7 @@ trap_save:
     gs = const offset_of!(UserState, gs_base),
     not_fast = const !FAST_FLAGS,
     user_flags = const USER_FLAGS,
+    resume_flag = const RESUME_FLAG,
     forced = const FORCED_FLAGS,
     user_data = const USER_DATA,
     user_code = const USER_CODE,

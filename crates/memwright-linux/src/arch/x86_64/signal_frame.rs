@@ -147,7 +147,7 @@ pub fn compose(
             rcx: regs.rcx,
             rsp: regs.rsp,
             rip: regs.rip,
-            rflags: regs.rflags & !RESUME_FLAG,
+            rflags: regs.rflags,
             segments: [USER_CS, 0, 0, USER_DS],
             error: fault.error,
             vector: fault.vector,
@@ -186,11 +186,8 @@ pub fn restore(context: &SignalContext, current: &UserRegs) -> UserRegs {
     }
 }
 
-/// RF. A processor sets it in the flags that a fault saves, QEMU only since its later versions. It matters to debuggers
-/// alone, so it stays out of frames: the same run shows the same frame, and returns the same way, on each of them.
-const RESUME_FLAG: u64 = 0x1_0000;
 /// Flags cleared when a handler starts: DF, RF and TF.
-pub const HANDLER_CLEARED_FLAGS: u64 = 0x400 | RESUME_FLAG | 0x100;
+pub const HANDLER_CLEARED_FLAGS: u64 = 0x400 | 0x1_0000 | 0x100;
 
 /// Offset of `struct ucontext` in the frame.
 pub const UCONTEXT_OFFSET: u64 = 8;
@@ -251,14 +248,6 @@ mod tests {
         let stack = AlternateStack::default();
         let mut head = compose(&regs, where_to, 0, stack, 5, LastFault::default());
         assert_eq!(restore(&head.context, &regs), regs);
-        let after_fault = UserRegs {
-            rflags: 0x1_0246,
-            ..regs
-        };
-        assert_eq!(
-            compose(&after_fault, where_to, 0, stack, 5, LastFault::default()),
-            head
-        );
         // IOPL and IF are not the program's to choose.
         head.context.rflags = 0x3001;
         assert_eq!(restore(&head.context, &regs).rflags, 0x203);
