@@ -261,19 +261,39 @@ impl Kernel {
         })
     }
 
-    /// After the end of `process`: stopped members of groups that are orphaned now get SIGHUP and
-    /// SIGCONT.
-    pub(crate) fn release_orphaned_groups(&self, process: &Process) {
-        let group = process.group();
+    /// After the end of `process`, whose parent was `parent`: stopped members of the groups that
+    /// its end has orphaned get SIGHUP and SIGCONT (`kill_orphaned_pgrp` of Linux 7.2).
+    pub(crate) fn release_orphaned_groups(
+        &self,
+        process: &Process,
+        parent: Option<&Arc<Process>>,
+        children: &[Arc<Process>],
+    ) {
+        // It tied its own group to its parent's, and its children's groups to its own.
+        let tied = |one: &Process, other: &Process| {
+            one.group() != other.group() && one.session() == other.session()
+        };
+        if parent.is_some_and(|parent| tied(parent, process)) {
+            self.release_if_orphaned(process.group());
+        }
+        for child in children {
+            if tied(child, process) {
+                self.release_if_orphaned(child.group());
+            }
+        }
+    }
+
+    fn release_if_orphaned(&self, group: u32) {
         if !self.group_is_orphaned(group) {
             return;
         }
         let mut members = self.tasks.processes();
-        members.retain(|member| {
-            member.group() == group
-                && member.id != process.id
-                && matches!(member.signals.lock().stop, Stop::Stopped(_))
-        });
+        members.retain(|member| member.group() == group);
+        let stopped =
+            |member: &Arc<Process>| matches!(member.signals.lock().stop, Stop::Stopped(_));
+        if !members.iter().any(stopped) {
+            return;
+        }
         for member in members {
             for signal in [Signal::SIGHUP, Signal::SIGCONT] {
                 send_to_process(self, &member, SignalInfo::kernel(signal));

@@ -57,9 +57,10 @@ fn exit_process(kernel: &'static Kernel, process: &Arc<Process>, status: ExitSta
         }
         orphans
     };
-    for orphan in orphans {
-        adopt(kernel, process, &orphan);
+    for orphan in &orphans {
+        adopt(kernel, process, orphan);
     }
+    let parent = kernel.tasks.process(process.parent());
     let number = process.exit_signal.load(Ordering::SeqCst);
     let wanted = match Signal::new(number.into()) {
         Some(signal) => notify_parent(kernel, process, Change::Ended(status), signal),
@@ -70,7 +71,7 @@ fn exit_process(kernel: &'static Kernel, process: &Arc<Process>, status: ExitSta
                 .is_some()
         }
     };
-    kernel.release_orphaned_groups(process);
+    kernel.release_orphaned_groups(process, parent.as_ref(), &orphans);
     if !wanted {
         reap_unwanted(kernel, process);
     }
