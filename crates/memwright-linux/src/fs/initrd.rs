@@ -310,7 +310,12 @@ impl Filler<'_> {
             self.mounts.names.create(&self.change, &root, name, node)
         };
         for &(name, device, permissions) in DEVICES {
-            make(name, Body::Character(device), permissions)?;
+            let body = match self.mounts.terminal() {
+                // The terminal of the program takes the place of the log.
+                Some(terminal) if device == Device::Console => Body::Console(terminal),
+                Some(_) | None => Body::Character(device),
+            };
+            make(name, body, permissions)?;
         }
         for &(name, target) in DEVICE_LINKS {
             make(name, Body::Symlink(target.into()), 0o777)?;

@@ -11,7 +11,7 @@ use super::{
     permission::Subject,
     regular::{Regular, Seals},
     tree::Namespace,
-    walk::Walker,
+    walk::{LastLink, Walker},
 };
 use crate::{
     Memory,
@@ -172,6 +172,17 @@ impl Mounts {
         super::initrd::fill(self, &kernel.manifest, archive)
     }
 
+    /// The terminal of the program, if one of its streams is one.
+    #[must_use]
+    pub fn terminal(&self) -> Option<ConsoleStream> {
+        self.streams
+            .iter()
+            .find_map(|entry| match &entry.inode.body {
+                Body::Console(stream) if stream.is_terminal() => Some(stream.clone()),
+                _ => None,
+            })
+    }
+
     /// The descriptors of the first program: standard input, output and error; and its place, the
     /// root.
     ///
@@ -187,7 +198,15 @@ impl Mounts {
                 continue;
             };
             let file = Box::new(stream.clone());
-            let open = OpenFile::new(Some(kernel), entry.clone(), stream.flags(), file);
+            let console = self
+                .boot_walker()
+                .resolve(&self.root, b"/dev/console", LastLink::Follow);
+            // `ttyname` looks for the terminal by the very node that is open.
+            let entry = match console {
+                Ok(console) if stream.is_terminal() => console,
+                Ok(_) | Err(_) => entry.clone(),
+            };
+            let open = OpenFile::new(Some(kernel), entry, stream.flags(), file);
             table.add(0, usize::MAX, Arc::new(open), false)?;
         }
         Ok((Arc::new(table), Arc::new(FsContext::new(&self.root))))

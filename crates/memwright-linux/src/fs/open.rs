@@ -275,14 +275,8 @@ impl Context<'_> {
 
     /// The terminal behind `/dev/tty`: the first stream that is one.
     fn terminal(&self) -> Result<Box<dyn File>, Errno> {
-        for entry in &self.kernel.mounts.streams {
-            if let Body::Console(stream) = &entry.inode.body {
-                if stream.is_terminal() {
-                    return Ok(Box::new(stream.clone()));
-                }
-            }
-        }
-        Err(Errno::ENXIO)
+        let terminal = self.kernel.mounts.terminal().ok_or(Errno::ENXIO)?;
+        Ok(Box::new(terminal))
     }
 }
 
