@@ -39,7 +39,7 @@ const EXIT_MORE: u64 = 2;
 /// Instructions from the entry point of SYSCALL to the reading of the counter: the kernel's too.
 const ENTRY_CALL: u64 = 37;
 /// The same from the stub of an exception.
-const ENTRY_TRAP: u64 = 46;
+const ENTRY_TRAP: u64 = 47;
 
 /// Why user mode was left.
 #[repr(C)]
