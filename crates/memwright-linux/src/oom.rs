@@ -32,10 +32,8 @@ pub(crate) fn relieve(kernel: &Kernel, thread: &Arc<Thread>) {
         ));
     }
     let sizes: Vec<u64> = candidates.iter().map(|(_, score)| *score).collect();
-    let Some(victim) = largest(&sizes) else {
-        return;
-    };
-    let (victim, _) = &candidates[victim];
+    // When nobody may be killed, who asked for the memory goes: waiting would last for ever.
+    let victim = largest(&sizes).map_or(&thread.process, |index| &candidates[index].0);
     let kib = victim.space().map_or(0, |space| space.resident_pages() * 4);
     let name = victim.name();
     let name = name.split(|byte| *byte == 0).next().unwrap_or_default();
