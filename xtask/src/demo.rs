@@ -23,7 +23,7 @@ pub fn run() -> Result<()> {
     programs::build_all()?;
     let memwright = shell::target_folder().join("release/memwright");
     let busybox = shell::which("busybox").context("busybox is not in PATH")?;
-    let program = shell::root().join("programs/build/musl-static/fork_protect");
+    let program = "programs/build/musl-static/fork_protect";
     for words in [
         vec![
             busybox.display().to_string(),
@@ -31,7 +31,7 @@ pub fn run() -> Result<()> {
             "-c".to_owned(),
             PIPELINE.to_owned(),
         ],
-        vec![program.display().to_string()],
+        vec![program.to_owned()],
     ] {
         let mut command = Command::new(&memwright);
         command.arg("run").args(&words).current_dir(shell::root());
