@@ -20,6 +20,7 @@ pub struct Guest {
     input: Input,
     embedded_kernel: bool,
     traced: bool,
+    qemu: Option<&'static str>,
 }
 
 /// Where the program's standard input comes from.
@@ -128,6 +129,7 @@ impl Guest {
             input: Input::Nothing,
             embedded_kernel: false,
             traced: true,
+            qemu: None,
         }
     }
 
@@ -181,6 +183,12 @@ impl Guest {
         self
     }
 
+    /// Another QEMU than the one in PATH, as `MEMWRIGHT_QEMU` names it.
+    pub fn qemu(mut self, name: &'static str) -> Guest {
+        self.qemu = Some(name);
+        self
+    }
+
     /// The command, ready to start.
     pub fn command(&self, binary: &Path) -> Command {
         let mut command = Command::new(binary);
@@ -192,6 +200,9 @@ impl Guest {
             .env_remove("MEMWRIGHT_KERNEL");
         if !self.embedded_kernel {
             command.env("MEMWRIGHT_KERNEL", prepare::kernel());
+        }
+        if let Some(name) = self.qemu {
+            command.env("MEMWRIGHT_QEMU", name);
         }
         command
     }
@@ -247,15 +258,23 @@ impl Guest {
     /// # Errors
     /// When the runs differ, with the first event that does, or the audit found something.
     pub fn run(&self) -> Result<Ending, Failed> {
+        self.run_beside(self)
+    }
+
+    /// Runs, and runs `other`, which must give the same; checks the audit, and returns the first run.
+    ///
+    /// # Errors
+    /// As for `run`.
+    pub fn run_beside(&self, other: &Guest) -> Result<Ending, Failed> {
         let folder = tempfile::tempdir()?;
         let traces = [folder.path().join("first"), folder.path().join("second")];
         let trace = |run: usize| self.traced.then_some(traces[run].as_path());
-        let (first, second) = (self.once(trace(0))?, self.once(trace(1))?);
+        let (first, second) = (self.once(trace(0))?, other.once(trace(1))?);
         if let Some(difference) = self.difference(&first, &second) {
             // The trace was not kept, or a run that wrote none is to be explained: look again.
             if !self.traced {
                 self.once(Some(&traces[0]))?;
-                self.once(Some(&traces[1]))?;
+                other.once(Some(&traces[1]))?;
             }
             return Err(format!(
                 "two runs differ: {difference}\n{}\n{}",

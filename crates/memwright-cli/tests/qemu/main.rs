@@ -13,6 +13,7 @@ mod kernel;
 mod prepare;
 mod programs;
 mod refusals;
+mod versions;
 
 use libtest_mimic::{Arguments, Trial};
 
@@ -30,6 +31,7 @@ fn main() {
     trials.extend(interrupts::trials());
     trials.extend(kernel::trials());
     trials.extend(installed::trials());
+    trials.extend(versions::trials(arguments.list));
     if !arguments.list {
         prepare::prepare();
     }
