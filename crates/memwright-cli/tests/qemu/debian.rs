@@ -49,9 +49,10 @@ fn sha256sum() -> Result<(), Failed> {
         })
         .collect();
     fs::write(&bytes, content)?;
-    let expected = host("/usr/bin/sha256sum", &[], &bytes)?;
-    let ending = Guest::new("/usr/bin/sha256sum", &[])
-        .input_file(&bytes)
+    let name = bytes.to_str().ok_or("the folder's name is no text")?;
+    let expected = host("/usr/bin/sha256sum", &[name], &bytes)?;
+    let ending = Guest::new("/usr/bin/sha256sum", &[name])
+        .file(&bytes, name)
         .untraced()
         .run()?;
     ending.expect_output(&expected)?;
