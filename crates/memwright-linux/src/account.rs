@@ -84,11 +84,7 @@ pub fn lines(kernel: &Kernel) -> String {
         "instructions_user",
         kernel.host.user_instructions(),
     );
-    line(
-        &mut out,
-        "instructions_kernel",
-        kernel.host.kernel_instructions() - kernel.boot_instructions.load(Ordering::Relaxed),
-    );
+    line(&mut out, "instructions_kernel", kernel_instructions(kernel));
     line(
         &mut out,
         "processes",
@@ -101,6 +97,30 @@ pub fn lines(kernel: &Kernel) -> String {
     );
     kernel.calls.write(&mut out);
     out
+}
+
+/// Writes what has been counted so far, for the report of a failure: waits for no lock and allocates
+/// nothing.
+pub(crate) fn report(kernel: &Kernel, out: &mut dyn Write) -> core::fmt::Result {
+    let Some(account) = kernel.memory.try_account() else {
+        return writeln!(out, "account: not readable, the frames are locked");
+    };
+    writeln!(out, "account, rows that are not 0:")?;
+    for (definition, value) in account.iter() {
+        match value {
+            memwright::Value::Count(0) | memwright::Value::NotObservable => {}
+            memwright::Value::Count(count) => writeln!(out, "  {} {count}", definition.name)?,
+        }
+    }
+    let user = kernel.host.user_instructions();
+    writeln!(out, "  instructions_user {user}")?;
+    writeln!(out, "  instructions_kernel {}", kernel_instructions(kernel))
+}
+
+/// Instructions of the kernel since it began to run the program.
+fn kernel_instructions(kernel: &Kernel) -> u64 {
+    use core::sync::atomic::Ordering;
+    kernel.host.kernel_instructions() - kernel.boot_instructions.load(Ordering::Relaxed)
 }
 
 /// The end of a run: account, audit, result, power off.

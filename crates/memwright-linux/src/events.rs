@@ -1,6 +1,7 @@
 //! What the machine calls back into.
 
 use crate::{
+    account,
     host::{Channel, KernelEvents},
     kernel::Kernel,
     run::{self, Resolved},
@@ -49,7 +50,10 @@ impl KernelEvents for Events {
     fn fatal_report(&self, out: &mut dyn Write) {
         let kernel = self.kernel;
         // Locks may be held by whatever failed: only looked at when free.
-        let report = kernel.scheduler.report(out);
+        let report = kernel
+            .scheduler
+            .report(out)
+            .and_then(|()| account::report(kernel, out));
         if report.is_err() {
             kernel
                 .host

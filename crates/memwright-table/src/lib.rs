@@ -131,7 +131,7 @@ pub use addr::{
     VirtAddr,
 };
 pub use entry::{Bits, Change, Entry, Marker, Marks, Migrating, Present, Swapped, change};
-pub use frame::{FrameAudit, FrameKind, FrameRef, Frames, OutOfFrames, Region, SetupError};
+pub use frame::{FrameAudit, FrameKind, FrameRef, Frames, OutOfFrames, Region, SetupError, Usage};
 pub use gather::{Gather, GatherCounts};
 pub use handle::{OutOfMemory, Shared, TryPush};
 pub use machine::{Invalidation, Machine};

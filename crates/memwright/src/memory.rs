@@ -5,7 +5,7 @@ use core::sync::atomic::{AtomicBool, Ordering};
 
 use memwright_table::sync::{Lock, Rank};
 use memwright_table::{
-    Change, CpuId, Frame, FrameKind, Frames, GatherCounts, Machine, OutOfMemory,
+    Change, CpuId, Frame, FrameKind, Frames, GatherCounts, Machine, OutOfMemory, Usage,
 };
 
 use crate::commit::Commit;
@@ -81,13 +81,24 @@ impl<M: Machine> Memory<M> {
 
     /// The account at this moment.
     pub fn account(&self) -> Account {
+        self.account_with(self.frames.usage())
+    }
+
+    /// The same for the report of a failure: waits for no lock, and is `None` if one is held.
+    pub fn try_account(&self) -> Option<Account> {
+        self.frames
+            .try_usage()
+            .map(|usage| self.account_with(usage))
+    }
+
+    fn account_with(&self, usage: Usage) -> Account {
         let mut values = [0; ROW_COUNT];
         for definition in ROWS {
             values[definition.row as usize] = match definition.row {
-                Row::FramesPeak => self.frames.peak_used(),
-                Row::FramesInUse => self.frames.used(),
-                Row::TableFrames => self.frames.used_by(FrameKind::Table),
-                Row::TableFramesPeak => self.frames.peak_by(FrameKind::Table),
+                Row::FramesPeak => usage.used_peak,
+                Row::FramesInUse => usage.used,
+                Row::TableFrames => usage.tables,
+                Row::TableFramesPeak => usage.tables_peak,
                 row => self.counters.sum(row),
             };
         }

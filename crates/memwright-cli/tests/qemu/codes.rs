@@ -62,6 +62,8 @@ fn timeout() -> Result<(), Failed> {
     let ending = guest.run_once(std::path::Path::new(env!("CARGO_BIN_EXE_memwright")))?;
     ending.expect_code(124)?;
     ending.expect_line(&["CPU 0"])?;
+    ending.expect_line(&["account, rows"])?;
+    ending.expect_line(&["fault_demand_zero"])?;
     ending.expect_line(&["timeout"])
 }
 

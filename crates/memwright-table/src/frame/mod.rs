@@ -34,7 +34,7 @@ use rust_alloc::vec::Vec;
 
 use crate::addr::{CpuId, Frame};
 use crate::machine::Machine;
-use crate::sync::Lock;
+use crate::sync::{Lock, LockGuard};
 use buddy::Buddy;
 pub(crate) use buddy::Metas;
 use cache::{BATCH, Cache};
@@ -58,6 +58,19 @@ impl core::error::Error for OutOfFrames {}
 /// One CPU's cache, in cache lines of its own.
 #[repr(align(64))]
 struct CpuCache(Lock<Cache>);
+
+/// How many frames are in use; peaks are exact with one CPU, else upper bounds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Usage {
+    /// Allocated frames.
+    pub used: u64,
+    /// The most of them at a time.
+    pub used_peak: u64,
+    /// Page-table frames.
+    pub tables: u64,
+    /// The most of them at a time.
+    pub tables_peak: u64,
+}
 
 /// All frames of a machine.
 pub struct Frames<M: Machine> {
@@ -140,6 +153,39 @@ impl<M: Machine> Frames<M> {
     /// The most frames of `kind` that were allocated at a time, as exact as `peak_used`.
     pub fn peak_by(&self, kind: FrameKind) -> u64 {
         self.sum(|cache| cache.by_kind[kind.index()].peak)
+    }
+
+    /// Allocated frames and page-table frames, now and at most.
+    pub fn usage(&self) -> Usage {
+        self.usage_by(|cache| Some(cache.lock()))
+            .unwrap_or_default()
+    }
+
+    /// The same without waiting: `None` while a CPU is at its cache. For reports of failures.
+    pub fn try_usage(&self) -> Option<Usage> {
+        self.usage_by(Lock::try_lock)
+    }
+
+    fn usage_by<'a>(
+        &'a self,
+        lock: impl Fn(&'a Lock<Cache>) -> Option<LockGuard<'a, Cache>>,
+    ) -> Option<Usage> {
+        let mut sums = [0; 4];
+        for CpuCache(cache) in &self.caches {
+            let cache = lock(cache)?;
+            let tables = &cache.by_kind[FrameKind::Table.index()];
+            let shares = [cache.used.now, cache.used.peak, tables.now, tables.peak];
+            for (sum, share) in sums.iter_mut().zip(shares) {
+                *sum += share;
+            }
+        }
+        let [used, used_peak, tables, tables_peak] = sums.map(|sum: i64| sum.max(0) as u64);
+        Some(Usage {
+            used,
+            used_peak,
+            tables,
+            tables_peak,
+        })
     }
 
     /// Allocations that have succeeded.
