@@ -6,7 +6,7 @@ use alloc::boxed::Box;
 use memwright_linux::arch::x86_64::regs::{FpuArea, UserState};
 use memwright_linux::channel::{Channel, EXIT_PORT};
 use memwright_linux::host::{ContextId, Host, KernelEvents, OutOfMemory, Trap, UserFault};
-use memwright_table::Frame;
+use memwright_table::{CpuId, Frame, Machine};
 
 use crate::machine::Hardware;
 use crate::trace::Kind;
@@ -47,6 +47,14 @@ impl Host for Hardware {
 
     fn boot_context(&self) -> ContextId {
         context::BOOT
+    }
+
+    fn start_cpus(&self) {
+        // There is no other.
+    }
+
+    fn kick(&self, cpu: CpuId) {
+        debug_assert_ne!(cpu, self.cpu(), "a CPU kicked itself");
     }
 
     fn save_fpu(&self, area: &mut FpuArea) {

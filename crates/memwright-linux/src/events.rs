@@ -47,6 +47,10 @@ impl KernelEvents for Events {
         run::thread_main(self.kernel, argument as u32)
     }
 
+    fn cpu_start(&self) -> ! {
+        self.kernel.scheduler.cpu_start(self.kernel)
+    }
+
     fn fatal_report(&self, out: &mut dyn Write) {
         let kernel = self.kernel;
         // Locks may be held by whatever failed: only looked at when free.

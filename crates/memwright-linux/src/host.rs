@@ -2,7 +2,7 @@
 
 use crate::arch::x86_64::regs::{FpuArea, UserState};
 pub use crate::channel::Channel;
-use memwright_table::{Frame, Machine};
+use memwright_table::{CpuId, Frame, Machine};
 
 /// A kernel stack with the registers that are saved on it.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, Ord, PartialOrd)]
@@ -61,6 +61,10 @@ pub trait KernelEvents: Sync {
     /// First code on the stack of a context made by [`Host::create_context`].
     fn context_start(&self, argument: usize) -> !;
 
+    /// First code of a CPU that [`Host::start_cpus`] started: on its boot context, with interrupts
+    /// off and the kernel's own table loaded.
+    fn cpu_start(&self) -> !;
+
     /// Writes what the personality knows for a panic or backtrace report: threads, held locks,
     /// the account. Must not take a lock that may be held.
     fn fatal_report(&self, out: &mut dyn core::fmt::Write);
@@ -83,11 +87,22 @@ pub trait Host: Machine {
     /// back to `from`.
     fn switch_context(&self, from: ContextId, to: ContextId);
 
-    /// Frees a context that is not running and will not run again.
+    /// Frees a context that runs on no CPU and will not run again.
     fn destroy_context(&self, context: ContextId);
 
     /// The context this CPU booted on; it becomes the CPU's idle loop.
     fn boot_context(&self) -> ContextId;
+
+    /// Starts every other CPU; each calls [`KernelEvents::cpu_start`]. Called once, on the CPU that
+    /// booted, after [`set_events`](Self::set_events). Returns when all of them run.
+    fn start_cpus(&self);
+
+    /// Interrupts another CPU, so that its [`run_user`](Self::run_user) returns
+    /// [`Trap::Reschedule`] or its [`idle`](Self::idle) returns. Does not wait. Kicks coalesce, but
+    /// none is lost: what this CPU stored before the call is seen by that one after the return
+    /// that the kick causes, and a kick that strikes a CPU in the kernel makes the next of the two
+    /// calls return at once.
+    fn kick(&self, cpu: CpuId);
 
     /// Stores the extended state of the processor.
     fn save_fpu(&self, area: &mut FpuArea);
@@ -105,14 +120,16 @@ pub trait Host: Machine {
     /// CPUID leaf 1 EDX, for AT_HWCAP.
     fn hardware_capabilities(&self) -> u64;
 
-    /// Nanoseconds since boot (one per retired instruction); waits for input are not counted.
+    /// Nanoseconds since boot (one per retired instruction), by one clock for all CPUs; waits for
+    /// input are not counted.
     fn now(&self) -> u64;
 
-    /// Asks for [`Trap::Timer`], or for [`idle`](Self::idle) to return, at this time of
-    /// [`now`](Self::now).
+    /// Asks for [`Trap::Timer`] on this CPU, or for its [`idle`](Self::idle) to return, at this
+    /// time of [`now`](Self::now).
     fn set_deadline(&self, deadline: Option<u64>);
 
-    /// Waits for an interrupt. Returns at once when one came since interrupts were last on.
+    /// Waits for an interrupt, serving invalidations. Returns at once when one came since
+    /// interrupts were last on, or the CPU was kicked since `idle` or `run_user` last returned.
     fn idle(&self);
 
     /// Copies from user memory. The caller checked that the range lies in user space.
@@ -191,10 +208,10 @@ pub trait Host: Machine {
     /// Lets the guest clock go on.
     fn resume_clock(&self);
 
-    /// Instructions retired in user mode since boot.
+    /// Instructions retired in user mode by this CPU since boot.
     fn user_instructions(&self) -> u64;
 
-    /// Instructions retired in the kernel since boot, idle time and pauses left out.
+    /// Instructions retired in the kernel by this CPU since boot, idle time and pauses left out.
     fn kernel_instructions(&self) -> u64;
 
     /// The kernel half every new address space starts with.

@@ -95,7 +95,10 @@ impl Kernel {
             .boot_instructions
             .store(instructions, Ordering::Relaxed);
         match filled.and_then(|()| kernel.make_program()) {
-            Ok(()) => kernel.scheduler.idle(kernel),
+            Ok(()) => {
+                host.start_cpus();
+                kernel.scheduler.idle(kernel);
+            }
             Err(error) => {
                 kernel.not_started(error, "no memory for the files and the first process");
             }

@@ -262,6 +262,14 @@ impl Scheduler {
         }
     }
 
+    /// The life of a CPU other than the first: its idle loop, and once the run is over, rest.
+    pub fn cpu_start(&self, kernel: &'static Kernel) -> ! {
+        self.idle(kernel);
+        loop {
+            kernel.host.idle();
+        }
+    }
+
     /// Adds a deadline.
     pub fn add_timer(&self, kernel: &Kernel, at: u64, action: TimerAction) -> TimerKey {
         let key = (at, self.sequence.fetch_add(1, Ordering::Relaxed));
