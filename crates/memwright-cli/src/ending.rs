@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::os::fd::AsFd;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, anyhow};
 use memwright_linux::channel::Outcome;
@@ -11,7 +11,7 @@ use crate::failure::{Failure, NOT_EXECUTABLE, NOT_FOUND, SIGNAL_BASE, TIMEOUT};
 use crate::qemu::process::Cut;
 use crate::report::Document;
 use crate::run::Finished;
-use crate::session::{show, write_fully};
+use crate::session::{say, show, write_fully};
 use crate::table;
 
 /// Why the run was cut short, if it was.
@@ -30,11 +30,11 @@ pub fn conclude(run: &Finished<'_>, end: End, qemu_errors: &Path) -> Result<u8, 
     match end {
         Some(Cut::OutputClosed) => return Ok(SIGNAL_BASE + SIGPIPE),
         Some(Cut::TimedOut) => {
-            eprintln!("memwright: --timeout expired");
+            say("--timeout expired");
             return Ok(TIMEOUT);
         }
         Some(Cut::Signalled(signal)) => {
-            eprintln!("memwright: ended by signal {signal}");
+            say(&format!("ended by signal {signal}"));
             return Ok(SIGNAL_BASE.saturating_add(u8::try_from(signal).unwrap_or(0)));
         }
         None => {}
@@ -47,24 +47,47 @@ pub fn conclude(run: &Finished<'_>, end: End, qemu_errors: &Path) -> Result<u8, 
         return Err(explain(run, qemu_errors));
     };
     if let Outcome::NotStarted(_) = outcome {
-        eprintln!("memwright: {}: {text}", run.prepared.program.path.display());
+        say(&format!("{}: {text}", run.prepared.program.path.display()));
     }
-    if let Some(path) = &run.args.json {
-        write_json(path, &document)?;
+    if let Some(target) = &run.json {
+        target.write(&document)?;
     }
     Ok(exit_code(*outcome))
 }
 
-/// Writes the document where `--json` says.
-fn write_json(path: &Path, document: &Document) -> anyhow::Result<()> {
-    let mut text =
-        serde_json::to_string_pretty(document).context("cannot write the account as JSON")?;
-    text.push('\n');
-    if path == Path::new("-") {
-        return write_fully(std::io::stdout().as_fd(), text.as_bytes())
-            .context("cannot write to standard output");
+/// Where `--json` wants the account.
+pub enum JsonTarget {
+    /// Standard output, after PROGRAM's.
+    Output,
+    /// A file, opened before the run: one that cannot be written is found then, not after hours.
+    File(PathBuf, fs::File),
+}
+
+impl JsonTarget {
+    /// Opens `path`, or takes "-" for standard output.
+    ///
+    /// # Errors
+    /// The file cannot be created.
+    pub fn open(path: &Path) -> anyhow::Result<Self> {
+        if path == Path::new("-") {
+            return Ok(Self::Output);
+        }
+        let file =
+            fs::File::create(path).with_context(|| format!("cannot write {}", path.display()))?;
+        Ok(Self::File(path.to_owned(), file))
     }
-    fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
+
+    fn write(&self, document: &Document) -> anyhow::Result<()> {
+        let mut text =
+            serde_json::to_string_pretty(document).context("cannot write the account as JSON")?;
+        text.push('\n');
+        match self {
+            Self::Output => write_fully(std::io::stdout().as_fd(), text.as_bytes())
+                .context("cannot write to standard output"),
+            Self::File(path, file) => write_fully(file.as_fd(), text.as_bytes())
+                .with_context(|| format!("cannot write {}", path.display())),
+        }
+    }
 }
 
 /// The exit code for what became of PROGRAM.

@@ -1,5 +1,6 @@
 //! The `memwright` command: runs an unmodified Linux program on the Memwright memory manager, inside QEMU, and prints an
 //! account of its memory that repeats on every machine.
+#![warn(clippy::print_stderr)]
 
 mod account;
 mod args;
@@ -27,6 +28,7 @@ use clap::Parser;
 
 use crate::args::{Action, Cli};
 use crate::failure::{BROKEN, Failure};
+use crate::session::say;
 
 fn main() -> ExitCode {
     let cli = match Cli::try_parse() {
@@ -44,7 +46,7 @@ fn main() -> ExitCode {
     match result {
         Ok(code) => ExitCode::from(code),
         Err(failure) => {
-            eprintln!("memwright: {failure}");
+            say(&failure.to_string());
             ExitCode::from(failure.exit_code())
         }
     }

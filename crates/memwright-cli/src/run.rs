@@ -21,7 +21,7 @@ use crate::qemu::command::{Places, arguments, shell_line};
 use crate::qemu::process::Process;
 use crate::qemu::{launch, version};
 use crate::report::Hashes;
-use crate::session::{Report, Session};
+use crate::session::{Report, Session, say};
 use crate::size::in_mebibytes;
 use crate::symbolise::Symbols;
 use crate::{ending, folder, gdb, kernel, watch};
@@ -51,6 +51,8 @@ pub struct Finished<'a> {
     pub report: &'a Report,
     /// Why the run does not repeat, if so.
     pub not_repeatable: Option<&'static str>,
+    /// Where the account goes as JSON.
+    pub json: Option<ending::JsonTarget>,
 }
 
 /// Runs PROGRAM and returns the exit code.
@@ -60,15 +62,20 @@ pub struct Finished<'a> {
 pub fn run(args: &RunArgs) -> Result<u8, Failure> {
     let prepared = prepare(args)?;
     for path in prepared.tree.skipped() {
-        eprintln!(
-            "memwright: {}: neither a file, a folder nor a link, left out",
+        say(&format!(
+            "{}: neither a file, a folder nor a link, left out",
             path.display()
-        );
+        ));
     }
     let qemu = version::program()?;
     if args.dry_run {
         return dry_run(args, &prepared, &qemu).map_err(Failure::from);
     }
+    let json = args
+        .json
+        .as_deref()
+        .map(ending::JsonTarget::open)
+        .transpose()?;
     let image = kernel::image()?;
     let folder = folder::RunFolder::create(args.keep.as_deref())?;
     let port = args.gdb.then(gdb::free_port).transpose()?;
@@ -85,10 +92,10 @@ pub fn run(args: &RunArgs) -> Result<u8, Failure> {
     packed?;
     announce(args, &folder, &shell_line(&qemu, &line), qemu_version)?;
     if let Some(port) = port {
-        eprintln!(
-            "memwright: waiting for gdb: {}",
+        say(&format!(
+            "waiting for gdb: {}",
             gdb::line(&folder.places().kernel, port)
-        );
+        ));
     }
     let errors = folder.file("qemu.log");
     let (driven, hashes) = thread::scope(|scope| {
@@ -106,6 +113,7 @@ pub fn run(args: &RunArgs) -> Result<u8, Failure> {
         hashes,
         report: &report,
         not_repeatable: live,
+        json,
     };
     ending::conclude(&finished, cut, &errors)
 }
@@ -118,7 +126,7 @@ fn announce(
     qemu: version::Version,
 ) -> anyhow::Result<()> {
     if args.verbose {
-        eprintln!("memwright: QEMU {qemu}: {line}");
+        say(&format!("QEMU {qemu}: {line}"));
     }
     match folder.kept("command") {
         Some(path) => fs::write(&path, format!("{line}\n"))
@@ -344,10 +352,10 @@ fn pack(places: &Places, prepared: &Prepared, image: &[u8], args: &RunArgs) -> a
         .with_context(|| format!("cannot write {}", places.kernel.display()))?;
     let size = initrd::write(&places.initrd, &prepared.manifest, &prepared.tree)?;
     if args.verbose {
-        eprintln!(
-            "memwright: initrd of {size} bytes, {} entries",
+        say(&format!(
+            "initrd of {size} bytes, {} entries",
             prepared.tree.nodes().count()
-        );
+        ));
     }
     Ok(())
 }

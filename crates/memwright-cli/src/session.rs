@@ -134,6 +134,11 @@ pub fn show(text: &[u8]) {
     let _ = write_fully(io::stderr().as_fd(), text);
 }
 
+/// Says one line to the user, as [`show`] does: `eprintln!` would panic where standard error is closed.
+pub fn say(line: &str) {
+    show(format!("memwright: {line}\n").as_bytes());
+}
+
 /// Writes everything, at once and unbuffered, also to a descriptor that someone made non-blocking.
 ///
 /// # Errors

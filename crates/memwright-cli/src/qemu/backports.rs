@@ -12,6 +12,8 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, bail, ensure};
 
+use crate::session::say;
+
 /// The value of `MEMWRIGHT_QEMU` that asks for this one.
 pub const NAME: &str = "backports";
 /// The suite that has it.
@@ -47,10 +49,10 @@ pub fn obtain() -> anyhow::Result<PathBuf> {
         .prefix("unpacking-")
         .tempdir_in(&cache)
         .with_context(|| format!("cannot write to {}", cache.display()))?;
-    eprintln!(
-        "memwright: fetching QEMU from {SUITE} into {}",
+    say(&format!(
+        "fetching QEMU from {SUITE} into {}",
         folder.display()
-    );
+    ));
     fetch(work.path())?;
     write_starter(work.path(), &folder)?;
     match fs::rename(work.path(), &folder) {

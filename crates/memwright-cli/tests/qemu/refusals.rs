@@ -23,6 +23,8 @@ pub fn trials() -> Vec<Trial> {
         Trial::test("refusals::qemu_too_old", qemu_too_old),
         Trial::test("refusals::qemu_that_dies", qemu_that_dies),
         Trial::test("refusals::dry_run_needs_no_qemu", dry_run),
+        Trial::test("refusals::standard_error_that_nobody_reads", unread_error),
+        Trial::test("refusals::json_that_cannot_be_written", unwritable_json),
     ]
 }
 
@@ -180,4 +182,34 @@ fn dry_run() -> Result<(), Failed> {
         return Ok(());
     }
     Err(format!("--dry-run printed {line:?}, {}", output.status).into())
+}
+
+/// Messages to a pipe that nobody reads are lost; the run is not.
+fn unread_error() -> Result<(), Failed> {
+    let (reader, writer) = std::io::pipe()?;
+    drop(reader);
+    let status = Command::new(env!("CARGO_BIN_EXE_memwright"))
+        .args(["run", "/nowhere/at/all"])
+        .stderr(writer)
+        .status()?;
+    if status.code() == Some(127) {
+        return Ok(());
+    }
+    Err(format!("with standard error closed: {status}").into())
+}
+
+/// Found before the program runs, not after.
+fn unwritable_json() -> Result<(), Failed> {
+    let output = Command::new(env!("CARGO_BIN_EXE_memwright"))
+        .args(["run", "--json", "/nowhere/account.json"])
+        .arg(busybox())
+        .args(["echo", "ran"])
+        .output()?;
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    let refused = said.starts_with("memwright: cannot write /nowhere/account.json")
+        && said.lines().count() == 1;
+    if output.status.code() == Some(125) && output.stdout.is_empty() && refused {
+        return Ok(());
+    }
+    Err(format!("{}: {said:?}", output.status).into())
 }
