@@ -132,6 +132,14 @@ impl Host for Hardware {
         usercopy::user_compare_exchange32(address, old, new)
     }
 
+    fn user_peek32(&self, address: u64) -> Option<u32> {
+        usercopy::user_peek32(address)
+    }
+
+    fn user_try_exchange32(&self, address: u64, old: u32, new: u32) -> Option<u32> {
+        usercopy::user_try_exchange32(address, old, new)
+    }
+
     fn set_events(&self, events: &'static dyn KernelEvents) {
         usercopy::set_events(Box::leak(Box::new(events)));
     }

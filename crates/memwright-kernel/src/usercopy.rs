@@ -81,6 +81,29 @@ user_exchange_word:
     mov eax, eax
     ret
 
+    // u64 user_peek(address) and user_try_exchange(address, old, new): as the two above, but a
+    // fault is not resolved: the caller may hold locks
+    .balign 32
+    .globl user_peek
+user_peek:
+    stac
+user_peek_word:
+    mov eax, [rdi]
+    clac
+    ret
+
+    .balign 32
+    .globl user_try_exchange
+user_try_exchange:
+    mov eax, esi
+    stac
+user_try_exchange_word:
+    lock cmpxchg [rdi], edx
+    clac
+    mov eax, eax
+    ret
+
+    .globl user_word_failed
 user_word_failed:
     clac
     mov rax, -1
@@ -96,6 +119,10 @@ user_fixups:
     .quad user_clear_bytes, user_clear_end
     .quad user_load_word, user_word_failed
     .quad user_exchange_word, user_word_failed
+
+    .globl user_attempts
+user_attempts:
+    .quad user_peek_word, user_try_exchange_word
     .text
 "#
 );
@@ -105,8 +132,14 @@ unsafe extern "C" {
     fn user_clear(to: u64, length: u64) -> u64;
     fn user_load(address: u64) -> u64;
     fn user_exchange(address: u64, old: u32, new: u32) -> u64;
+    fn user_peek(address: u64) -> u64;
+    fn user_try_exchange(address: u64, old: u32, new: u32) -> u64;
+    /// Where an access to a word resumes that faulted.
+    fn user_word_failed();
     /// Pairs of an instruction that may fault and where to resume if the fault stands.
     static user_fixups: [[u64; 2]; 6];
+    /// Instructions that may fault and whose fault stands: they resume at `user_word_failed`.
+    static user_attempts: [u64; 2];
 }
 
 /// Where to resume after an unresolved fault of the instruction at `address`; `None` if that
@@ -118,6 +151,16 @@ pub fn fixup(address: u64) -> Option<u64> {
         .iter()
         .find(|pair| pair[0] == address)
         .map(|pair| pair[1])
+}
+
+/// Where to resume after a fault of the instruction at `address` if no fault of it may be resolved.
+#[cold]
+pub fn attempt_fixup(address: u64) -> Option<u64> {
+    // SAFETY: the table is a constant of the image.
+    let table = unsafe { &user_attempts };
+    table
+        .contains(&address)
+        .then_some(user_word_failed as *const () as u64)
 }
 
 /// The personality, as [`set_events`] got it: the address of a `&'static dyn KernelEvents`.
@@ -291,4 +334,22 @@ pub fn user_compare_exchange32(address: u64, old: u32, new: u32) -> Result<u32, 
     }
     // SAFETY: the word lies in the user's half, where a fault is fixed up.
     word(address, unsafe { user_exchange(address, old, new) })
+}
+
+/// Loads a word of user memory unless that faults.
+pub fn user_peek32(address: u64) -> Option<u32> {
+    if !is_user(address, 4) {
+        return None;
+    }
+    // SAFETY: the word lies in the user's half, where a fault is fixed up.
+    u32::try_from(unsafe { user_peek(address) }).ok()
+}
+
+/// As [`user_compare_exchange32`], unless that faults.
+pub fn user_try_exchange32(address: u64, old: u32, new: u32) -> Option<u32> {
+    if !is_user(address, 4) {
+        return None;
+    }
+    // SAFETY: the word lies in the user's half, where a fault is fixed up.
+    u32::try_from(unsafe { user_try_exchange(address, old, new) }).ok()
 }

@@ -188,6 +188,14 @@ pub trait Host: Machine {
     /// A fault that was not resolved.
     fn user_compare_exchange32(&self, address: u64, old: u32, new: u32) -> Result<u32, UserFault>;
 
+    /// Loads a user word as [`user_load32`](Self::user_load32), unless that faults: nothing is asked
+    /// to resolve the fault, so that locks may be held.
+    fn user_peek32(&self, address: u64) -> Option<u32>;
+
+    /// As [`user_compare_exchange32`](Self::user_compare_exchange32), unless that faults: nothing is
+    /// asked to resolve the fault, so that locks may be held.
+    fn user_try_exchange32(&self, address: u64, old: u32, new: u32) -> Option<u32>;
+
     /// Names the receiver of events; called once, before anything else.
     fn set_events(&self, events: &'static dyn KernelEvents);
 

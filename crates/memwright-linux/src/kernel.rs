@@ -7,6 +7,7 @@ use crate::{
     cpio::CpioArchive,
     events::Events,
     fs::Mounts,
+    futex::Futexes,
     host::Host,
     manifest::Manifest,
     process::{ExitStatus, Life, Limits, PROGRAM, Parts, Process, REAPER, Start, Tasks, Thread},
@@ -42,6 +43,8 @@ pub struct Kernel {
     pub tasks: Tasks,
     /// Who runs and who may run.
     pub scheduler: Scheduler,
+    /// Threads that wait for words of user memory.
+    pub(crate) futexes: Futexes,
     /// The source of every random number.
     pub random: Lock<Random>,
     /// The source of address layouts; a fixed layout without one.
@@ -77,6 +80,7 @@ impl Kernel {
             manifest,
             tasks: Tasks::default(),
             scheduler: Scheduler::new(host),
+            futexes: Futexes::new(),
             calls: CallCounts::new(),
             processes_made: AtomicU64::new(0),
             memory_kills: AtomicU64::new(0),

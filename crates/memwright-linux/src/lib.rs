@@ -22,6 +22,7 @@ pub mod errno;
 pub mod events;
 pub mod exec;
 pub mod fs;
+mod futex;
 pub mod host;
 pub mod kernel;
 pub mod manifest;

@@ -175,6 +175,16 @@ pub fn copies_report_the_fault() -> Outcomes {
             usercopy::user_load32(DATA + 4096) == Err(beyond),
             "load of nothing",
         )?;
+        check(
+            usercopy::user_peek32(DATA) == Some(5) && usercopy::user_peek32(DATA + 4096).is_none(),
+            "peek",
+        )?;
+        check(
+            usercopy::user_try_exchange32(DATA, 5, 6) == Some(5)
+                && usercopy::user_try_exchange32(DATA, 5, 7) == Some(6)
+                && usercopy::user_try_exchange32(DATA + 4096, 0, 1).is_none(),
+            "attempted exchange",
+        )?;
         for address in [USER_LIMIT - 8, USER_LIMIT, paging::IMAGE_BASE, u64::MAX - 8] {
             let refused = UserFault { address, done: 0 };
             let copied = usercopy::copy_from_user(&mut bytes, address);

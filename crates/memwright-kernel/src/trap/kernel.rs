@@ -80,7 +80,10 @@ extern "C" fn kernel_trap(frame: &mut TrapFrame) {
                         frame.rip = resume;
                     }
                 }
-                _ => panic::exception(frame, address),
+                _ => match usercopy::attempt_fixup(frame.rip) {
+                    Some(resume) if user => frame.rip = resume,
+                    _ => panic::exception(frame, address),
+                },
             }
         }
         _ => panic::exception(frame, arch::fault_address()),

@@ -304,6 +304,7 @@ fn commit(context: &Context<'_>, loaded: Loaded, path: &[u8]) {
     process.credentials.lock().after_exec();
     process.executed.store(true, Ordering::SeqCst);
     crate::memory::note_peak(process);
+    crate::futex::release(kernel, context.thread);
     let old = process.replace_space(loaded.space.clone(), loaded.image);
     context.set_space(loaded.space.clone());
     kernel.scheduler.load_space(kernel, &loaded.space);
@@ -318,7 +319,6 @@ fn commit(context: &Context<'_>, loaded: Loaded, path: &[u8]) {
         state.saved_mask = None;
         signals.recalculate(context.thread);
     }
-    context.thread.clear_child_tid.store(0, Ordering::Relaxed);
     *context.thread.restart.lock() = None;
     kernel.host.restore_fpu(&FpuArea::INITIAL);
     *context.state() = loaded.state;

@@ -19,6 +19,7 @@ pub fn end_group(kernel: &Kernel, process: &Arc<Process>, status: ExitStatus) {
 /// only [`leave`](crate::scheduler::Scheduler::leave).
 pub fn exit_thread(kernel: &'static Kernel, thread: &Arc<Thread>, status: ExitStatus) {
     let process = &thread.process;
+    crate::futex::release(kernel, thread);
     let usage = kernel.scheduler.usage_of(kernel, thread);
     let (last, status) = {
         let mut signals = process.signals.lock();

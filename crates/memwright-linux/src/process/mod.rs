@@ -234,6 +234,11 @@ impl Process {
         }
     }
 
+    /// Another thread or process runs in its address space too.
+    pub(crate) fn shares_space(&self) -> bool {
+        self.borrows_space() || self.signals.lock().threads.len() > 1
+    }
+
     /// Its threads, oldest first.
     pub fn threads(&self) -> alloc::vec::Vec<Arc<Thread>> {
         self.signals

@@ -6,6 +6,7 @@ use crate::{
         regs::{FpuArea, UserState},
         signal_frame::LastFault,
     },
+    futex::{FutexPlace, WaitRequest},
     host::ContextId,
     sync::{Lock, Rank},
 };
@@ -62,6 +63,8 @@ pub enum RestartBlock {
         /// Time of the host's clock.
         deadline: Option<u64>,
     },
+    /// A wait for a word with a deadline.
+    Futex(WaitRequest),
 }
 
 /// A thread.
@@ -76,6 +79,10 @@ pub struct Thread {
     pub usage: Usage,
     /// Where to store zero and wake when the thread ends (`CLONE_CHILD_CLEARTID`).
     pub clear_child_tid: AtomicU64,
+    /// Its `struct robust_list_head` in user memory, or null.
+    pub robust_list: AtomicU64,
+    /// The bucket where it waits for a word of user memory.
+    pub(crate) futex: FutexPlace,
     /// Extended state while the thread does not run.
     pub fpu: Lock<FpuArea>,
     /// The last fault, as signal frames report it.
@@ -96,6 +103,8 @@ impl Thread {
             context,
             usage: Usage::default(),
             clear_child_tid: AtomicU64::new(0),
+            robust_list: AtomicU64::new(0),
+            futex: FutexPlace::default(),
             fpu: Lock::new(Rank::Leaf, FpuArea::INITIAL),
             last_fault: Lock::new(Rank::Leaf, LastFault::default()),
             restart: Lock::new(Rank::Leaf, None),

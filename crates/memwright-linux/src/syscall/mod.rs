@@ -1,6 +1,7 @@
 //! System calls: one file per group, one table for all.
 
 pub mod file;
+pub(crate) mod futex;
 pub(crate) mod identity;
 pub(crate) mod memory;
 pub(crate) mod process;

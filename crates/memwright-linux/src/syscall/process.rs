@@ -332,15 +332,6 @@ pub fn set_tid_address(context: &Context<'_>, arguments: &Arguments) -> CallResu
     Ok(context.thread.id.into())
 }
 
-/// `set_robust_list`: futexes are not shared between threads yet, so the list is never walked.
-pub fn set_robust_list(_context: &Context<'_>, arguments: &Arguments) -> CallResult {
-    if arguments[1] == 24 {
-        Ok(0)
-    } else {
-        Err(Errno::EINVAL)
-    }
-}
-
 /// `arch_prctl`.
 pub fn arch_prctl(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     let [operation, address, ..] = *arguments;

@@ -3,7 +3,7 @@
 //! The table drives dispatch, `--strace`, the lists of missing calls and of stubs in the account,
 //! and the bad-pointer test.
 
-use super::{Handler, file, identity, memory, process, scheduling, signal, system, time};
+use super::{Handler, file, futex, identity, memory, process, scheduling, signal, system, time};
 use linux_raw_sys::general as raw;
 
 /// What one argument is.
@@ -154,7 +154,6 @@ const CLONE: Kind = Kind::Flags(&[
     (raw::CLONE_CHILD_CLEARTID as u64, "CLONE_CHILD_CLEARTID"),
     (raw::CLONE_CHILD_SETTID as u64, "CLONE_CHILD_SETTID"),
 ]);
-
 /// Every number of x86-64 Linux 7.2, with the calls that are no file's. Calls on files are rows of
 /// [`file::GROUPS`] and take the place of the rows that only name them.
 const NUMBERS: &[SystemCall] = &[
@@ -550,7 +549,19 @@ const NUMBERS: &[SystemCall] = &[
     missing(199, "fremovexattr"),
     real(200, "tkill", &[Kind::Int, Kind::Signal], signal::tkill),
     real(201, "time", &[Kind::Out(8)], time::time),
-    missing(202, "futex"),
+    real(
+        202,
+        "futex",
+        &[
+            Kind::Hex,
+            Kind::Hex,
+            Kind::Unsigned,
+            Kind::Hex,
+            Kind::Hex,
+            Kind::Hex,
+        ],
+        futex::futex,
+    ),
     real(
         203,
         "sched_setaffinity",
@@ -667,13 +678,18 @@ const NUMBERS: &[SystemCall] = &[
     missing(270, "pselect6"),
     missing(271, "ppoll"),
     missing(272, "unshare"),
-    stub(
+    real(
         273,
         "set_robust_list",
         &[Kind::Hex, Kind::Unsigned],
-        process::set_robust_list,
+        futex::set_robust_list,
     ),
-    missing(274, "get_robust_list"),
+    real(
+        274,
+        "get_robust_list",
+        &[Kind::Int, Kind::Out(8), Kind::Out(8)],
+        futex::get_robust_list,
+    ),
     missing(275, "splice"),
     missing(276, "tee"),
     missing(277, "sync_file_range"),

@@ -138,6 +138,7 @@ pub fn restart_syscall(context: &Context<'_>, _arguments: &Arguments) -> CallRes
             deadline,
             remaining,
         }) => sleep_until(context, deadline, Some(remaining)),
+        Some(RestartBlock::Futex(request)) => crate::futex::wait(context, request),
         Some(RestartBlock::Poll { .. }) | None => Err(Errno::EINTR),
     }
 }

@@ -1,0 +1,161 @@
+//! Which word is meant.
+
+use super::BUCKETS;
+use crate::{M, Space, errno::Errno, user::check_range};
+use alloc::sync::Arc;
+use memwright::{Rights, object::Object};
+use memwright_table::{PAGE_SIZE, VirtAddr};
+
+/// Who may wait for the same word and wake its waiters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Scope {
+    /// Threads of one address space (`FUTEX_PRIVATE_FLAG`).
+    Private,
+    /// Whoever maps the memory.
+    Shared,
+}
+
+/// Equal for the same word and never for two (`union futex_key` of Linux 7.2,
+/// `include/linux/futex.h`). As there, a private and a shared call never mean the same word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Key {
+    /// A word of one address space, in a private call.
+    Private { space: usize, address: u64 },
+    /// A word of one address space, in a shared call.
+    Anonymous { space: usize, address: u64 },
+    /// A word of an object, wherever it is mapped.
+    Object { object: usize, position: u64 },
+}
+
+impl Key {
+    /// The bucket where its waiters stand.
+    pub(super) fn bucket(self) -> u32 {
+        let (identity, place) = match self {
+            Self::Private { space, address } | Self::Anonymous { space, address } => {
+                (space, address)
+            }
+            Self::Object { object, position } => (object, position),
+        };
+        // Words are 4 bytes apart, identities are addresses of large structures.
+        let mixed = (place >> 2) ^ (identity as u64 >> 6).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let spread = mixed.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
+        (spread % BUCKETS as u64) as u32
+    }
+}
+
+/// A key, and the object that it names.
+pub(super) struct Found {
+    pub(super) key: Key,
+    pub(super) object: Option<Arc<dyn Object<M>>>,
+}
+
+/// The key of the word at `address` (`get_futex_key` of Linux 7.2, `kernel/futex/core.c`). `write`
+/// says that a shared call is going to change the word.
+///
+/// # Errors
+/// `EINVAL` for an address that is not a multiple of 4, `EFAULT` for one that is no user memory.
+pub(super) fn find(
+    space: &Arc<Space>,
+    address: u64,
+    scope: Scope,
+    write: bool,
+) -> Result<Found, Errno> {
+    if address % 4 != 0 {
+        return Err(Errno::EINVAL);
+    }
+    check_range(address, 4)?;
+    let identity = Arc::as_ptr(space).cast::<()>() as usize;
+    match scope {
+        Scope::Private => Ok(Found {
+            key: Key::Private {
+                space: identity,
+                address,
+            },
+            object: None,
+        }),
+        Scope::Shared => shared(space, identity, address, write),
+    }
+}
+
+#[cold]
+fn shared(space: &Space, identity: usize, address: u64, write: bool) -> Result<Found, Errno> {
+    let at = VirtAddr::new(address);
+    let found = space.find(at, |area| {
+        let page = at.page();
+        if page < area.start() || !area.rights().contains(Rights::READ) {
+            return None;
+        }
+        let writable = area.rights().contains(Rights::WRITE);
+        if write && !writable {
+            return None;
+        }
+        match area.object() {
+            // A private page that can be written is, or becomes, this address space's own.
+            Some(object) if area.is_shared() || !writable => {
+                let object = object.clone();
+                let identity = core::ptr::from_ref(object.mappings()).cast::<()>() as usize;
+                let position = area.offset_of(page) * PAGE_SIZE as u64 + at.offset() as u64;
+                let key = Key::Object {
+                    object: identity,
+                    position,
+                };
+                Some(Found {
+                    key,
+                    object: Some(object),
+                })
+            }
+            Some(_) => Some(anonymous(identity, address)),
+            // Anonymous memory that nobody can write never changes.
+            None => writable.then(|| anonymous(identity, address)),
+        }
+    });
+    found.flatten().ok_or(Errno::EFAULT)
+}
+
+fn anonymous(space: usize, address: u64) -> Found {
+    Found {
+        key: Key::Anonymous { space, address },
+        object: None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{BUCKETS, Key};
+
+    #[test]
+    fn keys_are_equal_for_the_same_word_only() {
+        let (space, address) = (0x1000, 0x7000_0000);
+        let private = Key::Private { space, address };
+        let anonymous = Key::Anonymous { space, address };
+        assert_eq!(private, Key::Private { space, address });
+        assert_ne!(private, anonymous);
+        assert_ne!(
+            private,
+            Key::Private {
+                space,
+                address: address + 4
+            }
+        );
+        assert_ne!(
+            private,
+            Key::Private {
+                space: 0x2000,
+                address
+            }
+        );
+    }
+
+    #[test]
+    fn neighbouring_words_spread_over_the_buckets() {
+        let mut used = [0u32; BUCKETS];
+        for word in 0..BUCKETS as u64 {
+            let key = Key::Private {
+                space: 0xffff_8000_0010_0000,
+                address: 0x7fff_0000_0000 + word * 4,
+            };
+            used[key.bucket() as usize] += 1;
+        }
+        assert!(used.iter().all(|&count| count <= 4));
+    }
+}

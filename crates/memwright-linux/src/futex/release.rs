@@ -1,0 +1,190 @@
+//! What a thread leaves behind in the address space that it leaves.
+
+use super::{ANY, Scope, wake};
+use crate::{Space, kernel::Kernel, process::Thread, user::check_range};
+use alloc::sync::Arc;
+use core::sync::atomic::Ordering;
+use linux_raw_sys::general as raw;
+
+/// Most entries of a list that are looked at (`ROBUST_LIST_LIMIT`).
+const ROBUST_MAX: u32 = raw::ROBUST_LIST_LIMIT;
+
+/// Marks the robust locks that the thread holds as those of a dead owner and wakes one waiter of
+/// each; then stores 0 in the word that `set_tid_address` or `CLONE_CHILD_CLEARTID` named, and wakes
+/// a waiter of it, if others use the address space (`mm_release` of Linux 7.2, `kernel/fork.c`).
+///
+/// Called by the thread itself at its end and in exec, holding no lock, while it still runs in the
+/// address space and belongs to the threads of its process.
+pub(crate) fn release(kernel: &Kernel, thread: &Arc<Thread>) {
+    let head = thread.robust_list.swap(0, Ordering::Relaxed);
+    let word = thread.clear_child_tid.swap(0, Ordering::Relaxed);
+    let clears = word != 0 && thread.process.shares_space();
+    if head == 0 && !clears {
+        return;
+    }
+    crate::sync::assert_none_held();
+    let Some(space) = thread.process.space() else {
+        return;
+    };
+    if head != 0 {
+        let end = RobustEnd {
+            kernel,
+            thread,
+            space: &space,
+        };
+        // A list that cannot be read any further is left as it is.
+        let _ = end.walk(head);
+    }
+    if clears && check_range(word, 4).is_ok() {
+        // The waiter is woken even if the word cannot be stored, as on Linux.
+        let _ = kernel.host.copy_to_user(word, &[0; 4]);
+        let _ = wake(kernel, &space, word, Scope::Shared, 1, ANY);
+    }
+}
+
+/// Where a list goes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Entry {
+    address: u64,
+    /// It belongs to a lock with priority inheritance, whose waiters do not wait here.
+    inherits: bool,
+}
+
+/// The lowest bit of a pointer in the list marks a lock with priority inheritance.
+fn entry(pointer: u64) -> Entry {
+    Entry {
+        address: pointer & !1,
+        inherits: pointer & 1 != 0,
+    }
+}
+
+/// The list cannot be read, or names what is no word.
+struct Broken;
+
+/// What becomes of the word of a lock whose owner ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Death {
+    /// It is another's, or nobody's.
+    Nothing,
+    /// It was being unlocked: the wake may not have been made.
+    Wake,
+    /// It becomes this.
+    Mark(u32),
+}
+
+/// Decides by the word of a lock (`handle_futex_death` of Linux 7.2, `kernel/futex/core.c`).
+fn death(word: u32, owner: u32, pending: bool, inherits: bool) -> Death {
+    if pending && !inherits && word == 0 {
+        Death::Wake
+    } else if word & raw::FUTEX_TID_MASK != owner {
+        Death::Nothing
+    } else {
+        Death::Mark(word & raw::FUTEX_WAITERS | raw::FUTEX_OWNER_DIED)
+    }
+}
+
+struct RobustEnd<'a> {
+    kernel: &'a Kernel,
+    thread: &'a Thread,
+    space: &'a Arc<Space>,
+}
+
+impl RobustEnd<'_> {
+    fn read(&self, address: u64) -> Result<u64, Broken> {
+        let mut bytes = [0; 8];
+        check_range(address, 8).map_err(|_| Broken)?;
+        self.kernel
+            .host
+            .copy_from_user(&mut bytes, address)
+            .map_err(|_| Broken)?;
+        Ok(u64::from_le_bytes(bytes))
+    }
+
+    /// `struct robust_list_head`: the first entry, the distance from an entry to its word, and the
+    /// entry that is being added or removed (`exit_robust_list` of Linux 7.2).
+    fn walk(&self, head: u64) -> Result<(), Broken> {
+        let mut next = entry(self.read(head)?);
+        let distance = self.read(head.wrapping_add(8))?;
+        let pending = entry(self.read(head.wrapping_add(16))?);
+        for _ in 0..ROBUST_MAX {
+            if next.address == head {
+                break;
+            }
+            // Read before the lock is given away, which its next owner may free.
+            let after = self.read(next.address);
+            if next.address != pending.address {
+                self.end(next, distance, false)?;
+            }
+            next = entry(after?);
+        }
+        if pending.address != 0 {
+            self.end(pending, distance, true)?;
+        }
+        Ok(())
+    }
+
+    fn end(&self, entry: Entry, distance: u64, pending: bool) -> Result<(), Broken> {
+        let address = entry.address.wrapping_add(distance);
+        if address % 4 != 0 || check_range(address, 4).is_err() {
+            return Err(Broken);
+        }
+        let host = self.kernel.host;
+        let mut word = host.user_load32(address).map_err(|_| Broken)?;
+        loop {
+            match death(word, self.thread.id, pending, entry.inherits) {
+                Death::Nothing => return Ok(()),
+                Death::Wake => {
+                    self.wake(address);
+                    return Ok(());
+                }
+                Death::Mark(dead) => {
+                    let seen = host
+                        .user_compare_exchange32(address, word, dead)
+                        .map_err(|_| Broken)?;
+                    if seen == word {
+                        if !entry.inherits && word & raw::FUTEX_WAITERS != 0 {
+                            self.wake(address);
+                        }
+                        return Ok(());
+                    }
+                    word = seen;
+                }
+            }
+        }
+    }
+
+    fn wake(&self, address: u64) {
+        // Nobody can be waiting for a word that cannot be named.
+        let _ = wake(self.kernel, self.space, address, Scope::Shared, 1, ANY);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Death, Entry, death, entry, raw};
+
+    #[test]
+    fn the_lowest_bit_marks_inheritance() {
+        for (pointer, address, inherits) in [(0x1000, 0x1000, false), (0x1001, 0x1000, true)] {
+            assert_eq!(entry(pointer), Entry { address, inherits });
+        }
+    }
+
+    #[test]
+    fn only_the_owner_s_locks_die() {
+        const WAITERS: u32 = raw::FUTEX_WAITERS;
+        const DIED: u32 = raw::FUTEX_OWNER_DIED;
+        for (word, pending, inherits, expected) in [
+            (0, false, false, Death::Nothing),
+            (0, true, false, Death::Wake),
+            (0, true, true, Death::Nothing),
+            (7, false, false, Death::Mark(DIED)),
+            (7 | WAITERS, false, false, Death::Mark(WAITERS | DIED)),
+            (7, true, false, Death::Mark(DIED)),
+            (8, false, false, Death::Nothing),
+            (8 | WAITERS, true, false, Death::Nothing),
+        ] {
+            assert_eq!(death(word, 7, pending, inherits), expected, "{word:#x}");
+        }
+    }
+}

@@ -1,0 +1,53 @@
+//! `FUTEX_WAKE` and `FUTEX_WAKE_BITSET`.
+
+use super::{Left, Scope, key, take_waiters};
+use crate::{Space, errno::Errno, kernel::Kernel};
+use alloc::sync::Arc;
+
+/// Bits that meet every waiter's (`FUTEX_BITSET_MATCH_ANY`).
+pub(crate) const ANY: u32 = u32::MAX;
+
+/// Wakes up to `most` threads that wait for the word at `address` of `space` with bits that meet
+/// `bits`; returns how many. Even `most` 0 wakes one, as on Linux (`futex_wake` of Linux 7.2,
+/// `kernel/futex/waitwake.c`).
+///
+/// # Errors
+/// `EINVAL` without bits or for an address that is not a multiple of 4, `EFAULT`.
+pub(crate) fn wake(
+    kernel: &Kernel,
+    space: &Arc<Space>,
+    address: u64,
+    scope: Scope,
+    most: u32,
+    bits: u32,
+) -> Result<u32, Errno> {
+    if bits == 0 {
+        return Err(Errno::EINVAL);
+    }
+    let found = key::find(space, address, scope, false)?;
+    let mut left = Left::default();
+    let most = at_least_one(most);
+    let woken = {
+        let mut queue = kernel.futexes.lock(found.key.bucket());
+        take_waiters(&mut queue, found.key, bits, most, &mut left)
+    };
+    left.wake(kernel);
+    Ok(woken)
+}
+
+/// How many waiters a number in a call means: an `int` of which 0 and less mean 1.
+pub(super) fn at_least_one(number: u32) -> u32 {
+    (number as i32).max(1) as u32
+}
+
+#[cfg(test)]
+mod tests {
+    use super::at_least_one;
+
+    #[test]
+    fn zero_and_less_wake_one() {
+        for (number, most) in [(0, 1), (1, 1), (7, 7), (u32::MAX, 1), (1 << 31, 1)] {
+            assert_eq!(at_least_one(number), most);
+        }
+    }
+}
