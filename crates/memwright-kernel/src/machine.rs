@@ -85,7 +85,7 @@ unsafe impl Machine for Hardware {
         }
     }
 
-    fn invalidate_remote(&self, _targets: CpuSet, _root: Frame, _what: &Invalidation) {
+    fn invalidate_remote(&self, _targets: CpuSet, _root: Frame, _what: &[Invalidation]) {
         // No other CPU runs: whoever asks names none that is not this one.
     }
 

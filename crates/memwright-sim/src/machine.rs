@@ -446,7 +446,7 @@ unsafe impl Machine for SimulatedMachine {
         }
     }
 
-    fn invalidate_remote(&self, targets: CpuSet, root: Frame, what: &Invalidation) {
+    fn invalidate_remote(&self, targets: CpuSet, root: Frame, what: &[Invalidation]) {
         let sender = self.cpu();
         let window = locked(&self.board.window).clone();
         for cpu in self.cpus().filter(|&cpu| targets.contains(cpu)) {
@@ -458,8 +458,10 @@ unsafe impl Machine for SimulatedMachine {
                 window(self, cpu);
             }
             let loaded = self.core(cpu).root == Some(root);
-            if let Some(what) = Mistake::remote(self.mistake(), what).filter(|_| loaded) {
-                self.deliver(cpu, &what);
+            for what in what.iter().filter(|_| loaded) {
+                if let Some(what) = Mistake::remote(self.mistake(), what) {
+                    self.deliver(cpu, &what);
+                }
             }
         }
     }

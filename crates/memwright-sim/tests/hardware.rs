@@ -106,7 +106,7 @@ fn a_stale_translation_serves_until_it_is_invalidated() {
         machine.audit()[..],
         [Incoherence::Moved(SECOND, _, OTHER)]
     ));
-    machine.invalidate_remote(CpuSet::single(SECOND), ROOT, &one_page());
+    machine.invalidate_remote(CpuSet::single(SECOND), ROOT, &[one_page()]);
     assert_eq!(load(&machine, SECOND), Some(*b"else"));
     assert_eq!(machine.audit(), []);
 }
@@ -336,7 +336,7 @@ fn an_interrupt_for_another_root_changes_nothing() {
     let machine = machine(entry(DATA, OPEN));
     load(&machine, SECOND);
     set(&machine, LOWER, 5, 0);
-    machine.invalidate_remote(CpuSet::single(SECOND), Frame::new(77), &one_page());
+    machine.invalidate_remote(CpuSet::single(SECOND), Frame::new(77), &[one_page()]);
     assert_eq!(load(&machine, SECOND), Some(*b"data"));
     assert_eq!(machine.cost(FIRST).interrupts_sent, 1);
     assert_eq!(machine.cost(SECOND).interrupts_taken, 1);
@@ -358,7 +358,7 @@ fn the_window_opens_before_the_invalidation_arrives() {
             .write(ADDRESS, b"late")
             .expect("still cached");
     })));
-    machine.invalidate_remote(CpuSet::single(SECOND), ROOT, &one_page());
+    machine.invalidate_remote(CpuSet::single(SECOND), ROOT, &[one_page()]);
     assert_eq!(load(&machine, SECOND), Some(*b"late"));
     assert!(machine.on(SECOND).write(ADDRESS, b"x").is_err());
 }
@@ -382,7 +382,7 @@ fn every_planted_mistake_leaves_something_stale() {
         set(&machine, MIDDLE, 0, 0);
         machine.set_mistake(Some(mistake));
         machine.invalidate_local(&what);
-        machine.invalidate_remote(CpuSet::single(SECOND), ROOT, &what);
+        machine.invalidate_remote(CpuSet::single(SECOND), ROOT, &[what]);
         assert_ne!(machine.audit(), [], "{mistake:?}");
     }
 }

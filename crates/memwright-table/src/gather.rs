@@ -5,8 +5,8 @@
 //! CPU that may hold a stale translation, and only after both are displaced frames and tables
 //! given up. Frames wait in a list linked through their metadata, so that nothing is allocated.
 //!
-//! **How much is invalidated.** Up to [`PAGES_AT_A_TIME`] pages go one by one, more go as a full
-//! invalidation: Linux measured this on Intel processors, where one INVLPG costs about as much as
+//! **How much is invalidated.** The pages that need it and no others, each huge page once. Up to
+//! [`PAGES_AT_A_TIME`] of them go one by one, more go as a full invalidation: Linux measured this on Intel processors, where one INVLPG costs about as much as
 //! the refill of a few entries, and uses the same number (`tlb_single_page_flush_ceiling`,
 //! Documentation/arch/x86/tlb.rst, 7.2). QEMU's TCG charges one instruction for either.
 //!
@@ -17,6 +17,7 @@
 //! (design rule 4), once invalidations that others have still pending are over (rule 2): a gather
 //! that elided something while another operation had invalidations pending flushes all the same.
 
+use core::mem::MaybeUninit;
 use core::sync::atomic::{AtomicU32, Ordering};
 
 use crate::addr::{CpuSet, Frame, Page, PageSize};
@@ -86,48 +87,80 @@ impl GatherCounts {
     }
 }
 
-/// The extent of what must be invalidated.
-#[derive(Clone, Copy)]
-struct Span {
-    /// First page.
-    start: u64,
-    /// The page after the last; at most `start` if there is nothing.
-    end: u64,
-    /// The smallest size seen.
-    stride: PageSize,
+/// Pages that must be invalidated: those that need it, and no others, until they are too many.
+struct Pages {
+    /// How many translations, each of its own size; more than [`PAGES_AT_A_TIME`] stand for all.
+    count: u64,
+    /// Runs of them.
+    used: usize,
+    /// The first `used` are filled in.
+    runs: [MaybeUninit<Invalidation>; PAGES_AT_A_TIME as usize],
 }
 
-impl Span {
-    const NOTHING: Span = Span {
-        start: u64::MAX,
-        end: 0,
-        stride: PageSize::Size1G,
-    };
+impl Pages {
+    #[inline(always)]
+    const fn new() -> Self {
+        Self {
+            count: 0,
+            used: 0,
+            runs: [const { MaybeUninit::uninit() }; PAGES_AT_A_TIME as usize],
+        }
+    }
 
     #[inline]
-    fn add(&mut self, start: u64, end: u64, stride: PageSize) {
-        self.start = self.start.min(start);
-        self.end = self.end.max(end);
-        self.stride = self.stride.min(stride);
+    fn clear(&mut self) {
+        self.count = 0;
+        self.used = 0;
     }
 
-    fn is_empty(&self) -> bool {
-        self.end <= self.start
-    }
-
-    /// The cheapest invalidation that covers the span.
-    fn invalidation(&self) -> Invalidation {
-        let count = (self.end - self.start).div_ceil(self.stride.pages());
-        if count <= PAGES_AT_A_TIME {
-            let first = Page::new(self.start);
-            Invalidation::Pages {
-                first,
-                count: count as u32,
-                stride: self.stride,
-            }
-        } else {
-            Invalidation::All
+    /// Adds `leaves` translations of `size` that follow one another from `start` on.
+    #[inline]
+    fn add(&mut self, start: Page, leaves: u64, size: PageSize) {
+        self.count += leaves;
+        if self.count > PAGES_AT_A_TIME {
+            return;
         }
+        if let Some(Invalidation::Pages {
+            first,
+            count,
+            stride,
+        }) = self.runs_mut().last_mut()
+        {
+            if *stride == size
+                && first.number() + u64::from(*count) * size.pages() == start.number()
+            {
+                *count += leaves as u32;
+                return;
+            }
+        }
+        // Each run has a page at least, so there is room.
+        self.runs[self.used].write(Invalidation::Pages {
+            first: start,
+            count: leaves as u32,
+            stride: size,
+        });
+        self.used += 1;
+    }
+
+    #[inline]
+    fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    /// The runs, if the pages are few enough to go one by one.
+    #[inline]
+    fn few(&self) -> Option<&[Invalidation]> {
+        if self.count > PAGES_AT_A_TIME {
+            return None;
+        }
+        // SAFETY: `add` wrote the first `used` runs.
+        Some(unsafe { core::slice::from_raw_parts(self.runs.as_ptr().cast(), self.used) })
+    }
+
+    #[inline]
+    fn runs_mut(&mut self) -> &mut [Invalidation] {
+        // SAFETY: as in `few`.
+        unsafe { core::slice::from_raw_parts_mut(self.runs.as_mut_ptr().cast(), self.used) }
     }
 }
 
@@ -136,9 +169,9 @@ impl Span {
 pub struct Gather<'t, M: Machine> {
     table: &'t Table<M>,
     /// What other CPUs, and this one, must forget.
-    shrunk: Span,
+    shrunk: Pages,
     /// What this CPU should forget because rights grew.
-    grown: Span,
+    grown: Pages,
     /// A table was freed.
     tables: bool,
     /// This gather is counted in the table's `pending`.
@@ -160,8 +193,8 @@ impl<'t, M: Machine> Gather<'t, M> {
     pub(crate) fn new(table: &'t Table<M>) -> Self {
         Self {
             table,
-            shrunk: Span::NOTHING,
-            grown: Span::NOTHING,
+            shrunk: Pages::new(),
+            grown: Pages::new(),
             tables: false,
             pending: false,
             relied: false,
@@ -178,29 +211,25 @@ impl<'t, M: Machine> Gather<'t, M> {
     /// guards the entry is released.
     #[inline]
     pub fn record(&mut self, page: Page, size: PageSize, change: Change) {
-        self.record_run(page, page.add(size.pages()), size, change, 1);
+        self.record_run(page, size, change, 1);
     }
 
-    /// The same for `entries` entries between `start` and `end`.
+    /// The same for `entries` entries that follow one another from `start` on.
     #[inline]
-    pub(crate) fn record_run(
-        &mut self,
-        start: Page,
-        end: Page,
-        size: PageSize,
-        change: Change,
-        entries: u64,
-    ) {
+    pub(crate) fn record_run(&mut self, start: Page, size: PageSize, change: Change, entries: u64) {
         self.counts.changed[change.index()] += entries;
         if change.needs_remote() {
-            self.shrunk.add(start.number(), end.number(), size);
-            self.tables |= matches!(change, Change::TableFreed);
+            if matches!(change, Change::TableFreed) {
+                self.tables = true;
+            } else {
+                self.shrunk.add(start, entries, size);
+            }
             if !self.pending {
                 self.pending = true;
                 self.table.pending().fetch_add(1, Ordering::SeqCst);
             }
         } else if change.needs_local() {
-            self.grown.add(start.number(), end.number(), size);
+            self.grown.add(start, entries, size);
             self.counts.elided_grew += entries;
         } else if matches!(change, Change::Same) {
             // Hardware sees no difference: a right that this took away was gone already (rule 2).
@@ -284,29 +313,29 @@ impl<'t, M: Machine> Gather<'t, M> {
     fn invalidate_recorded(&mut self) {
         let loaded = self.table.loaded();
         let own = u32::from(self.pending);
-        if self.relied && self.table.pending().load(Ordering::SeqCst) > own {
+        let stranger = self.relied && self.table.pending().load(Ordering::SeqCst) > own;
+        if stranger {
             // Somebody else has invalidations pending, perhaps of what was elided here.
             self.counts.completed += 1;
-            let what = if self.tables {
-                Invalidation::AllAndTables
-            } else {
-                Invalidation::All
-            };
-            self.send(loaded, &what, true);
-        } else if self.tables {
-            self.send(loaded, &Invalidation::AllAndTables, true);
-        } else if !self.shrunk.is_empty() {
-            self.send(loaded, &self.shrunk.invalidation(), true);
         }
-        // A full invalidation to spare a few faults that retry would cost more than they do.
-        if !self.grown.is_empty() {
-            match self.grown.invalidation() {
-                Invalidation::All | Invalidation::AllAndTables => {}
-                pages @ Invalidation::Pages { .. } => self.send(loaded, &pages, false),
+        if self.tables {
+            self.send_all(loaded, Invalidation::AllAndTables);
+        } else if stranger {
+            self.send_all(loaded, Invalidation::All);
+        } else if !self.shrunk.is_empty() {
+            match self.shrunk.few() {
+                Some(runs) => send(self.table, &mut self.counts, loaded, runs, true),
+                None => self.send_all(loaded, Invalidation::All),
             }
         }
-        self.shrunk = Span::NOTHING;
-        self.grown = Span::NOTHING;
+        if !self.grown.is_empty() {
+            // A full invalidation to spare a few faults that retry would cost more than they do.
+            if let Some(runs) = self.grown.few() {
+                send(self.table, &mut self.counts, loaded, runs, false);
+            }
+        }
+        self.shrunk.clear();
+        self.grown.clear();
         self.tables = false;
         self.relied = false;
         if self.pending {
@@ -315,26 +344,9 @@ impl<'t, M: Machine> Gather<'t, M> {
         }
     }
 
-    /// Makes this CPU forget, if it has the table loaded, and every other that has.
-    fn send(&mut self, loaded: CpuSet, what: &Invalidation, everywhere: bool) {
-        let machine = self.table.frames().machine();
-        let cpu = machine.cpu();
-        step(Step::Invalidate);
-        let others = loaded.without(cpu);
-        if loaded.is_empty() {
-            self.counts.elided_not_loaded += 1;
-            return;
-        }
-        if loaded.contains(cpu) {
-            self.counts.local += 1;
-            self.counts.local_full += u64::from(!matches!(what, Invalidation::Pages { .. }));
-            machine.invalidate_local(what);
-        }
-        if everywhere && !others.is_empty() {
-            self.counts.remote += 1;
-            self.counts.interrupted += u64::from(others.len());
-            machine.invalidate_remote(others, self.table.root(), what);
-        }
+    #[cold]
+    fn send_all(&mut self, loaded: CpuSet, what: Invalidation) {
+        send(self.table, &mut self.counts, loaded, &[what], true);
     }
 
     fn release(&mut self) {
@@ -357,9 +369,45 @@ impl<'t, M: Machine> Gather<'t, M> {
     /// Flushes once, gives up what was held back, and tells what was done.
     #[inline]
     pub fn finish(mut self) -> GatherCounts {
+        *self.close()
+    }
+
+    /// The same, for whoever only looks at what was done: a gather is large to hand over.
+    #[inline]
+    pub fn close(&mut self) -> &GatherCounts {
         self.flush();
         self.finished = true;
-        self.counts
+        &self.counts
+    }
+}
+
+/// Makes this CPU forget, if it has the table loaded, and if `everywhere` every other that has.
+fn send<M: Machine>(
+    table: &Table<M>,
+    counts: &mut GatherCounts,
+    loaded: CpuSet,
+    what: &[Invalidation],
+    everywhere: bool,
+) {
+    let machine = table.frames().machine();
+    let cpu = machine.cpu();
+    step(Step::Invalidate);
+    let others = loaded.without(cpu);
+    if loaded.is_empty() {
+        counts.elided_not_loaded += 1;
+        return;
+    }
+    if loaded.contains(cpu) {
+        counts.local += 1;
+        for what in what {
+            counts.local_full += u64::from(!matches!(what, Invalidation::Pages { .. }));
+            machine.invalidate_local(what);
+        }
+    }
+    if everywhere && !others.is_empty() {
+        counts.remote += 1;
+        counts.interrupted += u64::from(others.len());
+        machine.invalidate_remote(others, table.root(), what);
     }
 }
 

@@ -55,7 +55,7 @@
 //!     fn relax(&self) { std::hint::spin_loop() }
 //!     fn load_root(&self, _root: Frame) {}
 //!     fn invalidate_local(&self, what: &Invalidation) { println!("forget {what:?}") }
-//!     fn invalidate_remote(&self, _: CpuSet, _: Frame, _: &Invalidation) {}
+//!     fn invalidate_remote(&self, _: CpuSet, _: Frame, _: &[Invalidation]) {}
 //! }
 //!
 //! let all = FrameRange { start: Frame::new(0), count: FRAMES };

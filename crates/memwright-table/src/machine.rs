@@ -64,9 +64,9 @@ pub unsafe trait Machine: Send + Sync + 'static {
     /// Makes this CPU forget.
     fn invalidate_local(&self, what: &Invalidation);
 
-    /// Makes `targets` forget, by one interrupt each, and returns when all have. A target that no
-    /// longer has `root` loaded has nothing to forget.
-    fn invalidate_remote(&self, targets: CpuSet, root: Frame, what: &Invalidation);
+    /// Makes `targets` forget all of `what`, by one interrupt each, and returns when all have. A
+    /// target that no longer has `root` loaded has nothing to forget.
+    fn invalidate_remote(&self, targets: CpuSet, root: Frame, what: &[Invalidation]);
 
     /// Fills `frame`, which has been accepted by `has_memory`, with zeroes.
     fn clear_frame(&self, frame: Frame) {
@@ -137,7 +137,7 @@ unsafe impl<T: Machine + ?Sized> Machine for &'static T {
     }
 
     #[inline]
-    fn invalidate_remote(&self, targets: CpuSet, root: Frame, what: &Invalidation) {
+    fn invalidate_remote(&self, targets: CpuSet, root: Frame, what: &[Invalidation]) {
         (**self).invalidate_remote(targets, root, what);
     }
 

@@ -43,7 +43,6 @@ struct Run {
     /// Whether no CPU can have cached what they were.
     elided: bool,
     start: u64,
-    end: u64,
     entries: u64,
 }
 
@@ -53,7 +52,6 @@ impl Run {
             what: Change::Same,
             elided: false,
             start: 0,
-            end: 0,
             entries: 0,
         }
     }
@@ -62,17 +60,18 @@ impl Run {
     #[inline]
     fn add<M: Machine>(&mut self, gather: &mut Gather<'_, M>, page: u64, what: Change, old: u64) {
         let elided = what.needs_local() && old & x86_64::ACCESSED == 0;
-        if what as u8 != self.what as u8 || elided != self.elided || self.entries == 0 {
+        let follows = what as u8 == self.what as u8
+            && elided == self.elided
+            && self.start + self.entries == page;
+        if !follows {
             self.tell(gather);
             *self = Self {
                 what,
                 elided,
                 start: page,
-                end: page,
                 entries: 0,
             };
         }
-        self.end = page + 1;
         self.entries += 1;
     }
 
@@ -81,17 +80,16 @@ impl Run {
         if self.entries == 0 {
             return;
         }
-        let (start, end) = (Page::new(self.start), Page::new(self.end));
-        tell(gather, start, end, self.what, self.elided, self.entries);
+        let start = Page::new(self.start);
+        tell(gather, start, self.what, self.elided, self.entries);
         self.entries = 0;
     }
 }
 
-/// Tells the gather of `entries` changes between `start` and `end`.
+/// Tells the gather of the changes of `entries` pages from `start` on.
 pub(super) fn tell<M: Machine>(
     gather: &mut Gather<'_, M>,
     start: Page,
-    end: Page,
     what: Change,
     elided: bool,
     entries: u64,
@@ -99,7 +97,7 @@ pub(super) fn tell<M: Machine>(
     if elided {
         gather.elide(what, entries);
     } else {
-        gather.record_run(start, end, PageSize::Size4K, what, entries);
+        gather.record_run(start, PageSize::Size4K, what, entries);
     }
 }
 
@@ -167,8 +165,7 @@ impl Alike {
             edited.made_writable += entries;
         }
         if entries > 0 {
-            let end = start.add(entries);
-            tell(gather, start, end, self.what, self.elided, entries);
+            tell(gather, start, self.what, self.elided, entries);
         }
     }
 }
@@ -446,14 +443,7 @@ impl<M: Machine> Cursor<'_, M> {
                 let elided = word & x86_64::ACCESSED == 0;
                 let pages = count as u64;
                 if count > 0 {
-                    tell(
-                        gather,
-                        start,
-                        start.add(pages),
-                        Change::Freed,
-                        elided,
-                        pages,
-                    );
+                    tell(gather, start, Change::Freed, elided, pages);
                 }
                 done += count;
                 removed += count as u32;

@@ -224,14 +224,7 @@ impl Alike {
         if self.shrinks {
             let elided = copied.seen & x86_64::ACCESSED == 0;
             if entries > 0 {
-                tell(
-                    gather,
-                    start,
-                    start.add(entries),
-                    Change::Shrank,
-                    elided,
-                    entries,
-                );
+                tell(gather, start, Change::Shrank, elided, entries);
             }
         } else if self.present && !self.rule.clear.is_empty() {
             // Found without the right to write: its loss may still have to be flushed (rule 2).

@@ -46,7 +46,7 @@ fn free_below<M: Machine>(
             if level > 2 {
                 freed += free_below(table, lower, level - 1, PageRange::new(page, next), gather);
             }
-            freed += u64::from(free_one(table, node, lower, slot, start, level, gather));
+            freed += u64::from(free_one(table, node, lower, slot, start, gather));
         }
         page = next;
     }
@@ -60,7 +60,6 @@ fn free_one<M: Machine>(
     lower: Frame,
     slot: &core::sync::atomic::AtomicU64,
     start: Page,
-    level: u8,
     gather: &mut Gather<'_, M>,
 ) -> bool {
     let frames = table.frames();
@@ -78,14 +77,7 @@ fn free_one<M: Machine>(
         // No cursor takes it for a table of this root any more.
         below.owner.store(0, Ordering::Relaxed);
         table.tables.fetch_sub(1, Ordering::Relaxed);
-        let size = PageSize::Size4K;
-        gather.record_run(
-            start,
-            start.add(slot_pages(level)),
-            size,
-            Change::TableFreed,
-            1,
-        );
+        gather.record(start, PageSize::Size4K, Change::TableFreed);
         gather.hold(lower);
     }
     below.lock.unlock(crate::sync::Rank::TableChild);

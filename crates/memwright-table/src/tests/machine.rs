@@ -105,8 +105,9 @@ unsafe impl Machine for TestMachine {
             .push((CpuSet::single(self.cpu()), *what));
     }
 
-    fn invalidate_remote(&self, targets: CpuSet, _root: Frame, what: &Invalidation) {
-        self.0.sent.lock().unwrap().push((targets, *what));
+    fn invalidate_remote(&self, targets: CpuSet, _root: Frame, what: &[Invalidation]) {
+        let mut sent = self.0.sent.lock().unwrap();
+        sent.extend(what.iter().map(|what| (targets, *what)));
     }
 }
 

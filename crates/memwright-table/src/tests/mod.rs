@@ -4,6 +4,7 @@ mod copy;
 mod frame;
 mod gather;
 mod handle;
+mod invalidation;
 pub(crate) mod machine;
 mod model;
 mod table;
