@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand};
 use memwright::{Policy, PolicyError};
 
+use crate::qemu::machine::Apic;
 use crate::size::{MemorySize, parse_memory_size};
 
 /// Run Linux programs on the Memwright memory manager and account for their memory.
@@ -39,6 +40,15 @@ pub struct RunArgs {
     #[arg(long, value_name = "SIZE", default_value = "512M",
         allow_hyphen_values = true, value_parser = parse_memory_size)]
     pub memory: MemorySize,
+
+    /// CPUs of the guest, 1 to 64. With several, they take turns by the instruction clock.
+    #[arg(long, value_name = "N", default_value_t = 1,
+        allow_hyphen_values = true, value_parser = parse_cpus)]
+    pub cpus: u8,
+
+    /// Run the CPUs in parallel and by the host's clock: no two runs need be the same.
+    #[arg(long)]
+    pub parallel: bool,
 
     /// Put a file or folder into the guest's file system (repeatable).
     #[arg(long = "file", value_name = "HOST[:GUEST]")]
@@ -114,8 +124,10 @@ Exit codes:
   128 + N   signal N killed PROGRAM
 
 Environment:
-  MEMWRIGHT_QEMU    QEMU to use instead of qemu-system-x86_64 (7.2 or later); \"backports\" is
-                    the newer one of Debian's backports, unpacked to a private cache
+  MEMWRIGHT_QEMU    QEMU to use instead of qemu-system-x86_64 (7.2 or later; 10.0 or later for
+                    several CPUs without --parallel); \"backports\" is the newer one of Debian's
+                    backports, unpacked to a private cache: also the one that several CPUs get
+                    where qemu-system-x86_64 is older
   MEMWRIGHT_KERNEL  kernel image to use instead of the embedded one
   NO_COLOR          plain text even on a terminal
 
@@ -123,7 +135,11 @@ Examples:
   memwright run /bin/busybox sh -c 'echo hello'
   memwright run --file notes.txt:/notes.txt /usr/bin/sort /notes.txt
   seq 1000 | memwright run --json account.json /usr/bin/sha256sum
-  memwright run --memory 64M --trace events.jsonl ./program";
+  memwright run --memory 64M --trace events.jsonl ./program
+  memwright run --cpus 4 --timeout 60 ./threads";
+
+/// The most CPUs of a guest.
+const MOST_CPUS: u8 = 64;
 
 /// Accepts `K=V` with a name before the sign.
 fn parse_assignment(text: &str) -> Result<String, String> {
@@ -144,12 +160,19 @@ fn parse_policy(text: &str) -> Result<String, String> {
             Err(_) => Err("expected aslr=SEED, a number".to_owned()),
         };
     }
+    if key == Apic::KEY {
+        return match Apic::from_value(value) {
+            Some(_) => Ok(text.to_owned()),
+            None => Err("expected xapic or x2apic".to_owned()),
+        };
+    }
     match Policy::default().set(key, value) {
         Ok(()) => Ok(text.to_owned()),
         Err(PolicyError::UnknownKey) => {
             let keys: Vec<&str> = Policy::KEYS.iter().map(|(key, _)| *key).collect();
             Err(format!(
-                "no such policy; there are aslr, {}",
+                "no such policy; there are aslr, {}, {}",
+                Apic::KEY,
                 keys.join(", ")
             ))
         }
@@ -160,6 +183,14 @@ fn parse_policy(text: &str) -> Result<String, String> {
                 .map_or("another value", |(_, values)| values);
             Err(format!("expected {values}"))
         }
+    }
+}
+
+/// Accepts a number of CPUs.
+fn parse_cpus(text: &str) -> Result<u8, String> {
+    match text.parse::<u8>() {
+        Ok(count) if (1..=MOST_CPUS).contains(&count) => Ok(count),
+        Ok(_) | Err(_) => Err(format!("expected a number from 1 to {MOST_CPUS}")),
     }
 }
 
@@ -209,6 +240,11 @@ mod tests {
             ("--policy", "write_upgrade=sometimes"),
             ("--memory", "12Q"),
             ("--memory", "-1"),
+            ("--cpus", "0"),
+            ("--cpus", "65"),
+            ("--cpus", "-1"),
+            ("--cpus", "x"),
+            ("--policy", "apic=8259"),
         ] {
             assert!(
                 Cli::try_parse_from(["memwright", "run", option, value, "/bin/ls"]).is_err(),

@@ -11,6 +11,8 @@ use sha2::{Digest, Sha256};
 
 use crate::account::Value;
 use crate::guest::program::Program;
+use crate::qemu::machine::Clock;
+use crate::rows;
 use crate::run::Finished;
 
 /// Version of the document's form: a higher one when a name changes its meaning or goes. New names keep it.
@@ -32,7 +34,9 @@ pub struct Document {
     /// The guest's memory in bytes.
     pub memory: u64,
     /// The guest's CPUs.
-    pub cpus: u32,
+    pub cpus: u8,
+    /// What its time was.
+    pub clock: &'static str,
     /// What `--policy` said.
     pub policies: Vec<String>,
     /// How PROGRAM ended.
@@ -42,6 +46,9 @@ pub struct Document {
     /// Why not.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub not_repeatable: Option<&'static str>,
+    /// With several CPUs: the rows that another run repeats.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub repeating: Option<Vec<String>>,
     /// The rows.
     #[serde(serialize_with = "as_map")]
     pub account: Vec<(String, Value)>,
@@ -111,6 +118,16 @@ impl Document {
     /// Makes the document of a finished run.
     pub fn new(run: &Finished<'_>) -> Self {
         let account = &run.report.account;
+        let rows: Vec<(String, Value)> = account
+            .rows
+            .iter()
+            .map(|(name, value)| (name.clone(), rows::shown(name, *value, run.machine)))
+            .collect();
+        let counted = rows
+            .iter()
+            .filter(|(_, value)| *value != Value::Unobservable);
+        let repeating = (run.machine.cpus > 1 && run.not_repeatable.is_none())
+            .then(|| counted.map(|(name, _)| name.clone()).collect());
         Self {
             schema: SCHEMA,
             program: run.hashes.program.clone(),
@@ -123,7 +140,11 @@ impl Document {
             companions: run.hashes.companions.clone(),
             kernel_sha256: run.hashes.kernel.clone(),
             memory: run.args.memory.bytes(),
-            cpus: 1,
+            cpus: run.machine.cpus,
+            clock: match run.machine.clock {
+                Clock::Instructions => "instructions",
+                Clock::Host => "host",
+            },
             policies: run.args.policies.clone(),
             outcome: run
                 .report
@@ -132,10 +153,19 @@ impl Document {
                 .map(|(outcome, _)| (*outcome).into()),
             repeatable: run.not_repeatable.is_none(),
             not_repeatable: run.not_repeatable,
-            account: account.rows.clone(),
+            repeating,
+            account: rows,
             stubs: account.stubs.clone(),
             unknown: account.unknown.clone(),
         }
+    }
+
+    /// Whether a row is marked as one that repeats.
+    pub fn repeats(&self, name: &str) -> bool {
+        self.repeating
+            .iter()
+            .flatten()
+            .any(|repeating| repeating == name)
     }
 }
 

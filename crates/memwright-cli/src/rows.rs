@@ -1,5 +1,8 @@
 //! What the rows of the account are called, and how reports group them.
 
+use crate::account::Value;
+use crate::qemu::machine::{Clock, Machine};
+
 /// Groups in the order of reports, each with the beginnings of its rows' names. Rows of no group come last.
 const GROUPS: &[(&str, &[&str])] = &[
     (
@@ -65,6 +68,16 @@ pub fn title(name: &str) -> &str {
         .map_or(name, |(_, title, _)| title)
 }
 
+/// A row's value as far as this machine can tell it: which instructions were the kernel's and which a program's is counted
+/// for one CPU only, and by the clock that counts them.
+pub fn shown(name: &str, value: Value, machine: &Machine) -> Value {
+    let counted = machine.cpus == 1 && machine.clock == Clock::Instructions;
+    if name.starts_with("instructions_") && !counted {
+        return Value::Unobservable;
+    }
+    value
+}
+
 /// The titles of all groups in order.
 pub fn groups() -> impl Iterator<Item = &'static str> {
     GROUPS.iter().map(|(title, _)| *title).chain([OTHERS])
@@ -86,6 +99,8 @@ pub fn group(name: &str) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::qemu::machine::Apic;
+    use crate::size::MemorySize;
     use std::fmt::Write;
 
     #[test]
@@ -100,6 +115,33 @@ mod tests {
         );
         for definition in memwright::ROWS {
             assert_ne!(group(definition.name), OTHERS, "{}", definition.name);
+        }
+    }
+
+    #[test]
+    fn instructions_are_counted_where_one_cpu_counts_them() {
+        let machine = |cpus, clock| Machine {
+            memory: MemorySize::least(),
+            cpus,
+            clock,
+            apic: Apic::Xapic,
+        };
+        let count = Value::Count(7);
+        for (name, machine, expected) in [
+            ("instructions_user", machine(1, Clock::Instructions), count),
+            (
+                "instructions_user",
+                machine(2, Clock::Instructions),
+                Value::Unobservable,
+            ),
+            (
+                "instructions_kernel",
+                machine(1, Clock::Host),
+                Value::Unobservable,
+            ),
+            ("forks", machine(4, Clock::Host), count),
+        ] {
+            assert_eq!(shown(name, count, &machine), expected, "{name} {machine:?}");
         }
     }
 

@@ -18,6 +18,7 @@ use crate::guest::program::{self, Program, Surroundings};
 use crate::guest::tree::Tree;
 use crate::input::InputServer;
 use crate::qemu::command::{Places, arguments, shell_line};
+use crate::qemu::machine::Machine;
 use crate::qemu::process::Process;
 use crate::qemu::{launch, version};
 use crate::report::Hashes;
@@ -43,6 +44,8 @@ pub struct Prepared {
 pub struct Finished<'a> {
     /// The command line.
     pub args: &'a RunArgs,
+    /// The machine that it asked for.
+    pub machine: &'a Machine,
     /// What was put into the guest.
     pub prepared: &'a Prepared,
     /// Hashes of the files and the kernel.
@@ -67,22 +70,23 @@ pub fn run(args: &RunArgs) -> Result<u8, Failure> {
             path.display()
         ));
     }
-    let qemu = version::program()?;
+    let machine = Machine::of(args);
     if args.dry_run {
-        return dry_run(args, &prepared, &qemu).map_err(Failure::from);
+        return dry_run(args, &prepared, &machine).map_err(Failure::from);
     }
     let json = args
         .json
         .as_deref()
         .map(ending::JsonTarget::open)
         .transpose()?;
+    let qemu = version::program(&machine)?;
     let image = kernel::image()?;
     let folder = folder::RunFolder::create(args.keep.as_deref())?;
     let port = args.gdb.then(gdb::free_port).transpose()?;
-    let line = arguments(folder.places(), args.memory, port);
+    let line = arguments(folder.places(), &machine, port);
     // Asking QEMU its version takes as long as packing, and hashing as long as a short run: side by side.
     let (packed, checked) = thread::scope(|scope| {
-        let checking = scope.spawn(|| version::check(&qemu));
+        let checking = scope.spawn(|| version::check_for(&qemu, &machine));
         (
             pack(folder.places(), &prepared, &image, args),
             checking.join(),
@@ -109,10 +113,15 @@ pub fn run(args: &RunArgs) -> Result<u8, Failure> {
     let hashes = hashes.map_err(|_| anyhow!("hashing the files panicked"))?;
     let finished = Finished {
         args,
+        machine: &machine,
         prepared: &prepared,
         hashes,
         report: &report,
-        not_repeatable: live,
+        not_repeatable: if machine.repeats() {
+            live
+        } else {
+            Some("parallel CPUs")
+        },
         json,
     };
     ending::conclude(&finished, cut, &errors)
@@ -319,6 +328,7 @@ fn options(args: &RunArgs, program: &Path) -> Result<Vec<String>, Failure> {
     for (name, is) in [
         ("trace", args.trace.is_some() || args.keep.is_some()),
         ("strace", args.strace),
+        ("parallel", args.parallel),
     ] {
         if is {
             lines.push(format!("{name}=1"));
@@ -361,7 +371,8 @@ fn pack(places: &Places, prepared: &Prepared, image: &[u8], args: &RunArgs) -> a
 }
 
 /// Prints the line. With `--keep` the files are there, so that it can be run.
-fn dry_run(args: &RunArgs, prepared: &Prepared, qemu: &OsString) -> anyhow::Result<u8> {
+fn dry_run(args: &RunArgs, prepared: &Prepared, machine: &Machine) -> anyhow::Result<u8> {
+    let qemu = version::program_to_name(machine)?;
     let places = match &args.keep {
         Some(path) => {
             let kept = folder::kept_folder(path)?;
@@ -375,10 +386,7 @@ fn dry_run(args: &RunArgs, prepared: &Prepared, qemu: &OsString) -> anyhow::Resu
         ),
     };
     let port = args.gdb.then_some(gdb::USUAL_PORT);
-    println!(
-        "{}",
-        shell_line(qemu, &arguments(&places, args.memory, port))
-    );
+    println!("{}", shell_line(&qemu, &arguments(&places, machine, port)));
     Ok(0)
 }
 

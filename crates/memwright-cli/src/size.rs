@@ -12,6 +12,12 @@ pub const LEAST: u64 = 16 << 20;
 pub const MOST: u64 = 1 << 40;
 
 impl MemorySize {
+    /// The least that there is.
+    #[cfg(test)]
+    pub const fn least() -> Self {
+        Self(LEAST)
+    }
+
     /// Number of bytes.
     pub fn bytes(self) -> u64 {
         self.0

@@ -10,6 +10,8 @@ use crate::size::in_mebibytes;
 
 /// How wide the column of counts is.
 const COUNT_WIDTH: usize = 24;
+/// Marks a count that repeats, where that does not go without saying.
+const REPEATS: char = '=';
 
 /// Whether the terminal may be sent styles: standard error is one, and `NO_COLOR` is not set.
 pub fn styled() -> bool {
@@ -20,6 +22,15 @@ pub fn styled() -> bool {
 pub fn render(document: &Document, styled: bool) -> String {
     let mut out = String::new();
     let _ = writeln!(out, "\nMemory account of {}", document.arguments.join(" "));
+    if let Some(reason) = document.not_repeatable {
+        let _ = writeln!(out, "not repeatable: {reason}");
+    }
+    if document.repeating.is_some() {
+        let _ = writeln!(
+            out,
+            "rows marked {REPEATS} are the same on every run with as many CPUs"
+        );
+    }
     for group in rows::groups() {
         let mut rows = document
             .account
@@ -30,7 +41,7 @@ pub fn render(document: &Document, styled: bool) -> String {
             heading(&mut out, group, styled);
         }
         for (name, value) in rows {
-            row(&mut out, *value, rows::title(name));
+            row(&mut out, *value, document.repeats(name), rows::title(name));
         }
     }
     list(
@@ -55,8 +66,9 @@ pub fn render(document: &Document, styled: bool) -> String {
     line(
         &mut out,
         &format!(
-            "{} of memory, 1 CPU, policy {policies}",
-            in_mebibytes(document.memory)
+            "{} of memory, {}, policy {policies}",
+            in_mebibytes(document.memory),
+            cpus(document.cpus)
         ),
     );
     line(
@@ -73,9 +85,6 @@ pub fn render(document: &Document, styled: bool) -> String {
         &mut out,
         &format!("sha256 {} kernel", document.kernel_sha256),
     );
-    if let Some(reason) = document.not_repeatable {
-        line(&mut out, &format!("not repeatable: {reason}"));
-    }
     out.push('\n');
     out
 }
@@ -93,12 +102,20 @@ fn line(out: &mut String, text: &str) {
     let _ = writeln!(out, "    {text}");
 }
 
-fn row(out: &mut String, value: Value, title: &str) {
+fn cpus(count: u8) -> String {
+    match count {
+        1 => "1 CPU".to_owned(),
+        _ => format!("{count} CPUs"),
+    }
+}
+
+fn row(out: &mut String, value: Value, repeats: bool, title: &str) {
     let text = match value {
         Value::Count(count) => grouped(count),
         Value::Unobservable => UNOBSERVABLE.to_owned(),
     };
-    let _ = writeln!(out, "{text:>COUNT_WIDTH$}  {title}");
+    let mark = if repeats { REPEATS } else { ' ' };
+    let _ = writeln!(out, "{text:>COUNT_WIDTH$}{mark} {title}");
 }
 
 fn list(out: &mut String, title: &str, pairs: &[(String, u64)], styled: bool) {
@@ -107,7 +124,7 @@ fn list(out: &mut String, title: &str, pairs: &[(String, u64)], styled: bool) {
     }
     heading(out, title, styled);
     for (name, count) in pairs {
-        row(out, Value::Count(*count), name);
+        row(out, Value::Count(*count), false, name);
     }
 }
 

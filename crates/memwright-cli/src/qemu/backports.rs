@@ -2,7 +2,7 @@
 //!
 //! Debian 12 has QEMU 7.2, under which a CPU may starve when several count instructions. Its backports hold a later one
 //! whose libraries are those of the installed package. The packages are unpacked and never installed: nothing outside the
-//! cache folder changes, and no right beyond reading the archive is needed.
+//! cache folder changes, and no right beyond reading the archive is needed. A run that needs it takes it by itself.
 
 use std::fs;
 use std::io::Write;
@@ -32,6 +32,14 @@ const KEYRING: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
 /// The script in the cache that starts the emulator with its own firmware.
 const STARTER: &str = "qemu-system-x86_64";
 
+/// Where the unpacked QEMU is, or will be.
+///
+/// # Errors
+/// One line when there is no home for a cache.
+pub fn place() -> anyhow::Result<PathBuf> {
+    Ok(cache_folder()?.join(format!("qemu-{SUITE}")).join(STARTER))
+}
+
 /// The path of the unpacked QEMU; unpacks it first when the cache does not have it.
 ///
 /// # Errors
@@ -39,7 +47,7 @@ const STARTER: &str = "qemu-system-x86_64";
 pub fn obtain() -> anyhow::Result<PathBuf> {
     let cache = cache_folder()?;
     let folder = cache.join(format!("qemu-{SUITE}"));
-    let starter = folder.join(STARTER);
+    let starter = place()?;
     if starter.exists() {
         return Ok(starter);
     }
@@ -50,7 +58,7 @@ pub fn obtain() -> anyhow::Result<PathBuf> {
         .tempdir_in(&cache)
         .with_context(|| format!("cannot write to {}", cache.display()))?;
     say(&format!(
-        "fetching QEMU from {SUITE} into {}",
+        "fetching a later QEMU from Debian's {SUITE} into {} (once; nothing is installed)",
         folder.display()
     ));
     fetch(work.path())?;

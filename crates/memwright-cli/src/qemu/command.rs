@@ -4,13 +4,16 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
-use crate::size::MemorySize;
+use super::machine::{Apic, Clock, Machine};
 
 /// The oldest machine of the oldest supported QEMU: its defaults never change.
 const MACHINE: &str = "pc-i440fx-7.2";
 /// One CPU model and what separates it from what TCG offers in every supported version. `enforce` makes QEMU refuse
 /// to start rather than leave a feature out. ERMS stays away: TCG counts each byte of `rep stosb`.
-const CPU: &str = "Haswell-v4,-pcid,-x2apic,-tsc-deadline,-invpcid,-spec-ctrl,-erms,\
+const CPU_WITH_XAPIC: &str = "Haswell-v4,-pcid,-x2apic,-tsc-deadline,-invpcid,-spec-ctrl,-erms,\
+    +smap,+pku,+pdpe1gb,+umip,+adx,+clflushopt,+clwb,+xgetbv1,enforce";
+/// The same with an x2APIC, which later versions offer.
+const CPU_WITH_X2APIC: &str = "Haswell-v4,-pcid,+x2apic,-tsc-deadline,-invpcid,-spec-ctrl,-erms,\
     +smap,+pku,+pdpe1gb,+umip,+adx,+clflushopt,+clwb,+xgetbv1,enforce";
 /// The time at which [`crate::guest::initrd::EPOCH`] is.
 const CLOCK: &str = "base=2026-01-01T00:00:00,clock=vm";
@@ -44,18 +47,27 @@ impl Places {
 }
 
 /// QEMU's arguments. With `gdb`, QEMU waits for a debugger on that port of this machine.
-pub fn arguments(places: &Places, memory: MemorySize, gdb: Option<u16>) -> Vec<OsString> {
+pub fn arguments(places: &Places, machine: &Machine, gdb: Option<u16>) -> Vec<OsString> {
     let mut line: Vec<OsString> = Vec::new();
     let mut add = |words: &[&OsStr]| line.extend(words.iter().map(|word| (*word).to_owned()));
     let word = OsStr::new;
     add(&[word("-machine"), word(MACHINE)]);
-    add(&[word("-accel"), word("tcg,thread=single")]);
-    add(&[word("-icount"), word("shift=0,sleep=off")]);
+    match machine.clock {
+        Clock::Instructions => {
+            add(&[word("-accel"), word("tcg,thread=single")]);
+            add(&[word("-icount"), word("shift=0,sleep=off")]);
+        }
+        Clock::Host => add(&[word("-accel"), word("tcg,thread=multi")]),
+    }
     add(&[word("-rtc"), word(CLOCK)]);
     add(&[word("-seed"), word("1")]);
-    add(&[word("-cpu"), word(CPU)]);
-    add(&[word("-smp"), word("1")]);
-    add(&[word("-m"), word(&memory.to_string())]);
+    let model = match machine.apic {
+        Apic::Xapic => CPU_WITH_XAPIC,
+        Apic::X2apic => CPU_WITH_X2APIC,
+    };
+    add(&[word("-cpu"), word(model)]);
+    add(&[word("-smp"), word(&machine.cpus.to_string())]);
+    add(&[word("-m"), word(&machine.memory.to_string())]);
     add(&[
         word("-nodefaults"),
         word("-no-user-config"),
@@ -121,6 +133,7 @@ fn shell_word(word: &OsStr) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::size::MemorySize;
 
     #[test]
     fn words_are_quoted_where_a_shell_would_read_more() {
@@ -139,16 +152,37 @@ mod tests {
         );
     }
 
+    const SMALL: Machine = Machine {
+        memory: MemorySize::least(),
+        cpus: 1,
+        clock: Clock::Instructions,
+        apic: Apic::Xapic,
+    };
+
+    fn line(machine: &Machine, gdb: Option<u16>) -> String {
+        let places = Places::within(Path::new("/d"), Path::new("/s"));
+        shell_line(OsStr::new("qemu"), &arguments(&places, machine, gdb))
+    }
+
     #[test]
     fn a_debugger_is_waited_for_only_when_asked() {
-        let places = Places::within(Path::new("/d"), Path::new("/s"));
-        let memory = crate::size::parse_memory_size("64M").unwrap();
-        assert!(
-            !arguments(&places, memory, None)
-                .iter()
-                .any(|word| word == "-S")
-        );
-        let line = shell_line(OsStr::new("qemu"), &arguments(&places, memory, Some(1234)));
-        assert!(line.contains("-m 64M") && line.ends_with("-gdb tcp:127.0.0.1:1234 -S"));
+        assert!(!line(&SMALL, None).contains(" -S"));
+        let line = line(&SMALL, Some(1234));
+        assert!(line.contains("-m 16M") && line.ends_with("-gdb tcp:127.0.0.1:1234 -S"));
+    }
+
+    #[test]
+    fn parallel_cpus_count_no_instructions() {
+        let turns = Machine { cpus: 4, ..SMALL };
+        assert!(line(&turns, None).contains("thread=single -icount shift=0,sleep=off"));
+        assert!(line(&turns, None).contains("-x2apic") && line(&turns, None).contains("-smp 4 "));
+        let parallel = Machine {
+            clock: Clock::Host,
+            apic: Apic::X2apic,
+            ..turns
+        };
+        assert!(!line(&parallel, None).contains("-icount"));
+        assert!(line(&parallel, None).contains("thread=multi"));
+        assert!(line(&parallel, None).contains("+x2apic"));
     }
 }

@@ -3,6 +3,7 @@
 pub mod backports;
 pub mod command;
 pub mod launch;
+pub mod machine;
 pub mod process;
 pub mod qmp;
 pub mod version;

@@ -7,13 +7,10 @@ use std::process::{Command, Stdio};
 use anyhow::{Context, bail};
 
 use super::backports;
+use super::machine::Machine;
 
-/// The oldest version with the pinned machine type and AVX2 under TCG.
-const OLDEST: Version = Version {
-    major: 7,
-    minor: 2,
-    micro: 0,
-};
+/// The program to look for where nothing else is said.
+const USUAL: &str = "qemu-system-x86_64";
 
 /// A version of QEMU.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -23,30 +20,86 @@ pub struct Version {
     micro: u32,
 }
 
+impl Version {
+    /// The oldest with the pinned machine type and AVX2 under TCG.
+    pub const OLDEST: Self = Self {
+        major: 7,
+        minor: 2,
+        micro: 0,
+    };
+    /// One in which several CPUs that count instructions take fair turns, with an x2APIC under TCG.
+    pub const NEWER: Self = Self {
+        major: 10,
+        minor: 0,
+        micro: 0,
+    };
+}
+
 impl fmt::Display for Version {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(formatter, "{}.{}.{}", self.major, self.minor, self.micro)
     }
 }
 
+/// The QEMU that somebody chose by `MEMWRIGHT_QEMU`.
+fn chosen() -> Option<OsString> {
+    std::env::var_os("MEMWRIGHT_QEMU").filter(|path| !path.is_empty())
+}
+
 /// The QEMU to use: `MEMWRIGHT_QEMU`, else the one in PATH. The word `backports` stands for a newer one in a private
-/// cache.
+/// cache, which is also taken where the machine needs a newer one than that in PATH.
 ///
 /// # Errors
 /// Those of fetching the one from backports.
-pub fn program() -> anyhow::Result<OsString> {
-    match std::env::var_os("MEMWRIGHT_QEMU").filter(|path| !path.is_empty()) {
-        None => Ok("qemu-system-x86_64".into()),
+pub fn program(machine: &Machine) -> anyhow::Result<OsString> {
+    match chosen() {
         Some(word) if word == backports::NAME => Ok(backports::obtain()?.into()),
         Some(path) => Ok(path),
+        None => match (machine.needs_newer(), usual_is_older()) {
+            (Some(what), Some(found)) => backports::obtain().map(OsString::from).with_context(|| {
+                format!(
+                    "{what} needs QEMU {} or later, {USUAL} is {found}, and a later one cannot be fetched \
+                     (MEMWRIGHT_QEMU can name one)",
+                    Version::NEWER
+                )
+            }),
+            (Some(_) | None, _) => Ok(USUAL.into()),
+        },
     }
 }
 
-/// Asks a QEMU for its version.
+/// The QEMU that `program` would give, as far as that can be said without fetching one.
+///
+/// # Errors
+/// When there is no home for a cache.
+pub fn program_to_name(machine: &Machine) -> anyhow::Result<OsString> {
+    match chosen() {
+        Some(path) if path != backports::NAME => Ok(path),
+        None if machine.needs_newer().is_none() || usual_is_older().is_none() => Ok(USUAL.into()),
+        Some(_) | None => Ok(backports::place()?.into()),
+    }
+}
+
+/// The version of the QEMU in PATH if it is not a newer one. A missing one is not an older one.
+fn usual_is_older() -> Option<Version> {
+    check(&USUAL.into(), Version::OLDEST, "")
+        .ok()
+        .filter(|version| *version < Version::NEWER)
+}
+
+/// Asks a QEMU for its version, and whether it has what this machine needs.
 ///
 /// # Errors
 /// One line when it is missing, does not answer as QEMU does, or is too old.
-pub fn check(program: &OsString) -> anyhow::Result<Version> {
+pub fn check_for(program: &OsString, machine: &Machine) -> anyhow::Result<Version> {
+    let (oldest, reason) = match machine.needs_newer() {
+        Some(what) => (Version::NEWER, format!(" for {what}")),
+        None => (Version::OLDEST, String::new()),
+    };
+    check(program, oldest, &reason)
+}
+
+fn check(program: &OsString, oldest: Version, reason: &str) -> anyhow::Result<Version> {
     let name = program.display();
     let output = match Command::new(program)
         .arg("--version")
@@ -66,8 +119,8 @@ pub fn check(program: &OsString) -> anyhow::Result<Version> {
             text.lines().next().unwrap_or_default()
         );
     };
-    if version < OLDEST {
-        bail!("QEMU is too old: {name} is version {version}, {OLDEST} or later is needed");
+    if version < oldest {
+        bail!("QEMU is too old: {name} is version {version}, {oldest} or later is needed{reason}");
     }
     Ok(version)
 }
@@ -115,19 +168,21 @@ mod tests {
             });
             assert_eq!(parse(text), expected, "{text}");
         }
-        assert!(parse("QEMU emulator version 6.2.0").unwrap() < OLDEST);
+        assert!(parse("QEMU emulator version 6.2.0").unwrap() < Version::OLDEST);
+        assert!(parse("QEMU emulator version 9.2.4").unwrap() < Version::NEWER);
+        assert!(parse("QEMU emulator version 10.0.2").unwrap() >= Version::NEWER);
     }
 
     #[test]
     fn what_is_no_qemu_is_refused() {
         assert!(
-            check(&"/no/such/qemu".into())
+            check(&"/no/such/qemu".into(), Version::OLDEST, "")
                 .unwrap_err()
                 .to_string()
                 .contains("QEMU is missing")
         );
         assert!(
-            check(&"/bin/true".into())
+            check(&"/bin/true".into(), Version::OLDEST, "")
                 .unwrap_err()
                 .to_string()
                 .contains("is no QEMU")

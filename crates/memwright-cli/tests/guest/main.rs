@@ -2,6 +2,7 @@
 //! that holds the guest's lines is set, it was started in QEMU's place.
 
 mod account;
+mod machine;
 mod protocol;
 mod stand_in;
 mod support;
@@ -27,6 +28,7 @@ fn main() -> ExitCode {
     let trials = protocol::trials()
         .into_iter()
         .chain(account::trials())
+        .chain(machine::trials())
         .collect();
     libtest_mimic::run(&libtest_mimic::Arguments::from_args(), trials).exit_code()
 }

@@ -20,6 +20,7 @@ pub struct Guest {
     input: Input,
     embedded_kernel: bool,
     traced: bool,
+    parallel: bool,
     qemu: Option<&'static str>,
 }
 
@@ -129,6 +130,7 @@ impl Guest {
             input: Input::Nothing,
             embedded_kernel: false,
             traced: true,
+            parallel: false,
             qemu: None,
         }
     }
@@ -142,6 +144,18 @@ impl Guest {
     pub fn option(mut self, name: &str, value: impl AsRef<OsStr>) -> Guest {
         self.options.push(name.into());
         self.options.push(value.as_ref().to_owned());
+        self
+    }
+
+    /// So many CPUs, which take turns by the instruction clock.
+    pub fn cpus(self, count: u8) -> Guest {
+        self.option("--cpus", count.to_string())
+    }
+
+    /// CPUs that run in parallel: `run` makes one run, which none repeats.
+    pub fn parallel(mut self) -> Guest {
+        self.options.push("--parallel".into());
+        self.parallel = true;
         self
     }
 
@@ -253,11 +267,16 @@ impl Guest {
         })
     }
 
-    /// Runs twice, compares, checks the audit, and returns the first run.
+    /// Runs twice, compares, checks the audit, and returns the first run. Parallel CPUs run once.
     ///
     /// # Errors
     /// When the runs differ, with the first event that does, or the audit found something.
     pub fn run(&self) -> Result<Ending, Failed> {
+        if self.parallel {
+            let ending = self.once(None)?;
+            clean_audit(&ending)?;
+            return Ok(ending);
+        }
         self.run_beside(self)
     }
 

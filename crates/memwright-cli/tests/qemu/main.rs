@@ -1,10 +1,11 @@
 //! The tests that boot the kernel under QEMU.
 //!
-//! Two boots at a time; every one-CPU run is made twice and compared, and ends with a clean audit. The kernel here has
-//! debug assertions on; one test runs the image that the command embeds.
+//! Two boots at a time; every run but those of parallel CPUs is made twice and compared, and ends with a clean audit. The
+//! kernel here has debug assertions on; one test runs the image that the command embeds.
 
 mod busybox;
 mod codes;
+mod cpus;
 mod debian;
 mod guest;
 mod installed;
@@ -13,6 +14,7 @@ mod kernel;
 mod prepare;
 mod programs;
 mod refusals;
+mod shared;
 mod versions;
 
 use libtest_mimic::{Arguments, Trial};
@@ -24,6 +26,7 @@ fn main() {
     }
     let mut trials: Vec<Trial> = Vec::new();
     trials.extend(programs::trials());
+    trials.extend(cpus::trials());
     trials.extend(busybox::trials());
     trials.extend(debian::trials());
     trials.extend(codes::trials());
@@ -31,7 +34,7 @@ fn main() {
     trials.extend(interrupts::trials());
     trials.extend(kernel::trials());
     trials.extend(installed::trials());
-    trials.extend(versions::trials(arguments.list));
+    trials.extend(versions::trials());
     if !arguments.list {
         prepare::prepare();
     }

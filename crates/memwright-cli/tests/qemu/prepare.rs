@@ -1,7 +1,8 @@
 //! What the tests run: the C programs, and a kernel with debug assertions on.
 
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
+use std::sync::OnceLock;
 
 /// Builds what is not up to date, by the task that also does it for a user.
 pub fn prepare() {
@@ -12,6 +13,31 @@ pub fn prepare() {
         .status()
         .expect("cargo starts");
     assert!(status.success(), "`cargo xtask guest` failed");
+}
+
+/// Whether the later QEMU of Debian's backports can be had. Where it cannot, the reason is printed once, and the tests that
+/// need it are ignored.
+pub fn later_qemu() -> bool {
+    static THERE: OnceLock<bool> = OnceLock::new();
+    *THERE.get_or_init(|| {
+        let output = Command::new(env!("CARGO_BIN_EXE_memwright"))
+            .args(["run", "--timeout", "60"])
+            .arg(busybox())
+            .arg("true")
+            .env("MEMWRIGHT_QEMU", "backports")
+            .env("MEMWRIGHT_KERNEL", kernel())
+            .stdin(Stdio::null())
+            .output()
+            .expect("the command starts");
+        if !output.status.success() {
+            let reason = String::from_utf8_lossy(&output.stderr);
+            eprintln!(
+                "no later QEMU, tests that need it are ignored: {}",
+                reason.trim()
+            );
+        }
+        output.status.success()
+    })
 }
 
 /// The root of the workspace.

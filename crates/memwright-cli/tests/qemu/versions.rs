@@ -2,8 +2,7 @@
 
 use crate::guest::Guest;
 use crate::prepare;
-use libtest_mimic::{Failed, Trial};
-use std::process::{Command, Stdio};
+use libtest_mimic::{Completion, Failed, Trial};
 
 /// Takes forks, signals, pipes, timers, faults while the kernel copies, and vector registers across versions.
 const SCRIPTS: &[(&str, &str)] = &[
@@ -21,45 +20,22 @@ const SCRIPTS: &[(&str, &str)] = &[
     ),
 ];
 
-/// One test per script. Where the other QEMU cannot be had they are ignored, and the reason is printed.
-pub fn trials(list: bool) -> Vec<Trial> {
-    let there = list || available();
+/// One test per script.
+pub fn trials() -> Vec<Trial> {
     SCRIPTS
         .iter()
         .map(|&(name, script)| {
-            Trial::test(format!("versions::{name}"), move || compare(script))
-                .with_ignored_flag(!there)
+            Trial::ignorable_test(format!("versions::{name}"), move || compare(script))
         })
         .collect()
 }
 
-/// Whether the QEMU of backports can be had.
-fn available() -> bool {
-    let output = Command::new(env!("CARGO_BIN_EXE_memwright"))
-        .args(["run", "--dry-run"])
-        .arg(prepare::busybox())
-        .env("MEMWRIGHT_QEMU", "backports")
-        .stdin(Stdio::null())
-        .output();
-    match output {
-        Ok(output) if output.status.success() => true,
-        Ok(output) => {
-            eprintln!(
-                "no second QEMU: {}",
-                String::from_utf8_lossy(&output.stderr).trim()
-            );
-            false
-        }
-        Err(error) => {
-            eprintln!("no second QEMU: {error}");
-            false
-        }
+fn compare(script: &str) -> Result<Completion, Failed> {
+    if !prepare::later_qemu() {
+        return Ok(Completion::ignored_with("no later QEMU"));
     }
-}
-
-fn compare(script: &str) -> Result<(), Failed> {
     let guest = Guest::shell(script);
     guest
         .run_beside(&guest.clone().qemu("backports"))
-        .map(|_| ())
+        .map(|_| Completion::Completed)
 }

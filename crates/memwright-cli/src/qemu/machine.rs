@@ -1,0 +1,151 @@
+//! The machine that a run asks for: memory, CPUs, and the clock that they run by.
+
+use crate::args::RunArgs;
+use crate::size::MemorySize;
+
+/// What a guest's machine is made of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Machine {
+    /// Its memory.
+    pub memory: MemorySize,
+    /// Its CPUs.
+    pub cpus: u8,
+    /// What its time is.
+    pub clock: Clock,
+    /// How its CPUs speak to their interrupt controllers.
+    pub apic: Apic,
+}
+
+/// What a guest's time is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Clock {
+    /// Retired instructions. Several CPUs take turns, in the same order on every run.
+    Instructions,
+    /// The host's time. CPUs run in parallel.
+    Host,
+}
+
+/// A way to reach the local interrupt controller.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Apic {
+    /// By a page of registers.
+    Xapic,
+    /// By model-specific registers.
+    X2apic,
+}
+
+impl Apic {
+    /// The policy that chooses.
+    pub const KEY: &str = "apic";
+
+    /// The one that a policy's value names.
+    pub fn from_value(value: &str) -> Option<Self> {
+        match value {
+            "xapic" => Some(Self::Xapic),
+            "x2apic" => Some(Self::X2apic),
+            _ => None,
+        }
+    }
+}
+
+impl Machine {
+    /// The machine of a command line. Without a policy it has an x2APIC exactly where it needs a QEMU that has one
+    /// anyway, so that the machine does not depend on the QEMU that is found.
+    pub fn of(args: &RunArgs) -> Self {
+        let clock = if args.parallel {
+            Clock::Host
+        } else {
+            Clock::Instructions
+        };
+        let chosen = args
+            .policies
+            .iter()
+            .filter_map(|policy| policy.split_once('='))
+            .filter(|(key, _)| *key == Apic::KEY)
+            .filter_map(|(_, value)| Apic::from_value(value))
+            .next_back();
+        let usual = match (args.cpus, clock) {
+            (2.., Clock::Instructions) => Apic::X2apic,
+            (_, Clock::Instructions | Clock::Host) => Apic::Xapic,
+        };
+        Self {
+            memory: args.memory,
+            cpus: args.cpus,
+            clock,
+            apic: chosen.unwrap_or(usual),
+        }
+    }
+
+    /// Whether two runs of this machine are the same.
+    pub fn repeats(&self) -> bool {
+        self.clock == Clock::Instructions
+    }
+
+    /// What needs a later QEMU than the oldest that is supported, if anything does, in words: earlier ones have no x2APIC
+    /// under TCG, and can starve a CPU of several that count instructions.
+    pub fn needs_newer(&self) -> Option<&'static str> {
+        match (self.cpus, self.clock, self.apic) {
+            (2.., Clock::Instructions, _) => Some("several CPUs without --parallel"),
+            (_, _, Apic::X2apic) => Some("the policy apic=x2apic"),
+            (_, Clock::Instructions | Clock::Host, Apic::Xapic) => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::args::{Action, Cli};
+    use clap::Parser;
+
+    fn machine(options: &str) -> Machine {
+        let words = format!("memwright run {options} x");
+        let cli = Cli::try_parse_from(words.split_ascii_whitespace()).unwrap();
+        match cli.action {
+            Action::Run(args) => Machine::of(&args),
+            Action::Launch(_) => panic!("not a run"),
+        }
+    }
+
+    #[test]
+    fn options_make_machines() {
+        use Apic::{X2apic, Xapic};
+        use Clock::{Host, Instructions};
+        for (options, cpus, clock, apic, newer) in [
+            ("", 1, Instructions, Xapic, false),
+            ("--cpus 1", 1, Instructions, Xapic, false),
+            ("--cpus 2", 2, Instructions, X2apic, true),
+            ("--cpus 64", 64, Instructions, X2apic, true),
+            ("--parallel", 1, Host, Xapic, false),
+            ("--cpus 4 --parallel", 4, Host, Xapic, false),
+            ("--policy apic=x2apic", 1, Instructions, X2apic, true),
+            ("--cpus 4 --policy apic=xapic", 4, Instructions, Xapic, true),
+            (
+                "--cpus 4 --parallel --policy apic=x2apic",
+                4,
+                Host,
+                X2apic,
+                true,
+            ),
+            (
+                "--policy apic=x2apic,aslr=1 --policy apic=xapic",
+                1,
+                Instructions,
+                Xapic,
+                false,
+            ),
+        ] {
+            let machine = machine(options);
+            assert_eq!(
+                (
+                    machine.cpus,
+                    machine.clock,
+                    machine.apic,
+                    machine.needs_newer().is_some()
+                ),
+                (cpus, clock, apic, newer),
+                "{options}"
+            );
+        }
+    }
+}

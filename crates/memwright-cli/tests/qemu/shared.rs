@@ -1,0 +1,117 @@
+//! Boots that run several C programs one after another, and are looked at by one test for each.
+
+use crate::guest::{Ending, Guest};
+use crate::prepare::{later_qemu, program};
+use libtest_mimic::{Completion, Failed, Trial};
+use std::sync::{Arc, OnceLock};
+
+/// A boot to be made by whichever of its tests comes first: twice and compared, unless the CPUs run in parallel. It has no
+/// trace, because some programs fork thousands of times.
+pub struct Boot {
+    label: String,
+    guest: Guest,
+    names: Vec<&'static str>,
+    /// Whether it needs the later QEMU.
+    later: bool,
+}
+
+impl Boot {
+    /// The boot of these programs, each with its arguments, on one CPU. Tests are called `GROUP::VARIANT::PROGRAM`.
+    pub fn of(group: &str, variant: &str, programs: &[&'static str]) -> Boot {
+        Boot {
+            label: format!("{group}::{variant}"),
+            guest: boot(variant, programs).untraced(),
+            names: programs.iter().map(|words| name_of(words)).collect(),
+            later: false,
+        }
+    }
+
+    /// The same on so many CPUs, which take turns. Tests are called `GROUP::VARIANT::on_N::PROGRAM`.
+    pub fn cpus(mut self, count: u8) -> Boot {
+        self.label.push_str(&format!("::on_{count}"));
+        self.guest = self.guest.cpus(count);
+        self.later |= count > 1;
+        self
+    }
+
+    /// The same on so many CPUs in parallel. Tests are called `GROUP::VARIANT::parallel_on_N::PROGRAM`.
+    pub fn parallel(mut self, count: u8) -> Boot {
+        self.label.push_str(&format!("::parallel_on_{count}"));
+        self.guest = self.guest.parallel().cpus(count);
+        self
+    }
+
+    /// An option of `memwright run` and its value.
+    pub fn option(mut self, name: &str, value: &str) -> Boot {
+        self.guest = self.guest.option(name, value);
+        self
+    }
+
+    /// One test for each program.
+    pub fn trials(self) -> Vec<Trial> {
+        let made: Arc<OnceLock<Result<Ending, Failed>>> = Arc::default();
+        let later = self.later;
+        let trial = |name: &&'static str| {
+            let (name, made, guest) = (*name, made.clone(), self.guest.clone());
+            Trial::ignorable_test(format!("{}::{name}", self.label), move || {
+                if later && !later_qemu() {
+                    return Ok(Completion::ignored_with("no later QEMU"));
+                }
+                passed(made.get_or_init(|| guest.run()), name).map(|()| Completion::Completed)
+            })
+        };
+        self.names.iter().map(trial).collect()
+    }
+}
+
+/// The tests of several boots, such that those next to one another wait for different ones.
+pub fn interleaved(boots: Vec<Boot>) -> Vec<Trial> {
+    let mut lists: Vec<_> = boots
+        .into_iter()
+        .map(|boot| boot.trials().into_iter())
+        .collect();
+    let mut trials = Vec::new();
+    loop {
+        let before = trials.len();
+        trials.extend(lists.iter_mut().filter_map(Iterator::next));
+        if trials.len() == before {
+            return trials;
+        }
+    }
+}
+
+fn name_of(words: &str) -> &str {
+    words.split(' ').next().unwrap_or(words)
+}
+
+/// A run of these programs, each with its arguments, one after another.
+pub fn boot(variant: &str, programs: &[&str]) -> Guest {
+    let lines: Vec<String> = programs
+        .iter()
+        .map(|words| format!("/programs/{words}"))
+        .collect();
+    let arguments: Vec<&str> = lines.iter().map(String::as_str).collect();
+    let mut guest = Guest::new(program(variant, "suite"), &arguments);
+    for words in programs {
+        let name = name_of(words);
+        guest = guest.file(&program(variant, name), &format!("/programs/{name}"));
+    }
+    guest
+}
+
+/// Whether the boot's output says that this program passed.
+fn passed(boot: &Result<Ending, Failed>, name: &str) -> Result<(), Failed> {
+    let ending = boot.as_ref().map_err(Clone::clone)?;
+    let text = ending.text();
+    let begin = format!("# begin {name}\n");
+    let Some((_, rest)) = text.split_once(&begin) else {
+        return Err(format!("{name} was not started: {}", ending.report()).into());
+    };
+    let own = rest.split("# begin ").next().unwrap_or(rest);
+    if own.lines().any(|line| line == format!("ok {name}")) {
+        return Ok(());
+    }
+    let last = own.lines().any(|line| line.starts_with("not ok "));
+    let more = if last { String::new() } else { ending.report() };
+    Err(format!("{own}{more}").into())
+}
