@@ -131,6 +131,37 @@ fn the_removal_of_one_entry_completes_the_protection_change_before() {
 }
 
 #[test]
+fn a_removal_that_finds_nothing_completes_the_removal_before() {
+    let bench = Bench::new();
+    let mut first = bench.table.gather();
+    bench.table.cursor(range()).remove_all(&mut first);
+    let mut second = bench.table.gather();
+    assert_eq!(bench.table.cursor(range()).remove_all(&mut second), 0);
+    let _ = second.finish();
+    bench.assert_coherent("a removal");
+    let _ = first.finish();
+}
+
+#[test]
+fn cleaning_that_finds_nothing_completes_the_removal_before() {
+    let bench = Bench::new();
+    let mut first = bench.table.gather();
+    bench.table.cursor(range()).remove_all(&mut first);
+    let mut second = bench.table.gather();
+    let edit = Edit {
+        set: Bits::empty(),
+        clear: Bits::WRITE | Bits::DIRTY,
+    };
+    bench
+        .table
+        .cursor(range())
+        .edit_run(range().end, |_, _| edit, &mut second);
+    let _ = second.finish();
+    bench.assert_coherent("cleaning");
+    let _ = first.finish();
+}
+
+#[test]
 fn a_copy_completes_the_protection_change_before() {
     let bench = Bench::new();
     let first = bench.take(Bits::WRITE);

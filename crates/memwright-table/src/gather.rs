@@ -18,14 +18,13 @@
 //! that elided something while another operation had invalidations pending flushes all the same.
 
 use core::mem::MaybeUninit;
-use core::sync::atomic::{AtomicU32, Ordering};
 
 use crate::addr::{CpuSet, Frame, Page, PageSize};
 use crate::entry::Change;
 use crate::frame::{END, FrameRef, Frames};
 use crate::machine::{Invalidation, Machine};
 use crate::sync::{Step, step};
-use crate::table::Table;
+use crate::table::{CpuShare, Table};
 
 /// The most pages that are invalidated one by one.
 pub const PAGES_AT_A_TIME: u64 = 33;
@@ -174,8 +173,8 @@ pub struct Gather<'t, M: Machine> {
     grown: Pages,
     /// A table was freed.
     tables: bool,
-    /// This gather is counted in the table's `pending`.
-    pending: bool,
+    /// The CPU's share of the table in which this gather is counted as pending.
+    pending: Option<&'t CpuShare>,
     /// A flush was elided by a clear accessed bit, or a right was found already gone.
     relied: bool,
     finished: bool,
@@ -196,7 +195,7 @@ impl<'t, M: Machine> Gather<'t, M> {
             shrunk: Pages::new(),
             grown: Pages::new(),
             tables: false,
-            pending: false,
+            pending: None,
             relied: false,
             finished: false,
             held: END,
@@ -224,9 +223,8 @@ impl<'t, M: Machine> Gather<'t, M> {
             } else {
                 self.shrunk.add(start, entries, size);
             }
-            if !self.pending {
-                self.pending = true;
-                self.table.pending().fetch_add(1, Ordering::SeqCst);
+            if self.pending.is_none() {
+                self.pending = Some(self.table.begin_pending());
             }
         } else if change.needs_local() {
             self.grown.add(start, entries, size);
@@ -271,7 +269,8 @@ impl<'t, M: Machine> Gather<'t, M> {
     }
 
     /// For a block that is in a list already: in another's gather, or in this one's for another
-    /// part of it.
+    /// part of it. What the caller has taken out of the table may not be recorded yet: a flush that
+    /// makes room spares nothing.
     #[cold]
     fn hold_shared(&mut self, frame: Frame) {
         if let Some((last, references)) = self.shared[..self.shared_count as usize].last_mut() {
@@ -282,6 +281,9 @@ impl<'t, M: Machine> Gather<'t, M> {
         }
         if self.shared_count as usize == SHARED_HELD {
             self.counts.early += 1;
+            self.shrunk
+                .add(Page::new(0), Page::USER_END.number(), PageSize::Size4K);
+            self.relied = true;
             self.flush();
         }
         self.shared[self.shared_count as usize] = (frame, 1);
@@ -305,15 +307,15 @@ impl<'t, M: Machine> Gather<'t, M> {
     }
 
     fn invalidate(&mut self) {
-        if self.pending || self.relied || !self.grown.is_empty() {
+        if self.pending.is_some() || self.relied || !self.grown.is_empty() {
             self.invalidate_recorded();
         }
     }
 
     fn invalidate_recorded(&mut self) {
         let loaded = self.table.loaded();
-        let own = u32::from(self.pending);
-        let stranger = self.relied && self.table.pending().load(Ordering::SeqCst) > own;
+        let own = u64::from(self.pending.is_some());
+        let stranger = self.relied && self.table.pending() > own;
         if stranger {
             // Somebody else has invalidations pending, perhaps of what was elided here.
             self.counts.completed += 1;
@@ -338,9 +340,8 @@ impl<'t, M: Machine> Gather<'t, M> {
         self.grown.clear();
         self.tables = false;
         self.relied = false;
-        if self.pending {
-            self.pending = false;
-            self.table.pending().fetch_sub(1, Ordering::SeqCst);
+        if let Some(share) = self.pending.take() {
+            share.end_pending();
         }
     }
 
@@ -442,6 +443,3 @@ impl<M: Machine> core::fmt::Debug for Gather<'_, M> {
             .finish_non_exhaustive()
     }
 }
-
-/// How many gathers have recorded an invalidation that they have not made yet.
-pub(crate) type Pending = AtomicU32;

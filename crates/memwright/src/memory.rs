@@ -8,7 +8,7 @@ use memwright_table::{
     Change, CpuId, Frame, FrameKind, Frames, GatherCounts, Machine, OutOfMemory, Usage,
 };
 
-use crate::commit::Commit;
+use crate::commit::{Commit, Overcommit};
 use crate::policy::Policy;
 use crate::stats::{Account, Counters, ROW_COUNT, ROWS, Row};
 use crate::trace::{Event, TraceSink};
@@ -37,9 +37,11 @@ impl<M: Machine> Memory<M> {
             .allocate_zeroed(0, FrameKind::Zero)
             .map_err(|_| OutOfMemory)?
             .into_raw();
-        let counters = Counters::new(frames.machine().cpu_count());
-        let counters = match counters {
-            Ok(counters) => counters,
+        let cpus = frames.machine().cpu_count();
+        let counts = Counters::new(cpus)
+            .and_then(|counters| Ok((counters, Commit::new(cpus, frames.total())?)));
+        let (counters, commit) = match counts {
+            Ok(counts) => counts,
             Err(error) => {
                 drop(frames.adopt(zero));
                 return Err(error);
@@ -47,7 +49,7 @@ impl<M: Machine> Memory<M> {
         };
         Ok(Self {
             zero,
-            commit: Commit::new(frames.total()),
+            commit,
             policy,
             counters,
             tracing: AtomicBool::new(false),
@@ -71,6 +73,18 @@ impl<M: Machine> Memory<M> {
     /// What was promised to programs.
     pub fn commit(&self) -> &Commit {
         &self.commit
+    }
+
+    /// Promises `pages` pages on the calling CPU.
+    #[inline]
+    pub(crate) fn promise(&self, pages: u64) -> Result<(), Overcommit> {
+        self.commit.charge(self.frames.machine().cpu(), pages)
+    }
+
+    /// Takes the promise of `pages` pages back on the calling CPU.
+    #[inline]
+    pub(crate) fn take_back(&self, pages: u64) {
+        self.commit.release(self.frames.machine().cpu(), pages);
     }
 
     /// The policies.

@@ -149,7 +149,8 @@ impl Meta {
     /// caller has a reference, and gives it to the list.
     #[inline]
     pub(crate) fn claim(&self, next: u32) -> bool {
-        if self.references.load(Ordering::Relaxed) == 1 {
+        // Acquire: whoever had another reference unlinked the frame before giving that up.
+        if self.references.load(Ordering::Acquire) == 1 {
             // The only reference is the caller's, and every list has one of each of its frames.
             self.set_link(next);
             return true;

@@ -227,6 +227,8 @@ impl<M: Machine> Cursor<'_, M> {
         gather: &mut Gather<'_, M>,
     ) -> u64 {
         let limit = limit.min(self.range.end);
+        // Another operation may have taken out what is looked for here, and not flushed yet.
+        gather.rely_on_pending();
         let mut changed = 0;
         while self.position < limit {
             if self.level == 1 {
@@ -345,7 +347,7 @@ impl<M: Machine> Cursor<'_, M> {
         if self.meta.live.load(Ordering::Relaxed) == 0 {
             return 0;
         }
-        let (mut changed, mut kept) = (0, false);
+        let mut changed = 0;
         let mut run = Run::new();
         for (page, slot) in (self.position.number()..).zip(self.slots_to(end)) {
             step(Step::Entry);
@@ -357,7 +359,6 @@ impl<M: Machine> Cursor<'_, M> {
                 let edit = rule(Page::new(page), x86_64::decode_present(old, 1));
                 let new = x86_64::edit(old, edit.set, edit.clear);
                 if new == old {
-                    kept = true;
                     break;
                 }
                 match slot.compare_exchange(old, new, Ordering::AcqRel, Ordering::Relaxed) {
@@ -372,9 +373,6 @@ impl<M: Machine> Cursor<'_, M> {
             }
         }
         run.tell(gather);
-        if kept {
-            gather.rely_on_pending();
-        }
         changed
     }
 
@@ -399,6 +397,9 @@ impl<M: Machine> Cursor<'_, M> {
         gather: &mut Gather<'_, M>,
         mut seen: impl FnMut(Page, Entry),
     ) -> u64 {
+        // What another operation took out before, and has not flushed yet, is not to be seen by
+        // anybody either when this one returns (rule 2).
+        gather.rely_on_pending();
         let mut removed = 0;
         while self.position < self.range.end {
             if self.level == 1 {
@@ -497,9 +498,6 @@ fn removed_other<M: Machine>(
     let entry = x86_64::decode(old, 1);
     if old & x86_64::READ != 0 {
         record(gather, page, PageSize::Size4K, Change::Freed, old);
-    } else {
-        // Whoever took the right to read may not have flushed yet (rule 2).
-        gather.rely_on_pending();
     }
     if let Some(frame) = entry.counted_frame() {
         gather.hold(frame);

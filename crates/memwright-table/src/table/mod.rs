@@ -34,10 +34,13 @@ mod copy;
 mod cursor;
 mod prune;
 mod shape;
+mod share;
 
 pub use batch::{Edit, Edited};
 pub use copy::{Copied, CopyRule, CopyStop};
 pub use cursor::{Cursor, Extent};
+
+pub(crate) use share::CpuShare;
 
 extern crate alloc as rust_alloc;
 
@@ -45,11 +48,13 @@ use core::fmt;
 use core::sync::atomic::{AtomicU64, Ordering};
 
 use rust_alloc::sync::Arc;
+use rust_alloc::vec::Vec;
 
 use crate::addr::{CpuId, CpuSet, Frame, Page, PageRange};
 use crate::entry::x86_64::{self, Slot};
 use crate::frame::{Frames, OutOfFrames};
-use crate::gather::{Gather, Pending};
+use crate::gather::Gather;
+use crate::handle::TryPush;
 use crate::machine::Machine;
 
 /// The level of the root; 1 is the lowest.
@@ -81,22 +86,33 @@ pub(crate) const fn table_owner(root: Frame, level: u8) -> u64 {
 pub struct Table<M: Machine> {
     frames: Arc<Frames<M>>,
     root: Frame,
-    /// Tables now, the root included.
-    tables: AtomicU64,
+    /// The shares of CPUs 1 and up, of those that exist.
+    others: Vec<CpuShare>,
+    state: State,
+}
+
+/// What many CPUs write, but no fault does: apart from what every fault reads.
+#[repr(align(64))]
+struct State {
     /// Slots above the lowest level that hold a huge page or a marker: while there are none, no
     /// edge can cut through one.
     large: AtomicU64,
     /// CPUs that have the root loaded, or may have cached it since.
     loaded: AtomicU64,
-    pending: Pending,
+    /// The share of CPU 0.
+    first: CpuShare,
 }
 
 impl<M: Machine> Table<M> {
     /// An empty table. Its kernel half is that of the root `template`, if there is one.
     ///
     /// # Errors
-    /// [`OutOfFrames`] if there is no frame for the root.
+    /// [`OutOfFrames`] if there is no frame for the root, or no heap for the shares of the CPUs.
     pub fn new(frames: Arc<Frames<M>>, template: Option<Frame>) -> Result<Self, OutOfFrames> {
+        let mut others = Vec::new();
+        let more = frames.machine().cpu_count() - 1;
+        others.try_make_room(more).map_err(|_| OutOfFrames)?;
+        others.resize_with(more, CpuShare::default);
         let root = frames.allocate_table()?;
         if let Some(template) = template {
             let kernel = &frames.template_words(template)[USER_ENTRIES..];
@@ -109,13 +125,17 @@ impl<M: Machine> Table<M> {
             .store(table_owner(root, ROOT_LEVEL), Ordering::Relaxed);
         meta.index.store(0, Ordering::Relaxed);
         meta.live.store(0, Ordering::Relaxed);
+        let state = State {
+            large: AtomicU64::new(0),
+            loaded: AtomicU64::new(0),
+            first: CpuShare::default(),
+        };
+        state.first.count_tables(1);
         Ok(Self {
             frames,
             root,
-            tables: AtomicU64::new(1),
-            large: AtomicU64::new(0),
-            loaded: AtomicU64::new(0),
-            pending: Pending::new(0),
+            others,
+            state,
         })
     }
 
@@ -133,7 +153,8 @@ impl<M: Machine> Table<M> {
 
     /// How many frames the tables take now, the root included.
     pub fn table_frames(&self) -> u64 {
-        self.tables.load(Ordering::Relaxed)
+        let sum: i64 = self.shares().map(CpuShare::tables).sum();
+        sum.max(0) as u64
     }
 
     /// Counts the tables by walking them, to compare with [`table_frames`](Self::table_frames).
@@ -161,22 +182,23 @@ impl<M: Machine> Table<M> {
     #[inline]
     pub fn note_loaded(&self, cpu: CpuId) {
         let bit = CpuSet::single(cpu).bits();
-        if self.loaded.load(Ordering::Relaxed) & bit == 0 {
-            self.loaded.fetch_or(bit, Ordering::SeqCst);
+        if self.state.loaded.load(Ordering::Relaxed) & bit == 0 {
+            self.state.loaded.fetch_or(bit, Ordering::SeqCst);
         }
     }
 
     /// Notes that `cpu` no longer uses the table. Call it after another root is loaded.
     #[inline]
     pub fn note_unloaded(&self, cpu: CpuId) {
-        self.loaded
+        self.state
+            .loaded
             .fetch_and(!CpuSet::single(cpu).bits(), Ordering::SeqCst);
     }
 
     /// CPUs that may use the table.
     #[inline]
     pub fn loaded(&self) -> CpuSet {
-        CpuSet::from_bits(self.loaded.load(Ordering::SeqCst))
+        CpuSet::from_bits(self.state.loaded.load(Ordering::SeqCst))
     }
 
     /// Makes the table current on this CPU. The caller notes what was unloaded.
@@ -212,9 +234,35 @@ impl<M: Machine> Table<M> {
         Cursor::new(self, range, crate::sync::Rank::TableChild)
     }
 
+    /// The calling CPU's share of the counts.
     #[inline]
-    pub(crate) fn pending(&self) -> &Pending {
-        &self.pending
+    fn share(&self) -> &CpuShare {
+        if self.others.is_empty() {
+            return &self.state.first;
+        }
+        match self.frames.machine().cpu().index() {
+            0 => &self.state.first,
+            cpu => &self.others[cpu - 1],
+        }
+    }
+
+    fn shares(&self) -> impl Iterator<Item = &CpuShare> {
+        core::iter::once(&self.state.first).chain(&self.others)
+    }
+
+    /// Says that a gather has recorded an invalidation that it has not made yet. Call it before
+    /// the lock that guards the entry is released, and end it in the share that it returns.
+    #[inline]
+    pub(crate) fn begin_pending(&self) -> &CpuShare {
+        let share = self.share();
+        share.begin_pending();
+        share
+    }
+
+    /// How many gathers have recorded an invalidation that they have not made yet.
+    #[inline]
+    pub(crate) fn pending(&self) -> u64 {
+        self.shares().map(CpuShare::pending).sum()
     }
 }
 

@@ -76,7 +76,7 @@ fn free_one<M: Machine>(
         above.live.store(live - 1, Ordering::Relaxed);
         // No cursor takes it for a table of this root any more.
         below.owner.store(0, Ordering::Relaxed);
-        table.tables.fetch_sub(1, Ordering::Relaxed);
+        table.share().count_tables(-1);
         gather.record(start, PageSize::Size4K, Change::TableFreed);
         gather.hold(lower);
     }

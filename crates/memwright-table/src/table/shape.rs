@@ -20,7 +20,7 @@ impl<M: Machine> Table<M> {
             .store(table_owner(self.root(), level), Ordering::Relaxed);
         meta.index.store(start.number(), Ordering::Relaxed);
         meta.live.store(0, Ordering::Relaxed);
-        self.tables.fetch_add(1, Ordering::Relaxed);
+        self.share().count_tables(1);
         Ok(frame)
     }
 
@@ -29,8 +29,8 @@ impl<M: Machine> Table<M> {
     #[inline]
     pub(super) fn count_large(&self, old: u64, new: u64) {
         match (is_large(old), is_large(new)) {
-            (false, true) => self.large.fetch_add(1, Ordering::Relaxed),
-            (true, false) => self.large.fetch_sub(1, Ordering::Relaxed),
+            (false, true) => self.state.large.fetch_add(1, Ordering::Relaxed),
+            (true, false) => self.state.large.fetch_sub(1, Ordering::Relaxed),
             (false, false) | (true, true) => return,
         };
     }
@@ -78,6 +78,7 @@ impl<M: Machine> Cursor<'_, M> {
             .store(ENTRIES as u32, Ordering::Relaxed);
         if self.level > 2 {
             self.table
+                .state
                 .large
                 .fetch_add(ENTRIES as u64, Ordering::Relaxed);
         }
@@ -141,7 +142,7 @@ impl<M: Machine> Cursor<'_, M> {
     /// [`OutOfFrames`] if there is no frame for a table. Some slots may have been split: that
     /// changes nothing a program can see.
     pub fn split_edges(&mut self, gather: &mut Gather<'_, M>) -> Result<(), OutOfFrames> {
-        if self.table.large.load(Ordering::Relaxed) == 0 {
+        if self.table.state.large.load(Ordering::Relaxed) == 0 {
             return Ok(());
         }
         let back = self.position;

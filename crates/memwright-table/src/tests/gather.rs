@@ -231,6 +231,37 @@ fn a_page_in_two_gathers_is_freed_once() {
 }
 
 #[test]
+fn a_run_that_overflows_the_gather_is_flushed_before_its_frames_are_free() {
+    // Alike entries are taken out in one run: four of frames that nobody else has, then more than
+    // a gather can hold of frames that another gather holds already.
+    let (own, shared) = (4, 20);
+    let (frames, table) = setup(own + shared, USED);
+    let other = Table::new(Arc::clone(&frames), None).unwrap();
+    for page in range(own + shared).iter().skip(own as usize) {
+        let entry = table.cursor(PageRange::single(page)).entry().entry;
+        let frame = frames.share(entry.counted_frame().unwrap()).into_raw();
+        let mut cursor = other.cursor(PageRange::single(page));
+        cursor.fill(Entry::page(frame, USED)).unwrap();
+    }
+    let (mut one, mut two) = (other.gather(), table.gather());
+    other.cursor(range(own + shared)).remove_all(&mut one);
+    table.cursor(range(own + shared)).remove_all(&mut two);
+    assert_eq!(
+        frames.used_by(FrameKind::Anonymous),
+        shared,
+        "flushed early"
+    );
+    assert_eq!(
+        frames.machine().take_sent(),
+        BOTH.map(|cpus| (cpus, Invalidation::All))
+    );
+    one.finish();
+    assert_eq!(two.finish().early, 1);
+    assert_eq!(frames.used_by(FrameKind::Anonymous), 0);
+    unload(&table);
+}
+
+#[test]
 #[cfg(debug_assertions)]
 #[should_panic(expected = "dropped without `finish`")]
 fn a_forgotten_gather_is_found() {

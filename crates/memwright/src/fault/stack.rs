@@ -46,8 +46,7 @@ impl<M: Machine> Core<M> {
         }
         if flags.contains(AreaFlags::ACCOUNTED) {
             self.memory
-                .commit()
-                .charge(more)
+                .promise(more)
                 .map_err(|_| FaultError::StackLimit)?;
         }
         areas.map.grow_down(position, page);

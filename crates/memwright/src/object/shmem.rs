@@ -55,7 +55,7 @@ impl<M: Machine> Shmem<M> {
         identity: ObjectIdentity,
     ) -> Result<Self, Overcommit> {
         let pages = pages_of(size);
-        memory.commit().charge(pages)?;
+        memory.promise(pages)?;
         let mut object = Self::new(memory, size, identity);
         object.promised = pages;
         Ok(object)
@@ -250,7 +250,7 @@ impl<M: Machine> Shmem<M> {
 
 impl<M: Machine> Drop for Shmem<M> {
     fn drop(&mut self) {
-        self.memory.commit().release(self.promised);
+        self.memory.take_back(self.promised);
     }
 }
 

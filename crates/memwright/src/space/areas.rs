@@ -4,8 +4,8 @@ use alloc::sync::Arc;
 
 use memwright_table::{Machine, PAGE_SIZE, PageRange};
 
-use crate::commit::Commit;
 use crate::error::Limit;
+use crate::memory::Memory;
 use crate::object::{Attachment, Object};
 use crate::vma::{self, AreaFlags, AreaMap, Backed, Position, Rights};
 
@@ -261,13 +261,13 @@ impl<M: Machine> Areas<M> {
     }
 
     /// Empties the map and the totals; returns the areas.
-    pub(crate) fn take_all(&mut self, commit: &Commit) -> AreaMap<Backing<M>> {
+    pub(crate) fn take_all(&mut self, memory: &Memory<M>) -> AreaMap<Backing<M>> {
         for area in self
             .map
             .iter()
             .filter(|area| area.flags.contains(AreaFlags::ACCOUNTED))
         {
-            commit.release(area.pages());
+            memory.take_back(area.pages());
         }
         self.mapped = 0;
         self.data = 0;

@@ -16,7 +16,7 @@ impl<M: Machine> AddressSpace<M> {
                 return;
             }
             core.remove_entries(cpu, PageRange::new(Page::new(0), Page::USER_END));
-            areas.take_all(core.memory.commit())
+            areas.take_all(&core.memory)
         };
         // Without the lock: the last user of an object may run code of the file system.
         drop(map);

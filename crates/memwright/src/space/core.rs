@@ -141,9 +141,15 @@ impl<M: Machine> Core<M> {
 
     /// Raises the peak to what is resident now: done before pages go.
     pub(crate) fn sample_peak(&self) -> u64 {
+        let now = self.resident();
+        let peak = self.resident_peak.load(Ordering::Relaxed);
+        if now <= peak {
+            // No store: it would take the line from every other CPU each time pages go.
+            return peak;
+        }
         self.resident_peak
-            .fetch_max(self.resident(), Ordering::Relaxed)
-            .max(self.resident())
+            .fetch_max(now, Ordering::Relaxed)
+            .max(now)
     }
 
     /// Whether `frame` holds a page of private anonymous memory.

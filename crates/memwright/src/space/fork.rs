@@ -85,8 +85,7 @@ fn copy_area<M: Machine>(
     };
     if area.flags.contains(AreaFlags::ACCOUNTED) {
         core.memory
-            .commit()
-            .charge(area.pages())
+            .promise(area.pages())
             .map_err(|_| ForkError::Overcommit)?;
     }
     let wiped = area.flags.contains(AreaFlags::WIPEONFORK);

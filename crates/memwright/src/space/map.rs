@@ -284,8 +284,7 @@ fn prepare<M: Machine>(
     }
     if flags.contains(AreaFlags::ACCOUNTED) {
         core.memory
-            .commit()
-            .charge(pages)
+            .promise(pages)
             .map_err(|_| MapError::Overcommit)?;
     }
     Ok(replaced)

@@ -157,15 +157,14 @@ impl Change {
         }
         if new_flags != flags {
             core.memory
-                .commit()
-                .charge(pages)
+                .promise(pages)
                 .map_err(|_| ProtectError::Overcommit)?;
         }
         let mut position = position;
         if range != whole {
             position = areas.cut(position, whole, range).map_err(|error| {
                 if new_flags != flags {
-                    core.memory.commit().release(pages);
+                    core.memory.take_back(pages);
                 }
                 ProtectError::from(error)
             })?;

@@ -198,8 +198,7 @@ impl<M: Machine> Core<M> {
         let more = new_pages - old.len();
         if flags.contains(AreaFlags::ACCOUNTED) {
             self.memory
-                .commit()
-                .charge(more)
+                .promise(more)
                 .map_err(|_| RemapError::Overcommit)?;
         }
         areas.map.grow_up(position, end);
@@ -248,7 +247,7 @@ impl<M: Machine> Core<M> {
         let keeps_old = request.dont_unmap || old_pages == 0;
         let promised = self.prepare_move(areas, old, new, keeps_old, bin)?;
         if let Err(error) = self.move_pages(cpu, old, target) {
-            self.memory.commit().release(promised);
+            self.memory.take_back(promised);
             return Err(error);
         }
         self.settle(areas, old, new, keeps_old, bin);
@@ -284,8 +283,7 @@ impl<M: Machine> Core<M> {
             return Ok(0);
         }
         self.memory
-            .commit()
-            .charge(new.len())
+            .promise(new.len())
             .map_err(|_| RemapError::Overcommit)?;
         Ok(new.len())
     }

@@ -129,7 +129,7 @@ impl<M: Machine> Core<M> {
             (area, next) = areas.map.remove(position);
             areas.count_out(area.rights, area.flags, area.pages());
             if area.flags.contains(AreaFlags::ACCOUNTED) {
-                self.memory.commit().release(area.pages());
+                self.memory.take_back(area.pages());
             }
             bin.take(area);
         }

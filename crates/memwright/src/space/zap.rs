@@ -38,6 +38,8 @@ impl<M: Machine> Core<M> {
         gather: &mut Gather<'_, M>,
         unwanted: impl Fn(Present) -> bool,
     ) {
+        // What another operation took out before may not be flushed yet (design rule 2).
+        gather.rely_on_pending();
         while let Some(extent) = cursor.next_filled() {
             match extent.entry {
                 Entry::Empty | Entry::Marker(_) => {}
