@@ -6,7 +6,10 @@ use crate::{
     process::Thread,
     sync::{Lock, Rank},
 };
-use alloc::{sync::Arc, vec::Vec};
+use alloc::{
+    sync::{Arc, Weak},
+    vec::Vec,
+};
 
 /// Why a wait ended without what was waited for.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -46,10 +49,26 @@ pub enum Interest {
     Fatal,
 }
 
-/// Threads that wait for something, first come first.
+/// What hears of wakes without being a thread: an entry of an epoll.
+pub trait Observer: Send + Sync {
+    /// The queue was woken. Called without locks. Returns whether somebody was woken by it.
+    fn notify(self: Arc<Self>, kernel: &Kernel) -> bool;
+
+    /// Of those that say so, a wake stops at the first that woke somebody (`EPOLLEXCLUSIVE`).
+    fn is_exclusive(&self) -> bool;
+}
+
+/// Threads that wait for something, first come first, and those who are told of each wake.
 pub struct WaitQueue {
-    /// Empty most of the time; allocated by the first waiter.
-    waiters: Lock<Vec<Arc<Thread>>>,
+    waiters: Lock<Waiters>,
+}
+
+/// Both lists are empty most of the time; the first to come allocates.
+struct Waiters {
+    threads: Vec<Arc<Thread>>,
+    /// With a number that rises along the list: a walk over it finds its place again after a
+    /// change. An observer that is gone stays until another one comes.
+    observers: Vec<(u64, Weak<dyn Observer>)>,
 }
 
 impl Default for WaitQueue {
@@ -62,51 +81,100 @@ impl WaitQueue {
     /// A queue without waiters.
     pub const fn new() -> Self {
         Self {
-            waiters: Lock::new(Rank::Wait, Vec::new()),
+            waiters: Lock::new(
+                Rank::Wait,
+                Waiters {
+                    threads: Vec::new(),
+                    observers: Vec::new(),
+                },
+            ),
         }
     }
 
     /// Adds a waiter at the end.
     pub(crate) fn add(&self, thread: &Arc<Thread>) {
-        self.waiters.lock().push(thread.clone());
+        self.waiters.lock().threads.push(thread.clone());
     }
 
     /// Removes a waiter wherever it stands.
     pub(crate) fn remove(&self, thread: &Arc<Thread>) {
-        let mut waiters = self.waiters.lock();
-        if let Some(position) = waiters
+        let threads = &mut self.waiters.lock().threads;
+        if let Some(position) = threads
             .iter()
             .position(|waiter| Arc::ptr_eq(waiter, thread))
         {
-            waiters.remove(position);
+            threads.remove(position);
         }
+    }
+
+    /// Tells an observer of every wake from now on, for as long as it exists.
+    pub fn observe(&self, observer: Weak<dyn Observer>) {
+        let observers = &mut self.waiters.lock().observers;
+        observers.retain(|(_, observer)| observer.strong_count() > 0);
+        let number = observers.last().map_or(0, |(number, _)| number + 1);
+        observers.push((number, observer));
     }
 
     /// Somebody waits.
     pub fn has_waiters(&self) -> bool {
-        !self.waiters.lock().is_empty()
+        let waiters = self.waiters.lock();
+        !waiters.threads.is_empty() || !waiters.observers.is_empty()
     }
 
-    /// Wakes the first waiter.
-    pub fn wake_one(&self, kernel: &Kernel) {
-        let first = {
+    /// Wakes the first waiter, and tells the observers. Returns whether a thread waited.
+    pub fn wake_one(&self, kernel: &Kernel) -> bool {
+        let (first, observed) = {
             let mut waiters = self.waiters.lock();
-            if waiters.is_empty() {
-                None
-            } else {
-                Some(waiters.remove(0))
-            }
+            let first = (!waiters.threads.is_empty()).then(|| waiters.threads.remove(0));
+            (first, !waiters.observers.is_empty())
         };
-        if let Some(thread) = first {
+        if let Some(thread) = &first {
+            kernel.scheduler.wake(kernel, thread);
+        }
+        if observed {
+            self.tell_observers(kernel);
+        }
+        first.is_some()
+    }
+
+    /// Wakes every waiter, in the order in which they came, and tells the observers.
+    pub fn wake_all(&self, kernel: &Kernel) {
+        let (threads, observed) = {
+            let mut waiters = self.waiters.lock();
+            let observed = !waiters.observers.is_empty();
+            (core::mem::take(&mut waiters.threads), observed)
+        };
+        for thread in threads {
             kernel.scheduler.wake(kernel, &thread);
+        }
+        if observed {
+            self.tell_observers(kernel);
         }
     }
 
-    /// Wakes every waiter, in the order in which they came.
-    pub fn wake_all(&self, kernel: &Kernel) {
-        let waiters = core::mem::take(&mut *self.waiters.lock());
-        for thread in waiters {
-            kernel.scheduler.wake(kernel, &thread);
+    #[cold]
+    fn tell_observers(&self, kernel: &Kernel) {
+        let mut exclusive_woken = false;
+        let mut from = 0;
+        loop {
+            let (number, observer) = {
+                let waiters = self.waiters.lock();
+                let place = waiters
+                    .observers
+                    .partition_point(|(number, _)| *number < from);
+                match waiters.observers.get(place) {
+                    Some((number, observer)) => (*number, observer.clone()),
+                    None => return,
+                }
+            };
+            from = number + 1;
+            let Some(observer) = observer.upgrade() else {
+                continue;
+            };
+            let exclusive = observer.is_exclusive();
+            if !(exclusive && exclusive_woken) {
+                exclusive_woken |= observer.notify(kernel) && exclusive;
+            }
         }
     }
 }

@@ -17,6 +17,8 @@ const PROGRAMS: &[&str] = &[
     "signals",
     "wait",
     "pipes",
+    "eventfd",
+    "epoll",
     "files",
     "proc",
     "fpu",

@@ -3,7 +3,7 @@
 use super::{
     attributes::DeviceNumber,
     kind::Kind,
-    open_file::{File, OpenFile, Readiness},
+    open_file::{File, OpenFile, Polling, Readiness},
     transfer::{Sink, Source, with_buffer},
     turn::Turn,
 };
@@ -288,6 +288,10 @@ impl File for ConsoleStream {
     ) -> Result<usize, Errno> {
         let channel = self.output.ok_or(Errno::EBADF)?;
         write_channel(context, channel, source)
+    }
+
+    fn polling(&self) -> Polling {
+        Polling::Look
     }
 
     fn readiness(&self, context: &Context<'_>) -> Readiness {

@@ -19,6 +19,8 @@ pub mod device;
 pub mod directory;
 pub mod dirents;
 pub mod entries;
+pub mod epoll;
+pub mod eventfd;
 pub mod executable;
 pub mod file_system;
 pub mod initrd;

@@ -4,6 +4,7 @@ use super::{
     attributes::Attributes,
     dentry::Dentry,
     dirents::DirectoryEntry,
+    epoll::Watches,
     inode::{Body, Inode},
     locks::Holder,
     regular::describe_object,
@@ -35,7 +36,35 @@ bitflags! {
         const ERROR = raw::POLLERR;
         /// The other side is gone.
         const HANGUP = raw::POLLHUP;
+        /// The other side will write no more.
+        const READ_HANGUP = raw::POLLRDHUP;
     }
+}
+
+impl Readiness {
+    /// Whether who wants these bits listens to the queue of readers. Errors and hang-ups, which
+    /// everybody wants, wake that queue too.
+    #[must_use]
+    pub const fn concerns_reading(self) -> bool {
+        !self.concerns_writing() || self.intersects(Self::READ.union(Self::READ_HANGUP))
+    }
+
+    /// Whether who wants these bits listens to the queue of writers.
+    #[must_use]
+    pub const fn concerns_writing(self) -> bool {
+        self.intersects(Self::WRITE)
+    }
+}
+
+/// How a file is waited for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Polling {
+    /// It is always ready, and `epoll` refuses it.
+    Always,
+    /// Its queues are woken when its readiness changes.
+    Queues,
+    /// Its readiness is found out by looking: the machine stands still meanwhile.
+    Look,
 }
 
 /// What `mmap` of a file shows.
@@ -137,9 +166,19 @@ pub trait File: Send + Sync + AsAny {
         Readiness::READ | Readiness::WRITE
     }
 
-    /// The queues that are woken when [`Self::readiness`] changes.
-    fn queues<'a>(&'a self, queues: &mut Vec<&'a WaitQueue>) {
-        let _ = queues;
+    /// How `poll` and its like wait for it.
+    fn polling(&self) -> Polling {
+        Polling::Always
+    }
+
+    /// The queues that are woken when what is `wanted` of [`Self::readiness`] changes.
+    fn queues<'a>(
+        &'a self,
+        context: &'a Context<'_>,
+        wanted: Readiness,
+        queues: &mut Vec<&'a WaitQueue>,
+    ) {
+        let _ = (context, wanted, queues);
     }
 
     /// `ioctl`, apart from what concerns every descriptor.
@@ -183,6 +222,8 @@ pub struct OpenFile {
     turn: Turn,
     identity: u64,
     kernel: Option<&'static Kernel>,
+    /// The epolls that watch it.
+    pub(super) watches: Watches,
 }
 
 /// Each open file has a number that no other ever has: it owns `flock` locks by it.
@@ -205,7 +246,14 @@ impl OpenFile {
             turn: Turn::new(),
             identity: NEXT_IDENTITY.fetch_add(1, Ordering::Relaxed),
             kernel,
+            watches: Watches::new(),
         }
+    }
+
+    /// A number that no other open file ever has.
+    #[must_use]
+    pub fn identity(&self) -> u64 {
+        self.identity
     }
 
     /// The node behind it.
@@ -407,6 +455,7 @@ impl OpenFile {
 
 impl Drop for OpenFile {
     fn drop(&mut self) {
+        self.watches.forget();
         if let Some(kernel) = self.kernel {
             self.inode().locks.forget(kernel, self.holder());
         }

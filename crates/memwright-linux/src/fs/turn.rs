@@ -27,9 +27,13 @@ impl Turn {
     pub fn take<'a>(&'a self, context: &Context<'_>) -> Result<TurnGuard<'a>, Errno> {
         if self.taken.swap(true, Ordering::Acquire) {
             let free = || (!self.taken.swap(true, Ordering::Acquire)).then_some(());
-            context
-                .wait_until(&[&self.queue], None, free)
-                .map_err(|error| error.restart())?;
+            if let Err(error) = context.wait_until(&[&self.queue], None, free) {
+                // The wake that passed the turn on may have been for this thread.
+                if !self.taken.load(Ordering::Acquire) {
+                    self.queue.wake_one(context.kernel);
+                }
+                return Err(error.restart());
+            }
         }
         Ok(TurnGuard {
             turn: self,

@@ -1,6 +1,6 @@
 //! Clocks and sleeping.
 
-use super::{Arguments, CallResult, int};
+use super::{Arguments, CallResult, file::poll::poll_or_restart, int};
 use crate::{
     abi::{SECOND, Timespec, Timeval},
     abi_struct,
@@ -139,7 +139,12 @@ pub fn restart_syscall(context: &Context<'_>, _arguments: &Arguments) -> CallRes
             remaining,
         }) => sleep_until(context, deadline, Some(remaining)),
         Some(RestartBlock::Futex(request)) => crate::futex::wait(context, request),
-        Some(RestartBlock::Poll { .. }) | None => Err(Errno::EINTR),
+        Some(RestartBlock::Poll {
+            descriptors,
+            count,
+            deadline,
+        }) => poll_or_restart(context, descriptors, count, deadline),
+        None => Err(Errno::EINTR),
     }
 }
 

@@ -5,7 +5,7 @@ use crate::{
     context::Context,
     errno::Errno,
     fs::{
-        open_file::{File, OpenFile, Readiness},
+        open_file::{File, OpenFile, Polling, Readiness},
         transfer::{Sink, Source},
     },
     kernel::Kernel,
@@ -202,11 +202,20 @@ impl File for PipeEnd {
         self.pipe.readiness(self.reads, self.writes)
     }
 
-    fn queues<'a>(&'a self, queues: &mut Vec<&'a WaitQueue>) {
-        if self.reads {
+    fn polling(&self) -> Polling {
+        Polling::Queues
+    }
+
+    fn queues<'a>(
+        &'a self,
+        _context: &'a Context<'_>,
+        wanted: Readiness,
+        queues: &mut Vec<&'a WaitQueue>,
+    ) {
+        if self.reads && (wanted.concerns_reading() || !self.writes) {
             queues.push(&self.pipe.readable);
         }
-        if self.writes {
+        if self.writes && (wanted.concerns_writing() || !self.reads) {
             queues.push(&self.pipe.writable);
         }
     }

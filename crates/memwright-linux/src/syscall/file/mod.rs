@@ -3,6 +3,8 @@
 pub mod change;
 pub mod control;
 pub mod descriptor;
+pub mod epoll;
+pub mod eventfd;
 pub mod list;
 pub mod memory;
 pub mod name;
@@ -21,6 +23,8 @@ pub const GROUPS: &[&[SystemCall]] = &[
     change::CALLS,
     control::CALLS,
     descriptor::CALLS,
+    epoll::CALLS,
+    eventfd::CALLS,
     list::CALLS,
     memory::CALLS,
     name::CALLS,

@@ -7,6 +7,7 @@ use crate::{
     context::Context,
     errno::Errno,
     fs::{OpenFile, Readiness},
+    process::RestartBlock,
     syscall::{
         Arguments, CallResult,
         table::{Kind, SystemCall},
@@ -71,40 +72,44 @@ impl Watch {
     }
 }
 
-/// Waits until something is found for at least one watch, or the deadline; returns how many.
+/// Waits until something is found for at least one watch, or the deadline; returns how many, and
+/// stores what was found of each.
 ///
 /// `deadline` is a time of the host's clock; `None` waits for ever, zero not at all.
 ///
 /// # Errors
-/// `EINTR` when a signal came first.
+/// `ERESTARTNOHAND` when a signal came first.
 pub fn wait(
     context: &Context<'_>,
     watches: &[Watch],
     deadline: Option<u64>,
-    mut found: impl FnMut(usize, u32),
+    found: &mut Vec<u32>,
 ) -> Result<u64, Errno> {
     let mut queues: Vec<&WaitQueue> = Vec::new();
-    for open in watches.iter().filter_map(|watch| watch.open.as_deref()) {
-        open.file.queues(&mut queues);
+    for watch in watches {
+        if let Some(open) = watch.open.as_deref().filter(|open| !open.is_path()) {
+            let wanted = Readiness::from_bits_truncate(watch.wanted);
+            open.file.queues(context, wanted, &mut queues);
+        }
     }
+    // What ended the wait is what is reported: another look might find it gone.
     let ready = || {
-        let count = watches
-            .iter()
-            .filter(|watch| watch.found(context) != 0)
-            .count();
-        (count > 0).then_some(count)
+        found.clear();
+        found.extend(watches.iter().map(|watch| watch.found(context)));
+        let count = found.iter().filter(|&&bits| bits != 0).count();
+        (count > 0).then_some(count as u64)
     };
     match context.wait_until(&queues, deadline, ready) {
-        Ok(_) | Err(WaitError::TimedOut) => {}
-        Err(WaitError::Interrupted) => return Err(Errno::EINTR),
+        Ok(count) => Ok(count),
+        Err(WaitError::TimedOut) => Ok(0),
+        Err(WaitError::Interrupted) => Err(Errno::ERESTARTNOHAND),
     }
-    let mut count = 0;
-    for (index, watch) in watches.iter().enumerate() {
-        let bits = watch.found(context);
-        found(index, bits);
-        count += u64::from(bits != 0);
-    }
-    Ok(count)
+}
+
+/// The deadline of a timeout in milliseconds; negative ones never pass.
+pub fn milliseconds_argument(context: &Context<'_>, timeout: u64) -> Option<u64> {
+    let milliseconds = u64::try_from(timeout as i32).ok()?;
+    deadline_after(context, milliseconds * 1_000_000)
 }
 
 /// The deadline of a relative time; times in the past have passed already.
@@ -126,13 +131,41 @@ pub fn timeout_argument(context: &Context<'_>, address: u64) -> Result<Option<u6
     }
 }
 
-/// Stores what is left of a timeout, as Linux does at the end of `ppoll` and `pselect6`; that it
-/// cannot be stored is no error.
-pub fn store_rest(context: &Context<'_>, address: u64, deadline: Option<u64>) {
-    if let (Some(deadline), true) = (deadline, address != 0) {
-        let rest = deadline.saturating_sub(context.kernel.host.now());
-        let _ = context.write_value(address, &Timespec::from_nanoseconds(rest));
+/// Ends `ppoll`, `pselect6` and `select`: stores by `store` what is left of the timeout, if there
+/// is one. A call whose timeout cannot be stored is not restarted (`poll_select_finish` of Linux
+/// 7.2, `fs/select.c`).
+///
+/// # Errors
+/// Those of the call.
+pub fn finish(
+    context: &Context<'_>,
+    result: CallResult,
+    deadline: Option<u64>,
+    store: impl FnOnce(u64) -> Result<(), Errno>,
+) -> CallResult {
+    let Some(deadline) = deadline else {
+        return result;
+    };
+    let left = deadline.saturating_sub(context.kernel.host.now());
+    match (store(left), result) {
+        (Err(_), Err(Errno::ERESTARTNOHAND)) => Err(Errno::EINTR),
+        (_, result) => result,
     }
+}
+
+/// Ends a call whose timeout is a `struct timespec`, or null.
+///
+/// # Errors
+/// Those of the call.
+pub fn finish_timespec(
+    context: &Context<'_>,
+    result: CallResult,
+    deadline: Option<u64>,
+    address: u64,
+) -> CallResult {
+    finish(context, result, deadline, |left| {
+        context.write_optional(address, &Timespec::from_nanoseconds(left))
+    })
 }
 
 fn poll_until(
@@ -162,11 +195,10 @@ fn poll_until(
         }
     }
     let mut results = Vec::with_capacity(watches.len());
-    let ready = wait(context, &watches, deadline, |_, bits| {
-        results.push(bits as u16);
-    })?;
+    let ready = wait(context, &watches, deadline, &mut results)?;
     for ((index, entry), found) in descriptors.into_iter().zip(results) {
         let place = address + index * 8;
+        let found = found as u16;
         context.write_value(place, &PollDescriptor { found, ..entry })?;
     }
     Ok(ready)
@@ -174,11 +206,30 @@ fn poll_until(
 
 fn poll(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     let &[address, count, timeout, ..] = arguments;
-    let deadline = match u64::try_from(timeout as i32) {
-        Ok(milliseconds) => deadline_after(context, milliseconds * 1_000_000),
-        Err(_) => None,
-    };
-    poll_until(context, address, count as u32 as u64, deadline)
+    let deadline = milliseconds_argument(context, timeout);
+    poll_or_restart(context, address, count as u32 as u64, deadline)
+}
+
+/// Polls until a time that stays the same when the call goes on after a stop.
+///
+/// # Errors
+/// Those of `poll`, and `ERESTART_RESTARTBLOCK` after a signal.
+pub fn poll_or_restart(
+    context: &Context<'_>,
+    descriptors: u64,
+    count: u64,
+    deadline: Option<u64>,
+) -> CallResult {
+    let result = poll_until(context, descriptors, count, deadline);
+    if result != Err(Errno::ERESTARTNOHAND) {
+        return result;
+    }
+    *context.thread.restart.lock() = Some(RestartBlock::Poll {
+        descriptors,
+        count,
+        deadline,
+    });
+    Err(Errno::ERESTART_RESTARTBLOCK)
 }
 
 fn ppoll(context: &Context<'_>, arguments: &Arguments) -> CallResult {
@@ -187,6 +238,5 @@ fn ppoll(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     let result = context.with_signal_mask(mask, size, || {
         poll_until(context, address, count as u32 as u64, deadline)
     });
-    store_rest(context, timeout, deadline);
-    result
+    finish_timespec(context, result, deadline, timeout)
 }

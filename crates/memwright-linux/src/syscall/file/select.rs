@@ -1,7 +1,7 @@
 //! Waiting for descriptors: `select` and `pselect6`.
 
 use super::{
-    poll::{Watch, deadline_after, store_rest, timeout_argument, wait},
+    poll::{Watch, deadline_after, finish, finish_timespec, timeout_argument, wait},
     real,
 };
 use crate::{
@@ -93,15 +93,16 @@ fn select_until(context: &Context<'_>, arguments: &Arguments, deadline: Option<u
     }
     let mut results: [Set; 3] = [vec![0; words], vec![0; words], vec![0; words]];
     let mut total = 0;
-    wait(context, &watches, deadline, |index, found| {
-        let number = numbers[index];
+    let mut found = Vec::with_capacity(watches.len());
+    wait(context, &watches, deadline, &mut found)?;
+    for (number, found) in numbers.into_iter().zip(found) {
         for ((set, bits), result) in sets.iter().zip(WANTED).zip(&mut results) {
             if found & bits != 0 && contains(set.as_ref(), number) {
                 result[number / 64] |= 1 << (number % 64);
                 total += 1;
             }
         }
-    })?;
+    }
     for ((set, address), result) in sets.iter().zip(addresses).zip(&results) {
         if set.is_some() {
             for (index, word) in result.iter().enumerate() {
@@ -126,11 +127,9 @@ fn select(context: &Context<'_>, arguments: &Arguments) -> CallResult {
         }
     };
     let result = select_until(context, arguments, deadline);
-    if let (Some(deadline), true) = (deadline, timeout != 0) {
-        let rest = deadline.saturating_sub(context.kernel.host.now());
-        let _ = context.write_value(timeout, &Timeval::from_nanoseconds(rest));
-    }
-    result
+    finish(context, result, deadline, |left| {
+        context.write_optional(timeout, &Timeval::from_nanoseconds(left))
+    })
 }
 
 fn pselect6(context: &Context<'_>, arguments: &Arguments) -> CallResult {
@@ -140,6 +139,5 @@ fn pselect6(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     let [address, size] = context.read_optional::<[u64; 2]>(mask)?.unwrap_or_default();
     let result =
         context.with_signal_mask(address, size, || select_until(context, arguments, deadline));
-    store_rest(context, timeout, deadline);
-    result
+    finish_timespec(context, result, deadline, timeout)
 }

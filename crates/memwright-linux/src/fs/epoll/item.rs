@@ -1,0 +1,247 @@
+//! One watched file.
+
+use super::{Epoll, EpollFile, Key};
+use crate::{
+    abi_struct,
+    context::Context,
+    fs::open_file::{OpenFile, Polling, Readiness},
+    kernel::Kernel,
+    sync::{Lock, Rank},
+    wait::Observer,
+};
+use alloc::{
+    sync::{Arc, Weak},
+    vec::Vec,
+};
+use core::sync::atomic::{AtomicBool, Ordering};
+use linux_raw_sys::general as raw;
+
+abi_struct! {
+    /// `struct epoll_event` of `linux/eventpoll.h`, packed on x86-64.
+    pub struct Event {
+        /// What is waited for, or was found.
+        pub events: u32,
+        /// The program's own.
+        pub data: u64,
+    }
+}
+
+/// What an entry waits for, and how it is reported.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Interest {
+    /// The `EPOLL` bits.
+    pub events: u32,
+    /// The program's own.
+    pub data: u64,
+}
+
+/// The bits beside which an exclusive entry may have no other (`EPOLLEXCLUSIVE_OK_BITS` of Linux
+/// 7.2, `fs/eventpoll.c`).
+const EXCLUSIVE_BITS: u32 = raw::EPOLLIN
+    | raw::EPOLLOUT
+    | raw::EPOLLERR
+    | raw::EPOLLHUP
+    | raw::EPOLLWAKEUP
+    | raw::EPOLLET
+    | raw::EPOLLEXCLUSIVE;
+
+impl Interest {
+    /// One wake concerns one exclusive entry.
+    #[must_use]
+    pub const fn is_exclusive(&self) -> bool {
+        self.events & raw::EPOLLEXCLUSIVE != 0
+    }
+
+    /// Whether an exclusive entry may ask for nothing else than this one does.
+    #[must_use]
+    pub const fn may_be_exclusive(&self) -> bool {
+        self.events & !EXCLUSIVE_BITS == 0
+    }
+
+    /// It is reported once for each change, however long it stays ready.
+    #[must_use]
+    pub const fn is_edge_triggered(&self) -> bool {
+        self.events & raw::EPOLLET != 0
+    }
+
+    /// It is reported once and then waits to be changed.
+    #[must_use]
+    pub const fn is_one_shot(&self) -> bool {
+        self.events & raw::EPOLLONESHOT != 0
+    }
+
+    /// The readiness waited for; errors and hang-ups always are.
+    #[must_use]
+    pub fn wanted(&self) -> Readiness {
+        let always = Readiness::ERROR.union(Readiness::HANGUP);
+        Readiness::from_bits_truncate(self.events).union(always)
+    }
+}
+
+/// One watched file. It never changes: another interest makes another entry.
+pub struct Item {
+    epoll: Weak<Epoll>,
+    open: Weak<OpenFile>,
+    /// The watched epoll, if the file is one.
+    inner: Option<Weak<Epoll>>,
+    pub(super) key: Key,
+    /// What it waits for.
+    pub interest: Interest,
+    /// Its file is found ready by looking alone.
+    pub(super) looked_at: bool,
+    /// It stands on the ready list.
+    listed: AtomicBool,
+    /// It was reported and waits to be changed.
+    spent: AtomicBool,
+}
+
+impl Item {
+    pub(super) fn new(
+        epoll: &Arc<Epoll>,
+        open: &Arc<OpenFile>,
+        key: Key,
+        interest: Interest,
+    ) -> Self {
+        Self {
+            epoll: Arc::downgrade(epoll),
+            open: Arc::downgrade(open),
+            inner: open
+                .as_kind::<EpollFile>()
+                .map(|file| Arc::downgrade(&file.epoll)),
+            key,
+            interest,
+            looked_at: open.file.polling() == Polling::Look,
+            listed: AtomicBool::new(false),
+            spent: AtomicBool::new(false),
+        }
+    }
+
+    /// The epoll it belongs to, if that still exists.
+    pub(super) fn epoll(&self) -> Option<Arc<Epoll>> {
+        self.epoll.upgrade()
+    }
+
+    /// The watched file, if that is still open.
+    pub(super) fn open(&self) -> Option<Arc<OpenFile>> {
+        self.open.upgrade()
+    }
+
+    /// The watched epoll.
+    pub(super) fn inner(&self) -> Option<Arc<Epoll>> {
+        self.inner.as_ref()?.upgrade()
+    }
+
+    /// What of its interest is there now. No lock may be held.
+    pub(super) fn found(&self, context: &Context<'_>, open: &OpenFile) -> Readiness {
+        if self.is_spent() {
+            return Readiness::empty();
+        }
+        open.file
+            .readiness(context)
+            .intersection(self.interest.wanted())
+    }
+
+    /// Marks it as standing on the ready list; `false` if it did.
+    pub(super) fn enlist(&self) -> bool {
+        !self.listed.swap(true, Ordering::SeqCst)
+    }
+
+    pub(super) fn delist(&self) {
+        self.listed.store(false, Ordering::SeqCst);
+    }
+
+    /// Marks it as reported for good; `false` if somebody else did.
+    pub(super) fn spend(&self) -> bool {
+        !self.spent.swap(true, Ordering::SeqCst)
+    }
+
+    pub(super) fn restore(&self) {
+        self.spent.store(false, Ordering::SeqCst);
+    }
+
+    fn is_spent(&self) -> bool {
+        self.spent.load(Ordering::SeqCst)
+    }
+}
+
+impl Observer for Item {
+    fn notify(self: Arc<Self>, kernel: &Kernel) -> bool {
+        if self.is_spent() {
+            return false;
+        }
+        self.epoll()
+            .is_some_and(|epoll| epoll.make_ready(kernel, &self))
+    }
+
+    fn is_exclusive(&self) -> bool {
+        self.interest.is_exclusive()
+    }
+}
+
+/// The entries that watch an open file, or an epoll.
+pub struct Watches {
+    items: Lock<Vec<Weak<Item>>>,
+}
+
+impl Default for Watches {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Watches {
+    /// Nobody watches.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self {
+            items: Lock::new(Rank::Leaf, Vec::new()),
+        }
+    }
+
+    pub(super) fn add(&self, item: &Arc<Item>) {
+        let mut items = self.items.lock();
+        items.retain(|item| item.strong_count() > 0);
+        items.push(Arc::downgrade(item));
+    }
+
+    /// The epolls that watch.
+    pub(super) fn epolls(&self) -> Vec<Arc<Epoll>> {
+        let items = self.items.lock();
+        items
+            .iter()
+            .filter_map(Weak::upgrade)
+            .filter_map(|item| item.epoll())
+            .collect()
+    }
+
+    /// The watched file was closed: its entries go.
+    pub(in crate::fs) fn forget(&mut self) {
+        for item in self.items.get_mut().drain(..) {
+            if let Some(item) = item.upgrade() {
+                if let Some(epoll) = item.epoll() {
+                    epoll.forget(&item);
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn interests_are_read() {
+        let interest = |events: u32| Interest { events, data: 0 };
+        assert!(interest(raw::EPOLLEXCLUSIVE | raw::EPOLLIN).may_be_exclusive());
+        assert!(!interest(raw::EPOLLEXCLUSIVE | raw::EPOLLONESHOT).may_be_exclusive());
+        assert!(!interest(raw::EPOLLEXCLUSIVE | raw::EPOLLRDHUP).may_be_exclusive());
+        let wanted = interest(raw::EPOLLIN | raw::EPOLLET).wanted();
+        assert!(wanted.contains(Readiness::ERROR | Readiness::HANGUP));
+        assert!(wanted.concerns_reading() && !wanted.concerns_writing());
+        let wanted = interest(raw::EPOLLOUT).wanted();
+        assert!(!wanted.concerns_reading() && wanted.concerns_writing());
+        // Errors alone are heard of among the readers.
+        assert!(interest(0).wanted().concerns_reading());
+    }
+}

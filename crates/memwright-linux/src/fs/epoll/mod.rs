@@ -1,0 +1,241 @@
+//! `epoll`: a set of open files that are watched, and the list of those that became ready.
+//!
+//! An entry ([`Item`]) observes the queues of its file. A wake puts it on the ready list and wakes
+//! the epoll's own queue; nothing looks at the file then. Who collects events ([`Epoll::collect`])
+//! takes entries off the list, looks at their files, and puts those that stay ready back: a
+//! level-triggered entry leaves the list when it was found not ready, an edge-triggered one always.
+//!
+//! An entry belongs to its open file: the epoll holds neither, and with the last descriptor of the
+//! file the entry goes ([`Watches`]). A changed entry is a new one, so that an entry never changes.
+
+mod collect;
+mod item;
+mod nesting;
+
+pub use item::{Event, Interest, Item, Watches};
+
+use super::open_file::{File, OpenFile, Polling, Readiness};
+use crate::{
+    context::Context,
+    errno::Errno,
+    kernel::Kernel,
+    sync::{Lock, Rank},
+    wait::WaitQueue,
+};
+use alloc::{
+    collections::{BTreeMap, VecDeque},
+    sync::{Arc, Weak},
+    vec::Vec,
+};
+
+/// What an entry is known by: a descriptor, and the number of the open file that it stood for.
+type Key = (i32, u64);
+
+/// The set of watched files.
+pub struct Epoll {
+    items: Lock<BTreeMap<Key, Arc<Item>>>,
+    /// Entries to be looked at, the longest waiting first. Those that are gone are passed over.
+    ready: Lock<VecDeque<Weak<Item>>>,
+    /// Threads in `epoll_wait`, and the epolls that watch this one.
+    queue: WaitQueue,
+    /// The epolls that watch this one, for the check against loops.
+    watched: Watches,
+}
+
+impl Epoll {
+    /// A set that watches nothing.
+    #[must_use]
+    pub fn new() -> Self {
+        Self {
+            items: Lock::new(Rank::File, BTreeMap::new()),
+            ready: Lock::new(Rank::Leaf, VecDeque::new()),
+            queue: WaitQueue::new(),
+            watched: Watches::new(),
+        }
+    }
+
+    /// Watches an open file (`EPOLL_CTL_ADD`).
+    ///
+    /// # Errors
+    /// `EEXIST` if it is watched by this descriptor already; `ELOOP` if an epoll would watch
+    /// itself, or a chain of them is too long; `ENOMEM`.
+    pub fn add(
+        self: &Arc<Self>,
+        context: &Context<'_>,
+        descriptor: i32,
+        open: &Arc<OpenFile>,
+        interest: Interest,
+    ) -> Result<(), Errno> {
+        context.check_heap()?;
+        let key = (descriptor, open.identity());
+        if self.items.lock().contains_key(&key) {
+            return Err(Errno::EEXIST);
+        }
+        let nested = open.as_kind::<EpollFile>().map(|file| &file.epoll);
+        let order = nested
+            .map(|inner| nesting::check(self, inner))
+            .transpose()?;
+        let item = self.enter(key, open, interest);
+        drop(order);
+        self.start(context, open, &item);
+        Ok(())
+    }
+
+    /// Watches for other events (`EPOLL_CTL_MOD`).
+    ///
+    /// # Errors
+    /// `ENOENT` if the descriptor is not watched, `EINVAL` for an exclusive entry, `ENOMEM`.
+    pub fn change(
+        self: &Arc<Self>,
+        context: &Context<'_>,
+        descriptor: i32,
+        open: &Arc<OpenFile>,
+        interest: Interest,
+    ) -> Result<(), Errno> {
+        context.check_heap()?;
+        let key = (descriptor, open.identity());
+        {
+            let items = self.items.lock();
+            let old = items.get(&key).ok_or(Errno::ENOENT)?;
+            if old.interest.is_exclusive() || interest.is_exclusive() {
+                return Err(Errno::EINVAL);
+            }
+        }
+        let item = self.enter(key, open, interest);
+        self.start(context, open, &item);
+        Ok(())
+    }
+
+    /// Stops watching (`EPOLL_CTL_DEL`).
+    ///
+    /// # Errors
+    /// `ENOENT` if the descriptor is not watched.
+    pub fn remove(&self, descriptor: i32, open: &OpenFile) -> Result<(), Errno> {
+        let key = (descriptor, open.identity());
+        let removed = self.items.lock().remove(&key);
+        removed.map(drop).ok_or(Errno::ENOENT)
+    }
+
+    /// Makes an entry, in place of one with the same key.
+    fn enter(self: &Arc<Self>, key: Key, open: &Arc<OpenFile>, interest: Interest) -> Arc<Item> {
+        let item = Arc::new(Item::new(self, open, key, interest));
+        let old = self.items.lock().insert(key, item.clone());
+        drop(old);
+        open.watches.add(&item);
+        if let Some(inner) = item.inner() {
+            inner.watched.add(&item);
+        }
+        item
+    }
+
+    /// Lets a new entry hear of changes, and looks whether it is ready. No lock may be held.
+    fn start(&self, context: &Context<'_>, open: &Arc<OpenFile>, item: &Arc<Item>) {
+        let mut queues = Vec::new();
+        let wanted = item.interest.wanted();
+        open.file.queues(context, wanted, &mut queues);
+        let observer: Weak<Item> = Arc::downgrade(item);
+        for queue in queues {
+            queue.observe(observer.clone());
+        }
+        // From here on every change is heard of: what was ready before is seen by looking.
+        if !item.found(context, open).is_empty() {
+            self.make_ready(context.kernel, item);
+        }
+    }
+
+    /// Forgets an entry whose file is gone.
+    fn forget(&self, item: &Arc<Item>) {
+        let mut items = self.items.lock();
+        let own = items
+            .get(&item.key)
+            .is_some_and(|known| Arc::ptr_eq(known, item));
+        let removed = if own { items.remove(&item.key) } else { None };
+        drop(items);
+        drop(removed);
+    }
+
+    /// Puts an entry on the ready list and wakes one who waits. Returns whether one waited.
+    fn make_ready(&self, kernel: &Kernel, item: &Arc<Item>) -> bool {
+        self.enlist(item);
+        self.queue.wake_one(kernel)
+    }
+
+    /// Puts an entry at the end of the ready list unless it stands there.
+    fn enlist(&self, item: &Arc<Item>) {
+        if item.enlist() {
+            self.ready.lock().push_back(Arc::downgrade(item));
+        }
+    }
+
+    /// Takes the first entry off the ready list.
+    fn take_ready(&self) -> Option<Arc<Item>> {
+        let mut ready = self.ready.lock();
+        loop {
+            let first = ready.pop_front()?;
+            if let Some(item) = first.upgrade() {
+                item.delist();
+                return Some(item);
+            }
+        }
+    }
+
+    /// Takes the whole ready list; its entries still count as standing on it.
+    fn take_all_ready(&self) -> VecDeque<Weak<Item>> {
+        core::mem::take(&mut *self.ready.lock())
+    }
+
+    /// Puts back what of a list was not used, before all that came meanwhile.
+    fn return_ready(&self, mut unused: VecDeque<Weak<Item>>) {
+        let mut ready = self.ready.lock();
+        unused.append(&mut ready);
+        *ready = unused;
+    }
+
+    /// Some entry is to be looked at.
+    fn has_candidates(&self) -> bool {
+        let mut ready = self.ready.lock();
+        while ready.front().is_some_and(|item| item.strong_count() == 0) {
+            let _ = ready.pop_front();
+        }
+        !ready.is_empty()
+    }
+}
+
+impl Default for Epoll {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// The open file behind a descriptor of `epoll_create1`.
+pub struct EpollFile {
+    /// The set.
+    pub epoll: Arc<Epoll>,
+}
+
+impl File for EpollFile {
+    fn has_position(&self) -> bool {
+        false
+    }
+
+    fn polling(&self) -> Polling {
+        Polling::Queues
+    }
+
+    fn readiness(&self, context: &Context<'_>) -> Readiness {
+        if self.epoll.has_ready(context) {
+            Readiness::READ
+        } else {
+            Readiness::empty()
+        }
+    }
+
+    fn queues<'a>(
+        &'a self,
+        _context: &'a Context<'_>,
+        _wanted: Readiness,
+        queues: &mut Vec<&'a WaitQueue>,
+    ) {
+        queues.push(&self.epoll.queue);
+    }
+}

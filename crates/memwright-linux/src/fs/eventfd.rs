@@ -1,0 +1,180 @@
+//! `eventfd`: a counter that is waited for.
+
+use super::{
+    open_file::{File, OpenFile, Polling, Readiness},
+    transfer::{Sink, Source},
+};
+use crate::{
+    context::Context,
+    errno::Errno,
+    sync::{Lock, Rank},
+    wait::WaitQueue,
+};
+use alloc::vec::Vec;
+
+/// The largest value that it holds (`fs/eventfd.c` of Linux 7.2).
+const LARGEST: u64 = u64::MAX - 1;
+
+/// The open file behind a descriptor of `eventfd2`.
+pub struct EventCounter {
+    count: Lock<u64>,
+    /// A read takes one, not all.
+    semaphore: bool,
+    readable: WaitQueue,
+    writable: WaitQueue,
+}
+
+impl EventCounter {
+    /// A counter with this value.
+    #[must_use]
+    pub const fn new(count: u64, semaphore: bool) -> Self {
+        Self {
+            count: Lock::new(Rank::File, count),
+            semaphore,
+            readable: WaitQueue::new(),
+            writable: WaitQueue::new(),
+        }
+    }
+
+    /// Takes what a read returns, unless there is nothing.
+    fn take(&self) -> Option<u64> {
+        let mut count = self.count.lock();
+        let taken = taken(*count, self.semaphore)?;
+        *count -= taken;
+        Some(taken)
+    }
+
+    /// Adds what a write brings, if it fits.
+    fn add(&self, value: u64) -> Option<()> {
+        let mut count = self.count.lock();
+        *count = added(*count, value)?;
+        Some(())
+    }
+}
+
+/// What a read takes from a counter of this value; none from zero.
+const fn taken(count: u64, semaphore: bool) -> Option<u64> {
+    match (count, semaphore) {
+        (0, _) => None,
+        (_, true) => Some(1),
+        (_, false) => Some(count),
+    }
+}
+
+/// The counter after a write; none if it must wait for a read.
+const fn added(count: u64, value: u64) -> Option<u64> {
+    if LARGEST - count >= value {
+        Some(count + value)
+    } else {
+        None
+    }
+}
+
+impl File for EventCounter {
+    fn has_position(&self) -> bool {
+        false
+    }
+
+    fn read(
+        &self,
+        context: &Context<'_>,
+        open: &OpenFile,
+        _position: &mut u64,
+        sink: &mut Sink<'_>,
+    ) -> Result<usize, Errno> {
+        if sink.left() < 8 {
+            return Err(Errno::EINVAL);
+        }
+        let value = match self.take() {
+            Some(value) => value,
+            None if open.is_nonblocking() => return Err(Errno::EAGAIN),
+            None => context
+                .wait_until(&[&self.readable], None, || self.take())
+                .map_err(|error| error.restart())?,
+        };
+        self.writable.wake_all(context.kernel);
+        sink.put(&value.to_le_bytes())
+    }
+
+    fn write(
+        &self,
+        context: &Context<'_>,
+        open: &OpenFile,
+        _position: &mut u64,
+        source: &mut Source<'_>,
+    ) -> Result<usize, Errno> {
+        let mut bytes = [0; 8];
+        if source.left() < bytes.len() {
+            return Err(Errno::EINVAL);
+        }
+        if source.take(&mut bytes)? < bytes.len() {
+            return Err(Errno::EFAULT);
+        }
+        let value = u64::from_le_bytes(bytes);
+        if value == u64::MAX {
+            return Err(Errno::EINVAL);
+        }
+        match self.add(value) {
+            Some(()) => {}
+            None if open.is_nonblocking() => return Err(Errno::EAGAIN),
+            None => context
+                .wait_until(&[&self.writable], None, || self.add(value))
+                .map_err(|error| error.restart())?,
+        }
+        self.readable.wake_all(context.kernel);
+        Ok(bytes.len())
+    }
+
+    fn polling(&self) -> Polling {
+        Polling::Queues
+    }
+
+    fn readiness(&self, _context: &Context<'_>) -> Readiness {
+        let count = *self.count.lock();
+        let mut ready = Readiness::empty();
+        ready.set(Readiness::READ, count > 0);
+        ready.set(Readiness::WRITE, count < LARGEST);
+        ready
+    }
+
+    fn queues<'a>(
+        &'a self,
+        _context: &'a Context<'_>,
+        wanted: Readiness,
+        queues: &mut Vec<&'a WaitQueue>,
+    ) {
+        if wanted.concerns_reading() {
+            queues.push(&self.readable);
+        }
+        if wanted.concerns_writing() {
+            queues.push(&self.writable);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_counter_counts() {
+        for (count, semaphore, expected) in [
+            (0, false, None),
+            (0, true, None),
+            (3, false, Some(3)),
+            (3, true, Some(1)),
+        ] {
+            assert_eq!(taken(count, semaphore), expected);
+        }
+        for (count, value, expected) in [
+            (0, 0, Some(0)),
+            (1, 2, Some(3)),
+            (0, LARGEST, Some(LARGEST)),
+            (1, LARGEST, None),
+            (LARGEST, 0, Some(LARGEST)),
+            (LARGEST, 1, None),
+        ] {
+            assert_eq!(added(count, value), expected);
+        }
+    }
+}

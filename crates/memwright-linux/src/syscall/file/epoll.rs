@@ -1,0 +1,205 @@
+//! `epoll`: making, changing, waiting.
+
+use super::{
+    descriptor,
+    poll::{milliseconds_argument, timeout_argument},
+    real,
+};
+use crate::{
+    abi::Plain,
+    context::Context,
+    errno::Errno,
+    fs::{
+        OpenFile,
+        epoll::{EpollFile, Event, Interest},
+        open_file::Polling,
+    },
+    syscall::{
+        Arguments, CallResult,
+        table::{Kind, SystemCall},
+    },
+    user::check_range,
+};
+use alloc::{boxed::Box, sync::Arc};
+use linux_raw_sys::general as raw;
+
+/// The rows of this group.
+pub const CALLS: &[SystemCall] = &[
+    real(
+        raw::__NR_epoll_create,
+        "epoll_create",
+        &[Kind::Int],
+        epoll_create,
+    ),
+    real(
+        raw::__NR_epoll_create1,
+        "epoll_create1",
+        &[Kind::Hex],
+        epoll_create1,
+    ),
+    real(
+        raw::__NR_epoll_ctl,
+        "epoll_ctl",
+        &[Kind::Fd, Kind::Int, Kind::Fd, Kind::In(12)],
+        epoll_ctl,
+    ),
+    real(
+        raw::__NR_epoll_wait,
+        "epoll_wait",
+        &[Kind::Fd, Kind::Hex, Kind::Int, Kind::Int],
+        epoll_wait,
+    ),
+    real(
+        raw::__NR_epoll_pwait,
+        "epoll_pwait",
+        &[
+            Kind::Fd,
+            Kind::Hex,
+            Kind::Int,
+            Kind::Int,
+            Kind::In(8),
+            Kind::Unsigned,
+        ],
+        epoll_pwait,
+    ),
+    real(
+        raw::__NR_epoll_pwait2,
+        "epoll_pwait2",
+        &[
+            Kind::Fd,
+            Kind::Hex,
+            Kind::Int,
+            Kind::In(16),
+            Kind::In(8),
+            Kind::Unsigned,
+        ],
+        epoll_pwait2,
+    ),
+];
+
+fn make(context: &Context<'_>, flags: u32) -> CallResult {
+    if flags & !raw::EPOLL_CLOEXEC != 0 {
+        return Err(Errno::EINVAL);
+    }
+    context.check_heap()?;
+    let file = EpollFile {
+        epoll: Arc::default(),
+    };
+    let kernel = context.kernel;
+    let open = kernel
+        .mounts
+        .open_anonymous(kernel, "[eventpoll]", raw::O_RDWR, Box::new(file));
+    context.add_descriptor(open, flags)
+}
+
+fn epoll_create(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+    // The size has no meaning but must be one.
+    if arguments[0] as i32 <= 0 {
+        return Err(Errno::EINVAL);
+    }
+    make(context, 0)
+}
+
+fn epoll_create1(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+    make(context, arguments[0] as u32)
+}
+
+fn epoll_ctl(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+    let &[number, operation, target, event, ..] = arguments;
+    let operation = operation as u32;
+    let mut interest = Interest::default();
+    if operation != raw::EPOLL_CTL_DEL {
+        let event: Event = context.read_value(event)?;
+        interest = Interest {
+            events: event.events,
+            data: event.data,
+        };
+    }
+    let files = context.files();
+    let open = files.get_usable(descriptor(number))?;
+    let target = descriptor(target);
+    let watched = files.get_usable(target)?;
+    if watched.file.polling() == Polling::Always {
+        return Err(Errno::EPERM);
+    }
+    let epoll = &open.as_kind::<EpollFile>().ok_or(Errno::EINVAL)?.epoll;
+    if Arc::ptr_eq(&open, &watched) {
+        return Err(Errno::EINVAL);
+    }
+    match operation {
+        raw::EPOLL_CTL_ADD => {
+            let nested = watched.as_kind::<EpollFile>().is_some();
+            if interest.is_exclusive() && (nested || !interest.may_be_exclusive()) {
+                return Err(Errno::EINVAL);
+            }
+            epoll.add(context, target, &watched, interest)?;
+        }
+        raw::EPOLL_CTL_MOD if interest.is_exclusive() => return Err(Errno::EINVAL),
+        raw::EPOLL_CTL_MOD => epoll.change(context, target, &watched, interest)?,
+        raw::EPOLL_CTL_DEL => epoll.remove(target, &watched)?,
+        _ => return Err(Errno::EINVAL),
+    }
+    Ok(0)
+}
+
+/// Waits and stores the events that were found; returns how many.
+fn wait(
+    context: &Context<'_>,
+    open: &OpenFile,
+    address: u64,
+    most: usize,
+    deadline: Option<u64>,
+) -> CallResult {
+    let epoll = &open.as_kind::<EpollFile>().ok_or(Errno::EINVAL)?.epoll;
+    context.check_heap()?;
+    let found = epoll.wait(context, most, deadline)?;
+    for (index, one) in found.iter().enumerate() {
+        let place = address + (index * Event::SIZE) as u64;
+        if let Err(error) = context.write_value(place, &one.event) {
+            epoll.return_events(context, &found[index..]);
+            return if index > 0 {
+                Ok(index as u64)
+            } else {
+                Err(error)
+            };
+        }
+    }
+    Ok(found.len() as u64)
+}
+
+/// Checks the arguments that all the calls have in common.
+fn wait_arguments(
+    context: &Context<'_>,
+    arguments: &Arguments,
+) -> Result<(Arc<OpenFile>, usize), Errno> {
+    let &[number, address, most, ..] = arguments;
+    let most = usize::try_from(most as i32).map_err(|_| Errno::EINVAL)?;
+    if most == 0 || most > i32::MAX as usize / Event::SIZE {
+        return Err(Errno::EINVAL);
+    }
+    check_range(address, most * Event::SIZE)?;
+    let open = context.files().get_usable(descriptor(number))?;
+    Ok((open, most))
+}
+
+fn epoll_wait(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+    let deadline = milliseconds_argument(context, arguments[3]);
+    let (open, most) = wait_arguments(context, arguments)?;
+    wait(context, &open, arguments[1], most, deadline)
+}
+
+fn epoll_pwait(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+    let deadline = milliseconds_argument(context, arguments[3]);
+    context.with_signal_mask(arguments[4], arguments[5], || {
+        let (open, most) = wait_arguments(context, arguments)?;
+        wait(context, &open, arguments[1], most, deadline)
+    })
+}
+
+fn epoll_pwait2(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+    let deadline = timeout_argument(context, arguments[3])?;
+    context.with_signal_mask(arguments[4], arguments[5], || {
+        let (open, most) = wait_arguments(context, arguments)?;
+        wait(context, &open, arguments[1], most, deadline)
+    })
+}
