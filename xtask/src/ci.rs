@@ -1,7 +1,7 @@
 //! Everything that must hold before a change lands, with the seconds of each stage.
 
 use crate::suite::Totals;
-use crate::{install, shell, suite};
+use crate::{conformance, install, shell, suite};
 use anyhow::{Result, bail};
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -92,6 +92,7 @@ pub fn run() -> Result<()> {
             Outcome::Failed(format!("{} failed", counted.failed))
         })
     });
+    stage("selftests, a slice", &mut || selftests());
     stage("oldest compiler", &mut || oldest_compiler(deadline));
     summary(&report, start.elapsed(), totals)
 }
@@ -136,6 +137,21 @@ fn cargo(arguments: &[&str], variables: &[(&str, &str)], deadline: Instant) -> R
     command.envs(variables.iter().copied());
     shell::run_until(&mut command, deadline)?;
     Ok(Outcome::Passed)
+}
+
+/// Part of Linux's own mm selftests; without their sources none.
+fn selftests() -> Result<Outcome> {
+    Ok(match conformance::run_slice()? {
+        conformance::Outcome::NoSource(why) => Outcome::Skipped(format!("no source: {why}")),
+        conformance::Outcome::Ran(totals) => {
+            println!("{}", totals.line());
+            if totals.failed == 0 {
+                Outcome::Passed
+            } else {
+                Outcome::Failed(format!("{} did worse than expected", totals.failed))
+            }
+        }
+    })
 }
 
 fn oldest_compiler(deadline: Instant) -> Result<Outcome> {

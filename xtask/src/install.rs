@@ -9,10 +9,34 @@ use std::process::Command;
 pub const KERNEL_TARGET: &str = "x86_64-unknown-none";
 
 /// One thing that a Debian package provides, and how to see that it is there.
-struct Need {
+pub struct Need {
     package: &'static str,
     present: fn() -> bool,
 }
+
+/// Unpacks Debian's archive of the kernel's sources.
+pub const XZ: Need = Need {
+    package: "xz-utils",
+    present: || which("xz").is_some(),
+};
+
+/// Runs the makefiles of those sources.
+pub const MAKE: Need = Need {
+    package: "make",
+    present: || which("make").is_some(),
+};
+
+/// Capabilities, statically linked.
+pub const LIBCAP: Need = Need {
+    package: "libcap-dev",
+    present: || has_library("libcap.a"),
+};
+
+/// NUMA policies, statically linked.
+pub const LIBNUMA: Need = Need {
+    package: "libnuma-dev",
+    present: || has_library("libnuma.a"),
+};
 
 const NEEDS: &[Need] = &[
     Need {
@@ -33,7 +57,7 @@ const NEEDS: &[Need] = &[
     },
     Need {
         package: "libc6-dev",
-        present: has_static_libc,
+        present: || has_library("libc.a"),
     },
 ];
 
@@ -43,7 +67,7 @@ const NEEDS: &[Need] = &[
 /// When something is missing and there is no right to install it: one message then names the packages.
 pub fn install() -> Result<()> {
     rust_target()?;
-    packages()
+    install_packages(NEEDS)
 }
 
 fn rust_target() -> Result<()> {
@@ -69,8 +93,12 @@ fn rust_target() -> Result<()> {
     })
 }
 
-fn packages() -> Result<()> {
-    let missing: Vec<&str> = NEEDS
+/// Installs the packages that are missing, printing each step.
+///
+/// # Errors
+/// When there is no right to install them: one message then names them.
+pub fn install_packages(needs: &[Need]) -> Result<()> {
+    let missing: Vec<&str> = needs
         .iter()
         .filter(|need| !(need.present)())
         .map(|need| need.package)
@@ -103,7 +131,7 @@ fn packages() -> Result<()> {
         shell::run(apt(prefix).arg("update")).with_context(|| refusal.clone())?;
         shell::run(&mut install()).with_context(|| refusal.clone())?;
     }
-    for need in NEEDS.iter().filter(|need| missing.contains(&need.package)) {
+    for need in needs.iter().filter(|need| missing.contains(&need.package)) {
         if !(need.present)() {
             bail!(
                 "the package {} was installed, but what it should provide is not found",
@@ -156,8 +184,8 @@ fn is_static(file: &Path) -> bool {
     bytes.starts_with(b"\x7fELF\x02\x01") && interpreter() == Some(false)
 }
 
-fn has_static_libc() -> bool {
+fn has_library(file: &str) -> bool {
     // gcc prints a path only when it finds the file, and the bare name otherwise.
-    output(Command::new("gcc").arg("-print-file-name=libc.a"))
+    output(Command::new("gcc").arg(format!("-print-file-name={file}")))
         .is_some_and(|path| path.starts_with('/'))
 }

@@ -3,6 +3,7 @@
 //! Each works from a clean clone: what is missing is installed first, and every step is printed before it runs.
 
 mod ci;
+mod conformance;
 mod demo;
 mod guest;
 mod install;
@@ -18,6 +19,9 @@ usage: cargo xtask TASK
   demo      install what is missing, build, run real programs on Memwright, print their accounts
   test      every test of the workspace, on the host and under QEMU; closes with one line for all
   ci        what test runs, plus format, lints, documentation and the oldest compiler; seconds per stage
+  conformance [OPTION]... [TEST]...
+            run Linux's own mm selftests, all that are expected to run or those that are named; options in
+            docs/conformance.md
   programs  build programs/*.c into programs/build
   guest     the same, and the kernel with debug assertions that the tests boot
 ";
@@ -29,6 +33,7 @@ fn main() -> ExitCode {
         ["demo"] => demo::run(),
         ["test"] => suite::run(),
         ["ci"] => ci::run(),
+        ["conformance", rest @ ..] => conformance::run(rest),
         ["programs"] => programs::build_all(),
         ["guest"] => guest::build(),
         ["help" | "--help" | "-h"] => {

@@ -1,0 +1,67 @@
+//! Building the tests with their own makefile, statically linked.
+
+use super::list::Test;
+use super::source::Source;
+use crate::{install, shell};
+use anyhow::{Context, Result};
+use std::collections::BTreeSet;
+use std::fs::{self, File};
+use std::path::PathBuf;
+use std::process::Command;
+
+/// Builds what the tests start and is not built yet; returns the folder of the programs.
+///
+/// # Errors
+/// When a tool is missing and cannot be installed, or a program does not build.
+pub fn build(source: &Source, tests: &[&Test]) -> Result<PathBuf> {
+    let output = source.folder.join("build");
+    fs::create_dir_all(&output)?;
+    let wanted: BTreeSet<&str> = tests.iter().map(|test| test.program.as_str()).collect();
+    let missing: Vec<PathBuf> = wanted
+        .iter()
+        .map(|program| output.join(program))
+        .filter(|program| !program.is_file())
+        .collect();
+    if missing.is_empty() {
+        return Ok(output);
+    }
+    install::install_packages(&[install::MAKE, install::LIBCAP, install::LIBNUMA])?;
+    let tree = source.folder.join("source");
+    if !tree.join("usr/include/linux/mman.h").is_file() {
+        let mut headers = make(source)?;
+        headers.arg("headers").current_dir(&tree);
+        shell::run(&mut headers).with_context(|| format!("see {}", log(source).display()))?;
+    }
+    let mut programs = make(source)?;
+    let mut folder = std::ffi::OsString::from("OUTPUT=");
+    folder.push(&output);
+    programs
+        .arg(folder)
+        .args(["ARCH=x86_64", "EXTRA_CFLAGS=-static"]);
+    programs
+        .args(&missing)
+        .current_dir(tree.join("tools/testing/selftests/mm"));
+    shell::run(&mut programs).with_context(|| format!("see {}", log(source).display()))?;
+    Ok(output)
+}
+
+fn log(source: &Source) -> PathBuf {
+    source.folder.join("make.log")
+}
+
+/// make, with its output at the end of a log.
+fn make(source: &Source) -> Result<Command> {
+    let log = File::options()
+        .create(true)
+        .append(true)
+        .open(log(source))?;
+    let jobs = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    let mut command = Command::new("make");
+    command.arg(format!("-j{jobs}"));
+    command.stdout(log.try_clone()?).stderr(log);
+    // What cargo gives its tasks is not meant for these.
+    command
+        .env_remove("MAKEFLAGS")
+        .env_remove("CARGO_MAKEFLAGS");
+    Ok(command)
+}

@@ -1,0 +1,180 @@
+//! What is expected of each subtest, and what Linux itself made of it.
+
+use super::tap::{Ending, Subtest};
+use anyhow::{Context, Result, bail};
+
+/// The list, in the folder of the lists.
+pub const FILE: &str = "expected.tsv";
+
+/// What may come of a subtest.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Expectation {
+    /// It passes.
+    Pass,
+    /// It needs something that is yet to come.
+    ComesWith(String),
+    /// Linux was built without what it needs, too; skipping it is right.
+    HookAbsent,
+    /// It differs on purpose, by this rule.
+    Deliberate(String),
+}
+
+impl Expectation {
+    fn parse(text: &str) -> Result<Self> {
+        let some = |what: &str| (!what.is_empty()).then(|| what.to_owned());
+        let read = match text {
+            "pass" => Some(Self::Pass),
+            "hook absent on the reference" => Some(Self::HookAbsent),
+            _ => match text.split_once("comes with ") {
+                Some(("", capability)) => some(capability).map(Self::ComesWith),
+                _ => text
+                    .strip_prefix("deliberate: ")
+                    .and_then(|rule| some(rule).map(Self::Deliberate)),
+            },
+        };
+        match read {
+            Some(read) => Ok(read),
+            None => bail!("no expectation: {text}"),
+        }
+    }
+
+    /// Whether `seen` is worse than this; `None` is a subtest that did not get its turn.
+    pub fn is_worse(&self, seen: Option<Ending>) -> bool {
+        match self {
+            Self::Pass => seen != Some(Ending::Passed),
+            Self::HookAbsent => matches!(seen, Some(Ending::Failed) | None),
+            Self::ComesWith(_) | Self::Deliberate(_) => false,
+        }
+    }
+}
+
+/// One line of the list.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Line {
+    test: String,
+    /// The number on the reference.
+    pub number: u32,
+    /// How it ended on the reference.
+    pub reference: Ending,
+    /// What is expected here.
+    pub expectation: Expectation,
+    /// The name on the reference.
+    pub name: String,
+}
+
+/// The whole list.
+pub struct Expected(Vec<Line>);
+
+impl Expected {
+    /// Reads the list: one line each behind the heading, columns between tabs.
+    ///
+    /// # Errors
+    /// For a line that does not have its columns, or whose expectation is none.
+    pub fn read(text: &str) -> Result<Self> {
+        let lines = text.lines().skip(1).map(|line| {
+            let columns: Vec<&str> = line.split('\t').collect();
+            let [test, number, reference, expectation, name] = columns[..] else {
+                bail!("{FILE}: {} columns, not 5: {line}", columns.len());
+            };
+            let reference = match reference {
+                "pass" | "xfail" => Ending::Passed,
+                "skip" => Ending::Skipped,
+                "fail" => Ending::Failed,
+                other => bail!("{FILE}: no result: {other}"),
+            };
+            Ok(Line {
+                test: test.to_owned(),
+                number: number.parse().with_context(|| format!("{FILE}: {line}"))?,
+                reference,
+                expectation: Expectation::parse(expectation)?,
+                name: name.to_owned(),
+            })
+        });
+        lines.collect::<Result<_>>().map(Self)
+    }
+
+    /// The lines of one test, in their order.
+    pub fn of(&self, test: &str) -> Vec<&Line> {
+        self.0.iter().filter(|line| line.test == test).collect()
+    }
+
+    /// Whether something is expected of the test: it is run without being named.
+    pub fn runs(&self, test: &str) -> bool {
+        let mut lines = self.0.iter().filter(|line| line.test == test);
+        lines.any(|line| line.expectation == Expectation::Pass)
+    }
+
+    /// The tests, each as often as it has subtests.
+    #[cfg(test)]
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.0.iter().map(|line| line.test.as_str())
+    }
+}
+
+/// Which of the subtests that were seen answers which line: the one of the same number where both have the same
+/// count, else the one of the same name; a name that occurs again, and no name, count up.
+pub fn answers(lines: &[&Line], seen: &[Subtest]) -> Vec<Option<usize>> {
+    let by_number = lines.len() == seen.len();
+    let mut taken = vec![false; seen.len()];
+    let mut find = |line: &Line| {
+        let answers = |subtest: &Subtest| {
+            if by_number {
+                subtest.number == line.number
+            } else {
+                subtest.name == line.name
+            }
+        };
+        let found = (0..seen.len()).find(|at| !taken[*at] && answers(&seen[*at]));
+        if let Some(at) = found {
+            taken[at] = true;
+        }
+        found
+    };
+    lines.iter().map(|line| find(line)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn expectations_and_what_is_worse() {
+        use Ending::{Failed, Passed, Skipped};
+        for (text, worse) in [
+            ("pass", [false, true, true, true]),
+            ("hook absent on the reference", [false, false, true, true]),
+            ("comes with swap", [false; 4]),
+            ("deliberate: rule 12", [false; 4]),
+        ] {
+            let expectation = Expectation::parse(text).unwrap();
+            let seen = [Some(Passed), Some(Skipped), Some(Failed), None];
+            assert_eq!(seen.map(|seen| expectation.is_worse(seen)), worse, "{text}");
+        }
+        for text in [
+            "",
+            "passes",
+            "comes with ",
+            "deliberate: ",
+            "it comes with swap",
+        ] {
+            assert!(Expectation::parse(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn subtests_answer_by_number_or_else_by_name() {
+        let list =
+            Expected::read("h\nt\t1\tpass\tpass\ta\nt\t2\tskip\tpass\t\nt\t3\tpass\tpass\ta\n")
+                .unwrap();
+        let subtest = |number, name: &str| Subtest {
+            number,
+            name: name.to_owned(),
+            ending: Ending::Passed,
+        };
+        let seen = [subtest(1, "x"), subtest(2, "a"), subtest(3, "z")];
+        assert_eq!(answers(&list.of("t"), &seen), [Some(0), Some(1), Some(2)]);
+        let seen = [subtest(1, "b"), subtest(2, "a")];
+        assert_eq!(answers(&list.of("t"), &seen), [Some(1), None, None]);
+        assert!(answers(&list.of("t"), &[]).iter().all(Option::is_none));
+    }
+}

@@ -1,0 +1,77 @@
+//! Which tests there are, and how each is started.
+
+use anyhow::{Context, Result, ensure};
+
+/// The list, in the folder of the lists.
+pub const FILE: &str = "tests.tsv";
+
+/// One start of one program. A program that is started in several ways has several.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Test {
+    /// Its name in the lists.
+    pub name: String,
+    /// The program.
+    pub program: String,
+    /// The program's arguments.
+    pub arguments: Vec<String>,
+    /// The user that it must be started as.
+    pub user: u32,
+    /// Memory of the machine, as `memwright run --memory` takes it.
+    pub memory: String,
+    /// CPUs of the machine.
+    pub cpus: u32,
+    /// Seconds of this machine after which it is ended.
+    pub seconds: u32,
+    /// Whether the bounded run has it.
+    pub slice: bool,
+}
+
+impl Test {
+    /// Reads the list: one line each behind the heading, columns between tabs.
+    ///
+    /// # Errors
+    /// For a line that does not have its columns.
+    pub fn read(text: &str) -> Result<Vec<Self>> {
+        let lines = text.lines().skip(1);
+        lines
+            .map(|line| Self::parse(line).with_context(|| format!("{FILE}: {line}")))
+            .collect()
+    }
+
+    fn parse(line: &str) -> Result<Self> {
+        let columns: Vec<&str> = line.split('\t').collect();
+        let [name, program, arguments, user, memory, cpus, seconds, slice] = columns[..] else {
+            anyhow::bail!("{} columns, not 8", columns.len());
+        };
+        ensure!(matches!(slice, "yes" | "no"), "slice is yes or no");
+        let arguments = match arguments {
+            "-" => Vec::new(),
+            words => words.split(' ').map(str::to_owned).collect(),
+        };
+        Ok(Self {
+            name: name.to_owned(),
+            program: program.to_owned(),
+            arguments,
+            user: user.parse()?,
+            memory: memory.to_owned(),
+            cpus: cpus.parse()?,
+            seconds: seconds.parse()?,
+            slice: slice == "yes",
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_has_eight_columns() {
+        let tests =
+            Test::read("heading\nksm_tests_M\tksm_tests\t-M -p 10\t0\t3G\t2\t120\tno\n").unwrap();
+        assert_eq!(tests[0].arguments, ["-M", "-p", "10"]);
+        assert_eq!((tests[0].cpus, tests[0].slice), (2, false));
+        assert!(Test::read("heading\na\tb\t-\t0\t3G\t2\tsoon\tno\n").is_err());
+        assert!(Test::read("heading\na\tb\n").is_err());
+    }
+}

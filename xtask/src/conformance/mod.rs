@@ -1,0 +1,157 @@
+//! Linux's own mm selftests, unmodified, on Memwright, beside their results on Linux itself.
+//!
+//! The sources are Debian's package of them, fetched into a cache outside the tree; nothing of them is kept here but
+//! the names of the subtests.
+
+mod build;
+mod expected;
+mod list;
+mod report;
+mod run;
+mod settings;
+mod source;
+mod tap;
+
+use crate::shell;
+use anyhow::{Result, bail};
+use std::path::PathBuf;
+
+use expected::Expected;
+use list::Test;
+use report::Totals;
+use settings::Settings;
+
+/// Where the lists stand in the tree.
+const FOLDER: &str = "conformance";
+
+/// What came of a run.
+pub enum Outcome {
+    /// There is no source to be had, and why.
+    NoSource(String),
+    /// The subtests, counted.
+    Ran(Totals),
+}
+
+/// `cargo xtask conformance [OPTION]... [TEST]...`: runs the named tests, or all that are expected to run.
+///
+/// # Errors
+/// For options that do not exist, when something does not build, and when a subtest does worse than expected.
+pub fn run(arguments: &[&str]) -> Result<()> {
+    let settings = Settings::parse(arguments, |name| std::env::var(name).ok())?;
+    match run_with(&settings)? {
+        Outcome::NoSource(why) => {
+            eprintln!("{why}");
+            println!("skipped: no source");
+            Ok(())
+        }
+        Outcome::Ran(totals) => {
+            println!("{}", totals.line());
+            if totals.failed > 0 {
+                std::process::exit(1);
+            }
+            Ok(())
+        }
+    }
+}
+
+/// The bounded part that is run before each change lands.
+///
+/// # Errors
+/// As [`run`], but a subtest that does worse than expected is in the totals.
+pub fn run_slice() -> Result<Outcome> {
+    let settings = Settings::parse(&["--slice"], |name| std::env::var(name).ok())?;
+    run_with(&settings)
+}
+
+fn run_with(settings: &Settings) -> Result<Outcome> {
+    let tests = Test::read(&read(list::FILE)?)?;
+    let expected = Expected::read(&read(expected::FILE)?)?;
+    let chosen = choose(&tests, &expected, settings)?;
+    let source = match source::obtain(settings) {
+        Ok(source) => source,
+        Err(error) => return Ok(Outcome::NoSource(format!("{error:#}"))),
+    };
+    println!("Linux's mm selftests, version {}", source.version);
+    let programs = build::build(&source, &chosen)?;
+    let command = run::command()?;
+    report::heading();
+    let mut totals = Totals::default();
+    for test in &chosen {
+        let output = run::run(&command, test, &programs)?;
+        if settings.verbose {
+            print!("{}", output.text);
+        }
+        totals.add(report::test(test, &expected.of(&test.name), &output));
+    }
+    Ok(Outcome::Ran(totals))
+}
+
+/// The tests that were named, in their order; without names those of which something is expected.
+fn choose<'a>(
+    tests: &'a [Test],
+    expected: &Expected,
+    settings: &Settings,
+) -> Result<Vec<&'a Test>> {
+    if settings.tests.is_empty() {
+        let wanted = |test: &&Test| expected.runs(&test.name) && (test.slice || !settings.slice);
+        return Ok(tests.iter().filter(wanted).collect());
+    }
+    let mut chosen = Vec::new();
+    for name in &settings.tests {
+        match tests.iter().find(|test| test.name == *name) {
+            Some(test) => chosen.push(test),
+            None => bail!("{FOLDER}/{} lists no test {name}", list::FILE),
+        }
+    }
+    Ok(chosen)
+}
+
+fn folder() -> PathBuf {
+    shell::root().join(FOLDER)
+}
+
+fn read(name: &str) -> Result<String> {
+    use anyhow::Context as _;
+    let path = folder().join(name);
+    std::fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lists() -> (Vec<Test>, Expected) {
+        (
+            Test::read(&read(list::FILE).unwrap()).unwrap(),
+            Expected::read(&read(expected::FILE).unwrap()).unwrap(),
+        )
+    }
+
+    #[test]
+    fn the_lists_name_the_same_tests() {
+        let (tests, expected) = lists();
+        for test in &tests {
+            assert!(
+                expected.names().any(|name| name == test.name)
+                    || test.name == "folio_split_race_test",
+                "{}",
+                test.name
+            );
+        }
+        for name in expected.names() {
+            assert!(tests.iter().any(|test| test.name == name), "{name}");
+        }
+    }
+
+    #[test]
+    fn a_name_chooses_a_test_and_a_wrong_one_is_refused() {
+        let (tests, expected) = lists();
+        let settings = |words: &[&str]| Settings::parse(words, |_| None).unwrap();
+        let chosen = choose(&tests, &expected, &settings(&["cow"])).unwrap();
+        assert_eq!(chosen.len(), 1);
+        assert!(choose(&tests, &expected, &settings(&["cows"])).is_err());
+        let all = choose(&tests, &expected, &settings(&[])).unwrap();
+        let slice = choose(&tests, &expected, &settings(&["--slice"])).unwrap();
+        assert!(!slice.is_empty() && slice.len() <= all.len() && all.len() < tests.len());
+    }
+}

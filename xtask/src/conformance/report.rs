@@ -1,0 +1,131 @@
+//! What a run prints: one line for each test, the reference beside it, and what did worse than expected.
+
+use super::expected::{Expectation, Line, answers};
+use super::list::Test;
+use super::run::Output;
+use super::tap::{self, Ending};
+
+/// Subtests, by what came of them. Failed are those that did worse than expected.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Totals {
+    /// Passed.
+    pub passed: u64,
+    /// Worse than expected.
+    pub failed: u64,
+    /// Skipped, or expected to pass only later.
+    pub skipped: u64,
+}
+
+impl Totals {
+    /// Adds those of another test.
+    pub fn add(&mut self, other: Self) {
+        self.passed += other.passed;
+        self.failed += other.failed;
+        self.skipped += other.skipped;
+    }
+
+    /// The closing line.
+    pub fn line(self) -> String {
+        let Self {
+            passed,
+            failed,
+            skipped,
+        } = self;
+        format!("{passed} passed; {failed} failed; {skipped} skipped")
+    }
+}
+
+/// Passed, skipped and failed, as the programs say.
+#[derive(Default)]
+struct Counts([u64; 3]);
+
+impl Counts {
+    fn of(endings: impl Iterator<Item = Ending>) -> Self {
+        let mut counts = Self::default();
+        for ending in endings {
+            let at = match ending {
+                Ending::Passed => 0,
+                Ending::Skipped => 1,
+                Ending::Failed => 2,
+            };
+            counts.0[at] += 1;
+        }
+        counts
+    }
+
+    fn columns(&self) -> String {
+        let [passed, skipped, failed] = self.0;
+        format!("{passed:>7} {skipped:>7} {failed:>7}")
+    }
+}
+
+/// Prints the heading of the table.
+pub fn heading() {
+    let columns = " passed skipped  failed";
+    println!("{:<26} {:>23}   {:>23}", "", "Memwright", "Linux 7.2");
+    println!("{:<26} {columns}   {columns}", "test");
+}
+
+/// Prints the line of one test and what about it is not as expected, and counts its subtests.
+pub fn test(test: &Test, lines: &[&Line], output: &Output) -> Totals {
+    let seen = tap::read(&output.text, output.code);
+    let ours = Counts::of(seen.iter().map(|subtest| subtest.ending)).columns();
+    let reference = Counts::of(lines.iter().map(|line| line.reference)).columns();
+    println!("{:<26} {ours}   {reference}", test.name);
+    if let Some(end) = &output.bad_end {
+        println!("    {end}");
+    }
+    let mut totals = Totals::default();
+    for (line, at) in lines.iter().zip(answers(lines, &seen)) {
+        let ending = at.map(|at| seen[at].ending);
+        let word = ending.map_or("not run", Ending::word);
+        let (number, name) = (line.number, &line.name);
+        if line.expectation.is_worse(ending) {
+            totals.failed += 1;
+            println!("    WORSE: {number} {name}: {word}");
+            continue;
+        }
+        match (&line.expectation, ending) {
+            (Expectation::ComesWith(what), Some(Ending::Passed)) => {
+                totals.passed += 1;
+                println!("    better: {number} {name}: passed without {what}");
+            }
+            (_, Some(Ending::Passed)) => totals.passed += 1,
+            (Expectation::ComesWith(what), _) => {
+                totals.skipped += 1;
+                println!("    {number} {name}: {word}, comes with {what}");
+            }
+            (Expectation::Deliberate(rule), _) => {
+                totals.skipped += 1;
+                println!("    {number} {name}: {word}, {rule}");
+            }
+            (Expectation::Pass | Expectation::HookAbsent, _) => totals.skipped += 1,
+        }
+    }
+    totals
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::conformance::expected::Expected;
+
+    #[test]
+    fn worse_ones_fail_and_later_ones_are_skipped() {
+        let list = Expected::read(
+            "h\nt\t1\tpass\tpass\ta\nt\t2\tpass\tpass\tb\nt\t3\tpass\tcomes with swap\tc\nt\t4\tskip\thook absent on the reference\t\n",
+        )
+        .unwrap();
+        let tests = Test::read("h\nt\tt\t-\t0\t3G\t1\t60\tyes\n").unwrap();
+        let output = |text: &str| Output {
+            text: text.to_owned(),
+            code: Some(1),
+            bad_end: None,
+        };
+        let run = output("ok 1 a\nnot ok 2 b\nnot ok 3 c\nok 4 # SKIP\n");
+        let totals = test(&tests[0], &list.of("t"), &run);
+        assert_eq!(totals.line(), "1 passed; 1 failed; 2 skipped");
+        let totals = test(&tests[0], &list.of("t"), &output("Bail out!\n"));
+        assert_eq!(totals.line(), "0 passed; 3 failed; 1 skipped");
+    }
+}

@@ -1,0 +1,119 @@
+//! Reading what a test prints: the Test Anything Protocol as Linux's selftests speak it, or nothing but an exit code.
+
+/// How a subtest ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ending {
+    /// It passed, or failed as its author says that it must.
+    Passed,
+    /// It was not applicable.
+    Skipped,
+    /// It failed.
+    Failed,
+}
+
+impl Ending {
+    /// The word for it.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Passed => "passed",
+            Self::Skipped => "skipped",
+            Self::Failed => "failed",
+        }
+    }
+}
+
+/// One subtest.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Subtest {
+    /// Its number, as printed.
+    pub number: u32,
+    /// Its name; empty where the program gives only a reason for skipping it.
+    pub name: String,
+    /// How it ended.
+    pub ending: Ending,
+}
+
+/// The subtests of one run. A program that prints none is one subtest, which its exit code decides.
+pub fn read(text: &str, code: Option<i32>) -> Vec<Subtest> {
+    let subtests: Vec<Subtest> = text.lines().filter_map(line).collect();
+    if !subtests.is_empty() {
+        return subtests;
+    }
+    // kselftest.h: KSFT_PASS, KSFT_SKIP; "1..0 # SKIP" says that there is no subtest to run.
+    let ending = match code {
+        Some(0) => Ending::Passed,
+        Some(4) => Ending::Skipped,
+        Some(_) | None => Ending::Failed,
+    };
+    vec![Subtest {
+        number: 1,
+        name: String::new(),
+        ending,
+    }]
+}
+
+fn line(line: &str) -> Option<Subtest> {
+    let (rest, ok) = match line.strip_prefix("not ok ") {
+        Some(rest) => (rest, false),
+        None => (line.strip_prefix("ok ")?, true),
+    };
+    let digits = rest.bytes().take_while(u8::is_ascii_digit).count();
+    let number = rest[..digits].parse().ok()?;
+    let (name, directive) = match rest[digits..].split_once('#') {
+        Some((name, directive)) => (name, directive.trim_start()),
+        None => (&rest[digits..], ""),
+    };
+    let ending = if directive.starts_with("SKIP") {
+        Ending::Skipped
+    } else if ok || directive.starts_with("XFAIL") {
+        Ending::Passed
+    } else {
+        Ending::Failed
+    };
+    Some(Subtest {
+        number,
+        name: name.trim().to_owned(),
+        ending,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_of_the_protocol() {
+        for (text, expected) in [
+            ("ok 1 a b", Some((1, "a b", Ending::Passed))),
+            ("not ok 2 a", Some((2, "a", Ending::Failed))),
+            ("ok 3 # SKIP not here", Some((3, "", Ending::Skipped))),
+            ("ok 4 a # SKIP not here", Some((4, "a", Ending::Skipped))),
+            ("ok 5 # XFAIL", Some((5, "", Ending::Passed))),
+            ("not ok 6 a # XFAIL", Some((6, "a", Ending::Passed))),
+            ("#  OK  a", None),
+            ("ok", None),
+            ("ok then", None),
+            ("1..9", None),
+        ] {
+            let seen = line(text);
+            let seen = seen
+                .as_ref()
+                .map(|seen| (seen.number, seen.name.as_str(), seen.ending));
+            assert_eq!(seen, expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_silent_program_is_one_subtest() {
+        for (code, ending) in [
+            (Some(0), Ending::Passed),
+            (Some(4), Ending::Skipped),
+            (Some(1), Ending::Failed),
+            (None, Ending::Failed),
+        ] {
+            let subtests = read("TAP version 13\n1..0 # SKIP\n", code);
+            assert_eq!(subtests.len(), 1);
+            assert_eq!(subtests[0].ending, ending);
+        }
+    }
+}
