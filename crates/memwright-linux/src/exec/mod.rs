@@ -319,6 +319,7 @@ fn commit(context: &Context<'_>, loaded: Loaded, path: &[u8]) {
         state.saved_mask = None;
         signals.recalculate(context.thread);
     }
+    process.barriers.store(0, Ordering::Relaxed);
     *context.thread.restart.lock() = None;
     kernel.host.restore_fpu(&FpuArea::INITIAL);
     *context.state() = loaded.state;

@@ -91,6 +91,9 @@ pub fn clone_process(context: &Context<'_>, request: &CloneRequest) -> Result<u6
     child
         .dumpable
         .store(parent.dumpable.load(Ordering::Relaxed), Ordering::Relaxed);
+    child
+        .barriers
+        .store(parent.barriers.load(Ordering::Relaxed), Ordering::Relaxed);
     let state = child_state(&context.state(), request);
     let thread = match kernel.start_thread(&child, id, Start::User(state)) {
         Ok(thread) => thread,

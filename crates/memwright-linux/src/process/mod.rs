@@ -84,6 +84,8 @@ pub struct Process {
     pub kill_score: AtomicU32,
     /// Dumpable, as `PR_SET_DUMPABLE` left it.
     pub dumpable: AtomicU8,
+    /// What it registered with `membarrier`.
+    pub(crate) barriers: AtomicU32,
     space: Lock<Option<Arc<Space>>>,
     image: Lock<Option<Arc<Image>>>,
     files: Lock<Option<Arc<FileTable>>>,
@@ -126,6 +128,7 @@ impl Process {
             parent_death_signal: AtomicU8::new(0),
             kill_score: AtomicU32::new(1000),
             dumpable: AtomicU8::new(1),
+            barriers: AtomicU32::new(0),
             space: Lock::new(Rank::Leaf, space),
             image: Lock::new(Rank::Leaf, image),
             files: Lock::new(Rank::Leaf, files),

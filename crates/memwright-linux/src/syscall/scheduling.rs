@@ -1,8 +1,9 @@
 //! Scheduling as programs see it: one policy, CPUs that are all alike.
 
 use super::{Arguments, CallResult, int};
-use crate::{context::Context, errno::Errno};
+use crate::{abi::Timespec, context::Context, errno::Errno, scheduler::TIME_SLICE};
 use alloc::vec;
+use linux_raw_sys::general as raw;
 
 /// `sched_yield`.
 pub fn sched_yield(context: &Context<'_>, _arguments: &Arguments) -> CallResult {
@@ -66,8 +67,75 @@ pub fn sched_getscheduler(context: &Context<'_>, arguments: &Arguments) -> CallR
 
 /// `sched_getparam`: priority 0, the only one of `SCHED_OTHER`.
 pub fn sched_getparam(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+    if arguments[1] == 0 {
+        return Err(Errno::EINVAL);
+    }
     check(context, arguments[0])?;
     context.write_value(arguments[1], &0i32).map(|()| 0)
+}
+
+/// The lowest and the highest priority of a policy.
+fn priorities(policy: i32) -> Result<(i32, i32), Errno> {
+    match policy as u32 {
+        raw::SCHED_FIFO | raw::SCHED_RR => Ok((1, 99)),
+        raw::SCHED_NORMAL | raw::SCHED_BATCH | raw::SCHED_IDLE | raw::SCHED_DEADLINE => Ok((0, 0)),
+        _ => Err(Errno::EINVAL),
+    }
+}
+
+/// What becomes of a request for a policy: `SCHED_OTHER` is there already, the others are refused as
+/// to a process without `CAP_SYS_NICE` (`__sched_setscheduler` of Linux 7.2,
+/// `kernel/sched/syscalls.c`).
+fn change_policy(policy: i32, priority: i32) -> Result<(), Errno> {
+    let policy = policy & !(raw::SCHED_RESET_ON_FORK as i32);
+    let (lowest, highest) = priorities(policy)?;
+    if policy as u32 == raw::SCHED_DEADLINE || !(lowest..=highest).contains(&priority) {
+        Err(Errno::EINVAL)
+    } else if policy as u32 == raw::SCHED_NORMAL {
+        Ok(())
+    } else {
+        Err(Errno::EPERM)
+    }
+}
+
+/// `sched_setscheduler`: `SCHED_OTHER` only.
+pub fn sched_setscheduler(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+    let [id, policy, parameter, ..] = *arguments;
+    if parameter == 0 || int(policy) < 0 || int(id) < 0 {
+        return Err(Errno::EINVAL);
+    }
+    let priority: i32 = context.read_value(parameter)?;
+    check(context, id)?;
+    change_policy(int(policy), priority).map(|()| 0)
+}
+
+/// `sched_setparam`: priority 0 only.
+pub fn sched_setparam(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+    let [id, parameter, ..] = *arguments;
+    if parameter == 0 || int(id) < 0 {
+        return Err(Errno::EINVAL);
+    }
+    let priority: i32 = context.read_value(parameter)?;
+    check(context, id)?;
+    change_policy(raw::SCHED_NORMAL as i32, priority).map(|()| 0)
+}
+
+/// `sched_get_priority_max`.
+pub fn sched_get_priority_max(_context: &Context<'_>, arguments: &Arguments) -> CallResult {
+    Ok(priorities(int(arguments[0]))?.1 as u64)
+}
+
+/// `sched_get_priority_min`.
+pub fn sched_get_priority_min(_context: &Context<'_>, arguments: &Arguments) -> CallResult {
+    Ok(priorities(int(arguments[0]))?.0 as u64)
+}
+
+/// `sched_rr_get_interval`: the time slice.
+pub fn sched_rr_get_interval(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+    check(context, arguments[0])?;
+    context
+        .write_value(arguments[1], &Timespec::from_nanoseconds(TIME_SLICE))
+        .map(|()| 0)
 }
 
 /// `getpriority`: nice 0, which the call returns as 20.
@@ -94,4 +162,45 @@ pub fn getcpu(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     context.write_optional(arguments[0], &cpu)?;
     context.write_optional(arguments[1], &0u32)?;
     Ok(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Errno, change_policy, priorities};
+
+    #[test]
+    fn policies_and_priorities() {
+        for (policy, expected) in [
+            (0, Ok((0, 0))),
+            (1, Ok((1, 99))),
+            (2, Ok((1, 99))),
+            (3, Ok((0, 0))),
+            (4, Err(Errno::EINVAL)),
+            (5, Ok((0, 0))),
+            (6, Ok((0, 0))),
+            (-1, Err(Errno::EINVAL)),
+        ] {
+            assert_eq!(priorities(policy), expected, "{policy}");
+        }
+        const RESET_ON_FORK: i32 = 0x4000_0000;
+        for (policy, priority, expected) in [
+            (0, 0, Ok(())),
+            (RESET_ON_FORK, 0, Ok(())),
+            (0, 1, Err(Errno::EINVAL)),
+            (1, 0, Err(Errno::EINVAL)),
+            (1, 1, Err(Errno::EPERM)),
+            (2, 99, Err(Errno::EPERM)),
+            (2, 100, Err(Errno::EINVAL)),
+            (3, 0, Err(Errno::EPERM)),
+            (5, 0, Err(Errno::EPERM)),
+            (6, 0, Err(Errno::EINVAL)),
+            (7, 0, Err(Errno::EINVAL)),
+        ] {
+            assert_eq!(
+                change_policy(policy, priority),
+                expected,
+                "{policy} {priority}"
+            );
+        }
+    }
 }

@@ -3,7 +3,9 @@
 //! The table drives dispatch, `--strace`, the lists of missing calls and of stubs in the account,
 //! and the bad-pointer test.
 
-use super::{Handler, file, futex, identity, memory, process, scheduling, signal, system, time};
+use super::{
+    Handler, file, futex, identity, membarrier, memory, process, scheduling, signal, system, time,
+};
 use linux_raw_sys::general as raw;
 
 /// What one argument is.
@@ -459,23 +461,48 @@ const NUMBERS: &[SystemCall] = &[
         &[Kind::Int, Kind::Int, Kind::Int],
         scheduling::setpriority,
     ),
-    missing(142, "sched_setparam"),
+    real(
+        142,
+        "sched_setparam",
+        &[Kind::Int, Kind::In(4)],
+        scheduling::sched_setparam,
+    ),
     real(
         143,
         "sched_getparam",
         &[Kind::Int, Kind::Out(4)],
         scheduling::sched_getparam,
     ),
-    missing(144, "sched_setscheduler"),
+    real(
+        144,
+        "sched_setscheduler",
+        &[Kind::Int, Kind::Int, Kind::In(4)],
+        scheduling::sched_setscheduler,
+    ),
     real(
         145,
         "sched_getscheduler",
         &[Kind::Int],
         scheduling::sched_getscheduler,
     ),
-    missing(146, "sched_get_priority_max"),
-    missing(147, "sched_get_priority_min"),
-    missing(148, "sched_rr_get_interval"),
+    real(
+        146,
+        "sched_get_priority_max",
+        &[Kind::Int],
+        scheduling::sched_get_priority_max,
+    ),
+    real(
+        147,
+        "sched_get_priority_min",
+        &[Kind::Int],
+        scheduling::sched_get_priority_min,
+    ),
+    real(
+        148,
+        "sched_rr_get_interval",
+        &[Kind::Int, Kind::Out(16)],
+        scheduling::sched_rr_get_interval,
+    ),
     real(149, "mlock", &[Kind::Hex, Kind::Unsigned], memory::mlock),
     real(
         150,
@@ -754,7 +781,12 @@ const NUMBERS: &[SystemCall] = &[
     missing(321, "bpf"),
     missing(322, "execveat"),
     missing(323, "userfaultfd"),
-    missing(324, "membarrier"),
+    real(
+        324,
+        "membarrier",
+        &[Kind::Int, Kind::Hex, Kind::Int],
+        membarrier::membarrier,
+    ),
     real(
         325,
         "mlock2",
