@@ -13,7 +13,7 @@ use crate::{
     process::{ExitStatus, Life, Limits, PROGRAM, Parts, Process, REAPER, Start, Tasks, Thread},
     random::Random,
     scheduler::Scheduler,
-    signal::{Signal, SignalInfo, Stop, kill_process, send_to_process},
+    signal::{Signal, SignalInfo, Stop, ThreadSignals, kill_process, send_to_process},
     sync::{Lock, Rank},
     wait::{Interest, WaitError, WaitQueue},
 };
@@ -135,34 +135,13 @@ impl Kernel {
             tasks.lead_session(&process);
             process
         };
-        let thread = self.start_thread(&process, PROGRAM, Start::Program)?;
+        let thread = Thread::create(self, PROGRAM, &process, Start::Program)?;
+        let state = ThreadSignals::default();
+        process.signals.lock().threads.push((thread.clone(), state));
+        self.tasks.lock().threads.insert(PROGRAM, thread.clone());
+        self.processes_made.fetch_add(1, Ordering::Relaxed);
         self.scheduler.wake(self, &thread);
         Ok(())
-    }
-
-    /// Makes a thread and lets it run.
-    ///
-    /// # Errors
-    /// `ENOMEM` when there is no room for its kernel stack.
-    pub(crate) fn start_thread(
-        &self,
-        process: &Arc<Process>,
-        id: u32,
-        start: Start,
-    ) -> Result<Arc<Thread>, crate::errno::Errno> {
-        let context = self
-            .host
-            .create_context(id as usize)
-            .map_err(|_| crate::errno::Errno::ENOMEM)?;
-        let thread = Arc::new(Thread::new(id, process.clone(), context, start));
-        process
-            .signals
-            .lock()
-            .threads
-            .push((thread.clone(), Default::default()));
-        self.tasks.lock().threads.insert(id, thread.clone());
-        self.processes_made.fetch_add(1, Ordering::Relaxed);
-        Ok(thread)
     }
 
     /// Waits as [`Context::wait_until`](crate::context::Context::wait_until) says.

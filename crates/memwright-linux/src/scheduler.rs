@@ -97,6 +97,11 @@ impl Scheduler {
         }
     }
 
+    /// Makes a thread look at its work: it is woken, or interrupted where it runs.
+    pub fn notify(&self, kernel: &Kernel, thread: &Arc<Thread>) {
+        self.wake(kernel, thread);
+    }
+
     /// The thread did not give the CPU away after all, or has it back. If somebody woke it in
     /// between, it leaves the run queue again.
     pub(crate) fn stop_waiting(&self, kernel: &Kernel, thread: &Arc<Thread>) {
@@ -339,7 +344,7 @@ impl Scheduler {
                 Some(current) => match &*current {
                     None => writeln!(out, "CPU {number}: idle")?,
                     Some(thread) => {
-                        let (id, process) = (thread.id, thread.process.id);
+                        let (id, process) = (thread.id(), thread.process.id);
                         writeln!(out, "CPU {number}: thread {id} of process {process}")?;
                     }
                 },

@@ -16,6 +16,7 @@ const PROGRAMS: &[&str] = &[
     "faults",
     "signals",
     "wait",
+    "threads",
     "pipes",
     "eventfd",
     "epoll",

@@ -25,7 +25,8 @@ use crate::{
     kernel::Kernel,
     memory::{Layouts, map_errno, new_space},
     process::{Heap, Image, Resource},
-    signal::AlternateStack,
+    signal::{AlternateStack, end_others},
+    wait::Interest,
 };
 use alloc::{format, string::String, sync::Arc, vec::Vec};
 use core::sync::atomic::Ordering;
@@ -91,6 +92,7 @@ pub fn execute(context: &Context<'_>, mut request: Request) -> Result<(), ExecEr
     let stack_limit = context.process().limits.lock().get(Resource::Stack).current;
     check_strings(&request, stack_limit)?;
     let loaded = load(context, file, &request)?;
+    become_only_thread(context)?;
     commit(context, loaded, &request.path);
     Ok(())
 }
@@ -295,12 +297,48 @@ fn map_stack(space: &Space, stack: &StackImage, executable: bool) -> Result<(), 
         .map_err(|_| Errno::ENOMEM)
 }
 
+/// Ends the other threads of the process, waits until they are gone, and gives the caller the
+/// process's id (`de_thread` of Linux 7.2, `fs/exec.c`).
+///
+/// # Errors
+/// `EAGAIN` when the process ends or another thread executes a program: the caller then ends too.
+fn become_only_thread(context: &Context<'_>) -> Result<(), Errno> {
+    let (kernel, process, thread) = (context.kernel, context.process(), context.thread);
+    {
+        let mut signals = process.signals.lock();
+        if signals.group_exit.is_some() || signals.executing.is_some() {
+            return Err(Errno::EAGAIN);
+        }
+        if signals.threads.len() > 1 {
+            signals.executing = Some(thread.clone());
+            end_others(kernel, &signals, thread);
+        }
+    }
+    let alone = || (process.signals.lock().threads.len() == 1).then_some(());
+    let queues = [&process.thread_ended];
+    let waited = match alone() {
+        Some(()) => Ok(()),
+        None => kernel.wait(thread, &queues, None, Interest::Fatal, alone),
+    };
+    {
+        let mut signals = process.signals.lock();
+        signals.executing = None;
+        if waited.is_err() {
+            return Err(Errno::EAGAIN);
+        }
+    }
+    if !thread.is_leader() {
+        kernel.tasks.lock().become_leader(thread);
+    }
+    Ok(())
+}
+
 /// The point of no return: the process becomes the new program.
 fn commit(context: &Context<'_>, loaded: Loaded, path: &[u8]) {
     let kernel: &'static Kernel = context.kernel;
     let process = context.process();
     let name = path.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
-    process.set_name(name);
+    context.thread.set_name(name);
     process.credentials.lock().after_exec();
     process.executed.store(true, Ordering::SeqCst);
     crate::memory::note_peak(process);

@@ -131,7 +131,7 @@ impl RobustEnd<'_> {
         let host = self.kernel.host;
         let mut word = host.user_load32(address).map_err(|_| Broken)?;
         loop {
-            match death(word, self.thread.id, pending, entry.inherits) {
+            match death(word, self.thread.id(), pending, entry.inherits) {
                 Death::Nothing => return Ok(()),
                 Death::Wake => {
                     self.wake(address);

@@ -3,7 +3,9 @@
 use super::{Change, ExitStatus, Life, PROGRAM, Process, Thread, wait::reap_unwanted};
 use crate::{
     kernel::Kernel,
-    signal::{Detail, Signal, SignalInfo, begin_end, code, notify_parent, send_to_process},
+    signal::{
+        Detail, Signal, SignalInfo, begin_end, code, notify_parent, report_change, send_to_process,
+    },
     time::set_alarm,
 };
 use alloc::sync::Arc;
@@ -20,16 +22,31 @@ pub fn end_group(kernel: &Kernel, process: &Arc<Process>, status: ExitStatus) {
 pub fn exit_thread(kernel: &'static Kernel, thread: &Arc<Thread>, status: ExitStatus) {
     let process = &thread.process;
     crate::futex::release(kernel, thread);
-    let usage = kernel.scheduler.usage_of(kernel, thread);
-    let (last, status) = {
+    kernel.tasks.lock().threads.remove(&thread.id());
+    let (end, stop) = {
         let mut signals = process.signals.lock();
-        signals.threads.retain(|(other, _)| other.id != thread.id);
-        let status = *signals.group_exit.get_or_insert(status);
-        (signals.threads.is_empty(), status)
+        // Within the lock, so that whoever adds up the process's usage finds it once.
+        process
+            .usage
+            .add(&kernel.scheduler.usage_of(kernel, thread));
+        signals
+            .threads
+            .retain(|(other, _)| !Arc::ptr_eq(other, thread));
+        if signals.threads.is_empty() {
+            // The last thread's, unless all were ended at once (`synchronize_group_exit` of Linux
+            // 7.2, `kernel/exit.c`).
+            (Some(*signals.group_exit.get_or_insert(status)), None)
+        } else {
+            let unserved = signals.pending.set();
+            signals.retarget(kernel, unserved);
+            (None, signals.stop_is_complete())
+        }
     };
-    process.usage.add(&usage);
-    kernel.tasks.lock().threads.remove(&thread.id);
-    if last {
+    process.thread_ended.wake_all(kernel);
+    if let Some(signal) = stop {
+        report_change(kernel, process, Change::Stopped(signal));
+    }
+    if let Some(status) = end {
         exit_process(kernel, process, status);
     }
 }

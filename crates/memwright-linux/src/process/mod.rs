@@ -1,5 +1,6 @@
 //! Processes and threads.
 
+mod clone;
 mod credentials;
 mod exit;
 mod fork;
@@ -9,12 +10,14 @@ mod limits;
 mod status;
 mod tasks;
 mod thread;
+mod thread_start;
 mod usage;
 mod wait;
 
+pub use clone::{CloneFlags, CloneRequest, clone};
 pub use credentials::{Credentials, Ids, UNCHANGED};
 pub use exit::{end_group, exit_thread};
-pub use fork::{CloneFlags, CloneRequest, clone_process};
+
 pub use group::{set_group, set_session};
 pub use image::{Heap, Image, ImageAddresses};
 pub use limits::{INFINITY, Limit, Limits, Resource};
@@ -66,6 +69,8 @@ pub struct Process {
     pub child_event: WaitQueue,
     /// Woken when a stopped process continues.
     pub resumed: WaitQueue,
+    /// Woken when one of its threads has ended: for the thread that executes a program.
+    pub thread_ended: WaitQueue,
     /// Woken when the address space borrowed by `vfork` is given back.
     pub space_returned: WaitQueue,
     /// What its ended threads used.
@@ -95,6 +100,8 @@ pub struct Process {
     group: AtomicU32,
     session: AtomicU32,
     borrows_space: AtomicBool,
+    /// Another process was made with its address space.
+    shares_space: AtomicBool,
 }
 
 impl Process {
@@ -119,6 +126,7 @@ impl Process {
             credentials: Lock::new(Rank::Leaf, Credentials::default()),
             child_event: WaitQueue::new(),
             resumed: WaitQueue::new(),
+            thread_ended: WaitQueue::new(),
             space_returned: WaitQueue::new(),
             usage: Usage::default(),
             children_usage: Usage::default(),
@@ -138,6 +146,7 @@ impl Process {
             group: AtomicU32::new(id),
             session: AtomicU32::new(id),
             borrows_space: AtomicBool::new(false),
+            shares_space: AtomicBool::new(false),
         }
     }
 
@@ -192,17 +201,14 @@ impl Process {
         self.files.lock().replace(files)
     }
 
-    /// The name, as in `/proc/PID/comm`: up to 15 bytes and a NUL.
+    /// The name of its leader, as in `/proc/PID/comm`: up to 15 bytes and a NUL.
     pub fn name(&self) -> [u8; 16] {
         *self.name.lock()
     }
 
-    /// Sets the name, cut to 15 bytes.
-    pub fn set_name(&self, name: &[u8]) {
-        let mut stored = [0; 16];
-        let length = name.len().min(15);
-        stored[..length].copy_from_slice(&name[..length]);
-        *self.name.lock() = stored;
+    /// Follows the leader's name.
+    fn set_name(&self, name: [u8; 16]) {
+        *self.name.lock() = name;
     }
 
     /// The parent's process id. Changed under the lock of the process table.
@@ -225,6 +231,11 @@ impl Process {
         self.borrows_space.load(Ordering::SeqCst)
     }
 
+    /// Says whether it was made with another process's address space, or the other way round.
+    pub(crate) fn share_space(&self, shared: bool) {
+        self.shares_space.store(shared, Ordering::Relaxed);
+    }
+
     /// Marks it as made by `vfork`.
     pub(crate) fn borrow_space(&self) {
         self.borrows_space.store(true, Ordering::SeqCst);
@@ -239,7 +250,7 @@ impl Process {
 
     /// Another thread or process runs in its address space too.
     pub(crate) fn shares_space(&self) -> bool {
-        self.borrows_space() || self.signals.lock().threads.len() > 1
+        self.shares_space.load(Ordering::Relaxed) || self.signals.lock().threads.len() > 1
     }
 
     /// Its threads, oldest first.

@@ -170,6 +170,13 @@ impl TaskTable {
         orphans
     }
 
+    /// Gives a thread the id of its process, whose leader has ended.
+    pub(crate) fn become_leader(&mut self, thread: &Arc<Thread>) {
+        self.threads.remove(&thread.id());
+        thread.become_leader();
+        self.threads.insert(thread.id(), thread.clone());
+    }
+
     /// Takes a zombie out of the table.
     pub fn remove(&mut self, id: u32) -> Option<Arc<Process>> {
         let member = self.members.remove(&id)?;

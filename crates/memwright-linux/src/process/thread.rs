@@ -11,7 +11,7 @@ use crate::{
     sync::{Lock, Rank},
 };
 use alloc::sync::Arc;
-use core::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicI32, AtomicU8, AtomicU32, AtomicU64, Ordering};
 
 /// Whether a thread runs or waits.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -31,8 +31,10 @@ bitflags::bitflags! {
     pub struct Work: u32 {
         /// A signal, a stop or the end.
         const SIGNAL = 1;
-        /// The process is being killed: waits end that ordinary signals do not end.
+        /// The thread is being killed: waits end that ordinary signals do not end.
         const FATAL = 2;
+        /// The thread called `exit`: it alone ends.
+        const EXIT = 4;
     }
 }
 
@@ -69,8 +71,8 @@ pub enum RestartBlock {
 
 /// A thread.
 pub struct Thread {
-    /// The thread id.
-    pub id: u32,
+    /// Changes once at most, when the thread executes a program and takes its leader's place.
+    id: AtomicU32,
     /// The process it belongs to.
     pub process: Arc<Process>,
     /// Its kernel stack.
@@ -89,6 +91,10 @@ pub struct Thread {
     pub last_fault: Lock<LastFault>,
     /// The interrupted call that `restart_syscall` continues.
     pub restart: Lock<Option<RestartBlock>>,
+    /// The name, as in `/proc/PID/task/TID/comm`.
+    name: Lock<[u8; 16]>,
+    /// What the thread gave to `exit`; [`Work::EXIT`] says that it did.
+    exit_code: AtomicI32,
     start: Lock<Option<Start>>,
     run: AtomicU8,
     work: AtomicU32,
@@ -98,7 +104,8 @@ impl Thread {
     /// A thread of `process` that has not run yet.
     pub fn new(id: u32, process: Arc<Process>, context: ContextId, start: Start) -> Self {
         Self {
-            id,
+            id: AtomicU32::new(id),
+            name: Lock::new(Rank::Leaf, process.name()),
             process,
             context,
             usage: Usage::default(),
@@ -108,10 +115,54 @@ impl Thread {
             fpu: Lock::new(Rank::Leaf, FpuArea::INITIAL),
             last_fault: Lock::new(Rank::Leaf, LastFault::default()),
             restart: Lock::new(Rank::Leaf, None),
+            exit_code: AtomicI32::new(0),
             start: Lock::new(Rank::Leaf, Some(start)),
             run: AtomicU8::new(RunState::Blocked as u8),
             work: AtomicU32::new(0),
         }
+    }
+
+    /// The thread id.
+    pub fn id(&self) -> u32 {
+        self.id.load(Ordering::Relaxed)
+    }
+
+    /// Gives the thread the id of its process. The caller enters it in the table of threads.
+    pub(crate) fn become_leader(&self) {
+        self.id.store(self.process.id, Ordering::Relaxed);
+    }
+
+    /// It is the thread whose id is the process's.
+    pub fn is_leader(&self) -> bool {
+        self.id() == self.process.id
+    }
+
+    /// The name, as in `/proc/PID/task/TID/comm`: up to 15 bytes and a NUL.
+    pub fn name(&self) -> [u8; 16] {
+        *self.name.lock()
+    }
+
+    /// Sets the name, cut to 15 bytes. The leader's is also the process's.
+    pub fn set_name(&self, name: &[u8]) {
+        let mut stored = [0; 16];
+        let length = name.len().min(15);
+        stored[..length].copy_from_slice(&name[..length]);
+        *self.name.lock() = stored;
+        if self.is_leader() {
+            self.process.set_name(stored);
+        }
+    }
+
+    /// Lets the thread end with this code on its way back to user mode, its process go on.
+    pub(crate) fn end_alone(&self, code: i32) {
+        self.exit_code.store(code, Ordering::Relaxed);
+        self.set_work(Work::EXIT, true);
+    }
+
+    /// What it gave to `exit`, if it did.
+    pub(crate) fn exit_code(&self) -> Option<i32> {
+        let ends = self.work().contains(Work::EXIT);
+        ends.then(|| self.exit_code.load(Ordering::Relaxed))
     }
 
     /// Takes what the thread does first.
@@ -144,10 +195,10 @@ impl Thread {
 
     /// A signal waits that the thread does not block.
     pub fn signal_pending(&self) -> bool {
-        !self.work().is_empty()
+        self.work().intersects(Work::SIGNAL.union(Work::FATAL))
     }
 
-    /// The process is being killed.
+    /// The thread is being killed.
     pub fn fatal_pending(&self) -> bool {
         self.work().contains(Work::FATAL)
     }

@@ -2,7 +2,7 @@
 
 use super::{
     Action, ActionFlags, AlternateStack, DefaultAction, Handler, Restart, Signal, SignalInfo,
-    SignalSet, Stop, default_action, force_fault, restart_decision, send::report_change,
+    SignalSet, Stop, default_action, force_fault, report_change, restart_decision,
 };
 use crate::{
     abi::Plain,
@@ -19,6 +19,7 @@ use crate::{
     process::{Change, ExitStatus, end_group},
     wait::Interest,
 };
+use alloc::sync::Arc;
 
 /// Number of `restart_syscall`.
 const RESTART_CALL: u64 = linux_raw_sys::general::__NR_restart_syscall as u64;
@@ -72,13 +73,23 @@ fn next_step(context: &Context<'_>) -> Step {
         if let Some(status) = signals.group_exit {
             return Step::Exit(status);
         }
+        if signals
+            .executing
+            .as_ref()
+            .is_some_and(|one| !Arc::ptr_eq(one, thread))
+        {
+            return Step::Exit(ExitStatus::Exited(0));
+        }
+        if let Some(code) = thread.exit_code() {
+            return Step::Exit(ExitStatus::Exited(code));
+        }
         if let Stop::Stopped(_) = signals.stop {
             return Step::Stopped;
         }
         let blocked = signals.thread(thread).blocked;
         let Some(info) = signals.take(thread, blocked) else {
             if let Some(mask) = signals.thread(thread).saved_mask.take() {
-                signals.set_blocked(thread, mask);
+                signals.set_blocked(context.kernel, thread, mask);
                 continue;
             }
             signals.recalculate(thread);
@@ -109,7 +120,7 @@ fn next_step(context: &Context<'_>) -> Step {
     }
 }
 
-/// Stops the process. A terminal's stop signals do nothing to an orphaned group.
+/// Stops the process: each thread finds out at its next look. A terminal's stop signals do nothing to an orphaned group.
 fn stop(context: &Context<'_>, signal: Signal) {
     let process = context.process();
     if signal != Signal::SIGSTOP && context.kernel.group_is_orphaned(process.group()) {
@@ -120,15 +131,31 @@ fn stop(context: &Context<'_>, signal: Signal) {
         if signals.group_exit.is_some() {
             return;
         }
-        signals.stop = Stop::Stopped(signal);
-        signals.recalculate_all();
+        if signals.stop == Stop::Running {
+            signals.stop = Stop::Stopped(signal);
+            signals.stop_reported = false;
+        }
+        signals.alert_all(context.kernel);
     }
-    report_change(context.kernel, process, Change::Stopped(signal));
 }
 
+/// Stands still with the process. The last thread to do so tells the parent.
 fn wait_while_stopped(context: &Context<'_>) {
     let process = context.process();
-    let running = || (process.signals.lock().stop == Stop::Running).then_some(());
+    let complete = {
+        let mut signals = process.signals.lock();
+        signals.thread(context.thread).stopped = signals.stop != Stop::Running;
+        signals.stop_is_complete()
+    };
+    if let Some(signal) = complete {
+        report_change(context.kernel, process, Change::Stopped(signal));
+    }
+    // SIGCONT takes the mark back, so that a new stop is counted again.
+    let running = || {
+        let mut signals = process.signals.lock();
+        let stopped = signals.thread(context.thread).stopped;
+        (!stopped).then_some(())
+    };
     // Ends early only when the process is killed, which the next step finds out.
     let _ended = context.kernel.wait(
         context.thread,
@@ -137,7 +164,9 @@ fn wait_while_stopped(context: &Context<'_>) {
         Interest::Fatal,
         running,
     );
-    process.signals.lock().recalculate(context.thread);
+    let mut signals = process.signals.lock();
+    signals.thread(context.thread).stopped = false;
+    signals.recalculate(context.thread);
 }
 
 /// Decides once what becomes of the interrupted call.
@@ -228,7 +257,7 @@ fn enter_handler(
     if !action.flags.contains(ActionFlags::NODEFER) {
         blocked = blocked.with(info.signal);
     }
-    signals.set_blocked(context.thread, blocked);
+    signals.set_blocked(context.kernel, context.thread, blocked);
     Ok(())
 }
 

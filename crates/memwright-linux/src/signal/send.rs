@@ -44,56 +44,80 @@ fn send(kernel: &Kernel, process: &Arc<Process>, target: Option<&Arc<Thread>>, i
             begin_end(kernel, &mut signals, ExitStatus::Killed(signal));
         } else if !signals.ignored(signal) {
             match target {
-                Some(thread) => signals.thread(thread).pending.add(info),
+                Some(thread) => match signals.find(thread) {
+                    Some(state) => state.pending.add(info),
+                    None => return,
+                },
                 None => signals.pending.add(info),
             }
             choose_and_wake(kernel, &mut signals, target, signal);
-        } else if continued {
-            signals.recalculate_all();
         }
         continued
     };
-    if continued {
-        process.resumed.wake_all(kernel);
-        report_change(kernel, process, Change::Continued);
+    match continued {
+        Continued::No => {}
+        Continued::BeforeItStopped => process.resumed.wake_all(kernel),
+        Continued::Yes => {
+            process.resumed.wake_all(kernel);
+            report_change(kernel, process, Change::Continued);
+        }
     }
 }
 
+/// What SIGCONT did.
+enum Continued {
+    /// Nothing: the process was not stopped, or it was another signal.
+    No,
+    /// It took back a stop before every thread stood still.
+    BeforeItStopped,
+    /// It continued a stopped process.
+    Yes,
+}
+
 /// Stop signals cancel SIGCONT and the other way round; SIGCONT continues a stopped process.
-/// Returns whether it did.
-fn prepare(signals: &mut Signals, signal: Signal) -> bool {
+fn prepare(signals: &mut Signals, signal: Signal) -> Continued {
     let cancelled = if SignalSet::STOPPING.contains(signal) {
         SignalSet::EMPTY.with(Signal::SIGCONT)
     } else if signal == Signal::SIGCONT {
         SignalSet::STOPPING
     } else {
-        return false;
+        return Continued::No;
     };
     signals.pending.discard(cancelled);
     for (_, state) in &mut signals.threads {
         state.pending.discard(cancelled);
     }
-    let stopped = matches!(signals.stop, Stop::Stopped(_));
-    if signal == Signal::SIGCONT {
-        signals.stop = Stop::Running;
+    if signal != Signal::SIGCONT || signals.stop == Stop::Running {
+        return Continued::No;
     }
-    stopped && signal == Signal::SIGCONT
+    signals.stop = Stop::Running;
+    for (_, state) in &mut signals.threads {
+        state.stopped = false;
+    }
+    if core::mem::take(&mut signals.stop_reported) {
+        Continued::Yes
+    } else {
+        Continued::BeforeItStopped
+    }
 }
 
-/// Flags the threads that should look at a new signal, and wakes one that takes it.
+/// Flags the thread that takes a new signal, and makes it look.
 fn choose_and_wake(
     kernel: &Kernel,
     signals: &mut Signals,
     target: Option<&Arc<Thread>>,
     signal: Signal,
 ) {
-    signals.recalculate_all();
-    let taker = signals.threads.iter().find(|(thread, state)| {
-        target.is_none_or(|target| Arc::ptr_eq(target, thread))
-            && (!state.blocked.contains(signal) || state.waited.contains(signal))
-    });
-    if let Some((thread, _)) = taker {
-        kernel.scheduler.wake(kernel, thread);
+    let taker = match target {
+        Some(thread) => signals
+            .find(thread)
+            .is_some_and(|state| state.takes(signal))
+            .then_some(thread),
+        None => signals.taker(signal),
+    };
+    if let Some(thread) = taker {
+        thread.set_work(Work::SIGNAL, true);
+        kernel.scheduler.notify(kernel, thread);
     }
 }
 
@@ -101,9 +125,20 @@ fn choose_and_wake(
 pub(crate) fn begin_end(kernel: &Kernel, signals: &mut Signals, status: ExitStatus) {
     signals.group_exit.get_or_insert(status);
     signals.stop = Stop::Running;
+    signals.stop_reported = false;
     for (thread, _) in &signals.threads {
         thread.set_work(Work::SIGNAL.union(Work::FATAL), true);
-        kernel.scheduler.wake(kernel, thread);
+        kernel.scheduler.notify(kernel, thread);
+    }
+}
+
+/// Ends every thread of a process but the one that executes a program.
+pub(crate) fn end_others(kernel: &Kernel, signals: &Signals, survivor: &Arc<Thread>) {
+    for (thread, _) in &signals.threads {
+        if !Arc::ptr_eq(thread, survivor) {
+            thread.set_work(Work::SIGNAL.union(Work::FATAL), true);
+            kernel.scheduler.notify(kernel, thread);
+        }
     }
 }
 

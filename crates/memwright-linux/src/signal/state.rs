@@ -1,7 +1,10 @@
 //! The signal state of a process and of its threads, under one lock.
 
 use super::{Action, Handler, Pending, Signal, SignalInfo, SignalSet};
-use crate::process::{ExitStatus, Thread, Work};
+use crate::{
+    kernel::Kernel,
+    process::{ExitStatus, Thread, Work},
+};
 use alloc::{sync::Arc, vec::Vec};
 
 crate::abi_struct! {
@@ -58,6 +61,15 @@ pub struct ThreadSignals {
     pub waited: SignalSet,
     /// The alternate stack.
     pub alternate_stack: AlternateStack,
+    /// The thread stands still because its process is stopped.
+    pub stopped: bool,
+}
+
+impl ThreadSignals {
+    /// The thread would take this signal now.
+    pub fn takes(&self, signal: Signal) -> bool {
+        !self.blocked.contains(signal) || self.waited.contains(signal)
+    }
 }
 
 /// A stop of the whole process.
@@ -80,8 +92,12 @@ pub struct Signals {
     pub threads: Vec<(Arc<Thread>, ThreadSignals)>,
     /// The whole process is ending with this status.
     pub group_exit: Option<ExitStatus>,
+    /// The thread that executes a program: the others end, and it alone goes on.
+    pub executing: Option<Arc<Thread>>,
     /// Whether it is stopped.
     pub stop: Stop,
+    /// The parent has been told of the stop: every thread stands still.
+    pub stop_reported: bool,
 }
 
 impl Default for Signals {
@@ -91,7 +107,9 @@ impl Default for Signals {
             pending: Pending::default(),
             threads: Vec::new(),
             group_exit: None,
+            executing: None,
             stop: Stop::Running,
+            stop_reported: false,
         }
     }
 }
@@ -112,35 +130,92 @@ impl Signals {
     /// # Panics
     /// When the thread has left the process.
     pub fn thread(&mut self, thread: &Thread) -> &mut ThreadSignals {
-        let found = self
-            .threads
-            .iter_mut()
-            .find(|(other, _)| other.id == thread.id);
-        &mut found.expect("a thread has signal state while it lives").1
+        let found = self.find(thread);
+        found.expect("a thread has signal state while it lives")
     }
 
-    /// Recomputes whether a thread has to look at its signals before it returns to user mode.
+    /// The state of a thread, unless it has left the process.
+    pub fn find(&mut self, thread: &Thread) -> Option<&mut ThreadSignals> {
+        let mut threads = self.threads.iter_mut();
+        let found = threads.find(|(other, _)| core::ptr::eq(&raw const **other, thread));
+        found.map(|(_, state)| state)
+    }
+
+    /// Recomputes whether a thread has to look at its signals before it returns to user mode. Only
+    /// for the caller itself, or a thread that will be woken: it may have been chosen for a signal.
     pub fn recalculate(&mut self, thread: &Thread) {
         let shared = self.pending.set();
-        let busy = self.group_exit.is_some() || self.stop != Stop::Running;
+        let busy = self.group_exit.is_some()
+            || self.stop != Stop::Running
+            || self
+                .executing
+                .as_deref()
+                .is_some_and(|one| !core::ptr::eq(one, thread));
         let state = self.thread(thread);
         let deliverable = state.pending.set().union(shared).minus(state.blocked);
         let wanted = busy || !deliverable.is_empty();
         thread.set_work(Work::SIGNAL, wanted);
     }
 
-    /// Recomputes it for every thread.
-    pub fn recalculate_all(&mut self) {
-        for index in 0..self.threads.len() {
-            let thread = self.threads[index].0.clone();
-            self.recalculate(&thread);
+    /// Replaces the caller's mask. Signals sent to the process that it was chosen for and now
+    /// blocks go to another thread (`retarget_shared_pending` of Linux 7.2, `kernel/signal.c`).
+    pub fn set_blocked(&mut self, kernel: &Kernel, thread: &Arc<Thread>, blocked: SignalSet) {
+        let blocked = blocked.minus(SignalSet::UNBLOCKABLE);
+        let before = core::mem::replace(&mut self.thread(thread).blocked, blocked);
+        self.recalculate(thread);
+        let left = self.pending.set().intersection(blocked.minus(before));
+        if !left.is_empty() && self.threads.len() > 1 {
+            self.retarget(kernel, left);
         }
     }
 
-    /// Replaces a thread's mask.
-    pub fn set_blocked(&mut self, thread: &Thread, blocked: SignalSet) {
-        self.thread(thread).blocked = blocked.minus(SignalSet::UNBLOCKABLE);
-        self.recalculate(thread);
+    /// Finds other threads for signals to the process that their thread no longer takes.
+    pub(crate) fn retarget(&mut self, kernel: &Kernel, mut signals: SignalSet) {
+        while let Some(signal) = signals.first() {
+            signals = signals.without(signal);
+            if let Some(taker) = self.taker(signal) {
+                taker.set_work(Work::SIGNAL, true);
+                kernel.scheduler.notify(kernel, taker);
+            }
+        }
+    }
+
+    /// The thread that takes a signal sent to the process: the oldest that does not block it, one
+    /// without other signals if there is one (`complete_signal` of Linux 7.2).
+    pub(crate) fn taker(&self, signal: Signal) -> Option<&Arc<Thread>> {
+        let mut second = None;
+        for (thread, state) in &self.threads {
+            if !state.takes(signal) || thread.exit_code().is_some() {
+                continue;
+            }
+            if !thread.signal_pending() {
+                return Some(thread);
+            }
+            second = second.or(Some(thread));
+        }
+        second
+    }
+
+    /// Every thread has to look at its signals.
+    pub(crate) fn alert_all(&self, kernel: &Kernel) {
+        for (thread, _) in &self.threads {
+            thread.set_work(Work::SIGNAL, true);
+            kernel.scheduler.notify(kernel, thread);
+        }
+    }
+
+    /// Every thread stands still and the parent has not been told: to be told now.
+    pub(crate) fn stop_is_complete(&mut self) -> Option<Signal> {
+        let Stop::Stopped(signal) = self.stop else {
+            return None;
+        };
+        let complete =
+            !self.threads.is_empty() && self.threads.iter().all(|(_, state)| state.stopped);
+        if !complete || self.stop_reported {
+            return None;
+        }
+        self.stop_reported = true;
+        Some(signal)
     }
 
     /// Takes the next signal for a thread that is not in `blocked`: its own before shared ones.

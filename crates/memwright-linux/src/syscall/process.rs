@@ -9,7 +9,8 @@ use crate::{
     exec::{self, Request, STRING_MAX, strings_limit},
     process::{
         CloneFlags, CloneRequest, ExitStatus, Process, Resource, ResourceUsage, WaitOptions,
-        WaitTarget, Waited, clone_process, end_group, set_group, set_session, wait_for_child,
+        WaitTarget, Waited, clone as process_clone, end_group, set_group, set_session,
+        wait_for_child,
     },
     signal::{Detail, Signal, SignalInfo},
     user::USER_END,
@@ -20,12 +21,12 @@ use linux_raw_sys::{general as raw, prctl};
 
 /// `fork`.
 pub fn fork(context: &Context<'_>, _arguments: &Arguments) -> CallResult {
-    clone_process(context, &plain(CloneFlags::empty()))
+    process_clone(context, &plain(CloneFlags::empty()))
 }
 
 /// `vfork`: the parent stands still until the child executes a program or ends.
 pub fn vfork(context: &Context<'_>, _arguments: &Arguments) -> CallResult {
-    clone_process(context, &plain(CloneFlags::VM | CloneFlags::VFORK))
+    process_clone(context, &plain(CloneFlags::VM | CloneFlags::VFORK))
 }
 
 fn plain(flags: CloneFlags) -> CloneRequest {
@@ -34,12 +35,13 @@ fn plain(flags: CloneFlags) -> CloneRequest {
         stack: 0,
         parent_tid: 0,
         child_tid: 0,
+        descriptor: 0,
         thread_pointer: 0,
         exit_signal: Signal::SIGCHLD.number().into(),
     }
 }
 
-/// The flags that make a process; threads, shared handlers and namespaces are refused.
+/// The flags that are known; namespaces are refused.
 fn clone_flags(flags: u64) -> Result<CloneFlags, Errno> {
     CloneFlags::from_bits(flags).ok_or(Errno::EINVAL)
 }
@@ -50,15 +52,21 @@ pub fn clone(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     // The signal is in the low byte; clone knows no flags beyond 32 bits.
     let exit_signal = flags & u64::from(raw::CSIGNAL);
     let flags = clone_flags(u64::from(flags as u32 & !raw::CSIGNAL))?;
+    // One argument is the place for both.
+    let two = CloneFlags::PIDFD | CloneFlags::PARENT_SETTID;
+    if flags.contains(two) || flags.contains(CloneFlags::PIDFD | CloneFlags::DETACHED) {
+        return Err(Errno::EINVAL);
+    }
     let request = CloneRequest {
         flags,
         stack,
         parent_tid,
         child_tid,
+        descriptor: parent_tid,
         thread_pointer,
         exit_signal,
     };
-    clone_process(context, &request)
+    process_clone(context, &request)
 }
 
 abi_struct! {
@@ -108,15 +116,20 @@ pub fn clone3(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     if (wanted.stack == 0) != (wanted.stack_size == 0) || flags.contains(CloneFlags::DETACHED) {
         return Err(Errno::EINVAL);
     }
+    let without_signal = CloneFlags::THREAD | CloneFlags::PARENT;
+    if flags.intersects(without_signal) && wanted.exit_signal != 0 {
+        return Err(Errno::EINVAL);
+    }
     let request = CloneRequest {
         flags,
         stack: wanted.stack.wrapping_add(wanted.stack_size),
         parent_tid: wanted.parent_tid,
         child_tid: wanted.child_tid,
+        descriptor: wanted.pidfd,
         thread_pointer: wanted.thread_pointer,
         exit_signal: wanted.exit_signal,
     };
-    clone_process(context, &request)
+    process_clone(context, &request)
 }
 
 /// Reads a NULL-terminated array of strings. A null array is empty, as on Linux.
@@ -173,9 +186,10 @@ fn execute(
     Ok(0)
 }
 
-/// `exit`: with one thread per process, the end of the process.
+/// `exit`: the end of the calling thread; of the process, when it is the last.
 pub fn exit(context: &Context<'_>, arguments: &Arguments) -> CallResult {
-    exit_group(context, arguments)
+    context.thread.end_alone(int(arguments[0]));
+    Ok(0)
 }
 
 /// `exit_group`.
@@ -276,7 +290,7 @@ pub fn getpid(context: &Context<'_>, _arguments: &Arguments) -> CallResult {
 
 /// `gettid`.
 pub fn gettid(context: &Context<'_>, _arguments: &Arguments) -> CallResult {
-    Ok(context.thread.id.into())
+    Ok(context.thread.id().into())
 }
 
 /// `getppid`.
@@ -329,7 +343,7 @@ pub fn set_tid_address(context: &Context<'_>, arguments: &Arguments) -> CallResu
         .thread
         .clear_child_tid
         .store(arguments[0], Ordering::Relaxed);
-    Ok(context.thread.id.into())
+    Ok(context.thread.id().into())
 }
 
 /// `arch_prctl`.
@@ -371,10 +385,12 @@ pub fn prctl(context: &Context<'_>, arguments: &Arguments) -> CallResult {
                 Err(Errno::E2BIG) => context.read_bytes(value, &mut name)?,
                 Err(error) => return Err(error),
             }
-            process.set_name(&name[..15]);
+            context.thread.set_name(&name[..15]);
             Ok(0)
         }
-        prctl::PR_GET_NAME => context.write_bytes(value, &process.name()).map(|()| 0),
+        prctl::PR_GET_NAME => context
+            .write_bytes(value, &context.thread.name())
+            .map(|()| 0),
         prctl::PR_SET_PDEATHSIG => {
             if value != 0 && Signal::new(value).is_none() {
                 return Err(Errno::EINVAL);

@@ -52,7 +52,7 @@ pub fn rt_sigaction(context: &Context<'_>, arguments: &Arguments) -> CallResult 
                 for (_, state) in &mut signals.threads {
                     state.pending.discard_one(signal);
                 }
-                signals.recalculate_all();
+                signals.recalculate(context.thread);
             }
         }
         before
@@ -76,7 +76,7 @@ pub fn rt_sigprocmask(context: &Context<'_>, arguments: &Arguments) -> CallResul
                 raw::SIG_SETMASK => set,
                 _ => return Err(Errno::EINVAL),
             };
-            signals.set_blocked(context.thread, blocked);
+            signals.set_blocked(context.kernel, context.thread, blocked);
         }
         before
     };
@@ -110,14 +110,14 @@ pub fn with_mask_until_return(context: &Context<'_>, mask: SignalSet) {
     let state = signals.thread(context.thread);
     let before = state.blocked;
     state.saved_mask.get_or_insert(before);
-    signals.set_blocked(context.thread, mask);
+    signals.set_blocked(context.kernel, context.thread, mask);
 }
 
 /// Takes back a mask set by [`with_mask_until_return`] when no signal arrived.
 pub fn restore_mask(context: &Context<'_>) {
     let mut signals = context.process().signals.lock();
     if let Some(mask) = signals.thread(context.thread).saved_mask.take() {
-        signals.set_blocked(context.thread, mask);
+        signals.set_blocked(context.kernel, context.thread, mask);
     }
 }
 
@@ -230,7 +230,7 @@ fn restore_frame(context: &Context<'_>, frame: u64) -> Result<(), Errno> {
         state.regs = restore(&head.context, &state.regs);
     }
     let mut signals = context.process().signals.lock();
-    signals.set_blocked(context.thread, SignalSet(head.mask));
+    signals.set_blocked(context.kernel, context.thread, SignalSet(head.mask));
     // As Linux does, the alternate stack is that of the frame.
     let flags = head.stack.flags & AlternateStack::AUTODISARM;
     let pointer = head.context.rsp;

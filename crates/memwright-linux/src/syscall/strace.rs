@@ -20,7 +20,7 @@ pub(super) fn describe(
     arguments: &Arguments,
 ) -> String {
     context.kernel.host.pause_clock();
-    let mut text = format!("[{}] ", context.thread.id);
+    let mut text = format!("[{}] ", context.thread.id());
     match call {
         Some(call) => {
             text.push_str(call.name);

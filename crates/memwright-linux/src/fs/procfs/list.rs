@@ -96,10 +96,10 @@ impl ProcNode {
             Self::Tasks(id) => {
                 let process = tasks.process(id).ok_or(Errno::ENOENT)?;
                 for thread in process.threads() {
-                    let at = 2 + u64::from(thread.id);
+                    let at = 2 + u64::from(thread.id());
                     if at >= *position {
-                        let child = Child::task(id, thread.id);
-                        if !numbered(&child, thread.id.into(), at + 1, emit) {
+                        let child = Child::task(id, thread.id());
+                        if !numbered(&child, thread.id().into(), at + 1, emit) {
                             return Ok(());
                         }
                         *position = at + 1;

@@ -250,7 +250,7 @@ impl ProcNode {
                 Ok(Link::Path(format!("{id}").into_bytes()))
             }
             Self::ThreadSelfLink => {
-                let (id, thread) = (context.process().id, context.thread.id);
+                let (id, thread) = (context.process().id, context.thread.id());
                 Ok(Link::Path(format!("{id}/task/{thread}").into_bytes()))
             }
             Self::PathLink(path) => Ok(Link::Path(path.into())),

@@ -51,6 +51,13 @@ impl Subject {
         })
     }
 
+    /// The name of the thread; of the process once its leader has ended.
+    #[must_use]
+    pub fn name(&self) -> [u8; 16] {
+        let thread = self.thread.as_ref();
+        thread.map_or_else(|| self.process.name(), |thread| thread.name())
+    }
+
     /// The letter and the word for what it is doing.
     #[must_use]
     pub fn state(&self, context: &Context<'_>) -> (char, &'static str) {

@@ -7,6 +7,7 @@ use crate::{
     process::Resource,
     signal::{Handler, Signal},
 };
+use alloc::sync::Arc;
 use core::fmt::{self, Write};
 use memwright::Totals;
 
@@ -47,7 +48,7 @@ pub fn signal_sets(subject: &Subject) -> SignalSets {
         if signals
             .threads
             .iter()
-            .any(|(member, _)| member.id == thread.id)
+            .any(|(member, _)| Arc::ptr_eq(member, thread))
         {
             let state = signals.thread(thread);
             sets.pending = state.pending.set().0;
@@ -68,7 +69,7 @@ const CAPABILITIES: u64 = (1 << 41) - 1;
 pub fn status(context: &Context<'_>, subject: &Subject, text: &mut Text) -> fmt::Result {
     let process = &subject.process;
     text.write_str("Name:\t")?;
-    text.push(trimmed(&process.name()));
+    text.push(trimmed(&subject.name()));
     text.write_char('\n')?;
     if let Some(fs) = process.fs() {
         writeln!(text, "Umask:\t{:04o}", fs.mask())?;

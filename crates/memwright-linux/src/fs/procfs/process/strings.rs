@@ -87,7 +87,7 @@ pub fn trimmed(name: &[u8; 16]) -> &[u8] {
 /// # Errors
 /// Those of the text.
 pub fn name(_context: &Context<'_>, subject: &Subject, text: &mut Text) -> fmt::Result {
-    text.push(trimmed(&subject.process.name()));
+    text.push(trimmed(&subject.name()));
     text.write_char('\n')
 }
 
@@ -100,6 +100,8 @@ pub fn set_name(context: &Context<'_>, subject: &Subject, bytes: &[u8]) -> Resul
         return Err(Errno::EINVAL);
     }
     let name = bytes.strip_suffix(b"\n").unwrap_or(bytes);
-    subject.process.set_name(name);
+    if let Some(thread) = &subject.thread {
+        thread.set_name(name);
+    }
     Ok(())
 }

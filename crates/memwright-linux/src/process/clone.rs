@@ -1,0 +1,195 @@
+//! `clone` in all its forms: what is asked for, and what is impossible.
+
+use super::{Resource, fork::clone_process, thread_start::clone_thread};
+use crate::{arch::x86_64::regs::UserState, context::Context, errno::Errno, signal::Signal};
+use linux_raw_sys::general as raw;
+
+bitflags::bitflags! {
+    /// `CLONE_` flags of `linux/sched.h`, without the exit signal.
+    #[derive(Clone, Copy, Debug, Eq, PartialEq)]
+    pub struct CloneFlags: u64 {
+        /// Share the address space.
+        const VM = raw::CLONE_VM as u64;
+        /// Share root, working directory and mask.
+        const FS = raw::CLONE_FS as u64;
+        /// Share the descriptor table.
+        const FILES = raw::CLONE_FILES as u64;
+        /// Share what is done about signals: with `THREAD` only.
+        const SIGHAND = raw::CLONE_SIGHAND as u64;
+        /// A descriptor for the child is stored in the parent.
+        const PIDFD = raw::CLONE_PIDFD as u64;
+        /// Be traced as the caller is: without effect, as nothing traces.
+        const PTRACE = raw::CLONE_PTRACE as u64;
+        /// The parent waits until the child gives the address space back.
+        const VFORK = raw::CLONE_VFORK as u64;
+        /// The caller's parent becomes the child's.
+        const PARENT = raw::CLONE_PARENT as u64;
+        /// A thread of the caller's process.
+        const THREAD = raw::CLONE_THREAD as u64;
+        /// Undo semaphores together: without effect, as there are none.
+        const SYSVSEM = raw::CLONE_SYSVSEM as u64;
+        /// Set the thread pointer.
+        const SETTLS = raw::CLONE_SETTLS as u64;
+        /// Store the child's id in the parent.
+        const PARENT_SETTID = raw::CLONE_PARENT_SETTID as u64;
+        /// Clear and wake a word when the child ends.
+        const CHILD_CLEARTID = raw::CLONE_CHILD_CLEARTID as u64;
+        /// Ignored by Linux.
+        const DETACHED = raw::CLONE_DETACHED as u64;
+        /// Be traced by nobody: without effect, as nothing traces.
+        const UNTRACED = raw::CLONE_UNTRACED as u64;
+        /// Store the child's id in the child.
+        const CHILD_SETTID = raw::CLONE_CHILD_SETTID as u64;
+        /// Share the context of input and output: without effect, as there is none.
+        const IO = raw::CLONE_IO as u64;
+        /// Handlers become the default.
+        const CLEAR_SIGHAND = 0x1_0000_0000;
+    }
+}
+
+/// What `fork`, `vfork`, `clone` and `clone3` ask for.
+#[derive(Clone, Copy, Debug)]
+pub struct CloneRequest {
+    /// What is shared, and more.
+    pub flags: CloneFlags,
+    /// The child's stack pointer; 0 for the parent's.
+    pub stack: u64,
+    /// Where the child's id is stored in the parent.
+    pub parent_tid: u64,
+    /// Where the child's id is stored in the child.
+    pub child_tid: u64,
+    /// Where a descriptor for the child is stored in the parent.
+    pub descriptor: u64,
+    /// The child's thread pointer.
+    pub thread_pointer: u64,
+    /// What the parent gets when the child ends; 0 for nothing.
+    pub exit_signal: u64,
+}
+
+/// Makes a thread or a process; returns its id in the parent.
+///
+/// # Errors
+/// `EINVAL` for impossible flags, `EAGAIN` at a limit or without a free id, `ENOMEM`, and
+/// `ERESTARTNOINTR` when the caller's process is being ended or stopped.
+pub fn clone(context: &Context<'_>, request: &CloneRequest) -> Result<u64, Errno> {
+    check(request.flags, request.exit_signal)?;
+    context.check_heap()?;
+    check_process_limit(context)?;
+    if request.flags.contains(CloneFlags::THREAD) {
+        clone_thread(context, request)
+    } else {
+        clone_process(context, request)
+    }
+}
+
+/// Refuses what Linux refuses (`copy_process` of Linux 7.2, `kernel/fork.c`), processes that
+/// share handlers without being one, which nothing here can represent, and descriptors of processes.
+fn check(flags: CloneFlags, exit_signal: u64) -> Result<(), Errno> {
+    let has = |flag| flags.contains(flag);
+    let impossible = has(CloneFlags::THREAD) && !has(CloneFlags::SIGHAND)
+        || has(CloneFlags::SIGHAND) && !has(CloneFlags::VM)
+        || has(CloneFlags::SIGHAND) && has(CloneFlags::CLEAR_SIGHAND)
+        || has(CloneFlags::SIGHAND) && !has(CloneFlags::THREAD)
+        || has(CloneFlags::PIDFD);
+    // A thread has no exit signal: what is asked for is not looked at.
+    let signal = has(CloneFlags::THREAD) || exit_signal == 0 || Signal::new(exit_signal).is_some();
+    if impossible || !signal {
+        Err(Errno::EINVAL)
+    } else {
+        Ok(())
+    }
+}
+
+/// `RLIMIT_NPROC`: how many threads a user other than root may have. A process that waits to be
+/// reaped counts as one.
+fn check_process_limit(context: &Context<'_>) -> Result<(), Errno> {
+    let process = context.process();
+    let user = {
+        let credentials = process.credentials.lock();
+        if credentials.privileged() || credentials.user.real == 0 {
+            return Ok(());
+        }
+        credentials.user.real
+    };
+    let limit = process.limits.lock().get(Resource::Processes).current;
+    let threads: usize = context
+        .kernel
+        .tasks
+        .processes()
+        .iter()
+        .filter(|other| other.credentials.lock().user.real == user)
+        .map(|other| other.signals.lock().threads.len().max(1))
+        .sum();
+    if threads as u64 >= limit {
+        Err(Errno::EAGAIN)
+    } else {
+        Ok(())
+    }
+}
+
+/// The registers that the child starts with.
+pub(super) fn child_state(parent: &UserState, request: &CloneRequest) -> UserState {
+    let mut state = *parent;
+    state.regs.rax = 0;
+    state.regs.orig_rax = u64::MAX;
+    if request.stack != 0 {
+        state.regs.rsp = request.stack;
+    }
+    if request.flags.contains(CloneFlags::SETTLS) {
+        state.fs_base = request.thread_pointer;
+    }
+    state
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{CloneFlags as F, CloneRequest, Errno, check, child_state};
+    use crate::arch::x86_64::regs::UserState;
+
+    #[test]
+    fn impossible_combinations_are_refused() {
+        let thread = F::VM | F::SIGHAND | F::THREAD;
+        for (flags, exit_signal, result) in [
+            (F::empty(), 17, Ok(())),
+            (F::empty(), 0, Ok(())),
+            (F::empty(), 65, Err(Errno::EINVAL)),
+            (F::VM | F::VFORK, 17, Ok(())),
+            (thread, 0, Ok(())),
+            (thread, 255, Ok(())),
+            (F::THREAD | F::VM, 0, Err(Errno::EINVAL)),
+            (F::SIGHAND | F::THREAD, 0, Err(Errno::EINVAL)),
+            (F::SIGHAND | F::VM, 17, Err(Errno::EINVAL)),
+            (thread | F::CLEAR_SIGHAND, 0, Err(Errno::EINVAL)),
+            (F::CLEAR_SIGHAND, 17, Ok(())),
+        ] {
+            assert_eq!(check(flags, exit_signal), result, "{flags:?}");
+        }
+    }
+
+    #[test]
+    fn the_child_returns_zero_on_its_own_stack() {
+        let mut parent = UserState::start(0x1000, 0x8000);
+        parent.regs.rax = 57;
+        parent.regs.orig_rax = 57;
+        parent.fs_base = 5;
+        let mut request = CloneRequest {
+            flags: F::empty(),
+            stack: 0,
+            parent_tid: 0,
+            child_tid: 0,
+            descriptor: 0,
+            thread_pointer: 9,
+            exit_signal: 17,
+        };
+        let child = child_state(&parent, &request);
+        assert_eq!(
+            (child.regs.rax, child.regs.rsp, child.fs_base),
+            (0, 0x8000, 5)
+        );
+        assert_eq!(child.regs.orig_rax, u64::MAX);
+        request.stack = 0x9000;
+        request.flags = F::SETTLS;
+        let child = child_state(&parent, &request);
+        assert_eq!((child.regs.rsp, child.fs_base), (0x9000, 9));
+    }
+}

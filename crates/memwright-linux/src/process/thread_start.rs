@@ -1,0 +1,79 @@
+//! New threads of a process.
+
+use super::{CloneFlags, CloneRequest, Process, Start, Thread, clone::child_state};
+use crate::{
+    context::Context,
+    errno::Errno,
+    kernel::Kernel,
+    signal::{Stop, ThreadSignals},
+};
+use alloc::sync::Arc;
+use core::sync::atomic::Ordering;
+
+impl Thread {
+    /// A thread with its kernel stack, not yet among those of its process.
+    ///
+    /// # Errors
+    /// `ENOMEM` when there is no room for the stack.
+    pub(crate) fn create(
+        kernel: &Kernel,
+        id: u32,
+        process: &Arc<Process>,
+        start: Start,
+    ) -> Result<Arc<Self>, Errno> {
+        let context = kernel
+            .host
+            .create_context(id as usize)
+            .map_err(|_| Errno::ENOMEM)?;
+        Ok(Arc::new(Self::new(id, process.clone(), context, start)))
+    }
+}
+
+/// Makes a thread of the caller's process; returns its id.
+///
+/// # Errors
+/// `EAGAIN` without a free id, `ENOMEM`, `ERESTARTNOINTR` when the process is being ended, stopped
+/// or replaced: the caller looks at that first.
+pub(super) fn clone_thread(context: &Context<'_>, request: &CloneRequest) -> Result<u64, Errno> {
+    let (kernel, process, flags) = (context.kernel, context.process(), request.flags);
+    let id = kernel.tasks.lock().allocate_id().ok_or(Errno::EAGAIN)?;
+    let state = child_state(&context.state(), request);
+    let thread = Thread::create(kernel, id, process, Start::User(state))?;
+    thread.set_name(&context.thread.name());
+    kernel.host.save_fpu(&mut thread.fpu.lock());
+    if flags.contains(CloneFlags::CHILD_CLEARTID) {
+        let word = request.child_tid;
+        thread.clear_child_tid.store(word, Ordering::Relaxed);
+    }
+    // As on Linux, bad addresses are the program's problem.
+    if flags.contains(CloneFlags::PARENT_SETTID) {
+        let _ = context.write_value(request.parent_tid, &id);
+    }
+    if flags.contains(CloneFlags::CHILD_SETTID) {
+        let _ = context.write_value(request.child_tid, &id);
+    }
+    if let Err(error) = enter(context, &thread) {
+        kernel.host.destroy_context(thread.context);
+        return Err(error);
+    }
+    kernel.scheduler.wake(kernel, &thread);
+    Ok(id.into())
+}
+
+/// Enters a thread among those of its process, with the caller's mask.
+fn enter(context: &Context<'_>, thread: &Arc<Thread>) -> Result<(), Errno> {
+    let mut signals = thread.process.signals.lock();
+    let busy = signals.group_exit.is_some() || signals.executing.is_some();
+    if busy || signals.stop != Stop::Running {
+        return Err(Errno::ERESTARTNOINTR);
+    }
+    let state = ThreadSignals {
+        blocked: signals.thread(context.thread).blocked,
+        ..ThreadSignals::default()
+    };
+    signals.threads.push((thread.clone(), state));
+    drop(signals);
+    let mut tasks = context.kernel.tasks.lock();
+    tasks.threads.insert(thread.id(), thread.clone());
+    Ok(())
+}
