@@ -1,17 +1,23 @@
-//! The local APIC's timer and the I/O APIC's one line: interrupts of one CPU.
+//! Local APICs, their timers and interrupts between them, and the I/O APIC's two lines.
 //!
-//! Registers by memory: QEMU 7.2 has no x2APIC under TCG. The timer counts nanoseconds of the virtual
-//! clock, which is QEMU's rate; there is no TSC deadline under TCG.
+//! Registers by memory, or as model-specific registers where the processor has x2APIC (under TCG:
+//! QEMU 9 and later): [`write`] and [`send_command`] are the seam. The timer counts nanoseconds of the
+//! virtual clock, which is QEMU's rate; there is no TSC deadline under TCG.
 
 use core::ptr;
+use core::sync::atomic::{AtomicBool, Ordering, fence};
 
 use crate::arch::{self, msr};
 use crate::paging::{IO_APIC, LOCAL_APIC};
+use crate::percpu;
 use crate::trap::idt::vector;
 
 const END_OF_INTERRUPT: u64 = 0xb0;
 const SPURIOUS: u64 = 0xf0;
+const COMMAND: u64 = 0x300;
+const COMMAND_TARGET: u64 = 0x310;
 const TIMER_ENTRY: u64 = 0x320;
+const NMI_ENTRY: u64 = 0x360;
 const TIMER_COUNT: u64 = 0x380;
 const TIMER_DIVISOR: u64 = 0x3e0;
 
@@ -21,6 +27,20 @@ const ENABLE: u32 = 1 << 8;
 const DIVIDE_BY_ONE: u32 = 0b1011;
 /// Global enable, in the base register.
 const GLOBAL_ENABLE: u64 = 1 << 11;
+/// x2APIC mode, in the base register.
+const X2APIC: u64 = 1 << 10;
+
+/// Delivery as an NMI: of a command, and of the line that the monitor's `inject-nmi` pulls.
+const NMI: u32 = 4 << 8;
+const INIT: u32 = 5 << 8;
+const STARTUP: u32 = 6 << 8;
+/// The level of a command: asserted, as all but one long obsolete command must be.
+const ASSERT: u32 = 1 << 14;
+/// The command has not been accepted yet.
+const PENDING: u32 = 1 << 12;
+
+/// Whether the registers are model-specific ones.
+static BY_MSR: AtomicBool = AtomicBool::new(false);
 
 /// The I/O APIC's inputs of the second and the first serial port: ISA lines 3 and 4.
 const CONTROL_LINE: u32 = 3;
@@ -30,9 +50,64 @@ const MASKED: u32 = 1 << 16;
 
 #[inline(always)]
 fn write(register: u64, value: u32) {
-    // SAFETY: `paging` maps the registers there before interrupts are set up; each write below is
-    // one that the architecture permits.
-    unsafe { ptr::write_volatile((LOCAL_APIC + register) as *mut u32, value) };
+    // SAFETY: `paging` maps the registers before interrupts are set up, or x2APIC mode is on; each write
+    // below is one that the architecture permits.
+    unsafe {
+        if BY_MSR.load(Ordering::Relaxed) {
+            arch::write_msr(msr::X2APIC + (register >> 4) as u32, u64::from(value));
+        } else {
+            ptr::write_volatile((LOCAL_APIC + register) as *mut u32, value);
+        }
+    }
+}
+
+fn read(register: u64) -> u32 {
+    // SAFETY: as in `write`; the registers read below can be read.
+    unsafe {
+        if BY_MSR.load(Ordering::Relaxed) {
+            arch::read_msr(msr::X2APIC + (register >> 4) as u32) as u32
+        } else {
+            ptr::read_volatile((LOCAL_APIC + register) as *const u32)
+        }
+    }
+}
+
+/// Sends a command to the APIC whose id is `target`. What this CPU has stored before is seen by
+/// whatever the command interrupts.
+fn send_command(target: u32, command: u32) {
+    if BY_MSR.load(Ordering::Relaxed) {
+        // This write waits for no store, unlike one to uncached memory.
+        fence(Ordering::SeqCst);
+        let value = u64::from(target) << 32 | u64::from(command);
+        // SAFETY: x2APIC mode is on; the command is one of those below.
+        unsafe { arch::write_msr(msr::X2APIC + (COMMAND >> 4) as u32, value) };
+        return;
+    }
+    write(COMMAND_TARGET, target << 24);
+    write(COMMAND, command);
+    while read(COMMAND) & PENDING != 0 {
+        arch::pause();
+    }
+}
+
+/// Interrupts the CPU whose APIC has this id.
+pub fn send(target: u32, number: u8) {
+    send_command(target, ASSERT | u32::from(number));
+}
+
+/// Interrupts it even where interrupts are disabled.
+pub fn send_nmi(target: u32) {
+    send_command(target, ASSERT | NMI);
+}
+
+/// Resets a CPU that is to be started.
+pub fn send_init(target: u32) {
+    send_command(target, ASSERT | INIT);
+}
+
+/// Starts it in real mode at the beginning of page number `page`.
+pub fn send_startup(target: u32, page: u8) {
+    send_command(target, ASSERT | STARTUP | u32::from(page));
 }
 
 fn route(input: u32, low: u32) {
@@ -42,13 +117,13 @@ fn route(input: u32, low: u32) {
     // programs them, with interrupts disabled.
     unsafe {
         ptr::write_volatile(select, 0x11 + 2 * input);
-        ptr::write_volatile(window, 0); // to the CPU whose APIC number is 0
+        ptr::write_volatile(window, percpu::apic_id(0) << 24);
         ptr::write_volatile(select, 0x10 + 2 * input);
         ptr::write_volatile(window, low);
     }
 }
 
-/// Masks the legacy controllers, stops the interval timer, routes the control line, and enables this CPU's APIC and timer.
+/// Masks the legacy controllers, stops the interval timer, routes the serial ports to this CPU, and enables its APIC.
 pub fn start() {
     // The interval timer runs from reset on. Under the pinned clock every tick of it is an event of the
     // virtual machine, and keeps an idle one busy: it gets a last short count, once.
@@ -72,19 +147,29 @@ pub fn start() {
         ] {
             arch::write_port(port, value);
         }
-        arch::write_msr(
-            msr::APIC_BASE,
-            arch::read_msr(msr::APIC_BASE) | GLOBAL_ENABLE,
-        );
     }
     for input in 0..INPUTS {
         route(input, MASKED);
     }
     route(CONTROL_LINE, u32::from(vector::CONTROL));
     route(INPUT_LINE, u32::from(vector::INPUT));
+    BY_MSR.store(arch::has_x2apic(), Ordering::Relaxed);
+    start_cpu();
+}
+
+/// Enables this CPU's APIC, its timer, and NMIs from the machine's line.
+pub fn start_cpu() {
+    let mode = if BY_MSR.load(Ordering::Relaxed) {
+        X2APIC | GLOBAL_ENABLE
+    } else {
+        GLOBAL_ENABLE
+    };
+    // SAFETY: the register exists, and the processor has the mode.
+    unsafe { arch::write_msr(msr::APIC_BASE, arch::read_msr(msr::APIC_BASE) | mode) };
     write(SPURIOUS, ENABLE | u32::from(vector::SPURIOUS));
     write(TIMER_DIVISOR, DIVIDE_BY_ONE);
     write(TIMER_ENTRY, u32::from(vector::TIMER));
+    write(NMI_ENTRY, NMI);
 }
 
 /// Acknowledges the interrupt in service.

@@ -7,6 +7,8 @@ use core::arch::x86_64::{__cpuid, __cpuid_count, _rdtsc};
 pub mod msr {
     /// Local APIC base and enable.
     pub const APIC_BASE: u32 = 0x1b;
+    /// The first of the local APIC's registers in x2APIC mode.
+    pub const X2APIC: u32 = 0x800;
     /// Segment selectors of SYSCALL and SYSRET.
     pub const STAR: u32 = 0xc000_0081;
     /// Entry point of SYSCALL.
@@ -107,6 +109,12 @@ pub fn root() -> u64 {
     value
 }
 
+/// The address part of CR3.
+#[inline(always)]
+pub fn root_address() -> u64 {
+    root() & 0x000f_ffff_ffff_f000
+}
+
 /// The faulting address of the last page fault.
 #[inline(always)]
 pub fn fault_address() -> u64 {
@@ -134,6 +142,19 @@ pub unsafe fn set_cr4(bits: u64) {
     unsafe { asm!("mov cr4, {}", in(reg) value, options(nostack, preserves_flags)) };
 }
 
+/// Clears bits in CR4.
+///
+/// # Safety
+/// Nothing needs what `bits` turn off until they are set again.
+pub unsafe fn clear_cr4(bits: u64) {
+    let value = cr4() & !bits;
+    // SAFETY: the caller vouches for the bits.
+    unsafe { asm!("mov cr4, {}", in(reg) value, options(nostack, preserves_flags)) };
+}
+
+/// Global translations, in CR4.
+pub const CR4_PAGE_GLOBAL: u64 = 1 << 7;
+
 /// Drops this CPU's translation of the page at `address` (in the current table, and global ones).
 #[inline(always)]
 pub fn invalidate_page(address: u64) {
@@ -141,9 +162,9 @@ pub fn invalidate_page(address: u64) {
     unsafe { asm!("invlpg [{}]", in(reg) address, options(nostack, preserves_flags)) };
 }
 
-/// One step of a spin wait.
+/// PAUSE: under the pinned clock it gives the turn to another CPU.
 #[inline(always)]
-pub fn relax() {
+pub fn pause() {
     core::hint::spin_loop();
 }
 
@@ -191,6 +212,20 @@ pub fn stack_pointer() -> u64 {
 pub fn has_gigabyte_pages() -> bool {
     let extended = __cpuid(0x8000_0001);
     extended.edx & (1 << 26) != 0
+}
+
+/// Whether the local APIC's registers can be model-specific ones.
+pub fn has_x2apic() -> bool {
+    __cpuid(1).ecx & (1 << 21) != 0
+}
+
+/// The id of this CPU's local APIC.
+pub fn own_apic_id() -> u32 {
+    // The extended topology has all 32 bits, where it is there.
+    if __cpuid(0).eax >= 0xb && __cpuid_count(0xb, 0).ebx != 0 {
+        return __cpuid_count(0xb, 0).edx;
+    }
+    __cpuid(1).ebx >> 24
 }
 
 /// What of the processor's optional features the kernel uses.

@@ -2,6 +2,9 @@
 //!
 //! While the clock is paused the timer is stopped too, and afterwards it is set anew against the
 //! clock, so that a deadline falls on the same guest instruction however long the pause was.
+//!
+//! All CPUs share the clock. So with several of them it is paused only while the others stand still,
+//! for a wait for input; output, which with one CPU is no guest time, takes time like other work.
 
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
@@ -50,6 +53,12 @@ pub fn set_deadline(deadline: Option<u64>) {
     }
 }
 
+/// This CPU's deadline.
+pub fn deadline() -> Option<u64> {
+    let deadline = percpu::current().deadline.load(Ordering::Relaxed);
+    (deadline != NEVER).then_some(deadline)
+}
+
 /// What the timer is set to for `deadline` at `now`: at least one tick, at most what its register
 /// holds (it is set again when it fires early); 0 stops it.
 const fn timer_ticks(deadline: u64, now: u64) -> u32 {
@@ -70,6 +79,11 @@ fn arm(deadline: u64) {
     apic::set_timer(timer_ticks(deadline, now()));
 }
 
+/// Sets this CPU's timer anew, after the machine stood still.
+pub fn arm_again(cpu: &PerCpu) {
+    arm(cpu.deadline.load(Ordering::Relaxed));
+}
+
 /// Notes the timer's interrupt. Returns whether the deadline has come; if not, the timer goes on.
 pub fn timer_fired(cpu: &PerCpu) -> bool {
     let deadline = cpu.deadline.load(Ordering::Relaxed);
@@ -81,8 +95,23 @@ pub fn timer_fired(cpu: &PerCpu) -> bool {
     true
 }
 
-/// Stops the clock and the timer. Pauses nest.
+/// Stops the clock and the timer for work that is not the guest's. Pauses nest. With several CPUs it
+/// does nothing.
 pub fn pause() {
+    if percpu::count() == 1 {
+        stop();
+    }
+}
+
+/// Ends a [`pause`].
+pub fn resume() {
+    if percpu::count() == 1 {
+        go_on();
+    }
+}
+
+/// Stops the clock and this CPU's timer. Other CPUs stand still. Nests.
+pub fn stop() {
     if PAUSES.load(Ordering::Relaxed) == 0 {
         PAUSED_AT.store(arch::ticks(), Ordering::Relaxed);
         apic::set_timer(0);
@@ -91,7 +120,7 @@ pub fn pause() {
 }
 
 /// Lets clock and timer go on. Without a pause it does nothing.
-pub fn resume() {
+pub fn go_on() {
     let pauses = PAUSES.load(Ordering::Relaxed);
     if pauses == 0 {
         return;
@@ -100,8 +129,7 @@ pub fn resume() {
     if pauses > 1 {
         return;
     }
-    let cpu = percpu::current();
     let passed = arch::ticks() - PAUSED_AT.load(Ordering::Relaxed) + OVERHEAD;
     percpu::add(&OFFSET, passed);
-    arm(cpu.deadline.load(Ordering::Relaxed));
+    arm_again(percpu::current());
 }

@@ -1,16 +1,20 @@
 //! Output: frames on the debug port, one at a time.
 //!
 //! A frame is a kind, a length and the payload, one `out` each byte; the port never has to be polled,
-//! so the instruction count of an output depends on its length alone. A panic that strikes inside a
-//! frame pads it first, so that its own frame is read in step.
+//! so the instruction count of an output depends on its length alone. One CPU writes at a time. A panic
+//! that strikes inside a frame of its own CPU pads it first, so that its own frame is read in step; another
+//! CPU completes its frame before it stops.
 
 use core::fmt;
 use core::sync::atomic::{AtomicU32, Ordering};
 
 use memwright_linux::channel::{Channel, OUTPUT_PORT};
 
-use crate::{arch, panic};
+use crate::{arch, panic, percpu};
 
+/// Who writes a frame: one more than the CPU's index; 0 is nobody. No lock of the synchronisation layer:
+/// NMIs and panics write too, and have to know whose frame they struck in.
+static WRITER: AtomicU32 = AtomicU32::new(0);
 /// Bytes of the open frame that are still owed to the reader.
 static OWED: AtomicU32 = AtomicU32::new(0);
 
@@ -30,6 +34,14 @@ pub fn frame(kind: Channel, payload: &[u8]) {
         return;
     }
     let length = payload.len() as u32;
+    let writer = own_mark();
+    while WRITER
+        .compare_exchange(0, writer, Ordering::Acquire, Ordering::Relaxed)
+        .is_err()
+    {
+        // Without serving others: it may be an NMI that waits. Who writes waits for nothing.
+        arch::pause();
+    }
     put(kind as u8);
     for byte in length.to_le_bytes() {
         put(byte);
@@ -42,12 +54,23 @@ pub fn frame(kind: Channel, payload: &[u8]) {
         owed -= part.len() as u32;
     }
     OWED.store(0, Ordering::Relaxed);
+    WRITER.store(0, Ordering::Release);
     panic::answer_request();
 }
 
-/// Whether a frame is open on this CPU: nothing else may be written then.
+/// What stands for this CPU in [`WRITER`].
+fn own_mark() -> u32 {
+    percpu::current().index.load(Ordering::Relaxed) + 1
+}
+
+/// Whether this CPU has a frame open: it may write no other then.
 pub fn is_open() -> bool {
-    OWED.load(Ordering::Relaxed) != 0
+    WRITER.load(Ordering::Relaxed) == own_mark()
+}
+
+/// Whether any CPU has a frame open.
+pub fn is_open_anywhere() -> bool {
+    WRITER.load(Ordering::Relaxed) != 0
 }
 
 /// Completes a frame that a panic interrupted. Whoever wrote it never runs again.
@@ -55,6 +78,7 @@ pub fn pad_open_frame() {
     for _ in 0..OWED.swap(0, Ordering::Relaxed) {
         put(b'?');
     }
+    WRITER.store(0, Ordering::Release);
 }
 
 /// Text collected in a fixed buffer and sent as frames of one kind: no allocation, so it works in a

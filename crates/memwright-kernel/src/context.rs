@@ -1,7 +1,8 @@
 //! Kernel stacks and the switch between them.
 //!
 //! A context is a slot of the stacks' area: unmapped pages below, the stack at its end, so that an
-//! overflow meets an unmapped page. Context 0 is the boot stack, which becomes the idle loop's.
+//! overflow meets an unmapped page. Context 0 is the boot stack, which becomes the idle loop's
+//! of the first CPU; the other CPUs' idle loops have slots.
 
 use core::arch::global_asm;
 use core::sync::atomic::{AtomicU64, Ordering};
@@ -12,7 +13,7 @@ use memwright_table::sync::{Lock, Rank};
 use crate::boot::entry::BOOT_STACK_SIZE;
 use crate::paging::{self, STACKS_BASE};
 use crate::trace::Kind;
-use crate::{arch, frames, percpu, usercopy};
+use crate::{arch, frames, ipi, percpu, usercopy};
 
 /// Most contexts besides the boot context.
 const SLOTS: usize = 8192;
@@ -21,8 +22,12 @@ const SLOT_SIZE: u64 = 64 * 1024;
 /// Pages of a stack.
 const STACK_PAGES: u64 = 8;
 const PAGE: u64 = 4096;
-/// Mapped stacks that are kept for the next context.
-const SPARE: usize = 8;
+/// Mapped stacks that are kept for the next contexts.
+const SPARE: usize = 64;
+/// How many of them one CPU keeps: so few stacks come and go there at a time.
+const SPARE_OF_ONE: usize = 8;
+/// Most stacks that are unmapped together. Each time every CPU is interrupted once.
+const BATCH: usize = 16;
 
 /// Saved stack pointers, by context.
 static SAVED: [AtomicU64; SLOTS + 1] = [const { AtomicU64::new(0) }; SLOTS + 1];
@@ -31,7 +36,7 @@ struct Slots {
     /// One bit for each slot in use.
     used: [u64; SLOTS / 64],
     /// Slots whose stacks are mapped though nobody uses them.
-    spare: [u32; SPARE],
+    spare: [u32; SPARE + 1],
     spares: usize,
 }
 
@@ -39,13 +44,10 @@ static SLOT_TABLE: Lock<Slots> = Lock::new(
     Rank::Leaf,
     Slots {
         used: [0; SLOTS / 64],
-        spare: [0; SPARE],
+        spare: [0; SPARE + 1],
         spares: 0,
     },
 );
-
-/// The context that a CPU boots on.
-pub const BOOT: ContextId = ContextId(0);
 
 /// First byte past the stack of a slot.
 const fn top(slot: u32) -> u64 {
@@ -121,6 +123,19 @@ extern "C" fn context_main(argument: usize) -> ! {
         Some(events) => events.context_start(argument),
         None => panic!("a context started before the personality"),
     }
+}
+
+/// Makes a context for the idle loop of a CPU that is to be started; it begins at its [`stack_top`].
+///
+/// # Errors
+/// As for [`create`].
+pub fn create_idle() -> Result<ContextId, OutOfMemory> {
+    map_new().map(|slot| ContextId(slot + 1))
+}
+
+/// First byte past the stack of a context that is not the boot context.
+pub fn stack_top(context: ContextId) -> u64 {
+    top(context.0 - 1)
 }
 
 /// Makes a context that will call the personality with `argument`.
@@ -256,25 +271,68 @@ fn reap() {
 
 #[cold]
 fn free(slot: u32) {
-    let mut pages = [0; STACK_PAGES as usize];
-    let mut count = 0;
-    {
+    let (most, batch) = if percpu::count() == 1 {
+        (SPARE_OF_ONE, 1)
+    } else {
+        (SPARE, BATCH)
+    };
+    let surplus = {
         let mut slots = SLOT_TABLE.lock();
-        if slots.spares < SPARE {
-            let at = slots.spares;
-            slots.spare[at] = slot;
-            slots.spares += 1;
-        } else {
-            for page in 0..STACK_PAGES {
-                let address = bottom(slot) + page * PAGE;
-                if let Some(physical) = paging::unmap_stack_page(address) {
-                    arch::invalidate_page(address);
-                    pages[count] = physical;
-                    count += 1;
-                }
+        slots.mark(slot, false);
+        let at = slots.spares;
+        slots.spare[at] = slot;
+        slots.spares += 1;
+        slots.take_surplus(most, batch)
+    };
+    unmap(&surplus.0[..surplus.1]);
+}
+
+impl Slots {
+    /// Takes a batch out of the spare stacks if there are more than `most`: they are nobody's then, but
+    /// marked as used until they are unmapped.
+    fn take_surplus(&mut self, most: usize, batch: usize) -> ([u32; BATCH], usize) {
+        let mut surplus = [0; BATCH];
+        if self.spares <= most {
+            return (surplus, 0);
+        }
+        self.spares -= batch;
+        for (to, at) in surplus[..batch].iter_mut().zip(self.spares..) {
+            *to = self.spare[at];
+            self.mark(*to, true);
+        }
+        (surplus, batch)
+    }
+}
+
+/// Unmaps stacks that nobody uses, and gives their slots and frames back once no CPU has a translation
+/// of them.
+fn unmap(slots: &[u32]) {
+    if slots.is_empty() {
+        return;
+    }
+    let mut pages = [[0; STACK_PAGES as usize]; BATCH];
+    for (&slot, pages) in slots.iter().zip(&mut pages) {
+        for (at, page) in pages.iter_mut().enumerate() {
+            let address = bottom(slot) + at as u64 * PAGE;
+            *page = paging::unmap_stack_page(address).expect("a spare stack is mapped");
+        }
+    }
+    if percpu::count() == 1 {
+        for &slot in slots {
+            for address in (bottom(slot)..top(slot)).step_by(PAGE as usize) {
+                arch::invalidate_page(address);
             }
         }
-        slots.mark(slot, false);
+    } else {
+        ipi::invalidate_kernel();
     }
-    give_back(&pages[..count]);
+    {
+        let mut table = SLOT_TABLE.lock();
+        for &slot in slots {
+            table.mark(slot, false);
+        }
+    }
+    for pages in &pages[..slots.len()] {
+        give_back(pages);
+    }
 }

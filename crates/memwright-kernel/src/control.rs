@@ -1,15 +1,19 @@
 //! Control bytes: the second serial port, by interrupt.
 
-use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use memwright_linux::channel::CONTROL_PORT;
 
 use crate::arch;
 
-/// Received bytes that nobody took, the oldest lowest; more than eight are dropped.
+/// Received bytes that nobody took, the oldest lowest, and how many there are in the highest byte;
+/// more than seven are dropped.
 static RECEIVED: AtomicU64 = AtomicU64::new(0);
-/// How many of them there are.
-static COUNT: AtomicU32 = AtomicU32::new(0);
+/// A CPU reads the port. Interrupts are disabled then, so it ends soon.
+static READING: AtomicBool = AtomicBool::new(false);
+
+const COUNT_SHIFT: u32 = 56;
+const MOST: u64 = 7;
 
 const INTERRUPT_ENABLE: u16 = CONTROL_PORT + 1;
 const MODEM_CONTROL: u16 = CONTROL_PORT + 4;
@@ -26,26 +30,36 @@ pub fn start() {
     }
 }
 
-/// Takes over what has arrived. Called by the interrupt, with interrupts disabled.
+/// Takes over what has arrived. Called by the interrupt, and by whoever knows that a byte has come; with
+/// interrupts disabled.
 pub fn receive() {
+    while READING.swap(true, Ordering::Acquire) {
+        arch::pause();
+    }
     // SAFETY: reading the status and, if it says so, the data of the port.
     while unsafe { arch::read_port(LINE_STATUS) } & DATA_READY != 0 {
         // SAFETY: as above.
         let byte = unsafe { arch::read_port(CONTROL_PORT) };
-        let count = COUNT.load(Ordering::Relaxed);
-        if count < 8 {
-            let bytes = RECEIVED.load(Ordering::Relaxed) | u64::from(byte) << (8 * count);
-            RECEIVED.store(bytes, Ordering::Relaxed);
-            COUNT.store(count + 1, Ordering::Relaxed);
-        }
+        let _ = RECEIVED.fetch_update(Ordering::AcqRel, Ordering::Acquire, |old| {
+            let count = old >> COUNT_SHIFT;
+            let with_it = (old | u64::from(byte) << (8 * count)) + (1 << COUNT_SHIFT);
+            (count < MOST).then_some(with_it)
+        });
     }
+    READING.store(false, Ordering::Release);
+}
+
+/// Whether there is a byte that nobody took yet.
+pub fn is_waiting() -> bool {
+    RECEIVED.load(Ordering::Acquire) != 0
 }
 
 /// The oldest byte that nobody took yet.
 pub fn take() -> Option<u8> {
-    let count = COUNT.load(Ordering::Relaxed).checked_sub(1)?;
-    let bytes = RECEIVED.load(Ordering::Relaxed);
-    COUNT.store(count, Ordering::Relaxed);
-    RECEIVED.store(bytes >> 8, Ordering::Relaxed);
-    Some(bytes as u8)
+    let taken = RECEIVED.fetch_update(Ordering::AcqRel, Ordering::Acquire, |old| {
+        let count = (old >> COUNT_SHIFT).checked_sub(1)?;
+        let rest = (old & ((1 << COUNT_SHIFT) - 1)) >> 8;
+        Some(rest | count << COUNT_SHIFT)
+    });
+    taken.ok().map(|old| old as u8)
 }

@@ -107,7 +107,10 @@ fn grow_ahead() {
 impl Heap {
     /// Claimed bytes that are not handed out; a little of it is the allocator's own.
     fn room(&self) -> usize {
-        self.size.load(Ordering::Relaxed) - self.used.load(Ordering::Relaxed)
+        // Another CPU may use memory that it has not yet counted as claimed.
+        let (size, used) = (&self.size, &self.used);
+        size.load(Ordering::Relaxed)
+            .saturating_sub(used.load(Ordering::Relaxed))
     }
 
     fn claim(&self, base: *mut u8, size: usize) {
@@ -134,9 +137,10 @@ impl Heap {
         if order <= LARGEST_ORDER && self.grow(order) {
             return true;
         }
-        let first = !self.low.swap(true, Ordering::Relaxed);
+        let first = !self.low.load(Ordering::Relaxed);
         if first {
             self.open_reserve();
+            self.low.store(true, Ordering::Relaxed);
         }
         first
     }
@@ -153,6 +157,7 @@ impl Heap {
 unsafe impl GlobalAlloc for Heap {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         loop {
+            let size = self.size.load(Ordering::Relaxed);
             // SAFETY: the caller vouches that the size is not zero.
             let memory = unsafe { self.inner.lock().0.try_allocate(layout) };
             if let Some(memory) = memory {
@@ -162,7 +167,8 @@ unsafe impl GlobalAlloc for Heap {
                 }
                 return memory.as_ptr();
             }
-            if !self.grow_for(layout) {
+            // Another CPU may have claimed more, the reserve even, since this one looked.
+            if !self.grow_for(layout) && self.size.load(Ordering::Relaxed) == size {
                 return core::ptr::null_mut();
             }
         }

@@ -5,16 +5,19 @@ use core::sync::atomic::Ordering;
 use alloc::boxed::Box;
 use memwright_linux::arch::x86_64::regs::{FpuArea, UserState};
 use memwright_linux::channel::{Channel, EXIT_PORT};
-use memwright_linux::host::{ContextId, Host, KernelEvents, OutOfMemory, Trap, UserFault};
-use memwright_table::{CpuId, Frame, Machine};
+use memwright_linux::host::{
+    ContextId, Host, InterruptKind, KernelEvents, OutOfMemory, Trap, UserFault,
+};
+use memwright_table::{CpuId, Frame};
 
+use crate::boot::secondary;
 use crate::machine::Hardware;
 use crate::trace::Kind;
 use crate::trap::entry::{self, Left, SYSTEM_CALL};
 use crate::trap::idt::vector;
 use crate::trap::kernel::{FAULT_FETCH, FAULT_PRESENT, FAULT_RESERVED, FAULT_WRITE};
 use crate::{
-    apic, arch, clock, console, context, control, fpu, heap, input, paging, percpu, usercopy,
+    apic, arch, clock, console, context, control, fpu, heap, input, ipi, paging, percpu, usercopy,
 };
 
 impl Host for Hardware {
@@ -46,15 +49,21 @@ impl Host for Hardware {
     }
 
     fn boot_context(&self) -> ContextId {
-        context::BOOT
+        secondary::idle_context()
     }
 
     fn start_cpus(&self) {
-        // There is no other.
+        secondary::start_all();
     }
 
     fn kick(&self, cpu: CpuId) {
-        debug_assert_ne!(cpu, self.cpu(), "a CPU kicked itself");
+        ipi::kick(cpu.index());
+    }
+
+    fn interrupts(&self, cpu: CpuId, kind: InterruptKind) -> u64 {
+        percpu::of(cpu.index()).map_or(0, |cpu| {
+            cpu.interrupts[kind as usize].load(Ordering::Relaxed)
+        })
     }
 
     fn save_fpu(&self, area: &mut FpuArea) {
@@ -89,6 +98,8 @@ impl Host for Hardware {
         let cpu = percpu::current();
         let start = arch::ticks();
         arch::wait_for_interrupt();
+        // Whoever called looks at everything now.
+        cpu.missed.store(0, Ordering::Relaxed);
         percpu::add(&cpu.idle_ticks, arch::ticks() - start);
     }
 
@@ -256,7 +267,16 @@ fn trap_of(
         ),
         vector::TIMER => {
             apic::acknowledge();
+            cpu.count(InterruptKind::Timer);
             clock::timer_fired(cpu).then_some(Trap::Timer)
+        }
+        vector::RESCHEDULE => {
+            ipi::taken(cpu, number);
+            Some(Trap::Reschedule)
+        }
+        vector::INVALIDATE | vector::HOLD => {
+            ipi::taken(cpu, number);
+            None
         }
         vector::CONTROL => {
             control::receive();

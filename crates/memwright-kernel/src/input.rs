@@ -1,12 +1,12 @@
 //! Standard input: asked for by a frame, answered on the first serial port.
 //!
-//! The bytes arrive whenever the host gets to it. So the guest stands still meanwhile: the clock is
-//! paused from the request to the last byte, and the same input gives the same run. The CPU sleeps
+//! The bytes arrive whenever the host gets to it. So the guest stands still meanwhile: the other CPUs
+//! are held, the clock is paused from the request to the last byte, and the same input gives the same run. The CPU sleeps
 //! until a byte is there; polling would keep the host from bringing it.
 
 use memwright_linux::channel::{Channel, INPUT_PORT, INPUT_WITHDRAWN};
 
-use crate::{arch, clock, console, control};
+use crate::{arch, clock, console, control, ipi, percpu};
 
 const INTERRUPT_ENABLE: u16 = INPUT_PORT + 1;
 const FIFO_CONTROL: u16 = INPUT_PORT + 2;
@@ -49,7 +49,8 @@ pub fn read(to: &mut [u8]) -> Option<usize> {
     if to.is_empty() {
         return Some(0);
     }
-    clock::pause();
+    ipi::hold_others();
+    clock::stop();
     interrupt(true);
     let wanted = u32::try_from(to.len()).unwrap_or(u32::MAX);
     console::frame(Channel::InputRequest, &wanted.to_le_bytes());
@@ -58,7 +59,9 @@ pub fn read(to: &mut [u8]) -> Option<usize> {
     // How many interrupts the bytes caused depends on the host: the last may still be pending. It is
     // taken here, while the clock stands still, and not by the user's next instruction.
     arch::take_pending_interrupts();
-    clock::resume();
+    clock::go_on();
+    ipi::let_go();
+    ipi::remind(percpu::current());
     kept
 }
 

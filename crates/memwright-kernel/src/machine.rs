@@ -11,7 +11,7 @@ use memwright_table::sync::Hooks;
 
 use crate::boot;
 use crate::paging::{self, DIRECT_BASE};
-use crate::{arch, percpu, tlb};
+use crate::{ipi, percpu, tlb};
 
 /// The hardware, as the crates above see it. It has no state of its own: all of it is per CPU or
 /// behind the modules' statics.
@@ -22,7 +22,7 @@ pub static HARDWARE: Hardware = Hardware;
 
 /// What the synchronisation layer asks of this machine.
 pub static HOOKS: Hooks = Hooks {
-    relax: arch::relax,
+    relax: ipi::relax,
     cpu: || percpu::current().index.load(Ordering::Relaxed) as usize,
     step: None,
 };
@@ -31,8 +31,26 @@ fn frame_address(frame: Frame) -> u64 {
     DIRECT_BASE + frame.address().as_u64()
 }
 
-// SAFETY: the direct map never changes and covers all memory that `boot` hands out; invalidations
-// are done before the methods return, on the one CPU there is.
+/// Makes this CPU forget translations of its current root.
+#[inline]
+pub fn invalidate_here(what: &Invalidation) {
+    match *what {
+        Invalidation::Pages {
+            first,
+            count,
+            stride,
+        } => {
+            let start = first.address().as_u64();
+            for index in 0..u64::from(count) {
+                tlb::invalidate_page(start + index * stride.bytes());
+            }
+        }
+        Invalidation::All | Invalidation::AllAndTables => tlb::invalidate_all(),
+    }
+}
+
+// SAFETY: the direct map never changes and covers all memory that `boot` hands out; this CPU's
+// invalidations are done when the methods return, and those of others by the argument in `ipi`.
 unsafe impl Machine for Hardware {
     #[inline(always)]
     fn memory_base(&self) -> NonNull<u8> {
@@ -55,11 +73,11 @@ unsafe impl Machine for Hardware {
     }
 
     fn cpu_count(&self) -> usize {
-        1
+        percpu::count()
     }
 
     fn relax(&self) {
-        arch::relax();
+        ipi::relax();
     }
 
     #[inline]
@@ -70,23 +88,11 @@ unsafe impl Machine for Hardware {
 
     #[inline]
     fn invalidate_local(&self, what: &Invalidation) {
-        match *what {
-            Invalidation::Pages {
-                first,
-                count,
-                stride,
-            } => {
-                let start = first.address().as_u64();
-                for index in 0..u64::from(count) {
-                    tlb::invalidate_page(start + index * stride.bytes());
-                }
-            }
-            Invalidation::All | Invalidation::AllAndTables => tlb::invalidate_all(),
-        }
+        invalidate_here(what);
     }
 
-    fn invalidate_remote(&self, _targets: CpuSet, _root: Frame, _what: &[Invalidation]) {
-        // No other CPU runs: whoever asks names none that is not this one.
+    fn invalidate_remote(&self, targets: CpuSet, root: Frame, what: &[Invalidation]) {
+        ipi::invalidate(targets.bits(), root.address().as_u64(), what);
     }
 
     #[inline]

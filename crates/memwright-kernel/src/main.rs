@@ -24,6 +24,7 @@ mod frames;
 mod heap;
 mod host;
 mod input;
+mod ipi;
 mod machine;
 mod paging;
 mod panic;

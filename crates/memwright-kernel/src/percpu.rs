@@ -1,12 +1,18 @@
 //! What every CPU has of its own, reached through GS.
 //!
 //! Only the CPU itself writes its fields (its own NMI handler included), so relaxed atomics serve as
-//! cells: on x86-64 they are plain loads and stores.
+//! cells: on x86-64 they are plain loads and stores. Others read them for reports and statistics.
 
 use core::arch::asm;
-use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use core::ptr;
+use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+
+use memwright_kernel_logic::acpi::ApicIds;
+use memwright_linux::host::InterruptKind;
+use memwright_table::addr::MAX_CPUS;
 
 use crate::arch::{self, msr};
+use crate::frames;
 use crate::trace::Ring;
 
 /// Segment selectors: Linux's, since signal frames show them to programs.
@@ -96,6 +102,12 @@ pub struct PerCpu {
     pub deadline: AtomicU64,
     /// A context whose stack is to be freed once this CPU has left it; 0 is none.
     pub leaving: AtomicU64,
+    /// The context of the idle loop.
+    pub idle_context: AtomicU32,
+    /// An interrupt that asks for attention came where nobody looked; see `ipi::remind`.
+    pub missed: AtomicU32,
+    /// Interrupts taken, by [`InterruptKind`].
+    pub interrupts: [AtomicU64; InterruptKind::COUNT],
     /// Recent events.
     pub ring: Ring,
     descriptors: [AtomicU64; 10],
@@ -117,12 +129,28 @@ impl PerCpu {
             index: AtomicU32::new(0),
             deadline: AtomicU64::new(u64::MAX),
             leaving: AtomicU64::new(0),
+            idle_context: AtomicU32::new(0),
+            missed: AtomicU32::new(0),
+            interrupts: [const { AtomicU64::new(0) }; InterruptKind::COUNT],
             ring: Ring::new(),
             descriptors: [const { AtomicU64::new(0) }; 10],
             task_state: TaskState([const { AtomicU32::new(0) }; 26]),
             entry_stack: [const { AtomicU64::new(0) }; 64],
             stacks: [const { StackBase::new() }; INTERRUPT_STACKS],
         }
+    }
+
+    /// Counts an interrupt.
+    #[inline(always)]
+    pub fn count(&self, kind: InterruptKind) {
+        add(&self.interrupts[kind as usize], 1);
+    }
+
+    /// Notes an interrupt in the kernel that somebody must still act on.
+    #[inline(always)]
+    pub fn miss(&self, what: u32) {
+        let missed = self.missed.load(Ordering::Relaxed);
+        self.missed.store(missed | what, Ordering::Relaxed);
     }
 
     /// Whether `address` lies on one of this CPU's interrupt stacks.
@@ -136,6 +164,56 @@ impl PerCpu {
 
 /// The boot processor's. The other processors' come from frames when they are started.
 static BOOT_CPU: PerCpu = PerCpu::new();
+
+/// Every CPU's structure, once it is made.
+static CPUS: [AtomicPtr<PerCpu>; MAX_CPUS] = [const { AtomicPtr::new(ptr::null_mut()) }; MAX_CPUS];
+/// Which CPUs run: a bit for each.
+static ONLINE: AtomicU64 = AtomicU64::new(1);
+/// How many there are.
+static COUNT: AtomicUsize = AtomicUsize::new(1);
+/// The local APIC's id of each.
+static APIC_IDS: [AtomicU32; MAX_CPUS] = [const { AtomicU32::new(0) }; MAX_CPUS];
+
+/// Notes which CPUs the machine has, the boot processor first. Called before anybody asks.
+pub fn set_present(ids: &ApicIds) {
+    for (slot, &id) in APIC_IDS.iter().zip(ids.as_slice()) {
+        slot.store(id, Ordering::Relaxed);
+    }
+    COUNT.store(ids.as_slice().len(), Ordering::Relaxed);
+}
+
+/// How many CPUs the machine has, whether they run yet or not.
+#[inline(always)]
+pub fn count() -> usize {
+    COUNT.load(Ordering::Relaxed)
+}
+
+/// The id of a CPU's local APIC.
+pub fn apic_id(index: usize) -> u32 {
+    APIC_IDS[index].load(Ordering::Relaxed)
+}
+
+/// The CPUs that run: a bit for each.
+pub fn online() -> u64 {
+    ONLINE.load(Ordering::Acquire)
+}
+
+/// Whether a CPU runs.
+pub fn is_online(index: usize) -> bool {
+    online() >> index & 1 != 0
+}
+
+/// Says that `cpu`, which calls, runs and can be interrupted.
+pub fn set_online(cpu: &PerCpu) {
+    ONLINE.fetch_or(1 << cpu.index.load(Ordering::Relaxed), Ordering::AcqRel);
+}
+
+/// Another CPU's structure; `None` if it was never started.
+pub fn of(index: usize) -> Option<&'static PerCpu> {
+    let cpu = CPUS.get(index)?.load(Ordering::Acquire);
+    // SAFETY: a non-null pointer is a structure that lives for ever.
+    unsafe { cpu.as_ref() }
+}
 
 /// This CPU.
 #[inline(always)]
@@ -158,21 +236,51 @@ pub fn add(counter: &AtomicU64, amount: u64) {
     );
 }
 
-/// Sets this CPU's GS base, segments, task state and stacks: the boot processor's.
+/// Sets the boot processor's GS base, segments, task state and stacks.
 ///
 /// # Safety
 /// Called once on the boot processor, with interrupts disabled.
 pub unsafe fn setup_boot_cpu() {
+    CPUS[0].store((&raw const BOOT_CPU).cast_mut(), Ordering::Relaxed);
     // SAFETY: as the caller vouches; the structure is static.
-    unsafe { setup(&BOOT_CPU, 0) };
+    unsafe { BOOT_CPU.setup() };
+}
+
+impl PerCpu {
+    /// Makes the structure of CPU `index` out of frames. `None`: there are none.
+    pub fn create(index: usize) -> Option<&'static Self> {
+        const ORDER: u8 = size_of::<PerCpu>()
+            .div_ceil(4096)
+            .next_power_of_two()
+            .trailing_zeros() as u8;
+        let memory = frames::allocate(ORDER)? as *mut Self;
+        // SAFETY: the frames are this structure's for ever, as large and as aligned as a power of two
+        // that it fits into; all of its fields are atomic integers, for which zero is a value.
+        let cpu: &'static Self = unsafe {
+            memory.write_bytes(0, 1);
+            &*memory
+        };
+        cpu.index.store(index as u32, Ordering::Relaxed);
+        cpu.deadline.store(u64::MAX, Ordering::Relaxed);
+        CPUS[index].store(memory, Ordering::Release);
+        Some(cpu)
+    }
+
+    /// Sets this CPU's GS base, segments, task state and stacks.
+    ///
+    /// # Safety
+    /// Called once per CPU, on it, with interrupts disabled; the structure is used by no other.
+    pub unsafe fn setup(&'static self) {
+        // SAFETY: as the caller vouches.
+        unsafe { setup(self) };
+    }
 }
 
 /// # Safety
-/// Called once per CPU, on it, with interrupts disabled; `cpu` is used by no other.
-unsafe fn setup(cpu: &'static PerCpu, index: u32) {
+/// As for [`PerCpu::setup`].
+unsafe fn setup(cpu: &'static PerCpu) {
     let address = &raw const *cpu as u64;
     cpu.this.store(address, Ordering::Relaxed);
-    cpu.index.store(index, Ordering::Relaxed);
     let entry_stack = &raw const cpu.entry_stack as u64 + size_of_val(&cpu.entry_stack) as u64;
     cpu.task_state.set(TaskState::ENTRY_STACK, entry_stack);
     for (slot, stack) in cpu.stacks.iter().enumerate() {

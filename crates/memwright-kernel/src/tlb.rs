@@ -26,3 +26,13 @@ pub fn invalidate_all() {
     // SAFETY: the current table stays current.
     unsafe { arch::load_root(arch::root()) };
 }
+
+/// Drops every translation, the kernel's global ones too.
+pub fn invalidate_kernel() {
+    // SAFETY: turning global translations off and on again drops them all (Intel SDM volume 3A,
+    // invalidation of TLBs); the next access walks the tables.
+    unsafe {
+        arch::clear_cr4(arch::CR4_PAGE_GLOBAL);
+        arch::set_cr4(arch::CR4_PAGE_GLOBAL);
+    }
+}

@@ -52,6 +52,24 @@ pub struct UserFault {
     pub done: usize,
 }
 
+/// An interrupt that is counted, in the words of `/proc/interrupts`.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum InterruptKind {
+    /// `LOC`: the CPU's timer.
+    Timer,
+    /// `RES`: another CPU asked this one to look at its run queue.
+    Reschedule,
+    /// `CAL`: another CPU asked this one for something else.
+    Call,
+    /// `TLB`: another CPU asked this one to forget translations.
+    Invalidation,
+}
+
+impl InterruptKind {
+    /// How many kinds there are.
+    pub const COUNT: usize = 4;
+}
+
 /// What the host calls back into.
 pub trait KernelEvents: Sync {
     /// A user address faulted while the kernel copied to or from it. `true`: the access may be
@@ -103,6 +121,9 @@ pub trait Host: Machine {
     /// that the kick causes, and a kick that strikes a CPU in the kernel makes the next of the two
     /// calls return at once.
     fn kick(&self, cpu: CpuId);
+
+    /// How many interrupts of a kind CPU `cpu` has taken; 0 before it was started.
+    fn interrupts(&self, cpu: CpuId, kind: InterruptKind) -> u64;
 
     /// Stores the extended state of the processor.
     fn save_fpu(&self, area: &mut FpuArea);

@@ -1,12 +1,17 @@
 //! The first instructions: from the 32-bit entry of the PVH protocol to 64-bit Rust.
 //!
 //! PVH hands over in 32-bit protected mode without paging, EBX holding the physical address of the
-//! start info. The boot tables map the first GiB twice, at zero and at the link address; `paging`
-//! replaces them before anything else runs, so the identity mapping is short-lived.
+//! start info. The boot tables map the first 4 GiB at zero, and the first of them at the link address
+//! too; `paging` replaces them before anything else runs, so the identity mapping is short-lived.
+//!
+//! Another CPU starts in real mode in the page that [`secondary`](super::secondary) fills, comes here
+//! with EBX zero, and leaves the boot tables for the kernel's own before its first push.
 //!
 //! Written with nothing but absolute addresses: until the last jump it runs 2 GiB below its link address.
 
 use core::arch::global_asm;
+
+use super::secondary::{START, TRAMPOLINE};
 
 /// Added to a link address, modulo 2^64, it gives the physical address (`IMAGE_BASE` negated).
 const LIFT: u64 = crate::paging::IMAGE_BASE.wrapping_neg();
@@ -61,11 +66,48 @@ boot_high:
     xor eax, eax
     mov fs, eax
     mov gs, eax
-    lea rsp, [rip + boot_stack_end]
     xor ebp, ebp
+    test ebx, ebx
+    jz boot_secondary
+    lea rsp, [rip + boot_stack_end]
     mov edi, ebx
     push rbp                    // the end of every backtrace: no caller, no frame
     jmp kernel_main
+
+boot_secondary:
+    mov rax, [rip + {start}]    // the kernel's tables: the identity mapping is gone
+    mov cr3, rax
+    mov rsp, [rip + {start} + 8]
+    mov rdi, [rip + {start} + 16]
+    push rbp
+    jmp secondary_main
+
+    // The page that other CPUs start in holds a copy of this. Its code segment begins there.
+    .globl secondary_trampoline, secondary_trampoline_end
+    .code16
+secondary_trampoline:
+    cli
+    .byte 0x66                  // the whole 32-bit base
+    lgdt cs:[32]
+    mov eax, cr0
+    or al, 1                    // PE
+    mov cr0, eax
+    .byte 0x66, 0xea            // a far jump to 32-bit code
+    .long secondary_protected + {lift}
+    .word 0x08
+    .org secondary_trampoline + 32
+    .word 31
+    .long boot_gdt + {lift}
+secondary_trampoline_end:
+    .code32
+secondary_protected:
+    mov eax, 0x18
+    mov ds, eax
+    mov ss, eax
+    mov esp, {trampoline} + 4096
+    xor ebx, ebx
+    jmp pvh_entry
+    .code64
 
     .section .boot.data, "aw", @progbits
     .balign 4096
@@ -74,21 +116,24 @@ boot_top:
     .fill 510, 8, 0
     .quad boot_directory_high + {lift} + 3
 boot_directory_low:
-    .quad boot_pages + {lift} + 3
-    .fill 511, 8, 0
+    .quad boot_pages + {lift} + 0x0003
+    .quad boot_pages + {lift} + 0x1003
+    .quad boot_pages + {lift} + 0x2003
+    .quad boot_pages + {lift} + 0x3003
+    .fill 508, 8, 0
 boot_directory_high:
     .fill 510, 8, 0
     .quad boot_pages + {lift} + 3
     .quad 0
 boot_pages:
     .set boot_index, 0
-    .rept 512
+    .rept 2048
     .quad (boot_index << 21) + 0x83
     .set boot_index, boot_index + 1
     .endr
 boot_gdt:
     .quad 0
-    .quad 0
+    .quad 0x00cf9b000000ffff    // 0x08: 32-bit code
     .quad 0x00af9b000000ffff    // 0x10: 64-bit code
     .quad 0x00cf93000000ffff    // 0x18: data
 boot_gdt_pointer:
@@ -107,5 +152,7 @@ boot_stack_end:
     .text
 "#,
     lift = const LIFT,
+    start = sym START,
+    trampoline = const TRAMPOLINE,
     stack = const BOOT_STACK_SIZE,
 );

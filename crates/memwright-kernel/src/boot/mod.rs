@@ -3,6 +3,7 @@
 pub mod entry;
 pub mod memory_map;
 pub mod pvh;
+pub mod secondary;
 mod start;
 
-pub use start::memory_contains;
+pub use start::{memory_contains, setup_processor};

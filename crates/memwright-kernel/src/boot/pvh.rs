@@ -51,13 +51,15 @@ struct RawMemoryMapEntry {
 pub struct StartInfo {
     memory_map: &'static [RawMemoryMapEntry],
     modules: &'static [RawModule],
+    /// Physical address of ACPI's root pointer; 0 if the monitor does not say.
+    pub root_pointer: u64,
 }
 
 impl StartInfo {
     /// Reads the structure at physical `address`; `None` if the magic or the version do not match.
     ///
     /// # Safety
-    /// The boot tables are active (physical memory below 1 GiB is mapped at its own address) and
+    /// The boot tables are active (physical memory below 4 GiB is mapped at its own address) and
     /// `address` is what the monitor passed in EBX. The result is dead once the tables change.
     pub unsafe fn read(address: u64) -> Option<Self> {
         // SAFETY: the caller vouches for the address; the structure is plain integers.
@@ -72,6 +74,7 @@ impl StartInfo {
             Some(Self {
                 memory_map: array(raw.memory_map, raw.memory_map_entries),
                 modules: array(raw.modules, raw.module_count),
+                root_pointer: raw.rsdp,
             })
         }
     }
@@ -98,7 +101,7 @@ impl StartInfo {
 }
 
 /// # Safety
-/// `address` is 0 or the physical address, below 1 GiB, of `count` initialised `T`.
+/// `address` is 0 or the physical address, below 4 GiB, of `count` initialised `T`.
 unsafe fn array<T>(address: u64, count: u32) -> &'static [T] {
     if address == 0 || count == 0 {
         return &[];

@@ -6,6 +6,7 @@ use core::slice;
 use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use memwright::{Memory, Policy, PolicyError};
+use memwright_kernel_logic::acpi::{self, ApicIds};
 use memwright_linux::cpio::CpioArchive;
 use memwright_linux::kernel::Kernel;
 use memwright_linux::manifest::Manifest;
@@ -15,6 +16,7 @@ use memwright_table::{OutOfMemory, sync};
 
 use super::memory_map::{MOST_RANGES, MemoryMap};
 use super::pvh::{PhysicalRange, StartInfo};
+use super::secondary;
 use crate::frames::M;
 use crate::machine::{HARDWARE, HOOKS};
 use crate::paging::DIRECT_BASE;
@@ -97,6 +99,7 @@ fn take_over_memory(start_info: u64) -> (MemoryMap, &'static [u8]) {
     if let Some(archive) = archive {
         free.remove(archive);
     }
+    find_cpus(&usable, info.root_pointer);
     // SAFETY: called once, under the boot tables; `free` lacks all that is in use.
     if unsafe { paging::build(&usable, &mut free) }.is_none() {
         panic!("no memory for the kernel's page tables");
@@ -110,9 +113,47 @@ fn take_over_memory(start_info: u64) -> (MemoryMap, &'static [u8]) {
     (free, archive)
 }
 
-/// Turns on what the kernel relies on; a processor without it is refused.
-fn setup_processor() {
-    const PAGE_GLOBAL: u64 = 1 << 7;
+/// Physical memory under the boot tables.
+struct IdentityMapped;
+
+impl acpi::Memory for IdentityMapped {
+    fn bytes(&self, address: u64, length: usize) -> Option<&[u8]> {
+        const MAPPED: u64 = 1 << 32;
+        let end = address.checked_add(length as u64)?;
+        // SAFETY: the boot tables map everything below 4 GiB at its own address, and nobody writes the
+        // firmware's tables; what is no memory there reads as ones.
+        (address != 0 && end <= MAPPED)
+            .then(|| unsafe { slice::from_raw_parts(address as *const u8, length) })
+    }
+}
+
+/// Finds out which CPUs there are, under the boot tables. Without tables that say so there is one.
+fn find_cpus(usable: &MemoryMap, root_pointer: u64) {
+    let own = arch::own_apic_id();
+    let Ok(ids) = acpi::processors(&IdentityMapped, root_pointer) else {
+        percpu::set_present(&ApicIds::single(own));
+        return;
+    };
+    let ids = ids.with_first(own);
+    assert!(
+        ids.left_out == 0,
+        "{} CPUs more than the kernel can use",
+        ids.left_out
+    );
+    let trampoline = secondary::TRAMPOLINE..secondary::TRAMPOLINE + PAGE;
+    let usable = usable
+        .iter()
+        .any(|range| range.start <= trampoline.start && trampoline.end <= range.end);
+    assert!(
+        usable || ids.as_slice().len() == 1,
+        "no memory at {:#x} to start the other CPUs in",
+        trampoline.start
+    );
+    percpu::set_present(&ids);
+}
+
+/// Turns on what the kernel relies on, on this CPU; a processor without it is refused.
+pub fn setup_processor() {
     const UMIP: u64 = 1 << 11;
     const FSGSBASE: u64 = 1 << 16;
     const SMEP: u64 = 1 << 20;
@@ -130,7 +171,7 @@ fn setup_processor() {
     let umip = if features.umip { UMIP } else { 0 };
     // SAFETY: the features were just found; the kernel touches user memory only between STAC and
     // CLAC and executes none of it.
-    unsafe { arch::set_cr4(PAGE_GLOBAL | FSGSBASE | SMEP | SMAP | umip) };
+    unsafe { arch::set_cr4(arch::CR4_PAGE_GLOBAL | FSGSBASE | SMEP | SMAP | umip) };
     entry::setup();
     fpu::start();
 }

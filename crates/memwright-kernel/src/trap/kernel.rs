@@ -1,7 +1,9 @@
 //! Exceptions and interrupts that strike in the kernel itself.
 //!
-//! Interrupts come only while a CPU idles; page faults on user addresses only from the user-copy
+//! Interrupts come only while a CPU idles, waits for input or stands still; page faults on user addresses only from the user-copy
 //! routines. Anything else is a mistake of the kernel and ends the run with a report.
+
+use memwright_linux::host::InterruptKind;
 
 use crate::arch;
 use crate::clock;
@@ -11,7 +13,7 @@ use crate::panic;
 use crate::percpu;
 use crate::trace::Kind;
 use crate::trap::idt::vector;
-use crate::{apic, usercopy};
+use crate::{apic, ipi, usercopy};
 
 /// Registers at a trap, as `trap_save` and the processor leave them on the stack.
 #[derive(Clone, Copy)]
@@ -58,11 +60,22 @@ extern "C" fn kernel_trap(frame: &mut TrapFrame) {
     match number {
         vector::TIMER => {
             apic::acknowledge();
-            clock::timer_fired(cpu);
+            cpu.count(InterruptKind::Timer);
+            if clock::timer_fired(cpu) {
+                cpu.miss(ipi::MISSED_RESCHEDULE);
+            }
         }
         vector::CONTROL => {
             control::receive();
             apic::acknowledge();
+            cpu.miss(ipi::MISSED_CONTROL);
+        }
+        vector::RESCHEDULE => {
+            ipi::taken(cpu, number);
+            cpu.miss(ipi::MISSED_RESCHEDULE);
+        }
+        vector::INVALIDATE | vector::HOLD => {
+            ipi::taken(cpu, number);
         }
         // It only wakes the CPU, which waits for input.
         vector::INPUT => apic::acknowledge(),

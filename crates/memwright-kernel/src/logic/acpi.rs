@@ -1,0 +1,314 @@
+//! Which CPUs there are: the multiple APIC description table (ACPI 6.5, 5.2.12), found through the
+//! root system description pointer (5.2.5).
+//!
+//! The tables are the firmware's and are not believed: every access is checked against the bytes
+//! that can be read, and every sum is verified.
+
+/// Reads physical memory. `None` where nothing can be read.
+pub trait Memory {
+    /// The `length` bytes at `address`.
+    fn bytes(&self, address: u64, length: usize) -> Option<&[u8]>;
+}
+
+/// Most CPUs that are kept.
+pub const MOST_CPUS: usize = memwright_table::addr::MAX_CPUS;
+
+/// The APIC ids of the enabled processors, in the table's order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ApicIds {
+    ids: [u32; MOST_CPUS],
+    count: usize,
+    /// Enabled processors beyond the first [`MOST_CPUS`].
+    pub left_out: usize,
+}
+
+impl ApicIds {
+    const NONE: Self = Self {
+        ids: [0; MOST_CPUS],
+        count: 0,
+        left_out: 0,
+    };
+
+    /// One processor.
+    pub fn single(id: u32) -> Self {
+        Self::NONE.with_first(id)
+    }
+
+    /// The ids.
+    pub fn as_slice(&self) -> &[u32] {
+        &self.ids[..self.count]
+    }
+
+    fn add(&mut self, id: u32) {
+        // A processor may be described twice, once for each kind of id.
+        if self.as_slice().contains(&id) {
+            return;
+        }
+        match self.ids.get_mut(self.count) {
+            Some(slot) => {
+                *slot = id;
+                self.count += 1;
+            }
+            None => self.left_out += 1,
+        }
+    }
+
+    /// The ids with `first` in front, whether the table has it or not: the processor that asks.
+    pub fn with_first(&self, first: u32) -> Self {
+        let mut ordered = Self::NONE;
+        ordered.add(first);
+        for &id in self.as_slice() {
+            ordered.add(id);
+        }
+        ordered.left_out += self.left_out;
+        ordered
+    }
+}
+
+/// Why there is no list of processors.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AcpiError {
+    /// No root system description pointer with a valid sum.
+    NoPointer,
+    /// The table at this address is out of reach, too short, or its sum is wrong.
+    Damaged(u64),
+    /// No multiple APIC description table is named.
+    NoTable,
+}
+
+/// Where a BIOS puts the root pointer: on a 16-byte boundary in here.
+const BIOS_AREA: core::ops::Range<u64> = 0xe_0000..0x10_0000;
+/// Bytes of the root pointer's first version, which its first sum covers.
+const ROOT_POINTER_LENGTH: usize = 20;
+/// Bytes of the header that every table begins with.
+const HEADER_LENGTH: usize = 36;
+/// Longest table that is looked at.
+const LONGEST: usize = 1 << 20;
+/// Header, local APIC address and flags: what comes before the entries.
+const ENTRIES_AT: usize = HEADER_LENGTH + 8;
+
+/// Lists the enabled processors. `pointer` is where the root pointer is; 0 if nobody said.
+///
+/// # Errors
+/// When a table on the way is missing or damaged.
+pub fn processors(memory: &impl Memory, pointer: u64) -> Result<ApicIds, AcpiError> {
+    let root = root_table(memory, pointer).ok_or(AcpiError::NoPointer)?;
+    let description = table(memory, root)?;
+    // The extended root table, "XSDT", has addresses of 64 bits.
+    let width = if description.starts_with(b"XSDT") {
+        8
+    } else {
+        4
+    };
+    for address in description[HEADER_LENGTH..].chunks_exact(width) {
+        let address = number(address);
+        if memory.bytes(address, 4) == Some(b"APIC") {
+            return Ok(enabled(table(memory, address)?));
+        }
+    }
+    Err(AcpiError::NoTable)
+}
+
+/// The address of the root table that a valid root pointer names.
+fn root_table(memory: &impl Memory, pointer: u64) -> Option<u64> {
+    if pointer != 0 {
+        return root_pointer(memory, pointer);
+    }
+    BIOS_AREA
+        .step_by(16)
+        .find_map(|address| root_pointer(memory, address))
+}
+
+fn root_pointer(memory: &impl Memory, address: u64) -> Option<u64> {
+    let bytes = memory.bytes(address, ROOT_POINTER_LENGTH)?;
+    if !bytes.starts_with(b"RSD PTR ") || sum(bytes) != 0 {
+        return None;
+    }
+    let revision = bytes[15];
+    // From its second revision on it also names the extended table.
+    let extended = (revision >= 2)
+        .then(|| memory.bytes(address, 36))
+        .flatten()
+        .filter(|bytes| sum(bytes) == 0)
+        .map(|bytes| number(&bytes[24..32]))
+        .filter(|&table| table != 0);
+    Some(extended.unwrap_or_else(|| number(&bytes[16..20])))
+}
+
+/// The whole table at `address`, its sum verified.
+fn table(memory: &impl Memory, address: u64) -> Result<&[u8], AcpiError> {
+    let damaged = AcpiError::Damaged(address);
+    let header = memory.bytes(address, HEADER_LENGTH).ok_or(damaged)?;
+    let length = number(&header[4..8]) as usize;
+    if !(HEADER_LENGTH..=LONGEST).contains(&length) {
+        return Err(damaged);
+    }
+    memory
+        .bytes(address, length)
+        .filter(|bytes| sum(bytes) == 0)
+        .ok_or(damaged)
+}
+
+/// The processors of a multiple APIC description table that the firmware has enabled.
+fn enabled(table: &[u8]) -> ApicIds {
+    const ENABLED: u8 = 1;
+    let mut ids = ApicIds::NONE;
+    let mut rest = table.get(ENTRIES_AT..).unwrap_or(&[]);
+    while let [kind, length, ..] = *rest {
+        let Some((entry, next)) = rest.split_at_checked(usize::from(length.max(2))) else {
+            break;
+        };
+        match (kind, entry) {
+            // A processor's local APIC; its x2APIC with an id of 32 bits.
+            (0, &[_, _, _, id, flags, ..]) if flags & ENABLED != 0 => ids.add(u32::from(id)),
+            (9, &[_, _, _, _, a, b, c, d, flags, ..]) if flags & ENABLED != 0 => {
+                ids.add(u32::from_le_bytes([a, b, c, d]));
+            }
+            _ => {}
+        }
+        rest = next;
+    }
+    ids
+}
+
+/// A little-endian number of at most eight bytes.
+fn number(bytes: &[u8]) -> u64 {
+    bytes
+        .iter()
+        .rev()
+        .fold(0, |value, &byte| value << 8 | u64::from(byte))
+}
+
+fn sum(bytes: &[u8]) -> u8 {
+    bytes.iter().fold(0, |sum, &byte| sum.wrapping_add(byte))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{AcpiError, HEADER_LENGTH, Memory, processors, sum};
+
+    /// Memory from address 0xe0000 on.
+    struct Bios(Vec<u8>);
+
+    const BASE: u64 = 0xe_0000;
+    const ROOT: u64 = BASE + 0x100;
+    const APIC: u64 = BASE + 0x200;
+
+    impl Memory for Bios {
+        fn bytes(&self, address: u64, length: usize) -> Option<&[u8]> {
+            let start = usize::try_from(address.checked_sub(BASE)?).ok()?;
+            self.0.get(start..start.checked_add(length)?)
+        }
+    }
+
+    impl Bios {
+        fn put(&mut self, address: u64, bytes: &[u8]) {
+            let start = (address - BASE) as usize;
+            self.0[start..start + bytes.len()].copy_from_slice(bytes);
+        }
+    }
+
+    /// A table with a header and a sum that fits.
+    fn table(name: &[u8; 4], body: &[u8]) -> Vec<u8> {
+        let mut table = vec![0; HEADER_LENGTH];
+        table.extend_from_slice(body);
+        table[..4].copy_from_slice(name);
+        let length = (table.len() as u32).to_le_bytes();
+        table[4..8].copy_from_slice(&length);
+        table[9] = 0u8.wrapping_sub(sum(&table));
+        table
+    }
+
+    fn root_pointer(root: u64) -> Vec<u8> {
+        let mut pointer = b"RSD PTR \0MEMWRI\0".to_vec();
+        pointer.extend_from_slice(&(root as u32).to_le_bytes());
+        pointer[8] = 0u8.wrapping_sub(sum(&pointer));
+        pointer
+    }
+
+    /// What follows the header of a table of processors.
+    fn body(entries: &[&[u8]]) -> Vec<u8> {
+        [&[0, 0, 0xe0, 0xfe, 1, 0, 0, 0][..], &entries.concat()].concat()
+    }
+
+    fn bios(entries: &[&[u8]]) -> Bios {
+        let mut bios = Bios(vec![0; 0x1000]);
+        bios.put(BASE + 0x20, &root_pointer(ROOT));
+        bios.put(ROOT, &table(b"RSDT", &(APIC as u32).to_le_bytes()));
+        bios.put(APIC, &table(b"APIC", &body(entries)));
+        bios
+    }
+
+    #[test]
+    fn enabled_processors_are_listed_once() {
+        let found = processors(
+            &bios(&[
+                &[0, 8, 0, 0, 1, 0, 0, 0],
+                &[1, 12, 0, 0, 0, 0, 0xc0, 0xfe, 0, 0, 0, 0], // an I/O APIC
+                &[0, 8, 1, 4, 1, 0, 0, 0],
+                &[0, 8, 2, 6, 0, 0, 0, 0], // not enabled
+                &[9, 16, 0, 0, 0, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0],
+                &[9, 16, 0, 0, 4, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0], // the second again
+            ]),
+            0,
+        )
+        .unwrap();
+        assert_eq!(found.as_slice(), [0, 4, 256]);
+        assert_eq!(found.with_first(4).as_slice(), [4, 0, 256]);
+        assert_eq!(found.with_first(9).as_slice(), [9, 0, 4, 256]);
+    }
+
+    #[test]
+    fn more_than_can_be_kept_are_counted() {
+        let entries: Vec<[u8; 8]> = (0..70).map(|id| [0, 8, id, id, 1, 0, 0, 0]).collect();
+        let entries: Vec<&[u8]> = entries.iter().map(|entry| &entry[..]).collect();
+        let found = processors(&bios(&entries), 0).unwrap();
+        assert_eq!((found.as_slice().len(), found.left_out), (64, 6));
+    }
+
+    #[test]
+    fn entries_that_leave_the_table_end_the_list() {
+        for last in [&[0u8, 8, 1][..], &[0, 0, 1, 1, 1], &[0, 4, 1, 1], &[0]] {
+            let found = processors(&bios(&[&[0, 8, 0, 3, 1, 0, 0, 0], last]), 0).unwrap();
+            assert_eq!(found.as_slice(), [3], "after {last:?}");
+        }
+    }
+
+    #[test]
+    fn the_extended_table_is_preferred() {
+        let mut bios = bios(&[&[0, 8, 0, 5, 1, 0, 0, 0]]);
+        let mut pointer = root_pointer(0);
+        pointer[15] = 2;
+        pointer[8] = 0;
+        pointer[8] = 0u8.wrapping_sub(sum(&pointer));
+        pointer.extend_from_slice(&36u32.to_le_bytes());
+        pointer.extend_from_slice(&ROOT.to_le_bytes());
+        pointer.extend_from_slice(&[0; 4]);
+        pointer[32] = 0u8.wrapping_sub(sum(&pointer));
+        bios.put(BASE + 0x40, &pointer);
+        bios.put(ROOT, &table(b"XSDT", &APIC.to_le_bytes()));
+        let found = processors(&bios, BASE + 0x40).unwrap();
+        assert_eq!(found.as_slice(), [5]);
+    }
+
+    #[test]
+    fn damage_is_an_error() {
+        let whole = || bios(&[&[0, 8, 0, 0, 1, 0, 0, 0]]);
+        type Damage = fn(&mut Bios);
+        let cases: [(Damage, AcpiError); 6] = [
+            (|bios| bios.put(BASE + 0x20, b"X"), AcpiError::NoPointer),
+            (|bios| bios.put(BASE + 0x30, &[1]), AcpiError::NoPointer),
+            (|bios| bios.put(ROOT + 10, b"X"), AcpiError::Damaged(ROOT)),
+            (|bios| bios.put(ROOT + 6, &[255]), AcpiError::Damaged(ROOT)),
+            (|bios| bios.put(APIC + 10, b"X"), AcpiError::Damaged(APIC)),
+            (|bios| bios.put(APIC, b"FACP"), AcpiError::NoTable),
+        ];
+        for (damage, expected) in cases {
+            let mut bios = whole();
+            damage(&mut bios);
+            assert_eq!(processors(&bios, 0), Err(expected));
+        }
+        assert_eq!(processors(&Bios(Vec::new()), 0), Err(AcpiError::NoPointer));
+        assert_eq!(processors(&whole(), u64::MAX), Err(AcpiError::NoPointer));
+    }
+}
