@@ -115,10 +115,25 @@ impl Pages {
     /// Adds `leaves` translations of `size` that follow one another from `start` on.
     #[inline]
     fn add(&mut self, start: Page, leaves: u64, size: PageSize) {
-        self.count += leaves;
-        if self.count > PAGES_AT_A_TIME {
+        // No table has so many entries.
+        self.count = self.count.wrapping_add(leaves);
+        if self.is_many() {
             return;
         }
+        if self.used == 0 {
+            self.runs[0].write(Invalidation::Pages {
+                first: start,
+                count: leaves as u32,
+                stride: size,
+            });
+            self.used = 1;
+            return;
+        }
+        self.add_more(start, leaves, size);
+    }
+
+    /// The same, after another run: perhaps it goes on.
+    fn add_more(&mut self, start: Page, leaves: u64, size: PageSize) {
         if let Some(Invalidation::Pages {
             first,
             count,
@@ -146,10 +161,16 @@ impl Pages {
         self.count == 0
     }
 
+    /// Whether they are too many to go one by one.
+    #[inline]
+    fn is_many(&self) -> bool {
+        self.count > PAGES_AT_A_TIME
+    }
+
     /// The runs, if the pages are few enough to go one by one.
     #[inline]
     fn few(&self) -> Option<&[Invalidation]> {
-        if self.count > PAGES_AT_A_TIME {
+        if self.is_many() {
             return None;
         }
         // SAFETY: `add` wrote the first `used` runs.
@@ -216,7 +237,8 @@ impl<'t, M: Machine> Gather<'t, M> {
     /// The same for `entries` entries that follow one another from `start` on.
     #[inline]
     pub(crate) fn record_run(&mut self, start: Page, size: PageSize, change: Change, entries: u64) {
-        self.counts.changed[change.index()] += entries;
+        let changed = &mut self.counts.changed[change.index()];
+        *changed = changed.wrapping_add(entries);
         if change.needs_remote() {
             if matches!(change, Change::TableFreed) {
                 self.tables = true;
@@ -228,7 +250,7 @@ impl<'t, M: Machine> Gather<'t, M> {
             }
         } else if change.needs_local() {
             self.grown.add(start, entries, size);
-            self.counts.elided_grew += entries;
+            self.counts.elided_grew = self.counts.elided_grew.wrapping_add(entries);
         } else if matches!(change, Change::Same) {
             // Hardware sees no difference: a right that this took away was gone already (rule 2).
             self.relied = true;
@@ -306,6 +328,7 @@ impl<'t, M: Machine> Gather<'t, M> {
         self.release();
     }
 
+    #[inline]
     fn invalidate(&mut self) {
         if self.pending.is_some() || self.relied || !self.grown.is_empty() {
             self.invalidate_recorded();
@@ -316,23 +339,15 @@ impl<'t, M: Machine> Gather<'t, M> {
         let loaded = self.table.loaded();
         let own = u64::from(self.pending.is_some());
         let stranger = self.relied && self.table.pending() > own;
-        if stranger {
-            // Somebody else has invalidations pending, perhaps of what was elided here.
-            self.counts.completed += 1;
-        }
-        if self.tables {
-            self.send_all(loaded, Invalidation::AllAndTables);
-        } else if stranger {
-            self.send_all(loaded, Invalidation::All);
+        if self.tables || stranger || self.shrunk.is_many() {
+            self.invalidate_all(loaded, stranger);
         } else if !self.shrunk.is_empty() {
-            match self.shrunk.few() {
-                Some(runs) => send(self.table, &mut self.counts, loaded, runs, true),
-                None => self.send_all(loaded, Invalidation::All),
-            }
+            let runs = self.shrunk.few().unwrap_or_default();
+            send(self.table, &mut self.counts, loaded, runs, true);
         }
-        if !self.grown.is_empty() {
-            // A full invalidation to spare a few faults that retry would cost more than they do.
-            if let Some(runs) = self.grown.few() {
+        // A full invalidation to spare a few faults that retry would cost more than they do.
+        if let Some(runs) = self.grown.few() {
+            if !runs.is_empty() {
                 send(self.table, &mut self.counts, loaded, runs, false);
             }
         }
@@ -345,8 +360,16 @@ impl<'t, M: Machine> Gather<'t, M> {
         }
     }
 
+    /// `stranger`: somebody else has invalidations pending, perhaps of what was elided here.
     #[cold]
-    fn send_all(&mut self, loaded: CpuSet, what: Invalidation) {
+    fn invalidate_all(&mut self, loaded: CpuSet, stranger: bool) {
+        self.counts.completed += u64::from(stranger);
+        let what = if self.tables {
+            Invalidation::AllAndTables
+        } else {
+            Invalidation::All
+        };
+        self.counts.local_full += u64::from(loaded.contains(self.table.frames().machine().cpu()));
         send(self.table, &mut self.counts, loaded, &[what], true);
     }
 
@@ -383,6 +406,7 @@ impl<'t, M: Machine> Gather<'t, M> {
 }
 
 /// Makes this CPU forget, if it has the table loaded, and if `everywhere` every other that has.
+#[inline]
 fn send<M: Machine>(
     table: &Table<M>,
     counts: &mut GatherCounts,
@@ -399,17 +423,27 @@ fn send<M: Machine>(
         return;
     }
     if loaded.contains(cpu) {
-        counts.local += 1;
+        counts.local = counts.local.wrapping_add(1);
         for what in what {
-            counts.local_full += u64::from(!matches!(what, Invalidation::Pages { .. }));
             machine.invalidate_local(what);
         }
     }
     if everywhere && !others.is_empty() {
-        counts.remote += 1;
-        counts.interrupted += u64::from(others.len());
-        machine.invalidate_remote(others, table.root(), what);
+        send_remote(table, counts, others, what);
     }
+}
+
+#[cold]
+fn send_remote<M: Machine>(
+    table: &Table<M>,
+    counts: &mut GatherCounts,
+    others: CpuSet,
+    what: &[Invalidation],
+) {
+    counts.remote += 1;
+    counts.interrupted += u64::from(others.len());
+    let machine = table.frames().machine();
+    machine.invalidate_remote(others, table.root(), what);
 }
 
 impl<M: Machine> Drop for Gather<'_, M> {

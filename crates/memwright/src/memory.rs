@@ -155,18 +155,31 @@ impl<M: Machine> Memory<M> {
             [
                 (Row::EntriesGrew, counts.of(Change::Grew)),
                 (Row::EntriesShrank, counts.of(Change::Shrank)),
-                (
-                    Row::EntriesMoved,
-                    counts.of(Change::Moved) + counts.of(Change::Resized),
-                ),
+                (Row::FlushLocal, counts.local),
+                (Row::FlushElidedGrew, counts.elided_grew),
+                (Row::FlushElidedNotAccessed, counts.elided_not_accessed),
+            ],
+        );
+        let freed = counts.of(Change::Freed) | counts.of(Change::Moved);
+        let other = counts.of(Change::Resized) | counts.of(Change::LostCachedBit);
+        let flushes = counts.remote | counts.elided_not_loaded | counts.early;
+        if freed | other | counts.of(Change::Filled) | flushes != 0 {
+            self.count_rest(cpu, counts);
+        }
+    }
+
+    /// Counts what not every gather does.
+    fn count_rest(&self, cpu: CpuId, counts: &GatherCounts) {
+        let moved = counts.of(Change::Moved) + counts.of(Change::Resized);
+        self.counters.add_all(
+            cpu,
+            [
+                (Row::EntriesMoved, moved),
                 (Row::EntriesFreed, counts.of(Change::Freed)),
                 (Row::EntriesLostCachedBit, counts.of(Change::LostCachedBit)),
                 (Row::EntriesFilled, counts.of(Change::Filled)),
-                (Row::FlushLocal, counts.local),
                 (Row::FlushRemote, counts.remote),
                 (Row::FlushCpusInterrupted, counts.interrupted),
-                (Row::FlushElidedGrew, counts.elided_grew),
-                (Row::FlushElidedNotAccessed, counts.elided_not_accessed),
                 (Row::FlushElidedNotLoaded, counts.elided_not_loaded),
                 (Row::FlushEarly, counts.early),
             ],

@@ -168,6 +168,13 @@ impl core::fmt::Display for Value {
 #[repr(align(128))]
 struct CpuCounters([AtomicU64; ROW_COUNT]);
 
+/// Adds to a counter that only the calling CPU writes. No count reaches the end of 64 bits.
+#[inline]
+fn add_to(counter: &AtomicU64, count: u64) {
+    let sum = counter.load(Ordering::Relaxed).wrapping_add(count);
+    counter.store(sum, Ordering::Relaxed);
+}
+
 /// All counters.
 pub(crate) struct Counters {
     cpus: Vec<CpuCounters>,
@@ -188,18 +195,19 @@ impl Counters {
     #[inline]
     pub(crate) fn add(&self, cpu: CpuId, row: Row, count: u64) {
         if let Some(counters) = self.cpus.get(cpu.index()) {
-            let counter = &counters.0[row as usize];
-            counter.store(counter.load(Ordering::Relaxed) + count, Ordering::Relaxed);
+            add_to(&counters.0[row as usize], count);
         }
     }
 
-    /// The same for several rows.
+    /// The same for several rows, most of which count nothing.
     #[inline]
     pub(crate) fn add_all<const N: usize>(&self, cpu: CpuId, rows: [(Row, u64); N]) {
         if let Some(counters) = self.cpus.get(cpu.index()) {
             for (row, count) in rows {
-                let counter = &counters.0[row as usize];
-                counter.store(counter.load(Ordering::Relaxed) + count, Ordering::Relaxed);
+                if count == 0 {
+                    continue;
+                }
+                add_to(&counters.0[row as usize], count);
             }
         }
     }

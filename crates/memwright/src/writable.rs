@@ -136,6 +136,7 @@ impl Grant {
     };
 
     /// What [`upgrade`] says in this area.
+    #[inline]
     pub fn new(view: View, policy: WriteUpgrade) -> Self {
         if !view.rights.contains(Rights::WRITE) || policy == WriteUpgrade::Off {
             return Self::NEVER;

@@ -1,8 +1,9 @@
 //! Contents of frames, by copies and atomics.
 
+use core::ptr::NonNull;
 use core::sync::atomic::{AtomicU32, AtomicU64};
 
-use super::{FrameKind, Frames};
+use super::{FrameKind, Frames, Meta, Metas};
 use crate::addr::{Frame, PAGE_SIZE};
 use crate::machine::{Machine, frame_pointer};
 
@@ -98,6 +99,15 @@ impl<M: Machine> Frames<M> {
         unsafe { &*frame_pointer(self.base, table).cast() }
     }
 
+    /// What a walk needs to go from table to table.
+    #[inline]
+    pub(crate) fn all_tables(&self) -> AllTables<'_> {
+        AllTables {
+            base: self.base,
+            metas: self.metas(),
+        }
+    }
+
     /// The entries of a root whose kernel half is to be copied.
     ///
     /// # Panics
@@ -121,5 +131,34 @@ impl<M: Machine> Frames<M> {
             "bytes beyond the end of a frame"
         );
         frame_pointer(self.base, frame).wrapping_add(offset)
+    }
+}
+
+/// Where the tables of a machine are: read once for all levels of a walk.
+#[derive(Clone, Copy)]
+pub(crate) struct AllTables<'a> {
+    base: NonNull<u8>,
+    metas: Metas<'a>,
+}
+
+impl<'a> AllTables<'a> {
+    /// The entries of a page table.
+    ///
+    /// # Panics
+    /// If the frame is none of this machine's.
+    #[inline]
+    pub(crate) fn words(self, table: Frame) -> &'a [AtomicU64; 512] {
+        self.metas.get(table.number());
+        // SAFETY: as in `Frames::table_words`; `get` checked the frame.
+        unsafe { &*frame_pointer(self.base, table).cast() }
+    }
+
+    /// The metadata of a page table.
+    ///
+    /// # Panics
+    /// If the frame is none of this machine's.
+    #[inline]
+    pub(crate) fn meta(self, table: Frame) -> &'a Meta {
+        self.metas.get(table.number())
     }
 }

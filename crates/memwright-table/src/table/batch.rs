@@ -262,7 +262,12 @@ impl<M: Machine> Cursor<'_, M> {
         let mut edited = Edited::default();
         if self.level == 1 && self.position.add(1) == limit {
             self.edit_one(&mut rule, &mut edited, gather);
-            self.go(limit);
+            if limit == self.range.end {
+                self.position = limit;
+                self.park();
+            } else {
+                self.go(limit);
+            }
             return edited;
         }
         while self.position < limit {

@@ -46,20 +46,21 @@ pub struct Cursor<'t, M: Machine> {
 
 impl<'t, M: Machine> Cursor<'t, M> {
     #[track_caller]
+    #[inline(always)]
     pub(super) fn new(table: &'t Table<M>, range: PageRange, rank: Rank) -> Self {
         assert!(
             !range.is_empty() && range.end <= Page::USER_END,
             "a cursor needs a range in user memory, not {range:?}"
         );
-        let (node, level) = lock_way_down(table, range.start, rank);
+        let place = lock_way_down(table, range.start, rank);
         Self {
             table,
             range,
             position: range.start,
-            node,
-            words: table.frames().table_words(node),
-            meta: table.frames().meta(node),
-            level,
+            node: place.node,
+            words: place.words,
+            meta: place.meta,
+            level: place.level,
             held: true,
             rank,
             not_send: PhantomData,
@@ -122,12 +123,12 @@ impl<'t, M: Machine> Cursor<'t, M> {
     /// Leaves the table and goes down to the position from the root.
     pub(super) fn walk(&mut self) {
         self.park();
-        let (node, level) = lock_way_down(self.table, self.position, self.rank);
+        let place = lock_way_down(self.table, self.position, self.rank);
         self.held = true;
-        self.node = node;
-        self.level = level;
-        self.words = self.table.frames().table_words(node);
-        self.meta = self.table.frames().meta(node);
+        self.node = place.node;
+        self.words = place.words;
+        self.meta = place.meta;
+        self.level = place.level;
     }
 
     #[inline]
@@ -186,6 +187,19 @@ impl<'t, M: Machine> Cursor<'t, M> {
         }
     }
 
+    /// What is here, without the pages it speaks for.
+    ///
+    /// # Panics
+    /// If the cursor is at the end of its range.
+    #[inline]
+    pub fn peek(&self) -> Entry {
+        assert!(
+            self.position < self.range.end,
+            "the cursor is at the end of its range"
+        );
+        x86_64::decode(self.word(), self.level)
+    }
+
     /// Goes past what is here. `false` if that is the end of the range.
     #[inline]
     pub fn advance(&mut self) -> bool {
@@ -226,6 +240,23 @@ impl<'t, M: Machine> Cursor<'t, M> {
     /// If something is mapped here, or the page is misaligned for its size.
     #[inline]
     pub fn fill(&mut self, entry: Entry) -> Result<(), OutOfFrames> {
+        if let Entry::Present(page) = entry {
+            if self.level == 1 && matches!(page.size, PageSize::Size4K) {
+                let slot = self.slot_word();
+                if slot.load(Ordering::Relaxed) == 0 {
+                    slot.store(x86_64::encode_present(page), Ordering::Release);
+                    let live = &self.meta.live;
+                    live.store(live.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+                    return Ok(());
+                }
+            }
+        }
+        self.fill_any(entry)
+    }
+
+    /// The same where a table is missing, a marker stands, or the entry is no 4 KiB page.
+    #[cold]
+    fn fill_any(&mut self, entry: Entry) -> Result<(), OutOfFrames> {
         let level = match entry {
             Entry::Present(Present { size, .. }) => size.level_above_leaf() + 1,
             Entry::Migrating(migrating) => migrating.size.level_above_leaf() + 1,
@@ -395,9 +426,53 @@ pub(super) fn record<M: Machine>(
     }
 }
 
-/// Locks the table that has the slot for `page`, and tells its level.
-#[inline]
-fn lock_way_down<M: Machine>(table: &Table<M>, page: Page, rank: Rank) -> (Frame, u8) {
+/// A table whose lock was taken.
+struct Place<'t> {
+    node: Frame,
+    words: &'t [AtomicU64; ENTRIES],
+    meta: &'t Meta,
+    level: u8,
+}
+
+/// Locks the table that has the slot for `page`.
+#[inline(always)]
+fn lock_way_down<M: Machine>(table: &Table<M>, page: Page, rank: Rank) -> Place<'_> {
+    match lock_lowest(table, page, rank) {
+        Some(place) => place,
+        None => lock_any(table, page, rank),
+    }
+}
+
+/// The same, if tables lead down to the lowest level.
+#[inline(always)]
+fn lock_lowest<M: Machine>(table: &Table<M>, page: Page, rank: Rank) -> Option<Place<'_>> {
+    let tables = table.frames().all_tables();
+    let mut node = table.root();
+    for level in (2..=ROOT_LEVEL).rev() {
+        step(Step::Entry);
+        let word = tables.words(node)[slot_index(page, level)].load(Ordering::Acquire);
+        let Slot::Table(lower) = x86_64::slot(word, level) else {
+            return None;
+        };
+        node = lower;
+    }
+    let meta = tables.meta(node);
+    meta.lock.lock(rank);
+    if is_the_table(table, meta, page, 1) {
+        return Some(Place {
+            node,
+            words: tables.words(node),
+            meta,
+            level: 1,
+        });
+    }
+    meta.lock.unlock(rank);
+    None
+}
+
+/// The same, wherever the way down ends, and again if it has changed meanwhile.
+#[cold]
+fn lock_any<M: Machine>(table: &Table<M>, page: Page, rank: Rank) -> Place<'_> {
     let frames = table.frames();
     loop {
         let (mut node, mut level) = (table.root(), ROOT_LEVEL);
@@ -415,14 +490,18 @@ fn lock_way_down<M: Machine>(table: &Table<M>, page: Page, rank: Rank) -> (Frame
         if is_the_table(table, meta, page, level)
             && (level == 1 || !has_lower(table, node, page, level))
         {
-            return (node, level);
+            return Place {
+                node,
+                words: frames.table_words(node),
+                meta,
+                level,
+            };
         }
         meta.lock.unlock(rank);
     }
 }
 
 /// Whether a lower table appeared after the way down was read.
-#[cold]
 fn has_lower<M: Machine>(table: &Table<M>, node: Frame, page: Page, level: u8) -> bool {
     let slot = &table.frames().table_words(node)[slot_index(page, level)];
     matches!(

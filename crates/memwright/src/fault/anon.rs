@@ -18,7 +18,7 @@ impl<M: Machine> Fault<'_, M> {
     #[inline]
     pub(super) fn resolve_anonymous(self) -> Result<FaultKind, FaultError> {
         let mut cursor = self.core.table.cursor(PageRange::single(self.page));
-        match cursor.entry().entry {
+        match cursor.peek() {
             Entry::Present(page) => self.resolve_present(cursor, page),
             entry @ (Entry::Empty | Entry::Marker(_) | Entry::Swapped(_) | Entry::Migrating(_)) => {
                 let inherited = self.check_absent(entry)?;

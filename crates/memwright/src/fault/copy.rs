@@ -37,8 +37,8 @@ impl<M: Machine> Fault<'_, M> {
         // The table is there: filling the slot that was just emptied allocates nothing.
         let filled = self.fill_own(cursor, new.into_raw(), kept);
         debug_assert!(filled.is_ok());
-        let counts = gather.finish();
-        core.note_gather(self.cpu, &counts);
+        let counts = gather.close();
+        core.note_gather(self.cpu, counts);
         Ok(FaultKind::Copy)
     }
 

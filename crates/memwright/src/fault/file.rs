@@ -25,7 +25,7 @@ impl<M: Machine> Fault<'_, M> {
         let single = PageRange::single(self.page);
         loop {
             let cursor = self.core.table.cursor(single);
-            match cursor.entry().entry {
+            match cursor.peek() {
                 Entry::Present(page) => return self.resolve_present(cursor, page),
                 entry @ (Entry::Empty
                 | Entry::Marker(_)
@@ -78,7 +78,7 @@ impl<M: Machine> Fault<'_, M> {
         }
         let mut cursor = core.table.cursor(around.range);
         cursor.seek(self.page);
-        let entry = cursor.entry().entry;
+        let entry = cursor.peek();
         let inherited = match self.check_absent(entry) {
             Ok(inherited) if object.mappings().generation() == generation => inherited,
             Ok(_) | Err(_) => {
@@ -122,7 +122,7 @@ impl<M: Machine> Fault<'_, M> {
         let copy = frames.allocate(0, FrameKind::Anonymous)?;
         frames.copy(source.frame(), copy.frame());
         let mut cursor = core.table.cursor(PageRange::single(self.page));
-        let Ok(inherited) = self.check_absent(cursor.entry().entry) else {
+        let Ok(inherited) = self.check_absent(cursor.peek()) else {
             return Ok(None);
         };
         if object.mappings().generation() != generation {
@@ -205,7 +205,7 @@ impl Around {
                 continue;
             }
             cursor.seek(page);
-            if cursor.entry().entry != Entry::Empty {
+            if cursor.peek() != Entry::Empty {
                 continue;
             }
             if cursor.fill(Entry::page(frame, bits)).is_ok() {

@@ -81,7 +81,7 @@ impl<M: Machine> Fault<'_, M> {
         object.first_write(self.area.offset_of(self.page))?;
         let range = memwright_table::PageRange::single(self.page);
         let mut cursor = self.core.table.cursor(range);
-        match cursor.entry().entry {
+        match cursor.peek() {
             Entry::Present(_) if object.mappings().generation() == generation => {
                 self.grant(&mut cursor, access_bits(self.area.rights()) | WRITTEN);
                 Ok(FaultKind::WriteOnly)
@@ -119,7 +119,7 @@ impl<M: Machine> Fault<'_, M> {
     fn edit_clearing(self, cursor: &mut Cursor<'_, M>, set: Bits, clear: Bits) {
         let mut gather = self.core.table.gather();
         cursor.edit(set, clear, &mut gather);
-        let counts = gather.finish();
-        self.core.note_gather(self.cpu, &counts);
+        let counts = gather.close();
+        self.core.note_gather(self.cpu, counts);
     }
 }

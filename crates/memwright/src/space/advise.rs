@@ -180,8 +180,8 @@ impl<M: Machine> Core<M> {
             cursor.remove_all(&mut gather);
         }
         drop(cursor);
-        let counts = gather.finish();
-        self.note_gather(cpu, &counts);
+        let counts = gather.close();
+        self.note_gather(cpu, counts);
         Ok(())
     }
 
@@ -287,8 +287,8 @@ impl<M: Machine> Core<M> {
             }
         }
         drop(cursor);
-        let counts = gather.finish();
-        self.note_gather(cpu, &counts);
+        let counts = gather.close();
+        self.note_gather(cpu, counts);
         Ok(result?)
     }
 }

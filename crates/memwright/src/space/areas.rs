@@ -150,6 +150,12 @@ fn classes(rights: Rights, flags: AreaFlags) -> (bool, bool, bool) {
     (data, stack, executable)
 }
 
+/// The total of a class that `pages` pages enter or leave.
+#[inline]
+fn moved(total: u64, enter: bool, pages: u64) -> u64 {
+    if enter { total + pages } else { total - pages }
+}
+
 /// Whether pages with these properties are a promise of memory
 /// (Linux 7.2 `mm/vma.c`, `accountable_mapping`).
 pub(crate) fn is_accountable(rights: Rights, flags: AreaFlags) -> bool {
@@ -201,7 +207,6 @@ impl<M: Machine> Areas<M> {
     }
 
     /// Moves pages from one kind of area to another in the totals. `mapped` stays.
-    #[inline]
     pub(crate) fn count_change(
         &mut self,
         (old_rights, old_flags): (Rights, AreaFlags),
@@ -212,6 +217,29 @@ impl<M: Machine> Areas<M> {
         self.count_out(old_rights, old_flags, pages);
         self.count_in(new_rights, new_flags, pages);
         self.mapped_peak = mapped_peak;
+    }
+
+    /// The same for pages that change nothing but their rights, and whether they are accounted.
+    #[inline]
+    pub(crate) fn reclassify(
+        &mut self,
+        (old_rights, old_flags): (Rights, AreaFlags),
+        (new_rights, new_flags): (Rights, AreaFlags),
+        pages: u64,
+    ) {
+        debug_assert!(
+            (old_flags ^ new_flags)
+                .difference(AreaFlags::ACCOUNTED)
+                .is_empty()
+        );
+        let (old_data, _, old_executable) = classes(old_rights, old_flags);
+        let (new_data, _, new_executable) = classes(new_rights, new_flags);
+        if old_data != new_data {
+            self.data = moved(self.data, new_data, pages);
+        }
+        if old_executable != new_executable {
+            self.executable = moved(self.executable, new_executable, pages);
+        }
     }
 
     /// Cuts the area at `position`, which spans `whole`, so that `part` is an area of its own; returns

@@ -102,9 +102,10 @@ impl<M: Machine> Core<M> {
     }
 
     /// Enters what a gather did into the account.
+    #[inline]
     pub(crate) fn note_gather(&self, cpu: CpuId, counts: &GatherCounts) {
-        let pages = counts.released - counts.of(Change::TableFreed);
-        if pages > 0 {
+        if counts.released > 0 {
+            let pages = counts.released - counts.of(Change::TableFreed);
             let cell = &self.resident[cpu.index()].0;
             cell.store(
                 cell.load(Ordering::Relaxed) - pages as i64,

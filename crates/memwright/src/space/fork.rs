@@ -51,11 +51,11 @@ impl<M: Machine> AddressSpace<M> {
                 }
                 Ok(())
             });
-        let counts = gather.finish();
+        let counts = gather.close();
         drop(copies);
         core.note_areas(cpu, &mut areas);
         drop(areas);
-        core.note_gather(cpu, &counts);
+        core.note_gather(cpu, counts);
         core.memory.count_on(cpu, Row::ForkCopied, entries);
         result.map(|()| {
             core.memory.count_on(cpu, Row::Forks, 1);

@@ -54,11 +54,11 @@ impl<M: Machine> AddressSpace<M> {
             avoided: 0,
         };
         let result = change.areas(core, &mut areas, first, range, &mut gather);
-        let counts = gather.finish();
+        let counts = gather.close();
         core.note_areas(cpu, &mut areas);
         let populate = change.rights.contains(Rights::WRITE) && areas.locked > 0;
         drop(areas);
-        core.note_gather(cpu, &counts);
+        core.note_gather(cpu, counts);
         if change.avoided > 0 {
             core.memory
                 .count_on(cpu, Row::WriteFaultsAvoided, change.avoided);
@@ -126,54 +126,51 @@ impl Change {
         if !area.max_rights.contains(self.rights) {
             return Err(ProtectError::Denied(range.start.address()));
         }
-        if area.rights == self.rights {
+        let (old, flags, whole) = (area.rights, area.flags, area.range());
+        if old == self.rights {
             return Ok(position);
         }
-        let position = self.update_area(core, areas, position, range)?;
-        self.entries(core, areas.map.get(position), range, gather);
-        Ok(areas.map.merge_around(position))
-    }
-
-    /// Everything that can fail, then the area itself.
-    fn update_area<M: Machine>(
-        &self,
-        core: &Core<M>,
-        areas: &mut Areas<M>,
-        position: Position,
-        range: PageRange,
-    ) -> Result<Position, ProtectError> {
-        let area = areas.map.get(position);
-        let (old, flags, whole) = (area.rights, area.flags, area.range());
-        let pages = range.len();
-        let mut new_flags = flags;
-        if self.rights.contains(Rights::WRITE) && !old.contains(Rights::WRITE) {
-            // Only the data limit can be exceeded: the size stays (Linux 7.2 `mprotect_fixup`).
-            areas
-                .check_growth(self.rights, flags, pages, pages)
-                .map_err(ProtectError::OverLimit)?;
-            if is_accountable(self.rights, flags) {
-                new_flags |= AreaFlags::ACCOUNTED;
-            }
-        }
-        if new_flags != flags {
-            core.memory
-                .promise(pages)
-                .map_err(|_| ProtectError::Overcommit)?;
-        }
+        let new_flags = self.charge(core, areas, (old, flags), range.len())?;
         let mut position = position;
         if range != whole {
             position = areas.cut(position, whole, range).map_err(|error| {
                 if new_flags != flags {
-                    core.memory.take_back(pages);
+                    core.memory.take_back(range.len());
                 }
                 ProtectError::from(error)
             })?;
         }
-        areas.count_change((old, flags), (self.rights, new_flags), pages);
+        areas.reclassify((old, flags), (self.rights, new_flags), range.len());
         let area = areas.map.get_mut(position);
         area.rights = self.rights;
         area.flags = new_flags;
-        Ok(position)
+        self.entries(core, area, range, gather);
+        Ok(areas.map.merge_around(position))
+    }
+
+    /// What can fail of a change of `pages` pages with these rights and flags; returns the new flags.
+    #[inline]
+    fn charge<M: Machine>(
+        &self,
+        core: &Core<M>,
+        areas: &Areas<M>,
+        (old, flags): (Rights, AreaFlags),
+        pages: u64,
+    ) -> Result<AreaFlags, ProtectError> {
+        if !self.rights.contains(Rights::WRITE) || old.contains(Rights::WRITE) {
+            return Ok(flags);
+        }
+        // Only the data limit can be exceeded: the size stays (Linux 7.2 `mprotect_fixup`).
+        areas
+            .check_growth(self.rights, flags, pages, pages)
+            .map_err(ProtectError::OverLimit)?;
+        if !is_accountable(self.rights, flags) || flags.contains(AreaFlags::ACCOUNTED) {
+            return Ok(flags);
+        }
+        core.memory
+            .promise(pages)
+            .map_err(|_| ProtectError::Overcommit)?;
+        Ok(flags | AreaFlags::ACCOUNTED)
     }
 
     /// The entries of the part `range` of one area, whose rights are the new ones.
@@ -214,11 +211,16 @@ struct EditRule {
 }
 
 impl EditRule {
+    #[inline]
     fn new(view: View, policy: WriteUpgrade) -> Self {
+        let keep = Grant::new(view, WriteUpgrade::On);
         Self {
             access: access_bits(view.rights),
-            grant: Grant::new(view, policy),
-            keep: Grant::new(view, WriteUpgrade::On),
+            grant: match policy {
+                WriteUpgrade::On => keep,
+                WriteUpgrade::Off | WriteUpgrade::Dirty => Grant::new(view, policy),
+            },
+            keep,
         }
     }
 

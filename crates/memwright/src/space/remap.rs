@@ -295,8 +295,8 @@ impl<M: Machine> Core<M> {
         }
         let mut gather = self.table.gather();
         let moved = self.table.move_entries(old, target, false, &mut gather);
-        let counts = gather.finish();
-        self.note_gather(cpu, &counts);
+        let counts = gather.close();
+        self.note_gather(cpu, counts);
         moved?;
         Ok(())
     }

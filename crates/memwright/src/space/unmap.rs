@@ -105,8 +105,8 @@ impl<M: Machine> Core<M> {
         cursor.remove_all(&mut gather);
         cursor.free_tables(&mut gather);
         drop(cursor);
-        let counts = gather.finish();
-        self.note_gather(cpu, &counts);
+        let counts = gather.close();
+        self.note_gather(cpu, counts);
     }
 
     /// Makes sure that the edges of `range` cut through no marker, so that removing it cannot fail.
@@ -114,8 +114,8 @@ impl<M: Machine> Core<M> {
     pub(crate) fn split_markers(&self, cpu: CpuId, range: PageRange) -> Result<(), OutOfFrames> {
         let mut gather = self.table.gather();
         let result = self.table.cursor(range).split_edges(&mut gather);
-        let counts = gather.finish();
-        self.note_gather(cpu, &counts);
+        let counts = gather.close();
+        self.note_gather(cpu, counts);
         result
     }
 

@@ -26,9 +26,9 @@ impl<M: Machine> Core<M> {
                 });
             }
         }
-        let counts = gather.finish();
+        let counts = gather.close();
         drop(areas);
-        self.note_gather(cpu, &counts);
+        self.note_gather(cpu, counts);
     }
 
     /// Takes out the pages from the cursor's position on that `unwanted` names. Markers stay.
@@ -92,9 +92,9 @@ impl<M: Machine> Core<M> {
                 &mut gather,
             );
         }
-        let counts = gather.finish();
+        let counts = gather.close();
         drop(areas);
-        self.note_gather(cpu, &counts);
+        self.note_gather(cpu, counts);
         outcome
     }
 }

@@ -95,15 +95,19 @@ impl<B: Backed> AreaMap<B> {
     /// The first area that ends after `page`: the one that contains it, or the next one above.
     #[inline]
     pub(crate) fn at_or_after(&self, page: Page) -> Option<Position> {
-        let chunk = self.chunks.partition_point(|chunk| {
-            chunk
-                .areas
-                .last()
-                .is_some_and(|last| last.range.end <= page)
-        });
+        let chunk = if self.chunks.len() == 1 {
+            0
+        } else {
+            self.chunks.partition_point(|chunk| {
+                chunk
+                    .areas
+                    .last()
+                    .is_some_and(|last| last.range.end <= page)
+            })
+        };
         let areas = &self.chunks.get(chunk)?.areas;
         let slot = areas.partition_point(|area| area.range.end <= page);
-        Some(Position { chunk, slot })
+        (slot < areas.len()).then_some(Position { chunk, slot })
     }
 
     /// The area that contains `page`.
@@ -267,8 +271,26 @@ impl<B: Backed> AreaMap<B> {
     }
 
     /// Merges the area at `position` with its neighbours as far as they agree; returns where it is now.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn merge_around(&mut self, position: Position) -> Position {
+        let areas = &self.chunks[position.chunk].areas;
+        let area = &areas[position.slot];
+        // Most changes meet a neighbour in the same chunk, or none, that is not alike.
+        let apart = |one: &Area<B>, next: &Area<B>| {
+            one.range.end != next.range.start || one.rights != next.rights
+        };
+        let inside = position.slot > 0 && position.slot + 1 < areas.len();
+        if inside
+            && apart(&areas[position.slot - 1], area)
+            && apart(area, &areas[position.slot + 1])
+        {
+            return position;
+        }
+        self.merge_neighbours(position)
+    }
+
+    #[inline(never)]
+    fn merge_neighbours(&mut self, position: Position) -> Position {
         let mut here = position;
         if let Some(previous) = self.previous(here) {
             if self.get(previous).may_merge(self.get(here)) {
