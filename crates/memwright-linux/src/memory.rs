@@ -68,7 +68,11 @@ fn mapping_top(stack_limit: u64) -> u64 {
 ///
 /// # Errors
 /// `ENOMEM`.
-pub fn new_space(kernel: &Kernel, limits: &Limits, privileged: bool) -> Result<Arc<Space>, Errno> {
+pub fn new_space(
+    kernel: &Kernel,
+    limits: &Limits,
+    may_lock_any: bool,
+) -> Result<Arc<Space>, Errno> {
     let mut top = mapping_top(limits.get(Resource::Stack).current);
     if let Some(random) = &kernel.layout_random {
         top -= (random.lock().below(1 << 28) << 12) + (1 << 34);
@@ -80,19 +84,19 @@ pub fn new_space(kernel: &Kernel, limits: &Limits, privileged: bool) -> Result<A
     };
     let space = Space::new(kernel.memory.clone(), layout, kernel.host.kernel_root())
         .map_err(|_| Errno::ENOMEM)?;
-    space.set_limits(space_limits(limits, privileged));
+    space.set_limits(space_limits(limits, may_lock_any));
     Ok(Arc::new(space))
 }
 
-/// The limits that the memory manager keeps. Root may lock any memory.
-pub fn space_limits(limits: &Limits, privileged: bool) -> memwright::Limits {
+/// The limits that the memory manager keeps; `may_lock_any` comes with a capability.
+pub fn space_limits(limits: &Limits, may_lock_any: bool) -> memwright::Limits {
     let current = |resource| limits.get(resource).current;
     memwright::Limits {
         address_space: current(Resource::AddressSpace),
         data: current(Resource::Data),
         stack: current(Resource::Stack),
         locked: current(Resource::Locked),
-        may_lock_any: privileged,
+        may_lock_any,
         areas: MOST_AREAS,
     }
 }

@@ -13,6 +13,7 @@ const PROGRAMS: &[&str] = &[
     "map",
     "advise",
     "limits",
+    "privilege",
     "faults",
     "signals",
     "wait",

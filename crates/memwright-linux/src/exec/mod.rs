@@ -24,7 +24,7 @@ use crate::{
     fs::{Executable, dentry::Dentry, walk::LastLink},
     kernel::Kernel,
     memory::{Layouts, map_errno, new_space},
-    process::{Heap, Image, Resource},
+    process::{Capabilities, Heap, Image, Resource},
     signal::{AlternateStack, end_others},
     wait::Interest,
 };
@@ -198,8 +198,10 @@ fn load(context: &Context<'_>, file: Executable, request: &Request) -> Result<Lo
         None => None,
     };
     let limits = context.process().limits.lock().clone();
-    let privileged = context.process().credentials.lock().privileged();
-    let space = new_space(kernel, &limits, privileged)?;
+    let mut credentials = context.process().credentials.lock().clone();
+    credentials.after_exec();
+    let may_lock_any = credentials.has(Capabilities::LOCK_MEMORY);
+    let space = new_space(kernel, &limits, may_lock_any)?;
     let layouts = Layouts::choose(kernel);
     let base = if interpreter.is_some() {
         Base::At(layouts.program)
@@ -226,7 +228,7 @@ fn load(context: &Context<'_>, file: Executable, request: &Request) -> Result<Lo
         entry: plan.header.entry.wrapping_add(bias),
         signal_stack: (FRAME_SIZE + xstate::frame_size(kernel.host.fpu_size()) + 256) as u64,
         random: [0; 16],
-        credentials: context.process().credentials.lock().clone(),
+        credentials,
     };
     kernel.random.lock().fill(&mut facts.random);
     let stack = stack::build(

@@ -12,7 +12,7 @@ use crate::{
     context::Context,
     errno::Errno,
     kernel::Kernel,
-    process::Resource,
+    process::{Capabilities, Resource},
     signal::{Detail, Signal, SignalInfo, SignalSet, code, send_to_thread},
     syscall::signal::{restore_mask, with_mask_until_return},
 };
@@ -35,6 +35,8 @@ impl Context<'_> {
         Subject {
             user: credentials.user.file,
             group: credentials.group.file,
+            // Another id for files alone gives the capability up (`setfsuid`).
+            overrides: credentials.user.file == 0 && credentials.has(Capabilities::PERMISSIONS),
         }
     }
 

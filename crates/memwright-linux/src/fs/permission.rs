@@ -22,17 +22,23 @@ pub struct Subject {
     pub user: u32,
     /// Group id.
     pub group: u32,
+    /// Permissions do not count (`CAP_DAC_OVERRIDE`).
+    pub overrides: bool,
 }
 
 impl Subject {
     /// The user who may do nearly everything.
-    pub const ROOT: Self = Self { user: 0, group: 0 };
+    pub const ROOT: Self = Self {
+        user: 0,
+        group: 0,
+        overrides: true,
+    };
 }
 
 /// Whether `subject` has all of `wanted` over a node with this mode and owner.
 ///
-/// User 0 has every right except that of executing a file that nobody may execute (Linux 7.2,
-/// `generic_permission` in `fs/namei.c`, with the capabilities of root). Otherwise exactly one of
+/// Who has the capability has every right except that of executing a file that nobody may execute (Linux 7.2,
+/// `generic_permission` in `fs/namei.c`, with `CAP_DAC_OVERRIDE`). Otherwise exactly one of
 /// the three classes counts, even if a later one would allow more.
 #[must_use]
 pub fn permitted(
@@ -42,7 +48,7 @@ pub fn permitted(
     directory: bool,
     wanted: Permission,
 ) -> bool {
-    if subject.user == 0 {
+    if subject.overrides {
         return directory || !wanted.contains(Permission::EXECUTE) || mode & 0o111 != 0;
     }
     let class = if subject.user == owner.user {
@@ -59,11 +65,19 @@ pub fn permitted(
 mod tests {
     use super::*;
 
+    const fn ordinary(user: u32, group: u32) -> Subject {
+        Subject {
+            user,
+            group,
+            overrides: false,
+        }
+    }
+
     #[test]
     fn one_class_decides() {
-        let owner = Subject { user: 1, group: 2 };
-        let group = Subject { user: 9, group: 2 };
-        let other = Subject { user: 9, group: 9 };
+        let owner = ordinary(1, 2);
+        let group = ordinary(9, 2);
+        let other = ordinary(9, 9);
         let (read, write, execute) = (Permission::READ, Permission::WRITE, Permission::EXECUTE);
         let cases = [
             (Subject::ROOT, 0o000, false, read | write, true),

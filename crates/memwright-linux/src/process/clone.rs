@@ -1,6 +1,6 @@
 //! `clone` in all its forms: what is asked for, and what is impossible.
 
-use super::{Resource, fork::clone_process, thread_start::clone_thread};
+use super::{Capabilities, Resource, fork::clone_process, thread_start::clone_thread};
 use crate::{arch::x86_64::regs::UserState, context::Context, errno::Errno, signal::Signal};
 use linux_raw_sys::general as raw;
 
@@ -106,7 +106,7 @@ fn check_process_limit(context: &Context<'_>) -> Result<(), Errno> {
     let process = context.process();
     let user = {
         let credentials = process.credentials.lock();
-        if credentials.privileged() || credentials.user.real == 0 {
+        if credentials.has(Capabilities::RESOURCES) || credentials.user.real == 0 {
             return Ok(());
         }
         credentials.user.real

@@ -1,5 +1,6 @@
 //! User and group ids.
 
+use super::{Capabilities, CapabilitySets};
 use crate::errno::Errno;
 use alloc::vec::Vec;
 
@@ -103,8 +104,7 @@ impl Ids {
     }
 }
 
-/// The ids of a process. Its capabilities follow from them: all of them for effective user 0,
-/// none for others.
+/// Who a process is, and what it may do.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Credentials {
     /// User ids.
@@ -113,17 +113,35 @@ pub struct Credentials {
     pub group: Ids,
     /// Supplementary groups.
     pub groups: Vec<u32>,
+    /// Its rights beyond those of its ids.
+    pub capabilities: CapabilitySets,
 }
 
 impl Credentials {
-    /// The process has the rights of root.
-    pub fn privileged(&self) -> bool {
-        self.user.effective == 0
+    /// The process has these capabilities.
+    pub fn has(&self, capabilities: Capabilities) -> bool {
+        self.capabilities.effective.contains(capabilities)
+    }
+
+    /// Changes the user ids, and the capabilities with them.
+    ///
+    /// # Errors
+    /// Those of the change.
+    pub fn change_user<R>(
+        &mut self,
+        change: impl FnOnce(&mut Ids, bool) -> Result<R, Errno>,
+    ) -> Result<R, Errno> {
+        let three = |ids: &Ids| [ids.real, ids.effective, ids.saved];
+        let before = three(&self.user);
+        let privileged = self.has(Capabilities::SET_USER);
+        let result = change(&mut self.user, privileged)?;
+        self.capabilities.change_user(before, three(&self.user));
+        Ok(result)
     }
 
     /// It may send signals to a process with `other` ids (`kill_ok_by_cred` of Linux 7.2).
     pub fn may_signal(&self, other: &Ids) -> bool {
-        self.privileged()
+        self.has(Capabilities::SIGNAL)
             || [self.user.effective, self.user.real]
                 .iter()
                 .any(|id| *id == other.saved || *id == other.real)
@@ -135,6 +153,8 @@ impl Credentials {
             ids.saved = ids.effective;
             ids.file = ids.effective;
         }
+        self.capabilities
+            .execute(self.user.real, self.user.effective);
     }
 }
 
@@ -194,10 +214,9 @@ mod tests {
 
     #[test]
     fn signals_go_to_ones_own() {
-        let mine = Credentials {
-            user: all(7),
-            ..Credentials::default()
-        };
+        let mut mine = Credentials::default();
+        let become_seven = |ids: &mut Ids, privileged| ids.set(7, privileged);
+        assert_eq!(mine.change_user(become_seven), Ok(()));
         assert!(mine.may_signal(&all(7)));
         assert!(!mine.may_signal(&all(8)));
         assert!(Credentials::default().may_signal(&all(8)));

@@ -1,5 +1,6 @@
 //! Processes and threads.
 
+mod capabilities;
 mod clone;
 mod credentials;
 mod exit;
@@ -14,6 +15,7 @@ mod thread_start;
 mod usage;
 mod wait;
 
+pub use capabilities::{Capabilities, CapabilitySets};
 pub use clone::{CloneFlags, CloneRequest, clone};
 pub use credentials::{Credentials, Ids, UNCHANGED};
 pub use exit::{end_group, exit_thread};

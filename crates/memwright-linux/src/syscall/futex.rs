@@ -6,6 +6,7 @@ use crate::{
     context::Context,
     errno::Errno,
     futex::{ANY, RequeueRequest, Scope, WaitRequest, requeue, wait, wake, wake_and_operate},
+    process::Capabilities,
 };
 use core::sync::atomic::Ordering;
 use linux_raw_sys::general as raw;
@@ -145,7 +146,7 @@ pub fn get_robust_list(context: &Context<'_>, arguments: &Arguments) -> CallResu
         let own = context.process().credentials.lock().clone();
         let other = thread.process.credentials.lock().user;
         let same = [other.real, other.effective, other.saved] == [own.user.real; 3];
-        if !own.privileged() && !same {
+        if !own.has(Capabilities::TRACE) && !same {
             return Err(Errno::EPERM);
         }
     }

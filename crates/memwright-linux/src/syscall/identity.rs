@@ -6,7 +6,7 @@ use crate::{
     context::Context,
     errno::Errno,
     memory::space_limits,
-    process::{Credentials, Ids},
+    process::{Capabilities, CapabilitySets, Credentials, Ids},
 };
 use alloc::vec::Vec;
 
@@ -43,13 +43,12 @@ fn change_user<R>(
     change: impl FnOnce(&mut Ids, bool) -> Result<R, Errno>,
 ) -> Result<R, Errno> {
     let process = context.process();
-    let (result, privileged) = {
+    let (result, may_lock_any) = {
         let mut credentials = process.credentials.lock();
-        let privileged = credentials.privileged();
-        let result = change(&mut credentials.user, privileged)?;
-        (result, credentials.privileged())
+        let result = credentials.change_user(change)?;
+        (result, credentials.has(Capabilities::LOCK_MEMORY))
     };
-    let limits = space_limits(&process.limits.lock(), privileged);
+    let limits = space_limits(&process.limits.lock(), may_lock_any);
     context.with_space(|space| space.set_limits(limits));
     Ok(result)
 }
@@ -59,7 +58,7 @@ fn change_group<R>(
     change: impl FnOnce(&mut Ids, bool) -> Result<R, Errno>,
 ) -> Result<R, Errno> {
     let mut credentials = context.process().credentials.lock();
-    let privileged = credentials.privileged();
+    let privileged = credentials.has(Capabilities::SET_GROUP);
     change(&mut credentials.group, privileged)
 }
 
@@ -166,7 +165,12 @@ pub fn getgroups(context: &Context<'_>, arguments: &Arguments) -> CallResult {
 /// `setgroups`.
 pub fn setgroups(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     let [count, list, ..] = *arguments;
-    if !context.process().credentials.lock().privileged() {
+    if !context
+        .process()
+        .credentials
+        .lock()
+        .has(Capabilities::SET_GROUP)
+    {
         return Err(Errno::EPERM);
     }
     if count > GROUPS_MAX {
@@ -197,15 +201,12 @@ const VERSION_1: u32 = 0x1998_0330;
 const VERSION_2: u32 = 0x2007_1026;
 const VERSION_3: u32 = 0x2008_0522;
 
-/// The capabilities of root: bits 0 to 40, in two words.
-const ALL: [u32; 2] = [!0, 0x1ff];
-
 /// The header, and the number of word triples for its version.
-fn header(context: &Context<'_>, address: u64) -> Result<(CapabilityHeader, usize), Errno> {
+fn header(context: &Context<'_>, address: u64) -> Result<(CapabilityHeader, u64), Errno> {
     let header: CapabilityHeader = context.read_value(address)?;
     match header.version {
         VERSION_1 => Ok((header, 1)),
-        VERSION_2 | VERSION_3 => Ok((header, 2)),
+        VERSION_2 | VERSION_3 => Ok((header, WORDS)),
         _ => {
             context.write_value(address, &VERSION_3)?;
             Err(Errno::EINVAL)
@@ -213,15 +214,10 @@ fn header(context: &Context<'_>, address: u64) -> Result<(CapabilityHeader, usiz
     }
 }
 
-fn capabilities(credentials: &Credentials) -> [u32; 2] {
-    if credentials.privileged() {
-        ALL
-    } else {
-        [0, 0]
-    }
-}
+/// The two words that the calls divide each set into.
+const WORDS: u64 = 2;
 
-/// `capget`: effective and permitted are full for root, inheritable is empty.
+/// `capget`.
 pub fn capget(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     let [address, data, ..] = *arguments;
     let (header, words) = match header(context, address) {
@@ -241,28 +237,41 @@ pub fn capget(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     if data == 0 {
         return Ok(0);
     }
-    let have = capabilities(&process.credentials.lock());
-    for (index, word) in have.iter().take(words).enumerate() {
-        context.write_value(data + index as u64 * 12, &[*word, *word, 0u32])?;
+    let sets = process.credentials.lock().capabilities;
+    for index in 0..words {
+        let word = |set: Capabilities| (set.bits() >> (32 * index)) as u32;
+        let triple = [sets.effective, sets.permitted, sets.inheritable].map(word);
+        context.write_value(data + index * 12, &triple)?;
     }
     Ok(0)
 }
 
-/// `capset`: only to what it is; single capabilities cannot be given up.
+/// `capset`: of the caller alone.
 pub fn capset(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     let [address, data, ..] = *arguments;
     let (header, words) = header(context, address)?;
     if header.process != 0 && header.process != context.process().id as i32 {
         return Err(Errno::EPERM);
     }
-    let have = capabilities(&context.process().credentials.lock());
-    for (index, word) in have.iter().take(words).enumerate() {
-        let [effective, permitted, inheritable]: [u32; 3] =
-            context.read_value(data.wrapping_add(index as u64 * 12))?;
-        let known = ALL[index];
-        if effective & known != *word || permitted & known != *word || inheritable != 0 {
-            return Err(Errno::EPERM);
+    let mut sets = [0; 3];
+    for index in 0..words {
+        let triple: [u32; 3] = context.read_value(data.wrapping_add(index * 12))?;
+        for (set, word) in sets.iter_mut().zip(triple) {
+            *set |= u64::from(word) << (32 * index);
         }
     }
+    let [effective, permitted, inheritable] = sets.map(Capabilities::from_bits_retain);
+    let process = context.process();
+    let may_lock_any = {
+        let mut credentials = process.credentials.lock();
+        credentials.capabilities.set(CapabilitySets {
+            permitted,
+            effective,
+            inheritable,
+        })?;
+        credentials.has(Capabilities::LOCK_MEMORY)
+    };
+    let limits = space_limits(&process.limits.lock(), may_lock_any);
+    context.with_space(|space| space.set_limits(limits));
     Ok(0)
 }

@@ -8,8 +8,8 @@ use crate::{
     errno::Errno,
     exec::{self, Request, STRING_MAX, strings_limit},
     process::{
-        CloneFlags, CloneRequest, ExitStatus, Process, Resource, ResourceUsage, WaitOptions,
-        WaitTarget, Waited, clone as process_clone, end_group, set_group, set_session,
+        Capabilities, CloneFlags, CloneRequest, ExitStatus, Process, Resource, ResourceUsage,
+        WaitOptions, WaitTarget, Waited, clone as process_clone, end_group, set_group, set_session,
         wait_for_child,
     },
     signal::{Detail, Signal, SignalInfo},
@@ -410,8 +410,8 @@ pub fn prctl(context: &Context<'_>, arguments: &Arguments) -> CallResult {
             Ok(0)
         }
         prctl::PR_GET_KEEPCAPS | prctl::PR_GET_NO_NEW_PRIVS | prctl::PR_GET_SECCOMP => Ok(0),
-        // Every capability is in the bounding set; there are 41 (CAP_LAST_CAP is 40).
-        prctl::PR_CAPBSET_READ if value <= 40 => Ok(1),
+        // Every capability is in the bounding set.
+        prctl::PR_CAPBSET_READ if value <= Capabilities::LAST.into() => Ok(1),
         prctl::PR_GET_TIMERSLACK => Ok(50_000),
         _ => Err(Errno::EINVAL),
     }

@@ -8,7 +8,7 @@ use crate::{
     errno::Errno,
     kernel::Kernel,
     memory::space_limits,
-    process::{Life, Limit, Process, REAPER, Resource, ResourceUsage, ticks},
+    process::{Capabilities, Life, Limit, Process, REAPER, Resource, ResourceUsage, ticks},
 };
 use linux_raw_sys::general as raw;
 
@@ -211,8 +211,14 @@ fn set_limit(
     if resource == Resource::Files as u64 && new.maximum > DESCRIPTORS_MAX {
         return Err(Errno::EPERM);
     }
-    let may_raise = context.process().credentials.lock().privileged();
-    let privileged = process.credentials.lock().privileged();
+    let may_raise = {
+        let credentials = context.process().credentials.lock();
+        credentials.has(Capabilities::RESOURCES)
+    };
+    let may_lock_any = {
+        let credentials = process.credentials.lock();
+        credentials.has(Capabilities::LOCK_MEMORY)
+    };
     let limits = {
         let mut limits = process.limits.lock();
         let limit = limits.by_number(resource).ok_or(Errno::EINVAL)?;
@@ -220,7 +226,7 @@ fn set_limit(
             return Err(Errno::EPERM);
         }
         *limit = new;
-        space_limits(&limits, privileged)
+        space_limits(&limits, may_lock_any)
     };
     if let Some(space) = process.space() {
         space.set_limits(limits);

@@ -148,6 +148,14 @@ fn sample() -> Tree {
     tree
 }
 
+const fn ordinary(id: u32) -> Subject {
+    Subject {
+        user: id,
+        group: id,
+        overrides: false,
+    }
+}
+
 #[test]
 fn walks_end_where_linux_says() {
     let tree = sample();
@@ -227,7 +235,7 @@ fn names_have_a_longest_length() {
 #[test]
 fn others_need_the_right_to_pass() {
     let tree = sample();
-    let subject = Subject { user: 5, group: 5 };
+    let subject = ordinary(5);
     let walker = Walker {
         context: None,
         subject,
@@ -412,11 +420,11 @@ fn sticky_directories_protect_what_others_own() {
         .inode
         .change(|metadata| metadata.permissions = 0o1777);
     let mine = Change {
-        subject: Subject { user: 5, group: 5 },
+        subject: ordinary(5),
         now: NOW,
     };
     let theirs = Change {
-        subject: Subject { user: 6, group: 6 },
+        subject: ordinary(6),
         now: NOW,
     };
     let make = |name: &[u8]| {

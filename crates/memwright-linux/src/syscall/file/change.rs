@@ -8,7 +8,7 @@ use crate::{
     fs::{
         attributes::Moment,
         inode::{Body, Inode},
-        permission::{Permission, Subject},
+        permission::Permission,
         regular::{Regular, Seals},
         seek::{SIZE_MAX, explicit},
     },
@@ -179,18 +179,12 @@ fn change_owner(context: &Context<'_>, inode: &Inode, user: u64, group: u64) -> 
     let now = Moment::now(context.kernel);
     let directory = inode.is_directory();
     inode.change(|metadata| {
-        metadata.owner = Subject {
-            user: if user == keep {
-                metadata.owner.user
-            } else {
-                user
-            },
-            group: if group == keep {
-                metadata.owner.group
-            } else {
-                group
-            },
-        };
+        if user != keep {
+            metadata.owner.user = user;
+        }
+        if group != keep {
+            metadata.owner.group = group;
+        }
         if !directory {
             metadata.permissions &= !0o4000;
             if metadata.permissions & 0o010 != 0 {

@@ -4,7 +4,7 @@ use super::{Subject, strings::trimmed};
 use crate::{
     context::Context,
     fs::procfs::Text,
-    process::Resource,
+    process::{Capabilities, Ids, Resource},
     signal::{Handler, Signal},
 };
 use alloc::sync::Arc;
@@ -59,9 +59,6 @@ pub fn signal_sets(subject: &Subject) -> SignalSets {
     sets
 }
 
-/// Every capability that Linux 7.2 knows: root has them all.
-const CAPABILITIES: u64 = (1 << 41) - 1;
-
 /// `/proc/PID/status` (`proc_pid_status` in `fs/proc/array.c` of Linux 7.2).
 ///
 /// # Errors
@@ -82,9 +79,16 @@ pub fn status(context: &Context<'_>, subject: &Subject, text: &mut Text) -> fmt:
         "Tgid:\t{id}\nNgid:\t0\nPid:\t{}\nPPid:\t{parent}",
         subject.id
     )?;
-    text.write_str("TracerPid:\t0\nUid:\t0\t0\t0\t0\nGid:\t0\t0\t0\t0\n")?;
+    text.write_str("TracerPid:\t0\n")?;
+    let credentials = process.credentials.lock().clone();
+    write_ids(text, "Uid", &credentials.user)?;
+    write_ids(text, "Gid", &credentials.group)?;
     let descriptors = process.files().map_or(0, |files| files.size());
-    writeln!(text, "FDSize:\t{descriptors}\nGroups:\t ")?;
+    write!(text, "FDSize:\t{descriptors}\nGroups:\t")?;
+    for group in &credentials.groups {
+        write!(text, "{group} ")?;
+    }
+    text.write_str(" \n")?;
     let (thread, group, session) = (subject.id, process.group(), process.session());
     writeln!(
         text,
@@ -103,16 +107,17 @@ pub fn status(context: &Context<'_>, subject: &Subject, text: &mut Text) -> fmt:
     let sets = signal_sets(subject);
     let limit = process.limits.lock().get(Resource::PendingSignals).current;
     writeln!(text, "SigQ:\t{}/{limit}", sets.queued)?;
+    let capabilities = credentials.capabilities;
     let rows = [
         ("SigPnd", sets.pending),
         ("ShdPnd", sets.shared),
         ("SigBlk", sets.blocked),
         ("SigIgn", sets.ignored),
         ("SigCgt", sets.caught),
-        ("CapInh", 0),
-        ("CapPrm", CAPABILITIES),
-        ("CapEff", CAPABILITIES),
-        ("CapBnd", CAPABILITIES),
+        ("CapInh", capabilities.inheritable.bits()),
+        ("CapPrm", capabilities.permitted.bits()),
+        ("CapEff", capabilities.effective.bits()),
+        ("CapBnd", Capabilities::FULL.bits()),
         ("CapAmb", 0),
     ];
     for (name, set) in rows {
@@ -126,6 +131,16 @@ pub fn status(context: &Context<'_>, subject: &Subject, text: &mut Text) -> fmt:
     };
     writeln!(text, "voluntary_ctxt_switches:\t{}", usage.voluntary)?;
     writeln!(text, "nonvoluntary_ctxt_switches:\t{}", usage.involuntary)
+}
+
+fn write_ids(text: &mut Text, name: &str, ids: &Ids) -> fmt::Result {
+    let Ids {
+        real,
+        effective,
+        saved,
+        file,
+    } = ids;
+    writeln!(text, "{name}:\t{real}\t{effective}\t{saved}\t{file}")
 }
 
 /// The rows about memory; `code` is the number of pages of the program's own code.

@@ -1,0 +1,170 @@
+//! Capabilities: the rights of root, one by one.
+
+use crate::errno::Errno;
+use bitflags::bitflags;
+
+bitflags! {
+    /// The capabilities that something here asks for; others are kept and shown without a name. The numbers are those
+    /// of `linux/capability.h`.
+    #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+    pub struct Capabilities: u64 {
+        /// Pass over the permissions of files (`CAP_DAC_OVERRIDE`).
+        const PERMISSIONS = 1 << 1;
+        /// Signal any process (`CAP_KILL`).
+        const SIGNAL = 1 << 5;
+        /// Become any group (`CAP_SETGID`).
+        const SET_GROUP = 1 << 6;
+        /// Become any user (`CAP_SETUID`).
+        const SET_USER = 1 << 7;
+        /// Lock any amount of memory (`CAP_IPC_LOCK`).
+        const LOCK_MEMORY = 1 << 14;
+        /// Look into any process (`CAP_SYS_PTRACE`).
+        const TRACE = 1 << 19;
+        /// The system's own matters (`CAP_SYS_ADMIN`).
+        const ADMINISTER = 1 << 21;
+        /// Act on the priority and the memory of any process (`CAP_SYS_NICE`).
+        const NICE = 1 << 23;
+        /// Raise hard limits (`CAP_SYS_RESOURCE`).
+        const RESOURCES = 1 << 24;
+        // Keep what has no name here.
+        const _ = !0;
+    }
+}
+
+impl Capabilities {
+    /// Number of the last capability that Linux 7.2 knows (`CAP_LAST_CAP`).
+    pub const LAST: u32 = 40;
+    /// All of them.
+    pub const FULL: Self = Self::from_bits_retain((1 << (Self::LAST + 1)) - 1);
+}
+
+/// The sets of a process. What is only ever handed on over `execve` of files that carry capabilities is left out:
+/// there are no such files.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct CapabilitySets {
+    /// What it may make effective.
+    pub permitted: Capabilities,
+    /// What counts.
+    pub effective: Capabilities,
+    /// What it asks to be handed on.
+    pub inheritable: Capabilities,
+}
+
+impl Default for CapabilitySets {
+    /// Those of root.
+    fn default() -> Self {
+        Self {
+            permitted: Capabilities::FULL,
+            effective: Capabilities::FULL,
+            inheritable: Capabilities::empty(),
+        }
+    }
+}
+
+impl CapabilitySets {
+    /// `capset` (`cap_capset` in `security/commoncap.c` of Linux 7.2). Bits beyond the last capability are dropped.
+    ///
+    /// # Errors
+    /// `EPERM` for a permitted set that is larger than it was, an effective one that is larger than the permitted, or
+    /// an inheritable one with what is neither inheritable nor permitted.
+    pub fn set(&mut self, wanted: Self) -> Result<(), Errno> {
+        let known = |set: Capabilities| set & Capabilities::FULL;
+        let (permitted, effective) = (known(wanted.permitted), known(wanted.effective));
+        let inheritable = known(wanted.inheritable);
+        // The bounding set is full, so root may add anything to the inheritable set.
+        let may_inherit = self.inheritable | Capabilities::FULL;
+        if !may_inherit.contains(inheritable)
+            || !self.permitted.contains(permitted)
+            || !permitted.contains(effective)
+        {
+            return Err(Errno::EPERM);
+        }
+        *self = Self {
+            permitted,
+            effective,
+            inheritable,
+        };
+        Ok(())
+    }
+
+    /// A change of user ids (`cap_emulate_setxuid`): none of the three stays 0, and nothing is left; the effective
+    /// id stops or begins to be 0, and nothing or all that is permitted counts.
+    pub fn change_user(&mut self, before: [u32; 3], after: [u32; 3]) {
+        let is_root = |ids: [u32; 3]| ids.contains(&0);
+        if is_root(before) && !is_root(after) {
+            self.permitted = Capabilities::empty();
+            self.effective = Capabilities::empty();
+        }
+        let [_, effective_before, _] = before;
+        let [_, effective_after, _] = after;
+        if effective_before == 0 && effective_after != 0 {
+            self.effective = Capabilities::empty();
+        }
+        if effective_before != 0 && effective_after == 0 {
+            self.effective = self.permitted;
+        }
+    }
+
+    /// A new program (`cap_bprm_creds_from_file`): root gets all, others nothing.
+    pub fn execute(&mut self, real: u32, effective: u32) {
+        self.permitted = if real == 0 || effective == 0 {
+            Capabilities::FULL
+        } else {
+            Capabilities::empty()
+        };
+        self.effective = if effective == 0 {
+            self.permitted
+        } else {
+            Capabilities::empty()
+        };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NONE: Capabilities = Capabilities::empty();
+
+    #[test]
+    fn what_was_given_up_stays_given_up() {
+        let mut sets = CapabilitySets::default();
+        let without = CapabilitySets {
+            permitted: Capabilities::FULL - Capabilities::LOCK_MEMORY,
+            effective: Capabilities::FULL - Capabilities::LOCK_MEMORY,
+            inheritable: NONE,
+        };
+        assert_eq!(sets.set(without), Ok(()));
+        assert_eq!(sets.set(CapabilitySets::default()), Err(Errno::EPERM));
+        let effective = CapabilitySets {
+            permitted: NONE,
+            effective: Capabilities::SIGNAL,
+            inheritable: NONE,
+        };
+        assert_eq!(sets.set(effective), Err(Errno::EPERM));
+        assert_eq!(sets, without);
+    }
+
+    #[test]
+    fn ids_decide_on_exec_and_on_their_change() {
+        for (before, after, permitted, effective) in [
+            ([0, 0, 0], [1, 1, 1], NONE, NONE),
+            ([0, 0, 0], [0, 1, 0], Capabilities::FULL, NONE),
+            ([0, 1, 0], [0, 0, 0], Capabilities::FULL, Capabilities::FULL),
+        ] {
+            let mut sets = CapabilitySets::default();
+            sets.change_user(before, after);
+            assert_eq!((sets.permitted, sets.effective), (permitted, effective));
+        }
+        for (real, effective, has) in [
+            (0, 0, (Capabilities::FULL, Capabilities::FULL)),
+            (0, 1, (Capabilities::FULL, NONE)),
+            (1, 0, (Capabilities::FULL, Capabilities::FULL)),
+            (1, 1, (NONE, NONE)),
+        ] {
+            let mut sets = CapabilitySets::default();
+            sets.execute(real, effective);
+            assert_eq!((sets.permitted, sets.effective), has);
+        }
+    }
+}
