@@ -10,10 +10,11 @@ use crate::{
     kernel::Kernel,
     process::{Process, RunState, Thread, UsageSnapshot},
     sync::{Lock, Rank},
+    time::Expiry,
 };
 use alloc::{
     collections::{BTreeMap, VecDeque},
-    sync::Arc,
+    sync::{Arc, Weak},
     vec::Vec,
 };
 use core::sync::atomic::{AtomicU64, Ordering};
@@ -30,6 +31,8 @@ pub enum TimerAction {
     Wake(Arc<Thread>),
     /// `ITIMER_REAL` of a process expires.
     Alarm(Arc<Process>),
+    /// Something else is told, if it still exists.
+    Expire(Weak<dyn Expiry>),
 }
 
 /// The scheduling state of one CPU.
@@ -304,6 +307,11 @@ impl Scheduler {
             match due {
                 Some((_, TimerAction::Wake(thread))) => self.wake(kernel, &thread),
                 Some((_, TimerAction::Alarm(process))) => crate::time::expire(kernel, &process),
+                Some((_, TimerAction::Expire(expiry))) => {
+                    if let Some(expiry) = expiry.upgrade() {
+                        expiry.expire(kernel);
+                    }
+                }
                 None => return,
             }
         }

@@ -196,6 +196,15 @@ pub trait File: Send + Sync + AsAny {
         Err(Errno::ENOTTY)
     }
 
+    /// Writes the lines that `/proc/PID/fdinfo/N` shows of this kind of file.
+    ///
+    /// # Errors
+    /// Those of `out`.
+    fn describe(&self, context: &Context<'_>, out: &mut dyn fmt::Write) -> fmt::Result {
+        let _ = (context, out);
+        Ok(())
+    }
+
     /// What `mmap` shows.
     ///
     /// # Errors

@@ -75,6 +75,7 @@ fn exit_process(kernel: &'static Kernel, process: &Arc<Process>, status: ExitSta
         }
         orphans
     };
+    process.ended.wake_all(kernel);
     for orphan in &orphans {
         adopt(kernel, process, orphan);
     }

@@ -69,6 +69,10 @@ pub struct Process {
     pub credentials: Lock<Credentials>,
     /// Its parent waits here for its own children: woken when one of them changes.
     pub child_event: WaitQueue,
+    /// Woken when the process has ended.
+    pub ended: WaitQueue,
+    /// Woken when a signal was sent that somebody may read.
+    pub signal_arrived: WaitQueue,
     /// Woken when a stopped process continues.
     pub resumed: WaitQueue,
     /// Woken when one of its threads has ended: for the thread that executes a program.
@@ -127,6 +131,8 @@ impl Process {
             limits: Lock::new(Rank::Leaf, limits),
             credentials: Lock::new(Rank::Leaf, Credentials::default()),
             child_event: WaitQueue::new(),
+            ended: WaitQueue::new(),
+            signal_arrived: WaitQueue::new(),
             resumed: WaitQueue::new(),
             thread_ended: WaitQueue::new(),
             space_returned: WaitQueue::new(),

@@ -11,6 +11,8 @@ pub mod code {
     pub const SI_KERNEL: i32 = 0x80;
     /// Sent by `tkill` or `tgkill`.
     pub const SI_TKILL: i32 = -6;
+    /// Sent by a timer of the process.
+    pub const SI_TIMER: i32 = -2;
     /// Integer divide by zero.
     pub const FPE_INTDIV: i32 = 1;
     /// Integer overflow.
@@ -81,6 +83,15 @@ pub enum Detail {
         /// Kernel time in clock ticks.
         system_ticks: i64,
     },
+    /// A timer of the process expired.
+    Timer {
+        /// Its id.
+        timer: i32,
+        /// Expirations since the last signal that was taken.
+        overrun: i32,
+        /// The program's own.
+        value: u64,
+    },
     /// The bytes from offset 16 on, given by `rt_sigqueueinfo`.
     Raw([u8; 112]),
 }
@@ -147,6 +158,15 @@ impl SignalInfo {
                 status.to_bytes(&mut bytes[24..28]);
                 user_ticks.to_bytes(&mut bytes[32..40]);
                 system_ticks.to_bytes(&mut bytes[40..48]);
+            }
+            Detail::Timer {
+                timer,
+                overrun,
+                value,
+            } => {
+                timer.to_bytes(&mut bytes[16..20]);
+                overrun.to_bytes(&mut bytes[20..24]);
+                value.to_bytes(&mut bytes[24..32]);
             }
             Detail::Raw(rest) => bytes[16..].copy_from_slice(&rest),
         }

@@ -54,6 +54,7 @@ fn send(kernel: &Kernel, process: &Arc<Process>, target: Option<&Arc<Thread>>, i
         }
         continued
     };
+    process.signal_arrived.wake_all(kernel);
     match continued {
         Continued::No => {}
         Continued::BeforeItStopped => process.resumed.wake_all(kernel),

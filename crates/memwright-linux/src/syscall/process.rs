@@ -7,6 +7,7 @@ use crate::{
     context::Context,
     errno::Errno,
     exec::{self, Request, STRING_MAX, strings_limit},
+    fs::pidfd::ProcessFile,
     process::{
         Capabilities, CloneFlags, CloneRequest, ExitStatus, Process, Resource, ResourceUsage,
         WaitOptions, WaitTarget, Waited, clone as process_clone, end_group, set_group, set_session,
@@ -238,16 +239,30 @@ pub fn waitid(context: &Context<'_>, arguments: &Arguments) -> CallResult {
         return Err(Errno::EINVAL);
     }
     let id = int(id);
+    let mut options = WaitOptions::from_bits_truncate(options);
+    let mut impatient = false;
     let target = match which as u32 {
         raw::P_ALL => WaitTarget::Any,
         raw::P_PID if id > 0 => WaitTarget::Process(id as u32),
         raw::P_PGID if id == 0 => WaitTarget::Group(context.process().group()),
         raw::P_PGID if id > 0 => WaitTarget::Group(id as u32),
-        raw::P_PIDFD => return Err(Errno::EBADF),
+        raw::P_PIDFD if id >= 0 => {
+            let open = context.files().get_usable(id)?;
+            let file = open.as_kind::<ProcessFile>().ok_or(Errno::EBADF)?;
+            file.life(context.kernel).ok_or(Errno::ECHILD)?;
+            impatient = open.is_nonblocking() && !options.contains(WaitOptions::NOHANG);
+            options.set(
+                WaitOptions::NOHANG,
+                impatient || options.contains(WaitOptions::NOHANG),
+            );
+            WaitTarget::Process(file.process.id)
+        }
         _ => return Err(Errno::EINVAL),
     };
-    let options = WaitOptions::from_bits_truncate(options);
     let waited = wait_for_child(context, target, options)?;
+    if impatient && waited.is_none() {
+        return Err(Errno::EAGAIN);
+    }
     if info != 0 {
         write_wait_info(context, info, waited.as_ref())?;
     }

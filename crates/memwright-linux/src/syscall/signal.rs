@@ -272,7 +272,7 @@ fn restore_extended(context: &Context<'_>, address: u64) -> Result<(), Errno> {
 }
 
 /// Who sends, as the receiver sees it.
-fn sent_by(context: &Context<'_>, signal: Signal, code: i32) -> SignalInfo {
+pub(crate) fn sent_by(context: &Context<'_>, signal: Signal, code: i32) -> SignalInfo {
     let process = context.process();
     let user = process.credentials.lock().user.real;
     let detail = Detail::Sender {
@@ -288,7 +288,7 @@ fn sent_by(context: &Context<'_>, signal: Signal, code: i32) -> SignalInfo {
 }
 
 /// The caller may send this signal to a process: ids allow it, or it is SIGCONT within the session.
-fn may_signal(context: &Context<'_>, to: &Process, signal: Option<Signal>) -> bool {
+pub(crate) fn may_signal(context: &Context<'_>, to: &Process, signal: Option<Signal>) -> bool {
     let caller = context.process();
     let ids = to.credentials.lock().user;
     caller.id == to.id

@@ -1,5 +1,9 @@
 //! Clocks and interval timers.
 
+mod schedule;
+
+pub use schedule::Schedule;
+
 use crate::{
     kernel::Kernel,
     process::Process,
@@ -55,6 +59,13 @@ pub(crate) fn expire(kernel: &Kernel, process: &Arc<Process>) {
         set_alarm(kernel, process, interval, interval);
     }
     send_to_process(kernel, process, SignalInfo::kernel(Signal::SIGALRM));
+}
+
+/// What happens at a deadline that is neither a thread's nor an alarm's.
+pub trait Expiry: Send + Sync {
+    /// The deadline passed, or did before it was moved: whoever is told looks again. Called
+    /// without locks.
+    fn expire(self: Arc<Self>, kernel: &Kernel);
 }
 
 impl Kernel {

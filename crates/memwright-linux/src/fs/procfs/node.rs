@@ -313,7 +313,7 @@ impl ProcNode {
             }
             Self::DescriptorInfo(id, number) => {
                 let open = process::open_file(context, id, number)?;
-                process::write_descriptor_info(&open, text).map_err(|_| Errno::ENOMEM)
+                process::write_descriptor_info(context, &open, text).map_err(|_| Errno::ENOMEM)
             }
             Self::Root
             | Self::Fixed(_)

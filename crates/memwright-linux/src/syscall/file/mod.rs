@@ -9,11 +9,14 @@ pub mod list;
 pub mod memory;
 pub mod name;
 pub mod open;
+pub mod pidfd;
 pub mod pipe;
 pub mod place;
 pub mod poll;
 pub mod select;
+pub mod signalfd;
 pub mod status;
+pub mod timerfd;
 pub mod transfer;
 
 use super::table::SystemCall;
@@ -29,11 +32,14 @@ pub const GROUPS: &[&[SystemCall]] = &[
     memory::CALLS,
     name::CALLS,
     open::CALLS,
+    pidfd::CALLS,
     pipe::CALLS,
     place::CALLS,
     poll::CALLS,
     select::CALLS,
+    signalfd::CALLS,
     status::CALLS,
+    timerfd::CALLS,
     transfer::CALLS,
 ];
 

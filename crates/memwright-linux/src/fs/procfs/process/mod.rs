@@ -253,10 +253,15 @@ pub fn open_count(context: &Context<'_>, id: u32) -> u64 {
 ///
 /// # Errors
 /// Those of the text.
-pub fn write_descriptor_info(open: &OpenFile, text: &mut Text) -> fmt::Result {
+pub fn write_descriptor_info(
+    context: &Context<'_>,
+    open: &OpenFile,
+    text: &mut Text,
+) -> fmt::Result {
     let inode = open.inode();
     writeln!(text, "pos:\t{}", open.position())?;
     writeln!(text, "flags:\t0{:o}", open.flags())?;
     writeln!(text, "mnt_id:\t{}", inode.file_system.mount)?;
-    writeln!(text, "ino:\t{}", inode.number)
+    writeln!(text, "ino:\t{}", inode.number)?;
+    open.file.describe(context, text)
 }

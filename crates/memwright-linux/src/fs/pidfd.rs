@@ -1,0 +1,80 @@
+//! `pidfd_open`: a process that is waited for, and sent to, by a descriptor.
+
+use super::open_file::{File, OpenFile, Polling, Readiness};
+use crate::{
+    context::Context,
+    kernel::Kernel,
+    process::{Life, Process},
+    wait::WaitQueue,
+};
+use alloc::{boxed::Box, sync::Arc, vec::Vec};
+use core::fmt;
+use linux_raw_sys::general as raw;
+
+/// The open file behind a descriptor that names a process.
+pub struct ProcessFile {
+    /// The process; its id may belong to another once it was waited for.
+    pub process: Arc<Process>,
+}
+
+impl ProcessFile {
+    /// Where the process is in its life; none once somebody waited for it.
+    #[must_use]
+    pub fn life(&self, kernel: &Kernel) -> Option<Life> {
+        life(kernel, &self.process)
+    }
+}
+
+/// Where a process is in its life; none once somebody waited for it.
+fn life(kernel: &Kernel, process: &Arc<Process>) -> Option<Life> {
+    let tasks = kernel.tasks.lock();
+    let member = tasks.members.get(&process.id)?;
+    Arc::ptr_eq(&member.process, process).then_some(member.life)
+}
+
+/// An open file that names a process, for `pidfd_open` and `CLONE_PIDFD`. `flags` may hold
+/// `O_NONBLOCK`; its descriptor is always closed by `execve`.
+pub fn open(kernel: &'static Kernel, process: &Arc<Process>, flags: u32) -> Arc<OpenFile> {
+    let file = ProcessFile {
+        process: process.clone(),
+    };
+    let status = raw::O_RDWR | flags & raw::O_NONBLOCK;
+    kernel
+        .mounts
+        .open_anonymous(kernel, "[pidfd]", status, Box::new(file))
+}
+
+impl File for ProcessFile {
+    fn has_position(&self) -> bool {
+        false
+    }
+
+    fn polling(&self) -> Polling {
+        Polling::Queues
+    }
+
+    fn readiness(&self, context: &Context<'_>) -> Readiness {
+        match self.life(context.kernel) {
+            Some(Life::Alive(_)) => Readiness::empty(),
+            Some(Life::Zombie(_)) => Readiness::READ,
+            None => Readiness::READ | Readiness::HANGUP,
+        }
+    }
+
+    fn queues<'a>(
+        &'a self,
+        _context: &'a Context<'_>,
+        _wanted: Readiness,
+        queues: &mut Vec<&'a WaitQueue>,
+    ) {
+        queues.push(&self.process.ended);
+    }
+
+    fn describe(&self, context: &Context<'_>, out: &mut dyn fmt::Write) -> fmt::Result {
+        let id = match self.life(context.kernel) {
+            Some(_) => i64::from(self.process.id),
+            None => -1,
+        };
+        writeln!(out, "Pid:\t{id}\nNSpid:\t{id}")
+    }
+}

@@ -1,0 +1,205 @@
+//! `signalfd`: signals that are read instead of handled.
+//!
+//! Whoever reads or polls sees the signals of its own process and thread, as on Linux.
+
+use super::{
+    open_file::{File, OpenFile, Polling, Readiness},
+    transfer::Sink,
+};
+use crate::{
+    abi::Plain,
+    abi_struct,
+    context::Context,
+    errno::Errno,
+    signal::{Detail, SignalInfo, SignalSet},
+    sync::{Lock, Rank},
+    wait::WaitQueue,
+};
+use alloc::vec::Vec;
+
+abi_struct! {
+    /// `struct signalfd_siginfo` of `linux/signalfd.h`.
+    pub struct SignalRecord {
+        /// Signal number.
+        pub signal: u32,
+        /// `si_errno`.
+        pub errno: i32,
+        /// `si_code`.
+        pub code: i32,
+        /// Sender's process id.
+        pub process: u32,
+        /// Sender's user id.
+        pub user: u32,
+        /// Descriptor, for SIGIO.
+        pub descriptor: i32,
+        /// Timer id.
+        pub timer: u32,
+        /// Band, for SIGIO.
+        pub band: u32,
+        /// Expirations of a timer that were missed.
+        pub overrun: u32,
+        /// Trap number.
+        pub trap: u32,
+        /// Exit status or signal of a child.
+        pub status: i32,
+        /// Integer sent with the signal.
+        pub integer: i32,
+        /// Pointer sent with the signal.
+        pub pointer: u64,
+        /// User time of a child in clock ticks.
+        pub user_ticks: u64,
+        /// Kernel time of a child in clock ticks.
+        pub system_ticks: u64,
+        /// The address of a fault.
+        pub address: u64,
+        /// Nothing that is known here.
+        pub rest: [u64; 6],
+    }
+}
+
+impl From<&SignalInfo> for SignalRecord {
+    fn from(info: &SignalInfo) -> Self {
+        let mut record = Self {
+            signal: info.signal.number().into(),
+            errno: info.errno,
+            code: info.code,
+            ..Self::default()
+        };
+        match info.detail {
+            Detail::None => {}
+            Detail::Sender { process, user } => {
+                record.process = process;
+                record.user = user;
+            }
+            Detail::Fault { address } => record.address = address,
+            Detail::Child {
+                process,
+                user,
+                status,
+                user_ticks,
+                system_ticks,
+            } => {
+                record.process = process;
+                record.user = user;
+                record.status = status;
+                record.user_ticks = user_ticks as u64;
+                record.system_ticks = system_ticks as u64;
+            }
+            Detail::Timer {
+                timer,
+                overrun,
+                value,
+            } => {
+                record.timer = timer as u32;
+                record.overrun = overrun as u32;
+                record.integer = value as i32;
+                record.pointer = value;
+            }
+            // `sigqueue` stores process, user and value at these places.
+            Detail::Raw(bytes) => {
+                record.process = u32::from_bytes(&bytes[0..4]);
+                record.user = u32::from_bytes(&bytes[4..8]);
+                record.pointer = u64::from_bytes(&bytes[8..16]);
+                record.integer = record.pointer as i32;
+            }
+        }
+        record
+    }
+}
+
+/// The open file behind a descriptor of `signalfd4`.
+pub struct SignalFile {
+    mask: Lock<SignalSet>,
+}
+
+impl SignalFile {
+    /// A file that gives the signals of `mask`.
+    #[must_use]
+    pub const fn new(mask: SignalSet) -> Self {
+        Self {
+            mask: Lock::new(Rank::Leaf, mask),
+        }
+    }
+
+    /// Replaces the mask and lets those who wait look again.
+    pub fn set_mask(&self, context: &Context<'_>, mask: SignalSet) {
+        *self.mask.lock() = mask;
+        context.process().signal_arrived.wake_all(context.kernel);
+    }
+
+    fn take(&self, context: &Context<'_>) -> Option<SignalInfo> {
+        let mask = *self.mask.lock();
+        let mut signals = context.process().signals.lock();
+        let taken = signals.take(context.thread, SignalSet(!mask.0));
+        if taken.is_some() {
+            signals.recalculate(context.thread);
+        }
+        taken
+    }
+}
+
+impl File for SignalFile {
+    fn has_position(&self) -> bool {
+        false
+    }
+
+    fn read(
+        &self,
+        context: &Context<'_>,
+        open: &OpenFile,
+        _position: &mut u64,
+        sink: &mut Sink<'_>,
+    ) -> Result<usize, Errno> {
+        let mut done = 0;
+        if sink.left() < SignalRecord::SIZE {
+            return Err(Errno::EINVAL);
+        }
+        while sink.left() >= SignalRecord::SIZE {
+            let info = match self.take(context) {
+                Some(info) => info,
+                None if done > 0 => break,
+                None if open.is_nonblocking() => return Err(Errno::EAGAIN),
+                None => {
+                    let queue = &context.process().signal_arrived;
+                    context
+                        .wait_until(&[queue], None, || self.take(context))
+                        .map_err(|error| error.restart())?
+                }
+            };
+            let mut bytes = [0; SignalRecord::SIZE];
+            SignalRecord::from(&info).to_bytes(&mut bytes);
+            match sink.put(&bytes) {
+                Ok(count) => done += count,
+                Err(_) if done > 0 => break,
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(done)
+    }
+
+    fn polling(&self) -> Polling {
+        Polling::Queues
+    }
+
+    fn readiness(&self, context: &Context<'_>) -> Readiness {
+        let mask = *self.mask.lock();
+        let mut signals = context.process().signals.lock();
+        let shared = signals.pending.set();
+        let own = signals.thread(context.thread).pending.set();
+        let mut ready = Readiness::empty();
+        let waiting = shared.union(own).intersection(mask);
+        ready.set(Readiness::READ, !waiting.is_empty());
+        ready
+    }
+
+    fn queues<'a>(
+        &'a self,
+        context: &'a Context<'_>,
+        _wanted: Readiness,
+        queues: &mut Vec<&'a WaitQueue>,
+    ) {
+        queues.push(&context.process().signal_arrived);
+    }
+}
+
+const _: () = assert!(SignalRecord::SIZE == 128);

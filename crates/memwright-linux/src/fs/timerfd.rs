@@ -1,0 +1,186 @@
+//! `timerfd`: a timer that is read.
+
+use super::{
+    open_file::{File, OpenFile, Polling, Readiness},
+    transfer::Sink,
+};
+use crate::{
+    context::Context,
+    errno::Errno,
+    kernel::Kernel,
+    scheduler::{TimerAction, TimerKey},
+    sync::{Lock, Rank},
+    time::{Expiry, Schedule},
+    wait::WaitQueue,
+};
+use alloc::{
+    sync::{Arc, Weak},
+    vec::Vec,
+};
+
+/// The state of a timer.
+#[derive(Default)]
+struct State {
+    schedule: Schedule,
+    /// Expirations that were passed and not read.
+    expired: u64,
+    /// The deadline that wakes those who wait. It is not set again before somebody reads: Linux
+    /// lets a timer that nobody reads rest too.
+    deadline: Option<TimerKey>,
+}
+
+/// A timer and those who wait for it.
+pub struct ReadableTimer {
+    state: Lock<State>,
+    expirations: WaitQueue,
+}
+
+impl ReadableTimer {
+    fn new() -> Self {
+        Self {
+            state: Lock::new(Rank::File, State::default()),
+            expirations: WaitQueue::new(),
+        }
+    }
+
+    /// Sets the timer; returns the old one.
+    fn set(self: &Arc<Self>, kernel: &Kernel, schedule: Schedule) -> Schedule {
+        let mut state = self.state.lock();
+        let now = kernel.host.now();
+        let _ = state.schedule.pass(now);
+        let old = core::mem::replace(&mut state.schedule, schedule);
+        state.expired = 0;
+        self.arm(kernel, &mut state);
+        old
+    }
+
+    /// Sets the deadline for the next expiration.
+    fn arm(self: &Arc<Self>, kernel: &Kernel, state: &mut State) {
+        if let Some(deadline) = state.deadline.take() {
+            kernel.scheduler.remove_timer(kernel, deadline);
+        }
+        if let Some(at) = state.schedule.next {
+            let this: Weak<Self> = Arc::downgrade(self);
+            let action = TimerAction::Expire(this);
+            state.deadline = Some(kernel.scheduler.add_timer(kernel, at, action));
+        }
+    }
+
+    /// Takes the expirations that nobody has read; none if there are none.
+    fn take(self: &Arc<Self>, kernel: &Kernel) -> Option<u64> {
+        let mut state = self.state.lock();
+        let passed = state.schedule.pass(kernel.host.now());
+        let count = core::mem::take(&mut state.expired).saturating_add(passed);
+        if passed > 0 {
+            self.arm(kernel, &mut state);
+        }
+        (count > 0).then_some(count)
+    }
+}
+
+impl Expiry for ReadableTimer {
+    fn expire(self: Arc<Self>, kernel: &Kernel) {
+        self.expirations.wake_all(kernel);
+    }
+}
+
+/// The open file behind a descriptor of `timerfd_create`.
+pub struct TimerFile {
+    timer: Arc<ReadableTimer>,
+    /// Nanoseconds by which its clock is before the host's.
+    pub clock_offset: u64,
+    kernel: &'static Kernel,
+}
+
+impl TimerFile {
+    /// A timer that is not set.
+    #[must_use]
+    pub fn new(kernel: &'static Kernel, clock_offset: u64) -> Self {
+        Self {
+            timer: Arc::new(ReadableTimer::new()),
+            clock_offset,
+            kernel,
+        }
+    }
+
+    /// Sets the timer, in times of the host's clock; returns what was left of the old one until
+    /// its next expiration, and its interval.
+    pub fn set(&self, schedule: Schedule) -> (u64, u64) {
+        let old = self.timer.set(self.kernel, schedule);
+        (old.remaining(self.kernel.host.now()), old.interval)
+    }
+
+    /// What is left until the next expiration, and the interval.
+    #[must_use]
+    pub fn get(&self) -> (u64, u64) {
+        let mut state = self.timer.state.lock();
+        let now = self.kernel.host.now();
+        let passed = state.schedule.pass(now);
+        if passed > 0 {
+            state.expired = state.expired.saturating_add(passed);
+            self.timer.arm(self.kernel, &mut state);
+        }
+        (state.schedule.remaining(now), state.schedule.interval)
+    }
+}
+
+impl Drop for TimerFile {
+    fn drop(&mut self) {
+        let deadline = self.timer.state.lock().deadline.take();
+        if let Some(deadline) = deadline {
+            self.kernel.scheduler.remove_timer(self.kernel, deadline);
+        }
+    }
+}
+
+impl File for TimerFile {
+    fn has_position(&self) -> bool {
+        false
+    }
+
+    fn read(
+        &self,
+        context: &Context<'_>,
+        open: &OpenFile,
+        _position: &mut u64,
+        sink: &mut Sink<'_>,
+    ) -> Result<usize, Errno> {
+        if sink.left() < 8 {
+            return Err(Errno::EINVAL);
+        }
+        let count = match self.timer.take(context.kernel) {
+            Some(count) => count,
+            None if open.is_nonblocking() => return Err(Errno::EAGAIN),
+            None => context
+                .wait_until(&[&self.timer.expirations], None, || {
+                    self.timer.take(context.kernel)
+                })
+                .map_err(|error| error.restart())?,
+        };
+        sink.put(&count.to_le_bytes())
+    }
+
+    fn polling(&self) -> Polling {
+        Polling::Queues
+    }
+
+    fn readiness(&self, context: &Context<'_>) -> Readiness {
+        let state = self.timer.state.lock();
+        let now = context.kernel.host.now();
+        let mut ready = Readiness::empty();
+        ready.set(
+            Readiness::READ,
+            state.expired > 0 || state.schedule.is_due(now),
+        );
+        ready
+    }
+
+    fn queues<'a>(
+        &'a self,
+        _context: &'a Context<'_>,
+        _wanted: Readiness,
+        queues: &mut Vec<&'a WaitQueue>,
+    ) {
+        queues.push(&self.timer.expirations);
+    }
+}

@@ -1,0 +1,165 @@
+//! `pidfd_open`, `pidfd_send_signal` and `pidfd_getfd`.
+
+use super::{descriptor, real};
+use crate::{
+    context::Context,
+    errno::Errno,
+    fs::{
+        inode::Body,
+        pidfd::{self, ProcessFile},
+        procfs::ProcNode,
+    },
+    process::{Life, Process},
+    signal::{Signal, SignalInfo, code, send_to_group, send_to_process, send_to_thread},
+    syscall::{
+        Arguments, CallResult,
+        signal::{may_signal, sent_by},
+        table::{Kind, SystemCall},
+    },
+};
+use alloc::sync::Arc;
+use linux_raw_sys::general as raw;
+
+/// The rows of this group.
+pub const CALLS: &[SystemCall] = &[
+    real(
+        raw::__NR_pidfd_open,
+        "pidfd_open",
+        &[Kind::Int, Kind::Hex],
+        pidfd_open,
+    ),
+    real(
+        raw::__NR_pidfd_send_signal,
+        "pidfd_send_signal",
+        &[Kind::Fd, Kind::Signal, Kind::In(128), Kind::Hex],
+        pidfd_send_signal,
+    ),
+    real(
+        raw::__NR_pidfd_getfd,
+        "pidfd_getfd",
+        &[Kind::Fd, Kind::Fd, Kind::Hex],
+        pidfd_getfd,
+    ),
+];
+
+/// `PIDFD_SELF_THREAD` and `PIDFD_SELF_THREAD_GROUP` of `linux/pidfd.h`.
+const SELF: [i32; 2] = [-10_000, -10_001];
+/// `PIDFD_SIGNAL_THREAD` of `linux/pidfd.h`.
+const TO_THREAD: u32 = 1;
+/// `PIDFD_SIGNAL_THREAD_GROUP` of `linux/pidfd.h`.
+const TO_PROCESS: u32 = 2;
+/// `PIDFD_SIGNAL_PROCESS_GROUP` of `linux/pidfd.h`.
+const TO_GROUP: u32 = 4;
+
+/// The process that a descriptor names; it may have ended.
+///
+/// # Errors
+/// `EBADF` for a descriptor that names none, `ESRCH` for a process that was waited for.
+pub fn named_process(context: &Context<'_>, number: i32) -> Result<Arc<Process>, Errno> {
+    if SELF.contains(&number) {
+        return Ok(context.process().clone());
+    }
+    let open = context.files().get_usable(number)?;
+    let file = open.as_kind::<ProcessFile>().ok_or(Errno::EBADF)?;
+    file.life(context.kernel).ok_or(Errno::ESRCH)?;
+    Ok(file.process.clone())
+}
+
+fn pidfd_open(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+    let (id, flags) = (arguments[0] as i32, arguments[1] as u32);
+    // Descriptors of single threads are not offered.
+    if flags & !raw::O_NONBLOCK != 0 || id <= 0 {
+        return Err(Errno::EINVAL);
+    }
+    context.check_heap()?;
+    let tasks = &context.kernel.tasks;
+    let Some(process) = tasks.process(id as u32) else {
+        let member = tasks.thread(id as u32).is_some();
+        return Err(if member { Errno::ENOENT } else { Errno::ESRCH });
+    };
+    let open = pidfd::open(context.kernel, &process, flags);
+    context.add_descriptor(open, raw::O_CLOEXEC)
+}
+
+/// The process of a pidfd, or of a directory of `/proc`.
+fn target(context: &Context<'_>, number: i32) -> Result<Arc<Process>, Errno> {
+    if SELF.contains(&number) {
+        return Ok(context.process().clone());
+    }
+    let open = context.files().get(number)?;
+    match &open.inode().body {
+        Body::Proc(ProcNode::Process(id)) => context.kernel.tasks.process(*id).ok_or(Errno::ESRCH),
+        _ => named_process(context, number),
+    }
+}
+
+fn pidfd_send_signal(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+    let &[number, signal, info, flags, ..] = arguments;
+    let flags = flags as u32;
+    if flags & !(TO_THREAD | TO_PROCESS | TO_GROUP) != 0 || flags.count_ones() > 1 {
+        return Err(Errno::EINVAL);
+    }
+    let process = target(context, descriptor(number))?;
+    let number = u64::from(signal as u32);
+    if number > Signal::MAX.into() {
+        return Err(Errno::EINVAL);
+    }
+    let signal = Signal::new(number);
+    let own = process.id == context.process().id;
+    let given = if info == 0 {
+        None
+    } else {
+        let mut bytes = [0; SignalInfo::SIZE];
+        context.read_bytes(info, &mut bytes)?;
+        let named = u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);
+        if u64::from(named) != number {
+            return Err(Errno::EINVAL);
+        }
+        let given = signal.map(|signal| SignalInfo::from_user(signal, &bytes));
+        // Only the kernel and kill may claim to be themselves.
+        let forged = |info: &SignalInfo| info.code >= 0 || info.code == code::SI_TKILL;
+        if !own && given.as_ref().is_some_and(forged) {
+            return Err(Errno::EPERM);
+        }
+        given
+    };
+    if !may_signal(context, &process, signal) {
+        return Err(Errno::EPERM);
+    }
+    let Some(signal) = signal else {
+        return Ok(0);
+    };
+    let kernel = context.kernel;
+    let info = given.unwrap_or_else(|| sent_by(context, signal, code::SI_USER));
+    match flags {
+        TO_GROUP => {
+            send_to_group(kernel, process.group(), info);
+        }
+        TO_THREAD => {
+            let thread = kernel.tasks.thread(process.id).ok_or(Errno::ESRCH)?;
+            send_to_thread(kernel, &thread, info);
+        }
+        _ => send_to_process(kernel, &process, info),
+    }
+    Ok(0)
+}
+
+fn pidfd_getfd(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+    let &[number, wanted, flags, ..] = arguments;
+    if flags as u32 != 0 {
+        return Err(Errno::EINVAL);
+    }
+    let process = named_process(context, descriptor(number))?;
+    let ids = process.credentials.lock().user;
+    let allowed =
+        process.id == context.process().id || context.process().credentials.lock().may_signal(&ids);
+    if !allowed {
+        return Err(Errno::EPERM);
+    }
+    if !matches!(context.kernel.tasks.life(process.id), Some(Life::Alive(_))) {
+        return Err(Errno::ESRCH);
+    }
+    let files = process.files().ok_or(Errno::ESRCH)?;
+    let open = files.get(descriptor(wanted))?;
+    context.add_descriptor(open, raw::O_CLOEXEC)
+}

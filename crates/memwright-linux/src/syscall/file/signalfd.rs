@@ -1,0 +1,68 @@
+//! `signalfd` and `signalfd4`.
+
+use super::{descriptor, real};
+use crate::{
+    context::Context,
+    errno::Errno,
+    fs::signalfd::SignalFile,
+    signal::SignalSet,
+    syscall::{
+        Arguments, CallResult,
+        table::{Kind, SystemCall},
+    },
+};
+use alloc::boxed::Box;
+use linux_raw_sys::general as raw;
+
+/// The rows of this group.
+pub const CALLS: &[SystemCall] = &[
+    real(
+        raw::__NR_signalfd,
+        "signalfd",
+        &[Kind::Int, Kind::In(8), Kind::Unsigned],
+        signalfd,
+    ),
+    real(
+        raw::__NR_signalfd4,
+        "signalfd4",
+        &[Kind::Int, Kind::In(8), Kind::Unsigned, Kind::Hex],
+        signalfd4,
+    ),
+];
+
+/// `SFD_CLOEXEC` and `SFD_NONBLOCK` of `linux/signalfd.h` are the flags of `open`.
+const FLAGS: u32 = raw::O_CLOEXEC | raw::O_NONBLOCK;
+
+fn make(context: &Context<'_>, arguments: &Arguments, flags: u32) -> CallResult {
+    let &[number, mask, size, ..] = arguments;
+    if size != 8 {
+        return Err(Errno::EINVAL);
+    }
+    let mask: u64 = context.read_value(mask)?;
+    if flags & !FLAGS != 0 {
+        return Err(Errno::EINVAL);
+    }
+    let mask = SignalSet(mask).minus(SignalSet::UNBLOCKABLE);
+    if descriptor(number) != -1 {
+        let open = context.files().get_usable(descriptor(number))?;
+        let file = open.as_kind::<SignalFile>().ok_or(Errno::EINVAL)?;
+        file.set_mask(context, mask);
+        return Ok(number as u32 as u64);
+    }
+    context.check_heap()?;
+    let kernel = context.kernel;
+    let status = raw::O_RDWR | flags & raw::O_NONBLOCK;
+    let file = Box::new(SignalFile::new(mask));
+    let open = kernel
+        .mounts
+        .open_anonymous(kernel, "[signalfd]", status, file);
+    context.add_descriptor(open, flags)
+}
+
+fn signalfd(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+    make(context, arguments, 0)
+}
+
+fn signalfd4(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+    make(context, arguments, arguments[3] as u32)
+}

@@ -1,0 +1,171 @@
+//! `timerfd`: making, setting, asking.
+
+use super::{descriptor, real};
+use crate::{
+    abi::{SECOND, Timespec},
+    abi_struct,
+    context::Context,
+    errno::Errno,
+    fs::{OpenFile, timerfd::TimerFile},
+    kernel::Kernel,
+    syscall::{
+        Arguments, CallResult,
+        table::{Kind, SystemCall},
+    },
+    time::Schedule,
+};
+use alloc::{boxed::Box, sync::Arc};
+use linux_raw_sys::general as raw;
+
+/// The rows of this group.
+pub const CALLS: &[SystemCall] = &[
+    real(
+        raw::__NR_timerfd_create,
+        "timerfd_create",
+        &[Kind::Int, Kind::Hex],
+        timerfd_create,
+    ),
+    real(
+        raw::__NR_timerfd_settime,
+        "timerfd_settime",
+        &[Kind::Fd, Kind::Hex, Kind::In(32), Kind::Out(32)],
+        timerfd_settime,
+    ),
+    real(
+        raw::__NR_timerfd_gettime,
+        "timerfd_gettime",
+        &[Kind::Fd, Kind::Out(32)],
+        timerfd_gettime,
+    ),
+];
+
+abi_struct! {
+    /// `struct __kernel_itimerspec` of `linux/time_types.h`.
+    pub struct TimerSetting {
+        /// Time between expirations.
+        pub interval: Timespec,
+        /// The first expiration.
+        pub value: Timespec,
+    }
+}
+
+impl TimerSetting {
+    /// The setting for what is left until the next expiration, and the interval.
+    #[must_use]
+    pub const fn from_nanoseconds((left, interval): (u64, u64)) -> Self {
+        Self {
+            interval: Timespec::from_nanoseconds(interval),
+            value: Timespec::from_nanoseconds(left),
+        }
+    }
+
+    /// When a timer so set expires, in times of the host's clock. `offset` is by how much the
+    /// timer's clock is before that.
+    ///
+    /// # Errors
+    /// `EINVAL` for times that are negative or not normalised.
+    pub fn schedule(&self, now: u64, absolute: bool, offset: u64) -> Result<Schedule, Errno> {
+        let value = self.value.to_nanoseconds().ok_or(Errno::EINVAL)?;
+        let interval = self.interval.to_nanoseconds().ok_or(Errno::EINVAL)?;
+        Ok(match (value, absolute) {
+            (0, _) => Schedule {
+                next: None,
+                interval,
+            },
+            (_, true) => Schedule::new(value.saturating_sub(offset), interval),
+            (_, false) => Schedule::new(now.saturating_add(value), interval),
+        })
+    }
+}
+
+/// By how many nanoseconds a clock that counts real time is before the host's.
+///
+/// The machine never sleeps and its time is never set: the alarm clocks wake it no less than the
+/// others, and the time since boot is the monotonic one.
+///
+/// # Errors
+/// `EINVAL` for other clocks.
+pub fn clock_offset(kernel: &Kernel, clock: u64) -> Result<u64, Errno> {
+    match clock as u32 {
+        raw::CLOCK_REALTIME | raw::CLOCK_REALTIME_ALARM => Ok(kernel.manifest.epoch * SECOND),
+        raw::CLOCK_MONOTONIC | raw::CLOCK_BOOTTIME | raw::CLOCK_BOOTTIME_ALARM => Ok(0),
+        _ => Err(Errno::EINVAL),
+    }
+}
+
+fn timerfd_create(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+    let flags = arguments[1] as u32;
+    if flags & !(raw::TFD_CLOEXEC | raw::TFD_NONBLOCK) != 0 {
+        return Err(Errno::EINVAL);
+    }
+    let kernel = context.kernel;
+    let offset = clock_offset(kernel, arguments[0])?;
+    context.check_heap()?;
+    let file = Box::new(TimerFile::new(kernel, offset));
+    let status = raw::O_RDWR | flags & raw::O_NONBLOCK;
+    let open = kernel
+        .mounts
+        .open_anonymous(kernel, "[timerfd]", status, file);
+    context.add_descriptor(open, flags)
+}
+
+fn open_timer(context: &Context<'_>, number: u64) -> Result<Arc<OpenFile>, Errno> {
+    context.files().get_usable(descriptor(number))
+}
+
+fn timerfd_settime(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+    let &[number, flags, new, old, ..] = arguments;
+    let new: TimerSetting = context.read_value(new)?;
+    let known = raw::TFD_TIMER_ABSTIME | raw::TFD_TIMER_CANCEL_ON_SET;
+    if flags as u32 & !known != 0 {
+        return Err(Errno::EINVAL);
+    }
+    // Cancelling on a change of the time has no effect: the time is never set.
+    let absolute = flags as u32 & raw::TFD_TIMER_ABSTIME != 0;
+    let open = open_timer(context, number)?;
+    let timer = open.as_kind::<TimerFile>().ok_or(Errno::EINVAL)?;
+    let now = context.kernel.host.now();
+    let before = timer.set(new.schedule(now, absolute, timer.clock_offset)?);
+    context.write_optional(old, &TimerSetting::from_nanoseconds(before))?;
+    Ok(0)
+}
+
+fn timerfd_gettime(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+    let open = open_timer(context, arguments[0])?;
+    let timer = open.as_kind::<TimerFile>().ok_or(Errno::EINVAL)?;
+    let setting = TimerSetting::from_nanoseconds(timer.get());
+    context.write_value(arguments[1], &setting).map(|()| 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn settings_become_schedules() {
+        let setting = |value: i64, interval: i64| TimerSetting {
+            interval: Timespec {
+                seconds: 0,
+                nanoseconds: interval,
+            },
+            value: Timespec {
+                seconds: 0,
+                nanoseconds: value,
+            },
+        };
+        let at = |next, interval| Ok(Schedule { next, interval });
+        for (value, interval, absolute, offset, expected) in [
+            (0, 5, false, 0, at(None, 5)),
+            (7, 5, false, 1000, at(Some(107), 5)),
+            (1007, 0, true, 1000, at(Some(7), 0)),
+            (7, 0, true, 1000, at(Some(0), 0)),
+            (-1, 0, false, 0, Err(Errno::EINVAL)),
+            (0, 1_000_000_000, false, 0, Err(Errno::EINVAL)),
+        ] {
+            assert_eq!(
+                setting(value, interval).schedule(100, absolute, offset),
+                expected
+            );
+        }
+    }
+}
