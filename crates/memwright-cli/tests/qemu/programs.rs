@@ -18,6 +18,7 @@ const PROGRAMS: &[&str] = &[
     "signals",
     "wait",
     "threads",
+    "futexes",
     "pipes",
     "eventfd",
     "epoll",

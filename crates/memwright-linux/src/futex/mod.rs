@@ -32,7 +32,7 @@ use crate::{
     M,
     kernel::Kernel,
     process::Thread,
-    sync::{Lock, LockGuard, Rank},
+    sync::{Lock, LockGuard, Rank, relax},
 };
 use alloc::{sync::Arc, vec::Vec};
 use key::Key;
@@ -85,7 +85,8 @@ impl Futexes {
         self.buckets[bucket as usize].waiters.lock()
     }
 
-    /// Locks the buckets of two keys, in the order of the buckets; the second only if it is another.
+    /// Locks the buckets of two keys; the second only if it is another. The lower one is waited for,
+    /// the higher one never with the lower one held: both have one rank.
     fn lock_two(
         &self,
         first: u32,
@@ -94,12 +95,17 @@ impl Futexes {
         if first == second {
             return (self.lock(first), None);
         }
-        if first < second {
-            let one = self.lock(first);
-            (one, Some(self.lock(second)))
-        } else {
-            let other = self.lock(second);
-            (self.lock(first), Some(other))
+        loop {
+            let low = self.lock(first.min(second));
+            if let Some(high) = self.buckets[first.max(second) as usize].waiters.try_lock() {
+                return if first < second {
+                    (low, Some(high))
+                } else {
+                    (high, Some(low))
+                };
+            }
+            drop(low);
+            relax();
         }
     }
 }
