@@ -14,6 +14,7 @@ const GROUPS: &[(&str, &[&str])] = &[
     ("Frames", &["frames_", "lazy_freed"]),
     ("Page tables", &["table_"]),
     ("Address spaces", &["fork", "areas_"]),
+    ("Locks", &["lock_", "locks_", "lines_"]),
     ("Instructions", &["instructions_"]),
 ];
 /// The group of all other rows.

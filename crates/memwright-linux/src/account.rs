@@ -127,6 +127,10 @@ fn kernel_instructions(kernel: &Kernel) -> u64 {
 pub(crate) fn finish(kernel: &'static Kernel, before: &Baseline) -> ! {
     let host = kernel.host;
     host.pause_clock();
+    if kernel.memory.policy().count_locks() {
+        // Taking the account and looking for contradictions are not the program's doing.
+        kernel.memory.set_lock_statistics(false);
+    }
     let mut text = lines(kernel);
     let ended = kernel.ended.lock().take();
     let (outcome, message, killed) = match ended {

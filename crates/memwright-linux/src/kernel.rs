@@ -98,6 +98,9 @@ impl Kernel {
         kernel
             .boot_instructions
             .store(instructions, Ordering::Relaxed);
+        if kernel.memory.policy().count_locks() {
+            kernel.memory.set_lock_statistics(true);
+        }
         match filled.and_then(|()| kernel.make_program()) {
             Ok(()) => {
                 host.start_cpus();

@@ -22,35 +22,53 @@ impl fmt::Display for OutOfMemory {
 
 impl core::error::Error for OutOfMemory {}
 
-/// Allocations left before the injected failure; `u64::MAX` for none.
-static FAIL_AFTER: AtomicU64 = AtomicU64::new(u64::MAX);
+/// Allocations left before the injected failure; `u64::MAX` for none. On a host each thread has its
+/// own, so that a test fails no allocation of another's.
+mod left {
+    use core::sync::atomic::AtomicU64;
+
+    #[cfg(any(test, feature = "std"))]
+    pub(super) fn with<R>(act: impl FnOnce(&AtomicU64) -> R) -> R {
+        extern crate std;
+        std::thread_local! {
+            static LEFT: AtomicU64 = const { AtomicU64::new(u64::MAX) };
+        }
+        LEFT.with(act)
+    }
+
+    #[cfg(not(any(test, feature = "std")))]
+    #[inline]
+    pub(super) fn with<R>(act: impl FnOnce(&AtomicU64) -> R) -> R {
+        static LEFT: AtomicU64 = AtomicU64::new(u64::MAX);
+        act(&LEFT)
+    }
+}
 
 /// Lets the allocation after the next `count` ones through this module fail, once; `None` stops
-/// it. For tests.
+/// it. For tests: with the feature `std`, of the calling thread.
 pub fn fail_heap_after(count: Option<u64>) {
-    FAIL_AFTER.store(count.unwrap_or(u64::MAX), Ordering::Relaxed);
+    left::with(|left| left.store(count.unwrap_or(u64::MAX), Ordering::Relaxed));
 }
 
 /// Whether a failure asked for by [`fail_heap_after`] has not happened yet.
 pub fn heap_failure_pending() -> bool {
-    FAIL_AFTER.load(Ordering::Relaxed) != u64::MAX
+    left::with(|left| left.load(Ordering::Relaxed) != u64::MAX)
 }
 
 /// Whether the allocation about to be made is to fail.
 #[inline]
 fn injected_failure() -> bool {
-    FAIL_AFTER.load(Ordering::Relaxed) != u64::MAX && count_down()
+    left::with(|left| left.load(Ordering::Relaxed) != u64::MAX && count_down(left))
 }
 
 #[cold]
-fn count_down() -> bool {
-    FAIL_AFTER
-        .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| match left {
-            u64::MAX => None,
-            0 => Some(u64::MAX),
-            left => Some(left - 1),
-        })
-        .is_ok_and(|left| left == 0)
+fn count_down(left: &AtomicU64) -> bool {
+    left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| match left {
+        u64::MAX => None,
+        0 => Some(u64::MAX),
+        left => Some(left - 1),
+    })
+    .is_ok_and(|left| left == 0)
 }
 
 struct Counted<T: ?Sized> {

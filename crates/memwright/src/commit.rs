@@ -3,6 +3,7 @@
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicI64, Ordering};
 
+use memwright_table::sync::stat::{self, Line};
 use memwright_table::{CpuId, OutOfMemory, TryPush};
 
 /// The promise is larger than all memory.
@@ -33,7 +34,9 @@ impl Commit {
     pub fn new(cpus: usize, total: u64) -> Result<Self, OutOfMemory> {
         let mut shares = Vec::new();
         shares.try_make_room(cpus)?;
-        shares.resize_with(cpus, || Share(AtomicI64::new(0)));
+        for _ in 0..cpus {
+            shares.try_push(Share(AtomicI64::new(0)))?;
+        }
         Ok(Self {
             cpus: shares,
             total,
@@ -61,6 +64,11 @@ impl Commit {
     fn count(&self, cpu: CpuId, pages: i64) {
         let Share(count) = &self.cpus[cpu.index()];
         count.store(count.load(Ordering::Relaxed) + pages, Ordering::Relaxed);
+    }
+
+    /// Says to the lock statistics that `cpu`, the calling one, wrote its count.
+    pub(crate) fn note_line(&self, cpu: CpuId) {
+        stat::line(Line::Commit, &self.cpus[cpu.index()]);
     }
 
     /// How many pages are promised (`Committed_AS` in /proc/meminfo).

@@ -3,7 +3,8 @@
 use alloc::sync::Arc;
 use core::sync::atomic::{AtomicBool, Ordering};
 
-use memwright_table::sync::{Lock, Rank};
+use memwright_table::sync::stat::{self, Line};
+use memwright_table::sync::{Lock, RANKS, Rank};
 use memwright_table::{
     Change, CpuId, Frame, FrameKind, Frames, GatherCounts, Machine, OutOfMemory, Usage,
 };
@@ -22,6 +23,8 @@ pub struct Memory<M: Machine> {
     commit: Commit,
     policy: Policy,
     counters: Counters,
+    /// Whether events are traced or lock statistics taken: looked at where something happens.
+    watched: AtomicBool,
     /// Whether `sink` holds somebody: looked at before the lock is taken.
     tracing: AtomicBool,
     sink: Lock<Option<&'static dyn TraceSink>>,
@@ -52,6 +55,7 @@ impl<M: Machine> Memory<M> {
             commit,
             policy,
             counters,
+            watched: AtomicBool::new(false),
             tracing: AtomicBool::new(false),
             sink: Lock::new(Rank::Leaf, None),
             frames,
@@ -106,6 +110,12 @@ impl<M: Machine> Memory<M> {
     }
 
     fn account_with(&self, usage: Usage) -> Account {
+        let requested = self.policy.count_locks();
+        let (locks, lines) = if requested {
+            lock_statistics()
+        } else {
+            Default::default()
+        };
         let mut values = [0; ROW_COUNT];
         for definition in ROWS {
             values[definition.row as usize] = match definition.row {
@@ -113,6 +123,13 @@ impl<M: Machine> Memory<M> {
                 Row::FramesInUse => usage.used,
                 Row::TableFrames => usage.tables,
                 Row::TableFramesPeak => usage.tables_peak,
+                Row::LocksTaken => locks.taken,
+                Row::LocksBounced => locks.bounced,
+                Row::LockWordsShared => locks.shared,
+                Row::LocksWaited => locks.waited,
+                Row::LinesBounced => lines.bounced,
+                Row::LinesShared => lines.shared,
+                Row::LinesMissed => stat::missed(),
                 row => self.counters.sum(row),
             };
         }
@@ -128,13 +145,33 @@ impl<M: Machine> Memory<M> {
         .iter()
         .map(|row| values[*row as usize])
         .sum();
-        Account { values }
+        Account { values, requested }
     }
 
     /// Sends events to `sink` from now on, or to nobody.
     pub fn set_trace(&self, sink: Option<&'static dyn TraceSink>) {
         *self.sink.lock() = sink;
         self.tracing.store(sink.is_some(), Ordering::Release);
+        let watched = sink.is_some() || stat::is_on();
+        self.watched.store(watched, Ordering::Release);
+    }
+
+    /// Takes [lock statistics](stat) from now on, or no more. What is known of locks and lines is forgotten
+    /// when it begins. They are the machine's: of all of its memory managers, if it has several.
+    pub fn set_lock_statistics(&self, on: bool) {
+        let watched = on || self.tracing.load(Ordering::Acquire);
+        self.watched.store(watched, Ordering::Release);
+        if on {
+            stat::start();
+        } else {
+            stat::stop();
+        }
+    }
+
+    /// Whether somebody wants to know what happens.
+    #[inline]
+    pub(crate) fn is_watched(&self) -> bool {
+        self.watched.load(Ordering::Acquire)
     }
 
     /// Counts events on the calling CPU.
@@ -189,8 +226,21 @@ impl<M: Machine> Memory<M> {
     /// Sends an event, which is made only if somebody listens.
     #[inline]
     pub(crate) fn trace(&self, event: impl FnOnce() -> Event) {
-        if self.tracing.load(Ordering::Acquire) {
-            self.send(&event());
+        if self.is_watched() {
+            self.note_lines();
+            if self.tracing.load(Ordering::Acquire) {
+                self.send(&event());
+            }
+        }
+    }
+
+    /// Says to the lock statistics which lines of the account this CPU wrote.
+    #[cold]
+    fn note_lines(&self) {
+        if stat::is_on() {
+            let cpu = self.frames.machine().cpu();
+            self.counters.note_lines(cpu);
+            self.commit.note_line(cpu);
         }
     }
 
@@ -201,6 +251,19 @@ impl<M: Machine> Memory<M> {
             sink.event(event);
         }
     }
+}
+
+/// What was counted of all locks, and of all lines but those of locks.
+fn lock_statistics() -> (stat::Counts, stat::Counts) {
+    let mut locks = stat::Counts::default();
+    for rank in RANKS {
+        locks.add(&stat::locks(rank));
+    }
+    let mut lines = stat::Counts::default();
+    for line in Line::ALL.into_iter().filter(|line| *line != Line::Lock) {
+        lines.add(&stat::lines(line));
+    }
+    (locks, lines)
 }
 
 impl<M: Machine> Drop for Memory<M> {

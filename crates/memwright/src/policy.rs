@@ -1,7 +1,7 @@
 //! Which of several ways is taken, chosen at run time so that "before" and "after" can be measured on one
 //! build.
 
-use core::sync::atomic::{AtomicU8, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 
 /// When a page that stays mapped may become writable without a write fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,6 +29,7 @@ pub enum PolicyError {
 pub struct Policy {
     write_upgrade: AtomicU8,
     fault_around: AtomicU8,
+    count_locks: AtomicBool,
 }
 
 impl Default for Policy {
@@ -36,13 +37,14 @@ impl Default for Policy {
         Self {
             write_upgrade: AtomicU8::new(WriteUpgrade::On as u8),
             fault_around: AtomicU8::new(16),
+            count_locks: AtomicBool::new(false),
         }
     }
 }
 
 impl Policy {
     /// Every key with its values, for help texts.
-    pub const KEYS: [(&'static str, &'static str); 2] = [
+    pub const KEYS: [(&'static str, &'static str); 3] = [
         (
             "write_upgrade",
             "off, dirty or on: when a page becomes writable without a write fault",
@@ -50,6 +52,10 @@ impl Policy {
         (
             "fault_around",
             "1, 2, 4, 8 or 16: how many cached pages of a file one read fault maps",
+        ),
+        (
+            "locks",
+            "off or count: whether locks, and the words and lines that several CPUs write, are counted",
         ),
     ];
 
@@ -79,6 +85,14 @@ impl Policy {
                 };
                 self.fault_around.store(pages, Ordering::Relaxed);
             }
+            "locks" => {
+                let count = match value {
+                    "off" => false,
+                    "count" => true,
+                    _ => return Err(PolicyError::UnknownValue),
+                };
+                self.count_locks.store(count, Ordering::Relaxed);
+            }
             _ => return Err(PolicyError::UnknownKey),
         }
         Ok(())
@@ -92,6 +106,11 @@ impl Policy {
             1 => WriteUpgrade::Dirty,
             _ => WriteUpgrade::On,
         }
+    }
+
+    /// Whether locks are counted from the start of the program on.
+    pub fn count_locks(&self) -> bool {
+        self.count_locks.load(Ordering::Relaxed)
     }
 
     /// How many pages a read fault of a file maps at most: a power of two.
@@ -127,6 +146,8 @@ mod tests {
             policy.set("write_upgrade", value).unwrap();
             assert_eq!(policy.write_upgrade(), upgrade);
         }
+        policy.set("locks", "count").unwrap();
+        assert!(policy.count_locks());
         policy.set("fault_around", "4").unwrap();
         assert_eq!(policy.fault_around(), 4);
     }

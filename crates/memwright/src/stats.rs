@@ -6,6 +6,7 @@
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicU64, Ordering};
 
+use memwright_table::sync::stat::{self, Line};
 use memwright_table::{CpuId, OutOfMemory, TryPush};
 
 /// How the value of a row comes about.
@@ -15,6 +16,8 @@ pub enum Source {
     Counted,
     /// Read when the account is taken.
     Sampled,
+    /// Read when the account is taken, if the policy `locks` asked for it; else the row is left out.
+    Requested,
     /// The clock and machine of the run cannot show it: printed as "not observable under TCG".
     NotObservable,
 }
@@ -127,6 +130,20 @@ rows! {
         "Times two areas became one.";
     LazyFreed, "lazy_freed", Counted, "pages lazily freed",
         "Pages for which MADV_FREE was asked; without reclaim they keep their contents, which Linux permits.";
+    LocksTaken, "locks_taken", Requested, "locks: taken",
+        "Locks taken, by whatever part of the kernel; a writer of a lock with a word per CPU takes them all. With the policy locks=count.";
+    LocksBounced, "locks_bounced", Requested, "locks: bounced",
+        "Locks taken whose word another CPU wrote last. With the policy locks=count.";
+    LockWordsShared, "lock_words_shared", Requested, "lock words of several CPUs",
+        "Lock words that more than one CPU wrote, each counted once. With the policy locks=count.";
+    LocksWaited, "locks_waited", Requested, "locks: waited for",
+        "Locks that somebody else held when they were to be taken. With the policy locks=count.";
+    LinesBounced, "lines_bounced", Requested, "count lines: bounced",
+        "Writes of a line of 64 bytes with counts, entries or metadata that another CPU wrote last: the lines that /proc/lock_stat lists. With the policy locks=count.";
+    LinesShared, "lines_shared", Requested, "count lines of several CPUs",
+        "Such lines that more than one CPU wrote, each counted once. With the policy locks=count.";
+    LinesMissed, "lines_missed", Requested, "count lines not followed",
+        "Writes of such lines for which the table of lines had no room: unless it is 0, the two rows above say too little. With the policy locks=count.";
     PagingStructureHits, "paging_structure_hits", NotObservable, "paging-structure cache hits",
         "Walks that began at a cached upper-level entry.";
     TaggedSwitches, "tagged_switches", NotObservable, "switches that kept translations",
@@ -175,6 +192,9 @@ fn add_to(counter: &AtomicU64, count: u64) {
     counter.store(sum, Ordering::Relaxed);
 }
 
+/// How many counters a line of 64 bytes holds.
+const COUNTERS_IN_LINE: usize = 8;
+
 /// All counters.
 pub(crate) struct Counters {
     cpus: Vec<CpuCounters>,
@@ -212,6 +232,13 @@ impl Counters {
         }
     }
 
+    /// Says to the lock statistics that `cpu`, the calling one, wrote its counters.
+    pub(crate) fn note_lines(&self, cpu: CpuId) {
+        for counter in self.cpus[cpu.index()].0.iter().step_by(COUNTERS_IN_LINE) {
+            stat::line(Line::Account, counter);
+        }
+    }
+
     /// The sum over all CPUs.
     pub(crate) fn sum(&self, row: Row) -> u64 {
         self.cpus
@@ -225,13 +252,17 @@ impl Counters {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Account {
     pub(crate) values: [u64; ROW_COUNT],
+    /// Whether it has the rows that are there on request only.
+    pub(crate) requested: bool,
 }
 
 impl Account {
     /// The value of one row.
     pub fn get(&self, row: Row) -> Value {
         match ROWS[row as usize].source {
-            Source::Counted | Source::Sampled => Value::Count(self.values[row as usize]),
+            Source::Counted | Source::Sampled | Source::Requested => {
+                Value::Count(self.values[row as usize])
+            }
             Source::NotObservable => Value::NotObservable,
         }
     }
@@ -241,9 +272,10 @@ impl Account {
         self.values[row as usize]
     }
 
-    /// Every row with its value, in the order of [`ROWS`].
+    /// Every row with its value, in the order of [`ROWS`], but those that nobody asked for.
     pub fn iter(&self) -> impl Iterator<Item = (&'static Definition, Value)> + '_ {
         ROWS.iter()
+            .filter(|definition| self.requested || definition.source != Source::Requested)
             .map(|definition| (definition, self.get(definition.row)))
     }
 
@@ -271,7 +303,7 @@ impl Account {
                 values[definition.row as usize] -= earlier.values[definition.row as usize];
             }
         }
-        Account { values }
+        Account { values, ..*self }
     }
 }
 
@@ -312,6 +344,7 @@ mod tests {
     fn what_cannot_be_observed_is_not_zero() {
         let account = Account {
             values: [0; ROW_COUNT],
+            requested: false,
         };
         assert_eq!(account.get(Row::PagingStructureHits), Value::NotObservable);
         assert_eq!(account.get(Row::Forks), Value::Count(0));

@@ -6,15 +6,14 @@ use core::marker::PhantomData;
 use core::ops::{Deref, DerefMut};
 use core::sync::atomic::{AtomicU32, Ordering};
 
+use super::stat::{self, FREE, TAKEN};
 use super::{Rank, Step, order, relax, step};
 
-/// The bare lock: one word, which may live in a frame's metadata.
+/// The bare lock: one word, which may live in a frame's metadata. Its upper half belongs to the
+/// lock statistics ([`stat`](super::stat)).
 #[derive(Debug, Default)]
 #[repr(transparent)]
 pub struct RawLock(AtomicU32);
-
-const FREE: u32 = 0;
-const TAKEN: u32 = 1;
 
 impl RawLock {
     /// A lock that nobody holds.
@@ -28,8 +27,8 @@ impl RawLock {
     pub fn lock(&self, rank: Rank) {
         order::check(rank);
         step(Step::Lock(rank));
-        if !self.try_take() {
-            self.wait();
+        if !self.take_expected() {
+            self.wait(rank);
         }
         order::acquired(rank);
     }
@@ -38,7 +37,7 @@ impl RawLock {
     #[inline]
     pub fn try_lock(&self, rank: Rank) -> bool {
         step(Step::Lock(rank));
-        let taken = self.try_take();
+        let taken = self.take_expected() || self.try_take(rank, false);
         if taken {
             order::acquired(rank);
         }
@@ -49,35 +48,58 @@ impl RawLock {
     /// guards, so the method stays inside the crate.
     #[inline]
     pub(crate) fn unlock(&self, rank: Rank) {
-        debug_assert_eq!(
-            self.0.load(Ordering::Relaxed),
-            TAKEN,
-            "released a free lock"
-        );
+        debug_assert!(self.is_locked(), "released a free lock");
         order::released(rank);
-        self.0.store(FREE, Ordering::Release);
+        // Nobody else writes the word of a lock that is taken, so a load and a store do.
+        let word = self.0.load(Ordering::Relaxed);
+        self.0.store(word & !TAKEN, Ordering::Release);
         step(Step::Unlock(rank));
     }
 
     /// Whether somebody holds the lock.
     pub fn is_locked(&self) -> bool {
-        self.0.load(Ordering::Relaxed) == TAKEN
+        self.0.load(Ordering::Relaxed) & TAKEN != 0
     }
 
+    /// Takes the lock if it is free and nothing is to be counted.
     #[inline]
-    fn try_take(&self) -> bool {
+    fn take_expected(&self) -> bool {
         self.0
-            .compare_exchange(FREE, TAKEN, Ordering::Acquire, Ordering::Relaxed)
+            .compare_exchange(
+                stat::expected(),
+                FREE | TAKEN,
+                Ordering::Acquire,
+                Ordering::Relaxed,
+            )
             .is_ok()
     }
 
+    /// Takes the lock if it is free, and counts that.
     #[cold]
-    fn wait(&self) {
+    fn try_take(&self, rank: Rank, waited: bool) -> bool {
+        let old = self.0.load(Ordering::Relaxed);
+        if old & TAKEN != 0
+            || self
+                .0
+                .compare_exchange(old, old | TAKEN, Ordering::Acquire, Ordering::Relaxed)
+                .is_err()
+        {
+            return false;
+        }
+        let tag = stat::taken(rank, &self.0, old, waited);
+        self.0.store(tag | TAKEN, Ordering::Relaxed);
+        true
+    }
+
+    #[cold]
+    fn wait(&self, rank: Rank) {
+        let mut waited = false;
         loop {
             while self.is_locked() {
+                waited = true;
                 relax();
             }
-            if self.try_take() {
+            if self.try_take(rank, waited) {
                 return;
             }
         }

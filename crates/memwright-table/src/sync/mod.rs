@@ -7,9 +7,10 @@
 mod lock;
 mod order;
 mod spread;
+pub mod stat;
 
 pub use lock::{Lock, LockGuard, RawLock};
-pub use order::{Held, MAX_HELD, Rank, assert_none_held, held};
+pub use order::{Held, MAX_HELD, RANKS, Rank, assert_none_held, held};
 pub use spread::{SpreadLock, SpreadReadGuard, SpreadWriteGuard};
 
 use core::sync::atomic::{AtomicPtr, Ordering};

@@ -43,6 +43,54 @@ pub enum Rank {
     Heap,
 }
 
+impl Rank {
+    /// The name used in reports.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Rank::Process => "process",
+            Rank::Signals => "signals",
+            Rank::FileTable => "file_table",
+            Rank::FileSystem => "file_system",
+            Rank::File => "file",
+            Rank::Space => "space",
+            Rank::SpaceChild => "space_child",
+            Rank::ObjectRegistry => "object_registry",
+            Rank::Object => "object",
+            Rank::Table => "table",
+            Rank::TableChild => "table_child",
+            Rank::FrameCache => "frame_cache",
+            Rank::Frames => "frames",
+            Rank::Scheduler => "scheduler",
+            Rank::Wait => "wait",
+            Rank::Console => "console",
+            Rank::Leaf => "leaf",
+            Rank::Heap => "heap",
+        }
+    }
+}
+
+/// Every rank, in the order of locking.
+pub const RANKS: [Rank; 18] = [
+    Rank::Process,
+    Rank::Signals,
+    Rank::FileTable,
+    Rank::FileSystem,
+    Rank::File,
+    Rank::Space,
+    Rank::SpaceChild,
+    Rank::ObjectRegistry,
+    Rank::Object,
+    Rank::Table,
+    Rank::TableChild,
+    Rank::FrameCache,
+    Rank::Frames,
+    Rank::Scheduler,
+    Rank::Wait,
+    Rank::Console,
+    Rank::Leaf,
+    Rank::Heap,
+];
+
 /// The most locks one CPU (one thread, on a host) may hold at a time.
 pub const MAX_HELD: usize = 16;
 
@@ -66,32 +114,11 @@ pub use checked::{assert_none_held, held};
 
 #[cfg(debug_assertions)]
 mod checked {
-    use super::{Held, MAX_HELD, Rank};
+    use super::{Held, MAX_HELD, RANKS, Rank};
     use core::sync::atomic::{AtomicU8, Ordering};
 
     /// 0 for a free slot, else one more than the rank.
     type Slots = [AtomicU8; MAX_HELD];
-
-    const RANKS: [Rank; 18] = [
-        Rank::Process,
-        Rank::Signals,
-        Rank::FileTable,
-        Rank::FileSystem,
-        Rank::File,
-        Rank::Space,
-        Rank::SpaceChild,
-        Rank::ObjectRegistry,
-        Rank::Object,
-        Rank::Table,
-        Rank::TableChild,
-        Rank::FrameCache,
-        Rank::Frames,
-        Rank::Scheduler,
-        Rank::Wait,
-        Rank::Console,
-        Rank::Leaf,
-        Rank::Heap,
-    ];
 
     #[cfg(any(test, feature = "std"))]
     mod place {

@@ -15,17 +15,25 @@ use core::sync::atomic::{AtomicU32, Ordering, fence};
 
 use rust_alloc::vec::Vec;
 
+use super::stat::{self, ALWAYS, TAG};
 use super::{Rank, RawLock, Step, order, relax, step};
 use crate::addr::CpuId;
 use crate::handle::{OutOfMemory, TryPush};
 
-/// A CPU's word: twice the readers, plus `CLOSED`.
+/// A CPU's word: twice the readers, plus `CLOSED`, plus `ALWAYS`. The upper half belongs to the lock
+/// statistics.
 #[repr(align(64))]
-#[derive(Default)]
 struct Word(AtomicU32);
+
+impl Word {
+    const fn new() -> Self {
+        Self(AtomicU32::new(ALWAYS))
+    }
+}
 
 const CLOSED: u32 = 1;
 const READER: u32 = 2;
+const READERS: u32 = !(TAG | ALWAYS | CLOSED);
 
 /// A value behind a reader-writer lock with one reader word per CPU.
 pub struct SpreadLock<T> {
@@ -49,7 +57,7 @@ impl<T> SpreadLock<T> {
     pub fn try_new(rank: Rank, cpus: usize, value: T) -> Result<Self, OutOfMemory> {
         let mut words = Vec::new();
         words.try_make_room(cpus.max(1))?;
-        words.resize_with(cpus.max(1), Word::default);
+        words.resize_with(cpus.max(1), Word::new);
         Ok(Self {
             rank,
             writer: RawLock::new(),
@@ -68,8 +76,8 @@ impl<T> SpreadLock<T> {
         order::check(self.rank);
         step(Step::Lock(self.rank));
         let word = &self.words[cpu.index()].0;
-        if word.fetch_add(READER, Ordering::Acquire) & CLOSED != 0 {
-            wait_to_read(word);
+        if word.fetch_add(READER, Ordering::Acquire) & stat::slow_bits() != 0 {
+            enter_slowly(self.rank, word);
         }
         order::acquired(self.rank);
         SpreadReadGuard {
@@ -98,16 +106,27 @@ impl<T> SpreadLock<T> {
         self.writer.lock(rank);
         for Word(word) in &self.words {
             let mut seen = word.fetch_or(CLOSED, Ordering::Acquire);
-            while seen >= READER {
+            while seen & READERS != 0 {
                 relax();
                 seen = word.load(Ordering::Acquire);
             }
         }
         fence(Ordering::Acquire);
+        if stat::is_on() {
+            self.count_closed(rank);
+        }
         SpreadWriteGuard {
             lock: self,
             rank,
             not_send: PhantomData,
+        }
+    }
+
+    /// Counts that this CPU has written every word.
+    #[cold]
+    fn count_closed(&self, rank: Rank) {
+        for Word(word) in &self.words {
+            count(rank, word, false);
         }
     }
 
@@ -117,18 +136,29 @@ impl<T> SpreadLock<T> {
     }
 }
 
-/// A writer came first: leave, and come back when it has gone.
+/// This reader is counted in `word` already. If a writer came first, it leaves, and comes back
+/// when that one has gone.
 #[cold]
-fn wait_to_read(word: &AtomicU32) {
-    loop {
+fn enter_slowly(rank: Rank, word: &AtomicU32) {
+    let mut waited = false;
+    while word.load(Ordering::Acquire) & CLOSED != 0 {
+        waited = true;
         word.fetch_sub(READER, Ordering::Release);
         while word.load(Ordering::Relaxed) & CLOSED != 0 {
             relax();
         }
-        if word.fetch_add(READER, Ordering::Acquire) & CLOSED == 0 {
-            return;
-        }
+        word.fetch_add(READER, Ordering::Acquire);
     }
+    count(rank, word, waited);
+}
+
+/// Counts that this CPU has written `word`, for the lock statistics.
+fn count(rank: Rank, word: &AtomicU32, waited: bool) {
+    let old = word.load(Ordering::Relaxed);
+    let tag = stat::taken(rank, word, old, waited);
+    // Other CPUs may open and close meanwhile, below the tag.
+    let retagged = |now: u32| Some(now & !TAG | tag);
+    let _ = word.fetch_update(Ordering::Relaxed, Ordering::Relaxed, retagged);
 }
 
 impl<T> fmt::Debug for SpreadLock<T> {

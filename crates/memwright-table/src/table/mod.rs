@@ -56,6 +56,7 @@ use crate::frame::{Frames, OutOfFrames};
 use crate::gather::Gather;
 use crate::handle::TryPush;
 use crate::machine::Machine;
+use crate::sync::stat::{self, Line};
 
 /// The level of the root; 1 is the lowest.
 pub(crate) const ROOT_LEVEL: u8 = 4;
@@ -184,6 +185,7 @@ impl<M: Machine> Table<M> {
         let bit = CpuSet::single(cpu).bits();
         if self.state.loaded.load(Ordering::Relaxed) & bit == 0 {
             self.state.loaded.fetch_or(bit, Ordering::SeqCst);
+            stat::line(Line::Table, &self.state.loaded);
         }
     }
 
@@ -193,6 +195,7 @@ impl<M: Machine> Table<M> {
         self.state
             .loaded
             .fetch_and(!CpuSet::single(cpu).bits(), Ordering::SeqCst);
+        stat::line(Line::Table, &self.state.loaded);
     }
 
     /// CPUs that may use the table.
@@ -232,6 +235,32 @@ impl<M: Machine> Table<M> {
     #[track_caller]
     pub fn second_cursor(&self, range: PageRange) -> Cursor<'_, M> {
         Cursor::new(self, range, crate::sync::Rank::TableChild)
+    }
+
+    /// Says to the [lock statistics](stat) that this CPU wrote the entry of `page`, the metadata of
+    /// its frame and its share of the counts, as a fault there does. Reads the entries without a
+    /// lock: the table must not be freed meanwhile. Nothing happens while no statistics are taken.
+    pub fn note_lines(&self, page: Page) {
+        if !stat::is_on() {
+            return;
+        }
+        self.share().note_line();
+        let (mut node, mut level) = (self.root, ROOT_LEVEL);
+        loop {
+            let slot = &self.frames.table_words(node)[slot_index(page, level)];
+            let word = slot.load(Ordering::Acquire);
+            match x86_64::slot(word, level) {
+                Slot::Table(lower) => (node, level) = (lower, level - 1),
+                Slot::Entry => {
+                    stat::line(Line::Entries, slot);
+                    if let Some(frame) = x86_64::decode(word, level).counted_frame() {
+                        let first = self.frames.first_frame(frame);
+                        stat::line(Line::Frame, self.frames.meta(first));
+                    }
+                    return;
+                }
+            }
+        }
     }
 
     /// The calling CPU's share of the counts.

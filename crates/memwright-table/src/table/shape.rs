@@ -10,6 +10,7 @@ use crate::entry::{Change, Entry, Marker, Marks, Migrating, Present};
 use crate::frame::{OutOfFrames, add_references};
 use crate::gather::Gather;
 use crate::machine::Machine;
+use crate::sync::stat::{self, Line};
 
 impl<M: Machine> Table<M> {
     /// An empty table at `level` for the pages from `start` on, not linked yet.
@@ -62,6 +63,7 @@ impl<M: Machine> Cursor<'_, M> {
         let new = x86_64::table(lower);
         slot.store(new, Ordering::Release);
         self.count(old, new);
+        stat::line(Line::Entries, slot);
         self.walk();
         Ok(())
     }

@@ -2,6 +2,8 @@
 
 use core::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
+use crate::sync::stat::{self, Line};
+
 /// One CPU's share of the counts of a table, in a cache line of its own: operations in different
 /// parts of a table, on different CPUs, write no common line (design rule 14).
 #[derive(Debug, Default)]
@@ -26,6 +28,11 @@ impl CpuShare {
         self.pending.fetch_sub(1, Ordering::SeqCst);
     }
 
+    /// Says to the lock statistics that the calling CPU wrote its share.
+    pub(super) fn note_line(&self) {
+        stat::line(Line::Table, self);
+    }
+
     #[inline]
     pub(super) fn pending(&self) -> u64 {
         self.pending.load(Ordering::SeqCst)
@@ -35,6 +42,7 @@ impl CpuShare {
     #[inline]
     pub(super) fn count_tables(&self, tables: i64) {
         self.tables.fetch_add(tables, Ordering::Relaxed);
+        self.note_line();
     }
 
     pub(super) fn tables(&self) -> i64 {

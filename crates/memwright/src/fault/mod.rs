@@ -176,12 +176,9 @@ impl<M: Machine> AddressSpace<M> {
                 | FaultError::StackLimit,
             ) => core.memory.count_on(cpu, Row::FaultRefused, 1),
         }
-        core.memory.trace(|| Event::Fault {
-            address,
-            access,
-            outcome,
-            area: core.area_at(address),
-        });
+        if core.memory.is_watched() {
+            core.watched_fault(cpu, address, access, outcome);
+        }
         outcome
     }
 }
@@ -210,6 +207,24 @@ impl<M: Machine> Core<M> {
             drop(areas);
             self.grow_stack(page)?;
         }
+    }
+
+    /// Tells whoever wants to know of a fault, and of the lines that it wrote.
+    #[cold]
+    fn watched_fault(
+        &self,
+        cpu: CpuId,
+        address: VirtAddr,
+        access: Access,
+        outcome: Result<FaultKind, FaultError>,
+    ) {
+        self.note_lines(cpu, address);
+        self.memory.trace(|| Event::Fault {
+            address,
+            access,
+            outcome,
+            area: self.area_at(address),
+        });
     }
 
     fn area_at(&self, address: VirtAddr) -> PageRange {

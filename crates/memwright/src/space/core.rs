@@ -4,10 +4,11 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
+use memwright_table::sync::stat::{self, Line};
 use memwright_table::sync::{Rank, SpreadLock};
 use memwright_table::{
     Bits, Change, CpuId, Frame, FrameKind, GatherCounts, Machine, OutOfMemory, Page, PageRange,
-    Table, TryPush,
+    Table, TryPush, VirtAddr,
 };
 
 use super::{Area, Areas, Layout};
@@ -66,6 +67,15 @@ impl<M: Machine> Core<M> {
     /// Pages that an area may lie in.
     pub(crate) fn bounds(&self) -> PageRange {
         PageRange::new(self.layout.lowest.page(), self.layout.highest.page())
+    }
+
+    /// Says to the lock statistics which lines a fault at `address` wrote on `cpu`, the calling one: those of
+    /// the entry and its frame, and of the counts of the space.
+    pub(crate) fn note_lines(&self, cpu: CpuId, address: VirtAddr) {
+        if stat::is_on() && address < VirtAddr::USER_END {
+            self.table.note_lines(address.page());
+            stat::line(Line::Space, &self.resident[cpu.index()]);
+        }
     }
 
     /// Counts `pages` that now have a frame here.

@@ -3,6 +3,7 @@
 use core::sync::atomic::{AtomicBool, Ordering};
 
 use bitflags::bitflags;
+use memwright_table::sync::stat::{self, Line};
 use memwright_table::{Page, PageRange};
 
 bitflags! {
@@ -146,6 +147,7 @@ impl<B: Backed> Area<B> {
         // A plain test first: a store would take the cache line from every other CPU at each fault.
         if !self.faulted.load(Ordering::Relaxed) {
             self.faulted.store(true, Ordering::Relaxed);
+            stat::line(Line::Space, &self.faulted);
         }
     }
 

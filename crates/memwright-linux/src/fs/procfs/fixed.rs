@@ -1,11 +1,12 @@
 //! The entries of `/proc` and `/sys` that are always there.
 
 use super::{
+    lock_stat,
     node::{FixedDirectory, ProcNode},
     system,
 };
 
-use ProcNode::{Fixed, PathLink, SelfLink, SystemText, ThreadSelfLink};
+use ProcNode::{Fixed, PathLink, SelfLink, SystemControl, SystemText, ThreadSelfLink};
 
 /// The fixed entries of `/proc`.
 pub static ROOT: FixedDirectory = FixedDirectory {
@@ -17,6 +18,11 @@ pub static ROOT: FixedDirectory = FixedDirectory {
         ("sys", 0o555, Fixed(&CONTROLS)),
         ("cpuinfo", 0o444, SystemText(system::cpuinfo)),
         ("filesystems", 0o444, SystemText(system::filesystems)),
+        (
+            "lock_stat",
+            0o644,
+            SystemControl(&lock_stat::LOCK_STATISTICS),
+        ),
         ("meminfo", 0o444, SystemText(system::meminfo)),
         ("stat", 0o444, SystemText(system::stat)),
         ("uptime", 0o444, SystemText(system::uptime)),

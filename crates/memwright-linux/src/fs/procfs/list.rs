@@ -133,6 +133,7 @@ impl ProcNode {
             | Self::Descriptor(..)
             | Self::DescriptorInfo(..)
             | Self::SystemText(_)
+            | Self::SystemControl(_)
             | Self::ProcessText(..)
             | Self::Memory(_) => return Err(Errno::ENOTDIR),
         }

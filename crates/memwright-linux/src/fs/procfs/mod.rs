@@ -4,6 +4,7 @@
 
 mod fixed;
 mod list;
+mod lock_stat;
 mod mem;
 mod node;
 mod process;
@@ -88,6 +89,7 @@ impl ProcNode {
             | Self::Descriptor(..)
             | Self::DescriptorInfo(..)
             | Self::SystemText(_)
+            | Self::SystemControl(_)
             | Self::ProcessText(..)
             | Self::Memory(_) => Err(Errno::ENOTDIR),
         }

@@ -22,6 +22,14 @@ use core::fmt;
 /// Writes a file about the system.
 pub type SystemWriter = fn(&Context<'_>, &mut Text) -> fmt::Result;
 
+/// A file about the system that can be written.
+pub struct SystemControl {
+    /// Writes the file.
+    pub read: SystemWriter,
+    /// Takes what was written to it.
+    pub store: fn(&Context<'_>, &[u8]) -> Result<(), Errno>,
+}
+
 /// One of the links of a process that lead straight to a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PlaceLink {
@@ -64,6 +72,8 @@ pub enum ProcNode {
     DescriptorInfo(u32, i32),
     /// A file about the system.
     SystemText(SystemWriter),
+    /// The same, which can be written.
+    SystemControl(&'static SystemControl),
     /// A file about a process, or one of its threads.
     ProcessText(u32, Option<u32>, &'static ProcessWriter),
     /// `/proc/PID/mem`.
@@ -215,6 +225,7 @@ impl ProcNode {
             | Self::Descriptor(..) => Kind::Symlink,
             Self::DescriptorInfo(..)
             | Self::SystemText(_)
+            | Self::SystemControl(_)
             | Self::ProcessText(..)
             | Self::Memory(_) => Kind::Regular,
         }
@@ -267,6 +278,7 @@ impl ProcNode {
             | Self::DescriptorInfos(_)
             | Self::DescriptorInfo(..)
             | Self::SystemText(_)
+            | Self::SystemControl(_)
             | Self::ProcessText(..)
             | Self::Memory(_) => Err(Errno::EINVAL),
         }
@@ -285,9 +297,10 @@ impl ProcNode {
             | Self::Task(..)
             | Self::Descriptors(_)
             | Self::DescriptorInfos(_) => Ok(Box::new(DirectoryFile)),
-            Self::SystemText(_) | Self::ProcessText(..) | Self::DescriptorInfo(..) => {
-                Ok(Box::new(TextFile::new(*self)))
-            }
+            Self::SystemText(_)
+            | Self::SystemControl(_)
+            | Self::ProcessText(..)
+            | Self::DescriptorInfo(..) => Ok(Box::new(TextFile::new(*self))),
             Self::Memory(id) => {
                 let process = context.kernel.tasks.process(id).ok_or(Errno::ESRCH)?;
                 Ok(Box::new(MemoryFile::new(process.space())))
@@ -307,6 +320,9 @@ impl ProcNode {
     pub(super) fn write_text(&self, context: &Context<'_>, text: &mut Text) -> Result<(), Errno> {
         match *self {
             Self::SystemText(write) => write(context, text).map_err(|_| Errno::ENOMEM),
+            Self::SystemControl(control) => {
+                (control.read)(context, text).map_err(|_| Errno::ENOMEM)
+            }
             Self::ProcessText(id, thread, writer) => {
                 let subject = Subject::find(context, id, thread)?;
                 (writer.read)(context, &subject, text).map_err(|_| Errno::ENOMEM)
@@ -341,6 +357,7 @@ impl ProcNode {
                 let store = writer.store.ok_or(Errno::EINVAL)?;
                 store(context, &Subject::find(context, id, thread)?, bytes)
             }
+            Self::SystemControl(control) => (control.store)(context, bytes),
             _ => Err(Errno::EINVAL),
         }
     }

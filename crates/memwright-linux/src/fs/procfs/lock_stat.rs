@@ -1,0 +1,59 @@
+//! `/proc/lock_stat`.
+
+use super::{node::SystemControl, text::Text};
+use crate::{context::Context, errno::Errno};
+use core::fmt::{self, Write};
+use memwright_table::sync::{
+    RANKS,
+    stat::{self, Line},
+};
+
+/// `/proc/lock_stat`: what its namesake of Linux 7.2 (`kernel/locking/lockdep_proc.c`) is for, in
+/// columns of its own.
+pub static LOCK_STATISTICS: SystemControl = SystemControl { read, store };
+
+/// One row for each rank of locks, then one for each kind of lines: how many were taken or written,
+/// how many of these another CPU wrote last, how many words or lines more than one CPU wrote, how many
+/// locks were waited for.
+fn read(_: &Context<'_>, text: &mut Text) -> fmt::Result {
+    if !stat::is_on() {
+        return writeln!(text, "off: the policy locks=count takes lock statistics");
+    }
+    writeln!(text, "lock {:<16} taken bounced shared waited", "rank")?;
+    for rank in RANKS {
+        let counts = stat::locks(rank);
+        let name = rank.name();
+        let stat::Counts {
+            taken,
+            bounced,
+            shared,
+            waited,
+        } = counts;
+        writeln!(text, "lock {name:<16} {taken} {bounced} {shared} {waited}")?;
+    }
+    for line in Line::ALL {
+        let counts = stat::lines(line);
+        let name = line.name();
+        let stat::Counts {
+            taken,
+            bounced,
+            shared,
+            waited: _,
+        } = counts;
+        writeln!(text, "line {name:<16} {taken} {bounced} {shared} 0")?;
+    }
+    writeln!(text, "line {:<16} {} 0 0 0", "missed", stat::missed())
+}
+
+/// A 0 forgets what was counted, as on Linux.
+fn store(_: &Context<'_>, bytes: &[u8]) -> Result<(), Errno> {
+    match bytes.trim_ascii() {
+        b"0" => {
+            if stat::is_on() {
+                stat::clear();
+            }
+            Ok(())
+        }
+        _ => Err(Errno::EINVAL),
+    }
+}

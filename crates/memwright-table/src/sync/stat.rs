@@ -1,0 +1,367 @@
+//! Lock statistics: which locks are taken, and which words and lines move from CPU to CPU.
+//!
+//! They are off until [`start`]. Off, taking a lock costs what it would cost without them: the fast
+//! path exchanges the word that it expects, which is read from memory, for a taken one. On, it
+//! expects a word that no lock ever holds, so that every lock is taken on the slow path, and that
+//! one counts. Each lock word then names the CPU that wrote it last, so that nothing is lost or
+//! mixed up; lines that are not locks are looked up in a table by their address.
+//!
+//! A *bounce* is what costs time on real hardware and none under an emulator: a CPU writes a word,
+//! or a line of 64 bytes, that another CPU wrote last (`acq-bounces` in Linux's /proc/lock_stat).
+//! No bounces means that since the start no two CPUs wrote the same word or line.
+//!
+//! **What is covered.** Every lock of this layer, by its word and by its line; the lines that are
+//! handed to [`line`], which are those of [`Line`]. What is not a lock and not handed over is not
+//! seen.
+
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use super::{RANKS, Rank, cpu};
+use crate::addr::MAX_CPUS;
+
+/// What a line that many CPUs may write holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Line {
+    /// A lock, and what lies beside it.
+    Lock,
+    /// Entries of a page table.
+    Entries,
+    /// The metadata of a frame.
+    Frame,
+    /// One CPU's counts of a table, or the set of CPUs that have it loaded.
+    Table,
+    /// One CPU's counts of an address space, or an area's note that it has pages.
+    Space,
+    /// One CPU's counters of the account.
+    Account,
+    /// One CPU's count of promised pages.
+    Commit,
+}
+
+impl Line {
+    /// How many variants there are.
+    pub const COUNT: usize = 7;
+
+    /// Every variant.
+    pub const ALL: [Line; Line::COUNT] = [
+        Line::Lock,
+        Line::Entries,
+        Line::Frame,
+        Line::Table,
+        Line::Space,
+        Line::Account,
+        Line::Commit,
+    ];
+
+    /// The name used in reports.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Line::Lock => "lock",
+            Line::Entries => "entries",
+            Line::Frame => "frame",
+            Line::Table => "table",
+            Line::Space => "space",
+            Line::Account => "account",
+            Line::Commit => "commit",
+        }
+    }
+}
+
+/// What was counted of one rank of locks, or of one kind of lines.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Locks taken, or lines written.
+    pub taken: u64,
+    /// Of these, those that another CPU wrote last.
+    pub bounced: u64,
+    /// Words, or lines, that more than one CPU wrote.
+    pub shared: u64,
+    /// Locks that were waited for.
+    pub waited: u64,
+}
+
+impl Counts {
+    /// Adds `other`'s counts.
+    pub fn add(&mut self, other: &Counts) {
+        self.taken += other.taken;
+        self.bounced += other.bounced;
+        self.shared += other.shared;
+        self.waited += other.waited;
+    }
+}
+
+/// One CPU's counters.
+struct Counters {
+    taken: AtomicU64,
+    bounced: AtomicU64,
+    shared: AtomicU64,
+    waited: AtomicU64,
+}
+
+impl Counters {
+    const fn new() -> Self {
+        Self {
+            taken: AtomicU64::new(0),
+            bounced: AtomicU64::new(0),
+            shared: AtomicU64::new(0),
+            waited: AtomicU64::new(0),
+        }
+    }
+
+    fn count(&self, moved: Moved, waited: bool) {
+        self.taken.fetch_add(1, Ordering::Relaxed);
+        match moved {
+            Moved::No => {}
+            Moved::Again => {
+                self.bounced.fetch_add(1, Ordering::Relaxed);
+            }
+            Moved::First => {
+                self.bounced.fetch_add(1, Ordering::Relaxed);
+                self.shared.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+        if waited {
+            self.waited.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    fn add_to(&self, counts: &mut Counts) {
+        counts.taken += self.taken.load(Ordering::Relaxed);
+        counts.bounced += self.bounced.load(Ordering::Relaxed);
+        counts.shared += self.shared.load(Ordering::Relaxed);
+        counts.waited += self.waited.load(Ordering::Relaxed);
+    }
+
+    fn clear(&self) {
+        self.taken.store(0, Ordering::Relaxed);
+        self.bounced.store(0, Ordering::Relaxed);
+        self.shared.store(0, Ordering::Relaxed);
+        self.waited.store(0, Ordering::Relaxed);
+    }
+}
+
+#[repr(align(64))]
+struct CpuCounters {
+    locks: [Counters; RANKS.len()],
+    lines: [Counters; Line::COUNT],
+}
+
+static COUNTERS: [CpuCounters; MAX_CPUS] = [const {
+    CpuCounters {
+        locks: [const { Counters::new() }; RANKS.len()],
+        lines: [const { Counters::new() }; Line::COUNT],
+    }
+}; MAX_CPUS];
+
+/// What the fast path of a lock expects to find; see the module.
+static EXPECTED: AtomicU32 = AtomicU32::new(FREE);
+/// The bits of a reader's word that send it to the slow path.
+static SLOW: AtomicU32 = AtomicU32::new(TAKEN);
+/// The number of the measurement, from 1 to 255; 0 while none is under way.
+static EPOCH: AtomicU32 = AtomicU32::new(0);
+/// The last number given.
+static LAST_EPOCH: AtomicU32 = AtomicU32::new(0);
+/// Lines for which the table had no room.
+static MISSED: AtomicU64 = AtomicU64::new(0);
+
+/// A lock that nobody holds, and of which nothing is known.
+pub(super) const FREE: u32 = 0;
+/// The bit of a lock that somebody holds.
+pub(super) const TAKEN: u32 = 1;
+/// Set in every word of readers, so that [`slow_bits`] can name a bit that is always set.
+pub(super) const ALWAYS: u32 = 1 << 15;
+/// No lock ever holds this: nobody can have taken it and be nobody.
+const NEVER: u32 = 0xfffe;
+
+/// The upper half of a word, or of a line's slot: who wrote it last, in which measurement.
+const CPU_SHIFT: u32 = 16;
+const CPU_MASK: u32 = 0x7f << CPU_SHIFT;
+const SHARED: u32 = 1 << 23;
+const EPOCH_SHIFT: u32 = 24;
+/// All of it.
+pub(super) const TAG: u32 = 0xffff_0000;
+
+const _: () = assert!(MAX_CPUS < CPU_MASK as usize >> CPU_SHIFT);
+
+/// Whether a word or line came from another CPU.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Moved {
+    No,
+    /// And is the first time that more than one CPU has written it.
+    First,
+    Again,
+}
+
+/// What the fast path of a lock expects to find.
+#[inline(always)]
+pub(super) fn expected() -> u32 {
+    EXPECTED.load(Ordering::Relaxed)
+}
+
+/// The bits of a reader's word that send it to the slow path.
+#[inline(always)]
+pub(super) fn slow_bits() -> u32 {
+    SLOW.load(Ordering::Relaxed)
+}
+
+/// Whether statistics are being taken.
+#[inline]
+pub fn is_on() -> bool {
+    EPOCH.load(Ordering::Relaxed) != 0
+}
+
+/// Clears the statistics and takes them from now on, on every CPU. What other CPUs do at this moment
+/// may be counted or not.
+pub fn start() {
+    clear();
+    EXPECTED.store(NEVER, Ordering::SeqCst);
+    SLOW.store(TAKEN | ALWAYS, Ordering::SeqCst);
+}
+
+/// Forgets what was counted, and who wrote what.
+pub fn clear() {
+    let epoch = LAST_EPOCH.load(Ordering::Relaxed) % 255 + 1;
+    if epoch == 1 {
+        // The numbers begin again: what is left of the first round must not look new.
+        for slot in &LINES {
+            slot.store(0, Ordering::Relaxed);
+        }
+    }
+    LAST_EPOCH.store(epoch, Ordering::Relaxed);
+    for cpu in &COUNTERS {
+        cpu.locks.iter().chain(&cpu.lines).for_each(Counters::clear);
+    }
+    MISSED.store(0, Ordering::Relaxed);
+    EPOCH.store(epoch, Ordering::SeqCst);
+}
+
+/// Takes no more statistics. What was counted stays to be read.
+pub fn stop() {
+    EXPECTED.store(FREE, Ordering::SeqCst);
+    SLOW.store(TAKEN, Ordering::SeqCst);
+    EPOCH.store(0, Ordering::SeqCst);
+}
+
+/// What was counted of the locks of `rank`, over all CPUs.
+pub fn locks(rank: Rank) -> Counts {
+    let mut counts = Counts::default();
+    for cpu in &COUNTERS {
+        cpu.locks[rank as usize].add_to(&mut counts);
+    }
+    counts
+}
+
+/// What was counted of lines of this kind, over all CPUs.
+pub fn lines(line: Line) -> Counts {
+    let mut counts = Counts::default();
+    for cpu in &COUNTERS {
+        cpu.lines[line as usize].add_to(&mut counts);
+    }
+    counts
+}
+
+/// How many writes of lines were not followed because the table of lines was full. Unless it is 0,
+/// a count of 0 bounces means nothing.
+pub fn missed() -> u64 {
+    MISSED.load(Ordering::Relaxed)
+}
+
+/// Counts that a lock word of `rank`, which was `old`, is taken, and returns its new upper half;
+/// empty while no statistics are taken.
+#[cold]
+pub(super) fn taken(rank: Rank, word: &AtomicU32, old: u32, waited: bool) -> u32 {
+    let epoch = EPOCH.load(Ordering::Relaxed);
+    if epoch == 0 {
+        return 0;
+    }
+    let me = cpu();
+    let (tag, moved) = retag(old, epoch, me);
+    COUNTERS[me].locks[rank as usize].count(moved, waited);
+    line(Line::Lock, word);
+    tag
+}
+
+/// The upper half of a word, or of a slot, that CPU `me` writes after `old` was written.
+fn retag(old: u32, epoch: u32, me: usize) -> (u32, Moved) {
+    let mine = epoch << EPOCH_SHIFT | (me as u32 + 1) << CPU_SHIFT;
+    if old >> EPOCH_SHIFT != epoch {
+        return (mine, Moved::No);
+    }
+    if (old ^ mine) & CPU_MASK == 0 {
+        (mine | old & SHARED, Moved::No)
+    } else if old & SHARED == 0 {
+        (mine | SHARED, Moved::First)
+    } else {
+        (mine | SHARED, Moved::Again)
+    }
+}
+
+/// How many lines can be followed.
+const SLOTS: usize = 1 << 13;
+/// How many places of the table a line may be at.
+const PROBES: usize = 16;
+/// A slot: the number of the line below, its upper half as in a lock word above.
+static LINES: [AtomicU64; SLOTS] = [const { AtomicU64::new(0) }; SLOTS];
+const LINE_BITS: u32 = 48;
+const LINE_MASK: u64 = (1 << LINE_BITS) - 1;
+
+/// Says that this CPU has just written `what`, which lies in one line. Costs nothing to speak of
+/// while no statistics are taken, but call it where [`is_on`] was asked already, or seldom.
+#[inline]
+pub fn line<T: ?Sized>(kind: Line, what: &T) {
+    if is_on() {
+        wrote(kind, core::ptr::from_ref(what).cast::<u8>().addr());
+    }
+}
+
+#[cold]
+fn wrote(kind: Line, address: usize) {
+    let epoch = EPOCH.load(Ordering::Relaxed);
+    let me = cpu();
+    // Addresses differ in fewer than 48 bits beyond those inside a line.
+    let number = (address as u64 >> 6) & LINE_MASK;
+    let first = number.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40;
+    for probe in 0..PROBES {
+        let slot = &LINES[(first as usize + probe) % SLOTS];
+        let mut old = slot.load(Ordering::Relaxed);
+        loop {
+            let tag = (old >> LINE_BITS) as u32;
+            let current = tag >> 8 == epoch;
+            if current && old & LINE_MASK != number {
+                break;
+            }
+            let (tag, moved) = retag(tag << CPU_SHIFT, epoch, me);
+            let new = u64::from(tag >> CPU_SHIFT) << LINE_BITS | number;
+            match slot.compare_exchange(old, new, Ordering::Relaxed, Ordering::Relaxed) {
+                Ok(_) => {
+                    COUNTERS[me].lines[kind as usize].count(moved, false);
+                    return;
+                }
+                Err(seen) => old = seen,
+            }
+        }
+    }
+    MISSED.fetch_add(1, Ordering::Relaxed);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Moved, SHARED, retag};
+
+    #[test]
+    fn a_word_moves_when_another_cpu_wrote_it_in_the_same_measurement() {
+        let (first, moved) = retag(0, 1, 0);
+        assert_eq!(moved, Moved::No, "nobody wrote it before");
+        let (again, moved) = retag(first, 1, 0);
+        assert_eq!((again, moved), (first, Moved::No), "the same CPU did");
+        let (other, moved) = retag(again, 1, 1);
+        assert_eq!((other & SHARED, moved), (SHARED, Moved::First));
+        let (stays, moved) = retag(other, 1, 1);
+        assert_eq!((stays, moved), (other, Moved::No));
+        let (back, moved) = retag(stays, 1, 0);
+        assert_eq!((back & SHARED, moved), (SHARED, Moved::Again));
+        let (new, moved) = retag(back, 2, 1);
+        assert_eq!((new & SHARED, moved), (0, Moved::No), "another measurement");
+    }
+}
