@@ -467,12 +467,12 @@ impl Lockstep {
     }
 
     /// A range that is mapped in several ways and changes its length is left alone: whether its parts are
-    /// one area depends on how they came about, which the model does not follow.
+    /// one area depends on how they came about, which the model does not follow. One page is one area.
     fn remap(&mut self, process: usize, cpu: CpuId, remap: Remap) -> Result<(), Difference> {
         let hole = self.model.is_free(process, remap.from, 1);
         let uniform = self.model.is_uniform(process, remap.from, remap.pages);
         if !hole && !uniform && remap.to.is_none() {
-            return Ok(());
+            return self.shrink_several(process, cpu, remap);
         }
         let refused = if hole {
             self.model
@@ -521,6 +521,36 @@ impl Lockstep {
             self.succeeded("move of several kinds");
         }
         self.succeeded(if remap.to.is_some() { "move" } else { "resize" });
+        Ok(())
+    }
+
+    fn shrink_several(
+        &mut self,
+        process: usize,
+        cpu: CpuId,
+        remap: Remap,
+    ) -> Result<(), Difference> {
+        let (from, pages) = (remap.from, remap.pages);
+        if remap.keep || remap.new_pages != 1 || pages == 1 {
+            return Ok(());
+        }
+        let real = self.processes[&process].on(cpu, |space| {
+            space.remap(RemapRequest {
+                old: address(from),
+                old_length: bytes(pages),
+                new_length: bytes(1),
+                may_move: true,
+                fixed: None,
+                dont_unmap: false,
+            })
+        });
+        if real != Ok(address(from)) {
+            return disagree(format!(
+                "several areas did not shrink to one page: {real:?}"
+            ));
+        }
+        self.model.unmap(process, from + 1, pages - 1);
+        self.succeeded("shrink of several kinds");
         Ok(())
     }
 

@@ -202,6 +202,7 @@ fn load(context: &Context<'_>, file: Executable, request: &Request) -> Result<Lo
     credentials.after_exec();
     let may_lock_any = credentials.has(Capabilities::LOCK_MEMORY);
     let space = new_space(kernel, &limits, may_lock_any)?;
+    space.set_exec_gain(context.with_space(|space| space.exec_gain()).of_successor());
     let layouts = Layouts::choose(kernel);
     let base = if interpreter.is_some() {
         Base::At(layouts.program)

@@ -13,11 +13,11 @@ use crate::{
     user::USER_END,
 };
 use alloc::{sync::Arc, vec::Vec};
-use linux_raw_sys::general as raw;
+use linux_raw_sys::{general as raw, prctl};
 use memwright::{
     AreaFlags, LockError, LockFuture, MapKind, MapRequest, Placement, Rights,
     object::{Object, ObjectIdentity, Shmem},
-    space::{Advice, Advised, RemapRequest, SyncFlags},
+    space::{Advice, Advised, ExecGain, RemapRequest, SyncFlags},
 };
 use memwright_table::VirtAddr;
 
@@ -73,6 +73,9 @@ const KNOWN: u32 = raw::MAP_TYPE
     | raw::MAP_STACK
     | raw::MAP_32BIT;
 
+/// Pages may be dropped, `linux/mman.h` since Linux 6.11.
+const MAP_DROPPABLE: u32 = 0x08;
+
 /// Decodes the protection and flags of `mmap` (`ksys_mmap_pgoff` and `do_mmap` of Linux 7.2).
 ///
 /// # Errors
@@ -82,8 +85,18 @@ pub fn map_plan(address: u64, protection: u64, flags: u64) -> Result<MapPlan, Er
     // Unknown protection bits are ignored here, unlike in mprotect.
     let rights = rights(protection & 7)?;
     let flags = flags as u32;
+    let mut droppable = false;
     let shared = match flags & raw::MAP_TYPE {
         raw::MAP_PRIVATE => false,
+        // It is neither a file's, nor kept, nor a stack.
+        MAP_DROPPABLE => {
+            let excluded = raw::MAP_LOCKED | raw::MAP_HUGETLB | raw::MAP_GROWSDOWN;
+            if flags & raw::MAP_ANONYMOUS == 0 || flags & excluded != 0 {
+                return Err(Errno::EINVAL);
+            }
+            droppable = true;
+            false
+        }
         raw::MAP_SHARED_VALIDATE if flags & !(KNOWN | IGNORED) != 0 => {
             return Err(Errno::EOPNOTSUPP);
         }
@@ -112,6 +125,13 @@ pub fn map_plan(address: u64, protection: u64, flags: u64) -> Result<MapPlan, Er
     );
     area.set(AreaFlags::LOCKED, has(raw::MAP_LOCKED));
     area.set(AreaFlags::NORESERVE, has(raw::MAP_NORESERVE));
+    if droppable {
+        // What can go at any time is no promise, and nobody else gets it.
+        area |= AreaFlags::DROPPABLE
+            | AreaFlags::NORESERVE
+            | AreaFlags::WIPEONFORK
+            | AreaFlags::DONTDUMP;
+    }
     Ok(MapPlan {
         rights,
         shared,
@@ -330,8 +350,8 @@ fn advice(number: u64) -> Option<(Advice, &'static str)> {
         raw::MADV_UNMERGEABLE => (Advice::Hint, "MADV_UNMERGEABLE"),
         raw::MADV_HUGEPAGE => (Advice::Hint, "MADV_HUGEPAGE"),
         raw::MADV_NOHUGEPAGE => (Advice::Hint, "MADV_NOHUGEPAGE"),
-        raw::MADV_COLD => (Advice::Hint, "MADV_COLD"),
-        raw::MADV_PAGEOUT => (Advice::Hint, "MADV_PAGEOUT"),
+        raw::MADV_COLD => (Advice::Cold, "MADV_COLD"),
+        raw::MADV_PAGEOUT => (Advice::PageOut, "MADV_PAGEOUT"),
         raw::MADV_DONTNEED => (Advice::DontNeed, "MADV_DONTNEED"),
         raw::MADV_DONTNEED_LOCKED => (Advice::DontNeedLocked, "MADV_DONTNEED_LOCKED"),
         raw::MADV_FREE => (Advice::Free, "MADV_FREE"),
@@ -517,6 +537,50 @@ pub fn brk(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     Ok(wanted)
 }
 
+/// `PR_SET_MDWE`: refuses to make memory executable that was not. It cannot be taken back or changed
+/// (`prctl_set_mdwe` of Linux 7.2, `kernel/sys.c`).
+pub fn set_exec_gain(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+    let [_, bits, rest @ .., _] = *arguments;
+    let wanted = exec_gain(bits).ok_or(Errno::EINVAL)?;
+    if rest != [0; 3] {
+        return Err(Errno::EINVAL);
+    }
+    context.with_space(|space| {
+        let now = space.exec_gain();
+        if now != ExecGain::Granted && now != wanted {
+            return Err(Errno::EPERM);
+        }
+        space.set_exec_gain(wanted);
+        Ok(0)
+    })
+}
+
+/// `PR_GET_MDWE`.
+pub fn get_exec_gain(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+    let [_, rest @ .., _] = *arguments;
+    if rest != [0; 4] {
+        return Err(Errno::EINVAL);
+    }
+    let refuse = u64::from(prctl::PR_MDWE_REFUSE_EXEC_GAIN);
+    Ok(match context.with_space(|space| space.exec_gain()) {
+        ExecGain::Granted => 0,
+        ExecGain::Refused { inherited: true } => refuse,
+        ExecGain::Refused { inherited: false } => refuse | u64::from(prctl::PR_MDWE_NO_INHERIT),
+    })
+}
+
+/// What the bits of `PR_SET_MDWE` ask for.
+fn exec_gain(bits: u64) -> Option<ExecGain> {
+    let refuse = u64::from(prctl::PR_MDWE_REFUSE_EXEC_GAIN);
+    let alone = refuse | u64::from(prctl::PR_MDWE_NO_INHERIT);
+    match bits {
+        0 => Some(ExecGain::Granted),
+        bits if bits == refuse => Some(ExecGain::Refused { inherited: true }),
+        bits if bits == alone => Some(ExecGain::Refused { inherited: false }),
+        _ => None,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::{Errno, MapPlan, Placement, VirtAddr, map_plan, rights};
@@ -626,6 +690,20 @@ mod tests {
                 }),
             ),
             (0, 0x0121, Err(Errno::EINVAL)),
+            (
+                0,
+                0x28,
+                Ok(MapPlan {
+                    flags: AreaFlags::DROPPABLE
+                        | AreaFlags::NORESERVE
+                        | AreaFlags::WIPEONFORK
+                        | AreaFlags::DONTDUMP,
+                    ..private
+                }),
+            ),
+            (0, 0x08, Err(Errno::EINVAL)),
+            (0, 0x2028, Err(Errno::EINVAL)),
+            (0, 0x0128, Err(Errno::EINVAL)),
             (0, 0x20, Err(Errno::EINVAL)),
             (0, 0x4_0022, Err(Errno::EINVAL)),
             (0, 0x8000_0023, Err(Errno::EOPNOTSUPP)),

@@ -427,6 +427,8 @@ pub fn prctl(context: &Context<'_>, arguments: &Arguments) -> CallResult {
         prctl::PR_GET_KEEPCAPS | prctl::PR_GET_NO_NEW_PRIVS | prctl::PR_GET_SECCOMP => Ok(0),
         // Every capability is in the bounding set.
         prctl::PR_CAPBSET_READ if value <= Capabilities::LAST.into() => Ok(1),
+        prctl::PR_SET_MDWE => super::memory::set_exec_gain(context, arguments),
+        prctl::PR_GET_MDWE => super::memory::get_exec_gain(context, arguments),
         prctl::PR_GET_TIMERSLACK => Ok(50_000),
         _ => Err(Errno::EINVAL),
     }

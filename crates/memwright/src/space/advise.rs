@@ -39,7 +39,11 @@ pub enum Advice {
     GuardInstall,
     /// Accesses are no longer refused (`MADV_GUARD_REMOVE`).
     GuardRemove,
-    /// Anything about when and how the memory will be used (`MADV_WILLNEED`, `MADV_COLD`, ...).
+    /// Pages may go out first (`MADV_COLD`): noted only.
+    Cold,
+    /// Pages shall go out now (`MADV_PAGEOUT`): those that may be dropped go, others have no place to go to.
+    PageOut,
+    /// Anything about when and how the memory will be used (`MADV_WILLNEED`, ...).
     Hint,
 }
 
@@ -91,6 +95,11 @@ impl<M: Machine> AddressSpace<M> {
                 core.for_each_area(range, |area, part| core.free_lazily(area, part))?;
                 return Ok(Advised::AdvisedOnly);
             }
+            Advice::Cold => {
+                core.for_each_area(range, refuse_locked)?;
+                return Ok(Advised::AdvisedOnly);
+            }
+            Advice::PageOut => return core.page_out(range),
             Advice::Hint => {
                 core.for_each_area(range, |_, _| Ok(()))?;
                 return Ok(Advised::AdvisedOnly);
@@ -98,12 +107,20 @@ impl<M: Machine> AddressSpace<M> {
             Advice::WipeOnFork => core.wipe_on_fork(range)?,
             Advice::DontFork => core.advise_flags(range, AreaFlags::DONTFORK, true)?,
             Advice::DoFork => core.advise_flags(range, AreaFlags::DONTFORK, false)?,
-            Advice::KeepOnFork => core.advise_flags(range, AreaFlags::WIPEONFORK, false)?,
+            Advice::KeepOnFork => core.advise_droppable(range, AreaFlags::WIPEONFORK)?,
             Advice::DontDump => core.advise_flags(range, AreaFlags::DONTDUMP, true)?,
-            Advice::DoDump => core.advise_flags(range, AreaFlags::DONTDUMP, false)?,
+            Advice::DoDump => core.advise_droppable(range, AreaFlags::DONTDUMP)?,
         }
         Ok(Advised::Done)
     }
+}
+
+/// Locked memory stays where it is, and how it is used does not matter.
+fn refuse_locked<M: Machine>(area: &Area<M>, part: PageRange) -> Result<(), AdviseError> {
+    if area.flags.contains(AreaFlags::LOCKED) {
+        return Err(AdviseError::NotApplicable(part.start.address()));
+    }
+    Ok(())
 }
 
 impl<M: Machine> Core<M> {
@@ -141,23 +158,53 @@ impl<M: Machine> Core<M> {
 
     /// Only private anonymous memory can be wiped.
     fn wipe_on_fork(&self, range: PageRange) -> Result<(), AdviseError> {
+        self.advise_some(
+            range,
+            |area| area.object().is_none(),
+            |flags| flags | AreaFlags::WIPEONFORK,
+        )
+    }
+
+    /// Takes a flag away that memory which may be dropped never loses.
+    fn advise_droppable(&self, range: PageRange, flag: AreaFlags) -> Result<(), AdviseError> {
+        let keeps = |area: &Area<M>| area.flags.contains(AreaFlags::DROPPABLE);
+        self.advise_some(range, |area| !keeps(area), |flags| flags - flag)
+    }
+
+    /// Changes the flags of the areas that `applies` to, up to the first that it does not.
+    fn advise_some(
+        &self,
+        range: PageRange,
+        applies: impl Fn(&Area<M>) -> bool,
+        rule: impl Fn(AreaFlags) -> AreaFlags,
+    ) -> Result<(), AdviseError> {
         let mut areas = self.areas.write();
-        let other = areas
-            .map
-            .overlapping(range)
-            .find(|area| area.object().is_some());
+        let other = areas.map.overlapping(range).find(|area| !applies(area));
         let (range, refused) = match other.map(|area| area.start().max(range.start)) {
             // Linux changes the areas before the first that it refuses.
             Some(start) => (PageRange::new(range.start, start), Some(start)),
             None => (range, None),
         };
-        let changed = self.change_flags(&mut areas, range, Holes::Pass, |flags| {
-            flags | AreaFlags::WIPEONFORK
-        });
+        let changed = self.change_flags(&mut areas, range, Holes::Pass, rule);
         match refused {
             Some(page) => Err(AdviseError::NotApplicable(page.address())),
             None => Ok(changed?),
         }
+    }
+
+    /// Without a place to write pages to, only those go out whose contents may be lost (Linux 7.2
+    /// `mm/vmscan.c`, `shrink_folio_list`, and `try_to_unmap_one` for `VM_DROPPABLE`).
+    fn page_out(&self, range: PageRange) -> Result<Advised, AdviseError> {
+        let mut advised = Advised::Done;
+        self.for_each_area(range, |area, part| {
+            refuse_locked(area, part)?;
+            if area.flags.contains(AreaFlags::DROPPABLE) {
+                return self.drop_pages(area, part, Advice::DontNeed);
+            }
+            advised = Advised::AdvisedOnly;
+            Ok(())
+        })?;
+        Ok(advised)
     }
 
     /// Takes the pages out at once. Guard markers stay.

@@ -4,6 +4,7 @@ use alloc::sync::Arc;
 
 use memwright_table::{Machine, PAGE_SIZE, PageRange};
 
+use super::ExecGain;
 use crate::error::Limit;
 use crate::memory::Memory;
 use crate::object::{Attachment, Object};
@@ -132,6 +133,7 @@ pub(crate) struct Areas<M: Machine> {
     pub(crate) map: AreaMap<Backing<M>>,
     pub(crate) limits: Limits,
     pub(crate) lock_future: LockFuture,
+    pub(crate) exec_gain: ExecGain,
     pub(crate) mapped: u64,
     pub(crate) mapped_peak: u64,
     pub(crate) data: u64,
@@ -168,6 +170,7 @@ impl<M: Machine> Areas<M> {
             map: AreaMap::new(),
             limits: Limits::default(),
             lock_future: LockFuture::No,
+            exec_gain: ExecGain::Granted,
             mapped: 0,
             mapped_peak: 0,
             data: 0,

@@ -163,6 +163,11 @@ impl<M: Machine> Core<M> {
             .max(now)
     }
 
+    /// Makes the peak what is resident now.
+    pub(crate) fn reset_peak(&self) {
+        self.resident_peak.store(self.resident(), Ordering::Relaxed);
+    }
+
     /// Whether `frame` holds a page of private anonymous memory.
     pub(crate) fn is_anonymous(&self, frame: Frame) -> bool {
         matches!(self.memory.frames().kind(frame), FrameKind::Anonymous)

@@ -37,6 +37,7 @@ impl<M: Machine> AddressSpace<M> {
         let mut areas = core.areas.write();
         let mut copies = child.core.areas.write_as(Rank::SpaceChild);
         copies.limits = areas.limits;
+        copies.exec_gain = areas.exec_gain.of_successor();
         copies.map.reserve_in_order(areas.map.len())?;
         let mut gather = core.table.gather();
         let mut entries = 0;

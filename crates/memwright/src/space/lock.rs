@@ -57,7 +57,7 @@ impl<M: Machine> AddressSpace<M> {
             .map_err(LockError::OverLimit)?;
         let wanted = lock_flags(on_fault);
         core.change_flags(&mut areas, range, Holes::Stop, |flags| {
-            (flags - LOCK_FLAGS) | wanted
+            locked(flags, wanted)
         })?;
         drop(areas);
         if on_fault {
@@ -103,9 +103,7 @@ impl<M: Machine> AddressSpace<M> {
             return Ok(());
         }
         let wanted = lock_flags(on_fault);
-        match core.change_flags(&mut areas, all, Holes::Pass, |flags| {
-            (flags - LOCK_FLAGS) | wanted
-        }) {
+        match core.change_flags(&mut areas, all, Holes::Pass, |flags| locked(flags, wanted)) {
             Ok(()) | Err(FlagsError::Hole(_)) => {}
             Err(error @ (FlagsError::OverLimit(_) | FlagsError::OutOfMemory)) => {
                 return Err(error.into());
@@ -132,6 +130,15 @@ impl<M: Machine> AddressSpace<M> {
             Err(error @ (FlagsError::OverLimit(_) | FlagsError::OutOfMemory)) => Err(error.into()),
         }
     }
+}
+
+/// The flags of an area that is locked in the `wanted` way. What may be dropped cannot be, and Linux is silent
+/// about it (`mlock_fixup`).
+fn locked(flags: AreaFlags, wanted: AreaFlags) -> AreaFlags {
+    if flags.contains(AreaFlags::DROPPABLE) {
+        return flags;
+    }
+    (flags - LOCK_FLAGS) | wanted
 }
 
 fn lock_flags(on_fault: bool) -> AreaFlags {

@@ -125,10 +125,17 @@ impl<M: Machine> AddressSpace<M> {
         }
         let mut bin = AreaBin::new();
         let mut areas = core.areas.write();
+        if areas.exec_gain.forbids(request.rights, request.rights) {
+            return Err(MapError::Denied);
+        }
         match areas.lock_future {
             LockFuture::No => {}
             LockFuture::Populated => flags |= AreaFlags::LOCKED,
             LockFuture::OnFault => flags |= AreaFlags::LOCKED | AreaFlags::LOCK_ON_FAULT,
+        }
+        if flags.contains(AreaFlags::DROPPABLE) {
+            // What may go at any time is never kept.
+            flags -= AreaFlags::LOCKED | AreaFlags::LOCK_ON_FAULT;
         }
         if is_accountable(request.rights, flags) {
             flags |= AreaFlags::ACCOUNTED;

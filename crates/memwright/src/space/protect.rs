@@ -123,7 +123,8 @@ impl Change {
         gather: &mut Gather<'_, M>,
     ) -> Result<Position, ProtectError> {
         let area = areas.map.get(position);
-        if !area.max_rights.contains(self.rights) {
+        let gain = areas.exec_gain;
+        if !area.max_rights.contains(self.rights) || gain.forbids(area.rights, self.rights) {
             return Err(ProtectError::Denied(range.start.address()));
         }
         let (old, flags, whole) = (area.rights, area.flags, area.range());

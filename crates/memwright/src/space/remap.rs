@@ -150,6 +150,16 @@ impl<M: Machine> Core<M> {
         if old_pages == 0 && !area.is_shared() {
             return Err(RemapError::Invalid);
         }
+        if new_pages < old_pages && old.end > area.end() && start.add(new_pages) <= area.end() {
+            // What is given up may hold other areas and holes; the rest is of one area.
+            let tail = PageRange::new(start.add(new_pages), old.end);
+            self.unmap_range(areas, tail, bin)?;
+            let rest = Checked {
+                old_pages: new_pages,
+                ..*request
+            };
+            return self.remap(areas, &rest, bin);
+        }
         if old.end > area.end() {
             let fixed = request.fixed.filter(|_| old_pages == new_pages);
             return match fixed {

@@ -52,6 +52,9 @@ bitflags! {
         /// Guard markers may be present (`MADV_GUARD_INSTALL`): fork copies them and `MADV_DONTNEED`
         /// spares them. Never taken away again.
         const GUARDED = 1 << 11;
+        /// Pages may be dropped whenever memory is wanted, written or not; such an area is never locked
+        /// (`MAP_DROPPABLE`).
+        const DROPPABLE = 1 << 12;
     }
 }
 

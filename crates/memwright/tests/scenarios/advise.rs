@@ -52,6 +52,32 @@ fn locked_memory_is_not_dropped_unless_it_is_said_so() {
 }
 
 #[test]
+fn memory_that_may_go_goes_when_it_is_paged_out() {
+    let world = World::new();
+    let mut process = world.process();
+    process.map_with(0, 2, RW, AreaFlags::DROPPABLE);
+    process.map(4, 1, RW);
+    for index in [0, 1, 4] {
+        process.store(index, 1).unwrap();
+    }
+    assert_eq!(advise(&process, 0, 2, Advice::PageOut), Ok(Advised::Done));
+    let only_advised = Ok(Advised::AdvisedOnly);
+    assert_eq!(advise(&process, 4, 1, Advice::PageOut), only_advised);
+    assert_eq!(process.resident(), 1);
+    assert_eq!((process.load(0), process.load(4)), (0, 1));
+    let refused = Err(AdviseError::NotApplicable(page(0)));
+    assert_eq!(advise(&process, 0, 1, Advice::KeepOnFork), refused);
+    // Locking says nothing and does nothing.
+    process.space.lock(page(0), 2 * PAGE, false).unwrap();
+    let flags = process.space.find(page(0), |area| area.flags()).unwrap();
+    assert!(!flags.contains(AreaFlags::LOCKED));
+    process.space.lock(page(4), PAGE, false).unwrap();
+    let refused = Err(AdviseError::NotApplicable(page(4)));
+    assert_eq!(advise(&process, 4, 1, Advice::PageOut), refused);
+    assert_eq!(advise(&process, 4, 1, Advice::Cold), refused);
+}
+
+#[test]
 fn pages_freed_lazily_stay_and_are_counted() {
     let world = World::new();
     let mut process = world.process();

@@ -56,6 +56,27 @@ fn shrinking_gives_up_the_tail() {
 }
 
 #[test]
+fn what_is_given_up_may_be_several_areas_and_holes() {
+    let world = World::new();
+    let mut process = world.process();
+    filled(&mut process, 2);
+    process.map(3, 1, R);
+    process.map(5, 2, RW);
+    assert_eq!(process.space.remap(request(0, 7, 1)), Ok(page(0)));
+    assert_eq!(process.areas(), "1rw");
+    // What remains must be of one area, and then may move.
+    process.map(1, 2, R);
+    let error = RemapError::NoArea(page(1));
+    assert_eq!(process.space.remap(request(0, 3, 2)), Err(error));
+    let moved = RemapRequest {
+        new_length: PAGE,
+        ..to(0, 3, 9)
+    };
+    assert_eq!(process.space.remap(moved), Ok(page(9)));
+    assert_eq!(process.areas(), "1rw");
+}
+
+#[test]
 fn growing_in_place_needs_room() {
     let world = World::new();
     let mut process = world.process();

@@ -1,0 +1,82 @@
+//! Refusing to make memory executable that was not (Linux 7.2 `PR_SET_MDWE`, `map_deny_write_exec`).
+
+use memwright_table::Machine;
+
+use super::AddressSpace;
+use crate::vma::Rights;
+
+/// What a program may make executable.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ExecGain {
+    /// Anything.
+    #[default]
+    Granted,
+    /// Only what is never writable, and from its mapping on.
+    Refused {
+        /// A forked child is refused as well.
+        inherited: bool,
+    },
+}
+
+impl ExecGain {
+    /// Whether `new` rights are refused to an area that has, or is mapped with, `old` ones.
+    #[inline]
+    pub(crate) fn forbids(self, old: Rights, new: Rights) -> bool {
+        match self {
+            Self::Granted => false,
+            Self::Refused { .. } => {
+                new.contains(Rights::EXECUTE)
+                    && (new.contains(Rights::WRITE) || !old.contains(Rights::EXECUTE))
+            }
+        }
+    }
+
+    /// What a forked child, or the program executed next, has.
+    #[must_use]
+    pub fn of_successor(self) -> Self {
+        match self {
+            Self::Granted | Self::Refused { inherited: false } => Self::Granted,
+            Self::Refused { inherited: true } => self,
+        }
+    }
+}
+
+impl<M: Machine> AddressSpace<M> {
+    /// What the program may make executable.
+    pub fn exec_gain(&self) -> ExecGain {
+        self.core.areas.read(self.core.cpu()).exec_gain
+    }
+
+    /// Sets what the program may make executable from now on; what is executable stays so.
+    pub fn set_exec_gain(&self, gain: ExecGain) {
+        self.core.areas.write().exec_gain = gain;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_was_always_executable_and_never_writable() {
+        let (none, read, write, execute) = (
+            Rights::empty(),
+            Rights::READ,
+            Rights::WRITE,
+            Rights::EXECUTE,
+        );
+        let refused = ExecGain::Refused { inherited: true };
+        for (old, new, expected) in [
+            (none, none, false),
+            (read | write, read, false),
+            (read, read | execute, true),
+            (read | execute, read | execute, false),
+            (read | execute, read | write, false),
+            (read | execute, write | execute, true),
+            (write | execute, execute, false),
+        ] {
+            assert_eq!(refused.forbids(old, new), expected, "{old:?} {new:?}");
+            assert!(!ExecGain::Granted.forbids(old, new));
+        }
+    }
+}

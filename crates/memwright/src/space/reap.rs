@@ -1,0 +1,34 @@
+//! Taking the memory of a process that is about to end (Linux 7.2 `mm/oom_kill.c`, `__oom_reap_task_mm`).
+
+use memwright_table::Machine;
+
+use super::AddressSpace;
+use crate::error::UnmapError;
+use crate::vma::AreaBin;
+
+impl<M: Machine> AddressSpace<M> {
+    /// Unmaps all private memory. A process that still runs here faults at its next step: only for one that will
+    /// never return to its program. Linux keeps the areas and remembers that they are empty.
+    ///
+    /// # Errors
+    /// [`UnmapError::OutOfMemory`]; some of the memory may be gone.
+    pub fn reap(&self) -> Result<(), UnmapError> {
+        let core = &self.core;
+        let mut bin = AreaBin::new();
+        let mut areas = core.areas.write();
+        let mut position = areas.map.at_or_after(core.bounds().start);
+        while let Some(found) = position {
+            let area = areas.map.get(found);
+            let range = area.range();
+            if area.is_shared() {
+                position = areas.map.next(found);
+                continue;
+            }
+            core.unmap_range(&mut areas, range, &mut bin)?;
+            position = areas.map.at_or_after(range.end);
+        }
+        drop(areas);
+        drop(bin);
+        Ok(())
+    }
+}
