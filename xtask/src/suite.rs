@@ -69,13 +69,15 @@ pub fn run() -> Result<()> {
     Ok(())
 }
 
-/// Builds what the guests run, and runs the tests of the default members: unit, integration, QEMU and documentation tests.
+/// Builds what the guests run, and runs the tests of the default members (unit, integration, QEMU and documentation
+/// tests) and of the kernel's part that needs no hardware.
 ///
 /// # Errors
 /// When nothing could be run; failed tests are in the totals.
 pub fn run_tests() -> Result<Totals> {
     guest::build()?;
-    let totals = run_cargo(&["test", "--no-fail-fast"])?;
+    let mut totals = run_cargo(&["test", "--no-fail-fast"])?;
+    totals.add(run_cargo(&["test", "-p", "memwright-kernel", "--lib"])?);
     if totals.failed == 0 && totals.passed == 0 {
         bail!("no test ran");
     }

@@ -1,13 +1,14 @@
 //! Local APICs, their timers and interrupts between them, and the I/O APIC's two lines.
 //!
 //! Registers by memory, or as model-specific registers where the processor has x2APIC (under TCG:
-//! QEMU 9 and later): [`write`] and [`send_command`] are the seam. The timer counts nanoseconds of the
+//! QEMU 9 and later): [`write()`] and [`send_command`] are the seam. The timer counts nanoseconds of the
 //! virtual clock, which is QEMU's rate; there is no TSC deadline under TCG.
 
 use core::ptr;
 use core::sync::atomic::{AtomicBool, Ordering, fence};
 
 use crate::arch::{self, msr};
+use crate::clock;
 use crate::paging::{IO_APIC, LOCAL_APIC};
 use crate::percpu;
 use crate::trap::idt::vector;
@@ -19,6 +20,7 @@ const COMMAND_TARGET: u64 = 0x310;
 const TIMER_ENTRY: u64 = 0x320;
 const NMI_ENTRY: u64 = 0x360;
 const TIMER_COUNT: u64 = 0x380;
+const TIMER_LEFT: u64 = 0x390;
 const TIMER_DIVISOR: u64 = 0x3e0;
 
 /// Software enable, in the spurious vector's register.
@@ -61,15 +63,11 @@ fn write(register: u64, value: u32) {
     }
 }
 
+/// Reads a register in memory. In x2APIC mode nothing is read: QEMU refuses to read the timer by RDMSR
+/// while it counts instructions.
 fn read(register: u64) -> u32 {
-    // SAFETY: as in `write`; the registers read below can be read.
-    unsafe {
-        if BY_MSR.load(Ordering::Relaxed) {
-            arch::read_msr(msr::X2APIC + (register >> 4) as u32) as u32
-        } else {
-            ptr::read_volatile((LOCAL_APIC + register) as *const u32)
-        }
-    }
+    // SAFETY: as in `write`; x2APIC mode is off, and the registers read below can be read.
+    unsafe { ptr::read_volatile((LOCAL_APIC + register) as *const u32) }
 }
 
 /// Sends a command to the APIC whose id is `target`. What this CPU has stored before is seen by
@@ -147,12 +145,16 @@ pub fn start() {
         ] {
             arch::write_port(port, value);
         }
+        let base = arch::read_msr(msr::APIC_BASE) | GLOBAL_ENABLE;
+        arch::write_msr(msr::APIC_BASE, base);
     }
     for input in 0..INPUTS {
         route(input, MASKED);
     }
     route(CONTROL_LINE, u32::from(vector::CONTROL));
     route(INPUT_LINE, u32::from(vector::INPUT));
+    write(TIMER_DIVISOR, DIVIDE_BY_ONE);
+    clock::calibrate();
     BY_MSR.store(arch::has_x2apic(), Ordering::Relaxed);
     start_cpu();
 }
@@ -182,4 +184,9 @@ pub fn acknowledge() {
 #[inline(always)]
 pub fn set_timer(ticks: u32) {
     write(TIMER_COUNT, ticks);
+}
+
+/// How many ticks are left until the timer fires. Not in x2APIC mode.
+pub fn timer_left() -> u32 {
+    read(TIMER_LEFT)
 }

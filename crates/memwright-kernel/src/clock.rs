@@ -1,5 +1,9 @@
 //! The guest's clock: the time-stamp counter minus the time that the machine stood still.
 //!
+//! Under the pinned clock the counter counts nanoseconds, one for each instruction. Where the CPUs run by the
+//! host's clock it has a rate of its own, which is measured at boot against the timer: that one
+//! counts nanoseconds everywhere.
+//!
 //! While the clock is paused the timer is stopped too, and afterwards it is set anew against the
 //! clock, so that a deadline falls on the same guest instruction however long the pause was.
 //!
@@ -19,6 +23,9 @@ static PAUSED_AT: AtomicU64 = AtomicU64::new(0);
 /// How many pauses are nested.
 static PAUSES: AtomicU32 = AtomicU32::new(0);
 
+/// Nanoseconds that a tick of the counter takes, in 2^-32; 0 where a tick is a nanosecond.
+static RATE: AtomicU64 = AtomicU64::new(0);
+
 /// No deadline.
 pub const NEVER: u64 = u64::MAX;
 
@@ -29,6 +36,70 @@ const OVERHEAD: u64 = 0;
 /// Starts the clock at zero.
 pub fn start() {
     OFFSET.store(arch::ticks(), Ordering::Relaxed);
+}
+
+/// Measures the counter's rate. The timer must be set up and not in use.
+pub fn calibrate() {
+    const STEPS: u32 = 20_000;
+    const LONG: u32 = 50_000_000;
+    apic::set_timer(u32::MAX);
+    let start = sample();
+    for step in 0..STEPS {
+        core::hint::black_box(step);
+    }
+    let mut end = sample();
+    if rate(start, end) != 0 {
+        // Longer, so that the readings' own time does not count.
+        while start.1 - end.1 < LONG {
+            arch::pause();
+            end = sample();
+        }
+    }
+    apic::set_timer(0);
+    RATE.store(rate(start, end), Ordering::Relaxed);
+}
+
+/// Counter and timer at one time, as nearly as possible: a reading of the one between two of the other, the
+/// closest of several.
+fn sample() -> (u64, u32) {
+    let read = || {
+        let before = arch::ticks();
+        let left = apic::timer_left();
+        let after = arch::ticks();
+        (after - before, (before, left))
+    };
+    let closest = (0..4).map(|_| read()).min_by_key(|&(apart, _)| apart);
+    closest.unwrap_or_else(read).1
+}
+
+/// What [`RATE`] is, by two samples; 0 if the counter's ticks are as long as the timer's, within a hundredth.
+fn rate(start: (u64, u32), end: (u64, u32)) -> u64 {
+    let ticks = end.0 - start.0;
+    let nanoseconds = u64::from(start.1 - end.1);
+    if ticks.abs_diff(nanoseconds) <= nanoseconds / 100 {
+        0
+    } else {
+        (nanoseconds << 32) / ticks.max(1)
+    }
+}
+
+/// Whether the counter counts nanoseconds, as it does where it counts instructions.
+pub fn counts_nanoseconds() -> bool {
+    RATE.load(Ordering::Relaxed) == 0
+}
+
+/// How long `ticks` of the counter are, in nanoseconds.
+#[inline(always)]
+pub fn nanoseconds(ticks: u64) -> u64 {
+    match RATE.load(Ordering::Relaxed) {
+        0 => ticks,
+        rate => (u128::from(ticks) * u128::from(rate) >> 32) as u64,
+    }
+}
+
+/// Ticks of the counter since boot.
+pub fn ticks() -> u64 {
+    arch::ticks().wrapping_sub(OFFSET.load(Ordering::Relaxed))
 }
 
 /// Nanoseconds since boot.

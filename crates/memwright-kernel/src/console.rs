@@ -10,7 +10,8 @@ use core::sync::atomic::{AtomicU32, Ordering};
 
 use memwright_linux::channel::{Channel, OUTPUT_PORT};
 
-use crate::{arch, panic, percpu};
+use crate::percpu::{self, PerCpu};
+use crate::{arch, report};
 
 /// Who writes a frame: one more than the CPU's index; 0 is nobody. No lock of the synchronisation layer:
 /// NMIs and panics write too, and have to know whose frame they struck in.
@@ -34,7 +35,8 @@ pub fn frame(kind: Channel, payload: &[u8]) {
         return;
     }
     let length = payload.len() as u32;
-    let writer = own_mark();
+    let cpu = percpu::current();
+    let writer = mark(cpu);
     while WRITER
         .compare_exchange(0, writer, Ordering::Acquire, Ordering::Relaxed)
         .is_err()
@@ -55,25 +57,20 @@ pub fn frame(kind: Channel, payload: &[u8]) {
     }
     OWED.store(0, Ordering::Relaxed);
     WRITER.store(0, Ordering::Release);
-    panic::answer_request();
+    report::answer_late(cpu);
 }
 
-/// What stands for this CPU in [`WRITER`].
-fn own_mark() -> u32 {
-    percpu::current().index.load(Ordering::Relaxed) + 1
+/// What stands for a CPU in [`WRITER`].
+fn mark(cpu: &PerCpu) -> u32 {
+    cpu.index.load(Ordering::Relaxed) + 1
 }
 
 /// Whether this CPU has a frame open: it may write no other then.
 pub fn is_open() -> bool {
-    WRITER.load(Ordering::Relaxed) == own_mark()
+    WRITER.load(Ordering::Relaxed) == mark(percpu::current())
 }
 
-/// Whether any CPU has a frame open.
-pub fn is_open_anywhere() -> bool {
-    WRITER.load(Ordering::Relaxed) != 0
-}
-
-/// Completes a frame that a panic interrupted. Whoever wrote it never runs again.
+/// Completes a frame that a panic interrupted, if there is one. Whoever wrote it never runs again.
 pub fn pad_open_frame() {
     for _ in 0..OWED.swap(0, Ordering::Relaxed) {
         put(b'?');

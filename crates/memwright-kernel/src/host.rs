@@ -187,14 +187,14 @@ impl Host for Hardware {
     }
 
     fn user_instructions(&self) -> u64 {
-        percpu::current().user_ticks.load(Ordering::Relaxed)
+        clock::nanoseconds(percpu::current().user_ticks.load(Ordering::Relaxed))
     }
 
     fn kernel_instructions(&self) -> u64 {
         let cpu = percpu::current();
         let elsewhere =
             cpu.user_ticks.load(Ordering::Relaxed) + cpu.idle_ticks.load(Ordering::Relaxed);
-        clock::now().saturating_sub(elsewhere)
+        clock::now().saturating_sub(clock::nanoseconds(elsewhere))
     }
 
     fn kernel_root(&self) -> Option<Frame> {

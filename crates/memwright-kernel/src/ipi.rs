@@ -95,6 +95,11 @@ pub fn invalidate_kernel() {
     invalidate(percpu::online(), KERNEL_ROOT, &[Invalidation::AllAndTables]);
 }
 
+/// The CPUs that CPU `index` waits for in [`invalidate`]: a bit for each.
+pub fn awaited(index: usize) -> u64 {
+    SHOOTDOWN.waits_for(index)
+}
+
 /// Interrupts a CPU so that it looks at its run queue.
 pub fn kick(index: usize) {
     if percpu::is_online(index) {

@@ -29,6 +29,7 @@ mod machine;
 mod paging;
 mod panic;
 mod percpu;
+mod report;
 mod selftest;
 mod tlb;
 mod trace;

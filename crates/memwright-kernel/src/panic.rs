@@ -1,31 +1,36 @@
-//! The report of a failure: what happened, registers, held locks, a backtrace, recent events, and
-//! what the personality knows. It takes no lock and allocates nothing.
+//! The end of a run by a failure of the kernel: what happened, registers, held locks, a backtrace,
+//! recent events, the same of every other CPU, and what the personality knows. It waits for no lock and
+//! allocates nothing.
 
 use core::fmt::{self, Write};
 use core::panic::PanicInfo;
-use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use memwright_linux::channel::Channel;
-use memwright_table::sync;
 
 use crate::console::Text;
 use crate::host::power_off;
-use crate::paging::{self, USER_LIMIT};
-use crate::percpu::{self, PerCpu};
+use crate::paging::USER_LIMIT;
+use crate::report::{DEEPEST, exception_name, frames, place, registers, short_backtrace, state};
 use crate::trap::idt::vector;
 use crate::trap::kernel::{FAULT_FETCH, FAULT_PRESENT, FAULT_WRITE, TrapFrame};
-use crate::{arch, console, context, selftest, trace, usercopy};
+use crate::{apic, arch, console, context, percpu, selftest, usercopy};
 
-/// How many reports have begun: a failure inside a report must not start another for ever.
+/// The CPU whose failure is reported: one more than its index; 0 is none.
+static FAILED: AtomicU32 = AtomicU32::new(0);
+/// How many reports have begun on it: a failure inside a report must not start another for ever.
 static REPORTS: AtomicU32 = AtomicU32::new(0);
-/// A backtrace was asked for while a frame was open.
-static REQUESTED: AtomicBool = AtomicBool::new(false);
+/// The CPUs that have stopped because another failed: a bit for each.
+static STOPPED: AtomicU64 = AtomicU64::new(0);
+/// The one of them that writes its report now: one more than its index.
+static TURN: AtomicU32 = AtomicU32::new(0);
+/// Those that have written it.
+static WRITTEN: AtomicU64 = AtomicU64::new(0);
 
 /// The status with which the machine ends after a panic.
 const PANIC_STATUS: u8 = 0x3f;
-
-/// Most return addresses of a backtrace.
-const DEEPEST: usize = 64;
+/// Steps of a wait for a CPU that may never answer.
+const PATIENCE: u32 = 1_000_000;
 
 #[panic_handler]
 fn panic(info: &PanicInfo<'_>) -> ! {
@@ -38,7 +43,7 @@ fn panic(info: &PanicInfo<'_>) -> ! {
         "rsp {stack:016x}  rbp {frame:016x}  cr2 {address:016x}  cr3 {root:016x}"
     );
     let _ = writeln!(text, "backtrace:");
-    let _ = frames(&mut text, frame);
+    let _ = frames(&mut text, frame, DEEPEST);
     finish(text)
 }
 
@@ -64,7 +69,7 @@ pub fn exception(frame: &mut TrapFrame, address: u64) {
     let _ = describe(&mut text, frame, address);
     let _ = registers(&mut text, frame, address);
     let _ = writeln!(text, "backtrace:\n  at {:#x}", frame.rip);
-    let _ = frames(&mut text, frame.rbp);
+    let _ = frames(&mut text, frame.rbp, DEEPEST);
     finish(text)
 }
 
@@ -105,216 +110,129 @@ fn describe(text: &mut Text, frame: &TrapFrame, address: u64) -> fmt::Result {
     )
 }
 
-const fn exception_name(number: u8) -> &'static str {
-    match number {
-        0 => "divide error",
-        1 => "debug",
-        2 => "NMI",
-        3 => "breakpoint",
-        4 => "overflow",
-        5 => "bound range",
-        6 => "invalid opcode",
-        7 => "device not available",
-        8 => "double fault",
-        10 => "invalid TSS",
-        11 => "segment not present",
-        12 => "stack fault",
-        13 => "general protection",
-        14 => "page fault",
-        16 => "x87 error",
-        17 => "alignment check",
-        18 => "machine check",
-        19 => "SIMD error",
-        21 => "control protection",
-        _ => "unexpected vector",
-    }
-}
-
-fn registers(text: &mut Text, f: &TrapFrame, address: u64) -> fmt::Result {
-    writeln!(
-        text,
-        "rip {:016x}  rsp {:016x}  rflags {:08x}  cs {:02x}",
-        f.rip, f.rsp, f.flags, f.cs
-    )?;
-    writeln!(
-        text,
-        "rax {:016x}  rbx {:016x}  rcx {:016x}  rdx {:016x}",
-        f.rax, f.rbx, f.rcx, f.rdx
-    )?;
-    writeln!(
-        text,
-        "rsi {:016x}  rdi {:016x}  rbp {:016x}  r8  {:016x}",
-        f.rsi, f.rdi, f.rbp, f.r8
-    )?;
-    writeln!(
-        text,
-        "r9  {:016x}  r10 {:016x}  r11 {:016x}  r12 {:016x}",
-        f.r9, f.r10, f.r11, f.r12
-    )?;
-    writeln!(
-        text,
-        "r13 {:016x}  r14 {:016x}  r15 {:016x}",
-        f.r13, f.r14, f.r15
-    )?;
-    writeln!(
-        text,
-        "cr2 {address:016x}  cr3 {:016x}  cr4 {:08x}",
-        arch::root(),
-        arch::cr4()
-    )
-}
-
-/// Starts a report, or ends the machine if reports fail themselves.
+/// Starts a report and stops the other CPUs, or ends the machine if reports fail themselves.
 fn begin() -> Text {
+    let own = own_mark();
+    match FAILED.compare_exchange(0, own, Ordering::AcqRel, Ordering::Acquire) {
+        Ok(_) => {
+            stop_others();
+            console::pad_open_frame();
+        }
+        Err(failed) if failed == own => console::pad_open_frame(),
+        // Another CPU failed first: this one writes its report in its turn.
+        Err(_) => stop(|text| {
+            writeln!(text, "CPU {} failed at the same time:", own - 1)?;
+            short_backtrace(text, arch::frame_pointer())
+        }),
+    }
     if REPORTS.fetch_add(1, Ordering::Relaxed) >= 2 {
         power_off(PANIC_STATUS);
     }
-    console::pad_open_frame();
     Text::new(Channel::Panic)
 }
 
 /// Adds what every report has, and ends the machine without a result frame.
 fn finish(mut text: Text) -> ! {
     let _ = state(&mut text, percpu::current());
-    // A second report must not ask a personality that just failed.
-    if REPORTS.load(Ordering::Relaxed) == 1
-        && let Some(events) = usercopy::events()
-    {
-        events.fatal_report(&mut text);
+    // A second report must not ask others, or a personality, that just failed.
+    if REPORTS.load(Ordering::Relaxed) == 1 {
+        let _ = others(&mut text);
+        if let Some(events) = usercopy::events() {
+            events.fatal_report(&mut text);
+        }
     }
     text.flush();
     power_off(PANIC_STATUS)
 }
 
-/// Locks that the CPU holds, and its recent events.
-fn state(text: &mut Text, cpu: &PerCpu) -> fmt::Result {
-    let index = cpu.index.load(Ordering::Relaxed);
-    if cfg!(debug_assertions) {
-        write!(text, "locks held:")?;
-        for rank in sync::held(index as usize).iter() {
-            write!(text, " {rank:?}")?;
+fn own_mark() -> u32 {
+    percpu::current().index.load(Ordering::Relaxed) + 1
+}
+
+/// The CPUs that run, but for this one: a bit for each.
+fn other_cpus() -> u64 {
+    percpu::online() & !(1 << (own_mark() - 1))
+}
+
+/// Waits until all of `cpus` are in `answered`, or patience is over.
+fn wait_for(answered: &AtomicU64, cpus: u64) {
+    for _ in 0..PATIENCE {
+        if answered.load(Ordering::Acquire) & cpus == cpus {
+            return;
         }
-        writeln!(text)?;
+        arch::pause();
     }
-    writeln!(text, "last events of CPU {index}:")?;
-    for event in cpu.ring.iter() {
-        event_line(text, event)?;
+}
+
+/// Stops every other CPU, wherever it is; one that writes a frame completes it first.
+fn stop_others() {
+    let others = other_cpus();
+    for index in (0..percpu::count()).filter(|index| others >> index & 1 != 0) {
+        apic::send_nmi(percpu::apic_id(index));
+    }
+    wait_for(&STOPPED, others);
+}
+
+/// Lets every CPU that has stopped write its report, one after another.
+fn others(text: &mut Text) -> fmt::Result {
+    let others = other_cpus();
+    for index in (0..percpu::count()).filter(|index| others >> index & 1 != 0) {
+        text.flush();
+        TURN.store(index as u32 + 1, Ordering::Release);
+        if STOPPED.load(Ordering::Acquire) >> index & 1 != 0 {
+            wait_for(&WRITTEN, 1 << index);
+        }
+        if WRITTEN.load(Ordering::Acquire) >> index & 1 == 0 {
+            writeln!(text, "CPU {index} does not answer")?;
+        }
     }
     Ok(())
 }
 
-fn event_line(text: &mut Text, event: trace::Event) -> fmt::Result {
-    let trace::Event {
-        kind,
-        detail,
-        address,
-        time,
-    } = event;
-    match kind {
-        trace::Kind::Empty => Ok(()),
-        trace::Kind::SystemCall => {
-            writeln!(text, "  {time} system call {detail}, from {address:#x}")
+/// Whether another CPU has failed, so that this one shall stop.
+pub fn must_stop() -> bool {
+    let failed = FAILED.load(Ordering::Acquire);
+    failed != 0 && failed != own_mark()
+}
+
+/// Whether this CPU reports a failure of its own.
+pub fn is_failing() -> bool {
+    FAILED.load(Ordering::Acquire) == own_mark()
+}
+
+/// Stops this CPU because another failed. `frame` is where an NMI struck; without one it is the caller.
+pub fn stop_for_other(frame: Option<&TrapFrame>) -> ! {
+    stop(|text| match frame {
+        Some(frame) => {
+            let (index, place) = (own_mark() - 1, place(frame));
+            writeln!(text, "CPU {index} in {place}:\n  at {:#x}", frame.rip)?;
+            if frame.rip < USER_LIMIT {
+                return Ok(());
+            }
+            short_backtrace(text, frame.rbp)
         }
-        trace::Kind::UserTrap => {
+        None => {
             writeln!(
                 text,
-                "  {time} user {}, {address:#x}",
-                exception_name(detail as u8)
-            )
+                "CPU {} in the kernel, writing output:",
+                own_mark() - 1
+            )?;
+            short_backtrace(text, arch::frame_pointer())
         }
-        trace::Kind::KernelTrap => {
-            writeln!(
-                text,
-                "  {time} kernel {}, {address:#x}",
-                exception_name(detail as u8)
-            )
-        }
-        trace::Kind::Switch => writeln!(text, "  {time} context {address} to {detail}"),
-    }
+    })
 }
 
-/// A recursion's one line.
-fn repeated(text: &mut Text, times: u32) -> fmt::Result {
-    if times == 0 {
-        Ok(())
-    } else {
-        writeln!(text, "     ({times} more times)")
-    }
-}
-
-/// Return addresses along the chain of frame pointers, as long as it stays on kernel stacks.
-fn frames(text: &mut Text, mut frame_pointer: u64) -> fmt::Result {
-    let (mut last, mut repeats) = (0, 0);
-    for _ in 0..DEEPEST {
-        let on_stack = |address| {
-            context::stack_of(address)
-                .or_else(|| percpu::current().interrupt_stack_of(address))
-                .is_some_and(|(low, high)| address >= low && address + 16 <= high)
-        };
-        if !frame_pointer.is_multiple_of(8) || !on_stack(frame_pointer) {
-            break;
-        }
-        // SAFETY: both words lie on a kernel stack that `on_stack` knows. Slots that are not in use
-        // are not mapped: a stray pointer into one ends in a nested report.
-        let [next, address] = unsafe { *(frame_pointer as *const [u64; 2]) };
-        if address < paging::IMAGE_BASE {
-            break;
-        }
-        if address == last {
-            repeats += 1;
-        } else {
-            repeated(text, repeats)?;
-            writeln!(text, "  at {address:#x}")?;
-            (last, repeats) = (address, 0);
-        }
-        if next <= frame_pointer {
-            break;
-        }
-        frame_pointer = next;
-    }
-    repeated(text, repeats)
-}
-
-/// An NMI asks for a backtrace. Inside an open frame it waits until the frame is complete.
-pub fn backtrace_request(frame: &TrapFrame) {
-    if console::is_open() {
-        REQUESTED.store(true, Ordering::Relaxed);
-        return;
+/// Waits for this CPU's turn, writes what `report` has to say, and stops for good.
+fn stop(report: impl FnOnce(&mut Text) -> fmt::Result) -> ! {
+    let own = own_mark();
+    let bit = 1 << (own - 1);
+    STOPPED.fetch_or(bit, Ordering::AcqRel);
+    while TURN.load(Ordering::Acquire) != own {
+        arch::pause();
     }
     let mut text = Text::new(Channel::Panic);
-    let index = percpu::current().index.load(Ordering::Relaxed);
-    let user = frame.rip < USER_LIMIT;
-    let place = if user { "user mode" } else { "the kernel" };
-    let _ = writeln!(text, "CPU {index} in {place}:");
-    let _ = registers(&mut text, frame, arch::fault_address());
-    if !user {
-        let _ = writeln!(text, "  at {:#x}", frame.rip);
-        let _ = frames(&mut text, frame.rbp);
-    }
-    rest_of_request(text);
-}
-
-/// Answers a request that came while a frame was open.
-#[inline(always)]
-pub fn answer_request() {
-    if REQUESTED.load(Ordering::Relaxed) {
-        answer();
-    }
-}
-
-#[cold]
-fn answer() {
-    REQUESTED.store(false, Ordering::Relaxed);
-    let mut text = Text::new(Channel::Panic);
-    let index = percpu::current().index.load(Ordering::Relaxed);
-    let _ = writeln!(text, "CPU {index} in the kernel, writing output:");
-    let _ = frames(&mut text, arch::frame_pointer());
-    rest_of_request(text);
-}
-
-fn rest_of_request(mut text: Text) {
-    let _ = state(&mut text, percpu::current());
-    if let Some(events) = usercopy::events() {
-        events.fatal_report(&mut text);
-    }
+    let _ = report(&mut text);
+    drop(text);
+    WRITTEN.fetch_or(bit, Ordering::AcqRel);
+    arch::halt_forever()
 }

@@ -106,6 +106,8 @@ pub struct PerCpu {
     pub idle_context: AtomicU32,
     /// An interrupt that asks for attention came where nobody looked; see `ipi::remind`.
     pub missed: AtomicU32,
+    /// A backtrace was asked for while a frame was open.
+    pub asked_to_report: AtomicU32,
     /// Interrupts taken, by [`InterruptKind`].
     pub interrupts: [AtomicU64; InterruptKind::COUNT],
     /// Recent events.
@@ -131,6 +133,7 @@ impl PerCpu {
             leaving: AtomicU64::new(0),
             idle_context: AtomicU32::new(0),
             missed: AtomicU32::new(0),
+            asked_to_report: AtomicU32::new(0),
             interrupts: [const { AtomicU64::new(0) }; InterruptKind::COUNT],
             ring: Ring::new(),
             descriptors: [const { AtomicU64::new(0) }; 10],

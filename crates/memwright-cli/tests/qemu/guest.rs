@@ -159,6 +159,12 @@ impl Guest {
         self
     }
 
+    /// One more word of the command line, before the program.
+    pub fn word(mut self, word: &str) -> Guest {
+        self.options.push(word.into());
+        self
+    }
+
     /// A file of the host, at a place in the guest.
     pub fn file(self, host: &Path, guest: &str) -> Guest {
         let mut value = host.as_os_str().to_owned();

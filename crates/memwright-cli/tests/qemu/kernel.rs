@@ -1,14 +1,31 @@
 //! The kernel's tests of itself, and the reports of its failures.
 
 use crate::guest::{Ending, Guest};
-use crate::prepare;
-use libtest_mimic::{Failed, Trial};
+use crate::prepare::{self, later_qemu};
+use libtest_mimic::{Completion, Failed, Trial};
 use std::path::Path;
 
 pub fn trials() -> Vec<Trial> {
     vec![
-        Trial::test("kernel::tests_itself", || tests_itself(false)),
-        Trial::test("kernel::tests_itself_as_embedded", || tests_itself(true)),
+        Trial::test("kernel::tests_itself", || tests_itself(false, &[])),
+        Trial::test("kernel::tests_itself_as_embedded", || {
+            tests_itself(true, &[])
+        }),
+        in_turns("kernel::tests_itself_on_2", || {
+            tests_itself(false, &[("--cpus", "2")])
+        }),
+        in_turns("kernel::tests_itself_on_4_by_xapic", || {
+            tests_itself(false, &[("--cpus", "4"), ("--policy", "apic=xapic")])
+        }),
+        in_turns("kernel::tests_itself_on_8_as_embedded", || {
+            tests_itself(true, &[("--cpus", "8")])
+        }),
+        in_turns("kernel::tests_itself_on_64", || {
+            tests_itself(false, &[("--cpus", "64")])
+        }),
+        Trial::test("kernel::tests_itself_in_parallel_on_2", || in_parallel(2)),
+        Trial::test("kernel::tests_itself_in_parallel_on_4", || in_parallel(4)),
+        Trial::test("kernel::tests_itself_in_parallel_on_8", || in_parallel(8)),
         Trial::test("kernel::panic_is_reported", || {
             report(
                 "panic",
@@ -22,14 +39,36 @@ pub fn trials() -> Vec<Trial> {
             report("overflow", "Memwright's kernel overflowed its stack")
         }),
         Trial::test("kernel::timeout_shows_where_it_stands", timeout),
+        in_turns("kernel::panic_stops_every_cpu", || {
+            panic_on_several(&["--cpus", "4"])
+        }),
+        Trial::test("kernel::panic_stops_parallel_cpus", || {
+            panic_on_several(&["--cpus", "4", "--parallel"])
+        }),
+        in_turns("kernel::timeout_shows_every_cpu", || {
+            timeout_on_several(&["--cpus", "8"])
+        }),
+        Trial::test("kernel::timeout_shows_parallel_cpus", || {
+            timeout_on_several(&["--cpus", "4", "--parallel"])
+        }),
     ]
 }
 
+/// A test of several CPUs that take turns.
+fn in_turns(name: &str, test: impl FnOnce() -> Result<(), Failed> + Send + 'static) -> Trial {
+    Trial::ignorable_test(name, || {
+        if !later_qemu() {
+            return Ok(Completion::ignored_with("no later QEMU"));
+        }
+        test().map(|()| Completion::Completed)
+    })
+}
+
 /// A run in which the kernel does `what` instead of running a program.
-fn run(what: &str, embedded: bool, options: &[(&str, &str)]) -> Result<Ending, Failed> {
+fn run(what: &str, embedded: bool, words: &[&str]) -> Result<Ending, Failed> {
     let mut guest = Guest::new(prepare::busybox(), &["true"]).option("--selftest", what);
-    for (name, value) in options {
-        guest = guest.option(name, value);
+    for word in words {
+        guest = guest.word(word);
     }
     if embedded {
         guest = guest.embedded_kernel();
@@ -39,8 +78,24 @@ fn run(what: &str, embedded: bool, options: &[(&str, &str)]) -> Result<Ending, F
         .run_once(Path::new(env!("CARGO_BIN_EXE_memwright")))
 }
 
-fn tests_itself(embedded: bool) -> Result<(), Failed> {
-    let ending = run("1", embedded, &[])?;
+fn tests_itself(embedded: bool, options: &[(&str, &str)]) -> Result<(), Failed> {
+    let words: Vec<&str> = options
+        .iter()
+        .flat_map(|&(name, value)| [name, value])
+        .collect();
+    all_passed(&run("1", embedded, &words)?)
+}
+
+/// On CPUs that run at the same time. Where they meet differs from run to run.
+fn in_parallel(cpus: u8) -> Result<(), Failed> {
+    all_passed(&run(
+        "1",
+        false,
+        &["--parallel", "--cpus", &cpus.to_string()],
+    )?)
+}
+
+fn all_passed(ending: &Ending) -> Result<(), Failed> {
     ending.expect_code(0)?;
     ending.expect_line(&["selftest:", "passed, 0 failed"])
 }
@@ -59,8 +114,46 @@ fn report(what: &str, why: &str) -> Result<(), Failed> {
 }
 
 fn timeout() -> Result<(), Failed> {
-    let ending = run("spin", false, &[("--timeout", "5")])?;
+    let ending = run("spin", false, &["--timeout", "5"])?;
     ending.expect_code(124)?;
     ending.expect_line(&["CPU 0 in user mode"])?;
     ending.expect_line(&["rip 0000000000400000"])
+}
+
+/// The first CPU fails; the others show where they were: in user mode, in the kernel with a lock, idle.
+fn panic_on_several(words: &[&str]) -> Result<(), Failed> {
+    let ending = run("panic", false, words)?;
+    ending.expect_code(125)?;
+    ending.expect_line(&["Memwright's kernel panicked: asked for by an option"])?;
+    expect_places(&ending)
+}
+
+fn timeout_on_several(words: &[&str]) -> Result<(), Failed> {
+    let ending = run("spin", false, &[words, &["--timeout", "5"]].concat())?;
+    ending.expect_code(124)?;
+    ending.expect_line(&["CPU 0 in user mode"])?;
+    expect_places(&ending)
+}
+
+/// Each CPU's part of a report stands by itself.
+fn expect_places(ending: &Ending) -> Result<(), Failed> {
+    let lines: Vec<&str> = ending.stderr.lines().collect();
+    let part = |start: &str| -> Result<&[&str], Failed> {
+        let first = lines.iter().position(|line| *line == start);
+        let first = first.ok_or_else(|| format!("no {start:?}: {}", ending.report()))?;
+        let rest = &lines[first + 1..];
+        let end = rest.iter().position(|line| line.starts_with("CPU "));
+        Ok(&rest[..end.unwrap_or(rest.len())])
+    };
+    let holds = |part: &[&str], word: &str| -> Result<(), Failed> {
+        if part.iter().any(|line| line.contains(word)) {
+            return Ok(());
+        }
+        Err(format!("{word:?} is not in {part:?}: {}", ending.report()).into())
+    };
+    part("CPU 1 in user mode:")?;
+    let locked = part("CPU 2 in the kernel:")?;
+    holds(locked, "keep_busy")?;
+    holds(locked, "locks held: Object")?;
+    holds(part("CPU 3 in the kernel:")?, "secondary")
 }

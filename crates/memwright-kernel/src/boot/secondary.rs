@@ -135,7 +135,7 @@ extern "C" fn secondary_main(cpu: *const PerCpu) -> ! {
     setup_processor();
     apic::start_cpu();
     // What comes before is nobody's work.
-    percpu::add(&cpu.idle_ticks, clock::now());
+    percpu::add(&cpu.idle_ticks, clock::ticks());
     percpu::set_online(cpu);
     if SELF_TEST.load(Ordering::Relaxed) {
         crate::selftest::secondary()

@@ -4,9 +4,10 @@ use core::sync::atomic::{AtomicU64, Ordering};
 
 use memwright_linux::host::{Host, InterruptKind};
 use memwright_table::machine::Invalidation;
+use memwright_table::sync::{Lock, Rank};
 use memwright_table::{CpuId, Frame, Machine};
 
-use super::{Outcomes, check};
+use super::{Outcomes, check, user};
 use crate::machine::HARDWARE;
 use crate::{boot::secondary, clock, ipi, paging, percpu};
 
@@ -18,12 +19,12 @@ static JOB: AtomicU64 = AtomicU64::new(0);
 static DONE: AtomicU64 = AtomicU64::new(0);
 
 /// How many shootdowns each CPU makes.
-const ROUNDS: u64 = 200;
+const ROUNDS: u64 = 100;
 /// Nanoseconds after which a test gives up.
 const PATIENCE: u64 = 5_000_000_000;
 
 /// Jobs, by number.
-const JOBS: [fn(); 2] = [|| {}, shoot_at_all];
+const JOBS: [fn(); 3] = [|| {}, shoot_at_all, keep_busy];
 
 /// The life of a CPU that was started for the tests: it answers others and does their jobs.
 pub fn secondary() -> ! {
@@ -87,6 +88,34 @@ pub fn all_start() -> Outcomes {
         report.writable_executable == 0,
         "starting them left a page writable and executable",
     )
+}
+
+/// Starts the other CPUs, if there are any, and lets each do something else for ever.
+pub fn occupy() {
+    if percpu::count() > 1 {
+        secondary::start_all_for_tests();
+        give(2);
+        let _ = wait_for_job();
+        for _ in 0..100 {
+            ipi::relax();
+        }
+    }
+}
+
+/// Stays in user mode, in the kernel with a lock held, or idle.
+fn keep_busy() {
+    DONE.fetch_or(1 << own_index(), Ordering::AcqRel);
+    match own_index() % 3 {
+        1 => user::spin(),
+        2 => {
+            let lock = Lock::new(Rank::Object, ());
+            let _guard = lock.lock();
+            loop {
+                ipi::relax();
+            }
+        }
+        _ => {}
+    }
 }
 
 pub fn kicks_arrive() -> Outcomes {

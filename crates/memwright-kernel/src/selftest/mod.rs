@@ -15,7 +15,7 @@ use memwright_linux::channel::{Channel, Outcome};
 use memwright_linux::cpio::CpioArchive;
 
 use crate::host::power_off;
-use crate::{console, log, percpu};
+use crate::{clock, console, log, percpu};
 
 /// What a test found wrong, if anything.
 type Outcomes = Result<(), &'static str>;
@@ -128,6 +128,9 @@ pub fn wanted(archive: CpioArchive<'static>) -> Option<Wanted> {
 
 /// Does what was asked for; the machine ends with it.
 pub fn run(wanted: Wanted) -> ! {
+    if wanted != Wanted::Tests {
+        cpus::occupy();
+    }
     match wanted {
         Wanted::Tests => tests(),
         Wanted::Panic => panic!("asked for by an option"),
@@ -168,4 +171,9 @@ fn end(code: i32) -> ! {
 /// An error unless `condition` holds.
 fn check(condition: bool, otherwise: &'static str) -> Outcomes {
     if condition { Ok(()) } else { Err(otherwise) }
+}
+
+/// The same for an exact time, which only a clock of instructions has.
+fn check_time(condition: bool, otherwise: &'static str) -> Outcomes {
+    check(condition || !clock::counts_nanoseconds(), otherwise)
 }

@@ -11,6 +11,7 @@ use crate::control;
 use crate::paging::USER_LIMIT;
 use crate::panic;
 use crate::percpu;
+use crate::report;
 use crate::trace::Kind;
 use crate::trap::idt::vector;
 use crate::{apic, ipi, usercopy};
@@ -81,7 +82,7 @@ extern "C" fn kernel_trap(frame: &mut TrapFrame) {
         vector::INPUT => apic::acknowledge(),
         // A debug exception held back over SYSCALL arrives in the kernel: it means nothing there.
         vector::SPURIOUS | vector::DEBUG => {}
-        vector::NMI => panic::backtrace_request(frame),
+        vector::NMI => report::requested(frame),
         vector::PAGE_FAULT => {
             let address = arch::fault_address();
             cpu.ring

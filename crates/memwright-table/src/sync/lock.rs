@@ -7,7 +7,7 @@ use core::ops::{Deref, DerefMut};
 use core::sync::atomic::{AtomicU32, Ordering};
 
 use super::stat::{self, FREE, TAKEN};
-use super::{Rank, Step, order, relax, step};
+use super::{Rank, Step, Waiting, order, step};
 
 /// The bare lock: one word, which may live in a frame's metadata. Its upper half belongs to the
 /// lock statistics ([`stat`](super::stat)).
@@ -94,10 +94,11 @@ impl RawLock {
     #[cold]
     fn wait(&self, rank: Rank) {
         let mut waited = false;
+        let mut waiting = Waiting::new(rank);
         loop {
             while self.is_locked() {
                 waited = true;
-                relax();
+                waiting.relax();
             }
             if self.try_take(rank, waited) {
                 return;

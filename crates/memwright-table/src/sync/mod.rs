@@ -79,6 +79,37 @@ pub fn relax() {
     (hooks().relax)();
 }
 
+/// A wait for a lock. In debug builds of a kernel it ends in a panic if nobody releases the lock: on a
+/// host a thread may sleep for as long as it likes.
+struct Waiting {
+    rank: Rank,
+    steps: u32,
+}
+
+impl Waiting {
+    /// Whether a wait may take too long.
+    const LIMITED: bool = cfg!(all(debug_assertions, not(any(test, feature = "std"))));
+    /// Steps after which the lock counts as lost: minutes, whatever a step costs.
+    const MOST: u32 = 1 << 28;
+
+    fn new(rank: Rank) -> Self {
+        Self { rank, steps: 0 }
+    }
+
+    /// One step.
+    fn relax(&mut self) {
+        if Self::LIMITED {
+            self.steps += 1;
+            assert!(
+                self.steps < Self::MOST,
+                "nobody releases a lock of rank {:?}",
+                self.rank
+            );
+        }
+        relax();
+    }
+}
+
 /// Marks a step of the calling thread of control.
 #[cfg(feature = "interleave")]
 pub fn step(step: Step) {

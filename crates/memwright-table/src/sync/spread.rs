@@ -16,7 +16,7 @@ use core::sync::atomic::{AtomicU32, Ordering, fence};
 use rust_alloc::vec::Vec;
 
 use super::stat::{self, ALWAYS, TAG};
-use super::{Rank, RawLock, Step, order, relax, step};
+use super::{Rank, RawLock, Step, Waiting, order, step};
 use crate::addr::CpuId;
 use crate::handle::{OutOfMemory, TryPush};
 
@@ -104,10 +104,11 @@ impl<T> SpreadLock<T> {
     #[track_caller]
     pub fn write_as(&self, rank: Rank) -> SpreadWriteGuard<'_, T> {
         self.writer.lock(rank);
+        let mut waiting = Waiting::new(rank);
         for Word(word) in &self.words {
             let mut seen = word.fetch_or(CLOSED, Ordering::Acquire);
             while seen & READERS != 0 {
-                relax();
+                waiting.relax();
                 seen = word.load(Ordering::Acquire);
             }
         }
@@ -141,11 +142,12 @@ impl<T> SpreadLock<T> {
 #[cold]
 fn enter_slowly(rank: Rank, word: &AtomicU32) {
     let mut waited = false;
+    let mut waiting = Waiting::new(rank);
     while word.load(Ordering::Acquire) & CLOSED != 0 {
         waited = true;
         word.fetch_sub(READER, Ordering::Release);
         while word.load(Ordering::Relaxed) & CLOSED != 0 {
-            relax();
+            waiting.relax();
         }
         word.fetch_add(READER, Ordering::Acquire);
     }

@@ -1,0 +1,274 @@
+//! What a CPU can say about itself: registers, a backtrace, held locks, recent events. And the answer to an
+//! NMI, which asks every CPU for that: each answers in turn, the last one also for the personality.
+
+use core::fmt::{self, Write};
+use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use memwright_linux::channel::Channel;
+use memwright_table::sync;
+
+use crate::console::Text;
+use crate::paging::{self, USER_LIMIT};
+use crate::percpu::{self, PerCpu};
+use crate::trap::kernel::TrapFrame;
+use crate::{arch, console, context, ipi, panic, trace, usercopy};
+
+/// A CPU writes its answer.
+static ANSWERING: AtomicBool = AtomicBool::new(false);
+/// The CPUs that have answered the running request: a bit for each.
+static ANSWERED: AtomicU64 = AtomicU64::new(0);
+
+/// Most return addresses of a backtrace.
+pub const DEEPEST: usize = 64;
+/// And of a short one.
+const SHORT: usize = 12;
+
+/// The name of an exception.
+pub const fn exception_name(number: u8) -> &'static str {
+    match number {
+        0 => "divide error",
+        1 => "debug",
+        2 => "NMI",
+        3 => "breakpoint",
+        4 => "overflow",
+        5 => "bound range",
+        6 => "invalid opcode",
+        7 => "device not available",
+        8 => "double fault",
+        10 => "invalid TSS",
+        11 => "segment not present",
+        12 => "stack fault",
+        13 => "general protection",
+        14 => "page fault",
+        16 => "x87 error",
+        17 => "alignment check",
+        18 => "machine check",
+        19 => "SIMD error",
+        21 => "control protection",
+        _ => "unexpected vector",
+    }
+}
+
+/// Writes the registers at a trap.
+pub fn registers(text: &mut Text, f: &TrapFrame, address: u64) -> fmt::Result {
+    writeln!(
+        text,
+        "rip {:016x}  rsp {:016x}  rflags {:08x}  cs {:02x}",
+        f.rip, f.rsp, f.flags, f.cs
+    )?;
+    writeln!(
+        text,
+        "rax {:016x}  rbx {:016x}  rcx {:016x}  rdx {:016x}",
+        f.rax, f.rbx, f.rcx, f.rdx
+    )?;
+    writeln!(
+        text,
+        "rsi {:016x}  rdi {:016x}  rbp {:016x}  r8  {:016x}",
+        f.rsi, f.rdi, f.rbp, f.r8
+    )?;
+    writeln!(
+        text,
+        "r9  {:016x}  r10 {:016x}  r11 {:016x}  r12 {:016x}",
+        f.r9, f.r10, f.r11, f.r12
+    )?;
+    writeln!(
+        text,
+        "r13 {:016x}  r14 {:016x}  r15 {:016x}",
+        f.r13, f.r14, f.r15
+    )?;
+    writeln!(
+        text,
+        "cr2 {address:016x}  cr3 {:016x}  cr4 {:08x}",
+        arch::root(),
+        arch::cr4()
+    )
+}
+
+/// Locks that this CPU holds, whom it waits for, and its recent events.
+pub fn state(text: &mut Text, cpu: &PerCpu) -> fmt::Result {
+    held_locks(text, cpu)?;
+    let index = cpu.index.load(Ordering::Relaxed);
+    writeln!(text, "last events of CPU {index}:")?;
+    for event in cpu.ring.iter() {
+        event_line(text, event)?;
+    }
+    Ok(())
+}
+
+/// Writes which locks this CPU holds, in debug builds, and which CPUs it waits for.
+fn held_locks(text: &mut Text, cpu: &PerCpu) -> fmt::Result {
+    let index = cpu.index.load(Ordering::Relaxed) as usize;
+    if cfg!(debug_assertions) {
+        write!(text, "locks held:")?;
+        for rank in sync::held(index).iter() {
+            write!(text, " {rank:?}")?;
+        }
+        writeln!(text)?;
+    }
+    let awaited = ipi::awaited(index);
+    if awaited != 0 {
+        write!(text, "waits until these CPUs have forgotten:")?;
+        for other in (0..percpu::count()).filter(|other| awaited >> other & 1 != 0) {
+            write!(text, " {other}")?;
+        }
+        writeln!(text)?;
+    }
+    Ok(())
+}
+
+fn event_line(text: &mut Text, event: trace::Event) -> fmt::Result {
+    let trace::Event {
+        kind,
+        detail,
+        address,
+        time,
+    } = event;
+    match kind {
+        trace::Kind::Empty => Ok(()),
+        trace::Kind::SystemCall => {
+            writeln!(text, "  {time} system call {detail}, from {address:#x}")
+        }
+        trace::Kind::UserTrap => {
+            writeln!(
+                text,
+                "  {time} user {}, {address:#x}",
+                exception_name(detail as u8)
+            )
+        }
+        trace::Kind::KernelTrap => {
+            writeln!(
+                text,
+                "  {time} kernel {}, {address:#x}",
+                exception_name(detail as u8)
+            )
+        }
+        trace::Kind::Switch => writeln!(text, "  {time} context {address} to {detail}"),
+    }
+}
+
+/// A recursion's one line.
+fn repeated(text: &mut Text, times: u32) -> fmt::Result {
+    if times == 0 {
+        Ok(())
+    } else {
+        writeln!(text, "     ({times} more times)")
+    }
+}
+
+/// A backtrace of few addresses, and the held locks.
+pub fn short_backtrace(text: &mut Text, frame_pointer: u64) -> fmt::Result {
+    frames(text, frame_pointer, SHORT)?;
+    held_locks(text, percpu::current())
+}
+
+/// At most `most` return addresses along the chain of frame pointers, as long as it stays on kernel
+/// stacks.
+pub fn frames(text: &mut Text, mut frame_pointer: u64, most: usize) -> fmt::Result {
+    let (mut last, mut repeats) = (0, 0);
+    for _ in 0..most {
+        let on_stack = |address| {
+            context::stack_of(address)
+                .or_else(|| percpu::current().interrupt_stack_of(address))
+                .is_some_and(|(low, high)| address >= low && address + 16 <= high)
+        };
+        if !frame_pointer.is_multiple_of(8) || !on_stack(frame_pointer) {
+            break;
+        }
+        // SAFETY: both words lie on a kernel stack that `on_stack` knows. Slots that are not in use
+        // are not mapped: a stray pointer into one ends in a nested report.
+        let [next, address] = unsafe { *(frame_pointer as *const [u64; 2]) };
+        if address < paging::IMAGE_BASE {
+            break;
+        }
+        if address == last {
+            repeats += 1;
+        } else {
+            repeated(text, repeats)?;
+            writeln!(text, "  at {address:#x}")?;
+            (last, repeats) = (address, 0);
+        }
+        if next <= frame_pointer {
+            break;
+        }
+        frame_pointer = next;
+    }
+    repeated(text, repeats)
+}
+
+/// An NMI: another CPU failed, or the command asks for a backtrace. Inside an open frame either waits
+/// until the frame is complete.
+pub fn requested(frame: &TrapFrame) {
+    let cpu = percpu::current();
+    if panic::is_failing() {
+        return;
+    }
+    if console::is_open() {
+        cpu.asked_to_report.store(1, Ordering::Relaxed);
+        return;
+    }
+    if panic::must_stop() {
+        panic::stop_for_other(Some(frame));
+    }
+    answer(cpu, |text| {
+        let index = cpu.index.load(Ordering::Relaxed);
+        writeln!(text, "CPU {index} in {}:", place(frame))?;
+        registers(text, frame, arch::fault_address())?;
+        if frame.rip >= USER_LIMIT {
+            writeln!(text, "  at {:#x}", frame.rip)?;
+            frames(text, frame.rbp, DEEPEST)?;
+        }
+        Ok(())
+    });
+}
+
+/// Where a trap struck, in words.
+pub fn place(frame: &TrapFrame) -> &'static str {
+    if frame.rip < USER_LIMIT {
+        "user mode"
+    } else {
+        "the kernel"
+    }
+}
+
+/// Answers a request that came while a frame was open.
+#[inline(always)]
+pub fn answer_late(cpu: &PerCpu) {
+    if cpu.asked_to_report.load(Ordering::Relaxed) != 0 {
+        was_requested(cpu);
+    }
+}
+
+#[cold]
+fn was_requested(cpu: &PerCpu) {
+    cpu.asked_to_report.store(0, Ordering::Relaxed);
+    if panic::must_stop() {
+        panic::stop_for_other(None);
+    }
+    answer(cpu, |text| {
+        let index = cpu.index.load(Ordering::Relaxed);
+        writeln!(text, "CPU {index} in the kernel, writing output:")?;
+        frames(text, arch::frame_pointer(), DEEPEST)
+    });
+}
+
+/// Writes an answer when it is this CPU's turn. Who has the turn waits for nothing but the end of a frame.
+fn answer(cpu: &PerCpu, report: impl FnOnce(&mut Text) -> fmt::Result) {
+    while ANSWERING.swap(true, Ordering::Acquire) {
+        if panic::must_stop() {
+            return; // the NMI that stops this CPU comes once this one is over
+        }
+        arch::pause();
+    }
+    let mut text = Text::new(Channel::Panic);
+    let _ = report(&mut text).and_then(|()| state(&mut text, cpu));
+    let own = 1 << cpu.index.load(Ordering::Relaxed);
+    let answered = ANSWERED.fetch_or(own, Ordering::Relaxed) | own;
+    if answered == percpu::online() {
+        ANSWERED.store(0, Ordering::Relaxed);
+        if let Some(events) = usercopy::events() {
+            events.fatal_report(&mut text);
+        }
+    }
+    drop(text);
+    ANSWERING.store(false, Ordering::Release);
+}
