@@ -23,6 +23,8 @@ pub struct Cli {
 pub enum Action {
     /// Run a Linux program on Memwright under QEMU and account for its memory.
     Run(RunArgs),
+    /// Run the experiments on Memwright, and on Linux kernels beside it, and print a table for each.
+    Bench(BenchArgs),
     /// Become QEMU; `run` starts itself this way so that QEMU ends when it does.
     #[command(name = crate::qemu::launch::SUBCOMMAND, hide = true)]
     Launch(LaunchArgs),
@@ -104,6 +106,36 @@ pub struct RunArgs {
     pub command: Vec<OsString>,
 }
 
+/// `memwright bench`.
+#[derive(Debug, Args)]
+#[command(after_help = BENCH_HELP)]
+pub struct BenchArgs {
+    /// Experiments to run; all without a name.
+    #[arg(value_name = "EXPERIMENT")]
+    pub experiments: Vec<String>,
+
+    /// Add a column: this Linux kernel image (bzImage), in the same QEMU (repeatable).
+    #[arg(long = "kernel", value_name = "[NAME=]IMAGE")]
+    pub kernels: Vec<String>,
+
+    /// Add a column: Memwright with these policies (repeatable).
+    #[arg(long = "policy", value_name = "K=V[,K=V]", value_parser = parse_policies)]
+    pub policies: Vec<String>,
+
+    /// Host seconds for each run, after which the bench fails.
+    #[arg(long, value_name = "SECS", default_value = "900",
+        allow_hyphen_values = true, value_parser = parse_seconds)]
+    pub timeout: std::time::Duration,
+
+    /// Write everything as JSON ("-" for standard output, instead of the tables).
+    #[arg(long, value_name = "PATH")]
+    pub json: Option<PathBuf>,
+
+    /// Print the experiments and their questions.
+    #[arg(long)]
+    pub list: bool,
+}
+
 /// What the hidden launcher takes: the program to become, then its arguments.
 #[derive(Debug, Args)]
 pub struct LaunchArgs {
@@ -138,6 +170,20 @@ Examples:
   memwright run --memory 64M --trace events.jsonl ./program
   memwright run --cpus 4 --timeout 60 ./threads";
 
+const BENCH_HELP: &str = "\
+Each experiment is a C program, built here with musl-gcc or cc; every column runs the same binary on the same machine:
+2 GiB, one clock tick for each retired instruction. A cell is the least value, and the average where it differs.
+Linux boots with mitigations=off nokaslr norandmaps.
+
+Exit codes:
+  0    every run gave its figures
+  125  one did not, or Memwright failed: usage, QEMU or a C compiler missing, a kernel that does not boot
+
+Examples:
+  memwright bench basics
+  memwright bench protect-loop --kernel linux=/boot/vmlinuz
+  memwright bench write-after-protect --policy write_upgrade=off --json report.json";
+
 /// The most CPUs of a guest.
 const MOST_CPUS: u8 = 64;
 
@@ -147,6 +193,14 @@ fn parse_assignment(text: &str) -> Result<String, String> {
         Some((name, _)) if !name.is_empty() => Ok(text.to_owned()),
         Some(_) | None => Err("expected K=V".to_owned()),
     }
+}
+
+/// Accepts a policy list, whole.
+fn parse_policies(text: &str) -> Result<String, String> {
+    text.split(',')
+        .map(parse_policy)
+        .collect::<Result<Vec<_>, _>>()
+        .map(|policies| policies.join(","))
 }
 
 /// Accepts one `K=V` of a policy list that this build knows.

@@ -4,6 +4,8 @@
 
 mod account;
 mod args;
+mod bench;
+mod cache;
 mod channel;
 mod ending;
 mod failure;
@@ -41,6 +43,7 @@ fn main() -> ExitCode {
     };
     let result = match &cli.action {
         Action::Run(args) => run::run(args),
+        Action::Bench(args) => bench::bench(args),
         Action::Launch(args) => Err(Failure::Broken(qemu::launch::become_program(args))),
     };
     match result {

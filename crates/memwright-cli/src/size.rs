@@ -18,6 +18,11 @@ impl MemorySize {
         Self(LEAST)
     }
 
+    /// What every guest of a bench has: room for a mapping of 1 GiB on any kernel.
+    pub const fn of_bench() -> Self {
+        Self(2 << 30)
+    }
+
     /// Number of bytes.
     pub fn bytes(self) -> u64 {
         self.0

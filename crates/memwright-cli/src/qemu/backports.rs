@@ -10,8 +10,9 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use anyhow::{Context, bail, ensure};
+use anyhow::{Context, ensure};
 
+use crate::cache;
 use crate::session::say;
 
 /// The value of `MEMWRIGHT_QEMU` that asks for this one.
@@ -37,7 +38,7 @@ const STARTER: &str = "qemu-system-x86_64";
 /// # Errors
 /// One line when there is no home for a cache.
 pub fn place() -> anyhow::Result<PathBuf> {
-    Ok(cache_folder()?.join(format!("qemu-{SUITE}")).join(STARTER))
+    Ok(cache::folder()?.join(format!("qemu-{SUITE}")).join(STARTER))
 }
 
 /// The path of the unpacked QEMU; unpacks it first when the cache does not have it.
@@ -45,7 +46,7 @@ pub fn place() -> anyhow::Result<PathBuf> {
 /// # Errors
 /// One line when there is no home for a cache, or apt-get or dpkg is missing or fails.
 pub fn obtain() -> anyhow::Result<PathBuf> {
-    let cache = cache_folder()?;
+    let cache = cache::folder()?;
     let folder = cache.join(format!("qemu-{SUITE}"));
     let starter = place()?;
     if starter.exists() {
@@ -74,18 +75,6 @@ pub fn obtain() -> anyhow::Result<PathBuf> {
         }
     }
     Ok(starter)
-}
-
-/// `$XDG_CACHE_HOME/memwright`, else `~/.cache/memwright`.
-fn cache_folder() -> anyhow::Result<PathBuf> {
-    let named = |name| std::env::var_os(name).filter(|value| !value.is_empty());
-    if let Some(cache) = named("XDG_CACHE_HOME") {
-        return Ok(PathBuf::from(cache).join("memwright"));
-    }
-    match named("HOME") {
-        Some(home) => Ok(PathBuf::from(home).join(".cache/memwright")),
-        None => bail!("neither XDG_CACHE_HOME nor HOME says where to keep QEMU"),
-    }
 }
 
 /// Downloads the packages with apt's own means, but lists, settings and archives inside `work`, and unpacks them.

@@ -46,8 +46,8 @@ impl Places {
     }
 }
 
-/// QEMU's arguments. With `gdb`, QEMU waits for a debugger on that port of this machine.
-pub fn arguments(places: &Places, machine: &Machine, gdb: Option<u16>) -> Vec<OsString> {
+/// The arguments that make the machine, whatever kernel it boots: the same for every guest that is to be compared.
+pub fn machine_arguments(machine: &Machine) -> Vec<OsString> {
     let mut line: Vec<OsString> = Vec::new();
     let mut add = |words: &[&OsStr]| line.extend(words.iter().map(|word| (*word).to_owned()));
     let word = OsStr::new;
@@ -75,6 +75,14 @@ pub fn arguments(places: &Places, machine: &Machine, gdb: Option<u16>) -> Vec<Os
         word("-display"),
         word("none"),
     ]);
+    line
+}
+
+/// QEMU's arguments. With `gdb`, QEMU waits for a debugger on that port of this machine.
+pub fn arguments(places: &Places, machine: &Machine, gdb: Option<u16>) -> Vec<OsString> {
+    let mut line = machine_arguments(machine);
+    let mut add = |words: &[&OsStr]| line.extend(words.iter().map(|word| (*word).to_owned()));
+    let word = OsStr::new;
     add(&[word("-kernel"), places.kernel.as_os_str()]);
     add(&[word("-initrd"), places.initrd.as_os_str()]);
     add(&[word("-chardev"), word("file,id=output,path=/dev/stdout")]);

@@ -76,6 +76,16 @@ impl Machine {
         }
     }
 
+    /// The machine of every column of a bench.
+    pub fn of_bench(cpus: u8) -> Self {
+        Self {
+            memory: MemorySize::of_bench(),
+            cpus,
+            clock: Clock::Instructions,
+            apic: if cpus > 1 { Apic::X2apic } else { Apic::Xapic },
+        }
+    }
+
     /// Whether two runs of this machine are the same.
     pub fn repeats(&self) -> bool {
         self.clock == Clock::Instructions
@@ -103,7 +113,7 @@ mod tests {
         let cli = Cli::try_parse_from(words.split_ascii_whitespace()).unwrap();
         match cli.action {
             Action::Run(args) => Machine::of(&args),
-            Action::Launch(_) => panic!("not a run"),
+            Action::Bench(_) | Action::Launch(_) => panic!("not a run"),
         }
     }
 

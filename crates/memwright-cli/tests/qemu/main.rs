@@ -3,6 +3,7 @@
 //! Two boots at a time; every run but those of parallel CPUs is made twice and compared, and ends with a clean audit. The
 //! kernel here has debug assertions on; one test runs the image that the command embeds.
 
+mod bench;
 mod busybox;
 mod codes;
 mod cpus;
@@ -27,6 +28,7 @@ fn main() {
     let mut trials: Vec<Trial> = Vec::new();
     trials.extend(programs::trials());
     trials.extend(cpus::trials());
+    trials.extend(bench::trials());
     trials.extend(busybox::trials());
     trials.extend(debian::trials());
     trials.extend(codes::trials());

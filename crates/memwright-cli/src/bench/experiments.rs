@@ -1,0 +1,135 @@
+//! The experiments: what each asks, its program, and how it is run.
+
+/// A question about a kernel's memory management, with the program that answers it.
+#[derive(Debug, Clone, Copy)]
+pub struct Experiment {
+    /// Its name on the command line.
+    pub name: &'static str,
+    /// What it asks, in one line.
+    pub question: &'static str,
+    /// The program's source.
+    pub source: &'static str,
+    /// The runs that it takes.
+    pub runs: &'static [Run],
+}
+
+/// One run of an experiment's program.
+#[derive(Debug, Clone, Copy)]
+pub struct Run {
+    /// What distinguishes it from the experiment's others; empty if there are none.
+    pub label: &'static str,
+    /// The program's arguments.
+    pub arguments: &'static [&'static str],
+    /// CPUs of the guest.
+    pub cpus: u8,
+}
+
+const ONCE: &[Run] = &[Run {
+    label: "",
+    arguments: &[],
+    cpus: 1,
+}];
+
+/// Every experiment, in the order in which they are run.
+pub const EXPERIMENTS: &[Experiment] = &[
+    Experiment {
+        name: "basics",
+        question: "What do a system call, a fault, a mapping and a fork cost?",
+        source: include_str!("../../../../programs/experiments/basics.c"),
+        runs: ONCE,
+    },
+    Experiment {
+        name: "write-after-protect",
+        question: "What does a write cost after mprotect took the right and gave it back?",
+        source: include_str!("../../../../programs/experiments/write_after_protect.c"),
+        runs: ONCE,
+    },
+    Experiment {
+        name: "protect-loop",
+        question: "What do mprotect(R), mprotect(RW) and a write cost, over and over?",
+        source: include_str!("../../../../programs/experiments/protect_loop.c"),
+        runs: &[
+            Run {
+                label: "1 thread",
+                arguments: &["1"],
+                cpus: 1,
+            },
+            Run {
+                label: "2 threads on 2 CPUs, one busy",
+                arguments: &["2"],
+                cpus: 2,
+            },
+        ],
+    },
+    Experiment {
+        name: "protect-bulk",
+        question: "What does mprotect cost for each page of a large populated mapping?",
+        source: include_str!("../../../../programs/experiments/protect_bulk.c"),
+        runs: ONCE,
+    },
+    Experiment {
+        name: "many-areas",
+        question: "One mprotect over 64 areas: how much work, how many flushes?",
+        source: include_str!("../../../../programs/experiments/many_areas.c"),
+        runs: ONCE,
+    },
+    Experiment {
+        name: "fork-reuse",
+        question: "Does the parent get its pages back when the child is gone?",
+        source: include_str!("../../../../programs/experiments/fork_reuse.c"),
+        runs: ONCE,
+    },
+];
+
+/// What every program includes.
+pub const HEADERS: &[(&str, &str)] = &[
+    (
+        "experiment.h",
+        include_str!("../../../../programs/experiments/experiment.h"),
+    ),
+    (
+        "mark.h",
+        include_str!("../../../../programs/experiments/mark.h"),
+    ),
+];
+
+/// The first process of a Linux guest.
+pub const LINUX_INIT: &str = include_str!("../../../../programs/experiments/linux_init.c");
+
+/// The experiments of these names, in the order of the list; all if there is none.
+///
+/// # Errors
+/// The first name that is no experiment's.
+pub fn select(names: &[String]) -> Result<Vec<&'static Experiment>, String> {
+    let known = |name: &String| EXPERIMENTS.iter().any(|one| one.name == name);
+    if let Some(unknown) = names.iter().find(|name| !known(name)) {
+        let all: Vec<&str> = EXPERIMENTS.iter().map(|one| one.name).collect();
+        return Err(format!(
+            "no such experiment: {unknown}; there are {}",
+            all.join(", ")
+        ));
+    }
+    Ok(EXPERIMENTS
+        .iter()
+        .filter(|one| names.is_empty() || names.iter().any(|name| name == one.name))
+        .collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_select() {
+        let names = |wanted: &[&str]| {
+            let wanted: Vec<String> = wanted.iter().map(|name| (*name).to_owned()).collect();
+            select(&wanted).map(|found| found.iter().map(|one| one.name).collect::<Vec<_>>())
+        };
+        assert_eq!(names(&[]).unwrap().len(), EXPERIMENTS.len());
+        assert_eq!(
+            names(&["fork-reuse", "basics"]).unwrap(),
+            ["basics", "fork-reuse"]
+        );
+        assert!(names(&["basics", "fast"]).unwrap_err().contains("fast"));
+    }
+}

@@ -1,0 +1,20 @@
+//! Where the command keeps what takes time to fetch or build.
+
+use std::path::PathBuf;
+
+use anyhow::bail;
+
+/// `$XDG_CACHE_HOME/memwright`, else `~/.cache/memwright`. It need not exist yet.
+///
+/// # Errors
+/// One line when neither variable is set.
+pub fn folder() -> anyhow::Result<PathBuf> {
+    let named = |name| std::env::var_os(name).filter(|value| !value.is_empty());
+    if let Some(cache) = named("XDG_CACHE_HOME") {
+        return Ok(PathBuf::from(cache).join("memwright"));
+    }
+    match named("HOME") {
+        Some(home) => Ok(PathBuf::from(home).join(".cache/memwright")),
+        None => bail!("neither XDG_CACHE_HOME nor HOME says where to keep a cache"),
+    }
+}

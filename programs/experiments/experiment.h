@@ -1,0 +1,253 @@
+/* What the experiments share: the clock, the counters, and the records that they print.
+ *
+ * An experiment measures with RDTSC, which under the instruction clock counts retired instructions, kernel and user,
+ * and reads counters of the kernel before and after. Nothing is printed until everything is measured. Each record is
+ * one line of tab-separated fields:
+ *
+ *     record  CASE  MEASURE  UNIT  MIN  AVERAGE  MAX
+ *     note    TEXT
+ *
+ * A counter that the kernel does not have gives no record. The same file runs on any Linux.
+ */
+#ifndef EXPERIMENT_H
+#define EXPERIMENT_H
+
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+#include <errno.h>
+#include <fcntl.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "mark.h"
+
+#define PAGE 4096UL
+#define KIB 1024UL
+#define MIB (1024UL * KIB)
+
+#ifndef PR_SET_THP_DISABLE
+#define PR_SET_THP_DISABLE 41
+#endif
+
+/* Ends the experiment: a figure taken after a failure would mean nothing. */
+static void __attribute__((noreturn, format(printf, 1, 2))) give_up(const char *format, ...)
+{
+	va_list arguments;
+	int error = errno;
+	va_start(arguments, format);
+	vfprintf(stderr, format, arguments);
+	va_end(arguments);
+	fprintf(stderr, " (errno %d)\n", error);
+	exit(1);
+}
+
+#define MUST(condition)                                                                                     \
+	do {                                                                                                \
+		if (!(condition))                                                                           \
+			give_up("%s:%d: %s failed", __FILE__, __LINE__, #condition);                        \
+	} while (0)
+
+static inline uint64_t clock_now(void)
+{
+	uint32_t low, high;
+	__asm__ volatile("rdtsc" : "=a"(low), "=d"(high) : : "memory");
+	return (uint64_t)high << 32 | low;
+}
+
+/* Many values of one measure. */
+struct series {
+	uint64_t count, sum, min, max;
+};
+
+static inline void add_value(struct series *series, uint64_t value)
+{
+	if (!series->count || value < series->min)
+		series->min = value;
+	if (value > series->max)
+		series->max = value;
+	series->sum += value;
+	series->count++;
+}
+
+/* Counters of the kernel, for this process or the machine. */
+enum counter { FAULTS, CPUS_INTERRUPTED, FLUSHES, COUNTERS };
+
+struct counters {
+	uint64_t value[COUNTERS];
+	unsigned known;
+};
+
+/* A whole file of /proc, or -1. */
+static long read_file(const char *path, char *text, size_t size)
+{
+	int file = open(path, O_RDONLY);
+	size_t length = 0;
+	if (file < 0)
+		return -1;
+	for (;;) {
+		long more = read(file, text + length, size - 1 - length);
+		if (more <= 0)
+			break;
+		length += more;
+	}
+	close(file);
+	text[length] = 0;
+	return length;
+}
+
+static char proc_text[1 << 18];
+
+/* The row's counts of all CPUs together: TLB shootdowns that interrupted one. */
+static int read_interrupts(uint64_t *sum)
+{
+	if (read_file("/proc/interrupts", proc_text, sizeof proc_text) < 0)
+		return 0;
+	char *row = strstr(proc_text, "TLB:");
+	if (!row)
+		return 0;
+	*sum = 0;
+	row += 4;
+	for (;;) {
+		char *end;
+		uint64_t count = strtoull(row, &end, 10);
+		if (end == row)
+			return 1;
+		*sum += count;
+		row = end;
+	}
+}
+
+/* Invalidations on the CPU that asks, of pages or of everything. Linux counts them with CONFIG_DEBUG_TLBFLUSH. */
+static int read_flushes(uint64_t *sum)
+{
+	static const char *const names[] = { "nr_tlb_local_flush_all ", "nr_tlb_local_flush_one " };
+	if (read_file("/proc/vmstat", proc_text, sizeof proc_text) < 0)
+		return 0;
+	*sum = 0;
+	for (int i = 0; i < 2; i++) {
+		char *row = strstr(proc_text, names[i]);
+		if (!row)
+			return 0;
+		*sum += strtoull(row + strlen(names[i]), NULL, 10);
+	}
+	return 1;
+}
+
+static uint64_t faults_now(void)
+{
+	struct rusage usage;
+	MUST(getrusage(RUSAGE_SELF, &usage) == 0);
+	return usage.ru_minflt;
+}
+
+static inline struct counters counters_now(void)
+{
+	struct counters now = { .known = 1 << FAULTS };
+	now.known |= read_interrupts(&now.value[CPUS_INTERRUPTED]) << CPUS_INTERRUPTED;
+	now.known |= read_flushes(&now.value[FLUSHES]) << FLUSHES;
+	now.value[FAULTS] = faults_now();
+	return now;
+}
+
+/* Records are kept until the end: printing would cost what is being measured. */
+static char records[1 << 18];
+static size_t records_length;
+
+static void __attribute__((format(printf, 1, 2))) keep(const char *format, ...)
+{
+	va_list arguments;
+	va_start(arguments, format);
+	int length = vsnprintf(records + records_length, sizeof records - records_length, format, arguments);
+	va_end(arguments);
+	MUST(length >= 0 && records_length + length < sizeof records);
+	records_length += length;
+}
+
+static inline void record_series(const char *which, const char *measure, const char *unit, const struct series *series)
+{
+	keep("record\t%s\t%s\t%s\t%llu\t%.2f\t%llu\n", which, measure, unit, (unsigned long long)series->min,
+	     (double)series->sum / series->count, (unsigned long long)series->max);
+}
+
+static inline void record_value(const char *which, const char *measure, const char *unit, double value)
+{
+	keep("record\t%s\t%s\t%s\t\t%.2f\t\n", which, measure, unit, value);
+}
+
+/* What the counters moved by, per round. */
+static inline void record_counters(const char *which, struct counters before, struct counters after, double rounds)
+{
+	static const char *const names[COUNTERS] = { "faults", "CPUs interrupted", "flushes, local" };
+	for (int i = 0; i < COUNTERS; i++)
+		if (before.known & after.known & 1u << i)
+			record_value(which, names[i], "per round", (after.value[i] - before.value[i]) / rounds);
+}
+
+static void print_records(void)
+{
+	size_t done = 0;
+	while (done < records_length) {
+		long more = write(1, records + done, records_length - done);
+		if (more <= 0)
+			exit(1);
+		done += more;
+	}
+}
+
+/* Pages of 4 KiB throughout, where the kernel would use larger ones. One that knows none refuses, and all is well. */
+static inline void begin(void)
+{
+	prctl(PR_SET_THP_DISABLE, 1, 0, 0, 0);
+	/* What the measuring itself touches is touched now. */
+	for (int i = 0; i < 3; i++) {
+		counters_now();
+		clock_now();
+	}
+	memset(records, 0, sizeof records);
+}
+
+/* Fresh anonymous memory. */
+static inline char *fresh(size_t size)
+{
+	char *memory = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	MUST(memory != MAP_FAILED);
+	return memory;
+}
+
+/* The same with a hole on either side, so that no protection change merges it with a neighbour. */
+static inline char *fresh_apart(size_t size)
+{
+	char *memory = fresh(size + 2 * PAGE);
+	MUST(munmap(memory, PAGE) == 0 && munmap(memory + PAGE + size, PAGE) == 0);
+	return memory + PAGE;
+}
+
+/* One byte of each page. */
+static inline void write_pages(char *memory, size_t size)
+{
+	for (size_t at = 0; at < size; at += PAGE)
+		*(volatile char *)(memory + at) = 1;
+}
+
+static inline void read_pages(const char *memory, size_t size)
+{
+	for (size_t at = 0; at < size; at += PAGE)
+		(void)*(volatile const char *)(memory + at);
+}
+
+static inline unsigned long argument(int count, char **arguments, int which, unsigned long usual)
+{
+	return which < count ? strtoul(arguments[which], NULL, 0) : usual;
+}
+
+#endif
