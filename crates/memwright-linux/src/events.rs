@@ -56,7 +56,7 @@ impl KernelEvents for Events {
         // Locks may be held by whatever failed: only looked at when free.
         let report = kernel
             .scheduler
-            .report(out)
+            .report(kernel, out)
             .and_then(|()| account::report(kernel, out));
         if report.is_err() {
             kernel

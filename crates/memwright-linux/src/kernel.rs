@@ -10,7 +10,9 @@ use crate::{
     futex::Futexes,
     host::Host,
     manifest::Manifest,
-    process::{ExitStatus, Life, Limits, PROGRAM, Parts, Process, REAPER, Start, Tasks, Thread},
+    process::{
+        ExitStatus, Life, Limits, PROGRAM, Parts, Process, REAPER, Sleep, Start, Tasks, Thread,
+    },
     random::Random,
     scheduler::Scheduler,
     signal::{Signal, SignalInfo, Stop, ThreadSignals, kill_process, send_to_process},
@@ -105,6 +107,7 @@ impl Kernel {
             Ok(()) => {
                 host.start_cpus();
                 kernel.scheduler.idle(kernel);
+                kernel.scheduler.await_all_parked(kernel);
             }
             Err(error) => {
                 kernel.not_started(error, "no memory for the files and the first process");
@@ -158,13 +161,14 @@ impl Kernel {
     ) -> Result<T, WaitError> {
         crate::sync::assert_none_held();
         loop {
+            // Before the queues are entered and anything is looked at: see `scheduler`.
+            thread.run.announce();
             for queue in queues {
                 queue.add(thread);
             }
-            thread.prepare_to_block();
             let interrupted = match interest {
                 Interest::Signals => thread.signal_pending(),
-                Interest::Fatal => thread.fatal_pending(),
+                Interest::Fatal | Interest::Continuation => thread.fatal_pending(),
             };
             let outcome = if let Some(value) = ready() {
                 Some(Ok(value))
@@ -173,12 +177,22 @@ impl Kernel {
             } else if deadline.is_some_and(|deadline| self.host.now() >= deadline) {
                 Some(Err(WaitError::TimedOut))
             } else {
+                thread.note_sleep(Sleep {
+                    what: queues.first().map_or("a wake", |queue| queue.name()),
+                    interest,
+                    since: self.host.now(),
+                    deadline,
+                });
                 self.scheduler.block(self, thread, deadline);
                 None
             };
-            self.scheduler.stop_waiting(self, thread);
+            thread.run.stay();
             for queue in queues {
-                queue.remove(thread);
+                let taken = !queue.remove(thread);
+                // A wake meant for one waiter, which gives up: the next one gets it.
+                if taken && matches!(outcome, Some(Err(_))) {
+                    queue.wake_one(self);
+                }
             }
             if let Some(outcome) = outcome {
                 return outcome;
@@ -230,9 +244,9 @@ impl Kernel {
         });
     }
 
-    /// The program has ended and no thread is left.
-    pub(crate) fn is_over(&self) -> bool {
-        self.ended.lock().is_some() && self.tasks.lock().threads.is_empty()
+    /// The program has ended.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.ended.lock().is_some()
     }
 
     /// Nobody outside a group, but in its session, could continue it: no member has a parent in

@@ -11,7 +11,7 @@ use crate::{
     exec,
     host::Trap,
     kernel::Kernel,
-    process::{ExitStatus, Start, Thread, exit_thread},
+    process::{ExitStatus, Start, Thread, Work, exit_thread},
     signal::{After, Signal, SignalInfo, code, deliver, force_fault},
     syscall,
     user::USER_END,
@@ -23,7 +23,7 @@ use memwright_table::VirtAddr;
 
 /// First code on a thread's kernel stack.
 pub(crate) fn thread_main(kernel: &'static Kernel, id: u32) -> ! {
-    kernel.scheduler.collect_finished(kernel);
+    kernel.scheduler.finish_switch(kernel);
     let thread = kernel
         .tasks
         .thread(id)
@@ -53,7 +53,12 @@ fn run_program(kernel: &'static Kernel, thread: &Arc<Thread>) -> ExitStatus {
 fn run(context: &Context<'_>) -> ExitStatus {
     let host = context.kernel.host;
     loop {
-        if !context.thread.work().is_empty() {
+        let work = context.thread.work();
+        if !work.is_empty() {
+            if work.contains(Work::MIGRATE) {
+                let scheduler = &context.kernel.scheduler;
+                scheduler.migrate(context.kernel, context.thread);
+            }
             if let After::Exit(status) = deliver(context) {
                 return status;
             }
@@ -123,13 +128,15 @@ fn refused_fault(kernel: &Kernel, thread: &Arc<Thread>, error: FaultError) -> Re
     match fault_signal(error) {
         Some((signal, code)) => Resolved::Signal(signal, code),
         None => {
-            if error == FaultError::OutOfMemory {
+            if error == FaultError::OutOfMemory && !thread.fatal_pending() {
                 crate::oom::relieve(kernel, thread);
-                if thread.fatal_pending() {
-                    return Resolved::Signal(Signal::SIGKILL, code::SI_KERNEL);
-                }
+            }
+            if error == FaultError::OutOfMemory && thread.fatal_pending() {
+                return Resolved::Signal(Signal::SIGKILL, code::SI_KERNEL);
             }
             kernel.scheduler.yield_now(kernel, thread);
+            // Who frees what is missing may run on another CPU.
+            kernel.host.relax();
             Resolved::Retry
         }
     }

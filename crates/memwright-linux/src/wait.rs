@@ -45,8 +45,10 @@ impl WaitError {
 pub enum Interest {
     /// Any signal that the thread does not block.
     Signals,
-    /// The end of the process only.
+    /// The end of the thread only.
     Fatal,
+    /// The end of the thread only; it waits for SIGCONT.
+    Continuation,
 }
 
 /// What hears of wakes without being a thread: an entry of an epoll.
@@ -60,6 +62,8 @@ pub trait Observer: Send + Sync {
 
 /// Threads that wait for something, first come first, and those who are told of each wake.
 pub struct WaitQueue {
+    /// What is waited for here, for reports.
+    name: &'static str,
     waiters: Lock<Waiters>,
 }
 
@@ -80,7 +84,13 @@ impl Default for WaitQueue {
 impl WaitQueue {
     /// A queue without waiters.
     pub const fn new() -> Self {
+        Self::named("an event")
+    }
+
+    /// A queue without waiters; reports say that its threads wait for `name`.
+    pub const fn named(name: &'static str) -> Self {
         Self {
+            name,
             waiters: Lock::new(
                 Rank::Wait,
                 Waiters {
@@ -91,20 +101,27 @@ impl WaitQueue {
         }
     }
 
+    /// What is waited for here.
+    pub(crate) fn name(&self) -> &'static str {
+        self.name
+    }
+
     /// Adds a waiter at the end.
     pub(crate) fn add(&self, thread: &Arc<Thread>) {
         self.waiters.lock().threads.push(thread.clone());
     }
 
-    /// Removes a waiter wherever it stands.
-    pub(crate) fn remove(&self, thread: &Arc<Thread>) {
+    /// Removes a waiter wherever it stands. `false` if somebody took it out to wake it.
+    pub(crate) fn remove(&self, thread: &Arc<Thread>) -> bool {
         let threads = &mut self.waiters.lock().threads;
         if let Some(position) = threads
             .iter()
             .position(|waiter| Arc::ptr_eq(waiter, thread))
         {
             threads.remove(position);
+            return true;
         }
+        false
     }
 
     /// Tells an observer of every wake from now on, for as long as it exists.

@@ -26,6 +26,11 @@ impl FutexPlace {
         self.0.store(0, Ordering::SeqCst);
     }
 
+    /// A thread waits for a word.
+    pub(crate) fn is_waiting(&self) -> bool {
+        self.bucket().is_some()
+    }
+
     fn bucket(&self) -> Option<u32> {
         self.0.load(Ordering::SeqCst).checked_sub(1)
     }

@@ -48,6 +48,7 @@ pub(super) fn clone_process(context: &Context<'_>, request: &CloneRequest) -> Re
         }
     };
     kernel.host.save_fpu(&mut thread.fpu.lock());
+    thread.inherit_affinity(context.thread);
     inherit_signals(context, &child, &thread, flags);
     kernel.processes_made.fetch_add(1, Ordering::Relaxed);
     if flags.contains(CloneFlags::CHILD_CLEARTID) {

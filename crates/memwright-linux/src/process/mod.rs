@@ -25,7 +25,8 @@ pub use image::{Heap, Image, ImageAddresses};
 pub use limits::{INFINITY, Limit, Limits, Resource};
 pub use status::{Change, ExitStatus, Life};
 pub use tasks::{END as ID_END, PROGRAM, REAPER, Tasks};
-pub use thread::{RestartBlock, RunState, Start, Thread, Work};
+pub(crate) use thread::Sleep;
+pub use thread::{RestartBlock, Start, Thread, Work};
 pub use usage::{ResourceUsage, TICKS_PER_SECOND, Usage, UsageSnapshot, ticks};
 pub use wait::{WaitOptions, WaitTarget, Waited, wait_for_child};
 
@@ -130,12 +131,12 @@ impl Process {
             signals: Lock::new(Rank::Signals, Signals::default()),
             limits: Lock::new(Rank::Leaf, limits),
             credentials: Lock::new(Rank::Leaf, Credentials::default()),
-            child_event: WaitQueue::new(),
-            ended: WaitQueue::new(),
-            signal_arrived: WaitQueue::new(),
-            resumed: WaitQueue::new(),
-            thread_ended: WaitQueue::new(),
-            space_returned: WaitQueue::new(),
+            child_event: WaitQueue::named("a child"),
+            ended: WaitQueue::named("the end of a process"),
+            signal_arrived: WaitQueue::named("a signal"),
+            resumed: WaitQueue::named("SIGCONT"),
+            thread_ended: WaitQueue::named("the end of the other threads"),
+            space_returned: WaitQueue::named("a child that borrows the address space"),
             usage: Usage::default(),
             children_usage: Usage::default(),
             alarm: Lock::new(Rank::Process, crate::time::Alarm::default()),

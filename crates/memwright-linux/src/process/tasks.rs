@@ -54,6 +54,11 @@ impl Tasks {
         self.table.lock()
     }
 
+    /// Takes the lock of the table if nobody holds it.
+    pub(crate) fn try_lock(&self) -> Option<LockGuard<'_, TaskTable>> {
+        self.table.try_lock()
+    }
+
     /// The process with this id, zombies included.
     pub fn process(&self, id: u32) -> Option<Arc<Process>> {
         self.lock()

@@ -8,22 +8,13 @@ use crate::{
     },
     futex::{FutexPlace, WaitRequest},
     host::ContextId,
+    scheduler::{RunState, RunWord},
     sync::{Lock, Rank},
+    wait::Interest,
 };
 use alloc::sync::Arc;
-use core::sync::atomic::{AtomicI32, AtomicU8, AtomicU32, AtomicU64, Ordering};
-
-/// Whether a thread runs or waits.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-#[repr(u8)]
-pub enum RunState {
-    /// It runs or stands in a run queue.
-    Running,
-    /// It waits in a queue or for a deadline.
-    Blocked,
-    /// It ended.
-    Ended,
-}
+use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering};
+use memwright_table::{CpuId, CpuSet};
 
 bitflags::bitflags! {
     /// What a thread has to look at before it returns to user mode.
@@ -35,6 +26,8 @@ bitflags::bitflags! {
         const FATAL = 2;
         /// The thread called `exit`: it alone ends.
         const EXIT = 4;
+        /// The CPUs that the thread may run on have changed.
+        const MIGRATE = 8;
     }
 }
 
@@ -96,8 +89,32 @@ pub struct Thread {
     /// What the thread gave to `exit`; [`Work::EXIT`] says that it did.
     exit_code: AtomicI32,
     start: Lock<Option<Start>>,
-    run: AtomicU8,
+    /// Whether it runs or waits. The scheduler's protocol says who may change it.
+    pub(crate) run: RunWord,
+    /// Its stack is in use by a CPU: set by the CPU that is about to run it, cleared by what runs
+    /// there next.
+    on_cpu: AtomicBool,
+    /// The CPU that it runs on or ran on last, or in whose queue it stands; changed by who puts it
+    /// into a run queue or takes it from another CPU's.
+    cpu: AtomicU32,
+    /// CPUs that it may run on, as bits; those that do not exist included.
+    affinity: AtomicU64,
     work: AtomicU32,
+    /// What it waits for, for reports.
+    sleep: Lock<Sleep>,
+}
+
+/// What a thread waits for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Sleep {
+    /// In words.
+    pub(crate) what: &'static str,
+    /// What ends the wait early.
+    pub(crate) interest: Interest,
+    /// Since when, by the host's clock.
+    pub(crate) since: u64,
+    /// Until when at most.
+    pub(crate) deadline: Option<u64>,
 }
 
 impl Thread {
@@ -117,8 +134,20 @@ impl Thread {
             restart: Lock::new(Rank::Leaf, None),
             exit_code: AtomicI32::new(0),
             start: Lock::new(Rank::Leaf, Some(start)),
-            run: AtomicU8::new(RunState::Blocked as u8),
+            run: RunWord::new(),
+            on_cpu: AtomicBool::new(false),
+            cpu: AtomicU32::new(0),
+            affinity: AtomicU64::new(u64::MAX),
             work: AtomicU32::new(0),
+            sleep: Lock::new(
+                Rank::Leaf,
+                Sleep {
+                    what: "start",
+                    interest: Interest::Fatal,
+                    since: 0,
+                    deadline: None,
+                },
+            ),
         }
     }
 
@@ -140,6 +169,11 @@ impl Thread {
     /// The name, as in `/proc/PID/task/TID/comm`: up to 15 bytes and a NUL.
     pub fn name(&self) -> [u8; 16] {
         *self.name.lock()
+    }
+
+    /// The name, unless it is being changed.
+    pub(crate) fn try_name(&self) -> Option<[u8; 16]> {
+        self.name.try_lock().map(|name| *name)
     }
 
     /// Sets the name, cut to 15 bytes. The leader's is also the process's.
@@ -172,11 +206,70 @@ impl Thread {
 
     /// Whether it runs or waits.
     pub fn run_state(&self) -> RunState {
-        match self.run.load(Ordering::SeqCst) {
-            0 => RunState::Running,
-            1 => RunState::Blocked,
-            _ => RunState::Ended,
+        self.run.get()
+    }
+
+    /// The letter of `/proc/PID/stat` for what it is doing: `R` running or ready, `S` waiting, `D`
+    /// waiting for what signals do not end, `T` stopped, `X` ended. Zombies are processes.
+    pub fn state_letter(&self) -> char {
+        match self.run_state() {
+            RunState::Running | RunState::Waiting | RunState::Ready => 'R',
+            RunState::Blocked => match self.sleep.lock().interest {
+                Interest::Signals => 'S',
+                Interest::Fatal => 'D',
+                Interest::Continuation => 'T',
+            },
+            RunState::Ended => 'X',
         }
+    }
+
+    /// The CPU that it runs on, or ran on last.
+    pub fn cpu(&self) -> CpuId {
+        CpuId::new(self.cpu.load(Ordering::Relaxed) as u16)
+    }
+
+    pub(crate) fn set_cpu(&self, cpu: CpuId) {
+        self.cpu.store(cpu.index() as u32, Ordering::Relaxed);
+    }
+
+    /// Its stack is in use.
+    pub(crate) fn is_on_cpu(&self) -> bool {
+        self.on_cpu.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn set_on_cpu(&self) {
+        self.on_cpu.store(true, Ordering::Relaxed);
+    }
+
+    /// Its stack was left: another CPU may run it from now on.
+    pub(crate) fn leave_cpu(&self) {
+        self.on_cpu.store(false, Ordering::Release);
+    }
+
+    /// The CPUs that it may run on; those that do not exist may be among them.
+    pub fn affinity(&self) -> CpuSet {
+        CpuSet::from_bits(self.affinity.load(Ordering::SeqCst))
+    }
+
+    /// Replaces the set; at least one of it exists.
+    pub(crate) fn set_affinity(&self, cpus: CpuSet) {
+        self.affinity.store(cpus.bits(), Ordering::SeqCst);
+    }
+
+    /// Starts with the CPUs of its maker, where its maker runs.
+    pub(crate) fn inherit_affinity(&self, maker: &Self) {
+        self.set_affinity(maker.affinity());
+        self.set_cpu(maker.cpu());
+    }
+
+    /// Notes what it is about to wait for.
+    pub(crate) fn note_sleep(&self, sleep: Sleep) {
+        *self.sleep.lock() = sleep;
+    }
+
+    /// What it waits for, unless that is being changed.
+    pub(crate) fn try_sleep(&self) -> Option<Sleep> {
+        self.sleep.try_lock().map(|sleep| *sleep)
     }
 
     /// What waits to be looked at.
@@ -201,25 +294,5 @@ impl Thread {
     /// The thread is being killed.
     pub fn fatal_pending(&self) -> bool {
         self.work().contains(Work::FATAL)
-    }
-
-    pub(crate) fn prepare_to_block(&self) {
-        self.run.store(RunState::Blocked as u8, Ordering::SeqCst);
-    }
-
-    pub(crate) fn stay_running(&self) {
-        self.run.store(RunState::Running as u8, Ordering::SeqCst);
-    }
-
-    pub(crate) fn end(&self) {
-        self.run.store(RunState::Ended as u8, Ordering::SeqCst);
-    }
-
-    /// Makes a waiting thread runnable; `false` when it was not waiting.
-    pub(crate) fn try_wake(&self) -> bool {
-        let (blocked, running) = (RunState::Blocked as u8, RunState::Running as u8);
-        self.run
-            .compare_exchange(blocked, running, Ordering::SeqCst, Ordering::SeqCst)
-            .is_ok()
     }
 }

@@ -25,6 +25,7 @@ impl Thread {
             .host
             .create_context(id as usize)
             .map_err(|_| Errno::ENOMEM)?;
+        kernel.scheduler.admit();
         Ok(Arc::new(Self::new(id, process.clone(), context, start)))
     }
 }
@@ -52,8 +53,9 @@ pub(super) fn clone_thread(context: &Context<'_>, request: &CloneRequest) -> Res
     if flags.contains(CloneFlags::CHILD_SETTID) {
         let _ = context.write_value(request.child_tid, &id);
     }
+    thread.inherit_affinity(context.thread);
     if let Err(error) = enter(context, &thread) {
-        kernel.host.destroy_context(thread.context);
+        kernel.scheduler.abandon(kernel, &thread);
         return Err(error);
     }
     kernel.scheduler.wake(kernel, &thread);

@@ -161,7 +161,7 @@ fn wait_while_stopped(context: &Context<'_>) {
         context.thread,
         &[&process.resumed],
         None,
-        Interest::Fatal,
+        Interest::Continuation,
         running,
     );
     let mut signals = process.signals.lock();

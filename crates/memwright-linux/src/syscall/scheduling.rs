@@ -1,9 +1,16 @@
 //! Scheduling as programs see it: one policy, CPUs that are all alike.
 
 use super::{Arguments, CallResult, int};
-use crate::{abi::Timespec, context::Context, errno::Errno, scheduler::TIME_SLICE};
-use alloc::vec;
+use crate::{
+    abi::Timespec,
+    context::Context,
+    errno::Errno,
+    process::{Capabilities, Thread},
+    scheduler::TIME_SLICE,
+};
+use alloc::sync::Arc;
 use linux_raw_sys::general as raw;
+use memwright_table::CpuSet;
 
 /// `sched_yield`.
 pub fn sched_yield(context: &Context<'_>, _arguments: &Arguments) -> CallResult {
@@ -14,49 +21,62 @@ pub fn sched_yield(context: &Context<'_>, _arguments: &Arguments) -> CallResult 
     Ok(0)
 }
 
-/// A thread with this id exists; 0 is the caller.
-fn check(context: &Context<'_>, id: u64) -> Result<(), Errno> {
+/// The thread with this id; 0 is the caller.
+fn find(context: &Context<'_>, id: u64) -> Result<Arc<Thread>, Errno> {
     match int(id) {
         id if id < 0 => Err(Errno::EINVAL),
-        0 => Ok(()),
-        id => context
-            .kernel
-            .tasks
-            .thread(id as u32)
-            .map(|_| ())
-            .ok_or(Errno::ESRCH),
+        0 => Ok(context.thread.clone()),
+        id => context.kernel.tasks.thread(id as u32).ok_or(Errno::ESRCH),
     }
 }
 
-/// `sched_getaffinity`: every CPU.
+/// A thread with this id exists; 0 is the caller.
+fn check(context: &Context<'_>, id: u64) -> Result<(), Errno> {
+    find(context, id).map(|_| ())
+}
+
+/// `sched_getaffinity`: the CPUs that there are, of those the thread may run on.
 pub fn sched_getaffinity(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     let [id, size, mask, ..] = *arguments;
-    let cpus = context.kernel.host.cpu_count();
-    if (size as usize).saturating_mul(8) < cpus || size % 8 != 0 {
+    let scheduler = &context.kernel.scheduler;
+    if size.saturating_mul(8) < u64::from(scheduler.all_cpus().len()) || size % 8 != 0 {
         return Err(Errno::EINVAL);
     }
-    check(context, id)?;
-    let mut bits = vec![0u8; (size as usize).min(cpus.next_multiple_of(64) / 8)];
-    for cpu in 0..cpus {
-        bits[cpu / 8] |= 1 << (cpu % 8);
-    }
-    context.write_bytes(mask, &bits)?;
-    Ok(bits.len() as u64)
+    let allowed = find(context, id)?.affinity().bits() & scheduler.all_cpus().bits();
+    context.write_value(mask, &allowed)?;
+    Ok(8)
 }
 
-/// `sched_setaffinity`: with one CPU, any set that holds it means no change.
+/// `sched_setaffinity`: a thread that runs elsewhere moves before it returns to user mode.
 pub fn sched_setaffinity(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     let [id, size, mask, ..] = *arguments;
-    check(context, id)?;
-    if size == 0 {
+    let mut bytes = [0; 8];
+    let length = bytes.len().min(size as usize);
+    context.read_bytes(mask, &mut bytes[..length])?;
+    let thread = find(context, id)?;
+    if !may_change(context, &thread) {
+        return Err(Errno::EPERM);
+    }
+    let scheduler = &context.kernel.scheduler;
+    let wanted = u64::from_le_bytes(bytes) & scheduler.all_cpus().bits();
+    if wanted == 0 {
         return Err(Errno::EINVAL);
     }
-    let first: u8 = context.read_value(mask)?;
-    if first & 1 == 0 {
-        Err(Errno::EINVAL)
-    } else {
-        Ok(0)
-    }
+    scheduler.restrict(context.kernel, &thread, CpuSet::from_bits(wanted));
+    Ok(0)
+}
+
+/// The caller owns the thread, or is root (`check_same_owner` of Linux 7.2).
+fn may_change(context: &Context<'_>, thread: &Thread) -> bool {
+    let (caller, privileged) = {
+        let credentials = context.process().credentials.lock();
+        (
+            credentials.user.effective,
+            credentials.has(Capabilities::NICE),
+        )
+    };
+    let owner = thread.process.credentials.lock().user;
+    privileged || caller == owner.effective || caller == owner.real
 }
 
 /// `sched_getscheduler`: `SCHED_OTHER`.

@@ -31,32 +31,40 @@ impl Alarm {
 
 /// Sets or clears the alarm of a process; returns the old one.
 pub fn set_alarm(kernel: &Kernel, process: &Arc<Process>, value: u64, interval: u64) -> Alarm {
-    let old = core::mem::take(&mut *process.alarm.lock());
+    change_alarm(kernel, process, &mut process.alarm.lock(), value, interval)
+}
+
+fn change_alarm(
+    kernel: &Kernel,
+    process: &Arc<Process>,
+    alarm: &mut Alarm,
+    value: u64,
+    interval: u64,
+) -> Alarm {
+    let old = core::mem::take(alarm);
     if let Some(timer) = old.timer {
         kernel.scheduler.remove_timer(kernel, timer);
     }
     if value > 0 {
         let at = kernel.host.now().saturating_add(value);
-        let timer = kernel
-            .scheduler
-            .add_timer(kernel, at, TimerAction::Alarm(process.clone()));
-        *process.alarm.lock() = Alarm {
-            timer: Some(timer),
-            interval,
-        };
+        let action = TimerAction::Alarm(process.clone());
+        alarm.timer = Some(kernel.scheduler.add_timer(kernel, at, action));
+        alarm.interval = interval;
     }
     old
 }
 
-/// The alarm of a process rings.
-pub(crate) fn expire(kernel: &Kernel, process: &Arc<Process>) {
-    let interval = {
+/// A deadline of a process's alarm passed.
+pub(crate) fn expire(kernel: &Kernel, process: &Arc<Process>, key: TimerKey) {
+    {
         let mut alarm = process.alarm.lock();
+        // Another CPU may have set it anew since this deadline was taken out.
+        if alarm.timer != Some(key) {
+            return;
+        }
         alarm.timer = None;
-        alarm.interval
-    };
-    if interval > 0 {
-        set_alarm(kernel, process, interval, interval);
+        let interval = alarm.interval;
+        change_alarm(kernel, process, &mut alarm, interval, interval);
     }
     send_to_process(kernel, process, SignalInfo::kernel(Signal::SIGALRM));
 }

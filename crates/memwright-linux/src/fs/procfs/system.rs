@@ -6,7 +6,7 @@ use crate::{
     context::Context,
     fs::{descriptors::DESCRIPTORS_MAX, file_system::FileSystemKind, pipe::ring::MAX_PAGES},
     memory::{LOWEST, MOST_AREAS},
-    process::{RunState, ticks},
+    process::ticks,
     random::Random,
     syscall::system::NAMES,
 };
@@ -78,7 +78,7 @@ pub fn stat(context: &Context<'_>, text: &mut Text) -> fmt::Result {
         let tasks = kernel.tasks.lock();
         let threads = tasks.threads.values();
         threads
-            .filter(|thread| thread.run_state() == RunState::Running)
+            .filter(|thread| thread.state_letter() == 'R')
             .count()
     };
     writeln!(text, "btime {}", kernel.manifest.epoch)?;

@@ -15,8 +15,7 @@ use crate::{
     context::Context,
     errno::Errno,
     fs::{OpenFile, dentry::Dentry, dirents::DirectoryEntry},
-    process::{Life, Process, RunState, Thread},
-    signal::Stop,
+    process::{Life, Process, REAPER, Thread},
 };
 use alloc::sync::Arc;
 use core::fmt::{self, Write};
@@ -62,15 +61,23 @@ impl Subject {
     #[must_use]
     pub fn state(&self, context: &Context<'_>) -> (char, &'static str) {
         let life = context.kernel.tasks.life(self.process.id);
-        let stopped = matches!(self.process.signals.lock().stop, Stop::Stopped(_));
-        let run = self.thread.as_ref().map(|thread| thread.run_state());
-        match (life, run) {
-            (Some(Life::Zombie(_)), _) | (_, Some(RunState::Ended)) => ('Z', "zombie"),
-            (_, Some(RunState::Running)) => ('R', "running"),
-            (_, Some(RunState::Blocked)) if stopped => ('T', "stopped"),
+        let letter = match (life, &self.thread) {
+            (Some(Life::Zombie(_)), _) => 'Z',
+            (_, Some(thread)) => thread.state_letter(),
             // The built-in reaper has no thread: it sleeps until a child ends.
-            (_, Some(RunState::Blocked) | None) => ('S', "sleeping"),
-        }
+            (_, None) if self.process.id == REAPER => 'S',
+            // The leader has ended, others have not.
+            (_, None) => 'Z',
+        };
+        let word = match letter {
+            'R' => "running",
+            'D' => "disk sleep",
+            'T' => "stopped",
+            'Z' => "zombie",
+            'X' => "dead",
+            _ => "sleeping",
+        };
+        (letter, word)
     }
 }
 

@@ -1,0 +1,106 @@
+//! On which CPU a thread runs next: decisions, without any state.
+
+use memwright_table::{CpuId, CpuSet};
+
+/// What is known of a thread that becomes ready.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Candidate {
+    /// The CPU it ran on last.
+    pub(super) last: CpuId,
+    /// Its stack is still in use there.
+    pub(super) on_cpu: bool,
+    /// The CPUs it may run on; not empty.
+    pub(super) allowed: CpuSet,
+}
+
+/// The CPU whose run queue a ready thread enters: where it still is, else an idle CPU, the last one
+/// before others, else the last one, else any that is allowed.
+pub(super) fn place(thread: Candidate, idle: CpuSet) -> CpuId {
+    let Candidate {
+        last,
+        on_cpu,
+        allowed,
+    } = thread;
+    if on_cpu {
+        return last;
+    }
+    let free = CpuSet::from_bits(allowed.bits() & idle.bits());
+    if free.contains(last) {
+        last
+    } else if let Some(first) = free.iter().next() {
+        first
+    } else if allowed.contains(last) {
+        last
+    } else {
+        allowed.iter().next().unwrap_or(last)
+    }
+}
+
+/// Whether a CPU that has nothing to do may take this thread out of another's queue.
+pub(super) fn may_steal(thread: Candidate, thief: CpuId) -> bool {
+    !thread.on_cpu && thread.allowed.contains(thief)
+}
+
+/// The running thread has used its slice and `waiting` others want the CPU.
+pub(super) fn slice_is_over(now: u64, slice_end: u64, waiting: usize) -> bool {
+    waiting > 0 && now >= slice_end
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Candidate, CpuId, CpuSet, may_steal, place, slice_is_over};
+
+    fn thread(last: u16, on_cpu: bool, allowed: u64) -> Candidate {
+        Candidate {
+            last: CpuId::new(last),
+            on_cpu,
+            allowed: CpuSet::from_bits(allowed),
+        }
+    }
+
+    #[test]
+    fn a_thread_goes_where_it_can_run_at_once() {
+        for (last, on_cpu, allowed, idle, expected) in [
+            // Its own CPU before others.
+            (2, false, 0b1111, 0b1111, 2),
+            // An idle one before a busy one, the lowest first.
+            (2, false, 0b1111, 0b1010, 1),
+            // Nobody idle: it waits where it was.
+            (2, false, 0b1111, 0, 2),
+            // Idle, but not allowed.
+            (2, false, 0b1100, 0b0011, 2),
+            // Where it was is no longer allowed.
+            (2, false, 0b1010, 0, 1),
+            (2, false, 0b1010, 0b1000, 3),
+            // Its stack is in use: nowhere else.
+            (2, true, 0b0001, 0b0001, 2),
+        ] {
+            let found = place(thread(last, on_cpu, allowed), CpuSet::from_bits(idle));
+            assert_eq!(
+                found.index(),
+                expected,
+                "{last} {on_cpu} {allowed:b} {idle:b}"
+            );
+        }
+    }
+
+    #[test]
+    fn only_what_left_its_stack_is_stolen() {
+        for (on_cpu, allowed, may) in [(false, 0b11, true), (true, 0b11, false), (false, 1, false)]
+        {
+            assert_eq!(may_steal(thread(0, on_cpu, allowed), CpuId::new(1)), may);
+        }
+    }
+
+    #[test]
+    fn a_lone_thread_keeps_the_cpu() {
+        for (now, end, waiting, over) in [
+            (10, 5, 0, false),
+            (10, 5, 1, true),
+            (5, 5, 2, true),
+            (4, 5, 2, false),
+        ] {
+            assert_eq!(slice_is_over(now, end, waiting), over);
+        }
+    }
+}

@@ -1,0 +1,89 @@
+//! Deadlines: each stands with the CPU on which it was set, and rings there.
+
+use super::Scheduler;
+use crate::{
+    kernel::Kernel,
+    process::{Process, Thread},
+    time::Expiry,
+};
+use alloc::sync::{Arc, Weak};
+use core::sync::atomic::Ordering;
+
+/// Identifies a deadline: its time, and a number that keeps equal times in order and names the CPU.
+pub type TimerKey = (u64, u64);
+
+/// What happens at a deadline.
+pub enum TimerAction {
+    /// A waiting thread is woken.
+    Wake(Arc<Thread>),
+    /// `ITIMER_REAL` of a process expires.
+    Alarm(Arc<Process>),
+    /// Something else is told, if it still exists.
+    Expire(Weak<dyn Expiry>),
+}
+
+/// Bits of a key's number that name the CPU.
+const CPU_BITS: u32 = memwright_table::MAX_CPUS.trailing_zeros();
+
+fn cpu_of(key: TimerKey) -> usize {
+    (key.1 & ((1 << CPU_BITS) - 1)) as usize
+}
+
+impl Scheduler {
+    /// Adds a deadline.
+    pub fn add_timer(&self, kernel: &Kernel, at: u64, action: TimerAction) -> TimerKey {
+        let cpu = kernel.host.cpu().index();
+        let number = self.sequence.fetch_add(1, Ordering::Relaxed);
+        let key = (at, number << CPU_BITS | cpu as u64);
+        self.cpus[cpu].timers.lock().insert(key, action);
+        self.arm(kernel);
+        key
+    }
+
+    /// Removes a deadline, if it has not passed.
+    pub fn remove_timer(&self, kernel: &Kernel, key: TimerKey) {
+        let cpu = cpu_of(key);
+        let removed = self.cpus[cpu].timers.lock().remove(&key);
+        // Another CPU finds out when it rings.
+        if removed.is_some() && cpu == kernel.host.cpu().index() {
+            self.arm(kernel);
+        }
+    }
+
+    /// Acts on every deadline of this CPU that passed.
+    pub(super) fn expire(&self, kernel: &Kernel) {
+        loop {
+            let due = {
+                let mut timers = self.cpu(kernel).timers.lock();
+                match timers.first_key_value() {
+                    Some((key, _)) if key.0 <= kernel.host.now() => timers.pop_first(),
+                    _ => None,
+                }
+            };
+            match due {
+                Some((_, TimerAction::Wake(thread))) => self.wake(kernel, &thread),
+                Some((key, TimerAction::Alarm(process))) => {
+                    crate::time::expire(kernel, &process, key);
+                }
+                Some((_, TimerAction::Expire(expiry))) => {
+                    if let Some(expiry) = expiry.upgrade() {
+                        expiry.expire(kernel);
+                    }
+                }
+                None => return,
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{CPU_BITS, cpu_of};
+
+    #[test]
+    fn a_key_names_its_cpu() {
+        assert_eq!(CPU_BITS, 6);
+        assert_eq!(cpu_of((5, 7 << 6 | 63)), 63);
+        assert_eq!(cpu_of((5, 7 << 6)), 0);
+    }
+}
