@@ -22,7 +22,15 @@ const VARIANTS: &[Variant] = &[
     Variant {
         folder: "musl-static",
         compiler: "musl-gcc",
-        flags: &["-static", "-no-pie"],
+        // The kernel's own headers, which musl does not bring, come from the system's.
+        flags: &[
+            "-static",
+            "-no-pie",
+            "-idirafter",
+            "/usr/include",
+            "-idirafter",
+            "/usr/include/x86_64-linux-gnu",
+        ],
     },
     Variant {
         folder: "static-pie",
