@@ -25,6 +25,7 @@ const PROGRAMS: &[&str] = &[
     "timerfd",
     "signalfd",
     "pidfd",
+    "sockets",
     "files",
     "proc",
     "fpu",

@@ -98,6 +98,7 @@ impl File for DirectoryFile {
             | Body::Symlink(_)
             | Body::Character(_)
             | Body::Fifo(_)
+            | Body::Socket
             | Body::Console(_)
             | Body::Anonymous => Err(Errno::ENOTDIR),
         }

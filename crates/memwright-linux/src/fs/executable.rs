@@ -50,7 +50,7 @@ impl Context<'_> {
         match entry.inode.kind() {
             Kind::Regular => {}
             Kind::Symlink => return Err(Errno::ELOOP),
-            Kind::Directory | Kind::Character | Kind::Fifo | Kind::Anonymous => {
+            Kind::Directory | Kind::Character | Kind::Fifo | Kind::Socket | Kind::Anonymous => {
                 return Err(Errno::EACCES);
             }
         }
@@ -74,6 +74,7 @@ impl Executable {
             | Body::Symlink(_)
             | Body::Character(_)
             | Body::Fifo(_)
+            | Body::Socket
             | Body::Console(_)
             | Body::Anonymous
             | Body::Proc(_) => None,

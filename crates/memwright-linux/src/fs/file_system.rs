@@ -19,6 +19,8 @@ pub enum FileSystemKind {
     Sysfs,
     /// Pipes without names.
     Pipe,
+    /// Sockets.
+    Socket,
     /// Files of `memfd_create`, in memory but on no mount.
     Memory,
     /// What stands behind descriptors that are no files.
@@ -27,6 +29,8 @@ pub enum FileSystemKind {
 
 /// `PIPEFS_MAGIC` of `include/uapi/linux/magic.h`.
 const PIPEFS_MAGIC: u32 = 0x5049_5045;
+/// `SOCKFS_MAGIC` of `include/uapi/linux/magic.h`.
+const SOCKFS_MAGIC: u32 = 0x534f_434b;
 /// `ANON_INODE_FS_MAGIC` of `include/uapi/linux/magic.h`.
 const ANON_INODE_FS_MAGIC: u32 = 0x0904_1934;
 /// `SYSFS_MAGIC` of `include/uapi/linux/magic.h`.
@@ -42,6 +46,7 @@ impl FileSystemKind {
             Self::Proc => "proc",
             Self::Sysfs => "sysfs",
             Self::Pipe => "pipefs",
+            Self::Socket => "sockfs",
             Self::Anonymous => "anon_inodefs",
         }
     }
@@ -54,6 +59,7 @@ impl FileSystemKind {
             Self::Proc => raw::PROC_SUPER_MAGIC,
             Self::Sysfs => SYSFS_MAGIC,
             Self::Pipe => PIPEFS_MAGIC,
+            Self::Socket => SOCKFS_MAGIC,
             Self::Anonymous => ANON_INODE_FS_MAGIC,
         }
     }
@@ -68,6 +74,7 @@ impl FileSystemKind {
             | Self::Devtmpfs
             | Self::Sysfs
             | Self::Pipe
+            | Self::Socket
             | Self::Anonymous => 4096,
         }
     }
@@ -76,7 +83,7 @@ impl FileSystemKind {
     const fn in_memory(self) -> bool {
         match self {
             Self::Tmpfs | Self::Memory | Self::Devtmpfs => true,
-            Self::Proc | Self::Sysfs | Self::Pipe | Self::Anonymous => false,
+            Self::Proc | Self::Sysfs | Self::Pipe | Self::Socket | Self::Anonymous => false,
         }
     }
 }

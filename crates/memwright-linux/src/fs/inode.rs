@@ -35,6 +35,8 @@ pub enum Body {
     Fifo(Arc<Pipe>),
     /// Standard input, output or error.
     Console(ConsoleStream),
+    /// A socket, which is found by the node's number.
+    Socket,
     /// What stands behind a descriptor that is not a file.
     Anonymous,
     /// Something that `/proc` shows.
@@ -112,6 +114,7 @@ impl Inode {
             | Body::Symlink(_)
             | Body::Character(_)
             | Body::Fifo(_)
+            | Body::Socket
             | Body::Console(_)
             | Body::Anonymous => 1,
         };
@@ -143,6 +146,7 @@ impl Inode {
             Body::Symlink(_) => Kind::Symlink,
             Body::Character(_) => Kind::Character,
             Body::Fifo(_) => Kind::Fifo,
+            Body::Socket => Kind::Socket,
             Body::Console(stream) => stream.kind(),
             Body::Anonymous => Kind::Anonymous,
             Body::Proc(node) => node.kind(),
@@ -220,7 +224,7 @@ impl Inode {
                 let count = entries.lock().len() as u64 + 2;
                 (count * 20, 0, DeviceNumber::default())
             }
-            Body::Fifo(_) | Body::Anonymous => (0, 0, DeviceNumber::default()),
+            Body::Fifo(_) | Body::Socket | Body::Anonymous => (0, 0, DeviceNumber::default()),
             Body::Console(stream) => (0, 0, stream.special()),
             Body::Proc(node) => (node.size(context), 0, DeviceNumber::default()),
         };
@@ -255,6 +259,7 @@ impl Inode {
             | Body::Directory(_)
             | Body::Character(_)
             | Body::Fifo(_)
+            | Body::Socket
             | Body::Console(_)
             | Body::Anonymous => Err(Errno::EINVAL),
         }

@@ -15,6 +15,8 @@ pub enum Kind {
     Character,
     /// A pipe, with a name or without.
     Fifo,
+    /// A socket, with a name or without.
+    Socket,
     /// No type at all, as the nodes behind `eventfd` and its like.
     Anonymous,
 }
@@ -29,6 +31,7 @@ impl Kind {
             Self::Symlink => raw::S_IFLNK,
             Self::Character => raw::S_IFCHR,
             Self::Fifo => raw::S_IFIFO,
+            Self::Socket => raw::S_IFSOCK,
             Self::Anonymous => 0,
         }
     }
@@ -52,6 +55,7 @@ mod tests {
             (Kind::Directory, raw::DT_DIR),
             (Kind::Regular, raw::DT_REG),
             (Kind::Symlink, raw::DT_LNK),
+            (Kind::Socket, raw::DT_SOCK),
             (Kind::Anonymous, raw::DT_UNKNOWN),
         ];
         for (kind, number) in cases {

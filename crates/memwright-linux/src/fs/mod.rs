@@ -40,6 +40,7 @@ pub mod record_locks;
 pub mod regular;
 pub mod seek;
 pub mod signalfd;
+pub mod socket;
 mod table;
 pub mod timerfd;
 pub mod transfer;

@@ -10,6 +10,7 @@ use super::{
     open_file::{File, OpenFile},
     permission::Subject,
     regular::{Regular, Seals},
+    socket::Registry,
     tree::Namespace,
     walk::{LastLink, Walker},
 };
@@ -34,6 +35,9 @@ pub struct Mounts {
     pub(super) memory: Arc<Memory>,
     pub(super) root_files: Arc<FileSystem>,
     pipes: Arc<FileSystem>,
+    socket_files: Arc<FileSystem>,
+    /// Sockets with names.
+    pub sockets: Registry,
     memory_files: Arc<FileSystem>,
     anonymous: Arc<FileSystem>,
     mounts: Lock<Vec<Arc<Dentry>>>,
@@ -82,6 +86,8 @@ impl Mounts {
             memory: memory.clone(),
             root_files,
             pipes,
+            socket_files: file_system(FileSystemKind::Socket, 9),
+            sockets: Registry::new(),
             memory_files,
             anonymous,
         }
@@ -125,6 +131,12 @@ impl Mounts {
     #[must_use]
     pub fn pipes(&self) -> &Arc<FileSystem> {
         &self.pipes
+    }
+
+    /// Where sockets without names live.
+    #[must_use]
+    pub fn socket_files(&self) -> &Arc<FileSystem> {
+        &self.socket_files
     }
 
     /// Where the files of `memfd_create` live.
@@ -214,6 +226,7 @@ impl Mounts {
 
     /// Takes the whole tree down, so that every frame of every file that nobody has open is free.
     pub fn clear(&self) {
+        self.sockets.clear();
         let mounts = core::mem::take(&mut *self.mounts.lock());
         let mut pending = mounts;
         pending.push(self.root.clone());

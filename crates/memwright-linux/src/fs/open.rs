@@ -221,7 +221,7 @@ impl Context<'_> {
             Kind::Directory if request.wanted().contains(Permission::WRITE) => {
                 return Err(Errno::EISDIR);
             }
-            Kind::Anonymous => return Err(Errno::ENXIO),
+            Kind::Anonymous | Kind::Socket => return Err(Errno::ENXIO),
             Kind::Directory | Kind::Regular | Kind::Character | Kind::Fifo => {}
         }
         if !created {
@@ -268,7 +268,7 @@ impl Context<'_> {
                 )?))
             }
             Body::Console(stream) => Ok(Box::new(stream.clone())),
-            Body::Anonymous => Err(Errno::ENXIO),
+            Body::Anonymous | Body::Socket => Err(Errno::ENXIO),
             Body::Proc(node) => node.open(self),
         }
     }

@@ -257,6 +257,7 @@ impl RegularFile {
             | Body::Symlink(_)
             | Body::Character(_)
             | Body::Fifo(_)
+            | Body::Socket
             | Body::Console(_)
             | Body::Anonymous
             | Body::Proc(_) => Err(Errno::EINVAL),

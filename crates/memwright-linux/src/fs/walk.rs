@@ -121,6 +121,7 @@ impl Walker<'_> {
             | Body::Symlink(_)
             | Body::Character(_)
             | Body::Fifo(_)
+            | Body::Socket
             | Body::Console(_)
             | Body::Anonymous => return Err(Errno::ENOTDIR),
         };

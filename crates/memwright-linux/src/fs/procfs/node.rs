@@ -236,7 +236,12 @@ impl ProcNode {
     pub const fn links(&self) -> u32 {
         match self.kind() {
             Kind::Directory => 2,
-            Kind::Regular | Kind::Symlink | Kind::Character | Kind::Fifo | Kind::Anonymous => 1,
+            Kind::Regular
+            | Kind::Symlink
+            | Kind::Character
+            | Kind::Fifo
+            | Kind::Socket
+            | Kind::Anonymous => 1,
         }
     }
 

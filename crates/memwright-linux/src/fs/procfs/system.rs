@@ -116,6 +116,7 @@ pub fn filesystems(_context: &Context<'_>, text: &mut Text) -> fmt::Result {
         FileSystemKind::Sysfs,
         FileSystemKind::Devtmpfs,
         FileSystemKind::Pipe,
+        FileSystemKind::Socket,
         FileSystemKind::Anonymous,
     ];
     for kind in all {

@@ -63,6 +63,7 @@ fn changeable(directory: &Inode) -> Result<&Lock<Entries<Arc<Dentry>>>, Errno> {
         | Body::Symlink(_)
         | Body::Character(_)
         | Body::Fifo(_)
+        | Body::Socket
         | Body::Console(_)
         | Body::Anonymous => Err(Errno::ENOTDIR),
     }

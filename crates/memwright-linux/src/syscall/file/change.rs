@@ -126,6 +126,7 @@ fn change_mode(context: &Context<'_>, inode: &Inode, mode: u64) -> CallResult {
         Body::Directory(_)
         | Body::Character(_)
         | Body::Fifo(_)
+        | Body::Socket
         | Body::Console(_)
         | Body::Anonymous => {}
     }
@@ -405,6 +406,7 @@ fn fallocate(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     let regular = match &inode.body {
         Body::Regular(regular) => regular,
         Body::Fifo(_) => return Err(Errno::ESPIPE),
+        Body::Socket => return Err(Errno::ENODEV),
         Body::Directory(_) => return Err(Errno::EISDIR),
         Body::Symlink(_)
         | Body::Character(_)
@@ -461,6 +463,7 @@ fn fsync(context: &Context<'_>, arguments: &Arguments) -> CallResult {
         Body::Symlink(_)
         | Body::Character(_)
         | Body::Fifo(_)
+        | Body::Socket
         | Body::Console(_)
         | Body::Anonymous
         | Body::Proc(_) => Err(Errno::EINVAL),
@@ -494,6 +497,7 @@ fn readahead(context: &Context<'_>, arguments: &Arguments) -> CallResult {
         | Body::Symlink(_)
         | Body::Character(_)
         | Body::Fifo(_)
+        | Body::Socket
         | Body::Console(_)
         | Body::Anonymous
         | Body::Proc(_) => Err(Errno::EINVAL),

@@ -116,6 +116,7 @@ fn sealable(open: &OpenFile) -> Result<&Regular, Errno> {
         | Body::Symlink(_)
         | Body::Character(_)
         | Body::Fifo(_)
+        | Body::Socket
         | Body::Console(_)
         | Body::Anonymous
         | Body::Proc(_) => Err(Errno::EINVAL),

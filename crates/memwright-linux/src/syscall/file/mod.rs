@@ -15,6 +15,7 @@ pub mod place;
 pub mod poll;
 pub mod select;
 pub mod signalfd;
+pub mod socket;
 pub mod status;
 pub mod timerfd;
 pub mod transfer;
@@ -38,6 +39,7 @@ pub const GROUPS: &[&[SystemCall]] = &[
     poll::CALLS,
     select::CALLS,
     signalfd::CALLS,
+    socket::CALLS,
     status::CALLS,
     timerfd::CALLS,
     transfer::CALLS,

@@ -155,8 +155,10 @@ fn make_node(
             let number = DeviceNumber::decode(device as u32);
             Some(Body::Character(Device::from_number(number)))
         }
+        // A node that no socket is bound to.
+        raw::S_IFSOCK => Some(Body::Socket),
         raw::S_IFDIR => return Err(Errno::EPERM),
-        // No driver serves block devices, and there are no sockets.
+        // No driver serves block devices.
         _ => return Err(Errno::EINVAL),
     };
     let walked = walk_new(context, directory, path, false)?;

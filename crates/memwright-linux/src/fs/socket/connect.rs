@@ -1,0 +1,291 @@
+//! Pairs, names, connections.
+
+use super::{Address, Credentials, Listening, Socket, SocketKind, name::Place};
+use crate::{
+    context::Context,
+    errno::Errno,
+    fs::{
+        attributes::Moment,
+        dentry::Dentry,
+        inode::{Body, Inode},
+        open_file::OpenFile,
+        permission::Permission,
+        walk::{LastLink, Walker},
+    },
+};
+use alloc::{collections::VecDeque, sync::Arc};
+
+/// Two sockets that are connected to each other.
+#[must_use]
+pub fn pair(context: &Context<'_>, kind: SocketKind) -> (Arc<Socket>, Arc<Socket>) {
+    let (one, other) = (Arc::new(Socket::new(kind)), Arc::new(Socket::new(kind)));
+    let credentials = Credentials::of(context);
+    for (from, to) in [(&one, &other), (&other, &one)] {
+        let mut state = from.state.lock();
+        state.peer = Some(Arc::downgrade(to));
+        state.senders.push(Arc::downgrade(to));
+        state.peer_credentials = Some(credentials);
+    }
+    (one, other)
+}
+
+/// The place of a node.
+fn place_of(entry: &Dentry) -> Place {
+    let inode = &entry.inode;
+    Place::Node(inode.file_system.device.encode(), inode.number)
+}
+
+/// The socket that is bound to a name.
+///
+/// # Errors
+/// `ECONNREFUSED` when none is, and those of the walk for a path.
+pub fn find(context: &Context<'_>, address: &Address) -> Result<Arc<Socket>, Errno> {
+    let place = match address {
+        Address::Abstract(name) => Place::Abstract(name.clone()),
+        Address::Automatic => return Err(Errno::ECONNREFUSED),
+        Address::Path(path) => {
+            let start = context.path_start(linux_raw_sys::general::AT_FDCWD, path)?;
+            let root = context.fs().root();
+            let walker = Walker {
+                context: Some(context),
+                subject: context.subject(),
+                root: &root,
+            };
+            let entry = walker.walk(&start, path, LastLink::Follow)?.existing()?;
+            entry.inode.check(context.subject(), Permission::WRITE)?;
+            if !matches!(entry.inode.body, Body::Socket) {
+                return Err(Errno::ECONNREFUSED);
+            }
+            place_of(&entry)
+        }
+    };
+    let registry = &context.kernel.mounts.sockets;
+    registry.find(&place).ok_or(Errno::ECONNREFUSED)
+}
+
+impl Socket {
+    /// Gives the socket a name.
+    ///
+    /// # Errors
+    /// `EINVAL` if it has one, `EADDRINUSE`, and those of making a node for a path.
+    pub fn bind(self: &Arc<Self>, context: &Context<'_>, address: Address) -> Result<(), Errno> {
+        if self.state.lock().address.is_some() {
+            return Err(Errno::EINVAL);
+        }
+        let registry = &context.kernel.mounts.sockets;
+        let address = match address {
+            Address::Automatic => registry.bind_any(self),
+            Address::Abstract(name) => {
+                registry.bind(Place::Abstract(name.clone()), self)?;
+                Address::Abstract(name)
+            }
+            Address::Path(path) => {
+                let entry = make_node(context, &path)?;
+                registry.bind(place_of(&entry), self)?;
+                Address::Path(path)
+            }
+        };
+        self.state.lock().address = Some(address);
+        Ok(())
+    }
+
+    /// Lets others connect.
+    ///
+    /// # Errors
+    /// `EOPNOTSUPP` for datagrams, `EINVAL` without a name or when it is connected.
+    pub fn listen(&self, context: &Context<'_>, limit: i32) -> Result<(), Errno> {
+        /// `net.core.somaxconn` of Linux 7.2.
+        const MOST: usize = 4096;
+        if !self.kind.connects() {
+            return Err(Errno::EOPNOTSUPP);
+        }
+        let credentials = Credentials::of(context);
+        let mut state = self.state.lock();
+        if state.address.is_none() || state.peer.is_some() {
+            return Err(Errno::EINVAL);
+        }
+        let limit = usize::try_from(limit).unwrap_or(MOST).min(MOST);
+        state.peer_credentials = Some(credentials);
+        match &mut state.listening {
+            Some(listening) => listening.limit = limit,
+            none @ None => {
+                *none = Some(Listening {
+                    limit,
+                    waiting: VecDeque::new(),
+                });
+            }
+        }
+        Ok(())
+    }
+
+    /// Connects to the socket of that name; a datagram socket then sends there.
+    ///
+    /// # Errors
+    /// `EISCONN`, `ECONNREFUSED`, `EPROTOTYPE`, `EAGAIN` when too many wait and it will not,
+    /// `ERESTARTSYS`, `EINVAL` for a listening socket.
+    pub fn connect(
+        self: &Arc<Self>,
+        context: &Context<'_>,
+        open: &OpenFile,
+        address: &Address,
+    ) -> Result<(), Errno> {
+        let target = find(context, address)?;
+        if target.kind != self.kind {
+            return Err(Errno::EPROTOTYPE);
+        }
+        if !self.kind.connects() {
+            self.attach(&target);
+            return Ok(());
+        }
+        {
+            let state = self.state.lock();
+            if state.listening.is_some() {
+                return Err(Errno::EINVAL);
+            }
+            if state.peer.is_some() {
+                return Err(Errno::EISCONN);
+            }
+        }
+        let server = Arc::new(Self::new(self.kind));
+        {
+            let (name, listener) = {
+                let state = target.state.lock();
+                (state.address.clone(), state.peer_credentials)
+            };
+            let mut state = server.state.lock();
+            state.address = name;
+            state.peer = Some(Arc::downgrade(self));
+            state.senders.push(Arc::downgrade(self));
+            state.peer_credentials = Some(Credentials::of(context));
+            drop(state);
+            let own = self.state.lock().address.clone();
+            server.state.lock().peer_address = own;
+            self.state.lock().peer_credentials = listener;
+        }
+        let look = || {
+            let state = target.state.lock();
+            match &state.listening {
+                None => Some(Err(Errno::ECONNREFUSED)),
+                Some(listening) if listening.waiting.len() <= listening.limit => Some(Ok(())),
+                Some(_) => None,
+            }
+        };
+        loop {
+            match look() {
+                Some(result) => result?,
+                None if open.is_nonblocking() => return Err(Errno::EAGAIN),
+                None => context
+                    .wait_until(&[&target.room], None, look)
+                    .map_err(|error| error.restart())??,
+            }
+            // The connection stands before anybody can accept it.
+            self.attach(&server);
+            let queued = {
+                let mut state = target.state.lock();
+                match &mut state.listening {
+                    Some(listening) if listening.waiting.len() <= listening.limit => {
+                        listening.waiting.push_back(server.clone());
+                        true
+                    }
+                    Some(_) | None => false,
+                }
+            };
+            if queued {
+                target.readable.wake_all(context.kernel);
+                return Ok(());
+            }
+            self.state.lock().peer = None;
+        }
+    }
+
+    /// Makes `peer` the socket that this one sends to.
+    fn attach(self: &Arc<Self>, peer: &Arc<Self>) {
+        peer.add_sender(self);
+        let name = peer.state.lock().address.clone();
+        let mut state = self.state.lock();
+        state.peer = Some(Arc::downgrade(peer));
+        state.peer_address = name;
+        let connects = self.kind.connects();
+        if connects
+            && !state
+                .senders
+                .iter()
+                .any(|known| known.as_ptr() == Arc::as_ptr(peer))
+        {
+            state.senders.push(Arc::downgrade(peer));
+        }
+    }
+
+    /// Takes the first connection that waits.
+    ///
+    /// # Errors
+    /// `EINVAL` unless it listens, `EOPNOTSUPP` for datagrams, `EAGAIN`, `ERESTARTSYS`.
+    pub fn accept(&self, context: &Context<'_>, open: &OpenFile) -> Result<Arc<Self>, Errno> {
+        if !self.kind.connects() {
+            return Err(Errno::EOPNOTSUPP);
+        }
+        let take = || {
+            let mut state = self.state.lock();
+            let shut = state.read_shut;
+            match &mut state.listening {
+                None => Some(Err(Errno::EINVAL)),
+                Some(_) if shut => Some(Err(Errno::EINVAL)),
+                Some(listening) => listening.waiting.pop_front().map(Ok),
+            }
+        };
+        let timeout = self.options().receive_timeout;
+        let deadline = (timeout > 0).then(|| context.kernel.host.now().saturating_add(timeout));
+        let accepted = match take() {
+            Some(accepted) => accepted?,
+            None if open.is_nonblocking() => return Err(Errno::EAGAIN),
+            None => context
+                .wait_until(&[&self.readable], deadline, take)
+                .map_err(|error| error.restart())??,
+        };
+        self.room.wake_all(context.kernel);
+        Ok(accepted)
+    }
+
+    /// Its name; or its peer's.
+    ///
+    /// # Errors
+    /// `ENOTCONN` for the peer of a socket that has none.
+    pub fn address(&self, peer: bool) -> Result<Option<Address>, Errno> {
+        let state = self.state.lock();
+        if !peer {
+            return Ok(state.address.clone());
+        }
+        if state.peer.is_none() {
+            return Err(Errno::ENOTCONN);
+        }
+        Ok(state.peer_address.clone())
+    }
+}
+
+/// Makes the node that a path names.
+fn make_node(context: &Context<'_>, path: &[u8]) -> Result<Arc<Dentry>, Errno> {
+    let start = context.path_start(linux_raw_sys::general::AT_FDCWD, path)?;
+    let root = context.fs().root();
+    let walker = Walker {
+        context: Some(context),
+        subject: context.subject(),
+        root: &root,
+    };
+    let walked = walker.walk(&start, path, LastLink::Keep)?;
+    let name = walked.last_name(Errno::EADDRINUSE)?;
+    let permissions = 0o777 & !context.fs().mask();
+    let inode = Inode::new(
+        &walked.parent.inode.file_system,
+        Body::Socket,
+        permissions,
+        context.subject(),
+        Moment::now(context.kernel),
+    );
+    let names = &context.kernel.mounts.names;
+    names
+        .create(&context.change(), &walked.parent, name, inode)
+        .map_err(|error| match error {
+            Errno::EEXIST => Errno::EADDRINUSE,
+            other => other,
+        })
+}

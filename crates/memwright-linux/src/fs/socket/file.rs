@@ -1,0 +1,139 @@
+//! The open file behind a descriptor of a socket.
+
+use super::{Request, Socket};
+use crate::{
+    context::Context,
+    errno::Errno,
+    fs::{
+        attributes::Moment,
+        dentry::Dentry,
+        inode::{Body, Inode},
+        open_file::{File, OpenFile, Polling, Readiness},
+        transfer::{Sink, Source},
+    },
+    kernel::Kernel,
+    wait::WaitQueue,
+};
+use alloc::{boxed::Box, format, sync::Arc, vec::Vec};
+use linux_raw_sys::{general as raw, ioctl};
+
+/// The open file behind a descriptor of a socket.
+pub struct SocketFile {
+    /// The socket.
+    pub socket: Arc<Socket>,
+    kernel: &'static Kernel,
+}
+
+impl Drop for SocketFile {
+    fn drop(&mut self) {
+        self.socket.close(self.kernel);
+    }
+}
+
+/// An open file for a socket. `flags` may hold `O_NONBLOCK`.
+#[must_use]
+pub fn open(context: &Context<'_>, socket: Arc<Socket>, flags: u32) -> Arc<OpenFile> {
+    let kernel = context.kernel;
+    let now = Moment::now(kernel);
+    let file_system = kernel.mounts.socket_files();
+    let inode = Inode::new(file_system, Body::Socket, 0o777, context.subject(), now);
+    let name = format!("socket:[{}]", inode.number).into_bytes();
+    let entry = Arc::new(Dentry::detached(&name, Arc::new(inode)));
+    let file = Box::new(SocketFile { socket, kernel });
+    let status = raw::O_RDWR | flags & raw::O_NONBLOCK;
+    Arc::new(OpenFile::new(Some(kernel), entry, status, file))
+}
+
+impl File for SocketFile {
+    fn has_position(&self) -> bool {
+        false
+    }
+
+    fn read(
+        &self,
+        context: &Context<'_>,
+        open: &OpenFile,
+        _position: &mut u64,
+        sink: &mut Sink<'_>,
+    ) -> Result<usize, Errno> {
+        // A read of nothing takes no message.
+        if sink.left() == 0 {
+            return Ok(0);
+        }
+        let received = self.socket.receive(context, open, 0, sink)?;
+        // Open files that nobody asks for are closed.
+        Ok(received.count)
+    }
+
+    fn write(
+        &self,
+        context: &Context<'_>,
+        open: &OpenFile,
+        _position: &mut u64,
+        source: &mut Source<'_>,
+    ) -> Result<usize, Errno> {
+        self.socket.send(context, open, Request::default(), source)
+    }
+
+    fn polling(&self) -> Polling {
+        Polling::Queues
+    }
+
+    fn readiness(&self, _context: &Context<'_>) -> Readiness {
+        self.socket.readiness()
+    }
+
+    fn queues<'a>(
+        &'a self,
+        _context: &'a Context<'_>,
+        wanted: Readiness,
+        queues: &mut Vec<&'a WaitQueue>,
+    ) {
+        if wanted.concerns_reading() {
+            queues.push(&self.socket.readable);
+        }
+        if wanted.concerns_writing() {
+            queues.push(&self.socket.writable);
+        }
+    }
+
+    fn control(
+        &self,
+        context: &Context<'_>,
+        _open: &OpenFile,
+        command: u32,
+        argument: u64,
+    ) -> Result<u64, Errno> {
+        let count = match command {
+            ioctl::FIONREAD => self.socket.waiting(),
+            ioctl::TIOCOUTQ => self.socket.unreceived(),
+            _ => return Err(Errno::ENOTTY),
+        };
+        context.write_value(argument, &(count as u32)).map(|()| 0)
+    }
+}
+
+impl Socket {
+    /// Bytes that wait to be received: of a stream all, else of the first message.
+    fn waiting(&self) -> usize {
+        let state = self.state.lock();
+        let mut lengths = state
+            .inbox
+            .iter()
+            .map(|message| message.bytes.len() - message.start);
+        match self.kind {
+            super::SocketKind::Stream => lengths.sum(),
+            super::SocketKind::Datagram | super::SocketKind::Sequence => {
+                lengths.next().unwrap_or(0)
+            }
+        }
+    }
+
+    /// What waits at the peer, as it is charged.
+    fn unreceived(&self) -> usize {
+        match self.peer() {
+            Some(Ok(peer)) => peer.state.lock().charged,
+            Some(Err(_)) | None => 0,
+        }
+    }
+}

@@ -1,0 +1,227 @@
+//! Unix sockets: pairs, and names to connect to. There is no network.
+//!
+//! Messages wait in the inbox of the socket that will receive them. A socket knows its peer
+//! weakly: an open descriptor alone keeps a socket alive. Only one socket's state is locked at a
+//! time.
+
+mod close;
+mod connect;
+mod file;
+mod message;
+mod name;
+mod options;
+mod receive;
+mod send;
+
+pub use connect::pair;
+pub use file::{SocketFile, open};
+pub use message::{Credentials, Message, Received, Request};
+pub use name::{ADDRESS_MAX, Address, Registry};
+pub use options::OptionValue;
+
+use super::{open_file::Readiness, turn::Turn};
+use crate::{
+    errno::Errno,
+    kernel::Kernel,
+    sync::{Lock, Rank},
+    wait::WaitQueue,
+};
+use alloc::{
+    collections::VecDeque,
+    sync::{Arc, Weak},
+    vec::Vec,
+};
+use linux_raw_sys::net;
+
+/// How a socket cuts what is sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SocketKind {
+    /// Not at all.
+    Stream,
+    /// Into messages, each to its own receiver.
+    Datagram,
+    /// Into messages, to one receiver.
+    Sequence,
+}
+
+impl SocketKind {
+    /// The kind with this number; without the flags that `socket` takes beside it.
+    #[must_use]
+    pub const fn from_number(number: u32) -> Option<Self> {
+        match number {
+            net::SOCK_STREAM => Some(Self::Stream),
+            // Linux takes raw Unix sockets for datagrams.
+            net::SOCK_DGRAM | net::SOCK_RAW => Some(Self::Datagram),
+            net::SOCK_SEQPACKET => Some(Self::Sequence),
+            _ => None,
+        }
+    }
+
+    /// Its number.
+    #[must_use]
+    pub const fn number(self) -> u32 {
+        match self {
+            Self::Stream => net::SOCK_STREAM,
+            Self::Datagram => net::SOCK_DGRAM,
+            Self::Sequence => net::SOCK_SEQPACKET,
+        }
+    }
+
+    /// Whether it must be connected before anything is sent.
+    const fn connects(self) -> bool {
+        match self {
+            Self::Stream | Self::Sequence => true,
+            Self::Datagram => false,
+        }
+    }
+}
+
+/// Bytes that may wait unread by default (`net.core.wmem_default` of Linux 7.2).
+const DEFAULT_BUFFER: usize = 212_992;
+
+/// Datagrams that may wait at a socket (`net.unix.max_dgram_qlen` of Linux 7.2).
+const MOST_DATAGRAMS: usize = 10;
+
+/// Connections that wait to be accepted.
+struct Listening {
+    limit: usize,
+    waiting: VecDeque<Arc<Socket>>,
+}
+
+/// What can be changed of a socket.
+struct State {
+    inbox: VecDeque<Message>,
+    /// What the messages of the inbox are charged with.
+    charged: usize,
+    /// Whom it sends to.
+    peer: Option<Weak<Socket>>,
+    /// Who sends to it, and waits for room.
+    senders: Vec<Weak<Socket>>,
+    listening: Option<Listening>,
+    /// Nothing more will come.
+    read_shut: bool,
+    /// Nothing more may be sent.
+    write_shut: bool,
+    error: Option<Errno>,
+    address: Option<Address>,
+    peer_address: Option<Address>,
+    peer_credentials: Option<Credentials>,
+    options: options::Options,
+}
+
+/// A Unix socket.
+pub struct Socket {
+    /// How it cuts what is sent.
+    pub kind: SocketKind,
+    state: Lock<State>,
+    /// One receiver copies at a time, and one sender.
+    receiving: Turn,
+    sending: Turn,
+    /// Woken when something came, or nothing more will.
+    readable: WaitQueue,
+    /// Woken when a peer has room, or will take nothing more.
+    writable: WaitQueue,
+    /// Woken when its inbox, or its list of connections, has room.
+    room: WaitQueue,
+}
+
+impl Socket {
+    /// A socket that is connected to nothing.
+    #[must_use]
+    pub fn new(kind: SocketKind) -> Self {
+        let state = State {
+            inbox: VecDeque::new(),
+            charged: 0,
+            peer: None,
+            senders: Vec::new(),
+            listening: None,
+            read_shut: false,
+            write_shut: false,
+            error: None,
+            address: None,
+            peer_address: None,
+            peer_credentials: None,
+            options: options::Options::new(DEFAULT_BUFFER),
+        };
+        Self {
+            kind,
+            state: Lock::new(Rank::File, state),
+            receiving: Turn::new(),
+            sending: Turn::new(),
+            readable: WaitQueue::new(),
+            writable: WaitQueue::new(),
+            room: WaitQueue::new(),
+        }
+    }
+
+    /// The socket that it sends to: none if it was never connected.
+    ///
+    /// # Errors
+    /// `EPIPE` if that socket, or its descriptor, is closed.
+    fn peer(&self) -> Option<Result<Arc<Self>, Errno>> {
+        let state = self.state.lock();
+        let peer = state.peer.as_ref()?;
+        Some(peer.upgrade().ok_or(Errno::EPIPE))
+    }
+
+    /// Takes the error that waits.
+    fn take_error(&self) -> Option<Errno> {
+        self.state.lock().error.take()
+    }
+
+    /// Lets `sender` hear when this socket has room.
+    fn add_sender(&self, sender: &Arc<Self>) {
+        let mut state = self.state.lock();
+        state.senders.retain(|known| known.strong_count() > 0);
+        state.senders.push(Arc::downgrade(sender));
+    }
+
+    /// Tells everybody who may send that there is room, or that nothing more is taken.
+    fn wake_senders(&self, kernel: &Kernel) {
+        self.room.wake_all(kernel);
+        let mut index = 0;
+        loop {
+            let sender = match self.state.lock().senders.get(index) {
+                None => return,
+                Some(sender) => sender.upgrade(),
+            };
+            if let Some(sender) = sender {
+                sender.writable.wake_all(kernel);
+            }
+            index += 1;
+        }
+    }
+
+    /// Nobody reads what waits here: the room that it leaves to a sender with this buffer.
+    fn room_for(&self, buffer: usize) -> usize {
+        buffer.saturating_sub(self.state.lock().charged)
+    }
+
+    /// What can be done without waiting (`unix_poll` of Linux 7.2, `net/unix/af_unix.c`).
+    #[must_use]
+    pub fn readiness(&self) -> Readiness {
+        let mut ready = Readiness::empty();
+        let (peer, buffer) = {
+            let state = self.state.lock();
+            if let Some(listening) = &state.listening {
+                ready.set(Readiness::READ, !listening.waiting.is_empty());
+                return ready;
+            }
+            ready.set(Readiness::ERROR, state.error.is_some());
+            ready.set(Readiness::READ, !state.inbox.is_empty() || state.read_shut);
+            ready.set(Readiness::READ_HANGUP, state.read_shut);
+            let unconnected = self.kind.connects() && state.peer.is_none();
+            let shut = state.read_shut && state.write_shut;
+            ready.set(Readiness::HANGUP, shut || unconnected);
+            let peer = state.peer.as_ref().and_then(Weak::upgrade);
+            (peer, state.options.send_buffer)
+        };
+        let full = peer.is_some_and(|peer| {
+            let state = peer.state.lock();
+            let crowded = self.kind == SocketKind::Datagram && state.inbox.len() > MOST_DATAGRAMS;
+            crowded || state.charged * 4 > buffer
+        });
+        ready.set(Readiness::WRITE, !full);
+        ready
+    }
+}

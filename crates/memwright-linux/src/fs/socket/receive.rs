@@ -1,0 +1,172 @@
+//! Receiving.
+
+use super::{Message, Received, Socket, SocketKind};
+use crate::{
+    context::Context,
+    errno::Errno,
+    fs::{open_file::OpenFile, transfer::Sink},
+    wait::WaitError,
+};
+use linux_raw_sys::net;
+
+impl Socket {
+    /// Receives into `sink`: bytes of a stream, or one message.
+    ///
+    /// # Errors
+    /// `EAGAIN`, `ENOTCONN`, `ECONNRESET`, `EOPNOTSUPP`, `ERESTARTSYS`, `EFAULT`.
+    pub fn receive(
+        &self,
+        context: &Context<'_>,
+        open: &OpenFile,
+        flags: u32,
+        sink: &mut Sink<'_>,
+    ) -> Result<Received, Errno> {
+        if flags & (net::MSG_OOB | net::MSG_ERRQUEUE) != 0 {
+            return Err(Errno::EOPNOTSUPP);
+        }
+        let mut received = Received::default();
+        let stream = self.kind == SocketKind::Stream;
+        if stream && sink.left() == 0 {
+            return Ok(received);
+        }
+        let timeout = self.options().receive_timeout;
+        let deadline = (timeout > 0).then(|| context.kernel.host.now().saturating_add(timeout));
+        loop {
+            let turn = self.receiving.take(context)?;
+            let Some(message) = self.state.lock().inbox.pop_front() else {
+                drop(turn);
+                if received.count > 0 {
+                    let more = flags & net::MSG_WAITALL != 0 && sink.left() > 0;
+                    if !more || self.at_end().is_some() {
+                        return Ok(received);
+                    }
+                }
+                if let Some(end) = self.at_end() {
+                    return end.map(|()| received);
+                }
+                match self.wait_for_message(context, open, flags, deadline) {
+                    Ok(()) => continue,
+                    Err(_) if received.count > 0 => return Ok(received),
+                    Err(error) => return Err(error),
+                }
+            };
+            if received.credentials.is_some() && !goes_on(&received, &message) {
+                self.put_back(context, message);
+                return Ok(received);
+            }
+            let peek = flags & net::MSG_PEEK != 0;
+            let last = self.take_from(context, message, peek, sink, &mut received)?;
+            drop(turn);
+            if last || !stream || sink.left() == 0 {
+                return Ok(received);
+            }
+        }
+    }
+
+    /// Copies from the first message, which was taken out of the inbox; puts back what stays.
+    /// Returns whether nothing may follow.
+    fn take_from(
+        &self,
+        context: &Context<'_>,
+        mut message: Message,
+        peek: bool,
+        sink: &mut Sink<'_>,
+        received: &mut Received,
+    ) -> Result<bool, Errno> {
+        let before = message.charge();
+        let bytes = &message.bytes[message.start..];
+        let wanted = bytes.len().min(sink.left());
+        let put = if wanted == 0 {
+            Ok(0)
+        } else {
+            sink.put(&bytes[..wanted])
+        };
+        let count = match put {
+            Ok(count) => count,
+            Err(error) => {
+                self.put_back(context, message);
+                return if received.count > 0 {
+                    Ok(true)
+                } else {
+                    Err(error)
+                };
+            }
+        };
+        received.count += count;
+        received.length += bytes.len();
+        received.credentials = Some(message.credentials);
+        received.address = message.address.clone();
+        let carried = !message.rights.is_empty();
+        if peek {
+            received.rights.extend(message.rights.iter().cloned());
+            self.put_back(context, message);
+            return Ok(true);
+        }
+        received.rights.append(&mut message.rights);
+        let partial = self.kind == SocketKind::Stream && count < bytes.len();
+        if partial {
+            message.start += count;
+            let after = message.charge();
+            self.state.lock().charged -= before - after;
+            self.put_back(context, message);
+        } else {
+            self.state.lock().charged -= before;
+            drop(message);
+        }
+        self.wake_senders(context.kernel);
+        Ok(partial || carried)
+    }
+
+    /// Puts a message back to the front of the inbox; it was charged all the time.
+    fn put_back(&self, context: &Context<'_>, message: Message) {
+        self.state.lock().inbox.push_front(message);
+        self.readable.wake_all(context.kernel);
+    }
+
+    /// Whether nothing will come: an error that waits, or the end.
+    fn at_end(&self) -> Option<Result<(), Errno>> {
+        let mut state = self.state.lock();
+        if let Some(error) = state.error.take() {
+            return Some(Err(error));
+        }
+        if state.listening.is_some() {
+            return Some(Err(Errno::EINVAL));
+        }
+        if state.read_shut {
+            return Some(Ok(()));
+        }
+        (self.kind.connects() && state.peer.is_none()).then_some(Err(match self.kind {
+            SocketKind::Stream => Errno::EINVAL,
+            SocketKind::Datagram | SocketKind::Sequence => Errno::ENOTCONN,
+        }))
+    }
+
+    fn wait_for_message(
+        &self,
+        context: &Context<'_>,
+        open: &OpenFile,
+        flags: u32,
+        deadline: Option<u64>,
+    ) -> Result<(), Errno> {
+        if open.is_nonblocking() || flags & net::MSG_DONTWAIT != 0 {
+            return Err(Errno::EAGAIN);
+        }
+        let changed = || {
+            let state = self.state.lock();
+            let changed = !state.inbox.is_empty() || state.read_shut || state.error.is_some();
+            changed.then_some(())
+        };
+        context
+            .wait_until(&[&self.readable], deadline, changed)
+            .map_err(|error| match error {
+                WaitError::Interrupted if deadline.is_some() => Errno::EINTR,
+                other => other.restart(),
+            })
+    }
+}
+
+/// Whether bytes of a stream may follow those that were received: not if others sent them, or if
+/// open files travel with them.
+fn goes_on(received: &Received, next: &Message) -> bool {
+    received.credentials == Some(next.credentials) && next.rights.is_empty()
+}

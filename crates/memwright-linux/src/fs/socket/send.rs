@@ -1,0 +1,312 @@
+//! Sending.
+
+use super::{
+    Address, Credentials, MOST_DATAGRAMS, Message, Request, Socket, SocketKind, connect::find,
+};
+use crate::{
+    context::Context,
+    errno::Errno,
+    fs::{open_file::OpenFile, transfer::Source},
+    wait::{WaitError, WaitQueue},
+};
+use alloc::{sync::Arc, vec::Vec};
+use linux_raw_sys::net;
+
+/// Most bytes of a stream that travel as one message.
+const LARGEST_PART: usize = 32 * 1024;
+
+/// One look at the receiver.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Look {
+    /// So many bytes may be sent.
+    Room(usize),
+    /// Nothing now.
+    Full,
+}
+
+impl Socket {
+    /// Sends; returns how many bytes.
+    ///
+    /// # Errors
+    /// `ENOTCONN`, `EPIPE` (with SIGPIPE for a stream, unless `MSG_NOSIGNAL`), `ECONNREFUSED`,
+    /// `EMSGSIZE`, `EAGAIN`, `EISCONN`, `EOPNOTSUPP`, `ERESTARTSYS`, `EFAULT`, `ENOMEM`.
+    pub fn send(
+        self: &Arc<Self>,
+        context: &Context<'_>,
+        open: &OpenFile,
+        request: Request,
+        source: &mut Source<'_>,
+    ) -> Result<usize, Errno> {
+        if request.flags & net::MSG_OOB != 0 {
+            return Err(Errno::EOPNOTSUPP);
+        }
+        context.check_heap()?;
+        if let Some(error) = self.take_error() {
+            return Err(error);
+        }
+        let quiet = request.flags & net::MSG_NOSIGNAL != 0;
+        let result = match self.kind {
+            SocketKind::Stream => self.send_stream(context, open, request, source),
+            SocketKind::Datagram | SocketKind::Sequence => {
+                self.send_message(context, open, request, source)
+            }
+        };
+        if result == Err(Errno::EPIPE) && self.kind == SocketKind::Stream && !quiet {
+            context.broken_pipe();
+        }
+        result
+    }
+
+    /// Waits for room at the receiver.
+    fn wait_for_room(
+        &self,
+        context: &Context<'_>,
+        open: &OpenFile,
+        flags: u32,
+        queue: &WaitQueue,
+        look: impl Fn() -> Result<Look, Errno>,
+    ) -> Result<(), Errno> {
+        if open.is_nonblocking() || flags & net::MSG_DONTWAIT != 0 {
+            return Err(Errno::EAGAIN);
+        }
+        let timeout = self.options().send_timeout;
+        let deadline = (timeout > 0).then(|| context.kernel.host.now().saturating_add(timeout));
+        let changed = || (look() != Ok(Look::Full)).then_some(());
+        context
+            .wait_until(&[queue], deadline, changed)
+            .map_err(|error| match error {
+                WaitError::Interrupted if timeout > 0 => Errno::EINTR,
+                other => other.restart(),
+            })
+    }
+
+    /// The connected receiver, while something may be sent to it.
+    fn receiver(&self) -> Result<Arc<Self>, Errno> {
+        if self.state.lock().write_shut {
+            return Err(Errno::EPIPE);
+        }
+        self.peer().unwrap_or(Err(Errno::ENOTCONN))
+    }
+
+    fn send_stream(
+        self: &Arc<Self>,
+        context: &Context<'_>,
+        open: &OpenFile,
+        request: Request,
+        source: &mut Source<'_>,
+    ) -> Result<usize, Errno> {
+        if request.address.is_some() {
+            let connected = self.peer().is_some();
+            return Err(if connected {
+                Errno::EISCONN
+            } else {
+                Errno::EOPNOTSUPP
+            });
+        }
+        let credentials = request
+            .credentials
+            .unwrap_or_else(|| Credentials::of(context));
+        let mut rights = request.rights;
+        let mut done = 0;
+        let result = loop {
+            if let Err(error) = self.receiver() {
+                break Err(error);
+            }
+            if source.left() == 0 {
+                break Ok(());
+            }
+            let turn = match self.sending.take(context) {
+                Ok(turn) => turn,
+                Err(error) => break Err(error),
+            };
+            let look = || {
+                let room = self.receiver()?.room_for(self.options().send_buffer);
+                let least = Message::charge_of(1);
+                Ok(if room >= least {
+                    Look::Room(room - least + 1)
+                } else {
+                    Look::Full
+                })
+            };
+            match look() {
+                Ok(Look::Room(room)) => {
+                    let part = room.min(source.left()).min(LARGEST_PART);
+                    let bytes = match fetch(source, part) {
+                        Ok(bytes) => bytes,
+                        Err(error) => break Err(error),
+                    };
+                    let count = bytes.len();
+                    let message = Message {
+                        bytes,
+                        start: 0,
+                        rights: core::mem::take(&mut rights),
+                        credentials,
+                        address: None,
+                    };
+                    if let Err(error) = self.deliver_part(context, message) {
+                        break Err(error);
+                    }
+                    drop(turn);
+                    done += count;
+                    if count < part {
+                        break Ok(());
+                    }
+                }
+                Ok(Look::Full) => {
+                    drop(turn);
+                    let waited =
+                        self.wait_for_room(context, open, request.flags, &self.writable, look);
+                    if let Err(error) = waited {
+                        break Err(error);
+                    }
+                }
+                Err(error) => break Err(error),
+            }
+        };
+        match result {
+            Err(error) if done == 0 => Err(error),
+            Ok(()) | Err(_) => Ok(done),
+        }
+    }
+
+    /// Puts a part of a stream into the receiver's inbox.
+    fn deliver_part(&self, context: &Context<'_>, message: Message) -> Result<(), Errno> {
+        let receiver = self.receiver()?;
+        if !message.rights.is_empty() {
+            context.kernel.mounts.sockets.note_rights(&receiver);
+        }
+        {
+            let mut state = receiver.state.lock();
+            if state.read_shut {
+                drop(state);
+                drop(message);
+                return Err(Errno::EPIPE);
+            }
+            let length = message.bytes.len();
+            let joins = message.rights.is_empty();
+            match state.inbox.back_mut() {
+                Some(last) if joins && last.may_grow(length, &message.credentials) => {
+                    last.bytes.try_reserve(length).map_err(|_| Errno::ENOMEM)?;
+                    last.bytes.extend_from_slice(&message.bytes);
+                    state.charged += length;
+                }
+                _ => receiver.accept_message(&mut state, message),
+            }
+        }
+        receiver.readable.wake_all(context.kernel);
+        Ok(())
+    }
+
+    fn accept_message(&self, state: &mut super::State, message: Message) {
+        state.charged += message.charge();
+        state.inbox.push_back(message);
+    }
+
+    fn send_message(
+        self: &Arc<Self>,
+        context: &Context<'_>,
+        open: &OpenFile,
+        request: Request,
+        source: &mut Source<'_>,
+    ) -> Result<usize, Errno> {
+        let receiver = self.choose_receiver(context, request.address.as_ref())?;
+        let length = source.left();
+        let buffer = self.options().send_buffer;
+        if Message::charge_of(length) > buffer {
+            return Err(Errno::EMSGSIZE);
+        }
+        let bytes = fetch(source, length)?;
+        if bytes.len() < length {
+            return Err(Errno::EFAULT);
+        }
+        if !request.rights.is_empty() {
+            context.kernel.mounts.sockets.note_rights(&receiver);
+        }
+        let credentials = request
+            .credentials
+            .unwrap_or_else(|| Credentials::of(context));
+        let address = self.state.lock().address.clone();
+        let mut message = Some(Message {
+            bytes,
+            start: 0,
+            rights: request.rights,
+            credentials,
+            address,
+        });
+        let look = || {
+            let state = receiver.state.lock();
+            if state.read_shut {
+                return Err(Errno::EPIPE);
+            }
+            let crowded = self.kind == SocketKind::Datagram && state.inbox.len() > MOST_DATAGRAMS;
+            let fits = !crowded && state.charged + Message::charge_of(length) <= buffer;
+            Ok(if fits { Look::Room(length) } else { Look::Full })
+        };
+        loop {
+            let looked = look();
+            match looked {
+                Err(error) => return Err(error),
+                Ok(Look::Full) => {
+                    self.wait_for_room(context, open, request.flags, &receiver.room, look)?;
+                }
+                Ok(Look::Room(_)) => {
+                    let mut state = receiver.state.lock();
+                    let crowded =
+                        self.kind == SocketKind::Datagram && state.inbox.len() > MOST_DATAGRAMS;
+                    // Another sender may have been quicker.
+                    if !crowded {
+                        if let Some(message) = message.take() {
+                            receiver.accept_message(&mut state, message);
+                        }
+                        break;
+                    }
+                }
+            }
+        }
+        receiver.readable.wake_all(context.kernel);
+        Ok(length)
+    }
+
+    /// Whom a message goes to: whom the call names, or the peer.
+    fn choose_receiver(
+        self: &Arc<Self>,
+        context: &Context<'_>,
+        address: Option<&Address>,
+    ) -> Result<Arc<Self>, Errno> {
+        match address {
+            Some(address) if self.kind == SocketKind::Datagram => {
+                let receiver = find(context, address)?;
+                if receiver.kind != self.kind {
+                    return Err(Errno::EPROTOTYPE);
+                }
+                Ok(receiver)
+            }
+            Some(_) if self.peer().is_none() => Err(Errno::ENOTCONN),
+            Some(_) | None => {
+                let gone = if self.kind == SocketKind::Datagram {
+                    Errno::ECONNREFUSED
+                } else {
+                    Errno::EPIPE
+                };
+                self.receiver().map_err(|error| match error {
+                    Errno::EPIPE if !self.state.lock().write_shut => gone,
+                    other => other,
+                })
+            }
+        }
+    }
+}
+
+/// Fetches bytes from user memory; fewer at a fault.
+fn fetch(source: &mut Source<'_>, length: usize) -> Result<Vec<u8>, Errno> {
+    let mut bytes = Vec::new();
+    bytes.try_reserve_exact(length).map_err(|_| Errno::ENOMEM)?;
+    bytes.resize(length, 0);
+    let count = if length == 0 {
+        0
+    } else {
+        source.take(&mut bytes)?
+    };
+    bytes.truncate(count);
+    Ok(bytes)
+}

@@ -1,0 +1,365 @@
+//! Sending and receiving, with what travels beside the bytes.
+
+use super::{opened, read_address, socket_of, store_address};
+use crate::{
+    abi::{IoVector, Plain},
+    abi_struct,
+    context::Context,
+    errno::Errno,
+    fs::{
+        OpenFile,
+        socket::{Address, Credentials, Received, Request, SocketKind},
+        transfer::{Sink, Source},
+    },
+    process::Capabilities,
+    syscall::{Arguments, CallResult},
+};
+use alloc::{sync::Arc, vec::Vec};
+use linux_raw_sys::{general as raw, net};
+
+/// `SCM_RIGHTS` of `linux/socket.h`.
+const RIGHTS: u32 = 1;
+/// `SCM_CREDENTIALS` of `linux/socket.h`.
+const CREDENTIALS: u32 = 2;
+/// Most open files that one message carries (`SCM_MAX_FD` of Linux 7.2, `net/core/scm.c`).
+const MOST_RIGHTS: usize = 253;
+/// Most bytes of control messages that are read.
+const CONTROL_MAX: u64 = 4096;
+
+abi_struct! {
+    /// `struct user_msghdr` of `linux/socket.h`.
+    pub struct MessageHeader {
+        /// Address of the name.
+        pub name: u64,
+        /// Bytes of the name.
+        pub name_length: u32,
+        /// Nothing.
+        pub padding: u32,
+        /// Address of the vectors.
+        pub vectors: u64,
+        /// How many.
+        pub count: u64,
+        /// Address of the control messages.
+        pub control: u64,
+        /// Bytes of the control messages.
+        pub control_length: u64,
+        /// What a receive found.
+        pub flags: u32,
+        /// Nothing.
+        pub padding_behind: u32,
+    }
+}
+
+abi_struct! {
+    /// `struct cmsghdr` of `linux/socket.h`.
+    pub struct ControlHeader {
+        /// Bytes, with this header.
+        pub length: u64,
+        /// Level: `SOL_SOCKET`.
+        pub level: u32,
+        /// Type.
+        pub kind: u32,
+    }
+}
+
+/// The name that a message is sent to: connected streams and sequences take none.
+fn target(
+    context: &Context<'_>,
+    kind: SocketKind,
+    address: u64,
+    length: u64,
+) -> Result<Option<Address>, Errno> {
+    if address == 0 || length as u32 == 0 || kind == SocketKind::Sequence {
+        return Ok(None);
+    }
+    read_address(context, address, length).map(Some)
+}
+
+/// `sendto`.
+pub fn sendto(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+    let &[number, address, length, flags, name, name_length] = arguments;
+    let length = context.transfer_length(address, length)? as u64;
+    let open = opened(context, number)?;
+    let socket = socket_of(&open)?;
+    let request = Request {
+        address: target(context, socket.kind, name, name_length)?,
+        flags: flags as u32,
+        ..Request::default()
+    };
+    let pieces = [IoVector {
+        base: address,
+        length,
+    }];
+    let mut source = Source::user(context, &pieces);
+    let sent = socket.send(context, &open, request, &mut source)?;
+    Ok(sent as u64)
+}
+
+/// `recvfrom`.
+pub fn recvfrom(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+    let &[number, address, length, flags, name, name_length] = arguments;
+    let length = context.transfer_length(address, length)? as u64;
+    let open = opened(context, number)?;
+    let socket = socket_of(&open)?;
+    let pieces = [IoVector {
+        base: address,
+        length,
+    }];
+    let mut sink = Sink::user(context, &pieces);
+    let received = socket.receive(context, &open, flags as u32, &mut sink)?;
+    if name != 0 {
+        store_sender(context, name, name_length, &received)?;
+    }
+    Ok(result_of(socket.kind, flags as u32, &received))
+}
+
+/// What a receive returns: with `MSG_TRUNC` the length that the message had.
+fn result_of(kind: SocketKind, flags: u32, received: &Received) -> u64 {
+    let whole = flags & net::MSG_TRUNC != 0 && kind != SocketKind::Stream;
+    let count = if whole {
+        received.length
+    } else {
+        received.count
+    };
+    count as u64
+}
+
+/// Stores who sent: nothing for a sender without a name.
+fn store_sender(
+    context: &Context<'_>,
+    address: u64,
+    room: u64,
+    received: &Received,
+) -> Result<(), Errno> {
+    match &received.address {
+        Some(name) => store_address(context, address, room, Some(name)),
+        None => context.write_value(room, &0u32),
+    }
+}
+
+/// `sendmsg`.
+pub fn sendmsg(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+    let &[number, address, flags, ..] = arguments;
+    let open = opened(context, number)?;
+    let socket = socket_of(&open)?;
+    context.check_heap()?;
+    let header: MessageHeader = context.read_value(address)?;
+    let mut request = Request {
+        address: target(context, socket.kind, header.name, header.name_length.into())?,
+        flags: flags as u32,
+        ..Request::default()
+    };
+    if header.count > 1024 {
+        return Err(Errno::EMSGSIZE);
+    }
+    let pieces = context.read_vectors(header.vectors, header.count)?;
+    read_control(context, &header, &mut request)?;
+    let mut source = Source::user(context, &pieces);
+    let sent = socket.send(context, &open, request, &mut source)?;
+    Ok(sent as u64)
+}
+
+/// Reads the control messages of a send.
+fn read_control(
+    context: &Context<'_>,
+    header: &MessageHeader,
+    request: &mut Request,
+) -> Result<(), Errno> {
+    if header.control_length > CONTROL_MAX {
+        return Err(Errno::ENOBUFS);
+    }
+    let mut at = 0;
+    let head = ControlHeader::SIZE as u64;
+    while header.control_length.saturating_sub(at) >= head {
+        let place = header.control.wrapping_add(at);
+        let message: ControlHeader = context.read_value(place)?;
+        if message.length < head || message.length > header.control_length - at {
+            return Err(Errno::EINVAL);
+        }
+        let (data, length) = (place + head, (message.length - head) as usize);
+        match (message.level, message.kind) {
+            (net::SOL_SOCKET, RIGHTS) => take_rights(context, data, length / 4, request)?,
+            (net::SOL_SOCKET, CREDENTIALS) => {
+                if length != Credentials::SIZE {
+                    return Err(Errno::EINVAL);
+                }
+                let given: Credentials = context.read_value(data)?;
+                check_credentials(context, &given)?;
+                request.credentials = Some(given);
+            }
+            (net::SOL_SOCKET, _) => return Err(Errno::EINVAL),
+            // Other levels are no business of this socket's.
+            _ => {}
+        }
+        at += message.length.next_multiple_of(8);
+    }
+    Ok(())
+}
+
+fn take_rights(
+    context: &Context<'_>,
+    data: u64,
+    count: usize,
+    request: &mut Request,
+) -> Result<(), Errno> {
+    if request.rights.len() + count > MOST_RIGHTS {
+        return Err(Errno::EINVAL);
+    }
+    let files = context.files();
+    for index in 0..count {
+        let number: i32 = context.read_value(data + index as u64 * 4)?;
+        request.rights.push(files.get(number)?);
+    }
+    Ok(())
+}
+
+/// Only who may become somebody else may say that it is (`scm_check_creds` of Linux 7.2).
+fn check_credentials(context: &Context<'_>, given: &Credentials) -> Result<(), Errno> {
+    let process = context.process();
+    let credentials = process.credentials.lock();
+    let (user, group) = (credentials.user, credentials.group);
+    let allowed = |own: bool, needed: Capabilities| own || credentials.has(needed);
+    let process_given = given.process == process.id;
+    let user_given = [user.real, user.effective, user.saved].contains(&given.user);
+    let group_given = [group.real, group.effective, group.saved].contains(&given.group);
+    let granted = allowed(process_given, Capabilities::ADMINISTER)
+        && allowed(user_given, Capabilities::SET_USER)
+        && allowed(group_given, Capabilities::SET_GROUP);
+    if granted { Ok(()) } else { Err(Errno::EPERM) }
+}
+
+/// `recvmsg`.
+pub fn recvmsg(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+    let &[number, address, flags, ..] = arguments;
+    let flags = flags as u32;
+    let open = opened(context, number)?;
+    let socket = socket_of(&open)?;
+    context.check_heap()?;
+    let mut header: MessageHeader = context.read_value(address)?;
+    if header.count > 1024 {
+        return Err(Errno::EMSGSIZE);
+    }
+    let pieces = context.read_vectors(header.vectors, header.count)?;
+    let mut sink = Sink::user(context, &pieces);
+    let mut received = socket.receive(context, &open, flags, &mut sink)?;
+    header.flags = flags & net::MSG_CMSG_CLOEXEC;
+    if received.count < received.length && socket.kind != SocketKind::Stream {
+        header.flags |= net::MSG_TRUNC;
+    }
+    if socket.kind == SocketKind::Sequence && received.credentials.is_some() {
+        header.flags |= net::MSG_EOR;
+    }
+    if header.name != 0 {
+        store_sender_in(context, &mut header, &received)?;
+    } else {
+        header.name_length = 0;
+    }
+    let passes = socket.passes_credentials();
+    store_control(context, &mut header, passes, &mut received, flags)?;
+    context.write_value(address, &header)?;
+    Ok(result_of(socket.kind, flags, &received))
+}
+
+fn store_sender_in(
+    context: &Context<'_>,
+    header: &mut MessageHeader,
+    received: &Received,
+) -> Result<(), Errno> {
+    let Some(name) = &received.address else {
+        header.name_length = 0;
+        return Ok(());
+    };
+    let bytes = Address::to_bytes(Some(name));
+    let room = usize::try_from(header.name_length as i32).map_err(|_| Errno::EINVAL)?;
+    context.write_bytes(header.name, &bytes[..bytes.len().min(room)])?;
+    header.name_length = bytes.len() as u32;
+    Ok(())
+}
+
+/// Stores the control messages of a receive, as far as there is room.
+fn store_control(
+    context: &Context<'_>,
+    header: &mut MessageHeader,
+    passes: bool,
+    received: &mut Received,
+    flags: u32,
+) -> Result<(), Errno> {
+    let mut control = ControlWriter {
+        context,
+        at: header.control,
+        left: header.control_length as usize,
+        cut: false,
+    };
+    if let Some(credentials) = received.credentials.filter(|_| passes) {
+        let mut bytes = [0; Credentials::SIZE];
+        credentials.to_bytes(&mut bytes);
+        control.put(CREDENTIALS, &bytes)?;
+    }
+    let rights = core::mem::take(&mut received.rights);
+    if !rights.is_empty() {
+        let numbers = control.install(rights, flags)?;
+        if !numbers.is_empty() {
+            control.put(RIGHTS, &numbers)?;
+        }
+    }
+    header.control_length = control.at - header.control;
+    if control.cut {
+        header.flags |= net::MSG_CTRUNC;
+    }
+    Ok(())
+}
+
+/// Writes control messages one after another.
+struct ControlWriter<'a> {
+    context: &'a Context<'a>,
+    at: u64,
+    left: usize,
+    /// Something did not fit.
+    cut: bool,
+}
+
+impl ControlWriter<'_> {
+    fn put(&mut self, kind: u32, data: &[u8]) -> Result<(), Errno> {
+        let Some(room) = self.left.checked_sub(ControlHeader::SIZE) else {
+            self.cut = true;
+            return Ok(());
+        };
+        let count = data.len().min(room);
+        self.cut |= count < data.len();
+        let length = ControlHeader::SIZE + count;
+        let header = ControlHeader {
+            length: length as u64,
+            level: net::SOL_SOCKET,
+            kind,
+        };
+        self.context.write_value(self.at, &header)?;
+        self.context
+            .write_bytes(self.at + ControlHeader::SIZE as u64, &data[..count])?;
+        let step = length.next_multiple_of(8).min(self.left);
+        self.at += step as u64;
+        self.left -= step;
+        Ok(())
+    }
+
+    /// Gives as many open files descriptors as there is room to tell; the others are closed.
+    fn install(&mut self, rights: Vec<Arc<OpenFile>>, flags: u32) -> Result<Vec<u8>, Errno> {
+        let room = self.left.saturating_sub(ControlHeader::SIZE) / 4;
+        let cloexec = if flags & net::MSG_CMSG_CLOEXEC != 0 {
+            raw::O_CLOEXEC
+        } else {
+            0
+        };
+        let mut numbers = Vec::new();
+        self.cut |= rights.len() > room;
+        for open in rights.into_iter().take(room) {
+            match self.context.add_descriptor(open, cloexec) {
+                Ok(number) => numbers.extend_from_slice(&(number as u32).to_le_bytes()),
+                Err(_) => {
+                    self.cut = true;
+                    break;
+                }
+            }
+        }
+        Ok(numbers)
+    }
+}
