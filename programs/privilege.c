@@ -4,7 +4,26 @@
  * nothing comes back that should not.
  */
 #include "check.h"
-#include <linux/capability.h>
+
+/* include/uapi/linux/capability.h, which not every C library brings along. */
+enum {
+	_LINUX_CAPABILITY_VERSION_3 = 0x20080522,
+	CAP_DAC_OVERRIDE = 1,
+	CAP_DAC_READ_SEARCH = 2,
+	CAP_KILL = 5,
+	CAP_SETUID = 7,
+	CAP_IPC_LOCK = 14,
+	CAP_SYS_RESOURCE = 24,
+};
+
+struct __user_cap_header_struct {
+	uint32_t version;
+	int pid;
+};
+
+struct __user_cap_data_struct {
+	uint32_t effective, permitted, inheritable;
+};
 
 static int get_sets(struct __user_cap_data_struct *sets)
 {

@@ -1,0 +1,71 @@
+/* When there is no room for another thread, is that an error, and is everything back afterwards?
+ *
+ * Threads are made until one is refused: by a limit of address space, or, as `threadbomb memory`, by the machine's memory
+ * (for a small machine only). The others then still run, end and are joined; the next round gets as far as the first.
+ */
+#include "check.h"
+#include <pthread.h>
+
+enum { MOST = 40000, STACK = 64 * 1024, ROUNDS = 3 };
+
+static pthread_t threads[MOST];
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
+static int started, released;
+
+static void *body(void *argument)
+{
+	pthread_mutex_lock(&mutex);
+	started++;
+	pthread_cond_broadcast(&changed);
+	while (!released)
+		pthread_cond_wait(&changed, &mutex);
+	pthread_mutex_unlock(&mutex);
+	return (char *)argument + 1;
+}
+
+static int explode(void)
+{
+	pthread_attr_t attributes;
+	pthread_attr_init(&attributes);
+	NEED(pthread_attr_setstacksize(&attributes, STACK) == 0);
+	started = released = 0;
+	int count = 0, error = 0;
+	while (count < MOST) {
+		error = pthread_create(&threads[count], &attributes, body, (void *)(uintptr_t)count);
+		if (error != 0)
+			break;
+		count++;
+	}
+	/* Either says that it is not to be had now; which one depends on what ran out. */
+	CHECK(error == EAGAIN || error == ENOMEM);
+	pthread_mutex_lock(&mutex);
+	while (started < count)
+		pthread_cond_wait(&changed, &mutex);
+	released = 1;
+	pthread_cond_broadcast(&changed);
+	pthread_mutex_unlock(&mutex);
+	int wrong = 0;
+	for (int i = 0; i < count; i++) {
+		void *result = NULL;
+		wrong += pthread_join(threads[i], &result) != 0 || result != (char *)(uintptr_t)i + 1;
+	}
+	CHECK_EQ(wrong, 0);
+	return count;
+}
+
+int main(int argc, char **argv)
+{
+	if (argc < 2 || strcmp(argv[1], "memory") != 0) {
+		struct rlimit limit = { 48 << 20, 48 << 20 };
+		NEED(setrlimit(RLIMIT_AS, &limit) == 0);
+	}
+	int first = explode();
+	CHECK(first > 50);
+	for (int round = 1; round < ROUNDS; round++) {
+		int count = explode();
+		/* A C library keeps some stacks for the next threads. */
+		CHECK(count > first - first / 8 && count < first + first / 8);
+	}
+	return checked("threadbomb");
+}
