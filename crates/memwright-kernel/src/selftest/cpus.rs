@@ -1,13 +1,16 @@
 //! Several CPUs: that they start, interrupt each other, forget together and stand still.
 
-use core::sync::atomic::{AtomicU64, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use memwright_linux::host::{Host, InterruptKind};
+use memwright_linux::arch::x86_64::regs::UserState;
+use memwright_linux::host::{Host, InterruptKind, Trap};
+use memwright_table::addr::MAX_CPUS;
 use memwright_table::machine::Invalidation;
 use memwright_table::sync::{Lock, Rank};
-use memwright_table::{CpuId, Frame, Machine};
+use memwright_table::{CpuId, CpuSet, Frame, Machine, PageSize, VirtAddr};
 
-use super::{Outcomes, check, user};
+use super::user::{self, UserMemory, with_user_memory};
+use super::{Outcomes, check};
 use crate::machine::HARDWARE;
 use crate::{boot::secondary, clock, ipi, paging, percpu};
 
@@ -15,7 +18,9 @@ use crate::{boot::secondary, clock, ipi, paging, percpu};
 static GIVEN: AtomicU64 = AtomicU64::new(0);
 /// Which job it is.
 static JOB: AtomicU64 = AtomicU64::new(0);
-/// CPUs that have done the last one: a bit for each.
+/// CPUs that have begun the last one: a bit for each.
+static BEGUN: AtomicU64 = AtomicU64::new(0);
+/// CPUs that have done it.
 static DONE: AtomicU64 = AtomicU64::new(0);
 
 /// How many shootdowns each CPU makes.
@@ -24,7 +29,25 @@ const ROUNDS: u64 = 100;
 const PATIENCE: u64 = 5_000_000_000;
 
 /// Jobs, by number.
-const JOBS: [fn(); 3] = [|| {}, shoot_at_all, keep_busy];
+const JOBS: [fn(); 5] = [
+    || {},
+    shoot_at_all,
+    keep_busy,
+    wait_in_user_mode,
+    write_to_shared,
+];
+
+/// How often the tests of races change their entry, or kick.
+const CHANGES: u64 = 100;
+/// Nanoseconds between interrupts of a CPU in a loop.
+const TICK: u64 = 20_000;
+
+/// The root that the CPUs share, as a physical address.
+static SHARED_ROOT: AtomicU64 = AtomicU64::new(0);
+/// Ends a job that has no end of its own.
+static STOP: AtomicBool = AtomicBool::new(false);
+/// How often each CPU was kicked out of user mode.
+static KICKED: [AtomicU64; MAX_CPUS] = [const { AtomicU64::new(0) }; MAX_CPUS];
 
 /// The life of a CPU that was started for the tests: it answers others and does their jobs.
 pub fn secondary() -> ! {
@@ -32,6 +55,7 @@ pub fn secondary() -> ! {
     loop {
         while GIVEN.load(Ordering::Acquire) > done {
             done += 1;
+            BEGUN.fetch_or(1 << own_index(), Ordering::AcqRel);
             JOBS[JOB.load(Ordering::Relaxed) as usize]();
             DONE.fetch_or(1 << own_index(), Ordering::AcqRel);
         }
@@ -63,12 +87,18 @@ fn wait_for(condition: impl Fn() -> bool) -> Outcomes {
 
 /// Gives every other CPU a job; the caller waits for `DONE`.
 fn give(job: u64) {
+    BEGUN.store(0, Ordering::Relaxed);
     DONE.store(0, Ordering::Relaxed);
     JOB.store(job, Ordering::Relaxed);
     GIVEN.fetch_add(1, Ordering::Release);
     for cpu in others() {
         HARDWARE.kick(cpu);
     }
+}
+
+/// Waits until every other CPU has taken the interrupt that told of the job.
+fn wait_for_begin() -> Outcomes {
+    wait_for(|| BEGUN.load(Ordering::Acquire) == everybody() & !1)
 }
 
 fn wait_for_job() -> Outcomes {
@@ -95,7 +125,7 @@ pub fn occupy() {
     if percpu::count() > 1 {
         secondary::start_all_for_tests();
         give(2);
-        let _ = wait_for_job();
+        let _ = wait_for_begin();
         for _ in 0..100 {
             ipi::relax();
         }
@@ -104,7 +134,6 @@ pub fn occupy() {
 
 /// Stays in user mode, in the kernel with a lock held, or idle.
 fn keep_busy() {
-    DONE.fetch_or(1 << own_index(), Ordering::AcqRel);
     match own_index() % 3 {
         1 => user::spin(),
         2 => {
@@ -140,7 +169,7 @@ pub fn kicks_arrive() -> Outcomes {
 /// Asks all other CPUs to forget, again and again.
 fn shoot_at_all() {
     let root = Frame::new((paging::template() / 4096) as u32);
-    let targets = memwright_table::CpuSet::from_bits(everybody());
+    let targets = CpuSet::from_bits(everybody());
     for round in 0..ROUNDS {
         let what = if round % 2 == 0 {
             Invalidation::All
@@ -184,7 +213,7 @@ pub fn others_stand_still() -> Outcomes {
     let moved = DONE.load(Ordering::Acquire) != 0 || clock::now() != stopped;
     // They answer even so.
     let root = Frame::new((paging::template() / 4096) as u32);
-    let targets = memwright_table::CpuSet::from_bits(everybody());
+    let targets = CpuSet::from_bits(everybody());
     HARDWARE.invalidate_remote(targets, root, &[Invalidation::All]);
     clock::go_on();
     ipi::let_go();
@@ -192,4 +221,112 @@ pub fn others_stand_still() -> Outcomes {
     check(clock::now() >= before, "the clock went back")?;
     // The job that was given meanwhile is not forgotten.
     wait_for_job()
+}
+
+/// Stays in user mode, and counts the kicks that end it.
+fn wait_in_user_mode() {
+    let kicked = &KICKED[own_index()];
+    let _ = with_user_memory(&[0xeb, 0xfe], |user| {
+        while !STOP.load(Ordering::Acquire) {
+            clock::set_deadline(Some(clock::now() + TICK));
+            if HARDWARE.run_user(user) == Trap::Reschedule {
+                kicked.fetch_add(1, Ordering::AcqRel);
+            }
+        }
+        Ok(())
+    });
+    clock::set_deadline(None);
+}
+
+pub fn kicks_end_user_mode() -> Outcomes {
+    STOP.store(false, Ordering::Relaxed);
+    give(3);
+    let outcome = wait_for_begin().and_then(|()| kick_all());
+    STOP.store(true, Ordering::Release);
+    outcome.and(wait_for_job())
+}
+
+fn kick_all() -> Outcomes {
+    for _ in 0..CHANGES / 10 {
+        for cpu in others() {
+            let kicked = &KICKED[cpu.index()];
+            let before = kicked.load(Ordering::Acquire);
+            HARDWARE.kick(cpu);
+            wait_for(|| kicked.load(Ordering::Acquire) > before)?;
+        }
+    }
+    Ok(())
+}
+
+/// Writes to the shared page: in user mode on every other CPU, by user copies on the rest. Faults end an
+/// attempt, and the next begins.
+fn write_to_shared() {
+    user::load(SHARED_ROOT.load(Ordering::Acquire));
+    let mut state = UserState::start(user::CODE, user::DATA + 4096);
+    while !STOP.load(Ordering::Acquire) {
+        if own_index() % 2 == 1 {
+            clock::set_deadline(Some(clock::now() + TICK));
+            HARDWARE.run_user(&mut state);
+            // By the clock of instructions a CPU that faults again and again would keep its turn.
+            ipi::relax();
+        } else {
+            let _ = HARDWARE.copy_to_user(user::DATA + 64, &[7; 32]);
+            let _ = HARDWARE.copy_to_user(user::DATA + 64, &[8; 32]);
+            ipi::relax();
+        }
+    }
+    clock::set_deadline(None);
+    user::load(paging::template());
+}
+
+/// Takes the page away again and again. Once every CPU has forgotten it, nobody writes to its frame.
+fn take_away(memory: &UserMemory) -> Outcomes {
+    let root = Frame::new((memory.root() / 4096) as u32);
+    let targets = CpuSet::from_bits(everybody());
+    let what = Invalidation::Pages {
+        first: VirtAddr::new(user::DATA).page(),
+        count: 1,
+        stride: PageSize::Size4K,
+    };
+    let counters = || [0, 8].map(|at| user::word(memory.data, at).load(Ordering::Relaxed));
+    let mut written = 0;
+    let mut last = counters();
+    for round in 0..CHANGES {
+        let entry = memory.exchange_data_entry(0);
+        HARDWARE.invalidate_remote(targets, root, &[what]);
+        let before = counters();
+        for _ in 0..10 {
+            ipi::relax();
+        }
+        let after = counters();
+        // The processor sets these bits; the frame stays the same.
+        const SET_BY_HARDWARE: u64 = 1 << 5 | 1 << 6;
+        memory.exchange_data_entry(entry & !SET_BY_HARDWARE);
+        check(
+            before == after,
+            "a page was written after it was taken away",
+        )?;
+        written += u64::from(before != last);
+        last = before;
+        let end = clock::now() + TICK * (1 + round % 3);
+        while clock::now() < end {
+            ipi::relax();
+        }
+    }
+    crate::log!("selftest: {written} of {CHANGES} times the page had been written");
+    check(written > 0, "the other CPUs never wrote")
+}
+
+pub fn pages_are_taken_away() -> Outcomes {
+    // lock inc qword ptr [DATA]; jmp
+    let code = [0xf0, 0x48, 0xff, 0x04, 0x25, 0, 0x10, 0x40, 0, 0xeb, 0xf5];
+    let memory = UserMemory::new(&code)?;
+    SHARED_ROOT.store(memory.root(), Ordering::Release);
+    STOP.store(false, Ordering::Relaxed);
+    give(4);
+    let outcome = wait_for_begin().and_then(|()| take_away(&memory));
+    STOP.store(true, Ordering::Release);
+    wait_for_job()?;
+    memory.release();
+    outcome
 }

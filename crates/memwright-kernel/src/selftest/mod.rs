@@ -79,9 +79,14 @@ const TESTS: [Test; 16] = [
 ];
 
 /// What must hold of several CPUs, where there are several. The first test starts them.
-const CPU_TESTS: [Test; 4] = [
+const CPU_TESTS: [Test; 6] = [
     ("every CPU starts", cpus::all_start),
     ("a kick wakes an idle CPU", cpus::kicks_arrive),
+    ("a kick ends user mode", cpus::kicks_end_user_mode),
+    (
+        "nobody writes to a page that was taken away",
+        cpus::pages_are_taken_away,
+    ),
     (
         "CPUs that make each other forget all come through",
         cpus::shootdowns_cross,

@@ -16,43 +16,88 @@ pub const CODE: u64 = 0x40_0000;
 /// Where the data is; the page after it is not mapped.
 pub const DATA: u64 = 0x40_1000;
 
-/// Runs `test` with `code` mapped at [`CODE`] and a cleared page at [`DATA`].
-pub fn with_user_memory(code: &[u8], test: impl FnOnce(&mut UserState) -> Outcomes) -> Outcomes {
-    let mut pages = [0u64; 6];
-    for page in &mut pages {
-        *page = frames::allocate(0).ok_or("no frame")?;
-        for at in 0..512 {
-            word(*page, at).store(0, Ordering::Relaxed);
+/// A root of its own: `code` mapped at [`CODE`], and a cleared page at [`DATA`].
+pub struct UserMemory {
+    root: u64,
+    /// The lowest table.
+    table: u64,
+    /// The page at [`DATA`], in the direct map.
+    pub data: u64,
+    pages: [u64; 6],
+}
+
+impl UserMemory {
+    /// Makes it out of frames.
+    pub fn new(code: &[u8]) -> Result<Self, &'static str> {
+        let mut pages = [0u64; 6];
+        for page in &mut pages {
+            *page = frames::allocate(0).ok_or("no frame")?;
+            for at in 0..512 {
+                word(*page, at).store(0, Ordering::Relaxed);
+            }
+        }
+        let [root, third, second, first, text, data] = pages;
+        for at in 256..512 {
+            let entry = word(DIRECT_BASE + paging::template(), at).load(Ordering::Relaxed);
+            word(root, at).store(entry, Ordering::Relaxed);
+        }
+        const TABLE: u64 = 7; // present, writable, user
+        let link = |table, at, page: u64, bits| {
+            word(table, at).store((page - DIRECT_BASE) | bits, Ordering::Relaxed);
+        };
+        link(root, 0, third, TABLE);
+        link(third, 0, second, TABLE);
+        link(second, 2, first, TABLE);
+        link(first, 0, text, 5);
+        link(first, 1, data, 7 | 1 << 63);
+        // SAFETY: `text` is a frame of this test's, longer than the code.
+        unsafe {
+            core::ptr::copy_nonoverlapping(code.as_ptr(), text as *mut u8, code.len().min(4096));
+        }
+        Ok(Self {
+            root: root - DIRECT_BASE,
+            table: first,
+            data,
+            pages,
+        })
+    }
+
+    /// Physical address of the root.
+    pub fn root(&self) -> u64 {
+        self.root
+    }
+
+    /// Exchanges the entry of the page at [`DATA`].
+    pub fn exchange_data_entry(&self, entry: u64) -> u64 {
+        word(self.table, 1).swap(entry, Ordering::SeqCst)
+    }
+
+    /// Gives the frames back. No CPU has the root loaded.
+    pub fn release(self) {
+        for page in self.pages {
+            frames::release(page);
         }
     }
-    let [root, third, second, first, text, data] = pages;
-    for at in 256..512 {
-        let entry = word(DIRECT_BASE + paging::template(), at).load(Ordering::Relaxed);
-        word(root, at).store(entry, Ordering::Relaxed);
-    }
-    const TABLE: u64 = 7; // present, writable, user
-    let link = |table, at, page: u64, bits| {
-        word(table, at).store((page - DIRECT_BASE) | bits, Ordering::Relaxed);
-    };
-    link(root, 0, third, TABLE);
-    link(third, 0, second, TABLE);
-    link(second, 2, first, TABLE);
-    link(first, 0, text, 5);
-    link(first, 1, data, 7 | 1 << 63);
-    // SAFETY: `text` is a frame of this test's, longer than the code.
-    unsafe { core::ptr::copy_nonoverlapping(code.as_ptr(), text as *mut u8, code.len().min(4096)) };
-    // SAFETY: the root holds the template's upper half.
-    unsafe { tlb::load(root - DIRECT_BASE) };
+}
+
+/// Makes `root`, one of the tests' own, the table of this CPU.
+pub fn load(root: u64) {
+    // SAFETY: every root of the tests holds the template's upper half.
+    unsafe { tlb::load(root) };
+}
+
+/// Runs `test` with `code` mapped at [`CODE`] and a cleared page at [`DATA`].
+pub fn with_user_memory(code: &[u8], test: impl FnOnce(&mut UserState) -> Outcomes) -> Outcomes {
+    let memory = UserMemory::new(code)?;
+    load(memory.root());
     let outcome = test(&mut UserState::start(CODE, DATA + 4096));
-    // SAFETY: the template maps the kernel; nothing of the user's half is needed any more.
-    unsafe { tlb::load(paging::template()) };
-    for page in pages {
-        frames::release(page);
-    }
+    load(paging::template());
+    memory.release();
     outcome
 }
 
-fn word(page: u64, at: u64) -> &'static AtomicU64 {
+/// A word of a page in the direct map.
+pub fn word(page: u64, at: u64) -> &'static AtomicU64 {
     // SAFETY: `page` is the direct-map address of a page-table page or of a frame of this test's.
     unsafe { &*((page + at * 8) as *const AtomicU64) }
 }
