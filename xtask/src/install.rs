@@ -59,6 +59,18 @@ const NEEDS: &[Need] = &[
         package: "libc6-dev",
         present: || has_library("libc.a"),
     },
+    Need {
+        package: "stress-ng",
+        present: || Path::new("/usr/bin/stress-ng").exists(),
+    },
+    Need {
+        package: "perl",
+        present: || Path::new("/usr/bin/perl").exists(),
+    },
+    Need {
+        package: "python3",
+        present: || Path::new("/usr/bin/python3").exists(),
+    },
 ];
 
 /// Installs the Rust target and the packages that are missing, printing each step.

@@ -12,10 +12,12 @@ mod guest;
 mod installed;
 mod interrupts;
 mod kernel;
+mod languages;
 mod prepare;
 mod programs;
 mod refusals;
 mod shared;
+mod stress;
 mod versions;
 
 use libtest_mimic::{Arguments, Trial};
@@ -31,6 +33,8 @@ fn main() {
     trials.extend(bench::trials());
     trials.extend(busybox::trials());
     trials.extend(debian::trials());
+    trials.extend(languages::trials());
+    trials.extend(stress::trials());
     trials.extend(codes::trials());
     trials.extend(refusals::trials());
     trials.extend(interrupts::trials());

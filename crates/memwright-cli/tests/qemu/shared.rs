@@ -1,4 +1,4 @@
-//! Boots that run several C programs one after another, and are looked at by one test for each.
+//! Boots that run several programs one after another, and are looked at by one test for each.
 
 use crate::guest::{Ending, Guest};
 use crate::prepare::{later_qemu, program};
@@ -11,9 +11,13 @@ pub struct Boot {
     label: String,
     guest: Guest,
     names: Vec<&'static str>,
+    /// Finds in the boot's output whether the program of this name passed.
+    judge: Judge,
     /// Whether it needs the later QEMU.
     later: bool,
 }
+
+type Judge = fn(&Ending, &str) -> Result<(), Failed>;
 
 impl Boot {
     /// The boot of these programs, each with its arguments, on one CPU. Tests are called `GROUP::VARIANT::PROGRAM`.
@@ -22,6 +26,18 @@ impl Boot {
             label: format!("{group}::{variant}"),
             guest: boot(variant, programs).untraced(),
             names: programs.iter().map(|words| name_of(words)).collect(),
+            judge: passed,
+            later: false,
+        }
+    }
+
+    /// Any run whose output tells of each of `names`. Tests are called `LABEL::NAME`.
+    pub fn custom(label: &str, guest: Guest, names: Vec<&'static str>, judge: Judge) -> Boot {
+        Boot {
+            label: label.to_owned(),
+            guest,
+            names,
+            judge,
             later: false,
         }
     }
@@ -50,14 +66,15 @@ impl Boot {
     /// One test for each program.
     pub fn trials(self) -> Vec<Trial> {
         let made: Arc<OnceLock<Result<Ending, Failed>>> = Arc::default();
-        let later = self.later;
+        let (later, judge) = (self.later, self.judge);
         let trial = |name: &&'static str| {
             let (name, made, guest) = (*name, made.clone(), self.guest.clone());
             Trial::ignorable_test(format!("{}::{name}", self.label), move || {
                 if later && !later_qemu() {
                     return Ok(Completion::ignored_with("no later QEMU"));
                 }
-                passed(made.get_or_init(|| guest.run()), name).map(|()| Completion::Completed)
+                let ending = made.get_or_init(|| guest.run()).as_ref();
+                judge(ending.map_err(Clone::clone)?, name).map(|()| Completion::Completed)
             })
         };
         self.names.iter().map(trial).collect()
@@ -99,15 +116,19 @@ pub fn boot(variant: &str, programs: &[&str]) -> Guest {
     guest
 }
 
-/// Whether the boot's output says that this program passed.
-fn passed(boot: &Result<Ending, Failed>, name: &str) -> Result<(), Failed> {
-    let ending = boot.as_ref().map_err(Clone::clone)?;
+/// What was written from the line `# begin NAME` to the next such line.
+pub fn part_of(ending: &Ending, name: &str) -> Result<String, Failed> {
     let text = ending.text();
     let begin = format!("# begin {name}\n");
     let Some((_, rest)) = text.split_once(&begin) else {
         return Err(format!("{name} was not started: {}", ending.report()).into());
     };
-    let own = rest.split("# begin ").next().unwrap_or(rest);
+    Ok(rest.split("# begin ").next().unwrap_or(rest).to_owned())
+}
+
+/// Whether the boot's output says that this C program passed.
+fn passed(ending: &Ending, name: &str) -> Result<(), Failed> {
+    let own = part_of(ending, name)?;
     if own.lines().any(|line| line == format!("ok {name}")) {
         return Ok(());
     }

@@ -1,0 +1,3 @@
+module memwright/heap
+
+go 1.21
