@@ -199,6 +199,46 @@ pub fn frame_pointer() -> u64 {
     value
 }
 
+/// The FS and GS base of user mode. In the kernel, GS's waits where SWAPGS finds it.
+#[inline(always)]
+pub fn user_bases() -> (u64, u64) {
+    let (fs, gs): (u64, u64);
+    // SAFETY: reading registers has no effect. Interrupts are off, and what can strike all the same
+    // looks for its CPU without GS.
+    unsafe {
+        asm!(
+            "rdfsbase {fs}",
+            "swapgs",
+            "rdgsbase {gs}",
+            "swapgs",
+            fs = out(reg) fs,
+            gs = out(reg) gs,
+            options(nomem, nostack, preserves_flags),
+        );
+    }
+    (fs, gs)
+}
+
+/// Sets the FS and GS base of user mode.
+///
+/// # Safety
+/// Both are canonical.
+#[inline(always)]
+pub unsafe fn load_user_bases(fs: u64, gs: u64) {
+    // SAFETY: the kernel uses no FS, and GS has its own base again at the end; as in `user_bases`.
+    unsafe {
+        asm!(
+            "wrfsbase {fs}",
+            "swapgs",
+            "wrgsbase {gs}",
+            "swapgs",
+            fs = in(reg) fs,
+            gs = in(reg) gs,
+            options(nomem, nostack, preserves_flags),
+        );
+    }
+}
+
 /// The stack pointer.
 #[inline(always)]
 pub fn stack_pointer() -> u64 {

@@ -238,9 +238,14 @@ pub fn switch(from: ContextId, to: ContextId) {
     cpu.ring
         .record(Kind::Switch, u64::from(to.0), u64::from(from.0), changed);
     let stack = SAVED[to.0 as usize].load(Ordering::Relaxed);
+    let (fs_base, gs_base) = arch::user_bases();
     // SAFETY: the personality names the running context and one that is not running; the saved
-    // stack pointer is that of `create` or of an earlier switch away from it.
-    unsafe { context_switch(SAVED[from.0 as usize].as_ptr(), stack) };
+    // stack pointer is that of `create` or of an earlier switch away from it. The bases come from
+    // the processor.
+    unsafe {
+        context_switch(SAVED[from.0 as usize].as_ptr(), stack);
+        arch::load_user_bases(fs_base, gs_base);
+    }
     reap();
 }
 

@@ -41,8 +41,6 @@ pub struct Heap {
     size: AtomicUsize,
     /// The reserve has been opened and not been made up for.
     low: AtomicBool,
-    /// A growth ahead of need is due.
-    due: AtomicBool,
 }
 
 /// Memory that the allocator owns from the start.
@@ -61,8 +59,10 @@ static HEAP: Heap = Heap {
     used: AtomicUsize::new(0),
     size: AtomicUsize::new(0),
     low: AtomicBool::new(false),
-    due: AtomicBool::new(false),
 };
+
+/// A growth ahead of need is due.
+pub static DUE: AtomicBool = AtomicBool::new(false);
 
 /// Gives the heap its first memory.
 pub fn start() {
@@ -91,14 +91,14 @@ pub fn used() -> usize {
 /// Grows ahead of need, if it is due. Called where no lock is held.
 #[inline(always)]
 pub fn top_up() {
-    if HEAP.due.load(Ordering::Relaxed) {
+    if DUE.load(Ordering::Relaxed) {
         grow_ahead();
     }
 }
 
 #[cold]
 fn grow_ahead() {
-    HEAP.due.store(false, Ordering::Relaxed);
+    DUE.store(false, Ordering::Relaxed);
     if HEAP.room() < LOW_WATER {
         HEAP.grow(CHUNK_ORDER);
     }
@@ -163,7 +163,7 @@ unsafe impl GlobalAlloc for Heap {
             if let Some(memory) = memory {
                 self.used.fetch_add(layout.size(), Ordering::Relaxed);
                 if self.room() < LOW_WATER {
-                    self.due.store(true, Ordering::Relaxed);
+                    DUE.store(true, Ordering::Relaxed);
                 }
                 return memory.as_ptr();
             }

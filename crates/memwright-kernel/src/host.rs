@@ -5,15 +5,17 @@ use core::sync::atomic::Ordering;
 use alloc::boxed::Box;
 use memwright_linux::arch::x86_64::regs::{FpuArea, UserState};
 use memwright_linux::channel::{Channel, EXIT_PORT};
+use memwright_linux::context::Context;
 use memwright_linux::host::{
     ContextId, Host, InterruptKind, KernelEvents, OutOfMemory, Trap, UserFault,
 };
+use memwright_linux::syscall;
 use memwright_table::{CpuId, Frame};
 
 use crate::boot::secondary;
 use crate::machine::Hardware;
 use crate::trace::Kind;
-use crate::trap::entry::{self, Left, SYSTEM_CALL};
+use crate::trap::entry::{self, SYSTEM_CALL};
 use crate::trap::idt::vector;
 use crate::trap::kernel::{FAULT_FETCH, FAULT_PRESENT, FAULT_RESERVED, FAULT_WRITE};
 use crate::{
@@ -21,19 +23,20 @@ use crate::{
 };
 
 impl Host for Hardware {
-    fn run_user(&self, user: &mut UserState) -> Trap {
-        heap::top_up();
+    fn run_user(&self, context: &Context<'_>) -> Trap {
+        let argument = core::ptr::from_ref(context).cast();
         // SAFETY: the personality has loaded a root made from the template and keeps the bases
-        // canonical; `user` is borrowed exclusively.
-        let left = unsafe { entry::enter_user(user) };
-        if left.vector != SYSTEM_CALL {
-            return other_trap(user, left);
-        }
-        let cpu = percpu::current();
-        let changed = cpu.changed.load(Ordering::Relaxed);
-        cpu.ring
-            .record(Kind::SystemCall, user.regs.orig_rax, user.regs.rip, changed);
-        Trap::Syscall
+        // canonical; it borrows the state only while `serve_call` runs, which takes the context.
+        unsafe { run(context.state_pointer(), serve_call as *const (), argument) }
+    }
+
+    fn load_bases(&self, user: &UserState) {
+        // SAFETY: the personality accepts user addresses only, which are canonical.
+        unsafe { arch::load_user_bases(user.fs_base, user.gs_base) };
+    }
+
+    fn store_bases(&self, user: &mut UserState) {
+        (user.fs_base, user.gs_base) = arch::user_bases();
     }
 
     fn create_context(&self, argument: usize) -> Result<ContextId, OutOfMemory> {
@@ -221,34 +224,36 @@ pub fn power_off(code: u8) -> ! {
     arch::halt_forever()
 }
 
-/// Handles what ended user mode, if it was no system call, and enters again until something did that
-/// the personality has to know of. Apart from `run_user`, so that system calls save few registers.
-#[inline(never)]
-fn other_trap(user: &mut UserState, mut left: Left) -> Trap {
+/// Serves the system call of the thread whose context it is.
+extern "C" fn serve_call(context: &Context<'_>) -> bool {
+    syscall::serve(context)
+}
+
+/// Runs user mode until something happens that the personality has to know of: any trap but those
+/// that are the kernel's own affair, or a system call for which `serve` returned false.
+///
+/// # Safety
+/// As for [`entry::enter_user`].
+pub unsafe fn run(user: *mut UserState, serve: *const (), argument: *const ()) -> Trap {
     let cpu = percpu::current();
     loop {
-        let changed = cpu.changed.load(Ordering::Relaxed);
+        heap::top_up();
+        // SAFETY: as the caller vouches.
+        let left = unsafe { entry::enter_user(user, serve, argument) };
         if left.vector == SYSTEM_CALL {
-            cpu.ring
-                .record(Kind::SystemCall, user.regs.orig_rax, user.regs.rip, changed);
             return Trap::Syscall;
         }
-        if let Some(trap) = trap_of(cpu, left.vector as u8, left.error, user, changed) {
+        // SAFETY: user mode has been left, and only it and `serve` use the state.
+        let rip = unsafe { (*user).regs.rip };
+        if let Some(trap) = trap_of(cpu, left.vector as u8, left.error, rip) {
             return trap;
         }
-        // SAFETY: as in `run_user`, whose caller's guarantees still hold.
-        left = unsafe { entry::enter_user(user) };
     }
 }
 
 /// What a trap from user mode other than a system call means; `None`: nothing, user mode goes on.
-fn trap_of(
-    cpu: &percpu::PerCpu,
-    number: u8,
-    error: u64,
-    user: &UserState,
-    changed: u64,
-) -> Option<Trap> {
+fn trap_of(cpu: &percpu::PerCpu, number: u8, error: u64, rip: u64) -> Option<Trap> {
+    let changed = cpu.changed.load(Ordering::Relaxed);
     match number {
         vector::PAGE_FAULT if error & FAULT_RESERVED == 0 => {
             let address = arch::fault_address();
@@ -290,7 +295,7 @@ fn trap_of(
         vector::SPURIOUS => None,
         _ => {
             cpu.ring
-                .record(Kind::UserTrap, u64::from(number), user.regs.rip, changed);
+                .record(Kind::UserTrap, u64::from(number), rip, changed);
             Some(Trap::Exception {
                 vector: number,
                 error,

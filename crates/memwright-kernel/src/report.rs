@@ -125,9 +125,6 @@ fn event_line(text: &mut Text, event: trace::Event) -> fmt::Result {
     } = event;
     match kind {
         trace::Kind::Empty => Ok(()),
-        trace::Kind::SystemCall => {
-            writeln!(text, "  {time} system call {detail}, from {address:#x}")
-        }
         trace::Kind::UserTrap => {
             writeln!(
                 text,

@@ -1,4 +1,5 @@
-//! The last events of each CPU, for a panic's report.
+//! The last events of each CPU, for a panic's report. System calls are too many to note: `--strace`
+//! shows them.
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
@@ -11,14 +12,12 @@ pub const LENGTH: usize = 64;
 pub enum Kind {
     /// Nothing yet.
     Empty = 0,
-    /// A system call; the detail is its number.
-    SystemCall = 1,
     /// An exception or interrupt in user mode; the detail is its vector.
-    UserTrap = 2,
+    UserTrap = 1,
     /// An exception or interrupt in the kernel; the detail is its vector.
-    KernelTrap = 3,
+    KernelTrap = 2,
     /// A context switch; the detail is the low part of the new context's number.
-    Switch = 4,
+    Switch = 3,
 }
 
 /// One event.
@@ -68,10 +67,9 @@ impl Ring {
             let word = slot[0].load(Ordering::Relaxed);
             Event {
                 kind: match word as u8 {
-                    1 => Kind::SystemCall,
-                    2 => Kind::UserTrap,
-                    3 => Kind::KernelTrap,
-                    4 => Kind::Switch,
+                    1 => Kind::UserTrap,
+                    2 => Kind::KernelTrap,
+                    3 => Kind::Switch,
                     _ => Kind::Empty,
                 },
                 detail: word >> 8,

@@ -79,6 +79,22 @@ impl<'a> Context<'a> {
         self.state.borrow_mut()
     }
 
+    /// Stores the FS and GS base in the user registers, where a program may have changed them itself.
+    pub fn store_bases(&self) {
+        self.kernel.host.store_bases(&mut self.state());
+    }
+
+    /// Replaces the user registers, bases included.
+    pub fn replace_state(&self, state: UserState) {
+        self.kernel.host.load_bases(&state);
+        *self.state() = state;
+    }
+
+    /// Where the user registers are, for the host to load and store them while user mode runs.
+    pub fn state_pointer(&self) -> *mut UserState {
+        self.state.as_ptr()
+    }
+
     /// `ENOMEM` when the kernel heap is in its reserve: called first by what allocates.
     ///
     /// # Errors

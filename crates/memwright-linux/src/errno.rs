@@ -5,15 +5,17 @@ use core::fmt;
 /// A Linux error number.
 ///
 /// Numbers from 512 on never reach user mode: they ask the signal code to restart the call.
+///
+/// As wide as what a system call returns, so that a `Result` of the two travels in registers.
 #[derive(Clone, Copy, Eq, PartialEq, PartialOrd, Ord, Hash)]
-pub struct Errno(u16);
+pub struct Errno(u64);
 
 macro_rules! errnos {
     ($($name:ident)*) => {
         impl Errno {
             $(
                 #[doc = concat!("`", stringify!($name), "` of `asm-generic/errno*.h`.")]
-                pub const $name: Self = Self(linux_raw_sys::errno::$name as u16);
+                pub const $name: Self = Self(linux_raw_sys::errno::$name as u64);
             )*
         }
         /// Every named error number of the interface.
@@ -43,7 +45,7 @@ impl Errno {
 
     /// The number, positive.
     pub const fn number(self) -> u16 {
-        self.0
+        self.0 as u16
     }
 
     /// The value a system call returns in RAX for this error.
@@ -55,7 +57,7 @@ impl Errno {
     pub const fn from_result(value: u64) -> Option<Self> {
         let negated = (value as i64).wrapping_neg();
         if negated >= 1 && negated <= 4095 {
-            Some(Self(negated as u16))
+            Some(Self(negated as u64))
         } else {
             None
         }

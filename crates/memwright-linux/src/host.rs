@@ -1,7 +1,10 @@
 //! What the personality needs from the machine below it.
 
-use crate::arch::x86_64::regs::{FpuArea, UserState};
 pub use crate::channel::Channel;
+use crate::{
+    arch::x86_64::regs::{FpuArea, UserState},
+    context::Context,
+};
 use memwright_table::{CpuId, Frame, Machine};
 
 /// A kernel stack with the registers that are saved on it.
@@ -15,7 +18,7 @@ pub struct OutOfMemory;
 /// Why user mode was left.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Trap {
-    /// The SYSCALL instruction: number in `orig_rax` and `rax`.
+    /// A system call has been served, and the thread has something else to look at.
     Syscall,
     /// A page fault at this address.
     PageFault {
@@ -91,8 +94,17 @@ pub trait KernelEvents: Sync {
 /// The machine: processors, clock, channels. Implemented by the bare-metal kernel, and over the
 /// simulated machine in tests.
 pub trait Host: Machine {
-    /// Enters user mode and returns at the next trap, on the same kernel stack, interrupts off.
-    fn run_user(&self, user: &mut UserState) -> Trap;
+    /// Runs the user mode of a thread and returns at a trap, on the same kernel stack, interrupts off.
+    /// System calls are served by [`serve`](crate::syscall::serve), and user mode goes on unless that
+    /// returns false. The state is used through [`Context::state_pointer`], while user mode runs only.
+    fn run_user(&self, context: &Context<'_>) -> Trap;
+
+    /// Loads the FS and GS base of user mode, which are canonical. They are the running thread's:
+    /// [`switch_context`](Self::switch_context) keeps them.
+    fn load_bases(&self, user: &UserState);
+
+    /// Stores the FS and GS base of user mode.
+    fn store_bases(&self, user: &mut UserState);
 
     /// A new kernel stack with a guard page. The first switch to it calls
     /// [`KernelEvents::context_start`] with `argument`.

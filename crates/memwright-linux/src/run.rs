@@ -13,7 +13,6 @@ use crate::{
     kernel::Kernel,
     process::{ExitStatus, Start, Thread, Work, exit_thread},
     signal::{After, Signal, SignalInfo, code, deliver, force_fault},
-    syscall,
     user::USER_END,
 };
 use alloc::sync::Arc;
@@ -29,7 +28,10 @@ pub(crate) fn thread_main(kernel: &'static Kernel, id: u32) -> ! {
         .thread(id)
         .expect("a thread that was just made");
     let status = match thread.take_start() {
-        Some(Start::User(state)) => run(&Context::new(kernel, &thread, state)),
+        Some(Start::User(state)) => {
+            kernel.host.load_bases(&state);
+            run(&Context::new(kernel, &thread, state))
+        }
         Some(Start::Program) => run_program(kernel, &thread),
         None => unreachable!("a thread starts once"),
     };
@@ -63,11 +65,9 @@ fn run(context: &Context<'_>) -> ExitStatus {
                 return status;
             }
         }
-        let trap = host.run_user(&mut context.state());
-        match trap {
-            Trap::Syscall => {
-                syscall::dispatch(context);
-            }
+        match host.run_user(context) {
+            // Served; its work is looked at above.
+            Trap::Syscall => {}
             Trap::PageFault {
                 address,
                 write,

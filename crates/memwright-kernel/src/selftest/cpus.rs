@@ -229,7 +229,7 @@ fn wait_in_user_mode() {
     let _ = with_user_memory(&[0xeb, 0xfe], |user| {
         while !STOP.load(Ordering::Acquire) {
             clock::set_deadline(Some(clock::now() + TICK));
-            if HARDWARE.run_user(user) == Trap::Reschedule {
+            if user::run(user) == Trap::Reschedule {
                 kicked.fetch_add(1, Ordering::AcqRel);
             }
         }
@@ -266,7 +266,7 @@ fn write_to_shared() {
     while !STOP.load(Ordering::Acquire) {
         if own_index() % 2 == 1 {
             clock::set_deadline(Some(clock::now() + TICK));
-            HARDWARE.run_user(&mut state);
+            user::run(&mut state);
             // By the clock of instructions a CPU that faults again and again would keep its turn.
             ipi::relax();
         } else {

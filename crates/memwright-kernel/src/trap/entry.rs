@@ -1,8 +1,9 @@
 //! The way into user mode and out of it, and the entries of interrupts and exceptions.
 //!
-//! `enter_user` returns to its caller at the next trap, on the same kernel stack: the entries from
-//! user mode store the registers straight into the thread's `UserState` and return on the stack
-//! pointer that `enter_user` left in the per-CPU area. The kernel runs with interrupts disabled,
+//! The entries from user mode store the registers straight into the thread's `UserState` and go on
+//! with the stack pointer that `enter_user` left in the per-CPU area: a trap returns to the caller
+//! of `enter_user`; a system call is served at once, by the function that the caller named, and
+//! user mode goes on from there unless that function wants its caller to return. The kernel runs with interrupts disabled,
 //! GS pointing at that area and AC clear; user mode is timed from the reading of the counter on the
 //! way in to the one on the way out.
 //!
@@ -15,6 +16,7 @@ use core::mem::offset_of;
 use memwright_linux::arch::x86_64::regs::UserState;
 
 use crate::arch::{self, msr};
+use crate::heap;
 use crate::percpu::{INTERRUPT_STACK_SIZE, KERNEL_CODE, PerCpu, USER_CODE, USER_DATA};
 
 /// What [`enter_user`] returns as the vector of a system call.
@@ -33,13 +35,13 @@ const RESUME_FLAG: u32 = 16;
 const FORCED_FLAGS: u32 = 0x202;
 
 /// Instructions from the reading of the counter to SYSRET, both included: they are the kernel's.
-const EXIT_FAST: u64 = 33;
+const EXIT_FAST: u64 = 29;
 /// How many more there are to IRET.
 const EXIT_MORE: u64 = 2;
 /// Instructions from the entry point of SYSCALL to the reading of the counter: the kernel's too.
-const ENTRY_CALL: u64 = 37;
+const ENTRY_CALL: u64 = 26;
 /// The same from the stub of an exception.
-const ENTRY_TRAP: u64 = 47;
+const ENTRY_TRAP: u64 = 40;
 
 /// Why user mode was left.
 #[repr(C)]
@@ -51,12 +53,13 @@ pub struct Left {
 }
 
 unsafe extern "C" {
-    /// Enters user mode with the registers of `state`, and returns at the next trap.
+    /// Enters user mode with the registers of `state`, and returns at the next trap that is no
+    /// system call, or after one for which `serve`, called with `argument`, returned false.
     ///
     /// # Safety
-    /// The current table maps the kernel as the template does; FS and GS base in `state` are
-    /// canonical; nothing else uses `state` until the return.
-    pub fn enter_user(state: *mut UserState) -> Left;
+    /// The current table maps the kernel as the template does; nothing but `serve` uses `state` until
+    /// the return; `argument` is what it expects.
+    pub fn enter_user(state: *mut UserState, serve: *const (), argument: *const ()) -> Left;
 
     /// Entry point of SYSCALL.
     pub fn system_call_entry();
@@ -74,6 +77,55 @@ enter_user:
     push r13
     push r14
     push r15
+    push rdx                        // what `serve` is called with
+    push rsi                        // `serve`
+    push rdi                        // the state; the stack is aligned for a call
+    jmp to_user
+
+    .balign 64
+    .globl system_call_entry
+system_call_entry:
+    swapgs
+    mov gs:[{cpu_scratch}], rsp
+    mov rsp, gs:[{cpu_state}]       // a base for the stores; nothing is pushed on it
+    mov [rsp + {rdi}], rdi
+    mov rdi, rsp
+    mov rsp, gs:[{cpu_stack}]
+    mov [rdi + {rax}], rax
+    mov [rdi + {orig_rax}], rax
+    mov [rdi + {rsi}], rsi
+    mov rax, gs:[{cpu_scratch}]
+    mov [rdi + {rsp}], rax
+    mov [rdi + {rip}], rcx
+    mov [rdi + {flags}], r11
+    mov [rdi + {rcx}], rcx
+    mov [rdi + {r11}], r11
+    mov [rdi + {rbx}], rbx
+    mov [rdi + {rbp}], rbp
+    mov [rdi + {rdx}], rdx
+    mov [rdi + {r8}], r8
+    mov [rdi + {r9}], r9
+    mov [rdi + {r10}], r10
+    mov [rdi + {r12}], r12
+    mov [rdi + {r13}], r13
+    mov [rdi + {r14}], r14
+    mov [rdi + {r15}], r15
+    rdtsc
+    shl rdx, 32
+    lea rax, [rax + rdx - {entry_call}]
+    mov rcx, gs:[{cpu_changed}]
+    mov gs:[{cpu_changed}], rax
+    sub rax, rcx
+    add gs:[{cpu_user}], rax
+    mov rdi, [rsp + 16]
+    call [rsp + 8]
+    test al, al
+    jz 6f
+    cmp byte ptr [rip + {due}], 0
+    jne 6f
+    mov rdi, [rsp]
+
+to_user:
     mov gs:[{cpu_state}], rdi
     mov gs:[{cpu_stack}], rsp
     mov rsi, [rdi + {rip}]
@@ -84,8 +136,6 @@ enter_user:
     shl rdx, 32
     lea rax, [rax + rdx + {exit_fast}]
     mov gs:[{cpu_changed}], rax
-    mov rax, [rdi + {fs}]
-    wrfsbase rax
     mov rcx, [rdi + {rcx}]
     mov r11, [rdi + {r11}]
     mov rbx, [rdi + {rbx}]
@@ -107,8 +157,6 @@ enter_user:
     jnz 2f
     or r11d, {forced}
     swapgs
-    mov rax, [rdi + {gs}]
-    wrgsbase rax
     mov rax, [rdi + {rax}]
     mov rsi, [rdi + {rsi}]
     mov rsp, [rdi + {rsp}]
@@ -124,8 +172,6 @@ enter_user:
     push {user_code}
     push rsi
     swapgs
-    mov rax, [rdi + {gs}]
-    wrgsbase rax
     mov rax, [rdi + {rax}]
     mov rsi, [rdi + {rsi}]
     mov rdi, [rdi + {rdi}]
@@ -134,6 +180,8 @@ enter_user:
     mov qword ptr [rdi + {orig_rax}], -1
     mov eax, 13                     // a general protection fault, error code 0
     xor edx, edx
+leave_user:
+    add rsp, 24
     pop r15
     pop r14
     pop r13
@@ -141,27 +189,10 @@ enter_user:
     pop rbx
     pop rbp
     ret
-
-    .balign 64
-    .globl system_call_entry
-system_call_entry:
-    swapgs
-    mov gs:[{cpu_scratch}], rsp
-    mov rsp, gs:[{cpu_state}]       // a base for the stores; nothing is pushed on it
-    mov [rsp + {rdi}], rdi
-    mov rdi, rsp
-    mov rsp, gs:[{cpu_stack}]
-    mov [rdi + {rax}], rax
-    mov [rdi + {orig_rax}], rax
-    mov [rdi + {rsi}], rsi
-    mov rax, gs:[{cpu_scratch}]
-    mov [rdi + {rsp}], rax
-    mov [rdi + {rip}], rcx
-    mov [rdi + {flags}], r11
-    mov esi, {system_call}
-    xor eax, eax
-    push {entry_call}
-    jmp 4f
+6:
+    mov eax, {system_call}
+    xor edx, edx
+    jmp leave_user
 
 trap_from_user:
     swapgs
@@ -182,8 +213,6 @@ trap_from_user:
     mov rax, [rsp + 8]              // error code
     mov qword ptr [rdi + {orig_rax}], -1
     mov rsp, gs:[{cpu_stack}]
-    push {entry_trap}
-4:
     mov [rdi + {rcx}], rcx
     mov [rdi + {r11}], r11
     mov [rdi + {rbx}], rbx
@@ -197,23 +226,16 @@ trap_from_user:
     mov [rdi + {r14}], r14
     mov [rdi + {r15}], r15
     mov r8, rax
-    swapgs
-    rdgsbase rax
-    swapgs
-    mov [rdi + {gs}], rax
-    rdfsbase rax
-    mov [rdi + {fs}], rax
     rdtsc
     shl rdx, 32
-    or rax, rdx
-    pop rcx
-    sub rax, rcx
+    lea rax, [rax + rdx - {entry_trap}]
     mov rcx, gs:[{cpu_changed}]
     mov gs:[{cpu_changed}], rax
     sub rax, rcx
     add gs:[{cpu_user}], rax
     mov rax, rsi
     mov rdx, r8
+    add rsp, 24
     pop r15
     pop r14
     pop r13
@@ -339,8 +361,6 @@ trap_save:
     flags = const offset_of!(UserState, regs.rflags),
     rsp = const offset_of!(UserState, regs.rsp),
     orig_rax = const offset_of!(UserState, regs.orig_rax),
-    fs = const offset_of!(UserState, fs_base),
-    gs = const offset_of!(UserState, gs_base),
     not_fast = const !FAST_FLAGS,
     user_flags = const USER_FLAGS,
     resume_flag = const RESUME_FLAG,
@@ -350,6 +370,7 @@ trap_save:
     system_call = const SYSTEM_CALL,
     exit_fast = const EXIT_FAST,
     exit_more = const EXIT_MORE,
+    due = sym heap::DUE,
     entry_call = const ENTRY_CALL,
     entry_trap = const ENTRY_TRAP,
     stack_size = const INTERRUPT_STACK_SIZE,

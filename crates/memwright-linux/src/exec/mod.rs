@@ -363,7 +363,7 @@ fn commit(context: &Context<'_>, loaded: Loaded, path: &[u8]) {
     process.barriers.store(0, Ordering::Relaxed);
     *context.thread.restart.lock() = None;
     kernel.host.restore_fpu(&FpuArea::INITIAL);
-    *context.state() = loaded.state;
+    context.replace_state(loaded.state);
 }
 
 /// Descriptors that were shared become the process's own; those marked so are closed.

@@ -1,7 +1,9 @@
 //! `clone` in all its forms: what is asked for, and what is impossible.
 
 use super::{Capabilities, Resource, fork::clone_process, thread_start::clone_thread};
-use crate::{arch::x86_64::regs::UserState, context::Context, errno::Errno, signal::Signal};
+use crate::{
+    arch::x86_64::regs::UserState, context::Context, errno::Errno, signal::Signal, user::USER_END,
+};
 use linux_raw_sys::general as raw;
 
 bitflags::bitflags! {
@@ -73,6 +75,9 @@ pub struct CloneRequest {
 /// `ERESTARTNOINTR` when the caller's process is being ended or stopped.
 pub fn clone(context: &Context<'_>, request: &CloneRequest) -> Result<u64, Errno> {
     check(request.flags, request.exit_signal)?;
+    if request.flags.contains(CloneFlags::SETTLS) && request.thread_pointer >= USER_END {
+        return Err(Errno::EPERM);
+    }
     context.check_heap()?;
     check_process_limit(context)?;
     if request.flags.contains(CloneFlags::THREAD) {

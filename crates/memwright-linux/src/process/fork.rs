@@ -39,6 +39,7 @@ pub(super) fn clone_process(context: &Context<'_>, request: &CloneRequest) -> Re
     child
         .barriers
         .store(parent.barriers.load(Ordering::Relaxed), Ordering::Relaxed);
+    context.store_bases();
     let state = child_state(&context.state(), request);
     let thread = match Thread::create(kernel, id, &child, Start::User(state)) {
         Ok(thread) => thread,

@@ -14,7 +14,7 @@ pub mod table;
 pub(crate) mod time;
 
 use crate::{context::Context, errno::Errno, process::Work};
-use table::{Status, SystemCall};
+use table::Status;
 
 /// The six argument registers.
 pub type Arguments = [u64; 6];
@@ -25,9 +25,10 @@ pub type CallResult = Result<u64, Errno>;
 /// A system call.
 pub type Handler = fn(&Context<'_>, &Arguments) -> CallResult;
 
-/// Serves the system call that the user registers ask for.
+/// Serves the system call that the user registers ask for. `true`: the thread may go on in user mode
+/// at once; `false`: it has work to look at.
 #[inline]
-pub(crate) fn dispatch(context: &Context<'_>) {
+pub fn serve(context: &Context<'_>) -> bool {
     let (number, arguments) = {
         let regs = &context.state().regs;
         (
@@ -35,39 +36,29 @@ pub(crate) fn dispatch(context: &Context<'_>) {
             [regs.rdi, regs.rsi, regs.rdx, regs.r10, regs.r8, regs.r9],
         )
     };
-    let call = table::find(number);
-    let result = match call {
-        Some(call) if !context.kernel.manifest.system_calls && call.status == Status::Real => {
-            (call.handler)(context, &arguments)
-        }
-        _ => observed(context, number, call, &arguments),
+    let result = match table::handler(number) {
+        Some(handler) if !context.kernel.manifest.system_calls => handler(context, &arguments),
+        _ => observed(context, number, &arguments),
     };
-    let mut state = context.state();
-    match result {
-        Ok(value) => state.regs.rax = value,
+    let rax = match result {
+        Ok(value) => value,
         Err(errno) => {
-            state.regs.rax = errno.as_result();
             if errno >= Errno::ERESTARTSYS {
                 // The signal code turns it into a restart or EINTR.
                 context.thread.set_work(Work::SIGNAL, true);
-                return;
             }
+            errno.as_result()
         }
-    }
-    if context.thread.work().is_empty() {
-        state.regs.orig_rax = u64::MAX;
-    }
+    };
+    context.state().regs.rax = rax;
+    context.thread.work().is_empty()
 }
 
 /// The slower way: calls that the account lists, and all calls under `--strace`.
 #[cold]
-fn observed(
-    context: &Context<'_>,
-    number: u64,
-    call: Option<&'static SystemCall>,
-    arguments: &Arguments,
-) -> CallResult {
+fn observed(context: &Context<'_>, number: u64, arguments: &Arguments) -> CallResult {
     let kernel = context.kernel;
+    let call = table::find(number);
     kernel
         .calls
         .count(number, call.map_or(Status::Missing, |call| call.status));

@@ -364,14 +364,17 @@ pub fn set_tid_address(context: &Context<'_>, arguments: &Arguments) -> CallResu
 /// `arch_prctl`.
 pub fn arch_prctl(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     let [operation, address, ..] = *arguments;
+    context.store_bases();
     match operation {
         ARCH_SET_FS | ARCH_SET_GS if address >= USER_END => Err(Errno::EPERM),
-        ARCH_SET_FS => {
-            context.state().fs_base = address;
-            Ok(0)
-        }
-        ARCH_SET_GS => {
-            context.state().gs_base = address;
+        ARCH_SET_FS | ARCH_SET_GS => {
+            let mut state = *context.state();
+            if operation == ARCH_SET_FS {
+                state.fs_base = address;
+            } else {
+                state.gs_base = address;
+            }
+            context.replace_state(state);
             Ok(0)
         }
         ARCH_GET_FS => {

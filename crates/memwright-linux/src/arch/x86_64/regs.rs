@@ -46,16 +46,17 @@ pub struct UserRegs {
     pub orig_rax: u64,
 }
 
-/// Everything of a thread's user mode that the host loads on the way in and stores on the way out.
-/// Extended state (x87, SSE, AVX) stays in the processor and is switched with the thread.
+/// The registers of a thread in user mode. The host loads and stores the general ones at each
+/// passage; the bases, like the extended state (x87, SSE, AVX), stay in the processor and are switched
+/// with the thread.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 #[repr(C)]
 pub struct UserState {
     /// General registers.
     pub regs: UserRegs,
-    /// FS base (thread pointer).
+    /// FS base (thread pointer), as last stored by [`Context::store_bases`](crate::context::Context).
     pub fs_base: u64,
-    /// GS base of user mode.
+    /// GS base of user mode, likewise.
     pub gs_base: u64,
 }
 
