@@ -20,7 +20,7 @@ use crate::{
     wait::{Interest, WaitError, WaitQueue},
 };
 use alloc::{boxed::Box, string::String, sync::Arc, vec::Vec};
-use core::sync::atomic::{AtomicU64, Ordering};
+use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 /// How the run ended, once it has.
 #[derive(Clone, Debug)]
@@ -57,6 +57,8 @@ pub struct Kernel {
     pub processes_made: AtomicU64,
     /// Processes killed for want of memory.
     pub memory_kills: AtomicU64,
+    /// Most areas of an address space (`vm.max_map_count`).
+    pub most_areas: AtomicUsize,
     /// Instructions that booting and filling the tree took.
     pub(crate) boot_instructions: AtomicU64,
     pub(crate) ended: Lock<Option<Ended>>,
@@ -86,6 +88,7 @@ impl Kernel {
             calls: CallCounts::new(),
             processes_made: AtomicU64::new(0),
             memory_kills: AtomicU64::new(0),
+            most_areas: AtomicUsize::new(crate::memory::MOST_AREAS),
             boot_instructions: AtomicU64::new(0),
             ended: Lock::new(Rank::Leaf, None),
         }));

@@ -17,7 +17,7 @@ use memwright_table::VirtAddr;
 
 /// `vm.mmap_min_addr`.
 pub const LOWEST: u64 = 0x1_0000;
-/// `vm.max_map_count`.
+/// `vm.max_map_count`, until it is changed.
 pub const MOST_AREAS: usize = 65_530;
 /// Where relocatable programs with an interpreter go (`ELF_ET_DYN_BASE` of Linux 7.2).
 const PROGRAM_BASE: u64 = (USER_END / 3 * 2) & !4095;
@@ -84,12 +84,12 @@ pub fn new_space(
     };
     let space = Space::new(kernel.memory.clone(), layout, kernel.host.kernel_root())
         .map_err(|_| Errno::ENOMEM)?;
-    space.set_limits(space_limits(limits, may_lock_any));
+    space.set_limits(space_limits(kernel, limits, may_lock_any));
     Ok(Arc::new(space))
 }
 
 /// The limits that the memory manager keeps; `may_lock_any` comes with a capability.
-pub fn space_limits(limits: &Limits, may_lock_any: bool) -> memwright::Limits {
+pub fn space_limits(kernel: &Kernel, limits: &Limits, may_lock_any: bool) -> memwright::Limits {
     let current = |resource| limits.get(resource).current;
     memwright::Limits {
         address_space: current(Resource::AddressSpace),
@@ -97,7 +97,7 @@ pub fn space_limits(limits: &Limits, may_lock_any: bool) -> memwright::Limits {
         stack: current(Resource::Stack),
         locked: current(Resource::Locked),
         may_lock_any,
-        areas: MOST_AREAS,
+        areas: kernel.most_areas.load(Ordering::Relaxed),
     }
 }
 

@@ -1,7 +1,7 @@
 //! Committed memory: what programs may come to use, counted when it is promised.
 
 use alloc::vec::Vec;
-use core::sync::atomic::{AtomicI64, Ordering};
+use core::sync::atomic::{AtomicI64, AtomicU8, AtomicU32, AtomicU64, Ordering};
 
 use memwright_table::sync::stat::{self, Line};
 use memwright_table::{CpuId, OutOfMemory, TryPush};
@@ -10,8 +10,18 @@ use memwright_table::{CpuId, OutOfMemory, TryPush};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Overcommit;
 
-/// The count of promised pages, with Linux's overcommit mode 0: one request for more than all memory is
-/// refused, anything else is granted (Linux 7.2 `mm/util.c`, `__vm_enough_memory`).
+/// Which promises are made (`vm.overcommit_memory`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OvercommitMode {
+    /// All but one of more than all memory.
+    Guess = 0,
+    /// All.
+    Always = 1,
+    /// Only those that could be kept all together: up to a share of memory.
+    Never = 2,
+}
+
+/// The count of promised pages (Linux 7.2 `mm/util.c`, `__vm_enough_memory`).
 ///
 /// Each CPU counts what it promises and takes back by itself, so that processes on different CPUs write no
 /// common line (design rule 14): only the sum over all CPUs means something.
@@ -19,6 +29,11 @@ pub struct Overcommit;
 pub struct Commit {
     cpus: Vec<Share>,
     total: u64,
+    mode: AtomicU8,
+    /// Percent of memory that may be promised in mode `Never`.
+    ratio: AtomicU32,
+    /// A request of more pages than this is looked at closer: what a promise costs most of the time is one compare.
+    unasked: AtomicU64,
 }
 
 /// What one CPU promised less what it took back: negative where it took back what another promised.
@@ -40,19 +55,68 @@ impl Commit {
         Ok(Self {
             cpus: shares,
             total,
+            mode: AtomicU8::new(OvercommitMode::Guess as u8),
+            ratio: AtomicU32::new(50),
+            unasked: AtomicU64::new(total),
         })
     }
 
     /// Promises `pages` more, on CPU `cpu`, which calls.
     ///
     /// # Errors
-    /// This request alone exceeds all memory; nothing is promised.
+    /// The mode does not allow it; nothing is promised.
     pub fn charge(&self, cpu: CpuId, pages: u64) -> Result<(), Overcommit> {
-        if pages > self.total {
-            return Err(Overcommit);
+        if pages > self.unasked.load(Ordering::Relaxed) {
+            self.ask(pages)?;
         }
         self.count(cpu, pages as i64);
         Ok(())
+    }
+
+    /// Whether a request may be granted, where its size alone does not say so.
+    #[cold]
+    fn ask(&self, pages: u64) -> Result<(), Overcommit> {
+        let granted = match self.mode() {
+            OvercommitMode::Guess => pages <= self.total,
+            OvercommitMode::Always => true,
+            OvercommitMode::Never => self.committed().saturating_add(pages) <= self.limit(),
+        };
+        if granted { Ok(()) } else { Err(Overcommit) }
+    }
+
+    /// Which promises are made.
+    pub fn mode(&self) -> OvercommitMode {
+        match self.mode.load(Ordering::Relaxed) {
+            1 => OvercommitMode::Always,
+            2 => OvercommitMode::Never,
+            _ => OvercommitMode::Guess,
+        }
+    }
+
+    /// Sets which promises are made from now on; those that were made stay.
+    pub fn set_mode(&self, mode: OvercommitMode) {
+        self.mode.store(mode as u8, Ordering::Relaxed);
+        let unasked = match mode {
+            OvercommitMode::Guess => self.total,
+            OvercommitMode::Always => u64::MAX,
+            OvercommitMode::Never => 0,
+        };
+        self.unasked.store(unasked, Ordering::Relaxed);
+    }
+
+    /// Percent of memory that may be promised in mode `Never` (`vm.overcommit_ratio`).
+    pub fn ratio(&self) -> u32 {
+        self.ratio.load(Ordering::Relaxed)
+    }
+
+    /// Sets that share.
+    pub fn set_ratio(&self, percent: u32) {
+        self.ratio.store(percent, Ordering::Relaxed);
+    }
+
+    /// How many pages may be promised in mode `Never` (`CommitLimit` in /proc/meminfo).
+    pub fn limit(&self) -> u64 {
+        self.total * u64::from(self.ratio()) / 100
     }
 
     /// Takes back the promise of `pages`, on CPU `cpu`, which calls.
@@ -98,6 +162,24 @@ mod tests {
             commit.charge(FIRST, 100).unwrap();
         }
         assert_eq!(commit.committed(), 500);
+    }
+
+    #[test]
+    fn modes_decide_how_much_is_promised() {
+        let commit = Commit::new(1, 100).unwrap();
+        assert_eq!(commit.limit(), 50);
+        commit.set_mode(OvercommitMode::Always);
+        commit.charge(FIRST, 1000).unwrap();
+        commit.set_mode(OvercommitMode::Never);
+        assert_eq!(commit.charge(FIRST, 1), Err(Overcommit));
+        commit.release(FIRST, 1000);
+        commit.charge(FIRST, 50).unwrap();
+        assert_eq!(commit.charge(FIRST, 1), Err(Overcommit));
+        commit.set_ratio(51);
+        commit.charge(FIRST, 1).unwrap();
+        commit.set_mode(OvercommitMode::Guess);
+        commit.charge(FIRST, 100).unwrap();
+        assert_eq!(commit.charge(FIRST, 101), Err(Overcommit));
     }
 
     #[test]

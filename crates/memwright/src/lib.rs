@@ -160,7 +160,7 @@ pub mod vma;
 pub mod writable;
 
 pub use audit::AuditError;
-pub use commit::{Commit, Overcommit};
+pub use commit::{Commit, Overcommit, OvercommitMode};
 pub use error::{
     AdviseError, FaultError, ForkError, Limit, LockError, MapError, ObjectError, ProtectError,
     RemapError, SyncError, UnmapError,

@@ -38,6 +38,7 @@ pub fn command() -> Result<PathBuf> {
 pub fn run(memwright: &Path, test: &Test, programs: &Path) -> Result<Output> {
     let mut command = Command::new(memwright);
     command.args(["run", "--memory", &test.memory]);
+    command.args(["--cpus", &test.cpus.to_string()]);
     command.args(["--timeout", &test.seconds.to_string()]);
     let program = programs.join(&test.program);
     if test.user == 0 {

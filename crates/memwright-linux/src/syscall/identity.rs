@@ -48,7 +48,7 @@ fn change_user<R>(
         let result = credentials.change_user(change)?;
         (result, credentials.has(Capabilities::LOCK_MEMORY))
     };
-    let limits = space_limits(&process.limits.lock(), may_lock_any);
+    let limits = space_limits(context.kernel, &process.limits.lock(), may_lock_any);
     context.with_space(|space| space.set_limits(limits));
     Ok(result)
 }
@@ -271,7 +271,7 @@ pub fn capset(context: &Context<'_>, arguments: &Arguments) -> CallResult {
         })?;
         credentials.has(Capabilities::LOCK_MEMORY)
     };
-    let limits = space_limits(&process.limits.lock(), may_lock_any);
+    let limits = space_limits(context.kernel, &process.limits.lock(), may_lock_any);
     context.with_space(|space| space.set_limits(limits));
     Ok(0)
 }

@@ -15,7 +15,7 @@ use crate::{
 use alloc::{sync::Arc, vec::Vec};
 use linux_raw_sys::{general as raw, prctl};
 use memwright::{
-    AreaFlags, LockError, LockFuture, MapKind, MapRequest, Placement, Rights,
+    AreaFlags, LockError, LockFuture, MapKind, MapRequest, OvercommitMode, Placement, Rights,
     object::{Object, ObjectIdentity, Shmem},
     space::{Advice, Advised, ExecGain, RemapRequest, SyncFlags},
 };
@@ -151,7 +151,11 @@ pub fn mmap(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     if offset % PAGE != 0 {
         return Err(Errno::EINVAL);
     }
-    let plan = map_plan(address, protection, flags)?;
+    let mut plan = map_plan(address, protection, flags)?;
+    let strict = context.kernel.memory.commit().mode() == OvercommitMode::Never;
+    if strict && !plan.flags.contains(AreaFlags::DROPPABLE) {
+        plan.flags -= AreaFlags::NORESERVE;
+    }
     let (kind, max_rights) = if plan.anonymous {
         anonymous(context, &plan, length)?
     } else {

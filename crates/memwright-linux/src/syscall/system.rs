@@ -226,7 +226,7 @@ fn set_limit(
             return Err(Errno::EPERM);
         }
         *limit = new;
-        space_limits(&limits, may_lock_any)
+        space_limits(context.kernel, &limits, may_lock_any)
     };
     if let Some(space) = process.space() {
         space.set_limits(limits);

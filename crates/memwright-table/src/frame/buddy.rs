@@ -19,8 +19,13 @@ impl<'a> Metas<'a> {
         &self.all[number.wrapping_sub(self.lowest) as usize]
     }
 
+    /// The number after that of the last frame.
+    pub(super) fn end(self) -> u32 {
+        self.lowest + self.all.len() as u32
+    }
+
     #[inline]
-    fn find(self, number: u32) -> Option<&'a Meta> {
+    pub(super) fn find(self, number: u32) -> Option<&'a Meta> {
         self.all.get(number.wrapping_sub(self.lowest) as usize)
     }
 }

@@ -96,6 +96,34 @@ impl<M: Machine> Frames<M> {
         self.meta(frame).kind()
     }
 
+    /// What the frame with this number is used for; none where there is no memory.
+    pub fn kind_at(&self, number: u32) -> Option<FrameKind> {
+        let kind = self.metas().find(number)?.kind();
+        (kind != FrameKind::Hole).then_some(kind)
+    }
+
+    /// The number after that of the last frame.
+    pub fn end(&self) -> u32 {
+        self.metas().end()
+    }
+
+    /// How many entries show `frame`, as far as references tell: all of an anonymous page are entries, one of an
+    /// object's page is the object's own.
+    pub fn sharers(&self, frame: Frame) -> u32 {
+        let references = self.references(frame);
+        match self.kind(frame) {
+            FrameKind::Anonymous => references,
+            FrameKind::Object => references.saturating_sub(1),
+            FrameKind::Hole
+            | FrameKind::Free
+            | FrameKind::Reserved
+            | FrameKind::Kernel
+            | FrameKind::Table
+            | FrameKind::Zero
+            | FrameKind::Slab => 0,
+        }
+    }
+
     /// The order of the block that holds `frame`.
     #[inline]
     pub fn order(&self, frame: Frame) -> u8 {

@@ -1,12 +1,13 @@
 //! The entries of `/proc` and `/sys` that are always there.
 
 use super::{
+    frames::FrameWord,
     lock_stat,
     node::{FixedDirectory, ProcNode},
-    system,
+    system, vm,
 };
 
-use ProcNode::{Fixed, PathLink, SelfLink, SystemControl, SystemText, ThreadSelfLink};
+use ProcNode::{Fixed, Frames, PathLink, SelfLink, SystemControl, SystemText, ThreadSelfLink};
 
 /// The fixed entries of `/proc`.
 pub static ROOT: FixedDirectory = FixedDirectory {
@@ -23,10 +24,13 @@ pub static ROOT: FixedDirectory = FixedDirectory {
             0o644,
             SystemControl(&lock_stat::LOCK_STATISTICS),
         ),
+        ("kpagecount", 0o400, Frames(FrameWord::Count)),
+        ("kpageflags", 0o400, Frames(FrameWord::Flags)),
         ("meminfo", 0o444, SystemText(system::meminfo)),
         ("stat", 0o444, SystemText(system::stat)),
         ("uptime", 0o444, SystemText(system::uptime)),
         ("version", 0o444, SystemText(system::version)),
+        ("vmstat", 0o444, SystemText(vm::statistics)),
     ],
 };
 
@@ -70,9 +74,15 @@ static CONTROLS_RANDOM: FixedDirectory = FixedDirectory {
 static CONTROLS_VM: FixedDirectory = FixedDirectory {
     first: 0x600,
     entries: &[
-        ("max_map_count", 0o444, SystemText(system::most_areas)),
-        ("mmap_min_addr", 0o444, SystemText(system::lowest_address)),
-        ("overcommit_memory", 0o444, SystemText(system::overcommit)),
+        ("drop_caches", 0o200, SystemControl(&vm::DROP_CACHES)),
+        ("max_map_count", 0o644, SystemControl(&vm::MOST_AREAS)),
+        ("mmap_min_addr", 0o444, SystemText(vm::lowest_address)),
+        ("overcommit_memory", 0o644, SystemControl(&vm::OVERCOMMIT)),
+        (
+            "overcommit_ratio",
+            0o644,
+            SystemControl(&vm::OVERCOMMIT_RATIO),
+        ),
     ],
 };
 

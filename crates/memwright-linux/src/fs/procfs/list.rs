@@ -135,7 +135,9 @@ impl ProcNode {
             | Self::SystemText(_)
             | Self::SystemControl(_)
             | Self::ProcessText(..)
-            | Self::Memory(_) => return Err(Errno::ENOTDIR),
+            | Self::Memory(_)
+            | Self::Pagemap(_)
+            | Self::Frames(_) => return Err(Errno::ENOTDIR),
         }
         Ok(())
     }

@@ -3,13 +3,16 @@
 //! Every value comes from the thing that it names; what this system does not know has no file.
 
 mod fixed;
+mod frames;
 mod list;
 mod lock_stat;
 mod mem;
 mod node;
+mod pagemap;
 mod process;
 mod system;
 mod text;
+mod vm;
 
 pub use node::{PlaceLink, ProcNode};
 pub use text::Text;
@@ -91,7 +94,9 @@ impl ProcNode {
             | Self::SystemText(_)
             | Self::SystemControl(_)
             | Self::ProcessText(..)
-            | Self::Memory(_) => Err(Errno::ENOTDIR),
+            | Self::Memory(_)
+            | Self::Pagemap(_)
+            | Self::Frames(_) => Err(Errno::ENOTDIR),
         }
     }
 }

@@ -2,7 +2,9 @@
 
 use super::{
     fixed,
+    frames::{FrameFile, FrameWord},
     mem::MemoryFile,
+    pagemap::PagemapFile,
     process::{self, ProcessWriter, Subject},
     text::{Text, TextFile},
 };
@@ -78,6 +80,10 @@ pub enum ProcNode {
     ProcessText(u32, Option<u32>, &'static ProcessWriter),
     /// `/proc/PID/mem`.
     Memory(u32),
+    /// `/proc/PID/pagemap`.
+    Pagemap(u32),
+    /// `/proc/kpagecount` and `/proc/kpageflags`.
+    Frames(FrameWord),
 }
 
 /// A directory with fixed entries.
@@ -227,7 +233,9 @@ impl ProcNode {
             | Self::SystemText(_)
             | Self::SystemControl(_)
             | Self::ProcessText(..)
-            | Self::Memory(_) => Kind::Regular,
+            | Self::Memory(_)
+            | Self::Pagemap(_)
+            | Self::Frames(_) => Kind::Regular,
         }
     }
 
@@ -285,7 +293,9 @@ impl ProcNode {
             | Self::SystemText(_)
             | Self::SystemControl(_)
             | Self::ProcessText(..)
-            | Self::Memory(_) => Err(Errno::EINVAL),
+            | Self::Memory(_)
+            | Self::Pagemap(_)
+            | Self::Frames(_) => Err(Errno::EINVAL),
         }
     }
 
@@ -310,6 +320,11 @@ impl ProcNode {
                 let process = context.kernel.tasks.process(id).ok_or(Errno::ESRCH)?;
                 Ok(Box::new(MemoryFile::new(process.space())))
             }
+            Self::Pagemap(id) => {
+                let process = context.kernel.tasks.process(id).ok_or(Errno::ESRCH)?;
+                Ok(Box::new(PagemapFile::new(context, process.space())))
+            }
+            Self::Frames(what) => Ok(Box::new(FrameFile(what))),
             Self::SelfLink
             | Self::ThreadSelfLink
             | Self::PathLink(_)
@@ -330,7 +345,8 @@ impl ProcNode {
             }
             Self::ProcessText(id, thread, writer) => {
                 let subject = Subject::find(context, id, thread)?;
-                (writer.read)(context, &subject, text).map_err(|_| Errno::ENOMEM)
+                let read = writer.read.ok_or(Errno::EINVAL)?;
+                read(context, &subject, text).map_err(|_| Errno::ENOMEM)
             }
             Self::DescriptorInfo(id, number) => {
                 let open = process::open_file(context, id, number)?;
@@ -348,7 +364,9 @@ impl ProcNode {
             | Self::PathLink(_)
             | Self::Place(..)
             | Self::Descriptor(..)
-            | Self::Memory(_) => Err(Errno::EINVAL),
+            | Self::Memory(_)
+            | Self::Pagemap(_)
+            | Self::Frames(_) => Err(Errno::EINVAL),
         }
     }
 
@@ -364,6 +382,26 @@ impl ProcNode {
             }
             Self::SystemControl(control) => (control.store)(context, bytes),
             _ => Err(Errno::EINVAL),
+        }
+    }
+
+    /// `ioctl` of a file of text.
+    ///
+    /// # Errors
+    /// `ENOTTY` for what knows no command.
+    pub(super) fn control(
+        &self,
+        context: &Context<'_>,
+        command: u32,
+        argument: u64,
+    ) -> Result<u64, Errno> {
+        match *self {
+            Self::ProcessText(id, thread, writer) => {
+                let control = writer.control.ok_or(Errno::ENOTTY)?;
+                let subject = Subject::find(context, id, thread)?;
+                control(context, &subject, command, argument)
+            }
+            _ => Err(Errno::ENOTTY),
         }
     }
 }

@@ -5,7 +5,6 @@ use crate::{
     abi::SECOND,
     context::Context,
     fs::{descriptors::DESCRIPTORS_MAX, file_system::FileSystemKind, pipe::ring::MAX_PAGES},
-    memory::{LOWEST, MOST_AREAS},
     process::ticks,
     random::Random,
     syscall::system::NAMES,
@@ -38,7 +37,7 @@ pub fn meminfo(context: &Context<'_>, text: &mut Text) -> fmt::Result {
         ("Shmem", objects),
         ("Slab", frames.used_by(FrameKind::Slab)),
         ("PageTables", frames.used_by(FrameKind::Table)),
-        ("CommitLimit", frames.total()),
+        ("CommitLimit", memory.commit().limit()),
         ("Committed_AS", memory.commit().committed()),
     ];
     for (name, pages) in rows {
@@ -164,21 +163,6 @@ pub fn most_descriptors(_context: &Context<'_>, text: &mut Text) -> fmt::Result 
 /// `/proc/sys/fs/pipe-max-size`.
 pub fn largest_pipe(_context: &Context<'_>, text: &mut Text) -> fmt::Result {
     writeln!(text, "{}", MAX_PAGES * PAGE_SIZE)
-}
-
-/// `/proc/sys/vm/max_map_count`.
-pub fn most_areas(_context: &Context<'_>, text: &mut Text) -> fmt::Result {
-    writeln!(text, "{MOST_AREAS}")
-}
-
-/// `/proc/sys/vm/mmap_min_addr`.
-pub fn lowest_address(_context: &Context<'_>, text: &mut Text) -> fmt::Result {
-    writeln!(text, "{LOWEST}")
-}
-
-/// `/proc/sys/vm/overcommit_memory`: only the obvious is refused.
-pub fn overcommit(_context: &Context<'_>, text: &mut Text) -> fmt::Result {
-    text.write_str("0\n")
 }
 
 /// `/sys/devices/system/cpu/online` and its like.

@@ -14,6 +14,11 @@ use crate::{
 use alloc::vec::Vec;
 use core::fmt;
 
+/// The number that was written to a file, with white space around it.
+pub(super) fn number(bytes: &[u8]) -> Option<u64> {
+    core::str::from_utf8(bytes).ok()?.trim().parse().ok()
+}
+
 /// Text in the making.
 #[derive(Default)]
 pub struct Text(Vec<u8>);
@@ -120,6 +125,16 @@ impl File for TextFile {
         self.node.store(context, &buffer[..count])?;
         *position += count as u64;
         Ok(count)
+    }
+
+    fn control(
+        &self,
+        context: &Context<'_>,
+        _open: &OpenFile,
+        command: u32,
+        argument: u64,
+    ) -> Result<u64, Errno> {
+        self.node.control(context, command, argument)
     }
 
     fn seek(

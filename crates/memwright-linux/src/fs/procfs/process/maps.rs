@@ -4,7 +4,7 @@ use super::Subject;
 use crate::{M, context::Context, fs::procfs::Text};
 use alloc::{sync::Arc, vec::Vec};
 use core::fmt::{self, Write};
-use memwright::{AreaFlags, Rights, object::Object};
+use memwright::{AreaFlags, Rights, object::Object, space::Area};
 
 /// What a line says of an area, besides the name.
 #[derive(Clone, Copy, Debug)]
@@ -29,6 +29,15 @@ pub struct AreaLine {
 const NAME_COLUMN: usize = 72;
 
 impl AreaLine {
+    /// Major and minor number of the device.
+    pub fn device_numbers(&self) -> (u32, u32) {
+        let device = self.device;
+        (
+            (device >> 8 & 0xfff) as u32,
+            ((device & 0xff) | (device >> 12 & 0xf_ff00)) as u32,
+        )
+    }
+
     /// Writes the line up to the name, with a space behind it.
     ///
     /// # Errors
@@ -41,6 +50,7 @@ impl AreaLine {
                 '-'
             }
         };
+        let (major, minor) = self.device_numbers();
         write!(
             text,
             "{:08x}-{:08x} {}{}{}{} {:08x} {:02x}:{:02x} {} ",
@@ -51,8 +61,8 @@ impl AreaLine {
             right(Rights::EXECUTE, 'x'),
             if self.shared { 's' } else { 'p' },
             self.offset,
-            (self.device >> 8) & 0xfff,
-            (self.device & 0xff) | (self.device >> 12 & 0xf_ff00),
+            major,
+            minor,
             self.inode,
         )
     }
@@ -65,22 +75,15 @@ fn pad(text: &mut Text, start: usize) -> fmt::Result {
 }
 
 /// What an area shows, noted while the address space is locked and named afterwards.
-struct Noted {
+pub(super) struct Noted {
     line: AreaLine,
     name: &'static str,
     object: Option<Arc<dyn Object<M>>>,
 }
 
-/// `/proc/PID/maps`.
-///
-/// # Errors
-/// Those of the text.
-pub fn maps(_context: &Context<'_>, subject: &Subject, text: &mut Text) -> fmt::Result {
-    let Some(space) = subject.process.space() else {
-        return Ok(());
-    };
-    let mut noted = Vec::new();
-    space.areas(&mut |area| {
+impl Noted {
+    /// Notes an area.
+    pub(super) fn of(area: &Area<M>) -> Self {
         let object = area.object();
         let identity = object.map(|object| object.identity()).unwrap_or_default();
         let flags = area.flags();
@@ -106,25 +109,62 @@ pub fn maps(_context: &Context<'_>, subject: &Subject, text: &mut Text) -> fmt::
         } else {
             ""
         };
-        noted.push(Noted {
+        Self {
             line,
             name,
             object: object.cloned(),
-        });
-    });
-    for area in noted {
-        let start = text.len();
-        area.line.write(text)?;
-        if let Some(object) = &area.object {
-            pad(text, start)?;
-            object.describe(text)?;
-        } else if !area.name.is_empty() {
-            pad(text, start)?;
-            text.write_str(area.name)?;
         }
-        text.write_char('\n')?;
     }
-    Ok(())
+
+    /// What the line says.
+    pub(super) fn line(&self) -> &AreaLine {
+        &self.line
+    }
+
+    /// Writes the name, if there is one.
+    pub(super) fn write_name(&self, text: &mut dyn Write) -> fmt::Result {
+        match &self.object {
+            Some(object) => object.describe(text),
+            None => text.write_str(self.name),
+        }
+    }
+
+    /// Whether there is a name.
+    pub(super) fn has_name(&self) -> bool {
+        self.object.is_some() || !self.name.is_empty()
+    }
+
+    /// Writes the whole line.
+    pub(super) fn write(&self, text: &mut Text) -> fmt::Result {
+        let start = text.len();
+        self.line.write(text)?;
+        if self.has_name() {
+            pad(text, start)?;
+            self.write_name(text)?;
+        }
+        text.write_char('\n')
+    }
+}
+
+/// Writes the line of `/proc/PID/smaps_rollup`, which stands for all areas between two addresses.
+pub(super) fn write_rollup(text: &mut Text, start: u64, end: u64) -> fmt::Result {
+    let before = text.len();
+    write!(text, "{start:08x}-{end:08x} ---p 00000000 00:00 0 ")?;
+    pad(text, before)?;
+    text.write_str("[rollup]\n")
+}
+
+/// `/proc/PID/maps`.
+///
+/// # Errors
+/// Those of the text.
+pub fn maps(_context: &Context<'_>, subject: &Subject, text: &mut Text) -> fmt::Result {
+    let Some(space) = subject.process.space() else {
+        return Ok(());
+    };
+    let mut noted = Vec::new();
+    space.areas(&mut |area| noted.push(Noted::of(area)));
+    noted.iter().try_for_each(|area| area.write(text))
 }
 
 #[cfg(test)]

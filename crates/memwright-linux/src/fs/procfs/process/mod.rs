@@ -1,8 +1,13 @@
 //! Files about a process or one of its threads.
 
+mod clear;
 mod limits;
 mod maps;
 mod mounts;
+mod numa;
+mod pages;
+mod query;
+mod smaps;
 mod stat;
 mod status;
 mod strings;
@@ -84,35 +89,58 @@ impl Subject {
 /// A file about a process.
 pub struct ProcessWriter {
     /// Writes its text.
-    pub read: fn(&Context<'_>, &Subject, &mut Text) -> fmt::Result,
+    pub read: Option<ReadText>,
     /// Takes what is written to it.
     pub store: Option<StoreText>,
+    /// Takes a command (`ioctl`).
+    pub control: Option<ControlText>,
 }
+
+/// Writes the text of a file about a process.
+pub type ReadText = fn(&Context<'_>, &Subject, &mut Text) -> fmt::Result;
+
+/// Takes a command for a file about a process.
+pub type ControlText = fn(&Context<'_>, &Subject, u32, u64) -> Result<u64, Errno>;
 
 /// Takes what was written to a file about a process.
 pub type StoreText = fn(&Context<'_>, &Subject, &[u8]) -> Result<(), Errno>;
 
-const fn text(read: fn(&Context<'_>, &Subject, &mut Text) -> fmt::Result) -> ProcessWriter {
-    ProcessWriter { read, store: None }
+const fn text(read: ReadText) -> ProcessWriter {
+    ProcessWriter {
+        read: Some(read),
+        store: None,
+        control: None,
+    }
 }
 
 static AUXILIARY: ProcessWriter = text(strings::auxiliary);
 static COMMAND_LINE: ProcessWriter = text(strings::command_line);
 static ENVIRONMENT: ProcessWriter = text(strings::environment);
 static LIMITS: ProcessWriter = text(limits::limits);
-static MAPS: ProcessWriter = text(maps::maps);
+static CLEAR: ProcessWriter = ProcessWriter {
+    read: None,
+    store: Some(clear::clear),
+    control: None,
+};
+static MAPS: ProcessWriter = ProcessWriter {
+    control: Some(query::control),
+    ..text(maps::maps)
+};
+static NUMA: ProcessWriter = text(numa::numa_maps);
+static ROLLUP: ProcessWriter = text(smaps::rollup);
+static SMAPS: ProcessWriter = text(smaps::smaps);
 static MOUNTS: ProcessWriter = text(mounts::mounts);
 static MOUNT_INFO: ProcessWriter = text(mounts::mount_info);
 static STAT: ProcessWriter = text(stat::stat);
 static STATM: ProcessWriter = text(stat::statm);
 static STATUS: ProcessWriter = text(status::status);
 static NAME: ProcessWriter = ProcessWriter {
-    read: strings::name,
     store: Some(strings::set_name),
+    ..text(strings::name)
 };
 static KILL_SCORE: ProcessWriter = ProcessWriter {
-    read: limits::kill_score,
     store: Some(limits::set_kill_score),
+    ..text(limits::kill_score)
 };
 
 /// What an entry in the directory of a process is.
@@ -123,6 +151,7 @@ enum Entry {
     DescriptorInfos,
     Tasks,
     Memory,
+    Pagemap,
 }
 
 /// The directory of a process, or of a thread.
@@ -146,6 +175,11 @@ pub static PROCESS: ProcessDirectory = ProcessDirectory {
         ("statm", 0o444, Entry::Text(&STATM)),
         ("maps", 0o444, Entry::Text(&MAPS)),
         ("mem", 0o600, Entry::Memory),
+        ("clear_refs", 0o200, Entry::Text(&CLEAR)),
+        ("numa_maps", 0o444, Entry::Text(&NUMA)),
+        ("pagemap", 0o400, Entry::Pagemap),
+        ("smaps", 0o444, Entry::Text(&SMAPS)),
+        ("smaps_rollup", 0o444, Entry::Text(&ROLLUP)),
         ("cwd", 0o777, Entry::Place(PlaceLink::Directory)),
         ("root", 0o777, Entry::Place(PlaceLink::Root)),
         ("exe", 0o777, Entry::Place(PlaceLink::Executable)),
@@ -175,6 +209,7 @@ impl ProcessDirectory {
             Entry::DescriptorInfos => ProcNode::DescriptorInfos(id),
             Entry::Tasks => ProcNode::Tasks(id),
             Entry::Memory => ProcNode::Memory(id),
+            Entry::Pagemap => ProcNode::Pagemap(id),
         };
         Some(Child::file(id, thread, index, *permissions, node))
     }

@@ -1,0 +1,127 @@
+//! `/proc/kpageflags` and `/proc/kpagecount`: one word for each frame of the machine.
+
+use crate::{
+    Memory,
+    context::Context,
+    errno::Errno,
+    fs::{
+        open_file::{File, OpenFile},
+        transfer::Sink,
+    },
+};
+use memwright_table::{Frame, FrameKind};
+
+/// Bytes of a word.
+const WORD: usize = 8;
+/// Words that are made at a time.
+const CHUNK: usize = 64;
+
+/// What the words say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FrameWord {
+    /// How many entries show the frame.
+    Count,
+    /// What it is used for.
+    Flags,
+}
+
+/// Bits of `linux/kernel-page-flags.h`.
+mod flag {
+    pub const UP_TO_DATE: u64 = 1 << 3;
+    pub const IN_A_LIST: u64 = 1 << 5;
+    pub const SLAB: u64 = 1 << 7;
+    pub const FREE: u64 = 1 << 10;
+    pub const MAPPED: u64 = 1 << 11;
+    pub const ANONYMOUS: u64 = 1 << 12;
+    pub const SWAP_BACKED: u64 = 1 << 14;
+    pub const NO_MEMORY: u64 = 1 << 20;
+    pub const ZERO: u64 = 1 << 24;
+    pub const TABLE: u64 = 1 << 26;
+    pub const RESERVED: u64 = 1 << 32;
+}
+
+/// The flags of a frame (`stable_page_flags` in `fs/proc/page.c` of Linux 7.2); none where there is no memory.
+fn flags(kind: Option<FrameKind>, mapped: bool) -> u64 {
+    let shown = if mapped { flag::MAPPED } else { 0 };
+    match kind {
+        None | Some(FrameKind::Hole) => flag::NO_MEMORY,
+        Some(FrameKind::Free) => flag::FREE,
+        Some(FrameKind::Reserved) => flag::RESERVED,
+        Some(FrameKind::Kernel) => 0,
+        Some(FrameKind::Table) => flag::TABLE,
+        Some(FrameKind::Anonymous) => {
+            shown | flag::UP_TO_DATE | flag::IN_A_LIST | flag::ANONYMOUS | flag::SWAP_BACKED
+        }
+        Some(FrameKind::Object) => shown | flag::UP_TO_DATE | flag::IN_A_LIST,
+        Some(FrameKind::Zero) => flag::ZERO,
+        Some(FrameKind::Slab) => flag::SLAB,
+    }
+}
+
+fn word(memory: &Memory, number: u32, what: FrameWord) -> u64 {
+    let frames = memory.frames();
+    let kind = frames.kind_at(number);
+    let sharers = match kind {
+        Some(FrameKind::Anonymous | FrameKind::Object) => frames.sharers(Frame::new(number)),
+        Some(_) | None => 0,
+    };
+    match what {
+        FrameWord::Count => u64::from(sharers),
+        FrameWord::Flags => flags(kind, sharers > 0),
+    }
+}
+
+/// An open file of words.
+pub struct FrameFile(pub FrameWord);
+
+impl File for FrameFile {
+    fn read(
+        &self,
+        context: &Context<'_>,
+        _open: &OpenFile,
+        position: &mut u64,
+        sink: &mut Sink<'_>,
+    ) -> Result<usize, Errno> {
+        if *position % WORD as u64 != 0 || sink.left() % WORD != 0 {
+            return Err(Errno::EINVAL);
+        }
+        let memory = &context.kernel.memory;
+        let mut done = 0;
+        while sink.left() > 0 {
+            let first = *position / WORD as u64;
+            let rest = u64::from(memory.frames().end()).saturating_sub(first);
+            let count = (sink.left() / WORD).min(CHUNK).min(rest as usize);
+            if count == 0 {
+                break;
+            }
+            let mut bytes = [0; CHUNK * WORD];
+            for (index, place) in bytes.chunks_exact_mut(WORD).take(count).enumerate() {
+                let number = first as u32 + index as u32;
+                place.copy_from_slice(&word(memory, number, self.0).to_le_bytes());
+            }
+            let put = sink.put(&bytes[..count * WORD])?;
+            done += put;
+            *position += put as u64;
+        }
+        Ok(done)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_kind_has_its_flag() {
+        for (kind, mapped, expected) in [
+            (None, false, 1 << 20),
+            (Some(FrameKind::Free), false, 1 << 10),
+            (Some(FrameKind::Table), false, 1 << 26),
+            (Some(FrameKind::Zero), false, 1 << 24),
+            (Some(FrameKind::Anonymous), true, 0x5828),
+            (Some(FrameKind::Object), false, 0x28),
+        ] {
+            assert_eq!(flags(kind, mapped), expected, "{kind:?}");
+        }
+    }
+}

@@ -1,0 +1,130 @@
+//! `/proc/PID/pagemap`: one word for each page of an address space.
+
+use crate::{
+    Memory, Space,
+    context::Context,
+    errno::Errno,
+    fs::{
+        open_file::{File, OpenFile},
+        transfer::Sink,
+    },
+    process::Capabilities,
+};
+use alloc::sync::Arc;
+use memwright::space::Sight;
+use memwright_table::{Bits, Entry, FrameKind, Marks, Page, PageRange};
+
+/// Bytes of a word.
+const WORD: usize = 8;
+/// Words that are made at a time.
+const CHUNK: usize = 64;
+
+/// What the bits of a word mean (`fs/proc/task_mmu.c` of Linux 7.2). Below them stands the frame's number.
+mod bit {
+    /// Shown by this entry alone.
+    pub const EXCLUSIVE: u64 = 1 << 56;
+    /// Write-protected for userfaultfd.
+    pub const WRITE_PROTECTED: u64 = 1 << 57;
+    /// A guard.
+    pub const GUARD: u64 = 1 << 58;
+    /// Of a file, or of shared memory.
+    pub const FILE: u64 = 1 << 61;
+    /// In swap.
+    pub const SWAP: u64 = 1 << 62;
+    /// In memory.
+    pub const PRESENT: u64 = 1 << 63;
+}
+
+/// An open `/proc/PID/pagemap`.
+pub struct PagemapFile {
+    /// None once the process had ended: it reads as empty.
+    space: Option<Arc<Space>>,
+    /// Whoever opened it may know the numbers of frames.
+    shows_frames: bool,
+}
+
+impl PagemapFile {
+    /// The pages of `space`, opened by the caller of `context`.
+    #[must_use]
+    pub fn new(context: &Context<'_>, space: Option<Arc<Space>>) -> Self {
+        let credentials = context.process().credentials.lock();
+        Self {
+            space,
+            shows_frames: credentials.has(Capabilities::ADMINISTER),
+        }
+    }
+}
+
+/// The word for an entry (`pte_to_pagemap_entry`).
+fn word(memory: &Memory, entry: Entry, shows_frames: bool) -> u64 {
+    let page = match entry {
+        Entry::Empty => return 0,
+        Entry::Marker(marker) => {
+            let guard = u64::from(marker.marks.contains(Marks::GUARD)) * bit::GUARD;
+            let protected = marker.marks.contains(Marks::UFFD_WP);
+            return guard | (u64::from(protected) * bit::WRITE_PROTECTED);
+        }
+        Entry::Swapped(_) | Entry::Migrating(_) => return bit::SWAP,
+        Entry::Present(page) => page,
+    };
+    let mut word = bit::PRESENT;
+    if shows_frames {
+        word |= u64::from(page.frame.number());
+    }
+    if page.bits.contains(Bits::UFFD_WP) {
+        word |= bit::WRITE_PROTECTED;
+    }
+    if page.bits.contains(Bits::BORROWED) {
+        return word;
+    }
+    let frames = memory.frames();
+    if frames.kind(page.frame) == FrameKind::Object {
+        word |= bit::FILE;
+    }
+    if frames.sharers(page.frame) == 1 {
+        word |= bit::EXCLUSIVE;
+    }
+    word
+}
+
+impl File for PagemapFile {
+    fn read(
+        &self,
+        _context: &Context<'_>,
+        _open: &OpenFile,
+        position: &mut u64,
+        sink: &mut Sink<'_>,
+    ) -> Result<usize, Errno> {
+        let Some(space) = &self.space else {
+            return Ok(0);
+        };
+        if *position % WORD as u64 != 0 || sink.left() % WORD != 0 {
+            return Err(Errno::EINVAL);
+        }
+        let mut done = 0;
+        while sink.left() > 0 {
+            let first = *position / WORD as u64;
+            let rest = Page::USER_END.number().saturating_sub(first);
+            let count = (sink.left() / WORD).min(CHUNK).min(rest as usize);
+            if count == 0 {
+                break;
+            }
+            let mut bytes = [0; CHUNK * WORD];
+            let range = PageRange::new(Page::new(first), Page::new(first + count as u64));
+            space.survey(range, &mut |sight| {
+                if let Sight::Entry(_, extent) = sight {
+                    for page in extent.range.iter() {
+                        let word = word(space.memory(), extent.entry, self.shows_frames);
+                        let at = (page.number() - first) as usize * WORD;
+                        bytes[at..at + WORD].copy_from_slice(&word.to_le_bytes());
+                    }
+                }
+                true
+            });
+            let put = sink.put(&bytes[..count * WORD])?;
+            done += put;
+            *position += put as u64;
+        }
+        Ok(done)
+    }
+}

@@ -1,0 +1,39 @@
+//! `/proc/PID/clear_refs`.
+
+use super::Subject;
+use crate::{context::Context, errno::Errno, fs::procfs::text::number};
+use memwright::space::Forget;
+
+/// What a number written to the file clears (`clear_refs_write` in `fs/proc/task_mmu.c` of Linux 7.2).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Clear {
+    Accesses(Forget),
+    Peak,
+}
+
+/// Decodes the number; 4 clears soft-dirty bits, which are not kept.
+fn decode(number: u64) -> Option<Clear> {
+    Some(match number {
+        1 => Clear::Accesses(Forget::All),
+        2 => Clear::Accesses(Forget::Anonymous),
+        3 => Clear::Accesses(Forget::Mapped),
+        5 => Clear::Peak,
+        _ => return None,
+    })
+}
+
+/// Takes what was written to `/proc/PID/clear_refs`.
+///
+/// # Errors
+/// `EINVAL` for no number, and for one that asks for nothing that there is.
+pub fn clear(_context: &Context<'_>, subject: &Subject, bytes: &[u8]) -> Result<(), Errno> {
+    let clear = number(bytes).and_then(decode).ok_or(Errno::EINVAL)?;
+    let Some(space) = subject.process.space() else {
+        return Ok(());
+    };
+    match clear {
+        Clear::Accesses(which) => space.forget_accesses(which),
+        Clear::Peak => space.reset_resident_peak(),
+    }
+    Ok(())
+}

@@ -1,0 +1,105 @@
+//! What the entries of an area add up to.
+
+use crate::{M, Memory};
+use memwright::space::Area;
+use memwright_table::{Bits, Entry, Extent, FrameKind, PAGE_SIZE};
+
+/// Shares of a page are counted in this part of a byte, as on Linux (`PSS_SHIFT`).
+const SHARE: u64 = 1 << 12;
+
+/// Sizes in bytes, but for those that are said to be shares.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Sums {
+    /// Pages that have a frame.
+    pub resident: u64,
+    /// The same, each divided by the number of entries that show it; in shares.
+    pub proportional: u64,
+    /// Of these, written; in shares.
+    pub proportional_dirty: u64,
+    /// Of these, anonymous; in shares.
+    pub proportional_anonymous: u64,
+    /// Of these, of shared memory; in shares.
+    pub proportional_memory: u64,
+    /// Shown by several entries, not written.
+    pub shared_clean: u64,
+    /// Shown by several entries, written.
+    pub shared_dirty: u64,
+    /// Shown by one entry, not written.
+    pub private_clean: u64,
+    /// Shown by one entry, written.
+    pub private_dirty: u64,
+    /// Accessed.
+    pub referenced: u64,
+    /// Anonymous.
+    pub anonymous: u64,
+    /// In swap.
+    pub swap: u64,
+    /// Proportional pages of locked areas; in shares.
+    pub locked: u64,
+}
+
+/// Bytes of a sum of shares.
+#[must_use]
+pub const fn bytes_of_shares(shares: u64) -> u64 {
+    shares / SHARE
+}
+
+impl Sums {
+    /// Adds what an entry of `area` answers for (`smaps_pte_entry` in `fs/proc/task_mmu.c` of Linux 7.2).
+    pub fn add_entry(&mut self, memory: &Memory, area: &Area<M>, extent: Extent) {
+        let bytes = extent.range.len() * PAGE_SIZE as u64;
+        let page = match extent.entry {
+            Entry::Present(page) => page,
+            Entry::Swapped(_) => {
+                self.swap += bytes;
+                return;
+            }
+            Entry::Empty | Entry::Marker(_) | Entry::Migrating(_) => return,
+        };
+        if page.bits.contains(Bits::BORROWED) {
+            return;
+        }
+        let frames = memory.frames();
+        let sharers = u64::from(frames.sharers(page.frame)).max(1);
+        let dirty = page.bits.intersects(Bits::DIRTY | Bits::FOLDED_DIRTY);
+        let shares = bytes * SHARE / sharers;
+        self.resident += bytes;
+        self.proportional += shares;
+        if dirty {
+            self.proportional_dirty += shares;
+        }
+        if frames.kind(page.frame) == FrameKind::Anonymous {
+            self.anonymous += bytes;
+            self.proportional_anonymous += shares;
+        } else if area.object().is_some_and(|object| object.is_memory()) {
+            self.proportional_memory += shares;
+        }
+        if page.bits.intersects(Bits::ACCESSED | Bits::FOLDED_ACCESSED) {
+            self.referenced += bytes;
+        }
+        let class = match (sharers > 1, dirty) {
+            (true, false) => &mut self.shared_clean,
+            (true, true) => &mut self.shared_dirty,
+            (false, false) => &mut self.private_clean,
+            (false, true) => &mut self.private_dirty,
+        };
+        *class += bytes;
+    }
+
+    /// Adds those of another area.
+    pub fn add(&mut self, other: &Self) {
+        self.resident += other.resident;
+        self.proportional += other.proportional;
+        self.proportional_dirty += other.proportional_dirty;
+        self.proportional_anonymous += other.proportional_anonymous;
+        self.proportional_memory += other.proportional_memory;
+        self.shared_clean += other.shared_clean;
+        self.shared_dirty += other.shared_dirty;
+        self.private_clean += other.private_clean;
+        self.private_dirty += other.private_dirty;
+        self.referenced += other.referenced;
+        self.anonymous += other.anonymous;
+        self.swap += other.swap;
+        self.locked += other.locked;
+    }
+}

@@ -1,0 +1,186 @@
+//! `PROCMAP_QUERY`: an area of `/proc/PID/maps` without its text.
+
+use super::{Subject, maps::Noted};
+use crate::{abi::Plain, abi_struct, context::Context, errno::Errno};
+use alloc::string::String;
+use core::fmt::Write;
+use memwright::Rights;
+use memwright_table::VirtAddr;
+
+/// The number of the command, `linux/fs.h`.
+const PROCMAP_QUERY: u32 = 0xc068_6611;
+
+/// The bits of `query_flags` and `vma_flags`, `linux/fs.h`.
+mod flag {
+    pub const READABLE: u64 = 1;
+    pub const WRITABLE: u64 = 2;
+    pub const EXECUTABLE: u64 = 4;
+    pub const SHARED: u64 = 8;
+    pub const COVERING_OR_NEXT: u64 = 0x10;
+    pub const FILE: u64 = 0x20;
+    pub const ALL: u64 = 0x3f;
+}
+
+abi_struct! {
+    /// `struct procmap_query` of `linux/fs.h`.
+    pub struct Query {
+        /// Bytes that the caller knows of.
+        pub size: u64,
+        /// Which areas will do.
+        pub query_flags: u64,
+        /// Where to look.
+        pub query_address: u64,
+        /// First address of the area.
+        pub start: u64,
+        /// The address behind it.
+        pub end: u64,
+        /// What may be done there.
+        pub flags: u64,
+        /// Bytes of a page.
+        pub page_size: u64,
+        /// Where in the file it begins.
+        pub offset: u64,
+        /// Inode of the file.
+        pub inode: u64,
+        /// Major number of its device.
+        pub major: u32,
+        /// Minor number of its device.
+        pub minor: u32,
+        /// Bytes for the name, then of the name.
+        pub name_size: u32,
+        /// Bytes for the build id, then of the build id.
+        pub build_id_size: u32,
+        /// Where the name goes.
+        pub name_address: u64,
+        /// Where the build id goes.
+        pub build_id_address: u64,
+    }
+}
+
+/// The least that a caller must know of: up to `query_address`.
+const LEAST: u64 = 24;
+
+/// `ioctl` of `/proc/PID/maps` (`do_procmap_query` in `fs/proc/task_mmu.c` of Linux 7.2).
+///
+/// # Errors
+/// `ENOTTY` for another command; `EINVAL`, `E2BIG`; `ENOENT` where no area will do; `ENAMETOOLONG`.
+pub fn control(
+    context: &Context<'_>,
+    subject: &Subject,
+    command: u32,
+    argument: u64,
+) -> Result<u64, Errno> {
+    if command != PROCMAP_QUERY {
+        return Err(Errno::ENOTTY);
+    }
+    let mut query = read(context, argument)?;
+    if query.query_flags & !flag::ALL != 0
+        || (query.name_size == 0) != (query.name_address == 0)
+        || (query.build_id_size == 0) != (query.build_id_address == 0)
+    {
+        return Err(Errno::EINVAL);
+    }
+    let found = find(subject, &query)?.ok_or(Errno::ENOENT)?;
+    let line = found.line();
+    query.start = line.start;
+    query.end = line.end;
+    query.flags = rights(line.rights) | if line.shared { flag::SHARED } else { 0 };
+    query.page_size = 4096;
+    query.offset = line.offset;
+    query.inode = line.inode;
+    (query.major, query.minor) = line.device_numbers();
+    // Programs are not looked into for their build ids.
+    query.build_id_size = 0;
+    if query.name_size > 0 {
+        query.name_size = write_name(context, &found, &query)?;
+    }
+    let mut bytes = [0; Query::SIZE];
+    query.to_bytes(&mut bytes);
+    let known = query.size.min(Query::SIZE as u64) as usize;
+    context.write_bytes(argument, &bytes[..known])?;
+    Ok(0)
+}
+
+/// Reads as much as the caller knows of; the rest is 0, and what we do not know must be.
+fn read(context: &Context<'_>, address: u64) -> Result<Query, Errno> {
+    let size: u64 = context.read_value(address)?;
+    if size > 4096 {
+        return Err(Errno::E2BIG);
+    }
+    if size < LEAST {
+        return Err(Errno::EINVAL);
+    }
+    let mut bytes = [0; Query::SIZE];
+    let known = size.min(Query::SIZE as u64);
+    context.read_bytes(address, &mut bytes[..known as usize])?;
+    for more in known..size {
+        let byte: u8 = context.read_value(address + more)?;
+        if byte != 0 {
+            return Err(Errno::E2BIG);
+        }
+    }
+    Ok(Query::from_bytes(&bytes))
+}
+
+fn rights(rights: Rights) -> u64 {
+    [
+        (Rights::READ, flag::READABLE),
+        (Rights::WRITE, flag::WRITABLE),
+        (Rights::EXECUTE, flag::EXECUTABLE),
+    ]
+    .into_iter()
+    .filter(|(right, _)| rights.contains(*right))
+    .fold(0, |bits, (_, bit)| bits | bit)
+}
+
+/// The area that contains the address or, if that will do, the next one with the wanted properties.
+fn find(subject: &Subject, query: &Query) -> Result<Option<Noted>, Errno> {
+    let space = subject.process.space().ok_or(Errno::ESRCH)?;
+    let wanted = query.query_flags;
+    let mut address = query.query_address;
+    loop {
+        let next = space.find(VirtAddr::new(address), |area| {
+            let shared = if area.is_shared() { flag::SHARED } else { 0 };
+            let file = if area.object().is_some() {
+                flag::FILE
+            } else {
+                0
+            };
+            let has = rights(area.rights()) | shared | file;
+            (Noted::of(area), has)
+        });
+        let Some((noted, has)) = next else {
+            return Ok(None);
+        };
+        let contains = noted.line().start <= query.query_address;
+        if !contains && wanted & flag::COVERING_OR_NEXT == 0 {
+            return Ok(None);
+        }
+        if wanted & !flag::COVERING_OR_NEXT & !has == 0 {
+            return Ok(Some(noted));
+        }
+        if wanted & flag::COVERING_OR_NEXT == 0 {
+            return Ok(None);
+        }
+        address = noted.line().end;
+    }
+}
+
+/// Writes the name with its end; returns its size, 0 without a name.
+fn write_name(context: &Context<'_>, found: &Noted, query: &Query) -> Result<u32, Errno> {
+    if !found.has_name() {
+        return Ok(0);
+    }
+    let mut name = String::new();
+    let written = found
+        .write_name(&mut name)
+        .and_then(|()| name.write_char('\0'));
+    written.map_err(|_| Errno::ENOMEM)?;
+    if name.len() > query.name_size as usize {
+        return Err(Errno::ENAMETOOLONG);
+    }
+    context.write_bytes(query.name_address, name.as_bytes())?;
+    Ok(name.len() as u32)
+}
+
+const _: () = assert!(Query::SIZE == 104);

@@ -1,0 +1,213 @@
+//! `/proc/PID/smaps` and `/proc/PID/smaps_rollup`.
+
+use super::{
+    Subject,
+    maps::{Noted, write_rollup},
+    pages::{Sums, bytes_of_shares},
+};
+use crate::{M, context::Context, fs::procfs::Text};
+use alloc::vec::Vec;
+use core::fmt::{self, Write};
+use memwright::{
+    AreaFlags, Rights,
+    space::{Area, Sight},
+};
+use memwright_table::{Page, PageRange};
+
+/// One area with the sums of its pages.
+struct Summed {
+    noted: Noted,
+    codes: Codes,
+    locked: bool,
+    sums: Sums,
+}
+
+fn survey(subject: &Subject) -> Vec<Summed> {
+    let mut all: Vec<Summed> = Vec::new();
+    let Some(space) = subject.process.space() else {
+        return all;
+    };
+    let user = PageRange::new(Page::new(0), Page::USER_END);
+    space.survey(user, &mut |sight| {
+        match (sight, all.last_mut()) {
+            (Sight::Area(area), _) => all.push(Summed {
+                noted: Noted::of(area),
+                codes: Codes::of(area),
+                locked: area.flags().contains(AreaFlags::LOCKED),
+                sums: Sums::default(),
+            }),
+            (Sight::Entry(area, extent), Some(last)) => {
+                last.sums.add_entry(space.memory(), area, extent);
+            }
+            // An entry always follows its area.
+            (Sight::Entry(..), None) => {}
+        }
+        true
+    });
+    for area in all.iter_mut().filter(|area| area.locked) {
+        area.sums.locked = area.sums.proportional;
+    }
+    all
+}
+
+/// `/proc/PID/smaps` (`show_smap` in `fs/proc/task_mmu.c` of Linux 7.2).
+///
+/// # Errors
+/// Those of the text.
+pub fn smaps(_context: &Context<'_>, subject: &Subject, text: &mut Text) -> fmt::Result {
+    for area in survey(subject) {
+        area.noted.write(text)?;
+        let line = area.noted.line();
+        row(text, "Size", line.end - line.start)?;
+        row(text, "KernelPageSize", 4096)?;
+        row(text, "MMUPageSize", 4096)?;
+        write_sums(text, &area.sums, false)?;
+        // There are no huge pages.
+        writeln!(text, "{:<16}{:8}", "THPeligible:", 0)?;
+        area.codes.write(text)?;
+    }
+    Ok(())
+}
+
+/// `/proc/PID/smaps_rollup`.
+///
+/// # Errors
+/// Those of the text.
+pub fn rollup(_context: &Context<'_>, subject: &Subject, text: &mut Text) -> fmt::Result {
+    let all = survey(subject);
+    let mut sums = Sums::default();
+    for area in &all {
+        sums.add(&area.sums);
+    }
+    let (start, end) = match (all.first(), all.last()) {
+        (Some(first), Some(last)) => (first.noted.line().start, last.noted.line().end),
+        _ => (0, 0),
+    };
+    write_rollup(text, start, end)?;
+    write_sums(text, &sums, true)
+}
+
+fn row(text: &mut Text, name: &str, bytes: u64) -> fmt::Result {
+    let pad = 15_usize.saturating_sub(name.len());
+    writeln!(text, "{name}:{:pad$}{:8} kB", "", bytes / 1024)
+}
+
+/// The rows that an area and all areas have in common; `parts` adds those that only the latter has.
+fn write_sums(text: &mut Text, sums: &Sums, parts: bool) -> fmt::Result {
+    row(text, "Rss", sums.resident)?;
+    row(text, "Pss", bytes_of_shares(sums.proportional))?;
+    row(text, "Pss_Dirty", bytes_of_shares(sums.proportional_dirty))?;
+    if parts {
+        let file = sums.proportional - sums.proportional_anonymous - sums.proportional_memory;
+        row(
+            text,
+            "Pss_Anon",
+            bytes_of_shares(sums.proportional_anonymous),
+        )?;
+        row(text, "Pss_File", bytes_of_shares(file))?;
+        row(text, "Pss_Shmem", bytes_of_shares(sums.proportional_memory))?;
+    }
+    let rows = [
+        ("Shared_Clean", sums.shared_clean),
+        ("Shared_Dirty", sums.shared_dirty),
+        ("Private_Clean", sums.private_clean),
+        ("Private_Dirty", sums.private_dirty),
+        ("Referenced", sums.referenced),
+        ("Anonymous", sums.anonymous),
+        // Neither merged pages, nor pages freed lazily, nor huge ones.
+        ("KSM", 0),
+        ("LazyFree", 0),
+        ("AnonHugePages", 0),
+        ("ShmemPmdMapped", 0),
+        ("FilePmdMapped", 0),
+        ("Shared_Hugetlb", 0),
+        ("Private_Hugetlb", 0),
+        ("Swap", sums.swap),
+        ("SwapPss", sums.swap),
+        ("Locked", bytes_of_shares(sums.locked)),
+    ];
+    rows.into_iter()
+        .try_for_each(|(name, bytes)| row(text, name, bytes))
+}
+
+/// The two-letter codes of `VmFlags:` (`show_smap_vma_flags`), in the order of Linux's bits.
+struct Codes {
+    rights: Rights,
+    max_rights: Rights,
+    flags: AreaFlags,
+}
+
+impl Codes {
+    fn of(area: &Area<M>) -> Self {
+        Self {
+            rights: area.rights(),
+            max_rights: area.max_rights(),
+            flags: area.flags(),
+        }
+    }
+
+    fn write(&self, text: &mut Text) -> fmt::Result {
+        let Self {
+            rights,
+            max_rights,
+            flags,
+        } = *self;
+        let shared = flags.contains(AreaFlags::SHARED);
+        let codes = [
+            ("rd", rights.contains(Rights::READ)),
+            ("wr", rights.contains(Rights::WRITE)),
+            ("ex", rights.contains(Rights::EXECUTE)),
+            ("sh", shared),
+            ("mr", max_rights.contains(Rights::READ)),
+            ("mw", max_rights.contains(Rights::WRITE)),
+            ("me", max_rights.contains(Rights::EXECUTE)),
+            ("ms", shared),
+            ("gd", flags.contains(AreaFlags::GROWSDOWN)),
+            ("gu", flags.contains(AreaFlags::GUARDED)),
+            ("lo", flags.contains(AreaFlags::LOCKED)),
+            ("dc", flags.contains(AreaFlags::DONTFORK)),
+            ("lf", flags.contains(AreaFlags::LOCK_ON_FAULT)),
+            ("ac", flags.contains(AreaFlags::ACCOUNTED)),
+            ("nr", flags.contains(AreaFlags::NORESERVE)),
+            ("wf", flags.contains(AreaFlags::WIPEONFORK)),
+            ("dd", flags.contains(AreaFlags::DONTDUMP)),
+            ("dp", flags.contains(AreaFlags::DROPPABLE)),
+        ];
+        text.write_str("VmFlags: ")?;
+        for (code, _) in codes.into_iter().filter(|(_, there)| *there) {
+            write!(text, "{code} ")?;
+        }
+        text.write_char('\n')
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::string::String;
+
+    fn written(write: impl FnOnce(&mut Text) -> fmt::Result) -> String {
+        let mut text = Text::new();
+        write(&mut text).unwrap();
+        String::from_utf8(text.into_bytes()).unwrap()
+    }
+
+    #[test]
+    fn rows_have_linux_columns() {
+        let text = written(|text| row(text, "Size", 8192));
+        assert_eq!(text, "Size:                  8 kB\n");
+        let text = written(|text| row(text, "Private_Hugetlb", 0));
+        assert_eq!(text, "Private_Hugetlb:       0 kB\n");
+    }
+
+    #[test]
+    fn codes_are_in_the_order_of_linux() {
+        let codes = Codes {
+            rights: Rights::READ | Rights::WRITE,
+            max_rights: Rights::all(),
+            flags: AreaFlags::LOCKED | AreaFlags::LOCK_ON_FAULT | AreaFlags::ACCOUNTED,
+        };
+        let text = written(|text| codes.write(text));
+        assert_eq!(text, "VmFlags: rd wr mr mw me lo lf ac \n");
+    }
+}

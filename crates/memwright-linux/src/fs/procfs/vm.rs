@@ -1,0 +1,129 @@
+//! `/proc/sys/vm` and `/proc/vmstat`.
+
+use super::{
+    node::SystemControl,
+    text::{Text, number},
+};
+use crate::{context::Context, errno::Errno, memory::LOWEST};
+use core::{
+    fmt::{self, Write},
+    sync::atomic::Ordering,
+};
+use memwright::{OvercommitMode, Row, Value};
+use memwright_table::FrameKind;
+
+/// `/proc/sys/vm/drop_caches`: there is no cache of anything that is elsewhere too.
+pub static DROP_CACHES: SystemControl = SystemControl {
+    read: |_, text| text.write_str("0\n"),
+    store: drop_caches,
+};
+
+/// `/proc/sys/vm/max_map_count`.
+pub static MOST_AREAS: SystemControl = SystemControl {
+    read: |context, text| {
+        let most = context.kernel.most_areas.load(Ordering::Relaxed);
+        writeln!(text, "{most}")
+    },
+    store: set_most_areas,
+};
+
+/// `/proc/sys/vm/overcommit_memory`.
+pub static OVERCOMMIT: SystemControl = SystemControl {
+    read: |context, text| writeln!(text, "{}", context.kernel.memory.commit().mode() as u8),
+    store: set_overcommit,
+};
+
+/// `/proc/sys/vm/overcommit_ratio`.
+pub static OVERCOMMIT_RATIO: SystemControl = SystemControl {
+    read: |context, text| writeln!(text, "{}", context.kernel.memory.commit().ratio()),
+    store: |context, bytes| {
+        let ratio = number(bytes).and_then(|ratio| u32::try_from(ratio).ok());
+        context
+            .kernel
+            .memory
+            .commit()
+            .set_ratio(ratio.ok_or(Errno::EINVAL)?);
+        Ok(())
+    },
+};
+
+/// `/proc/sys/vm/mmap_min_addr`.
+pub fn lowest_address(_context: &Context<'_>, text: &mut Text) -> fmt::Result {
+    writeln!(text, "{LOWEST}")
+}
+
+/// Dropping page cache, structures or both succeeds, and the account lists it.
+fn drop_caches(context: &Context<'_>, bytes: &[u8]) -> Result<(), Errno> {
+    match number(bytes) {
+        Some(1..=4) => {
+            context.kernel.calls.count_stub("drop_caches");
+            Ok(())
+        }
+        _ => Err(Errno::EINVAL),
+    }
+}
+
+/// Every address space keeps the limit from now on; areas beyond it stay.
+fn set_most_areas(context: &Context<'_>, bytes: &[u8]) -> Result<(), Errno> {
+    let most = number(bytes).filter(|most| *most <= i32::MAX as u64);
+    let most = most.ok_or(Errno::EINVAL)? as usize;
+    context.kernel.most_areas.store(most, Ordering::Relaxed);
+    for process in context.kernel.tasks.processes() {
+        if let Some(space) = process.space() {
+            let limits = memwright::Limits {
+                areas: most,
+                ..space.limits()
+            };
+            space.set_limits(limits);
+        }
+    }
+    Ok(())
+}
+
+fn set_overcommit(context: &Context<'_>, bytes: &[u8]) -> Result<(), Errno> {
+    let mode = match number(bytes) {
+        Some(0) => OvercommitMode::Guess,
+        Some(1) => OvercommitMode::Always,
+        Some(2) => OvercommitMode::Never,
+        _ => return Err(Errno::EINVAL),
+    };
+    context.kernel.memory.commit().set_mode(mode);
+    Ok(())
+}
+
+/// `/proc/vmstat` (`mm/vmstat.c` of Linux 7.2): the rows that there is something behind.
+pub fn statistics(context: &Context<'_>, text: &mut Text) -> fmt::Result {
+    let memory = &context.kernel.memory;
+    let frames = memory.frames();
+    let account = memory.account();
+    let count = |row| match account.get(row) {
+        Value::Count(count) => count,
+        Value::NotObservable => 0,
+    };
+    let faults = [
+        Row::FaultDemandZero,
+        Row::FaultZeroPage,
+        Row::FaultFile,
+        Row::FaultCopy,
+        Row::FaultWriteOnly,
+        Row::FaultSpurious,
+        Row::FaultRefused,
+    ];
+    let rows = [
+        ("nr_free_pages", frames.free()),
+        ("nr_anon_pages", frames.used_by(FrameKind::Anonymous)),
+        ("nr_file_pages", frames.used_by(FrameKind::Object)),
+        ("nr_page_table_pages", frames.used_by(FrameKind::Table)),
+        ("nr_slab_unreclaimable", frames.used_by(FrameKind::Slab)),
+        ("pgalloc_normal", frames.allocations()),
+        ("pgfault", faults.into_iter().map(count).sum()),
+        ("pgmajfault", 0),
+        ("pglazyfree", count(Row::LazyFreed)),
+        (
+            "oom_kill",
+            context.kernel.memory_kills.load(Ordering::Relaxed),
+        ),
+    ];
+    rows.into_iter()
+        .try_for_each(|(name, value)| writeln!(text, "{name} {value}"))
+}
