@@ -11,6 +11,7 @@ const PROGRAMS: &[&str] = &[
     "map",
     "advise",
     "limits",
+    "remote",
     "faults",
     "signals",
     "wait",

@@ -31,6 +31,7 @@ const PROGRAMS: &[&str] = &[
     "timerfd",
     "signalfd",
     "pidfd",
+    "remote",
     "sockets",
     "files",
     "proc",

@@ -147,6 +147,18 @@ impl Credentials {
                 .any(|id| *id == other.saved || *id == other.real)
     }
 
+    /// It may look into a process with `other` credentials, as to its memory (`ptrace_may_access` of Linux 7.2 with
+    /// `PTRACE_MODE_READ_FSCREDS`, `kernel/ptrace.c`): all its ids are one's own and it has no capability beyond one's
+    /// own, or one may look into any process.
+    pub fn may_look_into(&self, other: &Self) -> bool {
+        let same = |mine: &Ids, theirs: &Ids| {
+            [theirs.real, theirs.effective, theirs.saved] == [mine.file; 3]
+        };
+        let covered = (self.capabilities.effective).contains(other.capabilities.permitted);
+        let own = same(&self.user, &other.user) && same(&self.group, &other.group);
+        (own && covered) || self.has(Capabilities::TRACE)
+    }
+
     /// What exec makes of them.
     pub fn after_exec(&mut self) {
         for ids in [&mut self.user, &mut self.group] {
@@ -160,7 +172,7 @@ impl Credentials {
 
 #[cfg(test)]
 mod tests {
-    use super::{Credentials, Errno, Ids, UNCHANGED};
+    use super::{Capabilities, Credentials, Errno, Ids, UNCHANGED};
 
     const fn all(id: u32) -> Ids {
         Ids {
@@ -210,6 +222,33 @@ mod tests {
         assert_eq!(ids.set_file(9, false), 1);
         assert_eq!(ids.set_file(2, false), 1);
         assert_eq!(ids.file, 2);
+    }
+
+    #[test]
+    fn one_looks_into_ones_own_processes() {
+        let user = |id: u32| {
+            let mut user = Credentials::default();
+            user.group = all(id);
+            let taken = user.change_user(|ids, privileged| ids.set(id, privileged));
+            assert_eq!(taken, Ok(()));
+            user
+        };
+        let (root, seven, eight) = (Credentials::default(), user(7), user(8));
+        let mut other_group = seven.clone();
+        other_group.group.saved = 8;
+        let mut keeps_rights = seven.clone();
+        keeps_rights.capabilities.permitted = Capabilities::SIGNAL;
+        for (mine, other, allowed) in [
+            (&root, &seven, true),
+            (&seven, &seven, true),
+            (&seven, &eight, false),
+            (&seven, &root, false),
+            (&seven, &other_group, false),
+            (&seven, &keeps_rights, false),
+            (&root, &keeps_rights, true),
+        ] {
+            assert_eq!(mine.may_look_into(other), allowed, "{mine:?} {other:?}");
+        }
     }
 
     #[test]

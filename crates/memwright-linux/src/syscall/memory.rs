@@ -344,7 +344,7 @@ pub fn mremap(context: &Context<'_>, arguments: &Arguments) -> CallResult {
 }
 
 /// What `madvise` is asked for. Hints have a name, by which the account lists them.
-fn advice(number: u64) -> Option<(Advice, &'static str)> {
+pub(super) fn advice(number: u64) -> Option<(Advice, &'static str)> {
     Some(match number as u32 {
         raw::MADV_NORMAL => (Advice::Hint, "MADV_NORMAL"),
         raw::MADV_RANDOM => (Advice::Hint, "MADV_RANDOM"),

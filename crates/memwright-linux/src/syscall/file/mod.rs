@@ -13,6 +13,7 @@ pub mod pidfd;
 pub mod pipe;
 pub mod place;
 pub mod poll;
+pub mod remote;
 pub mod select;
 pub mod signalfd;
 pub mod socket;
@@ -37,6 +38,7 @@ pub const GROUPS: &[&[SystemCall]] = &[
     pipe::CALLS,
     place::CALLS,
     poll::CALLS,
+    remote::CALLS,
     select::CALLS,
     signalfd::CALLS,
     socket::CALLS,
