@@ -38,14 +38,38 @@ impl Expectation {
         }
     }
 
-    /// Whether `seen` is worse than this; `None` is a subtest that did not get its turn.
-    pub fn is_worse(&self, seen: Option<Ending>) -> bool {
+    /// How the list says it.
+    pub fn words(&self) -> String {
         match self {
-            Self::Pass => seen != Some(Ending::Passed),
-            Self::HookAbsent => matches!(seen, Some(Ending::Failed) | None),
-            Self::ComesWith(_) | Self::Deliberate(_) => false,
+            Self::Pass => "pass".to_owned(),
+            Self::ComesWith(capability) => format!("comes with {capability}"),
+            Self::HookAbsent => "hook absent on the reference".to_owned(),
+            Self::Deliberate(rule) => format!("deliberate: {rule}"),
         }
     }
+
+    /// What to say of a subtest that ended like this; `None` is one that did not get its turn.
+    pub fn judge(&self, seen: Option<Ending>) -> Verdict {
+        match (self, seen) {
+            (Self::Pass, Some(Ending::Passed)) => Verdict::AsExpected,
+            (Self::Pass, _) => Verdict::Worse,
+            (_, Some(Ending::Passed)) => Verdict::Better,
+            (Self::HookAbsent, Some(Ending::Skipped)) => Verdict::AsExpected,
+            (Self::HookAbsent, Some(Ending::Failed) | None) => Verdict::Worse,
+            (Self::ComesWith(_) | Self::Deliberate(_), _) => Verdict::AsExpected,
+        }
+    }
+}
+
+/// How a subtest compares with its line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// The line is right.
+    AsExpected,
+    /// Memwright is at fault.
+    Worse,
+    /// The line is: it asks for too little.
+    Better,
 }
 
 /// One line of the list.
@@ -104,10 +128,10 @@ impl Expected {
         lines.any(|line| line.expectation == Expectation::Pass)
     }
 
-    /// The tests, each as often as it has subtests.
+    /// Test and line of each subtest.
     #[cfg(test)]
-    pub fn names(&self) -> impl Iterator<Item = &str> {
-        self.0.iter().map(|line| line.test.as_str())
+    pub fn lines(&self) -> impl Iterator<Item = (&str, &Line)> {
+        self.0.iter().map(|line| (line.test.as_str(), line))
     }
 }
 
@@ -138,17 +162,28 @@ mod tests {
     use super::*;
 
     #[test]
-    fn expectations_and_what_is_worse() {
+    fn every_expectation_against_every_ending() {
         use Ending::{Failed, Passed, Skipped};
-        for (text, worse) in [
-            ("pass", [false, true, true, true]),
-            ("hook absent on the reference", [false, false, true, true]),
-            ("comes with swap", [false; 4]),
-            ("deliberate: rule 12", [false; 4]),
+        use Verdict::{AsExpected, Better, Worse};
+        for (text, verdicts) in [
+            ("pass", [AsExpected, Worse, Worse, Worse]),
+            (
+                "hook absent on the reference",
+                [Better, AsExpected, Worse, Worse],
+            ),
+            (
+                "comes with swap",
+                [Better, AsExpected, AsExpected, AsExpected],
+            ),
+            (
+                "deliberate: rule 12",
+                [Better, AsExpected, AsExpected, AsExpected],
+            ),
         ] {
             let expectation = Expectation::parse(text).unwrap();
             let seen = [Some(Passed), Some(Skipped), Some(Failed), None];
-            assert_eq!(seen.map(|seen| expectation.is_worse(seen)), worse, "{text}");
+            assert_eq!(seen.map(|seen| expectation.judge(seen)), verdicts, "{text}");
+            assert_eq!(expectation.words(), text);
         }
         for text in [
             "",

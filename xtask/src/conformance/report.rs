@@ -1,6 +1,6 @@
 //! What a run prints: one line for each test, the reference beside it, and what did worse than expected.
 
-use super::expected::{Expectation, Line, answers};
+use super::expected::{Expectation, Line, Verdict, answers};
 use super::list::Test;
 use super::run::Output;
 use super::tap::{self, Ending};
@@ -14,6 +14,8 @@ pub struct Totals {
     pub failed: u64,
     /// Skipped, or expected to pass only later.
     pub skipped: u64,
+    /// Of those that passed, the ones of which the list does not expect it.
+    pub better: u64,
 }
 
 impl Totals {
@@ -22,6 +24,7 @@ impl Totals {
         self.passed += other.passed;
         self.failed += other.failed;
         self.skipped += other.skipped;
+        self.better += other.better;
     }
 
     /// The closing line.
@@ -30,8 +33,23 @@ impl Totals {
             passed,
             failed,
             skipped,
+            better: _,
         } = self;
         format!("{passed} passed; {failed} failed; {skipped} skipped")
+    }
+
+    /// What is wrong with the run, or with the list: both must be put right.
+    pub fn complaint(self) -> Option<String> {
+        let parts = [
+            (self.failed, "did worse than expected"),
+            (self.better, "did better: their lines are out of date"),
+        ];
+        let parts: Vec<String> = parts
+            .iter()
+            .filter(|(count, _)| *count > 0)
+            .map(|(count, what)| format!("{count} {what}"))
+            .collect();
+        (!parts.is_empty()).then(|| parts.join("; "))
     }
 }
 
@@ -80,26 +98,25 @@ pub fn test(test: &Test, lines: &[&Line], output: &Output) -> Totals {
         let ending = at.map(|at| seen[at].ending);
         let word = ending.map_or("not run", Ending::word);
         let (number, name) = (line.number, &line.name);
-        if line.expectation.is_worse(ending) {
-            totals.failed += 1;
-            println!("    WORSE: {number} {name}: {word}");
-            continue;
-        }
-        match (&line.expectation, ending) {
-            (Expectation::ComesWith(what), Some(Ending::Passed)) => {
+        match line.expectation.judge(ending) {
+            Verdict::Worse => {
+                totals.failed += 1;
+                println!("    WORSE: {number} {name}: {word}");
+            }
+            Verdict::Better => {
                 totals.passed += 1;
-                println!("    better: {number} {name}: passed without {what}");
+                totals.better += 1;
+                let expected = line.expectation.words();
+                println!("    BETTER: {number} {name}: {word}, but expected: {expected}");
             }
-            (_, Some(Ending::Passed)) => totals.passed += 1,
-            (Expectation::ComesWith(what), _) => {
+            Verdict::AsExpected if ending == Some(Ending::Passed) => totals.passed += 1,
+            Verdict::AsExpected => {
                 totals.skipped += 1;
-                println!("    {number} {name}: {word}, comes with {what}");
+                if line.expectation != Expectation::HookAbsent {
+                    let expected = line.expectation.words();
+                    println!("    {number} {name}: {word}, {expected}");
+                }
             }
-            (Expectation::Deliberate(rule), _) => {
-                totals.skipped += 1;
-                println!("    {number} {name}: {word}, {rule}");
-            }
-            (Expectation::Pass | Expectation::HookAbsent, _) => totals.skipped += 1,
         }
     }
     totals
@@ -111,7 +128,7 @@ mod tests {
     use crate::conformance::expected::Expected;
 
     #[test]
-    fn worse_ones_fail_and_later_ones_are_skipped() {
+    fn worse_ones_fail_later_ones_are_skipped_and_better_ones_are_told() {
         let list = Expected::read(
             "h\nt\t1\tpass\tpass\ta\nt\t2\tpass\tpass\tb\nt\t3\tpass\tcomes with swap\tc\nt\t4\tskip\thook absent on the reference\t\n",
         )
@@ -125,7 +142,22 @@ mod tests {
         let run = output("ok 1 a\nnot ok 2 b\nnot ok 3 c\nok 4 # SKIP\n");
         let totals = test(&tests[0], &list.of("t"), &run);
         assert_eq!(totals.line(), "1 passed; 1 failed; 2 skipped");
+        assert_eq!(
+            totals.complaint().as_deref(),
+            Some("1 did worse than expected")
+        );
         let totals = test(&tests[0], &list.of("t"), &output("Bail out!\n"));
         assert_eq!(totals.line(), "0 passed; 3 failed; 1 skipped");
+        let run = output("ok 1 a\nok 2 b\nok 3 c\nok 4\n");
+        let totals = test(&tests[0], &list.of("t"), &run);
+        assert_eq!(totals.line(), "4 passed; 0 failed; 0 skipped");
+        assert_eq!(
+            totals.complaint().as_deref(),
+            Some("2 did better: their lines are out of date")
+        );
+        let run = output("ok 1 a\nok 2 b\nok 3 # SKIP c\nok 4 # SKIP\n");
+        let totals = test(&tests[0], &list.of("t"), &run);
+        assert_eq!(totals.line(), "2 passed; 0 failed; 2 skipped");
+        assert_eq!(totals.complaint(), None);
     }
 }
