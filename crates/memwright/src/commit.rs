@@ -30,8 +30,10 @@ pub struct Commit {
     cpus: Vec<Share>,
     total: u64,
     mode: AtomicU8,
-    /// Percent of memory that may be promised in mode `Never`.
+    /// Percent of memory that may be promised in mode `Never`, unless `most` says how much.
     ratio: AtomicU32,
+    /// Pages that may be promised in mode `Never`; 0 for the share.
+    most: AtomicU64,
     /// A request of more pages than this is looked at closer: what a promise costs most of the time is one compare.
     unasked: AtomicU64,
 }
@@ -57,6 +59,7 @@ impl Commit {
             total,
             mode: AtomicU8::new(OvercommitMode::Guess as u8),
             ratio: AtomicU32::new(50),
+            most: AtomicU64::new(0),
             unasked: AtomicU64::new(total),
         })
     }
@@ -104,19 +107,34 @@ impl Commit {
         self.unasked.store(unasked, Ordering::Relaxed);
     }
 
-    /// Percent of memory that may be promised in mode `Never` (`vm.overcommit_ratio`).
+    /// Percent of memory that may be promised in mode `Never` (`vm.overcommit_ratio`); 0 where an amount was set.
     pub fn ratio(&self) -> u32 {
         self.ratio.load(Ordering::Relaxed)
     }
 
-    /// Sets that share.
+    /// Sets that share, in place of an amount.
     pub fn set_ratio(&self, percent: u32) {
         self.ratio.store(percent, Ordering::Relaxed);
+        self.most.store(0, Ordering::Relaxed);
+    }
+
+    /// Pages that may be promised in mode `Never` (`vm.overcommit_kbytes`); 0 where a share was set.
+    pub fn most(&self) -> u64 {
+        self.most.load(Ordering::Relaxed)
+    }
+
+    /// Sets that amount, in place of a share. 0 leaves nothing to promise.
+    pub fn set_most(&self, pages: u64) {
+        self.most.store(pages, Ordering::Relaxed);
+        self.ratio.store(0, Ordering::Relaxed);
     }
 
     /// How many pages may be promised in mode `Never` (`CommitLimit` in /proc/meminfo).
     pub fn limit(&self) -> u64 {
-        self.total * u64::from(self.ratio()) / 100
+        match self.most() {
+            0 => self.total * u64::from(self.ratio()) / 100,
+            most => most,
+        }
     }
 
     /// Takes back the promise of `pages`, on CPU `cpu`, which calls.
@@ -177,6 +195,12 @@ mod tests {
         assert_eq!(commit.charge(FIRST, 1), Err(Overcommit));
         commit.set_ratio(51);
         commit.charge(FIRST, 1).unwrap();
+        commit.set_most(60);
+        assert_eq!((commit.limit(), commit.ratio()), (60, 0));
+        commit.charge(FIRST, 9).unwrap();
+        assert_eq!(commit.charge(FIRST, 1), Err(Overcommit));
+        commit.set_ratio(50);
+        assert_eq!((commit.limit(), commit.most()), (50, 0));
         commit.set_mode(OvercommitMode::Guess);
         commit.charge(FIRST, 100).unwrap();
         assert_eq!(commit.charge(FIRST, 101), Err(Overcommit));

@@ -16,6 +16,7 @@ const PARTS: &[&str] = &[
     "*/scripts",
     "*/include/uapi",
     "*/include/asm-generic",
+    "*/include/vdso",
     "*/arch/x86/Makefile*",
     "*/arch/x86/include",
     "*/arch/x86/entry/syscalls",

@@ -18,6 +18,7 @@ const PROGRAMS: &[&str] = &[
     "pipes",
     "files",
     "proc",
+    "memory_files",
     "fpu",
     "badptr --every",
     "many_processes",

@@ -35,6 +35,8 @@ const PROGRAMS: &[&str] = &[
     "sockets",
     "files",
     "proc",
+    "memory_files",
+    "memory_totals alone",
     "fpu",
     "badptr --every",
     "many_processes",

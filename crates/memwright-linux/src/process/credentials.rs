@@ -227,8 +227,10 @@ mod tests {
     #[test]
     fn one_looks_into_ones_own_processes() {
         let user = |id: u32| {
-            let mut user = Credentials::default();
-            user.group = all(id);
+            let mut user = Credentials {
+                group: all(id),
+                ..Credentials::default()
+            };
             let taken = user.change_user(|ids, privileged| ids.set(id, privileged));
             assert_eq!(taken, Ok(()));
             user

@@ -77,6 +77,11 @@ static CONTROLS_VM: FixedDirectory = FixedDirectory {
         ("drop_caches", 0o200, SystemControl(&vm::DROP_CACHES)),
         ("max_map_count", 0o644, SystemControl(&vm::MOST_AREAS)),
         ("mmap_min_addr", 0o444, SystemText(vm::lowest_address)),
+        (
+            "overcommit_kbytes",
+            0o644,
+            SystemControl(&vm::OVERCOMMIT_KIBIBYTES),
+        ),
         ("overcommit_memory", 0o644, SystemControl(&vm::OVERCOMMIT)),
         (
             "overcommit_ratio",

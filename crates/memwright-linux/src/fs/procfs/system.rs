@@ -1,6 +1,6 @@
 //! Files about the system.
 
-use super::{fixed, text::Text};
+use super::{counts, fixed, text::Text};
 use crate::{
     abi::SECOND,
     context::Context,
@@ -21,6 +21,8 @@ pub fn meminfo(context: &Context<'_>, text: &mut Text) -> fmt::Result {
     let frames = memory.frames();
     let objects = frames.used_by(FrameKind::Object);
     let anonymous = frames.used_by(FrameKind::Anonymous);
+    let slab = frames.used_by(FrameKind::Slab);
+    let locked = counts::locked(context)?;
     let rows = [
         ("MemTotal", frames.total()),
         ("MemFree", frames.free()),
@@ -29,13 +31,19 @@ pub fn meminfo(context: &Context<'_>, text: &mut Text) -> fmt::Result {
         ("Buffers", 0),
         ("Cached", objects),
         ("SwapCached", 0),
+        ("Unevictable", locked),
+        ("Mlocked", locked),
         ("SwapTotal", 0),
         ("SwapFree", 0),
         ("Dirty", 0),
         ("Writeback", 0),
         ("AnonPages", anonymous),
+        ("Mapped", counts::mapped(memory)),
         ("Shmem", objects),
-        ("Slab", frames.used_by(FrameKind::Slab)),
+        ("KReclaimable", 0),
+        ("Slab", slab),
+        ("SReclaimable", 0),
+        ("SUnreclaim", slab),
         ("PageTables", frames.used_by(FrameKind::Table)),
         ("CommitLimit", memory.commit().limit()),
         ("Committed_AS", memory.commit().committed()),

@@ -1,6 +1,7 @@
 //! `/proc/sys/vm` and `/proc/vmstat`.
 
 use super::{
+    counts,
     node::SystemControl,
     text::{Text, number},
 };
@@ -10,7 +11,10 @@ use core::{
     sync::atomic::Ordering,
 };
 use memwright::{OvercommitMode, Row, Value};
-use memwright_table::FrameKind;
+use memwright_table::{FrameKind, PAGE_SIZE};
+
+/// Kibibytes of a page.
+const PAGE_KIB: u64 = PAGE_SIZE as u64 / 1024;
 
 /// `/proc/sys/vm/drop_caches`: there is no cache of anything that is elsewhere too.
 pub static DROP_CACHES: SystemControl = SystemControl {
@@ -31,6 +35,20 @@ pub static MOST_AREAS: SystemControl = SystemControl {
 pub static OVERCOMMIT: SystemControl = SystemControl {
     read: |context, text| writeln!(text, "{}", context.kernel.memory.commit().mode() as u8),
     store: set_overcommit,
+};
+
+/// `/proc/sys/vm/overcommit_kbytes`.
+pub static OVERCOMMIT_KIBIBYTES: SystemControl = SystemControl {
+    read: |context, text| writeln!(text, "{}", context.kernel.memory.commit().most() * PAGE_KIB),
+    store: |context, bytes| {
+        let kibibytes = number(bytes).ok_or(Errno::EINVAL)?;
+        context
+            .kernel
+            .memory
+            .commit()
+            .set_most(kibibytes / PAGE_KIB);
+        Ok(())
+    },
 };
 
 /// `/proc/sys/vm/overcommit_ratio`.
@@ -109,13 +127,21 @@ pub fn statistics(context: &Context<'_>, text: &mut Text) -> fmt::Result {
         Row::FaultSpurious,
         Row::FaultRefused,
     ];
+    let locked = counts::locked(context)?;
+    let objects = frames.used_by(FrameKind::Object);
     let rows = [
         ("nr_free_pages", frames.free()),
+        ("nr_unevictable", locked),
+        ("nr_mlock", locked),
         ("nr_anon_pages", frames.used_by(FrameKind::Anonymous)),
-        ("nr_file_pages", frames.used_by(FrameKind::Object)),
+        ("nr_mapped", counts::mapped(memory)),
+        ("nr_file_pages", objects),
+        // Nothing is written to a disk.
+        ("nr_dirty", 0),
+        ("nr_writeback", 0),
+        ("nr_shmem", objects),
         ("nr_page_table_pages", frames.used_by(FrameKind::Table)),
         ("nr_slab_unreclaimable", frames.used_by(FrameKind::Slab)),
-        ("pgalloc_normal", frames.allocations()),
         ("pgfault", faults.into_iter().map(count).sum()),
         ("pgmajfault", 0),
         ("pglazyfree", count(Row::LazyFreed)),

@@ -406,9 +406,9 @@ fn fallocate(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     let regular = match &inode.body {
         Body::Regular(regular) => regular,
         Body::Fifo(_) => return Err(Errno::ESPIPE),
-        Body::Socket => return Err(Errno::ENODEV),
         Body::Directory(_) => return Err(Errno::EISDIR),
-        Body::Symlink(_)
+        Body::Socket
+        | Body::Symlink(_)
         | Body::Character(_)
         | Body::Console(_)
         | Body::Anonymous

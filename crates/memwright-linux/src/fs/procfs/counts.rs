@@ -1,0 +1,103 @@
+//! Numbers of frames that nobody keeps: they are counted when somebody asks.
+
+use crate::{Memory, context::Context};
+use alloc::vec::Vec;
+use core::fmt;
+use memwright::{AreaFlags, space::Sight};
+use memwright_table::{Bits, Entry, Frame, FrameKind, PageRange};
+
+/// Frames of objects that an entry shows, each once (`NR_FILE_MAPPED` of Linux 7.2).
+pub fn mapped(memory: &Memory) -> u64 {
+    let frames = memory.frames();
+    let mut left = frames.used_by(FrameKind::Object);
+    let mut shown = 0;
+    for number in 0..frames.end() {
+        if left == 0 {
+            break;
+        }
+        if frames.kind_at(number) == Some(FrameKind::Object) {
+            left -= 1;
+            shown += u64::from(frames.sharers(Frame::new(number)) > 0);
+        }
+    }
+    shown
+}
+
+/// Numbers of frames, each in it or not.
+struct FrameSet(Vec<u64>);
+
+impl FrameSet {
+    /// No frame yet, of those below `end`.
+    fn new(end: u32) -> Result<Self, fmt::Error> {
+        let words = (end as usize).div_ceil(64);
+        let mut set = Vec::new();
+        set.try_reserve_exact(words).map_err(|_| fmt::Error)?;
+        set.resize(words, 0);
+        Ok(Self(set))
+    }
+
+    /// Adds `count` frames from this one on.
+    fn insert(&mut self, first: Frame, count: u32) {
+        let first = first.number() as usize;
+        for number in first..first + count as usize {
+            self.0[number / 64] |= 1 << (number % 64);
+        }
+    }
+
+    fn len(&self) -> u64 {
+        self.0.iter().map(|word| u64::from(word.count_ones())).sum()
+    }
+}
+
+/// Frames that locked areas of any process have in memory, each once (`NR_MLOCK` of Linux 7.2).
+///
+/// # Errors
+/// There is no heap to tell them apart.
+pub fn locked(context: &Context<'_>) -> Result<u64, fmt::Error> {
+    let kernel = context.kernel;
+    let mut found: Option<FrameSet> = None;
+    for process in kernel.tasks.processes() {
+        let Some(space) = process.space() else {
+            continue;
+        };
+        if space.totals().locked == 0 {
+            continue;
+        }
+        let set = match &mut found {
+            Some(set) => set,
+            None => found.insert(FrameSet::new(kernel.memory.frames().end())?),
+        };
+        let mut ranges: Vec<PageRange> = Vec::new();
+        space.areas(&mut |area| {
+            if area.flags().contains(AreaFlags::LOCKED) {
+                ranges.push(area.range());
+            }
+        });
+        for range in ranges {
+            space.survey(range, &mut |sight| {
+                if let Sight::Entry(_, extent) = sight
+                    && let Entry::Present(page) = extent.entry
+                    && !page.bits.contains(Bits::BORROWED)
+                {
+                    set.insert(page.frame, extent.range.len() as u32);
+                }
+                true
+            });
+        }
+    }
+    Ok(found.map_or(0, |set| set.len()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_frame_counts_once() {
+        let mut set = FrameSet::new(130).unwrap();
+        for (first, count) in [(0, 1), (63, 2), (129, 1), (64, 1), (0, 2)] {
+            set.insert(Frame::new(first), count);
+        }
+        assert_eq!(set.len(), 5);
+    }
+}
