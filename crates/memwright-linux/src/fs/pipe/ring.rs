@@ -100,9 +100,10 @@ impl Ring {
             self.written = 0;
             return Some(span.slot);
         }
-        // A writer that came around may have bytes in the front part of the same page.
+        // A writer that came around may have bytes in the front part of the same page, or be about to.
         let next_use = (page + self.pages as u64) * PAGE_SIZE as u64;
-        (self.read % PAGE_SIZE as u64 == 0 && self.written <= next_use).then_some(span.slot)
+        let used_to = self.written + u64::from(writing);
+        (self.read % PAGE_SIZE as u64 == 0 && used_to <= next_use).then_some(span.slot)
     }
 
     /// The numbers of the pages that hold bytes.
@@ -223,6 +224,24 @@ mod tests {
         ring.produce(PAGE_SIZE);
         assert_eq!(ring.consume(PAGE_SIZE, true), Some(0));
         assert_eq!(ring.write_span(1).map(|span| span.slot), Some(1));
+    }
+
+    #[test]
+    fn a_page_that_a_writer_comes_around_to_stays() {
+        for pages in [1, 2, 16] {
+            let mut ring = Ring::new(pages);
+            ring.produce(pages * PAGE_SIZE);
+            assert_eq!(ring.consume(100, false), None);
+            let place = ring.write_span(PAGE_SIZE);
+            assert_eq!(
+                place.map(|span| (span.slot, span.offset, span.length)),
+                Some((0, 0, 100))
+            );
+            // The rest of what was there is read while the front is written.
+            assert_eq!(ring.consume(PAGE_SIZE - 100, true), None);
+            ring.produce(100);
+            assert_eq!(ring.readable(), (pages - 1) * PAGE_SIZE + 100);
+        }
     }
 
     #[test]
