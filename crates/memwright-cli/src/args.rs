@@ -182,7 +182,7 @@ Exit codes:
 Examples:
   memwright bench basics
   memwright bench protect-loop --kernel linux=/boot/vmlinuz
-  memwright bench write-after-protect --policy write_upgrade=off --json report.json";
+  memwright bench write-after-protect --policy write-upgrade=off --json report.json";
 
 /// The most CPUs of a guest.
 const MOST_CPUS: u8 = 64;
@@ -291,7 +291,7 @@ mod tests {
             ("--policy", "aslr"),
             ("--policy", "aslr=random"),
             ("--policy", "speed=fast"),
-            ("--policy", "write_upgrade=sometimes"),
+            ("--policy", "write-upgrade=sometimes"),
             ("--memory", "12Q"),
             ("--memory", "-1"),
             ("--cpus", "0"),
@@ -313,9 +313,9 @@ mod tests {
             "memwright",
             "run",
             "--policy",
-            "aslr=1,fault_around=4",
+            "aslr=1,fault-around=4",
             "--policy",
-            "write_upgrade=off",
+            "write-upgrade=off",
             "x",
         ])
         .unwrap();
@@ -324,7 +324,7 @@ mod tests {
         };
         assert_eq!(
             run.policies,
-            ["aslr=1", "fault_around=4", "write_upgrade=off"]
+            ["aslr=1", "fault-around=4", "write-upgrade=off"]
         );
     }
 }

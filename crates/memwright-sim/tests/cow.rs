@@ -103,7 +103,7 @@ fn neither_side_sees_the_others_write_in_any_order() {
             });
             host.memory()
                 .policy()
-                .set("write_upgrade", upgrade)
+                .set("write-upgrade", upgrade)
                 .expect("a known policy");
             for before in [
                 Before::Untouched,

@@ -218,7 +218,7 @@ fn programs_see_it_where_a_rights_miss_walks_again() {
         let upgrade = ["off", "dirty", "on"][script.0.len() % 3];
         let policy = lockstep.host().memory().policy();
         policy
-            .set("write_upgrade", upgrade)
+            .set("write-upgrade", upgrade)
             .expect("a known policy");
         lockstep
     });

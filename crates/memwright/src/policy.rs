@@ -7,9 +7,10 @@ use core::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum WriteUpgrade {
-    /// Never: the next store faults (Linux before 5.8 for all but dirty shared pages).
+    /// Never for private pages: the next store faults. Shared pages follow the rule, as they always
+    /// did on Linux.
     Off = 0,
-    /// Only where the entry is dirty already (Linux 6.0).
+    /// A private page only where its entry is dirty already (Linux 6.0).
     Dirty = 1,
     /// Wherever the rule allows it (Linux 6.2 and later for private pages).
     On = 2,
@@ -46,11 +47,11 @@ impl Policy {
     /// Every key with its values, for help texts.
     pub const KEYS: [(&'static str, &'static str); 3] = [
         (
-            "write_upgrade",
-            "off, dirty or on: when a page becomes writable without a write fault",
+            "write-upgrade",
+            "off, dirty or on: when a private page becomes writable without a write fault",
         ),
         (
-            "fault_around",
+            "fault-around",
             "1, 2, 4, 8 or 16: how many cached pages of a file one read fault maps",
         ),
         (
@@ -65,7 +66,7 @@ impl Policy {
     /// The key or the value is unknown; nothing changed.
     pub fn set(&self, key: &str, value: &str) -> Result<(), PolicyError> {
         match key {
-            "write_upgrade" => {
+            "write-upgrade" => {
                 let upgrade = match value {
                     "off" => WriteUpgrade::Off,
                     "dirty" => WriteUpgrade::Dirty,
@@ -74,7 +75,7 @@ impl Policy {
                 };
                 self.write_upgrade.store(upgrade as u8, Ordering::Relaxed);
             }
-            "fault_around" => {
+            "fault-around" => {
                 let pages = match value {
                     "1" => 1,
                     "2" => 2,
@@ -143,12 +144,12 @@ mod tests {
             ("dirty", WriteUpgrade::Dirty),
             ("on", WriteUpgrade::On),
         ] {
-            policy.set("write_upgrade", value).unwrap();
+            policy.set("write-upgrade", value).unwrap();
             assert_eq!(policy.write_upgrade(), upgrade);
         }
         policy.set("locks", "count").unwrap();
         assert!(policy.count_locks());
-        policy.set("fault_around", "4").unwrap();
+        policy.set("fault-around", "4").unwrap();
         assert_eq!(policy.fault_around(), 4);
     }
 }

@@ -102,13 +102,14 @@ fn shared(view: View, bits: Bits) -> Verdict {
     }
 }
 
-/// The rule under a policy: for changes that could leave the page to a later write fault.
+/// The rule under a policy, which withholds it from private pages: for changes that could leave the page
+/// to a later write fault.
 ///
 /// A write fault asks [`writable`] itself, since it must grant.
 #[inline]
 pub fn upgrade(view: View, bits: Bits, policy: WriteUpgrade) -> Verdict {
     let verdict = writable(view, bits);
-    if !verdict.is_writable() {
+    if !verdict.is_writable() || view.shared {
         return verdict;
     }
     match policy {
@@ -138,7 +139,8 @@ impl Grant {
     /// What [`upgrade`] says in this area.
     #[inline]
     pub fn new(view: View, policy: WriteUpgrade) -> Self {
-        if !view.rights.contains(Rights::WRITE) || policy == WriteUpgrade::Off {
+        let withheld = policy == WriteUpgrade::Off && !view.shared;
+        if !view.rights.contains(Rights::WRITE) || withheld {
             return Self::NEVER;
         }
         let mut mask = Bits::UFFD_WP;
@@ -153,9 +155,9 @@ impl Grant {
         } else {
             wanted |= Bits::EXCLUSIVE;
             mask |= Bits::BORROWED | Bits::MERGED;
-        }
-        if policy == WriteUpgrade::Dirty {
-            wanted |= Bits::DIRTY;
+            if policy == WriteUpgrade::Dirty {
+                wanted |= Bits::DIRTY;
+            }
         }
         Self {
             mask: mask | wanted,
@@ -244,7 +246,9 @@ mod tests {
                 assert_eq!(upgrade(view, bits, WriteUpgrade::On), verdict);
                 let dirty = upgrade(view, bits, WriteUpgrade::Dirty);
                 let off = upgrade(view, bits, WriteUpgrade::Off);
-                if verdict.is_writable() {
+                if view.shared {
+                    assert_eq!((dirty, off), (verdict, verdict));
+                } else if verdict.is_writable() {
                     assert_eq!(dirty.is_writable(), bits.contains(D));
                     assert_eq!(off, Verdict::PolicyOff);
                 } else {

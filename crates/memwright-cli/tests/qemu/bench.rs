@@ -61,13 +61,13 @@ fn repeats() -> Result<(), Failed> {
 
 /// The rule for write permission, and what its absence costs: a fault for each page.
 fn policies() -> Result<(), Failed> {
-    let policy = ["--policy", "write_upgrade=off"];
+    let policy = ["--policy", "write-upgrade=off"];
     let document: Value =
         serde_json::from_str(&json(&[&["write-after-protect"], &policy[..]].concat())?)?;
     let case = "64 KiB, a byte of each page";
     for (column, second, third) in [
         ("memwright", 0.0, 0.0),
-        ("memwright write_upgrade=off", 0.0, 16.0),
+        ("memwright write-upgrade=off", 0.0, 16.0),
     ] {
         for (measure, faults) in [
             ("first write: faults", 16.0),

@@ -36,7 +36,7 @@ fn a_read_of_a_file_maps_what_is_cached_around_it() {
 #[test]
 fn mapping_around_can_be_switched_off() {
     let world = World::new();
-    world.memory.policy().set("fault_around", "1").unwrap();
+    world.memory.policy().set("fault-around", "1").unwrap();
     let object = world.shmem(8);
     object.write_at(0, &[5; 8 * PAGE as usize]).unwrap();
     let mut process = world.process();

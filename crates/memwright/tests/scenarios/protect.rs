@@ -34,13 +34,27 @@ fn there_and_back_costs_no_fault() {
 fn the_policy_can_withhold_the_permission() {
     for (value, faults) in [("off", 1), ("dirty", 0), ("on", 0)] {
         let world = World::new();
-        world.memory.policy().set("write_upgrade", value).unwrap();
+        world.memory.policy().set("write-upgrade", value).unwrap();
         let mut process = world.process();
         process.map(0, 1, RW);
         process.store(0, 1).unwrap();
         process.protect(0, 1, R);
         process.protect(0, 1, RW);
         assert_eq!(process.store(0, 2).unwrap().len(), faults, "{value}");
+    }
+}
+
+#[test]
+fn what_the_policy_withholds_is_private() {
+    for value in ["off", "dirty", "on"] {
+        let world = World::new();
+        world.memory.policy().set("write-upgrade", value).unwrap();
+        let mut process = world.process();
+        process.map_object(0, 2, RW, &world.shmem(2), true);
+        process.store(0, 1).unwrap();
+        process.protect(0, 2, R);
+        process.protect(0, 2, RW);
+        assert_eq!(process.store(0, 2).unwrap().len(), 0, "{value}");
     }
 }
 
