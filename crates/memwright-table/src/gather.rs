@@ -35,6 +35,31 @@ const MOST_HELD: u32 = 8192;
 /// Room for frames that another gather holds at the same time.
 const SHARED_HELD: usize = 16;
 
+/// When and what a gather invalidates: what Memwright does, and what was done before, to compare.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(u8)]
+pub enum FlushPolicy {
+    /// Each changed entry at once, on every CPU that has the table loaded.
+    Immediate = 0,
+    /// Every changed entry, in one flush.
+    Gather = 1,
+    /// The same without entries that no CPU used. Rights that grow are flushed everywhere.
+    Elide = 2,
+    /// The same, and rights that grow interrupt no other CPU.
+    #[default]
+    ElideGrow = 3,
+}
+
+impl FlushPolicy {
+    /// Whether entries that no CPU used are flushed like the others.
+    const fn flushes_untouched(self) -> bool {
+        match self {
+            Self::Immediate | Self::Gather => true,
+            Self::Elide | Self::ElideGrow => false,
+        }
+    }
+}
+
 /// What a gather did. Sums of counts of several gathers mean the same.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct GatherCounts {
@@ -199,6 +224,7 @@ pub struct Gather<'t, M: Machine> {
     /// A flush was elided by a clear accessed bit, or a right was found already gone.
     relied: bool,
     finished: bool,
+    policy: FlushPolicy,
     /// Frames held back, linked through their metadata.
     held: u32,
     held_count: u32,
@@ -210,7 +236,7 @@ pub struct Gather<'t, M: Machine> {
 
 impl<'t, M: Machine> Gather<'t, M> {
     #[inline]
-    pub(crate) fn new(table: &'t Table<M>) -> Self {
+    pub(crate) fn new(table: &'t Table<M>, policy: FlushPolicy) -> Self {
         Self {
             table,
             shrunk: Pages::new(),
@@ -219,6 +245,7 @@ impl<'t, M: Machine> Gather<'t, M> {
             pending: None,
             relied: false,
             finished: false,
+            policy,
             held: END,
             held_count: 0,
             shared: [(Frame::new(0), 0); SHARED_HELD],
@@ -239,7 +266,9 @@ impl<'t, M: Machine> Gather<'t, M> {
     pub(crate) fn record_run(&mut self, start: Page, size: PageSize, change: Change, entries: u64) {
         let changed = &mut self.counts.changed[change.index()];
         *changed = changed.wrapping_add(entries);
-        if change.needs_remote() {
+        if !matches!(self.policy, FlushPolicy::ElideGrow) && change.needs_local() {
+            self.record_older(start, size, change, entries);
+        } else if change.needs_remote() {
             if matches!(change, Change::TableFreed) {
                 self.tables = true;
             } else {
@@ -257,12 +286,45 @@ impl<'t, M: Machine> Gather<'t, M> {
         }
     }
 
-    /// Records changes that no CPU need hear of: the accessed bit was clear.
+    /// The same under a policy that flushes more than is needed: a change that needs no other CPU
+    /// is told to all.
+    #[cold]
+    fn record_older(&mut self, start: Page, size: PageSize, change: Change, entries: u64) {
+        if self.pending.is_none() {
+            self.pending = Some(self.table.begin_pending());
+        }
+        if matches!(change, Change::TableFreed) {
+            self.tables = true;
+        } else if matches!(self.policy, FlushPolicy::Immediate) {
+            for entry in 0..entries {
+                self.shrunk.add(start.add(entry * size.pages()), 1, size);
+                self.invalidate_recorded();
+            }
+        } else {
+            self.shrunk.add(start, entries, size);
+        }
+    }
+
+    /// Records changes of entries that follow one another from `start` on, of which no CPU need
+    /// hear: their accessed bits were clear.
     #[inline]
-    pub(crate) fn elide(&mut self, change: Change, entries: u64) {
+    pub(crate) fn elide(&mut self, start: Page, size: PageSize, change: Change, entries: u64) {
+        if self.policy.flushes_untouched() {
+            self.record_run(start, size, change, entries);
+            return;
+        }
         self.counts.changed[change.index()] += entries;
         self.counts.elided_not_accessed += entries;
         self.relied = true;
+    }
+
+    /// Whether a change that takes rights also takes the accessed bits, so that of pages that nobody
+    /// uses from then on no CPU need be told the next time: where another CPU is interrupted anyway.
+    #[inline]
+    pub(crate) fn takes_accessed(&self) -> bool {
+        let loaded = self.table.loaded().bits();
+        let several = loaded & loaded.wrapping_sub(1) != 0;
+        several && matches!(self.policy, FlushPolicy::ElideGrow)
     }
 
     /// Says that the operation found a right already gone and relies on that (rule 2).

@@ -132,7 +132,7 @@ pub use addr::{
 };
 pub use entry::{Bits, Change, Entry, Marker, Marks, Migrating, Present, Swapped, change};
 pub use frame::{FrameAudit, FrameKind, FrameRef, Frames, OutOfFrames, Region, SetupError, Usage};
-pub use gather::{Gather, GatherCounts};
+pub use gather::{FlushPolicy, Gather, GatherCounts};
 pub use handle::{OutOfMemory, Shared, TryPush};
 pub use machine::{Invalidation, Machine};
 pub use table::{Copied, CopyRule, CopyStop, Cursor, Edit, Edited, Extent, Table};

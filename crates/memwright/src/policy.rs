@@ -3,6 +3,8 @@
 
 use core::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 
+use memwright_table::FlushPolicy;
+
 /// When a page that stays mapped may become writable without a write fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
@@ -14,6 +16,16 @@ pub enum WriteUpgrade {
     Dirty = 1,
     /// Wherever the rule allows it (Linux 6.2 and later for private pages).
     On = 2,
+}
+
+/// The policy as a number that an atomic keeps, and back.
+const fn flush_policy(number: u8) -> FlushPolicy {
+    match number {
+        0 => FlushPolicy::Immediate,
+        1 => FlushPolicy::Gather,
+        2 => FlushPolicy::Elide,
+        _ => FlushPolicy::ElideGrow,
+    }
 }
 
 /// A key or a value that no policy has.
@@ -31,6 +43,7 @@ pub struct Policy {
     write_upgrade: AtomicU8,
     fault_around: AtomicU8,
     count_locks: AtomicBool,
+    flush: AtomicU8,
 }
 
 impl Default for Policy {
@@ -39,16 +52,21 @@ impl Default for Policy {
             write_upgrade: AtomicU8::new(WriteUpgrade::On as u8),
             fault_around: AtomicU8::new(16),
             count_locks: AtomicBool::new(false),
+            flush: AtomicU8::new(FlushPolicy::ElideGrow as u8),
         }
     }
 }
 
 impl Policy {
     /// Every key with its values, for help texts.
-    pub const KEYS: [(&'static str, &'static str); 3] = [
+    pub const KEYS: [(&'static str, &'static str); 4] = [
         (
             "write-upgrade",
             "off, dirty or on: when a private page becomes writable without a write fault",
+        ),
+        (
+            "tlb",
+            "immediate, gather, elide or elide+grow: which changed entries are flushed, and when",
         ),
         (
             "fault-around",
@@ -75,6 +93,16 @@ impl Policy {
                 };
                 self.write_upgrade.store(upgrade as u8, Ordering::Relaxed);
             }
+            "tlb" => {
+                let policy = match value {
+                    "immediate" => FlushPolicy::Immediate,
+                    "gather" => FlushPolicy::Gather,
+                    "elide" => FlushPolicy::Elide,
+                    "elide+grow" => FlushPolicy::ElideGrow,
+                    _ => return Err(PolicyError::UnknownValue),
+                };
+                self.flush.store(policy as u8, Ordering::Relaxed);
+            }
             "fault-around" => {
                 let pages = match value {
                     "1" => 1,
@@ -97,6 +125,12 @@ impl Policy {
             _ => return Err(PolicyError::UnknownKey),
         }
         Ok(())
+    }
+
+    /// Which changed entries are flushed, and when.
+    #[inline]
+    pub fn flush(&self) -> FlushPolicy {
+        flush_policy(self.flush.load(Ordering::Relaxed))
     }
 
     /// When a page may become writable without a write fault.
@@ -146,6 +180,15 @@ mod tests {
         ] {
             policy.set("write-upgrade", value).unwrap();
             assert_eq!(policy.write_upgrade(), upgrade);
+        }
+        for (value, flush) in [
+            ("immediate", FlushPolicy::Immediate),
+            ("gather", FlushPolicy::Gather),
+            ("elide", FlushPolicy::Elide),
+            ("elide+grow", FlushPolicy::ElideGrow),
+        ] {
+            policy.set("tlb", value).unwrap();
+            assert_eq!(policy.flush(), flush);
         }
         policy.set("locks", "count").unwrap();
         assert!(policy.count_locks());

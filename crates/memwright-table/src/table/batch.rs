@@ -37,6 +37,30 @@ pub struct Edited {
     pub made_writable: u64,
 }
 
+/// An edit of many entries under way.
+struct Editor<R> {
+    rule: R,
+    /// Whether the accessed bit goes with a right, into the bit that software keeps.
+    takes_accessed: bool,
+    edited: Edited,
+}
+
+impl<R: FnMut(Bits) -> Edit> Editor<R> {
+    /// What becomes of the page `old`, and what that is to hardware.
+    #[inline]
+    fn decide(&mut self, old: u64) -> (u64, Change) {
+        let edit = (self.rule)(x86_64::decode_present(old, 1).bits);
+        let new = x86_64::edit(old, edit.set, edit.clear);
+        let what = x86_64::change(old, new);
+        let folds = self.takes_accessed && matches!(what, Change::Shrank);
+        if folds && new & x86_64::ACCESSED != 0 {
+            let folded = (new & !x86_64::ACCESSED) | x86_64::FOLDED_ACCESSED;
+            return (folded, what);
+        }
+        (new, what)
+    }
+}
+
 /// Neighbouring entries that changed alike, told to the gather together.
 struct Run {
     what: Change,
@@ -95,7 +119,7 @@ pub(super) fn tell<M: Machine>(
     entries: u64,
 ) {
     if elided {
-        gather.elide(what, entries);
+        gather.elide(start, PageSize::Size4K, what, entries);
     } else {
         gather.record_run(start, PageSize::Size4K, what, entries);
     }
@@ -113,7 +137,7 @@ struct Alike {
 
 impl Alike {
     /// Decides for entries like `word`.
-    fn decide(word: u64, rule: &mut impl FnMut(Bits) -> Edit) -> Self {
+    fn decide<R: FnMut(Bits) -> Edit>(word: u64, editor: &mut Editor<R>) -> Self {
         let attributes = x86_64::attributes(word);
         if !x86_64::is_present(word) {
             return Self {
@@ -124,9 +148,7 @@ impl Alike {
                 elided: false,
             };
         }
-        let edit = rule(x86_64::decode_present(word, 1).bits);
-        let new = x86_64::edit(word, edit.set, edit.clear);
-        let what = x86_64::change(word, new);
+        let (new, what) = editor.decide(word);
         Self {
             attributes,
             flip: word ^ new,
@@ -252,80 +274,83 @@ impl<M: Machine> Cursor<'_, M> {
     ///
     /// # Panics
     /// As for `edit_run`.
+    #[inline]
     pub fn edit_alike(
         &mut self,
         limit: Page,
-        mut rule: impl FnMut(Bits) -> Edit,
+        rule: impl FnMut(Bits) -> Edit,
         gather: &mut Gather<'_, M>,
     ) -> Edited {
         let limit = limit.min(self.range.end);
-        let mut edited = Edited::default();
+        let mut editor = Editor {
+            rule,
+            takes_accessed: gather.takes_accessed(),
+            edited: Edited::default(),
+        };
         if self.level == 1 && self.position.add(1) == limit {
-            self.edit_one(&mut rule, &mut edited, gather);
+            self.edit_one(self.position, &mut editor, gather);
             if limit == self.range.end {
                 self.position = limit;
                 self.park();
             } else {
                 self.go(limit);
             }
-            return edited;
+            return editor.edited;
         }
         while self.position < limit {
             if self.level == 1 {
                 let end = self.table_end(limit);
-                self.edit_table_alike(end, &mut rule, &mut edited, gather);
+                self.edit_table_alike(end, &mut editor, gather);
                 self.go(end);
                 continue;
             }
             if let Entry::Present(page) = self.entry().entry {
-                let edit = rule(page.bits);
+                let edit = (editor.rule)(page.bits);
                 let bits = self.edit(edit.set, edit.clear, gather).bits;
-                edited.changed += u64::from(bits != page.bits);
+                editor.edited.changed += u64::from(bits != page.bits);
                 let won = bits.difference(page.bits).contains(Bits::WRITE);
-                edited.made_writable += u64::from(won);
+                editor.edited.made_writable += u64::from(won);
             }
             self.advance();
         }
-        edited
+        editor.edited
     }
 
-    /// The same for the page here alone.
+    /// The same for one page in the locked lowest table.
     #[inline]
-    fn edit_one(
-        &mut self,
-        rule: &mut impl FnMut(Bits) -> Edit,
-        edited: &mut Edited,
+    fn edit_one<R: FnMut(Bits) -> Edit>(
+        &self,
+        page: Page,
+        editor: &mut Editor<R>,
         gather: &mut Gather<'_, M>,
     ) {
-        let slot = self.slot_word();
+        step(Step::Entry);
+        let slot = &self.words[slot_index(page, 1)];
         let mut old = slot.load(Ordering::Relaxed);
         while x86_64::is_present(old) {
-            let edit = rule(x86_64::decode_present(old, 1).bits);
-            let new = x86_64::edit(old, edit.set, edit.clear);
+            let (new, what) = editor.decide(old);
             if new == old {
                 gather.rely_on_pending();
                 return;
             }
             match slot.compare_exchange(old, new, Ordering::AcqRel, Ordering::Relaxed) {
                 Ok(_) => {
-                    edited.changed = 1;
-                    edited.made_writable = u64::from(new & !old & x86_64::WRITE != 0);
-                    let what = x86_64::change(old, new);
-                    record(gather, self.position, PageSize::Size4K, what, old);
+                    editor.edited.changed += 1;
+                    editor.edited.made_writable += u64::from(new & !old & x86_64::WRITE != 0);
+                    record(gather, page, PageSize::Size4K, what, old);
                     return;
                 }
                 // Hardware set accessed or dirty.
-                Err(seen) => old = seen,
+                Err(now) => old = now,
             }
         }
     }
 
     /// The same for the pages from the position to `end` in the locked lowest table.
-    fn edit_table_alike(
-        &mut self,
+    fn edit_table_alike<R: FnMut(Bits) -> Edit>(
+        &self,
         end: Page,
-        rule: &mut impl FnMut(Bits) -> Edit,
-        edited: &mut Edited,
+        editor: &mut Editor<R>,
         gather: &mut Gather<'_, M>,
     ) {
         if self.meta.live.load(Ordering::Relaxed) == 0 {
@@ -334,9 +359,15 @@ impl<M: Machine> Cursor<'_, M> {
         let slots = self.slots_to(end);
         let mut done = 0;
         while done < slots.len() {
-            let alike = Alike::decide(slots[done].load(Ordering::Relaxed), rule);
+            let word = slots[done].load(Ordering::Relaxed);
+            let alike = Alike::decide(word, editor);
             let count = alike.apply(&slots[done..]);
-            alike.tell(self.position.add(done as u64), count as u64, edited, gather);
+            alike.tell(
+                self.position.add(done as u64),
+                count as u64,
+                &mut editor.edited,
+                gather,
+            );
             done += count;
         }
     }

@@ -420,7 +420,7 @@ pub(super) fn record<M: Machine>(
     old: u64,
 ) {
     if what.needs_local() && old & x86_64::ACCESSED == 0 {
-        gather.elide(what, 1);
+        gather.elide(page, size, what, 1);
     } else {
         gather.record(page, size, what);
     }

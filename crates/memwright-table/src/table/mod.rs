@@ -53,7 +53,7 @@ use rust_alloc::vec::Vec;
 use crate::addr::{CpuId, CpuSet, Frame, Page, PageRange};
 use crate::entry::x86_64::{self, Slot};
 use crate::frame::{Frames, OutOfFrames};
-use crate::gather::Gather;
+use crate::gather::{FlushPolicy, Gather};
 use crate::handle::TryPush;
 use crate::machine::Machine;
 use crate::sync::stat::{self, Line};
@@ -214,7 +214,13 @@ impl<M: Machine> Table<M> {
     /// A gather for one operation.
     #[inline]
     pub fn gather(&self) -> Gather<'_, M> {
-        Gather::new(self)
+        self.gather_by(FlushPolicy::default())
+    }
+
+    /// The same under a policy.
+    #[inline]
+    pub fn gather_by(&self, policy: FlushPolicy) -> Gather<'_, M> {
+        Gather::new(self, policy)
     }
 
     /// A cursor at the start of `range`. It owns the lock of the table it stands in.

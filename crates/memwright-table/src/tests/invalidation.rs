@@ -1,13 +1,14 @@
 //! Which pages an operation invalidates: those that need it, each leaf once.
 
 use std::sync::Arc;
+use std::vec;
 use std::vec::Vec;
 
 use super::machine::{TestMachine, frames_with};
 use crate::gather::PAGES_AT_A_TIME;
 use crate::{
-    Bits, CpuId, CpuSet, Edit, Entry, FrameKind, Frames, GatherCounts, Invalidation, Page,
-    PageRange, PageSize, Present, Table,
+    Bits, CpuId, CpuSet, Edit, Entry, FlushPolicy, FrameKind, Frames, GatherCounts, Invalidation,
+    Page, PageRange, PageSize, Present, Table,
 };
 
 const START: u64 = 512 * 512;
@@ -17,6 +18,10 @@ const BOTH: [CpuSet; 2] = [CpuSet::from_bits(1), CpuSet::from_bits(2)];
 const TO_READ_ONLY: Edit = Edit {
     set: Bits::empty(),
     clear: Bits::WRITE,
+};
+const TO_WRITABLE: Edit = Edit {
+    set: Bits::WRITE,
+    clear: Bits::empty(),
 };
 
 struct Setup {
@@ -47,17 +52,35 @@ impl Setup {
 
     /// Takes the right to write from everything mapped in a range; tells what each CPU forgot.
     fn shrink(&self, pages: u64) -> (Vec<Invalidation>, GatherCounts) {
+        let ([local, remote], counts) = self.edit(FlushPolicy::default(), pages, TO_READ_ONLY);
+        assert_eq!(local, remote);
+        (local, counts)
+    }
+
+    /// Edits everything mapped in a range; tells what this CPU and the other forgot.
+    fn edit(
+        &self,
+        policy: FlushPolicy,
+        pages: u64,
+        edit: Edit,
+    ) -> ([Vec<Invalidation>; 2], GatherCounts) {
         let range = PageRange::new(Page::new(START), Page::new(START + pages));
-        let mut gather = self.table.gather();
+        let mut gather = self.table.gather_by(policy);
         let mut cursor = self.table.cursor(range);
-        cursor.edit_alike(range.end, |_| TO_READ_ONLY, &mut gather);
+        cursor.edit_alike(range.end, |_| edit, &mut gather);
         drop(cursor);
         let counts = gather.finish();
         let sent = self.frames.machine().take_sent();
         let of = |cpus| sent.iter().filter(move |sent| sent.0 == cpus);
-        let [local, remote] = BOTH.map(|cpus| of(cpus).map(|sent| sent.1).collect::<Vec<_>>());
-        assert_eq!(local, remote);
-        (local, counts)
+        (
+            BOTH.map(|cpus| of(cpus).map(|sent| sent.1).collect()),
+            counts,
+        )
+    }
+
+    fn bits(&self, page: u64) -> Bits {
+        let cursor = self.table.cursor(PageRange::single(Page::new(page)));
+        cursor.peek().present().expect("a page").bits
     }
 }
 
@@ -134,4 +157,65 @@ fn a_huge_page_is_invalidated_once_beside_small_ones() {
         ))
         .entry();
     assert_eq!(extent.size, PageSize::Size2M, "not split");
+}
+
+#[test]
+fn a_page_nobody_touched_since_the_last_time_interrupts_nobody() {
+    let setup = Setup::new();
+    setup.map(START, PageSize::Size4K, TOUCHED);
+    setup.map(START + 1, PageSize::Size4K, TOUCHED);
+    assert_eq!(setup.shrink(2).1.interrupted, 1);
+    let folded = Bits::READ | Bits::FOLDED_ACCESSED;
+    assert_eq!(setup.bits(START) & !Bits::EXCLUSIVE, folded);
+    for _ in 0..2 {
+        let (sent, counts) = setup.edit(FlushPolicy::default(), 2, TO_WRITABLE);
+        assert_eq!((sent, counts.interrupted), ([vec![], vec![]], 0));
+        let (sent, counts) = setup.shrink(2);
+        assert_eq!((sent, counts.elided_not_accessed), (vec![], 2));
+    }
+    // One of them is used.
+    let (page, used) = (Page::new(START + 1), Bits::ACCESSED);
+    setup.table.cursor(PageRange::single(page)).grant(used);
+    let (sent, _) = setup.edit(FlushPolicy::default(), 2, TO_WRITABLE);
+    assert_eq!(sent[1], []);
+    assert_eq!(setup.shrink(2).0, [pages(START + 1, 1, PageSize::Size4K)]);
+}
+
+#[test]
+fn each_policy_flushes_what_it_says() {
+    use FlushPolicy::{Elide, ElideGrow, Gather, Immediate};
+    let one = |page| pages(START + page, 1, PageSize::Size4K);
+    let (first, last) = (one(0), one(2));
+    let each = vec![first, one(1), last];
+    let all = vec![pages(START, 3, PageSize::Size4K)];
+    let used = vec![first, last];
+    let nothing = Vec::new;
+    // What each policy sends to another CPU of three pages, of which the middle one was not used, when
+    // the right to write goes and when it comes.
+    let rows = [
+        (Immediate, each.clone(), each, 3),
+        (Gather, all.clone(), all, 1),
+        (Elide, used.clone(), used.clone(), 1),
+        (ElideGrow, used, nothing(), 0),
+    ];
+    for (policy, shrunk, grown, interrupts) in rows {
+        for (edit, old, expected) in [
+            (TO_READ_ONLY, Bits::WRITE, shrunk),
+            (TO_WRITABLE, Bits::empty(), grown),
+        ] {
+            let setup = Setup::new();
+            for (page, used) in [Bits::ACCESSED, Bits::empty(), Bits::ACCESSED]
+                .into_iter()
+                .enumerate()
+            {
+                let bits = Bits::READ | Bits::EXCLUSIVE | old | used;
+                setup.map(START + page as u64, PageSize::Size4K, bits);
+            }
+            let (sent, counts) = setup.edit(policy, 3, edit);
+            assert_eq!(sent[1], expected, "{policy:?} {edit:?}");
+            if edit == TO_WRITABLE {
+                assert_eq!(counts.interrupted, interrupts, "{policy:?}");
+            }
+        }
+    }
 }

@@ -31,7 +31,7 @@ impl<M: Machine> Fault<'_, M> {
         };
         self.area.note_faulted();
         let kept = page.bits & Bits::UFFD_WP;
-        let mut gather = core.table.gather();
+        let mut gather = core.gather();
         cursor.remove(&mut gather);
         gather.flush();
         // The table is there: filling the slot that was just emptied allocates nothing.

@@ -117,7 +117,7 @@ impl<M: Machine> Fault<'_, M> {
     }
 
     fn edit_clearing(self, cursor: &mut Cursor<'_, M>, set: Bits, clear: Bits) {
-        let mut gather = self.core.table.gather();
+        let mut gather = self.core.gather();
         cursor.edit(set, clear, &mut gather);
         let counts = gather.close();
         self.core.note_gather(self.cpu, counts);

@@ -81,7 +81,7 @@ impl<M: Machine> Core<M> {
                     } else {
                         Bits::empty()
                     };
-                    let mut gather = self.table.gather();
+                    let mut gather = self.gather();
                     cursor.edit(Bits::ACCESSED | written, Bits::empty(), &mut gather);
                     act(present.frame);
                     let _ = gather.finish();

@@ -219,7 +219,7 @@ impl<M: Machine> Core<M> {
         }
         let cpu = self.cpu();
         self.sample_peak();
-        let mut gather = self.table.gather();
+        let mut gather = self.gather();
         let mut cursor = self.table.cursor(range);
         if area.flags.contains(AreaFlags::GUARDED) {
             self.remove_pages(&mut cursor, &mut gather, |_| true);
@@ -321,7 +321,7 @@ impl<M: Machine> Core<M> {
         range: PageRange,
         install: bool,
     ) -> Result<(), AdviseError> {
-        let mut gather = self.table.gather();
+        let mut gather = self.gather();
         let mut cursor = self.table.cursor(range);
         let mut result = cursor.split_edges(&mut gather);
         if result.is_ok() {

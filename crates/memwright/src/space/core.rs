@@ -7,8 +7,8 @@ use core::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use memwright_table::sync::stat::{self, Line};
 use memwright_table::sync::{Rank, SpreadLock};
 use memwright_table::{
-    Bits, Change, CpuId, Frame, FrameKind, GatherCounts, Machine, OutOfMemory, Page, PageRange,
-    Table, TryPush, VirtAddr,
+    Bits, Change, CpuId, Frame, FrameKind, Gather, GatherCounts, Machine, OutOfMemory, Page,
+    PageRange, Table, TryPush, VirtAddr,
 };
 
 use super::{Area, Areas, Layout};
@@ -62,6 +62,12 @@ impl<M: Machine> Core<M> {
     #[inline]
     pub(crate) fn cpu(&self) -> CpuId {
         self.memory.frames().machine().cpu()
+    }
+
+    /// A gather for one operation, under the policy.
+    #[inline]
+    pub(crate) fn gather(&self) -> Gather<'_, M> {
+        self.table.gather_by(self.memory.policy().flush())
     }
 
     /// Pages that an area may lie in.

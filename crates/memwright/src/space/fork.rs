@@ -39,7 +39,7 @@ impl<M: Machine> AddressSpace<M> {
         copies.limits = areas.limits;
         copies.exec_gain = areas.exec_gain.of_successor();
         copies.map.reserve_in_order(areas.map.len())?;
-        let mut gather = core.table.gather();
+        let mut gather = core.gather();
         let mut entries = 0;
         let result = areas
             .map

@@ -47,7 +47,7 @@ impl<M: Machine> AddressSpace<M> {
             return Ok(());
         }
         let cpu = core.cpu();
-        let mut gather = core.table.gather();
+        let mut gather = core.gather();
         let mut change = Change {
             rights,
             entries: 0,

@@ -303,7 +303,7 @@ impl<M: Machine> Core<M> {
         if old.is_empty() {
             return Ok(());
         }
-        let mut gather = self.table.gather();
+        let mut gather = self.gather();
         let moved = self.table.move_entries(old, target, false, &mut gather);
         let counts = gather.close();
         self.note_gather(cpu, counts);

@@ -51,7 +51,7 @@ impl<M: Machine> AddressSpace<M> {
         let core = &*self.core;
         let cpu = core.cpu();
         let areas = core.areas.read(cpu);
-        let mut gather = core.table.gather();
+        let mut gather = core.gather();
         let wanted = areas.map.iter().filter(|area| match which {
             Forget::All => true,
             Forget::Anonymous => area.object().is_none(),
@@ -63,7 +63,7 @@ impl<M: Machine> AddressSpace<M> {
                 range.end,
                 |_, _| Edit {
                     set: Bits::empty(),
-                    clear: Bits::ACCESSED,
+                    clear: Bits::ACCESSED | Bits::FOLDED_ACCESSED,
                 },
                 &mut gather,
             );

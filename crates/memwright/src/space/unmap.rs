@@ -100,7 +100,7 @@ impl<M: Machine> Core<M> {
     /// Takes out every entry of `range` and frees the tables that are empty then.
     pub(crate) fn remove_entries(&self, cpu: CpuId, range: PageRange) {
         self.sample_peak();
-        let mut gather = self.table.gather();
+        let mut gather = self.gather();
         let mut cursor = self.table.cursor(range);
         cursor.remove_all(&mut gather);
         cursor.free_tables(&mut gather);
@@ -112,7 +112,7 @@ impl<M: Machine> Core<M> {
     /// Makes sure that the edges of `range` cut through no marker, so that removing it cannot fail.
     #[cold]
     pub(crate) fn split_markers(&self, cpu: CpuId, range: PageRange) -> Result<(), OutOfFrames> {
-        let mut gather = self.table.gather();
+        let mut gather = self.gather();
         let result = self.table.cursor(range).split_edges(&mut gather);
         let counts = gather.close();
         self.note_gather(cpu, counts);

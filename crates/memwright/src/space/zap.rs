@@ -11,7 +11,7 @@ impl<M: Machine> Core<M> {
     pub(crate) fn zap_object(&self, mappings: &Mappings<M>, first: u64, end: u64, copies: bool) {
         let cpu = self.cpu();
         let areas = self.areas.read(cpu);
-        let mut gather = self.table.gather();
+        let mut gather = self.gather();
         for area in areas.map.iter().filter(|area| shows(area, mappings)) {
             let range = area.pages_showing(first, end);
             if range.is_empty() {
@@ -67,7 +67,7 @@ impl<M: Machine> Core<M> {
     ) -> CleanOutcome {
         let cpu = self.cpu();
         let areas = self.areas.read(cpu);
-        let mut gather = self.table.gather();
+        let mut gather = self.gather();
         let mut outcome = CleanOutcome::default();
         let shared = areas
             .map
