@@ -101,7 +101,10 @@ static void after_fork(int protect)
 		CHECK_EQ(mprotect(memory, PAGES * PAGE, PROT_READ), 0);
 		CHECK_EQ(mprotect(memory, PAGES * PAGE, RW), 0);
 	}
-	CHECK_EQ(writes(memory), PAGES);
+	/* With the child gone, the pages are this process's alone again. A kernel may notice when the right to write
+	 * comes back, or at each write. */
+	long faults = writes(memory);
+	CHECK(faults == PAGES || (protect && faults == 0));
 	CHECK_EQ(writes(memory), 0);
 	munmap(memory, PAGES * PAGE);
 }

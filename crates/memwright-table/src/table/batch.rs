@@ -7,6 +7,7 @@ use super::{ENTRIES, slot_index};
 use crate::addr::{Page, PageSize};
 use crate::entry::x86_64;
 use crate::entry::{Bits, Change, Entry, Present};
+use crate::frame::FrameKind;
 use crate::gather::Gather;
 use crate::machine::Machine;
 use crate::sync::{Step, step};
@@ -40,17 +41,20 @@ pub struct Edited {
 /// An edit of many entries under way.
 struct Editor<R> {
     rule: R,
+    /// Whether the only reference makes an entry exclusive again.
+    regain: bool,
     /// Whether the accessed bit goes with a right, into the bit that software keeps.
     takes_accessed: bool,
     edited: Edited,
 }
 
 impl<R: FnMut(Bits) -> Edit> Editor<R> {
-    /// What becomes of the page `old`, and what that is to hardware.
+    /// What becomes of the page `old`, and what that is to hardware; `sole` makes it exclusive.
     #[inline]
-    fn decide(&mut self, old: u64) -> (u64, Change) {
-        let edit = (self.rule)(x86_64::decode_present(old, 1).bits);
-        let new = x86_64::edit(old, edit.set, edit.clear);
+    fn decide(&mut self, old: u64, sole: bool) -> (u64, Change) {
+        let regained = if sole { Bits::EXCLUSIVE } else { Bits::empty() };
+        let edit = (self.rule)(x86_64::decode_present(old, 1).bits | regained);
+        let new = x86_64::edit(old, edit.set | regained, edit.clear);
         let what = x86_64::change(old, new);
         let folds = self.takes_accessed && matches!(what, Change::Shrank);
         if folds && new & x86_64::ACCESSED != 0 {
@@ -148,7 +152,7 @@ impl Alike {
                 elided: false,
             };
         }
-        let (new, what) = editor.decide(word);
+        let (new, what) = editor.decide(word, false);
         Self {
             attributes,
             flip: word ^ new,
@@ -190,6 +194,13 @@ impl Alike {
             tell(gather, start, self.what, self.elided, entries);
         }
     }
+}
+
+/// Whether an entry could be exclusive again: a page that is neither exclusive, borrowed nor merged.
+#[inline]
+fn could_regain(word: u64) -> bool {
+    const NOT: u64 = x86_64::EXCLUSIVE | x86_64::BORROWED | x86_64::MERGED;
+    x86_64::is_present(word) && word & NOT == 0
 }
 
 /// How many of the first `slots` have these attributes.
@@ -281,9 +292,35 @@ impl<M: Machine> Cursor<'_, M> {
         rule: impl FnMut(Bits) -> Edit,
         gather: &mut Gather<'_, M>,
     ) -> Edited {
+        self.edit_with(limit, false, rule, gather)
+    }
+
+    /// The same, but first an entry that holds the only reference of an anonymous page becomes
+    /// exclusive again (design rule 5): after a fork whose child is gone.
+    ///
+    /// # Panics
+    /// As for `edit_run`.
+    #[inline]
+    pub fn edit_regaining(
+        &mut self,
+        limit: Page,
+        rule: impl FnMut(Bits) -> Edit,
+        gather: &mut Gather<'_, M>,
+    ) -> Edited {
+        self.edit_with(limit, true, rule, gather)
+    }
+
+    fn edit_with(
+        &mut self,
+        limit: Page,
+        regain: bool,
+        rule: impl FnMut(Bits) -> Edit,
+        gather: &mut Gather<'_, M>,
+    ) -> Edited {
         let limit = limit.min(self.range.end);
         let mut editor = Editor {
             rule,
+            regain,
             takes_accessed: gather.takes_accessed(),
             edited: Edited::default(),
         };
@@ -328,7 +365,8 @@ impl<M: Machine> Cursor<'_, M> {
         let slot = &self.words[slot_index(page, 1)];
         let mut old = slot.load(Ordering::Relaxed);
         while x86_64::is_present(old) {
-            let (new, what) = editor.decide(old);
+            let sole = editor.regain && could_regain(old) && self.is_sole(old);
+            let (new, what) = editor.decide(old, sole);
             if new == old {
                 gather.rely_on_pending();
                 return;
@@ -346,6 +384,14 @@ impl<M: Machine> Cursor<'_, M> {
         }
     }
 
+    /// Whether the entry `word` holds the only reference of any kind of an anonymous page. Nobody can
+    /// win another meanwhile: that takes the table's lock.
+    fn is_sole(&self, word: u64) -> bool {
+        let frames = self.table.frames();
+        let frame = x86_64::frame(word, x86_64::inverted(x86_64::attributes(word)));
+        matches!(frames.kind(frame), FrameKind::Anonymous) && frames.references(frame) == 1
+    }
+
     /// The same for the pages from the position to `end` in the locked lowest table.
     fn edit_table_alike<R: FnMut(Bits) -> Edit>(
         &self,
@@ -360,6 +406,12 @@ impl<M: Machine> Cursor<'_, M> {
         let mut done = 0;
         while done < slots.len() {
             let word = slots[done].load(Ordering::Relaxed);
+            if editor.regain && could_regain(word) {
+                let page = self.position.add(done as u64);
+                self.edit_one(page, editor, gather);
+                done += 1;
+                continue;
+            }
             let alike = Alike::decide(word, editor);
             let count = alike.apply(&slots[done..]);
             alike.tell(

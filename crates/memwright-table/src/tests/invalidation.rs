@@ -67,7 +67,7 @@ impl Setup {
         let range = PageRange::new(Page::new(START), Page::new(START + pages));
         let mut gather = self.table.gather_by(policy);
         let mut cursor = self.table.cursor(range);
-        cursor.edit_alike(range.end, |_| edit, &mut gather);
+        cursor.edit_regaining(range.end, |_| edit, &mut gather);
         drop(cursor);
         let counts = gather.finish();
         let sent = self.frames.machine().take_sent();
@@ -218,4 +218,23 @@ fn each_policy_flushes_what_it_says() {
             }
         }
     }
+}
+
+#[test]
+fn the_only_reference_of_a_page_makes_it_exclusive_again() {
+    let setup = Setup::new();
+    let shared = Bits::READ | Bits::ACCESSED;
+    for page in 0..3 {
+        setup.map(START + page, PageSize::Size4K, shared);
+    }
+    let second = PageRange::single(Page::new(START + 1));
+    let frame = setup.table.cursor(second).peek().counted_frame().unwrap();
+    let other_owner = setup.frames.share(frame);
+    let keep = Edit::NONE;
+    setup.edit(FlushPolicy::default(), 3, keep);
+    let exclusive = |page| setup.bits(START + page).contains(Bits::EXCLUSIVE);
+    assert_eq!([0, 1, 2].map(exclusive), [true, false, true]);
+    drop(other_owner);
+    setup.edit(FlushPolicy::default(), 2, keep);
+    assert!(exclusive(1));
 }

@@ -182,11 +182,17 @@ impl Change {
         range: PageRange,
         gather: &mut Gather<'_, M>,
     ) {
-        let rule = EditRule::new(area.view(), core.memory.policy().write_upgrade());
-        let edited = core
-            .table
-            .cursor(range)
-            .edit_alike(range.end, |bits| rule.edit(bits), gather);
+        let (view, policy) = (area.view(), core.memory.policy().write_upgrade());
+        let rule = EditRule::new(view, policy);
+        let mut cursor = core.table.cursor(range);
+        // A page whose other owners are gone is this one's alone again, if that lets it be written.
+        let regains = rule.grant.wants_exclusive() && policy == WriteUpgrade::On;
+        let edit = |bits| rule.edit(bits);
+        let edited = if regains {
+            cursor.edit_regaining(range.end, edit, gather)
+        } else {
+            cursor.edit_alike(range.end, edit, gather)
+        };
         self.entries += edited.changed;
         self.avoided += edited.made_writable;
     }

@@ -59,6 +59,39 @@ fn what_the_policy_withholds_is_private() {
 }
 
 #[test]
+fn a_page_whose_other_owner_is_gone_is_written_without_a_fault() {
+    for (value, faults) in [("off", 4), ("dirty", 4), ("on", 0)] {
+        let world = World::new();
+        world.memory.policy().set("write-upgrade", value).unwrap();
+        let mut parent = world.process();
+        parent.map(0, 6, RW);
+        for index in 0..4 {
+            parent.store(index, 1).unwrap();
+        }
+        let mut child = parent.fork();
+        child.store(0, 2).unwrap();
+        // While the child lives, its pages are not the parent's alone, but for the one it copied.
+        parent.protect(0, 6, R);
+        parent.protect(0, 6, RW);
+        assert_eq!(parent.store(1, 3).unwrap().len(), 1);
+        assert_eq!(child.load(1), 1);
+        drop(child);
+        parent.store(1, 1).unwrap();
+        let child = parent.fork();
+        drop(child);
+        let account = world.counted(|| {
+            parent.protect(0, 6, R);
+            parent.protect(0, 6, RW);
+            for index in 0..4 {
+                parent.store(index, 4).unwrap();
+            }
+        });
+        assert_eq!(account.faults(), faults, "{value}");
+        parent.check();
+    }
+}
+
+#[test]
 fn no_access_keeps_the_pages() {
     let world = World::new();
     let mut process = world.process();
