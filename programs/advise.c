@@ -159,6 +159,9 @@ static void populate(void)
 	CHECK_FAILS(madvise(memory, PAGE, MADV_POPULATE_WRITE), EINVAL);
 	CHECK_EQ(mprotect(memory, PAGE, PROT_NONE), 0);
 	CHECK_FAILS(madvise(memory, PAGE, MADV_POPULATE_READ), EINVAL);
+	CHECK_EQ(mprotect(memory, PAGE, PROT_WRITE), 0);
+	CHECK_FAILS(madvise(memory, PAGE, MADV_POPULATE_READ), EINVAL);
+	CHECK_EQ(madvise(memory, PAGE, MADV_POPULATE_WRITE), 0);
 	munmap(memory, 4 * PAGE);
 }
 

@@ -54,9 +54,8 @@ impl Expectation {
             (Self::Pass, Some(Ending::Passed)) => Verdict::AsExpected,
             (Self::Pass, _) => Verdict::Worse,
             (_, Some(Ending::Passed)) => Verdict::Better,
-            (Self::HookAbsent, Some(Ending::Skipped)) => Verdict::AsExpected,
-            (Self::HookAbsent, Some(Ending::Failed) | None) => Verdict::Worse,
-            (Self::ComesWith(_) | Self::Deliberate(_), _) => Verdict::AsExpected,
+            (Self::HookAbsent, Some(Ending::Failed)) => Verdict::Worse,
+            (Self::HookAbsent | Self::ComesWith(_) | Self::Deliberate(_), _) => Verdict::AsExpected,
         }
     }
 }
@@ -169,7 +168,7 @@ mod tests {
             ("pass", [AsExpected, Worse, Worse, Worse]),
             (
                 "hook absent on the reference",
-                [Better, AsExpected, Worse, Worse],
+                [Better, AsExpected, Worse, AsExpected],
             ),
             (
                 "comes with swap",

@@ -77,7 +77,7 @@ fn run_with(settings: &Settings) -> Result<Outcome> {
     };
     println!("Linux's mm selftests, version {}", source.version);
     let programs = build::build(&source, &chosen)?;
-    let command = run::command()?;
+    let command = run::command(settings.slice)?;
     report::heading();
     let mut totals = Totals::default();
     for test in &chosen {

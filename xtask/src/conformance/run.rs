@@ -16,19 +16,20 @@ pub struct Output {
     pub bad_end: Option<String>,
 }
 
-/// Builds the command that runs programs.
+/// Builds the command that runs programs; for the slice the one that the tests before it have built already.
 ///
 /// # Errors
 /// When it does not build.
-pub fn command() -> Result<PathBuf> {
-    shell::run(&mut shell::cargo([
-        "build",
-        "-q",
-        "--release",
-        "-p",
-        "memwright-cli",
-    ]))?;
-    Ok(shell::target_folder().join("release/memwright"))
+pub fn command(slice: bool) -> Result<PathBuf> {
+    let mut build = shell::cargo(["build", "-q", "-p", "memwright-cli"]);
+    let profile = if slice {
+        "debug"
+    } else {
+        build.arg("--release");
+        "release"
+    };
+    shell::run(&mut build)?;
+    Ok(shell::target_folder().join(profile).join("memwright"))
 }
 
 /// Runs one test as its line in the list says.

@@ -70,16 +70,21 @@ impl<M: Machine> Core<M> {
         Ok(())
     }
 
-    /// `MADV_POPULATE_READ` and `MADV_POPULATE_WRITE`.
+    /// `MADV_POPULATE_READ` and `MADV_POPULATE_WRITE`. Unlike a load, the former asks for the right to read
+    /// itself (`mm/gup.c`, `check_vma_flags`).
     pub(crate) fn populate_as(&self, range: PageRange, write: bool) -> Result<(), AdviseError> {
-        let access = if write { Access::WRITE } else { Access::READ };
+        let (access, right) = if write {
+            (Access::WRITE, Rights::WRITE)
+        } else {
+            (Access::READ, Rights::READ)
+        };
         let mut next = range.start;
         while next < range.end {
             let areas = self.areas.read(self.cpu());
             let Some(area) = areas.map.find(next) else {
                 return Err(AdviseError::Hole(next.address()));
             };
-            if !access.allowed_by(area.rights) {
+            if !area.rights.contains(right) {
                 return Err(AdviseError::NotApplicable(next.address()));
             }
             let part = area.range().intersect(PageRange::new(next, range.end));
