@@ -235,7 +235,6 @@ extern "C" fn serve_call(context: &Context<'_>) -> bool {
 /// # Safety
 /// As for [`entry::enter_user`].
 pub unsafe fn run(user: *mut UserState, serve: *const (), argument: *const ()) -> Trap {
-    let cpu = percpu::current();
     loop {
         heap::top_up();
         // SAFETY: as the caller vouches.
@@ -243,6 +242,8 @@ pub unsafe fn run(user: *mut UserState, serve: *const (), argument: *const ()) -
         if left.vector == SYSTEM_CALL {
             return Trap::Syscall;
         }
+        // A system call that waited may have gone on elsewhere.
+        let cpu = percpu::current();
         // SAFETY: user mode has been left, and only it and `serve` use the state.
         let rip = unsafe { (*user).regs.rip };
         if let Some(trap) = trap_of(cpu, left.vector as u8, left.error, rip) {
