@@ -278,17 +278,26 @@ static void thread_ends_process(void *unused)
 }
 
 /* While the leader has ended and others live, the process is no zombie that could be waited for. */
+static int release[2];
+
+static void *end_when_released(void *argument)
+{
+	char byte;
+	(void)!read(release[0], &byte, 1);
+	_exit(*(int *)argument);
+}
+
 static void zombie_leader_waits(void)
 {
 	int ends[2];
-	NEED(pipe(ends) == 0);
+	NEED(pipe(ends) == 0 && pipe(release) == 0);
 	pid_t child = fork_checked();
 	NEED(child >= 0);
 	if (child == 0) {
 		static int code = 4;
 		pthread_t thread;
 		close(ends[0]);
-		NEED(pthread_create(&thread, NULL, sleep_then_end_process, &code) == 0);
+		NEED(pthread_create(&thread, NULL, end_when_released, &code) == 0);
 		CHECK_EQ(write(ends[1], "x", 1), 1);
 		syscall(SYS_exit, 9);
 	}
@@ -297,8 +306,11 @@ static void zombie_leader_waits(void)
 	CHECK_EQ(read(ends[0], &byte, 1), 1);
 	CHECK_EQ(waitpid(child, NULL, WNOHANG), 0);
 	CHECK_EQ(kill(child, 0), 0);
+	CHECK_EQ(write(release[1], "x", 1), 1);
 	CHECK(exited(wait_for(child), 4));
 	close(ends[0]);
+	close(release[0]);
+	close(release[1]);
 }
 
 /* Others in every state when the process ends: running, waiting, in a call, just made. */

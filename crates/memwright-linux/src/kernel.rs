@@ -224,14 +224,15 @@ impl Kernel {
             let living = tasks.members.values().filter(|member| {
                 member.process.id != REAPER && !matches!(member.life, Life::Zombie(_))
             });
-            living.map(|member| member.process.clone()).collect()
+            let alive: Vec<_> = living.map(|member| member.process.clone()).collect();
+            // Under the lock of the table: nobody is entered there any more.
+            self.ended.lock().get_or_insert(Ended {
+                outcome,
+                text: String::new(),
+                killed: alive.len() as u64,
+            });
+            alive
         };
-        let killed = alive.len() as u64;
-        self.ended.lock().get_or_insert(Ended {
-            outcome,
-            text: String::new(),
-            killed,
-        });
         for process in &alive {
             kill_process(self, process);
         }

@@ -72,11 +72,14 @@ pub struct CloneRequest {
 ///
 /// # Errors
 /// `EINVAL` for impossible flags, `EAGAIN` at a limit or without a free id, `ENOMEM`, and
-/// `ERESTARTNOINTR` when the caller's process is being ended or stopped.
+/// `ERESTARTNOINTR` when a signal waits, which is looked at first.
 pub fn clone(context: &Context<'_>, request: &CloneRequest) -> Result<u64, Errno> {
     check(request.flags, request.exit_signal)?;
     if request.flags.contains(CloneFlags::SETTLS) && request.thread_pointer >= USER_END {
         return Err(Errno::EPERM);
+    }
+    if context.interrupted() {
+        return Err(Errno::ERESTARTNOINTR);
     }
     context.check_heap()?;
     check_process_limit(context)?;
@@ -87,15 +90,15 @@ pub fn clone(context: &Context<'_>, request: &CloneRequest) -> Result<u64, Errno
     }
 }
 
-/// Refuses what Linux refuses (`copy_process` of Linux 7.2, `kernel/fork.c`), processes that
-/// share handlers without being one, which nothing here can represent, and descriptors of processes.
+/// Refuses what Linux refuses (`copy_process` of Linux 7.2, `kernel/fork.c`), and what nothing
+/// here can represent: processes that share handlers, and descriptors of single threads.
 fn check(flags: CloneFlags, exit_signal: u64) -> Result<(), Errno> {
     let has = |flag| flags.contains(flag);
     let impossible = has(CloneFlags::THREAD) && !has(CloneFlags::SIGHAND)
         || has(CloneFlags::SIGHAND) && !has(CloneFlags::VM)
         || has(CloneFlags::SIGHAND) && has(CloneFlags::CLEAR_SIGHAND)
         || has(CloneFlags::SIGHAND) && !has(CloneFlags::THREAD)
-        || has(CloneFlags::PIDFD);
+        || has(CloneFlags::THREAD) && has(CloneFlags::PIDFD);
     // A thread has no exit signal: what is asked for is not looked at.
     let signal = has(CloneFlags::THREAD) || exit_signal == 0 || Signal::new(exit_signal).is_some();
     if impossible || !signal {
@@ -166,6 +169,8 @@ mod tests {
             (F::SIGHAND | F::VM, 17, Err(Errno::EINVAL)),
             (thread | F::CLEAR_SIGHAND, 0, Err(Errno::EINVAL)),
             (F::CLEAR_SIGHAND, 17, Ok(())),
+            (F::PIDFD, 17, Ok(())),
+            (thread | F::PIDFD, 0, Err(Errno::EINVAL)),
         ] {
             assert_eq!(check(flags, exit_signal), result, "{flags:?}");
         }

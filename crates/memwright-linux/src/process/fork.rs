@@ -4,32 +4,71 @@ use super::{CloneFlags, CloneRequest, Parts, Process, Start, Thread, clone::chil
 use crate::{
     context::Context,
     errno::Errno,
+    fs::pidfd,
     memory::fork_errno,
     signal::{Action, AlternateStack, Handler, ThreadSignals},
     wait::Interest,
 };
 use alloc::sync::Arc;
 use core::sync::atomic::Ordering;
+use linux_raw_sys::general as raw;
 use memwright_table::VirtAddr;
 
 /// Makes a process; returns its id in the parent.
 ///
 /// # Errors
-/// `EAGAIN` without a free id, `ENOMEM`.
+/// `EAGAIN` without a free id, `ENOMEM`, `EMFILE` and `EFAULT` for the descriptor of the child,
+/// `ERESTARTNOINTR` when the caller is being killed.
 pub(super) fn clone_process(context: &Context<'_>, request: &CloneRequest) -> Result<u64, Errno> {
     let kernel = context.kernel;
-    let flags = request.flags;
-    let parent = context.process();
+    let child = new_process(context, request)?;
+    context.store_bases();
+    let state = child_state(&context.state(), request);
+    let thread = match Thread::create(kernel, child.id, &child, Start::User(state)) {
+        Ok(thread) => thread,
+        Err(error) => {
+            discard(context, &child);
+            return Err(error);
+        }
+    };
+    kernel.host.save_fpu(&mut thread.fpu.lock());
+    thread.inherit_affinity(context.thread);
+    inherit_signals(context, &child, &thread, request.flags);
+    let entered = store_ids(context, request, &child, &thread)
+        .and_then(|()| enter(context, request.flags, &child, &thread));
+    if let Err(error) = entered {
+        child.signals.lock().threads.clear();
+        kernel.scheduler.abandon(kernel, &thread);
+        discard(context, &child);
+        return Err(error);
+    }
+    kernel.processes_made.fetch_add(1, Ordering::Relaxed);
+    kernel.scheduler.wake(kernel, &thread);
+    drop(thread);
+    if request.flags.contains(CloneFlags::VFORK) {
+        let returned = || (!child.borrows_space()).then_some(());
+        // Ends early only when the parent is killed.
+        let queues = [&child.space_returned];
+        let _ = kernel.wait(context.thread, &queues, None, Interest::Fatal, returned);
+    }
+    Ok(child.id.into())
+}
+
+/// The child without a thread, not yet in the table.
+fn new_process(context: &Context<'_>, request: &CloneRequest) -> Result<Arc<Process>, Errno> {
+    let (kernel, parent, flags) = (context.kernel, context.process(), request.flags);
     let parts = child_parts(context, flags)?;
-    let child_space = parts.space.clone();
     let limits = parts.limits.clone();
     let id = kernel.tasks.lock().allocate_id().ok_or(Errno::EAGAIN)?;
     let child = Arc::new(Process::new(id, kernel.host.now(), Some(parts), limits));
     let credentials = parent.credentials.lock().clone();
     *child.credentials.lock() = credentials;
-    child
-        .exit_signal
-        .store(request.exit_signal as u8, Ordering::SeqCst);
+    let exit_signal = if flags.contains(CloneFlags::PARENT) {
+        parent.exit_signal.load(Ordering::SeqCst)
+    } else {
+        request.exit_signal as u8
+    };
+    child.exit_signal.store(exit_signal, Ordering::SeqCst);
     child
         .kill_score
         .store(parent.kill_score.load(Ordering::Relaxed), Ordering::Relaxed);
@@ -39,59 +78,73 @@ pub(super) fn clone_process(context: &Context<'_>, request: &CloneRequest) -> Re
     child
         .barriers
         .store(parent.barriers.load(Ordering::Relaxed), Ordering::Relaxed);
-    context.store_bases();
-    let state = child_state(&context.state(), request);
-    let thread = match Thread::create(kernel, id, &child, Start::User(state)) {
-        Ok(thread) => thread,
-        Err(error) => {
-            discard(context, &child);
-            return Err(error);
-        }
-    };
-    kernel.host.save_fpu(&mut thread.fpu.lock());
-    thread.inherit_affinity(context.thread);
-    inherit_signals(context, &child, &thread, flags);
-    kernel.processes_made.fetch_add(1, Ordering::Relaxed);
-    if flags.contains(CloneFlags::CHILD_CLEARTID) {
-        thread
-            .clear_child_tid
-            .store(request.child_tid, Ordering::Relaxed);
-    }
-    if flags.contains(CloneFlags::CHILD_SETTID) {
-        // As on Linux, a bad address is the child's problem.
-        let _ = child_space.write(VirtAddr::new(request.child_tid), &id.to_le_bytes());
-    }
-    if flags.contains(CloneFlags::PARENT_SETTID) {
-        let _ = context.write_value(request.parent_tid, &id);
-    }
-    drop(child_space);
-    {
-        let mut tasks = kernel.tasks.lock();
-        tasks.threads.insert(id, thread.clone());
-        let to = if flags.contains(CloneFlags::PARENT) {
-            parent.parent()
-        } else {
-            parent.id
-        };
-        tasks.enter(&child, to);
-        // With CLONE_PARENT too the child is in the caller's group and session.
-        tasks.join(&child, parent.group(), parent.session());
-    }
     if flags.contains(CloneFlags::VFORK) {
         child.borrow_space();
     } else if flags.contains(CloneFlags::VM) {
         child.share_space(true);
         parent.share_space(true);
     }
-    kernel.scheduler.wake(kernel, &thread);
-    drop(thread);
-    if flags.contains(CloneFlags::VFORK) {
-        let returned = || (!child.borrows_space()).then_some(());
-        // Ends early only when the parent is killed.
-        let queues = [&child.space_returned];
-        let _ = kernel.wait(context.thread, &queues, None, Interest::Fatal, returned);
+    Ok(child)
+}
+
+/// Stores the child's id, and a descriptor for it, where the caller wants them.
+fn store_ids(
+    context: &Context<'_>,
+    request: &CloneRequest,
+    child: &Arc<Process>,
+    thread: &Arc<Thread>,
+) -> Result<(), Errno> {
+    let flags = request.flags;
+    if flags.contains(CloneFlags::CHILD_CLEARTID) {
+        thread
+            .clear_child_tid
+            .store(request.child_tid, Ordering::Relaxed);
     }
-    Ok(id.into())
+    if flags.contains(CloneFlags::CHILD_SETTID) {
+        if let Some(space) = child.space() {
+            // As on Linux, a bad address is the child's problem.
+            let _ = space.write(VirtAddr::new(request.child_tid), &child.id.to_le_bytes());
+        }
+    }
+    if flags.contains(CloneFlags::PIDFD) {
+        let open = pidfd::open(context.kernel, child, 0);
+        let descriptor = context.add_descriptor(open, raw::O_CLOEXEC)? as i32;
+        if let Err(error) = context.write_value(request.descriptor, &descriptor) {
+            let process = context.process().id;
+            // It was added just now: another thread can only have closed it before.
+            let _ = context.files().close(context.kernel, process, descriptor);
+            return Err(error);
+        }
+    }
+    if flags.contains(CloneFlags::PARENT_SETTID) {
+        let _ = context.write_value(request.parent_tid, &child.id);
+    }
+    Ok(())
+}
+
+/// Enters the child in the table: from now on signals and its parent find it. Who kills all or a
+/// group looks again until nobody is new, and whoever was killed makes nobody: none escapes.
+fn enter(
+    context: &Context<'_>,
+    flags: CloneFlags,
+    child: &Arc<Process>,
+    thread: &Arc<Thread>,
+) -> Result<(), Errno> {
+    let parent = context.process();
+    let mut tasks = context.kernel.tasks.lock();
+    if context.thread.fatal_pending() || context.kernel.has_ended() {
+        return Err(Errno::ERESTARTNOINTR);
+    }
+    tasks.threads.insert(child.id, thread.clone());
+    let to = if flags.contains(CloneFlags::PARENT) {
+        parent.parent()
+    } else {
+        parent.id
+    };
+    tasks.enter(child, to);
+    // With CLONE_PARENT too the child is in the caller's group and session.
+    tasks.join(child, parent.group(), parent.session());
+    Ok(())
 }
 
 fn child_parts(context: &Context<'_>, flags: CloneFlags) -> Result<Parts, Errno> {

@@ -100,6 +100,9 @@ pub struct Thread {
     /// CPUs that it may run on, as bits; those that do not exist included.
     affinity: AtomicU64,
     work: AtomicU32,
+    /// It stands still because its process is stopped. Written under the lock of the process's
+    /// signals.
+    stopped: AtomicBool,
     /// What it waits for, for reports.
     sleep: Lock<Sleep>,
 }
@@ -139,6 +142,7 @@ impl Thread {
             cpu: AtomicU32::new(0),
             affinity: AtomicU64::new(u64::MAX),
             work: AtomicU32::new(0),
+            stopped: AtomicBool::new(false),
             sleep: Lock::new(
                 Rank::Leaf,
                 Sleep {
@@ -212,6 +216,9 @@ impl Thread {
     /// The letter of `/proc/PID/stat` for what it is doing: `R` running or ready, `S` waiting, `D`
     /// waiting for what signals do not end, `T` stopped, `X` ended. Zombies are processes.
     pub fn state_letter(&self) -> char {
+        if self.is_stopped() {
+            return 'T';
+        }
         match self.run_state() {
             RunState::Running | RunState::Waiting | RunState::Ready => 'R',
             RunState::Blocked => match self.sleep.lock().interest {
@@ -221,6 +228,16 @@ impl Thread {
             },
             RunState::Ended => 'X',
         }
+    }
+
+    /// It stands still because its process is stopped.
+    pub(crate) fn is_stopped(&self) -> bool {
+        self.stopped.load(Ordering::Relaxed)
+    }
+
+    /// The caller holds the lock of the process's signals.
+    pub(crate) fn set_stopped(&self, stopped: bool) {
+        self.stopped.store(stopped, Ordering::Relaxed);
     }
 
     /// The CPU that it runs on, or ran on last.

@@ -144,7 +144,7 @@ fn wait_while_stopped(context: &Context<'_>) {
     let process = context.process();
     let complete = {
         let mut signals = process.signals.lock();
-        signals.thread(context.thread).stopped = signals.stop != Stop::Running;
+        context.thread.set_stopped(signals.stop != Stop::Running);
         signals.stop_is_complete()
     };
     if let Some(signal) = complete {
@@ -152,9 +152,9 @@ fn wait_while_stopped(context: &Context<'_>) {
     }
     // SIGCONT takes the mark back, so that a new stop is counted again.
     let running = || {
-        let mut signals = process.signals.lock();
-        let stopped = signals.thread(context.thread).stopped;
-        (!stopped).then_some(())
+        // Under the lock: whoever takes it back wakes afterwards.
+        let _signals = process.signals.lock();
+        (!context.thread.is_stopped()).then_some(())
     };
     // Ends early only when the process is killed, which the next step finds out.
     let _ended = context.kernel.wait(
@@ -165,7 +165,7 @@ fn wait_while_stopped(context: &Context<'_>) {
         running,
     );
     let mut signals = process.signals.lock();
-    signals.thread(context.thread).stopped = false;
+    context.thread.set_stopped(false);
     signals.recalculate(context.thread);
 }
 

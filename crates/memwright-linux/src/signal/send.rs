@@ -92,8 +92,8 @@ fn prepare(signals: &mut Signals, signal: Signal) -> Continued {
         return Continued::No;
     }
     signals.stop = Stop::Running;
-    for (_, state) in &mut signals.threads {
-        state.stopped = false;
+    for (thread, _) in &signals.threads {
+        thread.set_stopped(false);
     }
     if core::mem::take(&mut signals.stop_reported) {
         Continued::Yes

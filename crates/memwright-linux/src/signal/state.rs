@@ -61,8 +61,6 @@ pub struct ThreadSignals {
     pub waited: SignalSet,
     /// The alternate stack.
     pub alternate_stack: AlternateStack,
-    /// The thread stands still because its process is stopped.
-    pub stopped: bool,
 }
 
 impl ThreadSignals {
@@ -210,7 +208,7 @@ impl Signals {
             return None;
         };
         let complete =
-            !self.threads.is_empty() && self.threads.iter().all(|(_, state)| state.stopped);
+            !self.threads.is_empty() && self.threads.iter().all(|(thread, _)| thread.is_stopped());
         if !complete || self.stop_reported {
             return None;
         }

@@ -305,22 +305,33 @@ pub fn kill(context: &Context<'_>, arguments: &Arguments) -> CallResult {
         return Err(Errno::EINVAL);
     }
     let signal = Signal::new(number);
-    let targets = targets(context, target);
-    if targets.is_empty() {
-        return Err(Errno::ESRCH);
-    }
+    let mut seen: Vec<u32> = Vec::new();
     let mut sent = false;
-    for process in targets {
-        if !may_signal(context, &process, signal) {
-            continue;
+    loop {
+        let mut targets = targets(context, target);
+        targets.retain(|process| !seen.contains(&process.id));
+        if targets.is_empty() {
+            break;
         }
-        sent = true;
-        if let Some(signal) = signal {
-            let info = sent_by(context, signal, code::SI_USER);
-            send_to_process(kernel, &process, info);
+        for process in targets {
+            seen.push(process.id);
+            if may_signal(context, &process, signal) {
+                sent = true;
+                if let Some(signal) = signal {
+                    send_to_process(kernel, &process, sent_by(context, signal, code::SI_USER));
+                }
+            }
+        }
+        // A member may have made another one, which is new; whoever was killed makes nobody.
+        if target > 0 || signal != Some(Signal::SIGKILL) {
+            break;
         }
     }
-    if sent { Ok(0) } else { Err(Errno::EPERM) }
+    match (sent, seen.is_empty()) {
+        (true, _) => Ok(0),
+        (false, true) => Err(Errno::ESRCH),
+        (false, false) => Err(Errno::EPERM),
+    }
 }
 
 /// Whom `kill` means: one process, all others, or a group.
