@@ -321,17 +321,18 @@ static void truncation(void)
 	memset(shared, 's', 4 * PAGE);
 	private[2 * PAGE] = 'p';
 	private[0] = 'q';
-	struct turns turns;
-	NEED(turns_open(&turns));
+	/* Each child has its own turns: who of several readers gets a byte is nobody's business. */
+	struct turns turns[3];
 	pid_t children[3];
 	for (int i = 0; i < 3; i++) {
+		NEED(turns_open(&turns[i]));
 		children[i] = fork_checked();
 		if (children[i] == 0) {
 			/* Its own entry for the page, before the file shrinks. */
 			CHECK_EQ(*(volatile char *)(shared + 2 * PAGE), 's');
 			CHECK_EQ(*(volatile char *)(private + 2 * PAGE), 'p');
-			NEED(turn_pass(turns.to_parent));
-			NEED(turn_await(turns.to_child));
+			NEED(turn_pass(turns[i].to_parent));
+			NEED(turn_await(turns[i].to_child));
 			CHECK_EQ(*(volatile char *)shared, 's');
 			CHECK_EQ(*(volatile char *)private, 'q');
 			signal(SIGBUS, on_fault);
@@ -339,11 +340,11 @@ static void truncation(void)
 			(void)*at;
 			end_child();
 		}
-		NEED(turn_await(turns.to_parent));
+		NEED(turn_await(turns[i].to_parent));
 	}
 	CHECK_EQ(ftruncate(file, PAGE + 100), 0);
 	for (int i = 0; i < 3; i++) {
-		NEED(turn_pass(turns.to_child));
+		NEED(turn_pass(turns[i].to_child));
 		CHECK(exited(wait_for(children[i]), i == 2 ? 0 : 42));
 	}
 	/* The rest of the last page is zeroed. */
@@ -355,7 +356,8 @@ static void truncation(void)
 	CHECK_EQ(private[0], 'q');
 	munmap(shared, 4 * PAGE);
 	munmap(private, 4 * PAGE);
-	turns_close(&turns);
+	for (int i = 0; i < 3; i++)
+		turns_close(&turns[i]);
 	close(file);
 }
 

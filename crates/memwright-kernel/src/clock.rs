@@ -110,7 +110,7 @@ pub fn now() -> u64 {
     } else {
         PAUSED_AT.load(Ordering::Relaxed)
     };
-    ticks.wrapping_sub(OFFSET.load(Ordering::Relaxed))
+    nanoseconds(ticks.wrapping_sub(OFFSET.load(Ordering::Relaxed)))
 }
 
 /// Sets or clears this CPU's deadline.

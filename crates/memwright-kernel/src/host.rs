@@ -246,7 +246,8 @@ pub unsafe fn run(user: *mut UserState, serve: *const (), argument: *const ()) -
         let cpu = percpu::current();
         // SAFETY: user mode has been left, and only it and `serve` use the state.
         let rip = unsafe { (*user).regs.rip };
-        if let Some(trap) = trap_of(cpu, left.vector as u8, left.error, rip) {
+        // Now, not before: a call that waited may have come back on another CPU.
+        if let Some(trap) = trap_of(percpu::current(), left.vector as u8, left.error, rip) {
             return trap;
         }
     }

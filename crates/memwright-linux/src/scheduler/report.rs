@@ -2,7 +2,10 @@
 
 use super::{RunState, Scheduler};
 use crate::{kernel::Kernel, process::Thread, wait::Interest};
-use core::fmt::{self, Write};
+use core::{
+    fmt::{self, Write},
+    sync::atomic::Ordering,
+};
 
 impl Scheduler {
     /// Writes which thread runs on each CPU, and every thread with what it does or waits for, as
@@ -23,10 +26,22 @@ impl Scheduler {
                     }
                 },
             }
-            let waiting = cpu.waiting.load(core::sync::atomic::Ordering::Relaxed);
-            writeln!(out, ", {waiting} ready")?;
+            write!(out, ", {} ready", cpu.waiting.load(Ordering::Relaxed))?;
+            // Times that ought to have come long ago tell of a timer that does not ring.
+            for (what, time) in [
+                ("slice", &cpu.slice_end),
+                ("tick", &cpu.tick),
+                ("timer", &cpu.armed),
+            ] {
+                match time.load(Ordering::Relaxed) {
+                    u64::MAX => write!(out, ", no {what}")?,
+                    time => write!(out, ", {what} at {time}")?,
+                }
+            }
+            writeln!(out)?;
         }
         let now = kernel.host.now();
+        writeln!(out, "now {now}")?;
         let Some(tasks) = kernel.tasks.try_lock() else {
             return writeln!(out, "threads: not readable, their table is locked");
         };
