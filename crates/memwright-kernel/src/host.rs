@@ -242,8 +242,6 @@ pub unsafe fn run(user: *mut UserState, serve: *const (), argument: *const ()) -
         if left.vector == SYSTEM_CALL {
             return Trap::Syscall;
         }
-        // A system call that waited may have gone on elsewhere.
-        let cpu = percpu::current();
         // SAFETY: user mode has been left, and only it and `serve` use the state.
         let rip = unsafe { (*user).regs.rip };
         // Now, not before: a call that waited may have come back on another CPU.
