@@ -44,7 +44,8 @@ static void errors(void)
 	int set = epoll_create1(EPOLL_CLOEXEC);
 	NEED(set >= 0);
 	CHECK_EQ(fcntl(set, F_GETFD), FD_CLOEXEC);
-	CHECK_FAILS(epoll_create(0), EINVAL);
+	/* Not every C library hands the size on. */
+	CHECK_FAILS(syscall(SYS_epoll_create, 0L), EINVAL);
 	CHECK_FAILS(epoll_create1(1), EINVAL);
 	int ends[2];
 	NEED(pipe(ends) == 0);

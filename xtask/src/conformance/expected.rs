@@ -52,9 +52,8 @@ impl Expectation {
     pub fn judge(&self, seen: Option<Ending>) -> Verdict {
         match (self, seen) {
             (Self::Pass, Some(Ending::Passed)) => Verdict::AsExpected,
-            (Self::Pass, _) => Verdict::Worse,
+            (Self::Pass, _) | (Self::HookAbsent, Some(Ending::Failed)) => Verdict::Worse,
             (_, Some(Ending::Passed)) => Verdict::Better,
-            (Self::HookAbsent, Some(Ending::Failed)) => Verdict::Worse,
             (Self::HookAbsent | Self::ComesWith(_) | Self::Deliberate(_), _) => Verdict::AsExpected,
         }
     }

@@ -4,6 +4,7 @@ use super::expected::{Expectation, Line, Verdict, answers};
 use super::list::Test;
 use super::run::Output;
 use super::tap::{self, Ending};
+use std::collections::BTreeMap;
 
 /// Subtests, by what came of them. Failed are those that did worse than expected.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -94,6 +95,7 @@ pub fn test(test: &Test, lines: &[&Line], output: &Output) -> Totals {
         println!("    {end}");
     }
     let mut totals = Totals::default();
+    let mut left_out: BTreeMap<String, u64> = BTreeMap::new();
     for (line, at) in lines.iter().zip(answers(lines, &seen)) {
         let ending = at.map(|at| seen[at].ending);
         let word = ending.map_or("not run", Ending::word);
@@ -112,12 +114,17 @@ pub fn test(test: &Test, lines: &[&Line], output: &Output) -> Totals {
             Verdict::AsExpected if ending == Some(Ending::Passed) => totals.passed += 1,
             Verdict::AsExpected => {
                 totals.skipped += 1;
-                if line.expectation != Expectation::HookAbsent {
-                    let expected = line.expectation.words();
-                    println!("    {number} {name}: {word}, {expected}");
+                let expected = line.expectation.words();
+                match (&line.expectation, ending) {
+                    (Expectation::HookAbsent, _) => {}
+                    (_, None) => *left_out.entry(expected).or_default() += 1,
+                    (_, Some(_)) => println!("    {number} {name}: {word}, {expected}"),
                 }
             }
         }
+    }
+    for (expected, count) in left_out {
+        println!("    {count} not run, {expected}");
     }
     totals
 }
