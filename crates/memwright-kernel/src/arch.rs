@@ -248,6 +248,12 @@ pub fn stack_pointer() -> u64 {
     value
 }
 
+/// EAX, EBX, ECX and EDX of a leaf of CPUID.
+pub fn cpuid(leaf: u32, subleaf: u32) -> [u32; 4] {
+    let leaf = __cpuid_count(leaf, subleaf);
+    [leaf.eax, leaf.ebx, leaf.ecx, leaf.edx]
+}
+
 /// Whether the processor maps 1 GiB pages.
 pub fn has_gigabyte_pages() -> bool {
     let extended = __cpuid(0x8000_0001);

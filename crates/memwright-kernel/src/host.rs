@@ -1,13 +1,13 @@
 //! The machine below the personality.
 
-use core::sync::atomic::Ordering;
+use core::sync::atomic::{AtomicU64, Ordering};
 
 use alloc::boxed::Box;
 use memwright_linux::arch::x86_64::regs::{FpuArea, UserState};
 use memwright_linux::channel::{Channel, EXIT_PORT};
 use memwright_linux::context::Context;
 use memwright_linux::host::{
-    ContextId, Host, InterruptKind, KernelEvents, OutOfMemory, Trap, UserFault,
+    ContextId, CpuTimes, Host, InterruptKind, KernelEvents, OutOfMemory, Trap, UserFault,
 };
 use memwright_linux::syscall;
 use memwright_table::{CpuId, Frame};
@@ -67,6 +67,23 @@ impl Host for Hardware {
         percpu::of(cpu.index()).map_or(0, |cpu| {
             cpu.interrupts[kind as usize].load(Ordering::Relaxed)
         })
+    }
+
+    fn times(&self, cpu: CpuId) -> CpuTimes {
+        let Some(cpu) = percpu::of(cpu.index()) else {
+            return CpuTimes::default();
+        };
+        let part = |ticks: &AtomicU64| clock::nanoseconds(ticks.load(Ordering::Relaxed));
+        let (user, idle) = (part(&cpu.user_ticks), part(&cpu.idle_ticks));
+        CpuTimes {
+            user,
+            system: self.now().saturating_sub(user + idle),
+            idle,
+        }
+    }
+
+    fn cpuid(&self, leaf: u32, subleaf: u32) -> [u32; 4] {
+        arch::cpuid(leaf, subleaf)
     }
 
     fn save_fpu(&self, area: &mut FpuArea) {

@@ -73,6 +73,17 @@ impl InterruptKind {
     pub const COUNT: usize = 4;
 }
 
+/// What a CPU did since boot, in nanoseconds.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct CpuTimes {
+    /// It ran programs; without the program that runs now, since it was last interrupted.
+    pub user: u64,
+    /// It ran the kernel.
+    pub system: u64,
+    /// It waited for an interrupt.
+    pub idle: u64,
+}
+
 /// What the host calls back into.
 pub trait KernelEvents: Sync {
     /// A user address faulted while the kernel copied to or from it. `true`: the access may be
@@ -136,6 +147,12 @@ pub trait Host: Machine {
 
     /// How many interrupts of a kind CPU `cpu` has taken; 0 before it was started.
     fn interrupts(&self, cpu: CpuId, kind: InterruptKind) -> u64;
+
+    /// What a CPU did since boot; nothing before it was started.
+    fn times(&self, cpu: CpuId) -> CpuTimes;
+
+    /// The registers EAX, EBX, ECX and EDX of a leaf of CPUID; all CPUs are alike.
+    fn cpuid(&self, leaf: u32, subleaf: u32) -> [u32; 4];
 
     /// Stores the extended state of the processor.
     fn save_fpu(&self, area: &mut FpuArea);

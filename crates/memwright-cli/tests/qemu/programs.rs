@@ -36,6 +36,7 @@ const PROGRAMS: &[&str] = &[
     "pidfd",
     "remote",
     "sockets",
+    "proc_cpu",
     "files",
     "proc",
     "memory_files",

@@ -93,6 +93,11 @@ impl Tasks {
 }
 
 impl TaskTable {
+    /// The id that was given last.
+    pub fn last_id(&self) -> u32 {
+        self.last_id
+    }
+
     /// A free id for a process or thread: the next after the last given.
     pub fn allocate_id(&mut self) -> Option<u32> {
         let mut candidate = self.last_id;

@@ -44,11 +44,13 @@
 //!
 //! [`Host::kick`]: crate::host::Host::kick
 
+mod load;
 mod place;
 mod report;
 mod state;
 mod timers;
 
+pub use load::LoadAverage;
 pub use state::RunState;
 pub(crate) use state::{RunWord, Woken};
 pub use timers::{TimerAction, TimerKey};
@@ -106,6 +108,8 @@ struct Cpu {
     tick: AtomicU64,
     /// The deadline the host was told; `u64::MAX` for none.
     armed: AtomicU64,
+    /// Switches from one thread to another, or to nothing. Written by this CPU.
+    switches: AtomicU64,
     /// Instruction counts at the last switch: user, kernel.
     counted: [AtomicU64; 2],
 }
@@ -122,6 +126,7 @@ impl Cpu {
             slice_end: AtomicU64::new(0),
             tick: AtomicU64::new(u64::MAX),
             armed: AtomicU64::new(u64::MAX),
+            switches: AtomicU64::new(0),
             counted: [AtomicU64::new(0), AtomicU64::new(0)],
         }
     }
@@ -178,6 +183,7 @@ pub struct Scheduler {
     sequence: AtomicU64,
     /// Threads that have a stack and have not left their stacks for good.
     living: AtomicUsize,
+    load: load::Load,
     /// CPUs whose idle loops have ended.
     parked: AtomicUsize,
 }
@@ -190,6 +196,7 @@ impl Scheduler {
             idle: AtomicU64::new(0),
             sequence: AtomicU64::new(0),
             living: AtomicUsize::new(0),
+            load: load::Load::new(),
             parked: AtomicUsize::new(0),
         }
     }
@@ -407,6 +414,11 @@ impl Scheduler {
     /// Makes `next` the running thread, or the CPU idle, but for the switch itself.
     fn install(&self, kernel: &Kernel, next: Option<Arc<Thread>>, migrates: bool) -> ContextId {
         let cpu = self.cpu(kernel);
+        let switches = cpu.switches.load(Ordering::Relaxed);
+        cpu.switches.store(switches + 1, Ordering::Relaxed);
+        if next.is_none() {
+            self.note_load(kernel.host.now());
+        }
         let (context, space) = match &next {
             Some(thread) => {
                 thread.set_on_cpu();
@@ -515,6 +527,7 @@ impl Scheduler {
             self.idle.fetch_or(own, Ordering::SeqCst);
             self.expire(kernel);
             if let Some(next) = self.next(kernel) {
+                self.note_load(kernel.host.now());
                 self.idle.fetch_and(!own, Ordering::SeqCst);
                 let to = self.install(kernel, Some(next), false);
                 kernel.host.switch_context(kernel.host.boot_context(), to);

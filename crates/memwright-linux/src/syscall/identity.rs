@@ -11,7 +11,7 @@ use crate::{
 use alloc::vec::Vec;
 
 /// Most supplementary groups (`NGROUPS_MAX`).
-const GROUPS_MAX: u64 = 65_536;
+pub(crate) const GROUPS_MAX: u64 = 65_536;
 
 fn read(context: &Context<'_>, get: impl FnOnce(&Credentials) -> u32) -> CallResult {
     Ok(get(&context.process().credentials.lock()).into())

@@ -76,6 +76,10 @@ pub fn sysinfo(context: &Context<'_>, arguments: &Arguments) -> CallResult {
         total: frames.total() * 4096,
         free: frames.free() * 4096,
         shared: frames.used_by(memwright_table::FrameKind::Object) * 4096,
+        loads: kernel
+            .scheduler
+            .load_averages(kernel.host.now())
+            .map(|load| load.scaled()),
         processes: living(kernel),
         unit: 1,
         ..SystemInfo::default()

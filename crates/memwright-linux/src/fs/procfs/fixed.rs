@@ -1,13 +1,16 @@
 //! The entries of `/proc` and `/sys` that are always there.
 
 use super::{
+    cpu,
     frames::FrameWord,
     lock_stat,
     node::{FixedDirectory, ProcNode},
-    system, vm,
+    processors, system, vm,
 };
 
-use ProcNode::{Fixed, Frames, PathLink, SelfLink, SystemControl, SystemText, ThreadSelfLink};
+use ProcNode::{
+    Fixed, Frames, PathLink, Processors, SelfLink, SystemControl, SystemText, ThreadSelfLink,
+};
 
 /// The fixed entries of `/proc`.
 pub static ROOT: FixedDirectory = FixedDirectory {
@@ -17,7 +20,7 @@ pub static ROOT: FixedDirectory = FixedDirectory {
         ("thread-self", 0o777, ThreadSelfLink),
         ("mounts", 0o777, PathLink("self/mounts")),
         ("sys", 0o555, Fixed(&CONTROLS)),
-        ("cpuinfo", 0o444, SystemText(system::cpuinfo)),
+        ("cpuinfo", 0o444, SystemText(cpu::cpuinfo)),
         ("filesystems", 0o444, SystemText(system::filesystems)),
         (
             "lock_stat",
@@ -26,9 +29,11 @@ pub static ROOT: FixedDirectory = FixedDirectory {
         ),
         ("kpagecount", 0o400, Frames(FrameWord::Count)),
         ("kpageflags", 0o400, Frames(FrameWord::Flags)),
+        ("interrupts", 0o444, SystemText(cpu::interrupts)),
+        ("loadavg", 0o444, SystemText(cpu::load)),
         ("meminfo", 0o444, SystemText(system::meminfo)),
-        ("stat", 0o444, SystemText(system::stat)),
-        ("uptime", 0o444, SystemText(system::uptime)),
+        ("stat", 0o444, SystemText(cpu::stat)),
+        ("uptime", 0o444, SystemText(cpu::uptime)),
         ("version", 0o444, SystemText(system::version)),
         ("vmstat", 0o444, SystemText(vm::statistics)),
     ],
@@ -54,11 +59,14 @@ static CONTROLS_FS: FixedDirectory = FixedDirectory {
 static CONTROLS_KERNEL: FixedDirectory = FixedDirectory {
     first: 0x400,
     entries: &[
+        ("cap_last_cap", 0o444, SystemText(system::last_capability)),
         ("hostname", 0o444, SystemText(system::host_name)),
+        ("ngroups_max", 0o444, SystemText(system::most_groups)),
         ("osrelease", 0o444, SystemText(system::release)),
         ("ostype", 0o444, SystemText(system::system_name)),
         ("pid_max", 0o444, SystemText(system::largest_id)),
         ("random", 0o555, Fixed(&CONTROLS_RANDOM)),
+        ("threads-max", 0o444, SystemText(system::most_threads)),
         ("version", 0o444, SystemText(system::build)),
     ],
 };
@@ -104,14 +112,39 @@ static DEVICES: FixedDirectory = FixedDirectory {
 
 static SYSTEM: FixedDirectory = FixedDirectory {
     first: 0x900,
-    entries: &[("cpu", 0o555, Fixed(&PROCESSORS))],
+    entries: &[("cpu", 0o555, Processors), ("node", 0o555, Fixed(&NODES))],
 };
 
-static PROCESSORS: FixedDirectory = FixedDirectory {
+/// What `/sys/devices/system/cpu` holds beside a directory for each processor.
+pub static PROCESSORS: FixedDirectory = FixedDirectory {
     first: 0xa00,
     entries: &[
-        ("online", 0o444, SystemText(system::processors)),
-        ("possible", 0o444, SystemText(system::processors)),
-        ("present", 0o444, SystemText(system::processors)),
+        ("kernel_max", 0o444, SystemText(processors::highest)),
+        ("offline", 0o444, SystemText(processors::absent)),
+        ("online", 0o444, SystemText(processors::present)),
+        ("possible", 0o444, SystemText(processors::present)),
+        ("present", 0o444, SystemText(processors::present)),
+    ],
+};
+
+static NODES: FixedDirectory = FixedDirectory {
+    first: 0xb00,
+    entries: &[
+        ("has_cpu", 0o444, SystemText(processors::nodes)),
+        ("has_memory", 0o444, SystemText(processors::nodes)),
+        ("has_normal_memory", 0o444, SystemText(processors::nodes)),
+        ("node0", 0o555, Fixed(&NODE)),
+        ("online", 0o444, SystemText(processors::nodes)),
+        ("possible", 0o444, SystemText(processors::nodes)),
+    ],
+};
+
+static NODE: FixedDirectory = FixedDirectory {
+    first: 0xc00,
+    entries: &[
+        ("cpulist", 0o444, SystemText(processors::present)),
+        ("cpumap", 0o444, SystemText(processors::present_mask)),
+        ("distance", 0o444, SystemText(processors::distance)),
+        ("meminfo", 0o444, SystemText(processors::node_memory)),
     ],
 };

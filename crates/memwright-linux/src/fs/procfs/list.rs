@@ -3,7 +3,7 @@
 use super::{
     ProcNode, fixed,
     node::{Child, FixedDirectory},
-    process,
+    process, processors,
 };
 use crate::{context::Context, errno::Errno, fs::dirents::DirectoryEntry};
 use alloc::format;
@@ -38,7 +38,7 @@ fn numbered(child: &Child, number: u64, next: u64, emit: Emit<'_>) -> bool {
 impl FixedDirectory {
     /// Hands out the entries from `position` on, which starts at 2 behind `.` and `..`; false if
     /// one did not fit.
-    fn list(&self, position: &mut u64, emit: Emit<'_>) -> bool {
+    pub(super) fn list(&self, position: &mut u64, emit: Emit<'_>) -> bool {
         while let Some(index) = position.checked_sub(2) {
             let Some((name, _, node)) = self.entries.get(index as usize) else {
                 return true;
@@ -74,6 +74,8 @@ impl ProcNode {
             Self::Fixed(directory) => {
                 directory.list(position, emit);
             }
+            Self::Processors => processors::list(context, position, emit),
+            Self::Processor(number, directory) => directory.list(number, position, emit),
             Self::Root => {
                 if *position < PROCESSES {
                     if !fixed::ROOT.list(position, emit) {
@@ -133,6 +135,7 @@ impl ProcNode {
             | Self::Descriptor(..)
             | Self::DescriptorInfo(..)
             | Self::SystemText(_)
+            | Self::ProcessorText(..)
             | Self::SystemControl(_)
             | Self::ProcessText(..)
             | Self::Memory(_)

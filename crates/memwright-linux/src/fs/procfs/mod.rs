@@ -3,6 +3,7 @@
 //! Every value comes from the thing that it names; what this system does not know has no file.
 
 mod counts;
+mod cpu;
 mod fixed;
 mod frames;
 mod list;
@@ -11,6 +12,7 @@ mod mem;
 mod node;
 mod pagemap;
 mod process;
+pub(crate) mod processors;
 mod system;
 mod text;
 mod vm;
@@ -53,6 +55,10 @@ impl ProcNode {
     fn child(&self, context: &Context<'_>, name: &[u8]) -> Result<Child, Errno> {
         match *self {
             Self::Fixed(directory) => directory.child(name).ok_or(Errno::ENOENT),
+            Self::Processors => processors::child(context, name).ok_or(Errno::ENOENT),
+            Self::Processor(number, directory) => {
+                directory.child(number, name).ok_or(Errno::ENOENT)
+            }
             Self::Root => {
                 if let Some(child) = fixed::ROOT.child(name) {
                     return Ok(child);
@@ -93,6 +99,7 @@ impl ProcNode {
             | Self::Descriptor(..)
             | Self::DescriptorInfo(..)
             | Self::SystemText(_)
+            | Self::ProcessorText(..)
             | Self::SystemControl(_)
             | Self::ProcessText(..)
             | Self::Memory(_)

@@ -6,6 +6,7 @@ use super::{
     mem::MemoryFile,
     pagemap::PagemapFile,
     process::{self, ProcessWriter, Subject},
+    processors::{ProcessorDirectory, ProcessorWriter},
     text::{Text, TextFile},
 };
 use crate::{
@@ -50,6 +51,12 @@ pub enum ProcNode {
     Root,
     /// A directory with fixed entries.
     Fixed(&'static FixedDirectory),
+    /// `/sys/devices/system/cpu`.
+    Processors,
+    /// A directory of a processor.
+    Processor(u32, &'static ProcessorDirectory),
+    /// A file about a processor.
+    ProcessorText(u32, ProcessorWriter),
     /// `/proc/PID`.
     Process(u32),
     /// `/proc/PID/task`.
@@ -219,6 +226,8 @@ impl ProcNode {
         match self {
             Self::Root
             | Self::Fixed(_)
+            | Self::Processors
+            | Self::Processor(..)
             | Self::Process(_)
             | Self::Tasks(_)
             | Self::Task(..)
@@ -231,6 +240,7 @@ impl ProcNode {
             | Self::Descriptor(..) => Kind::Symlink,
             Self::DescriptorInfo(..)
             | Self::SystemText(_)
+            | Self::ProcessorText(..)
             | Self::SystemControl(_)
             | Self::ProcessText(..)
             | Self::Memory(_)
@@ -284,6 +294,8 @@ impl ProcNode {
             }
             Self::Root
             | Self::Fixed(_)
+            | Self::Processors
+            | Self::Processor(..)
             | Self::Process(_)
             | Self::Tasks(_)
             | Self::Task(..)
@@ -291,6 +303,7 @@ impl ProcNode {
             | Self::DescriptorInfos(_)
             | Self::DescriptorInfo(..)
             | Self::SystemText(_)
+            | Self::ProcessorText(..)
             | Self::SystemControl(_)
             | Self::ProcessText(..)
             | Self::Memory(_)
@@ -307,12 +320,15 @@ impl ProcNode {
         match *self {
             Self::Root
             | Self::Fixed(_)
+            | Self::Processors
+            | Self::Processor(..)
             | Self::Process(_)
             | Self::Tasks(_)
             | Self::Task(..)
             | Self::Descriptors(_)
             | Self::DescriptorInfos(_) => Ok(Box::new(DirectoryFile)),
             Self::SystemText(_)
+            | Self::ProcessorText(..)
             | Self::SystemControl(_)
             | Self::ProcessText(..)
             | Self::DescriptorInfo(..) => Ok(Box::new(TextFile::new(*self))),
@@ -343,6 +359,9 @@ impl ProcNode {
             Self::SystemControl(control) => {
                 (control.read)(context, text).map_err(|_| Errno::ENOMEM)
             }
+            Self::ProcessorText(number, write) => {
+                write(context, number, text).map_err(|_| Errno::ENOMEM)
+            }
             Self::ProcessText(id, thread, writer) => {
                 let subject = Subject::find(context, id, thread)?;
                 let read = writer.read.ok_or(Errno::EINVAL)?;
@@ -354,6 +373,8 @@ impl ProcNode {
             }
             Self::Root
             | Self::Fixed(_)
+            | Self::Processors
+            | Self::Processor(..)
             | Self::Process(_)
             | Self::Tasks(_)
             | Self::Task(..)

@@ -2,17 +2,12 @@
 
 use super::{counts, fixed, text::Text};
 use crate::{
-    abi::SECOND,
     context::Context,
     fs::{descriptors::DESCRIPTORS_MAX, file_system::FileSystemKind, pipe::ring::MAX_PAGES},
-    process::ticks,
     random::Random,
     syscall::system::NAMES,
 };
-use core::{
-    fmt::{self, Write},
-    sync::atomic::Ordering,
-};
+use core::fmt::{self, Write};
 use memwright_table::{FrameKind, PAGE_SIZE};
 
 /// `/proc/meminfo` (`fs/proc/meminfo.c` of Linux 7.2): the rows that there is something behind.
@@ -63,56 +58,6 @@ fn write_memory_row(text: &mut Text, name: &str, pages: u64) -> fmt::Result {
         "",
         pad = 16_usize.saturating_sub(label)
     )
-}
-
-/// Time in the kernel and in user mode, and what is left of the time since boot, in nanoseconds.
-fn times(context: &Context<'_>) -> (u64, u64, u64) {
-    let host = context.kernel.host;
-    let (user, system) = (host.user_instructions(), host.kernel_instructions());
-    (user, system, host.now().saturating_sub(user + system))
-}
-
-/// `/proc/stat`: the rows that are known.
-pub fn stat(context: &Context<'_>, text: &mut Text) -> fmt::Result {
-    let kernel = context.kernel;
-    let (user, system, idle) = times(context);
-    let (user, system, idle) = (ticks(user), ticks(system), ticks(idle));
-    writeln!(text, "cpu  {user} 0 {system} {idle} 0 0 0 0 0 0")?;
-    if kernel.host.cpu_count() == 1 {
-        writeln!(text, "cpu0 {user} 0 {system} {idle} 0 0 0 0 0 0")?;
-    }
-    let running = {
-        let tasks = kernel.tasks.lock();
-        let threads = tasks.threads.values();
-        threads
-            .filter(|thread| thread.state_letter() == 'R')
-            .count()
-    };
-    writeln!(text, "btime {}", kernel.manifest.epoch)?;
-    writeln!(
-        text,
-        "processes {}",
-        kernel.processes_made.load(Ordering::Relaxed)
-    )?;
-    writeln!(text, "procs_running {running}")
-}
-
-/// `/proc/uptime`.
-pub fn uptime(context: &Context<'_>, text: &mut Text) -> fmt::Result {
-    let (_, _, idle) = times(context);
-    let hundredths = |time: u64| time % SECOND / (SECOND / 100);
-    let now = context.kernel.host.now();
-    let (up, up_rest) = (now / SECOND, hundredths(now));
-    let (idle, idle_rest) = (idle / SECOND, hundredths(idle));
-    writeln!(text, "{up}.{up_rest:02} {idle}.{idle_rest:02}")
-}
-
-/// `/proc/cpuinfo`: how many processors there are. What they can do is asked of them.
-pub fn cpuinfo(context: &Context<'_>, text: &mut Text) -> fmt::Result {
-    for number in 0..context.kernel.host.cpu_count() {
-        writeln!(text, "processor\t: {number}\n")?;
-    }
-    Ok(())
 }
 
 /// `/proc/filesystems`: none of them needs a device.
@@ -173,12 +118,19 @@ pub fn largest_pipe(_context: &Context<'_>, text: &mut Text) -> fmt::Result {
     writeln!(text, "{}", MAX_PAGES * PAGE_SIZE)
 }
 
-/// `/sys/devices/system/cpu/online` and its like.
-pub fn processors(context: &Context<'_>, text: &mut Text) -> fmt::Result {
-    match context.kernel.host.cpu_count() {
-        1 => text.write_str("0\n"),
-        count => writeln!(text, "0-{}", count - 1),
-    }
+/// `/proc/sys/kernel/threads-max`: ids for threads end sooner than anything else.
+pub fn most_threads(_context: &Context<'_>, text: &mut Text) -> fmt::Result {
+    writeln!(text, "{}", crate::process::ID_END)
+}
+
+/// `/proc/sys/kernel/ngroups_max`.
+pub fn most_groups(_context: &Context<'_>, text: &mut Text) -> fmt::Result {
+    writeln!(text, "{}", crate::syscall::identity::GROUPS_MAX)
+}
+
+/// `/proc/sys/kernel/cap_last_cap`.
+pub fn last_capability(_context: &Context<'_>, text: &mut Text) -> fmt::Result {
+    writeln!(text, "{}", crate::process::Capabilities::LAST)
 }
 
 /// Writes a random UUID (version 4).

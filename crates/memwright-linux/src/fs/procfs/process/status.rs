@@ -3,7 +3,10 @@
 use super::{Subject, strings::trimmed};
 use crate::{
     context::Context,
-    fs::procfs::Text,
+    fs::procfs::{
+        Text,
+        processors::{write_list, write_mask},
+    },
     process::{Capabilities, Ids, Resource},
     signal::{Handler, Signal},
 };
@@ -124,7 +127,16 @@ pub fn status(context: &Context<'_>, subject: &Subject, text: &mut Text) -> fmt:
         writeln!(text, "{name}:\t{set:016x}")?;
     }
     text.write_str("NoNewPrivs:\t0\nSeccomp:\t0\n")?;
-    write_processors(text, context.kernel.host.cpu_count())?;
+    let allowed = match &subject.thread {
+        Some(thread) => thread.affinity(),
+        None => context.kernel.scheduler.all_cpus(),
+    };
+    let every = context.kernel.scheduler.all_cpus().bits();
+    write_processors(
+        text,
+        allowed.bits() & every,
+        context.kernel.host.cpu_count(),
+    )?;
     let usage = match &subject.thread {
         Some(thread) => context.kernel.scheduler.usage_of(context.kernel, thread),
         None => process.usage.snapshot(),
@@ -169,14 +181,13 @@ fn write_memory(text: &mut Text, totals: &Totals, code: u64) -> fmt::Result {
     Ok(())
 }
 
-/// The processors that the process may run on: all.
-fn write_processors(text: &mut Text, count: usize) -> fmt::Result {
-    let mask = u64::MAX >> (64 - count.clamp(1, 64));
-    writeln!(text, "Cpus_allowed:\t{mask:x}")?;
-    match count {
-        1 => text.write_str("Cpus_allowed_list:\t0\n"),
-        count => writeln!(text, "Cpus_allowed_list:\t0-{}", count - 1),
-    }
+/// The processors that the thread may run on.
+fn write_processors(text: &mut Text, allowed: u64, count: usize) -> fmt::Result {
+    text.write_str("Cpus_allowed:\t")?;
+    write_mask(text, allowed, count)?;
+    text.write_str("\nCpus_allowed_list:\t")?;
+    write_list(text, allowed)?;
+    text.write_char('\n')
 }
 
 const _: () = assert!(Signal::MAX == 64);
@@ -205,10 +216,10 @@ mod tests {
             assert!(text.lines().any(|found| found == line), "{line}");
         }
         let mut text = Text::new();
-        write_processors(&mut text, 4).unwrap();
+        write_processors(&mut text, 0b1101, 4).unwrap();
         assert_eq!(
             text.into_bytes(),
-            b"Cpus_allowed:\tf\nCpus_allowed_list:\t0-3\n"
+            b"Cpus_allowed:\td\nCpus_allowed_list:\t0,2-3\n"
         );
     }
 }

@@ -1,0 +1,299 @@
+//! Files about the processors: what they are, what they did, what they wait for.
+
+use super::Text;
+use crate::{
+    abi::SECOND,
+    context::Context,
+    host::{Host, InterruptKind},
+    process::ticks,
+};
+use alloc::{format, string::String};
+use core::{
+    fmt::{self, Write},
+    sync::atomic::Ordering,
+};
+use memwright_table::CpuId;
+
+/// The processors, by number.
+fn all(host: &dyn Host) -> impl Iterator<Item = CpuId> + use<> {
+    (0..host.cpu_count() as u16).map(CpuId::new)
+}
+
+/// Leaves of CPUID, as far as a file shows them.
+trait Identified {
+    /// The four registers of a leaf.
+    fn leaf(&self, leaf: u32) -> [u32; 4];
+
+    /// The bytes of some registers, as text.
+    fn text(&self, registers: &[u32]) -> String {
+        let bytes = registers.iter().flat_map(|register| register.to_le_bytes());
+        bytes
+            .filter(|&byte| byte != 0)
+            .map(|byte| byte as char)
+            .collect()
+    }
+}
+
+impl Identified for &dyn Host {
+    fn leaf(&self, leaf: u32) -> [u32; 4] {
+        self.cpuid(leaf, 0)
+    }
+}
+
+/// Family, model and stepping of a processor signature (Intel's manual, CPUID leaf 1).
+fn signature(word: u32) -> (u32, u32, u32) {
+    let (family, model, stepping) = (word >> 8 & 0xf, word >> 4 & 0xf, word & 0xf);
+    let full_family = if family == 0xf {
+        family + (word >> 20 & 0xff)
+    } else {
+        family
+    };
+    let full_model = if matches!(family, 6 | 0xf) {
+        model | (word >> 12 & 0xf0)
+    } else {
+        model
+    };
+    (full_family, full_model, stepping)
+}
+
+/// Names of feature bits, in the words of Linux 7.2 (`arch/x86/include/asm/cpufeatures.h`): leaf,
+/// register (EAX to EDX), bit, name. Bits without a name there have none here.
+const FEATURES: &[(u32, usize, u32, &str)] = &[
+    (1, 3, 0, "fpu"),
+    (1, 3, 1, "vme"),
+    (1, 3, 2, "de"),
+    (1, 3, 3, "pse"),
+    (1, 3, 4, "tsc"),
+    (1, 3, 5, "msr"),
+    (1, 3, 6, "pae"),
+    (1, 3, 7, "mce"),
+    (1, 3, 8, "cx8"),
+    (1, 3, 9, "apic"),
+    (1, 3, 11, "sep"),
+    (1, 3, 12, "mtrr"),
+    (1, 3, 13, "pge"),
+    (1, 3, 14, "mca"),
+    (1, 3, 15, "cmov"),
+    (1, 3, 16, "pat"),
+    (1, 3, 17, "pse36"),
+    (1, 3, 19, "clflush"),
+    (1, 3, 23, "mmx"),
+    (1, 3, 24, "fxsr"),
+    (1, 3, 25, "sse"),
+    (1, 3, 26, "sse2"),
+    (1, 3, 27, "ss"),
+    (1, 3, 28, "ht"),
+    (0x8000_0001, 3, 11, "syscall"),
+    (0x8000_0001, 3, 20, "nx"),
+    (0x8000_0001, 3, 26, "pdpe1gb"),
+    (0x8000_0001, 3, 27, "rdtscp"),
+    (0x8000_0001, 3, 29, "lm"),
+    (1, 2, 0, "pni"),
+    (1, 2, 1, "pclmulqdq"),
+    (1, 2, 3, "monitor"),
+    (1, 2, 9, "ssse3"),
+    (1, 2, 12, "fma"),
+    (1, 2, 13, "cx16"),
+    (1, 2, 17, "pcid"),
+    (1, 2, 19, "sse4_1"),
+    (1, 2, 20, "sse4_2"),
+    (1, 2, 21, "x2apic"),
+    (1, 2, 22, "movbe"),
+    (1, 2, 23, "popcnt"),
+    (1, 2, 24, "tsc_deadline_timer"),
+    (1, 2, 25, "aes"),
+    (1, 2, 26, "xsave"),
+    (1, 2, 28, "avx"),
+    (1, 2, 29, "f16c"),
+    (1, 2, 30, "rdrand"),
+    (1, 2, 31, "hypervisor"),
+    (0x8000_0001, 2, 0, "lahf_lm"),
+    (0x8000_0001, 2, 5, "abm"),
+    (0x8000_0001, 2, 6, "sse4a"),
+    (0x8000_0001, 2, 8, "3dnowprefetch"),
+    (7, 1, 0, "fsgsbase"),
+    (7, 1, 3, "bmi1"),
+    (7, 1, 5, "avx2"),
+    (7, 1, 7, "smep"),
+    (7, 1, 8, "bmi2"),
+    (7, 1, 9, "erms"),
+    (7, 1, 10, "invpcid"),
+    (7, 1, 16, "avx512f"),
+    (7, 1, 17, "avx512dq"),
+    (7, 1, 18, "rdseed"),
+    (7, 1, 19, "adx"),
+    (7, 1, 20, "smap"),
+    (7, 1, 23, "clflushopt"),
+    (7, 1, 24, "clwb"),
+    (7, 1, 29, "sha_ni"),
+    (7, 1, 30, "avx512bw"),
+    (7, 1, 31, "avx512vl"),
+    (7, 2, 2, "umip"),
+    (7, 2, 3, "pku"),
+    (7, 2, 4, "ospke"),
+    (7, 2, 16, "la57"),
+    (7, 2, 22, "rdpid"),
+    (7, 3, 4, "fsrm"),
+];
+
+/// `/proc/cpuinfo` (`arch/x86/kernel/cpu/proc.c` of Linux 7.2): what the processors say of
+/// themselves. One instruction takes a nanosecond, so that the frequency is known.
+pub fn cpuinfo(context: &Context<'_>, text: &mut Text) -> fmt::Result {
+    let host = context.kernel.host;
+    let [highest, first, third, second] = host.leaf(0);
+    let vendor = host.text(&[first, second, third]);
+    let [word, more, _, _] = host.leaf(1);
+    let (family, model, stepping) = signature(word);
+    let highest_extended = host.leaf(0x8000_0000)[0];
+    let mut name = String::new();
+    if highest_extended >= 0x8000_0004 {
+        for leaf in 0x8000_0002..=0x8000_0004 {
+            name.push_str(&host.text(&host.leaf(leaf)));
+        }
+    }
+    let line = (more >> 8 & 0xff) * 8;
+    let [sizes, ..] = if highest_extended >= 0x8000_0008 {
+        host.leaf(0x8000_0008)
+    } else {
+        [32 << 8 | 36, 0, 0, 0]
+    };
+    let known = |leaf: u32| leaf <= highest || (0x8000_0000..=highest_extended).contains(&leaf);
+    let mut flags = String::new();
+    for &(leaf, register, bit, feature) in FEATURES {
+        if known(leaf) && host.leaf(leaf)[register] & 1 << bit != 0 {
+            flags.push(' ');
+            flags.push_str(feature);
+        }
+    }
+    let count = host.cpu_count();
+    for cpu in all(host) {
+        let number = cpu.index();
+        write!(
+            text,
+            "processor\t: {number}\nvendor_id\t: {vendor}\ncpu family\t: {family}\n\
+             model\t\t: {model}\nmodel name\t: {}\nstepping\t: {stepping}\ncpu MHz\t\t: 1000.000\n\
+             physical id\t: 0\nsiblings\t: {count}\ncore id\t\t: {number}\ncpu cores\t: {count}\n\
+             apicid\t\t: {number}\nfpu\t\t: yes\nfpu_exception\t: yes\ncpuid level\t: {highest}\n\
+             wp\t\t: yes\nflags\t\t:{flags}\nclflush size\t: {line}\ncache_alignment\t: {line}\n\
+             address sizes\t: {} bits physical, {} bits virtual\n\n",
+            name.trim(),
+            sizes & 0xff,
+            sizes >> 8 & 0xff,
+        )?;
+    }
+    Ok(())
+}
+
+/// The rows of `/proc/interrupts`: name, kind, meaning.
+const INTERRUPTS: [(&str, InterruptKind, &str); InterruptKind::COUNT] = [
+    ("LOC", InterruptKind::Timer, "Local timer interrupts"),
+    ("RES", InterruptKind::Reschedule, "Rescheduling interrupts"),
+    ("CAL", InterruptKind::Call, "Function call interrupts"),
+    ("TLB", InterruptKind::Invalidation, "TLB shootdowns"),
+];
+
+/// `/proc/interrupts` (`arch_show_interrupts` in `arch/x86/kernel/irq.c` of Linux 7.2): those that
+/// there are.
+pub fn interrupts(context: &Context<'_>, text: &mut Text) -> fmt::Result {
+    let host = context.kernel.host;
+    text.write_str("    ")?;
+    for cpu in all(host) {
+        write!(text, "       {:<4}", format!("CPU{}", cpu.index()))?;
+    }
+    text.write_char('\n')?;
+    for (name, kind, meaning) in INTERRUPTS {
+        write!(text, "{name:>3}:")?;
+        for cpu in all(host) {
+            write!(text, " {:10}", host.interrupts(cpu, kind))?;
+        }
+        writeln!(text, "  {meaning}")?;
+    }
+    Ok(())
+}
+
+/// Ticks in user mode, in the kernel and idle.
+fn times(host: &dyn Host, cpu: CpuId) -> [u64; 3] {
+    let times = host.times(cpu);
+    [times.user, times.system, times.idle].map(ticks)
+}
+
+/// `/proc/stat` (`fs/proc/stat.c` of Linux 7.2): the rows that are known. Nothing runs at another
+/// priority, waits for a disk, or is stolen.
+pub fn stat(context: &Context<'_>, text: &mut Text) -> fmt::Result {
+    let kernel = context.kernel;
+    let host = kernel.host;
+    let mut total = [0; 3];
+    for cpu in all(host) {
+        for (sum, part) in total.iter_mut().zip(times(host, cpu)) {
+            *sum += part;
+        }
+    }
+    let [user, system, idle] = total;
+    writeln!(text, "cpu  {user} 0 {system} {idle} 0 0 0 0 0 0")?;
+    for cpu in all(host) {
+        let [user, system, idle] = times(host, cpu);
+        let number = cpu.index();
+        writeln!(text, "cpu{number} {user} 0 {system} {idle} 0 0 0 0 0 0")?;
+    }
+    let kinds = INTERRUPTS.map(|(_, kind, _)| kind);
+    let taken: u64 = all(host)
+        .flat_map(|cpu| kinds.map(|kind| host.interrupts(cpu, kind)))
+        .sum();
+    let made = kernel.processes_made.load(Ordering::Relaxed);
+    writeln!(text, "intr {taken}\nctxt {}", kernel.scheduler.switches())?;
+    writeln!(text, "btime {}", kernel.manifest.epoch)?;
+    writeln!(text, "processes {made}")?;
+    writeln!(text, "procs_running {}", kernel.scheduler.active())?;
+    // Nobody waits without being open to signals.
+    text.write_str("procs_blocked 0\n")
+}
+
+/// `/proc/uptime`: since boot, and idle of all processors together.
+pub fn uptime(context: &Context<'_>, text: &mut Text) -> fmt::Result {
+    let host = context.kernel.host;
+    let now = host.now();
+    let idle: u64 = all(host).map(|cpu| host.times(cpu).idle).sum();
+    let hundredths = |time: u64| time % SECOND / (SECOND / 100);
+    let (up, up_rest) = (now / SECOND, hundredths(now));
+    let (idle, idle_rest) = (idle / SECOND, hundredths(idle));
+    writeln!(text, "{up}.{up_rest:02} {idle}.{idle_rest:02}")
+}
+
+/// `/proc/loadavg` (`fs/proc/loadavg.c` of Linux 7.2).
+pub fn load(context: &Context<'_>, text: &mut Text) -> fmt::Result {
+    let kernel = context.kernel;
+    for load in kernel.scheduler.load_averages(kernel.host.now()) {
+        write!(text, "{load} ")?;
+    }
+    let (threads, last) = {
+        let tasks = kernel.tasks.lock();
+        (tasks.threads.len(), tasks.last_id())
+    };
+    writeln!(text, "{}/{threads} {last}", kernel.scheduler.active())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn signatures_are_taken_apart() {
+        for (word, parts) in [
+            (0x0005_06e3, (6, 94, 3)),
+            (0x0000_0663, (6, 6, 3)),
+            (0x0083_0f10, (23, 49, 0)),
+            (0x0000_0583, (5, 8, 3)),
+        ] {
+            assert_eq!(signature(word), parts, "{word:x}");
+        }
+    }
+
+    #[test]
+    fn features_have_one_name() {
+        for (index, one) in FEATURES.iter().enumerate() {
+            assert!(one.1 < 4 && one.2 < 32);
+            let others = &FEATURES[index + 1..];
+            assert!(others.iter().all(|other| other.3 != one.3), "{}", one.3);
+        }
+    }
+}

@@ -1,0 +1,304 @@
+//! `/sys/devices/system/cpu`: a directory for each processor, and `/sys/devices/system/node`.
+
+use super::{
+    Text,
+    fixed::PROCESSORS,
+    node::{Child, ProcNode},
+};
+use crate::{context::Context, fs::dirents::DirectoryEntry, host::Host};
+use alloc::format;
+use core::fmt::{self, Write};
+use memwright_table::{CpuSet, PAGE_SIZE};
+
+/// Writes a file about a processor.
+pub type ProcessorWriter = fn(&Context<'_>, u32, &mut Text) -> fmt::Result;
+
+/// What is in the directory of a processor.
+#[derive(Clone, Copy)]
+pub enum ProcessorEntry {
+    /// A file.
+    Text(ProcessorWriter),
+    /// A directory.
+    Directory(&'static ProcessorDirectory),
+}
+
+/// A directory of a processor.
+pub struct ProcessorDirectory {
+    /// Which of the directories it is.
+    place: u64,
+    entries: &'static [(&'static str, ProcessorEntry)],
+}
+
+use ProcessorEntry::{Directory, Text as File};
+
+/// `cpuN`. The first processor cannot be taken away, and none of the others is.
+pub static PROCESSOR: ProcessorDirectory = ProcessorDirectory {
+    place: 0,
+    entries: &[("online", File(online)), ("topology", Directory(&TOPOLOGY))],
+};
+
+/// `cpuN/topology`: one package of cores that run one thread each.
+static TOPOLOGY: ProcessorDirectory = ProcessorDirectory {
+    place: 1,
+    entries: &[
+        ("core_cpus", File(own_mask)),
+        ("core_cpus_list", File(own_number)),
+        ("core_id", File(own_number)),
+        ("core_siblings", File(all_mask)),
+        ("core_siblings_list", File(all_list)),
+        ("package_cpus", File(all_mask)),
+        ("package_cpus_list", File(all_list)),
+        ("physical_package_id", File(package)),
+        ("thread_siblings", File(own_mask)),
+        ("thread_siblings_list", File(own_number)),
+    ],
+};
+
+/// Numbers of these nodes: 64 for each directory of each processor.
+const NUMBERS: u64 = 0x1_0000;
+
+impl ProcessorDirectory {
+    fn child_at(&self, processor: u32, index: usize) -> Option<Child> {
+        let (_, entry) = self.entries.get(index)?;
+        let (node, permissions) = match entry {
+            File(writer) => (ProcNode::ProcessorText(processor, *writer), 0o444),
+            Directory(directory) => (ProcNode::Processor(processor, directory), 0o555),
+        };
+        let number = NUMBERS + (u64::from(processor) * 4 + self.place) * 64 + index as u64 + 1;
+        Some(Child {
+            node,
+            number,
+            permissions,
+        })
+    }
+
+    /// The entry of that name.
+    #[must_use]
+    pub fn child(&self, processor: u32, name: &[u8]) -> Option<Child> {
+        let index = self
+            .entries
+            .iter()
+            .position(|entry| entry.0.as_bytes() == name)?;
+        self.child_at(processor, index)
+    }
+
+    /// Hands out the entries from `position` on, which starts at 2 behind `.` and `..`.
+    pub fn list(
+        &self,
+        processor: u32,
+        position: &mut u64,
+        emit: &mut dyn FnMut(DirectoryEntry<'_>) -> bool,
+    ) {
+        while let Some(index) = position.checked_sub(2) {
+            let Some(child) = self.child_at(processor, index as usize) else {
+                return;
+            };
+            let taken = emit(DirectoryEntry {
+                inode: child.number,
+                next: *position + 1,
+                kind: child.node.kind(),
+                name: self.entries[index as usize].0.as_bytes(),
+            });
+            if !taken {
+                return;
+            }
+            *position += 1;
+        }
+    }
+}
+
+/// The directory of one processor.
+fn processor(number: u32) -> Child {
+    Child {
+        node: ProcNode::Processor(number, &PROCESSOR),
+        number: NUMBERS + u64::from(number) * 256,
+        permissions: 0o555,
+    }
+}
+
+/// What a name of `/sys/devices/system/cpu` leads to.
+#[must_use]
+pub fn child(context: &Context<'_>, name: &[u8]) -> Option<Child> {
+    if let Some(child) = PROCESSORS.child(name) {
+        return Some(child);
+    }
+    let number = super::list::decimal(name.strip_prefix(b"cpu")?)?;
+    ((number as usize) < context.kernel.host.cpu_count()).then(|| processor(number))
+}
+
+/// Hands out the entries of `/sys/devices/system/cpu` from `position` on.
+pub fn list(
+    context: &Context<'_>,
+    position: &mut u64,
+    emit: &mut dyn FnMut(DirectoryEntry<'_>) -> bool,
+) {
+    let first = 2 + PROCESSORS.entries.len() as u64;
+    if *position < first && !PROCESSORS.list(position, emit) {
+        return;
+    }
+    let count = context.kernel.host.cpu_count() as u64;
+    while *position - first < count {
+        let number = (*position - first) as u32;
+        let child = processor(number);
+        let taken = emit(DirectoryEntry {
+            inode: child.number,
+            next: *position + 1,
+            kind: child.node.kind(),
+            name: format!("cpu{number}").as_bytes(),
+        });
+        if !taken {
+            return;
+        }
+        *position += 1;
+    }
+}
+
+/// Writes a set of processors as a mask: words of 32 bits, the highest first.
+///
+/// # Errors
+/// Those of the text.
+pub fn write_mask(text: &mut dyn Write, set: u64, count: usize) -> fmt::Result {
+    if count > 32 {
+        write!(
+            text,
+            "{:0width$x},",
+            set >> 32,
+            width = (count - 32).div_ceil(4)
+        )?;
+        return write!(text, "{:08x}", set as u32);
+    }
+    write!(text, "{set:0width$x}", width = count.div_ceil(4))
+}
+
+/// Writes a set of processors as a list of ranges.
+///
+/// # Errors
+/// Those of the text.
+pub fn write_list(text: &mut dyn Write, set: u64) -> fmt::Result {
+    let mut left = set;
+    while left != 0 {
+        let first = left.trailing_zeros();
+        let length = (left >> first).trailing_ones();
+        let last = first + length - 1;
+        if left != set {
+            text.write_char(',')?;
+        }
+        if length == 1 {
+            write!(text, "{first}")?;
+        } else {
+            write!(text, "{first}-{last}")?;
+        }
+        left &= !(u64::MAX >> (64 - length) << first);
+    }
+    Ok(())
+}
+
+/// Every processor.
+fn every(host: &dyn Host) -> u64 {
+    u64::MAX >> (64 - host.cpu_count().clamp(1, 64))
+}
+
+fn mask_line(context: &Context<'_>, text: &mut Text, set: u64) -> fmt::Result {
+    write_mask(text, set, context.kernel.host.cpu_count())?;
+    text.write_char('\n')
+}
+
+fn list_line(text: &mut Text, set: u64) -> fmt::Result {
+    write_list(text, set)?;
+    text.write_char('\n')
+}
+
+fn online(_context: &Context<'_>, _processor: u32, text: &mut Text) -> fmt::Result {
+    text.write_str("1\n")
+}
+
+fn own_number(_context: &Context<'_>, processor: u32, text: &mut Text) -> fmt::Result {
+    writeln!(text, "{processor}")
+}
+
+fn own_mask(context: &Context<'_>, processor: u32, text: &mut Text) -> fmt::Result {
+    mask_line(context, text, 1 << processor)
+}
+
+fn all_mask(context: &Context<'_>, _processor: u32, text: &mut Text) -> fmt::Result {
+    mask_line(context, text, every(context.kernel.host))
+}
+
+fn all_list(context: &Context<'_>, _processor: u32, text: &mut Text) -> fmt::Result {
+    list_line(text, every(context.kernel.host))
+}
+
+fn package(_context: &Context<'_>, _processor: u32, text: &mut Text) -> fmt::Result {
+    text.write_str("0\n")
+}
+
+/// `/sys/devices/system/cpu/online` and its like, and the processors of the only node.
+pub fn present(context: &Context<'_>, text: &mut Text) -> fmt::Result {
+    list_line(text, every(context.kernel.host))
+}
+
+/// `/sys/devices/system/cpu/offline`: none.
+pub fn absent(_context: &Context<'_>, text: &mut Text) -> fmt::Result {
+    text.write_char('\n')
+}
+
+/// `/sys/devices/system/cpu/kernel_max`: the highest number that a processor could have.
+pub fn highest(_context: &Context<'_>, text: &mut Text) -> fmt::Result {
+    writeln!(text, "{}", CpuSet::from_bits(u64::MAX).iter().count() - 1)
+}
+
+/// The mask of the processors of the only node.
+pub fn present_mask(context: &Context<'_>, text: &mut Text) -> fmt::Result {
+    mask_line(context, text, every(context.kernel.host))
+}
+
+/// The numbers of the nodes with memory, and so on: there is one.
+pub fn nodes(_context: &Context<'_>, text: &mut Text) -> fmt::Result {
+    text.write_str("0\n")
+}
+
+/// `node0/distance`: to itself.
+pub fn distance(_context: &Context<'_>, text: &mut Text) -> fmt::Result {
+    text.write_str("10\n")
+}
+
+/// `node0/meminfo`: all memory is the node's.
+pub fn node_memory(context: &Context<'_>, text: &mut Text) -> fmt::Result {
+    let frames = context.kernel.memory.frames();
+    let (total, free) = (frames.total(), frames.free());
+    let rows = [
+        ("MemTotal:", total),
+        ("MemFree:", free),
+        ("MemUsed:", total - free),
+    ];
+    for (name, pages) in rows {
+        let kibibytes = pages * (PAGE_SIZE as u64 / 1024);
+        writeln!(text, "Node 0 {name:<15}{kibibytes:8} kB")?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::string::String;
+
+    #[test]
+    fn sets_are_masks_and_lists() {
+        for (set, count, mask, list) in [
+            (1, 1, "1", "0"),
+            (0xf, 4, "f", "0-3"),
+            (0b1011_0100, 8, "b4", "2,4-5,7"),
+            (1, 6, "01", "0"),
+            (0x1_0000_0001, 33, "1,00000001", "0,32"),
+            (u64::MAX, 64, "ffffffff,ffffffff", "0-63"),
+            (1 << 63, 64, "80000000,00000000", "63"),
+            (0, 4, "0", ""),
+        ] {
+            let (mut written_mask, mut written_list) = (String::new(), String::new());
+            write_mask(&mut written_mask, set, count).unwrap();
+            write_list(&mut written_list, set).unwrap();
+            assert_eq!((written_mask.as_str(), written_list.as_str()), (mask, list));
+        }
+    }
+}
