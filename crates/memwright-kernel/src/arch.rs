@@ -90,15 +90,20 @@ pub unsafe fn read_msr(register: u32) -> u64 {
     u64::from(high) << 32 | u64::from(low)
 }
 
-/// Loads CR3: `root` becomes the current table and non-global translations are dropped.
+/// Loads CR3: its address becomes the current table and non-global translations are dropped; with
+/// PCIDs turned on those of the one in the low bits, and none if [`KEEP_TRANSLATIONS`] is set.
 ///
 /// # Safety
-/// `root` is the physical address of a top-level table that maps the kernel as the current one does.
+/// The address is that of a top-level table that maps the kernel as the current one does. What is
+/// kept is as the tables say.
 #[inline(always)]
 pub unsafe fn load_root(root: u64) {
     // SAFETY: the caller vouches for the table.
     unsafe { asm!("mov cr3, {}", in(reg) root, options(nostack, preserves_flags)) };
 }
+
+/// Of a value for CR3, with PCIDs turned on: nothing is dropped.
+pub const KEEP_TRANSLATIONS: u64 = 1 << 63;
 
 /// The value of CR3.
 #[inline(always)]
@@ -154,6 +159,8 @@ pub unsafe fn clear_cr4(bits: u64) {
 
 /// Global translations, in CR4.
 pub const CR4_PAGE_GLOBAL: u64 = 1 << 7;
+/// PCIDs, in CR4.
+pub const CR4_PCID: u64 = 1 << 17;
 
 /// Drops this CPU's translation of the page at `address` (in the current table, and global ones).
 #[inline(always)]
@@ -289,6 +296,8 @@ pub struct Features {
     pub xsave: bool,
     /// AVX.
     pub avx: bool,
+    /// Address-space tags.
+    pub pcid: bool,
 }
 
 /// Asks the processor.
@@ -303,6 +312,7 @@ pub fn features() -> Features {
         fsgsbase: bit(structured.ebx, 0),
         xsave: bit(basic.ecx, 26),
         avx: bit(basic.ecx, 28),
+        pcid: bit(basic.ecx, 17),
     }
 }
 

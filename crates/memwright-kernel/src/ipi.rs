@@ -14,7 +14,7 @@
 //!   one faults, the handler may wait and so answer; then the processor walks the tables
 //!   again for the access it retries. Nothing remembers a translation but the processor.
 //! - A change of the root drops all translations of the old one but the kernel's. A CPU that is asked about a
-//!   root that it has not loaded has nothing of it. If it loads that root at the same time: it
+//!   root that it has not loaded has nothing of it, or with tags forgets what it kept. If it loads that root at the same time: it
 //!   put itself into the set of those who are asked before it did, by a full barrier. Either the
 //!   one that asks sees it there, or its changes of the table, made before it looked,
 //!   are seen by every walk through the root.
@@ -29,6 +29,7 @@ use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use memwright_kernel_logic::shootdown::{Order, Shootdown};
 use memwright_linux::host::InterruptKind;
+use memwright_table::Frame;
 use memwright_table::machine::Invalidation;
 
 use crate::machine::invalidate_here;
@@ -74,6 +75,8 @@ fn forget(index: usize) {
             tlb::invalidate_kernel();
         } else if arch::root_address() == order.root {
             order.what.iter().for_each(invalidate_here);
+        } else {
+            tlb::forget(Frame::new((order.root / 4096) as u32));
         }
     });
 }

@@ -83,7 +83,18 @@ unsafe impl Machine for Hardware {
     #[inline]
     fn load_root(&self, root: Frame) {
         // SAFETY: the memory manager makes every root from the template, whose upper half it copies.
-        unsafe { tlb::load(root.address().as_u64()) };
+        unsafe { tlb::load(root, false) };
+    }
+
+    #[inline(always)]
+    fn keeps_translations(&self) -> bool {
+        tlb::has_tags()
+    }
+
+    #[inline]
+    fn load_kept_root(&self, root: Frame) {
+        // SAFETY: as above; what is kept is as the tables say.
+        unsafe { tlb::load(root, true) };
     }
 
     #[inline]

@@ -9,6 +9,7 @@ use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering}
 
 use memwright_kernel_logic::acpi::ApicIds;
 use memwright_linux::host::InterruptKind;
+use memwright_table::Tags;
 use memwright_table::addr::MAX_CPUS;
 
 use crate::arch::{self, msr};
@@ -110,6 +111,8 @@ pub struct PerCpu {
     pub asked_to_report: AtomicU32,
     /// Interrupts taken, by [`InterruptKind`].
     pub interrupts: [AtomicU64; InterruptKind::COUNT],
+    /// Which roots its tags stand for.
+    pub tags: Tags,
     /// Recent events.
     pub ring: Ring,
     descriptors: [AtomicU64; 10],
@@ -135,6 +138,7 @@ impl PerCpu {
             missed: AtomicU32::new(0),
             asked_to_report: AtomicU32::new(0),
             interrupts: [const { AtomicU64::new(0) }; InterruptKind::COUNT],
+            tags: Tags::new(),
             ring: Ring::new(),
             descriptors: [const { AtomicU64::new(0) }; 10],
             task_state: TaskState([const { AtomicU32::new(0) }; 26]),
@@ -258,7 +262,8 @@ impl PerCpu {
             .trailing_zeros() as u8;
         let memory = frames::allocate(ORDER)? as *mut Self;
         // SAFETY: the frames are this structure's for ever, as large and as aligned as a power of two
-        // that it fits into; all of its fields are atomic integers, for which zero is a value.
+        // that it fits into; all of its fields are atomic integers, for which zero is a value: in `tags`
+        // that of frame 0, which is never a root.
         let cpu: &'static Self = unsafe {
             memory.write_bytes(0, 1);
             &*memory

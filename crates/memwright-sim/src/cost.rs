@@ -29,6 +29,8 @@ pub struct Cost {
     pub entries_dropped: u64,
     /// Loads of the table root.
     pub root_loads: u64,
+    /// Of these: loads that found translations kept from before, and used them.
+    pub kept_loads: u64,
 }
 
 impl Cost {
@@ -59,6 +61,7 @@ impl Cost {
             interrupts_taken: with(self.interrupts_taken, other.interrupts_taken),
             entries_dropped: with(self.entries_dropped, other.entries_dropped),
             root_loads: with(self.root_loads, other.root_loads),
+            kept_loads: with(self.kept_loads, other.kept_loads),
         }
     }
 }

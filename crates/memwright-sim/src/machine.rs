@@ -7,7 +7,8 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError};
 
 use memwright_table::{
-    CpuId, CpuSet, Frame, FrameRange, Frames, Invalidation, MAX_CPUS, Machine, Region, sync,
+    CpuId, CpuSet, Frame, FrameRange, Frames, Invalidation, MAX_CPUS, MOST_TAGS, Machine, Region,
+    Tags, sync,
 };
 
 use crate::adversary::Adversary;
@@ -136,6 +137,9 @@ pub struct MachineOptions {
     pub cpus: usize,
     /// See [`RightsMiss`].
     pub rights_miss: RightsMiss,
+    /// Address-space tags of each CPU, such as the PCIDs of x86-64, [`MOST_TAGS`] at most: it keeps
+    /// translations of so many roots, the loaded one among them. Up to one, of the loaded root only.
+    pub tags: usize,
 }
 
 impl Default for MachineOptions {
@@ -144,6 +148,7 @@ impl Default for MachineOptions {
             frames: 4096,
             cpus: 2,
             rights_miss: RightsMiss::Faults,
+            tags: 0,
         }
     }
 }
@@ -153,7 +158,29 @@ impl Default for MachineOptions {
 pub(crate) struct Core {
     pub(crate) tlb: Tlb,
     pub(crate) root: Option<Frame>,
+    /// The tag of `tlb`.
+    tag: usize,
+    tags: Tags,
+    /// What is cached under the other tags.
+    kept: [Tlb; MOST_TAGS],
     pub(crate) cost: Cost,
+}
+
+impl Core {
+    /// Makes `root` the loaded one, with `tags` tags. What was kept of it is used if `keep` says so, else dropped.
+    fn load_root(&mut self, root: Frame, tags: usize, keep: bool) {
+        let choice = self.tags.choose(root, tags.max(1), keep);
+        std::mem::swap(&mut self.tlb, &mut self.kept[self.tag]);
+        std::mem::swap(&mut self.tlb, &mut self.kept[choice.tag]);
+        self.tag = choice.tag;
+        self.root = Some(root);
+        self.cost.root_loads += 1;
+        if choice.kept {
+            self.cost.kept_loads += 1;
+        } else {
+            self.cost.entries_dropped += self.tlb.clear();
+        }
+    }
 }
 
 /// Called for each target of a remote invalidation just before it arrives there: the last moment at
@@ -168,6 +195,8 @@ struct Board {
     provoked: AtomicBool,
     adversary: Mutex<Option<Adversary>>,
     mistake: Mutex<Option<Mistake>>,
+    /// What a planted mistake holds back: to whom, of which root, what.
+    late: Mutex<Vec<(CpuId, Frame, Invalidation)>>,
     window: Mutex<Option<Arc<Window>>>,
     violations: Mutex<Vec<String>>,
 }
@@ -253,6 +282,7 @@ impl SimulatedMachine {
             provoked: AtomicBool::new(false),
             adversary: Mutex::new(None),
             mistake: Mutex::new(None),
+            late: Mutex::new(Vec::new()),
             window: Mutex::new(None),
             violations: Mutex::new(Vec::new()),
         };
@@ -380,6 +410,17 @@ impl SimulatedMachine {
         core.cost.entries_dropped += dropped;
     }
 
+    /// What an interrupt about `root` does at its target.
+    fn deliver_remote(&self, cpu: CpuId, root: Frame, what: &Invalidation) {
+        let mut core = self.core(cpu);
+        if core.root == Some(root) {
+            let dropped = core.tlb.invalidate(what);
+            core.cost.entries_dropped += dropped;
+        } else {
+            core.tags.forget(root);
+        }
+    }
+
     /// A frame that the kernel fills afresh must be out of every CPU's reach.
     fn check_unreachable(&self, frame: Frame, action: &str) {
         for cpu in self.cpus() {
@@ -431,10 +472,18 @@ unsafe impl Machine for SimulatedMachine {
     }
 
     fn load_root(&self, root: Frame) {
-        let mut core = self.core(self.cpu());
-        core.root = Some(root);
-        core.cost.root_loads += 1;
-        core.cost.entries_dropped += core.tlb.clear();
+        let keep = self.mistake() == Some(Mistake::KeptForever);
+        let tags = self.board.options.tags;
+        self.core(self.cpu()).load_root(root, tags, keep);
+    }
+
+    fn keeps_translations(&self) -> bool {
+        self.board.options.tags > 1
+    }
+
+    fn load_kept_root(&self, root: Frame) {
+        let tags = self.board.options.tags;
+        self.core(self.cpu()).load_root(root, tags, true);
     }
 
     fn invalidate_local(&self, what: &Invalidation) {
@@ -449,6 +498,11 @@ unsafe impl Machine for SimulatedMachine {
     fn invalidate_remote(&self, targets: CpuSet, root: Frame, what: &[Invalidation]) {
         let sender = self.cpu();
         let window = locked(&self.board.window).clone();
+        let mistake = self.mistake();
+        for (cpu, root, what) in std::mem::take(&mut *locked(&self.board.late)) {
+            self.deliver_remote(cpu, root, &what);
+        }
+        let last = self.cpus().filter(|&cpu| targets.contains(cpu)).last();
         for cpu in self.cpus().filter(|&cpu| targets.contains(cpu)) {
             self.core(sender).cost.interrupts_sent += 1;
             self.core(cpu).cost.interrupts_taken += 1;
@@ -457,10 +511,16 @@ unsafe impl Machine for SimulatedMachine {
             if let Some(window) = &window {
                 window(self, cpu);
             }
-            let loaded = self.core(cpu).root == Some(root);
-            for what in what.iter().filter(|_| loaded) {
-                if let Some(what) = Mistake::remote(self.mistake(), what) {
-                    self.deliver(cpu, &what);
+            if mistake == Some(Mistake::OneCpuShort) && Some(cpu) == last {
+                continue;
+            }
+            for what in what {
+                match Mistake::remote(mistake, what) {
+                    Some(what) if mistake == Some(Mistake::Late) => {
+                        locked(&self.board.late).push((cpu, root, what));
+                    }
+                    Some(what) => self.deliver_remote(cpu, root, &what),
+                    None => {}
                 }
             }
         }

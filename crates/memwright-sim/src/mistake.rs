@@ -16,6 +16,12 @@ pub enum Mistake {
     NoTables,
     /// The last page of a range is left out.
     OnePageShort,
+    /// The last of the CPUs to be interrupted is left out.
+    OneCpuShort,
+    /// A CPU that is interrupted forgets at the next interrupt to anybody: frames are free before.
+    Late,
+    /// A CPU with tags uses what it kept although it is stale, or another table's.
+    KeptForever,
 }
 
 impl Mistake {

@@ -100,8 +100,8 @@ pub struct CachedDirectory {
 
 /// What one CPU has cached of one root.
 ///
-/// A processor with PCIDs keeps one of these per identifier and does not empty it when the root
-/// changes; everything else here would stay as it is.
+/// A processor with tags (PCIDs) has one of these for each, and does not empty it when the root
+/// changes ([`MachineOptions::tags`](crate::MachineOptions::tags)).
 #[derive(Debug, Default)]
 pub struct Tlb {
     leaves: BTreeMap<(u64, u64), Translation>,

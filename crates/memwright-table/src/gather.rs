@@ -398,7 +398,7 @@ impl<'t, M: Machine> Gather<'t, M> {
     }
 
     fn invalidate_recorded(&mut self) {
-        let loaded = self.table.loaded();
+        let loaded = self.table.make_stale();
         let own = u64::from(self.pending.is_some());
         let stranger = self.relied && self.table.pending() > own;
         if self.tables || stranger || self.shrunk.is_many() {

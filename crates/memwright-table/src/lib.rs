@@ -13,6 +13,7 @@
 //! | [`entry`] | [`Entry`], [`Bits`], [`Change`]; the encoding in one file, in private |
 //! | [`table`] | [`Table`] and [`Cursor`]: the only way to read or change entries |
 //! | [`gather`] | [`Gather`]: what to invalidate, and what is freed only after that |
+//! | [`tags`] | which root each address-space tag of a CPU stands for |
 //! | [`sync`] | locks with a written order, and the layer a scheduler can own in tests |
 //! | [`handle`] | [`Shared`] and [`TryPush`]: heap memory whose allocation can fail |
 //!
@@ -120,6 +121,7 @@ pub mod handle;
 pub mod machine;
 pub mod sync;
 pub mod table;
+pub mod tags;
 
 #[cfg(test)]
 extern crate std;
@@ -136,3 +138,4 @@ pub use gather::{FlushPolicy, Gather, GatherCounts};
 pub use handle::{OutOfMemory, Shared, TryPush};
 pub use machine::{Invalidation, Machine};
 pub use table::{Copied, CopyRule, CopyStop, Cursor, Edit, Edited, Extent, Table};
+pub use tags::{MOST_TAGS, TagChoice, Tags};

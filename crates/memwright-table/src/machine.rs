@@ -32,7 +32,9 @@ pub enum Invalidation {
 ///   bytes `memory_base() + 4096 * number` are valid for reads and writes, with that pointer's
 ///   provenance, for as long as the machine lives, and no Rust reference to them exists.
 /// - When `invalidate_local` returns, this CPU uses no translation that `what` names from before
-///   the call; when `invalidate_remote` returns, none of `targets` that has `root` loaded does.
+///   the call; when `invalidate_remote` returns, none of `targets` does that has `root` loaded, or
+///   that kept translations of it.
+/// - After `load_root` a CPU uses no translation of user memory from before, whatever it kept.
 /// - `cpu` is below `cpu_count`, which never changes and is from 1 to
 ///   [`MAX_CPUS`](crate::addr::MAX_CPUS).
 /// - `clear_frame` and `copy_frame`, if overridden, write exactly the frame named.
@@ -58,14 +60,28 @@ pub unsafe trait Machine: Send + Sync + 'static {
     /// One step of a spin wait: pauses, and serves invalidations that other CPUs ask of this one.
     fn relax(&self);
 
-    /// Makes `root` the table of this CPU. Forgets every non-global translation of the old one.
+    /// Makes `root` the table of this CPU. Forgets every non-global translation of the old one, or
+    /// keeps it apart for [`load_kept_root`](Machine::load_kept_root), and forgets what was kept of
+    /// a root in the same frame.
     fn load_root(&self, root: Frame);
+
+    /// Whether a CPU may keep translations of a root that it no longer has loaded: address-space
+    /// tags, such as the PCIDs of x86-64. Always the same.
+    fn keeps_translations(&self) -> bool {
+        false
+    }
+
+    /// Makes `root`, which this CPU had loaded before, its table again. What was kept of it is as
+    /// the tables say and may be used.
+    fn load_kept_root(&self, root: Frame) {
+        self.load_root(root);
+    }
 
     /// Makes this CPU forget.
     fn invalidate_local(&self, what: &Invalidation);
 
     /// Makes `targets` forget all of `what`, by one interrupt each, and returns when all have. A
-    /// target that no longer has `root` loaded has nothing to forget.
+    /// target that no longer has `root` loaded forgets all that it kept of it, which may be nothing.
     fn invalidate_remote(&self, targets: CpuSet, root: Frame, what: &[Invalidation]);
 
     /// Fills `frame`, which has been accepted by `has_memory`, with zeroes.
@@ -129,6 +145,16 @@ unsafe impl<T: Machine + ?Sized> Machine for &'static T {
     #[inline]
     fn load_root(&self, root: Frame) {
         (**self).load_root(root);
+    }
+
+    #[inline]
+    fn keeps_translations(&self) -> bool {
+        (**self).keeps_translations()
+    }
+
+    #[inline]
+    fn load_kept_root(&self, root: Frame) {
+        (**self).load_kept_root(root);
     }
 
     #[inline]

@@ -21,7 +21,9 @@ use crate::frames::M;
 use crate::machine::{HARDWARE, HOOKS};
 use crate::paging::DIRECT_BASE;
 use crate::trap::{entry, idt};
-use crate::{apic, arch, clock, control, fpu, frames, heap, input, log, paging, percpu, selftest};
+use crate::{
+    apic, arch, clock, control, fpu, frames, heap, input, log, paging, percpu, selftest, tlb,
+};
 
 const PAGE: u64 = 4096;
 /// Memory below is left alone: firmware tables, and room for starting other CPUs.
@@ -172,6 +174,7 @@ pub fn setup_processor() {
     // SAFETY: the features were just found; the kernel touches user memory only between STAC and
     // CLAC and executes none of it.
     unsafe { arch::set_cr4(arch::CR4_PAGE_GLOBAL | FSGSBASE | SMEP | SMAP | umip) };
+    tlb::setup(features.pcid);
     entry::setup();
     fpu::start();
 }

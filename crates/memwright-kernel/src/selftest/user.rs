@@ -5,6 +5,7 @@ use core::sync::atomic::{AtomicU64, Ordering};
 
 use memwright_linux::arch::x86_64::regs::{FpuArea, UserState};
 use memwright_linux::host::{Host, Trap};
+use memwright_table::Frame;
 
 use super::{Outcomes, check, check_time};
 use crate::machine::HARDWARE;
@@ -83,7 +84,7 @@ impl UserMemory {
 /// Makes `root`, one of the tests' own, the table of this CPU.
 pub fn load(root: u64) {
     // SAFETY: every root of the tests holds the template's upper half.
-    unsafe { tlb::load(root) };
+    unsafe { tlb::load(Frame::new((root / 4096) as u32), false) };
 }
 
 /// Runs `test` with `code` mapped at [`CODE`] and a cleared page at [`DATA`].

@@ -179,9 +179,18 @@ impl<M: Machine> Table<M> {
         tables
     }
 
-    /// Notes that `cpu` may use the table from now on. Call it before the root is loaded.
+    /// Notes that `cpu` may use the table from now on. Call it before the root is loaded, by
+    /// [`Machine::load_root`].
     #[inline]
     pub fn note_loaded(&self, cpu: CpuId) {
+        if self.frames.machine().keeps_translations() {
+            self.share_of(cpu).begin_loaded();
+        }
+        self.enter(cpu);
+    }
+
+    #[inline]
+    fn enter(&self, cpu: CpuId) {
         let bit = CpuSet::single(cpu).bits();
         if self.state.loaded.load(Ordering::Relaxed) & bit == 0 {
             self.state.loaded.fetch_or(bit, Ordering::SeqCst);
@@ -189,9 +198,14 @@ impl<M: Machine> Table<M> {
         }
     }
 
-    /// Notes that `cpu` no longer uses the table. Call it after another root is loaded.
+    /// Notes that `cpu` no longer uses the table. Call it after another root is loaded. Where the
+    /// machine keeps translations, they may be used again at the next [`load`](Self::load), unless
+    /// a [`Gather`] takes something from the table before.
     #[inline]
     pub fn note_unloaded(&self, cpu: CpuId) {
+        if self.frames.machine().keeps_translations() {
+            self.share_of(cpu).end_loaded();
+        }
         self.state
             .loaded
             .fetch_and(!CpuSet::single(cpu).bits(), Ordering::SeqCst);
@@ -207,8 +221,34 @@ impl<M: Machine> Table<M> {
     /// Makes the table current on this CPU. The caller notes what was unloaded.
     pub fn load(&self) {
         let machine = self.frames.machine();
-        self.note_loaded(machine.cpu());
-        machine.load_root(self.root);
+        let cpu = machine.cpu();
+        let kept = machine.keeps_translations() && self.share_of(cpu).begin_loaded();
+        self.enter(cpu);
+        if kept {
+            machine.load_kept_root(self.root);
+        } else {
+            machine.load_root(self.root);
+        }
+    }
+
+    /// CPUs to be told that something was taken from the table. The others find out that what they
+    /// kept of it is stale when they load it again.
+    #[inline]
+    pub(crate) fn make_stale(&self) -> CpuSet {
+        if self.frames.machine().keeps_translations() {
+            self.make_kept_stale()
+        } else {
+            self.loaded()
+        }
+    }
+
+    #[cold]
+    fn make_kept_stale(&self) -> CpuSet {
+        let bits = self.shares().zip(0..).map(|(share, cpu)| {
+            let loaded = share.make_stale();
+            u64::from(loaded) << cpu
+        });
+        CpuSet::from_bits(bits.sum())
     }
 
     /// A gather for one operation.
@@ -275,7 +315,12 @@ impl<M: Machine> Table<M> {
         if self.others.is_empty() {
             return &self.state.first;
         }
-        match self.frames.machine().cpu().index() {
+        self.share_of(self.frames.machine().cpu())
+    }
+
+    #[inline]
+    fn share_of(&self, cpu: CpuId) -> &CpuShare {
+        match cpu.index() {
             0 => &self.state.first,
             cpu => &self.others[cpu - 1],
         }
