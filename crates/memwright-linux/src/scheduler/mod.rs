@@ -77,6 +77,9 @@ pub const TIME_SLICE: u64 = 4_000_000;
 /// With several CPUs, nanoseconds after which a busy CPU looks around.
 const TICK: u64 = 1_000_000;
 
+/// Threads that the first room in a run queue is for, and as many again.
+const LEAST_ROOM: usize = 32;
+
 /// What a switch leaves behind, for the context that runs next on the CPU.
 #[derive(Default)]
 struct Left {
@@ -94,6 +97,8 @@ struct Cpu {
     ready: Lock<VecDeque<Arc<Thread>>>,
     /// How many of them there are; written under the lock of `ready`.
     waiting: AtomicUsize,
+    /// How many there is room for.
+    room: AtomicUsize,
     /// Deadlines that ring here.
     timers: Lock<BTreeMap<TimerKey, TimerAction>>,
     /// The thread that runs; `None` while idle. Written by this CPU.
@@ -119,6 +124,7 @@ impl Cpu {
         Self {
             ready: Lock::new(Rank::Scheduler, VecDeque::new()),
             waiting: AtomicUsize::new(0),
+            room: AtomicUsize::new(0),
             timers: Lock::new(Rank::Scheduler, BTreeMap::new()),
             current: Lock::new(Rank::Leaf, None),
             loaded: Lock::new(Rank::Leaf, None),
@@ -129,6 +135,24 @@ impl Cpu {
             switches: AtomicU64::new(0),
             counted: [AtomicU64::new(0), AtomicU64::new(0)],
         }
+    }
+
+    /// Makes room for so many threads in the queue, so that none needs memory when it is woken: the heap may
+    /// have to grow, which it cannot under the queue's lock. If there is no memory now, it may be there then.
+    fn make_room(&self, threads: usize) {
+        if threads <= self.room.load(Ordering::Relaxed) {
+            return;
+        }
+        let mut larger = VecDeque::new();
+        if larger.try_reserve(2 * threads.max(LEAST_ROOM)).is_err() {
+            return;
+        }
+        let mut ready = self.ready.lock();
+        if ready.capacity() < larger.capacity() {
+            larger.append(&mut ready);
+            core::mem::swap(&mut *ready, &mut larger);
+        }
+        self.room.store(ready.capacity(), Ordering::Relaxed);
     }
 
     /// Adds a thread at the end of the queue. Returns whether it is the only one.
@@ -221,7 +245,10 @@ impl Scheduler {
 
     /// A kernel stack was made for a thread.
     pub(crate) fn admit(&self) {
-        self.living.fetch_add(1, Ordering::SeqCst);
+        let living = self.living.fetch_add(1, Ordering::SeqCst) + 1;
+        for cpu in &self.cpus {
+            cpu.make_room(living);
+        }
     }
 
     /// A thread with a kernel stack will not run after all.
