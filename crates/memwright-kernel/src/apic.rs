@@ -108,17 +108,23 @@ pub fn send_startup(target: u32, page: u8) {
     send_command(target, ASSERT | STARTUP | u32::from(page));
 }
 
-fn route(input: u32, low: u32) {
+fn route(input: u32, cpu: usize, low: u32) {
     let select = IO_APIC as *mut u32;
     let window = (IO_APIC + 0x10) as *mut u32;
-    // SAFETY: the I/O APIC's index and data registers, mapped by `paging`; the boot processor alone
-    // programs them, with interrupts disabled.
+    // SAFETY: the I/O APIC's index and data registers, mapped by `paging`; one processor at a time
+    // programs them, with interrupts disabled: the boot processor, later one that holds the others.
     unsafe {
         ptr::write_volatile(select, 0x11 + 2 * input);
-        ptr::write_volatile(window, percpu::apic_id(0) << 24);
+        ptr::write_volatile(window, percpu::apic_id(cpu) << 24);
         ptr::write_volatile(select, 0x10 + 2 * input);
         ptr::write_volatile(window, low);
     }
+}
+
+/// Makes the bytes of standard input interrupt CPU `index`, which sleeps until they come. The others stand
+/// still, or do not run yet.
+pub fn route_input(index: usize) {
+    route(INPUT_LINE, index, u32::from(vector::INPUT));
 }
 
 /// Masks the legacy controllers, stops the interval timer, routes the serial ports to this CPU, and enables its APIC.
@@ -149,10 +155,10 @@ pub fn start() {
         arch::write_msr(msr::APIC_BASE, base);
     }
     for input in 0..INPUTS {
-        route(input, MASKED);
+        route(input, 0, MASKED);
     }
-    route(CONTROL_LINE, u32::from(vector::CONTROL));
-    route(INPUT_LINE, u32::from(vector::INPUT));
+    route(CONTROL_LINE, 0, u32::from(vector::CONTROL));
+    route_input(0);
     write(TIMER_DIVISOR, DIVIDE_BY_ONE);
     clock::calibrate();
     BY_MSR.store(arch::has_x2apic(), Ordering::Relaxed);

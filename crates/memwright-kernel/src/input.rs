@@ -4,9 +4,11 @@
 //! are held, the clock is paused from the request to the last byte, and the same input gives the same run. The CPU sleeps
 //! until a byte is there; polling would keep the host from bringing it.
 
+use core::sync::atomic::Ordering;
+
 use memwright_linux::channel::{Channel, INPUT_PORT, INPUT_WITHDRAWN};
 
-use crate::{arch, clock, console, control, ipi, percpu};
+use crate::{apic, arch, clock, console, control, ipi, percpu};
 
 const INTERRUPT_ENABLE: u16 = INPUT_PORT + 1;
 const FIFO_CONTROL: u16 = INPUT_PORT + 2;
@@ -51,6 +53,9 @@ pub fn read(to: &mut [u8]) -> Option<usize> {
     }
     ipi::hold_others();
     clock::stop();
+    if percpu::count() > 1 {
+        apic::route_input(percpu::current().index.load(Ordering::Relaxed) as usize);
+    }
     interrupt(true);
     let wanted = u32::try_from(to.len()).unwrap_or(u32::MAX);
     console::frame(Channel::InputRequest, &wanted.to_le_bytes());

@@ -117,10 +117,12 @@ pub(crate) fn report(kernel: &Kernel, out: &mut dyn Write) -> core::fmt::Result 
     writeln!(out, "  instructions_kernel {}", kernel_instructions(kernel))
 }
 
-/// Instructions of the kernel since it began to run the program.
+/// Instructions of the kernel since it began to run the program, of the CPU that calls; with several, it may
+/// be another than the one that began.
 fn kernel_instructions(kernel: &Kernel) -> u64 {
     use core::sync::atomic::Ordering;
-    kernel.host.kernel_instructions() - kernel.boot_instructions.load(Ordering::Relaxed)
+    let boot = kernel.boot_instructions.load(Ordering::Relaxed);
+    kernel.host.kernel_instructions().saturating_sub(boot)
 }
 
 /// The end of a run: account, audit, result, power off.

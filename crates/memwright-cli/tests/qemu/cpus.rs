@@ -1,7 +1,9 @@
 //! Programs on several CPUs, which take turns by the instruction clock.
 
+use crate::guest::Guest;
+use crate::prepare::later_qemu;
 use crate::shared::{Boot, interleaved};
-use libtest_mimic::Trial;
+use libtest_mimic::{Completion, Failed, Trial};
 
 /// Programs that ask nothing of one CPU, and give the same there and on several.
 const PROGRAMS: &[&str] = &[
@@ -29,11 +31,31 @@ const PROGRAMS: &[&str] = &[
 ];
 
 pub fn trials() -> Vec<Trial> {
-    interleaved(vec![
+    let mut trials = interleaved(vec![
         Boot::of("cpus", "musl-static", PROGRAMS).cpus(2),
         Boot::of("cpus", "glibc-static", PROGRAMS)
             .cpus(4)
             .option("--policy", "apic=xapic"),
         Boot::of("cpus", "musl-static", PROGRAMS).parallel(4),
-    ])
+    ]);
+    trials.push(Trial::ignorable_test(
+        "cpus::input_for_the_second",
+        input_for_the_second,
+    ));
+    trials
+}
+
+/// Whoever reads standard input sleeps until it comes, while the others stand still: its bytes must wake that CPU.
+fn input_for_the_second() -> Result<Completion, Failed> {
+    if !later_qemu() {
+        return Ok(Completion::ignored_with("no later QEMU"));
+    }
+    let input = b"one\ntwo\n".repeat(1000);
+    let ending = Guest::shell("exec taskset 2 cat")
+        .cpus(2)
+        .pipe(&input)
+        .run()?;
+    ending.expect_code(0)?;
+    ending.expect_output(&input)?;
+    Ok(Completion::Completed)
 }
