@@ -5,6 +5,7 @@ use crate::{
     kernel::Kernel,
     signal::{
         Detail, Signal, SignalInfo, begin_end, code, notify_parent, report_change, send_to_process,
+        waits_for_ended,
     },
     time::set_alarm,
 };
@@ -67,32 +68,40 @@ fn exit_process(kernel: &'static Kernel, process: &Arc<Process>, status: ExitSta
     }
     drop(image);
     process.return_space(kernel);
-    let orphans = {
+    let number = process.exit_signal.load(Ordering::SeqCst);
+    let signal = Signal::new(number.into());
+    let (orphans, wanted) = {
         let mut tasks = kernel.tasks.lock();
         let orphans = tasks.orphan_children(process.id);
-        if let Some(member) = tasks.members.get_mut(&process.id) {
+        let parent = tasks.members.get(&process.parent());
+        // Within the lock: a parent that does not want it never finds it, on another CPU either
+        // (`exit_notify` of Linux 7.2, `kernel/exit.c`).
+        let wanted = parent.is_some_and(|parent| waits_for_ended(&parent.process, signal));
+        if let Some(member) = tasks.members.get_mut(&process.id).filter(|_| wanted) {
             member.life = Life::Zombie(status);
         }
-        orphans
+        (orphans, wanted)
     };
     process.ended.wake_all(kernel);
     for orphan in &orphans {
         adopt(kernel, process, orphan);
     }
     let parent = kernel.tasks.process(process.parent());
-    let number = process.exit_signal.load(Ordering::SeqCst);
-    let wanted = match Signal::new(number.into()) {
+    match signal {
         Some(signal) => notify_parent(kernel, process, Change::Ended(status), signal),
         None => {
-            let parent = kernel.tasks.process(process.parent());
-            parent
-                .inspect(|parent| parent.child_event.wake_all(kernel))
-                .is_some()
+            if let Some(parent) = &parent {
+                parent.child_event.wake_all(kernel);
+            }
         }
-    };
+    }
     kernel.release_orphaned_groups(process, parent.as_ref(), &orphans);
     if !wanted {
         reap_unwanted(kernel, process);
+        process.ended.wake_all(kernel);
+        if let Some(parent) = &parent {
+            parent.child_event.wake_all(kernel);
+        }
     }
     if process.id == PROGRAM {
         kernel.program_ended(status);

@@ -171,30 +171,30 @@ pub(crate) fn report_change(kernel: &Kernel, process: &Arc<Process>, change: Cha
     notify_parent(kernel, process, change, Signal::SIGCHLD);
 }
 
-/// Tells the parent that a child changed: by a signal, and by waking its waits. Returns whether
-/// the parent wants to wait for an ended child.
-pub fn notify_parent(
-    kernel: &Kernel,
-    child: &Arc<Process>,
-    change: Change,
-    signal: Signal,
-) -> bool {
-    let Some(parent) = kernel.tasks.process(child.parent()) else {
-        return false;
-    };
+/// Whether a parent wants to wait for a child that ends with this signal.
+pub(crate) fn waits_for_ended(parent: &Process, signal: Option<Signal>) -> bool {
     if parent.id == REAPER {
         return false;
     }
-    let (quiet, unwanted) = {
+    let signals = parent.signals.lock();
+    let action = signals.action(Signal::SIGCHLD);
+    let waits = action.handler != Handler::Ignore && !action.flags.contains(ActionFlags::NOCLDWAIT);
+    waits || signal != Some(Signal::SIGCHLD)
+}
+
+/// Tells the parent that a child changed: by a signal, and by waking its waits.
+pub fn notify_parent(kernel: &Kernel, child: &Arc<Process>, change: Change, signal: Signal) {
+    let Some(parent) = kernel.tasks.process(child.parent()) else {
+        return;
+    };
+    if parent.id == REAPER {
+        return;
+    }
+    let quiet = {
         let signals = parent.signals.lock();
         let action = signals.action(Signal::SIGCHLD);
-        let unwanted = signal == Signal::SIGCHLD
-            && (action.handler == Handler::Ignore || action.flags.contains(ActionFlags::NOCLDWAIT));
         let stop = matches!(change, Change::Stopped(_) | Change::Continued);
-        (
-            stop && action.flags.contains(ActionFlags::NOCLDSTOP),
-            unwanted,
-        )
+        stop && action.flags.contains(ActionFlags::NOCLDSTOP)
     };
     if !quiet {
         let usage = child.total_usage(kernel);
@@ -218,5 +218,4 @@ pub fn notify_parent(
         );
     }
     parent.child_event.wake_all(kernel);
-    !unwanted
 }
