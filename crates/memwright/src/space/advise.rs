@@ -218,7 +218,7 @@ impl<M: Machine> Core<M> {
             return Err(AdviseError::NotApplicable(range.start.address()));
         }
         let cpu = self.cpu();
-        self.sample_peak();
+        self.note_peak(cpu);
         let mut gather = self.gather();
         let mut cursor = self.table.cursor(range);
         if area.flags.contains(AreaFlags::GUARDED) {

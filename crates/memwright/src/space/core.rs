@@ -18,9 +18,15 @@ use crate::trace::Event;
 use crate::vma::Rights;
 use crate::writable::View;
 
-/// How many pages with a frame one CPU mapped less those it unmapped.
+/// One CPU's part in the number of pages that have a frame.
+#[derive(Default)]
 #[repr(align(128))]
-struct CpuResident(AtomicI64);
+struct CpuResident {
+    /// Pages that it mapped less those that it unmapped.
+    pages: AtomicI64,
+    /// The most that it saw of all CPUs together when it took pages away.
+    peak: AtomicU64,
+}
 
 pub(crate) struct Core<M: Machine> {
     pub(crate) memory: Arc<Memory<M>>,
@@ -31,7 +37,6 @@ pub(crate) struct Core<M: Machine> {
     pub(crate) areas: SpreadLock<Areas<M>>,
     /// One per CPU, so that faults on two CPUs write no common line.
     resident: Vec<CpuResident>,
-    resident_peak: AtomicU64,
 }
 
 impl<M: Machine> Core<M> {
@@ -45,7 +50,7 @@ impl<M: Machine> Core<M> {
         let mut resident = Vec::new();
         resident.try_make_room(cpus)?;
         for _ in 0..cpus {
-            resident.try_push(CpuResident(AtomicI64::new(0)))?;
+            resident.try_push(CpuResident::default())?;
         }
         let table = Table::new(memory.frames().clone(), template).map_err(|_| OutOfMemory)?;
         Ok(Self {
@@ -55,7 +60,6 @@ impl<M: Machine> Core<M> {
             template,
             areas,
             resident,
-            resident_peak: AtomicU64::new(0),
         })
     }
 
@@ -87,7 +91,7 @@ impl<M: Machine> Core<M> {
     /// Counts `pages` that now have a frame here.
     #[inline]
     pub(crate) fn note_filled(&self, cpu: CpuId, pages: u64) {
-        let cell = &self.resident[cpu.index()].0;
+        let cell = &self.resident[cpu.index()].pages;
         cell.store(
             cell.load(Ordering::Relaxed) + pages as i64,
             Ordering::Relaxed,
@@ -122,7 +126,7 @@ impl<M: Machine> Core<M> {
     pub(crate) fn note_gather(&self, cpu: CpuId, counts: &GatherCounts) {
         if counts.released > 0 {
             let pages = counts.released - counts.of(Change::TableFreed);
-            let cell = &self.resident[cpu.index()].0;
+            let cell = &self.resident[cpu.index()].pages;
             cell.store(
                 cell.load(Ordering::Relaxed) - pages as i64,
                 Ordering::Relaxed,
@@ -151,27 +155,33 @@ impl<M: Machine> Core<M> {
         let sum: i64 = self
             .resident
             .iter()
-            .map(|cpu| cpu.0.load(Ordering::Relaxed))
+            .map(|cpu| cpu.pages.load(Ordering::Relaxed))
             .sum();
         sum.max(0) as u64
     }
 
-    /// Raises the peak to what is resident now: done before pages go.
-    pub(crate) fn sample_peak(&self) -> u64 {
+    /// Notes what is resident now, before pages go: the number is at its highest then, or a later one is.
+    pub(crate) fn note_peak(&self, cpu: CpuId) {
         let now = self.resident();
-        let peak = self.resident_peak.load(Ordering::Relaxed);
-        if now <= peak {
-            // No store: it would take the line from every other CPU each time pages go.
-            return peak;
+        let peak = &self.resident[cpu.index()].peak;
+        if now > peak.load(Ordering::Relaxed) {
+            peak.store(now, Ordering::Relaxed);
         }
-        self.resident_peak
-            .fetch_max(now, Ordering::Relaxed)
-            .max(now)
+    }
+
+    /// The most pages that had a frame at one time.
+    pub(crate) fn peak(&self) -> u64 {
+        self.resident
+            .iter()
+            .map(|cpu| cpu.peak.load(Ordering::Relaxed))
+            .fold(self.resident(), u64::max)
     }
 
     /// Makes the peak what is resident now.
     pub(crate) fn reset_peak(&self) {
-        self.resident_peak.store(self.resident(), Ordering::Relaxed);
+        for cpu in &self.resident {
+            cpu.peak.store(0, Ordering::Relaxed);
+        }
     }
 
     /// Whether `frame` holds a page of private anonymous memory.

@@ -52,7 +52,7 @@ impl<M: Machine> AddressSpace<M> {
             stack: areas.stack,
             executable: areas.executable,
             locked: areas.locked,
-            resident_peak: core.sample_peak(),
+            resident_peak: core.peak(),
             table_frames: core.table.table_frames(),
             ..Totals::default()
         };
@@ -82,7 +82,7 @@ impl<M: Machine> AddressSpace<M> {
 
     /// The most pages with a frame at any time, as last sampled (`ru_maxrss`).
     pub fn resident_peak(&self) -> u64 {
-        self.core.sample_peak()
+        self.core.peak()
     }
 }
 

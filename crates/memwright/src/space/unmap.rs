@@ -99,7 +99,7 @@ impl<M: Machine> Core<M> {
 
     /// Takes out every entry of `range` and frees the tables that are empty then.
     pub(crate) fn remove_entries(&self, cpu: CpuId, range: PageRange) {
-        self.sample_peak();
+        self.note_peak(cpu);
         let mut gather = self.gather();
         let mut cursor = self.table.cursor(range);
         cursor.remove_all(&mut gather);
