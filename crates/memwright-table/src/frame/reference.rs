@@ -124,6 +124,17 @@ impl<M: Machine> Frames<M> {
         }
     }
 
+    /// How many frames of objects an entry shows. Nobody keeps this number: every frame is looked at.
+    pub fn objects_shown(&self) -> u64 {
+        let metas = self.metas();
+        let objects = (metas.lowest..)
+            .zip(metas.all)
+            .filter(|(_, meta)| meta.kind() == FrameKind::Object);
+        objects
+            .filter(|(number, _)| self.sharers(Frame::new(*number)) > 0)
+            .count() as u64
+    }
+
     /// The order of the block that holds `frame`.
     #[inline]
     pub fn order(&self, frame: Frame) -> u8 {

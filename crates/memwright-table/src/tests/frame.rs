@@ -59,6 +59,27 @@ fn the_reserve_is_kept_for_the_kernel() {
 }
 
 #[test]
+fn an_object_is_shown_while_somebody_else_refers_to_it() {
+    let frames = frames(100);
+    let held = frames.allocate(0, FrameKind::Object).unwrap();
+    let other = frames.allocate(0, FrameKind::Object).unwrap();
+    let _anonymous = frames.allocate(0, FrameKind::Anonymous).unwrap();
+    assert_eq!(frames.objects_shown(), 0);
+    let entry = frames.share(held.frame());
+    let second = frames.share(held.frame());
+    assert_eq!(
+        (frames.objects_shown(), frames.sharers(held.frame())),
+        (1, 2)
+    );
+    let third = frames.share(other.frame());
+    assert_eq!(frames.objects_shown(), 2);
+    drop((entry, third));
+    assert_eq!(frames.objects_shown(), 1);
+    drop(second);
+    assert_eq!(frames.objects_shown(), 0);
+}
+
+#[test]
 fn an_injected_failure_happens_once() {
     let frames = frames(100);
     frames.fail_after(Some(2));

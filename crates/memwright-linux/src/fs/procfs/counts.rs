@@ -1,27 +1,10 @@
-//! Numbers of frames that nobody keeps: they are counted when somebody asks.
+//! Locked frames, which nobody counts before somebody asks.
 
-use crate::{Memory, context::Context};
+use crate::context::Context;
 use alloc::vec::Vec;
 use core::fmt;
 use memwright::{AreaFlags, space::Sight};
-use memwright_table::{Bits, Entry, Frame, FrameKind, PageRange};
-
-/// Frames of objects that an entry shows, each once (`NR_FILE_MAPPED` of Linux 7.2).
-pub fn mapped(memory: &Memory) -> u64 {
-    let frames = memory.frames();
-    let mut left = frames.used_by(FrameKind::Object);
-    let mut shown = 0;
-    for number in 0..frames.end() {
-        if left == 0 {
-            break;
-        }
-        if frames.kind_at(number) == Some(FrameKind::Object) {
-            left -= 1;
-            shown += u64::from(frames.sharers(Frame::new(number)) > 0);
-        }
-    }
-    shown
-}
+use memwright_table::{Bits, Entry, Frame, PageRange};
 
 /// Numbers of frames, each in it or not.
 struct FrameSet(Vec<u64>);

@@ -33,7 +33,7 @@ pub fn meminfo(context: &Context<'_>, text: &mut Text) -> fmt::Result {
         ("Dirty", 0),
         ("Writeback", 0),
         ("AnonPages", anonymous),
-        ("Mapped", counts::mapped(memory)),
+        ("Mapped", frames.objects_shown()),
         ("Shmem", objects),
         ("KReclaimable", 0),
         ("Slab", slab),

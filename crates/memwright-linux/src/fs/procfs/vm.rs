@@ -134,7 +134,7 @@ pub fn statistics(context: &Context<'_>, text: &mut Text) -> fmt::Result {
         ("nr_unevictable", locked),
         ("nr_mlock", locked),
         ("nr_anon_pages", frames.used_by(FrameKind::Anonymous)),
-        ("nr_mapped", counts::mapped(memory)),
+        ("nr_mapped", frames.objects_shown()),
         ("nr_file_pages", objects),
         // Nothing is written to a disk.
         ("nr_dirty", 0),
