@@ -134,7 +134,7 @@ impl Expected {
 }
 
 /// Which of the subtests that were seen answers which line: the one of the same number where both have the same
-/// count, else the one of the same name; a name that occurs again, and no name, count up.
+/// count, else the one of the same name; a name that occurs again counts up, and no name answers nothing.
 pub fn answers(lines: &[&Line], seen: &[Subtest]) -> Vec<Option<usize>> {
     let by_number = lines.len() == seen.len();
     let mut taken = vec![false; seen.len()];
@@ -143,7 +143,7 @@ pub fn answers(lines: &[&Line], seen: &[Subtest]) -> Vec<Option<usize>> {
             if by_number {
                 subtest.number == line.number
             } else {
-                subtest.name == line.name
+                !line.name.is_empty() && subtest.name == line.name
             }
         };
         let found = (0..seen.len()).find(|at| !taken[*at] && answers(&seen[*at]));
@@ -208,6 +208,9 @@ mod tests {
         assert_eq!(answers(&list.of("t"), &seen), [Some(0), Some(1), Some(2)]);
         let seen = [subtest(1, "b"), subtest(2, "a")];
         assert_eq!(answers(&list.of("t"), &seen), [Some(1), None, None]);
-        assert!(answers(&list.of("t"), &[]).iter().all(Option::is_none));
+        let nameless = [subtest(1, ""), subtest(2, "")];
+        for seen in [&nameless[..], &[]] {
+            assert!(answers(&list.of("t"), seen).iter().all(Option::is_none));
+        }
     }
 }
