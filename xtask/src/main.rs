@@ -1,4 +1,4 @@
-//! The tasks of the workspace: `cargo xtask demo | test | ci | programs | guest`.
+//! The tasks of the workspace: `cargo xtask demo | test | ci | conformance | programs | guest`.
 //!
 //! Each works from a clean clone: what is missing is installed first, and every step is printed before it runs.
 

@@ -350,7 +350,7 @@ fn check_size(tree: &Tree, args: &RunArgs) -> Result<(), Failure> {
         return Ok(());
     }
     Err(Failure::Broken(anyhow!(
-        "the guest's files take {}; unpacking them needs --memory {} or more",
+        "the guest's files take {}; unpacking them needs --memory {}M or more",
         in_mebibytes(tree.size()),
         needed.next_multiple_of(1 << 20) >> 20
     )))

@@ -63,15 +63,16 @@ pub fn parse_memory_size(text: &str) -> Result<MemorySize, String> {
         .ok()
         .and_then(|count| count.checked_mul(1 << shift))
         .ok_or_else(|| "expected a number with K, M or G, for example 512M".to_owned())?;
-    if bytes % (1 << 20) != 0 {
-        return Err("expected a whole number of MiB".to_owned());
-    }
+    // First, because who forgot the unit has far too little.
     if !(LEAST..=MOST).contains(&bytes) {
         return Err(format!(
             "expected at least {}M and at most {}G",
             LEAST >> 20,
             MOST >> 30
         ));
+    }
+    if bytes % (1 << 20) != 0 {
+        return Err("expected a whole number of MiB".to_owned());
     }
     Ok(MemorySize(bytes))
 }
