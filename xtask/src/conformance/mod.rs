@@ -61,7 +61,7 @@ pub fn run(arguments: &[&str]) -> Result<()> {
 /// The bounded part that is run before each change lands.
 ///
 /// # Errors
-/// As [`run`], but what is not as expected is in the totals.
+/// As [`run()`], but what is not as expected is in the totals.
 pub fn run_slice() -> Result<Outcome> {
     let settings = Settings::parse(&["--slice"], |name| std::env::var(name).ok())?;
     run_with(&settings)

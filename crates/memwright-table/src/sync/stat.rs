@@ -11,7 +11,7 @@
 //! No bounces means that since the start no two CPUs wrote the same word or line.
 //!
 //! **What is covered.** Every lock of this layer, by its word and by its line; the lines that are
-//! handed to [`line`], which are those of [`Line`]. What is not a lock and not handed over is not
+//! handed to [`line()`], which are those of [`Line`]. What is not a lock and not handed over is not
 //! seen.
 
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};

@@ -1,7 +1,7 @@
 //! `epoll`: a set of open files that are watched, and the list of those that became ready.
 //!
 //! An entry ([`Item`]) observes the queues of its file. A wake puts it on the ready list and wakes
-//! the epoll's own queue; nothing looks at the file then. Who collects events ([`Epoll::collect`])
+//! the epoll's own queue; nothing looks at the file then. Who collects events (`Epoll::collect`)
 //! takes entries off the list, looks at their files, and puts those that stay ready back: a
 //! level-triggered entry leaves the list when it was found not ready, an edge-triggered one always.
 //!
