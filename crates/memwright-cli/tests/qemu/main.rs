@@ -16,6 +16,7 @@ mod languages;
 mod prepare;
 mod programs;
 mod refusals;
+mod scale;
 mod shared;
 mod stress;
 mod versions;
@@ -30,6 +31,7 @@ fn main() {
     let mut trials: Vec<Trial> = Vec::new();
     trials.extend(programs::trials());
     trials.extend(cpus::trials());
+    trials.extend(scale::trials());
     trials.extend(bench::trials());
     trials.extend(busybox::trials());
     trials.extend(debian::trials());

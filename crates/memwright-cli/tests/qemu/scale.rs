@@ -1,0 +1,291 @@
+//! What threads and processes with memory of their own have in common, at 1 to 8 CPUs: `docs/scaling.md` has the figures, one
+//! line for each of these tests. `MEMWRIGHT_UPDATE_DOCS=1 cargo test -p memwright-cli --test qemu -- scale::` writes them anew.
+
+use crate::guest::{Ending, Guest};
+use crate::prepare::{self, later_qemu};
+use libtest_mimic::{Completion, Failed, Trial};
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::PathBuf;
+use std::sync::{Mutex, PoisonError};
+
+const CPUS: [u8; 4] = [1, 2, 4, 8];
+/// CPUs of the tests with processes.
+const MOST_CPUS: u8 = 8;
+const ROUNDS: u64 = 4;
+
+/// A program, and what several CPUs may write although they use memory of their own. All else must be written by one.
+struct Program {
+    name: &'static str,
+    /// Ranks of locks.
+    locks: &'static [&'static str],
+    /// Kinds of lines.
+    lines: &'static [&'static str],
+    /// Operations of a round that take something away: each may interrupt every other CPU once.
+    shrinking: u64,
+}
+
+const PROGRAMS: &[Program] = &[
+    // Faults, and pages given back: nothing at all.
+    Program {
+        name: "fault",
+        locks: &[],
+        lines: &[],
+        shrinking: 1,
+    },
+    // Who changes areas has the lock of the space for itself. Where no table is, the one above is locked.
+    Program {
+        name: "mmap",
+        locks: &["space", "table"],
+        lines: &[],
+        shrinking: 0,
+    },
+    Program {
+        name: "protect",
+        locks: &["space"],
+        lines: &[],
+        shrinking: 1,
+    },
+    // Tables that come and go are entries of one table above them; a new area's first page is noted in the area,
+    // which lies beside others.
+    Program {
+        name: "unmap",
+        locks: &["space", "table"],
+        lines: &["entries", "space"],
+        shrinking: 1,
+    },
+];
+
+/// Who does the operations.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Workers {
+    /// Of one process: they have a table and a map of areas in common.
+    Threads,
+    /// They have nothing in common, whatever they do, and interrupt nobody.
+    Processes,
+}
+
+impl Workers {
+    fn name(self) -> &'static str {
+        match self {
+            Workers::Threads => "threads",
+            Workers::Processes => "processes",
+        }
+    }
+}
+
+pub fn trials() -> Vec<Trial> {
+    let mut trials = Vec::new();
+    for program in PROGRAMS {
+        let threads = CPUS.map(|cpus| (Workers::Threads, cpus));
+        for (workers, cpus) in threads.into_iter().chain([(Workers::Processes, MOST_CPUS)]) {
+            let name = format!("scale::{}::{}_on_{cpus}", program.name, workers.name());
+            trials.push(Trial::ignorable_test(name, move || {
+                if cpus > 1 && !later_qemu() {
+                    return Ok(Completion::ignored_with("no later QEMU"));
+                }
+                check(program, workers, cpus).map(|()| Completion::Completed)
+            }));
+        }
+    }
+    trials
+}
+
+fn check(program: &Program, workers: Workers, cpus: u8) -> Result<(), Failed> {
+    let ending = run(program, workers, cpus)?;
+    let statistics = Statistics::read(&ending.text())?;
+    for ((kind, name), counts) in &statistics.counts {
+        let (mut common, mut lines) = (program.locks, program.lines);
+        if workers == Workers::Processes {
+            (common, lines) = (&[], &[]);
+        }
+        let permitted = match kind.as_str() {
+            "lock" => common.contains(&name.as_str()),
+            // The lines of locks: as many as the words, or two words are beside each other.
+            _ => lines.contains(&name.as_str()) || name == "lock",
+        };
+        if counts.bounced + counts.shared > 0 && !permitted {
+            let text = format!("{kind} {name} was written by several CPUs: {counts:?}");
+            return Err(format!("{text}\n{}", ending.report()).into());
+        }
+    }
+    let words = statistics.sum("lock");
+    let lines = statistics.of("line", "lock")?;
+    if (lines.shared, lines.bounced) != (words.shared, words.bounced) {
+        return Err(format!("locks are beside each other: {words:?}, {lines:?}").into());
+    }
+    if statistics.of("line", "missed")?.taken > 0 {
+        return Err("lines were not followed".into());
+    }
+    let most = match workers {
+        Workers::Threads => ROUNDS * u64::from(cpus) * program.shrinking * u64::from(cpus - 1),
+        Workers::Processes => 0,
+    };
+    let interrupted = statistics.interrupted;
+    // Of two that ask a CPU at the same time, one interrupts it.
+    if interrupted > most || (interrupted == 0) != (most == 0) {
+        let text = format!("{interrupted} CPUs were interrupted, at most {most} may be");
+        return Err(format!("{text}\n{}", ending.report()).into());
+    }
+    compare(&Row::new(program, workers, cpus, &statistics))
+}
+
+fn run(program: &Program, workers: Workers, cpus: u8) -> Result<Ending, Failed> {
+    let path = prepare::program("glibc-static", &format!("scale_{}", program.name));
+    let arguments = [&cpus.to_string(), &ROUNDS.to_string(), workers.name()];
+    let ending = Guest::new(path, &arguments)
+        .cpus(cpus)
+        .option("--policy", "locks=count")
+        .untraced()
+        .run()?;
+    ending.expect_code(0)?;
+    Ok(ending)
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Counts {
+    taken: u64,
+    bounced: u64,
+    shared: u64,
+}
+
+/// What a program printed of its counted rounds.
+struct Statistics {
+    operations: u64,
+    /// CPUs, each time they were.
+    interrupted: u64,
+    counts: BTreeMap<(String, String), Counts>,
+}
+
+impl Statistics {
+    fn read(text: &str) -> Result<Self, Failed> {
+        let mut statistics = Self {
+            operations: 0,
+            interrupted: 0,
+            counts: BTreeMap::new(),
+        };
+        for line in text.lines() {
+            let words: Vec<&str> = line.split_ascii_whitespace().collect();
+            let number = |at: usize| words.get(at).and_then(|word| word.parse().ok());
+            if let (Some(kind @ ("lock" | "line")), Some(taken)) =
+                (words.first().copied(), number(2))
+            {
+                let counts = Counts {
+                    taken,
+                    bounced: number(3).unwrap_or_default(),
+                    shared: number(4).unwrap_or_default(),
+                };
+                let key = (kind.to_owned(), words[1].to_owned());
+                statistics.counts.insert(key, counts);
+            }
+            if line.ends_with(" interrupted") {
+                statistics.interrupted = number(0).unwrap_or_default();
+            }
+            if line.ends_with(" operations") {
+                statistics.operations = number(words.len() - 2).unwrap_or_default();
+            }
+        }
+        if statistics.operations == 0 || statistics.counts.is_empty() {
+            return Err(format!("no statistics in {text}").into());
+        }
+        Ok(statistics)
+    }
+
+    fn of(&self, kind: &str, name: &str) -> Result<Counts, Failed> {
+        let key = (kind.to_owned(), name.to_owned());
+        let counts = self.counts.get(&key).copied();
+        counts.ok_or_else(|| format!("no row {kind} {name}").into())
+    }
+
+    /// The counts of a kind together, without those that are not about sharing.
+    fn sum(&self, kind: &str) -> Counts {
+        let mut sum = Counts::default();
+        for ((of, name), counts) in &self.counts {
+            if of == kind && name != "missed" && (kind == "lock" || name != "lock") {
+                sum.taken += counts.taken;
+                sum.bounced += counts.bounced;
+                sum.shared += counts.shared;
+            }
+        }
+        sum
+    }
+
+    /// Which words, or lines, several CPUs wrote, and how many.
+    fn shared(&self, kind: &str) -> String {
+        let shared: Vec<String> = self
+            .counts
+            .iter()
+            .filter(|((of, name), counts)| {
+                of == kind && counts.shared > 0 && (kind == "lock" || name != "lock")
+            })
+            .map(|((_, name), counts)| format!("{name} {}", counts.shared))
+            .collect();
+        if shared.is_empty() {
+            return "0".into();
+        }
+        shared.join(", ")
+    }
+}
+
+/// A line of `docs/scaling.md`.
+struct Row {
+    /// What the figures are of.
+    beginning: String,
+    /// Figures that depend on what the program asks for alone.
+    exact: String,
+    /// Figures that depend on who comes first, and so on the length of every path.
+    rest: String,
+}
+
+impl Row {
+    fn new(program: &Program, workers: Workers, cpus: u8, statistics: &Statistics) -> Self {
+        let operations = statistics.operations;
+        let (locks, lines) = (statistics.sum("lock"), statistics.sum("line"));
+        Self {
+            beginning: format!(
+                "| `scale_{}` | {} | {cpus} | ",
+                program.name,
+                workers.name()
+            ),
+            exact: format!("{operations} | {} | ", statistics.shared("lock")),
+            rest: format!(
+                "{} | {} | {} | {} | {} |",
+                statistics.shared("line"),
+                each(statistics.interrupted, operations),
+                each(locks.taken, operations),
+                each(locks.bounced, operations),
+                each(lines.bounced, operations)
+            ),
+        }
+    }
+}
+
+/// A count for each operation, to two places.
+fn each(count: u64, operations: u64) -> String {
+    let hundredths = (count * 100 + operations / 2) / operations;
+    format!("{}.{:02}", hundredths / 100, hundredths % 100)
+}
+
+/// The page's line must say what was measured, where that is exact; or is made to.
+fn compare(row: &Row) -> Result<(), Failed> {
+    static PAGE: Mutex<()> = Mutex::new(());
+    let _alone = PAGE.lock().unwrap_or_else(PoisonError::into_inner);
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../docs/scaling.md");
+    let page = fs::read_to_string(&path)?;
+    let Row {
+        beginning,
+        exact,
+        rest,
+    } = row;
+    let old = page.lines().find(|line| line.starts_with(beginning));
+    let old = old.ok_or_else(|| format!("docs/scaling.md has no line {beginning}"))?;
+    let new = format!("{beginning}{exact}{rest}");
+    if std::env::var_os("MEMWRIGHT_UPDATE_DOCS").is_some() {
+        fs::write(&path, page.replace(old, &new))?;
+        return Ok(());
+    }
+    if old.starts_with(&format!("{beginning}{exact}")) {
+        return Ok(());
+    }
+    Err(format!("docs/scaling.md says\n{old}\nand measured was\n{new}").into())
+}

@@ -1,0 +1,203 @@
+/* What the scale_* programs share: threads, or processes, each on a CPU and with memory of its own, that do rounds of one
+ * operation.
+ *
+ *	scale_NAME [WORKERS [ROUNDS [processes]]]
+ *
+ * Every worker has a slot of 4 MiB, of which it uses less than the first 2 MiB, so that no two have an area or a lowest
+ * page table in common. One round is not counted: it makes tables and fills caches. The workers meet in user mode, by
+ * spinning, so that meeting costs no lock. How many CPUs were interrupted in the counted rounds to forget translations is
+ * printed, and where the kernel takes lock statistics, those too.
+ */
+#ifndef SCALE_H
+#define SCALE_H
+
+#include "check.h"
+#include <pthread.h>
+#include <sched.h>
+
+#define SLOT (4UL << 20)
+/* Pages that a thread uses in a round: fewer than a CPU keeps free for itself. */
+#define PAGES 128UL
+#define MOST_WORKERS 64
+/* So many slots have the entries of their tables in one line of the cache. */
+#define ALIGNED 16
+
+/* What must hold in a worker: checks are counted in one place, which workers may not share. */
+#define MUST(condition)                                                                \
+	do {                                                                           \
+		if (!(condition)) {                                                    \
+			printf("%s:%d: not so: %s\n", __FILE__, __LINE__, #condition); \
+			fflush(stdout);                                                \
+			_exit(99);                                                     \
+		}                                                                      \
+	} while (0)
+
+struct worker {
+	int index;
+	unsigned char round;
+	char *memory;
+	pthread_t thread;
+	pid_t process;
+} __attribute__((aligned(64)));
+
+/* What the workers know of each other, in memory that processes share too. */
+struct meeting {
+	/* How many workers have come to a meeting, over all meetings. */
+	int arrived;
+	/* How many workers have a CPU of their own. */
+	int alone;
+};
+
+static struct worker workers[MOST_WORKERS];
+static struct meeting *meeting;
+static int count = 2;
+static unsigned rounds = 4;
+static void (*scale_round)(struct worker *);
+
+static void meet(int number)
+{
+	__atomic_add_fetch(&meeting->arrived, 1, __ATOMIC_ACQ_REL);
+	while (__atomic_load_n(&meeting->arrived, __ATOMIC_ACQUIRE) < number * count)
+		__builtin_ia32_pause();
+}
+
+/* Whether the kernel takes lock statistics: a 0 makes it begin anew. */
+static int statistics_begin(int file)
+{
+	return file >= 0 && pwrite(file, "0", 1, 0) == 1;
+}
+
+/* How many times CPUs were interrupted to forget translations: the row TLB of /proc/interrupts. */
+static long shootdowns(int file)
+{
+	static char text[1 << 16];
+	ssize_t length = pread(file, text, sizeof text - 1, 0);
+	MUST(length > 0);
+	text[length] = 0;
+	char *at = strstr(text, "TLB:");
+	MUST(at);
+	long sum = 0;
+	for (at += 4; *at != '\n'; at++) {
+		char *end = at;
+		sum += strtol(at, &end, 10);
+		if (end == at)
+			break;
+		at = end - 1;
+	}
+	return sum;
+}
+
+static void statistics_print(int file)
+{
+	char text[8192];
+	ssize_t length = pread(file, text, sizeof text - 1, 0);
+	MUST(length > 0);
+	text[length] = 0;
+	fputs(text, stdout);
+}
+
+static void *work(void *argument)
+{
+	struct worker *worker = argument;
+	cpu_set_t own;
+	CPU_ZERO(&own);
+	CPU_SET(worker->index, &own);
+	/* Where there are fewer CPUs, some take turns on one. */
+	if (sched_setaffinity(0, sizeof own, &own) == 0) {
+		unsigned cpu = ~0U;
+		MUST(syscall(SYS_getcpu, &cpu, NULL, NULL) == 0);
+		MUST(cpu == (unsigned)worker->index);
+		__atomic_add_fetch(&meeting->alone, 1, __ATOMIC_RELAXED);
+	}
+	int file = -1, interrupts = -1;
+	long before = 0;
+	if (worker->index == 0) {
+		file = open("/proc/lock_stat", O_RDWR | O_CLOEXEC);
+		interrupts = open("/proc/interrupts", O_RDONLY | O_CLOEXEC);
+	}
+	scale_round(worker);
+	meet(1);
+	if (worker->index == 0)
+		before = shootdowns(interrupts);
+	int counted = worker->index == 0 && statistics_begin(file);
+	meet(2);
+	for (unsigned round = 0; round < rounds; round++) {
+		worker->round++;
+		scale_round(worker);
+	}
+	meet(3);
+	if (worker->index == 0)
+		printf("%ld interrupted\n", shootdowns(interrupts) - before);
+	if (counted)
+		statistics_print(file);
+	if (file >= 0)
+		close(file);
+	if (interrupts >= 0)
+		close(interrupts);
+	/* Nobody ends before that was read. */
+	meet(4);
+	return NULL;
+}
+
+static inline void begin(struct worker *worker, int processes)
+{
+	if (!processes) {
+		NEED(pthread_create(&worker->thread, NULL, work, worker) == 0);
+		return;
+	}
+	worker->process = fork();
+	NEED(worker->process >= 0);
+	if (worker->process == 0) {
+		work(worker);
+		_exit(0);
+	}
+}
+
+static inline void await(struct worker *worker, int processes)
+{
+	int status = -1;
+	if (!processes)
+		NEED(pthread_join(worker->thread, NULL) == 0);
+	else
+		NEED(waitpid(worker->process, &status, 0) == worker->process && status == 0);
+}
+
+/* Runs the rounds on all workers; the exit code of main. The number of operations of all counted rounds is printed. */
+static inline int scale(const char *name, int argc, char **argv, void (*round)(struct worker *), unsigned operations)
+{
+	int processes = argc > 3 && strcmp(argv[3], "processes") == 0;
+	if (argc > 1)
+		count = atoi(argv[1]);
+	if (argc > 2)
+		rounds = (unsigned)atoi(argv[2]);
+	NEED(count >= 1 && count <= MOST_WORKERS);
+	scale_round = round;
+	meeting = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	NEED(meeting != MAP_FAILED);
+	size_t slots = (size_t)count + ALIGNED;
+	char *reserved = mmap(NULL, SLOT * slots, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	NEED(reserved != MAP_FAILED);
+	char *first = (char *)(((uintptr_t)reserved + ALIGNED * SLOT - 1) & ~(ALIGNED * SLOT - 1));
+	for (int index = 0; index < count; index++) {
+		workers[index].index = index;
+		workers[index].memory = first + SLOT * (size_t)index;
+		NEED(munmap(workers[index].memory, SLOT / 2) == 0);
+	}
+	for (int index = 1; index < count; index++)
+		begin(&workers[index], processes);
+	work(&workers[0]);
+	for (int index = 1; index < count; index++)
+		await(&workers[index], processes);
+	printf("%s: %d %s, %d on CPUs of their own, %u rounds, %u operations\n", name, count,
+	       processes ? "processes" : "threads", meeting->alone, rounds, (unsigned)count * rounds * operations);
+	return checked(name);
+}
+
+/* Maps a worker's memory at its place. */
+static inline void map_own(struct worker *worker, int rights)
+{
+	void *memory = mmap(worker->memory, PAGES * PAGE, rights, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+	MUST(memory == worker->memory);
+}
+
+#endif
