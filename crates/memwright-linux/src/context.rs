@@ -2,11 +2,11 @@
 
 use crate::{
     Space,
-    arch::x86_64::regs::UserState,
+    arch::x86_64::regs::{UserRegs, UserState},
     errno::Errno,
     fs::{FileTable, FsContext},
     kernel::Kernel,
-    process::{Process, Thread},
+    process::{Process, Thread, Work},
     wait::{Interest, WaitError, WaitQueue},
 };
 use alloc::sync::Arc;
@@ -88,6 +88,14 @@ impl<'a> Context<'a> {
     pub fn replace_state(&self, state: UserState) {
         self.kernel.host.load_bases(&state);
         *self.state() = state;
+        self.thread.set_work(Work::REGISTERS, true);
+    }
+
+    /// Replaces the general registers. A system call may change no other than RAX but by this: the rest
+    /// are still in the processor when it returns.
+    pub fn replace_registers(&self, regs: UserRegs) {
+        self.state().regs = regs;
+        self.thread.set_work(Work::REGISTERS, true);
     }
 
     /// Where the user registers are, for the host to load and store them while user mode runs.

@@ -57,6 +57,8 @@ fn run(context: &Context<'_>) -> ExitStatus {
     loop {
         let work = context.thread.work();
         if !work.is_empty() {
+            // `run_user` loads them all.
+            context.thread.set_work(Work::REGISTERS, false);
             if work.contains(Work::MIGRATE) {
                 let scheduler = &context.kernel.scheduler;
                 scheduler.migrate(context.kernel, context.thread);

@@ -115,6 +115,24 @@ pub fn run(user: &mut UserState) -> Trap {
     unsafe { host::run(user, serve_nothing as *const (), core::ptr::null()) }
 }
 
+/// Serves a system call where `served` is zero, and counts it there.
+extern "C" fn serve_one(served: *const AtomicU64) -> bool {
+    // SAFETY: `run_two_calls` passes a live counter.
+    unsafe { &*served }.fetch_add(1, Ordering::Relaxed) == 0
+}
+
+/// Enters user mode for two system calls, of which the first goes back at once.
+fn run_two_calls(user: &mut UserState) -> Outcomes {
+    let served = AtomicU64::new(0);
+    let argument = core::ptr::from_ref(&served).cast();
+    // SAFETY: as in `run`; the counter outlives the call.
+    let trap = unsafe { host::run(user, serve_one as *const (), argument) };
+    check(
+        trap == Trap::Syscall && served.load(Ordering::Relaxed) == 2,
+        "not two system calls",
+    )
+}
+
 /// mov eax, 39; syscall; nop; syscall
 const TWO_CALLS: &[u8] = &[0xb8, 39, 0, 0, 0, 0x0f, 0x05, 0x90, 0x0f, 0x05];
 
@@ -151,6 +169,19 @@ pub fn registers_survive() -> Outcomes {
         expected.regs.rax = 77;
         expected.regs.orig_rax = 77;
         check(*user == expected, "a register changed")
+    })?;
+    with_user_memory(TWO_CALLS, |user| {
+        let regs = &mut user.regs;
+        (regs.rbx, regs.rbp, regs.rdx, regs.rsi, regs.rdi) = (1, 2, 3, 4, 5);
+        (regs.r8, regs.r9, regs.r10, regs.r12) = (6, 7, 8, 9);
+        (regs.r13, regs.r14, regs.r15) = (10, 11, 12);
+        let mut expected = *user;
+        run_two_calls(user)?;
+        expected.regs.rip = CODE + 10;
+        expected.regs.rcx = CODE + 10;
+        expected.regs.r11 = user.regs.rflags;
+        (expected.regs.rax, expected.regs.orig_rax) = (39, 39);
+        check(*user == expected, "a system call changed a register")
     })
 }
 
@@ -252,6 +283,21 @@ pub fn instructions_are_counted() -> Outcomes {
         if counts != [2_002, 2_002, 2_001, 2_001] {
             crate::log!("counted {counts:?}");
             return Err("the counts differ from 2,002 with SYSCALL and 2,001 before UD2");
+        }
+        Ok(())
+    })?;
+    // mov ecx, 1000; dec ecx; jnz; syscall; twice
+    let call = [0xb9, 0xe8, 3, 0, 0, 0xff, 0xc9, 0x75, 0xfc, 0x0f, 0x05];
+    let mut calls = [0; 22];
+    calls[..11].copy_from_slice(&call);
+    calls[11..].copy_from_slice(&call);
+    with_user_memory(&calls, |user| {
+        let before = HARDWARE.user_instructions();
+        run_two_calls(user)?;
+        let counted = HARDWARE.user_instructions() - before;
+        if counted != 4_004 {
+            crate::log!("counted {counted}");
+            return Err("the count differs from 4,004 with a system call between");
         }
         Ok(())
     })

@@ -3,9 +3,10 @@
 //! The entries from user mode store the registers straight into the thread's `UserState` and go on
 //! with the stack pointer that `enter_user` left in the per-CPU area: a trap returns to the caller
 //! of `enter_user`; a system call is served at once, by the function that the caller named, and
-//! user mode goes on from there unless that function wants its caller to return. The kernel runs with interrupts disabled,
-//! GS pointing at that area and AC clear; user mode is timed from the reading of the counter on the
-//! way in to the one on the way out.
+//! user mode goes on from there unless that function wants its caller to return. Then no register but
+//! RAX is another: those that a call preserves are not loaded again. The kernel runs with interrupts
+//! disabled, GS pointing at that area and AC clear; user mode is timed from the reading of the counter
+//! on the way in to the one on the way out.
 //!
 //! Double faults, NMI, machine checks and debug exceptions can strike while GS is the user's: they
 //! run on stacks of their own, whose lowest word tells the CPU.
@@ -36,6 +37,8 @@ const FORCED_FLAGS: u32 = 0x202;
 
 /// Instructions from the reading of the counter to SYSRET, both included: they are the kernel's.
 const EXIT_FAST: u64 = 29;
+/// The same on the way back from a system call that changed nothing but RAX.
+const EXIT_CALL: u64 = 18;
 /// How many more there are to IRET.
 const EXIT_MORE: u64 = 2;
 /// Instructions from the entry point of SYSCALL to the reading of the counter: the kernel's too.
@@ -54,7 +57,8 @@ pub struct Left {
 
 unsafe extern "C" {
     /// Enters user mode with the registers of `state`, and returns at the next trap that is no
-    /// system call, or after one for which `serve`, called with `argument`, returned false.
+    /// system call, or after one for which `serve`, called with `argument`, returned false. One for which
+    /// it returned true has changed no register but RAX.
     ///
     /// # Safety
     /// The current table maps the kernel as the template does; nothing but `serve` uses `state` until
@@ -124,6 +128,27 @@ system_call_entry:
     cmp byte ptr [rip + {due}], 0
     jne 6f
     mov rdi, [rsp]
+    mov gs:[{cpu_state}], rdi
+    mov gs:[{cpu_stack}], rsp
+    rdtsc
+    shl rdx, 32
+    lea rax, [rax + rdx + {exit_call}]
+    mov gs:[{cpu_changed}], rax
+    mov rcx, [rdi + {rip}]          // the last page of user addresses is never mapped: canonical
+    mov r11, [rdi + {flags}]
+    test r11d, {not_fast}
+    jnz to_user
+    or r11d, {forced}
+    mov rdx, [rdi + {rdx}]
+    mov r8, [rdi + {r8}]
+    mov r9, [rdi + {r9}]
+    mov r10, [rdi + {r10}]
+    mov rsi, [rdi + {rsi}]
+    mov rax, [rdi + {rax}]
+    mov rsp, [rdi + {rsp}]
+    swapgs
+    mov rdi, [rdi + {rdi}]
+    sysretq
 
 to_user:
     mov gs:[{cpu_state}], rdi
@@ -369,6 +394,7 @@ trap_save:
     user_code = const USER_CODE,
     system_call = const SYSTEM_CALL,
     exit_fast = const EXIT_FAST,
+    exit_call = const EXIT_CALL,
     exit_more = const EXIT_MORE,
     due = sym heap::DUE,
     entry_call = const ENTRY_CALL,

@@ -28,6 +28,8 @@ bitflags::bitflags! {
         const EXIT = 4;
         /// The CPUs that the thread may run on have changed.
         const MIGRATE = 8;
+        /// The user registers were replaced: every one is loaded anew.
+        const REGISTERS = 16;
     }
 }
 

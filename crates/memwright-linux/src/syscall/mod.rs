@@ -26,7 +26,7 @@ pub type CallResult = Result<u64, Errno>;
 pub type Handler = fn(&Context<'_>, &Arguments) -> CallResult;
 
 /// Serves the system call that the user registers ask for. `true`: the thread may go on in user mode
-/// at once; `false`: it has work to look at.
+/// at once, with no other register changed than RAX; `false`: it has work to look at.
 #[inline]
 pub fn serve(context: &Context<'_>) -> bool {
     let (number, arguments) = {

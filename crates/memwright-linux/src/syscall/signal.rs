@@ -225,10 +225,8 @@ fn restore_frame(context: &Context<'_>, frame: u64) -> Result<(), Errno> {
     context.read_bytes(frame, &mut bytes)?;
     let head = FrameHead::from_bytes(&bytes);
     restore_extended(context, head.context.extended_state)?;
-    {
-        let mut state = context.state();
-        state.regs = restore(&head.context, &state.regs);
-    }
+    let regs = restore(&head.context, &context.state().regs);
+    context.replace_registers(regs);
     let mut signals = context.process().signals.lock();
     signals.set_blocked(context.kernel, context.thread, SignalSet(head.mask));
     // As Linux does, the alternate stack is that of the frame.
