@@ -3,7 +3,7 @@
 use core::sync::atomic::Ordering;
 
 use super::cursor::Cursor;
-use super::{ROOT_LEVEL, Table, slot_index, slot_pages};
+use super::{ENTRIES, ROOT_LEVEL, Table, slot_index, slot_pages};
 use crate::addr::{Frame, Page, PageRange, PageSize};
 use crate::entry::Change;
 use crate::entry::x86_64::{self, Slot};
@@ -15,6 +15,9 @@ impl<M: Machine> Cursor<'_, M> {
     /// the write lock of the address space. Returns how many were freed. The cursor stays at its
     /// position.
     pub fn free_tables(&mut self, gather: &mut Gather<'_, M>) -> u64 {
+        if self.is_in_filled_table() {
+            return 0;
+        }
         self.park();
         let freed = free_below(
             self.table,
@@ -25,6 +28,15 @@ impl<M: Machine> Cursor<'_, M> {
         );
         self.go(self.position);
         freed
+    }
+
+    /// Whether the range lies in one lowest table, the one where the cursor stood last, and that holds
+    /// entries still: then none of its tables is empty.
+    fn is_in_filled_table(&self) -> bool {
+        let last = self.range.end.number() - 1;
+        self.level == 1
+            && (self.range.start.number() ^ last) < ENTRIES as u64
+            && self.meta.live.load(Ordering::Relaxed) != 0
     }
 }
 
