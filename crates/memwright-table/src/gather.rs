@@ -34,6 +34,7 @@ const MOST_HELD: u32 = 8192;
 
 /// Room for frames that another gather holds at the same time.
 const SHARED_HELD: usize = 16;
+const NOTHING_SHARED: [(Frame, u32); SHARED_HELD] = [(Frame::new(0), 0); SHARED_HELD];
 
 /// When and what a gather invalidates: what Memwright does, and what was done before, to compare.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -229,7 +230,7 @@ pub struct Gather<'t, M: Machine> {
     held: u32,
     held_count: u32,
     /// Blocks that were in a list already, and how many of their references are held.
-    shared: [(Frame, u32); SHARED_HELD],
+    shared: Option<[(Frame, u32); SHARED_HELD]>,
     shared_count: u32,
     counts: GatherCounts,
 }
@@ -248,7 +249,7 @@ impl<'t, M: Machine> Gather<'t, M> {
             policy,
             held: END,
             held_count: 0,
-            shared: [(Frame::new(0), 0); SHARED_HELD],
+            shared: None,
             shared_count: 0,
             counts: GatherCounts::default(),
         }
@@ -262,7 +263,7 @@ impl<'t, M: Machine> Gather<'t, M> {
     }
 
     /// The same for `entries` entries that follow one another from `start` on.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn record_run(&mut self, start: Page, size: PageSize, change: Change, entries: u64) {
         let changed = &mut self.counts.changed[change.index()];
         *changed = changed.wrapping_add(entries);
@@ -357,7 +358,8 @@ impl<'t, M: Machine> Gather<'t, M> {
     /// makes room spares nothing.
     #[cold]
     fn hold_shared(&mut self, frame: Frame) {
-        if let Some((last, references)) = self.shared[..self.shared_count as usize].last_mut() {
+        let shared = self.shared.get_or_insert(NOTHING_SHARED);
+        if let Some((last, references)) = shared[..self.shared_count as usize].last_mut() {
             if *last == frame {
                 *references += 1;
                 return;
@@ -370,7 +372,8 @@ impl<'t, M: Machine> Gather<'t, M> {
             self.relied = true;
             self.flush();
         }
-        self.shared[self.shared_count as usize] = (frame, 1);
+        let shared = self.shared.get_or_insert(NOTHING_SHARED);
+        shared[self.shared_count as usize] = (frame, 1);
         self.shared_count += 1;
     }
 
@@ -385,9 +388,12 @@ impl<'t, M: Machine> Gather<'t, M> {
 
     /// Invalidates what has been recorded so far and gives up what has been held back. An
     /// operation that replaces a frame empties the entry, flushes, and fills it (rule 1).
+    #[inline]
     pub fn flush(&mut self) {
         self.invalidate();
-        self.release();
+        if self.held_count > 0 {
+            self.release();
+        }
     }
 
     #[inline]
@@ -436,12 +442,10 @@ impl<'t, M: Machine> Gather<'t, M> {
     }
 
     fn release(&mut self) {
-        if self.held_count == 0 {
-            return;
-        }
         let frames: &Frames<M> = self.table.frames();
         frames.release_list(self.held);
-        for &(frame, references) in &self.shared[..self.shared_count as usize] {
+        let noted = self.shared.iter().flatten();
+        for &(frame, references) in noted.take(self.shared_count as usize) {
             for _ in 0..references {
                 frames.release(frame);
             }

@@ -18,15 +18,13 @@ pub enum WriteUpgrade {
     On = 2,
 }
 
-/// The policy as a number that an atomic keeps, and back.
-const fn flush_policy(number: u8) -> FlushPolicy {
-    match number {
-        0 => FlushPolicy::Immediate,
-        1 => FlushPolicy::Gather,
-        2 => FlushPolicy::Elide,
-        _ => FlushPolicy::ElideGrow,
-    }
-}
+/// Each policy where its number says, which an atomic keeps.
+const FLUSH_POLICIES: [FlushPolicy; 4] = [
+    FlushPolicy::Immediate,
+    FlushPolicy::Gather,
+    FlushPolicy::Elide,
+    FlushPolicy::ElideGrow,
+];
 
 /// A key or a value that no policy has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -130,7 +128,7 @@ impl Policy {
     /// Which changed entries are flushed, and when.
     #[inline]
     pub fn flush(&self) -> FlushPolicy {
-        flush_policy(self.flush.load(Ordering::Relaxed))
+        FLUSH_POLICIES[usize::from(self.flush.load(Ordering::Relaxed) & 3)]
     }
 
     /// When a page may become writable without a write fault.

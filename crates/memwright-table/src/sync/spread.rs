@@ -91,6 +91,7 @@ impl<T> SpreadLock<T> {
     ///
     /// # Panics
     /// In debug builds, if a lock of this or a later rank is held.
+    #[inline]
     #[track_caller]
     pub fn write(&self) -> SpreadWriteGuard<'_, T> {
         self.write_as(self.rank)
@@ -101,15 +102,13 @@ impl<T> SpreadLock<T> {
     ///
     /// # Panics
     /// In debug builds, if a lock of `rank` or a later one is held.
+    #[inline]
     #[track_caller]
     pub fn write_as(&self, rank: Rank) -> SpreadWriteGuard<'_, T> {
         self.writer.lock(rank);
-        let mut waiting = Waiting::new(rank);
         for Word(word) in &self.words {
-            let mut seen = word.fetch_or(CLOSED, Ordering::Acquire);
-            while seen & READERS != 0 {
-                waiting.relax();
-                seen = word.load(Ordering::Acquire);
+            if word.fetch_or(CLOSED, Ordering::Acquire) & READERS != 0 {
+                wait_for_readers(rank, word);
             }
         }
         fence(Ordering::Acquire);
@@ -134,6 +133,15 @@ impl<T> SpreadLock<T> {
     /// The value, without the lock: nobody else can reach it.
     pub fn get_mut(&mut self) -> &mut T {
         self.value.get_mut()
+    }
+}
+
+/// The readers of `word` came first.
+#[cold]
+fn wait_for_readers(rank: Rank, word: &AtomicU32) {
+    let mut waiting = Waiting::new(rank);
+    while word.load(Ordering::Acquire) & READERS != 0 {
+        waiting.relax();
     }
 }
 
@@ -232,6 +240,7 @@ impl<T> DerefMut for SpreadWriteGuard<'_, T> {
 }
 
 impl<T> Drop for SpreadWriteGuard<'_, T> {
+    #[inline]
     fn drop(&mut self) {
         for Word(word) in &self.lock.words {
             word.fetch_and(!CLOSED, Ordering::Release);

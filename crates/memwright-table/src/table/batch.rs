@@ -354,7 +354,7 @@ impl<M: Machine> Cursor<'_, M> {
     }
 
     /// The same for one page in the locked lowest table.
-    #[inline]
+    #[inline(always)]
     fn edit_one<R: FnMut(Bits) -> Edit>(
         &self,
         page: Page,
@@ -384,6 +384,17 @@ impl<M: Machine> Cursor<'_, M> {
         }
     }
 
+    /// The same for a page that others may hold too, one among many.
+    #[inline(never)]
+    fn edit_shared<R: FnMut(Bits) -> Edit>(
+        &self,
+        page: Page,
+        editor: &mut Editor<R>,
+        gather: &mut Gather<'_, M>,
+    ) {
+        self.edit_one(page, editor, gather);
+    }
+
     /// Whether the entry `word` holds the only reference of any kind of an anonymous page. Nobody can
     /// win another meanwhile: that takes the table's lock.
     fn is_sole(&self, word: u64) -> bool {
@@ -408,7 +419,7 @@ impl<M: Machine> Cursor<'_, M> {
             let word = slots[done].load(Ordering::Relaxed);
             if editor.regain && could_regain(word) {
                 let page = self.position.add(done as u64);
-                self.edit_one(page, editor, gather);
+                self.edit_shared(page, editor, gather);
                 done += 1;
                 continue;
             }
