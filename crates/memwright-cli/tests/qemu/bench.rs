@@ -8,6 +8,7 @@ pub fn trials() -> Vec<Trial> {
     vec![
         Trial::test("bench::repeats", repeats),
         Trial::test("bench::policies_are_columns", policies),
+        Trial::test("bench::child_that_is_gone", forks),
         Trial::test("bench::image_that_is_no_kernel", not_a_kernel),
         Trial::test("bench::kernel_that_does_not_boot", does_not_boot),
     ]
@@ -86,6 +87,32 @@ fn policies() -> Result<(), Failed> {
         return Ok(());
     }
     Err(format!("the second write costs {second}, the one after mprotect {third}").into())
+}
+
+/// The parent's pages are its own again when the child is gone: at once where mprotect may say so, else by
+/// a fault each.
+fn forks() -> Result<(), Failed> {
+    let off = ["--policy", "write-upgrade=off"];
+    let dirty = ["--policy", "write-upgrade=dirty"];
+    let document: Value =
+        serde_json::from_str(&json(&[&["fork-reuse"], &off[..], &dirty[..]].concat())?)?;
+    for (column, faults) in [
+        ("memwright", 0.0),
+        ("memwright write-upgrade=off", 1.0),
+        ("memwright write-upgrade=dirty", 1.0),
+    ] {
+        let case = "idle child, gone; mprotect(R), mprotect(RW)";
+        for (measure, wanted) in [
+            ("parent's write, per page: faults", faults),
+            ("parent's write, per page: copies", 0.0),
+        ] {
+            let found = average(&document, column, case, measure)?;
+            if found != wanted {
+                return Err(format!("{column}: {measure}: {found}, not {wanted}").into());
+            }
+        }
+    }
+    Ok(())
 }
 
 fn refused(output: &Output, words: &[&str]) -> Result<(), Failed> {

@@ -55,6 +55,37 @@ fn rights_that_grow_interrupt_nobody_and_rights_that_shrink_interrupt_once() {
 }
 
 #[test]
+fn each_policy_interrupts_as_often_as_it_says() {
+    // Flushes sent to the other CPU by mprotect(R) and mprotect(RW) of four pages that it used, and by
+    // the same two calls when nobody has used the pages since.
+    let rows_wanted = [
+        ("immediate", [4, 4, 4, 4]),
+        ("gather", [1, 1, 1, 1]),
+        ("elide", [1, 1, 1, 1]),
+        ("elide+grow", [1, 0, 0, 0]),
+    ];
+    for (value, wanted) in rows_wanted {
+        let world = World::new();
+        world.memory.policy().set("tlb", value).unwrap();
+        let mut process = world.process();
+        process.map(0, 4, RW);
+        let on_second = world.machine.run_on(SECOND);
+        process.space.table().load();
+        drop(on_second);
+        for index in 0..4 {
+            process.store(index, 1).unwrap();
+            world.machine.on(SECOND).write(page(index), &[2]).unwrap();
+        }
+        let sent = [R, RW, R, RW].map(|rights| {
+            let account = world.counted(|| process.protect(0, 4, rights));
+            account.count(Row::FlushRemote)
+        });
+        assert_eq!(sent, wanted, "{value}");
+        leave(&world, &process);
+    }
+}
+
+#[test]
 fn unmapping_interrupts_once_for_pages_and_tables_together() {
     let world = World::new();
     let mut process = world.process();

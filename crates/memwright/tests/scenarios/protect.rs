@@ -55,6 +55,10 @@ fn what_the_policy_withholds_is_private() {
         process.protect(0, 2, R);
         process.protect(0, 2, RW);
         assert_eq!(process.store(0, 2).unwrap().len(), 0, "{value}");
+        drop(process.fork());
+        process.protect(0, 2, R);
+        process.protect(0, 2, RW);
+        assert_eq!(process.store(0, 3).unwrap().len(), 0, "{value}");
     }
 }
 
