@@ -123,6 +123,12 @@ static void offsets(void)
 	CHECK(S_ISREG(stat.st_mode) && (stat.st_mode & 07777) == 0644);
 	CHECK_EQ(pread(file, text, 4, 5000), 4);
 	CHECK(memcmp(text, "\0\0\0\0", 4) == 0);
+	/* Of a hole too as much is read as there is memory for. */
+	char *short_memory = anonymous(2 * PAGE);
+	NEED(short_memory != MAP_FAILED && munmap(short_memory + PAGE, PAGE) == 0);
+	CHECK_EQ(pread(file, short_memory + PAGE - 1000, 3000, 3 * PAGE), 1000);
+	CHECK_FAILS(pread(file, short_memory + PAGE, 3000, 3 * PAGE), EFAULT);
+	munmap(short_memory, PAGE);
 	CHECK_EQ(ftruncate(file, 6), 0);
 	CHECK_EQ(ftruncate(file, 12), 0);
 	CHECK_EQ(pread(file, text, 32, 0), 12);

@@ -175,25 +175,15 @@ impl<'a> Sink<'a> {
     /// # Errors
     /// `EFAULT` if not even the first could be delivered.
     pub fn put_zeroes(&mut self, count: usize) -> Result<usize, Errno> {
+        if let Place::User(pieces) = &mut self.0 {
+            let host = pieces.context.kernel.host;
+            return pieces.copy(count, |address, _, part| host.clear_user(address, part));
+        }
         let mut done = 0;
         while done < count {
-            let result = match &mut self.0 {
-                Place::User(pieces) => match pieces.next(count - done) {
-                    None => return Ok(done),
-                    Some((address, length)) => {
-                        pieces.context.clear_bytes(address, length).map(|()| {
-                            pieces.advance(length);
-                            length
-                        })
-                    }
-                },
-                Place::Kernel(_) => self.put(&[0; 256][..(count - done).min(256)]),
-            };
-            match result {
-                Ok(0) => return Ok(done),
-                Ok(length) => done += length,
-                Err(_) if done > 0 => return Ok(done),
-                Err(error) => return Err(error),
+            match self.put(&[0; 256][..(count - done).min(256)])? {
+                0 => break,
+                length => done += length,
             }
         }
         Ok(done)

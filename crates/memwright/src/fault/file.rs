@@ -65,7 +65,15 @@ impl<M: Machine> Fault<'_, M> {
                 self.check_absent(entry)?;
             }
         }
-        let frame = frames.adopt(object.frame(&core.memory, index, to_object)?);
+        let frame = match object.frame(&core.memory, index, to_object) {
+            Ok(frame) => frames.adopt(frame),
+            Err(error) => {
+                if !self.access.write {
+                    self.map_neighbours(object, generation);
+                }
+                return Err(error.into());
+            }
+        };
         if self.access.write && !self.area.is_shared() {
             return self.map_copy(object, generation, &frame);
         }
@@ -108,6 +116,23 @@ impl<M: Machine> Fault<'_, M> {
             core.memory.count_on(self.cpu, Row::FaultAround, mapped - 1);
         }
         Ok(Some(FaultKind::File))
+    }
+
+    /// Maps what is around a page that the object does not have: Linux 7.2 does so before it finds out
+    /// (`do_read_fault`). If the world changed meanwhile, nothing.
+    #[cold]
+    fn map_neighbours(self, object: &dyn Object<M>, generation: u64) {
+        let core = self.core;
+        let mut around = self.look_around(object);
+        let mut cursor = core.table.cursor(around.range);
+        let mut mapped = 0;
+        if object.mappings().generation() == generation {
+            mapped = around.fill(self, &mut cursor);
+        }
+        drop(cursor);
+        around.release(self);
+        core.note_filled(self.cpu, mapped);
+        core.memory.count_on(self.cpu, Row::FaultAround, mapped);
     }
 
     /// A write of a private page that is not mapped: a copy of the object's.

@@ -252,15 +252,23 @@ impl<M: Machine> Core<M> {
         Ok(())
     }
 
-    /// Punches holes into the objects that `range` shows.
+    /// Punches holes into the objects that `range` shows, passing over what is not mapped; the first
+    /// such hole is reported at the end (Linux 7.2 `madvise_walk_vmas`, `madvise_remove`).
     fn advise_remove(&self, range: PageRange) -> Result<(), AdviseError> {
+        let mut hole = None;
         let mut next = range.start;
         while next < range.end {
             let areas = self.areas.read(self.cpu());
-            let Some(area) = areas.map.find(next) else {
-                return Err(AdviseError::Hole(next.address()));
+            let left = PageRange::new(next, range.end);
+            let Some(area) = areas.map.overlapping(left).next() else {
+                hole = hole.or(Some(next));
+                break;
             };
-            let at = next.address();
+            if area.start() > next {
+                hole = hole.or(Some(next));
+            }
+            let part = area.range().intersect(left);
+            let at = part.start.address();
             if area.flags.contains(AreaFlags::LOCKED) {
                 return Err(AdviseError::NotApplicable(at));
             }
@@ -268,8 +276,7 @@ impl<M: Machine> Core<M> {
             if !area.is_shared() || !area.max_rights.contains(Rights::WRITE) {
                 return Err(AdviseError::Denied(at));
             }
-            let part = PageRange::new(next, area.end().min(range.end));
-            let first = area.offset_of(next);
+            let first = area.offset_of(part.start);
             // The object reaches back into every address space that maps it, this one too.
             drop(areas);
             match object.remove(&self.memory, first, part.len()) {
@@ -279,7 +286,7 @@ impl<M: Machine> Core<M> {
             }
             next = part.end;
         }
-        Ok(())
+        hole.map_or(Ok(()), |page| Err(AdviseError::Hole(page.address())))
     }
 
     /// Installs or removes guard markers. Pages under new ones go.

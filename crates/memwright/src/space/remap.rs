@@ -150,6 +150,11 @@ impl<M: Machine> Core<M> {
         if old_pages == 0 && !area.is_shared() {
             return Err(RemapError::Invalid);
         }
+        let moves = request.fixed.is_some() || request.dont_unmap;
+        if !moves && new_pages == old_pages {
+            // Nothing to do, and nobody asks what else the range holds (`MREMAP_NO_RESIZE` of Linux 7.2).
+            return Ok(start);
+        }
         if new_pages < old_pages && old.end > area.end() && start.add(new_pages) <= area.end() {
             // What is given up may hold other areas and holes; the rest is of one area.
             let tail = PageRange::new(start.add(new_pages), old.end);
@@ -167,12 +172,9 @@ impl<M: Machine> Core<M> {
                 None => Err(RemapError::NoArea(area.end().address())),
             };
         }
-        let moves = request.fixed.is_some() || request.dont_unmap;
-        if new_pages <= old_pages && !moves {
-            if new_pages < old_pages {
-                let tail = PageRange::new(start.add(new_pages), old.end);
-                self.unmap_range(areas, tail, bin)?;
-            }
+        if new_pages < old_pages && !moves {
+            let tail = PageRange::new(start.add(new_pages), old.end);
+            self.unmap_range(areas, tail, bin)?;
             return Ok(start);
         }
         if old_pages > 0 && new_pages > old_pages {

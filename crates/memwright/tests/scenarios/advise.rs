@@ -194,6 +194,16 @@ fn removing_punches_a_hole_that_everyone_sees() {
     );
     assert_eq!(object.size(), 4 * PAGE);
 
+    // What is not mapped is passed over, and reported when the rest is done.
+    other.unmap(9, 1);
+    process.store(0, 8).unwrap();
+    process.store(2, 8).unwrap();
+    assert_eq!(
+        advise(&other, 7, 6, Advice::Remove),
+        Err(AdviseError::Hole(page(7)))
+    );
+    assert_eq!((process.load(0), process.load(2)), (0, 0));
+
     process.map(16, 1, RW);
     assert_eq!(
         advise(&process, 16, 1, Advice::Remove),

@@ -99,6 +99,20 @@ fn beyond_the_end_there_is_a_bus_error() {
 }
 
 #[test]
+fn a_read_beyond_the_end_maps_what_is_cached_around_it() {
+    let world = World::new();
+    let object = world.shmem(3);
+    object.write_at(0, &[5; 2 * PAGE as usize]).unwrap();
+    let mut process = world.process();
+    process.map_object(4, 8, R, &object, false);
+    let account = world.counted(|| {
+        assert_eq!(process.load_with(4 + 5), Err(FaultError::BeyondObject));
+    });
+    assert_eq!(rows(&account, &[Row::FaultAround]), [2]);
+    assert_eq!((process.resident(), object.resident()), (2, 2));
+}
+
+#[test]
 fn truncation_reaches_every_mapping_and_growth_shows_zeroes() {
     let world = World::new();
     let object = world.shmem(4);
