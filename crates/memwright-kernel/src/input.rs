@@ -15,6 +15,8 @@ const FIFO_CONTROL: u16 = INPUT_PORT + 2;
 const MODEM_CONTROL: u16 = INPUT_PORT + 4;
 const LINE_STATUS: u16 = INPUT_PORT + 5;
 const DATA_READY: u8 = 1;
+/// Nanoseconds of the moment in which all CPUs sleep after an answer.
+const SETTLING: u32 = 10_000;
 /// Queues enabled and emptied, an interrupt at 14 bytes or when no more come.
 const QUEUES: u8 = 0xc7;
 /// Terminal ready, request to send, and the interrupt gate.
@@ -22,11 +24,16 @@ const READY: u8 = 0x0b;
 
 /// Turns the port's queue on.
 pub fn start() {
-    // SAFETY: registers of a 16550 that the kernel alone programs.
-    unsafe {
-        arch::write_port(FIFO_CONTROL, QUEUES);
-        arch::write_port(MODEM_CONTROL, READY);
-    }
+    empty_queues();
+    // SAFETY: a register of a 16550 that the kernel alone programs.
+    unsafe { arch::write_port(MODEM_CONTROL, READY) };
+}
+
+/// Empties the queues. That also stops the port's clock, which runs from the last byte on: when it came
+/// depends on the host, and with several CPUs every event of the virtual machine can end a CPU's turn.
+fn empty_queues() {
+    // SAFETY: as in `start`; nothing is in them that anybody waits for.
+    unsafe { arch::write_port(FIFO_CONTROL, QUEUES) };
 }
 
 /// Says whether a byte that arrives interrupts.
@@ -61,13 +68,24 @@ pub fn read(to: &mut [u8]) -> Option<usize> {
     console::frame(Channel::InputRequest, &wanted.to_le_bytes());
     let kept = answer(to);
     interrupt(false);
+    empty_queues();
     // How many interrupts the bytes caused depends on the host: the last may still be pending. It is
     // taken here, while the clock stands still, and not by the user's next instruction.
     arch::take_pending_interrupts();
+    if percpu::count() > 1 {
+        settle();
+    }
     clock::go_on();
     ipi::let_go();
     ipi::remind(percpu::current());
     kept
+}
+
+/// Sleeps for a moment, while the others stand still. QEMU ends CPUs' turns by a clock of its own, which stops
+/// when all of them sleep. Whether they did before the answer came depends on the host; now they did.
+fn settle() {
+    apic::set_timer(SETTLING);
+    arch::wait_for_interrupt();
 }
 
 /// Receives the answer to a request.
