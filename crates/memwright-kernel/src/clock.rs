@@ -93,7 +93,7 @@ pub fn counts_nanoseconds() -> bool {
 pub fn nanoseconds(ticks: u64) -> u64 {
     match RATE.load(Ordering::Relaxed) {
         0 => ticks,
-        rate => (u128::from(ticks) * u128::from(rate) >> 32) as u64,
+        rate => ((u128::from(ticks) * u128::from(rate)) >> 32) as u64,
     }
 }
 
