@@ -3,7 +3,7 @@
 use core::fmt;
 use core::sync::atomic::Ordering;
 
-use super::{FrameKind, Frames, Meta};
+use super::{FrameKind, Frames, Meta, meta::State};
 use crate::addr::Frame;
 use crate::machine::Machine;
 
@@ -124,15 +124,22 @@ impl<M: Machine> Frames<M> {
         }
     }
 
-    /// How many frames of objects an entry shows. Nobody keeps this number: every frame is looked at.
+    /// How many frames of objects an entry shows. Nobody keeps this number: the frames are looked at, but for
+    /// free blocks, until all that objects have are found.
     pub fn objects_shown(&self) -> u64 {
         let metas = self.metas();
-        let objects = (metas.lowest..)
-            .zip(metas.all)
-            .filter(|(_, meta)| meta.kind() == FrameKind::Object);
-        objects
-            .filter(|(number, _)| self.sharers(Frame::new(*number)) > 0)
-            .count() as u64
+        let (mut left, mut shown) = (self.used_by(FrameKind::Object), 0);
+        let mut number = metas.lowest;
+        while let (1.., Some(meta)) = (left, metas.find(number)) {
+            let state = meta.state();
+            if state.kind() == FrameKind::Object {
+                left -= 1;
+                shown += u64::from(self.sharers(Frame::new(number)) > 0);
+            }
+            let free = state.has(State::LISTED);
+            number += if free { 1 << state.order() } else { 1 };
+        }
+        shown
     }
 
     /// The order of the block that holds `frame`.
