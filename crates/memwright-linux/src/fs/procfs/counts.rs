@@ -58,11 +58,17 @@ pub fn locked(context: &Context<'_>) -> Result<u64, fmt::Error> {
         });
         for range in ranges {
             space.survey(range, &mut |sight| {
-                if let Sight::Entry(_, extent) = sight
-                    && let Entry::Present(page) = extent.entry
-                    && !page.bits.contains(Bits::BORROWED)
-                {
-                    set.insert(page.frame, extent.range.len() as u32);
+                if let Sight::Entry(_, extent) = sight {
+                    match extent.entry {
+                        Entry::Present(page) if !page.bits.contains(Bits::BORROWED) => {
+                            set.insert(page.frame, extent.range.len() as u32);
+                        }
+                        Entry::Present(_)
+                        | Entry::Empty
+                        | Entry::Swapped(_)
+                        | Entry::Migrating(_)
+                        | Entry::Marker(_) => {}
+                    }
                 }
                 true
             });
