@@ -16,6 +16,7 @@ mod languages;
 mod prepare;
 mod programs;
 mod refusals;
+mod rounds;
 mod scale;
 mod shared;
 mod stress;
@@ -31,6 +32,7 @@ fn main() {
     let mut trials: Vec<Trial> = Vec::new();
     trials.extend(programs::trials());
     trials.extend(cpus::trials());
+    trials.extend(rounds::trials());
     trials.extend(scale::trials());
     trials.extend(bench::trials());
     trials.extend(busybox::trials());

@@ -1,0 +1,30 @@
+//! Threads against one another on four CPUs, many times over: 10,000 rounds of each program by the instruction clock,
+//! which starts them at four offsets, and some on parallel CPUs, where no two runs are the same.
+
+use crate::shared::{Boot, interleaved};
+use libtest_mimic::Trial;
+
+/// The programs with their rounds and the offset that shifts the threads against each other. Each boot is made twice.
+const BY_OFFSET: [(&str, &[&str]); 4] = [
+    ("rounds::offset_0", &["pthreads 2500 0", "races all 2500 0"]),
+    ("rounds::offset_1", &["pthreads 2500 1", "races all 2500 1"]),
+    (
+        "rounds::offset_23",
+        &["pthreads 2500 23", "races all 2500 23"],
+    ),
+    (
+        "rounds::offset_1009",
+        &["pthreads 2500 1009", "races all 2500 1009"],
+    ),
+];
+
+/// With more virtual CPUs than there are real ones a round takes most of a second.
+const IN_PARALLEL: &[&str] = &["pthreads 40", "races all 50", "barriers 200"];
+
+pub fn trials() -> Vec<Trial> {
+    let turns = BY_OFFSET
+        .iter()
+        .map(|(group, programs)| Boot::of(group, "glibc-static", programs).cpus(4));
+    let parallel = Boot::of("rounds", "musl-static", IN_PARALLEL).parallel(4);
+    interleaved(turns.chain([parallel]).collect())
+}
