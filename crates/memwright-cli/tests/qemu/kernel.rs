@@ -117,7 +117,7 @@ fn timeout() -> Result<(), Failed> {
     let ending = run("spin", false, &["--timeout", "5"])?;
     ending.expect_code(124)?;
     ending.expect_line(&["CPU 0 in user mode"])?;
-    ending.expect_line(&["rip 0000000000400000"])
+    ending.expect_line(&["rip 0000000000400005"])
 }
 
 /// The first CPU fails; the others show where they were: in user mode, in the kernel with a lock, idle.

@@ -46,6 +46,8 @@ const TICK: u64 = 20_000;
 static SHARED_ROOT: AtomicU64 = AtomicU64::new(0);
 /// Ends a job that has no end of its own.
 static STOP: AtomicBool = AtomicBool::new(false);
+/// The CPUs that hold a lock for ever: a bit for each.
+static LOCKED: AtomicU64 = AtomicU64::new(0);
 /// How often each CPU was kicked out of user mode.
 static KICKED: [AtomicU64; MAX_CPUS] = [const { AtomicU64::new(0) }; MAX_CPUS];
 
@@ -125,10 +127,13 @@ pub fn occupy() {
     if percpu::count() > 1 {
         secondary::start_all_for_tests();
         give(2);
-        let _ = wait_for_begin();
-        for _ in 0..100 {
-            ipi::relax();
-        }
+        let _ = wait_for(|| {
+            others().all(|cpu| match cpu.index() % 3 {
+                1 => user::spins(cpu.index()),
+                2 => LOCKED.load(Ordering::Acquire) & 1 << cpu.index() != 0,
+                _ => DONE.load(Ordering::Acquire) & 1 << cpu.index() != 0,
+            })
+        });
     }
 }
 
@@ -139,6 +144,7 @@ fn keep_busy() {
         2 => {
             let lock = Lock::new(Rank::Object, ());
             let _guard = lock.lock();
+            LOCKED.fetch_or(1 << own_index(), Ordering::AcqRel);
             loop {
                 ipi::relax();
             }

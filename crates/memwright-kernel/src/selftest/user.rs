@@ -5,7 +5,8 @@ use core::sync::atomic::{AtomicU64, Ordering};
 
 use memwright_linux::arch::x86_64::regs::{FpuArea, UserState};
 use memwright_linux::host::{Host, Trap};
-use memwright_table::Frame;
+use memwright_table::addr::MAX_CPUS;
+use memwright_table::{Frame, Machine};
 
 use super::{Outcomes, check, check_time};
 use crate::machine::HARDWARE;
@@ -363,12 +364,28 @@ pub fn extended_state_survives() -> Outcomes {
 /// Nanoseconds between two interrupts of a loop: by the clock of instructions a CPU keeps its turn until then.
 const TICK: u64 = 1_000_000;
 
-/// Stays in user mode for ever, but for the tick.
+/// Where each CPU that spins says that it does: the address of a page's last word.
+static SPINNING: [AtomicU64; MAX_CPUS] = [const { AtomicU64::new(0) }; MAX_CPUS];
+
+/// Whether a CPU has come to the loop of [`spin`].
+pub fn spins(index: usize) -> bool {
+    let data = SPINNING[index].load(Ordering::Acquire);
+    data != 0 && word(data, 511).load(Ordering::Relaxed) != 0
+}
+
+/// Stays in user mode for ever. Only where CPUs take turns it has a tick, which hands the turn on: whoever stops the
+/// machine often does so in the handler of an interrupt.
 pub fn spin() {
-    let _ = with_user_memory(&[0xeb, 0xfe], |user| {
-        loop {
-            clock::set_deadline(Some(clock::now() + TICK));
-            run(user);
-        }
-    });
+    // mov byte ptr [rsp - 8], 1; jmp to itself
+    let Ok(memory) = UserMemory::new(&[0xc6, 0x44, 0x24, 0xf8, 1, 0xeb, 0xfe]) else {
+        return;
+    };
+    load(memory.root());
+    SPINNING[HARDWARE.cpu().index()].store(memory.data, Ordering::Release);
+    let mut user = UserState::start(CODE, DATA + 4096);
+    let in_turns = percpu::count() > 1 && clock::counts_nanoseconds();
+    loop {
+        clock::set_deadline(in_turns.then(|| clock::now() + TICK));
+        run(&mut user);
+    }
 }
