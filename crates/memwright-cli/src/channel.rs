@@ -1,12 +1,12 @@
-//! Reads the frames that the guest writes to its debug console. docs/protocol.md describes them.
+//! Reads the frames that the guest announces on its debug console. docs/protocol.md describes them.
 
 use std::io::{self, Read};
 
 use anyhow::{Context, bail};
-use memwright_linux::channel::{Channel, FRAME_HEADER, Outcome};
+use memwright_linux::channel::{Channel, FRAME_HEADER, LONGEST_FRAME, Outcome, PACE};
 
-/// No frame is longer; a longer one is a damaged stream.
-pub const LONGEST: u32 = 16 << 20;
+use crate::window::Window;
+
 /// Decodes the payload of a result frame into the outcome and its text.
 ///
 /// # Errors
@@ -27,14 +27,17 @@ pub fn decode_result(payload: &[u8]) -> anyhow::Result<(Outcome, String)> {
 #[derive(Debug)]
 pub struct Frames<R> {
     input: R,
+    window: Window,
     payload: Vec<u8>,
 }
 
 impl<R: Read> Frames<R> {
-    /// Reads frames from `input`, which should be buffered.
-    pub fn new(input: R) -> Self {
+    /// Reads frames from `input` and their payloads from the window. `input` may be buffered, with no more than
+    /// [`STREAM_BUFFER`](memwright_linux::channel::STREAM_BUFFER) bytes.
+    pub fn new(input: R, window: Window) -> Self {
         Self {
             input,
+            window,
             payload: Vec::new(),
         }
     }
@@ -58,15 +61,26 @@ impl<R: Read> Frames<R> {
                 header[0]
             );
         };
-        let length = u32::from_le_bytes([header[1], header[2], header[3], header[4]]);
-        if length > LONGEST {
+        let length = u32::from_le_bytes([header[1], header[2], header[3], header[4]]) as usize;
+        if length > LONGEST_FRAME {
             bail!("the guest's output is damaged: frame of {length} bytes");
         }
-        self.payload.resize(length as usize, 0);
+        let follows = if kind.is_inline() {
+            length
+        } else {
+            length / PACE
+        };
+        self.payload.resize(follows, 0);
         let got =
             read_up_to(&mut self.input, &mut self.payload).context("cannot read from QEMU")?;
-        if got < self.payload.len() {
+        if got < follows {
             bail!("the guest's output ends within a frame");
+        }
+        if !kind.is_inline() {
+            self.payload.resize(length, 0);
+            self.window
+                .take(&mut self.payload)
+                .context("cannot read the guest's output")?;
         }
         Ok(Some((kind, &self.payload)))
     }
@@ -90,11 +104,27 @@ pub fn read_up_to(input: &mut impl Read, buffer: &mut [u8]) -> io::Result<usize>
 mod tests {
     use super::*;
 
+    /// What a guest puts on its debug console for a frame.
     fn frame(kind: u8, payload: &[u8]) -> Vec<u8> {
         let mut bytes = vec![kind];
         bytes.extend((payload.len() as u32).to_le_bytes());
-        bytes.extend(payload);
+        if kind == Channel::Panic as u8 {
+            bytes.extend(payload);
+        } else {
+            bytes.resize(FRAME_HEADER + payload.len() / PACE, 0);
+        }
         bytes
+    }
+
+    /// A window in which these payloads stand.
+    fn window(payloads: &[&[u8]]) -> Window {
+        use std::os::unix::fs::FileExt;
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("window");
+        let window = Window::create(&path).unwrap();
+        let file = std::fs::File::options().write(true).open(&path).unwrap();
+        file.write_all_at(&payloads.concat(), 0).unwrap();
+        window
     }
 
     /// Hands out a stream in pieces of one size.
@@ -111,44 +141,45 @@ mod tests {
 
     #[test]
     fn frames_come_whole_however_the_stream_is_cut() {
+        let long = vec![b'x'; 3 * PACE + 1];
         // A payload that looks like frames is still a payload.
-        let inner = [frame(2, b"inner"), frame(9, &[1, 0, 0, 0, 0])].concat();
-        let stream = [
-            frame(1, b"hello"),
-            frame(1, &inner),
-            frame(3, b""),
-            frame(9, &[1, 7, 0, 0, 0]),
-        ]
-        .concat();
+        let inner = [frame(2, b""), frame(9, b"")].concat();
+        let sent: [(Channel, &[u8]); 6] = [
+            (Channel::Stdout, b"hello"),
+            (Channel::Panic, &inner),
+            (Channel::Stdout, &long),
+            (Channel::Log, b""),
+            (Channel::Trace, &inner),
+            (Channel::Result, &[1, 7, 0, 0, 0]),
+        ];
+        let stream: Vec<u8> = sent
+            .iter()
+            .flat_map(|(kind, payload)| frame(*kind as u8, payload))
+            .collect();
+        let shared: Vec<&[u8]> = sent
+            .iter()
+            .filter(|(kind, _)| !kind.is_inline())
+            .map(|(_, payload)| *payload)
+            .collect();
         for size in 1..stream.len() {
-            let mut frames = Frames::new(Pieces(&stream, size));
-            let mut seen = Vec::new();
-            while let Some((kind, payload)) = frames.next().unwrap() {
-                seen.push((kind, payload.to_vec()));
+            let mut frames = Frames::new(Pieces(&stream, size), window(&shared));
+            for expected in sent {
+                assert_eq!(frames.next().unwrap(), Some(expected));
             }
-            let expected = [
-                (Channel::Stdout, b"hello".to_vec()),
-                (Channel::Stdout, inner.clone()),
-                (Channel::Log, Vec::new()),
-                (Channel::Result, vec![1, 7, 0, 0, 0]),
-            ];
-            assert_eq!(seen, expected);
+            assert_eq!(frames.next().unwrap(), None);
         }
     }
 
     #[test]
     fn damaged_streams_are_errors() {
-        let whole = frame(1, b"hello");
-        for end in 1..whole.len() {
-            assert!(Frames::new(&whole[..end]).next().is_err(), "cut at {end}");
+        let refused = |stream: &[u8]| Frames::new(stream, window(&[])).next().is_err();
+        for whole in [frame(8, b"hello"), frame(1, &[0; 2 * PACE])] {
+            for end in 1..whole.len() {
+                assert!(refused(&whole[..end]), "cut at {end}");
+            }
         }
-        assert!(Frames::new(frame(0, b"").as_slice()).next().is_err());
-        assert!(Frames::new(frame(10, b"").as_slice()).next().is_err());
-        assert!(
-            Frames::new([1, 255, 255, 255, 255].as_slice())
-                .next()
-                .is_err()
-        );
+        assert!(refused(&frame(0, b"")) && refused(&frame(10, b"")));
+        assert!(refused(&[1, 255, 255, 255, 255]));
     }
 
     #[test]

@@ -13,11 +13,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Sender};
 use std::thread;
 
-use memwright_linux::channel::INPUT_WITHDRAWN;
+use memwright_linux::channel::{INPUT_AREA, INPUT_WITHDRAWN};
 use rustix::event::{PollFd, PollFlags, poll};
 
-/// The longest answer, whatever the guest asks for.
-const LONGEST: u32 = 1 << 20;
+use crate::window::AnswerArea;
 
 /// The requesting end of the input server.
 #[derive(Debug)]
@@ -28,11 +27,11 @@ pub struct InputServer {
 }
 
 impl InputServer {
-    /// Starts a server that answers to the socket of COM1.
+    /// Starts a server that puts answers into the window and their lengths into the socket of COM1.
     ///
     /// # Errors
     /// Those of making a pair of sockets.
-    pub fn start(socket: PathBuf) -> io::Result<Self> {
+    pub fn start(socket: PathBuf, area: AnswerArea) -> io::Result<Self> {
         let (requests, waiting) = mpsc::channel::<u32>();
         let (waker, woken) = UnixStream::pair()?;
         woken.set_nonblocking(true)?;
@@ -50,7 +49,7 @@ impl InputServer {
                 let terminal = io::stdin().is_terminal();
                 told.fetch_or(terminal, Ordering::Relaxed);
                 let answer = server.answer(wanted as usize, terminal);
-                if send(&socket, &mut connection, answer.as_deref()).is_err() {
+                if send(&socket, &mut connection, &area, answer.as_deref()).is_err() {
                     // A guest that has gone needs no answers.
                     return;
                 }
@@ -66,7 +65,7 @@ impl InputServer {
     /// Passes on a request for at most so many bytes.
     pub fn request(&self, wanted: u32) {
         // The server ends before its requests do only when QEMU has gone.
-        let _ = self.requests.send(wanted.min(LONGEST));
+        let _ = self.requests.send(wanted.min(INPUT_AREA as u32));
     }
 
     /// What withdraws a request that still waits; it does nothing to later ones.
@@ -138,13 +137,14 @@ impl Server {
 fn send(
     socket: &Path,
     connection: &mut Option<UnixStream>,
+    area: &AnswerArea,
     answer: Option<&[u8]>,
 ) -> io::Result<()> {
+    area.put(answer.unwrap_or_default())?;
     let length = answer.map_or(INPUT_WITHDRAWN, |bytes| bytes.len() as u32);
-    let message = [&length.to_le_bytes(), answer.unwrap_or_default()].concat();
     let stream = match connection {
         Some(stream) => stream,
         None => connection.insert(UnixStream::connect(socket)?),
     };
-    stream.write_all(&message)
+    stream.write_all(&length.to_le_bytes())
 }

@@ -23,6 +23,7 @@ mod size;
 mod symbolise;
 mod table;
 mod watch;
+mod window;
 
 use std::process::ExitCode;
 

@@ -25,6 +25,7 @@ use crate::report::Hashes;
 use crate::session::{Report, Session, say};
 use crate::size::in_mebibytes;
 use crate::symbolise::Symbols;
+use crate::window::Window;
 use crate::{ending, folder, gdb, kernel, watch};
 
 /// What the kernel itself takes beside the archive, generously: image, metadata, first tables.
@@ -163,15 +164,13 @@ fn drive(
         .map(create)
         .transpose()?;
     let kept_log = folder.kept("log").map(create).transpose()?;
-    let mut child = launch::start(qemu, line, Stdio::from(create(errors.to_owned())?))?;
-    let output = child
-        .stdout
-        .take()
-        .ok_or_else(|| anyhow!("QEMU has no output"))?;
-    // A larger pipe lets QEMU write on while the command is busy; the default will do where it is refused.
-    let _ = rustix::pipe::fcntl_setpipe_size(&output, 1 << 20);
+    let window =
+        Window::create(&folder.places().window).context("cannot make the window to the guest")?;
+    let (output, child) = launch::start(qemu, line, Stdio::from(create(errors.to_owned())?))?;
     let process = Arc::new(Process::new(child));
-    let input = InputServer::start(folder.places().input.clone()).context("cannot serve input")?;
+    let answers = window.answers().context("cannot serve input")?;
+    let input =
+        InputServer::start(folder.places().input.clone(), answers).context("cannot serve input")?;
     let signals = watch::SignalWatch::start(
         process.clone(),
         folder.places().control.clone(),
@@ -197,7 +196,7 @@ fn drive(
         verbose: args.verbose,
         progress,
     };
-    let report = session.run(output)?;
+    let report = session.run(output, window)?;
     process.wait().context("cannot wait for QEMU")?;
     let live = if input.was_live() {
         Some("live input")

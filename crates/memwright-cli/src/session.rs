@@ -6,13 +6,14 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::mpsc::Sender;
 
 use anyhow::Context;
-use memwright_linux::channel::{Channel, Outcome};
+use memwright_linux::channel::{Channel, Outcome, STREAM_BUFFER};
 
 use crate::account::Account;
 use crate::channel::{Frames, decode_result};
 use crate::input::InputServer;
 use crate::qemu::process::{Cut, Process};
 use crate::symbolise::Symbols;
+use crate::window::Window;
 
 /// Where the guest's frames go.
 pub struct Session<'a> {
@@ -53,9 +54,9 @@ impl Session<'_> {
     ///
     /// # Errors
     /// When the stream is damaged, or a file cannot be written. The caller ends QEMU then.
-    pub fn run(mut self, output: impl Read) -> anyhow::Result<Report> {
+    pub fn run(mut self, output: impl Read, window: Window) -> anyhow::Result<Report> {
         let mut report = Report::default();
-        let mut frames = Frames::new(BufReader::with_capacity(1 << 16, output));
+        let mut frames = Frames::new(BufReader::with_capacity(STREAM_BUFFER, output), window);
         loop {
             match frames.next() {
                 Ok(Some((kind, payload))) => self.frame(kind, payload, &mut report)?,

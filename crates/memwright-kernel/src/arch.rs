@@ -65,6 +65,30 @@ pub unsafe fn read_port(port: u16) -> u8 {
     value
 }
 
+/// Writes four bytes to port `port`.
+///
+/// # Safety
+/// As for [`write_port`].
+pub unsafe fn write_port_word(port: u16, value: u32) {
+    // SAFETY: the caller vouches for the device; the instruction touches no memory.
+    unsafe {
+        asm!("out dx, eax", in("dx") port, in("eax") value, options(nomem, nostack, preserves_flags));
+    };
+}
+
+/// Reads four bytes of port `port`.
+///
+/// # Safety
+/// As for [`write_port`]: reads may have effects on the device.
+pub unsafe fn read_port_word(port: u16) -> u32 {
+    let value: u32;
+    // SAFETY: the caller vouches for the device; the instruction touches no memory.
+    unsafe {
+        asm!("in eax, dx", in("dx") port, out("eax") value, options(nomem, nostack, preserves_flags));
+    };
+    value
+}
+
 /// Writes a model-specific register.
 ///
 /// # Safety

@@ -1,17 +1,17 @@
-//! Output: frames on the debug port, one at a time.
+//! Output: frames, one at a time.
 //!
-//! A frame is a kind, a length and the payload, one `out` each byte; the port never has to be polled,
-//! so the instruction count of an output depends on its length alone. One CPU writes at a time. A panic
-//! that strikes inside a frame of its own CPU pads it first, so that its own frame is read in step; another
-//! CPU completes its frame before it stops.
+//! The payload goes to the window; then the debug port gets kind, length and the bytes that pace, one `out` each. The
+//! port never has to be polled: so the instruction count of an output depends on its length alone. One CPU writes at a time.
+//! A panic trusts the port alone, which gets its payload too. One that strikes inside a frame of its own CPU pads
+//! it first, so that its own frame is read in step; another CPU completes its frame before it stops.
 
 use core::fmt;
 use core::sync::atomic::{AtomicU32, Ordering};
 
-use memwright_linux::channel::{Channel, OUTPUT_PORT};
+use memwright_linux::channel::{Channel, LONGEST_FRAME, OUTPUT_PORT, PACE};
 
 use crate::percpu::{self, PerCpu};
-use crate::{arch, report};
+use crate::{arch, report, window};
 
 /// Who writes a frame: one more than the CPU's index; 0 is nobody. No lock of the synchronisation layer:
 /// NMIs and panics write too, and have to know whose frame they struck in.
@@ -19,22 +19,25 @@ static WRITER: AtomicU32 = AtomicU32::new(0);
 /// Bytes of the open frame that are still owed to the reader.
 static OWED: AtomicU32 = AtomicU32::new(0);
 
-/// Bytes that are written by one instruction. Nothing but a failing machine interrupts it, and then
-/// at most so much of the frame is padded in vain.
-const PART: usize = 4096;
+/// The bytes that pace the longest frame.
+static PACING: [u8; LONGEST_FRAME / PACE] = [0; LONGEST_FRAME / PACE];
 
+/// Writes bytes to the debug port.
 #[inline(always)]
-fn put(byte: u8) {
-    // SAFETY: the debug port takes any byte at any time.
-    unsafe { arch::write_port(OUTPUT_PORT, byte) };
+fn send(bytes: &[u8]) {
+    // SAFETY: the debug port takes any bytes at any time.
+    unsafe { arch::write_port_all(OUTPUT_PORT, bytes) };
 }
 
-/// Writes one frame. Payloads of 4 GiB and more do not occur: callers pass bounded buffers.
+/// Writes a payload as frames.
 pub fn frame(kind: Channel, payload: &[u8]) {
-    if payload.len() > u32::MAX as usize {
-        return;
-    }
-    let length = payload.len() as u32;
+    let (first, rest) = payload.split_at(payload.len().min(LONGEST_FRAME));
+    one_frame(kind, first);
+    rest.chunks(LONGEST_FRAME)
+        .for_each(|part| one_frame(kind, part));
+}
+
+fn one_frame(kind: Channel, payload: &[u8]) {
     let cpu = percpu::current();
     let writer = mark(cpu);
     while WRITER
@@ -44,17 +47,16 @@ pub fn frame(kind: Channel, payload: &[u8]) {
         // Without serving others: it may be an NMI that waits. Who writes waits for nothing.
         arch::pause();
     }
-    put(kind as u8);
-    for byte in length.to_le_bytes() {
-        put(byte);
-    }
-    let mut owed = length;
-    for part in payload.chunks(PART) {
-        OWED.store(owed, Ordering::Relaxed);
-        // SAFETY: the debug port takes any bytes at any time.
-        unsafe { arch::write_port_all(OUTPUT_PORT, part) };
-        owed -= part.len() as u32;
-    }
+    let follows = if kind.is_inline() {
+        payload
+    } else {
+        window::put(payload);
+        &PACING[..payload.len() / PACE]
+    };
+    let [a, b, c, d] = (payload.len() as u32).to_le_bytes();
+    send(&[kind as u8, a, b, c, d]);
+    OWED.store(follows.len() as u32, Ordering::Relaxed);
+    send(follows);
     OWED.store(0, Ordering::Relaxed);
     WRITER.store(0, Ordering::Release);
     report::answer_late(cpu);
@@ -73,7 +75,7 @@ pub fn is_open() -> bool {
 /// Completes a frame that a panic interrupted, if there is one. Whoever wrote it never runs again.
 pub fn pad_open_frame() {
     for _ in 0..OWED.swap(0, Ordering::Relaxed) {
-        put(b'?');
+        send(b"?");
     }
     WRITER.store(0, Ordering::Release);
 }

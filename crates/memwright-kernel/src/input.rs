@@ -1,14 +1,14 @@
-//! Standard input: asked for by a frame, answered on the first serial port.
+//! Standard input: asked for by a frame, answered in the window and then, with its length, on the first serial port.
 //!
-//! The bytes arrive whenever the host gets to it. So the guest stands still meanwhile: the other CPUs
+//! The answer comes whenever the host gets to it. So the guest stands still meanwhile: the other CPUs
 //! are held, the clock is paused from the request to the last byte, and the same input gives the same run. The CPU sleeps
 //! until a byte is there; polling would keep the host from bringing it.
 
 use core::sync::atomic::Ordering;
 
-use memwright_linux::channel::{Channel, INPUT_PORT, INPUT_WITHDRAWN};
+use memwright_linux::channel::{Channel, INPUT_AREA, INPUT_PORT, INPUT_WITHDRAWN};
 
-use crate::{apic, arch, clock, console, control, ipi, percpu};
+use crate::{apic, arch, clock, console, control, ipi, percpu, window};
 
 const INTERRUPT_ENABLE: u16 = INPUT_PORT + 1;
 const FIFO_CONTROL: u16 = INPUT_PORT + 2;
@@ -52,7 +52,7 @@ fn receive() -> u8 {
     }
 }
 
-/// Asks for at most `to.len()` bytes and waits for the answer; 0 is the end of the input. `None` when the command
+/// Asks for at most `to.len()` bytes, or what the window holds, and waits for the answer; 0 is the end of the input. `None` when the command
 /// withdraws the request because it has sent a control byte.
 pub fn read(to: &mut [u8]) -> Option<usize> {
     if to.is_empty() {
@@ -64,7 +64,7 @@ pub fn read(to: &mut [u8]) -> Option<usize> {
         apic::route_input(percpu::current().index.load(Ordering::Relaxed) as usize);
     }
     interrupt(true);
-    let wanted = u32::try_from(to.len()).unwrap_or(u32::MAX);
+    let wanted = to.len().min(INPUT_AREA) as u32;
     console::frame(Channel::InputRequest, &wanted.to_le_bytes());
     let kept = answer(to);
     interrupt(false);
@@ -96,14 +96,8 @@ fn answer(to: &mut [u8]) -> Option<usize> {
         control::receive();
         return None;
     }
-    let mut kept = 0;
-    for _ in 0..length {
-        let byte = receive();
-        // An answer longer than the request breaks the protocol; what exceeds it is dropped.
-        if let Some(slot) = to.get_mut(kept) {
-            *slot = byte;
-            kept += 1;
-        }
-    }
+    // An answer longer than the request breaks the protocol; what exceeds it is dropped.
+    let kept = to.len().min(length as usize).min(INPUT_AREA);
+    window::take(&mut to[..kept]);
     Some(kept)
 }

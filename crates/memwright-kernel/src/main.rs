@@ -35,3 +35,4 @@ mod tlb;
 mod trace;
 mod trap;
 mod usercopy;
+mod window;

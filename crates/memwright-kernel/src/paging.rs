@@ -4,6 +4,7 @@
 //! 0xffff_8000_0000_0000  direct map   all usable memory but the image's text and constants; RW, NX
 //! 0xffff_c000_0000_0000  stacks       one 64 KiB slot each: guard pages below, the stack at its end
 //! 0xffff_e000_0000_0000  devices      local APIC and I/O APIC; uncached, NX
+//! 0xffff_e000_0020_0000  window       memory shared with the command; RW, NX
 //! 0xffff_ffff_8000_0000  image        text RX, constants R+NX, data RW+NX
 //! ```
 //!
@@ -212,8 +213,8 @@ impl Tables {
 ///
 /// # Safety
 /// Called once, on the boot processor, under the boot tables; `usable` is all usable memory, `free`
-/// the part of it that nobody uses.
-pub unsafe fn build(usable: &MemoryMap, free: &mut MemoryMap) -> Option<()> {
+/// the part of it that nobody uses; `window` is where the command's window is.
+pub unsafe fn build(usable: &MemoryMap, free: &mut MemoryMap, window: PhysicalRange) -> Option<()> {
     let tables = Tables { offset: 0 };
     let mut page = || free.take_page(1 << 30);
     let root = page()?;
@@ -259,6 +260,14 @@ pub unsafe fn build(usable: &MemoryMap, free: &mut MemoryMap) -> Option<()> {
         let at = DEVICES_BASE + slot * PAGE;
         tables.map(root, at, address, PAGE, Protection::Device, &mut page)?;
     }
+    tables.map(
+        root,
+        WINDOW_MEMORY,
+        window.start,
+        window.end - window.start,
+        Protection::ReadWrite,
+        &mut page,
+    )?;
     TEMPLATE.store(root, Ordering::Relaxed);
     // SAFETY: the new tables map the running text, the stack and all data where they are now.
     unsafe { arch::load_root(root) };
@@ -272,6 +281,8 @@ const DEVICES: [u64; 2] = [0xfee0_0000, 0xfec0_0000];
 pub const LOCAL_APIC: u64 = DEVICES_BASE;
 /// Where the I/O APIC's registers are mapped.
 pub const IO_APIC: u64 = DEVICES_BASE + PAGE;
+/// Where the window to the command is mapped.
+pub const WINDOW_MEMORY: u64 = DEVICES_BASE + (2 << 20);
 
 /// Maps one page of kernel data at `address`, in the stacks' area. `page` provides table pages, each
 /// reachable through the direct map.

@@ -1,7 +1,8 @@
 //! Constants of the protocol between the guest and the `memwright` command.
 //!
-//! The guest writes frames (kind, length as four little-endian bytes, payload) to the output
-//! channel. `docs/protocol.md` describes the whole protocol.
+//! The guest announces frames (kind, length as four little-endian bytes) on the output channel; what
+//! they carry stands in a window of memory that both sides see. `docs/protocol.md` describes the whole
+//! protocol.
 
 /// What a frame on the output channel carries.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -28,6 +29,11 @@ pub enum Channel {
 }
 
 impl Channel {
+    /// Whether a frame's payload follows its announcement on the output channel itself: a panic trusts nothing else.
+    pub const fn is_inline(self) -> bool {
+        matches!(self, Self::Panic)
+    }
+
     /// The channel with this number, if there is one.
     pub const fn from_number(number: u8) -> Option<Self> {
         Some(match number {
@@ -45,8 +51,31 @@ impl Channel {
     }
 }
 
-/// Bytes of a frame before its payload: the kind and the length.
+/// Bytes that announce a frame: the kind and the length.
 pub const FRAME_HEADER: usize = 5;
+/// The longest payload of a frame.
+pub const LONGEST_FRAME: usize = 64 << 10;
+/// Bytes of payload in the window for each further byte that follows the announcement.
+pub const PACE: usize = 128;
+
+/// The window: memory of both the guest and the command, behind a PCI device (`ivshmem-plain`).
+pub const WINDOW: usize = 2 << 20;
+/// That device's number on the first bus.
+pub const WINDOW_SLOT: u8 = 4;
+/// The start of the window: payloads, one behind another, around and around.
+pub const OUTPUT_RING: usize = WINDOW - INPUT_AREA;
+/// The rest of the window: the bytes that answer an input request.
+pub const INPUT_AREA: usize = 64 << 10;
+
+/// The most bytes of the output channel that QEMU has written and the command has not read: more make QEMU wait.
+pub const STREAM_PIPE: usize = 4096;
+/// The most bytes that the command has read and not dealt with.
+pub const STREAM_BUFFER: usize = 4096;
+// No payload is written over before the command has taken it: while as much of the ring is written again, more bytes
+// than these two hold have passed.
+const _: () =
+    assert!((OUTPUT_RING - 2 * LONGEST_FRAME) / PACE > STREAM_PIPE + STREAM_BUFFER + FRAME_HEADER);
+
 /// Length that answers an input request with nothing: a control byte came first, and the request is withdrawn.
 pub const INPUT_WITHDRAWN: u32 = u32::MAX;
 /// I/O port of the output channel (`isa-debugcon`).

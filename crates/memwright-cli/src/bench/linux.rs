@@ -10,7 +10,7 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
-use anyhow::{Context, anyhow, bail, ensure};
+use anyhow::{Context, bail, ensure};
 
 use crate::guest::cpio::{self, Writer};
 use crate::guest::initrd::EPOCH;
@@ -53,11 +53,7 @@ impl Guest<'_> {
         self.pack(&archive)?;
         let errors = folder.path().join("qemu.log");
         let line = self.line(&archive, &log);
-        let mut child = launch::start(qemu, &line, Stdio::from(File::create(&errors)?))?;
-        let mut output = child
-            .stdout
-            .take()
-            .ok_or_else(|| anyhow!("QEMU has no output"))?;
+        let (mut output, child) = launch::start(qemu, &line, Stdio::from(File::create(&errors)?))?;
         let process = Arc::new(Process::new(child));
         let (ended, over) = mpsc::channel::<()>();
         let watched = process.clone();

@@ -4,6 +4,8 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
+use memwright_linux::channel::{WINDOW, WINDOW_SLOT};
+
 use super::machine::{Apic, Clock, Machine};
 
 /// The oldest machine of the oldest supported QEMU: its defaults never change.
@@ -31,6 +33,8 @@ pub struct Places {
     pub control: PathBuf,
     /// The socket of QEMU's monitor.
     pub monitor: PathBuf,
+    /// The file of the window.
+    pub window: PathBuf,
 }
 
 impl Places {
@@ -42,6 +46,7 @@ impl Places {
             input: sockets.join("input.sock"),
             control: sockets.join("control.sock"),
             monitor: sockets.join("monitor.sock"),
+            window: sockets.join("window"),
         }
     }
 }
@@ -85,6 +90,12 @@ pub fn arguments(places: &Places, machine: &Machine, gdb: Option<u16>) -> Vec<Os
     let word = OsStr::new;
     add(&[word("-kernel"), places.kernel.as_os_str()]);
     add(&[word("-initrd"), places.initrd.as_os_str()]);
+    let window = format!("memory-backend-file,id=window,size={WINDOW},share=on,mem-path=");
+    add(&[word("-object"), &option(&window, &places.window)]);
+    add(&[
+        word("-device"),
+        word(&format!("ivshmem-plain,memdev=window,addr={WINDOW_SLOT}")),
+    ]);
     add(&[word("-chardev"), word("file,id=output,path=/dev/stdout")]);
     add(&[
         word("-device"),
@@ -107,9 +118,14 @@ pub fn arguments(places: &Places, machine: &Machine, gdb: Option<u16>) -> Vec<Os
     line
 }
 
-/// A socket that QEMU listens on without waiting for anyone; commas in its path are doubled.
+/// A socket that QEMU listens on without waiting for anyone.
 fn socket(name: &str, path: &Path) -> OsString {
-    let mut text = format!("socket,id={name},server=on,wait=off,path=").into_bytes();
+    option(&format!("socket,id={name},server=on,wait=off,path="), path)
+}
+
+/// An option that ends in a path; commas in that are doubled.
+fn option(before: &str, path: &Path) -> OsString {
+    let mut text = before.as_bytes().to_vec();
     for byte in path.as_os_str().as_bytes() {
         text.push(*byte);
         if *byte == b',' {

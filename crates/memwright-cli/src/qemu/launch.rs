@@ -4,11 +4,12 @@
 //! which `execve` keeps, and becomes QEMU. So QEMU ends even when the command is killed outright.
 
 use std::ffi::OsString;
-use std::io;
+use std::io::{self, PipeReader};
 use std::os::unix::process::{CommandExt, parent_id};
 use std::process::{Child, Command, Stdio};
 
-use anyhow::Context;
+use anyhow::{Context, ensure};
+use memwright_linux::channel::STREAM_PIPE;
 use rustix::process::{Signal, set_parent_process_death_signal};
 
 use crate::args::LaunchArgs;
@@ -17,23 +18,33 @@ use crate::args::LaunchArgs;
 pub const SUBCOMMAND: &str = "__launch";
 
 /// Starts `program` in a process group of its own (a terminal's Ctrl-C is for the guest to receive, not for QEMU), with
-/// its output in a pipe. To be called by the thread that stays to the end: the death signal is tied to it.
+/// its output in a small pipe. To be called by the thread that stays to the end: the death signal is tied to it.
 ///
 /// # Errors
-/// Those of starting the command itself again.
-pub fn start(program: &OsString, arguments: &[OsString], errors: Stdio) -> anyhow::Result<Child> {
-    Command::new("/proc/self/exe")
+/// Those of making the pipe and of starting the command itself again.
+pub fn start(
+    program: &OsString,
+    arguments: &[OsString],
+    errors: Stdio,
+) -> anyhow::Result<(PipeReader, Child)> {
+    let (output, writer) = io::pipe().context("cannot make a pipe")?;
+    // The guest counts on QEMU's waiting when it is full.
+    let size = rustix::pipe::fcntl_setpipe_size(&output, STREAM_PIPE);
+    let size = size.context("cannot size a pipe")?;
+    ensure!(size <= STREAM_PIPE, "a pipe holds {size} bytes at least");
+    let child = Command::new("/proc/self/exe")
         .arg(SUBCOMMAND)
         .arg(std::process::id().to_string())
         .arg("--")
         .arg(program)
         .args(arguments)
         .stdin(Stdio::null())
-        .stdout(Stdio::piped())
+        .stdout(writer)
         .stderr(errors)
         .process_group(0)
         .spawn()
-        .context("QEMU cannot be started")
+        .context("QEMU cannot be started")?;
+    Ok((output, child))
 }
 
 /// The hidden subcommand: becomes QEMU, or returns why not.

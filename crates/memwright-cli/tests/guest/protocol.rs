@@ -1,6 +1,7 @@
 //! What the command forwards, answers and returns.
 
 use libtest_mimic::Trial;
+use memwright_linux::channel::INPUT_AREA;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::Path;
 use std::process::Stdio;
@@ -88,7 +89,8 @@ fn a_guest_without_a_result_is_a_failure() {
         ("status 33", "the guest ended without a result"),
         ("panic panicked\\n  at 0x10\\n", "the kernel panicked"),
         ("raw 01ffffff", "ends within a frame"),
-        ("raw 010500000068656c", "ends within a frame"),
+        ("raw 080500000068656c", "ends within a frame"),
+        ("raw 0100010000", "ends within a frame"),
         ("raw 7700000000", "frame of unknown kind 119"),
         ("raw 01ffffffff", "frame of 4294967295 bytes"),
         ("raw 0902000000ffff", "the guest's result is damaged"),
@@ -145,14 +147,22 @@ fn what_the_program_leaves_is_not_read() {
 }
 
 fn a_large_input_and_output_pass_whole() {
-    let input: Vec<u8> = (0..300_000_u32)
+    // More than once around the window.
+    const ANSWERS: usize = 40;
+    let input: Vec<u8> = (0..(ANSWERS * INPUT_AREA) as u32)
         .map(|index| b'a' + (index % 26) as u8)
         .collect();
-    let (_, stdout, _) = described(with_input(run_true("ask 1000000\nexited 0"), &input));
-    assert_eq!(
-        stdout,
-        format!("[300000]{}", String::from_utf8(input).unwrap())
-    );
+    let steps = format!("{}ask 8\nexited 0", "ask 1000000\n".repeat(ANSWERS));
+    let host = tempfile::tempdir().unwrap();
+    let path = host.path().join("input");
+    std::fs::write(&path, &input).unwrap();
+    let (_, stdout, _) =
+        ends(run_true(&steps).stdin(Stdio::from(std::fs::File::open(&path).unwrap())));
+    let expected: String = input
+        .chunks(INPUT_AREA)
+        .map(|answer| format!("[{INPUT_AREA}]{}", String::from_utf8_lossy(answer)))
+        .collect();
+    assert!(stdout == expected + "[0]", "{} bytes came", stdout.len());
 }
 
 fn a_timeout_prints_backtraces_and_exits_124() {

@@ -1,13 +1,16 @@
 //! A stand-in for QEMU in tests: it takes QEMU's arguments and plays a guest whose lines are in `STAND_IN`.
 //!
 //! One step per line, a word and what it needs:
-//! `stdout`, `stderr`, `log`, `account`, `trace`, `strace`, `panic TEXT` (a frame, `\n` in it is a line's end),
+//! `stdout`, `stderr`, `log`, `account`, `trace`, `strace`, `panic TEXT` (frames, `\n` in them is a line's end),
 //! `exited N`, `killed N`, `not-started N TEXT` (a result frame), `raw HEX` (bytes outside any frame), `piecemeal` (from
 //! now on one byte per write), `ask N` (request input and show what came), `control` (wait for a control byte), `nmi`
 //! (wait for the monitor's inject-nmi, then print a backtrace), `flood` (write standard output until it is closed),
 //! `pid FILE`, `hang`, `status N` (end with that exit status).
 
+use memwright_linux::channel::{INPUT_AREA, LONGEST_FRAME, OUTPUT_RING, PACE};
+use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read, Write};
+use std::os::unix::fs::FileExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::process::exit;
 use std::thread::sleep;
@@ -35,6 +38,9 @@ struct Guest {
     input: Socket,
     control: Socket,
     monitor: Socket,
+    window: File,
+    /// Where in the window the next payload goes.
+    at: usize,
     piecemeal: bool,
 }
 
@@ -45,6 +51,8 @@ impl Guest {
             input: socket("input"),
             control: socket("control"),
             monitor: socket("monitor"),
+            window: window(arguments),
+            at: 0,
             piecemeal: false,
         }
     }
@@ -84,14 +92,33 @@ impl Guest {
         }
     }
 
-    fn frame(&self, kind: u8, payload: &[u8]) {
-        let mut bytes = vec![kind];
-        bytes.extend((payload.len() as u32).to_le_bytes());
-        bytes.extend(payload);
-        self.write(&bytes);
+    fn frame(&mut self, kind: u8, payload: &[u8]) {
+        const PANIC: u8 = 8;
+        for part in payload.chunks(LONGEST_FRAME) {
+            let mut bytes = vec![kind];
+            bytes.extend((part.len() as u32).to_le_bytes());
+            if kind == PANIC {
+                bytes.extend(part);
+            } else {
+                self.put(part);
+                bytes.resize(bytes.len() + part.len() / PACE, 0);
+            }
+            self.write(&bytes);
+        }
     }
 
-    fn result(&self, kind: u8, rest: &str) {
+    /// Puts a payload into the window.
+    fn put(&mut self, payload: &[u8]) {
+        let (first, rest) = payload.split_at(payload.len().min(OUTPUT_RING - self.at));
+        for (at, part) in [(self.at, first), (0, rest)] {
+            self.window
+                .write_all_at(part, at as u64)
+                .expect("the window can be written");
+        }
+        self.at = (self.at + payload.len()) % OUTPUT_RING;
+    }
+
+    fn result(&mut self, kind: u8, rest: &str) {
         let (value, text) = rest.split_once(' ').unwrap_or((rest, ""));
         let value: i32 = value.parse().expect("a number");
         let payload = [&[kind], value.to_le_bytes().as_slice(), text.as_bytes()].concat();
@@ -122,7 +149,11 @@ impl Guest {
         if length == u32::MAX {
             return self.frame(1, b"[withdrawn]\n");
         }
-        let data = self.input.read_exactly(length as usize);
+        let mut data = vec![0; length as usize];
+        assert!(data.len() <= INPUT_AREA, "an answer fits");
+        self.window
+            .read_exact_at(&mut data, OUTPUT_RING as u64)
+            .expect("the window can be read");
         self.frame(1, format!("[{length}]").as_bytes());
         self.frame(1, &data);
     }
@@ -143,6 +174,20 @@ impl Guest {
         }
         self.frame(8, b"CPU 0\n  at 0x1\n");
     }
+}
+
+/// The file that is memory of the guest too.
+fn window(arguments: &[String]) -> File {
+    let path = arguments
+        .iter()
+        .find_map(|argument| argument.split_once(",mem-path="))
+        .expect("the window is named")
+        .1;
+    File::options()
+        .read(true)
+        .write(true)
+        .open(path.replace(",,", ","))
+        .expect("the window is there")
 }
 
 /// A socket of which at most one connection is taken, when it is first needed.

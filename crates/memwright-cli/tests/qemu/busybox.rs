@@ -86,7 +86,7 @@ fn same(script: &str) -> Result<(), Failed> {
 }
 
 fn numbers() -> Vec<u8> {
-    (0..60_000u32)
+    (0..500_000u32)
         .flat_map(|i| format!("{}\n", i.wrapping_mul(2_654_435_761) % 100_003).into_bytes())
         .collect()
 }
@@ -109,7 +109,7 @@ fn stdin_from_a_file() -> Result<(), Failed> {
         .input_file(&path)
         .untraced()
         .run()?;
-    ending.expect_output(b"0\n59999\n")?;
+    ending.expect_output(b"0\n499999\n")?;
     ending.expect_code(0)
 }
 

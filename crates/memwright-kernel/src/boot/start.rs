@@ -23,6 +23,7 @@ use crate::paging::DIRECT_BASE;
 use crate::trap::{entry, idt};
 use crate::{
     apic, arch, clock, control, fpu, frames, heap, input, log, paging, percpu, selftest, tlb,
+    window,
 };
 
 const PAGE: u64 = 4096;
@@ -102,8 +103,11 @@ fn take_over_memory(start_info: u64) -> (MemoryMap, &'static [u8]) {
         free.remove(archive);
     }
     find_cpus(&usable, info.root_pointer);
+    let Some(window) = window::find() else {
+        panic!("the machine has no window to the command");
+    };
     // SAFETY: called once, under the boot tables; `free` lacks all that is in use.
-    if unsafe { paging::build(&usable, &mut free) }.is_none() {
+    if unsafe { paging::build(&usable, &mut free, window) }.is_none() {
         panic!("no memory for the kernel's page tables");
     }
     let archive = archive.map_or(&[][..], |range| {

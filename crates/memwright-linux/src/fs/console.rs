@@ -9,6 +9,7 @@ use super::{
 };
 use crate::{
     abi_struct,
+    channel::INPUT_AREA,
     context::Context,
     errno::Errno,
     host::Channel,
@@ -20,7 +21,7 @@ use alloc::{boxed::Box, sync::Arc, vec};
 use linux_raw_sys::{general as raw, ioctl};
 
 /// Bytes of input that are asked for at a time.
-const INPUT: usize = 4096;
+const INPUT: usize = INPUT_AREA;
 
 /// The device behind a terminal: `/dev/console`.
 pub const CONSOLE_DEVICE: DeviceNumber = DeviceNumber::new(5, 1);

@@ -1,0 +1,110 @@
+//! The window: a file that is memory of the guest too. The guest's payloads stand in it, and answers to its requests.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+
+use memwright_linux::channel::{OUTPUT_RING, WINDOW};
+
+/// The file, and how far the ring in it has been read.
+#[derive(Debug)]
+pub struct Window {
+    file: File,
+    at: usize,
+}
+
+impl Window {
+    /// Makes the file, with all its room taken: QEMU could not report a full disk.
+    ///
+    /// # Errors
+    /// Those of writing a file.
+    pub fn create(path: &Path) -> io::Result<Self> {
+        let file = File::options()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(true)
+            .open(path)?;
+        file.write_all_at(&vec![0; WINDOW], 0)?;
+        Ok(Self { file, at: 0 })
+    }
+
+    /// Takes the next payload, which is as long as `payload`.
+    ///
+    /// # Errors
+    /// Those of reading the file.
+    pub fn take(&mut self, payload: &mut [u8]) -> io::Result<()> {
+        let (first, rest) = payload.split_at_mut(payload.len().min(OUTPUT_RING - self.at));
+        self.file.read_exact_at(first, self.at as u64)?;
+        self.file.read_exact_at(rest, 0)?;
+        self.at = (self.at + payload.len()) % OUTPUT_RING;
+        Ok(())
+    }
+
+    /// What answers are put with.
+    ///
+    /// # Errors
+    /// When there are no more descriptors.
+    pub fn answers(&self) -> io::Result<AnswerArea> {
+        self.file.try_clone().map(AnswerArea)
+    }
+}
+
+/// The part of the window for answers.
+#[derive(Debug)]
+pub struct AnswerArea(File);
+
+impl AnswerArea {
+    /// Puts an answer there, at most as long as the area.
+    ///
+    /// # Errors
+    /// Those of writing the file.
+    pub fn put(&self, answer: &[u8]) -> io::Result<()> {
+        self.0.write_all_at(answer, OUTPUT_RING as u64)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What a guest does.
+    fn put(path: &Path, at: &mut usize, payload: &[u8]) {
+        let file = File::options().write(true).open(path).unwrap();
+        for byte in payload {
+            file.write_all_at(&[*byte], *at as u64).unwrap();
+            *at = (*at + 1) % OUTPUT_RING;
+        }
+    }
+
+    #[test]
+    fn payloads_go_around_the_ring() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("window");
+        let mut window = Window::create(&path).unwrap();
+        // Just before the end, as if a guest had come so far.
+        let mut at = OUTPUT_RING - 3;
+        window.at = at;
+        for text in ["abc", "", "defgh", "i"] {
+            put(&path, &mut at, text.as_bytes());
+            let mut payload = vec![0; text.len()];
+            window.take(&mut payload).unwrap();
+            assert_eq!(payload, text.as_bytes());
+        }
+        assert_eq!((at, window.at), (6, 6));
+    }
+
+    #[test]
+    fn answers_stand_behind_the_ring() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("window");
+        let window = Window::create(&path).unwrap();
+        let answer = vec![7; memwright_linux::channel::INPUT_AREA];
+        window.answers().unwrap().put(&answer).unwrap();
+        let file = std::fs::read(&path).unwrap();
+        assert_eq!(file.len(), WINDOW);
+        assert!(file[..OUTPUT_RING].iter().all(|byte| *byte == 0));
+        assert_eq!(file[OUTPUT_RING..], answer);
+    }
+}
