@@ -1,10 +1,11 @@
-//! The tasks of the workspace: `cargo xtask demo | test | ci | conformance | programs | guest`.
+//! The tasks of the workspace: `cargo xtask demo | test | ci | conformance | fuzz | programs | guest`.
 //!
 //! Each works from a clean clone: what is missing is installed first, and every step is printed before it runs.
 
 mod ci;
 mod conformance;
 mod demo;
+mod fuzz;
 mod guest;
 mod install;
 mod programs;
@@ -22,6 +23,9 @@ usage: cargo xtask TASK
   conformance [OPTION]... [TEST]...
             run Linux's own mm selftests, all that are expected to run or those that are named; options in
             docs/conformance.md
+  fuzz [--minutes N] [--seed S] [--show N] [--keep DIR] | fuzz SCRIPT...
+            run random programs of memory operations on this machine's Linux and on Memwright, and compare; or
+            scripts that were kept
   programs  build programs/*.c into programs/build
   guest     the same, and the kernel with debug assertions that the tests boot
 ";
@@ -34,6 +38,7 @@ fn main() -> ExitCode {
         ["test"] => suite::run(),
         ["ci"] => ci::run(),
         ["conformance", rest @ ..] => conformance::run(rest),
+        ["fuzz", rest @ ..] => fuzz::run(rest),
         ["programs"] => programs::build_all(),
         ["guest"] => guest::build(),
         ["help" | "--help" | "-h"] => {

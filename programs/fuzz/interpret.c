@@ -1,0 +1,422 @@
+/* Runs scripts of memory operations as real system calls and says what came of each.
+ *
+ * The same scripts on two kernels must give the same text. A file holds many scripts; each runs in a process of its
+ * own, on a range of PAGES pages at a fixed address, with one file in memory of FILE_PAGES pages. A line is
+ *
+ *     WHO OPERATION [ARGUMENTS]
+ *
+ * where WHO is P, or C for the child between `fork` and `exit`. Parent and child take turns, line by line. Pages and
+ * lengths are numbers of pages in the range.
+ *
+ *     map PAGE LENGTH PROT KIND OFFSET   KIND: a private, s shared anonymous, f private, F shared file; then flags:
+ *                                        n FIXED_NOREPLACE, p POPULATE, r NORESERVE, l LOCKED
+ *     unmap PAGE LENGTH                  protect PAGE LENGTH PROT            PROT: of r, w, x; or -
+ *     remap PAGE LENGTH NEW_LENGTH TO    TO: a page (MAYMOVE | FIXED), -1 (in place), or that plus 1000 (DONTUNMAP)
+ *     advise PAGE LENGTH ADVICE          lock PAGE LENGTH | lockfault PAGE LENGTH | unlock PAGE LENGTH
+ *     write PAGE VALUE | read PAGE       with the signal that a fault may raise
+ *     kread PAGE LENGTH OFFSET           pread of the file into memory, from the middle of PAGE on
+ *     kwrite PAGE LENGTH                 write of memory to another file
+ *     resident PAGE LENGTH               mincore
+ *     sync PAGE LENGTH FLAGS             msync
+ *     truncate LENGTH | punch PAGE LENGTH of the file
+ *     fork | exit | join                 maps | pages | contents | totals
+ *
+ * Each result is one line: the script's line, what the call returned; for an access also the faults that it took.
+ */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#ifndef MAP_FIXED_NOREPLACE
+#define MAP_FIXED_NOREPLACE 0x100000
+#endif
+#ifndef MREMAP_DONTUNMAP
+#define MREMAP_DONTUNMAP 4
+#endif
+#ifndef PR_SET_THP_DISABLE
+#define PR_SET_THP_DISABLE 41
+#endif
+
+enum { PAGE = 4096, PAGES = 24, FILE_PAGES = 12, REPORT = 1 << 20 };
+
+static char *const range = (char *)0x200000000000;
+
+/* What parent and child write to, in turns. */
+struct report {
+	size_t length;
+	char text[REPORT];
+};
+
+static struct report *report;
+static int file, other_file;
+static sigjmp_buf recovery;
+static int to_child[2], to_parent[2];
+
+static void __attribute__((format(printf, 1, 2))) say(const char *format, ...)
+{
+	va_list arguments;
+	va_start(arguments, format);
+	int length = vsnprintf(report->text + report->length, REPORT - report->length, format, arguments);
+	va_end(arguments);
+	if (length < 0 || report->length + length >= REPORT)
+		_exit(3);
+	report->length += length;
+}
+
+static long faults(void)
+{
+	struct rusage usage;
+	getrusage(RUSAGE_SELF, &usage);
+	return usage.ru_minflt;
+}
+
+static void caught(int signal, siginfo_t *info, void *unused)
+{
+	(void)unused;
+	long offset = (char *)info->si_addr - range;
+	say(" %s code %d at %ld", signal == SIGBUS ? "SIGBUS" : "SIGSEGV", info->si_code,
+	    offset >= 0 && offset < (long)PAGES * PAGE ? offset : -1);
+	siglongjmp(recovery, 1);
+}
+
+static char *page_at(long page)
+{
+	return range + page * PAGE;
+}
+
+static int protection(const char *text)
+{
+	return (strchr(text, 'r') ? PROT_READ : 0) | (strchr(text, 'w') ? PROT_WRITE : 0) |
+	       (strchr(text, 'x') ? PROT_EXEC : 0);
+}
+
+/* Addresses are told as pages of the range. */
+static void say_address(void *result)
+{
+	if (result == MAP_FAILED)
+		say(" errno %d", errno);
+	else
+		say(" page %ld", (long)((char *)result - range) / PAGE);
+}
+
+static void say_result(long result)
+{
+	if (result < 0)
+		say(" errno %d", errno);
+	else
+		say(" %ld", result);
+}
+
+static void map(char **words)
+{
+	long page = atol(words[0]), length = atol(words[1]), offset = atol(words[4]);
+	const char *kind = words[3];
+	int flags = strpbrk(kind, "sF") ? MAP_SHARED : MAP_PRIVATE;
+	int anonymous = strpbrk(kind, "as") != NULL;
+	flags |= anonymous ? MAP_ANONYMOUS : 0;
+	flags |= strchr(kind, 'n') ? MAP_FIXED_NOREPLACE : MAP_FIXED;
+	flags |= strchr(kind, 'p') ? MAP_POPULATE : 0;
+	flags |= strchr(kind, 'r') ? MAP_NORESERVE : 0;
+	flags |= strchr(kind, 'l') ? MAP_LOCKED : 0;
+	say_address(mmap(page_at(page), length * PAGE, protection(words[2]), flags, anonymous ? -1 : file,
+			 offset * PAGE));
+}
+
+static void remap(char **words)
+{
+	long page = atol(words[0]), length = atol(words[1]), longer = atol(words[2]), to = atol(words[3]);
+	int flags = 0;
+	if (to >= 1000) {
+		to -= 1000;
+		flags |= MREMAP_DONTUNMAP;
+	}
+	if (to >= 0)
+		flags |= MREMAP_MAYMOVE | MREMAP_FIXED;
+	say_address(mremap(page_at(page), length * PAGE, longer * PAGE, flags, page_at(to < 0 ? 0 : to)));
+}
+
+/* Nothing but the access may fault between the two counts: what they touch themselves is touched before. */
+static void touch(char **words, int write)
+{
+	volatile unsigned char *byte = (volatile unsigned char *)page_at(atol(words[0])) + 64;
+	volatile unsigned char value = write ? atol(words[1]) : 0;
+	volatile long before = 0, after = 0;
+	if (sigsetjmp(recovery, 1))
+		return;
+	after = faults();
+	before = faults();
+	if (write)
+		*byte = value;
+	else
+		value = *byte;
+	after = faults();
+	if (write)
+		say(" done faults %ld", after - before);
+	else
+		say(" %u faults %ld", value, after - before);
+}
+
+static void resident(char **words)
+{
+	unsigned char vector[PAGES] = { 0 };
+	long length = atol(words[1]);
+	int result = mincore(page_at(atol(words[0])), length * PAGE, vector);
+	say_result(result);
+	if (result == 0) {
+		say(" ");
+		for (long page = 0; page < length; page++)
+			say("%d", vector[page] & 1);
+	}
+}
+
+/* The areas of the range, as /proc/self/maps has them; without device and inode, which are the kernel's own. */
+static void maps(void)
+{
+	char line[512];
+	FILE *stream = fopen("/proc/self/maps", "r");
+	while (stream && fgets(line, sizeof line, stream)) {
+		unsigned long start, end, offset;
+		char rights[8], path[256] = "";
+		sscanf(line, "%lx-%lx %7s %lx %*s %*s %255[^\n]", &start, &end, rights, &offset, path);
+		if (end <= (unsigned long)range || start >= (unsigned long)page_at(PAGES))
+			continue;
+		say("\n  %ld-%ld %s %lx %s", (long)(start - (unsigned long)range) / PAGE,
+		    (long)(end - (unsigned long)range) / PAGE, rights, offset, path);
+	}
+	if (stream)
+		fclose(stream);
+}
+
+/* For each page whether it is present (p), of a file or shared (f), swapped (s). */
+static void pages(void)
+{
+	uint64_t entries[PAGES];
+	int descriptor = open("/proc/self/pagemap", O_RDONLY);
+	if (pread(descriptor, entries, sizeof entries, (uintptr_t)range / PAGE * 8) != sizeof entries) {
+		say(" none");
+	} else {
+		say(" ");
+		for (int page = 0; page < PAGES; page++) {
+			uint64_t entry = entries[page];
+			say("%s", entry >> 63 ? (entry >> 61 & 1 ? "f" : "p") : entry >> 62 & 1 ? "s" : ".");
+		}
+	}
+	close(descriptor);
+}
+
+/* A byte of each page that can be read; reading changes what is mapped, so this comes last. */
+static void contents(void)
+{
+	for (volatile long page = 0; page < PAGES; page++) {
+		if (sigsetjmp(recovery, 1))
+			continue;
+		say(" %u", ((volatile unsigned char *)page_at(page))[64]);
+	}
+}
+
+static void totals(void)
+{
+	static const char *const wanted[] = { "VmLck:" };
+	char line[256];
+	FILE *stream = fopen("/proc/self/status", "r");
+	while (stream && fgets(line, sizeof line, stream))
+		for (size_t i = 0; i < sizeof wanted / sizeof *wanted; i++)
+			if (!strncmp(line, wanted[i], strlen(wanted[i])))
+				say(" %ld", atol(line + strlen(wanted[i])));
+	if (stream)
+		fclose(stream);
+}
+
+static long range_call(const char *name, char **words)
+{
+	char *start = page_at(atol(words[0]));
+	size_t length = atol(words[1]) * PAGE;
+	if (!strcmp(name, "unmap"))
+		return munmap(start, length);
+	if (!strcmp(name, "protect"))
+		return mprotect(start, length, protection(words[2]));
+	if (!strcmp(name, "advise"))
+		return madvise(start, length, atoi(words[2]));
+	if (!strcmp(name, "lock"))
+		return mlock(start, length);
+	if (!strcmp(name, "lockfault"))
+		return syscall(SYS_mlock2, start, length, 1);
+	if (!strcmp(name, "unlock"))
+		return munlock(start, length);
+	if (!strcmp(name, "sync"))
+		return msync(start, length, atoi(words[2]));
+	if (!strcmp(name, "kread"))
+		return pread(file, start + PAGE / 2, length, atol(words[2]) * PAGE);
+	if (!strcmp(name, "kwrite"))
+		return pwrite(other_file, start + PAGE / 2, length, 0);
+	if (!strcmp(name, "punch"))
+		return fallocate(file, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, atol(words[0]) * PAGE, length);
+	fprintf(stderr, "no such operation: %s\n", name);
+	_exit(2);
+}
+
+static void perform(const char *name, char **words)
+{
+	if (!strcmp(name, "map"))
+		map(words);
+	else if (!strcmp(name, "remap"))
+		remap(words);
+	else if (!strcmp(name, "write"))
+		touch(words, 1);
+	else if (!strcmp(name, "read"))
+		touch(words, 0);
+	else if (!strcmp(name, "resident"))
+		resident(words);
+	else if (!strcmp(name, "truncate"))
+		say_result(ftruncate(file, atol(words[0]) * PAGE));
+	else if (!strcmp(name, "maps"))
+		maps();
+	else if (!strcmp(name, "pages"))
+		pages();
+	else if (!strcmp(name, "contents"))
+		contents();
+	else if (!strcmp(name, "totals"))
+		totals();
+	else
+		say_result(range_call(name, words));
+}
+
+static void pass(int *pipe)
+{
+	char byte = 0;
+	if (write(pipe[1], &byte, 1) != 1)
+		_exit(4);
+}
+
+static void await(int *pipe)
+{
+	char byte;
+	if (read(pipe[0], &byte, 1) != 1)
+		_exit(4);
+}
+
+/* One script: its lines, in a process of its own. */
+static void run_script(char **lines, int count)
+{
+	char me = 'P';
+	pid_t child = 0;
+	for (int i = 0; i < count; i++) {
+		char copy[256], *words[8] = { 0 };
+		int number = 0;
+		snprintf(copy, sizeof copy, "%s", lines[i]);
+		char *rest = NULL;
+		for (char *word = strtok_r(copy, " ", &rest); word && number < 8; word = strtok_r(NULL, " ", &rest))
+			words[number++] = word;
+		if (number < 2 || *words[0] != me)
+			continue;
+		if (i > 0 && *lines[i - 1] != me && (me == 'C' || child))
+			await(me == 'C' ? to_child : to_parent);
+		say("%s:", lines[i]);
+		int over = !strcmp(words[1], "exit");
+		if (!strcmp(words[1], "fork")) {
+			if (pipe(to_child) || pipe(to_parent))
+				_exit(4);
+			child = fork();
+			if (child == 0)
+				me = 'C';
+			else
+				say(" %d\n", child > 0);
+			if (me == 'C')
+				continue;
+		} else if (!strcmp(words[1], "join")) {
+			int status = -1;
+			waitpid(child, &status, 0);
+			child = 0;
+			for (int end = 0; end < 2; end++) {
+				close(to_child[end]);
+				close(to_parent[end]);
+			}
+			say(" %d\n", status);
+		} else {
+			if (!over)
+				perform(words[1], words + 2);
+			say("\n");
+		}
+		if (i + 1 < count && *lines[i + 1] != me && (me == 'C' || child))
+			pass(me == 'C' ? to_parent : to_child);
+		if (over)
+			_exit(0);
+	}
+}
+
+static void prepare(void)
+{
+	struct sigaction action = { .sa_sigaction = caught, .sa_flags = SA_SIGINFO | SA_NODEFER };
+	char page[PAGE];
+	sigaction(SIGSEGV, &action, NULL);
+	sigaction(SIGBUS, &action, NULL);
+	file = memfd_create("fuzz", 0);
+	other_file = memfd_create("other", 0);
+	for (int i = 0; i < FILE_PAGES; i++) {
+		memset(page, 100 + i, sizeof page);
+		if (pwrite(file, page, PAGE, (long)i * PAGE) != PAGE)
+			_exit(4);
+	}
+}
+
+static void flush_report(void)
+{
+	size_t done = 0;
+	while (done < report->length) {
+		long more = write(1, report->text + done, report->length - done);
+		if (more <= 0)
+			_exit(4);
+		done += more;
+	}
+	report->length = 0;
+}
+
+int main(int count, char **arguments)
+{
+	static char *lines[4096];
+	int input = count == 2 ? open(arguments[1], O_RDONLY) : -1;
+	struct stat status;
+	if (input < 0 || fstat(input, &status)) {
+		fprintf(stderr, "usage: interpret FILE\n");
+		return 2;
+	}
+	char *text = mmap(NULL, status.st_size + 1, PROT_READ | PROT_WRITE, MAP_PRIVATE, input, 0);
+	report = mmap(NULL, sizeof *report, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	if (text == MAP_FAILED || report == MAP_FAILED)
+		return 4;
+	prctl(PR_SET_THP_DISABLE, 1, 0, 0, 0);
+	for (char *line = strtok(text, "\n"); line;) {
+		int length = 0;
+		char *title = line;
+		while ((line = strtok(NULL, "\n")) && strncmp(line, "script", 6) && length < 4096)
+			lines[length++] = line;
+		char *rest = line;
+		say("%s\n", title);
+		pid_t child = fork();
+		if (child == 0) {
+			prepare();
+			run_script(lines, length);
+			_exit(0);
+		}
+		int ended = 0;
+		waitpid(child, &ended, 0);
+		say("end %d\n", ended);
+		flush_report();
+		line = rest;
+	}
+	return 0;
+}

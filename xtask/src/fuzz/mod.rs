@@ -1,0 +1,244 @@
+//! `cargo xtask fuzz`: random programs of memory operations, on Linux and on Memwright, must come to the same.
+
+mod random;
+mod report;
+mod script;
+mod shrink;
+mod sides;
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+
+use self::random::Random;
+use self::report::{Outcome, Verdict};
+use self::script::Script;
+use self::sides::Sides;
+use crate::shell;
+
+/// Scripts of one guest.
+const BATCH: usize = 400;
+/// Operations of a script, about.
+const LENGTH: u64 = 40;
+/// Guests that shrinking one difference may take.
+const TRIES: u32 = 150;
+/// Differences that are shrunk and shown, unless another number is given; more are counted.
+const SHOWN: usize = 5;
+
+struct Settings {
+    minutes: f64,
+    seed: u64,
+    shown: usize,
+    folder: PathBuf,
+    replay: Vec<PathBuf>,
+}
+
+impl Settings {
+    fn parse(arguments: &[&str]) -> Result<Self> {
+        let mut settings = Self {
+            minutes: 1.0,
+            seed: 1,
+            shown: SHOWN,
+            folder: shell::root().join("target/fuzz"),
+            replay: Vec::new(),
+        };
+        let mut rest = arguments.iter();
+        while let Some(&option) = rest.next() {
+            let mut value = || {
+                rest.next()
+                    .copied()
+                    .with_context(|| format!("{option} needs a value"))
+            };
+            match option {
+                "--minutes" => settings.minutes = value()?.parse().context("--minutes")?,
+                "--seed" => settings.seed = value()?.parse().context("--seed")?,
+                "--show" => settings.shown = value()?.parse().context("--show")?,
+                "--keep" => settings.folder = value()?.into(),
+                _ if option.starts_with('-') => bail!("no such option: {option}"),
+                path => settings.replay.push(path.into()),
+            }
+        }
+        Ok(settings)
+    }
+}
+
+/// Makes scripts, or takes those that are named, and compares what they come to.
+///
+/// # Errors
+/// A difference; a guest that failed; usage.
+pub fn run(arguments: &[&str]) -> Result<()> {
+    let settings = Settings::parse(arguments)?;
+    let sides = Sides::prepare(&settings.folder)?;
+    if !settings.replay.is_empty() {
+        return replay(&sides, &settings.replay);
+    }
+    let end = Instant::now() + Duration::from_secs_f64(settings.minutes * 60.0);
+    let mut random = Random::new(settings.seed);
+    let mut summary = Summary::default();
+    loop {
+        let scripts: Vec<Script> = (0..BATCH)
+            .map(|_| Script::random(&mut random, LENGTH))
+            .collect();
+        round(&sides, &scripts, &settings, &mut summary)?;
+        println!(
+            "{} scripts, {} operations, {} with fewer faults, {} unstable, {} differences",
+            summary.scripts,
+            summary.operations,
+            summary.fewer,
+            summary.unstable,
+            summary.differences
+        );
+        if Instant::now() >= end {
+            break;
+        }
+    }
+    summary.print();
+    if summary.differences > 0 {
+        bail!("{} scripts came to something else", summary.differences);
+    }
+    Ok(())
+}
+
+/// One batch on both sides.
+fn round(
+    sides: &Sides,
+    scripts: &[Script],
+    settings: &Settings,
+    summary: &mut Summary,
+) -> Result<()> {
+    let referee = sides.on_host(scripts)?;
+    let again = sides.on_host(scripts)?;
+    let guest = sides.on_guest(scripts)?;
+    for (index, script) in scripts.iter().enumerate() {
+        // What the host itself does differently the second time says nothing about the guest.
+        if referee[index] != again[index] {
+            summary.unstable += 1;
+            continue;
+        }
+        summary.count(script, &referee[index], &guest[index]);
+        if report::first_difference(&referee[index], &guest[index]).is_none() {
+            continue;
+        }
+        summary.differences += 1;
+        if summary.differences <= settings.shown {
+            let name = format!("seed-{}-{}", settings.seed, summary.scripts);
+            explain(sides, script, &settings.folder.join(name))?;
+        }
+    }
+    Ok(())
+}
+
+/// Shrinks a script that shows a difference, keeps it, and prints both results.
+fn explain(sides: &Sides, script: &Script, path: &Path) -> Result<()> {
+    let differs = |candidate: &Script| {
+        let one = [candidate.clone()];
+        let (referee, guest) = (sides.on_host(&one)?, sides.on_guest(&one)?);
+        Ok(report::first_difference(&referee[0], &guest[0]).is_some())
+    };
+    let short = shrink::shrink(script, TRIES, differs)?;
+    let one = [short.clone()];
+    let (referee, guest) = (sides.on_host(&one)?, sides.on_guest(&one)?);
+    let path = path.with_extension("script");
+    std::fs::write(&path, format!("{}\n", short.lines.join("\n")))
+        .with_context(|| format!("cannot write {}", path.display()))?;
+    println!("difference, kept as {}:", path.display());
+    show(&referee[0], &guest[0]);
+    Ok(())
+}
+
+fn show(referee: &Outcome, guest: &Outcome) {
+    for result in &referee.results {
+        println!("    {result}");
+        if report::first_difference(referee, guest).is_some_and(|(one, _)| one == Some(result)) {
+            break;
+        }
+    }
+    if let Some((one, other)) = report::first_difference(referee, guest) {
+        println!("  linux:     {}", one.unwrap_or("nothing"));
+        println!("  memwright: {}", other.unwrap_or("nothing"));
+    }
+}
+
+/// Runs scripts that were kept.
+fn replay(sides: &Sides, paths: &[PathBuf]) -> Result<()> {
+    let mut failed = 0;
+    for path in paths {
+        let text = std::fs::read_to_string(path)
+            .with_context(|| format!("cannot read {}", path.display()))?;
+        let one = [Script::parse(&text)];
+        let (referee, guest) = (sides.on_host(&one)?, sides.on_guest(&one)?);
+        let same = report::first_difference(&referee[0], &guest[0]).is_none();
+        println!(
+            "{}: {}",
+            path.display(),
+            if same { "same" } else { "different" }
+        );
+        if !same {
+            failed += 1;
+            show(&referee[0], &guest[0]);
+        }
+    }
+    if failed > 0 {
+        bail!("{failed} scripts came to something else");
+    }
+    Ok(())
+}
+
+/// What was compared.
+#[derive(Default)]
+struct Summary {
+    scripts: usize,
+    operations: usize,
+    fewer: usize,
+    unstable: usize,
+    differences: usize,
+    /// How often one operation came right after another.
+    pairs: BTreeMap<(String, String), usize>,
+}
+
+impl Summary {
+    fn count(&mut self, script: &Script, referee: &Outcome, guest: &Outcome) {
+        self.scripts += 1;
+        self.operations += script.lines.len();
+        let fewer =
+            |(one, other): &(&String, &String)| report::compare(one, other) == Verdict::FewerFaults;
+        self.fewer += referee
+            .results
+            .iter()
+            .zip(&guest.results)
+            .filter(fewer)
+            .count();
+        let names: Vec<&str> = script
+            .lines
+            .iter()
+            .filter_map(|line| line.split(' ').nth(1))
+            .collect();
+        for pair in names.windows(2) {
+            let pair = (pair[0].to_owned(), pair[1].to_owned());
+            *self.pairs.entry(pair).or_default() += 1;
+        }
+    }
+
+    fn print(&self) {
+        let names: std::collections::BTreeSet<&String> = self
+            .pairs
+            .keys()
+            .flat_map(|(one, other)| [one, other])
+            .collect();
+        println!(
+            "{} scripts of {} operations; {} of {} pairs of {} operations were met; {} unstable on the host",
+            self.scripts,
+            self.operations,
+            self.pairs.len(),
+            names.len() * names.len(),
+            names.len(),
+            self.unstable
+        );
+        println!(
+            "accesses that took fewer faults than on Linux: {}; that took more, or differed otherwise: {} scripts",
+            self.fewer, self.differences
+        );
+    }
+}

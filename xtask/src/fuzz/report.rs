@@ -1,0 +1,155 @@
+//! What the interpreter printed, and where two of its reports differ.
+
+/// What one script came to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Outcome {
+    /// One entry for each line of the script that was performed, continuation lines included.
+    pub results: Vec<String>,
+}
+
+/// Takes a report apart, by the titles of its scripts. A script that was cut short lacks its end.
+pub fn parse(report: &str) -> Vec<Outcome> {
+    let mut outcomes: Vec<Outcome> = Vec::new();
+    for line in report.lines() {
+        if line.starts_with("script ") {
+            outcomes.push(Outcome {
+                results: Vec::new(),
+            });
+        } else if let Some(outcome) = outcomes.last_mut() {
+            match outcome.results.last_mut() {
+                Some(last) if line.starts_with("  ") => {
+                    last.push('\n');
+                    last.push_str(line);
+                }
+                Some(_) | None => outcome.results.push(line.to_owned()),
+            }
+        }
+    }
+    outcomes
+}
+
+/// How the results of one line compare.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Verdict {
+    /// They are the same.
+    Same,
+    /// The guest took fewer faults, all else being the same.
+    FewerFaults,
+    /// The guest has one anonymous area where the referee has several alike: Linux keeps those apart whose pages
+    /// a fork may have shared (`is_mergeable_anon_vma` of Linux 7.2, `mm/vma.c`).
+    FewerAreas,
+    /// One of them lacks what was asked for.
+    Absent,
+    /// Something else.
+    Different,
+}
+
+/// Compares what the referee said with what the guest said.
+pub fn compare(referee: &str, guest: &str) -> Verdict {
+    if referee == guest {
+        return Verdict::Same;
+    }
+    if [referee, guest]
+        .iter()
+        .any(|result| result.ends_with(": none"))
+    {
+        return Verdict::Absent;
+    }
+    if joined(referee) == joined(guest) {
+        return Verdict::FewerAreas;
+    }
+    match (split_faults(referee), split_faults(guest)) {
+        (Some((what, more)), Some((same, fewer))) if what == same && fewer < more => {
+            Verdict::FewerFaults
+        }
+        _ => Verdict::Different,
+    }
+}
+
+/// A result with the anonymous areas joined that touch and are alike.
+fn joined(result: &str) -> String {
+    let mut lines: Vec<String> = Vec::new();
+    for line in result.lines() {
+        let last = lines.last().and_then(|last| anonymous(last));
+        if let (Some((start, last_end, kind)), Some((next, end, same))) = (last, anonymous(line))
+            && last_end == next
+            && kind == same
+        {
+            let line = format!("  {start}-{end} {kind}");
+            lines.pop();
+            lines.push(line);
+            continue;
+        }
+        lines.push(line.to_owned());
+    }
+    lines.join("\n")
+}
+
+/// The line of an anonymous area: its start, its end, and the rest. Such a line ends with an offset and no path.
+fn anonymous(line: &str) -> Option<(&str, &str, &str)> {
+    let (range, rest) = line.strip_prefix("  ")?.split_once(' ')?;
+    let (start, end) = range.split_once('-')?;
+    rest.ends_with("p 0 ").then_some((start, end, rest))
+}
+
+fn split_faults(result: &str) -> Option<(&str, u64)> {
+    let (what, count) = result.rsplit_once(" faults ")?;
+    Some((what, count.parse().ok()?))
+}
+
+/// The first difference of two outcomes: the referee's result, and the guest's.
+pub fn first_difference<'a>(
+    referee: &'a Outcome,
+    guest: &'a Outcome,
+) -> Option<(Option<&'a str>, Option<&'a str>)> {
+    let length = referee.results.len().max(guest.results.len());
+    (0..length).find_map(|index| {
+        let one = referee.results.get(index).map(String::as_str);
+        let other = guest.results.get(index).map(String::as_str);
+        let same = match (one, other) {
+            (Some(one), Some(other)) => compare(one, other) != Verdict::Different,
+            (one, other) => one == other,
+        };
+        (!same).then_some((one, other))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reports_are_compared_line_by_line() {
+        let referee =
+            parse("script 0\nP write 1 2: done faults 1\nP maps:\n  0-1 rw-p 0 \nend 0\n");
+        assert_eq!(referee[0].results.len(), 3);
+        for (result, verdict) in [
+            ("P write 1 2: done faults 1", Verdict::Same),
+            ("P write 1 2: done faults 0", Verdict::FewerFaults),
+            ("P write 1 2: done faults 2", Verdict::Different),
+            ("P write 1 2: SIGSEGV code 1 at 0", Verdict::Different),
+            ("P write 1 2: none", Verdict::Absent),
+        ] {
+            assert_eq!(compare(&referee[0].results[0], result), verdict, "{result}");
+        }
+        for (result, verdict) in [
+            ("P maps:\n  0-2 rw-p 0 \n  2-4 r--p 0 ", Verdict::FewerAreas),
+            ("P maps:\n  0-1 rw-p 0 \n  2-4 r--p 0 ", Verdict::Different),
+            ("P maps:\n  0-4 rw-p 0 ", Verdict::Different),
+        ] {
+            let apart = "P maps:\n  0-1 rw-p 0 \n  1-2 rw-p 0 \n  2-4 r--p 0 ";
+            assert_eq!(compare(apart, result), verdict, "{result}");
+        }
+        let files = "P maps:\n  0-1 rw-p 0 memory\n  1-2 rw-p 0 memory";
+        assert_eq!(
+            compare(files, "P maps:\n  0-2 rw-p 0 memory"),
+            Verdict::Different
+        );
+        let guest = parse("script 0\nP write 1 2: done faults 0\nP maps:\n  0-2 rw-p 0 \nend 0\n");
+        let (one, other) = first_difference(&referee[0], &guest[0]).unwrap();
+        assert!(one.unwrap().contains("0-1") && other.unwrap().contains("0-2"));
+        assert_eq!(first_difference(&referee[0], &referee[0]), None);
+        let cut = parse("script 0\nP write 1 2: done faults 1\n");
+        assert!(first_difference(&referee[0], &cut[0]).unwrap().1.is_none());
+    }
+}

@@ -1,0 +1,121 @@
+//! The two sides of the comparison: the host's Linux, and Memwright under QEMU.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result, bail, ensure};
+
+use super::report::{self, Outcome};
+use super::script::Script;
+use crate::shell;
+
+/// Guest memory: scripts need little, the report of a batch a few MiB.
+const MEMORY: &str = "512M";
+/// Host seconds for a batch, far more than it takes.
+const LIMIT: &str = "600";
+
+/// The interpreter, and the command that runs it in a guest.
+pub struct Sides {
+    interpreter: PathBuf,
+    command: PathBuf,
+    folder: PathBuf,
+}
+
+impl Sides {
+    /// Builds both; scripts and kept files go to `folder`.
+    ///
+    /// # Errors
+    /// Those of the builds.
+    pub fn prepare(folder: &Path) -> Result<Self> {
+        std::fs::create_dir_all(folder)
+            .with_context(|| format!("cannot create {}", folder.display()))?;
+        let interpreter = folder.join("interpret");
+        let source = shell::root().join("programs/fuzz/interpret.c");
+        let mut compile = Command::new("musl-gcc");
+        compile
+            .args([
+                "-std=gnu11",
+                "-O2",
+                "-Wall",
+                "-Wextra",
+                "-Werror",
+                "-static",
+                "-o",
+            ])
+            .args([&interpreter, &source]);
+        shell::run(&mut compile)?;
+        shell::run(Command::new("cargo").args([
+            "build",
+            "-q",
+            "--release",
+            "-p",
+            "memwright-cli",
+        ]))?;
+        Ok(Self {
+            interpreter,
+            command: shell::root().join("target/release/memwright"),
+            folder: folder.to_owned(),
+        })
+    }
+
+    /// Runs scripts on the host.
+    ///
+    /// # Errors
+    /// When the interpreter fails as a whole.
+    pub fn on_host(&self, scripts: &[Script]) -> Result<Vec<Outcome>> {
+        let file = self.write(scripts, "host.scripts")?;
+        let mut command = Command::new(&self.interpreter);
+        run(command.arg(file), scripts.len())
+    }
+
+    /// Runs scripts on Memwright, all in one guest.
+    ///
+    /// # Errors
+    /// When the guest fails as a whole: a panic, a hang, an audit's finding.
+    pub fn on_guest(&self, scripts: &[Script]) -> Result<Vec<Outcome>> {
+        let file = self.write(scripts, "guest.scripts")?;
+        let mut command = Command::new(&self.command);
+        command
+            .args(["run", "--memory", MEMORY, "--timeout", LIMIT, "--file"])
+            .arg(&file)
+            .arg(&self.interpreter)
+            .arg(&file);
+        run(&mut command, scripts.len())
+    }
+
+    fn write(&self, scripts: &[Script], name: &str) -> Result<PathBuf> {
+        let mut text = String::new();
+        for (number, script) in scripts.iter().enumerate() {
+            script.write(number, &mut text);
+        }
+        let path = self.folder.join(name);
+        std::fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
+        Ok(path)
+    }
+}
+
+fn run(command: &mut Command, scripts: usize) -> Result<Vec<Outcome>> {
+    let output = command
+        .stdin(Stdio::null())
+        .output()
+        .with_context(|| format!("cannot start {:?}", command.get_program()))?;
+    let errors = String::from_utf8_lossy(&output.stderr);
+    ensure!(
+        output.status.success(),
+        "{:?} failed: {}\n{errors}",
+        command.get_program(),
+        output.status
+    );
+    // A run's account is on standard error, with what the audit at its end found.
+    let findings = errors.lines().find(|line| line.ends_with("audit findings"));
+    if let Some(line) = findings.filter(|line| !line.trim_start().starts_with("0 ")) {
+        bail!("the guest's audit found something: {line}\n{errors}");
+    }
+    let outcomes = report::parse(&String::from_utf8_lossy(&output.stdout));
+    ensure!(
+        outcomes.len() == scripts,
+        "{} of {scripts} scripts were reported",
+        outcomes.len()
+    );
+    Ok(outcomes)
+}
