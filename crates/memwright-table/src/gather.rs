@@ -18,10 +18,11 @@
 //! that elided something while another operation had invalidations pending flushes all the same.
 
 use core::mem::MaybeUninit;
+use core::sync::atomic::Ordering;
 
 use crate::addr::{CpuSet, Frame, Page, PageSize};
 use crate::entry::Change;
-use crate::frame::{END, FrameRef, Frames};
+use crate::frame::{END, FOLIO_FRAMES, FrameRef, Frames, UNLINKED};
 use crate::machine::{Invalidation, Machine};
 use crate::sync::{Step, step};
 use crate::table::{CpuShare, Table};
@@ -34,7 +35,19 @@ const MOST_HELD: u32 = 8192;
 
 /// Room for frames that another gather holds at the same time.
 const SHARED_HELD: usize = 16;
-const NOTHING_SHARED: [(Frame, u32); SHARED_HELD] = [(Frame::new(0), 0); SHARED_HELD];
+const NOTHING_SHARED: [Noted; SHARED_HELD] = [Noted {
+    frame: Frame::new(0),
+    whole: false,
+    references: 0,
+}; SHARED_HELD];
+
+/// References of a frame, or of a whole folio, that another gather holds too.
+#[derive(Clone, Copy, Debug)]
+struct Noted {
+    frame: Frame,
+    whole: bool,
+    references: u32,
+}
 
 /// When and what a gather invalidates: what Memwright does, and what was done before, to compare.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -84,7 +97,7 @@ pub struct GatherCounts {
     pub early: u64,
     /// Flushes made because another operation's were still pending.
     pub completed: u64,
-    /// Frame references given up.
+    /// Frames of which references were given up: all of a folio's for one of the whole.
     pub released: u64,
 }
 
@@ -229,8 +242,12 @@ pub struct Gather<'t, M: Machine> {
     /// Frames held back, linked through their metadata.
     held: u32,
     held_count: u32,
+    /// The same for folios held as wholes, linked by the other link.
+    wholes: u32,
+    /// Frames of folios, but for one each.
+    held_more: u32,
     /// Blocks that were in a list already, and how many of their references are held.
-    shared: Option<[(Frame, u32); SHARED_HELD]>,
+    shared: Option<[Noted; SHARED_HELD]>,
     shared_count: u32,
     counts: GatherCounts,
 }
@@ -249,6 +266,8 @@ impl<'t, M: Machine> Gather<'t, M> {
             policy,
             held: END,
             held_count: 0,
+            wholes: END,
+            held_more: 0,
             shared: None,
             shared_count: 0,
             counts: GatherCounts::default(),
@@ -334,9 +353,13 @@ impl<'t, M: Machine> Gather<'t, M> {
         self.relied = true;
     }
 
-    /// Gives up a reference after the flush.
+    /// Gives up a reference of a frame after the flush.
+    ///
+    /// # Panics
+    /// If it is one of a whole folio.
     #[inline]
     pub fn free(&mut self, frame: FrameRef<'_, M>) {
+        assert!(!frame.is_whole(), "a folio goes with its entry");
         self.hold(frame.into_raw());
     }
 
@@ -348,20 +371,37 @@ impl<'t, M: Machine> Gather<'t, M> {
         if frames.meta(first).claim(self.held) {
             self.held = first.number();
         } else {
-            self.hold_shared(first);
+            self.hold_shared(first, false);
         }
         self.held_count += 1;
+    }
+
+    /// The same for a reference of a whole folio that a huge entry held.
+    #[cold]
+    pub(crate) fn hold_whole(&mut self, head: Frame) {
+        let back = &self.table.frames().meta(head).back;
+        let (unlinked, order) = (UNLINKED, Ordering::Relaxed);
+        if back
+            .compare_exchange(unlinked, self.wholes, order, order)
+            .is_ok()
+        {
+            self.wholes = head.number();
+        } else {
+            self.hold_shared(head, true);
+        }
+        self.held_count += 1;
+        self.held_more += FOLIO_FRAMES - 1;
     }
 
     /// For a block that is in a list already: in another's gather, or in this one's for another
     /// part of it. What the caller has taken out of the table may not be recorded yet: a flush that
     /// makes room spares nothing.
     #[cold]
-    fn hold_shared(&mut self, frame: Frame) {
+    fn hold_shared(&mut self, frame: Frame, whole: bool) {
         let shared = self.shared.get_or_insert(NOTHING_SHARED);
-        if let Some((last, references)) = shared[..self.shared_count as usize].last_mut() {
-            if *last == frame {
-                *references += 1;
+        if let Some(last) = shared[..self.shared_count as usize].last_mut() {
+            if last.frame == frame && last.whole == whole {
+                last.references += 1;
                 return;
             }
         }
@@ -373,7 +413,11 @@ impl<'t, M: Machine> Gather<'t, M> {
             self.flush();
         }
         let shared = self.shared.get_or_insert(NOTHING_SHARED);
-        shared[self.shared_count as usize] = (frame, 1);
+        shared[self.shared_count as usize] = Noted {
+            frame,
+            whole,
+            references: 1,
+        };
         self.shared_count += 1;
     }
 
@@ -444,16 +488,36 @@ impl<'t, M: Machine> Gather<'t, M> {
     fn release(&mut self) {
         let frames: &Frames<M> = self.table.frames();
         frames.release_list(self.held);
+        if self.wholes != END {
+            self.release_wholes();
+        }
         let noted = self.shared.iter().flatten();
-        for &(frame, references) in noted.take(self.shared_count as usize) {
-            for _ in 0..references {
-                frames.release(frame);
+        for noted in noted.take(self.shared_count as usize) {
+            for _ in 0..noted.references {
+                if noted.whole {
+                    frames.release_whole(noted.frame);
+                } else {
+                    frames.release(noted.frame);
+                }
             }
         }
-        self.counts.released += u64::from(self.held_count);
+        self.counts.released += u64::from(self.held_count) + u64::from(self.held_more);
         self.held = END;
         self.held_count = 0;
+        self.held_more = 0;
         self.shared_count = 0;
+    }
+
+    #[cold]
+    fn release_wholes(&mut self) {
+        let frames: &Frames<M> = self.table.frames();
+        let mut number = core::mem::replace(&mut self.wholes, END);
+        while number != END {
+            let head = Frame::new(number);
+            // Before the reference goes: whoever has another may put the folio in a list.
+            number = frames.meta(head).back.swap(UNLINKED, Ordering::Relaxed);
+            frames.release_whole(head);
+        }
     }
 
     /// Flushes once, gives up what was held back, and tells what was done.

@@ -97,8 +97,9 @@
 //! └─ Space                        areas of an address space (SpaceChild: the child's in a fork)
 //!    ├─ ObjectRegistry ─ Object   who maps an object; its pages
 //!    └─ Table                     one page table (TableChild: a second one)
-//!       └─ FrameCache             one CPU's free frames
-//!          └─ Frames              the free frames of a node
+//!       └─ Folio                  the counts of a folio's parts
+//!          └─ FrameCache          one CPU's free frames
+//!             └─ Frames           the free frames of a node
 //! Scheduler ─ Wait ─ Console      under any of these
 //! Leaf ─ Heap                     under any other; only the heap's lock is taken under a leaf
 //! ```
@@ -133,7 +134,10 @@ pub use addr::{
     VirtAddr,
 };
 pub use entry::{Bits, Change, Entry, Marker, Marks, Migrating, Present, Swapped, change};
-pub use frame::{FrameAudit, FrameKind, FrameRef, Frames, OutOfFrames, Region, SetupError, Usage};
+pub use frame::{
+    FOLIO_FRAMES, FOLIO_ORDER, FrameAudit, FrameKind, FrameRef, Frames, OutOfFrames, Region,
+    SetupError, Usage,
+};
 pub use gather::{FlushPolicy, Gather, GatherCounts};
 pub use handle::{OutOfMemory, Shared, TryPush};
 pub use machine::{Invalidation, Machine};

@@ -37,7 +37,7 @@ pub enum Invalidation {
 /// - After `load_root` a CPU uses no translation of user memory from before, whatever it kept.
 /// - `cpu` is below `cpu_count`, which never changes and is from 1 to
 ///   [`MAX_CPUS`](crate::addr::MAX_CPUS).
-/// - `clear_frame` and `copy_frame`, if overridden, write exactly the frame named.
+/// - `clear_frame`, `clear_frames` and `copy_frame`, if overridden, write exactly the frames named.
 /// - The frame that `template` names is a live root table, and its bytes are where `memory_base` says.
 pub unsafe trait Machine: Send + Sync + 'static {
     /// Where frame 0 is, or would be: frame `f` is at 4096 * `f` bytes from here.
@@ -90,6 +90,13 @@ pub unsafe trait Machine: Send + Sync + 'static {
         // SAFETY: the trait's contract makes the frame's bytes valid for writes. A frame shared
         // with user programs may be written at the same time by them; no Rust reference exists.
         unsafe { target.write_bytes(0, PAGE_SIZE) };
+    }
+
+    /// Fills all frames of `range`, which has been accepted by `has_memory`, with zeroes.
+    fn clear_frames(&self, range: FrameRange) {
+        for number in 0..range.count {
+            self.clear_frame(Frame::new(range.start.number() + number));
+        }
     }
 
     /// Copies all of `from` to `to`, both accepted by `has_memory`. They must differ.
@@ -170,6 +177,11 @@ unsafe impl<T: Machine + ?Sized> Machine for &'static T {
     #[inline]
     fn clear_frame(&self, frame: Frame) {
         (**self).clear_frame(frame);
+    }
+
+    #[inline]
+    fn clear_frames(&self, range: FrameRange) {
+        (**self).clear_frames(range);
     }
 
     #[inline]

@@ -11,7 +11,7 @@ pub use change::{Change, change};
 
 use bitflags::bitflags;
 
-use crate::addr::{Frame, PageSize};
+use crate::addr::{Frame, Page, PageSize};
 
 bitflags! {
     /// Rights and state of a page that an entry maps or stands for.
@@ -85,6 +85,15 @@ pub struct Present {
     pub size: PageSize,
     /// Rights and state.
     pub bits: Bits,
+}
+
+impl Present {
+    /// The frame that shows `page`, one of those that the entry maps.
+    #[inline]
+    pub const fn frame_of(&self, page: Page) -> Frame {
+        let inside = page.number() & (self.size.pages() - 1);
+        Frame::new(self.frame.number() + inside as u32)
+    }
 }
 
 /// A page in swap.

@@ -125,7 +125,10 @@ impl<M: Machine> Frames<M> {
     /// Where the bytes are.
     #[inline]
     fn data(&self, frame: Frame, offset: usize, length: usize) -> *mut u8 {
-        assert!(self.meta(frame).kind().is_data(), "{frame:?} holds no data");
+        assert!(
+            self.meta(frame).kind().is_data() || self.kind_inside(frame).is_data(),
+            "{frame:?} holds no data"
+        );
         assert!(
             offset <= PAGE_SIZE && length <= PAGE_SIZE - offset,
             "bytes beyond the end of a frame"

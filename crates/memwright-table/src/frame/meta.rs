@@ -13,7 +13,7 @@ pub(crate) const END: u32 = u32::MAX - 1;
 /// Metadata of one frame. Every field is atomic: who may write it is said beside it.
 #[repr(C, align(64))]
 pub(crate) struct Meta {
-    /// References of an allocated block, at its first frame; 0 while free.
+    /// References of an allocated block, at its first frame; 0 while free. Of a folio see `folio.rs`.
     pub(crate) references: AtomicU32,
     /// A [`State`]. Written by whoever allocates and frees, and under the lock of the node.
     state: AtomicU32,
@@ -32,6 +32,10 @@ pub(crate) struct Meta {
     pub(crate) index: AtomicU64,
     /// A table's entries that are not empty. Written under its lock.
     pub(crate) live: AtomicU32,
+    /// References of a folio as a whole, at its first frame.
+    pub(crate) whole: AtomicU32,
+    /// Of a table: the first of those set aside for splits of its huge pages. Written under its lock.
+    pub(crate) aside: AtomicU32,
 }
 
 const _: () = assert!(size_of::<Meta>() == 64);
@@ -48,6 +52,14 @@ impl State {
     pub(crate) const TAIL: u32 = 1 << 25;
     /// The first frame of a free block in a list of its node.
     pub(crate) const LISTED: u32 = 1 << 26;
+    /// The first frame of a folio.
+    pub(crate) const FOLIO: u32 = 1 << 27;
+    /// Beside `FOLIO`: the parts are counted by themselves.
+    pub(crate) const PARTED: u32 = 1 << 28;
+    /// A frame of a parted folio, but for the first.
+    pub(crate) const PART: u32 = 1 << 29;
+    /// The frame lies in a block of several whose metadata knows of it.
+    const IN_BLOCK: u32 = Self::TAIL | Self::FOLIO | Self::PART;
 
     #[inline]
     pub(crate) const fn new(kind: FrameKind, order: u8, node: u8) -> Self {
@@ -107,6 +119,8 @@ impl Meta {
             owner: AtomicU64::new(0),
             index: AtomicU64::new(0),
             live: AtomicU32::new(0),
+            whole: AtomicU32::new(0),
+            aside: AtomicU32::new(END),
         }
     }
 
@@ -133,6 +147,12 @@ impl Meta {
     #[inline]
     pub(crate) fn is_tail(&self) -> bool {
         self.state().has(State::TAIL)
+    }
+
+    /// Whether what is counted of the frame may be counted elsewhere too.
+    #[inline]
+    pub(crate) fn is_in_block(&self) -> bool {
+        self.state().has(State::IN_BLOCK)
     }
 
     #[inline]

@@ -11,17 +11,19 @@
 mod buddy;
 mod cache;
 mod data;
+mod folio;
 mod kind;
 mod meta;
 mod poison;
 mod reference;
 mod setup;
 
+pub use folio::{FOLIO_FRAMES, FOLIO_ORDER};
 pub use kind::FrameKind;
 pub use reference::FrameRef;
 pub use setup::{Region, SetupError};
 
-pub(crate) use meta::{END, Meta};
+pub(crate) use meta::{END, Meta, UNLINKED};
 pub(crate) use reference::add_references;
 
 extern crate alloc as rust_alloc;
@@ -32,13 +34,13 @@ use core::sync::atomic::{AtomicU64, Ordering};
 
 use rust_alloc::vec::Vec;
 
-use crate::addr::{CpuId, Frame};
+use crate::addr::{CpuId, Frame, FrameRange};
 use crate::machine::Machine;
 use crate::sync::{Lock, LockGuard};
 use buddy::Buddy;
 pub(crate) use buddy::Metas;
 use cache::{BATCH, Cache};
-use meta::{State, UNLINKED};
+use meta::State;
 
 /// The largest order: 1 GiB.
 pub const MAX_ORDER: u8 = 18;
@@ -206,7 +208,8 @@ impl<M: Machine> Frames<M> {
     }
 
     /// Allocates 2^`order` frames, aligned to their size, with one reference. Their contents are
-    /// undefined; in debug builds they are checked to be as they were when freed.
+    /// undefined; in debug builds they are checked to be as they were when freed. Data frames of
+    /// [`FOLIO_ORDER`] are a folio, and the reference is one of the whole.
     ///
     /// # Errors
     /// [`OutOfFrames`] if there is no such block, or if only the reserve is left and `kind` may
@@ -222,7 +225,8 @@ impl<M: Machine> Frames<M> {
             "frames of this kind are not for you"
         );
         let frame = self.allocate_raw(order, kind)?;
-        Ok(FrameRef::from_raw(self, frame))
+        let whole = order == FOLIO_ORDER && kind.is_data();
+        Ok(FrameRef::from_raw(self, frame, whole))
     }
 
     /// The same, filled with zeroes.
@@ -239,9 +243,13 @@ impl<M: Machine> Frames<M> {
         kind: FrameKind,
     ) -> Result<FrameRef<'_, M>, OutOfFrames> {
         let block = self.allocate(order, kind)?;
-        for number in 0..1 << order {
-            self.machine
-                .clear_frame(Frame::new(block.frame().number() + number));
+        if order == 0 {
+            self.machine.clear_frame(block.frame());
+        } else {
+            self.machine.clear_frames(FrameRange {
+                start: block.frame(),
+                count: 1 << order,
+            });
         }
         Ok(block)
     }
@@ -251,6 +259,11 @@ impl<M: Machine> Frames<M> {
         let frame = self.allocate_raw(0, FrameKind::Table)?;
         self.machine.clear_frame(frame);
         Ok(frame)
+    }
+
+    /// A frame for a table, of which every entry is to be written before it is used.
+    pub(crate) fn allocate_bare_table(&self) -> Result<Frame, OutOfFrames> {
+        self.allocate_raw(0, FrameKind::Table)
     }
 
     #[inline]
@@ -295,7 +308,11 @@ impl<M: Machine> Frames<M> {
         meta.owner.store(0, Ordering::Relaxed);
         meta.index.store(0, Ordering::Relaxed);
         if order > 0 {
-            self.prepare_tails(frame, order, kind);
+            if order == FOLIO_ORDER && kind.is_data() {
+                self.prepare_folio(meta);
+            } else {
+                self.prepare_tails(frame, order, kind);
+            }
         }
         meta.references.store(1, Ordering::Release);
     }
@@ -502,10 +519,23 @@ impl<M: Machine> Frames<M> {
             by_kind: [0; FrameKind::COUNT],
             references: 0,
         };
-        for meta in self.metas().all {
-            let kind = meta.kind();
-            audit.by_kind[kind.index()] += 1;
-            audit.references += u64::from(meta.references.load(Ordering::Relaxed));
+        let metas = self.metas();
+        let mut number = metas.lowest;
+        while let Some(meta) = metas.find(number) {
+            let state = meta.state();
+            let mut references = meta.references.load(Ordering::Relaxed);
+            let mut frames = 1;
+            if state.has(State::FOLIO) {
+                references = references - 1 + meta.whole.load(Ordering::Relaxed);
+                if !state.has(State::PARTED) {
+                    frames = FOLIO_FRAMES;
+                }
+            } else if state.has(State::PART) {
+                references -= 1;
+            }
+            audit.by_kind[state.kind().index()] += u64::from(frames);
+            audit.references += u64::from(references);
+            number += frames;
         }
         audit.free = audit.of(FrameKind::Free);
         audit

@@ -12,11 +12,18 @@ use crate::machine::Machine;
 pub struct FrameRef<'a, M: Machine> {
     frames: &'a Frames<M>,
     frame: Frame,
+    /// Of a whole folio.
+    whole: bool,
 }
 
 impl<'a, M: Machine> FrameRef<'a, M> {
-    pub(super) fn from_raw(frames: &'a Frames<M>, frame: Frame) -> Self {
-        Self { frames, frame }
+    #[inline]
+    pub(super) fn from_raw(frames: &'a Frames<M>, frame: Frame, whole: bool) -> Self {
+        Self {
+            frames,
+            frame,
+            whole,
+        }
     }
 
     /// The frame.
@@ -25,8 +32,14 @@ impl<'a, M: Machine> FrameRef<'a, M> {
         self.frame
     }
 
+    /// Whether it is a reference of a whole folio.
+    #[inline]
+    pub fn is_whole(&self) -> bool {
+        self.whole
+    }
+
     /// Stores the reference elsewhere: in an entry, in a word of an object's store. Take it back
-    /// with [`Frames::adopt`].
+    /// with [`Frames::adopt`], or that of a folio with [`Frames::adopt_whole`].
     #[inline]
     #[must_use = "the reference is lost unless it is stored"]
     pub fn into_raw(self) -> Frame {
@@ -39,6 +52,10 @@ impl<'a, M: Machine> FrameRef<'a, M> {
 impl<M: Machine> Clone for FrameRef<'_, M> {
     #[inline]
     fn clone(&self) -> Self {
+        if self.whole {
+            self.frames.share_whole_raw(self.frame);
+            return Self { ..*self };
+        }
         self.frames.share(self.frame)
     }
 }
@@ -46,7 +63,11 @@ impl<M: Machine> Clone for FrameRef<'_, M> {
 impl<M: Machine> Drop for FrameRef<'_, M> {
     #[inline]
     fn drop(&mut self) {
-        self.frames.release(self.frame);
+        if self.whole {
+            self.frames.release_whole(self.frame);
+        } else {
+            self.frames.release(self.frame);
+        }
     }
 }
 
@@ -69,7 +90,17 @@ impl<M: Machine> Frames<M> {
             "{frame:?} has no reference to adopt"
         );
         assert!(meta.kind() != FrameKind::Table, "{frame:?} is a table");
-        FrameRef::from_raw(self, frame)
+        FrameRef::from_raw(self, frame, false)
+    }
+
+    /// Takes over a reference of a whole folio that `into_raw` stored.
+    ///
+    /// # Panics
+    /// If no folio begins with `frame`.
+    pub fn adopt_whole(&self, frame: Frame) -> FrameRef<'_, M> {
+        let state = self.meta(frame).state();
+        assert!(state.has(State::FOLIO), "{frame:?} begins no folio");
+        FrameRef::from_raw(self, frame, true)
     }
 
     /// Adds a reference to a frame that has one already.
@@ -81,24 +112,33 @@ impl<M: Machine> Frames<M> {
         let meta = self.first(frame);
         assert!(meta.kind() != FrameKind::Table, "{frame:?} is a table");
         add_references(meta, 1);
-        FrameRef::from_raw(self, frame)
+        FrameRef::from_raw(self, frame, false)
     }
 
-    /// References of the block that holds `frame`.
+    /// References of `frame`, or of the block that holds it; in a folio those of the frame and of the whole.
     #[inline]
     pub fn references(&self, frame: Frame) -> u32 {
-        self.first(frame).references.load(Ordering::Acquire)
+        let meta = self.meta(frame);
+        let references = meta.references.load(Ordering::Acquire);
+        if references == 0 || meta.is_in_block() {
+            return self.references_in_block(frame);
+        }
+        references
     }
 
     /// What `frame` is used for.
     #[inline]
     pub fn kind(&self, frame: Frame) -> FrameKind {
-        self.meta(frame).kind()
+        match self.meta(frame).kind() {
+            FrameKind::Free => self.kind_inside(frame),
+            kind => kind,
+        }
     }
 
     /// What the frame with this number is used for; none where there is no memory.
     pub fn kind_at(&self, number: u32) -> Option<FrameKind> {
-        let kind = self.metas().find(number)?.kind();
+        self.metas().find(number)?;
+        let kind = self.kind(Frame::new(number));
         (kind != FrameKind::Hole).then_some(kind)
     }
 
@@ -143,9 +183,11 @@ impl<M: Machine> Frames<M> {
     }
 
     /// The order of the block that holds `frame`.
-    #[inline]
     pub fn order(&self, frame: Frame) -> u8 {
-        self.first(frame).state().order()
+        match self.metas().folio_of(frame.number()) {
+            Some((_, head)) => head.state().order(),
+            None => self.first(frame).state().order(),
+        }
     }
 
     /// Says what the page in `frame` belongs to, and which page of it it is. Both are 0 in a new
@@ -171,9 +213,15 @@ impl<M: Machine> Frames<M> {
         )
     }
 
-    /// Pins `frame`: a device, or the kernel, may write it at any time (design rule 6).
+    /// Pins `frame`: a device, or the kernel, may write it at any time (design rule 6). Of a folio the
+    /// whole is pinned, and held.
     #[inline]
     pub fn pin(&self, frame: Frame) {
+        if let Some(head) = self.folio_of(frame) {
+            self.share_whole_raw(head);
+            self.meta(head).pins.fetch_add(1, Ordering::AcqRel);
+            return;
+        }
         self.first(frame).pins.fetch_add(1, Ordering::AcqRel);
     }
 
@@ -183,14 +231,21 @@ impl<M: Machine> Frames<M> {
     /// If the frame is not pinned.
     #[inline]
     pub fn unpin(&self, frame: Frame) {
-        let before = self.first(frame).pins.fetch_sub(1, Ordering::AcqRel);
+        let folio = self.folio_of(frame);
+        let pinned = folio.map_or_else(|| self.first(frame), |head| self.meta(head));
+        let before = pinned.pins.fetch_sub(1, Ordering::AcqRel);
         assert!(before > 0, "{frame:?} is not pinned");
+        if let Some(head) = folio {
+            self.release_whole(head);
+        }
     }
 
     /// How often `frame` is pinned.
     #[inline]
     pub fn pins(&self, frame: Frame) -> u32 {
-        self.first(frame).pins.load(Ordering::Acquire)
+        let folio = self.folio_of(frame);
+        let pinned = folio.map_or_else(|| self.first(frame), |head| self.meta(head));
+        pinned.pins.load(Ordering::Acquire)
     }
 
     /// Drops a reference.

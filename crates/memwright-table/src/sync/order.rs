@@ -27,6 +27,8 @@ pub enum Rank {
     Table,
     /// A second page table: the child's in a fork, the lower one when it is freed.
     TableChild,
+    /// The counts of a folio's parts.
+    Folio,
     /// One CPU's cache of free frames.
     FrameCache,
     /// The free frames of a node.
@@ -58,6 +60,7 @@ impl Rank {
             Rank::Object => "object",
             Rank::Table => "table",
             Rank::TableChild => "table_child",
+            Rank::Folio => "folio",
             Rank::FrameCache => "frame_cache",
             Rank::Frames => "frames",
             Rank::Scheduler => "scheduler",
@@ -70,7 +73,7 @@ impl Rank {
 }
 
 /// Every rank, in the order of locking.
-pub const RANKS: [Rank; 18] = [
+pub const RANKS: [Rank; 19] = [
     Rank::Process,
     Rank::Signals,
     Rank::FileTable,
@@ -82,6 +85,7 @@ pub const RANKS: [Rank; 18] = [
     Rank::Object,
     Rank::Table,
     Rank::TableChild,
+    Rank::Folio,
     Rank::FrameCache,
     Rank::Frames,
     Rank::Scheduler,

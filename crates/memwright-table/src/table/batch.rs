@@ -2,6 +2,7 @@
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
+use super::aside::HUGE_LEVEL;
 use super::cursor::{Cursor, record};
 use super::{ENTRIES, slot_index};
 use crate::addr::{Page, PageSize};
@@ -39,19 +40,19 @@ pub struct Edited {
 }
 
 /// An edit of many entries under way.
-struct Editor<R> {
+pub(super) struct Editor<R> {
     rule: R,
     /// Whether the only reference makes an entry exclusive again.
-    regain: bool,
+    pub(super) regain: bool,
     /// Whether the accessed bit goes with a right, into the bit that software keeps.
     takes_accessed: bool,
-    edited: Edited,
+    pub(super) edited: Edited,
 }
 
 impl<R: FnMut(Bits) -> Edit> Editor<R> {
     /// What becomes of the page `old`, and what that is to hardware; `sole` makes it exclusive.
     #[inline]
-    fn decide(&mut self, old: u64, sole: bool) -> (u64, Change) {
+    pub(super) fn decide(&mut self, old: u64, sole: bool) -> (u64, Change) {
         let regained = if sole { Bits::EXCLUSIVE } else { Bits::empty() };
         let edit = (self.rule)(x86_64::decode_present(old, 1).bits | regained);
         let new = x86_64::edit(old, edit.set | regained, edit.clear);
@@ -109,28 +110,31 @@ impl Run {
             return;
         }
         let start = Page::new(self.start);
-        tell(gather, start, self.what, self.elided, self.entries);
+        let size = PageSize::Size4K;
+        tell(gather, start, size, self.what, self.elided, self.entries);
         self.entries = 0;
     }
 }
 
-/// Tells the gather of the changes of `entries` pages from `start` on.
+/// Tells the gather of the changes of `entries` pages of `size` from `start` on.
+#[inline]
 pub(super) fn tell<M: Machine>(
     gather: &mut Gather<'_, M>,
     start: Page,
+    size: PageSize,
     what: Change,
     elided: bool,
     entries: u64,
 ) {
     if elided {
-        gather.elide(start, PageSize::Size4K, what, entries);
+        gather.elide(start, size, what, entries);
     } else {
-        gather.record_run(start, PageSize::Size4K, what, entries);
+        gather.record_run(start, size, what, entries);
     }
 }
 
 /// What is done to entries with certain attributes, decided once for all that follow one another.
-struct Alike {
+pub(super) struct Alike {
     attributes: u64,
     /// The bits that change; 0 if none do.
     flip: u64,
@@ -141,7 +145,7 @@ struct Alike {
 
 impl Alike {
     /// Decides for entries like `word`.
-    fn decide<R: FnMut(Bits) -> Edit>(word: u64, editor: &mut Editor<R>) -> Self {
+    pub(super) fn decide<R: FnMut(Bits) -> Edit>(word: u64, editor: &mut Editor<R>) -> Self {
         let attributes = x86_64::attributes(word);
         if !x86_64::is_present(word) {
             return Self {
@@ -164,7 +168,7 @@ impl Alike {
 
     /// Does it to the first of `slots`, as many as are alike, and tells how many they were. None,
     /// if hardware has just changed the first.
-    fn apply(&self, slots: &[AtomicU64]) -> usize {
+    pub(super) fn apply(&self, slots: &[AtomicU64]) -> usize {
         if self.flip == 0 {
             count_alike(slots, self.attributes)
         } else {
@@ -173,9 +177,11 @@ impl Alike {
     }
 
     /// Counts `entries` from `start` on and tells the gather of them.
-    fn tell<M: Machine>(
+    #[inline]
+    pub(super) fn tell<M: Machine>(
         &self,
         start: Page,
+        size: PageSize,
         entries: u64,
         edited: &mut Edited,
         gather: &mut Gather<'_, M>,
@@ -191,14 +197,14 @@ impl Alike {
             edited.made_writable += entries;
         }
         if entries > 0 {
-            tell(gather, start, self.what, self.elided, entries);
+            tell(gather, start, size, self.what, self.elided, entries);
         }
     }
 }
 
 /// Whether an entry could be exclusive again: a page that is neither exclusive, borrowed nor merged.
 #[inline]
-fn could_regain(word: u64) -> bool {
+pub(super) fn could_regain(word: u64) -> bool {
     const NOT: u64 = x86_64::EXCLUSIVE | x86_64::BORROWED | x86_64::MERGED;
     x86_64::is_present(word) && word & NOT == 0
 }
@@ -341,6 +347,10 @@ impl<M: Machine> Cursor<'_, M> {
                 self.go(end);
                 continue;
             }
+            if self.level == HUGE_LEVEL {
+                self.edit_huge(limit, &mut editor, gather);
+                continue;
+            }
             if let Entry::Present(page) = self.entry().entry {
                 let edit = (editor.rule)(page.bits);
                 let bits = self.edit(edit.set, edit.clear, gather).bits;
@@ -427,6 +437,7 @@ impl<M: Machine> Cursor<'_, M> {
             let count = alike.apply(&slots[done..]);
             alike.tell(
                 self.position.add(done as u64),
+                PageSize::Size4K,
                 count as u64,
                 &mut editor.edited,
                 gather,
@@ -543,7 +554,8 @@ impl<M: Machine> Cursor<'_, M> {
                 let elided = word & x86_64::ACCESSED == 0;
                 let pages = count as u64;
                 if count > 0 {
-                    tell(gather, start, Change::Freed, elided, pages);
+                    let size = PageSize::Size4K;
+                    tell(gather, start, size, Change::Freed, elided, pages);
                 }
                 done += count;
                 removed += count as u32;

@@ -3,12 +3,13 @@
 use core::sync::atomic::{AtomicU64, Ordering};
 
 use super::Table;
+use super::aside::{HUGE_LEVEL, is_page};
 use super::batch::{count_alike, tell};
 use super::cursor::Cursor;
-use crate::addr::{Page, PageRange};
+use crate::addr::{Frame, Page, PageRange, PageSize};
 use crate::entry::x86_64;
 use crate::entry::{Bits, Change, Entry, Marker, Marks, Present};
-use crate::frame::{Frames, OutOfFrames, add_references};
+use crate::frame::{END, Frames, OutOfFrames, add_references};
 use crate::gather::Gather;
 use crate::machine::Machine;
 use crate::sync::{Step, step};
@@ -181,11 +182,12 @@ impl Alike {
                 break;
             }
             if COUNTED {
-                let mut meta = metas.get(x86_64::frame(word, inverted).number());
-                if meta.is_tail() {
-                    meta = metas.get(meta.link());
+                let number = x86_64::frame(word, inverted).number();
+                let (mut meta, mut pins) = (metas.get(number), 0);
+                if meta.is_in_block() {
+                    (meta, pins) = metas.counted_in_block(number);
                 }
-                if meta.pins.load(Ordering::Acquire) != 0 && exclusive {
+                if meta.pins.load(Ordering::Acquire) | pins != 0 && exclusive {
                     pinned = true;
                     break;
                 }
@@ -224,7 +226,8 @@ impl Alike {
         if self.shrinks {
             let elided = copied.seen & x86_64::ACCESSED == 0;
             if entries > 0 {
-                tell(gather, start, Change::Shrank, elided, entries);
+                let size = PageSize::Size4K;
+                tell(gather, start, size, Change::Shrank, elided, entries);
             }
         } else if self.present && !self.rule.clear.is_empty() {
             // Found without the right to write: its loss may still have to be flushed (rule 2).
@@ -396,9 +399,11 @@ impl<M: Machine> Cursor<'_, M> {
                 if counted && exclusive && frames.pins(page.frame) != 0 {
                     return Ok(CopyStop::Pinned(page));
                 }
+                if self.level == HUGE_LEVEL {
+                    to.set_aside(to.table.allocate_aside()?);
+                }
                 if counted {
-                    let block = frames.first_frame(page.frame);
-                    add_references(frames.meta(block), 1);
+                    frames.share_whole_raw(page.frame);
                 }
                 let page = self.edit(Bits::empty(), rule.clear, gather);
                 Entry::Present(Present {
@@ -444,12 +449,13 @@ impl<M: Machine> Table<M> {
 
         let mut moved = 0;
         let mut next = from.start;
+        let mut aside = END;
         while next < from.end {
             let mut taken = [(Page::new(0), Entry::Empty); MOVED_AT_A_TIME];
             let mut count = 0;
             let mut source = self.cursor(PageRange::new(next, from.end));
             while count < MOVED_AT_A_TIME && source.next_filled().is_some() {
-                taken[count] = (source.position(), source.take_to_move(gather));
+                taken[count] = (source.position(), source.take_to_move(&mut aside, gather));
                 count += 1;
                 source.advance();
             }
@@ -463,7 +469,7 @@ impl<M: Machine> Table<M> {
                 let entry = moved_entry(entry, keep_uffd_wp);
                 if entry != Entry::Empty {
                     there_cursor.seek(there(page));
-                    there_cursor.put_moved(entry);
+                    there_cursor.put_moved(entry, &mut aside);
                     moved += 1;
                 }
             }
@@ -499,7 +505,13 @@ impl<M: Machine> Table<M> {
             while place.level > level {
                 place.push_down()?;
             }
+            let table_in_the_way = place.level < level;
             drop(place);
+            if table_in_the_way {
+                source = self.cursor(PageRange::new(at, from.end));
+                source.divide(gather)?;
+                continue;
+            }
             // The tables for the rest of this lowest table are those of its first and last page.
             let next = at.add(size);
             if next >= from.end {
@@ -511,25 +523,36 @@ impl<M: Machine> Table<M> {
 }
 
 impl<M: Machine> Cursor<'_, M> {
-    /// Takes out what is here; its reference travels with it.
-    fn take_to_move(&mut self, gather: &mut Gather<'_, M>) -> Entry {
+    /// Takes out what is here; its reference travels with it, and the table set aside for it in a list
+    /// that begins in `aside`.
+    fn take_to_move(&mut self, aside: &mut u32, gather: &mut Gather<'_, M>) -> Entry {
         self.debug_check_whole();
         let old = self.slot_word().swap(0, Ordering::AcqRel);
         self.count(old, 0);
         let entry = x86_64::decode(old, self.level);
         let what = crate::entry::change(entry, Entry::Empty);
         super::cursor::record(gather, self.slot_start(), self.size(), what, old);
+        if self.level == HUGE_LEVEL && is_page(entry) {
+            let table = self.take_aside();
+            self.table.frames().meta(table).set_link(*aside);
+            *aside = table.number();
+        }
         entry
     }
 
     /// Puts an entry that was moved here: tables have been made.
-    fn put_moved(&mut self, entry: Entry) {
+    fn put_moved(&mut self, entry: Entry, aside: &mut u32) {
         let old = self.word();
         assert!(
             old == 0,
             "moved an entry to {:?}, which is not empty",
             self.position
         );
+        if self.level == HUGE_LEVEL && is_page(entry) {
+            let table = Frame::new(*aside);
+            *aside = self.table.frames().meta(table).link();
+            self.set_aside(table);
+        }
         let new = x86_64::encode(entry);
         self.slot_word().store(new, Ordering::Release);
         self.count(old, new);

@@ -4,6 +4,7 @@ use core::fmt;
 use core::marker::PhantomData;
 use core::sync::atomic::{AtomicU64, Ordering};
 
+use super::aside::{HUGE_LEVEL, is_page};
 use super::{ENTRIES, ROOT_LEVEL, Table, slot_index, slot_pages, table_owner};
 use crate::addr::{Frame, Page, PageRange, PageSize};
 use crate::entry::x86_64::{self, Slot};
@@ -162,7 +163,7 @@ impl<'t, M: Machine> Cursor<'t, M> {
 
     /// The size of page that the slot maps, or could map.
     #[inline]
-    pub(super) fn size(&self) -> PageSize {
+    pub fn size(&self) -> PageSize {
         match self.level {
             1 => PageSize::Size4K,
             2 => PageSize::Size2M,
@@ -276,6 +277,9 @@ impl<'t, M: Machine> Cursor<'t, M> {
             ),
             "filled a slot that maps something"
         );
+        if self.level == HUGE_LEVEL && is_page(entry) {
+            self.set_aside(self.table.allocate_aside()?);
+        }
         let new = x86_64::encode(entry);
         slot.store(new, Ordering::Release);
         self.count(old, new);
@@ -306,10 +310,15 @@ impl<'t, M: Machine> Cursor<'t, M> {
         let old_entry = x86_64::decode(old, self.level);
         let what = change(old_entry, entry);
         record(gather, self.slot_start(), self.size(), what, old);
+        if self.level > 1 {
+            self.settle_aside(old_entry, entry);
+        }
         if let Some(frame) = old_entry.counted_frame() {
             let kept = entry.counted_frame() == Some(frame);
-            if !kept {
+            if !kept && self.level == 1 {
                 gather.hold(frame);
+            } else if !kept {
+                gather.hold_whole(frame);
             }
         }
         old_entry

@@ -26,12 +26,17 @@
 //!   pushes a marker down one level at a time; [`Cursor::split_edges`] does so where the edge of a
 //!   range cuts through one, or through a huge page, after which every operation on the
 //!   range works on whole slots and cannot fail.
+//! - **Huge pages.** For each 2 MiB page in a table another table is set aside, so that a split needs no
+//!   memory (`aside.rs`). A split turns the entry's reference of the whole folio into one of each part
+//!   ([`crate::frame`]), and copies rights and state, exclusivity too.
 //! - **Counting.** Each table's metadata counts its entries that are not empty, so that an empty
 //!   table is known without looking at it.
 
+mod aside;
 mod batch;
 mod copy;
 mod cursor;
+mod huge;
 mod prune;
 mod shape;
 mod share;
@@ -170,7 +175,7 @@ impl<M: Machine> Table<M> {
         } else {
             ENTRIES
         };
-        let mut tables = 1;
+        let mut tables = 1 + self.count_aside(table);
         for word in &self.frames.table_words(table)[..entries] {
             if let Slot::Table(lower) = x86_64::slot(word.load(Ordering::Relaxed), level) {
                 tables += self.count_below(lower, level - 1);
@@ -379,11 +384,22 @@ impl<M: Machine> Table<M> {
                 }
                 Slot::Entry => {
                     if let Some(frame) = x86_64::decode(word, level).counted_frame() {
-                        self.frames.release(frame);
+                        if level == 1 {
+                            self.frames.release(frame);
+                        } else {
+                            self.frames.release_whole(frame);
+                        }
                     }
                 }
             }
         }
+        self.drop_aside(table);
+    }
+
+    /// Whether a huge page or a marker stands above the lowest level.
+    #[inline]
+    fn has_large(&self) -> bool {
+        self.state.large.load(Ordering::Relaxed) != 0
     }
 }
 

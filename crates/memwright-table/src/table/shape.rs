@@ -2,12 +2,13 @@
 
 use core::sync::atomic::Ordering;
 
+use super::aside::HUGE_LEVEL;
 use super::cursor::{Cursor, record};
-use super::{ENTRIES, ROOT_LEVEL, Table, slot_pages, table_owner};
+use super::{ENTRIES, ROOT_LEVEL, Table, slot_pages};
 use crate::addr::{Frame, Page, PageSize};
 use crate::entry::x86_64::{self, Slot};
-use crate::entry::{Change, Entry, Marker, Marks, Migrating, Present};
-use crate::frame::{OutOfFrames, add_references};
+use crate::entry::{Bits, Change, Entry, Marker, Marks, Migrating, Present};
+use crate::frame::OutOfFrames;
 use crate::gather::Gather;
 use crate::machine::Machine;
 use crate::sync::stat::{self, Line};
@@ -16,11 +17,7 @@ impl<M: Machine> Table<M> {
     /// An empty table at `level` for the pages from `start` on, not linked yet.
     pub(super) fn allocate_table(&self, start: Page, level: u8) -> Result<Frame, OutOfFrames> {
         let frame = self.frames().allocate_table()?;
-        let meta = self.frames().meta(frame);
-        meta.owner
-            .store(table_owner(self.root(), level), Ordering::Relaxed);
-        meta.index.store(start.number(), Ordering::Relaxed);
-        meta.live.store(0, Ordering::Relaxed);
+        self.adopt_aside(frame, start, level);
         self.share().count_tables(1);
         Ok(frame)
     }
@@ -69,7 +66,7 @@ impl<M: Machine> Cursor<'_, M> {
     }
 
     /// Writes every entry of a table that is not linked yet.
-    fn populate(&self, lower: Frame, word: impl Fn(u64) -> u64) {
+    fn populate(&self, lower: Frame, mut word: impl FnMut(u64) -> u64) {
         let frames = self.table.frames();
         for (index, slot) in frames.table_words(lower).iter().enumerate() {
             slot.store(word(index as u64), Ordering::Relaxed);
@@ -91,19 +88,19 @@ impl<M: Machine> Cursor<'_, M> {
     /// its position falls on.
     ///
     /// # Errors
-    /// [`OutOfFrames`] if there is no frame for the table; nothing has changed.
+    /// [`OutOfFrames`] if there is no frame for the table below a 1 GiB page; nothing has changed. For a
+    /// 2 MiB page one was set aside.
     ///
     /// # Panics
-    /// If there is no huge page here.
+    /// If there is no huge page here, or a 1 GiB page that holds a reference: those are never split.
     pub fn split(&mut self, gather: &mut Gather<'_, M>) -> Result<(), OutOfFrames> {
         let level = self.level;
         let large = self.entry().entry;
-        let (first, counted) = match large {
-            Entry::Present(Present { frame, size, .. })
-            | Entry::Migrating(Migrating { frame, size, .. })
+        let counted = match large {
+            Entry::Present(Present { size, .. }) | Entry::Migrating(Migrating { size, .. })
                 if size != PageSize::Size4K =>
             {
-                (frame, large.counted_frame().is_some())
+                large.counted_frame()
             }
             Entry::Empty
             | Entry::Marker(_)
@@ -112,7 +109,14 @@ impl<M: Machine> Cursor<'_, M> {
             | Entry::Migrating(_) => panic!("no huge page to split at {:?}", self.position),
         };
         let start = self.slot_start();
-        let lower = self.table.allocate_table(start, level - 1)?;
+        let lower = if level == HUGE_LEVEL {
+            let lower = self.take_aside();
+            self.table.adopt_aside(lower, start, level - 1);
+            lower
+        } else {
+            assert!(counted.is_none(), "a 1 GiB page is split");
+            self.table.allocate_table(start, level - 1)?
+        };
 
         let old = self.slot_word().swap(0, Ordering::AcqRel);
         self.count(old, 0);
@@ -120,20 +124,37 @@ impl<M: Machine> Cursor<'_, M> {
             record(gather, start, self.size(), Change::Resized, old);
             gather.flush();
         }
-        // Hardware may have set accessed and dirty since `large` was read.
-        let large = x86_64::decode(old, level);
-        let frames = self.table.frames();
-        if counted {
-            let block = frames.first_frame(first);
-            add_references(frames.meta(block), ENTRIES as u32 - 1);
+        if let Some(folio) = counted {
+            self.table.frames().part(folio);
         }
-        let parts = slot_pages(level - 1);
-        self.populate(lower, |index| x86_64::encode(part(large, index * parts)));
+        // Hardware may have set accessed and dirty since `large` was read.
+        self.populate_parts(lower, x86_64::decode(old, level));
         let new = x86_64::table(lower);
         self.slot_word().store(new, Ordering::Release);
         self.count(0, new);
         self.walk();
         Ok(())
+    }
+
+    /// Writes the parts of a huge page into every entry of a table that is not linked yet.
+    fn populate_parts(&self, lower: Frame, large: Entry) {
+        let first = x86_64::encode(part(large));
+        // Where the address is stored inverted, what is higher is less.
+        let bytes = (slot_pages(self.level - 1) << 12) as i64;
+        let step = match large {
+            Entry::Present(page) if page.bits.contains(Bits::READ) => bytes,
+            Entry::Present(_)
+            | Entry::Migrating(_)
+            | Entry::Empty
+            | Entry::Marker(_)
+            | Entry::Swapped(_) => -bytes,
+        };
+        let mut word = first;
+        self.populate(lower, |_| {
+            let each = word;
+            word = word.wrapping_add_signed(step);
+            each
+        });
     }
 
     /// Pushes down the markers, and splits the huge pages, through which an edge of the range
@@ -144,14 +165,14 @@ impl<M: Machine> Cursor<'_, M> {
     /// [`OutOfFrames`] if there is no frame for a table. Some slots may have been split: that
     /// changes nothing a program can see.
     pub fn split_edges(&mut self, gather: &mut Gather<'_, M>) -> Result<(), OutOfFrames> {
-        if self.table.state.large.load(Ordering::Relaxed) == 0 {
+        if !self.table.has_large() {
             return Ok(());
         }
         let back = self.position;
         let last = Page::new(self.range.end.number() - 1);
         for edge in [self.range.start, last] {
             self.go(edge);
-            while self.cut_by_edge() {
+            while self.is_cut_by_edge() {
                 match self.entry().entry {
                     Entry::Empty => break,
                     Entry::Marker(_) => self.push_down()?,
@@ -166,7 +187,7 @@ impl<M: Machine> Cursor<'_, M> {
     }
 
     /// Whether the slot here reaches beyond the range.
-    fn cut_by_edge(&self) -> bool {
+    pub(super) fn is_cut_by_edge(&self) -> bool {
         let start = self.slot_start();
         start < self.range.start || start.add(slot_pages(self.level)) > self.range.end
     }
@@ -191,7 +212,7 @@ impl<M: Machine> Cursor<'_, M> {
             let wanted = present | marks;
             if wanted != present {
                 // The processor reads the root's entries as tables only.
-                if self.level == ROOT_LEVEL || self.cut_by_edge() {
+                if self.level == ROOT_LEVEL || self.is_cut_by_edge() {
                     self.push_down()?;
                     continue;
                 }
@@ -223,23 +244,20 @@ impl<M: Machine> Cursor<'_, M> {
     }
 }
 
-/// The part of a huge page, one level down, that begins `pages` into it.
-fn part(large: Entry, pages: u64) -> Entry {
+/// The first part of a huge page, one level down.
+fn part(large: Entry) -> Entry {
     let smaller = |size| match size {
         PageSize::Size1G => PageSize::Size2M,
         PageSize::Size2M | PageSize::Size4K => PageSize::Size4K,
     };
-    let at = |frame: Frame| Frame::new(frame.number() + pages as u32);
     match large {
         Entry::Present(page) => Entry::Present(Present {
-            frame: at(page.frame),
             size: smaller(page.size),
-            bits: page.bits,
+            ..page
         }),
         Entry::Migrating(page) => Entry::Migrating(Migrating {
-            frame: at(page.frame),
             size: smaller(page.size),
-            bits: page.bits,
+            ..page
         }),
         Entry::Empty | Entry::Marker(_) | Entry::Swapped(_) => large,
     }

@@ -108,13 +108,13 @@ fn a_write_to_a_free_frame_is_found() {
 #[test]
 fn references_free_the_block_at_zero() {
     let frames = frames(2048);
-    let block = frames.allocate(9, FrameKind::Anonymous).unwrap();
+    let block = frames.allocate(8, FrameKind::Anonymous).unwrap();
     let inside = Frame::new(block.frame().number() + 77);
     let shared = frames.share(inside);
-    assert_eq!((frames.references(inside), frames.order(inside)), (2, 9));
+    assert_eq!((frames.references(inside), frames.order(inside)), (2, 8));
     let raw = block.into_raw();
     drop(shared);
-    assert_eq!(frames.used_by(FrameKind::Anonymous), 512);
+    assert_eq!(frames.used_by(FrameKind::Anonymous), 256);
     drop(frames.adopt(raw));
     assert_eq!(frames.used(), 0);
 }

@@ -1,6 +1,7 @@
 //! Tests of the parts together, on a small machine.
 
 mod copy;
+mod folio;
 mod frame;
 mod gather;
 mod handle;

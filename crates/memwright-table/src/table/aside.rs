@@ -1,0 +1,112 @@
+//! Tables set aside: one for each 2 MiB page, so that its split cannot fail (Linux 7.2
+//! `mm/pgtable-generic.c`, `pgtable_trans_huge_deposit`).
+//!
+//! They wait in a list that begins in the metadata of the table in which the huge pages stand and goes on
+//! through their own links, under that table's lock. No processor knows of them, and their entries mean
+//! nothing until a split writes all of them.
+
+use core::sync::atomic::Ordering;
+
+use super::cursor::Cursor;
+use super::{Table, table_owner};
+use crate::addr::{Frame, Page};
+use crate::entry::{Entry, Migrating, Present};
+use crate::frame::{END, FrameKind, OutOfFrames, UNLINKED};
+use crate::machine::Machine;
+
+/// The level at which 2 MiB pages stand.
+pub(super) const HUGE_LEVEL: u8 = 2;
+
+/// Whether a table is set aside for such an entry, if it stands at [`HUGE_LEVEL`].
+pub(super) const fn is_page(entry: Entry) -> bool {
+    match entry {
+        Entry::Present(Present { .. }) | Entry::Migrating(Migrating { .. }) => true,
+        Entry::Empty | Entry::Marker(_) | Entry::Swapped(_) => false,
+    }
+}
+
+impl<M: Machine> Table<M> {
+    /// A table to set aside.
+    pub(super) fn allocate_aside(&self) -> Result<Frame, OutOfFrames> {
+        let frame = self.frames().allocate_bare_table()?;
+        self.share().count_tables(1);
+        Ok(frame)
+    }
+
+    /// Gives up a table that is set aside nowhere.
+    pub(super) fn free_aside(&self, table: Frame) {
+        debug_assert_eq!(self.frames().kind(table), FrameKind::Table);
+        self.share().count_tables(-1);
+        self.frames().meta(table).set_link(UNLINKED);
+        self.frames().release(table);
+    }
+
+    /// Makes a table that was set aside that of the pages from `start` on; its entries are written next.
+    pub(super) fn adopt_aside(&self, table: Frame, start: Page, level: u8) {
+        let meta = self.frames().meta(table);
+        meta.owner
+            .store(table_owner(self.root(), level), Ordering::Relaxed);
+        meta.index.store(start.number(), Ordering::Relaxed);
+        meta.live.store(0, Ordering::Relaxed);
+    }
+
+    /// How many tables are set aside in `table`.
+    pub(super) fn count_aside(&self, table: Frame) -> u64 {
+        let mut count = 0;
+        let mut next = self.frames().meta(table).aside.load(Ordering::Relaxed);
+        while next != END {
+            count += 1;
+            next = self.frames().meta(Frame::new(next)).link();
+        }
+        count
+    }
+
+    /// Gives up all that are set aside in `table`, of an address space that ends.
+    pub(super) fn drop_aside(&self, table: Frame) {
+        let list = &self.frames().meta(table).aside;
+        let mut next = list.swap(END, Ordering::Relaxed);
+        while next != END {
+            let each = Frame::new(next);
+            next = self.frames().meta(each).link();
+            self.frames().meta(each).set_link(UNLINKED);
+            self.frames().release(each);
+        }
+    }
+}
+
+impl<M: Machine> Cursor<'_, M> {
+    /// Sets `table` aside for a huge page in the locked table.
+    pub(super) fn set_aside(&self, table: Frame) {
+        debug_assert_eq!(self.level, HUGE_LEVEL);
+        let next = self.meta.aside.swap(table.number(), Ordering::Relaxed);
+        self.table.frames().meta(table).set_link(next);
+    }
+
+    /// Takes one of those set aside in the locked table.
+    ///
+    /// # Panics
+    /// If there is none: then there are fewer than huge pages.
+    pub(super) fn take_aside(&self) -> Frame {
+        debug_assert_eq!(self.level, HUGE_LEVEL);
+        let first = self.meta.aside.load(Ordering::Relaxed);
+        assert!(first != END, "no table was set aside for a huge page");
+        let table = Frame::new(first);
+        let meta = self.table.frames().meta(table);
+        self.meta.aside.store(meta.link(), Ordering::Relaxed);
+        meta.set_link(UNLINKED);
+        table
+    }
+
+    /// Gives up the table set aside for `old`, in whose place there is `new`.
+    #[cold]
+    pub(super) fn settle_aside(&self, old: Entry, new: Entry) {
+        if self.level != HUGE_LEVEL {
+            return;
+        }
+        match (is_page(old), is_page(new)) {
+            (true, true) | (false, false) => {}
+            (true, false) => self.table.free_aside(self.take_aside()),
+            (false, true) => panic!("a huge page goes into an empty slot by `fill`"),
+        }
+    }
+}

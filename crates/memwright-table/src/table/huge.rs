@@ -1,0 +1,130 @@
+//! Many 2 MiB pages at a time: one atomic per entry, and none split.
+
+use core::sync::atomic::{AtomicU64, Ordering};
+
+use super::batch::{Alike, Edit, Editor, could_regain};
+use super::cursor::{Cursor, record};
+use super::{ENTRIES, slot_index, slot_pages};
+use crate::addr::{Page, PageSize};
+use crate::entry::x86_64::{self, Slot};
+use crate::entry::{Bits, Entry};
+use crate::frame::FrameKind;
+use crate::gather::Gather;
+use crate::machine::Machine;
+use crate::sync::{Step, step};
+
+impl<M: Machine> Cursor<'_, M> {
+    /// Edits what stands at the level of 2 MiB pages, from the position on, until a lower table, `limit` or the
+    /// end of the locked table; goes to what follows.
+    pub(super) fn edit_huge<R: FnMut(Bits) -> Edit>(
+        &mut self,
+        limit: Page,
+        editor: &mut Editor<R>,
+        gather: &mut Gather<'_, M>,
+    ) {
+        let start = self.slot_start();
+        let first = slot_index(start, self.level);
+        let pages = slot_pages(self.level);
+        let whole = (limit.number().saturating_sub(start.number()) / pages) as usize;
+        if start != self.position || whole == 0 {
+            // The edges of the range cut through it: nothing is mapped by it.
+            debug_assert!(
+                self.entry().entry.present().is_none(),
+                "a huge page reaches beyond the cursor's range: split it first"
+            );
+            let next = start.add(pages).min(limit);
+            self.go(next);
+            return;
+        }
+        let slots = &self.words[first..ENTRIES.min(first + whole)];
+        let mut done = 0;
+        while done < slots.len() {
+            let word = slots[done].load(Ordering::Relaxed);
+            if let Slot::Table(_) = x86_64::slot(word, self.level) {
+                break;
+            }
+            let page = start.add(done as u64 * pages);
+            if editor.regain && could_regain(word) {
+                self.edit_sharable(page, &slots[done], editor, gather);
+                done += 1;
+                continue;
+            }
+            let alike = Alike::decide(word, editor);
+            let count = alike.apply(&slots[done..]);
+            alike.tell(page, self.size(), count as u64, &mut editor.edited, gather);
+            done += count;
+        }
+        self.go(start.add(done as u64 * pages));
+    }
+
+    /// The same for one page that others may have too.
+    fn edit_sharable<R: FnMut(Bits) -> Edit>(
+        &self,
+        page: Page,
+        slot: &AtomicU64,
+        editor: &mut Editor<R>,
+        gather: &mut Gather<'_, M>,
+    ) {
+        step(Step::Entry);
+        let frames = self.table.frames();
+        let mut old = slot.load(Ordering::Relaxed);
+        loop {
+            let mapped = x86_64::decode_present(old, self.level);
+            let sole = matches!(frames.kind(mapped.frame), FrameKind::Anonymous)
+                && frames.is_sole_whole(mapped.frame);
+            let (new, what) = editor.decide(old, sole);
+            if new == old {
+                gather.rely_on_pending();
+                return;
+            }
+            match slot.compare_exchange(old, new, Ordering::AcqRel, Ordering::Relaxed) {
+                Ok(_) => {
+                    editor.edited.changed += 1;
+                    editor.edited.made_writable += u64::from(new & !old & x86_64::WRITE != 0);
+                    record(gather, page, self.size(), what, old);
+                    return;
+                }
+                // Hardware set accessed or dirty.
+                Err(now) => old = now,
+            }
+        }
+    }
+
+    /// Splits the 2 MiB pages through which an edge of the range cuts, so that what follows works on whole
+    /// pages. It cannot fail: tables were set aside. Returns how many were split; goes back to where it was.
+    ///
+    /// # Panics
+    /// If a 1 GiB page is cut.
+    #[inline]
+    pub fn split_pages(&mut self, gather: &mut Gather<'_, M>) -> u64 {
+        if self.table.has_large() {
+            self.split_cut_pages(gather)
+        } else {
+            0
+        }
+    }
+
+    #[cold]
+    fn split_cut_pages(&mut self, gather: &mut Gather<'_, M>) -> u64 {
+        let back = self.position;
+        let last = Page::new(self.range.end.number() - 1);
+        let mut split = 0;
+        for edge in [self.range.start, last] {
+            self.go(edge);
+            if !self.is_cut_by_edge() {
+                continue;
+            }
+            match self.entry().entry {
+                Entry::Empty | Entry::Marker(_) => {}
+                Entry::Swapped(_) | Entry::Migrating(_) | Entry::Present(_) => {
+                    assert!(self.size() == PageSize::Size2M, "a 1 GiB page is cut");
+                    let done = self.split(gather);
+                    debug_assert!(done.is_ok());
+                    split += 1;
+                }
+            }
+        }
+        self.go(back);
+        split
+    }
+}
