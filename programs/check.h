@@ -136,6 +136,21 @@ static inline pid_t fork_checked(void)
 	return child;
 }
 
+/* The number in a row "name ... number" of a file; -1 without that row. */
+static inline long row_in(const char *path, const char *name)
+{
+	char line[512];
+	FILE *file = fopen(path, "r");
+	NEED(file != NULL);
+	long value = -1;
+	size_t length = strlen(name);
+	while (value < 0 && fgets(line, sizeof line, file))
+		if (strncmp(line, name, length) == 0 && strchr(": \t", line[length]))
+			value = strtol(line + length + 1, NULL, 10);
+	fclose(file);
+	return value;
+}
+
 /* Waits for a child and returns its wait status. */
 static inline int wait_for(pid_t child)
 {

@@ -67,21 +67,6 @@ static uint64_t frame_of(const void *address)
 	return page_word(address) & ((1ULL << 55) - 1);
 }
 
-/* The number in a row "name ... number" of a file; -1 without that row. */
-static long row_in(const char *path, const char *name)
-{
-	char line[512];
-	FILE *file = fopen(path, "r");
-	NEED(file != NULL);
-	long value = -1;
-	size_t length = strlen(name);
-	while (value < 0 && fgets(line, sizeof line, file))
-		if (strncmp(line, name, length) == 0 && strchr(": \t", line[length]))
-			value = strtol(line + length + 1, NULL, 10);
-	fclose(file);
-	return value;
-}
-
 /* A row of the area that contains the address, in /proc/self/smaps. */
 static long area_row(const void *address, const char *name)
 {

@@ -12,21 +12,6 @@
 
 static int alone;
 
-/* The number in a row "name ... number" of a file; -1 without that row. */
-static long row_in(const char *path, const char *name)
-{
-	char line[512];
-	FILE *file = fopen(path, "r");
-	NEED(file != NULL);
-	long value = -1;
-	size_t length = strlen(name);
-	while (value < 0 && fgets(line, sizeof line, file))
-		if (strncmp(line, name, length) == 0 && strchr(": \t", line[length]))
-			value = strtol(line + length + 1, NULL, 10);
-	fclose(file);
-	return value;
-}
-
 /* How far a row of /proc/meminfo, in KiB, or of /proc/vmstat, in pages, moves for a change of this many pages. */
 struct row {
 	const char *name;

@@ -123,14 +123,27 @@ impl Context<'_> {
         last_link: LastLink,
     ) -> Result<Walked, Errno> {
         let path = self.read_path(address)?;
-        let start = self.path_start(directory, &path)?;
+        self.walk_path(directory, &path, last_link)
+    }
+
+    /// The same for a path that the kernel has.
+    ///
+    /// # Errors
+    /// `EBADF`, and those of [`Walker::walk`].
+    pub fn walk_path(
+        &self,
+        directory: i32,
+        path: &[u8],
+        last_link: LastLink,
+    ) -> Result<Walked, Errno> {
+        let start = self.path_start(directory, path)?;
         let root = self.fs().root();
         let walker = Walker {
             context: Some(self),
             subject: self.subject(),
             root: &root,
         };
-        walker.walk(&start, &path, last_link)
+        walker.walk(&start, path, last_link)
     }
 
     /// What the path at `address` names, by the `AT_` flags of a call: with `AT_EMPTY_PATH` an

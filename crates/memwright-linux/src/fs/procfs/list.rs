@@ -5,7 +5,11 @@ use super::{
     node::{Child, FixedDirectory},
     process, processors,
 };
-use crate::{context::Context, errno::Errno, fs::dirents::DirectoryEntry};
+use crate::{
+    context::Context,
+    errno::Errno,
+    fs::{dirents::DirectoryEntry, kind::Kind},
+};
 use alloc::format;
 
 /// Positions of processes begin here, behind those of fixed entries.
@@ -22,7 +26,7 @@ pub fn decimal(name: &[u8]) -> Option<u32> {
     core::str::from_utf8(name).ok()?.parse().ok()
 }
 
-type Emit<'a> = &'a mut dyn FnMut(DirectoryEntry<'_>) -> bool;
+pub(super) type Emit<'a> = &'a mut dyn FnMut(DirectoryEntry<'_>) -> bool;
 
 /// Hands out one numbered entry.
 fn numbered(child: &Child, number: u64, next: u64, emit: Emit<'_>) -> bool {
@@ -35,26 +39,39 @@ fn numbered(child: &Child, number: u64, next: u64, emit: Emit<'_>) -> bool {
     })
 }
 
+/// Hands out the entries from `position` on, which starts at 2 behind `.` and `..`; `entry` has the inode, the kind and
+/// the name of the one at an index, or none behind the last. False if one did not fit.
+pub(super) fn list_entries(
+    position: &mut u64,
+    emit: Emit<'_>,
+    entry: impl Fn(usize) -> Option<(u64, Kind, &'static str)>,
+) -> bool {
+    while let Some(index) = position.checked_sub(2) {
+        let Some((inode, kind, name)) = entry(index as usize) else {
+            return true;
+        };
+        let taken = emit(DirectoryEntry {
+            inode,
+            next: *position + 1,
+            kind,
+            name: name.as_bytes(),
+        });
+        if !taken {
+            return false;
+        }
+        *position += 1;
+    }
+    true
+}
+
 impl FixedDirectory {
     /// Hands out the entries from `position` on, which starts at 2 behind `.` and `..`; false if
     /// one did not fit.
     pub(super) fn list(&self, position: &mut u64, emit: Emit<'_>) -> bool {
-        while let Some(index) = position.checked_sub(2) {
-            let Some((name, _, node)) = self.entries.get(index as usize) else {
-                return true;
-            };
-            let taken = emit(DirectoryEntry {
-                inode: self.first + index,
-                next: *position + 1,
-                kind: node.kind(),
-                name: name.as_bytes(),
-            });
-            if !taken {
-                return false;
-            }
-            *position += 1;
-        }
-        true
+        list_entries(position, emit, |index| {
+            let (name, _, node) = self.entries.get(index)?;
+            Some((self.first + index as u64, node.kind(), name))
+        })
     }
 }
 

@@ -3,6 +3,7 @@
 use super::{
     Text,
     fixed::PROCESSORS,
+    list::list_entries,
     node::{Child, ProcNode},
 };
 use crate::{context::Context, fs::dirents::DirectoryEntry, host::Host};
@@ -89,21 +90,10 @@ impl ProcessorDirectory {
         position: &mut u64,
         emit: &mut dyn FnMut(DirectoryEntry<'_>) -> bool,
     ) {
-        while let Some(index) = position.checked_sub(2) {
-            let Some(child) = self.child_at(processor, index as usize) else {
-                return;
-            };
-            let taken = emit(DirectoryEntry {
-                inode: child.number,
-                next: *position + 1,
-                kind: child.node.kind(),
-                name: self.entries[index as usize].0.as_bytes(),
-            });
-            if !taken {
-                return;
-            }
-            *position += 1;
-        }
+        list_entries(position, emit, |index| {
+            let child = self.child_at(processor, index)?;
+            Some((child.number, child.node.kind(), self.entries[index].0))
+        });
     }
 }
 

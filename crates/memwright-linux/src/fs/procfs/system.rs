@@ -1,6 +1,9 @@
 //! Files about the system.
 
-use super::{counts, fixed, text::Text};
+use super::{
+    counts, fixed,
+    text::{Text, kibibyte_row},
+};
 use crate::{
     context::Context,
     fs::{descriptors::DESCRIPTORS_MAX, file_system::FileSystemKind, pipe::ring::MAX_PAGES},
@@ -50,14 +53,7 @@ pub fn meminfo(context: &Context<'_>, text: &mut Text) -> fmt::Result {
 }
 
 fn write_memory_row(text: &mut Text, name: &str, pages: u64) -> fmt::Result {
-    let kibibytes = pages * (PAGE_SIZE as u64 / 1024);
-    let label = name.len() + 1;
-    writeln!(
-        text,
-        "{name}:{:pad$}{kibibytes:8} kB",
-        "",
-        pad = 16_usize.saturating_sub(label)
-    )
+    kibibyte_row(text, name, pages * (PAGE_SIZE as u64 / 1024))
 }
 
 /// `/proc/filesystems`: none of them needs a device.
@@ -165,13 +161,7 @@ pub fn uuid(context: &Context<'_>, text: &mut Text) -> fmt::Result {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use alloc::string::String;
-
-    fn written(write: impl FnOnce(&mut Text) -> fmt::Result) -> String {
-        let mut text = Text::new();
-        write(&mut text).unwrap();
-        String::from_utf8(text.into_bytes()).unwrap()
-    }
+    use crate::fs::procfs::text::written;
 
     #[test]
     fn memory_rows_line_up() {

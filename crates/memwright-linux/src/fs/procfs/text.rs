@@ -12,7 +12,7 @@ use crate::{
     sync::{Lock, Rank},
 };
 use alloc::vec::Vec;
-use core::fmt;
+use core::fmt::{self, Write};
 
 /// The number that was written to a file, with white space around it.
 pub(super) fn number(bytes: &[u8]) -> Option<u64> {
@@ -52,6 +52,20 @@ impl Text {
     pub fn into_bytes(self) -> Vec<u8> {
         self.0
     }
+}
+
+/// Writes a row `NAME: N kB` whose numbers end in column 24, as in `/proc/meminfo` and `/proc/PID/smaps`.
+pub(super) fn kibibyte_row(text: &mut Text, name: &str, kibibytes: u64) -> fmt::Result {
+    let pad = 15_usize.saturating_sub(name.len());
+    writeln!(text, "{name}:{:pad$}{kibibytes:8} kB", "")
+}
+
+/// What was written, for tests.
+#[cfg(test)]
+pub(super) fn written(write: impl FnOnce(&mut Text) -> fmt::Result) -> alloc::string::String {
+    let mut text = Text::new();
+    write(&mut text).unwrap();
+    alloc::string::String::from_utf8(text.into_bytes()).unwrap()
 }
 
 impl fmt::Write for Text {

@@ -10,10 +10,11 @@ use crate::{
         inode::{Body, Inode},
         open_file::OpenFile,
         permission::Permission,
-        walk::{LastLink, Walker},
+        walk::LastLink,
     },
 };
 use alloc::{collections::VecDeque, sync::Arc};
+use linux_raw_sys::general::AT_FDCWD;
 
 /// Two sockets that are connected to each other.
 #[must_use]
@@ -44,14 +45,8 @@ pub fn find(context: &Context<'_>, address: &Address) -> Result<Arc<Socket>, Err
         Address::Abstract(name) => Place::Abstract(name.clone()),
         Address::Automatic => return Err(Errno::ECONNREFUSED),
         Address::Path(path) => {
-            let start = context.path_start(linux_raw_sys::general::AT_FDCWD, path)?;
-            let root = context.fs().root();
-            let walker = Walker {
-                context: Some(context),
-                subject: context.subject(),
-                root: &root,
-            };
-            let entry = walker.walk(&start, path, LastLink::Follow)?.existing()?;
+            let walked = context.walk_path(AT_FDCWD, path, LastLink::Follow)?;
+            let entry = walked.existing()?;
             entry.inode.check(context.subject(), Permission::WRITE)?;
             if !matches!(entry.inode.body, Body::Socket) {
                 return Err(Errno::ECONNREFUSED);
@@ -264,14 +259,7 @@ impl Socket {
 
 /// Makes the node that a path names.
 fn make_node(context: &Context<'_>, path: &[u8]) -> Result<Arc<Dentry>, Errno> {
-    let start = context.path_start(linux_raw_sys::general::AT_FDCWD, path)?;
-    let root = context.fs().root();
-    let walker = Walker {
-        context: Some(context),
-        subject: context.subject(),
-        root: &root,
-    };
-    let walked = walker.walk(&start, path, LastLink::Keep)?;
+    let walked = context.walk_path(AT_FDCWD, path, LastLink::Keep)?;
     let name = walked.last_name(Errno::EADDRINUSE)?;
     let permissions = 0o777 & !context.fs().mask();
     let inode = Inode::new(

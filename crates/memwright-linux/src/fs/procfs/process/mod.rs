@@ -13,6 +13,7 @@ mod status;
 mod strings;
 
 use super::{
+    list::list_entries,
     node::{Child, PlaceLink, ProcNode},
     text::Text,
 };
@@ -232,21 +233,10 @@ impl ProcessDirectory {
         position: &mut u64,
         emit: &mut dyn FnMut(DirectoryEntry<'_>) -> bool,
     ) {
-        while let Some(index) = position.checked_sub(2) {
-            let Some(child) = self.child_at(id, thread, index as usize) else {
-                return;
-            };
-            let taken = emit(DirectoryEntry {
-                inode: child.number,
-                next: *position + 1,
-                kind: child.node.kind(),
-                name: self.entries[index as usize].0.as_bytes(),
-            });
-            if !taken {
-                return;
-            }
-            *position += 1;
-        }
+        list_entries(position, emit, |index| {
+            let child = self.child_at(id, thread, index)?;
+            Some((child.number, child.node.kind(), self.entries[index].0))
+        });
     }
 }
 

@@ -5,7 +5,11 @@ use super::{
     maps::{Noted, write_rollup},
     pages::{Sums, bytes_of_shares},
 };
-use crate::{M, context::Context, fs::procfs::Text};
+use crate::{
+    M,
+    context::Context,
+    fs::procfs::{Text, text::kibibyte_row},
+};
 use alloc::vec::Vec;
 use core::fmt::{self, Write};
 use memwright::{
@@ -88,8 +92,7 @@ pub fn rollup(_context: &Context<'_>, subject: &Subject, text: &mut Text) -> fmt
 }
 
 fn row(text: &mut Text, name: &str, bytes: u64) -> fmt::Result {
-    let pad = 15_usize.saturating_sub(name.len());
-    writeln!(text, "{name}:{:pad$}{:8} kB", "", bytes / 1024)
+    kibibyte_row(text, name, bytes / 1024)
 }
 
 /// The rows that an area and all areas have in common; `parts` adds those that only the latter has.
@@ -184,13 +187,7 @@ impl Codes {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use alloc::string::String;
-
-    fn written(write: impl FnOnce(&mut Text) -> fmt::Result) -> String {
-        let mut text = Text::new();
-        write(&mut text).unwrap();
-        String::from_utf8(text.into_bytes()).unwrap()
-    }
+    use crate::fs::procfs::text::written;
 
     #[test]
     fn rows_have_linux_columns() {
