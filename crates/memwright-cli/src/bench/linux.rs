@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use anyhow::{Context, bail, ensure};
 
+use crate::folder::private_folder;
 use crate::guest::cpio::{self, Writer};
 use crate::guest::initrd::EPOCH;
 use crate::qemu::command::machine_arguments;
@@ -48,7 +49,7 @@ impl Guest<'_> {
     /// # Errors
     /// When the kernel does not boot, the program fails, or the time is over: one line, with the end of the kernel's log.
     pub fn run(&self, qemu: &OsString) -> anyhow::Result<String> {
-        let folder = tempfile::tempdir().context("cannot make a folder for the guest")?;
+        let folder = private_folder().context("cannot make a folder for the guest")?;
         let (archive, log) = (folder.path().join("initrd.cpio"), folder.path().join("log"));
         self.pack(&archive)?;
         let errors = folder.path().join("qemu.log");

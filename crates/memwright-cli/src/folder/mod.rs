@@ -1,12 +1,14 @@
 //! The folder of one run: a private one that goes with the run, or the one that `--keep` names.
 
+mod private;
+
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
-use tempfile::TempDir;
 
 use crate::qemu::command::Places;
+pub use private::PrivateFolder;
 
 /// The longest path of a socket (sun_path of unix(7) is 108 bytes with its end).
 const LONGEST_SOCKET: usize = 107;
@@ -19,7 +21,7 @@ pub struct RunFolder {
     places: Places,
     keep: Option<PathBuf>,
     // Removed when this value goes.
-    _private: TempDir,
+    private: PrivateFolder,
 }
 
 impl RunFolder {
@@ -34,7 +36,7 @@ impl RunFolder {
         Ok(Self {
             places,
             keep,
-            _private: private,
+            private,
         })
     }
 
@@ -52,7 +54,7 @@ impl RunFolder {
     pub fn file(&self, name: &str) -> PathBuf {
         self.keep
             .as_deref()
-            .unwrap_or(self._private.path())
+            .unwrap_or(self.private.path())
             .join(name)
     }
 }
@@ -67,15 +69,16 @@ pub fn kept_folder(path: &Path) -> anyhow::Result<PathBuf> {
     std::path::absolute(path).with_context(context)
 }
 
-/// A folder that only this user can enter; in /tmp when TMPDIR is too deep for a socket.
-fn private_folder() -> std::io::Result<TempDir> {
-    let folder = tempfile::Builder::new().prefix("memwright-").tempdir()?;
+/// A folder for as long as its value lives; in /tmp when TMPDIR is too deep for a socket.
+///
+/// # Errors
+/// Those of making it.
+pub fn private_folder() -> std::io::Result<PrivateFolder> {
+    let folder = PrivateFolder::within(&std::env::temp_dir())?;
     if folder.path().as_os_str().len() + SOCKET_NAME <= LONGEST_SOCKET {
         return Ok(folder);
     }
-    tempfile::Builder::new()
-        .prefix("memwright-")
-        .tempdir_in("/tmp")
+    PrivateFolder::within(Path::new("/tmp"))
 }
 
 #[cfg(test)]
