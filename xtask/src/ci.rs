@@ -1,7 +1,7 @@
 //! Everything that must hold before a change lands, with the seconds of each stage.
 
 use crate::suite::Totals;
-use crate::{conformance, install, shell, suite};
+use crate::{conformance, install, room, shell, suite};
 use anyhow::{Result, bail};
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -47,6 +47,7 @@ pub fn run() -> Result<()> {
         report.push((name, began.elapsed(), outcome));
     };
     stage("install", &mut || {
+        room::check()?;
         install::install().map(|()| Outcome::Passed)
     });
     stage("format", &mut || {

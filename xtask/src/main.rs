@@ -9,6 +9,7 @@ mod fuzz;
 mod guest;
 mod install;
 mod programs;
+mod room;
 mod shell;
 mod suite;
 
