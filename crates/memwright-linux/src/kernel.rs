@@ -123,7 +123,7 @@ impl Kernel {
     fn make_program(&'static self) -> Result<(), crate::errno::Errno> {
         let limits = Limits::initial(self.memory.frames().total() * 4096);
         let reaper = Arc::new(Process::new(REAPER, 0, None, limits.clone()));
-        let space = crate::memory::new_space(self, &limits, true)?;
+        let space = crate::memory::new_space(self, &limits, crate::process::Capabilities::FULL)?;
         let (files, fs) = self.mounts.first_files(self)?;
         let name = [0; 16];
         let parts = Parts {

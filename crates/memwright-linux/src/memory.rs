@@ -4,14 +4,14 @@ use crate::{
     Space,
     errno::Errno,
     kernel::Kernel,
-    process::{Limits, Process, Resource},
+    process::{Capabilities, Limits, Process, Resource},
     user::USER_END,
 };
 use alloc::sync::Arc;
 use core::sync::atomic::Ordering;
 use memwright::{
     AdviseError, FaultError, ForkError, Layout, Limit, LockError, MapError, ProtectError,
-    RemapError, SyncError, UnmapError,
+    RemapError, SealError, SyncError, UnmapError,
 };
 use memwright_table::VirtAddr;
 
@@ -71,7 +71,7 @@ fn mapping_top(stack_limit: u64) -> u64 {
 pub fn new_space(
     kernel: &Kernel,
     limits: &Limits,
-    may_lock_any: bool,
+    capabilities: Capabilities,
 ) -> Result<Arc<Space>, Errno> {
     let mut top = mapping_top(limits.get(Resource::Stack).current);
     if let Some(random) = &kernel.layout_random {
@@ -84,19 +84,24 @@ pub fn new_space(
     };
     let space = Space::new(kernel.memory.clone(), layout, kernel.host.kernel_root())
         .map_err(|_| Errno::ENOMEM)?;
-    space.set_limits(space_limits(kernel, limits, may_lock_any));
+    space.set_limits(space_limits(kernel, limits, capabilities));
     Ok(Arc::new(space))
 }
 
-/// The limits that the memory manager keeps; `may_lock_any` comes with a capability.
-pub fn space_limits(kernel: &Kernel, limits: &Limits, may_lock_any: bool) -> memwright::Limits {
+/// The limits that the memory manager keeps of a process with these effective capabilities.
+pub fn space_limits(
+    kernel: &Kernel,
+    limits: &Limits,
+    capabilities: Capabilities,
+) -> memwright::Limits {
     let current = |resource| limits.get(resource).current;
     memwright::Limits {
         address_space: current(Resource::AddressSpace),
         data: current(Resource::Data),
         stack: current(Resource::Stack),
         locked: current(Resource::Locked),
-        may_lock_any,
+        may_lock_any: capabilities.contains(Capabilities::LOCK_MEMORY),
+        may_map_low: capabilities.contains(Capabilities::RAW_ACCESS),
         areas: kernel.most_areas.load(Ordering::Relaxed),
     }
 }
@@ -127,7 +132,7 @@ fn limit_errno(limit: Limit) -> Errno {
 pub fn map_errno(error: MapError) -> Errno {
     match error {
         MapError::NoLength | MapError::Misaligned => Errno::EINVAL,
-        MapError::TooLow => Errno::EPERM,
+        MapError::TooLow | MapError::Sealed(_) => Errno::EPERM,
         MapError::Taken(_) => Errno::EEXIST,
         MapError::OffsetTooLarge => Errno::EOVERFLOW,
         MapError::Denied => Errno::EACCES,
@@ -142,6 +147,7 @@ pub fn map_errno(error: MapError) -> Errno {
 pub fn unmap_errno(error: UnmapError) -> Errno {
     match error {
         UnmapError::NoLength | UnmapError::Misaligned | UnmapError::OutOfRange => Errno::EINVAL,
+        UnmapError::Sealed(_) => Errno::EPERM,
         UnmapError::OverLimit(_) | UnmapError::OutOfMemory => Errno::ENOMEM,
     }
 }
@@ -151,6 +157,7 @@ pub fn protect_errno(error: ProtectError) -> Errno {
     match error {
         ProtectError::Misaligned => Errno::EINVAL,
         ProtectError::Denied(_) => Errno::EACCES,
+        ProtectError::Sealed(_) => Errno::EPERM,
         ProtectError::OutOfRange
         | ProtectError::Hole(_)
         | ProtectError::OverLimit(_)
@@ -164,6 +171,7 @@ pub fn remap_errno(error: RemapError) -> Errno {
     match error {
         RemapError::Misaligned | RemapError::Invalid | RemapError::OutOfRange => Errno::EINVAL,
         RemapError::NoArea(_) => Errno::EFAULT,
+        RemapError::Sealed(_) | RemapError::TooLow => Errno::EPERM,
         RemapError::OverLimit(limit) => limit_errno(limit),
         RemapError::NoRoom | RemapError::Overcommit | RemapError::OutOfMemory => Errno::ENOMEM,
     }
@@ -177,8 +185,17 @@ pub fn advise_errno(error: AdviseError) -> Errno {
         | AdviseError::OverLimit(_)
         | AdviseError::Fault(FaultError::OutOfMemory) => Errno::ENOMEM,
         AdviseError::Denied(_) => Errno::EACCES,
+        AdviseError::Sealed(_) => Errno::EPERM,
         AdviseError::Fault(_) => Errno::EFAULT,
         AdviseError::OutOfMemory => Errno::EAGAIN,
+    }
+}
+
+/// What `mseal` returns.
+pub fn seal_errno(error: SealError) -> Errno {
+    match error {
+        SealError::Invalid => Errno::EINVAL,
+        SealError::Hole(_) | SealError::OverLimit(_) | SealError::OutOfMemory => Errno::ENOMEM,
     }
 }
 

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use memwright::object::{Object, ObjectIdentity, Shmem};
 use memwright::{
     AdviseError, AreaFlags, FaultError, ForkError, MapError, MapKind, MapRequest, Placement,
-    ProtectError, RemapError, RemapRequest, UnmapError,
+    ProtectError, RemapError, RemapRequest, SealError, UnmapError,
 };
 use memwright_table::{
     Bits, CpuId, Entry, FrameKind, PAGE_SIZE, Page, PageRange, Present, VirtAddr,
@@ -64,6 +64,7 @@ enum Kind {
     Denied,
     Bus,
     NotApplicable,
+    Sealed,
     Invalid,
     Resources,
 }
@@ -90,6 +91,7 @@ fn kind_of(refusal: Refusal) -> Kind {
         Refusal::Denied(_) => Kind::Denied,
         Refusal::BeyondObject(_) => Kind::Bus,
         Refusal::NotApplicable(_) => Kind::NotApplicable,
+        Refusal::Sealed(_) => Kind::Sealed,
         Refusal::Invalid => Kind::Invalid,
     }
 }
@@ -107,6 +109,7 @@ fn kind_of_protect(error: ProtectError) -> Kind {
     match error {
         ProtectError::Hole(_) => Kind::Hole,
         ProtectError::Denied(_) => Kind::Denied,
+        ProtectError::Sealed(_) => Kind::Sealed,
         ProtectError::Misaligned | ProtectError::OutOfRange => Kind::Invalid,
         ProtectError::OverLimit(_) | ProtectError::Overcommit | ProtectError::OutOfMemory => {
             Kind::Resources
@@ -114,10 +117,22 @@ fn kind_of_protect(error: ProtectError) -> Kind {
     }
 }
 
+fn kind_of_seal(error: SealError) -> Kind {
+    match error {
+        SealError::Hole(_) => Kind::Hole,
+        SealError::Invalid => Kind::Invalid,
+        SealError::OverLimit(_) | SealError::OutOfMemory => Kind::Resources,
+    }
+}
+
 fn kind_of_remap(error: RemapError) -> Kind {
     match error {
         RemapError::NoArea(_) => Kind::Hole,
-        RemapError::Misaligned | RemapError::Invalid | RemapError::OutOfRange => Kind::Invalid,
+        RemapError::Sealed(_) => Kind::Sealed,
+        RemapError::Misaligned
+        | RemapError::Invalid
+        | RemapError::OutOfRange
+        | RemapError::TooLow => Kind::Invalid,
         RemapError::NoRoom
         | RemapError::OverLimit(_)
         | RemapError::Overcommit
@@ -139,6 +154,7 @@ fn kind_of_advise(error: AdviseError) -> Kind {
         AdviseError::Hole(_) => Kind::Hole,
         AdviseError::Denied(_) => Kind::Denied,
         AdviseError::NotApplicable(_) => Kind::NotApplicable,
+        AdviseError::Sealed(_) => Kind::Sealed,
         AdviseError::Fault(error) => kind_of_fault(error),
         AdviseError::Misaligned => Kind::Invalid,
         AdviseError::OverLimit(_) | AdviseError::OutOfMemory => Kind::Resources,
@@ -289,6 +305,7 @@ impl Lockstep {
                 self.map(process, cpu, range, rights, what, populate)
             }
             Action::Unmap(range) => self.unmap(process, cpu, range),
+            Action::Seal(range) => self.seal(process, cpu, range),
             Action::Protect(range, rights) => self.protect(process, cpu, range, rights),
             Action::Resize(range, pages) => {
                 let (from, old) = range.resolve();
@@ -424,10 +441,16 @@ impl Lockstep {
         let mapped = self.processes[&process].on(cpu, |space| space.map(&request));
         match mapped {
             Ok(at) if at == address(from) => {}
+            Err(MapError::Sealed(_)) if self.model.check_seals(process, from, pages).is_err() => {
+                self.succeeded("map over a seal refused");
+                return Ok(());
+            }
             Err(MapError::OutOfMemory) => return Err(Difference::Exhausted),
             other => return disagree(format!("a fixed mapping gave {other:?}")),
         }
-        self.model.map(process, from, pages, rights, source);
+        if let Err(refusal) = self.model.map(process, from, pages, rights, source) {
+            return disagree(format!("a fixed mapping in spite of {refusal:?}"));
+        }
         if populate {
             self.model.populate(process, from, pages);
         }
@@ -437,14 +460,30 @@ impl Lockstep {
 
     fn unmap(&mut self, process: usize, cpu: CpuId, range: Range) -> Result<(), Difference> {
         let (from, pages) = range.resolve();
-        self.processes[&process]
+        let real = self.processes[&process]
             .on(cpu, |space| space.unmap(address(from), bytes(pages)))
             .map_err(|error| match error {
-                UnmapError::OutOfMemory => Difference::Exhausted,
-                other => Difference::Disagreement(format!("unmap: {other:?}")),
-            })?;
-        self.model.unmap(process, from, pages);
-        self.succeeded("unmap");
+                UnmapError::Sealed(_) => Kind::Sealed,
+                UnmapError::OutOfMemory | UnmapError::OverLimit(_) => Kind::Resources,
+                UnmapError::NoLength | UnmapError::Misaligned | UnmapError::OutOfRange => {
+                    Kind::Invalid
+                }
+            });
+        let model = self.model.unmap(process, from, pages);
+        if agree("unmap", model, real)? {
+            self.succeeded("unmap");
+        }
+        Ok(())
+    }
+
+    fn seal(&mut self, process: usize, cpu: CpuId, range: Range) -> Result<(), Difference> {
+        let (from, pages) = range.resolve();
+        let real =
+            self.processes[&process].on(cpu, |space| space.seal(address(from), bytes(pages)));
+        let model = self.model.seal(process, from, pages);
+        if agree("seal", model, real.map_err(kind_of_seal))? {
+            self.succeeded("seal");
+        }
         Ok(())
     }
 
@@ -471,6 +510,15 @@ impl Lockstep {
     fn remap(&mut self, process: usize, cpu: CpuId, remap: Remap) -> Result<(), Difference> {
         let hole = self.model.is_free(process, remap.from, 1);
         let uniform = self.model.is_uniform(process, remap.from, remap.pages);
+        let model = &self.model;
+        let source = model.check_seals(process, remap.from, remap.pages);
+        let target = remap
+            .to
+            .map_or(Ok(()), |to| model.check_seals(process, to, remap.new_pages));
+        if !hole && !uniform && source.and(target).is_err() {
+            // How many parts go before the one that is refused depends on where areas begin.
+            return Ok(());
+        }
         if !hole && !uniform && remap.to.is_none() {
             return self.shrink_several(process, cpu, remap);
         }
@@ -479,7 +527,7 @@ impl Lockstep {
                 .may_remap(remap)
                 .and(Err(Refusal::Hole(remap.from)))
         } else {
-            self.model.may_remap(remap)
+            self.model.may_remap(remap).and(source).and(target)
         };
         let real = self.processes[&process].on(cpu, |space| {
             space.remap(RemapRequest {
@@ -549,7 +597,9 @@ impl Lockstep {
                 "several areas did not shrink to one page: {real:?}"
             ));
         }
-        self.model.unmap(process, from + 1, pages - 1);
+        self.model
+            .unmap(process, from + 1, pages - 1)
+            .expect("none is sealed");
         self.succeeded("shrink of several kinds");
         Ok(())
     }

@@ -118,6 +118,8 @@ struct Mapped {
     on_fork: OnFork,
     /// Every access is refused as if nothing were mapped.
     guard: bool,
+    /// Neither the mapping nor its rights change any more (`mseal`).
+    sealed: bool,
 }
 
 /// What an access does to a page.
@@ -142,6 +144,8 @@ pub enum Refusal {
     BeyondObject(u64),
     /// The operation does not apply to what is mapped at this page.
     NotApplicable(u64),
+    /// What is mapped at this page is sealed.
+    Sealed(u64),
     /// The arguments contradict each other.
     Invalid,
 }
@@ -236,7 +240,18 @@ impl Model {
     }
 
     /// `MAP_FIXED`: what was there is gone.
-    pub fn map(&mut self, process: usize, from: u64, pages: u64, rights: Rights, source: Source) {
+    ///
+    /// # Errors
+    /// A sealed page of the range: then all is as before.
+    pub fn map(
+        &mut self,
+        process: usize,
+        from: u64,
+        pages: u64,
+        rights: Rights,
+        source: Source,
+    ) -> Result<(), Refusal> {
+        self.check_seals(process, from, pages)?;
         for page in 0..pages {
             let mapped = Mapped {
                 rights,
@@ -244,9 +259,37 @@ impl Model {
                 own: None,
                 on_fork: OnFork::default(),
                 guard: false,
+                sealed: false,
             };
             self.space(process).pages.insert(from + page, mapped);
         }
+        Ok(())
+    }
+
+    /// Whether no page of a range is sealed.
+    ///
+    /// # Errors
+    /// The first that is.
+    pub fn check_seals(&self, process: usize, from: u64, pages: u64) -> Result<(), Refusal> {
+        let mut range = self.spaces[&process].pages.range(from..from + pages);
+        match range.find(|(_, mapped)| mapped.sealed) {
+            Some((&page, _)) => Err(Refusal::Sealed(page)),
+            None => Ok(()),
+        }
+    }
+
+    /// `mseal`
+    ///
+    /// # Errors
+    /// The first hole: then nothing is sealed.
+    pub fn seal(&mut self, process: usize, from: u64, pages: u64) -> Result<(), Refusal> {
+        for page in from..from + pages {
+            self.mapped(process, page)?;
+        }
+        for page in from..from + pages {
+            self.mapped(process, page)?.sealed = true;
+        }
+        Ok(())
     }
 
     /// `MAP_POPULATE`: as `MADV_POPULATE_WRITE` where the process may write pages of its own, else as
@@ -267,16 +310,21 @@ impl Model {
     }
 
     /// Nothing is mapped in the range afterwards.
-    pub fn unmap(&mut self, process: usize, from: u64, pages: u64) {
+    ///
+    /// # Errors
+    /// A sealed page of the range: then all is as before.
+    pub fn unmap(&mut self, process: usize, from: u64, pages: u64) -> Result<(), Refusal> {
+        self.check_seals(process, from, pages)?;
         self.space(process)
             .pages
             .retain(|&page, _| page < from || from + pages <= page);
+        Ok(())
     }
 
-    /// The rights change page by page until a hole.
+    /// The rights change page by page until a hole or a sealed page.
     ///
     /// # Errors
-    /// The first hole.
+    /// The first of these.
     pub fn protect(
         &mut self,
         process: usize,
@@ -285,7 +333,11 @@ impl Model {
         rights: Rights,
     ) -> Result<(), Refusal> {
         for page in from..from + pages {
-            self.mapped(process, page)?.rights = rights;
+            let mapped = self.mapped(process, page)?;
+            if mapped.sealed {
+                return Err(Refusal::Sealed(page));
+            }
+            mapped.rights = rights;
         }
         Ok(())
     }
@@ -301,6 +353,7 @@ impl Model {
             space.pages.get(&(from + page)).is_some_and(|here| {
                 here.rights == first.rights
                     && here.on_fork == first.on_fork
+                    && here.sealed == first.sealed
                     && here.source == first.source.advanced(page)
             })
         })
@@ -342,7 +395,8 @@ impl Model {
             .expect("a mapped range")
             .clone();
         if to != remap.from {
-            self.unmap(process, to, remap.new_pages);
+            self.unmap(process, to, remap.new_pages)
+                .expect("a place that may be replaced");
         }
         let space = self.space(process);
         let mut moved = Vec::new();
@@ -418,6 +472,17 @@ impl Model {
     fn advise_page(&mut self, process: usize, page: u64, advice: Advice) -> Result<(), Refusal> {
         let mapped = self.mapped(process, page)?;
         let anonymous = mapped.source == Source::Anonymous;
+        let discards = matches!(
+            advice,
+            Advice::Drop
+                | Advice::Free
+                | Advice::OmitOnFork
+                | Advice::WipeOnFork
+                | Advice::InstallGuard
+        );
+        if discards && mapped.sealed && anonymous && !mapped.rights.write {
+            return Err(Refusal::Sealed(page));
+        }
         match advice {
             Advice::Drop => mapped.own = None,
             Advice::Free if anonymous => {}
@@ -439,8 +504,13 @@ impl Model {
         Ok(())
     }
 
-    /// To populate what the rights forbid is no refused access but a wrong argument.
+    /// To populate what the rights forbid is no refused access but a wrong argument. That a write implies reading
+    /// does not count here.
     fn permit_populate(&self, process: usize, page: u64, intent: Intent) -> Result<(), Refusal> {
+        let mapped = self.spaces[&process].pages.get(&page);
+        if intent == Intent::Read && mapped.is_some_and(|mapped| !mapped.rights.read) {
+            return Err(Refusal::NotApplicable(page));
+        }
         self.permit(process, page, intent)
             .map_err(|refusal| match refusal {
                 Refusal::Denied(page) => Refusal::NotApplicable(page),

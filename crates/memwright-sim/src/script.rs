@@ -59,6 +59,8 @@ pub enum Action {
     Map(Range, Rights, What, bool),
     /// `munmap`
     Unmap(Range),
+    /// `mseal`
+    Seal(Range),
     /// `mprotect`
     Protect(Range, Rights),
     /// `mremap(MREMAP_MAYMOVE)` to a new length.
@@ -161,6 +163,7 @@ impl fmt::Debug for Action {
                 write!(f, "map {range:?} {} {what:?}{populate}", letters(rights))
             }
             Self::Unmap(range) => write!(f, "unmap {range:?}"),
+            Self::Seal(range) => write!(f, "seal {range:?}"),
             Self::Protect(range, rights) => write!(f, "protect {range:?} {}", letters(rights)),
             Self::Resize(range, pages) => write!(f, "resize {range:?} to {pages} pages"),
             Self::Move(range, to, keep) => {

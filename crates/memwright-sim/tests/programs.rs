@@ -69,6 +69,7 @@ fn action() -> impl Strategy<Value = Action> {
         6 => (range(), rights(), what(), any::<bool>())
             .prop_map(|(range, rights, what, populate)| Action::Map(range, rights, what, populate)),
         2 => range().prop_map(Action::Unmap),
+        1 => range().prop_map(Action::Seal),
         6 => (range(), rights()).prop_map(|(range, rights)| Action::Protect(range, rights)),
         2 => (range(), 1..16u8).prop_map(|(range, pages)| Action::Resize(range, pages)),
         3 => (range(), 0..32u8, any::<bool>())

@@ -67,7 +67,7 @@ fn audit_areas<M: Machine>(core: &Core<M>, areas: &Areas<M>) -> Result<(), Audit
     let (mut mapped, mut locked) = (0, 0);
     for area in areas.map.iter() {
         let at = area.start().address();
-        let floor = previous.map_or(bounds.start, Area::end);
+        let floor = previous.map_or(Page::new(0), Area::end);
         if area.pages() == 0 || area.start() < floor || area.end() > bounds.end {
             return Err(AuditError::AreaOrder(at));
         }

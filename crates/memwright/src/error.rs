@@ -37,6 +37,8 @@ pub enum MapError {
     OffsetTooLarge,
     /// The rights exceed what the object allows (EACCES).
     Denied,
+    /// What is mapped there is sealed from this address on (EPERM).
+    Sealed(VirtAddr),
     /// A limit forbids it (ENOMEM; EAGAIN for [`Limit::Locked`]).
     OverLimit(Limit),
     /// More than all memory at once (ENOMEM).
@@ -54,6 +56,8 @@ pub enum UnmapError {
     Misaligned,
     /// The range is not in user addresses (EINVAL).
     OutOfRange,
+    /// A sealed area lies in the range, from this address on (EPERM).
+    Sealed(VirtAddr),
     /// Cutting an area in two would exceed the area limit (ENOMEM).
     OverLimit(Limit),
     /// No memory for a structure (ENOMEM).
@@ -71,6 +75,8 @@ pub enum ProtectError {
     Hole(VirtAddr),
     /// More rights than the area may ever have (EACCES).
     Denied(VirtAddr),
+    /// The area is sealed (EPERM).
+    Sealed(VirtAddr),
     /// A limit forbids it (ENOMEM).
     OverLimit(Limit),
     /// More than all memory at once (ENOMEM).
@@ -88,8 +94,12 @@ pub enum RemapError {
     Invalid,
     /// The old range is not inside one area (EFAULT).
     NoArea(VirtAddr),
+    /// The area, or what is mapped at the new place, is sealed (EPERM).
+    Sealed(VirtAddr),
     /// The new range does not end below the end of user addresses (EINVAL).
     OutOfRange,
+    /// The new range begins below the lowest address (EPERM).
+    TooLow,
     /// It does not fit where it is and must not move, or there is no room (ENOMEM).
     NoRoom,
     /// A limit forbids it (ENOMEM; EAGAIN for [`Limit::Locked`]).
@@ -111,11 +121,26 @@ pub enum AdviseError {
     NotApplicable(VirtAddr),
     /// The area does not grant the right that the advice needs (EACCES).
     Denied(VirtAddr),
+    /// The area is sealed, and its contents would go (EPERM).
+    Sealed(VirtAddr),
     /// A page could not be populated (EFAULT; ENOMEM when out of memory).
     Fault(FaultError),
     /// A limit forbids it (ENOMEM).
     OverLimit(Limit),
     /// No memory for a structure (EAGAIN).
+    OutOfMemory,
+}
+
+/// Why nothing was sealed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SealError {
+    /// The address is not a multiple of the page size, or the range wraps around (EINVAL).
+    Invalid,
+    /// Nothing is mapped here (ENOMEM).
+    Hole(VirtAddr),
+    /// A limit forbids it (ENOMEM). Areas below have been sealed.
+    OverLimit(Limit),
+    /// No memory for a structure (ENOMEM). Areas below have been sealed.
     OutOfMemory,
 }
 

@@ -163,7 +163,7 @@ pub use audit::AuditError;
 pub use commit::{Commit, Overcommit, OvercommitMode};
 pub use error::{
     AdviseError, FaultError, ForkError, Limit, LockError, MapError, ObjectError, ProtectError,
-    RemapError, SyncError, UnmapError,
+    RemapError, SealError, SyncError, UnmapError,
 };
 pub use fault::{Access, FaultKind};
 pub use memory::Memory;

@@ -12,6 +12,7 @@ const PROGRAMS: &[&str] = &[
     "cow",
     "map",
     "advise",
+    "seal",
     "limits",
     "privilege",
     "faults",

@@ -24,7 +24,7 @@ use crate::{
     fs::{Executable, dentry::Dentry, walk::LastLink},
     kernel::Kernel,
     memory::{Layouts, map_errno, new_space},
-    process::{Capabilities, Heap, Image, Resource},
+    process::{Heap, Image, Resource},
     signal::{AlternateStack, end_others},
     wait::Interest,
 };
@@ -200,8 +200,8 @@ fn load(context: &Context<'_>, file: Executable, request: &Request) -> Result<Lo
     let limits = context.process().limits.lock().clone();
     let mut credentials = context.process().credentials.lock().clone();
     credentials.after_exec();
-    let may_lock_any = credentials.has(Capabilities::LOCK_MEMORY);
-    let space = new_space(kernel, &limits, may_lock_any)?;
+    let capabilities = credentials.capabilities.effective;
+    let space = new_space(kernel, &limits, capabilities)?;
     space.set_exec_gain(context.with_space(|space| space.exec_gain()).of_successor());
     let layouts = Layouts::choose(kernel);
     let base = if interpreter.is_some() {

@@ -18,6 +18,8 @@ bitflags! {
         const SET_USER = 1 << 7;
         /// Lock any amount of memory (`CAP_IPC_LOCK`).
         const LOCK_MEMORY = 1 << 14;
+        /// Addresses and devices as they are (`CAP_SYS_RAWIO`).
+        const RAW_ACCESS = 1 << 17;
         /// Look into any process (`CAP_SYS_PTRACE`).
         const TRACE = 1 << 19;
         /// The system's own matters (`CAP_SYS_ADMIN`).

@@ -37,18 +37,18 @@ pub fn getegid(context: &Context<'_>, _arguments: &Arguments) -> CallResult {
     read(context, |credentials| credentials.group.effective)
 }
 
-/// Changes the user ids; whoever stops being root may no longer lock any memory.
+/// Changes the user ids; whoever stops being root has no capabilities left.
 fn change_user<R>(
     context: &Context<'_>,
     change: impl FnOnce(&mut Ids, bool) -> Result<R, Errno>,
 ) -> Result<R, Errno> {
     let process = context.process();
-    let (result, may_lock_any) = {
+    let (result, capabilities) = {
         let mut credentials = process.credentials.lock();
         let result = credentials.change_user(change)?;
-        (result, credentials.has(Capabilities::LOCK_MEMORY))
+        (result, credentials.capabilities.effective)
     };
-    let limits = space_limits(context.kernel, &process.limits.lock(), may_lock_any);
+    let limits = space_limits(context.kernel, &process.limits.lock(), capabilities);
     context.with_space(|space| space.set_limits(limits));
     Ok(result)
 }
@@ -262,16 +262,16 @@ pub fn capset(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     }
     let [effective, permitted, inheritable] = sets.map(Capabilities::from_bits_retain);
     let process = context.process();
-    let may_lock_any = {
+    let capabilities = {
         let mut credentials = process.credentials.lock();
         credentials.capabilities.set(CapabilitySets {
             permitted,
             effective,
             inheritable,
         })?;
-        credentials.has(Capabilities::LOCK_MEMORY)
+        credentials.capabilities.effective
     };
-    let limits = space_limits(context.kernel, &process.limits.lock(), may_lock_any);
+    let limits = space_limits(context.kernel, &process.limits.lock(), capabilities);
     context.with_space(|space| space.set_limits(limits));
     Ok(0)
 }

@@ -7,7 +7,8 @@ use crate::{
     errno::Errno,
     fs::Mapping,
     memory::{
-        advise_errno, lock_errno, map_errno, protect_errno, remap_errno, sync_errno, unmap_errno,
+        advise_errno, lock_errno, map_errno, protect_errno, remap_errno, seal_errno, sync_errno,
+        unmap_errno,
     },
     process::Resource,
     user::USER_END,
@@ -421,6 +422,19 @@ pub fn mincore(context: &Context<'_>, arguments: &Arguments) -> CallResult {
         out += bytes.len() as u64;
         next += step;
     }
+    Ok(0)
+}
+
+/// `mseal`.
+pub fn mseal(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+    let [address, length, flags, ..] = *arguments;
+    if flags != 0 {
+        return Err(Errno::EINVAL);
+    }
+    let address = VirtAddr::new(address);
+    context
+        .with_space(|space| space.seal(address, length))
+        .map_err(seal_errno)?;
     Ok(0)
 }
 

@@ -219,9 +219,9 @@ fn set_limit(
         let credentials = context.process().credentials.lock();
         credentials.has(Capabilities::RESOURCES)
     };
-    let may_lock_any = {
+    let capabilities = {
         let credentials = process.credentials.lock();
-        credentials.has(Capabilities::LOCK_MEMORY)
+        credentials.capabilities.effective
     };
     let limits = {
         let mut limits = process.limits.lock();
@@ -230,7 +230,7 @@ fn set_limit(
             return Err(Errno::EPERM);
         }
         *limit = new;
-        space_limits(context.kernel, &limits, may_lock_any)
+        space_limits(context.kernel, &limits, capabilities)
     };
     if let Some(space) = process.space() {
         space.set_limits(limits);

@@ -846,7 +846,12 @@ const NUMBERS: &[SystemCall] = &[
     missing(459, "lsm_get_self_attr"),
     missing(460, "lsm_set_self_attr"),
     missing(461, "lsm_list_modules"),
-    missing(462, "mseal"),
+    real(
+        462,
+        "mseal",
+        &[Kind::Hex, Kind::Unsigned, Kind::Hex],
+        memory::mseal,
+    ),
     missing(463, "setxattrat"),
     missing(464, "getxattrat"),
     missing(465, "listxattrat"),

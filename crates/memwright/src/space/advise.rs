@@ -56,6 +56,31 @@ pub enum Advised {
     AdvisedOnly,
 }
 
+impl Advice {
+    /// Whether contents go by it, now or in a child (Linux 7.2 `is_discard`): what a sealed area may refuse.
+    fn discards(self) -> bool {
+        match self {
+            Self::DontNeed
+            | Self::DontNeedLocked
+            | Self::Free
+            | Self::Remove
+            | Self::DontFork
+            | Self::WipeOnFork
+            | Self::GuardInstall => true,
+            Self::DoFork
+            | Self::KeepOnFork
+            | Self::DontDump
+            | Self::DoDump
+            | Self::PopulateRead
+            | Self::PopulateWrite
+            | Self::GuardRemove
+            | Self::Cold
+            | Self::PageOut
+            | Self::Hint => false,
+        }
+    }
+}
+
 impl From<FlagsError> for AdviseError {
     fn from(error: FlagsError) -> Self {
         match error {
@@ -89,10 +114,16 @@ impl<M: Machine> AddressSpace<M> {
             Advice::GuardInstall => core.guard(range, true)?,
             Advice::GuardRemove => core.guard(range, false)?,
             Advice::DontNeed | Advice::DontNeedLocked => {
-                core.for_each_area(range, |area, part| core.drop_pages(area, part, advice))?;
+                core.for_each_area(range, |area, part| {
+                    check_seal(area, part, advice)?;
+                    core.drop_pages(area, part, advice)
+                })?;
             }
             Advice::Free => {
-                core.for_each_area(range, |area, part| core.free_lazily(area, part))?;
+                core.for_each_area(range, |area, part| {
+                    check_seal(area, part, advice)?;
+                    core.free_lazily(area, part)
+                })?;
                 return Ok(Advised::AdvisedOnly);
             }
             Advice::Cold => {
@@ -104,12 +135,12 @@ impl<M: Machine> AddressSpace<M> {
                 core.for_each_area(range, |_, _| Ok(()))?;
                 return Ok(Advised::AdvisedOnly);
             }
-            Advice::WipeOnFork => core.wipe_on_fork(range)?,
-            Advice::DontFork => core.advise_flags(range, AreaFlags::DONTFORK, true)?,
-            Advice::DoFork => core.advise_flags(range, AreaFlags::DONTFORK, false)?,
-            Advice::KeepOnFork => core.advise_droppable(range, AreaFlags::WIPEONFORK)?,
-            Advice::DontDump => core.advise_flags(range, AreaFlags::DONTDUMP, true)?,
-            Advice::DoDump => core.advise_droppable(range, AreaFlags::DONTDUMP)?,
+            Advice::WipeOnFork => core.advise_flag(range, advice, AreaFlags::WIPEONFORK, true)?,
+            Advice::DontFork => core.advise_flag(range, advice, AreaFlags::DONTFORK, true)?,
+            Advice::DoFork => core.advise_flag(range, advice, AreaFlags::DONTFORK, false)?,
+            Advice::KeepOnFork => core.advise_flag(range, advice, AreaFlags::WIPEONFORK, false)?,
+            Advice::DontDump => core.advise_flag(range, advice, AreaFlags::DONTDUMP, true)?,
+            Advice::DoDump => core.advise_flag(range, advice, AreaFlags::DONTDUMP, false)?,
         }
         Ok(Advised::Done)
     }
@@ -118,6 +149,42 @@ impl<M: Machine> AddressSpace<M> {
 /// Locked memory stays where it is, and how it is used does not matter.
 fn refuse_locked<M: Machine>(area: &Area<M>, part: PageRange) -> Result<(), AdviseError> {
     if area.flags.contains(AreaFlags::LOCKED) {
+        return Err(AdviseError::NotApplicable(part.start.address()));
+    }
+    Ok(())
+}
+
+/// A sealed area keeps what a program could not overwrite either: private anonymous memory that is not writable.
+/// Whatever files show may go, as it comes back (Linux 7.2 `can_madvise_modify`).
+fn check_seal<M: Machine>(
+    area: &Area<M>,
+    part: PageRange,
+    advice: Advice,
+) -> Result<(), AdviseError> {
+    let keeps = area.flags.contains(AreaFlags::SEALED)
+        && area.object().is_none()
+        && !area.rights.contains(Rights::WRITE);
+    if keeps && advice.discards() {
+        return Err(AdviseError::Sealed(part.start.address()));
+    }
+    Ok(())
+}
+
+/// Whether an area takes advice that is one of its flags (Linux 7.2 `madvise_vma_behavior`).
+fn check_flag<M: Machine>(
+    area: &Area<M>,
+    part: PageRange,
+    advice: Advice,
+) -> Result<(), AdviseError> {
+    check_seal(area, part, advice)?;
+    let refused = match advice {
+        // Only private anonymous memory can be wiped.
+        Advice::WipeOnFork => area.object().is_some(),
+        // Memory that may be dropped never loses these.
+        Advice::KeepOnFork | Advice::DoDump => area.flags.contains(AreaFlags::DROPPABLE),
+        _ => false,
+    };
+    if refused {
         return Err(AdviseError::NotApplicable(part.start.address()));
     }
     Ok(())
@@ -150,44 +217,29 @@ impl<M: Machine> Core<M> {
         }
     }
 
-    fn advise_flags(&self, range: PageRange, flag: AreaFlags, on: bool) -> Result<(), AdviseError> {
-        let mut areas = self.areas.write();
-        let rule = |flags: AreaFlags| if on { flags | flag } else { flags - flag };
-        Ok(self.change_flags(&mut areas, range, Holes::Pass, rule)?)
-    }
-
-    /// Only private anonymous memory can be wiped.
-    fn wipe_on_fork(&self, range: PageRange) -> Result<(), AdviseError> {
-        self.advise_some(
-            range,
-            |area| area.object().is_none(),
-            |flags| flags | AreaFlags::WIPEONFORK,
-        )
-    }
-
-    /// Takes a flag away that memory which may be dropped never loses.
-    fn advise_droppable(&self, range: PageRange, flag: AreaFlags) -> Result<(), AdviseError> {
-        let keeps = |area: &Area<M>| area.flags.contains(AreaFlags::DROPPABLE);
-        self.advise_some(range, |area| !keeps(area), |flags| flags - flag)
-    }
-
-    /// Changes the flags of the areas that `applies` to, up to the first that it does not.
-    fn advise_some(
+    /// Sets or clears a flag of the areas of `range`, up to the first that refuses the advice.
+    fn advise_flag(
         &self,
         range: PageRange,
-        applies: impl Fn(&Area<M>) -> bool,
-        rule: impl Fn(AreaFlags) -> AreaFlags,
+        advice: Advice,
+        flag: AreaFlags,
+        on: bool,
     ) -> Result<(), AdviseError> {
         let mut areas = self.areas.write();
-        let other = areas.map.overlapping(range).find(|area| !applies(area));
-        let (range, refused) = match other.map(|area| area.start().max(range.start)) {
-            // Linux changes the areas before the first that it refuses.
-            Some(start) => (PageRange::new(range.start, start), Some(start)),
-            None => (range, None),
-        };
-        let changed = self.change_flags(&mut areas, range, Holes::Pass, rule);
-        match refused {
-            Some(page) => Err(AdviseError::NotApplicable(page.address())),
+        let refusal = areas.map.overlapping(range).find_map(|area| {
+            let start = area.start().max(range.start);
+            let part = PageRange::new(start, area.end());
+            check_flag(area, part, advice)
+                .err()
+                .map(|error| (start, error))
+        });
+        let end = refusal.map_or(range.end, |(start, _)| start);
+        let rule = |flags: AreaFlags| if on { flags | flag } else { flags - flag };
+        // Linux changes the areas before the first that it refuses.
+        let before = PageRange::new(range.start, end);
+        let changed = self.change_flags(&mut areas, before, Holes::Pass, rule);
+        match refusal {
+            Some((_, error)) => Err(error),
             None => Ok(changed?),
         }
     }
@@ -269,6 +321,7 @@ impl<M: Machine> Core<M> {
             }
             let part = area.range().intersect(left);
             let at = part.start.address();
+            check_seal(area, part, Advice::Remove)?;
             if area.flags.contains(AreaFlags::LOCKED) {
                 return Err(AdviseError::NotApplicable(at));
             }
@@ -307,6 +360,9 @@ impl<M: Machine> Core<M> {
                 hole = hole.or(Some(next));
             }
             let part = area.range().intersect(range);
+            if install {
+                check_seal(area, part, Advice::GuardInstall)?;
+            }
             if install && area.flags.contains(AreaFlags::LOCKED) {
                 return Err(AdviseError::NotApplicable(part.start.address()));
             }

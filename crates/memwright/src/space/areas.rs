@@ -62,6 +62,8 @@ pub struct Limits {
     pub locked: u64,
     /// `CAP_IPC_LOCK`: the limit of locked memory does not apply.
     pub may_lock_any: bool,
+    /// `CAP_SYS_RAWIO`: fixed places below the lowest address are granted.
+    pub may_map_low: bool,
     /// `vm.max_map_count`.
     pub areas: usize,
 }
@@ -75,6 +77,7 @@ impl Default for Limits {
             stack: 8 << 20,
             locked: 8 << 20,
             may_lock_any: false,
+            may_map_low: false,
             areas: 65_530,
         }
     }

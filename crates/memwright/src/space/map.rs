@@ -8,7 +8,7 @@ use memwright_table::{Machine, PAGE_SIZE, Page, PageRange, VirtAddr};
 use super::areas::is_accountable;
 use super::unmap::Removal;
 use super::{AddressSpace, Area, Areas, Backing, Core, LockFuture};
-use crate::error::{Limit, MapError};
+use crate::error::{Limit, MapError, UnmapError};
 use crate::object::{Attachment, Object};
 use crate::trace::Event;
 use crate::vma::{AreaBin, AreaFlags, Rights};
@@ -210,6 +210,19 @@ impl<M: Machine> AddressSpace<M> {
     }
 }
 
+impl From<UnmapError> for MapError {
+    fn from(error: UnmapError) -> Self {
+        match error {
+            UnmapError::NoLength => Self::NoLength,
+            UnmapError::Misaligned => Self::Misaligned,
+            UnmapError::OutOfRange => Self::OutOfRange,
+            UnmapError::Sealed(address) => Self::Sealed(address),
+            UnmapError::OverLimit(limit) => Self::OverLimit(limit),
+            UnmapError::OutOfMemory => Self::OutOfMemory,
+        }
+    }
+}
+
 /// Chooses where the area goes.
 fn place<M: Machine>(
     core: &Core<M>,
@@ -227,7 +240,7 @@ fn place<M: Machine>(
             if start.number() + pages > bounds.end.number() {
                 return Err(MapError::OutOfRange);
             }
-            if start < bounds.start {
+            if start < bounds.start && !areas.limits.may_map_low {
                 return Err(MapError::TooLow);
             }
             let range = PageRange::new(start, start.add(pages));
@@ -274,9 +287,7 @@ fn prepare<M: Machine>(
     if areas.map.len() > areas.limits.areas {
         return Err(MapError::OverLimit(Limit::Areas));
     }
-    let replaced = core
-        .check_unmap(areas, range)
-        .map_err(MapError::OverLimit)?;
+    let replaced = core.check_unmap(areas, range)?;
     let pages = range.len();
     areas
         .check_growth(rights, flags, pages, replaced.pages)

@@ -17,6 +17,7 @@ mod query;
 mod reap;
 mod remap;
 mod resident;
+mod seal;
 mod survey;
 mod sync;
 mod unmap;

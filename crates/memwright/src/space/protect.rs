@@ -43,7 +43,8 @@ impl<M: Machine> AddressSpace<M> {
         if area.start() > range.start {
             return Err(ProtectError::Hole(address));
         }
-        if area.rights == rights && range.end <= area.end() {
+        let sealed = area.flags.contains(AreaFlags::SEALED);
+        if area.rights == rights && range.end <= area.end() && !sealed {
             return Ok(());
         }
         let cpu = core.cpu();
@@ -128,6 +129,9 @@ impl Change {
             return Err(ProtectError::Denied(range.start.address()));
         }
         let (old, flags, whole) = (area.rights, area.flags, area.range());
+        if flags.contains(AreaFlags::SEALED) {
+            return Err(ProtectError::Sealed(range.start.address()));
+        }
         if old == self.rights {
             return Ok(position);
         }

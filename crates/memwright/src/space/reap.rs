@@ -1,10 +1,10 @@
 //! Taking the memory of a process that is about to end (Linux 7.2 `mm/oom_kill.c`, `__oom_reap_task_mm`).
 
-use memwright_table::Machine;
+use memwright_table::{Machine, Page};
 
 use super::AddressSpace;
 use crate::error::UnmapError;
-use crate::vma::AreaBin;
+use crate::vma::{AreaBin, AreaFlags};
 
 impl<M: Machine> AddressSpace<M> {
     /// Unmaps all private memory. A process that still runs here faults at its next step: only for one that will
@@ -16,9 +16,11 @@ impl<M: Machine> AddressSpace<M> {
         let core = &self.core;
         let mut bin = AreaBin::new();
         let mut areas = core.areas.write();
-        let mut position = areas.map.at_or_after(core.bounds().start);
+        let mut position = areas.map.at_or_after(Page::new(0));
         while let Some(found) = position {
-            let area = areas.map.get(found);
+            let area = areas.map.get_mut(found);
+            // A seal binds the program alone.
+            area.flags -= AreaFlags::SEALED;
             let range = area.range();
             if area.is_shared() {
                 position = areas.map.next(found);

@@ -42,6 +42,7 @@ impl From<UnmapError> for RemapError {
         match error {
             UnmapError::NoLength | UnmapError::OutOfRange => Self::OutOfRange,
             UnmapError::Misaligned => Self::Misaligned,
+            UnmapError::Sealed(address) => Self::Sealed(address),
             UnmapError::OverLimit(limit) => Self::OverLimit(limit),
             UnmapError::OutOfMemory => Self::OutOfMemory,
         }
@@ -147,6 +148,9 @@ impl<M: Machine> Core<M> {
         let position = position.filter(|found| areas.map.get(*found).start() <= start);
         let position = position.ok_or(RemapError::NoArea(start.address()))?;
         let area = areas.map.get(position);
+        if area.flags.contains(AreaFlags::SEALED) {
+            return Err(RemapError::Sealed(start.address()));
+        }
         if old_pages == 0 && !area.is_shared() {
             return Err(RemapError::Invalid);
         }
@@ -240,7 +244,9 @@ impl<M: Machine> Core<M> {
         }
         let cpu = self.cpu();
         let target = match request.fixed {
-            Some(target) if target < self.bounds().start => return Err(RemapError::Invalid),
+            Some(target) if target < self.bounds().start && !areas.limits.may_map_low => {
+                return Err(RemapError::TooLow);
+            }
             Some(target) => {
                 let range = PageRange::new(target, target.add(new_pages));
                 self.unmap_range(areas, range, bin)?;
@@ -385,6 +391,9 @@ impl<M: Machine> Core<M> {
             let part = areas.map.get(position).range().intersect(rest);
             if part.is_empty() {
                 break;
+            }
+            if areas.map.get(position).flags.contains(AreaFlags::SEALED) {
+                return Err(RemapError::Sealed(part.start.address()));
             }
             let ahead = part.start.number() - old.start.number();
             let piece = Checked {

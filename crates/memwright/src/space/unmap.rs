@@ -45,8 +45,13 @@ impl<M: Machine> AddressSpace<M> {
 }
 
 impl<M: Machine> Core<M> {
-    /// What unmapping `range` takes away, if the area limit allows the split it may need.
-    pub(crate) fn check_unmap(&self, areas: &Areas<M>, range: PageRange) -> Result<Removal, Limit> {
+    /// What unmapping `range` takes away, if no part of it is sealed and the area limit allows the split it may
+    /// need.
+    pub(crate) fn check_unmap(
+        &self,
+        areas: &Areas<M>,
+        range: PageRange,
+    ) -> Result<Removal, UnmapError> {
         let mut removal = Removal::default();
         for area in areas.map.overlapping(range) {
             removal.areas += 1;
@@ -54,7 +59,11 @@ impl<M: Machine> Core<M> {
             removal.guarded |= area.flags.contains(AreaFlags::GUARDED);
             let cut_out = area.start() < range.start && range.end < area.end();
             if cut_out && areas.map.len() >= areas.limits.areas {
-                return Err(Limit::Areas);
+                return Err(UnmapError::OverLimit(Limit::Areas));
+            }
+            if area.flags.contains(AreaFlags::SEALED) {
+                let first = area.start().max(range.start);
+                return Err(UnmapError::Sealed(first.address()));
             }
         }
         Ok(removal)
@@ -67,9 +76,7 @@ impl<M: Machine> Core<M> {
         range: PageRange,
         bin: &mut AreaBin<Backing<M>>,
     ) -> Result<(), UnmapError> {
-        let removal = self
-            .check_unmap(areas, range)
-            .map_err(UnmapError::OverLimit)?;
+        let removal = self.check_unmap(areas, range)?;
         if removal.areas == 0 {
             return Ok(());
         }

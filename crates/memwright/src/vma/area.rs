@@ -55,6 +55,9 @@ bitflags! {
         /// Pages may be dropped whenever memory is wanted, written or not; such an area is never locked
         /// (`MAP_DROPPABLE`).
         const DROPPABLE = 1 << 12;
+        /// Neither the range, nor the rights, nor read-only contents may change any more (`mseal`). Never taken away
+        /// again.
+        const SEALED = 1 << 13;
     }
 }
 

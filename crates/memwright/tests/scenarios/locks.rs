@@ -1,6 +1,9 @@
-//! Locked memory, and questions about what is resident.
+//! Locked and sealed memory, and questions about what is resident.
 
-use memwright::{AdviseError, AreaFlags, Limit, LockError, LockFuture, SyncError, SyncFlags};
+use memwright::{
+    Advice, AdviseError, Advised, AreaFlags, Limit, LockError, LockFuture, MapError, MapRequest,
+    Placement, ProtectError, RemapError, RemapRequest, SealError, SyncError, SyncFlags, UnmapError,
+};
 use memwright_table::VirtAddr;
 
 use crate::world::{PAGE, Process, R, RW, World, page};
@@ -155,4 +158,63 @@ fn memory_without_rights_is_locked_but_cannot_be_made_resident() {
     assert_eq!(process.space.lock(page(0), PAGE, false), denied);
     assert_eq!(process.space.lock(page(0), 2 * PAGE, true), Ok(()));
     assert_eq!(process.space.lock_all(true, LockFuture::No, false), Ok(()));
+}
+
+#[test]
+fn a_sealed_area_stays() {
+    let world = World::new();
+    let process = world.process();
+    let space = &process.space;
+    process.map(0, 6, RW);
+    space.seal(page(2), 2 * PAGE).unwrap();
+    assert_eq!(process.areas(), "2rw 2rw 2rw");
+    let sealed = page(2);
+    assert_eq!(
+        space.unmap(page(0), 6 * PAGE),
+        Err(UnmapError::Sealed(sealed))
+    );
+    let over = MapRequest::anonymous(6 * PAGE, RW).at(Placement::Fixed(page(0)));
+    assert_eq!(space.map(&over), Err(MapError::Sealed(sealed)));
+    let moved = |old: u64, fixed: Option<u64>| {
+        space.remap(RemapRequest {
+            old: page(old),
+            old_length: PAGE,
+            new_length: PAGE,
+            may_move: true,
+            fixed: fixed.map(page),
+            dont_unmap: false,
+        })
+    };
+    assert_eq!(moved(2, None), Err(RemapError::Sealed(sealed)));
+    assert_eq!(moved(0, Some(2)), Err(RemapError::Sealed(sealed)));
+    // What lies below has changed, as on Linux.
+    let protected = space.protect(page(0), 6 * PAGE, R);
+    assert_eq!(protected, Err(ProtectError::Sealed(sealed)));
+    assert_eq!(process.areas(), "2r 2rw 2rw");
+    // It can be written, so it can be emptied.
+    assert_eq!(
+        space.advise(sealed, PAGE, Advice::DontNeed),
+        Ok(Advised::Done)
+    );
+    space.seal(page(0), 2 * PAGE).unwrap();
+    let dropped = space.advise(page(0), 6 * PAGE, Advice::DontNeed);
+    assert_eq!(dropped, Err(AdviseError::Sealed(page(0))));
+    let hinted = space.advise(page(0), 6 * PAGE, Advice::Hint);
+    assert_eq!(hinted, Ok(Advised::AdvisedOnly));
+}
+
+#[test]
+fn what_cannot_be_sealed() {
+    let world = World::new();
+    let process = world.process();
+    process.map(0, 2, RW);
+    process.map(3, 1, RW);
+    let seal = |at: u64, length: u64| process.space.seal(VirtAddr::new(at), length);
+    let base = page(0).as_u64();
+    assert_eq!(seal(base + 1, PAGE), Err(SealError::Invalid));
+    assert_eq!(seal(base, u64::MAX), Err(SealError::Invalid));
+    assert_eq!(seal(base, 4 * PAGE), Err(SealError::Hole(page(2))));
+    assert_eq!(process.areas(), "2rw . 1rw");
+    assert_eq!(seal(base, 0), Ok(()));
+    assert_eq!(process.space.unmap(page(0), 4 * PAGE), Ok(()));
 }

@@ -175,6 +175,7 @@ impl Codes {
             ("wf", flags.contains(AreaFlags::WIPEONFORK)),
             ("dd", flags.contains(AreaFlags::DONTDUMP)),
             ("dp", flags.contains(AreaFlags::DROPPABLE)),
+            ("sl", flags.contains(AreaFlags::SEALED)),
         ];
         text.write_str("VmFlags: ")?;
         for (code, _) in codes.into_iter().filter(|(_, there)| *there) {

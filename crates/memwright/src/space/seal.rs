@@ -1,0 +1,44 @@
+//! Sealing (Linux 7.2 `mm/mseal.c`).
+
+use memwright_table::{Machine, VirtAddr};
+
+use super::flags::{FlagsError, Holes};
+use super::{AddressSpace, check};
+use crate::error::SealError;
+use crate::vma::AreaFlags;
+
+impl From<FlagsError> for SealError {
+    fn from(error: FlagsError) -> Self {
+        match error {
+            FlagsError::Hole(address) => Self::Hole(address),
+            FlagsError::OverLimit(limit) => Self::OverLimit(limit),
+            FlagsError::OutOfMemory => Self::OutOfMemory,
+        }
+    }
+}
+
+impl<M: Machine> AddressSpace<M> {
+    /// Seals `length` bytes, rounded up to pages: they can no longer be unmapped, replaced, moved, resized or
+    /// protected otherwise, and what the program may not write there it may not drop either.
+    ///
+    /// # Errors
+    /// As [`SealError`] says; with a hole in the range nothing is sealed.
+    pub fn seal(&self, address: VirtAddr, length: u64) -> Result<(), SealError> {
+        let core = &*self.core;
+        let range = check::pages(address, length).map_err(|_| SealError::Invalid)?;
+        let mut areas = core.areas.write();
+        let mut next = range.start;
+        for area in areas.map.overlapping(range) {
+            if area.start() > next {
+                break;
+            }
+            next = area.end();
+        }
+        if next < range.end {
+            return Err(SealError::Hole(next.address()));
+        }
+        let seal = |flags| flags | AreaFlags::SEALED;
+        core.change_flags(&mut areas, range, Holes::Stop, seal)?;
+        Ok(())
+    }
+}
