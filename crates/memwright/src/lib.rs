@@ -61,6 +61,7 @@
 //! object/      what areas show other than anonymous memory: the trait, sparse pages, shared memory
 //! commit.rs    promised memory          policy.rs  choices for experiments
 //! stats.rs     the account              trace.rs   events as JSON
+//! track/       which pages were written since somebody asked
 //! audit.rs     whether all of it agrees error.rs   one small enum per operation
 //! ```
 //!
@@ -121,6 +122,7 @@
 //! | `madvise` | mm/madvise.c | space/advise.rs | advise |
 //! | `mincore` | mm/mincore.c | space/resident.rs | locks |
 //! | `mlock` family | mm/mlock.c | space/lock.rs | locks |
+//! | soft-dirty | fs/proc/task_mmu.c | track/soft_dirty.rs | track |
 //! | `msync` | mm/msync.c | space/sync.rs | locks, objects |
 //! | `fork` | kernel/fork.c, mm/memory.c | space/fork.rs | fork |
 //! | areas | mm/vma.c, mm/vma.h | vma/ | vma/tests.rs |
@@ -156,6 +158,7 @@ pub mod policy;
 pub mod space;
 pub mod stats;
 pub mod trace;
+pub mod track;
 pub mod vma;
 pub mod writable;
 
@@ -167,7 +170,7 @@ pub use error::{
 };
 pub use fault::{Access, FaultKind};
 pub use memory::Memory;
-pub use policy::{Policy, PolicyError, WriteUpgrade};
+pub use policy::{Policy, PolicyError, Track, WriteUpgrade};
 pub use space::{
     AddressSpace, Area, Backing, Layout, Limits, LockFuture, MapKind, MapRequest, Placement, Totals,
 };

@@ -18,6 +18,15 @@ pub enum WriteUpgrade {
     On = 2,
 }
 
+/// What tells of stores to tracked pages, where both can.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Track {
+    /// The entry is not writable: the first store faults, as on Linux.
+    Fault,
+    /// The entry of a private page stays as it is, clean: the processor marks it.
+    DirtyBit,
+}
+
 /// Each policy where its number says, which an atomic keeps.
 const FLUSH_POLICIES: [FlushPolicy; 4] = [
     FlushPolicy::Immediate,
@@ -42,6 +51,7 @@ pub struct Policy {
     fault_around: AtomicU8,
     count_locks: AtomicBool,
     flush: AtomicU8,
+    track_by_faults: AtomicBool,
 }
 
 impl Default for Policy {
@@ -51,13 +61,14 @@ impl Default for Policy {
             fault_around: AtomicU8::new(16),
             count_locks: AtomicBool::new(false),
             flush: AtomicU8::new(FlushPolicy::ElideGrow as u8),
+            track_by_faults: AtomicBool::new(false),
         }
     }
 }
 
 impl Policy {
     /// Every key with its values, for help texts.
-    pub const KEYS: [(&'static str, &'static str); 4] = [
+    pub const KEYS: [(&'static str, &'static str); 5] = [
         (
             "write-upgrade",
             "off, dirty or on: when a private page becomes writable without a write fault",
@@ -69,6 +80,10 @@ impl Policy {
         (
             "fault-around",
             "1, 2, 4, 8 or 16: how many cached pages of a file one read fault maps",
+        ),
+        (
+            "track",
+            "fault or dirty-bit: what tells of stores to private pages whose stores are tracked",
         ),
         (
             "locks",
@@ -112,6 +127,14 @@ impl Policy {
                 };
                 self.fault_around.store(pages, Ordering::Relaxed);
             }
+            "track" => {
+                let faults = match value {
+                    "fault" => true,
+                    "dirty-bit" => false,
+                    _ => return Err(PolicyError::UnknownValue),
+                };
+                self.track_by_faults.store(faults, Ordering::Relaxed);
+            }
             "locks" => {
                 let count = match value {
                     "off" => false,
@@ -138,6 +161,15 @@ impl Policy {
             0 => WriteUpgrade::Off,
             1 => WriteUpgrade::Dirty,
             _ => WriteUpgrade::On,
+        }
+    }
+
+    /// What tells of stores to tracked private pages.
+    pub fn track(&self) -> Track {
+        if self.track_by_faults.load(Ordering::Relaxed) {
+            Track::Fault
+        } else {
+            Track::DirtyBit
         }
     }
 
@@ -187,6 +219,10 @@ mod tests {
         ] {
             policy.set("tlb", value).unwrap();
             assert_eq!(policy.flush(), flush);
+        }
+        for (value, track) in [("fault", Track::Fault), ("dirty-bit", Track::DirtyBit)] {
+            policy.set("track", value).unwrap();
+            assert_eq!(policy.track(), track);
         }
         policy.set("locks", "count").unwrap();
         assert!(policy.count_locks());

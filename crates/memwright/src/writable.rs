@@ -22,7 +22,7 @@ pub struct View {
     pub shared: bool,
     /// Whether the object must hear of the first store to a clean page.
     pub notify: bool,
-    /// Whether somebody tracks stores through soft-dirty bits.
+    /// Whether somebody tracks stores through soft-dirty bits, and the hardware's dirty bit does not tell of them.
     pub soft_dirty: bool,
 }
 

@@ -42,16 +42,22 @@ const PROGRAMS: &[&str] = &[
     "proc",
     "memory_files",
     "memory_totals alone",
+    "soft_dirty no-faults",
     "fpu",
     "badptr --every",
     "many_processes",
 ];
+
+/// Those that watch stores, with what they ask where a store that is watched faults.
+const TRACKED_BY_FAULTS: &[&str] = &["soft_dirty faults"];
 
 /// One test for each program and way to link it.
 pub fn trials() -> Vec<Trial> {
     let boots = VARIANTS
         .iter()
         .map(|variant| Boot::of("programs", variant, PROGRAMS));
+    let by_faults = Boot::of("programs", "musl-static", TRACKED_BY_FAULTS).policy("track=fault");
+    let boots = boots.chain([by_faults]);
     let mut trials = interleaved(boots.collect());
     trials.push(Trial::test("programs::same_trace_twice", same_trace));
     trials

@@ -57,6 +57,12 @@ impl Boot {
         self
     }
 
+    /// The same under a policy. Tests are called `GROUP::VARIANT::POLICY::PROGRAM`.
+    pub fn policy(mut self, policy: &str) -> Boot {
+        self.label.push_str(&format!("::{policy}"));
+        self.option("--policy", policy)
+    }
+
     /// An option of `memwright run` and its value.
     pub fn option(mut self, name: &str, value: &str) -> Boot {
         self.guest = self.guest.option(name, value);

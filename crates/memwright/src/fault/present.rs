@@ -31,7 +31,8 @@ impl<M: Machine> Fault<'_, M> {
             return Ok(FaultKind::WriteOnly);
         }
         let view = self.area.view();
-        let bits = page.bits | access;
+        // What the store leaves behind: it is no longer unwritten.
+        let bits = page.bits | access | Bits::SOFT_DIRTY;
         match writable(view, bits) {
             Verdict::Writable => {
                 self.grant(&mut cursor, access | WRITTEN);
@@ -43,14 +44,14 @@ impl<M: Machine> Fault<'_, M> {
                 drop(cursor);
                 self.notify_then_write()
             }
-            // Nobody tracks stores or protects pages yet but by these bits, and who does resolves the
-            // fault before it comes here.
-            Verdict::Tracked | Verdict::UserfaultProtected => {
+            // Who protects pages resolves the fault before it comes here.
+            Verdict::UserfaultProtected => {
                 self.edit_clearing(&mut cursor, access | WRITTEN, Bits::UFFD_WP);
                 Ok(FaultKind::WriteOnly)
             }
             Verdict::NoRight
             | Verdict::NotAccessible
+            | Verdict::Tracked
             | Verdict::PolicyWantsDirty
             | Verdict::PolicyOff => Err(FaultError::Denied),
         }

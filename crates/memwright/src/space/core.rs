@@ -221,7 +221,7 @@ impl<M: Machine> Area<M> {
                 && self
                     .object()
                     .is_some_and(|object| object.notify_first_write()),
-            soft_dirty: false,
+            soft_dirty: self.watches_stores(),
         }
     }
 

@@ -119,7 +119,8 @@ impl<M: Machine> AddressSpace<M> {
         let pages = self.check_length(request)?;
         let mut flags = request
             .flags
-            .difference(AreaFlags::SHARED | AreaFlags::ACCOUNTED);
+            .difference(AreaFlags::SHARED | AreaFlags::ACCOUNTED)
+            | AreaFlags::SOFT_DIRTY;
         if let MapKind::Object { shared: true, .. } = request.kind {
             flags |= AreaFlags::SHARED;
         }

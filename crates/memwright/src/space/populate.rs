@@ -1,6 +1,6 @@
 //! Making pages resident before they are used (Linux 7.2 `mm/gup.c`, `populate_vma_page_range`).
 
-use memwright_table::{Machine, PageRange, VirtAddr};
+use memwright_table::{Bits, Entry, Machine, PageRange, VirtAddr};
 
 use super::check;
 use super::{AddressSpace, Area, Core};
@@ -99,7 +99,12 @@ impl<M: Machine> Core<M> {
     fn touch(&self, area: &Area<M>, range: PageRange, access: Access) -> Result<(), FaultError> {
         let cpu = self.cpu();
         for page in range.iter() {
-            if !self.permits(page, access) {
+            let permits = if access.write {
+                self.permits_marked(page)
+            } else {
+                self.permits(page, access)
+            };
+            if !permits {
                 Fault {
                     core: self,
                     cpu,
@@ -111,6 +116,20 @@ impl<M: Machine> Core<M> {
             }
         }
         Ok(())
+    }
+
+    /// Whether the entry of `page` permits a store. Then it is marked as after one: who tracks stores would see a
+    /// store here (Linux takes a write fault for its write-protected entry).
+    fn permits_marked(&self, page: memwright_table::Page) -> bool {
+        let mut cursor = self.table.cursor(PageRange::single(page));
+        let Entry::Present(present) = cursor.peek() else {
+            return false;
+        };
+        let permits = present.bits.contains(Access::WRITE.needs());
+        if permits && !present.bits.contains(Bits::DIRTY) {
+            cursor.grant(Bits::DIRTY | Bits::SOFT_DIRTY);
+        }
+        permits
     }
 
     /// Whether the entry of `page` permits the access already.

@@ -58,13 +58,32 @@ bitflags! {
         /// Neither the range, nor the rights, nor read-only contents may change any more (`mseal`). Never taken away
         /// again.
         const SEALED = 1 << 13;
+        /// Everything here counts as written since soft-dirty was last cleared (`VM_SOFTDIRTY`): new memory does.
+        const SOFT_DIRTY = 1 << 16;
+        /// A store to a page that is not soft-dirty must fault. Set when soft-dirty is cleared where the
+        /// hardware's dirty bit cannot tell of stores, and without effect beside [`SOFT_DIRTY`](Self::SOFT_DIRTY).
+        const WATCH_STORES = 1 << 17;
+        /// Faults at pages that are missing are a userfaultfd's (`UFFDIO_REGISTER_MODE_MISSING`).
+        const UFFD_MISSING = 1 << 18;
+        /// Stores to protected pages are a userfaultfd's (`UFFDIO_REGISTER_MODE_WP`).
+        const UFFD_WP = 1 << 19;
+        /// Faults at pages that the object has are a userfaultfd's (`UFFDIO_REGISTER_MODE_MINOR`).
+        const UFFD_MINOR = 1 << 20;
+        /// Nobody waits for stores to protected pages: they are only told of (`UFFD_FEATURE_WP_ASYNC`).
+        const UFFD_ASYNC = 1 << 21;
+        /// Of the same, and the processor's dirty bit tells: a protected page stays as writable as it was, clean.
+        const UFFD_BY_DIRTY = 1 << 22;
+        /// Protection holds for memory that is not there yet as well (`UFFD_FEATURE_WP_UNPOPULATED`).
+        const UFFD_UNPOPULATED = 1 << 23;
     }
 }
 
 impl AreaFlags {
     /// Flags that a merged area has if one of the two had them, and that keep no two apart
     /// (Linux 7.2 `VM_STICKY`).
-    pub const STICKY: Self = Self::GUARDED;
+    pub const STICKY: Self = Self::GUARDED
+        .union(Self::SOFT_DIRTY)
+        .union(Self::WATCH_STORES);
 }
 
 /// What an area shows: the seam between the pure map and real backings.

@@ -171,6 +171,14 @@ impl<B: Backed> AreaMap<B> {
         self.chunks.iter().flat_map(|chunk| chunk.areas.iter())
     }
 
+    /// Shows every area to `visitor`, which may change what merging does not depend on, or leave neighbours
+    /// unmerged that now agree.
+    pub(crate) fn for_each_mut(&mut self, mut visitor: impl FnMut(&mut Area<B>)) {
+        for chunk in &mut self.chunks {
+            chunk.areas.iter_mut().for_each(&mut visitor);
+        }
+    }
+
     /// The areas that have a page in `range`, from the lowest upwards.
     pub(crate) fn overlapping(&self, range: PageRange) -> impl Iterator<Item = &Area<B>> {
         let mut next = self.at_or_after(range.start);

@@ -15,4 +15,5 @@ mod locks;
 mod objects;
 mod protect;
 mod remap;
+mod track;
 mod world;

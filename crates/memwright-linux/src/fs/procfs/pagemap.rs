@@ -1,7 +1,7 @@
 //! `/proc/PID/pagemap`: one word for each page of an address space.
 
 use crate::{
-    Memory, Space,
+    M, Memory, Space,
     context::Context,
     errno::Errno,
     fs::{
@@ -11,7 +11,7 @@ use crate::{
     process::Capabilities,
 };
 use alloc::sync::Arc;
-use memwright::space::Sight;
+use memwright::{Area, space::Sight};
 use memwright_table::{Bits, Entry, FrameKind, Marks, Page, PageRange};
 
 /// Bytes of a word.
@@ -21,6 +21,8 @@ const CHUNK: usize = 64;
 
 /// What the bits of a word mean (`fs/proc/task_mmu.c` of Linux 7.2). Below them stands the frame's number.
 mod bit {
+    /// Written since soft-dirty was cleared.
+    pub const SOFT_DIRTY: u64 = 1 << 55;
     /// Shown by this entry alone.
     pub const EXCLUSIVE: u64 = 1 << 56;
     /// Write-protected for userfaultfd.
@@ -52,6 +54,21 @@ impl PagemapFile {
             space,
             shows_frames: credentials.has(Capabilities::ADMINISTER),
         }
+    }
+}
+
+/// The bit of a page with these bits in an area.
+fn soft_dirty(area: &Area<M>, bits: Bits) -> u64 {
+    u64::from(area.is_soft_dirty(bits)) * bit::SOFT_DIRTY
+}
+
+/// The state of the page that an entry stands for.
+fn carried(entry: Entry) -> Bits {
+    match entry {
+        Entry::Empty | Entry::Marker(_) => Bits::empty(),
+        Entry::Swapped(page) => page.bits,
+        Entry::Migrating(page) => page.bits,
+        Entry::Present(page) => page.bits,
     }
 }
 
@@ -111,12 +128,22 @@ impl File for PagemapFile {
             }
             let mut bytes = [0; CHUNK * WORD];
             let range = PageRange::new(Page::new(first), Page::new(first + count as u64));
+            let mut set = |pages: PageRange, word: u64| {
+                for page in pages.iter() {
+                    let at = (page.number() - first) as usize * WORD;
+                    bytes[at..at + WORD].copy_from_slice(&word.to_le_bytes());
+                }
+            };
             space.survey(range, &mut |sight| {
-                if let Sight::Entry(_, extent) = sight {
-                    for page in extent.range.iter() {
+                match sight {
+                    Sight::Area(area) => {
+                        let word = soft_dirty(area, Bits::empty());
+                        set(area.range().intersect(range), word);
+                    }
+                    Sight::Entry(area, extent) => {
+                        let bits = carried(extent.entry);
                         let word = word(space.memory(), extent.entry, self.shows_frames);
-                        let at = (page.number() - first) as usize * WORD;
-                        bytes[at..at + WORD].copy_from_slice(&word.to_le_bytes());
+                        set(extent.range, word | soft_dirty(area, bits));
                     }
                 }
                 true

@@ -8,15 +8,17 @@ use memwright::space::Forget;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Clear {
     Accesses(Forget),
+    SoftDirty,
     Peak,
 }
 
-/// Decodes the number; 4 clears soft-dirty bits, which are not kept.
+/// Decodes the number.
 fn decode(number: u64) -> Option<Clear> {
     Some(match number {
         1 => Clear::Accesses(Forget::All),
         2 => Clear::Accesses(Forget::Anonymous),
         3 => Clear::Accesses(Forget::Mapped),
+        4 => Clear::SoftDirty,
         5 => Clear::Peak,
         _ => return None,
     })
@@ -33,6 +35,7 @@ pub fn clear(_context: &Context<'_>, subject: &Subject, bytes: &[u8]) -> Result<
     };
     match clear {
         Clear::Accesses(which) => space.forget_accesses(which),
+        Clear::SoftDirty => space.clear_soft_dirty(),
         Clear::Peak => space.reset_resident_peak(),
     }
     Ok(())

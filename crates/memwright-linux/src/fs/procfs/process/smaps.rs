@@ -166,7 +166,9 @@ impl Codes {
             ("me", max_rights.contains(Rights::EXECUTE)),
             ("ms", shared),
             ("gd", flags.contains(AreaFlags::GROWSDOWN)),
+            ("um", flags.contains(AreaFlags::UFFD_MISSING)),
             ("gu", flags.contains(AreaFlags::GUARDED)),
+            ("uw", flags.contains(AreaFlags::UFFD_WP)),
             ("lo", flags.contains(AreaFlags::LOCKED)),
             ("dc", flags.contains(AreaFlags::DONTFORK)),
             ("lf", flags.contains(AreaFlags::LOCK_ON_FAULT)),
@@ -174,7 +176,9 @@ impl Codes {
             ("nr", flags.contains(AreaFlags::NORESERVE)),
             ("wf", flags.contains(AreaFlags::WIPEONFORK)),
             ("dd", flags.contains(AreaFlags::DONTDUMP)),
+            ("sd", flags.contains(AreaFlags::SOFT_DIRTY)),
             ("dp", flags.contains(AreaFlags::DROPPABLE)),
+            ("ui", flags.contains(AreaFlags::UFFD_MINOR)),
             ("sl", flags.contains(AreaFlags::SEALED)),
         ];
         text.write_str("VmFlags: ")?;

@@ -1,0 +1,80 @@
+//! Clearing soft-dirty (Linux 7.2 `fs/proc/task_mmu.c`, `clear_refs_write` with 4).
+
+use memwright_table::{Bits, Edit, Machine, Present};
+
+use super::fold_dirty;
+use crate::policy::Track;
+use crate::space::AddressSpace;
+use crate::vma::AreaFlags;
+
+impl<M: Machine> AddressSpace<M> {
+    /// From now on only what is written afterwards is soft-dirty. With one flush, before it returns.
+    pub fn clear_soft_dirty(&self) {
+        let core = &*self.core;
+        let cpu = core.cpu();
+        let by_faults = core.memory.policy().track() == Track::Fault;
+        let mut areas = core.areas.write();
+        areas.map.for_each_mut(|area| {
+            area.flags -= AreaFlags::SOFT_DIRTY;
+            if by_faults || area.is_shared() {
+                area.flags |= AreaFlags::WATCH_STORES;
+            }
+        });
+        let mut gather = core.gather();
+        let frames = core.memory.frames();
+        for area in areas.map.iter() {
+            let (range, flags) = (area.range(), area.flags());
+            let private = !area.is_shared();
+            core.table.cursor(range).edit_run(
+                range.end,
+                // Who has pinned a page writes it without the entry: it stays as it is (design rule 6).
+                |_, page: Present| {
+                    let may_be_pinned = private && !page.bits.contains(Bits::BORROWED);
+                    if may_be_pinned && frames.pins(page.frame) > 0 {
+                        Edit::NONE
+                    } else {
+                        arm(flags, page.bits)
+                    }
+                },
+                &mut gather,
+            );
+        }
+        let counts = gather.close();
+        drop(areas);
+        core.note_gather(cpu, counts);
+    }
+}
+
+/// How an entry with these bits is armed, in an area with these flags.
+fn arm(flags: AreaFlags, bits: Bits) -> Edit {
+    let mut edit = if flags.contains(AreaFlags::WATCH_STORES) {
+        Edit {
+            set: Bits::empty(),
+            clear: Bits::WRITE,
+        }
+    } else {
+        fold_dirty(flags, bits)
+    };
+    edit.set -= Bits::SOFT_DIRTY;
+    edit.clear |= Bits::SOFT_DIRTY;
+    edit
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn arming_keeps_the_right_to_write_where_the_dirty_bit_tells() {
+        let (w, d, s) = (Bits::WRITE, Bits::DIRTY, Bits::SOFT_DIRTY);
+        let (by_dirty, by_faults) = (AreaFlags::empty(), AreaFlags::WATCH_STORES);
+        let after = |flags: AreaFlags, bits: Bits| {
+            let edit = arm(flags, bits);
+            (bits - edit.clear) | edit.set
+        };
+        assert_eq!(after(by_dirty, w | d | s), w | Bits::FOLDED_DIRTY);
+        assert_eq!(after(by_dirty, w | s), w);
+        assert_eq!(after(by_faults, w | d | s), d);
+        assert_eq!(after(by_faults, s), Bits::empty());
+    }
+}
