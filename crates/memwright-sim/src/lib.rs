@@ -20,6 +20,7 @@
 //!   invalidations that arrive as late as they can.
 //! - [`mistake`]: mistakes planted on purpose, to prove that the machine notices them.
 //! - [`cost`]: walks, hits, invalidations and interrupts, per CPU.
+//! - [`schedule`]: who goes on at each step, in every order.
 //! - [`process`]: a user program on the machine: access, fault, retry.
 //! - [`model`]: what memory must contain and permit, stated slowly and obviously; [`lockstep`] runs
 //!   a [`script`] on both and compares. [`noted_file`] is a file that must hear of first writes.
@@ -34,6 +35,7 @@ pub mod mmu;
 pub mod model;
 pub mod noted_file;
 pub mod process;
+pub mod schedule;
 pub mod script;
 pub mod tlb;
 pub mod walk;

@@ -14,6 +14,7 @@ use memwright_table::{
 use crate::adversary::Adversary;
 use crate::cost::Cost;
 use crate::mistake::Mistake;
+use crate::schedule::{self, Point};
 use crate::tlb::Tlb;
 
 const FRAME_BYTES: usize = 4096;
@@ -245,8 +246,9 @@ static HOOKS: sync::Hooks = sync::Hooks {
 };
 
 /// Before every lock, entry access and invalidation the adversary has a turn: between any two of
-/// them, hardware may walk the tables.
-fn step(_: sync::Step) {
+/// them, hardware may walk the tables. And a [schedule] decides who goes on.
+fn step(step: sync::Step) {
+    schedule::step(Point::Sync(step));
     MACHINE.with_borrow(|machine| {
         if let Some(machine) = machine {
             machine.provoke();
@@ -474,6 +476,7 @@ unsafe impl Machine for SimulatedMachine {
     fn load_root(&self, root: Frame) {
         let keep = self.mistake() == Some(Mistake::KeptForever);
         let tags = self.board.options.tags;
+        schedule::step(Point::Load);
         self.core(self.cpu()).load_root(root, tags, keep);
     }
 
@@ -483,6 +486,7 @@ unsafe impl Machine for SimulatedMachine {
 
     fn load_kept_root(&self, root: Frame) {
         let tags = self.board.options.tags;
+        schedule::step(Point::Load);
         self.core(self.cpu()).load_root(root, tags, true);
     }
 
@@ -507,6 +511,7 @@ unsafe impl Machine for SimulatedMachine {
             self.core(sender).cost.interrupts_sent += 1;
             self.core(cpu).cost.interrupts_taken += 1;
             // Nothing promises that the interrupt arrives before this moment.
+            schedule::step(Point::Arrival);
             self.provoke();
             if let Some(window) = &window {
                 window(self, cpu);

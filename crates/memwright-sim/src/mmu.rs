@@ -3,6 +3,7 @@
 use memwright_table::{CpuId, Frame, VirtAddr};
 
 use crate::machine::{Core, RightsMiss, SimulatedMachine};
+use crate::schedule::{self, Point};
 use crate::tlb::Translation;
 use crate::walk::{self, Intent, WalkFault};
 
@@ -123,6 +124,7 @@ impl Cpu<'_> {
         intent: Intent,
         perform: impl FnOnce(Frame) -> T,
     ) -> Result<T, PageFault> {
+        schedule::step(Point::Access);
         self.machine.provoke();
         let mut core = self.machine.core(self.id);
         match self.translate(&mut core, address, intent) {

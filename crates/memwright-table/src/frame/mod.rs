@@ -36,7 +36,7 @@ use rust_alloc::vec::Vec;
 
 use crate::addr::{CpuId, Frame, FrameRange};
 use crate::machine::Machine;
-use crate::sync::{Lock, LockGuard};
+use crate::sync::{Lock, LockGuard, relax};
 use buddy::Buddy;
 pub(crate) use buddy::Metas;
 use cache::{BATCH, Cache};
@@ -60,6 +60,23 @@ impl core::error::Error for OutOfFrames {}
 /// One CPU's cache, in cache lines of its own.
 #[repr(align(64))]
 struct CpuCache(Lock<Cache>);
+
+/// Why a cache could not be filled.
+#[derive(Clone, Copy, Debug)]
+enum Refused {
+    /// Nothing is free, or only the reserve.
+    Empty,
+    /// Another CPU was at its cache, where something free may be.
+    Busy,
+}
+
+/// What was taken from the caches of other CPUs.
+struct Drained {
+    /// Frames that are their nodes' now.
+    moved: u64,
+    /// A cache was in use.
+    busy: bool,
+}
 
 /// How many frames are in use; peaks are exact with one CPU, else upper bounds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -276,7 +293,14 @@ impl<M: Machine> Frames<M> {
             let taken = cache.pop(self.metas());
             let taken = match taken {
                 Some(frame) => frame,
-                None => self.refill(&mut cache, kind).ok_or(OutOfFrames)?,
+                None => match self.refill(&mut cache, kind) {
+                    Ok(frame) => frame,
+                    Err(Refused::Empty) => return Err(OutOfFrames),
+                    Err(Refused::Busy) => {
+                        drop(cache);
+                        return self.allocate_later(kind);
+                    }
+                },
             };
             cache.count_allocated(kind, 1);
             taken
@@ -287,6 +311,28 @@ impl<M: Machine> Frames<M> {
         };
         self.prepare(frame, order, kind);
         Ok(frame)
+    }
+
+    /// One frame, when another CPU has done with its cache: all that is free may be there.
+    #[cold]
+    fn allocate_later(&self, kind: FrameKind) -> Result<Frame, OutOfFrames> {
+        loop {
+            relax();
+            let mut cache = self.cache().lock();
+            let frame = match cache.pop(self.metas()) {
+                Some(frame) => Ok(frame),
+                None => self.refill(&mut cache, kind),
+            };
+            match frame {
+                Ok(frame) => {
+                    cache.count_allocated(kind, 1);
+                    self.prepare(frame, 0, kind);
+                    return Ok(frame);
+                }
+                Err(Refused::Empty) => return Err(OutOfFrames),
+                Err(Refused::Busy) => {}
+            }
+        }
     }
 
     /// Makes the metadata of a block that left the free lists that of an allocated one.
@@ -397,7 +443,7 @@ impl<M: Machine> Frames<M> {
 
     /// Fills an empty cache and takes one frame of it.
     #[cold]
-    fn refill(&self, cache: &mut Cache, kind: FrameKind) -> Option<Frame> {
+    fn refill(&self, cache: &mut Cache, kind: FrameKind) -> Result<Frame, Refused> {
         let metas = self.metas();
         let low_water = if kind.may_use_reserve() {
             0
@@ -405,13 +451,22 @@ impl<M: Machine> Frames<M> {
             self.low_water.load(Ordering::Relaxed)
         };
         let mut free: u64 = self.nodes.iter().map(|node| node.lock().free()).sum();
+        let mut refused = Refused::Empty;
         if free <= low_water {
             // What other CPUs keep counts too, before anybody is refused.
-            free += self.drain_others();
+            let drained = self.drain_others();
+            free += drained.moved;
+            if drained.busy {
+                refused = Refused::Busy;
+            }
         }
         let wanted = free.saturating_sub(low_water).min(u64::from(BATCH)) as u32;
         let mut blocks = [(Frame::new(0), 0); BATCH as usize];
         let (mut count, mut taken) = (0, 0);
+        if wanted > 0 {
+            // If there are none after all, another CPU has taken them a moment ago.
+            refused = Refused::Busy;
+        }
         for node in &self.nodes {
             let mut node = node.lock();
             while taken < wanted {
@@ -429,21 +484,26 @@ impl<M: Machine> Frames<M> {
                 cache.push(Frame::new(number), metas.get(number));
             }
         }
-        cache.pop(metas)
+        cache.pop(metas).ok_or(refused)
     }
 
-    /// Moves what the caches of other CPUs keep to the nodes, and tells how much. Skips a cache
-    /// that is in use: its CPU is allocating or freeing right now.
-    fn drain_others(&self) -> u64 {
-        let mut moved = 0;
+    /// Moves what the caches of other CPUs keep to the nodes. Skips a cache that is in use: its CPU is
+    /// allocating or freeing right now.
+    fn drain_others(&self) -> Drained {
+        let mut drained = Drained {
+            moved: 0,
+            busy: false,
+        };
         for CpuCache(other) in &self.caches {
             if let Some(mut other) = other.try_lock() {
                 let count = other.count();
                 self.drain(&mut other, count);
-                moved += u64::from(count);
+                drained.moved += u64::from(count);
+            } else {
+                drained.busy |= !core::ptr::eq(other, self.cache());
             }
         }
-        moved
+        drained
     }
 
     /// Moves frames from a cache to their nodes. What was allocated together is freed together:

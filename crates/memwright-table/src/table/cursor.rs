@@ -40,7 +40,7 @@ pub struct Cursor<'t, M: Machine> {
     /// Whether the lock of `node` is held: always, but while a copy moves the other cursor, and at
     /// the end of the range.
     held: bool,
-    rank: Rank,
+    pub(super) rank: Rank,
     /// Locks are released where they were taken.
     not_send: PhantomData<*const ()>,
 }

@@ -40,7 +40,7 @@ fn is_large(word: u64) -> bool {
 
 impl<M: Machine> Cursor<'_, M> {
     /// Puts a table here, where nothing is mapped, with the marker in each of its entries if
-    /// there is one; and goes down into it.
+    /// there is one; and goes down into it, before anybody else can.
     pub(super) fn push_down(&mut self) -> Result<(), OutOfFrames> {
         let slot = self.slot_word();
         let old = slot.load(Ordering::Relaxed);
@@ -57,12 +57,30 @@ impl<M: Machine> Cursor<'_, M> {
         if repeated != 0 {
             self.populate(lower, |_| repeated);
         }
+        self.lock_unlinked(lower);
         let new = x86_64::table(lower);
         slot.store(new, Ordering::Release);
         self.count(old, new);
         stat::line(Line::Entries, slot);
-        self.walk();
+        self.descend(lower);
         Ok(())
+    }
+
+    /// Takes the lock of a table that is about to be linked here, beside the one held: so what the cursor
+    /// has seen stays so until it stands in the new table.
+    fn lock_unlinked(&self, lower: Frame) {
+        let taken = self.table.frames().meta(lower).lock.try_lock(self.rank);
+        debug_assert!(taken, "somebody has the lock of a table that is not linked");
+    }
+
+    /// Goes down into a table that is linked here now and whose lock is held.
+    fn descend(&mut self, lower: Frame) {
+        let frames = self.table.frames();
+        self.meta.lock.unlock(self.rank);
+        self.node = lower;
+        self.words = frames.table_words(lower);
+        self.meta = frames.meta(lower);
+        self.level -= 1;
     }
 
     /// Writes every entry of a table that is not linked yet.
@@ -129,10 +147,11 @@ impl<M: Machine> Cursor<'_, M> {
         }
         // Hardware may have set accessed and dirty since `large` was read.
         self.populate_parts(lower, x86_64::decode(old, level));
+        self.lock_unlinked(lower);
         let new = x86_64::table(lower);
         self.slot_word().store(new, Ordering::Release);
         self.count(0, new);
-        self.walk();
+        self.descend(lower);
         Ok(())
     }
 
