@@ -1,4 +1,4 @@
-//! The tasks of the workspace: `cargo xtask demo | test | ci | conformance | fuzz | programs | guest`.
+//! The tasks of the workspace: `cargo xtask demo | test | ci | conformance | fuzz | mutants | programs | guest`.
 //!
 //! Each works from a clean clone: what is missing is installed first, and every step is printed before it runs.
 
@@ -8,6 +8,7 @@ mod demo;
 mod fuzz;
 mod guest;
 mod install;
+mod mutants;
 mod programs;
 mod room;
 mod shell;
@@ -27,6 +28,8 @@ usage: cargo xtask TASK
   fuzz [--minutes N] [--seed S] [--show N] [--keep DIR] | fuzz SCRIPT...
             run random programs of memory operations on this machine's Linux and on Memwright, and compare; or
             scripts that were kept
+  mutants [NAME]... | mutants --list
+            plant mistakes in the memory manager, each in turn, and show which test notices; or list them
   programs  build programs/*.c into programs/build
   guest     the same, and the kernel with debug assertions that the tests boot
 ";
@@ -40,6 +43,7 @@ fn main() -> ExitCode {
         ["ci"] => ci::run(),
         ["conformance", rest @ ..] => conformance::run(rest),
         ["fuzz", rest @ ..] => fuzz::run(rest),
+        ["mutants", rest @ ..] => mutants::run(rest),
         ["programs"] => programs::build_all(),
         ["guest"] => guest::build(),
         ["help" | "--help" | "-h"] => {

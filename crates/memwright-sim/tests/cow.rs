@@ -12,6 +12,55 @@ use support::{
     unmap, write,
 };
 
+/// Whoever writes through a pin must reach the parent's page, so the child gets a copy at once.
+#[test]
+fn a_pinned_page_stays_its_owners() {
+    let host = boot();
+    let parent = program(&host, 1, READ_WRITE);
+    write(&parent, FIRST, 0, 1).expect("writable");
+    let page = at(0).page();
+    let look = |process: &Process| {
+        let range = memwright_table::PageRange::single(page);
+        let entry = process.space().table().cursor(range).peek();
+        match entry {
+            memwright_table::Entry::Present(page) => page,
+            other => panic!("{other:?}"),
+        }
+    };
+    let pinned = look(&parent);
+    host.frames().pin(pinned.frame);
+    let child = fork(&parent, FIRST);
+    assert_eq!(look(&parent), pinned);
+    assert_ne!(look(&child).frame, pinned.frame);
+    assert_eq!(read(&child, SECOND, 0), Ok(1));
+    host.frames().unpin(pinned.frame);
+}
+
+/// A page that moves takes along what is known of it.
+#[test]
+fn a_moved_page_is_as_dirty_as_it_was() {
+    let host = boot();
+    let process = program(&host, 1, READ_WRITE);
+    write(&process, FIRST, 0, 1).expect("writable");
+    let request = memwright::RemapRequest {
+        old: at(0),
+        old_length: support::bytes(1),
+        new_length: support::bytes(1),
+        may_move: true,
+        fixed: Some(at(6)),
+        dont_unmap: false,
+    };
+    process
+        .on(FIRST, |space| space.remap(request))
+        .expect("room");
+    let range = memwright_table::PageRange::single(at(6).page());
+    let entry = process.space().table().cursor(range).peek();
+    let memwright_table::Entry::Present(page) = entry else {
+        panic!("{entry:?}");
+    };
+    assert!(page.bits.contains(Bits::DIRTY | Bits::SOFT_DIRTY));
+}
+
 /// One side's three steps.
 fn act(process: &Process, step: usize, cpu: CpuId, value: u8) {
     match step {

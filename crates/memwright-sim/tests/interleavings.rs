@@ -1,6 +1,6 @@
 //! Small races in every order: two or three CPUs, a call each, and all schedules with up to two deviations
-//! (see `memwright_sim::schedule`), or as many as `MEMWRIGHT_DEVIATIONS` says. A failure prints its schedule;
-//! `MEMWRIGHT_SCHEDULE` with that text runs it again.
+//! (see `memwright_sim::schedule`), or as many as `MEMWRIGHT_DEVIATIONS` says; with three CPUs one less. A failure
+//! prints its schedule; `MEMWRIGHT_SCHEDULE` with that text runs it again.
 //!
 //! What each case expects is what a program may see; besides, at the end of every run nothing is stale on any
 //! CPU, the tables agree with the areas, and no frame is lost. The machine objects when a frame is filled
@@ -15,9 +15,10 @@ use memwright::object::{ObjectIdentity, Shmem};
 use memwright::{
     Access, Advice, AreaFlags, FaultError, MapKind, MapRequest, Placement, RemapRequest, Rights,
 };
+use memwright_sim::noted_file::NotedFile;
 use memwright_sim::process::{Host, Process, Signal};
 use memwright_sim::schedule::{self, Case, Explored};
-use memwright_sim::{MachineOptions, SimulatedMachine};
+use memwright_sim::{MachineOptions, SimulatedMachine, walk};
 use memwright_table::{CpuId, Frame, FrameKind};
 use support::{FIRST, READ, READ_WRITE, SECOND, at, bytes, map, program, protect, read, write};
 
@@ -36,6 +37,8 @@ struct World {
     seen: Mutex<Vec<(bool, Result<u8, Signal>)>>,
     /// What a case counts.
     count: AtomicU64,
+    /// A file that the process maps, and must hear of first writes.
+    file: Option<Arc<NotedFile>>,
     /// Frames in use before there was a process.
     used: u64,
     /// Frames that nobody else may have, to be given back at the end.
@@ -62,6 +65,7 @@ impl World {
             over: AtomicBool::new(false),
             seen: Mutex::new(Vec::new()),
             count: AtomicU64::new(0),
+            file: None,
             used,
             hoard: Mutex::new(Vec::new()),
         }
@@ -78,6 +82,31 @@ impl World {
             }
             process
         })
+    }
+
+    /// A page of a file, mapped shared and written by every CPU.
+    fn of_file() -> Self {
+        let mut file = None;
+        let mut world = Self::new(2, 0, |host| {
+            let process = Process::new(host);
+            let noted = Arc::new(NotedFile::new(host.memory().clone(), 1));
+            file = Some(noted.clone());
+            map(
+                &process,
+                MapRequest::object(noted, 0, bytes(1), READ_WRITE, true),
+                0,
+            );
+            for cpu in [FIRST, SECOND] {
+                write(&process, cpu, 0, 1).expect("writable");
+            }
+            process
+        });
+        world.file = file;
+        world
+    }
+
+    fn file(&self) -> &NotedFile {
+        self.file.as_ref().expect("there until the end")
     }
 
     /// `pages` pages of private memory that nobody touched.
@@ -128,7 +157,7 @@ impl World {
             let consistent = process.space().audit();
             consistent.map_err(|finding| format!("audit: {finding:?}"))?;
         }
-        drop((child, self.process.take()));
+        drop((child, self.process.take(), self.file.take()));
         for frame in self.hoard.lock().unwrap().drain(..) {
             drop(self.host.frames().adopt(frame));
         }
@@ -153,10 +182,11 @@ fn walks(world: &World) {
     }
 }
 
-/// Deviations: see [`schedule`].
-fn bound() -> u32 {
+/// Deviations of a case with so many threads.
+fn bound(threads: usize) -> u32 {
     let given = std::env::var("MEMWRIGHT_DEVIATIONS");
-    given.map_or(2, |text| text.parse().expect("a number"))
+    let of_two: u32 = given.map_or(2, |text| text.parse().expect("a number"));
+    of_two.saturating_sub(u32::from(threads > 2))
 }
 
 /// Runs a case in every order, or with `MEMWRIGHT_SCHEDULE` in that one.
@@ -173,18 +203,18 @@ fn explore(
     };
     if let Ok(text) = std::env::var("MEMWRIGHT_SCHEDULE") {
         let schedule = text.parse().expect("a schedule");
-        if let Err(failure) = schedule::replay(&case, bound(), &schedule) {
+        if let Err(failure) = schedule::replay(&case, bound(threads.len()), &schedule) {
             panic!("{failure}");
         }
         return Explored::default();
     }
-    match schedule::explore(&case, bound()) {
+    match schedule::explore(&case, bound(threads.len())) {
         Ok(explored) => {
             println!(
                 "{} schedules of up to {} steps",
                 explored.schedules, explored.longest
             );
-            assert!(explored.schedules > 100 || bound() < 2, "{explored:?}");
+            assert!(explored.schedules > 50, "{explored:?}");
             explored
         }
         Err(failure) => panic!("{failure}"),
@@ -416,6 +446,79 @@ fn copy_and_copy() {
     );
 }
 
+/// One CPU copies a page that a child shares, another writes the copy, a third reads: once the write is done
+/// nobody reads the page that it replaced.
+#[test]
+fn copy_and_write_and_read() {
+    let begin = || {
+        let world = World::written(3, 1);
+        *world.other.lock().unwrap() = Some(support::fork(world.process(), FIRST));
+        for cpu in world.host.machine().cpus() {
+            assert_eq!(read(world.process(), cpu, 0), Ok(1));
+        }
+        world
+    };
+    explore(
+        &begin,
+        &[
+            |world| write(world.process(), FIRST, 0, 2).expect("writable"),
+            |world| {
+                write(world.process(), SECOND, 0, 3).expect("writable");
+                world.over();
+            },
+            |world| {
+                let after = world.over.load(Ordering::SeqCst);
+                let found = read(world.process(), THIRD, 0).expect("readable");
+                assert!(!after || found != 1, "{found} after a write");
+            },
+        ],
+        World::end,
+    );
+}
+
+/// The first write of a clean page meets a protection change: if it got through, the entry says so.
+#[test]
+fn protect_and_first_write() {
+    let begin = || {
+        World::new(2, 0, |host| {
+            let process = Process::new(host);
+            let identity = ObjectIdentity {
+                device: 1,
+                inode: 1,
+            };
+            let object = Arc::new(Shmem::new(host.memory().clone(), bytes(1), identity));
+            let kind = MapKind::Object {
+                object,
+                offset: 0,
+                shared: true,
+            };
+            map(&process, shared(kind), 0);
+            for cpu in [FIRST, SECOND] {
+                assert_eq!(read(&process, cpu, 0), Ok(0));
+            }
+            process
+        })
+    };
+    explore(
+        &begin,
+        &[
+            |world| protect(world.process(), FIRST, 0, 1, READ),
+            |world| world.try_write(0, 2),
+        ],
+        |world| {
+            let written = world.last_written(0);
+            assert_eq!(read(world.process(), FIRST, 0), Ok(written));
+            let machine = world.host.machine();
+            let root = machine.loaded_root(FIRST).expect("loaded");
+            let page = at(0).page().number();
+            let entry = walk::look(machine.memory(), root, page);
+            let dirty = entry.is_some_and(|entry| entry.is_ok_and(|entry| entry.dirty));
+            assert_eq!(dirty, written != 0);
+            world.end()
+        },
+    );
+}
+
 /// Both CPUs fault at one page: it gets one frame, and neither write is lost.
 #[test]
 fn fault_and_fault() {
@@ -543,6 +646,65 @@ fn drop_and_fault() {
             let now = read(world.process(), FIRST, 0).expect("mapped");
             assert!(seen.iter().all(|(_, outcome)| outcome.is_ok()), "{seen:?}");
             assert!(now == 3 || now == 0 && !seen[1].0, "{now}, {seen:?}");
+            world.end()
+        },
+    );
+}
+
+/// Write-back cleans a page that another CPU writes: the file hears of every write that is not in its copy.
+#[test]
+fn clean_and_write() {
+    explore(
+        &World::of_file,
+        &[
+            |world| {
+                world.file().clean();
+                world.over();
+            },
+            |world| {
+                world.try_write(0, 2);
+                world.try_write(0, 3);
+            },
+        ],
+        |world| {
+            assert_eq!(world.file().check(), None, "not announced");
+            assert_eq!(read(world.process(), FIRST, 0), Ok(3));
+            let after = world.seen.lock().unwrap()[1].0;
+            assert!(!after || world.file().dirty() == [0]);
+            world.end()
+        },
+    );
+}
+
+/// A page of a file goes while another CPU faults it in: afterwards it is not there.
+#[test]
+fn truncate_and_fault() {
+    let begin = || {
+        let world = World::of_file();
+        support::unmap(world.process(), FIRST, 0, 1);
+        let file = world.file.clone().expect("there");
+        let request = MapRequest::object(file, 0, bytes(1), READ_WRITE, true);
+        map(world.process(), request, 0);
+        world
+    };
+    explore(
+        &begin,
+        &[
+            |world| {
+                world.file().truncate(0);
+                world.over();
+            },
+            |world| {
+                for _ in 0..2 {
+                    let after = world.over.load(Ordering::SeqCst);
+                    let outcome = read(world.process(), SECOND, 0);
+                    world.seen.lock().unwrap().push((after, outcome));
+                }
+            },
+        ],
+        |world| {
+            world.none_after(Signal::Bus);
+            assert_eq!(read(world.process(), FIRST, 0), Err(Signal::Bus));
             world.end()
         },
     );

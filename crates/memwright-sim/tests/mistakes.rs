@@ -82,6 +82,35 @@ fn a_range_that_is_one_page_short_is_seen() {
     }
 }
 
+/// More pages than are invalidated one by one.
+#[test]
+fn many_pages_are_forgotten_together() {
+    const MANY: u64 = 60;
+    let host = boot();
+    let process = program(&host, MANY, READ_WRITE);
+    for cpu in [FIRST, SECOND] {
+        for page in 0..MANY {
+            write(&process, cpu, page, 1).expect("writable");
+        }
+    }
+    protect(&process, FIRST, 0, MANY, READ);
+    support::assert_coherent(&host);
+}
+
+/// The account of promised memory is even when all of it is gone.
+#[test]
+fn what_was_promised_is_taken_back() {
+    let host = boot();
+    let committed = || host.memory().commit().committed();
+    let before = committed();
+    let process = program(&host, 4, READ_WRITE);
+    let child = fork(&process, FIRST);
+    unmap(&child, FIRST, 1, 2);
+    assert_eq!(committed(), before + 6);
+    drop((process, child));
+    assert_eq!(committed(), before);
+}
+
 #[test]
 fn a_freed_table_that_is_flushed_as_leaves_is_seen() {
     let found = run(Some(Mistake::NoTables), &script(Action::Unmap(ALL)));

@@ -103,6 +103,45 @@ fn a_second_protection_change_completes_the_first() {
     let _ = first.finish();
 }
 
+/// The ways of a protection change that asks once for pages that are alike: of one page, and of several.
+#[test]
+fn a_second_change_of_alike_pages_completes_the_first() {
+    for end in [range().end, PAGE.add(3)] {
+        let bench = Bench::new();
+        let first = bench.take(Bits::WRITE);
+        let edit = Edit {
+            set: Bits::empty(),
+            clear: Bits::WRITE,
+        };
+        let mut second = bench.table.gather();
+        let edited =
+            bench
+                .table
+                .cursor(PageRange::new(PAGE, end))
+                .edit_alike(end, |_| edit, &mut second);
+        assert_eq!(edited.changed, 0);
+        let _ = second.finish();
+        bench.assert_coherent("a protection change");
+        let _ = first.finish();
+    }
+}
+
+/// That nobody used the page is not believed while the flush of the bit that says so is pending.
+#[test]
+fn a_removal_completes_the_clearing_of_the_accessed_bit() {
+    let bench = Bench::new();
+    let mut first = bench.table.gather();
+    bench
+        .table
+        .cursor(range())
+        .edit(Bits::empty(), Bits::ACCESSED, &mut first);
+    let mut second = bench.table.gather();
+    bench.table.cursor(range()).remove(&mut second);
+    assert_eq!(second.finish().elided_not_accessed, 1);
+    bench.assert_coherent("a removal");
+    let _ = first.finish();
+}
+
 #[test]
 fn a_removal_completes_the_protection_change_before() {
     let bench = Bench::new();

@@ -24,6 +24,7 @@ use crate::addr::{CpuSet, Frame, Page, PageSize};
 use crate::entry::Change;
 use crate::frame::{END, FOLIO_FRAMES, FrameRef, Frames, UNLINKED};
 use crate::machine::{Invalidation, Machine};
+use crate::mistake::{Mistake, planted};
 use crate::sync::{Step, step};
 use crate::table::{CpuShare, Table};
 
@@ -154,6 +155,9 @@ impl Pages {
     /// Adds `leaves` translations of `size` that follow one another from `start` on.
     #[inline]
     fn add(&mut self, start: Page, leaves: u64, size: PageSize) {
+        if planted(Mistake::OnePageShort) && leaves > 1 {
+            return self.add(start, leaves - 1, size);
+        }
         // No table has so many entries.
         self.count = self.count.wrapping_add(leaves);
         if self.is_many() {
@@ -286,6 +290,7 @@ impl<'t, M: Machine> Gather<'t, M> {
     pub(crate) fn record_run(&mut self, start: Page, size: PageSize, change: Change, entries: u64) {
         let changed = &mut self.counts.changed[change.index()];
         *changed = changed.wrapping_add(entries);
+        let change = mistaken(change);
         if !matches!(self.policy, FlushPolicy::ElideGrow) && change.needs_local() {
             self.record_older(start, size, change, entries);
         } else if change.needs_remote() {
@@ -294,7 +299,7 @@ impl<'t, M: Machine> Gather<'t, M> {
             } else {
                 self.shrunk.add(start, entries, size);
             }
-            if self.pending.is_none() {
+            if self.pending.is_none() && !planted(Mistake::PendingNotAnnounced) {
                 self.pending = Some(self.table.begin_pending());
             }
         } else if change.needs_local() {
@@ -335,7 +340,7 @@ impl<'t, M: Machine> Gather<'t, M> {
         }
         self.counts.changed[change.index()] += entries;
         self.counts.elided_not_accessed += entries;
-        self.relied = true;
+        self.relied |= !planted(Mistake::ElideIgnoresPending);
     }
 
     /// Whether a change that takes rights also takes the accessed bits, so that of pages that nobody
@@ -367,6 +372,9 @@ impl<'t, M: Machine> Gather<'t, M> {
     #[inline]
     pub(crate) fn hold(&mut self, frame: Frame) {
         let frames = self.table.frames();
+        if planted(Mistake::LeakFrame) {
+            return;
+        }
         let first = frames.first_frame(frame);
         if frames.meta(first).claim(self.held) {
             self.held = first.number();
@@ -434,6 +442,9 @@ impl<'t, M: Machine> Gather<'t, M> {
     /// operation that replaces a frame empties the entry, flushes, and fills it (rule 1).
     #[inline]
     pub fn flush(&mut self) {
+        if planted(Mistake::FreeBeforeFlush) && self.held_count > 0 {
+            self.release();
+        }
         self.invalidate();
         if self.held_count > 0 {
             self.release();
@@ -476,7 +487,10 @@ impl<'t, M: Machine> Gather<'t, M> {
     #[cold]
     fn invalidate_all(&mut self, loaded: CpuSet, stranger: bool) {
         self.counts.completed += u64::from(stranger);
-        let what = if self.tables {
+        if planted(Mistake::FullFlushForgotten) && self.shrunk.is_many() {
+            return;
+        }
+        let what = if self.tables && !planted(Mistake::TablesForgotten) {
             Invalidation::AllAndTables
         } else {
             Invalidation::All
@@ -535,6 +549,16 @@ impl<'t, M: Machine> Gather<'t, M> {
     }
 }
 
+/// The change itself, but for planted mistakes.
+#[inline(always)]
+fn mistaken(change: Change) -> Change {
+    match change {
+        Change::LostCachedBit if planted(Mistake::LostBitNotFlushed) => Change::Same,
+        Change::Shrank if planted(Mistake::ShrankAsGrew) => Change::Grew,
+        change => change,
+    }
+}
+
 /// Makes this CPU forget, if it has the table loaded, and if `everywhere` every other that has.
 #[inline]
 fn send<M: Machine>(
@@ -547,18 +571,21 @@ fn send<M: Machine>(
     let machine = table.frames().machine();
     let cpu = machine.cpu();
     step(Step::Invalidate);
+    if planted(Mistake::SkipFlush) {
+        return;
+    }
     let others = loaded.without(cpu);
     if loaded.is_empty() {
         counts.elided_not_loaded += 1;
         return;
     }
-    if loaded.contains(cpu) {
+    if loaded.contains(cpu) && !planted(Mistake::SkipLocal) {
         counts.local = counts.local.wrapping_add(1);
         for what in what {
             machine.invalidate_local(what);
         }
     }
-    if everywhere && !others.is_empty() {
+    if everywhere && !others.is_empty() && !planted(Mistake::SkipRemote) {
         send_remote(table, counts, others, what);
     }
 }
@@ -573,6 +600,11 @@ fn send_remote<M: Machine>(
     counts.remote += 1;
     counts.interrupted += u64::from(others.len());
     let machine = table.frames().machine();
+    let others = if planted(Mistake::OneCpuShort) {
+        CpuSet::from_bits(others.bits() & (others.bits() - 1))
+    } else {
+        others
+    };
     machine.invalidate_remote(others, table.root(), what);
 }
 

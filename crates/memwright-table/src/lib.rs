@@ -120,6 +120,8 @@ pub mod frame;
 pub mod gather;
 pub mod handle;
 pub mod machine;
+#[doc(hidden)]
+pub mod mistake;
 pub mod sync;
 pub mod table;
 pub mod tags;

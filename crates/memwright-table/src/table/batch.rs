@@ -11,6 +11,7 @@ use crate::entry::{Bits, Change, Entry, Present};
 use crate::frame::FrameKind;
 use crate::gather::Gather;
 use crate::machine::Machine;
+use crate::mistake::{Mistake, planted};
 use crate::sync::{Step, step};
 
 /// What a rule wants of one entry.
@@ -54,7 +55,10 @@ impl<R: FnMut(Bits) -> Edit> Editor<R> {
     #[inline]
     pub(super) fn decide(&mut self, old: u64, sole: bool) -> (u64, Change) {
         let regained = if sole { Bits::EXCLUSIVE } else { Bits::empty() };
-        let edit = (self.rule)(x86_64::decode_present(old, 1).bits | regained);
+        let mut edit = (self.rule)(x86_64::decode_present(old, 1).bits | regained);
+        if planted(Mistake::LoseDirty) {
+            edit.clear |= Bits::DIRTY;
+        }
         let new = x86_64::edit(old, edit.set | regained, edit.clear);
         let what = x86_64::change(old, new);
         let folds = self.takes_accessed && matches!(what, Change::Shrank);
@@ -187,7 +191,8 @@ impl Alike {
         gather: &mut Gather<'_, M>,
     ) {
         if self.flip == 0 {
-            if self.attributes & (x86_64::READ | x86_64::PRESERVED) != 0 {
+            let relies = self.attributes & (x86_64::READ | x86_64::PRESERVED) != 0;
+            if relies && !planted(Mistake::ProtectIgnoresPending) {
                 gather.rely_on_pending();
             }
             return;
@@ -219,18 +224,23 @@ pub(super) fn count_alike(slots: &[AtomicU64], attributes: u64) -> usize {
     slots.iter().take_while(|slot| alike(slot)).count()
 }
 
+/// Writes `new` where `old` still is, so that nothing is lost of what hardware sets meanwhile.
+#[inline(always)]
+fn exchange(slot: &AtomicU64, old: u64, new: u64) -> Result<u64, u64> {
+    if planted(Mistake::RebuildEntry) {
+        step(Step::Entry);
+        return Ok(slot.swap(new, Ordering::AcqRel));
+    }
+    slot.compare_exchange(old, new, Ordering::AcqRel, Ordering::Relaxed)
+}
+
 /// Flips bits of the first `slots` that have these attributes, and tells how many have.
 #[inline(never)]
 fn flip_alike(slots: &[AtomicU64], attributes: u64, flip: u64) -> usize {
     for (count, slot) in slots.iter().enumerate() {
         step(Step::Entry);
         let old = slot.load(Ordering::Relaxed);
-        let order = (Ordering::AcqRel, Ordering::Relaxed);
-        if x86_64::attributes(old) != attributes
-            || slot
-                .compare_exchange(old, old ^ flip, order.0, order.1)
-                .is_err()
-        {
+        if x86_64::attributes(old) != attributes || exchange(slot, old, old ^ flip).is_err() {
             return count;
         }
     }
@@ -378,10 +388,12 @@ impl<M: Machine> Cursor<'_, M> {
             let sole = editor.regain && could_regain(old) && self.is_sole(old);
             let (new, what) = editor.decide(old, sole);
             if new == old {
-                gather.rely_on_pending();
+                if !planted(Mistake::ProtectIgnoresPending) {
+                    gather.rely_on_pending();
+                }
                 return;
             }
-            match slot.compare_exchange(old, new, Ordering::AcqRel, Ordering::Relaxed) {
+            match exchange(slot, old, new) {
                 Ok(_) => {
                     editor.edited.changed += 1;
                     editor.edited.made_writable += u64::from(new & !old & x86_64::WRITE != 0);
@@ -410,7 +422,12 @@ impl<M: Machine> Cursor<'_, M> {
     fn is_sole(&self, word: u64) -> bool {
         let frames = self.table.frames();
         let frame = x86_64::frame(word, x86_64::inverted(x86_64::attributes(word)));
-        matches!(frames.kind(frame), FrameKind::Anonymous) && frames.references(frame) == 1
+        let most = if planted(Mistake::RegainSharedProtect) {
+            2
+        } else {
+            1
+        };
+        matches!(frames.kind(frame), FrameKind::Anonymous) && frames.references(frame) <= most
     }
 
     /// The same for the pages from the position to `end` in the locked lowest table.
@@ -509,7 +526,9 @@ impl<M: Machine> Cursor<'_, M> {
     ) -> u64 {
         // What another operation took out before, and has not flushed yet, is not to be seen by
         // anybody either when this one returns (rule 2).
-        gather.rely_on_pending();
+        if !planted(Mistake::ZapIgnoresPending) {
+            gather.rely_on_pending();
+        }
         let mut removed = 0;
         while self.position < self.range.end {
             if self.level == 1 {

@@ -12,6 +12,7 @@ use crate::entry::{Bits, Change, Entry, Marker, Marks, Present};
 use crate::frame::{END, Frames, OutOfFrames, add_references};
 use crate::gather::Gather;
 use crate::machine::Machine;
+use crate::mistake::{Mistake, planted};
 use crate::sync::{Step, step};
 
 /// How the entries of one area are copied. Decided once per area, not per entry.
@@ -130,6 +131,7 @@ struct CopiedAlike {
 impl Alike {
     /// Decides for entries like `word`.
     fn decide(word: u64, rule: CopyRule) -> Self {
+        let rule = mistaken(rule);
         let attributes = x86_64::attributes(word);
         let present = x86_64::is_present(word);
         let lost = if present { word & rule.clear.bits() } else { 0 };
@@ -187,11 +189,14 @@ impl Alike {
                 if meta.is_in_block() {
                     (meta, pins) = metas.counted_in_block(number);
                 }
-                if meta.pins.load(Ordering::Acquire) | pins != 0 && exclusive {
+                let pins = meta.pins.load(Ordering::Acquire) | pins;
+                if pins != 0 && exclusive && !planted(Mistake::PinnedAtFork) {
                     pinned = true;
                     break;
                 }
-                add_references(meta, 1);
+                if !planted(Mistake::NoReferenceAtFork) {
+                    add_references(meta, 1);
+                }
             }
             if CLEARS {
                 slots[count].fetch_and(kept_by_original, Ordering::AcqRel);
@@ -199,6 +204,9 @@ impl Alike {
                 // the copy must know. And accessed now tells who may have cached the right.
                 word = slots[count].load(Ordering::Acquire);
                 seen |= word;
+            }
+            if planted(Mistake::ChildExclusive) {
+                word |= x86_64::EXCLUSIVE;
             }
             targets[count].store(word & given, Ordering::Release);
             count += 1;
@@ -229,11 +237,30 @@ impl Alike {
                 let size = PageSize::Size4K;
                 tell(gather, start, size, Change::Shrank, elided, entries);
             }
-        } else if self.present && !self.rule.clear.is_empty() {
+        } else if self.present
+            && !self.rule.clear.is_empty()
+            && !planted(Mistake::ForkIgnoresPending)
+        {
             // Found without the right to write: its loss may still have to be flushed (rule 2).
             gather.rely_on_pending();
         }
     }
+}
+
+/// The rule itself, but for planted mistakes.
+#[inline(always)]
+fn mistaken(rule: CopyRule) -> CopyRule {
+    let mut rule = rule;
+    if planted(Mistake::ExclusiveAtFork) {
+        rule.clear.remove(Bits::EXCLUSIVE);
+    }
+    if planted(Mistake::WritableAtFork) {
+        rule.clear.remove(Bits::WRITE);
+    }
+    if planted(Mistake::ChildExclusive) {
+        rule.withhold.remove(Bits::EXCLUSIVE);
+    }
+    rule
 }
 
 /// An entry that is not empty and not a page: a marker is copied, anything else is the caller's.
@@ -531,7 +558,9 @@ impl<M: Machine> Cursor<'_, M> {
         self.count(old, 0);
         let entry = x86_64::decode(old, self.level);
         let what = crate::entry::change(entry, Entry::Empty);
-        super::cursor::record(gather, self.slot_start(), self.size(), what, old);
+        if !planted(Mistake::MoveNotFlushed) {
+            super::cursor::record(gather, self.slot_start(), self.size(), what, old);
+        }
         if self.level == HUGE_LEVEL && is_page(entry) {
             let table = self.take_aside();
             self.table.frames().meta(table).set_link(*aside);
@@ -573,6 +602,11 @@ fn moved_entry(entry: Entry, keep_uffd_wp: bool) -> Entry {
         Bits::empty()
     } else {
         Bits::UFFD_WP
+    };
+    let lost = if planted(Mistake::MoveDirtyLost) {
+        lost | Bits::DIRTY
+    } else {
+        lost
     };
     let bits = |bits: Bits| bits.difference(lost) | Bits::SOFT_DIRTY;
     match entry {

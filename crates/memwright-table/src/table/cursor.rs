@@ -12,6 +12,7 @@ use crate::entry::{Bits, Change, Entry, Present, change};
 use crate::frame::{Meta, OutOfFrames};
 use crate::gather::Gather;
 use crate::machine::Machine;
+use crate::mistake::{Mistake, planted};
 use crate::sync::{Rank, Step, step};
 
 /// What one slot answers for.
@@ -428,7 +429,7 @@ pub(super) fn record<M: Machine>(
     what: Change,
     old: u64,
 ) {
-    if what.needs_local() && old & x86_64::ACCESSED == 0 {
+    if what.needs_local() && (old & x86_64::ACCESSED == 0 || planted(Mistake::ElideAccessed)) {
         gather.elide(page, size, what, 1);
     } else {
         gather.record(page, size, what);

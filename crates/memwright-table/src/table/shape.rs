@@ -11,6 +11,7 @@ use crate::entry::{Bits, Change, Entry, Marker, Marks, Migrating, Present};
 use crate::frame::OutOfFrames;
 use crate::gather::Gather;
 use crate::machine::Machine;
+use crate::mistake::{Mistake, planted};
 use crate::sync::stat::{self, Line};
 
 impl<M: Machine> Table<M> {
@@ -56,6 +57,12 @@ impl<M: Machine> Cursor<'_, M> {
             .allocate_table(self.slot_start(), self.level - 1)?;
         if repeated != 0 {
             self.populate(lower, |_| repeated);
+        }
+        if planted(Mistake::FillUnlocked) {
+            slot.store(x86_64::table(lower), Ordering::Release);
+            self.count(old, x86_64::table(lower));
+            self.walk();
+            return Ok(());
         }
         self.lock_unlinked(lower);
         let new = x86_64::table(lower);

@@ -1,5 +1,6 @@
 //! Copy-on-write (Linux 7.2 `mm/memory.c`, `wp_page_copy` and `do_cow_fault`).
 
+use memwright_table::mistake::{Mistake, planted};
 use memwright_table::{Bits, Cursor, Entry, Frame, FrameKind, Machine, OutOfFrames, Present};
 
 use super::anon::NEW;
@@ -25,7 +26,9 @@ impl<M: Machine> Fault<'_, M> {
             new
         } else {
             let new = frames.allocate(0, FrameKind::Anonymous)?;
-            frames.copy(page.frame, new.frame());
+            if !planted(Mistake::CopyForgotten) {
+                frames.copy(page.frame, new.frame());
+            }
             core.memory.count_on(self.cpu, Row::FramesCopied, 1);
             new
         };
@@ -33,7 +36,9 @@ impl<M: Machine> Fault<'_, M> {
         let kept = page.bits & Bits::UFFD_WP;
         let mut gather = core.gather();
         cursor.remove(&mut gather);
-        gather.flush();
+        if !planted(Mistake::CopyUnflushed) {
+            gather.flush();
+        }
         // The table is there: filling the slot that was just emptied allocates nothing.
         let filled = self.fill_own(cursor, new.into_raw(), kept);
         debug_assert!(filled.is_ok());

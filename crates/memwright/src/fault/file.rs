@@ -1,6 +1,7 @@
 //! A fault in an area that shows an object (Linux 7.2 `mm/memory.c`, `do_read_fault`, `do_cow_fault` and
 //! `do_shared_fault`).
 
+use memwright_table::mistake::{Mistake, planted};
 use memwright_table::{Bits, Cursor, Entry, Frame, FrameKind, FrameRef, Machine, Page, PageRange};
 
 use super::{Fault, FaultKind};
@@ -88,7 +89,12 @@ impl<M: Machine> Fault<'_, M> {
         cursor.seek(self.page);
         let entry = cursor.peek();
         let inherited = match self.check_absent(entry) {
-            Ok(inherited) if object.mappings().generation() == generation => inherited,
+            Ok(inherited)
+                if object.mappings().generation() == generation
+                    || planted(Mistake::GenerationIgnored) =>
+            {
+                inherited
+            }
             Ok(_) | Err(_) => {
                 drop(cursor);
                 around.release(self);

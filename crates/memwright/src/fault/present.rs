@@ -1,6 +1,7 @@
 //! A fault at an entry that maps a page: spurious, a permission to grant, or a copy to make
 //! (Linux 7.2 `mm/memory.c`, `do_wp_page`).
 
+use memwright_table::mistake::{Mistake, planted};
 use memwright_table::{Bits, Cursor, Entry, Invalidation, Machine, PageSize, Present};
 
 use super::{Fault, FaultKind};
@@ -66,7 +67,8 @@ impl<M: Machine> Fault<'_, M> {
     ) -> Result<FaultKind, FaultError> {
         let reusable = !page.bits.intersects(Bits::BORROWED | Bits::MERGED)
             && self.core.is_anonymous(page.frame)
-            && self.core.memory.frames().references(page.frame) == 1;
+            && (self.core.memory.frames().references(page.frame) == 1
+                || planted(Mistake::RegainShared));
         if !reusable {
             return self.copy_present(&mut cursor, page);
         }

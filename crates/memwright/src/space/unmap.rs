@@ -1,5 +1,6 @@
 //! Unmapping (Linux 7.2 `mm/vma.c`, `do_vmi_munmap`).
 
+use memwright_table::mistake::{Mistake, planted};
 use memwright_table::{CpuId, Machine, OutOfFrames, PageRange, VirtAddr};
 
 use super::check::{self, RangeError};
@@ -135,7 +136,7 @@ impl<M: Machine> Core<M> {
             let area;
             (area, next) = areas.map.remove(position);
             areas.count_out(area.rights, area.flags, area.pages());
-            if area.flags.contains(AreaFlags::ACCOUNTED) {
+            if area.flags.contains(AreaFlags::ACCOUNTED) && !planted(Mistake::LeakPromise) {
                 self.memory.take_back(area.pages());
             }
             bin.take(area);

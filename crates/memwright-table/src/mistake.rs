@@ -1,0 +1,99 @@
+//! Mistakes planted on purpose, for tests that must notice them.
+//!
+//! Each is one place in this crate or in `memwright` that does something wrong when the mistake is
+//! chosen. With the feature `mistakes` the environment variable `MEMWRIGHT_MISTAKE` chooses one by name; without
+//! it [`planted`] is `false` wherever it is asked, and nothing of them is compiled.
+
+macro_rules! mistakes {
+    ($($variant:ident $name:literal $what:literal)*) => {
+        /// A mistake.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum Mistake {
+            $(#[doc = $what] $variant,)*
+        }
+
+        impl Mistake {
+            /// Every mistake.
+            pub const ALL: &'static [Self] = &[$(Self::$variant,)*];
+
+            /// The name that chooses it.
+            #[must_use]
+            pub const fn name(self) -> &'static str {
+                match self {
+                    $(Self::$variant => $name,)*
+                }
+            }
+        }
+    };
+}
+
+mistakes! {
+    // Gather and flush.
+    SkipFlush "skip-flush" "No CPU is told of any change."
+    SkipLocal "skip-local" "The CPU that made the change is not told."
+    SkipRemote "skip-remote" "No other CPU is told."
+    OneCpuShort "one-cpu-short" "The last of the CPUs to be interrupted is left out."
+    OnePageShort "one-page-short" "The last page of a run is not invalidated."
+    FullFlushForgotten "full-flush-forgotten" "Pages that are too many to go one by one are not invalidated."
+    TablesForgotten "tables-forgotten" "A freed table is flushed as if a leaf had gone."
+    FreeBeforeFlush "free-before-flush" "Frames are given up before the flush."
+    ElideAccessed "elide-accessed" "A CPU that used the translation is not told either."
+    LostBitNotFlushed "lost-bit-not-flushed" "Clearing dirty or accessed is told to no CPU."
+    ShrankAsGrew "shrank-as-grew" "A right that is taken is told to this CPU only."
+    KeptBelieved "kept-believed" "What a CPU kept of an address space that it left is never stale."
+    // Invalidations that another operation has not made yet.
+    PendingNotAnnounced "pending-not-announced" "A gather does not say that it has invalidations to make."
+    ProtectIgnoresPending "protect-ignores-pending" "A protection change that finds the right gone does not await its flush."
+    ZapIgnoresPending "zap-ignores-pending" "A removal that finds the page gone does not await its flush."
+    ForkIgnoresPending "fork-ignores-pending" "A fork that finds the right to write gone does not await its flush."
+    ElideIgnoresPending "elide-ignores-pending" "A clear accessed bit is believed while its flush is pending."
+    // Entries.
+    LoseDirty "lose-dirty" "A protection change clears the dirty bit."
+    RebuildEntry "rebuild-entry" "A protection change stores what it read before, over what hardware set meanwhile."
+    FillUnlocked "fill-unlocked" "A new table is linked before its lock is taken."
+    MoveDirtyLost "move-dirty-lost" "A moved page is clean."
+    MoveNotFlushed "move-not-flushed" "A moved page stays where it was on other CPUs."
+    // Fork.
+    ExclusiveAtFork "exclusive-at-fork" "Fork leaves the parent's pages exclusive."
+    WritableAtFork "writable-at-fork" "Fork leaves the parent's pages writable."
+    ChildExclusive "child-exclusive" "Fork gives the child pages that are exclusive."
+    NoReferenceAtFork "no-reference-at-fork" "Fork gives the child entries without references."
+    PinnedAtFork "pinned-at-fork" "Fork shares pinned pages."
+    // Faults and the rule.
+    CopyUnflushed "copy-unflushed" "Copy-on-write fills the entry before the old page is forgotten."
+    CopyForgotten "copy-forgotten" "Copy-on-write maps a frame into which nothing was copied."
+    RegainShared "regain-shared" "A page with two references becomes exclusive at a write fault."
+    RegainSharedProtect "regain-shared-protect" "A page with two references becomes exclusive at a protection change."
+    WritableShared "writable-shared" "The rule grants writing to a page that is not exclusive."
+    WritableBorrowed "writable-borrowed" "The rule grants writing to the zero frame."
+    NotifyForgotten "notify-forgotten" "An object does not hear of the first write."
+    NotZeroed "not-zeroed" "New memory shows what the frame held before."
+    GenerationIgnored "generation-ignored" "A fault maps a page of an object that was truncated meanwhile."
+    LeakFrame "leak-frame" "A displaced frame is not given up."
+    LeakPromise "leak-promise" "Unmapped memory stays promised."
+}
+
+/// Whether this mistake is to be made.
+#[cfg(not(feature = "mistakes"))]
+#[inline(always)]
+#[must_use]
+pub const fn planted(_: Mistake) -> bool {
+    false
+}
+
+/// Whether this mistake is to be made.
+///
+/// # Panics
+/// If `MEMWRIGHT_MISTAKE` names none.
+#[cfg(feature = "mistakes")]
+#[must_use]
+pub fn planted(mistake: Mistake) -> bool {
+    extern crate std;
+    static CHOSEN: std::sync::OnceLock<Option<Mistake>> = std::sync::OnceLock::new();
+    let chosen = CHOSEN.get_or_init(|| {
+        let name = std::env::var("MEMWRIGHT_MISTAKE").ok()?;
+        let found = Mistake::ALL.iter().find(|one| one.name() == name);
+        Some(*found.unwrap_or_else(|| panic!("no mistake is named {name}")))
+    });
+    *chosen == Some(mistake)
+}
