@@ -13,6 +13,7 @@ const PROGRAMS: &[&str] = &[
     "map",
     "advise",
     "seal",
+    "merge",
     "limits",
     "remote",
     "faults",

@@ -44,7 +44,7 @@ impl<M: Machine> Fault<'_, M> {
         } else {
             memory.frames().allocate_zeroed(0, FrameKind::Anonymous)?
         };
-        self.area.note_faulted();
+        self.note_private();
         let mut bits = access_bits(self.area.rights()) | NEW | inherited;
         if writable(self.area.view(), bits).is_writable() {
             bits |= Bits::WRITE;

@@ -32,7 +32,7 @@ impl<M: Machine> Fault<'_, M> {
             core.memory.count_on(self.cpu, Row::FramesCopied, 1);
             new
         };
-        self.area.note_faulted();
+        self.note_private();
         let kept = page.bits & Bits::UFFD_WP;
         let mut gather = core.gather();
         cursor.remove(&mut gather);

@@ -159,7 +159,7 @@ impl<M: Machine> Fault<'_, M> {
         if object.mappings().generation() != generation {
             return Ok(None);
         }
-        self.area.note_faulted();
+        self.note_private();
         self.fill_own(&mut cursor, copy.frame(), inherited)?;
         let _ = copy.into_raw();
         core.memory.count_on(self.cpu, Row::FramesCopied, 1);

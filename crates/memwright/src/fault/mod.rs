@@ -15,10 +15,10 @@ pub(crate) use anon::NEW;
 use memwright_table::{Bits, CpuId, Entry, Machine, Marker, Marks, PageRange, VirtAddr};
 
 use crate::error::FaultError;
-use crate::space::{AddressSpace, Area, Core};
+use crate::space::{AddressSpace, Area, Areas, Core};
 use crate::stats::Row;
 use crate::trace::Event;
-use crate::vma::Rights;
+use crate::vma::{Lineage, Rights};
 
 /// An access that faulted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -139,6 +139,8 @@ impl FaultKind {
 pub(crate) struct Fault<'a, M: Machine> {
     pub(crate) core: &'a Core<M>,
     pub(crate) cpu: CpuId,
+    /// Those of the space, which the lock guards.
+    pub(crate) areas: &'a Areas<M>,
     pub(crate) area: &'a Area<M>,
     pub(crate) page: memwright_table::Page,
     pub(crate) access: Access,
@@ -198,6 +200,7 @@ impl<M: Machine> Core<M> {
                 return Fault {
                     core: self,
                     cpu,
+                    areas: &areas,
                     area,
                     page,
                     access,
@@ -248,6 +251,22 @@ impl<M: Machine> Fault<'_, M> {
         } else {
             self.resolve_anonymous()
         }
+    }
+
+    /// Sees to it that the area, which is about to get a private page, has a lineage.
+    #[inline]
+    pub(crate) fn note_private(self) {
+        // A plain test first: a store would take the cache line from every other CPU at each fault.
+        if !self.area.has_faulted() {
+            self.found_lineage();
+        }
+    }
+
+    #[cold]
+    fn found_lineage(self) {
+        let shared = self.areas.map.lineage_around(self.area);
+        let lineage = shared.unwrap_or_else(|| Lineage::founded(self.core.next_lineage(self.cpu)));
+        self.area.lineage.found(lineage);
     }
 
     /// What an entry without a page says of the access. `Ok` means that the page may be filled.

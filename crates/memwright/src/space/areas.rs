@@ -143,6 +143,8 @@ pub(crate) struct Areas<M: Machine> {
     pub(crate) stack: u64,
     pub(crate) executable: u64,
     pub(crate) locked: u64,
+    /// How many of `locked` are in areas that a move left behind unlocked.
+    pub(crate) locked_before: u64,
 }
 
 /// Whether pages with these properties count as data, stack, executable
@@ -180,6 +182,7 @@ impl<M: Machine> Areas<M> {
             stack: 0,
             executable: 0,
             locked: 0,
+            locked_before: 0,
         }
     }
 
@@ -308,6 +311,7 @@ impl<M: Machine> Areas<M> {
         self.stack = 0;
         self.executable = 0;
         self.locked = 0;
+        self.locked_before = 0;
         core::mem::replace(&mut self.map, AreaMap::new())
     }
 

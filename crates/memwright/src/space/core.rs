@@ -26,6 +26,8 @@ struct CpuResident {
     pages: AtomicI64,
     /// The most that it saw of all CPUs together when it took pages away.
     peak: AtomicU64,
+    /// Lineages that it founded.
+    lineages: AtomicU64,
 }
 
 pub(crate) struct Core<M: Machine> {
@@ -66,6 +68,14 @@ impl<M: Machine> Core<M> {
     #[inline]
     pub(crate) fn cpu(&self) -> CpuId {
         self.memory.frames().machine().cpu()
+    }
+
+    /// The number of a new lineage: the CPUs count separately, so that no two write one line.
+    pub(crate) fn next_lineage(&self, cpu: CpuId) -> u64 {
+        let founded = &self.resident[cpu.index()].lineages;
+        let round = founded.load(Ordering::Relaxed) + 1;
+        founded.store(round, Ordering::Relaxed);
+        round * self.resident.len() as u64 + cpu.index() as u64
     }
 
     /// A gather for one operation, under the policy.

@@ -5,8 +5,6 @@
 //! write permission in both entries, under the locks of both, so that neither finds the page its own until
 //! the other has let it go (design rule 5).
 
-use core::sync::atomic::AtomicBool;
-
 use memwright_table::sync::Rank;
 use memwright_table::{
     CopyRule, CopyStop, CpuId, Cursor, Entry, FrameKind, Gather, Machine, OutOfFrames, PageRange,
@@ -20,7 +18,7 @@ use crate::object::Attachment;
 use crate::space::access_bits;
 use crate::stats::Row;
 use crate::trace::Event;
-use crate::vma::AreaFlags;
+use crate::vma::{AreaFlags, Lineage, LineageCell};
 use crate::writable::writable;
 
 impl<M: Machine> AddressSpace<M> {
@@ -46,7 +44,7 @@ impl<M: Machine> AddressSpace<M> {
             .iter()
             .filter(|area| !area.flags.contains(AreaFlags::DONTFORK))
             .try_for_each(|area| {
-                copy_area(core, &child.core, &mut copies, area)?;
+                copy_area(core, &child.core, cpu, &mut copies, area)?;
                 if needs_entries(area) {
                     entries += copy_entries(core, &child.core, cpu, area, &mut gather)?;
                 }
@@ -77,6 +75,7 @@ fn needs_entries<M: Machine>(area: &Area<M>) -> bool {
 fn copy_area<M: Machine>(
     core: &Core<M>,
     child: &Shared<Core<M>>,
+    cpu: CpuId,
     copies: &mut Areas<M>,
     area: &Area<M>,
 ) -> Result<(), ForkError> {
@@ -90,6 +89,11 @@ fn copy_area<M: Machine>(
             .map_err(|_| ForkError::Overcommit)?;
     }
     let wiped = area.flags.contains(AreaFlags::WIPEONFORK);
+    let lineage = if area.has_faulted() && !wiped {
+        Lineage::forked(child.next_lineage(cpu))
+    } else {
+        Lineage::NONE
+    };
     let copy: Area<M> = Area {
         range: area.range,
         offset: area.offset,
@@ -97,7 +101,7 @@ fn copy_area<M: Machine>(
         flags: area.flags - (AreaFlags::LOCKED | AreaFlags::LOCK_ON_FAULT),
         rights: area.rights,
         max_rights: area.max_rights,
-        faulted: AtomicBool::new(area.has_faulted() && !wiped),
+        lineage: LineageCell::new(lineage),
         backing,
     };
     copies.count_in(copy.rights, copy.flags, copy.pages());

@@ -1,7 +1,6 @@
 //! Mapping (Linux 7.2 `mm/mmap.c`, `do_mmap`, and `mm/vma.c`, `mmap_region`).
 
 use alloc::sync::Arc;
-use core::sync::atomic::AtomicBool;
 
 use memwright_table::{Machine, PAGE_SIZE, Page, PageRange, VirtAddr};
 
@@ -11,7 +10,7 @@ use super::{AddressSpace, Area, Areas, Backing, Core, LockFuture};
 use crate::error::{Limit, MapError, UnmapError};
 use crate::object::{Attachment, Object};
 use crate::trace::Event;
-use crate::vma::{AreaBin, AreaFlags, Rights};
+use crate::vma::{AreaBin, AreaFlags, Lineage, LineageCell, Rights};
 
 /// What to map.
 pub enum MapKind<M: Machine> {
@@ -164,7 +163,7 @@ impl<M: Machine> AddressSpace<M> {
             flags,
             rights: request.rights,
             max_rights: request.max_rights,
-            faulted: AtomicBool::new(false),
+            lineage: LineageCell::new(Lineage::NONE),
             backing,
         };
         areas.count_in(request.rights, flags, pages);

@@ -3,7 +3,7 @@
 use memwright_table::{Bits, Entry, Machine, PageRange, VirtAddr};
 
 use super::check;
-use super::{AddressSpace, Area, Core};
+use super::{AddressSpace, Area, Areas, Core};
 use crate::error::{AdviseError, FaultError};
 use crate::fault::{Access, Fault};
 use crate::vma::{AreaFlags, Rights};
@@ -63,7 +63,7 @@ impl<M: Machine> Core<M> {
                 } else {
                     Access::READ
                 };
-                self.touch(area, part, access)?;
+                self.touch(&areas, area, part, access)?;
             }
             next = area.end();
         }
@@ -88,7 +88,8 @@ impl<M: Machine> Core<M> {
                 return Err(AdviseError::NotApplicable(next.address()));
             }
             let part = area.range().intersect(PageRange::new(next, range.end));
-            self.touch(area, part, access).map_err(AdviseError::Fault)?;
+            self.touch(&areas, area, part, access)
+                .map_err(AdviseError::Fault)?;
             next = part.end;
         }
         Ok(())
@@ -96,7 +97,13 @@ impl<M: Machine> Core<M> {
 
     /// Faults each page of `range`, all in `area`, that does not allow the access yet. These are no page
     /// faults of the program and are not counted as such.
-    fn touch(&self, area: &Area<M>, range: PageRange, access: Access) -> Result<(), FaultError> {
+    fn touch(
+        &self,
+        areas: &Areas<M>,
+        area: &Area<M>,
+        range: PageRange,
+        access: Access,
+    ) -> Result<(), FaultError> {
         let cpu = self.cpu();
         for page in range.iter() {
             let permits = if access.write {
@@ -108,6 +115,7 @@ impl<M: Machine> Core<M> {
                 Fault {
                     core: self,
                     cpu,
+                    areas,
                     area,
                     page,
                     access,

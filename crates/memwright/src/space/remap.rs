@@ -1,13 +1,11 @@
 //! Moving and resizing mappings (Linux 7.2 `mm/mremap.c`).
 
-use core::sync::atomic::AtomicBool;
-
 use memwright_table::{CpuId, Machine, PAGE_SIZE, Page, PageRange, VirtAddr};
 
 use super::{AddressSpace, Area, Areas, Backing, Core};
 use crate::error::{Limit, RemapError, UnmapError};
 use crate::trace::Event;
-use crate::vma::{AreaBin, AreaFlags, Position};
+use crate::vma::{AreaBin, AreaFlags, Lineage, LineageCell, Position};
 
 /// What to move, and how.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -159,8 +157,14 @@ impl<M: Machine> Core<M> {
             // Nothing to do, and nobody asks what else the range holds (`MREMAP_NO_RESIZE` of Linux 7.2).
             return Ok(start);
         }
+        if new_pages < old_pages && !moves {
+            // What is given up may hold other areas and holes, and so may what stays (`MREMAP_SHRINK`).
+            let tail = PageRange::new(start.add(new_pages), old.end);
+            self.unmap_range(areas, tail, bin)?;
+            return Ok(start);
+        }
         if new_pages < old_pages && old.end > area.end() && start.add(new_pages) <= area.end() {
-            // What is given up may hold other areas and holes; the rest is of one area.
+            // The rest, which moves, is of one area.
             let tail = PageRange::new(start.add(new_pages), old.end);
             self.unmap_range(areas, tail, bin)?;
             let rest = Checked {
@@ -175,11 +179,6 @@ impl<M: Machine> Core<M> {
                 Some(target) => self.move_several(areas, request, target, bin),
                 None => Err(RemapError::NoArea(area.end().address())),
             };
-        }
-        if new_pages < old_pages && !moves {
-            let tail = PageRange::new(start.add(new_pages), old.end);
-            self.unmap_range(areas, tail, bin)?;
-            return Ok(start);
         }
         if old_pages > 0 && new_pages > old_pages {
             check_growth(areas, position, new_pages - old_pages)?;
@@ -346,33 +345,17 @@ impl<M: Machine> Core<M> {
             flags,
             rights,
             max_rights: area.max_rights,
-            faulted: AtomicBool::new(area.has_faulted()),
+            lineage: LineageCell::new(area.lineage()),
             backing: area.backing().clone(),
         };
         if !keeps_old {
             self.unmap_areas(self.cpu(), areas, old, bin);
         } else if !old.is_empty() {
-            self.unlock_part(areas, old);
+            leave_behind(areas, old);
         }
         areas.count_in(rights, flags, new.len());
         let position = areas.map.insert(moved);
         areas.map.merge_around(position);
-    }
-
-    /// What `MREMAP_DONTUNMAP` leaves behind is no longer locked.
-    fn unlock_part(&self, areas: &mut Areas<M>, range: PageRange) {
-        let lock = AreaFlags::LOCKED | AreaFlags::LOCK_ON_FAULT;
-        let whole = areas
-            .map
-            .at_or_after(range.start)
-            .map(|found| areas.map.get(found));
-        if whole.is_some_and(|area| area.flags.intersects(lock)) {
-            // Two insertions of those reserved; the area limit was checked with room for them.
-            let changed = self.change_flags(areas, range, super::flags::Holes::Stop, |flags| {
-                flags - lock
-            });
-            debug_assert!(changed.is_ok());
-        }
     }
 
     /// Moves all areas of the old range, with the holes between them, to the fixed new place.
@@ -423,4 +406,20 @@ fn check_growth<M: Machine>(
     areas
         .check_growth(area.rights, area.flags, more, 0)
         .map_err(RemapError::OverLimit)
+}
+
+/// What `MREMAP_DONTUNMAP` leaves behind: the whole area is no longer locked, though its pages still count as such, and
+/// has no lineage if all of it was moved (Linux 7.2 `dontunmap_complete`).
+fn leave_behind<M: Machine>(areas: &mut Areas<M>, old: PageRange) {
+    let position = areas.map.at_or_after(old.start);
+    let area = areas.map.get_mut(position.expect("the area was found"));
+    if area.range() == old {
+        area.lineage.set(Lineage::NONE);
+    }
+    let pages = area.pages();
+    let was_locked = area.flags.contains(AreaFlags::LOCKED);
+    area.flags -= AreaFlags::LOCKED | AreaFlags::LOCK_ON_FAULT;
+    if was_locked {
+        areas.locked_before += pages;
+    }
 }

@@ -1,10 +1,9 @@
 //! One area.
 
-use core::sync::atomic::{AtomicBool, Ordering};
-
 use bitflags::bitflags;
-use memwright_table::sync::stat::{self, Line};
 use memwright_table::{Page, PageRange};
+
+use super::lineage::{Lineage, LineageCell};
 
 bitflags! {
     /// What a program may do with the pages of an area.
@@ -102,7 +101,7 @@ pub struct Area<B> {
     pub(crate) flags: AreaFlags,
     pub(crate) rights: Rights,
     pub(crate) max_rights: Rights,
-    pub(crate) faulted: AtomicBool,
+    pub(crate) lineage: LineageCell,
     pub(crate) backing: B,
 }
 
@@ -164,23 +163,28 @@ impl<B: Backed> Area<B> {
     }
 
     /// Whether an anonymous page was ever made here.
+    #[inline]
     pub fn has_faulted(&self) -> bool {
-        self.faulted.load(Ordering::Relaxed)
+        self.lineage.get().exists()
     }
 
-    pub(crate) fn note_faulted(&self) {
-        // A plain test first: a store would take the cache line from every other CPU at each fault.
-        if !self.faulted.load(Ordering::Relaxed) {
-            self.faulted.store(true, Ordering::Relaxed);
-            stat::line(Line::Space, &self.faulted);
-        }
+    pub(crate) fn lineage(&self) -> Lineage {
+        self.lineage.get()
     }
 
     /// Whether `right`, which begins where `self` ends, may become one area with it
     /// (Linux 7.2 `mm/vma.c`, `is_mergeable_vma` and its callers).
     pub fn may_merge(&self, right: &Self) -> bool {
+        self.rights == right.rights
+            && self.is_kin(right)
+            && self.lineage().may_join(right.lineage())
+    }
+
+    /// Whether `right`, which begins where `self` ends, differs in rights at most, so that a protection change could
+    /// make one area of them: their private pages are of one lineage then (Linux 7.2 `mm/vma.c`,
+    /// `anon_vma_compatible`).
+    pub(crate) fn is_kin(&self, right: &Self) -> bool {
         self.range.end == right.range.start
-            && self.rights == right.rights
             && (self.flags ^ right.flags)
                 .difference(AreaFlags::STICKY)
                 .is_empty()
@@ -198,7 +202,7 @@ impl<B: Backed> Area<B> {
             flags: self.flags,
             rights: self.rights,
             max_rights: self.max_rights,
-            faulted: AtomicBool::new(self.has_faulted()),
+            lineage: LineageCell::new(self.lineage()),
             backing: self.backing.clone(),
         }
     }

@@ -5,11 +5,11 @@
 //! ([`AreaMap::reserve`]).
 
 use alloc::vec::Vec;
-use core::sync::atomic::Ordering;
 
 use memwright_table::{OutOfMemory, Page, PageRange, TryPush};
 
 use super::area::{Area, AreaFlags, Backed};
+use super::lineage::Lineage;
 
 /// How many areas a chunk holds at most.
 pub(super) const CHUNK: usize = 32;
@@ -314,6 +314,19 @@ impl<B: Backed> AreaMap<B> {
         here
     }
 
+    /// The lineage that the first private page of `area`, which stands in the map, shall have: that of a neighbour it
+    /// could become one area with, the upper one first (Linux 7.2 `mm/vma.c`, `find_mergeable_anon_vma`).
+    pub(crate) fn lineage_around(&self, area: &Area<B>) -> Option<Lineage> {
+        let here = self.at_or_after(area.range.start)?;
+        let shared = |kin: bool, lineage: Lineage| {
+            (kin && lineage.exists() && lineage.takes_in()).then_some(lineage)
+        };
+        let next = self.next(here).map(|next| self.get(next));
+        let previous = self.previous(here).map(|previous| self.get(previous));
+        next.and_then(|next| shared(area.is_kin(next), next.lineage()))
+            .or_else(|| previous.and_then(|one| shared(one.is_kin(area), one.lineage())))
+    }
+
     /// Moves the start of the area at `position` down to `start`, over pages that no area has.
     pub(crate) fn grow_down(&mut self, position: Position, start: Page) {
         let area = self.get_mut(position);
@@ -346,8 +359,9 @@ impl<B: Backed> AreaMap<B> {
         let area = self.get_mut(position);
         area.range.end = right.range.end;
         area.flags |= right.flags & AreaFlags::STICKY;
-        area.faulted
-            .fetch_or(right.has_faulted(), Ordering::Relaxed);
+        if !area.has_faulted() {
+            area.lineage = right.lineage;
+        }
         self.merges += 1;
     }
 

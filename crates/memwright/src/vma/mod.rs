@@ -6,11 +6,13 @@
 
 mod area;
 mod bin;
+mod lineage;
 mod map;
 mod room;
 
 pub use area::{Area, AreaFlags, Backed, Rights};
 pub(crate) use bin::AreaBin;
+pub(crate) use lineage::{Lineage, LineageCell};
 pub(crate) use map::{AreaMap, Position};
 pub(crate) use room::STACK_GUARD_PAGES;
 

@@ -1,7 +1,6 @@
 //! Layouts drawn as rows: one letter a page, `.` for nothing. Areas of one letter show the same thing with
 //! the same rights; a `|` stands between two areas that touch.
 
-use core::sync::atomic::AtomicBool;
 use std::string::{String, ToString};
 use std::vec::Vec;
 
@@ -9,6 +8,7 @@ use memwright_table::{Page, PageRange};
 
 use super::area::{Area, AreaFlags, Backed, Rights};
 use super::bin::AreaBin;
+use super::lineage::{Lineage, LineageCell};
 use super::map::{AreaMap, CHUNK};
 use super::room::STACK_GUARD_PAGES;
 
@@ -35,7 +35,7 @@ fn area(start: u64, end: u64, backing: char) -> Area<char> {
         flags: AreaFlags::empty(),
         rights,
         max_rights: Rights::all(),
-        faulted: AtomicBool::new(false),
+        lineage: LineageCell::new(Lineage::NONE),
         backing: backing.to_ascii_lowercase(),
     }
 }
@@ -149,7 +149,7 @@ fn what_keeps_two_areas_apart() {
     assert!(left().may_merge(&right()));
     type Change = fn(&mut Area<char>);
     #[rustfmt::skip]
-    let changes: [(&str, Change, bool); 8] = [
+    let changes: [(&str, Change, bool); 9] = [
         ("rights",         |area| area.rights = Rights::empty(),           false),
         ("most rights",    |area| area.max_rights = Rights::READ,          false),
         ("flags",          |area| area.flags |= AreaFlags::DONTFORK,       false),
@@ -157,7 +157,8 @@ fn what_keeps_two_areas_apart() {
         ("a guard",        |area| area.flags |= AreaFlags::GUARDED,        true),
         ("the offset",     |area| area.offset += 1,                        false),
         ("the backing",    |area| area.backing = 'b',                      false),
-        ("having faulted", |area| area.faulted = AtomicBool::new(true),    true),
+        ("having faulted", |area| area.lineage.found(Lineage::founded(1)), true),
+        ("a fork",         |area| area.lineage.found(Lineage::forked(1)),  false),
     ];
     for (name, change, merges) in changes {
         let mut changed = right();
@@ -172,7 +173,7 @@ fn a_merged_area_keeps_what_either_knew() {
     let mut map = map("aa|aa");
     let second = map.at_or_after(Page::new(2)).unwrap();
     map.get_mut(second).flags |= AreaFlags::GUARDED;
-    map.get(second).note_faulted();
+    map.get(second).lineage.found(Lineage::founded(1));
     map.merge_around(second);
     let merged = map.find(Page::new(0)).unwrap();
     assert!(merged.has_faulted());
@@ -344,4 +345,31 @@ fn a_bin_keeps_the_near_and_the_far() {
         bin.take(area(index, index + 1, 'a'));
     }
     assert_eq!("10", bin.held().to_string());
+}
+
+#[test]
+fn a_first_page_is_of_the_lineage_of_kin() {
+    let (own, child) = (Lineage::founded(7), Lineage::forked(8));
+    #[rustfmt::skip]
+    let rows = [
+        // map       of the lower  of the upper  for the middle
+        ("aa|AA|aa", Lineage::NONE, Lineage::NONE,       None),
+        ("aa|AA|aa", own,           Lineage::NONE,       Some(own)),
+        ("aa|AA|aa", own,           Lineage::founded(9), Some(Lineage::founded(9))),
+        ("aa|AA|aa", own,           child,               Some(own)),
+        ("aa|AA|aa", child,         Lineage::NONE,       None),
+        ("bb|AA|bb", own,           own,                 None),
+        ("aa.AA.aa", own,           own,                 None),
+    ];
+    for (drawn, lower, upper, expected) in rows {
+        let map = map(drawn);
+        let areas: Vec<_> = map.iter().collect();
+        areas[0].lineage.found(lower);
+        areas[2].lineage.found(upper);
+        assert_eq!(
+            map.lineage_around(areas[1]),
+            expected,
+            "{drawn} {lower:?} {upper:?}"
+        );
+    }
 }

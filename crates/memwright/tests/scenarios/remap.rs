@@ -64,14 +64,17 @@ fn what_is_given_up_may_be_several_areas_and_holes() {
     process.map(5, 2, RW);
     assert_eq!(process.space.remap(request(0, 7, 1)), Ok(page(0)));
     assert_eq!(process.areas(), "1rw");
-    // What remains must be of one area, and then may move.
-    process.map(1, 2, R);
-    let error = RemapError::NoArea(page(1));
-    assert_eq!(process.space.remap(request(0, 3, 2)), Err(error));
-    let moved = RemapRequest {
-        new_length: PAGE,
+    // So may what remains, unless it moves.
+    process.map(1, 3, R);
+    assert_eq!(process.space.remap(request(0, 4, 3)), Ok(page(0)));
+    assert_eq!(process.areas(), "1rw 2r");
+    let moved = |pages: u64| RemapRequest {
+        new_length: pages * PAGE,
         ..to(0, 3, 9)
     };
+    let error = RemapError::NoArea(page(1));
+    assert_eq!(process.space.remap(moved(2)), Err(error));
+    let moved = moved(1);
     assert_eq!(process.space.remap(moved), Ok(page(9)));
     assert_eq!(process.areas(), "1rw");
 }
@@ -233,7 +236,7 @@ fn arguments_that_make_no_sense_are_refused() {
         (RemapRequest { fixed: Some(odd), ..to(0, 1, 9) },                  RemapError::Misaligned),
         (to(0, 4, 2),                                                       RemapError::Invalid),
         (RemapRequest { fixed: Some(VirtAddr::USER_END), ..to(0, 1, 9) },   RemapError::OutOfRange),
-        (RemapRequest { fixed: Some(VirtAddr::new(0)), ..to(0, 1, 9) },     RemapError::Invalid),
+        (RemapRequest { fixed: Some(VirtAddr::new(0)), ..to(0, 1, 9) },     RemapError::TooLow),
         (moving(9, 1, 1),                                                   RemapError::NoArea(page(9))),
         (moving(3, 2, 3),                                                   RemapError::NoArea(page(4))),
     ];
@@ -266,4 +269,62 @@ fn limits_apply_to_what_grows() {
         5,
         "locked memory is populated where it grew"
     );
+}
+
+#[test]
+fn what_stays_of_a_locked_area_is_unlocked_and_still_counts() {
+    let world = World::new();
+    let mut process = world.process();
+    filled(&mut process, 4);
+    process.space.lock(page(0), 4 * PAGE, false).unwrap();
+    let kept = RemapRequest {
+        dont_unmap: true,
+        ..to(0, 2, 9)
+    };
+    assert_eq!(process.space.remap(kept), Ok(page(9)));
+    // The whole old area, though only a part of it moved; the number is Linux's, too.
+    assert_eq!(process.areas(), "4rw . 2rw");
+    assert_eq!(process.space.totals().locked, 6);
+    process.space.unmap(page(0), 16 * PAGE).unwrap();
+    assert_eq!(process.space.totals().locked, 4);
+}
+
+#[test]
+fn areas_that_a_fork_made_take_no_new_neighbour_in() {
+    let world = World::new();
+    let mut parent = world.process();
+    filled(&mut parent, 2);
+    let child = parent.fork();
+    for (process, areas) in [(&parent, "4rw"), (&child, "2rw 2rw")] {
+        process.map(2, 2, RW);
+        assert_eq!(process.areas(), areas);
+    }
+    // Not even their own parts, once each has gone its own way through a fork.
+    parent.space.protect(page(0), PAGE, R).unwrap();
+    let second = parent.fork();
+    for process in [&parent, &second] {
+        process.space.protect(page(0), PAGE, RW).unwrap();
+    }
+    assert_eq!(
+        (parent.areas(), second.areas()),
+        ("4rw".into(), "1rw 3rw".into())
+    );
+}
+
+#[test]
+fn areas_that_were_touched_apart_stay_apart() {
+    let world = World::new();
+    let mut process = world.process();
+    process.map(0, 2, RW);
+    process.space.lock(page(0), PAGE, false).unwrap();
+    process.store(1, 1).unwrap();
+    process.space.unlock(page(0), PAGE).unwrap();
+    assert_eq!(process.areas(), "1rw 1rw");
+    // What differs in rights alone becomes one as soon as it may.
+    process.map(4, 2, RW);
+    process.space.protect(page(4), PAGE, R).unwrap();
+    process.store(5, 1).unwrap();
+    process.space.protect(page(4), PAGE, RW).unwrap();
+    process.store(4, 1).unwrap();
+    assert_eq!(process.areas(), "1rw 1rw . 2rw");
 }

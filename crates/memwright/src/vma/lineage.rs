@@ -1,0 +1,114 @@
+//! Where the private pages of an area come from: what decides, beside rights, flags and backing, whether two areas may
+//! become one (Linux 7.2 `mm/rmap.c`, `struct anon_vma`, and `mm/vma.c`, `is_mergeable_anon_vma`).
+//!
+//! On Linux all private pages of an area are found through one structure, which the parts of a split area share, and
+//! a child's through the structures of all its ancestors as well. Areas that would bring two of them together stay
+//! apart, and a child's areas take no untouched neighbour in, lest ever more pages be found through an ancestor's.
+//! Nothing here needs the structures, but programs see the areas.
+
+use core::sync::atomic::{AtomicU64, Ordering};
+
+use memwright_table::sync::stat::{self, Line};
+
+/// A lineage: none before the first private page, else a number of its own in the address space.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Lineage(u64);
+
+impl Lineage {
+    /// No private page was ever made.
+    pub(crate) const NONE: Self = Self(0);
+    /// This bit says that a fork made the area; the others are the number.
+    const FORKED: u64 = 1;
+
+    /// A lineage that begins here. `number` is not 0 and used once.
+    pub(crate) fn founded(number: u64) -> Self {
+        debug_assert!(number > 0);
+        Self(number << 1)
+    }
+
+    /// A child's, of an area that had one. `number` is not 0 and used once.
+    pub(crate) fn forked(number: u64) -> Self {
+        Self(Self::founded(number).0 | Self::FORKED)
+    }
+
+    pub(crate) fn exists(self) -> bool {
+        self != Self::NONE
+    }
+
+    /// Whether an area without a lineage may share this one.
+    pub(crate) fn takes_in(self) -> bool {
+        self.0 & Self::FORKED == 0
+    }
+
+    /// Whether areas of these lineages may become one.
+    pub(crate) fn may_join(self, other: Self) -> bool {
+        match (self.exists(), other.exists()) {
+            (false, false) => true,
+            (true, false) => self.takes_in(),
+            (false, true) => other.takes_in(),
+            (true, true) => self == other,
+        }
+    }
+}
+
+/// The lineage of an area, which faults on several CPUs may found at the same time.
+#[derive(Debug)]
+pub(crate) struct LineageCell(AtomicU64);
+
+impl LineageCell {
+    pub(crate) const fn new(lineage: Lineage) -> Self {
+        Self(AtomicU64::new(lineage.0))
+    }
+
+    #[inline]
+    pub(crate) fn get(&self) -> Lineage {
+        Lineage(self.0.load(Ordering::Relaxed))
+    }
+
+    pub(crate) fn set(&mut self, lineage: Lineage) {
+        *self.0.get_mut() = lineage.0;
+    }
+
+    /// Gives the area its lineage, unless another CPU did.
+    pub(crate) fn found(&self, lineage: Lineage) {
+        let none = Lineage::NONE.0;
+        let (now, later) = (Ordering::Relaxed, Ordering::Relaxed);
+        // Whoever lost the race uses what the winner stored.
+        let _ = self.0.compare_exchange(none, lineage.0, now, later);
+        stat::line(Line::Space, &self.0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lineages_join_as_on_linux() {
+        let (none, own) = (Lineage::NONE, Lineage::founded);
+        let child = Lineage::forked;
+        #[rustfmt::skip]
+        let rows = [
+            ("both untouched",               none,     none,     true),
+            ("a touched one and a new one",  own(1),   none,     true),
+            ("parts of one",                 own(1),   own(1),   true),
+            ("two of their own",             own(1),   own(2),   false),
+            ("a child's and a new one",      child(1), none,     false),
+            ("parts of a child's",           child(1), child(1), true),
+            ("two of a child",               child(1), child(2), false),
+            ("a child's and its own",        child(1), own(2),   false),
+        ];
+        for (name, left, right, joins) in rows {
+            assert_eq!(left.may_join(right), joins, "{name}");
+            assert_eq!(right.may_join(left), joins, "{name}, turned around");
+        }
+    }
+
+    #[test]
+    fn the_first_to_found_a_lineage_wins() {
+        let cell = LineageCell::new(Lineage::NONE);
+        cell.found(Lineage::founded(3));
+        cell.found(Lineage::founded(4));
+        assert_eq!(cell.get(), Lineage::founded(3));
+    }
+}
