@@ -1,7 +1,7 @@
 //! Everything that must hold before a change lands, with the seconds of each stage.
 
 use crate::suite::Totals;
-use crate::{conformance, install, mutants, room, shell, suite};
+use crate::{conformance, install, mutants, room, shell, suite, unsafe_code};
 use anyhow::{Result, bail};
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -92,6 +92,9 @@ pub fn run() -> Result<()> {
         } else {
             Outcome::Failed(format!("{} failed", counted.failed))
         })
+    });
+    stage("unsafe code", &mut || {
+        unsafe_code::run().map(|()| Outcome::Passed)
     });
     stage("planted mistakes", &mut || {
         mutants::run(&[]).map(|()| Outcome::Passed)

@@ -2,6 +2,8 @@
 //!
 //! Each works from a clean clone: what is missing is installed first, and every step is printed before it runs.
 
+#![forbid(unsafe_code)]
+
 mod ci;
 mod conformance;
 mod demo;
@@ -13,6 +15,7 @@ mod programs;
 mod room;
 mod shell;
 mod suite;
+mod unsafe_code;
 
 use std::process::ExitCode;
 
@@ -25,11 +28,12 @@ usage: cargo xtask TASK
   conformance [OPTION]... [TEST]...
             run Linux's own mm selftests, all that are expected to run or those that are named; options in
             docs/conformance.md
-  fuzz [--minutes N] [--seed S] [--show N] [--keep DIR] | fuzz SCRIPT...
-            run random programs of memory operations on this machine's Linux and on Memwright, and compare; or
-            scripts that were kept
+  fuzz [--against model|host|host-and-guest] [--minutes N] [--seed S] [--show N] [--keep DIR] | fuzz [--against ...] SCRIPT...
+            run random programs of memory operations on the memory manager and on its model, on this machine's Linux
+            twice, or on this machine's Linux and on Memwright (if nothing is said), and compare; or scripts that were kept
   mutants [NAME]... | mutants --list
             plant mistakes in the memory manager, each in turn, and show which test notices; or list them
+  unsafe    count the uses of unsafe, and check that each says why it is sound
   programs  build programs/*.c into programs/build
   guest     the same, and the kernel with debug assertions that the tests boot
 ";
@@ -44,6 +48,7 @@ fn main() -> ExitCode {
         ["conformance", rest @ ..] => conformance::run(rest),
         ["fuzz", rest @ ..] => fuzz::run(rest),
         ["mutants", rest @ ..] => mutants::run(rest),
+        ["unsafe"] => unsafe_code::run(),
         ["programs"] => programs::build_all(),
         ["guest"] => guest::build(),
         ["help" | "--help" | "-h"] => {

@@ -37,6 +37,7 @@ pub mod noted_file;
 pub mod process;
 pub mod schedule;
 pub mod script;
+mod script_text;
 pub mod tlb;
 pub mod walk;
 

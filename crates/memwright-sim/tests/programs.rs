@@ -1,120 +1,22 @@
 //! Random programs on the memory manager and on the model, compared after every step.
 //!
 //! A failure prints the shortest script that still fails. Cases and seeds are fixed, so a run that
-//! passed passes again; to search further, give the environment variable `MEMWRIGHT_SEED` (0 to 255) and
-//! run with `MEMWRIGHT_CASES` times as many scripts.
+//! passed passes again; to search further, run `cargo xtask fuzz --against model`, which keeps scripts that fail.
+//! A script that found a mistake is kept in `tests/scripts` for good, and replayed here.
 
-use std::collections::BTreeMap;
-use std::sync::Arc;
+mod support;
 
-use memwright_sim::lockstep::{Difference, Lockstep};
-use memwright_sim::model::{Advice, Rights};
-use memwright_sim::script::{Action, Range, Script, Step, What};
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+use memwright_sim::lockstep::Lockstep;
+use memwright_sim::script::Script;
 use memwright_sim::{Adversary, MachineOptions, RightsMiss};
-use proptest::prelude::{Just, Strategy, any};
-use proptest::sample::select;
+use proptest::strategy::{Strategy, ValueTree};
 use proptest::test_runner::{Config, RngAlgorithm, TestCaseError, TestError, TestRng, TestRunner};
-use proptest::{collection, prop_oneof};
-
-fn rights() -> impl Strategy<Value = Rights> {
-    prop_oneof![
-        1 => Just(Rights::NONE),
-        3 => Just(Rights::READ),
-        8 => Just(Rights::READ_WRITE),
-        2 => Just(Rights::READ_EXECUTE),
-        1 => Just(Rights { read: false, write: true, execute: false }),
-    ]
-}
-
-fn range() -> impl Strategy<Value = Range> {
-    // Mostly about the boundary of the tables, so that ranges meet each other often.
-    (prop_oneof![3 => 9..23u8, 1 => 0..32u8], 1..9u8).prop_map(|(at, pages)| Range { at, pages })
-}
-
-fn page() -> impl Strategy<Value = u8> {
-    prop_oneof![5 => 9..23u8, 1 => 0..32u8]
-}
-
-fn what() -> impl Strategy<Value = What> {
-    prop_oneof![
-        4 => Just(What::Anonymous),
-        1 => Just(What::SharedAnonymous),
-        2 => (0..2u8, 0..12u8).prop_map(|(file, index)| What::PrivateFile(file, index)),
-        2 => (0..2u8, 0..12u8).prop_map(|(file, index)| What::SharedFile(file, index)),
-    ]
-}
-
-fn advice() -> impl Strategy<Value = Advice> {
-    select(vec![
-        Advice::Drop,
-        Advice::Drop,
-        Advice::Free,
-        Advice::PopulateRead,
-        Advice::PopulateWrite,
-        Advice::OmitOnFork,
-        Advice::InheritOnFork,
-        Advice::WipeOnFork,
-        Advice::KeepOnFork,
-        Advice::InstallGuard,
-        Advice::RemoveGuard,
-    ])
-}
-
-fn offset() -> impl Strategy<Value = u16> {
-    select(vec![0u16, 0, 8, 2048, 4088, 4092])
-}
-
-fn action() -> impl Strategy<Value = Action> {
-    prop_oneof![
-        6 => (range(), rights(), what(), any::<bool>())
-            .prop_map(|(range, rights, what, populate)| Action::Map(range, rights, what, populate)),
-        2 => range().prop_map(Action::Unmap),
-        1 => range().prop_map(Action::Seal),
-        6 => (range(), rights()).prop_map(|(range, rights)| Action::Protect(range, rights)),
-        2 => (range(), 1..16u8).prop_map(|(range, pages)| Action::Resize(range, pages)),
-        3 => (range(), 0..32u8, any::<bool>())
-            .prop_map(|(range, to, keep)| Action::Move(range, to, keep)),
-        4 => (range(), advice()).prop_map(|(range, advice)| Action::Advise(range, advice)),
-        4 => Just(Action::Fork),
-        2 => Just(Action::Exit),
-        6 => (page(), offset()).prop_map(|(page, offset)| Action::Read(page, offset)),
-        14 => (page(), offset(), 1..=255u8)
-            .prop_map(|(page, offset, value)| Action::Write(page, offset, value)),
-        2 => page().prop_map(Action::Fetch),
-        1 => (0..2u8, 0..12u8).prop_map(|(file, index)| Action::ReadFile(file, index)),
-        2 => (0..2u8, 0..12u8, 1..=255u8)
-            .prop_map(|(file, index, value)| Action::WriteFile(file, index, value)),
-        1 => (0..2u8, 0..=12u8).prop_map(|(file, pages)| Action::Truncate(file, pages)),
-        1 => (0..2u8, 0..12u8, 1..6u8)
-            .prop_map(|(file, index, pages)| Action::Punch(file, index, pages)),
-        1 => (0..2u8).prop_map(Action::Clean),
-    ]
-}
-
-/// Scripts that begin with two mappings, so that the first steps have something to work on.
-fn script(steps: usize) -> impl Strategy<Value = Script> {
-    let step = (any::<u8>(), 0..2u8, action()).prop_map(|(process, cpu, action)| Step {
-        process,
-        cpu,
-        action,
-    });
-    let first = (range(), what()).prop_map(|(range, what)| Step {
-        process: 0,
-        cpu: 0,
-        action: Action::Map(Range { pages: 9, ..range }, Rights::READ_WRITE, what, false),
-    });
-    (collection::vec(first, 2), collection::vec(step, 1..steps)).prop_map(|(mut all, steps)| {
-        all.extend(steps);
-        Script(all)
-    })
-}
-
-fn machine() -> MachineOptions {
-    MachineOptions {
-        frames: 512,
-        ..MachineOptions::default()
-    }
-}
+use support::generate::{judge, machine, script};
 
 /// Runs scripts of up to `steps` steps and returns how often each kind of step succeeded.
 fn compare(
@@ -123,41 +25,18 @@ fn compare(
     steps: usize,
     start: impl Fn(&Script) -> Lockstep,
 ) -> BTreeMap<&'static str, u64> {
-    let number = |name| {
-        std::env::var(name)
-            .ok()
-            .and_then(|text| text.parse::<u8>().ok())
-    };
     let config = Config {
-        cases: cases * u32::from(number("MEMWRIGHT_CASES").unwrap_or(1)),
+        cases,
         failure_persistence: None,
         max_shrink_iters: 4_000,
         ..Config::default()
     };
     let mut bytes = [seed; 32];
-    bytes[0] = number("MEMWRIGHT_SEED").unwrap_or(0);
+    bytes[0] = 0;
     let rng = TestRng::from_seed(RngAlgorithm::ChaCha, &bytes);
     let successes = std::cell::RefCell::new(BTreeMap::new());
     let outcome = TestRunner::new_with_rng(config, rng).run(&script(steps), |script| {
-        // A panic of the memory manager is a difference like any other, and can be shrunk.
-        let run = || {
-            let lockstep = start(&script);
-            let frames = Arc::downgrade(lockstep.host().frames());
-            let successes = lockstep.run(&script)?;
-            match frames.strong_count() {
-                0 => Ok(successes),
-                left => Err(Difference::Disagreement(format!(
-                    "{left} holders of all frames are left"
-                ))),
-            }
-        };
-        let found =
-            std::panic::catch_unwind(std::panic::AssertUnwindSafe(run)).unwrap_or_else(|panic| {
-                let text = panic.downcast_ref::<String>().map(String::as_str);
-                let text = text.or_else(|| panic.downcast_ref::<&str>().copied());
-                let text = text.unwrap_or("without a message");
-                Err(Difference::Disagreement(format!("panic: {text}")))
-            });
+        let found = judge(|| start(&script), &script);
         for (what, count) in
             found.map_err(|difference| TestCaseError::fail(difference.to_string()))?
         {
@@ -225,60 +104,181 @@ fn programs_see_it_where_a_rights_miss_walks_again() {
     });
 }
 
-/// Two areas of one kind, the second of which reaches beyond the range that is moved and stays.
-#[test]
-fn a_move_of_several_areas_that_stay_comes_to_an_end() {
-    let everywhere = |at, pages| {
-        Action::Map(
-            Range { at, pages },
-            Rights::READ_WRITE,
-            What::Anonymous,
-            false,
-        )
+/// The ways in which a script is run, by number: the machine, what its hardware does, and the policy.
+fn start(way: u64, seed: u64) -> Lockstep {
+    let options = MachineOptions {
+        cpus: 1 + (way % 4) as usize,
+        rights_miss: if way % 3 == 0 {
+            RightsMiss::Walks
+        } else {
+            RightsMiss::Faults
+        },
+        tags: if way % 5 == 0 { 3 } else { 0 },
+        ..machine()
     };
-    let actions = [
-        everywhere(4, 2),
-        everywhere(20, 4),
-        Action::Write(4, 0, 1),
-        Action::Write(20, 0, 2),
-        // What was written keeps where it came from: these two become neighbours, and not one area.
-        Action::Move(Range { at: 4, pages: 2 }, 18, false),
-        Action::Move(Range { at: 18, pages: 4 }, 8, true),
-        Action::Write(8, 0, 3),
-        Action::Write(10, 0, 4),
-    ];
-    let steps = actions.map(|action| Step {
-        process: 0,
-        cpu: 0,
-        action,
-    });
-    let successes = Lockstep::new(machine(), None).run(&Script(steps.into()));
-    let moves = successes.map(|successes| successes["move"]);
-    assert_eq!(moves, Ok(2));
+    let adversary = (way % 4 == 3).then(|| Adversary::with_appetite(seed, 1, 1));
+    let lockstep = Lockstep::new(options, adversary);
+    let upgrade = ["on", "on", "off", "dirty"][(way / 4 % 4) as usize];
+    let policy = lockstep.host().memory().policy();
+    policy
+        .set("write-upgrade", upgrade)
+        .expect("a known policy");
+    lockstep
 }
 
-/// Whatever the object says, it is not asked.
+/// How many ways there are.
+const WAYS: u64 = 240;
+
+/// Every kept script, in a file of its own, agrees in every way.
 #[test]
-fn a_guard_stands_beyond_the_end_of_its_file() {
-    let guarded = Range { at: 20, pages: 1 };
-    let actions = [
-        Action::Map(
-            Range { at: 13, pages: 8 },
-            Rights::READ,
-            What::PrivateFile(1, 3),
-            false,
-        ),
-        Action::Advise(guarded, Advice::InstallGuard),
-        Action::Truncate(1, 0),
-        Action::Read(20, 0),
-        Action::Advise(guarded, Advice::RemoveGuard),
-        Action::Read(20, 0),
-    ];
-    let steps = actions.map(|action| Step {
-        process: 0,
-        cpu: 0,
-        action,
+fn kept_scripts_agree() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/scripts");
+    let mut paths: Vec<PathBuf> = std::fs::read_dir(&folder)
+        .expect("the kept scripts")
+        .map(|entry| entry.expect("readable").path())
+        .collect();
+    paths.sort();
+    assert!(!paths.is_empty());
+    for path in paths {
+        replay(&path);
+    }
+}
+
+fn replay(path: &Path) {
+    let text = std::fs::read_to_string(path).expect("a script");
+    let script: Script = text.parse().expect("a script");
+    for way in 0..16 {
+        if let Err(difference) = judge(|| start(way, way), &script) {
+            panic!("{}, way {way}: {difference}", path.display());
+        }
+    }
+}
+
+#[test]
+fn a_script_is_read_as_it_is_printed() {
+    let mut runner = TestRunner::deterministic();
+    for _ in 0..50 {
+        let made = script(60).new_tree(&mut runner).expect("a script");
+        let printed = format!("{:?}", made.current());
+        let read: Script = printed.parse().expect("readable");
+        assert_eq!(format!("{read:?}"), printed);
+    }
+}
+
+/// What `cargo xtask fuzz --against model` counts.
+#[derive(Default)]
+struct Tally {
+    scripts: u64,
+    steps: u64,
+    pairs: BTreeSet<(String, String)>,
+    names: BTreeSet<String>,
+    failures: u64,
+}
+
+impl Tally {
+    fn count(&mut self, script: &Script) {
+        self.scripts += 1;
+        self.steps += script.0.len() as u64;
+        let name = |step: &memwright_sim::script::Step| {
+            let printed = format!("{:?}", step.action);
+            let words = printed.split(' ').take(2);
+            // "read page" and "read file" are two; of the others the first word tells.
+            let words: Vec<&str> = words
+                .filter(|word| word.chars().all(char::is_lowercase))
+                .collect();
+            words.join(" ")
+        };
+        let names: Vec<String> = script.0.iter().map(name).collect();
+        for pair in names.windows(2) {
+            self.pairs.insert((pair[0].clone(), pair[1].clone()));
+        }
+        self.names.extend(names);
+    }
+
+    fn print(&self) {
+        println!(
+            "{} scripts, {} operations, {} of {} pairs of {} operations, {} differences",
+            self.scripts,
+            self.steps,
+            self.pairs.len(),
+            self.names.len() * self.names.len(),
+            self.names.len(),
+            self.failures
+        );
+    }
+}
+
+/// One thread's search, until `end`. A script that fails is shrunk and kept in `folder`.
+fn search(stream: u64, end: Instant, folder: &Path, tally: &Mutex<Tally>) {
+    let mut bytes = [0; 32];
+    bytes[..8].copy_from_slice(&stream.to_le_bytes());
+    let config = Config {
+        failure_persistence: None,
+        ..Config::default()
+    };
+    let rng = TestRng::from_seed(RngAlgorithm::ChaCha, &bytes);
+    let mut runner = TestRunner::new_with_rng(config, rng);
+    let strategy = script(80);
+    let mut shown = Instant::now();
+    for number in 0.. {
+        let mut tree = strategy.new_tree(&mut runner).expect("a script");
+        let way = number % WAYS;
+        let mut found = judge(|| start(way, number), &tree.current()).err();
+        if let Some(first) = &mut found {
+            let mut more = tree.simplify();
+            for _ in 0..2_000 {
+                if !more {
+                    break;
+                }
+                more = match judge(|| start(way, number), &tree.current()) {
+                    Err(shorter) => {
+                        *first = shorter;
+                        tree.simplify()
+                    }
+                    Ok(_) => tree.complicate(),
+                };
+            }
+            while judge(|| start(way, number), &tree.current()).is_ok() && tree.complicate() {}
+            let name = format!("model-{stream}-{number}.script");
+            let text = format!("# way {way}: {first}\n{:?}", tree.current());
+            println!("difference, kept as {name}:\n{text}");
+            std::fs::write(folder.join(name), text).expect("kept");
+        }
+        let mut tally = tally.lock().expect("no panic");
+        tally.count(&tree.current());
+        tally.failures += u64::from(found.is_some());
+        if shown.elapsed() > Duration::from_secs(30) {
+            shown = Instant::now();
+            tally.print();
+        }
+        if Instant::now() >= end {
+            return;
+        }
+    }
+}
+
+/// For `cargo xtask fuzz --against model`: as many minutes, from such a seed, as the environment says, or one script.
+#[test]
+#[ignore = "takes as long as it is told to"]
+fn as_long_as_asked() {
+    if let Some(path) = std::env::var_os("MEMWRIGHT_SCRIPT") {
+        return replay(Path::new(&path));
+    }
+    let number = |name| std::env::var(name).ok()?.parse::<f64>().ok();
+    let minutes = number("MEMWRIGHT_MINUTES").unwrap_or(1.0);
+    let seed = number("MEMWRIGHT_SEED").unwrap_or(1.0) as u64;
+    let folder = std::env::var_os("MEMWRIGHT_FOLDER").expect("a folder for scripts that fail");
+    let end = Instant::now() + Duration::from_secs_f64(minutes * 60.0);
+    let tally = Mutex::new(Tally::default());
+    std::panic::set_hook(Box::new(|_| {}));
+    std::thread::scope(|scope| {
+        for thread in 0..2 {
+            let (folder, tally) = (Path::new(&folder), &tally);
+            scope.spawn(move || search(seed * 1000 + thread, end, folder, tally));
+        }
     });
-    let outcome = Lockstep::new(machine(), None).run(&Script(steps.into()));
-    assert_eq!(outcome.map(|_| ()), Ok(()));
+    let _ = std::panic::take_hook();
+    let tally = tally.into_inner().expect("no panic");
+    tally.print();
+    assert_eq!(tally.failures, 0, "scripts were kept");
 }

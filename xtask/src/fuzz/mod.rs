@@ -1,5 +1,7 @@
-//! `cargo xtask fuzz`: random programs of memory operations, on Linux and on Memwright, must come to the same.
+//! `cargo xtask fuzz`: random programs of memory operations must come to the same: on the memory manager and on the
+//! model, or on Linux and on Memwright.
 
+mod model;
 mod random;
 mod report;
 mod script;
@@ -27,7 +29,19 @@ const TRIES: u32 = 150;
 /// Differences that are shrunk and shown, unless another number is given; more are counted.
 const SHOWN: usize = 5;
 
+/// What is compared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Against {
+    /// The memory manager on the simulated machine, with the model.
+    Model,
+    /// The host's Linux with itself: how much of it says something about others.
+    Host,
+    /// The host's Linux, with Memwright under QEMU.
+    HostAndGuest,
+}
+
 struct Settings {
+    against: Against,
     minutes: f64,
     seed: u64,
     shown: usize,
@@ -38,6 +52,7 @@ struct Settings {
 impl Settings {
     fn parse(arguments: &[&str]) -> Result<Self> {
         let mut settings = Self {
+            against: Against::HostAndGuest,
             minutes: 1.0,
             seed: 1,
             shown: SHOWN,
@@ -52,6 +67,14 @@ impl Settings {
                     .with_context(|| format!("{option} needs a value"))
             };
             match option {
+                "--against" => {
+                    settings.against = match value()? {
+                        "model" => Against::Model,
+                        "host" => Against::Host,
+                        "host-and-guest" => Against::HostAndGuest,
+                        other => bail!("--against model|host|host-and-guest, not {other}"),
+                    };
+                }
                 "--minutes" => settings.minutes = value()?.parse().context("--minutes")?,
                 "--seed" => settings.seed = value()?.parse().context("--seed")?,
                 "--show" => settings.shown = value()?.parse().context("--show")?,
@@ -70,6 +93,9 @@ impl Settings {
 /// A difference; a guest that failed; usage.
 pub fn run(arguments: &[&str]) -> Result<()> {
     let settings = Settings::parse(arguments)?;
+    if settings.against == Against::Model {
+        return model::run(&settings);
+    }
     let sides = Sides::prepare(&settings.folder)?;
     if !settings.replay.is_empty() {
         return replay(&sides, &settings.replay);
@@ -110,7 +136,10 @@ fn round(
 ) -> Result<()> {
     let referee = sides.on_host(scripts)?;
     let again = sides.on_host(scripts)?;
-    let guest = sides.on_guest(scripts)?;
+    let guest = match settings.against {
+        Against::HostAndGuest => sides.on_guest(scripts)?,
+        Against::Host | Against::Model => again.clone(),
+    };
     for (index, script) in scripts.iter().enumerate() {
         // What the host itself does differently the second time says nothing about the guest.
         if referee[index] != again[index] {

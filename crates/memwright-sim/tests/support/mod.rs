@@ -1,6 +1,8 @@
 //! What several tests need: a booted machine and programs on it, in few words.
 #![allow(dead_code, reason = "no test uses everything")]
 
+pub mod generate;
+
 use std::sync::Arc;
 
 use memwright::{MapRequest, Placement, Rights};

@@ -1,0 +1,255 @@
+//! `cargo xtask unsafe`: where `unsafe` stands, how much of it, and that each place says why it is sound.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+
+use crate::shell;
+
+/// The only places where it may stand.
+const PERMITTED: &[&str] = &[
+    "crates/memwright-table/src/",
+    "crates/memwright-kernel/",
+    "crates/memwright-sim/src/machine.rs",
+];
+
+/// What the word introduces.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Kind {
+    /// A block: what its author promises.
+    Block,
+    /// An `impl` of an unsafe trait: likewise.
+    Impl,
+    /// A function or a trait: what its users or implementers must promise.
+    Contract,
+    /// A foreign block or an attribute.
+    Foreign,
+}
+
+/// One use of the word.
+#[derive(Debug, PartialEq, Eq)]
+struct Use {
+    line: usize,
+    kind: Kind,
+    explained: bool,
+}
+
+/// Prints the number of uses per crate.
+///
+/// # Errors
+/// A use outside of the permitted places, or one without its `SAFETY` comment or `# Safety` section.
+pub fn run() -> Result<()> {
+    let root = shell::root();
+    let mut files = Vec::new();
+    collect(&root.join("crates"), &mut files)?;
+    let mut counts: BTreeMap<String, [usize; 4]> = BTreeMap::new();
+    let mut complaints = Vec::new();
+    for file in files {
+        let text = std::fs::read_to_string(&file)
+            .with_context(|| format!("cannot read {}", file.display()))?;
+        let name = file.strip_prefix(&root).unwrap_or(&file);
+        let name = name.to_string_lossy().into_owned();
+        for one in uses(&text) {
+            let owner = name.split('/').nth(1).unwrap_or(&name);
+            counts.entry(owner.to_owned()).or_default()[one.kind as usize] += 1;
+            if !PERMITTED.iter().any(|place| name.starts_with(place)) {
+                complaints.push(format!("{name}:{}: unsafe outside of its places", one.line));
+            } else if !one.explained {
+                complaints.push(format!("{name}:{}: no word why it is sound", one.line));
+            }
+        }
+    }
+    println!(
+        "{:<20} {:>7} {:>6} {:>10} {:>8}",
+        "unsafe", "blocks", "impls", "contracts", "foreign"
+    );
+    for (owner, [blocks, impls, contracts, foreign]) in &counts {
+        println!("{owner:<20} {blocks:>7} {impls:>6} {contracts:>10} {foreign:>8}");
+    }
+    for complaint in &complaints {
+        println!("{complaint}");
+    }
+    if !complaints.is_empty() {
+        bail!(
+            "{} uses of unsafe are not as they should be",
+            complaints.len()
+        );
+    }
+    Ok(())
+}
+
+/// The Rust files of a folder, in order.
+fn collect(folder: &Path, files: &mut Vec<PathBuf>) -> Result<()> {
+    let entries =
+        std::fs::read_dir(folder).with_context(|| format!("cannot read {}", folder.display()))?;
+    let mut paths: Vec<PathBuf> = entries
+        .map(|entry| Ok(entry?.path()))
+        .collect::<Result<_>>()?;
+    paths.sort();
+    for path in paths {
+        if path.is_dir() {
+            if path.file_name().is_some_and(|name| name != "target") {
+                collect(&path, files)?;
+            }
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            files.push(path);
+        }
+    }
+    Ok(())
+}
+
+/// The uses of the word in a source text.
+fn uses(text: &str) -> Vec<Use> {
+    let lines: Vec<&str> = text.lines().collect();
+    let mut found = Vec::new();
+    for (index, line) in lines.iter().enumerate() {
+        let code = code_of(line);
+        let mut from = 0;
+        while let Some(at) = code[from..].find("unsafe") {
+            let start = from + at;
+            from = start + "unsafe".len();
+            let part_of_a_name = |c: char| c.is_alphanumeric() || c == '_';
+            if code[..start].ends_with(part_of_a_name) || code[from..].starts_with(part_of_a_name) {
+                continue;
+            }
+            let mut rest = code[from..].trim_start().to_owned();
+            if rest.is_empty() {
+                rest = lines
+                    .get(index + 1)
+                    .map_or("", |next| next.trim())
+                    .to_owned();
+            }
+            let kind = kind_of(&rest);
+            let explained = match kind {
+                Kind::Block | Kind::Impl => is_explained(&lines, index, "SAFETY:"),
+                Kind::Contract => {
+                    is_explained(&lines, index, "# Safety") || is_of_trait(&lines, index)
+                }
+                Kind::Foreign => true,
+            };
+            // A type of function pointers promises nothing.
+            if kind != Kind::Contract || !code[..start].trim_end().ends_with(['(', ':', '=', '<']) {
+                found.push(Use {
+                    line: index + 1,
+                    kind,
+                    explained,
+                });
+            }
+        }
+    }
+    found
+}
+
+fn kind_of(rest: &str) -> Kind {
+    if rest.starts_with("impl") {
+        Kind::Impl
+    } else if rest.starts_with("fn") || rest.starts_with("trait") {
+        Kind::Contract
+    } else if rest.starts_with("extern") || rest.starts_with('(') {
+        Kind::Foreign
+    } else {
+        Kind::Block
+    }
+}
+
+/// The line without comments and the insides of strings.
+fn code_of(line: &str) -> String {
+    let mut code = String::new();
+    let mut in_string = false;
+    let mut characters = line.chars().peekable();
+    while let Some(character) = characters.next() {
+        match character {
+            '\\' if in_string => {
+                characters.next();
+            }
+            '"' => in_string = !in_string,
+            '/' if !in_string && characters.peek() == Some(&'/') => break,
+            other if !in_string => code.push(other),
+            _ => {}
+        }
+    }
+    code
+}
+
+/// Whether `word` stands in the comments above the statement that the line belongs to, or in the line.
+fn is_explained(lines: &[&str], index: usize, word: &str) -> bool {
+    if lines[index].contains(word) {
+        return true;
+    }
+    let mut above = lines[..index]
+        .iter()
+        .rev()
+        .map(|line| line.trim())
+        .peekable();
+    // The statement may begin some lines before.
+    while above.next_if(|line| !ends_statement(line)).is_some() {}
+    above
+        .take_while(|line| {
+            line.starts_with("//") || line.starts_with('#') || line.starts_with("\"safe")
+        })
+        .any(|line| line.contains(word))
+}
+
+/// Whether the line lies in an `impl` of a trait, which has said what its users promise.
+fn is_of_trait(lines: &[&str], index: usize) -> bool {
+    let outer = |line: &&&str| line.starts_with(|c: char| c.is_alphabetic());
+    let inner = lines[index].starts_with(' ');
+    let head = lines[..index].iter().rev().find(outer);
+    inner && head.is_some_and(|line| line.contains("impl") && line.contains(" for "))
+}
+
+/// Whether what follows the line is a statement of its own, as far as a line can tell.
+fn ends_statement(line: &str) -> bool {
+    line.is_empty()
+        || line.starts_with("//")
+        || line.starts_with('#')
+        || line.ends_with([';', '{', '}', ','])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Kind, uses};
+
+    #[test]
+    fn each_use_is_found_with_its_reason() {
+        let text = "\
+// SAFETY: nobody else has it.
+let value = unsafe { *pointer };
+let other =
+    unsafe { *pointer };
+// SAFETY: as above.
+let third = wrap(
+    unsafe { *pointer };
+/// Nothing.
+unsafe fn bare() {}
+/// # Safety
+/// The caller knows.
+pub unsafe fn told() {}
+// unsafe in a comment, \"unsafe\" too
+let text = \"unsafe { }\"; let unsafe_name = 1;
+// SAFETY: atomics only.
+unsafe impl Given for X {
+    unsafe fn promised_by_the_trait() {}
+}
+unsafe extern \"C\" {}
+";
+        let found: Vec<(usize, Kind, bool)> = uses(text)
+            .iter()
+            .map(|one| (one.line, one.kind, one.explained))
+            .collect();
+        assert_eq!(
+            found,
+            [
+                (2, Kind::Block, true),
+                (4, Kind::Block, false),
+                (7, Kind::Block, true),
+                (9, Kind::Contract, false),
+                (12, Kind::Contract, true),
+                (16, Kind::Impl, true),
+                (17, Kind::Contract, true),
+                (19, Kind::Foreign, true),
+            ]
+        );
+    }
+}
