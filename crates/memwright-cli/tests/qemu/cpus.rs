@@ -14,6 +14,7 @@ const PROGRAMS: &[&str] = &[
     "advise",
     "seal",
     "merge",
+    "lend",
     "limits",
     "remote",
     "faults",

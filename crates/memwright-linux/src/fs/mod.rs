@@ -38,6 +38,7 @@ mod place;
 pub mod procfs;
 pub mod record_locks;
 pub mod regular;
+pub mod secret;
 pub mod seek;
 pub mod signalfd;
 pub mod socket;

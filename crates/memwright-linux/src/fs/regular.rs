@@ -47,6 +47,8 @@ pub struct Regular {
     writers: AtomicI64,
     /// Writes and changes of size go one at a time.
     turn: Turn,
+    /// Made by `memfd_secret`: only mappings reach the bytes.
+    secret: bool,
 }
 
 impl Regular {
@@ -58,7 +60,23 @@ impl Regular {
             seals: AtomicU32::new(seals.bits()),
             writers: AtomicI64::new(0),
             turn: Turn::new(),
+            secret: false,
         }
+    }
+
+    /// An empty file of `memfd_secret`.
+    #[must_use]
+    pub fn secret(memory: &Arc<Memory>) -> Self {
+        Self {
+            secret: true,
+            ..Self::new(memory, Seals::SEAL)
+        }
+    }
+
+    /// Whether only mappings reach the bytes.
+    #[must_use]
+    pub fn is_secret(&self) -> bool {
+        self.secret
     }
 
     /// The pages.

@@ -5,7 +5,7 @@ use crate::{
     M, Space,
     context::Context,
     errno::Errno,
-    fs::Mapping,
+    fs::{Mapping, OpenFile, secret::is_secret},
     memory::{
         advise_errno, lock_errno, map_errno, protect_errno, remap_errno, seal_errno, sync_errno,
         unmap_errno,
@@ -160,7 +160,11 @@ pub fn mmap(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     let (kind, max_rights) = if plan.anonymous {
         anonymous(context, &plan, length)?
     } else {
-        file(context, &plan, int(descriptor), length, offset)?
+        let open = context.files().get_usable(int(descriptor))?;
+        if is_secret(&open) {
+            plan = secret_plan(plan)?;
+        }
+        file(context, &plan, &open, length, offset)?
     };
     if plan.low {
         return map_low(context, plan, length, kind, max_rights);
@@ -170,6 +174,18 @@ pub fn mmap(context: &Context<'_>, arguments: &Arguments) -> CallResult {
         .with_space(|space| space.map(&request))
         .map_err(map_errno)?;
     Ok(mapped.as_u64())
+}
+
+/// How a secret is mapped: shared, locked, and in no core dump (`mm/secretmem.c`, `secretmem_mmap_prepare`).
+fn secret_plan(plan: MapPlan) -> Result<MapPlan, Errno> {
+    if !plan.shared {
+        return Err(Errno::EINVAL);
+    }
+    let kept = AreaFlags::SECRET | AreaFlags::LOCKED | AreaFlags::DONTDUMP;
+    Ok(MapPlan {
+        flags: plan.flags | kept,
+        ..plan
+    })
 }
 
 fn request(plan: MapPlan, length: u64, kind: MapKind<M>, max_rights: Rights) -> MapRequest<M> {
@@ -261,11 +277,10 @@ fn anonymous(
 fn file(
     context: &Context<'_>,
     plan: &MapPlan,
-    descriptor: i32,
+    open: &Arc<OpenFile>,
     length: u64,
     offset: u64,
 ) -> Result<(MapKind<M>, Rights), Errno> {
-    let open = context.files().get_usable(descriptor)?;
     if !open.is_readable() {
         return Err(Errno::EACCES);
     }

@@ -1,11 +1,12 @@
 //! The kernel's own access to memory of any address space: the stack of a program that starts,
 //! /proc/PID/mem. Slow, through the table; what is absent is faulted in.
 
-use memwright_table::{Bits, Frame, Machine, PAGE_SIZE, PageRange, VirtAddr};
+use memwright_table::{Bits, Frame, FrameRef, Machine, PAGE_SIZE, PageRange, VirtAddr};
 
 use super::{AddressSpace, Core};
 use crate::error::FaultError;
 use crate::fault::Access;
+use crate::vma::AreaFlags;
 
 impl<M: Machine> AddressSpace<M> {
     /// Reads memory as the program would.
@@ -49,6 +50,23 @@ impl<M: Machine> AddressSpace<M> {
     }
 }
 
+impl<M: Machine> AddressSpace<M> {
+    /// A reference of the frame that the page at `address` shows, for whoever reads it later (Linux 7.2 `mm/gup.c`,
+    /// `get_user_pages` with `FOLL_GET`). What is written to the page meanwhile may show there; what other processes
+    /// write to theirs does not, as a page with two references is nobody's alone.
+    ///
+    /// # Errors
+    /// As for a load by the program.
+    pub fn lend(&self, address: VirtAddr) -> Result<FrameRef<'_, M>, FaultError> {
+        let core = &*self.core;
+        let mut lent = None;
+        core.with_frame(address, Access::READ, |frame| {
+            lent = Some(core.memory.frames().share(frame));
+        })?;
+        lent.ok_or(FaultError::NoArea)
+    }
+}
+
 impl<M: Machine> Core<M> {
     /// Calls `act` with the frame of the page at `address`, which permits the access, while the lock of
     /// its entry is held (design rule 11). Accessed and dirty are set as hardware would.
@@ -66,10 +84,9 @@ impl<M: Machine> Core<M> {
         loop {
             {
                 let areas = self.areas.read(cpu);
-                let allowed = areas
-                    .map
-                    .find(page)
-                    .is_some_and(|area| access.allowed_by(area.rights));
+                let allowed = areas.map.find(page).is_some_and(|area| {
+                    access.allowed_by(area.rights) && !area.flags.contains(AreaFlags::SECRET)
+                });
                 let mut cursor = self.table.cursor(PageRange::single(page));
                 let present = cursor.entry().entry.present();
                 if let Some(present) = present.filter(|page| page.bits.contains(access.needs())) {

@@ -74,7 +74,7 @@ impl<M: Machine> AddressSpace<M> {
         let core = &*self.core;
         let range = touched(address, length)?;
         let mut areas = core.areas.write();
-        core.change_flags(&mut areas, range, Holes::Stop, |flags| flags - LOCK_FLAGS)?;
+        core.change_flags(&mut areas, range, Holes::Stop, unlocked)?;
         Ok(())
     }
 
@@ -125,17 +125,25 @@ impl<M: Machine> AddressSpace<M> {
         let all = PageRange::new(Page::new(0), Page::USER_END);
         let mut areas = core.areas.write();
         areas.lock_future = LockFuture::No;
-        match core.change_flags(&mut areas, all, Holes::Pass, |flags| flags - LOCK_FLAGS) {
+        match core.change_flags(&mut areas, all, Holes::Pass, unlocked) {
             Ok(()) | Err(FlagsError::Hole(_)) => Ok(()),
             Err(error @ (FlagsError::OverLimit(_) | FlagsError::OutOfMemory)) => Err(error.into()),
         }
     }
 }
 
-/// The flags of an area that is locked in the `wanted` way. What may be dropped cannot be, and Linux is silent
-/// about it (`mlock_fixup`).
+/// The flags of an area that is no longer locked. What is secret stays so.
+fn unlocked(flags: AreaFlags) -> AreaFlags {
+    if flags.contains(AreaFlags::SECRET) {
+        return flags;
+    }
+    flags - LOCK_FLAGS
+}
+
+/// The flags of an area that is locked in the `wanted` way. What may be dropped cannot be, what is secret is
+/// already, and Linux is silent about both (`mlock_fixup`).
 fn locked(flags: AreaFlags, wanted: AreaFlags) -> AreaFlags {
-    if flags.contains(AreaFlags::DROPPABLE) {
+    if flags.intersects(AreaFlags::DROPPABLE | AreaFlags::SECRET) {
         return flags;
     }
     (flags - LOCK_FLAGS) | wanted

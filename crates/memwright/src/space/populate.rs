@@ -56,7 +56,7 @@ impl<M: Machine> Core<M> {
             if part.is_empty() && area.start() >= range.end {
                 return Ok(());
             }
-            if wanted(area) {
+            if wanted(area) && !area.flags.contains(AreaFlags::SECRET) {
                 let private_writable = area.rights.contains(Rights::WRITE) && !area.is_shared();
                 let access = if private_writable {
                     Access::WRITE
@@ -84,7 +84,7 @@ impl<M: Machine> Core<M> {
             let Some(area) = areas.map.find(next) else {
                 return Err(AdviseError::Hole(next.address()));
             };
-            if !area.rights.contains(right) {
+            if !area.rights.contains(right) || area.flags.contains(AreaFlags::SECRET) {
                 return Err(AdviseError::NotApplicable(next.address()));
             }
             let part = area.range().intersect(PageRange::new(next, range.end));

@@ -57,6 +57,9 @@ bitflags! {
         /// Neither the range, nor the rights, nor read-only contents may change any more (`mseal`). Never taken away
         /// again.
         const SEALED = 1 << 13;
+        /// Only the program's own accesses reach the pages (`memfd_secret`): they are neither populated nor lent, and
+        /// stay locked.
+        const SECRET = 1 << 14;
         /// Everything here counts as written since soft-dirty was last cleared (`VM_SOFTDIRTY`): new memory does.
         const SOFT_DIRTY = 1 << 16;
         /// A store to a page that is not soft-dirty must fault. Set when soft-dirty is cleared where the

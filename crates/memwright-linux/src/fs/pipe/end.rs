@@ -13,6 +13,7 @@ use crate::{
 };
 use alloc::{sync::Arc, vec::Vec};
 use linux_raw_sys::{general as raw, ioctl};
+use memwright_table::{Frame, PAGE_SIZE, VirtAddr};
 
 /// An opened side of a pipe.
 pub struct PipeEnd {
@@ -260,6 +261,91 @@ impl PipeEnd {
                 Err(error) if done == 0 => return Err(error),
                 Err(_) => break,
             }
+        }
+        Ok(done)
+    }
+
+    /// Puts `length` bytes of a program's memory at `address` into the pipe: whole pages as they are, where a page of
+    /// the pipe begins, the rest as copies. Without `waits` only as much as there is room for.
+    ///
+    /// # Errors
+    /// `EFAULT` where the memory cannot be lent, `EAGAIN` for no room, `EPIPE` without a reader, `ERESTARTSYS`.
+    pub fn lend(
+        &self,
+        context: &Context<'_>,
+        address: u64,
+        length: usize,
+        waits: bool,
+    ) -> Result<usize, Errno> {
+        let mut done = 0;
+        while done < length {
+            let at = VirtAddr::new(address + done as u64);
+            let step = (PAGE_SIZE - at.offset()).min(length - done);
+            match self.lend_part(context, at, step, waits && done == 0) {
+                Ok(count) => done += count,
+                Err(error) if done == 0 => return Err(error),
+                Err(_) => break,
+            }
+        }
+        Ok(done)
+    }
+
+    /// Puts bytes of one page into the pipe.
+    fn lend_part(
+        &self,
+        context: &Context<'_>,
+        at: VirtAddr,
+        length: usize,
+        waits: bool,
+    ) -> Result<usize, Errno> {
+        let space = context.process().space().ok_or(Errno::EFAULT)?;
+        loop {
+            let turn = self.pipe.writing.take(context)?;
+            let room = match self.pipe.room(length) {
+                Step::Moved(room) => room,
+                Step::Closed => {
+                    context.broken_pipe();
+                    return Err(Errno::EPIPE);
+                }
+                Step::Wait if !waits => return Err(Errno::EAGAIN),
+                Step::Wait => {
+                    drop(turn);
+                    let look = || self.pipe.room(length);
+                    let changed = || (look() != Step::Wait).then_some(());
+                    context
+                        .wait_until(&[&self.pipe.writable], None, changed)
+                        .map_err(|error| error.restart())?;
+                    continue;
+                }
+            };
+            let mut frame = space.lend(at).map_err(|_| Errno::EFAULT)?;
+            if room == PAGE_SIZE {
+                match self.pipe.lend(frame) {
+                    None => {
+                        self.pipe.readable.wake_all(context.kernel);
+                        return Ok(PAGE_SIZE);
+                    }
+                    Some(refused) => frame = refused,
+                }
+            }
+            let count = self.copy_in(frame.frame(), at.offset(), room)?;
+            self.pipe.readable.wake_all(context.kernel);
+            return Ok(count);
+        }
+    }
+
+    /// Copies bytes of a frame into the pipe. The caller has the turn to write, and there is room.
+    fn copy_in(&self, frame: Frame, offset: usize, length: usize) -> Result<usize, Errno> {
+        let frames = self.pipe.memory.frames();
+        let mut buffer = [0; 256];
+        let mut done = 0;
+        while done < length {
+            let (page, span) = self.pipe.begin_write((length - done).min(buffer.len()))?;
+            let part = &mut buffer[..span.length];
+            frames.read(frame, offset + done, part);
+            frames.write(page, span.offset, part);
+            self.pipe.finish_write(span.slot, span.length);
+            done += span.length;
         }
         Ok(done)
     }

@@ -6,7 +6,7 @@ pub mod ring;
 pub use end::{PIPE_FLAGS, PipeEnd};
 
 use crate::{
-    Memory,
+    M, Memory,
     errno::Errno,
     fs::open_file::Readiness,
     kernel::Kernel,
@@ -14,15 +14,23 @@ use crate::{
     wait::WaitQueue,
 };
 use alloc::{sync::Arc, vec, vec::Vec};
-use memwright_table::{Frame, FrameKind, PAGE_SIZE};
+use memwright_table::{Frame, FrameKind, FrameRef, PAGE_SIZE};
 use ring::{DEFAULT_PAGES, PIPE_BUF, Ring, Span};
 
 use super::turn::Turn;
 
+/// The page of a slot that holds bytes.
+#[derive(Clone, Copy)]
+struct Page {
+    frame: Frame,
+    /// A program's page, which nobody writes through the pipe (`vmsplice`). It is full.
+    lent: bool,
+}
+
 struct State {
     ring: Ring,
     /// The page of each slot, while it holds bytes.
-    pages: Vec<Option<Frame>>,
+    pages: Vec<Option<Page>>,
     /// Somebody is copying to the page behind what was written.
     writing: bool,
     readers: u32,
@@ -30,6 +38,15 @@ struct State {
     /// How often each side was ever opened: who opens a named pipe waits for a change.
     reader_openings: u64,
     writer_openings: u64,
+}
+
+impl State {
+    /// Tells the ring whether the page that is read next may be written in front of what is left of it.
+    fn note_front(&mut self) {
+        let front = self.ring.slot(self.ring.used_pages().start);
+        let lent = self.pages[front].is_some_and(|page| page.lent);
+        self.ring.keep_front(lent);
+    }
 }
 
 /// A pipe. Its bytes live in frames that exist while they hold something; they count as pages of
@@ -117,8 +134,8 @@ impl Pipe {
 
     fn release_pages(&self, state: &mut State) {
         for page in &mut state.pages {
-            if let Some(frame) = page.take() {
-                drop(self.memory.frames().adopt(frame));
+            if let Some(page) = page.take() {
+                drop(self.memory.frames().adopt(page.frame));
             }
         }
     }
@@ -134,7 +151,7 @@ impl Pipe {
             };
             return (step, None);
         };
-        let place = state.pages[span.slot].map(|frame| (frame, span));
+        let place = state.pages[span.slot].map(|page| (page.frame, span));
         (Step::Moved(span.length), place)
     }
 
@@ -143,10 +160,11 @@ impl Pipe {
         let mut state = self.state.lock();
         let writing = state.writing;
         if let Some(slot) = state.ring.consume(count, writing) {
-            if let Some(frame) = state.pages[slot].take() {
-                drop(self.memory.frames().adopt(frame));
+            if let Some(page) = state.pages[slot].take() {
+                drop(self.memory.frames().adopt(page.frame));
             }
         }
+        state.note_front();
     }
 
     /// How much of a write of `length` bytes can be stored now.
@@ -166,18 +184,42 @@ impl Pipe {
     fn begin_write(&self, limit: usize) -> Result<(Frame, Span), Errno> {
         let mut state = self.state.lock();
         let span = state.ring.write_span(limit).ok_or(Errno::EAGAIN)?;
-        let frame = match state.pages[span.slot] {
-            Some(frame) => frame,
+        let page = match state.pages[span.slot] {
+            Some(page) => page,
             None => {
                 let frames = self.memory.frames();
                 let frame = frames
                     .allocate(0, FrameKind::Object)
                     .map_err(|_| Errno::ENOMEM)?;
-                *state.pages[span.slot].insert(frame.into_raw())
+                *state.pages[span.slot].insert(Page {
+                    frame: frame.into_raw(),
+                    lent: false,
+                })
             }
         };
+        debug_assert!(!page.lent, "a lent page is full");
         state.writing = true;
-        Ok((frame, span))
+        Ok((page.frame, span))
+    }
+
+    /// Takes a reference of a full page of a program in; gives it back unless there is room for it as a whole. The
+    /// caller has the turn to write.
+    fn lend<'a>(&self, frame: FrameRef<'a, M>) -> Option<FrameRef<'a, M>> {
+        let mut state = self.state.lock();
+        let whole = |span: &Span| span.offset == 0 && span.length == PAGE_SIZE;
+        let span = state.ring.write_span(PAGE_SIZE).filter(whole);
+        match span {
+            Some(span) if state.pages[span.slot].is_none() => {
+                state.pages[span.slot] = Some(Page {
+                    frame: frame.into_raw(),
+                    lent: true,
+                });
+                state.ring.produce(PAGE_SIZE);
+                state.note_front();
+                None
+            }
+            Some(_) | None => Some(frame),
+        }
     }
 
     /// Records that `count` bytes were stored where [`Self::begin_write`] said.
@@ -186,8 +228,8 @@ impl Pipe {
         state.writing = false;
         state.ring.produce(count);
         if count == 0 && state.ring.readable() == 0 {
-            if let Some(frame) = state.pages[slot].take() {
-                drop(self.memory.frames().adopt(frame));
+            if let Some(page) = state.pages[slot].take() {
+                drop(self.memory.frames().adopt(page.frame));
             }
         }
     }
@@ -250,6 +292,7 @@ impl Pipe {
             }
             state.ring = ring;
             state.pages = slots;
+            state.note_front();
         }
         self.writable.wake_all(kernel);
         Ok(pages * PAGE_SIZE)
@@ -259,8 +302,8 @@ impl Pipe {
 impl Drop for Pipe {
     fn drop(&mut self) {
         let state = self.state.get_mut();
-        for frame in state.pages.iter_mut().filter_map(Option::take) {
-            drop(self.memory.frames().adopt(frame));
+        for page in state.pages.iter_mut().filter_map(Option::take) {
+            drop(self.memory.frames().adopt(page.frame));
         }
     }
 }

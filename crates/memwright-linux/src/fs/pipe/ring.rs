@@ -29,6 +29,8 @@ pub struct Ring {
     read: u64,
     written: u64,
     pages: usize,
+    /// The page that is read next is not written before it is read to its end.
+    front_kept: bool,
 }
 
 impl Ring {
@@ -39,7 +41,13 @@ impl Ring {
             read: 0,
             written: 0,
             pages,
+            front_kept: false,
         }
+    }
+
+    /// Whether the page that is read next is kept until it is read to its end.
+    pub fn keep_front(&mut self, kept: bool) {
+        self.front_kept = kept;
     }
 
     /// Bytes that the ring can hold.
@@ -57,7 +65,12 @@ impl Ring {
     /// Bytes that fit.
     #[must_use]
     pub const fn writable(&self) -> usize {
-        self.capacity() - self.readable()
+        let kept = if self.front_kept {
+            (self.read % PAGE_SIZE as u64) as usize
+        } else {
+            0
+        };
+        self.capacity() - self.readable() - kept
     }
 
     fn span(&self, position: u64, length: usize) -> Option<Span> {
@@ -242,6 +255,18 @@ mod tests {
             ring.produce(100);
             assert_eq!(ring.readable(), (pages - 1) * PAGE_SIZE + 100);
         }
+    }
+
+    #[test]
+    fn a_page_that_is_kept_is_not_written_in_front() {
+        let mut ring = Ring::new(2);
+        ring.produce(2 * PAGE_SIZE);
+        ring.keep_front(true);
+        assert_eq!(ring.consume(100, false), None);
+        assert_eq!((ring.writable(), ring.write_span(1)), (0, None));
+        assert_eq!(ring.consume(PAGE_SIZE - 100, false), Some(0));
+        ring.keep_front(false);
+        assert_eq!(ring.writable(), PAGE_SIZE);
     }
 
     #[test]

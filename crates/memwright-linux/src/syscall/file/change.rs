@@ -357,6 +357,10 @@ fn resize(context: &Context<'_>, inode: &Inode, size: u64) -> CallResult {
         return Err(Errno::EFBIG);
     }
     let turn = regular.take_turn(context)?;
+    // A secret gets its size once (`mm/secretmem.c`, `secretmem_setattr`).
+    if regular.is_secret() && regular.size() > 0 {
+        return Err(Errno::EINVAL);
+    }
     regular.set_size(size)?;
     drop(turn);
     inode.touch_modified(Moment::now(context.kernel));
@@ -404,6 +408,7 @@ fn fallocate(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     }
     let inode = open.inode();
     let regular = match &inode.body {
+        Body::Regular(regular) if regular.is_secret() => return Err(Errno::EOPNOTSUPP),
         Body::Regular(regular) => regular,
         Body::Fifo(_) => return Err(Errno::ESPIPE),
         Body::Directory(_) => return Err(Errno::EISDIR),

@@ -9,7 +9,9 @@ use crate::{
         attributes::Moment,
         dentry::Dentry,
         inode::{Body, Inode},
+        open_file::File,
         regular::{Regular, RegularFile, Seals},
+        secret::SecretFile,
     },
     syscall::{
         Arguments, CallResult,
@@ -28,12 +30,20 @@ const MEMFD_FLAGS: &[(u64, &str)] = &[
 ];
 
 /// The rows of this group.
-pub const CALLS: &[SystemCall] = &[real(
-    raw::__NR_memfd_create,
-    "memfd_create",
-    &[Kind::Text, Kind::Flags(MEMFD_FLAGS)],
-    memfd_create,
-)];
+pub const CALLS: &[SystemCall] = &[
+    real(
+        raw::__NR_memfd_create,
+        "memfd_create",
+        &[Kind::Text, Kind::Flags(MEMFD_FLAGS)],
+        memfd_create,
+    ),
+    real(
+        raw::__NR_memfd_secret,
+        "memfd_secret",
+        &[Kind::Hex],
+        memfd_secret,
+    ),
+];
 
 /// Longest name: with the prefix `memfd:` it fits a file name.
 const NAME_MAX: usize = 249;
@@ -59,22 +69,50 @@ fn memfd_create(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     }
     let permissions = if sealed_mode { 0o666 } else { 0o777 };
     let kernel = context.kernel;
-    let body = Body::Regular(Regular::new(&kernel.memory, seals));
-    let home = kernel.mounts.memory_files();
-    let now = Moment::now(kernel);
-    let inode = Inode::new(home, body, permissions, context.subject(), now);
-    inode.change(|metadata| metadata.links = 0);
-    let inode = Arc::new(inode);
+    let inode = nameless(context, Regular::new(&kernel.memory, seals), permissions);
     let file = Box::new(RegularFile::new(&inode, true)?);
     let path = [b"/memfd:", &name[..]].concat();
-    let entry = Arc::new(Dentry::detached(&path, inode));
-    entry.mark_removed();
-    let open_flags = raw::O_RDWR | raw::O_LARGEFILE;
-    let open = OpenFile::new(Some(kernel), entry, open_flags, file);
     let close = if flags & raw::MFD_CLOEXEC != 0 {
         raw::O_CLOEXEC
     } else {
         0
     };
+    add(context, &path, inode, file, close)
+}
+
+/// `memfd_secret` (Linux 7.2 `mm/secretmem.c`).
+fn memfd_secret(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+    let flags = arguments[0] as u32;
+    if flags & !raw::O_CLOEXEC != 0 {
+        return Err(Errno::EINVAL);
+    }
+    context.check_heap()?;
+    let inode = nameless(context, Regular::secret(&context.kernel.memory), 0o600);
+    add(context, b"/secretmem", inode, Box::new(SecretFile), flags)
+}
+
+/// A file that no directory has.
+fn nameless(context: &Context<'_>, contents: Regular, permissions: u32) -> Arc<Inode> {
+    let kernel = context.kernel;
+    let home = kernel.mounts.memory_files();
+    let now = Moment::now(kernel);
+    let body = Body::Regular(contents);
+    let inode = Inode::new(home, body, permissions, context.subject(), now);
+    inode.change(|metadata| metadata.links = 0);
+    Arc::new(inode)
+}
+
+/// Opens it under the path that `/proc` shows.
+fn add(
+    context: &Context<'_>,
+    path: &[u8],
+    inode: Arc<Inode>,
+    file: Box<dyn File>,
+    close: u32,
+) -> CallResult {
+    let entry = Arc::new(Dentry::detached(path, inode));
+    entry.mark_removed();
+    let flags = raw::O_RDWR | raw::O_LARGEFILE;
+    let open = OpenFile::new(Some(context.kernel), entry, flags, file);
     context.add_descriptor(Arc::new(open), close)
 }

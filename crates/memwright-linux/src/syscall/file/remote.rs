@@ -1,10 +1,12 @@
-//! Memory of processes that a descriptor names: `process_madvise` and `process_mrelease`.
+//! Memory of other processes: advice, release, copies.
 
 use super::{descriptor, pidfd::named_process, real};
 use crate::{
     Space,
+    abi::IoVector,
     context::Context,
     errno::Errno,
+    fs::transfer::{Sink, Source},
     memory::{advise_errno, unmap_errno},
     process::Capabilities,
     syscall::{
@@ -13,9 +15,9 @@ use crate::{
         table::{Kind, SystemCall},
     },
 };
-use alloc::sync::Arc;
+use alloc::{sync::Arc, vec::Vec};
 use linux_raw_sys::general as raw;
-use memwright::Advised;
+use memwright::{Advised, FaultError};
 use memwright_table::VirtAddr;
 
 /// The rows of this group.
@@ -38,6 +40,28 @@ pub const CALLS: &[SystemCall] = &[
         &[Kind::Fd, Kind::Hex],
         process_mrelease,
     ),
+    real(
+        raw::__NR_process_vm_readv,
+        "process_vm_readv",
+        REMOTE_COPY,
+        process_vm_readv,
+    ),
+    real(
+        raw::__NR_process_vm_writev,
+        "process_vm_writev",
+        REMOTE_COPY,
+        process_vm_writev,
+    ),
+];
+
+/// The arguments of copies between processes. The second vectors name memory of the other one.
+const REMOTE_COPY: &[Kind] = &[
+    Kind::Int,
+    Kind::Vectors(2),
+    Kind::Unsigned,
+    Kind::Hex,
+    Kind::Unsigned,
+    Kind::Hex,
 ];
 
 /// Advice that may be given for another's memory: it changes no contents.
@@ -108,6 +132,105 @@ fn will_free(context: &Context<'_>, space: &Arc<Space>) -> bool {
         .iter()
         .filter(|process| process.space().is_some_and(|own| Arc::ptr_eq(&own, space)))
         .all(|process| process.signals.lock().group_exit.is_some())
+}
+
+/// What a copy between processes is about.
+struct RemoteCopy {
+    own: Vec<IoVector>,
+    others: Vec<IoVector>,
+    space: Arc<Space>,
+}
+
+/// Bytes that go through the kernel's stack at a time.
+const CHUNK: usize = 1024;
+
+impl RemoteCopy {
+    /// Reads the arguments (Linux 7.2 `mm/process_vm_access.c`); none if there is nothing to copy.
+    fn new(context: &Context<'_>, arguments: &Arguments) -> Result<Option<Self>, Errno> {
+        let &[id, own, own_count, others, others_count, flags] = arguments;
+        if flags != 0 {
+            return Err(Errno::EINVAL);
+        }
+        let own = context.read_vectors(own, own_count)?;
+        if own.iter().all(|piece| piece.length == 0) {
+            return Ok(None);
+        }
+        let others = context.read_vectors(others, others_count)?;
+        if others.iter().all(|piece| piece.length == 0) {
+            return Ok(None);
+        }
+        let tasks = &context.kernel.tasks;
+        let process = match tasks.thread(id as u32) {
+            Some(thread) => thread.process.clone(),
+            None => tasks.process(id as u32).ok_or(Errno::ESRCH)?,
+        };
+        if !Arc::ptr_eq(&process, context.process()) {
+            let other = process.credentials.lock().clone();
+            if !context.process().credentials.lock().may_look_into(&other) {
+                return Err(Errno::EPERM);
+            }
+        }
+        let space = process.space().ok_or(Errno::ESRCH)?;
+        Ok(Some(Self { own, others, space }))
+    }
+
+    /// Calls `copy` for run after run of the other's memory, with its address and length, until one is short; returns
+    /// how much was copied.
+    fn each(&self, mut copy: impl FnMut(VirtAddr, usize) -> Result<usize, Errno>) -> CallResult {
+        let mut done = 0;
+        for piece in &self.others {
+            let mut at = 0;
+            while at < piece.length {
+                let step = (piece.length - at).min(CHUNK as u64) as usize;
+                match copy(VirtAddr::new(piece.base + at), step) {
+                    Ok(count) => {
+                        done += count as u64;
+                        at += count as u64;
+                        if count < step {
+                            return Ok(done);
+                        }
+                    }
+                    Err(error) if done == 0 => return Err(error),
+                    Err(_) => return Ok(done),
+                }
+            }
+        }
+        Ok(done)
+    }
+}
+
+/// How much was moved of what another's memory refused half-way.
+fn moved(result: Result<(), (FaultError, usize)>, wanted: usize) -> Result<usize, Errno> {
+    match result {
+        Ok(()) => Ok(wanted),
+        Err((_, 0)) => Err(Errno::EFAULT),
+        Err((_, count)) => Ok(count),
+    }
+}
+
+fn process_vm_readv(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+    let Some(wanted) = RemoteCopy::new(context, arguments)? else {
+        return Ok(0);
+    };
+    let mut sink = Sink::user(context, &wanted.own);
+    wanted.each(|from, step| {
+        let mut buffer = [0; CHUNK];
+        let step = step.min(sink.left());
+        let read = moved(wanted.space.read(from, &mut buffer[..step]), step)?;
+        sink.put(&buffer[..read])
+    })
+}
+
+fn process_vm_writev(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+    let Some(wanted) = RemoteCopy::new(context, arguments)? else {
+        return Ok(0);
+    };
+    let mut source = Source::user(context, &wanted.own);
+    wanted.each(|to, step| {
+        let mut buffer = [0; CHUNK];
+        let taken = source.take(&mut buffer[..step])?;
+        moved(wanted.space.write(to, &buffer[..taken]), taken)
+    })
 }
 
 #[cfg(test)]
