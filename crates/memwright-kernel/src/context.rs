@@ -239,6 +239,9 @@ pub fn switch(from: ContextId, to: ContextId) {
         .record(Kind::Switch, u64::from(to.0), u64::from(from.0), changed);
     let stack = SAVED[to.0 as usize].load(Ordering::Relaxed);
     let (fs_base, gs_base) = arch::user_bases();
+    // What a system call that switches uses on its way back to user mode.
+    let user_state = cpu.user_state.load(Ordering::Relaxed);
+    let kernel_stack = cpu.kernel_stack.load(Ordering::Relaxed);
     // SAFETY: the personality names the running context and one that is not running; the saved
     // stack pointer is that of `create` or of an earlier switch away from it. The bases come from
     // the processor.
@@ -246,6 +249,10 @@ pub fn switch(from: ContextId, to: ContextId) {
         context_switch(SAVED[from.0 as usize].as_ptr(), stack);
         arch::load_user_bases(fs_base, gs_base);
     }
+    // Perhaps another CPU than before.
+    let cpu = percpu::current();
+    cpu.user_state.store(user_state, Ordering::Relaxed);
+    cpu.kernel_stack.store(kernel_stack, Ordering::Relaxed);
     reap();
 }
 

@@ -7,6 +7,7 @@ use crate::{
     fs::{FileTable, FsContext},
     kernel::Kernel,
     process::{Process, Thread, Work},
+    syscall::table::{self, Handlers},
     wait::{Interest, WaitError, WaitQueue},
 };
 use alloc::sync::Arc;
@@ -18,6 +19,8 @@ pub struct Context<'a> {
     pub kernel: &'static Kernel,
     /// The thread.
     pub thread: &'a Arc<Thread>,
+    /// What serves its system calls.
+    pub(crate) handlers: &'static Handlers,
     state: RefCell<UserState>,
     space: RefCell<Arc<Space>>,
 }
@@ -32,6 +35,7 @@ impl<'a> Context<'a> {
         Self {
             kernel,
             thread,
+            handlers: table::handlers(kernel.manifest.system_calls),
             state: RefCell::new(state),
             space,
         }

@@ -38,11 +38,11 @@ const FORCED_FLAGS: u32 = 0x202;
 /// Instructions from the reading of the counter to SYSRET, both included: they are the kernel's.
 const EXIT_FAST: u64 = 29;
 /// The same on the way back from a system call that changed nothing but RAX.
-const EXIT_CALL: u64 = 18;
+const EXIT_CALL: u64 = 17;
 /// How many more there are to IRET.
 const EXIT_MORE: u64 = 2;
 /// Instructions from the entry point of SYSCALL to the reading of the counter: the kernel's too.
-const ENTRY_CALL: u64 = 26;
+const ENTRY_CALL: u64 = 25;
 /// The same from the stub of an exception.
 const ENTRY_TRAP: u64 = 40;
 
@@ -90,16 +90,15 @@ enter_user:
     .globl system_call_entry
 system_call_entry:
     swapgs
-    mov gs:[{cpu_scratch}], rsp
-    mov rsp, gs:[{cpu_state}]       // a base for the stores; nothing is pushed on it
-    mov [rsp + {rdi}], rdi
-    mov rdi, rsp
+    mov gs:[{cpu_scratch}], rdi
+    mov rdi, gs:[{cpu_state}]
+    mov [rdi + {rsp}], rsp
     mov rsp, gs:[{cpu_stack}]
     mov [rdi + {rax}], rax
     mov [rdi + {orig_rax}], rax
     mov [rdi + {rsi}], rsi
     mov rax, gs:[{cpu_scratch}]
-    mov [rdi + {rsp}], rax
+    mov [rdi + {rdi}], rax
     mov [rdi + {rip}], rcx
     mov [rdi + {flags}], r11
     mov [rdi + {rcx}], rcx
@@ -128,17 +127,14 @@ system_call_entry:
     cmp byte ptr [rip + {due}], 0
     jne 6f
     mov rdi, [rsp]
-    mov gs:[{cpu_state}], rdi
-    mov gs:[{cpu_stack}], rsp
     rdtsc
     shl rdx, 32
     lea rax, [rax + rdx + {exit_call}]
     mov gs:[{cpu_changed}], rax
     mov rcx, [rdi + {rip}]          // the last page of user addresses is never mapped: canonical
-    mov r11, [rdi + {flags}]
+    mov r11, [rdi + {flags}]        // as SYSCALL left them: interrupts are enabled
     test r11d, {not_fast}
     jnz to_user
-    or r11d, {forced}
     mov rdx, [rdi + {rdx}]
     mov r8, [rdi + {r8}]
     mov r9, [rdi + {r9}]

@@ -43,7 +43,7 @@ pub(super) fn clone_process(context: &Context<'_>, request: &CloneRequest) -> Re
         return Err(error);
     }
     kernel.processes_made.fetch_add(1, Ordering::Relaxed);
-    kernel.scheduler.wake(kernel, &thread);
+    kernel.scheduler.start(kernel, &thread);
     drop(thread);
     if request.flags.contains(CloneFlags::VFORK) {
         let returned = || (!child.borrows_space()).then_some(());

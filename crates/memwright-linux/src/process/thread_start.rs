@@ -59,7 +59,7 @@ pub(super) fn clone_thread(context: &Context<'_>, request: &CloneRequest) -> Res
         kernel.scheduler.abandon(kernel, &thread);
         return Err(error);
     }
-    kernel.scheduler.wake(kernel, &thread);
+    kernel.scheduler.start(kernel, &thread);
     Ok(id.into())
 }
 

@@ -264,6 +264,17 @@ impl Scheduler {
         }
     }
 
+    /// Makes a new thread runnable; it runs after those that are ready now, and does not cut short the
+    /// turn of the thread that made it: what that one ran while nobody waited is no part of its slice.
+    pub(crate) fn start(&self, kernel: &Kernel, thread: &Arc<Thread>) {
+        let cpu = self.cpu(kernel);
+        if !cpu.has_waiting() {
+            cpu.slice_end
+                .store(kernel.host.now() + TIME_SLICE, Ordering::Relaxed);
+        }
+        self.wake(kernel, thread);
+    }
+
     /// Makes a thread look at its work: it is woken, or interrupted where it runs.
     pub fn notify(&self, kernel: &Kernel, thread: &Arc<Thread>) {
         match thread.run.wake() {

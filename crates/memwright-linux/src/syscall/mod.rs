@@ -36,10 +36,11 @@ pub fn serve(context: &Context<'_>) -> bool {
             [regs.rdi, regs.rsi, regs.rdx, regs.r10, regs.r8, regs.r9],
         )
     };
-    let result = match table::handler(number) {
-        Some(handler) if !context.kernel.manifest.system_calls => handler(context, &arguments),
-        _ => observed(context, number, &arguments),
-    };
+    let handler = usize::try_from(number)
+        .ok()
+        .and_then(|number| context.handlers.get(number))
+        .unwrap_or(&(observed as Handler));
+    let result = handler(context, &arguments);
     let rax = match result {
         Ok(value) => value,
         Err(errno) => {
@@ -56,8 +57,9 @@ pub fn serve(context: &Context<'_>) -> bool {
 
 /// The slower way: calls that the account lists, and all calls under `--strace`.
 #[cold]
-fn observed(context: &Context<'_>, number: u64, arguments: &Arguments) -> CallResult {
+fn observed(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     let kernel = context.kernel;
+    let number = context.state().regs.orig_rax;
     let call = table::find(number);
     kernel
         .calls

@@ -907,23 +907,29 @@ static BY_NUMBER: [Option<&SystemCall>; INDEXED] = {
     rows
 };
 
-/// The handlers of the calls that do what Linux does, by number: an ordinary call costs one load.
-static REAL: [Option<Handler>; INDEXED] = {
-    let mut handlers = [None; INDEXED];
+/// What serves each number below [`INDEXED`]: an ordinary call costs one load.
+pub(crate) type Handlers = [Handler; INDEXED];
+
+/// The calls that do what Linux does go to their handlers at once, the others by way of the account.
+static DIRECT: Handlers = {
+    let mut handlers = OBSERVED;
     let mut row = 0;
     while row < CALLS.len() {
         if let Status::Real = CALLS[row].status {
-            handlers[CALLS[row].number as usize] = Some(CALLS[row].handler);
+            handlers[CALLS[row].number as usize] = CALLS[row].handler;
         }
         row += 1;
     }
     handlers
 };
 
-/// The handler of the call with this number, if the call does what Linux does.
-#[inline]
-pub(super) fn handler(number: u64) -> Option<Handler> {
-    *REAL.get(usize::try_from(number).ok()?)?
+/// Every call goes by way of the account and the trace.
+static TRACED: Handlers = OBSERVED;
+const OBSERVED: Handlers = [super::observed; INDEXED];
+
+/// What serves a thread's system calls, with or without a trace of them.
+pub(crate) fn handlers(traced: bool) -> &'static Handlers {
+    if traced { &TRACED } else { &DIRECT }
 }
 
 /// The call with this number.
