@@ -8,8 +8,7 @@ use memwright_table::frame::{FrameKind, Frames};
 
 use crate::paging::DIRECT_BASE;
 
-/// The machine, as the crates above name it.
-pub type M = &'static dyn memwright_linux::host::Host;
+pub use memwright_linux::M;
 
 static FRAMES: AtomicPtr<Frames<M>> = AtomicPtr::new(core::ptr::null_mut());
 

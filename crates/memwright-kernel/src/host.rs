@@ -297,7 +297,8 @@ fn trap_of(cpu: &percpu::PerCpu, number: u8, error: u64, rip: u64) -> Option<Tra
             ipi::taken(cpu, number);
             Some(Trap::Reschedule)
         }
-        vector::INVALIDATE | vector::HOLD => {
+        // `INVALIDATE` does not leave user mode.
+        vector::HOLD => {
             ipi::taken(cpu, number);
             None
         }

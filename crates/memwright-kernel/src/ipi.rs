@@ -110,6 +110,15 @@ pub fn kick(index: usize) {
     }
 }
 
+/// Takes the interrupt by which another CPU asks user mode of this one to forget translations. Who makes it
+/// stand still interrupts it again.
+#[inline]
+pub fn asked_to_forget(cpu: &PerCpu) {
+    apic::acknowledge();
+    cpu.count(InterruptKind::Invalidation);
+    forget(cpu.index.load(Ordering::Relaxed) as usize);
+}
+
 /// Takes an interrupt from another CPU: `RESCHEDULE`, `INVALIDATE` or `HOLD`. Who looks at the run
 /// queue is the caller's business.
 pub fn taken(cpu: &PerCpu, number: u8) {

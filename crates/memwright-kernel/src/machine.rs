@@ -20,6 +20,20 @@ pub struct Hardware;
 /// The one instance.
 pub static HARDWARE: Hardware = Hardware;
 
+memwright_table::link_machine!(HARDWARE);
+
+/// The machine as the memory manager's type parameter names it.
+#[cfg(target_os = "none")]
+pub fn handle() -> memwright_linux::M {
+    memwright_table::Linked
+}
+
+/// The same where the kernel is only checked.
+#[cfg(not(target_os = "none"))]
+pub fn handle() -> memwright_linux::M {
+    &HARDWARE
+}
+
 /// What the synchronisation layer asks of this machine.
 pub static HOOKS: Hooks = Hooks {
     relax: ipi::relax,
@@ -40,9 +54,13 @@ pub fn invalidate_here(what: &Invalidation) {
             count,
             stride,
         } => {
-            let start = first.address().as_u64();
-            for index in 0..u64::from(count) {
-                tlb::invalidate_page(start + index * stride.bytes());
+            let mut address = first.address().as_u64();
+            if count == 1 {
+                return tlb::invalidate_page(address);
+            }
+            for _ in 0..count {
+                tlb::invalidate_page(address);
+                address = address.wrapping_add(stride.bytes());
             }
         }
         Invalidation::All | Invalidation::AllAndTables => tlb::invalidate_all(),

@@ -40,7 +40,12 @@ pub mod trace;
 pub mod user;
 pub mod wait;
 
+/// The machine, as the crates below know it: on bare metal the one that is linked in, so that its methods
+/// are inlined; on a host whichever a test makes.
+#[cfg(target_os = "none")]
+pub type M = memwright_table::Linked;
 /// The machine, as the crates below know it.
+#[cfg(not(target_os = "none"))]
 pub type M = &'static dyn host::Host;
 /// An address space.
 pub type Space = memwright::AddressSpace<M>;

@@ -153,6 +153,8 @@ pub fn unmap_errno(error: UnmapError) -> Errno {
 }
 
 /// What `mprotect` returns.
+#[cold]
+#[inline(never)]
 pub fn protect_errno(error: ProtectError) -> Errno {
     match error {
         ProtectError::Misaligned => Errno::EINVAL,

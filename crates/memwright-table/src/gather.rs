@@ -324,6 +324,7 @@ impl<'t, M: Machine> Gather<'t, M> {
             for entry in 0..entries {
                 self.shrunk.add(start.add(entry * size.pages()), 1, size);
                 self.invalidate_recorded();
+                self.forget_recorded();
             }
         } else {
             self.shrunk.add(start, entries, size);
@@ -445,17 +446,28 @@ impl<'t, M: Machine> Gather<'t, M> {
         if planted(Mistake::FreeBeforeFlush) && self.held_count > 0 {
             self.release();
         }
-        self.invalidate();
+        if self.has_recorded() {
+            self.invalidate_recorded();
+            self.forget_recorded();
+        }
         if self.held_count > 0 {
             self.release();
         }
     }
 
+    /// Whether anything calls for an invalidation, or to look whether others have some pending.
     #[inline]
-    fn invalidate(&mut self) {
-        if self.pending.is_some() || self.relied || !self.grown.is_empty() {
-            self.invalidate_recorded();
-        }
+    fn has_recorded(&self) -> bool {
+        self.pending.is_some() || self.relied || !self.grown.is_empty()
+    }
+
+    /// Begins anew after what was recorded has been invalidated.
+    #[inline]
+    fn forget_recorded(&mut self) {
+        self.shrunk.clear();
+        self.grown.clear();
+        self.tables = false;
+        self.relied = false;
     }
 
     fn invalidate_recorded(&mut self) {
@@ -474,10 +486,6 @@ impl<'t, M: Machine> Gather<'t, M> {
                 send(self.table, &mut self.counts, loaded, runs, false);
             }
         }
-        self.shrunk.clear();
-        self.grown.clear();
-        self.tables = false;
-        self.relied = false;
         if let Some(share) = self.pending.take() {
             share.end_pending();
         }
@@ -540,10 +548,20 @@ impl<'t, M: Machine> Gather<'t, M> {
         *self.close()
     }
 
-    /// The same, for whoever only looks at what was done: a gather is large to hand over.
+    /// The same, for whoever only looks at what was done: a gather is large to hand over. It is used for
+    /// nothing else afterwards.
     #[inline]
     pub fn close(&mut self) -> &GatherCounts {
-        self.flush();
+        if planted(Mistake::FreeBeforeFlush) && self.held_count > 0 {
+            self.release();
+        }
+        // Nothing is recorded any more, so nothing is forgotten either.
+        if self.has_recorded() {
+            self.invalidate_recorded();
+        }
+        if self.held_count > 0 {
+            self.release();
+        }
         self.finished = true;
         &self.counts
     }

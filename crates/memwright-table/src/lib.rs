@@ -119,6 +119,7 @@ pub mod entry;
 pub mod frame;
 pub mod gather;
 pub mod handle;
+pub mod linked;
 pub mod machine;
 #[doc(hidden)]
 pub mod mistake;
@@ -142,6 +143,7 @@ pub use frame::{
 };
 pub use gather::{FlushPolicy, Gather, GatherCounts};
 pub use handle::{OutOfMemory, Shared, TryPush};
+pub use linked::Linked;
 pub use machine::{Invalidation, Machine};
 pub use table::{Copied, CopyRule, CopyStop, Cursor, Edit, Edited, Extent, Table};
 pub use tags::{MOST_TAGS, TagChoice, Tags};

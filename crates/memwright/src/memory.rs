@@ -206,6 +206,8 @@ impl<M: Machine> Memory<M> {
     }
 
     /// Counts what not every gather does.
+    #[cold]
+    #[inline(never)]
     fn count_rest(&self, cpu: CpuId, counts: &GatherCounts) {
         let moved = counts.of(Change::Moved) + counts.of(Change::Resized);
         self.counters.add_all(

@@ -164,6 +164,12 @@ impl Policy {
         }
     }
 
+    /// Whether every page may become writable as soon as the rule allows it.
+    #[inline]
+    pub(crate) fn upgrades_all(&self) -> bool {
+        self.write_upgrade.load(Ordering::Relaxed) == WriteUpgrade::On as u8
+    }
+
     /// What tells of stores to tracked private pages.
     pub fn track(&self) -> Track {
         if self.track_by_faults.load(Ordering::Relaxed) {

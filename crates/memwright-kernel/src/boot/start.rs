@@ -18,7 +18,7 @@ use super::memory_map::{MOST_RANGES, MemoryMap};
 use super::pvh::{PhysicalRange, StartInfo};
 use super::secondary;
 use crate::frames::M;
-use crate::machine::{HARDWARE, HOOKS};
+use crate::machine::{self, HARDWARE, HOOKS};
 use crate::paging::DIRECT_BASE;
 use crate::trap::{entry, idt};
 use crate::{
@@ -197,8 +197,7 @@ fn start_frames(free: &MemoryMap) -> Arc<Frames<M>> {
         });
     }
     MEMORY_COUNT.store(regions.len(), Ordering::Release);
-    let machine: M = &HARDWARE;
-    match Frames::new(machine, &regions) {
+    match Frames::new(machine::handle(), &regions) {
         Ok(frames) => {
             let frames = Arc::new(frames);
             frames::set(&frames);

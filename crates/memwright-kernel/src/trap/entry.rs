@@ -8,6 +8,9 @@
 //! disabled, GS pointing at that area and AC clear; user mode is timed from the reading of the counter
 //! on the way in to the one on the way out.
 //!
+//! An order to forget translations is served in the midst of user mode, whose registers stay where they are but for
+//! those that a call may change.
+//!
 //! Double faults, NMI, machine checks and debug exceptions can strike while GS is the user's: they
 //! run on stacks of their own, whose lowest word tells the CPU.
 
@@ -19,6 +22,7 @@ use memwright_linux::arch::x86_64::regs::UserState;
 use crate::arch::{self, msr};
 use crate::heap;
 use crate::percpu::{INTERRUPT_STACK_SIZE, KERNEL_CODE, PerCpu, USER_CODE, USER_DATA};
+use crate::trap::idt::vector;
 
 /// What [`enter_user`] returns as the vector of a system call.
 pub const SYSTEM_CALL: u64 = 256;
@@ -45,6 +49,10 @@ const EXIT_MORE: u64 = 2;
 const ENTRY_CALL: u64 = 25;
 /// The same from the stub of an exception.
 const ENTRY_TRAP: u64 = 40;
+/// The same from the stub of an order to forget translations,
+const ENTRY_INVALIDATE: u64 = 18;
+/// and from the reading of the counter to its IRET, as above.
+const EXIT_INVALIDATE: u64 = 15;
 
 /// Why user mode was left.
 #[repr(C)]
@@ -283,6 +291,8 @@ trap_stubs:
     .endif
     .if (trap_vector == 1) || (trap_vector == 2) || (trap_vector == 8) || (trap_vector == 18)
     jmp trap_any
+    .elseif trap_vector == {invalidate}
+    jmp trap_invalidate
     .else
     jmp trap
     .endif
@@ -299,6 +309,51 @@ trap:
     mov rdi, rsp
     call kernel_trap
     jmp trap_return
+
+    // Another CPU asks this one to forget translations: user mode goes on at once, so only what a call may
+    // change is kept, on the entry stack.
+trap_invalidate:
+    test byte ptr [rsp + 24], 3
+    jz trap
+    cld
+    clac
+    swapgs
+    push rax
+    push rcx
+    push rdx
+    push rsi
+    push rdi
+    push r8
+    push r9
+    push r10
+    push r11
+    rdtsc
+    shl rdx, 32
+    lea rax, [rax + rdx - {entry_invalidate}]
+    mov rcx, gs:[{cpu_changed}]
+    mov gs:[{cpu_changed}], rax
+    sub rax, rcx
+    add gs:[{cpu_user}], rax
+    mov gs:[{cpu_scratch}], rsp
+    mov rsp, gs:[{cpu_stack}]
+    call kernel_invalidate
+    mov rsp, gs:[{cpu_scratch}]
+    rdtsc
+    shl rdx, 32
+    lea rax, [rax + rdx + {exit_invalidate}]
+    mov gs:[{cpu_changed}], rax
+    pop r11
+    pop r10
+    pop r9
+    pop r8
+    pop rdi
+    pop rsi
+    pop rdx
+    pop rcx
+    pop rax
+    swapgs
+    add rsp, 16                     // vector and error code
+    iretq
 
     // What may strike while GS is the user's.
 trap_any:
@@ -394,6 +449,9 @@ trap_save:
     exit_more = const EXIT_MORE,
     due = sym heap::DUE,
     entry_call = const ENTRY_CALL,
+    entry_invalidate = const ENTRY_INVALIDATE,
+    exit_invalidate = const EXIT_INVALIDATE,
+    invalidate = const vector::INVALIDATE,
     entry_trap = const ENTRY_TRAP,
     stack_size = const INTERRUPT_STACK_SIZE,
 );

@@ -53,6 +53,12 @@ pub const FAULT_RESERVED: u64 = 1 << 3;
 /// Error code of a page fault: an instruction fetch.
 pub const FAULT_FETCH: u64 = 1 << 4;
 
+/// What the entry of [`vector::INVALIDATE`] calls if it struck in user mode.
+#[unsafe(no_mangle)]
+extern "C" fn kernel_invalidate() {
+    ipi::asked_to_forget(percpu::current());
+}
+
 /// The handler that the entries call.
 #[unsafe(no_mangle)]
 extern "C" fn kernel_trap(frame: &mut TrapFrame) {

@@ -12,7 +12,7 @@ use super::{
     transfer::{Sink, Source},
     turn::Turn,
 };
-use crate::{Memory, context::Context, errno::Errno, host::Host, kernel::Kernel, wait::WaitQueue};
+use crate::{M, Memory, context::Context, errno::Errno, kernel::Kernel, wait::WaitQueue};
 use alloc::{boxed::Box, sync::Arc, vec::Vec};
 use bitflags::bitflags;
 use core::{
@@ -72,7 +72,7 @@ pub enum Mapping {
     /// Fresh zeroes: `/dev/zero`.
     Zeroes,
     /// The pages of an object.
-    Object(Arc<dyn Object<&'static dyn Host>>),
+    Object(Arc<dyn Object<M>>),
 }
 
 /// What lets the kind of a file be asked for; every type has it. The oldest compiler that this crate builds with does
@@ -473,7 +473,7 @@ impl Drop for OpenFile {
 
 /// An area of a mapped file holds the open file, as Linux's does: two areas merge only if they
 /// come from the same opening, and the file stays open while it is mapped.
-impl Object<&'static dyn Host> for OpenFile {
+impl Object<M> for OpenFile {
     fn frame(&self, memory: &Memory, index: u64, write: bool) -> Result<Frame, ObjectError> {
         self.pages()?.frame(memory, index, write)
     }
@@ -501,7 +501,7 @@ impl Object<&'static dyn Host> for OpenFile {
         describe_object(&self.entry, out)
     }
 
-    fn mappings(&self) -> &Mappings<&'static dyn Host> {
+    fn mappings(&self) -> &Mappings<M> {
         match &self.inode().body {
             Body::Regular(regular) => regular.pages().mappings(),
             _ => unreachable!("only regular files hand themselves out as objects"),
@@ -518,7 +518,7 @@ impl Object<&'static dyn Host> for OpenFile {
 }
 
 impl OpenFile {
-    fn pages(&self) -> Result<&dyn Object<&'static dyn Host>, ObjectError> {
+    fn pages(&self) -> Result<&dyn Object<M>, ObjectError> {
         match &self.inode().body {
             Body::Regular(regular) => Ok(regular.pages()),
             _ => Err(ObjectError::Io),

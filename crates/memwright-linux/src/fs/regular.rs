@@ -9,7 +9,7 @@ use super::{
     transfer::{Sink, Source, with_buffer},
     turn::{Turn, TurnGuard},
 };
-use crate::{Memory, context::Context, errno::Errno, host::Host};
+use crate::{M, Memory, context::Context, errno::Errno};
 use alloc::sync::Arc;
 use bitflags::bitflags;
 use core::{
@@ -41,7 +41,7 @@ bitflags! {
 
 /// The contents of a regular file.
 pub struct Regular {
-    pages: Shmem<&'static dyn Host>,
+    pages: Shmem<M>,
     seals: AtomicU32,
     /// Openings for writing, or minus the number of programs that run from the file.
     writers: AtomicI64,
@@ -81,7 +81,7 @@ impl Regular {
 
     /// The pages.
     #[must_use]
-    pub fn pages(&self) -> &Shmem<&'static dyn Host> {
+    pub fn pages(&self) -> &Shmem<M> {
         &self.pages
     }
 

@@ -330,10 +330,10 @@ pub fn mprotect(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     }
     let rights = rights(protection)?;
     let address = VirtAddr::new(address);
-    context
-        .with_space(|space| space.protect(address, length, rights))
-        .map_err(protect_errno)?;
-    Ok(0)
+    match context.with_space(|space| space.protect(address, length, rights)) {
+        Ok(()) => Ok(0),
+        Err(error) => Err(protect_errno(error)),
+    }
 }
 
 /// `mremap`.

@@ -168,7 +168,7 @@ const fn change_visible(old: Present, new: Present) -> Change {
 
 /// The same for two pages that hardware sees, or saw, and that differ in nothing but their bits.
 /// The old one had `READ`.
-#[inline]
+#[inline(always)]
 pub(crate) const fn change_bits(old: Bits, new: Bits) -> Change {
     let lost = old.difference(new);
     if lost.intersects(Bits::RIGHTS) {

@@ -168,13 +168,20 @@ pub(crate) const fn edit(word: u64, set: Bits, clear: Bits) -> u64 {
     if (new ^ word) & READ == 0 {
         new
     } else {
-        new ^ (ADDRESS | PRESERVED)
+        invert(new)
     }
+}
+
+/// A word that becomes, or no longer is, one that hardware sees. Few do: kept out of the way of the others.
+#[cold]
+#[inline(never)]
+const fn invert(word: u64) -> u64 {
+    word ^ (ADDRESS | PRESERVED)
 }
 
 /// What the exchange of `old` for `new` in one slot means to hardware, if both are words for the
 /// same page.
-#[inline]
+#[inline(always)]
 pub(crate) const fn change(old: u64, new: u64) -> Change {
     if old & READ == 0 {
         return if new & READ == 0 {

@@ -29,6 +29,20 @@ impl Word {
     const fn new() -> Self {
         Self(AtomicU32::new(ALWAYS))
     }
+
+    /// Lets no reader in any more and waits for those who are. Only the holder of the writers' lock closes
+    /// and opens, so that the bit can be added and taken away.
+    #[inline]
+    fn close(&self, rank: Rank) {
+        if self.0.fetch_add(CLOSED, Ordering::Acquire) & READERS != 0 {
+            wait_for_readers(rank, &self.0);
+        }
+    }
+
+    #[inline]
+    fn open(&self) {
+        self.0.fetch_sub(CLOSED, Ordering::Release);
+    }
 }
 
 const CLOSED: u32 = 1;
@@ -40,7 +54,10 @@ pub struct SpreadLock<T> {
     rank: Rank,
     /// Held by the writer. Its order is checked as part of this lock's.
     writer: RawLock,
-    words: Vec<Word>,
+    /// The word of CPU 0.
+    first: Word,
+    /// Those of the CPUs from 1 on.
+    others: Vec<Word>,
     value: UnsafeCell<T>,
 }
 
@@ -55,13 +72,15 @@ impl<T> SpreadLock<T> {
     /// # Errors
     /// [`OutOfMemory`] if there is no heap for the words; `value` is dropped.
     pub fn try_new(rank: Rank, cpus: usize, value: T) -> Result<Self, OutOfMemory> {
-        let mut words = Vec::new();
-        words.try_make_room(cpus.max(1))?;
-        words.resize_with(cpus.max(1), Word::new);
+        let mut others = Vec::new();
+        let more = cpus.saturating_sub(1);
+        others.try_make_room(more)?;
+        others.resize_with(more, Word::new);
         Ok(Self {
             rank,
             writer: RawLock::new(),
-            words,
+            first: Word::new(),
+            others,
             value: UnsafeCell::new(value),
         })
     }
@@ -75,7 +94,10 @@ impl<T> SpreadLock<T> {
     pub fn read(&self, cpu: CpuId) -> SpreadReadGuard<'_, T> {
         order::check(self.rank);
         step(Step::Lock(self.rank));
-        let word = &self.words[cpu.index()].0;
+        let word = match cpu.index() {
+            0 => &self.first.0,
+            index => &self.others[index - 1].0,
+        };
         if word.fetch_add(READER, Ordering::Acquire) & stat::slow_bits() != 0 {
             enter_slowly(self.rank, word);
         }
@@ -106,10 +128,9 @@ impl<T> SpreadLock<T> {
     #[track_caller]
     pub fn write_as(&self, rank: Rank) -> SpreadWriteGuard<'_, T> {
         self.writer.lock(rank);
-        for Word(word) in &self.words {
-            if word.fetch_or(CLOSED, Ordering::Acquire) & READERS != 0 {
-                wait_for_readers(rank, word);
-            }
+        self.first.close(rank);
+        for word in &self.others {
+            word.close(rank);
         }
         fence(Ordering::Acquire);
         if stat::is_on() {
@@ -122,10 +143,18 @@ impl<T> SpreadLock<T> {
         }
     }
 
+    /// Not inlined: where there is one CPU, nothing of the loop shall be left.
+    #[inline(never)]
+    fn open_others(&self) {
+        for word in &self.others {
+            word.open();
+        }
+    }
+
     /// Counts that this CPU has written every word.
     #[cold]
     fn count_closed(&self, rank: Rank) {
-        for Word(word) in &self.words {
+        for Word(word) in core::iter::once(&self.first).chain(&self.others) {
             count(rank, word, false);
         }
     }
@@ -242,8 +271,9 @@ impl<T> DerefMut for SpreadWriteGuard<'_, T> {
 impl<T> Drop for SpreadWriteGuard<'_, T> {
     #[inline]
     fn drop(&mut self) {
-        for Word(word) in &self.lock.words {
-            word.fetch_and(!CLOSED, Ordering::Release);
+        self.lock.first.open();
+        if !self.lock.others.is_empty() {
+            self.lock.open_others();
         }
         self.lock.writer.unlock(self.rank);
     }

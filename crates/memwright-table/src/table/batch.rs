@@ -45,15 +45,20 @@ pub(super) struct Editor<R> {
     rule: R,
     /// Whether the only reference makes an entry exclusive again.
     pub(super) regain: bool,
-    /// Whether the accessed bit goes with a right, into the bit that software keeps.
-    takes_accessed: bool,
     pub(super) edited: Edited,
 }
 
 impl<R: FnMut(Bits) -> Edit> Editor<R> {
     /// What becomes of the page `old`, and what that is to hardware; `sole` makes it exclusive.
-    #[inline]
-    pub(super) fn decide(&mut self, old: u64, sole: bool) -> (u64, Change) {
+    ///
+    /// The accessed bit goes with a right into the bit that software keeps, where the gather takes it.
+    #[inline(always)]
+    pub(super) fn decide<M: Machine>(
+        &mut self,
+        old: u64,
+        sole: bool,
+        gather: &Gather<'_, M>,
+    ) -> (u64, Change) {
         let regained = if sole { Bits::EXCLUSIVE } else { Bits::empty() };
         let mut edit = (self.rule)(x86_64::decode_present(old, 1).bits | regained);
         if planted(Mistake::LoseDirty) {
@@ -61,13 +66,20 @@ impl<R: FnMut(Bits) -> Edit> Editor<R> {
         }
         let new = x86_64::edit(old, edit.set | regained, edit.clear);
         let what = x86_64::change(old, new);
-        let folds = self.takes_accessed && matches!(what, Change::Shrank);
-        if folds && new & x86_64::ACCESSED != 0 {
-            let folded = (new & !x86_64::ACCESSED) | x86_64::FOLDED_ACCESSED;
-            return (folded, what);
+        if matches!(what, Change::Shrank) && gather.takes_accessed() {
+            return (fold_accessed(new), what);
         }
         (new, what)
     }
+}
+
+/// The word with its accessed bit, if it is set, where software keeps it.
+#[inline]
+fn fold_accessed(word: u64) -> u64 {
+    if word & x86_64::ACCESSED == 0 {
+        return word;
+    }
+    (word & !x86_64::ACCESSED) | x86_64::FOLDED_ACCESSED
 }
 
 /// Neighbouring entries that changed alike, told to the gather together.
@@ -149,7 +161,11 @@ pub(super) struct Alike {
 
 impl Alike {
     /// Decides for entries like `word`.
-    pub(super) fn decide<R: FnMut(Bits) -> Edit>(word: u64, editor: &mut Editor<R>) -> Self {
+    pub(super) fn decide<R: FnMut(Bits) -> Edit, M: Machine>(
+        word: u64,
+        editor: &mut Editor<R>,
+        gather: &Gather<'_, M>,
+    ) -> Self {
         let attributes = x86_64::attributes(word);
         if !x86_64::is_present(word) {
             return Self {
@@ -160,7 +176,7 @@ impl Alike {
                 elided: false,
             };
         }
-        let (new, what) = editor.decide(word, false);
+        let (new, what) = editor.decide(word, false, gather);
         Self {
             attributes,
             flip: word ^ new,
@@ -326,21 +342,22 @@ impl<M: Machine> Cursor<'_, M> {
         self.edit_with(limit, true, rule, gather)
     }
 
-    fn edit_with(
+    #[inline(always)]
+    fn edit_with<R: FnMut(Bits) -> Edit>(
         &mut self,
         limit: Page,
         regain: bool,
-        rule: impl FnMut(Bits) -> Edit,
+        rule: R,
         gather: &mut Gather<'_, M>,
     ) -> Edited {
         let limit = limit.min(self.range.end);
         let mut editor = Editor {
             rule,
             regain,
-            takes_accessed: gather.takes_accessed(),
             edited: Edited::default(),
         };
-        if self.level == 1 && self.position.add(1) == limit {
+        let pages = limit.number().wrapping_sub(self.position.number());
+        if self.level == 1 && pages == 1 {
             self.edit_one(self.position, &mut editor, gather);
             if limit == self.range.end {
                 self.position = limit;
@@ -350,6 +367,16 @@ impl<M: Machine> Cursor<'_, M> {
             }
             return editor.edited;
         }
+        self.edit_many(limit, editor, gather)
+    }
+
+    #[inline(never)]
+    fn edit_many<R: FnMut(Bits) -> Edit>(
+        &mut self,
+        limit: Page,
+        mut editor: Editor<R>,
+        gather: &mut Gather<'_, M>,
+    ) -> Edited {
         while self.position < limit {
             if self.level == 1 {
                 let end = self.table_end(limit);
@@ -386,7 +413,7 @@ impl<M: Machine> Cursor<'_, M> {
         let mut old = slot.load(Ordering::Relaxed);
         while x86_64::is_present(old) {
             let sole = editor.regain && could_regain(old) && self.is_sole(old);
-            let (new, what) = editor.decide(old, sole);
+            let (new, what) = editor.decide(old, sole, gather);
             if new == old {
                 if !planted(Mistake::ProtectIgnoresPending) {
                     gather.rely_on_pending();
@@ -395,8 +422,11 @@ impl<M: Machine> Cursor<'_, M> {
             }
             match exchange(slot, old, new) {
                 Ok(_) => {
-                    editor.edited.changed += 1;
-                    editor.edited.made_writable += u64::from(new & !old & x86_64::WRITE != 0);
+                    // No address space has so many pages.
+                    let edited = &mut editor.edited;
+                    edited.changed = edited.changed.wrapping_add(1);
+                    let won = u64::from(new & !old & x86_64::WRITE != 0);
+                    edited.made_writable = edited.made_writable.wrapping_add(won);
                     record(gather, page, PageSize::Size4K, what, old);
                     return;
                 }
@@ -450,7 +480,7 @@ impl<M: Machine> Cursor<'_, M> {
                 done += 1;
                 continue;
             }
-            let alike = Alike::decide(word, editor);
+            let alike = Alike::decide(word, editor, gather);
             let count = alike.apply(&slots[done..]);
             alike.tell(
                 self.position.add(done as u64),

@@ -49,7 +49,7 @@ impl<M: Machine> Cursor<'_, M> {
                 done += 1;
                 continue;
             }
-            let alike = Alike::decide(word, editor);
+            let alike = Alike::decide(word, editor, gather);
             let count = alike.apply(&slots[done..]);
             alike.tell(page, self.size(), count as u64, &mut editor.edited, gather);
             done += count;
@@ -72,7 +72,7 @@ impl<M: Machine> Cursor<'_, M> {
             let mapped = x86_64::decode_present(old, self.level);
             let sole = matches!(frames.kind(mapped.frame), FrameKind::Anonymous)
                 && frames.is_sole_whole(mapped.frame);
-            let (new, what) = editor.decide(old, sole);
+            let (new, what) = editor.decide(old, sole, gather);
             if new == old {
                 gather.rely_on_pending();
                 return;

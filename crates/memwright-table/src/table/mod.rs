@@ -337,7 +337,7 @@ impl<M: Machine> Table<M> {
 
     /// Says that a gather has recorded an invalidation that it has not made yet. Call it before
     /// the lock that guards the entry is released, and end it in the share that it returns.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn begin_pending(&self) -> &CpuShare {
         let share = self.share();
         share.begin_pending();

@@ -229,7 +229,7 @@ impl<M: Machine> Areas<M> {
     }
 
     /// The same for pages that change nothing but their rights, and whether they are accounted.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn reclassify(
         &mut self,
         (old_rights, old_flags): (Rights, AreaFlags),
@@ -241,13 +241,17 @@ impl<M: Machine> Areas<M> {
                 .difference(AreaFlags::ACCOUNTED)
                 .is_empty()
         );
-        let (old_data, _, old_executable) = classes(old_rights, old_flags);
-        let (new_data, _, new_executable) = classes(new_rights, new_flags);
-        if old_data != new_data {
-            self.data = moved(self.data, new_data, pages);
+        let (old, new) = (old_rights, new_rights);
+        if old_flags.contains(AreaFlags::GROWSDOWN) {
+            return;
         }
-        if old_executable != new_executable {
-            self.executable = moved(self.executable, new_executable, pages);
+        if (old ^ new).contains(Rights::WRITE) && !old_flags.contains(AreaFlags::SHARED) {
+            self.data = moved(self.data, new.contains(Rights::WRITE), pages);
+        }
+        let either = Rights::EXECUTE | Rights::WRITE;
+        let is_executable = |rights: Rights| rights & either == Rights::EXECUTE;
+        if is_executable(old) != is_executable(new) {
+            self.executable = moved(self.executable, is_executable(new), pages);
         }
     }
 
@@ -290,6 +294,17 @@ impl<M: Machine> Areas<M> {
         if self.mapped - gone + pages > self.limits.address_space / PAGE_SIZE as u64 {
             return Err(Limit::AddressSpace);
         }
+        self.check_data(rights, flags, pages)
+    }
+
+    /// Whether `pages` more of such an area keep to the data limit.
+    #[inline]
+    pub(crate) fn check_data(
+        &self,
+        rights: Rights,
+        flags: AreaFlags,
+        pages: u64,
+    ) -> Result<(), Limit> {
         let (data, ..) = classes(rights, flags);
         if data && self.data + pages > self.limits.data / PAGE_SIZE as u64 {
             return Err(Limit::Data);

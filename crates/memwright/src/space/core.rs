@@ -132,7 +132,7 @@ impl<M: Machine> Core<M> {
     }
 
     /// Enters what a gather did into the account.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn note_gather(&self, cpu: CpuId, counts: &GatherCounts) {
         if counts.released > 0 {
             let pages = counts.released - counts.of(Change::TableFreed);
@@ -144,20 +144,19 @@ impl<M: Machine> Core<M> {
         }
         let memory = &*self.memory;
         memory.count_gather(cpu, counts);
-        if counts.local + counts.remote > 0 {
+        if memory.is_watched() && counts.local + counts.remote > 0 {
             memory.trace(|| flush_event(counts));
         }
     }
 
     /// Enters splits and merges into the account.
     pub(crate) fn note_areas(&self, cpu: CpuId, areas: &mut Areas<M>) {
+        if !areas.map.has_counts() {
+            return;
+        }
         let (splits, merges) = areas.map.take_counts();
-        if splits > 0 {
-            self.memory.count_on(cpu, Row::AreasSplit, splits);
-        }
-        if merges > 0 {
-            self.memory.count_on(cpu, Row::AreasMerged, merges);
-        }
+        self.memory.count_on(cpu, Row::AreasSplit, splits);
+        self.memory.count_on(cpu, Row::AreasMerged, merges);
     }
 
     /// Pages with a frame, over all CPUs.

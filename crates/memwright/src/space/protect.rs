@@ -3,7 +3,7 @@
 //! One pass over the areas, one gather over all their entries, one flush at the end. Write permission is
 //! granted at once wherever the rule grants it, so that the next store does not fault.
 
-use memwright_table::{Bits, Edit, Gather, Machine, PageRange, VirtAddr};
+use memwright_table::{Bits, Edit, Edited, Gather, Machine, Page, PageRange, VirtAddr};
 
 use super::areas::{CutError, is_accountable};
 use super::check::{self, RangeError};
@@ -36,13 +36,9 @@ impl<M: Machine> AddressSpace<M> {
             return Ok(());
         }
         let mut areas = core.areas.write();
-        let Some(first) = areas.map.at_or_after(range.start) else {
+        let Some((first, area)) = areas.map.locate(range.start) else {
             return Err(ProtectError::Hole(address));
         };
-        let area = areas.map.get(first);
-        if area.start() > range.start {
-            return Err(ProtectError::Hole(address));
-        }
         let sealed = area.flags.contains(AreaFlags::SEALED);
         if area.rights == rights && range.end <= area.end() && !sealed {
             return Ok(());
@@ -86,6 +82,7 @@ struct Change {
 
 impl Change {
     /// Changes area after area, until one refuses or the range ends.
+    #[inline(always)]
     fn areas<M: Machine>(
         &mut self,
         core: &Core<M>,
@@ -94,36 +91,56 @@ impl Change {
         range: PageRange,
         gather: &mut Gather<'_, M>,
     ) -> Result<(), ProtectError> {
-        let mut position = first;
-        let mut start = range.start;
-        loop {
-            let end = areas.map.get(position).end().min(range.end);
-            position = self.area(core, areas, position, PageRange::new(start, end), gather)?;
-            if end == range.end {
-                return Ok(());
-            }
-            start = end;
+        let (position, end) = self.area(core, areas, first, range, gather)?;
+        if end == range.end {
+            return Ok(());
+        }
+        self.more_areas(
+            core,
+            areas,
+            position,
+            PageRange::new(end, range.end),
+            gather,
+        )
+    }
+
+    /// The same for what follows the area at `position`.
+    #[inline(never)]
+    fn more_areas<M: Machine>(
+        &mut self,
+        core: &Core<M>,
+        areas: &mut Areas<M>,
+        mut position: Position,
+        mut rest: PageRange,
+        gather: &mut Gather<'_, M>,
+    ) -> Result<(), ProtectError> {
+        while !rest.is_empty() {
             // The area may have merged with the one above it.
-            if areas.map.get(position).end() == start {
+            if areas.map.get(position).end() == rest.start {
                 position = areas
                     .map
                     .next(position)
-                    .filter(|next| areas.map.get(*next).start() == start)
-                    .ok_or(ProtectError::Hole(start.address()))?;
+                    .filter(|next| areas.map.get(*next).start() == rest.start)
+                    .ok_or(ProtectError::Hole(rest.start.address()))?;
             }
+            (position, rest.start) = self.area(core, areas, position, rest, gather)?;
         }
+        Ok(())
     }
 
-    /// Changes the part `range` of the area at `position`; returns where that part is now.
+    /// Changes the part of the area at `position` that begins where `rest` does and ends with the area or with
+    /// `rest`; returns where that part is now, and its end.
+    #[inline(always)]
     fn area<M: Machine>(
         &mut self,
         core: &Core<M>,
         areas: &mut Areas<M>,
         position: Position,
-        range: PageRange,
+        rest: PageRange,
         gather: &mut Gather<'_, M>,
-    ) -> Result<Position, ProtectError> {
+    ) -> Result<(Position, Page), ProtectError> {
         let area = areas.map.get(position);
+        let range = PageRange::new(rest.start, area.end().min(rest.end));
         let gain = areas.exec_gain;
         if !area.max_rights.contains(self.rights) || gain.forbids(area.rights, self.rights) {
             return Err(ProtectError::Denied(range.start.address()));
@@ -133,7 +150,7 @@ impl Change {
             return Err(ProtectError::Sealed(range.start.address()));
         }
         if old == self.rights {
-            return Ok(position);
+            return Ok((position, range.end));
         }
         let new_flags = self.charge(core, areas, (old, flags), range.len())?;
         let mut position = position;
@@ -150,11 +167,11 @@ impl Change {
         area.rights = self.rights;
         area.flags = new_flags;
         self.entries(core, area, range, gather);
-        Ok(areas.map.merge_around(position))
+        Ok((areas.map.merge_around(position), range.end))
     }
 
     /// What can fail of a change of `pages` pages with these rights and flags; returns the new flags.
-    #[inline]
+    #[inline(always)]
     fn charge<M: Machine>(
         &self,
         core: &Core<M>,
@@ -167,7 +184,7 @@ impl Change {
         }
         // Only the data limit can be exceeded: the size stays (Linux 7.2 `mprotect_fixup`).
         areas
-            .check_growth(self.rights, flags, pages, pages)
+            .check_data(self.rights, flags, pages)
             .map_err(ProtectError::OverLimit)?;
         if !is_accountable(self.rights, flags) || flags.contains(AreaFlags::ACCOUNTED) {
             return Ok(flags);
@@ -179,6 +196,7 @@ impl Change {
     }
 
     /// The entries of the part `range` of one area, whose rights are the new ones.
+    #[inline(always)]
     fn entries<M: Machine>(
         &mut self,
         core: &Core<M>,
@@ -186,20 +204,45 @@ impl Change {
         range: PageRange,
         gather: &mut Gather<'_, M>,
     ) {
-        let (view, policy) = (area.view(), core.memory.policy().write_upgrade());
-        let rule = EditRule::new(view, policy);
-        let mut cursor = core.table.cursor(range);
-        // A page whose other owners are gone is this one's alone again, if that lets it be written.
-        let regains = rule.grant.wants_exclusive() && policy == WriteUpgrade::On;
-        let edit = |bits| rule.edit(bits);
-        let edited = if regains {
-            cursor.edit_regaining(range.end, edit, gather)
+        let (view, policy) = (area.view(), core.memory.policy());
+        let end = range.end;
+        let access = access_bits(view.rights);
+        // One loop for each kind of change, of which most are of the first two.
+        let edited = if !view.rights.contains(Rights::WRITE) {
+            let edit = edit_to(access, false);
+            let mut cursor = core.table.cursor(range);
+            cursor.edit_alike(end, move |_| edit, gather)
+        } else if policy.upgrades_all() {
+            let grant = Grant::new(view, WriteUpgrade::On);
+            let rule = move |bits| edit_to(access, grant.allows(bits));
+            let mut cursor = core.table.cursor(range);
+            if grant.wants_exclusive() {
+                // A page whose other owners are gone is this one's alone again.
+                cursor.edit_regaining(end, rule, gather)
+            } else {
+                cursor.edit_alike(end, rule, gather)
+            }
         } else {
-            cursor.edit_alike(range.end, edit, gather)
+            edit_by_policy(core, view, range, gather)
         };
-        self.entries += edited.changed;
-        self.avoided += edited.made_writable;
+        // No address space has so many pages.
+        self.entries = self.entries.wrapping_add(edited.changed);
+        self.avoided = self.avoided.wrapping_add(edited.made_writable);
     }
+}
+
+/// The same under a policy that withholds the right to write from some pages.
+#[cold]
+#[inline(never)]
+fn edit_by_policy<M: Machine>(
+    core: &Core<M>,
+    view: View,
+    range: PageRange,
+    gather: &mut Gather<'_, M>,
+) -> Edited {
+    let rule = PolicyRule::new(view, core.memory.policy().write_upgrade());
+    let mut cursor = core.table.cursor(range);
+    cursor.edit_alike(range.end, move |bits| rule.edit(bits), gather)
 }
 
 impl From<CutError> for ProtectError {
@@ -211,42 +254,39 @@ impl From<CutError> for ProtectError {
     }
 }
 
-/// What a protection change makes of the entries of one area. Accessed, dirty and the other state stay
-/// (design rule 7).
+/// What a protection change makes of the entries of one area under a policy.
 #[derive(Clone, Copy)]
-struct EditRule {
+struct PolicyRule {
     access: Bits,
+    /// For entries that are not writable.
     grant: Grant,
     /// For entries that are writable already: those the policy is not asked about again.
     keep: Grant,
 }
 
-impl EditRule {
-    #[inline]
+impl PolicyRule {
     fn new(view: View, policy: WriteUpgrade) -> Self {
-        let keep = Grant::new(view, WriteUpgrade::On);
         Self {
             access: access_bits(view.rights),
-            grant: match policy {
-                WriteUpgrade::On => keep,
-                WriteUpgrade::Off | WriteUpgrade::Dirty => Grant::new(view, policy),
-            },
-            keep,
+            grant: Grant::new(view, policy),
+            keep: Grant::new(view, WriteUpgrade::On),
         }
     }
 
-    #[inline]
     fn edit(self, bits: Bits) -> Edit {
         let kept = bits.contains(Bits::WRITE) && self.keep.allows(bits);
-        let write = if kept || self.grant.allows(bits) {
-            Bits::WRITE
-        } else {
-            Bits::empty()
-        };
-        Edit {
-            set: self.access | write,
-            clear: Bits::RIGHTS,
-        }
+        edit_to(self.access, kept || self.grant.allows(bits))
+    }
+}
+
+/// The rights that `access` names, and that to write if it is granted. Accessed, dirty and the other state
+/// stay (design rule 7).
+#[inline]
+fn edit_to(access: Bits, write: bool) -> Edit {
+    let write = if write { Bits::WRITE } else { Bits::empty() };
+    Edit {
+        set: access | write,
+        clear: Bits::RIGHTS,
     }
 }
 
@@ -277,7 +317,7 @@ mod tests {
             ("write implies reading", Rights::WRITE,   own,         WriteUpgrade::On,  r | w),
         ];
         for (name, rights, bits, policy, set) in rows {
-            let edit = EditRule::new(view(rights), policy).edit(bits);
+            let edit = PolicyRule::new(view(rights), policy).edit(bits);
             assert_eq!(
                 edit,
                 Edit {

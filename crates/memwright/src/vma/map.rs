@@ -38,6 +38,8 @@ pub(crate) struct Position {
 #[derive(Debug)]
 pub(crate) struct AreaMap<B> {
     pub(super) chunks: Vec<Chunk<B>>,
+    /// Where [`locate`](AreaMap::locate) last found an area: a guess, which is checked before it is used.
+    recent: Position,
     spare: Vec<Vec<Area<B>>>,
     count: usize,
     splits: u64,
@@ -48,6 +50,7 @@ impl<B: Backed> AreaMap<B> {
     pub(crate) const fn new() -> Self {
         Self {
             chunks: Vec::new(),
+            recent: Position { chunk: 0, slot: 0 },
             spare: Vec::new(),
             count: 0,
             splits: 0,
@@ -58,6 +61,12 @@ impl<B: Backed> AreaMap<B> {
     /// How many areas there are.
     pub(crate) fn len(&self) -> usize {
         self.count
+    }
+
+    /// Whether an area was split or merged since [`take_counts`](Self::take_counts) was last asked.
+    #[inline]
+    pub(crate) fn has_counts(&self) -> bool {
+        self.splits | self.merges != 0
     }
 
     /// How often an area was split and how often two were merged since this was last asked.
@@ -110,6 +119,21 @@ impl<B: Backed> AreaMap<B> {
         (slot < areas.len()).then_some(Position { chunk, slot })
     }
 
+    /// The area that contains `page`, and where it stands, for a writer, who often comes back to the one that
+    /// was changed last: that is looked at first.
+    #[inline]
+    pub(crate) fn locate(&mut self, page: Page) -> Option<(Position, &Area<B>)> {
+        let Position { chunk, slot } = self.recent;
+        if let Some(area) = self.chunks.get(chunk).and_then(|here| here.areas.get(slot)) {
+            if area.range.contains(page) {
+                return Some((self.recent, area));
+            }
+        }
+        self.recent = self.at_or_after(page)?;
+        let area = self.get(self.recent);
+        (area.range.start <= page).then_some((self.recent, area))
+    }
+
     /// The area that contains `page`.
     #[inline]
     pub(crate) fn find(&self, page: Page) -> Option<&Area<B>> {
@@ -117,12 +141,12 @@ impl<B: Backed> AreaMap<B> {
         (area.range.start <= page).then_some(area)
     }
 
-    #[inline]
+    #[inline(always)]
     pub(crate) fn get(&self, position: Position) -> &Area<B> {
         &self.chunks[position.chunk].areas[position.slot]
     }
 
-    #[inline]
+    #[inline(always)]
     pub(crate) fn get_mut(&mut self, position: Position) -> &mut Area<B> {
         &mut self.chunks[position.chunk].areas[position.slot]
     }

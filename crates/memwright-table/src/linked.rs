@@ -1,0 +1,142 @@
+//! A machine that is linked into the image: its methods are known where they are called, so that a
+//! build that optimises the whole image inlines them, where a call through a trait object cannot.
+//!
+//! [`link_machine!`](crate::link_machine) names the one machine of an image, [`Linked`] stands for it.
+//! An image that uses `Linked` and names none does not link.
+
+use core::ptr::NonNull;
+
+use crate::addr::{CpuId, CpuSet, Frame, FrameRange};
+use crate::machine::{Invalidation, Machine};
+
+// SAFETY: `link_machine!` defines all of them, once for an image, with these signatures; each calls the
+// method of its name of a `Machine`.
+unsafe extern "Rust" {
+    safe fn memwright_linked_memory_base() -> NonNull<u8>;
+    safe fn memwright_linked_has_memory(range: FrameRange) -> bool;
+    safe fn memwright_linked_template() -> Option<Frame>;
+    safe fn memwright_linked_cpu() -> CpuId;
+    safe fn memwright_linked_cpu_count() -> usize;
+    safe fn memwright_linked_relax();
+    safe fn memwright_linked_load_root(root: Frame);
+    safe fn memwright_linked_keeps_translations() -> bool;
+    safe fn memwright_linked_load_kept_root(root: Frame);
+    safe fn memwright_linked_invalidate_local(what: &Invalidation);
+    safe fn memwright_linked_invalidate_remote(targets: CpuSet, root: Frame, what: &[Invalidation]);
+    safe fn memwright_linked_clear_frame(frame: Frame);
+    safe fn memwright_linked_copy_frame(from: Frame, to: Frame);
+}
+
+/// The machine that [`link_machine!`](crate::link_machine) named.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Linked;
+
+// SAFETY: every method forwards to one `Machine`, which keeps the contract.
+unsafe impl Machine for Linked {
+    #[inline(always)]
+    fn memory_base(&self) -> NonNull<u8> {
+        memwright_linked_memory_base()
+    }
+
+    #[inline(always)]
+    fn has_memory(&self, range: FrameRange) -> bool {
+        memwright_linked_has_memory(range)
+    }
+
+    #[inline(always)]
+    fn template(&self) -> Option<Frame> {
+        memwright_linked_template()
+    }
+
+    #[inline(always)]
+    fn cpu(&self) -> CpuId {
+        memwright_linked_cpu()
+    }
+
+    #[inline(always)]
+    fn cpu_count(&self) -> usize {
+        memwright_linked_cpu_count()
+    }
+
+    #[inline(always)]
+    fn relax(&self) {
+        memwright_linked_relax();
+    }
+
+    #[inline(always)]
+    fn load_root(&self, root: Frame) {
+        memwright_linked_load_root(root);
+    }
+
+    #[inline(always)]
+    fn keeps_translations(&self) -> bool {
+        memwright_linked_keeps_translations()
+    }
+
+    #[inline(always)]
+    fn load_kept_root(&self, root: Frame) {
+        memwright_linked_load_kept_root(root);
+    }
+
+    #[inline(always)]
+    fn invalidate_local(&self, what: &Invalidation) {
+        memwright_linked_invalidate_local(what);
+    }
+
+    #[inline(always)]
+    fn invalidate_remote(&self, targets: CpuSet, root: Frame, what: &[Invalidation]) {
+        memwright_linked_invalidate_remote(targets, root, what);
+    }
+
+    #[inline(always)]
+    fn clear_frame(&self, frame: Frame) {
+        memwright_linked_clear_frame(frame);
+    }
+
+    #[inline(always)]
+    fn copy_frame(&self, from: Frame, to: Frame) {
+        memwright_linked_copy_frame(from, to);
+    }
+}
+
+/// Names the machine of the image: a static whose type is a [`Machine`]. Once, in the
+/// crate that makes the image.
+#[macro_export]
+macro_rules! link_machine {
+    ($machine:path) => {
+        const _: () = {
+            use ::core::ptr::NonNull;
+            use $crate::{CpuId, CpuSet, Frame, FrameRange, Invalidation, Machine};
+
+            $crate::link_machine!(@define $machine,
+                memwright_linked_memory_base, memory_base() -> NonNull<u8>;
+                memwright_linked_has_memory, has_memory(range: FrameRange) -> bool;
+                memwright_linked_template, template() -> Option<Frame>;
+                memwright_linked_cpu, cpu() -> CpuId;
+                memwright_linked_cpu_count, cpu_count() -> usize;
+                memwright_linked_relax, relax() -> ();
+                memwright_linked_load_root, load_root(root: Frame) -> ();
+                memwright_linked_keeps_translations, keeps_translations() -> bool;
+                memwright_linked_load_kept_root, load_kept_root(root: Frame) -> ();
+                memwright_linked_invalidate_local, invalidate_local(what: &Invalidation) -> ();
+                memwright_linked_invalidate_remote, invalidate_remote(
+                    targets: CpuSet, root: Frame, what: &[Invalidation]
+                ) -> ();
+                memwright_linked_clear_frame, clear_frame(frame: Frame) -> ();
+                memwright_linked_copy_frame, copy_frame(from: Frame, to: Frame) -> ();
+            );
+        };
+    };
+    (@define $machine:path, $(
+        $name:ident, $method:ident($($argument:ident: $type:ty),*) -> $result:ty;
+    )*) => {
+        $(
+            // SAFETY: no other symbol begins like this, and `link_machine!` stands once in an image.
+            #[unsafe(no_mangle)]
+            #[inline(always)]
+            fn $name($($argument: $type),*) -> $result {
+                Machine::$method(&$machine, $($argument),*)
+            }
+        )*
+    };
+}
