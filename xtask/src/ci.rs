@@ -1,7 +1,7 @@
 //! Everything that must hold before a change lands, with the seconds of each stage.
 
 use crate::suite::Totals;
-use crate::{conformance, install, mutants, room, shell, suite, unsafe_code};
+use crate::{conformance, install, miri, mutants, room, shell, suite, unsafe_code};
 use anyhow::{Result, bail};
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -95,6 +95,12 @@ pub fn run() -> Result<()> {
     });
     stage("unsafe code", &mut || {
         unsafe_code::run().map(|()| Outcome::Passed)
+    });
+    stage("undefined behaviour", &mut || {
+        Ok(match miri::run()? {
+            miri::Outcome::Passed => Outcome::Passed,
+            miri::Outcome::Skipped(why) => Outcome::Skipped(why.to_owned()),
+        })
     });
     stage("planted mistakes", &mut || {
         mutants::run(&[]).map(|()| Outcome::Passed)

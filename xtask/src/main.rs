@@ -10,6 +10,7 @@ mod demo;
 mod fuzz;
 mod guest;
 mod install;
+mod miri;
 mod mutants;
 mod programs;
 mod room;
@@ -33,6 +34,7 @@ usage: cargo xtask TASK
             twice, or on this machine's Linux and on Memwright (if nothing is said), and compare; or scripts that were kept
   mutants [NAME]... | mutants --list
             plant mistakes in the memory manager, each in turn, and show which test notices; or list them
+  miri      unit tests under an interpreter that finds undefined behaviour, if a nightly compiler has one
   unsafe    count the uses of unsafe, and check that each says why it is sound
   programs  build programs/*.c into programs/build
   guest     the same, and the kernel with debug assertions that the tests boot
@@ -48,6 +50,10 @@ fn main() -> ExitCode {
         ["conformance", rest @ ..] => conformance::run(rest),
         ["fuzz", rest @ ..] => fuzz::run(rest),
         ["mutants", rest @ ..] => mutants::run(rest),
+        ["miri"] => miri::run().map(|outcome| match outcome {
+            miri::Outcome::Passed => {}
+            miri::Outcome::Skipped(why) => println!("skipped: {why}"),
+        }),
         ["unsafe"] => unsafe_code::run(),
         ["programs"] => programs::build_all(),
         ["guest"] => guest::build(),

@@ -49,6 +49,17 @@ fn script() -> Script {
         Action::Advise(range(22, 4), Advice::PopulateRead),
         Action::Advise(range(13, 1), Advice::WipeOnFork),
         Action::Advise(range(18, 1), Advice::OmitOnFork),
+        Action::Advise(range(12, 1), Advice::Free),
+        Action::Advise(range(19, 2), Advice::InstallGuard),
+        Action::Advise(range(0, 2), Advice::InstallGuard),
+        Action::Map(
+            range(9, 2),
+            Rights::READ_EXECUTE,
+            What::PrivateFile(0, 4),
+            false,
+        ),
+        Action::Fetch(9),
+        Action::ReadFile(0, 1),
         Action::Fork,
     ];
     let both = [
@@ -68,6 +79,9 @@ fn script() -> Script {
         Action::Write(28, 0, 15),
         Action::Fork,
         Action::Write(12, 0, 16),
+        Action::Advise(range(19, 1), Advice::RemoveGuard),
+        Action::Seal(range(9, 1)),
+        Action::Exit,
     ];
     let step = |process, cpu, action| Step {
         process,

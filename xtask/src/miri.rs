@@ -1,0 +1,84 @@
+//! `cargo xtask miri`: unit tests of `memwright-table`, where `unsafe` stands, under an interpreter that knows what is
+//! undefined.
+//!
+//! It takes minutes for what a processor does in seconds, so these are the tests of locks, handles, copies, folios and
+//! tags; entries are arithmetic without `unsafe`, and long random tests are left out. The rules of aliasing are checked
+//! where memory is small: with thousands of frames that alone takes hours.
+
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+
+use crate::shell;
+
+/// What all of it may take.
+const LIMIT: Duration = Duration::from_secs(10 * 60);
+
+/// Tests, by the beginnings of their names, and flags of the interpreter. `memory_base` is an address from outside.
+const RUNS: [(&[&str], &str); 2] = [
+    (
+        &["sync::", "tags::", "tests::handle"],
+        "-Zmiri-permissive-provenance",
+    ),
+    (
+        &["tests::copy", "tests::folio"],
+        "-Zmiri-permissive-provenance -Zmiri-disable-stacked-borrows",
+    ),
+];
+
+/// How it ended.
+pub enum Outcome {
+    Passed,
+    /// Why it could not be run.
+    Skipped(&'static str),
+}
+
+/// Runs the tests, unless there is no nightly compiler with the interpreter.
+///
+/// # Errors
+/// Undefined behaviour, a test that fails, or more time than there is.
+pub fn run() -> Result<Outcome> {
+    let mut install = Command::new("rustup");
+    install.args([
+        "toolchain",
+        "install",
+        "nightly",
+        "--profile",
+        "minimal",
+        "--component",
+        "miri",
+        "--component",
+        "rust-src",
+        "--no-self-update",
+    ]);
+    let present = || {
+        shell::succeeds(Command::new("rustup").args([
+            "run",
+            "nightly",
+            "cargo",
+            "miri",
+            "--version",
+        ]))
+    };
+    if !present() && (!shell::succeeds(&mut install) || !present()) {
+        return Ok(Outcome::Skipped("no nightly compiler with Miri here"));
+    }
+    let deadline = Instant::now() + LIMIT;
+    for (tests, flags) in RUNS {
+        let mut command = Command::new("rustup");
+        command
+            .args(["run", "nightly", "cargo", "miri", "test"])
+            .args(["-p", "memwright-table", "--lib", "--"])
+            .args(tests)
+            .current_dir(shell::root())
+            // What another compiler built stays.
+            .env("CARGO_TARGET_DIR", shell::target_folder().join("miri"))
+            .env("MIRIFLAGS", flags)
+            .env_remove("CARGO")
+            .env_remove("RUSTC")
+            .env_remove("RUSTUP_TOOLCHAIN");
+        shell::run_until(&mut command, deadline)?;
+    }
+    Ok(Outcome::Passed)
+}
