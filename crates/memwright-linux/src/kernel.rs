@@ -6,7 +6,7 @@ use crate::{
     channel::{CONTROL_INTERRUPT, Channel, Outcome},
     cpio::CpioArchive,
     events::Events,
-    fs::Mounts,
+    fs::{Mounts, userfault::Userfaults},
     futex::Futexes,
     host::Host,
     manifest::Manifest,
@@ -47,6 +47,8 @@ pub struct Kernel {
     pub scheduler: Scheduler,
     /// Threads that wait for words of user memory.
     pub(crate) futexes: Futexes,
+    /// Who resolves faults itself.
+    pub(crate) userfaults: Userfaults,
     /// The source of every random number.
     pub random: Lock<Random>,
     /// The source of address layouts; a fixed layout without one.
@@ -85,6 +87,7 @@ impl Kernel {
             tasks: Tasks::default(),
             scheduler: Scheduler::new(host),
             futexes: Futexes::new(),
+            userfaults: Userfaults::default(),
             calls: CallCounts::new(),
             processes_made: AtomicU64::new(0),
             memory_kills: AtomicU64::new(0),

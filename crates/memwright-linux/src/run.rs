@@ -9,6 +9,7 @@ use crate::{
     },
     context::Context,
     exec,
+    fs::userfault::wait_for_watcher,
     host::Trap,
     kernel::Kernel,
     process::{ExitStatus, Start, Thread, Work, exit_thread},
@@ -121,6 +122,9 @@ pub(crate) fn resolve_fault(
             thread.usage.minor_faults.fetch_add(1, Ordering::Relaxed);
             Resolved::Retry
         }
+        Err(FaultError::Watched(fault)) => {
+            wait_for_watcher(kernel, thread, space, address, access, fault)
+        }
         Err(error) => refused_fault(kernel, thread, error),
     }
 }
@@ -154,7 +158,7 @@ fn fault_signal(error: FaultError) -> Option<(Signal, i32)> {
         FaultError::BeyondObject | FaultError::Io | FaultError::Poison => {
             Some((Signal::SIGBUS, code::BUS_ADRERR))
         }
-        FaultError::OutOfMemory | FaultError::WouldBlock => None,
+        FaultError::OutOfMemory | FaultError::WouldBlock | FaultError::Watched(_) => None,
     }
 }
 

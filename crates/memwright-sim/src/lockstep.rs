@@ -144,7 +144,10 @@ fn kind_of_fault(error: FaultError) -> Kind {
     match error {
         FaultError::NoArea | FaultError::Guard | FaultError::StackLimit => Kind::Hole,
         FaultError::Denied => Kind::Denied,
-        FaultError::Poison | FaultError::BeyondObject | FaultError::Io => Kind::Bus,
+        // Nobody waits here: as with `UFFD_FEATURE_SIGBUS`.
+        FaultError::Poison | FaultError::BeyondObject | FaultError::Io | FaultError::Watched(_) => {
+            Kind::Bus
+        }
         FaultError::OutOfMemory | FaultError::WouldBlock => Kind::Resources,
     }
 }

@@ -119,6 +119,10 @@ impl Object<SimulatedMachine> for NotedFile {
         self.pages.cached(memory, index)
     }
 
+    fn contains(&self, index: u64) -> bool {
+        self.pages.contains(index)
+    }
+
     fn notify_first_write(&self) -> bool {
         true
     }

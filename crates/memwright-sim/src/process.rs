@@ -293,7 +293,13 @@ impl Process {
                 Err(Signal::Unmapped)
             }
             Err(FaultError::Denied) => Err(Signal::Forbidden),
-            Err(FaultError::Poison | FaultError::BeyondObject | FaultError::Io) => Err(Signal::Bus),
+            // Nobody waits here: as with `UFFD_FEATURE_SIGBUS`.
+            Err(
+                FaultError::Poison
+                | FaultError::BeyondObject
+                | FaultError::Io
+                | FaultError::Watched(_),
+            ) => Err(Signal::Bus),
             Err(FaultError::OutOfMemory) => Err(Signal::OutOfMemory),
         }
     }

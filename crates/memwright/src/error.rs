@@ -3,6 +3,9 @@
 
 use memwright_table::{OutOfFrames, OutOfMemory, VirtAddr};
 
+use crate::space::CutError;
+use crate::uffd::WatchedFault;
+
 /// A limit of the process (`setrlimit`) or of the memory manager.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Limit {
@@ -204,6 +207,49 @@ pub enum FaultError {
     OutOfMemory,
     /// The object is busy: the caller waits with no lock held, then retries.
     WouldBlock,
+    /// A userfaultfd is to resolve it: the caller tells it, waits, and retries.
+    Watched(WatchedFault),
+}
+
+/// Why memory was not watched, or not protected.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WatchError {
+    /// Nothing is mapped there, the range is no range of pages, or its memory cannot be watched so (EINVAL).
+    Invalid,
+    /// An area there may never be written (EPERM).
+    NotWritable,
+    /// Another descriptor watches memory there (EBUSY).
+    Busy,
+    /// Memory there is not watched by the descriptor in this way (ENOENT).
+    NotWatched,
+    /// A limit forbids it (ENOMEM).
+    OverLimit(Limit),
+    /// No memory for a structure (ENOMEM).
+    OutOfMemory,
+}
+
+impl From<CutError> for WatchError {
+    fn from(error: CutError) -> Self {
+        match error {
+            CutError::OverLimit(limit) => Self::OverLimit(limit),
+            CutError::OutOfMemory => Self::OutOfMemory,
+        }
+    }
+}
+
+/// Why a page was not filled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FillError {
+    /// The page is not in user memory, or cannot be filled so (EINVAL).
+    Invalid,
+    /// The page is not watched by the descriptor (ENOENT).
+    NotWatched,
+    /// Something is there already (EEXIST).
+    Exists,
+    /// The object does not have the page (EFAULT).
+    NotThere,
+    /// No memory (ENOMEM).
+    OutOfMemory,
 }
 
 /// Why an object has no frame for an index.
@@ -267,5 +313,7 @@ from_out_of_memory!(
     RemapError,
     AdviseError,
     LockError,
-    ForkError
+    ForkError,
+    WatchError,
+    FillError
 );

@@ -159,6 +159,7 @@ pub mod space;
 pub mod stats;
 pub mod trace;
 pub mod track;
+pub mod uffd;
 pub mod vma;
 pub mod writable;
 

@@ -45,13 +45,14 @@ const PROGRAMS: &[&str] = &[
     "memory_files",
     "memory_totals alone",
     "soft_dirty no-faults",
+    "userfault",
     "fpu",
     "badptr --every",
     "many_processes",
 ];
 
 /// Those that watch stores, with what they ask where a store that is watched faults.
-const TRACKED_BY_FAULTS: &[&str] = &["soft_dirty faults"];
+const TRACKED_BY_FAULTS: &[&str] = &["soft_dirty faults", "userfault"];
 
 /// One test for each program and way to link it.
 pub fn trials() -> Vec<Trial> {

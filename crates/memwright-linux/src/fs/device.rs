@@ -23,6 +23,8 @@ pub enum Device {
     Random,
     /// Gives random bytes.
     Urandom,
+    /// Makes userfaultfds.
+    Userfaultfd,
     /// The kernel's log.
     Console,
     /// The terminal of the caller.
@@ -41,6 +43,7 @@ impl Device {
             Self::Full => DeviceNumber::new(1, 7),
             Self::Random => DeviceNumber::new(1, 8),
             Self::Urandom => DeviceNumber::new(1, 9),
+            Self::Userfaultfd => DeviceNumber::new(10, 126),
             Self::Console => CONSOLE_DEVICE,
             Self::Terminal => DeviceNumber::new(5, 0),
             Self::Unknown(number) => number,
@@ -56,6 +59,7 @@ impl Device {
             Self::Full,
             Self::Random,
             Self::Urandom,
+            Self::Userfaultfd,
             Self::Console,
             Self::Terminal,
         ];
@@ -63,6 +67,9 @@ impl Device {
         found.unwrap_or(Self::Unknown(number))
     }
 }
+
+/// `USERFAULTFD_IOC_NEW` (`include/uapi/linux/userfaultfd.h`).
+const USERFAULTFD_IOC_NEW: u32 = 0xaa00;
 
 /// Bytes that go through the kernel's stack at a time.
 const CHUNK: usize = 256;
@@ -95,6 +102,7 @@ impl File for Device {
                 }
                 Ok(done)
             }
+            Self::Userfaultfd => Err(Errno::EINVAL),
             Self::Terminal | Self::Unknown(_) => Err(Errno::EIO),
         }
     }
@@ -121,7 +129,32 @@ impl File for Device {
                 Ok(count)
             }
             Self::Console => write_channel(context, Channel::Log, source),
+            Self::Userfaultfd => Err(Errno::EINVAL),
             Self::Terminal | Self::Unknown(_) => Err(Errno::EIO),
+        }
+    }
+
+    fn control(
+        &self,
+        context: &Context<'_>,
+        _open: &OpenFile,
+        command: u32,
+        argument: u64,
+    ) -> Result<u64, Errno> {
+        match self {
+            // Who may open it may make any (`userfaultfd_dev_ioctl` of Linux 7.2).
+            Self::Userfaultfd if command == USERFAULTFD_IOC_NEW => {
+                crate::syscall::file::userfaultfd::make(context, argument as u32)
+            }
+            Self::Userfaultfd => Err(Errno::EINVAL),
+            Self::Null
+            | Self::Zero
+            | Self::Full
+            | Self::Random
+            | Self::Urandom
+            | Self::Console
+            | Self::Terminal
+            | Self::Unknown(_) => Err(Errno::ENOTTY),
         }
     }
 
@@ -141,6 +174,7 @@ impl File for Device {
                 Whence::Position => super::seek::moved(position, offset),
                 Whence::End | Whence::Data | Whence::Hole => Err(Errno::EINVAL),
             },
+            Self::Userfaultfd => super::seek::moved(position, offset),
             Self::Console | Self::Terminal | Self::Unknown(_) => Err(Errno::ESPIPE),
         }
     }
@@ -152,6 +186,7 @@ impl File for Device {
             | Self::Full
             | Self::Random
             | Self::Urandom
+            | Self::Userfaultfd
             | Self::Console
             | Self::Terminal
             | Self::Unknown(_) => Err(Errno::ENODEV),

@@ -54,6 +54,7 @@ const DEVICES: &[(&[u8], Device, u32)] = &[
     (b"full", Device::Full, 0o666),
     (b"random", Device::Random, 0o666),
     (b"urandom", Device::Urandom, 0o666),
+    (b"userfaultfd", Device::Userfaultfd, 0o600),
     (b"console", Device::Console, 0o600),
     (b"tty", Device::Terminal, 0o666),
 ];

@@ -47,6 +47,7 @@ pub mod timerfd;
 pub mod transfer;
 pub mod tree;
 pub mod turn;
+pub mod userfault;
 pub mod walk;
 
 pub use executable::Executable;

@@ -21,7 +21,7 @@ use core::{
     sync::atomic::{AtomicU32, AtomicU64, Ordering},
 };
 use linux_raw_sys::general as raw;
-use memwright::object::{Mappings, Object, ObjectError, ObjectIdentity};
+use memwright::object::{Mappings, Object, ObjectError, ObjectIdentity, Put};
 use memwright_table::Frame;
 
 bitflags! {
@@ -487,6 +487,14 @@ impl Object<M> for OpenFile {
             Ok(pages) => pages.cached_run(memory, first, frames),
             Err(_) => frames.fill(None),
         }
+    }
+
+    fn contains(&self, index: u64) -> bool {
+        self.pages().is_ok_and(|pages| pages.contains(index))
+    }
+
+    fn put(&self, memory: &Memory, index: u64, frame: Frame) -> Result<Put, ObjectError> {
+        self.pages()?.put(memory, index, frame)
     }
 
     fn identity(&self) -> ObjectIdentity {

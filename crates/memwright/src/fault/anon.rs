@@ -7,6 +7,8 @@ use super::{Fault, FaultKind};
 use crate::error::FaultError;
 use crate::space::access_bits;
 use crate::stats::Row;
+use crate::uffd::WatchedFault;
+use crate::vma::AreaFlags;
 use crate::writable::writable;
 
 /// State of an anonymous page that is new and about to be written.
@@ -22,7 +24,12 @@ impl<M: Machine> Fault<'_, M> {
         match cursor.peek() {
             Entry::Present(page) => self.resolve_present(cursor, page),
             entry @ (Entry::Empty | Entry::Marker(_) | Entry::Swapped(_) | Entry::Migrating(_)) => {
-                let inherited = self.check_absent(entry)?;
+                let flags = self.area.flags();
+                if flags.contains(AreaFlags::UFFD_MISSING) {
+                    self.check_absent(entry)?;
+                    return Err(FaultError::Watched(WatchedFault::Missing));
+                }
+                let inherited = self.check_fill(entry)?;
                 if self.access.write {
                     self.demand_zero(&mut cursor, inherited)
                 } else {

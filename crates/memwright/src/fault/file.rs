@@ -9,6 +9,7 @@ use crate::error::FaultError;
 use crate::object::Object;
 use crate::space::access_bits;
 use crate::stats::Row;
+use crate::uffd::WatchedFault;
 use crate::vma::AreaFlags;
 use crate::writable::{upgrade, writable};
 
@@ -24,6 +25,7 @@ impl<M: Machine> Fault<'_, M> {
             return Err(FaultError::NoArea);
         };
         let single = PageRange::single(self.page);
+        let watched = AreaFlags::UFFD_MISSING | AreaFlags::UFFD_MINOR;
         loop {
             let cursor = self.core.table.cursor(single);
             match cursor.peek() {
@@ -33,15 +35,47 @@ impl<M: Machine> Fault<'_, M> {
                 | Entry::Swapped(_)
                 | Entry::Migrating(_)) => {
                     self.check_absent(entry)?;
+                    if !self.area.flags().intersects(watched) {
+                        self.check_fill(entry)?;
+                    }
                 }
             }
             // The object's locks come before the table's: let go, ask, look again.
             drop(cursor);
+            if self.area.flags().intersects(watched) {
+                // That the page is not there, or not mapped, comes before its protection.
+                self.check_watched(&**object)?;
+                self.check_fill(self.core.table.cursor(single).peek())?;
+            }
             let generation = object.mappings().generation();
             if let Some(kind) = self.map_object(&**object, generation)? {
                 return Ok(kind);
             }
         }
+    }
+
+    /// Whether the watcher is to be told of the fault: of a page that the object does not have, or of one that it has
+    /// (Linux 7.2 `mm/shmem.c`, `shmem_get_folio_gfp`).
+    #[cold]
+    fn check_watched(self, object: &dyn Object<M>) -> Result<(), FaultError> {
+        let index = self.area.offset_of(self.page);
+        if !object.contains(index) {
+            return Err(FaultError::BeyondObject);
+        }
+        let flags = self.area.flags();
+        match object.cached(&self.core.memory, index) {
+            Some(frame) => {
+                drop(self.core.memory.frames().adopt(frame));
+                if flags.contains(AreaFlags::UFFD_MINOR) {
+                    return Err(FaultError::Watched(WatchedFault::Minor));
+                }
+            }
+            None if flags.contains(AreaFlags::UFFD_MISSING) => {
+                return Err(FaultError::Watched(WatchedFault::Missing));
+            }
+            None => {}
+        }
+        Ok(())
     }
 
     /// Gets the frame and maps it; `None` if the world changed meanwhile.
@@ -88,7 +122,7 @@ impl<M: Machine> Fault<'_, M> {
         let mut cursor = core.table.cursor(around.range);
         cursor.seek(self.page);
         let entry = cursor.peek();
-        let inherited = match self.check_absent(entry) {
+        let inherited = match self.check_fill(entry) {
             Ok(inherited)
                 if object.mappings().generation() == generation
                     || planted(Mistake::GenerationIgnored) =>
@@ -153,7 +187,7 @@ impl<M: Machine> Fault<'_, M> {
         let copy = frames.allocate(0, FrameKind::Anonymous)?;
         frames.copy(source.frame(), copy.frame());
         let mut cursor = core.table.cursor(PageRange::single(self.page));
-        let Ok(inherited) = self.check_absent(cursor.peek()) else {
+        let Ok(inherited) = self.check_fill(cursor.peek()) else {
             return Ok(None);
         };
         if object.mappings().generation() != generation {

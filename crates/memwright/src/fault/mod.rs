@@ -18,7 +18,8 @@ use crate::error::FaultError;
 use crate::space::{AddressSpace, Area, Areas, Core};
 use crate::stats::Row;
 use crate::trace::Event;
-use crate::vma::{Lineage, Rights};
+use crate::uffd::WatchedFault;
+use crate::vma::{AreaFlags, Lineage, Rights};
 
 /// An access that faulted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -167,7 +168,7 @@ impl<M: Machine> AddressSpace<M> {
         match outcome {
             Ok(kind) => core.memory.count_on(cpu, kind.row(), 1),
             // Not refused yet: the caller retries.
-            Err(FaultError::WouldBlock | FaultError::OutOfMemory) => {}
+            Err(FaultError::WouldBlock | FaultError::OutOfMemory | FaultError::Watched(_)) => {}
             Err(
                 FaultError::NoArea
                 | FaultError::Denied
@@ -288,5 +289,28 @@ impl<M: Machine> Fault<'_, M> {
             // There is no swap device that could have written such an entry.
             Entry::Swapped(_) => Err(FaultError::Io),
         }
+    }
+
+    /// The same, as far as a userfaultfd lets it be filled. What is returned the page inherits.
+    #[inline]
+    pub(crate) fn check_fill(self, entry: Entry) -> Result<Bits, FaultError> {
+        let inherited = self.check_absent(entry)?;
+        if inherited.is_empty() {
+            return Ok(inherited);
+        }
+        self.inherit(inherited)
+    }
+
+    /// A store to memory that was protected before it was there.
+    #[cold]
+    fn inherit(self, protection: Bits) -> Result<Bits, FaultError> {
+        let flags = self.area.flags();
+        if !self.access.write {
+            return Ok(protection);
+        }
+        if flags.contains(AreaFlags::UFFD_WP) && !flags.contains(AreaFlags::UFFD_ASYNC) {
+            return Err(FaultError::Watched(WatchedFault::WriteProtected));
+        }
+        Ok(Bits::empty())
     }
 }

@@ -7,6 +7,8 @@ use memwright_table::{Bits, Cursor, Entry, Invalidation, Machine, PageSize, Pres
 use super::{Fault, FaultKind};
 use crate::error::FaultError;
 use crate::space::access_bits;
+use crate::uffd::WatchedFault;
+use crate::vma::AreaFlags;
 use crate::writable::{Verdict, writable};
 
 /// State that a store leaves behind.
@@ -31,6 +33,16 @@ impl<M: Machine> Fault<'_, M> {
             self.grant(&mut cursor, access | Bits::ACCESSED);
             return Ok(FaultKind::WriteOnly);
         }
+        let mut page = page;
+        if page.bits.contains(Bits::UFFD_WP) {
+            let flags = self.area.flags();
+            if flags.contains(AreaFlags::UFFD_WP) && !flags.contains(AreaFlags::UFFD_ASYNC) {
+                return Err(FaultError::Watched(WatchedFault::WriteProtected));
+            }
+            // It is written now.
+            self.edit_clearing(&mut cursor, Bits::empty(), Bits::UFFD_WP);
+            page.bits -= Bits::UFFD_WP;
+        }
         let view = self.area.view();
         // What the store leaves behind: it is no longer unwritten.
         let bits = page.bits | access | Bits::SOFT_DIRTY;
@@ -45,14 +57,10 @@ impl<M: Machine> Fault<'_, M> {
                 drop(cursor);
                 self.notify_then_write()
             }
-            // Who protects pages resolves the fault before it comes here.
-            Verdict::UserfaultProtected => {
-                self.edit_clearing(&mut cursor, access | WRITTEN, Bits::UFFD_WP);
-                Ok(FaultKind::WriteOnly)
-            }
             Verdict::NoRight
             | Verdict::NotAccessible
             | Verdict::Tracked
+            | Verdict::UserfaultProtected
             | Verdict::PolicyWantsDirty
             | Verdict::PolicyOff => Err(FaultError::Denied),
         }

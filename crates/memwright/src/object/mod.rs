@@ -25,6 +25,15 @@ pub struct ObjectIdentity {
     pub inode: u64,
 }
 
+/// What became of a frame that an object was given.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Put {
+    /// It is a page of the object.
+    Stored,
+    /// The object has another at that index.
+    Exists,
+}
+
 /// Something with pages that areas can show.
 ///
 /// An area holds the object as `Arc<dyn Object<M>>`; two neighbouring areas merge only if they hold the
@@ -52,6 +61,18 @@ pub trait Object<M: Machine>: Send + Sync {
         for (index, frame) in (first..).zip(frames) {
             *frame = self.cached(memory, index);
         }
+    }
+
+    /// Whether there is, or could be, a page `index` (no access to it is a bus error).
+    fn contains(&self, index: u64) -> bool;
+
+    /// Makes `frame` page `index`, unless there is one. Where it becomes so, the object takes one reference.
+    ///
+    /// # Errors
+    /// The object takes no frames ([`ObjectError::Io`]), ends before the page, or has no memory for it.
+    fn put(&self, memory: &Memory<M>, index: u64, frame: Frame) -> Result<Put, ObjectError> {
+        let _ = (memory, index, frame);
+        Err(ObjectError::Io)
     }
 
     /// Whether the object must hear of the first store to a page that is clean.

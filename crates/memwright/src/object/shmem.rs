@@ -6,7 +6,7 @@ use core::fmt;
 use memwright_table::sync::{Lock, Rank};
 use memwright_table::{Frame, FrameKind, Machine, OutOfFrames, PAGE_SIZE};
 
-use super::{Mappings, Object, ObjectError, ObjectIdentity, Pages};
+use super::{Mappings, Object, ObjectError, ObjectIdentity, Pages, Put};
 use crate::commit::Overcommit;
 use crate::memory::Memory;
 use crate::stats::Row;
@@ -273,6 +273,22 @@ impl<M: Machine> Object<M> for Shmem<M> {
                 Some(_) | None => None,
             };
         }
+    }
+
+    fn contains(&self, index: u64) -> bool {
+        index < pages_of(self.state.lock().size)
+    }
+
+    fn put(&self, _memory: &Memory<M>, index: u64, frame: Frame) -> Result<Put, ObjectError> {
+        let mut state = self.state.lock();
+        if index >= pages_of(state.size) {
+            return Err(ObjectError::BeyondEnd);
+        }
+        if state.pages.get(index).is_some() {
+            return Ok(Put::Exists);
+        }
+        state.pages.insert(index, frame)?;
+        Ok(Put::Stored)
     }
 
     fn identity(&self) -> ObjectIdentity {

@@ -259,7 +259,7 @@ impl<M: Machine> Core<M> {
         Ok(advised)
     }
 
-    /// Takes the pages out at once. Guard markers stay.
+    /// Takes the pages out at once. Guards stay, and the protection of objects' pages; that of anonymous memory goes.
     fn drop_pages(
         &self,
         area: &Area<M>,
@@ -273,15 +273,24 @@ impl<M: Machine> Core<M> {
         self.note_peak(cpu);
         let mut gather = self.gather();
         let mut cursor = self.table.cursor(range);
-        if area.flags.contains(AreaFlags::GUARDED) {
-            self.remove_pages(&mut cursor, &mut gather, |_| true);
-        } else {
+        let mut result = Ok(());
+        if !area.flags.intersects(AreaFlags::MARKED) {
             cursor.remove_all(&mut gather);
+        } else if area.object().is_some() {
+            self.remove_pages(area, &mut cursor, &mut gather, |_| true);
+        } else {
+            result = cursor.split_edges(&mut gather);
+            if result.is_ok() {
+                self.remove_pages(area, &mut cursor, &mut gather, |_| true);
+                drop(cursor);
+                self.table
+                    .cursor(range)
+                    .unmark(Marks::UFFD_WP | Marks::POISON);
+            }
         }
-        drop(cursor);
         let counts = gather.close();
         self.note_gather(cpu, counts);
-        Ok(())
+        Ok(result?)
     }
 
     /// Without reclaim the contents simply stay, which Linux permits: only counted.

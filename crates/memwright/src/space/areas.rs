@@ -8,20 +8,41 @@ use super::ExecGain;
 use crate::error::Limit;
 use crate::memory::Memory;
 use crate::object::{Attachment, Object};
+use crate::uffd::Watch;
 use crate::vma::{self, AreaFlags, AreaMap, Backed, Position, Rights};
 
 /// What an area shows.
 pub struct Backing<M: Machine> {
     attachment: Option<Attachment<M>>,
+    /// Who is told of faults here. Which ones, the area's flags say.
+    watcher: Option<Watch>,
 }
 
 impl<M: Machine> Backing<M> {
-    pub(crate) const ANONYMOUS: Self = Self { attachment: None };
+    pub(crate) const ANONYMOUS: Self = Self {
+        attachment: None,
+        watcher: None,
+    };
 
     pub(crate) fn object_of(attachment: Attachment<M>) -> Self {
         Self {
             attachment: Some(attachment),
+            watcher: None,
         }
+    }
+
+    /// The same, watched by another or by nobody.
+    pub(crate) fn watched_by(&self, watcher: Option<Watch>) -> Self {
+        Self {
+            attachment: self.attachment.clone(),
+            watcher,
+        }
+    }
+
+    /// Who is told of faults.
+    #[inline]
+    pub fn watcher(&self) -> Option<&Watch> {
+        self.watcher.as_ref()
     }
 
     /// The object, or `None` for private anonymous memory.
@@ -33,19 +54,23 @@ impl<M: Machine> Backing<M> {
 
 impl<M: Machine> Clone for Backing<M> {
     fn clone(&self) -> Self {
-        Self {
-            attachment: self.attachment.clone(),
-        }
+        self.watched_by(self.watcher.clone())
     }
 }
 
 impl<M: Machine> Backed for Backing<M> {
     fn same(&self, other: &Self) -> bool {
-        match (&self.attachment, &other.attachment) {
+        let shown = match (&self.attachment, &other.attachment) {
             (None, None) => true,
             (Some(one), Some(another)) => one.same(another),
             (None, Some(_)) | (Some(_), None) => false,
-        }
+        };
+        shown
+            && match (&self.watcher, &other.watcher) {
+                (None, None) => true,
+                (Some(one), Some(another)) => Watch::ptr_eq(one, another),
+                (None, Some(_)) | (Some(_), None) => false,
+            }
     }
 }
 

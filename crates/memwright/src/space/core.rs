@@ -15,7 +15,7 @@ use super::{Area, Areas, Layout};
 use crate::memory::Memory;
 use crate::stats::Row;
 use crate::trace::Event;
-use crate::vma::Rights;
+use crate::vma::{AreaFlags, Rights};
 use crate::writable::View;
 
 /// One CPU's part in the number of pages that have a frame.
@@ -231,6 +231,7 @@ impl<M: Machine> Area<M> {
                     .object()
                     .is_some_and(|object| object.notify_first_write()),
             soft_dirty: self.watches_stores(),
+            dirty_tells: self.flags().contains(AreaFlags::UFFD_BY_DIRTY),
         }
     }
 

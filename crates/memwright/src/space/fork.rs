@@ -98,7 +98,7 @@ fn copy_area<M: Machine>(
         range: area.range,
         offset: area.offset,
         // Locks are not inherited.
-        flags: area.flags - (AreaFlags::LOCKED | AreaFlags::LOCK_ON_FAULT),
+        flags: area.flags - (AreaFlags::LOCKED | AreaFlags::LOCK_ON_FAULT) - AreaFlags::UFFD,
         rights: area.rights,
         max_rights: area.max_rights,
         lineage: LineageCell::new(lineage),
@@ -122,7 +122,7 @@ fn copy_entries<M: Machine>(
         (true, false) => CopyRule::SHARED,
         (false, _) => CopyRule::PRIVATE,
     };
-    if area.flags.contains(AreaFlags::GUARDED) {
+    if area.flags.intersects(AreaFlags::MARKED) {
         // A marker may reach into the neighbour from which this area was cut.
         core.table.cursor(area.range()).split_edges(gather)?;
     }

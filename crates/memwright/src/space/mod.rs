@@ -3,7 +3,7 @@
 mod access;
 mod advise;
 mod areas;
-mod check;
+pub(crate) mod check;
 mod clear;
 mod core;
 mod exec_gain;
@@ -37,7 +37,7 @@ pub use self::remap::RemapRequest;
 pub use self::survey::{Forget, Sight};
 pub use self::sync::SyncFlags;
 
-pub(crate) use self::areas::Areas;
+pub(crate) use self::areas::{Areas, CutError};
 pub(crate) use self::core::{Core, access_bits};
 
 /// An area of an address space.

@@ -263,7 +263,8 @@ impl<M: Machine> Core<M> {
         let new = PageRange::new(target, target.add(new_pages));
         let keeps_old = request.dont_unmap || old_pages == 0;
         let promised = self.prepare_move(areas, old, new, keeps_old, bin)?;
-        if let Err(error) = self.move_pages(cpu, old, target) {
+        let keeps_watch = areas.map.find(start).is_some_and(follows);
+        if let Err(error) = self.move_pages(cpu, (old, target), keeps_watch) {
             self.memory.take_back(promised);
             return Err(error);
         }
@@ -306,12 +307,19 @@ impl<M: Machine> Core<M> {
     }
 
     /// Moves the entries of `old`, all or none.
-    fn move_pages(&self, cpu: CpuId, old: PageRange, target: Page) -> Result<(), RemapError> {
+    fn move_pages(
+        &self,
+        cpu: CpuId,
+        (old, target): (PageRange, Page),
+        keeps_watch: bool,
+    ) -> Result<(), RemapError> {
         if old.is_empty() {
             return Ok(());
         }
         let mut gather = self.gather();
-        let moved = self.table.move_entries(old, target, false, &mut gather);
+        let moved = self
+            .table
+            .move_entries(old, target, keeps_watch, &mut gather);
         let counts = gather.close();
         self.note_gather(cpu, counts);
         moved?;
@@ -334,7 +342,11 @@ impl<M: Machine> Core<M> {
         let area = areas.map.get(position);
         // Untouched anonymous memory has no identity yet: it is as if mapped at the new place.
         let fresh = area.object().is_none() && !area.has_faulted();
-        let (rights, flags) = (area.rights, area.flags);
+        let (rights, mut flags, mut backing) = (area.rights, area.flags, area.backing().clone());
+        if !follows(area) {
+            flags -= AreaFlags::UFFD;
+            backing = backing.watched_by(None);
+        }
         let moved: Area<M> = Area {
             range: new,
             offset: if fresh {
@@ -346,7 +358,7 @@ impl<M: Machine> Core<M> {
             rights,
             max_rights: area.max_rights,
             lineage: LineageCell::new(area.lineage()),
-            backing: area.backing().clone(),
+            backing,
         };
         if !keeps_old {
             self.unmap_areas(self.cpu(), areas, old, bin);
@@ -391,6 +403,11 @@ impl<M: Machine> Core<M> {
         }
         Ok(target)
     }
+}
+
+/// Whether a watcher of the area is told where it goes, and goes on watching it there (`UFFD_FEATURE_EVENT_REMAP`).
+fn follows<M: Machine>(area: &Area<M>) -> bool {
+    area.backing().watcher().is_some_and(|watch| watch.follows)
 }
 
 /// Whether `more` pages of the area keep to the limits (Linux 7.2 `check_prep_vma`).

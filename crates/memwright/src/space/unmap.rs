@@ -57,7 +57,7 @@ impl<M: Machine> Core<M> {
         for area in areas.map.overlapping(range) {
             removal.areas += 1;
             removal.pages += area.range().intersect(range).len();
-            removal.guarded |= area.flags.contains(AreaFlags::GUARDED);
+            removal.guarded |= area.flags.intersects(AreaFlags::MARKED);
             let cut_out = area.start() < range.start && range.end < area.end();
             if cut_out && areas.map.len() >= areas.limits.areas {
                 return Err(UnmapError::OverLimit(Limit::Areas));

@@ -1,7 +1,7 @@
 //! What an object asks of the address spaces that map it.
 
 use memwright_table::mistake::{Mistake, planted};
-use memwright_table::{Bits, Cursor, Edit, Entry, Gather, Machine, Present};
+use memwright_table::{Bits, Cursor, Edit, Entry, Gather, Machine, Marks, Present};
 
 use super::{Area, Core};
 use crate::object::{CleanOutcome, Mappings};
@@ -19,10 +19,10 @@ impl<M: Machine> Core<M> {
                 continue;
             }
             let mut cursor = self.table.cursor(range);
-            if copies && !area.flags().contains(AreaFlags::GUARDED) {
+            if copies && !area.flags().intersects(AreaFlags::MARKED) {
                 cursor.remove_all(&mut gather);
             } else {
-                self.remove_pages(&mut cursor, &mut gather, |page| {
+                self.remove_pages(area, &mut cursor, &mut gather, |page| {
                     copies || !self.is_anonymous(page.frame)
                 });
             }
@@ -32,9 +32,11 @@ impl<M: Machine> Core<M> {
         self.note_gather(cpu, counts);
     }
 
-    /// Takes out the pages from the cursor's position on that `unwanted` names. Markers stay.
+    /// Takes out the pages of `area` from the cursor's position on that `unwanted` names. Markers stay; where an
+    /// object's page was write-protected one remains (Linux 7.2 `mm/memory.c`, `zap_install_uffd_wp_if_needed`).
     pub(crate) fn remove_pages(
         &self,
+        area: &Area<M>,
         cursor: &mut Cursor<'_, M>,
         gather: &mut Gather<'_, M>,
         unwanted: impl Fn(Present) -> bool,
@@ -48,7 +50,14 @@ impl<M: Machine> Core<M> {
                 Entry::Empty | Entry::Marker(_) => {}
                 Entry::Present(page) => {
                     if unwanted(page) {
-                        cursor.remove(gather);
+                        let protected = page.bits.contains(Bits::UFFD_WP);
+                        let keeps = protected && keeps_protection(area);
+                        let left = if keeps {
+                            Marks::UFFD_WP
+                        } else {
+                            Marks::empty()
+                        };
+                        cursor.replace(Entry::marker(left), gather);
                     }
                 }
                 Entry::Swapped(_) | Entry::Migrating(_) => {
@@ -100,6 +109,11 @@ impl<M: Machine> Core<M> {
         self.note_gather(cpu, counts);
         outcome
     }
+}
+
+/// Whether protection outlives the pages: where they can come back.
+fn keeps_protection<M: Machine>(area: &Area<M>) -> bool {
+    area.object().is_some() && area.flags().contains(AreaFlags::UFFD_WP)
 }
 
 /// Whether the area shows an object with these mappings.

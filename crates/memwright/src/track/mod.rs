@@ -21,9 +21,12 @@
 //! [`Bits::FOLDED_DIRTY`], that it was written since soft-dirty was cleared into [`Bits::SOFT_DIRTY`], that it was
 //! written since it was write-protected by taking [`Bits::UFFD_WP`] away, as a store that faults would.
 
+mod scan;
 mod soft_dirty;
 
 use memwright_table::{Bits, Edit};
+
+pub use scan::{Categories, Scan};
 
 use crate::vma::{Area, AreaFlags, Backed};
 
@@ -67,6 +70,30 @@ fn fold_dirty(flags: AreaFlags, bits: Bits) -> Edit {
     }
 }
 
+/// How an entry with these bits is write-protected in an area with these flags: from now on a store to it is known.
+///
+/// Where the dirty bit tells, an entry that is protected already is made clean again, so that what was written
+/// counts as unwritten from here on.
+pub(crate) fn arm_written(flags: AreaFlags, bits: Bits) -> Edit {
+    let mut edit = if flags.contains(AreaFlags::UFFD_BY_DIRTY) {
+        fold_dirty(flags, bits)
+    } else {
+        Edit {
+            set: Bits::empty(),
+            clear: Bits::WRITE,
+        }
+    };
+    edit.clear -= Bits::UFFD_WP;
+    edit.set |= Bits::UFFD_WP;
+    edit
+}
+
+/// Whether a page with these bits, in an area with these flags, was written since it was write-protected.
+pub(crate) fn written(flags: AreaFlags, bits: Bits) -> bool {
+    let dirty_tells = flags.contains(AreaFlags::UFFD_BY_DIRTY);
+    !bits.contains(Bits::UFFD_WP) || (dirty_tells && bits.contains(Bits::DIRTY))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -91,6 +118,25 @@ mod tests {
         ];
         for (name, flags, bits, expected) in rows {
             assert_eq!(soft_dirty(flags, bits), expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn a_protected_page_is_unwritten_until_a_store() {
+        let (wp, dirty, write) = (Bits::UFFD_WP, Bits::DIRTY, Bits::WRITE);
+        let (faults, by_dirty) = (AreaFlags::UFFD_WP, AreaFlags::UFFD_BY_DIRTY);
+        for flags in [faults, by_dirty] {
+            for bits in [write, write | dirty, dirty, write | dirty | wp] {
+                let edit = arm_written(flags, bits);
+                let armed = (bits - edit.clear) | edit.set;
+                assert!(!written(flags, armed), "{bits:?}");
+                assert!(written(flags, armed - wp));
+                assert_eq!(written(flags, armed | dirty), flags == by_dirty);
+                assert_eq!(
+                    armed.contains(write),
+                    bits.contains(write) && flags == by_dirty
+                );
+            }
         }
     }
 

@@ -81,6 +81,17 @@ bitflags! {
 }
 
 impl AreaFlags {
+    /// Markers may be present, which speak for more than a page: an edge may cut through one.
+    pub const MARKED: Self = Self::GUARDED.union(Self::UFFD_WP);
+
+    /// What a userfaultfd set.
+    pub const UFFD: Self = Self::UFFD_MISSING
+        .union(Self::UFFD_WP)
+        .union(Self::UFFD_MINOR)
+        .union(Self::UFFD_ASYNC)
+        .union(Self::UFFD_BY_DIRTY)
+        .union(Self::UFFD_UNPOPULATED);
+
     /// Flags that a merged area has if one of the two had them, and that keep no two apart
     /// (Linux 7.2 `VM_STICKY`).
     pub const STICKY: Self = Self::GUARDED

@@ -16,4 +16,5 @@ mod objects;
 mod protect;
 mod remap;
 mod track;
+mod uffd;
 mod world;

@@ -248,6 +248,10 @@ impl Object<Machine> for Notified {
         Some(memory.frames().share(frame).into_raw())
     }
 
+    fn contains(&self, index: u64) -> bool {
+        index < 8
+    }
+
     fn notify_first_write(&self) -> bool {
         true
     }

@@ -13,6 +13,7 @@ mod node;
 mod pagemap;
 mod process;
 pub(crate) mod processors;
+mod scan;
 mod system;
 mod text;
 mod vm;

@@ -6,6 +6,7 @@ use crate::{
     errno::Errno,
     fs::{
         open_file::{File, OpenFile},
+        procfs::scan::{PAGEMAP_SCAN, scan},
         transfer::Sink,
     },
     process::Capabilities,
@@ -105,6 +106,19 @@ fn word(memory: &Memory, entry: Entry, shows_frames: bool) -> u64 {
 }
 
 impl File for PagemapFile {
+    fn control(
+        &self,
+        context: &Context<'_>,
+        _open: &OpenFile,
+        command: u32,
+        argument: u64,
+    ) -> Result<u64, Errno> {
+        match &self.space {
+            Some(space) if command == PAGEMAP_SCAN => scan(context, space, argument),
+            Some(_) | None => Err(Errno::EINVAL),
+        }
+    }
+
     fn read(
         &self,
         _context: &Context<'_>,

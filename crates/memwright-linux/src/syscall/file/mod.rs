@@ -20,6 +20,7 @@ pub mod socket;
 pub mod status;
 pub mod timerfd;
 pub mod transfer;
+pub mod userfaultfd;
 
 use super::table::SystemCall;
 
@@ -45,6 +46,7 @@ pub const GROUPS: &[&[SystemCall]] = &[
     status::CALLS,
     timerfd::CALLS,
     transfer::CALLS,
+    userfaultfd::CALLS,
 ];
 
 /// A descriptor argument.

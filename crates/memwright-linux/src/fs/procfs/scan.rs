@@ -1,0 +1,277 @@
+//! `PAGEMAP_SCAN`: pages by what they are, and write-protected in the same step if they were written
+//! (`do_pagemap_scan` in `fs/proc/task_mmu.c` of Linux 7.2).
+
+use crate::{
+    Space,
+    abi::Plain,
+    abi_struct,
+    context::Context,
+    errno::Errno,
+    user::{USER_END, check_range},
+};
+use alloc::{sync::Arc, vec::Vec};
+use linux_raw_sys::general as raw;
+use memwright::track::{Categories, Scan};
+use memwright::uffd::WatchError;
+use memwright_table::{PAGE_SIZE, Page, PageRange};
+
+/// `_IOWR('f', 16, struct pm_scan_arg)` (`include/uapi/linux/fs.h`).
+pub const PAGEMAP_SCAN: u32 = 0xc060_6610;
+/// Runs that are gathered before they are written to the caller's memory.
+const CHUNK: usize = 512;
+/// Where `walk_end` stands.
+const WALK_END: u64 = 32;
+
+abi_struct! {
+    /// `struct pm_scan_arg`.
+    pub struct Request {
+        /// Its own.
+        pub size: u64,
+        /// `PM_SCAN_...`.
+        pub flags: u64,
+        /// First address.
+        pub start: u64,
+        /// End of the range.
+        pub end: u64,
+        /// Out: where the scan ended.
+        pub walk_end: u64,
+        /// Where runs are written to.
+        pub runs: u64,
+        /// How many there is room for.
+        pub room: u64,
+        /// Most pages, 0 for any number.
+        pub most_pages: u64,
+        /// Categories that count the other way round.
+        pub inverted: u64,
+        /// Categories that a page must have.
+        pub all: u64,
+        /// Categories of which it must have one.
+        pub any: u64,
+        /// Categories that are told.
+        pub told: u64,
+    }
+}
+
+abi_struct! {
+    /// `struct page_region`.
+    pub struct Run {
+        /// First address.
+        pub start: u64,
+        /// End.
+        pub end: u64,
+        /// What its pages are.
+        pub categories: u64,
+    }
+}
+
+/// What a scan has found and not written yet.
+struct Found {
+    runs: Vec<Run>,
+    /// Most runs now.
+    room: usize,
+    /// Pages that may still be found.
+    pages: u64,
+    told: Categories,
+    /// Without a place for runs every page is taken.
+    counts: bool,
+}
+
+impl Found {
+    /// Takes as many pages as there is room for.
+    fn take(&mut self, range: PageRange, categories: Categories) -> u64 {
+        if !self.counts {
+            return range.len();
+        }
+        let pages = range.len().min(self.pages);
+        let (start, categories) = (address(range.start), (categories & self.told).bits());
+        let end = start + pages * PAGE_SIZE as u64;
+        match self.runs.last_mut() {
+            Some(last) if last.end == start && last.categories == categories => last.end = end,
+            Some(_) | None => {
+                if pages == 0 || self.runs.len() == self.room {
+                    return 0;
+                }
+                // Within the capacity that was reserved.
+                self.runs.push(Run {
+                    start,
+                    end,
+                    categories,
+                });
+            }
+        }
+        self.pages -= pages;
+        pages
+    }
+}
+
+fn address(page: Page) -> u64 {
+    page.number() * PAGE_SIZE as u64
+}
+
+impl Request {
+    /// What the masks and flags ask for.
+    fn scan(&self) -> Option<(Scan, Categories)> {
+        let known = u64::from(raw::PM_SCAN_WP_MATCHING | raw::PM_SCAN_CHECK_WPASYNC);
+        if self.size != Self::SIZE as u64 || self.flags & !known != 0 {
+            return None;
+        }
+        let scan = Scan {
+            inverted: Categories::from_bits(self.inverted)?,
+            all: Categories::from_bits(self.all)?,
+            any: Categories::from_bits(self.any)?,
+            protect: self.flags & u64::from(raw::PM_SCAN_WP_MATCHING) != 0,
+            only_tracked: self.flags & u64::from(raw::PM_SCAN_CHECK_WPASYNC) != 0,
+        };
+        Some((scan, Categories::from_bits(self.told)?))
+    }
+
+    /// The pages of its range.
+    fn range(&self) -> Result<PageRange, Errno> {
+        let page = PAGE_SIZE as u64;
+        if self.start % page != 0 {
+            return Err(Errno::EINVAL);
+        }
+        if self.start > self.end || self.end > USER_END {
+            return Err(Errno::EFAULT);
+        }
+        let end = self.end.div_ceil(page);
+        Ok(PageRange::new(Page::new(self.start / page), Page::new(end)))
+    }
+}
+
+/// The command of `/proc/PID/pagemap`: how many runs were found.
+///
+/// # Errors
+/// `EINVAL` for what it does not know, `EFAULT` for bad addresses, `EPERM` for memory whose stores are not tracked where
+/// only such is asked for, `ENOMEM`.
+pub fn scan(context: &Context<'_>, space: &Arc<Space>, argument: u64) -> Result<u64, Errno> {
+    let request: Request = context.read_value(argument)?;
+    let (scan, told) = request.scan().ok_or(Errno::EINVAL)?;
+    let range = request.range()?;
+    if request.runs == 0 && request.room > 0 {
+        return Err(Errno::EINVAL);
+    }
+    let bytes = request.room.checked_mul(Run::SIZE as u64);
+    let bytes = bytes.and_then(|bytes| usize::try_from(bytes).ok());
+    check_range(request.runs, bytes.ok_or(Errno::EFAULT)?)?;
+    let mut found = Found {
+        runs: Vec::new(),
+        room: 0,
+        pages: match request.most_pages {
+            0 => u64::MAX,
+            most => most,
+        },
+        told,
+        counts: request.room > 0,
+    };
+    let chunk = CHUNK.min(request.room as usize);
+    found
+        .runs
+        .try_reserve_exact(chunk)
+        .map_err(|_| Errno::ENOMEM)?;
+    let (mut next, mut written) = (range.start, 0);
+    let mut result = Ok(());
+    while next < range.end {
+        let rest = PageRange::new(next, range.end);
+        let left = request.room - written;
+        found.room = chunk.min(left as usize);
+        let ended = space.scan(rest, &scan, &mut |run, categories| {
+            found.take(run, categories)
+        });
+        let runs = found.runs.len() as u64;
+        for (at, run) in (written..).zip(found.runs.drain(..)) {
+            context.write_value(request.runs + at * Run::SIZE as u64, &run)?;
+        }
+        written += runs;
+        match ended {
+            Ok(end) => next = end,
+            Err(error) => {
+                result = Err(scan_errno(error));
+                break;
+            }
+        }
+        if written == request.room || found.pages == 0 {
+            break;
+        }
+    }
+    context.write_value(argument + WALK_END, &address(next))?;
+    result.map(|()| written)
+}
+
+fn scan_errno(error: WatchError) -> Errno {
+    match error {
+        WatchError::NotWritable => Errno::EPERM,
+        WatchError::Invalid | WatchError::Busy | WatchError::NotWatched => Errno::EINVAL,
+        WatchError::OverLimit(_) | WatchError::OutOfMemory => Errno::ENOMEM,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn found(room: usize, pages: u64) -> Found {
+        Found {
+            runs: Vec::with_capacity(room),
+            room,
+            pages,
+            told: Categories::WRITTEN,
+            counts: true,
+        }
+    }
+
+    fn pages(start: u64, end: u64) -> PageRange {
+        PageRange::new(Page::new(start), Page::new(end))
+    }
+
+    #[test]
+    fn neighbours_alike_in_what_is_told_become_one_run() {
+        let mut found = found(2, 100);
+        let (written, present) = (Categories::WRITTEN, Categories::PRESENT);
+        assert_eq!(found.take(pages(1, 2), written), 1);
+        assert_eq!(found.take(pages(2, 4), written | present), 2);
+        assert_eq!(found.take(pages(4, 5), present), 1);
+        assert_eq!(found.take(pages(6, 7), present), 0, "no room for a third");
+        let runs: Vec<_> = found.runs.iter().map(|run| (run.start, run.end)).collect();
+        assert_eq!(runs, [(0x1000, 0x4000), (0x4000, 0x5000)]);
+    }
+
+    #[test]
+    fn no_more_pages_are_taken_than_asked_for() {
+        let mut found = found(8, 5);
+        assert_eq!(found.take(pages(1, 4), Categories::WRITTEN), 3);
+        assert_eq!(found.take(pages(4, 8), Categories::WRITTEN), 2);
+        assert_eq!(found.take(pages(9, 10), Categories::WRITTEN), 0);
+    }
+
+    #[test]
+    fn requests_are_checked() {
+        let good = Request {
+            size: 96,
+            start: 0x1000,
+            end: 0x2001,
+            ..Request::default()
+        };
+        assert!(good.scan().is_some());
+        assert_eq!(good.range(), Ok(pages(1, 3)));
+        assert!(Request { size: 88, ..good }.scan().is_none());
+        assert!(Request { flags: 4, ..good }.scan().is_none());
+        assert!(
+            Request {
+                told: 1 << 20,
+                ..good
+            }
+            .scan()
+            .is_none()
+        );
+        assert_eq!(Request { start: 1, ..good }.range(), Err(Errno::EINVAL));
+        assert_eq!(
+            Request {
+                end: u64::MAX,
+                ..good
+            }
+            .range(),
+            Err(Errno::EFAULT)
+        );
+    }
+}

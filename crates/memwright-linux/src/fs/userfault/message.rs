@@ -1,0 +1,78 @@
+//! What is read from a userfaultfd.
+
+use crate::abi_struct;
+use linux_raw_sys::general as raw;
+use memwright::{Access, uffd::WatchedFault};
+
+use super::Features;
+
+abi_struct! {
+    /// `struct uffd_msg` of `linux/userfaultfd.h`.
+    pub struct Message {
+        /// `UFFD_EVENT_...`.
+        pub event: u8,
+        /// Zero.
+        pub reserved: [u8; 7],
+        /// Of a fault: `UFFD_PAGEFAULT_FLAG_...`.
+        pub flags: u64,
+        /// Of a fault: where.
+        pub address: u64,
+        /// Of a fault: the thread, if it is asked for.
+        pub thread: u64,
+    }
+}
+
+impl Message {
+    /// Tells of a fault (`userfault_msg`).
+    pub fn of_fault(
+        features: Features,
+        address: u64,
+        access: Access,
+        fault: WatchedFault,
+        thread: u32,
+    ) -> Self {
+        let mut flags = 0;
+        if access.write {
+            flags |= raw::UFFD_PAGEFAULT_FLAG_WRITE;
+        }
+        flags |= match fault {
+            WatchedFault::Missing => 0,
+            WatchedFault::Minor => raw::UFFD_PAGEFAULT_FLAG_MINOR,
+            WatchedFault::WriteProtected => raw::UFFD_PAGEFAULT_FLAG_WP,
+        };
+        let exact = features.contains(Features::EXACT);
+        let named = features.contains(Features::THREAD);
+        Self {
+            event: raw::UFFD_EVENT_PAGEFAULT as u8,
+            reserved: [0; 7],
+            flags: flags.into(),
+            address: if exact { address } else { address & !4095 },
+            thread: if named { thread.into() } else { 0 },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::abi::Plain;
+
+    #[test]
+    fn a_message_tells_what_was_agreed_on() {
+        let of = |features| {
+            Message::of_fault(
+                features,
+                0x1234,
+                Access::WRITE,
+                WatchedFault::WriteProtected,
+                7,
+            )
+        };
+        let plain = of(Features::empty());
+        assert_eq!(Message::SIZE, 32);
+        assert_eq!((plain.event, plain.flags), (0x12, 3));
+        assert_eq!((plain.address, plain.thread), (0x1000, 0));
+        let full = of(Features::EXACT | Features::THREAD);
+        assert_eq!((full.address, full.thread), (0x1234, 7));
+    }
+}

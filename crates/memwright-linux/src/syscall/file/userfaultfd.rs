@@ -1,0 +1,49 @@
+//! `userfaultfd`.
+
+use super::real;
+use crate::{
+    context::Context,
+    errno::Errno,
+    fs::userfault::{Userfault, UserfaultFile},
+    syscall::{
+        Arguments, CallResult,
+        table::{Kind, SystemCall},
+    },
+};
+use alloc::boxed::Box;
+use linux_raw_sys::general as raw;
+
+/// The rows of this group.
+pub const CALLS: &[SystemCall] = &[real(
+    raw::__NR_userfaultfd,
+    "userfaultfd",
+    &[Kind::Hex],
+    userfaultfd,
+)];
+
+/// A descriptor of a new userfaultfd with these flags (`new_userfaultfd`).
+///
+/// # Errors
+/// `EINVAL` for unknown flags; those of descriptors.
+pub fn make(context: &Context<'_>, flags: u32) -> CallResult {
+    if flags & !(raw::UFFD_USER_MODE_ONLY | raw::O_CLOEXEC | raw::O_NONBLOCK) != 0 {
+        return Err(Errno::EINVAL);
+    }
+    context.check_heap()?;
+    let user_only = flags & raw::UFFD_USER_MODE_ONLY != 0;
+    let file = Box::new(UserfaultFile::new(context, user_only)?);
+    let kernel = context.kernel;
+    let status = raw::O_RDONLY | flags & raw::O_NONBLOCK;
+    let open = kernel
+        .mounts
+        .open_anonymous(kernel, "[userfaultfd]", status, file);
+    context.add_descriptor(open, flags & raw::O_CLOEXEC)
+}
+
+fn userfaultfd(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+    let flags = arguments[0] as u32;
+    if flags & raw::UFFD_USER_MODE_ONLY == 0 && !Userfault::may_see_kernel_faults(context) {
+        return Err(Errno::EPERM);
+    }
+    make(context, flags)
+}

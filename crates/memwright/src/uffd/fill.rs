@@ -1,0 +1,226 @@
+//! Filling one page of watched memory (Linux 7.2 `mm/userfaultfd.c`, `mfill_atomic`).
+
+use memwright_table::{
+    Bits, Entry, Frame, FrameKind, Machine, Marker, Marks, PAGE_SIZE, Page, PageRange,
+};
+
+use super::{FillError, Watch};
+use crate::fault::{Access, Fault};
+use crate::object::{Object, ObjectError, Put};
+use crate::space::{AddressSpace, access_bits};
+use crate::stats::Row;
+use crate::track::arm_written;
+use crate::vma::AreaFlags;
+use crate::writable::{upgrade, writable};
+
+/// What a page is filled with.
+#[derive(Clone, Copy, Debug)]
+pub enum Fill<'a> {
+    /// These bytes, a page of them (`UFFDIO_COPY`).
+    Bytes(&'a [u8; PAGE_SIZE]),
+    /// Zeroes (`UFFDIO_ZEROPAGE`).
+    Zeroes,
+    /// What the object has (`UFFDIO_CONTINUE`).
+    Object,
+    /// Nothing: every access is a bus error (`UFFDIO_POISON`).
+    Poison,
+}
+
+impl<M: Machine> AddressSpace<M> {
+    /// Fills `page`, where nothing is, at once for all threads. It is write-protected from the start if `protect`.
+    ///
+    /// # Errors
+    /// As [`FillError`] says; nothing has changed.
+    pub fn fill(
+        &self,
+        page: Page,
+        watch: &Watch,
+        fill: Fill<'_>,
+        protect: bool,
+    ) -> Result<(), FillError> {
+        let core = &*self.core;
+        let areas = core.areas.read(core.cpu());
+        let area = areas.map.find(page).ok_or(FillError::NotWatched)?;
+        let own = area
+            .backing()
+            .watcher()
+            .is_some_and(|own| Watch::ptr_eq(own, watch));
+        if !own {
+            return Err(FillError::NotWatched);
+        }
+        if protect && !area.flags().contains(AreaFlags::UFFD_WP) {
+            return Err(FillError::Invalid);
+        }
+        let fault = Fault {
+            core,
+            cpu: core.cpu(),
+            areas: &areas,
+            area,
+            page,
+            access: Access::WRITE,
+        };
+        let place = Place { fault, protect };
+        match (fill, area.object()) {
+            (Fill::Poison, _) => place.poison(),
+            (Fill::Object, Some(object)) if area.is_shared() => place.show(&**object),
+            (Fill::Object, Some(_) | None) => Err(FillError::Invalid),
+            (Fill::Bytes(bytes), Some(object)) if area.is_shared() => {
+                place.put(&**object, Some(bytes))
+            }
+            (Fill::Zeroes, Some(object)) if area.is_shared() => place.put(&**object, None),
+            (Fill::Bytes(bytes), Some(_) | None) => place.own_page(Some(bytes)),
+            (Fill::Zeroes, Some(_)) => place.own_page(None),
+            (Fill::Zeroes, None) => place.zero_page(),
+        }
+    }
+}
+
+/// Where a page is filled.
+struct Place<'a, M: Machine> {
+    /// The fault that it is filled for, or before.
+    fault: Fault<'a, M>,
+    protect: bool,
+}
+
+impl<M: Machine> Place<'_, M> {
+    /// The entry's bits for a page in this state, with the protection, and writable if the rule allows it.
+    fn bits(&self, state: Bits, stored: bool) -> Bits {
+        let view = self.fault.area.view();
+        let mut bits = access_bits(self.fault.area.rights()) | state;
+        if self.protect {
+            let edit = arm_written(self.fault.area.flags(), bits);
+            bits = (bits - edit.clear) | edit.set;
+        }
+        let verdict = if stored {
+            writable(view, bits)
+        } else {
+            upgrade(view, bits, self.fault.core.memory.policy().write_upgrade())
+        };
+        bits.set(Bits::WRITE, verdict.is_writable());
+        bits
+    }
+
+    /// Fills the entry unless something is there. A marker that protects gives way.
+    fn enter(&self, entry: Entry) -> Result<(), FillError> {
+        let mut cursor = self
+            .fault
+            .core
+            .table
+            .cursor(PageRange::single(self.fault.page));
+        match cursor.peek() {
+            Entry::Empty => {}
+            Entry::Marker(Marker { marks }) if marks == Marks::UFFD_WP => {}
+            Entry::Marker(_) | Entry::Present(_) | Entry::Swapped(_) | Entry::Migrating(_) => {
+                return Err(FillError::Exists);
+            }
+        }
+        cursor.fill(entry)?;
+        Ok(())
+    }
+
+    /// A private page with contents of its own.
+    fn own_page(&self, bytes: Option<&[u8; PAGE_SIZE]>) -> Result<(), FillError> {
+        let memory = &*self.fault.core.memory;
+        let frames = memory.frames();
+        let frame = match bytes {
+            Some(bytes) => {
+                let frame = frames.allocate(0, FrameKind::Anonymous)?;
+                frames.write(frame.frame(), 0, bytes);
+                frame
+            }
+            None => frames.allocate_zeroed(0, FrameKind::Anonymous)?,
+        };
+        self.fault.note_private();
+        let state = Bits::ACCESSED | Bits::DIRTY | Bits::SOFT_DIRTY | Bits::EXCLUSIVE;
+        self.enter(Entry::page(frame.frame(), self.bits(state, true)))?;
+        let _ = frame.into_raw();
+        let cpu = self.fault.core.cpu();
+        if bytes.is_none() {
+            memory.count_on(cpu, Row::FramesZeroed, 1);
+        }
+        self.fault.core.note_filled(cpu, 1);
+        Ok(())
+    }
+
+    /// The shared zero frame.
+    fn zero_page(&self) -> Result<(), FillError> {
+        let state = Bits::ACCESSED | Bits::BORROWED;
+        let bits = self.bits(state, false);
+        self.enter(Entry::page(self.fault.core.memory.zero_frame(), bits))?;
+        self.fault.core.note_borrowed(self.fault.core.cpu());
+        Ok(())
+    }
+
+    /// A page that the object gets, with these contents or zeroes.
+    fn put(
+        &self,
+        object: &dyn Object<M>,
+        bytes: Option<&[u8; PAGE_SIZE]>,
+    ) -> Result<(), FillError> {
+        let memory = &*self.fault.core.memory;
+        let frames = memory.frames();
+        let frame = match bytes {
+            Some(bytes) => {
+                let frame = frames.allocate(0, FrameKind::Object)?;
+                frames.write(frame.frame(), 0, bytes);
+                frame
+            }
+            None => frames.allocate_zeroed(0, FrameKind::Object)?,
+        };
+        let number = frame.frame();
+        let shown = frames.share(number);
+        let index = self.fault.area.offset_of(self.fault.page);
+        match object.put(memory, index, frame.frame()) {
+            Ok(Put::Stored) => {
+                let _ = frame.into_raw();
+            }
+            Ok(Put::Exists) => return Err(FillError::Exists),
+            Err(ObjectError::OutOfMemory) => return Err(FillError::OutOfMemory),
+            Err(ObjectError::BeyondEnd) => return Err(FillError::NotThere),
+            Err(ObjectError::Io | ObjectError::WouldBlock) => return Err(FillError::Invalid),
+        }
+        self.show_frame(shown.into_raw(), true)
+    }
+
+    /// A page that the object has already.
+    fn show(&self, object: &dyn Object<M>) -> Result<(), FillError> {
+        let index = self.fault.area.offset_of(self.fault.page);
+        let frame = object.cached(&self.fault.core.memory, index);
+        self.show_frame(frame.ok_or(FillError::NotThere)?, false)
+    }
+
+    /// Maps a frame of the object, whose reference it takes.
+    fn show_frame(&self, frame: Frame, stored: bool) -> Result<(), FillError> {
+        let mut state = Bits::ACCESSED;
+        if stored {
+            state |= Bits::DIRTY | Bits::SOFT_DIRTY;
+        }
+        let entered = self.enter(Entry::page(frame, self.bits(state, stored)));
+        match entered {
+            Ok(()) => self.fault.core.note_filled(self.fault.core.cpu(), 1),
+            Err(_) => drop(self.fault.core.memory.frames().adopt(frame)),
+        }
+        entered
+    }
+
+    fn poison(&self) -> Result<(), FillError> {
+        if !self.fault.area.is_shared() {
+            // A child finds it poisoned too.
+            self.fault.note_private();
+        }
+        let mut cursor = self
+            .fault
+            .core
+            .table
+            .cursor(PageRange::single(self.fault.page));
+        match cursor.peek() {
+            Entry::Empty => {}
+            Entry::Marker(Marker { marks }) if marks == Marks::UFFD_WP => {}
+            Entry::Marker(_) | Entry::Present(_) | Entry::Swapped(_) | Entry::Migrating(_) => {
+                return Err(FillError::Exists);
+            }
+        }
+        cursor.mark(Marks::POISON)?;
+        Ok(())
+    }
+}

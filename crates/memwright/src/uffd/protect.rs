@@ -1,0 +1,144 @@
+//! Protecting and un-protecting pages (Linux 7.2 `mm/userfaultfd.c`, `mwriteprotect_range`, and `mm/mprotect.c`,
+//! `change_protection` with `MM_CP_UFFD_WP`).
+
+use memwright_table::{Bits, Edit, Gather, Machine, Marks, PageRange, VirtAddr};
+
+use super::{Watch, WatchError, pages};
+use crate::space::{AddressSpace, Area, Core};
+use crate::stats::Row;
+use crate::track::arm_written;
+use crate::vma::AreaFlags;
+use crate::writable::Grant;
+
+impl<M: Machine> AddressSpace<M> {
+    /// Write-protects `length` bytes for `watch`, or takes the protection away, with one flush at most.
+    ///
+    /// # Errors
+    /// As [`WatchError`] says. What was changed before an error stays so, as on Linux.
+    pub fn write_protect(
+        &self,
+        address: VirtAddr,
+        length: u64,
+        watch: &Watch,
+        protect: bool,
+    ) -> Result<(), WatchError> {
+        let core = &*self.core;
+        let range = pages(core, address, length)?;
+        let cpu = core.cpu();
+        let areas = core.areas.read(cpu);
+        let mut gather = core.gather();
+        // Nothing there is an error as well.
+        let mut result = Err(WatchError::NotWatched);
+        for area in areas.map.overlapping(range) {
+            let own = area
+                .backing()
+                .watcher()
+                .is_some_and(|own| Watch::ptr_eq(own, watch));
+            if !own || !area.flags().contains(AreaFlags::UFFD_WP) {
+                result = Err(WatchError::NotWatched);
+                break;
+            }
+            let part = area.range().intersect(range);
+            result = if protect {
+                core.protect_part(area, part, &mut gather)
+            } else {
+                core.unprotect_part(area, part, &mut gather)
+            };
+            if result.is_err() {
+                break;
+            }
+        }
+        let counts = gather.close();
+        drop(areas);
+        core.note_gather(cpu, counts);
+        result
+    }
+}
+
+impl<M: Machine> Core<M> {
+    /// Protects the part `range` of an area.
+    pub(crate) fn protect_part(
+        &self,
+        area: &Area<M>,
+        range: PageRange,
+        gather: &mut Gather<'_, M>,
+    ) -> Result<(), WatchError> {
+        let flags = area.flags();
+        // What is not mapped of a file may still be in memory: its protection always needs a marker.
+        let unpopulated = flags.contains(AreaFlags::UFFD_UNPOPULATED) || area.object().is_some();
+        // The markers first: what a fault maps meanwhile inherits the protection, or is found by the second pass.
+        if unpopulated {
+            self.table.cursor(range).mark(Marks::UFFD_WP)?;
+        }
+        let mut cursor = self.table.cursor(range);
+        cursor.split_edges(gather)?;
+        cursor.edit_alike(range.end, |bits| arm_written(flags, bits), gather);
+        Ok(())
+    }
+
+    /// Takes the protection of the part `range` of an area away; writing is granted at once where the rule allows it.
+    pub(crate) fn unprotect_part(
+        &self,
+        area: &Area<M>,
+        range: PageRange,
+        gather: &mut Gather<'_, M>,
+    ) -> Result<(), WatchError> {
+        let grant = Grant::new(area.view(), self.memory.policy().write_upgrade());
+        self.table.cursor(range).split_edges(gather)?;
+        // The markers first: what inherited the protection from one meanwhile is found by the second pass.
+        self.table.cursor(range).unmark(Marks::UFFD_WP);
+        let mut cursor = self.table.cursor(range);
+        let edited = cursor.edit_alike(range.end, |bits| unprotect(grant, bits), gather);
+        if edited.made_writable > 0 {
+            self.memory
+                .count_on(self.cpu(), Row::WriteFaultsAvoided, edited.made_writable);
+        }
+        Ok(())
+    }
+}
+
+fn unprotect(grant: Grant, bits: Bits) -> Edit {
+    if !bits.contains(Bits::UFFD_WP) {
+        return Edit::NONE;
+    }
+    let granted = bits.contains(Bits::READ) && grant.allows(bits - Bits::UFFD_WP);
+    Edit {
+        set: if granted { Bits::WRITE } else { Bits::empty() },
+        clear: Bits::UFFD_WP,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::policy::WriteUpgrade;
+    use crate::vma::Rights;
+    use crate::writable::View;
+
+    #[test]
+    fn what_is_unprotected_is_writable_at_once_where_the_rule_allows_it() {
+        let view = View {
+            rights: Rights::READ | Rights::WRITE,
+            shared: false,
+            notify: false,
+            soft_dirty: false,
+            dirty_tells: false,
+        };
+        let grant = Grant::new(view, WriteUpgrade::On);
+        let (r, own, wp) = (Bits::READ, Bits::EXCLUSIVE, Bits::UFFD_WP);
+        assert_eq!(unprotect(grant, r | own | wp).set, Bits::WRITE);
+        assert_eq!(
+            unprotect(grant, r | wp).set,
+            Bits::empty(),
+            "shared with a child"
+        );
+        assert_eq!(
+            unprotect(grant, own | wp).set,
+            Bits::empty(),
+            "no right at all"
+        );
+        assert_eq!(unprotect(grant, r | own), Edit::NONE, "never protected");
+        let off = Grant::new(view, WriteUpgrade::Off);
+        assert_eq!(unprotect(off, r | own | wp).set, Bits::empty());
+    }
+}

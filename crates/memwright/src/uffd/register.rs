@@ -1,0 +1,100 @@
+//! Registering memory with a watcher (Linux 7.2 `fs/userfaultfd.c`, `userfaultfd_register`).
+
+use memwright_table::{Machine, PageRange, VirtAddr};
+
+use super::{Watch, WatchError, WatchModes, can_watch, flags_of, pages};
+use crate::policy::Track;
+use crate::space::{AddressSpace, Area, Areas, Core};
+use crate::vma::{AreaFlags, Rights};
+
+impl<M: Machine> AddressSpace<M> {
+    /// Tells `watch` of faults in the areas of `length` bytes from now on.
+    ///
+    /// # Errors
+    /// As [`WatchError`] says. Where a limit or memory runs out, the areas before that are watched.
+    pub fn watch(
+        &self,
+        address: VirtAddr,
+        length: u64,
+        watch: &Watch,
+        modes: WatchModes,
+    ) -> Result<(), WatchError> {
+        let core = &*self.core;
+        let range = pages(core, address, length)?;
+        let mut areas = core.areas.write();
+        if areas.map.overlapping(range).next().is_none() {
+            return Err(WatchError::Invalid);
+        }
+        for area in areas.map.overlapping(range) {
+            check_area(area, watch, modes)?;
+        }
+        let by_dirty = core.memory.policy().track() == Track::DirtyBit;
+        let result = core.rewatch(&mut areas, range, |area| {
+            let flags = flags_of(watch, modes, area.is_shared(), by_dirty);
+            Some((flags, Some(watch.clone())))
+        });
+        core.note_areas(core.cpu(), &mut areas);
+        result
+    }
+}
+
+fn check_area<M: Machine>(
+    area: &Area<M>,
+    watch: &Watch,
+    modes: WatchModes,
+) -> Result<(), WatchError> {
+    if !can_watch(area, modes, watch.asynchronous) {
+        return Err(WatchError::Invalid);
+    }
+    // What nobody may ever write cannot be filled either.
+    if !area.max_rights().contains(Rights::WRITE) {
+        return Err(WatchError::NotWritable);
+    }
+    match area.backing().watcher() {
+        Some(other) if !Watch::ptr_eq(other, watch) => Err(WatchError::Busy),
+        Some(_) | None => Ok(()),
+    }
+}
+
+impl<M: Machine> Core<M> {
+    /// Gives the parts of areas in `range` the flags and the watcher that `rule` names, if it names any, splitting
+    /// and merging as needed.
+    pub(crate) fn rewatch(
+        &self,
+        areas: &mut Areas<M>,
+        range: PageRange,
+        mut rule: impl FnMut(&Area<M>) -> Option<(AreaFlags, Option<Watch>)>,
+    ) -> Result<(), WatchError> {
+        let mut start = range.start;
+        while let Some(position) = areas.map.at_or_after(start) {
+            let area = areas.map.get(position);
+            let whole = area.range();
+            let part = whole.intersect(PageRange::new(start, range.end));
+            if part.is_empty() {
+                break;
+            }
+            start = part.end;
+            let Some((uffd, watch)) = rule(area) else {
+                continue;
+            };
+            let flags = (area.flags() - AreaFlags::UFFD) | uffd;
+            let same = match (area.backing().watcher(), &watch) {
+                (None, None) => true,
+                (Some(old), Some(new)) => Watch::ptr_eq(old, new),
+                (None, Some(_)) | (Some(_), None) => false,
+            };
+            if same && flags == area.flags() {
+                continue;
+            }
+            let mut position = position;
+            if part != whole {
+                position = areas.cut(position, whole, part)?;
+            }
+            let area = areas.map.get_mut(position);
+            area.backing = area.backing.watched_by(watch);
+            area.flags = flags;
+            areas.map.merge_around(position);
+        }
+        Ok(())
+    }
+}

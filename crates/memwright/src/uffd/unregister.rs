@@ -1,0 +1,76 @@
+//! Ending a registration (Linux 7.2 `fs/userfaultfd.c`, `userfaultfd_unregister` and `userfaultfd_release`).
+
+use memwright_table::{Machine, PageRange, VirtAddr};
+
+use super::{Watch, WatchError, WatchModes, can_watch, pages};
+use crate::space::{AddressSpace, Areas, Core};
+use crate::vma::AreaFlags;
+
+impl<M: Machine> AddressSpace<M> {
+    /// No longer tells `watch` of faults in the areas of `length` bytes; their protection is gone.
+    ///
+    /// # Errors
+    /// As [`WatchError`] says.
+    pub fn unwatch(&self, address: VirtAddr, length: u64, watch: &Watch) -> Result<(), WatchError> {
+        let core = &*self.core;
+        let range = pages(core, address, length)?;
+        let mut areas = core.areas.write();
+        if areas.map.overlapping(range).next().is_none() {
+            return Err(WatchError::Invalid);
+        }
+        for area in areas.map.overlapping(range) {
+            let foreign = area
+                .backing()
+                .watcher()
+                .is_some_and(|other| !Watch::ptr_eq(other, watch));
+            let modes = WatchModes::empty();
+            let watched = area.backing().watcher().is_some();
+            if foreign || !(watched || can_watch(area, modes, watch.asynchronous)) {
+                return Err(WatchError::Invalid);
+            }
+        }
+        core.end_watch(&mut areas, range, watch)
+    }
+
+    /// The descriptor is closed: nothing is watched by it any more. What cannot be merged or split for want of memory
+    /// keeps its shape, not its watcher.
+    pub fn forget_watch(&self, watch: &Watch) {
+        let core = &*self.core;
+        let mut areas = core.areas.write();
+        // Whole areas change: nothing is split, and protection is taken from whole entries.
+        let ended = core.end_watch(&mut areas, core.bounds(), watch);
+        debug_assert!(ended.is_ok());
+    }
+}
+
+impl<M: Machine> Core<M> {
+    fn end_watch(
+        &self,
+        areas: &mut Areas<M>,
+        range: PageRange,
+        watch: &Watch,
+    ) -> Result<(), WatchError> {
+        let cpu = self.cpu();
+        let mut gather = self.gather();
+        let mut result = Ok(());
+        for area in areas.map.overlapping(range) {
+            let mine = area
+                .backing()
+                .watcher()
+                .is_some_and(|own| Watch::ptr_eq(own, watch));
+            if mine && area.flags().contains(AreaFlags::UFFD_WP) {
+                let part = area.range().intersect(range);
+                result = result.and(self.unprotect_part(area, part, &mut gather));
+            }
+        }
+        let counts = gather.close();
+        self.note_gather(cpu, counts);
+        result?;
+        let ended = self.rewatch(areas, range, |area| {
+            let own = area.backing().watcher()?;
+            Watch::ptr_eq(own, watch).then_some((AreaFlags::empty(), None))
+        });
+        self.note_areas(cpu, areas);
+        ended
+    }
+}

@@ -1,0 +1,382 @@
+//! Memory that a userfaultfd watches: what it is told of, what holds before memory is there, what scans find.
+
+use memwright::track::{Categories, Scan};
+use memwright::uffd::{Fill, FillError, Watch, WatchError, WatchModes, WatchedFault, Watcher};
+use memwright::{Advice, FaultError};
+use memwright_table::PageRange;
+
+use crate::world::{PAGE, Process, R, RW, World, page};
+
+const WP: WatchModes = WatchModes::WRITE_PROTECT;
+
+fn watch(asynchronous: bool, unpopulated: bool) -> Watch {
+    Watch::try_new(Watcher {
+        number: 1,
+        asynchronous,
+        unpopulated,
+        follows: false,
+    })
+    .unwrap()
+}
+
+/// Registers pages.
+fn register(process: &Process<'_>, pages: u64, watch: &Watch, modes: WatchModes) {
+    process
+        .space
+        .watch(page(0), pages * PAGE, watch, modes)
+        .unwrap();
+}
+
+fn protect(process: &Process<'_>, first: u64, pages: u64, watch: &Watch, on: bool) {
+    process
+        .space
+        .write_protect(page(first), pages * PAGE, watch, on)
+        .unwrap();
+}
+
+const WRITE_FAULT: FaultError = FaultError::Watched(WatchedFault::WriteProtected);
+const MISSING: FaultError = FaultError::Watched(WatchedFault::Missing);
+
+fn fill(process: &Process<'_>, watch: &Watch, index: u64, what: Fill<'_>) -> Result<(), FillError> {
+    process.space.fill(page(index).page(), watch, what, false)
+}
+
+/// The written pages among the first `count`; they are protected again if `rearm`.
+fn written(process: &Process<'_>, count: u64, rearm: bool) -> Vec<u64> {
+    let scan = Scan {
+        inverted: Categories::empty(),
+        all: Categories::WRITTEN,
+        any: Categories::empty(),
+        protect: rearm,
+        only_tracked: true,
+    };
+    let range = PageRange::new(page(0).page(), page(count).page());
+    let mut found = Vec::new();
+    let end = process.space.scan(range, &scan, &mut |run, _| {
+        found.extend(run.iter().map(|one| one.number() - range.start.number()));
+        run.len()
+    });
+    assert_eq!(end, Ok(range.end));
+    found
+}
+
+#[test]
+fn a_store_to_a_protected_page_is_refused_until_it_is_unprotected_and_then_costs_nothing() {
+    let world = World::new();
+    let mut process = world.process();
+    process.map(0, 8, RW);
+    for index in 0..8 {
+        process.store(index, 1).unwrap();
+    }
+    let watch = watch(false, false);
+    register(&process, 8, &watch, WP);
+    protect(&process, 0, 8, &watch, true);
+    assert_eq!(process.store(3, 2), Err(WRITE_FAULT));
+    assert_eq!(process.load(3), 1);
+    protect(&process, 2, 2, &watch, false);
+    assert_eq!(process.store(3, 2), Ok(vec![]), "writable at once");
+    assert_eq!(process.store(4, 2), Err(WRITE_FAULT));
+    // A protection change gives nothing back.
+    process.protect(0, 8, R);
+    process.protect(0, 8, RW);
+    assert_eq!(process.store(4, 2), Err(WRITE_FAULT));
+    process.space.unwatch(page(0), 8 * PAGE, &watch).unwrap();
+    assert_eq!(process.store(4, 2), Ok(vec![]));
+}
+
+#[test]
+fn protection_holds_before_memory_is_there() {
+    let world = World::new();
+    let mut process = world.process();
+    process.map(0, 2048, RW);
+    let watch = watch(false, true);
+    register(&process, 2048, &watch, WP);
+    let tables = process.space.table().table_frames();
+    protect(&process, 0, 2048, &watch, true);
+    assert!(process.space.table().table_frames() <= tables + 5);
+    assert_eq!(process.store(100, 1), Err(WRITE_FAULT));
+    // A read completes, and the page stays protected.
+    assert_eq!(process.load(100), 0);
+    assert_eq!(process.store(100, 1), Err(WRITE_FAULT));
+    protect(&process, 100, 1, &watch, false);
+    process.store(100, 7).unwrap();
+    assert_eq!(process.store(101, 1), Err(WRITE_FAULT));
+    process.space.unwatch(page(0), 2048 * PAGE, &watch).unwrap();
+    process.store(101, 1).unwrap();
+    assert_eq!((process.load(100), process.load(101)), (7, 1));
+}
+
+#[test]
+fn without_the_feature_memory_that_is_not_there_is_not_protected() {
+    let world = World::new();
+    let mut process = world.process();
+    process.map(0, 4, RW);
+    let watch = watch(false, false);
+    register(&process, 4, &watch, WP);
+    protect(&process, 0, 4, &watch, true);
+    process.store(0, 1).unwrap();
+}
+
+#[test]
+fn giving_memory_back_drops_the_protection_of_anonymous_memory() {
+    let world = World::new();
+    let mut process = world.process();
+    process.map(0, 4, RW);
+    let watch = watch(false, true);
+    register(&process, 4, &watch, WP);
+    protect(&process, 0, 4, &watch, true);
+    process
+        .space
+        .advise(page(0), 2 * PAGE, Advice::DontNeed)
+        .unwrap();
+    process.store(0, 1).unwrap();
+    assert_eq!(process.store(2, 1), Err(WRITE_FAULT));
+}
+
+#[test]
+fn giving_part_of_it_back_splits_the_marker_that_covers_it() {
+    let world = World::new();
+    let mut process = world.process();
+    process.map(0, 2048, RW);
+    let watch = watch(false, true);
+    register(&process, 2048, &watch, WP);
+    protect(&process, 0, 2048, &watch, true);
+    let part = 1000;
+    process
+        .space
+        .advise(page(part), PAGE, Advice::DontNeed)
+        .unwrap();
+    process.store(part, 1).unwrap();
+    assert_eq!(process.store(part - 1, 1), Err(WRITE_FAULT));
+    assert_eq!(process.store(part + 1, 1), Err(WRITE_FAULT));
+    // So does unmapping a part.
+    process.unmap(1500, 1);
+    process.map(1500, 1, RW);
+    process.store(1500, 1).unwrap();
+    assert_eq!(process.store(1501, 1), Err(WRITE_FAULT));
+    let child = process.fork();
+    assert!(child.space.watched(page(0).page()).is_none());
+}
+
+#[test]
+fn the_protection_of_an_objects_pages_outlives_them() {
+    let world = World::new();
+    let mut process = world.process();
+    let object = world.shmem(4);
+    process.map_object(0, 4, RW, &object, true);
+    process.store(0, 1).unwrap();
+    let watch = watch(false, false);
+    register(&process, 4, &watch, WP);
+    protect(&process, 0, 2, &watch, true);
+    process
+        .space
+        .advise(page(0), 4 * PAGE, Advice::DontNeed)
+        .unwrap();
+    assert_eq!(process.store(0, 2), Err(WRITE_FAULT));
+    assert_eq!(process.store(1, 2), Err(WRITE_FAULT), "it never was there");
+    process.store(2, 2).unwrap();
+    protect(&process, 0, 2, &watch, false);
+    process.store(0, 2).unwrap();
+}
+
+#[test]
+fn a_file_page_that_is_cached_inherits_the_protection() {
+    let world = World::new();
+    let mut process = world.process();
+    let object = world.shmem(8);
+    object.write_at(0, &[5; 8 * PAGE as usize]).unwrap();
+    process.map_object(0, 8, RW, &object, true);
+    let watch = watch(false, false);
+    register(&process, 8, &watch, WP);
+    protect(&process, 0, 8, &watch, true);
+    assert_eq!(process.store(1, 1), Err(WRITE_FAULT));
+    assert_eq!(process.load(1), 5);
+    assert_eq!(process.store(1, 1), Err(WRITE_FAULT));
+    // The next pages were mapped around it.
+    assert_eq!(process.store(2, 1), Err(WRITE_FAULT));
+    protect(&process, 0, 8, &watch, false);
+    process.store(1, 1).unwrap();
+}
+
+#[test]
+fn a_missing_page_is_filled_by_the_watcher() {
+    let world = World::new();
+    let mut process = world.process();
+    process.map(0, 4, RW);
+    let watch = watch(false, false);
+    register(&process, 4, &watch, WatchModes::MISSING | WP);
+    assert_eq!(process.store(0, 1), Err(MISSING));
+    let bytes = [9; PAGE as usize];
+    let fill = |index, fill: Fill<'_>, protect| {
+        process
+            .space
+            .fill(page(index).page(), &watch, fill, protect)
+    };
+    assert_eq!(fill(0, Fill::Bytes(&bytes), false), Ok(()));
+    assert_eq!(fill(0, Fill::Bytes(&bytes), false), Err(FillError::Exists));
+    assert_eq!(fill(1, Fill::Zeroes, false), Ok(()));
+    assert_eq!(fill(2, Fill::Bytes(&bytes), true), Ok(()));
+    assert_eq!(fill(3, Fill::Poison, false), Ok(()));
+    assert_eq!(fill(4, Fill::Zeroes, false), Err(FillError::NotWatched));
+    assert_eq!(fill(1, Fill::Object, false), Err(FillError::Invalid));
+    assert_eq!(process.store(0, 2), Ok(vec![]));
+    assert_eq!(process.load(1), 0);
+    process.store(1, 3).unwrap();
+    assert_eq!(process.load(2), 9);
+    assert_eq!(process.store(2, 1), Err(WRITE_FAULT));
+    assert_eq!(process.store(3, 1), Err(FaultError::Poison));
+}
+
+#[test]
+fn shared_memory_is_filled_for_all_who_map_it() {
+    let world = World::new();
+    let mut process = world.process();
+    let object = world.shmem(4);
+    process.map_object(0, 4, RW, &object, true);
+    process.map_object(4, 4, RW, &object, true);
+    let watch = watch(false, false);
+    register(&process, 4, &watch, WatchModes::MISSING | WatchModes::MINOR);
+    assert_eq!(process.store(0, 1), Err(MISSING));
+    let bytes = [9; PAGE as usize];
+    assert_eq!(
+        fill(&process, &watch, 0, Fill::Object),
+        Err(FillError::NotThere)
+    );
+    assert_eq!(fill(&process, &watch, 0, Fill::Bytes(&bytes)), Ok(()));
+    assert_eq!(process.load(4), 9, "seen through the other mapping");
+    process.store(5, 3).unwrap();
+    let minor = FaultError::Watched(WatchedFault::Minor);
+    assert_eq!(process.store(1, 1), Err(minor));
+    assert_eq!(
+        fill(&process, &watch, 1, Fill::Bytes(&bytes)),
+        Err(FillError::Exists)
+    );
+    assert_eq!(fill(&process, &watch, 1, Fill::Object), Ok(()));
+    assert_eq!(process.load(1), 3);
+}
+
+#[test]
+fn written_pages_are_found_and_protected_again_in_one_step() {
+    for (policy, faults) in [("dirty-bit", 0), ("fault", 1)] {
+        let world = World::new();
+        world.memory.policy().set("track", policy).unwrap();
+        let mut process = world.process();
+        process.map(0, 64, RW);
+        for index in 0..32 {
+            process.store(index, 1).unwrap();
+        }
+        let watch = watch(true, false);
+        register(&process, 64, &watch, WP);
+        assert_eq!(written(&process, 64, false), (0..64).collect::<Vec<_>>());
+        protect(&process, 0, 64, &watch, true);
+        assert!(written(&process, 64, true).is_empty());
+        for index in [3, 9] {
+            assert_eq!(process.store(index, 2).unwrap().len(), faults, "{policy}");
+        }
+        process.store(40, 1).unwrap();
+        process.load(50);
+        assert_eq!(written(&process, 64, false), [3, 9, 40]);
+        assert_eq!(written(&process, 64, true), [3, 9, 40]);
+        assert!(written(&process, 64, true).is_empty(), "{policy}");
+        process.store(9, 3).unwrap();
+        process.store(40, 3).unwrap();
+        assert_eq!(written(&process, 64, true), [9, 40]);
+        // Two readers of one dirty bit.
+        process.store(5, 1).unwrap();
+        process.space.clear_soft_dirty();
+        assert_eq!(written(&process, 64, true), [5]);
+        process.store(6, 1).unwrap();
+        assert_eq!(written(&process, 64, true), [6]);
+        // Contents that go away count as written.
+        process
+            .space
+            .advise(page(7), PAGE, Advice::DontNeed)
+            .unwrap();
+        assert_eq!(written(&process, 64, true), [7]);
+    }
+}
+
+#[test]
+fn a_fork_shares_tracked_pages_and_watches_only_the_parent() {
+    for policy in ["dirty-bit", "fault"] {
+        let world = World::new();
+        world.memory.policy().set("track", policy).unwrap();
+        let mut parent = world.process();
+        parent.map(0, 4, RW);
+        for index in 0..4 {
+            parent.store(index, 1).unwrap();
+        }
+        let watch = watch(true, false);
+        register(&parent, 4, &watch, WP);
+        protect(&parent, 0, 4, &watch, true);
+        parent.store(0, 2).unwrap();
+        let mut child = parent.fork();
+        assert!(child.space.watched(page(0).page()).is_none());
+        child.store(1, 3).unwrap();
+        assert_eq!(written(&parent, 4, false), [0]);
+        parent.store(2, 2).unwrap();
+        assert_eq!(written(&parent, 4, true), [0, 2]);
+        assert_eq!((parent.load(1), child.load(1), child.load(2)), (1, 3, 1));
+    }
+}
+
+#[test]
+fn a_scan_stops_where_there_is_no_more_room_and_goes_on_there() {
+    let world = World::new();
+    let mut process = world.process();
+    process.map(0, 8, RW);
+    for index in 0..8 {
+        process.store(index, 1).unwrap();
+    }
+    let watch = watch(true, false);
+    register(&process, 8, &watch, WP);
+    let scan = Scan {
+        inverted: Categories::empty(),
+        all: Categories::WRITTEN,
+        any: Categories::empty(),
+        protect: true,
+        only_tracked: false,
+    };
+    let range = |first| PageRange::new(page(first).page(), page(8).page());
+    let mut room = 3;
+    let end = process.space.scan(range(0), &scan, &mut |run, _| {
+        let taken = run.len().min(room);
+        room -= taken;
+        taken
+    });
+    assert_eq!(end, Ok(page(3).page()));
+    assert_eq!(written(&process, 8, false), [3, 4, 5, 6, 7]);
+}
+
+#[test]
+fn registrations_are_checked() {
+    let world = World::new();
+    let process = world.process();
+    process.map(0, 4, RW);
+    let (one, two) = (watch(false, false), watch(false, false));
+    let register = |first, pages, watch: &Watch, modes| {
+        process.space.watch(page(first), pages * PAGE, watch, modes)
+    };
+    assert_eq!(register(0, 0, &one, WP), Err(WatchError::Invalid));
+    assert_eq!(register(8, 4, &one, WP), Err(WatchError::Invalid));
+    assert_eq!(
+        register(0, 4, &one, WatchModes::MINOR),
+        Err(WatchError::Invalid)
+    );
+    assert_eq!(register(1, 2, &one, WP), Ok(()));
+    assert_eq!(process.areas(), "1rw 2rw 1rw");
+    assert_eq!(register(0, 4, &two, WP), Err(WatchError::Busy));
+    let protect = |first, pages| {
+        process
+            .space
+            .write_protect(page(first), pages * PAGE, &one, true)
+    };
+    assert_eq!(protect(0, 4), Err(WatchError::NotWatched));
+    assert_eq!(protect(1, 2), Ok(()));
+    assert_eq!(
+        process.space.unwatch(page(1), PAGE, &two),
+        Err(WatchError::Invalid)
+    );
+    process.space.forget_watch(&one);
+    assert_eq!(process.areas(), "4rw");
+}

@@ -1,0 +1,564 @@
+/* Is a program told of faults in its memory, and does what it does about them hold?
+ *
+ * Where the kernel has no userfaultfd, or one without what is asked here, nothing is asked.
+ */
+#include "check.h"
+#include <poll.h>
+#include <pthread.h>
+#include <sys/ioctl.h>
+
+/* include/uapi/linux/userfaultfd.h and fs.h: not every C library's headers are new enough. */
+struct api {
+	uint64_t api, features, ioctls;
+};
+struct range {
+	uint64_t start, len;
+};
+struct registration {
+	struct range range;
+	uint64_t mode, ioctls;
+};
+struct copy {
+	uint64_t dst, src, len, mode;
+	int64_t copy;
+};
+struct filling {
+	struct range range;
+	uint64_t mode;
+	int64_t filled;
+};
+struct protection {
+	struct range range;
+	uint64_t mode;
+};
+struct message {
+	uint8_t event, reserved[7];
+	uint64_t flags, address;
+	uint32_t thread, more;
+};
+struct scan {
+	uint64_t size, flags, start, end, walk_end, vec, vec_len, max_pages;
+	uint64_t inverted, mask, anyof, returned;
+};
+struct region {
+	uint64_t start, end, categories;
+};
+
+#define UFFDIO_API _IOWR(0xAA, 0x3F, struct api)
+#define UFFDIO_REGISTER _IOWR(0xAA, 0, struct registration)
+#define UFFDIO_UNREGISTER _IOR(0xAA, 1, struct range)
+#define UFFDIO_WAKE _IOR(0xAA, 2, struct range)
+#define UFFDIO_COPY _IOWR(0xAA, 3, struct copy)
+#define UFFDIO_ZEROPAGE _IOWR(0xAA, 4, struct filling)
+#define UFFDIO_WRITEPROTECT _IOWR(0xAA, 6, struct protection)
+#define UFFDIO_CONTINUE _IOWR(0xAA, 7, struct filling)
+#define UFFDIO_POISON _IOWR(0xAA, 8, struct filling)
+#define PAGEMAP_SCAN _IOWR('f', 16, struct scan)
+
+enum { MISSING = 1, WP = 2, MINOR = 4 };
+enum { FAULT_WRITE = 1, FAULT_WP = 2, FAULT_MINOR = 4 };
+enum { SIGBUS_FEATURE = 1 << 7, THREAD_FEATURE = 1 << 8, EXACT = 1 << 11, UNPOPULATED = 1 << 13, POISON = 1 << 14, ASYNC = 1 << 15 };
+enum { IS_WRITTEN = 2 };
+
+#define PAGES 16
+
+static int watcher(uint64_t features)
+{
+	int fd = (int)syscall(SYS_userfaultfd, O_CLOEXEC | O_NONBLOCK);
+	struct api api = { 0xAA, features, 0 };
+	if (fd >= 0 && ioctl(fd, UFFDIO_API, &api) != 0) {
+		close(fd);
+		return -1;
+	}
+	return fd;
+}
+
+static char *memory(int pages)
+{
+	char *room = mmap(NULL, pages * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	NEED(room != MAP_FAILED);
+	return room;
+}
+
+static struct range range_of(const void *start, long pages)
+{
+	return (struct range){ (uint64_t)(uintptr_t)start, (uint64_t)pages * PAGE };
+}
+
+static int watch(int fd, const void *start, long pages, uint64_t mode)
+{
+	struct registration registration = { range_of(start, pages), mode, 0 };
+	return ioctl(fd, UFFDIO_REGISTER, &registration);
+}
+
+static int protect(int fd, const void *start, long pages, uint64_t mode)
+{
+	struct protection protection = { range_of(start, pages), mode };
+	return ioctl(fd, UFFDIO_WRITEPROTECT, &protection);
+}
+
+static int copy(int fd, void *to, const void *from, long pages, uint64_t mode, int64_t *copied)
+{
+	struct copy copy = { (uint64_t)(uintptr_t)to, (uint64_t)(uintptr_t)from, (uint64_t)pages * PAGE, mode, 0 };
+	int result = ioctl(fd, UFFDIO_COPY, &copy);
+	if (copied)
+		*copied = copy.copy;
+	return result;
+}
+
+static int fill(int fd, unsigned long command, const void *start, long pages, uint64_t mode)
+{
+	struct filling filling = { range_of(start, pages), mode, 0 };
+	return ioctl(fd, command, &filling);
+}
+
+/* A thread that resolves faults until it is told to end: what it saw. */
+struct handler {
+	int fd, stop[2];
+	pthread_t thread;
+	char *source;
+	/* Counted before they are resolved, for whoever waits goes on then. */
+	_Atomic int missing, writes, minor, others, failed;
+	unsigned long last;
+	unsigned thread_seen;
+};
+
+static void *resolve(void *argument)
+{
+	struct handler *handler = argument;
+	for (;;) {
+		struct pollfd ready[2] = { { handler->fd, POLLIN, 0 }, { handler->stop[0], POLLIN, 0 } };
+		struct message message;
+		if (poll(ready, 2, -1) < 0 || ready[1].revents)
+			return NULL;
+		if (read(handler->fd, &message, sizeof message) != sizeof message)
+			continue;
+		char *page = (char *)(uintptr_t)(message.address & ~(PAGE - 1));
+		handler->last = message.address;
+		handler->thread_seen = message.thread;
+		int result = 0;
+		if (message.event != 0x12) {
+			handler->others++;
+		} else if (message.flags & FAULT_WP) {
+			handler->writes++;
+			result = protect(handler->fd, page, 1, 0);
+		} else if (message.flags & FAULT_MINOR) {
+			handler->minor++;
+			result = fill(handler->fd, UFFDIO_CONTINUE, page, 1, 0);
+		} else {
+			handler->missing++;
+			result = copy(handler->fd, page, handler->source, 1, 0, NULL);
+		}
+		handler->failed += result != 0;
+	}
+}
+
+static void start(struct handler *handler, int fd, char *source)
+{
+	memset(handler, 0, sizeof *handler);
+	handler->fd = fd;
+	handler->source = source;
+	NEED(pipe(handler->stop) == 0);
+	NEED(pthread_create(&handler->thread, NULL, resolve, handler) == 0);
+}
+
+static void stop(struct handler *handler)
+{
+	NEED(write(handler->stop[1], "x", 1) == 1);
+	pthread_join(handler->thread, NULL);
+	CHECK_EQ(handler->failed + handler->others, 0);
+	close(handler->stop[0]);
+	close(handler->stop[1]);
+}
+
+static void handshake(void)
+{
+	CHECK_FAILS(syscall(SYS_userfaultfd, 0x40000000), EINVAL);
+	int fd = (int)syscall(SYS_userfaultfd, O_CLOEXEC | O_NONBLOCK);
+	NEED(fd >= 0);
+	char *room = memory(4);
+	struct message message;
+	struct pollfd ready = { fd, POLLIN, 0 };
+	CHECK_FAILS(watch(fd, room, 4, MISSING), EINVAL);
+	CHECK_FAILS(read(fd, &message, sizeof message), EINVAL);
+	CHECK_EQ(poll(&ready, 1, 0), 1);
+	CHECK_EQ(ready.revents, POLLERR);
+	struct api api = { 0xAB, 0, 0 };
+	CHECK_FAILS(ioctl(fd, UFFDIO_API, &api), EINVAL);
+	CHECK_EQ(api.features | api.ioctls, 0);
+	api = (struct api){ 0xAA, 1ULL << 60, 0 };
+	CHECK_FAILS(ioctl(fd, UFFDIO_API, &api), EINVAL);
+	api = (struct api){ 0xAA, 0, 0 };
+	CHECK_EQ(ioctl(fd, UFFDIO_API, &api), 0);
+	CHECK(api.features & UNPOPULATED);
+	CHECK_EQ(api.ioctls & (1 | 2 | 1ULL << 0x3F), 1 | 2 | 1ULL << 0x3F);
+	api = (struct api){ 0xAA, 0, 0 };
+	CHECK_FAILS(ioctl(fd, UFFDIO_API, &api), EINVAL);
+	CHECK_FAILS(read(fd, &message, sizeof message), EAGAIN);
+	CHECK_FAILS(read(fd, &message, sizeof message - 1), EINVAL);
+	CHECK_FAILS(ioctl(fd, _IO(0xAA, 0x30), 0), EINVAL);
+
+	CHECK_FAILS(watch(fd, room, 4, 0), EINVAL);
+	CHECK_FAILS(watch(fd, room, 4, 8), EINVAL);
+	CHECK_FAILS(watch(fd, room, 0, MISSING), EINVAL);
+	CHECK_FAILS(watch(fd, room + 1, 4, MISSING), EINVAL);
+	CHECK_FAILS(watch(fd, (char *)0xffff800000000000, 4, MISSING), EINVAL);
+	CHECK_FAILS(watch(fd, (char *)-PAGE, 4, MISSING), EINVAL);
+	CHECK_FAILS(watch(fd, NULL, 4, MISSING), EINVAL);
+	CHECK_FAILS(watch(fd, room, 4, MINOR), EINVAL);
+	CHECK_FAILS(protect(fd, room, 4, 1), ENOENT);
+	CHECK_FAILS(copy(fd, room, room, 1, 0, NULL), ENOENT);
+	struct registration registration = { range_of(room, 4), MISSING | WP, 0 };
+	CHECK_EQ(ioctl(fd, UFFDIO_REGISTER, &registration), 0);
+	CHECK(registration.ioctls & 1 << 3 && registration.ioctls & 1 << 6);
+	CHECK_EQ(registration.ioctls & 1 << 7, 0);
+	int other = watcher(0);
+	CHECK_FAILS(watch(other, room, 4, MISSING), EBUSY);
+	CHECK_FAILS(protect(fd, room, 4, 8), EINVAL);
+	CHECK_FAILS(protect(fd, room, 4, 3), EINVAL);
+	CHECK_FAILS(copy(fd, room, room, 1, 8, NULL), EINVAL);
+	struct range range = range_of(room, 4);
+	CHECK_EQ(ioctl(fd, UFFDIO_WAKE, &range), 0);
+	CHECK_EQ(ioctl(fd, UFFDIO_UNREGISTER, &range), 0);
+	room[0] = 1;
+	close(other);
+	close(fd);
+	munmap(room, 4 * PAGE);
+}
+
+/* The first touch of a page is the handler's to resolve, the kernel's touch as well. */
+static void missing(void)
+{
+	int fd = watcher(THREAD_FEATURE | EXACT);
+	char *room = memory(PAGES), *source = memory(1);
+	memset(source, 7, PAGE);
+	NEED(fd >= 0 && watch(fd, room, PAGES, MISSING) == 0);
+	struct handler handler;
+	start(&handler, fd, source);
+	CHECK_EQ(room[5], 7);
+	CHECK_EQ(handler.last, (unsigned long)(uintptr_t)(room + 5));
+	CHECK_EQ(handler.thread_seen, syscall(SYS_gettid));
+	room[PAGE] = 1;
+	CHECK_EQ(room[PAGE + 1], 7);
+	int ends[2];
+	NEED(pipe(ends) == 0 && write(ends[1], "data", 4) == 4);
+	CHECK_EQ(read(ends[0], room + 2 * PAGE, 4), 4);
+	CHECK(memcmp(room + 2 * PAGE, "data\7", 5) == 0);
+	CHECK_EQ(write(ends[1], room + 3 * PAGE, 1), 1);
+	CHECK_EQ(handler.missing, 4);
+	stop(&handler);
+
+	int64_t copied = 0;
+	CHECK_FAILS(copy(fd, room, source, 1, 0, &copied), EEXIST);
+	CHECK_EQ(copied, -EEXIST);
+	CHECK_EQ(copy(fd, room + 4 * PAGE, source, 1, 0, &copied), 0);
+	CHECK_EQ(copied, PAGE);
+	CHECK_FAILS(copy(fd, room + 5 * PAGE, (char *)PAGE, 1, 0, &copied), EFAULT);
+	CHECK_EQ(fill(fd, UFFDIO_ZEROPAGE, room + 6 * PAGE, 2, 0), 0);
+	CHECK_EQ(room[6 * PAGE], 0);
+	room[7 * PAGE] = 3;
+	CHECK_EQ(room[7 * PAGE], 3);
+	CHECK_FAILS(fill(fd, UFFDIO_ZEROPAGE, room + 7 * PAGE, 1, 0), EEXIST);
+	/* As far as it goes. */
+	CHECK_FAILS(fill(fd, UFFDIO_ZEROPAGE, room + 5 * PAGE, 2, 0), EAGAIN);
+	CHECK_EQ(room[5 * PAGE], 0);
+	/* What was given back is missing again. */
+	madvise(room, PAGE, MADV_DONTNEED);
+	start(&handler, fd, source);
+	CHECK_EQ(room[0], 7);
+	CHECK_EQ(handler.missing, 1);
+	stop(&handler);
+	/* Nobody watches after the end: who waits goes on. */
+	close(fd);
+	CHECK_EQ(room[8 * PAGE], 0);
+	close(ends[0]);
+	close(ends[1]);
+	munmap(room, PAGES * PAGE);
+	munmap(source, PAGE);
+}
+
+static void write_protection(void)
+{
+	int fd = watcher(UNPOPULATED);
+	char *room = memory(PAGES);
+	memset(room, 1, PAGES / 2 * PAGE);
+	NEED(fd >= 0 && watch(fd, room, PAGES, WP) == 0);
+	CHECK_EQ(protect(fd, room, PAGES, 1), 0);
+	struct handler handler;
+	start(&handler, fd, NULL);
+	CHECK_EQ(room[0], 1);
+	/* A read of a page that is not there completes. */
+	CHECK_EQ(room[(PAGES - 1) * PAGE], 0);
+	CHECK_EQ(handler.writes, 0);
+	room[0] = 2;
+	CHECK_EQ(handler.writes, 1);
+	room[1] = 2;
+	CHECK_EQ(handler.writes, 1);
+	room[(PAGES - 1) * PAGE] = 2;
+	CHECK_EQ(handler.writes, 2);
+	room[(PAGES - 2) * PAGE] = 2;
+	CHECK_EQ(handler.writes, 3);
+	/* A protection change does not take it away, giving back does. */
+	NEED(mprotect(room, PAGES * PAGE, PROT_READ) == 0);
+	NEED(mprotect(room, PAGES * PAGE, PROT_READ | PROT_WRITE) == 0);
+	room[PAGE] = 2;
+	CHECK_EQ(handler.writes, 4);
+	madvise(room + 2 * PAGE, PAGE, MADV_DONTNEED);
+	room[2 * PAGE] = 2;
+	CHECK_EQ(handler.writes, 4);
+	/* The kernel's stores are told as well. */
+	int ends[2];
+	NEED(pipe(ends) == 0 && write(ends[1], "data", 4) == 4);
+	CHECK_EQ(read(ends[0], room + 3 * PAGE, 4), 4);
+	CHECK_EQ(handler.writes, 5);
+	/* A child is not watched. */
+	pid_t child = fork();
+	if (child == 0) {
+		room[4 * PAGE] = 9;
+		_exit(room[4 * PAGE] != 9);
+	}
+	int status = 0;
+	NEED(child > 0 && waitpid(child, &status, 0) == child);
+	CHECK_EQ(status, 0);
+	CHECK_EQ(room[4 * PAGE], 1);
+	room[4 * PAGE] = 2;
+	CHECK_EQ(handler.writes, 6);
+	/* All at once. */
+	CHECK_EQ(protect(fd, room, PAGES, 0), 0);
+	memset(room, 3, PAGES * PAGE);
+	CHECK_EQ(handler.writes, 6);
+	stop(&handler);
+	close(ends[0]);
+	close(ends[1]);
+	close(fd);
+	munmap(room, PAGES * PAGE);
+}
+
+static void shared(void)
+{
+	int fd = watcher(0);
+	int file = (int)syscall(SYS_memfd_create, "watched", 0);
+	NEED(fd >= 0 && file >= 0 && ftruncate(file, 4 * PAGE) == 0);
+	char *room = mmap(NULL, 4 * PAGE, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+	char *alias = mmap(NULL, 4 * PAGE, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+	char *source = memory(1);
+	NEED(room != MAP_FAILED && alias != MAP_FAILED);
+	memset(source, 7, PAGE);
+	NEED(watch(fd, room, 4, MISSING | WP | MINOR) == 0);
+	struct handler handler;
+	start(&handler, fd, source);
+	CHECK_EQ(room[0], 7);
+	CHECK_EQ(handler.missing, 1);
+	CHECK_EQ(alias[0], 7);
+	alias[PAGE] = 5;
+	CHECK_EQ(room[PAGE], 5);
+	CHECK_EQ(handler.minor, 1);
+	CHECK_FAILS(fill(fd, UFFDIO_CONTINUE, room + 2 * PAGE, 1, 0), EFAULT);
+	CHECK_EQ(protect(fd, room, 4, 1), 0);
+	room[0] = 1;
+	CHECK_EQ(handler.writes, 1);
+	/* That the page is not mapped comes first, and mapping it takes the protection away. */
+	madvise(room + PAGE, PAGE, MADV_DONTNEED);
+	room[PAGE] = 1;
+	CHECK_EQ(handler.minor, 2);
+	CHECK_EQ(handler.writes, 1);
+	CHECK_EQ(alias[PAGE], 1);
+	/* Protection outlives the mapping of a page of an object. */
+	NEED(watch(fd, alias, 4, WP) == 0);
+	CHECK_EQ(protect(fd, alias, 4, 1), 0);
+	madvise(alias, 4 * PAGE, MADV_DONTNEED);
+	CHECK_EQ(alias[PAGE], 1);
+	alias[PAGE] = 2;
+	CHECK_EQ(handler.writes, 2);
+	alias[2 * PAGE] = 2;
+	CHECK_EQ(handler.writes, 3);
+	stop(&handler);
+	close(fd);
+	munmap(room, 4 * PAGE);
+	munmap(alias, 4 * PAGE);
+	munmap(source, PAGE);
+	close(file);
+}
+
+static volatile sig_atomic_t signals;
+static void *signal_at;
+
+static void note(int number, siginfo_t *info, void *context)
+{
+	(void)number;
+	(void)context;
+	signals++;
+	signal_at = info->si_addr;
+	/* So that the access succeeds the next time. */
+	mprotect((void *)((uintptr_t)info->si_addr & ~(PAGE - 1)), PAGE, PROT_NONE);
+	mmap((void *)((uintptr_t)info->si_addr & ~(PAGE - 1)), PAGE, PROT_READ | PROT_WRITE,
+	     MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+}
+
+static void signalled(void)
+{
+	struct sigaction action = { 0 }, old;
+	action.sa_sigaction = note;
+	action.sa_flags = SA_SIGINFO;
+	sigaction(SIGBUS, &action, &old);
+	int fd = watcher(SIGBUS_FEATURE | UNPOPULATED | POISON);
+	char *room = memory(4);
+	NEED(fd >= 0 && watch(fd, room, 4, MISSING | WP) == 0);
+	room[5] = 1;
+	CHECK_EQ(signals, 1);
+	CHECK(signal_at == room + 5);
+	CHECK_EQ(fill(fd, UFFDIO_POISON, room + PAGE, 1, 0), 0);
+	CHECK_FAILS(fill(fd, UFFDIO_POISON, room + PAGE, 1, 0), EEXIST);
+	room[PAGE] = 1;
+	CHECK_EQ(signals, 2);
+	int ends[2];
+	NEED(pipe(ends) == 0 && write(ends[1], "data", 4) == 4);
+	CHECK_FAILS(read(ends[0], room + 2 * PAGE, 4), EFAULT);
+	CHECK_EQ(signals, 2);
+	close(ends[0]);
+	close(ends[1]);
+	close(fd);
+	munmap(room, 4 * PAGE);
+	sigaction(SIGBUS, &old, NULL);
+}
+
+/* The pages written since, protected again. */
+static int written(int pagemap, const char *room, int pages, struct region *regions, int most)
+{
+	struct scan scan = { .size = sizeof scan, .flags = 3, .start = (uint64_t)(uintptr_t)room };
+	scan.end = scan.start + (uint64_t)pages * PAGE;
+	scan.vec = (uint64_t)(uintptr_t)regions;
+	scan.vec_len = (uint64_t)most;
+	scan.mask = scan.returned = IS_WRITTEN;
+	int found = ioctl(pagemap, PAGEMAP_SCAN, &scan);
+	CHECK(found >= 0 && scan.walk_end >= scan.start);
+	return found;
+}
+
+static void tracking(void)
+{
+	int pagemap = open("/proc/self/pagemap", O_RDONLY);
+	int fd = watcher(ASYNC | UNPOPULATED);
+	struct region regions[PAGES];
+	char *room = memory(PAGES);
+	NEED(pagemap >= 0);
+	memset(room, 1, PAGES / 2 * PAGE);
+	NEED(fd >= 0 && watch(fd, room, PAGES, WP) == 0);
+	CHECK_EQ(protect(fd, room, PAGES, 1), 0);
+	CHECK_EQ(written(pagemap, room, PAGES, regions, PAGES), 0);
+	room[PAGE] = 2;
+	room[2 * PAGE] = 2;
+	room[(PAGES - 1) * PAGE] = 2;
+	volatile char sum = room[4 * PAGE];
+	(void)sum;
+	CHECK_EQ(written(pagemap, room, PAGES, regions, PAGES), 2);
+	CHECK_EQ(regions[0].start, (uintptr_t)room + PAGE);
+	CHECK_EQ(regions[0].end, (uintptr_t)room + 3 * PAGE);
+	CHECK_EQ(regions[1].start, (uintptr_t)room + (PAGES - 1) * PAGE);
+	CHECK_EQ(regions[1].categories, IS_WRITTEN);
+	CHECK_EQ(written(pagemap, room, PAGES, regions, PAGES), 0);
+	int ends[2];
+	NEED(pipe(ends) == 0 && write(ends[1], "data", 4) == 4);
+	CHECK_EQ(read(ends[0], room + 3 * PAGE, 4), 4);
+	CHECK_EQ(written(pagemap, room, PAGES, regions, 1), 1);
+	CHECK_EQ(regions[0].start, (uintptr_t)room + 3 * PAGE);
+	/* Room for one: the rest is found by the next scan. */
+	room[0] = room[5 * PAGE] = 3;
+	CHECK_EQ(written(pagemap, room, PAGES, regions, 1), 1);
+	CHECK_EQ(regions[0].start, (uintptr_t)room);
+	CHECK_EQ(written(pagemap, room, PAGES, regions, 1), 1);
+	CHECK_EQ(regions[0].start, (uintptr_t)room + 5 * PAGE);
+	/* A child's stores are its own. */
+	pid_t child = fork();
+	if (child == 0) {
+		memset(room, 9, PAGES * PAGE);
+		_exit(0);
+	}
+	int status = 0;
+	NEED(child > 0 && waitpid(child, &status, 0) == child);
+	CHECK_EQ(written(pagemap, room, PAGES, regions, PAGES), 0);
+	room[PAGE] = 4;
+	CHECK_EQ(written(pagemap, room, PAGES, regions, PAGES), 1);
+
+	struct scan scan = { .size = sizeof scan - 8 };
+	CHECK_FAILS(ioctl(pagemap, PAGEMAP_SCAN, &scan), EINVAL);
+	scan = (struct scan){ .size = sizeof scan, .flags = 8 };
+	CHECK_FAILS(ioctl(pagemap, PAGEMAP_SCAN, &scan), EINVAL);
+	scan = (struct scan){ .size = sizeof scan, .start = 1, .end = PAGE };
+	CHECK_FAILS(ioctl(pagemap, PAGEMAP_SCAN, &scan), EINVAL);
+	scan = (struct scan){ .size = sizeof scan, .mask = 1ULL << 40 };
+	CHECK_FAILS(ioctl(pagemap, PAGEMAP_SCAN, &scan), EINVAL);
+	char *plain = memory(1);
+	scan = (struct scan){ .size = sizeof scan, .flags = 2, .start = (uint64_t)(uintptr_t)plain };
+	scan.end = scan.start + PAGE;
+	CHECK_FAILS(ioctl(pagemap, PAGEMAP_SCAN, &scan), EPERM);
+	CHECK_FAILS(ioctl(pagemap, _IO('f', 17), 0), EINVAL);
+	close(ends[0]);
+	close(ends[1]);
+	close(fd);
+	close(pagemap);
+	munmap(plain, PAGE);
+	munmap(room, PAGES * PAGE);
+}
+
+static void *touch(void *page)
+{
+	*(volatile char *)page = 1;
+	return page;
+}
+
+/* Whoever waits goes on when the descriptor is closed, and ends when it is killed. */
+static void abandoned(void)
+{
+	int fd = watcher(0);
+	char *room = memory(1);
+	pthread_t thread;
+	struct pollfd ready = { fd, POLLIN, 0 };
+	NEED(fd >= 0 && watch(fd, room, 1, MISSING) == 0);
+	NEED(pthread_create(&thread, NULL, touch, room) == 0);
+	CHECK_EQ(poll(&ready, 1, -1), 1);
+	close(fd);
+	pthread_join(thread, NULL);
+	CHECK_EQ(room[0], 1);
+	munmap(room, PAGE);
+
+	int told[2];
+	NEED(pipe(told) == 0);
+	pid_t child = fork();
+	if (child == 0) {
+		fd = watcher(0);
+		room = memory(1);
+		ready.fd = fd;
+		if (fd < 0 || watch(fd, room, 1, MISSING) != 0 || pthread_create(&thread, NULL, touch, room) != 0)
+			_exit(98);
+		poll(&ready, 1, -1);
+		if (write(told[1], "x", 1) != 1)
+			_exit(98);
+		pthread_join(thread, NULL);
+		_exit(97);
+	}
+	char byte;
+	NEED(child > 0 && read(told[0], &byte, 1) == 1);
+	kill(child, SIGKILL);
+	int status = 0;
+	NEED(waitpid(child, &status, 0) == child);
+	CHECK(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
+	close(told[0]);
+	close(told[1]);
+}
+
+int main(void)
+{
+	int fd = watcher(ASYNC | UNPOPULATED | POISON | EXACT);
+	if (fd >= 0) {
+		close(fd);
+		handshake();
+		missing();
+		write_protection();
+		shared();
+		signalled();
+		tracking();
+		abandoned();
+	}
+	return checked("userfault");
+}
