@@ -38,6 +38,12 @@ pub const LIBNUMA: Need = Need {
     present: || has_library("libnuma.a"),
 };
 
+/// Rings of submissions, statically linked.
+pub const LIBURING: Need = Need {
+    package: "liburing-dev",
+    present: || has_library("liburing.a"),
+};
+
 const NEEDS: &[Need] = &[
     Need {
         package: "qemu-system-x86",

@@ -6,7 +6,7 @@ use crate::{install, shell};
 use anyhow::{Context, Result};
 use std::collections::BTreeSet;
 use std::fs::{self, File};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// Builds what the tests start and is not built yet; returns the folder of the programs.
@@ -16,6 +16,8 @@ use std::process::Command;
 pub fn build(source: &Source, tests: &[&Test]) -> Result<PathBuf> {
     let output = source.folder.join("build");
     fs::create_dir_all(&output)?;
+    let tests_of_mm = source.folder.join("source/tools/testing/selftests/mm");
+    forget_without_rings(&tests_of_mm, &output)?;
     let wanted: BTreeSet<&str> = tests.iter().map(|test| test.program.as_str()).collect();
     let missing: Vec<PathBuf> = wanted
         .iter()
@@ -25,7 +27,12 @@ pub fn build(source: &Source, tests: &[&Test]) -> Result<PathBuf> {
     if missing.is_empty() {
         return Ok(output);
     }
-    install::install_packages(&[install::MAKE, install::LIBCAP, install::LIBNUMA])?;
+    install::install_packages(&[
+        install::MAKE,
+        install::LIBCAP,
+        install::LIBNUMA,
+        install::LIBURING,
+    ])?;
     let tree = source.folder.join("source");
     if !tree.join("usr/include/linux/mman.h").is_file() {
         let mut headers = make(source)?;
@@ -38,11 +45,28 @@ pub fn build(source: &Source, tests: &[&Test]) -> Result<PathBuf> {
     programs
         .arg(folder)
         .args(["ARCH=x86_64", "EXTRA_CFLAGS=-static"]);
-    programs
-        .args(&missing)
-        .current_dir(tree.join("tools/testing/selftests/mm"));
+    programs.args(&missing).current_dir(tests_of_mm);
     shell::run(&mut programs).with_context(|| format!("see {}", log(source).display()))?;
     Ok(output)
+}
+
+/// Removes programs that were configured and built without the library of rings, which leaves subtests out of them.
+fn forget_without_rings(tests: &Path, output: &Path) -> Result<()> {
+    let configured = tests.join("local_config.h");
+    let Ok(text) = fs::read_to_string(&configured) else {
+        return Ok(());
+    };
+    if text.contains("LOCAL_CONFIG_HAVE_LIBURING") {
+        return Ok(());
+    }
+    let programs = ["cow", "gup_longterm"].map(|program| output.join(program));
+    let stale = programs
+        .into_iter()
+        .chain([tests.join("local_config.mk"), configured]);
+    for file in stale.filter(|file| file.exists()) {
+        fs::remove_file(&file).with_context(|| format!("cannot remove {}", file.display()))?;
+    }
+    Ok(())
 }
 
 fn log(source: &Source) -> PathBuf {

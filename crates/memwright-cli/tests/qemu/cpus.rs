@@ -15,6 +15,7 @@ const PROGRAMS: &[&str] = &[
     "seal",
     "merge",
     "lend",
+    "rings",
     "limits",
     "remote",
     "faults",

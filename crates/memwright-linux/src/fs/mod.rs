@@ -25,6 +25,7 @@ pub mod executable;
 pub mod file_system;
 pub mod initrd;
 pub mod inode;
+pub mod io_uring;
 pub mod kind;
 pub mod locks;
 pub mod mounts;

@@ -67,6 +67,25 @@ impl<M: Machine> AddressSpace<M> {
     }
 }
 
+impl<M: Machine> AddressSpace<M> {
+    /// Pins the page at `address`, which the program could write: the frame stays its own, over forks too, until it is
+    /// unpinned (design rule 6; Linux 7.2 `mm/gup.c`, `pin_user_pages` with `FOLL_WRITE`). The reference that comes
+    /// with it is the caller's.
+    ///
+    /// # Errors
+    /// As for a store by the program.
+    pub fn pin(&self, address: VirtAddr) -> Result<FrameRef<'_, M>, FaultError> {
+        let core = &*self.core;
+        let mut pinned = None;
+        core.with_frame(address, Access::WRITE, |frame| {
+            let frames = core.memory.frames();
+            frames.pin(frame);
+            pinned = Some(frames.share(frame));
+        })?;
+        pinned.ok_or(FaultError::NoArea)
+    }
+}
+
 impl<M: Machine> Core<M> {
     /// Calls `act` with the frame of the page at `address`, which permits the access, while the lock of
     /// its entry is held (design rule 11). Accessed and dirty are set as hardware would.

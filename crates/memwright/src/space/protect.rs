@@ -49,11 +49,11 @@ impl<M: Machine> AddressSpace<M> {
             rights,
             entries: 0,
             avoided: 0,
+            locked: false,
         };
         let result = change.areas(core, &mut areas, first, range, &mut gather);
         let counts = gather.close();
         core.note_areas(cpu, &mut areas);
-        let populate = change.rights.contains(Rights::WRITE) && areas.locked > 0;
         drop(areas);
         core.note_gather(cpu, counts);
         if change.avoided > 0 {
@@ -65,7 +65,7 @@ impl<M: Machine> AddressSpace<M> {
             rights,
             entries: change.entries,
         });
-        if populate {
+        if change.locked {
             // Locked private pages that became writable are copied now, not by a fault.
             let _ = core.populate_locked(range);
         }
@@ -78,6 +78,8 @@ struct Change {
     rights: Rights,
     entries: u64,
     avoided: u64,
+    /// Locked memory became writable.
+    locked: bool,
 }
 
 impl Change {
@@ -173,7 +175,7 @@ impl Change {
     /// What can fail of a change of `pages` pages with these rights and flags; returns the new flags.
     #[inline(always)]
     fn charge<M: Machine>(
-        &self,
+        &mut self,
         core: &Core<M>,
         areas: &Areas<M>,
         (old, flags): (Rights, AreaFlags),
@@ -182,6 +184,7 @@ impl Change {
         if !self.rights.contains(Rights::WRITE) || old.contains(Rights::WRITE) {
             return Ok(flags);
         }
+        self.locked |= flags.contains(AreaFlags::LOCKED);
         // Only the data limit can be exceeded: the size stays (Linux 7.2 `mprotect_fixup`).
         areas
             .check_data(self.rights, flags, pages)

@@ -5,6 +5,7 @@ pub mod control;
 pub mod descriptor;
 pub mod epoll;
 pub mod eventfd;
+pub mod io_uring;
 pub mod list;
 pub mod memory;
 pub mod name;
@@ -31,6 +32,7 @@ pub const GROUPS: &[&[SystemCall]] = &[
     descriptor::CALLS,
     epoll::CALLS,
     eventfd::CALLS,
+    io_uring::CALLS,
     list::CALLS,
     memory::CALLS,
     name::CALLS,

@@ -1,0 +1,110 @@
+//! Buffers that are registered with a ring: pages that stay where they are until they are given back
+//! (`io_uring/rsrc.c` of Linux 7.2).
+
+use crate::{Memory, Space, abi::IoVector, errno::Errno};
+use alloc::{sync::Arc, vec::Vec};
+use memwright_table::{Frame, PAGE_SIZE, VirtAddr};
+
+/// Most bytes of one buffer.
+const MOST_BYTES: u64 = 1 << 30;
+
+/// A registered buffer.
+struct Buffer {
+    start: u64,
+    length: u64,
+    /// The pinned frames, each with a reference.
+    frames: Vec<Frame>,
+}
+
+/// The buffers of a ring. Dropping them unpins their pages.
+pub struct Buffers {
+    memory: Arc<Memory>,
+    all: Vec<Buffer>,
+}
+
+impl Buffers {
+    /// Pins the memory that `pieces` name, of which at most `limit` pages.
+    ///
+    /// # Errors
+    /// `EFAULT` for memory that cannot be written, is empty, or is too much for one buffer; `ENOMEM`.
+    pub fn pin(
+        memory: &Arc<Memory>,
+        space: &Space,
+        pieces: &[IoVector],
+        limit: u64,
+    ) -> Result<Self, Errno> {
+        let mut buffers = Self {
+            memory: memory.clone(),
+            all: Vec::new(),
+        };
+        let mut left = limit;
+        for piece in pieces {
+            let (start, length) = (piece.base, piece.length);
+            if length == 0 || length > MOST_BYTES {
+                return Err(Errno::EFAULT);
+            }
+            let first = start / PAGE_SIZE as u64;
+            let pages = (start + length).div_ceil(PAGE_SIZE as u64) - first;
+            left = left.checked_sub(pages).ok_or(Errno::ENOMEM)?;
+            let mut frames = Vec::new();
+            let room = frames.try_reserve_exact(pages as usize);
+            room.map_err(|_| Errno::ENOMEM)?;
+            buffers.all.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
+            buffers.all.push(Buffer {
+                start,
+                length,
+                frames,
+            });
+            let frames = buffers.all.last_mut().map(|buffer| &mut buffer.frames);
+            let frames = frames.ok_or(Errno::ENOMEM)?;
+            for page in first..first + pages {
+                let at = VirtAddr::new(page * PAGE_SIZE as u64);
+                frames.push(space.pin(at).map_err(|_| Errno::EFAULT)?.into_raw());
+            }
+        }
+        Ok(buffers)
+    }
+
+    /// The frames of `length` bytes at `address`, which lie in the buffer with this number: each with where in it the
+    /// bytes begin and how many there are.
+    ///
+    /// # Errors
+    /// `EFAULT` if they do not.
+    pub fn parts(
+        &self,
+        number: u16,
+        address: u64,
+        length: u32,
+    ) -> Result<impl Iterator<Item = (Frame, usize, usize)> + '_, Errno> {
+        let buffer = self.all.get(usize::from(number)).ok_or(Errno::EFAULT)?;
+        let end = address.checked_add(length.into()).ok_or(Errno::EFAULT)?;
+        if address < buffer.start || end > buffer.start + buffer.length {
+            return Err(Errno::EFAULT);
+        }
+        let first = buffer.start / PAGE_SIZE as u64;
+        let mut at = address;
+        Ok(core::iter::from_fn(move || {
+            let offset = (at % PAGE_SIZE as u64) as usize;
+            let count = ((end - at) as usize).min(PAGE_SIZE - offset);
+            let frame = *buffer
+                .frames
+                .get((at / PAGE_SIZE as u64 - first) as usize)?;
+            at += count as u64;
+            (count > 0).then_some((frame, offset, count))
+        }))
+    }
+}
+
+impl Drop for Buffers {
+    fn drop(&mut self) {
+        let frames = self.memory.frames();
+        for frame in self
+            .all
+            .iter_mut()
+            .flat_map(|buffer| buffer.frames.drain(..))
+        {
+            frames.unpin(frame);
+            drop(frames.adopt(frame));
+        }
+    }
+}

@@ -1,0 +1,157 @@
+//! Where things stand in the memory that a program and its ring share. Programs are told, so the places are ours to
+//! choose, but for the sizes of what stands there (`include/uapi/linux/io_uring.h` of Linux 7.2).
+
+use linux_raw_sys::io_uring as uapi;
+use memwright_table::PAGE_SIZE;
+
+/// Words of the rings, as offsets in bytes. Those that both sides write are on lines of their own.
+pub const SUBMIT_HEAD: u32 = 0;
+/// Written by the program.
+pub const SUBMIT_TAIL: u32 = 64;
+/// Written by the program.
+pub const COMPLETE_HEAD: u32 = 128;
+/// Where the next completion goes.
+pub const COMPLETE_TAIL: u32 = 192;
+/// Entries of the submission ring, less one.
+pub const SUBMIT_MASK: u32 = 256;
+/// Entries of the completion ring, less one.
+pub const COMPLETE_MASK: u32 = 260;
+/// Entries of the submission ring.
+pub const SUBMIT_ENTRIES: u32 = 264;
+/// Entries of the completion ring.
+pub const COMPLETE_ENTRIES: u32 = 268;
+/// Submissions that named no entry.
+pub const DROPPED: u32 = 272;
+/// Nothing is ever said there.
+pub const SUBMIT_FLAGS: u32 = 276;
+/// The same for completions.
+pub const COMPLETE_FLAGS: u32 = 280;
+/// Completions for which there was no room.
+pub const OVERFLOW: u32 = 284;
+/// The completions.
+pub const COMPLETIONS: u32 = 320;
+
+/// Bytes of a completion.
+pub const COMPLETION_SIZE: u32 = 16;
+/// Bytes of a submission.
+pub const SUBMISSION_SIZE: u32 = 64;
+
+/// Most submissions of a ring (`IORING_MAX_ENTRIES`).
+const MOST_SUBMISSIONS: u32 = 32768;
+/// Most completions of a ring (`IORING_MAX_CQ_ENTRIES`).
+const MOST_COMPLETIONS: u32 = 2 * MOST_SUBMISSIONS;
+
+/// The sizes of a ring.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sizes {
+    /// Submissions, a power of two.
+    pub submissions: u32,
+    /// Completions, a power of two.
+    pub completions: u32,
+}
+
+impl Sizes {
+    /// The sizes that a program asks for: `completions` if it says so itself, and `clamped` if it takes less
+    /// (`io_uring/io_uring.c`, `io_uring_fill_params`). None if they make no sense.
+    #[must_use]
+    pub fn new(submissions: u32, completions: Option<u32>, clamped: bool) -> Option<Self> {
+        let fit = |count: u32, most: u32| {
+            let count = if clamped { count.min(most) } else { count };
+            (1..=most)
+                .contains(&count)
+                .then(|| count.next_power_of_two())
+        };
+        let submissions = fit(submissions, MOST_SUBMISSIONS)?;
+        let completions = match completions {
+            Some(count) => fit(count, MOST_COMPLETIONS).filter(|count| *count >= submissions)?,
+            None => 2 * submissions,
+        };
+        Some(Self {
+            submissions,
+            completions,
+        })
+    }
+
+    /// Where the submission ring's numbers of entries stand.
+    #[must_use]
+    pub fn array(self) -> u32 {
+        COMPLETIONS + self.completions * COMPLETION_SIZE
+    }
+
+    /// Pages of both rings.
+    #[must_use]
+    pub fn ring_pages(self) -> u64 {
+        u64::from(self.array() + self.submissions * 4).div_ceil(PAGE_SIZE as u64)
+    }
+
+    /// Pages of the submissions.
+    #[must_use]
+    pub fn submission_pages(self) -> u64 {
+        u64::from(self.submissions * SUBMISSION_SIZE).div_ceil(PAGE_SIZE as u64)
+    }
+
+    /// The page of the shared memory that an offset of `mmap`, in pages, shows: the rings come first, by either of
+    /// their two offsets, then the submissions.
+    #[must_use]
+    pub fn page_at(self, index: u64) -> Option<u64> {
+        let page = |offset: u32| u64::from(offset) / PAGE_SIZE as u64;
+        let (both, entries) = (page(uapi::IORING_OFF_CQ_RING), page(uapi::IORING_OFF_SQES));
+        let rings = self.ring_pages();
+        if index >= entries {
+            (index - entries < self.submission_pages()).then_some(rings + index - entries)
+        } else {
+            let within = if index >= both { index - both } else { index };
+            (within < rings).then_some(within)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_powers_of_two() {
+        let sizes = |submissions, completions| {
+            Some(Sizes {
+                submissions,
+                completions,
+            })
+        };
+        #[rustfmt::skip]
+        let rows = [
+            (0,      None,     false, None),
+            (0,      None,     true,  None),
+            (1,      None,     false, sizes(1, 2)),
+            (5,      None,     false, sizes(8, 16)),
+            (32768,  None,     false, sizes(32768, 65536)),
+            (32769,  None,     false, None),
+            (40000,  None,     true,  sizes(32768, 65536)),
+            (8,      Some(4),  false, None),
+            (8,      Some(0),  false, None),
+            (8,      Some(17), false, sizes(8, 32)),
+        ];
+        for (submissions, completions, clamped, expected) in rows {
+            let found = Sizes::new(submissions, completions, clamped);
+            assert_eq!(found, expected, "{submissions} {completions:?} {clamped}");
+        }
+    }
+
+    #[test]
+    fn both_offsets_show_the_rings() {
+        let sizes = Sizes::new(64, None, false).unwrap();
+        assert_eq!((sizes.array(), sizes.ring_pages()), (320 + 128 * 16, 1));
+        #[rustfmt::skip]
+        let rows = [
+            (0,       Some(0)),
+            (1,       None),
+            (0x8000,  Some(0)),
+            (0x8001,  None),
+            (0x10000, Some(1)),
+            (0x10001, None),
+        ];
+        for (index, expected) in rows {
+            assert_eq!(sizes.page_at(index), expected, "{index:#x}");
+        }
+    }
+}

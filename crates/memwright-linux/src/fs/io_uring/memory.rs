@@ -1,0 +1,100 @@
+//! The memory that a program and its ring share.
+
+use super::layout::{SUBMISSION_SIZE, Sizes};
+use crate::{M, Memory};
+use alloc::sync::Arc;
+use core::fmt;
+use memwright::object::{Mappings, Object, ObjectError, ObjectIdentity, Shmem};
+use memwright_table::{Frame, PAGE_SIZE};
+
+/// Rings and submissions.
+pub struct RingMemory {
+    pages: Shmem<M>,
+    sizes: Sizes,
+}
+
+impl RingMemory {
+    /// Zeroes.
+    #[must_use]
+    pub fn new(memory: &Arc<Memory>, sizes: Sizes) -> Self {
+        let size = (sizes.ring_pages() + sizes.submission_pages()) * PAGE_SIZE as u64;
+        Self {
+            pages: Shmem::new(memory.clone(), size, ObjectIdentity::default()),
+            sizes,
+        }
+    }
+
+    /// Its sizes.
+    #[must_use]
+    pub const fn sizes(&self) -> Sizes {
+        self.sizes
+    }
+
+    /// A word of the rings.
+    #[must_use]
+    pub fn word(&self, offset: u32) -> u32 {
+        let mut bytes = [0; 4];
+        self.pages.read_at(offset.into(), &mut bytes);
+        u32::from_le_bytes(bytes)
+    }
+
+    /// Sets a word of the rings. Without a frame for its page nothing happens: setting the first words at the start
+    /// has made all of them.
+    pub fn set_word(&self, offset: u32, value: u32) {
+        self.store(offset, &value.to_le_bytes());
+    }
+
+    /// Stores bytes in the rings.
+    pub fn store(&self, offset: u32, bytes: &[u8]) {
+        let _ = self.pages.write_at(offset.into(), bytes);
+    }
+
+    /// A submission.
+    #[must_use]
+    pub fn submission(&self, number: u32) -> [u8; SUBMISSION_SIZE as usize] {
+        let start = self.sizes.ring_pages() * PAGE_SIZE as u64;
+        let mut bytes = [0; SUBMISSION_SIZE as usize];
+        self.pages
+            .read_at(start + u64::from(number * SUBMISSION_SIZE), &mut bytes);
+        bytes
+    }
+
+    /// Makes all pages, so that nothing fails later.
+    ///
+    /// # Errors
+    /// No frame is free.
+    pub fn make(&self) -> Result<(), ObjectError> {
+        Ok(self.pages.allocate(0, self.pages.size())?)
+    }
+}
+
+impl Object<M> for RingMemory {
+    fn frame(&self, memory: &Memory, index: u64, write: bool) -> Result<Frame, ObjectError> {
+        let page = self.sizes.page_at(index).ok_or(ObjectError::BeyondEnd)?;
+        self.pages.frame(memory, page, write)
+    }
+
+    fn cached(&self, memory: &Memory, index: u64) -> Option<Frame> {
+        self.pages.cached(memory, self.sizes.page_at(index)?)
+    }
+
+    fn contains(&self, index: u64) -> bool {
+        self.sizes.page_at(index).is_some()
+    }
+
+    fn identity(&self) -> ObjectIdentity {
+        self.pages.identity()
+    }
+
+    fn describe(&self, out: &mut dyn fmt::Write) -> fmt::Result {
+        out.write_str("anon_inode:[io_uring]")
+    }
+
+    fn mappings(&self) -> &Mappings<M> {
+        self.pages.mappings()
+    }
+
+    fn is_memory(&self) -> bool {
+        true
+    }
+}

@@ -1,0 +1,205 @@
+//! Rings of submissions and completions (`io_uring/` of Linux 7.2). What is submitted is done at once, in order, by the
+//! thread that enters the ring.
+
+mod buffers;
+pub mod layout;
+mod memory;
+mod operate;
+
+use super::{
+    open_file::{File, Mapping, OpenFile, Polling, Readiness},
+    turn::Turn,
+};
+use crate::{
+    Memory,
+    context::Context,
+    errno::Errno,
+    sync::{Lock, Rank},
+    wait::WaitQueue,
+};
+use alloc::{sync::Arc, vec::Vec};
+use layout::{
+    COMPLETE_ENTRIES, COMPLETE_HEAD, COMPLETE_MASK, COMPLETE_TAIL, COMPLETION_SIZE, COMPLETIONS,
+    DROPPED, OVERFLOW, SUBMIT_ENTRIES, SUBMIT_HEAD, SUBMIT_MASK, SUBMIT_TAIL, Sizes,
+};
+use memory::RingMemory;
+use operate::Submission;
+
+pub use buffers::Buffers;
+
+/// The open file behind a descriptor of `io_uring_setup`.
+pub struct Ring {
+    memory: Arc<RingMemory>,
+    buffers: Lock<Option<Arc<Buffers>>>,
+    /// One thread submits at a time.
+    turn: Turn,
+    /// Woken by completions.
+    completed: WaitQueue,
+}
+
+impl Ring {
+    /// An empty ring.
+    ///
+    /// # Errors
+    /// `ENOMEM`.
+    pub fn new(memory: &Arc<Memory>, sizes: Sizes) -> Result<Self, Errno> {
+        let shared = RingMemory::new(memory, sizes);
+        shared.make().map_err(|_| Errno::ENOMEM)?;
+        for (offset, value) in [
+            (SUBMIT_MASK, sizes.submissions - 1),
+            (COMPLETE_MASK, sizes.completions - 1),
+            (SUBMIT_ENTRIES, sizes.submissions),
+            (COMPLETE_ENTRIES, sizes.completions),
+        ] {
+            shared.set_word(offset, value);
+        }
+        Ok(Self {
+            memory: Arc::new(shared),
+            buffers: Lock::new(Rank::File, None),
+            turn: Turn::new(),
+            completed: WaitQueue::new(),
+        })
+    }
+
+    /// Does what was submitted, at most `most`; says how many.
+    ///
+    /// # Errors
+    /// `ERESTARTSYS` when a signal came first.
+    pub fn submit(&self, context: &Context<'_>, most: u32) -> Result<u32, Errno> {
+        let sizes = self.memory.sizes();
+        let turn = self.turn.take(context)?;
+        let mut head = self.memory.word(SUBMIT_HEAD);
+        let waiting = self.memory.word(SUBMIT_TAIL).wrapping_sub(head);
+        let count = waiting.min(most).min(sizes.submissions);
+        for _ in 0..count {
+            let slot = head & (sizes.submissions - 1);
+            let number = self.memory.word(sizes.array() + slot * 4);
+            if number < sizes.submissions {
+                let wanted = Submission::new(&self.memory.submission(number));
+                // The entry is the program's again once it was read.
+                self.memory.set_word(SUBMIT_HEAD, head.wrapping_add(1));
+                let result = match self.operate(context, &wanted) {
+                    Ok(moved) => moved as i32,
+                    Err(error) if error >= Errno::ERESTARTSYS => {
+                        -i32::from(Errno::EINTR.number() as i16)
+                    }
+                    Err(error) => -i32::from(error.number() as i16),
+                };
+                self.complete(wanted.user_data, result);
+            } else {
+                self.count(DROPPED);
+                self.memory.set_word(SUBMIT_HEAD, head.wrapping_add(1));
+            }
+            head = head.wrapping_add(1);
+        }
+        drop(turn);
+        if count > 0 {
+            self.completed.wake_all(context.kernel);
+        }
+        Ok(count)
+    }
+
+    /// Adds a completion, or counts that there was no room for it.
+    fn complete(&self, user_data: u64, result: i32) {
+        let sizes = self.memory.sizes();
+        if self.completions() >= sizes.completions {
+            self.count(OVERFLOW);
+            return;
+        }
+        let tail = self.memory.word(COMPLETE_TAIL);
+        let slot = tail & (sizes.completions - 1);
+        let mut bytes = [0; COMPLETION_SIZE as usize];
+        bytes[..8].copy_from_slice(&user_data.to_le_bytes());
+        bytes[8..12].copy_from_slice(&result.to_le_bytes());
+        self.memory
+            .store(COMPLETIONS + slot * COMPLETION_SIZE, &bytes);
+        self.memory.set_word(COMPLETE_TAIL, tail.wrapping_add(1));
+    }
+
+    /// Completions that the program has not taken yet.
+    fn completions(&self) -> u32 {
+        let head = self.memory.word(COMPLETE_HEAD);
+        self.memory.word(COMPLETE_TAIL).wrapping_sub(head)
+    }
+
+    fn count(&self, offset: u32) {
+        let now = self.memory.word(offset);
+        self.memory.set_word(offset, now.wrapping_add(1));
+    }
+
+    /// Waits for so many completions.
+    ///
+    /// # Errors
+    /// `EINTR` when a signal came first.
+    pub fn wait(&self, context: &Context<'_>, least: u32) -> Result<(), Errno> {
+        let least = least.min(self.memory.sizes().completions);
+        let enough = || (self.completions() >= least).then_some(());
+        context
+            .wait_until(&[&self.completed], None, enough)
+            .map_err(|_| Errno::EINTR)
+    }
+
+    /// Registers buffers.
+    ///
+    /// # Errors
+    /// `EBUSY` if there are some, those of `pin`, `ERESTARTSYS`.
+    pub fn register(
+        &self,
+        context: &Context<'_>,
+        pin: impl FnOnce() -> Result<Buffers, Errno>,
+    ) -> Result<(), Errno> {
+        let _turn = self.turn.take(context)?;
+        if self.buffers.lock().is_some() {
+            return Err(Errno::EBUSY);
+        }
+        let buffers = Arc::new(pin()?);
+        *self.buffers.lock() = Some(buffers);
+        Ok(())
+    }
+
+    /// Gives the buffers back.
+    ///
+    /// # Errors
+    /// `ENXIO` if there are none, `ERESTARTSYS`.
+    pub fn unregister(&self, context: &Context<'_>) -> Result<(), Errno> {
+        let _turn = self.turn.take(context)?;
+        let buffers = self.buffers.lock().take();
+        buffers.map(drop).ok_or(Errno::ENXIO)
+    }
+}
+
+impl File for Ring {
+    fn has_position(&self) -> bool {
+        false
+    }
+
+    fn mapping(&self, _open: &Arc<OpenFile>) -> Result<Mapping, Errno> {
+        Ok(Mapping::Object(self.memory.clone()))
+    }
+
+    fn readiness(&self, _context: &Context<'_>) -> Readiness {
+        let room = self
+            .memory
+            .word(SUBMIT_TAIL)
+            .wrapping_sub(self.memory.word(SUBMIT_HEAD));
+        let mut ready = Readiness::empty();
+        ready.set(Readiness::READ, self.completions() > 0);
+        ready.set(Readiness::WRITE, room < self.memory.sizes().submissions);
+        ready
+    }
+
+    fn polling(&self) -> Polling {
+        Polling::Queues
+    }
+
+    fn queues<'a>(
+        &'a self,
+        _context: &'a Context<'_>,
+        wanted: Readiness,
+        queues: &mut Vec<&'a WaitQueue>,
+    ) {
+        if wanted.concerns_reading() {
+            queues.push(&self.completed);
+        }
+    }
+}

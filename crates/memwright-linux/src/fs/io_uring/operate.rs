@@ -1,0 +1,265 @@
+//! What a submission asks for, and doing it.
+
+use super::Ring;
+use crate::{
+    abi::IoVector,
+    context::Context,
+    errno::Errno,
+    fs::{
+        open_file::{OpenFile, Polling},
+        transfer::{Sink, Source},
+    },
+};
+use linux_raw_sys::io_uring::io_uring_op as op;
+
+/// The fields of a submission that something here reads (`struct io_uring_sqe`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Submission {
+    opcode: u8,
+    flags: u8,
+    descriptor: i32,
+    offset: u64,
+    address: u64,
+    length: u32,
+    modifiers: u32,
+    /// What the completion carries.
+    pub user_data: u64,
+    buffer: u16,
+}
+
+impl Submission {
+    /// Takes the bytes apart.
+    #[must_use]
+    pub fn new(bytes: &[u8; 64]) -> Self {
+        let part = |at: usize, size: usize| {
+            let mut value = [0; 8];
+            value[..size].copy_from_slice(&bytes[at..at + size]);
+            u64::from_le_bytes(value)
+        };
+        Self {
+            opcode: bytes[0],
+            flags: bytes[1],
+            descriptor: part(4, 4) as i32,
+            offset: part(8, 8),
+            address: part(16, 8),
+            length: part(24, 4) as u32,
+            modifiers: part(28, 4) as u32,
+            user_data: part(32, 8),
+            buffer: part(40, 2) as u16,
+        }
+    }
+}
+
+/// What is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Operation {
+    Nothing,
+    /// Memory of the program, in pieces.
+    Vectors {
+        write: bool,
+    },
+    /// Memory of the program.
+    Plain {
+        write: bool,
+    },
+    /// A registered buffer.
+    Fixed {
+        write: bool,
+    },
+}
+
+/// The operation of a code, if there is one here.
+fn operation(code: u8) -> Option<Operation> {
+    let is = |known: op| u32::from(code) == known as u32;
+    let known = [
+        (op::IORING_OP_NOP, Operation::Nothing),
+        (op::IORING_OP_READV, Operation::Vectors { write: false }),
+        (op::IORING_OP_WRITEV, Operation::Vectors { write: true }),
+        (op::IORING_OP_READ_FIXED, Operation::Fixed { write: false }),
+        (op::IORING_OP_WRITE_FIXED, Operation::Fixed { write: true }),
+        (op::IORING_OP_READ, Operation::Plain { write: false }),
+        (op::IORING_OP_WRITE, Operation::Plain { write: true }),
+    ];
+    known
+        .into_iter()
+        .find(|(known, _)| is(*known))
+        .map(|(_, operation)| operation)
+}
+
+/// Flags that ask for an order or a way which everything here takes anyway: one after the other.
+const HARMLESS: u8 = 1 << 1 | 1 << 4;
+
+/// Bytes that go through the kernel's stack at a time.
+const CHUNK: usize = 1024;
+
+impl Ring {
+    /// Does it, and says how many bytes were moved.
+    ///
+    /// # Errors
+    /// `EINVAL` for what is not offered, and those of the file.
+    pub(super) fn operate(&self, context: &Context<'_>, wanted: &Submission) -> Result<u64, Errno> {
+        let operation = operation(wanted.opcode).ok_or(Errno::EINVAL)?;
+        if wanted.flags & !HARMLESS != 0 || wanted.modifiers != 0 {
+            return Err(Errno::EINVAL);
+        }
+        if operation == Operation::Nothing {
+            return Ok(0);
+        }
+        let open = context.files().get_usable(wanted.descriptor)?;
+        if open.file.polling() != Polling::Always {
+            // Nobody waits in the background.
+            return Err(Errno::EOPNOTSUPP);
+        }
+        match operation {
+            Operation::Nothing => Ok(0),
+            Operation::Vectors { write } => {
+                let pieces = context.read_vectors(wanted.address, wanted.length.into())?;
+                transfer(context, &open, wanted.offset, &pieces, write)
+            }
+            Operation::Plain { write } => {
+                let length = u64::from(wanted.length);
+                let length = context.transfer_length(wanted.address, length)? as u64;
+                let piece = IoVector {
+                    base: wanted.address,
+                    length,
+                };
+                transfer(context, &open, wanted.offset, &[piece], write)
+            }
+            Operation::Fixed { write } => self.fixed(context, &open, wanted, write),
+        }
+    }
+
+    /// A registered buffer, part by part. The caller has the turn, so the buffer stays.
+    fn fixed(
+        &self,
+        context: &Context<'_>,
+        open: &OpenFile,
+        wanted: &Submission,
+        write: bool,
+    ) -> Result<u64, Errno> {
+        let buffers = self.buffers.lock().clone().ok_or(Errno::EFAULT)?;
+        let frames = context.kernel.memory.frames();
+        let mut done = 0;
+        for (frame, offset, count) in buffers.parts(wanted.buffer, wanted.address, wanted.length)? {
+            let mut within = 0;
+            while within < count {
+                let mut chunk = [0; CHUNK];
+                let step = (count - within).min(CHUNK);
+                let part = &mut chunk[..step];
+                let at = wanted.offset.wrapping_add(done);
+                let moved = if write {
+                    frames.read(frame, offset + within, part);
+                    put(context, open, wanted.offset, at, &mut Source::kernel(part))
+                } else {
+                    get(context, open, wanted.offset, at, &mut Sink::kernel(part))
+                };
+                let moved = match moved {
+                    Ok(moved) => moved,
+                    Err(error) if done == 0 => return Err(error),
+                    Err(_) => return Ok(done),
+                };
+                if !write {
+                    frames.write(frame, offset + within, &part[..moved]);
+                }
+                done += moved as u64;
+                within += moved;
+                if moved < step {
+                    return Ok(done);
+                }
+            }
+        }
+        Ok(done)
+    }
+}
+
+/// This offset means the position of the file.
+const POSITION: u64 = u64::MAX;
+
+fn get(
+    context: &Context<'_>,
+    open: &OpenFile,
+    offset: u64,
+    at: u64,
+    sink: &mut Sink<'_>,
+) -> Result<usize, Errno> {
+    if offset == POSITION || !open.file.has_position() {
+        open.read(context, sink)
+    } else {
+        open.read_at(context, at, sink)
+    }
+}
+
+fn put(
+    context: &Context<'_>,
+    open: &OpenFile,
+    offset: u64,
+    at: u64,
+    source: &mut Source<'_>,
+) -> Result<usize, Errno> {
+    if offset == POSITION || !open.file.has_position() {
+        open.write(context, source)
+    } else {
+        open.write_at(context, at, source)
+    }
+}
+
+fn transfer(
+    context: &Context<'_>,
+    open: &OpenFile,
+    offset: u64,
+    pieces: &[IoVector],
+    write: bool,
+) -> Result<u64, Errno> {
+    let moved = if write {
+        put(
+            context,
+            open,
+            offset,
+            offset,
+            &mut Source::user(context, pieces),
+        )?
+    } else {
+        get(
+            context,
+            open,
+            offset,
+            offset,
+            &mut Sink::user(context, pieces),
+        )?
+    };
+    Ok(moved as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_submission_is_taken_apart() {
+        let mut bytes = [0; 64];
+        bytes[0] = 5;
+        bytes[4..8].copy_from_slice(&(-1_i32).to_le_bytes());
+        bytes[8..16].copy_from_slice(&7_u64.to_le_bytes());
+        bytes[24..28].copy_from_slice(&9_u32.to_le_bytes());
+        bytes[32..40].copy_from_slice(&11_u64.to_le_bytes());
+        bytes[40..42].copy_from_slice(&3_u16.to_le_bytes());
+        let expected = Submission {
+            opcode: 5,
+            descriptor: -1,
+            offset: 7,
+            length: 9,
+            user_data: 11,
+            buffer: 3,
+            ..Submission::default()
+        };
+        assert_eq!(Submission::new(&bytes), expected);
+    }
+
+    #[test]
+    fn few_operations_are_offered() {
+        let offered: alloc::vec::Vec<u8> = (0..=255)
+            .filter(|code| operation(*code).is_some())
+            .collect();
+        assert_eq!(offered, [0, 1, 2, 4, 5, 22, 23]);
+    }
+}

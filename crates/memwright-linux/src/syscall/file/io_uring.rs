@@ -1,0 +1,168 @@
+//! Rings of submissions and completions.
+
+use super::{descriptor, real};
+use crate::{
+    context::Context,
+    errno::Errno,
+    fs::{
+        OpenFile,
+        io_uring::{
+            Buffers, Ring,
+            layout::{
+                COMPLETE_ENTRIES, COMPLETE_FLAGS, COMPLETE_HEAD, COMPLETE_MASK, COMPLETE_TAIL,
+                COMPLETIONS, DROPPED, OVERFLOW, SUBMIT_ENTRIES, SUBMIT_FLAGS, SUBMIT_HEAD,
+                SUBMIT_MASK, SUBMIT_TAIL, Sizes,
+            },
+        },
+    },
+    process::{Capabilities, Resource},
+    syscall::{
+        Arguments, CallResult,
+        table::{Kind, SystemCall},
+    },
+};
+use alloc::{boxed::Box, sync::Arc};
+use linux_raw_sys::{general as raw, io_uring as uapi};
+
+/// The rows of this group.
+pub const CALLS: &[SystemCall] = &[
+    real(
+        raw::__NR_io_uring_setup,
+        "io_uring_setup",
+        &[Kind::Unsigned, Kind::InOut(120)],
+        io_uring_setup,
+    ),
+    real(
+        raw::__NR_io_uring_enter,
+        "io_uring_enter",
+        &[
+            Kind::Fd,
+            Kind::Unsigned,
+            Kind::Unsigned,
+            Kind::Hex,
+            Kind::Hex,
+            Kind::Unsigned,
+        ],
+        io_uring_enter,
+    ),
+    real(
+        raw::__NR_io_uring_register,
+        "io_uring_register",
+        &[Kind::Fd, Kind::Unsigned, Kind::Hex, Kind::Unsigned],
+        io_uring_register,
+    ),
+];
+
+/// Words of `struct io_uring_params`: the sizes, flags and features, then the offsets of either ring.
+type Parameters = [u32; 30];
+
+/// `io_uring_setup`.
+fn io_uring_setup(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+    let &[entries, address, ..] = arguments;
+    let mut words: Parameters = context.read_value(address)?;
+    let [_, completions, flags, _, _, _, _, reserved @ ..] = words;
+    if reserved[..3] != [0; 3] {
+        return Err(Errno::EINVAL);
+    }
+    if flags & !(uapi::IORING_SETUP_CQSIZE | uapi::IORING_SETUP_CLAMP) != 0 {
+        return Err(Errno::EINVAL);
+    }
+    let completions = (flags & uapi::IORING_SETUP_CQSIZE != 0).then_some(completions);
+    let clamped = flags & uapi::IORING_SETUP_CLAMP != 0;
+    let sizes = Sizes::new(entries as u32, completions, clamped).ok_or(Errno::EINVAL)?;
+    context.check_heap()?;
+    let kernel = context.kernel;
+    let ring = Ring::new(&kernel.memory, sizes)?;
+    words[0] = sizes.submissions;
+    words[1] = sizes.completions;
+    words[5] = uapi::IORING_FEAT_SINGLE_MMAP | uapi::IORING_FEAT_SUBMIT_STABLE;
+    words[10..20].copy_from_slice(&[
+        SUBMIT_HEAD,
+        SUBMIT_TAIL,
+        SUBMIT_MASK,
+        SUBMIT_ENTRIES,
+        SUBMIT_FLAGS,
+        DROPPED,
+        sizes.array(),
+        0,
+        0,
+        0,
+    ]);
+    words[20..].copy_from_slice(&[
+        COMPLETE_HEAD,
+        COMPLETE_TAIL,
+        COMPLETE_MASK,
+        COMPLETE_ENTRIES,
+        OVERFLOW,
+        COMPLETIONS,
+        COMPLETE_FLAGS,
+        0,
+        0,
+        0,
+    ]);
+    context.write_value(address, &words)?;
+    let open = kernel
+        .mounts
+        .open_anonymous(kernel, "[io_uring]", raw::O_RDWR, Box::new(ring));
+    context.add_descriptor(open, raw::O_CLOEXEC)
+}
+
+/// The open file of a ring; the caller asks it for the ring.
+fn opened(context: &Context<'_>, number: u64) -> Result<Arc<OpenFile>, Errno> {
+    let open = context.files().get_usable(descriptor(number))?;
+    match open.as_kind::<Ring>() {
+        Some(_) => Ok(open),
+        None => Err(Errno::EOPNOTSUPP),
+    }
+}
+
+/// `io_uring_enter`. No signal mask and no time-out: they come with flags that are not offered.
+fn io_uring_enter(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+    let &[number, submissions, completions, flags, ..] = arguments;
+    if flags as u32 & !uapi::IORING_ENTER_GETEVENTS != 0 {
+        return Err(Errno::EINVAL);
+    }
+    let open = opened(context, number)?;
+    let ring = open.as_kind::<Ring>().ok_or(Errno::EOPNOTSUPP)?;
+    let done = match submissions as u32 {
+        0 => 0,
+        most => ring.submit(context, most)?,
+    };
+    if flags as u32 & uapi::IORING_ENTER_GETEVENTS != 0 {
+        match ring.wait(context, completions as u32) {
+            Err(error) if done == 0 => return Err(error),
+            Ok(()) | Err(_) => {}
+        }
+    }
+    Ok(done.into())
+}
+
+/// `io_uring_register`: buffers, and nothing else.
+fn io_uring_register(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+    let &[number, what, address, count, ..] = arguments;
+    let open = opened(context, number)?;
+    let ring = open.as_kind::<Ring>().ok_or(Errno::EOPNOTSUPP)?;
+    let is = |known: uapi::io_uring_register_op| what as u32 == known as u32;
+    if is(uapi::io_uring_register_op::IORING_UNREGISTER_BUFFERS) {
+        if address != 0 || count as u32 != 0 {
+            return Err(Errno::EINVAL);
+        }
+        return ring.unregister(context).map(|()| 0);
+    }
+    if !is(uapi::io_uring_register_op::IORING_REGISTER_BUFFERS) || count as u32 == 0 {
+        return Err(Errno::EINVAL);
+    }
+    let pieces = context.read_vectors(address, count)?;
+    let process = context.process();
+    let space = process.space().ok_or(Errno::EFAULT)?;
+    let free = process.credentials.lock().has(Capabilities::LOCK_MEMORY);
+    let limit = if free {
+        u64::MAX
+    } else {
+        process.limits.lock().get(Resource::Locked).current / 4096
+    };
+    ring.register(context, || {
+        Buffers::pin(&context.kernel.memory, &space, &pieces, limit)
+    })?;
+    Ok(0)
+}
