@@ -87,7 +87,7 @@ unsafe impl Machine for Hardware {
 
     #[inline(always)]
     fn cpu(&self) -> CpuId {
-        CpuId::new(percpu::current().index.load(Ordering::Relaxed) as u16)
+        CpuId::known(percpu::current().index.load(Ordering::Relaxed))
     }
 
     fn cpu_count(&self) -> usize {

@@ -348,6 +348,13 @@ impl CpuId {
         Self(number)
     }
 
+    /// The CPU with this number, for a machine that gave its CPUs numbers below [`MAX_CPUS`]; of a larger
+    /// one the rest above that many counts.
+    #[inline(always)]
+    pub const fn known(number: u32) -> Self {
+        Self((number % MAX_CPUS as u32) as u16)
+    }
+
     /// Its number, to index an array with.
     #[inline]
     pub const fn index(self) -> usize {

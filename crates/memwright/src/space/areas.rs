@@ -273,6 +273,9 @@ impl<M: Machine> Areas<M> {
         if (old ^ new).contains(Rights::WRITE) && !old_flags.contains(AreaFlags::SHARED) {
             self.data = moved(self.data, new.contains(Rights::WRITE), pages);
         }
+        if !(old | new).contains(Rights::EXECUTE) {
+            return;
+        }
         let either = Rights::EXECUTE | Rights::WRITE;
         let is_executable = |rights: Rights| rights & either == Rights::EXECUTE;
         if is_executable(old) != is_executable(new) {
