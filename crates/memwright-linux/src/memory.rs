@@ -189,7 +189,7 @@ pub fn advise_errno(error: AdviseError) -> Errno {
         AdviseError::Denied(_) => Errno::EACCES,
         AdviseError::Sealed(_) => Errno::EPERM,
         AdviseError::Fault(_) => Errno::EFAULT,
-        AdviseError::OutOfMemory => Errno::EAGAIN,
+        AdviseError::OutOfMemory | AdviseError::Busy(_) => Errno::EAGAIN,
     }
 }
 

@@ -160,7 +160,9 @@ fn kind_of_advise(error: AdviseError) -> Kind {
         AdviseError::Sealed(_) => Kind::Sealed,
         AdviseError::Fault(error) => kind_of_fault(error),
         AdviseError::Misaligned => Kind::Invalid,
-        AdviseError::OverLimit(_) | AdviseError::OutOfMemory => Kind::Resources,
+        AdviseError::OverLimit(_) | AdviseError::Busy(_) | AdviseError::OutOfMemory => {
+            Kind::Resources
+        }
     }
 }
 

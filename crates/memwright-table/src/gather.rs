@@ -331,6 +331,16 @@ impl<'t, M: Machine> Gather<'t, M> {
         }
     }
 
+    /// Records that a table was unlinked, not to be freed but to be used again: every CPU must forget what it
+    /// cached of upper levels too, and what stood below is of another size from now on.
+    pub(crate) fn record_unlinked(&mut self) {
+        self.counts.changed[Change::Resized.index()] += 1;
+        self.tables = true;
+        if self.pending.is_none() {
+            self.pending = Some(self.table.begin_pending());
+        }
+    }
+
     /// Records changes of entries that follow one another from `start` on, of which no CPU need
     /// hear: their accessed bits were clear.
     #[inline]

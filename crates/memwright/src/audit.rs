@@ -1,6 +1,8 @@
 //! Whether everything still agrees with everything: for the end of a run and for tests.
 
-use memwright_table::{Bits, Entry, Machine, Page, PageRange, Present, VirtAddr};
+use memwright_table::{
+    Bits, Entry, FrameKind, Machine, Page, PageRange, PageSize, Present, VirtAddr,
+};
 
 use crate::space::{AddressSpace, Area, Areas, Core};
 use crate::vma::{AreaFlags, Rights};
@@ -100,6 +102,9 @@ fn audit_entries<M: Machine>(core: &Core<M>, areas: &Areas<M>) -> Result<(), Aud
             Entry::Present(present) => {
                 let area = areas.map.find(page);
                 let area = area.ok_or(AuditError::EntryOutside(page.address()))?;
+                if extent.range.end > area.end() {
+                    return Err(AuditError::EntryOutside(area.end().address()));
+                }
                 audit_page(core, area, page, present)?;
                 if !present.bits.contains(Bits::BORROWED) {
                     found += extent.range.len();
@@ -135,13 +140,17 @@ fn audit_page<M: Machine>(
     if bits.contains(Bits::WRITE) && !writable(area.view(), bits).is_writable() {
         return Err(AuditError::NotWritable(at));
     }
-    let zero = present.frame == core.memory.zero_frame();
+    let frames = core.memory.frames();
+    let zero = frames.kind(present.frame) == FrameKind::Zero;
     if bits.contains(Bits::BORROWED) != zero {
         return Err(AuditError::NotZero(at));
     }
     let anonymous = core.is_anonymous(present.frame);
-    let references = core.memory.frames().references(present.frame);
-    if bits.contains(Bits::EXCLUSIVE) && (!anonymous || references != 1) {
+    let sole = match present.size {
+        PageSize::Size4K => frames.references(present.frame) == 1,
+        PageSize::Size2M | PageSize::Size1G => frames.is_sole_whole(present.frame),
+    };
+    if bits.contains(Bits::EXCLUSIVE) && !(anonymous && sole) {
         return Err(AuditError::NotExclusive(at));
     }
     let foreign = area.object().is_none() && !anonymous && !zero;

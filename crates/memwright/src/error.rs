@@ -130,6 +130,8 @@ pub enum AdviseError {
     Fault(FaultError),
     /// A limit forbids it (ENOMEM).
     OverLimit(Limit),
+    /// A page is in use in a way that passes: the call may be repeated (EAGAIN).
+    Busy(VirtAddr),
     /// No memory for a structure (EAGAIN).
     OutOfMemory,
 }

@@ -59,6 +59,7 @@
 //! fault/       one page fault, one file per outcome
 //! writable.rs  the rule: may this entry be writable now?
 //! object/      what areas show other than anonymous memory: the trait, sparse pages, shared memory
+//! huge.rs      huge pages: who gets them, and the settings
 //! commit.rs    promised memory          policy.rs  choices for experiments
 //! stats.rs     the account              trace.rs   events as JSON
 //! track/       which pages were written since somebody asked
@@ -152,6 +153,7 @@ pub mod audit;
 pub mod commit;
 pub mod error;
 pub mod fault;
+pub mod huge;
 pub mod memory;
 pub mod object;
 pub mod policy;
@@ -170,6 +172,7 @@ pub use error::{
     RemapError, SealError, SyncError, UnmapError,
 };
 pub use fault::{Access, FaultKind};
+pub use huge::{HugeMode, HugeRefusal, HugeSettings};
 pub use memory::Memory;
 pub use policy::{Policy, PolicyError, Track, WriteUpgrade};
 pub use space::{

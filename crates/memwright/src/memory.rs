@@ -10,6 +10,7 @@ use memwright_table::{
 };
 
 use crate::commit::{Commit, Overcommit};
+use crate::huge::HugeSettings;
 use crate::policy::Policy;
 use crate::stats::{Account, Counters, ROW_COUNT, ROWS, Row};
 use crate::trace::{Event, TraceSink};
@@ -22,6 +23,7 @@ pub struct Memory<M: Machine> {
     zero: Frame,
     commit: Commit,
     policy: Policy,
+    huge: HugeSettings,
     counters: Counters,
     /// Whether events are traced or lock statistics taken: looked at where something happens.
     watched: AtomicBool,
@@ -54,6 +56,7 @@ impl<M: Machine> Memory<M> {
             zero,
             commit,
             policy,
+            huge: HugeSettings::default(),
             counters,
             watched: AtomicBool::new(false),
             tracing: AtomicBool::new(false),
@@ -95,6 +98,12 @@ impl<M: Machine> Memory<M> {
     #[inline]
     pub fn policy(&self) -> &Policy {
         &self.policy
+    }
+
+    /// Settings of huge pages.
+    #[inline]
+    pub fn huge(&self) -> &HugeSettings {
+        &self.huge
     }
 
     /// The account at this moment.
@@ -270,6 +279,7 @@ fn lock_statistics() -> (stat::Counts, stat::Counts) {
 
 impl<M: Machine> Drop for Memory<M> {
     fn drop(&mut self) {
+        self.drop_huge_zero_frame();
         drop(self.frames.adopt(self.zero));
     }
 }

@@ -5,6 +5,8 @@ use core::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 
 use memwright_table::FlushPolicy;
 
+use crate::huge::HugeMode;
+
 /// When a page that stays mapped may become writable without a write fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
@@ -52,6 +54,7 @@ pub struct Policy {
     count_locks: AtomicBool,
     flush: AtomicU8,
     track_by_faults: AtomicBool,
+    huge: AtomicU8,
 }
 
 impl Default for Policy {
@@ -62,6 +65,7 @@ impl Default for Policy {
             count_locks: AtomicBool::new(false),
             flush: AtomicU8::new(FlushPolicy::ElideGrow as u8),
             track_by_faults: AtomicBool::new(false),
+            huge: AtomicU8::new(HugeMode::Advised as u8),
         }
     }
 }
@@ -143,9 +147,25 @@ impl Policy {
                 };
                 self.count_locks.store(count, Ordering::Relaxed);
             }
+            "thp" => {
+                let mode = HugeMode::ALL.iter().find(|(_, name)| *name == value);
+                let (mode, _) = mode.ok_or(PolicyError::UnknownValue)?;
+                self.set_huge(*mode);
+            }
             _ => return Err(PolicyError::UnknownKey),
         }
         Ok(())
+    }
+
+    /// Which areas get huge pages.
+    #[inline]
+    pub fn huge(&self) -> HugeMode {
+        HugeMode::of(self.huge.load(Ordering::Relaxed))
+    }
+
+    /// Sets which areas get huge pages from now on.
+    pub fn set_huge(&self, mode: HugeMode) {
+        self.huge.store(mode as u8, Ordering::Relaxed);
     }
 
     /// Which changed entries are flushed, and when.

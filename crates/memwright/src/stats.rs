@@ -64,6 +64,10 @@ rows! {
         "Page faults that gave a page of private anonymous memory its first, zeroed frame.";
     FaultZeroPage, "fault_zero_page", Counted, "faults: zero page",
         "Page faults by a read of untouched private anonymous memory, answered with the shared zero frame.";
+    FaultHuge, "fault_huge", Counted, "faults: huge page",
+        "Page faults that gave 2 MiB of private anonymous memory their first frames, zeroed, as one page.";
+    FaultHugeZeroPage, "fault_huge_zero_page", Counted, "faults: huge zero page",
+        "Page faults by a read of untouched private anonymous memory, answered with the shared 2 MiB page of zeroes.";
     FaultFile, "fault_file", Counted, "faults: file",
         "Page faults that mapped a frame of an object: a file or shared memory.";
     FaultCopy, "fault_copy", Counted, "faults: copy-on-write",
@@ -128,6 +132,22 @@ rows! {
         "Times one area became two.";
     AreasMerged, "areas_merged", Counted, "areas merged",
         "Times two areas became one.";
+    HugeFallbacks, "huge_fallbacks", Counted, "huge pages: fallbacks",
+        "Times no 2 MiB of frames were free where a huge page was to be made, and 4 KiB pages were used.";
+    HugeSplitsProtect, "huge_splits_protect", Counted, "huge pages split: protection",
+        "2 MiB pages whose entry was split because a protection change concerned a part.";
+    HugeSplitsUnmap, "huge_splits_unmap", Counted, "huge pages split: unmapping",
+        "2 MiB pages whose entry was split because a part was unmapped.";
+    HugeSplitsRemap, "huge_splits_remap", Counted, "huge pages split: mremap",
+        "2 MiB pages whose entry was split because a part was moved, or the new place is not aligned.";
+    HugeSplitsAdvise, "huge_splits_advise", Counted, "huge pages split: advice",
+        "2 MiB pages whose entry was split because advice, a lock or a guard concerned a part.";
+    HugeSplitsCopy, "huge_splits_copy", Counted, "huge pages split: copy-on-write",
+        "2 MiB pages whose entry was split because a write had to copy one of its pages.";
+    HugeSplitsFork, "huge_splits_fork", Counted, "huge pages split: fork",
+        "2 MiB pages whose entry was split because they were pinned when the process forked.";
+    HugeCollapses, "huge_collapses", Counted, "huge pages: collapses",
+        "2 MiB pages made out of 4 KiB pages, by request or by a scan.";
     LazyFreed, "lazy_freed", Counted, "pages lazily freed",
         "Pages for which MADV_FREE was asked; without reclaim they keep their contents, which Linux permits.";
     LocksTaken, "locks_taken", Requested, "locks: taken",
@@ -284,6 +304,8 @@ impl Account {
         [
             Row::FaultDemandZero,
             Row::FaultZeroPage,
+            Row::FaultHuge,
+            Row::FaultHugeZeroPage,
             Row::FaultFile,
             Row::FaultCopy,
             Row::FaultWriteOnly,

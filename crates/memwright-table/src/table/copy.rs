@@ -85,6 +85,8 @@ pub enum CopyStop {
 /// What a copy did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Copied {
+    /// Entries copied that map pages.
+    pub entries: u64,
     /// Pages copied, in pages of 4 KiB.
     pub pages: u64,
     /// Of these, pages whose copy holds a reference: all but `BORROWED` ones.
@@ -305,6 +307,7 @@ impl<M: Machine> Cursor<'_, M> {
             "the cursors of a copy stand apart"
         );
         let mut copied = Copied {
+            entries: 0,
             pages: 0,
             counted: 0,
             stop: CopyStop::Done,
@@ -317,7 +320,10 @@ impl<M: Machine> Cursor<'_, M> {
                 let here = self.entry().entry;
                 match self.copy_slot(to, rule, gather)? {
                     CopyStop::Done => {
-                        copied.pages += self.size().pages();
+                        if here.present().is_some() {
+                            copied.entries += 1;
+                            copied.pages += self.size().pages();
+                        }
                         if here.counted_frame().is_some() {
                             copied.counted += self.size().pages();
                         }
@@ -335,6 +341,7 @@ impl<M: Machine> Cursor<'_, M> {
             }
             let end = self.table_end(self.range.end);
             let pass = self.copy_table(to, end, rule, gather);
+            copied.entries += pass.pages;
             copied.pages += pass.pages;
             copied.counted += pass.counted;
             if let Some(stop) = pass.stop {

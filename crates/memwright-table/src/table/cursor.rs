@@ -113,6 +113,14 @@ impl<'t, M: Machine> Cursor<'t, M> {
         }
     }
 
+    /// Extends the range to all of the slot in which the cursor stands.
+    #[inline]
+    pub fn widen(&mut self) {
+        let start = self.slot_start();
+        let end = start.add(slot_pages(self.level));
+        self.range = PageRange::new(start.min(self.range.start), end.max(self.range.end));
+    }
+
     /// Gives up the lock until the cursor goes somewhere again.
     #[inline]
     pub(super) fn park(&mut self) {

@@ -2,12 +2,13 @@
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
+use super::aside::HUGE_LEVEL;
 use super::batch::{Alike, Edit, Editor, could_regain};
 use super::cursor::{Cursor, record};
 use super::{ENTRIES, slot_index, slot_pages};
 use crate::addr::{Page, PageSize};
 use crate::entry::x86_64::{self, Slot};
-use crate::entry::{Bits, Entry};
+use crate::entry::{Bits, Change, Entry, Present};
 use crate::frame::FrameKind;
 use crate::gather::Gather;
 use crate::machine::Machine;
@@ -88,6 +89,28 @@ impl<M: Machine> Cursor<'_, M> {
                 Err(now) => old = now,
             }
         }
+    }
+
+    /// Puts the 2 MiB page `new` in the place of the one here: emptied, flushed, filled (design rule 1). The table
+    /// set aside serves it too. The reference of its frames is the table's from now on.
+    ///
+    /// # Panics
+    /// If no 2 MiB page is mapped here.
+    pub fn replace_huge(&mut self, new: Present, gather: &mut Gather<'_, M>) {
+        self.debug_check_whole();
+        let slot = self.slot_word();
+        let old = slot.swap(0, Ordering::AcqRel);
+        assert!(
+            self.level == HUGE_LEVEL && x86_64::is_present(old),
+            "no huge page to replace at {:?}",
+            self.position
+        );
+        record(gather, self.slot_start(), self.size(), Change::Freed, old);
+        gather.flush();
+        if let Some(frame) = x86_64::decode(old, self.level).counted_frame() {
+            gather.hold_whole(frame);
+        }
+        slot.store(x86_64::encode_present(new), Ordering::Release);
     }
 
     /// Splits the 2 MiB pages through which an edge of the range cuts, so that what follows works on whole

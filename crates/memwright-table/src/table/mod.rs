@@ -34,6 +34,7 @@
 
 mod aside;
 mod batch;
+mod collapse;
 mod copy;
 mod cursor;
 mod huge;
@@ -42,6 +43,7 @@ mod shape;
 mod share;
 
 pub use batch::{Edit, Edited};
+pub use collapse::Collapsed;
 pub use copy::{Copied, CopyRule, CopyStop};
 pub use cursor::{Cursor, Extent};
 
@@ -398,7 +400,7 @@ impl<M: Machine> Table<M> {
 
     /// Whether a huge page or a marker stands above the lowest level.
     #[inline]
-    fn has_large(&self) -> bool {
+    pub fn has_large(&self) -> bool {
         self.state.large.load(Ordering::Relaxed) != 0
     }
 }

@@ -1,7 +1,7 @@
 //! A fault in private anonymous memory (Linux 7.2 `mm/memory.c`, `do_anonymous_page`).
 
 use memwright_table::mistake::{Mistake, planted};
-use memwright_table::{Bits, Cursor, Entry, FrameKind, Machine, PageRange};
+use memwright_table::{Bits, Cursor, Entry, FrameKind, Machine, PageRange, PageSize};
 
 use super::{Fault, FaultKind};
 use crate::error::FaultError;
@@ -29,6 +29,31 @@ impl<M: Machine> Fault<'_, M> {
                     self.check_absent(entry)?;
                     return Err(FaultError::Watched(WatchedFault::Missing));
                 }
+                let inherited = self.check_fill(entry)?;
+                if cursor.size() != PageSize::Size4K {
+                    // No page of these 2 MiB was ever touched.
+                    drop(cursor);
+                    if let Some(kind) = self.first_touch_huge() {
+                        return Ok(kind);
+                    }
+                    return self.resolve_small();
+                }
+                if self.access.write {
+                    self.demand_zero(&mut cursor, inherited)
+                } else {
+                    self.zero_page(&mut cursor, inherited)
+                }
+            }
+        }
+    }
+
+    /// The same with a page of 4 KiB, where no huge one is to be.
+    #[cold]
+    fn resolve_small(self) -> Result<FaultKind, FaultError> {
+        let mut cursor = self.core.table.cursor(PageRange::single(self.page));
+        match cursor.peek() {
+            Entry::Present(page) => self.resolve_present(cursor, page),
+            entry @ (Entry::Empty | Entry::Marker(_) | Entry::Swapped(_) | Entry::Migrating(_)) => {
                 let inherited = self.check_fill(entry)?;
                 if self.access.write {
                     self.demand_zero(&mut cursor, inherited)

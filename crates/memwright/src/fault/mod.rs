@@ -7,6 +7,7 @@
 mod anon;
 mod copy;
 mod file;
+mod huge;
 mod present;
 mod stack;
 
@@ -90,6 +91,10 @@ pub enum FaultKind {
     DemandZero,
     /// A read of untouched memory shows the shared zero frame.
     ZeroPage,
+    /// A 2 MiB page got its first frames, zeroed.
+    Huge,
+    /// A read of untouched memory shows the shared 2 MiB page of zeroes.
+    HugeZeroPage,
     /// A frame of an object was mapped.
     File,
     /// A write gave a private page a frame of its own.
@@ -102,9 +107,11 @@ pub enum FaultKind {
 
 impl FaultKind {
     /// Every kind.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 8] = [
         Self::DemandZero,
         Self::ZeroPage,
+        Self::Huge,
+        Self::HugeZeroPage,
         Self::File,
         Self::Copy,
         Self::WriteOnly,
@@ -116,6 +123,8 @@ impl FaultKind {
         match self {
             Self::DemandZero => "demand_zero",
             Self::ZeroPage => "zero_page",
+            Self::Huge => "huge",
+            Self::HugeZeroPage => "huge_zero_page",
             Self::File => "file",
             Self::Copy => "copy",
             Self::WriteOnly => "write_only",
@@ -128,6 +137,8 @@ impl FaultKind {
         match self {
             Self::DemandZero => Row::FaultDemandZero,
             Self::ZeroPage => Row::FaultZeroPage,
+            Self::Huge => Row::FaultHuge,
+            Self::HugeZeroPage => Row::FaultHugeZeroPage,
             Self::File => Row::FaultFile,
             Self::Copy => Row::FaultCopy,
             Self::WriteOnly => Row::FaultWriteOnly,

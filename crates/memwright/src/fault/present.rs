@@ -12,7 +12,7 @@ use crate::vma::AreaFlags;
 use crate::writable::{Verdict, writable};
 
 /// State that a store leaves behind.
-const WRITTEN: Bits = Bits::WRITE
+pub(super) const WRITTEN: Bits = Bits::WRITE
     .union(Bits::ACCESSED)
     .union(Bits::DIRTY)
     .union(Bits::SOFT_DIRTY);
@@ -26,6 +26,9 @@ impl<M: Machine> Fault<'_, M> {
     ) -> Result<FaultKind, FaultError> {
         if page.bits.contains(self.access.needs()) {
             return Ok(self.spurious(cursor));
+        }
+        if page.size != PageSize::Size4K {
+            cursor.widen();
         }
         let access = access_bits(self.area.rights());
         if !self.access.write {
@@ -68,11 +71,14 @@ impl<M: Machine> Fault<'_, M> {
 
     /// A write of a private page that is not exclusive: it becomes so if this is the only reference of
     /// any kind, else it is copied (design rule 5).
-    fn write_shared_frame(
+    pub(super) fn write_shared_frame(
         self,
         mut cursor: Cursor<'_, M>,
         page: Present,
     ) -> Result<FaultKind, FaultError> {
+        if page.size != PageSize::Size4K {
+            return self.write_shared_folio(cursor, page);
+        }
         let reusable = !page.bits.intersects(Bits::BORROWED | Bits::MERGED)
             && self.core.is_anonymous(page.frame)
             && (self.core.memory.frames().references(page.frame) == 1
@@ -122,7 +128,7 @@ impl<M: Machine> Fault<'_, M> {
     }
 
     /// Lets the access through without taking anything: no CPU need hear of it.
-    fn grant(self, cursor: &mut Cursor<'_, M>, set: Bits) {
+    pub(super) fn grant(self, cursor: &mut Cursor<'_, M>, set: Bits) {
         cursor.grant(set);
         self.core.note_granted(self.cpu);
     }

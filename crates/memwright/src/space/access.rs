@@ -118,8 +118,9 @@ impl<M: Machine> Core<M> {
                         Bits::empty()
                     };
                     let mut gather = self.gather();
+                    cursor.widen();
                     cursor.edit(Bits::ACCESSED | written, Bits::empty(), &mut gather);
-                    act(present.frame);
+                    act(present.frame_of(page));
                     let _ = gather.finish();
                     return Ok(());
                 }

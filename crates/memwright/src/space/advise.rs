@@ -43,6 +43,12 @@ pub enum Advice {
     Cold,
     /// Pages shall go out now (`MADV_PAGEOUT`): those that may be dropped go, others have no place to go to.
     PageOut,
+    /// Huge pages are wanted (`MADV_HUGEPAGE`).
+    Huge,
+    /// Huge pages are not wanted (`MADV_NOHUGEPAGE`).
+    NotHuge,
+    /// Make huge pages of what is there now (`MADV_COLLAPSE`).
+    Collapse,
     /// Anything about when and how the memory will be used (`MADV_WILLNEED`, ...).
     Hint,
 }
@@ -135,6 +141,9 @@ impl<M: Machine> AddressSpace<M> {
                 core.for_each_area(range, |_, _| Ok(()))?;
                 return Ok(Advised::AdvisedOnly);
             }
+            Advice::Huge => core.advise_huge(range, AreaFlags::HUGE)?,
+            Advice::NotHuge => core.advise_huge(range, AreaFlags::NOT_HUGE)?,
+            Advice::Collapse => core.advise_collapse(range)?,
             Advice::WipeOnFork => core.advise_flag(range, advice, AreaFlags::WIPEONFORK, true)?,
             Advice::DontFork => core.advise_flag(range, advice, AreaFlags::DONTFORK, true)?,
             Advice::DoFork => core.advise_flag(range, advice, AreaFlags::DONTFORK, false)?,
@@ -217,6 +226,14 @@ impl<M: Machine> Core<M> {
         }
     }
 
+    /// One of the two flags, in place of the other (Linux 7.2 `mm/khugepaged.c`, `hugepage_madvise`).
+    fn advise_huge(&self, range: PageRange, flag: AreaFlags) -> Result<(), AdviseError> {
+        let mut areas = self.areas.write();
+        let both = AreaFlags::HUGE | AreaFlags::NOT_HUGE;
+        let rule = |flags: AreaFlags| (flags - both) | flag;
+        Ok(self.change_flags(&mut areas, range, Holes::Pass, rule)?)
+    }
+
     /// Sets or clears a flag of the areas of `range`, up to the first that refuses the advice.
     fn advise_flag(
         &self,
@@ -273,6 +290,7 @@ impl<M: Machine> Core<M> {
         self.note_peak(cpu);
         let mut gather = self.gather();
         let mut cursor = self.table.cursor(range);
+        self.split_cut(&mut cursor, &mut gather, Row::HugeSplitsAdvise);
         let mut result = Ok(());
         if !area.flags.intersects(AreaFlags::MARKED) {
             cursor.remove_all(&mut gather);
@@ -302,7 +320,9 @@ impl<M: Machine> Core<M> {
         let mut cursor = self.table.cursor(range);
         while let Some(extent) = cursor.next_filled() {
             if let Entry::Present(page) = extent.entry {
-                pages += u64::from(!page.bits.contains(Bits::BORROWED));
+                if !page.bits.contains(Bits::BORROWED) {
+                    pages += extent.range.len();
+                }
             }
             if !cursor.advance() {
                 break;
@@ -395,6 +415,7 @@ impl<M: Machine> Core<M> {
     ) -> Result<(), AdviseError> {
         let mut gather = self.gather();
         let mut cursor = self.table.cursor(range);
+        self.split_cut(&mut cursor, &mut gather, Row::HugeSplitsAdvise);
         let mut result = cursor.split_edges(&mut gather);
         if result.is_ok() {
             if install {

@@ -2,16 +2,17 @@
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use core::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicI64, AtomicU8, AtomicU64, Ordering};
 
 use memwright_table::sync::stat::{self, Line};
 use memwright_table::sync::{Rank, SpreadLock};
 use memwright_table::{
-    Bits, Change, CpuId, Frame, FrameKind, Gather, GatherCounts, Machine, OutOfMemory, Page,
-    PageRange, Table, TryPush, VirtAddr,
+    Bits, Change, Copied, CpuId, Cursor, Frame, FrameKind, Gather, GatherCounts, Machine,
+    OutOfMemory, Page, PageRange, Table, TryPush, VirtAddr,
 };
 
 use super::{Area, Areas, Layout};
+use crate::huge::{HUGE_PAGES, HugeRefusal};
 use crate::memory::Memory;
 use crate::stats::Row;
 use crate::trace::Event;
@@ -37,6 +38,8 @@ pub(crate) struct Core<M: Machine> {
     pub(crate) template: Option<Frame>,
     /// Read by faults, written by whatever changes areas.
     pub(crate) areas: SpreadLock<Areas<M>>,
+    /// What the process refuses of huge pages, a [`HugeRefusal`].
+    huge_refusal: AtomicU8,
     /// One per CPU, so that faults on two CPUs write no common line.
     resident: Vec<CpuResident>,
 }
@@ -61,6 +64,7 @@ impl<M: Machine> Core<M> {
             layout,
             template,
             areas,
+            huge_refusal: AtomicU8::new(HugeRefusal::Nothing as u8),
             resident,
         })
     }
@@ -109,13 +113,60 @@ impl<M: Machine> Core<M> {
         self.memory.count_on(cpu, Row::EntriesFilled, pages);
     }
 
-    /// Counts entries that a fork filled; `resident` of them hold a frame of their own.
-    pub(crate) fn note_copied(&self, cpu: CpuId, entries: u64, resident: u64) {
-        self.note_filled(cpu, resident);
+    /// The same for one 2 MiB page.
+    pub(crate) fn note_filled_huge(&self, cpu: CpuId) {
+        self.note_filled(cpu, 1);
+        let cell = &self.resident[cpu.index()].pages;
+        let more = HUGE_PAGES as i64 - 1;
+        cell.store(cell.load(Ordering::Relaxed) + more, Ordering::Relaxed);
+    }
+
+    /// What the process refuses of huge pages.
+    pub(crate) fn huge_refusal(&self) -> HugeRefusal {
+        HugeRefusal::of(self.huge_refusal.load(Ordering::Relaxed))
+    }
+
+    pub(crate) fn refuse_huge(&self, refusal: HugeRefusal) {
+        self.huge_refusal.store(refusal as u8, Ordering::Relaxed);
+    }
+
+    /// Splits the huge pages that an edge of the cursor's range cuts, and counts them in `cause`.
+    #[inline]
+    pub(crate) fn split_cut(
+        &self,
+        cursor: &mut Cursor<'_, M>,
+        gather: &mut Gather<'_, M>,
+        cause: Row,
+    ) {
+        let split = cursor.split_pages(gather);
+        if split > 0 {
+            self.memory.count(cause, split);
+        }
+    }
+
+    /// Splits the huge pages that an edge of `range` cuts: where an area is about to be cut there.
+    pub(crate) fn split_at_edges(&self, range: PageRange, cause: Row) {
+        let aligned = |page: Page| page.number() % HUGE_PAGES == 0;
+        if aligned(range.start) && aligned(range.end) || range.is_empty() {
+            return;
+        }
+        let mut gather = self.gather();
+        let mut cursor = self.table.cursor(range);
+        self.split_cut(&mut cursor, &mut gather, cause);
+        drop(cursor);
+        let counts = gather.close();
+        self.note_gather(self.cpu(), counts);
+    }
+
+    /// Counts entries that a fork filled, and the pages among them that hold a frame of their own.
+    pub(crate) fn note_copied(&self, cpu: CpuId, copied: &Copied) {
+        let cell = &self.resident[cpu.index()].pages;
+        cell.store(
+            cell.load(Ordering::Relaxed) + copied.counted as i64,
+            Ordering::Relaxed,
+        );
         self.memory
-            .count_on(cpu, Row::EntriesFilled, entries - resident);
-        self.memory
-            .count_on(cpu, Row::EntriesChanged, entries - resident);
+            .count_on(cpu, Row::EntriesFilled, copied.entries);
     }
 
     /// Counts an entry whose rights a fault let grow.

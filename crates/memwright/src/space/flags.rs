@@ -5,6 +5,7 @@ use memwright_table::{Machine, PageRange, VirtAddr};
 use super::areas::CutError;
 use super::{Areas, Core};
 use crate::error::Limit;
+use crate::stats::Row;
 use crate::vma::AreaFlags;
 
 /// Why flags were not changed to the end of the range.
@@ -70,6 +71,7 @@ impl<M: Machine> Core<M> {
             }
             let mut position = position.expect("an area was found");
             if part != whole {
+                self.split_at_edges(part, Row::HugeSplitsAdvise);
                 position = areas.cut(position, whole, part)?;
             }
             areas.count_change((rights, old), (rights, new), part.len());

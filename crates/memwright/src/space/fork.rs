@@ -8,7 +8,7 @@
 use memwright_table::sync::Rank;
 use memwright_table::{
     CopyRule, CopyStop, CpuId, Cursor, Entry, FrameKind, Gather, Machine, OutOfFrames, PageRange,
-    Present, Shared,
+    PageSize, Present, Shared,
 };
 
 use super::{AddressSpace, Area, Areas, Backing, Core};
@@ -32,6 +32,7 @@ impl<M: Machine> AddressSpace<M> {
         let cpu = core.cpu();
         // Dropped last: what it holds by then goes with it.
         let child = Self::new(core.memory.clone(), core.layout, core.template)?;
+        child.refuse_huge(core.huge_refusal());
         let mut areas = core.areas.write();
         let mut copies = child.core.areas.write_as(Rank::SpaceChild);
         copies.limits = areas.limits;
@@ -132,10 +133,18 @@ fn copy_entries<M: Machine>(
         let mut from = core.table.cursor(rest);
         let mut to = child.table.second_cursor(rest);
         let copied = from.copy_to(&mut to, rule, gather)?;
-        entries += copied.pages;
-        child.note_copied(cpu, copied.pages, copied.counted);
+        entries += copied.entries;
+        child.note_copied(cpu, &copied);
         match copied.stop {
             CopyStop::Done => break,
+            CopyStop::Pinned(page) if page.size != PageSize::Size4K => {
+                // Its pages are looked at one by one.
+                drop(to);
+                from.split(gather)?;
+                core.memory.count_on(cpu, Row::HugeSplitsFork, 1);
+                rest = PageRange::new(from.position(), rest.end);
+                continue;
+            }
             CopyStop::Pinned(page) => {
                 copy_pinned(child, cpu, area, &mut to, page)?;
                 entries += 1;

@@ -5,6 +5,7 @@ mod advise;
 mod areas;
 pub(crate) mod check;
 mod clear;
+mod collapse;
 mod core;
 mod exec_gain;
 mod flags;
@@ -27,6 +28,7 @@ use memwright_table::{Frame, Machine, OutOfMemory, Shared, Table, VirtAddr};
 
 use alloc::sync::Arc;
 
+use crate::huge::HugeRefusal;
 use crate::memory::Memory;
 
 pub use self::advise::{Advice, Advised};
@@ -94,6 +96,16 @@ impl<M: Machine> AddressSpace<M> {
     /// Where areas may be.
     pub fn layout(&self) -> Layout {
         self.core.layout
+    }
+
+    /// What the process refuses of huge pages.
+    pub fn huge_refusal(&self) -> HugeRefusal {
+        self.core.huge_refusal()
+    }
+
+    /// Sets what the process refuses of huge pages from now on; those that it has stay.
+    pub fn refuse_huge(&self, refusal: HugeRefusal) {
+        self.core.refuse_huge(refusal);
     }
 
     /// Sets the limits that later operations obey.

@@ -207,6 +207,11 @@ impl Change {
         range: PageRange,
         gather: &mut Gather<'_, M>,
     ) {
+        // Where the area was cut a huge page is cut too: once for all that follows.
+        if core.table.has_large() {
+            let mut cursor = core.table.cursor(range);
+            core.split_cut(&mut cursor, gather, Row::HugeSplitsProtect);
+        }
         let (view, policy) = (area.view(), core.memory.policy());
         let end = range.end;
         let access = access_bits(view.rights);

@@ -4,6 +4,7 @@ use memwright_table::{CpuId, Machine, PAGE_SIZE, Page, PageRange, VirtAddr};
 
 use super::{AddressSpace, Area, Areas, Backing, Core};
 use crate::error::{Limit, RemapError, UnmapError};
+use crate::stats::Row;
 use crate::trace::Event;
 use crate::vma::{AreaBin, AreaFlags, Lineage, LineageCell, Position};
 

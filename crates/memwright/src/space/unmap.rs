@@ -6,6 +6,7 @@ use memwright_table::{CpuId, Machine, OutOfFrames, PageRange, VirtAddr};
 use super::check::{self, RangeError};
 use super::{AddressSpace, Areas, Backing, Core};
 use crate::error::{Limit, UnmapError};
+use crate::stats::Row;
 use crate::trace::Event;
 use crate::vma::{AreaBin, AreaFlags};
 
@@ -110,6 +111,7 @@ impl<M: Machine> Core<M> {
         self.note_peak(cpu);
         let mut gather = self.gather();
         let mut cursor = self.table.cursor(range);
+        self.split_cut(&mut cursor, &mut gather, Row::HugeSplitsUnmap);
         cursor.remove_all(&mut gather);
         cursor.free_tables(&mut gather);
         drop(cursor);

@@ -5,6 +5,7 @@ use memwright_table::{Bits, Cursor, Edit, Entry, Gather, Machine, Marks, Present
 
 use super::{Area, Core};
 use crate::object::{CleanOutcome, Mappings};
+use crate::stats::Row;
 use crate::vma::AreaFlags;
 
 impl<M: Machine> Core<M> {
@@ -19,6 +20,7 @@ impl<M: Machine> Core<M> {
                 continue;
             }
             let mut cursor = self.table.cursor(range);
+            self.split_cut(&mut cursor, &mut gather, Row::HugeSplitsUnmap);
             if copies && !area.flags().intersects(AreaFlags::MARKED) {
                 cursor.remove_all(&mut gather);
             } else {

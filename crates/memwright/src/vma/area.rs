@@ -77,6 +77,10 @@ bitflags! {
         const UFFD_BY_DIRTY = 1 << 22;
         /// Protection holds for memory that is not there yet as well (`UFFD_FEATURE_WP_UNPOPULATED`).
         const UFFD_UNPOPULATED = 1 << 23;
+        /// Huge pages are asked for (`MADV_HUGEPAGE`).
+        const HUGE = 1 << 28;
+        /// Huge pages are refused (`MADV_NOHUGEPAGE`).
+        const NOT_HUGE = 1 << 29;
     }
 }
 

@@ -10,6 +10,7 @@ mod cpus;
 mod failures;
 mod faults;
 mod fork;
+mod huge;
 mod limits;
 mod locks;
 mod objects;

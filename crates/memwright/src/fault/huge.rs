@@ -1,0 +1,151 @@
+//! Faults that map, or find, a 2 MiB page (Linux 7.2 `mm/huge_memory.c`, `do_huge_pmd_anonymous_page` and
+//! `do_huge_pmd_wp_page`).
+
+use core::sync::atomic::Ordering;
+
+use memwright_table::{
+    Bits, Cursor, Entry, FOLIO_ORDER, Frame, FrameKind, FrameRef, Machine, PageSize, Present,
+};
+
+use super::anon::NEW;
+use super::{Fault, FaultKind};
+use crate::error::FaultError;
+use crate::huge::{self, HUGE_PAGES, HugeAsker};
+use crate::space::access_bits;
+use crate::stats::Row;
+use crate::writable::writable;
+
+impl<M: Machine> Fault<'_, M> {
+    /// First touch of 2 MiB that no lowest table stands for. `None`: it is for a page of 4 KiB to be mapped.
+    #[cold]
+    pub(super) fn first_touch_huge(self) -> Option<FaultKind> {
+        let range = huge::around(self.page);
+        if !self
+            .core
+            .area_may_be_huge(self.area, range, HugeAsker::Setting)
+        {
+            return None;
+        }
+        let memory = &*self.core.memory;
+        if !self.access.write && memory.huge().zero_page.load(Ordering::Relaxed) {
+            let bits = access_bits(self.area.rights()) | Bits::ACCESSED | Bits::BORROWED;
+            let zero = memory.huge_zero_frame()?;
+            self.fill_huge(zero, bits)?;
+            self.core.note_borrowed(self.cpu);
+            return Some(FaultKind::HugeZeroPage);
+        }
+        let folio = self.huge_frame()?;
+        self.area.note_faulted();
+        self.fill_huge(folio.frame(), self.own_huge_bits())?;
+        let _ = folio.into_raw();
+        self.core.note_filled_huge(self.cpu);
+        Some(FaultKind::Huge)
+    }
+
+    /// A zeroed folio; counted as a fallback if there is none.
+    fn huge_frame(&self) -> Option<FrameRef<'_, M>> {
+        let memory = &*self.core.memory;
+        let frames = memory.frames();
+        match frames.allocate_zeroed(FOLIO_ORDER, FrameKind::Anonymous) {
+            Ok(folio) => {
+                memory.count_on(self.cpu, Row::FramesZeroed, HUGE_PAGES);
+                Some(folio)
+            }
+            Err(_) => {
+                memory.count_on(self.cpu, Row::HugeFallbacks, 1);
+                None
+            }
+        }
+    }
+
+    /// The bits of an entry that maps a folio of its own.
+    fn own_huge_bits(&self) -> Bits {
+        let mut bits = access_bits(self.area.rights()) | NEW;
+        if writable(self.area.view(), bits).is_writable() {
+            bits |= Bits::WRITE;
+        }
+        bits
+    }
+
+    /// Maps a folio where nothing is mapped. `None` if something is there by now, or there is no table for it:
+    /// the way of 4 KiB pages finds out what.
+    fn fill_huge(&self, frame: Frame, bits: Bits) -> Option<()> {
+        let mut cursor = self.core.table.cursor(huge::around(self.page));
+        match cursor.peek() {
+            Entry::Empty if cursor.size() != PageSize::Size4K => {}
+            Entry::Empty
+            | Entry::Marker(_)
+            | Entry::Swapped(_)
+            | Entry::Migrating(_)
+            | Entry::Present(_) => return None,
+        }
+        let entry = Entry::Present(Present {
+            frame,
+            size: PageSize::Size2M,
+            bits,
+        });
+        if cursor.fill(entry).is_err() {
+            self.core.memory.count_on(self.cpu, Row::HugeFallbacks, 1);
+            return None;
+        }
+        Some(())
+    }
+
+    /// A store to a huge page that is not exclusive: it becomes so if this is its only reference, the page
+    /// of zeroes is replaced as a whole, and any other is split, for the page that is written to be copied.
+    #[cold]
+    pub(super) fn write_shared_folio(
+        self,
+        mut cursor: Cursor<'_, M>,
+        page: Present,
+    ) -> Result<FaultKind, FaultError> {
+        let frames = self.core.memory.frames();
+        if page.bits.contains(Bits::BORROWED) {
+            if let Some(kind) = self.replace_huge_zero(&mut cursor, page) {
+                return Ok(kind);
+            }
+        } else if !page.bits.contains(Bits::MERGED)
+            && self.core.is_anonymous(page.frame)
+            && frames.is_sole_whole(page.frame)
+        {
+            let access = access_bits(self.area.rights());
+            self.grant(
+                &mut cursor,
+                access | Bits::EXCLUSIVE | super::present::WRITTEN,
+            );
+            return Ok(FaultKind::WriteOnly);
+        }
+        let mut gather = self.core.gather();
+        cursor.split(&mut gather)?;
+        let counts = gather.close();
+        self.core.note_gather(self.cpu, counts);
+        self.core.memory.count_on(self.cpu, Row::HugeSplitsCopy, 1);
+        match cursor.peek() {
+            Entry::Present(page) => self.write_shared_frame(cursor, page),
+            Entry::Empty | Entry::Marker(_) | Entry::Swapped(_) | Entry::Migrating(_) => {
+                Ok(FaultKind::Spurious)
+            }
+        }
+    }
+
+    /// Puts a zeroed folio in the place of the huge page of zeroes; `None` if there is none
+    /// (`do_huge_zero_wp_pmd`).
+    fn replace_huge_zero(self, cursor: &mut Cursor<'_, M>, page: Present) -> Option<FaultKind> {
+        let folio = self.huge_frame()?;
+        self.area.note_faulted();
+        let bits = self.own_huge_bits() | (page.bits & Bits::UFFD_WP);
+        let mut gather = self.core.gather();
+        cursor.replace_huge(
+            Present {
+                frame: folio.into_raw(),
+                size: PageSize::Size2M,
+                bits,
+            },
+            &mut gather,
+        );
+        let counts = gather.close();
+        self.core.note_gather(self.cpu, counts);
+        self.core.note_filled_huge(self.cpu);
+        Some(FaultKind::Huge)
+    }
+}

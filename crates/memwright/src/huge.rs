@@ -1,0 +1,262 @@
+//! Huge pages of anonymous memory: who gets them, and the settings that say so
+//! (Linux 7.2 `include/linux/huge_mm.h` and `mm/huge_memory.c`; Documentation/admin-guide/mm/transhuge.rst).
+//!
+//! A huge page is one entry over 2 MiB that holds one reference of a whole folio ([`memwright_table::frame`]). It
+//! comes into being by a first touch (`fault/huge.rs`) or by a collapse (`space/collapse.rs`), and goes by a
+//! removal, or by a split of the entry wherever an operation concerns a part of it. No huge page ever reaches beyond
+//! its area: whoever cuts an area cuts the page.
+
+use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
+
+use memwright_table::{FOLIO_FRAMES, FOLIO_ORDER, Frame, FrameKind, Machine, Page, PageRange};
+
+use crate::memory::Memory;
+use crate::space::{Area, Core};
+use crate::stats::Row;
+use crate::vma::AreaFlags;
+
+/// Pages of a huge page.
+pub const HUGE_PAGES: u64 = FOLIO_FRAMES as u64;
+
+/// Which areas get huge pages (`/sys/kernel/mm/transparent_hugepage/enabled`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum HugeMode {
+    /// All.
+    Always = 0,
+    /// Those that asked for them by `MADV_HUGEPAGE`.
+    Advised = 1,
+    /// None.
+    Never = 2,
+}
+
+impl HugeMode {
+    /// Every mode with its name.
+    pub const ALL: [(Self, &'static str); 3] = [
+        (Self::Always, "always"),
+        (Self::Advised, "madvise"),
+        (Self::Never, "never"),
+    ];
+
+    pub(crate) const fn of(value: u8) -> Self {
+        match value {
+            0 => Self::Always,
+            1 => Self::Advised,
+            _ => Self::Never,
+        }
+    }
+}
+
+/// What a process refuses for itself (`PR_SET_THP_DISABLE`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(u8)]
+pub enum HugeRefusal {
+    /// Nothing.
+    #[default]
+    Nothing = 0,
+    /// Huge pages everywhere.
+    Everywhere = 1,
+    /// Huge pages where they were not asked for (`PR_THP_DISABLE_EXCEPT_ADVISED`).
+    ExceptAdvised = 2,
+}
+
+impl HugeRefusal {
+    pub(crate) const fn of(value: u8) -> Self {
+        match value {
+            0 => Self::Nothing,
+            1 => Self::Everywhere,
+            _ => Self::ExceptAdvised,
+        }
+    }
+}
+
+/// Who asks whether an area may have huge pages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HugeAsker {
+    /// A fault, or whoever scans for pages to collapse.
+    Setting,
+    /// A program that asks for a collapse itself (`MADV_COLLAPSE`): the mode does not matter.
+    Program,
+}
+
+/// Whether an area with these flags may have huge pages (`__thp_vma_allowable_orders`, `vma_thp_disabled`).
+pub fn may_be_huge(
+    flags: AreaFlags,
+    mode: HugeMode,
+    refusal: HugeRefusal,
+    asker: HugeAsker,
+) -> bool {
+    let asked = flags.contains(AreaFlags::HUGE);
+    let forced = match asker {
+        HugeAsker::Program => true,
+        HugeAsker::Setting => false,
+    };
+    if flags.contains(AreaFlags::NOT_HUGE) {
+        return false;
+    }
+    let refused = match refusal {
+        HugeRefusal::Nothing => false,
+        HugeRefusal::Everywhere => true,
+        HugeRefusal::ExceptAdvised => !asked && !forced,
+    };
+    let enabled = match mode {
+        HugeMode::Always => true,
+        HugeMode::Advised => asked,
+        HugeMode::Never => false,
+    };
+    !refused && (enabled || forced)
+}
+
+/// What may be dropped, or is watched through userfaultfd, is kept in small pages.
+const SMALL_ONLY: AreaFlags = AreaFlags::DROPPABLE
+    .union(AreaFlags::UFFD_MISSING)
+    .union(AreaFlags::UFFD_WP)
+    .union(AreaFlags::UFFD_MINOR);
+
+/// The pages of the huge page that `page` would lie in.
+pub const fn around(page: Page) -> PageRange {
+    let start = page.number() & !(HUGE_PAGES - 1);
+    PageRange::new(Page::new(start), Page::new(start + HUGE_PAGES))
+}
+
+/// Settings other than the mode, which is a policy. What has no effect here is kept and told again, as it is for
+/// programs that save and restore all of them.
+#[derive(Debug)]
+pub struct HugeSettings {
+    /// How hard memory is looked for: an index of the file's words. Nothing is compacted, so it means nothing.
+    pub defrag: AtomicU8,
+    /// Huge pages of shared memory: an index of the file's words. There are none yet.
+    pub shared: AtomicU8,
+    /// Whether a read of untouched memory maps the huge page of zeroes.
+    pub zero_page: AtomicBool,
+    /// Scans for pages to collapse.
+    pub scan: ScanSettings,
+    /// The huge page of zeroes, once it is there.
+    zero: AtomicU32,
+}
+
+/// How memory is scanned for pages to collapse (`khugepaged/`).
+#[derive(Debug)]
+pub struct ScanSettings {
+    /// Whether memory may be sought hard. Means nothing here.
+    pub defrag: AtomicBool,
+    /// Milliseconds between scans.
+    pub sleep: AtomicU32,
+    /// Milliseconds to wait where there was no huge page.
+    pub allocation_sleep: AtomicU32,
+    /// Pages of each scan.
+    pub pages: AtomicU32,
+    /// The most pages of 512 that may be missing.
+    pub most_missing: AtomicU32,
+    /// The most pages of 512 that may be in swap. There is none.
+    pub most_swapped: AtomicU32,
+    /// The most pages of 512 that others may have too.
+    pub most_shared: AtomicU32,
+    /// Huge pages made by scans.
+    pub collapsed: AtomicU64,
+    /// Times all memory was scanned.
+    pub rounds: AtomicU64,
+}
+
+/// No frame has this number.
+const NONE: u32 = u32::MAX;
+
+impl Default for HugeSettings {
+    fn default() -> Self {
+        Self {
+            // madvise; never.
+            defrag: AtomicU8::new(3),
+            shared: AtomicU8::new(3),
+            zero_page: AtomicBool::new(true),
+            scan: ScanSettings {
+                defrag: AtomicBool::new(true),
+                sleep: AtomicU32::new(10_000),
+                allocation_sleep: AtomicU32::new(60_000),
+                pages: AtomicU32::new(8 * FOLIO_FRAMES),
+                most_missing: AtomicU32::new(FOLIO_FRAMES - 1),
+                most_swapped: AtomicU32::new(FOLIO_FRAMES / 8),
+                most_shared: AtomicU32::new(FOLIO_FRAMES / 2),
+                collapsed: AtomicU64::new(0),
+                rounds: AtomicU64::new(0),
+            },
+            zero: AtomicU32::new(NONE),
+        }
+    }
+}
+
+impl<M: Machine> Memory<M> {
+    /// The huge page of zeroes, made when it is first needed and kept; `None` if there is no memory for it.
+    pub(crate) fn huge_zero_frame(&self) -> Option<Frame> {
+        let zero = &self.huge().zero;
+        let made = zero.load(Ordering::Acquire);
+        if made != NONE {
+            return Some(Frame::new(made));
+        }
+        let frames = self.frames();
+        let folio = frames.allocate_zeroed(FOLIO_ORDER, FrameKind::Zero).ok()?;
+        self.count(Row::FramesZeroed, HUGE_PAGES);
+        let order = (Ordering::AcqRel, Ordering::Acquire);
+        match zero.compare_exchange(NONE, folio.frame().number(), order.0, order.1) {
+            Ok(_) => Some(folio.into_raw()),
+            Err(seen) => Some(Frame::new(seen)),
+        }
+    }
+
+    /// Gives the huge page of zeroes up, with everything else.
+    pub(crate) fn drop_huge_zero_frame(&self) {
+        let made = self.huge().zero.swap(NONE, Ordering::AcqRel);
+        if made != NONE {
+            drop(self.frames().adopt_whole(Frame::new(made)));
+        }
+    }
+}
+
+impl<M: Machine> Core<M> {
+    /// Whether the huge page `range` may be in `area`.
+    pub(crate) fn area_may_be_huge(
+        &self,
+        area: &Area<M>,
+        range: PageRange,
+        asker: HugeAsker,
+    ) -> bool {
+        let inside = area.start() <= range.start && range.end <= area.end();
+        let mode = self.memory.policy().huge();
+        inside
+            && area.object().is_none()
+            && !area.flags().intersects(SMALL_ONLY)
+            && may_be_huge(area.flags(), mode, self.huge_refusal(), asker)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_may_have_huge_pages() {
+        use {HugeAsker::*, HugeMode::*, HugeRefusal::*};
+        let (none, asked, not) = (AreaFlags::empty(), AreaFlags::HUGE, AreaFlags::NOT_HUGE);
+        #[rustfmt::skip]
+        let rows = [
+            (none,  Always,  Nothing,       Setting, true),
+            (none,  Advised, Nothing,       Setting, false),
+            (asked, Advised, Nothing,       Setting, true),
+            (asked, Never,   Nothing,       Setting, false),
+            (not,   Always,  Nothing,       Setting, false),
+            (none,  Never,   Nothing,       Program, true),
+            (not,   Always,  Nothing,       Program, false),
+            (asked, Always,  Everywhere,    Setting, false),
+            (asked, Always,  Everywhere,    Program, false),
+            (none,  Always,  ExceptAdvised, Setting, false),
+            (asked, Advised, ExceptAdvised, Setting, true),
+            (none,  Always,  ExceptAdvised, Program, true),
+        ];
+        for (flags, mode, refusal, asker, expected) in rows {
+            assert_eq!(
+                may_be_huge(flags, mode, refusal, asker),
+                expected,
+                "{flags:?} {mode:?} {refusal:?} {asker:?}"
+            );
+        }
+    }
+}

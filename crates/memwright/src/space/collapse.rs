@@ -1,0 +1,270 @@
+//! Collapse: huge pages made of small ones, by request or by a scan (Linux 7.2 `mm/khugepaged.c`).
+
+use core::sync::atomic::Ordering;
+
+use memwright_table::{
+    Bits, CpuId, Entry, FOLIO_ORDER, FrameKind, Machine, Page, PageRange, PageSize, Present,
+};
+
+use super::{AddressSpace, Area, Areas, Core, access_bits};
+use crate::error::{AdviseError, FaultError};
+use crate::fault::NEW;
+use crate::huge::{HUGE_PAGES, HugeAsker, around};
+use crate::stats::Row;
+use crate::writable::writable;
+
+/// Why pages were not collapsed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum CollapseFailure {
+    /// The area may not have a huge page here.
+    NotEligible,
+    /// There is no lowest table: nothing was ever mapped here.
+    NoTable,
+    /// A marker, a protection, or a page that is no anonymous memory of this process's.
+    Unfit,
+    /// More pages are missing, or shared, than the settings allow, or none was used.
+    BeyondLimits,
+    /// A page is pinned, or on its way elsewhere: another time perhaps.
+    Busy,
+    /// No 2 MiB of frames are free.
+    NoFrames,
+}
+
+impl CollapseFailure {
+    /// What a program is told (`madvise_collapse_errno`).
+    fn advise_error(self, page: Page) -> AdviseError {
+        match self {
+            Self::NotEligible | Self::NoTable | Self::Unfit | Self::BeyondLimits => {
+                AdviseError::NotApplicable(page.address())
+            }
+            Self::Busy => AdviseError::Busy(page.address()),
+            Self::NoFrames => AdviseError::Fault(FaultError::OutOfMemory),
+        }
+    }
+}
+
+/// What one look at 2 MiB found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Found {
+    /// Small pages that may be collapsed.
+    Small,
+    /// A huge page already.
+    Huge,
+}
+
+/// The most pages of 512 that a scan lets be so.
+#[derive(Clone, Copy, Debug)]
+struct ScanLimits {
+    missing: u32,
+    shared: u32,
+}
+
+impl<M: Machine> AddressSpace<M> {
+    /// Looks for pages to collapse, from `from` on, until about `budget` pages were looked at. Returns where to go
+    /// on, or `None` at the end.
+    pub fn scan_for_huge(&self, from: Page, budget: &mut u64) -> Option<Page> {
+        let core = &*self.core;
+        let mut next = from;
+        while *budget > 0 {
+            let range = core.next_candidate(next)?;
+            next = range.end;
+            *budget = budget.saturating_sub(HUGE_PAGES);
+            let settings = &core.memory.huge().scan;
+            let limits = ScanLimits {
+                missing: settings.most_missing.load(Ordering::Relaxed),
+                shared: settings.most_shared.load(Ordering::Relaxed),
+            };
+            let areas = core.areas.read(core.cpu());
+            let fit = core.look(&areas, range, HugeAsker::Setting, Some(limits));
+            drop(areas);
+            if fit == Ok(Found::Small) {
+                let mut areas = core.areas.write();
+                let made = core.collapse(&mut areas, range, HugeAsker::Setting, Some(limits));
+                drop(areas);
+                match made {
+                    Ok(()) => {
+                        settings.collapsed.fetch_add(1, Ordering::Relaxed);
+                    }
+                    // The scan rests: there may be memory later.
+                    Err(CollapseFailure::NoFrames) => return None,
+                    Err(
+                        CollapseFailure::NotEligible
+                        | CollapseFailure::NoTable
+                        | CollapseFailure::Unfit
+                        | CollapseFailure::BeyondLimits
+                        | CollapseFailure::Busy,
+                    ) => {}
+                }
+            }
+        }
+        Some(next)
+    }
+}
+
+impl<M: Machine> Core<M> {
+    /// The first 2 MiB from `from` on that may be a huge page.
+    fn next_candidate(&self, from: Page) -> Option<PageRange> {
+        let areas = self.areas.read(self.cpu());
+        let rest = PageRange::new(from.min(Page::USER_END), Page::USER_END);
+        for area in areas.map.overlapping(rest) {
+            let first = area.start().max(from).number().next_multiple_of(HUGE_PAGES);
+            let range = around(Page::new(first));
+            if self.area_may_be_huge(area, range, HugeAsker::Setting) {
+                return Some(range);
+            }
+        }
+        None
+    }
+
+    /// `MADV_COLLAPSE` (`madvise_collapse`).
+    pub(crate) fn advise_collapse(&self, range: PageRange) -> Result<(), AdviseError> {
+        let mut hole = None;
+        let mut next = range.start;
+        while next < range.end {
+            let areas = self.areas.read(self.cpu());
+            let rest = PageRange::new(next, range.end);
+            let Some(area) = areas.map.overlapping(rest).next() else {
+                hole = hole.or(Some(next));
+                break;
+            };
+            if area.start() > next {
+                hole = hole.or(Some(next));
+            }
+            let part = area.range().intersect(rest);
+            let first = area.start().number().next_multiple_of(HUGE_PAGES);
+            let any = around(Page::new(first));
+            if !self.area_may_be_huge(area, any, HugeAsker::Program) {
+                return Err(AdviseError::NotApplicable(part.start.address()));
+            }
+            drop(areas);
+            self.collapse_all(part)?;
+            next = part.end;
+        }
+        hole.map_or(Ok(()), |page| Err(AdviseError::Hole(page.address())))
+    }
+
+    /// Collapses every whole 2 MiB of `part`. The last failure is told once all have been tried.
+    fn collapse_all(&self, part: PageRange) -> Result<(), AdviseError> {
+        let mut start = part.start.number().next_multiple_of(HUGE_PAGES);
+        let mut failure = Ok(());
+        while start + HUGE_PAGES <= part.end.number() {
+            let page = Page::new(start);
+            let mut areas = self.areas.write();
+            match self.collapse(&mut areas, around(page), HugeAsker::Program, None) {
+                Ok(()) => {}
+                Err(found @ CollapseFailure::NoFrames) => return Err(found.advise_error(page)),
+                Err(found) => failure = Err(found.advise_error(page)),
+            }
+            start += HUGE_PAGES;
+        }
+        failure
+    }
+
+    /// Whether the small pages of `range` may be one huge page (`collapse_scan_pmd`).
+    fn look(
+        &self,
+        areas: &Areas<M>,
+        range: PageRange,
+        asker: HugeAsker,
+        limits: Option<ScanLimits>,
+    ) -> Result<Found, CollapseFailure> {
+        let area = areas.map.find(range.start);
+        let area = area.filter(|area| self.area_may_be_huge(area, range, asker));
+        area.ok_or(CollapseFailure::NotEligible)?;
+        let mut cursor = self.table.cursor(range);
+        if cursor.size() != PageSize::Size4K {
+            return match cursor.peek() {
+                Entry::Present(_) => Ok(Found::Huge),
+                Entry::Empty | Entry::Marker(_) | Entry::Swapped(_) | Entry::Migrating(_) => {
+                    Err(CollapseFailure::NoTable)
+                }
+            };
+        }
+        let (mut missing, mut shared, mut used) = (0, 0, false);
+        loop {
+            match cursor.peek() {
+                Entry::Empty => missing += 1,
+                Entry::Present(page) if page.bits.contains(Bits::UFFD_WP) => {
+                    return Err(CollapseFailure::Unfit);
+                }
+                Entry::Present(page) if page.bits.contains(Bits::BORROWED) => missing += 1,
+                Entry::Present(page) => {
+                    shared += u32::from(self.is_shared_page(page)?);
+                    used |= page.bits.intersects(Bits::ACCESSED | Bits::FOLDED_ACCESSED);
+                }
+                Entry::Marker(_) | Entry::Swapped(_) => return Err(CollapseFailure::Unfit),
+                Entry::Migrating(_) => return Err(CollapseFailure::Busy),
+            }
+            if !cursor.advance() {
+                break;
+            }
+        }
+        match limits {
+            Some(limits) if missing > limits.missing || shared > limits.shared || !used => {
+                Err(CollapseFailure::BeyondLimits)
+            }
+            Some(_) | None => Ok(Found::Small),
+        }
+    }
+
+    /// Whether others have the page too.
+    fn is_shared_page(&self, page: Present) -> Result<bool, CollapseFailure> {
+        let frames = self.memory.frames();
+        if frames.kind(page.frame) != FrameKind::Anonymous || page.bits.contains(Bits::MERGED) {
+            return Err(CollapseFailure::Unfit);
+        }
+        if frames.pins(page.frame) != 0 {
+            return Err(CollapseFailure::Busy);
+        }
+        Ok(frames.references(page.frame) > 1)
+    }
+
+    /// Makes one huge page of the small ones of `range`.
+    fn collapse(
+        &self,
+        areas: &mut Areas<M>,
+        range: PageRange,
+        asker: HugeAsker,
+        limits: Option<ScanLimits>,
+    ) -> Result<(), CollapseFailure> {
+        match self.look(areas, range, asker, limits)? {
+            Found::Huge => return Ok(()),
+            Found::Small => {}
+        }
+        let area = areas.map.find(range.start);
+        let area = area.ok_or(CollapseFailure::NotEligible)?;
+        let cpu = self.cpu();
+        let frames = self.memory.frames();
+        let Ok(folio) = frames.allocate(FOLIO_ORDER, FrameKind::Anonymous) else {
+            self.memory.count_on(cpu, Row::HugeFallbacks, 1);
+            return Err(CollapseFailure::NoFrames);
+        };
+        area.note_faulted();
+        let mut gather = self.gather();
+        let decide = |_| own_bits(area);
+        let collapsed = self.table.collapse(range, folio, decide, &mut gather);
+        let counts = gather.close();
+        self.note_gather(cpu, counts);
+        let collapsed = collapsed.ok_or(CollapseFailure::NoTable)?;
+        self.note_collapsed(cpu, collapsed.copied, collapsed.zeroed);
+        Ok(())
+    }
+
+    fn note_collapsed(&self, cpu: CpuId, copied: u64, zeroed: u64) {
+        self.note_filled_huge(cpu);
+        let memory = &*self.memory;
+        memory.count_on(cpu, Row::FramesCopied, copied);
+        memory.count_on(cpu, Row::FramesZeroed, zeroed);
+        memory.count_on(cpu, Row::HugeCollapses, 1);
+    }
+}
+
+/// The bits of a page that was just made: written, and its owner's alone.
+fn own_bits<M: Machine>(area: &Area<M>) -> Bits {
+    let bits = access_bits(area.rights()) | NEW;
+    if writable(area.view(), bits).is_writable() {
+        bits | Bits::WRITE
+    } else {
+        bits
+    }
+}
