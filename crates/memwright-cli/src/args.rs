@@ -52,6 +52,11 @@ pub struct RunArgs {
     #[arg(long)]
     pub parallel: bool,
 
+    /// Which anonymous memory gets 2 MiB pages: all, what asks for them by madvise, or none.
+    #[arg(long, value_name = "WHICH", default_value = "madvise",
+        value_parser = ["always", "madvise", "never"])]
+    pub thp: String,
+
     /// Put a file or folder into the guest's file system (repeatable).
     #[arg(long = "file", value_name = "HOST[:GUEST]")]
     pub files: Vec<OsString>,

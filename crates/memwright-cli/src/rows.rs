@@ -13,6 +13,7 @@ const GROUPS: &[(&str, &[&str])] = &[
     ("Flushes", &["flush_", "paging_structure_", "tagged_"]),
     ("Frames", &["frames_", "lazy_freed"]),
     ("Page tables", &["table_"]),
+    ("Huge pages", &["huge_"]),
     ("Address spaces", &["fork", "areas_"]),
     ("Locks", &["lock_", "locks_", "lines_"]),
     ("Instructions", &["instructions_"]),

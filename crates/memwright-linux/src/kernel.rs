@@ -9,6 +9,7 @@ use crate::{
     fs::{Mounts, userfault::Userfaults},
     futex::Futexes,
     host::Host,
+    huge_scan::HugeScan,
     manifest::Manifest,
     process::{
         ExitStatus, Life, Limits, PROGRAM, Parts, Process, REAPER, Sleep, Start, Tasks, Thread,
@@ -49,6 +50,8 @@ pub struct Kernel {
     pub(crate) futexes: Futexes,
     /// Who resolves faults itself.
     pub(crate) userfaults: Userfaults,
+    /// Makes huge pages of small ones in the background.
+    pub(crate) huge_scan: Arc<HugeScan>,
     /// The source of every random number.
     pub random: Lock<Random>,
     /// The source of address layouts; a fixed layout without one.
@@ -88,6 +91,7 @@ impl Kernel {
             scheduler: Scheduler::new(host),
             futexes: Futexes::new(),
             userfaults: Userfaults::default(),
+            huge_scan: HugeScan::new(),
             calls: CallCounts::new(),
             processes_made: AtomicU64::new(0),
             memory_kills: AtomicU64::new(0),
@@ -112,6 +116,7 @@ impl Kernel {
         match filled.and_then(|()| kernel.make_program()) {
             Ok(()) => {
                 host.start_cpus();
+                kernel.huge_scan.wake(kernel);
                 kernel.scheduler.idle(kernel);
                 kernel.scheduler.await_all_parked(kernel);
             }

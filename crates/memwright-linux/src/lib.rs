@@ -24,6 +24,7 @@ pub mod exec;
 pub mod fs;
 mod futex;
 pub mod host;
+mod huge_scan;
 pub mod kernel;
 pub mod manifest;
 pub mod memory;

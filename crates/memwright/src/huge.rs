@@ -11,7 +11,7 @@ use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use memwright_table::{FOLIO_FRAMES, FOLIO_ORDER, Frame, FrameKind, Machine, Page, PageRange};
 
 use crate::memory::Memory;
-use crate::space::{Area, Core};
+use crate::space::{AddressSpace, Area, Core};
 use crate::stats::Row;
 use crate::vma::AreaFlags;
 
@@ -184,6 +184,13 @@ impl Default for HugeSettings {
     }
 }
 
+impl HugeSettings {
+    /// How many huge pages of zeroes there are: one, once it was needed.
+    pub fn zero_pages(&self) -> u64 {
+        u64::from(self.zero.load(Ordering::Relaxed) != NONE)
+    }
+}
+
 impl<M: Machine> Memory<M> {
     /// The huge page of zeroes, made when it is first needed and kept; `None` if there is no memory for it.
     pub(crate) fn huge_zero_frame(&self) -> Option<Frame> {
@@ -208,6 +215,15 @@ impl<M: Machine> Memory<M> {
         if made != NONE {
             drop(self.frames().adopt_whole(Frame::new(made)));
         }
+    }
+}
+
+impl<M: Machine> AddressSpace<M> {
+    /// Whether `area`, one of this address space's, may have a huge page somewhere (`THPeligible` in smaps).
+    pub fn may_be_huge(&self, area: &Area<M>) -> bool {
+        let first = area.start().number().next_multiple_of(HUGE_PAGES);
+        let range = around(Page::new(first));
+        self.core.area_may_be_huge(area, range, HugeAsker::Setting)
     }
 }
 

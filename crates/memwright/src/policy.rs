@@ -72,7 +72,7 @@ impl Default for Policy {
 
 impl Policy {
     /// Every key with its values, for help texts.
-    pub const KEYS: [(&'static str, &'static str); 5] = [
+    pub const KEYS: [(&'static str, &'static str); 6] = [
         (
             "write-upgrade",
             "off, dirty or on: when a private page becomes writable without a write fault",
@@ -92,6 +92,10 @@ impl Policy {
         (
             "locks",
             "off or count: whether locks, and the words and lines that several CPUs write, are counted",
+        ),
+        (
+            "thp",
+            "always, madvise or never: which anonymous memory gets huge pages",
         ),
     ];
 

@@ -68,6 +68,12 @@ pub const EXPERIMENTS: &[Experiment] = &[
         runs: ONCE,
     },
     Experiment {
+        name: "huge-protect",
+        question: "What does mprotect cost for each 2 MiB page, and is one split?",
+        source: include_str!("../../../../programs/experiments/huge_protect.c"),
+        runs: ONCE,
+    },
+    Experiment {
         name: "many-areas",
         question: "One mprotect over 64 areas: how much work, how many flushes?",
         source: include_str!("../../../../programs/experiments/many_areas.c"),

@@ -10,6 +10,7 @@ const PROGRAMS: &[&str] = &[
     "hello",
     "fork_protect",
     "cow",
+    "huge",
     "map",
     "advise",
     "seal",

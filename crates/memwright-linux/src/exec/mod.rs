@@ -202,6 +202,7 @@ fn load(context: &Context<'_>, file: Executable, request: &Request) -> Result<Lo
     credentials.after_exec();
     let capabilities = credentials.capabilities.effective;
     let space = new_space(kernel, &limits, capabilities)?;
+    space.refuse_huge(context.with_space(|space| space.huge_refusal()));
     space.set_exec_gain(context.with_space(|space| space.exec_gain()).of_successor());
     let layouts = Layouts::choose(kernel);
     let base = if interpreter.is_some() {

@@ -16,7 +16,8 @@ use crate::{
 use alloc::{sync::Arc, vec::Vec};
 use linux_raw_sys::{general as raw, prctl};
 use memwright::{
-    AreaFlags, LockError, LockFuture, MapKind, MapRequest, OvercommitMode, Placement, Rights,
+    AreaFlags, HugeRefusal, LockError, LockFuture, MapKind, MapRequest, OvercommitMode, Placement,
+    Rights,
     object::{Object, ObjectIdentity, Shmem},
     space::{Advice, Advised, ExecGain, RemapRequest, SyncFlags},
 };
@@ -368,8 +369,9 @@ pub(super) fn advice(number: u64) -> Option<(Advice, &'static str)> {
         raw::MADV_WILLNEED => (Advice::Hint, "MADV_WILLNEED"),
         raw::MADV_MERGEABLE => (Advice::Hint, "MADV_MERGEABLE"),
         raw::MADV_UNMERGEABLE => (Advice::Hint, "MADV_UNMERGEABLE"),
-        raw::MADV_HUGEPAGE => (Advice::Hint, "MADV_HUGEPAGE"),
-        raw::MADV_NOHUGEPAGE => (Advice::Hint, "MADV_NOHUGEPAGE"),
+        raw::MADV_HUGEPAGE => (Advice::Huge, "MADV_HUGEPAGE"),
+        raw::MADV_NOHUGEPAGE => (Advice::NotHuge, "MADV_NOHUGEPAGE"),
+        raw::MADV_COLLAPSE => (Advice::Collapse, "MADV_COLLAPSE"),
         raw::MADV_COLD => (Advice::Cold, "MADV_COLD"),
         raw::MADV_PAGEOUT => (Advice::PageOut, "MADV_PAGEOUT"),
         raw::MADV_DONTNEED => (Advice::DontNeed, "MADV_DONTNEED"),
@@ -403,6 +405,9 @@ pub fn madvise(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     let advised = context
         .with_space(|space| space.advise(address, length, advice))
         .map_err(advise_errno)?;
+    if advice == Advice::Huge {
+        context.kernel.huge_scan.want(context.kernel);
+    }
     if advised == Advised::AdvisedOnly {
         context.kernel.calls.count_stub(name);
     }
@@ -599,6 +604,38 @@ pub fn get_exec_gain(context: &Context<'_>, arguments: &Arguments) -> CallResult
         ExecGain::Granted => 0,
         ExecGain::Refused { inherited: true } => refuse,
         ExecGain::Refused { inherited: false } => refuse | u64::from(prctl::PR_MDWE_NO_INHERIT),
+    })
+}
+
+/// `PR_SET_THP_DISABLE` with `flags` where it is disabled, `linux/prctl.h` since Linux 6.18.
+const PR_THP_DISABLE_EXCEPT_ADVISED: u64 = 1 << 1;
+
+/// `PR_SET_THP_DISABLE` (`prctl_set_thp_disable` of Linux 7.2, `kernel/sys.c`).
+pub fn set_huge_refusal(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+    let [_, disable, flags, rest @ .., _] = *arguments;
+    if rest != [0; 2] {
+        return Err(Errno::EINVAL);
+    }
+    let refusal = match (disable != 0, flags) {
+        (false, 0) => HugeRefusal::Nothing,
+        (true, 0) => HugeRefusal::Everywhere,
+        (true, PR_THP_DISABLE_EXCEPT_ADVISED) => HugeRefusal::ExceptAdvised,
+        (false | true, _) => return Err(Errno::EINVAL),
+    };
+    context.with_space(|space| space.refuse_huge(refusal));
+    Ok(0)
+}
+
+/// `PR_GET_THP_DISABLE`.
+pub fn get_huge_refusal(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+    let [_, rest @ .., _] = *arguments;
+    if rest != [0; 4] {
+        return Err(Errno::EINVAL);
+    }
+    Ok(match context.with_space(|space| space.huge_refusal()) {
+        HugeRefusal::Nothing => 0,
+        HugeRefusal::Everywhere => 1,
+        HugeRefusal::ExceptAdvised => 1 | PR_THP_DISABLE_EXCEPT_ADVISED,
     })
 }
 

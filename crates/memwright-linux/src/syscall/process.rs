@@ -432,6 +432,8 @@ pub fn prctl(context: &Context<'_>, arguments: &Arguments) -> CallResult {
         prctl::PR_CAPBSET_READ if value <= Capabilities::LAST.into() => Ok(1),
         prctl::PR_SET_MDWE => super::memory::set_exec_gain(context, arguments),
         prctl::PR_GET_MDWE => super::memory::get_exec_gain(context, arguments),
+        prctl::PR_SET_THP_DISABLE => super::memory::set_huge_refusal(context, arguments),
+        prctl::PR_GET_THP_DISABLE => super::memory::get_huge_refusal(context, arguments),
         prctl::PR_GET_TIMERSLACK => Ok(50_000),
         _ => Err(Errno::EINVAL),
     }

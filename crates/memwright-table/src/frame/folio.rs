@@ -66,10 +66,19 @@ impl<'a> Metas<'a> {
 
 impl<M: Machine> Frames<M> {
     /// Makes the metadata of a new folio: of its first frame alone.
-    pub(super) fn prepare_folio(&self, head: &Meta) {
+    pub(super) fn prepare_folio(&self, head: &Meta, kind: FrameKind) {
+        if kind == FrameKind::Anonymous {
+            self.folios.fetch_add(1, Ordering::Relaxed);
+        }
         head.set_state(head.state().with(State::FOLIO));
         head.back.store(UNLINKED, Ordering::Relaxed);
         head.whole.store(1, Ordering::Relaxed);
+    }
+
+    fn uncount_folio(&self, kind: FrameKind) {
+        if kind == FrameKind::Anonymous {
+            self.folios.fetch_sub(1, Ordering::Relaxed);
+        }
     }
 
     /// Whether `frame` lies in a folio.
@@ -120,6 +129,7 @@ impl<M: Machine> Frames<M> {
     /// Frees a folio of which no part was ever referenced by itself.
     fn free_folio(&self, head: Frame, meta: &Meta, state: State) {
         let kind = state.kind();
+        self.uncount_folio(kind);
         self.cache()
             .lock()
             .count_freed(kind, i64::from(FOLIO_FRAMES));
@@ -138,6 +148,7 @@ impl<M: Machine> Frames<M> {
     /// nobody maps.
     fn dissolve(&self, head: Frame, state: State) {
         let plain = state.become_block(state.kind(), 0);
+        self.uncount_folio(state.kind());
         let metas = self.metas();
         let mut cache = self.cache().lock();
         let mut freed = 0;
@@ -162,6 +173,7 @@ impl<M: Machine> Frames<M> {
         // Nobody can win another reference meanwhile: that takes the lock of the entry that is split.
         if !state.has(State::PARTED) && meta.whole.load(Ordering::Acquire) == 1 {
             let plain = state.become_block(state.kind(), 0);
+            self.uncount_folio(state.kind());
             for number in tails {
                 let tail = self.meta(Frame::new(number));
                 tail.set_state(plain);

@@ -110,6 +110,8 @@ pub struct Frames<M: Machine> {
     fail_after: AtomicU64,
     /// Frames kept for the kinds that may use the reserve.
     low_water: AtomicU64,
+    /// Folios of anonymous memory.
+    folios: AtomicU64,
 }
 
 // SAFETY: the pointers name memory of the machine, which is `Send + Sync` and outlives `self`;
@@ -205,6 +207,11 @@ impl<M: Machine> Frames<M> {
             tables,
             tables_peak,
         })
+    }
+
+    /// Folios of anonymous memory: blocks of 2 MiB that somebody has as wholes.
+    pub fn folios(&self) -> u64 {
+        self.folios.load(Ordering::Relaxed)
     }
 
     /// Allocations that have succeeded.
@@ -355,7 +362,7 @@ impl<M: Machine> Frames<M> {
         meta.index.store(0, Ordering::Relaxed);
         if order > 0 {
             if order == FOLIO_ORDER && kind.is_data() {
-                self.prepare_folio(meta);
+                self.prepare_folio(meta, kind);
             } else {
                 self.prepare_tails(frame, order, kind);
             }

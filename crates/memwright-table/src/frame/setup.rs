@@ -106,6 +106,7 @@ impl<M: Machine> Frames<M> {
             total: 0,
             fail_after: AtomicU64::new(u64::MAX),
             low_water: AtomicU64::new(0),
+            folios: AtomicU64::new(0),
         };
         for node in 0..=nodes {
             frames

@@ -65,6 +65,7 @@ impl<M: Machine> Fault<'_, M> {
     }
 
     /// A write of untouched memory: a zeroed frame.
+    #[inline(always)]
     fn demand_zero(
         self,
         cursor: &mut Cursor<'_, M>,
@@ -89,6 +90,7 @@ impl<M: Machine> Fault<'_, M> {
     }
 
     /// A read of untouched memory: the shared zero frame, of which the entry holds no reference.
+    #[inline(always)]
     fn zero_page(
         self,
         cursor: &mut Cursor<'_, M>,

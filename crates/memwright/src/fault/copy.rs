@@ -13,6 +13,7 @@ use crate::writable::writable;
 impl<M: Machine> Fault<'_, M> {
     /// Replaces the page under the cursor by a copy of its own: emptied, flushed, filled (design rule 1),
     /// so that no CPU reads the old frame after another wrote the new one.
+    #[inline(always)]
     pub(super) fn copy_present(
         self,
         cursor: &mut Cursor<'_, M>,

@@ -35,7 +35,7 @@ impl<M: Machine> Fault<'_, M> {
             return Some(FaultKind::HugeZeroPage);
         }
         let folio = self.huge_frame()?;
-        self.area.note_faulted();
+        self.note_private();
         self.fill_huge(folio.frame(), self.own_huge_bits())?;
         let _ = folio.into_raw();
         self.core.note_filled_huge(self.cpu);
@@ -121,7 +121,16 @@ impl<M: Machine> Fault<'_, M> {
         self.core.note_gather(self.cpu, counts);
         self.core.memory.count_on(self.cpu, Row::HugeSplitsCopy, 1);
         match cursor.peek() {
-            Entry::Present(page) => self.write_shared_frame(cursor, page),
+            // Others may have given up this page of those that they had.
+            Entry::Present(page) if self.is_reusable(page) => {
+                let access = access_bits(self.area.rights());
+                self.grant(
+                    &mut cursor,
+                    access | Bits::EXCLUSIVE | super::present::WRITTEN,
+                );
+                Ok(FaultKind::WriteOnly)
+            }
+            Entry::Present(page) => self.copy_present(&mut cursor, page),
             Entry::Empty | Entry::Marker(_) | Entry::Swapped(_) | Entry::Migrating(_) => {
                 Ok(FaultKind::Spurious)
             }
@@ -132,7 +141,7 @@ impl<M: Machine> Fault<'_, M> {
     /// (`do_huge_zero_wp_pmd`).
     fn replace_huge_zero(self, cursor: &mut Cursor<'_, M>, page: Present) -> Option<FaultKind> {
         let folio = self.huge_frame()?;
-        self.area.note_faulted();
+        self.note_private();
         let bits = self.own_huge_bits() | (page.bits & Bits::UFFD_WP);
         let mut gather = self.core.gather();
         cursor.replace_huge(

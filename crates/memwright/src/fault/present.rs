@@ -71,7 +71,8 @@ impl<M: Machine> Fault<'_, M> {
 
     /// A write of a private page that is not exclusive: it becomes so if this is the only reference of
     /// any kind, else it is copied (design rule 5).
-    pub(super) fn write_shared_frame(
+    #[inline(always)]
+    fn write_shared_frame(
         self,
         mut cursor: Cursor<'_, M>,
         page: Present,
@@ -79,16 +80,22 @@ impl<M: Machine> Fault<'_, M> {
         if page.size != PageSize::Size4K {
             return self.write_shared_folio(cursor, page);
         }
-        let reusable = !page.bits.intersects(Bits::BORROWED | Bits::MERGED)
-            && self.core.is_anonymous(page.frame)
-            && (self.core.memory.frames().references(page.frame) == 1
-                || planted(Mistake::RegainShared));
-        if !reusable {
+        if !self.is_reusable(page) {
             return self.copy_present(&mut cursor, page);
         }
         let access = access_bits(self.area.rights());
         self.grant(&mut cursor, access | Bits::EXCLUSIVE | WRITTEN);
         Ok(FaultKind::WriteOnly)
+    }
+
+    /// Whether the entry of this 4 KiB page, under whose lock nobody can win a reference through it, has the only
+    /// reference of any kind of an anonymous frame.
+    #[inline(always)]
+    pub(super) fn is_reusable(&self, page: Present) -> bool {
+        !page.bits.intersects(Bits::BORROWED | Bits::MERGED)
+            && self.core.is_anonymous(page.frame)
+            && (self.core.memory.frames().references(page.frame) == 1
+                || planted(Mistake::RegainShared))
     }
 
     /// The first store to a clean page of an object that must hear of it.

@@ -82,6 +82,9 @@ impl Advice {
             | Self::GuardRemove
             | Self::Cold
             | Self::PageOut
+            | Self::Huge
+            | Self::NotHuge
+            | Self::Collapse
             | Self::Hint => false,
         }
     }

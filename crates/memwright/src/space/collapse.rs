@@ -11,6 +11,7 @@ use crate::error::{AdviseError, FaultError};
 use crate::fault::NEW;
 use crate::huge::{HUGE_PAGES, HugeAsker, around};
 use crate::stats::Row;
+use crate::vma::Lineage;
 use crate::writable::writable;
 
 /// Why pages were not collapsed.
@@ -239,7 +240,11 @@ impl<M: Machine> Core<M> {
             self.memory.count_on(cpu, Row::HugeFallbacks, 1);
             return Err(CollapseFailure::NoFrames);
         };
-        area.note_faulted();
+        if !area.has_faulted() {
+            let shared = areas.map.lineage_around(area);
+            let lineage = shared.unwrap_or_else(|| Lineage::founded(self.next_lineage(cpu)));
+            area.lineage.found(lineage);
+        }
         let mut gather = self.gather();
         let decide = |_| own_bits(area);
         let collapsed = self.table.collapse(range, folio, decide, &mut gather);

@@ -1,6 +1,6 @@
 //! Moving and resizing mappings (Linux 7.2 `mm/mremap.c`).
 
-use memwright_table::{CpuId, Machine, PAGE_SIZE, Page, PageRange, VirtAddr};
+use memwright_table::{Change, CpuId, Machine, PAGE_SIZE, Page, PageRange, VirtAddr};
 
 use super::{AddressSpace, Area, Areas, Backing, Core};
 use crate::error::{Limit, RemapError, UnmapError};
@@ -323,6 +323,8 @@ impl<M: Machine> Core<M> {
             .move_entries(old, target, keeps_watch, &mut gather);
         let counts = gather.close();
         self.note_gather(cpu, counts);
+        let split = counts.of(Change::Resized);
+        self.memory.count_on(cpu, Row::HugeSplitsRemap, split);
         moved?;
         Ok(())
     }

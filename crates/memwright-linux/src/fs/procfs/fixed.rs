@@ -3,7 +3,7 @@
 use super::{
     cpu,
     frames::FrameWord,
-    lock_stat,
+    huge, lock_stat,
     node::{FixedDirectory, ProcNode},
     processors, system, vm,
 };
@@ -99,15 +99,23 @@ static CONTROLS_VM: FixedDirectory = FixedDirectory {
     ],
 };
 
-/// The root of `/sys`: what libraries ask about the processors.
+/// The root of `/sys`: the processors, and settings of memory.
 pub static SYS: FixedDirectory = FixedDirectory {
     first: 0x700,
-    entries: &[("devices", 0o555, Fixed(&DEVICES))],
+    entries: &[
+        ("devices", 0o555, Fixed(&DEVICES)),
+        ("kernel", 0o555, Fixed(&KERNEL)),
+    ],
 };
 
 static DEVICES: FixedDirectory = FixedDirectory {
     first: 0x800,
     entries: &[("system", 0o555, Fixed(&SYSTEM))],
+};
+
+static KERNEL: FixedDirectory = FixedDirectory {
+    first: 0x1000,
+    entries: &[("mm", 0o555, Fixed(&huge::MEMORY))],
 };
 
 static SYSTEM: FixedDirectory = FixedDirectory {

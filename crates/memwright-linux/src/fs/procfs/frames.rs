@@ -34,7 +34,10 @@ mod flag {
     pub const MAPPED: u64 = 1 << 11;
     pub const ANONYMOUS: u64 = 1 << 12;
     pub const SWAP_BACKED: u64 = 1 << 14;
+    pub const COMPOUND_HEAD: u64 = 1 << 15;
+    pub const COMPOUND_TAIL: u64 = 1 << 16;
     pub const NO_MEMORY: u64 = 1 << 20;
+    pub const HUGE_PAGE: u64 = 1 << 22;
     pub const ZERO: u64 = 1 << 24;
     pub const TABLE: u64 = 1 << 26;
     pub const RESERVED: u64 = 1 << 32;
@@ -58,6 +61,16 @@ fn flags(kind: Option<FrameKind>, mapped: bool) -> u64 {
     }
 }
 
+/// The flags of a frame of a folio.
+fn folio_flags(memory: &Memory, number: u32) -> u64 {
+    let frame = Frame::new(number);
+    match memory.frames().folio_of(frame) {
+        Some(head) if head == frame => flag::HUGE_PAGE | flag::COMPOUND_HEAD,
+        Some(_) => flag::HUGE_PAGE | flag::COMPOUND_TAIL,
+        None => 0,
+    }
+}
+
 fn word(memory: &Memory, number: u32, what: FrameWord) -> u64 {
     let frames = memory.frames();
     let kind = frames.kind_at(number);
@@ -67,7 +80,7 @@ fn word(memory: &Memory, number: u32, what: FrameWord) -> u64 {
     };
     match what {
         FrameWord::Count => u64::from(sharers),
-        FrameWord::Flags => flags(kind, sharers > 0),
+        FrameWord::Flags => flags(kind, sharers > 0) | folio_flags(memory, number),
     }
 }
 

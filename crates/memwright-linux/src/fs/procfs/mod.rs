@@ -6,6 +6,7 @@ mod counts;
 mod cpu;
 mod fixed;
 mod frames;
+mod huge;
 mod list;
 mod lock_stat;
 mod mem;

@@ -74,7 +74,7 @@ fn carried(entry: Entry) -> Bits {
 }
 
 /// The word for an entry (`pte_to_pagemap_entry`).
-fn word(memory: &Memory, entry: Entry, shows_frames: bool) -> u64 {
+fn word(memory: &Memory, entry: Entry, at: Page, shows_frames: bool) -> u64 {
     let page = match entry {
         Entry::Empty => return 0,
         Entry::Marker(marker) => {
@@ -85,9 +85,10 @@ fn word(memory: &Memory, entry: Entry, shows_frames: bool) -> u64 {
         Entry::Swapped(_) | Entry::Migrating(_) => return bit::SWAP,
         Entry::Present(page) => page,
     };
+    let frame = page.frame_of(at);
     let mut word = bit::PRESENT;
     if shows_frames {
-        word |= u64::from(page.frame.number());
+        word |= u64::from(frame.number());
     }
     if page.bits.contains(Bits::UFFD_WP) {
         word |= bit::WRITE_PROTECTED;
@@ -96,10 +97,10 @@ fn word(memory: &Memory, entry: Entry, shows_frames: bool) -> u64 {
         return word;
     }
     let frames = memory.frames();
-    if frames.kind(page.frame) == FrameKind::Object {
+    if frames.kind(frame) == FrameKind::Object {
         word |= bit::FILE;
     }
-    if frames.sharers(page.frame) == 1 {
+    if frames.sharers(frame) == 1 {
         word |= bit::EXCLUSIVE;
     }
     word
@@ -155,9 +156,11 @@ impl File for PagemapFile {
                         set(area.range().intersect(range), word);
                     }
                     Sight::Entry(area, extent) => {
-                        let bits = carried(extent.entry);
-                        let word = word(space.memory(), extent.entry, self.shows_frames);
-                        set(extent.range, word | soft_dirty(area, bits));
+                        let dirty = soft_dirty(area, carried(extent.entry));
+                        for page in extent.range.iter() {
+                            let word = word(space.memory(), extent.entry, page, self.shows_frames);
+                            set(PageRange::single(page), word | dirty);
+                        }
                     }
                 }
                 true

@@ -11,7 +11,7 @@ use crate::{
     syscall::system::NAMES,
 };
 use core::fmt::{self, Write};
-use memwright_table::{FrameKind, PAGE_SIZE};
+use memwright_table::{FOLIO_FRAMES, FrameKind, PAGE_SIZE};
 
 /// `/proc/meminfo` (`fs/proc/meminfo.c` of Linux 7.2): the rows that there is something behind.
 pub fn meminfo(context: &Context<'_>, text: &mut Text) -> fmt::Result {
@@ -43,6 +43,7 @@ pub fn meminfo(context: &Context<'_>, text: &mut Text) -> fmt::Result {
         ("SReclaimable", 0),
         ("SUnreclaim", slab),
         ("PageTables", frames.used_by(FrameKind::Table)),
+        ("AnonHugePages", frames.folios() * u64::from(FOLIO_FRAMES)),
         ("CommitLimit", memory.commit().limit()),
         ("Committed_AS", memory.commit().committed()),
     ];

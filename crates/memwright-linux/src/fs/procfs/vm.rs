@@ -121,11 +121,21 @@ pub fn statistics(context: &Context<'_>, text: &mut Text) -> fmt::Result {
     let faults = [
         Row::FaultDemandZero,
         Row::FaultZeroPage,
+        Row::FaultHuge,
+        Row::FaultHugeZeroPage,
         Row::FaultFile,
         Row::FaultCopy,
         Row::FaultWriteOnly,
         Row::FaultSpurious,
         Row::FaultRefused,
+    ];
+    let splits = [
+        Row::HugeSplitsProtect,
+        Row::HugeSplitsUnmap,
+        Row::HugeSplitsRemap,
+        Row::HugeSplitsAdvise,
+        Row::HugeSplitsCopy,
+        Row::HugeSplitsFork,
     ];
     let locked = counts::locked(context)?;
     let objects = frames.used_by(FrameKind::Object);
@@ -145,6 +155,12 @@ pub fn statistics(context: &Context<'_>, text: &mut Text) -> fmt::Result {
         ("pgfault", faults.into_iter().map(count).sum()),
         ("pgmajfault", 0),
         ("pglazyfree", count(Row::LazyFreed)),
+        ("nr_anon_transparent_hugepages", frames.folios()),
+        ("thp_fault_alloc", count(Row::FaultHuge)),
+        ("thp_fault_fallback", count(Row::HugeFallbacks)),
+        ("thp_collapse_alloc", count(Row::HugeCollapses)),
+        ("thp_split_pmd", splits.into_iter().map(count).sum()),
+        ("thp_zero_page_alloc", memory.huge().zero_pages()),
         (
             "oom_kill",
             context.kernel.memory_kills.load(Ordering::Relaxed),

@@ -2,7 +2,7 @@
 
 use crate::{M, Memory};
 use memwright::space::Area;
-use memwright_table::{Bits, Entry, Extent, FrameKind, PAGE_SIZE};
+use memwright_table::{Bits, Entry, Extent, FrameKind, PAGE_SIZE, PageSize};
 
 /// Shares of a page are counted in this part of a byte, as on Linux (`PSS_SHIFT`).
 const SHARE: u64 = 1 << 12;
@@ -32,6 +32,8 @@ pub struct Sums {
     pub referenced: u64,
     /// Anonymous.
     pub anonymous: u64,
+    /// Anonymous, in 2 MiB pages.
+    pub huge: u64,
     /// In swap.
     pub swap: u64,
     /// Proportional pages of locked areas; in shares.
@@ -70,6 +72,9 @@ impl Sums {
         }
         if frames.kind(page.frame) == FrameKind::Anonymous {
             self.anonymous += bytes;
+            if page.size != PageSize::Size4K {
+                self.huge += bytes;
+            }
             self.proportional_anonymous += shares;
         } else if area.object().is_some_and(|object| object.is_memory()) {
             self.proportional_memory += shares;
@@ -99,6 +104,7 @@ impl Sums {
         self.private_dirty += other.private_dirty;
         self.referenced += other.referenced;
         self.anonymous += other.anonymous;
+        self.huge += other.huge;
         self.swap += other.swap;
         self.locked += other.locked;
     }

@@ -23,6 +23,7 @@ struct Summed {
     noted: Noted,
     codes: Codes,
     locked: bool,
+    may_be_huge: bool,
     sums: Sums,
 }
 
@@ -38,6 +39,7 @@ fn survey(subject: &Subject) -> Vec<Summed> {
                 noted: Noted::of(area),
                 codes: Codes::of(area),
                 locked: area.flags().contains(AreaFlags::LOCKED),
+                may_be_huge: space.may_be_huge(area),
                 sums: Sums::default(),
             }),
             (Sight::Entry(area, extent), Some(last)) => {
@@ -66,8 +68,8 @@ pub fn smaps(_context: &Context<'_>, subject: &Subject, text: &mut Text) -> fmt:
         row(text, "KernelPageSize", 4096)?;
         row(text, "MMUPageSize", 4096)?;
         write_sums(text, &area.sums, false)?;
-        // There are no huge pages.
-        writeln!(text, "{:<16}{:8}", "THPeligible:", 0)?;
+        let eligible = u8::from(area.may_be_huge);
+        writeln!(text, "{:<16}{eligible:8}", "THPeligible:")?;
         area.codes.write(text)?;
     }
     Ok(())
@@ -117,10 +119,10 @@ fn write_sums(text: &mut Text, sums: &Sums, parts: bool) -> fmt::Result {
         ("Private_Dirty", sums.private_dirty),
         ("Referenced", sums.referenced),
         ("Anonymous", sums.anonymous),
-        // Neither merged pages, nor pages freed lazily, nor huge ones.
+        // Neither merged pages, nor pages freed lazily, nor huge ones of objects.
         ("KSM", 0),
         ("LazyFree", 0),
-        ("AnonHugePages", 0),
+        ("AnonHugePages", sums.huge),
         ("ShmemPmdMapped", 0),
         ("FilePmdMapped", 0),
         ("Shared_Hugetlb", 0),
@@ -178,6 +180,8 @@ impl Codes {
             ("dd", flags.contains(AreaFlags::DONTDUMP)),
             ("sd", flags.contains(AreaFlags::SOFT_DIRTY)),
             ("dp", flags.contains(AreaFlags::DROPPABLE)),
+            ("hg", flags.contains(AreaFlags::HUGE)),
+            ("nh", flags.contains(AreaFlags::NOT_HUGE)),
             ("ui", flags.contains(AreaFlags::UFFD_MINOR)),
             ("sl", flags.contains(AreaFlags::SEALED)),
         ];

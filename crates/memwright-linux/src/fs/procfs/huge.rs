@@ -1,0 +1,241 @@
+//! `/sys/kernel/mm/transparent_hugepage` (Documentation/admin-guide/mm/transhuge.rst of Linux 7.2).
+
+use super::{
+    node::{FixedDirectory, ProcNode, SystemControl},
+    text::{Text, number},
+};
+use crate::{context::Context, errno::Errno};
+use core::{
+    fmt::{self, Write},
+    sync::atomic::{AtomicBool, AtomicU32, Ordering},
+};
+use memwright::{HugeMode, HugeSettings};
+
+use ProcNode::{Fixed, SystemControl as Control, SystemText};
+
+/// `/sys/kernel/mm`.
+pub static MEMORY: FixedDirectory = FixedDirectory {
+    first: 0xd00,
+    entries: &[("transparent_hugepage", 0o555, Fixed(&SETTINGS))],
+};
+
+static SETTINGS: FixedDirectory = FixedDirectory {
+    first: 0xe00,
+    entries: &[
+        ("defrag", 0o644, Control(&DEFRAG)),
+        ("enabled", 0o644, Control(&ENABLED)),
+        ("hpage_pmd_size", 0o444, SystemText(size)),
+        ("khugepaged", 0o555, Fixed(&SCAN)),
+        ("shmem_enabled", 0o644, Control(&SHARED)),
+        ("use_zero_page", 0o644, Control(&ZERO_PAGE)),
+    ],
+};
+
+static SCAN: FixedDirectory = FixedDirectory {
+    first: 0xf00,
+    entries: &[
+        ("alloc_sleep_millisecs", 0o644, Control(&ALLOCATION_SLEEP)),
+        ("defrag", 0o644, Control(&SCAN_DEFRAG)),
+        ("full_scans", 0o444, SystemText(rounds)),
+        ("max_ptes_none", 0o644, Control(&MOST_MISSING)),
+        ("max_ptes_shared", 0o644, Control(&MOST_SHARED)),
+        ("max_ptes_swap", 0o644, Control(&MOST_SWAPPED)),
+        ("pages_collapsed", 0o444, SystemText(collapsed)),
+        ("pages_to_scan", 0o644, Control(&PAGES)),
+        ("scan_sleep_millisecs", 0o644, Control(&SLEEP)),
+    ],
+};
+
+/// The words of `defrag`.
+const DEFRAG_WORDS: [&str; 5] = ["always", "defer", "defer+madvise", "madvise", "never"];
+/// The words of `shmem_enabled`.
+const SHARED_WORDS: [&str; 6] = ["always", "within_size", "advise", "never", "deny", "force"];
+
+fn settings<'a>(context: &'a Context<'_>) -> &'a HugeSettings {
+    context.kernel.memory.huge()
+}
+
+/// All words, with that which holds in brackets.
+fn choice(text: &mut Text, words: &[&str], chosen: usize) -> fmt::Result {
+    for (index, word) in words.iter().enumerate() {
+        let space = if index == 0 { "" } else { " " };
+        if index == chosen {
+            write!(text, "{space}[{word}]")?;
+        } else {
+            write!(text, "{space}{word}")?;
+        }
+    }
+    text.write_char('\n')
+}
+
+/// Which of the words was written.
+fn chosen(words: &[&str], bytes: &[u8]) -> Result<usize, Errno> {
+    let word = bytes.strip_suffix(b"\n").unwrap_or(bytes);
+    let position = words.iter().position(|one| one.as_bytes() == word);
+    position.ok_or(Errno::EINVAL)
+}
+
+static ENABLED: SystemControl = SystemControl {
+    read: |context, text| {
+        let words = HugeMode::ALL.map(|(_, name)| name);
+        choice(text, &words, context.kernel.memory.policy().huge() as usize)
+    },
+    store: |context, bytes| {
+        let words = HugeMode::ALL.map(|(_, name)| name);
+        let (mode, _) = HugeMode::ALL[chosen(&words, bytes)?];
+        context.kernel.memory.policy().set_huge(mode);
+        context.kernel.huge_scan.wake(context.kernel);
+        Ok(())
+    },
+};
+
+/// Nothing is compacted to get huge pages, whatever it says.
+static DEFRAG: SystemControl = SystemControl {
+    read: |context, text| {
+        let now = settings(context).defrag.load(Ordering::Relaxed);
+        choice(text, &DEFRAG_WORDS, now.into())
+    },
+    store: |context, bytes| {
+        let wanted = chosen(&DEFRAG_WORDS, bytes)?;
+        context
+            .kernel
+            .calls
+            .count_stub("transparent_hugepage/defrag");
+        settings(context)
+            .defrag
+            .store(wanted as u8, Ordering::Relaxed);
+        Ok(())
+    },
+};
+
+/// Shared memory has no huge pages, whatever it says.
+static SHARED: SystemControl = SystemControl {
+    read: |context, text| {
+        let now = settings(context).shared.load(Ordering::Relaxed);
+        choice(text, &SHARED_WORDS, now.into())
+    },
+    store: |context, bytes| {
+        let wanted = chosen(&SHARED_WORDS, bytes)?;
+        context
+            .kernel
+            .calls
+            .count_stub("transparent_hugepage/shmem_enabled");
+        settings(context)
+            .shared
+            .store(wanted as u8, Ordering::Relaxed);
+        Ok(())
+    },
+};
+
+static ZERO_PAGE: SystemControl = SystemControl {
+    read: |context, text| read_switch(text, &settings(context).zero_page),
+    store: |context, bytes| store_switch(&settings(context).zero_page, bytes),
+};
+
+static SCAN_DEFRAG: SystemControl = SystemControl {
+    read: |context, text| read_switch(text, &settings(context).scan.defrag),
+    store: |context, bytes| store_switch(&settings(context).scan.defrag, bytes),
+};
+
+static SLEEP: SystemControl = SystemControl {
+    read: |context, text| read_number(text, &settings(context).scan.sleep),
+    store: |context, bytes| {
+        store_number(&settings(context).scan.sleep, bytes, 0..=u32::MAX)?;
+        context.kernel.huge_scan.wake(context.kernel);
+        Ok(())
+    },
+};
+
+static ALLOCATION_SLEEP: SystemControl = SystemControl {
+    read: |context, text| read_number(text, &settings(context).scan.allocation_sleep),
+    store: |context, bytes| {
+        store_number(
+            &settings(context).scan.allocation_sleep,
+            bytes,
+            0..=u32::MAX,
+        )
+    },
+};
+
+static PAGES: SystemControl = SystemControl {
+    read: |context, text| read_number(text, &settings(context).scan.pages),
+    store: |context, bytes| store_number(&settings(context).scan.pages, bytes, 1..=u32::MAX),
+};
+
+static MOST_MISSING: SystemControl = SystemControl {
+    read: |context, text| read_number(text, &settings(context).scan.most_missing),
+    store: |context, bytes| store_number(&settings(context).scan.most_missing, bytes, 0..=511),
+};
+
+static MOST_SWAPPED: SystemControl = SystemControl {
+    read: |context, text| read_number(text, &settings(context).scan.most_swapped),
+    store: |context, bytes| store_number(&settings(context).scan.most_swapped, bytes, 0..=511),
+};
+
+static MOST_SHARED: SystemControl = SystemControl {
+    read: |context, text| read_number(text, &settings(context).scan.most_shared),
+    store: |context, bytes| store_number(&settings(context).scan.most_shared, bytes, 0..=511),
+};
+
+fn read_number(text: &mut Text, setting: &AtomicU32) -> fmt::Result {
+    writeln!(text, "{}", setting.load(Ordering::Relaxed))
+}
+
+fn store_number(
+    setting: &AtomicU32,
+    bytes: &[u8],
+    allowed: core::ops::RangeInclusive<u32>,
+) -> Result<(), Errno> {
+    let value = number(bytes).and_then(|value| u32::try_from(value).ok());
+    let value = value.filter(|value| allowed.contains(value));
+    setting.store(value.ok_or(Errno::EINVAL)?, Ordering::Relaxed);
+    Ok(())
+}
+
+fn read_switch(text: &mut Text, setting: &AtomicBool) -> fmt::Result {
+    writeln!(text, "{}", u8::from(setting.load(Ordering::Relaxed)))
+}
+
+fn store_switch(setting: &AtomicBool, bytes: &[u8]) -> Result<(), Errno> {
+    let on = match number(bytes) {
+        Some(0) => false,
+        Some(1) => true,
+        Some(_) | None => return Err(Errno::EINVAL),
+    };
+    setting.store(on, Ordering::Relaxed);
+    Ok(())
+}
+
+/// `hpage_pmd_size`: bytes of a huge page.
+fn size(_context: &Context<'_>, text: &mut Text) -> fmt::Result {
+    writeln!(text, "{}", 2 << 20)
+}
+
+fn collapsed(context: &Context<'_>, text: &mut Text) -> fmt::Result {
+    let count = settings(context).scan.collapsed.load(Ordering::Relaxed);
+    writeln!(text, "{count}")
+}
+
+fn rounds(context: &Context<'_>, text: &mut Text) -> fmt::Result {
+    let count = settings(context).scan.rounds.load(Ordering::Relaxed);
+    writeln!(text, "{count}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::string::String;
+
+    #[test]
+    fn what_holds_stands_in_brackets() {
+        let mut text = Text::new();
+        choice(&mut text, &DEFRAG_WORDS, 3).unwrap();
+        assert_eq!(
+            String::from_utf8(text.into_bytes()).unwrap(),
+            "always defer defer+madvise [madvise] never\n"
+        );
+        assert_eq!(chosen(&DEFRAG_WORDS, b"defer\n"), Ok(1));
+        assert_eq!(chosen(&DEFRAG_WORDS, b"never"), Ok(4));
+        assert_eq!(chosen(&DEFRAG_WORDS, b"[never]"), Err(Errno::EINVAL));
+    }
+}

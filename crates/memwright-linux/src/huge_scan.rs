@@ -1,0 +1,105 @@
+//! The scan that makes huge pages of small ones in the background (Linux 7.2 `mm/khugepaged.c`).
+//!
+//! It is a deadline, not a thread: when it rings, whichever CPU it rings on looks at the next pages, idle or in the
+//! middle of a program's time, so that it gets on however busy the CPUs are. Nothing is scheduled while no area may
+//! have huge pages.
+
+use crate::{
+    kernel::Kernel,
+    scheduler::{TimerAction, TimerKey},
+    sync::{Lock, Rank},
+    time::Expiry,
+};
+use alloc::sync::{Arc, Weak};
+use core::sync::atomic::{AtomicBool, Ordering};
+use memwright::HugeMode;
+use memwright_table::Page;
+
+/// Nanoseconds of a millisecond.
+const MILLISECOND: u64 = 1_000_000;
+
+/// Where the scan is, and when it goes on.
+pub struct HugeScan {
+    own: Weak<Self>,
+    /// Whether some area may have huge pages, or might have had.
+    wanted: AtomicBool,
+    timer: Lock<Option<TimerKey>>,
+    /// The process and the page to go on with.
+    place: Lock<(u32, u64)>,
+}
+
+impl HugeScan {
+    /// A scan that nobody has asked for.
+    #[must_use]
+    pub fn new() -> Arc<Self> {
+        Arc::new_cyclic(|own| Self {
+            own: own.clone(),
+            wanted: AtomicBool::new(false),
+            timer: Lock::new(Rank::Process, None),
+            place: Lock::new(Rank::Leaf, (0, 0)),
+        })
+    }
+
+    /// Some area may have huge pages from now on.
+    pub fn want(&self, kernel: &Kernel) {
+        if !self.wanted.swap(true, Ordering::Relaxed) {
+            self.wake(kernel);
+        }
+    }
+
+    /// A setting changed: the next look is as far away as it says now.
+    pub fn wake(&self, kernel: &Kernel) {
+        let mut timer = self.timer.lock();
+        if let Some(old) = timer.take() {
+            kernel.scheduler.remove_timer(kernel, old);
+        }
+        let wanted = match kernel.memory.policy().huge() {
+            HugeMode::Always => true,
+            HugeMode::Advised => self.wanted.load(Ordering::Relaxed),
+            HugeMode::Never => false,
+        };
+        if !wanted {
+            return;
+        }
+        let sleep = kernel.memory.huge().scan.sleep.load(Ordering::Relaxed);
+        let wait = u64::from(sleep.max(1)) * MILLISECOND;
+        let action = TimerAction::Expire(self.own.clone());
+        let at = kernel.host.now().saturating_add(wait);
+        *timer = Some(kernel.scheduler.add_timer(kernel, at, action));
+    }
+
+    /// Looks at as many pages as the settings say.
+    fn look(&self, kernel: &Kernel) {
+        let settings = &kernel.memory.huge().scan;
+        let mut budget = u64::from(settings.pages.load(Ordering::Relaxed));
+        let (mut id, mut page) = *self.place.lock();
+        for process in kernel.tasks.processes() {
+            if process.id < id {
+                continue;
+            }
+            if process.id > id {
+                (id, page) = (process.id, 0);
+            }
+            let Some(space) = process.space() else {
+                continue;
+            };
+            if let Some(next) = space.scan_for_huge(Page::new(page), &mut budget) {
+                *self.place.lock() = (id, next.number());
+                return;
+            }
+            (id, page) = (id + 1, 0);
+        }
+        settings.rounds.fetch_add(1, Ordering::Relaxed);
+        *self.place.lock() = (0, 0);
+    }
+}
+
+impl Expiry for HugeScan {
+    fn expire(self: Arc<Self>, kernel: &Kernel) {
+        *self.timer.lock() = None;
+        if kernel.memory.policy().huge() != HugeMode::Never {
+            self.look(kernel);
+        }
+        self.wake(kernel);
+    }
+}
