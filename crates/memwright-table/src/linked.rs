@@ -24,6 +24,7 @@ unsafe extern "Rust" {
     safe fn memwright_linked_invalidate_local(what: &Invalidation);
     safe fn memwright_linked_invalidate_remote(targets: CpuSet, root: Frame, what: &[Invalidation]);
     safe fn memwright_linked_clear_frame(frame: Frame);
+    safe fn memwright_linked_clear_frames(range: FrameRange);
     safe fn memwright_linked_copy_frame(from: Frame, to: Frame);
 }
 
@@ -94,6 +95,11 @@ unsafe impl Machine for Linked {
     }
 
     #[inline(always)]
+    fn clear_frames(&self, range: FrameRange) {
+        memwright_linked_clear_frames(range);
+    }
+
+    #[inline(always)]
     fn copy_frame(&self, from: Frame, to: Frame) {
         memwright_linked_copy_frame(from, to);
     }
@@ -123,6 +129,7 @@ macro_rules! link_machine {
                     targets: CpuSet, root: Frame, what: &[Invalidation]
                 ) -> ();
                 memwright_linked_clear_frame, clear_frame(frame: Frame) -> ();
+                memwright_linked_clear_frames, clear_frames(range: FrameRange) -> ();
                 memwright_linked_copy_frame, copy_frame(from: Frame, to: Frame) -> ();
             );
         };
