@@ -12,7 +12,7 @@ use crate::machine::Machine;
 pub struct FrameRef<'a, M: Machine> {
     frames: &'a Frames<M>,
     frame: Frame,
-    /// Of a whole folio.
+    /// Of the whole folio that the frame lies in.
     whole: bool,
 }
 
@@ -53,8 +53,7 @@ impl<M: Machine> Clone for FrameRef<'_, M> {
     #[inline]
     fn clone(&self) -> Self {
         if self.whole {
-            self.frames.share_whole_raw(self.frame);
-            return Self { ..*self };
+            return self.frames.share_in_folio(self.frame);
         }
         self.frames.share(self.frame)
     }
@@ -64,7 +63,7 @@ impl<M: Machine> Drop for FrameRef<'_, M> {
     #[inline]
     fn drop(&mut self) {
         if self.whole {
-            self.frames.release_whole(self.frame);
+            self.frames.release_whole_of(self.frame);
         } else {
             self.frames.release(self.frame);
         }
@@ -78,12 +77,15 @@ impl<M: Machine> fmt::Debug for FrameRef<'_, M> {
 }
 
 impl<M: Machine> Frames<M> {
-    /// Takes over a reference that `into_raw` stored.
+    /// Takes over a reference that `into_raw` stored. In a folio it is one of the whole, as `share` gives it.
     ///
     /// # Panics
     /// If the frame has no reference, or is a table.
     #[inline]
     pub fn adopt(&self, frame: Frame) -> FrameRef<'_, M> {
+        if self.may_be_in_folio(frame) && self.is_in_folio(frame) {
+            return FrameRef::from_raw(self, frame, true);
+        }
         let meta = self.first(frame);
         assert!(
             meta.references.load(Ordering::Relaxed) > 0,
@@ -103,16 +105,47 @@ impl<M: Machine> Frames<M> {
         FrameRef::from_raw(self, frame, true)
     }
 
-    /// Adds a reference to a frame that has one already.
+    /// Adds a reference to a frame that has one already. In a folio it is one of the whole, which stays one until
+    /// the reference goes.
     ///
     /// # Panics
     /// If it has none, or is a table.
     #[inline]
     pub fn share(&self, frame: Frame) -> FrameRef<'_, M> {
+        if self.may_be_in_folio(frame) && self.is_in_folio(frame) {
+            return self.share_in_folio(frame);
+        }
         let meta = self.first(frame);
         assert!(meta.kind() != FrameKind::Table, "{frame:?} is a table");
         add_references(meta, 1);
         FrameRef::from_raw(self, frame, false)
+    }
+
+    /// Whether the frame is of a kind that comes in folios, or of one of which only the first frame says so.
+    #[inline]
+    fn may_be_in_folio(&self, frame: Frame) -> bool {
+        match self.meta(frame).kind() {
+            FrameKind::Anonymous | FrameKind::Zero | FrameKind::Free => true,
+            FrameKind::Hole
+            | FrameKind::Reserved
+            | FrameKind::Kernel
+            | FrameKind::Table
+            | FrameKind::Object
+            | FrameKind::Slab => false,
+        }
+    }
+
+    /// A reference of the whole folio that `frame` lies in, for its sake.
+    #[cold]
+    fn share_in_folio(&self, frame: Frame) -> FrameRef<'_, M> {
+        self.share_whole_raw(self.folio_of(frame).unwrap_or(frame));
+        FrameRef::from_raw(self, frame, true)
+    }
+
+    /// Gives up such a reference: the folio is one until then.
+    #[cold]
+    fn release_whole_of(&self, frame: Frame) {
+        self.release_whole(self.folio_of(frame).unwrap_or(frame));
     }
 
     /// References of `frame`, or of the block that holds it; in a folio those of the frame and of the whole.

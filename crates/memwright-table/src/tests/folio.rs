@@ -205,6 +205,26 @@ fn a_pinned_folio_stays_one_and_its_pin_is_seen_by_every_part() {
 }
 
 #[test]
+fn a_frame_that_is_lent_keeps_its_folio_one() {
+    let (world, head) = World::new();
+    let inside = Frame::new(head.number() + 5);
+    world.frames.write(inside, 0, b"lent");
+    let lent = world.frames.share(inside);
+    let raw = lent.clone().into_raw();
+    assert_eq!((raw, world.frames.references(head)), (inside, 3));
+    World::split(&world.parent);
+    assert_eq!(world.frames.folio_of(inside), Some(head));
+    assert_eq!(world.frames.references(inside), 3);
+    World::remove(&world.parent, 512, 1024);
+    drop(world.frames.adopt(raw));
+    let mut bytes = [0; 4];
+    world.frames.read(inside, 0, &mut bytes);
+    assert_eq!((&bytes, world.anonymous()), (b"lent", 512));
+    drop(lent);
+    assert_eq!(world.anonymous(), 0);
+}
+
+#[test]
 fn a_gather_holds_wholes_and_parts_of_one_folio() {
     let (world, _) = World::new();
     world.fork();
