@@ -239,6 +239,23 @@ impl From<CutError> for WatchError {
     }
 }
 
+/// Why a page was not moved.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MoveError {
+    /// Pages do not go from one such area to another (EINVAL).
+    Invalid,
+    /// The target is not all in one area (ENOENT).
+    NotWatched,
+    /// There is no page (ENOENT).
+    NotThere,
+    /// There is one at the target (EEXIST).
+    Exists,
+    /// Somebody else can reach the page (EBUSY).
+    Busy,
+    /// No memory (ENOMEM).
+    OutOfMemory,
+}
+
 /// Why a page was not filled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FillError {
@@ -317,5 +334,6 @@ from_out_of_memory!(
     LockError,
     ForkError,
     WatchError,
-    FillError
+    FillError,
+    MoveError
 );

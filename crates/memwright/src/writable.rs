@@ -25,8 +25,6 @@ pub struct View {
     pub notify: bool,
     /// Whether somebody tracks stores through soft-dirty bits, and the hardware's dirty bit does not tell of them.
     pub soft_dirty: bool,
-    /// Whether the hardware's dirty bit tells of stores to pages that userfaultfd write-protected.
-    pub dirty_tells: bool,
 }
 
 /// What the rule answers, with the reason when it refuses.
@@ -74,7 +72,7 @@ pub fn writable(view: View, bits: Bits) -> Verdict {
     if view.soft_dirty && !bits.contains(Bits::SOFT_DIRTY) {
         return Verdict::Tracked;
     }
-    if bits.contains(Bits::UFFD_WP) && !view.dirty_tells {
+    if bits.contains(Bits::UFFD_WP) {
         return Verdict::UserfaultProtected;
     }
     if view.shared {
@@ -150,11 +148,8 @@ impl Grant {
         if !view.rights.contains(Rights::WRITE) || withheld {
             return Self::NEVER;
         }
-        let mut mask = Bits::empty();
+        let mut mask = Bits::UFFD_WP;
         let mut wanted = Bits::empty();
-        if !view.dirty_tells {
-            mask |= Bits::UFFD_WP;
-        }
         if view.soft_dirty {
             wanted |= Bits::SOFT_DIRTY;
         }
@@ -197,7 +192,6 @@ mod tests {
         shared: false,
         notify: false,
         soft_dirty: false,
-        dirty_tells: false,
     };
     const SHARED: View = View {
         shared: true,

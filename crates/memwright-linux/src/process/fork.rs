@@ -4,7 +4,7 @@ use super::{CloneFlags, CloneRequest, Parts, Process, Start, Thread, clone::chil
 use crate::{
     context::Context,
     errno::Errno,
-    fs::pidfd,
+    fs::{pidfd, userfault},
     memory::fork_errno,
     signal::{Action, AlternateStack, Handler, ThreadSignals},
     wait::Interest,
@@ -152,11 +152,8 @@ fn child_parts(context: &Context<'_>, flags: CloneFlags) -> Result<Parts, Errno>
     let (space, image) = if flags.contains(CloneFlags::VM) {
         (context.space(), parent.image())
     } else {
-        let space = context
-            .with_space(|space| space.fork())
-            .map_err(fork_errno)?;
         (
-            Arc::new(space),
+            userfault::fork(context).map_err(fork_errno)?,
             parent.image().map(|image| Arc::new(image.fork())),
         )
     };

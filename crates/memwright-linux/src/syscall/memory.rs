@@ -5,7 +5,7 @@ use crate::{
     M, Space,
     context::Context,
     errno::Errno,
-    fs::{Mapping, OpenFile, secret::is_secret},
+    fs::{Mapping, OpenFile, secret::is_secret, userfault},
     memory::{
         advise_errno, lock_errno, map_errno, protect_errno, remap_errno, seal_errno, sync_errno,
         unmap_errno,
@@ -171,9 +171,15 @@ pub fn mmap(context: &Context<'_>, arguments: &Arguments) -> CallResult {
         return map_low(context, plan, length, kind, max_rights);
     }
     let request = request(plan, length, kind, max_rights);
+    let replaced = match request.placement {
+        Placement::Fixed(_) => length,
+        Placement::FixedNoReplace(_) | Placement::Hint(_) | Placement::Anywhere => 0,
+    };
+    let going = userfault::unmapping(context, address, replaced);
     let mapped = context
         .with_space(|space| space.map(&request))
         .map_err(map_errno)?;
+    going.tell(context);
     Ok(mapped.as_u64())
 }
 
@@ -308,10 +314,11 @@ fn file(
 /// `munmap`.
 pub fn munmap(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     let [address, length, ..] = *arguments;
-    let address = VirtAddr::new(address);
+    let going = userfault::unmapping(context, address, length);
     context
-        .with_space(|space| space.unmap(address, length))
+        .with_space(|space| space.unmap(VirtAddr::new(address), length))
         .map_err(unmap_errno)?;
+    going.tell(context);
     Ok(0)
 }
 
@@ -354,9 +361,24 @@ pub fn mremap(context: &Context<'_>, arguments: &Arguments) -> CallResult {
         fixed: has(raw::MREMAP_FIXED).then_some(VirtAddr::new(new)),
         dont_unmap: has(raw::MREMAP_DONTUNMAP),
     };
+    let replaced = if request.fixed.is_some() {
+        new_length
+    } else {
+        0
+    };
+    let tail = old_length.saturating_sub(new_length);
+    let going = [
+        userfault::unmapping(context, new, replaced),
+        userfault::unmapping(context, old.saturating_add(new_length), tail),
+    ];
+    let moving = userfault::moving(context, old, old_length);
     let moved = context
         .with_space(|space| space.remap(request))
         .map_err(remap_errno)?;
+    for announced in going {
+        announced.tell(context);
+    }
+    moving.tell(context, moved.as_u64());
     Ok(moved.as_u64())
 }
 
@@ -401,6 +423,10 @@ const MADV_GUARD_REMOVE: u32 = 103;
 pub fn madvise(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     let [address, length, number, ..] = *arguments;
     let (advice, name) = advice(number).ok_or(Errno::EINVAL)?;
+    if takes_contents(advice) {
+        // Told before it happens: the watcher is not to fill what is about to go.
+        userfault::removing(context, address, length).tell(context);
+    }
     let address = VirtAddr::new(address);
     let advised = context
         .with_space(|space| space.advise(address, length, advice))
@@ -412,6 +438,14 @@ pub fn madvise(context: &Context<'_>, arguments: &Arguments) -> CallResult {
         context.kernel.calls.count_stub(name);
     }
     Ok(0)
+}
+
+/// Whether contents are gone after it.
+const fn takes_contents(advice: Advice) -> bool {
+    matches!(
+        advice,
+        Advice::DontNeed | Advice::DontNeedLocked | Advice::Free | Advice::Remove
+    )
 }
 
 /// `mincore`.
@@ -562,9 +596,12 @@ pub fn brk(context: &Context<'_>, arguments: &Arguments) -> CallResult {
             .with(AreaFlags::HEAP);
         context.check_heap().is_ok() && context.with_space(|space| space.map(&request)).is_ok()
     } else if new < old {
-        context
-            .with_space(|space| space.unmap(VirtAddr::new(new), old - new))
-            .is_ok()
+        let going = userfault::unmapping(context, new, old - new);
+        let unmapped = context.with_space(|space| space.unmap(VirtAddr::new(new), old - new));
+        if unmapped.is_ok() {
+            going.tell(context);
+        }
+        unmapped.is_ok()
     } else {
         true
     };

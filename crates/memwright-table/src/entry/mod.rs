@@ -47,8 +47,9 @@ bitflags! {
         const FOLDED_DIRTY = x86_64::FOLDED_DIRTY;
         /// Was accessed before somebody cleared `ACCESSED` (rule 9).
         const FOLDED_ACCESSED = x86_64::FOLDED_ACCESSED;
-        /// Was written before write tracking cleared `DIRTY` (rule 9).
-        const FOLDED_WRITTEN = x86_64::FOLDED_WRITTEN;
+        /// Write-protected through userfaultfd, and as writable as it was: `DIRTY`, which was clear then, tells of a
+        /// store (rule 9). Without `UFFD_WP`.
+        const WATCHED = x86_64::WATCHED;
     }
 
     /// What a marker says of memory that is not mapped.
@@ -73,7 +74,7 @@ impl Bits {
         .union(Bits::MERGED)
         .union(Bits::FOLDED_DIRTY)
         .union(Bits::FOLDED_ACCESSED)
-        .union(Bits::FOLDED_WRITTEN);
+        .union(Bits::WATCHED);
 }
 
 /// A page that an entry maps.

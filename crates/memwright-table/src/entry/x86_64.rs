@@ -21,7 +21,7 @@ pub(crate) const BORROWED: u64 = 1 << 53;
 pub(crate) const MERGED: u64 = 1 << 54;
 pub(crate) const FOLDED_DIRTY: u64 = 1 << 55;
 pub(crate) const FOLDED_ACCESSED: u64 = 1 << 56;
-pub(crate) const FOLDED_WRITTEN: u64 = 1 << 57;
+pub(crate) const WATCHED: u64 = 1 << 57;
 pub(crate) const NO_EXECUTE: u64 = 1 << 63;
 
 /// User mode may use the entry.

@@ -36,7 +36,7 @@ impl CopyRule {
             .union(Bits::ACCESSED)
             .union(Bits::UFFD_WP)
             .union(Bits::FOLDED_ACCESSED)
-            .union(Bits::FOLDED_WRITTEN),
+            .union(Bits::WATCHED),
         marks: Marks::GUARD.union(Marks::POISON),
     };
 
@@ -48,7 +48,7 @@ impl CopyRule {
             .union(Bits::UFFD_WP)
             .union(Bits::FOLDED_DIRTY)
             .union(Bits::FOLDED_ACCESSED)
-            .union(Bits::FOLDED_WRITTEN),
+            .union(Bits::WATCHED),
         marks: Marks::GUARD.union(Marks::POISON),
     };
 
@@ -64,7 +64,7 @@ impl CopyRule {
     pub const fn keep_uffd_wp(self) -> Self {
         Self {
             clear: self.clear,
-            withhold: self.withhold.difference(Bits::UFFD_WP),
+            withhold: self.withhold.difference(Bits::UFFD_WP.union(Bits::WATCHED)),
             marks: self.marks.union(Marks::UFFD_WP),
         }
     }
@@ -608,7 +608,7 @@ fn moved_entry(entry: Entry, keep_uffd_wp: bool) -> Entry {
     let lost = if keep_uffd_wp {
         Bits::empty()
     } else {
-        Bits::UFFD_WP
+        Bits::UFFD_WP.union(Bits::WATCHED)
     };
     let lost = if planted(Mistake::MoveDirtyLost) {
         lost | Bits::DIRTY

@@ -91,6 +91,19 @@ impl<M: Machine> Fault<'_, M> {
         Some(())
     }
 
+    /// Splits a huge page of which one part is to be protected no longer.
+    #[cold]
+    pub(super) fn split_for_store(self, mut cursor: Cursor<'_, M>) -> Result<(), FaultError> {
+        let mut gather = self.core.gather();
+        cursor.split(&mut gather)?;
+        let counts = gather.close();
+        self.core.note_gather(self.cpu, counts);
+        self.core
+            .memory
+            .count_on(self.cpu, Row::HugeSplitsProtect, 1);
+        Ok(())
+    }
+
     /// A store to a huge page that is not exclusive: it becomes so if this is its only reference, the page
     /// of zeroes is replaced as a whole, and any other is split, for the page that is written to be copied.
     #[cold]

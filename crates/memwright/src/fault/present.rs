@@ -42,7 +42,11 @@ impl<M: Machine> Fault<'_, M> {
             if flags.contains(AreaFlags::UFFD_WP) && !flags.contains(AreaFlags::UFFD_ASYNC) {
                 return Err(FaultError::Watched(WatchedFault::WriteProtected));
             }
-            // It is written now.
+            // It is written now; of a huge page, 4 KiB are.
+            if page.size != PageSize::Size4K {
+                self.split_for_store(cursor)?;
+                return self.resolve();
+            }
             self.edit_clearing(&mut cursor, Bits::empty(), Bits::UFFD_WP);
             page.bits -= Bits::UFFD_WP;
         }

@@ -185,7 +185,7 @@ impl<M: Machine> Core<M> {
         loop {
             match cursor.peek() {
                 Entry::Empty => missing += 1,
-                Entry::Present(page) if page.bits.contains(Bits::UFFD_WP) => {
+                Entry::Present(page) if page.bits.intersects(Bits::UFFD_WP | Bits::WATCHED) => {
                     return Err(CollapseFailure::Unfit);
                 }
                 Entry::Present(page) if page.bits.contains(Bits::BORROWED) => missing += 1,

@@ -16,7 +16,7 @@ use crate::huge::{HUGE_PAGES, HugeRefusal};
 use crate::memory::Memory;
 use crate::stats::Row;
 use crate::trace::Event;
-use crate::vma::{AreaFlags, Rights};
+use crate::vma::Rights;
 use crate::writable::View;
 
 /// One CPU's part in the number of pages that have a frame.
@@ -282,7 +282,6 @@ impl<M: Machine> Area<M> {
                     .object()
                     .is_some_and(|object| object.notify_first_write()),
             soft_dirty: self.watches_stores(),
-            dirty_tells: self.flags().contains(AreaFlags::UFFD_BY_DIRTY),
         }
     }
 

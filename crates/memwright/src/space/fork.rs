@@ -7,8 +7,8 @@
 
 use memwright_table::sync::Rank;
 use memwright_table::{
-    CopyRule, CopyStop, CpuId, Cursor, Entry, FrameKind, Gather, Machine, OutOfFrames, PageRange,
-    PageSize, Present, Shared,
+    Bits, CopyRule, CopyStop, CpuId, Cursor, Entry, FrameKind, Gather, Machine, OutOfFrames,
+    PageRange, PageSize, Present, Shared,
 };
 
 use super::{AddressSpace, Area, Areas, Backing, Core};
@@ -18,6 +18,7 @@ use crate::object::Attachment;
 use crate::space::access_bits;
 use crate::stats::Row;
 use crate::trace::Event;
+use crate::uffd::Watch;
 use crate::vma::{AreaFlags, Lineage, LineageCell};
 use crate::writable::writable;
 
@@ -28,6 +29,18 @@ impl<M: Machine> AddressSpace<M> {
     /// As [`ForkError`] says; nothing of the child remains, and the parent's pages are as usable as
     /// before: those that were shared meanwhile are its own again at the next write.
     pub fn fork(&self) -> Result<AddressSpace<M>, ForkError> {
+        self.fork_watched(&mut |_| None)
+    }
+
+    /// The same; areas that are watched by somebody for whom `heir` names another are watched by that one in the
+    /// child, and keep their protection (design rule 10). The address space is locked meanwhile.
+    ///
+    /// # Errors
+    /// As [`fork`](Self::fork).
+    pub fn fork_watched(
+        &self,
+        heir: &mut dyn FnMut(&Watch) -> Option<Watch>,
+    ) -> Result<AddressSpace<M>, ForkError> {
         let core = &*self.core;
         let cpu = core.cpu();
         // Dropped last: what it holds by then goes with it.
@@ -45,9 +58,11 @@ impl<M: Machine> AddressSpace<M> {
             .iter()
             .filter(|area| !area.flags.contains(AreaFlags::DONTFORK))
             .try_for_each(|area| {
-                copy_area(core, &child.core, cpu, &mut copies, area)?;
-                if needs_entries(area) {
-                    entries += copy_entries(core, &child.core, cpu, area, &mut gather)?;
+                let heir = area.backing().watcher().and_then(&mut *heir);
+                let watched = heir.is_some();
+                copy_area(core, &child.core, cpu, &mut copies, (area, heir))?;
+                if needs_entries(area, watched) {
+                    entries += copy_entries(core, &child.core, cpu, (area, watched), &mut gather)?;
                 }
                 Ok(())
             });
@@ -67,9 +82,14 @@ impl<M: Machine> AddressSpace<M> {
 
 /// Whether the child needs entries of its own, rather than faults that find the same pages
 /// (Linux 7.2 `vma_needs_copy`).
-fn needs_entries<M: Machine>(area: &Area<M>) -> bool {
+fn needs_entries<M: Machine>(area: &Area<M>, watched: bool) -> bool {
     let wiped = area.flags.contains(AreaFlags::WIPEONFORK);
-    !wiped && (area.has_faulted() || area.flags.contains(AreaFlags::GUARDED))
+    let marked = if watched {
+        AreaFlags::MARKED
+    } else {
+        AreaFlags::GUARDED
+    };
+    !wiped && (area.has_faulted() || area.flags.intersects(marked))
 }
 
 /// Adds the child's area.
@@ -78,8 +98,13 @@ fn copy_area<M: Machine>(
     child: &Shared<Core<M>>,
     cpu: CpuId,
     copies: &mut Areas<M>,
-    area: &Area<M>,
+    (area, heir): (&Area<M>, Option<Watch>),
 ) -> Result<(), ForkError> {
+    let lost = if heir.is_some() {
+        AreaFlags::empty()
+    } else {
+        AreaFlags::UFFD
+    };
     let backing = match area.object() {
         None => Backing::ANONYMOUS,
         Some(object) => Backing::object_of(Attachment::new(object.clone(), child)?),
@@ -99,11 +124,11 @@ fn copy_area<M: Machine>(
         range: area.range,
         offset: area.offset,
         // Locks are not inherited.
-        flags: area.flags - (AreaFlags::LOCKED | AreaFlags::LOCK_ON_FAULT) - AreaFlags::UFFD,
+        flags: area.flags - (AreaFlags::LOCKED | AreaFlags::LOCK_ON_FAULT) - lost,
         rights: area.rights,
         max_rights: area.max_rights,
         lineage: LineageCell::new(lineage),
-        backing,
+        backing: backing.watched_by(heir),
     };
     copies.count_in(copy.rights, copy.flags, copy.pages());
     copies.map.insert(copy);
@@ -115,14 +140,17 @@ fn copy_entries<M: Machine>(
     core: &Core<M>,
     child: &Core<M>,
     cpu: CpuId,
-    area: &Area<M>,
+    (area, watched): (&Area<M>, bool),
     gather: &mut Gather<'_, M>,
 ) -> Result<u64, OutOfFrames> {
-    let rule = match (area.is_shared(), area.view().notify) {
+    let mut rule = match (area.is_shared(), area.view().notify) {
         (true, true) => CopyRule::SHARED_NOTIFIED,
         (true, false) => CopyRule::SHARED,
         (false, _) => CopyRule::PRIVATE,
     };
+    if watched {
+        rule = rule.keep_uffd_wp();
+    }
     if area.flags.intersects(AreaFlags::MARKED) {
         // A marker may reach into the neighbour from which this area was cut.
         core.table.cursor(area.range()).split_edges(gather)?;
@@ -146,7 +174,7 @@ fn copy_entries<M: Machine>(
                 continue;
             }
             CopyStop::Pinned(page) => {
-                copy_pinned(child, cpu, area, &mut to, page)?;
+                copy_pinned(child, cpu, (area, watched), &mut to, page)?;
                 entries += 1;
             }
             // Nothing is swapped out, and a page that migrates is found by its next fault.
@@ -161,7 +189,7 @@ fn copy_entries<M: Machine>(
 fn copy_pinned<M: Machine>(
     child: &Core<M>,
     cpu: CpuId,
-    area: &Area<M>,
+    (area, watched): (&Area<M>, bool),
     to: &mut Cursor<'_, M>,
     page: Present,
 ) -> Result<(), OutOfFrames> {
@@ -169,8 +197,11 @@ fn copy_pinned<M: Machine>(
     let copy = frames.allocate(0, FrameKind::Anonymous)?;
     frames.copy(page.frame, copy.frame());
     let mut bits = access_bits(area.rights()) | NEW;
+    if watched {
+        bits |= page.bits & Bits::UFFD_WP;
+    }
     if writable(area.view(), bits).is_writable() {
-        bits |= memwright_table::Bits::WRITE;
+        bits |= Bits::WRITE;
     }
     to.fill(Entry::page(copy.frame(), bits))?;
     let _ = copy.into_raw();

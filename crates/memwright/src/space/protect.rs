@@ -309,7 +309,6 @@ mod tests {
             shared: false,
             notify: false,
             soft_dirty: false,
-            dirty_tells: false,
         };
         let (r, w, x) = (Bits::READ, Bits::WRITE, Bits::EXECUTE);
         let own = Bits::EXCLUSIVE;

@@ -52,7 +52,7 @@ impl<M: Machine> Core<M> {
                 Entry::Empty | Entry::Marker(_) => {}
                 Entry::Present(page) => {
                     if unwanted(page) {
-                        let protected = page.bits.contains(Bits::UFFD_WP);
+                        let protected = page.bits.intersects(Bits::UFFD_WP | Bits::WATCHED);
                         let keeps = protected && keeps_protection(area);
                         let left = if keeps {
                             Marks::UFFD_WP

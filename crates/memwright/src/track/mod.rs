@@ -19,12 +19,12 @@
 //!
 //! Whoever clears it first tells the others (design rule 9): that the frame differs from any copy of it goes into
 //! [`Bits::FOLDED_DIRTY`], that it was written since soft-dirty was cleared into [`Bits::SOFT_DIRTY`], that it was
-//! written since it was write-protected by taking [`Bits::UFFD_WP`] away, as a store that faults would.
+//! written since it was write-protected by taking [`Bits::WATCHED`] away.
 
 mod scan;
 mod soft_dirty;
 
-use memwright_table::{Bits, Edit};
+use memwright_table::{Bits, Edit, PageSize};
 
 pub use scan::{Categories, Scan};
 
@@ -53,45 +53,44 @@ fn soft_dirty(flags: AreaFlags, bits: Bits) -> bool {
         || (dirty_tells && bits.contains(Bits::DIRTY))
 }
 
-/// Clears the dirty bit of an entry with these bits, in a private area with these flags, for one of its readers;
-/// the others are told. The reader takes back what this says to himself.
-fn fold_dirty(flags: AreaFlags, bits: Bits) -> Edit {
+/// Clears the dirty bit of an entry with these bits, of a private page, for one of its readers; the others are told.
+/// The reader takes back what this says to himself.
+fn fold_dirty(bits: Bits) -> Edit {
     if !bits.contains(Bits::DIRTY) {
         return Edit::NONE;
     }
-    let written = if flags.contains(AreaFlags::UFFD_BY_DIRTY) {
-        Bits::UFFD_WP
-    } else {
-        Bits::empty()
-    };
     Edit {
         set: Bits::FOLDED_DIRTY | Bits::SOFT_DIRTY,
-        clear: Bits::DIRTY | written,
+        clear: Bits::DIRTY | Bits::WATCHED,
     }
 }
 
-/// How an entry with these bits is write-protected in an area with these flags: from now on a store to it is known.
-///
-/// Where the dirty bit tells, an entry that is protected already is made clean again, so that what was written
-/// counts as unwritten from here on.
-pub(crate) fn arm_written(flags: AreaFlags, bits: Bits) -> Edit {
-    let mut edit = if flags.contains(AreaFlags::UFFD_BY_DIRTY) {
-        fold_dirty(flags, bits)
-    } else {
-        Edit {
-            set: Bits::empty(),
-            clear: Bits::WRITE,
-        }
-    };
-    edit.clear -= Bits::UFFD_WP;
-    edit.set |= Bits::UFFD_WP;
-    edit
+/// How an entry with these bits is write-protected: from now on a store to it is known, by its fault or, if
+/// `by_dirty`, by the dirty bit. What was written counts as unwritten from here on.
+pub(crate) fn arm_written(by_dirty: bool, bits: Bits) -> Edit {
+    if !by_dirty {
+        return Edit {
+            set: Bits::UFFD_WP,
+            clear: Bits::WRITE | Bits::WATCHED,
+        };
+    }
+    let folded = fold_dirty(bits);
+    Edit {
+        set: folded.set | Bits::WATCHED,
+        clear: (folded.clear | Bits::UFFD_WP) - Bits::WATCHED,
+    }
 }
 
-/// Whether a page with these bits, in an area with these flags, was written since it was write-protected.
-pub(crate) fn written(flags: AreaFlags, bits: Bits) -> bool {
-    let dirty_tells = flags.contains(AreaFlags::UFFD_BY_DIRTY);
-    !bits.contains(Bits::UFFD_WP) || (dirty_tells && bits.contains(Bits::DIRTY))
+/// Whether the dirty bit can tell of stores to a page of this size in an area with these flags. The first store to a
+/// huge one faults, so that it is split and 4 KiB of it count as written.
+pub(crate) fn is_by_dirty(flags: AreaFlags, size: PageSize) -> bool {
+    flags.contains(AreaFlags::UFFD_BY_DIRTY) && matches!(size, PageSize::Size4K)
+}
+
+/// Whether a page with these bits was written since it was write-protected, or never was protected.
+pub(crate) fn written(bits: Bits) -> bool {
+    let watched = bits.contains(Bits::WATCHED);
+    !bits.contains(Bits::UFFD_WP) && (!watched || bits.contains(Bits::DIRTY))
 }
 
 #[cfg(test)]
@@ -123,32 +122,39 @@ mod tests {
 
     #[test]
     fn a_protected_page_is_unwritten_until_a_store() {
-        let (wp, dirty, write) = (Bits::UFFD_WP, Bits::DIRTY, Bits::WRITE);
-        let (faults, by_dirty) = (AreaFlags::UFFD_WP, AreaFlags::UFFD_BY_DIRTY);
-        for flags in [faults, by_dirty] {
-            for bits in [write, write | dirty, dirty, write | dirty | wp] {
-                let edit = arm_written(flags, bits);
+        let (wp, watched) = (Bits::UFFD_WP, Bits::WATCHED);
+        let (dirty, write) = (Bits::DIRTY, Bits::WRITE);
+        for by_dirty in [false, true] {
+            for bits in [
+                write,
+                write | dirty,
+                dirty,
+                dirty | wp,
+                write | dirty | watched,
+            ] {
+                let edit = arm_written(by_dirty, bits);
                 let armed = (bits - edit.clear) | edit.set;
-                assert!(!written(flags, armed), "{bits:?}");
-                assert!(written(flags, armed - wp));
-                assert_eq!(written(flags, armed | dirty), flags == by_dirty);
-                assert_eq!(
-                    armed.contains(write),
-                    bits.contains(write) && flags == by_dirty
-                );
+                assert!(!written(armed), "{bits:?}");
+                assert!(written(armed - wp - watched));
+                // A page that faults may have been dirty before.
+                assert_eq!(written(armed | dirty), by_dirty);
+                assert_eq!(armed.contains(write), bits.contains(write) && by_dirty);
+                assert!(!armed.contains(wp | watched));
             }
         }
     }
 
     #[test]
     fn who_clears_the_dirty_bit_tells_the_others() {
-        let (none, by_dirty) = (AreaFlags::empty(), AreaFlags::UFFD_BY_DIRTY);
-        assert_eq!(fold_dirty(by_dirty, Bits::WRITE), Edit::NONE);
-        let edit = fold_dirty(by_dirty, Bits::DIRTY | Bits::UFFD_WP);
+        assert_eq!(fold_dirty(Bits::WRITE), Edit::NONE);
+        let edit = fold_dirty(Bits::DIRTY | Bits::WATCHED);
         assert_eq!(edit.set, Bits::FOLDED_DIRTY | Bits::SOFT_DIRTY);
-        assert_eq!(edit.clear, Bits::DIRTY | Bits::UFFD_WP);
+        assert_eq!(edit.clear, Bits::DIRTY | Bits::WATCHED);
         // Where a store faults, a protected page may well have been dirty before.
-        let edit = fold_dirty(none, Bits::DIRTY | Bits::UFFD_WP);
-        assert_eq!(edit.clear, Bits::DIRTY);
+        assert!(
+            !fold_dirty(Bits::DIRTY | Bits::UFFD_WP)
+                .clear
+                .contains(Bits::UFFD_WP)
+        );
     }
 }

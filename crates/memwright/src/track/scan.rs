@@ -4,7 +4,7 @@
 use bitflags::bitflags;
 use memwright_table::{Bits, Entry, Extent, Gather, Machine, Marks, Page, PageRange, PageSize};
 
-use super::{arm_written, written};
+use super::{arm_written, is_by_dirty, written};
 use crate::error::WatchError;
 use crate::space::{AddressSpace, Area, Core};
 use crate::vma::AreaFlags;
@@ -140,7 +140,7 @@ impl<M: Machine> Core<M> {
                 let protects = scan.protect && taken > 0;
                 if protects && is_one_page(extent) && categories.contains(Categories::WRITTEN) {
                     if let Entry::Present(page) = extent.entry {
-                        let edit = arm_written(flags, page.bits);
+                        let edit = arm_written(is_by_dirty(flags, page.size), page.bits);
                         cursor.edit(edit.set, edit.clear, gather);
                     }
                 } else if protects && is_protectable(extent.entry, categories) {
@@ -187,18 +187,18 @@ impl<M: Machine> Core<M> {
             }
             Entry::Swapped(page) => {
                 set(Categories::SWAPPED, true);
-                set(Categories::WRITTEN, written(flags, page.bits));
+                set(Categories::WRITTEN, written(page.bits));
                 set(Categories::SOFT_DIRTY, area.is_soft_dirty(page.bits));
             }
             Entry::Migrating(page) => {
                 set(Categories::SWAPPED, true);
-                set(Categories::WRITTEN, written(flags, page.bits));
+                set(Categories::WRITTEN, written(page.bits));
                 set(Categories::SOFT_DIRTY, area.is_soft_dirty(page.bits));
             }
             Entry::Present(page) => {
                 let zero = page.bits.contains(Bits::BORROWED);
                 set(Categories::PRESENT, true);
-                set(Categories::WRITTEN, written(flags, page.bits));
+                set(Categories::WRITTEN, written(page.bits));
                 set(Categories::FILE, !zero && !self.is_anonymous(page.frame));
                 set(Categories::ZERO, zero);
                 set(Categories::HUGE, !matches!(page.size, PageSize::Size4K));

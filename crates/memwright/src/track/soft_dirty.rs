@@ -53,7 +53,7 @@ fn arm(flags: AreaFlags, bits: Bits) -> Edit {
             clear: Bits::WRITE,
         }
     } else {
-        fold_dirty(flags, bits)
+        fold_dirty(bits)
     };
     edit.set -= Bits::SOFT_DIRTY;
     edit.clear |= Bits::SOFT_DIRTY;

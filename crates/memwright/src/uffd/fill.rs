@@ -1,7 +1,7 @@
 //! Filling one page of watched memory (Linux 7.2 `mm/userfaultfd.c`, `mfill_atomic`).
 
 use memwright_table::{
-    Bits, Entry, Frame, FrameKind, Machine, Marker, Marks, PAGE_SIZE, Page, PageRange,
+    Bits, Entry, Frame, FrameKind, Machine, Marker, Marks, PAGE_SIZE, Page, PageRange, PageSize,
 };
 
 use super::{FillError, Watch};
@@ -9,7 +9,7 @@ use crate::fault::{Access, Fault};
 use crate::object::{Object, ObjectError, Put};
 use crate::space::{AddressSpace, access_bits};
 use crate::stats::Row;
-use crate::track::arm_written;
+use crate::track::{arm_written, is_by_dirty};
 use crate::vma::AreaFlags;
 use crate::writable::{upgrade, writable};
 
@@ -88,7 +88,8 @@ impl<M: Machine> Place<'_, M> {
         let view = self.fault.area.view();
         let mut bits = access_bits(self.fault.area.rights()) | state;
         if self.protect {
-            let edit = arm_written(self.fault.area.flags(), bits);
+            let flags = self.fault.area.flags();
+            let edit = arm_written(is_by_dirty(flags, PageSize::Size4K), bits);
             bits = (bits - edit.clear) | edit.set;
         }
         let verdict = if stored {

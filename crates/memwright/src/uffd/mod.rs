@@ -19,13 +19,15 @@
 mod fill;
 mod protect;
 mod register;
+mod relocate;
 mod unregister;
 
 use bitflags::bitflags;
 use memwright_table::{Machine, Page, PageRange, Shared, VirtAddr};
 
-pub use crate::error::{FillError, WatchError};
+pub use crate::error::{FillError, MoveError, WatchError};
 pub use fill::Fill;
+pub use relocate::Relocation;
 
 use crate::space::{Area, Core, check};
 use crate::vma::AreaFlags;

@@ -1,12 +1,12 @@
 //! Protecting and un-protecting pages (Linux 7.2 `mm/userfaultfd.c`, `mwriteprotect_range`, and `mm/mprotect.c`,
 //! `change_protection` with `MM_CP_UFFD_WP`).
 
-use memwright_table::{Bits, Edit, Gather, Machine, Marks, PageRange, VirtAddr};
+use memwright_table::{Bits, Edit, Gather, Machine, Marks, PageRange, Present, VirtAddr};
 
 use super::{Watch, WatchError, pages};
 use crate::space::{AddressSpace, Area, Core};
 use crate::stats::Row;
-use crate::track::arm_written;
+use crate::track::{arm_written, is_by_dirty};
 use crate::vma::AreaFlags;
 use crate::writable::Grant;
 
@@ -72,7 +72,8 @@ impl<M: Machine> Core<M> {
         }
         let mut cursor = self.table.cursor(range);
         cursor.split_edges(gather)?;
-        cursor.edit_alike(range.end, |bits| arm_written(flags, bits), gather);
+        let arm = |_, page: Present| arm_written(is_by_dirty(flags, page.size), page.bits);
+        cursor.edit_run(range.end, arm, gather);
         Ok(())
     }
 
@@ -98,13 +99,14 @@ impl<M: Machine> Core<M> {
 }
 
 fn unprotect(grant: Grant, bits: Bits) -> Edit {
-    if !bits.contains(Bits::UFFD_WP) {
+    const PROTECTION: Bits = Bits::UFFD_WP.union(Bits::WATCHED);
+    if !bits.intersects(PROTECTION) {
         return Edit::NONE;
     }
-    let granted = bits.contains(Bits::READ) && grant.allows(bits - Bits::UFFD_WP);
+    let granted = bits.contains(Bits::READ) && grant.allows(bits - PROTECTION);
     Edit {
         set: if granted { Bits::WRITE } else { Bits::empty() },
-        clear: Bits::UFFD_WP,
+        clear: PROTECTION,
     }
 }
 
@@ -122,7 +124,6 @@ mod tests {
             shared: false,
             notify: false,
             soft_dirty: false,
-            dirty_tells: false,
         };
         let grant = Grant::new(view, WriteUpgrade::On);
         let (r, own, wp) = (Bits::READ, Bits::EXCLUSIVE, Bits::UFFD_WP);

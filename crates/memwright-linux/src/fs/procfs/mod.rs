@@ -66,8 +66,13 @@ impl ProcNode {
                     return Ok(child);
                 }
                 let id = list::decimal(name).ok_or(Errno::ENOENT)?;
-                context.kernel.tasks.process(id).ok_or(Errno::ENOENT)?;
-                Ok(Child::process(id))
+                let tasks = &context.kernel.tasks;
+                if tasks.process(id).is_some() {
+                    return Ok(Child::process(id));
+                }
+                // The id of a thread leads to it as well, although no listing shows it (`proc_pid_lookup`).
+                let thread = tasks.thread(id).ok_or(Errno::ENOENT)?;
+                Ok(Child::task(thread.process.id, id))
             }
             Self::Process(id) => {
                 let child = process::PROCESS.child_of(id, None, name);

@@ -90,7 +90,8 @@ fn word(memory: &Memory, entry: Entry, at: Page, shows_frames: bool) -> u64 {
     if shows_frames {
         word |= u64::from(frame.number());
     }
-    if page.bits.contains(Bits::UFFD_WP) {
+    let unwritten = page.bits.contains(Bits::WATCHED) && !page.bits.contains(Bits::DIRTY);
+    if page.bits.contains(Bits::UFFD_WP) || unwritten {
         word |= bit::WRITE_PROTECTED;
     }
     if page.bits.contains(Bits::BORROWED) {

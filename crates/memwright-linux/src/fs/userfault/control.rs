@@ -9,12 +9,18 @@ use crate::{
     user::{USER_END, check_range},
 };
 use alloc::{sync::Arc, vec};
+use core::sync::atomic::Ordering;
 use linux_raw_sys::{general as raw, ioctl};
-use memwright::uffd::{Fill, FillError, Watch, WatchError, WatchModes, Watcher};
+use memwright::uffd::{
+    Fill, FillError, MoveError, Relocation, Watch, WatchError, WatchModes, Watcher,
+};
 use memwright_table::{PAGE_SIZE, VirtAddr};
 
 /// `UFFDIO_POISON` (`include/uapi/linux/userfaultfd.h`); this and the next have no constant in linux-raw-sys.
 const POISON: u32 = 0xc020_aa08;
+/// `UFFDIO_MOVE`, and its mode that passes over holes.
+const MOVE: u32 = 0xc028_aa05;
+const MOVE_MODE_ALLOW_SRC_HOLES: u64 = 2;
 
 /// Bits of the commands, as `UFFDIO_API` and `UFFDIO_REGISTER` return them.
 mod offered {
@@ -25,6 +31,7 @@ mod offered {
     pub const RANGE: u64 = 1 << raw::_UFFDIO_WAKE
         | 1 << raw::_UFFDIO_COPY
         | 1 << raw::_UFFDIO_ZEROPAGE
+        | 1 << raw::_UFFDIO_MOVE
         | 1 << raw::_UFFDIO_POISON;
     pub const WRITE_PROTECT: u64 = 1 << raw::_UFFDIO_WRITEPROTECT;
     pub const CONTINUE: u64 = 1 << raw::_UFFDIO_CONTINUE;
@@ -98,6 +105,16 @@ fn fill_errno(error: FillError) -> Errno {
     }
 }
 
+fn move_errno(error: MoveError) -> Errno {
+    match error {
+        MoveError::Invalid => Errno::EINVAL,
+        MoveError::NotWatched | MoveError::NotThere => Errno::ENOENT,
+        MoveError::Exists => Errno::EEXIST,
+        MoveError::Busy => Errno::EBUSY,
+        MoveError::OutOfMemory => Errno::ENOMEM,
+    }
+}
+
 /// A range of whole pages, at least one, in user memory (`validate_range`).
 fn check_pages(start: u64, length: u64) -> Result<(), Errno> {
     let page = PAGE_SIZE as u64;
@@ -138,6 +155,9 @@ impl Userfault {
         }
         let (_, watch) = self.state.lock().agreed.clone().ok_or(Errno::EINVAL)?;
         let space = || self.space.upgrade().ok_or(Errno::ESRCH);
+        if self.changing.load(Ordering::SeqCst) > 0 {
+            self.refuse_while_changing(context, command, argument)?;
+        }
         match command {
             ioctl::UFFDIO_REGISTER => self.register(context, &space()?, &watch, argument),
             ioctl::UFFDIO_UNREGISTER => {
@@ -168,16 +188,39 @@ impl Userfault {
                 let wanted: Register = context.read_value(argument)?;
                 self.fill_range(context, &space()?, &watch, argument, &wanted, Fill::Poison)
             }
+            MOVE => self.relocate(context, &space()?, &watch, argument),
             ioctl::UFFDIO_WRITEPROTECT => self.write_protect(context, &space()?, &watch, argument),
             _ => Err(Errno::EINVAL),
         }
+    }
+
+    /// Memory is not filled or protected while what was done to it is not read of.
+    #[cold]
+    fn refuse_while_changing(
+        &self,
+        context: &Context<'_>,
+        command: u32,
+        argument: u64,
+    ) -> Result<(), Errno> {
+        let told_at = match command {
+            ioctl::UFFDIO_COPY | MOVE => Some(32),
+            ioctl::UFFDIO_ZEROPAGE | ioctl::UFFDIO_CONTINUE | POISON => Some(24),
+            ioctl::UFFDIO_WRITEPROTECT => None,
+            _ => return Ok(()),
+        };
+        if let Some(offset) = told_at {
+            context.write_value(argument + offset, &Errno::EAGAIN.as_result())?;
+        }
+        Err(Errno::EAGAIN)
     }
 
     /// The handshake (`userfaultfd_api`): once, and only for features that there are.
     fn agree(&self, context: &Context<'_>, argument: u64) -> Result<u64, Errno> {
         let wanted: Api = context.read_value(argument)?;
         let agreed = match Features::from_bits(wanted.features) {
-            Some(features) if wanted.api == u64::from(raw::UFFD_API) => self.settle(features),
+            Some(features) if wanted.api == u64::from(raw::UFFD_API) => {
+                self.settle(context, features)
+            }
             Some(_) | None => Err(Errno::EINVAL),
         };
         let told = match agreed {
@@ -192,13 +235,25 @@ impl Userfault {
         agreed.map(|()| 0)
     }
 
-    fn settle(&self, features: Features) -> Result<(), Errno> {
+    fn settle(&self, context: &Context<'_>, features: Features) -> Result<(), Errno> {
+        // Who reads of a fork gets to see the child's memory.
+        if features.contains(Features::FORK) && !Self::may_see_kernel_faults(context) {
+            return Err(Errno::EPERM);
+        }
+        let events = Features::FORK | Features::REMAP | Features::REMOVE | Features::UNMAP;
+        if features.intersects(events) {
+            context
+                .kernel
+                .userfaults
+                .eventful
+                .fetch_add(1, Ordering::Relaxed);
+        }
         let asynchronous = features.contains(Features::ASYNCHRONOUS);
         let watch = Watch::try_new(Watcher {
             number: self.number,
             asynchronous,
             unpopulated: asynchronous || features.contains(Features::UNPOPULATED),
-            follows: false,
+            follows: features.contains(Features::REMAP),
         });
         let watch = watch.map_err(|_| Errno::ENOMEM)?;
         let mut state = self.state.lock();
@@ -297,6 +352,43 @@ impl Userfault {
                 page: &mut one_page,
             },
         )
+    }
+
+    fn relocate(
+        &self,
+        context: &Context<'_>,
+        space: &Arc<Space>,
+        watch: &Watch,
+        argument: u64,
+    ) -> Result<u64, Errno> {
+        let wanted: Copy = context.read_value(argument)?;
+        check_pages(wanted.to, wanted.length)?;
+        check_pages(wanted.from, wanted.length)?;
+        let woken = wanted.mode & 1 == 0;
+        if wanted.mode & !(1 | MOVE_MODE_ALLOW_SRC_HOLES) != 0 {
+            return Err(Errno::EINVAL);
+        }
+        let relocation = Relocation {
+            from: VirtAddr::new(wanted.from).page(),
+            to: VirtAddr::new(wanted.to).page(),
+            pages: wanted.length / PAGE_SIZE as u64,
+            holes: wanted.mode & MOVE_MODE_ALLOW_SRC_HOLES != 0,
+        };
+        let moved = space.relocate(&relocation, watch).map_err(move_errno);
+        let done = match moved {
+            Ok((pages, _)) => pages * PAGE_SIZE as u64,
+            Err(error) => error.as_result(),
+        };
+        context.write_value(argument + 32, &done)?;
+        let (pages, _) = moved?;
+        if woken {
+            self.wake_range(context, wanted.to, done);
+        }
+        if pages == relocation.pages {
+            Ok(0)
+        } else {
+            Err(Errno::EAGAIN)
+        }
     }
 
     /// `UFFDIO_ZEROPAGE`, `UFFDIO_CONTINUE` and `UFFDIO_POISON`.

@@ -2,6 +2,7 @@
 //! (`fs/userfaultfd.c` of Linux 7.2).
 
 mod control;
+mod event;
 mod message;
 mod wait;
 
@@ -19,6 +20,7 @@ use crate::{
     wait::WaitQueue,
 };
 use alloc::{
+    boxed::Box,
     sync::{Arc, Weak},
     vec::Vec,
 };
@@ -27,6 +29,9 @@ use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use linux_raw_sys::general as raw;
 use memwright::uffd::Watch;
 
+use event::{Event, Tidings};
+
+pub(crate) use event::{fork, moving, removing, unmapping};
 pub use message::Message;
 pub(crate) use wait::wait_for_watcher;
 
@@ -36,6 +41,14 @@ bitflags! {
     pub struct Features: u64 {
         /// Stores to protected pages are told as such; there from the start.
         const WRITE_PROTECT = raw::UFFD_FEATURE_PAGEFAULT_FLAG_WP as u64;
+        /// A child is watched by a descriptor of its own.
+        const FORK = raw::UFFD_FEATURE_EVENT_FORK as u64;
+        /// Memory is watched where it moves to.
+        const REMAP = raw::UFFD_FEATURE_EVENT_REMAP as u64;
+        /// Contents that go are told of.
+        const REMOVE = raw::UFFD_FEATURE_EVENT_REMOVE as u64;
+        /// Memory that goes is told of.
+        const UNMAP = raw::UFFD_FEATURE_EVENT_UNMAP as u64;
         /// Missing pages of shared memory; there from the start.
         const MISSING_SHARED = raw::UFFD_FEATURE_MISSING_SHMEM as u64;
         /// Nobody waits: a fault is a signal.
@@ -54,6 +67,8 @@ bitflags! {
         const POISON = raw::UFFD_FEATURE_POISON as u64;
         /// Nobody waits for stores to protected pages.
         const ASYNCHRONOUS = raw::UFFD_FEATURE_WP_ASYNC as u64;
+        /// `UFFDIO_MOVE`; there from the start.
+        const MOVE = raw::UFFD_FEATURE_MOVE as u64;
     }
 }
 
@@ -73,6 +88,8 @@ struct State {
     agreed: Option<(Features, Watch)>,
     /// First come first.
     waiting: Vec<Arc<Waiting>>,
+    /// Those that somebody waits for to be read.
+    events: Vec<Arc<Event>>,
 }
 
 /// A userfaultfd: of one address space, and as long as its descriptor.
@@ -82,6 +99,8 @@ pub struct Userfault {
     /// Faults of the kernel on behalf of a system call are refused.
     user_only: bool,
     state: Lock<State>,
+    /// What is about to happen to watched memory, or has and was not read of yet.
+    changing: AtomicU64,
     /// Woken when there is a message.
     messages: WaitQueue,
     /// Woken when threads may try again.
@@ -91,6 +110,8 @@ pub struct Userfault {
 /// Every userfaultfd by its number.
 pub struct Userfaults {
     next: AtomicU64,
+    /// How many ever wanted to know of more than faults.
+    eventful: AtomicU64,
     all: Lock<Vec<Weak<Userfault>>>,
 }
 
@@ -98,12 +119,26 @@ impl Default for Userfaults {
     fn default() -> Self {
         Self {
             next: AtomicU64::new(1),
+            eventful: AtomicU64::new(0),
             all: Lock::new(Rank::Leaf, Vec::new()),
         }
     }
 }
 
 impl Userfaults {
+    /// Whether nobody ever wanted to know of more than faults.
+    fn none_wants_events(&self) -> bool {
+        self.eventful.load(Ordering::Relaxed) == 0
+    }
+
+    fn add(&self, userfault: &Arc<Userfault>) -> Result<(), Errno> {
+        let mut all = self.all.lock();
+        all.retain(|old| old.strong_count() > 0);
+        all.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
+        all.push(Arc::downgrade(userfault));
+        Ok(())
+    }
+
     fn find(&self, number: u64) -> Option<Arc<Userfault>> {
         let all = self.all.lock();
         let mut living = all.iter().filter_map(Weak::upgrade);
@@ -125,26 +160,36 @@ impl UserfaultFile {
     pub fn new(context: &Context<'_>, user_only: bool) -> Result<Self, Errno> {
         let kernel = context.kernel;
         let userfaults = &kernel.userfaults;
-        let userfault = Arc::new(Userfault {
-            number: userfaults.next.fetch_add(1, Ordering::Relaxed),
-            space: Arc::downgrade(&context.space()),
-            user_only,
-            state: Lock::new(
-                Rank::File,
-                State {
-                    agreed: None,
-                    waiting: Vec::new(),
-                },
-            ),
-            messages: WaitQueue::named("a message of a userfaultfd"),
-            resolved: WaitQueue::named("a userfaultfd"),
-        });
-        let mut all = userfaults.all.lock();
-        all.retain(|old| old.strong_count() > 0);
-        all.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
-        all.push(Arc::downgrade(&userfault));
-        drop(all);
+        let number = userfaults.next.fetch_add(1, Ordering::Relaxed);
+        let space = Arc::downgrade(&context.space());
+        let userfault = Userfault::make(number, space, user_only, None);
+        userfaults.add(&userfault)?;
         Ok(Self { userfault, kernel })
+    }
+}
+
+impl UserfaultFile {
+    /// A descriptor, in the reader's table, of the one that watches a child (`resolve_userfault_fork`).
+    fn open_heir(
+        &self,
+        context: &Context<'_>,
+        open: &OpenFile,
+        heir: &Arc<Userfault>,
+    ) -> Result<Message, Errno> {
+        let file = Self {
+            userfault: heir.clone(),
+            kernel: self.kernel,
+        };
+        let kept = open.flags() & (raw::O_CLOEXEC | raw::O_NONBLOCK);
+        let status = raw::O_RDONLY | kept & raw::O_NONBLOCK;
+        let mounts = &self.kernel.mounts;
+        let opened = mounts.open_anonymous(self.kernel, "[userfaultfd]", status, Box::new(file));
+        let descriptor = context.add_descriptor(opened, kept & raw::O_CLOEXEC)?;
+        Ok(Message {
+            event: raw::UFFD_EVENT_FORK as u8,
+            flags: descriptor,
+            ..Message::default()
+        })
     }
 }
 
@@ -156,11 +201,44 @@ impl Drop for UserfaultFile {
         if let (Some((_, watch)), Some(space)) = (watch, self.userfault.space.upgrade()) {
             space.forget_watch(&watch);
         }
+        // Nobody reads of these any more.
+        let events = core::mem::take(&mut self.userfault.state.lock().events);
+        drop(events);
         self.userfault.wake(self.kernel, |_| true);
     }
 }
 
+/// What a read returns.
+enum Unread {
+    Fault(Message),
+    Event(Arc<Event>),
+}
+
 impl Userfault {
+    fn make(
+        number: u64,
+        space: Weak<Space>,
+        user_only: bool,
+        agreed: Option<(Features, Watch)>,
+    ) -> Arc<Self> {
+        Arc::new(Self {
+            number,
+            space,
+            user_only,
+            state: Lock::new(
+                Rank::File,
+                State {
+                    agreed,
+                    waiting: Vec::new(),
+                    events: Vec::new(),
+                },
+            ),
+            changing: AtomicU64::new(0),
+            messages: WaitQueue::named("a message of a userfaultfd"),
+            resolved: WaitQueue::named("a userfaultfd"),
+        })
+    }
+
     /// Lets the threads try again whose addresses `chosen` names.
     fn wake(&self, kernel: &Kernel, chosen: impl Fn(u64) -> bool) {
         self.state.lock().waiting.retain(|one| {
@@ -173,15 +251,22 @@ impl Userfault {
         self.resolved.wake_all(kernel);
     }
 
-    /// The oldest message that nobody has read; it counts as read now if `take`.
-    fn message(&self, take: bool) -> Option<Message> {
+    /// The oldest fault that nobody has read of, else the oldest event; it counts as read now if `take`.
+    fn unread(&self, take: bool) -> Option<Unread> {
         let state = self.state.lock();
         let unread = |one: &&Arc<Waiting>| !one.read.load(Ordering::Relaxed);
-        let first = state.waiting.iter().find(unread)?;
-        if take {
-            first.read.store(true, Ordering::Relaxed);
+        if let Some(first) = state.waiting.iter().find(unread) {
+            if take {
+                first.read.store(true, Ordering::Relaxed);
+            }
+            return Some(Unread::Fault(first.message));
         }
-        Some(first.message)
+        let unread = |one: &&Arc<Event>| !one.taken.load(Ordering::Relaxed);
+        let first = state.events.iter().find(unread)?;
+        if take {
+            first.taken.store(true, Ordering::Relaxed);
+        }
+        Some(Unread::Event(first.clone()))
     }
 
     fn has_agreed(&self) -> bool {
@@ -214,17 +299,29 @@ impl File for UserfaultFile {
                     Err(Errno::EINVAL)
                 };
             }
-            let message = match userfault.message(true) {
-                Some(message) => message,
+            let unread = match userfault.unread(true) {
+                Some(unread) => unread,
                 None if done > 0 => return Ok(done),
                 None if open.is_nonblocking() => return Err(Errno::EAGAIN),
                 None => context
-                    .wait_until(&[&userfault.messages], None, || userfault.message(true))
+                    .wait_until(&[&userfault.messages], None, || userfault.unread(true))
                     .map_err(|error| error.restart())?,
+            };
+            let message = match &unread {
+                Unread::Fault(message) => *message,
+                Unread::Event(event) => match &event.tidings {
+                    Tidings::Message(message) => *message,
+                    Tidings::Fork(heir) => self.open_heir(context, open, heir)?,
+                },
             };
             let mut bytes = [0; Message::SIZE];
             message.to_bytes(&mut bytes);
-            done += sink.put(&bytes)?;
+            let put = sink.put(&bytes);
+            if let Unread::Event(event) = unread {
+                event.read.store(true, Ordering::Release);
+                userfault.resolved.wake_all(context.kernel);
+            }
+            done += put?;
         }
     }
 
@@ -237,7 +334,7 @@ impl File for UserfaultFile {
             return Readiness::ERROR;
         }
         let mut ready = Readiness::empty();
-        ready.set(Readiness::READ, self.userfault.message(false).is_some());
+        ready.set(Readiness::READ, self.userfault.unread(false).is_some());
         ready
     }
 

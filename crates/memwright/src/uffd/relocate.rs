@@ -1,0 +1,140 @@
+//! Moving pages into watched memory without copying them (Linux 7.2 `mm/userfaultfd.c`, `move_pages`).
+
+use memwright_table::{Bits, Entry, Gather, Machine, Page, PageRange, Present};
+
+use super::{MoveError, Watch};
+use crate::fault::{Access, Fault};
+use crate::space::{AddressSpace, Area, Areas, Core};
+use crate::vma::{AreaFlags, Rights};
+
+/// Pages to be moved.
+#[derive(Clone, Copy, Debug)]
+pub struct Relocation {
+    /// Where they are.
+    pub from: Page,
+    /// Where they shall be.
+    pub to: Page,
+    /// How many.
+    pub pages: u64,
+    /// Whether pages that are not there are passed over.
+    pub holes: bool,
+}
+
+impl<M: Machine> AddressSpace<M> {
+    /// Moves private anonymous pages of one's own to memory that `watch` watches, where nothing is; what is left
+    /// behind is empty. Returns how many pages were moved, or passed over, and why not more.
+    ///
+    /// # Errors
+    /// As [`MoveError`] says, when not even the first was.
+    pub fn relocate(
+        &self,
+        relocation: &Relocation,
+        watch: &Watch,
+    ) -> Result<(u64, Option<MoveError>), MoveError> {
+        let core = &*self.core;
+        let areas = core.areas.write();
+        let area = check_areas(&areas, relocation, watch)?;
+        // The target is about to get its first private page, perhaps.
+        Fault {
+            core,
+            cpu: core.cpu(),
+            areas: &areas,
+            area,
+            page: relocation.to,
+            access: Access::WRITE,
+        }
+        .note_private();
+        let mut gather = core.gather();
+        let mut done = 0;
+        let mut failure = None;
+        while done < relocation.pages {
+            let (from, to) = (relocation.from.add(done), relocation.to.add(done));
+            if let Err(error) = core.relocate_page(from, to, relocation.holes, &mut gather) {
+                failure = Some(error);
+                break;
+            }
+            done += 1;
+        }
+        let counts = gather.close();
+        drop(areas);
+        core.note_gather(core.cpu(), counts);
+        match failure {
+            Some(error) if done == 0 => Err(error),
+            failure => Ok((done, failure)),
+        }
+    }
+}
+
+/// The target's area, if both ranges lie in areas between which pages may go (`validate_move_areas`).
+fn check_areas<'a, M: Machine>(
+    areas: &'a Areas<M>,
+    relocation: &Relocation,
+    watch: &Watch,
+) -> Result<&'a Area<M>, MoveError> {
+    let range = |start: Page| PageRange::new(start, start.add(relocation.pages));
+    let (source, target) = (range(relocation.from), range(relocation.to));
+    let find = |range: PageRange| {
+        let area = areas.map.find(range.start)?;
+        area.range().covers(range).then_some(area)
+    };
+    let target = find(target).ok_or(MoveError::NotWatched)?;
+    let source = find(source).ok_or(MoveError::NotThere)?;
+    let own = target
+        .backing()
+        .watcher()
+        .is_some_and(|own| Watch::ptr_eq(own, watch));
+    let plain = |area: &Area<M>| area.object().is_none() && !area.is_shared();
+    let locked = AreaFlags::LOCKED;
+    let alike = source.rights() == target.rights()
+        && source.flags() & locked == target.flags() & locked
+        && source.rights().contains(Rights::WRITE);
+    if own && plain(source) && plain(target) && alike {
+        Ok(target)
+    } else {
+        Err(MoveError::Invalid)
+    }
+}
+
+impl<M: Machine> Core<M> {
+    /// Moves one page, or passes over its absence.
+    fn relocate_page(
+        &self,
+        from: Page,
+        to: Page,
+        holes: bool,
+        gather: &mut Gather<'_, M>,
+    ) -> Result<(), MoveError> {
+        let mut target = self.table.cursor(PageRange::single(to));
+        target.split_edges(gather)?;
+        match target.peek() {
+            Entry::Empty => {}
+            Entry::Marker(_) | Entry::Swapped(_) | Entry::Migrating(_) | Entry::Present(_) => {
+                return Err(MoveError::Exists);
+            }
+        }
+        drop(target);
+        let mut source = self.table.cursor(PageRange::single(from));
+        source.split_edges(gather)?;
+        match source.peek() {
+            Entry::Empty | Entry::Marker(_) if holes => return Ok(()),
+            Entry::Empty | Entry::Marker(_) => return Err(MoveError::NotThere),
+            Entry::Swapped(_) | Entry::Migrating(_) => return Err(MoveError::Busy),
+            Entry::Present(page) => self.check_movable(page)?,
+        }
+        drop(source);
+        self.table
+            .move_entries(PageRange::single(from), to, false, gather)?;
+        Ok(())
+    }
+
+    /// Only what nobody else can reach, through an entry or a pin, moves; the shared zero page does.
+    fn check_movable(&self, page: Present) -> Result<(), MoveError> {
+        let borrowed = page.bits.contains(Bits::BORROWED);
+        let own = page.bits.contains(Bits::EXCLUSIVE) && !page.bits.contains(Bits::MERGED);
+        if borrowed || (own && self.memory.frames().pins(page.frame) == 0) {
+            Ok(())
+        } else {
+            Err(MoveError::Busy)
+        }
+    }
+}
