@@ -11,7 +11,7 @@ use alloc::sync::Arc;
 use core::sync::atomic::Ordering;
 use memwright::{
     AdviseError, FaultError, ForkError, Layout, Limit, LockError, MapError, ProtectError,
-    RemapError, SealError, SyncError, UnmapError,
+    RemapError, SealError, SyncError, UnmapError, uffd::WatchError,
 };
 use memwright_table::VirtAddr;
 
@@ -176,6 +176,17 @@ pub fn remap_errno(error: RemapError) -> Errno {
         RemapError::Sealed(_) | RemapError::TooLow => Errno::EPERM,
         RemapError::OverLimit(limit) => limit_errno(limit),
         RemapError::NoRoom | RemapError::Overcommit | RemapError::OutOfMemory => Errno::ENOMEM,
+    }
+}
+
+/// What `userfaultfd` and scans return (EPERM of a scan: stores there are not tracked).
+pub fn watch_errno(error: WatchError) -> Errno {
+    match error {
+        WatchError::Invalid => Errno::EINVAL,
+        WatchError::NotWritable => Errno::EPERM,
+        WatchError::Busy => Errno::EBUSY,
+        WatchError::NotWatched => Errno::ENOENT,
+        WatchError::OverLimit(_) | WatchError::OutOfMemory => Errno::ENOMEM,
     }
 }
 

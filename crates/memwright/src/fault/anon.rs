@@ -7,8 +7,6 @@ use super::{Fault, FaultKind};
 use crate::error::FaultError;
 use crate::space::access_bits;
 use crate::stats::Row;
-use crate::uffd::WatchedFault;
-use crate::vma::AreaFlags;
 use crate::writable::writable;
 
 /// State of an anonymous page that is new and about to be written.
@@ -24,11 +22,6 @@ impl<M: Machine> Fault<'_, M> {
         match cursor.peek() {
             Entry::Present(page) => self.resolve_present(cursor, page),
             entry @ (Entry::Empty | Entry::Marker(_) | Entry::Swapped(_) | Entry::Migrating(_)) => {
-                let flags = self.area.flags();
-                if flags.contains(AreaFlags::UFFD_MISSING) {
-                    self.check_absent(entry)?;
-                    return Err(FaultError::Watched(WatchedFault::Missing));
-                }
                 let inherited = self.check_fill(entry)?;
                 if cursor.size() != PageSize::Size4K {
                     // No page of these 2 MiB was ever touched.

@@ -305,19 +305,24 @@ impl<M: Machine> Fault<'_, M> {
     /// The same, as far as a userfaultfd lets it be filled. What is returned the page inherits.
     #[inline]
     pub(crate) fn check_fill(self, entry: Entry) -> Result<Bits, FaultError> {
-        let inherited = self.check_absent(entry)?;
-        if inherited.is_empty() {
-            return Ok(inherited);
+        if self.area.flags().intersects(AreaFlags::UFFD) {
+            self.check_watched_fill(entry)
+        } else {
+            self.check_absent(entry)
         }
-        self.inherit(inherited)
     }
 
-    /// A store to memory that was protected before it was there.
+    /// The same where somebody watches: of missing anonymous memory he is told, and of a store to what was protected
+    /// before it was there.
     #[cold]
-    fn inherit(self, protection: Bits) -> Result<Bits, FaultError> {
+    fn check_watched_fill(self, entry: Entry) -> Result<Bits, FaultError> {
+        let inherited = self.check_absent(entry)?;
         let flags = self.area.flags();
-        if !self.access.write {
-            return Ok(protection);
+        if flags.contains(AreaFlags::UFFD_MISSING) && self.area.object().is_none() {
+            return Err(FaultError::Watched(WatchedFault::Missing));
+        }
+        if inherited.is_empty() || !self.access.write {
+            return Ok(inherited);
         }
         if flags.contains(AreaFlags::UFFD_WP) && !flags.contains(AreaFlags::UFFD_ASYNC) {
             return Err(FaultError::Watched(WatchedFault::WriteProtected));

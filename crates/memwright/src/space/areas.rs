@@ -39,6 +39,15 @@ impl<M: Machine> Backing<M> {
         }
     }
 
+    /// Whether `watcher`, or nobody, is told of faults.
+    pub(crate) fn has_watcher(&self, watcher: Option<&Watch>) -> bool {
+        match (&self.watcher, watcher) {
+            (None, None) => true,
+            (Some(own), Some(other)) => Watch::ptr_eq(own, other),
+            (None, Some(_)) | (Some(_), None) => false,
+        }
+    }
+
     /// Who is told of faults.
     #[inline]
     pub fn watcher(&self) -> Option<&Watch> {
@@ -65,12 +74,7 @@ impl<M: Machine> Backed for Backing<M> {
             (Some(one), Some(another)) => one.same(another),
             (None, Some(_)) | (Some(_), None) => false,
         };
-        shown
-            && match (&self.watcher, &other.watcher) {
-                (None, None) => true,
-                (Some(one), Some(another)) => Watch::ptr_eq(one, another),
-                (None, Some(_)) | (Some(_), None) => false,
-            }
+        shown && self.has_watcher(other.watcher())
     }
 }
 

@@ -1,7 +1,8 @@
 //! Filling one page of watched memory (Linux 7.2 `mm/userfaultfd.c`, `mfill_atomic`).
 
 use memwright_table::{
-    Bits, Entry, Frame, FrameKind, Machine, Marker, Marks, PAGE_SIZE, Page, PageRange, PageSize,
+    Bits, Cursor, Entry, Frame, FrameKind, FrameRef, Machine, Marker, Marks, PAGE_SIZE, Page,
+    PageRange, PageSize,
 };
 
 use super::{FillError, Watch};
@@ -41,11 +42,7 @@ impl<M: Machine> AddressSpace<M> {
         let core = &*self.core;
         let areas = core.areas.read(core.cpu());
         let area = areas.map.find(page).ok_or(FillError::NotWatched)?;
-        let own = area
-            .backing()
-            .watcher()
-            .is_some_and(|own| Watch::ptr_eq(own, watch));
-        if !own {
+        if !area.backing().has_watcher(Some(watch)) {
             return Err(FillError::NotWatched);
         }
         if protect && !area.flags().contains(AreaFlags::UFFD_WP) {
@@ -101,36 +98,44 @@ impl<M: Machine> Place<'_, M> {
         bits
     }
 
-    /// Fills the entry unless something is there. A marker that protects gives way.
-    fn enter(&self, entry: Entry) -> Result<(), FillError> {
-        let mut cursor = self
-            .fault
-            .core
-            .table
-            .cursor(PageRange::single(self.fault.page));
+    /// A cursor at the entry, unless something is there. A marker that protects gives way.
+    fn vacancy(&self) -> Result<Cursor<'_, M>, FillError> {
+        let table = &self.fault.core.table;
+        let cursor = table.cursor(PageRange::single(self.fault.page));
         match cursor.peek() {
-            Entry::Empty => {}
-            Entry::Marker(Marker { marks }) if marks == Marks::UFFD_WP => {}
+            Entry::Empty => Ok(cursor),
+            Entry::Marker(Marker { marks }) if marks == Marks::UFFD_WP => Ok(cursor),
             Entry::Marker(_) | Entry::Present(_) | Entry::Swapped(_) | Entry::Migrating(_) => {
-                return Err(FillError::Exists);
+                Err(FillError::Exists)
             }
         }
-        cursor.fill(entry)?;
+    }
+
+    /// Fills the entry unless something is there.
+    fn enter(&self, entry: Entry) -> Result<(), FillError> {
+        self.vacancy()?.fill(entry)?;
         Ok(())
+    }
+
+    /// A frame with these contents, or zeroes.
+    fn frame(
+        &self,
+        kind: FrameKind,
+        bytes: Option<&[u8; PAGE_SIZE]>,
+    ) -> Result<FrameRef<'_, M>, FillError> {
+        let frames = self.fault.core.memory.frames();
+        let Some(bytes) = bytes else {
+            return Ok(frames.allocate_zeroed(0, kind)?);
+        };
+        let frame = frames.allocate(0, kind)?;
+        frames.write(frame.frame(), 0, bytes);
+        Ok(frame)
     }
 
     /// A private page with contents of its own.
     fn own_page(&self, bytes: Option<&[u8; PAGE_SIZE]>) -> Result<(), FillError> {
         let memory = &*self.fault.core.memory;
-        let frames = memory.frames();
-        let frame = match bytes {
-            Some(bytes) => {
-                let frame = frames.allocate(0, FrameKind::Anonymous)?;
-                frames.write(frame.frame(), 0, bytes);
-                frame
-            }
-            None => frames.allocate_zeroed(0, FrameKind::Anonymous)?,
-        };
+        let frame = self.frame(FrameKind::Anonymous, bytes)?;
         self.fault.note_private();
         let state = Bits::ACCESSED | Bits::DIRTY | Bits::SOFT_DIRTY | Bits::EXCLUSIVE;
         self.enter(Entry::page(frame.frame(), self.bits(state, true)))?;
@@ -159,17 +164,8 @@ impl<M: Machine> Place<'_, M> {
         bytes: Option<&[u8; PAGE_SIZE]>,
     ) -> Result<(), FillError> {
         let memory = &*self.fault.core.memory;
-        let frames = memory.frames();
-        let frame = match bytes {
-            Some(bytes) => {
-                let frame = frames.allocate(0, FrameKind::Object)?;
-                frames.write(frame.frame(), 0, bytes);
-                frame
-            }
-            None => frames.allocate_zeroed(0, FrameKind::Object)?,
-        };
-        let number = frame.frame();
-        let shown = frames.share(number);
+        let frame = self.frame(FrameKind::Object, bytes)?;
+        let shown = frame.clone();
         let index = self.fault.area.offset_of(self.fault.page);
         match object.put(memory, index, frame.frame()) {
             Ok(Put::Stored) => {
@@ -209,19 +205,7 @@ impl<M: Machine> Place<'_, M> {
             // A child finds it poisoned too.
             self.fault.note_private();
         }
-        let mut cursor = self
-            .fault
-            .core
-            .table
-            .cursor(PageRange::single(self.fault.page));
-        match cursor.peek() {
-            Entry::Empty => {}
-            Entry::Marker(Marker { marks }) if marks == Marks::UFFD_WP => {}
-            Entry::Marker(_) | Entry::Present(_) | Entry::Swapped(_) | Entry::Migrating(_) => {
-                return Err(FillError::Exists);
-            }
-        }
-        cursor.mark(Marks::POISON)?;
+        self.vacancy()?.mark(Marks::POISON)?;
         Ok(())
     }
 }

@@ -30,10 +30,7 @@ impl<M: Machine> AddressSpace<M> {
         // Nothing there is an error as well.
         let mut result = Err(WatchError::NotWatched);
         for area in areas.map.overlapping(range) {
-            let own = area
-                .backing()
-                .watcher()
-                .is_some_and(|own| Watch::ptr_eq(own, watch));
+            let own = area.backing().has_watcher(Some(watch));
             if !own || !area.flags().contains(AreaFlags::UFFD_WP) {
                 result = Err(WatchError::NotWatched);
                 break;

@@ -50,9 +50,11 @@ fn check_area<M: Machine>(
     if !area.max_rights().contains(Rights::WRITE) {
         return Err(WatchError::NotWritable);
     }
-    match area.backing().watcher() {
-        Some(other) if !Watch::ptr_eq(other, watch) => Err(WatchError::Busy),
-        Some(_) | None => Ok(()),
+    let backing = area.backing();
+    if backing.has_watcher(None) || backing.has_watcher(Some(watch)) {
+        Ok(())
+    } else {
+        Err(WatchError::Busy)
     }
 }
 
@@ -78,11 +80,7 @@ impl<M: Machine> Core<M> {
                 continue;
             };
             let flags = (area.flags() - AreaFlags::UFFD) | uffd;
-            let same = match (area.backing().watcher(), &watch) {
-                (None, None) => true,
-                (Some(old), Some(new)) => Watch::ptr_eq(old, new),
-                (None, Some(_)) | (Some(_), None) => false,
-            };
+            let same = area.backing().has_watcher(watch.as_ref());
             if same && flags == area.flags() {
                 continue;
             }

@@ -23,17 +23,13 @@ pub struct Relocation {
 impl<M: Machine> AddressSpace<M> {
     /// Moves private anonymous pages of one's own to memory that `watch` watches, where nothing is; what is left
     /// behind is empty. Returns how many pages were moved, or passed over, and why not more.
-    ///
-    /// # Errors
-    /// As [`MoveError`] says, when not even the first was.
-    pub fn relocate(
-        &self,
-        relocation: &Relocation,
-        watch: &Watch,
-    ) -> Result<(u64, Option<MoveError>), MoveError> {
+    pub fn relocate(&self, relocation: &Relocation, watch: &Watch) -> (u64, Result<(), MoveError>) {
         let core = &*self.core;
         let areas = core.areas.write();
-        let area = check_areas(&areas, relocation, watch)?;
+        let area = match check_areas(&areas, relocation, watch) {
+            Ok(area) => area,
+            Err(error) => return (0, Err(error)),
+        };
         // The target is about to get its first private page, perhaps.
         Fault {
             core,
@@ -46,11 +42,11 @@ impl<M: Machine> AddressSpace<M> {
         .note_private();
         let mut gather = core.gather();
         let mut done = 0;
-        let mut failure = None;
+        let mut result = Ok(());
         while done < relocation.pages {
             let (from, to) = (relocation.from.add(done), relocation.to.add(done));
-            if let Err(error) = core.relocate_page(from, to, relocation.holes, &mut gather) {
-                failure = Some(error);
+            result = core.relocate_page(from, to, relocation.holes, &mut gather);
+            if result.is_err() {
                 break;
             }
             done += 1;
@@ -58,10 +54,7 @@ impl<M: Machine> AddressSpace<M> {
         let counts = gather.close();
         drop(areas);
         core.note_gather(core.cpu(), counts);
-        match failure {
-            Some(error) if done == 0 => Err(error),
-            failure => Ok((done, failure)),
-        }
+        (done, result)
     }
 }
 
@@ -79,10 +72,7 @@ fn check_areas<'a, M: Machine>(
     };
     let target = find(target).ok_or(MoveError::NotWatched)?;
     let source = find(source).ok_or(MoveError::NotThere)?;
-    let own = target
-        .backing()
-        .watcher()
-        .is_some_and(|own| Watch::ptr_eq(own, watch));
+    let own = target.backing().has_watcher(Some(watch));
     let plain = |area: &Area<M>| area.object().is_none() && !area.is_shared();
     let locked = AreaFlags::LOCKED;
     let alike = source.rights() == target.rights()

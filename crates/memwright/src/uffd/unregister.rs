@@ -19,13 +19,10 @@ impl<M: Machine> AddressSpace<M> {
             return Err(WatchError::Invalid);
         }
         for area in areas.map.overlapping(range) {
-            let foreign = area
-                .backing()
-                .watcher()
-                .is_some_and(|other| !Watch::ptr_eq(other, watch));
-            let modes = WatchModes::empty();
-            let watched = area.backing().watcher().is_some();
-            if foreign || !(watched || can_watch(area, modes, watch.asynchronous)) {
+            let backing = area.backing();
+            let unwatched = backing.has_watcher(None)
+                && can_watch(area, WatchModes::empty(), watch.asynchronous);
+            if !unwatched && !backing.has_watcher(Some(watch)) {
                 return Err(WatchError::Invalid);
             }
         }
@@ -54,10 +51,7 @@ impl<M: Machine> Core<M> {
         let mut gather = self.gather();
         let mut result = Ok(());
         for area in areas.map.overlapping(range) {
-            let mine = area
-                .backing()
-                .watcher()
-                .is_some_and(|own| Watch::ptr_eq(own, watch));
+            let mine = area.backing().has_watcher(Some(watch));
             if mine && area.flags().contains(AreaFlags::UFFD_WP) {
                 let part = area.range().intersect(range);
                 result = result.and(self.unprotect_part(area, part, &mut gather));
@@ -67,8 +61,8 @@ impl<M: Machine> Core<M> {
         self.note_gather(cpu, counts);
         result?;
         let ended = self.rewatch(areas, range, |area| {
-            let own = area.backing().watcher()?;
-            Watch::ptr_eq(own, watch).then_some((AreaFlags::empty(), None))
+            let mine = area.backing().has_watcher(Some(watch));
+            mine.then_some((AreaFlags::empty(), None))
         });
         self.note_areas(cpu, areas);
         ended

@@ -7,12 +7,12 @@ use crate::{
     abi_struct,
     context::Context,
     errno::Errno,
+    memory::watch_errno,
     user::{USER_END, check_range},
 };
 use alloc::{sync::Arc, vec::Vec};
 use linux_raw_sys::general as raw;
 use memwright::track::{Categories, Scan};
-use memwright::uffd::WatchError;
 use memwright_table::{PAGE_SIZE, Page, PageRange};
 
 /// `_IOWR('f', 16, struct pm_scan_arg)` (`include/uapi/linux/fs.h`).
@@ -83,7 +83,10 @@ impl Found {
             return range.len();
         }
         let pages = range.len().min(self.pages);
-        let (start, categories) = (address(range.start), (categories & self.told).bits());
+        let (start, categories) = (
+            range.start.address().as_u64(),
+            (categories & self.told).bits(),
+        );
         let end = start + pages * PAGE_SIZE as u64;
         match self.runs.last_mut() {
             Some(last) if last.end == start && last.categories == categories => last.end = end,
@@ -102,10 +105,6 @@ impl Found {
         self.pages -= pages;
         pages
     }
-}
-
-fn address(page: Page) -> u64 {
-    page.number() * PAGE_SIZE as u64
 }
 
 impl Request {
@@ -186,7 +185,7 @@ pub fn scan(context: &Context<'_>, space: &Arc<Space>, argument: u64) -> Result<
         match ended {
             Ok(end) => next = end,
             Err(error) => {
-                result = Err(scan_errno(error));
+                result = Err(watch_errno(error));
                 break;
             }
         }
@@ -194,16 +193,8 @@ pub fn scan(context: &Context<'_>, space: &Arc<Space>, argument: u64) -> Result<
             break;
         }
     }
-    context.write_value(argument + WALK_END, &address(next))?;
+    context.write_value(argument + WALK_END, &next.address().as_u64())?;
     result.map(|()| written)
-}
-
-fn scan_errno(error: WatchError) -> Errno {
-    match error {
-        WatchError::NotWritable => Errno::EPERM,
-        WatchError::Invalid | WatchError::Busy | WatchError::NotWatched => Errno::EINVAL,
-        WatchError::OverLimit(_) | WatchError::OutOfMemory => Errno::ENOMEM,
-    }
 }
 
 #[cfg(test)]

@@ -5,15 +5,14 @@ use crate::{
     Space, abi_struct,
     context::Context,
     errno::Errno,
+    memory::watch_errno,
     process::Capabilities,
     user::{USER_END, check_range},
 };
 use alloc::{sync::Arc, vec};
 use core::sync::atomic::Ordering;
 use linux_raw_sys::{general as raw, ioctl};
-use memwright::uffd::{
-    Fill, FillError, MoveError, Relocation, Watch, WatchError, WatchModes, Watcher,
-};
+use memwright::uffd::{Fill, FillError, MoveError, Relocation, Watch, WatchModes, Watcher};
 use memwright_table::{PAGE_SIZE, VirtAddr};
 
 /// `UFFDIO_POISON` (`include/uapi/linux/userfaultfd.h`); this and the next have no constant in linux-raw-sys.
@@ -85,16 +84,6 @@ abi_struct! {
     }
 }
 
-fn watch_errno(error: WatchError) -> Errno {
-    match error {
-        WatchError::Invalid => Errno::EINVAL,
-        WatchError::NotWritable => Errno::EPERM,
-        WatchError::Busy => Errno::EBUSY,
-        WatchError::NotWatched => Errno::ENOENT,
-        WatchError::OverLimit(_) | WatchError::OutOfMemory => Errno::ENOMEM,
-    }
-}
-
 fn fill_errno(error: FillError) -> Errno {
     match error {
         FillError::Invalid => Errno::EINVAL,
@@ -128,15 +117,23 @@ fn check_pages(start: u64, length: u64) -> Result<(), Errno> {
     }
 }
 
-/// A filling of several pages: what all commands that fill have in common.
-struct Filling<'a> {
+/// A command on the memory that a userfaultfd watches.
+struct Command<'a> {
+    userfault: &'a Userfault,
+    context: &'a Context<'a>,
+    watch: Watch,
+    /// Where its arguments stand.
+    argument: u64,
+}
+
+/// Pages that a command fills or moves to.
+struct Target {
     start: u64,
     length: u64,
-    /// Bit 0: nobody is woken.
-    mode: u64,
-    /// Where the number of bytes, or the error, is told.
+    /// Whether who waits for them is woken.
+    wakes: bool,
+    /// Where, beside the arguments, the number of bytes or the error is told.
     told_at: u64,
-    page: &'a mut dyn FnMut(u64) -> Result<(), Errno>,
 }
 
 impl Userfault {
@@ -154,42 +151,25 @@ impl Userfault {
             return self.agree(context, argument);
         }
         let (_, watch) = self.state.lock().agreed.clone().ok_or(Errno::EINVAL)?;
-        let space = || self.space.upgrade().ok_or(Errno::ESRCH);
         if self.changing.load(Ordering::SeqCst) > 0 {
             self.refuse_while_changing(context, command, argument)?;
         }
+        let given = Command {
+            userfault: self,
+            context,
+            watch,
+            argument,
+        };
         match command {
-            ioctl::UFFDIO_REGISTER => self.register(context, &space()?, &watch, argument),
-            ioctl::UFFDIO_UNREGISTER => {
-                let range: Range = context.read_value(argument)?;
-                check_pages(range.start, range.length)?;
-                space()?
-                    .unwatch(VirtAddr::new(range.start), range.length, &watch)
-                    .map_err(watch_errno)?;
-                self.wake_range(context, range.start, range.length);
-                Ok(0)
-            }
-            ioctl::UFFDIO_WAKE => {
-                let range: Range = context.read_value(argument)?;
-                check_pages(range.start, range.length)?;
-                self.wake_range(context, range.start, range.length);
-                Ok(0)
-            }
-            ioctl::UFFDIO_COPY => self.copy(context, &space()?, &watch, argument),
-            ioctl::UFFDIO_ZEROPAGE => {
-                let wanted: Register = context.read_value(argument)?;
-                self.fill_range(context, &space()?, &watch, argument, &wanted, Fill::Zeroes)
-            }
-            ioctl::UFFDIO_CONTINUE => {
-                let wanted: Register = context.read_value(argument)?;
-                self.fill_range(context, &space()?, &watch, argument, &wanted, Fill::Object)
-            }
-            POISON => {
-                let wanted: Register = context.read_value(argument)?;
-                self.fill_range(context, &space()?, &watch, argument, &wanted, Fill::Poison)
-            }
-            MOVE => self.relocate(context, &space()?, &watch, argument),
-            ioctl::UFFDIO_WRITEPROTECT => self.write_protect(context, &space()?, &watch, argument),
+            ioctl::UFFDIO_REGISTER => given.register(),
+            ioctl::UFFDIO_UNREGISTER => given.unregister(),
+            ioctl::UFFDIO_WAKE => given.wake(),
+            ioctl::UFFDIO_COPY => given.copy(),
+            ioctl::UFFDIO_ZEROPAGE => given.fill(Fill::Zeroes),
+            ioctl::UFFDIO_CONTINUE => given.fill(Fill::Object),
+            POISON => given.fill(Fill::Poison),
+            MOVE => given.relocate(),
+            ioctl::UFFDIO_WRITEPROTECT => given.write_protect(),
             _ => Err(Errno::EINVAL),
         }
     }
@@ -264,197 +244,6 @@ impl Userfault {
         Ok(())
     }
 
-    fn register(
-        &self,
-        context: &Context<'_>,
-        space: &Arc<Space>,
-        watch: &Watch,
-        argument: u64,
-    ) -> Result<u64, Errno> {
-        let wanted: Register = context.read_value(argument)?;
-        let modes = u8::try_from(wanted.mode)
-            .ok()
-            .and_then(WatchModes::from_bits);
-        let modes = modes
-            .filter(|modes| !modes.is_empty())
-            .ok_or(Errno::EINVAL)?;
-        check_pages(wanted.start, wanted.length)?;
-        space
-            .watch(VirtAddr::new(wanted.start), wanted.length, watch, modes)
-            .map_err(watch_errno)?;
-        let mut commands = offered::RANGE;
-        if modes.contains(WatchModes::WRITE_PROTECT) {
-            commands |= offered::WRITE_PROTECT;
-        }
-        if modes.contains(WatchModes::MINOR) {
-            commands |= offered::CONTINUE;
-        }
-        context.write_value(argument + 24, &commands)?;
-        Ok(0)
-    }
-
-    fn write_protect(
-        &self,
-        context: &Context<'_>,
-        space: &Arc<Space>,
-        watch: &Watch,
-        argument: u64,
-    ) -> Result<u64, Errno> {
-        let wanted: Register = context.read_value(argument)?;
-        check_pages(wanted.start, wanted.length)?;
-        // Bit 0: protect; bit 1: nobody is woken, which means nothing when protecting.
-        if wanted.mode > 2 {
-            return Err(Errno::EINVAL);
-        }
-        let protect = wanted.mode == 1;
-        space
-            .write_protect(VirtAddr::new(wanted.start), wanted.length, watch, protect)
-            .map_err(watch_errno)?;
-        if wanted.mode == 0 {
-            self.wake_range(context, wanted.start, wanted.length);
-        }
-        Ok(0)
-    }
-
-    fn copy(
-        &self,
-        context: &Context<'_>,
-        space: &Arc<Space>,
-        watch: &Watch,
-        argument: u64,
-    ) -> Result<u64, Errno> {
-        let wanted: Copy = context.read_value(argument)?;
-        check_pages(wanted.to, wanted.length)?;
-        check_range(wanted.from, wanted.length as usize).map_err(|_| Errno::EINVAL)?;
-        if wanted.mode & !u64::from(raw::UFFDIO_COPY_MODE_DONTWAKE | raw::UFFDIO_COPY_MODE_WP) != 0
-        {
-            return Err(Errno::EINVAL);
-        }
-        let protect = wanted.mode & u64::from(raw::UFFDIO_COPY_MODE_WP) != 0;
-        context.check_heap()?;
-        let mut bytes = vec![0; PAGE_SIZE];
-        let mut one_page = |ahead: u64| {
-            context.read_bytes(wanted.from + ahead, &mut bytes)?;
-            let contents: &[u8; PAGE_SIZE] =
-                bytes.as_slice().try_into().map_err(|_| Errno::EFAULT)?;
-            let page = VirtAddr::new(wanted.to + ahead).page();
-            space
-                .fill(page, watch, Fill::Bytes(contents), protect)
-                .map_err(fill_errno)
-        };
-        self.fill_pages(
-            context,
-            &mut Filling {
-                start: wanted.to,
-                length: wanted.length,
-                mode: wanted.mode,
-                told_at: argument + 32,
-                page: &mut one_page,
-            },
-        )
-    }
-
-    fn relocate(
-        &self,
-        context: &Context<'_>,
-        space: &Arc<Space>,
-        watch: &Watch,
-        argument: u64,
-    ) -> Result<u64, Errno> {
-        let wanted: Copy = context.read_value(argument)?;
-        check_pages(wanted.to, wanted.length)?;
-        check_pages(wanted.from, wanted.length)?;
-        let woken = wanted.mode & 1 == 0;
-        if wanted.mode & !(1 | MOVE_MODE_ALLOW_SRC_HOLES) != 0 {
-            return Err(Errno::EINVAL);
-        }
-        let relocation = Relocation {
-            from: VirtAddr::new(wanted.from).page(),
-            to: VirtAddr::new(wanted.to).page(),
-            pages: wanted.length / PAGE_SIZE as u64,
-            holes: wanted.mode & MOVE_MODE_ALLOW_SRC_HOLES != 0,
-        };
-        let moved = space.relocate(&relocation, watch).map_err(move_errno);
-        let done = match moved {
-            Ok((pages, _)) => pages * PAGE_SIZE as u64,
-            Err(error) => error.as_result(),
-        };
-        context.write_value(argument + 32, &done)?;
-        let (pages, _) = moved?;
-        if woken {
-            self.wake_range(context, wanted.to, done);
-        }
-        if pages == relocation.pages {
-            Ok(0)
-        } else {
-            Err(Errno::EAGAIN)
-        }
-    }
-
-    /// `UFFDIO_ZEROPAGE`, `UFFDIO_CONTINUE` and `UFFDIO_POISON`.
-    fn fill_range(
-        &self,
-        context: &Context<'_>,
-        space: &Arc<Space>,
-        watch: &Watch,
-        argument: u64,
-        wanted: &Register,
-        fill: Fill<'_>,
-    ) -> Result<u64, Errno> {
-        check_pages(wanted.start, wanted.length)?;
-        let known = if matches!(fill, Fill::Object) { 3 } else { 1 };
-        if wanted.mode & !known != 0 {
-            return Err(Errno::EINVAL);
-        }
-        let protect = wanted.mode & 2 != 0;
-        let mut one_page = |ahead: u64| {
-            let page = VirtAddr::new(wanted.start + ahead).page();
-            space.fill(page, watch, fill, protect).map_err(fill_errno)
-        };
-        self.fill_pages(
-            context,
-            &mut Filling {
-                start: wanted.start,
-                length: wanted.length,
-                mode: wanted.mode,
-                told_at: argument + 24,
-                page: &mut one_page,
-            },
-        )
-    }
-
-    /// Fills page after page up to the first that cannot be; tells how many bytes were filled, or why not even the
-    /// first page was.
-    fn fill_pages(&self, context: &Context<'_>, filling: &mut Filling<'_>) -> Result<u64, Errno> {
-        let mut done = 0;
-        let mut failure = None;
-        while done < filling.length {
-            match (filling.page)(done) {
-                Ok(()) => done += PAGE_SIZE as u64,
-                Err(error) => {
-                    failure = Some(error);
-                    break;
-                }
-            }
-        }
-        let told = match failure {
-            Some(error) if done == 0 => error.as_result(),
-            Some(_) | None => done,
-        };
-        context.write_value(filling.told_at, &told)?;
-        if let (Some(error), 0) = (failure, done) {
-            return Err(error);
-        }
-        if filling.mode & 1 == 0 {
-            self.wake_range(context, filling.start, done);
-        }
-        if done == filling.length {
-            Ok(0)
-        } else {
-            Err(Errno::EAGAIN)
-        }
-    }
-
     fn wake_range(&self, context: &Context<'_>, start: u64, length: u64) {
         self.wake(context.kernel, |address| {
             (start..start + length).contains(&address)
@@ -465,6 +254,197 @@ impl Userfault {
     pub fn may_see_kernel_faults(context: &Context<'_>) -> bool {
         let credentials = context.process().credentials.lock();
         credentials.has(Capabilities::TRACE)
+    }
+}
+
+impl Command<'_> {
+    /// The memory: that of the process that made the userfaultfd.
+    fn space(&self) -> Result<Arc<Space>, Errno> {
+        self.userfault.space.upgrade().ok_or(Errno::ESRCH)
+    }
+
+    /// The argument that is a range and nothing else.
+    fn range(&self) -> Result<Range, Errno> {
+        let range: Range = self.context.read_value(self.argument)?;
+        check_pages(range.start, range.length)?;
+        Ok(range)
+    }
+
+    fn wake_range(&self, start: u64, length: u64) {
+        self.userfault.wake_range(self.context, start, length);
+    }
+
+    fn register(&self) -> Result<u64, Errno> {
+        let wanted: Register = self.context.read_value(self.argument)?;
+        let modes = u8::try_from(wanted.mode)
+            .ok()
+            .and_then(WatchModes::from_bits);
+        let modes = modes
+            .filter(|modes| !modes.is_empty())
+            .ok_or(Errno::EINVAL)?;
+        check_pages(wanted.start, wanted.length)?;
+        let start = VirtAddr::new(wanted.start);
+        self.space()?
+            .watch(start, wanted.length, &self.watch, modes)
+            .map_err(watch_errno)?;
+        let mut commands = offered::RANGE;
+        if modes.contains(WatchModes::WRITE_PROTECT) {
+            commands |= offered::WRITE_PROTECT;
+        }
+        if modes.contains(WatchModes::MINOR) {
+            commands |= offered::CONTINUE;
+        }
+        self.context.write_value(self.argument + 24, &commands)?;
+        Ok(0)
+    }
+
+    fn unregister(&self) -> Result<u64, Errno> {
+        let range = self.range()?;
+        self.space()?
+            .unwatch(VirtAddr::new(range.start), range.length, &self.watch)
+            .map_err(watch_errno)?;
+        self.wake_range(range.start, range.length);
+        Ok(0)
+    }
+
+    fn wake(&self) -> Result<u64, Errno> {
+        let range = self.range()?;
+        self.wake_range(range.start, range.length);
+        Ok(0)
+    }
+
+    fn write_protect(&self) -> Result<u64, Errno> {
+        let wanted: Register = self.context.read_value(self.argument)?;
+        check_pages(wanted.start, wanted.length)?;
+        // Bit 0: protect; bit 1: nobody is woken, which means nothing when protecting.
+        if wanted.mode > 2 {
+            return Err(Errno::EINVAL);
+        }
+        let protect = wanted.mode == 1;
+        let start = VirtAddr::new(wanted.start);
+        self.space()?
+            .write_protect(start, wanted.length, &self.watch, protect)
+            .map_err(watch_errno)?;
+        if wanted.mode == 0 {
+            self.wake_range(wanted.start, wanted.length);
+        }
+        Ok(0)
+    }
+
+    fn copy(&self) -> Result<u64, Errno> {
+        let wanted: Copy = self.context.read_value(self.argument)?;
+        check_pages(wanted.to, wanted.length)?;
+        check_range(wanted.from, wanted.length as usize).map_err(|_| Errno::EINVAL)?;
+        if wanted.mode & !u64::from(raw::UFFDIO_COPY_MODE_DONTWAKE | raw::UFFDIO_COPY_MODE_WP) != 0
+        {
+            return Err(Errno::EINVAL);
+        }
+        let protect = wanted.mode & u64::from(raw::UFFDIO_COPY_MODE_WP) != 0;
+        self.context.check_heap()?;
+        let space = self.space()?;
+        let mut bytes = vec![0; PAGE_SIZE];
+        self.fill_pages(&wanted.target(), |ahead| {
+            self.context.read_bytes(wanted.from + ahead, &mut bytes)?;
+            let contents: &[u8; PAGE_SIZE] =
+                bytes.as_slice().try_into().map_err(|_| Errno::EFAULT)?;
+            let page = VirtAddr::new(wanted.to + ahead).page();
+            space
+                .fill(page, &self.watch, Fill::Bytes(contents), protect)
+                .map_err(fill_errno)
+        })
+    }
+
+    fn relocate(&self) -> Result<u64, Errno> {
+        let wanted: Copy = self.context.read_value(self.argument)?;
+        check_pages(wanted.to, wanted.length)?;
+        check_pages(wanted.from, wanted.length)?;
+        if wanted.mode & !(1 | MOVE_MODE_ALLOW_SRC_HOLES) != 0 {
+            return Err(Errno::EINVAL);
+        }
+        let relocation = Relocation {
+            from: VirtAddr::new(wanted.from).page(),
+            to: VirtAddr::new(wanted.to).page(),
+            pages: wanted.length / PAGE_SIZE as u64,
+            holes: wanted.mode & MOVE_MODE_ALLOW_SRC_HOLES != 0,
+        };
+        let (pages, result) = self.space()?.relocate(&relocation, &self.watch);
+        let done = pages * PAGE_SIZE as u64;
+        self.conclude(&wanted.target(), done, result.map_err(move_errno))
+    }
+
+    /// `UFFDIO_ZEROPAGE`, `UFFDIO_CONTINUE` and `UFFDIO_POISON`.
+    fn fill(&self, fill: Fill<'_>) -> Result<u64, Errno> {
+        let wanted: Register = self.context.read_value(self.argument)?;
+        check_pages(wanted.start, wanted.length)?;
+        let known = if matches!(fill, Fill::Object) { 3 } else { 1 };
+        if wanted.mode & !known != 0 {
+            return Err(Errno::EINVAL);
+        }
+        let protect = wanted.mode & 2 != 0;
+        let space = self.space()?;
+        let target = Target {
+            start: wanted.start,
+            length: wanted.length,
+            wakes: wanted.mode & 1 == 0,
+            told_at: 24,
+        };
+        self.fill_pages(&target, |ahead| {
+            let page = VirtAddr::new(wanted.start + ahead).page();
+            let filled = space.fill(page, &self.watch, fill, protect);
+            filled.map_err(fill_errno)
+        })
+    }
+
+    /// Fills page after page up to the first that cannot be.
+    fn fill_pages(
+        &self,
+        target: &Target,
+        mut page: impl FnMut(u64) -> Result<(), Errno>,
+    ) -> Result<u64, Errno> {
+        let mut done = 0;
+        let mut result = Ok(());
+        while done < target.length {
+            result = page(done);
+            if result.is_err() {
+                break;
+            }
+            done += PAGE_SIZE as u64;
+        }
+        self.conclude(target, done, result)
+    }
+
+    /// Tells how many bytes were done, or why not even the first page was, and wakes who waits for them.
+    fn conclude(
+        &self,
+        target: &Target,
+        done: u64,
+        result: Result<(), Errno>,
+    ) -> Result<u64, Errno> {
+        let result = if done == 0 { result } else { Ok(()) };
+        let told = result.map_or_else(Errno::as_result, |()| done);
+        self.context
+            .write_value(self.argument + target.told_at, &told)?;
+        result?;
+        if target.wakes {
+            self.wake_range(target.start, done);
+        }
+        if done == target.length {
+            Ok(0)
+        } else {
+            Err(Errno::EAGAIN)
+        }
+    }
+}
+
+impl Copy {
+    /// Where it copies or moves to.
+    fn target(&self) -> Target {
+        Target {
+            start: self.to,
+            length: self.length,
+            wakes: self.mode & 1 == 0,
+            told_at: 32,
+        }
     }
 }
 

@@ -128,10 +128,6 @@ impl Userfaults {
     }
 }
 
-fn bytes(page: Page) -> u64 {
-    page.number() * PAGE_SIZE as u64
-}
-
 fn message(event: u32, first: u64, second: u64, third: u64) -> Tidings {
     Tidings::Message(Message {
         event: event as u8,
@@ -193,7 +189,12 @@ fn going(
     for (userfault, part) in parts {
         announced.push(
             userfault,
-            message(event, bytes(part.start), bytes(part.end), 0),
+            message(
+                event,
+                part.start.address().as_u64(),
+                part.end.address().as_u64(),
+                0,
+            ),
         );
     }
     announced
