@@ -245,6 +245,34 @@ static inline void read_pages(const char *memory, size_t size)
 		(void)*(volatile const char *)(memory + at);
 }
 
+/* What mprotect costs that takes the right to write and gives it back, and the writes after it. */
+struct protection {
+	struct series read_only, read_write, writes;
+	struct counters before, after;
+};
+
+static inline struct protection protect_rounds(char *memory, size_t size, unsigned long rounds,
+					       void (*touch)(char *, size_t))
+{
+	struct protection costs = { 0 };
+	costs.before = counters_now();
+	MARK_BEGIN(3);
+	for (unsigned long round = 0; round < rounds; round++) {
+		uint64_t start = clock_now();
+		MUST(mprotect(memory, size, PROT_READ) == 0);
+		uint64_t middle = clock_now();
+		MUST(mprotect(memory, size, PROT_READ | PROT_WRITE) == 0);
+		uint64_t end = clock_now();
+		touch(memory, size);
+		add_value(&costs.writes, clock_now() - end);
+		add_value(&costs.read_only, middle - start);
+		add_value(&costs.read_write, end - middle);
+	}
+	MARK_END(3);
+	costs.after = counters_now();
+	return costs;
+}
+
 static inline unsigned long argument(int count, char **arguments, int which, unsigned long usual)
 {
 	return which < count ? strtoul(arguments[which], NULL, 0) : usual;

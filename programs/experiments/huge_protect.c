@@ -33,7 +33,7 @@ int main(int count, char **arguments)
 {
 	unsigned long rounds = argument(count, arguments, 1, 4);
 	size_t size = argument(count, arguments, 2, 1024) * MIB, pages = size / HUGE;
-	struct series first = { 0 }, second = { 0 }, writes = { 0 }, read_only = { 0 }, read_write = { 0 };
+	struct series first = { 0 }, second = { 0 };
 	char name[64];
 	MUST(rounds > 0 && pages > 0 && size % HUGE == 0);
 	begin();
@@ -57,30 +57,16 @@ int main(int count, char **arguments)
 	write_each(memory, size);
 	add_value(&second, clock_now() - begun);
 	unsigned long before_kib = huge_kib();
-	struct counters before = counters_now();
-	MARK_BEGIN(3);
-	for (unsigned long round = 0; round < rounds; round++) {
-		uint64_t start = clock_now();
-		MUST(mprotect(memory, size, PROT_READ) == 0);
-		uint64_t middle = clock_now();
-		MUST(mprotect(memory, size, PROT_READ | PROT_WRITE) == 0);
-		uint64_t end = clock_now();
-		write_each(memory, size);
-		add_value(&writes, clock_now() - end);
-		add_value(&read_only, middle - start);
-		add_value(&read_write, end - middle);
-	}
-	MARK_END(3);
-	struct counters after = counters_now();
+	struct protection costs = protect_rounds(memory, size, rounds, write_each);
 	unsigned long after_kib = huge_kib();
 	snprintf(name, sizeof name, "%lu MiB", size / MIB);
 	record_value(name, "in 2 MiB pages before", "MiB", (double)before_kib / 1024);
 	record_value(name, "in 2 MiB pages after", "MiB", (double)after_kib / 1024);
-	record_value(name, "mprotect(R), per 2 MiB page", "instructions", (double)read_only.sum / rounds / pages);
-	record_value(name, "mprotect(RW), per 2 MiB page", "instructions", (double)read_write.sum / rounds / pages);
+	record_value(name, "mprotect(R), per 2 MiB page", "instructions", (double)costs.read_only.sum / rounds / pages);
+	record_value(name, "mprotect(RW), per 2 MiB page", "instructions", (double)costs.read_write.sum / rounds / pages);
 	record_value(name, "second write, per 2 MiB page", "instructions", (double)second.sum / pages);
-	record_value(name, "write after it, per 2 MiB page", "instructions", (double)writes.sum / rounds / pages);
-	record_counters(name, before, after, rounds);
+	record_value(name, "write after it, per 2 MiB page", "instructions", (double)costs.writes.sum / rounds / pages);
+	record_counters(name, costs.before, costs.after, rounds);
 	print_records();
 	return 0;
 }

@@ -6,31 +6,16 @@
 
 static void one_case(size_t size, unsigned long rounds)
 {
-	struct series read_only = { 0 }, read_write = { 0 }, writes = { 0 };
 	size_t pages = size / PAGE;
 	char *memory = fresh_apart(size);
 	char name[64];
 	write_pages(memory, size);
-	struct counters before = counters_now();
-	MARK_BEGIN(3);
-	for (unsigned long round = 0; round < rounds; round++) {
-		uint64_t start = clock_now();
-		MUST(mprotect(memory, size, PROT_READ) == 0);
-		uint64_t middle = clock_now();
-		MUST(mprotect(memory, size, PROT_READ | PROT_WRITE) == 0);
-		uint64_t end = clock_now();
-		write_pages(memory, size);
-		add_value(&writes, clock_now() - end);
-		add_value(&read_only, middle - start);
-		add_value(&read_write, end - middle);
-	}
-	MARK_END(3);
-	struct counters after = counters_now();
+	struct protection costs = protect_rounds(memory, size, rounds, write_pages);
 	snprintf(name, sizeof name, "%lu KiB", size / KIB);
-	record_value(name, "mprotect(R), per page", "instructions", (double)read_only.sum / rounds / pages);
-	record_value(name, "mprotect(RW), per page", "instructions", (double)read_write.sum / rounds / pages);
-	record_value(name, "write after it, per page", "instructions", (double)writes.sum / rounds / pages);
-	record_counters(name, before, after, rounds);
+	record_value(name, "mprotect(R), per page", "instructions", (double)costs.read_only.sum / rounds / pages);
+	record_value(name, "mprotect(RW), per page", "instructions", (double)costs.read_write.sum / rounds / pages);
+	record_value(name, "write after it, per page", "instructions", (double)costs.writes.sum / rounds / pages);
+	record_counters(name, costs.before, costs.after, rounds);
 	MUST(munmap(memory, size) == 0);
 }
 

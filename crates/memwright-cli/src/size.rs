@@ -18,9 +18,14 @@ impl MemorySize {
         Self(LEAST)
     }
 
-    /// What every guest of a bench has: room for a mapping of 1 GiB on any kernel.
+    /// What a guest of a bench has: room for a mapping of 1 GiB on any kernel.
     pub const fn of_bench() -> Self {
         Self(2 << 30)
+    }
+
+    /// The same with room for a mapping of 4 GiB.
+    pub const fn of_large_bench() -> Self {
+        Self(5 << 30)
     }
 
     /// Number of bytes.

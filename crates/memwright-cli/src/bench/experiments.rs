@@ -1,5 +1,7 @@
 //! The experiments: what each asks, its program, and how it is run.
 
+use crate::size::MemorySize;
+
 /// A question about a kernel's memory management, with the program that answers it.
 #[derive(Debug, Clone, Copy)]
 pub struct Experiment {
@@ -22,13 +24,19 @@ pub struct Run {
     pub arguments: &'static [&'static str],
     /// CPUs of the guest.
     pub cpus: u8,
+    /// Its memory.
+    pub memory: MemorySize,
 }
 
-const ONCE: &[Run] = &[Run {
+/// The usual run.
+const RUN: Run = Run {
     label: "",
     arguments: &[],
     cpus: 1,
-}];
+    memory: MemorySize::of_bench(),
+};
+
+const ONCE: &[Run] = &[RUN];
 
 /// Every experiment, in the order in which they are run.
 pub const EXPERIMENTS: &[Experiment] = &[
@@ -52,12 +60,13 @@ pub const EXPERIMENTS: &[Experiment] = &[
             Run {
                 label: "1 thread",
                 arguments: &["1"],
-                cpus: 1,
+                ..RUN
             },
             Run {
                 label: "2 threads on 2 CPUs, one busy",
                 arguments: &["2"],
                 cpus: 2,
+                ..RUN
             },
         ],
     },
@@ -85,6 +94,39 @@ pub const EXPERIMENTS: &[Experiment] = &[
         source: include_str!("../../../../programs/experiments/fork_reuse.c"),
         runs: ONCE,
     },
+    Experiment {
+        name: "wp-unpopulated",
+        question: "What does it cost to write-protect 10 GiB that nobody touched, and what later?",
+        source: include_str!("../../../../programs/experiments/wp_unpopulated.c"),
+        runs: ONCE,
+    },
+    Experiment {
+        name: "write-after-clear",
+        question: "What does a write cost when the kernel was asked to notice it?",
+        source: include_str!("../../../../programs/experiments/write_after_clear.c"),
+        runs: ONCE,
+    },
+    Experiment {
+        name: "async-scan",
+        question: "Which pages were written since: what does asking cost, and what does a write?",
+        source: include_str!("../../../../programs/experiments/async_scan.c"),
+        runs: ONCE,
+    },
+    Experiment {
+        name: "unprotect",
+        question: "What does a write cost after userfaultfd protected the page and gave it back?",
+        source: include_str!("../../../../programs/experiments/unprotect.c"),
+        runs: ONCE,
+    },
+    Experiment {
+        name: "snapshot-pause",
+        question: "How long does a program stand still while its memory is write-protected?",
+        source: include_str!("../../../../programs/experiments/snapshot_pause.c"),
+        runs: &[Run {
+            memory: MemorySize::of_large_bench(),
+            ..RUN
+        }],
+    },
 ];
 
 /// What every program includes.
@@ -96,6 +138,14 @@ pub const HEADERS: &[(&str, &str)] = &[
     (
         "mark.h",
         include_str!("../../../../programs/experiments/mark.h"),
+    ),
+    (
+        "track.h",
+        include_str!("../../../../programs/experiments/track.h"),
+    ),
+    (
+        "write_after.h",
+        include_str!("../../../../programs/experiments/write_after.h"),
     ),
 ];
 

@@ -86,7 +86,7 @@ fn measure(
     let program = workshop.experiment(experiment)?;
     let mut runs = Vec::new();
     for run in experiment.runs {
-        let machine = Machine::of_bench(run.cpus);
+        let machine = Machine::of_bench(run.cpus, run.memory);
         let mut records = Vec::new();
         for column in columns {
             let title = column.title();

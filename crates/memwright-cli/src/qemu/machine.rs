@@ -77,9 +77,9 @@ impl Machine {
     }
 
     /// The machine of every column of a bench.
-    pub fn of_bench(cpus: u8) -> Self {
+    pub fn of_bench(cpus: u8, memory: MemorySize) -> Self {
         Self {
-            memory: MemorySize::of_bench(),
+            memory,
             cpus,
             clock: Clock::Instructions,
             apic: if cpus > 1 { Apic::X2apic } else { Apic::Xapic },

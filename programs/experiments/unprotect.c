@@ -1,0 +1,42 @@
+/* What does a write cost after userfaultfd has protected the memory and taken the protection away?
+ *
+ * As write-after-protect asks of mprotect. Nobody handles a fault here: a write that the kernel would not permit at
+ * once, without anybody's help, never ends.
+ *
+ * Usage: unprotect [ROUNDS [SIZE_IN_KIB]...]
+ */
+#include "track.h"
+#include "write_after.h"
+
+static int file = -1;
+
+static void watch(char *memory, size_t size)
+{
+	MUST(uffd_watch(file, memory, size, WATCH_WRITES) == 0);
+}
+
+static void protect(char *memory, size_t size)
+{
+	MUST(uffd_protect(file, memory, size, 1) == 0);
+}
+
+static void unprotect(char *memory, size_t size)
+{
+	MUST(uffd_protect(file, memory, size, 0) == 0);
+}
+
+int main(int count, char **arguments)
+{
+	static const struct change change = {
+		.name = "un-protect",
+		.steps = { "protect", "un-protect" },
+		.step = { protect, unprotect },
+		.begin = watch,
+	};
+	begin();
+	file = uffd_open(0);
+	need(file >= 0, "userfaultfd");
+	write_after(count, arguments, "", &change);
+	print_records();
+	return 0;
+}
