@@ -216,22 +216,13 @@ impl<M: Machine> Fault<'_, M> {
         }
     }
 
-    /// Pages around the fault that the object has in memory: an aligned window, inside the area and
-    /// inside one lowest table (Linux 7.2 `do_fault_around`, 64 KiB).
+    /// Pages around the fault that the object has in memory.
     fn look_around(self, object: &dyn Object<M>) -> Around {
         let pages = self.core.memory.policy().fault_around().min(AROUND as u64);
         if pages <= 1 {
             return Around::none(self.page);
         }
-        let number = self.page.number();
-        let window = number & !(pages - 1);
-        let table = number & !(TABLE_PAGES - 1);
-        let range = PageRange::new(Page::new(window), Page::new(window + pages))
-            .intersect(PageRange::new(
-                Page::new(table),
-                Page::new(table + TABLE_PAGES),
-            ))
-            .intersect(self.area.range());
+        let range = window(self.page, self.area.range(), pages);
         let mut around = Around {
             range,
             frames: [None; AROUND],
@@ -241,6 +232,16 @@ impl<M: Machine> Fault<'_, M> {
         object.cached_run(&self.core.memory, first, &mut around.frames[..count]);
         around
     }
+}
+
+/// Where a fault maps around `page`: so many pages, a power of two, from an aligned page on, or from where the area
+/// begins if that comes later; inside the area and one lowest table (Linux 7.2 `mm/memory.c`, `do_fault_around`).
+fn window(page: Page, area: PageRange, pages: u64) -> PageRange {
+    let aligned = page.number() & !(pages - 1);
+    let start = aligned.max(area.start.number());
+    let table = (page.number() | (TABLE_PAGES - 1)) + 1;
+    let end = (start + pages).min(table).min(area.end.number());
+    PageRange::new(Page::new(start), Page::new(end))
 }
 
 /// Frames around a fault, each with a reference.
@@ -285,6 +286,30 @@ impl Around {
     fn release<M: Machine>(&mut self, fault: Fault<'_, M>) {
         for frame in self.frames.iter_mut().filter_map(Option::take) {
             drop(fault.core.memory.frames().adopt(frame));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_window_begins_where_it_is_aligned_or_where_the_area_does() {
+        // The page, the area, and what is mapped around: 16 pages from the later start, as far as area and table go.
+        for (page, area, around) in [
+            (40, (0, 100), (32, 48)),
+            (40, (35, 100), (35, 51)),
+            (50, (35, 100), (48, 64)),
+            (40, (35, 45), (35, 45)),
+            (32, (0, 100), (32, 48)),
+            (47, (47, 100), (47, 63)),
+            (510, (505, 600), (505, 512)),
+            (513, (505, 600), (512, 528)),
+        ] {
+            let range = |(start, end)| PageRange::new(Page::new(start), Page::new(end));
+            let found = window(Page::new(page), range(area), 16);
+            assert_eq!(found, range(around), "page {page} of {area:?}");
         }
     }
 }
