@@ -35,8 +35,8 @@ pub enum Verdict {
     Same,
     /// The guest took fewer faults, all else being the same.
     FewerFaults,
-    /// The guest has one anonymous area where the referee has several alike: Linux keeps those apart whose pages
-    /// a fork may have shared (`is_mergeable_anon_vma` of Linux 7.2, `mm/vma.c`).
+    /// The guest has one private area where the referee has several alike: Linux keeps those apart whose own pages
+    /// are in different reverse maps (`is_mergeable_anon_vma` of Linux 7.2, `mm/vma.c`).
     FewerAreas,
     /// One of them lacks what was asked for.
     Absent,
@@ -66,16 +66,18 @@ pub fn compare(referee: &str, guest: &str) -> Verdict {
     }
 }
 
-/// A result with the anonymous areas joined that touch and are alike.
+/// A result with the private areas joined that touch and are alike.
 fn joined(result: &str) -> String {
     let mut lines: Vec<String> = Vec::new();
     for line in result.lines() {
-        let last = lines.last().and_then(|last| anonymous(last));
-        if let (Some((start, last_end, kind)), Some((next, end, same))) = (last, anonymous(line))
-            && last_end == next
-            && kind == same
+        let last = lines.last().and_then(|last| private(last));
+        if let (Some(last), Some(next)) = (last, private(line))
+            && last.goes_on_in(&next)
         {
-            let line = format!("  {start}-{end} {kind}");
+            let line = format!(
+                "  {}-{} {} {:x} {}",
+                last.start, next.end, last.rights, last.offset, last.path
+            );
             lines.pop();
             lines.push(line);
             continue;
@@ -85,11 +87,41 @@ fn joined(result: &str) -> String {
     lines.join("\n")
 }
 
-/// The line of an anonymous area: its start, its end, and the rest. Such a line ends with an offset and no path.
-fn anonymous(line: &str) -> Option<(&str, &str, &str)> {
-    let (range, rest) = line.strip_prefix("  ")?.split_once(' ')?;
-    let (start, end) = range.split_once('-')?;
-    rest.ends_with("p 0 ").then_some((start, end, rest))
+/// A line of the areas: pages, rights, bytes into the file, and the file's name or nothing.
+#[derive(Debug, Clone, Copy)]
+struct Area<'a> {
+    start: u64,
+    end: u64,
+    rights: &'a str,
+    offset: u64,
+    path: &'a str,
+}
+
+impl Area<'_> {
+    fn goes_on_in(&self, next: &Self) -> bool {
+        let bytes = if self.path.is_empty() {
+            0
+        } else {
+            (self.end - self.start) << 12
+        };
+        self.end == next.start
+            && (self.rights, self.path) == (next.rights, next.path)
+            && self.offset + bytes == next.offset
+    }
+}
+
+/// The line of a private area.
+fn private(line: &str) -> Option<Area<'_>> {
+    let mut words = line.strip_prefix("  ")?.splitn(4, ' ');
+    let (start, end) = words.next()?.split_once('-')?;
+    let rights = words.next().filter(|rights| rights.ends_with('p'))?;
+    Some(Area {
+        start: start.parse().ok()?,
+        end: end.parse().ok()?,
+        rights,
+        offset: u64::from_str_radix(words.next()?, 16).ok()?,
+        path: words.next()?,
+    })
 }
 
 fn split_faults(result: &str) -> Option<(&str, u64)> {
@@ -140,11 +172,23 @@ mod tests {
             let apart = "P maps:\n  0-1 rw-p 0 \n  1-2 rw-p 0 \n  2-4 r--p 0 ";
             assert_eq!(compare(apart, result), verdict, "{result}");
         }
-        let files = "P maps:\n  0-1 rw-p 0 memory\n  1-2 rw-p 0 memory";
-        assert_eq!(
-            compare(files, "P maps:\n  0-2 rw-p 0 memory"),
-            Verdict::Different
-        );
+        for (files, verdict) in [
+            (
+                "P maps:\n  0-1 rw-p 0 memory\n  1-2 rw-p 1000 memory",
+                Verdict::FewerAreas,
+            ),
+            (
+                "P maps:\n  0-1 rw-p 0 memory\n  1-2 rw-p 0 memory",
+                Verdict::Different,
+            ),
+            (
+                "P maps:\n  0-1 rw-s 0 memory\n  1-2 rw-s 1000 memory",
+                Verdict::Different,
+            ),
+        ] {
+            let one = "P maps:\n  0-2 rw-p 0 memory";
+            assert_eq!(compare(files, one), verdict, "{files}");
+        }
         let guest = parse("script 0\nP write 1 2: done faults 0\nP maps:\n  0-2 rw-p 0 \nend 0\n");
         let (one, other) = first_difference(&referee[0], &guest[0]).unwrap();
         assert!(one.unwrap().contains("0-1") && other.unwrap().contains("0-2"));

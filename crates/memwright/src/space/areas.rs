@@ -1,6 +1,7 @@
 //! What the lock of an address space guards: the map, the limits, the totals.
 
 use alloc::sync::Arc;
+use alloc::vec::Vec;
 
 use memwright_table::{Machine, PAGE_SIZE, PageRange};
 
@@ -174,6 +175,8 @@ pub(crate) struct Areas<M: Machine> {
     pub(crate) locked: u64,
     /// How many of `locked` are in areas that a move left behind unlocked.
     pub(crate) locked_before: u64,
+    /// Parts of locked areas that protection changes under way make writable.
+    gained: Vec<PageRange>,
 }
 
 /// Whether pages with these properties count as data, stack, executable
@@ -212,7 +215,23 @@ impl<M: Machine> Areas<M> {
             executable: 0,
             locked: 0,
             locked_before: 0,
+            gained: Vec::new(),
         }
+    }
+
+    /// Notes that a part of a locked area becomes writable. For want of memory it may be forgotten: its pages are
+    /// then copied by faults.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn note_gained(&mut self, range: PageRange) {
+        if self.gained.try_reserve(1).is_ok() {
+            self.gained.push(range);
+        }
+    }
+
+    /// What was noted so, once.
+    pub(crate) fn take_gained(&mut self) -> Vec<PageRange> {
+        core::mem::take(&mut self.gained)
     }
 
     /// Adds pages of such an area to the totals.

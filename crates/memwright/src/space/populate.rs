@@ -39,6 +39,22 @@ impl<M: Machine> Core<M> {
         })
     }
 
+    /// Locked private pages that a protection change made writable are copied now, not by a fault
+    /// (`mm/mprotect.c`, `mprotect_fixup`). What stops it in one area does not in the next.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn populate_gained(&self) {
+        let gained = self.areas.write().take_gained();
+        for range in gained {
+            let _ = self.populate_where(range, |area| {
+                area.rights.contains(Rights::WRITE)
+                    && area.flags.contains(AreaFlags::LOCKED)
+                    && !area.flags.contains(AreaFlags::LOCK_ON_FAULT)
+                    && !area.is_shared()
+            });
+        }
+    }
+
     fn populate_where(
         &self,
         range: PageRange,

@@ -66,8 +66,7 @@ impl<M: Machine> AddressSpace<M> {
             entries: change.entries,
         });
         if change.locked {
-            // Locked private pages that became writable are copied now, not by a fault.
-            let _ = core.populate_locked(range);
+            core.populate_gained();
         }
         result
     }
@@ -154,7 +153,7 @@ impl Change {
         if old == self.rights {
             return Ok((position, range.end));
         }
-        let new_flags = self.charge(core, areas, (old, flags), range.len())?;
+        let new_flags = self.charge(core, areas, (old, flags), range)?;
         let mut position = position;
         if range != whole {
             position = areas.cut(position, whole, range).map_err(|error| {
@@ -172,28 +171,31 @@ impl Change {
         Ok((areas.map.merge_around(position), range.end))
     }
 
-    /// What can fail of a change of `pages` pages with these rights and flags; returns the new flags.
+    /// What can fail of a change of `range` with these rights and flags; returns the new flags.
     #[inline(always)]
     fn charge<M: Machine>(
         &mut self,
         core: &Core<M>,
-        areas: &Areas<M>,
+        areas: &mut Areas<M>,
         (old, flags): (Rights, AreaFlags),
-        pages: u64,
+        range: PageRange,
     ) -> Result<AreaFlags, ProtectError> {
         if !self.rights.contains(Rights::WRITE) || old.contains(Rights::WRITE) {
             return Ok(flags);
         }
-        self.locked |= flags.contains(AreaFlags::LOCKED);
+        if flags.contains(AreaFlags::LOCKED) {
+            self.locked = true;
+            areas.note_gained(range);
+        }
         // Only the data limit can be exceeded: the size stays (Linux 7.2 `mprotect_fixup`).
         areas
-            .check_data(self.rights, flags, pages)
+            .check_data(self.rights, flags, range.len())
             .map_err(ProtectError::OverLimit)?;
         if !is_accountable(self.rights, flags) || flags.contains(AreaFlags::ACCOUNTED) {
             return Ok(flags);
         }
         core.memory
-            .promise(pages)
+            .promise(range.len())
             .map_err(|_| ProtectError::Overcommit)?;
         Ok(flags | AreaFlags::ACCOUNTED)
     }

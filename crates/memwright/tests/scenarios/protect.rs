@@ -1,6 +1,6 @@
 //! Protection changes: what they cost, what they refuse, what they leave behind.
 
-use memwright::{FaultError, Limit, ProtectError, Row};
+use memwright::{AreaFlags, FaultError, Limit, LockError, ProtectError, Row};
 use memwright_table::VirtAddr;
 
 use crate::world::{NONE, PAGE, R, RW, World, page, rows};
@@ -107,6 +107,22 @@ fn no_access_keeps_the_pages() {
     process.protect(0, 2, RW);
     assert_eq!(process.load_with(0), Ok((6, vec![])));
     assert_eq!(process.store(0, 7), Ok(vec![]));
+}
+
+/// Of locked memory that becomes writable only the private is had at once: shared memory is not copied.
+#[test]
+fn locked_private_memory_that_becomes_writable_is_there() {
+    let world = World::new();
+    let mut process = world.process();
+    process.map_with(0, 2, NONE, AreaFlags::LOCKED);
+    process.map_object(2, 2, NONE, &world.shmem(2), true);
+    process.map_with(4, 1, NONE, AreaFlags::LOCKED | AreaFlags::LOCK_ON_FAULT);
+    process.map(5, 1, NONE);
+    let refused = process.space.lock(page(2), 2 * PAGE, false);
+    assert_eq!(refused, Err(LockError::Fault(FaultError::Denied)));
+    process.protect(0, 6, RW);
+    assert_eq!(process.resident(), 2);
+    assert_eq!(process.store(1, 1), Ok(vec![]));
 }
 
 #[test]
