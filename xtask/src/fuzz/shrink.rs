@@ -58,9 +58,12 @@ fn without_forks(
             let end = rest.map_or(best.lines.len(), |rest| at + rest);
             let mut lines = best.lines.clone();
             if end < lines.len() {
-                lines.drain(end - 1..=end);
-                lines.remove(at);
-                lines.retain(|line| line.starts_with('P'));
+                let after = lines.split_off(end + 1);
+                lines.truncate(end);
+                let between = lines.split_off(at + 1);
+                lines.pop();
+                lines.extend(between.into_iter().filter(|line| line.starts_with('P')));
+                lines.extend(after);
                 tries -= 1;
                 let candidate = Script { lines };
                 if differs(&candidate)? {
@@ -94,5 +97,13 @@ mod tests {
         };
         let short = shrink(&script, 1000, holds).unwrap();
         assert_eq!(short.lines, wanted);
+    }
+    #[test]
+    fn a_fork_goes_without_the_others() {
+        let fork = "P fork\nC read 1\nP read 2\nC exit\nP join\n";
+        let script = Script::parse(&format!("{fork}{fork}"));
+        let holds = |script: &Script| Ok(script.lines.iter().any(|line| line == "C read 1"));
+        let short = shrink(&script, 1000, holds).unwrap();
+        assert_eq!(short.lines, ["P fork", "C read 1", "C exit", "P join"]);
     }
 }

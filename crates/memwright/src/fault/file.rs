@@ -100,6 +100,10 @@ impl<M: Machine> Fault<'_, M> {
                 self.check_absent(entry)?;
             }
         }
+        if self.access.write && !to_object {
+            // A write of the program's own, even one that is refused (Linux 7.2 `do_cow_fault`).
+            self.note_private();
+        }
         let frame = match object.frame(&core.memory, index, to_object) {
             Ok(frame) => frames.adopt(frame),
             Err(error) => {
@@ -193,7 +197,6 @@ impl<M: Machine> Fault<'_, M> {
         if object.mappings().generation() != generation {
             return Ok(None);
         }
-        self.note_private();
         self.fill_own(&mut cursor, copy.frame(), inherited)?;
         let _ = copy.into_raw();
         core.memory.count_on(self.cpu, Row::FramesCopied, 1);

@@ -118,8 +118,9 @@ impl<M: Machine> AddressSpace<M> {
         let start = moved?;
         let new = PageRange::new(start, start.add(checked.new_pages));
         if checked.new_pages > checked.old_pages {
-            // Only locked memory is made resident; the rest faults.
-            let _ = core.populate_locked(new);
+            // What locked memory grew by is made resident; the rest faults.
+            let grown = PageRange::new(new.start.add(checked.old_pages), new.end);
+            let _ = core.populate_locked(grown);
         }
         core.memory.trace(|| Event::Remap {
             old: PageRange::new(checked.start, checked.start.add(checked.old_pages)),

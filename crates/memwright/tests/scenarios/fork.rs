@@ -1,6 +1,6 @@
 //! Parent and child: what one writes the other never sees.
 
-use memwright::{AreaFlags, FaultKind, Row};
+use memwright::{AreaFlags, FaultError, FaultKind, Row};
 
 use crate::world::{Process, R, RW, World, page, rows};
 
@@ -138,6 +138,20 @@ fn private_pages_of_a_file_are_copied_with_the_fork_and_the_rest_is_found_again(
     let mut byte = [0];
     object.read_at(4096, &mut byte);
     assert_eq!(byte, [9]);
+}
+
+/// Whoever once tried to write private memory has its pages mapped in the child too, and faults for none.
+#[test]
+fn a_refused_write_of_a_file_makes_a_fork_copy_what_is_mapped() {
+    let world = World::new();
+    let mut parent = world.process();
+    let object = world.shmem(2);
+    object.write_at(0, &[9; 4096]).unwrap();
+    parent.map_object(0, 4, RW, &object, false);
+    assert_eq!(parent.load(0), 9);
+    assert_eq!(parent.fork().resident(), 0);
+    assert_eq!(parent.store(3, 1), Err(FaultError::BeyondObject));
+    assert_eq!(parent.fork().resident(), parent.resident());
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Moving and resizing.
 
-use memwright::{AreaFlags, Limit, RemapError, RemapRequest};
+use memwright::{AreaFlags, Limit, LockError, RemapError, RemapRequest};
 use memwright_table::VirtAddr;
 
 use crate::world::{PAGE, Process, R, RW, World, page};
@@ -269,6 +269,18 @@ fn limits_apply_to_what_grows() {
         5,
         "locked memory is populated where it grew"
     );
+}
+
+/// What could not be had when it was locked is not had because of a move.
+#[test]
+fn locked_memory_is_had_where_it_grew_and_nowhere_else() {
+    let world = World::new();
+    let process = world.process();
+    process.map(0, 4, RW);
+    let hole = process.space.lock(page(0), 5 * PAGE, false);
+    assert_eq!(hole, Err(LockError::Hole(page(4))));
+    assert_eq!(process.space.remap(request(0, 4, 6)), Ok(page(0)));
+    assert_eq!(process.resident(), 2);
 }
 
 #[test]
