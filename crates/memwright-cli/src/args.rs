@@ -7,7 +7,7 @@ use clap::{Args, Parser, Subcommand};
 use memwright::{Policy, PolicyError};
 
 use crate::qemu::machine::Apic;
-use crate::size::{MemorySize, parse_memory_size};
+use crate::size::{MemorySize, SwapSize, parse_memory_size, parse_swap};
 
 /// Run Linux programs on the Memwright memory manager and account for their memory.
 #[derive(Debug, Parser)]
@@ -56,6 +56,10 @@ pub struct RunArgs {
     #[arg(long, value_name = "WHICH", default_value = "madvise",
         value_parser = ["always", "madvise", "never"])]
     pub thp: String,
+
+    /// Give the guest swap: zram:SIZE, compressed memory for SIZE of pages (repeatable).
+    #[arg(long, value_name = "KIND:SIZE", value_parser = parse_swap)]
+    pub swap: Vec<SwapSize>,
 
     /// Put a file or folder into the guest's file system (repeatable).
     #[arg(long = "file", value_name = "HOST[:GUEST]")]

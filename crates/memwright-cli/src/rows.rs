@@ -14,6 +14,7 @@ const GROUPS: &[(&str, &[&str])] = &[
     ("Frames", &["frames_", "lazy_freed"]),
     ("Page tables", &["table_"]),
     ("Huge pages", &["huge_"]),
+    ("Swap", &["swap_"]),
     ("Address spaces", &["fork", "areas_"]),
     ("Locks", &["lock_", "locks_", "lines_"]),
     ("Instructions", &["instructions_"]),

@@ -333,6 +333,7 @@ fn options(args: &RunArgs, program: &Path) -> Result<Vec<String>, Failure> {
             lines.push(format!("{name}=1"));
         }
     }
+    lines.extend(args.swap.iter().map(|swap| format!("swap={swap}")));
     lines.push(format!("policy.thp={}", args.thp));
     lines.extend(
         args.policies

@@ -82,6 +82,28 @@ pub fn parse_memory_size(text: &str) -> Result<MemorySize, String> {
     Ok(MemorySize(bytes))
 }
 
+/// A swap device of the guest: compressed memory for so many bytes of pages.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SwapSize(MemorySize);
+
+impl fmt::Display for SwapSize {
+    /// As the kernel reads it.
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "zram:{}", self.0.bytes())
+    }
+}
+
+/// Parses `zram:256M`.
+///
+/// # Errors
+/// What is wrong with the text, in words.
+pub fn parse_swap(text: &str) -> Result<SwapSize, String> {
+    match text.split_once(':') {
+        Some(("zram", size)) => parse_memory_size(size).map(SwapSize),
+        Some(_) | None => Err("expected zram:SIZE, for example zram:256M".to_owned()),
+    }
+}
+
 /// Bytes as MiB, rounded up, for messages.
 pub fn in_mebibytes(bytes: u64) -> String {
     format!("{} MiB", bytes.div_ceil(1 << 20))
@@ -90,6 +112,17 @@ pub fn in_mebibytes(bytes: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn swap_is_a_kind_and_a_size() {
+        assert_eq!(
+            parse_swap("zram:256M").unwrap().to_string(),
+            "zram:268435456"
+        );
+        for text in ["256M", "disk:1G", "zram:", "zram:0"] {
+            assert!(parse_swap(text).is_err(), "{text}");
+        }
+    }
 
     #[test]
     fn sizes_parse() {

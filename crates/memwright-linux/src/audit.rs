@@ -11,6 +11,8 @@ const RETURNED: [FrameKind; 3] = [FrameKind::Anonymous, FrameKind::Object, Frame
 pub struct Baseline {
     frames: [u64; RETURNED.len()],
     committed: u64,
+    /// Slots in use, and bytes that pages in swap take.
+    swap: (u64, u64),
 }
 
 impl Baseline {
@@ -20,6 +22,7 @@ impl Baseline {
         Self {
             frames: RETURNED.map(|kind| audit.of(kind)),
             committed: memory.commit().committed(),
+            swap: (memory.swap().totals().1, crate::swap::stored(memory)),
         }
     }
 }
@@ -45,6 +48,12 @@ pub(crate) fn audit(kernel: &'static Kernel, before: &Baseline) -> Vec<String> {
         findings.push(format!(
             "promised pages: {} before the run, {} after",
             before.committed, after.committed
+        ));
+    }
+    if after.swap != before.swap {
+        findings.push(format!(
+            "swap slots and bytes: {:?} before the run, {:?} after",
+            before.swap, after.swap
         ));
     }
     findings

@@ -71,12 +71,18 @@ pub struct Kernel {
 
 impl Kernel {
     /// Runs the program of the manifest and powers the machine off when it has ended.
+    ///
+    /// # Panics
+    /// If there is no memory for what is to be known of the swap that was asked for.
     pub fn start(
         host: &'static dyn Host,
         memory: Arc<Memory>,
         manifest: Manifest,
         files: CpioArchive<'static>,
     ) -> ! {
+        if crate::swap::start(&memory, &manifest.swap).is_err() {
+            panic!("no memory for what is to be known of swap");
+        }
         let before = crate::audit::Baseline::take(host, &memory);
         let kernel: &'static Self = Box::leak(Box::new(Self {
             host,

@@ -34,6 +34,7 @@ pub mod random;
 mod run;
 pub mod scheduler;
 pub mod signal;
+pub mod swap;
 pub mod sync;
 pub mod syscall;
 pub mod time;

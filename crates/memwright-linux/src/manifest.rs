@@ -1,6 +1,6 @@
 //! What the run was asked to do: the control entries of the archive.
 
-use crate::cpio::CpioArchive;
+use crate::{cpio::CpioArchive, swap};
 use alloc::{string::String, vec::Vec};
 
 /// Folder of the control entries; it is not part of the guest's file system.
@@ -41,6 +41,8 @@ pub struct Manifest {
     pub columns: u16,
     /// Terminal size.
     pub rows: u16,
+    /// Swap devices.
+    pub swap: Vec<swap::Request>,
     /// Policies by name, those of other parts included.
     pub policies: Vec<(String, String)>,
 }
@@ -85,6 +87,7 @@ impl Manifest {
             "stderr" => self.streams[2] = stream,
             "epoch" => self.epoch = value.parse().unwrap_or(0),
             "seed" => self.seed = value.parse().unwrap_or(0),
+            "swap" => self.swap.extend(swap::Request::parse(value)),
             "columns" => self.columns = value.parse().unwrap_or(80),
             "rows" => self.rows = value.parse().unwrap_or(24),
             _ => {
@@ -115,6 +118,7 @@ fn strings(data: &[u8]) -> Vec<Vec<u8>> {
 mod tests {
     use super::{Manifest, Stream};
     use crate::cpio::{CpioArchive, tests::append};
+    use crate::swap::Request;
     use alloc::vec::Vec;
 
     #[test]
@@ -122,7 +126,8 @@ mod tests {
         let mut bytes = Vec::new();
         append(&mut bytes, ".memwright/argv", 0o100_644, b"/bin/sh\0-c\0\0");
         append(&mut bytes, ".memwright/env", 0o100_644, b"A=1\0");
-        let options = b"strace=1\nstdin=tty\nseed=7\npolicy.aslr=9\npolicy.x=y\nlater=1\n";
+        let options =
+            b"strace=1\nstdin=tty\nseed=7\nswap=zram:8192\npolicy.aslr=9\npolicy.x=y\nlater=1\n";
         append(&mut bytes, ".memwright/options", 0o100_644, options);
         let manifest = Manifest::parse(CpioArchive::new(&bytes));
         assert_eq!(
@@ -138,5 +143,6 @@ mod tests {
         assert_eq!((manifest.seed, manifest.layout_seed), (7, Some(9)));
         assert_eq!(manifest.policies[1], ("x".into(), "y".into()));
         assert_eq!((manifest.columns, manifest.rows), (80, 24));
+        assert_eq!(manifest.swap, [Request { size: 8192 }]);
     }
 }

@@ -118,8 +118,14 @@ pub(crate) fn resolve_fault(
     access: Access,
 ) -> Resolved {
     match space.fault(VirtAddr::new(address), access) {
-        Ok(_) => {
-            thread.usage.minor_faults.fetch_add(1, Ordering::Relaxed);
+        Ok(kind) => {
+            let usage = &thread.usage;
+            let faults = if kind.is_major() {
+                &usage.major_faults
+            } else {
+                &usage.minor_faults
+            };
+            faults.fetch_add(1, Ordering::Relaxed);
             Resolved::Retry
         }
         Err(FaultError::Watched(fault)) => {

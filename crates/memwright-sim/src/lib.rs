@@ -23,11 +23,13 @@
 //! - [`schedule`]: who goes on at each step, in every order.
 //! - [`process`]: a user program on the machine: access, fault, retry.
 //! - [`model`]: what memory must contain and permit, stated slowly and obviously; [`lockstep`] runs
-//!   a [`script`] on both and compares. [`noted_file`] is a file that must hear of first writes.
+//!   a [`script`] on both and compares. [`noted_file`] is a file that must hear of first writes,
+//!   [`host_swap`] a swap device.
 
 pub mod adversary;
 pub mod audit;
 pub mod cost;
+pub mod host_swap;
 pub mod lockstep;
 pub mod machine;
 pub mod mistake;
@@ -44,6 +46,7 @@ pub mod walk;
 pub use adversary::Adversary;
 pub use audit::Incoherence;
 pub use cost::Cost;
+pub use host_swap::HostSwap;
 pub use machine::{MachineOptions, RightsMiss, SimulatedMachine};
 pub use mistake::Mistake;
 pub use mmu::{Cpu, FaultCode, PageFault};

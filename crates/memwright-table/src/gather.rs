@@ -100,6 +100,8 @@ pub struct GatherCounts {
     pub completed: u64,
     /// Frames of which references were given up: all of a folio's for one of the whole.
     pub released: u64,
+    /// Entries removed that named a page in swap.
+    pub slots: u64,
 }
 
 impl GatherCounts {
@@ -123,6 +125,7 @@ impl GatherCounts {
         self.early += other.early;
         self.completed += other.completed;
         self.released += other.released;
+        self.slots += other.slots;
     }
 }
 
@@ -393,6 +396,13 @@ impl<'t, M: Machine> Gather<'t, M> {
             self.hold_shared(first, false);
         }
         self.held_count += 1;
+    }
+
+    /// An entry that named a page in swap is gone. No CPU has cached anything of it.
+    #[cold]
+    pub(crate) fn release_slot(&mut self, slot: u64) {
+        self.counts.slots += 1;
+        self.table.frames().release_slot(slot);
     }
 
     /// The same for a reference of a whole folio that a huge entry held.

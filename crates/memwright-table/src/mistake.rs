@@ -59,6 +59,7 @@ mistakes! {
     ChildExclusive "child-exclusive" "Fork gives the child pages that are exclusive."
     NoReferenceAtFork "no-reference-at-fork" "Fork gives the child entries without references."
     PinnedAtFork "pinned-at-fork" "Fork shares pinned pages."
+    SwapExclusiveAtFork "swap-exclusive-at-fork" "Fork leaves the parent's pages in swap exclusive."
     // Faults and the rule.
     CopyUnflushed "copy-unflushed" "Copy-on-write fills the entry before the old page is forgotten."
     CopyForgotten "copy-forgotten" "Copy-on-write maps a frame into which nothing was copied."
@@ -69,6 +70,9 @@ mistakes! {
     NotifyForgotten "notify-forgotten" "An object does not hear of the first write."
     NotZeroed "not-zeroed" "New memory shows what the frame held before."
     GenerationIgnored "generation-ignored" "A fault maps a page of an object that was truncated meanwhile."
+    RuleBeforeProtection "rule-before-protection" "A page comes back from swap writable before its protection is restored."
+    FreeCleanSlot "free-clean-slot" "A slot is free while the entry of its page is clean."
+    WriteBeforeFlush "write-before-flush" "A page is handed to the swap device before the flush."
     LeakFrame "leak-frame" "A displaced frame is not given up."
     LeakPromise "leak-promise" "Unmapped memory stays promised."
 }

@@ -34,6 +34,13 @@ pub enum AuditError {
         /// Found in the table.
         found: u64,
     },
+    /// The count of pages in swap is wrong.
+    Swapped {
+        /// Counted as they left and came back.
+        counted: u64,
+        /// Found in the table.
+        found: u64,
+    },
     /// The count of page-table frames is wrong.
     Tables {
         /// Counted as they came and went.
@@ -86,7 +93,7 @@ fn audit_areas<M: Machine>(core: &Core<M>, areas: &Areas<M>) -> Result<(), Audit
 }
 
 fn audit_entries<M: Machine>(core: &Core<M>, areas: &Areas<M>) -> Result<(), AuditError> {
-    let mut found = 0;
+    let (mut found, mut swapped) = (0, 0);
     let mut cursor = core
         .table
         .cursor(PageRange::new(Page::new(0), Page::USER_END));
@@ -98,6 +105,7 @@ fn audit_entries<M: Machine>(core: &Core<M>, areas: &Areas<M>) -> Result<(), Aud
                 if areas.map.find(page).is_none() {
                     return Err(AuditError::EntryOutside(page.address()));
                 }
+                swapped += u64::from(matches!(extent.entry, Entry::Swapped(_)));
             }
             Entry::Present(present) => {
                 let area = areas.map.find(page);
@@ -118,6 +126,13 @@ fn audit_entries<M: Machine>(core: &Core<M>, areas: &Areas<M>) -> Result<(), Aud
     let counted = core.resident();
     if counted != found {
         return Err(AuditError::Resident { counted, found });
+    }
+    let counted = core.swapped();
+    if counted != swapped {
+        return Err(AuditError::Swapped {
+            counted,
+            found: swapped,
+        });
     }
     Ok(())
 }

@@ -63,6 +63,7 @@
 //! commit.rs    promised memory          policy.rs  choices for experiments
 //! stats.rs     the account              trace.rs   events as JSON
 //! track/       which pages were written since somebody asked
+//! swap/        pages outside of memory: devices, slots, the way out
 //! audit.rs     whether all of it agrees error.rs   one small enum per operation
 //! ```
 //!
@@ -74,6 +75,7 @@
 //!            area: does it allow the access? ── no ──> refused
 //!            ├─ anonymous ─> cursor ─┬─ absent, store ─> fault/anon.rs     a zeroed frame, exclusive
 //!            │                       ├─ absent, load  ─> fault/anon.rs     the shared zero frame
+//!            │                       ├─ swapped out ───> fault/swap.rs     read, reused or copied
 //!            │                       └─ present ───────> fault/present.rs
 //!            └─ an object ─> frame from the object ─> cursor ─> fault/file.rs   mapped, or copied
 //!          fault/present.rs:  permitted already ─> invalidate here, retry      (spurious)
@@ -96,7 +98,8 @@
 //!     └ Object         the pages of an object
 //!       └ Table        one page table, held by a cursor
 //!         └ TableChild the child's, in a fork
-//!           └ FrameCache, Frames   the allocator
+//!           └ Swap       the slots of swap devices, what one device keeps
+//!             └ FrameCache, Frames   the allocator
 //! ```
 //!
 //! None is held when an operation returns, and none while anything waits. Truncation walks the address
@@ -130,6 +133,7 @@
 //! | room | mm/vma.c | vma/room.rs | vma/tests.rs |
 //! | anonymous fault | mm/memory.c | fault/anon.rs | faults |
 //! | write-protect fault | mm/memory.c | fault/present.rs, fault/copy.rs | fork, objects |
+//! | swap-in, swap-out | mm/memory.c, mm/vmscan.c, mm/swapfile.c | fault/swap.rs, swap/ | swap |
 //! | file fault, fault-around | mm/memory.c, mm/filemap.c | fault/file.rs | objects |
 //! | stack growth | mm/vma.c | fault/stack.rs | faults |
 //! | shared memory, tmpfs pages | mm/shmem.c | object/shmem.rs | objects |
@@ -159,6 +163,7 @@ pub mod object;
 pub mod policy;
 pub mod space;
 pub mod stats;
+pub mod swap;
 pub mod trace;
 pub mod track;
 pub mod uffd;
@@ -174,11 +179,12 @@ pub use error::{
 pub use fault::{Access, FaultKind};
 pub use huge::{HugeMode, HugeRefusal, HugeSettings};
 pub use memory::Memory;
-pub use policy::{Policy, PolicyError, Track, WriteUpgrade};
+pub use policy::{Policy, PolicyError, SwapInReuse, Track, WriteUpgrade};
 pub use space::{
     AddressSpace, Area, Backing, Layout, Limits, LockFuture, MapKind, MapRequest, Placement, Totals,
 };
 pub use space::{Advice, Advised, RemapRequest, SyncFlags};
 pub use stats::{Account, Definition, ROWS, Row, Source, Value};
+pub use swap::{DeviceError, DeviceUse, Swap, SwapDevice};
 pub use trace::{Event, TraceSink};
 pub use vma::{AreaFlags, Rights};

@@ -13,6 +13,7 @@ use crate::commit::{Commit, Overcommit};
 use crate::huge::HugeSettings;
 use crate::policy::Policy;
 use crate::stats::{Account, Counters, ROW_COUNT, ROWS, Row};
+use crate::swap::{Swap, SwapDevice};
 use crate::trace::{Event, TraceSink};
 
 /// The frames, the zero frame, the promises, the policies and the account: one per machine.
@@ -24,6 +25,9 @@ pub struct Memory<M: Machine> {
     commit: Commit,
     policy: Policy,
     huge: HugeSettings,
+    swap: Arc<Swap<M>>,
+    /// Whether the frames know who counts the uses of slots.
+    swapping: AtomicBool,
     counters: Counters,
     /// Whether events are traced or lock statistics taken: looked at where something happens.
     watched: AtomicBool,
@@ -57,6 +61,9 @@ impl<M: Machine> Memory<M> {
             commit,
             policy,
             huge: HugeSettings::default(),
+            #[expect(clippy::disallowed_methods, reason = "once, before anything runs")]
+            swap: Arc::new(Swap::new()),
+            swapping: AtomicBool::new(false),
             counters,
             watched: AtomicBool::new(false),
             tracing: AtomicBool::new(false),
@@ -106,6 +113,31 @@ impl<M: Machine> Memory<M> {
         &self.huge
     }
 
+    /// Pages outside of memory.
+    #[inline]
+    pub fn swap(&self) -> &Arc<Swap<M>> {
+        &self.swap
+    }
+
+    /// Lets pages go out to `device`, before those of a lower priority; returns its number, or `None` if there are
+    /// too many devices.
+    ///
+    /// # Errors
+    /// No heap for what is to be known of its slots.
+    ///
+    /// # Panics
+    /// If another memory manager of the machine has devices.
+    pub fn add_swap(
+        &self,
+        device: Arc<dyn SwapDevice<M>>,
+        priority: i32,
+    ) -> Result<Option<usize>, OutOfMemory> {
+        if !self.swapping.swap(true, Ordering::AcqRel) {
+            self.frames.set_slots(self.swap.clone());
+        }
+        self.swap.add(device, priority)
+    }
+
     /// The account at this moment.
     pub fn account(&self) -> Account {
         self.account_with(self.frames.usage())
@@ -125,11 +157,13 @@ impl<M: Machine> Memory<M> {
         } else {
             Default::default()
         };
+        let slots = self.swap.slots_in_use();
         let mut values = [0; ROW_COUNT];
         for definition in ROWS {
             values[definition.row as usize] = match definition.row {
                 Row::FramesPeak => usage.used_peak,
                 Row::FramesInUse => usage.used,
+                Row::SwapSlots => slots,
                 Row::TableFrames => usage.tables,
                 Row::TableFramesPeak => usage.tables_peak,
                 Row::LocksTaken => locks.taken,

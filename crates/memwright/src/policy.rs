@@ -29,6 +29,15 @@ pub enum Track {
     DirtyBit,
 }
 
+/// When a page that comes back from swap may become writable without a write fault.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SwapInReuse {
+    /// Only by a store (Linux before 6.4): after a load the next store faults.
+    WriteOnly,
+    /// By a load too, wherever the rule allows it.
+    On,
+}
+
 /// Each policy where its number says, which an atomic keeps.
 const FLUSH_POLICIES: [FlushPolicy; 4] = [
     FlushPolicy::Immediate,
@@ -55,6 +64,7 @@ pub struct Policy {
     flush: AtomicU8,
     track_by_faults: AtomicBool,
     huge: AtomicU8,
+    swapin_write_only: AtomicBool,
 }
 
 impl Default for Policy {
@@ -66,13 +76,14 @@ impl Default for Policy {
             flush: AtomicU8::new(FlushPolicy::ElideGrow as u8),
             track_by_faults: AtomicBool::new(false),
             huge: AtomicU8::new(HugeMode::Advised as u8),
+            swapin_write_only: AtomicBool::new(false),
         }
     }
 }
 
 impl Policy {
     /// Every key with its values, for help texts.
-    pub const KEYS: [(&'static str, &'static str); 6] = [
+    pub const KEYS: [(&'static str, &'static str); 7] = [
         (
             "write-upgrade",
             "off, dirty or on: when a private page becomes writable without a write fault",
@@ -92,6 +103,10 @@ impl Policy {
         (
             "locks",
             "off or count: whether locks, and the words and lines that several CPUs write, are counted",
+        ),
+        (
+            "swapin-reuse",
+            "write-only or on: when a page that comes back from swap becomes writable without a write fault",
         ),
         (
             "thp",
@@ -151,6 +166,14 @@ impl Policy {
                 };
                 self.count_locks.store(count, Ordering::Relaxed);
             }
+            "swapin-reuse" => {
+                let write_only = match value {
+                    "write-only" => true,
+                    "on" => false,
+                    _ => return Err(PolicyError::UnknownValue),
+                };
+                self.swapin_write_only.store(write_only, Ordering::Relaxed);
+            }
             "thp" => {
                 let mode = HugeMode::ALL.iter().find(|(_, name)| *name == value);
                 let (mode, _) = mode.ok_or(PolicyError::UnknownValue)?;
@@ -200,6 +223,15 @@ impl Policy {
             Track::Fault
         } else {
             Track::DirtyBit
+        }
+    }
+
+    /// When a page that comes back from swap may become writable without a write fault.
+    pub fn swapin_reuse(&self) -> SwapInReuse {
+        if self.swapin_write_only.load(Ordering::Relaxed) {
+            SwapInReuse::WriteOnly
+        } else {
+            SwapInReuse::On
         }
     }
 
@@ -253,6 +285,13 @@ mod tests {
         for (value, track) in [("fault", Track::Fault), ("dirty-bit", Track::DirtyBit)] {
             policy.set("track", value).unwrap();
             assert_eq!(policy.track(), track);
+        }
+        for (value, reuse) in [
+            ("write-only", SwapInReuse::WriteOnly),
+            ("on", SwapInReuse::On),
+        ] {
+            policy.set("swapin-reuse", value).unwrap();
+            assert_eq!(policy.swapin_reuse(), reuse);
         }
         policy.set("locks", "count").unwrap();
         assert!(policy.count_locks());

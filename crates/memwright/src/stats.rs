@@ -74,6 +74,10 @@ rows! {
         "Page faults by a write that gave a private page a frame of its own, copied or, over the zero frame, zeroed.";
     FaultWriteOnly, "fault_write_only", Counted, "faults: write permission only",
         "Page faults that changed nothing but the write permission of a frame already mapped.";
+    FaultSwapIn, "fault_swap_in", Counted, "faults: swap-in",
+        "Page faults by an access to a page that was in swap, read from the device: major faults.";
+    FaultSwapCached, "fault_swap_cached", Counted, "faults: swap cache",
+        "Page faults by an access to a page that was in swap, and in memory for another of its owners.";
     FaultSpurious, "fault_spurious", Counted, "faults: spurious",
         "Page faults that found the access already permitted by the table: a stale translation was dropped.";
     FaultRefused, "fault_refused", Counted, "faults: refused",
@@ -146,10 +150,24 @@ rows! {
         "2 MiB pages whose entry was split because a write had to copy one of its pages.";
     HugeSplitsFork, "huge_splits_fork", Counted, "huge pages split: fork",
         "2 MiB pages whose entry was split because they were pinned when the process forked.";
+    HugeSplitsSwap, "huge_splits_swap", Counted, "huge pages split: swap",
+        "2 MiB pages whose entry was split because its pages went out to swap.";
     HugeCollapses, "huge_collapses", Counted, "huge pages: collapses",
         "2 MiB pages made out of 4 KiB pages, by request or by a scan.";
     LazyFreed, "lazy_freed", Counted, "pages lazily freed",
         "Pages for which MADV_FREE was asked; without reclaim they keep their contents, which Linux permits.";
+    SwapOut, "swap_out", Counted, "swap: pages out",
+        "Pages whose entry named a slot from then on.";
+    SwapWritten, "swap_written", Counted, "swap: pages written",
+        "Pages handed to a swap device; the others that went out were there already, unchanged.";
+    SwapRefused, "swap_refused", Counted, "swap: pages refused",
+        "Pages that a swap device did not take: they stayed in memory.";
+    SwapIn, "swap_in", Counted, "swap: pages read",
+        "Pages read from a swap device.";
+    SwapReused, "swap_reused", Counted, "swap: writable at once",
+        "Pages mapped writable when a load brought them back, because the rule allowed it: their first store costs no fault.";
+    SwapSlots, "swap_slots", Sampled, "swap slots in use",
+        "Slots of swap devices in use when the account was taken.";
     LocksTaken, "locks_taken", Requested, "locks: taken",
         "Locks taken, by whatever part of the kernel; a writer of a lock with a word per CPU takes them all. With the policy locks=count.";
     LocksBounced, "locks_bounced", Requested, "locks: bounced",
@@ -309,6 +327,8 @@ impl Account {
             Row::FaultFile,
             Row::FaultCopy,
             Row::FaultWriteOnly,
+            Row::FaultSwapIn,
+            Row::FaultSwapCached,
             Row::FaultSpurious,
         ]
         .iter()

@@ -44,6 +44,7 @@ pub const MUTANTS: &[Mutant] = &[
     mutant("child-exclusive", "cow", "neither_side_sees_the_others_write_in_any_order"),
     mutant("no-reference-at-fork", "cow", "the_last_owner_writes_in_place"),
     mutant("pinned-at-fork", "cow", "a_pinned_page_stays_its_owners"),
+    mutant("swap-exclusive-at-fork", "swap", "a_page_in_swap_that_a_fork_shares_is_nobodys_alone"),
     mutant("copy-unflushed", "interleavings", "copy_and_write_and_read"),
     mutant("copy-forgotten", "interleavings", "fork_and_write"),
     mutant("regain-shared", "interleavings", "copy_and_copy"),
@@ -53,6 +54,9 @@ pub const MUTANTS: &[Mutant] = &[
     mutant("notify-forgotten", "notify", "after_cleaning_the_next_write_of_any_cpu_is_announced"),
     mutant("not-zeroed", "programs", "programs_see_what_the_model_says"),
     mutant("generation-ignored", "interleavings", "truncate_and_fault"),
+    mutant("rule-before-protection", "swap", "a_protected_page_comes_back_protected"),
+    mutant("free-clean-slot", "swap", "a_clean_page_goes_out_again_as_it_was"),
+    mutant("write-before-flush", "swap", "what_another_cpu_stores_until_the_flush_goes_out_too"),
     mutant("leak-frame", "interleavings", "fault_and_unmap"),
     mutant("leak-promise", "mistakes", "what_was_promised_is_taken_back"),
 ];

@@ -123,6 +123,9 @@ fn run_memwright(
         .args(["--memory", &machine.memory.to_string()])
         .args(["--cpus", &machine.cpus.to_string()])
         .args(["--timeout", &limit.as_secs().to_string()]);
+    if !run.swap.is_empty() {
+        command.args(["--swap", run.swap]);
+    }
     if !policies.is_empty() {
         command.args(["--policy", policies]);
     }

@@ -26,6 +26,8 @@ pub struct Run {
     pub cpus: u8,
     /// Its memory.
     pub memory: MemorySize,
+    /// Swap of a Memwright guest, as for `--swap`; on Linux the program sees to it. Empty for none.
+    pub swap: &'static str,
 }
 
 /// The usual run.
@@ -34,6 +36,7 @@ const RUN: Run = Run {
     arguments: &[],
     cpus: 1,
     memory: MemorySize::of_bench(),
+    swap: "",
 };
 
 const ONCE: &[Run] = &[RUN];
@@ -124,6 +127,15 @@ pub const EXPERIMENTS: &[Experiment] = &[
         source: include_str!("../../../../programs/experiments/snapshot_pause.c"),
         runs: &[Run {
             memory: MemorySize::of_large_bench(),
+            ..RUN
+        }],
+    },
+    Experiment {
+        name: "swapin-reuse",
+        question: "A page comes back from swap by a load: does the store that follows fault again?",
+        source: include_str!("../../../../programs/experiments/swapin_reuse.c"),
+        runs: &[Run {
+            swap: "zram:256M",
             ..RUN
         }],
     },

@@ -56,13 +56,17 @@ const PROGRAMS: &[&str] = &[
 /// Those that watch stores, with what they ask where a store that is watched faults.
 const TRACKED_BY_FAULTS: &[&str] = &["soft_dirty faults", "userfault"];
 
+/// Those that want swap, and some whose memory is the same with it.
+const SWAPPING: &[&str] = &["swap", "advise", "cow", "userfault"];
+
 /// One test for each program and way to link it.
 pub fn trials() -> Vec<Trial> {
     let boots = VARIANTS
         .iter()
         .map(|variant| Boot::of("programs", variant, PROGRAMS));
     let by_faults = Boot::of("programs", "musl-static", TRACKED_BY_FAULTS).policy("track=fault");
-    let boots = boots.chain([by_faults]);
+    let swapping = Boot::of("swap", "musl-static", SWAPPING).option("--swap", "zram:64M");
+    let boots = boots.chain([by_faults, swapping]);
     let mut trials = interleaved(boots.collect());
     trials.push(Trial::test("programs::same_trace_twice", same_trace));
     trials

@@ -71,7 +71,10 @@ abi_struct! {
 pub fn sysinfo(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     let kernel = context.kernel;
     let frames = kernel.memory.frames();
+    let (swap, swapped) = kernel.memory.swap().totals();
     let info = SystemInfo {
+        swap: swap * 4096,
+        swap_free: (swap - swapped) * 4096,
         uptime: (kernel.host.now() / crate::abi::SECOND) as i64,
         total: frames.total() * 4096,
         free: frames.free() * 4096,

@@ -7,6 +7,9 @@ use super::{FrameKind, Frames, Meta, Metas};
 use crate::addr::{Frame, PAGE_SIZE};
 use crate::machine::{Machine, frame_pointer};
 
+/// Words of 64 bits in a frame.
+const WORDS: usize = PAGE_SIZE / 8;
+
 impl<M: Machine> Frames<M> {
     /// Copies bytes from `offset` in `frame`. Whoever writes them meanwhile is seen in part.
     ///
@@ -50,6 +53,51 @@ impl<M: Machine> Frames<M> {
     pub fn clear(&self, frame: Frame) {
         self.data(frame, 0, PAGE_SIZE);
         self.machine.clear_frame(frame);
+    }
+
+    /// The word that all of `frame` repeats, if there is one.
+    ///
+    /// # Panics
+    /// If it holds no data.
+    #[must_use]
+    pub fn repeated_word(&self, frame: Frame) -> Option<u64> {
+        let words = self.data(frame, 0, PAGE_SIZE).cast::<u64>().cast_const();
+        let at = |index: usize| {
+            // SAFETY: `data` checked the frame, whose words are valid and aligned; whoever writes them
+            // meanwhile is seen in part, as in `read`.
+            unsafe { words.add(index).read() }
+        };
+        let first = at(0);
+        for group in (0..WORDS).step_by(8) {
+            let same = at(group) == first
+                && at(group + 1) == first
+                && at(group + 2) == first
+                && at(group + 3) == first
+                && at(group + 4) == first
+                && at(group + 5) == first
+                && at(group + 6) == first
+                && at(group + 7) == first;
+            if !same {
+                return None;
+            }
+        }
+        Some(first)
+    }
+
+    /// Repeats `word` over all of `frame`.
+    ///
+    /// # Panics
+    /// If it holds no data.
+    pub fn repeat_word(&self, frame: Frame, word: u64) {
+        if word == 0 {
+            self.clear(frame);
+            return;
+        }
+        let words = self.data(frame, 0, PAGE_SIZE).cast::<u64>();
+        for index in 0..WORDS {
+            // SAFETY: as in `repeated_word`.
+            unsafe { words.add(index).write(word) };
+        }
     }
 
     /// Copies all of `from` to `to`.

@@ -58,6 +58,8 @@ impl State {
     pub(crate) const PARTED: u32 = 1 << 28;
     /// A frame of a parted folio, but for the first.
     pub(crate) const PART: u32 = 1 << 29;
+    /// A copy of the page is outside of memory, in the slot that the owner's field names.
+    pub(crate) const COPIED: u32 = 1 << 30;
     /// The frame lies in a block of several whose metadata knows of it.
     const IN_BLOCK: u32 = Self::TAIL | Self::FOLIO | Self::PART;
 
@@ -81,6 +83,12 @@ impl State {
     #[inline]
     pub(crate) const fn has(self, flag: u32) -> bool {
         self.0 & flag != 0
+    }
+
+    /// Whether it is of this kind, and has no copy outside of memory.
+    #[inline]
+    pub(crate) const fn is_plain(self, kind: FrameKind) -> bool {
+        self.0 & (0xff | Self::COPIED) == kind as u32
     }
 
     #[inline]

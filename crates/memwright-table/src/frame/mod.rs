@@ -17,11 +17,13 @@ mod meta;
 mod poison;
 mod reference;
 mod setup;
+mod slots;
 
 pub use folio::{FOLIO_FRAMES, FOLIO_ORDER};
 pub use kind::FrameKind;
 pub use reference::FrameRef;
 pub use setup::{Region, SetupError};
+pub use slots::Slots;
 
 pub(crate) use meta::{END, Meta, UNLINKED};
 pub(crate) use reference::add_references;
@@ -112,6 +114,8 @@ pub struct Frames<M: Machine> {
     low_water: AtomicU64,
     /// Folios of anonymous memory.
     folios: AtomicU64,
+    /// Who keeps pages outside of memory.
+    slots: slots::Keeper<M>,
 }
 
 // SAFETY: the pointers name memory of the machine, which is `Send + Sync` and outlives `self`;
@@ -382,8 +386,11 @@ impl<M: Machine> Frames<M> {
 
     /// Gives a block without references back.
     pub(crate) fn free_block(&self, frame: Frame) {
-        let mut cache = self.cache().lock();
         let meta = self.meta(frame);
+        if meta.state().has(State::COPIED) {
+            self.leave_slot(frame, meta);
+        }
+        let mut cache = self.cache().lock();
         cache.count_freed(meta.kind(), 1 << meta.state().order());
         self.free_uncounted(&mut cache, frame, meta);
     }
@@ -392,6 +399,7 @@ impl<M: Machine> Frames<M> {
     fn free_uncounted(&self, cache: &mut Cache, frame: Frame, meta: &Meta) {
         debug_assert_eq!(meta.pins.load(Ordering::Relaxed), 0, "freed a pinned frame");
         let state = meta.state();
+        debug_assert!(!state.has(State::COPIED), "freed a frame that has a slot");
         if state.order() > 0 {
             self.free_large(frame, state);
             return;
@@ -426,6 +434,7 @@ impl<M: Machine> Frames<M> {
         let mut cache = self.cache().lock();
         // Counted together while they are of a kind.
         let (mut kind, mut freed) = (FrameKind::Anonymous, 0);
+        let mut copied = END;
         let mut number = head;
         while number != END {
             let frame = Frame::new(number);
@@ -438,7 +447,13 @@ impl<M: Machine> Frames<M> {
             }
             let state = meta.state();
             debug_assert!(!state.has(State::TAIL), "a gather links first frames only");
-            if state.kind() as u8 != kind as u8 {
+            if !state.is_plain(kind) {
+                if state.has(State::COPIED) {
+                    // The keeper of its slot has locks that come before the cache's.
+                    meta.set_link(copied);
+                    copied = frame.number();
+                    continue;
+                }
                 cache.count_freed(kind, freed);
                 (kind, freed) = (state.kind(), 0);
             }
@@ -446,6 +461,21 @@ impl<M: Machine> Frames<M> {
             self.free_uncounted(&mut cache, frame, meta);
         }
         cache.count_freed(kind, freed);
+        drop(cache);
+        if copied != END {
+            self.free_copied(copied);
+        }
+    }
+
+    /// Frees the frames of a list that have copies in slots.
+    #[cold]
+    fn free_copied(&self, head: u32) {
+        let mut number = head;
+        while number != END {
+            let frame = Frame::new(number);
+            number = self.meta(frame).link();
+            self.free_block(frame);
+        }
     }
 
     /// Fills an empty cache and takes one frame of it.

@@ -107,6 +107,7 @@ impl<M: Machine> Frames<M> {
             fail_after: AtomicU64::new(u64::MAX),
             low_water: AtomicU64::new(0),
             folios: AtomicU64::new(0),
+            slots: super::slots::Keeper::none(),
         };
         for node in 0..=nodes {
             frames

@@ -27,6 +27,8 @@ pub enum Rank {
     Table,
     /// A second page table: the child's in a fork, the lower one when it is freed.
     TableChild,
+    /// The slots of swap devices, and what one device keeps.
+    Swap,
     /// The counts of a folio's parts.
     Folio,
     /// One CPU's cache of free frames.
@@ -60,6 +62,7 @@ impl Rank {
             Rank::Object => "object",
             Rank::Table => "table",
             Rank::TableChild => "table_child",
+            Rank::Swap => "swap",
             Rank::Folio => "folio",
             Rank::FrameCache => "frame_cache",
             Rank::Frames => "frames",
@@ -73,7 +76,7 @@ impl Rank {
 }
 
 /// Every rank, in the order of locking.
-pub const RANKS: [Rank; 19] = [
+pub const RANKS: [Rank; 20] = [
     Rank::Process,
     Rank::Signals,
     Rank::FileTable,
@@ -85,6 +88,7 @@ pub const RANKS: [Rank; 19] = [
     Rank::Object,
     Rank::Table,
     Rank::TableChild,
+    Rank::Swap,
     Rank::Folio,
     Rank::FrameCache,
     Rank::Frames,

@@ -661,6 +661,8 @@ fn removed_other<M: Machine>(
     }
     if let Some(frame) = entry.counted_frame() {
         gather.hold(frame);
+    } else if let Entry::Swapped(swapped) = entry {
+        gather.release_slot(swapped.slot);
     }
     seen(page, entry);
 }

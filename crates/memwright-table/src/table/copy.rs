@@ -8,7 +8,7 @@ use super::batch::{count_alike, tell};
 use super::cursor::Cursor;
 use crate::addr::{Frame, Page, PageRange, PageSize};
 use crate::entry::x86_64;
-use crate::entry::{Bits, Change, Entry, Marker, Marks, Present};
+use crate::entry::{Bits, Change, Entry, Marker, Marks, Present, Swapped};
 use crate::frame::{END, Frames, OutOfFrames, add_references};
 use crate::gather::Gather;
 use crate::machine::Machine;
@@ -91,6 +91,8 @@ pub struct Copied {
     pub pages: u64,
     /// Of these, pages whose copy holds a reference: all but `BORROWED` ones.
     pub counted: u64,
+    /// Entries copied that name pages in swap.
+    pub swapped: u64,
     /// Why it stopped. The cursors stand there.
     pub stop: CopyStop,
 }
@@ -100,6 +102,7 @@ struct Pass {
     pages: u64,
     counted: u64,
     markers: u64,
+    swapped: u64,
     /// Where it stopped, or its end.
     end: Page,
     stop: Option<CopyStop>,
@@ -265,22 +268,37 @@ fn mistaken(rule: CopyRule) -> CopyRule {
     rule
 }
 
-/// An entry that is not empty and not a page: a marker is copied, anything else is the caller's.
+/// An entry that is not empty and not a page: a marker is copied, and what names a page in swap, which then is
+/// nobody's alone; anything else is the caller's.
 #[cold]
-fn copy_other(
-    word: u64,
-    target: &AtomicU64,
+fn copy_other<M: Machine>(
+    frames: &Frames<M>,
+    (slot, target): (&AtomicU64, &AtomicU64),
     rule: CopyRule,
-    markers: &mut u64,
+    pass: &mut Pass,
 ) -> Option<CopyStop> {
-    match x86_64::decode(word, 1) {
+    let rule = mistaken(rule);
+    match x86_64::decode(slot.load(Ordering::Relaxed), 1) {
         Entry::Marker(Marker { marks }) => {
             let kept = x86_64::encode(Entry::marker(marks.intersection(rule.marks)));
             target.store(kept, Ordering::Release);
-            *markers += u64::from(kept != 0);
+            pass.markers += u64::from(kept != 0);
             None
         }
-        entry @ (Entry::Empty | Entry::Swapped(_) | Entry::Migrating(_) | Entry::Present(_)) => {
+        Entry::Swapped(page) => {
+            let without = |lost: Bits| {
+                let bits = page.bits.difference(lost);
+                x86_64::encode(Entry::Swapped(Swapped { bits, ..page }))
+            };
+            frames.share_slot(page.slot);
+            target.store(without(rule.withhold), Ordering::Release);
+            if !planted(Mistake::SwapExclusiveAtFork) {
+                slot.store(without(rule.clear), Ordering::Release);
+            }
+            pass.swapped += 1;
+            None
+        }
+        entry @ (Entry::Empty | Entry::Migrating(_) | Entry::Present(_)) => {
             Some(CopyStop::NotPresent(entry))
         }
     }
@@ -310,6 +328,7 @@ impl<M: Machine> Cursor<'_, M> {
             entries: 0,
             pages: 0,
             counted: 0,
+            swapped: 0,
             stop: CopyStop::Done,
         };
         // Whenever the first cursor moves, the second one is parked: its lock comes later in the order.
@@ -344,6 +363,7 @@ impl<M: Machine> Cursor<'_, M> {
             copied.entries += pass.pages;
             copied.pages += pass.pages;
             copied.counted += pass.counted;
+            copied.swapped += pass.swapped;
             if let Some(stop) = pass.stop {
                 self.go(pass.end);
                 to.go(pass.end);
@@ -379,6 +399,7 @@ impl<M: Machine> Cursor<'_, M> {
             pages: 0,
             counted: 0,
             markers: 0,
+            swapped: 0,
             end,
             stop: None,
         };
@@ -398,7 +419,8 @@ impl<M: Machine> Cursor<'_, M> {
                     pass.stop = Some(CopyStop::Pinned(x86_64::decode_present(word, 1)));
                 }
             } else {
-                pass.stop = copy_other(word, &targets[done], rule, &mut pass.markers);
+                let both = (&slots[done], &targets[done]);
+                pass.stop = copy_other(frames, both, rule, &mut pass);
                 done += usize::from(pass.stop.is_none());
             }
             if pass.stop.is_some() {
@@ -406,7 +428,8 @@ impl<M: Machine> Cursor<'_, M> {
                 break;
             }
         }
-        let live = u64::from(to.meta.live.load(Ordering::Relaxed)) + pass.pages + pass.markers;
+        let added = pass.pages + pass.markers + pass.swapped;
+        let live = u64::from(to.meta.live.load(Ordering::Relaxed)) + added;
         to.meta.live.store(live as u32, Ordering::Relaxed);
         pass
     }
@@ -620,7 +643,7 @@ fn moved_entry(entry: Entry, keep_uffd_wp: bool) -> Entry {
         Entry::Empty => Entry::Empty,
         Entry::Marker(Marker { marks }) if keep_uffd_wp => Entry::marker(marks),
         Entry::Marker(Marker { marks }) => Entry::marker(marks.difference(Marks::UFFD_WP)),
-        Entry::Swapped(page) => Entry::Swapped(crate::entry::Swapped {
+        Entry::Swapped(page) => Entry::Swapped(Swapped {
             bits: bits(page.bits),
             ..page
         }),

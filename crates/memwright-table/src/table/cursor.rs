@@ -329,6 +329,8 @@ impl<'t, M: Machine> Cursor<'t, M> {
             } else if !kept {
                 gather.hold_whole(frame);
             }
+        } else if let Entry::Swapped(swapped) = old_entry {
+            gather.release_slot(swapped.slot);
         }
         old_entry
     }

@@ -41,6 +41,7 @@ mod huge;
 mod prune;
 mod shape;
 mod share;
+mod swap;
 
 pub use batch::{Edit, Edited};
 pub use collapse::Collapsed;
@@ -58,6 +59,7 @@ use rust_alloc::sync::Arc;
 use rust_alloc::vec::Vec;
 
 use crate::addr::{CpuId, CpuSet, Frame, Page, PageRange};
+use crate::entry::Entry;
 use crate::entry::x86_64::{self, Slot};
 use crate::frame::{Frames, OutOfFrames};
 use crate::gather::{FlushPolicy, Gather};
@@ -385,7 +387,10 @@ impl<M: Machine> Table<M> {
                     self.frames.release(lower);
                 }
                 Slot::Entry => {
-                    if let Some(frame) = x86_64::decode(word, level).counted_frame() {
+                    let entry = x86_64::decode(word, level);
+                    if let Entry::Swapped(swapped) = entry {
+                        self.frames.release_slot(swapped.slot);
+                    } else if let Some(frame) = entry.counted_frame() {
                         if level == 1 {
                             self.frames.release(frame);
                         } else {

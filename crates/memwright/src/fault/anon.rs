@@ -21,7 +21,8 @@ impl<M: Machine> Fault<'_, M> {
         let mut cursor = self.core.table.cursor(PageRange::single(self.page));
         match cursor.peek() {
             Entry::Present(page) => self.resolve_present(cursor, page),
-            entry @ (Entry::Empty | Entry::Marker(_) | Entry::Swapped(_) | Entry::Migrating(_)) => {
+            Entry::Swapped(page) => self.swap_in(cursor, page),
+            entry @ (Entry::Empty | Entry::Marker(_) | Entry::Migrating(_)) => {
                 let inherited = self.check_fill(entry)?;
                 if cursor.size() != PageSize::Size4K {
                     // No page of these 2 MiB was ever touched.
@@ -46,7 +47,8 @@ impl<M: Machine> Fault<'_, M> {
         let mut cursor = self.core.table.cursor(PageRange::single(self.page));
         match cursor.peek() {
             Entry::Present(page) => self.resolve_present(cursor, page),
-            entry @ (Entry::Empty | Entry::Marker(_) | Entry::Swapped(_) | Entry::Migrating(_)) => {
+            Entry::Swapped(page) => self.swap_in(cursor, page),
+            entry @ (Entry::Empty | Entry::Marker(_) | Entry::Migrating(_)) => {
                 let inherited = self.check_fill(entry)?;
                 if self.access.write {
                     self.demand_zero(&mut cursor, inherited)

@@ -30,10 +30,8 @@ impl<M: Machine> Fault<'_, M> {
             let cursor = self.core.table.cursor(single);
             match cursor.peek() {
                 Entry::Present(page) => return self.resolve_present(cursor, page),
-                entry @ (Entry::Empty
-                | Entry::Marker(_)
-                | Entry::Swapped(_)
-                | Entry::Migrating(_)) => {
+                Entry::Swapped(page) => return self.swap_in(cursor, page),
+                entry @ (Entry::Empty | Entry::Marker(_) | Entry::Migrating(_)) => {
                     self.check_absent(entry)?;
                     if !self.area.flags().intersects(watched) {
                         self.check_fill(entry)?;

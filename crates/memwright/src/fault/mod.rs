@@ -10,6 +10,7 @@ mod file;
 mod huge;
 mod present;
 mod stack;
+mod swap;
 
 pub(crate) use anon::NEW;
 
@@ -101,13 +102,17 @@ pub enum FaultKind {
     Copy,
     /// Only the permission changed.
     WriteOnly,
+    /// The page was read from swap.
+    SwapIn,
+    /// The page was in swap, and in memory for another of its owners.
+    SwapCached,
     /// The table permitted the access already.
     Spurious,
 }
 
 impl FaultKind {
     /// Every kind.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 10] = [
         Self::DemandZero,
         Self::ZeroPage,
         Self::Huge,
@@ -115,6 +120,8 @@ impl FaultKind {
         Self::File,
         Self::Copy,
         Self::WriteOnly,
+        Self::SwapIn,
+        Self::SwapCached,
         Self::Spurious,
     ];
 
@@ -128,6 +135,8 @@ impl FaultKind {
             Self::File => "file",
             Self::Copy => "copy",
             Self::WriteOnly => "write_only",
+            Self::SwapIn => "swap_in",
+            Self::SwapCached => "swap_cached",
             Self::Spurious => "spurious",
         }
     }
@@ -142,8 +151,16 @@ impl FaultKind {
             Self::File => Row::FaultFile,
             Self::Copy => Row::FaultCopy,
             Self::WriteOnly => Row::FaultWriteOnly,
+            Self::SwapIn => Row::FaultSwapIn,
+            Self::SwapCached => Row::FaultSwapCached,
             Self::Spurious => Row::FaultSpurious,
         }
+    }
+
+    /// Whether a device was read for it (`ru_majflt`).
+    #[inline]
+    pub const fn is_major(self) -> bool {
+        matches!(self, Self::SwapIn)
     }
 }
 
@@ -295,10 +312,10 @@ impl<M: Machine> Fault<'_, M> {
                     Ok(Bits::UFFD_WP)
                 }
             }
-            // The frame is being replaced, or has just come: the access is retried.
-            Entry::Migrating(_) | Entry::Present(_) => Err(FaultError::WouldBlock),
-            // There is no swap device that could have written such an entry.
-            Entry::Swapped(_) => Err(FaultError::Io),
+            // The frame is being replaced, or has just come or gone: the access is retried.
+            Entry::Migrating(_) | Entry::Present(_) | Entry::Swapped(_) => {
+                Err(FaultError::WouldBlock)
+            }
         }
     }
 

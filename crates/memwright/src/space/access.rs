@@ -80,6 +80,8 @@ impl<M: Machine> AddressSpace<M> {
         core.with_frame(address, Access::WRITE, |frame| {
             let frames = core.memory.frames();
             frames.pin(frame);
+            // Who has pinned it writes without saying so.
+            core.memory.swap().forget(frames, frame);
             pinned = Some(frames.share(frame));
         })?;
         pinned.ok_or(FaultError::NoArea)

@@ -41,7 +41,7 @@ pub enum Advice {
     GuardRemove,
     /// Pages may go out first (`MADV_COLD`): noted only.
     Cold,
-    /// Pages shall go out now (`MADV_PAGEOUT`): those that may be dropped go, others have no place to go to.
+    /// Pages shall go out now (`MADV_PAGEOUT`): to swap, or away if they may be dropped.
     PageOut,
     /// Huge pages are wanted (`MADV_HUGEPAGE`).
     Huge,
@@ -139,7 +139,7 @@ impl<M: Machine> AddressSpace<M> {
                 core.for_each_area(range, refuse_locked)?;
                 return Ok(Advised::AdvisedOnly);
             }
-            Advice::PageOut => return core.page_out(range),
+            Advice::PageOut => return core.advise_page_out(range),
             Advice::Hint => {
                 core.for_each_area(range, |_, _| Ok(()))?;
                 return Ok(Advised::AdvisedOnly);
@@ -266,12 +266,17 @@ impl<M: Machine> Core<M> {
 
     /// Without a place to write pages to, only those go out whose contents may be lost (Linux 7.2
     /// `mm/vmscan.c`, `shrink_folio_list`, and `try_to_unmap_one` for `VM_DROPPABLE`).
-    fn page_out(&self, range: PageRange) -> Result<Advised, AdviseError> {
+    fn advise_page_out(&self, range: PageRange) -> Result<Advised, AdviseError> {
+        let swaps = self.memory.swap().is_on();
         let mut advised = Advised::Done;
         self.for_each_area(range, |area, part| {
             refuse_locked(area, part)?;
             if area.flags.contains(AreaFlags::DROPPABLE) {
                 return self.drop_pages(area, part, Advice::DontNeed);
+            }
+            if swaps && self.may_leave(area) {
+                self.page_out(area, part);
+                return Ok(());
             }
             advised = Advised::AdvisedOnly;
             Ok(())
@@ -298,11 +303,11 @@ impl<M: Machine> Core<M> {
         if !area.flags.intersects(AreaFlags::MARKED) {
             cursor.remove_all(&mut gather);
         } else if area.object().is_some() {
-            self.remove_pages(area, &mut cursor, &mut gather, |_| true);
+            self.remove_pages(area, &mut cursor, &mut gather, true);
         } else {
             result = cursor.split_edges(&mut gather);
             if result.is_ok() {
-                self.remove_pages(area, &mut cursor, &mut gather, |_| true);
+                self.remove_pages(area, &mut cursor, &mut gather, true);
                 drop(cursor);
                 self.table
                     .cursor(range)

@@ -146,6 +146,8 @@ pub struct Totals {
     pub resident_file: u64,
     /// Of these, of shared memory (`RssShmem`).
     pub resident_shared: u64,
+    /// Pages in swap (`VmSwap`).
+    pub swapped: u64,
     /// The most pages with a frame at any time (`VmHWM`), as last sampled.
     pub resident_peak: u64,
     /// The most pages of all areas at any time (`VmPeak`).

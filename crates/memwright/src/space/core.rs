@@ -42,6 +42,8 @@ pub(crate) struct Core<M: Machine> {
     huge_refusal: AtomicU8,
     /// One per CPU, so that faults on two CPUs write no common line.
     resident: Vec<CpuResident>,
+    /// Pages in swap.
+    swapped: AtomicI64,
 }
 
 impl<M: Machine> Core<M> {
@@ -66,6 +68,7 @@ impl<M: Machine> Core<M> {
             areas,
             huge_refusal: AtomicU8::new(HugeRefusal::Nothing as u8),
             resident,
+            swapped: AtomicI64::new(0),
         })
     }
 
@@ -158,6 +161,16 @@ impl<M: Machine> Core<M> {
         self.note_gather(self.cpu(), counts);
     }
 
+    /// Counts pages that left, or with a sign those that came back.
+    pub(crate) fn note_swapped(&self, pages: i64) {
+        self.swapped.fetch_add(pages, Ordering::Relaxed);
+    }
+
+    /// Pages in swap.
+    pub(crate) fn swapped(&self) -> u64 {
+        self.swapped.load(Ordering::Relaxed).max(0) as u64
+    }
+
     /// Counts entries that a fork filled, and the pages among them that hold a frame of their own.
     pub(crate) fn note_copied(&self, cpu: CpuId, copied: &Copied) {
         let cell = &self.resident[cpu.index()].pages;
@@ -167,6 +180,9 @@ impl<M: Machine> Core<M> {
         );
         self.memory
             .count_on(cpu, Row::EntriesFilled, copied.entries);
+        if copied.swapped > 0 {
+            self.note_swapped(copied.swapped as i64);
+        }
     }
 
     /// Counts an entry whose rights a fault let grow.
@@ -192,6 +208,9 @@ impl<M: Machine> Core<M> {
                 cell.load(Ordering::Relaxed) - pages as i64,
                 Ordering::Relaxed,
             );
+        }
+        if counts.slots > 0 {
+            self.note_swapped(-(counts.slots as i64));
         }
         let memory = &*self.memory;
         memory.count_gather(cpu, counts);

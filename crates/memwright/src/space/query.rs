@@ -53,6 +53,7 @@ impl<M: Machine> AddressSpace<M> {
             executable: areas.executable,
             locked: areas.locked,
             resident_peak: core.peak(),
+            swapped: core.swapped(),
             table_frames: core.table.table_frames(),
             ..Totals::default()
         };
@@ -78,6 +79,11 @@ impl<M: Machine> AddressSpace<M> {
     /// Pages with a frame (`VmRSS`), without a walk.
     pub fn resident_pages(&self) -> u64 {
         self.core.resident()
+    }
+
+    /// Pages in swap (`VmSwap`).
+    pub fn swapped_pages(&self) -> u64 {
+        self.core.swapped()
     }
 
     /// The most pages with a frame at any time, as last sampled (`ru_maxrss`).

@@ -1,7 +1,7 @@
 //! What an object asks of the address spaces that map it.
 
 use memwright_table::mistake::{Mistake, planted};
-use memwright_table::{Bits, Cursor, Edit, Entry, Gather, Machine, Marks, Present};
+use memwright_table::{Bits, Cursor, Edit, Entry, Gather, Machine, Marks};
 
 use super::{Area, Core};
 use crate::object::{CleanOutcome, Mappings};
@@ -24,9 +24,7 @@ impl<M: Machine> Core<M> {
             if copies && !area.flags().intersects(AreaFlags::MARKED) {
                 cursor.remove_all(&mut gather);
             } else {
-                self.remove_pages(area, &mut cursor, &mut gather, |page| {
-                    copies || !self.is_anonymous(page.frame)
-                });
+                self.remove_pages(area, &mut cursor, &mut gather, copies);
             }
         }
         let counts = gather.close();
@@ -34,14 +32,14 @@ impl<M: Machine> Core<M> {
         self.note_gather(cpu, counts);
     }
 
-    /// Takes out the pages of `area` from the cursor's position on that `unwanted` names. Markers stay; where an
-    /// object's page was write-protected one remains (Linux 7.2 `mm/memory.c`, `zap_install_uffd_wp_if_needed`).
+    /// Takes out the pages of `area` from the cursor's position on, private copies of an object's only if `copies`.
+    /// Markers stay; where an object's page was write-protected one remains (Linux 7.2 `mm/memory.c`, `zap_install_uffd_wp_if_needed`).
     pub(crate) fn remove_pages(
         &self,
         area: &Area<M>,
         cursor: &mut Cursor<'_, M>,
         gather: &mut Gather<'_, M>,
-        unwanted: impl Fn(Present) -> bool,
+        copies: bool,
     ) {
         // What another operation took out before may not be flushed yet (design rule 2).
         if !planted(Mistake::ZapIgnoresPending) {
@@ -51,7 +49,7 @@ impl<M: Machine> Core<M> {
             match extent.entry {
                 Entry::Empty | Entry::Marker(_) => {}
                 Entry::Present(page) => {
-                    if unwanted(page) {
+                    if copies || !self.is_anonymous(page.frame) {
                         let protected = page.bits.intersects(Bits::UFFD_WP | Bits::WATCHED);
                         let keeps = protected && keeps_protection(area);
                         let left = if keeps {
@@ -62,6 +60,8 @@ impl<M: Machine> Core<M> {
                         cursor.replace(Entry::marker(left), gather);
                     }
                 }
+                // What is in swap is private.
+                Entry::Swapped(_) if !copies => {}
                 Entry::Swapped(_) | Entry::Migrating(_) => {
                     cursor.remove(gather);
                 }

@@ -40,6 +40,10 @@ impl<M: Machine> AddressSpace<M> {
             );
         }
         let counts = gather.close();
+        if core.swapped() > 0 {
+            let mut cursor = core.table.cursor(core.bounds());
+            cursor.edit_swapped(|bits| bits - Bits::SOFT_DIRTY);
+        }
         drop(areas);
         core.note_gather(cpu, counts);
     }

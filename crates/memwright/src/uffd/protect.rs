@@ -1,7 +1,7 @@
 //! Protecting and un-protecting pages (Linux 7.2 `mm/userfaultfd.c`, `mwriteprotect_range`, and `mm/mprotect.c`,
 //! `change_protection` with `MM_CP_UFFD_WP`).
 
-use memwright_table::{Bits, Edit, Gather, Machine, Marks, PageRange, Present, VirtAddr};
+use memwright_table::{Bits, Edit, Gather, Machine, Marks, PageRange, PageSize, Present, VirtAddr};
 
 use super::{Watch, WatchError, pages};
 use crate::space::{AddressSpace, Area, Core};
@@ -71,6 +71,11 @@ impl<M: Machine> Core<M> {
         cursor.split_edges(gather)?;
         let arm = |_, page: Present| arm_written(is_by_dirty(flags, page.size), page.bits);
         cursor.edit_run(range.end, arm, gather);
+        drop(cursor);
+        if self.swapped() > 0 {
+            let by_dirty = is_by_dirty(flags, PageSize::Size4K);
+            self.edit_swapped(range, |bits| arm_written(by_dirty, bits));
+        }
         Ok(())
     }
 
@@ -91,7 +96,20 @@ impl<M: Machine> Core<M> {
             self.memory
                 .count_on(self.cpu(), Row::WriteFaultsAvoided, edited.made_writable);
         }
+        drop(cursor);
+        if self.swapped() > 0 {
+            self.edit_swapped(range, |bits| unprotect(grant, bits));
+        }
         Ok(())
+    }
+
+    /// The same for pages that are in swap.
+    #[cold]
+    fn edit_swapped(&self, range: PageRange, rule: impl Fn(Bits) -> Edit) {
+        self.table.cursor(range).edit_swapped(|bits| {
+            let edit = rule(bits);
+            (bits - edit.clear) | edit.set
+        });
     }
 }
 

@@ -108,6 +108,7 @@ impl<M: Machine> Core<M> {
         match source.peek() {
             Entry::Empty | Entry::Marker(_) if holes => return Ok(()),
             Entry::Empty | Entry::Marker(_) => return Err(MoveError::NotThere),
+            Entry::Swapped(page) if page.bits.contains(Bits::EXCLUSIVE) => {}
             Entry::Swapped(_) | Entry::Migrating(_) => return Err(MoveError::Busy),
             Entry::Present(page) => self.check_movable(page)?,
         }

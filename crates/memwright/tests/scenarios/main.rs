@@ -16,6 +16,7 @@ mod locks;
 mod objects;
 mod protect;
 mod remap;
+mod swap;
 mod track;
 mod uffd;
 mod world;

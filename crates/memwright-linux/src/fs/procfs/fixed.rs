@@ -33,6 +33,7 @@ pub static ROOT: FixedDirectory = FixedDirectory {
         ("loadavg", 0o444, SystemText(cpu::load)),
         ("meminfo", 0o444, SystemText(system::meminfo)),
         ("stat", 0o444, SystemText(cpu::stat)),
+        ("swaps", 0o444, SystemText(system::swaps)),
         ("uptime", 0o444, SystemText(cpu::uptime)),
         ("version", 0o444, SystemText(system::version)),
         ("vmstat", 0o444, SystemText(vm::statistics)),

@@ -82,7 +82,13 @@ fn word(memory: &Memory, entry: Entry, at: Page, shows_frames: bool) -> u64 {
             let protected = marker.marks.contains(Marks::UFFD_WP);
             return guard | (u64::from(protected) * bit::WRITE_PROTECTED);
         }
-        Entry::Swapped(_) | Entry::Migrating(_) => return bit::SWAP,
+        Entry::Swapped(page) => {
+            let unwritten = page.bits.intersects(Bits::UFFD_WP | Bits::WATCHED);
+            // The device and the slot there, laid out as the slot's number is.
+            let slot = if shows_frames { page.slot } else { 0 };
+            return bit::SWAP | slot | (u64::from(unwritten) * bit::WRITE_PROTECTED);
+        }
+        Entry::Migrating(_) => return bit::SWAP,
         Entry::Present(page) => page,
     };
     let frame = page.frame_of(at);

@@ -21,6 +21,7 @@ pub fn meminfo(context: &Context<'_>, text: &mut Text) -> fmt::Result {
     let anonymous = frames.used_by(FrameKind::Anonymous);
     let slab = frames.used_by(FrameKind::Slab);
     let locked = counts::locked(context)?;
+    let (swap, swapped) = memory.swap().totals();
     let rows = [
         ("MemTotal", frames.total()),
         ("MemFree", frames.free()),
@@ -31,8 +32,8 @@ pub fn meminfo(context: &Context<'_>, text: &mut Text) -> fmt::Result {
         ("SwapCached", 0),
         ("Unevictable", locked),
         ("Mlocked", locked),
-        ("SwapTotal", 0),
-        ("SwapFree", 0),
+        ("SwapTotal", swap),
+        ("SwapFree", swap - swapped),
         ("Dirty", 0),
         ("Writeback", 0),
         ("AnonPages", anonymous),
@@ -49,6 +50,23 @@ pub fn meminfo(context: &Context<'_>, text: &mut Text) -> fmt::Result {
     ];
     for (name, pages) in rows {
         write_memory_row(text, name, pages)?;
+    }
+    Ok(())
+}
+
+/// `/proc/swaps` (`mm/swapfile.c` of Linux 7.2).
+pub fn swaps(context: &Context<'_>, text: &mut Text) -> fmt::Result {
+    text.write_str("Filename\t\t\t\tType\t\tSize\t\tUsed\t\tPriority\n")?;
+    let kibibytes = |pages: u32| u64::from(pages) * (PAGE_SIZE as u64 / 1024);
+    for device in context.kernel.memory.swap().devices().unwrap_or_default() {
+        let name = crate::swap::name(device.number);
+        let (size, used) = (kibibytes(device.slots), kibibytes(device.used));
+        let gap = if used < 10_000_000 { "\t" } else { "" };
+        let priority = device.priority;
+        writeln!(
+            text,
+            "{name:<40}partition\t{size}\t{gap}{used}\t{gap}{priority}"
+        )?;
     }
     Ok(())
 }

@@ -126,6 +126,8 @@ pub fn statistics(context: &Context<'_>, text: &mut Text) -> fmt::Result {
         Row::FaultFile,
         Row::FaultCopy,
         Row::FaultWriteOnly,
+        Row::FaultSwapIn,
+        Row::FaultSwapCached,
         Row::FaultSpurious,
         Row::FaultRefused,
     ];
@@ -136,6 +138,7 @@ pub fn statistics(context: &Context<'_>, text: &mut Text) -> fmt::Result {
         Row::HugeSplitsAdvise,
         Row::HugeSplitsCopy,
         Row::HugeSplitsFork,
+        Row::HugeSplitsSwap,
     ];
     let locked = counts::locked(context)?;
     let objects = frames.used_by(FrameKind::Object);
@@ -153,7 +156,9 @@ pub fn statistics(context: &Context<'_>, text: &mut Text) -> fmt::Result {
         ("nr_page_table_pages", frames.used_by(FrameKind::Table)),
         ("nr_slab_unreclaimable", frames.used_by(FrameKind::Slab)),
         ("pgfault", faults.into_iter().map(count).sum()),
-        ("pgmajfault", 0),
+        ("pgmajfault", count(Row::FaultSwapIn)),
+        ("pswpin", count(Row::SwapIn)),
+        ("pswpout", count(Row::SwapWritten)),
         ("pglazyfree", count(Row::LazyFreed)),
         ("nr_anon_transparent_hugepages", frames.folios()),
         ("thp_fault_alloc", count(Row::FaultHuge)),

@@ -173,7 +173,7 @@ fn write_memory(text: &mut Text, totals: &Totals, code: u64) -> fmt::Result {
         ("VmExe", code),
         ("VmLib", library),
         ("VmPTE", totals.table_frames),
-        ("VmSwap", 0),
+        ("VmSwap", totals.swapped),
     ];
     for (name, pages) in rows {
         writeln!(text, "{name}:\t{:8} kB", pages * 4)?;

@@ -1,0 +1,171 @@
+//! Pieces of less than a page, packed into frames.
+//!
+//! A frame holds pieces of one class, each a whole part of it: which are taken, a word beside the frame says. Frames
+//! with room are linked, a list for each class. Nothing here allocates but frames, and none stays when its last piece
+//! goes.
+
+use crate::M;
+use memwright_table::{Frame, FrameKind, Frames, OutOfFrames, PAGE_SIZE};
+
+/// Into how many parts the frames of each class are divided, the largest parts first.
+const PARTS: [u8; 13] = [1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 21, 32, 64];
+
+/// Bytes of a part of a class.
+const fn part(class: usize) -> usize {
+    PAGE_SIZE / PARTS[class] as usize
+}
+
+/// The class whose parts hold `length` bytes and are the least that do.
+fn class_of(length: usize) -> usize {
+    (0..PARTS.len())
+        .rev()
+        .find(|class| part(*class) >= length)
+        .unwrap_or(0)
+}
+
+/// No frame.
+const NONE: u32 = u32::MAX;
+
+/// Where a piece is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Piece {
+    frame: u32,
+    class: u8,
+    index: u8,
+}
+
+/// The lists, and how many frames there are.
+pub struct Store {
+    heads: [u32; PARTS.len()],
+    frames: u64,
+}
+
+impl Store {
+    pub const fn new() -> Self {
+        Self {
+            heads: [NONE; PARTS.len()],
+            frames: 0,
+        }
+    }
+
+    /// Frames that hold pieces.
+    pub fn frames(&self) -> u64 {
+        self.frames
+    }
+
+    /// Keeps `bytes`, a page at most.
+    ///
+    /// # Errors
+    /// There is no frame for them.
+    pub fn put(&mut self, frames: &Frames<M>, bytes: &[u8]) -> Result<Piece, OutOfFrames> {
+        let class = class_of(bytes.len());
+        let mut head = self.heads[class];
+        if head == NONE {
+            let new = frames.allocate(0, FrameKind::Slab)?.into_raw();
+            frames.set_owner(new, 0, links(NONE, NONE));
+            head = new.number();
+            self.heads[class] = head;
+            self.frames += 1;
+        }
+        let frame = Frame::new(head);
+        let (taken, around) = frames.owner(frame);
+        let index = taken.trailing_ones();
+        let taken = taken | 1 << index;
+        frames.set_owner(frame, taken, around);
+        if taken.count_ones() == u32::from(PARTS[class]) {
+            self.unlink(frames, class, frame);
+        }
+        frames.write(frame, index as usize * part(class), bytes);
+        Ok(Piece {
+            frame: head,
+            class: class as u8,
+            index: index as u8,
+        })
+    }
+
+    /// Copies what is kept in a piece.
+    pub fn get(&self, frames: &Frames<M>, piece: Piece, bytes: &mut [u8]) {
+        let offset = usize::from(piece.index) * part(usize::from(piece.class));
+        frames.read(Frame::new(piece.frame), offset, bytes);
+    }
+
+    /// Gives a piece up.
+    pub fn take(&mut self, frames: &Frames<M>, piece: Piece) {
+        let (frame, class) = (Frame::new(piece.frame), usize::from(piece.class));
+        let (taken, around) = frames.owner(frame);
+        let full = taken.count_ones() == u32::from(PARTS[class]);
+        let left = taken & !(1 << piece.index);
+        frames.set_owner(frame, left, around);
+        if left == 0 {
+            if !full {
+                self.unlink(frames, class, frame);
+            }
+            self.frames -= 1;
+            drop(frames.adopt(frame));
+        } else if full {
+            self.link(frames, class, frame);
+        }
+    }
+
+    /// Puts a frame before the others of its class.
+    fn link(&mut self, frames: &Frames<M>, class: usize, frame: Frame) {
+        let next = core::mem::replace(&mut self.heads[class], frame.number());
+        let (taken, _) = frames.owner(frame);
+        frames.set_owner(frame, taken, links(NONE, next));
+        if next != NONE {
+            let next = Frame::new(next);
+            let (taken, around) = frames.owner(next);
+            frames.set_owner(next, taken, links(frame.number(), next_of(around)));
+        }
+    }
+
+    fn unlink(&mut self, frames: &Frames<M>, class: usize, frame: Frame) {
+        let (_, around) = frames.owner(frame);
+        let (previous, next) = (previous_of(around), next_of(around));
+        if previous == NONE {
+            self.heads[class] = next;
+        } else {
+            let previous = Frame::new(previous);
+            let (taken, around) = frames.owner(previous);
+            frames.set_owner(previous, taken, links(previous_of(around), next));
+        }
+        if next != NONE {
+            let next = Frame::new(next);
+            let (taken, around) = frames.owner(next);
+            frames.set_owner(next, taken, links(previous, next_of(around)));
+        }
+    }
+}
+
+const fn links(previous: u32, next: u32) -> u64 {
+    (previous as u64) << 32 | next as u64
+}
+
+const fn previous_of(around: u64) -> u32 {
+    (around >> 32) as u32
+}
+
+const fn next_of(around: u64) -> u32 {
+    around as u32
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_piece_is_in_the_least_part_that_holds_it() {
+        for (length, parts) in [
+            (1, 64),
+            (64, 64),
+            (65, 32),
+            (2048, 2),
+            (2049, 1),
+            (4096, 1),
+            (1365, 3),
+            (1366, 2),
+        ] {
+            assert_eq!(PARTS[class_of(length)], parts, "{length}");
+        }
+    }
+}

@@ -1,0 +1,160 @@
+//! Compressed memory as a swap device (Linux 7.2 `drivers/block/zram/zram_drv.c`): a page that repeats one word is
+//! that word, another is compressed with LZ4 and packed with others, and one that does not compress is a frame.
+
+use super::store::{Piece, Store};
+use crate::{
+    M,
+    sync::{Lock, Rank},
+};
+use alloc::vec::Vec;
+use lz4_flex::block::{
+    CompressTable, compress_into_with_table, decompress_into, get_maximum_output_size,
+};
+use memwright::{DeviceError, SwapDevice};
+use memwright_table::{Frame, Frames, OutOfMemory, PAGE_SIZE, TryPush};
+
+/// From this many bytes on a page is kept as it is (`huge_class_size`): it would take a frame all the same.
+const LEAST_GAIN: usize = PAGE_SIZE / 2 + 1;
+
+/// What a slot keeps.
+#[derive(Clone, Copy)]
+enum Kept {
+    Nothing,
+    /// This word, all over.
+    Repeated(u64),
+    /// So many bytes.
+    Packed(Piece, u16),
+}
+
+/// Pages kept in one piece of heap memory.
+const CHUNK: usize = 1 << 14;
+
+struct Inner {
+    kept: Vec<Vec<Kept>>,
+    store: Store,
+    table: CompressTable,
+    plain: Vec<u8>,
+    packed: Vec<u8>,
+}
+
+/// A device.
+pub struct Zram {
+    slots: u32,
+    inner: Lock<Inner>,
+}
+
+fn zeroes(length: usize) -> Result<Vec<u8>, OutOfMemory> {
+    let mut bytes = Vec::new();
+    bytes.try_make_room(length)?;
+    bytes.resize(length, 0);
+    Ok(bytes)
+}
+
+impl Zram {
+    /// A device for `slots` pages.
+    ///
+    /// # Errors
+    /// No heap for what is to be known of them.
+    pub fn new(slots: u32) -> Result<Self, OutOfMemory> {
+        let mut kept = Vec::new();
+        let mut left = slots as usize;
+        while left > 0 {
+            let count = left.min(CHUNK);
+            let mut chunk = Vec::new();
+            chunk.try_make_room(count)?;
+            chunk.resize(count, Kept::Nothing);
+            kept.try_push(chunk)?;
+            left -= count;
+        }
+        let inner = Inner {
+            kept,
+            store: Store::new(),
+            table: CompressTable::small(),
+            plain: zeroes(PAGE_SIZE)?,
+            packed: zeroes(get_maximum_output_size(PAGE_SIZE))?,
+        };
+        Ok(Self {
+            slots,
+            inner: Lock::new(Rank::Swap, inner),
+        })
+    }
+}
+
+impl Inner {
+    fn kept(&mut self, slot: u32) -> &mut Kept {
+        &mut self.kept[slot as usize / CHUNK][slot as usize % CHUNK]
+    }
+
+    fn drop_kept(&mut self, frames: &Frames<M>, slot: u32) {
+        match core::mem::replace(self.kept(slot), Kept::Nothing) {
+            Kept::Nothing | Kept::Repeated(_) => {}
+            Kept::Packed(piece, _) => self.store.take(frames, piece),
+        }
+    }
+
+    fn compress(&mut self, frames: &Frames<M>, frame: Frame) -> Result<Kept, DeviceError> {
+        frames.read(frame, 0, &mut self.plain);
+        let packed = compress_into_with_table(&self.plain, &mut self.packed, &mut self.table);
+        let bytes = match packed {
+            Ok(length) if length < LEAST_GAIN => &self.packed[..length],
+            Ok(_) | Err(_) => &self.plain[..],
+        };
+        let piece = self.store.put(frames, bytes);
+        let piece = piece.map_err(|_| DeviceError::Full)?;
+        Ok(Kept::Packed(piece, bytes.len() as u16))
+    }
+}
+
+impl SwapDevice<M> for Zram {
+    fn slots(&self) -> u32 {
+        self.slots
+    }
+
+    fn write(&self, frames: &Frames<M>, slot: u32, frame: Frame) -> Result<(), DeviceError> {
+        let repeated = frames.repeated_word(frame);
+        let mut inner = self.inner.lock();
+        inner.drop_kept(frames, slot);
+        let kept = match repeated {
+            Some(word) => Kept::Repeated(word),
+            None => inner.compress(frames, frame)?,
+        };
+        *inner.kept(slot) = kept;
+        Ok(())
+    }
+
+    fn read(&self, frames: &Frames<M>, slot: u32, frame: Frame) -> Result<(), DeviceError> {
+        let mut inner = self.inner.lock();
+        let inner = &mut *inner;
+        match *inner.kept(slot) {
+            Kept::Nothing => Err(DeviceError::Io),
+            Kept::Repeated(word) => {
+                frames.repeat_word(frame, word);
+                Ok(())
+            }
+            Kept::Packed(piece, length) if usize::from(length) == PAGE_SIZE => {
+                inner.store.get(frames, piece, &mut inner.plain);
+                frames.write(frame, 0, &inner.plain);
+                Ok(())
+            }
+            Kept::Packed(piece, length) => {
+                let packed = &mut inner.packed[..usize::from(length)];
+                inner.store.get(frames, piece, packed);
+                match decompress_into(packed, &mut inner.plain) {
+                    Ok(PAGE_SIZE) => {
+                        frames.write(frame, 0, &inner.plain);
+                        Ok(())
+                    }
+                    Ok(_) | Err(_) => Err(DeviceError::Io),
+                }
+            }
+        }
+    }
+
+    fn discard(&self, frames: &Frames<M>, slot: u32) {
+        self.inner.lock().drop_kept(frames, slot);
+    }
+
+    fn stored(&self) -> u64 {
+        self.inner.lock().store.frames() * PAGE_SIZE as u64
+    }
+}

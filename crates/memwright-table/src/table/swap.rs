@@ -1,0 +1,85 @@
+//! Entries of pages that leave memory and come back.
+
+use core::sync::atomic::Ordering;
+
+use super::cursor::{Cursor, record};
+use crate::addr::Page;
+use crate::entry::x86_64;
+use crate::entry::{Bits, Entry, Present, Swapped, change};
+use crate::gather::Gather;
+use crate::machine::Machine;
+
+impl<M: Machine> Cursor<'_, M> {
+    /// Takes the 4 KiB page here out of the table, and lets the entry name its slot. Returns the page as it was:
+    /// its reference is the caller's, who may read the frame once the gather has flushed (design rule 1), and its
+    /// dirty bit tells of every store that a CPU made through it. `bits` says what the slot's entry carries of it.
+    ///
+    /// # Panics
+    /// If no page of 4 KiB is mapped here.
+    pub fn swap_out(
+        &mut self,
+        slot: u64,
+        bits: impl Fn(Bits) -> Bits,
+        gather: &mut Gather<'_, M>,
+    ) -> Present {
+        assert!(self.level == 1, "only pages of 4 KiB are swapped out");
+        let word = self.slot_word();
+        let mut old = word.load(Ordering::Relaxed);
+        loop {
+            assert!(x86_64::is_present(old), "no page at {:?}", self.position);
+            let page = x86_64::decode_present(old, 1);
+            let new = Entry::Swapped(Swapped {
+                slot,
+                bits: bits(page.bits) & Bits::CARRIED,
+            });
+            let order = (Ordering::AcqRel, Ordering::Relaxed);
+            match word.compare_exchange(old, x86_64::encode(new), order.0, order.1) {
+                Ok(_) => {
+                    let what = change(Entry::Present(page), new);
+                    record(gather, self.position, page.size, what, old);
+                    return page;
+                }
+                // Hardware set accessed or dirty.
+                Err(seen) => old = seen,
+            }
+        }
+    }
+
+    /// Maps `page`, whose reference becomes the entry's, where an entry names a slot. The use of the slot is the
+    /// caller's. No CPU has cached anything here.
+    ///
+    /// # Panics
+    /// If no entry here names a slot.
+    pub fn swap_in(&mut self, page: Present) {
+        let word = self.slot_word();
+        let old = x86_64::decode(word.load(Ordering::Relaxed), self.level);
+        assert!(
+            matches!(old, Entry::Swapped(_)),
+            "nothing is swapped out at {:?}",
+            self.position
+        );
+        word.store(x86_64::encode_present(page), Ordering::Release);
+    }
+
+    /// Changes what the entries that name slots carry, from the position to the end of the range; they stay
+    /// invisible to hardware. Ends at the end of the range.
+    pub fn edit_swapped(&mut self, rule: impl Fn(Bits) -> Bits) {
+        while let Some(extent) = self.next_filled() {
+            if let Entry::Swapped(page) = extent.entry {
+                let bits = rule(page.bits) & Bits::CARRIED;
+                let new = Entry::Swapped(Swapped { bits, ..page });
+                self.slot_word()
+                    .store(x86_64::encode(new), Ordering::Release);
+            }
+            self.advance();
+        }
+    }
+
+    /// The page after the last of the table in which the cursor stands: until there it keeps its lock.
+    #[inline]
+    pub fn locked_end(&self) -> Page {
+        let last = self.range().end;
+        let span = super::slot_pages(self.level + 1);
+        Page::new((self.position.number() | (span - 1)) + 1).min(last)
+    }
+}

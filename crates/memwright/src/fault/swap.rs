@@ -1,0 +1,143 @@
+//! A fault at an entry that names a slot: the page comes back (Linux 7.2 `mm/memory.c`, `do_swap_page`).
+
+use memwright_table::mistake::{Mistake, planted};
+use memwright_table::{
+    Bits, Cursor, FrameKind, FrameRef, Machine, PageSize, Present, Slots, Swapped,
+};
+
+use super::{Fault, FaultKind};
+use crate::error::FaultError;
+use crate::policy::SwapInReuse;
+use crate::space::access_bits;
+use crate::stats::Row;
+use crate::writable::writable;
+
+/// State of the page that its entry has again, whoever maps it.
+const RESTORED: Bits = Bits::SOFT_DIRTY.union(Bits::UFFD_WP).union(Bits::WATCHED);
+
+/// A page that is back, before an entry shows it.
+struct Back<'a, M: Machine> {
+    frame: FrameRef<'a, M>,
+    /// Nobody else can reach it.
+    exclusive: bool,
+    kind: FaultKind,
+}
+
+impl<'a, M: Machine> Fault<'a, M> {
+    /// Brings the page back that the entry under the cursor names.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn swap_in(
+        self,
+        mut cursor: Cursor<'a, M>,
+        swapped: Swapped,
+    ) -> Result<FaultKind, FaultError> {
+        let core = self.core;
+        let protected = swapped.bits.contains(Bits::UFFD_WP);
+        // A store to a protected page comes back as by a load, then is dealt with like any other.
+        let stores = self.access.write && !protected;
+        let back = self.bring(swapped, stores)?;
+        let page = Present {
+            frame: back.frame.frame(),
+            size: PageSize::Size4K,
+            bits: self.bits_of(swapped.bits, back.exclusive, stores),
+        };
+        cursor.swap_in(page);
+        let _ = back.frame.into_raw();
+        self.note_private();
+        core.note_filled(self.cpu, 1);
+        core.note_swapped(-1);
+        if self.access.write && protected {
+            self.resolve_present(cursor, page)?;
+        }
+        Ok(back.kind)
+    }
+
+    /// The bits of the entry of a page that is back. What somebody tracks is restored before the rule is asked.
+    fn bits_of(self, carried: Bits, exclusive: bool, stores: bool) -> Bits {
+        let mut bits = access_bits(self.area.rights()) | Bits::ACCESSED | (carried & RESTORED);
+        if exclusive {
+            bits |= Bits::EXCLUSIVE;
+        }
+        if stores {
+            bits |= Bits::DIRTY | Bits::SOFT_DIRTY;
+        }
+        let asked = if planted(Mistake::RuleBeforeProtection) {
+            bits - Bits::UFFD_WP
+        } else {
+            bits
+        };
+        let reuses = stores || self.core.memory.policy().swapin_reuse() == SwapInReuse::On;
+        if reuses && writable(self.area.view(), asked).is_writable() {
+            bits |= Bits::WRITE;
+            if !stores {
+                self.core.memory.count_on(self.cpu, Row::SwapReused, 1);
+            }
+        }
+        bits
+    }
+
+    /// Gets the page into a frame, for an entry whose use of the slot ends here.
+    fn bring(self, swapped: Swapped, stores: bool) -> Result<Back<'a, M>, FaultError> {
+        let memory = &*self.core.memory;
+        let (frames, swap) = (memory.frames(), memory.swap());
+        let found = swap.find(frames, swapped.slot);
+        if let Some(frame) = found.frame {
+            return self.bring_cached(swapped, frame, found.uses, stores);
+        }
+        let frame = frames.allocate(0, FrameKind::Anonymous)?;
+        // Nothing a program can see has changed: only who needed the page is told.
+        swap.read(frames, swapped.slot, frame.frame())
+            .map_err(|_| FaultError::Io)?;
+        memory.count_on(self.cpu, Row::SwapIn, 1);
+        let sole = found.uses == 1;
+        if stores {
+            // Whoever else names the slot has its page there.
+            swap.release(frames, swapped.slot);
+        } else if sole {
+            swap.keep(frames, swapped.slot, frame.frame());
+        } else {
+            swap.cache(frames, swapped.slot, frame.frame());
+        }
+        Ok(Back {
+            frame,
+            exclusive: sole || stores,
+            kind: FaultKind::SwapIn,
+        })
+    }
+
+    /// The same for a page that another of its owners brought back, in `frame`.
+    fn bring_cached(
+        self,
+        swapped: Swapped,
+        frame: FrameRef<'a, M>,
+        uses: u32,
+        stores: bool,
+    ) -> Result<Back<'a, M>, FaultError> {
+        let memory = &*self.core.memory;
+        let (frames, swap) = (memory.frames(), memory.swap());
+        // This one's reference and the slot's: nobody else can reach the page, or will (design rule 5).
+        let sole = uses == 1 && frames.references(frame.frame()) == 2;
+        let kind = FaultKind::SwapCached;
+        if sole || !stores {
+            swap.release(frames, swapped.slot);
+            if stores {
+                swap.forget(frames, frame.frame());
+            }
+            return Ok(Back {
+                frame,
+                exclusive: sole,
+                kind,
+            });
+        }
+        let copy = frames.allocate(0, FrameKind::Anonymous)?;
+        frames.copy(frame.frame(), copy.frame());
+        memory.count_on(self.cpu, Row::FramesCopied, 1);
+        swap.release(frames, swapped.slot);
+        Ok(Back {
+            frame: copy,
+            exclusive: true,
+            kind,
+        })
+    }
+}

@@ -1,0 +1,137 @@
+//! Pages that are in a slot and in memory.
+
+use memwright_table::mistake::{Mistake, planted};
+use memwright_table::{Frame, FrameRef, Frames, Machine, Slots};
+
+use super::Swap;
+
+/// What a fault finds of a page whose entry names a slot.
+pub(crate) struct Found<'a, M: Machine> {
+    /// The frame in which it is, for another of its owners.
+    pub(crate) frame: Option<FrameRef<'a, M>>,
+    /// Entries that name the slot.
+    pub(crate) uses: u32,
+}
+
+/// How a page goes out.
+pub(super) struct Way {
+    /// Where to.
+    pub(super) slot: u64,
+    /// The slot has it already.
+    pub(super) kept: bool,
+}
+
+impl<M: Machine> Swap<M> {
+    /// What is known of the page in `slot`.
+    pub(crate) fn find<'a>(&self, frames: &'a Frames<M>, slot: u64) -> Found<'a, M> {
+        self.with_slots(slot, |slots, offset| {
+            let record = slots.record(offset);
+            Found {
+                frame: record.frame().map(|frame| frames.share(frame)),
+                uses: record.uses,
+            }
+        })
+    }
+
+    /// The only entry that named `slot` maps `frame` from now on: the slot stays while nobody writes to the page,
+    /// unless slots are scarce.
+    pub(crate) fn keep(&self, frames: &Frames<M>, slot: u64, frame: Frame) {
+        let scarce = self.with_slots(slot, |slots, offset| {
+            let scarce = slots.free() < slots.slots() / 2;
+            let record = slots.record(offset);
+            debug_assert_eq!(record.uses, 1, "a page of several owners is kept for one");
+            record.uses = 0;
+            if !scarce {
+                record.set_frame(Some(frame));
+                frames.set_slot(frame, Some(slot));
+            }
+            scarce
+        });
+        if scarce {
+            self.free(frames, slot);
+        } else if planted(Mistake::FreeCleanSlot) {
+            self.with_slots(slot, |slots, offset| slots.record(offset).set_frame(None));
+            self.free(frames, slot);
+        }
+    }
+
+    /// One of the entries that name `slot` maps `frame`, where the others are to find it.
+    pub(crate) fn cache(&self, frames: &Frames<M>, slot: u64, frame: Frame) {
+        self.with_slots(slot, |slots, offset| {
+            let record = slots.record(offset);
+            debug_assert!(record.uses > 1, "nobody else is to find the page");
+            record.uses -= 1;
+            record.set_frame(Some(frames.share(frame).into_raw()));
+            frames.set_slot(frame, Some(slot));
+        });
+    }
+
+    /// How the page in `frame`, which one entry shows, goes out. That entry names the slot from now on.
+    pub(super) fn way_out(&self, frames: &Frames<M>, frame: Frame, dirty: bool) -> Option<Way> {
+        let Some(slot) = frames.slot_of(frame) else {
+            return Some(Way {
+                slot: self.reserve()?,
+                kept: false,
+            });
+        };
+        self.with_slots(slot, |slots, offset| {
+            let record = slots.record(offset);
+            debug_assert_eq!(record.uses, 0, "the slot has a reference too");
+            record.uses = 1;
+            record.set_frame(None);
+            frames.set_slot(frame, None);
+        });
+        Some(Way { slot, kept: !dirty })
+    }
+
+    /// The page in `frame` was written, or will be by somebody who does not say so: the slot that has it has it no
+    /// more.
+    pub(crate) fn forget(&self, frames: &Frames<M>, frame: Frame) {
+        let Some(slot) = frames.slot_of(frame) else {
+            return;
+        };
+        let free = self.with_slots(slot, |slots, offset| {
+            let record = slots.record(offset);
+            let unused = record.uses == 0 && record.frame() == Some(frame);
+            if unused {
+                record.set_frame(None);
+                frames.set_slot(frame, None);
+            }
+            unused
+        });
+        if free {
+            self.free(frames, slot);
+        }
+    }
+}
+
+impl<M: Machine> Slots<M> for Swap<M> {
+    fn share(&self, _frames: &Frames<M>, slot: u64) {
+        self.with_slots(slot, |slots, offset| slots.record(offset).uses += 1);
+    }
+
+    fn release(&self, frames: &Frames<M>, slot: u64) {
+        let (unused, frame) = self.with_slots(slot, |slots, offset| {
+            let record = slots.record(offset);
+            assert!(record.uses > 0, "slot {slot:#x} has no use to give up");
+            record.uses -= 1;
+            (record.uses == 0, record.frame())
+        });
+        match frame {
+            _ if !unused => {}
+            None => self.free(frames, slot),
+            // The slot's own reference goes: whoever shows the frame has it alone again.
+            Some(frame) => drop(frames.adopt(frame)),
+        }
+    }
+
+    fn leave(&self, frames: &Frames<M>, frame: Frame, slot: u64) {
+        self.with_slots(slot, |slots, offset| {
+            let record = slots.record(offset);
+            debug_assert_eq!((record.uses, record.frame()), (0, Some(frame)));
+            record.set_frame(None);
+            frames.set_slot(frame, None);
+        });
+        self.free(frames, slot);
+    }
+}

@@ -1,0 +1,212 @@
+//! Pages outside of memory: devices, slots, and the way out and back.
+//!
+//! ```text
+//! device.rs  what a device does          slot.rs  which slots are in use, and by whom
+//! cache.rs   pages that are in memory and in a slot
+//! out.rs     pages leave                 ../fault/swap.rs  a page comes back
+//! ```
+//!
+//! # A page's way
+//!
+//! An entry of a page that left names a slot ([`memwright_table::Swapped`]) and carries what must survive:
+//! exclusivity, soft-dirty, userfaultfd's write protection, tracking. A load of an exclusive page maps it writable
+//! at once, where [the rule](crate::writable) allows it, and clean: the slot stays, so that the page goes out again
+//! for nothing as long as nobody writes to it (design rule 8). A store maps it writable and dirty, and the slot is
+//! free. A page of several owners comes back once, and each of them finds the same frame.
+
+mod cache;
+mod device;
+mod out;
+mod slot;
+
+pub use device::{DeviceError, SwapDevice};
+pub use slot::{MOST_DEVICES, Place};
+
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use memwright_table::sync::{Lock, Rank};
+use memwright_table::{Frame, Frames, Machine, OutOfMemory, TryPush};
+
+use slot::SlotMap;
+
+/// A device that pages go out to.
+struct Active<M: Machine> {
+    device: Arc<dyn SwapDevice<M>>,
+    slots: SlotMap,
+    /// Devices of a higher one are filled first.
+    priority: i32,
+}
+
+/// What a device keeps, to be shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DeviceUse {
+    /// Its number.
+    pub number: usize,
+    /// Slots.
+    pub slots: u32,
+    /// Of these, in use.
+    pub used: u32,
+    /// Devices of a higher one are filled first.
+    pub priority: i32,
+    /// Bytes of memory that its pages take.
+    pub stored: u64,
+}
+
+/// All slots of a machine.
+pub struct Swap<M: Machine> {
+    devices: Lock<Vec<Option<Active<M>>>>,
+}
+
+impl<M: Machine> Swap<M> {
+    pub(crate) fn new() -> Self {
+        Self {
+            devices: Lock::new(Rank::Swap, Vec::new()),
+        }
+    }
+
+    /// Lets pages go out to `device` from now on; returns its number, or `None` if there are too many.
+    ///
+    /// # Errors
+    /// No heap for what is to be known of its slots.
+    pub fn add(
+        &self,
+        device: Arc<dyn SwapDevice<M>>,
+        priority: i32,
+    ) -> Result<Option<usize>, OutOfMemory> {
+        let new = Active {
+            slots: SlotMap::new(device.slots())?,
+            device,
+            priority,
+        };
+        let mut devices = self.devices.lock();
+        let place = devices.iter().position(Option::is_none);
+        match place {
+            Some(number) => {
+                devices[number] = Some(new);
+                Ok(Some(number))
+            }
+            None if devices.len() == MOST_DEVICES => Ok(None),
+            None => {
+                devices.try_push(Some(new))?;
+                Ok(Some(devices.len() - 1))
+            }
+        }
+    }
+
+    /// The devices.
+    ///
+    /// # Errors
+    /// No heap for the list.
+    pub fn devices(&self) -> Result<Vec<DeviceUse>, OutOfMemory> {
+        let mut uses = Vec::new();
+        uses.try_make_room(MOST_DEVICES)?;
+        let mut keepers = Vec::new();
+        keepers.try_make_room(MOST_DEVICES)?;
+        let devices = self.devices.lock();
+        for (number, active) in devices.iter().enumerate() {
+            let Some(active) = active else { continue };
+            uses.try_push(DeviceUse {
+                number,
+                slots: active.slots.slots(),
+                used: active.slots.slots() - active.slots.free(),
+                priority: active.priority,
+                stored: 0,
+            })?;
+            keepers.try_push(active.device.clone())?;
+        }
+        drop(devices);
+        // A device has a lock of the same rank.
+        for (shown, device) in uses.iter_mut().zip(&keepers) {
+            shown.stored = device.stored();
+        }
+        Ok(uses)
+    }
+
+    /// Slots of all devices, and those in use.
+    pub fn totals(&self) -> (u64, u64) {
+        let devices = self.devices.lock();
+        let each = devices.iter().flatten().map(|active| &active.slots);
+        each.fold((0, 0), |(all, used), slots| {
+            let taken = slots.slots() - slots.free();
+            (all + u64::from(slots.slots()), used + u64::from(taken))
+        })
+    }
+
+    /// Slots in use, as far as that can be told without waiting: for reports of failures too.
+    pub(crate) fn slots_in_use(&self) -> u64 {
+        let devices = self.devices.try_lock();
+        devices.map_or(0, |devices| {
+            let each = devices.iter().flatten().map(|active| &active.slots);
+            each.map(|slots| u64::from(slots.slots() - slots.free()))
+                .sum()
+        })
+    }
+
+    /// Whether there is a device.
+    pub fn is_on(&self) -> bool {
+        self.devices.lock().iter().any(Option::is_some)
+    }
+
+    /// Takes a slot for one entry to name.
+    fn reserve(&self) -> Option<u64> {
+        let mut devices = self.devices.lock();
+        let (number, active) = devices
+            .iter_mut()
+            .enumerate()
+            .filter_map(|(number, active)| Some((number, active.as_mut()?)))
+            .filter(|(_, active)| active.slots.free() > 0)
+            .max_by_key(|(number, active)| (active.priority, core::cmp::Reverse(*number)))?;
+        let offset = active.slots.take()?;
+        active.slots.record(offset).uses = 1;
+        let place = Place {
+            device: number,
+            offset,
+        };
+        Some(place.slot())
+    }
+
+    /// Calls `act` with the slots of the device of `slot`.
+    ///
+    /// # Panics
+    /// If there is no such device: an entry names a slot that was never given out.
+    fn with_slots<R>(&self, slot: u64, act: impl FnOnce(&mut SlotMap, u32) -> R) -> R {
+        let place = Place::of(slot);
+        let mut devices = self.devices.lock();
+        let active = devices.get_mut(place.device).and_then(Option::as_mut);
+        let active = active.unwrap_or_else(|| panic!("slot {slot:#x} is of no device"));
+        act(&mut active.slots, place.offset)
+    }
+
+    fn device_of(&self, slot: u64) -> Arc<dyn SwapDevice<M>> {
+        let place = Place::of(slot);
+        let devices = self.devices.lock();
+        let active = devices.get(place.device).and_then(Option::as_ref);
+        let active = active.unwrap_or_else(|| panic!("slot {slot:#x} is of no device"));
+        active.device.clone()
+    }
+
+    /// Keeps the page in `frame` in `slot`.
+    fn write(&self, frames: &Frames<M>, slot: u64, frame: Frame) -> Result<(), DeviceError> {
+        let offset = Place::of(slot).offset;
+        self.device_of(slot).write(frames, offset, frame)
+    }
+
+    /// Fills `frame` with the page in `slot`.
+    pub(crate) fn read(
+        &self,
+        frames: &Frames<M>,
+        slot: u64,
+        frame: Frame,
+    ) -> Result<(), DeviceError> {
+        let offset = Place::of(slot).offset;
+        self.device_of(slot).read(frames, offset, frame)
+    }
+
+    /// Frees a slot whose record says that nobody needs it.
+    fn free(&self, frames: &Frames<M>, slot: u64) {
+        // Nobody else knows of the slot until it is given back.
+        self.device_of(slot).discard(frames, Place::of(slot).offset);
+        self.with_slots(slot, SlotMap::give_back);
+    }
+}

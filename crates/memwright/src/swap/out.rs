@@ -1,0 +1,226 @@
+//! Pages leave memory (Linux 7.2 `mm/vmscan.c`, `shrink_folio_list`, and `mm/rmap.c`, `try_to_unmap_one`).
+//!
+//! Some pages of one table at a time: their entries name slots, one flush makes every CPU forget them, then the
+//! device gets what is in the frames, and only then these are free. The table's lock is held meanwhile, so that
+//! nobody comes for a page that is not there yet.
+
+use memwright_table::mistake::{Mistake, planted};
+use memwright_table::{Bits, Cursor, Entry, Gather, Machine, Page, PageRange, PageSize, Present};
+
+use crate::space::{Area, Core};
+use crate::stats::Row;
+use crate::vma::AreaFlags;
+
+/// Pages that go out with one flush (`SWAP_CLUSTER_MAX`).
+const TOGETHER: usize = 32;
+
+/// A page that is about to leave.
+#[derive(Clone, Copy)]
+struct Leaving {
+    page: Page,
+    old: Present,
+    slot: u64,
+    /// The slot has it already.
+    kept: bool,
+}
+
+/// What the entry of a page with these bits carries while the page is out, in an area with these flags (design
+/// rule 9): nobody reads its dirty bit any more.
+fn carried(flags: AreaFlags, bits: Bits) -> Bits {
+    let mut kept = bits & (Bits::EXCLUSIVE | Bits::SOFT_DIRTY | Bits::UFFD_WP | Bits::WATCHED);
+    if bits.contains(Bits::DIRTY) {
+        kept -= Bits::WATCHED;
+        if !flags.contains(AreaFlags::WATCH_STORES) {
+            kept |= Bits::SOFT_DIRTY;
+        }
+    }
+    kept
+}
+
+impl<M: Machine> Core<M> {
+    /// Whether pages of the area may leave memory.
+    pub(crate) fn may_leave(&self, area: &Area<M>) -> bool {
+        let kept = AreaFlags::LOCKED | AreaFlags::SECRET | AreaFlags::SHARED;
+        !area.flags().intersects(kept)
+    }
+
+    /// Sends the private pages of `range`, all in `area`, out that only this address space shows. Returns how many
+    /// went; the others stay, for want of slots too.
+    pub(crate) fn page_out(&self, area: &Area<M>, range: PageRange) -> u64 {
+        let cpu = self.cpu();
+        self.note_peak(cpu);
+        let mut gather = self.gather();
+        let mut cursor = self.table.cursor(range);
+        let mut out = 0;
+        while let Some(extent) = cursor.next_filled() {
+            if extent.size != PageSize::Size4K {
+                if !self.part_huge(&mut cursor, extent.entry, &mut gather) && !cursor.advance() {
+                    break;
+                }
+                continue;
+            }
+            out += self.page_out_some(area, &mut cursor, &mut gather);
+            if cursor.position() == range.end {
+                break;
+            }
+        }
+        drop(cursor);
+        let counts = gather.close();
+        self.note_gather(cpu, counts);
+        self.note_swapped(out as i64);
+        self.memory.count_on(cpu, Row::SwapOut, out);
+        out
+    }
+
+    /// Splits a huge page that may leave: its pages go one by one. False if nothing here does.
+    fn part_huge(
+        &self,
+        cursor: &mut Cursor<'_, M>,
+        entry: Entry,
+        gather: &mut Gather<'_, M>,
+    ) -> bool {
+        let Entry::Present(page) = entry else {
+            return false;
+        };
+        let frames = self.memory.frames();
+        let leaves = page.size == PageSize::Size2M
+            && !page.bits.contains(Bits::BORROWED)
+            && self.is_anonymous(page.frame)
+            && frames.pins(page.frame) == 0
+            && frames.is_sole_whole(page.frame);
+        if !leaves || cursor.split(gather).is_err() {
+            return false;
+        }
+        self.memory.count(Row::HugeSplitsSwap, 1);
+        true
+    }
+
+    /// Sends out the next pages of the table in which the cursor stands, and leaves it after them.
+    fn page_out_some(
+        &self,
+        area: &Area<M>,
+        cursor: &mut Cursor<'_, M>,
+        gather: &mut Gather<'_, M>,
+    ) -> u64 {
+        let flags = area.flags();
+        let nothing = Leaving {
+            page: Page::new(0),
+            old: Present {
+                frame: self.memory.zero_frame(),
+                size: PageSize::Size4K,
+                bits: Bits::empty(),
+            },
+            slot: 0,
+            kept: false,
+        };
+        let mut leaving = [nothing; TOGETHER];
+        let mut count = 0;
+        let (end, last) = (cursor.locked_end(), cursor.range().end);
+        let mut next = cursor.position();
+        while next < end && count < TOGETHER {
+            cursor.seek(next);
+            let at = next;
+            next = next.add(1);
+            let Entry::Present(page) = cursor.peek() else {
+                continue;
+            };
+            let Some((slot, kept)) = self.slot_for(page) else {
+                continue;
+            };
+            let old = cursor.swap_out(slot, |bits| carried(flags, bits), gather);
+            // A store since it was looked at made it dirty.
+            let kept = kept && !old.bits.intersects(Bits::DIRTY | Bits::FOLDED_DIRTY);
+            leaving[count] = Leaving {
+                page: at,
+                old,
+                slot,
+                kept,
+            };
+            count += 1;
+        }
+        if !planted(Mistake::WriteBeforeFlush) {
+            gather.flush();
+        }
+        let out = self.write_out(cursor, &leaving[..count], gather);
+        if planted(Mistake::WriteBeforeFlush) {
+            gather.flush();
+        }
+        if next < last {
+            cursor.seek(next);
+        } else {
+            while cursor.advance() {}
+        }
+        out
+    }
+
+    /// Where a page goes, if it may leave, and whether it is there already.
+    fn slot_for(&self, page: Present) -> Option<(u64, bool)> {
+        let frames = self.memory.frames();
+        let leaves = !page.bits.intersects(Bits::BORROWED | Bits::MERGED)
+            && self.is_anonymous(page.frame)
+            && frames.references(page.frame) == 1
+            && frames.pins(page.frame) == 0;
+        if !leaves {
+            return None;
+        }
+        let dirty = page.bits.intersects(Bits::DIRTY | Bits::FOLDED_DIRTY);
+        let way = self.memory.swap().way_out(frames, page.frame, dirty)?;
+        Some((way.slot, way.kept))
+    }
+
+    /// Hands the pages to the device, and gives their frames up. What the device does not take comes back.
+    fn write_out(
+        &self,
+        cursor: &mut Cursor<'_, M>,
+        leaving: &[Leaving],
+        gather: &mut Gather<'_, M>,
+    ) -> u64 {
+        let (frames, swap) = (self.memory.frames(), self.memory.swap());
+        let (mut out, mut written) = (0, 0);
+        for one in leaving {
+            let kept = one.kept || {
+                let taken = swap.write(frames, one.slot, one.old.frame).is_ok();
+                written += u64::from(taken);
+                taken
+            };
+            if kept {
+                gather.free(frames.adopt(one.old.frame));
+                out += 1;
+                continue;
+            }
+            cursor.seek(one.page);
+            cursor.swap_in(one.old);
+            memwright_table::Slots::release(&**swap, frames, one.slot);
+            self.memory.count(Row::SwapRefused, 1);
+        }
+        self.memory.count(Row::SwapWritten, written);
+        out
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_out_carries_what_its_readers_need() {
+        let (x, d, s) = (Bits::EXCLUSIVE, Bits::DIRTY, Bits::SOFT_DIRTY);
+        let (u, w) = (Bits::UFFD_WP, Bits::WATCHED);
+        let rights = Bits::RIGHTS | Bits::ACCESSED;
+        let (plain, watch) = (AreaFlags::empty(), AreaFlags::WATCH_STORES);
+        #[rustfmt::skip]
+        let rows = [
+            ("exclusive, clean",                         plain, x,         x),
+            ("written: soft-dirty",                      plain, x | d,     x | s),
+            ("written, by faults: the bit alone tells",  watch, x | d,     x),
+            ("by faults, written",                       watch, x | d | s, x | s),
+            ("protected",                                plain, x | u,     x | u),
+            ("watched, unwritten",                       plain, x | w,     x | w),
+            ("watched, written",                         plain, x | w | d, x | s),
+            ("a page of several",                        plain, s,         s),
+        ];
+        for (name, flags, bits, expected) in rows {
+            assert_eq!(carried(flags, bits | rights), expected, "{name}");
+        }
+    }
+}

@@ -1,0 +1,368 @@
+//! Pages that leave memory and come back: what a load and a store cost then, who owns them, what is tracked.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use memwright::uffd::{Watch, WatchModes, WatchedFault, Watcher};
+use memwright::{Advice, AreaFlags, FaultError, FaultKind, Policy, RemapRequest, Row};
+use memwright_sim::HostSwap;
+use memwright_table::{Bits, CpuId, Entry};
+
+use crate::world::{PAGE, Process, R, RW, World, page};
+
+const IN: FaultKind = FaultKind::SwapIn;
+const CACHED: FaultKind = FaultKind::SwapCached;
+
+/// A world with a swap device, which is empty again at the end.
+struct Swapping {
+    world: World,
+    device: Arc<HostSwap>,
+}
+
+impl Swapping {
+    fn new() -> Self {
+        Self::with_slots(64)
+    }
+
+    fn with_slots(slots: u32) -> Self {
+        let world = World::new();
+        let device = Arc::new(HostSwap::new(slots));
+        assert_eq!(world.memory.add_swap(device.clone(), 0), Ok(Some(0)));
+        Self { world, device }
+    }
+
+    fn slots(&self) -> u64 {
+        self.world.memory.swap().totals().1
+    }
+}
+
+impl Drop for Swapping {
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            assert_eq!((self.slots(), self.device.kept()), (0, 0), "slots leaked");
+        }
+    }
+}
+
+/// A process with `pages` pages, each with its number and one in it.
+fn filled(swapping: &Swapping, pages: u64) -> Process<'_> {
+    let mut process = swapping.world.process();
+    process.map(0, pages, RW);
+    for index in 0..pages {
+        process.store(index, index as u8 + 1).unwrap();
+    }
+    process
+}
+
+fn page_out(process: &Process<'_>, first: u64, pages: u64) {
+    let advised = process
+        .space
+        .advise(page(first), pages * PAGE, Advice::PageOut);
+    advised.unwrap();
+    process.check();
+}
+
+#[test]
+fn a_page_read_back_is_written_without_a_fault_and_goes_out_again_for_nothing() {
+    let swapping = Swapping::new();
+    let mut process = filled(&swapping, 8);
+    page_out(&process, 0, 8);
+    assert_eq!((process.resident(), process.space.swapped_pages()), (0, 8));
+    for index in 0..8 {
+        let byte = index as u8 + 1;
+        assert_eq!(process.load_with(index), Ok((byte, vec![IN])));
+    }
+    assert_eq!(process.space.swapped_pages(), 0);
+    process.check();
+    for index in 0..4 {
+        assert_eq!(process.store(index, 100), Ok(vec![]));
+    }
+    let account = swapping.world.counted(|| page_out(&process, 0, 8));
+    let rows = [Row::SwapOut, Row::SwapWritten].map(|row| account.count(row));
+    assert_eq!(rows, [8, 4], "what nobody wrote is there already");
+    assert_eq!(swapping.slots(), 8);
+    for index in 0..8 {
+        let byte = if index < 4 { 100 } else { index as u8 + 1 };
+        assert_eq!(process.load(index), byte);
+    }
+}
+
+#[test]
+fn a_store_brings_a_page_back_and_frees_its_slot() {
+    let swapping = Swapping::new();
+    let mut process = filled(&swapping, 4);
+    page_out(&process, 0, 4);
+    assert_eq!(process.store(1, 9), Ok(vec![IN]));
+    assert_eq!(swapping.slots(), 3);
+    assert_eq!(process.load_with(1), Ok((9, vec![])));
+    // Unmapped, thrown away and wiped pages take their slots with them.
+    process.unmap(0, 1);
+    assert_eq!(swapping.slots(), 2);
+    let drop = Advice::DontNeed;
+    process.space.advise(page(2), PAGE, drop).unwrap();
+    assert_eq!((swapping.slots(), process.load(2)), (1, 0));
+}
+
+#[test]
+fn the_older_way_leaves_the_store_a_fault() {
+    let swapping = Swapping::new();
+    let policy: &Policy = swapping.world.memory.policy();
+    policy.set("swapin-reuse", "write-only").unwrap();
+    let mut process = filled(&swapping, 2);
+    page_out(&process, 0, 2);
+    assert_eq!(process.load_with(0), Ok((1, vec![IN])));
+    assert_eq!(process.store(0, 5), Ok(vec![FaultKind::WriteOnly]));
+    assert_eq!(process.store(1, 6), Ok(vec![IN]));
+}
+
+#[test]
+fn rights_are_those_of_the_area_when_the_page_comes_back() {
+    let swapping = Swapping::new();
+    let mut process = filled(&swapping, 3);
+    page_out(&process, 0, 3);
+    process.protect(0, 2, R);
+    assert_eq!(process.store(0, 5), Err(FaultError::Denied));
+    assert_eq!(process.load_with(0), Ok((1, vec![IN])));
+    assert_eq!(process.store(0, 5), Err(FaultError::Denied));
+    process.protect(0, 3, RW);
+    assert_eq!(process.store(0, 5), Ok(vec![]));
+    assert_eq!(process.store(1, 5), Ok(vec![IN]));
+}
+
+#[test]
+fn a_page_shared_by_fork_comes_back_once_and_is_nobodys_own() {
+    let swapping = Swapping::new();
+    let mut parent = filled(&swapping, 3);
+    page_out(&parent, 0, 3);
+    let mut child = parent.fork();
+    assert_eq!((child.space.swapped_pages(), swapping.slots()), (3, 3));
+    assert_eq!(parent.load_with(0), Ok((1, vec![IN])));
+    assert_eq!(child.load_with(0), Ok((1, vec![CACHED])));
+    assert_eq!(child.store(0, 7), Ok(vec![FaultKind::Copy]));
+    assert_eq!(parent.load(0), 1);
+    assert_eq!(parent.store(0, 8), Ok(vec![FaultKind::WriteOnly]));
+    // A store brings a copy back; what is left in the slot is the other's alone.
+    assert_eq!(child.store(1, 9), Ok(vec![IN]));
+    assert_eq!(parent.load_with(1), Ok((2, vec![IN])));
+    assert_eq!(parent.store(1, 3), Ok(vec![]));
+    assert_eq!((parent.load(1), child.load(1)), (3, 9));
+    // Found in memory by a store, while the other shows it.
+    assert_eq!(parent.load_with(2), Ok((3, vec![IN])));
+    assert_eq!(child.store(2, 4), Ok(vec![CACHED]));
+    assert_eq!((parent.load(2), child.load(2)), (3, 4));
+    parent.check();
+    child.check();
+}
+
+#[test]
+fn the_last_owner_of_a_page_has_it_alone_again() {
+    let swapping = Swapping::new();
+    let mut parent = filled(&swapping, 2);
+    page_out(&parent, 0, 2);
+    let mut child = parent.fork();
+    assert_eq!(child.load_with(0), Ok((1, vec![IN])));
+    drop(child);
+    assert_eq!(parent.load_with(0), Ok((1, vec![CACHED])));
+    assert_eq!(parent.store(0, 2), Ok(vec![]));
+    assert_eq!(parent.load_with(1), Ok((2, vec![IN])));
+    assert_eq!(parent.store(1, 3), Ok(vec![]));
+    drop(parent);
+    assert_eq!(swapping.slots(), 0);
+}
+
+#[test]
+fn a_page_that_several_show_stays() {
+    let swapping = Swapping::new();
+    let mut parent = filled(&swapping, 2);
+    let child = parent.fork();
+    page_out(&parent, 0, 2);
+    assert_eq!(swapping.slots(), 0);
+    drop(child);
+    page_out(&parent, 0, 2);
+    assert_eq!(swapping.slots(), 2);
+    assert_eq!(parent.load(1), 2);
+}
+
+fn watch(asynchronous: bool) -> Watch {
+    Watch::try_new(Watcher {
+        number: 1,
+        asynchronous,
+        unpopulated: false,
+        follows: false,
+    })
+    .unwrap()
+}
+
+#[test]
+fn protection_goes_out_and_comes_back_with_the_page() {
+    const REFUSED: FaultError = FaultError::Watched(WatchedFault::WriteProtected);
+    let swapping = Swapping::new();
+    let mut process = filled(&swapping, 5);
+    let watch = watch(false);
+    let modes = WatchModes::WRITE_PROTECT;
+    process
+        .space
+        .watch(page(0), 5 * PAGE, &watch, modes)
+        .unwrap();
+    let protect = |process: &Process<'_>, first, pages, on| {
+        let space = &process.space;
+        space.write_protect(page(first), pages * PAGE, &watch, on)
+    };
+    protect(&process, 0, 2, true).unwrap();
+    page_out(&process, 0, 5);
+    // Protected while it is out, and unprotected.
+    protect(&process, 2, 2, true).unwrap();
+    protect(&process, 1, 1, false).unwrap();
+    assert_eq!(process.load_with(0), Ok((1, vec![IN])));
+    assert_eq!(process.store(0, 9), Err(REFUSED));
+    assert_eq!(process.load_with(1), Ok((2, vec![IN])));
+    assert_eq!(process.store(1, 9), Ok(vec![]));
+    assert_eq!(process.store(2, 9), Err(REFUSED), "and it is in memory now");
+    assert_eq!(process.load_with(2), Ok((3, vec![])));
+    assert_eq!(process.load_with(3), Ok((4, vec![IN])));
+    assert_eq!(process.store(3, 9), Err(REFUSED));
+    assert_eq!(process.store(4, 9), Ok(vec![IN]));
+    protect(&process, 0, 5, false).unwrap();
+    assert_eq!(process.store(0, 9), Ok(vec![]));
+}
+
+#[test]
+fn what_was_written_is_known_over_swap() {
+    for (track, faults) in [("dirty-bit", 0), ("fault", 1)] {
+        let swapping = Swapping::new();
+        swapping.world.memory.policy().set("track", track).unwrap();
+        let mut process = filled(&swapping, 4);
+        process.space.clear_soft_dirty();
+        process.store(1, 9).unwrap();
+        page_out(&process, 0, 4);
+        let soft = |process: &Process<'_>, index| {
+            let bits = match process.space.entry(page(index)) {
+                Entry::Present(page) => page.bits,
+                Entry::Swapped(page) => page.bits,
+                Entry::Empty | Entry::Marker(_) | Entry::Migrating(_) => Bits::empty(),
+            };
+            let found = process
+                .space
+                .find(page(index), |area| area.is_soft_dirty(bits));
+            found.unwrap_or_default()
+        };
+        assert_eq!([0, 1].map(|index| soft(&process, index)), [false, true]);
+        process.load(0);
+        process.load(1);
+        assert_eq!([0, 1].map(|index| soft(&process, index)), [false, true]);
+        assert_eq!(process.store(0, 3).unwrap().len(), faults, "{track}");
+        assert_eq!(process.store(1, 3), Ok(vec![]));
+        assert!(soft(&process, 0));
+        // Cleared while it is out.
+        page_out(&process, 0, 2);
+        process.space.clear_soft_dirty();
+        process.load(0);
+        assert!(!soft(&process, 0));
+        assert_eq!(process.store(2, 3), Ok(vec![IN]));
+        assert!(soft(&process, 2));
+    }
+}
+
+#[test]
+fn a_page_moves_while_it_is_out() {
+    let swapping = Swapping::new();
+    let mut process = filled(&swapping, 2);
+    page_out(&process, 0, 2);
+    let request = RemapRequest {
+        old: page(0),
+        old_length: 2 * PAGE,
+        new_length: 2 * PAGE,
+        may_move: true,
+        fixed: Some(page(600)),
+        dont_unmap: false,
+    };
+    process.space.remap(request).unwrap();
+    assert_eq!(process.load_with(601), Ok((2, vec![IN])));
+    assert_eq!(process.store(600, 4), Ok(vec![IN]));
+}
+
+#[test]
+fn a_device_that_fails_loses_no_page() {
+    let swapping = Swapping::new();
+    let mut process = filled(&swapping, 8);
+    swapping.device.fail_each(3);
+    let account = swapping.world.counted(|| page_out(&process, 0, 8));
+    let rows = [Row::SwapOut, Row::SwapRefused].map(|row| account.count(row));
+    assert_eq!((rows, process.resident()), ([6, 2], 2));
+    swapping.device.fail_each(2);
+    let mut failed = 0;
+    for index in 0..8 {
+        match process.load_with(index) {
+            Ok((byte, _)) => assert_eq!(byte, index as u8 + 1),
+            Err(error) => {
+                assert_eq!(error, FaultError::Io);
+                failed += 1;
+            }
+        }
+    }
+    assert_eq!(failed, 3);
+    swapping.device.fail_each(0);
+    for index in 0..8 {
+        assert_eq!(process.load(index), index as u8 + 1);
+    }
+}
+
+#[test]
+fn a_full_device_takes_no_more() {
+    let swapping = Swapping::with_slots(3);
+    let mut process = filled(&swapping, 8);
+    page_out(&process, 0, 8);
+    assert_eq!((swapping.slots(), process.resident()), (3, 5));
+    for index in 0..8 {
+        assert_eq!(process.load(index), index as u8 + 1);
+    }
+}
+
+#[test]
+fn locked_memory_stays() {
+    let swapping = Swapping::new();
+    let mut process = swapping.world.process();
+    process.map_with(0, 2, RW, AreaFlags::LOCKED);
+    process.store(0, 1).unwrap();
+    let out = process.space.advise(page(0), 2 * PAGE, Advice::PageOut);
+    assert!(out.is_err());
+    assert_eq!(swapping.slots(), 0);
+}
+
+#[test]
+fn what_another_cpu_stores_until_the_flush_goes_out_too() {
+    let swapping = Swapping::new();
+    let mut process = filled(&swapping, 4);
+    let world = &swapping.world;
+    let second = CpuId::new(1);
+    let on_second = world.machine.run_on(second);
+    process.space.table().load();
+    for index in 0..4 {
+        world.machine.on(second).write(page(index), &[50]).unwrap();
+    }
+    drop(on_second);
+    // Whenever the device is about to take a page, the other CPU tries to store to all of them.
+    let (stored, machine) = (Arc::new(AtomicU64::new(0)), world.machine.clone());
+    let count = stored.clone();
+    swapping.device.before_write(move || {
+        for index in 0..4 {
+            let done = machine.on(second).write(page(index), &[51]).is_ok();
+            count.fetch_add(u64::from(done), Ordering::Relaxed);
+        }
+    });
+    page_out(&process, 0, 4);
+    assert_eq!(
+        stored.load(Ordering::Relaxed),
+        0,
+        "a store to a page that left"
+    );
+    for index in 0..4 {
+        assert_eq!(process.load(index), 50);
+    }
+    let idle = swapping.world.process();
+    let on_second = world.machine.run_on(second);
+    idle.space.table().load();
+    process.space.table().note_unloaded(second);
+    drop(on_second);
+    idle.space.table().note_unloaded(second);
+}

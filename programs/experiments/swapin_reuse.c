@@ -1,0 +1,148 @@
+/* Pages go out to swap and come back by a load of each; then each is stored to. Does the store fault again?
+ *
+ * The pages repeat one byte, or compress to about a half, or not at all: what the device does with them is part of
+ * what is measured. Where nobody has turned swap on, as on a Linux that has just booted, this program does, if there
+ * is compressed memory to be had.
+ *
+ * Usage: swapin_reuse [SIZE_IN_KIB]
+ */
+#include "experiment.h"
+
+#include <sys/stat.h>
+#include <sys/swap.h>
+
+#ifndef MADV_PAGEOUT
+#define MADV_PAGEOUT 21
+#endif
+
+static size_t size;
+
+struct faults {
+	uint64_t minor, major;
+};
+
+static struct faults both_now(void)
+{
+	struct rusage usage;
+	MUST(getrusage(RUSAGE_SELF, &usage) == 0);
+	return (struct faults){ usage.ru_minflt, usage.ru_majflt };
+}
+
+static int has_swap(void)
+{
+	static char text[4096];
+	long length = read_file("/proc/swaps", text, sizeof text);
+	char *end = length > 0 ? strchr(text, '\n') : NULL;
+	return end && end[1];
+}
+
+/* Linux: makes a swap area of compressed memory (the header is union swap_header of linux/swap.h) and turns it on. */
+static int make_swap(void)
+{
+	static const char bytes[] = "268435456";
+	static uint32_t header[PAGE / 4];
+	int file = open("/sys/block/zram0/disksize", O_WRONLY);
+	if (file < 0 || write(file, bytes, sizeof bytes - 1) < 0)
+		return 0;
+	close(file);
+	header[256] = 1;
+	header[257] = 268435456 / PAGE - 1;
+	memcpy((char *)header + PAGE - 10, "SWAPSPACE2", 10);
+	file = open("/dev/zram0", O_WRONLY);
+	if (file < 0 || write(file, header, PAGE) != (long)PAGE)
+		return 0;
+	close(file);
+	return swapon("/dev/zram0", 0) == 0;
+}
+
+enum contents { REPEATED, HALF, RANDOM };
+
+static uint64_t state = 0x9e3779b97f4a7c15;
+
+static uint64_t next_random(void)
+{
+	state ^= state << 13;
+	state ^= state >> 7;
+	state ^= state << 17;
+	return state;
+}
+
+static void fill(char *memory, enum contents contents)
+{
+	for (size_t at = 0; at < size; at += 8) {
+		int plain = contents == REPEATED || (contents == HALF && at % 4096 >= 1920);
+		*(uint64_t *)(memory + at) = plain ? 0x0101010101010101 : next_random();
+	}
+}
+
+static uint64_t sum(const char *memory)
+{
+	uint64_t sum = 0;
+	for (size_t at = 0; at < size; at += 8)
+		sum = sum * 31 + *(const uint64_t *)(memory + at);
+	return sum;
+}
+
+static void page_out(const char *name, char *memory)
+{
+	size_t pages = size / PAGE;
+	uint64_t start = clock_now();
+	MUST(madvise(memory, size, MADV_PAGEOUT) == 0);
+	uint64_t took = clock_now() - start;
+	if (name)
+		record_value(name, "page out, per page", "instructions", (double)took / pages);
+}
+
+static void pass(const char *name, const char *what, char *memory, int writes)
+{
+	size_t pages = size / PAGE;
+	char measure[64];
+	struct faults before = both_now();
+	MARK_BEGIN(7);
+	uint64_t start = clock_now();
+	if (writes)
+		write_pages(memory, size);
+	else
+		read_pages(memory, size);
+	uint64_t took = clock_now() - start;
+	MARK_END(7);
+	struct faults after = both_now();
+	snprintf(measure, sizeof measure, "%s, per page", what);
+	record_value(name, measure, "instructions", (double)took / pages);
+	snprintf(measure, sizeof measure, "%s: major faults", what);
+	record_value(name, measure, "faults", (double)(after.major - before.major));
+	snprintf(measure, sizeof measure, "%s: minor faults", what);
+	record_value(name, measure, "faults", (double)(after.minor - before.minor));
+}
+
+static void one_case(const char *name, enum contents contents)
+{
+	char *memory = fresh_apart(size);
+	fill(memory, contents);
+	uint64_t expected = sum(memory);
+	page_out(name, memory);
+	pass(name, "read pass", memory, 0);
+	MUST(sum(memory) == expected);
+	pass(name, "then write pass", memory, 1);
+	page_out(NULL, memory);
+	pass(name, "write pass only", memory, 1);
+	MUST(munmap(memory, size) == 0);
+}
+
+int main(int count, char **arguments)
+{
+	size = argument(count, arguments, 1, 2 * KIB) * KIB;
+	MUST(size > 0 && size % PAGE == 0);
+	begin();
+	if (!has_swap() && !make_swap()) {
+		printf("note\tno swap\n");
+		return 0;
+	}
+	/* What the measuring itself touches is touched now. */
+	both_now();
+	one_case("pages that repeat a byte", REPEATED);
+	one_case("pages that compress to a half", HALF);
+	one_case("pages that do not compress", RANDOM);
+	print_records();
+	return 0;
+}
