@@ -80,7 +80,7 @@ static inline void add_value(struct series *series, uint64_t value)
 }
 
 /* Counters of the kernel, for this process or the machine. */
-enum counter { FAULTS, CPUS_INTERRUPTED, FLUSHES, COUNTERS };
+enum counter { FAULTS, CPUS_INTERRUPTED, FLUSHES, TRANSLATIONS, COUNTERS };
 
 struct counters {
 	uint64_t value[COUNTERS];
@@ -127,20 +127,33 @@ static int read_interrupts(uint64_t *sum)
 	}
 }
 
-/* Invalidations on the CPU that asks, of pages or of everything. Linux counts them with CONFIG_DEBUG_TLBFLUSH. */
-static int read_flushes(uint64_t *sum)
+/* The sum of rows of /proc/vmstat; 0 if one is missing. */
+static int read_rows(const char *const *names, uint64_t *sum)
 {
-	static const char *const names[] = { "nr_tlb_local_flush_all ", "nr_tlb_local_flush_one " };
 	if (read_file("/proc/vmstat", proc_text, sizeof proc_text) < 0)
 		return 0;
 	*sum = 0;
-	for (int i = 0; i < 2; i++) {
-		char *row = strstr(proc_text, names[i]);
+	for (; *names; names++) {
+		char *row = strstr(proc_text, *names);
 		if (!row)
 			return 0;
-		*sum += strtoull(row + strlen(names[i]), NULL, 10);
+		*sum += strtoull(row + strlen(*names), NULL, 10);
 	}
 	return 1;
+}
+
+/* How often the CPUs that asked flushed their own translations: no Linux counts that. */
+static int read_flushes(uint64_t *sum)
+{
+	static const char *const names[] = { "memwright_flush_local ", NULL };
+	return read_rows(names, sum);
+}
+
+/* What they flushed: single translations, and everything at once. Linux counts it with CONFIG_DEBUG_TLBFLUSH. */
+static int read_translations(uint64_t *sum)
+{
+	static const char *const names[] = { "nr_tlb_local_flush_all ", "nr_tlb_local_flush_one ", NULL };
+	return read_rows(names, sum);
 }
 
 static uint64_t faults_now(void)
@@ -155,6 +168,7 @@ static inline struct counters counters_now(void)
 	struct counters now = { .known = 1 << FAULTS };
 	now.known |= read_interrupts(&now.value[CPUS_INTERRUPTED]) << CPUS_INTERRUPTED;
 	now.known |= read_flushes(&now.value[FLUSHES]) << FLUSHES;
+	now.known |= read_translations(&now.value[TRANSLATIONS]) << TRANSLATIONS;
 	now.value[FAULTS] = faults_now();
 	return now;
 }
@@ -187,7 +201,8 @@ static inline void record_value(const char *which, const char *measure, const ch
 /* What the counters moved by, per round. */
 static inline void record_counters(const char *which, struct counters before, struct counters after, double rounds)
 {
-	static const char *const names[COUNTERS] = { "faults", "CPUs interrupted", "flushes, local" };
+	static const char *const names[COUNTERS] = { "faults", "CPUs interrupted", "flushes, local",
+						     "translations flushed" };
 	for (int i = 0; i < COUNTERS; i++)
 		if (before.known & after.known & 1u << i)
 			record_value(which, names[i], "per round", (after.value[i] - before.value[i]) / rounds);

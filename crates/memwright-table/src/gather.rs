@@ -81,23 +81,25 @@ pub struct GatherCounts {
     /// Entries changed, by [`Change::index`].
     pub changed: [u64; Change::COUNT],
     /// Invalidations on this CPU.
-    pub local: u64,
+    pub local: u32,
     /// Of these, full ones.
-    pub local_full: u64,
+    pub local_full: u32,
+    /// Translations invalidated one by one by the others, each of its own size.
+    pub local_pages: u64,
     /// Invalidations sent to other CPUs.
-    pub remote: u64,
+    pub remote: u32,
     /// CPUs interrupted for them.
-    pub interrupted: u64,
+    pub interrupted: u32,
     /// Entries for which no CPU was told because their accessed bit was clear.
     pub elided_not_accessed: u64,
     /// Entries for which no other CPU was told because rights only grew.
     pub elided_grew: u64,
     /// Flushes that no CPU took part in because none had the table loaded.
-    pub elided_not_loaded: u64,
+    pub elided_not_loaded: u32,
     /// Flushes made early because too many frames were held back.
-    pub early: u64,
+    pub early: u32,
     /// Flushes made because another operation's were still pending.
-    pub completed: u64,
+    pub completed: u32,
     /// Frames of which references were given up: all of a folio's for one of the whole.
     pub released: u64,
     /// Entries removed that named a page in swap.
@@ -110,6 +112,17 @@ impl GatherCounts {
         self.changed[change.index()]
     }
 
+    /// Entries that kept what they map, whatever of their state changed.
+    pub fn edited(&self) -> u64 {
+        let kinds = [
+            Change::Same,
+            Change::Grew,
+            Change::Shrank,
+            Change::LostCachedBit,
+        ];
+        kinds.into_iter().map(|change| self.of(change)).sum()
+    }
+
     /// Adds `other`'s counts.
     pub fn add(&mut self, other: &GatherCounts) {
         for (sum, more) in self.changed.iter_mut().zip(other.changed) {
@@ -117,6 +130,7 @@ impl GatherCounts {
         }
         self.local += other.local;
         self.local_full += other.local_full;
+        self.local_pages += other.local_pages;
         self.remote += other.remote;
         self.interrupted += other.interrupted;
         self.elided_not_accessed += other.elided_not_accessed;
@@ -498,12 +512,14 @@ impl<'t, M: Machine> Gather<'t, M> {
             self.invalidate_all(loaded, stranger);
         } else if !self.shrunk.is_empty() {
             let runs = self.shrunk.few().unwrap_or_default();
-            send(self.table, &mut self.counts, loaded, runs, true);
+            let pages = self.shrunk.count;
+            send(self.table, &mut self.counts, loaded, runs, pages, true);
         }
         // A full invalidation to spare a few faults that retry would cost more than they do.
         if let Some(runs) = self.grown.few() {
             if !runs.is_empty() {
-                send(self.table, &mut self.counts, loaded, runs, false);
+                let pages = self.grown.count;
+                send(self.table, &mut self.counts, loaded, runs, pages, false);
             }
         }
         if let Some(share) = self.pending.take() {
@@ -514,7 +530,7 @@ impl<'t, M: Machine> Gather<'t, M> {
     /// `stranger`: somebody else has invalidations pending, perhaps of what was elided here.
     #[cold]
     fn invalidate_all(&mut self, loaded: CpuSet, stranger: bool) {
-        self.counts.completed += u64::from(stranger);
+        self.counts.completed += u32::from(stranger);
         if planted(Mistake::FullFlushForgotten) && self.shrunk.is_many() {
             return;
         }
@@ -523,8 +539,8 @@ impl<'t, M: Machine> Gather<'t, M> {
         } else {
             Invalidation::All
         };
-        self.counts.local_full += u64::from(loaded.contains(self.table.frames().machine().cpu()));
-        send(self.table, &mut self.counts, loaded, &[what], true);
+        self.counts.local_full += u32::from(loaded.contains(self.table.frames().machine().cpu()));
+        send(self.table, &mut self.counts, loaded, &[what], 0, true);
     }
 
     fn release(&mut self) {
@@ -597,13 +613,15 @@ fn mistaken(change: Change) -> Change {
     }
 }
 
-/// Makes this CPU forget, if it has the table loaded, and if `everywhere` every other that has.
+/// Makes this CPU forget, if it has the table loaded, and if `everywhere` every other that has: `pages`
+/// translations one by one, or everything if they are none.
 #[inline]
 fn send<M: Machine>(
     table: &Table<M>,
     counts: &mut GatherCounts,
     loaded: CpuSet,
     what: &[Invalidation],
+    pages: u64,
     everywhere: bool,
 ) {
     let machine = table.frames().machine();
@@ -619,6 +637,7 @@ fn send<M: Machine>(
     }
     if loaded.contains(cpu) && !planted(Mistake::SkipLocal) {
         counts.local = counts.local.wrapping_add(1);
+        counts.local_pages = counts.local_pages.wrapping_add(pages);
         for what in what {
             machine.invalidate_local(what);
         }
@@ -636,7 +655,7 @@ fn send_remote<M: Machine>(
     what: &[Invalidation],
 ) {
     counts.remote += 1;
-    counts.interrupted += u64::from(others.len());
+    counts.interrupted += others.len();
     let machine = table.frames().machine();
     let others = if planted(Mistake::OneCpuShort) {
         CpuSet::from_bits(others.bits() & (others.bits() - 1))

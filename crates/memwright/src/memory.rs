@@ -235,15 +235,16 @@ impl<M: Machine> Memory<M> {
             [
                 (Row::EntriesGrew, counts.of(Change::Grew)),
                 (Row::EntriesShrank, counts.of(Change::Shrank)),
-                (Row::FlushLocal, counts.local),
+                (Row::FlushLocal, u64::from(counts.local)),
+                (Row::FlushLocalPages, counts.local_pages),
                 (Row::FlushElidedGrew, counts.elided_grew),
                 (Row::FlushElidedNotAccessed, counts.elided_not_accessed),
             ],
         );
         let freed = counts.of(Change::Freed) | counts.of(Change::Moved);
         let other = counts.of(Change::Resized) | counts.of(Change::LostCachedBit);
-        let flushes = counts.remote | counts.elided_not_loaded | counts.early;
-        if freed | other | counts.of(Change::Filled) | flushes != 0 {
+        let flushes = counts.local_full | counts.remote | counts.elided_not_loaded | counts.early;
+        if freed | other | counts.of(Change::Filled) | u64::from(flushes) != 0 {
             self.count_rest(cpu, counts);
         }
     }
@@ -260,10 +261,14 @@ impl<M: Machine> Memory<M> {
                 (Row::EntriesFreed, counts.of(Change::Freed)),
                 (Row::EntriesLostCachedBit, counts.of(Change::LostCachedBit)),
                 (Row::EntriesFilled, counts.of(Change::Filled)),
-                (Row::FlushRemote, counts.remote),
-                (Row::FlushCpusInterrupted, counts.interrupted),
-                (Row::FlushElidedNotLoaded, counts.elided_not_loaded),
-                (Row::FlushEarly, counts.early),
+                (Row::FlushLocalFull, u64::from(counts.local_full)),
+                (Row::FlushRemote, u64::from(counts.remote)),
+                (Row::FlushCpusInterrupted, u64::from(counts.interrupted)),
+                (
+                    Row::FlushElidedNotLoaded,
+                    u64::from(counts.elided_not_loaded),
+                ),
+                (Row::FlushEarly, u64::from(counts.early)),
             ],
         );
     }

@@ -104,6 +104,12 @@ rows! {
         "Changed entries that mapped nothing before.";
     FlushLocal, "flush_local", Counted, "flushes: local",
         "Invalidations of this CPU's translations, each of one page, a run or everything.";
+    FlushLocalFull, "flush_local_full", Counted, "flushes: local, of everything",
+        "Of these, invalidations of all the CPU's translations of the space.";
+    FlushLocalPages, "flush_local_pages", Counted, "flushes: local, translations",
+        "Translations that the other ones named, each of its own size.";
+    FlushDropped, "flush_dropped", Counted, "flushes: dropped, at most",
+        "Pages that a space still had when all its translations were invalidated: more cannot have been dropped.";
     FlushRemote, "flush_remote", Counted, "flushes: remote",
         "Rounds of interrupts that made other CPUs invalidate.";
     FlushCpusInterrupted, "flush_cpus_interrupted", Counted, "flushes: CPUs interrupted",

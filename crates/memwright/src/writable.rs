@@ -170,12 +170,6 @@ impl Grant {
         }
     }
 
-    /// Whether it grants something, to exclusive pages only.
-    #[inline]
-    pub fn wants_exclusive(self) -> bool {
-        self.wanted.contains(Bits::EXCLUSIVE)
-    }
-
     /// Whether an entry with these bits may be writable.
     #[inline]
     pub fn allows(self, bits: Bits) -> bool {

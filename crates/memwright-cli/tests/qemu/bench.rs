@@ -7,6 +7,7 @@ use std::process::{Command, Output, Stdio};
 pub fn trials() -> Vec<Trial> {
     vec![
         Trial::test("bench::repeats", repeats),
+        Trial::test("bench::figures_once_reached_hold", budgets),
         Trial::test("bench::policies_are_columns", policies),
         Trial::test("bench::child_that_is_gone", forks),
         Trial::test("bench::image_that_is_no_kernel", not_a_kernel),
@@ -30,16 +31,87 @@ fn json(arguments: &[&str]) -> Result<String, Failed> {
     Ok(String::from_utf8(output.stdout)?)
 }
 
-/// The average that a column's record has.
+/// The average that a column's record has in the first run.
 fn average(document: &Value, column: &str, case: &str, measure: &str) -> Result<f64, Failed> {
-    let runs = document["experiments"][0]["runs"].as_array();
-    let records = runs.and_then(|runs| runs[0]["records"][column].as_array());
+    average_of(
+        &document["experiments"][0]["runs"][0],
+        column,
+        case,
+        measure,
+    )
+}
+
+fn average_of(run: &Value, column: &str, case: &str, measure: &str) -> Result<f64, Failed> {
+    let records = run["records"][column].as_array();
     records
         .into_iter()
         .flatten()
         .find(|record| record["case"] == case && record["measure"] == measure)
         .and_then(|record| record["average"].as_f64())
         .ok_or_else(|| format!("no {measure:?} of {case:?} in column {column:?}").into())
+}
+
+/// Experiment, which of its runs, case, measure, and how much it may be on average.
+#[rustfmt::skip]
+const BUDGETS: &[(&str, usize, &str, &str, f64)] = &[
+    ("basics", 0, "system call", "getppid", 150.0),
+    ("basics", 0, "fault", "first write of a page", 1600.0),
+    ("basics", 0, "fault", "first read of a page", 600.0),
+    ("basics", 0, "munmap", "4 MiB populated, per page", 250.0),
+    ("basics", 0, "fork", "64 MiB populated", 600_000.0),
+    ("protect-loop", 0, "4 KiB, whole mapping, with the write", "mprotect(R)", 850.0),
+    ("protect-loop", 0, "4 KiB, whole mapping, with the write", "mprotect(RW)", 850.0),
+    ("protect-loop", 0, "4 KiB, whole mapping, with the write", "faults", 0.0),
+    ("protect-loop", 0, "4 KiB, whole mapping, without the write", "mprotect(R)", 850.0),
+    ("protect-loop", 0, "4 KiB, whole mapping, without the write", "mprotect(RW)", 850.0),
+    ("protect-loop", 0, "4 KiB, inside a mapping, with the write", "mprotect(R)", 1900.0),
+    ("protect-loop", 0, "4 KiB, inside a mapping, with the write", "mprotect(RW)", 1900.0),
+    // With another CPU busy: 400 more than alone, and no CPU is interrupted but by the first of the two.
+    ("protect-loop", 1, "4 KiB, whole mapping, with the write", "mprotect(R)", 1250.0),
+    ("protect-loop", 1, "4 KiB, whole mapping, with the write", "mprotect(RW)", 1250.0),
+    ("protect-loop", 1, "4 KiB, whole mapping, with the write", "CPUs interrupted", 1.0),
+    ("protect-loop", 1, "4 KiB, whole mapping, without the write", "CPUs interrupted", 0.0),
+    ("protect-bulk", 0, "512 KiB", "mprotect(R), per page", 25.0),
+    ("protect-bulk", 0, "512 KiB", "mprotect(RW), per page", 25.0),
+    ("protect-bulk", 0, "1048576 KiB", "mprotect(R), per page", 25.0),
+    ("protect-bulk", 0, "1048576 KiB", "mprotect(RW), per page", 25.0),
+    ("protect-bulk", 0, "1048576 KiB", "faults", 0.0),
+    ("huge-protect", 0, "1024 MiB", "mprotect(R), per 2 MiB page", 25.0),
+    ("huge-protect", 0, "1024 MiB", "mprotect(RW), per 2 MiB page", 25.0),
+    ("huge-protect", 0, "1024 MiB", "faults", 0.0),
+    ("many-areas", 0, "64 areas become read-only", "flushes, local", 1.0),
+    ("many-areas", 0, "64 areas become writable", "flushes, local", 1.0),
+    ("fork-reuse", 0, "child that lives", "parent's write, per page", 2500.0),
+    ("fork-reuse", 0, "child that wrote all, gone", "child's write, per page", 2500.0),
+    ("fork-reuse", 0, "idle child, gone; mprotect(R), mprotect(RW)", "parent's write, per page: faults", 0.0),
+];
+
+/// Counts of instructions repeat, so that they can be held to: whatever is added stays off these paths.
+fn budgets() -> Result<(), Failed> {
+    let mut names: Vec<&str> = BUDGETS.iter().map(|budget| budget.0).collect();
+    names.dedup();
+    let document: Value = serde_json::from_str(&json(&names)?)?;
+    let experiments = document["experiments"].as_array().into_iter().flatten();
+    let runs: Vec<(&Value, &Value)> = experiments
+        .map(|experiment| (&experiment["experiment"], &experiment["runs"]))
+        .collect();
+    let mut over = Vec::new();
+    for (name, run, case, measure, most) in BUDGETS {
+        let Some((_, runs)) = runs.iter().find(|(found, _)| found == name) else {
+            return Err(format!("no {name} in {document}").into());
+        };
+        let figure = average_of(&runs[*run], "memwright", case, measure)?;
+        if figure > *most {
+            over.push(format!(
+                "{name}, run {run}, {case}, {measure}: {figure}, not {most}"
+            ));
+        }
+    }
+    if over.is_empty() {
+        Ok(())
+    } else {
+        Err(over.join("\n").into())
+    }
 }
 
 fn repeats() -> Result<(), Failed> {

@@ -16,7 +16,7 @@ pub(crate) const NEW: Bits = Bits::ACCESSED
     .union(Bits::EXCLUSIVE);
 
 impl<M: Machine> Fault<'_, M> {
-    #[inline]
+    #[inline(always)]
     pub(super) fn resolve_anonymous(self) -> Result<FaultKind, FaultError> {
         let mut cursor = self.core.table.cursor(PageRange::single(self.page));
         match cursor.peek() {

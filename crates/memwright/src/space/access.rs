@@ -1,11 +1,11 @@
 //! The kernel's own access to memory of any address space: the stack of a program that starts,
 //! /proc/PID/mem. Slow, through the table; what is absent is faulted in.
 
-use memwright_table::{Bits, Frame, FrameRef, Machine, PAGE_SIZE, PageRange, VirtAddr};
+use memwright_table::{Bits, CpuId, Frame, FrameRef, Machine, PAGE_SIZE, PageRange, VirtAddr};
 
 use super::{AddressSpace, Core};
 use crate::error::FaultError;
-use crate::fault::Access;
+use crate::fault::{Access, FaultKind};
 use crate::vma::AreaFlags;
 
 impl<M: Machine> AddressSpace<M> {
@@ -127,7 +127,18 @@ impl<M: Machine> Core<M> {
                     return Ok(());
                 }
             }
-            self.fault(cpu, address, access)?;
+            self.fault_in(cpu, address, access)?;
         }
+    }
+
+    /// Brings in a page that the kernel is about to reach; its fault is not counted.
+    #[cold]
+    fn fault_in(
+        &self,
+        cpu: CpuId,
+        address: VirtAddr,
+        access: Access,
+    ) -> Result<FaultKind, FaultError> {
+        self.fault(cpu, address, access)
     }
 }

@@ -214,9 +214,20 @@ impl<M: Machine> Core<M> {
         }
         let memory = &*self.memory;
         memory.count_gather(cpu, counts);
+        if counts.local_full > 0 {
+            self.note_dropped(cpu, counts);
+        }
         if memory.is_watched() && counts.local + counts.remote > 0 {
             memory.trace(|| flush_event(counts));
         }
+    }
+
+    /// Enters what full flushes may have dropped: which translations a CPU held, no software can know.
+    #[cold]
+    #[inline(never)]
+    fn note_dropped(&self, cpu: CpuId, counts: &GatherCounts) {
+        let live = u64::from(counts.local_full) * self.resident();
+        self.memory.count_on(cpu, Row::FlushDropped, live);
     }
 
     /// Enters splits and merges into the account.
@@ -284,7 +295,7 @@ fn flush_event(counts: &GatherCounts) -> Event {
     Event::Flush {
         reason: reason.name(),
         entries,
-        cpus: counts.interrupted as u32,
+        cpus: counts.interrupted,
     }
 }
 

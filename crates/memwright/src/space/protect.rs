@@ -36,6 +36,8 @@ impl<M: Machine> AddressSpace<M> {
             return Ok(());
         }
         let mut areas = core.areas.write();
+        // Read before the area is, so that what is known of it then need not be read again.
+        let (cpu, flush) = (core.cpu(), core.memory.policy().flush());
         let Some((first, area)) = areas.map.locate(range.start) else {
             return Err(ProtectError::Hole(address));
         };
@@ -43,11 +45,9 @@ impl<M: Machine> AddressSpace<M> {
         if area.rights == rights && range.end <= area.end() && !sealed {
             return Ok(());
         }
-        let cpu = core.cpu();
-        let mut gather = core.gather();
+        let mut gather = core.table.gather_by(flush);
         let mut change = Change {
             rights,
-            entries: 0,
             avoided: 0,
             locked: false,
         };
@@ -56,15 +56,15 @@ impl<M: Machine> AddressSpace<M> {
         core.note_areas(cpu, &mut areas);
         drop(areas);
         core.note_gather(cpu, counts);
+        core.memory.trace(|| Event::Protect {
+            range,
+            rights,
+            entries: counts.edited(),
+        });
         if change.avoided > 0 {
             core.memory
                 .count_on(cpu, Row::WriteFaultsAvoided, change.avoided);
         }
-        core.memory.trace(|| Event::Protect {
-            range,
-            rights,
-            entries: change.entries,
-        });
         if change.locked {
             core.populate_gained();
         }
@@ -75,7 +75,6 @@ impl<M: Machine> AddressSpace<M> {
 /// One protection change under way.
 struct Change {
     rights: Rights,
-    entries: u64,
     avoided: u64,
     /// Locked memory became writable.
     locked: bool,
@@ -222,23 +221,34 @@ impl Change {
             let edit = edit_to(access, false);
             let mut cursor = core.table.cursor(range);
             cursor.edit_alike(end, move |_| edit, gather)
-        } else if policy.upgrades_all() {
+        } else if !policy.upgrades_all() {
+            edit_by_policy(core, view, range, gather)
+        } else if view.shared {
+            edit_shared(core, view, range, gather)
+        } else {
             let grant = Grant::new(view, WriteUpgrade::On);
             let rule = move |bits| edit_to(access, grant.allows(bits));
             let mut cursor = core.table.cursor(range);
-            if grant.wants_exclusive() {
-                // A page whose other owners are gone is this one's alone again.
-                cursor.edit_regaining(end, rule, gather)
-            } else {
-                cursor.edit_alike(end, rule, gather)
-            }
-        } else {
-            edit_by_policy(core, view, range, gather)
+            // A page whose other owners are gone is this one's alone again.
+            cursor.edit_regaining(end, rule, gather)
         };
         // No address space has so many pages.
-        self.entries = self.entries.wrapping_add(edited.changed);
         self.avoided = self.avoided.wrapping_add(edited.made_writable);
     }
+}
+
+/// The same where writing is granted in shared memory.
+#[inline(never)]
+fn edit_shared<M: Machine>(
+    core: &Core<M>,
+    view: View,
+    range: PageRange,
+    gather: &mut Gather<'_, M>,
+) -> Edited {
+    let (access, grant) = (access_bits(view.rights), Grant::new(view, WriteUpgrade::On));
+    let rule = move |bits| edit_to(access, grant.allows(bits));
+    let mut cursor = core.table.cursor(range);
+    cursor.edit_alike(range.end, rule, gather)
 }
 
 /// The same under a policy that withholds the right to write from some pages.

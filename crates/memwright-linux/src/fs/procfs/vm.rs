@@ -109,7 +109,8 @@ fn set_overcommit(context: &Context<'_>, bytes: &[u8]) -> Result<(), Errno> {
     Ok(())
 }
 
-/// `/proc/vmstat` (`mm/vmstat.c` of Linux 7.2): the rows that there is something behind.
+/// `/proc/vmstat` (`mm/vmstat.c` of Linux 7.2; the rows of flushes are those of `CONFIG_DEBUG_TLBFLUSH`): the rows
+/// that there is something behind.
 pub fn statistics(context: &Context<'_>, text: &mut Text) -> fmt::Result {
     let memory = &context.kernel.memory;
     let frames = memory.frames();
@@ -166,6 +167,15 @@ pub fn statistics(context: &Context<'_>, text: &mut Text) -> fmt::Result {
         ("thp_collapse_alloc", count(Row::HugeCollapses)),
         ("thp_split_pmd", splits.into_iter().map(count).sum()),
         ("thp_zero_page_alloc", memory.huge().zero_pages()),
+        ("nr_tlb_remote_flush", count(Row::FlushRemote)),
+        (
+            "nr_tlb_remote_flush_received",
+            count(Row::FlushCpusInterrupted),
+        ),
+        ("nr_tlb_local_flush_all", count(Row::FlushLocalFull)),
+        ("nr_tlb_local_flush_one", count(Row::FlushLocalPages)),
+        // Linux counts pages and full flushes, but not how often it flushed.
+        ("memwright_flush_local", count(Row::FlushLocal)),
         (
             "oom_kill",
             context.kernel.memory_kills.load(Ordering::Relaxed),
