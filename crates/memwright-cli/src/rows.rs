@@ -11,7 +11,7 @@ const GROUPS: &[(&str, &[&str])] = &[
     ),
     ("Page-table entries changed", &["entries_"]),
     ("Flushes", &["flush_", "paging_structure_", "tagged_"]),
-    ("Frames", &["frames_", "lazy_freed"]),
+    ("Frames", &["frames_", "lazy_"]),
     ("Page tables", &["table_"]),
     ("Huge pages", &["huge_"]),
     ("Swap", &["swap_"]),

@@ -15,6 +15,7 @@ use crate::{
         ExitStatus, Life, Limits, PROGRAM, Parts, Process, REAPER, Sleep, Start, Tasks, Thread,
     },
     random::Random,
+    reclaim::Reclaim,
     scheduler::Scheduler,
     signal::{Signal, SignalInfo, Stop, ThreadSignals, kill_process, send_to_process},
     sync::{Lock, Rank},
@@ -52,6 +53,8 @@ pub struct Kernel {
     pub(crate) userfaults: Userfaults,
     /// Makes huge pages of small ones in the background.
     pub(crate) huge_scan: Arc<HugeScan>,
+    /// Sends pages out when memory is short.
+    pub(crate) reclaim: Arc<Reclaim>,
     /// The source of every random number.
     pub random: Lock<Random>,
     /// The source of address layouts; a fixed layout without one.
@@ -98,6 +101,7 @@ impl Kernel {
             futexes: Futexes::new(),
             userfaults: Userfaults::default(),
             huge_scan: HugeScan::new(),
+            reclaim: Reclaim::new(),
             calls: CallCounts::new(),
             processes_made: AtomicU64::new(0),
             memory_kills: AtomicU64::new(0),
@@ -123,6 +127,7 @@ impl Kernel {
             Ok(()) => {
                 host.start_cpus();
                 kernel.huge_scan.wake(kernel);
+                kernel.reclaim.wake(kernel);
                 kernel.scheduler.idle(kernel);
                 kernel.scheduler.await_all_parked(kernel);
             }

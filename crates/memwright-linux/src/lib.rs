@@ -31,6 +31,7 @@ pub mod memory;
 mod oom;
 pub mod process;
 pub mod random;
+mod reclaim;
 mod run;
 pub mod scheduler;
 pub mod signal;

@@ -141,6 +141,9 @@ fn refused_fault(kernel: &Kernel, thread: &Arc<Thread>, error: FaultError) -> Re
         Some((signal, code)) => Resolved::Signal(signal, code),
         None => {
             if error == FaultError::OutOfMemory && !thread.fatal_pending() {
+                if kernel.reclaim.relieve(kernel) {
+                    return Resolved::Retry;
+                }
                 crate::oom::relieve(kernel, thread);
             }
             if error == FaultError::OutOfMemory && thread.fatal_pending() {

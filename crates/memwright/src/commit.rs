@@ -28,7 +28,9 @@ pub enum OvercommitMode {
 #[derive(Debug)]
 pub struct Commit {
     cpus: Vec<Share>,
-    total: u64,
+    memory: u64,
+    /// Pages of swap.
+    swap: AtomicU64,
     mode: AtomicU8,
     /// Percent of memory that may be promised in mode `Never`, unless `most` says how much.
     ratio: AtomicU32,
@@ -56,7 +58,8 @@ impl Commit {
         }
         Ok(Self {
             cpus: shares,
-            total,
+            memory: total,
+            swap: AtomicU64::new(0),
             mode: AtomicU8::new(OvercommitMode::Guess as u8),
             ratio: AtomicU32::new(50),
             most: AtomicU64::new(0),
@@ -80,11 +83,22 @@ impl Commit {
     #[cold]
     fn ask(&self, pages: u64) -> Result<(), Overcommit> {
         let granted = match self.mode() {
-            OvercommitMode::Guess => pages <= self.total,
+            OvercommitMode::Guess => pages <= self.total(),
             OvercommitMode::Always => true,
             OvercommitMode::Never => self.committed().saturating_add(pages) <= self.limit(),
         };
         if granted { Ok(()) } else { Err(Overcommit) }
+    }
+
+    /// All memory, and swap.
+    fn total(&self) -> u64 {
+        self.memory + self.swap.load(Ordering::Relaxed)
+    }
+
+    /// There are so many pages of swap from now on (Linux 7.2 `total_swap_pages`).
+    pub(crate) fn set_swap(&self, pages: u64) {
+        self.swap.store(pages, Ordering::Relaxed);
+        self.set_mode(self.mode());
     }
 
     /// Which promises are made.
@@ -100,7 +114,7 @@ impl Commit {
     pub fn set_mode(&self, mode: OvercommitMode) {
         self.mode.store(mode as u8, Ordering::Relaxed);
         let unasked = match mode {
-            OvercommitMode::Guess => self.total,
+            OvercommitMode::Guess => self.total(),
             OvercommitMode::Always => u64::MAX,
             OvercommitMode::Never => 0,
         };
@@ -132,7 +146,10 @@ impl Commit {
     /// How many pages may be promised in mode `Never` (`CommitLimit` in /proc/meminfo).
     pub fn limit(&self) -> u64 {
         match self.most() {
-            0 => self.total * u64::from(self.ratio()) / 100,
+            0 => {
+                let swap = self.swap.load(Ordering::Relaxed);
+                self.memory * u64::from(self.ratio()) / 100 + swap
+            }
             most => most,
         }
     }

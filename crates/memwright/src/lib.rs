@@ -185,6 +185,6 @@ pub use space::{
 };
 pub use space::{Advice, Advised, RemapRequest, SyncFlags};
 pub use stats::{Account, Definition, ROWS, Row, Source, Value};
-pub use swap::{DeviceError, DeviceUse, Swap, SwapDevice};
+pub use swap::{DeviceError, DeviceUse, Effort, Swap, SwapDevice};
 pub use trace::{Event, TraceSink};
 pub use vma::{AreaFlags, Rights};

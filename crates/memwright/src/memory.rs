@@ -119,6 +119,11 @@ impl<M: Machine> Memory<M> {
         &self.swap
     }
 
+    /// Whether there may be pages whose contents may be lost.
+    pub fn may_lose_pages(&self) -> bool {
+        self.counters.sum(Row::LazyFreed) > self.counters.sum(Row::LazyDropped)
+    }
+
     /// Lets pages go out to `device`, before those of a lower priority; returns its number, or `None` if there are
     /// too many devices.
     ///
@@ -135,7 +140,15 @@ impl<M: Machine> Memory<M> {
         if !self.swapping.swap(true, Ordering::AcqRel) {
             self.frames.set_slots(self.swap.clone());
         }
-        self.swap.add(device, priority)
+        let added = self.swap.add(device, priority);
+        self.commit.set_swap(self.swap.totals().0);
+        added
+    }
+
+    /// Whether there was ever a device.
+    #[inline]
+    pub(crate) fn swaps(&self) -> bool {
+        self.swapping.load(Ordering::Acquire)
     }
 
     /// The account at this moment.

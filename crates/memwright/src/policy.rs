@@ -65,6 +65,7 @@ pub struct Policy {
     track_by_faults: AtomicBool,
     huge: AtomicU8,
     swapin_write_only: AtomicBool,
+    swapin_alone: AtomicBool,
 }
 
 impl Default for Policy {
@@ -77,13 +78,14 @@ impl Default for Policy {
             track_by_faults: AtomicBool::new(false),
             huge: AtomicU8::new(HugeMode::Advised as u8),
             swapin_write_only: AtomicBool::new(false),
+            swapin_alone: AtomicBool::new(false),
         }
     }
 }
 
 impl Policy {
     /// Every key with its values, for help texts.
-    pub const KEYS: [(&'static str, &'static str); 7] = [
+    pub const KEYS: [(&'static str, &'static str); 8] = [
         (
             "write-upgrade",
             "off, dirty or on: when a private page becomes writable without a write fault",
@@ -107,6 +109,10 @@ impl Policy {
         (
             "swapin-reuse",
             "write-only or on: when a page that comes back from swap becomes writable without a write fault",
+        ),
+        (
+            "swapin-around",
+            "off or on: whether pages next to the one that faulted come back from swap with it",
         ),
         (
             "thp",
@@ -174,6 +180,14 @@ impl Policy {
                 };
                 self.swapin_write_only.store(write_only, Ordering::Relaxed);
             }
+            "swapin-around" => {
+                let alone = match value {
+                    "off" => true,
+                    "on" => false,
+                    _ => return Err(PolicyError::UnknownValue),
+                };
+                self.swapin_alone.store(alone, Ordering::Relaxed);
+            }
             "thp" => {
                 let mode = HugeMode::ALL.iter().find(|(_, name)| *name == value);
                 let (mode, _) = mode.ok_or(PolicyError::UnknownValue)?;
@@ -233,6 +247,11 @@ impl Policy {
         } else {
             SwapInReuse::On
         }
+    }
+
+    /// Whether pages next to the one that faulted come back from swap with it.
+    pub fn swapin_around(&self) -> bool {
+        !self.swapin_alone.load(Ordering::Relaxed)
     }
 
     /// Whether locks are counted from the start of the program on.

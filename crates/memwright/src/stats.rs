@@ -161,7 +161,9 @@ rows! {
     HugeCollapses, "huge_collapses", Counted, "huge pages: collapses",
         "2 MiB pages made out of 4 KiB pages, by request or by a scan.";
     LazyFreed, "lazy_freed", Counted, "pages lazily freed",
-        "Pages for which MADV_FREE was asked; without reclaim they keep their contents, which Linux permits.";
+        "Pages for which MADV_FREE was asked: unless they are written again they go, without being written out, when memory is short.";
+    LazyDropped, "lazy_dropped", Counted, "pages lazily freed, gone",
+        "Of these, pages that have gone.";
     SwapOut, "swap_out", Counted, "swap: pages out",
         "Pages whose entry named a slot from then on.";
     SwapWritten, "swap_written", Counted, "swap: pages written",
@@ -170,6 +172,8 @@ rows! {
         "Pages that a swap device did not take: they stayed in memory.";
     SwapIn, "swap_in", Counted, "swap: pages read",
         "Pages read from a swap device.";
+    SwapAround, "swap_around", Counted, "swap: pages read around",
+        "Of these, pages that no access had asked for: they were next to one that was, in memory and on the device.";
     SwapReused, "swap_reused", Counted, "swap: writable at once",
         "Pages mapped writable when a load brought them back, because the rule allowed it: their first store costs no fault.";
     SwapSlots, "swap_slots", Sampled, "swap slots in use",

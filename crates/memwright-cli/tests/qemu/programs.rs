@@ -66,7 +66,13 @@ pub fn trials() -> Vec<Trial> {
         .map(|variant| Boot::of("programs", variant, PROGRAMS));
     let by_faults = Boot::of("programs", "musl-static", TRACKED_BY_FAULTS).policy("track=fault");
     let swapping = Boot::of("swap", "musl-static", SWAPPING).option("--swap", "zram:64M");
-    let boots = boots.chain([by_faults, swapping]);
+    let pressed = |cpus| {
+        Boot::of("pressure", "musl-static", &["swap_pressure"])
+            .option("--swap", "zram:256M")
+            .option("--memory", "64M")
+            .cpus(cpus)
+    };
+    let boots = boots.chain([by_faults, swapping, pressed(1), pressed(4)]);
     let mut trials = interleaved(boots.collect());
     trials.push(Trial::test("programs::same_trace_twice", same_trace));
     trials

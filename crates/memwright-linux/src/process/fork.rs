@@ -2,6 +2,7 @@
 
 use super::{CloneFlags, CloneRequest, Parts, Process, Start, Thread, clone::child_state};
 use crate::{
+    Space,
     context::Context,
     errno::Errno,
     fs::{pidfd, userfault},
@@ -12,6 +13,7 @@ use crate::{
 use alloc::sync::Arc;
 use core::sync::atomic::Ordering;
 use linux_raw_sys::general as raw;
+use memwright::ForkError;
 use memwright_table::VirtAddr;
 
 /// Makes a process; returns its id in the parent.
@@ -147,13 +149,30 @@ fn enter(
     Ok(())
 }
 
+/// How often pages are sent out for one fork that finds no memory.
+const FORK_ATTEMPTS: usize = 64;
+
+fn fork_space(context: &Context<'_>) -> Result<Arc<Space>, Errno> {
+    let kernel = context.kernel;
+    if kernel.memory.swap().is_on() {
+        kernel.reclaim.make_room(kernel);
+    }
+    for _ in 0..FORK_ATTEMPTS {
+        match userfault::fork(context) {
+            Err(ForkError::OutOfMemory) if kernel.reclaim.relieve(kernel) => {}
+            done => return done.map_err(fork_errno),
+        }
+    }
+    Err(Errno::ENOMEM)
+}
+
 fn child_parts(context: &Context<'_>, flags: CloneFlags) -> Result<Parts, Errno> {
     let parent = context.process();
     let (space, image) = if flags.contains(CloneFlags::VM) {
         (context.space(), parent.image())
     } else {
         (
-            userfault::fork(context).map_err(fork_errno)?,
+            fork_space(context)?,
             parent.image().map(|image| Arc::new(image.fork())),
         )
     };

@@ -30,9 +30,14 @@ impl Request {
 /// # Errors
 /// `ENOMEM`.
 pub fn start(memory: &Memory, requests: &[Request]) -> Result<(), Errno> {
+    let frames = memory.frames();
+    if !requests.is_empty() {
+        // Pages leave when there is next to no memory, and what keeps them needs some.
+        frames.low_water(2 * frames.reserve());
+    }
     for request in requests {
         let slots = u32::try_from(request.size / PAGE_SIZE as u64).unwrap_or(u32::MAX);
-        let device = zram::Zram::new(slots).map_err(|_| Errno::ENOMEM)?;
+        let device = zram::Zram::new(frames, slots).map_err(|_| Errno::ENOMEM)?;
         let device: Arc<dyn SwapDevice<crate::M>> = Arc::new(device);
         memory.add_swap(device, -2).map_err(|_| Errno::ENOMEM)?;
     }

@@ -34,10 +34,15 @@ pub struct Piece {
     index: u8,
 }
 
+/// Frames kept for when there is no other: pages go out because none is free.
+const SPARE: usize = 64;
+
 /// The lists, and how many frames there are.
 pub struct Store {
     heads: [u32; PARTS.len()],
     frames: u64,
+    spare: [u32; SPARE],
+    spares: usize,
 }
 
 impl Store {
@@ -45,6 +50,8 @@ impl Store {
         Self {
             heads: [NONE; PARTS.len()],
             frames: 0,
+            spare: [NONE; SPARE],
+            spares: 0,
         }
     }
 
@@ -61,7 +68,7 @@ impl Store {
         let class = class_of(bytes.len());
         let mut head = self.heads[class];
         if head == NONE {
-            let new = frames.allocate(0, FrameKind::Slab)?.into_raw();
+            let new = self.new_frame(frames)?;
             frames.set_owner(new, 0, links(NONE, NONE));
             head = new.number();
             self.heads[class] = head;
@@ -83,6 +90,32 @@ impl Store {
         })
     }
 
+    /// A frame for pieces: one of the spare ones if there is no other.
+    fn new_frame(&mut self, frames: &Frames<M>) -> Result<Frame, OutOfFrames> {
+        match frames.allocate(0, FrameKind::Slab) {
+            Ok(frame) => {
+                self.fill_spare(frames);
+                Ok(frame.into_raw())
+            }
+            Err(OutOfFrames) if self.spares > 0 => {
+                self.spares -= 1;
+                Ok(Frame::new(self.spare[self.spares]))
+            }
+            Err(OutOfFrames) => Err(OutOfFrames),
+        }
+    }
+
+    /// Fills the store of spare frames, as far as there are some.
+    pub fn fill_spare(&mut self, frames: &Frames<M>) {
+        while self.spares < SPARE {
+            let Ok(frame) = frames.allocate(0, FrameKind::Slab) else {
+                return;
+            };
+            self.spare[self.spares] = frame.into_raw().number();
+            self.spares += 1;
+        }
+    }
+
     /// Copies what is kept in a piece.
     pub fn get(&self, frames: &Frames<M>, piece: Piece, bytes: &mut [u8]) {
         let offset = usize::from(piece.index) * part(usize::from(piece.class));
@@ -101,7 +134,12 @@ impl Store {
                 self.unlink(frames, class, frame);
             }
             self.frames -= 1;
-            drop(frames.adopt(frame));
+            if self.spares < SPARE {
+                self.spare[self.spares] = frame.number();
+                self.spares += 1;
+            } else {
+                drop(frames.adopt(frame));
+            }
         } else if full {
             self.link(frames, class, frame);
         }

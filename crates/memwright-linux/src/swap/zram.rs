@@ -55,7 +55,7 @@ impl Zram {
     ///
     /// # Errors
     /// No heap for what is to be known of them.
-    pub fn new(slots: u32) -> Result<Self, OutOfMemory> {
+    pub fn new(frames: &Frames<M>, slots: u32) -> Result<Self, OutOfMemory> {
         let mut kept = Vec::new();
         let mut left = slots as usize;
         while left > 0 {
@@ -66,9 +66,11 @@ impl Zram {
             kept.try_push(chunk)?;
             left -= count;
         }
+        let mut store = Store::new();
+        store.fill_spare(frames);
         let inner = Inner {
             kept,
-            store: Store::new(),
+            store,
             table: CompressTable::small(),
             plain: zeroes(PAGE_SIZE)?,
             packed: zeroes(get_maximum_output_size(PAGE_SIZE))?,

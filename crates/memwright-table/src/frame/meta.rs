@@ -60,6 +60,8 @@ impl State {
     pub(crate) const PART: u32 = 1 << 29;
     /// A copy of the page is outside of memory, in the slot that the owner's field names.
     pub(crate) const COPIED: u32 = 1 << 30;
+    /// What is in the frame may be lost.
+    pub(crate) const LAZY: u32 = 1 << 31;
     /// The frame lies in a block of several whose metadata knows of it.
     const IN_BLOCK: u32 = Self::TAIL | Self::FOLIO | Self::PART;
 

@@ -235,6 +235,11 @@ impl<M: Machine> Frames<M> {
         self.low_water.store(frames, Ordering::Relaxed);
     }
 
+    /// Frames kept so.
+    pub fn reserve(&self) -> u64 {
+        self.low_water.load(Ordering::Relaxed)
+    }
+
     /// Allocates 2^`order` frames, aligned to their size, with one reference. Their contents are
     /// undefined; in debug builds they are checked to be as they were when freed. Data frames of
     /// [`FOLIO_ORDER`] are a folio, and the reference is one of the whole.

@@ -102,6 +102,27 @@ impl<M: Machine> Frames<M> {
             .then(|| meta.owner.load(Ordering::Relaxed))
     }
 
+    /// Says whether the contents of `frame`, which one entry shows, may be lost as long as that entry is clean.
+    ///
+    /// # Panics
+    /// If the frame lies in a block of several.
+    pub fn set_lazy(&self, frame: Frame, lazy: bool) {
+        let meta = self.meta(frame);
+        assert!(!meta.is_in_block(), "a part of a block is not freed lazily");
+        let state = meta.state();
+        meta.set_state(if lazy {
+            state.with(State::LAZY)
+        } else {
+            state.without(State::LAZY)
+        });
+    }
+
+    /// Whether they may.
+    #[inline]
+    pub fn is_lazy(&self, frame: Frame) -> bool {
+        self.meta(frame).state().has(State::LAZY)
+    }
+
     /// One more entry names `slot`.
     #[cold]
     pub(crate) fn share_slot(&self, slot: u64) {

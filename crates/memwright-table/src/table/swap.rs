@@ -61,17 +61,23 @@ impl<M: Machine> Cursor<'_, M> {
         word.store(x86_64::encode_present(page), Ordering::Release);
     }
 
-    /// Changes what the entries that name slots carry, from the position to the end of the range; they stay
-    /// invisible to hardware. Ends at the end of the range.
+    /// Changes what the entries that name slots carry, from the position to the end of the table or of the range, and
+    /// stays where it is: what is done to the pages of the same table next is done under the same lock, so that none
+    /// of them leaves or comes back in between.
     pub fn edit_swapped(&mut self, rule: impl Fn(Bits) -> Bits) {
-        while let Some(extent) = self.next_filled() {
-            if let Entry::Swapped(page) = extent.entry {
+        if self.level != 1 {
+            return;
+        }
+        for slot in self.slots_to(self.table_end(self.range().end)) {
+            let word = slot.load(Ordering::Relaxed);
+            if word == 0 || x86_64::is_present(word) {
+                continue;
+            }
+            if let Entry::Swapped(page) = x86_64::decode(word, 1) {
                 let bits = rule(page.bits) & Bits::CARRIED;
                 let new = Entry::Swapped(Swapped { bits, ..page });
-                self.slot_word()
-                    .store(x86_64::encode(new), Ordering::Release);
+                slot.store(x86_64::encode(new), Ordering::Release);
             }
-            self.advance();
         }
     }
 

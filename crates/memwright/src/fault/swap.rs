@@ -2,7 +2,8 @@
 
 use memwright_table::mistake::{Mistake, planted};
 use memwright_table::{
-    Bits, Cursor, FrameKind, FrameRef, Machine, PageSize, Present, Slots, Swapped,
+    Bits, Cursor, Entry, FrameKind, FrameRef, Machine, Page, PageRange, PageSize, Present, Slots,
+    Swapped,
 };
 
 use super::{Fault, FaultKind};
@@ -10,7 +11,11 @@ use crate::error::FaultError;
 use crate::policy::SwapInReuse;
 use crate::space::access_bits;
 use crate::stats::Row;
+use crate::swap::{Place, Window};
 use crate::writable::writable;
+
+/// Pages of a lowest table.
+const TABLE_PAGES: u64 = 512;
 
 /// State of the page that its entry has again, whoever maps it.
 const RESTORED: Bits = Bits::SOFT_DIRTY.union(Bits::UFFD_WP).union(Bits::WATCHED);
@@ -49,8 +54,74 @@ impl<'a, M: Machine> Fault<'a, M> {
         core.note_swapped(-1);
         if self.access.write && protected {
             self.resolve_present(cursor, page)?;
+            return Ok(back.kind);
+        }
+        drop(cursor);
+        if core.memory.policy().swapin_around() && back.kind.is_major() {
+            self.swap_in_around(swapped.slot);
         }
         Ok(back.kind)
+    }
+
+    /// Brings pages back that follow the one that faulted, as long as their slots follow its own.
+    fn swap_in_around(self, slot: u64) {
+        let core = self.core;
+        let wanted = core.swap_window(self.cpu).pages_at(self.page);
+        // What lies in the same table is changed under one lock.
+        let table_end = (self.page.number() | (TABLE_PAGES - 1)) + 1;
+        let end = (self.page.number() + wanted).min(table_end);
+        let end = Page::new(end).min(self.area.end());
+        let mut next = self.page.add(1);
+        if next < end {
+            let mut cursor = core.table.cursor(PageRange::new(next, end));
+            while next < end {
+                cursor.seek(next);
+                let distance = (next.number() - self.page.number()) as u32;
+                let expected = Place::of(slot).after(distance).slot();
+                match cursor.peek() {
+                    Entry::Swapped(page) if page.slot == expected => {
+                        if !self.bring_neighbour(&mut cursor, page) {
+                            break;
+                        }
+                    }
+                    Entry::Swapped(_)
+                    | Entry::Empty
+                    | Entry::Marker(_)
+                    | Entry::Migrating(_)
+                    | Entry::Present(_) => break,
+                }
+                next = next.add(1);
+            }
+        }
+        core.set_swap_window(self.cpu, Window::after(next, wanted));
+    }
+
+    /// Brings back a page that nobody has asked for yet, if it is one entry's alone and there is a frame for it.
+    fn bring_neighbour(self, cursor: &mut Cursor<'_, M>, swapped: Swapped) -> bool {
+        let core = self.core;
+        let (frames, swap) = (core.memory.frames(), core.memory.swap());
+        let found = swap.find(frames, swapped.slot);
+        if found.uses != 1 || found.frame.is_some() {
+            return false;
+        }
+        let Ok(frame) = frames.allocate(0, FrameKind::Anonymous) else {
+            return false;
+        };
+        if swap.read(frames, swapped.slot, frame.frame()).is_err() {
+            return false;
+        }
+        swap.keep(frames, swapped.slot, frame.frame());
+        let bits = self.bits_of(swapped.bits, true, false) - Bits::ACCESSED;
+        cursor.swap_in(Present {
+            frame: frame.into_raw(),
+            size: PageSize::Size4K,
+            bits,
+        });
+        core.memory.count_on(self.cpu, Row::SwapIn, 1);
+        core.memory.count_on(self.cpu, Row::SwapAround, 1);
+        core.note_filled(self.cpu, 1);
+        core.note_swapped(-1);
+        true
     }
 
     /// The bits of the entry of a page that is back. What somebody tracks is restored before the rule is asked.
@@ -90,7 +161,7 @@ impl<'a, M: Machine> Fault<'a, M> {
         swap.read(frames, swapped.slot, frame.frame())
             .map_err(|_| FaultError::Io)?;
         memory.count_on(self.cpu, Row::SwapIn, 1);
-        let sole = found.uses == 1;
+        let sole = swapped.bits.contains(Bits::EXCLUSIVE) || found.uses == 1;
         if stores {
             // Whoever else names the slot has its page there.
             swap.release(frames, swapped.slot);
@@ -117,7 +188,8 @@ impl<'a, M: Machine> Fault<'a, M> {
         let memory = &*self.core.memory;
         let (frames, swap) = (memory.frames(), memory.swap());
         // This one's reference and the slot's: nobody else can reach the page, or will (design rule 5).
-        let sole = uses == 1 && frames.references(frame.frame()) == 2;
+        let sole = swapped.bits.contains(Bits::EXCLUSIVE)
+            || (uses == 1 && frames.references(frame.frame()) == 2);
         let kind = FaultKind::SwapCached;
         if sole || !stores {
             swap.release(frames, swapped.slot);

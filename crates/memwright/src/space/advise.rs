@@ -1,11 +1,12 @@
 //! Advice (Linux 7.2 `mm/madvise.c`).
 
-use memwright_table::{Bits, Entry, Machine, Marks, PageRange, VirtAddr};
+use memwright_table::{Machine, Marks, PageRange, VirtAddr};
 
 use super::flags::{FlagsError, Holes};
 use super::{AddressSpace, Area, Core, check};
 use crate::error::AdviseError;
 use crate::stats::Row;
+use crate::swap::{Choice, Effort};
 use crate::vma::{AreaFlags, Rights};
 
 /// What a program says of its memory.
@@ -39,7 +40,7 @@ pub enum Advice {
     GuardInstall,
     /// Accesses are no longer refused (`MADV_GUARD_REMOVE`).
     GuardRemove,
-    /// Pages may go out first (`MADV_COLD`): noted only.
+    /// Pages may go out first (`MADV_COLD`).
     Cold,
     /// Pages shall go out now (`MADV_PAGEOUT`): to swap, or away if they may be dropped.
     PageOut,
@@ -133,11 +134,13 @@ impl<M: Machine> AddressSpace<M> {
                     check_seal(area, part, advice)?;
                     core.free_lazily(area, part)
                 })?;
-                return Ok(Advised::AdvisedOnly);
             }
             Advice::Cold => {
-                core.for_each_area(range, refuse_locked)?;
-                return Ok(Advised::AdvisedOnly);
+                core.for_each_area(range, |area, part| {
+                    refuse_locked(area, part)?;
+                    core.deactivate(part);
+                    Ok(())
+                })?;
             }
             Advice::PageOut => return core.advise_page_out(range),
             Advice::Hint => {
@@ -274,8 +277,9 @@ impl<M: Machine> Core<M> {
             if area.flags.contains(AreaFlags::DROPPABLE) {
                 return self.drop_pages(area, part, Advice::DontNeed);
             }
-            if swaps && self.may_leave(area) {
-                self.page_out(area, part);
+            if self.may_leave(area) && (swaps || self.memory.may_lose_pages()) {
+                let mut effort = Effort::ALL;
+                self.page_out(area, part, Choice::All, &mut effort);
                 return Ok(());
             }
             advised = Advised::AdvisedOnly;
@@ -317,28 +321,6 @@ impl<M: Machine> Core<M> {
         let counts = gather.close();
         self.note_gather(cpu, counts);
         Ok(result?)
-    }
-
-    /// Without reclaim the contents simply stay, which Linux permits: only counted.
-    fn free_lazily(&self, area: &Area<M>, range: PageRange) -> Result<(), AdviseError> {
-        if area.object().is_some() || area.flags.contains(AreaFlags::LOCKED) {
-            return Err(AdviseError::NotApplicable(range.start.address()));
-        }
-        let mut pages = 0;
-        let mut cursor = self.table.cursor(range);
-        while let Some(extent) = cursor.next_filled() {
-            if let Entry::Present(page) = extent.entry {
-                if !page.bits.contains(Bits::BORROWED) {
-                    pages += extent.range.len();
-                }
-            }
-            if !cursor.advance() {
-                break;
-            }
-        }
-        drop(cursor);
-        self.memory.count(Row::LazyFreed, pages);
-        Ok(())
     }
 
     /// Punches holes into the objects that `range` shows, passing over what is not mapped; the first

@@ -21,6 +21,14 @@ pub(super) struct Way {
     pub(super) kept: bool,
 }
 
+/// How a page that several entries show goes out.
+pub(super) struct Shared {
+    /// Where to.
+    pub(super) slot: u64,
+    /// The device was given it just now.
+    pub(super) written: bool,
+}
+
 impl<M: Machine> Swap<M> {
     /// What is known of the page in `slot`.
     pub(crate) fn find<'a>(&self, frames: &'a Frames<M>, slot: u64) -> Found<'a, M> {
@@ -82,6 +90,102 @@ impl<M: Machine> Swap<M> {
             frames.set_slot(frame, None);
         });
         Some(Way { slot, kept: !dirty })
+    }
+
+    /// Sees to it that the page in `frame`, which several entries show and nobody can write, is in a slot, and lets the
+    /// caller's entry name that; `dirty` says that a copy that no entry names is out of date. The slot has a reference
+    /// of the frame from now on, through which the others that come for the page find it. `None` if it cannot be.
+    pub(super) fn share_out(
+        &self,
+        frames: &Frames<M>,
+        frame: Frame,
+        dirty: bool,
+    ) -> Option<Shared> {
+        if let Some(slot) = self.use_copy(frames, frame, dirty) {
+            return Some(Shared {
+                slot,
+                written: false,
+            });
+        }
+        self.forget(frames, frame);
+        let slot = self.reserve()?;
+        if self.write(frames, slot, frame).is_err() {
+            self.release(frames, slot);
+            return None;
+        }
+        let published = self.with_slots(slot, |slots, offset| {
+            // Another owner of the page may have been faster.
+            let first = frames.slot_of(frame).is_none();
+            if first {
+                let record = slots.record(offset);
+                record.set_frame(Some(frames.share(frame).into_raw()));
+                frames.set_slot(frame, Some(slot));
+            }
+            first
+        });
+        if published {
+            return Some(Shared {
+                slot,
+                written: true,
+            });
+        }
+        self.release(frames, slot);
+        let slot = self.use_copy(frames, frame, false)?;
+        Some(Shared {
+            slot,
+            written: true,
+        })
+    }
+
+    /// Names the slot that has the page in `frame`, if one has it as it is.
+    fn use_copy(&self, frames: &Frames<M>, frame: Frame, dirty: bool) -> Option<u64> {
+        let slot = frames.slot_of(frame)?;
+        self.with_slots(slot, |slots, offset| {
+            let record = slots.record(offset);
+            // While entries name the slot nobody can write to the page.
+            if record.frame() != Some(frame) || (record.uses == 0 && dirty) {
+                return None;
+            }
+            if record.uses == 0 {
+                let _ = frames.share(frame).into_raw();
+            }
+            record.uses += 1;
+            Some(slot)
+        })
+    }
+
+    /// Gives up the frame of a page that all of its owners have sent out.
+    pub(super) fn shed(&self, frames: &Frames<M>, slot: u64) {
+        let shed = self.with_slots(slot, |slots, offset| {
+            let record = slots.record(offset);
+            let frame = record.frame().filter(|_| record.uses > 0)?;
+            // Whoever finds the frame here takes a reference under this lock.
+            if frames.references(frame) != 1 {
+                return None;
+            }
+            record.set_frame(None);
+            frames.set_slot(frame, None);
+            Some(frame)
+        });
+        if let Some(frame) = shed {
+            drop(frames.adopt(frame));
+        }
+    }
+
+    /// The same for pages whose other owners are gone. Returns how many frames that freed.
+    pub fn shed_all(&self, frames: &Frames<M>) -> u64 {
+        let before = frames.used();
+        let mut from = 0;
+        loop {
+            let (some, next) = self.cached_from(from);
+            for slot in some.into_iter().flatten() {
+                self.shed(frames, slot);
+            }
+            match next {
+                Some(next) => from = next,
+                None => return before.saturating_sub(frames.used()),
+            }
+        }
     }
 
     /// The page in `frame` was written, or will be by somebody who does not say so: the slot that has it has it no

@@ -3,7 +3,10 @@
 //! ```text
 //! device.rs  what a device does          slot.rs  which slots are in use, and by whom
 //! cache.rs   pages that are in memory and in a slot
+//! around.rs  how many come back together
 //! out.rs     pages leave                 ../fault/swap.rs  a page comes back
+//! reclaim.rs which leave when memory is short
+//! lazy.rs    pages whose contents may be lost
 //! ```
 //!
 //! # A page's way
@@ -14,12 +17,18 @@
 //! for nothing as long as nobody writes to it (design rule 8). A store maps it writable and dirty, and the slot is
 //! free. A page of several owners comes back once, and each of them finds the same frame.
 
+mod around;
 mod cache;
 mod device;
+mod lazy;
 mod out;
+mod reclaim;
 mod slot;
 
+pub(crate) use around::Window;
 pub use device::{DeviceError, SwapDevice};
+pub(crate) use reclaim::Choice;
+pub use reclaim::Effort;
 pub use slot::{MOST_DEVICES, Place};
 
 use alloc::sync::Arc;
@@ -29,6 +38,9 @@ use memwright_table::sync::{Lock, Rank};
 use memwright_table::{Frame, Frames, Machine, OutOfMemory, TryPush};
 
 use slot::SlotMap;
+
+/// Slots that are looked up under one lock.
+const CACHED_AT_A_TIME: usize = 32;
 
 /// A device that pages go out to.
 struct Active<M: Machine> {
@@ -164,6 +176,33 @@ impl<M: Machine> Swap<M> {
             offset,
         };
         Some(place.slot())
+    }
+
+    /// The next slots, of those numbered `from` and up through all devices, whose pages are in memory too; and where to
+    /// go on.
+    fn cached_from(&self, from: u64) -> ([Option<u64>; CACHED_AT_A_TIME], Option<u64>) {
+        let mut found = [None; CACHED_AT_A_TIME];
+        let (mut count, mut number) = (0, 0);
+        let mut devices = self.devices.lock();
+        for (device, active) in devices.iter_mut().enumerate() {
+            let Some(active) = active else { continue };
+            let slots = active.slots.slots();
+            for offset in 0..slots {
+                number += 1;
+                if number <= from {
+                    continue;
+                }
+                let record = active.slots.record(offset);
+                if record.uses > 0 && record.frame().is_some() {
+                    found[count] = Some(Place { device, offset }.slot());
+                    count += 1;
+                    if count == CACHED_AT_A_TIME {
+                        return (found, Some(number));
+                    }
+                }
+            }
+        }
+        (found, None)
     }
 
     /// Calls `act` with the slots of the device of `slot`.

@@ -7,6 +7,7 @@
 use memwright_table::mistake::{Mistake, planted};
 use memwright_table::{Bits, Cursor, Entry, Gather, Machine, Page, PageRange, PageSize, Present};
 
+use super::{Choice, DeviceError, Effort};
 use crate::space::{Area, Core};
 use crate::stats::Row;
 use crate::vma::AreaFlags;
@@ -44,32 +45,46 @@ impl<M: Machine> Core<M> {
         !area.flags().intersects(kept)
     }
 
-    /// Sends the private pages of `range`, all in `area`, out that only this address space shows. Returns how many
-    /// went; the others stay, for want of slots too.
-    pub(crate) fn page_out(&self, area: &Area<M>, range: PageRange) -> u64 {
+    /// Sends those private pages of `range`, all in `area`, out that only this address space shows and `choice` names,
+    /// until the effort is over. Pages stay for want of slots, too. Returns where it ended.
+    pub(crate) fn page_out(
+        &self,
+        area: &Area<M>,
+        range: PageRange,
+        choice: Choice,
+        effort: &mut Effort,
+    ) -> Page {
         let cpu = self.cpu();
         self.note_peak(cpu);
         let mut gather = self.gather();
         let mut cursor = self.table.cursor(range);
         let mut out = 0;
         while let Some(extent) = cursor.next_filled() {
+            if effort.is_over() {
+                break;
+            }
             if extent.size != PageSize::Size4K {
-                if !self.part_huge(&mut cursor, extent.entry, &mut gather) && !cursor.advance() {
+                effort.look = effort.look.saturating_sub(1);
+                let parted = self.part_huge(&mut cursor, extent.entry, choice, &mut gather);
+                if !parted && !cursor.advance() {
                     break;
                 }
                 continue;
             }
-            out += self.page_out_some(area, &mut cursor, &mut gather);
+            let went = self.page_out_some(area, &mut cursor, choice, effort, &mut gather);
+            effort.wanted = effort.wanted.saturating_sub(went);
+            out += went;
             if cursor.position() == range.end {
                 break;
             }
         }
+        let end = cursor.position();
         drop(cursor);
         let counts = gather.close();
         self.note_gather(cpu, counts);
         self.note_swapped(out as i64);
         self.memory.count_on(cpu, Row::SwapOut, out);
-        out
+        end
     }
 
     /// Splits a huge page that may leave: its pages go one by one. False if nothing here does.
@@ -77,11 +92,17 @@ impl<M: Machine> Core<M> {
         &self,
         cursor: &mut Cursor<'_, M>,
         entry: Entry,
+        choice: Choice,
         gather: &mut Gather<'_, M>,
     ) -> bool {
         let Entry::Present(page) = entry else {
             return false;
         };
+        if choice == Choice::Unused && page.bits.contains(Bits::ACCESSED) {
+            cursor.widen();
+            cursor.edit(Bits::FOLDED_ACCESSED, Bits::ACCESSED, gather);
+            return false;
+        }
         let frames = self.memory.frames();
         let leaves = page.size == PageSize::Size2M
             && !page.bits.contains(Bits::BORROWED)
@@ -100,6 +121,8 @@ impl<M: Machine> Core<M> {
         &self,
         area: &Area<M>,
         cursor: &mut Cursor<'_, M>,
+        choice: Choice,
+        effort: &mut Effort,
         gather: &mut Gather<'_, M>,
     ) -> u64 {
         let flags = area.flags();
@@ -116,14 +139,28 @@ impl<M: Machine> Core<M> {
         let mut leaving = [nothing; TOGETHER];
         let mut count = 0;
         let (end, last) = (cursor.locked_end(), cursor.range().end);
+        let mut went = 0;
         let mut next = cursor.position();
-        while next < end && count < TOGETHER {
+        while next < end && count < TOGETHER && effort.look > 0 {
             cursor.seek(next);
             let at = next;
             next = next.add(1);
             let Entry::Present(page) = cursor.peek() else {
                 continue;
             };
+            effort.look -= 1;
+            if choice == Choice::Unused && page.bits.contains(Bits::ACCESSED) {
+                cursor.edit(Bits::FOLDED_ACCESSED, Bits::ACCESSED, gather);
+                continue;
+            }
+            if self.drop_lazy(cursor, page, gather) {
+                effort.wanted = effort.wanted.saturating_sub(1);
+                continue;
+            }
+            if choice == Choice::Unused && self.frames_are_shared(page) {
+                went += u64::from(self.share_out(area, cursor, page, gather));
+                continue;
+            }
             let Some((slot, kept)) = self.slot_for(page) else {
                 continue;
             };
@@ -141,7 +178,7 @@ impl<M: Machine> Core<M> {
         if !planted(Mistake::WriteBeforeFlush) {
             gather.flush();
         }
-        let out = self.write_out(cursor, &leaving[..count], gather);
+        let out = went + self.write_out(cursor, &leaving[..count], effort, gather);
         if planted(Mistake::WriteBeforeFlush) {
             gather.flush();
         }
@@ -151,6 +188,43 @@ impl<M: Machine> Core<M> {
             while cursor.advance() {}
         }
         out
+    }
+
+    /// Whether others show the page too, none of whom can write to it.
+    fn frames_are_shared(&self, page: Present) -> bool {
+        let frames = self.memory.frames();
+        !page
+            .bits
+            .intersects(Bits::BORROWED | Bits::MERGED | Bits::EXCLUSIVE)
+            && self.is_anonymous(page.frame)
+            && frames.references(page.frame) > 1
+            && !frames.is_in_folio(page.frame)
+            && frames.pins(page.frame) == 0
+    }
+
+    /// Sends a page out as far as this entry is concerned. The frame is free when no other shows it any more.
+    fn share_out(
+        &self,
+        area: &Area<M>,
+        cursor: &mut Cursor<'_, M>,
+        page: Present,
+        gather: &mut Gather<'_, M>,
+    ) -> bool {
+        let (frames, swap) = (self.memory.frames(), self.memory.swap());
+        let dirty = page.bits.intersects(Bits::DIRTY | Bits::FOLDED_DIRTY);
+        let Some(shared) = swap.share_out(frames, page.frame, dirty) else {
+            return false;
+        };
+        let flags = area.flags();
+        let old = cursor.swap_out(shared.slot, |bits| carried(flags, bits), gather);
+        // Nobody could write through the entry, so that nothing has to be awaited to write the page; but until the
+        // flush somebody may still read the frame.
+        gather.free(frames.adopt(old.frame));
+        gather.flush();
+        swap.shed(frames, shared.slot);
+        self.memory
+            .count(Row::SwapWritten, u64::from(shared.written));
+        true
     }
 
     /// Where a page goes, if it may leave, and whether it is there already.
@@ -173,15 +247,20 @@ impl<M: Machine> Core<M> {
         &self,
         cursor: &mut Cursor<'_, M>,
         leaving: &[Leaving],
+        effort: &mut Effort,
         gather: &mut Gather<'_, M>,
     ) -> u64 {
         let (frames, swap) = (self.memory.frames(), self.memory.swap());
         let (mut out, mut written) = (0, 0);
         for one in leaving {
             let kept = one.kept || {
-                let taken = swap.write(frames, one.slot, one.old.frame).is_ok();
-                written += u64::from(taken);
-                taken
+                let taken = swap.write(frames, one.slot, one.old.frame);
+                written += u64::from(taken.is_ok());
+                if taken == Err(DeviceError::Full) {
+                    // The others would find no room either.
+                    effort.look = 0;
+                }
+                taken.is_ok()
             };
             if kept {
                 gather.free(frames.adopt(one.old.frame));

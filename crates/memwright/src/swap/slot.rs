@@ -29,6 +29,15 @@ impl Place {
         }
     }
 
+    /// The place `count` slots further on the same device.
+    #[must_use]
+    pub const fn after(self, count: u32) -> Self {
+        Self {
+            offset: self.offset.wrapping_add(count),
+            ..self
+        }
+    }
+
     /// How an entry names it.
     #[must_use]
     pub const fn slot(self) -> u64 {

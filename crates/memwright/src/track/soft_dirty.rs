@@ -1,10 +1,10 @@
 //! Clearing soft-dirty (Linux 7.2 `fs/proc/task_mmu.c`, `clear_refs_write` with 4).
 
-use memwright_table::{Bits, Edit, Machine, Present};
+use memwright_table::{Bits, Edit, Machine, PageRange, Present};
 
 use super::fold_dirty;
 use crate::policy::Track;
-use crate::space::AddressSpace;
+use crate::space::{AddressSpace, Core};
 use crate::vma::AreaFlags;
 
 impl<M: Machine> AddressSpace<M> {
@@ -25,6 +25,9 @@ impl<M: Machine> AddressSpace<M> {
         for area in areas.map.iter() {
             let (range, flags) = (area.range(), area.flags());
             let private = !area.is_shared();
+            if core.memory.swaps() {
+                core.clear_swapped(range);
+            }
             core.table.cursor(range).edit_run(
                 range.end,
                 // Who has pinned a page writes it without the entry: it stays as it is (design rule 6).
@@ -40,12 +43,24 @@ impl<M: Machine> AddressSpace<M> {
             );
         }
         let counts = gather.close();
-        if core.swapped() > 0 {
-            let mut cursor = core.table.cursor(core.bounds());
-            cursor.edit_swapped(|bits| bits - Bits::SOFT_DIRTY);
-        }
         drop(areas);
         core.note_gather(cpu, counts);
+    }
+}
+
+impl<M: Machine> Core<M> {
+    /// The same for pages in swap. Whoever clears has the areas for himself: none of them comes back meanwhile.
+    #[cold]
+    fn clear_swapped(&self, range: PageRange) {
+        let mut cursor = self.table.cursor(range);
+        while cursor.next_filled().is_some() {
+            cursor.edit_swapped(|bits| bits - Bits::SOFT_DIRTY);
+            let end = cursor.locked_end();
+            if end == range.end {
+                break;
+            }
+            cursor.seek(end);
+        }
     }
 }
 

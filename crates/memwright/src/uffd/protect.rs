@@ -70,11 +70,14 @@ impl<M: Machine> Core<M> {
         let mut cursor = self.table.cursor(range);
         cursor.split_edges(gather)?;
         let arm = |_, page: Present| arm_written(is_by_dirty(flags, page.size), page.bits);
-        cursor.edit_run(range.end, arm, gather);
-        drop(cursor);
-        if self.swapped() > 0 {
-            let by_dirty = is_by_dirty(flags, PageSize::Size4K);
-            self.edit_swapped(range, |bits| arm_written(by_dirty, bits));
+        if !self.memory.swaps() {
+            cursor.edit_run(range.end, arm, gather);
+            return Ok(());
+        }
+        let by_dirty = is_by_dirty(flags, PageSize::Size4K);
+        while cursor.position() < range.end {
+            cursor.edit_swapped(|bits| edited(bits, arm_written(by_dirty, bits)));
+            cursor.edit_run(cursor.locked_end(), arm, gather);
         }
         Ok(())
     }
@@ -91,26 +94,28 @@ impl<M: Machine> Core<M> {
         // The markers first: what inherited the protection from one meanwhile is found by the second pass.
         self.table.cursor(range).unmark(Marks::UFFD_WP);
         let mut cursor = self.table.cursor(range);
-        let edited = cursor.edit_alike(range.end, |bits| unprotect(grant, bits), gather);
-        if edited.made_writable > 0 {
-            self.memory
-                .count_on(self.cpu(), Row::WriteFaultsAvoided, edited.made_writable);
+        let rule = |bits| unprotect(grant, bits);
+        let mut made_writable = 0;
+        if self.memory.swaps() {
+            while cursor.position() < range.end {
+                cursor.edit_swapped(|bits| edited(bits, rule(bits)));
+                let done = cursor.edit_alike(cursor.locked_end(), rule, gather);
+                made_writable += done.made_writable;
+            }
+        } else {
+            made_writable = cursor.edit_alike(range.end, rule, gather).made_writable;
         }
-        drop(cursor);
-        if self.swapped() > 0 {
-            self.edit_swapped(range, |bits| unprotect(grant, bits));
+        if made_writable > 0 {
+            self.memory
+                .count_on(self.cpu(), Row::WriteFaultsAvoided, made_writable);
         }
         Ok(())
     }
+}
 
-    /// The same for pages that are in swap.
-    #[cold]
-    fn edit_swapped(&self, range: PageRange, rule: impl Fn(Bits) -> Edit) {
-        self.table.cursor(range).edit_swapped(|bits| {
-            let edit = rule(bits);
-            (bits - edit.clear) | edit.set
-        });
-    }
+/// The bits after an edit.
+fn edited(bits: Bits, edit: Edit) -> Bits {
+    (bits - edit.clear) | edit.set
 }
 
 fn unprotect(grant: Grant, bits: Bits) -> Edit {

@@ -28,6 +28,8 @@ impl Swapping {
         let world = World::new();
         let device = Arc::new(HostSwap::new(slots));
         assert_eq!(world.memory.add_swap(device.clone(), 0), Ok(Some(0)));
+        // One page at a time, but where a scenario is about several.
+        world.memory.policy().set("swapin-around", "off").unwrap();
         Self { world, device }
     }
 
@@ -101,6 +103,32 @@ fn a_store_brings_a_page_back_and_frees_its_slot() {
     let drop = Advice::DontNeed;
     process.space.advise(page(2), PAGE, drop).unwrap();
     assert_eq!((swapping.slots(), process.load(2)), (1, 0));
+}
+
+#[test]
+fn neighbours_come_back_with_the_page_as_if_they_had_been_loaded() {
+    let swapping = Swapping::new();
+    let policy: &Policy = swapping.world.memory.policy();
+    policy.set("swapin-around", "on").unwrap();
+    let mut process = filled(&swapping, 40);
+    page_out(&process, 0, 40);
+    let mut major = 0;
+    for index in 0..40 {
+        let (byte, kinds) = process.load_with(index).unwrap();
+        assert_eq!(byte, index as u8 + 1);
+        major += kinds.len();
+    }
+    // 4 up to the end of a table, 16, 16 and the rest.
+    assert_eq!(major, 4);
+    for index in 0..40 {
+        assert_eq!(process.store(index, 1), Ok(vec![]));
+    }
+    // Where the slots do not follow each other the page comes alone.
+    page_out(&process, 4, 1);
+    page_out(&process, 6, 1);
+    page_out(&process, 5, 1);
+    process.load(4);
+    assert_eq!(process.load_with(5), Ok((1, vec![IN])));
 }
 
 #[test]
@@ -365,4 +393,104 @@ fn what_another_cpu_stores_until_the_flush_goes_out_too() {
     process.space.table().note_unloaded(second);
     drop(on_second);
     idle.space.table().note_unloaded(second);
+}
+
+#[test]
+fn contents_that_may_be_lost_go_unless_they_are_written_again() {
+    let swapping = Swapping::new();
+    let mut process = filled(&swapping, 6);
+    page_out(&process, 5, 1);
+    process
+        .space
+        .advise(page(0), 6 * PAGE, Advice::Free)
+        .unwrap();
+    assert_eq!(swapping.slots(), 0, "what is in swap goes at once");
+    assert_eq!(process.load(1), 2);
+    assert_eq!(process.store(2, 9), Ok(vec![]));
+    let child = process.fork();
+    drop(child);
+    assert_eq!(process.store(3, 9), Ok(vec![FaultKind::WriteOnly]));
+    let account = swapping.world.counted(|| page_out(&process, 0, 6));
+    let rows = [Row::SwapOut, Row::LazyDropped].map(|row| account.count(row));
+    assert_eq!(rows, [2, 3]);
+    let found: Vec<u8> = (0..6).map(|index| process.load(index)).collect();
+    assert_eq!(found, [0, 0, 9, 9, 0, 0]);
+}
+
+#[test]
+fn what_is_not_used_between_two_looks_goes() {
+    let swapping = Swapping::new();
+    let mut process = filled(&swapping, 6);
+    let reclaim = |process: &Process<'_>| {
+        let mut effort = memwright::Effort {
+            look: 100,
+            wanted: 100,
+        };
+        assert_eq!(process.space.reclaim(page(0).page(), &mut effort), None);
+        process.check();
+        100 - effort.wanted
+    };
+    assert_eq!(reclaim(&process), 0, "all were used a moment ago");
+    process.load(1);
+    process.store(4, 5).unwrap();
+    assert_eq!(reclaim(&process), 4);
+    let cold = Advice::Cold;
+    process.space.advise(page(4), PAGE, cold).unwrap();
+    process.load(1);
+    assert_eq!(reclaim(&process), 1);
+    assert_eq!(process.load_with(4), Ok((5, vec![IN])));
+    assert_eq!(process.load_with(1), Ok((2, vec![])));
+}
+
+/// Two looks, between which nobody used anything.
+fn reclaim_unused(process: &Process<'_>) -> u64 {
+    let mut effort = memwright::Effort {
+        look: 1000,
+        wanted: 1000,
+    };
+    for _ in 0..2 {
+        assert_eq!(process.space.reclaim(page(0).page(), &mut effort), None);
+    }
+    process.check();
+    1000 - effort.wanted
+}
+
+#[test]
+fn a_page_of_several_goes_owner_by_owner_and_is_nobodys_to_write_meanwhile() {
+    let swapping = Swapping::new();
+    let mut parent = filled(&swapping, 4);
+    let mut child = parent.fork();
+    assert_eq!(reclaim_unused(&parent), 4);
+    assert_eq!((parent.resident(), child.resident()), (0, 4));
+    assert_eq!(swapping.slots(), 4);
+    assert_eq!(child.store(0, 9), Ok(vec![FaultKind::Copy]));
+    assert_eq!(parent.load_with(0), Ok((1, vec![CACHED])));
+    assert_eq!(parent.store(1, 8), Ok(vec![CACHED]), "a copy");
+    assert_eq!(child.load(1), 2);
+    // The last to send it out gives the frame up.
+    let used = swapping.world.frames.used();
+    assert_eq!(reclaim_unused(&child), 4);
+    assert!(swapping.world.frames.used() < used);
+    assert_eq!(child.load_with(2), Ok((3, vec![IN])));
+    assert_eq!(parent.load_with(2), Ok((3, vec![CACHED])));
+    assert_eq!(parent.store(2, 7), Ok(vec![FaultKind::Copy]));
+    assert_eq!(child.store(2, 6), Ok(vec![FaultKind::WriteOnly]));
+    let found = |process: &mut Process<'_>| [0, 1, 2, 3].map(|index| process.load(index));
+    assert_eq!(found(&mut parent), [1, 8, 7, 4]);
+    assert_eq!(found(&mut child), [9, 2, 6, 4]);
+    parent.check();
+    child.check();
+}
+
+#[test]
+fn a_frame_that_only_its_slot_has_is_given_up_when_memory_is_short() {
+    let swapping = Swapping::new();
+    let mut parent = filled(&swapping, 4);
+    let child = parent.fork();
+    assert_eq!(reclaim_unused(&parent), 4);
+    drop(child);
+    let world = &swapping.world;
+    assert_eq!(world.memory.swap().shed_all(&world.frames), 4);
+    assert_eq!(parent.load_with(3), Ok((4, vec![IN])));
+    assert_eq!(parent.store(3, 1), Ok(vec![]));
 }

@@ -161,6 +161,7 @@ pub fn statistics(context: &Context<'_>, text: &mut Text) -> fmt::Result {
         ("pswpin", count(Row::SwapIn)),
         ("pswpout", count(Row::SwapWritten)),
         ("pglazyfree", count(Row::LazyFreed)),
+        ("pglazyfreed", count(Row::LazyDropped)),
         ("nr_anon_transparent_hugepages", frames.folios()),
         ("thp_fault_alloc", count(Row::FaultHuge)),
         ("thp_fault_fallback", count(Row::HugeFallbacks)),

@@ -34,6 +34,8 @@ pub struct Sums {
     pub anonymous: u64,
     /// Anonymous, in 2 MiB pages.
     pub huge: u64,
+    /// Of these, of contents that may be lost.
+    pub lazy: u64,
     /// In swap.
     pub swap: u64,
     /// Proportional pages of locked areas; in shares.
@@ -72,6 +74,9 @@ impl Sums {
         }
         if frames.kind(page.frame) == FrameKind::Anonymous {
             self.anonymous += bytes;
+            if !dirty && frames.is_lazy(page.frame) {
+                self.lazy += bytes;
+            }
             if page.size != PageSize::Size4K {
                 self.huge += bytes;
             }
@@ -105,6 +110,7 @@ impl Sums {
         self.referenced += other.referenced;
         self.anonymous += other.anonymous;
         self.huge += other.huge;
+        self.lazy += other.lazy;
         self.swap += other.swap;
         self.locked += other.locked;
     }

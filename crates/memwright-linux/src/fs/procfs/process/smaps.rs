@@ -119,9 +119,9 @@ fn write_sums(text: &mut Text, sums: &Sums, parts: bool) -> fmt::Result {
         ("Private_Dirty", sums.private_dirty),
         ("Referenced", sums.referenced),
         ("Anonymous", sums.anonymous),
-        // Neither merged pages, nor pages freed lazily, nor huge ones of objects.
+        // Neither merged pages, nor huge ones of objects.
         ("KSM", 0),
-        ("LazyFree", 0),
+        ("LazyFree", sums.lazy),
         ("AnonHugePages", sums.huge),
         ("ShmemPmdMapped", 0),
         ("FilePmdMapped", 0),

@@ -1,0 +1,133 @@
+//! Memory is short: pages go out to swap (Linux 7.2 `mm/vmscan.c`).
+//!
+//! Whoever finds no frame looks for pages himself before anybody is killed. In the background a deadline, no thread,
+//! does the same as long as fewer frames are free than should be. Both go round all processes with one hand: what it
+//! passes twice without being used in between leaves. Nothing is scheduled while there is no swap.
+
+use crate::{
+    kernel::Kernel,
+    scheduler::{TimerAction, TimerKey},
+    sync::{Lock, Rank},
+    time::Expiry,
+};
+use alloc::sync::{Arc, Weak};
+use memwright::Effort;
+use memwright_table::Page;
+
+/// Nanoseconds between two looks at how much is free.
+const INTERVAL: u64 = 10_000_000;
+/// Entries that one look in the background passes at most.
+const BACKGROUND: u64 = 16_384;
+/// Pages that whoever finds no frame sends out (`SWAP_CLUSTER_MAX`).
+const DIRECT: u64 = 32;
+
+/// How often pages are sent out to make the reserve whole.
+const MOST_ROUNDS: usize = 64;
+
+/// Where the hand is.
+pub struct Reclaim {
+    own: Weak<Self>,
+    timer: Lock<Option<TimerKey>>,
+    /// The process and the page to go on with.
+    place: Lock<(u32, u64)>,
+}
+
+impl Reclaim {
+    /// A hand that rests.
+    #[must_use]
+    pub fn new() -> Arc<Self> {
+        Arc::new_cyclic(|own| Self {
+            own: own.clone(),
+            timer: Lock::new(Rank::Process, None),
+            place: Lock::new(Rank::Leaf, (0, 0)),
+        })
+    }
+
+    /// Looks in the background from now on, if there is swap.
+    pub fn wake(&self, kernel: &Kernel) {
+        let mut timer = self.timer.lock();
+        if let Some(old) = timer.take() {
+            kernel.scheduler.remove_timer(kernel, old);
+        }
+        if !kernel.memory.swap().is_on() {
+            return;
+        }
+        let action = TimerAction::Expire(self.own.clone());
+        let at = kernel.host.now().saturating_add(INTERVAL);
+        *timer = Some(kernel.scheduler.add_timer(kernel, at, action));
+    }
+
+    /// Sends some pages out for somebody who finds no frame. False if none went.
+    pub fn relieve(&self, kernel: &Kernel) -> bool {
+        if !kernel.memory.swap().is_on() && !kernel.memory.may_lose_pages() {
+            return false;
+        }
+        let mut effort = Effort {
+            look: u64::MAX,
+            wanted: DIRECT,
+        };
+        self.go_round(kernel, &mut effort);
+        let memory = &kernel.memory;
+        effort.wanted < DIRECT || memory.swap().shed_all(memory.frames()) > 0
+    }
+
+    /// Before something that may use the reserve takes much of it: sends pages out until it is whole again, or no page
+    /// goes.
+    pub fn make_room(&self, kernel: &Kernel) {
+        let frames = kernel.memory.frames();
+        for _ in 0..MOST_ROUNDS {
+            if frames.free() >= frames.reserve() || !self.relieve(kernel) {
+                return;
+            }
+        }
+    }
+
+    /// Goes on until the effort is over, or everything was passed twice.
+    fn go_round(&self, kernel: &Kernel, effort: &mut Effort) {
+        let (mut id, mut page) = *self.place.lock();
+        // The round that has begun, one that ages and one that takes.
+        for _ in 0..3 {
+            for process in kernel.tasks.processes() {
+                if process.id < id {
+                    continue;
+                }
+                if process.id > id {
+                    (id, page) = (process.id, 0);
+                }
+                let Some(space) = process.space() else {
+                    continue;
+                };
+                if let Some(next) = space.reclaim(Page::new(page), effort) {
+                    *self.place.lock() = (id, next.number());
+                    return;
+                }
+                (id, page) = (id + 1, 0);
+            }
+            (id, page) = (0, 0);
+        }
+        *self.place.lock() = (0, 0);
+    }
+}
+
+/// Below how many free frames the background begins, and up to how many it goes on (`low` and `high` of a zone, wider
+/// apart because one look is far from the next).
+const fn marks(reserve: u64, total: u64) -> (u64, u64) {
+    (reserve + total / 64, reserve + total / 32)
+}
+
+impl Expiry for Reclaim {
+    fn expire(self: Arc<Self>, kernel: &Kernel) {
+        *self.timer.lock() = None;
+        let frames = kernel.memory.frames();
+        let (low, high) = marks(frames.reserve(), frames.total());
+        let free = frames.free();
+        if free < low {
+            let mut effort = Effort {
+                look: BACKGROUND,
+                wanted: high - free,
+            };
+            self.go_round(kernel, &mut effort);
+        }
+        self.wake(kernel);
+    }
+}
