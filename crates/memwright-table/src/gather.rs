@@ -358,6 +358,24 @@ impl<'t, M: Machine> Gather<'t, M> {
         }
     }
 
+    /// Records that the accessed bit of an entry above the lowest level, one that leads to a table, is about to be
+    /// cleared: every CPU must forget what it cached through it, leaves and upper levels (design rule 9).
+    pub(crate) fn record_upper_cleared(&mut self) {
+        self.counts.changed[Change::LostCachedBit.index()] += 1;
+        if planted(Mistake::QuietUnflushed) {
+            return;
+        }
+        self.tables = true;
+        if self.pending.is_none() {
+            self.pending = Some(self.table.begin_pending());
+        }
+    }
+
+    /// Whether another gather has recorded an invalidation that it has not made yet.
+    pub(crate) fn others_pending(&self) -> bool {
+        self.table.pending() > u64::from(self.pending.is_some())
+    }
+
     /// Records changes of entries that follow one another from `start` on, of which no CPU need
     /// hear: their accessed bits were clear.
     #[inline]

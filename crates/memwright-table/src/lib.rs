@@ -145,5 +145,8 @@ pub use gather::{FlushPolicy, Gather, GatherCounts};
 pub use handle::{OutOfMemory, Shared, TryPush};
 pub use linked::Linked;
 pub use machine::{Invalidation, Machine};
-pub use table::{Collapsed, Copied, CopyRule, CopyStop, Cursor, Edit, Edited, Extent, Table};
+pub use table::{
+    Collapsed, Copied, CopyRule, CopyStop, Cursor, Edit, Edited, Extent, Look, Prepared, Table,
+    WrittenRun,
+};
 pub use tags::{MOST_TAGS, TagChoice, Tags};

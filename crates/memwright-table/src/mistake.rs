@@ -51,6 +51,9 @@ mistakes! {
     LoseDirty "lose-dirty" "A protection change clears the dirty bit."
     RebuildEntry "rebuild-entry" "A protection change stores what it read before, over what hardware set meanwhile."
     FillUnlocked "fill-unlocked" "A new table is linked before its lock is taken."
+    QuietUnflushed "quiet-unflushed" "The accessed bit of an upper entry is cleared and no CPU is told."
+    QuietBeforeFlush "quiet-before-flush" "A table counts as quiet while another scan's flush of upper levels is pending."
+    QuietDisturbed "quiet-disturbed" "A table stays quiet when software makes one of its pages written."
     MoveDirtyLost "move-dirty-lost" "A moved page is clean."
     MoveNotFlushed "move-not-flushed" "A moved page stays where it was on other CPUs."
     // Fork.

@@ -96,7 +96,7 @@ fn audit_entries<M: Machine>(core: &Core<M>, areas: &Areas<M>) -> Result<(), Aud
     let (mut found, mut swapped) = (0, 0);
     let mut cursor = core
         .table
-        .cursor(PageRange::new(Page::new(0), Page::USER_END));
+        .look(PageRange::new(Page::new(0), Page::USER_END));
     while let Some(extent) = cursor.next_filled() {
         let page = extent.range.start;
         match extent.entry {

@@ -127,6 +127,18 @@ pub(crate) const fn is_present(word: u64) -> bool {
     word & (READ | PRESERVED) != 0
 }
 
+/// Whether `word`, which is no table, says that what it maps, or where it was swapped to, was not written since it was
+/// write-protected: a store faults, or would have set the dirty bit. Of markers only those that a store would find.
+#[inline]
+pub(crate) const fn is_unwritten(word: u64) -> bool {
+    const MARKER: u64 = READ | PRESERVED | KIND;
+    if word & MARKER == KIND_MARKER {
+        let uffd_wp = (Marks::UFFD_WP.bits() as u64) << 4;
+        return word & uffd_wp != 0;
+    }
+    word & UFFD_WP != 0 || word & (WATCHED | DIRTY) == WATCHED
+}
+
 /// Everything in `word` but the address: entries alike in it are treated alike.
 #[inline]
 pub(crate) const fn attributes(word: u64) -> u64 {

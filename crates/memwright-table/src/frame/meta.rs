@@ -36,6 +36,9 @@ pub(crate) struct Meta {
     pub(crate) whole: AtomicU32,
     /// Of a table: the first of those set aside for splits of its huge pages. Written under its lock.
     pub(crate) aside: AtomicU32,
+    /// Of a lowest table: what is known of all its entries, until software locks it to change them. Written under its
+    /// lock (`quiet.rs`).
+    pub(crate) quiet: AtomicU32,
 }
 
 const _: () = assert!(size_of::<Meta>() == 64);
@@ -131,6 +134,7 @@ impl Meta {
             live: AtomicU32::new(0),
             whole: AtomicU32::new(0),
             aside: AtomicU32::new(END),
+            quiet: AtomicU32::new(0),
         }
     }
 

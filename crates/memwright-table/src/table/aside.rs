@@ -48,6 +48,7 @@ impl<M: Machine> Table<M> {
             .store(table_owner(self.root(), level), Ordering::Relaxed);
         meta.index.store(start.number(), Ordering::Relaxed);
         meta.live.store(0, Ordering::Relaxed);
+        meta.disturb();
     }
 
     /// How many tables are set aside in `table`.

@@ -42,13 +42,13 @@ pub struct Edited {
 
 /// An edit of many entries under way.
 pub(super) struct Editor<R> {
-    rule: R,
+    pub(super) rule: R,
     /// Whether the only reference makes an entry exclusive again.
     pub(super) regain: bool,
     pub(super) edited: Edited,
 }
 
-impl<R: FnMut(Bits) -> Edit> Editor<R> {
+impl<R: FnMut(Bits, PageSize) -> Edit> Editor<R> {
     /// What becomes of the page `old`, and what that is to hardware; `sole` makes it exclusive.
     ///
     /// The accessed bit goes with a right into the bit that software keeps, where the gather takes it.
@@ -56,11 +56,12 @@ impl<R: FnMut(Bits) -> Edit> Editor<R> {
     pub(super) fn decide<M: Machine>(
         &mut self,
         old: u64,
+        size: PageSize,
         sole: bool,
         gather: &Gather<'_, M>,
     ) -> (u64, Change) {
         let regained = if sole { Bits::EXCLUSIVE } else { Bits::empty() };
-        let mut edit = (self.rule)(x86_64::decode_present(old, 1).bits | regained);
+        let mut edit = (self.rule)(x86_64::decode_present(old, 1).bits | regained, size);
         if planted(Mistake::LoseDirty) {
             edit.clear |= Bits::DIRTY;
         }
@@ -150,6 +151,7 @@ pub(super) fn tell<M: Machine>(
 }
 
 /// What is done to entries with certain attributes, decided once for all that follow one another.
+#[derive(Clone, Copy, Debug)]
 pub(super) struct Alike {
     attributes: u64,
     /// The bits that change; 0 if none do.
@@ -161,8 +163,9 @@ pub(super) struct Alike {
 
 impl Alike {
     /// Decides for entries like `word`.
-    pub(super) fn decide<R: FnMut(Bits) -> Edit, M: Machine>(
+    pub(super) fn decide<R: FnMut(Bits, PageSize) -> Edit, M: Machine>(
         word: u64,
+        size: PageSize,
         editor: &mut Editor<R>,
         gather: &Gather<'_, M>,
     ) -> Self {
@@ -176,7 +179,7 @@ impl Alike {
                 elided: false,
             };
         }
-        let (new, what) = editor.decide(word, false, gather);
+        let (new, what) = editor.decide(word, size, false, gather);
         Self {
             attributes,
             flip: word ^ new,
@@ -193,6 +196,25 @@ impl Alike {
             count_alike(slots, self.attributes)
         } else {
             flip_alike(slots, self.attributes, self.flip)
+        }
+    }
+
+    /// Does it to one slot, and tells whether it was alike and stayed so.
+    #[inline(always)]
+    pub(super) fn apply_one(&self, slot: &AtomicU64) -> bool {
+        step(Step::Entry);
+        let old = slot.load(Ordering::Relaxed);
+        x86_64::attributes(old) == self.attributes && exchange(slot, old, old ^ self.flip).is_ok()
+    }
+
+    /// Tells the gather of `entries` pages of 4 KiB from `start` on to which it was done.
+    #[inline(always)]
+    pub(super) fn record<M: Machine>(&self, start: Page, entries: u64, gather: &mut Gather<'_, M>) {
+        let size = PageSize::Size4K;
+        if self.flip == 0 {
+            gather.rely_on_pending();
+        } else {
+            tell(gather, start, size, self.what, self.elided, entries);
         }
     }
 
@@ -321,7 +343,21 @@ impl<M: Machine> Cursor<'_, M> {
     pub fn edit_alike(
         &mut self,
         limit: Page,
-        rule: impl FnMut(Bits) -> Edit,
+        mut rule: impl FnMut(Bits) -> Edit,
+        gather: &mut Gather<'_, M>,
+    ) -> Edited {
+        self.edit_with(limit, false, |bits, _| rule(bits), gather)
+    }
+
+    /// The same, with a rule that depends on the size of the page too.
+    ///
+    /// # Panics
+    /// As for `edit_run`.
+    #[inline]
+    pub fn edit_sized(
+        &mut self,
+        limit: Page,
+        rule: impl FnMut(Bits, PageSize) -> Edit,
         gather: &mut Gather<'_, M>,
     ) -> Edited {
         self.edit_with(limit, false, rule, gather)
@@ -336,14 +372,14 @@ impl<M: Machine> Cursor<'_, M> {
     pub fn edit_regaining(
         &mut self,
         limit: Page,
-        rule: impl FnMut(Bits) -> Edit,
+        mut rule: impl FnMut(Bits) -> Edit,
         gather: &mut Gather<'_, M>,
     ) -> Edited {
-        self.edit_with(limit, true, rule, gather)
+        self.edit_with(limit, true, |bits, _| rule(bits), gather)
     }
 
     #[inline(always)]
-    fn edit_with<R: FnMut(Bits) -> Edit>(
+    fn edit_with<R: FnMut(Bits, PageSize) -> Edit>(
         &mut self,
         limit: Page,
         regain: bool,
@@ -371,7 +407,7 @@ impl<M: Machine> Cursor<'_, M> {
     }
 
     #[inline(never)]
-    fn edit_many<R: FnMut(Bits) -> Edit>(
+    fn edit_many<R: FnMut(Bits, PageSize) -> Edit>(
         &mut self,
         limit: Page,
         mut editor: Editor<R>,
@@ -389,7 +425,7 @@ impl<M: Machine> Cursor<'_, M> {
                 continue;
             }
             if let Entry::Present(page) = self.entry().entry {
-                let edit = (editor.rule)(page.bits);
+                let edit = (editor.rule)(page.bits, page.size);
                 let bits = self.edit(edit.set, edit.clear, gather).bits;
                 editor.edited.changed += u64::from(bits != page.bits);
                 let won = bits.difference(page.bits).contains(Bits::WRITE);
@@ -402,7 +438,7 @@ impl<M: Machine> Cursor<'_, M> {
 
     /// The same for one page in the locked lowest table.
     #[inline(always)]
-    fn edit_one<R: FnMut(Bits) -> Edit>(
+    fn edit_one<R: FnMut(Bits, PageSize) -> Edit>(
         &self,
         page: Page,
         editor: &mut Editor<R>,
@@ -413,7 +449,7 @@ impl<M: Machine> Cursor<'_, M> {
         let mut old = slot.load(Ordering::Relaxed);
         while x86_64::is_present(old) {
             let sole = editor.regain && could_regain(old) && self.is_sole(old);
-            let (new, what) = editor.decide(old, sole, gather);
+            let (new, what) = editor.decide(old, PageSize::Size4K, sole, gather);
             if new == old {
                 if !planted(Mistake::ProtectIgnoresPending) {
                     gather.rely_on_pending();
@@ -438,7 +474,7 @@ impl<M: Machine> Cursor<'_, M> {
 
     /// The same for a page that others may hold too, one among many.
     #[inline(never)]
-    fn edit_shared<R: FnMut(Bits) -> Edit>(
+    fn edit_shared<R: FnMut(Bits, PageSize) -> Edit>(
         &self,
         page: Page,
         editor: &mut Editor<R>,
@@ -461,7 +497,7 @@ impl<M: Machine> Cursor<'_, M> {
     }
 
     /// The same for the pages from the position to `end` in the locked lowest table.
-    fn edit_table_alike<R: FnMut(Bits) -> Edit>(
+    fn edit_table_alike<R: FnMut(Bits, PageSize) -> Edit>(
         &self,
         end: Page,
         editor: &mut Editor<R>,
@@ -480,7 +516,7 @@ impl<M: Machine> Cursor<'_, M> {
                 done += 1;
                 continue;
             }
-            let alike = Alike::decide(word, editor, gather);
+            let alike = Alike::decide(word, PageSize::Size4K, editor, gather);
             let count = alike.apply(&slots[done..]);
             alike.tell(
                 self.position.add(done as u64),

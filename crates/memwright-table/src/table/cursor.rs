@@ -41,6 +41,8 @@ pub struct Cursor<'t, M: Machine> {
     /// Whether the lock of `node` is held: always, but while a copy moves the other cursor, and at
     /// the end of the range.
     held: bool,
+    /// Whether it leaves quiet tables quiet (`quiet.rs`).
+    reads: bool,
     pub(super) rank: Rank,
     /// Locks are released where they were taken.
     not_send: PhantomData<*const ()>,
@@ -49,12 +51,12 @@ pub struct Cursor<'t, M: Machine> {
 impl<'t, M: Machine> Cursor<'t, M> {
     #[track_caller]
     #[inline(always)]
-    pub(super) fn new(table: &'t Table<M>, range: PageRange, rank: Rank) -> Self {
+    pub(super) fn new(table: &'t Table<M>, range: PageRange, rank: Rank, reads: bool) -> Self {
         assert!(
             !range.is_empty() && range.end <= Page::USER_END,
             "a cursor needs a range in user memory, not {range:?}"
         );
-        let place = lock_way_down(table, range.start, rank);
+        let place = lock_way_down(table, range.start, rank, reads);
         Self {
             table,
             range,
@@ -64,6 +66,7 @@ impl<'t, M: Machine> Cursor<'t, M> {
             meta: place.meta,
             level: place.level,
             held: true,
+            reads,
             rank,
             not_send: PhantomData,
         }
@@ -133,7 +136,7 @@ impl<'t, M: Machine> Cursor<'t, M> {
     /// Leaves the table and goes down to the position from the root.
     pub(super) fn walk(&mut self) {
         self.park();
-        let place = lock_way_down(self.table, self.position, self.rank);
+        let place = lock_way_down(self.table, self.position, self.rank, self.reads);
         self.held = true;
         self.node = place.node;
         self.words = place.words;
@@ -456,11 +459,15 @@ struct Place<'t> {
 
 /// Locks the table that has the slot for `page`.
 #[inline(always)]
-fn lock_way_down<M: Machine>(table: &Table<M>, page: Page, rank: Rank) -> Place<'_> {
-    match lock_lowest(table, page, rank) {
+fn lock_way_down<M: Machine>(table: &Table<M>, page: Page, rank: Rank, reads: bool) -> Place<'_> {
+    let place = match lock_lowest(table, page, rank) {
         Some(place) => place,
         None => lock_any(table, page, rank),
+    };
+    if !reads {
+        place.meta.disturb();
     }
+    place
 }
 
 /// The same, if tables lead down to the lowest level.

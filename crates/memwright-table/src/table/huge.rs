@@ -17,7 +17,7 @@ use crate::sync::{Step, step};
 impl<M: Machine> Cursor<'_, M> {
     /// Edits what stands at the level of 2 MiB pages, from the position on, until a lower table, `limit` or the
     /// end of the locked table; goes to what follows.
-    pub(super) fn edit_huge<R: FnMut(Bits) -> Edit>(
+    pub(super) fn edit_huge<R: FnMut(Bits, PageSize) -> Edit>(
         &mut self,
         limit: Page,
         editor: &mut Editor<R>,
@@ -50,7 +50,7 @@ impl<M: Machine> Cursor<'_, M> {
                 done += 1;
                 continue;
             }
-            let alike = Alike::decide(word, editor, gather);
+            let alike = Alike::decide(word, self.size(), editor, gather);
             let count = alike.apply(&slots[done..]);
             alike.tell(page, self.size(), count as u64, &mut editor.edited, gather);
             done += count;
@@ -59,7 +59,7 @@ impl<M: Machine> Cursor<'_, M> {
     }
 
     /// The same for one page that others may have too.
-    fn edit_sharable<R: FnMut(Bits) -> Edit>(
+    fn edit_sharable<R: FnMut(Bits, PageSize) -> Edit>(
         &self,
         page: Page,
         slot: &AtomicU64,
@@ -73,7 +73,7 @@ impl<M: Machine> Cursor<'_, M> {
             let mapped = x86_64::decode_present(old, self.level);
             let sole = matches!(frames.kind(mapped.frame), FrameKind::Anonymous)
                 && frames.is_sole_whole(mapped.frame);
-            let (new, what) = editor.decide(old, sole, gather);
+            let (new, what) = editor.decide(old, self.size(), sole, gather);
             if new == old {
                 gather.rely_on_pending();
                 return;

@@ -29,6 +29,8 @@
 //! - **Huge pages.** For each 2 MiB page in a table another table is set aside, so that a split needs no
 //!   memory (`aside.rs`). A split turns the entry's reference of the whole folio into one of each part
 //!   ([`crate::frame`]), and copies rights and state, exclusivity too.
+//! - **Quiet tables.** A scan for written pages passes over tables below which nobody was since it last looked, by
+//!   the accessed bits of the entries above them (`quiet.rs`).
 //! - **Counting.** Each table's metadata counts its entries that are not empty, so that an empty
 //!   table is known without looking at it.
 
@@ -38,7 +40,9 @@ mod collapse;
 mod copy;
 mod cursor;
 mod huge;
+mod look;
 mod prune;
+mod quiet;
 mod shape;
 mod share;
 mod swap;
@@ -47,6 +51,8 @@ pub use batch::{Edit, Edited};
 pub use collapse::Collapsed;
 pub use copy::{Copied, CopyRule, CopyStop};
 pub use cursor::{Cursor, Extent};
+pub use look::Look;
+pub use quiet::{Prepared, WrittenRun};
 
 pub(crate) use share::CpuShare;
 
@@ -279,7 +285,26 @@ impl<M: Machine> Table<M> {
     #[inline]
     #[track_caller]
     pub fn cursor(&self, range: PageRange) -> Cursor<'_, M> {
-        Cursor::new(self, range, crate::sync::Rank::Table)
+        Cursor::new(self, range, crate::sync::Rank::Table, false)
+    }
+
+    /// A cursor for a look at what was written: it may change entries, but says itself, by [`Cursor::end_look`], what
+    /// becomes of the table's being quiet.
+    ///
+    /// # Panics
+    /// If the range is empty or leaves user memory.
+    #[track_caller]
+    pub fn scanning_cursor(&self, range: PageRange) -> Cursor<'_, M> {
+        Cursor::new(self, range, crate::sync::Rank::Table, true)
+    }
+
+    /// A cursor that only reads.
+    ///
+    /// # Panics
+    /// If the range is empty or leaves user memory.
+    #[track_caller]
+    pub fn look(&self, range: PageRange) -> Look<'_, M> {
+        Look::new(self, range)
     }
 
     /// A second cursor, beside one on another table: the child's in a fork.
@@ -289,7 +314,7 @@ impl<M: Machine> Table<M> {
     #[inline]
     #[track_caller]
     pub fn second_cursor(&self, range: PageRange) -> Cursor<'_, M> {
-        Cursor::new(self, range, crate::sync::Rank::TableChild)
+        Cursor::new(self, range, crate::sync::Rank::TableChild, false)
     }
 
     /// Says to the [lock statistics](stat) that this CPU wrote the entry of `page`, the metadata of

@@ -4,7 +4,7 @@ use core::sync::atomic::Ordering;
 
 use super::aside::HUGE_LEVEL;
 use super::cursor::{Cursor, record};
-use super::{ENTRIES, ROOT_LEVEL, Table, slot_pages};
+use super::{ENTRIES, ROOT_LEVEL, Table, slot_index, slot_pages};
 use crate::addr::{Frame, Page, PageSize};
 use crate::entry::x86_64::{self, Slot};
 use crate::entry::{Bits, Change, Entry, Marker, Marks, Migrating, Present};
@@ -13,6 +13,7 @@ use crate::gather::Gather;
 use crate::machine::Machine;
 use crate::mistake::{Mistake, planted};
 use crate::sync::stat::{self, Line};
+use crate::sync::{Step, step};
 
 impl<M: Machine> Table<M> {
     /// An empty table at `level` for the pages from `start` on, not linked yet.
@@ -226,6 +227,9 @@ impl<M: Machine> Cursor<'_, M> {
     /// the position has been marked.
     pub fn mark(&mut self, marks: Marks) -> Result<(), OutOfFrames> {
         while self.position < self.range.end {
+            if self.mark_alike(marks) {
+                continue;
+            }
             let old = self.word();
             let present = match x86_64::decode(old, self.level) {
                 Entry::Empty => Marks::empty(),
@@ -251,6 +255,49 @@ impl<M: Machine> Cursor<'_, M> {
         Ok(())
     }
 
+    /// The same for neighbours in the locked table: marks those that are empty, and passes over pages and over what is
+    /// marked so already, as many as follow one another from the position on. `false` if there are none.
+    fn mark_alike(&mut self, marks: Marks) -> bool {
+        let start = self.slot_start();
+        let pages = slot_pages(self.level);
+        let whole = (self.range.end.number() - start.number()) / pages;
+        if self.level == ROOT_LEVEL || start != self.position || whole == 0 {
+            return false;
+        }
+        let first = slot_index(start, self.level);
+        let slots = &self.words[first..ENTRIES.min(first + whole as usize)];
+        let marker = x86_64::encode(Entry::marker(marks));
+        let page = |word| x86_64::slot(word, self.level) == Slot::Entry && x86_64::is_present(word);
+        let (mut done, mut marked) = (0, 0);
+        while let Some(slot) = slots.get(done) {
+            step(Step::Entry);
+            let word = slot.load(Ordering::Relaxed);
+            if word == 0 {
+                // Nobody else writes where nothing is present, while this has the lock.
+                slot.store(marker, Ordering::Release);
+                marked += 1;
+                done += 1;
+            } else if word == marker {
+                done += 1;
+            } else if page(word) {
+                let pages = slots[done..]
+                    .iter()
+                    .map(|slot| slot.load(Ordering::Relaxed));
+                done += pages.take_while(|word| page(*word)).count();
+            } else {
+                break;
+            }
+        }
+        let live = self.meta.live.load(Ordering::Relaxed);
+        self.meta.live.store(live + marked, Ordering::Relaxed);
+        if self.level > 1 {
+            let large = &self.table.state.large;
+            large.fetch_add(u64::from(marked), Ordering::Relaxed);
+        }
+        self.go(start.add(done as u64 * pages));
+        done > 0
+    }
+
     /// Clears marks on all of the range, from the position on. `split_edges` first. Ends at the
     /// end of the range. Nothing is cached of a marker, so nothing is flushed.
     ///
@@ -258,6 +305,10 @@ impl<M: Machine> Cursor<'_, M> {
     /// In debug builds, if a marker reaches beyond the range.
     pub fn unmark(&mut self, marks: Marks) {
         while let Some(extent) = self.next_filled() {
+            if self.level == 1 {
+                self.unmark_table(marks);
+                continue;
+            }
             if let Entry::Marker(Marker { marks: present }) = extent.entry {
                 self.debug_check_whole();
                 let old = self.word();
@@ -267,6 +318,27 @@ impl<M: Machine> Cursor<'_, M> {
             }
             self.advance();
         }
+    }
+
+    /// The same from the position on in the locked lowest table.
+    fn unmark_table(&mut self, marks: Marks) {
+        let end = self.table_end(self.range.end);
+        let live = self.meta.live.load(Ordering::Relaxed);
+        let mut gone = 0;
+        for slot in self.slots_to(end) {
+            step(Step::Entry);
+            let word = slot.load(Ordering::Relaxed);
+            if word == 0 || x86_64::is_present(word) {
+                continue;
+            }
+            if let Entry::Marker(Marker { marks: present }) = x86_64::decode(word, 1) {
+                let new = x86_64::encode(Entry::marker(present.difference(marks)));
+                slot.store(new, Ordering::Release);
+                gone += u32::from(new == 0);
+            }
+        }
+        self.meta.live.store(live - gone, Ordering::Relaxed);
+        self.go(end);
     }
 }
 

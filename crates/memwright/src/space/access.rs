@@ -77,6 +77,7 @@ impl<M: Machine> AddressSpace<M> {
     pub fn pin(&self, address: VirtAddr) -> Result<FrameRef<'_, M>, FaultError> {
         let core = &*self.core;
         let mut pinned = None;
+        core.note_pinning();
         core.with_frame(address, Access::WRITE, |frame| {
             let frames = core.memory.frames();
             frames.pin(frame);

@@ -2,13 +2,13 @@
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use core::sync::atomic::{AtomicI64, AtomicU8, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU64, Ordering};
 
 use memwright_table::sync::stat::{self, Line};
 use memwright_table::sync::{Rank, SpreadLock};
 use memwright_table::{
     Bits, Change, Copied, CpuId, Cursor, Frame, FrameKind, Gather, GatherCounts, Machine,
-    OutOfMemory, Page, PageRange, Table, TryPush, VirtAddr,
+    OutOfMemory, Page, PageRange, Present, Table, TryPush, VirtAddr,
 };
 
 use super::{Area, Areas, Layout};
@@ -43,6 +43,9 @@ pub(crate) struct Core<M: Machine> {
     pub(crate) areas: SpreadLock<Areas<M>>,
     /// What the process refuses of huge pages, a [`HugeRefusal`].
     huge_refusal: AtomicU8,
+    /// Whether a page was ever pinned through this address space. Set before the pinning takes the lock of the page's
+    /// entry: who finds it clear under that lock finds no pinned page there.
+    pinned: AtomicBool,
     /// One per CPU, so that faults on two CPUs write no common line.
     resident: Vec<CpuResident>,
     /// Pages in swap.
@@ -70,9 +73,25 @@ impl<M: Machine> Core<M> {
             template,
             areas,
             huge_refusal: AtomicU8::new(HugeRefusal::Nothing as u8),
+            pinned: AtomicBool::new(false),
             resident,
             swapped: AtomicI64::new(0),
         })
+    }
+
+    /// Says that a page is about to be pinned.
+    pub(crate) fn note_pinning(&self) {
+        self.pinned.store(true, Ordering::SeqCst);
+    }
+
+    /// Whether pages may be pinned: ask under the lock of their entries.
+    pub(crate) fn may_have_pinned(&self) -> bool {
+        self.pinned.load(Ordering::SeqCst)
+    }
+
+    /// Whether somebody may write the frame of this private page at any time, without its entry (design rule 6).
+    pub(crate) fn is_pinned(&self, page: Present) -> bool {
+        !page.bits.contains(Bits::BORROWED) && self.memory.frames().pins(page.frame) > 0
     }
 
     #[inline]

@@ -34,11 +34,7 @@ impl<M: Machine> AddressSpace<M> {
             return Entry::Empty;
         }
         let _areas = self.core.areas.read(self.core.cpu());
-        self.core
-            .table
-            .cursor(PageRange::single(page))
-            .entry()
-            .entry
+        self.core.table.look(PageRange::single(page)).entry().entry
     }
 
     /// The sizes. Walks the table to tell kinds of pages apart.
@@ -59,7 +55,7 @@ impl<M: Machine> AddressSpace<M> {
         };
         for area in areas.map.iter() {
             let memory = area.object().is_none_or(|object| object.is_memory());
-            let mut cursor = core.table.cursor(area.range());
+            let mut cursor = core.table.look(area.range());
             while let Some(extent) = cursor.next_filled() {
                 match core.kind_of(extent.entry) {
                     Some(FrameKind::Anonymous) => totals.resident_anonymous += extent.range.len(),

@@ -33,7 +33,7 @@ impl<M: Machine> AddressSpace<M> {
             if !visitor(Sight::Area(area)) {
                 return;
             }
-            let mut cursor = core.table.cursor(area.range().intersect(range));
+            let mut cursor = core.table.look(area.range().intersect(range));
             while let Some(extent) = cursor.next_filled() {
                 if !visitor(Sight::Entry(area, extent)) {
                     return;

@@ -1,11 +1,20 @@
 //! Asking for pages by what they are, and write-protecting those that were written in the same step
 //! (Linux 7.2 `fs/proc/task_mmu.c`, `PAGEMAP_SCAN`).
+//!
+//! A scan for nothing but written pages passes over what was not written: over whole tables below which nobody was since
+//! the last such scan, and in the others over runs of entries. For that it settles the tables first: the accessed bits
+//! of the entries above them are cleared, and flushed, before it looks ([`Table::settle`](memwright_table::Table)).
+//! A second flush, of what it protected again, is made before it returns.
 
 use bitflags::bitflags;
-use memwright_table::{Bits, Entry, Extent, Gather, Machine, Marks, Page, PageRange, PageSize};
+use memwright_table::{
+    Bits, Cursor, Entry, Extent, Gather, Machine, Marks, Page, PageRange, PageSize, Prepared,
+    Swapped, WrittenRun,
+};
 
 use super::{arm_written, is_by_dirty, written};
 use crate::error::WatchError;
+use crate::huge::HUGE_PAGES;
 use crate::space::{AddressSpace, Area, Core};
 use crate::vma::AreaFlags;
 
@@ -56,16 +65,27 @@ impl Scan {
         seen.contains(self.all) && (self.any.is_empty() || seen.intersects(self.any))
     }
 
+    /// Whether no page is asked for that was not written.
+    fn wants_only_written(&self) -> bool {
+        let written = Categories::WRITTEN;
+        !self.inverted.contains(written) && (self.all.contains(written) || self.any == written)
+    }
+
     /// Whether an area with these can have such pages.
     fn wants_area(&self, categories: Categories) -> bool {
         (categories ^ self.inverted).contains(self.all & Categories::TRACKED)
     }
 }
 
+/// Whether stores to an area with these flags are tracked by asynchronous write protection.
+fn is_tracked(flags: AreaFlags) -> bool {
+    flags.contains(AreaFlags::UFFD_WP | AreaFlags::UFFD_ASYNC)
+}
+
 /// What of an area every page of it has; `None` if the scan passes over it.
 fn of_area(flags: AreaFlags, scan: &Scan) -> Result<Option<Categories>, WatchError> {
     let mut categories = Categories::empty();
-    if flags.contains(AreaFlags::UFFD_WP | AreaFlags::UFFD_ASYNC) {
+    if is_tracked(flags) {
         categories |= Categories::TRACKED;
     } else if scan.only_tracked {
         return Err(WatchError::NotWritable);
@@ -99,10 +119,32 @@ impl<M: Machine> AddressSpace<M> {
         let areas = core.areas.read(cpu);
         let mut gather = core.gather();
         let mut result = Ok(range.end);
+        let mut passed = range.start;
+        if scan.protect && scan.wants_only_written() {
+            for area in areas.map.overlapping(range) {
+                let part = area.range().intersect(range);
+                if is_tracked(area.flags()) {
+                    let first = core.table.settle(part, &mut gather);
+                    if part.contains(passed) {
+                        passed = first;
+                    }
+                }
+            }
+            gather.flush();
+        }
         for area in areas.map.overlapping(range) {
-            let part = area.range().intersect(range);
+            let mut part = area.range().intersect(range);
+            part.start = part.start.max(passed.min(part.end));
             result = match of_area(area.flags(), scan) {
-                Ok(Some(common)) => core.scan_area(area, part, common, scan, take, &mut gather),
+                Ok(Some(common)) => {
+                    let mut look = Look {
+                        area,
+                        common,
+                        scan,
+                        take: &mut *take,
+                    };
+                    core.scan_area(&mut look, part, &mut gather)
+                }
                 Ok(None) => continue,
                 Err(error) => Err(error),
             };
@@ -118,42 +160,108 @@ impl<M: Machine> AddressSpace<M> {
     }
 }
 
+/// A scan in one area.
+struct Look<'a, M: Machine> {
+    area: &'a Area<M>,
+    /// What every page of the area is.
+    common: Categories,
+    scan: &'a Scan,
+    take: &'a mut dyn FnMut(PageRange, Categories) -> u64,
+}
+
+/// What is known of a run, and of others like it.
+struct Known {
+    run: WrittenRun,
+    categories: Categories,
+    wanted: bool,
+    /// Whether they can be protected together.
+    at_once: bool,
+    arm: Prepared,
+}
+
+/// What a look at a table found.
+struct Looked {
+    /// Where the look ended.
+    end: Page,
+    /// Whether anything was asked for.
+    found: bool,
+    /// Whether everything was seen, and is unwritten now.
+    unwritten: bool,
+}
+
 impl<M: Machine> Core<M> {
     fn scan_area(
         &self,
-        area: &Area<M>,
+        look: &mut Look<'_, M>,
         range: PageRange,
-        common: Categories,
-        scan: &Scan,
-        take: &mut dyn FnMut(PageRange, Categories) -> u64,
         gather: &mut Gather<'_, M>,
     ) -> Result<Page, WatchError> {
-        let flags = area.flags();
+        if !look.scan.wants_only_written() {
+            return self.scan_each(look, range, gather);
+        }
+        let mut next = range.start;
+        let mut written_before = false;
+        loop {
+            // Beside a table with written pages there is likely another.
+            if !written_before {
+                next = self.table.pass_quiet(PageRange::new(next, range.end));
+            }
+            if next == range.end {
+                return Ok(next);
+            }
+            let mut cursor = self.table.scanning_cursor(PageRange::new(next, range.end));
+            if !matches!(cursor.size(), PageSize::Size4K) {
+                let slot = cursor.entry().range;
+                drop(cursor);
+                next = self.scan_each(look, slot, gather)?;
+                if next < slot.end {
+                    return Ok(next);
+                }
+                continue;
+            }
+            let end = Page::new((next.number() / HUGE_PAGES + 1) * HUGE_PAGES).min(range.end);
+            let may_be_quiet = look.scan.protect && cursor.may_become_quiet(gather);
+            let looked = self.look_at_table(look, &mut cursor, end, gather);
+            if looked.unwritten && may_be_quiet {
+                cursor.end_look(true);
+            }
+            if looked.end < end {
+                return Ok(looked.end);
+            }
+            written_before = looked.found;
+            next = end;
+        }
+    }
+
+    /// Looks at every entry of `range`.
+    fn scan_each(
+        &self,
+        look: &mut Look<'_, M>,
+        range: PageRange,
+        gather: &mut Gather<'_, M>,
+    ) -> Result<Page, WatchError> {
         let mut cursor = self.table.cursor(range);
         loop {
             let extent = cursor.entry();
-            let categories = common | self.categories(area, extent);
+            let found = self.categories(look.area, extent.entry, extent.size);
+            let categories = look.common | found;
             let mut end = extent.range.end;
-            if scan.wants(categories) {
-                let taken = take(extent.range, categories).min(extent.range.len());
+            if look.scan.wants(categories) {
+                let taken = (look.take)(extent.range, categories).min(extent.range.len());
                 end = extent.range.start.add(taken);
-                let protects = scan.protect && taken > 0;
+                let protects = look.scan.protect && taken > 0;
                 if protects && is_one_page(extent) && categories.contains(Categories::WRITTEN) {
-                    if let Entry::Present(page) = extent.entry {
-                        let edit = arm_written(is_by_dirty(flags, page.size), page.bits);
-                        cursor.edit(edit.set, edit.clear, gather);
-                    }
+                    let by_dirty = is_by_dirty(look.area.flags(), PageSize::Size4K);
+                    self.protect_one(by_dirty, &mut cursor, gather);
                 } else if protects && is_protectable(extent.entry, categories) {
                     // Markers, and parts of huge pages: more than one slot may change its shape.
                     drop(cursor);
-                    self.protect_part(area, PageRange::new(extent.range.start, end), gather)?;
-                    if end == range.end {
+                    let part = PageRange::new(extent.range.start, end);
+                    self.protect_part(look.area, part, gather)?;
+                    if end == range.end || taken < extent.range.len() {
                         return Ok(end);
                     }
                     cursor = self.table.cursor(PageRange::new(end, range.end));
-                    if taken < extent.range.len() {
-                        return Ok(end);
-                    }
                     continue;
                 }
                 if taken < extent.range.len() {
@@ -166,14 +274,109 @@ impl<M: Machine> Core<M> {
         }
     }
 
-    fn categories(&self, area: &Area<M>, extent: Extent) -> Categories {
+    /// Looks for written pages from where the cursor stands to `end`, in one lowest table.
+    fn look_at_table(
+        &self,
+        look: &mut Look<'_, M>,
+        cursor: &mut Cursor<'_, M>,
+        end: Page,
+        gather: &mut Gather<'_, M>,
+    ) -> Looked {
+        // Who shows an object's pages beside his own is asked page by page what they are.
+        let alike = look.area.object().is_none();
+        let by_dirty = is_by_dirty(look.area.flags(), PageSize::Size4K);
+        let arm = |bits| arm_written(by_dirty, bits);
+        // Nobody pins a page here while the lock is held.
+        let pinned = self.may_have_pinned();
+        let mut looked = Looked {
+            end,
+            found: false,
+            unwritten: true,
+        };
+        let mut next = cursor.position();
+        let mut last: Option<Known> = None;
+        while let Some(run) = cursor.next_written(next, end, alike) {
+            next = run.start.add(run.pages);
+            let fits = last
+                .as_ref()
+                .is_some_and(|last| alike && run.is_like(&last.run));
+            if !fits {
+                let entry = run.entry();
+                let found = self.categories(look.area, entry, PageSize::Size4K);
+                let categories = look.common | found;
+                last = Some(Known {
+                    run,
+                    categories,
+                    wanted: look.scan.wants(categories),
+                    at_once: !pinned && matches!(entry, Entry::Present(_)),
+                    arm: cursor.prepare(&run, arm, gather),
+                });
+            }
+            let Some(known) = &last else { continue };
+            if !known.wanted {
+                looked.unwritten &= !known.categories.contains(Categories::WRITTEN);
+                continue;
+            }
+            let pages = PageRange::new(run.start, next);
+            let taken = (look.take)(pages, known.categories).min(run.pages);
+            if look.scan.protect {
+                let mut done = 0;
+                if known.at_once {
+                    done = cursor.edit_prepared(&run, taken, &known.arm, gather);
+                }
+                for page in done..taken {
+                    cursor.seek(run.start.add(page));
+                    looked.unwritten &= self.protect_one(by_dirty, cursor, gather);
+                }
+            }
+            looked.found = true;
+            if taken < run.pages {
+                looked.end = run.start.add(taken);
+                looked.unwritten = false;
+                break;
+            }
+        }
+        looked
+    }
+
+    /// The same for the entry where the cursor stands.
+    fn protect_one(
+        &self,
+        by_dirty: bool,
+        cursor: &mut Cursor<'_, M>,
+        gather: &mut Gather<'_, M>,
+    ) -> bool {
+        match cursor.peek() {
+            // Who has pinned a page writes it without the entry: it stays as it is (design rule 6).
+            Entry::Present(page) if self.is_pinned(page) => false,
+            Entry::Present(page) => {
+                let edit = arm_written(by_dirty, page.bits);
+                cursor.edit(edit.set, edit.clear, gather);
+                true
+            }
+            Entry::Swapped(page) => {
+                let edit = arm_written(by_dirty, page.bits);
+                let bits = ((page.bits - edit.clear) | edit.set) & Bits::CARRIED;
+                cursor.replace(Entry::Swapped(Swapped { bits, ..page }), gather);
+                true
+            }
+            Entry::Empty | Entry::Marker(_) => {
+                cursor.mark_here(Marks::UFFD_WP);
+                true
+            }
+            Entry::Migrating(_) => false,
+        }
+    }
+
+    /// What the entry of a slot for pages of `size` says.
+    fn categories(&self, area: &Area<M>, entry: Entry, size: PageSize) -> Categories {
         let flags = area.flags();
         let mut found = Categories::empty();
         let mut set = |category, there| found.set(category, there);
-        match extent.entry {
+        match entry {
             Entry::Empty => {
                 // Where a table is, something was there and went without a trace: what is there now may differ.
-                let went = matches!(extent.size, PageSize::Size4K);
+                let went = matches!(size, PageSize::Size4K);
                 set(
                     Categories::WRITTEN,
                     went && flags.contains(AreaFlags::UFFD_ASYNC),
@@ -199,7 +402,8 @@ impl<M: Machine> Core<M> {
                 let zero = page.bits.contains(Bits::BORROWED);
                 set(Categories::PRESENT, true);
                 set(Categories::WRITTEN, written(page.bits));
-                set(Categories::FILE, !zero && !self.is_anonymous(page.frame));
+                let file = !zero && area.object().is_some() && !self.is_anonymous(page.frame);
+                set(Categories::FILE, file);
                 set(Categories::ZERO, zero);
                 set(Categories::HUGE, !matches!(page.size, PageSize::Size4K));
                 set(Categories::SOFT_DIRTY, area.is_soft_dirty(page.bits));

@@ -21,26 +21,25 @@ impl<M: Machine> AddressSpace<M> {
             }
         });
         let mut gather = core.gather();
-        let frames = core.memory.frames();
         for area in areas.map.iter() {
             let (range, flags) = (area.range(), area.flags());
-            let private = !area.is_shared();
             if core.memory.swaps() {
                 core.clear_swapped(range);
             }
-            core.table.cursor(range).edit_run(
-                range.end,
-                // Who has pinned a page writes it without the entry: it stays as it is (design rule 6).
-                |_, page: Present| {
-                    let may_be_pinned = private && !page.bits.contains(Bits::BORROWED);
-                    if may_be_pinned && frames.pins(page.frame) > 0 {
-                        Edit::NONE
-                    } else {
-                        arm(flags, page.bits)
-                    }
-                },
-                &mut gather,
-            );
+            let mut cursor = core.table.cursor(range);
+            if area.is_shared() || !core.may_have_pinned() {
+                cursor.edit_alike(range.end, |bits| arm(flags, bits), &mut gather);
+                continue;
+            }
+            // Who has pinned a page writes it without the entry: it stays as it is (design rule 6).
+            let rule = |_, page: Present| {
+                if core.is_pinned(page) {
+                    Edit::NONE
+                } else {
+                    arm(flags, page.bits)
+                }
+            };
+            cursor.edit_run(range.end, rule, &mut gather);
         }
         let counts = gather.close();
         drop(areas);

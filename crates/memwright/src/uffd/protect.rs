@@ -69,17 +69,34 @@ impl<M: Machine> Core<M> {
         }
         let mut cursor = self.table.cursor(range);
         cursor.split_edges(gather)?;
-        let arm = |_, page: Present| arm_written(is_by_dirty(flags, page.size), page.bits);
-        if !self.memory.swaps() {
-            cursor.edit_run(range.end, arm, gather);
-            return Ok(());
+        let arm = |bits, size| arm_written(is_by_dirty(flags, size), bits);
+        if self.memory.swaps() {
+            let by_dirty = is_by_dirty(flags, PageSize::Size4K);
+            while cursor.position() < range.end {
+                cursor.edit_swapped(|bits| edited(bits, arm_written(by_dirty, bits)));
+                cursor.edit_sized(cursor.locked_end(), arm, gather);
+            }
+        } else {
+            cursor.edit_sized(range.end, arm, gather);
         }
-        let by_dirty = is_by_dirty(flags, PageSize::Size4K);
-        while cursor.position() < range.end {
-            cursor.edit_swapped(|bits| edited(bits, arm_written(by_dirty, bits)));
-            cursor.edit_run(cursor.locked_end(), arm, gather);
+        drop(cursor);
+        if flags.contains(AreaFlags::UFFD_ASYNC) && self.may_have_pinned() {
+            self.disarm_pinned(range, gather);
         }
         Ok(())
+    }
+
+    /// Who has pinned a page writes it without the entry: it counts as written until it is unpinned (design rule 6).
+    #[cold]
+    fn disarm_pinned(&self, range: PageRange, gather: &mut Gather<'_, M>) {
+        let rule = |_, page: Present| {
+            let mut edit = Edit::NONE;
+            if self.is_pinned(page) {
+                edit.clear = PROTECTION;
+            }
+            edit
+        };
+        self.table.cursor(range).edit_run(range.end, rule, gather);
     }
 
     /// Takes the protection of the part `range` of an area away; writing is granted at once where the rule allows it.
@@ -118,8 +135,10 @@ fn edited(bits: Bits, edit: Edit) -> Bits {
     (bits - edit.clear) | edit.set
 }
 
+/// What says that a page is protected.
+const PROTECTION: Bits = Bits::UFFD_WP.union(Bits::WATCHED);
+
 fn unprotect(grant: Grant, bits: Bits) -> Edit {
-    const PROTECTION: Bits = Bits::UFFD_WP.union(Bits::WATCHED);
     if !bits.intersects(PROTECTION) {
         return Edit::NONE;
     }

@@ -380,3 +380,48 @@ fn registrations_are_checked() {
     process.space.forget_watch(&one);
     assert_eq!(process.areas(), "4rw");
 }
+
+/// Pages of a lowest table; the second table of the scenario begins at page 4.
+const TABLE: u64 = 512;
+
+/// How many of the two tables that lie wholly in the scenario's memory a scan would pass over, and whether both are.
+fn quiet(process: &Process<'_>) -> u64 {
+    let range = PageRange::new(page(4).page(), page(4 + 2 * TABLE).page());
+    let passed = process.space.table().pass_quiet(range);
+    (passed.number() - range.start.number()) / TABLE
+}
+
+#[test]
+fn a_scan_passes_over_tables_below_which_nobody_was_since_the_last() {
+    for policy in ["dirty-bit", "fault"] {
+        let world = World::new();
+        world.memory.policy().set("track", policy).unwrap();
+        let mut process = world.process();
+        let pages = 4 + 2 * TABLE + 4;
+        process.map(0, pages, RW);
+        for index in 0..pages {
+            process.store(index, 1).unwrap();
+        }
+        let watch = watch(true, true);
+        register(&process, pages, &watch, WP);
+        protect(&process, 0, pages, &watch, true);
+        assert_eq!(quiet(&process), 0, "never looked at");
+        assert!(written(&process, pages, true).is_empty());
+        assert_eq!(quiet(&process), 2);
+        assert!(written(&process, pages, true).is_empty());
+        assert_eq!(quiet(&process), 2);
+        // A load sets the accessed bit above; the next scan looks, and finds nothing.
+        process.load(4 + TABLE + 7);
+        assert_eq!(quiet(&process), 1);
+        assert!(written(&process, pages, true).is_empty());
+        assert_eq!(quiet(&process), 2);
+        // Stores, by the program and by the kernel.
+        process.store(4 + 5, 2).unwrap();
+        assert_eq!(quiet(&process), 0);
+        assert_eq!(written(&process, pages, true), [4 + 5]);
+        process.space.write(page(4 + TABLE), &[3]).unwrap();
+        assert_eq!(written(&process, pages, true), [4 + TABLE]);
+        assert!(written(&process, pages, true).is_empty());
+        assert_eq!(quiet(&process), 2);
+    }
+}

@@ -18,7 +18,9 @@ use memwright_table::{PAGE_SIZE, Page, PageRange};
 /// `_IOWR('f', 16, struct pm_scan_arg)` (`include/uapi/linux/fs.h`).
 pub const PAGEMAP_SCAN: u32 = 0xc060_6610;
 /// Runs that are gathered before they are written to the caller's memory.
-const CHUNK: usize = 512;
+const CHUNK: usize = 4096;
+/// Runs that are written at a time.
+const TOGETHER: usize = 32;
 /// Where `walk_end` stands.
 const WALK_END: u64 = 32;
 
@@ -177,11 +179,11 @@ pub fn scan(context: &Context<'_>, space: &Arc<Space>, argument: u64) -> Result<
         let ended = space.scan(rest, &scan, &mut |run, categories| {
             found.take(run, categories)
         });
-        let runs = found.runs.len() as u64;
-        for (at, run) in (written..).zip(found.runs.drain(..)) {
-            context.write_value(request.runs + at * Run::SIZE as u64, &run)?;
+        for together in found.runs.chunks(TOGETHER) {
+            write_runs(context, request.runs + written * Run::SIZE as u64, together)?;
+            written += together.len() as u64;
         }
-        written += runs;
+        found.runs.clear();
         match ended {
             Ok(end) => next = end,
             Err(error) => {
@@ -195,6 +197,16 @@ pub fn scan(context: &Context<'_>, space: &Arc<Space>, argument: u64) -> Result<
     }
     context.write_value(argument + WALK_END, &next.address().as_u64())?;
     result.map(|()| written)
+}
+
+/// Writes at most [`TOGETHER`] runs to the caller's memory.
+fn write_runs(context: &Context<'_>, to: u64, runs: &[Run]) -> Result<(), Errno> {
+    let mut buffer = [0; TOGETHER * Run::SIZE];
+    let bytes = &mut buffer[..runs.len() * Run::SIZE];
+    for (run, bytes) in runs.iter().zip(bytes.chunks_exact_mut(Run::SIZE)) {
+        run.to_bytes(bytes);
+    }
+    context.write_bytes(to, bytes)
 }
 
 #[cfg(test)]
