@@ -166,6 +166,9 @@ impl Change {
         let area = areas.map.get_mut(position);
         area.rights = self.rights;
         area.flags = new_flags;
+        if !self.rights.contains(Rights::WRITE) && !area.has_faulted() {
+            uncharge(core, area, range.len());
+        }
         self.entries(core, area, range, gather);
         Ok((areas.map.merge_around(position), range.end))
     }
@@ -347,5 +350,16 @@ mod tests {
                 "{name}"
             );
         }
+    }
+}
+
+/// Memory that holds nothing and can no longer be written is promised to nobody (Linux 7.2 `mm/mprotect.c`,
+/// `mprotect_fixup`).
+#[cold]
+#[inline(never)]
+fn uncharge<M: Machine>(core: &Core<M>, area: &mut Area<M>, pages: u64) {
+    if area.flags.contains(AreaFlags::ACCOUNTED) && area.object().is_none() {
+        core.memory.take_back(pages);
+        area.flags -= AreaFlags::ACCOUNTED;
     }
 }

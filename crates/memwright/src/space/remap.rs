@@ -366,12 +366,13 @@ impl<M: Machine> Core<M> {
         };
         if !keeps_old {
             self.unmap_areas(self.cpu(), areas, old, bin);
-        } else if !old.is_empty() {
-            leave_behind(areas, old);
         }
         areas.count_in(rights, flags, new.len());
         let position = areas.map.insert(moved);
         areas.map.merge_around(position);
+        if keeps_old && !old.is_empty() {
+            leave_behind(areas, old);
+        }
     }
 
     /// Moves all areas of the old range, with the holes between them, to the fixed new place.
@@ -430,7 +431,8 @@ fn check_growth<M: Machine>(
 }
 
 /// What `MREMAP_DONTUNMAP` leaves behind: the whole area is no longer locked, though its pages still count as such, and
-/// has no lineage if all of it was moved (Linux 7.2 `dontunmap_complete`).
+/// has no lineage if all of it was moved (Linux 7.2 `dontunmap_complete`). Where the new area became one with it, that
+/// holds for both.
 fn leave_behind<M: Machine>(areas: &mut Areas<M>, old: PageRange) {
     let position = areas.map.at_or_after(old.start);
     let area = areas.map.get_mut(position.expect("the area was found"));

@@ -125,6 +125,25 @@ fn locked_private_memory_that_becomes_writable_is_there() {
     assert_eq!(process.store(1, 1), Ok(vec![]));
 }
 
+/// What holds nothing is promised only while it can be written, and is no area of its own because of that.
+#[test]
+fn untouched_memory_that_is_read_only_is_not_promised() {
+    let world = World::new();
+    let mut process = world.process();
+    process.map(0, 8, R);
+    let before = world.memory.commit().committed();
+    process.protect(2, 4, RW);
+    assert_eq!(world.memory.commit().committed(), before + 4);
+    process.protect(2, 4, R);
+    assert_eq!(world.memory.commit().committed(), before);
+    assert_eq!(process.areas(), "8r");
+    process.protect(2, 4, RW);
+    process.store(2, 1).unwrap();
+    process.protect(2, 4, R);
+    assert_eq!(world.memory.commit().committed(), before + 4);
+    assert_eq!(process.areas(), "2r 4r 2r");
+}
+
 #[test]
 fn a_part_splits_its_area_and_merges_back() {
     let world = World::new();
@@ -146,8 +165,7 @@ fn a_range_over_several_areas_becomes_one() {
     process.map(2, 2, R);
     process.map(4, 2, NONE);
     process.protect(1, 4, R);
-    // What became promised memory stays so, as on Linux, and such an area merges with none that is not.
-    assert_eq!(process.areas(), "1rw 1r 3r 1");
+    assert_eq!(process.areas(), "1rw 4r 1");
     process.protect(0, 6, RW);
     assert_eq!(process.areas(), "6rw");
 }

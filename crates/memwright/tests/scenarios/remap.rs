@@ -3,7 +3,7 @@
 use memwright::{AreaFlags, Limit, LockError, RemapError, RemapRequest};
 use memwright_table::VirtAddr;
 
-use crate::world::{PAGE, Process, R, RW, World, page};
+use crate::world::{NONE, PAGE, Process, R, RW, World, page};
 
 fn request(old: u64, old_pages: u64, new_pages: u64) -> RemapRequest {
     RemapRequest {
@@ -281,6 +281,29 @@ fn locked_memory_is_had_where_it_grew_and_nowhere_else() {
     assert_eq!(hole, Err(LockError::Hole(page(4))));
     assert_eq!(process.space.remap(request(0, 4, 6)), Ok(page(0)));
     assert_eq!(process.resident(), 2);
+}
+
+/// Where what moved became one area with what stays, neither is locked.
+#[test]
+fn what_joins_what_stays_of_a_locked_area_is_unlocked_too() {
+    let world = World::new();
+    let process = world.process();
+    process.map_with(0, 8, NONE, AreaFlags::LOCKED);
+    let request = RemapRequest {
+        may_move: true,
+        fixed: Some(page(8)),
+        dont_unmap: true,
+        ..request(1, 5, 5)
+    };
+    assert_eq!(process.space.remap(request), Ok(page(8)));
+    assert_eq!(process.areas(), "13");
+    assert_eq!(process.space.totals().locked, 13);
+    process.unmap(0, 13);
+    assert_eq!(
+        process.space.totals().locked,
+        13,
+        "they count for ever, as on Linux"
+    );
 }
 
 #[test]
