@@ -1,10 +1,13 @@
 //! Runs a script on the memory manager and on the model, and compares after each step.
 
+mod tracking;
+
 use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::sync::Arc;
 
 use memwright::object::{Object, ObjectIdentity, Shmem};
+use memwright::uffd::Watch;
 use memwright::{
     AdviseError, AreaFlags, FaultError, ForkError, MapError, MapKind, MapRequest, Placement,
     ProtectError, RemapError, RemapRequest, SealError, UnmapError,
@@ -19,7 +22,7 @@ use crate::model::{Advice, Intent, Model, PAGE, Refusal, Remap, Rights, Source};
 use crate::noted_file::NotedFile;
 use crate::process::{Host, Process, Signal};
 use crate::script::{
-    ARENA, ARENA_START, Action, FILE_PAGES, MOST_PROCESSES, Range, Script, Step, What,
+    ARENA, Action, FILE_PAGES, MOST_PROCESSES, Range, Scale, Script, Step, Watcher, What,
 };
 use crate::walk;
 
@@ -66,6 +69,8 @@ enum Kind {
     NotApplicable,
     Sealed,
     Invalid,
+    Busy,
+    NotWatched,
     Resources,
 }
 
@@ -81,6 +86,11 @@ pub struct Lockstep {
     processes: BTreeMap<usize, Process>,
     files: Vec<File>,
     created: usize,
+    scale: Scale,
+    /// Of each process, by kind, those that it made.
+    watchers: Vec<(usize, Watcher, Watch)>,
+    /// Who cleared soft-dirty, so that what a survey says is compared.
+    clears: bool,
     /// How often each kind of step succeeded: a test that never reaches a case proves nothing.
     successes: BTreeMap<&'static str, u64>,
 }
@@ -93,6 +103,10 @@ fn kind_of(refusal: Refusal) -> Kind {
         Refusal::NotApplicable(_) => Kind::NotApplicable,
         Refusal::Sealed(_) => Kind::Sealed,
         Refusal::Invalid => Kind::Invalid,
+        // Nobody waits here: as with `UFFD_FEATURE_SIGBUS`.
+        Refusal::Protected(_) => Kind::Bus,
+        Refusal::Watched(_) => Kind::Busy,
+        Refusal::NotWatched => Kind::NotWatched,
     }
 }
 
@@ -226,8 +240,8 @@ impl Lockstep {
         let plain = Shmem::new(memory.clone(), bytes(FILE_PAGES), identity);
         let noted = NotedFile::new(memory.clone(), FILE_PAGES);
         let files = vec![File::Plain(Arc::new(plain)), File::Noted(Arc::new(noted))];
-        for _ in &files {
-            model.create_object(FILE_PAGES);
+        for file in &files {
+            model.create_object(FILE_PAGES, matches!(file, File::Plain(_)));
         }
         model.create_process(0);
         let processes = BTreeMap::from([(0, Process::new(&host))]);
@@ -237,8 +251,18 @@ impl Lockstep {
             processes,
             files,
             created: 1,
+            scale: Scale(1),
+            watchers: Vec::new(),
+            clears: false,
             successes: BTreeMap::new(),
         }
+    }
+
+    /// The same where every place of a script is so many pages.
+    #[must_use]
+    pub fn scaled(mut self, scale: Scale) -> Self {
+        self.scale = scale;
+        self
     }
 
     /// The machine, with what runs on it.
@@ -277,7 +301,15 @@ impl Lockstep {
                 exhausted += 1;
                 self.model = before;
                 // Areas below the one that failed have changed, as on Linux, and stay so.
-                let stands = matches!(step.action, Action::Protect(..) | Action::Advise(..));
+                let stands = matches!(
+                    step.action,
+                    Action::Protect(..)
+                        | Action::Advise(..)
+                        | Action::Watch(..)
+                        | Action::Unwatch(..)
+                        | Action::WriteProtect(..)
+                        | Action::Scan(..)
+                );
                 outcome = if stands {
                     Ok(())
                 } else {
@@ -313,8 +345,8 @@ impl Lockstep {
             Action::Seal(range) => self.seal(process, cpu, range),
             Action::Protect(range, rights) => self.protect(process, cpu, range, rights),
             Action::Resize(range, pages) => {
-                let (from, old) = range.resolve();
-                let new_pages = u64::from(pages).clamp(1, ARENA);
+                let (from, old) = self.scale.range(range);
+                let new_pages = u64::from(pages).clamp(1, ARENA) * self.scale.0;
                 let remap = Remap {
                     from,
                     pages: old,
@@ -325,8 +357,8 @@ impl Lockstep {
                 self.remap(process, cpu, remap)
             }
             Action::Move(range, to, keep) => {
-                let (from, pages) = range.resolve();
-                let to = ARENA_START + u64::from(to) % ARENA;
+                let (from, pages) = self.scale.range(range);
+                let to = self.scale.place(to);
                 let remap = Remap {
                     from,
                     pages,
@@ -361,6 +393,17 @@ impl Lockstep {
                 self.clean(cpu, file);
                 Ok(())
             }
+            Action::Watch(range, watcher) => self.watch(process, cpu, range, watcher),
+            Action::Unwatch(range, watcher) => self.unwatch(process, cpu, range, watcher),
+            Action::WriteProtect(range, watcher, on) => {
+                self.write_protect(process, cpu, range, watcher, on)
+            }
+            Action::Scan(range, protect) => self.scan(process, cpu, range, protect),
+            Action::ClearSoftDirty => {
+                self.clear_soft_dirty(process, cpu);
+                Ok(())
+            }
+            Action::Collapse(range) => self.collapse(process, cpu, range),
         }
     }
 
@@ -388,11 +431,11 @@ impl Lockstep {
         what: What,
         populate: bool,
     ) -> Result<(), Difference> {
-        let (from, pages) = range.resolve();
+        let (from, pages) = self.scale.range(range);
         let (source, kind) = match what {
             What::Anonymous => (Source::Anonymous, MapKind::Anonymous),
             What::SharedAnonymous => {
-                let number = self.model.create_object(pages);
+                let number = self.model.create_object(pages, true);
                 let identity = ObjectIdentity {
                     device: 3,
                     inode: number as u64,
@@ -464,7 +507,7 @@ impl Lockstep {
     }
 
     fn unmap(&mut self, process: usize, cpu: CpuId, range: Range) -> Result<(), Difference> {
-        let (from, pages) = range.resolve();
+        let (from, pages) = self.scale.range(range);
         let real = self.processes[&process]
             .on(cpu, |space| space.unmap(address(from), bytes(pages)))
             .map_err(|error| match error {
@@ -482,7 +525,7 @@ impl Lockstep {
     }
 
     fn seal(&mut self, process: usize, cpu: CpuId, range: Range) -> Result<(), Difference> {
-        let (from, pages) = range.resolve();
+        let (from, pages) = self.scale.range(range);
         let real =
             self.processes[&process].on(cpu, |space| space.seal(address(from), bytes(pages)));
         let model = self.model.seal(process, from, pages);
@@ -499,7 +542,7 @@ impl Lockstep {
         range: Range,
         rights: Rights,
     ) -> Result<(), Difference> {
-        let (from, pages) = range.resolve();
+        let (from, pages) = self.scale.range(range);
         let real = self.processes[&process].on(cpu, |space| {
             space.protect(address(from), bytes(pages), real_rights(rights))
         });
@@ -520,7 +563,7 @@ impl Lockstep {
         let target = remap
             .to
             .map_or(Ok(()), |to| model.check_seals(process, to, remap.new_pages));
-        if !hole && !uniform && source.and(target).is_err() {
+        if !hole && self.has_several(process, remap) && source.and(target).is_err() {
             // How many parts go before the one that is refused depends on where areas begin.
             return Ok(());
         }
@@ -577,6 +620,16 @@ impl Lockstep {
         Ok(())
     }
 
+    /// Whether what moves is more than one area: alike ones may be, after a fork.
+    fn has_several(&self, process: usize, remap: Remap) -> bool {
+        let (start, end) = (Page::new(remap.from), Page::new(remap.from + remap.pages));
+        let mut whole = false;
+        self.processes[&process].space().areas(&mut |area| {
+            whole |= area.range().covers(PageRange::new(start, end));
+        });
+        !whole
+    }
+
     fn shrink_several(
         &mut self,
         process: usize,
@@ -616,7 +669,7 @@ impl Lockstep {
         range: Range,
         advice: Advice,
     ) -> Result<(), Difference> {
-        let (from, pages) = range.resolve();
+        let (from, pages) = self.scale.range(range);
         let real_advice = match advice {
             Advice::Drop => memwright::Advice::DontNeed,
             Advice::Free => memwright::Advice::Free,
@@ -628,6 +681,8 @@ impl Lockstep {
             Advice::KeepOnFork => memwright::Advice::KeepOnFork,
             Advice::InstallGuard => memwright::Advice::GuardInstall,
             Advice::RemoveGuard => memwright::Advice::GuardRemove,
+            Advice::WantHuge => memwright::Advice::Huge,
+            Advice::RefuseHuge => memwright::Advice::NotHuge,
         };
         let real = self.processes[&process].on(cpu, |space| {
             space.advise(address(from), bytes(pages), real_advice)
@@ -661,6 +716,7 @@ impl Lockstep {
 
     fn exit(&mut self, process: usize) {
         self.processes.remove(&process);
+        self.watchers.retain(|(owner, ..)| *owner != process);
         self.model.exit(process);
         self.succeeded("exit");
     }
@@ -672,7 +728,7 @@ impl Lockstep {
         page: u8,
         offset: u16,
     ) -> Result<(), Difference> {
-        let start = bytes(ARENA_START + u64::from(page) % ARENA) + u64::from(offset) % PAGE as u64;
+        let start = bytes(self.scale.access(page, offset)) + u64::from(offset) % PAGE as u64;
         let mut found = [0; 8];
         let real = self.processes[&process].read(cpu, VirtAddr::new(start), &mut found);
         let mut expected = [0; 8];
@@ -708,7 +764,7 @@ impl Lockstep {
         offset: u16,
         value: u8,
     ) -> Result<(), Difference> {
-        let start = bytes(ARENA_START + u64::from(page) % ARENA) + u64::from(offset) % PAGE as u64;
+        let start = bytes(self.scale.access(page, offset)) + u64::from(offset) % PAGE as u64;
         let real = self.processes[&process].write(cpu, VirtAddr::new(start), &[value; 8]);
         let model = (start..start + 8).try_for_each(|at| {
             self.model
@@ -721,7 +777,7 @@ impl Lockstep {
     }
 
     fn fetch(&mut self, process: usize, cpu: CpuId, page: u8) -> Result<(), Difference> {
-        let page = ARENA_START + u64::from(page) % ARENA;
+        let page = self.scale.place(page);
         let real = self.processes[&process].fetch(cpu, address(page));
         let model = self.model.permit(process, page, Intent::Fetch);
         if agree("fetch", model, real.map_err(kind_of_signal))? {
@@ -822,6 +878,7 @@ impl Lockstep {
         for (&number, process) in &self.processes {
             self.check_areas(number, process)?;
             self.check_pages(number, process)?;
+            self.check_tracking(number, process)?;
             process
                 .space()
                 .audit()
@@ -876,7 +933,8 @@ impl Lockstep {
                 memory.load(leaf.frame_of(page), 0, &mut contents);
                 let more = leaf.rights.user && !rights.any()
                     || leaf.rights.write && !rights.write
-                    || leaf.rights.execute && leaf.rights.user && !rights.execute;
+                    || leaf.rights.execute && leaf.rights.user && !rights.execute
+                    || leaf.rights.write && self.model.refuses_stores(number, page);
                 difference = if more {
                     Err(format!(
                         "page {page:#x} gives {:?}, not {rights:?}",
@@ -953,7 +1011,7 @@ impl Lockstep {
             let mapped: Vec<u64> = self.model.rights(number).map(|(page, _)| page).collect();
             for page in mapped
                 .into_iter()
-                .chain(ARENA_START - 1..=ARENA_START + ARENA)
+                .chain([self.scale.start() - 1, self.scale.end()])
             {
                 let mut contents = [0; PAGE];
                 let real = process.read(cpu, address(page), &mut contents);
@@ -976,6 +1034,7 @@ impl Lockstep {
             self.model.exit(number);
             self.check()?;
         }
+        self.watchers.clear();
         {
             let _running = self.host.machine().run_on(CpuId::new(0));
             self.files.clear();

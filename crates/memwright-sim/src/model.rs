@@ -3,6 +3,10 @@
 //! Every process owns every page that it maps: a private page is a value, copied when the process
 //! forks, and a shared page names a page of an object. There are no frames, no reference counts,
 //! no exclusivity and no faults here; whatever the implementation does about those must not show.
+//! Nor are there huge pages: that memory is mapped in larger pieces must not show either.
+//!
+//! What was written since somebody last asked is kept for each page, with a third answer: where Linux's
+//! interfaces let a page that nobody wrote count as written, the model says [`Stored::Maybe`].
 
 use std::collections::BTreeMap;
 
@@ -109,6 +113,50 @@ struct OnFork {
     wipe: bool,
 }
 
+/// Who watches stores to a page through userfaultfd.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Watch {
+    /// Names the descriptor.
+    pub number: usize,
+    /// A store is noted, and goes on (`UFFD_FEATURE_WP_ASYNC`); otherwise it is refused.
+    pub asynchronous: bool,
+}
+
+/// Whether a page was written since somebody last asked for such stores.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Stored {
+    /// It was not, and may not count as if.
+    No,
+    /// It was, and must count so.
+    Yes,
+    /// Nobody asked yet, or what was there went: it may count as either.
+    #[default]
+    Maybe,
+}
+
+impl Stored {
+    /// Something happened that may count as a store.
+    fn blur(&mut self) {
+        if *self == Self::No {
+            *self = Self::Maybe;
+        }
+    }
+
+    /// What was written went, and may count as written still.
+    fn lose(&mut self) {
+        *self = Self::Maybe;
+    }
+}
+
+/// Whether huge pages were asked for (`MADV_HUGEPAGE`, `MADV_NOHUGEPAGE`): no page shows it, but an area is of one kind.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum HugeWish {
+    #[default]
+    None,
+    Wanted,
+    Refused,
+}
+
 #[derive(Clone, Debug)]
 struct Mapped {
     rights: Rights,
@@ -120,6 +168,66 @@ struct Mapped {
     guard: bool,
     /// Neither the mapping nor its rights change any more (`mseal`).
     sealed: bool,
+    huge: HugeWish,
+    watch: Option<Watch>,
+    /// Since it was write-protected for its watcher. A page that may not count as written is protected.
+    since_protected: Stored,
+    /// Since soft-dirty was cleared.
+    since_cleared: Stored,
+}
+
+impl Mapped {
+    /// Nothing happened yet.
+    fn new(rights: Rights, source: Source) -> Self {
+        Self {
+            rights,
+            source,
+            own: None,
+            on_fork: OnFork::default(),
+            guard: false,
+            sealed: false,
+            huge: HugeWish::None,
+            watch: None,
+            since_protected: Stored::Maybe,
+            since_cleared: Stored::Maybe,
+        }
+    }
+
+    /// Whether a store is refused because the page is write-protected.
+    fn is_protected(&self) -> bool {
+        let refuses = self.watch.is_some_and(|watch| !watch.asynchronous);
+        refuses && self.since_protected == Stored::No
+    }
+
+    fn stored(&mut self) {
+        (self.since_protected, self.since_cleared) = (Stored::Yes, Stored::Yes);
+    }
+
+    /// Whether the page is one of an object's.
+    fn shows(&self, which: ObjectNumber, indices: std::ops::Range<u64>) -> bool {
+        match self.source {
+            Source::Anonymous => false,
+            Source::Private { object, index } | Source::Shared { object, index } => {
+                object == which && indices.contains(&index)
+            }
+        }
+    }
+
+    /// What was here is gone, by the process's own wish. The protection of what is no anonymous memory outlives it.
+    fn dropped(&mut self) {
+        self.own = None;
+        self.since_cleared.lose();
+        if self.source == Source::Anonymous || self.since_protected == Stored::Yes {
+            self.since_protected.lose();
+        }
+    }
+
+    /// It is at another place now, and nobody was told.
+    fn moved(&mut self) {
+        self.watch = None;
+        self.since_protected.lose();
+        self.since_cleared.lose();
+    }
 }
 
 /// What an access does to a page.
@@ -146,6 +254,12 @@ pub enum Refusal {
     NotApplicable(u64),
     /// What is mapped at this page is sealed.
     Sealed(u64),
+    /// A store to this page is for its watcher to allow.
+    Protected(u64),
+    /// This page has another watcher.
+    Watched(u64),
+    /// This page has not this watcher.
+    NotWatched,
     /// The arguments contradict each other.
     Invalid,
 }
@@ -173,6 +287,10 @@ pub enum Advice {
     InstallGuard,
     /// `MADV_GUARD_REMOVE`
     RemoveGuard,
+    /// `MADV_HUGEPAGE`
+    WantHuge,
+    /// `MADV_NOHUGEPAGE`
+    RefuseHuge,
 }
 
 /// A request to move or resize.
@@ -200,6 +318,8 @@ pub struct Space {
 #[derive(Clone, Debug, Default)]
 struct Object {
     pages: Vec<Contents>,
+    /// Not a file on a disk: stores to it may be refused through userfaultfd.
+    memory: bool,
 }
 
 /// Processes and objects.
@@ -216,10 +336,11 @@ impl Model {
         Self::default()
     }
 
-    /// A new object of zeroes.
-    pub fn create_object(&mut self, pages: u64) -> ObjectNumber {
+    /// A new object of zeroes, in memory or on a disk.
+    pub fn create_object(&mut self, pages: u64, memory: bool) -> ObjectNumber {
         self.objects.push(Object {
             pages: vec![None; pages as usize],
+            memory,
         });
         self.objects.len() - 1
     }
@@ -252,15 +373,9 @@ impl Model {
         source: Source,
     ) -> Result<(), Refusal> {
         self.check_seals(process, from, pages)?;
+        self.became_soft_dirty(process);
         for page in 0..pages {
-            let mapped = Mapped {
-                rights,
-                source: source.advanced(page),
-                own: None,
-                on_fork: OnFork::default(),
-                guard: false,
-                sealed: false,
-            };
+            let mapped = Mapped::new(rights, source.advanced(page));
             self.space(process).pages.insert(from + page, mapped);
         }
         Ok(())
@@ -354,6 +469,7 @@ impl Model {
                 here.rights == first.rights
                     && here.on_fork == first.on_fork
                     && here.sealed == first.sealed
+                    && (here.huge, here.watch) == (first.huge, first.watch)
                     && here.source == first.source.advanced(page)
             })
         })
@@ -398,6 +514,7 @@ impl Model {
             self.unmap(process, to, remap.new_pages)
                 .expect("a place that may be replaced");
         }
+        self.became_soft_dirty(process);
         let space = self.space(process);
         let mut moved = Vec::new();
         for page in 0..remap.pages {
@@ -407,15 +524,19 @@ impl Model {
         }
         for page in 0..remap.new_pages {
             let fresh = Mapped {
-                own: None,
-                guard: false,
-                source: first.source.advanced(page),
-                ..first.clone()
+                on_fork: first.on_fork,
+                sealed: first.sealed,
+                huge: first.huge,
+                watch: first.watch,
+                ..Mapped::new(first.rights, first.source.advanced(page))
             };
-            let mapped = moved
+            let mut mapped = moved
                 .get(page as usize)
                 .cloned()
                 .unwrap_or_else(|| fresh.clone());
+            if to != remap.from {
+                mapped.moved();
+            }
             space.pages.insert(to + page, mapped);
             if remap.keep {
                 space.pages.insert(remap.from + page, fresh);
@@ -426,18 +547,18 @@ impl Model {
     /// Moves whatever is mapped in the range, with the holes between: what lies at the new place of a hole
     /// stays (Linux 6.17 and later, for `MREMAP_FIXED` without a change of length).
     pub fn move_each(&mut self, process: usize, remap: Remap, to: u64) {
+        self.became_soft_dirty(process);
         let space = self.space(process);
         let mut moved = Vec::new();
         for page in 0..remap.pages {
-            if let Some(mapped) = space.pages.remove(&(remap.from + page)) {
+            if let Some(mut mapped) = space.pages.remove(&(remap.from + page)) {
                 if remap.keep {
-                    let fresh = Mapped {
-                        own: None,
-                        guard: false,
-                        ..mapped.clone()
-                    };
+                    let mut fresh = mapped.clone();
+                    fresh.dropped();
+                    (fresh.guard, fresh.since_protected) = (false, Stored::Maybe);
                     space.pages.insert(remap.from + page, fresh);
                 }
+                mapped.moved();
                 moved.push((to + page, mapped));
             }
         }
@@ -484,13 +605,18 @@ impl Model {
             return Err(Refusal::Sealed(page));
         }
         match advice {
-            Advice::Drop => mapped.own = None,
+            Advice::Drop => mapped.dropped(),
+            Advice::WantHuge => mapped.huge = HugeWish::Wanted,
+            Advice::RefuseHuge => mapped.huge = HugeWish::Refused,
             Advice::Free if anonymous => {}
             Advice::OmitOnFork => mapped.on_fork.omit = true,
             Advice::InheritOnFork => mapped.on_fork.omit = false,
             Advice::WipeOnFork if anonymous => mapped.on_fork.wipe = true,
             Advice::KeepOnFork => mapped.on_fork.wipe = false,
-            Advice::InstallGuard => (mapped.own, mapped.guard) = (None, true),
+            Advice::InstallGuard => {
+                mapped.dropped();
+                (mapped.guard, mapped.since_protected) = (true, Stored::Maybe);
+            }
             Advice::RemoveGuard => mapped.guard = false,
             Advice::Free | Advice::WipeOnFork => return Err(Refusal::NotApplicable(page)),
             Advice::PopulateRead => self.permit_populate(process, page, Intent::Read)?,
@@ -499,6 +625,9 @@ impl Model {
                 if !matches!(self.mapped(process, page)?.source, Source::Shared { .. }) {
                     self.own(process, page);
                 }
+                let mapped = self.mapped(process, page)?;
+                mapped.since_protected.blur();
+                mapped.since_cleared.blur();
             }
         }
         Ok(())
@@ -523,8 +652,14 @@ impl Model {
         let mut copy = self.space(parent).clone();
         copy.pages.retain(|_, mapped| !mapped.on_fork.omit);
         for mapped in copy.pages.values_mut() {
+            // Nobody watches the child, and of what it can find again nothing is copied.
+            (mapped.watch, mapped.since_protected) = (None, Stored::Maybe);
+            if mapped.since_cleared == Stored::Yes {
+                mapped.since_cleared.lose();
+            }
             if mapped.on_fork.wipe {
-                (mapped.own, mapped.guard) = (None, false);
+                mapped.dropped();
+                mapped.guard = false;
             }
         }
         self.spaces.insert(child, copy);
@@ -547,6 +682,9 @@ impl Model {
         }
         if mapped.guard {
             return Err(Refusal::Hole(page));
+        }
+        if intent == Intent::Write && mapped.is_protected() {
+            return Err(Refusal::Protected(page));
         }
         match mapped.source {
             Source::Anonymous => Ok(()),
@@ -574,6 +712,7 @@ impl Model {
         value: u8,
     ) -> Result<(), Refusal> {
         self.permit(process, page, Intent::Write)?;
+        self.mapped(process, page)?.stored();
         let source = self.mapped(process, page)?.source;
         let contents = match source {
             Source::Shared { object, index } => &mut self.objects[object].pages[index as usize],
@@ -615,20 +754,18 @@ impl Model {
         })
     }
 
+    /// Whether no entry may let a store through: its watcher must allow it first.
+    #[must_use]
+    pub fn refuses_stores(&self, process: usize, page: u64) -> bool {
+        self.spaces[&process].pages[&page].is_protected()
+    }
+
     /// The rights of every mapped page, in order.
     pub fn rights(&self, process: usize) -> impl Iterator<Item = (u64, Rights)> + '_ {
         self.spaces[&process]
             .pages
             .iter()
             .map(|(&page, mapped)| (page, mapped.rights))
-    }
-
-    /// How many pages are mapped privately with contents of their own, in all processes: no more
-    /// anonymous frames than that have anything to hold.
-    #[must_use]
-    pub fn own_pages(&self) -> usize {
-        let pages = self.spaces.values().flat_map(|space| space.pages.values());
-        pages.filter(|mapped| mapped.own.is_some()).count()
     }
 
     /// A `write` system call on an object: one byte, inside it.
@@ -658,10 +795,8 @@ impl Model {
             .values_mut()
             .flat_map(|space| space.pages.values_mut())
         {
-            if let Source::Private { object, index } = mapped.source {
-                if object == cut && index >= pages {
-                    mapped.own = None;
-                }
+            if mapped.shows(cut, pages..u64::MAX) {
+                mapped.dropped();
             }
         }
     }
@@ -671,6 +806,160 @@ impl Model {
         let all = &mut self.objects[object].pages;
         for contents in all.iter_mut().skip(index as usize).take(pages as usize) {
             *contents = None;
+        }
+        for mapped in self
+            .spaces
+            .values_mut()
+            .flat_map(|space| space.pages.values_mut())
+        {
+            if mapped.own.is_none() && mapped.shows(object, index..index + pages) {
+                mapped.dropped();
+            }
+        }
+    }
+
+    /// Registers the mapped pages of a range with a watcher (`UFFDIO_REGISTER` with write protection).
+    ///
+    /// # Errors
+    /// The first page that cannot be watched so: then none is.
+    pub fn watch(
+        &mut self,
+        process: usize,
+        from: u64,
+        pages: u64,
+        watch: Watch,
+    ) -> Result<(), Refusal> {
+        for (page, mapped) in self.in_range(process, from, pages)? {
+            if !watch.asynchronous && !self.is_memory(mapped.source) {
+                return Err(Refusal::Invalid);
+            }
+            if mapped.watch.is_some_and(|other| other != watch) {
+                return Err(Refusal::Watched(page));
+            }
+        }
+        for (_, mapped) in self.space(process).pages.range_mut(from..from + pages) {
+            mapped.watch = Some(watch);
+        }
+        Ok(())
+    }
+
+    /// Nobody watches the pages of the range any more, which `watch` did (`UFFDIO_UNREGISTER`).
+    ///
+    /// # Errors
+    /// A page that another one watches, or that nobody can: then all is as before.
+    pub fn unwatch(
+        &mut self,
+        process: usize,
+        from: u64,
+        pages: u64,
+        watch: Watch,
+    ) -> Result<(), Refusal> {
+        for (_, mapped) in self.in_range(process, from, pages)? {
+            let unwatched = mapped.watch.is_none() && self.is_memory(mapped.source);
+            if !unwatched && mapped.watch != Some(watch) {
+                return Err(Refusal::Invalid);
+            }
+        }
+        for (_, mapped) in self.space(process).pages.range_mut(from..from + pages) {
+            (mapped.watch, mapped.since_protected) = (None, Stored::Maybe);
+        }
+        Ok(())
+    }
+
+    /// Stores to the pages of the range are refused, or noted, from now on; or no longer (`UFFDIO_WRITEPROTECT`).
+    ///
+    /// # Errors
+    /// Nothing mapped, or a page that this one does not watch: those before it have changed.
+    pub fn write_protect(
+        &mut self,
+        process: usize,
+        from: u64,
+        pages: u64,
+        watch: Watch,
+        protect: bool,
+    ) -> Result<(), Refusal> {
+        let mut result = Err(Refusal::NotWatched);
+        for (_, mapped) in self.space(process).pages.range_mut(from..from + pages) {
+            if mapped.watch != Some(watch) {
+                return Err(Refusal::NotWatched);
+            }
+            // A guard stays one.
+            mapped.since_protected = if protect && !mapped.guard {
+                Stored::No
+            } else {
+                Stored::Maybe
+            };
+            result = Ok(());
+        }
+        result
+    }
+
+    /// What a scan for written pages must find of those whose stores are noted (`PAGEMAP_SCAN`).
+    pub fn written(
+        &self,
+        process: usize,
+        from: u64,
+        pages: u64,
+    ) -> impl Iterator<Item = (u64, Stored)> + '_ {
+        let range = self.spaces[&process].pages.range(from..from + pages);
+        let noted =
+            range.filter(|(_, mapped)| mapped.watch.is_some_and(|watch| watch.asynchronous));
+        noted.map(|(&page, mapped)| (page, mapped.since_protected))
+    }
+
+    /// A scan found a page written, and protected it again.
+    pub fn protect_again(&mut self, process: usize, page: u64) {
+        if let Ok(mapped) = self.mapped(process, page) {
+            mapped.since_protected = if mapped.guard {
+                Stored::Maybe
+            } else {
+                Stored::No
+            };
+        }
+    }
+
+    /// From now on only what is written afterwards is soft-dirty (`/proc/PID/clear_refs`).
+    pub fn clear_soft_dirty(&mut self, process: usize) {
+        for mapped in self.space(process).pages.values_mut() {
+            mapped.since_cleared = Stored::No;
+        }
+    }
+
+    /// Which pages must be soft-dirty, and which must not.
+    pub fn soft_dirty(&self, process: usize) -> impl Iterator<Item = (u64, Stored)> + '_ {
+        let pages = self.spaces[&process].pages.iter();
+        pages.map(|(&page, mapped)| (page, mapped.since_cleared))
+    }
+
+    /// A new area is soft-dirty as a whole, and so is any that it becomes one with.
+    fn became_soft_dirty(&mut self, process: usize) {
+        for mapped in self.space(process).pages.values_mut() {
+            mapped.since_cleared.blur();
+        }
+    }
+
+    /// The mapped pages of a range.
+    ///
+    /// # Errors
+    /// There are none.
+    fn in_range(
+        &self,
+        process: usize,
+        from: u64,
+        pages: u64,
+    ) -> Result<impl Iterator<Item = (u64, &Mapped)>, Refusal> {
+        let range = self.spaces[&process].pages.range(from..from + pages);
+        let mut range = range.map(|(&page, mapped)| (page, mapped)).peekable();
+        range.peek().ok_or(Refusal::Invalid)?;
+        Ok(range)
+    }
+
+    fn is_memory(&self, source: Source) -> bool {
+        match source {
+            Source::Anonymous => true,
+            Source::Private { object, .. } | Source::Shared { object, .. } => {
+                self.objects[object].memory
+            }
         }
     }
 

@@ -8,12 +8,50 @@ use std::fmt;
 
 use crate::model::{Advice, Rights};
 
-/// Pages that scripts use: half of them on either side of a boundary where the tables of three levels
+/// Places that scripts use: half of them on either side of a boundary where the tables of three levels
 /// end, so that ranges cross tables and whole tables become empty.
 pub const ARENA: u64 = 32;
 
-/// The first page of the arena.
-pub const ARENA_START: u64 = 3 * 512 * 512 - ARENA / 2;
+/// Where the tables of three levels end.
+const BOUNDARY: u64 = 3 * 512 * 512;
+
+/// What a script's small numbers stand for: a place is so many pages. With one page to a place ranges meet each other
+/// often; with 64 they are parts of huge pages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Scale(pub u64);
+
+impl Scale {
+    /// The first page of the arena.
+    #[must_use]
+    pub fn start(self) -> u64 {
+        BOUNDARY - ARENA / 2 * self.0
+    }
+
+    /// The page after the arena.
+    #[must_use]
+    pub fn end(self) -> u64 {
+        BOUNDARY + ARENA / 2 * self.0
+    }
+
+    /// The first page of a place.
+    #[must_use]
+    pub fn place(self, at: u8) -> u64 {
+        self.start() + u64::from(at) % ARENA * self.0
+    }
+
+    /// The first page of a range as the machine counts, and its length.
+    #[must_use]
+    pub fn range(self, range: Range) -> (u64, u64) {
+        let (at, length) = range.cut();
+        (self.start() + at * self.0, length * self.0)
+    }
+
+    /// Where an access of a place goes: its first page, or another one, which the offset selects.
+    #[must_use]
+    pub fn access(self, at: u8, offset: u16) -> u64 {
+        self.place(at) + u64::from(offset) / 8 % self.0
+    }
+}
 
 /// Pages of each of the two files at the start.
 pub const FILE_PAGES: u64 = 12;
@@ -44,11 +82,10 @@ pub struct Range {
 }
 
 impl Range {
-    /// The first page as the machine counts, and the length, cut to the arena and at least 1.
-    #[must_use]
-    pub fn resolve(self) -> (u64, u64) {
+    /// The first place and the length, cut to the arena and at least 1.
+    fn cut(self) -> (u64, u64) {
         let at = u64::from(self.at) % ARENA;
-        (ARENA_START + at, u64::from(self.pages).clamp(1, ARENA - at))
+        (at, u64::from(self.pages).clamp(1, ARENA - at))
     }
 }
 
@@ -89,6 +126,27 @@ pub enum Action {
     Punch(u8, u8, u8),
     /// `msync` or write-back: the file's pages become clean.
     Clean(u8),
+    /// `UFFDIO_REGISTER` with write protection, by the watcher of this kind that the process has.
+    Watch(Range, Watcher),
+    /// `UFFDIO_UNREGISTER`
+    Unwatch(Range, Watcher),
+    /// `UFFDIO_WRITEPROTECT`: stores are watched from now on, or no longer.
+    WriteProtect(Range, Watcher, bool),
+    /// `PAGEMAP_SCAN` for written pages, which are write-protected again if true.
+    Scan(Range, bool),
+    /// `4` to `/proc/self/clear_refs`
+    ClearSoftDirty,
+    /// `MADV_COLLAPSE`, which may be refused for reasons that no program sees.
+    Collapse(Range),
+}
+
+/// The kind of a watcher; each process has one of each.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Watcher {
+    /// Whoever stores waits until it is allowed.
+    Waits,
+    /// Stores go on, and are noted (`UFFD_FEATURE_WP_ASYNC`).
+    Notes,
 }
 
 /// An action, who does it and where.
@@ -128,8 +186,8 @@ impl fmt::Debug for Step {
 
 impl fmt::Debug for Range {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (first, pages) = self.resolve();
-        write!(f, "{}+{pages}", first - ARENA_START)
+        let (first, pages) = self.cut();
+        write!(f, "{first}+{pages}")
     }
 }
 
@@ -188,6 +246,17 @@ impl fmt::Debug for Action {
             Self::Truncate(file, pages) => write!(f, "truncate file {file} to {pages} pages"),
             Self::Punch(file, index, pages) => write!(f, "punch file {file} {index}+{pages}"),
             Self::Clean(file) => write!(f, "clean file {file}"),
+            Self::Watch(range, watcher) => write!(f, "watch {range:?} {watcher:?}"),
+            Self::Unwatch(range, watcher) => write!(f, "unwatch {range:?} {watcher:?}"),
+            Self::WriteProtect(range, watcher, on) => {
+                let on = if on { "on" } else { "off" };
+                write!(f, "write-protect {range:?} {watcher:?} {on}")
+            }
+            Self::Scan(range, protect) => {
+                write!(f, "scan {range:?}{}", if protect { " protect" } else { "" })
+            }
+            Self::ClearSoftDirty => write!(f, "clear"),
+            Self::Collapse(range) => write!(f, "collapse {range:?}"),
         }
     }
 }

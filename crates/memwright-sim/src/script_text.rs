@@ -3,10 +3,10 @@
 use std::str::FromStr;
 
 use crate::model::{Advice, Rights};
-use crate::script::{Action, Range, Script, Step, What};
+use crate::script::{Action, Range, Script, Step, Watcher, What};
 
 /// Every advice, by the name that it is printed with.
-const ADVICE: [Advice; 10] = [
+const ADVICE: [Advice; 12] = [
     Advice::Drop,
     Advice::Free,
     Advice::PopulateRead,
@@ -17,6 +17,8 @@ const ADVICE: [Advice; 10] = [
     Advice::KeepOnFork,
     Advice::InstallGuard,
     Advice::RemoveGuard,
+    Advice::WantHuge,
+    Advice::RefuseHuge,
 ];
 
 impl FromStr for Script {
@@ -78,6 +80,14 @@ fn rights(word: &str) -> Option<Rights> {
     })
 }
 
+fn watcher(word: &str) -> Option<Watcher> {
+    match word {
+        "Waits" => Some(Watcher::Waits),
+        "Notes" => Some(Watcher::Notes),
+        _ => None,
+    }
+}
+
 fn what(words: &[&str]) -> Option<What> {
     Some(match *words {
         ["anonymous", "private"] => What::Anonymous,
@@ -110,6 +120,15 @@ fn action(words: &[&str]) -> Option<Action> {
             let named = |advice: &&Advice| format!("{advice:?}") == name;
             Action::Advise(range(place)?, *ADVICE.iter().find(named)?)
         }
+        ["watch", place, who] => Action::Watch(range(place)?, watcher(who)?),
+        ["unwatch", place, who] => Action::Unwatch(range(place)?, watcher(who)?),
+        ["write-protect", place, who, on @ ("on" | "off")] => {
+            Action::WriteProtect(range(place)?, watcher(who)?, on == "on")
+        }
+        ["scan", place] => Action::Scan(range(place)?, false),
+        ["scan", place, "protect"] => Action::Scan(range(place)?, true),
+        ["clear"] => Action::ClearSoftDirty,
+        ["collapse", place] => Action::Collapse(range(place)?),
         ["fork"] => Action::Fork,
         ["exit"] => Action::Exit,
         ["read", "page", page, "offset", offset] => Action::Read(number(page)?, number(offset)?),

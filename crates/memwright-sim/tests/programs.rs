@@ -12,7 +12,7 @@ use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use memwright_sim::lockstep::Lockstep;
-use memwright_sim::script::Script;
+use memwright_sim::script::{Scale, Script};
 use memwright_sim::{Adversary, MachineOptions, RightsMiss};
 use proptest::strategy::{Strategy, ValueTree};
 use proptest::test_runner::{Config, RngAlgorithm, TestCaseError, TestError, TestRng, TestRunner};
@@ -71,6 +71,12 @@ fn programs_see_what_the_model_says() {
         "truncate",
         "punch",
         "clean",
+        "watch",
+        "unwatch",
+        "write-protect",
+        "scan",
+        "clear soft-dirty",
+        "collapse refused",
     ] {
         assert!(
             successes.get(what).is_some_and(|&count| count >= 10),
@@ -104,6 +110,21 @@ fn programs_see_it_where_a_rights_miss_walks_again() {
     });
 }
 
+/// Huge pages are made where they are asked for, split and collapsed; nobody sees it.
+#[test]
+fn programs_see_it_while_memory_is_mapped_in_huge_pages() {
+    compare(4, 40, 30, |_| huge(machine()));
+}
+
+/// Every place of a script is an eighth of a huge page.
+fn huge(options: MachineOptions) -> Lockstep {
+    let options = MachineOptions {
+        frames: 16_384,
+        ..options
+    };
+    Lockstep::new(options, None).scaled(Scale(64))
+}
+
 /// The ways in which a script is run, by number: the machine, what its hardware does, and the policy.
 fn start(way: u64, seed: u64) -> Lockstep {
     let options = MachineOptions {
@@ -117,13 +138,25 @@ fn start(way: u64, seed: u64) -> Lockstep {
         ..machine()
     };
     let adversary = (way % 4 == 3).then(|| Adversary::with_appetite(seed, 1, 1));
-    let lockstep = Lockstep::new(options, adversary);
+    let lockstep = if is_huge(way) {
+        huge(options)
+    } else {
+        Lockstep::new(options, adversary)
+    };
     let upgrade = ["on", "on", "off", "dirty"][(way / 4 % 4) as usize];
+    let track = ["dirty-bit", "fault"][(way / 2 % 2) as usize];
     let policy = lockstep.host().memory().policy();
-    policy
-        .set("write-upgrade", upgrade)
-        .expect("a known policy");
+    for (name, value) in [("write-upgrade", upgrade), ("track", track)] {
+        policy.set(name, value).expect("a known policy");
+    }
     lockstep
+}
+
+/// One way of so many has huge pages: they take longest.
+const HUGE_EVERY: u64 = 48;
+
+fn is_huge(way: u64) -> bool {
+    way % HUGE_EVERY == HUGE_EVERY - 1
 }
 
 /// How many ways there are.
@@ -144,9 +177,18 @@ fn kept_scripts_agree() {
     }
 }
 
+/// What a script says whose places are parts of huge pages.
+const HUGE: &str = "# huge";
+
 fn replay(path: &Path) {
     let text = std::fs::read_to_string(path).expect("a script");
     let script: Script = text.parse().expect("a script");
+    if text.lines().any(|line| line == HUGE) {
+        if let Err(difference) = judge(|| huge(machine()), &script) {
+            panic!("{}: {difference}", path.display());
+        }
+        return;
+    }
     for way in 0..16 {
         if let Err(difference) = judge(|| start(way, way), &script) {
             panic!("{}, way {way}: {difference}", path.display());
@@ -240,7 +282,8 @@ fn search(stream: u64, end: Instant, folder: &Path, tally: &Mutex<Tally>) {
             }
             while judge(|| start(way, number), &tree.current()).is_ok() && tree.complicate() {}
             let name = format!("model-{stream}-{number}.script");
-            let text = format!("# way {way}: {first}\n{:?}", tree.current());
+            let scale = if is_huge(way) { HUGE } else { "#" };
+            let text = format!("{scale}\n# way {way}: {first}\n{:?}", tree.current());
             println!("difference, kept as {name}:\n{text}");
             std::fs::write(folder.join(name), text).expect("kept");
         }

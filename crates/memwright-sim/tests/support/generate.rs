@@ -6,7 +6,7 @@ use std::sync::Arc;
 use memwright_sim::MachineOptions;
 use memwright_sim::lockstep::{Difference, Lockstep};
 use memwright_sim::model::{Advice, Rights};
-use memwright_sim::script::{Action, Range, Script, Step, What};
+use memwright_sim::script::{Action, Range, Script, Step, Watcher, What};
 use proptest::prelude::{Just, Strategy, any};
 use proptest::sample::select;
 use proptest::{collection, prop_oneof};
@@ -24,6 +24,11 @@ fn rights() -> impl Strategy<Value = Rights> {
 fn range() -> impl Strategy<Value = Range> {
     // Mostly about the boundary of the tables, so that ranges meet each other often.
     (prop_oneof![3 => 9..23u8, 1 => 0..32u8], 1..9u8).prop_map(|(at, pages)| Range { at, pages })
+}
+
+/// Little enough to be watched as a whole.
+fn narrow() -> impl Strategy<Value = Range> {
+    (9..23u8, 1..4u8).prop_map(|(at, pages)| Range { at, pages })
 }
 
 fn page() -> impl Strategy<Value = u8> {
@@ -52,6 +57,8 @@ fn advice() -> impl Strategy<Value = Advice> {
         Advice::KeepOnFork,
         Advice::InstallGuard,
         Advice::RemoveGuard,
+        Advice::WantHuge,
+        Advice::RefuseHuge,
     ])
 }
 
@@ -83,7 +90,24 @@ fn action() -> impl Strategy<Value = Action> {
         1 => (0..2u8, 0..12u8, 1..6u8)
             .prop_map(|(file, index, pages)| Action::Punch(file, index, pages)),
         1 => (0..2u8).prop_map(Action::Clean),
+        10 => tracking(),
     ]
+}
+
+fn tracking() -> impl Strategy<Value = Action> {
+    prop_oneof![
+        4 => (range(), watcher()).prop_map(|(range, watcher)| Action::Watch(range, watcher)),
+        1 => (range(), watcher()).prop_map(|(range, watcher)| Action::Unwatch(range, watcher)),
+        6 => (narrow(), watcher(), any::<bool>())
+            .prop_map(|(range, watcher, on)| Action::WriteProtect(range, watcher, on)),
+        2 => (range(), any::<bool>()).prop_map(|(range, protect)| Action::Scan(range, protect)),
+        1 => Just(Action::ClearSoftDirty),
+        1 => range().prop_map(Action::Collapse),
+    ]
+}
+
+fn watcher() -> impl Strategy<Value = Watcher> {
+    select(vec![Watcher::Waits, Watcher::Notes, Watcher::Notes])
 }
 
 /// Scripts that begin with two mappings, so that the first steps have something to work on.

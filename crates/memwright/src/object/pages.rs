@@ -156,20 +156,25 @@ impl<M: Machine> Pages<M> {
 
     /// Adds levels on top until `index` is covered; returns the root.
     fn raise(&mut self, index: u64) -> Result<Frame, OutOfFrames> {
-        loop {
-            match self.root {
-                Some(root) if self.covers(index) => return Ok(root),
-                old => {
-                    debug_assert!(self.height < MAX_HEIGHT);
-                    let root = self.node()?;
-                    if let Some(old) = old {
-                        self.set_slot(root, 0, Some(old));
-                    }
-                    self.root = Some(root);
-                    self.height += 1;
-                }
+        let Some(mut root) = self.root else {
+            // As high as it must be at once: no node is empty but for a moment.
+            let root = self.node()?;
+            self.height = 1;
+            while !self.covers(index) {
+                self.height += 1;
             }
+            self.root = Some(root);
+            return Ok(root);
+        };
+        while !self.covers(index) {
+            debug_assert!(self.height < MAX_HEIGHT);
+            let above = self.node()?;
+            self.set_slot(above, 0, Some(root));
+            root = above;
+            self.root = Some(root);
+            self.height += 1;
         }
+        Ok(root)
     }
 
     /// Frees the nodes on the way to `index` that became empty.

@@ -452,3 +452,17 @@ fn sparse_pages_behave_as_a_map() {
     drop(pages);
     assert_eq!(world.frames.used(), before);
 }
+
+/// The first page of an object that is far from its start is as well forgotten as any.
+#[test]
+fn an_object_whose_first_page_is_a_late_one_leaves_nothing_behind() {
+    for index in [0, 511, 512, 513, 512 * 512] {
+        let world = World::new();
+        let used = world.frames.used();
+        let object = world.shmem(index + 1);
+        object.write_at(index * PAGE, &[1]).unwrap();
+        assert!(world.frames.used() > used);
+        drop(object);
+        assert_eq!(world.frames.used(), used, "page {index}");
+    }
+}

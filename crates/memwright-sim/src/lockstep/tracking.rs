@@ -1,0 +1,264 @@
+//! The steps about stores that are watched, and about huge pages; what is written, as both sides say.
+
+use memwright::space::Sight;
+use memwright::track::{Categories, Scan};
+use memwright::uffd::{self, Watch, WatchError, WatchModes};
+use memwright::{AdviseError, AreaFlags};
+use memwright_table::{CpuId, Page, PageRange};
+
+use super::{Difference, Kind, Lockstep, address, agree, bytes, disagree};
+use crate::machine::SimulatedMachine;
+use crate::model::{self, Stored};
+use crate::process::Process;
+use crate::script::{Range, Watcher};
+
+/// A scan for written pages where stores are noted.
+fn for_written(protect: bool) -> Scan {
+    Scan {
+        inverted: Categories::empty(),
+        all: Categories::WRITTEN | Categories::TRACKED,
+        any: Categories::empty(),
+        protect,
+        only_tracked: false,
+    }
+}
+
+fn kind_of_watch(error: WatchError) -> Kind {
+    match error {
+        WatchError::Invalid => Kind::Invalid,
+        WatchError::NotWritable => Kind::Denied,
+        WatchError::Busy => Kind::Busy,
+        WatchError::NotWatched => Kind::NotWatched,
+        WatchError::OverLimit(_) | WatchError::OutOfMemory => Kind::Resources,
+    }
+}
+
+fn in_model(process: usize, watcher: Watcher) -> model::Watch {
+    model::Watch {
+        number: process,
+        asynchronous: watcher == Watcher::Notes,
+    }
+}
+
+impl Lockstep {
+    /// The process's watcher of this kind, made now if it has none.
+    fn watcher(&mut self, process: usize, kind: Watcher) -> Result<Watch, Difference> {
+        let own = |(owner, of, _): &&(usize, Watcher, Watch)| (*owner, *of) == (process, kind);
+        if let Some((.., watch)) = self.watchers.iter().find(own) {
+            return Ok(watch.clone());
+        }
+        let watch = Watch::try_new(uffd::Watcher {
+            number: process as u64,
+            asynchronous: kind == Watcher::Notes,
+            unpopulated: true,
+            follows: false,
+        })
+        .map_err(|_| Difference::Exhausted)?;
+        self.watchers.push((process, kind, watch.clone()));
+        Ok(watch)
+    }
+
+    pub(super) fn watch(
+        &mut self,
+        process: usize,
+        cpu: CpuId,
+        range: Range,
+        kind: Watcher,
+    ) -> Result<(), Difference> {
+        let (from, pages) = self.scale.range(range);
+        let watch = self.watcher(process, kind)?;
+        let real = self.processes[&process].on(cpu, |space| {
+            space.watch(
+                address(from),
+                bytes(pages),
+                &watch,
+                WatchModes::WRITE_PROTECT,
+            )
+        });
+        let watch = in_model(process, kind);
+        let model = self.model.watch(process, from, pages, watch);
+        if agree("watch", model, real.map_err(kind_of_watch))? {
+            self.succeeded("watch");
+        }
+        Ok(())
+    }
+
+    pub(super) fn unwatch(
+        &mut self,
+        process: usize,
+        cpu: CpuId,
+        range: Range,
+        kind: Watcher,
+    ) -> Result<(), Difference> {
+        let (from, pages) = self.scale.range(range);
+        let watch = self.watcher(process, kind)?;
+        let real = self.processes[&process].on(cpu, |space| {
+            space.unwatch(address(from), bytes(pages), &watch)
+        });
+        let watch = in_model(process, kind);
+        let model = self.model.unwatch(process, from, pages, watch);
+        if agree("unwatch", model, real.map_err(kind_of_watch))? {
+            self.succeeded("unwatch");
+        }
+        Ok(())
+    }
+
+    pub(super) fn write_protect(
+        &mut self,
+        process: usize,
+        cpu: CpuId,
+        range: Range,
+        kind: Watcher,
+        protect: bool,
+    ) -> Result<(), Difference> {
+        let (from, pages) = self.scale.range(range);
+        let watch = self.watcher(process, kind)?;
+        let real = self.processes[&process].on(cpu, |space| {
+            space.write_protect(address(from), bytes(pages), &watch, protect)
+        });
+        let watch = in_model(process, kind);
+        let model = self
+            .model
+            .write_protect(process, from, pages, watch, protect);
+        if agree("write-protect", model, real.map_err(kind_of_watch))? {
+            self.succeeded("write-protect");
+        }
+        Ok(())
+    }
+
+    pub(super) fn scan(
+        &mut self,
+        process: usize,
+        cpu: CpuId,
+        range: Range,
+        protect: bool,
+    ) -> Result<(), Difference> {
+        let (from, pages) = self.scale.range(range);
+        let (found, outcome) =
+            self.processes[&process].on(cpu, |space| written(space, from, pages, protect));
+        if outcome == Err(WatchError::OutOfMemory) {
+            return Err(Difference::Exhausted);
+        }
+        if outcome != Ok(Page::new(from + pages)) {
+            return disagree(format!("scan: {outcome:?}"));
+        }
+        compare(self.model.written(process, from, pages), &found)
+            .map_err(|difference| Difference::Disagreement(format!("scan: {difference}")))?;
+        if protect {
+            for page in found {
+                self.model.protect_again(process, page);
+            }
+        }
+        self.succeeded("scan");
+        Ok(())
+    }
+
+    pub(super) fn clear_soft_dirty(&mut self, process: usize, cpu: CpuId) {
+        self.processes[&process].on(cpu, |space| space.clear_soft_dirty());
+        self.model.clear_soft_dirty(process);
+        self.clears = true;
+        self.succeeded("clear soft-dirty");
+    }
+
+    /// No program sees whether it was done; but memory that is not there is told.
+    pub(super) fn collapse(
+        &mut self,
+        process: usize,
+        cpu: CpuId,
+        range: Range,
+    ) -> Result<(), Difference> {
+        let (from, pages) = self.scale.range(range);
+        let real = self.processes[&process].on(cpu, |space| {
+            space.advise(address(from), bytes(pages), memwright::Advice::Collapse)
+        });
+        match real {
+            Ok(_) => self.succeeded("collapse"),
+            Err(AdviseError::Hole(_)) if self.model.rights(process).count() == 0 => {}
+            Err(AdviseError::OutOfMemory) => return Err(Difference::Exhausted),
+            Err(_) => self.succeeded("collapse refused"),
+        }
+        Ok(())
+    }
+
+    /// What was written, found without touching anything.
+    pub(super) fn check_tracking(&self, number: usize, process: &Process) -> Result<(), String> {
+        let (start, end) = (self.scale.start(), self.scale.end());
+        let pages = end - start;
+        let noting = self
+            .watchers
+            .iter()
+            .any(|(owner, kind, _)| *owner == number && *kind == Watcher::Notes);
+        if noting {
+            let (found, outcome) = written(process.space(), start, pages, false);
+            if outcome != Ok(Page::new(end)) {
+                return Err(format!("process {number}: scan: {outcome:?}"));
+            }
+            compare(self.model.written(number, start, pages), &found)
+                .map_err(|difference| format!("process {number}: {difference}"))?;
+        }
+        if self.clears {
+            compare(self.model.soft_dirty(number), &soft_dirty(process))
+                .map_err(|difference| format!("process {number}: soft-dirty: {difference}"))?;
+        }
+        Ok(())
+    }
+}
+
+type Space = memwright::AddressSpace<SimulatedMachine>;
+
+/// The written pages of those whose stores are noted.
+fn written(
+    space: &Space,
+    from: u64,
+    pages: u64,
+    protect: bool,
+) -> (Vec<u64>, Result<Page, WatchError>) {
+    let range = PageRange::new(Page::new(from), Page::new(from + pages));
+    let mut found = Vec::new();
+    let outcome = space.scan(range, &for_written(protect), &mut |run, _| {
+        found.extend(run.iter().map(Page::number));
+        run.len()
+    });
+    (found, outcome)
+}
+
+/// The pages that are soft-dirty.
+fn soft_dirty(process: &Process) -> Vec<u64> {
+    let range = PageRange::new(Page::new(0), Page::USER_END);
+    let mut found = Vec::new();
+    process
+        .space()
+        .survey(range, &mut |sight: Sight<'_, SimulatedMachine>| {
+            match sight {
+                Sight::Area(area) => {
+                    if area.flags().contains(AreaFlags::SOFT_DIRTY) {
+                        found.extend(area.range().intersect(range).iter());
+                    }
+                }
+                Sight::Entry(area, extent) => {
+                    let present = extent.entry.present();
+                    let bits = present.map_or_else(Default::default, |page| page.bits);
+                    if area.is_soft_dirty(bits) && !area.flags().contains(AreaFlags::SOFT_DIRTY) {
+                        found.extend(extent.range.iter());
+                    }
+                }
+            }
+            true
+        });
+    found.into_iter().map(Page::number).collect()
+}
+
+/// Whether what was found is what the model says, where it says something. Both are in order.
+fn compare(expected: impl Iterator<Item = (u64, Stored)>, found: &[u64]) -> Result<(), String> {
+    for (page, stored) in expected {
+        let counts = found.binary_search(&page).is_ok();
+        match stored {
+            Stored::No if counts => return Err(format!("page {page:#x} counts as written")),
+            Stored::Yes if !counts => {
+                return Err(format!("page {page:#x} was written, and does not count so"));
+            }
+            Stored::No | Stored::Yes | Stored::Maybe => {}
+        }
+    }
+    Ok(())
+}
