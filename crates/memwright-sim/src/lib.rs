@@ -25,6 +25,7 @@
 //! - [`model`]: what memory must contain and permit, stated slowly and obviously; [`lockstep`] runs
 //!   a [`script`] on both and compares. [`noted_file`] is a file that must hear of first writes,
 //!   [`host_swap`] a swap device.
+//! - [`personality`]: system calls and the loader, on a simulated machine instead of hardware.
 
 pub mod adversary;
 pub mod audit;
@@ -36,6 +37,7 @@ pub mod mistake;
 pub mod mmu;
 pub mod model;
 pub mod noted_file;
+pub mod personality;
 pub mod process;
 pub mod schedule;
 pub mod script;

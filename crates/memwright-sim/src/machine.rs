@@ -552,3 +552,69 @@ unsafe impl Machine for SimulatedMachine {
         }
     }
 }
+
+/// A simulated machine with more around it, for whoever needs another trait of it than [`Machine`]. Its frame 0, which
+/// is nobody's, is the table from which others are made: an empty one.
+#[derive(Debug)]
+pub struct Around<T> {
+    /// The machine.
+    pub machine: SimulatedMachine,
+    /// What is around it.
+    pub more: T,
+}
+
+// SAFETY: every method forwards to the simulated machine, which keeps the contract and lives as long; frame 0 is in its
+// memory, zeroed, and is not given to Memwright.
+unsafe impl<T: Send + Sync + 'static> Machine for Around<T> {
+    fn memory_base(&self) -> NonNull<u8> {
+        self.machine.memory_base()
+    }
+
+    fn has_memory(&self, range: FrameRange) -> bool {
+        range.start.number() > 0 && self.machine.has_memory(range)
+    }
+
+    fn template(&self) -> Option<Frame> {
+        Some(Frame::new(0))
+    }
+
+    fn cpu(&self) -> CpuId {
+        self.machine.cpu()
+    }
+
+    fn cpu_count(&self) -> usize {
+        self.machine.cpu_count()
+    }
+
+    fn relax(&self) {
+        self.machine.relax();
+    }
+
+    fn load_root(&self, root: Frame) {
+        self.machine.load_root(root);
+    }
+
+    fn keeps_translations(&self) -> bool {
+        self.machine.keeps_translations()
+    }
+
+    fn load_kept_root(&self, root: Frame) {
+        self.machine.load_kept_root(root);
+    }
+
+    fn invalidate_local(&self, what: &Invalidation) {
+        self.machine.invalidate_local(what);
+    }
+
+    fn invalidate_remote(&self, targets: CpuSet, root: Frame, what: &[Invalidation]) {
+        self.machine.invalidate_remote(targets, root, what);
+    }
+
+    fn clear_frame(&self, frame: Frame) {
+        self.machine.clear_frame(frame);
+    }
+
+    fn copy_frame(&self, from: Frame, to: Frame) {
+        self.machine.copy_frame(from, to);
+    }
+}

@@ -1,0 +1,138 @@
+//! Kernel stacks as host threads, of which one at a time goes on.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::{Condvar, Mutex};
+use std::thread::JoinHandle;
+
+use memwright_linux::host::ContextId;
+
+use crate::machine::locked;
+
+/// Room for a kernel stack: unoptimised code needs more than a kernel gives.
+const STACK: usize = 1 << 20;
+
+/// Thrown on a stack that nobody will run again, to leave it.
+struct Left;
+
+#[derive(Default)]
+struct State {
+    turn: u32,
+    last: u32,
+    threads: BTreeMap<u32, JoinHandle<()>>,
+    /// Stacks that end as soon as they are looked at.
+    left: BTreeSet<u32>,
+    /// What a thread panicked with.
+    panic: Option<String>,
+}
+
+/// All stacks of a machine with one CPU. The first, number 0, is that of whoever made them.
+#[derive(Default)]
+pub struct Contexts {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+impl Contexts {
+    /// A new stack, on which `start` runs when it is first switched to.
+    pub fn create(&'static self, start: impl FnOnce() + Send + 'static) -> Option<ContextId> {
+        let mut state = locked(&self.state);
+        state.last += 1;
+        let id = state.last;
+        let work = move || {
+            let played = catch_unwind(AssertUnwindSafe(|| {
+                self.await_turn(id);
+                start();
+            }));
+            if let Err(thrown) = played {
+                self.note_panic(&*thrown);
+            }
+        };
+        let thread = std::thread::Builder::new().stack_size(STACK).spawn(work);
+        state.threads.insert(id, thread.ok()?);
+        Some(ContextId(id))
+    }
+
+    /// Goes on with `to`; returns when somebody goes on with `from`.
+    pub fn switch(&self, from: ContextId, to: ContextId) {
+        self.pass(to.0);
+        self.await_turn(from.0);
+    }
+
+    fn pass(&self, to: u32) {
+        locked(&self.state).turn = to;
+        self.changed.notify_all();
+    }
+
+    fn await_turn(&self, id: u32) {
+        let mut state = locked(&self.state);
+        while state.turn != id && !state.left.contains(&id) {
+            state = self
+                .changed
+                .wait(state)
+                .unwrap_or_else(std::sync::PoisonError::into_inner);
+        }
+        if state.left.contains(&id) {
+            drop(state);
+            leave();
+        }
+    }
+
+    /// Ends a stack that is not running, and waits until everything on it is dropped.
+    pub fn destroy(&self, context: ContextId) {
+        let mut state = locked(&self.state);
+        state.left.insert(context.0);
+        let thread = state.threads.remove(&context.0);
+        drop(state);
+        self.changed.notify_all();
+        if let Some(thread) = thread {
+            // What it panicked with is noted by itself.
+            let _ = thread.join();
+        }
+    }
+
+    /// Ends the machine from any of its stacks: the first goes on, and finds itself left.
+    pub fn end(&self) -> ! {
+        locked(&self.state).left.insert(0);
+        self.changed.notify_all();
+        leave()
+    }
+
+    /// Ends every stack but the first, one after another; returns what a thread panicked with.
+    pub fn end_all(&self) -> Option<String> {
+        loop {
+            let next = locked(&self.state).threads.keys().next().copied();
+            match next {
+                Some(id) => self.destroy(ContextId(id)),
+                None => return locked(&self.state).panic.take(),
+            }
+        }
+    }
+
+    /// Runs the first stack until the machine ends.
+    pub fn run_first(&self, work: impl FnOnce()) {
+        if let Err(thrown) = catch_unwind(AssertUnwindSafe(work)) {
+            self.note_panic(&*thrown);
+        }
+    }
+
+    /// A stack ended by a panic: the machine ends with it.
+    fn note_panic(&self, thrown: &(dyn std::any::Any + Send)) {
+        if thrown.is::<Left>() {
+            return;
+        }
+        let text = thrown.downcast_ref::<String>().map(String::as_str);
+        let text = text.or_else(|| thrown.downcast_ref::<&str>().copied());
+        let mut state = locked(&self.state);
+        let text = text.unwrap_or("without a message").to_owned();
+        state.panic.get_or_insert(text);
+        state.left.insert(0);
+        drop(state);
+        self.changed.notify_all();
+    }
+}
+
+/// Unwinds the stack; this is no panic.
+fn leave() -> ! {
+    resume_unwind(Box::new(Left))
+}

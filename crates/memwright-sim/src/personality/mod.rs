@@ -1,0 +1,232 @@
+//! The Linux personality on the simulated machine: its system calls and its loader, in a host process, for tests and
+//! fuzzers.
+//!
+//! Instead of instructions a program has [operations](program::Operation): system calls and accesses of memory, decoded
+//! from any bytes. What is in memory, and how it is reached, is simulated as everywhere in this crate; that a frame is
+//! filled which some translation still reaches is noticed here too. Kernel stacks are host threads of which one goes on
+//! at a time, the clock counts operations, and a machine on which everybody sleeps for good is switched off: the same
+//! bytes give the same run.
+
+mod archive;
+mod contexts;
+mod host;
+pub mod program;
+mod user;
+
+use std::sync::Arc;
+
+use memwright::Policy;
+use memwright_linux::channel::Channel;
+use memwright_linux::cpio::CpioArchive;
+use memwright_linux::kernel::Kernel;
+use memwright_linux::manifest::Manifest;
+use memwright_table::{Frame, FrameRange, Frames, Region};
+
+use crate::machine::{MachineOptions, SimulatedMachine, locked};
+use contexts::Contexts;
+use host::{CPU, Simulated, Surroundings};
+
+/// How a run ended, and what it left.
+#[derive(Debug)]
+pub struct Ended {
+    /// The program ended, and the machine with it; else everybody slept.
+    pub powered_off: bool,
+    /// What the program wrote to standard output.
+    pub stdout: Vec<u8>,
+    /// Operations that all programs performed, and steps at the end of each.
+    pub performed: u64,
+    /// What was wrong: findings of the audit, violations of the machine, a panic.
+    pub findings: Vec<String>,
+}
+
+/// Runs a program of these operations.
+#[must_use]
+pub fn run_operations(operations: Vec<program::Operation>) -> Ended {
+    run(archive::own_program(), operations)
+}
+
+/// Executes a file with these bytes; whatever its first instruction is, it exits.
+#[must_use]
+pub fn run_file(file: &[u8]) -> Ended {
+    run(file.to_vec(), Vec::new())
+}
+
+/// Boots a machine and runs a program.
+///
+/// The kernel and the machine are never freed: nothing in them knows that a machine may end.
+fn run(file: Vec<u8>, operations: Vec<program::Operation>) -> Ended {
+    let options = MachineOptions {
+        frames: 4096,
+        cpus: 1,
+        ..MachineOptions::default()
+    };
+    let machine = SimulatedMachine::new(options);
+    let contexts: &'static Contexts = Box::leak(Box::default());
+    let host: &'static Simulated = Box::leak(Box::new(Simulated {
+        machine: machine.clone(),
+        more: Surroundings::new(contexts, operations),
+    }));
+    let _running = machine.run_on(CPU);
+    let files = Box::leak(archive::archive(&file).into_boxed_slice());
+    contexts.run_first(|| boot(host, files));
+    let panic = contexts.end_all();
+    let powered_off = locked(&host.more.code).is_some();
+    let mut findings: Vec<String> = panic.into_iter().collect();
+    findings.extend(machine.take_violations());
+    let mut stdout = Vec::new();
+    for (channel, bytes) in locked(&host.more.output).drain(..) {
+        match channel {
+            Channel::Stdout => stdout.extend(bytes),
+            Channel::Panic => findings.push(String::from_utf8_lossy(&bytes).into_owned()),
+            Channel::Stderr
+            | Channel::Log
+            | Channel::Account
+            | Channel::Trace
+            | Channel::SystemCalls
+            | Channel::InputRequest
+            | Channel::Result => {}
+        }
+    }
+    Ended {
+        powered_off,
+        stdout,
+        performed: host
+            .more
+            .performed
+            .load(std::sync::atomic::Ordering::Relaxed),
+        findings,
+    }
+}
+
+fn boot(host: &'static Simulated, files: &'static [u8]) {
+    let machine: &'static dyn memwright_linux::host::Host = host;
+    let all = FrameRange {
+        start: Frame::new(1),
+        count: host.machine.memory().frames() - 1,
+    };
+    let regions = [Region {
+        range: all,
+        node: 0,
+    }];
+    let frames = Frames::new(machine, &regions).expect("room for the metadata of the frames");
+    let memory = memwright::Memory::new(Arc::new(frames), Policy::default());
+    let memory = Arc::new(memory.expect("room for the zero frame"));
+    let archive = CpioArchive::new(files);
+    let mut manifest = Manifest::parse(archive);
+    manifest.program = b"/program".to_vec();
+    manifest.arguments = vec![b"program".to_vec()];
+    Kernel::start(machine, memory, manifest, archive)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    use super::program::{ARENA, Argument, NAME_ROOM, NAMES, Operation};
+
+    fn call(number: u16, arguments: [u64; 6]) -> Operation {
+        Operation::Call(number, arguments.map(Argument::Value))
+    }
+
+    /// Where a name stands.
+    fn name(wanted: &str) -> u64 {
+        let place = NAMES.iter().position(|name| *name == wanted);
+        program::DATA + place.expect("a name") as u64 * NAME_ROOM
+    }
+
+    fn run_clean(operations: Vec<Operation>) -> Ended {
+        let ended = run_operations(operations);
+        assert!(ended.powered_off && ended.findings.is_empty(), "{ended:?}");
+        ended
+    }
+
+    #[test]
+    fn a_program_of_no_operations_ends() {
+        assert_eq!(run_clean(Vec::new()).performed, 1);
+    }
+
+    #[test]
+    fn calls_and_accesses_come_to_what_they_should() {
+        const MAP: [u64; 6] = [ARENA, 0x4000, 3, 0x32, u64::MAX, 0];
+        let ended = run_clean(vec![
+            call(9, MAP),
+            Operation::Store(Argument::Result(0), u64::from_le_bytes(*b"written\n")),
+            // fork, wait4; both write what the parent stored, unless the child's write is refused.
+            call(57, [0; 6]),
+            call(61, [u64::MAX, 0, 0, 0, 0, 0]),
+            call(1, [1, ARENA, 8, 0, 0, 0]),
+            // open and write to a file.
+            call(2, [name("/tmp/a"), 0o102, 0o600, 0, 0, 0]),
+            Operation::Call(
+                1,
+                [
+                    Argument::Result(0),
+                    Argument::Value(ARENA),
+                    Argument::Value(5000),
+                    Argument::Value(0),
+                    Argument::Value(0),
+                    Argument::Value(0),
+                ],
+            ),
+        ]);
+        assert_eq!(ended.stdout, b"written\nwritten\n");
+    }
+
+    #[test]
+    fn a_refused_access_ends_the_program_and_a_sleep_the_machine() {
+        let refused = vec![Operation::Load(Argument::Value(8)), call(34, [0; 6])];
+        assert_eq!(run_clean(refused).performed, 1);
+        // pause
+        let asleep = run_operations(vec![call(34, [0; 6])]);
+        assert!(
+            !asleep.powered_off && asleep.findings.is_empty(),
+            "{asleep:?}"
+        );
+    }
+
+    #[test]
+    fn a_handler_runs_and_returns() {
+        // The handler's address and its restorer's, in a page that may be executed.
+        let action = program::DATA + 0x8000;
+        let ended = run_clean(vec![
+            call(9, [ARENA, 0x1000, 7, 0x32, u64::MAX, 0]),
+            Operation::Store(Argument::Value(action), ARENA + 64),
+            // SA_RESTORER
+            Operation::Store(Argument::Value(action + 8), 0x0400_0000),
+            Operation::Store(Argument::Value(action + 16), ARENA + 128),
+            call(13, [10, action, 0, 8, 0, 0]),
+            // kill(getpid(), SIGUSR1)
+            call(39, [0; 6]),
+            Operation::Call(
+                62,
+                [
+                    Argument::Result(0),
+                    Argument::Value(10),
+                    Argument::Value(0),
+                    Argument::Value(0),
+                    Argument::Value(0),
+                    Argument::Value(0),
+                ],
+            ),
+            call(1, [1, name("a"), 1, 0, 0, 0]),
+        ]);
+        assert_eq!(ended.stdout, b"a");
+    }
+
+    #[test]
+    fn a_file_that_is_no_program_is_refused_and_one_that_is_runs() {
+        assert!(run_file(b"no program").findings.is_empty());
+        let ended = run_file(&archive::own_program());
+        assert!(ended.powered_off && ended.findings.is_empty(), "{ended:?}");
+        assert_eq!(ended.performed, 1);
+    }
+
+    #[test]
+    fn the_same_program_runs_the_same() {
+        let bytes: Vec<u8> = (0..400u32)
+            .map(|number| (number * 151 % 251) as u8)
+            .collect();
+        let run = || format!("{:?}", run_operations(program::decode(&bytes)));
+        assert_eq!(run(), run());
+    }
+}

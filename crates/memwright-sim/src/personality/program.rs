@@ -1,0 +1,159 @@
+//! What runs in user mode: no instructions, but a list of operations, decoded from any bytes.
+
+/// Where the operations of the program stand, two bytes apart: as far as a system call's instruction is long, so that
+/// a call that is restarted is made again.
+pub const CODE: u64 = 0x40_0000;
+/// Memory of the program that is there from the start: what [`Argument::Data`] names.
+pub const DATA: u64 = 0x60_0000;
+/// Bytes of it.
+pub const DATA_BYTES: u64 = 0x1_0000;
+/// Where scripts map memory of their own.
+pub const ARENA: u64 = 0x20_0000_0000;
+
+/// Names that paths are made of, each at a place of its own at the start of the data.
+pub const NAMES: [&str; 32] = [
+    "/",
+    "/tmp",
+    "/tmp/a",
+    "/tmp/b",
+    "/tmp/a/b",
+    "a",
+    ".",
+    "..",
+    "",
+    "/dev/null",
+    "/dev/zero",
+    "/dev/shm/a",
+    "/dev/userfaultfd",
+    "/proc/self/maps",
+    "/proc/self/smaps",
+    "/proc/self/pagemap",
+    "/proc/self/clear_refs",
+    "/proc/self/mem",
+    "/proc/self/status",
+    "/proc/self/exe",
+    "/proc/self/fd/1",
+    "/proc/self/oom_score_adj",
+    "/proc/sys/vm/overcommit_memory",
+    "/proc/sys/vm/max_map_count",
+    "/proc/meminfo",
+    "/proc/vmstat",
+    "/proc/1/stat",
+    "/proc/swaps",
+    "/sys/kernel/mm/transparent_hugepage/enabled",
+    "/sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages",
+    "/sys/kernel/mm/ksm/run",
+    "/program",
+];
+
+/// Bytes from one name to the next.
+pub const NAME_ROOM: u64 = 64;
+
+/// One argument of a system call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Argument {
+    /// This number.
+    Value(u64),
+    /// An address of the program's data.
+    Data(u16),
+    /// An address of the arena, in pages of 4 KiB and bytes.
+    Arena(u8, u16),
+    /// What an earlier call returned, counted backwards.
+    Result(u8),
+}
+
+/// One thing that a program does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Operation {
+    /// A system call.
+    Call(u16, [Argument; 6]),
+    /// Stores eight bytes.
+    Store(Argument, u64),
+    /// Loads eight bytes.
+    Load(Argument),
+    /// An exception of the processor.
+    Exception(u8),
+}
+
+/// The most operations of a program: a run is short.
+const MOST: usize = 64;
+
+/// Takes operations from bytes; any bytes are some.
+pub fn decode(bytes: &[u8]) -> Vec<Operation> {
+    let mut bytes = Bytes(bytes);
+    let mut operations = Vec::new();
+    while let Some(tag) = bytes.next().filter(|_| operations.len() < MOST) {
+        operations.push(match tag {
+            0..=31 => Operation::Store(bytes.argument(), bytes.number(8)),
+            32..=47 => Operation::Load(bytes.argument()),
+            48 => Operation::Exception(bytes.next().unwrap_or(6) % 32),
+            _ => {
+                // Most calls by one byte; newer ones by two.
+                let number = u16::from(bytes.next().unwrap_or(0));
+                let number = if tag & 1 == 0 { number } else { number + 256 };
+                Operation::Call(number, std::array::from_fn(|_| bytes.argument()))
+            }
+        });
+    }
+    operations
+}
+
+/// Bytes that end in zeroes.
+struct Bytes<'a>(&'a [u8]);
+
+impl Bytes<'_> {
+    fn next(&mut self) -> Option<u8> {
+        let (first, rest) = self.0.split_first()?;
+        self.0 = rest;
+        Some(*first)
+    }
+
+    /// A number of so many bytes, the lowest first.
+    fn number(&mut self, bytes: u32) -> u64 {
+        (0..bytes).fold(0, |number, place| {
+            number | u64::from(self.next().unwrap_or(0)) << (8 * place)
+        })
+    }
+
+    fn argument(&mut self) -> Argument {
+        match self.next().unwrap_or(0) {
+            tag @ 0..=127 => Argument::Value(u64::from(tag)),
+            128..=159 => Argument::Value(self.number(1) << 12),
+            160..=175 => Argument::Value(1 << (self.number(1) % 64)),
+            176..=183 => Argument::Value(self.number(8)),
+            184..=187 => Argument::Value(self.number(1).wrapping_neg()),
+            188..=203 => Argument::Data((self.number(1) % NAMES.len() as u64 * NAME_ROOM) as u16),
+            204..=219 => Argument::Data(self.number(2) as u16),
+            220..=243 => {
+                let page = self.number(1) as u8;
+                // Mostly whole pages.
+                let odd = page & 0xc0 == 0xc0;
+                let offset = if odd { self.number(2) as u16 } else { 0 };
+                Argument::Arena(page & 0x3f, offset)
+            }
+            244..=255 => Argument::Result(self.number(1) as u8),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn any_bytes_are_a_program_and_the_same_bytes_the_same() {
+        let mut bytes = Vec::new();
+        for round in 0..40u32 {
+            bytes.extend((0..60).map(|place| (round * 97 + place * 31) as u8));
+            let operations = decode(&bytes);
+            assert!(!operations.is_empty() && operations.len() <= MOST);
+            assert_eq!(operations, decode(&bytes));
+        }
+        assert_eq!(decode(&[]), []);
+        let getpid = [50, 39, 0, 0, 0, 0, 0, 0];
+        assert_eq!(
+            decode(&getpid),
+            [Operation::Call(39, [Argument::Value(0); 6])]
+        );
+    }
+}

@@ -1,0 +1,161 @@
+//! User mode: the operations of the program, one after another.
+
+use memwright_linux::arch::x86_64::regs::UserRegs;
+use memwright_linux::context::Context;
+use memwright_linux::host::Trap;
+use memwright_linux::syscall;
+use memwright_table::VirtAddr;
+
+use super::host::{CPU, Simulated};
+use super::program::{ARENA, Argument, CODE, DATA, Operation};
+use crate::mmu::PageFault;
+
+/// The end of the lower half of the address space: what lies between the halves is no address.
+const LOWER_END: u64 = 1 << 47;
+const UPPER_START: u64 = LOWER_END.wrapping_neg();
+
+const RT_SIGRETURN: u64 = 15;
+const EXIT_GROUP: u64 = 231;
+
+/// Exceptions that user code can raise.
+const EXCEPTIONS: [u8; 6] = [0, 3, 4, 6, 13, 17];
+
+impl Simulated {
+    /// Runs user mode as [`Host::run_user`](memwright_linux::host::Host::run_user) says.
+    pub(super) fn run_program(&self, context: &Context<'_>) -> Trap {
+        loop {
+            if let Some(trap) = self.more.interrupt() {
+                return trap;
+            }
+            let in_time = self.more.tick();
+            let regs = context.state().regs;
+            let place = regs.rip.wrapping_sub(CODE);
+            let end = 2 * self.more.operations.len() as u64;
+            let stepped = if place >= end || place % 2 != 0 || !in_time {
+                self.elsewhere(context, regs, place == end || !in_time)
+            } else {
+                self.perform(context, self.more.operations[(place / 2) as usize], regs)
+            };
+            if let Some(trap) = stepped {
+                return trap;
+            }
+        }
+    }
+
+    fn perform(&self, context: &Context<'_>, operation: Operation, regs: UserRegs) -> Option<Trap> {
+        let next = UserRegs {
+            rip: regs.rip + 2,
+            ..regs
+        };
+        let resolve = |argument| resolve(argument, &regs);
+        match operation {
+            Operation::Call(number, arguments) => {
+                let [rdi, rsi, rdx, r10, r8, r9] = arguments.map(resolve);
+                context.state().regs = UserRegs {
+                    rdi,
+                    rsi,
+                    rdx,
+                    r10,
+                    r8,
+                    r9,
+                    // What earlier calls returned.
+                    r12: regs.rax,
+                    r13: regs.r12,
+                    r14: regs.r13,
+                    r15: regs.r14,
+                    ..next
+                };
+                return call(context, u64::from(number));
+            }
+            Operation::Store(address, value) => {
+                let access = |at| self.machine.on(CPU).write(at, &value.to_le_bytes());
+                if let Err(trap) = touch(resolve(address), access) {
+                    return Some(trap);
+                }
+            }
+            Operation::Load(address) => {
+                let access = |at| self.machine.on(CPU).read(at, &mut [0; 8]);
+                if let Err(trap) = touch(resolve(address), access) {
+                    return Some(trap);
+                }
+            }
+            Operation::Exception(which) => {
+                let vector = EXCEPTIONS[usize::from(which) % EXCEPTIONS.len()];
+                context.state().regs = next;
+                return Some(Trap::Exception { vector, error: 0 });
+            }
+        }
+        context.state().regs = next;
+        None
+    }
+
+    /// Not an operation of the program: its end; or a function that handles a signal, which returns; or, of a program
+    /// that was loaded from a file, its first instruction.
+    fn elsewhere(&self, context: &Context<'_>, regs: UserRegs, ends: bool) -> Option<Trap> {
+        if ends {
+            return call(context, EXIT_GROUP);
+        }
+        if let Err(trap) = touch(regs.rip, |at| self.machine.on(CPU).fetch(at).map(drop)) {
+            return Some(trap);
+        }
+        if let Err(trap) = touch(regs.rsp, |at| self.machine.on(CPU).read(at, &mut [0; 8])) {
+            return Some(trap);
+        }
+        if regs.orig_rax == u64::MAX && regs.rax == 0 && regs.rbp == 0 && regs.rdi == 0 {
+            // Nothing has run here yet.
+            return call(context, EXIT_GROUP);
+        }
+        context.state().regs.rsp = regs.rsp.wrapping_add(8);
+        call(context, RT_SIGRETURN)
+    }
+}
+
+/// A system call. `None`: user mode goes on.
+fn call(context: &Context<'_>, number: u64) -> Option<Trap> {
+    {
+        let mut state = context.state();
+        state.regs.orig_rax = number;
+        state.regs.rax = number;
+    }
+    (!syscall::serve(context)).then_some(Trap::Syscall)
+}
+
+/// An access of eight bytes.
+fn touch(address: u64, access: impl FnOnce(VirtAddr) -> Result<(), PageFault>) -> Result<(), Trap> {
+    let fault = |address, write, fetch, present| Trap::PageFault {
+        address,
+        write,
+        fetch,
+        present,
+    };
+    if address >= UPPER_START {
+        return Err(fault(address, false, false, true));
+    }
+    if address > LOWER_END - 8 {
+        return Err(Trap::Exception {
+            vector: 13,
+            error: 0,
+        });
+    }
+    access(VirtAddr::new(address)).map_err(|page_fault| {
+        let code = page_fault.code;
+        assert!(!code.reserved, "{page_fault:?}");
+        let address = page_fault.address.as_u64();
+        fault(address, code.write, code.fetch, code.present)
+    })
+}
+
+fn resolve(argument: Argument, regs: &UserRegs) -> u64 {
+    match argument {
+        Argument::Value(value) => value,
+        Argument::Data(offset) => DATA + u64::from(offset),
+        Argument::Arena(page, offset) => ARENA + u64::from(page) * 4096 + u64::from(offset % 4096),
+        Argument::Result(back) => match back % 5 {
+            0 => regs.rax,
+            1 => regs.r12,
+            2 => regs.r13,
+            3 => regs.r14,
+            _ => regs.r15,
+        },
+    }
+}
