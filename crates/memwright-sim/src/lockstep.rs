@@ -99,12 +99,11 @@ fn kind_of(refusal: Refusal) -> Kind {
     match refusal {
         Refusal::Hole(_) => Kind::Hole,
         Refusal::Denied(_) => Kind::Denied,
-        Refusal::BeyondObject(_) => Kind::Bus,
+        // Nobody waits here: as with `UFFD_FEATURE_SIGBUS`.
+        Refusal::BeyondObject(_) | Refusal::Protected(_) => Kind::Bus,
         Refusal::NotApplicable(_) => Kind::NotApplicable,
         Refusal::Sealed(_) => Kind::Sealed,
         Refusal::Invalid => Kind::Invalid,
-        // Nobody waits here: as with `UFFD_FEATURE_SIGBUS`.
-        Refusal::Protected(_) => Kind::Bus,
         Refusal::Watched(_) => Kind::Busy,
         Refusal::NotWatched => Kind::NotWatched,
     }

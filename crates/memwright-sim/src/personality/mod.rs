@@ -13,14 +13,16 @@ mod host;
 pub mod program;
 mod user;
 
+use std::cell::Cell;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use memwright::Policy;
 use memwright_linux::channel::Channel;
 use memwright_linux::cpio::CpioArchive;
 use memwright_linux::kernel::Kernel;
 use memwright_linux::manifest::Manifest;
-use memwright_table::{Frame, FrameRange, Frames, Region};
+use memwright_table::{Frame, FrameRange, Frames, Machine as _, Region};
 
 use crate::machine::{MachineOptions, SimulatedMachine, locked};
 use contexts::Contexts;
@@ -42,37 +44,62 @@ pub struct Ended {
 /// Runs a program of these operations.
 #[must_use]
 pub fn run_operations(operations: Vec<program::Operation>) -> Ended {
-    run(archive::own_program(), operations)
+    run(&archive::own_program(), operations)
 }
 
 /// Executes a file with these bytes; whatever its first instruction is, it exits.
 #[must_use]
 pub fn run_file(file: &[u8]) -> Ended {
-    run(file.to_vec(), Vec::new())
+    run(file, Vec::new())
+}
+
+/// Frames of the machine.
+const FRAMES: u32 = 2048;
+
+thread_local! {
+    /// The machine of the last run: its memory is most of what a run takes.
+    static SPARE: Cell<Option<SimulatedMachine>> = const { Cell::new(None) };
+}
+
+/// A machine on which nothing has run yet, or one that is like it.
+fn fresh_machine() -> SimulatedMachine {
+    let Some(machine) = SPARE.take() else {
+        return SimulatedMachine::new(MachineOptions {
+            frames: FRAMES,
+            cpus: 1,
+            ..MachineOptions::default()
+        });
+    };
+    for frame in (0..FRAMES).map(Frame::new) {
+        for index in 0..512 {
+            let word = machine.memory().word(frame, index);
+            word.store(0, Ordering::Relaxed);
+        }
+    }
+    let _running = machine.run_on(CPU);
+    machine.load_root(Frame::new(0));
+    drop(machine.take_violations());
+    machine
 }
 
 /// Boots a machine and runs a program.
 ///
-/// The kernel and the machine are never freed: nothing in them knows that a machine may end.
-fn run(file: Vec<u8>, operations: Vec<program::Operation>) -> Ended {
-    let options = MachineOptions {
-        frames: 4096,
-        cpus: 1,
-        ..MachineOptions::default()
-    };
-    let machine = SimulatedMachine::new(options);
+/// The kernel is never freed: nothing in it knows that a machine may end.
+fn run(file: &[u8], operations: Vec<program::Operation>) -> Ended {
+    let machine = fresh_machine();
     let contexts: &'static Contexts = Box::leak(Box::default());
     let host: &'static Simulated = Box::leak(Box::new(Simulated {
         machine: machine.clone(),
         more: Surroundings::new(contexts, operations),
     }));
     let _running = machine.run_on(CPU);
-    let files = Box::leak(archive::archive(&file).into_boxed_slice());
+    let files = Box::leak(archive::archive(file).into_boxed_slice());
     contexts.run_first(|| boot(host, files));
     let panic = contexts.end_all();
     let powered_off = locked(&host.more.code).is_some();
     let mut findings: Vec<String> = panic.into_iter().collect();
     findings.extend(machine.take_violations());
+    SPARE.set(Some(machine));
     let mut stdout = Vec::new();
     for (channel, bytes) in locked(&host.more.output).drain(..) {
         match channel {
@@ -90,10 +117,7 @@ fn run(file: Vec<u8>, operations: Vec<program::Operation>) -> Ended {
     Ended {
         powered_off,
         stdout,
-        performed: host
-            .more
-            .performed
-            .load(std::sync::atomic::Ordering::Relaxed),
+        performed: host.more.performed.load(Ordering::Relaxed),
         findings,
     }
 }

@@ -3,7 +3,7 @@
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use memwright_table::{Machine, PAGE_SIZE, PageRange};
+use memwright_table::{Machine, PAGE_SIZE, PageRange, TryPush};
 
 use super::ExecGain;
 use crate::error::Limit;
@@ -226,9 +226,7 @@ impl<M: Machine> Areas<M> {
     #[cold]
     #[inline(never)]
     pub(crate) fn note_gained(&mut self, range: PageRange) {
-        if self.gained.try_reserve(1).is_ok() {
-            self.gained.push(range);
-        }
+        let _ = self.gained.try_push(range);
     }
 
     /// What was noted so, once.

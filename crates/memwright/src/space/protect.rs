@@ -313,6 +313,17 @@ fn edit_to(access: Bits, write: bool) -> Edit {
     }
 }
 
+/// Memory that holds nothing and can no longer be written is promised to nobody (Linux 7.2 `mm/mprotect.c`,
+/// `mprotect_fixup`).
+#[cold]
+#[inline(never)]
+fn uncharge<M: Machine>(core: &Core<M>, area: &mut Area<M>, pages: u64) {
+    if area.flags.contains(AreaFlags::ACCOUNTED) && area.object().is_none() {
+        core.memory.take_back(pages);
+        area.flags -= AreaFlags::ACCOUNTED;
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -350,16 +361,5 @@ mod tests {
                 "{name}"
             );
         }
-    }
-}
-
-/// Memory that holds nothing and can no longer be written is promised to nobody (Linux 7.2 `mm/mprotect.c`,
-/// `mprotect_fixup`).
-#[cold]
-#[inline(never)]
-fn uncharge<M: Machine>(core: &Core<M>, area: &mut Area<M>, pages: u64) {
-    if area.flags.contains(AreaFlags::ACCOUNTED) && area.object().is_none() {
-        core.memory.take_back(pages);
-        area.flags -= AreaFlags::ACCOUNTED;
     }
 }

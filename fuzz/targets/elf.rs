@@ -1,0 +1,10 @@
+//! Any bytes are a file that is executed: it runs or is refused, nothing panics, and nothing leaks.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use memwright_sim::personality::run_file;
+
+fuzz_target!(|bytes: &[u8]| {
+    let ended = run_file(bytes);
+    assert!(ended.findings.is_empty(), "{:?}", ended.findings);
+});
