@@ -1,6 +1,7 @@
 //! `cargo xtask fuzz`: random programs of memory operations must come to the same: on the memory manager and on the
 //! model, or on Linux and on Memwright.
 
+mod coverage;
 mod model;
 mod random;
 mod report;
@@ -47,6 +48,8 @@ struct Settings {
     shown: usize,
     folder: PathBuf,
     replay: Vec<PathBuf>,
+    /// A target of coverage-guided fuzzing, instead.
+    target: Option<String>,
 }
 
 impl Settings {
@@ -58,6 +61,7 @@ impl Settings {
             shown: SHOWN,
             folder: shell::root().join("target/fuzz"),
             replay: Vec::new(),
+            target: None,
         };
         let mut rest = arguments.iter();
         while let Some(&option) = rest.next() {
@@ -78,6 +82,7 @@ impl Settings {
                 "--minutes" => settings.minutes = value()?.parse().context("--minutes")?,
                 "--seed" => settings.seed = value()?.parse().context("--seed")?,
                 "--show" => settings.shown = value()?.parse().context("--show")?,
+                "--target" => settings.target = Some(value()?.to_owned()),
                 "--keep" => settings.folder = value()?.into(),
                 _ if option.starts_with('-') => bail!("no such option: {option}"),
                 path => settings.replay.push(path.into()),
@@ -93,6 +98,9 @@ impl Settings {
 /// A difference; a guest that failed; usage.
 pub fn run(arguments: &[&str]) -> Result<()> {
     let settings = Settings::parse(arguments)?;
+    if let Some(target) = &settings.target {
+        return coverage::run(&settings, target);
+    }
     if settings.against == Against::Model {
         return model::run(&settings);
     }
