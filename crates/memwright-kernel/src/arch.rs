@@ -322,6 +322,8 @@ pub struct Features {
     pub avx: bool,
     /// Address-space tags.
     pub pcid: bool,
+    /// Protection keys of user pages.
+    pub keys: bool,
 }
 
 /// Asks the processor.
@@ -337,6 +339,7 @@ pub fn features() -> Features {
         xsave: bit(basic.ecx, 26),
         avx: bit(basic.ecx, 28),
         pcid: bit(basic.ecx, 17),
+        keys: bit(structured.ecx, 3),
     }
 }
 

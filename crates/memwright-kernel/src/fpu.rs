@@ -1,14 +1,16 @@
 //! Extended processor state: x87, SSE and AVX of user mode. The kernel itself uses none of it.
 
 use core::arch::asm;
-use core::sync::atomic::{AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use memwright_linux::arch::x86_64::regs::FpuArea;
 
 use crate::arch;
 
 /// XCR0: x87, SSE, AVX.
-pub const FEATURES: u64 = 0b111;
+const FEATURES: u64 = 0b111;
+/// XCR0: protection keys.
+const KEYS: u64 = 1 << 9;
 
 const CR0_MONITOR: u64 = 1 << 1;
 const CR0_EMULATE: u64 = 1 << 2;
@@ -16,21 +18,29 @@ const CR0_NUMERIC_ERROR: u64 = 1 << 5;
 const CR4_FXSAVE: u64 = 1 << 9;
 const CR4_EXCEPTIONS: u64 = 1 << 10;
 const CR4_XSAVE: u64 = 1 << 18;
+const CR4_KEYS: u64 = 1 << 22;
 
 static SIZE: AtomicUsize = AtomicUsize::new(0);
+static ENABLED: AtomicU64 = AtomicU64::new(FEATURES);
 
 /// Enables the state components on this CPU and loads their initial values.
 pub fn start() {
+    let has_keys = arch::features().keys;
+    let enabled = FEATURES | if has_keys { KEYS } else { 0 };
     // SAFETY: `boot` has checked that the processor has XSAVE and AVX; the components are the three
-    // that belong together.
+    // that belong together, and protection keys where there are some.
     unsafe {
         let mut cr0: u64;
         asm!("mov {}, cr0", out(reg) cr0, options(nomem, nostack, preserves_flags));
         cr0 = cr0 & !CR0_EMULATE | CR0_MONITOR | CR0_NUMERIC_ERROR;
         asm!("mov cr0, {}", in(reg) cr0, options(nostack, preserves_flags));
         arch::set_cr4(CR4_FXSAVE | CR4_EXCEPTIONS | CR4_XSAVE);
-        asm!("xsetbv", in("ecx") 0, in("eax") FEATURES as u32, in("edx") 0, options(nomem, nostack, preserves_flags));
+        if has_keys {
+            arch::set_cr4(CR4_KEYS);
+        }
+        asm!("xsetbv", in("ecx") 0, in("eax") enabled as u32, in("edx") 0, options(nomem, nostack, preserves_flags));
     }
+    ENABLED.store(enabled, Ordering::Relaxed);
     SIZE.store(arch::enabled_state_size(), Ordering::Relaxed);
     restore(&FpuArea::INITIAL);
 }
@@ -38,6 +48,35 @@ pub fn start() {
 /// Bytes that the enabled components take in the standard format.
 pub fn size() -> usize {
     SIZE.load(Ordering::Relaxed)
+}
+
+/// The enabled components, as bits of XCR0.
+pub fn features() -> u64 {
+    ENABLED.load(Ordering::Relaxed)
+}
+
+/// What this CPU may not do by protection keys; nothing where there are none.
+pub fn key_rights() -> u32 {
+    if features() & KEYS == 0 {
+        return 0;
+    }
+    let rights: u32;
+    // SAFETY: `start` enabled the keys on every CPU.
+    unsafe {
+        asm!("rdpkru", in("ecx") 0, out("eax") rights, out("edx") _, options(nomem, nostack, preserves_flags));
+    }
+    rights
+}
+
+/// Sets it, where there are keys.
+pub fn set_key_rights(rights: u32) {
+    if features() & KEYS == 0 {
+        return;
+    }
+    // SAFETY: as in `key_rights`; the kernel's own memory has no keys.
+    unsafe {
+        asm!("wrpkru", in("ecx") 0, in("eax") rights, in("edx") 0, options(nostack, preserves_flags));
+    }
 }
 
 /// Stores the state of this CPU.

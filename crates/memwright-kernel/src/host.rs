@@ -17,7 +17,7 @@ use crate::machine::Hardware;
 use crate::trace::Kind;
 use crate::trap::entry::{self, SYSTEM_CALL};
 use crate::trap::idt::vector;
-use crate::trap::kernel::{FAULT_FETCH, FAULT_PRESENT, FAULT_RESERVED, FAULT_WRITE};
+use crate::trap::kernel::{FAULT_FETCH, FAULT_KEY, FAULT_PRESENT, FAULT_RESERVED, FAULT_WRITE};
 use crate::{
     apic, arch, clock, console, context, control, fpu, heap, input, ipi, paging, percpu, usercopy,
 };
@@ -99,7 +99,11 @@ impl Host for Hardware {
     }
 
     fn fpu_features(&self) -> u64 {
-        fpu::FEATURES
+        fpu::features()
+    }
+
+    fn set_key_rights(&self, rights: u32) {
+        fpu::set_key_rights(rights);
     }
 
     fn hardware_capabilities(&self) -> u64 {
@@ -213,8 +217,9 @@ impl Host for Hardware {
 
     fn kernel_instructions(&self) -> u64 {
         let cpu = percpu::current();
-        let elsewhere =
-            cpu.user_ticks.load(Ordering::Relaxed) + cpu.idle_ticks.load(Ordering::Relaxed);
+        // What is taken off for entries and exits may leave a tick less than none.
+        let user = cpu.user_ticks.load(Ordering::Relaxed);
+        let elsewhere = user.wrapping_add(cpu.idle_ticks.load(Ordering::Relaxed));
         clock::now().saturating_sub(clock::nanoseconds(elsewhere))
     }
 
@@ -277,6 +282,10 @@ fn trap_of(cpu: &percpu::PerCpu, number: u8, error: u64, rip: u64) -> Option<Tra
             let address = arch::fault_address();
             cpu.ring
                 .record(Kind::UserTrap, u64::from(number), address, changed);
+            if error & FAULT_KEY != 0 {
+                let write = error & FAULT_WRITE != 0;
+                return Some(Trap::KeyFault { address, write });
+            }
             Some(Trap::PageFault {
                 address,
                 write: error & FAULT_WRITE != 0,

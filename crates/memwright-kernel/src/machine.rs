@@ -10,6 +10,7 @@ use memwright_table::machine::{Invalidation, Machine};
 use memwright_table::sync::Hooks;
 
 use crate::boot;
+use crate::fpu;
 use crate::paging::{self, DIRECT_BASE};
 use crate::{ipi, percpu, tlb};
 
@@ -88,6 +89,10 @@ unsafe impl Machine for Hardware {
     #[inline(always)]
     fn cpu(&self) -> CpuId {
         CpuId::known(percpu::current().index.load(Ordering::Relaxed))
+    }
+
+    fn key_rights(&self) -> u32 {
+        fpu::key_rights()
     }
 
     fn cpu_count(&self) -> usize {

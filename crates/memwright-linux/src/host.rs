@@ -31,6 +31,13 @@ pub enum Trap {
         /// An entry was present: its rights did not suffice.
         present: bool,
     },
+    /// An access to data that this CPU refuses by the page's protection key.
+    KeyFault {
+        /// The address that was accessed.
+        address: u64,
+        /// The access was a write.
+        write: bool,
+    },
     /// Another processor exception.
     Exception {
         /// Vector: 0 divide error, 3 breakpoint, 6 invalid opcode, 13 general protection, ...
@@ -166,6 +173,10 @@ pub trait Host: Machine {
 
     /// Features enabled in XCR0.
     fn fpu_features(&self) -> u64;
+
+    /// Sets [`key_rights`](Machine::key_rights) of the running thread, where
+    /// [`fpu_features`](Self::fpu_features) has protection keys.
+    fn set_key_rights(&self, rights: u32);
 
     /// CPUID leaf 1 EDX, for AT_HWCAP.
     fn hardware_capabilities(&self) -> u64;

@@ -157,7 +157,7 @@ pub fn unmap_errno(error: UnmapError) -> Errno {
 #[inline(never)]
 pub fn protect_errno(error: ProtectError) -> Errno {
     match error {
-        ProtectError::Misaligned => Errno::EINVAL,
+        ProtectError::Misaligned | ProtectError::Key => Errno::EINVAL,
         ProtectError::Denied(_) => Errno::EACCES,
         ProtectError::Sealed(_) => Errno::EPERM,
         ProtectError::OutOfRange

@@ -13,7 +13,7 @@ use crate::{
     host::Trap,
     kernel::Kernel,
     process::{ExitStatus, Start, Thread, Work, exit_thread},
-    signal::{After, Signal, SignalInfo, code, deliver, force_fault},
+    signal::{After, Detail, Signal, SignalInfo, code, deliver, force_fault},
     user::USER_END,
 };
 use alloc::sync::Arc;
@@ -88,6 +88,7 @@ fn run(context: &Context<'_>) -> ExitStatus {
                     present,
                 );
             }
+            Trap::KeyFault { address, write } => key_fault(context, address, write),
             Trap::Exception { vector, error } => exception(context, vector, error),
             Trap::Timer | Trap::Reschedule => {
                 context
@@ -106,6 +107,8 @@ pub(crate) enum Resolved {
     Retry,
     /// This signal answers it.
     Signal(Signal, i32),
+    /// SIGSEGV, since the page has this protection key.
+    Key(u8),
 }
 
 /// Serves a page fault of a thread, in user mode or while the kernel copies for it.
@@ -137,6 +140,9 @@ pub(crate) fn resolve_fault(
 
 #[cold]
 fn refused_fault(kernel: &Kernel, thread: &Arc<Thread>, error: FaultError) -> Resolved {
+    if let FaultError::Key(key) = error {
+        return Resolved::Key(key);
+    }
     match fault_signal(error) {
         Some((signal, code)) => Resolved::Signal(signal, code),
         None => {
@@ -164,6 +170,7 @@ fn fault_signal(error: FaultError) -> Option<(Signal, i32)> {
             Some((Signal::SIGSEGV, code::SEGV_MAPERR))
         }
         FaultError::Denied => Some((Signal::SIGSEGV, code::SEGV_ACCERR)),
+        FaultError::Key(_) => Some((Signal::SIGSEGV, code::SEGV_PKUERR)),
         FaultError::BeyondObject | FaultError::Io | FaultError::Poison => {
             Some((Signal::SIGBUS, code::BUS_ADRERR))
         }
@@ -180,19 +187,51 @@ fn page_fault(context: &Context<'_>, address: u64, access: Access, present: bool
     } else {
         Resolved::Signal(Signal::SIGSEGV, code::SEGV_MAPERR)
     };
-    if let Resolved::Signal(signal, code) = resolved {
-        let error = u64::from(present)
-            | u64::from(access.write) << 1
-            | 1 << 2
-            | u64::from(access.fetch) << 4;
-        *context.thread.last_fault.lock() = LastFault {
-            vector: 14,
-            error,
-            address,
-        };
-        if signal != Signal::SIGKILL {
-            force_fault(context.thread, SignalInfo::fault(signal, code, address));
-        }
+    let info = match resolved {
+        Resolved::Retry => return,
+        Resolved::Signal(signal, code) => SignalInfo::fault(signal, code, address),
+        Resolved::Key(key) => SignalInfo::key(address, key),
+    };
+    refuse_access(context, access, present, info, address);
+}
+
+/// The page is there, and its protection key forbids the access: whatever the key is now, that is what the processor
+/// found (Linux 7.2 `arch/x86/mm/fault.c`, `bad_area_access_from_pkeys`).
+#[cold]
+fn key_fault(context: &Context<'_>, address: u64, write: bool) {
+    let key = context.with_space(|space| space.key_at(VirtAddr::new(address)));
+    let access = if write { Access::WRITE } else { Access::READ };
+    refuse_access(
+        context,
+        access,
+        true,
+        SignalInfo::key(address, key),
+        address,
+    );
+}
+
+/// Notes an access that is refused, and raises its signal.
+#[cold]
+fn refuse_access(
+    context: &Context<'_>,
+    access: Access,
+    present: bool,
+    info: SignalInfo,
+    address: u64,
+) {
+    let by_key = matches!(info.detail, Detail::Key { .. });
+    let error = u64::from(present)
+        | u64::from(access.write) << 1
+        | 1 << 2
+        | u64::from(access.fetch) << 4
+        | u64::from(by_key && present) << 5;
+    *context.thread.last_fault.lock() = LastFault {
+        vector: 14,
+        error,
+        address,
+    };
+    if info.signal != Signal::SIGKILL {
+        force_fault(context.thread, info);
     }
 }
 

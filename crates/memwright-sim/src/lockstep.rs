@@ -123,7 +123,7 @@ fn kind_of_protect(error: ProtectError) -> Kind {
         ProtectError::Hole(_) => Kind::Hole,
         ProtectError::Denied(_) => Kind::Denied,
         ProtectError::Sealed(_) => Kind::Sealed,
-        ProtectError::Misaligned | ProtectError::OutOfRange => Kind::Invalid,
+        ProtectError::Misaligned | ProtectError::OutOfRange | ProtectError::Key => Kind::Invalid,
         ProtectError::OverLimit(_) | ProtectError::Overcommit | ProtectError::OutOfMemory => {
             Kind::Resources
         }
@@ -156,7 +156,7 @@ fn kind_of_remap(error: RemapError) -> Kind {
 fn kind_of_fault(error: FaultError) -> Kind {
     match error {
         FaultError::NoArea | FaultError::Guard | FaultError::StackLimit => Kind::Hole,
-        FaultError::Denied => Kind::Denied,
+        FaultError::Denied | FaultError::Key(_) => Kind::Denied,
         // Nobody waits here: as with `UFFD_FEATURE_SIGBUS`.
         FaultError::Poison | FaultError::BeyondObject | FaultError::Io | FaultError::Watched(_) => {
             Kind::Bus

@@ -292,7 +292,7 @@ impl Process {
             Err(FaultError::NoArea | FaultError::Guard | FaultError::StackLimit) => {
                 Err(Signal::Unmapped)
             }
-            Err(FaultError::Denied) => Err(Signal::Forbidden),
+            Err(FaultError::Denied | FaultError::Key(_)) => Err(Signal::Forbidden),
             // Nobody waits here: as with `UFFD_FEATURE_SIGBUS`.
             Err(
                 FaultError::Poison

@@ -23,6 +23,7 @@ unsafe extern "Rust" {
     safe fn memwright_linked_load_kept_root(root: Frame);
     safe fn memwright_linked_invalidate_local(what: &Invalidation);
     safe fn memwright_linked_invalidate_remote(targets: CpuSet, root: Frame, what: &[Invalidation]);
+    safe fn memwright_linked_key_rights() -> u32;
     safe fn memwright_linked_clear_frame(frame: Frame);
     safe fn memwright_linked_clear_frames(range: FrameRange);
     safe fn memwright_linked_copy_frame(from: Frame, to: Frame);
@@ -90,6 +91,11 @@ unsafe impl Machine for Linked {
     }
 
     #[inline(always)]
+    fn key_rights(&self) -> u32 {
+        memwright_linked_key_rights()
+    }
+
+    #[inline(always)]
     fn clear_frame(&self, frame: Frame) {
         memwright_linked_clear_frame(frame);
     }
@@ -128,6 +134,7 @@ macro_rules! link_machine {
                 memwright_linked_invalidate_remote, invalidate_remote(
                     targets: CpuSet, root: Frame, what: &[Invalidation]
                 ) -> ();
+                memwright_linked_key_rights, key_rights() -> u32;
                 memwright_linked_clear_frame, clear_frame(frame: Frame) -> ();
                 memwright_linked_clear_frames, clear_frames(range: FrameRange) -> ();
                 memwright_linked_copy_frame, copy_frame(from: Frame, to: Frame) -> ();

@@ -84,6 +84,12 @@ pub unsafe trait Machine: Send + Sync + 'static {
     /// target that no longer has `root` loaded forgets all that it kept of it, which may be nothing.
     fn invalidate_remote(&self, targets: CpuSet, root: Frame, what: &[Invalidation]);
 
+    /// What this CPU refuses of pages with a protection key, as x86-64's PKRU: of key `k`, bit `2k` all data
+    /// accesses, bit `2k + 1` stores. Nothing where there are no protection keys.
+    fn key_rights(&self) -> u32 {
+        0
+    }
+
     /// Fills `frame`, which has been accepted by `has_memory`, with zeroes.
     fn clear_frame(&self, frame: Frame) {
         let target = frame_pointer(self.memory_base(), frame);
@@ -172,6 +178,11 @@ unsafe impl<T: Machine + ?Sized> Machine for &'static T {
     #[inline]
     fn invalidate_remote(&self, targets: CpuSet, root: Frame, what: &[Invalidation]) {
         (**self).invalidate_remote(targets, root, what);
+    }
+
+    #[inline]
+    fn key_rights(&self) -> u32 {
+        (**self).key_rights()
     }
 
     #[inline]

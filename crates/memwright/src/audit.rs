@@ -146,7 +146,8 @@ fn audit_page<M: Machine>(
     let at = page.address();
     let bits = present.bits;
     let rights = area.rights();
-    let excess = bits.contains(Bits::READ) && rights.is_empty()
+    let excess = bits.contains(Bits::READ) && rights.is_none()
+        || bits.key() != rights.key()
         || bits.contains(Bits::WRITE) && !rights.contains(Rights::WRITE)
         || bits.contains(Bits::EXECUTE) && !rights.contains(Rights::EXECUTE);
     if excess {

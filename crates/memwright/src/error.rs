@@ -78,6 +78,8 @@ pub enum ProtectError {
     Hole(VirtAddr),
     /// More rights than the area may ever have (EACCES).
     Denied(VirtAddr),
+    /// The program does not have the protection key (EINVAL).
+    Key,
     /// The area is sealed (EPERM).
     Sealed(VirtAddr),
     /// A limit forbids it (ENOMEM).
@@ -195,6 +197,8 @@ pub enum FaultError {
     NoArea,
     /// The area does not grant the right (SIGSEGV, `SEGV_ACCERR`).
     Denied,
+    /// This CPU refuses such accesses to pages with this protection key (SIGSEGV, `SEGV_PKUERR`).
+    Key(u8),
     /// A guard marker stands here (SIGSEGV, `SEGV_MAPERR`).
     Guard,
     /// A poison marker stands here (SIGBUS, `BUS_ADRERR`).

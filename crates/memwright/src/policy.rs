@@ -38,14 +38,6 @@ pub enum SwapInReuse {
     On,
 }
 
-/// Each policy where its number says, which an atomic keeps.
-const FLUSH_POLICIES: [FlushPolicy; 4] = [
-    FlushPolicy::Immediate,
-    FlushPolicy::Gather,
-    FlushPolicy::Elide,
-    FlushPolicy::ElideGrow,
-];
-
 /// A key or a value that no policy has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PolicyError {
@@ -212,7 +204,12 @@ impl Policy {
     /// Which changed entries are flushed, and when.
     #[inline]
     pub fn flush(&self) -> FlushPolicy {
-        FLUSH_POLICIES[usize::from(self.flush.load(Ordering::Relaxed) & 3)]
+        match self.flush.load(Ordering::Relaxed) {
+            0 => FlushPolicy::Immediate,
+            1 => FlushPolicy::Gather,
+            2 => FlushPolicy::Elide,
+            _ => FlushPolicy::ElideGrow,
+        }
     }
 
     /// When a page may become writable without a write fault.

@@ -14,6 +14,7 @@ const PROGRAMS: &[&str] = &[
     "map",
     "advise",
     "seal",
+    "keys",
     "merge",
     "lend",
     "rings",

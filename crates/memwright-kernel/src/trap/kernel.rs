@@ -52,6 +52,8 @@ pub const FAULT_PRESENT: u64 = 1;
 pub const FAULT_RESERVED: u64 = 1 << 3;
 /// Error code of a page fault: an instruction fetch.
 pub const FAULT_FETCH: u64 = 1 << 4;
+/// The page's protection key forbade it.
+pub const FAULT_KEY: u64 = 1 << 5;
 
 /// What the entry of [`vector::INVALIDATE`] calls if it struck in user mode.
 #[unsafe(no_mangle)]
@@ -96,7 +98,8 @@ extern "C" fn kernel_trap(frame: &mut TrapFrame) {
             let user = address < USER_LIMIT && frame.error & (FAULT_FETCH | FAULT_RESERVED) == 0;
             match usercopy::fixup(frame.rip) {
                 Some(resume) if user => {
-                    if !usercopy::resolve(address, frame.error & FAULT_WRITE != 0) {
+                    let refused = frame.error & FAULT_KEY != 0;
+                    if refused || !usercopy::resolve(address, frame.error & FAULT_WRITE != 0) {
                         frame.rip = resume;
                     }
                 }

@@ -26,6 +26,7 @@ use crate::{
     memory::{Layouts, map_errno, new_space},
     process::{Heap, Image, Resource},
     signal::{AlternateStack, end_others},
+    syscall::keys,
     wait::Interest,
 };
 use alloc::{format, string::String, sync::Arc, vec::Vec};
@@ -364,6 +365,7 @@ fn commit(context: &Context<'_>, loaded: Loaded, path: &[u8]) {
     process.barriers.store(0, Ordering::Relaxed);
     *context.thread.restart.lock() = None;
     kernel.host.restore_fpu(&FpuArea::INITIAL);
+    keys::reset(kernel.host);
     context.replace_state(loaded.state);
 }
 

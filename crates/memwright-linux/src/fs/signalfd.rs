@@ -71,7 +71,7 @@ impl From<&SignalInfo> for SignalRecord {
                 record.process = process;
                 record.user = user;
             }
-            Detail::Fault { address } => record.address = address,
+            Detail::Fault { address } | Detail::Key { address, .. } => record.address = address,
             Detail::Child {
                 process,
                 user,

@@ -17,6 +17,7 @@ use crate::{
     context::Context,
     errno::Errno,
     process::{Change, ExitStatus, end_group},
+    syscall::keys,
     wait::Interest,
 };
 use alloc::sync::Arc;
@@ -230,13 +231,20 @@ fn enter_handler(
         host.fpu_size(),
         host.fpu_features(),
     );
-    context.write_bytes(place.extended_state, &area.bytes[..size])?;
     let fault = *context.thread.last_fault.lock();
     let head = compose(&regs, place, action.restorer, stack, mask.0, fault);
     let mut frame = [0; FRAME_SIZE];
     head.to_bytes(&mut frame[..FrameHead::SIZE]);
     frame[FrameHead::SIZE..].copy_from_slice(&info.to_bytes());
-    context.write_bytes(place.frame, &frame)?;
+    // The stack may have a protection key by which the interrupted code could not write to it.
+    let key_rights = keys::permit_all(host);
+    let written = context
+        .write_bytes(place.extended_state, &area.bytes[..size])
+        .and_then(|()| context.write_bytes(place.frame, &frame));
+    if let Err(error) = written {
+        keys::restore(host, key_rights);
+        return Err(error);
+    }
     context.state().regs = UserRegs {
         rax: 0,
         rdi: info.signal.number().into(),
@@ -248,6 +256,7 @@ fn enter_handler(
         ..regs
     };
     host.restore_fpu(&FpuArea::INITIAL);
+    keys::reset(host);
     let mut signals = context.process().signals.lock();
     let state = signals.thread(context.thread);
     if switch && stack.flags & AlternateStack::AUTODISARM != 0 {

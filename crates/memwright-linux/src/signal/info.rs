@@ -33,6 +33,8 @@ pub mod code {
     pub const SEGV_MAPERR: i32 = 1;
     /// The area does not permit the access.
     pub const SEGV_ACCERR: i32 = 2;
+    /// `SEGV_PKUERR`.
+    pub const SEGV_PKUERR: i32 = 4;
     /// Invalid address alignment.
     pub const BUS_ADRALN: i32 = 1;
     /// Nothing behind the address.
@@ -69,6 +71,13 @@ pub enum Detail {
     Fault {
         /// The address accessed, or of the instruction.
         address: u64,
+    },
+    /// The protection key of a page forbade an access.
+    Key {
+        /// The address accessed.
+        address: u64,
+        /// The key.
+        key: u8,
     },
     /// A child changed state.
     Child {
@@ -133,6 +142,16 @@ impl SignalInfo {
         }
     }
 
+    /// An access that the key of the page forbade.
+    pub const fn key(address: u64, key: u8) -> Self {
+        Self {
+            signal: Signal::SIGSEGV,
+            code: code::SEGV_PKUERR,
+            errno: 0,
+            detail: Detail::Key { address, key },
+        }
+    }
+
     /// The value as it stands in user memory.
     pub fn to_bytes(&self) -> [u8; Self::SIZE] {
         let mut bytes = [0; Self::SIZE];
@@ -146,6 +165,10 @@ impl SignalInfo {
                 user.to_bytes(&mut bytes[20..24]);
             }
             Detail::Fault { address } => address.to_bytes(&mut bytes[16..24]),
+            Detail::Key { address, key } => {
+                address.to_bytes(&mut bytes[16..24]);
+                u32::from(key).to_bytes(&mut bytes[32..36]);
+            }
             Detail::Child {
                 process,
                 user,

@@ -1,6 +1,6 @@
 //! Memory: mapping, protection, advice, locking, the heap.
 
-use super::{Arguments, CallResult, int};
+use super::{Arguments, CallResult, int, keys};
 use crate::{
     M, Space,
     context::Context,
@@ -23,7 +23,7 @@ use memwright::{
 };
 use memwright_table::VirtAddr;
 
-const PAGE: u64 = 4096;
+pub(super) const PAGE: u64 = 4096;
 
 /// What `mmap` is asked for, apart from the file.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -154,6 +154,10 @@ pub fn mmap(context: &Context<'_>, arguments: &Arguments) -> CallResult {
         return Err(Errno::EINVAL);
     }
     let mut plan = map_plan(address, protection, flags)?;
+    if plan.rights == Rights::EXECUTE {
+        let key = keys::execute_only(context).unwrap_or_default();
+        plan.rights = plan.rights.with_key(key);
+    }
     let strict = context.kernel.memory.commit().mode() == OvercommitMode::Never;
     if strict && !plan.flags.contains(AreaFlags::DROPPABLE) {
         plan.flags -= AreaFlags::NORESERVE;
@@ -338,10 +342,25 @@ pub fn mprotect(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     }
     let rights = rights(protection)?;
     let address = VirtAddr::new(address);
+    if rights == Rights::EXECUTE {
+        return protect_execute_only(context, address, length);
+    }
     match context.with_space(|space| space.protect(address, length, rights)) {
         Ok(()) => Ok(0),
         Err(error) => Err(protect_errno(error)),
     }
+}
+
+/// The same for memory that may only be executed, of which a protection key forbids the reading.
+#[cold]
+fn protect_execute_only(context: &Context<'_>, address: VirtAddr, length: u64) -> CallResult {
+    let key = keys::execute_only(context);
+    let result = context.with_space(|space| match key {
+        Some(key) => space.protect_execute_only(address, length, key),
+        None => space.protect(address, length, Rights::EXECUTE),
+    });
+    result.map_err(protect_errno)?;
+    Ok(0)
 }
 
 /// `mremap`.

@@ -3,6 +3,7 @@
 pub mod file;
 pub(crate) mod futex;
 pub(crate) mod identity;
+pub(crate) mod keys;
 pub(crate) mod membarrier;
 pub(crate) mod memory;
 pub(crate) mod process;

@@ -1,6 +1,6 @@
 //! Signals: actions, masks, sending, waiting.
 
-use super::{Arguments, CallResult, int};
+use super::{Arguments, CallResult, int, keys};
 use crate::{
     abi::{Plain, Timespec},
     arch::x86_64::{
@@ -249,6 +249,7 @@ fn restore_extended(context: &Context<'_>, address: u64) -> Result<(), Errno> {
     let mut area = FpuArea::INITIAL;
     if address == 0 {
         host.restore_fpu(&area);
+        keys::reset(host);
         return Ok(());
     }
     if address % 64 != 0 {

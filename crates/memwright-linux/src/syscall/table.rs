@@ -4,7 +4,8 @@
 //! and the bad-pointer test.
 
 use super::{
-    Handler, file, futex, identity, membarrier, memory, process, scheduling, signal, system, time,
+    Handler, file, futex, identity, keys, membarrier, memory, process, scheduling, signal, system,
+    time,
 };
 use linux_raw_sys::general as raw;
 
@@ -796,9 +797,14 @@ const NUMBERS: &[SystemCall] = &[
     missing(326, "copy_file_range"),
     missing(327, "preadv2"),
     missing(328, "pwritev2"),
-    missing(329, "pkey_mprotect"),
-    missing(330, "pkey_alloc"),
-    missing(331, "pkey_free"),
+    real(
+        329,
+        "pkey_mprotect",
+        &[Kind::Hex, Kind::Unsigned, PROT, Kind::Int],
+        keys::pkey_mprotect,
+    ),
+    real(330, "pkey_alloc", &[Kind::Hex, Kind::Hex], keys::pkey_alloc),
+    real(331, "pkey_free", &[Kind::Int], keys::pkey_free),
     missing(332, "statx"),
     missing(333, "io_pgetevents"),
     missing(334, "rseq"),

@@ -182,6 +182,9 @@ impl Host for Simulated {
         3
     }
 
+    /// Its processors have no protection keys.
+    fn set_key_rights(&self, _rights: u32) {}
+
     fn hardware_capabilities(&self) -> u64 {
         0
     }

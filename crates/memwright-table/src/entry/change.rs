@@ -11,10 +11,14 @@ use super::{Bits, Entry, Present};
 /// | `Shrank`, `LostCachedBit` | invalidate | invalidate | |
 /// | `Moved`, `Resized`, `Freed` | invalidate | invalidate | after both |
 /// | `TableFreed` | invalidate all, upper levels too | the same | after both |
+// In order of what each needs, so that one comparison tells it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Change {
     /// Nothing that hardware can see, or nothing it can have cached.
     Same,
+    /// Where hardware saw nothing there is a page. x86-64 caches nothing that is not present
+    /// (Intel SDM volume 3A, "Caching Translation Information").
+    Filled,
     /// The same frame and size, and every right the same or more. A CPU with the old rights
     /// faults, finds them in the table and retries.
     Grew,
@@ -30,9 +34,6 @@ pub enum Change {
     LostCachedBit,
     /// A table is gone: walks in progress may be inside it (rule 3).
     TableFreed,
-    /// Where hardware saw nothing there is a page. x86-64 caches nothing that is not present
-    /// (Intel SDM volume 3A, "Caching Translation Information").
-    Filled,
 }
 
 impl Change {
@@ -42,6 +43,7 @@ impl Change {
     /// Every variant, in the order of [`Change::index`].
     pub const ALL: [Change; Change::COUNT] = [
         Change::Same,
+        Change::Filled,
         Change::Grew,
         Change::Shrank,
         Change::Moved,
@@ -49,7 +51,6 @@ impl Change {
         Change::Freed,
         Change::LostCachedBit,
         Change::TableFreed,
-        Change::Filled,
     ];
 
     /// Its place in [`Change::ALL`].
@@ -170,12 +171,15 @@ const fn change_visible(old: Present, new: Present) -> Change {
 /// The old one had `READ`.
 #[inline(always)]
 pub(crate) const fn change_bits(old: Bits, new: Bits) -> Change {
-    let lost = old.difference(new);
-    if lost.intersects(Bits::RIGHTS) {
+    let (lost, gained) = (old.difference(new), new.difference(old));
+    // Of two protection keys neither permits more than the other: that is for each CPU to say.
+    if lost.intersects(Bits::PROTECTION) {
         Change::Shrank
     } else if lost.intersects(Bits::ACCESSED.union(Bits::DIRTY)) {
         Change::LostCachedBit
-    } else if new.difference(old).intersects(Bits::RIGHTS) {
+    } else if gained.intersects(Bits::KEY) {
+        Change::Shrank
+    } else if gained.intersects(Bits::RIGHTS) {
         Change::Grew
     } else {
         Change::Same

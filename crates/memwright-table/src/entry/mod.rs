@@ -50,6 +50,8 @@ bitflags! {
         /// Write-protected through userfaultfd, and as writable as it was: `DIRTY`, which was clear then, tells of a
         /// store (rule 9). Without `UFFD_WP`.
         const WATCHED = x86_64::WATCHED;
+        /// The protection key: a number, by which each CPU may refuse what the other rights allow.
+        const KEY = x86_64::KEY;
     }
 
     /// What a marker says of memory that is not mapped.
@@ -67,6 +69,8 @@ bitflags! {
 impl Bits {
     /// The rights: read, write and execute.
     pub const RIGHTS: Bits = Bits::READ.union(Bits::WRITE).union(Bits::EXECUTE);
+    /// What a protection change decides on: the rights and the protection key.
+    pub const PROTECTION: Bits = Bits::RIGHTS.union(Bits::KEY);
     /// What a swapped or migrating entry can carry.
     pub const CARRIED: Bits = Bits::EXCLUSIVE
         .union(Bits::SOFT_DIRTY)
@@ -75,6 +79,20 @@ impl Bits {
         .union(Bits::FOLDED_DIRTY)
         .union(Bits::FOLDED_ACCESSED)
         .union(Bits::WATCHED);
+}
+
+impl Bits {
+    /// Those of the protection key `key`, of which the lowest 4 bits count.
+    #[inline]
+    pub const fn of_key(key: u8) -> Self {
+        Self::from_bits_truncate(((key & 0xf) as u64) << x86_64::KEY_SHIFT)
+    }
+
+    /// The protection key.
+    #[inline]
+    pub const fn key(self) -> u8 {
+        ((self.bits() & x86_64::KEY) >> x86_64::KEY_SHIFT) as u8
+    }
 }
 
 /// A page that an entry maps.

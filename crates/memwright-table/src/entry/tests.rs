@@ -72,6 +72,20 @@ fn what_each_change_is() {
         (page(1, R), page(1, none), Change::Shrank),
         (page(1, R | W | D), page(1, W | D), Change::Shrank),
         (page(1, R | W | D), page(1, R), Change::Shrank),
+        // Another protection key, whatever else is won.
+        (page(1, R | Bits::of_key(3)), page(1, R), Change::Shrank),
+        (page(1, R), page(1, R | W | Bits::of_key(3)), Change::Shrank),
+        (
+            page(1, R | Bits::of_key(1)),
+            page(1, R | Bits::of_key(3)),
+            Change::Shrank,
+        ),
+        (
+            page(1, R | Bits::of_key(3)),
+            page(1, R | W | Bits::of_key(3)),
+            Change::Grew,
+        ),
+        (page(1, Bits::of_key(3)), page(1, R), Change::Grew),
         // A bit that hardware caches.
         (page(1, R | W | D), page(1, R | W), Change::LostCachedBit),
         (page(1, R | A), page(1, R), Change::LostCachedBit),
@@ -100,6 +114,7 @@ fn what_each_change_needs() {
     let needs = Change::ALL.map(|c| (c.needs_local(), c.needs_remote(), c.holds_frame()));
     let expected = [
         (Change::Same, (false, false, false)),
+        (Change::Filled, (false, false, false)),
         (Change::Grew, (true, false, false)),
         (Change::Shrank, (true, true, false)),
         (Change::Moved, (true, true, true)),
@@ -107,7 +122,6 @@ fn what_each_change_needs() {
         (Change::Freed, (true, true, true)),
         (Change::LostCachedBit, (true, true, false)),
         (Change::TableFreed, (true, true, true)),
-        (Change::Filled, (false, false, false)),
     ];
     for (index, (change, expected)) in expected.into_iter().enumerate() {
         assert_eq!(change.index(), index);
@@ -220,11 +234,13 @@ proptest! {
     #[test]
     fn what_grew_has_every_right_it_had(old in bits(), new in bits()) {
         let what = change(page(1, old), page(1, new));
-        let (kept, hardware) = ((old & Bits::RIGHTS).difference(new), old.contains(R));
+        let (lost, hardware) = ((old & Bits::PROTECTION).difference(new), old.contains(R));
         if what == Change::Grew && hardware {
-            prop_assert!(kept.is_empty());
+            prop_assert!(lost.is_empty() && old.key() == new.key());
             prop_assert!((old & (A | D)).difference(new).is_empty());
         }
-        prop_assert_eq!(what == Change::Shrank, hardware && !kept.is_empty());
+        let other_key = hardware && old.key() != new.key();
+        prop_assert!(what.needs_remote() || !other_key);
+        prop_assert_eq!(what == Change::Shrank, hardware && !lost.is_empty() || what == Change::Shrank && other_key);
     }
 }

@@ -22,6 +22,9 @@ pub(crate) const MERGED: u64 = 1 << 54;
 pub(crate) const FOLDED_DIRTY: u64 = 1 << 55;
 pub(crate) const FOLDED_ACCESSED: u64 = 1 << 56;
 pub(crate) const WATCHED: u64 = 1 << 57;
+/// The protection key.
+pub(crate) const KEY: u64 = 0xf << KEY_SHIFT;
+pub(crate) const KEY_SHIFT: u32 = 59;
 pub(crate) const NO_EXECUTE: u64 = 1 << 63;
 
 /// User mode may use the entry.

@@ -30,7 +30,8 @@ pub struct Access {
     pub write: bool,
     /// An instruction fetch.
     pub fetch: bool,
-    /// From user mode, rather than by the kernel on behalf of a system call.
+    /// By the program itself or on its behalf, so that what its CPU refuses by protection keys is refused; rather
+    /// than by another program.
     pub user: bool,
 }
 
@@ -69,7 +70,7 @@ impl Access {
         } else if self.write {
             rights.contains(Rights::WRITE)
         } else {
-            !rights.is_empty()
+            !rights.is_none()
         }
     }
 
@@ -200,6 +201,7 @@ impl<M: Machine> AddressSpace<M> {
             Err(
                 FaultError::NoArea
                 | FaultError::Denied
+                | FaultError::Key(_)
                 | FaultError::Guard
                 | FaultError::Poison
                 | FaultError::BeyondObject
@@ -276,6 +278,9 @@ impl<M: Machine> Fault<'_, M> {
     pub(crate) fn resolve(self) -> Result<FaultKind, FaultError> {
         if !self.access.allowed_by(self.area.rights()) {
             return Err(FaultError::Denied);
+        }
+        if self.area.rights().key() != 0 {
+            self.core.check_key(self.area.rights(), self.access)?;
         }
         if self.area.object().is_some() {
             self.resolve_object()

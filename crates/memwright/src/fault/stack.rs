@@ -31,7 +31,7 @@ impl<M: Machine> Core<M> {
         }
         if let Some(below) = areas.map.previous(position) {
             let below = areas.map.get(below);
-            let guarded = !below.rights.is_empty() && !below.flags.contains(AreaFlags::GROWSDOWN);
+            let guarded = !below.rights.is_none() && !below.flags.contains(AreaFlags::GROWSDOWN);
             if guarded && page.number() - below.end().number() < STACK_GUARD_PAGES {
                 return Err(FaultError::StackLimit);
             }

@@ -8,6 +8,16 @@ use crate::error::FaultError;
 use crate::fault::{Access, FaultKind};
 use crate::vma::AreaFlags;
 
+/// Protection keys are the program's own affair.
+const FOREIGN_READ: Access = Access {
+    user: false,
+    ..Access::READ
+};
+const FOREIGN_WRITE: Access = Access {
+    user: false,
+    ..Access::WRITE
+};
+
 impl<M: Machine> AddressSpace<M> {
     /// Reads memory as the program would.
     ///
@@ -20,7 +30,7 @@ impl<M: Machine> AddressSpace<M> {
             let at = VirtAddr::new(address.as_u64().wrapping_add(done as u64));
             let step = (PAGE_SIZE - at.offset()).min(bytes.len() - done);
             let target = &mut bytes[done..done + step];
-            core.with_frame(at, Access::READ, |frame| {
+            core.with_frame(at, FOREIGN_READ, |frame| {
                 core.memory.frames().read(frame, at.offset(), target);
             })
             .map_err(|error| (error, done))?;
@@ -40,7 +50,7 @@ impl<M: Machine> AddressSpace<M> {
             let at = VirtAddr::new(address.as_u64().wrapping_add(done as u64));
             let step = (PAGE_SIZE - at.offset()).min(bytes.len() - done);
             let source = &bytes[done..done + step];
-            core.with_frame(at, Access::WRITE, |frame| {
+            core.with_frame(at, FOREIGN_WRITE, |frame| {
                 core.memory.frames().write(frame, at.offset(), source);
             })
             .map_err(|error| (error, done))?;
@@ -106,7 +116,11 @@ impl<M: Machine> Core<M> {
         loop {
             {
                 let areas = self.areas.read(cpu);
-                let allowed = areas.map.find(page).is_some_and(|area| {
+                let area = areas.map.find(page);
+                if let Some(area) = area {
+                    self.check_key(area.rights, access)?;
+                }
+                let allowed = area.is_some_and(|area| {
                     access.allowed_by(area.rights) && !area.flags.contains(AreaFlags::SECRET)
                 });
                 let mut cursor = self.table.cursor(PageRange::single(page));

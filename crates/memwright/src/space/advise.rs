@@ -5,6 +5,7 @@ use memwright_table::{Machine, Marks, PageRange, VirtAddr};
 use super::flags::{FlagsError, Holes};
 use super::{AddressSpace, Area, Core, check};
 use crate::error::AdviseError;
+use crate::fault::Access;
 use crate::stats::Row;
 use crate::swap::{Choice, Effort};
 use crate::vma::{AreaFlags, Rights};
@@ -125,13 +126,13 @@ impl<M: Machine> AddressSpace<M> {
             Advice::GuardRemove => core.guard(range, false)?,
             Advice::DontNeed | Advice::DontNeedLocked => {
                 core.for_each_area(range, |area, part| {
-                    check_seal(area, part, advice)?;
+                    check_seal(core, area, part, advice)?;
                     core.drop_pages(area, part, advice)
                 })?;
             }
             Advice::Free => {
                 core.for_each_area(range, |area, part| {
-                    check_seal(area, part, advice)?;
+                    check_seal(core, area, part, advice)?;
                     core.free_lazily(area, part)
                 })?;
             }
@@ -172,13 +173,17 @@ fn refuse_locked<M: Machine>(area: &Area<M>, part: PageRange) -> Result<(), Advi
 /// A sealed area keeps what a program could not overwrite either: private anonymous memory that is not writable.
 /// Whatever files show may go, as it comes back (Linux 7.2 `can_madvise_modify`).
 fn check_seal<M: Machine>(
+    core: &Core<M>,
     area: &Area<M>,
     part: PageRange,
     advice: Advice,
 ) -> Result<(), AdviseError> {
-    let keeps = area.flags.contains(AreaFlags::SEALED)
-        && area.object().is_none()
-        && !area.rights.contains(Rights::WRITE);
+    if !area.flags.contains(AreaFlags::SEALED) {
+        return Ok(());
+    }
+    let writable =
+        area.rights.contains(Rights::WRITE) && core.check_key(area.rights, Access::WRITE).is_ok();
+    let keeps = area.object().is_none() && !writable;
     if keeps && advice.discards() {
         return Err(AdviseError::Sealed(part.start.address()));
     }
@@ -187,11 +192,12 @@ fn check_seal<M: Machine>(
 
 /// Whether an area takes advice that is one of its flags (Linux 7.2 `madvise_vma_behavior`).
 fn check_flag<M: Machine>(
+    core: &Core<M>,
     area: &Area<M>,
     part: PageRange,
     advice: Advice,
 ) -> Result<(), AdviseError> {
-    check_seal(area, part, advice)?;
+    check_seal(core, area, part, advice)?;
     let refused = match advice {
         // Only private anonymous memory can be wiped.
         Advice::WipeOnFork => area.object().is_some(),
@@ -252,7 +258,7 @@ impl<M: Machine> Core<M> {
         let refusal = areas.map.overlapping(range).find_map(|area| {
             let start = area.start().max(range.start);
             let part = PageRange::new(start, area.end());
-            check_flag(area, part, advice)
+            check_flag(self, area, part, advice)
                 .err()
                 .map(|error| (start, error))
         });
@@ -340,7 +346,7 @@ impl<M: Machine> Core<M> {
             }
             let part = area.range().intersect(left);
             let at = part.start.address();
-            check_seal(area, part, Advice::Remove)?;
+            check_seal(self, area, part, Advice::Remove)?;
             if area.flags.contains(AreaFlags::LOCKED) {
                 return Err(AdviseError::NotApplicable(at));
             }
@@ -380,7 +386,7 @@ impl<M: Machine> Core<M> {
             }
             let part = area.range().intersect(range);
             if install {
-                check_seal(area, part, Advice::GuardInstall)?;
+                check_seal(self, area, part, Advice::GuardInstall)?;
             }
             if install && area.flags.contains(AreaFlags::LOCKED) {
                 return Err(AdviseError::NotApplicable(part.start.address()));

@@ -6,6 +6,7 @@ use alloc::vec::Vec;
 use memwright_table::{Machine, PAGE_SIZE, PageRange, TryPush};
 
 use super::ExecGain;
+use super::keys::Keys;
 use crate::error::Limit;
 use crate::memory::Memory;
 use crate::object::{Attachment, Object};
@@ -169,6 +170,8 @@ pub(crate) struct Areas<M: Machine> {
     pub(crate) limits: Limits,
     pub(crate) lock_future: LockFuture,
     pub(crate) exec_gain: ExecGain,
+    /// The protection keys in use.
+    pub(crate) keys: Keys,
     pub(crate) mapped: u64,
     pub(crate) mapped_peak: u64,
     pub(crate) data: u64,
@@ -210,6 +213,7 @@ impl<M: Machine> Areas<M> {
             limits: Limits::default(),
             lock_future: LockFuture::No,
             exec_gain: ExecGain::Granted,
+            keys: Keys::NEW,
             mapped: 0,
             mapped_peak: 0,
             data: 0,

@@ -358,15 +358,30 @@ impl<M: Machine> Area<M> {
     }
 }
 
-/// The bits of an entry that follow from the rights alone: all but writing, on which the rule decides.
-#[inline]
+/// Few areas have a key: kept out of the way of the others.
+#[cold]
+#[inline(never)]
+fn key_bits(rights: Rights) -> Bits {
+    Bits::of_key(rights.key())
+}
+
+/// The bits of an entry that follow from the rights alone, the protection key among them: all but writing, on which
+/// the rule decides.
+#[inline(always)]
 pub(crate) fn access_bits(rights: Rights) -> Bits {
-    let mut bits = Bits::empty();
-    if !rights.is_empty() {
-        bits |= Bits::READ;
+    let read = if rights.is_none() {
+        Bits::empty()
+    } else {
+        Bits::READ
+    };
+    let execute = if rights.contains(Rights::EXECUTE) {
+        Bits::EXECUTE
+    } else {
+        Bits::empty()
+    };
+    if rights.key() == 0 {
+        read | execute
+    } else {
+        read | execute | key_bits(rights)
     }
-    if rights.contains(Rights::EXECUTE) {
-        bits |= Bits::EXECUTE;
-    }
-    bits
 }

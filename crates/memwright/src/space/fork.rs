@@ -50,6 +50,7 @@ impl<M: Machine> AddressSpace<M> {
         let mut copies = child.core.areas.write_as(Rank::SpaceChild);
         copies.limits = areas.limits;
         copies.exec_gain = areas.exec_gain.of_successor();
+        copies.keys = areas.keys;
         copies.map.reserve_in_order(areas.map.len())?;
         let mut gather = core.gather();
         let mut entries = 0;

@@ -189,7 +189,7 @@ impl<M: Machine> AddressSpace<M> {
         if request.length == 0 {
             return Err(MapError::NoLength);
         }
-        if !request.max_rights.contains(request.rights) {
+        if !request.max_rights.contains(request.rights.without_key()) {
             return Err(MapError::Denied);
         }
         let pages = request.length.div_ceil(PAGE_SIZE as u64);

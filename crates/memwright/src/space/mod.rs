@@ -10,6 +10,7 @@ mod core;
 mod exec_gain;
 mod flags;
 mod fork;
+mod keys;
 mod lock;
 mod map;
 mod populate;

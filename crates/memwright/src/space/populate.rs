@@ -22,7 +22,7 @@ impl<M: Machine> AddressSpace<M> {
 impl<M: Machine> Core<M> {
     /// Makes `range` resident as its areas allow: private writable memory gets its own pages.
     pub(crate) fn populate_range(&self, range: PageRange) -> Result<(), FaultError> {
-        self.populate_where(range, |area| !area.rights.is_empty())
+        self.populate_where(range, |area| !area.rights.is_none())
     }
 
     /// The same, but memory without any right is an error: `mlock` reports it.
@@ -33,7 +33,7 @@ impl<M: Machine> Core<M> {
     /// The same for locked areas only.
     pub(crate) fn populate_locked(&self, range: PageRange) -> Result<(), FaultError> {
         self.populate_where(range, |area| {
-            !area.rights.is_empty()
+            !area.rights.is_none()
                 && area.flags.contains(AreaFlags::LOCKED)
                 && !area.flags.contains(AreaFlags::LOCK_ON_FAULT)
         })

@@ -17,7 +17,7 @@ use crate::vma::{AreaFlags, Position, Rights};
 use crate::writable::{Grant, View};
 
 impl<M: Machine> AddressSpace<M> {
-    /// Changes the rights of `length` bytes, rounded up to pages. No bytes: nothing happens.
+    /// Changes the rights of `length` bytes, rounded up to pages; protection keys stay. No bytes: nothing happens.
     ///
     /// # Errors
     /// As [`ProtectError`] says. Areas below the one that failed have changed, as on Linux.
@@ -26,6 +26,59 @@ impl<M: Machine> AddressSpace<M> {
         address: VirtAddr,
         length: u64,
         rights: Rights,
+    ) -> Result<(), ProtectError> {
+        self.protect_to(address, length, rights, None)
+    }
+
+    /// The same, and the areas have the protection key `key` then.
+    ///
+    /// # Errors
+    /// As for [`protect`](Self::protect); [`ProtectError::Key`] if the key is not one that the program took.
+    pub fn protect_by_key(
+        &self,
+        address: VirtAddr,
+        length: u64,
+        rights: Rights,
+        key: u8,
+    ) -> Result<(), ProtectError> {
+        if !self.core.areas.read(self.core.cpu()).keys.is_allocated(key) {
+            return Err(ProtectError::Key);
+        }
+        self.protect_with(address, length, rights, key)
+    }
+
+    /// Changes the rights to those of memory that may only be executed, with the key that
+    /// [`execute_only_key`](Self::execute_only_key) gave.
+    ///
+    /// # Errors
+    /// As for [`protect`](Self::protect).
+    pub fn protect_execute_only(
+        &self,
+        address: VirtAddr,
+        length: u64,
+        key: u8,
+    ) -> Result<(), ProtectError> {
+        self.protect_with(address, length, Rights::EXECUTE, key)
+    }
+
+    #[inline(never)]
+    fn protect_with(
+        &self,
+        address: VirtAddr,
+        length: u64,
+        rights: Rights,
+        key: u8,
+    ) -> Result<(), ProtectError> {
+        self.protect_to(address, length, rights, Some(key))
+    }
+
+    #[inline(always)]
+    fn protect_to(
+        &self,
+        address: VirtAddr,
+        length: u64,
+        rights: Rights,
+        key: Option<u8>,
     ) -> Result<(), ProtectError> {
         let core = &*self.core;
         let range = check::pages(address, length).map_err(|error| match error {
@@ -42,12 +95,14 @@ impl<M: Machine> AddressSpace<M> {
             return Err(ProtectError::Hole(address));
         };
         let sealed = area.flags.contains(AreaFlags::SEALED);
-        if area.rights == rights && range.end <= area.end() && !sealed {
+        // With a key they differ, and are looked at later.
+        if area.rights == rights && key.is_none() && range.end <= area.end() && !sealed {
             return Ok(());
         }
         let mut gather = core.table.gather_by(flush);
         let mut change = Change {
             rights,
+            key,
             avoided: 0,
             locked: false,
         };
@@ -74,7 +129,10 @@ impl<M: Machine> AddressSpace<M> {
 
 /// One protection change under way.
 struct Change {
+    /// Without a key.
     rights: Rights,
+    /// The areas keep theirs where there is none.
+    key: Option<u8>,
     avoided: u64,
     /// Locked memory became writable.
     locked: bool,
@@ -142,6 +200,11 @@ impl Change {
         let area = areas.map.get(position);
         let range = PageRange::new(rest.start, area.end().min(rest.end));
         let gain = areas.exec_gain;
+        let rights = match self.key {
+            Some(key) => self.rights.with_key(key),
+            None if area.rights.key() == 0 => self.rights,
+            None => areas.keys.kept(area.rights, self.rights),
+        };
         if !area.max_rights.contains(self.rights) || gain.forbids(area.rights, self.rights) {
             return Err(ProtectError::Denied(range.start.address()));
         }
@@ -149,7 +212,7 @@ impl Change {
         if flags.contains(AreaFlags::SEALED) {
             return Err(ProtectError::Sealed(range.start.address()));
         }
-        if old == self.rights {
+        if old == rights {
             return Ok((position, range.end));
         }
         let new_flags = self.charge(core, areas, (old, flags), range)?;
@@ -162,9 +225,9 @@ impl Change {
                 ProtectError::from(error)
             })?;
         }
-        areas.reclassify((old, flags), (self.rights, new_flags), range.len());
+        areas.reclassify((old, flags), (rights, new_flags), range.len());
         let area = areas.map.get_mut(position);
-        area.rights = self.rights;
+        area.rights = rights;
         area.flags = new_flags;
         if !self.rights.contains(Rights::WRITE) && !area.has_faulted() {
             uncharge(core, area, range.len());
@@ -309,7 +372,7 @@ fn edit_to(access: Bits, write: bool) -> Edit {
     let write = if write { Bits::WRITE } else { Bits::empty() };
     Edit {
         set: access | write,
-        clear: Bits::RIGHTS,
+        clear: Bits::PROTECTION,
     }
 }
 
@@ -356,7 +419,7 @@ mod tests {
                 edit,
                 Edit {
                     set,
-                    clear: Bits::RIGHTS
+                    clear: Bits::PROTECTION
                 },
                 "{name}"
             );

@@ -6,7 +6,8 @@ use memwright_table::{Page, PageRange};
 use super::lineage::{Lineage, LineageCell};
 
 bitflags! {
-    /// What a program may do with the pages of an area.
+    /// What a program may do with the pages of an area, and their protection key, by which each CPU may refuse
+    /// accesses to data all the same. Without a key's name in it, the key is 0.
     ///
     /// x86-64 cannot forbid reading alone: any right makes a page readable, as on Linux.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
@@ -17,6 +18,42 @@ bitflags! {
         const WRITE = 2;
         /// Instruction fetches.
         const EXECUTE = 4;
+    }
+}
+
+impl Rights {
+    const KEY_SHIFT: u32 = 3;
+    const KEY: Self = Self::from_bits_retain(0xf << Self::KEY_SHIFT);
+
+    /// Whether nothing is permitted.
+    #[inline]
+    pub const fn is_none(self) -> bool {
+        self.without_key().is_empty()
+    }
+
+    /// The protection key, 0 to 15.
+    #[inline]
+    pub const fn key(self) -> u8 {
+        self.intersection(Self::KEY).bits() >> Self::KEY_SHIFT
+    }
+
+    /// The same with key 0.
+    #[inline]
+    pub const fn without_key(self) -> Self {
+        self.intersection(Self::all())
+    }
+
+    /// The same with the protection key `key`, of which the lowest 4 bits count.
+    #[inline]
+    pub const fn with_key(self, key: u8) -> Self {
+        let key = Self::from_bits_retain((key & 0xf) << Self::KEY_SHIFT);
+        self.without_key().union(key)
+    }
+
+    /// The same with the key of `other`.
+    #[inline]
+    pub(crate) const fn with_key_of(self, other: Self) -> Self {
+        self.union(other.intersection(Self::KEY))
     }
 }
 

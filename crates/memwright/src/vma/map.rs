@@ -121,7 +121,7 @@ impl<B: Backed> AreaMap<B> {
 
     /// The area that contains `page`, and where it stands, for a writer, who often comes back to the one that
     /// was changed last: that is looked at first.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn locate(&mut self, page: Page) -> Option<(Position, &Area<B>)> {
         let Position { chunk, slot } = self.recent;
         if let Some(area) = self.chunks.get(chunk).and_then(|here| here.areas.get(slot)) {

@@ -9,6 +9,7 @@ use crate::{
     M,
     context::Context,
     fs::procfs::{Text, text::kibibyte_row},
+    syscall::keys::has_keys,
 };
 use alloc::vec::Vec;
 use core::fmt::{self, Write};
@@ -60,7 +61,8 @@ fn survey(subject: &Subject) -> Vec<Summed> {
 ///
 /// # Errors
 /// Those of the text.
-pub fn smaps(_context: &Context<'_>, subject: &Subject, text: &mut Text) -> fmt::Result {
+pub fn smaps(context: &Context<'_>, subject: &Subject, text: &mut Text) -> fmt::Result {
+    let keyed = has_keys(context.kernel.host);
     for area in survey(subject) {
         area.noted.write(text)?;
         let line = area.noted.line();
@@ -70,6 +72,10 @@ pub fn smaps(_context: &Context<'_>, subject: &Subject, text: &mut Text) -> fmt:
         write_sums(text, &area.sums, false)?;
         let eligible = u8::from(area.may_be_huge);
         writeln!(text, "{:<16}{eligible:8}", "THPeligible:")?;
+        if keyed {
+            let key = area.codes.rights.key();
+            writeln!(text, "{:<16}{key:8}", "ProtectionKey:")?;
+        }
         area.codes.write(text)?;
     }
     Ok(())

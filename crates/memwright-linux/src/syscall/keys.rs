@@ -1,0 +1,122 @@
+//! Protection keys (Linux 7.2 `mm/mprotect.c`, `arch/x86/kernel/fpu/xstate.c`, `arch/x86/mm/pkeys.c`).
+
+use linux_raw_sys::general as raw;
+use memwright::Rights;
+use memwright_table::VirtAddr;
+
+use super::memory::{PAGE, rights};
+use super::{Arguments, CallResult};
+use crate::context::Context;
+use crate::errno::Errno;
+use crate::host::Host;
+use crate::memory::protect_errno;
+
+/// `PKEY_DISABLE_ACCESS` of `asm-generic/mman-common.h`.
+const DISABLE_ACCESS: u32 = 1;
+/// `PKEY_DISABLE_WRITE` of `asm-generic/mman-common.h`.
+const DISABLE_WRITE: u32 = 2;
+/// The rights that a program begins with, and a signal handler: data of key 0 alone.
+const INITIAL: u32 = 0x5555_5554;
+
+/// Whether the processor has protection keys: they are state of their own.
+pub(crate) fn has_keys(host: &dyn Host) -> bool {
+    const STATE: u64 = 1 << 9;
+    host.fpu_features() & STATE != 0
+}
+
+/// Gives this thread the rights that a program begins with.
+pub(crate) fn reset(host: &dyn Host) {
+    if has_keys(host) {
+        host.set_key_rights(INITIAL);
+    }
+}
+
+/// Permits all until [`restore`] is called with what is returned: for what the kernel writes on its own behalf.
+pub(crate) fn permit_all(host: &dyn Host) -> u32 {
+    if !has_keys(host) {
+        return 0;
+    }
+    let before = host.key_rights();
+    host.set_key_rights(0);
+    before
+}
+
+/// Undoes [`permit_all`].
+pub(crate) fn restore(host: &dyn Host, before: u32) {
+    if has_keys(host) {
+        host.set_key_rights(before);
+    }
+}
+
+/// Sets what this thread may not do by a key.
+fn refuse(host: &dyn Host, key: u8, what: u32) {
+    let shift = 2 * u32::from(key);
+    let others = host.key_rights() & !(3 << shift);
+    host.set_key_rights(others | what << shift);
+}
+
+/// The key of memory that may only be executed, which this thread cannot read then; `None` if there are no keys, or
+/// none is free: then such memory can be read, as on Linux.
+pub(crate) fn execute_only(context: &Context<'_>) -> Option<u8> {
+    let host = context.kernel.host;
+    if !has_keys(host) {
+        return None;
+    }
+    let key = context.with_space(|space| space.execute_only_key())?;
+    if host.key_rights() >> (2 * key) & DISABLE_ACCESS == 0 {
+        refuse(host, key, DISABLE_ACCESS);
+    }
+    Some(key)
+}
+
+/// `pkey_mprotect`.
+pub fn pkey_mprotect(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+    let [address, length, protection, key, ..] = *arguments;
+    if key as i32 == -1 {
+        return super::memory::mprotect(context, arguments);
+    }
+    let grows = u64::from(raw::PROT_GROWSDOWN | raw::PROT_GROWSUP);
+    if protection & grows != 0 || address % PAGE != 0 {
+        return Err(Errno::EINVAL);
+    }
+    if length == 0 {
+        return Ok(0);
+    }
+    let rights: Rights = rights(protection)?;
+    // Without keys in the processor not even the first is known.
+    let key = u8::try_from(key as i32).map_err(|_| Errno::EINVAL)?;
+    if !has_keys(context.kernel.host) {
+        return Err(Errno::EINVAL);
+    }
+    context
+        .with_space(|space| space.protect_by_key(VirtAddr::new(address), length, rights, key))
+        .map_err(protect_errno)?;
+    Ok(0)
+}
+
+/// `pkey_alloc`.
+pub fn pkey_alloc(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+    let [flags, refused, ..] = *arguments;
+    if flags != 0 || refused & !u64::from(DISABLE_ACCESS | DISABLE_WRITE) != 0 {
+        return Err(Errno::EINVAL);
+    }
+    let host = context.kernel.host;
+    if !has_keys(host) {
+        return Err(Errno::ENOSPC);
+    }
+    let key = context
+        .with_space(|space| space.allocate_key())
+        .ok_or(Errno::ENOSPC)?;
+    refuse(host, key, refused as u32);
+    Ok(u64::from(key))
+}
+
+/// `pkey_free`.
+pub fn pkey_free(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+    let key = u8::try_from(arguments[0] as i32).map_err(|_| Errno::EINVAL)?;
+    if has_keys(context.kernel.host) && context.with_space(|space| space.free_key(key)) {
+        Ok(0)
+    } else {
+        Err(Errno::EINVAL)
+    }
+}
