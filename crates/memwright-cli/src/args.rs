@@ -7,7 +7,9 @@ use clap::{Args, Parser, Subcommand};
 use memwright::{Policy, PolicyError};
 
 use crate::qemu::machine::Apic;
-use crate::size::{MemorySize, SwapSize, parse_memory_size, parse_swap};
+use crate::size::{
+    HugePages, MemorySize, SwapSize, parse_huge_pages, parse_memory_size, parse_swap,
+};
 
 /// Run Linux programs on the Memwright memory manager and account for their memory.
 #[derive(Debug, Parser)]
@@ -60,6 +62,10 @@ pub struct RunArgs {
     /// Give the guest swap: zram:SIZE, compressed memory for SIZE of pages (repeatable).
     #[arg(long, value_name = "KIND:SIZE", value_parser = parse_swap)]
     pub swap: Vec<SwapSize>,
+
+    /// Memory set aside for huge pages by name (MAP_HUGETLB): a number with K, M or G, rounded up to 2 MiB.
+    #[arg(long, value_name = "SIZE", allow_hyphen_values = true, value_parser = parse_huge_pages)]
+    pub hugetlb: Option<HugePages>,
 
     /// Put a file or folder into the guest's file system (repeatable).
     #[arg(long = "file", value_name = "HOST[:GUEST]")]

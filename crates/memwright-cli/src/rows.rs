@@ -13,7 +13,7 @@ const GROUPS: &[(&str, &[&str])] = &[
     ("Flushes", &["flush_", "paging_structure_", "tagged_"]),
     ("Frames", &["frames_", "lazy_"]),
     ("Page tables", &["table_"]),
-    ("Huge pages", &["huge_"]),
+    ("Huge pages", &["huge_", "hugetlb_"]),
     ("Swap", &["swap_"]),
     ("Address spaces", &["fork", "areas_"]),
     ("Locks", &["lock_", "locks_", "lines_"]),

@@ -336,6 +336,10 @@ fn options(args: &RunArgs, program: &Path) -> Result<Vec<String>, Failure> {
     lines.extend(args.swap.iter().map(|swap| format!("swap={swap}")));
     lines.push(format!("policy.thp={}", args.thp));
     lines.extend(
+        args.hugetlb
+            .map(|pages| format!("hugetlb={}", pages.count())),
+    );
+    lines.extend(
         args.policies
             .iter()
             .map(|policy| format!("policy.{policy}")),

@@ -50,6 +50,41 @@ impl fmt::Display for MemorySize {
 /// # Errors
 /// What is wrong with the text, in words.
 pub fn parse_memory_size(text: &str) -> Result<MemorySize, String> {
+    let bytes = parse_bytes(text)?;
+    // First, because who forgot the unit has far too little.
+    if !(LEAST..=MOST).contains(&bytes) {
+        return Err(format!(
+            "expected at least {}M and at most {}G",
+            LEAST >> 20,
+            MOST >> 30
+        ));
+    }
+    if bytes % (1 << 20) != 0 {
+        return Err("expected a whole number of MiB".to_owned());
+    }
+    Ok(MemorySize(bytes))
+}
+
+/// A number of huge pages of 2 MiB.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct HugePages(u64);
+
+impl HugePages {
+    /// How many.
+    pub fn count(self) -> u64 {
+        self.0
+    }
+}
+
+/// Parses a size as [`parse_memory_size`] does, and rounds it up to huge pages.
+///
+/// # Errors
+/// What is wrong with the text, in words.
+pub fn parse_huge_pages(text: &str) -> Result<HugePages, String> {
+    Ok(HugePages(parse_bytes(text)?.div_ceil(2 << 20)))
+}
+
+fn parse_bytes(text: &str) -> Result<u64, String> {
     let digits = text.bytes().take_while(u8::is_ascii_digit).count();
     let (number, unit) = text.split_at(digits);
     let shift = match unit
@@ -63,23 +98,11 @@ pub fn parse_memory_size(text: &str) -> Result<MemorySize, String> {
         "g" => 30,
         _ => return Err("expected a number with K, M or G, for example 512M".to_owned()),
     };
-    let bytes = number
+    number
         .parse::<u64>()
         .ok()
         .and_then(|count| count.checked_mul(1 << shift))
-        .ok_or_else(|| "expected a number with K, M or G, for example 512M".to_owned())?;
-    // First, because who forgot the unit has far too little.
-    if !(LEAST..=MOST).contains(&bytes) {
-        return Err(format!(
-            "expected at least {}M and at most {}G",
-            LEAST >> 20,
-            MOST >> 30
-        ));
-    }
-    if bytes % (1 << 20) != 0 {
-        return Err("expected a whole number of MiB".to_owned());
-    }
-    Ok(MemorySize(bytes))
+        .ok_or_else(|| "expected a number with K, M or G, for example 512M".to_owned())
 }
 
 /// A swap device of the guest: compressed memory for so many bytes of pages.
@@ -141,6 +164,15 @@ mod tests {
                 "{text}"
             );
         }
+    }
+
+    #[test]
+    fn pools_are_rounded_up_to_huge_pages() {
+        for (text, pages) in [("0", 0), ("1", 1), ("2M", 1), ("3M", 2), ("1G", 512)] {
+            let parsed = parse_huge_pages(text).map(HugePages::count);
+            assert_eq!(parsed, Ok(pages), "{text}");
+        }
+        assert!(parse_huge_pages("all").is_err());
     }
 
     #[test]

@@ -5,7 +5,13 @@ use alloc::{format, string::String, sync::Arc, vec::Vec};
 use memwright_table::FrameKind;
 
 /// Kinds of frames that a run must give back. The kernel's own heap may keep what it grew.
-const RETURNED: [FrameKind; 3] = [FrameKind::Anonymous, FrameKind::Object, FrameKind::Table];
+const RETURNED: [FrameKind; 5] = [
+    FrameKind::Anonymous,
+    FrameKind::Object,
+    FrameKind::Table,
+    FrameKind::PoolAnonymous,
+    FrameKind::PoolObject,
+];
 
 /// What was in use before the run.
 pub struct Baseline {
@@ -13,6 +19,7 @@ pub struct Baseline {
     committed: u64,
     /// Slots in use, and bytes that pages in swap take.
     swap: (u64, u64),
+    reserved: u64,
 }
 
 impl Baseline {
@@ -23,6 +30,7 @@ impl Baseline {
             frames: RETURNED.map(|kind| audit.of(kind)),
             committed: memory.commit().committed(),
             swap: (memory.swap().totals().1, crate::swap::stored(memory)),
+            reserved: memory.frames().pool().reserved,
         }
     }
 }
@@ -35,6 +43,7 @@ pub(crate) fn audit(kernel: &'static Kernel, before: &Baseline) -> Vec<String> {
         findings.push(format!("processes left in the table: {left:?}"));
     }
     kernel.mounts.clear();
+    kernel.segments.clear();
     let after = Baseline::take(kernel.host, &kernel.memory);
     for (index, kind) in RETURNED.iter().enumerate() {
         if after.frames[index] != before.frames[index] {
@@ -54,6 +63,12 @@ pub(crate) fn audit(kernel: &'static Kernel, before: &Baseline) -> Vec<String> {
         findings.push(format!(
             "swap slots and bytes: {:?} before the run, {:?} after",
             before.swap, after.swap
+        ));
+    }
+    if after.reserved != before.reserved {
+        findings.push(format!(
+            "reserved huge pages: {} before the run, {} after",
+            before.reserved, after.reserved
         ));
     }
     findings

@@ -10,6 +10,7 @@ use crate::{
     futex::Futexes,
     host::Host,
     huge_scan::HugeScan,
+    ipc::Segments,
     manifest::Manifest,
     process::{
         ExitStatus, Life, Limits, PROGRAM, Parts, Process, REAPER, Sleep, Start, Tasks, Thread,
@@ -51,6 +52,8 @@ pub struct Kernel {
     pub(crate) futexes: Futexes,
     /// Who resolves faults itself.
     pub(crate) userfaults: Userfaults,
+    /// Shared memory with keys.
+    pub(crate) segments: Segments,
     /// Makes huge pages of small ones in the background.
     pub(crate) huge_scan: Arc<HugeScan>,
     /// Sends pages out when memory is short.
@@ -100,6 +103,7 @@ impl Kernel {
             scheduler: Scheduler::new(host),
             futexes: Futexes::new(),
             userfaults: Userfaults::default(),
+            segments: Segments::default(),
             huge_scan: HugeScan::new(),
             reclaim: Reclaim::new(),
             calls: CallCounts::new(),

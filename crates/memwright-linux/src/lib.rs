@@ -25,6 +25,7 @@ pub mod fs;
 mod futex;
 pub mod host;
 mod huge_scan;
+mod ipc;
 pub mod kernel;
 pub mod manifest;
 pub mod memory;

@@ -37,6 +37,8 @@ pub struct Manifest {
     pub seed: u64,
     /// Seed of the address layout; fixed layout without one.
     pub layout_seed: Option<u64>,
+    /// Huge pages in the pool from the start.
+    pub huge_pages: u64,
     /// Terminal size.
     pub columns: u16,
     /// Terminal size.
@@ -86,6 +88,7 @@ impl Manifest {
             "stdout" => self.streams[1] = stream,
             "stderr" => self.streams[2] = stream,
             "epoch" => self.epoch = value.parse().unwrap_or(0),
+            "hugetlb" => self.huge_pages = value.parse().unwrap_or(0),
             "seed" => self.seed = value.parse().unwrap_or(0),
             "swap" => self.swap.extend(swap::Request::parse(value)),
             "columns" => self.columns = value.parse().unwrap_or(80),

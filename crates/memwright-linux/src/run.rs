@@ -171,7 +171,7 @@ fn fault_signal(error: FaultError) -> Option<(Signal, i32)> {
         }
         FaultError::Denied => Some((Signal::SIGSEGV, code::SEGV_ACCERR)),
         FaultError::Key(_) => Some((Signal::SIGSEGV, code::SEGV_PKUERR)),
-        FaultError::BeyondObject | FaultError::Io | FaultError::Poison => {
+        FaultError::BeyondObject | FaultError::Io | FaultError::Poison | FaultError::NoHugePage => {
             Some((Signal::SIGBUS, code::BUS_ADRERR))
         }
         FaultError::OutOfMemory | FaultError::WouldBlock | FaultError::Watched(_) => None,

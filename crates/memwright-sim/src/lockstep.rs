@@ -158,9 +158,11 @@ fn kind_of_fault(error: FaultError) -> Kind {
         FaultError::NoArea | FaultError::Guard | FaultError::StackLimit => Kind::Hole,
         FaultError::Denied | FaultError::Key(_) => Kind::Denied,
         // Nobody waits here: as with `UFFD_FEATURE_SIGBUS`.
-        FaultError::Poison | FaultError::BeyondObject | FaultError::Io | FaultError::Watched(_) => {
-            Kind::Bus
-        }
+        FaultError::Poison
+        | FaultError::BeyondObject
+        | FaultError::Io
+        | FaultError::NoHugePage
+        | FaultError::Watched(_) => Kind::Bus,
         FaultError::OutOfMemory | FaultError::WouldBlock => Kind::Resources,
     }
 }

@@ -298,6 +298,7 @@ impl Process {
                 FaultError::Poison
                 | FaultError::BeyondObject
                 | FaultError::Io
+                | FaultError::NoHugePage
                 | FaultError::Watched(_),
             ) => Err(Signal::Bus),
             Err(FaultError::OutOfMemory) => Err(Signal::OutOfMemory),

@@ -314,7 +314,9 @@ impl<'t, M: Machine> Gather<'t, M> {
             if matches!(change, Change::TableFreed) {
                 self.tables = true;
             } else {
-                self.shrunk.add(start, entries, size);
+                let short = planted(Mistake::LargeRunShort) && size != PageSize::Size4K;
+                self.shrunk
+                    .add(start, if short { 1 } else { entries }, size);
             }
             if self.pending.is_none() && !planted(Mistake::PendingNotAnnounced) {
                 self.pending = Some(self.table.begin_pending());
@@ -451,7 +453,13 @@ impl<'t, M: Machine> Gather<'t, M> {
             self.hold_shared(head, true);
         }
         self.held_count += 1;
-        self.held_more += FOLIO_FRAMES - 1;
+        // What is of the pool is no resident memory: `released` does not count it.
+        let frames = if self.table.frames().kind(head).is_pool() {
+            0
+        } else {
+            FOLIO_FRAMES
+        };
+        self.held_more = self.held_more.wrapping_add(frames.wrapping_sub(1));
     }
 
     /// For a block that is in a list already: in another's gather, or in this one's for another
@@ -577,7 +585,7 @@ impl<'t, M: Machine> Gather<'t, M> {
                 }
             }
         }
-        self.counts.released += u64::from(self.held_count) + u64::from(self.held_more);
+        self.counts.released += u64::from(self.held_count.wrapping_add(self.held_more));
         self.held = END;
         self.held_count = 0;
         self.held_more = 0;

@@ -138,8 +138,8 @@ pub use addr::{
 };
 pub use entry::{Bits, Change, Entry, Marker, Marks, Migrating, Present, Swapped, change};
 pub use frame::{
-    FOLIO_FRAMES, FOLIO_ORDER, FrameAudit, FrameKind, FrameRef, Frames, OutOfFrames, Region,
-    SetupError, Slots, Usage,
+    FOLIO_FRAMES, FOLIO_ORDER, FrameAudit, FrameKind, FrameRef, Frames, NoHugePage, OutOfFrames,
+    PoolCounts, Region, SetupError, Slots, Usage,
 };
 pub use gather::{FlushPolicy, Gather, GatherCounts};
 pub use handle::{OutOfMemory, Shared, TryPush};

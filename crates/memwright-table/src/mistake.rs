@@ -78,6 +78,11 @@ mistakes! {
     WriteBeforeFlush "write-before-flush" "A page is handed to the swap device before the flush."
     LeakFrame "leak-frame" "A displaced frame is not given up."
     LeakPromise "leak-promise" "Unmapped memory stays promised."
+    // Pages of the pool of huge pages.
+    LeakReservation "leak-reservation" "Reserved huge pages that are not needed any more stay reserved."
+    LargeRunShort "large-run-short" "Of a run of huge pages only the first is invalidated."
+    LargeExclusiveAtFork "large-exclusive-at-fork" "Fork leaves the parent's huge pages exclusive."
+    HugetlbCopyForgotten "hugetlb-copy-forgotten" "Copy-on-write maps a huge page of the pool into which nothing was copied."
 }
 
 /// Whether this mistake is to be made.

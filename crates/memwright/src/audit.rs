@@ -114,7 +114,8 @@ fn audit_entries<M: Machine>(core: &Core<M>, areas: &Areas<M>) -> Result<(), Aud
                     return Err(AuditError::EntryOutside(area.end().address()));
                 }
                 audit_page(core, area, page, present)?;
-                if !present.bits.contains(Bits::BORROWED) {
+                let pooled = area.flags().contains(AreaFlags::HUGETLB);
+                if !present.bits.contains(Bits::BORROWED) && !pooled {
                     found += extent.range.len();
                 }
             }
@@ -169,7 +170,8 @@ fn audit_page<M: Machine>(
     if bits.contains(Bits::EXCLUSIVE) && !(anonymous && sole) {
         return Err(AuditError::NotExclusive(at));
     }
-    let foreign = area.object().is_none() && !anonymous && !zero;
+    let whole = area.flags().contains(AreaFlags::HUGETLB) == frames.kind(present.frame).is_pool();
+    let foreign = !whole || area.object().is_none() && !anonymous && !zero;
     if foreign || (area.is_shared() && anonymous) {
         return Err(AuditError::WrongKind(at));
     }

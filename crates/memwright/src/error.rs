@@ -1,7 +1,7 @@
 //! What can go wrong, one small enum per operation. An errno appears only in the personality; the comment
 //! at each variant names the one that Linux 7.2 returns.
 
-use memwright_table::{OutOfFrames, OutOfMemory, VirtAddr};
+use memwright_table::{NoHugePage, OutOfFrames, OutOfMemory, VirtAddr};
 
 use crate::space::CutError;
 use crate::uffd::WatchedFault;
@@ -141,7 +141,7 @@ pub enum AdviseError {
 /// Why nothing was sealed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SealError {
-    /// The address is not a multiple of the page size, or the range wraps around (EINVAL).
+    /// The address is not a multiple of the page size, or the range wraps around, or cuts a huge page (EINVAL).
     Invalid,
     /// Nothing is mapped here (ENOMEM).
     Hole(VirtAddr),
@@ -209,6 +209,8 @@ pub enum FaultError {
     Io,
     /// The stack may not grow to here (SIGSEGV, `SEGV_MAPERR`).
     StackLimit,
+    /// The pool of huge pages has none left (SIGBUS, `BUS_ADRERR`).
+    NoHugePage,
     /// No frame is free: the personality chooses a victim and retries.
     OutOfMemory,
     /// The object is busy: the caller waits with no lock held, then retries.
@@ -238,6 +240,7 @@ impl From<CutError> for WatchError {
     fn from(error: CutError) -> Self {
         match error {
             CutError::OverLimit(limit) => Self::OverLimit(limit),
+            CutError::Misaligned => Self::Invalid,
             CutError::OutOfMemory => Self::OutOfMemory,
         }
     }
@@ -271,6 +274,8 @@ pub enum FillError {
     Exists,
     /// The object does not have the page (EFAULT).
     NotThere,
+    /// Somebody else is filling it: the caller retries.
+    Busy,
     /// No memory (ENOMEM).
     OutOfMemory,
 }
@@ -327,6 +332,24 @@ macro_rules! from_out_of_memory {
             }
         )*
     };
+}
+
+impl From<NoHugePage> for FaultError {
+    fn from(_: NoHugePage) -> Self {
+        Self::NoHugePage
+    }
+}
+
+impl From<OutOfMemory> for ObjectError {
+    fn from(_: OutOfMemory) -> Self {
+        Self::OutOfMemory
+    }
+}
+
+impl From<NoHugePage> for ObjectError {
+    fn from(_: NoHugePage) -> Self {
+        Self::OutOfMemory
+    }
 }
 
 from_out_of_memory!(

@@ -60,6 +60,7 @@
 //! writable.rs  the rule: may this entry be writable now?
 //! object/      what areas show other than anonymous memory: the trait, sparse pages, shared memory
 //! huge.rs      huge pages: who gets them, and the settings
+//!              (those of the pool: object/huge_file.rs, fault/hugetlb.rs, space/hugetlb.rs)
 //! commit.rs    promised memory          policy.rs  choices for experiments
 //! stats.rs     the account              trace.rs   events as JSON
 //! track/       which pages were written since somebody asked
@@ -137,6 +138,7 @@
 //! | file fault, fault-around | mm/memory.c, mm/filemap.c | fault/file.rs | objects |
 //! | stack growth | mm/vma.c | fault/stack.rs | faults |
 //! | shared memory, tmpfs pages | mm/shmem.c | object/shmem.rs | objects |
+//! | huge pages by name | mm/hugetlb.c | object/huge_file.rs, fault/hugetlb.rs | hugetlb |
 //! | truncation | mm/memory.c, mm/truncate.c | object/mappings.rs, space/zap.rs | objects |
 //! | overcommit mode 0 | mm/util.c | commit.rs | limits |
 //!

@@ -68,6 +68,8 @@ rows! {
         "Page faults that gave 2 MiB of private anonymous memory their first frames, zeroed, as one page.";
     FaultHugeZeroPage, "fault_huge_zero_page", Counted, "faults: huge zero page",
         "Page faults by a read of untouched private anonymous memory, answered with the shared 2 MiB page of zeroes.";
+    FaultHugetlb, "fault_hugetlb", Counted, "faults: hugetlb page",
+        "Page faults that mapped a 2 MiB page of the pool of huge pages, new or of a file.";
     FaultFile, "fault_file", Counted, "faults: file",
         "Page faults that mapped a frame of an object: a file or shared memory.";
     FaultCopy, "fault_copy", Counted, "faults: copy-on-write",
@@ -160,6 +162,10 @@ rows! {
         "2 MiB pages whose entry was split because its pages went out to swap.";
     HugeCollapses, "huge_collapses", Counted, "huge pages: collapses",
         "2 MiB pages made out of 4 KiB pages, by request or by a scan.";
+    HugetlbExhausted, "hugetlb_exhausted", Counted, "hugetlb: pool exhausted",
+        "Page faults, and pages of a userfaultfd's, for which the pool of huge pages had no page left.";
+    HugetlbTakenBack, "hugetlb_taken_back", Counted, "hugetlb: taken back",
+        "Pages taken from children so that the process for which they were reserved need not copy them.";
     LazyFreed, "lazy_freed", Counted, "pages lazily freed",
         "Pages for which MADV_FREE was asked: unless they are written again they go, without being written out, when memory is short.";
     LazyDropped, "lazy_dropped", Counted, "pages lazily freed, gone",

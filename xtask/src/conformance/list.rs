@@ -24,6 +24,8 @@ pub struct Test {
     pub seconds: u32,
     /// Whether the bounded run has it.
     pub slice: bool,
+    /// More options of `memwright run`.
+    pub options: Vec<String>,
 }
 
 impl Test {
@@ -40,23 +42,35 @@ impl Test {
 
     fn parse(line: &str) -> Result<Self> {
         let columns: Vec<&str> = line.split('\t').collect();
-        let [name, program, arguments, user, memory, cpus, seconds, slice] = columns[..] else {
-            anyhow::bail!("{} columns, not 8", columns.len());
+        let [
+            name,
+            program,
+            arguments,
+            user,
+            memory,
+            cpus,
+            seconds,
+            slice,
+            options,
+        ] = columns[..]
+        else {
+            anyhow::bail!("{} columns, not 9", columns.len());
         };
         ensure!(matches!(slice, "yes" | "no"), "slice is yes or no");
-        let arguments = match arguments {
+        let words = |column: &str| match column {
             "-" => Vec::new(),
             words => words.split(' ').map(str::to_owned).collect(),
         };
         Ok(Self {
             name: name.to_owned(),
             program: program.to_owned(),
-            arguments,
+            arguments: words(arguments),
             user: user.parse()?,
             memory: memory.to_owned(),
             cpus: cpus.parse()?,
             seconds: seconds.parse()?,
             slice: slice == "yes",
+            options: words(options),
         })
     }
 }
@@ -66,12 +80,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_has_eight_columns() {
+    fn a_line_has_nine_columns() {
         let tests =
-            Test::read("heading\nksm_tests_M\tksm_tests\t-M -p 10\t0\t3G\t2\t120\tno\n").unwrap();
+            Test::read("heading\nksm_tests_M\tksm_tests\t-M -p 10\t0\t3G\t2\t120\tno\t--swap a\n")
+                .unwrap();
         assert_eq!(tests[0].arguments, ["-M", "-p", "10"]);
+        assert_eq!(tests[0].options, ["--swap", "a"]);
         assert_eq!((tests[0].cpus, tests[0].slice), (2, false));
-        assert!(Test::read("heading\na\tb\t-\t0\t3G\t2\tsoon\tno\n").is_err());
+        assert!(Test::read("heading\na\tb\t-\t0\t3G\t2\tsoon\tno\t-\n").is_err());
         assert!(Test::read("heading\na\tb\n").is_err());
     }
 }

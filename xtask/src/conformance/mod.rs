@@ -167,12 +167,14 @@ mod tests {
     }
 
     #[test]
-    fn what_linux_skipped_is_for_want_of_a_hook_and_nothing_else_is() {
+    fn what_linux_skipped_is_for_want_of_a_hook_or_passes_and_nothing_else_is() {
         let (_, expected) = lists();
         for (test, line) in expected.lines() {
             let hook = line.expectation == Expectation::HookAbsent;
             let skipped = line.reference == Ending::Skipped;
-            assert_eq!(hook, skipped, "{test} {}", line.number);
+            // Where Linux lacks a backing that is there here, the subtest passes.
+            let passes = line.expectation == Expectation::Pass;
+            assert_eq!(hook, skipped && !passes, "{test} {}", line.number);
         }
     }
 

@@ -140,7 +140,7 @@ mod tests {
             "h\nt\t1\tpass\tpass\ta\nt\t2\tpass\tpass\tb\nt\t3\tpass\tcomes with swap\tc\nt\t4\tskip\thook absent on the reference\t\n",
         )
         .unwrap();
-        let tests = Test::read("h\nt\tt\t-\t0\t3G\t1\t60\tyes\n").unwrap();
+        let tests = Test::read("h\nt\tt\t-\t0\t3G\t1\t60\tyes\t-\n").unwrap();
         let output = |text: &str| Output {
             text: text.to_owned(),
             code: Some(1),

@@ -32,9 +32,6 @@ pub fn command(slice: bool) -> Result<PathBuf> {
     Ok(shell::target_folder().join(profile).join("memwright"))
 }
 
-/// The programs whose machine has swap.
-const SWAPPING: [&str; 2] = ["cow", "uffd-wp-mremap"];
-
 /// Runs one test as its line in the list says.
 ///
 /// # Errors
@@ -44,9 +41,7 @@ pub fn run(memwright: &Path, test: &Test, programs: &Path) -> Result<Output> {
     command.args(["run", "--memory", &test.memory]);
     command.args(["--cpus", &test.cpus.to_string()]);
     command.args(["--timeout", &test.seconds.to_string()]);
-    if SWAPPING.contains(&test.program.as_str()) {
-        command.args(["--swap", "zram:256M"]);
-    }
+    command.args(&test.options);
     let program = programs.join(&test.program);
     if test.user == 0 {
         command.arg(&program);

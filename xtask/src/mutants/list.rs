@@ -62,6 +62,10 @@ pub const MUTANTS: &[Mutant] = &[
     mutant("write-before-flush", "swap", "what_another_cpu_stores_until_the_flush_goes_out_too"),
     mutant("leak-frame", "interleavings", "fault_and_unmap"),
     mutant("leak-promise", "mistakes", "what_was_promised_is_taken_back"),
+    mutant("leak-reservation", "hugetlb", "what_is_promised_is_given_back"),
+    mutant("large-run-short", "hugetlb", "a_right_is_lost_on_every_cpu_for_every_page"),
+    mutant("large-exclusive-at-fork", "hugetlb", "neither_side_of_a_fork_sees_the_others_write"),
+    mutant("hugetlb-copy-forgotten", "hugetlb", "neither_side_of_a_fork_sees_the_others_write"),
 ];
 
 /// Where the mistakes are defined.

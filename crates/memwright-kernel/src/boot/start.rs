@@ -77,6 +77,7 @@ extern "C" fn kernel_main(start_info: u64) -> ! {
     }
     let manifest = Manifest::parse(archive);
     let memory = start_memory(frames, &manifest);
+    fill_pool(&memory, manifest.huge_pages);
     // The program's time begins here: what came before depends on the size of memory, not on it.
     clock::start();
     Kernel::start(&HARDWARE, memory, manifest, archive)
@@ -206,6 +207,15 @@ fn start_frames(free: &MemoryMap) -> Arc<Frames<M>> {
             frames
         }
         Err(error) => panic!("the frame allocator refused the memory map: {error:?}"),
+    }
+}
+
+/// Sets memory aside for huge pages by name: as much as there is, if there is less than the run asks for.
+fn fill_pool(memory: &Memory<M>, pages: u64) {
+    memory.frames().resize_pool(pages);
+    let total = memory.frames().pool().total;
+    if total < pages {
+        log!("{total} of {pages} huge pages");
     }
 }
 

@@ -220,7 +220,9 @@ impl Attributes {
 pub struct SystemStatus {
     /// Its magic number.
     pub magic: u32,
-    /// Capacity, in blocks of 4 KiB.
+    /// Bytes of a block.
+    pub block_size: u64,
+    /// Capacity, in blocks.
     pub blocks: u64,
     /// Free blocks.
     pub free: u64,
@@ -239,7 +241,7 @@ impl SystemStatus {
         let mut record = [0; STATFS_SIZE];
         let fields = [
             (offset_of!(raw::statfs, f_type), u64::from(self.magic)),
-            (offset_of!(raw::statfs, f_bsize), 4096),
+            (offset_of!(raw::statfs, f_bsize), self.block_size),
             (offset_of!(raw::statfs, f_blocks), self.blocks),
             (offset_of!(raw::statfs, f_bfree), self.free),
             (offset_of!(raw::statfs, f_bavail), self.free),
@@ -250,7 +252,7 @@ impl SystemStatus {
                 offset_of!(raw::statfs, f_namelen),
                 super::name::NAME_MAX as u64,
             ),
-            (offset_of!(raw::statfs, f_frsize), 4096),
+            (offset_of!(raw::statfs, f_frsize), self.block_size),
             // ST_VALID (include/linux/statfs.h), ST_RELATIME.
             (offset_of!(raw::statfs, f_flags), 0x0020 | 0x1000),
         ];

@@ -4,6 +4,7 @@ use super::attributes::{DeviceNumber, SystemStatus};
 use crate::Memory;
 use core::sync::atomic::{AtomicU64, Ordering};
 use linux_raw_sys::general as raw;
+use memwright::object::HUGE_BYTES;
 use memwright_table::FrameKind;
 
 /// Which file system.
@@ -23,6 +24,8 @@ pub enum FileSystemKind {
     Socket,
     /// Files of `memfd_create`, in memory but on no mount.
     Memory,
+    /// The same of huge pages.
+    Hugetlb,
     /// What stands behind descriptors that are no files.
     Anonymous,
 }
@@ -47,6 +50,7 @@ impl FileSystemKind {
             Self::Sysfs => "sysfs",
             Self::Pipe => "pipefs",
             Self::Socket => "sockfs",
+            Self::Hugetlb => "hugetlbfs",
             Self::Anonymous => "anon_inodefs",
         }
     }
@@ -60,6 +64,7 @@ impl FileSystemKind {
             Self::Sysfs => SYSFS_MAGIC,
             Self::Pipe => PIPEFS_MAGIC,
             Self::Socket => SOCKFS_MAGIC,
+            Self::Hugetlb => raw::HUGETLBFS_MAGIC,
             Self::Anonymous => ANON_INODE_FS_MAGIC,
         }
     }
@@ -69,6 +74,7 @@ impl FileSystemKind {
     pub const fn block_size(self) -> u32 {
         match self {
             Self::Proc => 1024,
+            Self::Hugetlb => HUGE_BYTES as u32,
             Self::Tmpfs
             | Self::Memory
             | Self::Devtmpfs
@@ -83,7 +89,12 @@ impl FileSystemKind {
     const fn in_memory(self) -> bool {
         match self {
             Self::Tmpfs | Self::Memory | Self::Devtmpfs => true,
-            Self::Proc | Self::Sysfs | Self::Pipe | Self::Socket | Self::Anonymous => false,
+            Self::Proc
+            | Self::Sysfs
+            | Self::Pipe
+            | Self::Socket
+            | Self::Hugetlb
+            | Self::Anonymous => false,
         }
     }
 }
@@ -159,6 +170,10 @@ impl FileSystem {
             nodes,
             free_nodes: nodes.saturating_sub(self.nodes.load(Ordering::Relaxed)),
             magic: self.kind.magic(),
+            block_size: match self.kind {
+                FileSystemKind::Hugetlb => HUGE_BYTES,
+                _ => 4096,
+            },
             blocks: if counted { room } else { 0 },
             free: if counted {
                 room.saturating_sub(used).min(frames.free())

@@ -39,6 +39,7 @@ pub struct Mounts {
     /// Sockets with names.
     pub sockets: Registry,
     memory_files: Arc<FileSystem>,
+    huge_files: Arc<FileSystem>,
     anonymous: Arc<FileSystem>,
     mounts: Lock<Vec<Arc<Dentry>>>,
 }
@@ -89,6 +90,7 @@ impl Mounts {
             socket_files: file_system(FileSystemKind::Socket, 9),
             sockets: Registry::new(),
             memory_files,
+            huge_files: file_system(FileSystemKind::Hugetlb, 10),
             anonymous,
         }
     }
@@ -143,6 +145,12 @@ impl Mounts {
     #[must_use]
     pub fn memory_files(&self) -> &Arc<FileSystem> {
         &self.memory_files
+    }
+
+    /// Where those of huge pages live.
+    #[must_use]
+    pub fn huge_files(&self) -> &Arc<FileSystem> {
+        &self.huge_files
     }
 
     /// An empty regular file in the file system of `parent`.

@@ -21,7 +21,7 @@ use core::{
     sync::atomic::{AtomicU32, AtomicU64, Ordering},
 };
 use linux_raw_sys::general as raw;
-use memwright::object::{Mappings, Object, ObjectError, ObjectIdentity, Put};
+use memwright::object::{HugeView, Mappings, Object, ObjectError, ObjectIdentity, Put};
 use memwright_table::Frame;
 
 bitflags! {
@@ -522,6 +522,10 @@ impl Object<M> for OpenFile {
 
     fn is_memory(&self) -> bool {
         true
+    }
+
+    fn huge(&self) -> Option<HugeView<'_, M>> {
+        self.pages().ok()?.huge()
     }
 }
 

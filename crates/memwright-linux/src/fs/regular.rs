@@ -17,8 +17,8 @@ use core::{
     sync::atomic::{AtomicI64, AtomicU32, Ordering},
 };
 use linux_raw_sys::general as raw;
-use memwright::object::{ObjectError, ObjectIdentity, Shmem};
-use memwright_table::{FrameKind, PAGE_SIZE};
+use memwright::object::{HUGE_BYTES, HugeFile, Object, ObjectError, ObjectIdentity, Shmem};
+use memwright_table::{Frame, FrameKind, PAGE_SIZE};
 
 bitflags! {
     /// What a file of `memfd_create` no longer allows.
@@ -39,9 +39,17 @@ bitflags! {
     }
 }
 
+/// Where the bytes are.
+enum Contents {
+    /// In pages of 4 KiB.
+    Small(Shmem<M>),
+    /// In huge pages of the pool: only mappings write them.
+    Huge(HugeFile<M>),
+}
+
 /// The contents of a regular file.
 pub struct Regular {
-    pages: Shmem<M>,
+    pages: Contents,
     seals: AtomicU32,
     /// Openings for writing, or minus the number of programs that run from the file.
     writers: AtomicI64,
@@ -56,7 +64,7 @@ impl Regular {
     #[must_use]
     pub fn new(memory: &Arc<Memory>, seals: Seals) -> Self {
         Self {
-            pages: Shmem::new(memory.clone(), 0, ObjectIdentity::default()),
+            pages: Contents::Small(Shmem::new(memory.clone(), 0, ObjectIdentity::default())),
             seals: AtomicU32::new(seals.bits()),
             writers: AtomicI64::new(0),
             turn: Turn::new(),
@@ -73,6 +81,16 @@ impl Regular {
         }
     }
 
+    /// An empty file of huge pages.
+    #[must_use]
+    pub fn huge(memory: &Arc<Memory>, seals: Seals) -> Self {
+        let pages = HugeFile::new(memory.clone(), 0, ObjectIdentity::default(), "");
+        Self {
+            pages: Contents::Huge(pages),
+            ..Self::new(memory, seals)
+        }
+    }
+
     /// Whether only mappings reach the bytes.
     #[must_use]
     pub fn is_secret(&self) -> bool {
@@ -81,20 +99,78 @@ impl Regular {
 
     /// The pages.
     #[must_use]
-    pub fn pages(&self) -> &Shmem<M> {
-        &self.pages
+    pub fn pages(&self) -> &dyn Object<M> {
+        match &self.pages {
+            Contents::Small(pages) => pages,
+            Contents::Huge(pages) => pages,
+        }
     }
 
     /// Size in bytes.
     #[must_use]
     pub fn size(&self) -> u64 {
-        self.pages.size()
+        match &self.pages {
+            Contents::Small(pages) => pages.size(),
+            Contents::Huge(pages) => pages.size(),
+        }
     }
 
     /// Memory used, in units of 512 bytes.
     #[must_use]
     pub fn blocks(&self) -> u64 {
-        self.pages.resident() * (PAGE_SIZE as u64 / 512)
+        match &self.pages {
+            Contents::Small(pages) => pages.resident() * (PAGE_SIZE as u64 / 512),
+            Contents::Huge(pages) => pages.resident() * (HUGE_BYTES / 512),
+        }
+    }
+
+    /// The frame of page `index`, with one reference; made if there is none and `create` asks for it.
+    fn frame_for(&self, index: u64, create: bool) -> Result<Option<Frame>, ObjectError> {
+        match &self.pages {
+            Contents::Small(pages) => pages.frame_for(index, create),
+            Contents::Huge(pages) => pages.frame_at(index),
+        }
+    }
+
+    /// Makes the bytes `start..end` resident; the caller has the turn.
+    ///
+    /// # Errors
+    /// `ENOSPC`.
+    pub fn allocate(&self, memory: &Memory, start: u64, end: u64) -> Result<(), Errno> {
+        match &self.pages {
+            Contents::Small(pages) => {
+                self.check_rooms(memory, start, end)?;
+                pages.allocate(start, end).map_err(|_| Errno::ENOSPC)
+            }
+            Contents::Huge(pages) => pages.allocate(start, end).map_err(object_errno),
+        }
+    }
+
+    /// Raises the size to `size` if it is smaller.
+    pub fn grow_to(&self, size: u64) {
+        match &self.pages {
+            Contents::Small(pages) => pages.grow_to(size),
+            Contents::Huge(pages) => pages.grow_to(size),
+        }
+    }
+
+    /// Makes the bytes `start..end` zero and gives up the pages that lie inside.
+    pub fn punch(&self, start: u64, end: u64) {
+        match &self.pages {
+            Contents::Small(pages) => pages.punch(start, end),
+            Contents::Huge(pages) => pages.punch(start, end),
+        }
+    }
+
+    /// The first byte from `offset` on that is in memory, or in a hole. A file of huge pages says nothing of its holes.
+    fn find(&self, offset: u64, hole: bool) -> Option<u64> {
+        match &self.pages {
+            Contents::Small(pages) => pages.seek(offset, hole),
+            Contents::Huge(pages) => {
+                let size = pages.size();
+                (offset < size).then_some(if hole { size } else { offset })
+            }
+        }
     }
 
     /// The seals.
@@ -119,8 +195,7 @@ impl Regular {
     }
 
     fn is_mapped(&self) -> bool {
-        use memwright::object::Object;
-        self.pages.mappings().is_mapped()
+        self.pages().mappings().is_mapped()
     }
 
     /// Counts an opening for writing.
@@ -170,7 +245,7 @@ impl Regular {
     /// Sets the size; the caller has the turn.
     ///
     /// # Errors
-    /// `EPERM` if a seal forbids it, `EFBIG` beyond the largest size.
+    /// `EPERM` if a seal forbids it, `EFBIG` beyond the largest size, `EINVAL` for a part of a huge page.
     pub fn set_size(&self, size: u64) -> Result<(), Errno> {
         let now = self.size();
         let forbidden = if size < now {
@@ -186,7 +261,11 @@ impl Regular {
         if size > SIZE_MAX {
             return Err(Errno::EFBIG);
         }
-        self.pages.set_size(size);
+        match &self.pages {
+            Contents::Small(pages) => pages.set_size(size),
+            Contents::Huge(_) if size % HUGE_BYTES != 0 => return Err(Errno::EINVAL),
+            Contents::Huge(pages) => pages.set_size(size),
+        }
         Ok(())
     }
 
@@ -198,7 +277,7 @@ impl Regular {
     pub fn check_room(&self, memory: &Memory, offset: u64) -> Result<(), Errno> {
         let frames = memory.frames();
         let used = frames.used_by(FrameKind::Object);
-        if used < frames.total() / 2 || self.pages.seek(offset, false) == Some(offset) {
+        if used < frames.total() / 2 || self.find(offset, false) == Some(offset) {
             return Ok(());
         }
         Err(Errno::ENOSPC)
@@ -209,12 +288,12 @@ impl Regular {
     ///
     /// # Errors
     /// `ENOSPC`.
-    pub fn check_rooms(&self, memory: &Memory, start: u64, end: u64) -> Result<(), Errno> {
+    fn check_rooms(&self, memory: &Memory, start: u64, end: u64) -> Result<(), Errno> {
         let frames = memory.frames();
         let page = PAGE_SIZE as u64;
         let others = frames
             .used_by(FrameKind::Object)
-            .saturating_sub(self.pages.resident());
+            .saturating_sub(self.blocks() * 512 / PAGE_SIZE as u64);
         let wanted = end.div_ceil(page) - start / page;
         if others + wanted > frames.total() / 2 {
             Err(Errno::ENOSPC)
@@ -225,17 +304,21 @@ impl Regular {
 
     /// Reads kernel-side, without position and times: for loading programs and filling files.
     pub fn read_at(&self, offset: u64, bytes: &mut [u8]) -> usize {
-        self.pages.read_at(offset, bytes)
+        match &self.pages {
+            Contents::Small(pages) => pages.read_at(offset, bytes),
+            Contents::Huge(_) => 0,
+        }
     }
 
     /// Writes kernel-side, without position and times.
     ///
     /// # Errors
-    /// `ENOSPC` when no frame is free.
+    /// `ENOSPC` when no frame is free; `EINVAL` for huge pages.
     pub fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<usize, Errno> {
-        self.pages
-            .write_at(offset, bytes)
-            .map_err(|_| Errno::ENOSPC)
+        match &self.pages {
+            Contents::Small(pages) => pages.write_at(offset, bytes).map_err(|_| Errno::ENOSPC),
+            Contents::Huge(_) => Err(Errno::EINVAL),
+        }
     }
 }
 
@@ -318,10 +401,7 @@ impl RegularFile {
                     });
                 }
                 let index = *position / PAGE_SIZE as u64;
-                let frame = regular
-                    .pages()
-                    .frame_for(index, true)
-                    .map_err(object_errno)?;
+                let frame = regular.frame_for(index, true).map_err(object_errno)?;
                 let frame = memory.frames().adopt(frame.ok_or(Errno::ENOSPC)?);
                 source.take_frame(memory, frame.frame(), within, step)
             });
@@ -346,7 +426,7 @@ impl File for RegularFile {
         position: &mut u64,
         sink: &mut Sink<'_>,
     ) -> Result<usize, Errno> {
-        let pages = self.regular()?.pages();
+        let pages = self.regular()?;
         let memory = &context.kernel.memory;
         let wanted = readable(*position, sink.left(), pages.size());
         let mut done = 0;
@@ -388,6 +468,9 @@ impl File for RegularFile {
         source: &mut Source<'_>,
     ) -> Result<usize, Errno> {
         let regular = self.regular()?;
+        if let Contents::Huge(_) = regular.pages {
+            return Err(Errno::EINVAL);
+        }
         let turn = regular.take_turn(context)?;
         let size = regular.size();
         if open.flags() & raw::O_APPEND != 0 {
@@ -427,7 +510,7 @@ impl File for RegularFile {
         offset: i64,
         whence: Whence,
     ) -> Result<u64, Errno> {
-        let pages = self.regular()?.pages();
+        let pages = self.regular()?;
         match whence {
             Whence::Start => moved(0, offset),
             Whence::Position => moved(position, offset),
@@ -435,7 +518,7 @@ impl File for RegularFile {
             Whence::Data | Whence::Hole => {
                 let offset = u64::try_from(offset).map_err(|_| Errno::ENXIO)?;
                 pages
-                    .seek(offset, whence == Whence::Hole)
+                    .find(offset, whence == Whence::Hole)
                     .ok_or(Errno::ENXIO)
             }
         }

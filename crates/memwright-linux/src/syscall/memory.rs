@@ -1,6 +1,6 @@
 //! Memory: mapping, protection, advice, locking, the heap.
 
-use super::{Arguments, CallResult, int, keys};
+use super::{Arguments, CallResult, hugetlb, int, keys};
 use crate::{
     M, Space,
     context::Context,
@@ -40,6 +40,8 @@ pub struct MapPlan {
     pub flags: AreaFlags,
     /// Pages are made resident at once.
     pub populate: bool,
+    /// Huge pages are asked for by name.
+    pub huge: bool,
     /// The mapping must lie low; there is nothing that places it so.
     pub low: bool,
 }
@@ -73,7 +75,10 @@ const KNOWN: u32 = raw::MAP_TYPE
     | raw::MAP_NORESERVE
     | raw::MAP_POPULATE
     | raw::MAP_STACK
-    | raw::MAP_32BIT;
+    | raw::MAP_32BIT
+    | raw::MAP_HUGETLB
+    | raw::MAP_HUGE_2MB
+    | raw::MAP_HUGE_1GB;
 
 /// Pages may be dropped, `linux/mman.h` since Linux 6.11.
 const MAP_DROPPABLE: u32 = 0x08;
@@ -81,7 +86,7 @@ const MAP_DROPPABLE: u32 = 0x08;
 /// Decodes the protection and flags of `mmap` (`ksys_mmap_pgoff` and `do_mmap` of Linux 7.2).
 ///
 /// # Errors
-/// `EINVAL` without a sharing type, for huge pages (there are none) and for growing shared memory;
+/// `EINVAL` without a sharing type, for huge pages of a size that there is not and for growing shared memory;
 /// `EOPNOTSUPP` for unknown flags with `MAP_SHARED_VALIDATE`.
 pub fn map_plan(address: u64, protection: u64, flags: u64) -> Result<MapPlan, Errno> {
     // Unknown protection bits are ignored here, unlike in mprotect.
@@ -106,7 +111,10 @@ pub fn map_plan(address: u64, protection: u64, flags: u64) -> Result<MapPlan, Er
         _ => return Err(Errno::EINVAL),
     };
     let has = |flag: u32| flags & flag == flag;
-    if has(raw::MAP_HUGETLB) || (shared && has(raw::MAP_GROWSDOWN)) {
+    let huge = has(raw::MAP_HUGETLB);
+    if huge && has(raw::MAP_ANONYMOUS) && !hugetlb::has_size(flags)
+        || shared && has(raw::MAP_GROWSDOWN)
+    {
         return Err(Errno::EINVAL);
     }
     let hint = address & !(PAGE - 1);
@@ -142,6 +150,7 @@ pub fn map_plan(address: u64, protection: u64, flags: u64) -> Result<MapPlan, Er
         flags: area,
         // A locked mapping is resident; populating is in vain without rights.
         populate: (has(raw::MAP_POPULATE) && !has(raw::MAP_NONBLOCK)) || has(raw::MAP_LOCKED),
+        huge,
         low: has(raw::MAP_32BIT),
     })
 }
@@ -257,6 +266,10 @@ fn anonymous(
     plan: &MapPlan,
     length: u64,
 ) -> Result<(MapKind<M>, Rights), Errno> {
+    if plan.huge {
+        let object: Arc<dyn Object<M>> = hugetlb::nameless_file(context, length)?;
+        return huge_pages(context, plan, object, (0, length));
+    }
     if !plan.shared {
         return Ok((MapKind::Anonymous, Rights::all()));
     }
@@ -285,6 +298,24 @@ fn anonymous(
     ))
 }
 
+/// A mapping of a file of huge pages, with what it is promised.
+fn huge_pages(
+    context: &Context<'_>,
+    plan: &MapPlan,
+    object: Arc<dyn Object<M>>,
+    (offset, length): (u64, u64),
+) -> Result<(MapKind<M>, Rights), Errno> {
+    let reserved = !plan.flags.contains(AreaFlags::NORESERVE);
+    let promise = hugetlb::Promise::of(plan.shared, reserved);
+    let grows = plan.rights.contains(Rights::WRITE);
+    let kind = MapKind::Object {
+        object: hugetlb::promised(context, object, (offset, length), promise, grows)?,
+        offset,
+        shared: plan.shared,
+    };
+    Ok((kind, Rights::all()))
+}
+
 fn file(
     context: &Context<'_>,
     plan: &MapPlan,
@@ -303,6 +334,12 @@ fn file(
         max_rights -= Rights::WRITE;
     }
     match open.mapping()? {
+        Mapping::Object(object) if object.huge().is_some() => {
+            let (kind, _) = huge_pages(context, plan, object, (offset, length))?;
+            Ok((kind, max_rights))
+        }
+        // Huge pages come from files of huge pages alone.
+        Mapping::Zeroes | Mapping::Object(_) if plan.huge => Err(Errno::EINVAL),
         Mapping::Zeroes => anonymous(context, plan, length),
         Mapping::Object(object) => Ok((
             MapKind::Object {
@@ -735,6 +772,7 @@ mod tests {
             placement: Placement::Anywhere,
             flags: AreaFlags::empty(),
             populate: false,
+            huge: false,
             low: false,
         };
         let at = VirtAddr::new(0x10_0000);
@@ -831,7 +869,16 @@ mod tests {
             (0, 0x2028, Err(Errno::EINVAL)),
             (0, 0x0128, Err(Errno::EINVAL)),
             (0, 0x20, Err(Errno::EINVAL)),
-            (0, 0x4_0022, Err(Errno::EINVAL)),
+            (
+                0,
+                0x4_0022,
+                Ok(MapPlan {
+                    huge: true,
+                    ..private
+                }),
+            ),
+            // Pages of 1 GiB.
+            (0, 0x7804_0022, Err(Errno::EINVAL)),
             (0, 0x8000_0023, Err(Errno::EOPNOTSUPP)),
         ] {
             assert_eq!(

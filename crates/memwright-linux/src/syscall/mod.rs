@@ -2,12 +2,14 @@
 
 pub mod file;
 pub(crate) mod futex;
+pub(crate) mod hugetlb;
 pub(crate) mod identity;
 pub(crate) mod keys;
 pub(crate) mod membarrier;
 pub(crate) mod memory;
 pub(crate) mod process;
 pub(crate) mod scheduling;
+pub(crate) mod shared_memory;
 pub(crate) mod signal;
 mod strace;
 pub(crate) mod system;

@@ -4,8 +4,8 @@
 //! and the bad-pointer test.
 
 use super::{
-    Handler, file, futex, identity, keys, membarrier, memory, process, scheduling, signal, system,
-    time,
+    Handler, file, futex, identity, keys, membarrier, memory, process, scheduling, shared_memory,
+    signal, system, time,
 };
 use linux_raw_sys::general as raw;
 
@@ -229,9 +229,24 @@ const NUMBERS: &[SystemCall] = &[
         &[Kind::Hex, Kind::Unsigned, Kind::Int],
         memory::madvise,
     ),
-    missing(29, "shmget"),
-    missing(30, "shmat"),
-    missing(31, "shmctl"),
+    real(
+        29,
+        "shmget",
+        &[Kind::Hex, Kind::Unsigned, Kind::Hex],
+        shared_memory::shmget,
+    ),
+    real(
+        30,
+        "shmat",
+        &[Kind::Int, Kind::Hex, Kind::Hex],
+        shared_memory::shmat,
+    ),
+    real(
+        31,
+        "shmctl",
+        &[Kind::Int, Kind::Int, Kind::Hex],
+        shared_memory::shmctl,
+    ),
     missing(32, "dup"),
     missing(33, "dup2"),
     real(34, "pause", &[], signal::pause),
@@ -297,7 +312,7 @@ const NUMBERS: &[SystemCall] = &[
     missing(64, "semget"),
     missing(65, "semop"),
     missing(66, "semctl"),
-    missing(67, "shmdt"),
+    real(67, "shmdt", &[Kind::Hex], shared_memory::shmdt),
     missing(68, "msgget"),
     missing(69, "msgsnd"),
     missing(70, "msgrcv"),

@@ -215,7 +215,7 @@ fn written(
 ) -> (Vec<u64>, Result<Page, WatchError>) {
     let range = PageRange::new(Page::new(from), Page::new(from + pages));
     let mut found = Vec::new();
-    let outcome = space.scan(range, &for_written(protect), &mut |run, _| {
+    let outcome = space.scan(range, &for_written(protect), &mut |run, _, _| {
         found.extend(run.iter().map(Page::number));
         run.len()
     });

@@ -119,7 +119,9 @@ impl<M: Machine> Frames<M> {
         }
         debug_assert_eq!(meta.pins.load(Ordering::Relaxed), 0, "freed a pinned folio");
         let state = meta.state();
-        if state.has(State::PARTED) {
+        if state.kind().is_pool() {
+            self.return_to_pool(head, meta);
+        } else if state.has(State::PARTED) {
             self.dissolve(head, state);
         } else {
             self.free_folio(head, meta, state);
@@ -127,7 +129,7 @@ impl<M: Machine> Frames<M> {
     }
 
     /// Frees a folio of which no part was ever referenced by itself.
-    fn free_folio(&self, head: Frame, meta: &Meta, state: State) {
+    pub(super) fn free_folio(&self, head: Frame, meta: &Meta, state: State) {
         let kind = state.kind();
         self.uncount_folio(kind);
         self.cache()
@@ -169,6 +171,7 @@ impl<M: Machine> Frames<M> {
         let meta = self.meta(head);
         let state = meta.state();
         assert!(state.has(State::FOLIO), "{head:?} begins no folio");
+        assert!(!state.kind().is_pool(), "a page of the pool is split");
         let tails = head.number() + 1..head.number() + FOLIO_FRAMES;
         // Nobody can win another reference meanwhile: that takes the lock of the entry that is split.
         if !state.has(State::PARTED) && meta.whole.load(Ordering::Acquire) == 1 {

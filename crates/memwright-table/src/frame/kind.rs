@@ -22,11 +22,17 @@ pub enum FrameKind {
     Zero,
     /// The memory manager's own structures, reached through `Frames` alone.
     Slab,
+    /// A page of the pool of huge pages that nobody has.
+    Pool,
+    /// A huge page of the pool in private memory.
+    PoolAnonymous,
+    /// A huge page of the pool that an object has.
+    PoolObject,
 }
 
 impl FrameKind {
     /// How many variants there are.
-    pub const COUNT: usize = 9;
+    pub const COUNT: usize = 12;
 
     /// Every variant, in the order of [`FrameKind::index`].
     pub const ALL: [FrameKind; FrameKind::COUNT] = [
@@ -39,6 +45,9 @@ impl FrameKind {
         FrameKind::Object,
         FrameKind::Zero,
         FrameKind::Slab,
+        FrameKind::Pool,
+        FrameKind::PoolAnonymous,
+        FrameKind::PoolObject,
     ];
 
     /// Its place in [`FrameKind::ALL`].
@@ -51,7 +60,13 @@ impl FrameKind {
     #[inline]
     pub const fn is_data(self) -> bool {
         match self {
-            FrameKind::Anonymous | FrameKind::Object | FrameKind::Zero | FrameKind::Slab => true,
+            FrameKind::Anonymous
+            | FrameKind::Object
+            | FrameKind::Zero
+            | FrameKind::Slab
+            | FrameKind::Pool
+            | FrameKind::PoolAnonymous
+            | FrameKind::PoolObject => true,
             FrameKind::Hole
             | FrameKind::Free
             | FrameKind::Reserved
@@ -70,7 +85,45 @@ impl FrameKind {
             | FrameKind::Zero
             | FrameKind::Hole
             | FrameKind::Free
-            | FrameKind::Reserved => false,
+            | FrameKind::Reserved
+            | FrameKind::Pool
+            | FrameKind::PoolAnonymous
+            | FrameKind::PoolObject => false,
+        }
+    }
+
+    /// Whether it is a page of private memory that only entries reach.
+    #[inline]
+    pub const fn is_anonymous(self) -> bool {
+        match self {
+            FrameKind::Anonymous | FrameKind::PoolAnonymous => true,
+            FrameKind::Hole
+            | FrameKind::Free
+            | FrameKind::Reserved
+            | FrameKind::Kernel
+            | FrameKind::Table
+            | FrameKind::Object
+            | FrameKind::Zero
+            | FrameKind::Slab
+            | FrameKind::Pool
+            | FrameKind::PoolObject => false,
+        }
+    }
+
+    /// Whether it is a page of the pool of huge pages.
+    #[inline]
+    pub const fn is_pool(self) -> bool {
+        match self {
+            FrameKind::Pool | FrameKind::PoolAnonymous | FrameKind::PoolObject => true,
+            FrameKind::Hole
+            | FrameKind::Free
+            | FrameKind::Reserved
+            | FrameKind::Kernel
+            | FrameKind::Table
+            | FrameKind::Anonymous
+            | FrameKind::Object
+            | FrameKind::Zero
+            | FrameKind::Slab => false,
         }
     }
 
@@ -86,6 +139,9 @@ impl FrameKind {
             FrameKind::Object => "object",
             FrameKind::Zero => "zero",
             FrameKind::Slab => "slab",
+            FrameKind::Pool => "pool",
+            FrameKind::PoolAnonymous => "pool_anonymous",
+            FrameKind::PoolObject => "pool_object",
         }
     }
 }

@@ -120,6 +120,14 @@ impl State {
     }
 }
 
+impl State {
+    /// The same folio, used for something else.
+    pub(crate) const fn become_folio(self, kind: FrameKind) -> Self {
+        self.become_block(kind, super::FOLIO_ORDER)
+            .with(Self::FOLIO)
+    }
+}
+
 impl Meta {
     pub(crate) fn new(state: State) -> Self {
         Self {

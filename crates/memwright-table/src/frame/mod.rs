@@ -15,12 +15,14 @@ mod folio;
 mod kind;
 mod meta;
 mod poison;
+mod pool;
 mod reference;
 mod setup;
 mod slots;
 
 pub use folio::{FOLIO_FRAMES, FOLIO_ORDER};
 pub use kind::FrameKind;
+pub use pool::{NoHugePage, PoolCounts};
 pub use reference::FrameRef;
 pub use setup::{Region, SetupError};
 pub use slots::Slots;
@@ -43,6 +45,7 @@ use buddy::Buddy;
 pub(crate) use buddy::Metas;
 use cache::{BATCH, Cache};
 use meta::State;
+use pool::Pool;
 
 /// The largest order: 1 GiB.
 pub const MAX_ORDER: u8 = 18;
@@ -116,6 +119,8 @@ pub struct Frames<M: Machine> {
     folios: AtomicU64,
     /// Who keeps pages outside of memory.
     slots: slots::Keeper<M>,
+    /// Huge pages set aside.
+    pool: Lock<Pool>,
 }
 
 // SAFETY: the pointers name memory of the machine, which is `Send + Sync` and outlives `self`;

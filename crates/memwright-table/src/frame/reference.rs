@@ -125,7 +125,12 @@ impl<M: Machine> Frames<M> {
     #[inline]
     fn may_be_in_folio(&self, frame: Frame) -> bool {
         match self.meta(frame).kind() {
-            FrameKind::Anonymous | FrameKind::Zero | FrameKind::Free => true,
+            FrameKind::Anonymous
+            | FrameKind::Zero
+            | FrameKind::Free
+            | FrameKind::Pool
+            | FrameKind::PoolAnonymous
+            | FrameKind::PoolObject => true,
             FrameKind::Hole
             | FrameKind::Reserved
             | FrameKind::Kernel
@@ -185,15 +190,16 @@ impl<M: Machine> Frames<M> {
     pub fn sharers(&self, frame: Frame) -> u32 {
         let references = self.references(frame);
         match self.kind(frame) {
-            FrameKind::Anonymous => references,
-            FrameKind::Object => references.saturating_sub(1),
+            FrameKind::Anonymous | FrameKind::PoolAnonymous => references,
+            FrameKind::Object | FrameKind::PoolObject => references.saturating_sub(1),
             FrameKind::Hole
             | FrameKind::Free
             | FrameKind::Reserved
             | FrameKind::Kernel
             | FrameKind::Table
             | FrameKind::Zero
-            | FrameKind::Slab => 0,
+            | FrameKind::Slab
+            | FrameKind::Pool => 0,
         }
     }
 

@@ -4,7 +4,7 @@ use core::fmt;
 use core::sync::atomic::AtomicU64;
 
 use super::meta::{Meta, State};
-use super::{Buddy, Cache, CpuCache, FrameKind, Frames, rust_alloc};
+use super::{Buddy, Cache, CpuCache, FrameKind, Frames, Pool, rust_alloc};
 use crate::addr::{Frame, FrameRange, PAGE_SIZE};
 use crate::handle::{OutOfMemory, TryPush};
 use crate::machine::{Machine, frame_pointer};
@@ -108,6 +108,7 @@ impl<M: Machine> Frames<M> {
             low_water: AtomicU64::new(0),
             folios: AtomicU64::new(0),
             slots: super::slots::Keeper::none(),
+            pool: Lock::new(Rank::Pool, Pool::new()),
         };
         for node in 0..=nodes {
             frames

@@ -31,6 +31,8 @@ pub enum Rank {
     Swap,
     /// The counts of a folio's parts.
     Folio,
+    /// The pool of huge pages.
+    Pool,
     /// One CPU's cache of free frames.
     FrameCache,
     /// The free frames of a node.
@@ -64,6 +66,7 @@ impl Rank {
             Rank::TableChild => "table_child",
             Rank::Swap => "swap",
             Rank::Folio => "folio",
+            Rank::Pool => "pool",
             Rank::FrameCache => "frame_cache",
             Rank::Frames => "frames",
             Rank::Scheduler => "scheduler",
@@ -76,7 +79,7 @@ impl Rank {
 }
 
 /// Every rank, in the order of locking.
-pub const RANKS: [Rank; 20] = [
+pub const RANKS: [Rank; 21] = [
     Rank::Process,
     Rank::Signals,
     Rank::FileTable,
@@ -90,6 +93,7 @@ pub const RANKS: [Rank; 20] = [
     Rank::TableChild,
     Rank::Swap,
     Rank::Folio,
+    Rank::Pool,
     Rank::FrameCache,
     Rank::Frames,
     Rank::Scheduler,

@@ -89,7 +89,7 @@ pub struct Copied {
     pub entries: u64,
     /// Pages copied, in pages of 4 KiB.
     pub pages: u64,
-    /// Of these, pages whose copy holds a reference: all but `BORROWED` ones.
+    /// Of these, pages whose copy holds a reference: all but `BORROWED` ones, and those of the pool.
     pub counted: u64,
     /// Entries copied that name pages in swap.
     pub swapped: u64,
@@ -343,7 +343,9 @@ impl<M: Machine> Cursor<'_, M> {
                             copied.entries += 1;
                             copied.pages += self.size().pages();
                         }
-                        if here.counted_frame().is_some() {
+                        let frames = self.table.frames();
+                        let counted = here.counted_frame();
+                        if counted.is_some_and(|frame| !frames.kind(frame).is_pool()) {
                             copied.counted += self.size().pages();
                         }
                         to.park();
@@ -462,7 +464,11 @@ impl<M: Machine> Cursor<'_, M> {
                 if counted {
                     frames.share_whole_raw(page.frame);
                 }
-                let page = self.edit(Bits::empty(), rule.clear, gather);
+                let mut clear = rule.clear;
+                if planted(Mistake::LargeExclusiveAtFork) {
+                    clear.remove(Bits::EXCLUSIVE);
+                }
+                let page = self.edit(Bits::empty(), clear, gather);
                 Entry::Present(Present {
                     bits: page.bits.difference(rule.withhold),
                     ..page

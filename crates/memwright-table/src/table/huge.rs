@@ -9,7 +9,6 @@ use super::{ENTRIES, slot_index, slot_pages};
 use crate::addr::{Page, PageSize};
 use crate::entry::x86_64::{self, Slot};
 use crate::entry::{Bits, Change, Entry, Present};
-use crate::frame::FrameKind;
 use crate::gather::Gather;
 use crate::machine::Machine;
 use crate::sync::{Step, step};
@@ -71,8 +70,8 @@ impl<M: Machine> Cursor<'_, M> {
         let mut old = slot.load(Ordering::Relaxed);
         loop {
             let mapped = x86_64::decode_present(old, self.level);
-            let sole = matches!(frames.kind(mapped.frame), FrameKind::Anonymous)
-                && frames.is_sole_whole(mapped.frame);
+            let sole =
+                frames.kind(mapped.frame).is_anonymous() && frames.is_sole_whole(mapped.frame);
             let (new, what) = editor.decide(old, self.size(), sole, gather);
             if new == old {
                 gather.rely_on_pending();

@@ -24,6 +24,9 @@ impl<M: Machine> Fault<'_, M> {
         let Some(object) = self.area.object() else {
             return Err(FaultError::NoArea);
         };
+        if self.area.flags().contains(AreaFlags::HUGETLB) {
+            return self.resolve_hugetlb();
+        }
         let single = PageRange::single(self.page);
         let watched = AreaFlags::UFFD_MISSING | AreaFlags::UFFD_MINOR;
         loop {
@@ -202,7 +205,7 @@ impl<M: Machine> Fault<'_, M> {
     }
 
     /// The bits of an entry that maps a frame of the object: writable at once if the rule allows it.
-    fn object_bits(self, state: Bits) -> Bits {
+    pub(super) fn object_bits(self, state: Bits) -> Bits {
         let bits = access_bits(self.area.rights()) | state;
         let view = self.area.view();
         let verdict = if self.access.write {

@@ -59,7 +59,7 @@ impl<M: Machine> Fault<'_, M> {
     }
 
     /// The bits of an entry that maps a folio of its own.
-    fn own_huge_bits(&self) -> Bits {
+    pub(super) fn own_huge_bits(&self) -> Bits {
         let mut bits = access_bits(self.area.rights()) | NEW;
         if writable(self.area.view(), bits).is_writable() {
             bits |= Bits::WRITE;

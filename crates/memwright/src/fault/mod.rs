@@ -8,6 +8,7 @@ mod anon;
 mod copy;
 mod file;
 mod huge;
+mod hugetlb;
 mod present;
 mod stack;
 mod swap;
@@ -97,6 +98,8 @@ pub enum FaultKind {
     Huge,
     /// A read of untouched memory shows the shared 2 MiB page of zeroes.
     HugeZeroPage,
+    /// A huge page of the pool was mapped.
+    Hugetlb,
     /// A frame of an object was mapped.
     File,
     /// A write gave a private page a frame of its own.
@@ -113,11 +116,12 @@ pub enum FaultKind {
 
 impl FaultKind {
     /// Every kind.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::DemandZero,
         Self::ZeroPage,
         Self::Huge,
         Self::HugeZeroPage,
+        Self::Hugetlb,
         Self::File,
         Self::Copy,
         Self::WriteOnly,
@@ -133,6 +137,7 @@ impl FaultKind {
             Self::ZeroPage => "zero_page",
             Self::Huge => "huge",
             Self::HugeZeroPage => "huge_zero_page",
+            Self::Hugetlb => "hugetlb",
             Self::File => "file",
             Self::Copy => "copy",
             Self::WriteOnly => "write_only",
@@ -149,6 +154,7 @@ impl FaultKind {
             Self::ZeroPage => Row::FaultZeroPage,
             Self::Huge => Row::FaultHuge,
             Self::HugeZeroPage => Row::FaultHugeZeroPage,
+            Self::Hugetlb => Row::FaultHugetlb,
             Self::File => Row::FaultFile,
             Self::Copy => Row::FaultCopy,
             Self::WriteOnly => Row::FaultWriteOnly,
@@ -193,21 +199,10 @@ impl<M: Machine> AddressSpace<M> {
     pub fn fault(&self, address: VirtAddr, access: Access) -> Result<FaultKind, FaultError> {
         let core = &*self.core;
         let cpu = core.cpu();
-        let outcome = core.fault(cpu, address, access);
+        let mut outcome = core.fault(cpu, address, access);
         match outcome {
             Ok(kind) => core.memory.count_on(cpu, kind.row(), 1),
-            // Not refused yet: the caller retries.
-            Err(FaultError::WouldBlock | FaultError::OutOfMemory | FaultError::Watched(_)) => {}
-            Err(
-                FaultError::NoArea
-                | FaultError::Denied
-                | FaultError::Key(_)
-                | FaultError::Guard
-                | FaultError::Poison
-                | FaultError::BeyondObject
-                | FaultError::Io
-                | FaultError::StackLimit,
-            ) => core.memory.count_on(cpu, Row::FaultRefused, 1),
+            Err(error) => outcome = core.failed_fault(cpu, address, access, error),
         }
         if core.memory.is_watched() {
             core.watched_fault(cpu, address, access, outcome);
@@ -243,6 +238,32 @@ impl<M: Machine> Core<M> {
             drop(areas);
             self.grow_stack(page)?;
         }
+    }
+
+    /// Counts a fault that was refused. One for which the pool of huge pages had no page is tried once more, if pages
+    /// can be taken back.
+    #[cold]
+    fn failed_fault(
+        &self,
+        cpu: CpuId,
+        address: VirtAddr,
+        access: Access,
+        error: FaultError,
+    ) -> Result<FaultKind, FaultError> {
+        match error {
+            // Not refused yet: the caller retries.
+            FaultError::WouldBlock | FaultError::OutOfMemory | FaultError::Watched(_) => {}
+            FaultError::NoHugePage => return self.fault_in_exhausted_pool(cpu, address, access),
+            FaultError::NoArea
+            | FaultError::Denied
+            | FaultError::Key(_)
+            | FaultError::Guard
+            | FaultError::Poison
+            | FaultError::BeyondObject
+            | FaultError::Io
+            | FaultError::StackLimit => self.memory.count_on(cpu, Row::FaultRefused, 1),
+        }
+        Err(error)
     }
 
     /// Tells whoever wants to know of a fault, and of the lines that it wrote.

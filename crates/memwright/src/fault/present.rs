@@ -43,7 +43,8 @@ impl<M: Machine> Fault<'_, M> {
                 return Err(FaultError::Watched(WatchedFault::WriteProtected));
             }
             // It is written now; of a huge page, 4 KiB are.
-            if page.size != PageSize::Size4K {
+            let splits = !self.area.flags().contains(AreaFlags::HUGETLB);
+            if page.size != PageSize::Size4K && splits {
                 self.split_for_store(cursor)?;
                 return self.resolve();
             }
@@ -81,6 +82,9 @@ impl<M: Machine> Fault<'_, M> {
         mut cursor: Cursor<'_, M>,
         page: Present,
     ) -> Result<FaultKind, FaultError> {
+        if self.area.flags().contains(AreaFlags::HUGETLB) {
+            return self.write_shared_hugetlb(cursor, page);
+        }
         if page.size != PageSize::Size4K {
             return self.write_shared_folio(cursor, page);
         }

@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 use core::sync::atomic::{AtomicU64, Ordering};
 
 use memwright_table::sync::{Lock, Rank};
-use memwright_table::{Machine, OutOfMemory, Shared, TryPush};
+use memwright_table::{Frame, Machine, OutOfMemory, Shared, TryPush};
 
 use super::Object;
 use crate::space::Core;
@@ -76,6 +76,14 @@ impl<M: Machine> Mappings<M> {
     /// (Linux 7.2 `mm/memory.c`, `unmap_mapping_range`).
     pub fn unmap(&self, first: u64, end: u64, copies: bool) {
         self.visit(|space| space.zap_object(self, first, end, copies));
+    }
+
+    /// Takes the huge page at `index` away from private mappings without a reservation that have it in `frame`;
+    /// returns from how many.
+    pub(crate) fn take_back(&self, index: u64, frame: Frame) -> u64 {
+        let mut taken = 0;
+        self.visit(|space| taken += space.lose_hugetlb(self, index, frame));
+        taken
     }
 
     /// Says that frames handed out and stores heard of before may be stale by now.
@@ -178,9 +186,26 @@ impl<M: Machine> Attachment<M> {
         &self.object
     }
 
-    /// Whether both show the same open object.
+    /// Whether both show the same open object, so that areas may merge: those of huge pages never do.
     pub(crate) fn same(&self, other: &Self) -> bool {
         core::ptr::addr_eq(Arc::as_ptr(&self.object), Arc::as_ptr(&other.object))
+            && self.may_merge()
+    }
+
+    #[cold]
+    fn may_merge(&self) -> bool {
+        self.object.huge().is_none()
+    }
+
+    /// The same without the mapping's own reservation.
+    pub(crate) fn unreserved(&self) -> Option<Self> {
+        let object = self.object.unreserved()?.clone();
+        let attached = object.mappings().attach(&self.space);
+        debug_assert!(attached.is_ok(), "the space is in the list");
+        Some(Self {
+            object,
+            space: self.space.clone(),
+        })
     }
 }
 

@@ -1,16 +1,22 @@
 //! What areas show other than anonymous memory: files, shared memory, anything with pages.
 
+mod huge_file;
 mod mappings;
 mod pages;
+mod runs;
 mod shmem;
 
 use core::fmt;
+
+use alloc::sync::Arc;
 
 use memwright_table::{Frame, Machine};
 
 pub use crate::error::ObjectError;
 use crate::memory::Memory;
 
+pub(crate) use huge_file::HugeState;
+pub use huge_file::{HUGE_BYTES, HugeFile, HugeView, PrivateHuge};
 pub(crate) use mappings::Attachment;
 pub use mappings::{CleanOutcome, Mappings};
 pub use pages::Pages;
@@ -122,5 +128,15 @@ pub trait Object<M: Machine>: Send + Sync {
     /// Whether this is memory rather than a file: resident pages count as `RssShmem`.
     fn is_memory(&self) -> bool {
         false
+    }
+
+    /// The file of huge pages that it shows, if it does: its areas are cut at huge pages only.
+    fn huge(&self) -> Option<HugeView<'_, M>> {
+        None
+    }
+
+    /// What is shown in its place where its reservation of huge pages does not go: by a forked child.
+    fn unreserved(&self) -> Option<&Arc<dyn Object<M>>> {
+        None
     }
 }

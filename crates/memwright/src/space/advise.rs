@@ -97,6 +97,7 @@ impl From<FlagsError> for AdviseError {
         match error {
             FlagsError::Hole(address) => Self::Hole(address),
             FlagsError::OverLimit(limit) => Self::OverLimit(limit),
+            FlagsError::Misaligned => Self::Misaligned,
             FlagsError::OutOfMemory => Self::OutOfMemory,
         }
     }
@@ -162,9 +163,12 @@ impl<M: Machine> AddressSpace<M> {
     }
 }
 
-/// Locked memory stays where it is, and how it is used does not matter.
+/// Locked memory stays where it is, as pages of the pool do, and how it is used does not matter.
 fn refuse_locked<M: Machine>(area: &Area<M>, part: PageRange) -> Result<(), AdviseError> {
-    if area.flags.contains(AreaFlags::LOCKED) {
+    if area
+        .flags
+        .intersects(AreaFlags::LOCKED | AreaFlags::HUGETLB)
+    {
         return Err(AdviseError::NotApplicable(part.start.address()));
     }
     Ok(())
@@ -304,6 +308,9 @@ impl<M: Machine> Core<M> {
         if area.flags.contains(AreaFlags::LOCKED) && advice == Advice::DontNeed {
             return Err(AdviseError::NotApplicable(range.start.address()));
         }
+        if area.flags.contains(AreaFlags::HUGETLB) {
+            return self.drop_hugetlb(area, range);
+        }
         let cpu = self.cpu();
         self.note_peak(cpu);
         let mut gather = self.gather();
@@ -388,7 +395,9 @@ impl<M: Machine> Core<M> {
             if install {
                 check_seal(self, area, part, Advice::GuardInstall)?;
             }
-            if install && area.flags.contains(AreaFlags::LOCKED) {
+            if area.flags.contains(AreaFlags::HUGETLB)
+                || install && area.flags.contains(AreaFlags::LOCKED)
+            {
                 return Err(AdviseError::NotApplicable(part.start.address()));
             }
             if install {

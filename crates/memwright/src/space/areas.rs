@@ -8,6 +8,7 @@ use memwright_table::{Machine, PAGE_SIZE, PageRange, TryPush};
 use super::ExecGain;
 use super::keys::Keys;
 use crate::error::Limit;
+use crate::huge::HUGE_PAGES;
 use crate::memory::Memory;
 use crate::object::{Attachment, Object};
 use crate::uffd::Watch;
@@ -38,6 +39,15 @@ impl<M: Machine> Backing<M> {
         Self {
             attachment: self.attachment.clone(),
             watcher,
+        }
+    }
+
+    /// The same without a reservation of huge pages of its own.
+    pub(crate) fn unreserved(&self) -> Self {
+        let attachment = self.attachment.as_ref();
+        Self {
+            attachment: attachment.map(|own| own.unreserved().unwrap_or_else(|| own.clone())),
+            watcher: self.watcher.clone(),
         }
     }
 
@@ -149,6 +159,8 @@ pub struct Totals {
     pub resident_shared: u64,
     /// Pages in swap (`VmSwap`).
     pub swapped: u64,
+    /// Pages of huge pages of the pool, which are not resident ones (`HugetlbPages`).
+    pub hugetlb: u64,
     /// The most pages with a frame at any time (`VmHWM`), as last sampled.
     pub resident_peak: u64,
     /// The most pages of all areas at any time (`VmPeak`).
@@ -161,6 +173,8 @@ pub struct Totals {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CutError {
     OverLimit(Limit),
+    /// It would cut a huge page of the pool.
+    Misaligned,
     OutOfMemory,
 }
 
@@ -203,7 +217,17 @@ fn moved(total: u64, enter: bool, pages: u64) -> u64 {
 /// Whether pages with these properties are a promise of memory
 /// (Linux 7.2 `mm/vma.c`, `accountable_mapping`).
 pub(crate) fn is_accountable(rights: Rights, flags: AreaFlags) -> bool {
-    rights.contains(Rights::WRITE) && !flags.intersects(AreaFlags::NORESERVE | AreaFlags::SHARED)
+    const NO_PROMISE: AreaFlags = AreaFlags::NORESERVE
+        .union(AreaFlags::SHARED)
+        .union(AreaFlags::HUGETLB);
+    rights.contains(Rights::WRITE) && !flags.intersects(NO_PROMISE)
+}
+
+/// Whether an edge of `part` cuts a huge page of the pool, in an area with these flags.
+#[inline]
+pub(crate) fn cuts_hugetlb(flags: AreaFlags, part: PageRange) -> bool {
+    flags.contains(AreaFlags::HUGETLB)
+        && (part.start.number() | part.end.number()) % HUGE_PAGES != 0
 }
 
 impl<M: Machine> Areas<M> {
@@ -318,6 +342,9 @@ impl<M: Machine> Areas<M> {
         whole: PageRange,
         part: PageRange,
     ) -> Result<Position, CutError> {
+        if cuts_hugetlb(self.map.get(position).flags, part) {
+            return Err(CutError::Misaligned);
+        }
         let below = part.start > whole.start;
         let above = part.end < whole.end;
         let cuts = usize::from(below) + usize::from(above);

@@ -7,8 +7,8 @@ use core::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU64, Ordering};
 use memwright_table::sync::stat::{self, Line};
 use memwright_table::sync::{Rank, SpreadLock};
 use memwright_table::{
-    Bits, Change, Copied, CpuId, Cursor, Frame, FrameKind, Gather, GatherCounts, Machine,
-    OutOfMemory, Page, PageRange, Present, Table, TryPush, VirtAddr,
+    Bits, Change, Copied, CpuId, Cursor, Frame, Gather, GatherCounts, Machine, OutOfMemory, Page,
+    PageRange, Present, Table, TryPush, VirtAddr,
 };
 
 use super::{Area, Areas, Layout};
@@ -224,7 +224,7 @@ impl<M: Machine> Core<M> {
         self.memory.count_on(cpu, Row::FlushElidedGrew, 1);
     }
 
-    /// Counts an entry that now shows the zero frame, which is no resident page.
+    /// Counts an entry that now shows a page that does not count as resident: the zero frame, or one of the pool.
     #[inline]
     pub(crate) fn note_borrowed(&self, cpu: CpuId) {
         self.memory.count_on(cpu, Row::EntriesFilled, 1);
@@ -308,7 +308,7 @@ impl<M: Machine> Core<M> {
 
     /// Whether `frame` holds a page of private anonymous memory.
     pub(crate) fn is_anonymous(&self, frame: Frame) -> bool {
-        matches!(self.memory.frames().kind(frame), FrameKind::Anonymous)
+        self.memory.frames().kind(frame).is_anonymous()
     }
 }
 

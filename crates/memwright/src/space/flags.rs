@@ -3,7 +3,7 @@
 use memwright_table::{Machine, PageRange, VirtAddr};
 
 use super::areas::CutError;
-use super::{Areas, Core};
+use super::{Areas, Core, cuts_hugetlb};
 use crate::error::Limit;
 use crate::stats::Row;
 use crate::vma::AreaFlags;
@@ -14,6 +14,8 @@ pub(crate) enum FlagsError {
     /// Nothing is mapped here. Who passes over holes goes on behind it.
     Hole(VirtAddr),
     OverLimit(Limit),
+    /// A huge page of the pool would be cut.
+    Misaligned,
     OutOfMemory,
 }
 
@@ -21,6 +23,7 @@ impl From<CutError> for FlagsError {
     fn from(error: CutError) -> Self {
         match error {
             CutError::OverLimit(limit) => Self::OverLimit(limit),
+            CutError::Misaligned => Self::Misaligned,
             CutError::OutOfMemory => Self::OutOfMemory,
         }
     }
@@ -71,6 +74,9 @@ impl<M: Machine> Core<M> {
             }
             let mut position = position.expect("an area was found");
             if part != whole {
+                if cuts_hugetlb(old, part) {
+                    return Err(FlagsError::Misaligned);
+                }
                 self.split_at_edges(part, Row::HugeSplitsAdvise);
                 position = areas.cut(position, whole, part)?;
             }

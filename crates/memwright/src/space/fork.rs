@@ -108,7 +108,15 @@ fn copy_area<M: Machine>(
     };
     let backing = match area.object() {
         None => Backing::ANONYMOUS,
-        Some(object) => Backing::object_of(Attachment::new(object.clone(), child)?),
+        Some(object) => {
+            // What is reserved for a private mapping is so for its owner.
+            let shown = if area.flags.contains(AreaFlags::HUGETLB) {
+                object.unreserved().unwrap_or(object)
+            } else {
+                object
+            };
+            Backing::object_of(Attachment::new(shown.clone(), child)?)
+        }
     };
     if area.flags.contains(AreaFlags::ACCOUNTED) {
         core.memory
@@ -166,6 +174,10 @@ fn copy_entries<M: Machine>(
         child.note_copied(cpu, &copied);
         match copied.stop {
             CopyStop::Done => break,
+            CopyStop::Pinned(page) if area.flags.contains(AreaFlags::HUGETLB) => {
+                child.copy_pinned_hugetlb(cpu, area, watched, &mut to, page)?;
+                entries += 1;
+            }
             CopyStop::Pinned(page) if page.size != PageSize::Size4K => {
                 // Its pages are looked at one by one.
                 drop(to);

@@ -14,6 +14,7 @@ impl From<FlagsError> for LockError {
         match error {
             FlagsError::Hole(address) => Self::Hole(address),
             FlagsError::OverLimit(limit) => Self::OverLimit(limit),
+            FlagsError::Misaligned => Self::OutOfRange,
             FlagsError::OutOfMemory => Self::OutOfMemory,
         }
     }
@@ -105,7 +106,11 @@ impl<M: Machine> AddressSpace<M> {
         let wanted = lock_flags(on_fault);
         match core.change_flags(&mut areas, all, Holes::Pass, |flags| locked(flags, wanted)) {
             Ok(()) | Err(FlagsError::Hole(_)) => {}
-            Err(error @ (FlagsError::OverLimit(_) | FlagsError::OutOfMemory)) => {
+            Err(
+                error @ (FlagsError::OverLimit(_)
+                | FlagsError::Misaligned
+                | FlagsError::OutOfMemory),
+            ) => {
                 return Err(error.into());
             }
         }
@@ -127,7 +132,11 @@ impl<M: Machine> AddressSpace<M> {
         areas.lock_future = LockFuture::No;
         match core.change_flags(&mut areas, all, Holes::Pass, unlocked) {
             Ok(()) | Err(FlagsError::Hole(_)) => Ok(()),
-            Err(error @ (FlagsError::OverLimit(_) | FlagsError::OutOfMemory)) => Err(error.into()),
+            Err(
+                error @ (FlagsError::OverLimit(_)
+                | FlagsError::Misaligned
+                | FlagsError::OutOfMemory),
+            ) => Err(error.into()),
         }
     }
 }
@@ -140,10 +149,10 @@ fn unlocked(flags: AreaFlags) -> AreaFlags {
     flags - LOCK_FLAGS
 }
 
-/// The flags of an area that is locked in the `wanted` way. What may be dropped cannot be, what is secret is
-/// already, and Linux is silent about both (`mlock_fixup`).
+/// The flags of an area that is locked in the `wanted` way. What may be dropped cannot be, what is secret or of the
+/// pool of huge pages stays anyway, and Linux is silent about all of them (`mlock_fixup`).
 fn locked(flags: AreaFlags, wanted: AreaFlags) -> AreaFlags {
-    if flags.intersects(AreaFlags::DROPPABLE | AreaFlags::SECRET) {
+    if flags.intersects(AreaFlags::DROPPABLE | AreaFlags::SECRET | AreaFlags::HUGETLB) {
         return flags;
     }
     (flags - LOCK_FLAGS) | wanted

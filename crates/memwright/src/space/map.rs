@@ -8,7 +8,8 @@ use super::areas::is_accountable;
 use super::unmap::Removal;
 use super::{AddressSpace, Area, Areas, Backing, Core, LockFuture};
 use crate::error::{Limit, MapError, UnmapError};
-use crate::object::{Attachment, Object};
+use crate::huge::HUGE_PAGES;
+use crate::object::{Attachment, HUGE_BYTES, Object};
 use crate::trace::Event;
 use crate::vma::{AreaBin, AreaFlags, Lineage, LineageCell, Rights};
 
@@ -115,13 +116,25 @@ impl<M: Machine> AddressSpace<M> {
     pub fn map(&self, request: &MapRequest<M>) -> Result<VirtAddr, MapError> {
         let core = &self.core;
         let cpu = core.cpu();
-        let pages = self.check_length(request)?;
+        let mut pages = self.check_length(request)?;
         let mut flags = request
             .flags
-            .difference(AreaFlags::SHARED | AreaFlags::ACCOUNTED)
+            .difference(AreaFlags::SHARED | AreaFlags::ACCOUNTED | AreaFlags::HUGETLB)
             | AreaFlags::SOFT_DIRTY;
-        if let MapKind::Object { shared: true, .. } = request.kind {
-            flags |= AreaFlags::SHARED;
+        if let MapKind::Object {
+            shared,
+            object,
+            offset,
+        } = &request.kind
+        {
+            flags.set(AreaFlags::SHARED, *shared);
+            if object.huge().is_some() {
+                if offset % HUGE_BYTES != 0 {
+                    return Err(MapError::Misaligned);
+                }
+                flags |= AreaFlags::HUGETLB;
+                pages = pages.next_multiple_of(HUGE_PAGES);
+            }
         }
         let mut bin = AreaBin::new();
         let mut areas = core.areas.write();
@@ -133,14 +146,18 @@ impl<M: Machine> AddressSpace<M> {
             LockFuture::Populated => flags |= AreaFlags::LOCKED,
             LockFuture::OnFault => flags |= AreaFlags::LOCKED | AreaFlags::LOCK_ON_FAULT,
         }
-        if flags.contains(AreaFlags::DROPPABLE) {
-            // What may go at any time is never kept.
+        if flags.intersects(AreaFlags::DROPPABLE | AreaFlags::HUGETLB) {
+            // What may go at any time is never kept, and what is of the pool always.
             flags -= AreaFlags::LOCKED | AreaFlags::LOCK_ON_FAULT;
         }
         if is_accountable(request.rights, flags) {
             flags |= AreaFlags::ACCOUNTED;
         }
-        let start = place(core, &mut areas, pages, request.placement)?;
+        let start = if flags.contains(AreaFlags::HUGETLB) {
+            place_hugetlb(core, &mut areas, pages, request.placement)?
+        } else {
+            place(core, &mut areas, pages, request.placement)?
+        };
         let range = PageRange::new(start, start.add(pages));
         let backing = match &request.kind {
             MapKind::Anonymous => Backing::ANONYMOUS,
@@ -151,6 +168,9 @@ impl<M: Machine> AddressSpace<M> {
         let replaced = prepare(core, &mut areas, range, request.rights, flags, &mut bin)?;
         if replaced.areas > 0 {
             core.unmap_areas(cpu, &mut areas, range, &mut bin);
+        }
+        if flags.contains(AreaFlags::HUGETLB) {
+            core.clear_way(range);
         }
 
         let offset = match request.kind {
@@ -273,6 +293,38 @@ fn place<M: Machine>(
                 .lowest_room(pages, PageRange::new(below.end, bounds.end))
         })
         .ok_or(MapError::NoRoom)
+}
+
+/// Chooses where an area of huge pages goes: at a multiple of their size
+/// (Linux 7.2 `mm/hugetlb.c`, `hugetlb_get_unmapped_area`).
+#[cold]
+fn place_hugetlb<M: Machine>(
+    core: &Core<M>,
+    areas: &mut Areas<M>,
+    pages: u64,
+    placement: Placement,
+) -> Result<Page, MapError> {
+    let placement = match placement {
+        Placement::Fixed(address) | Placement::FixedNoReplace(address) => {
+            if address.as_u64() % HUGE_BYTES != 0 {
+                return Err(MapError::Misaligned);
+            }
+            placement
+        }
+        Placement::Hint(address) => match address.as_u64().checked_next_multiple_of(HUGE_BYTES) {
+            Some(hint) => Placement::Hint(VirtAddr::new(hint)),
+            None => Placement::Anywhere,
+        },
+        Placement::Anywhere => placement,
+    };
+    let start = place(core, areas, pages, placement)?;
+    if start.number() % HUGE_PAGES == 0 {
+        return Ok(start);
+    }
+    // With room to spare the last multiple of the size in it will do.
+    let spare = HUGE_PAGES - 1;
+    let start = place(core, areas, pages + spare, Placement::Anywhere)?;
+    Ok(Page::new((start.number() + spare) & !spare))
 }
 
 /// Checks every limit, promises the memory and reserves what the change needs: afterwards it cannot fail.

@@ -10,6 +10,7 @@ mod core;
 mod exec_gain;
 mod flags;
 mod fork;
+mod hugetlb;
 mod keys;
 mod lock;
 mod map;
@@ -40,7 +41,7 @@ pub use self::remap::RemapRequest;
 pub use self::survey::{Forget, Sight};
 pub use self::sync::SyncFlags;
 
-pub(crate) use self::areas::{Areas, CutError};
+pub(crate) use self::areas::{Areas, CutError, cuts_hugetlb};
 pub(crate) use self::core::{Core, access_bits};
 
 /// An area of an address space.

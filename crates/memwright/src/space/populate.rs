@@ -6,6 +6,7 @@ use super::check;
 use super::{AddressSpace, Area, Areas, Core};
 use crate::error::{AdviseError, FaultError};
 use crate::fault::{Access, Fault};
+use crate::huge::HUGE_PAGES;
 use crate::vma::{AreaFlags, Rights};
 
 impl<M: Machine> AddressSpace<M> {
@@ -121,7 +122,12 @@ impl<M: Machine> Core<M> {
         access: Access,
     ) -> Result<(), FaultError> {
         let cpu = self.cpu();
-        for page in range.iter() {
+        let step = if area.flags.contains(AreaFlags::HUGETLB) {
+            HUGE_PAGES
+        } else {
+            1
+        };
+        for page in range.iter().step_by(step as usize) {
             let permits = if access.write {
                 self.permits_marked(page)
             } else {

@@ -335,6 +335,7 @@ impl From<CutError> for ProtectError {
     fn from(error: CutError) -> Self {
         match error {
             CutError::OverLimit(limit) => Self::OverLimit(limit),
+            CutError::Misaligned => Self::Misaligned,
             CutError::OutOfMemory => Self::OutOfMemory,
         }
     }

@@ -3,6 +3,7 @@
 use memwright_table::{Bits, Entry, FrameKind, Machine, Page, PageRange, VirtAddr};
 
 use super::{AddressSpace, Area, Core, Totals};
+use crate::vma::AreaFlags;
 
 impl<M: Machine> AddressSpace<M> {
     /// Shows every area to `visitor`, from the lowest upwards, with the address space locked.
@@ -57,6 +58,11 @@ impl<M: Machine> AddressSpace<M> {
             let memory = area.object().is_none_or(|object| object.is_memory());
             let mut cursor = core.table.look(area.range());
             while let Some(extent) = cursor.next_filled() {
+                if extent.entry.present().is_some() && area.flags().contains(AreaFlags::HUGETLB) {
+                    totals.hugetlb += extent.range.len();
+                    cursor.advance();
+                    continue;
+                }
                 match core.kind_of(extent.entry) {
                     Some(FrameKind::Anonymous) => totals.resident_anonymous += extent.range.len(),
                     Some(_) if memory => totals.resident_shared += extent.range.len(),

@@ -2,8 +2,9 @@
 
 use memwright_table::{Change, CpuId, Machine, PAGE_SIZE, Page, PageRange, VirtAddr};
 
-use super::{AddressSpace, Area, Areas, Backing, Core};
+use super::{AddressSpace, Area, Areas, Backing, Core, cuts_hugetlb};
 use crate::error::{Limit, RemapError, UnmapError};
+use crate::huge::HUGE_PAGES;
 use crate::stats::Row;
 use crate::trace::Event;
 use crate::vma::{AreaBin, AreaFlags, Lineage, LineageCell, Position};
@@ -99,6 +100,27 @@ impl RemapRequest {
     }
 }
 
+impl Checked {
+    /// The request as it is meant in an area: one of huge pages of the pool is moved by whole ones, and neither grows
+    /// nor stays behind (Linux 7.2 `check_prep_vma`).
+    fn in_area<M: Machine>(self, area: &Area<M>) -> Result<Self, RemapError> {
+        if !area.flags.contains(AreaFlags::HUGETLB) {
+            return Ok(self);
+        }
+        let aligned = |page: Page| page.number() % HUGE_PAGES == 0;
+        let whole = Self {
+            old_pages: self.old_pages.next_multiple_of(HUGE_PAGES),
+            new_pages: self.new_pages.next_multiple_of(HUGE_PAGES),
+            ..self
+        };
+        let fits = aligned(self.start) && self.fixed.is_none_or(aligned);
+        if !fits || whole.new_pages > whole.old_pages || self.dont_unmap {
+            return Err(RemapError::Invalid);
+        }
+        Ok(whole)
+    }
+}
+
 impl<M: Machine> AddressSpace<M> {
     /// Moves or resizes a mapping; returns where it is now. Moved pages are soft-dirty.
     ///
@@ -137,17 +159,14 @@ impl<M: Machine> Core<M> {
         request: &Checked,
         bin: &mut AreaBin<Backing<M>>,
     ) -> Result<Page, RemapError> {
-        let Checked {
-            start,
-            old_pages,
-            new_pages,
-            ..
-        } = *request;
-        let old = PageRange::new(start, start.add(old_pages));
+        let start = request.start;
         let position = areas.map.at_or_after(start);
         let position = position.filter(|found| areas.map.get(*found).start() <= start);
         let position = position.ok_or(RemapError::NoArea(start.address()))?;
         let area = areas.map.get(position);
+        let request = &request.in_area(area)?;
+        let (old_pages, new_pages) = (request.old_pages, request.new_pages);
+        let old = PageRange::new(start, start.add(old_pages));
         if area.flags.contains(AreaFlags::SEALED) {
             return Err(RemapError::Sealed(start.address()));
         }
@@ -265,6 +284,9 @@ impl<M: Machine> Core<M> {
         let new = PageRange::new(target, target.add(new_pages));
         let keeps_old = request.dont_unmap || old_pages == 0;
         let promised = self.prepare_move(areas, old, new, keeps_old, bin)?;
+        if is_hugetlb(areas, start) {
+            self.clear_way(new);
+        }
         let keeps_watch = areas.map.find(start).is_some_and(follows);
         if let Err(error) = self.move_pages(cpu, (old, target), keeps_watch) {
             self.memory.take_back(promised);
@@ -364,6 +386,15 @@ impl<M: Machine> Core<M> {
             lineage: LineageCell::new(area.lineage()),
             backing,
         };
+        if flags.contains(AreaFlags::HUGETLB) {
+            // What is reserved moves as well.
+            areas.map.split_at(old.start);
+            areas.map.split_at(old.end);
+            if let Some(position) = areas.map.at_or_after(old.start) {
+                let left = areas.map.get_mut(position);
+                left.backing = left.backing.unreserved();
+            }
+        }
         if !keeps_old {
             self.unmap_areas(self.cpu(), areas, old, bin);
         }
@@ -392,8 +423,12 @@ impl<M: Machine> Core<M> {
             if part.is_empty() {
                 break;
             }
-            if areas.map.get(position).flags.contains(AreaFlags::SEALED) {
+            let area = areas.map.get(position);
+            if area.flags.contains(AreaFlags::SEALED) {
                 return Err(RemapError::Sealed(part.start.address()));
+            }
+            if cuts_hugetlb(area.flags, part) {
+                return Err(RemapError::Invalid);
             }
             let ahead = part.start.number() - old.start.number();
             let piece = Checked {
@@ -402,7 +437,8 @@ impl<M: Machine> Core<M> {
                 new_pages: part.len(),
                 fixed: Some(target.add(ahead)),
                 ..*request
-            };
+            }
+            .in_area(area)?;
             self.move_area(areas, &piece, bin)?;
             next = part.end;
         }
@@ -413,6 +449,12 @@ impl<M: Machine> Core<M> {
 /// Whether a watcher of the area is told where it goes, and goes on watching it there (`UFFD_FEATURE_EVENT_REMAP`).
 fn follows<M: Machine>(area: &Area<M>) -> bool {
     area.backing().watcher().is_some_and(|watch| watch.follows)
+}
+
+/// Whether the area at `page` has huge pages of the pool.
+fn is_hugetlb<M: Machine>(areas: &Areas<M>, page: Page) -> bool {
+    let area = areas.map.find(page);
+    area.is_some_and(|area| area.flags.contains(AreaFlags::HUGETLB))
 }
 
 /// Whether `more` pages of the area keep to the limits (Linux 7.2 `check_prep_vma`).

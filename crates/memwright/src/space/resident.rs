@@ -5,6 +5,7 @@ use memwright_table::{Entry, Machine, Page, PageRange, VirtAddr};
 use super::check;
 use super::{AddressSpace, Area, Core};
 use crate::error::AdviseError;
+use crate::vma::AreaFlags;
 
 impl<M: Machine> AddressSpace<M> {
     /// Tells `visitor`, for each page of `length` bytes, whether an access would find it in memory.
@@ -42,6 +43,8 @@ impl<M: Machine> Core<M> {
         match entry {
             Entry::Present(_) | Entry::Migrating(_) => true,
             Entry::Swapped(_) => false,
+            // Of these only the entry is asked (`mincore_hugetlb`).
+            Entry::Empty | Entry::Marker(_) if area.flags().contains(AreaFlags::HUGETLB) => false,
             Entry::Empty | Entry::Marker(_) => area.object().is_some_and(|object| {
                 let cached = object.cached(&self.memory, area.offset_of(page));
                 cached

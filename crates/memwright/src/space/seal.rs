@@ -12,6 +12,7 @@ impl From<FlagsError> for SealError {
         match error {
             FlagsError::Hole(address) => Self::Hole(address),
             FlagsError::OverLimit(limit) => Self::OverLimit(limit),
+            FlagsError::Misaligned => Self::Invalid,
             FlagsError::OutOfMemory => Self::OutOfMemory,
         }
     }

@@ -4,7 +4,7 @@ use memwright_table::mistake::{Mistake, planted};
 use memwright_table::{CpuId, Machine, OutOfFrames, PageRange, VirtAddr};
 
 use super::check::{self, RangeError};
-use super::{AddressSpace, Areas, Backing, Core};
+use super::{AddressSpace, Areas, Backing, Core, cuts_hugetlb};
 use crate::error::{Limit, UnmapError};
 use crate::stats::Row;
 use crate::trace::Event;
@@ -46,6 +46,18 @@ impl<M: Machine> AddressSpace<M> {
     }
 }
 
+/// Whether the part `part` of an area with these flags, sealed or of huge pages of the pool, may go.
+#[cold]
+fn check_kept(flags: AreaFlags, part: PageRange) -> Result<(), UnmapError> {
+    if flags.contains(AreaFlags::SEALED) {
+        return Err(UnmapError::Sealed(part.start.address()));
+    }
+    if cuts_hugetlb(flags, part) {
+        return Err(UnmapError::Misaligned);
+    }
+    Ok(())
+}
+
 impl<M: Machine> Core<M> {
     /// What unmapping `range` takes away, if no part of it is sealed and the area limit allows the split it may
     /// need.
@@ -63,9 +75,11 @@ impl<M: Machine> Core<M> {
             if cut_out && areas.map.len() >= areas.limits.areas {
                 return Err(UnmapError::OverLimit(Limit::Areas));
             }
-            if area.flags.contains(AreaFlags::SEALED) {
-                let first = area.start().max(range.start);
-                return Err(UnmapError::Sealed(first.address()));
+            if area
+                .flags
+                .intersects(AreaFlags::SEALED | AreaFlags::HUGETLB)
+            {
+                check_kept(area.flags, area.range().intersect(range))?;
             }
         }
         Ok(removal)
@@ -140,6 +154,9 @@ impl<M: Machine> Core<M> {
             areas.count_out(area.rights, area.flags, area.pages());
             if area.flags.contains(AreaFlags::ACCOUNTED) && !planted(Mistake::LeakPromise) {
                 self.memory.take_back(area.pages());
+            }
+            if area.flags.contains(AreaFlags::HUGETLB) {
+                area.forget_reservation();
             }
             bin.take(area);
         }

@@ -5,7 +5,9 @@
 //! nobody comes for a page that is not there yet.
 
 use memwright_table::mistake::{Mistake, planted};
-use memwright_table::{Bits, Cursor, Entry, Gather, Machine, Page, PageRange, PageSize, Present};
+use memwright_table::{
+    Bits, Cursor, Entry, FrameKind, Gather, Machine, Page, PageRange, PageSize, Present,
+};
 
 use super::{Choice, DeviceError, Effort};
 use crate::space::{Area, Core};
@@ -106,7 +108,8 @@ impl<M: Machine> Core<M> {
         let frames = self.memory.frames();
         let leaves = page.size == PageSize::Size2M
             && !page.bits.contains(Bits::BORROWED)
-            && self.is_anonymous(page.frame)
+            // Those of the pool stay.
+            && matches!(frames.kind(page.frame), FrameKind::Anonymous)
             && frames.pins(page.frame) == 0
             && frames.is_sole_whole(page.frame);
         if !leaves || cursor.split(gather).is_err() {

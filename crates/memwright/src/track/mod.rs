@@ -26,7 +26,7 @@ mod soft_dirty;
 
 use memwright_table::{Bits, Edit, PageSize};
 
-pub use scan::{Categories, Scan};
+pub use scan::{Categories, Scan, Share};
 
 use crate::vma::{Area, AreaFlags, Backed};
 

@@ -15,7 +15,7 @@ use memwright_table::{
 use super::{arm_written, is_by_dirty, written};
 use crate::error::WatchError;
 use crate::huge::HUGE_PAGES;
-use crate::space::{AddressSpace, Area, Core};
+use crate::space::{AddressSpace, Area, Core, cuts_hugetlb};
 use crate::vma::AreaFlags;
 
 bitflags! {
@@ -41,6 +41,15 @@ bitflags! {
         /// A guard.
         const GUARD = 1 << 8;
     }
+}
+
+/// How much of a run may be taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Share {
+    /// As much as there is room for.
+    Any,
+    /// All of it or nothing.
+    Whole,
 }
 
 /// Which pages are asked for, and what becomes of them.
@@ -112,7 +121,7 @@ impl<M: Machine> AddressSpace<M> {
         &self,
         range: PageRange,
         scan: &Scan,
-        take: &mut dyn FnMut(PageRange, Categories) -> u64,
+        take: &mut dyn FnMut(PageRange, Categories, Share) -> u64,
     ) -> Result<Page, WatchError> {
         let core = &*self.core;
         let cpu = core.cpu();
@@ -166,7 +175,7 @@ struct Look<'a, M: Machine> {
     /// What every page of the area is.
     common: Categories,
     scan: &'a Scan,
-    take: &'a mut dyn FnMut(PageRange, Categories) -> u64,
+    take: &'a mut dyn FnMut(PageRange, Categories, Share) -> u64,
 }
 
 /// What is known of a run, and of others like it.
@@ -247,7 +256,17 @@ impl<M: Machine> Core<M> {
             let categories = look.common | found;
             let mut end = extent.range.end;
             if look.scan.wants(categories) {
-                let taken = (look.take)(extent.range, categories).min(extent.range.len());
+                // A huge page of the pool is protected whole, or not at all.
+                let pooled = look.area.flags().contains(AreaFlags::HUGETLB);
+                let share = if look.scan.protect && pooled {
+                    Share::Whole
+                } else {
+                    Share::Any
+                };
+                if share == Share::Whole && cuts_hugetlb(look.area.flags(), extent.range) {
+                    return Ok(extent.range.start);
+                }
+                let taken = (look.take)(extent.range, categories, share).min(extent.range.len());
                 end = extent.range.start.add(taken);
                 let protects = look.scan.protect && taken > 0;
                 if protects && is_one_page(extent) && categories.contains(Categories::WRITTEN) {
@@ -318,7 +337,7 @@ impl<M: Machine> Core<M> {
                 continue;
             }
             let pages = PageRange::new(run.start, next);
-            let taken = (look.take)(pages, known.categories).min(run.pages);
+            let taken = (look.take)(pages, known.categories, Share::Any).min(run.pages);
             if look.scan.protect {
                 let mut done = 0;
                 if known.at_once {

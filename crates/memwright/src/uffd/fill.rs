@@ -2,10 +2,10 @@
 
 use memwright_table::{
     Bits, Cursor, Entry, Frame, FrameKind, FrameRef, Machine, Marker, Marks, PAGE_SIZE, Page,
-    PageRange, PageSize,
+    PageRange,
 };
 
-use super::{FillError, Watch};
+use super::{FillError, Watch, unit_of};
 use crate::fault::{Access, Fault};
 use crate::object::{Object, ObjectError, Put};
 use crate::space::{AddressSpace, access_bits};
@@ -57,6 +57,9 @@ impl<M: Machine> AddressSpace<M> {
             access: Access::WRITE,
         };
         let place = Place { fault, protect };
+        if area.flags().contains(AreaFlags::HUGETLB) {
+            return place.fill_hugetlb(fill);
+        }
         match (fill, area.object()) {
             (Fill::Poison, _) => place.poison(),
             (Fill::Object, Some(object)) if area.is_shared() => place.show(&**object),
@@ -73,20 +76,20 @@ impl<M: Machine> AddressSpace<M> {
 }
 
 /// Where a page is filled.
-struct Place<'a, M: Machine> {
+pub(super) struct Place<'a, M: Machine> {
     /// The fault that it is filled for, or before.
-    fault: Fault<'a, M>,
-    protect: bool,
+    pub(super) fault: Fault<'a, M>,
+    pub(super) protect: bool,
 }
 
 impl<M: Machine> Place<'_, M> {
     /// The entry's bits for a page in this state, with the protection, and writable if the rule allows it.
-    fn bits(&self, state: Bits, stored: bool) -> Bits {
+    pub(super) fn bits(&self, state: Bits, stored: bool) -> Bits {
         let view = self.fault.area.view();
         let mut bits = access_bits(self.fault.area.rights()) | state;
         if self.protect {
             let flags = self.fault.area.flags();
-            let edit = arm_written(is_by_dirty(flags, PageSize::Size4K), bits);
+            let edit = arm_written(is_by_dirty(flags, unit_of(self.fault.area)), bits);
             bits = (bits - edit.clear) | edit.set;
         }
         let verdict = if stored {
@@ -99,9 +102,11 @@ impl<M: Machine> Place<'_, M> {
     }
 
     /// A cursor at the entry, unless something is there. A marker that protects gives way.
-    fn vacancy(&self) -> Result<Cursor<'_, M>, FillError> {
+    pub(super) fn vacancy(&self) -> Result<Cursor<'_, M>, FillError> {
         let table = &self.fault.core.table;
-        let cursor = table.cursor(PageRange::single(self.fault.page));
+        let start = self.fault.page;
+        let end = start.add(unit_of(self.fault.area).pages());
+        let cursor = table.cursor(PageRange::new(start, end));
         match cursor.peek() {
             Entry::Empty => Ok(cursor),
             Entry::Marker(Marker { marks }) if marks == Marks::UFFD_WP => Ok(cursor),
@@ -200,7 +205,7 @@ impl<M: Machine> Place<'_, M> {
         entered
     }
 
-    fn poison(&self) -> Result<(), FillError> {
+    pub(super) fn poison(&self) -> Result<(), FillError> {
         if !self.fault.area.is_shared() {
             // A child finds it poisoned too.
             self.fault.note_private();

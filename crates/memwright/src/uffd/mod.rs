@@ -17,13 +17,14 @@
 //! | somebody waits | is refused until the watcher takes the protection away |
 
 mod fill;
+mod fill_hugetlb;
 mod protect;
 mod register;
 mod relocate;
 mod unregister;
 
 use bitflags::bitflags;
-use memwright_table::{Machine, Page, PageRange, Shared, VirtAddr};
+use memwright_table::{Machine, Page, PageRange, PageSize, Shared, VirtAddr};
 
 pub use crate::error::{FillError, MoveError, WatchError};
 pub use fill::Fill;
@@ -79,6 +80,17 @@ pub struct Watched {
     pub watch: Watch,
     /// Its part of the area.
     pub range: PageRange,
+    /// What the area's pages are filled by.
+    pub unit: PageSize,
+}
+
+/// What the pages of an area are filled by.
+fn unit_of<M: Machine>(area: &Area<M>) -> PageSize {
+    if area.flags().contains(AreaFlags::HUGETLB) {
+        PageSize::Size2M
+    } else {
+        PageSize::Size4K
+    }
 }
 
 /// The pages of `length` bytes, more than none, that lie in user memory (Linux 7.2 `validate_range`).
@@ -137,7 +149,25 @@ impl<M: Machine> crate::AddressSpace<M> {
         Some(Watched {
             watch: area.backing().watcher()?.clone(),
             range: area.range(),
+            unit: unit_of(area),
         })
+    }
+
+    /// What pages from `page` on are filled by.
+    pub fn fill_unit(&self, page: Page) -> PageSize {
+        let core = &*self.core;
+        let areas = core.areas.read(core.cpu());
+        areas.map.find(page).map_or(PageSize::Size4K, unit_of)
+    }
+
+    /// Whether any page of `length` bytes is a huge one of the pool.
+    pub fn has_hugetlb(&self, address: VirtAddr, length: u64) -> bool {
+        let Some(range) = PageRange::from_addresses(address, length) else {
+            return false;
+        };
+        let areas = self.core.areas.read(self.core.cpu());
+        let mut shown = areas.map.overlapping(range);
+        shown.any(|area| area.flags().contains(AreaFlags::HUGETLB))
     }
 
     /// Shows each part of `range` that is watched to `visitor`, upwards.

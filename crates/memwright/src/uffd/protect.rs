@@ -4,7 +4,7 @@
 use memwright_table::{Bits, Edit, Gather, Machine, Marks, PageRange, PageSize, Present, VirtAddr};
 
 use super::{Watch, WatchError, pages};
-use crate::space::{AddressSpace, Area, Core};
+use crate::space::{AddressSpace, Area, Core, cuts_hugetlb};
 use crate::stats::Row;
 use crate::track::{arm_written, is_by_dirty};
 use crate::vma::AreaFlags;
@@ -36,6 +36,10 @@ impl<M: Machine> AddressSpace<M> {
                 break;
             }
             let part = area.range().intersect(range);
+            if cuts_hugetlb(area.flags(), part) {
+                result = Err(WatchError::Invalid);
+                break;
+            }
             result = if protect {
                 core.protect_part(area, part, &mut gather)
             } else {

@@ -4,7 +4,7 @@ use memwright_table::{Machine, PageRange, VirtAddr};
 
 use super::{Watch, WatchError, WatchModes, can_watch, flags_of, pages};
 use crate::policy::Track;
-use crate::space::{AddressSpace, Area, Areas, Core};
+use crate::space::{AddressSpace, Area, Areas, Core, cuts_hugetlb};
 use crate::vma::{AreaFlags, Rights};
 
 impl<M: Machine> AddressSpace<M> {
@@ -27,6 +27,9 @@ impl<M: Machine> AddressSpace<M> {
         }
         for area in areas.map.overlapping(range) {
             check_area(area, watch, modes)?;
+            if cuts_hugetlb(area.flags(), area.range().intersect(range)) {
+                return Err(WatchError::Invalid);
+            }
         }
         let by_dirty = core.memory.policy().track() == Track::DirtyBit;
         let result = core.rewatch(&mut areas, range, |area| {

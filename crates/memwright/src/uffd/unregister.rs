@@ -3,7 +3,7 @@
 use memwright_table::{Machine, PageRange, VirtAddr};
 
 use super::{Watch, WatchError, WatchModes, can_watch, pages};
-use crate::space::{AddressSpace, Areas, Core};
+use crate::space::{AddressSpace, Areas, Core, cuts_hugetlb};
 use crate::vma::AreaFlags;
 
 impl<M: Machine> AddressSpace<M> {
@@ -22,7 +22,8 @@ impl<M: Machine> AddressSpace<M> {
             let backing = area.backing();
             let unwatched = backing.has_watcher(None)
                 && can_watch(area, WatchModes::empty(), watch.asynchronous);
-            if !unwatched && !backing.has_watcher(Some(watch)) {
+            let cut = cuts_hugetlb(area.flags(), area.range().intersect(range));
+            if cut || !unwatched && !backing.has_watcher(Some(watch)) {
                 return Err(WatchError::Invalid);
             }
         }

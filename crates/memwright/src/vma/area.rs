@@ -114,6 +114,10 @@ bitflags! {
         const UFFD_BY_DIRTY = 1 << 22;
         /// Protection holds for memory that is not there yet as well (`UFFD_FEATURE_WP_UNPOPULATED`).
         const UFFD_UNPOPULATED = 1 << 23;
+        /// Pages are huge ones of the pool, never cut (`MAP_HUGETLB`). Set by the memory manager.
+        const HUGETLB = 1 << 26;
+        /// Of such an area: a page was taken back for whom it was reserved, so that what is missing is a bus error.
+        const HUGETLB_LOST = 1 << 27;
         /// Huge pages are asked for (`MADV_HUGEPAGE`).
         const HUGE = 1 << 28;
         /// Huge pages are refused (`MADV_NOHUGEPAGE`).

@@ -11,6 +11,7 @@ mod failures;
 mod faults;
 mod fork;
 mod huge;
+mod hugetlb;
 mod limits;
 mod locks;
 mod objects;

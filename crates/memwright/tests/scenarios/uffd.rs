@@ -52,7 +52,7 @@ fn written(process: &Process<'_>, count: u64, rearm: bool) -> Vec<u64> {
     };
     let range = PageRange::new(page(0).page(), page(count).page());
     let mut found = Vec::new();
-    let end = process.space.scan(range, &scan, &mut |run, _| {
+    let end = process.space.scan(range, &scan, &mut |run, _, _| {
         found.extend(run.iter().map(|one| one.number() - range.start.number()));
         run.len()
     });
@@ -339,7 +339,7 @@ fn a_scan_stops_where_there_is_no_more_room_and_goes_on_there() {
     };
     let range = |first| PageRange::new(page(first).page(), page(8).page());
     let mut room = 3;
-    let end = process.space.scan(range(0), &scan, &mut |run, _| {
+    let end = process.space.scan(range(0), &scan, &mut |run, _, _| {
         let taken = run.len().min(room);
         room -= taken;
         taken

@@ -3,7 +3,7 @@
 use super::{
     cpu,
     frames::FrameWord,
-    huge, lock_stat,
+    huge, hugetlb, lock_stat,
     node::{FixedDirectory, ProcNode},
     processors, system, vm,
 };
@@ -67,6 +67,9 @@ static CONTROLS_KERNEL: FixedDirectory = FixedDirectory {
         ("ostype", 0o444, SystemText(system::system_name)),
         ("pid_max", 0o444, SystemText(system::largest_id)),
         ("random", 0o555, Fixed(&CONTROLS_RANDOM)),
+        ("shmall", 0o644, SystemControl(&vm::MOST_SEGMENT_PAGES)),
+        ("shmmax", 0o644, SystemControl(&vm::MOST_SEGMENT_BYTES)),
+        ("shmmni", 0o444, SystemText(vm::most_segments)),
         ("threads-max", 0o444, SystemText(system::most_threads)),
         ("version", 0o444, SystemText(system::build)),
     ],
@@ -86,6 +89,12 @@ static CONTROLS_VM: FixedDirectory = FixedDirectory {
         ("drop_caches", 0o200, SystemControl(&vm::DROP_CACHES)),
         ("max_map_count", 0o644, SystemControl(&vm::MOST_AREAS)),
         ("mmap_min_addr", 0o444, SystemText(vm::lowest_address)),
+        ("nr_hugepages", 0o644, SystemControl(&hugetlb::PAGES)),
+        (
+            "nr_overcommit_hugepages",
+            0o644,
+            SystemControl(&hugetlb::MOST_SURPLUS),
+        ),
         (
             "overcommit_kbytes",
             0o644,

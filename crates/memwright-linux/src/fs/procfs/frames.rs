@@ -36,6 +36,7 @@ mod flag {
     pub const SWAP_BACKED: u64 = 1 << 14;
     pub const COMPOUND_HEAD: u64 = 1 << 15;
     pub const COMPOUND_TAIL: u64 = 1 << 16;
+    pub const HUGETLB: u64 = 1 << 17;
     pub const NO_MEMORY: u64 = 1 << 20;
     pub const HUGE_PAGE: u64 = 1 << 22;
     pub const ZERO: u64 = 1 << 24;
@@ -58,6 +59,11 @@ fn flags(kind: Option<FrameKind>, mapped: bool) -> u64 {
         Some(FrameKind::Object) => shown | flag::UP_TO_DATE | flag::IN_A_LIST,
         Some(FrameKind::Zero) => flag::ZERO,
         Some(FrameKind::Slab) => flag::SLAB,
+        Some(FrameKind::Pool) => flag::HUGETLB,
+        Some(FrameKind::PoolAnonymous) => {
+            shown | flag::HUGETLB | flag::UP_TO_DATE | flag::ANONYMOUS
+        }
+        Some(FrameKind::PoolObject) => shown | flag::HUGETLB | flag::UP_TO_DATE,
     }
 }
 
@@ -65,8 +71,15 @@ fn flags(kind: Option<FrameKind>, mapped: bool) -> u64 {
 fn folio_flags(memory: &Memory, number: u32) -> u64 {
     let frame = Frame::new(number);
     match memory.frames().folio_of(frame) {
-        Some(head) if head == frame => flag::HUGE_PAGE | flag::COMPOUND_HEAD,
-        Some(_) => flag::HUGE_PAGE | flag::COMPOUND_TAIL,
+        Some(head) => {
+            let place = if head == frame {
+                flag::COMPOUND_HEAD
+            } else {
+                flag::COMPOUND_TAIL
+            };
+            let pooled = memory.frames().kind(head).is_pool();
+            place | if pooled { 0 } else { flag::HUGE_PAGE }
+        }
         None => 0,
     }
 }
@@ -75,7 +88,12 @@ fn word(memory: &Memory, number: u32, what: FrameWord) -> u64 {
     let frames = memory.frames();
     let kind = frames.kind_at(number);
     let sharers = match kind {
-        Some(FrameKind::Anonymous | FrameKind::Object) => frames.sharers(Frame::new(number)),
+        Some(
+            FrameKind::Anonymous
+            | FrameKind::Object
+            | FrameKind::PoolAnonymous
+            | FrameKind::PoolObject,
+        ) => frames.sharers(Frame::new(number)),
         Some(_) | None => 0,
     };
     match what {
@@ -133,6 +151,7 @@ mod tests {
             (Some(FrameKind::Zero), false, 1 << 24),
             (Some(FrameKind::Anonymous), true, 0x5828),
             (Some(FrameKind::Object), false, 0x28),
+            (Some(FrameKind::PoolAnonymous), true, 0x2_1808),
         ] {
             assert_eq!(flags(kind, mapped), expected, "{kind:?}");
         }

@@ -1,6 +1,7 @@
 //! `/sys/kernel/mm/transparent_hugepage` (Documentation/admin-guide/mm/transhuge.rst of Linux 7.2).
 
 use super::{
+    hugetlb,
     node::{FixedDirectory, ProcNode, SystemControl},
     text::{Text, number},
 };
@@ -16,7 +17,10 @@ use ProcNode::{Fixed, SystemControl as Control, SystemText};
 /// `/sys/kernel/mm`.
 pub static MEMORY: FixedDirectory = FixedDirectory {
     first: 0xd00,
-    entries: &[("transparent_hugepage", 0o555, Fixed(&SETTINGS))],
+    entries: &[
+        ("hugepages", 0o555, Fixed(&hugetlb::SIZES)),
+        ("transparent_hugepage", 0o555, Fixed(&SETTINGS)),
+    ],
 };
 
 static SETTINGS: FixedDirectory = FixedDirectory {

@@ -7,6 +7,7 @@ mod cpu;
 mod fixed;
 mod frames;
 mod huge;
+mod hugetlb;
 mod list;
 mod lock_stat;
 mod mem;

@@ -104,7 +104,10 @@ fn word(memory: &Memory, entry: Entry, at: Page, shows_frames: bool) -> u64 {
         return word;
     }
     let frames = memory.frames();
-    if frames.kind(frame) == FrameKind::Object {
+    if matches!(
+        frames.kind(frame),
+        FrameKind::Object | FrameKind::PoolObject
+    ) {
         word |= bit::FILE;
     }
     if frames.sharers(frame) == 1 {

@@ -12,7 +12,7 @@ use crate::{
 };
 use alloc::{sync::Arc, vec::Vec};
 use linux_raw_sys::general as raw;
-use memwright::track::{Categories, Scan};
+use memwright::track::{Categories, Scan, Share};
 use memwright_table::{PAGE_SIZE, Page, PageRange};
 
 /// `_IOWR('f', 16, struct pm_scan_arg)` (`include/uapi/linux/fs.h`).
@@ -80,11 +80,14 @@ struct Found {
 
 impl Found {
     /// Takes as many pages as there is room for.
-    fn take(&mut self, range: PageRange, categories: Categories) -> u64 {
+    fn take(&mut self, range: PageRange, categories: Categories, share: Share) -> u64 {
         if !self.counts {
             return range.len();
         }
-        let pages = range.len().min(self.pages);
+        let mut pages = range.len().min(self.pages);
+        if share == Share::Whole && pages < range.len() {
+            pages = 0;
+        }
         let (start, categories) = (
             range.start.address().as_u64(),
             (categories & self.told).bits(),
@@ -176,15 +179,18 @@ pub fn scan(context: &Context<'_>, space: &Arc<Space>, argument: u64) -> Result<
         let rest = PageRange::new(next, range.end);
         let left = request.room - written;
         found.room = chunk.min(left as usize);
-        let ended = space.scan(rest, &scan, &mut |run, categories| {
-            found.take(run, categories)
+        let ended = space.scan(rest, &scan, &mut |run, categories, share| {
+            found.take(run, categories, share)
         });
         for together in found.runs.chunks(TOGETHER) {
             write_runs(context, request.runs + written * Run::SIZE as u64, together)?;
             written += together.len() as u64;
         }
+        let none = found.runs.is_empty();
         found.runs.clear();
         match ended {
+            // There will never be room for it whole.
+            Ok(end) if end == next && none => break,
             Ok(end) => next = end,
             Err(error) => {
                 result = Err(watch_errno(error));
@@ -231,10 +237,14 @@ mod tests {
     fn neighbours_alike_in_what_is_told_become_one_run() {
         let mut found = found(2, 100);
         let (written, present) = (Categories::WRITTEN, Categories::PRESENT);
-        assert_eq!(found.take(pages(1, 2), written), 1);
-        assert_eq!(found.take(pages(2, 4), written | present), 2);
-        assert_eq!(found.take(pages(4, 5), present), 1);
-        assert_eq!(found.take(pages(6, 7), present), 0, "no room for a third");
+        assert_eq!(found.take(pages(1, 2), written, Share::Any), 1);
+        assert_eq!(found.take(pages(2, 4), written | present, Share::Any), 2);
+        assert_eq!(found.take(pages(4, 5), present, Share::Any), 1);
+        assert_eq!(
+            found.take(pages(6, 7), present, Share::Any),
+            0,
+            "no room for a third"
+        );
         let runs: Vec<_> = found.runs.iter().map(|run| (run.start, run.end)).collect();
         assert_eq!(runs, [(0x1000, 0x4000), (0x4000, 0x5000)]);
     }
@@ -242,9 +252,9 @@ mod tests {
     #[test]
     fn no_more_pages_are_taken_than_asked_for() {
         let mut found = found(8, 5);
-        assert_eq!(found.take(pages(1, 4), Categories::WRITTEN), 3);
-        assert_eq!(found.take(pages(4, 8), Categories::WRITTEN), 2);
-        assert_eq!(found.take(pages(9, 10), Categories::WRITTEN), 0);
+        assert_eq!(found.take(pages(1, 4), Categories::WRITTEN, Share::Any), 3);
+        assert_eq!(found.take(pages(4, 8), Categories::WRITTEN, Share::Any), 2);
+        assert_eq!(found.take(pages(9, 10), Categories::WRITTEN, Share::Any), 0);
     }
 
     #[test]

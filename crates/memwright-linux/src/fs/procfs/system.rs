@@ -1,7 +1,7 @@
 //! Files about the system.
 
 use super::{
-    counts, fixed,
+    counts, fixed, hugetlb,
     text::{Text, kibibyte_row},
 };
 use crate::{
@@ -51,7 +51,7 @@ pub fn meminfo(context: &Context<'_>, text: &mut Text) -> fmt::Result {
     for (name, pages) in rows {
         write_memory_row(text, name, pages)?;
     }
-    Ok(())
+    hugetlb::memory_rows(memory, text)
 }
 
 /// `/proc/swaps` (`mm/swapfile.c` of Linux 7.2).

@@ -65,6 +65,39 @@ pub static OVERCOMMIT_RATIO: SystemControl = SystemControl {
     },
 };
 
+/// `/proc/sys/kernel/shmall`.
+pub static MOST_SEGMENT_PAGES: SystemControl = SystemControl {
+    read: |context, text| {
+        let most = &context.kernel.segments.most_pages;
+        writeln!(text, "{}", most.load(Ordering::Relaxed))
+    },
+    store: |context, bytes| {
+        let most = number(bytes).ok_or(Errno::EINVAL)?;
+        let limit = &context.kernel.segments.most_pages;
+        limit.store(most, Ordering::Relaxed);
+        Ok(())
+    },
+};
+
+/// `/proc/sys/kernel/shmmax`.
+pub static MOST_SEGMENT_BYTES: SystemControl = SystemControl {
+    read: |context, text| {
+        let most = &context.kernel.segments.most_bytes;
+        writeln!(text, "{}", most.load(Ordering::Relaxed))
+    },
+    store: |context, bytes| {
+        let most = number(bytes).ok_or(Errno::EINVAL)?;
+        let limit = &context.kernel.segments.most_bytes;
+        limit.store(most, Ordering::Relaxed);
+        Ok(())
+    },
+};
+
+/// `/proc/sys/kernel/shmmni`.
+pub fn most_segments(_context: &Context<'_>, text: &mut Text) -> fmt::Result {
+    writeln!(text, "{}", crate::ipc::MOST_SEGMENTS)
+}
+
 /// `/proc/sys/vm/mmap_min_addr`.
 pub fn lowest_address(_context: &Context<'_>, text: &mut Text) -> fmt::Result {
     writeln!(text, "{LOWEST}")

@@ -13,7 +13,7 @@ use alloc::{sync::Arc, vec};
 use core::sync::atomic::Ordering;
 use linux_raw_sys::{general as raw, ioctl};
 use memwright::uffd::{Fill, FillError, MoveError, Relocation, Watch, WatchModes, Watcher};
-use memwright_table::{PAGE_SIZE, VirtAddr};
+use memwright_table::{PAGE_SIZE, PageSize, VirtAddr};
 
 /// `UFFDIO_POISON` (`include/uapi/linux/userfaultfd.h`); this and the next have no constant in linux-raw-sys.
 const POISON: u32 = 0xc020_aa08;
@@ -32,6 +32,8 @@ mod offered {
         | 1 << raw::_UFFDIO_ZEROPAGE
         | 1 << raw::_UFFDIO_MOVE
         | 1 << raw::_UFFDIO_POISON;
+    /// Of these, what huge pages of the pool are not filled by.
+    pub const SMALL_ONLY: u64 = 1 << raw::_UFFDIO_ZEROPAGE | 1 << raw::_UFFDIO_MOVE;
     pub const WRITE_PROTECT: u64 = 1 << raw::_UFFDIO_WRITEPROTECT;
     pub const CONTINUE: u64 = 1 << raw::_UFFDIO_CONTINUE;
 }
@@ -90,7 +92,14 @@ fn fill_errno(error: FillError) -> Errno {
         FillError::NotWatched => Errno::ENOENT,
         FillError::Exists => Errno::EEXIST,
         FillError::NotThere => Errno::EFAULT,
+        FillError::Busy => Errno::EAGAIN,
         FillError::OutOfMemory => Errno::ENOMEM,
+    }
+}
+
+impl From<FillError> for Errno {
+    fn from(error: FillError) -> Self {
+        fill_errno(error)
     }
 }
 
@@ -288,6 +297,9 @@ impl Command<'_> {
             .watch(start, wanted.length, &self.watch, modes)
             .map_err(watch_errno)?;
         let mut commands = offered::RANGE;
+        if self.space()?.has_hugetlb(start, wanted.length) {
+            commands &= !offered::SMALL_ONLY;
+        }
         if modes.contains(WatchModes::WRITE_PROTECT) {
             commands |= offered::WRITE_PROTECT;
         }
@@ -343,7 +355,10 @@ impl Command<'_> {
         self.context.check_heap()?;
         let space = self.space()?;
         let mut bytes = vec![0; PAGE_SIZE];
-        self.fill_pages(&wanted.target(), |ahead| {
+        self.fill_pages(&space, &wanted.target(), |ahead, unit| {
+            if unit != PageSize::Size4K {
+                return self.copy_huge(&space, &wanted, ahead, &mut bytes);
+            }
             self.context.read_bytes(wanted.from + ahead, &mut bytes)?;
             let contents: &[u8; PAGE_SIZE] =
                 bytes.as_slice().try_into().map_err(|_| Errno::EFAULT)?;
@@ -352,6 +367,34 @@ impl Command<'_> {
                 .fill(page, &self.watch, Fill::Bytes(contents), protect)
                 .map_err(fill_errno)
         })
+    }
+
+    /// Copies one huge page.
+    fn copy_huge(
+        &self,
+        space: &Space,
+        wanted: &Copy,
+        ahead: u64,
+        bytes: &mut [u8],
+    ) -> Result<(), Errno> {
+        let page = VirtAddr::new(wanted.to + ahead).page();
+        let protect = wanted.mode & u64::from(raw::UFFDIO_COPY_MODE_WP) != 0;
+        let Context { kernel, thread, .. } = *self.context;
+        let frames = kernel.memory.frames();
+        loop {
+            let filled = space.fill_hugetlb(page, &self.watch, protect, &mut |frame, part| {
+                let from = wanted.from + ahead + part * PAGE_SIZE as u64;
+                self.context.read_bytes(from, bytes)?;
+                frames.write(frame, 0, bytes);
+                Ok(())
+            });
+            if filled != Err(Errno::EAGAIN) || thread.fatal_pending() {
+                return filled;
+            }
+            // Another thread is filling it, perhaps on another CPU.
+            kernel.scheduler.yield_now(kernel, thread);
+            kernel.host.relax();
+        }
     }
 
     fn relocate(&self) -> Result<u64, Errno> {
@@ -388,7 +431,7 @@ impl Command<'_> {
             wakes: wanted.mode & 1 == 0,
             told_at: 24,
         };
-        self.fill_pages(&target, |ahead| {
+        self.fill_pages(&space, &target, |ahead, _| {
             let page = VirtAddr::new(wanted.start + ahead).page();
             let filled = space.fill(page, &self.watch, fill, protect);
             filled.map_err(fill_errno)
@@ -398,17 +441,22 @@ impl Command<'_> {
     /// Fills page after page up to the first that cannot be.
     fn fill_pages(
         &self,
+        space: &Space,
         target: &Target,
-        mut page: impl FnMut(u64) -> Result<(), Errno>,
+        mut page: impl FnMut(u64, PageSize) -> Result<(), Errno>,
     ) -> Result<u64, Errno> {
+        let unit = space.fill_unit(VirtAddr::new(target.start).page());
         let mut done = 0;
         let mut result = Ok(());
+        if (target.start | target.length) % unit.bytes() != 0 {
+            return self.conclude(target, 0, Err(Errno::EINVAL));
+        }
         while done < target.length {
-            result = page(done);
+            result = page(done, unit);
             if result.is_err() {
                 break;
             }
-            done += PAGE_SIZE as u64;
+            done += unit.bytes();
         }
         self.conclude(target, done, result)
     }

@@ -3,6 +3,7 @@
 use crate::abi_struct;
 use linux_raw_sys::general as raw;
 use memwright::{Access, uffd::WatchedFault};
+use memwright_table::PageSize;
 
 use super::Features;
 
@@ -26,7 +27,7 @@ impl Message {
     /// Tells of a fault (`userfault_msg`).
     pub fn of_fault(
         features: Features,
-        address: u64,
+        (address, unit): (u64, PageSize),
         access: Access,
         fault: WatchedFault,
         thread: u32,
@@ -46,7 +47,11 @@ impl Message {
             event: raw::UFFD_EVENT_PAGEFAULT as u8,
             reserved: [0; 7],
             flags: flags.into(),
-            address: if exact { address } else { address & !4095 },
+            address: if exact {
+                address
+            } else {
+                address & !(unit.bytes() - 1)
+            },
             thread: if named { thread.into() } else { 0 },
         }
     }
@@ -62,7 +67,7 @@ mod tests {
         let of = |features| {
             Message::of_fault(
                 features,
-                0x1234,
+                (0x1234, PageSize::Size4K),
                 Access::WRITE,
                 WatchedFault::WriteProtected,
                 7,

@@ -49,12 +49,16 @@ bitflags! {
         const REMOVE = raw::UFFD_FEATURE_EVENT_REMOVE as u64;
         /// Memory that goes is told of.
         const UNMAP = raw::UFFD_FEATURE_EVENT_UNMAP as u64;
+        /// Missing huge pages of the pool; there from the start.
+        const MISSING_HUGETLB = raw::UFFD_FEATURE_MISSING_HUGETLBFS as u64;
         /// Missing pages of shared memory; there from the start.
         const MISSING_SHARED = raw::UFFD_FEATURE_MISSING_SHMEM as u64;
         /// Nobody waits: a fault is a signal.
         const SIGNAL = raw::UFFD_FEATURE_SIGBUS as u64;
         /// Messages name the thread.
         const THREAD = raw::UFFD_FEATURE_THREAD_ID as u64;
+        /// Huge pages of files that are not mapped; there from the start.
+        const MINOR_HUGETLB = raw::UFFD_FEATURE_MINOR_HUGETLBFS as u64;
         /// Pages of shared memory that are not mapped; there from the start.
         const MINOR_SHARED = raw::UFFD_FEATURE_MINOR_SHMEM as u64;
         /// Messages have the whole address.

@@ -43,7 +43,8 @@ pub(crate) fn wait_for_watcher(
         if features.contains(Features::SIGNAL) {
             return refused;
         }
-        let message = Message::of_fault(*features, address, access, fault, thread.id());
+        let place = (address, watched.unit);
+        let message = Message::of_fault(*features, place, access, fault, thread.id());
         let waiting = Arc::new(Waiting {
             address,
             message,

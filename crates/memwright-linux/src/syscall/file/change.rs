@@ -436,13 +436,9 @@ fn fallocate(context: &Context<'_>, arguments: &Arguments) -> CallResult {
         if grows && regular.seals().contains(Seals::GROW) {
             return Err(Errno::EPERM);
         }
-        regular.check_rooms(&context.kernel.memory, start, end)?;
-        regular
-            .pages()
-            .allocate(start, end)
-            .map_err(|_| Errno::ENOSPC)?;
+        regular.allocate(&context.kernel.memory, start, end)?;
         if grows {
-            regular.pages().grow_to(end);
+            regular.grow_to(end);
         }
     }
     drop(turn);
@@ -457,7 +453,7 @@ fn punch(regular: &Regular, start: u64, end: u64) -> Result<(), Errno> {
     {
         return Err(Errno::EPERM);
     }
-    regular.pages().punch(start, end);
+    regular.punch(start, end);
     Ok(())
 }
 

@@ -8,13 +8,14 @@ use crate::{
         OpenFile,
         attributes::Moment,
         dentry::Dentry,
+        file_system::FileSystem,
         inode::{Body, Inode},
         open_file::File,
         regular::{Regular, RegularFile, Seals},
         secret::SecretFile,
     },
     syscall::{
-        Arguments, CallResult,
+        Arguments, CallResult, hugetlb,
         table::{Kind, SystemCall},
     },
 };
@@ -51,11 +52,23 @@ const NAME_MAX: usize = 249;
 fn memfd_create(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     let &[name, flags, ..] = arguments;
     let flags = flags as u32;
-    let known = raw::MFD_CLOEXEC | raw::MFD_ALLOW_SEALING | raw::MFD_NOEXEC_SEAL | raw::MFD_EXEC;
+    let known = raw::MFD_CLOEXEC
+        | raw::MFD_ALLOW_SEALING
+        | raw::MFD_HUGETLB
+        | raw::MFD_NOEXEC_SEAL
+        | raw::MFD_EXEC;
     let both = raw::MFD_NOEXEC_SEAL | raw::MFD_EXEC;
-    // Huge pages are not offered.
-    if flags & !known != 0 || flags & both == both {
+    let huge = flags & raw::MFD_HUGETLB != 0;
+    let size = if huge {
+        hugetlb::SIZE_BITS << hugetlb::SIZE_SHIFT
+    } else {
+        0
+    };
+    if flags & !(known | size) != 0 || flags & both == both {
         return Err(Errno::EINVAL);
+    }
+    if huge && !hugetlb::has_size(flags) {
+        return Err(Errno::ENODEV);
     }
     context.check_heap()?;
     let name = context.read_string(name, NAME_MAX + 1, Errno::EINVAL)?;
@@ -69,7 +82,13 @@ fn memfd_create(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     }
     let permissions = if sealed_mode { 0o666 } else { 0o777 };
     let kernel = context.kernel;
-    let inode = nameless(context, Regular::new(&kernel.memory, seals), permissions);
+    let inode = if huge {
+        let contents = Regular::huge(&kernel.memory, seals);
+        nameless(context, kernel.mounts.huge_files(), contents, permissions)
+    } else {
+        let contents = Regular::new(&kernel.memory, seals);
+        nameless(context, kernel.mounts.memory_files(), contents, permissions)
+    };
     let file = Box::new(RegularFile::new(&inode, true)?);
     let path = [b"/memfd:", &name[..]].concat();
     let close = if flags & raw::MFD_CLOEXEC != 0 {
@@ -87,15 +106,20 @@ fn memfd_secret(context: &Context<'_>, arguments: &Arguments) -> CallResult {
         return Err(Errno::EINVAL);
     }
     context.check_heap()?;
-    let inode = nameless(context, Regular::secret(&context.kernel.memory), 0o600);
+    let contents = Regular::secret(&context.kernel.memory);
+    let home = context.kernel.mounts.memory_files();
+    let inode = nameless(context, home, contents, 0o600);
     add(context, b"/secretmem", inode, Box::new(SecretFile), flags)
 }
 
 /// A file that no directory has.
-fn nameless(context: &Context<'_>, contents: Regular, permissions: u32) -> Arc<Inode> {
-    let kernel = context.kernel;
-    let home = kernel.mounts.memory_files();
-    let now = Moment::now(kernel);
+fn nameless(
+    context: &Context<'_>,
+    home: &Arc<FileSystem>,
+    contents: Regular,
+    permissions: u32,
+) -> Arc<Inode> {
+    let now = Moment::now(context.kernel);
     let body = Body::Regular(contents);
     let inode = Inode::new(home, body, permissions, context.subject(), now);
     inode.change(|metadata| metadata.links = 0);

@@ -5,7 +5,7 @@ use crate::{M, Memory, context::Context, fs::procfs::Text};
 use alloc::vec::Vec;
 use core::fmt::{self, Write};
 use memwright::{AreaFlags, space::Sight};
-use memwright_table::{Bits, Extent, FrameKind, Page, PageRange};
+use memwright_table::{Bits, Extent, Page, PageRange};
 
 /// Pages of one area. All are on node 0, the only one.
 #[derive(Clone, Copy, Debug, Default)]
@@ -27,7 +27,7 @@ impl Counts {
         let frames = memory.frames();
         let pages = extent.range.len();
         self.pages += pages;
-        if frames.kind(page.frame) == FrameKind::Anonymous {
+        if frames.kind(page.frame).is_anonymous() {
             self.anonymous += pages;
         }
         if page.bits.intersects(Bits::DIRTY | Bits::FOLDED_DIRTY) {

@@ -1,7 +1,7 @@
 //! What the entries of an area add up to.
 
 use crate::{M, Memory};
-use memwright::space::Area;
+use memwright::{AreaFlags, space::Area};
 use memwright_table::{Bits, Entry, Extent, FrameKind, PAGE_SIZE, PageSize};
 
 /// Shares of a page are counted in this part of a byte, as on Linux (`PSS_SHIFT`).
@@ -36,6 +36,10 @@ pub struct Sums {
     pub huge: u64,
     /// Of these, of contents that may be lost.
     pub lazy: u64,
+    /// Huge pages of the pool, shown by several entries.
+    pub shared_hugetlb: u64,
+    /// Huge pages of the pool, shown by one entry.
+    pub private_hugetlb: u64,
     /// In swap.
     pub swap: u64,
     /// Proportional pages of locked areas; in shares.
@@ -65,6 +69,16 @@ impl Sums {
         }
         let frames = memory.frames();
         let sharers = u64::from(frames.sharers(page.frame)).max(1);
+        if area.flags().contains(AreaFlags::HUGETLB) {
+            // It is no resident memory (`smaps_hugetlb_range`).
+            let class = if sharers > 1 {
+                &mut self.shared_hugetlb
+            } else {
+                &mut self.private_hugetlb
+            };
+            *class += bytes;
+            return;
+        }
         let dirty = page.bits.intersects(Bits::DIRTY | Bits::FOLDED_DIRTY);
         let shares = bytes * SHARE / sharers;
         self.resident += bytes;
@@ -111,6 +125,8 @@ impl Sums {
         self.anonymous += other.anonymous;
         self.huge += other.huge;
         self.lazy += other.lazy;
+        self.shared_hugetlb += other.shared_hugetlb;
+        self.private_hugetlb += other.private_hugetlb;
         self.swap += other.swap;
         self.locked += other.locked;
     }

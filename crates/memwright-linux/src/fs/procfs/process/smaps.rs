@@ -15,6 +15,7 @@ use alloc::vec::Vec;
 use core::fmt::{self, Write};
 use memwright::{
     AreaFlags, Rights,
+    object::HUGE_BYTES,
     space::{Area, Sight},
 };
 use memwright_table::{Page, PageRange};
@@ -67,8 +68,13 @@ pub fn smaps(context: &Context<'_>, subject: &Subject, text: &mut Text) -> fmt::
         area.noted.write(text)?;
         let line = area.noted.line();
         row(text, "Size", line.end - line.start)?;
-        row(text, "KernelPageSize", 4096)?;
-        row(text, "MMUPageSize", 4096)?;
+        let page = if area.codes.flags.contains(AreaFlags::HUGETLB) {
+            HUGE_BYTES
+        } else {
+            4096
+        };
+        row(text, "KernelPageSize", page)?;
+        row(text, "MMUPageSize", page)?;
         write_sums(text, &area.sums, false)?;
         let eligible = u8::from(area.may_be_huge);
         writeln!(text, "{:<16}{eligible:8}", "THPeligible:")?;
@@ -131,8 +137,8 @@ fn write_sums(text: &mut Text, sums: &Sums, parts: bool) -> fmt::Result {
         ("AnonHugePages", sums.huge),
         ("ShmemPmdMapped", 0),
         ("FilePmdMapped", 0),
-        ("Shared_Hugetlb", 0),
-        ("Private_Hugetlb", 0),
+        ("Shared_Hugetlb", sums.shared_hugetlb),
+        ("Private_Hugetlb", sums.private_hugetlb),
         ("Swap", sums.swap),
         ("SwapPss", sums.swap),
         ("Locked", bytes_of_shares(sums.locked)),
@@ -180,8 +186,11 @@ impl Codes {
             ("lo", flags.contains(AreaFlags::LOCKED)),
             ("dc", flags.contains(AreaFlags::DONTFORK)),
             ("lf", flags.contains(AreaFlags::LOCK_ON_FAULT)),
+            // Such areas do not grow either.
+            ("de", flags.contains(AreaFlags::HUGETLB)),
             ("ac", flags.contains(AreaFlags::ACCOUNTED)),
             ("nr", flags.contains(AreaFlags::NORESERVE)),
+            ("ht", flags.contains(AreaFlags::HUGETLB)),
             ("wf", flags.contains(AreaFlags::WIPEONFORK)),
             ("dd", flags.contains(AreaFlags::DONTDUMP)),
             ("sd", flags.contains(AreaFlags::SOFT_DIRTY)),

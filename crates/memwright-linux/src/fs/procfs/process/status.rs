@@ -178,7 +178,7 @@ fn write_memory(text: &mut Text, totals: &Totals, code: u64) -> fmt::Result {
     for (name, pages) in rows {
         writeln!(text, "{name}:\t{:8} kB", pages * 4)?;
     }
-    Ok(())
+    writeln!(text, "HugetlbPages:\t{:8} kB", totals.hugetlb * 4)
 }
 
 /// The processors that the thread may run on.

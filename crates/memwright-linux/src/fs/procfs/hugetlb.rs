@@ -1,0 +1,83 @@
+//! The pool of huge pages in `/proc` and `/sys` (Documentation/admin-guide/mm/hugetlbpage.rst of Linux 7.2).
+
+use super::{
+    node::{FixedDirectory, ProcNode, SystemControl},
+    text::{Text, kibibyte_row, number},
+};
+use crate::{Memory, context::Context, errno::Errno};
+use core::fmt::{self, Write};
+use memwright::object::HUGE_BYTES;
+use memwright_table::PoolCounts;
+
+use ProcNode::{Fixed, SystemControl as Control, SystemText};
+
+/// `/sys/kernel/mm/hugepages`: there is one size.
+pub static SIZES: FixedDirectory = FixedDirectory {
+    first: 0x1100,
+    entries: &[("hugepages-2048kB", 0o555, Fixed(&SIZE))],
+};
+
+static SIZE: FixedDirectory = FixedDirectory {
+    first: 0x1200,
+    entries: &[
+        ("free_hugepages", 0o444, SystemText(free)),
+        ("nr_hugepages", 0o644, Control(&PAGES)),
+        ("nr_overcommit_hugepages", 0o644, Control(&MOST_SURPLUS)),
+        ("resv_hugepages", 0o444, SystemText(reserved)),
+        ("surplus_hugepages", 0o444, SystemText(surplus)),
+    ],
+};
+
+/// `nr_hugepages`, here and in `/proc/sys/vm`: the size of the pool.
+pub static PAGES: SystemControl = SystemControl {
+    read: |context, text| writeln!(text, "{}", counts(context).total),
+    store: |context, bytes| {
+        let pages = number(bytes).ok_or(Errno::EINVAL)?;
+        context.kernel.memory.frames().resize_pool(pages);
+        Ok(())
+    },
+};
+
+/// `nr_overcommit_hugepages`, here and in `/proc/sys/vm`: how far it may grow when more are asked for.
+pub static MOST_SURPLUS: SystemControl = SystemControl {
+    read: |context, text| writeln!(text, "{}", counts(context).most_surplus),
+    store: |context, bytes| {
+        let pages = number(bytes).ok_or(Errno::EINVAL)?;
+        context.kernel.memory.frames().set_pool_surplus(pages);
+        Ok(())
+    },
+};
+
+fn counts(context: &Context<'_>) -> PoolCounts {
+    context.kernel.memory.frames().pool()
+}
+
+fn free(context: &Context<'_>, text: &mut Text) -> fmt::Result {
+    writeln!(text, "{}", counts(context).free)
+}
+
+fn reserved(context: &Context<'_>, text: &mut Text) -> fmt::Result {
+    writeln!(text, "{}", counts(context).reserved)
+}
+
+fn surplus(context: &Context<'_>, text: &mut Text) -> fmt::Result {
+    writeln!(text, "{}", counts(context).surplus)
+}
+
+/// The rows of `/proc/meminfo` (`hugetlb_report_meminfo`).
+///
+/// # Errors
+/// Those of the text.
+pub fn memory_rows(memory: &Memory, text: &mut Text) -> fmt::Result {
+    let pool = memory.frames().pool();
+    for (name, pages) in [
+        ("HugePages_Total:", pool.total),
+        ("HugePages_Free:", pool.free),
+        ("HugePages_Rsvd:", pool.reserved),
+        ("HugePages_Surp:", pool.surplus),
+    ] {
+        writeln!(text, "{name:<16}{pages:8}")?;
+    }
+    kibibyte_row(text, "Hugepagesize", HUGE_BYTES / 1024)?;
+    kibibyte_row(text, "Hugetlb", pool.total * (HUGE_BYTES / 1024))
+}

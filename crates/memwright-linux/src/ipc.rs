@@ -1,0 +1,295 @@
+//! Shared memory with keys (Linux 7.2 `ipc/shm.c`).
+//!
+//! A segment is an object that areas show. The registry holds it until it is removed; from then on only the areas do,
+//! and it goes with the last of them.
+
+use crate::{
+    M, Memory,
+    errno::Errno,
+    fs::permission::{Permission, Subject, permitted},
+};
+use alloc::{
+    sync::{Arc, Weak},
+    vec::Vec,
+};
+use core::{
+    fmt,
+    sync::atomic::{AtomicU64, Ordering},
+};
+use memwright::object::{
+    HugeFile, HugeView, Mappings, Object, ObjectError, ObjectIdentity, Put, Shmem,
+};
+use memwright_table::{
+    Frame,
+    sync::{Lock, Rank},
+};
+
+/// The device of the file system in which Linux keeps segments: its number here.
+const DEVICE: u64 = 11;
+/// Most segments (`kernel.shmmni`).
+pub const MOST_SEGMENTS: u64 = 4096;
+/// Most bytes of one, and most pages of all, until they are changed: practically none (`SHMMAX`).
+const NO_LIMIT: u64 = u64::MAX - (1 << 24);
+
+/// Who may do what with a segment, and what was done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Standing {
+    /// Owner.
+    pub owner: Subject,
+    /// Permissions: nine bits, as of a file.
+    pub mode: u32,
+    /// Seconds since 1970: last attached, last detached, last changed.
+    pub times: [i64; 3],
+    /// Process that attached or detached last.
+    pub last: u32,
+}
+
+/// Where a segment's pages are.
+pub enum Contents {
+    /// In pages of 4 KiB.
+    Small(Shmem<M>),
+    /// In huge pages of the pool.
+    Huge(Arc<HugeFile<M>>),
+}
+
+/// A segment.
+pub struct Segment {
+    /// Its number.
+    pub id: u32,
+    /// Its key; 0 is private.
+    pub key: u32,
+    /// Bytes, as they were asked for.
+    pub size: u64,
+    /// Who made it, and his process.
+    pub maker: (Subject, u32),
+    /// What changes of it.
+    pub standing: Lock<Standing>,
+    contents: Contents,
+}
+
+/// What a segment is to be.
+pub struct Wanted {
+    /// Its key.
+    pub key: u32,
+    /// Bytes.
+    pub size: u64,
+    /// Permissions.
+    pub mode: u32,
+    /// Who makes it, and his process.
+    pub maker: (Subject, u32),
+    /// Seconds since 1970.
+    pub now: i64,
+}
+
+struct Entry {
+    id: u32,
+    /// None once it is removed.
+    held: Option<Arc<Segment>>,
+    known: Weak<Segment>,
+}
+
+/// All segments.
+pub struct Segments {
+    all: Lock<Vec<Entry>>,
+    next: AtomicU64,
+    /// Most bytes of a segment (`kernel.shmmax`).
+    pub most_bytes: AtomicU64,
+    /// Most pages of all (`kernel.shmall`).
+    pub most_pages: AtomicU64,
+}
+
+impl Default for Segments {
+    fn default() -> Self {
+        Self {
+            all: Lock::new(Rank::File, Vec::new()),
+            next: AtomicU64::new(0),
+            most_bytes: AtomicU64::new(NO_LIMIT),
+            most_pages: AtomicU64::new(NO_LIMIT),
+        }
+    }
+}
+
+impl Segments {
+    /// Adds a segment; returns its number.
+    ///
+    /// # Errors
+    /// `ENOSPC` for too many, or too large all together; `ENOMEM`.
+    pub fn add(&self, wanted: &Wanted, contents: Contents) -> Result<u32, Errno> {
+        let pages = |size: u64| size.div_ceil(4096);
+        let mut all = self.all.lock();
+        all.retain(|entry| entry.held.is_some() || entry.known.strong_count() > 0);
+        let used: u64 = all
+            .iter()
+            .filter_map(|entry| entry.known.upgrade())
+            .map(|segment| pages(segment.size))
+            .sum();
+        let most = self.most_pages.load(Ordering::Relaxed);
+        if all.len() as u64 >= MOST_SEGMENTS || used.saturating_add(pages(wanted.size)) > most {
+            return Err(Errno::ENOSPC);
+        }
+        all.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
+        let id = (self.next.fetch_add(1, Ordering::Relaxed) & 0x7fff_ffff) as u32;
+        let segment = Arc::new(Segment {
+            id,
+            key: wanted.key,
+            size: wanted.size,
+            maker: wanted.maker,
+            standing: Lock::new(
+                Rank::Leaf,
+                Standing {
+                    owner: wanted.maker.0,
+                    mode: wanted.mode & 0o777,
+                    times: [0, 0, wanted.now],
+                    last: 0,
+                },
+            ),
+            contents,
+        });
+        all.push(Entry {
+            id,
+            known: Arc::downgrade(&segment),
+            held: Some(segment),
+        });
+        Ok(id)
+    }
+
+    /// The segment with this key that is not removed.
+    pub fn with_key(&self, key: u32) -> Option<Arc<Segment>> {
+        let all = self.all.lock();
+        let mut held = all.iter().filter_map(|entry| entry.held.as_ref());
+        held.find(|segment| segment.key == key).cloned()
+    }
+
+    /// The segment with this number that is not removed.
+    pub fn find(&self, id: u32) -> Option<Arc<Segment>> {
+        let all = self.all.lock();
+        let entry = all.iter().find(|entry| entry.id == id)?;
+        entry.held.clone()
+    }
+
+    /// The segment that an area with this object's identity shows, removed or not.
+    pub fn shown(&self, identity: ObjectIdentity) -> Option<Arc<Segment>> {
+        if identity.device != DEVICE {
+            return None;
+        }
+        let all = self.all.lock();
+        let entry = all
+            .iter()
+            .find(|entry| u64::from(entry.id) == identity.inode)?;
+        entry.known.upgrade()
+    }
+
+    /// Removes a segment: nobody finds it any more, and it goes with its last area.
+    pub fn remove(&self, id: u32) {
+        let held = {
+            let mut all = self.all.lock();
+            let entry = all.iter_mut().find(|entry| entry.id == id);
+            entry.and_then(|entry| entry.held.take())
+        };
+        drop(held);
+    }
+
+    /// Removes all.
+    pub fn clear(&self) {
+        let all = core::mem::take(&mut *self.all.lock());
+        drop(all);
+    }
+
+    /// How many there are, their pages and those in memory.
+    pub fn totals(&self) -> (u32, u64, u64) {
+        let all = self.all.lock();
+        let mut totals = (0, 0, 0);
+        for segment in all.iter().filter_map(|entry| entry.held.as_ref()) {
+            totals.0 += 1;
+            totals.1 += segment.size.div_ceil(4096);
+            totals.2 += match &segment.contents {
+                Contents::Small(pages) => pages.resident(),
+                Contents::Huge(pages) => pages.resident() * 512,
+            };
+        }
+        totals
+    }
+}
+
+impl Segment {
+    /// Whether somebody may access it in these ways (`ipcperms`).
+    #[must_use]
+    pub fn permits(&self, subject: Subject, wanted: Permission) -> bool {
+        let standing = *self.standing.lock();
+        let owner = if subject.user == self.maker.0.user {
+            self.maker.0
+        } else {
+            standing.owner
+        };
+        permitted(subject, standing.mode, owner, false, wanted)
+    }
+
+    /// Whether somebody may change or remove it.
+    #[must_use]
+    pub fn is_owned_by(&self, subject: Subject) -> bool {
+        let owners = [self.standing.lock().owner.user, self.maker.0.user];
+        subject.overrides || owners.contains(&subject.user)
+    }
+
+    /// How many areas show it.
+    #[must_use]
+    pub fn attached(&self) -> u64 {
+        self.mappings().areas()
+    }
+
+    fn pages(&self) -> &dyn Object<M> {
+        match &self.contents {
+            Contents::Small(pages) => pages,
+            Contents::Huge(pages) => &**pages,
+        }
+    }
+}
+
+impl Object<M> for Segment {
+    fn frame(&self, memory: &Memory, index: u64, write: bool) -> Result<Frame, ObjectError> {
+        self.pages().frame(memory, index, write)
+    }
+
+    fn cached(&self, memory: &Memory, index: u64) -> Option<Frame> {
+        self.pages().cached(memory, index)
+    }
+
+    fn cached_run(&self, memory: &Memory, first: u64, frames: &mut [Option<Frame>]) {
+        self.pages().cached_run(memory, first, frames);
+    }
+
+    fn contains(&self, index: u64) -> bool {
+        self.pages().contains(index)
+    }
+
+    fn put(&self, memory: &Memory, index: u64, frame: Frame) -> Result<Put, ObjectError> {
+        self.pages().put(memory, index, frame)
+    }
+
+    fn identity(&self) -> ObjectIdentity {
+        ObjectIdentity {
+            device: DEVICE,
+            inode: u64::from(self.id),
+        }
+    }
+
+    fn describe(&self, out: &mut dyn fmt::Write) -> fmt::Result {
+        write!(out, "/SYSV{:08x} (deleted)", self.key)
+    }
+
+    fn mappings(&self) -> &Mappings<M> {
+        self.pages().mappings()
+    }
+
+    fn remove(&self, memory: &Memory, first: u64, pages: u64) -> Result<bool, ObjectError> {
+        self.pages().remove(memory, first, pages)
+    }
+
+    fn is_memory(&self) -> bool {
+        true
+    }
+
+    fn huge(&self) -> Option<HugeView<'_, M>> {
+        self.pages().huge()
+    }
+}

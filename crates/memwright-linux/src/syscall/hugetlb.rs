@@ -1,0 +1,113 @@
+//! Memory of huge pages by name, as the calls that make it ask for it (`MAP_HUGETLB`, `MFD_HUGETLB`, `SHM_HUGETLB`).
+
+use crate::{M, context::Context, errno::Errno};
+use alloc::sync::Arc;
+use linux_raw_sys::general as raw;
+use memwright::object::{HUGE_BYTES, HugeFile, Object, ObjectIdentity, PrivateHuge};
+
+/// Where the logarithm of the page size stands in the flags (`asm-generic/hugetlb_encode.h`).
+pub const SIZE_SHIFT: u32 = raw::MAP_HUGE_SHIFT;
+/// Its bits, above the shift.
+pub const SIZE_BITS: u32 = raw::MAP_HUGE_MASK;
+
+/// Whether there are pages of the size that flags ask for: 2 MiB, or whatever there is (`hstate_sizelog`).
+#[must_use]
+pub const fn has_size(flags: u32) -> bool {
+    let logarithm = (flags >> SIZE_SHIFT) & SIZE_BITS;
+    logarithm == 0 || 1 << logarithm == HUGE_BYTES
+}
+
+/// A file of huge pages that has no name, of at least `length` bytes (`hugetlb_file_setup`).
+///
+/// # Errors
+/// `EINVAL` for no bytes, `ENOMEM` for too many.
+pub fn nameless_file(context: &Context<'_>, length: u64) -> Result<Arc<HugeFile<M>>, Errno> {
+    if length == 0 {
+        return Err(Errno::EINVAL);
+    }
+    let size = length.checked_next_multiple_of(HUGE_BYTES);
+    let size = size.filter(|size| *size <= crate::user::USER_END);
+    let memory = context.kernel.memory.clone();
+    let identity = ObjectIdentity::default();
+    let name = "/anon_hugepage (deleted)";
+    Ok(Arc::new(HugeFile::new(
+        memory,
+        size.ok_or(Errno::ENOMEM)?,
+        identity,
+        name,
+    )))
+}
+
+/// How a mapping is promised its pages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Promise {
+    /// Not at all (`MAP_NORESERVE`): what is missing is a bus error.
+    None,
+    /// The file is promised them, for whoever maps it shared.
+    File,
+    /// The mapping is, and nobody else.
+    Mapping,
+}
+
+impl Promise {
+    /// What a mapping asks for.
+    #[must_use]
+    pub const fn of(shared: bool, reserved: bool) -> Self {
+        match (reserved, shared) {
+            (false, _) => Self::None,
+            (true, true) => Self::File,
+            (true, false) => Self::Mapping,
+        }
+    }
+}
+
+/// Promises the pages that `length` bytes of `object` from `offset` on need, and returns what the mapping shows.
+/// An object that is no file of huge pages is returned as it is. The file grows to what is mapped of it
+/// (`hugetlbfs_file_mmap`) if `grows`.
+///
+/// # Errors
+/// `ENOMEM` if the pool has too few; `EINVAL` for an offset inside a page.
+pub fn promised(
+    context: &Context<'_>,
+    object: Arc<dyn Object<M>>,
+    (offset, length): (u64, u64),
+    promise: Promise,
+    grows: bool,
+) -> Result<Arc<dyn Object<M>>, Errno> {
+    let Some(view) = object.huge() else {
+        return Ok(object);
+    };
+    if offset % HUGE_BYTES != 0 {
+        return Err(Errno::EINVAL);
+    }
+    let first = offset / HUGE_BYTES;
+    let pages = length.div_ceil(HUGE_BYTES);
+    let end = first.checked_add(pages).filter(|end| *end <= 1 << 40);
+    let range = first..end.ok_or(Errno::EINVAL)?;
+    let bytes = range.end * HUGE_BYTES;
+    if promise == Promise::File {
+        view.reserve(range.clone()).map_err(|_| Errno::ENOMEM)?;
+    }
+    if grows {
+        view.grow_to(bytes);
+    }
+    if promise != Promise::Mapping {
+        return Ok(object);
+    }
+    let memory = context.kernel.memory.clone();
+    let shown = PrivateHuge::new(memory, object, range).map_err(|_| Errno::ENOMEM)?;
+    Ok(Arc::new(shown))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_size_is_there() {
+        assert!(has_size(0));
+        assert!(has_size(21 << SIZE_SHIFT));
+        assert!(!has_size(30 << SIZE_SHIFT));
+        assert!(!has_size(12 << SIZE_SHIFT));
+    }
+}

@@ -1,0 +1,352 @@
+//! Shared memory with keys: `shmget`, `shmat`, `shmdt`, `shmctl` (Linux 7.2 `ipc/shm.c`).
+
+use super::{Arguments, CallResult, hugetlb, int};
+use crate::{
+    abi_struct,
+    context::Context,
+    errno::Errno,
+    fs::{
+        attributes::Moment,
+        permission::{Permission, Subject},
+        userfault,
+    },
+    ipc::{Contents, MOST_SEGMENTS, Segment, Wanted},
+    memory::{map_errno, unmap_errno},
+};
+use alloc::{sync::Arc, vec::Vec};
+use core::sync::atomic::Ordering;
+use memwright::{
+    AreaFlags, MapKind, MapRequest, Placement, Rights,
+    object::{Object, ObjectIdentity, Shmem},
+};
+use memwright_table::{PageRange, VirtAddr};
+
+/// Flags and commands of `linux/ipc.h` and `linux/shm.h`, which linux-raw-sys lacks.
+mod raw {
+    pub const IPC_PRIVATE: u32 = 0;
+    pub const IPC_CREAT: u32 = 0o1000;
+    pub const IPC_EXCL: u32 = 0o2000;
+    pub const SHM_HUGETLB: u32 = 0o4000;
+    pub const SHM_NORESERVE: u32 = 0o10000;
+    pub const SHM_RDONLY: u32 = 0o10000;
+    pub const SHM_RND: u32 = 0o20000;
+    pub const SHM_REMAP: u32 = 0o40000;
+    pub const SHM_EXEC: u32 = 0o100000;
+    pub const IPC_RMID: u32 = 0;
+    pub const IPC_SET: u32 = 1;
+    pub const IPC_STAT: u32 = 2;
+    pub const IPC_INFO: u32 = 3;
+    pub const SHM_INFO: u32 = 14;
+    /// Structures of 64 bits, which are the only ones here.
+    pub const IPC_64: u32 = 0x100;
+}
+
+abi_struct! {
+    /// `struct shmid64_ds` of `asm-generic/shmbuf.h`, with its `struct ipc64_perm`.
+    pub struct SegmentStatus {
+        /// The key.
+        pub key: u32,
+        /// Owner.
+        pub user: u32,
+        /// Its group.
+        pub group: u32,
+        /// Who made it.
+        pub maker_user: u32,
+        /// Its group.
+        pub maker_group: u32,
+        /// Permissions.
+        pub mode: u32,
+        /// Unused.
+        pub sequence: u64,
+        /// Unused.
+        pub unused: [u64; 2],
+        /// Bytes.
+        pub size: u64,
+        /// Last attached, last detached, last changed.
+        pub attached_at: i64,
+        /// Last detached.
+        pub detached_at: i64,
+        /// Last changed.
+        pub changed_at: i64,
+        /// Process that made it.
+        pub maker: u32,
+        /// Process that used it last.
+        pub last: u32,
+        /// Areas that show it.
+        pub attached: u64,
+        /// Unused.
+        pub rest: [u64; 2],
+    }
+}
+
+const PAGE: u64 = 4096;
+
+/// `shmget`.
+pub fn shmget(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+    let &[key, size, flags, ..] = arguments;
+    let (key, flags) = (key as u32, flags as u32);
+    let segments = &context.kernel.segments;
+    let found = match key {
+        raw::IPC_PRIVATE => None,
+        key => segments.with_key(key),
+    };
+    if let Some(segment) = found {
+        let both = raw::IPC_CREAT | raw::IPC_EXCL;
+        if flags & both == both {
+            return Err(Errno::EEXIST);
+        }
+        if size > segment.size {
+            return Err(Errno::EINVAL);
+        }
+        let wanted = Permission::from_bits_truncate((flags >> 6 | flags >> 3 | flags) & 7);
+        if !segment.permits(context.subject(), wanted) {
+            return Err(Errno::EACCES);
+        }
+        return Ok(segment.id.into());
+    }
+    if key != raw::IPC_PRIVATE && flags & raw::IPC_CREAT == 0 {
+        return Err(Errno::ENOENT);
+    }
+    if size == 0 || size > segments.most_bytes.load(Ordering::Relaxed) {
+        return Err(Errno::EINVAL);
+    }
+    context.check_heap()?;
+    let wanted = Wanted {
+        key,
+        size,
+        mode: flags,
+        maker: (context.subject(), context.process().id),
+        now: Moment::now(context.kernel).seconds,
+    };
+    let contents = contents(context, size, flags)?;
+    segments.add(&wanted, contents).map(u64::from)
+}
+
+/// Pages for a segment, promised unless the flags say that they are not to be.
+fn contents(context: &Context<'_>, size: u64, flags: u32) -> Result<Contents, Errno> {
+    let reserves = flags & raw::SHM_NORESERVE == 0;
+    if flags & raw::SHM_HUGETLB != 0 {
+        if !hugetlb::has_size(flags) {
+            return Err(Errno::EINVAL);
+        }
+        let file = hugetlb::nameless_file(context, size)?;
+        if reserves {
+            let pages = size.div_ceil(memwright::object::HUGE_BYTES);
+            file.reserve(0..pages).map_err(|_| Errno::ENOMEM)?;
+        }
+        return Ok(Contents::Huge(file));
+    }
+    let size = size
+        .checked_next_multiple_of(PAGE)
+        .filter(|size| *size <= crate::user::USER_END)
+        .ok_or(Errno::ENOMEM)?;
+    let memory = context.kernel.memory.clone();
+    let identity = ObjectIdentity::default();
+    let pages = if reserves {
+        Shmem::promised(memory, size, identity).map_err(|_| Errno::ENOMEM)?
+    } else {
+        Shmem::new(memory, size, identity)
+    };
+    Ok(Contents::Small(pages))
+}
+
+/// `shmat`.
+pub fn shmat(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+    let &[id, address, flags, ..] = arguments;
+    let (id, flags) = (int(id), flags as u32);
+    let id = u32::try_from(id).map_err(|_| Errno::EINVAL)?;
+    let segment = context.kernel.segments.find(id).ok_or(Errno::EINVAL)?;
+    let reads_only = flags & raw::SHM_RDONLY != 0;
+    let mut rights = Rights::READ;
+    let mut wanted = Permission::READ;
+    if !reads_only {
+        rights |= Rights::WRITE;
+        wanted |= Permission::WRITE;
+    }
+    if flags & raw::SHM_EXEC != 0 {
+        rights |= Rights::EXECUTE;
+        wanted |= Permission::EXECUTE;
+    }
+    if !segment.permits(context.subject(), wanted) {
+        return Err(Errno::EACCES);
+    }
+    let placement = attach_place(context, &segment, address, flags)?;
+    context.check_heap()?;
+    let object: Arc<dyn Object<crate::M>> = segment.clone();
+    let request = MapRequest {
+        length: segment.size,
+        rights,
+        max_rights: if reads_only {
+            Rights::all() - Rights::WRITE
+        } else {
+            Rights::all()
+        },
+        kind: MapKind::Object {
+            object,
+            offset: 0,
+            shared: true,
+        },
+        placement,
+        flags: AreaFlags::empty(),
+        populate: false,
+    };
+    let mapped = context
+        .with_space(|space| space.map(&request))
+        .map_err(map_errno)?;
+    let mut standing = segment.standing.lock();
+    standing.times[0] = Moment::now(context.kernel).seconds;
+    standing.last = context.process().id;
+    Ok(mapped.as_u64())
+}
+
+/// Where a segment is attached: nothing may be there unless it is to be replaced.
+fn attach_place(
+    context: &Context<'_>,
+    segment: &Segment,
+    address: u64,
+    flags: u32,
+) -> Result<Placement, Errno> {
+    let remaps = flags & raw::SHM_REMAP != 0;
+    if address == 0 {
+        return if remaps {
+            Err(Errno::EINVAL)
+        } else {
+            Ok(Placement::Anywhere)
+        };
+    }
+    let down = address & !(PAGE - 1);
+    if address != down && flags & raw::SHM_RND == 0 || down == 0 && remaps {
+        return Err(Errno::EINVAL);
+    }
+    let at = VirtAddr::new(down);
+    if !remaps && context.with_space(|space| space.is_mapped(at, segment.size)) {
+        return Err(Errno::EINVAL);
+    }
+    Ok(Placement::Fixed(at))
+}
+
+/// `shmdt`: all areas that show the segment as it was attached at the address.
+pub fn shmdt(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+    let start = arguments[0];
+    if start % PAGE != 0 {
+        return Err(Errno::EINVAL);
+    }
+    let first = VirtAddr::new(start).page();
+    let mut parts: Vec<(PageRange, ObjectIdentity)> = Vec::new();
+    context.check_heap()?;
+    context.with_space(|space| {
+        space.areas(&mut |area| {
+            let ahead = area.start().number().checked_sub(first.number());
+            if let Some(object) = area.object().filter(|_| ahead == Some(area.offset())) {
+                parts.push((area.range(), object.identity()));
+            }
+        });
+    });
+    // Not while the address space is locked.
+    let segments = &context.kernel.segments;
+    let mut shown = parts.iter().filter_map(|(_, one)| segments.shown(*one));
+    let segment = shown.next().ok_or(Errno::EINVAL)?;
+    parts.retain(|(_, one)| *one == segment.identity());
+    for (part, _) in parts {
+        let (at, length) = (part.start.address(), part.len() * PAGE);
+        let going = userfault::unmapping(context, at.as_u64(), length);
+        context
+            .with_space(|space| space.unmap(at, length))
+            .map_err(unmap_errno)?;
+        going.tell(context);
+    }
+    let mut standing = segment.standing.lock();
+    standing.times[1] = Moment::now(context.kernel).seconds;
+    standing.last = context.process().id;
+    Ok(0)
+}
+
+/// `shmctl`.
+pub fn shmctl(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+    let &[id, command, address, ..] = arguments;
+    let segments = &context.kernel.segments;
+    let command = command as u32 & !raw::IPC_64;
+    match command {
+        raw::IPC_INFO => {
+            let most = &segments.most_bytes;
+            let pages = segments.most_pages.load(Ordering::Relaxed);
+            let limits = [
+                most.load(Ordering::Relaxed),
+                1,
+                MOST_SEGMENTS,
+                MOST_SEGMENTS,
+                pages,
+            ];
+            return write_words(context, address, &limits, 72);
+        }
+        raw::SHM_INFO => {
+            let (count, pages, resident) = segments.totals();
+            let words = [u64::from(count), pages, resident];
+            return write_words(context, address, &words, 48);
+        }
+        _ => {}
+    }
+    let id = u32::try_from(int(id)).map_err(|_| Errno::EINVAL)?;
+    let segment = segments.find(id).ok_or(Errno::EINVAL)?;
+    match command {
+        raw::IPC_STAT => {
+            if !segment.permits(context.subject(), Permission::READ) {
+                return Err(Errno::EACCES);
+            }
+            context.write_value(address, &status(&segment)).map(|()| 0)
+        }
+        raw::IPC_SET | raw::IPC_RMID if !segment.is_owned_by(context.subject()) => {
+            Err(Errno::EPERM)
+        }
+        raw::IPC_SET => {
+            let wanted: SegmentStatus = context.read_value(address)?;
+            let mut standing = segment.standing.lock();
+            standing.owner = Subject {
+                user: wanted.user,
+                group: wanted.group,
+                overrides: false,
+            };
+            standing.mode = wanted.mode & 0o777;
+            standing.times[2] = Moment::now(context.kernel).seconds;
+            Ok(0)
+        }
+        raw::IPC_RMID => {
+            segments.remove(id);
+            Ok(0)
+        }
+        _ => Err(Errno::EINVAL),
+    }
+}
+
+/// A structure of `size` bytes that begins with these words, the rest of it zero.
+fn write_words(context: &Context<'_>, address: u64, words: &[u64], size: usize) -> CallResult {
+    let mut bytes = [0; 72];
+    for (place, word) in bytes.chunks_exact_mut(8).zip(words) {
+        place.copy_from_slice(&word.to_le_bytes());
+    }
+    context.write_bytes(address, &bytes[..size]).map(|()| 0)
+}
+
+fn status(segment: &Segment) -> SegmentStatus {
+    let standing = *segment.standing.lock();
+    let (made_by, maker) = segment.maker;
+    let [attached_at, detached_at, changed_at] = standing.times;
+    SegmentStatus {
+        key: segment.key,
+        user: standing.owner.user,
+        group: standing.owner.group,
+        maker_user: made_by.user,
+        maker_group: made_by.group,
+        mode: standing.mode,
+        sequence: 0,
+        unused: [0; 2],
+        size: segment.size,
+        attached_at,
+        detached_at,
+        changed_at,
+        maker,
+        last: standing.last,
+        attached: segment.attached(),
+        rest: [0; 2],
+    }
+}

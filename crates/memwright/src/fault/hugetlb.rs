@@ -1,0 +1,225 @@
+//! Faults in memory that asked for huge pages by name (Linux 7.2 `mm/hugetlb.c`, `hugetlb_fault`, `hugetlb_no_page`
+//! and `hugetlb_wp`).
+//!
+//! The lock of the file is held over all of a fault: two faults at one page take one page of the pool.
+
+use memwright_table::{
+    Bits, Cursor, Entry, Frame, FrameRef, Machine, NoHugePage, PageSize, Present,
+};
+
+use super::{Fault, FaultKind};
+use crate::error::FaultError;
+use crate::huge::{self, HUGE_PAGES};
+use crate::object::{HugeState, HugeView};
+use crate::space::access_bits;
+use crate::uffd::WatchedFault;
+use crate::vma::AreaFlags;
+
+impl<M: Machine> Fault<'_, M> {
+    /// Resolves the fault in an area of huge pages.
+    #[cold]
+    pub(super) fn resolve_hugetlb(self) -> Result<FaultKind, FaultError> {
+        let range = huge::around(self.page);
+        let fault = Self {
+            page: range.start,
+            ..self
+        };
+        let view = fault.hugetlb_view()?;
+        let mut state = view.file.lock();
+        let cursor = self.core.table.cursor(range);
+        match cursor.peek() {
+            Entry::Present(page) => fault.resolve_present(cursor, page),
+            entry @ (Entry::Empty | Entry::Marker(_) | Entry::Swapped(_) | Entry::Migrating(_)) => {
+                fault.check_absent(entry)?;
+                drop(cursor);
+                fault.map_hugetlb(&view, &mut state)
+            }
+        }
+    }
+
+    fn hugetlb_view(&self) -> Result<HugeView<'_, M>, FaultError> {
+        let object = self.area.object().ok_or(FaultError::NoArea)?;
+        object.huge().ok_or(FaultError::NoArea)
+    }
+
+    /// The index of the huge page.
+    pub(crate) fn huge_index(&self) -> u64 {
+        self.area.offset_of(self.page) / HUGE_PAGES
+    }
+
+    /// Maps the page, which is not mapped: the file's, a copy of it, or a new one.
+    fn map_hugetlb(
+        self,
+        view: &HugeView<'_, M>,
+        state: &mut HugeState<M>,
+    ) -> Result<FaultKind, FaultError> {
+        let index = self.huge_index();
+        let there = state.page(index)?;
+        self.check_watched_hugetlb(there)?;
+        self.check_fill(self.core.table.cursor(huge::around(self.page)).peek())?;
+        let frames = self.core.memory.frames();
+        if self.area.is_shared() {
+            let page = match there {
+                Some(head) => frames.share(head),
+                None => {
+                    let made = view.file.new_page(state, index)?;
+                    let shown = made.clone();
+                    state.put(index, made)?;
+                    shown
+                }
+            };
+            let stored = if self.access.write {
+                Bits::DIRTY | Bits::SOFT_DIRTY
+            } else {
+                Bits::empty()
+            };
+            self.enter_hugetlb(page, |inherited| {
+                self.object_bits(Bits::ACCESSED | stored | inherited)
+            })?;
+            return Ok(FaultKind::Hugetlb);
+        }
+        match there {
+            Some(head) if !self.access.write => {
+                self.enter_hugetlb(frames.share(head), |inherited| {
+                    self.object_bits(Bits::ACCESSED | inherited)
+                })?;
+                Ok(FaultKind::Hugetlb)
+            }
+            Some(head) => {
+                let page = self.take_own_hugetlb(view)?;
+                self.core.memory.copy_huge(head, page.frame());
+                self.enter_own_hugetlb(view, page)?;
+                Ok(FaultKind::Copy)
+            }
+            None if self.area.flags().contains(AreaFlags::HUGETLB_LOST) => {
+                Err(FaultError::NoHugePage)
+            }
+            None => {
+                let page = self.take_own_hugetlb(view)?;
+                self.core.memory.clear_huge(page.frame());
+                self.enter_own_hugetlb(view, page)?;
+                Ok(FaultKind::Hugetlb)
+            }
+        }
+    }
+
+    /// Whether the watcher is to be told of the fault: of a page that the file has, or of one that it has not.
+    fn check_watched_hugetlb(self, there: Option<Frame>) -> Result<(), FaultError> {
+        let flags = self.area.flags();
+        if there.is_none() && flags.contains(AreaFlags::UFFD_MISSING) {
+            return Err(FaultError::Watched(WatchedFault::Missing));
+        }
+        if there.is_some() && flags.contains(AreaFlags::UFFD_MINOR) {
+            return Err(FaultError::Watched(WatchedFault::Minor));
+        }
+        Ok(())
+    }
+
+    /// A page of the pool for private memory, contents undefined; the one reserved for it, if there is one.
+    pub(crate) fn take_own_hugetlb<'a>(
+        &'a self,
+        view: &HugeView<'a, M>,
+    ) -> Result<FrameRef<'a, M>, NoHugePage> {
+        match view.own {
+            Some(own) => own.take(self.huge_index()),
+            None => self.core.take_unreserved(),
+        }
+    }
+
+    /// Maps a page of private memory that only this entry knows.
+    fn enter_own_hugetlb(
+        &self,
+        view: &HugeView<'_, M>,
+        page: FrameRef<'_, M>,
+    ) -> Result<(), FaultError> {
+        self.note_private();
+        let entered = self.enter_hugetlb(page, |inherited| self.own_huge_bits() | inherited);
+        if entered.is_err() {
+            self.restore_hugetlb(view);
+        }
+        entered
+    }
+
+    /// The page taken for this fault was given up.
+    pub(crate) fn restore_hugetlb(&self, view: &HugeView<'_, M>) {
+        if let Some(own) = view.own {
+            let index = self.huge_index();
+            own.restore(index..index + 1);
+        }
+    }
+
+    /// Maps a page where nothing is mapped, with bits that follow from what the entry passes on.
+    fn enter_hugetlb(
+        &self,
+        page: FrameRef<'_, M>,
+        bits: impl FnOnce(Bits) -> Bits,
+    ) -> Result<(), FaultError> {
+        let mut cursor = self.core.table.cursor(huge::around(self.page));
+        let inherited = self.check_fill(cursor.peek())?;
+        let entry = Entry::Present(Present {
+            frame: page.frame(),
+            size: PageSize::Size2M,
+            bits: bits(inherited),
+        });
+        cursor.fill(entry)?;
+        let _ = page.into_raw();
+        self.core.note_borrowed(self.cpu);
+        Ok(())
+    }
+
+    /// A store to a private page that is not exclusive: it becomes so if this is its only reference, else it is
+    /// copied. The lock of the file is held.
+    #[cold]
+    pub(super) fn write_shared_hugetlb(
+        self,
+        mut cursor: Cursor<'_, M>,
+        page: Present,
+    ) -> Result<FaultKind, FaultError> {
+        let memory = &*self.core.memory;
+        let frames = memory.frames();
+        let anonymous = self.core.is_anonymous(page.frame);
+        if anonymous && frames.is_sole_whole(page.frame) {
+            let access = access_bits(self.area.rights());
+            self.grant(
+                &mut cursor,
+                access | Bits::EXCLUSIVE | super::present::WRITTEN,
+            );
+            return Ok(FaultKind::WriteOnly);
+        }
+        // Held while it is copied without the lock of the entry.
+        let source = frames.share(page.frame);
+        drop(cursor);
+        let view = self.hugetlb_view()?;
+        // What was reserved for this page was taken when it first was private.
+        let copy = self.take_own_hugetlb(&view)?;
+        memory.copy_huge(source.frame(), copy.frame());
+        let mut cursor = self.core.table.cursor(huge::around(self.page));
+        match cursor.peek() {
+            Entry::Present(now) if now.frame == page.frame => {
+                self.note_private();
+                let mut gather = self.core.gather();
+                let bits = self.own_huge_bits() | (now.bits & Bits::UFFD_WP);
+                let new = Present {
+                    frame: copy.into_raw(),
+                    size: PageSize::Size2M,
+                    bits,
+                };
+                cursor.replace_huge(new, &mut gather);
+                let counts = gather.close();
+                self.core.note_gather(self.cpu, counts);
+                self.core.note_borrowed(self.cpu);
+                Ok(FaultKind::Copy)
+            }
+            // It went meanwhile: the access faults again and finds what is there now.
+            Entry::Present(_)
+            | Entry::Empty
+            | Entry::Marker(_)
+            | Entry::Swapped(_)
+            | Entry::Migrating(_) => {
+                drop(copy);
+                self.restore_hugetlb(&view);
+                Ok(FaultKind::Spurious)
+            }
+        }
+    }
+}

@@ -1,0 +1,496 @@
+//! Files of huge pages: what memory that asks for huge pages by name shows (Linux 7.2 `fs/hugetlbfs/inode.c` and
+//! `mm/hugetlb.c`).
+//!
+//! Pages are of 2 MiB and come from the pool ([`memwright_table::Frames::take_huge`]). Indices in the [`Object`]
+//! interface stay those of 4 KiB pages; inside, they are those of huge pages.
+//!
+//! # Reservations
+//! A mapping is granted only if the pages are there that it may come to need. Those of a shared mapping are reserved
+//! for the file, and stay so until it is cut. Those of a private mapping are the mapping's own: it shows the file
+//! through a [`PrivateHuge`], which its forked children do not have.
+//!
+//! # Locks
+//! The lock of the file is held over the whole of a fault, the table's lock taken under it: a page is looked for and
+//! made once, and truncation finds what was mapped before.
+
+use alloc::sync::Arc;
+use core::fmt;
+use core::ops::Range;
+
+use memwright_table::mistake::{Mistake, planted};
+use memwright_table::sync::{Lock, LockGuard, Rank};
+use memwright_table::{FOLIO_ORDER, Frame, FrameKind, FrameRange, FrameRef, Machine, NoHugePage};
+
+use super::runs::Runs;
+use super::{Mappings, Object, ObjectError, ObjectIdentity, Pages};
+use crate::huge::HUGE_PAGES;
+use crate::memory::Memory;
+use crate::stats::Row;
+
+/// Bytes of a huge page.
+pub const HUGE_BYTES: u64 = HUGE_PAGES << 12;
+
+/// What the lock of a file guards.
+pub(crate) struct HugeState<M: Machine> {
+    pages: Pages<M>,
+    /// In bytes, a multiple of [`HUGE_BYTES`].
+    size: u64,
+    /// Pages that are promised and not there yet.
+    reserved: Runs,
+    /// Pages that are being filled from outside: nobody else begins to.
+    filling: Runs,
+}
+
+/// A file of huge pages.
+pub struct HugeFile<M: Machine> {
+    memory: Arc<Memory<M>>,
+    state: Lock<HugeState<M>>,
+    mappings: Mappings<M>,
+    identity: ObjectIdentity,
+    name: &'static str,
+}
+
+/// What an area of huge pages shows.
+pub struct HugeView<'a, M: Machine> {
+    /// The file.
+    pub(crate) file: &'a HugeFile<M>,
+    /// The mapping's own reservation, if it is a private one that has some.
+    pub(crate) own: Option<&'a Reservation<M>>,
+}
+
+impl<M: Machine> HugeView<'_, M> {
+    /// As [`HugeFile::reserve`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn reserve(&self, range: Range<u64>) -> Result<(), ObjectError> {
+        self.file.reserve(range)
+    }
+
+    /// As [`HugeFile::grow_to`].
+    pub fn grow_to(&self, size: u64) {
+        self.file.grow_to(size);
+    }
+}
+
+impl<M: Machine> HugeState<M> {
+    /// The page with this index, if the file has it.
+    ///
+    /// # Errors
+    /// The file ends before it.
+    pub(crate) fn page(&self, index: u64) -> Result<Option<Frame>, ObjectError> {
+        if index >= self.size / HUGE_BYTES {
+            return Err(ObjectError::BeyondEnd);
+        }
+        Ok(self.pages.get(index))
+    }
+
+    /// Begins to fill page `index` from outside. False if somebody else is at it, here or in a private mapping, or if
+    /// there is no heap to say so.
+    pub(crate) fn begin_filling(&mut self, index: u64) -> bool {
+        self.filling.insert(index..index + 1) == Ok(1)
+    }
+
+    /// Page `index` is filled, or is not to be.
+    pub(crate) fn end_filling(&mut self, index: u64) {
+        let ended = self.filling.remove(index..index + 1);
+        debug_assert_eq!(ended, Ok(1));
+    }
+
+    /// Makes the page `index`, which is not there, out of `page`, whose reference it takes.
+    ///
+    /// # Errors
+    /// There is no memory for the index; the page is gone.
+    pub(crate) fn put(&mut self, index: u64, page: FrameRef<'_, M>) -> Result<(), ObjectError> {
+        self.pages.insert(index, page.frame())?;
+        let _ = page.into_raw();
+        Ok(())
+    }
+}
+
+impl<M: Machine> HugeFile<M> {
+    /// A file of `size` bytes, a multiple of [`HUGE_BYTES`], all zero. `name` is what /proc/PID/maps shows of it.
+    pub fn new(
+        memory: Arc<Memory<M>>,
+        size: u64,
+        identity: ObjectIdentity,
+        name: &'static str,
+    ) -> Self {
+        let pages = Pages::new(memory.frames().clone());
+        let state = HugeState {
+            pages,
+            size,
+            reserved: Runs::new(),
+            filling: Runs::new(),
+        };
+        Self {
+            memory,
+            state: Lock::new(Rank::Object, state),
+            mappings: Mappings::new(),
+            identity,
+            name,
+        }
+    }
+
+    pub(crate) fn lock(&self) -> LockGuard<'_, HugeState<M>> {
+        self.state.lock()
+    }
+
+    /// The size in bytes.
+    pub fn size(&self) -> u64 {
+        self.state.lock().size
+    }
+
+    /// How many huge pages are there.
+    pub fn resident(&self) -> u64 {
+        self.state.lock().pages.len()
+    }
+
+    /// Promises the huge pages `range`, as a shared mapping needs them (`hugetlb_reserve_pages`).
+    ///
+    /// # Errors
+    /// [`ObjectError::OutOfMemory`] if the pool cannot; what was promised before stays.
+    pub fn reserve(&self, range: Range<u64>) -> Result<(), ObjectError> {
+        let frames = self.memory.frames();
+        let mut state = self.state.lock();
+        for index in range {
+            let there = state.pages.get(index).is_some();
+            if there || state.reserved.count(&(index..index + 1)) > 0 {
+                continue;
+            }
+            frames.reserve_huge(1)?;
+            if let Err(error) = state.reserved.insert(index..index + 1) {
+                frames.unreserve_huge(1);
+                return Err(error.into());
+            }
+        }
+        Ok(())
+    }
+
+    /// A page for `index`, which is not there, contents undefined: one that the file was promised, if it was.
+    ///
+    /// # Errors
+    /// The pool has none.
+    pub(crate) fn take_page(
+        &self,
+        state: &mut HugeState<M>,
+        index: u64,
+    ) -> Result<FrameRef<'_, M>, NoHugePage> {
+        let promised = take_promise(&mut state.reserved, index);
+        let frames = self.memory.frames();
+        frames.take_huge(promised, FrameKind::PoolObject)
+    }
+
+    /// The same, zeroed.
+    ///
+    /// # Errors
+    /// The pool has none.
+    pub(crate) fn new_page(
+        &self,
+        state: &mut HugeState<M>,
+        index: u64,
+    ) -> Result<FrameRef<'_, M>, NoHugePage> {
+        let page = self.take_page(state, index)?;
+        self.memory.clear_huge(page.frame());
+        Ok(page)
+    }
+
+    /// Promises page `index`, which was taken and given up, again, if there is one free.
+    pub(crate) fn restore(&self, index: u64) {
+        let frames = self.memory.frames();
+        let mut state = self.state.lock();
+        if state.pages.get(index).is_some() || frames.reserve_free_huge().is_err() {
+            return;
+        }
+        if state.reserved.insert(index..index + 1) != Ok(1) {
+            frames.unreserve_huge(1);
+        }
+    }
+
+    /// Changes the size, to a multiple of [`HUGE_BYTES`]. What is cut off disappears from every mapping, private
+    /// copies included, and so do its reservations.
+    pub fn set_size(&self, size: u64) {
+        {
+            let mut state = self.state.lock();
+            let shrunk = size < state.size;
+            state.size = size;
+            if !shrunk {
+                return;
+            }
+            let end = size / HUGE_BYTES;
+            state.pages.remove_range(end, u64::MAX);
+            // At the end of a run nothing is cut in two.
+            let unused = state.reserved.remove(end..u64::MAX).unwrap_or(0);
+            self.memory.frames().unreserve_huge(unused);
+            self.mappings.stale();
+        }
+        self.mappings.unmap(size / 4096, u64::MAX, true);
+    }
+
+    /// Raises the size to that of `size` bytes, rounded up to huge pages, if it is smaller.
+    pub fn grow_to(&self, size: u64) {
+        let mut state = self.state.lock();
+        state.size = state.size.max(size.next_multiple_of(HUGE_BYTES));
+    }
+
+    /// Makes the bytes `start..end` zero, and gives up the pages that lie inside; the size stays
+    /// (`hugetlbfs_punch_hole`).
+    pub fn punch(&self, start: u64, end: u64) {
+        let (first, last) = (start.div_ceil(HUGE_BYTES), end / HUGE_BYTES);
+        {
+            let mut state = self.state.lock();
+            if first > last {
+                self.clear_part(&state, start, end);
+                return;
+            }
+            self.clear_part(&state, start, first * HUGE_BYTES);
+            self.clear_part(&state, last * HUGE_BYTES, end);
+            if first == last {
+                return;
+            }
+            state.pages.remove_range(first, last);
+            self.mappings.stale();
+        }
+        self.mappings
+            .unmap(first * HUGE_PAGES, last * HUGE_PAGES, true);
+    }
+
+    /// Makes every page of the bytes `start..end` (`hugetlbfs_fallocate`).
+    ///
+    /// # Errors
+    /// [`ObjectError::OutOfMemory`] if the pool has too few; those made before stay.
+    pub fn allocate(&self, start: u64, end: u64) -> Result<(), ObjectError> {
+        for index in start / HUGE_BYTES..end.div_ceil(HUGE_BYTES) {
+            let mut state = self.state.lock();
+            if state.pages.get(index).is_none() {
+                let page = self.new_page(&mut state, index)?;
+                state.put(index, page)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The frame of 4 KiB page `index`, with one reference of the huge page, if there is one.
+    ///
+    /// # Errors
+    /// The file ends before it.
+    pub fn frame_at(&self, index: u64) -> Result<Option<Frame>, ObjectError> {
+        let state = self.state.lock();
+        let page = state.page(index / HUGE_PAGES)?;
+        Ok(page.map(|head| {
+            let frame = Frame::new(head.number() + (index % HUGE_PAGES) as u32);
+            self.memory.frames().share(frame).into_raw()
+        }))
+    }
+
+    /// Zeroes the bytes `start..end`, which lie in one page, if it is there.
+    fn clear_part(&self, state: &HugeState<M>, start: u64, end: u64) {
+        let Some(head) = state.pages.get(start / HUGE_BYTES) else {
+            return;
+        };
+        let frames = self.memory.frames();
+        let mut at = start;
+        while at < end {
+            let step = (4096 - at % 4096).min(end - at);
+            let inside = (at % HUGE_BYTES / 4096) as u32;
+            let frame = Frame::new(head.number() + inside);
+            frames.fill(frame, (at % 4096) as usize, step as usize, 0);
+            at += step;
+        }
+    }
+}
+
+impl<M: Machine> Drop for HugeFile<M> {
+    fn drop(&mut self) {
+        let unused = self.state.lock().reserved.len();
+        self.memory.frames().unreserve_huge(unused);
+    }
+}
+
+impl<M: Machine> Object<M> for HugeFile<M> {
+    fn frame(&self, _memory: &Memory<M>, index: u64, _write: bool) -> Result<Frame, ObjectError> {
+        // Areas that show it fault by huge pages.
+        self.frame_at(index)?.ok_or(ObjectError::Io)
+    }
+
+    fn cached(&self, _memory: &Memory<M>, index: u64) -> Option<Frame> {
+        self.frame_at(index).ok().flatten()
+    }
+
+    fn contains(&self, index: u64) -> bool {
+        index / HUGE_PAGES < self.state.lock().size / HUGE_BYTES
+    }
+
+    fn identity(&self) -> ObjectIdentity {
+        self.identity
+    }
+
+    fn describe(&self, out: &mut dyn fmt::Write) -> fmt::Result {
+        out.write_str(self.name)
+    }
+
+    fn mappings(&self) -> &Mappings<M> {
+        &self.mappings
+    }
+
+    fn remove(&self, _memory: &Memory<M>, first: u64, pages: u64) -> Result<bool, ObjectError> {
+        self.punch(first << 12, (first + pages) << 12);
+        Ok(true)
+    }
+
+    fn is_memory(&self) -> bool {
+        true
+    }
+
+    fn huge(&self) -> Option<HugeView<'_, M>> {
+        Some(HugeView {
+            file: self,
+            own: None,
+        })
+    }
+}
+
+/// Huge pages promised to one private mapping and its parts.
+pub(crate) struct Reservation<M: Machine> {
+    memory: Arc<Memory<M>>,
+    /// Indices of huge pages that are promised and not taken yet.
+    pages: Lock<Runs>,
+}
+
+impl<M: Machine> Reservation<M> {
+    /// A page for `index`, contents undefined: the one that was promised, if there still is one.
+    pub(crate) fn take(&self, index: u64) -> Result<FrameRef<'_, M>, NoHugePage> {
+        let promised = take_promise(&mut self.pages.lock(), index);
+        let frames = self.memory.frames();
+        frames.take_huge(promised, FrameKind::PoolAnonymous)
+    }
+
+    /// Promises those of `range` again that were taken and given up, as far as pages are free.
+    pub(crate) fn restore(&self, range: Range<u64>) {
+        let frames = self.memory.frames();
+        for index in range {
+            if self.pages.lock().count(&(index..index + 1)) > 0 {
+                continue;
+            }
+            if frames.reserve_free_huge().is_err() {
+                return;
+            }
+            if self.pages.lock().insert(index..index + 1).is_err() {
+                frames.unreserve_huge(1);
+                return;
+            }
+        }
+    }
+
+    /// The pages of `range` are unmapped for good. What there is no heap to forget goes with the mapping.
+    pub(crate) fn forget(&self, range: Range<u64>) {
+        let unused = self.pages.lock().remove(range).unwrap_or(0);
+        self.memory.frames().unreserve_huge(unused);
+    }
+}
+
+impl<M: Machine> Drop for Reservation<M> {
+    fn drop(&mut self) {
+        let unused = self.pages.lock().len();
+        self.memory.frames().unreserve_huge(unused);
+    }
+}
+
+/// Whether `index` was promised; it is not from here on.
+fn take_promise(promised: &mut Runs, index: u64) -> bool {
+    promised.remove(index..index + 1) == Ok(1)
+}
+
+/// What a private mapping with a reservation of its own shows: a file of huge pages.
+pub struct PrivateHuge<M: Machine> {
+    object: Arc<dyn Object<M>>,
+    reservation: Reservation<M>,
+}
+
+impl<M: Machine> PrivateHuge<M> {
+    /// Promises the huge pages `range` of `object`, a file of huge pages, to a private mapping of it.
+    ///
+    /// # Errors
+    /// [`ObjectError::OutOfMemory`] if the pool cannot.
+    pub fn new(
+        memory: Arc<Memory<M>>,
+        object: Arc<dyn Object<M>>,
+        range: Range<u64>,
+    ) -> Result<Self, ObjectError> {
+        let mut pages = Runs::new();
+        let count = pages.insert(range)?;
+        memory.frames().reserve_huge(count)?;
+        Ok(Self {
+            object,
+            reservation: Reservation {
+                memory,
+                pages: Lock::new(Rank::Leaf, pages),
+            },
+        })
+    }
+}
+
+impl<M: Machine> Object<M> for PrivateHuge<M> {
+    fn frame(&self, memory: &Memory<M>, index: u64, write: bool) -> Result<Frame, ObjectError> {
+        self.object.frame(memory, index, write)
+    }
+
+    fn cached(&self, memory: &Memory<M>, index: u64) -> Option<Frame> {
+        self.object.cached(memory, index)
+    }
+
+    fn contains(&self, index: u64) -> bool {
+        self.object.contains(index)
+    }
+
+    fn identity(&self) -> ObjectIdentity {
+        self.object.identity()
+    }
+
+    fn describe(&self, out: &mut dyn fmt::Write) -> fmt::Result {
+        self.object.describe(out)
+    }
+
+    fn mappings(&self) -> &Mappings<M> {
+        self.object.mappings()
+    }
+
+    fn is_memory(&self) -> bool {
+        true
+    }
+
+    fn huge(&self) -> Option<HugeView<'_, M>> {
+        let view = self.object.huge()?;
+        Some(HugeView {
+            file: view.file,
+            own: Some(&self.reservation),
+        })
+    }
+
+    fn unreserved(&self) -> Option<&Arc<dyn Object<M>>> {
+        Some(&self.object)
+    }
+}
+
+impl<M: Machine> Memory<M> {
+    /// Fills a huge page with zeroes.
+    pub(crate) fn clear_huge(&self, head: Frame) {
+        self.frames().machine().clear_frames(FrameRange {
+            start: head,
+            count: 1 << FOLIO_ORDER,
+        });
+        self.count(Row::FramesZeroed, HUGE_PAGES);
+    }
+
+    /// Copies a huge page.
+    pub(crate) fn copy_huge(&self, from: Frame, to: Frame) {
+        if planted(Mistake::HugetlbCopyForgotten) {
+            return;
+        }
+        for part in 0..HUGE_PAGES as u32 {
+            let part = |head: Frame| Frame::new(head.number() + part);
+            self.frames().copy(part(from), part(to));
+        }
+        self.count(Row::FramesCopied, HUGE_PAGES);
+    }
+}

@@ -1,0 +1,194 @@
+//! What operations do otherwise where pages are huge ones of the pool (Linux 7.2 `mm/hugetlb.c`).
+
+use memwright_table::{
+    Bits, CpuId, Cursor, Entry, Frame, FrameKind, FrameRef, Machine, NoHugePage, OutOfFrames,
+    PageRange, PageSize, Present, VirtAddr,
+};
+
+use super::{Area, Core, access_bits};
+use crate::error::{AdviseError, FaultError};
+use crate::fault::{Access, FaultKind, NEW};
+use crate::huge::{self, HUGE_PAGES};
+use crate::object::Mappings;
+use crate::stats::Row;
+use crate::vma::AreaFlags;
+use crate::writable::writable;
+
+impl<M: Machine> Area<M> {
+    /// The indices of the huge pages that `part` shows.
+    fn huge_indices(&self, part: PageRange) -> core::ops::Range<u64> {
+        let first = self.offset_of(part.start) / HUGE_PAGES;
+        first..first + part.len() / HUGE_PAGES
+    }
+
+    /// The area is unmapped: what was reserved for it and is not used is so no longer.
+    #[cold]
+    pub(crate) fn forget_reservation(&self) {
+        let view = self.object().and_then(|object| object.huge());
+        if let Some(own) = view.and_then(|view| view.own) {
+            own.forget(self.huge_indices(self.range));
+        }
+    }
+}
+
+impl<M: Machine> Core<M> {
+    /// A page of the pool that nobody was promised, for private memory. Its contents are undefined.
+    pub(crate) fn take_unreserved(&self) -> Result<FrameRef<'_, M>, NoHugePage> {
+        let frames = self.memory.frames();
+        frames.take_huge(false, FrameKind::PoolAnonymous)
+    }
+
+    /// Frees the lowest tables of `range`, where nothing is mapped: not even an empty one may be in the way of a huge
+    /// page.
+    #[cold]
+    pub(super) fn clear_way(&self, range: PageRange) {
+        self.remove_entries(self.cpu(), range);
+    }
+
+    /// Takes the pages of `range`, a part of an area of huge pages, out. A part of a page at the end is spared
+    /// (Linux 7.2 `mm/madvise.c`, `madvise_dontneed_free_valid_vma`); what was reserved for them is so again.
+    #[cold]
+    pub(super) fn drop_hugetlb(&self, area: &Area<M>, range: PageRange) -> Result<(), AdviseError> {
+        if range.start.number() % HUGE_PAGES != 0 {
+            return Err(AdviseError::NotApplicable(range.start.address()));
+        }
+        let whole = huge::around(range.end).start;
+        let range = PageRange::new(range.start, whole.max(range.start));
+        if range.is_empty() {
+            return Ok(());
+        }
+        let mut gather = self.gather();
+        let mut cursor = self.table.cursor(range);
+        if area.flags.intersects(AreaFlags::MARKED) {
+            cursor.split_edges(&mut gather)?;
+            self.remove_pages(area, &mut cursor, &mut gather, true);
+        } else {
+            cursor.remove_all(&mut gather);
+        }
+        drop(cursor);
+        let counts = gather.close();
+        self.note_gather(self.cpu(), counts);
+        let view = area.object().and_then(|object| object.huge());
+        if let Some(own) = view.and_then(|view| view.own) {
+            own.restore(area.huge_indices(range));
+        }
+        Ok(())
+    }
+
+    /// Gives the child of a fork a copy at once: the parent's page is pinned and stays its own (design rule 6).
+    #[cold]
+    pub(super) fn copy_pinned_hugetlb(
+        &self,
+        cpu: CpuId,
+        area: &Area<M>,
+        watched: bool,
+        to: &mut Cursor<'_, M>,
+        page: Present,
+    ) -> Result<(), OutOfFrames> {
+        let copy = self.take_unreserved().map_err(|_| OutOfFrames)?;
+        self.memory.copy_huge(page.frame, copy.frame());
+        let mut bits = access_bits(area.rights()) | NEW;
+        if watched {
+            bits |= page.bits & Bits::UFFD_WP;
+        }
+        if writable(area.view(), bits).is_writable() {
+            bits |= Bits::WRITE;
+        }
+        to.fill(Entry::Present(Present {
+            frame: copy.frame(),
+            size: PageSize::Size2M,
+            bits,
+        }))?;
+        let _ = copy.into_raw();
+        self.note_borrowed(cpu);
+        Ok(())
+    }
+
+    /// A fault for which the pool had no page. Where the process that has the pages reserved is about to copy one
+    /// that it shares with its children, it takes theirs away (`unmap_ref_private`), and has it alone.
+    #[cold]
+    pub(crate) fn fault_in_exhausted_pool(
+        &self,
+        cpu: CpuId,
+        address: VirtAddr,
+        access: Access,
+    ) -> Result<FaultKind, FaultError> {
+        self.memory.count_on(cpu, Row::HugetlbExhausted, 1);
+        let taken = self.take_back_shared(address);
+        let outcome = if taken > 0 {
+            self.memory.count_on(cpu, Row::HugetlbTakenBack, taken);
+            self.fault(cpu, address, access)
+        } else {
+            Err(FaultError::NoHugePage)
+        };
+        match outcome {
+            Ok(kind) => self.memory.count_on(cpu, kind.row(), 1),
+            Err(_) => self.memory.count_on(cpu, Row::FaultRefused, 1),
+        }
+        outcome
+    }
+
+    /// Takes the page at `address` away from all who have it without a reservation, if this mapping has one; returns
+    /// from how many entries.
+    fn take_back_shared(&self, address: VirtAddr) -> u64 {
+        let page = huge::around(address.page());
+        let (object, index, frame) = {
+            let areas = self.areas.read(self.cpu());
+            let Some(area) = areas.map.find(page.start) else {
+                return 0;
+            };
+            let Some(object) = area.object().filter(|object| owns(&***object)) else {
+                return 0;
+            };
+            let entry = self.table.cursor(page).peek();
+            let Some(present) = entry.present() else {
+                return 0;
+            };
+            (object.clone(), area.offset_of(page.start), present.frame)
+        };
+        // The object reaches back into every address space that maps it, this one too.
+        object.mappings().take_back(index, frame)
+    }
+
+    /// Takes the page at the index out of private areas without a reservation that show it in `frame`.
+    pub(crate) fn lose_hugetlb(&self, mappings: &Mappings<M>, index: u64, frame: Frame) -> u64 {
+        let cpu = self.cpu();
+        let mut areas = self.areas.write();
+        let mut gather = self.gather();
+        let mut taken = 0;
+        areas.map.for_each_mut(|area| {
+            let range = area.pages_showing(index, index + HUGE_PAGES);
+            let loses = !range.is_empty()
+                && !area.is_shared()
+                && area.object().is_some_and(|object| {
+                    core::ptr::eq(object.mappings(), mappings) && !owns(&**object)
+                });
+            if !loses {
+                return;
+            }
+            let mut cursor = self.table.cursor(range);
+            match cursor.peek() {
+                Entry::Present(page) if page.frame == frame => {
+                    cursor.remove(&mut gather);
+                    drop(cursor);
+                    area.flags |= AreaFlags::HUGETLB_LOST;
+                    taken += 1;
+                }
+                Entry::Present(_)
+                | Entry::Empty
+                | Entry::Marker(_)
+                | Entry::Swapped(_)
+                | Entry::Migrating(_) => {}
+            }
+        });
+        let counts = gather.close();
+        drop(areas);
+        self.note_gather(cpu, counts);
+        taken
+    }
+}
+
+/// Whether what shows the object has pages reserved for itself.
+fn owns<M: Machine>(object: &dyn crate::object::Object<M>) -> bool {
+    object.huge().is_some_and(|view| view.own.is_some())
+}

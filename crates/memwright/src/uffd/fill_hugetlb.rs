@@ -1,0 +1,206 @@
+//! Filling one huge page of watched memory (Linux 7.2 `mm/hugetlb.c`, `hugetlb_mfill_atomic_pte`).
+
+use memwright_table::{
+    Bits, Entry, FOLIO_FRAMES, Frame, FrameRef, Machine, NoHugePage, Page, PageSize, Present,
+};
+
+use super::fill::Place;
+use super::{Fill, FillError, Watch};
+use crate::fault::{Access, Fault};
+use crate::huge;
+use crate::object::{HugeView, ObjectError};
+use crate::space::{AddressSpace, Area, Areas, Core};
+use crate::stats::Row;
+use crate::vma::AreaFlags;
+
+impl<M: Machine> AddressSpace<M> {
+    /// Fills the huge page that begins at `page`, where nothing is, with what `write` puts into each of its frames.
+    ///
+    /// # Errors
+    /// Those of `write`, and as [`FillError`] says; nothing has changed.
+    pub fn fill_hugetlb<E: From<FillError>>(
+        &self,
+        page: Page,
+        watch: &Watch,
+        protect: bool,
+        write: &mut dyn FnMut(Frame, u64) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let core = &*self.core;
+        let (head, object, index) = {
+            let areas = core.areas.read(core.cpu());
+            let area = watched_area(&areas, page, watch, protect)?;
+            let object = area.object().ok_or(FillError::Invalid)?.clone();
+            let place = place(core, &areas, area, page, protect);
+            (place.take_hugetlb()?, object, place.fault.huge_index())
+        };
+        let mut written = Ok(());
+        for part in 0..FOLIO_FRAMES {
+            written = write(Frame::new(head.number() + part), u64::from(part));
+            if written.is_err() {
+                break;
+            }
+        }
+        let taken = core.memory.frames().adopt_whole(head);
+        let areas = core.areas.read(core.cpu());
+        let filled = match watched_area(&areas, page, watch, protect) {
+            Ok(area) => {
+                let place = place(core, &areas, area, page, protect);
+                let entered = written.and_then(|()| Ok(place.enter_hugetlb(taken)?));
+                if entered.is_err() {
+                    place.restore();
+                }
+                entered
+            }
+            Err(error) => Err(error.into()),
+        };
+        if let Some(view) = object.huge() {
+            view.file.lock().end_filling(index);
+        }
+        filled
+    }
+}
+
+fn watched_area<'a, M: Machine>(
+    areas: &'a Areas<M>,
+    page: Page,
+    watch: &Watch,
+    protect: bool,
+) -> Result<&'a Area<M>, FillError> {
+    let area = areas.map.find(page).ok_or(FillError::NotWatched)?;
+    if !area.backing().has_watcher(Some(watch)) {
+        return Err(FillError::NotWatched);
+    }
+    let hugetlb = area.flags().contains(AreaFlags::HUGETLB) && huge::around(page).start == page;
+    if !hugetlb || protect && !area.flags().contains(AreaFlags::UFFD_WP) {
+        return Err(FillError::Invalid);
+    }
+    Ok(area)
+}
+
+fn place<'a, M: Machine>(
+    core: &'a Core<M>,
+    areas: &'a Areas<M>,
+    area: &'a Area<M>,
+    page: Page,
+    protect: bool,
+) -> Place<'a, M> {
+    Place {
+        fault: Fault {
+            core,
+            cpu: core.cpu(),
+            areas,
+            area,
+            page,
+            access: Access::WRITE,
+        },
+        protect,
+    }
+}
+
+impl<M: Machine> Place<'_, M> {
+    /// What needs no contents of the caller's.
+    pub(super) fn fill_hugetlb(&self, fill: Fill<'_>) -> Result<(), FillError> {
+        if huge::around(self.fault.page).start != self.fault.page {
+            return Err(FillError::Invalid);
+        }
+        match fill {
+            Fill::Poison => self.poison(),
+            Fill::Object if self.fault.area.is_shared() => self.show_hugetlb(),
+            // There is no huge page of zeroes in the pool.
+            Fill::Object | Fill::Zeroes | Fill::Bytes(_) => Err(FillError::Invalid),
+        }
+    }
+
+    fn view(&self) -> Result<HugeView<'_, M>, FillError> {
+        let view = self.fault.area.object().and_then(|object| object.huge());
+        view.ok_or(FillError::Invalid)
+    }
+
+    /// A page of the pool, contents undefined, for a place where nothing is. Carries one reference.
+    fn take_hugetlb(&self) -> Result<Frame, FillError> {
+        let view = self.view()?;
+        let index = self.fault.huge_index();
+        let mut state = view.file.lock();
+        let there = state.page(index).map_err(|_| FillError::NotThere)?;
+        drop(self.vacancy()?);
+        if !state.begin_filling(index) {
+            return Err(FillError::Busy);
+        }
+        let page = if !self.fault.area.is_shared() {
+            self.fault.take_own_hugetlb(&view)
+        } else if there.is_some() {
+            state.end_filling(index);
+            return Err(FillError::Exists);
+        } else {
+            view.file.take_page(&mut state, index)
+        };
+        match page {
+            Ok(page) => Ok(page.into_raw()),
+            Err(NoHugePage) => {
+                state.end_filling(index);
+                self.fault.core.memory.count(Row::HugetlbExhausted, 1);
+                Err(FillError::OutOfMemory)
+            }
+        }
+    }
+
+    /// The page that was taken for this place is given up.
+    fn restore(&self) {
+        let Ok(view) = self.view() else {
+            return;
+        };
+        if self.fault.area.is_shared() {
+            view.file.restore(self.fault.huge_index());
+        } else {
+            self.fault.restore_hugetlb(&view);
+        }
+    }
+
+    /// Maps a page that was filled; of shared memory the file gets it first.
+    fn enter_hugetlb(&self, page: FrameRef<'_, M>) -> Result<(), FillError> {
+        let view = self.view()?;
+        let index = self.fault.huge_index();
+        let mut state = view.file.lock();
+        let mut bits = Bits::ACCESSED | Bits::DIRTY | Bits::SOFT_DIRTY;
+        let there = state.page(index).map_err(|_| FillError::NotThere)?;
+        if !self.fault.area.is_shared() {
+            self.fault.note_private();
+            bits |= Bits::EXCLUSIVE;
+            return self.map(page, bits, true);
+        }
+        if there.is_some() {
+            return Err(FillError::Exists);
+        }
+        let shown = page.clone();
+        state.put(index, page).map_err(|_| FillError::OutOfMemory)?;
+        self.map(shown, bits, true)
+    }
+
+    /// Maps the page that the file has.
+    fn show_hugetlb(&self) -> Result<(), FillError> {
+        let view = self.view()?;
+        let state = view.file.lock();
+        let there = match state.page(self.fault.huge_index()) {
+            Ok(there) => there.ok_or(FillError::NotThere)?,
+            Err(
+                ObjectError::BeyondEnd
+                | ObjectError::OutOfMemory
+                | ObjectError::Io
+                | ObjectError::WouldBlock,
+            ) => return Err(FillError::NotThere),
+        };
+        let page = self.fault.core.memory.frames().share(there);
+        self.map(page, Bits::ACCESSED, false)
+    }
+
+    fn map(&self, page: FrameRef<'_, M>, state: Bits, stored: bool) -> Result<(), FillError> {
+        self.vacancy()?.fill(Entry::Present(Present {
+            frame: page.frame(),
+            size: PageSize::Size2M,
+            bits: self.bits(state, stored),
+        }))?;
+        let _ = page.into_raw();
+        self.fault.core.note_borrowed(self.fault.core.cpu());
+        Ok(())
+    }
+}
