@@ -188,7 +188,7 @@ impl<M: Machine> Table<M> {
 
 impl<M: Machine> Cursor<'_, M> {
     /// Whether it stands at the start of a lowest table that lies wholly in its range, of which it may say after the look
-    /// that it is [quiet](Self::set_quiet): no other CPU can still write without setting the accessed bit above.
+    /// that it is quiet (see the module): no other CPU can still write without setting the accessed bit above.
     pub fn may_become_quiet(&self, gather: &Gather<'_, M>) -> bool {
         let start = self.position();
         self.level == 1
