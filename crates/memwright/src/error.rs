@@ -240,7 +240,6 @@ impl From<CutError> for WatchError {
     fn from(error: CutError) -> Self {
         match error {
             CutError::OverLimit(limit) => Self::OverLimit(limit),
-            CutError::Misaligned => Self::Invalid,
             CutError::OutOfMemory => Self::OutOfMemory,
         }
     }

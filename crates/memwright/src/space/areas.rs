@@ -173,8 +173,6 @@ pub struct Totals {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CutError {
     OverLimit(Limit),
-    /// It would cut a huge page of the pool.
-    Misaligned,
     OutOfMemory,
 }
 
@@ -334,7 +332,7 @@ impl<M: Machine> Areas<M> {
         }
     }
 
-    /// Cuts the area at `position`, which spans `whole`, so that `part` is an area of its own; returns
+    /// Cuts the area at `position`, which spans `whole` and has no huge page of the pool at the edges, so that `part` is an area of its own; returns
     /// where that stands.
     pub(crate) fn cut(
         &mut self,
@@ -342,9 +340,6 @@ impl<M: Machine> Areas<M> {
         whole: PageRange,
         part: PageRange,
     ) -> Result<Position, CutError> {
-        if cuts_hugetlb(self.map.get(position).flags, part) {
-            return Err(CutError::Misaligned);
-        }
         let below = part.start > whole.start;
         let above = part.end < whole.end;
         let cuts = usize::from(below) + usize::from(above);

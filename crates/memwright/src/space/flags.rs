@@ -23,7 +23,6 @@ impl From<CutError> for FlagsError {
     fn from(error: CutError) -> Self {
         match error {
             CutError::OverLimit(limit) => Self::OverLimit(limit),
-            CutError::Misaligned => Self::Misaligned,
             CutError::OutOfMemory => Self::OutOfMemory,
         }
     }

@@ -8,7 +8,7 @@ use memwright_table::{Bits, Edit, Edited, Gather, Machine, Page, PageRange, Virt
 use super::areas::{CutError, is_accountable};
 use super::check::{self, RangeError};
 use super::core::access_bits;
-use super::{AddressSpace, Area, Areas, Core};
+use super::{AddressSpace, Area, Areas, Core, cuts_hugetlb};
 use crate::error::ProtectError;
 use crate::policy::WriteUpgrade;
 use crate::stats::Row;
@@ -209,8 +209,8 @@ impl Change {
             return Err(ProtectError::Denied(range.start.address()));
         }
         let (old, flags, whole) = (area.rights, area.flags, area.range());
-        if flags.contains(AreaFlags::SEALED) {
-            return Err(ProtectError::Sealed(range.start.address()));
+        if flags.intersects(AreaFlags::SEALED | AreaFlags::HUGETLB) {
+            check_part(flags, old == rights, range)?;
         }
         if old == rights {
             return Ok((position, range.end));
@@ -331,11 +331,22 @@ fn edit_by_policy<M: Machine>(
     cursor.edit_alike(range.end, move |bits| rule.edit(bits), gather)
 }
 
+/// Whether the part `range` of an area with these flags, sealed or of huge pages of the pool, may change, if it does.
+#[cold]
+fn check_part(flags: AreaFlags, stays: bool, range: PageRange) -> Result<(), ProtectError> {
+    if flags.contains(AreaFlags::SEALED) {
+        return Err(ProtectError::Sealed(range.start.address()));
+    }
+    if !stays && cuts_hugetlb(flags, range) {
+        return Err(ProtectError::Misaligned);
+    }
+    Ok(())
+}
+
 impl From<CutError> for ProtectError {
     fn from(error: CutError) -> Self {
         match error {
             CutError::OverLimit(limit) => Self::OverLimit(limit),
-            CutError::Misaligned => Self::Misaligned,
             CutError::OutOfMemory => Self::OutOfMemory,
         }
     }
