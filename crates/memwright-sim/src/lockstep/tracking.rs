@@ -4,11 +4,11 @@ use memwright::space::Sight;
 use memwright::track::{Categories, Scan};
 use memwright::uffd::{self, Watch, WatchError, WatchModes};
 use memwright::{AdviseError, AreaFlags};
-use memwright_table::{CpuId, Page, PageRange};
+use memwright_table::{CpuId, Page, PageRange, VirtAddr};
 
 use super::{Difference, Kind, Lockstep, address, agree, bytes, disagree};
 use crate::machine::SimulatedMachine;
-use crate::model::{self, Stored};
+use crate::model::{self, Model, Refusal, Stored};
 use crate::process::Process;
 use crate::script::{Range, Watcher};
 
@@ -65,22 +65,11 @@ impl Lockstep {
         range: Range,
         kind: Watcher,
     ) -> Result<(), Difference> {
-        let (from, pages) = self.scale.range(range);
-        let watch = self.watcher(process, kind)?;
-        let real = self.processes[&process].on(cpu, |space| {
-            space.watch(
-                address(from),
-                bytes(pages),
-                &watch,
-                WatchModes::WRITE_PROTECT,
-            )
-        });
-        let watch = in_model(process, kind);
-        let model = self.model.watch(process, from, pages, watch);
-        if agree("watch", model, real.map_err(kind_of_watch))? {
-            self.succeeded("watch");
-        }
-        Ok(())
+        self.by_watcher(
+            ("watch", process, cpu, range, kind),
+            |space, at, length, watch| space.watch(at, length, watch, WatchModes::WRITE_PROTECT),
+            |model, from, pages, watch| model.watch(process, from, pages, watch),
+        )
     }
 
     pub(super) fn unwatch(
@@ -90,17 +79,11 @@ impl Lockstep {
         range: Range,
         kind: Watcher,
     ) -> Result<(), Difference> {
-        let (from, pages) = self.scale.range(range);
-        let watch = self.watcher(process, kind)?;
-        let real = self.processes[&process].on(cpu, |space| {
-            space.unwatch(address(from), bytes(pages), &watch)
-        });
-        let watch = in_model(process, kind);
-        let model = self.model.unwatch(process, from, pages, watch);
-        if agree("unwatch", model, real.map_err(kind_of_watch))? {
-            self.succeeded("unwatch");
-        }
-        Ok(())
+        self.by_watcher(
+            ("unwatch", process, cpu, range, kind),
+            |space, at, length, watch| space.unwatch(at, length, watch),
+            |model, from, pages, watch| model.unwatch(process, from, pages, watch),
+        )
     }
 
     pub(super) fn write_protect(
@@ -111,17 +94,28 @@ impl Lockstep {
         kind: Watcher,
         protect: bool,
     ) -> Result<(), Difference> {
+        self.by_watcher(
+            ("write-protect", process, cpu, range, kind),
+            |space, at, length, watch| space.write_protect(at, length, watch, protect),
+            |model, from, pages, watch| model.write_protect(process, from, pages, watch, protect),
+        )
+    }
+
+    /// What a watcher of the process does with a range, on both sides.
+    fn by_watcher(
+        &mut self,
+        (what, process, cpu, range, kind): (&'static str, usize, CpuId, Range, Watcher),
+        real: impl FnOnce(&Space, VirtAddr, u64, &Watch) -> Result<(), WatchError>,
+        model: impl FnOnce(&mut Model, u64, u64, model::Watch) -> Result<(), Refusal>,
+    ) -> Result<(), Difference> {
         let (from, pages) = self.scale.range(range);
         let watch = self.watcher(process, kind)?;
         let real = self.processes[&process].on(cpu, |space| {
-            space.write_protect(address(from), bytes(pages), &watch, protect)
+            real(space, address(from), bytes(pages), &watch)
         });
-        let watch = in_model(process, kind);
-        let model = self
-            .model
-            .write_protect(process, from, pages, watch, protect);
-        if agree("write-protect", model, real.map_err(kind_of_watch))? {
-            self.succeeded("write-protect");
+        let expected = model(&mut self.model, from, pages, in_model(process, kind));
+        if agree(what, expected, real.map_err(kind_of_watch))? {
+            self.succeeded(what);
         }
         Ok(())
     }
