@@ -5,6 +5,7 @@
 //! have huge pages.
 
 use crate::{
+    hand::Hand,
     kernel::Kernel,
     scheduler::{TimerAction, TimerKey},
     sync::{Lock, Rank},
@@ -13,7 +14,6 @@ use crate::{
 use alloc::sync::{Arc, Weak};
 use core::sync::atomic::{AtomicBool, Ordering};
 use memwright::HugeMode;
-use memwright_table::Page;
 
 /// Nanoseconds of a millisecond.
 const MILLISECOND: u64 = 1_000_000;
@@ -24,8 +24,7 @@ pub struct HugeScan {
     /// Whether some area may have huge pages, or might have had.
     wanted: AtomicBool,
     timer: Lock<Option<TimerKey>>,
-    /// The process and the page to go on with.
-    place: Lock<(u32, u64)>,
+    hand: Hand,
 }
 
 impl HugeScan {
@@ -36,7 +35,7 @@ impl HugeScan {
             own: own.clone(),
             wanted: AtomicBool::new(false),
             timer: Lock::new(Rank::Process, None),
-            place: Lock::new(Rank::Leaf, (0, 0)),
+            hand: Hand::new(),
         })
     }
 
@@ -72,25 +71,12 @@ impl HugeScan {
     fn look(&self, kernel: &Kernel) {
         let settings = &kernel.memory.huge().scan;
         let mut budget = u64::from(settings.pages.load(Ordering::Relaxed));
-        let (mut id, mut page) = *self.place.lock();
-        for process in kernel.tasks.processes() {
-            if process.id < id {
-                continue;
-            }
-            if process.id > id {
-                (id, page) = (process.id, 0);
-            }
-            let Some(space) = process.space() else {
-                continue;
-            };
-            if let Some(next) = space.scan_for_huge(Page::new(page), &mut budget) {
-                *self.place.lock() = (id, next.number());
-                return;
-            }
-            (id, page) = (id + 1, 0);
+        let is_over = self
+            .hand
+            .go_on(kernel, |space, page| space.scan_for_huge(page, &mut budget));
+        if is_over {
+            settings.rounds.fetch_add(1, Ordering::Relaxed);
         }
-        settings.rounds.fetch_add(1, Ordering::Relaxed);
-        *self.place.lock() = (0, 0);
     }
 }
 

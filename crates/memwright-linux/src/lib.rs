@@ -23,6 +23,7 @@ pub mod events;
 pub mod exec;
 pub mod fs;
 mod futex;
+mod hand;
 pub mod host;
 mod huge_scan;
 mod ipc;

@@ -5,6 +5,7 @@
 //! passes twice without being used in between leaves. Nothing is scheduled while there is no swap.
 
 use crate::{
+    hand::Hand,
     kernel::Kernel,
     scheduler::{TimerAction, TimerKey},
     sync::{Lock, Rank},
@@ -12,7 +13,6 @@ use crate::{
 };
 use alloc::sync::{Arc, Weak};
 use memwright::Effort;
-use memwright_table::Page;
 
 /// Nanoseconds between two looks at how much is free.
 const INTERVAL: u64 = 10_000_000;
@@ -24,12 +24,11 @@ const DIRECT: u64 = 32;
 /// How often pages are sent out to make the reserve whole.
 const MOST_ROUNDS: usize = 64;
 
-/// Where the hand is.
+/// What sends pages out.
 pub struct Reclaim {
     own: Weak<Self>,
     timer: Lock<Option<TimerKey>>,
-    /// The process and the page to go on with.
-    place: Lock<(u32, u64)>,
+    hand: Hand,
 }
 
 impl Reclaim {
@@ -39,7 +38,7 @@ impl Reclaim {
         Arc::new_cyclic(|own| Self {
             own: own.clone(),
             timer: Lock::new(Rank::Process, None),
-            place: Lock::new(Rank::Leaf, (0, 0)),
+            hand: Hand::new(),
         })
     }
 
@@ -84,28 +83,15 @@ impl Reclaim {
 
     /// Goes on until the effort is over, or everything was passed twice.
     fn go_round(&self, kernel: &Kernel, effort: &mut Effort) {
-        let (mut id, mut page) = *self.place.lock();
         // The round that has begun, one that ages and one that takes.
         for _ in 0..3 {
-            for process in kernel.tasks.processes() {
-                if process.id < id {
-                    continue;
-                }
-                if process.id > id {
-                    (id, page) = (process.id, 0);
-                }
-                let Some(space) = process.space() else {
-                    continue;
-                };
-                if let Some(next) = space.reclaim(Page::new(page), effort) {
-                    *self.place.lock() = (id, next.number());
-                    return;
-                }
-                (id, page) = (id + 1, 0);
+            let is_over = self
+                .hand
+                .go_on(kernel, |space, page| space.reclaim(page, effort));
+            if !is_over {
+                return;
             }
-            (id, page) = (0, 0);
         }
-        *self.place.lock() = (0, 0);
     }
 }
 
