@@ -40,6 +40,24 @@ pub enum Action {
     args_override_self = true
 )]
 pub struct RunArgs {
+    /// Run on this Linux kernel image (bzImage) instead, counted from outside, twice.
+    #[arg(long, value_name = "IMAGE",
+        conflicts_with_all = ["parallel", "swap", "trace", "strace", "policies", "gdb", "selftest"])]
+    pub kernel: Option<String>,
+
+    /// With --kernel: run once, and do not compare with a second run.
+    #[arg(long, requires = "kernel")]
+    pub no_verify: bool,
+
+    /// With --kernel: add to the kernel's command line (repeatable).
+    #[arg(
+        long,
+        value_name = "WORDS",
+        requires = "kernel",
+        allow_hyphen_values = true
+    )]
+    pub append: Vec<String>,
+
     /// Guest memory: a number with K, M or G.
     #[arg(long, value_name = "SIZE", default_value = "512M",
         allow_hyphen_values = true, value_parser = parse_memory_size)]
@@ -175,7 +193,7 @@ Environment:
                     several CPUs without --parallel); \"backports\" is the newer one of Debian's
                     backports, unpacked to a private cache: also the one that several CPUs get
                     where qemu-system-x86_64 is older
-  MEMWRIGHT_KERNEL  kernel image to use instead of the embedded one
+  MEMWRIGHT_KERNEL  image of Memwright to use instead of the embedded one
   NO_COLOR          plain text even on a terminal
 
 Examples:
@@ -183,7 +201,8 @@ Examples:
   memwright run --file notes.txt:/notes.txt /usr/bin/sort /notes.txt
   seq 1000 | memwright run --json account.json /usr/bin/sha256sum
   memwright run --memory 64M --trace events.jsonl ./program
-  memwright run --cpus 4 --timeout 60 ./threads";
+  memwright run --cpus 4 --timeout 60 ./threads
+  memwright run --kernel ./bzImage ./program";
 
 const BENCH_HELP: &str = "\
 Each experiment is a C program, built here with musl-gcc or cc; every column runs the same binary on the same machine:

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, anyhow};
 use memwright_linux::channel::Outcome;
+use serde::Serialize;
 
 use crate::failure::{Failure, NOT_EXECUTABLE, NOT_FOUND, SIGNAL_BASE, TIMEOUT};
 use crate::qemu::process::Cut;
@@ -18,7 +19,7 @@ use crate::table;
 pub type End = Option<Cut>;
 
 /// SIGPIPE's number: a run whose output nobody reads any more ends like a program that got this signal.
-const SIGPIPE: u8 = 13;
+pub const SIGPIPE: u8 = 13;
 /// ENOENT, when PROGRAM vanished or names a missing interpreter.
 const NO_ENTRY: i32 = 2;
 
@@ -77,7 +78,11 @@ impl JsonTarget {
         Ok(Self::File(path.to_owned(), file))
     }
 
-    fn write(&self, document: &Document) -> anyhow::Result<()> {
+    /// Writes a document as JSON.
+    ///
+    /// # Errors
+    /// Those of writing.
+    pub fn write(&self, document: &impl Serialize) -> anyhow::Result<()> {
         let mut text =
             serde_json::to_string_pretty(document).context("cannot write the account as JSON")?;
         text.push('\n');
@@ -91,7 +96,7 @@ impl JsonTarget {
 }
 
 /// The exit code for what became of PROGRAM.
-fn exit_code(outcome: Outcome) -> u8 {
+pub fn exit_code(outcome: Outcome) -> u8 {
     match outcome {
         // An exit status has eight bits, as for wait(2).
         Outcome::Exited(code) => (code & 0xff) as u8,

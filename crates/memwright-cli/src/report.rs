@@ -171,7 +171,7 @@ impl Document {
 
 impl HashedFile {
     /// Hashes a file; one that has gone meanwhile has no hash.
-    fn read(path: &Path) -> Self {
+    pub fn read(path: &Path) -> Self {
         let sha256 = fs::read(path)
             .map(|data| hexadecimal(&Sha256::digest(data)))
             .unwrap_or_default();
@@ -180,6 +180,11 @@ impl HashedFile {
             sha256,
         }
     }
+}
+
+/// SHA-256 of bytes, as hexadecimal digits.
+pub fn hexadecimal_hash(bytes: &[u8]) -> String {
+    hexadecimal(&Sha256::digest(bytes))
 }
 
 fn hexadecimal(bytes: &[u8]) -> String {

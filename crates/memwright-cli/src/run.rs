@@ -26,7 +26,7 @@ use crate::session::{Report, Session, say};
 use crate::size::in_mebibytes;
 use crate::symbolise::Symbols;
 use crate::window::Window;
-use crate::{ending, folder, gdb, kernel, watch};
+use crate::{ending, folder, gdb, kernel, lab, watch};
 
 /// What the kernel itself takes beside the archive, generously: image, metadata, first tables.
 const KERNEL_MEMORY: u64 = 8 << 20;
@@ -64,6 +64,9 @@ pub struct Finished<'a> {
 /// # Errors
 /// Everything that keeps it from running; what happens inside the guest is an exit code.
 pub fn run(args: &RunArgs) -> Result<u8, Failure> {
+    if let Some(image) = &args.kernel {
+        return lab::run(args, image);
+    }
     let prepared = prepare(args)?;
     for path in prepared.tree.skipped() {
         say(&format!(
@@ -209,7 +212,10 @@ fn drive(
 }
 
 /// Finds PROGRAM and collects the guest's files.
-fn prepare(args: &RunArgs) -> Result<Prepared, Failure> {
+///
+/// # Errors
+/// The exit codes are those of a shell where PROGRAM is missing or no program.
+pub fn prepare(args: &RunArgs) -> Result<Prepared, Failure> {
     let name = args
         .command
         .first()

@@ -102,7 +102,8 @@ fn line(out: &mut String, text: &str) {
     let _ = writeln!(out, "    {text}");
 }
 
-fn cpus(count: u8) -> String {
+/// How many CPUs, in words.
+pub fn cpus(count: u8) -> String {
     match count {
         1 => "1 CPU".to_owned(),
         _ => format!("{count} CPUs"),
@@ -128,7 +129,8 @@ fn list(out: &mut String, title: &str, pairs: &[(String, u64)], styled: bool) {
     }
 }
 
-fn ending(outcome: Option<Ending>) -> String {
+/// How the program ended, in words.
+pub fn ending(outcome: Option<Ending>) -> String {
     match outcome {
         Some(Ending::Exited(code)) => format!("exited with code {code}"),
         Some(Ending::Killed(signal)) => format!("killed by signal {signal}"),
@@ -138,7 +140,7 @@ fn ending(outcome: Option<Ending>) -> String {
 }
 
 /// A number with commas between thousands.
-fn grouped(count: u64) -> String {
+pub fn grouped(count: u64) -> String {
     let digits = count.to_string();
     let mut text = String::with_capacity(digits.len() * 4 / 3);
     for (index, digit) in digits.chars().enumerate() {

@@ -1,53 +1,33 @@
 //! Builds the experiments on the user's machine: every column runs the same binary.
 
-use std::fs;
 use std::path::PathBuf;
-use std::process::Command;
-
-use anyhow::{Context, anyhow, bail};
-use sha2::{Digest, Sha256};
 
 use super::experiments::{EXPERIMENTS, Experiment, HEADERS, LINUX_INIT};
-use crate::cache;
+use crate::compile::{Compiler, Source};
 
 /// Compilers in the order of preference: the smaller library starts with fewer faults of its own.
-const COMPILERS: &[&str] = &["musl-gcc", "cc"];
-const FLAGS: &[&str] = &["-std=gnu11", "-O2", "-static", "-pthread"];
+pub const COMPILERS: &[&str] = &["musl-gcc", "cc"];
+/// How programs of a guest are built.
+pub const FLAGS: &[&str] = &["-std=gnu11", "-O2", "-static", "-pthread"];
 
-/// A folder of programs. Its name comes from the sources and the compiler, so that equal ones are built once, and lie
-/// at the same path each time: a program's own path is in its memory.
+/// The folder of the programs.
 #[derive(Debug)]
 pub struct Workshop {
     folder: PathBuf,
-    compiler: &'static str,
+    compiler: Compiler,
 }
 
 impl Workshop {
-    /// Finds a compiler and lays the headers out.
+    /// Finds a compiler and makes the folder.
     ///
     /// # Errors
     /// One line when there is no C compiler or no home for a cache; those of writing files.
     pub fn open() -> anyhow::Result<Self> {
-        let (compiler, version) = COMPILERS
-            .iter()
-            .find_map(|compiler| Some((*compiler, version(compiler)?)))
-            .ok_or_else(|| {
-                anyhow!("a C compiler is missing (on Debian: apt install musl-tools gcc)")
-            })?;
+        let compiler = Compiler::first_of(COMPILERS)?;
         let sources = EXPERIMENTS.iter().map(|one| one.source);
         let parts = HEADERS.iter().map(|(_, text)| *text).chain(sources);
-        let mut hash = Sha256::new();
-        for part in parts.chain([LINUX_INIT, compiler, &version]) {
-            hash.update(part.len().to_le_bytes());
-            hash.update(part);
-        }
-        let name: String = hash.finalize()[..8]
-            .iter()
-            .map(|byte| format!("{byte:02x}"))
-            .collect();
-        let folder = cache::folder()?.join("experiments").join(name);
-        fs::create_dir_all(&folder)
-            .with_context(|| format!("cannot create {}", folder.display()))?;
+        let parts: Vec<&str> = parts.chain([LINUX_INIT]).collect();
+        let folder = compiler.folder("experiments", &parts)?;
         Ok(Self { folder, compiler })
     }
 
@@ -67,38 +47,12 @@ impl Workshop {
         self.build("linux-init", LINUX_INIT)
     }
 
-    fn build(&self, name: &str, source: &str) -> anyhow::Result<PathBuf> {
-        let program = self.folder.join(name);
-        if program.exists() {
-            return Ok(program);
-        }
-        // Another command may build at the same time: each works in a folder of its own, the last rename stands.
-        let work = tempfile::tempdir_in(&self.folder)
-            .with_context(|| format!("cannot write to {}", self.folder.display()))?;
-        for (name, text) in HEADERS.iter().chain(&[("main.c", source)]) {
-            let path = work.path().join(name);
-            fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
-        }
-        // With relative names, so that the binary does not name the folder.
-        let output = Command::new(self.compiler)
-            .args(FLAGS)
-            .args(["-o", "program", "main.c"])
-            .current_dir(work.path())
-            .output()
-            .with_context(|| format!("cannot start {}", self.compiler))?;
-        if !output.status.success() {
-            let said = String::from_utf8_lossy(&output.stderr);
-            bail!("{} cannot build {name}: {}", self.compiler, said.trim());
-        }
-        fs::rename(work.path().join("program"), &program)
-            .with_context(|| format!("cannot write {}", program.display()))?;
-        Ok(program)
+    fn build(&self, name: &str, source: &'static str) -> anyhow::Result<PathBuf> {
+        let sources: Vec<Source> = HEADERS
+            .iter()
+            .copied()
+            .chain([("main.c", source)])
+            .collect();
+        self.compiler.build(&self.folder, name, FLAGS, &sources)
     }
-}
-
-/// What the compiler says of itself, if it is there.
-fn version(compiler: &str) -> Option<String> {
-    let output = Command::new(compiler).arg("--version").output().ok()?;
-    let text = || String::from_utf8_lossy(&output.stdout).into_owned();
-    output.status.success().then(text)
 }

@@ -149,7 +149,7 @@ pub const HEADERS: &[(&str, &str)] = &[
     ),
     (
         "mark.h",
-        include_str!("../../../../programs/experiments/mark.h"),
+        include_str!("../../../../include/memwright/mark.h"),
     ),
     (
         "track.h",

@@ -71,6 +71,12 @@ impl Tree {
         }
     }
 
+    /// Adds a file with these bytes, unless one stands there already.
+    pub fn add_bytes(&mut self, guest: &Path, mode: u32, contents: Vec<u8>) {
+        let node = Node::Text { mode, contents };
+        self.nodes.entry(guest.to_owned()).or_insert(node);
+    }
+
     /// Adds a folder, unless something stands there already.
     pub fn add_empty_folder(&mut self, guest: &Path, mode: u32) {
         self.nodes

@@ -41,6 +41,15 @@ pub fn place() -> anyhow::Result<PathBuf> {
     Ok(cache::folder()?.join(format!("qemu-{SUITE}")).join(STARTER))
 }
 
+/// The emulator itself, which the starter starts.
+///
+/// # Errors
+/// One line when there is no home for a cache.
+pub fn executable() -> anyhow::Result<PathBuf> {
+    let folder = cache::folder()?.join(format!("qemu-{SUITE}"));
+    Ok(folder.join("root/usr/bin/qemu-system-x86_64"))
+}
+
 /// The path of the unpacked QEMU; unpacks it first when the cache does not have it.
 ///
 /// # Errors

@@ -27,6 +27,19 @@ pub fn start(
     arguments: &[OsString],
     errors: Stdio,
 ) -> anyhow::Result<(PipeReader, Child)> {
+    start_with_input(program, arguments, Stdio::null(), errors)
+}
+
+/// The same with a standard input.
+///
+/// # Errors
+/// As for [`start`].
+pub fn start_with_input(
+    program: &OsString,
+    arguments: &[OsString],
+    input: Stdio,
+    errors: Stdio,
+) -> anyhow::Result<(PipeReader, Child)> {
     let (output, writer) = io::pipe().context("cannot make a pipe")?;
     // The guest counts on QEMU's waiting when it is full.
     let size = rustix::pipe::fcntl_setpipe_size(&output, STREAM_PIPE);
@@ -38,7 +51,7 @@ pub fn start(
         .arg("--")
         .arg(program)
         .args(arguments)
-        .stdin(Stdio::null())
+        .stdin(input)
         .stdout(writer)
         .stderr(errors)
         .process_group(0)

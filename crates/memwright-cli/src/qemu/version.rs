@@ -2,12 +2,14 @@
 
 use std::ffi::OsString;
 use std::fmt;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, bail};
 
 use super::backports;
 use super::machine::Machine;
+use crate::report::hexadecimal_hash;
 
 /// The program to look for where nothing else is said.
 const USUAL: &str = "qemu-system-x86_64";
@@ -21,6 +23,15 @@ pub struct Version {
 }
 
 impl Version {
+    /// A version by its numbers.
+    pub const fn new(major: u32, minor: u32, micro: u32) -> Self {
+        Self {
+            major,
+            minor,
+            micro,
+        }
+    }
+
     /// The oldest with the pinned machine type and AVX2 under TCG.
     pub const OLDEST: Self = Self {
         major: 7,
@@ -123,6 +134,29 @@ fn check(program: &OsString, oldest: Version, reason: &str) -> anyhow::Result<Ve
         bail!("QEMU is too old: {name} is version {version}, {oldest} or later is needed{reason}");
     }
     Ok(version)
+}
+
+/// SHA-256 of the executable that a name stands for, through the script of an unpacked one; empty where it cannot be read.
+pub fn hash(program: &OsString) -> String {
+    let path = match locate(program) {
+        Some(path) if backports::place().is_ok_and(|place| place == path) => {
+            backports::executable().unwrap_or(path)
+        }
+        Some(path) => path,
+        None => return String::new(),
+    };
+    std::fs::read(path).map_or_else(|_| String::new(), |bytes| hexadecimal_hash(&bytes))
+}
+
+/// The file that a command's name stands for.
+fn locate(program: &OsString) -> Option<PathBuf> {
+    if Path::new(program).components().count() > 1 {
+        return Some(program.into());
+    }
+    let folders = std::env::var_os("PATH")?;
+    std::env::split_paths(&folders)
+        .map(|folder| folder.join(program))
+        .find(|path| path.is_file())
 }
 
 /// Reads `QEMU emulator version 7.2.22 (...)`.

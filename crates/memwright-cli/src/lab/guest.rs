@@ -1,0 +1,272 @@
+//! One boot of a Linux kernel image that runs one program: what goes in, and what comes out.
+
+use std::ffi::{OsStr, OsString};
+use std::fs::{self, File};
+use std::io::{self, BufRead, BufReader, Read};
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::sync::Arc;
+use std::thread;
+
+use anyhow::{Context, anyhow, bail};
+use memwright_linux::channel::Outcome;
+
+use super::counts::Counts;
+use super::log::{self, Region, Tally};
+use super::runs::Runs;
+use crate::folder::private_folder;
+use crate::qemu::command::machine_arguments;
+use crate::qemu::launch;
+use crate::qemu::machine::Machine;
+use crate::qemu::process::Process;
+
+/// No mitigation of hardware that TCG is not, and no random layout: runs repeat, and the paths are the bare ones.
+const COMMAND_LINE: &str =
+    "mitigations=off nokaslr norandmaps quiet panic=-1 console=ttyS0 rdinit=/.memwright/init";
+
+/// A kernel, a program and a machine, the same for every run of them.
+#[derive(Debug)]
+pub struct Guest {
+    /// The QEMU to use.
+    pub qemu: OsString,
+    /// The kernel: a bzImage.
+    pub image: PathBuf,
+    /// The archive of the guest's files, with the first process and the program.
+    pub archive: PathBuf,
+    /// Added to the kernel's command line.
+    pub append: String,
+    /// The machine.
+    pub machine: Machine,
+    /// What counts; without it nothing is counted.
+    pub plugin: Option<PathBuf>,
+}
+
+/// What a run came to.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Said {
+    /// What the program printed.
+    pub output: Vec<u8>,
+    /// What it printed to standard error.
+    pub errors: Vec<u8>,
+    /// How it ended.
+    pub outcome: Outcome,
+    /// What was counted of its run, and of the regions that it marked.
+    pub counted: Option<(Counts, Vec<Region>)>,
+}
+
+impl Guest {
+    /// QEMU's arguments, with the guest's serial line in this file.
+    pub fn arguments(&self, serial: &Path) -> Vec<OsString> {
+        let mut line = machine_arguments(&self.machine);
+        let mut add = |words: &[&OsStr]| line.extend(words.iter().map(|word| (*word).to_owned()));
+        let word = OsStr::new;
+        add(&[word("-kernel"), self.image.as_os_str()]);
+        add(&[word("-initrd"), self.archive.as_os_str()]);
+        add(&[word("-append"), word(&self.command_line())]);
+        add(&[word("-chardev"), word("file,id=output,path=/dev/stdout")]);
+        add(&[
+            word("-device"),
+            word("isa-debugcon,iobase=0xe9,chardev=output"),
+        ]);
+        add(&[word("-device"), word("isa-debug-exit,iobase=0xf4,iosize=4")]);
+        add(&[word("-serial"), word(&format!("file:{}", serial.display()))]);
+        if let Some(plugin) = &self.plugin {
+            add(&[word("-plugin"), word(&format!("file={}", plugin.display()))]);
+            // Its standard input is a pipe to the reader of the log.
+            add(&[
+                word("-d"),
+                word("int,mmu,plugin"),
+                word("-D"),
+                word("/dev/stdin"),
+            ]);
+        }
+        line
+    }
+
+    /// The kernel's command line.
+    pub fn command_line(&self) -> String {
+        match self.append.as_str() {
+            "" => COMMAND_LINE.to_owned(),
+            more => format!("{COMMAND_LINE} {more}"),
+        }
+    }
+
+    /// Boots, runs the program, and returns what came of it.
+    ///
+    /// # Errors
+    /// When the guest gives no result: one line that says what is known of it.
+    pub fn run(&self, runs: &Runs) -> anyhow::Result<Said> {
+        let folder = private_folder().context("cannot make a folder for the guest")?;
+        let (serial, errors) = (folder.path().join("serial"), folder.path().join("qemu.log"));
+        let line = self.arguments(&serial);
+        let (log, writer) = io::pipe().context("cannot make a pipe")?;
+        let create = || File::create(&errors).context("cannot write to the guest's folder");
+        let (mut output, child) = launch::start_with_input(
+            &self.qemu,
+            &line,
+            Stdio::from(writer),
+            Stdio::from(create()?),
+        )?;
+        let process = Arc::new(Process::new(child));
+        runs.add(&process);
+        let (read, tally) = thread::scope(|scope| {
+            let following = scope.spawn(|| follow(log));
+            let mut bytes = Vec::new();
+            let read = output.read_to_end(&mut bytes).map(|_| bytes);
+            (read, following.join())
+        });
+        let bytes = read.context("cannot read from QEMU")?;
+        let tally = tally
+            .map_err(|_| anyhow!("following QEMU's log panicked"))?
+            .context("cannot read QEMU's log")?;
+        process.wait().context("cannot wait for QEMU")?;
+        let Some((output, errors, outcome)) = parse_frames(&bytes) else {
+            bail!(explain(&serial, &errors));
+        };
+        let counting = tally.counting();
+        let counted = tally.finish();
+        if counting && counted.is_none() {
+            bail!("the plugin saw no end of the run");
+        }
+        Ok(Said {
+            output,
+            errors,
+            outcome,
+            counted,
+        })
+    }
+}
+
+/// Reads QEMU's log to its end.
+fn follow(log: impl Read) -> io::Result<Tally> {
+    let mut reader = BufReader::with_capacity(1 << 16, log);
+    let mut tally = Tally::default();
+    let mut line = Vec::new();
+    loop {
+        line.clear();
+        if reader.read_until(b'\n', &mut line)? == 0 {
+            return Ok(tally);
+        }
+        if let Some(line) = log::parse(&line) {
+            tally.line(line);
+        }
+    }
+}
+
+/// What the first process handed over: output, errors, and how the program ended; `None` if a part is missing.
+fn parse_frames(mut bytes: &[u8]) -> Option<(Vec<u8>, Vec<u8>, Outcome)> {
+    let (mut output, mut errors, mut refusal, mut status) = (Vec::new(), Vec::new(), None, None);
+    while let Some((kind, rest)) = bytes.split_first() {
+        let (length, rest) = rest.split_first_chunk::<4>()?;
+        let (body, rest) = rest.split_at_checked(u32::from_le_bytes(*length) as usize)?;
+        let number = || Some(i32::from_le_bytes(body.try_into().ok()?));
+        match kind {
+            b'o' => output.extend_from_slice(body),
+            b'e' => errors.extend_from_slice(body),
+            b'n' => refusal = Some(number()?),
+            b'x' => status = Some(number()?),
+            _ => return None,
+        }
+        bytes = rest;
+    }
+    // A wait status: a signal in the low seven bits, else the exit code above (wait(2)).
+    let status = status?;
+    let outcome = match (refusal, status & 0x7f) {
+        (Some(number), _) => Outcome::NotStarted(number),
+        (None, 0) => Outcome::Exited(status >> 8 & 0xff),
+        (None, signal) => Outcome::Killed(signal),
+    };
+    Some((output, errors, outcome))
+}
+
+/// One line about a guest without a result: its panic, else the last that it or QEMU said.
+fn explain(serial: &Path, errors: &Path) -> String {
+    let read = |path| String::from_utf8_lossy(&fs::read(path).unwrap_or_default()).into_owned();
+    let (serial, errors) = (read(serial), read(errors));
+    let last = |text: &str| {
+        let line = text.lines().rfind(|line| !line.trim().is_empty());
+        line.map(|line| line.trim().to_owned())
+    };
+    let panic = serial
+        .lines()
+        .find_map(|line| line.find("Kernel panic").map(|at| line[at..].trim()));
+    match (panic, last(&errors), last(&serial)) {
+        (Some(panic), ..) => format!("the guest's kernel panicked: {panic}"),
+        (None, Some(line), _) => format!("QEMU failed: {line}"),
+        (None, None, Some(line)) => {
+            format!("the guest ended without a result; its last words: {line}")
+        }
+        (None, None, None) => {
+            "the guest ended without a result and without a word on its serial line".to_owned()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn frame(kind: u8, body: &[u8]) -> Vec<u8> {
+        let mut bytes = vec![kind];
+        bytes.extend_from_slice(&(body.len() as u32).to_le_bytes());
+        bytes.extend_from_slice(body);
+        bytes
+    }
+
+    #[test]
+    fn frames_parse() {
+        let parts = [
+            frame(b'o', b"one "),
+            frame(b'o', b"two"),
+            frame(b'e', b"error"),
+            frame(b'x', &[0, 7, 0, 0]),
+        ];
+        let bytes = parts.concat();
+        let (output, errors, outcome) = parse_frames(&bytes).unwrap();
+        assert_eq!((&*output, &*errors), (&b"one two"[..], &b"error"[..]));
+        assert_eq!(outcome, Outcome::Exited(7));
+        for length in 0..bytes.len() {
+            assert_eq!(parse_frames(&bytes[..length]), None, "cut at {length}");
+        }
+        assert_eq!(parse_frames(b"SeaBIOS"), None);
+    }
+
+    #[test]
+    fn wait_statuses_are_outcomes() {
+        for (refusal, status, expected) in [
+            (None, 0x0000, Outcome::Exited(0)),
+            (None, 0xff00, Outcome::Exited(255)),
+            (None, 0x000b, Outcome::Killed(11)),
+            (None, 0x008b, Outcome::Killed(11)),
+            (Some(8), 0x7f00, Outcome::NotStarted(8)),
+        ] {
+            let mut bytes = Vec::new();
+            if let Some(number) = refusal {
+                bytes.extend(frame(b'n', &i32::to_le_bytes(number)));
+            }
+            bytes.extend(frame(b'x', &i32::to_le_bytes(status)));
+            let (.., outcome) = parse_frames(&bytes).unwrap();
+            assert_eq!(outcome, expected);
+        }
+    }
+
+    #[test]
+    fn a_guest_without_a_result_is_one_line() {
+        let folder = tempfile::tempdir().unwrap();
+        let (serial, errors) = (folder.path().join("s"), folder.path().join("e"));
+        let explained = |said: &str, qemu: &str| {
+            fs::write(&serial, said).unwrap();
+            fs::write(&errors, qemu).unwrap();
+            explain(&serial, &errors)
+        };
+        let panic = "[ 1.0] x\r\n[ 1.1] Kernel panic - not syncing: VFS\r\n[ 1.2] more\r\n";
+        let words = "the guest's kernel panicked: Kernel panic - not syncing: VFS";
+        assert_eq!(explained(panic, "qemu: noise"), words);
+        assert_eq!(
+            explained("", "qemu: no such file\n"),
+            "QEMU failed: qemu: no such file"
+        );
+        assert!(explained("a\nb\n\n", "").ends_with("its last words: b"));
+        assert!(explained("", "").ends_with("without a word on its serial line"));
+    }
+}

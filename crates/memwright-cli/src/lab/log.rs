@@ -1,0 +1,304 @@
+//! Reads QEMU's log: exceptions (`-d int`), loads of CR3 (`-d mmu`), and the lines of the plugin, in the order in which
+//! they happened.
+
+use super::counts::Counts;
+
+/// What a line of the log says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Line {
+    /// An exception or interrupt is delivered.
+    Exception {
+        /// Its vector.
+        vector: u8,
+        /// Its error code, 0 where it has none.
+        error: u16,
+        /// Whether an instruction asked for it (INT).
+        by_instruction: bool,
+    },
+    /// CR3 was loaded.
+    Cr3(u64),
+    /// The plugin is there.
+    Counting,
+    /// This CPU loads CR3 next.
+    Cr3Cpu(usize),
+    /// A mark was executed.
+    Mark {
+        /// Twice the region's number, plus one at its end.
+        code: u16,
+        /// By which CPU.
+        cpu: usize,
+        /// The plugin's counts since the guest began: user and kernel instructions, INVLPG, INVPCID, CR4 writes.
+        counted: [u64; 5],
+    },
+}
+
+/// Reads a line; most say nothing that is counted.
+pub fn parse(line: &[u8]) -> Option<Line> {
+    let line = str::from_utf8(line).ok()?;
+    if let Some(rest) = line.strip_prefix("memwright ") {
+        return parse_plugin(rest);
+    }
+    if let Some(value) = line.strip_prefix("CR3 update: CR3=") {
+        return u64::from_str_radix(value.trim_end(), 16)
+            .ok()
+            .map(Line::Cr3);
+    }
+    parse_exception(line)
+}
+
+fn parse_plugin(line: &str) -> Option<Line> {
+    let mut words = line.split_ascii_whitespace();
+    let what = words.next()?;
+    let numbers: Vec<u64> = words.map(|word| word.parse().ok()).collect::<Option<_>>()?;
+    match (what, numbers.as_slice()) {
+        ("count", [_]) => Some(Line::Counting),
+        ("cr3", [cpu]) => Some(Line::Cr3Cpu(usize::try_from(*cpu).ok()?)),
+        ("mark", [code, cpu, counted @ ..]) => Some(Line::Mark {
+            code: u16::try_from(*code).ok()?,
+            cpu: usize::try_from(*cpu).ok()?,
+            counted: counted.try_into().ok()?,
+        }),
+        _ => None,
+    }
+}
+
+/// Reads `   472: v=0e e=0006 i=0 cpl=3 IP=0033:...`.
+fn parse_exception(line: &str) -> Option<Line> {
+    let (number, rest) = line.trim_start().split_once(": v=")?;
+    number.parse::<u64>().ok()?;
+    let mut words = rest.split_ascii_whitespace();
+    let vector = u8::from_str_radix(words.next()?, 16).ok()?;
+    let error = u32::from_str_radix(words.next()?.strip_prefix("e=")?, 16).ok()?;
+    let by_instruction = words.next()?.strip_prefix("i=")? != "0";
+    Some(Line::Exception {
+        vector,
+        error: error as u16,
+        by_instruction,
+    })
+}
+
+/// Everything counted between the marks of a region.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize)]
+pub struct Region {
+    /// The region's number.
+    pub region: u16,
+    /// How often its end was reached after its beginning.
+    pub passes: u64,
+    /// What was counted in all of them.
+    pub counts: Counts,
+}
+
+/// The region that the guest's first process marks: the run of the program, from its fork to the end of the wait for it.
+pub const THE_RUN: u16 = 32767;
+
+/// Follows a log.
+#[derive(Debug, Default)]
+pub struct Tally {
+    now: Counts,
+    cr3: Vec<u64>,
+    cr3_cpu: usize,
+    counting: bool,
+    open: Vec<(u16, Counts)>,
+    regions: Vec<Region>,
+}
+
+impl Tally {
+    /// Takes a line; says whether it is a mark, at which the guest stands still.
+    pub fn line(&mut self, line: Line) -> bool {
+        match line {
+            Line::Exception {
+                vector,
+                error,
+                by_instruction,
+            } => self.now.exception(vector, error, by_instruction),
+            Line::Counting => self.counting = true,
+            Line::Cr3Cpu(cpu) => self.cr3_cpu = cpu,
+            Line::Cr3(value) => self.load_cr3(value),
+            Line::Mark { code, counted, .. } => {
+                [
+                    self.now.user_instructions,
+                    self.now.kernel_instructions,
+                    self.now.invlpg,
+                    self.now.invpcid,
+                    self.now.cr4_writes,
+                ] = counted;
+                self.mark(code >> 1, code & 1 == 0);
+                return true;
+            }
+        }
+        false
+    }
+
+    fn load_cr3(&mut self, value: u64) {
+        if self.cr3.len() <= self.cr3_cpu {
+            self.cr3.resize(self.cr3_cpu + 1, 0);
+        }
+        let last = &mut self.cr3[self.cr3_cpu];
+        if *last == value {
+            self.now.full_flushes += 1;
+        } else {
+            self.now.switches += 1;
+        }
+        *last = value;
+    }
+
+    /// A region that begins again before its end begins anew; an end without a beginning is none.
+    fn mark(&mut self, region: u16, begins: bool) {
+        let open = self.open.iter().position(|(other, _)| *other == region);
+        if begins {
+            match open {
+                Some(place) => self.open[place].1 = self.now,
+                None => self.open.push((region, self.now)),
+            }
+            return;
+        }
+        let Some(place) = open else { return };
+        let (_, before) = self.open.swap_remove(place);
+        let passed = self.now.since(before);
+        match self.regions.iter_mut().find(|one| one.region == region) {
+            Some(known) => {
+                known.passes += 1;
+                known.counts = known.counts.plus(passed);
+            }
+            None => self.regions.push(Region {
+                region,
+                passes: 1,
+                counts: passed,
+            }),
+        }
+    }
+
+    /// Whether the plugin spoke: without it no mark is seen.
+    pub fn counting(&self) -> bool {
+        self.counting
+    }
+
+    /// What was counted of the program's run, and of each region by number; `None` where the run has no end.
+    pub fn finish(mut self) -> Option<(Counts, Vec<Region>)> {
+        let run = self.regions.iter().position(|one| one.region == THE_RUN)?;
+        let run = self.regions.swap_remove(run);
+        self.regions.sort_by_key(|one| one.region);
+        Some((run.counts, self.regions))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_parse() {
+        let exception = |vector, error, by_instruction| {
+            Some(Line::Exception {
+                vector,
+                error,
+                by_instruction,
+            })
+        };
+        for (text, expected) in [
+            (
+                "   472: v=0e e=0006 i=0 cpl=3 IP=0033:00401000 pc=00401000 SP=002b:7ffd CR2=0",
+                exception(0x0e, 6, false),
+            ),
+            (
+                "     1: v=80 e=0000 i=1 cpl=3 IP=0033:00",
+                exception(0x80, 0, true),
+            ),
+            (
+                "CR3 update: CR3=0000000002c1a000",
+                Some(Line::Cr3(0x2c1_a000)),
+            ),
+            ("memwright count 3", Some(Line::Counting)),
+            ("memwright cr3 1", Some(Line::Cr3Cpu(1))),
+            (
+                "memwright mark 65534 1 10 20 30 40 50",
+                Some(Line::Mark {
+                    code: 65534,
+                    cpu: 1,
+                    counted: [10, 20, 30, 40, 50],
+                }),
+            ),
+            ("memwright mark 65534 1 10 20", None),
+            ("RAX=0000000000010068 RBX=0000000000000003", None),
+            ("check_exception old: 0xffffffff new 0xe", None),
+            ("Servicing hardware INT=0x30", None),
+            ("", None),
+        ] {
+            assert_eq!(parse(text.as_bytes()), expected, "{text}");
+        }
+        assert_eq!(parse(&[0xff, 0xfe]), None);
+    }
+
+    fn tally(lines: &[&str]) -> Tally {
+        let mut tally = Tally::default();
+        for line in lines {
+            if let Some(line) = parse(line.as_bytes()) {
+                tally.line(line);
+            }
+        }
+        tally
+    }
+
+    #[test]
+    fn regions_are_counted_between_their_marks() {
+        let (run, regions) = tally(&[
+            "memwright count 1",
+            "CR3 update: CR3=1000",
+            "    1: v=0e e=0006 i=0 cpl=3 IP=0",
+            "memwright mark 65534 0 100 200 1 0 0",
+            "    2: v=0e e=0006 i=0 cpl=3 IP=0",
+            "memwright mark 2 0 110 220 1 0 0",
+            "    3: v=0e e=0007 i=0 cpl=3 IP=0",
+            "CR3 update: CR3=1000",
+            "memwright mark 3 0 111 225 2 0 0",
+            "memwright mark 3 0 111 225 2 0 0",
+            "memwright mark 2 0 120 230 2 0 0",
+            "CR3 update: CR3=2000",
+            "memwright mark 3 0 121 231 2 0 0",
+            "memwright mark 65535 0 200 400 4 0 0",
+        ])
+        .finish()
+        .unwrap();
+        assert_eq!(
+            (run.user_faults.write, run.user_faults.write_protect),
+            (1, 1)
+        );
+        assert_eq!((run.full_flushes, run.switches, run.invlpg), (1, 1, 3));
+        assert_eq!((run.user_instructions, run.kernel_instructions), (100, 200));
+        assert_eq!(regions.len(), 1);
+        let one = regions[0];
+        assert_eq!((one.region, one.passes), (1, 2));
+        assert_eq!(one.counts.user_faults.write_protect, 1);
+        assert_eq!((one.counts.full_flushes, one.counts.switches), (1, 1));
+        assert_eq!(
+            (one.counts.user_instructions, one.counts.kernel_instructions),
+            (2, 6)
+        );
+    }
+
+    #[test]
+    fn each_cpu_has_a_cr3_of_its_own() {
+        let (run, _) = tally(&[
+            "memwright mark 65534 0 0 0 0 0 0",
+            "memwright cr3 0",
+            "CR3 update: CR3=1000",
+            "memwright cr3 1",
+            "CR3 update: CR3=2000",
+            "memwright cr3 0",
+            "CR3 update: CR3=1000",
+            "memwright mark 65535 0 0 0 0 0 0",
+        ])
+        .finish()
+        .unwrap();
+        assert_eq!((run.full_flushes, run.switches), (1, 2));
+    }
+
+    #[test]
+    fn a_run_without_end_counts_nothing() {
+        assert!(
+            tally(&["memwright mark 65534 0 0 0 0 0 0"])
+                .finish()
+                .is_none()
+        );
+    }
+}

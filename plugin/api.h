@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later
+ *
+ * What count.c asks of QEMU's interface for TCG plugins, declared for the versions 1 to 3 of it: Debian's packages come
+ * without qemu-plugin.h. PLUGIN_API says which version is built for: 1 for QEMU 7.2 to 8.2, 2 for 9.0, 3 from 9.1 on.
+ */
+#ifndef API_H
+#define API_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+typedef uint64_t qemu_plugin_id_t;
+struct qemu_plugin_tb;
+struct qemu_plugin_insn;
+
+enum qemu_plugin_cb_flags { QEMU_PLUGIN_CB_NO_REGS };
+enum qemu_plugin_op { QEMU_PLUGIN_INLINE_ADD_U64 };
+
+typedef void (*qemu_plugin_vcpu_udata_cb_t)(unsigned int cpu, void *data);
+typedef void (*qemu_plugin_vcpu_tb_trans_cb_t)(qemu_plugin_id_t id, struct qemu_plugin_tb *block);
+
+void qemu_plugin_register_vcpu_tb_trans_cb(qemu_plugin_id_t id, qemu_plugin_vcpu_tb_trans_cb_t callback);
+void qemu_plugin_register_vcpu_insn_exec_cb(struct qemu_plugin_insn *instruction, qemu_plugin_vcpu_udata_cb_t callback,
+					    enum qemu_plugin_cb_flags flags, void *data);
+size_t qemu_plugin_tb_n_insns(const struct qemu_plugin_tb *block);
+struct qemu_plugin_insn *qemu_plugin_tb_get_insn(const struct qemu_plugin_tb *block, size_t index);
+size_t qemu_plugin_insn_size(const struct qemu_plugin_insn *instruction);
+uint64_t qemu_plugin_insn_vaddr(const struct qemu_plugin_insn *instruction);
+void qemu_plugin_outs(const char *text);
+
+#if PLUGIN_API < 2
+void qemu_plugin_register_vcpu_insn_exec_inline(struct qemu_plugin_insn *instruction, enum qemu_plugin_op operation,
+						void *counter, uint64_t amount);
+#else
+struct qemu_plugin_scoreboard;
+typedef struct {
+	struct qemu_plugin_scoreboard *score;
+	size_t offset;
+} qemu_plugin_u64;
+struct qemu_plugin_scoreboard *qemu_plugin_scoreboard_new(size_t size);
+uint64_t qemu_plugin_u64_sum(qemu_plugin_u64 counter);
+void qemu_plugin_register_vcpu_insn_exec_inline_per_vcpu(struct qemu_plugin_insn *instruction,
+							 enum qemu_plugin_op operation, qemu_plugin_u64 counter,
+							 uint64_t amount);
+#endif
+
+#if PLUGIN_API < 3
+const void *qemu_plugin_insn_data(const struct qemu_plugin_insn *instruction);
+#else
+size_t qemu_plugin_insn_data(const struct qemu_plugin_insn *instruction, void *to, size_t room);
+#endif
+
+#endif

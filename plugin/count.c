@@ -1,0 +1,171 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later
+ *
+ * Counts what any x86-64 guest executes that flushes translations, and its instructions, without its symbols or its help:
+ * instructions are told by their bytes when they are translated. It writes lines into QEMU's log, which holds the guest's
+ * exceptions and its loads of CR3 too (-d int,mmu,plugin), so that all of it is in one order:
+ *
+ *     memwright count API                                      once, when it is loaded
+ *     memwright mark CODE CPU USER KERNEL INVLPG INVPCID CR4   a mark was executed; the counts are those since the start
+ *     memwright cr3 CPU                                        this CPU loads CR3 next
+ *
+ * A mark is the 7-byte NOP of include/memwright/mark.h. With answers=PATH the guest stands still at each mark until a
+ * byte has come from there: whoever reads the log then looks at the guest's memory.
+ *
+ * An instruction is the user's where its address is in the lower half. One that faults counts each time it begins.
+ */
+#include "api.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#define EXPORT __attribute__((visibility("default")))
+
+enum { MARK_MAGIC = 0x4d57 };
+enum what { USER, KERNEL, INVLPG, INVPCID, CR4, COUNTERS };
+
+EXPORT int qemu_plugin_version = PLUGIN_API;
+
+static int answers = -1;
+
+#if PLUGIN_API < 2
+static uint64_t counters[COUNTERS];
+
+static void count_here(struct qemu_plugin_insn *instruction, enum what what)
+{
+	qemu_plugin_register_vcpu_insn_exec_inline(instruction, QEMU_PLUGIN_INLINE_ADD_U64, &counters[what], 1);
+}
+
+static uint64_t counted(enum what what)
+{
+	return counters[what];
+}
+
+static void make_counters(void)
+{
+}
+#else
+static struct qemu_plugin_scoreboard *counters;
+
+static qemu_plugin_u64 counter(enum what what)
+{
+	return (qemu_plugin_u64){ counters, what * sizeof(uint64_t) };
+}
+
+static void count_here(struct qemu_plugin_insn *instruction, enum what what)
+{
+	qemu_plugin_register_vcpu_insn_exec_inline_per_vcpu(instruction, QEMU_PLUGIN_INLINE_ADD_U64, counter(what), 1);
+}
+
+static uint64_t counted(enum what what)
+{
+	return qemu_plugin_u64_sum(counter(what));
+}
+
+static void make_counters(void)
+{
+	counters = qemu_plugin_scoreboard_new(COUNTERS * sizeof(uint64_t));
+}
+#endif
+
+static void at_mark(unsigned int cpu, void *data)
+{
+	char line[200], answer;
+	snprintf(line, sizeof line, "memwright mark %u %u %llu %llu %llu %llu %llu\n", (unsigned int)(uintptr_t)data, cpu,
+		 (unsigned long long)counted(USER), (unsigned long long)counted(KERNEL),
+		 (unsigned long long)counted(INVLPG), (unsigned long long)counted(INVPCID),
+		 (unsigned long long)counted(CR4));
+	qemu_plugin_outs(line);
+	/* Whoever answers may be gone: then nobody waits. */
+	if (answers >= 0 && read(answers, &answer, 1) != 1)
+		answers = -1;
+}
+
+static void at_cr3(unsigned int cpu, void *data)
+{
+	char line[40];
+	(void)data;
+	snprintf(line, sizeof line, "memwright cr3 %u\n", cpu);
+	qemu_plugin_outs(line);
+}
+
+static size_t read_bytes(struct qemu_plugin_insn *instruction, uint8_t *bytes, size_t room)
+{
+	size_t size = qemu_plugin_insn_size(instruction);
+	if (size > room)
+		size = room;
+#if PLUGIN_API < 3
+	memcpy(bytes, qemu_plugin_insn_data(instruction), size);
+#else
+	size = qemu_plugin_insn_data(instruction, bytes, size);
+#endif
+	return size;
+}
+
+/* The prefixes that may stand before an opcode of two bytes in 64-bit code. */
+static int is_prefix(uint8_t byte)
+{
+	switch (byte) {
+	case 0x26: case 0x2e: case 0x36: case 0x3e: case 0x64: case 0x65: case 0x66: case 0x67:
+	case 0xf0: case 0xf2: case 0xf3:
+		return 1;
+	default:
+		return (byte & 0xf0) == 0x40;
+	}
+}
+
+static void tell(struct qemu_plugin_insn *instruction)
+{
+	uint8_t bytes[16] = { 0 };
+	size_t size = read_bytes(instruction, bytes, sizeof bytes - 4), at = 0;
+	unsigned int displacement, extended = 0;
+	if (size == 7 && bytes[0] == 0x0f && bytes[1] == 0x1f && bytes[2] == 0x80) {
+		memcpy(&displacement, bytes + 3, sizeof displacement);
+		if (displacement >> 16 == MARK_MAGIC)
+			qemu_plugin_register_vcpu_insn_exec_cb(instruction, at_mark, QEMU_PLUGIN_CB_NO_REGS,
+							       (void *)(uintptr_t)(displacement & 0xffff));
+		return;
+	}
+	while (at < size && is_prefix(bytes[at])) {
+		/* REX.R makes another register of the same number. */
+		extended = (bytes[at] & 0xf4) == 0x44;
+		at++;
+	}
+	if (at + 2 >= size || bytes[at] != 0x0f)
+		return;
+	uint8_t modrm = bytes[at + 2], reg = modrm >> 3 & 7;
+	if (bytes[at + 1] == 0x01 && reg == 7 && modrm < 0xc0)
+		count_here(instruction, INVLPG);
+	else if (bytes[at + 1] == 0x38 && bytes[at + 2] == 0x82)
+		count_here(instruction, INVPCID);
+	else if (bytes[at + 1] == 0x22 && reg == 4 && !extended)
+		count_here(instruction, CR4);
+	else if (bytes[at + 1] == 0x22 && reg == 3 && !extended)
+		qemu_plugin_register_vcpu_insn_exec_cb(instruction, at_cr3, QEMU_PLUGIN_CB_NO_REGS, NULL);
+}
+
+static void at_translation(qemu_plugin_id_t id, struct qemu_plugin_tb *block)
+{
+	size_t count = qemu_plugin_tb_n_insns(block);
+	(void)id;
+	for (size_t i = 0; i < count; i++) {
+		struct qemu_plugin_insn *instruction = qemu_plugin_tb_get_insn(block, i);
+		count_here(instruction, qemu_plugin_insn_vaddr(instruction) >> 63 ? KERNEL : USER);
+		tell(instruction);
+	}
+}
+
+EXPORT int qemu_plugin_install(qemu_plugin_id_t id, const void *about, int count, char **arguments)
+{
+	char line[40];
+	(void)about;
+	for (int i = 0; i < count; i++)
+		if (strncmp(arguments[i], "answers=", 8) == 0)
+			answers = open(arguments[i] + 8, O_RDONLY | O_CLOEXEC);
+	make_counters();
+	snprintf(line, sizeof line, "memwright count %d\n", PLUGIN_API);
+	qemu_plugin_outs(line);
+	qemu_plugin_register_vcpu_tb_trans_cb(id, at_translation);
+	return 0;
+}
