@@ -138,7 +138,7 @@ int main(int count, char **arguments)
 	rounds_of("1 %, random", memory, size, pages / 100, 0, rounds);
 	rounds_of("nothing touched since", memory, size, 0, 0, 1);
 	MUST(munmap(memory, size) == 0);
-	huge_pages(file, size / 4);
+	huge_pages(file, size);
 	print_records();
 	return 0;
 }

@@ -130,6 +130,12 @@ pub(crate) const fn is_present(word: u64) -> bool {
     word & (READ | PRESERVED) != 0
 }
 
+/// Whether words at `level` that have the bits `every` in common are all pages with rights. `false` says nothing.
+#[inline]
+pub(crate) const fn are_pages(every: u64, level: u8) -> bool {
+    every & READ != 0 && (level == 1 || every & LARGE != 0)
+}
+
 /// Whether `word`, which is no table, says that what it maps, or where it was swapped to, was not written since it was
 /// write-protected: a store faults, or would have set the dirty bit. Of markers only those that a store would find.
 #[inline]

@@ -42,7 +42,7 @@ const ABOVE: u8 = 2;
 /// Pages of a lowest table.
 const TABLE_PAGES: u64 = slot_pages(ABOVE);
 /// Entries that are looked at together.
-const TOGETHER: usize = 8;
+pub(super) const TOGETHER: usize = 8;
 
 /// In [`Meta::quiet`]: every entry was found unwritten, and nobody can have written since without a trace above.
 const QUIET: u32 = 1;
@@ -225,9 +225,9 @@ impl<M: Machine> Cursor<'_, M> {
         let first = slot_index(from, 1);
         let slots = &self.words[first..first + (limit.number() - from.number()) as usize];
         let rest = if self.is_watched() {
-            pass_unwritten(slots, all_clean, |word| word & x86_64::DIRTY == 0)
+            pass_while(slots, all_clean, |word| word & x86_64::DIRTY == 0)
         } else {
-            pass_unwritten(slots, all_unwritten, x86_64::is_unwritten)
+            pass_while(slots, all_unwritten, x86_64::is_unwritten)
         };
         if rest.is_empty() {
             return None;
@@ -308,9 +308,9 @@ impl<M: Machine> Cursor<'_, M> {
     }
 }
 
-/// What is left after the entries that are unwritten: `all` may say so of many together, `one` says it of each.
+/// What is left after the entries of which something holds: `all` may say so of many together, `one` says it of each.
 #[inline(always)]
-fn pass_unwritten(
+pub(super) fn pass_while(
     slots: &[AtomicU64],
     all: impl Fn(&[AtomicU64; TOGETHER]) -> bool,
     one: impl Fn(u64) -> bool,

@@ -1,11 +1,12 @@
 //! Changing at which level something stands: markers pushed down, huge pages split.
 
-use core::sync::atomic::Ordering;
+use core::sync::atomic::{AtomicU64, Ordering};
 
 use super::aside::HUGE_LEVEL;
 use super::cursor::{Cursor, record};
+use super::quiet::{TOGETHER, pass_while};
 use super::{ENTRIES, ROOT_LEVEL, Table, slot_index, slot_pages};
-use crate::addr::{Frame, Page, PageSize};
+use crate::addr::{Frame, Page, PageRange, PageSize};
 use crate::entry::x86_64::{self, Slot};
 use crate::entry::{Bits, Change, Entry, Marker, Marks, Migrating, Present};
 use crate::frame::OutOfFrames;
@@ -220,14 +221,16 @@ impl<M: Machine> Cursor<'_, M> {
     }
 
     /// Sets marks on all of the range, from the position on, that maps nothing: in as few and as
-    /// high entries as possible. What is mapped is left alone. Ends at the end of the range.
+    /// high entries as possible. What is mapped is left alone: returns the pages from the first
+    /// such to the last, none if there are none. Ends at the end of the range.
     ///
     /// # Errors
     /// [`OutOfFrames`] if a table is needed where an edge cuts through a slot. What lies before
     /// the position has been marked.
-    pub fn mark(&mut self, marks: Marks) -> Result<(), OutOfFrames> {
+    pub fn mark(&mut self, marks: Marks) -> Result<PageRange, OutOfFrames> {
+        let mut mapped = PageRange::new(self.range.end, self.range.end);
         while self.position < self.range.end {
-            if self.mark_alike(marks) {
+            if self.mark_alike(marks, &mut mapped) {
                 continue;
             }
             let old = self.word();
@@ -235,7 +238,9 @@ impl<M: Machine> Cursor<'_, M> {
                 Entry::Empty => Marks::empty(),
                 Entry::Marker(Marker { marks }) => marks,
                 Entry::Swapped(_) | Entry::Migrating(_) | Entry::Present(_) => {
+                    let start = self.position;
                     self.advance();
+                    extend(&mut mapped, PageRange::new(start, self.position));
                     continue;
                 }
             };
@@ -252,12 +257,12 @@ impl<M: Machine> Cursor<'_, M> {
             }
             self.advance();
         }
-        Ok(())
+        Ok(mapped)
     }
 
     /// The same for neighbours in the locked table: marks those that are empty, and passes over pages and over what is
     /// marked so already, as many as follow one another from the position on. `false` if there are none.
-    fn mark_alike(&mut self, marks: Marks) -> bool {
+    fn mark_alike(&mut self, marks: Marks, mapped: &mut PageRange) -> bool {
         let start = self.slot_start();
         let pages = slot_pages(self.level);
         let whole = (self.range.end.number() - start.number()) / pages;
@@ -267,34 +272,36 @@ impl<M: Machine> Cursor<'_, M> {
         let first = slot_index(start, self.level);
         let slots = &self.words[first..ENTRIES.min(first + whole as usize)];
         let marker = x86_64::encode(Entry::marker(marks));
-        let page = |word| x86_64::slot(word, self.level) == Slot::Entry && x86_64::is_present(word);
-        let (mut done, mut marked) = (0, 0);
-        while let Some(slot) = slots.get(done) {
+        let level = self.level;
+        let page = |word| x86_64::slot(word, level) == Slot::Entry && x86_64::is_present(word);
+        let page_at = |slot: usize| start.add(slot as u64 * pages);
+        let (mut rest, mut marked) = (slots, 0);
+        while let Some(slot) = rest.first() {
             step(Step::Entry);
             let word = slot.load(Ordering::Relaxed);
             if word == 0 {
-                // Nobody else writes where nothing is present, while this has the lock.
-                slot.store(marker, Ordering::Release);
-                marked += 1;
-                done += 1;
+                let more = fill_empty(rest, marker);
+                marked += (rest.len() - more.len()) as u32;
+                rest = more;
             } else if word == marker {
-                done += 1;
+                rest = pass_while(rest, |_| false, |word| word == marker);
             } else if page(word) {
-                let pages = slots[done..]
-                    .iter()
-                    .map(|slot| slot.load(Ordering::Relaxed));
-                done += pages.take_while(|word| page(*word)).count();
+                let more = pass_while(rest, |many| are_pages(many, level), page);
+                let ends = [rest, more].map(|left| page_at(slots.len() - left.len()));
+                extend(mapped, PageRange::new(ends[0], ends[1]));
+                rest = more;
             } else {
                 break;
             }
         }
+        let done = slots.len() - rest.len();
         let live = self.meta.live.load(Ordering::Relaxed);
         self.meta.live.store(live + marked, Ordering::Relaxed);
-        if self.level > 1 {
+        if level > 1 {
             let large = &self.table.state.large;
             large.fetch_add(u64::from(marked), Ordering::Relaxed);
         }
-        self.go(start.add(done as u64 * pages));
+        self.go(page_at(done));
         done > 0
     }
 
@@ -339,6 +346,59 @@ impl<M: Machine> Cursor<'_, M> {
         }
         self.meta.live.store(live - gone, Ordering::Relaxed);
         self.go(end);
+    }
+}
+
+/// Adds pages that follow to those known.
+fn extend(known: &mut PageRange, part: PageRange) {
+    if known.is_empty() {
+        known.start = part.start;
+    }
+    known.end = part.end;
+}
+
+/// Whether all of these, at `level`, are pages with rights. `false` says nothing.
+#[inline(always)]
+fn are_pages(slots: &[AtomicU64; TOGETHER], level: u8) -> bool {
+    let every = slots.iter().fold(u64::MAX, |every, slot| {
+        step(Step::Entry);
+        every & slot.load(Ordering::Relaxed)
+    });
+    x86_64::are_pages(every, level)
+}
+
+/// Writes `word` where nothing is, from the first of `slots` to the first that is not empty: returns the others. Nobody
+/// else writes where nothing is present, while the caller has the table's lock.
+fn fill_empty(slots: &[AtomicU64], word: u64) -> &[AtomicU64] {
+    let mut rest = slots;
+    loop {
+        while let Some((together, more)) = rest.split_first_chunk::<TOGETHER>() {
+            let some = together.iter().fold(0, |some, slot| {
+                step(Step::Entry);
+                some | slot.load(Ordering::Relaxed)
+            });
+            if some != 0 {
+                break;
+            }
+            for slot in together {
+                slot.store(word, Ordering::Release);
+            }
+            rest = more;
+        }
+        let near = rest.get(..TOGETHER).unwrap_or(rest);
+        let empty = near.iter().take_while(|slot| {
+            step(Step::Entry);
+            let empty = slot.load(Ordering::Relaxed) == 0;
+            if empty {
+                slot.store(word, Ordering::Release);
+            }
+            empty
+        });
+        let filled = empty.count();
+        rest = &rest[filled..];
+        if rest.is_empty() || filled < near.len() {
+            return rest;
+        }
     }
 }
 

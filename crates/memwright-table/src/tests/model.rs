@@ -235,8 +235,16 @@ impl World {
     fn mark(&mut self, start: u64, length: u64, more: Marks, set: bool) {
         let mut cursor = self.table.cursor(self.range(start, length));
         if set {
-            cursor.mark(more).unwrap();
+            let found = cursor.mark(more).unwrap();
             drop(cursor);
+            let is_mapped = |page: &u64| self.at(*page).present().is_some();
+            let mut mapped = (start..start + length).filter(is_mapped);
+            if let Some(first) = mapped.next() {
+                let last = mapped.last().unwrap_or(first);
+                assert_eq!(found, self.range(first, last + 1 - first));
+            } else {
+                assert!(found.is_empty());
+            }
         } else {
             let mut gather = self.table.gather();
             cursor.split_edges(&mut gather).unwrap();

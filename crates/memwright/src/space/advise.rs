@@ -426,7 +426,7 @@ impl<M: Machine> Core<M> {
             if install {
                 cursor.remove_all(&mut gather);
                 cursor.seek(range.start);
-                result = cursor.mark(Marks::GUARD);
+                result = cursor.mark(Marks::GUARD).map(drop);
             } else {
                 cursor.unmark(Marks::GUARD);
             }

@@ -67,9 +67,14 @@ impl<M: Machine> Core<M> {
         let flags = area.flags();
         // What is not mapped of a file may still be in memory: its protection always needs a marker.
         let unpopulated = flags.contains(AreaFlags::UFFD_UNPOPULATED) || area.object().is_some();
-        // The markers first: what a fault maps meanwhile inherits the protection, or is found by the second pass.
+        let mut range = range;
         if unpopulated {
-            self.table.cursor(range).mark(Marks::UFFD_WP)?;
+            // The markers first: what a fault maps meanwhile inherits the protection. The second pass is for what was
+            // mapped before.
+            range = self.table.cursor(range).mark(Marks::UFFD_WP)?;
+            if range.is_empty() {
+                return Ok(());
+            }
         }
         let mut cursor = self.table.cursor(range);
         cursor.split_edges(gather)?;
