@@ -1,6 +1,6 @@
 //! Whether everything is back where it was before the run.
 
-use crate::{Memory, host::Host, kernel::Kernel, process::REAPER};
+use crate::{Memory, host::Host, kernel::Kernel, process::REAPER, swap::Swaps};
 use alloc::{format, string::String, sync::Arc, vec::Vec};
 use memwright_table::FrameKind;
 
@@ -24,12 +24,12 @@ pub struct Baseline {
 
 impl Baseline {
     /// What is in use now.
-    pub fn take(_host: &dyn Host, memory: &Arc<Memory>) -> Self {
+    pub fn take(_host: &dyn Host, memory: &Arc<Memory>, swaps: &Swaps) -> Self {
         let audit = memory.frames().audit();
         Self {
             frames: RETURNED.map(|kind| audit.of(kind)),
             committed: memory.commit().committed(),
-            swap: (memory.swap().totals().1, crate::swap::stored(memory)),
+            swap: (memory.swap().totals().1, swaps.stored()),
             reserved: memory.frames().pool().reserved,
         }
     }
@@ -44,7 +44,8 @@ pub(crate) fn audit(kernel: &'static Kernel, before: &Baseline) -> Vec<String> {
     }
     kernel.mounts.clear();
     kernel.segments.clear();
-    let after = Baseline::take(kernel.host, &kernel.memory);
+    kernel.swaps.clear(&kernel.memory);
+    let after = Baseline::take(kernel.host, &kernel.memory, &kernel.swaps);
     for (index, kind) in RETURNED.iter().enumerate() {
         if after.frames[index] != before.frames[index] {
             findings.push(format!(

@@ -19,6 +19,7 @@ use crate::{
     reclaim::Reclaim,
     scheduler::Scheduler,
     signal::{Signal, SignalInfo, Stop, ThreadSignals, kill_process, send_to_process},
+    swap::Swaps,
     sync::{Lock, Rank},
     wait::{Interest, WaitError, WaitQueue},
 };
@@ -58,6 +59,8 @@ pub struct Kernel {
     pub(crate) huge_scan: Arc<HugeScan>,
     /// Sends pages out when memory is short.
     pub(crate) reclaim: Arc<Reclaim>,
+    /// Disks that pages can go out to.
+    pub swaps: Swaps,
     /// The source of every random number.
     pub random: Lock<Random>,
     /// The source of address layouts; a fixed layout without one.
@@ -86,10 +89,10 @@ impl Kernel {
         manifest: Manifest,
         files: CpioArchive<'static>,
     ) -> ! {
-        if crate::swap::start(&memory, &manifest.swap).is_err() {
+        let Ok(swaps) = Swaps::start(&memory, &manifest.swap) else {
             panic!("no memory for what is to be known of swap");
-        }
-        let before = crate::audit::Baseline::take(host, &memory);
+        };
+        let before = crate::audit::Baseline::take(host, &memory, &swaps);
         let kernel: &'static Self = Box::leak(Box::new(Self {
             host,
             mounts: Mounts::new(&memory, &manifest),
@@ -106,6 +109,7 @@ impl Kernel {
             segments: Segments::default(),
             huge_scan: HugeScan::new(),
             reclaim: Reclaim::new(),
+            swaps,
             calls: CallCounts::new(),
             processes_made: AtomicU64::new(0),
             memory_kills: AtomicU64::new(0),

@@ -141,8 +141,22 @@ impl<M: Machine> Memory<M> {
             self.frames.set_slots(self.swap.clone());
         }
         let added = self.swap.add(device, priority);
-        self.commit.set_swap(self.swap.totals().0);
+        self.commit.set_swap(self.swap.open_slots());
         added
+    }
+
+    /// Lets no page go out to device `number` any more, and promises no more than the others can keep; or takes that
+    /// back. False if there is no such device, or it is so already.
+    pub fn close_swap(&self, number: usize, closed: bool) -> bool {
+        let changed = self.swap.set_closed(number, closed);
+        self.commit.set_swap(self.swap.open_slots());
+        changed
+    }
+
+    /// Takes device `number`, which is closed, away if nothing is in it.
+    pub fn remove_swap(&self, number: usize) -> bool {
+        self.swap.forget_copies(&self.frames, number);
+        self.swap.remove(number)
     }
 
     /// Whether there was ever a device.

@@ -59,7 +59,7 @@ const PROGRAMS: &[&str] = &[
 const TRACKED_BY_FAULTS: &[&str] = &["soft_dirty faults", "userfault"];
 
 /// Those that want swap, and some whose memory is the same with it.
-const SWAPPING: &[&str] = &["swap", "advise", "cow", "userfault"];
+const SWAPPING: &[&str] = &["swap", "swap_off", "advise", "cow", "userfault"];
 
 /// One test for each program and way to link it.
 pub fn trials() -> Vec<Trial> {
@@ -69,7 +69,7 @@ pub fn trials() -> Vec<Trial> {
     let by_faults = Boot::of("programs", "musl-static", TRACKED_BY_FAULTS).policy("track=fault");
     let swapping = Boot::of("swap", "musl-static", SWAPPING).option("--swap", "zram:64M");
     let pressed = |cpus| {
-        Boot::of("pressure", "musl-static", &["swap_pressure"])
+        Boot::of("pressure", "musl-static", &["swap_pressure", "swap_off 80"])
             .option("--swap", "zram:256M")
             .option("--memory", "64M")
             .cpus(cpus)

@@ -97,6 +97,7 @@ impl File for DirectoryFile {
             Body::Regular(_)
             | Body::Symlink(_)
             | Body::Character(_)
+            | Body::Block(_)
             | Body::Fifo(_)
             | Body::Socket
             | Body::Console(_)

@@ -50,7 +50,12 @@ impl Context<'_> {
         match entry.inode.kind() {
             Kind::Regular => {}
             Kind::Symlink => return Err(Errno::ELOOP),
-            Kind::Directory | Kind::Character | Kind::Fifo | Kind::Socket | Kind::Anonymous => {
+            Kind::Directory
+            | Kind::Character
+            | Kind::Block
+            | Kind::Fifo
+            | Kind::Socket
+            | Kind::Anonymous => {
                 return Err(Errno::EACCES);
             }
         }
@@ -73,6 +78,7 @@ impl Executable {
             Body::Directory(_)
             | Body::Symlink(_)
             | Body::Character(_)
+            | Body::Block(_)
             | Body::Fifo(_)
             | Body::Socket
             | Body::Console(_)

@@ -15,7 +15,9 @@ use super::{
 use crate::{
     cpio::{CpioArchive, CpioEntry},
     errno::Errno,
-    manifest::{CONTROL_FOLDER, Manifest},
+    kernel::Kernel,
+    manifest::CONTROL_FOLDER,
+    swap::Swaps,
 };
 use alloc::{collections::BTreeMap, sync::Arc};
 use linux_raw_sys::general as raw;
@@ -80,9 +82,9 @@ fn brings_link(mut archive: CpioArchive<'_>, path: &[u8]) -> bool {
 /// # Errors
 /// `ENOSPC` when the files do not fit into memory; what the archive holds twice or in
 /// contradiction is taken as it comes last.
-pub fn fill(mounts: &Mounts, manifest: &Manifest, archive: CpioArchive<'_>) -> Result<(), Errno> {
+pub fn fill(mounts: &Mounts, kernel: &Kernel, archive: CpioArchive<'_>) -> Result<(), Errno> {
     let now = Moment {
-        seconds: manifest.epoch as i64,
+        seconds: kernel.manifest.epoch as i64,
         nanoseconds: 0,
     };
     let filler = Filler {
@@ -108,7 +110,7 @@ pub fn fill(mounts: &Mounts, manifest: &Manifest, archive: CpioArchive<'_>) -> R
             filler.file(path, 0o644, now, text)?;
         }
     }
-    filler.devices()?;
+    filler.devices(&kernel.swaps)?;
     let mount = |path: &[u8], kind, node| -> Result<(), Errno> {
         let at = mounts
             .boot_walker()
@@ -293,7 +295,7 @@ impl Filler<'_> {
         Ok(())
     }
 
-    fn devices(&self) -> Result<(), Errno> {
+    fn devices(&self, swaps: &Swaps) -> Result<(), Errno> {
         let at = self.directory(b"/dev", 0o755)?;
         let kind = FileSystemKind::Devtmpfs;
         let root = self
@@ -317,6 +319,9 @@ impl Filler<'_> {
                 Some(_) | None => Body::Character(device),
             };
             make(name, body, permissions)?;
+        }
+        for disk in swaps.disks() {
+            make(disk.name().as_bytes(), Body::Block(disk.clone()), 0o660)?;
         }
         for &(name, target) in DEVICE_LINKS {
             make(name, Body::Symlink(target.into()), 0o777)?;

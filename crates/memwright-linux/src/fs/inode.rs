@@ -17,6 +17,7 @@ use super::{
 use crate::{
     context::Context,
     errno::Errno,
+    swap::Disk,
     sync::{Lock, Rank},
 };
 use alloc::{boxed::Box, sync::Arc, vec::Vec};
@@ -31,6 +32,8 @@ pub enum Body {
     Symlink(Box<[u8]>),
     /// A device.
     Character(Device),
+    /// A disk.
+    Block(Arc<Disk>),
     /// A pipe; with a name or without.
     Fifo(Arc<Pipe>),
     /// Standard input, output or error.
@@ -113,6 +116,7 @@ impl Inode {
             Body::Regular(_)
             | Body::Symlink(_)
             | Body::Character(_)
+            | Body::Block(_)
             | Body::Fifo(_)
             | Body::Socket
             | Body::Console(_)
@@ -145,6 +149,7 @@ impl Inode {
             Body::Directory(_) => Kind::Directory,
             Body::Symlink(_) => Kind::Symlink,
             Body::Character(_) => Kind::Character,
+            Body::Block(_) => Kind::Block,
             Body::Fifo(_) => Kind::Fifo,
             Body::Socket => Kind::Socket,
             Body::Console(stream) => stream.kind(),
@@ -219,6 +224,7 @@ impl Inode {
             Body::Regular(regular) => (regular.size(), regular.blocks(), DeviceNumber::default()),
             Body::Symlink(target) => (target.len() as u64, 0, DeviceNumber::default()),
             Body::Character(device) => (0, 0, device.number()),
+            Body::Block(disk) => (0, 0, disk.device_number()),
             // What tmpfs says: twenty bytes an entry, and two for `.` and `..`.
             Body::Directory(entries) => {
                 let count = entries.lock().len() as u64 + 2;
@@ -258,6 +264,7 @@ impl Inode {
             Body::Regular(_)
             | Body::Directory(_)
             | Body::Character(_)
+            | Body::Block(_)
             | Body::Fifo(_)
             | Body::Socket
             | Body::Console(_)

@@ -13,6 +13,8 @@ pub enum Kind {
     Symlink,
     /// A device of bytes.
     Character,
+    /// A device of blocks.
+    Block,
     /// A pipe, with a name or without.
     Fifo,
     /// A socket, with a name or without.
@@ -30,6 +32,7 @@ impl Kind {
             Self::Directory => raw::S_IFDIR,
             Self::Symlink => raw::S_IFLNK,
             Self::Character => raw::S_IFCHR,
+            Self::Block => raw::S_IFBLK,
             Self::Fifo => raw::S_IFIFO,
             Self::Socket => raw::S_IFSOCK,
             Self::Anonymous => 0,
@@ -52,6 +55,7 @@ mod tests {
         let cases = [
             (Kind::Fifo, raw::DT_FIFO),
             (Kind::Character, raw::DT_CHR),
+            (Kind::Block, raw::DT_BLK),
             (Kind::Directory, raw::DT_DIR),
             (Kind::Regular, raw::DT_REG),
             (Kind::Symlink, raw::DT_LNK),

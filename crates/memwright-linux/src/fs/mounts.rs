@@ -189,7 +189,7 @@ impl Mounts {
     /// # Errors
     /// `ENOSPC` when they do not fit into memory.
     pub fn fill(&self, kernel: &Kernel, archive: CpioArchive<'_>) -> Result<(), Errno> {
-        super::initrd::fill(self, &kernel.manifest, archive)
+        super::initrd::fill(self, kernel, archive)
     }
 
     /// The terminal of the program, if one of its streams is one.

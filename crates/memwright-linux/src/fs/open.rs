@@ -222,7 +222,7 @@ impl Context<'_> {
                 return Err(Errno::EISDIR);
             }
             Kind::Anonymous | Kind::Socket => return Err(Errno::ENXIO),
-            Kind::Directory | Kind::Regular | Kind::Character | Kind::Fifo => {}
+            Kind::Directory | Kind::Regular | Kind::Character | Kind::Block | Kind::Fifo => {}
         }
         if !created {
             inode.check(self.subject(), request.wanted())?;
@@ -261,6 +261,7 @@ impl Context<'_> {
                 super::device::Device::Terminal => self.terminal(),
                 device => Ok(Box::new(*device)),
             },
+            Body::Block(disk) => Ok(Box::new(disk.open(writes && request.has(raw::O_EXCL))?)),
             Body::Fifo(pipe) => {
                 let wait = !request.has(raw::O_NONBLOCK);
                 Ok(Box::new(PipeEnd::open_named(

@@ -357,6 +357,7 @@ impl RegularFile {
             Body::Directory(_)
             | Body::Symlink(_)
             | Body::Character(_)
+            | Body::Block(_)
             | Body::Fifo(_)
             | Body::Socket
             | Body::Console(_)

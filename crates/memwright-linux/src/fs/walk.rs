@@ -120,6 +120,7 @@ impl Walker<'_> {
             Body::Regular(_)
             | Body::Symlink(_)
             | Body::Character(_)
+            | Body::Block(_)
             | Body::Fifo(_)
             | Body::Socket
             | Body::Console(_)

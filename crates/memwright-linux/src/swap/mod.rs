@@ -1,12 +1,22 @@
-//! Swap devices: compressed memory, and which of them are in use.
+//! Disks of compressed memory, and which of them pages go out to.
 
+mod disk;
+mod file;
+mod header;
+mod remove;
 mod store;
 mod zram;
 
+pub use disk::Disk;
+pub use file::DiskFile;
+pub(crate) use remove::remove;
+
 use crate::{Memory, errno::Errno};
-use alloc::{string::String, sync::Arc};
-use memwright::SwapDevice;
-use memwright_table::PAGE_SIZE;
+use alloc::{string::String, sync::Arc, vec::Vec};
+use memwright_table::{PAGE_SIZE, TryPush};
+
+/// The priority of a device for which none is asked (`DEF_SWAP_PRIO`).
+pub const DEFAULT_PRIORITY: i32 = -1;
 
 /// A device that the command asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,34 +35,60 @@ impl Request {
     }
 }
 
-/// Makes the devices of a run and lets pages go out to them.
-///
-/// # Errors
-/// `ENOMEM`.
-pub fn start(memory: &Memory, requests: &[Request]) -> Result<(), Errno> {
-    let frames = memory.frames();
-    if !requests.is_empty() {
-        // Pages leave when there is next to no memory, and what keeps them needs some.
-        frames.low_water(2 * frames.reserve());
-    }
-    for request in requests {
-        let slots = u32::try_from(request.size / PAGE_SIZE as u64).unwrap_or(u32::MAX);
-        let device = zram::Zram::new(frames, slots).map_err(|_| Errno::ENOMEM)?;
-        let device: Arc<dyn SwapDevice<crate::M>> = Arc::new(device);
-        memory.add_swap(device, -2).map_err(|_| Errno::ENOMEM)?;
-    }
-    Ok(())
+/// The disks of a machine.
+#[derive(Default)]
+pub struct Swaps {
+    disks: Vec<Arc<Disk>>,
 }
 
-/// Bytes of memory that the pages in swap take.
-#[must_use]
-pub fn stored(memory: &Memory) -> u64 {
-    let devices = memory.swap().devices().unwrap_or_default();
-    devices.iter().map(|device| device.stored).sum()
-}
+impl Swaps {
+    /// Makes the disks of a run and lets pages go out to them.
+    ///
+    /// # Errors
+    /// `ENOMEM`.
+    pub fn start(memory: &Memory, requests: &[Request]) -> Result<Self, Errno> {
+        let frames = memory.frames();
+        if !requests.is_empty() {
+            // Pages leave when there is next to no memory, and what keeps them needs some.
+            frames.low_water(2 * frames.reserve());
+        }
+        let mut disks = Vec::new();
+        for request in requests {
+            let pages = u32::try_from(request.size / PAGE_SIZE as u64).unwrap_or(u32::MAX);
+            let disk = Disk::new(frames, disks.len() as u32, pages).map_err(|_| Errno::ENOMEM)?;
+            let disk = Arc::new(disk);
+            disk.format(frames)?;
+            if pages > 1 {
+                disk.swap_on(memory, DEFAULT_PRIORITY)?;
+            }
+            disks.try_push(disk).map_err(|_| Errno::ENOMEM)?;
+        }
+        Ok(Self { disks })
+    }
 
-/// The name of a device.
-#[must_use]
-pub fn name(number: usize) -> String {
-    alloc::format!("/dev/zram{number}")
+    /// The disks.
+    #[must_use]
+    pub fn disks(&self) -> &[Arc<Disk>] {
+        &self.disks
+    }
+
+    /// The path of the disk that is swap device `number`.
+    #[must_use]
+    pub fn path_of(&self, number: usize) -> String {
+        let disk = self.disks.iter().find(|disk| disk.is_swap(number));
+        disk.map_or_else(String::new, |disk| alloc::format!("/dev/{}", disk.name()))
+    }
+
+    /// Gives up what programs wrote on disks.
+    pub(crate) fn clear(&self, memory: &Memory) {
+        for disk in &self.disks {
+            disk.clear(memory.frames());
+        }
+    }
+
+    /// Bytes of memory that all disks take for what they keep.
+    #[must_use]
+    pub fn stored(&self) -> u64 {
+        self.disks.iter().map(|disk| disk.stored()).sum()
+    }
 }

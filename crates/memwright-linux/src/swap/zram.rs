@@ -94,8 +94,8 @@ impl Inner {
         }
     }
 
-    fn compress(&mut self, frames: &Frames<M>, frame: Frame) -> Result<Kept, DeviceError> {
-        frames.read(frame, 0, &mut self.plain);
+    /// Compresses the page in `plain`.
+    fn compress(&mut self, frames: &Frames<M>) -> Result<Kept, DeviceError> {
         let packed = compress_into_with_table(&self.plain, &mut self.packed, &mut self.table);
         let bytes = match packed {
             Ok(length) if length < LEAST_GAIN => &self.packed[..length],
@@ -105,6 +105,82 @@ impl Inner {
         let piece = piece.map_err(|_| DeviceError::Full)?;
         Ok(Kept::Packed(piece, bytes.len() as u16))
     }
+}
+
+impl Inner {
+    /// Fills `plain` with what a slot keeps, zeroes if that is nothing.
+    fn unpack(&mut self, frames: &Frames<M>, slot: u32) -> Result<(), DeviceError> {
+        match *self.kept(slot) {
+            Kept::Nothing => self.plain.fill(0),
+            Kept::Repeated(word) => {
+                for bytes in self.plain.chunks_exact_mut(size_of::<u64>()) {
+                    bytes.copy_from_slice(&word.to_le_bytes());
+                }
+            }
+            Kept::Packed(piece, length) if usize::from(length) == PAGE_SIZE => {
+                self.store.get(frames, piece, &mut self.plain);
+            }
+            Kept::Packed(piece, length) => {
+                let packed = &mut self.packed[..usize::from(length)];
+                self.store.get(frames, piece, packed);
+                if !matches!(decompress_into(packed, &mut self.plain), Ok(PAGE_SIZE)) {
+                    return Err(DeviceError::Io);
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Zram {
+    /// Copies what it keeps at `offset` of a page.
+    ///
+    /// # Errors
+    /// What is kept cannot be unpacked.
+    pub fn get(
+        &self,
+        frames: &Frames<M>,
+        page: u32,
+        offset: usize,
+        bytes: &mut [u8],
+    ) -> Result<(), DeviceError> {
+        let mut inner = self.inner.lock();
+        inner.unpack(frames, page)?;
+        bytes.copy_from_slice(&inner.plain[offset..][..bytes.len()]);
+        Ok(())
+    }
+
+    /// Keeps bytes at `offset` of a page.
+    ///
+    /// # Errors
+    /// What was there before is.
+    pub fn put(
+        &self,
+        frames: &Frames<M>,
+        page: u32,
+        offset: usize,
+        bytes: &[u8],
+    ) -> Result<(), DeviceError> {
+        let mut inner = self.inner.lock();
+        inner.unpack(frames, page)?;
+        inner.plain[offset..][..bytes.len()].copy_from_slice(bytes);
+        let kept = match repeated(&inner.plain) {
+            Some(word) => Kept::Repeated(word),
+            None => inner.compress(frames)?,
+        };
+        inner.drop_kept(frames, page);
+        *inner.kept(page) = kept;
+        Ok(())
+    }
+}
+
+/// The word that these bytes repeat, if they do.
+fn repeated(bytes: &[u8]) -> Option<u64> {
+    let (first, _) = bytes.split_first_chunk()?;
+    bytes
+        .chunks_exact(first.len())
+        .all(|word| word == first)
+        .then(|| u64::from_le_bytes(*first))
 }
 
 impl SwapDevice<M> for Zram {
@@ -118,7 +194,10 @@ impl SwapDevice<M> for Zram {
         inner.drop_kept(frames, slot);
         let kept = match repeated {
             Some(word) => Kept::Repeated(word),
-            None => inner.compress(frames, frame)?,
+            None => {
+                frames.read(frame, 0, &mut inner.plain);
+                inner.compress(frames)?
+            }
         };
         *inner.kept(slot) = kept;
         Ok(())
@@ -133,21 +212,10 @@ impl SwapDevice<M> for Zram {
                 frames.repeat_word(frame, word);
                 Ok(())
             }
-            Kept::Packed(piece, length) if usize::from(length) == PAGE_SIZE => {
-                inner.store.get(frames, piece, &mut inner.plain);
+            Kept::Packed(..) => {
+                inner.unpack(frames, slot)?;
                 frames.write(frame, 0, &inner.plain);
                 Ok(())
-            }
-            Kept::Packed(piece, length) => {
-                let packed = &mut inner.packed[..usize::from(length)];
-                inner.store.get(frames, piece, packed);
-                match decompress_into(packed, &mut inner.plain) {
-                    Ok(PAGE_SIZE) => {
-                        frames.write(frame, 0, &inner.plain);
-                        Ok(())
-                    }
-                    Ok(_) | Err(_) => Err(DeviceError::Io),
-                }
             }
         }
     }

@@ -12,6 +12,7 @@ pub(crate) mod scheduling;
 pub(crate) mod shared_memory;
 pub(crate) mod signal;
 mod strace;
+pub(crate) mod swap;
 pub(crate) mod system;
 pub mod table;
 pub(crate) mod time;

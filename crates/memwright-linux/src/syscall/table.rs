@@ -5,7 +5,7 @@
 
 use super::{
     Handler, file, futex, identity, keys, membarrier, memory, process, scheduling, shared_memory,
-    signal, system, time,
+    signal, swap, system, time,
 };
 use linux_raw_sys::general as raw;
 
@@ -557,8 +557,13 @@ const NUMBERS: &[SystemCall] = &[
     missing(164, "settimeofday"),
     missing(165, "mount"),
     missing(166, "umount2"),
-    missing(167, "swapon"),
-    missing(168, "swapoff"),
+    real(
+        167,
+        "swapon",
+        &[Kind::Path, Kind::Flags(swap::FLAGS)],
+        swap::swapon,
+    ),
+    real(168, "swapoff", &[Kind::Path], swap::swapoff),
     missing(169, "reboot"),
     missing(170, "sethostname"),
     missing(171, "setdomainname"),

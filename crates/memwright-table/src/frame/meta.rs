@@ -151,6 +151,16 @@ impl Meta {
         State(self.state.load(Ordering::Relaxed))
     }
 
+    /// Adds flags that others may change meanwhile, each his own.
+    pub(crate) fn add_flags(&self, flags: u32) {
+        self.state.fetch_or(flags, Ordering::Relaxed);
+    }
+
+    /// Takes flags away that others may change meanwhile, each his own.
+    pub(crate) fn remove_flags(&self, flags: u32) {
+        self.state.fetch_and(!flags, Ordering::Relaxed);
+    }
+
     #[inline]
     pub(crate) fn set_state(&self, state: State) {
         self.state.store(state.0, Ordering::Relaxed);

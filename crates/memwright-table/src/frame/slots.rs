@@ -87,9 +87,9 @@ impl<M: Machine> Frames<M> {
         match slot {
             Some(slot) => {
                 meta.owner.store(slot, Ordering::Relaxed);
-                meta.set_state(meta.state().with(State::COPIED));
+                meta.add_flags(State::COPIED);
             }
-            None => meta.set_state(meta.state().without(State::COPIED)),
+            None => meta.remove_flags(State::COPIED),
         }
     }
 
@@ -109,12 +109,11 @@ impl<M: Machine> Frames<M> {
     pub fn set_lazy(&self, frame: Frame, lazy: bool) {
         let meta = self.meta(frame);
         assert!(!meta.is_in_block(), "a part of a block is not freed lazily");
-        let state = meta.state();
-        meta.set_state(if lazy {
-            state.with(State::LAZY)
+        if lazy {
+            meta.add_flags(State::LAZY);
         } else {
-            state.without(State::LAZY)
-        });
+            meta.remove_flags(State::LAZY);
+        }
     }
 
     /// Whether they may.

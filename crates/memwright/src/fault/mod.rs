@@ -12,6 +12,7 @@ mod hugetlb;
 mod present;
 mod stack;
 mod swap;
+mod swap_off;
 
 pub(crate) use anon::NEW;
 

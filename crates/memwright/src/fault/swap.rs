@@ -21,10 +21,10 @@ const TABLE_PAGES: u64 = 512;
 const RESTORED: Bits = Bits::SOFT_DIRTY.union(Bits::UFFD_WP).union(Bits::WATCHED);
 
 /// A page that is back, before an entry shows it.
-struct Back<'a, M: Machine> {
-    frame: FrameRef<'a, M>,
+pub(super) struct Back<'a, M: Machine> {
+    pub(super) frame: FrameRef<'a, M>,
     /// Nobody else can reach it.
-    exclusive: bool,
+    pub(super) exclusive: bool,
     kind: FaultKind,
 }
 
@@ -125,7 +125,7 @@ impl<'a, M: Machine> Fault<'a, M> {
     }
 
     /// The bits of the entry of a page that is back. What somebody tracks is restored before the rule is asked.
-    fn bits_of(self, carried: Bits, exclusive: bool, stores: bool) -> Bits {
+    pub(super) fn bits_of(self, carried: Bits, exclusive: bool, stores: bool) -> Bits {
         let mut bits = access_bits(self.area.rights()) | Bits::ACCESSED | (carried & RESTORED);
         if exclusive {
             bits |= Bits::EXCLUSIVE;
@@ -149,7 +149,7 @@ impl<'a, M: Machine> Fault<'a, M> {
     }
 
     /// Gets the page into a frame, for an entry whose use of the slot ends here.
-    fn bring(self, swapped: Swapped, stores: bool) -> Result<Back<'a, M>, FaultError> {
+    pub(super) fn bring(self, swapped: Swapped, stores: bool) -> Result<Back<'a, M>, FaultError> {
         let memory = &*self.core.memory;
         let (frames, swap) = (memory.frames(), memory.swap());
         let found = swap.find(frames, swapped.slot);

@@ -3,7 +3,7 @@
 use memwright_table::mistake::{Mistake, planted};
 use memwright_table::{Frame, FrameRef, Frames, Machine, Slots};
 
-use super::Swap;
+use super::{Place, Swap};
 
 /// What a fault finds of a page whose entry names a slot.
 pub(crate) struct Found<'a, M: Machine> {
@@ -42,10 +42,10 @@ impl<M: Machine> Swap<M> {
     }
 
     /// The only entry that named `slot` maps `frame` from now on: the slot stays while nobody writes to the page,
-    /// unless slots are scarce.
+    /// unless slots are scarce, or the device is to go.
     pub(crate) fn keep(&self, frames: &Frames<M>, slot: u64, frame: Frame) {
         let scarce = self.with_slots(slot, |slots, offset| {
-            let scarce = slots.free() < slots.slots() / 2;
+            let scarce = slots.is_closed() || slots.free() < slots.slots() / 2;
             let record = slots.record(offset);
             debug_assert_eq!(record.uses, 1, "a page of several owners is kept for one");
             record.uses = 0;
@@ -58,8 +58,7 @@ impl<M: Machine> Swap<M> {
         if scarce {
             self.free(frames, slot);
         } else if planted(Mistake::FreeCleanSlot) {
-            self.with_slots(slot, |slots, offset| slots.record(offset).set_frame(None));
-            self.free(frames, slot);
+            self.device_of(slot).discard(frames, Place::of(slot).offset);
         }
     }
 
@@ -76,20 +75,23 @@ impl<M: Machine> Swap<M> {
 
     /// How the page in `frame`, which one entry shows, goes out. That entry names the slot from now on.
     pub(super) fn way_out(&self, frames: &Frames<M>, frame: Frame, dirty: bool) -> Option<Way> {
-        let Some(slot) = frames.slot_of(frame) else {
-            return Some(Way {
+        let copy = self.with_copy(frames, frame, |copy| {
+            debug_assert_eq!(copy.record.uses, 0, "the slot has a reference too");
+            if copy.is_closed {
+                return None;
+            }
+            copy.record.uses = 1;
+            copy.record.set_frame(None);
+            frames.set_slot(frame, None);
+            Some(copy.slot)
+        });
+        match copy.flatten() {
+            Some(slot) => Some(Way { slot, kept: !dirty }),
+            None => Some(Way {
                 slot: self.reserve()?,
                 kept: false,
-            });
-        };
-        self.with_slots(slot, |slots, offset| {
-            let record = slots.record(offset);
-            debug_assert_eq!(record.uses, 0, "the slot has a reference too");
-            record.uses = 1;
-            record.set_frame(None);
-            frames.set_slot(frame, None);
-        });
-        Some(Way { slot, kept: !dirty })
+            }),
+        }
     }
 
     /// Sees to it that the page in `frame`, which several entries show and nobody can write, is in a slot, and lets the
@@ -139,19 +141,19 @@ impl<M: Machine> Swap<M> {
 
     /// Names the slot that has the page in `frame`, if one has it as it is.
     fn use_copy(&self, frames: &Frames<M>, frame: Frame, dirty: bool) -> Option<u64> {
-        let slot = frames.slot_of(frame)?;
-        self.with_slots(slot, |slots, offset| {
-            let record = slots.record(offset);
+        self.with_copy(frames, frame, |copy| {
+            let uses = &mut copy.record.uses;
             // While entries name the slot nobody can write to the page.
-            if record.frame() != Some(frame) || (record.uses == 0 && dirty) {
+            if copy.is_closed || (*uses == 0 && dirty) {
                 return None;
             }
-            if record.uses == 0 {
+            if *uses == 0 {
                 let _ = frames.share(frame).into_raw();
             }
-            record.uses += 1;
-            Some(slot)
+            *uses += 1;
+            Some(copy.slot)
         })
+        .flatten()
     }
 
     /// Gives up the frame of a page that all of its owners have sent out.
@@ -191,19 +193,14 @@ impl<M: Machine> Swap<M> {
     /// The page in `frame` was written, or will be by somebody who does not say so: the slot that has it has it no
     /// more.
     pub(crate) fn forget(&self, frames: &Frames<M>, frame: Frame) {
-        let Some(slot) = frames.slot_of(frame) else {
-            return;
-        };
-        let free = self.with_slots(slot, |slots, offset| {
-            let record = slots.record(offset);
-            let unused = record.uses == 0 && record.frame() == Some(frame);
-            if unused {
-                record.set_frame(None);
+        let unused = self.with_copy(frames, frame, |copy| {
+            (copy.record.uses == 0).then(|| {
+                copy.record.set_frame(None);
                 frames.set_slot(frame, None);
-            }
-            unused
+                copy.slot
+            })
         });
-        if free {
+        if let Some(slot) = unused.flatten() {
             self.free(frames, slot);
         }
     }
@@ -229,13 +226,15 @@ impl<M: Machine> Slots<M> for Swap<M> {
         }
     }
 
-    fn leave(&self, frames: &Frames<M>, frame: Frame, slot: u64) {
-        self.with_slots(slot, |slots, offset| {
-            let record = slots.record(offset);
-            debug_assert_eq!((record.uses, record.frame()), (0, Some(frame)));
-            record.set_frame(None);
+    fn leave(&self, frames: &Frames<M>, frame: Frame, _slot: u64) {
+        let left = self.with_copy(frames, frame, |copy| {
+            debug_assert_eq!(copy.record.uses, 0, "the slot has a reference too");
+            copy.record.set_frame(None);
             frames.set_slot(frame, None);
+            copy.slot
         });
-        self.free(frames, slot);
+        if let Some(slot) = left {
+            self.free(frames, slot);
+        }
     }
 }

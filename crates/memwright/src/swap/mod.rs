@@ -7,6 +7,7 @@
 //! out.rs     pages leave                 ../fault/swap.rs  a page comes back
 //! reclaim.rs which leave when memory is short
 //! lazy.rs    pages whose contents may be lost
+//! remove.rs  a device is taken out of use
 //! ```
 //!
 //! # A page's way
@@ -23,6 +24,7 @@ mod device;
 mod lazy;
 mod out;
 mod reclaim;
+mod remove;
 mod slot;
 
 pub(crate) use around::Window;
@@ -37,7 +39,7 @@ use alloc::vec::Vec;
 use memwright_table::sync::{Lock, Rank};
 use memwright_table::{Frame, Frames, Machine, OutOfMemory, TryPush};
 
-use slot::SlotMap;
+use slot::{Record, SlotMap};
 
 /// Slots that are looked up under one lock.
 const CACHED_AT_A_TIME: usize = 32;
@@ -48,6 +50,14 @@ struct Active<M: Machine> {
     slots: SlotMap,
     /// Devices of a higher one are filled first.
     priority: i32,
+}
+
+/// A slot with a copy of a page in memory.
+struct Copied<'a> {
+    slot: u64,
+    record: &'a mut Record,
+    /// The device is taken out of use: no entry is to name the slot anew.
+    is_closed: bool,
 }
 
 /// What a device keeps, to be shown.
@@ -167,7 +177,7 @@ impl<M: Machine> Swap<M> {
             .iter_mut()
             .enumerate()
             .filter_map(|(number, active)| Some((number, active.as_mut()?)))
-            .filter(|(_, active)| active.slots.free() > 0)
+            .filter(|(_, active)| !active.slots.is_closed() && active.slots.free() > 0)
             .max_by_key(|(number, active)| (active.priority, core::cmp::Reverse(*number)))?;
         let offset = active.slots.take()?;
         active.slots.record(offset).uses = 1;
@@ -203,6 +213,30 @@ impl<M: Machine> Swap<M> {
             }
         }
         (found, None)
+    }
+
+    /// Calls `act` with the record of the slot that has a copy of the page in `frame`, if one has.
+    fn with_copy<R>(
+        &self,
+        frames: &Frames<M>,
+        frame: Frame,
+        act: impl FnOnce(Copied<'_>) -> R,
+    ) -> Option<R> {
+        let slot = frames.slot_of(frame)?;
+        let place = Place::of(slot);
+        let mut devices = self.devices.lock();
+        // The slot may have been taken from the frame since, and the device out of use.
+        let active = devices.get_mut(place.device)?.as_mut()?;
+        let is_closed = active.slots.is_closed();
+        let record = active.slots.record(place.offset);
+        let found = frames.slot_of(frame) == Some(slot) && record.frame() == Some(frame);
+        found.then(|| {
+            act(Copied {
+                slot,
+                record,
+                is_closed,
+            })
+        })
     }
 
     /// Calls `act` with the slots of the device of `slot`.

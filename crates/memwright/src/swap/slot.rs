@@ -91,6 +91,8 @@ pub(super) struct SlotMap {
     records: Vec<Vec<Record>>,
     /// Where the search for a free slot goes on: what goes out together is kept together.
     next: u32,
+    /// The device is taken out of use.
+    closed: bool,
 }
 
 impl SlotMap {
@@ -120,7 +122,18 @@ impl SlotMap {
             map,
             records,
             next: 0,
+            closed: false,
         })
+    }
+
+    /// Whether the device is taken out of use.
+    pub(super) fn is_closed(&self) -> bool {
+        self.closed
+    }
+
+    /// Says whether it is. False if it was so already.
+    pub(super) fn set_closed(&mut self, closed: bool) -> bool {
+        core::mem::replace(&mut self.closed, closed) != closed
     }
 
     pub(super) fn slots(&self) -> u32 {
@@ -164,6 +177,8 @@ impl SlotMap {
         self.free += 1;
     }
 
+    /// # Panics
+    /// If the device has no such slot.
     pub(super) fn record(&mut self, slot: u32) -> &mut Record {
         let slot = slot as usize;
         &mut self.records[slot / CHUNK][slot % CHUNK]

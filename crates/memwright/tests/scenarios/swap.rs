@@ -494,3 +494,49 @@ fn a_frame_that_only_its_slot_has_is_given_up_when_memory_is_short() {
     assert_eq!(parent.load_with(3), Ok((4, vec![IN])));
     assert_eq!(parent.store(3, 1), Ok(vec![]));
 }
+
+#[test]
+fn a_device_is_taken_away_when_everything_is_back() {
+    let swapping = Swapping::new();
+    let world = &swapping.world;
+    let mut parent = filled(&swapping, 6);
+    page_out(&parent, 0, 6);
+    let mut child = parent.fork();
+    // In the slot and in memory, for the other; then a copy, which its slot keeps while nobody writes to it.
+    assert_eq!(child.load(0), 1);
+    assert_eq!(parent.store(1, 9), Ok(vec![IN]));
+    assert_eq!(child.load_with(1), Ok((2, vec![IN])));
+    assert!(!world.memory.close_swap(3, true));
+    assert!(world.memory.close_swap(0, true));
+    assert!(!world.memory.close_swap(0, true));
+    // Nothing goes out to it, and it does not go while something is there.
+    page_out(&child, 0, 2);
+    assert_eq!(child.space.swapped_pages(), 4);
+    assert!(!world.memory.remove_swap(0));
+    let start = page(0).page();
+    // Part by part; without memory what came back stays back.
+    assert_eq!(
+        parent.space.bring_back(0, start, 2),
+        Ok(Some(page(3).page()))
+    );
+    assert_eq!(parent.space.swapped_pages(), 3);
+    world.frames.fail_after(Some(1));
+    let failed = parent.space.bring_back(0, start, u64::MAX);
+    assert_eq!(failed, Err(FaultError::OutOfMemory));
+    world.frames.fail_after(None);
+    assert_eq!(parent.space.swapped_pages(), 2);
+    assert!(world.memory.close_swap(0, false));
+    assert!(world.memory.close_swap(0, true));
+    for process in [&parent, &child] {
+        assert_eq!(process.space.bring_back(0, start, u64::MAX), Ok(None));
+        assert_eq!(process.space.swapped_pages(), 0);
+        process.check();
+    }
+    assert!(world.memory.remove_swap(0));
+    assert_eq!(world.memory.swap().devices(), Ok(vec![]));
+    let found = |process: &mut Process<'_>| [0, 1, 2, 5].map(|index| process.load(index));
+    assert_eq!(found(&mut parent), [1, 9, 3, 6]);
+    assert_eq!(found(&mut child), [1, 2, 3, 6]);
+    assert_eq!(parent.store(2, 7), Ok(vec![FaultKind::Copy]));
+    assert_eq!(child.load(2), 3);
+}

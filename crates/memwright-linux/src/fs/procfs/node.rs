@@ -257,6 +257,7 @@ impl ProcNode {
             Kind::Regular
             | Kind::Symlink
             | Kind::Character
+            | Kind::Block
             | Kind::Fifo
             | Kind::Socket
             | Kind::Anonymous => 1,

@@ -59,7 +59,7 @@ pub fn swaps(context: &Context<'_>, text: &mut Text) -> fmt::Result {
     text.write_str("Filename\t\t\t\tType\t\tSize\t\tUsed\t\tPriority\n")?;
     let kibibytes = |pages: u32| u64::from(pages) * (PAGE_SIZE as u64 / 1024);
     for device in context.kernel.memory.swap().devices().unwrap_or_default() {
-        let name = crate::swap::name(device.number);
+        let name = context.kernel.swaps.path_of(device.number);
         let (size, used) = (kibibytes(device.slots), kibibytes(device.used));
         let gap = if used < 10_000_000 { "\t" } else { "" };
         let priority = device.priority;

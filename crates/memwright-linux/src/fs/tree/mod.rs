@@ -62,6 +62,7 @@ fn changeable(directory: &Inode) -> Result<&Lock<Entries<Arc<Dentry>>>, Errno> {
         | Body::Regular(_)
         | Body::Symlink(_)
         | Body::Character(_)
+        | Body::Block(_)
         | Body::Fifo(_)
         | Body::Socket
         | Body::Console(_)

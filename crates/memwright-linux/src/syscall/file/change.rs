@@ -125,6 +125,7 @@ fn change_mode(context: &Context<'_>, inode: &Inode, mode: u64) -> CallResult {
         }
         Body::Directory(_)
         | Body::Character(_)
+        | Body::Block(_)
         | Body::Fifo(_)
         | Body::Socket
         | Body::Console(_)
@@ -415,6 +416,7 @@ fn fallocate(context: &Context<'_>, arguments: &Arguments) -> CallResult {
         Body::Socket
         | Body::Symlink(_)
         | Body::Character(_)
+        | Body::Block(_)
         | Body::Console(_)
         | Body::Anonymous
         | Body::Proc(_) => return Err(Errno::ENODEV),
@@ -460,7 +462,7 @@ fn punch(regular: &Regular, start: u64, end: u64) -> Result<(), Errno> {
 fn fsync(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     let open = context.files().get_usable(descriptor(arguments[0]))?;
     match &open.inode().body {
-        Body::Regular(_) | Body::Directory(_) => Ok(0),
+        Body::Regular(_) | Body::Directory(_) | Body::Block(_) => Ok(0),
         Body::Symlink(_)
         | Body::Character(_)
         | Body::Fifo(_)
@@ -497,6 +499,7 @@ fn readahead(context: &Context<'_>, arguments: &Arguments) -> CallResult {
         Body::Directory(_)
         | Body::Symlink(_)
         | Body::Character(_)
+        | Body::Block(_)
         | Body::Fifo(_)
         | Body::Socket
         | Body::Console(_)

@@ -115,6 +115,7 @@ fn sealable(open: &OpenFile) -> Result<&Regular, Errno> {
         Body::Directory(_)
         | Body::Symlink(_)
         | Body::Character(_)
+        | Body::Block(_)
         | Body::Fifo(_)
         | Body::Socket
         | Body::Console(_)

@@ -158,7 +158,7 @@ fn make_node(
         // A node that no socket is bound to.
         raw::S_IFSOCK => Some(Body::Socket),
         raw::S_IFDIR => return Err(Errno::EPERM),
-        // No driver serves block devices.
+        // Those that there are have their nodes.
         _ => return Err(Errno::EINVAL),
     };
     let walked = walk_new(context, directory, path, false)?;

@@ -339,6 +339,7 @@ fn copy_file_range(context: &Context<'_>, arguments: &Arguments) -> CallResult {
             crate::fs::kind::Kind::Directory => return Err(Errno::EISDIR),
             crate::fs::kind::Kind::Symlink
             | crate::fs::kind::Kind::Character
+            | crate::fs::kind::Kind::Block
             | crate::fs::kind::Kind::Fifo
             | crate::fs::kind::Kind::Socket
             | crate::fs::kind::Kind::Anonymous => return Err(Errno::EINVAL),

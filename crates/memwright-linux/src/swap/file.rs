@@ -1,0 +1,162 @@
+//! A disk as a file of bytes (Linux 7.2 `block/fops.c` and `block/ioctl.c`).
+
+use super::Disk;
+use crate::{
+    context::Context,
+    errno::Errno,
+    fs::{
+        open_file::{File, OpenFile},
+        seek::{Whence, moved},
+        transfer::{Sink, Source, with_buffer},
+    },
+};
+use alloc::sync::Arc;
+use linux_raw_sys::ioctl as raw;
+use memwright_table::PAGE_SIZE;
+
+/// Bytes of what the disk reads and writes at once.
+const SECTOR: u32 = 512;
+
+/// An open disk.
+pub struct DiskFile {
+    disk: Arc<Disk>,
+}
+
+impl DiskFile {
+    /// The disk.
+    #[must_use]
+    pub fn disk(&self) -> &Arc<Disk> {
+        &self.disk
+    }
+
+    /// How many bytes of a transfer of `left` at `position` lie on the disk, and which are the next in one page: the
+    /// page and the offset there.
+    fn piece(&self, position: u64, left: usize) -> (usize, u32, usize) {
+        let rest = self.disk.size().saturating_sub(position).min(left as u64) as usize;
+        let offset = position as usize % PAGE_SIZE;
+        let page = (position / PAGE_SIZE as u64) as u32;
+        (rest.min(PAGE_SIZE - offset), page, offset)
+    }
+}
+
+impl Disk {
+    /// Opens it, for nobody else if `alone`.
+    ///
+    /// # Errors
+    /// `EBUSY` if it is wanted alone and pages go out to it.
+    pub fn open(self: &Arc<Self>, alone: bool) -> Result<DiskFile, Errno> {
+        if alone && self.is_in_use() {
+            return Err(Errno::EBUSY);
+        }
+        Ok(DiskFile { disk: self.clone() })
+    }
+}
+
+impl File for DiskFile {
+    fn read(
+        &self,
+        context: &Context<'_>,
+        _open: &OpenFile,
+        position: &mut u64,
+        sink: &mut Sink<'_>,
+    ) -> Result<usize, Errno> {
+        let frames = context.kernel.memory.frames();
+        let mut done = 0;
+        loop {
+            let (length, page, offset) = self.piece(*position, sink.left());
+            if length == 0 {
+                return Ok(done);
+            }
+            let put = with_buffer(length, |buffer| {
+                self.disk.get(frames, page, offset, buffer)?;
+                sink.put(buffer)
+            });
+            match put {
+                Ok(0) => return Ok(done),
+                Ok(count) => {
+                    *position += count as u64;
+                    done += count;
+                }
+                Err(_) if done > 0 => return Ok(done),
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    fn write(
+        &self,
+        context: &Context<'_>,
+        _open: &OpenFile,
+        position: &mut u64,
+        source: &mut Source<'_>,
+    ) -> Result<usize, Errno> {
+        if self.disk.is_in_use() {
+            return Err(Errno::ETXTBSY);
+        }
+        if source.left() > 0 && *position >= self.disk.size() {
+            return Err(Errno::ENOSPC);
+        }
+        let frames = context.kernel.memory.frames();
+        let mut done = 0;
+        loop {
+            let (length, page, offset) = self.piece(*position, source.left());
+            if length == 0 {
+                return Ok(done);
+            }
+            let taken = with_buffer(length, |buffer| {
+                let count = source.take(buffer)?;
+                self.disk.put(frames, page, offset, &buffer[..count])?;
+                Ok(count)
+            });
+            match taken {
+                Ok(0) => return Ok(done),
+                Ok(count) => {
+                    *position += count as u64;
+                    done += count;
+                }
+                Err(_) if done > 0 => return Ok(done),
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    fn seek(
+        &self,
+        _context: &Context<'_>,
+        _open: &OpenFile,
+        position: u64,
+        offset: i64,
+        whence: Whence,
+    ) -> Result<u64, Errno> {
+        match whence {
+            Whence::Start => moved(0, offset),
+            Whence::Position => moved(position, offset),
+            Whence::End => moved(self.disk.size(), offset),
+            Whence::Data | Whence::Hole => Err(Errno::EINVAL),
+        }
+    }
+
+    fn control(
+        &self,
+        context: &Context<'_>,
+        _open: &OpenFile,
+        command: u32,
+        argument: u64,
+    ) -> Result<u64, Errno> {
+        let size = self.disk.size();
+        match command {
+            raw::BLKGETSIZE64 => context.write_value(argument, &size)?,
+            raw::BLKGETSIZE => context.write_value(argument, &(size / u64::from(SECTOR)))?,
+            // Whole pages are what it keeps.
+            raw::BLKSSZGET | raw::BLKPBSZGET => {
+                context.write_value(argument, &(PAGE_SIZE as u32))?;
+            }
+            raw::BLKBSZGET => context.write_value(argument, &(PAGE_SIZE as u64))?,
+            raw::BLKROGET => context.write_value(argument, &0_u32)?,
+            // What was written is there.
+            raw::BLKFLSBUF => {}
+            _ => return Err(Errno::ENOTTY),
+        }
+        Ok(0)
+    }
+}

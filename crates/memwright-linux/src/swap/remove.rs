@@ -1,0 +1,74 @@
+//! A disk is swap no more: what it keeps comes back (Linux 7.2 `mm/swapfile.c`, `swapoff`).
+
+use super::Disk;
+use crate::{context::Context, errno::Errno, hand::Hand};
+use memwright::{FaultError, OvercommitMode};
+
+/// Pages that come back before signals are looked at.
+const AT_ONCE: u64 = 256;
+
+/// Turns a disk off. If that fails it goes on as before.
+///
+/// # Errors
+/// `EINVAL` if it is no swap, `ENOMEM` if what it keeps finds no memory or too much was promised, `EIO` if the disk
+/// fails, `EINTR` for a signal.
+pub fn remove(context: &Context<'_>, disk: &Disk) -> Result<(), Errno> {
+    let memory = &context.kernel.memory;
+    let number = disk.begin_off()?;
+    memory.close_swap(number, true);
+    let commit = memory.commit();
+    let promised = commit.mode() == OvercommitMode::Never && commit.committed() > commit.limit();
+    let emptied = if promised {
+        Err(Errno::ENOMEM)
+    } else {
+        empty(context, number)
+    };
+    if emptied.is_err() {
+        memory.close_swap(number, false);
+    }
+    disk.end_off(emptied.is_err().then_some(number));
+    emptied
+}
+
+/// Brings back what device `number` keeps, and takes it away. A process that forks or ends meanwhile may have pages
+/// there for longer than one round of all processes.
+fn empty(context: &Context<'_>, number: usize) -> Result<(), Errno> {
+    let kernel = context.kernel;
+    loop {
+        bring_all_back(context, number)?;
+        if kernel.memory.remove_swap(number) {
+            return Ok(());
+        }
+        if context.interrupted() {
+            return Err(Errno::EINTR);
+        }
+        kernel.scheduler.yield_now(kernel, context.thread);
+    }
+}
+
+fn bring_all_back(context: &Context<'_>, number: usize) -> Result<(), Errno> {
+    let kernel = context.kernel;
+    let hand = Hand::new();
+    loop {
+        let mut failed = None;
+        let is_over = hand.go_on(kernel, |space, page| {
+            match space.bring_back(number, page, AT_ONCE) {
+                Ok(next) => next,
+                Err(error) => {
+                    failed = Some(error);
+                    Some(page)
+                }
+            }
+        });
+        match failed {
+            Some(FaultError::OutOfMemory) if kernel.reclaim.relieve(kernel) => {}
+            Some(FaultError::OutOfMemory) => return Err(Errno::ENOMEM),
+            Some(_) => return Err(Errno::EIO),
+            None if is_over => return Ok(()),
+            None => {}
+        }
+        if context.interrupted() {
+            return Err(Errno::EINTR);
+        }
+    }
+}

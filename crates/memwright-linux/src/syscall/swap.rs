@@ -1,0 +1,85 @@
+//! Which disks pages go out to.
+
+use super::{Arguments, CallResult};
+use crate::{
+    context::Context,
+    errno::Errno,
+    fs::{kind::Kind, open::OpenRequest},
+    process::Capabilities,
+    swap::{self, DEFAULT_PRIORITY, Disk},
+};
+use alloc::sync::Arc;
+use linux_raw_sys::general as raw;
+
+/// The priority is given (`SWAP_FLAG_PREFER` of `include/linux/swap.h`, as the others).
+const PREFER: u64 = 0x8000;
+const PRIORITY: u64 = 0x7fff;
+const DISCARD: u64 = 0x1_0000;
+const DISCARD_ONCE: u64 = 0x2_0000;
+const DISCARD_PAGES: u64 = 0x4_0000;
+const VALID: u64 = PREFER | PRIORITY | DISCARD | DISCARD_ONCE | DISCARD_PAGES;
+
+/// Flags of `swapon`.
+pub const FLAGS: &[(u64, &str)] = &[
+    (PREFER, "SWAP_FLAG_PREFER"),
+    (DISCARD, "SWAP_FLAG_DISCARD"),
+    (DISCARD_ONCE, "SWAP_FLAG_DISCARD_ONCE"),
+    (DISCARD_PAGES, "SWAP_FLAG_DISCARD_PAGES"),
+];
+
+fn may(context: &Context<'_>) -> bool {
+    let credentials = context.process().credentials.lock();
+    credentials.has(Capabilities::ADMINISTER)
+}
+
+/// The disk at a path of the caller; `None` for another file.
+fn disk_at(context: &Context<'_>, path: u64, flags: u32) -> Result<Option<Arc<Disk>>, Errno> {
+    let path = context.read_path(path)?;
+    let request = OpenRequest::new(raw::O_RDWR | raw::O_LARGEFILE | flags, 0)?;
+    let start = context.path_start(raw::AT_FDCWD, &path)?;
+    let open = context.open_path(&start, &path, request)?;
+    match open.inode().kind() {
+        Kind::Block => Ok(open
+            .as_kind::<swap::DiskFile>()
+            .map(|file| file.disk().clone())),
+        Kind::Regular
+        | Kind::Directory
+        | Kind::Symlink
+        | Kind::Character
+        | Kind::Fifo
+        | Kind::Socket
+        | Kind::Anonymous => Ok(None),
+    }
+}
+
+/// `swapon`. The disks here need not be told what they may forget: `SWAP_FLAG_DISCARD` changes nothing. No file system
+/// here can take pages of memory in its files.
+pub fn swapon(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+    let &[path, flags, ..] = arguments;
+    if flags & !VALID != 0 {
+        return Err(Errno::EINVAL);
+    }
+    if !may(context) {
+        return Err(Errno::EPERM);
+    }
+    context.check_heap()?;
+    let disk = disk_at(context, path, raw::O_EXCL)?.ok_or(Errno::EINVAL)?;
+    let priority = if flags & PREFER != 0 {
+        (flags & PRIORITY) as i32
+    } else {
+        DEFAULT_PRIORITY
+    };
+    disk.swap_on(&context.kernel.memory, priority)?;
+    context.kernel.reclaim.wake(context.kernel);
+    Ok(0)
+}
+
+/// `swapoff`.
+pub fn swapoff(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+    if !may(context) {
+        return Err(Errno::EPERM);
+    }
+    let disk = disk_at(context, arguments[0], 0)?.ok_or(Errno::EINVAL)?;
+    swap::remove(context, &disk)?;
+    Ok(0)
+}
