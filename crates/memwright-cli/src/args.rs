@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, Parser, Subcommand, ValueEnum};
 use memwright::{Policy, PolicyError};
 
 use crate::qemu::machine::Apic;
@@ -24,9 +24,15 @@ pub struct Cli {
 #[derive(Debug, Subcommand)]
 pub enum Action {
     /// Run a Linux program on Memwright under QEMU and account for its memory.
-    Run(RunArgs),
+    Run(Box<RunArgs>),
     /// Run the experiments on Memwright, and on Linux kernels beside it, and print a table for each.
     Bench(BenchArgs),
+    /// Run a program on several Linux kernels and print what each counted, side by side.
+    Compare(Box<CompareArgs>),
+    /// Run a program as an earlier run was made, and fail where its counts are not what they were.
+    Check(Box<CheckArgs>),
+    /// Keep Linux kernel images under names, for `--kernel`.
+    Kernels(KernelsArgs),
     /// Become QEMU; `run` starts itself this way so that QEMU ends when it does.
     #[command(name = crate::qemu::launch::SUBCOMMAND, hide = true)]
     Launch(LaunchArgs),
@@ -40,10 +46,10 @@ pub enum Action {
     args_override_self = true
 )]
 pub struct RunArgs {
-    /// Run on this Linux kernel image (bzImage) instead, counted from outside, twice.
-    #[arg(long, value_name = "IMAGE",
+    /// Run on this Linux kernel instead, counted from outside, twice: a bzImage, or a name of `memwright kernels`.
+    #[arg(long, value_name = "[NAME=]IMAGE",
         conflicts_with_all = ["parallel", "swap", "trace", "strace", "policies", "gdb", "selftest"])]
-    pub kernel: Option<String>,
+    pub kernel: Vec<String>,
 
     /// With --kernel: run once, and do not compare with a second run.
     #[arg(long, requires = "kernel")]
@@ -147,7 +153,7 @@ pub struct BenchArgs {
     #[arg(value_name = "EXPERIMENT")]
     pub experiments: Vec<String>,
 
-    /// Add a column: this Linux kernel image (bzImage), in the same QEMU (repeatable).
+    /// Add a column: this Linux kernel (a bzImage or a name of `memwright kernels`), in the same QEMU (repeatable).
     #[arg(long = "kernel", value_name = "[NAME=]IMAGE")]
     pub kernels: Vec<String>,
 
@@ -164,9 +170,126 @@ pub struct BenchArgs {
     #[arg(long, value_name = "PATH")]
     pub json: Option<PathBuf>,
 
+    /// Files for the result.
+    #[command(flatten)]
+    pub formats: Formats,
+
     /// Print the experiments and their questions.
     #[arg(long)]
     pub list: bool,
+}
+
+/// `memwright compare`.
+#[derive(Debug, Args)]
+#[command(
+    override_usage = "memwright compare --kernel NAME=IMAGE --kernel NAME=IMAGE [OPTIONS] PROGRAM [ARGS]...",
+    after_help = CODES_HELP,
+    mut_arg("parallel", |arg| arg.hide(true)),
+    mut_arg("swap", |arg| arg.hide(true)),
+    mut_arg("trace", |arg| arg.hide(true)),
+    mut_arg("strace", |arg| arg.hide(true)),
+    mut_arg("policies", |arg| arg.hide(true)),
+    mut_arg("gdb", |arg| arg.hide(true))
+)]
+pub struct CompareArgs {
+    /// Files for the result.
+    #[command(flatten)]
+    pub formats: Formats,
+    /// The program and its guest.
+    #[command(flatten)]
+    pub run: RunArgs,
+}
+
+/// `memwright check`.
+#[derive(Debug, Args)]
+#[command(
+    override_usage = "memwright check --baseline FILE [OPTIONS] PROGRAM [ARGS]...",
+    after_help = CODES_HELP,
+    mut_arg("parallel", |arg| arg.hide(true)),
+    mut_arg("trace", |arg| arg.hide(true)),
+    mut_arg("strace", |arg| arg.hide(true)),
+    mut_arg("gdb", |arg| arg.hide(true))
+)]
+pub struct CheckArgs {
+    /// What `memwright run --json FILE` wrote, with --kernel or without.
+    #[arg(long, value_name = "FILE")]
+    pub baseline: PathBuf,
+
+    /// What makes the check fail.
+    #[arg(long, value_name = "WHAT", value_enum, default_value = "increase")]
+    pub fail_on: FailOn,
+
+    /// What may be another than the baseline's: what is being tested (repeatable).
+    #[arg(long, value_name = "WHAT", value_enum)]
+    pub vary: Vec<Vary>,
+
+    /// Files for the result.
+    #[command(flatten)]
+    pub formats: Formats,
+
+    /// The program and its guest.
+    #[command(flatten)]
+    pub run: RunArgs,
+}
+
+/// What makes a check fail.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum FailOn {
+    /// A count that is larger than it was.
+    Increase,
+    /// A count that is not what it was.
+    Difference,
+}
+
+/// What may differ from a baseline.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Vary {
+    /// The program and its libraries.
+    Program,
+    /// The kernel image.
+    Kernel,
+}
+
+/// Where a result goes beside standard output.
+#[derive(Debug, Args)]
+pub struct Formats {
+    /// Write one page with charts, readable without a network ("-" for standard output).
+    #[arg(long, value_name = "PATH")]
+    pub html: Option<PathBuf>,
+
+    /// Write CSV, one line for each value ("-" for standard output).
+    #[arg(long, value_name = "PATH")]
+    pub csv: Option<PathBuf>,
+
+    /// Write Markdown, to be pasted ("-" for standard output).
+    #[arg(long, value_name = "PATH")]
+    pub md: Option<PathBuf>,
+}
+
+/// `memwright kernels`.
+#[derive(Debug, Args)]
+pub struct KernelsArgs {
+    /// What to do with them.
+    #[command(subcommand)]
+    pub action: KernelsAction,
+}
+
+/// What can be done with kernel images.
+#[derive(Debug, Subcommand)]
+pub enum KernelsAction {
+    /// Add one: debian:SUITE (the newest of that suite, fetched through apt), or [NAME=]IMAGE.
+    Add {
+        /// For example debian:trixie, debian:bookworm-backports, debian:unstable, patched=./bzImage.
+        #[arg(value_name = "debian:SUITE|[NAME=]IMAGE")]
+        name: String,
+    },
+    /// List them: name, beginning of the hash, version.
+    List,
+    /// Remove one.
+    Remove {
+        /// Its name.
+        name: String,
+    },
 }
 
 /// What the hidden launcher takes: the program to become, then its arguments.
@@ -204,14 +327,27 @@ Examples:
   memwright run --cpus 4 --timeout 60 ./threads
   memwright run --kernel ./bzImage ./program";
 
+const CODES_HELP: &str = "\
+Exit codes:
+  0   ok
+  1   difference
+  2   usage, also a PROGRAM that is missing or cannot be executed
+  3   something is missing here: QEMU, a C compiler (memwright doctor says what)
+  4   skipped: nothing can be claimed
+  5   a guest crashed or was not done in time
+  70  internal error";
+
 const BENCH_HELP: &str = "\
 Each experiment is a C program, built here with musl-gcc or cc; every column runs the same binary on the same machine:
 2 GiB, one clock tick for each retired instruction. A cell is the least value, and the average where it differs.
 Linux boots with mitigations=off nokaslr norandmaps.
 
 Exit codes:
-  0    every run gave its figures
-  125  one did not, or Memwright failed: usage, QEMU or a C compiler missing, a kernel that does not boot
+  0   every run gave its figures
+  2   usage
+  3   something is missing here: a C compiler (memwright doctor says what)
+  5   a run gave none: the guest crashed, or was not done in time
+  70  internal error
 
 Examples:
   memwright bench basics

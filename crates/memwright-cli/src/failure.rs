@@ -4,7 +4,7 @@ use std::fmt;
 
 /// Exit code when `--timeout` expired.
 pub const TIMEOUT: u8 = 124;
-/// Exit code when Memwright itself failed.
+/// Exit code of `run` when Memwright itself failed.
 pub const BROKEN: u8 = 125;
 /// Exit code when PROGRAM cannot be executed.
 pub const NOT_EXECUTABLE: u8 = 126;
@@ -13,6 +13,19 @@ pub const NOT_FOUND: u8 = 127;
 /// Added to a signal's number.
 pub const SIGNAL_BASE: u8 = 128;
 
+/// Exit code of the other commands: something was found that they look for, a difference above all.
+pub const DIFFERENCE: u8 = 1;
+/// The same: usage.
+pub const USAGE: u8 = 2;
+/// The same: something is missing here.
+pub const ENVIRONMENT: u8 = 3;
+/// The same: nothing can be said.
+pub const SKIPPED: u8 = 4;
+/// The same: a guest crashed, or was not done in time.
+pub const GUEST: u8 = 5;
+/// The same: anything else.
+pub const INTERNAL: u8 = 70;
+
 /// A run that could not happen. Each displays as one line.
 #[derive(Debug)]
 pub enum Failure {
@@ -20,17 +33,44 @@ pub enum Failure {
     NotFound(String),
     /// PROGRAM exists and cannot be executed.
     NotExecutable(String),
-    /// Anything else: usage, QEMU, files, the kernel.
+    /// What was asked for makes no sense.
+    Usage(anyhow::Error),
+    /// Something is missing on this machine: QEMU, a compiler, a kernel image.
+    Environment(anyhow::Error),
+    /// A guest gave no result.
+    Guest(anyhow::Error),
+    /// The guests were ended: the exit code of `run`, and why.
+    Ended(u8, String),
+    /// Nothing can be said.
+    Skipped(String),
+    /// Anything else.
     Broken(anyhow::Error),
 }
 
 impl Failure {
-    /// The exit code of the command.
-    pub fn exit_code(&self) -> u8 {
+    /// The exit code of `memwright run`, whose codes are otherwise PROGRAM's.
+    pub fn exit_code_of_run(&self) -> u8 {
         match self {
             Self::NotFound(_) => NOT_FOUND,
             Self::NotExecutable(_) => NOT_EXECUTABLE,
-            Self::Broken(_) => BROKEN,
+            Self::Ended(code, _) => *code,
+            Self::Usage(_)
+            | Self::Environment(_)
+            | Self::Guest(_)
+            | Self::Skipped(_)
+            | Self::Broken(_) => BROKEN,
+        }
+    }
+
+    /// The exit code of every other command.
+    pub fn exit_code(&self) -> u8 {
+        match self {
+            Self::NotFound(_) | Self::NotExecutable(_) | Self::Usage(_) => USAGE,
+            Self::Environment(_) => ENVIRONMENT,
+            Self::Guest(_) | Self::Ended(TIMEOUT, _) => GUEST,
+            Self::Ended(code, _) => *code,
+            Self::Skipped(_) => SKIPPED,
+            Self::Broken(_) => INTERNAL,
         }
     }
 }
@@ -38,8 +78,14 @@ impl Failure {
 impl fmt::Display for Failure {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::NotFound(line) | Self::NotExecutable(line) => formatter.write_str(line),
-            Self::Broken(error) => write!(formatter, "{error:#}"),
+            Self::NotFound(line)
+            | Self::NotExecutable(line)
+            | Self::Ended(_, line)
+            | Self::Skipped(line) => formatter.write_str(line),
+            Self::Usage(error)
+            | Self::Environment(error)
+            | Self::Guest(error)
+            | Self::Broken(error) => write!(formatter, "{error:#}"),
         }
     }
 }
@@ -47,5 +93,32 @@ impl fmt::Display for Failure {
 impl From<anyhow::Error> for Failure {
     fn from(error: anyhow::Error) -> Self {
         Self::Broken(error)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_failure_has_two_codes() {
+        let error = || anyhow::anyhow!("x");
+        for (failure, of_run, of_others) in [
+            (Failure::NotFound(String::new()), 127, 2),
+            (Failure::NotExecutable(String::new()), 126, 2),
+            (Failure::Usage(error()), 125, 2),
+            (Failure::Environment(error()), 125, 3),
+            (Failure::Skipped(String::new()), 125, 4),
+            (Failure::Guest(error()), 125, 5),
+            (Failure::Ended(TIMEOUT, String::new()), 124, 5),
+            (Failure::Ended(130, String::new()), 130, 130),
+            (Failure::Broken(error()), 125, 70),
+        ] {
+            assert_eq!(
+                (failure.exit_code_of_run(), failure.exit_code()),
+                (of_run, of_others),
+                "{failure:?}"
+            );
+        }
     }
 }

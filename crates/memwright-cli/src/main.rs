@@ -3,6 +3,7 @@
 #![warn(clippy::print_stderr)]
 
 mod account;
+mod apt;
 mod args;
 mod bench;
 mod cache;
@@ -15,12 +16,14 @@ mod gdb;
 mod guest;
 mod input;
 mod kernel;
+mod kernels;
 mod lab;
 mod qemu;
 mod report;
 mod rows;
 mod run;
 mod session;
+mod sheet;
 mod size;
 mod symbolise;
 mod table;
@@ -32,7 +35,7 @@ use std::process::ExitCode;
 use clap::Parser;
 
 use crate::args::{Action, Cli};
-use crate::failure::{BROKEN, Failure};
+use crate::failure::{BROKEN, Failure, USAGE};
 use crate::session::say;
 
 fn main() -> ExitCode {
@@ -41,19 +44,36 @@ fn main() -> ExitCode {
         Err(error) => {
             // Help and version are no errors. A closed output is nobody's concern any more.
             let _ = error.print();
-            return ExitCode::from(if error.use_stderr() { BROKEN } else { 0 });
+            return ExitCode::from(match (error.use_stderr(), is_run()) {
+                (false, _) => 0,
+                (true, true) => BROKEN,
+                (true, false) => USAGE,
+            });
         }
     };
     let result = match &cli.action {
         Action::Run(args) => run::run(args),
         Action::Bench(args) => bench::bench(args),
+        Action::Check(args) => lab::check::check(args),
+        Action::Compare(args) => lab::compare::compare(args),
+        Action::Kernels(args) => kernels::kernels(&args.action),
         Action::Launch(args) => Err(Failure::Broken(qemu::launch::become_program(args))),
     };
     match result {
         Ok(code) => ExitCode::from(code),
         Err(failure) => {
             say(&failure.to_string());
-            ExitCode::from(failure.exit_code())
+            ExitCode::from(match cli.action {
+                Action::Run(_) | Action::Launch(_) => failure.exit_code_of_run(),
+                Action::Bench(_) | Action::Check(_) | Action::Compare(_) | Action::Kernels(_) => {
+                    failure.exit_code()
+                }
+            })
         }
     }
+}
+
+/// Whether the command line, which did not parse, is one of `run`: its exit codes are PROGRAM's but for a few.
+fn is_run() -> bool {
+    std::env::args_os().nth(1).is_some_and(|word| word == "run")
 }

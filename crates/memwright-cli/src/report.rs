@@ -6,7 +6,7 @@ use std::fs;
 use std::path::Path;
 
 use memwright_linux::channel::Outcome;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use crate::account::Value;
@@ -84,7 +84,7 @@ impl Hashes {
 }
 
 /// A file of the host that ran.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HashedFile {
     /// Its path, here and in the guest.
     pub path: String,
@@ -93,7 +93,7 @@ pub struct HashedFile {
 }
 
 /// How PROGRAM ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Ending {
     /// It exited with this code.

@@ -64,8 +64,8 @@ pub struct Finished<'a> {
 /// # Errors
 /// Everything that keeps it from running; what happens inside the guest is an exit code.
 pub fn run(args: &RunArgs) -> Result<u8, Failure> {
-    if let Some(image) = &args.kernel {
-        return lab::run(args, image);
+    if !args.kernel.is_empty() {
+        return lab::run(args);
     }
     let prepared = prepare(args)?;
     for path in prepared.tree.skipped() {

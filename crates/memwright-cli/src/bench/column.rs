@@ -4,13 +4,14 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use anyhow::{Context, bail, ensure};
+use anyhow::{Context, bail};
 
 use super::compile::Workshop;
 use super::document::hash;
 use super::experiments::Run;
 use super::linux::Guest;
 use super::records::{self, Record};
+use crate::lab::image::Image;
 use crate::qemu::machine::Machine;
 use crate::qemu::version;
 
@@ -32,29 +33,15 @@ pub enum Column {
 }
 
 impl Column {
-    /// Reads `[NAME=]IMAGE`. Without a name it is the file's.
+    /// Reads `[NAME=]IMAGE`, a path or a name of `memwright kernels`.
     ///
     /// # Errors
     /// A file that is no kernel image.
     pub fn of_image(text: &str) -> anyhow::Result<Self> {
-        let (name, path) = match text.split_once('=') {
-            Some((name, path)) if !name.is_empty() && !name.contains('/') => {
-                (name.to_owned(), path)
-            }
-            Some(_) | None => {
-                let file = Path::new(text).file_name().unwrap_or_default();
-                (file.to_string_lossy().into_owned(), text)
-            }
-        };
-        let bytes = std::fs::read(path).with_context(|| format!("--kernel {text}"))?;
-        // Documentation/arch/x86/boot.rst: the magic number of the boot header.
-        ensure!(
-            bytes.get(0x202..0x206) == Some(b"HdrS"),
-            "--kernel {text}: not a Linux kernel image (bzImage)"
-        );
+        let image = Image::open(text)?;
         Ok(Self::Linux {
-            name,
-            image: path.into(),
+            name: image.name,
+            image: image.path,
         })
     }
 

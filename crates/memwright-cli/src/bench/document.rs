@@ -92,16 +92,6 @@ impl Document {
             experiments: Vec::new(),
         })
     }
-
-    /// The document as JSON.
-    ///
-    /// # Errors
-    /// None that can happen with these values.
-    pub fn text(&self) -> anyhow::Result<String> {
-        let mut text = serde_json::to_string_pretty(self).context("cannot write JSON")?;
-        text.push('\n');
-        Ok(text)
-    }
 }
 
 /// SHA-256 of bytes, as hexadecimal digits.

@@ -8,10 +8,8 @@ mod linux;
 mod records;
 mod table;
 
-use std::fs;
-use std::io::{self, IsTerminal};
+use std::io;
 use std::os::fd::AsFd;
-use std::path::Path;
 
 use anyhow::{Context, anyhow};
 
@@ -21,38 +19,36 @@ use self::document::{Document, Measured, MeasuredRun};
 use self::experiments::Experiment;
 use crate::args::BenchArgs;
 use crate::failure::Failure;
+use crate::lab::output::{Outputs, progress};
 use crate::qemu::machine::Machine;
-use crate::session::{say, write_fully};
+use crate::session::write_fully;
+use crate::sheet;
 
 /// Runs the experiments that were asked for, and prints what they found.
 ///
 /// # Errors
 /// Usage; a run that gave no figures, with its experiment and column.
 pub fn bench(args: &BenchArgs) -> Result<u8, Failure> {
-    let chosen = experiments::select(&args.experiments).map_err(|line| anyhow!(line))?;
+    let chosen =
+        experiments::select(&args.experiments).map_err(|line| Failure::Usage(anyhow!(line)))?;
     if args.list {
         return Ok(list(&chosen)?);
     }
-    let columns = columns(args)?;
-    let json = args.json.as_deref().map(open_json).transpose()?;
-    let workshop = Workshop::open()?;
+    let columns = columns(args).map_err(Failure::Usage)?;
+    let outputs = Outputs::open(args.json.as_deref(), &args.formats)?;
+    let workshop = Workshop::open().map_err(Failure::Environment)?;
     let mut document = Document::new(&columns)?;
-    let on_output = json.as_ref().is_none_or(|target| target.is_some());
+    let mut sheets = Vec::new();
     for experiment in chosen {
         let measured = measure(&workshop, experiment, &columns, args)?;
-        if on_output {
-            print(&table::render(&measured, &columns))?;
+        let sheet = table::sheet(&measured, &columns);
+        if !outputs.on_output() {
+            print(&sheet::text(&sheet))?;
         }
+        sheets.push(sheet);
         document.experiments.push(measured);
     }
-    match json {
-        None => {}
-        Some(Some(file)) => {
-            write_fully(file.as_fd(), document.text()?.as_bytes())
-                .context("cannot write the JSON")?;
-        }
-        Some(None) => print(&document.text()?)?,
-    }
+    outputs.write("memwright bench", &sheets, &document)?;
     Ok(0)
 }
 
@@ -82,20 +78,21 @@ fn measure(
     experiment: &'static Experiment,
     columns: &[Column],
     args: &BenchArgs,
-) -> anyhow::Result<Measured> {
-    let program = workshop.experiment(experiment)?;
+) -> Result<Measured, Failure> {
+    let program = workshop
+        .experiment(experiment)
+        .map_err(Failure::Environment)?;
     let mut runs = Vec::new();
     for run in experiment.runs {
         let machine = Machine::of_bench(run.cpus, run.memory);
         let mut records = Vec::new();
         for column in columns {
             let title = column.title();
-            if io::stderr().is_terminal() {
-                say(&format!("{} on {title} {}", experiment.name, run.label));
-            }
+            progress(&format!("{} on {title} {}", experiment.name, run.label));
             let found = column
                 .run(workshop, &program, run, &machine, args.timeout)
-                .with_context(|| format!("{} on {title}", experiment.name))?;
+                .with_context(|| format!("{} on {title}", experiment.name))
+                .map_err(Failure::Guest)?;
             records.push((title, found));
         }
         runs.push(MeasuredRun {
@@ -112,16 +109,6 @@ fn measure(
         program_sha256: document::hash_file(&program)?,
         runs,
     })
-}
-
-/// Opens the file before anything runs; `None` is standard output.
-fn open_json(path: &Path) -> anyhow::Result<Option<fs::File>> {
-    if path == Path::new("-") {
-        return Ok(None);
-    }
-    fs::File::create(path)
-        .map(Some)
-        .with_context(|| format!("cannot write {}", path.display()))
 }
 
 fn list(chosen: &[&Experiment]) -> anyhow::Result<u8> {

@@ -1,58 +1,42 @@
-//! One table for each experiment: measures down, kernels across.
-
-use comfy_table::{Cell, CellAlignment, Table, presets};
+//! One sheet for each experiment: measures down, kernels across.
 
 use super::column::Column;
 use super::document::{Measured, MeasuredRun};
 use super::records::Record;
+use crate::sheet::{Cell, Row, Section, Sheet};
 
-/// A measure that a kernel does not have.
-const NOT_MEASURED: &str = "not measured";
-
-/// The tables of an experiment, as text.
-pub fn render(measured: &Measured, columns: &[Column]) -> String {
-    let mut text = format!("\n{}: {}\n", measured.experiment, measured.question);
-    for run in &measured.runs {
-        if !run.label.is_empty() {
-            text.push_str(&format!("\n{}\n", run.label));
-        }
-        text.push_str(&table(run, columns));
+/// What an experiment found, as a sheet: a section for each run.
+pub fn sheet(measured: &Measured, columns: &[Column]) -> Sheet {
+    Sheet {
+        heading: format!("{}: {}", measured.experiment, measured.question),
+        columns: columns.iter().map(Column::title).collect(),
+        compares: false,
+        sections: measured.runs.iter().map(section).collect(),
+        notes: Vec::new(),
     }
-    text
 }
 
-fn table(run: &MeasuredRun, columns: &[Column]) -> String {
-    let mut table = Table::new();
-    table.load_preset(presets::NOTHING);
-    let mut header = vec![Cell::new("")];
-    header.extend(columns.iter().map(|column| right(&column.title())));
-    table.set_header(header);
-    let mut previous = None;
-    for (case, measure, unit) in measures(run) {
-        if previous != Some(case) {
-            table.add_row([Cell::new(case)]);
-            previous = Some(case);
-        }
-        let name = if unit == "instructions" || measure.ends_with(unit) {
-            format!("  {measure}")
+fn section(run: &MeasuredRun) -> Section {
+    let row = |(case, measure, unit): (&str, &str, &str)| {
+        let title = if unit == "instructions" || measure.ends_with(unit) {
+            measure.to_owned()
         } else {
-            format!("  {measure} ({unit})")
+            format!("{measure} ({unit})")
         };
-        let mut row = vec![Cell::new(name)];
-        for (_, records) in &run.records {
-            let found = records
-                .iter()
-                .find(|one| one.case == case && one.measure == measure);
-            row.push(right(&found.map_or(NOT_MEASURED.to_owned(), cell)));
+        let cell = |(_, records): &(String, Vec<Record>)| {
+            let mut records = records.iter();
+            cell(records.find(|one| one.case == case && one.measure == measure))
+        };
+        Row {
+            group: case.to_owned(),
+            title,
+            cells: run.records.iter().map(cell).collect(),
         }
-        table.add_row(row);
+    };
+    Section {
+        title: run.label.to_owned(),
+        rows: measures(run).into_iter().map(row).collect(),
     }
-    let mut text: String = table
-        .lines()
-        .map(|line| format!("{}\n", line.trim_end()))
-        .collect();
-    text.insert(0, '\n');
-    text
 }
 
 /// Every measure that any kernel has, in the order of the first one that has it.
@@ -74,12 +58,19 @@ fn measures(run: &MeasuredRun) -> Vec<(&str, &str, &str)> {
     order
 }
 
-/// The least value, and the average where it is another.
-fn cell(record: &Record) -> String {
+/// The least value, and the average where it is another; by value the average.
+fn cell(record: Option<&Record>) -> Cell {
+    let Some(record) = record else {
+        return Cell::count(None);
+    };
     let average = number(record.average);
-    match record.minimum.map(|least| number(least as f64)) {
+    let text = match record.minimum.map(|least| number(least as f64)) {
         Some(least) if least != average => format!("{least} (average {average})"),
         Some(_) | None => average,
+    };
+    Cell {
+        value: Some(record.average),
+        text,
     }
 }
 
@@ -98,10 +89,6 @@ fn number(value: f64) -> String {
         text.push(digit);
     }
     text
-}
-
-fn right(text: &str) -> Cell {
-    Cell::new(text).set_alignment(CellAlignment::Right)
 }
 
 #[cfg(test)]
@@ -136,15 +123,6 @@ mod tests {
 
     #[test]
     fn a_measure_that_one_kernel_lacks_is_said_to_be_missing() {
-        let columns = [
-            Column::Memwright {
-                policies: String::new(),
-            },
-            Column::Linux {
-                name: "linux".into(),
-                image: "x".into(),
-            },
-        ];
         let run = MeasuredRun {
             label: "",
             arguments: &[],
@@ -167,13 +145,17 @@ mod tests {
                 ),
             ],
         };
-        let text = table(&run, &columns);
-        let lines: Vec<Vec<&str>> = text
-            .lines()
-            .map(|line| line.split_whitespace().collect())
-            .collect();
-        assert!(lines.contains(&vec!["one", "10", "(average", "12)", "20"]));
-        assert!(lines.contains(&vec!["two", "not", "measured", "5"]));
-        assert!(lines.contains(&vec!["one", "1", "not", "measured"]));
+        let rows = section(&run).rows;
+        let texts = |row: &Row| -> Vec<String> {
+            let cells = row.cells.iter().map(|cell| cell.text.clone());
+            [row.group.clone(), row.title.clone()]
+                .into_iter()
+                .chain(cells)
+                .collect()
+        };
+        let lines: Vec<Vec<String>> = rows.iter().map(texts).collect();
+        assert_eq!(lines[0], ["a", "one", "10 (average 12)", "20"]);
+        assert_eq!(lines[1], ["a", "two", "not measured", "5"]);
+        assert_eq!(lines[2], ["b", "one", "1", "not measured"]);
     }
 }

@@ -339,7 +339,7 @@ mod tests {
         ] {
             let failure = try_add(contents, mode).unwrap_err();
             let line = failure.to_string();
-            assert_eq!(failure.exit_code(), code, "{line}");
+            assert_eq!(failure.exit_code_of_run(), code, "{line}");
             assert!(line.contains(expected) && !line.contains('\n'), "{line}");
         }
     }
@@ -366,14 +366,17 @@ mod tests {
         assert_eq!(
             locate(OsStr::new("nosuchcommand"), Some(OsStr::new("/bin")))
                 .unwrap_err()
-                .exit_code(),
+                .exit_code_of_run(),
             127
         );
         assert_eq!(
             locate(OsStr::new("sh"), Some(OsStr::new("/nowhere:/bin"))).unwrap(),
             Path::new("/bin/sh")
         );
-        assert_eq!(locate(OsStr::new(""), None).unwrap_err().exit_code(), 127);
+        assert_eq!(
+            locate(OsStr::new(""), None).unwrap_err().exit_code_of_run(),
+            127
+        );
     }
 
     #[test]

@@ -1,9 +1,9 @@
 //! What is counted of a guest from outside.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// Counts since some moment, or between two.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Counts {
     /// Page faults in user mode.
     pub user_faults: Faults,
@@ -30,7 +30,7 @@ pub struct Counts {
 }
 
 /// Page faults by cause.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Faults {
     /// Reads where no entry is present.
     pub read: u64,

@@ -54,6 +54,51 @@ pub struct Said {
     pub counted: Option<(Counts, Vec<Region>)>,
 }
 
+impl Said {
+    /// The titles of what two runs do not have in common.
+    pub fn differences(&self, other: &Self) -> Vec<String> {
+        let mut found = Vec::new();
+        for (what, differs) in [
+            ("output", self.output != other.output),
+            ("standard error", self.errors != other.errors),
+            ("outcome", self.outcome != other.outcome),
+        ] {
+            if differs {
+                found.push(what.to_owned());
+            }
+        }
+        let columns = |said: &Self| {
+            let (run, regions) = said.counted.clone().unwrap_or_default();
+            let mut columns = vec![(String::new(), 1, run)];
+            let regions = regions.iter();
+            columns.extend(
+                regions.map(|one| (format!("region {}: ", one.region), one.passes, one.counts)),
+            );
+            columns
+        };
+        let (mine, others) = (columns(self), columns(other));
+        let names = |columns: &[(String, u64, Counts)]| -> Vec<(String, u64)> {
+            columns
+                .iter()
+                .map(|(name, passes, _)| (name.clone(), *passes))
+                .collect()
+        };
+        if names(&mine) != names(&others) {
+            found.push("marks".to_owned());
+            return found;
+        }
+        for ((name, _, counts), (.., other)) in mine.iter().zip(&others) {
+            for ((group, title, value), (.., again)) in counts.rows().into_iter().zip(other.rows())
+            {
+                if value != again {
+                    found.push(format!("{name}{group}: {title}: {value} and {again}"));
+                }
+            }
+        }
+        found
+    }
+}
+
 impl Guest {
     /// QEMU's arguments, with the guest's serial line in this file.
     pub fn arguments(&self, serial: &Path) -> Vec<OsString> {
@@ -268,5 +313,40 @@ mod tests {
         );
         assert!(explained("a\nb\n\n", "").ends_with("its last words: b"));
         assert!(explained("", "").ends_with("without a word on its serial line"));
+    }
+
+    fn said() -> Said {
+        let region = Region {
+            region: 1,
+            passes: 2,
+            counts: Counts::default(),
+        };
+        Said {
+            output: b"x".to_vec(),
+            errors: Vec::new(),
+            outcome: Outcome::Exited(0),
+            counted: Some((Counts::default(), vec![region])),
+        }
+    }
+
+    #[test]
+    fn what_differs_is_named() {
+        assert!(said().differences(&said()).is_empty());
+        let mut other = said();
+        other.output = b"y".to_vec();
+        let (run, regions) = other.counted.as_mut().unwrap();
+        run.invlpg = 3;
+        regions[0].counts.user_faults.write = 1;
+        assert_eq!(
+            said().differences(&other),
+            [
+                "output",
+                "Flushes: INVLPG: 0 and 3",
+                "region 1: Page faults: user, not present, write: 0 and 1"
+            ]
+        );
+        let mut other = said();
+        other.counted.as_mut().unwrap().1[0].passes = 3;
+        assert_eq!(said().differences(&other), ["marks"]);
     }
 }

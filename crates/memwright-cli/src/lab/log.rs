@@ -78,7 +78,7 @@ fn parse_exception(line: &str) -> Option<Line> {
 }
 
 /// Everything counted between the marks of a region.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Region {
     /// The region's number.
     pub region: u16,

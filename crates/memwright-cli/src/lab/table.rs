@@ -4,9 +4,7 @@ use comfy_table::{Cell, CellAlignment, Table, presets};
 
 use super::counts::Counts;
 use super::document::Document;
-
-/// What nothing could count.
-pub const NOT_MEASURED: &str = "not measured";
+use crate::sheet::NOT_MEASURED;
 
 /// The whole account as text.
 pub fn render(document: &Document) -> String {
@@ -57,11 +55,7 @@ fn table(columns: &[(String, Option<Counts>)]) -> String {
 
 fn notes(document: &Document) -> Vec<String> {
     let mut notes = vec![crate::table::ending(Some(document.outcome))];
-    notes.push(match document.repeats {
-        Some(true) => "repeats: a second run was the same, byte for byte".to_owned(),
-        Some(false) => format!("does not repeat: {}", document.differs.join("; ")),
-        None => "not verified by a second run".to_owned(),
-    });
+    notes.push(document.repetition());
     notes.push(format!(
         "{} of memory, {}",
         crate::size::in_mebibytes(document.memory),

@@ -1,0 +1,178 @@
+//! Packages of Debian's archive, downloaded by apt's own means and unpacked into a private folder, never installed.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, ensure};
+
+/// Signs Debian's archive; part of Debian itself.
+const KEYRING: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
+
+/// One suite of the archive. Lists, settings and downloads of apt are inside the folder.
+#[derive(Debug)]
+pub struct Archive<'a> {
+    work: &'a Path,
+    suite: &'a str,
+}
+
+impl<'a> Archive<'a> {
+    /// Reads the suite's list of packages.
+    ///
+    /// # Errors
+    /// One line when apt-get is missing or fails.
+    pub fn open(work: &'a Path, mirror: &str, suite: &'a str) -> anyhow::Result<Self> {
+        for name in ["lists/partial", "archives/partial", "root"] {
+            fs::create_dir_all(work.join(name))?;
+        }
+        let source = format!("deb [signed-by={KEYRING}] {mirror} {suite} main\n");
+        fs::write(work.join("sources.list"), source)?;
+        let archive = Self { work, suite };
+        archive.apt("apt-get", &["update".to_owned()])?;
+        Ok(archive)
+    }
+
+    /// What apt-cache says of a package.
+    ///
+    /// # Errors
+    /// One line when the suite does not have it.
+    pub fn show(&self, package: &str) -> anyhow::Result<String> {
+        let name = format!("{package}/{}", self.suite);
+        self.apt("apt-cache", &["show".to_owned(), name])
+    }
+
+    /// Downloads packages and unpacks them into the folder `root`.
+    ///
+    /// # Errors
+    /// One line when a program is missing or fails.
+    pub fn unpack(&self, packages: &[&str]) -> anyhow::Result<()> {
+        let mut download = vec!["download".to_owned()];
+        let names = packages.iter();
+        download.extend(names.map(|package| format!("{package}/{}", self.suite)));
+        self.apt("apt-get", &download)?;
+        let mut unpacked = 0;
+        for entry in fs::read_dir(self.work.join("archives"))? {
+            let path = entry?.path();
+            if path.extension().is_some_and(|extension| extension == "deb") {
+                let mut dpkg = Command::new("dpkg");
+                dpkg.arg("-x").arg(&path).arg(self.work.join("root"));
+                finish(&mut dpkg)?;
+                fs::remove_file(&path)?;
+                unpacked += 1;
+            }
+        }
+        ensure!(
+            unpacked == packages.len(),
+            "{} gave {unpacked} of {} packages",
+            self.suite,
+            packages.len()
+        );
+        Ok(())
+    }
+
+    /// Runs one of apt's programs with everything it reads and writes inside the folder.
+    fn apt(&self, program: &str, arguments: &[String]) -> anyhow::Result<String> {
+        let work = self.work;
+        let mut command = Command::new(program);
+        command.current_dir(work.join("archives")).arg("-qq");
+        for (setting, value) in [
+            ("Dir::Etc::sourcelist", work.join("sources.list")),
+            ("Dir::Etc::sourceparts", PathBuf::from("/dev/null")),
+            ("Dir::State::lists", work.join("lists")),
+            ("Dir::Cache", work.join("archives")),
+            ("Dir::Cache::archives", work.join("archives")),
+            ("APT::Sandbox::User", PathBuf::from("root")),
+        ] {
+            command
+                .arg("-o")
+                .arg(format!("{setting}={}", value.display()));
+        }
+        finish(command.args(arguments))
+    }
+}
+
+/// The mirror of Debian's archive that this machine uses for a release.
+///
+/// # Errors
+/// One line when there is none.
+pub fn mirror_of(release: &str) -> anyhow::Result<String> {
+    let mirror = choose_mirror(&targets()?, release).map(str::to_owned);
+    mirror.with_context(|| format!("apt knows no mirror of Debian {release} (apt-get update?)"))
+}
+
+/// The mirror of Debian's archive that this machine uses, for whichever release.
+///
+/// # Errors
+/// One line when there is none.
+pub fn mirror() -> anyhow::Result<String> {
+    let mirror = choose_any_mirror(&targets()?).map(str::to_owned);
+    mirror.context("apt knows no mirror of Debian (apt-get update?)")
+}
+
+/// Lines `label|codename|address` of what apt reads.
+fn targets() -> anyhow::Result<String> {
+    finish(Command::new("apt-get").args([
+        "indextargets",
+        "--format",
+        "$(LABEL)|$(CODENAME)|$(REPO_URI)",
+        "Identifier: Packages",
+    ]))
+}
+
+fn choose_mirror<'a>(listing: &'a str, release: &str) -> Option<&'a str> {
+    let prefix = format!("Debian|{release}|");
+    listing.lines().find_map(|line| line.strip_prefix(&prefix))
+}
+
+fn choose_any_mirror(listing: &str) -> Option<&str> {
+    let lines = listing.lines();
+    let mut found = lines.filter_map(|line| line.strip_prefix("Debian|")?.split_once('|'));
+    found.next().map(|(_, address)| address)
+}
+
+/// Runs a command to its end and returns its output; its errors become one line.
+///
+/// # Errors
+/// When it cannot be started, or fails.
+pub fn finish(command: &mut Command) -> anyhow::Result<String> {
+    let name = command.get_program().to_string_lossy().into_owned();
+    let output = command
+        .stdin(Stdio::null())
+        .output()
+        .with_context(|| format!("{name} cannot be started"))?;
+    let errors = String::from_utf8_lossy(&output.stderr);
+    ensure!(
+        output.status.success(),
+        "{name} failed: {}",
+        errors.lines().last().unwrap_or("it gave no reason")
+    );
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_command_that_fails_says_so_in_one_line() {
+        let error =
+            finish(Command::new("sh").args(["-c", "echo first >&2; echo last >&2; exit 3"]));
+        assert_eq!(error.unwrap_err().to_string(), "sh failed: last");
+        let missing = finish(&mut Command::new("/no/such/command")).unwrap_err();
+        assert!(
+            missing.to_string().contains("cannot be started"),
+            "{missing}"
+        );
+    }
+
+    #[test]
+    fn the_mirror_is_the_one_of_the_release_itself() {
+        let listing = "Debian Backports|bookworm-backports|http://a/\nDebian|trixie|http://b/\n\
+            Debian|bookworm|http://c/debian/\nDebian|bookworm|http://d/\n";
+        assert_eq!(choose_mirror(listing, "bookworm"), Some("http://c/debian/"));
+        assert_eq!(choose_any_mirror(listing), Some("http://b/"));
+        let other = "Debian-Security|bookworm-security|http://e/";
+        assert_eq!(choose_mirror(other, "bookworm"), None);
+        assert_eq!(choose_any_mirror(other), None);
+    }
+}

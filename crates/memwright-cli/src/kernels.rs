@@ -1,0 +1,233 @@
+//! `memwright kernels`: Linux kernel images with names, kept in the cache.
+
+use std::fs;
+use std::os::fd::AsFd;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, bail, ensure};
+use serde::{Deserialize, Serialize};
+
+use crate::apt::{Archive, mirror};
+use crate::args::KernelsAction;
+use crate::cache;
+use crate::failure::Failure;
+use crate::lab::image;
+use crate::report::hexadecimal_hash;
+use crate::session::{say, write_fully};
+
+/// What a name begins with that stands for a package.
+const DEBIAN: &str = "debian:";
+/// The package that depends on the newest image; the cloud's kernels have no modules that a guest here would need.
+const PACKAGE: &str = "linux-image-cloud-amd64";
+const IMAGE: &str = "vmlinuz";
+const CONFIGURATION: &str = "config";
+const ABOUT: &str = "about.json";
+
+/// What is known of a kept image.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Kept {
+    /// Its name on the command line.
+    pub name: String,
+    /// The package and its version, or the path it was copied from.
+    pub source: String,
+    /// SHA-256 of the image.
+    pub sha256: String,
+    /// SHA-256 of its configuration, where that came with it.
+    pub config_sha256: Option<String>,
+    /// What the image says of itself.
+    pub version: String,
+}
+
+/// Adds, lists or removes.
+///
+/// # Errors
+/// One line: usage, apt, the cache.
+pub fn kernels(action: &KernelsAction) -> Result<u8, Failure> {
+    match action {
+        KernelsAction::Add { name } => add(name).map_err(Failure::Environment)?,
+        KernelsAction::List => list()?,
+        KernelsAction::Remove { name } => remove(name).map_err(Failure::Usage)?,
+    }
+    Ok(0)
+}
+
+/// An image on the command line: a path, else the name of a kept one.
+///
+/// # Errors
+/// One line when it is neither.
+pub fn resolve(text: &str) -> anyhow::Result<(PathBuf, Option<Kept>)> {
+    let path = Path::new(text);
+    if path.is_file() || text.contains('/') {
+        return Ok((path.to_owned(), None));
+    }
+    let folder = place(text)?;
+    match read(&folder) {
+        Some(kept) => Ok((folder.join(IMAGE), Some(kept))),
+        None if text.starts_with(DEBIAN) => {
+            bail!("{text} is not here yet: memwright kernels add {text}")
+        }
+        None => bail!("{text}: no such file, and no kernel of that name (memwright kernels list)"),
+    }
+}
+
+fn folder() -> anyhow::Result<PathBuf> {
+    Ok(cache::folder()?.join("kernels"))
+}
+
+/// The folder of a name, which must be one that a folder can have.
+fn place(name: &str) -> anyhow::Result<PathBuf> {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.:+~".contains(&byte);
+    ensure!(
+        !name.is_empty() && !name.starts_with('.') && name.bytes().all(plain),
+        "{name:?}: a kernel's name is of letters, digits and -_.:+~"
+    );
+    Ok(folder()?.join(name))
+}
+
+fn read(folder: &Path) -> Option<Kept> {
+    serde_json::from_slice(&fs::read(folder.join(ABOUT)).ok()?).ok()
+}
+
+fn add(text: &str) -> anyhow::Result<()> {
+    let parent = folder()?;
+    fs::create_dir_all(&parent).with_context(|| format!("cannot create {}", parent.display()))?;
+    // Nothing half-made gets a name.
+    let work = tempfile::Builder::new()
+        .prefix(".adding-")
+        .tempdir_in(&parent)
+        .with_context(|| format!("cannot write to {}", parent.display()))?;
+    let fresh = work.path().join("kernel");
+    fs::create_dir(&fresh)?;
+    let (name, source) = match text.strip_prefix(DEBIAN) {
+        Some(suite) => {
+            place(text)?;
+            (text.to_owned(), fetch(suite, work.path(), &fresh)?)
+        }
+        None => copy(text, &fresh)?,
+    };
+    let bytes = fs::read(fresh.join(IMAGE))?;
+    image::check(&bytes, text)?;
+    let configuration = fs::read(fresh.join(CONFIGURATION)).ok();
+    let kept = Kept {
+        name: name.clone(),
+        source,
+        sha256: hexadecimal_hash(&bytes),
+        config_sha256: configuration.map(|bytes| hexadecimal_hash(&bytes)),
+        version: image::version(&bytes),
+    };
+    fs::write(fresh.join(ABOUT), serde_json::to_vec_pretty(&kept)?)?;
+    let folder = place(&name)?;
+    if folder.exists() {
+        fs::remove_dir_all(&folder)
+            .with_context(|| format!("cannot replace {}", folder.display()))?;
+    }
+    fs::rename(&fresh, &folder).with_context(|| format!("cannot create {}", folder.display()))?;
+    print(&line(&kept))
+}
+
+/// Copies the image of `[NAME=]PATH`.
+fn copy(text: &str, fresh: &Path) -> anyhow::Result<(String, String)> {
+    let (name, path) = match text.split_once('=') {
+        Some((name, path)) if !name.contains('/') => (name.to_owned(), Path::new(path)),
+        Some(_) | None => {
+            let file = Path::new(text).file_name().unwrap_or_default();
+            (file.to_string_lossy().into_owned(), Path::new(text))
+        }
+    };
+    place(&name)?;
+    fs::copy(path, fresh.join(IMAGE)).with_context(|| path.display().to_string())?;
+    let source = std::path::absolute(path)?.display().to_string();
+    Ok((name, source))
+}
+
+/// Unpacks the newest image of a suite.
+fn fetch(suite: &str, work: &Path, fresh: &Path) -> anyhow::Result<String> {
+    say(&format!(
+        "fetching {PACKAGE} of Debian's {suite} (nothing is installed)"
+    ));
+    let archive = Archive::open(work, &mirror()?, suite)?;
+    let shown = archive.show(PACKAGE)?;
+    let (package, version) =
+        newest(&shown).with_context(|| format!("{PACKAGE} of {suite} depends on no image"))?;
+    archive.unpack(&[&package])?;
+    let boot = work.join("root/boot");
+    for entry in fs::read_dir(&boot).with_context(|| format!("{package} has no image"))? {
+        let path = entry?.path();
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        for kind in [IMAGE, CONFIGURATION] {
+            if name.starts_with(&format!("{kind}-")) {
+                fs::rename(&path, fresh.join(kind))?;
+            }
+        }
+    }
+    ensure!(fresh.join(IMAGE).exists(), "{package} has no image");
+    Ok(format!("{package} {version}"))
+}
+
+/// The image that the first stanza depends on, and its version.
+fn newest(shown: &str) -> Option<(String, String)> {
+    let value = |field: &str| shown.lines().find_map(|line| line.strip_prefix(field));
+    let depends = value("Depends: ")?.split(',');
+    let image = depends
+        .map(str::trim)
+        .find(|name| name.starts_with("linux-image-"))?;
+    let name = image.split_whitespace().next()?;
+    Some((name.to_owned(), value("Version: ")?.to_owned()))
+}
+
+fn list() -> anyhow::Result<()> {
+    let entries = fs::read_dir(folder()?).into_iter().flatten().flatten();
+    let mut kept: Vec<Kept> = entries.filter_map(|entry| read(&entry.path())).collect();
+    kept.sort_by(|one, other| one.name.cmp(&other.name));
+    if kept.is_empty() {
+        say("no kernel was added yet; for example: memwright kernels add debian:trixie");
+    }
+    print(&kept.iter().map(line).collect::<String>())
+}
+
+fn line(kept: &Kept) -> String {
+    format!("{}  {}  {}\n", kept.name, &kept.sha256[..12], kept.version)
+}
+
+fn remove(name: &str) -> anyhow::Result<()> {
+    let folder = place(name)?;
+    ensure!(
+        folder.join(ABOUT).exists(),
+        "no kernel is called {name} (memwright kernels list)"
+    );
+    fs::remove_dir_all(&folder).with_context(|| format!("cannot remove {}", folder.display()))
+}
+
+fn print(text: &str) -> anyhow::Result<()> {
+    write_fully(std::io::stdout().as_fd(), text.as_bytes())
+        .context("cannot write to standard output")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_package_is_what_the_newest_depends_on() {
+        let shown = "Package: linux-image-cloud-amd64\nVersion: 6.12.107-1\n\
+            Depends: linux-image-6.12.107+deb13-cloud-amd64 (= 6.12.107-1)\n\nVersion: 5\n";
+        let expected = ("linux-image-6.12.107+deb13-cloud-amd64", "6.12.107-1");
+        let found = newest(shown).unwrap();
+        assert_eq!((found.0.as_str(), found.1.as_str()), expected);
+        assert_eq!(newest("Version: 1\nDepends: other\n"), None);
+    }
+
+    #[test]
+    fn names_are_plain() {
+        for (name, good) in [
+            ("debian:trixie", true),
+            ("6.12.1+x~1", true),
+            ("", false),
+            (".hidden", false),
+            ("a/b", false),
+            ("a b", false),
+        ] {
+            assert_eq!(place(name).is_ok(), good, "{name}");
+        }
+    }
+}

@@ -1,0 +1,320 @@
+//! `memwright check`: a program's counts against those of an earlier run.
+
+use std::ffi::OsString;
+use std::fs;
+use std::io;
+use std::os::fd::AsFd;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, anyhow};
+use serde_json::Value;
+
+use super::document::{Document, KIND};
+use super::image::Image;
+use super::laboratory::Laboratory;
+use super::output::{self, Outputs};
+use crate::args::{CheckArgs, FailOn, RunArgs, Vary};
+use crate::failure::{DIFFERENCE, Failure, TIMEOUT};
+use crate::folder::private_folder;
+use crate::session::{say, show, write_fully};
+use crate::sheet::{self, Cell, Row, Section, Sheet};
+
+/// Runs the program as the baseline was made, and compares; 1 where it fails.
+///
+/// # Errors
+/// Usage; something is missing; a guest that gives no result; counts that cannot be compared.
+pub fn check(args: &CheckArgs) -> Result<u8, Failure> {
+    let baseline = read(&args.baseline).map_err(Failure::Usage)?;
+    let outputs = Outputs::open(args.run.json.as_deref(), &args.formats)?;
+    let now = measure(&args.run, &baseline)?;
+    let differing = identities(&baseline, &now)
+        .into_iter()
+        .filter(|(what, one, other)| {
+            one != other && !args.vary.iter().any(|vary| vary.covers(what))
+        })
+        .map(|(what, ..)| what)
+        .collect::<Vec<_>>();
+    if !differing.is_empty() {
+        return Err(Failure::Skipped(format!(
+            "nothing can be claimed: the baseline was made with another {} (--vary says what may differ)",
+            differing.join(", another ")
+        )));
+    }
+    for (which, document) in [("the baseline", &baseline), ("this run", &now)] {
+        if repeats(document) == Some(false) {
+            return Err(Failure::Skipped(format!(
+                "nothing can be claimed: {which} does not repeat"
+            )));
+        }
+    }
+    let sheet = sheet(&baseline, &now)?;
+    if !outputs.on_output() {
+        write_fully(io::stdout().as_fd(), sheet::text(&sheet).as_bytes())
+            .context("cannot write to standard output")?;
+    }
+    let failed = failing(&sheet, args.fail_on);
+    for line in &failed {
+        say(line);
+    }
+    outputs.write("memwright check", &[sheet], &now)?;
+    Ok(if failed.is_empty() { 0 } else { DIFFERENCE })
+}
+
+impl Vary {
+    fn covers(self, what: &str) -> bool {
+        match self {
+            Self::Program => what == PROGRAM,
+            Self::Kernel => what == KERNEL,
+        }
+    }
+}
+
+const PROGRAM: &str = "program";
+const KERNEL: &str = "kernel";
+
+fn read(path: &Path) -> anyhow::Result<Value> {
+    let context = || format!("--baseline {}", path.display());
+    let value: Value =
+        serde_json::from_slice(&fs::read(path).with_context(context)?).with_context(context)?;
+    let known = value["schema"] == 1 && (value["kind"] == KIND || value["account"].is_object());
+    if known {
+        return Ok(value);
+    }
+    Err(anyhow!("no account that memwright run --json wrote")).with_context(context)
+}
+
+/// The document of a run like the baseline's: on a kernel image, or on Memwright.
+fn measure(args: &RunArgs, baseline: &Value) -> Result<Value, Failure> {
+    if baseline["kind"] == KIND {
+        let [image] = args.kernel.as_slice() else {
+            return Err(Failure::Usage(anyhow!(
+                "the baseline was made on {}: name the kernel with --kernel",
+                baseline["kernel"]["name"]
+            )));
+        };
+        let image = Image::open(image).map_err(Failure::Usage)?;
+        let laboratory = Laboratory::open(args)?;
+        let measured = laboratory.measure(&image, &laboratory.runs()?)?;
+        show(&measured.said.errors);
+        return Ok(serde_json::to_value(&measured.document).context("cannot write JSON")?);
+    }
+    if !args.kernel.is_empty() {
+        return Err(Failure::Usage(anyhow!(
+            "the baseline was made on Memwright, not on a kernel image"
+        )));
+    }
+    run_memwright(args)
+}
+
+/// Runs this command itself: what is checked is what its users run.
+fn run_memwright(args: &RunArgs) -> Result<Value, Failure> {
+    let folder = private_folder().context("cannot make a temporary folder")?;
+    let file = folder.path().join("account.json");
+    let output = Command::new("/proc/self/exe")
+        .arg("run")
+        .arg("--json")
+        .arg(&file)
+        .args(words(args))
+        .stdout(Stdio::null())
+        .output()
+        .context("cannot start the command again")?;
+    let text = fs::read(&file).unwrap_or_default();
+    serde_json::from_slice(&text).map_err(|_| {
+        show(&output.stderr);
+        match output.status.code() {
+            Some(code) if code == i32::from(TIMEOUT) => {
+                Failure::Ended(TIMEOUT, "--timeout expired".to_owned())
+            }
+            _ => Failure::Guest(anyhow!("the run gave no account")),
+        }
+    })
+}
+
+/// The options of a run of Memwright, for another command.
+fn words(args: &RunArgs) -> Vec<OsString> {
+    let mut words: Vec<OsString> = Vec::new();
+    let mut add = |name: &str, value: &str| words.extend([name.into(), value.into()]);
+    add("--memory", &args.memory.to_string());
+    add("--cpus", &args.cpus.to_string());
+    add("--thp", &args.thp);
+    for swap in &args.swap {
+        add("--swap", &swap.to_string());
+    }
+    if let Some(pages) = args.hugetlb {
+        add("--hugetlb", &format!("{}M", 2 * pages.count()));
+    }
+    for variable in &args.environment {
+        add("--env", variable);
+    }
+    for policy in &args.policies {
+        add("--policy", policy);
+    }
+    if let Some(limit) = args.timeout {
+        add("--timeout", &limit.as_secs_f64().to_string());
+    }
+    for file in &args.files {
+        words.extend([OsString::from("--file"), file.clone()]);
+    }
+    words.push("--".into());
+    words.extend(args.command.iter().cloned());
+    words
+}
+
+/// What must be the same for counts to be compared, by name.
+fn identities(one: &Value, other: &Value) -> Vec<(&'static str, Value, Value)> {
+    let pick = |document: &Value| {
+        let kernel = match document["kernel"].is_object() {
+            true => &document["kernel"]["sha256"],
+            false => &document["kernel_sha256"],
+        };
+        [
+            (
+                PROGRAM,
+                Value::from(vec![
+                    document["program"]["sha256"].clone(),
+                    hashes(&document["companions"]),
+                ]),
+            ),
+            (KERNEL, kernel.clone()),
+            (
+                "kernel command line",
+                document["kernel"]["command_line"].clone(),
+            ),
+            ("QEMU", document["qemu"]["sha256"].clone()),
+            ("memory size", document["memory"].clone()),
+            ("number of CPUs", document["cpus"].clone()),
+            ("policy", document["policies"].clone()),
+        ]
+    };
+    let pairs = pick(one).into_iter().zip(pick(other));
+    pairs
+        .map(|((what, one), (_, other))| (what, one, other))
+        .collect()
+}
+
+fn hashes(companions: &Value) -> Value {
+    let list = companions.as_array().into_iter().flatten();
+    list.map(|file| file["sha256"].clone()).collect()
+}
+
+fn repeats(document: &Value) -> Option<bool> {
+    let value = document
+        .get("repeats")
+        .or_else(|| document.get("repeatable"));
+    value.and_then(Value::as_bool)
+}
+
+fn sheet(baseline: &Value, now: &Value) -> anyhow::Result<Sheet> {
+    if baseline["kind"] == KIND {
+        let parse = |value: &Value| serde_json::from_value::<Document>(value.clone());
+        let documents = [parse(baseline).context("the baseline")?, parse(now)?];
+        let mut sheet = output::sheet(&documents);
+        sheet.columns = columns();
+        return Ok(sheet);
+    }
+    let empty = serde_json::Map::new();
+    let account = |value: &Value| value["account"].as_object().unwrap_or(&empty).clone();
+    let (before, after) = (account(baseline), account(now));
+    let names = before
+        .keys()
+        .chain(after.keys().filter(|name| !before.contains_key(*name)));
+    let rows = names.map(|name| Row {
+        group: crate::rows::group(name).to_owned(),
+        title: crate::rows::title(name).to_owned(),
+        cells: [&before, &after]
+            .map(|account| Cell::count(account.get(name).and_then(Value::as_u64)))
+            .to_vec(),
+    });
+    Ok(Sheet {
+        heading: now["arguments"]
+            .as_array()
+            .map_or_else(String::new, |words| {
+                let words = words.iter().filter_map(Value::as_str);
+                words.collect::<Vec<_>>().join(" ")
+            }),
+        columns: columns(),
+        compares: true,
+        sections: vec![Section {
+            title: String::new(),
+            rows: rows.collect(),
+        }],
+        notes: Vec::new(),
+    })
+}
+
+fn columns() -> Vec<String> {
+    vec!["baseline".to_owned(), "now".to_owned()]
+}
+
+/// A line for each row that makes the check fail. What one side did not measure makes it fail too: it must not pass unseen.
+fn failing(sheet: &Sheet, on: FailOn) -> Vec<String> {
+    let mut lines = Vec::new();
+    for section in &sheet.sections {
+        for row in &section.rows {
+            let [before, now] = row.cells.as_slice() else {
+                continue;
+            };
+            let fails = match (before.value, now.value, on) {
+                (Some(before), Some(now), FailOn::Increase) => now > before,
+                (Some(before), Some(now), FailOn::Difference) => now != before,
+                (None, None, _) => false,
+                (None, Some(_), _) | (Some(_), None, _) => true,
+            };
+            if fails {
+                let place = if section.title.is_empty() {
+                    String::new()
+                } else {
+                    format!("{}: ", section.title)
+                };
+                lines.push(format!(
+                    "{place}{}: {}: {} before, {} now",
+                    row.group, row.title, before.text, now.text
+                ));
+            }
+        }
+    }
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn account(program: &str, kernel: &str, faults: u64) -> Value {
+        json!({
+            "schema": 1, "program": {"sha256": program}, "companions": [{"sha256": "c"}],
+            "kernel_sha256": kernel, "memory": 1, "cpus": 1, "policies": [], "repeatable": true,
+            "arguments": ["x", "y"], "account": {"fault_zero": faults, "fault_copy": 5}
+        })
+    }
+
+    #[test]
+    fn hashes_that_differ_are_named() {
+        let differing = |one: &Value, other: &Value| -> Vec<&str> {
+            let all = identities(one, other).into_iter();
+            all.filter(|(_, one, other)| one != other)
+                .map(|(what, ..)| what)
+                .collect()
+        };
+        let base = account("p", "k", 1);
+        assert!(differing(&base, &account("p", "k", 2)).is_empty());
+        assert_eq!(differing(&base, &account("q", "k", 1)), [PROGRAM]);
+        assert_eq!(differing(&base, &account("p", "l", 1)), [KERNEL]);
+        assert!(Vary::Program.covers(PROGRAM) && !Vary::Program.covers(KERNEL));
+    }
+
+    #[test]
+    fn only_what_was_asked_for_fails() {
+        for (before, now, increase, difference) in [(1, 1, 0, 0), (1, 2, 1, 1), (2, 1, 0, 1)] {
+            let sheet = sheet(&account("p", "k", before), &account("p", "k", now)).unwrap();
+            assert_eq!(failing(&sheet, FailOn::Increase).len(), increase);
+            assert_eq!(failing(&sheet, FailOn::Difference).len(), difference);
+        }
+        let mut lacking = account("p", "k", 1);
+        lacking["account"] = json!({"fault_zero": "not observable under TCG", "fault_copy": 5});
+        let sheet = sheet(&account("p", "k", 1), &lacking).unwrap();
+        assert_eq!(failing(&sheet, FailOn::Increase).len(), 1);
+    }
+}

@@ -1,0 +1,81 @@
+//! `memwright compare`: one program on several kernels, side by side.
+
+use std::io;
+use std::os::fd::AsFd;
+
+use anyhow::{Context, anyhow};
+
+use super::image::Image;
+use super::laboratory::Laboratory;
+use super::output::{self, Comparison, Outputs};
+use crate::args::CompareArgs;
+use crate::failure::{DIFFERENCE, Failure};
+use crate::session::{say, show, write_fully};
+use crate::sheet;
+use crate::size::in_mebibytes;
+
+/// Runs the program on each kernel and prints what they counted; 1 where that differs.
+///
+/// # Errors
+/// Usage; something is missing; a guest that gives no result.
+pub fn compare(args: &CompareArgs) -> Result<u8, Failure> {
+    let run = &args.run;
+    if run.kernel.len() < 2 {
+        return Err(Failure::Usage(anyhow!(
+            "compare takes two or more --kernel NAME=IMAGE"
+        )));
+    }
+    let images = run.kernel.iter().map(|text| Image::open(text));
+    let images: Vec<Image> = images
+        .collect::<anyhow::Result<_>>()
+        .map_err(Failure::Usage)?;
+    for (index, image) in images.iter().enumerate() {
+        if images[..index].iter().any(|other| other.name == image.name) {
+            return Err(Failure::Usage(anyhow!(
+                "two kernels are called {}; name one: --kernel NAME=IMAGE",
+                image.name
+            )));
+        }
+    }
+    let laboratory = Laboratory::open(run)?;
+    if run.dry_run {
+        for image in &images {
+            println!("{}", laboratory.line(image));
+        }
+        return Ok(0);
+    }
+    let outputs = Outputs::open(run.json.as_deref(), &args.formats)?;
+    let runs = laboratory.runs()?;
+    let mut documents = Vec::new();
+    for image in &images {
+        output::progress(&format!("{} on {}", run.command[0].display(), image.name));
+        let measured = laboratory.measure(image, &runs)?;
+        let (first, said) = (documents.is_empty(), &measured.said);
+        if first {
+            show(&said.errors);
+        }
+        if said.outcome != memwright_linux::channel::Outcome::Exited(0) {
+            let ending = crate::table::ending(Some(measured.document.outcome));
+            say(&format!("on {} the program {ending}", image.name));
+        }
+        documents.push(measured.document);
+    }
+    let mut sheet = output::sheet(&documents);
+    let common = &documents[0];
+    sheet.notes.push(format!(
+        "QEMU {}, {} of memory, {}; {} sha256 {}",
+        common.qemu.version,
+        in_mebibytes(common.memory),
+        crate::table::cpus(common.cpus),
+        common.program.path,
+        common.program.sha256
+    ));
+    let differs = sheet.differs();
+    if !outputs.on_output() {
+        write_fully(io::stdout().as_fd(), sheet::text(&sheet).as_bytes())
+            .context("cannot write to standard output")?;
+    }
+    let document = Comparison::new(&documents, differs);
+    outputs.write("memwright compare", &[sheet], &document)?;
+    Ok(if differs { DIFFERENCE } else { 0 })
+}

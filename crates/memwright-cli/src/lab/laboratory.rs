@@ -1,0 +1,281 @@
+//! What every kernel of one command has in common: the program and its files, the machine, the QEMU, the plugin.
+
+use std::ffi::OsString;
+use std::io::{self, IsTerminal, Read};
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Context, anyhow};
+
+use super::document::{Document, Host, Kernel, Qemu};
+use super::guest::{Guest, Said};
+use super::image::Image;
+use super::plugin;
+use super::runs::Runs;
+use crate::args::RunArgs;
+use crate::compile::{Compiler, Source};
+use crate::failure::{Failure, SIGNAL_BASE, TIMEOUT};
+use crate::folder::{PrivateFolder, kept_folder, private_folder};
+use crate::guest::initrd::{self, Manifest};
+use crate::qemu::command::shell_line;
+use crate::qemu::machine::Machine;
+use crate::qemu::process::Cut;
+use crate::qemu::version::{self, Version};
+use crate::report::HashedFile;
+use crate::run::{self, Prepared};
+use crate::session::say;
+
+/// The guest's first process, and how it is built.
+const INIT: [Source; 2] = [
+    ("main.c", include_str!("../../../../programs/lab/init.c")),
+    (
+        "mark.h",
+        include_str!("../../../../include/memwright/mark.h"),
+    ),
+];
+const INIT_COMPILERS: &[&str] = &["musl-gcc", "cc"];
+const INIT_FLAGS: &[&str] = &["-std=gnu11", "-O2", "-static"];
+/// Where the guest's first process looks for its own files.
+const OWN: &str = "/.memwright";
+/// Where a dry run says that the files would be.
+const DRY: &str = "/tmp/memwright-run";
+/// How long guests may take where nothing is said.
+const USUAL_LIMIT: Duration = Duration::from_secs(900);
+
+/// A program that is ready to run on any kernel.
+pub struct Laboratory<'a> {
+    args: &'a RunArgs,
+    program: HashedFile,
+    companions: Vec<HashedFile>,
+    archive: PathBuf,
+    serial: PathBuf,
+    machine: Machine,
+    qemu: OsString,
+    version: Version,
+    plugin: Option<PathBuf>,
+    // Removed when this value goes.
+    _folder: PrivateFolder,
+}
+
+/// What a program did on one kernel.
+pub struct Measured {
+    /// The first run.
+    pub said: Said,
+    /// The account of it.
+    pub document: Document,
+}
+
+impl<'a> Laboratory<'a> {
+    /// Finds QEMU, builds what is needed, and packs the guest's files.
+    ///
+    /// # Errors
+    /// The program is missing or none; something that is needed is missing here.
+    pub fn open(args: &'a RunArgs) -> Result<Self, Failure> {
+        let machine = Machine::of(args);
+        let mut prepared = run::prepare(args)?;
+        let missing = Failure::Environment;
+        put_init(&mut prepared).map_err(missing)?;
+        let folder = private_folder().context("cannot make a temporary folder")?;
+        let files = match &args.keep {
+            Some(path) => kept_folder(path)?,
+            None if args.dry_run => PathBuf::from(DRY),
+            None => folder.path().to_owned(),
+        };
+        let qemu = if args.dry_run {
+            version::program_to_name(&machine)
+        } else {
+            version::program(&machine)
+        };
+        let qemu = qemu.map_err(missing)?;
+        let version = version::check_for(&qemu, &machine).map_err(missing)?;
+        let archive = files.join("initrd.cpio");
+        if !args.dry_run || args.keep.is_some() {
+            initrd::write(&archive, &prepared.manifest, &prepared.tree)?;
+        }
+        let companions = prepared.program.companions.iter();
+        Ok(Self {
+            args,
+            program: HashedFile::read(&prepared.program.path),
+            companions: companions.map(|path| HashedFile::read(path)).collect(),
+            archive,
+            serial: files.join("serial"),
+            machine,
+            plugin: plugin_or_say(version),
+            qemu,
+            version,
+            _folder: folder,
+        })
+    }
+
+    /// The QEMU line for an image, as a shell takes it.
+    pub fn line(&self, image: &Image) -> String {
+        let guest = self.guest(image);
+        shell_line(&guest.qemu, &guest.arguments(&self.serial))
+    }
+
+    /// Runs the program on an image, twice unless that was not wanted.
+    ///
+    /// # Errors
+    /// When a guest gives no result.
+    pub fn measure(&self, image: &Image, runs: &Runs) -> Result<Measured, Failure> {
+        if self.args.verbose {
+            say(&format!("QEMU {}: {}", self.version, self.line(image)));
+        }
+        let guest = self.guest(image);
+        let count = if self.args.no_verify { 1 } else { 2 };
+        let results = boot(&guest, runs, count);
+        if let Some(failure) = runs.was_cut().and_then(cut_short) {
+            return Err(failure);
+        }
+        let mut said = results
+            .into_iter()
+            .collect::<anyhow::Result<Vec<_>>>()
+            .map_err(|error| Failure::Guest(error.context(image.name.clone())))?
+            .into_iter();
+        let first = said.next().context("no run was made")?;
+        let document = self.document(&guest, image, &first, said.next().as_ref());
+        Ok(Measured {
+            said: first,
+            document,
+        })
+    }
+
+    /// The guests that may run at once end when a signal comes or the time is over.
+    ///
+    /// # Errors
+    /// Those of installing signal handlers.
+    pub fn runs(&self) -> anyhow::Result<Runs> {
+        Runs::start(self.args.timeout.unwrap_or(USUAL_LIMIT)).context("cannot receive signals")
+    }
+
+    fn guest(&self, image: &Image) -> Guest {
+        Guest {
+            qemu: self.qemu.clone(),
+            image: image.path.clone(),
+            archive: self.archive.clone(),
+            append: append(self.args),
+            machine: self.machine,
+            plugin: self.plugin.clone(),
+        }
+    }
+
+    fn document(
+        &self,
+        guest: &Guest,
+        image: &Image,
+        said: &Said,
+        again: Option<&Said>,
+    ) -> Document {
+        let text = |text: &OsString| text.to_string_lossy().into_owned();
+        let differs = again.map(|again| said.differences(again));
+        let (run, regions) = said.counted.clone().unzip();
+        Document {
+            schema: super::document::SCHEMA,
+            kind: super::document::KIND.to_owned(),
+            program: self.program.clone(),
+            arguments: self.args.command.iter().map(text).collect(),
+            companions: self.companions.clone(),
+            kernel: Kernel {
+                name: image.name.clone(),
+                sha256: image.sha256.clone(),
+                config_sha256: image.config_sha256.clone(),
+                version: image.version.clone(),
+                command_line: guest.command_line(),
+            },
+            qemu: Qemu {
+                version: self.version.to_string(),
+                sha256: version::hash(&self.qemu),
+            },
+            memory: self.machine.memory.bytes(),
+            cpus: self.machine.cpus,
+            outcome: said.outcome.into(),
+            repeats: differs.as_ref().map(Vec::is_empty),
+            differs: differs.unwrap_or_default(),
+            run,
+            regions,
+            host: Host {
+                image: image.path.display().to_string(),
+                command: self.line(image),
+            },
+        }
+    }
+}
+
+/// What becomes of a command whose guests were ended.
+fn cut_short(cut: Cut) -> Option<Failure> {
+    match cut {
+        Cut::TimedOut => Some(Failure::Ended(
+            TIMEOUT,
+            "--timeout expired: the guest gave no result in time".to_owned(),
+        )),
+        Cut::Signalled(signal) => Some(Failure::Ended(
+            SIGNAL_BASE.saturating_add(u8::try_from(signal).unwrap_or(0)),
+            format!("ended by signal {signal}"),
+        )),
+        Cut::OutputClosed => None,
+    }
+}
+
+/// Boots so many guests side by side.
+fn boot(guest: &Guest, runs: &Runs, count: usize) -> Vec<anyhow::Result<Said>> {
+    thread::scope(|scope| {
+        let threads: Vec<_> = (0..count)
+            .map(|_| scope.spawn(|| guest.run(runs)))
+            .collect();
+        let join = |thread: thread::ScopedJoinHandle<'_, anyhow::Result<Said>>| {
+            thread
+                .join()
+                .unwrap_or_else(|_| Err(anyhow!("a run panicked")))
+        };
+        threads.into_iter().map(join).collect()
+    })
+}
+
+/// Puts the first process, the program's input and its arguments into the guest.
+fn put_init(prepared: &mut Prepared) -> anyhow::Result<()> {
+    let compiler = Compiler::first_of(INIT_COMPILERS)?;
+    let folder = compiler.folder("lab", &INIT.map(|(_, text)| text))?;
+    let init = compiler.build(&folder, "init", INIT_FLAGS, &INIT)?;
+    prepared
+        .tree
+        .add_copy(&init, &Path::new(OWN).join("init"))?;
+    if !io::stdin().is_terminal() {
+        let mut input = Vec::new();
+        io::stdin()
+            .read_to_end(&mut input)
+            .context("cannot read standard input")?;
+        let place = Path::new(OWN).join("input");
+        prepared.tree.add_bytes(&place, 0o600, input);
+    }
+    let path = OsString::from(&prepared.program.path);
+    let given = prepared.manifest.arguments.drain(..);
+    prepared.manifest = Manifest {
+        arguments: [path].into_iter().chain(given).collect(),
+        environment: std::mem::take(&mut prepared.manifest.environment),
+        options: Vec::new(),
+    };
+    Ok(())
+}
+
+/// The plugin for this QEMU. Where it cannot be built nothing is counted, and that is said.
+fn plugin_or_say(version: Version) -> Option<PathBuf> {
+    match plugin::build(version) {
+        Ok(path) => Some(path),
+        Err(error) => {
+            say(&format!("nothing is counted: {error:#}"));
+            None
+        }
+    }
+}
+
+/// What the options say to the kernel.
+fn append(args: &RunArgs) -> String {
+    let mut words = vec![format!("transparent_hugepage={}", args.thp)];
+    words.extend(
+        args.hugetlb
+            .map(|pages| format!("hugepages={}", pages.count())),
+    );
+    words.extend(args.append.iter().cloned());
+    words.join(" ")
+}

@@ -1,0 +1,217 @@
+//! Documents of several kernels, as a sheet and in every format.
+
+use std::fs::File;
+use std::io::{self, IsTerminal};
+use std::os::fd::AsFd;
+use std::path::Path;
+
+use anyhow::Context;
+use serde::Serialize;
+
+use super::counts::Counts;
+use super::document::{Document, SCHEMA};
+use crate::args::Formats;
+use crate::failure::Failure;
+use crate::session::{say, write_fully};
+use crate::sheet::{self, Cell, Row, Section, Sheet};
+
+/// Says what is being done, to a terminal alone.
+pub fn progress(line: &str) {
+    if io::stderr().is_terminal() {
+        say(line);
+    }
+}
+
+/// Where results go. Every file is opened before anything runs: one that cannot be written is found then.
+pub struct Outputs {
+    json: Option<Target>,
+    csv: Option<Target>,
+    markdown: Option<Target>,
+    html: Option<Target>,
+}
+
+enum Target {
+    Output,
+    File(File),
+}
+
+impl Target {
+    fn open(path: Option<&Path>) -> Result<Option<Self>, Failure> {
+        let Some(path) = path else { return Ok(None) };
+        if path == Path::new("-") {
+            return Ok(Some(Self::Output));
+        }
+        let file = File::create(path)
+            .with_context(|| format!("cannot write {}", path.display()))
+            .map_err(Failure::Usage)?;
+        Ok(Some(Self::File(file)))
+    }
+
+    fn write(&self, text: &str) -> anyhow::Result<()> {
+        match self {
+            Self::Output => write_fully(io::stdout().as_fd(), text.as_bytes()),
+            Self::File(file) => write_fully(file.as_fd(), text.as_bytes()),
+        }
+        .context("cannot write a result")
+    }
+}
+
+impl Outputs {
+    /// Opens the files.
+    ///
+    /// # Errors
+    /// One that cannot be written.
+    pub fn open(json: Option<&Path>, formats: &Formats) -> Result<Self, Failure> {
+        Ok(Self {
+            json: Target::open(json)?,
+            csv: Target::open(formats.csv.as_deref())?,
+            markdown: Target::open(formats.md.as_deref())?,
+            html: Target::open(formats.html.as_deref())?,
+        })
+    }
+
+    /// Whether standard output is taken by one of the formats, so that no tables for people go there.
+    pub fn on_output(&self) -> bool {
+        let all = [&self.json, &self.csv, &self.markdown, &self.html];
+        all.iter()
+            .any(|target| matches!(target, Some(Target::Output)))
+    }
+
+    /// Writes sheets and what they were made of to wherever they are wanted.
+    ///
+    /// # Errors
+    /// Those of writing.
+    pub fn write(
+        &self,
+        title: &str,
+        sheets: &[Sheet],
+        document: &impl Serialize,
+    ) -> anyhow::Result<()> {
+        let each = |render: fn(&Sheet) -> String| -> String { sheets.iter().map(render).collect() };
+        if let Some(target) = &self.json {
+            let mut text = serde_json::to_string_pretty(document).context("cannot write JSON")?;
+            text.push('\n');
+            target.write(&text)?;
+        }
+        if let Some(target) = &self.csv {
+            target.write(&each(sheet::csv))?;
+        }
+        if let Some(target) = &self.markdown {
+            target.write(&each(sheet::markdown))?;
+        }
+        if let Some(target) = &self.html {
+            target.write(&sheet::html(title, sheets))?;
+        }
+        Ok(())
+    }
+}
+
+/// What `compare` writes as JSON.
+#[derive(Debug, Serialize)]
+pub struct Comparison<'a> {
+    /// [`SCHEMA`].
+    pub schema: u32,
+    /// What the document is of.
+    pub kind: &'static str,
+    /// Whether any count differs from the first kernel's.
+    pub differs: bool,
+    /// What each kernel gave.
+    pub columns: &'a [Document],
+}
+
+impl<'a> Comparison<'a> {
+    /// One of these documents.
+    pub fn new(columns: &'a [Document], differs: bool) -> Self {
+        Self {
+            schema: SCHEMA,
+            kind: "comparison",
+            differs,
+            columns,
+        }
+    }
+}
+
+/// The documents side by side, the first being what the others are compared with.
+pub fn sheet(documents: &[Document]) -> Sheet {
+    let arguments = documents.first().map(|one| one.arguments.join(" "));
+    let mut sections = vec![section(
+        "run".to_owned(),
+        &documents.iter().map(|one| one.run).collect::<Vec<_>>(),
+    )];
+    let mut regions: Vec<u16> = documents
+        .iter()
+        .flat_map(|one| one.regions.iter().flatten())
+        .map(|region| region.region)
+        .collect();
+    regions.sort_unstable();
+    regions.dedup();
+    for number in regions {
+        let of = |one: &Document| {
+            let mut regions = one.regions.iter().flatten();
+            regions.find(|region| region.region == number).copied()
+        };
+        let passes: Vec<u64> = documents
+            .iter()
+            .filter_map(of)
+            .map(|one| one.passes)
+            .collect();
+        let counts: Vec<Option<Counts>> = documents
+            .iter()
+            .map(|one| of(one).map(|one| one.counts))
+            .collect();
+        sections.push(section(title(number, &passes), &counts));
+    }
+    Sheet {
+        heading: arguments.unwrap_or_default(),
+        columns: documents
+            .iter()
+            .map(|one| one.kernel.name.clone())
+            .collect(),
+        compares: documents.len() > 1,
+        sections,
+        notes: documents.iter().flat_map(notes).collect(),
+    }
+}
+
+fn title(number: u16, passes: &[u64]) -> String {
+    match passes {
+        [1, rest @ ..] if rest.iter().all(|other| *other == 1) => format!("region {number}"),
+        [first, rest @ ..] if rest.iter().all(|other| other == first) => {
+            format!("region {number}, passed {first} times")
+        }
+        _ => {
+            let list: Vec<String> = passes.iter().map(u64::to_string).collect();
+            format!("region {number}, passed {} times", list.join(" and "))
+        }
+    }
+}
+
+fn section(title: String, columns: &[Option<Counts>]) -> Section {
+    let rows = Counts::default().rows().into_iter().enumerate();
+    let rows = rows.map(|(index, (group, title, _))| Row {
+        group: group.to_owned(),
+        title: title.to_owned(),
+        cells: columns
+            .iter()
+            .map(|counts| Cell::count(counts.map(|counts| counts.rows()[index].2)))
+            .collect(),
+    });
+    Section {
+        title,
+        rows: rows.collect(),
+    }
+}
+
+fn notes(document: &Document) -> Vec<String> {
+    let name = &document.kernel.name;
+    let mut notes = vec![format!(
+        "{name}: {}; {}",
+        crate::table::ending(Some(document.outcome)),
+        document.repetition()
+    )];
+    notes.push(format!(
+        "{name}: {} (sha256 {})",
+        document.kernel.version, document.kernel.sha256
+    ));
+    notes
+}

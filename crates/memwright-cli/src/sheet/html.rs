@@ -1,0 +1,195 @@
+//! Sheets as one page that needs nothing else: no script, no network, charts drawn in it.
+
+use std::fmt::Write;
+
+use super::{Row, Section, Sheet};
+
+const STYLE: &str = "\
+:root{color-scheme:light dark;--text:#1b1f24;--back:#fff;--line:#d0d7de;--soft:#57606a;--other:#b35900}\
+@media(prefers-color-scheme:dark){:root{--text:#e6edf3;--back:#0d1117;--line:#30363d;--soft:#8b949e;--other:#e3a04f}}\
+body{font:15px/1.45 system-ui,sans-serif;color:var(--text);background:var(--back);max-width:70rem;margin:2rem auto;padding:0 1rem}\
+table{border-collapse:collapse;margin:.5rem 0 1rem}\
+th,td{padding:.15rem .7rem;border-bottom:1px solid var(--line);text-align:right;font-variant-numeric:tabular-nums}\
+th:first-child,td:first-child{text-align:left}\
+.group td{font-weight:600;border-bottom:0;padding-top:.6rem}\
+.other{color:var(--other)}\
+.notes{color:var(--soft)}\
+svg{max-width:100%;height:auto}\
+svg text{font:12px system-ui,sans-serif;fill:var(--text)}";
+/// The colours of columns, in turn: told apart also by those who see few.
+const COLOURS: [&str; 6] = [
+    "#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00",
+];
+/// Measures of the charts, in pixels.
+const BAR: usize = 14;
+const GAP: usize = 8;
+const LABELS: usize = 300;
+const LONGEST: usize = 420;
+const VALUES: usize = 160;
+
+/// The page.
+pub fn html(title: &str, sheets: &[Sheet]) -> String {
+    let mut page = format!(
+        "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
+         <meta name=\"viewport\" content=\"width=device-width\">\n<title>{0}</title>\n\
+         <style>{STYLE}</style>\n</head>\n<body>\n<h1>{0}</h1>\n",
+        escaped(title)
+    );
+    for sheet in sheets {
+        let _ = writeln!(page, "<h2>{}</h2>", escaped(&sheet.heading));
+        for section in &sheet.sections {
+            if !section.title.is_empty() {
+                let _ = writeln!(page, "<h3>{}</h3>", escaped(&section.title));
+            }
+            chart(&mut page, sheet, section);
+            table(&mut page, sheet, section);
+        }
+        if !sheet.notes.is_empty() {
+            page.push_str("<ul class=\"notes\">\n");
+            for note in &sheet.notes {
+                let _ = writeln!(page, "<li>{}</li>", escaped(note));
+            }
+            page.push_str("</ul>\n");
+        }
+    }
+    page.push_str("</body>\n</html>\n");
+    page
+}
+
+fn table(page: &mut String, sheet: &Sheet, section: &Section) {
+    page.push_str("<table>\n<tr><th></th>");
+    for heading in sheet.headings() {
+        let _ = write!(page, "<th>{}</th>", escaped(&heading));
+    }
+    page.push_str("</tr>\n");
+    let mut previous = "";
+    for row in &section.rows {
+        if row.group != previous {
+            let _ = writeln!(
+                page,
+                "<tr class=\"group\"><td>{}</td></tr>",
+                escaped(&row.group)
+            );
+            previous = &row.group;
+        }
+        let other = if sheet.compares && row.differs() {
+            " class=\"other\""
+        } else {
+            ""
+        };
+        let _ = write!(page, "<tr{other}><td>{}</td>", escaped(&row.title));
+        for text in sheet.texts(row) {
+            let _ = write!(page, "<td>{}</td>", escaped(&text));
+        }
+        page.push_str("</tr>\n");
+    }
+    page.push_str("</table>\n");
+}
+
+/// Bars for every row that says something: one for each column, as long as its share of the row's largest value.
+fn chart(page: &mut String, sheet: &Sheet, section: &Section) {
+    let rows: Vec<(&Row, f64)> = section
+        .rows
+        .iter()
+        .filter_map(|row| Some((row, largest(row).filter(|largest| *largest > 0.0)?)))
+        .collect();
+    if rows.is_empty() {
+        return;
+    }
+    let row_height = sheet.columns.len() * BAR + GAP;
+    let legend = BAR + GAP;
+    let (width, height) = (LABELS + LONGEST + VALUES, legend + rows.len() * row_height);
+    let _ = writeln!(
+        page,
+        "<svg role=\"img\" aria-label=\"{}\" width=\"{width}\" height=\"{height}\" viewBox=\"0 0 {width} {height}\">",
+        escaped(&format!("{} {}", sheet.heading, section.title))
+    );
+    for (index, name) in sheet.columns.iter().enumerate() {
+        let x = LABELS + index * (LONGEST + VALUES) / sheet.columns.len();
+        let _ = writeln!(
+            page,
+            "<rect x=\"{x}\" y=\"2\" width=\"10\" height=\"10\" fill=\"{}\"/><text x=\"{}\" y=\"11\">{}</text>",
+            COLOURS[index % COLOURS.len()],
+            x + 14,
+            escaped(name)
+        );
+    }
+    for (place, (row, largest)) in rows.iter().enumerate() {
+        let top = legend + place * row_height;
+        let _ = writeln!(
+            page,
+            "<text x=\"{}\" y=\"{}\" text-anchor=\"end\">{}</text>",
+            LABELS - 8,
+            top + (row_height - GAP) / 2 + 4,
+            escaped(&shortened(&row.title))
+        );
+        for (index, cell) in row.cells.iter().enumerate() {
+            let Some(value) = cell.value else { continue };
+            let y = top + index * BAR;
+            let length = (value / largest * LONGEST as f64).max(1.0);
+            let _ = writeln!(
+                page,
+                "<rect x=\"{LABELS}\" y=\"{y}\" width=\"{length:.1}\" height=\"{}\" fill=\"{}\"/>\
+                 <text x=\"{:.1}\" y=\"{}\">{}</text>",
+                BAR - 2,
+                COLOURS[index % COLOURS.len()],
+                LABELS as f64 + length + 4.0,
+                y + BAR - 4,
+                escaped(&cell.text)
+            );
+        }
+    }
+    page.push_str("</svg>\n");
+}
+
+fn largest(row: &Row) -> Option<f64> {
+    let values = row.cells.iter().filter_map(|cell| cell.value);
+    values.reduce(f64::max)
+}
+
+/// A label that fits beside the bars.
+fn shortened(text: &str) -> String {
+    const FITS: usize = 46;
+    if text.chars().count() <= FITS {
+        return text.to_owned();
+    }
+    let mut short: String = text.chars().take(FITS - 1).collect();
+    short.push('…');
+    short
+}
+
+fn escaped(text: &str) -> String {
+    text.replace('&', "&amp;")
+        .replace('<', "&lt;")
+        .replace('>', "&gt;")
+        .replace('"', "&quot;")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sheet::tests::example;
+
+    #[test]
+    fn a_page_needs_nothing_else() {
+        let page = html("a & b", &[example()]);
+        for outside in ["http", "<script", "<link", "src=", "@import", "url("] {
+            assert!(!page.contains(outside), "{outside}");
+        }
+        assert!(page.contains("<h1>a &amp; b</h1>") && page.contains("./prog &lt;1&gt; &amp; 2"));
+        assert_eq!(page.matches("<svg ").count(), 2);
+        assert_eq!(
+            page.matches("<svg ").count(),
+            page.matches("</svg>").count()
+        );
+        assert!(page.contains("<tr class=\"other\"><td>user, write-protect</td><td>256</td><td>0</td><td>-256</td></tr>"));
+    }
+
+    #[test]
+    fn bars_are_shares_of_the_largest() {
+        let page = html("x", &[example()]);
+        assert!(page.contains("width=\"420.0\" height=\"12\" fill=\"#0072b2\""));
+        assert!(page.contains("width=\"1.0\" height=\"12\" fill=\"#e69f00\""));
+        assert!(!page.contains("NaN") && !page.contains("inf"));
+    }
+}

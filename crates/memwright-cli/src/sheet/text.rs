@@ -1,0 +1,69 @@
+//! A sheet for people at a terminal.
+
+use comfy_table::{Cell, CellAlignment, Table, presets};
+
+use super::Sheet;
+
+/// The sheet as text.
+pub fn text(sheet: &Sheet) -> String {
+    let mut out = format!("\n{}\n", sheet.heading);
+    for section in &sheet.sections {
+        if !section.title.is_empty() {
+            out.push_str(&format!("\n  {}\n", section.title));
+        }
+        let mut table = Table::new();
+        table.load_preset(presets::NOTHING);
+        let mut header = vec![Cell::new("")];
+        header.extend(sheet.headings().iter().map(right));
+        table.set_header(header);
+        let mut previous = "";
+        for row in &section.rows {
+            if row.group != previous {
+                table.add_row([Cell::new(&row.group)]);
+                previous = &row.group;
+            }
+            let mut cells = vec![Cell::new(format!("  {}", row.title))];
+            cells.extend(sheet.texts(row).iter().map(right));
+            table.add_row(cells);
+        }
+        for line in table.lines() {
+            out.push_str(&format!("  {}\n", line.trim_end()));
+        }
+    }
+    if !sheet.notes.is_empty() {
+        out.push('\n');
+    }
+    for note in &sheet.notes {
+        out.push_str(&format!("  {note}\n"));
+    }
+    out
+}
+
+fn right(text: &String) -> Cell {
+    Cell::new(text).set_alignment(CellAlignment::Right)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sheet::tests::example;
+
+    #[test]
+    fn columns_stand_side_by_side_with_their_differences() {
+        let text = text(&example());
+        let lines: Vec<Vec<&str>> = text
+            .lines()
+            .map(|line| line.split_whitespace().collect())
+            .collect();
+        assert!(lines.contains(&vec!["before", "after", "delta"]), "{text}");
+        assert!(
+            lines.contains(&vec!["user,", "write-protect", "256", "0", "-256"]),
+            "{text}"
+        );
+        assert!(
+            lines.contains(&vec!["user,", "refused", "1", "not", "measured"]),
+            "{text}"
+        );
+        assert!(text.ends_with("\n  both repeat\n"));
+    }
+}
