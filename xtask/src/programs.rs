@@ -146,6 +146,9 @@ fn build(jobs: &[(&Variant, PathBuf, PathBuf)]) -> Result<()> {
             let mut command = Command::new(variant.compiler);
             command
                 .args(FLAGS)
+                // Some share what the experiments share.
+                .arg("-I")
+                .arg(shell::root().join("programs/experiments"))
                 .args(variant.flags)
                 .arg("-o")
                 .arg(&partial)

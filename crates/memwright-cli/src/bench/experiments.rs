@@ -131,6 +131,24 @@ pub const EXPERIMENTS: &[Experiment] = &[
         }],
     },
     Experiment {
+        name: "live-snapshot",
+        question: "What does it cost to save a running program as it was at one instant?",
+        source: include_str!("../../../../programs/live_snapshot.c"),
+        runs: ONCE,
+    },
+    Experiment {
+        name: "write-watch",
+        question: "Which pages were written: what does it cost to ask as GetWriteWatch does?",
+        source: include_str!("../../../../programs/write_watch.c"),
+        runs: ONCE,
+    },
+    Experiment {
+        name: "incremental-checkpoint",
+        question: "How much of a program is saved again, and does what is restored equal it?",
+        source: include_str!("../../../../programs/incremental_checkpoint.c"),
+        runs: ONCE,
+    },
+    Experiment {
         name: "swapin-reuse",
         question: "A page comes back from swap by a load: does the store that follows fault again?",
         source: include_str!("../../../../programs/experiments/swapin_reuse.c"),

@@ -50,13 +50,23 @@ const PROGRAMS: &[&str] = &[
     "memory_totals alone",
     "soft_dirty no-faults",
     "userfault",
+    "live_snapshot 8",
+    "write_watch 8",
+    "incremental_checkpoint 8",
+    "userfault_matrix dirty-bit",
     "fpu",
     "badptr --every",
     "many_processes",
 ];
 
 /// Those that watch stores, with what they ask where a store that is watched faults.
-const TRACKED_BY_FAULTS: &[&str] = &["soft_dirty faults", "userfault"];
+const TRACKED_BY_FAULTS: &[&str] = &[
+    "soft_dirty faults",
+    "userfault",
+    "write_watch 8",
+    "incremental_checkpoint 8",
+    "userfault_matrix faults",
+];
 
 /// Those that want swap, and some whose memory is the same with it.
 const SWAPPING: &[&str] = &["swap", "swap_off", "advise", "cow", "userfault"];

@@ -36,7 +36,7 @@ impl<M: Machine> Fault<'_, M> {
         }
         let folio = self.huge_frame()?;
         self.note_private();
-        self.fill_huge(folio.frame(), self.own_huge_bits())?;
+        self.fill_huge(folio.frame(), self.own_huge_bits(Bits::empty()))?;
         let _ = folio.into_raw();
         self.core.note_filled_huge(self.cpu);
         Some(FaultKind::Huge)
@@ -59,8 +59,8 @@ impl<M: Machine> Fault<'_, M> {
     }
 
     /// The bits of an entry that maps a folio of its own.
-    pub(super) fn own_huge_bits(&self) -> Bits {
-        let mut bits = access_bits(self.area.rights()) | NEW;
+    pub(super) fn own_huge_bits(&self, inherited: Bits) -> Bits {
+        let mut bits = access_bits(self.area.rights()) | NEW | inherited;
         if writable(self.area.view(), bits).is_writable() {
             bits |= Bits::WRITE;
         }
@@ -155,7 +155,7 @@ impl<M: Machine> Fault<'_, M> {
     fn replace_huge_zero(self, cursor: &mut Cursor<'_, M>, page: Present) -> Option<FaultKind> {
         let folio = self.huge_frame()?;
         self.note_private();
-        let bits = self.own_huge_bits() | (page.bits & Bits::UFFD_WP);
+        let bits = self.own_huge_bits(page.bits & Bits::UFFD_WP);
         let mut gather = self.core.gather();
         cursor.replace_huge(
             Present {

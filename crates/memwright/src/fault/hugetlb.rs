@@ -133,7 +133,7 @@ impl<M: Machine> Fault<'_, M> {
         page: FrameRef<'_, M>,
     ) -> Result<(), FaultError> {
         self.note_private();
-        let entered = self.enter_hugetlb(page, |inherited| self.own_huge_bits() | inherited);
+        let entered = self.enter_hugetlb(page, |inherited| self.own_huge_bits(inherited));
         if entered.is_err() {
             self.restore_hugetlb(view);
         }
@@ -198,7 +198,7 @@ impl<M: Machine> Fault<'_, M> {
             Entry::Present(now) if now.frame == page.frame => {
                 self.note_private();
                 let mut gather = self.core.gather();
-                let bits = self.own_huge_bits() | (now.bits & Bits::UFFD_WP);
+                let bits = self.own_huge_bits(now.bits & Bits::UFFD_WP);
                 let new = Present {
                     frame: copy.into_raw(),
                     size: PageSize::Size2M,

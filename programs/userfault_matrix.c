@@ -1,0 +1,433 @@
+/* Is every write to protected memory told, once and exactly, however the page came to be there and whatever happened to it?
+ *
+ * Every combination of: a kind of memory; what populates half of it; whether that comes before the protection or after; what
+ * happens then; and how writes are told: by PAGEMAP_SCAN, or by a signal at the store. Then some pages are written, those
+ * that are there and those that are not, by the program and by the kernel. No write may be lost, and no page told that
+ * was not written. Where contents go (MADV_DONTNEED, MADV_REMOVE), the page may be told; where they went from anonymous
+ * memory that was there, it must be.
+ *
+ * Usage: userfault_matrix dirty-bit|faults      (what the first write of a protected private page costs)
+ */
+#include "userfault.h"
+#include <pthread.h>
+
+#ifndef MADV_PAGEOUT
+#define MADV_PAGEOUT 21
+#endif
+#ifndef MFD_HUGETLB
+#define MFD_HUGETLB 4U
+#endif
+#define HUGE (2UL << 20)
+#define MOST 16
+#define EVENT_REMAP (1 << 2)
+
+enum kind { ANONYMOUS, SHARED, PRIVATE_FILE, HUGETLB, THP, KINDS };
+enum populate { READ, WRITE, ZERO_FILL, POPULATES };
+enum order { BEFORE, AFTER, ORDERS };
+enum event { NOTHING, DONTNEED, REMOVE, PAGEOUT, FORK, MREMAP, TWO_AREAS, EVENTS };
+enum telling { SCAN, SIGNAL, TELLINGS };
+/* What is to be told of a page. */
+enum told { MUST_NOT, MAY, MUST };
+
+static const char *const names[][EVENTS] = {
+	{ "anonymous", "shared", "file, private", "hugetlb", "THP" },
+	{ "read", "write", "zero fill" },
+	{ "protected first", "populated first" },
+	{ "nothing", "MADV_DONTNEED", "MADV_REMOVE", "MADV_PAGEOUT", "fork", "mremap", "two areas" },
+	{ "scan", "signal" },
+};
+
+struct combination {
+	enum kind kind;
+	enum populate populate;
+	enum order order;
+	enum event event;
+	enum telling telling;
+};
+
+/* The memory of one combination: `count` units of `unit` bytes, each `stride` bytes after the one before. */
+static char *base;
+static size_t unit, stride, count, whole;
+static int fd, file, pagemap, by_dirty, has_swap, signals[MOST];
+static enum told wanted[MOST];
+static unsigned char contents[MOST];
+
+static char *at(size_t index)
+{
+	return base + index * stride;
+}
+
+static int is_populated(size_t index)
+{
+	return index % 2 == 0;
+}
+
+static int is_dropped(size_t index)
+{
+	return index >= count / 4 && index < count / 2;
+}
+
+static int is_written(size_t index)
+{
+	return (7 * index + 3) % 5 < 2;
+}
+
+static int can_be(const struct combination *one)
+{
+	int shared = one->kind == SHARED;
+	if (one->populate == ZERO_FILL && (one->kind == HUGETLB || one->kind == PRIVATE_FILE))
+		return 0;
+	if (one->event == REMOVE && !shared)
+		return 0;
+	if (one->event == PAGEOUT && (!has_swap || one->kind == HUGETLB))
+		return 0;
+	return 1;
+}
+
+/* Room whose length is `whole`, aligned to a huge page. */
+static char *room(void)
+{
+	char *start = mmap(NULL, whole + HUGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	NEED(start != MAP_FAILED);
+	return (char *)(((uintptr_t)start + HUGE - 1) & ~(HUGE - 1));
+}
+
+static void make(enum kind kind)
+{
+	int flags = MAP_FIXED | (kind == SHARED ? MAP_SHARED : MAP_PRIVATE);
+	unit = kind == HUGETLB ? HUGE : PAGE;
+	stride = kind == HUGETLB ? HUGE : kind == THP ? 64 * PAGE : PAGE;
+	count = kind == HUGETLB ? 8 : MOST;
+	whole = count * stride;
+	file = -1;
+	memset(contents, 0, sizeof contents);
+	if (kind == SHARED || kind == PRIVATE_FILE) {
+		file = (int)syscall(SYS_memfd_create, "matrix", 0);
+		NEED(file >= 0 && ftruncate(file, (off_t)whole) == 0);
+	} else {
+		flags |= MAP_ANONYMOUS | (kind == HUGETLB ? MAP_HUGETLB : 0);
+	}
+	if (kind == PRIVATE_FILE)
+		for (size_t i = 0; i < count; i++) {
+			contents[i] = (unsigned char)(0x40 + i);
+			NEED(pwrite(file, &contents[i], 1, (off_t)(i * stride)) == 1);
+		}
+	base = mmap(room(), whole, PROT_READ | PROT_WRITE, flags, file, 0);
+	NEED(base != MAP_FAILED);
+	madvise(base, whole, kind == THP ? MADV_HUGEPAGE : MADV_NOHUGEPAGE);
+}
+
+static void unprotect_at(int number, siginfo_t *info, void *context)
+{
+	size_t index = ((char *)info->si_addr - base) / stride;
+	(void)number, (void)context;
+	if (index >= count || protect(fd, at(index), (long)(unit / PAGE), 0) != 0)
+		_exit(98);
+	signals[index]++;
+}
+
+static void store(const struct combination *one, size_t index, unsigned char value)
+{
+	*(volatile unsigned char *)at(index) = value;
+	contents[index] = value;
+	/* Where the protection may be gone, there may be no signal. */
+	if (one->telling == SCAN || wanted[index] != MAY)
+		wanted[index] = MUST;
+}
+
+/* Populates every other page; whether a page is there or still protected after it is as on Linux. */
+static void populate(const struct combination *one)
+{
+	for (size_t i = 0; i < count; i++) {
+		struct filling filling = { range_of(at(i), 1), 0, 0 };
+		if (!is_populated(i))
+			continue;
+		switch (one->populate) {
+		case READ:
+			CHECK_EQ(*(volatile unsigned char *)at(i), contents[i]);
+			break;
+		case WRITE:
+			store(one, i, (unsigned char)(0x80 + i));
+			break;
+		case ZERO_FILL:
+			/* A marker of anonymous memory is in the way; shared memory is filled, without protection. */
+			if (ioctl(fd, UFFDIO_ZEROPAGE, &filling) != 0)
+				CHECK(errno == EEXIST);
+			else if (one->order == BEFORE)
+				wanted[i] = MAY;
+			break;
+		case POPULATES:
+			break;
+		}
+	}
+}
+
+static void arm(void)
+{
+	CHECK_EQ(protect(fd, base, (long)(whole / PAGE), 1), 0);
+	for (size_t i = 0; i < count; i++)
+		wanted[i] = MUST_NOT;
+}
+
+static void drop(const struct combination *one)
+{
+	size_t first = count / 4, many = count / 2 - first;
+	int file_stays = one->kind == SHARED || one->kind == PRIVATE_FILE || one->kind == HUGETLB;
+	CHECK_EQ(madvise(at(first), many * stride, one->event == REMOVE ? MADV_REMOVE : MADV_DONTNEED), 0);
+	for (size_t i = first; i < first + many; i++) {
+		int went = one->kind == ANONYMOUS && one->populate == WRITE && is_populated(i);
+		if (one->kind == SHARED && one->event == DONTNEED)
+			continue;
+		contents[i] = one->kind == PRIVATE_FILE ? (unsigned char)(0x40 + i) : 0;
+		if (went && one->telling == SCAN)
+			wanted[i] = MUST;
+		else if (wanted[i] == MUST && one->telling == SIGNAL)
+			continue;
+		else if (!file_stays || wanted[i] == MUST || one->event == REMOVE ||
+			 (is_populated(i) && one->populate == WRITE))
+			wanted[i] = MAY;
+	}
+}
+
+/* What a child writes is its own. */
+static void fork_a_child(const struct combination *one)
+{
+	pid_t child = fork();
+	NEED(child >= 0);
+	if (child == 0) {
+		signal(SIGBUS, SIG_DFL);
+		for (size_t i = 0; i < count; i++) {
+			/* The pool has huge pages for the parent alone. */
+			if (one->kind == HUGETLB && !is_populated(i))
+				continue;
+			if (*(volatile unsigned char *)at(i) != contents[i])
+				_exit(1);
+			/* A child that is not watched is protected from nothing. */
+			if (one->kind != SHARED && one->kind != HUGETLB)
+				*(volatile unsigned char *)at(i) = 0xff;
+		}
+		_exit(0);
+	}
+	CHECK(exited(wait_for(child), 0));
+}
+
+static void *read_of_move(void *unused)
+{
+	struct message message;
+	while (read(fd, &message, sizeof message) != sizeof message)
+		sched_yield();
+	CHECK_EQ(message.event, 0x14);
+	return unused;
+}
+
+static void move(void)
+{
+	pthread_t thread;
+	char *to = room();
+	NEED(pthread_create(&thread, NULL, read_of_move, NULL) == 0);
+	char *now = mremap(base, whole, whole, MREMAP_MAYMOVE | MREMAP_FIXED, to);
+	CHECK(now == to);
+	pthread_join(thread, NULL);
+	base = to;
+}
+
+static void happen(const struct combination *one)
+{
+	switch (one->event) {
+	case DONTNEED:
+	case REMOVE:
+		drop(one);
+		break;
+	case PAGEOUT:
+		CHECK_EQ(madvise(base, whole, MADV_PAGEOUT), 0);
+		CHECK_EQ(*(volatile unsigned char *)at(2), contents[2]);
+		break;
+	case FORK:
+		fork_a_child(one);
+		break;
+	case MREMAP:
+		move();
+		break;
+	case NOTHING:
+	case TWO_AREAS:
+	case EVENTS:
+		break;
+	}
+}
+
+static long faults(void)
+{
+	struct rusage usage;
+	getrusage(RUSAGE_SELF, &usage);
+	return usage.ru_minflt;
+}
+
+/* What the writes of pages that are there, and protected, cost in faults. */
+static void check_faults(const struct combination *one, long found)
+{
+	int simple = one->event == NOTHING || one->event == TWO_AREAS;
+	long written = 0, most = 0;
+	if (one->telling != SCAN || one->order != AFTER || one->populate != WRITE || !simple)
+		return;
+	for (size_t i = 0; i < count; i++)
+		written += is_written(i) && is_populated(i);
+	most = written;
+	if (by_dirty && (one->kind == ANONYMOUS || one->kind == PRIVATE_FILE))
+		most = 0;
+	CHECK_EQ(found, most);
+}
+
+static void write_some(const struct combination *one)
+{
+	static int pipes[2] = { -1, -1 };
+	int by_kernel = one->telling == SCAN;
+	if (pipes[0] < 0)
+		NEED(pipe(pipes) == 0);
+	long before = faults();
+	for (size_t i = 0; i < count; i++)
+		if (is_written(i) && is_populated(i))
+			store(one, i, (unsigned char)(0xc0 + i));
+	check_faults(one, faults() - before);
+	for (size_t i = 0; i < count; i++) {
+		unsigned char value = (unsigned char)(0xc0 + i);
+		if (!is_written(i) || is_populated(i))
+			continue;
+		if (!by_kernel) {
+			store(one, i, value);
+			continue;
+		}
+		CHECK(write(pipes[1], &value, 1) == 1 && read(pipes[0], at(i), 1) == 1);
+		contents[i] = value;
+		wanted[i] = MUST;
+		by_kernel = 0;
+	}
+}
+
+/* How many regions; `told` says of each unit whether it is in one. Other pages of the memory may only be told where
+ * contents went. */
+static void scan(const struct combination *one, int *told)
+{
+	struct region regions[4 * MOST];
+	struct scan scan = { .size = sizeof scan, .flags = 3, .start = (uintptr_t)base, .end = (uintptr_t)base + whole };
+	scan.vec = (uintptr_t)regions;
+	scan.vec_len = 4 * MOST;
+	scan.mask = scan.returned = IS_WRITTEN;
+	memset(told, 0, MOST * sizeof *told);
+	long found = ioctl(pagemap, PAGEMAP_SCAN, &scan);
+	CHECK(found >= 0);
+	CHECK_EQ(scan.walk_end, scan.end);
+	for (long i = 0; i < found; i++)
+		for (uint64_t page = regions[i].start; page < regions[i].end; page += PAGE) {
+			size_t offset = page - (uintptr_t)base, index = offset / stride;
+			int dropped = (one->event == DONTNEED || one->event == REMOVE) && is_dropped(index);
+			if (offset % stride < unit)
+				told[index] = 1;
+			else
+				CHECK(dropped);
+		}
+}
+
+static void check_told(const struct combination *one)
+{
+	int told[MOST];
+	if (one->telling == SCAN) {
+		scan(one, told);
+	} else {
+		for (size_t i = 0; i < count; i++) {
+			told[i] = signals[i] > 0;
+			CHECK(signals[i] <= 1 || one->event == DONTNEED);
+		}
+	}
+	for (size_t i = 0; i < count; i++) {
+		CHECK(told[i] || wanted[i] != MUST);
+		CHECK(!told[i] || wanted[i] != MUST_NOT);
+		CHECK_EQ(*(volatile unsigned char *)at(i), contents[i]);
+	}
+	if (one->telling != SCAN)
+		return;
+	/* The scan has protected everything again: of what follows it tells one write, and no read. */
+	store(one, 3, 0x77);
+	scan(one, told);
+	for (size_t i = 0; i < count; i++) {
+		/* Where a huge page of the pool went, Linux protects nothing, and tells what is read there then. */
+		int may = one->kind == HUGETLB && wanted[i] == MAY;
+		CHECK(told[i] == (i == 3) || may);
+	}
+}
+
+static void try_one(const struct combination *one)
+{
+	int failed = checks_failed;
+	uint64_t features = UNPOPULATED | (one->telling == SCAN ? ASYNC : SIGBUS_FEATURE);
+	if (one->event == MREMAP)
+		features |= EVENT_REMAP;
+	fd = watcher(features);
+	NEED(fd >= 0);
+	make(one->kind);
+	if (one->event == TWO_AREAS)
+		CHECK_EQ(madvise(base + whole / 2, whole / 2, MADV_DONTDUMP), 0);
+	for (size_t i = 0; i < MOST; i++)
+		wanted[i] = MUST_NOT;
+	/* Only memory that is watched can be filled. */
+	int early = one->order == AFTER && one->populate != ZERO_FILL;
+	if (early)
+		populate(one);
+	CHECK_EQ(watch(fd, base, (long)(whole / PAGE), WP), 0);
+	memset(signals, 0, sizeof signals);
+	if (one->order == AFTER && !early)
+		populate(one);
+	arm();
+	if (one->order == BEFORE)
+		populate(one);
+	happen(one);
+	write_some(one);
+	check_told(one);
+	CHECK_EQ(protect(fd, base, (long)(whole / PAGE), 0), 0);
+	munmap(base, whole);
+	close(fd);
+	if (file >= 0)
+		close(file);
+	if (checks_failed > failed)
+		printf("that was: %s, %s, %s, %s, %s\n", names[0][one->kind], names[1][one->populate],
+		       names[2][one->order], names[3][one->event], names[4][one->telling]);
+}
+
+/* Whether a file of the kernel's holds more than its heading. */
+static int lines(const char *path)
+{
+	char text[4096];
+	int from = open(path, O_RDONLY), found = 0;
+	long length = from < 0 ? 0 : read(from, text, sizeof text);
+	for (long i = 0; i < length; i++)
+		found += text[i] == '\n';
+	close(from);
+	return found;
+}
+
+int main(int argc, char **argv)
+{
+	int pool = open("/proc/sys/vm/nr_hugepages", O_WRONLY), tried = 0;
+	by_dirty = argc > 1 && strcmp(argv[1], "dirty-bit") == 0;
+	has_swap = lines("/proc/swaps") > 1;
+	pagemap = open("/proc/self/pagemap", O_RDONLY);
+	fd = watcher(UNPOPULATED | ASYNC);
+	if (fd < 0)
+		return checked("userfault_matrix");
+	close(fd);
+	NEED(pagemap >= 0 && pool >= 0 && write(pool, "8", 1) == 1);
+	struct sigaction action = { .sa_sigaction = unprotect_at, .sa_flags = SA_SIGINFO };
+	NEED(sigaction(SIGBUS, &action, NULL) == 0);
+	struct combination one;
+	for (one.kind = 0; one.kind < KINDS; one.kind++)
+		for (one.populate = 0; one.populate < POPULATES; one.populate++)
+			for (one.order = 0; one.order < ORDERS; one.order++)
+				for (one.event = 0; one.event < EVENTS; one.event++)
+					for (one.telling = 0; one.telling < TELLINGS; one.telling++)
+						if (can_be(&one)) {
+							try_one(&one);
+							tried++;
+						}
+	CHECK(tried >= 264);
+	CHECK(write(pool, "0", 1) == 1);
+	return checked("userfault_matrix");
+}

@@ -1,0 +1,222 @@
+/* Which pages were written since I last asked? Asked as Windows' GetWriteWatch is.
+ *
+ * Memory is given a write watch. get_write_watch tells the addresses of pages that were written since then or since the
+ * last reset, upwards, as many as there is room for, and with RESET forgets those that it told: what is written
+ * meanwhile is told by this call or by the next. Whoever writes, the program or the kernel for it, counts; reading,
+ * protecting, merging areas and asking do not.
+ *
+ * Usage: write_watch [SIZE_IN_MIB]
+ */
+#include "track.h"
+
+#include <pthread.h>
+
+#define ROOM 64
+#define ROUNDS 200
+
+enum { KEEP, RESET };
+
+static int watcher, pagemap;
+
+static void watch_writes(void *base, size_t size)
+{
+	MUST(uffd_watch(watcher, base, size, WATCH_WRITES) == 0);
+	MUST(uffd_protect(watcher, base, size, 1) == 0);
+}
+
+/* The first `*count` addresses of written pages; `*count` becomes how many there are. */
+static void get_write_watch(int flags, void *base, size_t size, void **addresses, size_t *count)
+{
+	struct region regions[ROOM];
+	struct pagemap_scan scan = { .size = sizeof scan, .regions = (uintptr_t)regions, .room = ROOM };
+	size_t most = *count;
+	scan.flags = SCAN_ASYNC_ONLY | (flags == RESET ? SCAN_PROTECTS : 0);
+	scan.start = (uintptr_t)base;
+	scan.end = scan.start + size;
+	scan.all = scan.told = PAGE_IS_WRITTEN;
+	for (*count = 0; *count < most && scan.start < scan.end; scan.start = scan.walk_end) {
+		scan.most_pages = most - *count;
+		long found = ioctl(pagemap, PAGEMAP_SCAN, &scan);
+		MUST(found >= 0);
+		for (long i = 0; i < found; i++)
+			for (uint64_t at = regions[i].start; at < regions[i].end; at += PAGE)
+				addresses[(*count)++] = (void *)(uintptr_t)at;
+	}
+}
+
+static void reset_write_watch(void *base, size_t size)
+{
+	MUST(uffd_protect(watcher, base, size, 1) == 0);
+}
+
+/* Exactly these pages, counted from the base, are told. */
+static void expect(int line, int flags, char *base, size_t size, const size_t *pages, size_t many)
+{
+	void *addresses[ROOM];
+	size_t count = ROOM;
+	get_write_watch(flags, base, size, addresses, &count);
+	for (size_t i = 0; i < count && i < many; i++)
+		if (addresses[i] != base + pages[i] * PAGE)
+			give_up("line %d: %p is told, not page %zu of %p", line, addresses[i], pages[i], (void *)base);
+	if (count != many)
+		give_up("line %d: %zu pages are told, not %zu", line, count, many);
+}
+
+#define EXPECT(flags, base, size, ...)                                                                      \
+	do {                                                                                                \
+		static const size_t wanted[] = { __VA_ARGS__ };                                             \
+		expect(__LINE__, flags, base, size, wanted, sizeof wanted / sizeof *wanted);                \
+	} while (0)
+#define EXPECT_NONE(flags, base, size) expect(__LINE__, flags, base, size, NULL, 0)
+
+/* What counts as a write, and what does not. */
+static void semantics(void)
+{
+	const size_t size = 64 * PAGE;
+	char *base = aligned(size, HUGE, 0), text[8] = "written";
+	int pipes[2], zero = open("/dev/zero", O_RDONLY);
+	MUST(zero >= 0 && pipe(pipes) == 0);
+	base[3 * PAGE] = 1;
+	watch_writes(base, size);
+	EXPECT_NONE(KEEP, base, size);
+
+	read_pages(base, size);
+	EXPECT_NONE(KEEP, base, size);
+	base[9 * PAGE] = base[3 * PAGE] = base[4 * PAGE + 17] = base[63 * PAGE] = 1;
+	EXPECT(KEEP, base, size, 3, 4, 9, 63);
+	EXPECT(KEEP, base + 4 * PAGE, 16 * PAGE, 0, 5);
+	EXPECT(RESET, base, 8 * PAGE, 3, 4);
+	EXPECT(RESET, base, size, 9, 63);
+	EXPECT_NONE(RESET, base, size);
+
+	/* The kernel writes: all of one page, and across two. */
+	MUST(read(zero, base + 20 * PAGE, PAGE) == (long)PAGE);
+	MUST(write(pipes[1], text, 8) == 8 && read(pipes[0], base + 31 * PAGE - 4, 8) == 8);
+	EXPECT(RESET, base, size, 20, 30, 31);
+	/* It reads. */
+	MUST(write(pipes[1], base + 20 * PAGE, 8) == 8 && read(pipes[0], text, 8) == 8);
+	EXPECT_NONE(KEEP, base, size);
+
+	/* Rights come and go, areas are split and merge again. */
+	base[12 * PAGE] = 1;
+	MUST(mprotect(base + 10 * PAGE, 5 * PAGE, PROT_READ) == 0);
+	MUST(mprotect(base + 10 * PAGE, 5 * PAGE, PROT_READ | PROT_WRITE) == 0);
+	EXPECT(RESET, base, size, 12);
+	base[13 * PAGE] = 1;
+	EXPECT(KEEP, base, size, 13);
+	reset_write_watch(base, size);
+	EXPECT_NONE(KEEP, base, size);
+
+	/* A child writes its own copy; the parent its own, and that is told. */
+	pid_t child = fork();
+	MUST(child >= 0);
+	if (child == 0) {
+		write_pages(base, size);
+		_exit(0);
+	}
+	MUST(waitpid(child, NULL, 0) == child);
+	EXPECT_NONE(KEEP, base, size);
+	base[3 * PAGE] = 5;
+	EXPECT(RESET, base, size, 3);
+
+	/* More pages than there is room for: what is not told is not forgotten. */
+	void *addresses[ROOM];
+	write_pages(base, size);
+	for (size_t asked = 0; asked < 64; asked += 16) {
+		size_t count = 16;
+		get_write_watch(RESET, base, size, addresses, &count);
+		MUST(count == 16 && addresses[0] == base + asked * PAGE);
+	}
+	EXPECT_NONE(KEEP, base, size);
+	MUST(munmap(base, size) == 0);
+	close(zero), close(pipes[0]), close(pipes[1]);
+}
+
+static char *contended;
+static volatile int over;
+static volatile uint64_t last_written[ROOM];
+
+static void *write_all_the_time(void *unused)
+{
+	for (uint64_t value = 1; !over; value++)
+		for (int page = 0; page < ROOM; page++) {
+			*(volatile uint64_t *)(contended + page * PAGE) = value;
+			last_written[page] = value;
+		}
+	return unused;
+}
+
+/* A page changed since it was last told is told again, whoever writes while we ask. */
+static void beside_a_writer(void)
+{
+	const size_t size = ROOM * PAGE;
+	uint64_t seen[ROOM] = { 0 };
+	pthread_t thread;
+	contended = aligned(size, HUGE, 0);
+	watch_writes(contended, size);
+	MUST(pthread_create(&thread, NULL, write_all_the_time, NULL) == 0);
+	for (int round = 0; round <= ROUNDS; round++) {
+		void *addresses[ROOM];
+		size_t count = ROOM;
+		if (round == ROUNDS) {
+			over = 1;
+			MUST(pthread_join(thread, NULL) == 0);
+		}
+		get_write_watch(RESET, contended, size, addresses, &count);
+		for (size_t i = 0; i < count; i++) {
+			size_t page = ((char *)addresses[i] - contended) / PAGE;
+			seen[page] = *(volatile uint64_t *)addresses[i];
+		}
+		sched_yield();
+	}
+	for (int page = 0; page < ROOM; page++)
+		MUST(seen[page] == last_written[page]);
+	MUST(munmap(contended, size) == 0);
+}
+
+static void cost(size_t size, size_t written)
+{
+	char name[64], *base = aligned(size, HUGE, 0);
+	void **addresses = calloc(written + 1, sizeof *addresses);
+	struct series asks = { 0 }, writes = { 0 };
+	uint64_t faults = 0;
+	MUST(addresses);
+	memset(addresses, 0, (written + 1) * sizeof *addresses);
+	write_pages(base, size);
+	watch_writes(base, size);
+	for (int round = 0; round < 4; round++) {
+		size_t count = written + 1, step = written ? size / PAGE / written : 0;
+		uint64_t before = faults_now(), start = clock_now();
+		for (size_t i = 0; i < written; i++)
+			*(volatile char *)(base + i * step * PAGE) = 1;
+		add_value(&writes, clock_now() - start);
+		faults += faults_now() - before;
+		start = clock_now();
+		get_write_watch(RESET, base, size, addresses, &count);
+		add_value(&asks, clock_now() - start);
+		MUST(count == written);
+	}
+	snprintf(name, sizeof name, "%lu MiB, %zu pages written", size / MIB, written);
+	record_series(name, "get and reset", "instructions", &asks);
+	record_series(name, "writes", "instructions", &writes);
+	record_value(name, "writes: faults", "per round", faults / 4.0);
+	MUST(munmap(base, size) == 0);
+	free(addresses);
+}
+
+int main(int count, char **arguments)
+{
+	size_t size = argument(count, arguments, 1, 64) * MIB;
+	begin();
+	watcher = uffd_open(WP_ASYNC | WP_UNPOPULATED);
+	pagemap = open_pagemap();
+	need(watcher >= 0 && can_scan(pagemap), "asynchronous write protection");
+	semantics();
+	beside_a_writer();
+	cost(size, 0);
+	cost(size, 1);
+	cost(size, size / PAGE / 100);
+	cost(size, size / PAGE);
+	print_records();
+	return 0;
+}
