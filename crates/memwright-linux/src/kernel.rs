@@ -198,7 +198,9 @@ impl Kernel {
             }
             let interrupted = match interest {
                 Interest::Signals => thread.signal_pending(),
-                Interest::Fatal | Interest::Continuation => thread.fatal_pending(),
+                Interest::Fatal | Interest::Continuation | Interest::Tracer => {
+                    thread.fatal_pending()
+                }
             };
             let outcome = if let Some(value) = ready() {
                 Some(Ok(value))

@@ -32,6 +32,7 @@ pub mod manifest;
 pub mod memory;
 mod oom;
 pub mod process;
+mod ptrace;
 pub mod random;
 mod reclaim;
 mod run;

@@ -49,6 +49,8 @@ pub enum Interest {
     Fatal,
     /// The end of the thread only; it waits for SIGCONT.
     Continuation,
+    /// The end of the thread only; it waits for its tracer.
+    Tracer,
 }
 
 /// What hears of wakes without being a thread: an entry of an epoll.

@@ -24,6 +24,9 @@ pub struct Test {
     pub seconds: u32,
     /// Whether the bounded run has it.
     pub slice: bool,
+    /// Whether it goes on in a child after it has ended, as `--children` among the options says: then it is waited for
+    /// until nobody is left who could print.
+    pub children: bool,
     /// More options of `memwright run`.
     pub options: Vec<String>,
 }
@@ -61,6 +64,9 @@ impl Test {
             "-" => Vec::new(),
             words => words.split(' ').map(str::to_owned).collect(),
         };
+        let mut options = words(options);
+        let given = options.len();
+        options.retain(|option| option != "--children");
         Ok(Self {
             name: name.to_owned(),
             program: program.to_owned(),
@@ -70,7 +76,8 @@ impl Test {
             cpus: cpus.parse()?,
             seconds: seconds.parse()?,
             slice: slice == "yes",
-            options: words(options),
+            children: options.len() < given,
+            options,
         })
     }
 }
@@ -87,6 +94,11 @@ mod tests {
         assert_eq!(tests[0].arguments, ["-M", "-p", "10"]);
         assert_eq!(tests[0].options, ["--swap", "a"]);
         assert_eq!((tests[0].cpus, tests[0].slice), (2, false));
+        assert!(!tests[0].children);
+        let tests =
+            Test::read("heading\na\tb\t-\t0\t3G\t2\t9\tno\t--children --thp always\n").unwrap();
+        assert!(tests[0].children);
+        assert_eq!(tests[0].options, ["--thp", "always"]);
         assert!(Test::read("heading\na\tb\t-\t0\t3G\t2\tsoon\tno\t-\n").is_err());
         assert!(Test::read("heading\na\tb\n").is_err());
     }

@@ -43,7 +43,9 @@ pub fn run(memwright: &Path, test: &Test, programs: &Path) -> Result<Output> {
     command.args(["--timeout", &test.seconds.to_string()]);
     command.args(&test.options);
     let program = programs.join(&test.program);
-    if test.user == 0 {
+    if test.children {
+        to_the_last_child(&mut command, &program)?;
+    } else if test.user == 0 {
         command.arg(&program);
     } else {
         as_user(&mut command, test.user, &program)?;
@@ -60,6 +62,15 @@ pub fn run(memwright: &Path, test: &Test, programs: &Path) -> Result<Output> {
         code,
         bad_end: bad_end(code, &errors),
     })
+}
+
+/// Has a shell start the program and read what it prints until its last child is gone.
+fn to_the_last_child(command: &mut Command, program: &Path) -> Result<()> {
+    let busybox = shell::which("busybox").context("busybox is not in PATH")?;
+    command.arg("--file").arg(program).arg(busybox);
+    command.args(["sh", "-c", "set -o pipefail; \"$0\" \"$@\" | cat"]);
+    command.arg(program);
+    Ok(())
 }
 
 /// Has busybox change to the user, who is in the list of users that it reads, and start the program.

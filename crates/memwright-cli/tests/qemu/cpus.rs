@@ -15,6 +15,7 @@ const PROGRAMS: &[&str] = &[
     "advise",
     "seal",
     "keys",
+    "trace",
     "merge",
     "lend",
     "rings",

@@ -16,6 +16,7 @@ const PROGRAMS: &[&str] = &[
     "advise",
     "seal",
     "keys",
+    "trace",
     "merge",
     "lend",
     "rings",

@@ -25,7 +25,7 @@ use crate::{
     kernel::Kernel,
     memory::{Layouts, map_errno, new_space},
     process::{Heap, Image, Resource},
-    signal::{AlternateStack, end_others},
+    signal::{AlternateStack, Signal, SignalInfo, code, end_others},
     syscall::keys,
     wait::Interest,
 };
@@ -360,6 +360,14 @@ fn commit(context: &Context<'_>, loaded: Loaded, path: &[u8]) {
         let state = signals.thread(context.thread);
         state.alternate_stack = AlternateStack::default();
         state.saved_mask = None;
+        if signals.is_traced(context.thread) {
+            // What a tracer hears of it (`ptrace_event` of Linux 7.2 without `PTRACE_O_TRACEEXEC`).
+            let trap = SignalInfo::kernel(Signal::SIGTRAP);
+            signals.thread(context.thread).pending.add(SignalInfo {
+                code: code::SI_USER,
+                ..trap
+            });
+        }
         signals.recalculate(context.thread);
     }
     process.barriers.store(0, Ordering::Relaxed);

@@ -24,8 +24,9 @@ pub fn exit_thread(kernel: &'static Kernel, thread: &Arc<Thread>, status: ExitSt
     let process = &thread.process;
     crate::futex::release(kernel, thread);
     kernel.tasks.lock().threads.remove(&thread.id());
-    let (end, stop) = {
+    let (end, stop, traced) = {
         let mut signals = process.signals.lock();
+        let traced = signals.find(thread).and_then(|state| state.traced.take());
         // Within the lock, so that whoever adds up the process's usage finds it once.
         process
             .usage
@@ -36,13 +37,15 @@ pub fn exit_thread(kernel: &'static Kernel, thread: &Arc<Thread>, status: ExitSt
         if signals.threads.is_empty() {
             // The last thread's, unless all were ended at once (`synchronize_group_exit` of Linux
             // 7.2, `kernel/exit.c`).
-            (Some(*signals.group_exit.get_or_insert(status)), None)
+            let status = *signals.group_exit.get_or_insert(status);
+            (Some(status), None, traced)
         } else {
             let unserved = signals.pending.set();
             signals.retarget(kernel, unserved);
-            (None, signals.stop_is_complete())
+            (None, signals.stop_is_complete(), traced)
         }
     };
+    crate::ptrace::abandon(kernel, thread, traced, end.unwrap_or(status), end.is_some());
     process.thread_ended.wake_all(kernel);
     if let Some(signal) = stop {
         report_change(kernel, process, Change::Stopped(signal));
@@ -54,6 +57,7 @@ pub fn exit_thread(kernel: &'static Kernel, thread: &Arc<Thread>, status: ExitSt
 
 fn exit_process(kernel: &'static Kernel, process: &Arc<Process>, status: ExitStatus) {
     set_alarm(kernel, process, 0, 0);
+    crate::ptrace::release_tracees(kernel, process);
     release_files(kernel, process);
     drop(process.take_fs());
     kernel.scheduler.unload_space(kernel);

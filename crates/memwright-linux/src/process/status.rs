@@ -20,6 +20,8 @@ pub enum Change {
     Stopped(Signal),
     /// It goes on after a stop.
     Continued,
+    /// It stands still for its tracer, with this signal.
+    Trapped(Signal),
 }
 
 impl Change {
@@ -28,7 +30,7 @@ impl Change {
         match self {
             Self::Ended(ExitStatus::Exited(code)) => (code & 0xff) << 8,
             Self::Ended(ExitStatus::Killed(signal)) => i32::from(signal.number()),
-            Self::Stopped(signal) => i32::from(signal.number()) << 8 | 0x7f,
+            Self::Stopped(signal) | Self::Trapped(signal) => i32::from(signal.number()) << 8 | 0x7f,
             Self::Continued => 0xffff,
         }
     }
@@ -40,6 +42,7 @@ impl Change {
             Self::Ended(ExitStatus::Killed(signal)) => (code::CLD_KILLED, signal.number().into()),
             Self::Stopped(signal) => (code::CLD_STOPPED, signal.number().into()),
             Self::Continued => (code::CLD_CONTINUED, Signal::SIGCONT.number().into()),
+            Self::Trapped(signal) => (code::CLD_TRAPPED, signal.number().into()),
         }
     }
 }
@@ -70,6 +73,7 @@ mod tests {
             ),
             (Change::Stopped(Signal::SIGTSTP), 0x147f, (5, 20)),
             (Change::Continued, 0xffff, (6, 18)),
+            (Change::Trapped(Signal::SIGTRAP), 0x057f, (4, 5)),
         ] {
             assert_eq!(change.wait_status(), status, "{change:?}");
             assert_eq!(change.signal_fields(), fields, "{change:?}");

@@ -1,6 +1,6 @@
 //! The table of processes and the relations between them.
 
-use super::{Life, Process, Thread};
+use super::{ExitStatus, Life, Process, Thread};
 use crate::sync::{Lock, LockGuard, Rank};
 use alloc::{collections::BTreeMap, sync::Arc, vec::Vec};
 use core::sync::atomic::Ordering;
@@ -23,6 +23,10 @@ pub struct Member {
     pub children: Vec<u32>,
     /// Where it is in its life.
     pub life: Life,
+    /// Threads that it traces.
+    pub(crate) tracees: Vec<Arc<Thread>>,
+    /// Threads that it traced until they ended, and does not wait for as their parent.
+    pub(crate) ended_tracees: Vec<(Arc<Thread>, ExitStatus)>,
 }
 
 /// Everything under the lock of the process table.
@@ -140,6 +144,8 @@ impl TaskTable {
             process: process.clone(),
             children: Vec::new(),
             life: Life::Alive(None),
+            tracees: Vec::new(),
+            ended_tracees: Vec::new(),
         };
         self.members.insert(process.id, member);
     }

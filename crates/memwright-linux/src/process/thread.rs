@@ -216,9 +216,12 @@ impl Thread {
     }
 
     /// The letter of `/proc/PID/stat` for what it is doing: `R` running or ready, `S` waiting, `D`
-    /// waiting for what signals do not end, `T` stopped, `X` ended. Zombies are processes.
+    /// waiting for what signals do not end, `T` stopped, `t` standing
+    /// still for a tracer, `X` ended. Zombies are processes.
     pub fn state_letter(&self) -> char {
-        if self.is_stopped() {
+        let traced =
+            self.run_state() == RunState::Blocked && self.sleep.lock().interest == Interest::Tracer;
+        if self.is_stopped() && !traced {
             return 'T';
         }
         match self.run_state() {
@@ -227,6 +230,7 @@ impl Thread {
                 Interest::Signals => 'S',
                 Interest::Fatal => 'D',
                 Interest::Continuation => 'T',
+                Interest::Tracer => 't',
             },
             RunState::Ended => 'X',
         }

@@ -1,7 +1,7 @@
 //! Waiting for children.
 
-use super::{Change, Life, Process, UsageSnapshot};
-use crate::{context::Context, errno::Errno, kernel::Kernel};
+use super::{Change, Life, Process, Thread, UsageSnapshot, tasks::Member};
+use crate::{context::Context, errno::Errno, kernel::Kernel, ptrace::standing_unreported};
 use alloc::sync::Arc;
 
 /// Which children are waited for.
@@ -80,6 +80,7 @@ pub fn wait_for_child(
 
 fn look(kernel: &Kernel, parent: &Arc<Process>, target: WaitTarget, options: WaitOptions) -> Look {
     let mut reaped = None;
+    let mut traced = None;
     let mut result = Look::NoChildren;
     {
         let mut tasks = kernel.tasks.lock();
@@ -105,38 +106,104 @@ fn look(kernel: &Kernel, parent: &Arc<Process>, target: WaitTarget, options: Wai
             match change {
                 Change::Ended(_) if !keep => {
                     tasks.remove(child);
-                    reaped = Some((process, change));
+                    reaped = Some((child, process, change));
                 }
                 Change::Stopped(_) | Change::Continued if !keep => {
                     member.life = Life::Alive(None);
-                    reaped = Some((process, change));
+                    reaped = Some((child, process, change));
                 }
-                _ => reaped = Some((process, change)),
+                Change::Ended(_) | Change::Stopped(_) | Change::Continued | Change::Trapped(_) => {
+                    reaped = Some((child, process, change));
+                }
             }
             break;
         }
+        if let (None, Some(member)) = (&reaped, tasks.members.get_mut(&parent.id)) {
+            match look_at_tracees(member, target, options) {
+                Tracees::Changed(thread, change) => {
+                    traced = Some((thread, change));
+                }
+                Tracees::Unchanged => result = Look::Nothing,
+                Tracees::None => {}
+            }
+        }
     }
-    let Some((process, change)) = reaped else {
+    if let Some((thread, change)) = traced {
+        return Look::Found(Waited {
+            process: thread.id(),
+            change,
+            usage: usage_of(kernel, &thread.process),
+        });
+    }
+    let Some((id, process, change)) = reaped else {
         return result;
     };
-    let own = process.total_usage(kernel);
-    let usage = own.plus(&process.children_usage.snapshot());
+    let usage = usage_of(kernel, &process);
     if matches!(change, Change::Ended(_)) && !options.contains(WaitOptions::NOWAIT) {
         parent.children_usage.add(&usage);
     }
     Look::Found(Waited {
-        process: process.id,
+        process: id,
         change,
         usage,
     })
 }
 
-fn eligible(child: &Process, target: WaitTarget, options: WaitOptions) -> bool {
-    let wanted = match target {
+/// What a process and its reaped children used.
+fn usage_of(kernel: &Kernel, process: &Process) -> UsageSnapshot {
+    let own = process.total_usage(kernel);
+    own.plus(&process.children_usage.snapshot())
+}
+
+/// What one look at the traced threads found.
+enum Tracees {
+    Changed(Arc<Thread>, Change),
+    Unchanged,
+    None,
+}
+
+/// Looks for a traced thread that stands still or has ended. What it is asked for in options matters for its end only
+/// (Linux 7.2 `kernel/exit.c`, `wait_task_stopped`).
+fn look_at_tracees(member: &mut Member, target: WaitTarget, options: WaitOptions) -> Tracees {
+    let keep = options.contains(WaitOptions::NOWAIT);
+    let wanted = |thread: &Thread| is_target(thread.id(), thread.process.group(), target);
+    let ended = member
+        .ended_tracees
+        .iter()
+        .position(|(thread, _)| wanted(thread));
+    if let Some(place) = ended.filter(|_| options.contains(WaitOptions::EXITED)) {
+        let (thread, status) = if keep {
+            member.ended_tracees[place].clone()
+        } else {
+            member.ended_tracees.remove(place)
+        };
+        return Tracees::Changed(thread, Change::Ended(status));
+    }
+    let mut found = ended.is_some();
+    for thread in member.tracees.iter().filter(|thread| wanted(thread)) {
+        found = true;
+        if let Some(signal) = standing_unreported(thread, keep) {
+            return Tracees::Changed(thread.clone(), Change::Trapped(signal));
+        }
+    }
+    if found {
+        Tracees::Unchanged
+    } else {
+        Tracees::None
+    }
+}
+
+/// The child or traced thread with this id, in this group, is waited for.
+fn is_target(id: u32, group: u32, target: WaitTarget) -> bool {
+    match target {
         WaitTarget::Any => true,
-        WaitTarget::Process(id) => child.id == id,
-        WaitTarget::Group(group) => child.group() == group,
-    };
+        WaitTarget::Process(wanted) => id == wanted,
+        WaitTarget::Group(wanted) => group == wanted,
+    }
+}
+
+fn eligible(child: &Process, target: WaitTarget, options: WaitOptions) -> bool {
+    let wanted = is_target(child.id, child.group(), target);
     let signals = child.exit_signal.load(core::sync::atomic::Ordering::SeqCst)
         != crate::signal::Signal::SIGCHLD.number();
     wanted

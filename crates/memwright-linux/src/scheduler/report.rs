@@ -70,6 +70,7 @@ fn describe(thread: &Thread, now: u64, out: &mut dyn Write) -> fmt::Result {
                 let what = match (thread.futex.is_waiting(), sleep.interest) {
                     (true, _) => "a futex",
                     (false, Interest::Continuation) => "SIGCONT",
+                    (false, Interest::Tracer) => "its tracer",
                     (false, Interest::Signals | Interest::Fatal) => sleep.what,
                 };
                 let passed = now.saturating_sub(sleep.since);

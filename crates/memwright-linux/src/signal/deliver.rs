@@ -2,7 +2,7 @@
 
 use super::{
     Action, ActionFlags, AlternateStack, DefaultAction, Handler, Restart, Signal, SignalInfo,
-    SignalSet, Stop, default_action, force_fault, report_change, restart_decision,
+    SignalSet, Signals, Stop, default_action, force_fault, report_change, restart_decision,
 };
 use crate::{
     abi::Plain,
@@ -16,7 +16,8 @@ use crate::{
     },
     context::Context,
     errno::Errno,
-    process::{Change, ExitStatus, end_group},
+    process::{Change, ExitStatus, Thread, end_group},
+    ptrace::stand_still,
     syscall::keys,
     wait::Interest,
 };
@@ -40,6 +41,8 @@ pub enum After {
 enum Step {
     Exit(ExitStatus),
     Stopped,
+    /// Stand still for the tracer: before this signal is taken, or because the process is stopped.
+    Trap(Signal, Option<SignalInfo>),
     Stop(Signal),
     Handle(SignalInfo, Action, SignalSet),
     Nothing,
@@ -48,10 +51,12 @@ enum Step {
 /// Deals with everything that keeps the thread from returning to user mode: the end of its
 /// process, stops, signals.
 pub fn deliver(context: &Context<'_>) -> After {
+    let mut granted = None;
     loop {
-        match next_step(context) {
+        match next_step(context, granted.take()) {
             Step::Exit(status) => return After::Exit(status),
             Step::Stopped => wait_while_stopped(context),
+            Step::Trap(signal, info) => granted = stand_still(context, signal, info),
             Step::Stop(signal) => stop(context, signal),
             Step::Handle(info, action, mask) => {
                 restart_call(context, Some(action.flags));
@@ -67,7 +72,8 @@ pub fn deliver(context: &Context<'_>) -> After {
     }
 }
 
-fn next_step(context: &Context<'_>) -> Step {
+/// `granted` is the signal that the thread's tracer lets it take.
+fn next_step(context: &Context<'_>, mut granted: Option<SignalInfo>) -> Step {
     let thread = context.thread;
     let mut signals = context.process().signals.lock();
     loop {
@@ -84,11 +90,25 @@ fn next_step(context: &Context<'_>) -> Step {
         if let Some(code) = thread.exit_code() {
             return Step::Exit(ExitStatus::Exited(code));
         }
-        if let Stop::Stopped(_) = signals.stop {
-            return Step::Stopped;
+        if let Some(step) = step_of_stop(&mut signals, thread) {
+            if let Some(info) = granted {
+                signals.thread(thread).pending.add(info);
+            }
+            return step;
         }
         let blocked = signals.thread(thread).blocked;
-        let Some(info) = signals.take(thread, blocked) else {
+        let info = if let Some(info) = granted.take() {
+            if blocked.contains(info.signal) {
+                signals.thread(thread).pending.add(info);
+                continue;
+            }
+            info
+        } else if let Some(info) = signals.take(thread, blocked) {
+            if info.signal != Signal::SIGKILL && signals.is_traced(thread) {
+                return Step::Trap(info.signal, Some(info));
+            }
+            info
+        } else {
             if let Some(mask) = signals.thread(thread).saved_mask.take() {
                 signals.set_blocked(context.kernel, thread, mask);
                 continue;
@@ -118,6 +138,23 @@ fn next_step(context: &Context<'_>) -> Step {
                 DefaultAction::Stop => return Step::Stop(info.signal),
             },
         }
+    }
+}
+
+/// What a stop of the process makes the thread do: a traced one stands still for its tracer, which may let it go on
+/// before the process does.
+fn step_of_stop(signals: &mut Signals, thread: &Arc<Thread>) -> Option<Step> {
+    let stop = signals.stop;
+    let traced = signals.thread(thread).traced.as_deref_mut();
+    match (stop, traced.filter(|tracing| tracing.tracer.is_some())) {
+        (Stop::Running, None) => None,
+        (Stop::Running, Some(tracing)) => {
+            tracing.passes_stop = false;
+            None
+        }
+        (Stop::Stopped(_), None) => Some(Step::Stopped),
+        (Stop::Stopped(_), Some(tracing)) if tracing.passes_stop => None,
+        (Stop::Stopped(signal), Some(_)) => Some(Step::Trap(signal, None)),
     }
 }
 

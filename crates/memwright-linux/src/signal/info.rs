@@ -49,6 +49,8 @@ pub mod code {
     pub const CLD_KILLED: i32 = 2;
     /// The child was killed and would have dumped core.
     pub const CLD_DUMPED: i32 = 3;
+    /// The child stands still for its tracer.
+    pub const CLD_TRAPPED: i32 = 4;
     /// The child stopped.
     pub const CLD_STOPPED: i32 = 5;
     /// The stopped child continued.

@@ -184,7 +184,18 @@ pub(crate) fn waits_for_ended(parent: &Process, signal: Option<Signal>) -> bool 
 
 /// Tells the parent that a child changed: by a signal, and by waking its waits.
 pub fn notify_parent(kernel: &Kernel, child: &Arc<Process>, change: Change, signal: Signal) {
-    let Some(parent) = kernel.tasks.process(child.parent()) else {
+    notify(kernel, child.parent(), child.id, child, change, signal);
+}
+
+/// Tells the tracer of a thread that it stands still, or has ended.
+pub(crate) fn notify_tracer(kernel: &Kernel, tracer: u32, thread: &Thread, change: Change) {
+    let signal = Signal::SIGCHLD;
+    notify(kernel, tracer, thread.id(), &thread.process, change, signal);
+}
+
+/// Tells process `to` that the process or thread with this `id`, of `child`, changed.
+fn notify(kernel: &Kernel, to: u32, id: u32, child: &Process, change: Change, signal: Signal) {
+    let Some(parent) = kernel.tasks.process(to) else {
         return;
     };
     if parent.id == REAPER {
@@ -193,14 +204,14 @@ pub fn notify_parent(kernel: &Kernel, child: &Arc<Process>, change: Change, sign
     let quiet = {
         let signals = parent.signals.lock();
         let action = signals.action(Signal::SIGCHLD);
-        let stop = matches!(change, Change::Stopped(_) | Change::Continued);
+        let stop = !matches!(change, Change::Ended(_));
         stop && action.flags.contains(ActionFlags::NOCLDSTOP)
     };
     if !quiet {
         let usage = child.total_usage(kernel);
         let (code, status) = change.signal_fields();
         let detail = Detail::Child {
-            process: child.id,
+            process: id,
             user: 0,
             status,
             user_ticks: ticks(usage.user) as i64,

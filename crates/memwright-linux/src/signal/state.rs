@@ -4,8 +4,9 @@ use super::{Action, Handler, Pending, Signal, SignalInfo, SignalSet};
 use crate::{
     kernel::Kernel,
     process::{ExitStatus, Thread, Work},
+    ptrace::Tracing,
 };
-use alloc::{sync::Arc, vec::Vec};
+use alloc::{boxed::Box, sync::Arc, vec::Vec};
 
 crate::abi_struct! {
     /// `stack_t` of `asm-generic/signal.h`.
@@ -61,6 +62,8 @@ pub struct ThreadSignals {
     pub waited: SignalSet,
     /// The alternate stack.
     pub alternate_stack: AlternateStack,
+    /// Who traces the thread, if anybody does.
+    pub(crate) traced: Option<Box<Tracing>>,
 }
 
 impl ThreadSignals {
@@ -137,6 +140,12 @@ impl Signals {
         let mut threads = self.threads.iter_mut();
         let found = threads.find(|(other, _)| core::ptr::eq(&raw const **other, thread));
         found.map(|(_, state)| state)
+    }
+
+    /// A process traces this thread.
+    pub(crate) fn is_traced(&mut self, thread: &Thread) -> bool {
+        let traced = self.thread(thread).traced.as_ref();
+        traced.is_some_and(|tracing| tracing.tracer.is_some())
     }
 
     /// Recomputes whether a thread has to look at its signals before it returns to user mode. Only
@@ -226,7 +235,9 @@ impl Signals {
     pub fn ignored(&self, signal: Signal) -> bool {
         // A blocked signal stays: its action may change before it is unblocked.
         let kept = |state: &ThreadSignals| {
-            state.blocked.contains(signal)
+            // Its tracer decides.
+            state.traced.is_some()
+                || state.blocked.contains(signal)
                 || state.waited.contains(signal)
                 || state.saved_mask.is_some_and(|mask| mask.contains(signal))
         };

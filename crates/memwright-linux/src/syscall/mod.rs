@@ -8,6 +8,7 @@ pub(crate) mod keys;
 pub(crate) mod membarrier;
 pub(crate) mod memory;
 pub(crate) mod process;
+pub(crate) mod ptrace;
 pub(crate) mod scheduling;
 pub(crate) mod shared_memory;
 pub(crate) mod signal;

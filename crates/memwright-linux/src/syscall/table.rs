@@ -4,8 +4,8 @@
 //! and the bad-pointer test.
 
 use super::{
-    Handler, file, futex, identity, keys, membarrier, memory, process, scheduling, shared_memory,
-    signal, swap, system, time,
+    Handler, file, futex, identity, keys, membarrier, memory, process, ptrace, scheduling,
+    shared_memory, signal, swap, system, time,
 };
 use linux_raw_sys::general as raw;
 
@@ -361,7 +361,12 @@ const NUMBERS: &[SystemCall] = &[
     ),
     real(99, "sysinfo", &[Kind::Out(112)], system::sysinfo),
     real(100, "times", &[Kind::Out(32)], system::times),
-    missing(101, "ptrace"),
+    real(
+        101,
+        "ptrace",
+        &[Kind::Int, Kind::Int, Kind::Hex, Kind::Hex],
+        ptrace::ptrace,
+    ),
     real(102, "getuid", &[], identity::getuid),
     missing(103, "syslog"),
     real(104, "getgid", &[], identity::getgid),

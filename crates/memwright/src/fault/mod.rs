@@ -7,6 +7,7 @@
 mod anon;
 mod copy;
 mod file;
+mod force;
 mod huge;
 mod hugetlb;
 mod present;

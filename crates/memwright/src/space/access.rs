@@ -25,18 +25,12 @@ impl<M: Machine> AddressSpace<M> {
     /// As for a fault of the program, with how many bytes were read before.
     pub fn read(&self, address: VirtAddr, bytes: &mut [u8]) -> Result<(), (FaultError, usize)> {
         let core = &*self.core;
-        let mut done = 0;
-        while done < bytes.len() {
-            let at = VirtAddr::new(address.as_u64().wrapping_add(done as u64));
-            let step = (PAGE_SIZE - at.offset()).min(bytes.len() - done);
+        for_pages(address, bytes.len(), |at, done, step| {
             let target = &mut bytes[done..done + step];
             core.with_frame(at, FOREIGN_READ, |frame| {
                 core.memory.frames().read(frame, at.offset(), target);
             })
-            .map_err(|error| (error, done))?;
-            done += step;
-        }
-        Ok(())
+        })
     }
 
     /// Writes memory as the program would: a private page is copied first.
@@ -45,19 +39,73 @@ impl<M: Machine> AddressSpace<M> {
     /// As for a fault of the program, with how many bytes were written before.
     pub fn write(&self, address: VirtAddr, bytes: &[u8]) -> Result<(), (FaultError, usize)> {
         let core = &*self.core;
-        let mut done = 0;
-        while done < bytes.len() {
-            let at = VirtAddr::new(address.as_u64().wrapping_add(done as u64));
-            let step = (PAGE_SIZE - at.offset()).min(bytes.len() - done);
+        for_pages(address, bytes.len(), |at, done, step| {
             let source = &bytes[done..done + step];
             core.with_frame(at, FOREIGN_WRITE, |frame| {
                 core.memory.frames().write(frame, at.offset(), source);
             })
-            .map_err(|error| (error, done))?;
-            done += step;
-        }
-        Ok(())
+        })
     }
+}
+
+impl<M: Machine> AddressSpace<M> {
+    /// Reads memory as a debugger does: also what the program has no right to read (Linux 7.2 `mm/memory.c`,
+    /// `access_remote_vm` with `FOLL_FORCE`).
+    ///
+    /// # Errors
+    /// As for a fault of the program, with how many bytes were read before; `Denied` for secret memory and for what
+    /// could never be read.
+    pub fn read_forced(
+        &self,
+        address: VirtAddr,
+        bytes: &mut [u8],
+    ) -> Result<(), (FaultError, usize)> {
+        let core = &*self.core;
+        for_pages(address, bytes.len(), |at, done, step| {
+            let target = &mut bytes[done..done + step];
+            let mut read = |frame| core.memory.frames().read(frame, at.offset(), target);
+            match core.with_frame(at, FOREIGN_READ, &mut read) {
+                Err(FaultError::Denied) => core.with_forced_frame(at, false, read),
+                outcome => outcome,
+            }
+        })
+    }
+
+    /// Writes memory as a debugger does: into a page of the program's own where the memory is private and the program
+    /// has no right to write it, which it does not gain (Linux 7.2 `mm/memory.c`, `access_remote_vm` with
+    /// `FOLL_FORCE`).
+    ///
+    /// # Errors
+    /// As for a fault of the program, with how many bytes were written before; `Denied` for shared memory that the
+    /// program may not write and for secret memory.
+    pub fn write_forced(&self, address: VirtAddr, bytes: &[u8]) -> Result<(), (FaultError, usize)> {
+        let core = &*self.core;
+        for_pages(address, bytes.len(), |at, done, step| {
+            let source = &bytes[done..done + step];
+            let write = |frame| core.memory.frames().write(frame, at.offset(), source);
+            match core.with_frame(at, FOREIGN_WRITE, write) {
+                Err(FaultError::Denied) => core.with_forced_frame(at, true, write),
+                outcome => outcome,
+            }
+        })
+    }
+}
+
+/// Calls `act` for each page that `length` bytes from `address` on touch: with where to begin, how many bytes came
+/// before, and how many lie in the page.
+fn for_pages(
+    address: VirtAddr,
+    length: usize,
+    mut act: impl FnMut(VirtAddr, usize, usize) -> Result<(), FaultError>,
+) -> Result<(), (FaultError, usize)> {
+    let mut done = 0;
+    while done < length {
+        let at = VirtAddr::new(address.as_u64().wrapping_add(done as u64));
+        let step = (PAGE_SIZE - at.offset()).min(length - done);
+        act(at, done, step).map_err(|error| (error, done))?;
+        done += step;
+    }
+    Ok(())
 }
 
 impl<M: Machine> AddressSpace<M> {

@@ -63,6 +63,9 @@ pub struct UserState {
 /// Flags a fresh program starts with: interrupts enabled and the bit that is always one.
 pub const INITIAL_FLAGS: u64 = 0x202;
 
+/// TF: a trap after each instruction.
+pub const TRAP_FLAG: u64 = 0x100;
+
 /// Flags that user code may choose for itself (`FIX_EFLAGS` of Linux 7.2,
 /// `arch/x86/include/asm/sighandling.h`): AC, OF, DF, TF, SF, ZF, AF, PF, CF and RF.
 pub const USER_FLAGS: u64 = 0x5_0dd5;

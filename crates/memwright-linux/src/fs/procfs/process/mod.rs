@@ -79,6 +79,7 @@ impl Subject {
             'R' => "running",
             'D' => "disk sleep",
             'T' => "stopped",
+            't' => "tracing stop",
             'Z' => "zombie",
             'X' => "dead",
             _ => "sleeping",

@@ -82,7 +82,12 @@ pub fn status(context: &Context<'_>, subject: &Subject, text: &mut Text) -> fmt:
         "Tgid:\t{id}\nNgid:\t0\nPid:\t{}\nPPid:\t{parent}",
         subject.id
     )?;
-    text.write_str("TracerPid:\t0\n")?;
+    let tracer = subject.thread.as_ref().and_then(|thread| {
+        let mut signals = process.signals.lock();
+        let tracing = signals.find(thread)?.traced.as_deref()?;
+        tracing.tracer
+    });
+    writeln!(text, "TracerPid:\t{}", tracer.unwrap_or_default())?;
     let credentials = process.credentials.lock().clone();
     write_ids(text, "Uid", &credentials.user)?;
     write_ids(text, "Gid", &credentials.group)?;

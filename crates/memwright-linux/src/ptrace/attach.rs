@@ -1,0 +1,190 @@
+//! Beginning and ending to trace.
+
+use super::{Resume, Tracing};
+use crate::{
+    context::Context,
+    errno::Errno,
+    kernel::Kernel,
+    process::{ExitStatus, Process, REAPER, Thread, Work},
+    signal::{
+        Detail, Signal, SignalInfo, Signals, Stop, code, kill_process, notify_tracer,
+        send_to_thread,
+    },
+};
+use alloc::{boxed::Box, sync::Arc, vec::Vec};
+
+/// `PTRACE_TRACEME`: the caller's parent traces it from now on.
+///
+/// # Errors
+/// `EPERM` when it is traced already, or its parent is the built-in reaper.
+pub(crate) fn be_traced(context: &Context<'_>) -> Result<(), Errno> {
+    let parent = context.process().parent();
+    if parent == REAPER {
+        return Err(Errno::EPERM);
+    }
+    begin(context.kernel, context.thread, parent).map(drop)
+}
+
+/// `PTRACE_ATTACH`: the calling process traces the thread from now on, which is stopped.
+///
+/// # Errors
+/// `EPERM` for a thread of one's own process, one that is traced already, one that may not be looked into; `ESRCH` for
+/// one that has ended.
+pub(crate) fn attach(context: &Context<'_>, thread: &Arc<Thread>) -> Result<(), Errno> {
+    if Arc::ptr_eq(&thread.process, context.process()) {
+        return Err(Errno::EPERM);
+    }
+    let other = thread.process.credentials.lock().clone();
+    if !context.process().credentials.lock().may_look_into(&other) {
+        return Err(Errno::EPERM);
+    }
+    let kernel = context.kernel;
+    let stopped = begin(kernel, thread, context.process().id)?;
+    let info = SignalInfo {
+        signal: Signal::SIGSTOP,
+        code: code::SI_USER,
+        errno: 0,
+        detail: Detail::Sender {
+            process: context.process().id,
+            user: 0,
+        },
+    };
+    send_to_thread(kernel, thread, info);
+    if stopped {
+        // It stands still with its process: now it does so as a traced thread.
+        thread.process.resumed.wake_all(kernel);
+    }
+    Ok(())
+}
+
+/// Enters tracer and traced thread. Returns whether the thread's process is stopped.
+fn begin(kernel: &Kernel, thread: &Arc<Thread>, tracer: u32) -> Result<bool, Errno> {
+    let mut tasks = kernel.tasks.lock();
+    let stopped = {
+        let mut signals = thread.process.signals.lock();
+        let stopped = signals.stop != Stop::Running;
+        let state = signals.find(thread).ok_or(Errno::ESRCH)?;
+        let tracing = state.traced.get_or_insert_default();
+        if tracing.tracer.is_some() {
+            return Err(Errno::EPERM);
+        }
+        tracing.tracer = Some(tracer);
+        if stopped {
+            thread.set_stopped(false);
+            thread.set_work(Work::SIGNAL, true);
+        }
+        stopped
+    };
+    let member = tasks.members.get_mut(&tracer).ok_or(Errno::ESRCH)?;
+    member.tracees.push(thread.clone());
+    Ok(stopped)
+}
+
+/// `PTRACE_DETACH`: a thread that stands still goes on untraced, with this signal.
+pub(crate) fn detach(
+    kernel: &Kernel,
+    tracer: &Process,
+    thread: &Arc<Thread>,
+    signal: Option<Signal>,
+) {
+    let member = kernel
+        .tasks
+        .lock()
+        .members
+        .get_mut(&tracer.id)
+        .map(|member| {
+            member.tracees.retain(|tracee| !Arc::ptr_eq(tracee, thread));
+        });
+    if member.is_some() {
+        let_go(kernel, thread, Some(signal));
+    }
+}
+
+/// Ends the tracing: `signal`, if the tracer names one or none, replaces the one that the thread was about to take.
+fn let_go(kernel: &Kernel, thread: &Arc<Thread>, signal: Option<Option<Signal>>) {
+    {
+        let mut signals = thread.process.signals.lock();
+        let Some(state) = signals.find(thread) else {
+            return;
+        };
+        match state.traced.as_deref_mut() {
+            Some(Tracing {
+                tracer,
+                standing: Some(standing),
+                ..
+            }) => {
+                *tracer = None;
+                // A signal that the tracer has seen goes with it (Linux 7.2 `kernel/exit.c`, `wait_task_stopped`).
+                let unseen = standing.info.filter(|_| !standing.reported);
+                standing.resume = Some(Resume {
+                    signal: signal.unwrap_or(unseen.map(|info| info.signal)),
+                    step: false,
+                });
+            }
+            Some(_) | None => state.traced = None,
+        }
+    }
+    thread.process.resumed.wake_all(kernel);
+}
+
+/// The tracer ends: what it traced goes on by itself, or is killed where that was asked for.
+pub(crate) fn release_tracees(kernel: &Kernel, tracer: &Process) {
+    let tracees: Vec<Arc<Thread>> = {
+        let mut tasks = kernel.tasks.lock();
+        match tasks.members.get_mut(&tracer.id) {
+            Some(member) => {
+                member.ended_tracees.clear();
+                core::mem::take(&mut member.tracees)
+            }
+            None => return,
+        }
+    };
+    for thread in &tracees {
+        let killed = {
+            let mut signals = thread.process.signals.lock();
+            tracing(&mut signals, thread).is_some_and(|tracing| tracing.killed_at_end)
+        };
+        let_go(kernel, thread, None);
+        if killed {
+            kill_process(kernel, &thread.process);
+        }
+    }
+}
+
+/// A traced thread ends. Its tracer learns of it here, unless it is told as the parent.
+pub(crate) fn abandon(
+    kernel: &Kernel,
+    thread: &Arc<Thread>,
+    tracing: Option<Box<Tracing>>,
+    status: ExitStatus,
+    last: bool,
+) {
+    let Some(tracer) = tracing.and_then(|tracing| tracing.tracer) else {
+        return;
+    };
+    let told_as_parent = last && thread.process.parent() == tracer;
+    {
+        let mut tasks = kernel.tasks.lock();
+        let Some(member) = tasks.members.get_mut(&tracer) else {
+            return;
+        };
+        member.tracees.retain(|tracee| !Arc::ptr_eq(tracee, thread));
+        if !told_as_parent {
+            member.ended_tracees.push((thread.clone(), status));
+        }
+    }
+    if !told_as_parent {
+        notify_tracer(
+            kernel,
+            tracer,
+            thread,
+            crate::process::Change::Ended(status),
+        );
+    }
+}
+
+/// What is known of a traced thread, unless its tracer let go of it.
+pub(super) fn tracing<'a>(signals: &'a mut Signals, thread: &Thread) -> Option<&'a mut Tracing> {
+    let traced = signals.find(thread)?.traced.as_deref_mut();
+    traced.filter(|tracing| tracing.tracer.is_some())
+}

@@ -1,0 +1,111 @@
+//! A debugger's access, which the rights of the area do not bind (Linux 7.2 `mm/gup.c`, `check_vma_flags` and
+//! `can_follow_write_common` with `FOLL_FORCE`): what it stores in private memory lands in a page of the process's own,
+//! and the process gains no right by it.
+
+use memwright_table::{Bits, Entry, Frame, Machine, PageRange, PageSize, Present, VirtAddr};
+
+use super::{Access, Fault};
+use crate::error::FaultError;
+use crate::space::{Area, Core};
+use crate::vma::{AreaFlags, Rights};
+
+/// What a forced store leaves behind: what hardware would, and that the page was written.
+const STORED: Bits = Bits::ACCESSED.union(Bits::DIRTY).union(Bits::SOFT_DIRTY);
+
+impl<M: Machine> Core<M> {
+    /// Calls `act` with the frame of the page at `address` while the lock of its entry is held (design rule 11); for a
+    /// store, with a frame that the process shares with nobody.
+    ///
+    /// # Errors
+    /// `Denied` where not even a debugger may reach: secret memory, shared memory that the process may not write, huge
+    /// pages of the pool, and pages whose stores a userfaultfd waits for. Else as for a fault.
+    pub(crate) fn with_forced_frame(
+        &self,
+        address: VirtAddr,
+        write: bool,
+        act: impl FnOnce(Frame),
+    ) -> Result<(), FaultError> {
+        let page = address.page();
+        if address >= VirtAddr::USER_END {
+            return Err(FaultError::NoArea);
+        }
+        let cpu = self.cpu();
+        loop {
+            let areas = self.areas.read(cpu);
+            let area = areas.map.find(page).ok_or(FaultError::NoArea)?;
+            if !may_force(area, write) {
+                return Err(FaultError::Denied);
+            }
+            let fault = Fault {
+                core: self,
+                cpu,
+                areas: &areas,
+                area,
+                page,
+                access: Access {
+                    write,
+                    fetch: false,
+                    user: false,
+                },
+            };
+            let mut cursor = self.table.cursor(PageRange::single(page));
+            match cursor.peek() {
+                Entry::Present(present) if !write || is_own(present) => {
+                    let set = if write { STORED } else { Bits::ACCESSED };
+                    let mut gather = self.gather();
+                    cursor.widen();
+                    cursor.edit(set, Bits::empty(), &mut gather);
+                    act(present.frame_of(page));
+                    let counts = gather.close();
+                    self.note_gather(cpu, counts);
+                    return Ok(());
+                }
+                Entry::Present(present) if present.bits.contains(Bits::UFFD_WP) => {
+                    return Err(FaultError::Denied);
+                }
+                Entry::Present(present) if present.size != PageSize::Size4K => {
+                    fault.split_for_store(cursor)?;
+                }
+                Entry::Present(present) => {
+                    fault.copy_present(&mut cursor, present)?;
+                }
+                Entry::Swapped(present) => {
+                    fault.swap_in(cursor, present)?;
+                }
+                Entry::Empty | Entry::Marker(_) | Entry::Migrating(_) => {
+                    drop(cursor);
+                    fault.bring_in()?;
+                }
+            }
+        }
+    }
+}
+
+impl<M: Machine> Fault<'_, M> {
+    /// Fills the page whatever the area's rights.
+    fn bring_in(self) -> Result<(), FaultError> {
+        if self.area.object().is_some() {
+            self.resolve_object()?;
+        } else {
+            self.resolve_anonymous()?;
+        }
+        Ok(())
+    }
+}
+
+/// Whether a debugger may reach memory of this area, beyond what its rights permit.
+fn may_force<M: Machine>(area: &Area<M>, write: bool) -> bool {
+    let flags = area.flags();
+    let right = if write { Rights::WRITE } else { Rights::READ };
+    area.max_rights().contains(right)
+        && !flags.contains(AreaFlags::SECRET)
+        && !(write && (area.is_shared() || flags.contains(AreaFlags::HUGETLB)))
+}
+
+/// Nobody else sees what is stored in this page.
+fn is_own(page: Present) -> bool {
+    page.bits.contains(Bits::EXCLUSIVE)
+        && !page
+            .bits
+            .intersects(Bits::BORROWED | Bits::MERGED | Bits::UFFD_WP)
+}
