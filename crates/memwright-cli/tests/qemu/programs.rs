@@ -70,7 +70,14 @@ const TRACKED_BY_FAULTS: &[&str] = &[
 ];
 
 /// Those that want swap, and some whose memory is the same with it.
-const SWAPPING: &[&str] = &["swap", "swap_off", "advise", "cow", "userfault"];
+const SWAPPING: &[&str] = &[
+    "swap",
+    "swap_off",
+    "advise",
+    "cow",
+    "userfault",
+    "userfault_matrix dirty-bit",
+];
 
 /// One test for each program and way to link it.
 pub fn trials() -> Vec<Trial> {

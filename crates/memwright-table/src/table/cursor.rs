@@ -333,7 +333,10 @@ impl<'t, M: Machine> Cursor<'t, M> {
                 gather.hold_whole(frame);
             }
         } else if let Entry::Swapped(swapped) = old_entry {
-            gather.release_slot(swapped.slot);
+            let kept = matches!(entry, Entry::Swapped(new) if new.slot == swapped.slot);
+            if !kept {
+                gather.release_slot(swapped.slot);
+            }
         }
         old_entry
     }
