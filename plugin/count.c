@@ -5,13 +5,16 @@
  * exceptions and its loads of CR3 too (-d int,mmu,plugin), so that all of it is in one order:
  *
  *     memwright count API                                      once, when it is loaded
- *     memwright mark CODE CPU USER KERNEL INVLPG INVPCID CR4   a mark was executed; the counts are those since the start
- *     memwright cr3 CPU                                        this CPU loads CR3 next
+ *     memwright mark CODE CPU CR3 INVLPG INVPCID CR4 USER KERNEL   a mark was executed; counts are since the start
+ *     memwright cr3 CPU CR3                                        this CPU loads CR3 next, which holds this now
  *
  * A mark is the 7-byte NOP of include/memwright/mark.h. With answers=PATH the guest stands still at each mark until a
  * byte has come from there: whoever reads the log then looks at the guest's memory.
  *
- * An instruction is the user's where its address is in the lower half. One that faults counts each time it begins.
+ * An instruction is the user's where its address is in the lower half. One that faults counts each time it begins. With
+ * instructions=off, for several CPUs, none are counted, and USER and KERNEL are missing. CPUs must take turns
+ * (thread=single). CR3 is 0 where QEMU is too old to tell it; where it tells, its CPU is not to be relied on: where CPUs
+ * take turns, QEMU 10.0 passes the one that translated, and generates wrong code for counters of several.
  */
 #include "api.h"
 
@@ -23,70 +26,118 @@
 #define EXPORT __attribute__((visibility("default")))
 
 enum { MARK_MAGIC = 0x4d57 };
-enum what { USER, KERNEL, INVLPG, INVPCID, CR4, COUNTERS };
+enum half { USER, KERNEL, HALVES };
+enum flush { INVLPG, INVPCID, CR4, FLUSHES };
 
 EXPORT int qemu_plugin_version = PLUGIN_API;
 
-static int answers = -1;
+static int answers = -1, counts_instructions = 1;
+static unsigned long long flushes[FLUSHES];
 
 #if PLUGIN_API < 2
-static uint64_t counters[COUNTERS];
+static uint64_t counters[HALVES];
 
-static void count_here(struct qemu_plugin_insn *instruction, enum what what)
+static void count_here(struct qemu_plugin_insn *instruction, enum half half)
 {
-	qemu_plugin_register_vcpu_insn_exec_inline(instruction, QEMU_PLUGIN_INLINE_ADD_U64, &counters[what], 1);
+	qemu_plugin_register_vcpu_insn_exec_inline(instruction, QEMU_PLUGIN_INLINE_ADD_U64, &counters[half], 1);
 }
 
-static uint64_t counted(enum what what)
+static unsigned long long counted(enum half half)
 {
-	return counters[what];
+	return counters[half];
 }
 
-static void make_counters(void)
+static void make_counters(qemu_plugin_id_t id)
 {
+	(void)id;
+}
+
+static unsigned long long cr3_now(void)
+{
+	return 0;
 }
 #else
 static struct qemu_plugin_scoreboard *counters;
 
-static qemu_plugin_u64 counter(enum what what)
+static qemu_plugin_u64 counter(enum half half)
 {
-	return (qemu_plugin_u64){ counters, what * sizeof(uint64_t) };
+	return (qemu_plugin_u64){ counters, half * sizeof(uint64_t) };
 }
 
-static void count_here(struct qemu_plugin_insn *instruction, enum what what)
+static void count_here(struct qemu_plugin_insn *instruction, enum half half)
 {
-	qemu_plugin_register_vcpu_insn_exec_inline_per_vcpu(instruction, QEMU_PLUGIN_INLINE_ADD_U64, counter(what), 1);
+	qemu_plugin_register_vcpu_insn_exec_inline_per_vcpu(instruction, QEMU_PLUGIN_INLINE_ADD_U64, counter(half), 1);
 }
 
-static uint64_t counted(enum what what)
+static unsigned long long counted(enum half half)
 {
-	return qemu_plugin_u64_sum(counter(what));
+	return qemu_plugin_u64_sum(counter(half));
 }
 
-static void make_counters(void)
+static struct qemu_plugin_register *cr3;
+static GByteArray *bytes_of_cr3;
+
+/* Handles are the same for every CPU of a kind. */
+static void at_cpu(qemu_plugin_id_t id, unsigned int cpu)
 {
-	counters = qemu_plugin_scoreboard_new(COUNTERS * sizeof(uint64_t));
+	(void)id, (void)cpu;
+	GArray *registers = qemu_plugin_get_registers();
+	qemu_plugin_reg_descriptor *all = (void *)registers->data;
+	for (unsigned int i = 0; i < registers->len; i++)
+		if (strcmp(all[i].name, "cr3") == 0)
+			cr3 = all[i].handle;
+	g_array_free(registers, 1);
+}
+
+static unsigned long long cr3_now(void)
+{
+	uint64_t value = 0;
+	if (!cr3)
+		return 0;
+	g_byte_array_set_size(bytes_of_cr3, 0);
+	int size = qemu_plugin_read_register(cr3, bytes_of_cr3);
+	if (size > 0 && size <= (int)sizeof value)
+		memcpy(&value, bytes_of_cr3->data, size);
+	return value;
+}
+
+static void make_counters(qemu_plugin_id_t id)
+{
+	counters = qemu_plugin_scoreboard_new(HALVES * sizeof(uint64_t));
+	bytes_of_cr3 = g_byte_array_new();
+	qemu_plugin_register_vcpu_init_cb(id, at_cpu);
 }
 #endif
 
 static void at_mark(unsigned int cpu, void *data)
 {
-	char line[200], answer;
-	snprintf(line, sizeof line, "memwright mark %u %u %llu %llu %llu %llu %llu\n", (unsigned int)(uintptr_t)data, cpu,
-		 (unsigned long long)counted(USER), (unsigned long long)counted(KERNEL),
-		 (unsigned long long)counted(INVLPG), (unsigned long long)counted(INVPCID),
-		 (unsigned long long)counted(CR4));
+	char line[200], instructions[60] = "", answer;
+	if (counts_instructions)
+		snprintf(instructions, sizeof instructions, " %llu %llu", counted(USER), counted(KERNEL));
+	snprintf(line, sizeof line, "memwright mark %u %u %llu %llu %llu %llu%s\n", (unsigned int)(uintptr_t)data, cpu,
+		 cr3_now(), flushes[INVLPG], flushes[INVPCID], flushes[CR4], instructions);
 	qemu_plugin_outs(line);
 	/* Whoever answers may be gone: then nobody waits. */
 	if (answers >= 0 && read(answers, &answer, 1) != 1)
 		answers = -1;
 }
 
+static void at_flush(unsigned int cpu, void *data)
+{
+	(void)cpu;
+	flushes[(uintptr_t)data]++;
+}
+
+static void count_flush(struct qemu_plugin_insn *instruction, enum flush flush)
+{
+	qemu_plugin_register_vcpu_insn_exec_cb(instruction, at_flush, QEMU_PLUGIN_CB_NO_REGS, (void *)(uintptr_t)flush);
+}
+
 static void at_cr3(unsigned int cpu, void *data)
 {
-	char line[40];
+	char line[80];
 	(void)data;
-	snprintf(line, sizeof line, "memwright cr3 %u\n", cpu);
+	snprintf(line, sizeof line, "memwright cr3 %u %llu\n", cpu, cr3_now());
 	qemu_plugin_outs(line);
 }
 
@@ -123,7 +174,7 @@ static void tell(struct qemu_plugin_insn *instruction)
 	if (size == 7 && bytes[0] == 0x0f && bytes[1] == 0x1f && bytes[2] == 0x80) {
 		memcpy(&displacement, bytes + 3, sizeof displacement);
 		if (displacement >> 16 == MARK_MAGIC)
-			qemu_plugin_register_vcpu_insn_exec_cb(instruction, at_mark, QEMU_PLUGIN_CB_NO_REGS,
+			qemu_plugin_register_vcpu_insn_exec_cb(instruction, at_mark, QEMU_PLUGIN_CB_R_REGS,
 							       (void *)(uintptr_t)(displacement & 0xffff));
 		return;
 	}
@@ -136,13 +187,13 @@ static void tell(struct qemu_plugin_insn *instruction)
 		return;
 	uint8_t modrm = bytes[at + 2], reg = modrm >> 3 & 7;
 	if (bytes[at + 1] == 0x01 && reg == 7 && modrm < 0xc0)
-		count_here(instruction, INVLPG);
+		count_flush(instruction, INVLPG);
 	else if (bytes[at + 1] == 0x38 && bytes[at + 2] == 0x82)
-		count_here(instruction, INVPCID);
+		count_flush(instruction, INVPCID);
 	else if (bytes[at + 1] == 0x22 && reg == 4 && !extended)
-		count_here(instruction, CR4);
+		count_flush(instruction, CR4);
 	else if (bytes[at + 1] == 0x22 && reg == 3 && !extended)
-		qemu_plugin_register_vcpu_insn_exec_cb(instruction, at_cr3, QEMU_PLUGIN_CB_NO_REGS, NULL);
+		qemu_plugin_register_vcpu_insn_exec_cb(instruction, at_cr3, QEMU_PLUGIN_CB_R_REGS, NULL);
 }
 
 static void at_translation(qemu_plugin_id_t id, struct qemu_plugin_tb *block)
@@ -151,7 +202,8 @@ static void at_translation(qemu_plugin_id_t id, struct qemu_plugin_tb *block)
 	(void)id;
 	for (size_t i = 0; i < count; i++) {
 		struct qemu_plugin_insn *instruction = qemu_plugin_tb_get_insn(block, i);
-		count_here(instruction, qemu_plugin_insn_vaddr(instruction) >> 63 ? KERNEL : USER);
+		if (counts_instructions)
+			count_here(instruction, qemu_plugin_insn_vaddr(instruction) >> 63 ? KERNEL : USER);
 		tell(instruction);
 	}
 }
@@ -163,7 +215,9 @@ EXPORT int qemu_plugin_install(qemu_plugin_id_t id, const void *about, int count
 	for (int i = 0; i < count; i++)
 		if (strncmp(arguments[i], "answers=", 8) == 0)
 			answers = open(arguments[i] + 8, O_RDONLY | O_CLOEXEC);
-	make_counters();
+		else if (strcmp(arguments[i], "instructions=off") == 0)
+			counts_instructions = 0;
+	make_counters(id);
 	snprintf(line, sizeof line, "memwright count %d\n", PLUGIN_API);
 	qemu_plugin_outs(line);
 	qemu_plugin_register_vcpu_tb_trans_cb(id, at_translation);

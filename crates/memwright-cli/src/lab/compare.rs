@@ -75,7 +75,7 @@ pub fn compare(args: &CompareArgs) -> Result<u8, Failure> {
         write_fully(io::stdout().as_fd(), sheet::text(&sheet).as_bytes())
             .context("cannot write to standard output")?;
     }
-    let document = Comparison::new(&documents, differs);
+    let document = Comparison::new(&documents, &sheet);
     outputs.write("memwright compare", &[sheet], &document)?;
     Ok(if differs { DIFFERENCE } else { 0 })
 }

@@ -23,10 +23,18 @@ pub struct Counts {
     pub call_interrupts: u64,
     /// All other interrupts from devices, timers and CPUs.
     pub other_interrupts: u64,
-    /// Instructions begun in the lower half of the address space.
-    pub user_instructions: u64,
-    /// Instructions begun in the upper half.
-    pub kernel_instructions: u64,
+    /// Instructions; absent where they were not counted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub instructions: Option<Instructions>,
+}
+
+/// Instructions by the half of the address space that they lie in.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Instructions {
+    /// Those begun in the lower half.
+    pub user: u64,
+    /// Those begun in the upper half.
+    pub kernel: u64,
 }
 
 /// Page faults by cause.
@@ -114,8 +122,9 @@ impl Counts {
             invpcid: self.invpcid - before.invpcid,
             call_interrupts: self.call_interrupts - before.call_interrupts,
             other_interrupts: self.other_interrupts - before.other_interrupts,
-            user_instructions: self.user_instructions - before.user_instructions,
-            kernel_instructions: self.kernel_instructions - before.kernel_instructions,
+            instructions: both(self.instructions, before.instructions, |one, other| {
+                one - other
+            }),
         }
     }
 
@@ -131,15 +140,16 @@ impl Counts {
             invpcid: self.invpcid + other.invpcid,
             call_interrupts: self.call_interrupts + other.call_interrupts,
             other_interrupts: self.other_interrupts + other.other_interrupts,
-            user_instructions: self.user_instructions + other.user_instructions,
-            kernel_instructions: self.kernel_instructions + other.kernel_instructions,
+            instructions: both(self.instructions, other.instructions, |one, other| {
+                one + other
+            }),
         }
     }
 
     /// The rows of reports: group, title and value.
-    pub fn rows(&self) -> Vec<(&'static str, &'static str, u64)> {
+    pub fn rows(&self) -> Vec<(&'static str, &'static str, Option<u64>)> {
         let (user, kernel) = (&self.user_faults, &self.kernel_faults);
-        vec![
+        let rows = [
             (FAULTS, "user, not present, read", user.read),
             (FAULTS, "user, not present, write", user.write),
             (FAULTS, "user, not present, fetch", user.fetch),
@@ -157,10 +167,35 @@ impl Counts {
             (FLUSHES, "INVPCID", self.invpcid),
             (FLUSHES, "call-function interrupts", self.call_interrupts),
             (OTHERS, "other interrupts", self.other_interrupts),
-            (OTHERS, "instructions, user", self.user_instructions),
-            (OTHERS, "instructions, kernel", self.kernel_instructions),
-        ]
+        ];
+        let mut rows: Vec<_> = rows
+            .map(|(group, title, value)| (group, title, Some(value)))
+            .to_vec();
+        let instructions = self.instructions;
+        rows.push((
+            OTHERS,
+            "instructions, user",
+            instructions.map(|one| one.user),
+        ));
+        rows.push((
+            OTHERS,
+            "instructions, kernel",
+            instructions.map(|one| one.kernel),
+        ));
+        rows
     }
+}
+
+fn both(
+    one: Option<Instructions>,
+    other: Option<Instructions>,
+    by: fn(u64, u64) -> u64,
+) -> Option<Instructions> {
+    let (one, other) = (one?, other?);
+    Some(Instructions {
+        user: by(one.user, other.user),
+        kernel: by(one.kernel, other.kernel),
+    })
 }
 
 const FAULTS: &str = "Page faults";
@@ -223,7 +258,10 @@ mod tests {
             one.exception(PAGE_FAULT, error, false);
         }
         one.invlpg = 3;
-        one.kernel_instructions = 1000;
+        one.instructions = Some(Instructions {
+            user: 1,
+            kernel: 1000,
+        });
         assert_eq!(one.plus(one).since(one), one);
     }
 }

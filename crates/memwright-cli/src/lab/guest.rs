@@ -2,7 +2,8 @@
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
-use std::io::{self, BufRead, BufReader, Read};
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::Arc;
@@ -10,15 +11,18 @@ use std::thread;
 
 use anyhow::{Context, anyhow, bail};
 use memwright_linux::channel::Outcome;
+use rustix::fs::{FileType, MemfdFlags, Mode};
 
 use super::counts::Counts;
 use super::log::{self, Region, Tally};
 use super::runs::Runs;
+use super::tables::{Memory, PageTables};
 use crate::folder::private_folder;
-use crate::qemu::command::machine_arguments;
+use crate::qemu::command::{machine_arguments, option};
 use crate::qemu::launch;
 use crate::qemu::machine::Machine;
 use crate::qemu::process::Process;
+use crate::sheet::NOT_MEASURED;
 
 /// No mitigation of hardware that TCG is not, and no random layout: runs repeat, and the paths are the bare ones.
 const COMMAND_LINE: &str =
@@ -87,11 +91,26 @@ impl Said {
             found.push("marks".to_owned());
             return found;
         }
+        let states = |said: &Self| -> Vec<_> {
+            let (_, regions) = said.counted.clone().unwrap_or_default();
+            let states = regions.iter().map(|one| (one.at_beginning, one.at_end));
+            states.collect()
+        };
+        if states(self) != states(other) {
+            found.push("page tables at marks".to_owned());
+        }
         for ((name, _, counts), (.., other)) in mine.iter().zip(&others) {
             for ((group, title, value), (.., again)) in counts.rows().into_iter().zip(other.rows())
             {
                 if value != again {
-                    found.push(format!("{name}{group}: {title}: {value} and {again}"));
+                    let text = |value: Option<u64>| {
+                        value.map_or_else(|| NOT_MEASURED.to_owned(), |value| value.to_string())
+                    };
+                    found.push(format!(
+                        "{name}{group}: {title}: {} and {}",
+                        text(value),
+                        text(again)
+                    ));
                 }
             }
         }
@@ -100,8 +119,8 @@ impl Said {
 }
 
 impl Guest {
-    /// QEMU's arguments, with the guest's serial line in this file.
-    pub fn arguments(&self, serial: &Path) -> Vec<OsString> {
+    /// QEMU's arguments, with the guest's serial line in this file. A run of this command adds [`Wires`].
+    pub fn arguments(&self, serial: &Path, wires: Option<&Wires>) -> Vec<OsString> {
         let mut line = machine_arguments(&self.machine);
         let mut add = |words: &[&OsStr]| line.extend(words.iter().map(|word| (*word).to_owned()));
         let word = OsStr::new;
@@ -114,9 +133,17 @@ impl Guest {
             word("isa-debugcon,iobase=0xe9,chardev=output"),
         ]);
         add(&[word("-device"), word("isa-debug-exit,iobase=0xf4,iosize=4")]);
-        add(&[word("-serial"), word(&format!("file:{}", serial.display()))]);
+        add(&[word("-chardev"), &option("file,id=serial,path=", serial)]);
+        add(&[word("-serial"), word("chardev:serial")]);
         if let Some(plugin) = &self.plugin {
-            add(&[word("-plugin"), word(&format!("file={}", plugin.display()))]);
+            let mut words = option("file=", plugin);
+            if self.machine.cpus > 1 {
+                words.push(",instructions=off");
+            }
+            if let Some(wires) = wires {
+                words.push(option(",answers=", &wires.answers));
+            }
+            add(&[word("-plugin"), &words]);
             // Its standard input is a pipe to the reader of the log.
             add(&[
                 word("-d"),
@@ -124,6 +151,15 @@ impl Guest {
                 word("-D"),
                 word("/dev/stdin"),
             ]);
+        }
+        if let Some(wires) = wires {
+            let file = format!(
+                "memory-backend-file,id=ram,size={},share=on,mem-path={}",
+                self.machine.memory,
+                wires.memory_path()
+            );
+            add(&[word("-object"), word(&file)]);
+            add(&[word("-machine"), word("memory-backend=ram")]);
         }
         line
     }
@@ -143,7 +179,9 @@ impl Guest {
     pub fn run(&self, runs: &Runs) -> anyhow::Result<Said> {
         let folder = private_folder().context("cannot make a folder for the guest")?;
         let (serial, errors) = (folder.path().join("serial"), folder.path().join("qemu.log"));
-        let line = self.arguments(&serial);
+        let wires = Wires::make(folder.path(), self.machine.memory.bytes())
+            .context("cannot make the guest's memory")?;
+        let line = self.arguments(&serial, Some(&wires));
         let (log, writer) = io::pipe().context("cannot make a pipe")?;
         let create = || File::create(&errors).context("cannot write to the guest's folder");
         let (mut output, child) = launch::start_with_input(
@@ -155,7 +193,7 @@ impl Guest {
         let process = Arc::new(Process::new(child));
         runs.add(&process);
         let (read, tally) = thread::scope(|scope| {
-            let following = scope.spawn(|| follow(log));
+            let following = scope.spawn(|| follow(log, &wires));
             let mut bytes = Vec::new();
             let read = output.read_to_end(&mut bytes).map(|_| bytes);
             (read, following.join())
@@ -182,8 +220,51 @@ impl Guest {
     }
 }
 
+/// What connects this command with a guest: its memory, and the pipe that lets it go on after a mark.
+#[derive(Debug)]
+pub struct Wires {
+    memory: File,
+    size: u64,
+    answers: PathBuf,
+    // Open for reading too, so that neither end waits for the other to come.
+    answer: File,
+}
+
+impl Wires {
+    fn make(folder: &Path, size: u64) -> io::Result<Self> {
+        let memory = rustix::fs::memfd_create("guest", MemfdFlags::CLOEXEC)?;
+        let answers = folder.join("answers");
+        let mode = Mode::RUSR | Mode::WUSR;
+        rustix::fs::mknodat(rustix::fs::CWD, &answers, FileType::Fifo, mode, 0)?;
+        let answer = File::options().read(true).write(true).open(&answers)?;
+        Ok(Self {
+            memory: memory.into(),
+            size,
+            answers,
+            answer,
+        })
+    }
+
+    /// A name by which QEMU can open the memory.
+    fn memory_path(&self) -> String {
+        format!(
+            "/proc/{}/fd/{}",
+            std::process::id(),
+            self.memory.as_raw_fd()
+        )
+    }
+
+    fn look(&self, cr3: u64) -> Option<PageTables> {
+        let memory = Memory {
+            file: &self.memory,
+            size: self.size,
+        };
+        PageTables::read(&memory, cr3)
+    }
+}
+
 /// Reads QEMU's log to its end.
-fn follow(log: impl Read) -> io::Result<Tally> {
+fn follow(log: impl Read, wires: &Wires) -> io::Result<Tally> {
     let mut reader = BufReader::with_capacity(1 << 16, log);
     let mut tally = Tally::default();
     let mut line = Vec::new();
@@ -192,8 +273,11 @@ fn follow(log: impl Read) -> io::Result<Tally> {
         if reader.read_until(b'\n', &mut line)? == 0 {
             return Ok(tally);
         }
-        if let Some(line) = log::parse(&line) {
-            tally.line(line);
+        let Some(line) = log::parse(&line) else {
+            continue;
+        };
+        if tally.line(line, |cr3| wires.look(cr3)) {
+            (&wires.answer).write_all(b".")?;
         }
     }
 }
@@ -319,7 +403,7 @@ mod tests {
         let region = Region {
             region: 1,
             passes: 2,
-            counts: Counts::default(),
+            ..Region::default()
         };
         Said {
             output: b"x".to_vec(),

@@ -111,7 +111,7 @@ impl<'a> Laboratory<'a> {
     /// The QEMU line for an image, as a shell takes it.
     pub fn line(&self, image: &Image) -> String {
         let guest = self.guest(image);
-        shell_line(&guest.qemu, &guest.arguments(&self.serial))
+        shell_line(&guest.qemu, &guest.arguments(&self.serial, None))
     }
 
     /// Runs the program on an image, twice unless that was not wanted.

@@ -1,7 +1,10 @@
 //! Reads QEMU's log: exceptions (`-d int`), loads of CR3 (`-d mmu`), and the lines of the plugin, in the order in which
 //! they happened.
 
-use super::counts::Counts;
+use std::collections::BTreeMap;
+
+use super::counts::{Counts, Instructions};
+use super::tables::PageTables;
 
 /// What a line of the log says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -19,16 +22,25 @@ pub enum Line {
     Cr3(u64),
     /// The plugin is there.
     Counting,
-    /// This CPU loads CR3 next.
-    Cr3Cpu(usize),
+    /// CR3 is loaded next.
+    Cr3Next {
+        /// By which CPU.
+        cpu: usize,
+        /// What it holds, where QEMU tells that; then it does not tell the CPU.
+        holds: Option<u64>,
+    },
     /// A mark was executed.
     Mark {
         /// Twice the region's number, plus one at its end.
         code: u16,
         /// By which CPU.
         cpu: usize,
-        /// The plugin's counts since the guest began: user and kernel instructions, INVLPG, INVPCID, CR4 writes.
-        counted: [u64; 5],
+        /// What its CR3 holds, where QEMU tells that; then it does not tell the CPU.
+        cr3: Option<u64>,
+        /// The plugin's counts since the guest began: INVLPG, INVPCID, CR4 writes.
+        flushes: [u64; 3],
+        /// The same of instructions, where it counts them.
+        instructions: Option<Instructions>,
     },
 }
 
@@ -52,11 +64,20 @@ fn parse_plugin(line: &str) -> Option<Line> {
     let numbers: Vec<u64> = words.map(|word| word.parse().ok()).collect::<Option<_>>()?;
     match (what, numbers.as_slice()) {
         ("count", [_]) => Some(Line::Counting),
-        ("cr3", [cpu]) => Some(Line::Cr3Cpu(usize::try_from(*cpu).ok()?)),
-        ("mark", [code, cpu, counted @ ..]) => Some(Line::Mark {
+        ("cr3", [cpu, holds]) => Some(Line::Cr3Next {
+            cpu: usize::try_from(*cpu).ok()?,
+            holds: Some(*holds).filter(|value| *value != 0),
+        }),
+        ("mark", [code, cpu, cr3, invlpg, invpcid, cr4, instructions @ ..]) => Some(Line::Mark {
             code: u16::try_from(*code).ok()?,
             cpu: usize::try_from(*cpu).ok()?,
-            counted: counted.try_into().ok()?,
+            cr3: Some(*cr3).filter(|value| *value != 0),
+            flushes: [*invlpg, *invpcid, *cr4],
+            instructions: match *instructions {
+                [] => None,
+                [user, kernel] => Some(Instructions { user, kernel }),
+                _ => return None,
+            },
         }),
         _ => None,
     }
@@ -86,6 +107,12 @@ pub struct Region {
     pub passes: u64,
     /// What was counted in all of them.
     pub counts: Counts,
+    /// What the page tables held where it first began; absent where they were not read.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub at_beginning: Option<PageTables>,
+    /// What they held where it first ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub at_end: Option<PageTables>,
 }
 
 /// The region that the guest's first process marks: the run of the program, from its fork to the end of the wait for it.
@@ -96,15 +123,17 @@ pub const THE_RUN: u16 = 32767;
 pub struct Tally {
     now: Counts,
     cr3: Vec<u64>,
-    cr3_cpu: usize,
+    next: (usize, Option<u64>),
     counting: bool,
     open: Vec<(u16, Counts)>,
     regions: Vec<Region>,
+    states: BTreeMap<u16, Option<PageTables>>,
 }
 
 impl Tally {
-    /// Takes a line; says whether it is a mark, at which the guest stands still.
-    pub fn line(&mut self, line: Line) -> bool {
+    /// Takes a line; says whether it is a mark, at which the guest stands still. `look` reads the page tables that a CR3
+    /// points to.
+    pub fn line(&mut self, line: Line, look: impl Fn(u64) -> Option<PageTables>) -> bool {
         match line {
             Line::Exception {
                 vector,
@@ -112,16 +141,23 @@ impl Tally {
                 by_instruction,
             } => self.now.exception(vector, error, by_instruction),
             Line::Counting => self.counting = true,
-            Line::Cr3Cpu(cpu) => self.cr3_cpu = cpu,
+            Line::Cr3Next { cpu, holds } => self.next = (cpu, holds),
             Line::Cr3(value) => self.load_cr3(value),
-            Line::Mark { code, counted, .. } => {
-                [
-                    self.now.user_instructions,
-                    self.now.kernel_instructions,
-                    self.now.invlpg,
-                    self.now.invpcid,
-                    self.now.cr4_writes,
-                ] = counted;
+            Line::Mark {
+                code,
+                cpu,
+                cr3,
+                flushes,
+                instructions,
+            } => {
+                // Large tables take a while: they are read once for each mark, not at every passing.
+                if code >> 1 != THE_RUN && !self.states.contains_key(&code) {
+                    let cr3 = cr3.or_else(|| self.cr3.get(cpu).copied());
+                    let state = cr3.and_then(look);
+                    self.states.insert(code, state);
+                }
+                [self.now.invlpg, self.now.invpcid, self.now.cr4_writes] = flushes;
+                self.now.instructions = instructions;
                 self.mark(code >> 1, code & 1 == 0);
                 return true;
             }
@@ -130,11 +166,12 @@ impl Tally {
     }
 
     fn load_cr3(&mut self, value: u64) {
-        if self.cr3.len() <= self.cr3_cpu {
-            self.cr3.resize(self.cr3_cpu + 1, 0);
+        let (cpu, holds) = self.next;
+        if self.cr3.len() <= cpu {
+            self.cr3.resize(cpu + 1, 0);
         }
-        let last = &mut self.cr3[self.cr3_cpu];
-        if *last == value {
+        let last = &mut self.cr3[cpu];
+        if holds.unwrap_or(*last) == value {
             self.now.full_flushes += 1;
         } else {
             self.now.switches += 1;
@@ -164,6 +201,7 @@ impl Tally {
                 region,
                 passes: 1,
                 counts: passed,
+                ..Region::default()
             }),
         }
     }
@@ -178,6 +216,11 @@ impl Tally {
         let run = self.regions.iter().position(|one| one.region == THE_RUN)?;
         let run = self.regions.swap_remove(run);
         self.regions.sort_by_key(|one| one.region);
+        for one in &mut self.regions {
+            let state = |code| self.states.get(&code).copied().flatten();
+            one.at_beginning = state(one.region << 1);
+            one.at_end = state(one.region << 1 | 1);
+        }
         Some((run.counts, self.regions))
     }
 }
@@ -209,13 +252,41 @@ mod tests {
                 Some(Line::Cr3(0x2c1_a000)),
             ),
             ("memwright count 3", Some(Line::Counting)),
-            ("memwright cr3 1", Some(Line::Cr3Cpu(1))),
             (
-                "memwright mark 65534 1 10 20 30 40 50",
+                "memwright cr3 1 0",
+                Some(Line::Cr3Next {
+                    cpu: 1,
+                    holds: None,
+                }),
+            ),
+            (
+                "memwright cr3 0 4096",
+                Some(Line::Cr3Next {
+                    cpu: 0,
+                    holds: Some(4096),
+                }),
+            ),
+            (
+                "memwright mark 65534 1 0 30 40 50 10 20",
                 Some(Line::Mark {
                     code: 65534,
                     cpu: 1,
-                    counted: [10, 20, 30, 40, 50],
+                    cr3: None,
+                    flushes: [30, 40, 50],
+                    instructions: Some(Instructions {
+                        user: 10,
+                        kernel: 20,
+                    }),
+                }),
+            ),
+            (
+                "memwright mark 1 0 4096 30 40 50",
+                Some(Line::Mark {
+                    code: 1,
+                    cpu: 0,
+                    cr3: Some(4096),
+                    flushes: [30, 40, 50],
+                    instructions: None,
                 }),
             ),
             ("memwright mark 65534 1 10 20", None),
@@ -233,7 +304,12 @@ mod tests {
         let mut tally = Tally::default();
         for line in lines {
             if let Some(line) = parse(line.as_bytes()) {
-                tally.line(line);
+                tally.line(line, |cr3| {
+                    Some(PageTables {
+                        tables: cr3,
+                        ..PageTables::default()
+                    })
+                });
             }
         }
         tally
@@ -245,17 +321,17 @@ mod tests {
             "memwright count 1",
             "CR3 update: CR3=1000",
             "    1: v=0e e=0006 i=0 cpl=3 IP=0",
-            "memwright mark 65534 0 100 200 1 0 0",
+            "memwright mark 65534 0 0 1 0 0 100 200",
             "    2: v=0e e=0006 i=0 cpl=3 IP=0",
-            "memwright mark 2 0 110 220 1 0 0",
+            "memwright mark 2 0 0 1 0 0 110 220",
             "    3: v=0e e=0007 i=0 cpl=3 IP=0",
             "CR3 update: CR3=1000",
-            "memwright mark 3 0 111 225 2 0 0",
-            "memwright mark 3 0 111 225 2 0 0",
-            "memwright mark 2 0 120 230 2 0 0",
+            "memwright mark 3 0 0 2 0 0 111 225",
+            "memwright mark 3 0 0 2 0 0 111 225",
+            "memwright mark 2 0 0 2 0 0 120 230",
             "CR3 update: CR3=2000",
-            "memwright mark 3 0 121 231 2 0 0",
-            "memwright mark 65535 0 200 400 4 0 0",
+            "memwright mark 3 0 0 2 0 0 121 231",
+            "memwright mark 65535 0 0 4 0 0 200 400",
         ])
         .finish()
         .unwrap();
@@ -264,29 +340,38 @@ mod tests {
             (1, 1)
         );
         assert_eq!((run.full_flushes, run.switches, run.invlpg), (1, 1, 3));
-        assert_eq!((run.user_instructions, run.kernel_instructions), (100, 200));
+        assert_eq!(
+            run.instructions,
+            Some(Instructions {
+                user: 100,
+                kernel: 200
+            })
+        );
         assert_eq!(regions.len(), 1);
         let one = regions[0];
         assert_eq!((one.region, one.passes), (1, 2));
         assert_eq!(one.counts.user_faults.write_protect, 1);
         assert_eq!((one.counts.full_flushes, one.counts.switches), (1, 1));
+        // Of the first passing alone.
+        assert_eq!(one.at_beginning.map(|state| state.tables), Some(0x1000));
+        assert_eq!(one.at_end.map(|state| state.tables), Some(0x1000));
         assert_eq!(
-            (one.counts.user_instructions, one.counts.kernel_instructions),
-            (2, 6)
+            one.counts.instructions,
+            Some(Instructions { user: 2, kernel: 6 })
         );
     }
 
     #[test]
     fn each_cpu_has_a_cr3_of_its_own() {
         let (run, _) = tally(&[
-            "memwright mark 65534 0 0 0 0 0 0",
-            "memwright cr3 0",
+            "memwright mark 65534 0 0 0 0 0 0 0",
+            "memwright cr3 0 0",
             "CR3 update: CR3=1000",
-            "memwright cr3 1",
+            "memwright cr3 1 0",
             "CR3 update: CR3=2000",
-            "memwright cr3 0",
+            "memwright cr3 0 0",
             "CR3 update: CR3=1000",
-            "memwright mark 65535 0 0 0 0 0 0",
+            "memwright mark 65535 0 0 0 0 0 0 0",
         ])
         .finish()
         .unwrap();
@@ -294,9 +379,25 @@ mod tests {
     }
 
     #[test]
+    fn what_cr3_held_goes_before_what_the_cpu_loaded_last() {
+        let (run, _) = tally(&[
+            "memwright mark 65534 0 4096 0 0 0",
+            "memwright cr3 0 4096",
+            "CR3 update: CR3=1000",
+            "memwright cr3 0 8192",
+            "CR3 update: CR3=1000",
+            "memwright mark 65535 0 4096 0 0 0",
+        ])
+        .finish()
+        .unwrap();
+        assert_eq!((run.full_flushes, run.switches), (1, 1));
+        assert_eq!(run.instructions, None);
+    }
+
+    #[test]
     fn a_run_without_end_counts_nothing() {
         assert!(
-            tally(&["memwright mark 65534 0 0 0 0 0 0"])
+            tally(&["memwright mark 65534 0 0 0 0 0 0 0"])
                 .finish()
                 .is_none()
         );

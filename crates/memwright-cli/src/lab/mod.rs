@@ -11,7 +11,7 @@ mod log;
 pub mod output;
 mod plugin;
 mod runs;
-mod table;
+mod tables;
 
 use std::io;
 use std::os::fd::AsFd;
@@ -25,6 +25,7 @@ use crate::args::RunArgs;
 use crate::ending::{self, JsonTarget};
 use crate::failure::{Failure, SIGNAL_BASE};
 use crate::session::{say, show, write_fully};
+use crate::sheet;
 
 /// `memwright run --kernel IMAGE`: the account of a program on that kernel.
 ///
@@ -52,7 +53,7 @@ fn conclude(measured: &Measured, json: Option<&JsonTarget>) -> Result<u8, Failur
     if write_fully(io::stdout().as_fd(), &said.output).is_err() {
         return Ok(SIGNAL_BASE + ending::SIGPIPE);
     }
-    show(table::render(document).as_bytes());
+    show(sheet::text(&output::account(document)).as_bytes());
     if let Outcome::NotStarted(number) = said.outcome {
         let error = io::Error::from_raw_os_error(number);
         say(&format!("{}: {error}", document.program.path));

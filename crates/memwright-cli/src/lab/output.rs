@@ -10,6 +10,8 @@ use serde::Serialize;
 
 use super::counts::Counts;
 use super::document::{Document, SCHEMA};
+use super::log::Region;
+use super::tables::PageTables;
 use crate::args::Formats;
 use crate::failure::Failure;
 use crate::session::{say, write_fully};
@@ -115,17 +117,20 @@ pub struct Comparison<'a> {
     pub kind: &'static str,
     /// Whether any count differs from the first kernel's.
     pub differs: bool,
+    /// How page tables differ at marks: where they do, the kernels did not do the same work.
+    pub state_differs: Vec<String>,
     /// What each kernel gave.
     pub columns: &'a [Document],
 }
 
 impl<'a> Comparison<'a> {
     /// One of these documents.
-    pub fn new(columns: &'a [Document], differs: bool) -> Self {
+    pub fn new(columns: &'a [Document], sheet: &Sheet) -> Self {
         Self {
             schema: SCHEMA,
             kind: "comparison",
-            differs,
+            differs: sheet.differs(),
+            state_differs: differing_states(&sheet.sections),
             columns,
         }
     }
@@ -159,8 +164,18 @@ pub fn sheet(documents: &[Document]) -> Sheet {
             .iter()
             .map(|one| of(one).map(|one| one.counts))
             .collect();
-        sections.push(section(title(number, &passes), &counts));
+        let mut section = section(title(number, &passes), &counts);
+        for (place, pick) in STATES {
+            let states: Vec<_> = documents
+                .iter()
+                .map(|one| of(one).and_then(|one| pick(&one)))
+                .collect();
+            section.rows.extend(state_rows(place, &states));
+        }
+        sections.push(section);
     }
+    let mut notes: Vec<String> = differing_states(&sections);
+    notes.extend(documents.iter().flat_map(self::notes));
     Sheet {
         heading: arguments.unwrap_or_default(),
         columns: documents
@@ -169,8 +184,71 @@ pub fn sheet(documents: &[Document]) -> Sheet {
             .collect(),
         compares: documents.len() > 1,
         sections,
-        notes: documents.iter().flat_map(notes).collect(),
+        notes,
     }
+}
+
+/// One document, for people.
+pub fn account(document: &Document) -> Sheet {
+    let mut sheet = sheet(std::slice::from_ref(document));
+    sheet.heading = format!("Account of {} on {}", sheet.heading, document.kernel.name);
+    sheet.notes.push(format!(
+        "{} of memory, {}",
+        crate::size::in_mebibytes(document.memory),
+        crate::table::cpus(document.cpus)
+    ));
+    sheet.notes.push(format!(
+        "QEMU {} (sha256 {})",
+        document.qemu.version, document.qemu.sha256
+    ));
+    for file in std::iter::once(&document.program).chain(&document.companions) {
+        sheet
+            .notes
+            .push(format!("sha256 {} {}", file.sha256, file.path));
+    }
+    sheet
+}
+
+/// Where page tables are read.
+const STATES: [(&str, PickState); 2] = [
+    ("Page tables where it begins", |one| one.at_beginning),
+    ("Page tables where it ends", |one| one.at_end),
+];
+/// Which of a region's page tables.
+type PickState = fn(&Region) -> Option<PageTables>;
+
+fn state_rows(place: &str, states: &[Option<PageTables>]) -> Vec<Row> {
+    let rows = PageTables::default().rows().into_iter().enumerate();
+    let row = |(index, (title, _)): (usize, (&str, u64))| Row {
+        group: place.to_owned(),
+        title: title.to_owned(),
+        cells: states
+            .iter()
+            .map(|state| Cell::count(state.map(|state| state.rows()[index].1)))
+            .collect(),
+    };
+    rows.map(row).collect()
+}
+
+/// A line for each row of page tables that is not the same in every column: then the kernels did not do the same work.
+pub fn differing_states(sections: &[Section]) -> Vec<String> {
+    let mut lines = Vec::new();
+    for section in sections {
+        for row in &section.rows {
+            let is_state = STATES.iter().any(|(place, _)| *place == row.group);
+            if is_state && row.differs() {
+                let values: Vec<&str> = row.cells.iter().map(|cell| cell.text.as_str()).collect();
+                lines.push(format!(
+                    "NOT THE SAME STATE: {}: {}: {}: {}",
+                    section.title,
+                    row.group,
+                    row.title,
+                    values.join(" and ")
+                ));
+            }
+        }
+    }
+    lines
 }
 
 fn title(number: u16, passes: &[u64]) -> String {
@@ -193,7 +271,7 @@ fn section(title: String, columns: &[Option<Counts>]) -> Section {
         title: title.to_owned(),
         cells: columns
             .iter()
-            .map(|counts| Cell::count(counts.map(|counts| counts.rows()[index].2)))
+            .map(|counts| Cell::count(counts.and_then(|counts| counts.rows()[index].2)))
             .collect(),
     });
     Section {

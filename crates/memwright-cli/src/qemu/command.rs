@@ -124,7 +124,7 @@ fn socket(name: &str, path: &Path) -> OsString {
 }
 
 /// An option that ends in a path; commas in that are doubled.
-fn option(before: &str, path: &Path) -> OsString {
+pub fn option(before: &str, path: &Path) -> OsString {
     let mut text = before.as_bytes().to_vec();
     for byte in path.as_os_str().as_bytes() {
         text.push(*byte);
