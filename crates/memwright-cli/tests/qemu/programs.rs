@@ -51,6 +51,7 @@ const PROGRAMS: &[&str] = &[
     "memory_totals alone",
     "soft_dirty no-faults",
     "userfault",
+    "userfault_bad",
     "live_snapshot 8",
     "write_watch 8",
     "incremental_checkpoint 8",
@@ -64,6 +65,7 @@ const PROGRAMS: &[&str] = &[
 const TRACKED_BY_FAULTS: &[&str] = &[
     "soft_dirty faults",
     "userfault",
+    "userfault_bad alone",
     "write_watch 8",
     "incremental_checkpoint 8",
     "userfault_matrix faults",

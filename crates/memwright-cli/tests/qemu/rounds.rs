@@ -6,25 +6,56 @@ use libtest_mimic::Trial;
 
 /// The programs with their rounds and the offset that shifts the threads against each other. Each boot is made twice.
 const BY_OFFSET: [(&str, &[&str]); 4] = [
-    ("rounds::offset_0", &["pthreads 2500 0", "races all 2500 0"]),
-    ("rounds::offset_1", &["pthreads 2500 1", "races all 2500 1"]),
+    (
+        "rounds::offset_0",
+        &[
+            "pthreads 2500 0",
+            "races all 2500 0",
+            "track_races all 2500 0 dirty-bit",
+        ],
+    ),
+    (
+        "rounds::offset_1",
+        &[
+            "pthreads 2500 1",
+            "races all 2500 1",
+            "track_races all 2500 1 dirty-bit",
+        ],
+    ),
     (
         "rounds::offset_23",
-        &["pthreads 2500 23", "races all 2500 23"],
+        &[
+            "pthreads 2500 23",
+            "races all 2500 23",
+            "track_races all 2500 23 dirty-bit",
+        ],
     ),
     (
         "rounds::offset_1009",
-        &["pthreads 2500 1009", "races all 2500 1009"],
+        &[
+            "pthreads 2500 1009",
+            "races all 2500 1009",
+            "track_races all 2500 1009 dirty-bit",
+        ],
     ),
 ];
 
 /// With more virtual CPUs than there are real ones a round takes most of a second.
-const IN_PARALLEL: &[&str] = &["pthreads 40", "races all 50", "barriers 200"];
+const IN_PARALLEL: &[&str] = &[
+    "pthreads 40",
+    "races all 50",
+    "track_races all 200 0 dirty-bit",
+    "barriers 200",
+];
+/// What differs where a store that is watched faults.
+const BY_FAULTS: &[&str] = &["track_races all 2500 7 faults"];
 
 pub fn trials() -> Vec<Trial> {
     let turns = BY_OFFSET
         .iter()
         .map(|(group, programs)| Boot::of(group, "glibc-static", programs).cpus(4));
     let parallel = Boot::of("rounds", "musl-static", IN_PARALLEL).parallel(4);
-    interleaved(turns.chain([parallel]).collect())
+    let by_faults = Boot::of("rounds", "musl-static", BY_FAULTS).cpus(4);
+    let by_faults = by_faults.policy("track=fault");
+    interleaved(turns.chain([parallel, by_faults]).collect())
 }

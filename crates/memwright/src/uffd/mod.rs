@@ -153,11 +153,12 @@ impl<M: Machine> crate::AddressSpace<M> {
         })
     }
 
-    /// What pages from `page` on are filled by.
-    pub fn fill_unit(&self, page: Page) -> PageSize {
+    /// What pages of `range` are filled by; `None` unless one area has them all.
+    pub fn fill_unit(&self, range: PageRange) -> Option<PageSize> {
         let core = &*self.core;
         let areas = core.areas.read(core.cpu());
-        areas.map.find(page).map_or(PageSize::Size4K, unit_of)
+        let area = areas.map.find(range.start)?;
+        area.range().covers(range).then(|| unit_of(area))
     }
 
     /// Whether any page of `length` bytes is a huge one of the pool.

@@ -13,7 +13,7 @@ use alloc::{sync::Arc, vec};
 use core::sync::atomic::Ordering;
 use linux_raw_sys::{general as raw, ioctl};
 use memwright::uffd::{Fill, FillError, MoveError, Relocation, Watch, WatchModes, Watcher};
-use memwright_table::{PAGE_SIZE, PageSize, VirtAddr};
+use memwright_table::{PAGE_SIZE, PageRange, PageSize, VirtAddr};
 
 /// `UFFDIO_POISON` (`include/uapi/linux/userfaultfd.h`); this and the next have no constant in linux-raw-sys.
 const POISON: u32 = 0xc020_aa08;
@@ -438,14 +438,18 @@ impl Command<'_> {
         })
     }
 
-    /// Fills page after page up to the first that cannot be.
+    /// Fills page after page up to the first that cannot be; none, if they do not all lie in one area (Linux 7.2
+    /// `find_dst_vma`).
     fn fill_pages(
         &self,
         space: &Space,
         target: &Target,
         mut page: impl FnMut(u64, PageSize) -> Result<(), Errno>,
     ) -> Result<u64, Errno> {
-        let unit = space.fill_unit(VirtAddr::new(target.start).page());
+        let range = PageRange::from_addresses(VirtAddr::new(target.start), target.length);
+        let Some(unit) = range.and_then(|range| space.fill_unit(range)) else {
+            return self.conclude(target, 0, Err(Errno::ENOENT));
+        };
         let mut done = 0;
         let mut result = Ok(());
         if (target.start | target.length) % unit.bytes() != 0 {
