@@ -15,6 +15,7 @@ const GROUPS: &[(&str, &[&str])] = &[
     ("Page tables", &["table_"]),
     ("Huge pages", &["huge_", "hugetlb_"]),
     ("Swap", &["swap_"]),
+    ("Merging", &["merge", "unmerges_"]),
     ("Address spaces", &["fork", "areas_"]),
     ("Locks", &["lock_", "locks_", "lines_"]),
     ("Instructions", &["instructions_"]),

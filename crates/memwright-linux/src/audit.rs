@@ -5,8 +5,9 @@ use alloc::{format, string::String, sync::Arc, vec::Vec};
 use memwright_table::FrameKind;
 
 /// Kinds of frames that a run must give back. The kernel's own heap may keep what it grew.
-const RETURNED: [FrameKind; 5] = [
+const RETURNED: [FrameKind; 6] = [
     FrameKind::Anonymous,
+    FrameKind::Merged,
     FrameKind::Object,
     FrameKind::Table,
     FrameKind::PoolAnonymous,

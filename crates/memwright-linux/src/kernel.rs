@@ -12,6 +12,7 @@ use crate::{
     huge_scan::HugeScan,
     ipc::Segments,
     manifest::Manifest,
+    merge_scan::MergeScan,
     process::{
         ExitStatus, Life, Limits, PROGRAM, Parts, Process, REAPER, Sleep, Start, Tasks, Thread,
     },
@@ -57,6 +58,8 @@ pub struct Kernel {
     pub(crate) segments: Segments,
     /// Makes huge pages of small ones in the background.
     pub(crate) huge_scan: Arc<HugeScan>,
+    /// Lets equal pages share frames in the background.
+    pub(crate) merge_scan: Arc<MergeScan>,
     /// Sends pages out when memory is short.
     pub(crate) reclaim: Arc<Reclaim>,
     /// Disks that pages can go out to.
@@ -108,6 +111,7 @@ impl Kernel {
             userfaults: Userfaults::default(),
             segments: Segments::default(),
             huge_scan: HugeScan::new(),
+            merge_scan: MergeScan::new(),
             reclaim: Reclaim::new(),
             swaps,
             calls: CallCounts::new(),

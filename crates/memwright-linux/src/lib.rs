@@ -30,6 +30,7 @@ mod ipc;
 pub mod kernel;
 pub mod manifest;
 pub mod memory;
+mod merge_scan;
 mod oom;
 pub mod process;
 mod ptrace;

@@ -58,6 +58,9 @@ impl Reclaim {
 
     /// Sends some pages out for somebody who finds no frame. False if none went.
     pub fn relieve(&self, kernel: &Kernel) -> bool {
+        if kernel.memory.merging().shed(&kernel.memory) > 0 {
+            return true;
+        }
         if !kernel.memory.swap().is_on() && !kernel.memory.may_lose_pages() {
             return false;
         }

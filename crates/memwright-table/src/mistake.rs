@@ -78,6 +78,12 @@ mistakes! {
     WriteBeforeFlush "write-before-flush" "A page is handed to the swap device before the flush."
     LeakFrame "leak-frame" "A displaced frame is not given up."
     LeakPromise "leak-promise" "Unmapped memory stays promised."
+    // Merging.
+    MergeUnflushed "merge-unflushed" "A page is compared before every CPU forgets that it could write it."
+    MergeByDigest "merge-by-digest" "Pages with the same digest are merged without a comparison."
+    MergeKeepsWriting "merge-keeps-writing" "A merged page stays exclusive and writable for one of those that show it."
+    MergePinned "merge-pinned" "A page that is pinned or lent is merged."
+    UnmergeInPlace "unmerge-in-place" "A store to a merged page writes the frame that the others show."
     // Pages of the pool of huge pages.
     LeakReservation "leak-reservation" "Reserved huge pages that are not needed any more stay reserved."
     LargeRunShort "large-run-short" "Of a run of huge pages only the first is invalidated."

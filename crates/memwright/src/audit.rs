@@ -171,8 +171,9 @@ fn audit_page<M: Machine>(
         return Err(AuditError::NotExclusive(at));
     }
     let whole = area.flags().contains(AreaFlags::HUGETLB) == frames.kind(present.frame).is_pool();
-    let foreign = !whole || area.object().is_none() && !anonymous && !zero;
-    if foreign || (area.is_shared() && anonymous) {
+    let private = core.is_private(present.frame);
+    let foreign = !whole || area.object().is_none() && !private && !zero;
+    if foreign || (area.is_shared() && private) {
         return Err(AuditError::WrongKind(at));
     }
     Ok(())

@@ -59,6 +59,7 @@
 //! fault/       one page fault, one file per outcome
 //! writable.rs  the rule: may this entry be writable now?
 //! object/      what areas show other than anonymous memory: the trait, sparse pages, shared memory
+//! merge/       pages with equal contents share one frame
 //! huge.rs      huge pages: who gets them, and the settings
 //!              (those of the pool: object/huge_file.rs, fault/hugetlb.rs, space/hugetlb.rs)
 //! commit.rs    promised memory          policy.rs  choices for experiments
@@ -93,7 +94,8 @@
 //! # Locks, in the order in which they are taken
 //!
 //! ```text
-//! Space           areas of an address space: read by faults and advice, written by what changes areas
+//! Scan            a look at the memory of all address spaces
+//! └ Space         areas of an address space: read by faults and advice, written by what changes areas
 //! └ SpaceChild    the child's, in a fork
 //!   └ ObjectRegistry   which address spaces map an object
 //!     └ Object         the pages of an object
@@ -161,6 +163,7 @@ pub mod error;
 pub mod fault;
 pub mod huge;
 pub mod memory;
+pub mod merge;
 pub mod object;
 pub mod policy;
 pub mod space;
@@ -181,6 +184,7 @@ pub use error::{
 pub use fault::{Access, FaultKind};
 pub use huge::{HugeMode, HugeRefusal, HugeSettings};
 pub use memory::Memory;
+pub use merge::{MergeCounts, MergeSettings, MergedPages, Merging};
 pub use policy::{Policy, PolicyError, SwapInReuse, Track, WriteUpgrade};
 pub use space::{
     AddressSpace, Area, Backing, Layout, Limits, LockFuture, MapKind, MapRequest, Placement, Totals,

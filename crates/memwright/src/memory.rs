@@ -11,6 +11,7 @@ use memwright_table::{
 
 use crate::commit::{Commit, Overcommit};
 use crate::huge::HugeSettings;
+use crate::merge::Merging;
 use crate::policy::Policy;
 use crate::stats::{Account, Counters, ROW_COUNT, ROWS, Row};
 use crate::swap::{Swap, SwapDevice};
@@ -25,6 +26,7 @@ pub struct Memory<M: Machine> {
     commit: Commit,
     policy: Policy,
     huge: HugeSettings,
+    merging: Merging<M>,
     swap: Arc<Swap<M>>,
     /// Whether the frames know who counts the uses of slots.
     swapping: AtomicBool,
@@ -61,6 +63,7 @@ impl<M: Machine> Memory<M> {
             commit,
             policy,
             huge: HugeSettings::default(),
+            merging: Merging::new(),
             #[expect(clippy::disallowed_methods, reason = "once, before anything runs")]
             swap: Arc::new(Swap::new()),
             swapping: AtomicBool::new(false),
@@ -111,6 +114,12 @@ impl<M: Machine> Memory<M> {
     #[inline]
     pub fn huge(&self) -> &HugeSettings {
         &self.huge
+    }
+
+    /// Merging of equal pages.
+    #[inline]
+    pub fn merging(&self) -> &Merging<M> {
+        &self.merging
     }
 
     /// Pages outside of memory.
@@ -346,6 +355,7 @@ fn lock_statistics() -> (stat::Counts, stat::Counts) {
 impl<M: Machine> Drop for Memory<M> {
     fn drop(&mut self) {
         self.drop_huge_zero_frame();
+        self.drop_merged();
         drop(self.frames.adopt(self.zero));
     }
 }

@@ -160,12 +160,24 @@ rows! {
         "2 MiB pages whose entry was split because they were pinned when the process forked.";
     HugeSplitsSwap, "huge_splits_swap", Counted, "huge pages split: swap",
         "2 MiB pages whose entry was split because its pages went out to swap.";
+    HugeSplitsMerge, "huge_splits_merge", Counted, "huge pages split: merging",
+        "2 MiB pages whose entry was split because one of its pages was merged with an equal one.";
     HugeCollapses, "huge_collapses", Counted, "huge pages: collapses",
         "2 MiB pages made out of 4 KiB pages, by request or by a scan.";
     HugetlbExhausted, "hugetlb_exhausted", Counted, "hugetlb: pool exhausted",
         "Page faults, and pages of a userfaultfd's, for which the pool of huge pages had no page left.";
     HugetlbTakenBack, "hugetlb_taken_back", Counted, "hugetlb: taken back",
         "Pages taken from children so that the process for which they were reserved need not copy them.";
+    MergeLooked, "merge_looked", Counted, "merging: pages looked at",
+        "Pages of which the scan for equal pages made a digest.";
+    Merges, "merges", Counted, "merging: pages merged",
+        "Pages that show a frame with the same contents since the scan found it.";
+    MergesZero, "merges_zero", Counted, "merging: pages of zeroes merged",
+        "Pages full of zeroes that show the zero frame since the scan found them.";
+    UnmergesWritten, "unmerges_written", Counted, "un-merging: pages written",
+        "Merged pages that a store gave a frame of its own.";
+    UnmergesAsked, "unmerges_asked", Counted, "un-merging: by request",
+        "Merged pages that got a frame of their own since they may not be merged any more.";
     LazyFreed, "lazy_freed", Counted, "pages lazily freed",
         "Pages for which MADV_FREE was asked: unless they are written again they go, without being written out, when memory is short.";
     LazyDropped, "lazy_dropped", Counted, "pages lazily freed, gone",

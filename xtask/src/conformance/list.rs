@@ -27,7 +27,7 @@ pub struct Test {
     /// Whether it goes on in a child after it has ended, as `--children` among the options says: then it is waited for
     /// until nobody is left who could print.
     pub children: bool,
-    /// More options of `memwright run`.
+    /// More options of `memwright run`, in which `{program}` is the program's path.
     pub options: Vec<String>,
 }
 

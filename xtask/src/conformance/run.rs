@@ -41,8 +41,10 @@ pub fn run(memwright: &Path, test: &Test, programs: &Path) -> Result<Output> {
     command.args(["run", "--memory", &test.memory]);
     command.args(["--cpus", &test.cpus.to_string()]);
     command.args(["--timeout", &test.seconds.to_string()]);
-    command.args(&test.options);
     let program = programs.join(&test.program);
+    let path = program.to_string_lossy();
+    let options = test.options.iter();
+    command.args(options.map(|option| option.replace("{program}", &path)));
     if test.children {
         to_the_last_child(&mut command, &program)?;
     } else if test.user == 0 {

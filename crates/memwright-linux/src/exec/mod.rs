@@ -204,6 +204,10 @@ fn load(context: &Context<'_>, file: Executable, request: &Request) -> Result<Lo
     let capabilities = credentials.capabilities.effective;
     let space = new_space(kernel, &limits, capabilities)?;
     space.refuse_huge(context.with_space(|space| space.huge_refusal()));
+    if context.with_space(|space| space.merges_all()) {
+        space.merge_all(true).map_err(|_| Errno::ENOMEM)?;
+        kernel.merge_scan.want(kernel);
+    }
     space.set_exec_gain(context.with_space(|space| space.exec_gain()).of_successor());
     let layouts = Layouts::choose(kernel);
     let base = if interpreter.is_some() {

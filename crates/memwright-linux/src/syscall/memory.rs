@@ -445,8 +445,8 @@ pub(super) fn advice(number: u64) -> Option<(Advice, &'static str)> {
         raw::MADV_RANDOM => (Advice::Hint, "MADV_RANDOM"),
         raw::MADV_SEQUENTIAL => (Advice::Hint, "MADV_SEQUENTIAL"),
         raw::MADV_WILLNEED => (Advice::Hint, "MADV_WILLNEED"),
-        raw::MADV_MERGEABLE => (Advice::Hint, "MADV_MERGEABLE"),
-        raw::MADV_UNMERGEABLE => (Advice::Hint, "MADV_UNMERGEABLE"),
+        raw::MADV_MERGEABLE => (Advice::Mergeable, "MADV_MERGEABLE"),
+        raw::MADV_UNMERGEABLE => (Advice::Unmergeable, "MADV_UNMERGEABLE"),
         raw::MADV_HUGEPAGE => (Advice::Huge, "MADV_HUGEPAGE"),
         raw::MADV_NOHUGEPAGE => (Advice::NotHuge, "MADV_NOHUGEPAGE"),
         raw::MADV_COLLAPSE => (Advice::Collapse, "MADV_COLLAPSE"),
@@ -489,6 +489,9 @@ pub fn madvise(context: &Context<'_>, arguments: &Arguments) -> CallResult {
         .map_err(advise_errno)?;
     if advice == Advice::Huge {
         context.kernel.huge_scan.want(context.kernel);
+    }
+    if advice == Advice::Mergeable {
+        context.kernel.merge_scan.want(context.kernel);
     }
     if advised == Advised::AdvisedOnly {
         context.kernel.calls.count_stub(name);
@@ -730,6 +733,27 @@ pub fn get_huge_refusal(context: &Context<'_>, arguments: &Arguments) -> CallRes
         HugeRefusal::Everywhere => 1,
         HugeRefusal::ExceptAdvised => 1 | PR_THP_DISABLE_EXCEPT_ADVISED,
     })
+}
+
+/// `PR_SET_MEMORY_MERGE` (`kernel/sys.c` of Linux 7.2).
+pub fn set_merging(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+    let [_, on, rest @ .., _] = *arguments;
+    if rest != [0; 3] {
+        return Err(Errno::EINVAL);
+    }
+    let set = context.with_space(|space| space.merge_all(on != 0));
+    set.map_err(|_| Errno::ENOMEM)?;
+    context.kernel.merge_scan.want(context.kernel);
+    Ok(0)
+}
+
+/// `PR_GET_MEMORY_MERGE`.
+pub fn get_merging(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+    let [_, rest @ .., _] = *arguments;
+    if rest != [0; 4] {
+        return Err(Errno::EINVAL);
+    }
+    Ok(context.with_space(|space| space.merges_all()).into())
 }
 
 /// What the bits of `PR_SET_MDWE` ask for.

@@ -434,6 +434,8 @@ pub fn prctl(context: &Context<'_>, arguments: &Arguments) -> CallResult {
         prctl::PR_GET_MDWE => super::memory::get_exec_gain(context, arguments),
         prctl::PR_SET_THP_DISABLE => super::memory::set_huge_refusal(context, arguments),
         prctl::PR_GET_THP_DISABLE => super::memory::get_huge_refusal(context, arguments),
+        prctl::PR_SET_MEMORY_MERGE => super::memory::set_merging(context, arguments),
+        prctl::PR_GET_MEMORY_MERGE => super::memory::get_merging(context, arguments),
         prctl::PR_GET_TIMERSLACK => Ok(50_000),
         _ => Err(Errno::EINVAL),
     }

@@ -9,6 +9,12 @@ use crate::machine::{Machine, frame_pointer};
 
 /// Words of 64 bits in a frame.
 const WORDS: usize = PAGE_SIZE / 8;
+/// Odd numbers without pattern, by which contents are mixed into a digest.
+const SEEDS: [u64; 3] = [
+    0x9e37_79b9_7f4a_7c15,
+    0xc2b2_ae3d_27d4_eb4f,
+    0x1656_67b1_9e37_79f9,
+];
 
 impl<M: Machine> Frames<M> {
     /// Copies bytes from `offset` in `frame`. Whoever writes them meanwhile is seen in part.
@@ -82,6 +88,43 @@ impl<M: Machine> Frames<M> {
             }
         }
         Some(first)
+    }
+
+    /// A number that follows from the contents of `frame`: of two pages with different ones the contents differ. It
+    /// is no proof of the opposite, and what somebody writes meanwhile is in it in part.
+    ///
+    /// # Panics
+    /// If the frame holds no data.
+    #[must_use]
+    pub fn digest(&self, frame: Frame) -> u64 {
+        let words = self.data(frame, 0, PAGE_SIZE).cast::<u64>().cast_const();
+        let at = |index: usize| {
+            // SAFETY: as in `repeated_word`.
+            unsafe { words.add(index).read() }
+        };
+        let mut digest = SEEDS[0];
+        for pair in (0..WORDS).step_by(2) {
+            let product = u128::from(digest ^ at(pair)) * u128::from(at(pair + 1) ^ SEEDS[1]);
+            digest = (product as u64 ^ (product >> 64) as u64).wrapping_add(SEEDS[2]);
+        }
+        digest
+    }
+
+    /// Whether both hold the same bytes. Whoever writes them meanwhile is seen in part.
+    ///
+    /// # Panics
+    /// If one holds no data.
+    #[must_use]
+    pub fn are_equal(&self, one: Frame, other: Frame) -> bool {
+        let one = self.data(one, 0, PAGE_SIZE).cast::<u64>().cast_const();
+        let other = self.data(other, 0, PAGE_SIZE).cast::<u64>().cast_const();
+        let differ = |index: usize| {
+            // SAFETY: as in `repeated_word`.
+            unsafe { one.add(index).read() ^ other.add(index).read() }
+        };
+        (0..WORDS).step_by(4).all(|group| {
+            differ(group) | differ(group + 1) | differ(group + 2) | differ(group + 3) == 0
+        })
     }
 
     /// Repeats `word` over all of `frame`.

@@ -28,11 +28,13 @@ pub enum FrameKind {
     PoolAnonymous,
     /// A huge page of the pool that an object has.
     PoolObject,
+    /// A page that private memory shows in several places since its contents were the same there. Nobody writes it.
+    Merged,
 }
 
 impl FrameKind {
     /// How many variants there are.
-    pub const COUNT: usize = 12;
+    pub const COUNT: usize = 13;
 
     /// Every variant, in the order of [`FrameKind::index`].
     pub const ALL: [FrameKind; FrameKind::COUNT] = [
@@ -48,6 +50,7 @@ impl FrameKind {
         FrameKind::Pool,
         FrameKind::PoolAnonymous,
         FrameKind::PoolObject,
+        FrameKind::Merged,
     ];
 
     /// Its place in [`FrameKind::ALL`].
@@ -66,7 +69,8 @@ impl FrameKind {
             | FrameKind::Slab
             | FrameKind::Pool
             | FrameKind::PoolAnonymous
-            | FrameKind::PoolObject => true,
+            | FrameKind::PoolObject
+            | FrameKind::Merged => true,
             FrameKind::Hole
             | FrameKind::Free
             | FrameKind::Reserved
@@ -88,7 +92,8 @@ impl FrameKind {
             | FrameKind::Reserved
             | FrameKind::Pool
             | FrameKind::PoolAnonymous
-            | FrameKind::PoolObject => false,
+            | FrameKind::PoolObject
+            | FrameKind::Merged => false,
         }
     }
 
@@ -106,8 +111,15 @@ impl FrameKind {
             | FrameKind::Zero
             | FrameKind::Slab
             | FrameKind::Pool
-            | FrameKind::PoolObject => false,
+            | FrameKind::PoolObject
+            | FrameKind::Merged => false,
         }
+    }
+
+    /// Whether it is a page of private memory, and so no object's.
+    #[inline]
+    pub const fn is_private(self) -> bool {
+        self.is_anonymous() || matches!(self, FrameKind::Merged)
     }
 
     /// Whether it is a page of the pool of huge pages.
@@ -123,7 +135,8 @@ impl FrameKind {
             | FrameKind::Anonymous
             | FrameKind::Object
             | FrameKind::Zero
-            | FrameKind::Slab => false,
+            | FrameKind::Slab
+            | FrameKind::Merged => false,
         }
     }
 
@@ -142,6 +155,7 @@ impl FrameKind {
             FrameKind::Pool => "pool",
             FrameKind::PoolAnonymous => "pool_anonymous",
             FrameKind::PoolObject => "pool_object",
+            FrameKind::Merged => "merged",
         }
     }
 }

@@ -136,7 +136,8 @@ impl<M: Machine> Frames<M> {
             | FrameKind::Kernel
             | FrameKind::Table
             | FrameKind::Object
-            | FrameKind::Slab => false,
+            | FrameKind::Slab
+            | FrameKind::Merged => false,
         }
     }
 
@@ -186,12 +187,14 @@ impl<M: Machine> Frames<M> {
     }
 
     /// How many entries show `frame`, as far as references tell: all of an anonymous page are entries, one of an
-    /// object's page is the object's own.
+    /// object's page is the object's own, and one of a merged page that of whoever finds it by its contents.
     pub fn sharers(&self, frame: Frame) -> u32 {
         let references = self.references(frame);
         match self.kind(frame) {
             FrameKind::Anonymous | FrameKind::PoolAnonymous => references,
-            FrameKind::Object | FrameKind::PoolObject => references.saturating_sub(1),
+            FrameKind::Object | FrameKind::PoolObject | FrameKind::Merged => {
+                references.saturating_sub(1)
+            }
             FrameKind::Hole
             | FrameKind::Free
             | FrameKind::Reserved
@@ -250,6 +253,21 @@ impl<M: Machine> Frames<M> {
             meta.owner.load(Ordering::Relaxed),
             meta.index.load(Ordering::Relaxed),
         )
+    }
+
+    /// Remembers a digest of the contents of `frame`; returns the one before, 0 in a new frame.
+    ///
+    /// # Panics
+    /// If `frame` holds no anonymous page, whose index nobody else uses.
+    pub fn remember_digest(&self, frame: Frame, digest: u64) -> u64 {
+        assert!(
+            self.kind(frame) == FrameKind::Anonymous,
+            "{frame:?} holds no anonymous page"
+        );
+        let index = &self.meta(frame).index;
+        let before = index.load(Ordering::Relaxed);
+        index.store(digest, Ordering::Relaxed);
+        before
     }
 
     /// Pins `frame`: a device, or the kernel, may write it at any time (design rule 6). Of a folio the

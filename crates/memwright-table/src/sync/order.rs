@@ -15,6 +15,8 @@ pub enum Rank {
     FileSystem,
     /// One open file, pipe or other thing behind a descriptor.
     File,
+    /// A scan of all address spaces, one at a time.
+    Scan,
     /// The areas of an address space.
     Space,
     /// The areas of a second address space: the child's in a fork.
@@ -58,6 +60,7 @@ impl Rank {
             Rank::FileTable => "file_table",
             Rank::FileSystem => "file_system",
             Rank::File => "file",
+            Rank::Scan => "scan",
             Rank::Space => "space",
             Rank::SpaceChild => "space_child",
             Rank::ObjectRegistry => "object_registry",
@@ -79,12 +82,13 @@ impl Rank {
 }
 
 /// Every rank, in the order of locking.
-pub const RANKS: [Rank; 21] = [
+pub const RANKS: [Rank; 22] = [
     Rank::Process,
     Rank::Signals,
     Rank::FileTable,
     Rank::FileSystem,
     Rank::File,
+    Rank::Scan,
     Rank::Space,
     Rank::SpaceChild,
     Rank::ObjectRegistry,

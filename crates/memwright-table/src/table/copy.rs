@@ -28,7 +28,8 @@ pub struct CopyRule {
 
 impl CopyRule {
     /// A private area: neither side may write in place, or call the page its own, from now on.
-    /// The copy is as dirty as the original, for what is clean has a valid copy elsewhere.
+    /// The copy is as dirty as the original, for what is clean has a valid copy elsewhere. That its frame is a merged
+    /// one is for whoever merges to find out.
     pub const PRIVATE: CopyRule = CopyRule {
         clear: Bits::EXCLUSIVE.union(Bits::WRITE),
         withhold: Bits::EXCLUSIVE
@@ -36,7 +37,8 @@ impl CopyRule {
             .union(Bits::ACCESSED)
             .union(Bits::UFFD_WP)
             .union(Bits::FOLDED_ACCESSED)
-            .union(Bits::WATCHED),
+            .union(Bits::WATCHED)
+            .union(Bits::MERGED),
         marks: Marks::GUARD.union(Marks::POISON),
     };
 

@@ -7,6 +7,7 @@ use memwright_table::{Bits, Cursor, Entry, Invalidation, Machine, PageSize, Pres
 use super::{Fault, FaultKind};
 use crate::error::FaultError;
 use crate::space::access_bits;
+use crate::stats::Row;
 use crate::uffd::WatchedFault;
 use crate::vma::AreaFlags;
 use crate::writable::{Verdict, writable};
@@ -88,7 +89,13 @@ impl<M: Machine> Fault<'_, M> {
         if page.size != PageSize::Size4K {
             return self.write_shared_folio(cursor, page);
         }
-        if !self.is_reusable(page) {
+        // Whatever shows one of these frames is one of several.
+        let common = page.bits.intersects(Bits::BORROWED | Bits::MERGED)
+            && !planted(Mistake::UnmergeInPlace);
+        if common && page.bits.contains(Bits::MERGED) {
+            self.note_unmerged();
+        }
+        if common || !self.is_reusable(page) {
             return self.copy_present(&mut cursor, page);
         }
         let access = access_bits(self.area.rights());
@@ -96,14 +103,21 @@ impl<M: Machine> Fault<'_, M> {
         Ok(FaultKind::WriteOnly)
     }
 
+    #[cold]
+    #[inline(never)]
+    fn note_unmerged(&self) {
+        self.core.memory.count_on(self.cpu, Row::UnmergesWritten, 1);
+    }
+
     /// Whether the entry of this 4 KiB page, under whose lock nobody can win a reference through it, has the only
     /// reference of any kind of an anonymous frame.
     #[inline(always)]
     pub(super) fn is_reusable(&self, page: Present) -> bool {
-        !page.bits.intersects(Bits::BORROWED | Bits::MERGED)
-            && self.core.is_anonymous(page.frame)
-            && (self.core.memory.frames().references(page.frame) == 1
-                || planted(Mistake::RegainShared))
+        planted(Mistake::UnmergeInPlace) && self.core.is_merged(page)
+            || !page.bits.intersects(Bits::BORROWED | Bits::MERGED)
+                && self.core.is_anonymous(page.frame)
+                && (self.core.memory.frames().references(page.frame) == 1
+                    || planted(Mistake::RegainShared))
     }
 
     /// The first store to a clean page of an object that must hear of it.

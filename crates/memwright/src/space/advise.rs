@@ -51,6 +51,10 @@ pub enum Advice {
     NotHuge,
     /// Make huge pages of what is there now (`MADV_COLLAPSE`).
     Collapse,
+    /// Pages with equal contents may be merged (`MADV_MERGEABLE`).
+    Mergeable,
+    /// They may not, and those that are get apart (`MADV_UNMERGEABLE`).
+    Unmergeable,
     /// Anything about when and how the memory will be used (`MADV_WILLNEED`, ...).
     Hint,
 }
@@ -87,6 +91,8 @@ impl Advice {
             | Self::Huge
             | Self::NotHuge
             | Self::Collapse
+            | Self::Mergeable
+            | Self::Unmergeable
             | Self::Hint => false,
         }
     }
@@ -152,6 +158,8 @@ impl<M: Machine> AddressSpace<M> {
             Advice::Huge => core.advise_huge(range, AreaFlags::HUGE)?,
             Advice::NotHuge => core.advise_huge(range, AreaFlags::NOT_HUGE)?,
             Advice::Collapse => core.advise_collapse(range)?,
+            Advice::Mergeable => self.advise_mergeable(range, true)?,
+            Advice::Unmergeable => self.advise_mergeable(range, false)?,
             Advice::WipeOnFork => core.advise_flag(range, advice, AreaFlags::WIPEONFORK, true)?,
             Advice::DontFork => core.advise_flag(range, advice, AreaFlags::DONTFORK, true)?,
             Advice::DoFork => core.advise_flag(range, advice, AreaFlags::DONTFORK, false)?,

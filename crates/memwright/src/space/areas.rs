@@ -181,6 +181,8 @@ pub(crate) struct Areas<M: Machine> {
     pub(crate) map: AreaMap<Backing<M>>,
     pub(crate) limits: Limits,
     pub(crate) lock_future: LockFuture,
+    /// Whether pages of areas to come may be merged.
+    pub(crate) merge_all: bool,
     pub(crate) exec_gain: ExecGain,
     /// The protection keys in use.
     pub(crate) keys: Keys,
@@ -234,6 +236,7 @@ impl<M: Machine> Areas<M> {
             map: AreaMap::new(),
             limits: Limits::default(),
             lock_future: LockFuture::No,
+            merge_all: false,
             exec_gain: ExecGain::Granted,
             keys: Keys::NEW,
             mapped: 0,

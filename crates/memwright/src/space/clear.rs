@@ -3,6 +3,7 @@
 use memwright_table::{Machine, Page, PageRange};
 
 use super::{AddressSpace, LockFuture};
+use crate::merge::UNSCANNED;
 
 impl<M: Machine> AddressSpace<M> {
     /// Unmaps everything. Cannot fail.
@@ -12,13 +13,15 @@ impl<M: Machine> AddressSpace<M> {
         let map = {
             let mut areas = core.areas.write();
             areas.lock_future = LockFuture::No;
-            if areas.map.len() == 0 {
-                return;
+            if areas.map.len() != 0 {
+                core.remove_entries(cpu, PageRange::new(Page::new(0), Page::USER_END));
             }
-            core.remove_entries(cpu, PageRange::new(Page::new(0), Page::USER_END));
             areas.take_all(&core.memory)
         };
         // Without the lock: the last user of an object may run code of the file system.
         drop(map);
+        if core.merge_number() != UNSCANNED {
+            core.memory.merging().leave(&core.memory, core);
+        }
     }
 }

@@ -14,6 +14,7 @@ use memwright_table::{
 use super::{Area, Areas, Layout};
 use crate::huge::{HUGE_PAGES, HugeRefusal};
 use crate::memory::Memory;
+use crate::merge::UNSCANNED;
 use crate::stats::Row;
 use crate::swap::Window;
 use crate::trace::Event;
@@ -50,6 +51,8 @@ pub(crate) struct Core<M: Machine> {
     resident: Vec<CpuResident>,
     /// Pages in swap.
     swapped: AtomicI64,
+    /// Its number where equal pages are merged.
+    merge_number: AtomicU64,
 }
 
 impl<M: Machine> Core<M> {
@@ -76,7 +79,17 @@ impl<M: Machine> Core<M> {
             pinned: AtomicBool::new(false),
             resident,
             swapped: AtomicI64::new(0),
+            merge_number: AtomicU64::new(UNSCANNED),
         })
+    }
+
+    /// Its number where equal pages are merged.
+    pub(crate) fn merge_number(&self) -> u64 {
+        self.merge_number.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn set_merge_number(&self, number: u64) {
+        self.merge_number.store(number, Ordering::Release);
     }
 
     /// Says that a page is about to be pinned.
@@ -306,7 +319,12 @@ impl<M: Machine> Core<M> {
         }
     }
 
-    /// Whether `frame` holds a page of private anonymous memory.
+    /// Whether `frame` holds a page of private memory, merged or not.
+    pub(crate) fn is_private(&self, frame: Frame) -> bool {
+        self.memory.frames().kind(frame).is_private()
+    }
+
+    /// Whether `frame` holds a page of private anonymous memory that only entries reach.
     pub(crate) fn is_anonymous(&self, frame: Frame) -> bool {
         self.memory.frames().kind(frame).is_anonymous()
     }

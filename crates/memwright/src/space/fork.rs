@@ -14,6 +14,7 @@ use memwright_table::{
 use super::{AddressSpace, Area, Areas, Backing, Core};
 use crate::error::ForkError;
 use crate::fault::NEW;
+use crate::merge::UNSCANNED;
 use crate::object::Attachment;
 use crate::space::access_bits;
 use crate::stats::Row;
@@ -51,6 +52,7 @@ impl<M: Machine> AddressSpace<M> {
         copies.limits = areas.limits;
         copies.exec_gain = areas.exec_gain.of_successor();
         copies.keys = areas.keys;
+        copies.merge_all = areas.merge_all;
         copies.map.reserve_in_order(areas.map.len())?;
         let mut gather = core.gather();
         let mut entries = 0;
@@ -73,6 +75,9 @@ impl<M: Machine> AddressSpace<M> {
         drop(areas);
         core.note_gather(cpu, counts);
         core.memory.count_on(cpu, Row::ForkCopied, entries);
+        if core.merge_number() != UNSCANNED {
+            core.memory.merging().enter_child(&child.core);
+        }
         result.map(|()| {
             core.memory.count_on(cpu, Row::Forks, 1);
             core.memory.trace(|| Event::Fork { entries });

@@ -150,6 +150,9 @@ impl<M: Machine> AddressSpace<M> {
             // What may go at any time is never kept, and what is of the pool always.
             flags -= AreaFlags::LOCKED | AreaFlags::LOCK_ON_FAULT;
         }
+        if areas.merge_all {
+            flags = crate::merge::mergeable(flags, true);
+        }
         if is_accountable(request.rights, flags) {
             flags |= AreaFlags::ACCOUNTED;
         }

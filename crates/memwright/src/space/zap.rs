@@ -49,7 +49,7 @@ impl<M: Machine> Core<M> {
             match extent.entry {
                 Entry::Empty | Entry::Marker(_) => {}
                 Entry::Present(page) => {
-                    if copies || !self.is_anonymous(page.frame) {
+                    if copies || !self.is_private(page.frame) {
                         let protected = page.bits.intersects(Bits::UFFD_WP | Bits::WATCHED);
                         let keeps = protected && keeps_protection(area);
                         let left = if keeps {

@@ -421,7 +421,7 @@ impl<M: Machine> Core<M> {
                 let zero = page.bits.contains(Bits::BORROWED);
                 set(Categories::PRESENT, true);
                 set(Categories::WRITTEN, written(page.bits));
-                let file = !zero && area.object().is_some() && !self.is_anonymous(page.frame);
+                let file = !zero && area.object().is_some() && !self.is_private(page.frame);
                 set(Categories::FILE, file);
                 set(Categories::ZERO, zero);
                 set(Categories::HUGE, !matches!(page.size, PageSize::Size4K));

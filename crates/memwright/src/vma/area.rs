@@ -122,6 +122,8 @@ bitflags! {
         const HUGE = 1 << 28;
         /// Huge pages are refused (`MADV_NOHUGEPAGE`).
         const NOT_HUGE = 1 << 29;
+        /// Pages with equal contents may be merged (`MADV_MERGEABLE`).
+        const MERGEABLE = 1 << 30;
     }
 }
 

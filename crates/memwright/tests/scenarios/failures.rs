@@ -55,6 +55,16 @@ fn script(world: &World) -> usize {
             .is_ok(),
     );
     step(space.advise(page(400), 4 * PAGE, Advice::DontFork).is_ok());
+    step(space.advise(page(0), 600 * PAGE, Advice::Mergeable).is_ok());
+    for _ in 0..3 {
+        while !world.memory.merge_pages(100) {}
+    }
+    step(space.write(page(0), &[7]).is_ok());
+    step(
+        space
+            .advise(page(0), 600 * PAGE, Advice::Unmergeable)
+            .is_ok(),
+    );
     step(space.advise(page(2000), 4 * PAGE, Advice::Remove).is_ok());
     match space.fork() {
         Ok(child) => {

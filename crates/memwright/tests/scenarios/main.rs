@@ -14,6 +14,7 @@ mod huge;
 mod hugetlb;
 mod limits;
 mod locks;
+mod merge;
 mod objects;
 mod protect;
 mod remap;

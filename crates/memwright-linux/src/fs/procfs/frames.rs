@@ -38,6 +38,7 @@ mod flag {
     pub const COMPOUND_TAIL: u64 = 1 << 16;
     pub const HUGETLB: u64 = 1 << 17;
     pub const NO_MEMORY: u64 = 1 << 20;
+    pub const MERGED: u64 = 1 << 21;
     pub const HUGE_PAGE: u64 = 1 << 22;
     pub const ZERO: u64 = 1 << 24;
     pub const TABLE: u64 = 1 << 26;
@@ -55,6 +56,9 @@ fn flags(kind: Option<FrameKind>, mapped: bool) -> u64 {
         Some(FrameKind::Table) => flag::TABLE,
         Some(FrameKind::Anonymous) => {
             shown | flag::UP_TO_DATE | flag::IN_A_LIST | flag::ANONYMOUS | flag::SWAP_BACKED
+        }
+        Some(FrameKind::Merged) => {
+            shown | flag::UP_TO_DATE | flag::IN_A_LIST | flag::ANONYMOUS | flag::MERGED
         }
         Some(FrameKind::Object) => shown | flag::UP_TO_DATE | flag::IN_A_LIST,
         Some(FrameKind::Zero) => flag::ZERO,
@@ -92,7 +96,8 @@ fn word(memory: &Memory, number: u32, what: FrameWord) -> u64 {
             FrameKind::Anonymous
             | FrameKind::Object
             | FrameKind::PoolAnonymous
-            | FrameKind::PoolObject,
+            | FrameKind::PoolObject
+            | FrameKind::Merged,
         ) => frames.sharers(Frame::new(number)),
         Some(_) | None => 0,
     };

@@ -1,7 +1,7 @@
 //! `/sys/kernel/mm/transparent_hugepage` (Documentation/admin-guide/mm/transhuge.rst of Linux 7.2).
 
 use super::{
-    hugetlb,
+    hugetlb, merge,
     node::{FixedDirectory, ProcNode, SystemControl},
     text::{Text, number},
 };
@@ -19,6 +19,7 @@ pub static MEMORY: FixedDirectory = FixedDirectory {
     first: 0xd00,
     entries: &[
         ("hugepages", 0o555, Fixed(&hugetlb::SIZES)),
+        ("ksm", 0o555, Fixed(&merge::SETTINGS)),
         ("transparent_hugepage", 0o555, Fixed(&SETTINGS)),
     ],
 };

@@ -11,6 +11,7 @@ mod hugetlb;
 mod list;
 mod lock_stat;
 mod mem;
+mod merge;
 mod node;
 mod pagemap;
 mod process;

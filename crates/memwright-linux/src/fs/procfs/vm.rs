@@ -196,6 +196,7 @@ pub fn statistics(context: &Context<'_>, text: &mut Text) -> fmt::Result {
         ("pglazyfree", count(Row::LazyFreed)),
         ("pglazyfreed", count(Row::LazyDropped)),
         ("nr_anon_transparent_hugepages", frames.folios()),
+        ("cow_ksm", count(Row::UnmergesWritten)),
         ("thp_fault_alloc", count(Row::FaultHuge)),
         ("thp_fault_fallback", count(Row::HugeFallbacks)),
         ("thp_collapse_alloc", count(Row::HugeCollapses)),

@@ -3,6 +3,7 @@
 mod clear;
 mod limits;
 mod maps;
+mod merge;
 mod mounts;
 mod numa;
 mod pages;
@@ -128,6 +129,8 @@ static MAPS: ProcessWriter = ProcessWriter {
     control: Some(query::control),
     ..text(maps::maps)
 };
+static MERGED: ProcessWriter = text(merge::merging);
+static MERGE_STATISTICS: ProcessWriter = text(merge::statistics);
 static NUMA: ProcessWriter = text(numa::numa_maps);
 static ROLLUP: ProcessWriter = text(smaps::rollup);
 static SMAPS: ProcessWriter = text(smaps::smaps);
@@ -188,6 +191,8 @@ pub static PROCESS: ProcessDirectory = ProcessDirectory {
         ("mounts", 0o444, Entry::Text(&MOUNTS)),
         ("mountinfo", 0o444, Entry::Text(&MOUNT_INFO)),
         ("oom_score_adj", 0o644, Entry::Text(&KILL_SCORE)),
+        ("ksm_merging_pages", 0o400, Entry::Text(&MERGED)),
+        ("ksm_stat", 0o400, Entry::Text(&MERGE_STATISTICS)),
     ],
 };
 

@@ -27,7 +27,7 @@ impl Counts {
         let frames = memory.frames();
         let pages = extent.range.len();
         self.pages += pages;
-        if frames.kind(page.frame).is_anonymous() {
+        if frames.kind(page.frame).is_private() {
             self.anonymous += pages;
         }
         if page.bits.intersects(Bits::DIRTY | Bits::FOLDED_DIRTY) {

@@ -36,6 +36,8 @@ pub struct Sums {
     pub huge: u64,
     /// Of these, of contents that may be lost.
     pub lazy: u64,
+    /// Anonymous, merged with equal pages.
+    pub merged: u64,
     /// Huge pages of the pool, shown by several entries.
     pub shared_hugetlb: u64,
     /// Huge pages of the pool, shown by one entry.
@@ -86,7 +88,11 @@ impl Sums {
         if dirty {
             self.proportional_dirty += shares;
         }
-        if frames.kind(page.frame) == FrameKind::Anonymous {
+        let kind = frames.kind(page.frame);
+        if kind == FrameKind::Merged {
+            self.merged += bytes;
+        }
+        if kind.is_private() {
             self.anonymous += bytes;
             if !dirty && frames.is_lazy(page.frame) {
                 self.lazy += bytes;
@@ -125,6 +131,7 @@ impl Sums {
         self.anonymous += other.anonymous;
         self.huge += other.huge;
         self.lazy += other.lazy;
+        self.merged += other.merged;
         self.shared_hugetlb += other.shared_hugetlb;
         self.private_hugetlb += other.private_hugetlb;
         self.swap += other.swap;

@@ -131,10 +131,10 @@ fn write_sums(text: &mut Text, sums: &Sums, parts: bool) -> fmt::Result {
         ("Private_Dirty", sums.private_dirty),
         ("Referenced", sums.referenced),
         ("Anonymous", sums.anonymous),
-        // Neither merged pages, nor huge ones of objects.
-        ("KSM", 0),
+        ("KSM", sums.merged),
         ("LazyFree", sums.lazy),
         ("AnonHugePages", sums.huge),
+        // Objects have no huge pages.
         ("ShmemPmdMapped", 0),
         ("FilePmdMapped", 0),
         ("Shared_Hugetlb", sums.shared_hugetlb),
@@ -197,6 +197,7 @@ impl Codes {
             ("dp", flags.contains(AreaFlags::DROPPABLE)),
             ("hg", flags.contains(AreaFlags::HUGE)),
             ("nh", flags.contains(AreaFlags::NOT_HUGE)),
+            ("mg", flags.contains(AreaFlags::MERGEABLE)),
             ("ui", flags.contains(AreaFlags::UFFD_MINOR)),
             ("sl", flags.contains(AreaFlags::SEALED)),
         ];

@@ -1,0 +1,157 @@
+//! `/sys/kernel/mm/ksm` (Documentation/admin-guide/mm/ksm.rst of Linux 7.2). What has no counterpart here is not there:
+//! the advisor, and the scan that passes over pages that were never merged.
+
+use super::{
+    node::{FixedDirectory, ProcNode, SystemControl},
+    text::{Text, number},
+};
+use crate::{context::Context, errno::Errno, merge_scan::Run};
+use core::{
+    fmt::{self, Write},
+    sync::atomic::{AtomicU32, Ordering},
+};
+use memwright::{MergeCounts, MergeSettings};
+
+use ProcNode::{SystemControl as Control, SystemText};
+
+/// The directory.
+pub static SETTINGS: FixedDirectory = FixedDirectory {
+    first: 0x1100,
+    entries: &[
+        ("full_scans", 0o444, SystemText(rounds)),
+        ("general_profit", 0o444, SystemText(profit)),
+        ("ksm_zero_pages", 0o444, SystemText(zero_pages)),
+        ("max_page_sharing", 0o644, Control(&MOST_SHARING)),
+        ("pages_shared", 0o444, SystemText(shared)),
+        ("pages_sharing", 0o444, SystemText(sharing)),
+        ("pages_to_scan", 0o644, Control(&PAGES)),
+        ("pages_unshared", 0o444, SystemText(unshared)),
+        ("pages_volatile", 0o444, SystemText(volatile)),
+        ("run", 0o644, Control(&RUN)),
+        ("sleep_millisecs", 0o644, Control(&SLEEP)),
+        ("stable_node_chains", 0o444, SystemText(chains)),
+        ("stable_node_chains_prune_millisecs", 0o644, Control(&PRUNE)),
+        ("stable_node_dups", 0o444, SystemText(duplicates)),
+        ("use_zero_pages", 0o644, Control(&ZERO_PAGES)),
+    ],
+};
+
+fn settings<'a>(context: &'a Context<'_>) -> &'a MergeSettings {
+    context.kernel.memory.merging().settings()
+}
+
+fn counts(context: &Context<'_>) -> MergeCounts {
+    let memory = &context.kernel.memory;
+    memory.merging().counts(memory)
+}
+
+fn rounds(context: &Context<'_>, text: &mut Text) -> fmt::Result {
+    writeln!(text, "{}", counts(context).rounds)
+}
+
+fn shared(context: &Context<'_>, text: &mut Text) -> fmt::Result {
+    writeln!(text, "{}", counts(context).shared)
+}
+
+fn sharing(context: &Context<'_>, text: &mut Text) -> fmt::Result {
+    writeln!(text, "{}", counts(context).sharing)
+}
+
+fn unshared(context: &Context<'_>, text: &mut Text) -> fmt::Result {
+    writeln!(text, "{}", counts(context).unshared)
+}
+
+fn volatile(context: &Context<'_>, text: &mut Text) -> fmt::Result {
+    writeln!(text, "{}", counts(context).volatile)
+}
+
+fn chains(context: &Context<'_>, text: &mut Text) -> fmt::Result {
+    writeln!(text, "{}", counts(context).chains)
+}
+
+fn duplicates(context: &Context<'_>, text: &mut Text) -> fmt::Result {
+    writeln!(text, "{}", counts(context).duplicates)
+}
+
+fn zero_pages(context: &Context<'_>, text: &mut Text) -> fmt::Result {
+    writeln!(text, "{}", context.kernel.memory.merged_zero_pages())
+}
+
+/// Bytes saved, less those that it takes to find them.
+fn profit(context: &Context<'_>, text: &mut Text) -> fmt::Result {
+    let counts = counts(context);
+    let pages = counts.sharing + context.kernel.memory.merged_zero_pages();
+    let bytes = (pages * 4096) as i64 - counts.index_bytes as i64;
+    writeln!(text, "{bytes}")
+}
+
+static RUN: SystemControl = SystemControl {
+    read: |context, text| writeln!(text, "{}", context.kernel.merge_scan.state()),
+    store: |context, bytes| {
+        let run = number(bytes).and_then(Run::of).ok_or(Errno::EINVAL)?;
+        context.kernel.merge_scan.set(context.kernel, run)
+    },
+};
+
+static PAGES: SystemControl = SystemControl {
+    read: |context, text| read_number(text, &settings(context).pages),
+    store: |context, bytes| store_number(&settings(context).pages, bytes, 0),
+};
+
+static SLEEP: SystemControl = SystemControl {
+    read: |context, text| read_number(text, &settings(context).sleep),
+    store: |context, bytes| {
+        store_number(&settings(context).sleep, bytes, 0)?;
+        context.kernel.merge_scan.wake(context.kernel);
+        Ok(())
+    },
+};
+
+static PRUNE: SystemControl = SystemControl {
+    read: |context, text| read_number(text, &settings(context).prune),
+    store: |context, bytes| store_number(&settings(context).prune, bytes, 0),
+};
+
+/// It changes only while nothing is merged.
+static MOST_SHARING: SystemControl = SystemControl {
+    read: |context, text| read_number(text, &settings(context).most_sharing),
+    store: |context, bytes| {
+        let setting = &settings(context).most_sharing;
+        let before = AtomicU32::new(setting.load(Ordering::Relaxed));
+        let wanted = AtomicU32::new(0);
+        store_number(&wanted, bytes, 2)?;
+        let wanted = wanted.into_inner();
+        if wanted != before.into_inner() && counts(context).shared > 0 {
+            return Err(Errno::EBUSY);
+        }
+        setting.store(wanted, Ordering::Relaxed);
+        Ok(())
+    },
+};
+
+static ZERO_PAGES: SystemControl = SystemControl {
+    read: |context, text| {
+        let on = settings(context).zero_pages.load(Ordering::Relaxed);
+        writeln!(text, "{}", u8::from(on))
+    },
+    store: |context, bytes| {
+        let on = match number(bytes) {
+            Some(0) => false,
+            Some(1) => true,
+            Some(_) | None => return Err(Errno::EINVAL),
+        };
+        settings(context).zero_pages.store(on, Ordering::Relaxed);
+        Ok(())
+    },
+};
+
+fn read_number(text: &mut Text, setting: &AtomicU32) -> fmt::Result {
+    writeln!(text, "{}", setting.load(Ordering::Relaxed))
+}
+
+fn store_number(setting: &AtomicU32, bytes: &[u8], least: u32) -> Result<(), Errno> {
+    let value = number(bytes).and_then(|value| u32::try_from(value).ok());
+    let value = value.filter(|value| *value >= least);
+    setting.store(value.ok_or(Errno::EINVAL)?, Ordering::Relaxed);
+    Ok(())
+}

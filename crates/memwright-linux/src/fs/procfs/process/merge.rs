@@ -1,0 +1,42 @@
+//! `/proc/PID/ksm_stat` and `/proc/PID/ksm_merging_pages` (`fs/proc/base.c` of Linux 7.2).
+
+use super::Subject;
+use crate::{context::Context, fs::procfs::Text};
+use core::fmt::{self, Write};
+use memwright::MergedPages;
+
+fn merged(subject: &Subject) -> MergedPages {
+    let space = subject.process.space();
+    space.map_or_else(MergedPages::default, |space| space.merged_pages())
+}
+
+/// `/proc/PID/ksm_merging_pages`.
+///
+/// # Errors
+/// Those of the text.
+pub fn merging(_context: &Context<'_>, subject: &Subject, text: &mut Text) -> fmt::Result {
+    writeln!(text, "{}", merged(subject).merged)
+}
+
+/// `/proc/PID/ksm_stat`. The items are pages that the scan keeps an eye on.
+///
+/// # Errors
+/// Those of the text.
+pub fn statistics(_context: &Context<'_>, subject: &Subject, text: &mut Text) -> fmt::Result {
+    let Some(space) = subject.process.space() else {
+        return Ok(());
+    };
+    let pages = merged(subject);
+    let saved = ((pages.merged + pages.zero) * 4096) as i64;
+    let word = |on| if on { "yes" } else { "no" };
+    writeln!(text, "ksm_rmap_items {}", pages.lone)?;
+    writeln!(text, "ksm_zero_pages {}", pages.zero)?;
+    writeln!(text, "ksm_merging_pages {}", pages.merged)?;
+    writeln!(
+        text,
+        "ksm_process_profit {}",
+        saved - pages.lone_bytes as i64
+    )?;
+    writeln!(text, "ksm_merge_any: {}", word(space.merges_all()))?;
+    writeln!(text, "ksm_mergeable: {}", word(space.is_mergeable()))
+}

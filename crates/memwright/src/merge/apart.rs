@@ -1,0 +1,270 @@
+//! Merged pages become their owners' again (Linux 7.2 `mm/ksm.c`, `break_ksm`).
+
+use memwright_table::{
+    Bits, Cursor, Entry, FrameKind, Gather, Machine, OutOfFrames, Page, PageRange, PageSize,
+    Present,
+};
+
+use crate::error::AdviseError;
+use crate::memory::Memory;
+use crate::space::{AddressSpace, Area, Areas, Core, Holes};
+use crate::stats::Row;
+use crate::vma::AreaFlags;
+use crate::writable::writable;
+
+use super::UNSCANNED;
+
+/// Areas whose pages are never merged, whatever their owner asks for (`vma_ksm_compatible`).
+const NEVER: AreaFlags = AreaFlags::SHARED
+    .union(AreaFlags::HUGETLB)
+    .union(AreaFlags::DROPPABLE)
+    .union(AreaFlags::SECRET);
+
+/// The flags of an area of which it is said that its pages may be merged, or may not.
+pub(crate) fn mergeable(flags: AreaFlags, on: bool) -> AreaFlags {
+    if on && !flags.intersects(NEVER) {
+        flags | AreaFlags::MERGEABLE
+    } else {
+        flags - AreaFlags::MERGEABLE
+    }
+}
+
+/// What the entry of a page with these bits has once the page has a frame of its own again. Its contents are nowhere
+/// else, but nobody wrote them.
+fn own_bits(bits: Bits) -> Bits {
+    (bits - (Bits::MERGED | Bits::BORROWED)) | Bits::EXCLUSIVE | Bits::FOLDED_DIRTY
+}
+
+/// Pages of a space, as far as merging knows them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MergedPages {
+    /// They show merged frames.
+    pub merged: u64,
+    /// They show the zero frame since they were merged.
+    pub zero: u64,
+    /// The scan keeps an eye on them since nothing is equal to them.
+    pub lone: u64,
+    /// Bytes that this takes.
+    pub lone_bytes: u64,
+}
+
+impl<M: Machine> Memory<M> {
+    /// Pages that show the zero frame since they were merged (`ksm_zero_pages`).
+    pub fn merged_zero_pages(&self) -> u64 {
+        let (mut number, mut pages) = (0, 0);
+        while let Some((found, space)) = self.merging().space_from(number) {
+            pages += space.merged_pages().zero;
+            number = found + 1;
+        }
+        pages
+    }
+
+    /// Takes all merged pages apart (`/sys/kernel/mm/ksm/run`, 2).
+    ///
+    /// # Errors
+    /// No frames; pages that are apart stay so.
+    pub fn unmerge_all(&self) -> Result<(), OutOfFrames> {
+        let merging = self.merging();
+        let round = merging.round.lock();
+        let mut number = 0;
+        while let Some((found, space)) = merging.space_from(number) {
+            let all = PageRange::new(Page::new(0), Page::USER_END);
+            let areas = space.areas.read(space.cpu());
+            space.unmerge(&areas, all)?;
+            number = found + 1;
+        }
+        drop(round);
+        merging.shed(self);
+        Ok(())
+    }
+}
+
+impl<M: Machine> AddressSpace<M> {
+    /// Lets pages of `range` be merged from now on, or takes those that are apart (`ksm_madvise`). Areas whose pages
+    /// never are stay as they are.
+    pub(crate) fn advise_mergeable(&self, range: PageRange, on: bool) -> Result<(), AdviseError> {
+        let core = &self.core;
+        if on {
+            let entered = core.memory.merging().enter(core);
+            entered.map_err(|_| AdviseError::OutOfMemory)?;
+        }
+        let mut areas = core.areas.write();
+        if !on {
+            let apart = core.unmerge(&areas, range);
+            apart.map_err(|_| AdviseError::OutOfMemory)?;
+        }
+        let rule = |flags| mergeable(flags, on);
+        Ok(core.change_flags(&mut areas, range, Holes::Pass, rule)?)
+    }
+
+    /// Whether every area that may have merged pages does (`PR_GET_MEMORY_MERGE`).
+    pub fn merges_all(&self) -> bool {
+        self.core.areas.read(self.core.cpu()).merge_all
+    }
+
+    /// Whether any area was ever called mergeable.
+    pub fn is_mergeable(&self) -> bool {
+        self.core.merge_number() != UNSCANNED
+    }
+
+    /// Lets the pages of all areas, of those to come too, be merged, or of none (`PR_SET_MEMORY_MERGE`).
+    ///
+    /// # Errors
+    /// No frames for pages that are to be apart, or no heap.
+    pub fn merge_all(&self, on: bool) -> Result<(), OutOfFrames> {
+        let core = &self.core;
+        if on {
+            core.memory.merging().enter(core).map_err(|_| OutOfFrames)?;
+        }
+        let mut areas = core.areas.write();
+        if !on && areas.merge_all {
+            let all = PageRange::new(Page::new(0), Page::USER_END);
+            core.unmerge(&areas, all)?;
+        }
+        if on || areas.merge_all {
+            areas
+                .map
+                .for_each_mut(|area| area.flags = mergeable(area.flags, on));
+        }
+        areas.merge_all = on;
+        Ok(())
+    }
+
+    /// What merging has made of this space (`/proc/PID/ksm_stat`).
+    pub fn merged_pages(&self) -> MergedPages {
+        self.core.merged_pages()
+    }
+}
+
+impl<M: Machine> Core<M> {
+    /// Looks at all entries of areas that may have merged pages.
+    fn merged_pages(&self) -> MergedPages {
+        let mut found = MergedPages::default();
+        if self.merge_number() == UNSCANNED {
+            return found;
+        }
+        let areas = self.areas.read(self.cpu());
+        for area in areas.map.iter() {
+            if !area.flags().contains(AreaFlags::MERGEABLE) || area.range().is_empty() {
+                continue;
+            }
+            let mut cursor = self.table.look(area.range());
+            while let Some(extent) = cursor.next_filled() {
+                let page = extent.entry.present();
+                let bits = page.map_or(Bits::empty(), |page| page.bits);
+                if bits.contains(Bits::MERGED | Bits::BORROWED) {
+                    found.zero += 1;
+                } else if bits.contains(Bits::MERGED) {
+                    found.merged += 1;
+                }
+                if !cursor.advance() {
+                    break;
+                }
+            }
+        }
+        drop(areas);
+        self.memory
+            .merging()
+            .add_lone(self.merge_number(), &mut found);
+        found
+    }
+
+    /// Gives every merged page of `range` in areas that may have some a frame of its own.
+    pub(crate) fn unmerge(&self, areas: &Areas<M>, range: PageRange) -> Result<(), OutOfFrames> {
+        let cpu = self.cpu();
+        let mut gather = self.gather();
+        let mut result = Ok(());
+        for area in areas.map.overlapping(range) {
+            if !area.flags().contains(AreaFlags::MERGEABLE) {
+                continue;
+            }
+            let mut cursor = self.table.cursor(area.range().intersect(range));
+            while let (Ok(()), Some(extent)) = (result, cursor.next_filled()) {
+                if let Entry::Present(page) = extent.entry {
+                    if self.is_merged(page) {
+                        result = self.unmerge_page(area, &mut cursor, page, &mut gather);
+                    }
+                }
+                if !cursor.advance() {
+                    break;
+                }
+            }
+        }
+        let counts = gather.close();
+        self.note_gather(cpu, counts);
+        result
+    }
+
+    /// Whether a page shows a merged frame, or the zero frame since it was merged.
+    pub(crate) fn is_merged(&self, page: Present) -> bool {
+        page.bits.contains(Bits::MERGED)
+            || page.size == PageSize::Size4K
+                && self.memory.frames().kind(page.frame) == FrameKind::Merged
+    }
+
+    /// A frame of its own for the page under the cursor: emptied, flushed, filled (design rule 1).
+    fn unmerge_page(
+        &self,
+        area: &Area<M>,
+        cursor: &mut Cursor<'_, M>,
+        page: Present,
+        gather: &mut Gather<'_, M>,
+    ) -> Result<(), OutOfFrames> {
+        let cpu = self.cpu();
+        let frames = self.memory.frames();
+        let row = if page.bits.contains(Bits::BORROWED) {
+            Row::FramesZeroed
+        } else {
+            Row::FramesCopied
+        };
+        let new = if page.bits.contains(Bits::BORROWED) {
+            frames.allocate_zeroed(0, FrameKind::Anonymous)?
+        } else {
+            let new = frames.allocate(0, FrameKind::Anonymous)?;
+            frames.copy(page.frame, new.frame());
+            new
+        };
+        let old = cursor.remove(gather).present();
+        gather.flush();
+        let mut bits = own_bits(old.map_or(page.bits, |old| old.bits));
+        if writable(area.view(), bits).is_writable() {
+            bits |= Bits::WRITE;
+        }
+        // The table is there: filling the slot that was just emptied allocates nothing.
+        cursor.fill(Entry::page(new.into_raw(), bits))?;
+        self.note_filled(cpu, 1);
+        self.memory.count_on(cpu, row, 1);
+        self.memory.count_on(cpu, Row::UnmergesAsked, 1);
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn which_areas_may_be_mergeable() {
+        let plain = AreaFlags::HUGE | AreaFlags::LOCKED;
+        let mergeable_now = plain | AreaFlags::MERGEABLE;
+        assert_eq!(mergeable(plain, true), mergeable_now);
+        assert_eq!(mergeable(mergeable_now, false), plain);
+        let never = [
+            AreaFlags::SHARED,
+            AreaFlags::HUGETLB,
+            AreaFlags::DROPPABLE,
+            AreaFlags::SECRET,
+        ];
+        for flag in never {
+            assert_eq!(mergeable(flag, true), flag);
+        }
+    }
+
+    #[test]
+    fn a_page_apart_is_its_owners_and_unwritten() {
+        let bits = Bits::READ | Bits::MERGED | Bits::BORROWED | Bits::UFFD_WP | Bits::WATCHED;
+        let own = own_bits(bits);
+        assert!(own.contains(Bits::EXCLUSIVE | Bits::UFFD_WP | Bits::WATCHED | Bits::FOLDED_DIRTY));
+        assert!(!own.intersects(Bits::MERGED | Bits::BORROWED | Bits::DIRTY | Bits::SOFT_DIRTY));
+    }
+}

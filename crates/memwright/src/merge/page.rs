@@ -1,0 +1,196 @@
+//! One page is merged: it shows another frame with the same contents from now on (Linux 7.2 `mm/ksm.c`,
+//! `write_protect_page` and `replace_page`).
+
+use memwright_table::mistake::{Mistake, planted};
+use memwright_table::{
+    Bits, Cursor, Entry, Frame, FrameKind, Gather, Machine, Page, PageRange, PageSize, Present,
+};
+
+use crate::space::{Area, Core};
+use crate::stats::Row;
+use crate::vma::AreaFlags;
+use crate::writable::writable;
+
+/// What a page is to show.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Target {
+    /// A merged frame, of which the caller has a reference.
+    Merged(Frame),
+    /// The zero frame.
+    Zero,
+}
+
+/// Why a page was not merged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum MergeFailure {
+    /// It went, or was said not to be mergeable, since it was looked at.
+    Gone,
+    /// It is pinned or lent.
+    Busy,
+    /// Its contents are other ones.
+    Different,
+}
+
+/// What the entry of a page with these bits has once the page shows another frame with the same contents. What is
+/// tracked is not lost (design rules 9 and 12): nothing was written.
+pub(super) const fn merged_bits(bits: Bits, target: Target) -> Bits {
+    let kept = bits.difference(Bits::WRITE.union(Bits::EXCLUSIVE));
+    match target {
+        Target::Merged(_) => kept.union(Bits::MERGED),
+        Target::Zero => kept.union(Bits::MERGED).union(Bits::BORROWED),
+    }
+}
+
+impl<M: Machine> Core<M> {
+    /// Whether a page is one that may be merged: anonymous, and not about to be written by somebody who does not ask
+    /// (design rule 6). Ask under the lock of its entry.
+    pub(super) fn may_merge(&self, entry: Present, page: Page) -> bool {
+        let frames = self.memory.frames();
+        let frame = entry.frame_of(page);
+        let own = entry.bits.contains(Bits::EXCLUSIVE);
+        // Who has a reference beside the only entry's reads the frame, or writes it, whenever he likes.
+        let lent = own
+            && !planted(Mistake::MergePinned)
+            && match entry.size {
+                PageSize::Size4K => frames.references(frame) != 1,
+                PageSize::Size2M | PageSize::Size1G => !frames.is_sole_whole(entry.frame),
+            };
+        let pinned = frames.pins(frame) != 0 && !planted(Mistake::MergePinned);
+        !entry.bits.intersects(Bits::BORROWED | Bits::MERGED)
+            && frames.kind(frame) == FrameKind::Anonymous
+            && !lent
+            && !pinned
+    }
+
+    /// Merges the page, if it still may be and has the contents of the target.
+    pub(super) fn merge_page(&self, page: Page, target: Target) -> Result<(), MergeFailure> {
+        let cpu = self.cpu();
+        let areas = self.areas.read(cpu);
+        let area = areas.map.find(page);
+        let area = area.filter(|area| area.flags().contains(AreaFlags::MERGEABLE));
+        let area = area.ok_or(MergeFailure::Gone)?;
+        self.note_peak(cpu);
+        let mut gather = self.gather();
+        let mut cursor = self.table.cursor(PageRange::single(page));
+        let merged = self.merge_under(area, &mut cursor, page, target, &mut gather);
+        drop(cursor);
+        let counts = gather.close();
+        self.note_gather(cpu, counts);
+        if merged.is_ok() {
+            let row = match target {
+                Target::Merged(_) => {
+                    self.note_filled(cpu, 1);
+                    Row::Merges
+                }
+                Target::Zero => {
+                    self.note_borrowed(cpu);
+                    Row::MergesZero
+                }
+            };
+            self.memory.count_on(cpu, row, 1);
+        }
+        merged
+    }
+
+    fn merge_under(
+        &self,
+        area: &Area<M>,
+        cursor: &mut Cursor<'_, M>,
+        page: Page,
+        target: Target,
+        gather: &mut Gather<'_, M>,
+    ) -> Result<(), MergeFailure> {
+        let frames = self.memory.frames();
+        let entry = cursor.peek().present().ok_or(MergeFailure::Gone)?;
+        if target == Target::Zero && area.object().is_some() {
+            // The zero frame is not known to be a private copy of the object's.
+            return Err(MergeFailure::Busy);
+        }
+        if !self.may_merge(entry, page) {
+            return Err(MergeFailure::Busy);
+        }
+        let equal = |frame: Frame| match target {
+            Target::Merged(merged) => frames.are_equal(frame, merged),
+            Target::Zero => frames.repeated_word(frame) == Some(0),
+        };
+        if entry.size != PageSize::Size4K {
+            // A huge page is split for its sake, so it had better be worth it.
+            if !equal(entry.frame_of(page)) {
+                return Err(MergeFailure::Different);
+            }
+            cursor.widen();
+            cursor.split(gather).map_err(|_| MergeFailure::Gone)?;
+            self.memory.count(Row::HugeSplitsMerge, 1);
+            cursor.seek(page);
+        }
+        // From here on nobody writes the frame through this entry, which alone could: another entry that shows it is not
+        // exclusive either.
+        let old = cursor.edit(Bits::empty(), Bits::WRITE, gather);
+        if !planted(Mistake::MergeUnflushed) {
+            gather.flush();
+        }
+        if !equal(old.frame) && !planted(Mistake::MergeByDigest) {
+            if writable(area.view(), old.bits).is_writable() {
+                cursor.grant(Bits::WRITE);
+            }
+            return Err(MergeFailure::Different);
+        }
+        let mut bits = merged_bits(old.bits, target);
+        if planted(Mistake::MergeKeepsWriting) {
+            bits = entry.bits | Bits::MERGED;
+        }
+        let frame = match target {
+            Target::Merged(merged) => frames.share(merged).into_raw(),
+            Target::Zero => self.memory.zero_frame(),
+        };
+        cursor.replace(Entry::page(frame, bits), gather);
+        Ok(())
+    }
+
+    /// Marks the entry of a page that shows a merged frame since a fork.
+    pub(super) fn note_inherited(&self, page: Page) {
+        let areas = self.areas.read(self.cpu());
+        let mergeable = |area: &Area<M>| area.flags().contains(AreaFlags::MERGEABLE);
+        if !areas.map.find(page).is_some_and(mergeable) {
+            return;
+        }
+        let mut gather = self.gather();
+        let mut cursor = self.table.cursor(PageRange::single(page));
+        let shown = cursor.peek().present();
+        if shown.is_some_and(|entry| self.memory.frames().kind(entry.frame) == FrameKind::Merged) {
+            cursor.edit(Bits::MERGED, Bits::empty(), &mut gather);
+        }
+        drop(cursor);
+        let _ = gather.finish();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_merged_entry_keeps() {
+        let rights = Bits::RIGHTS | Bits::ACCESSED;
+        let (x, d, s, u) = (
+            Bits::EXCLUSIVE,
+            Bits::DIRTY,
+            Bits::SOFT_DIRTY,
+            Bits::UFFD_WP,
+        );
+        let read = rights - Bits::WRITE;
+        #[rustfmt::skip]
+        let rows = [
+            ("its own, written",            rights | x | d | s, read | d | s),
+            ("its own, protected",          read | x | u,       read | u),
+            ("shared since a fork",         read | s,           read | s),
+            ("without access (PROT_NONE)",  x | d,              d),
+        ];
+        for (name, bits, expected) in rows {
+            let merged = merged_bits(bits, Target::Merged(Frame::new(1)));
+            assert_eq!(merged, expected | Bits::MERGED, "{name}");
+            let zero = merged_bits(bits, Target::Zero);
+            assert_eq!(zero, merged | Bits::BORROWED, "{name}");
+        }
+    }
+}

@@ -1,0 +1,213 @@
+//! The scan: which page is looked at next, and what it is equal to (Linux 7.2 `mm/ksm.c`, `cmp_and_merge_page`).
+
+use core::sync::atomic::Ordering;
+
+use memwright_table::sync::relax;
+use memwright_table::{
+    Bits, Entry, Frame, FrameKind, FrameRef, Machine, Page, PageRange, Present, Shared,
+};
+
+use super::page::Target;
+use super::{Lone, Round};
+use crate::memory::Memory;
+use crate::space::Core;
+use crate::stats::Row;
+use crate::vma::AreaFlags;
+
+/// A page that the scan came by.
+#[derive(Clone, Copy)]
+struct Seen {
+    page: Page,
+    frame: Frame,
+    digest: u64,
+    /// It had the same digest a round before.
+    settled: bool,
+    zero: bool,
+    /// It shows a merged frame, of which a fork's parent knew.
+    inherited: bool,
+}
+
+/// Where the scan of a space got.
+enum Next {
+    /// To a page that may be merged.
+    Page(Seen),
+    /// It has looked at enough, and goes on here.
+    Enough(Page),
+    /// To the end.
+    End,
+}
+
+impl<M: Machine> Memory<M> {
+    /// Goes on looking for equal pages, at `budget` pages at most, or to the end of the round; whether that was
+    /// reached.
+    pub fn merge_pages(&self, budget: u64) -> bool {
+        let merging = self.merging();
+        let mut round = merging.round.lock();
+        let mut left = budget;
+        while left > 0 {
+            let Some((number, space)) = merging.space_from(round.space) else {
+                self.end_round(&mut round);
+                return true;
+            };
+            if number != round.space {
+                (round.space, round.page) = (number, Page::new(0));
+            }
+            match space.next_mergeable(round.page, &mut left) {
+                Next::Page(seen) => {
+                    round.page = seen.page.add(1);
+                    self.place(number, &space, seen, &mut round);
+                    // Nobody who waits for this CPU waits for the whole look.
+                    relax();
+                }
+                Next::Enough(page) => round.page = page,
+                Next::End => (round.space, round.page) = (number + 1, Page::new(0)),
+            }
+        }
+        false
+    }
+
+    fn end_round(&self, round: &mut Round) {
+        let merging = self.merging();
+        merging.known.lock().lone.forget();
+        merging.volatile.store(round.volatile, Ordering::Relaxed);
+        if round.space != 0 {
+            merging.rounds.fetch_add(1, Ordering::Relaxed);
+        }
+        *round = Round {
+            space: 0,
+            page: Page::new(0),
+            volatile: 0,
+        };
+    }
+
+    /// Merges a page with what it is equal to, or remembers it.
+    fn place(&self, number: u64, space: &Shared<Core<M>>, seen: Seen, round: &mut Round) {
+        let merging = self.merging();
+        if seen.inherited {
+            space.note_inherited(seen.page);
+            return;
+        }
+        if let Some(merged) = merging.merged_frame(self, seen.digest) {
+            let _ = space.merge_page(seen.page, Target::Merged(merged.frame()));
+            return;
+        }
+        if !seen.settled {
+            round.volatile += 1;
+            return;
+        }
+        if seen.zero && merging.settings.zero_pages.load(Ordering::Relaxed) {
+            let _ = space.merge_page(seen.page, Target::Zero);
+            return;
+        }
+        let lone = merging.known.lock().lone.remove(seen.digest);
+        let kept = match lone {
+            Some(lone) if lone.frame == seen.frame => lone,
+            Some(lone) if self.merge_pair(space, seen, lone).is_some() => return,
+            Some(_) | None => Lone {
+                space: number,
+                page: seen.page,
+                frame: seen.frame,
+            },
+        };
+        let mut known = merging.known.lock();
+        if known.lone.reserve().is_ok() {
+            known.lone.insert(seen.digest, kept);
+        }
+    }
+
+    /// Gives two pages that seem equal a frame together. `None` if the other one is not what it was, or there is no
+    /// memory.
+    fn merge_pair(&self, space: &Shared<Core<M>>, seen: Seen, lone: Lone) -> Option<()> {
+        let merging = self.merging();
+        let (number, other) = merging.space_from(lone.space)?;
+        if number != lone.space {
+            return None;
+        }
+        let merged = space.copy_for_merging(seen)?;
+        merging.known.lock().merged.reserve().ok()?;
+        other
+            .merge_page(lone.page, Target::Merged(merged.frame()))
+            .ok()?;
+        let frame = merged.frame();
+        let mut known = merging.known.lock();
+        known.merged.insert(seen.digest, merged.into_raw());
+        drop(known);
+        // If it changed just now, the other one has the frame to itself until the next equal page comes.
+        let _ = space.merge_page(seen.page, Target::Merged(frame));
+        Some(())
+    }
+}
+
+impl<M: Machine> Core<M> {
+    /// Where the scan gets from `from` on. Each page that it passes is taken off `budget`.
+    fn next_mergeable(&self, from: Page, budget: &mut u64) -> Next {
+        let areas = self.areas.read(self.cpu());
+        let rest = PageRange::new(from.min(Page::USER_END), Page::USER_END);
+        for area in areas.map.overlapping(rest) {
+            if !area.flags().contains(AreaFlags::MERGEABLE) || !area.has_faulted() {
+                continue;
+            }
+            let mut cursor = self.table.look(area.range().intersect(rest));
+            while let Some(extent) = cursor.next_filled() {
+                if let Entry::Present(entry) = extent.entry {
+                    let mut page = extent.range.start;
+                    while page < extent.range.end {
+                        if *budget == 0 {
+                            return Next::Enough(page);
+                        }
+                        *budget -= 1;
+                        if let Some(seen) = self.see(entry, page) {
+                            return Next::Page(seen);
+                        }
+                        page = page.add(1);
+                    }
+                }
+                if !cursor.advance() {
+                    break;
+                }
+            }
+        }
+        Next::End
+    }
+
+    /// What the scan makes of a page; nothing if it is merged, or may not be.
+    fn see(&self, entry: Present, page: Page) -> Option<Seen> {
+        let frames = self.memory.frames();
+        let frame = entry.frame_of(page);
+        if entry.bits.intersects(Bits::BORROWED | Bits::MERGED) {
+            return None;
+        }
+        let inherited = frames.kind(frame) == FrameKind::Merged;
+        if !inherited && !self.may_merge(entry, page) {
+            return None;
+        }
+        self.memory.count_on(self.cpu(), Row::MergeLooked, 1);
+        let digest = if inherited { 0 } else { frames.digest(frame) };
+        Some(Seen {
+            page,
+            frame,
+            digest,
+            settled: !inherited && frames.remember_digest(frame, digest) == digest,
+            zero: frames.repeated_word(frame) == Some(0),
+            inherited,
+        })
+    }
+
+    /// A frame for merged pages with the contents of a page that was seen. `None` if it has others by now, or there is
+    /// no memory.
+    fn copy_for_merging(&self, seen: Seen) -> Option<FrameRef<'_, M>> {
+        let frames = self.memory.frames();
+        let copy = frames.allocate(0, FrameKind::Merged).ok()?;
+        let areas = self.areas.read(self.cpu());
+        let cursor = self.table.look(PageRange::single(seen.page));
+        let entry = cursor.peek().present()?;
+        if entry.frame_of(seen.page) != seen.frame {
+            return None;
+        }
+        frames.copy(seen.frame, copy.frame());
+        drop(cursor);
+        drop(areas);
+        self.memory.count_on(self.cpu(), Row::FramesCopied, 1);
+        (frames.digest(copy.frame()) == seen.digest).then_some(copy)
+    }
+}
