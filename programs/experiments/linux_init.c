@@ -1,11 +1,13 @@
 /* Process 1 of a Linux guest that runs one program and says what it printed.
  *
- * It mounts what programs read, lets the kernel's boot-time work end (30 guest seconds of sleep cost nothing under the
- * instruction clock), runs /program with the strings of /arguments, its output going to files, and only then hands
- * both outputs over, through the port of QEMU's debug console: a serial line would cost interrupts. Each is one frame:
- * a letter ('o' output, 'e' errors, 'x' exit status, four bytes), its length in four bytes, lowest first, the bytes.
+ * It mounts what programs read, loads the modules of the archive, lets the kernel's boot-time work end (30 guest
+ * seconds of sleep cost nothing under the instruction clock), runs /program with the strings of /arguments, its output
+ * going to files, and only then hands both outputs over, through the port of QEMU's debug console: a serial line would
+ * cost interrupts. Each is one frame: a letter ('o' output, 'e' errors, 'x' exit status, four bytes), its length in
+ * four bytes, lowest first, the bytes.
  */
 #define _GNU_SOURCE
+#include <dirent.h>
 #include <fcntl.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -15,6 +17,7 @@
 #include <sys/mount.h>
 #include <sys/reboot.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -50,6 +53,26 @@ static size_t read_whole(const char *path, char *to, size_t room)
 	return length;
 }
 
+/* Loads what the archive brings, in the order of the names. */
+static void load_modules(void)
+{
+	struct dirent **modules;
+	char path[512];
+	int count = scandir("/modules", &modules, NULL, alphasort);
+	for (int i = 0; i < count; i++) {
+		const char *name = modules[i]->d_name, *packed = strrchr(name, '.');
+		if (name[0] == '.' || !packed)
+			continue;
+		snprintf(path, sizeof path, "/modules/%s", name);
+		int file = open(path, O_RDONLY | O_CLOEXEC);
+		/* MODULE_INIT_COMPRESSED_FILE */
+		int flags = strcmp(packed, ".ko") == 0 ? 0 : 4;
+		if (file < 0 || syscall(SYS_finit_module, file, "", flags) != 0)
+			fprintf(stderr, "%s: not loaded\n", path);
+		close(file);
+	}
+}
+
 static void become_program(void)
 {
 	char *arguments[MOST_ARGUMENTS + 1] = { 0 };
@@ -78,6 +101,7 @@ int main(void)
 	mount("devtmpfs", "/dev", "devtmpfs", 0, NULL);
 	if (ioperm(CONSOLE_PORT, 1, 1) || ioperm(EXIT_PORT, 4, 1))
 		reboot(RB_POWER_OFF);
+	load_modules();
 	sleep(30);
 	pid_t child = fork();
 	if (child == 0)

@@ -1,59 +1,13 @@
 /* Pages go out to swap and come back by a load of each; then each is stored to. Does the store fault again?
  *
  * The pages repeat one byte, or compress to about a half, or not at all: what the device does with them is part of
- * what is measured. Where nobody has turned swap on, as on a Linux that has just booted, this program does, if there
- * is compressed memory to be had.
+ * what is measured.
  *
  * Usage: swapin_reuse [SIZE_IN_KIB]
  */
-#include "experiment.h"
-
-#include <sys/stat.h>
-#include <sys/swap.h>
-
-#ifndef MADV_PAGEOUT
-#define MADV_PAGEOUT 21
-#endif
+#include "swap.h"
 
 static size_t size;
-
-struct faults {
-	uint64_t minor, major;
-};
-
-static struct faults both_now(void)
-{
-	struct rusage usage;
-	MUST(getrusage(RUSAGE_SELF, &usage) == 0);
-	return (struct faults){ usage.ru_minflt, usage.ru_majflt };
-}
-
-static int has_swap(void)
-{
-	static char text[4096];
-	long length = read_file("/proc/swaps", text, sizeof text);
-	char *end = length > 0 ? strchr(text, '\n') : NULL;
-	return end && end[1];
-}
-
-/* Linux: makes a swap area of compressed memory (the header is union swap_header of linux/swap.h) and turns it on. */
-static int make_swap(void)
-{
-	static const char bytes[] = "268435456";
-	static uint32_t header[PAGE / 4];
-	int file = open("/sys/block/zram0/disksize", O_WRONLY);
-	if (file < 0 || write(file, bytes, sizeof bytes - 1) < 0)
-		return 0;
-	close(file);
-	header[256] = 1;
-	header[257] = 268435456 / PAGE - 1;
-	memcpy((char *)header + PAGE - 10, "SWAPSPACE2", 10);
-	file = open("/dev/zram0", O_WRONLY);
-	if (file < 0 || write(file, header, PAGE) != (long)PAGE)
-		return 0;
-	close(file);
-	return swapon("/dev/zram0", 0) == 0;
-}
 
 enum contents { REPEATED, HALF, RANDOM };
 

@@ -17,11 +17,23 @@ use crate::session::{say, write_fully};
 
 /// What a name begins with that stands for a package.
 const DEBIAN: &str = "debian:";
-/// The package that depends on the newest image; the cloud's kernels have no modules that a guest here would need.
+/// The package that depends on the newest image.
 const PACKAGE: &str = "linux-image-cloud-amd64";
 const IMAGE: &str = "vmlinuz";
 const CONFIGURATION: &str = "config";
 const ABOUT: &str = "about.json";
+/// Modules that are kept beside the image: what Linux needs for swap in compressed memory, in the order in which they
+/// are loaded. A kernel lacks those that are built in, or that it has no use for.
+const MODULES: [&str; 6] = [
+    "lib/lz4/lz4_compress",
+    "lib/lz4/lz4hc_compress",
+    "crypto/lz4",
+    "crypto/lz4hc",
+    "mm/zsmalloc",
+    "drivers/block/zram/zram",
+];
+/// The folder they are in.
+const MODULE_FOLDER: &str = "modules";
 
 /// What is known of a kept image.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -161,7 +173,45 @@ fn fetch(suite: &str, work: &Path, fresh: &Path) -> anyhow::Result<String> {
         }
     }
     ensure!(fresh.join(IMAGE).exists(), "{package} has no image");
+    keep_modules(&work.join("root"), &fresh.join(MODULE_FOLDER))?;
     Ok(format!("{package} {version}"))
+}
+
+/// Copies the modules that an unpacked package has to `folder`, with names that sort as they are to be loaded.
+fn keep_modules(root: &Path, folder: &Path) -> anyhow::Result<()> {
+    fs::create_dir(folder)?;
+    for parent in ["usr/lib/modules", "lib/modules"] {
+        for version in fs::read_dir(root.join(parent)).into_iter().flatten() {
+            let kernel = version?.path().join("kernel");
+            for (index, module) in MODULES.iter().enumerate() {
+                let (from, name) = module.rsplit_once('/').unwrap_or(("", module));
+                for suffix in ["ko", "ko.xz", "ko.zst"] {
+                    let path = kernel.join(from).join(format!("{name}.{suffix}"));
+                    if path.exists() {
+                        fs::rename(&path, folder.join(format!("{index}-{name}.{suffix}")))?;
+                    }
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The modules that are kept beside an image, in the order in which they are loaded.
+///
+/// # Errors
+/// One that cannot be read.
+pub fn modules(image: &Path) -> anyhow::Result<Vec<PathBuf>> {
+    let folder = image.with_file_name(MODULE_FOLDER);
+    let Ok(entries) = fs::read_dir(&folder) else {
+        return Ok(Vec::new());
+    };
+    let paths: Result<Vec<PathBuf>, _> = entries.map(|entry| Ok(entry?.path())).collect();
+    let mut paths = paths
+        .map_err(|error: std::io::Error| error)
+        .with_context(|| folder.display().to_string())?;
+    paths.sort();
+    Ok(paths)
 }
 
 /// The image that the first stanza depends on, and its version.

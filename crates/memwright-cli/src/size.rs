@@ -28,6 +28,11 @@ impl MemorySize {
         Self(5 << 30)
     }
 
+    /// What a guest of a bench has whose program wants more.
+    pub const fn of_small_bench() -> Self {
+        Self(128 << 20)
+    }
+
     /// Number of bytes.
     pub fn bytes(self) -> u64 {
         self.0

@@ -148,7 +148,7 @@ pub struct ScanSettings {
     pub pages: AtomicU32,
     /// The most pages of 512 that may be missing.
     pub most_missing: AtomicU32,
-    /// The most pages of 512 that may be in swap. There is none.
+    /// The most pages of 512 that may be in swap: they come back for it.
     pub most_swapped: AtomicU32,
     /// The most pages of 512 that others may have too.
     pub most_shared: AtomicU32,

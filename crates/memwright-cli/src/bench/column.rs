@@ -11,6 +11,7 @@ use super::document::hash;
 use super::experiments::Run;
 use super::linux::Guest;
 use super::records::{self, Record};
+use crate::kernels;
 use crate::lab::image::Image;
 use crate::qemu::machine::Machine;
 use crate::qemu::version;
@@ -81,8 +82,14 @@ impl Column {
         let output = match self {
             Self::Memwright { policies } => run_memwright(program, run, machine, policies, limit)?,
             Self::Linux { image, .. } => {
+                let modules = if run.swap.is_empty() {
+                    Vec::new()
+                } else {
+                    kernels::modules(image)?
+                };
                 let guest = Guest {
                     image,
+                    modules,
                     init: &workshop.linux_init()?,
                     program,
                     arguments: run.arguments,

@@ -157,6 +157,16 @@ pub const EXPERIMENTS: &[Experiment] = &[
             ..RUN
         }],
     },
+    Experiment {
+        name: "swap",
+        question: "What does a program pay that uses one and a half times the memory that there is?",
+        source: include_str!("../../../../programs/experiments/swap_scan.c"),
+        runs: &[Run {
+            memory: MemorySize::of_small_bench(),
+            swap: "zram:256M",
+            ..RUN
+        }],
+    },
 ];
 
 /// What every program includes.
@@ -168,6 +178,10 @@ pub const HEADERS: &[(&str, &str)] = &[
     (
         "mark.h",
         include_str!("../../../../include/memwright/mark.h"),
+    ),
+    (
+        "swap.h",
+        include_str!("../../../../programs/experiments/swap.h"),
     ),
     (
         "track.h",

@@ -3,7 +3,7 @@
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
 use std::io::{BufWriter, Read};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::Arc;
 use std::sync::mpsc;
@@ -31,6 +31,8 @@ const LOG_TAIL: usize = 2000;
 pub struct Guest<'a> {
     /// The kernel: a bzImage.
     pub image: &'a Path,
+    /// Modules that its first process loads.
+    pub modules: Vec<PathBuf>,
     /// Its first process.
     pub init: &'a Path,
     /// The program to run, and its arguments.
@@ -122,6 +124,19 @@ impl Guest<'_> {
         ] {
             writer
                 .entry(name.as_bytes(), cpio::FILE | mode, &bytes)
+                .with_context(context)?;
+        }
+        if !self.modules.is_empty() {
+            writer
+                .entry(b"modules", cpio::FOLDER | 0o755, &[])
+                .with_context(context)?;
+        }
+        for module in &self.modules {
+            let name = module.file_name().unwrap_or_default().as_encoded_bytes();
+            let path = [b"modules/", name].concat();
+            let bytes = fs::read(module).with_context(|| module.display().to_string())?;
+            writer
+                .entry(&path, cpio::FILE | 0o644, &bytes)
                 .with_context(context)?;
         }
         writer.finish().map(drop).with_context(context)

@@ -66,12 +66,14 @@ impl<'a, M: Machine> Fault<'a, M> {
     /// Brings pages back that follow the one that faulted, as long as their slots follow its own.
     fn swap_in_around(self, slot: u64) {
         let core = self.core;
-        let wanted = core.swap_window(self.cpu).pages_at(self.page);
+        let window = self.area.window.get();
+        let wanted = window.pages_at(self.page, self.hits(window));
         // What lies in the same table is changed under one lock.
         let table_end = (self.page.number() | (TABLE_PAGES - 1)) + 1;
         let end = (self.page.number() + wanted).min(table_end);
         let end = Page::new(end).min(self.area.end());
-        let mut next = self.page.add(1);
+        let first = self.page.add(1);
+        let mut next = first;
         if next < end {
             let mut cursor = core.table.cursor(PageRange::new(next, end));
             while next < end {
@@ -93,7 +95,33 @@ impl<'a, M: Machine> Fault<'a, M> {
                 next = next.add(1);
             }
         }
-        core.set_swap_window(self.cpu, Window::after(next, wanted));
+        let ahead = next.number() - first.number();
+        let window = Window::after(next, wanted, ahead);
+        self.area.window.set(window);
+    }
+
+    /// How many of the pages that came unasked with the last fault were used since.
+    fn hits(self, window: Window) -> u64 {
+        let core = self.core;
+        let (first, ahead) = window.ahead();
+        let range = PageRange::new(first, first.add(ahead)).intersect(self.area.range());
+        if range.is_empty() {
+            return 0;
+        }
+        let used = Bits::ACCESSED | Bits::FOLDED_ACCESSED;
+        let mut hits = 0;
+        let mut cursor = core.table.cursor(range);
+        let mut next = range.start;
+        while next < range.end {
+            cursor.seek(next);
+            let page = cursor.peek().present();
+            hits += u64::from(page.is_some_and(|page| page.bits.intersects(used)));
+            next = next.add(1);
+        }
+        core.memory.count_on(self.cpu, Row::SwapAroundHit, hits);
+        core.memory
+            .count_on(self.cpu, Row::SwapAroundWasted, ahead - hits);
+        hits
     }
 
     /// Brings back a page that nobody has asked for yet, if it is one entry's alone and there is a frame for it.

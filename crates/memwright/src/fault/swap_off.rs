@@ -1,10 +1,11 @@
-//! Pages come back because their device is taken out of use (Linux 7.2 `mm/swapfile.c`, `unuse_mm`).
+//! Pages come back though nobody accesses them: their device is taken out of use (Linux 7.2 `mm/swapfile.c`,
+//! `unuse_mm`), or they are to be part of a huge page.
 
 use memwright_table::{Bits, Cursor, Entry, Machine, Page, PageRange, PageSize, Present, Swapped};
 
 use super::{Access, Fault};
 use crate::error::FaultError;
-use crate::space::AddressSpace;
+use crate::space::{AddressSpace, Area, Areas, Core};
 use crate::swap::Place;
 
 impl<M: Machine> AddressSpace<M> {
@@ -20,38 +21,57 @@ impl<M: Machine> AddressSpace<M> {
         most: u64,
     ) -> Result<Option<Page>, FaultError> {
         let core = &*self.core;
-        let cpu = core.cpu();
-        let areas = core.areas.read(cpu);
+        let areas = core.areas.read(core.cpu());
         let rest = PageRange::new(from.min(Page::USER_END), Page::USER_END);
         let mut left = most;
         for area in areas.map.overlapping(rest) {
-            let mut cursor = core.table.cursor(area.range().intersect(rest));
-            while let Some(extent) = cursor.next_filled() {
-                match extent.entry {
-                    Entry::Swapped(page) if Place::of(page.slot).device == device => {
-                        if left == 0 {
-                            return Ok(Some(cursor.position()));
-                        }
-                        left -= 1;
-                        let fault = Fault {
-                            core,
-                            cpu,
-                            areas: &areas,
-                            area,
-                            page: cursor.position(),
-                            access: Access::READ,
-                        };
-                        fault.bring_unasked(&mut cursor, page)?;
+            let range = area.range().intersect(rest);
+            let stopped = core.bring_back(&areas, area, range, Some(device), &mut left)?;
+            if stopped.is_some() {
+                return Ok(stopped);
+            }
+        }
+        Ok(None)
+    }
+}
+
+impl<M: Machine> Core<M> {
+    /// The same for the pages of `range`, all in `area`, on one device or on any. Takes those that come off `left`.
+    pub(crate) fn bring_back(
+        &self,
+        areas: &Areas<M>,
+        area: &Area<M>,
+        range: PageRange,
+        device: Option<usize>,
+        left: &mut u64,
+    ) -> Result<Option<Page>, FaultError> {
+        let is_on = |slot| device.is_none_or(|number| Place::of(slot).device == number);
+        let mut cursor = self.table.cursor(range);
+        while let Some(extent) = cursor.next_filled() {
+            match extent.entry {
+                Entry::Swapped(page) if is_on(page.slot) => {
+                    if *left == 0 {
+                        return Ok(Some(cursor.position()));
                     }
-                    Entry::Swapped(_)
-                    | Entry::Empty
-                    | Entry::Marker(_)
-                    | Entry::Migrating(_)
-                    | Entry::Present(_) => {}
+                    *left -= 1;
+                    let fault = Fault {
+                        core: self,
+                        cpu: self.cpu(),
+                        areas,
+                        area,
+                        page: cursor.position(),
+                        access: Access::READ,
+                    };
+                    fault.bring_unasked(&mut cursor, page)?;
                 }
-                if !cursor.advance() {
-                    break;
-                }
+                Entry::Swapped(_)
+                | Entry::Empty
+                | Entry::Marker(_)
+                | Entry::Migrating(_)
+                | Entry::Present(_) => {}
+            }
+            if !cursor.advance() {
+                break;
             }
         }
         Ok(None)

@@ -47,8 +47,8 @@ impl CollapseFailure {
 /// What one look at 2 MiB found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Found {
-    /// Small pages that may be collapsed.
-    Small,
+    /// Small pages that may be collapsed, of which so many are in swap.
+    Small(u32),
     /// A huge page already.
     Huge,
 }
@@ -58,7 +58,11 @@ enum Found {
 struct ScanLimits {
     missing: u32,
     shared: u32,
+    swapped: u32,
 }
+
+/// Of the pages in memory so many must have been used before a scan brings others back from swap.
+const LEAST_USED: u32 = HUGE_PAGES as u32 / 2;
 
 impl<M: Machine> AddressSpace<M> {
     /// Looks for pages to collapse, from `from` on, until about `budget` pages were looked at. Returns where to go
@@ -74,11 +78,12 @@ impl<M: Machine> AddressSpace<M> {
             let limits = ScanLimits {
                 missing: settings.most_missing.load(Ordering::Relaxed),
                 shared: settings.most_shared.load(Ordering::Relaxed),
+                swapped: settings.most_swapped.load(Ordering::Relaxed),
             };
             let areas = core.areas.read(core.cpu());
             let fit = core.look(&areas, range, HugeAsker::Setting, Some(limits));
             drop(areas);
-            if fit == Ok(Found::Small) {
+            if matches!(fit, Ok(Found::Small(_))) {
                 let mut areas = core.areas.write();
                 let made = core.collapse(&mut areas, range, HugeAsker::Setting, Some(limits));
                 drop(areas);
@@ -181,7 +186,7 @@ impl<M: Machine> Core<M> {
                 }
             };
         }
-        let (mut missing, mut shared, mut used) = (0, 0, false);
+        let (mut missing, mut shared, mut swapped, mut used) = (0, 0, 0, 0);
         loop {
             match cursor.peek() {
                 Entry::Empty => missing += 1,
@@ -191,9 +196,14 @@ impl<M: Machine> Core<M> {
                 Entry::Present(page) if page.bits.contains(Bits::BORROWED) => missing += 1,
                 Entry::Present(page) => {
                     shared += u32::from(self.is_shared_page(page)?);
-                    used |= page.bits.intersects(Bits::ACCESSED | Bits::FOLDED_ACCESSED);
+                    let accessed = Bits::ACCESSED | Bits::FOLDED_ACCESSED;
+                    used += u32::from(page.bits.intersects(accessed));
                 }
-                Entry::Marker(_) | Entry::Swapped(_) => return Err(CollapseFailure::Unfit),
+                Entry::Swapped(page) if page.bits.intersects(Bits::UFFD_WP | Bits::WATCHED) => {
+                    return Err(CollapseFailure::Unfit);
+                }
+                Entry::Swapped(_) => swapped += 1,
+                Entry::Marker(_) => return Err(CollapseFailure::Unfit),
                 Entry::Migrating(_) => return Err(CollapseFailure::Busy),
             }
             if !cursor.advance() {
@@ -201,10 +211,16 @@ impl<M: Machine> Core<M> {
             }
         }
         match limits {
-            Some(limits) if missing > limits.missing || shared > limits.shared || !used => {
+            Some(limits)
+                if missing > limits.missing
+                    || shared > limits.shared
+                    || swapped > limits.swapped
+                    || used == 0
+                    || (swapped > 0 && used < LEAST_USED) =>
+            {
                 Err(CollapseFailure::BeyondLimits)
             }
-            Some(_) | None => Ok(Found::Small),
+            Some(_) | None => Ok(Found::Small(swapped)),
         }
     }
 
@@ -230,7 +246,8 @@ impl<M: Machine> Core<M> {
     ) -> Result<(), CollapseFailure> {
         match self.look(areas, range, asker, limits)? {
             Found::Huge => return Ok(()),
-            Found::Small => {}
+            Found::Small(swapped) if swapped > 0 => self.bring_in(areas, range)?,
+            Found::Small(_) => {}
         }
         let area = areas.map.find(range.start);
         let area = area.ok_or(CollapseFailure::NotEligible)?;
@@ -253,6 +270,18 @@ impl<M: Machine> Core<M> {
         let collapsed = collapsed.ok_or(CollapseFailure::NoTable)?;
         self.note_collapsed(cpu, collapsed.copied, collapsed.zeroed);
         Ok(())
+    }
+
+    /// Brings the pages of `range` back that are in swap (`__collapse_huge_page_swapin`).
+    fn bring_in(&self, areas: &Areas<M>, range: PageRange) -> Result<(), CollapseFailure> {
+        let area = areas.map.find(range.start);
+        let area = area.ok_or(CollapseFailure::NotEligible)?;
+        let mut left = HUGE_PAGES;
+        match self.bring_back(areas, area, range, None, &mut left) {
+            Ok(_) => Ok(()),
+            Err(FaultError::OutOfMemory) => Err(CollapseFailure::NoFrames),
+            Err(_) => Err(CollapseFailure::Unfit),
+        }
     }
 
     fn note_collapsed(&self, cpu: CpuId, copied: u64, zeroed: u64) {

@@ -16,7 +16,6 @@ use crate::huge::{HUGE_PAGES, HugeRefusal};
 use crate::memory::Memory;
 use crate::merge::UNSCANNED;
 use crate::stats::Row;
-use crate::swap::Window;
 use crate::trace::Event;
 use crate::vma::Rights;
 use crate::writable::View;
@@ -31,8 +30,6 @@ struct CpuResident {
     peak: AtomicU64,
     /// Lineages that it founded.
     lineages: AtomicU64,
-    /// What its last fault for a swapped page brought back, a [`Window`].
-    window: AtomicU64,
 }
 
 pub(crate) struct Core<M: Machine> {
@@ -199,16 +196,6 @@ impl<M: Machine> Core<M> {
     /// Counts pages that left, or with a sign those that came back.
     pub(crate) fn note_swapped(&self, pages: i64) {
         self.swapped.fetch_add(pages, Ordering::Relaxed);
-    }
-
-    /// What the last fault of `cpu` for a swapped page brought back.
-    pub(crate) fn swap_window(&self, cpu: CpuId) -> Window {
-        Window::of(self.resident[cpu.index()].window.load(Ordering::Relaxed))
-    }
-
-    pub(crate) fn set_swap_window(&self, cpu: CpuId, window: Window) {
-        let cell = &self.resident[cpu.index()].window;
-        cell.store(window.word(), Ordering::Relaxed);
     }
 
     /// Pages in swap.

@@ -18,6 +18,7 @@ use crate::merge::UNSCANNED;
 use crate::object::Attachment;
 use crate::space::access_bits;
 use crate::stats::Row;
+use crate::swap::{Window, WindowCell};
 use crate::trace::Event;
 use crate::uffd::Watch;
 use crate::vma::{AreaFlags, Lineage, LineageCell};
@@ -142,6 +143,7 @@ fn copy_area<M: Machine>(
         rights: area.rights,
         max_rights: area.max_rights,
         lineage: LineageCell::new(lineage),
+        window: WindowCell::new(Window::NONE),
         backing: backing.watched_by(heir),
     };
     copies.count_in(copy.rights, copy.flags, copy.pages());

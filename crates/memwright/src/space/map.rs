@@ -10,6 +10,7 @@ use super::{AddressSpace, Area, Areas, Backing, Core, LockFuture};
 use crate::error::{Limit, MapError, UnmapError};
 use crate::huge::HUGE_PAGES;
 use crate::object::{Attachment, HUGE_BYTES, Object};
+use crate::swap::{Window, WindowCell};
 use crate::trace::Event;
 use crate::vma::{AreaBin, AreaFlags, Lineage, LineageCell, Rights};
 
@@ -187,6 +188,7 @@ impl<M: Machine> AddressSpace<M> {
             rights: request.rights,
             max_rights: request.max_rights,
             lineage: LineageCell::new(Lineage::NONE),
+            window: WindowCell::new(Window::NONE),
             backing,
         };
         areas.count_in(request.rights, flags, pages);

@@ -6,6 +6,7 @@ use super::{AddressSpace, Area, Areas, Backing, Core, cuts_hugetlb};
 use crate::error::{Limit, RemapError, UnmapError};
 use crate::huge::HUGE_PAGES;
 use crate::stats::Row;
+use crate::swap::{Window, WindowCell};
 use crate::trace::Event;
 use crate::vma::{AreaBin, AreaFlags, Lineage, LineageCell, Position};
 
@@ -384,6 +385,7 @@ impl<M: Machine> Core<M> {
             rights,
             max_rights: area.max_rights,
             lineage: LineageCell::new(area.lineage()),
+            window: WindowCell::new(Window::NONE),
             backing,
         };
         if flags.contains(AreaFlags::HUGETLB) {

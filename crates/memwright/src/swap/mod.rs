@@ -27,7 +27,7 @@ mod reclaim;
 mod remove;
 mod slot;
 
-pub(crate) use around::Window;
+pub(crate) use around::{Window, WindowCell};
 pub use device::{DeviceError, SwapDevice};
 pub(crate) use reclaim::Choice;
 pub use reclaim::Effort;

@@ -4,6 +4,7 @@ use bitflags::bitflags;
 use memwright_table::{Page, PageRange};
 
 use super::lineage::{Lineage, LineageCell};
+use crate::swap::WindowCell;
 
 bitflags! {
     /// What a program may do with the pages of an area, and their protection key, by which each CPU may refuse
@@ -163,6 +164,7 @@ pub struct Area<B> {
     pub(crate) rights: Rights,
     pub(crate) max_rights: Rights,
     pub(crate) lineage: LineageCell,
+    pub(crate) window: WindowCell,
     pub(crate) backing: B,
 }
 
@@ -264,6 +266,7 @@ impl<B: Backed> Area<B> {
             rights: self.rights,
             max_rights: self.max_rights,
             lineage: LineageCell::new(self.lineage()),
+            window: WindowCell::new(self.window.get()),
             backing: self.backing.clone(),
         }
     }

@@ -6,6 +6,8 @@ use std::vec::Vec;
 
 use memwright_table::{Page, PageRange};
 
+use crate::swap::{Window, WindowCell};
+
 use super::area::{Area, AreaFlags, Backed, Rights};
 use super::bin::AreaBin;
 use super::lineage::{Lineage, LineageCell};
@@ -36,6 +38,7 @@ fn area(start: u64, end: u64, backing: char) -> Area<char> {
         rights,
         max_rights: Rights::all(),
         lineage: LineageCell::new(Lineage::NONE),
+        window: WindowCell::new(Window::NONE),
         backing: backing.to_ascii_lowercase(),
     }
 }
