@@ -1,0 +1,128 @@
+//! Rights that are taken while another CPU uses them.
+
+use memwright::Rights;
+use memwright_sim::process::Signal;
+use memwright_sim::walk;
+
+use crate::support::{FIRST, READ, READ_WRITE, SECOND, at, protect, read, write};
+use crate::world::{World, explore};
+
+#[test]
+fn fault_and_protect() {
+    explore(
+        &|| World::written(2, 1),
+        &[
+            |world| {
+                protect(world.process(), FIRST, 0, 1, READ);
+                world.over();
+            },
+            |world| {
+                world.try_write(0, 2);
+                world.try_write(0, 3);
+            },
+        ],
+        |world| {
+            world.none_after(Signal::Forbidden);
+            assert_eq!(read(world.process(), FIRST, 0), Ok(world.last_written(1)));
+            assert!(write(world.process(), SECOND, 0, 9).is_err());
+            world.end()
+        },
+    );
+}
+
+#[test]
+fn fault_and_protect_to_nothing_and_back() {
+    explore(
+        &|| World::written(2, 1),
+        &[
+            |world| {
+                protect(world.process(), FIRST, 0, 1, Rights::empty());
+                protect(world.process(), FIRST, 0, 1, READ_WRITE);
+                world.over();
+            },
+            |world| world.try_write(0, 2),
+        ],
+        |world| {
+            let seen = world.seen.lock().unwrap().clone();
+            // With all rights back nothing is refused.
+            assert!(!seen[0].0 || seen[0].1.is_ok(), "{seen:?}");
+            assert_eq!(read(world.process(), FIRST, 0), Ok(world.last_written(1)));
+            world.end()
+        },
+    );
+}
+
+#[test]
+fn protect_and_protect_of_neighbours() {
+    explore(
+        &|| World::written(2, 2),
+        &[
+            |world| protect(world.process(), FIRST, 0, 1, READ),
+            |world| {
+                protect(world.process(), SECOND, 1, 1, Rights::empty());
+                protect(world.process(), SECOND, 1, 1, READ);
+            },
+        ],
+        |world| {
+            for page in 0..2 {
+                assert_eq!(read(world.process(), SECOND, page), Ok(1));
+                assert_eq!(
+                    write(world.process(), FIRST, page, 2),
+                    Err(Signal::Forbidden)
+                );
+            }
+            world.end()
+        },
+    );
+}
+
+/// The first write of a clean page meets a protection change: if it got through, the entry says so.
+#[test]
+fn protect_and_first_write() {
+    let begin = || {
+        World::sharing(&[0], |process| {
+            for cpu in [FIRST, SECOND] {
+                assert_eq!(read(process, cpu, 0), Ok(0));
+            }
+        })
+    };
+    explore(
+        &begin,
+        &[
+            |world| protect(world.process(), FIRST, 0, 1, READ),
+            |world| world.try_write(0, 2),
+        ],
+        |world| {
+            let written = world.last_written(0);
+            assert_eq!(read(world.process(), FIRST, 0), Ok(written));
+            let machine = world.host.machine();
+            let root = machine.loaded_root(FIRST).expect("loaded");
+            let page = at(0).page().number();
+            let entry = walk::look(machine.memory(), root, page);
+            let dirty = entry.is_some_and(|entry| entry.is_ok_and(|entry| entry.dirty));
+            assert_eq!(dirty, written != 0);
+            world.end()
+        },
+    );
+}
+
+/// The area is cut in three: what lies beside the cut is writable all the time.
+#[test]
+fn split_and_fault() {
+    explore(
+        &|| World::fresh(3),
+        &[
+            |world| protect(world.process(), FIRST, 1, 1, READ),
+            |world| {
+                world.try_write(2, 2);
+                world.try_write(0, 3);
+            },
+        ],
+        |world| {
+            let seen = world.seen.lock().unwrap().clone();
+            assert_eq!(seen, [(false, Ok(2)), (false, Ok(3))]);
+            assert_eq!(read(world.process(), FIRST, 2), Ok(2));
+            world.end()
+        },
+    );
+}

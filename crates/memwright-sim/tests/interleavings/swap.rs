@@ -1,0 +1,122 @@
+//! Pages that leave memory and come back while they are used.
+
+use std::sync::Arc;
+
+use memwright::Advice;
+use memwright::uffd::WatchModes;
+use memwright_sim::HostSwap;
+use memwright_sim::process::Signal;
+use memwright_table::{CpuId, FrameKind};
+
+use crate::fork::fork;
+use crate::support::{FIRST, READ_WRITE, SECOND, at, bytes, program, read, write};
+use crate::world::{World, explore};
+
+/// A page that every CPU has written and cached, on a machine that swaps.
+fn swapping() -> World {
+    World::new(2, 0, |host| {
+        let added = host.memory().add_swap(Arc::new(HostSwap::new(16)), 0);
+        assert_eq!(added, Ok(Some(0)));
+        let process = program(host, 1, READ_WRITE);
+        for cpu in host.machine().cpus() {
+            write(&process, cpu, 0, 1).expect("writable");
+        }
+        process
+    })
+}
+
+fn page_out(world: &World, cpu: CpuId) {
+    let call =
+        |space: &memwright_sim::process::Space| space.advise(at(0), bytes(1), Advice::PageOut);
+    world.process().on(cpu, call).expect("mapped");
+}
+
+/// The same where the page is in swap.
+fn swapped() -> World {
+    let world = swapping();
+    page_out(&world, FIRST);
+    assert_eq!(world.host.memory().swap().totals().1, 1);
+    world
+}
+
+/// Every store is there afterwards, wherever the page was.
+#[test]
+fn swap_out_and_write() {
+    explore(
+        &swapping,
+        &[
+            |world| page_out(world, FIRST),
+            |world| {
+                world.try_write(0, 2);
+                world.try_write(0, 3);
+            },
+        ],
+        |world| {
+            assert_eq!(read(world.process(), FIRST, 0), Ok(3));
+            world.end()
+        },
+    );
+}
+
+/// Parent and child have the page, and neither sees the other's stores.
+#[test]
+fn swap_out_and_fork() {
+    explore(
+        &swapping,
+        &[fork, |world| page_out(world, SECOND)],
+        |world| {
+            assert_eq!(world.with_other(|child| read(child, FIRST, 0)), Ok(1));
+            write(world.process(), SECOND, 0, 2).expect("writable");
+            assert_eq!(world.with_other(|child| read(child, FIRST, 0)), Ok(1));
+            let written = world.with_other(|child| write(child, FIRST, 0, 3));
+            written.expect("writable");
+            assert_eq!(read(world.process(), SECOND, 0), Ok(2));
+            world.end()
+        },
+    );
+}
+
+/// Two CPUs bring one page in: it gets one frame, and the store is not lost.
+#[test]
+fn swap_in_and_swap_in() {
+    explore(
+        &swapped,
+        &[
+            |world| {
+                let found = read(world.process(), FIRST, 0).expect("readable");
+                assert!(found == 1 || found == 2, "{found}");
+            },
+            |world| world.try_write(0, 2),
+        ],
+        |world| {
+            assert_eq!(read(world.process(), FIRST, 0), Ok(2));
+            assert_eq!(world.host.frames().used_by(FrameKind::Anonymous), 1);
+            world.end()
+        },
+    );
+}
+
+/// A page is protected while it comes back: no store lands that began afterwards.
+#[test]
+fn swap_in_and_protect() {
+    let begin = || swapped().watched(1, false, WatchModes::WRITE_PROTECT);
+    explore(
+        &begin,
+        &[
+            |world| {
+                world.write_protect(FIRST, true);
+                world.over();
+            },
+            |world| {
+                world.try_write(0, 2);
+                world.try_write(0, 3);
+            },
+        ],
+        |world| {
+            world.none_after(Signal::Bus);
+            assert_eq!(read(world.process(), FIRST, 0), Ok(world.last_written(1)));
+            assert_eq!(write(world.process(), SECOND, 0, 9), Err(Signal::Bus));
+            world.end()
+        },
+    );
+}

@@ -1,0 +1,234 @@
+//! Memory that goes or moves while another CPU uses it.
+
+use std::sync::atomic::Ordering;
+
+use memwright::{Access, Advice, FaultError, MapRequest, RemapRequest};
+use memwright_sim::process::Signal;
+use memwright_table::FrameKind;
+
+use crate::support::{FIRST, READ_WRITE, SECOND, at, bytes, map, program, read, unmap, write};
+use crate::world::{THIRD, World, explore};
+
+#[test]
+fn fault_and_unmap() {
+    explore(
+        &|| World::written(2, 1),
+        &[
+            |world| {
+                unmap(world.process(), FIRST, 0, 1);
+                world.over();
+            },
+            |world| {
+                world.try_write(0, 2);
+                world.try_write(0, 3);
+            },
+        ],
+        |world| {
+            world.none_after(Signal::Unmapped);
+            world.end()
+        },
+    );
+}
+
+/// What a shared object holds does not change after it was unmapped.
+#[test]
+fn fault_and_unmap_of_shared_memory() {
+    let begin = || {
+        World::sharing(&[0, 4], |process| {
+            write(process, FIRST, 0, 1).expect("writable");
+            write(process, SECOND, 0, 1).expect("writable");
+            write(process, FIRST, 4, 1).expect("writable");
+        })
+    };
+    explore(
+        &begin,
+        &[
+            |world| {
+                unmap(world.process(), FIRST, 0, 1);
+                world.over();
+                let now = read(world.process(), FIRST, 4).expect("mapped");
+                world.count.store(u64::from(now), Ordering::SeqCst);
+            },
+            |world| {
+                world.try_write(0, 2);
+                world.try_write(0, 3);
+            },
+        ],
+        |world| {
+            world.none_after(Signal::Unmapped);
+            let now = read(world.process(), FIRST, 4).expect("mapped");
+            assert_eq!(now, world.last_written(1));
+            assert_eq!(u64::from(now), world.count.load(Ordering::SeqCst));
+            world.end()
+        },
+    );
+}
+
+/// Two system calls fault a page in for themselves while it goes: neither sees what is not there.
+#[test]
+fn kernel_fault_and_unmap() {
+    explore(
+        &|| World::fresh(1),
+        &[
+            |world| unmap(world.process(), FIRST, 0, 1),
+            |world| {
+                let access = Access {
+                    user: false,
+                    ..Access::WRITE
+                };
+                let outcome = world
+                    .process()
+                    .on(SECOND, |space| space.fault(at(0), access));
+                assert!(
+                    matches!(outcome, Ok(_) | Err(FaultError::NoArea)),
+                    "{outcome:?}"
+                );
+            },
+        ],
+        World::end,
+    );
+}
+
+/// A write that began after the call is there; an earlier one may be gone.
+#[test]
+fn drop_and_fault() {
+    explore(
+        &|| World::written(2, 1),
+        &[
+            |world| {
+                world
+                    .process()
+                    .on(FIRST, |space| {
+                        space.advise(at(0), bytes(1), Advice::DontNeed)
+                    })
+                    .expect("mapped");
+                world.over();
+            },
+            |world| {
+                world.try_write(0, 2);
+                world.try_write(0, 3);
+            },
+        ],
+        |world| {
+            let seen = world.seen.lock().unwrap().clone();
+            let now = read(world.process(), FIRST, 0).expect("mapped");
+            assert!(seen.iter().all(|(_, outcome)| outcome.is_ok()), "{seen:?}");
+            assert!(now == 3 || now == 0 && !seen[1].0, "{now}, {seen:?}");
+            world.end()
+        },
+    );
+}
+
+fn move_page(world: &World, to: u64) {
+    let request = RemapRequest {
+        old: at(0),
+        old_length: bytes(1),
+        new_length: bytes(1),
+        may_move: true,
+        fixed: Some(at(to)),
+        dont_unmap: false,
+    };
+    world
+        .process()
+        .on(FIRST, |space| space.remap(request))
+        .expect("room");
+    world.over();
+}
+
+/// What was written at the old place is at the new one.
+#[test]
+fn move_and_fault() {
+    explore(
+        &|| World::written(2, 1),
+        &[
+            |world| move_page(world, 6),
+            |world| {
+                world.try_write(0, 2);
+                world.try_write(0, 3);
+            },
+        ],
+        |world| {
+            world.none_after(Signal::Unmapped);
+            assert_eq!(read(world.process(), SECOND, 6), Ok(world.last_written(1)));
+            world.end()
+        },
+    );
+}
+
+/// Memory is so short that the frame which one CPU frees is the one that another gets, while a third still
+/// writes the old page.
+#[test]
+fn gather_and_free_and_allocate() {
+    let begin = || {
+        let world = World::written(3, 1);
+        let other = program(&world.host, 1, READ_WRITE);
+        // Its tables, so that it lacks nothing but the page.
+        map(&other, MapRequest::anonymous(bytes(1), READ_WRITE), 1);
+        write(&other, SECOND, 1, 5).expect("writable");
+        let frames = world.host.frames();
+        let mut hoard = world.hoard.lock().unwrap();
+        let _running = world.host.machine().run_on(SECOND);
+        while let Ok(frame) = frames.allocate(0, FrameKind::Kernel) {
+            hoard.push(frame.into_raw());
+        }
+        drop(hoard);
+        *world.other.lock().unwrap() = Some(other);
+        world
+    };
+    explore(
+        &begin,
+        &[
+            |world| unmap(world.process(), FIRST, 0, 1),
+            |world| {
+                let got = world.with_other(|other| write(other, SECOND, 0, 2));
+                assert!(matches!(got, Ok(()) | Err(Signal::OutOfMemory)), "{got:?}");
+                if got.is_ok() {
+                    world.count.fetch_add(1, Ordering::SeqCst);
+                }
+            },
+            |world| {
+                let _ = write(world.process(), THIRD, 0, 9);
+            },
+        ],
+        |world| {
+            if world.count.load(Ordering::SeqCst) > 0 {
+                assert_eq!(world.with_other(|other| read(other, SECOND, 0)), Ok(2));
+            }
+            world.end()
+        },
+    );
+}
+
+/// A CPU with tags leaves the address space and comes back to what it kept, while a page of it goes.
+#[test]
+fn unmap_and_return_to_a_kept_root() {
+    let begin = || {
+        let world = World::new(2, 2, |host| {
+            let process = program(host, 2, READ_WRITE);
+            for cpu in [FIRST, SECOND] {
+                write(&process, cpu, 0, 1).expect("writable");
+            }
+            process
+        });
+        let other = program(&world.host, 1, READ_WRITE);
+        *world.other.lock().unwrap() = Some(other);
+        world
+    };
+    explore(
+        &begin,
+        &[
+            |world| {
+                unmap(world.process(), FIRST, 0, 1);
+                world.over();
+            },
+            |world| {
+                world.with_other(|other| other.on(SECOND, |_| ()));
+                world.try_write(0, 2);
+            },
+        ],
+        |world| {
+            world.none_after(Signal::Unmapped);
+            world.end()
+        },
+    );
+}

@@ -1,0 +1,246 @@
+//! Stores that are watched: protected, un-protected, scanned and filled while other CPUs store.
+
+use std::sync::atomic::Ordering;
+
+use memwright::track::{Categories, Scan};
+use memwright::uffd::{Fill, WatchModes};
+use memwright_sim::process::Signal;
+use memwright_table::{CpuId, PAGE_SIZE, PageRange};
+
+use crate::fork::fork;
+use crate::support::{FIRST, SECOND, at, bytes, read, write};
+use crate::world::{World, explore};
+
+const WRITES: WatchModes = WatchModes::WRITE_PROTECT;
+
+/// A page that every CPU has written and cached, whose watcher is told of stores, or only notes them.
+fn watched(asynchronous: bool) -> World {
+    World::written(2, 1).watched(1, asynchronous, WRITES)
+}
+
+/// Whether the page counts as written; it is protected again if asked for.
+fn scan(world: &World, cpu: CpuId, protect: bool) -> bool {
+    let wanted = Scan {
+        inverted: Categories::empty(),
+        all: Categories::WRITTEN,
+        any: Categories::empty(),
+        protect,
+        only_tracked: true,
+    };
+    let range = PageRange::single(at(0).page());
+    let mut found = false;
+    let outcome = world.process().on(cpu, |space| {
+        space.scan(range, &wanted, &mut |run, _, _| {
+            found = true;
+            run.len()
+        })
+    });
+    outcome.expect("watched");
+    found
+}
+
+/// The first thread of the cases that protect.
+fn arm(world: &World) {
+    world.write_protect(FIRST, true);
+    world.over();
+}
+
+fn two_stores(world: &World) {
+    world.try_write(0, 2);
+    world.try_write(0, 3);
+}
+
+/// No store lands that began after the protection; none that was let through is lost.
+#[test]
+fn protect_and_write() {
+    explore(&|| watched(false), &[arm, two_stores], |world| {
+        world.none_after(Signal::Bus);
+        assert_eq!(read(world.process(), FIRST, 0), Ok(world.last_written(1)));
+        assert_eq!(write(world.process(), SECOND, 0, 9), Err(Signal::Bus));
+        world.end()
+    });
+}
+
+/// Every store goes on; what began after the protection counts as written.
+#[test]
+fn arm_and_write() {
+    explore(&|| watched(true), &[arm, two_stores], |world| {
+        let after = world.seen.lock().unwrap()[1].0;
+        assert_eq!(read(world.process(), FIRST, 0), Ok(3));
+        assert!(!after || scan(&world, FIRST, false), "not told");
+        world.end()
+    });
+}
+
+/// The same of a page that is not there yet.
+#[test]
+fn arm_and_fault() {
+    let begin = || World::fresh(1).watched(1, true, WRITES);
+    explore(&begin, &[arm, |world| world.try_write(0, 2)], |world| {
+        let after = world.seen.lock().unwrap()[0].0;
+        assert_eq!(read(world.process(), FIRST, 0), Ok(2));
+        assert!(!after || scan(&world, FIRST, false), "not told");
+        world.end()
+    });
+}
+
+/// A page that is not there is protected for a watcher who is told: a store is refused, or lands before.
+#[test]
+fn protect_and_fault() {
+    let begin = || World::fresh(1).watched(1, false, WRITES);
+    explore(&begin, &[arm, two_stores], |world| {
+        world.none_after(Signal::Bus);
+        assert_eq!(read(world.process(), FIRST, 0), Ok(world.last_written(0)));
+        assert_eq!(write(world.process(), SECOND, 0, 9), Err(Signal::Bus));
+        world.end()
+    });
+}
+
+/// Of two scans that protect what they find, at least one tells of each store, and the second of what came after the
+/// first.
+#[test]
+fn scan_and_protect_again_and_write() {
+    let begin = || {
+        let world = watched(true);
+        world.write_protect(FIRST, true);
+        world
+    };
+    explore(
+        &begin,
+        &[
+            |world| {
+                let found = scan(world, FIRST, true);
+                world.count.store(u64::from(found), Ordering::SeqCst);
+                world.over();
+            },
+            |world| world.try_write(0, 2),
+        ],
+        |world| {
+            let after = world.seen.lock().unwrap()[0].0;
+            let (first, second) = (
+                world.count.load(Ordering::SeqCst) != 0,
+                scan(&world, FIRST, true),
+            );
+            assert!(first || second, "a store that nobody was told of");
+            assert!(
+                !after || second,
+                "a store that only the scan before it told of"
+            );
+            assert!(!scan(&world, FIRST, false));
+            assert_eq!(read(world.process(), FIRST, 0), Ok(2));
+            world.end()
+        },
+    );
+}
+
+/// A store is refused until the protection goes, and not afterwards.
+#[test]
+fn unprotect_and_write() {
+    let begin = || {
+        let world = watched(false);
+        world.write_protect(FIRST, true);
+        world
+    };
+    explore(
+        &begin,
+        &[
+            |world| {
+                world.write_protect(FIRST, false);
+                world.over();
+            },
+            two_stores,
+        ],
+        |world| {
+            for (after, outcome) in world.seen.lock().unwrap().iter() {
+                assert!(outcome.is_ok() || !after, "{outcome:?} afterwards");
+            }
+            assert_eq!(read(world.process(), FIRST, 0), Ok(world.last_written(1)));
+            world.end()
+        },
+    );
+}
+
+/// Whoever faults in a missing page is refused, or finds all of what it was filled with.
+#[test]
+fn copy_and_fault() {
+    let begin = || World::fresh(1).watched(1, false, WatchModes::MISSING);
+    explore(
+        &begin,
+        &[
+            |world| {
+                let watch = world.watch.as_ref().expect("watched");
+                let filled = world.process().on(FIRST, |space| {
+                    space.fill(at(0).page(), watch, Fill::Bytes(&[7; PAGE_SIZE]), false)
+                });
+                filled.expect("nothing there");
+                world.over();
+            },
+            |world| {
+                let after = world.over.load(Ordering::SeqCst);
+                let found = read(world.process(), SECOND, 0);
+                assert!(
+                    found == Ok(7) || found == Err(Signal::Bus) && !after,
+                    "{found:?}"
+                );
+                world.try_write(0, 8);
+            },
+        ],
+        |world| {
+            assert_eq!(read(world.process(), FIRST, 0), Ok(world.last_written(7)));
+            world.end()
+        },
+    );
+}
+
+/// Whoever waits for a watcher that goes can go on.
+#[test]
+fn unregister_and_wait() {
+    let begin = || {
+        let world = watched(false);
+        world.write_protect(FIRST, true);
+        world
+    };
+    explore(
+        &begin,
+        &[
+            |world| {
+                let watch = world.watch.as_ref().expect("watched");
+                let call = world
+                    .process()
+                    .on(FIRST, |space| space.unwatch(at(0), bytes(1), watch));
+                call.expect("watched");
+                world.over();
+            },
+            two_stores,
+        ],
+        |world| {
+            for (after, outcome) in world.seen.lock().unwrap().iter() {
+                assert!(outcome.is_ok() || !after, "{outcome:?} afterwards");
+            }
+            assert_eq!(read(world.process(), FIRST, 0), Ok(world.last_written(1)));
+            write(world.process(), SECOND, 0, 9).expect("nobody watches");
+            world.end()
+        },
+    );
+}
+
+/// The parent's page stays protected, the child's is nobody's to watch, and neither sees the other's stores.
+#[test]
+fn fork_and_protect() {
+    explore(
+        &|| watched(false),
+        &[fork, |world| world.write_protect(SECOND, true)],
+        |world| {
+            assert_eq!(write(world.process(), SECOND, 0, 9), Err(Signal::Bus));
+            world.with_other(|child| {
+                assert_eq!(read(child, FIRST, 0), Ok(1));
+                write(child, FIRST, 0, 5).expect("not watched");
+            });
+            assert_eq!(read(world.process(), SECOND, 0), Ok(1));
+            world.write_protect(FIRST, false);
+            write(world.process(), SECOND, 0, 6).expect("no longer protected");
+            assert_eq!(world.with_other(|child| read(child, FIRST, 0)), Ok(5));
+            world.end()
+        },
+    );
+}

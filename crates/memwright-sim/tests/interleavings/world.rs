@@ -1,0 +1,289 @@
+//! The state of a case, and how it is run in every order.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+use memwright::MapRequest;
+use memwright::object::{ObjectIdentity, Shmem};
+use memwright::uffd::{Watch, WatchModes, Watcher};
+use memwright_sim::MachineOptions;
+use memwright_sim::noted_file::NotedFile;
+use memwright_sim::process::{Host, Process, Signal, Space};
+use memwright_sim::schedule::{self, Case, Explored};
+use memwright_table::{CpuId, Frame};
+
+use crate::support::{FIRST, READ_WRITE, SECOND, at, bytes, map, program, write};
+
+pub const THIRD: CpuId = CpuId::new(2);
+
+/// What the threads of a case share.
+pub struct World {
+    /// The last to go, after every process.
+    pub host: Arc<Host>,
+    pub process: Option<Process>,
+    /// Another process, there from the start or made by a fork.
+    pub other: Mutex<Option<Process>>,
+    /// Set when the first thread's call has returned.
+    pub over: AtomicBool,
+    /// Accesses of the second thread: whether each began after that, and how it ended.
+    pub seen: Mutex<Vec<(bool, Result<u8, Signal>)>>,
+    /// What a case counts.
+    pub count: AtomicU64,
+    /// A file that the process maps, and must hear of first writes.
+    pub file: Option<Arc<NotedFile>>,
+    /// Frames in use before there was a process.
+    pub used: u64,
+    /// Frames that nobody else may have, to be given back at the end.
+    pub hoard: Mutex<Vec<Frame>>,
+    /// Who watches the memory.
+    pub watch: Option<Watch>,
+}
+
+impl World {
+    pub fn new(cpus: usize, tags: usize, start: impl FnOnce(&Arc<Host>) -> Process) -> Self {
+        Self::with_frames(64, cpus, tags, start)
+    }
+
+    pub fn with_frames(
+        frames: u32,
+        cpus: usize,
+        tags: usize,
+        start: impl FnOnce(&Arc<Host>) -> Process,
+    ) -> Self {
+        let host = Host::boot(MachineOptions {
+            frames,
+            cpus,
+            tags,
+            ..MachineOptions::default()
+        });
+        let used = host.frames().used();
+        let process = start(&host);
+        for cpu in host.machine().cpus() {
+            process.on(cpu, |_| ());
+        }
+        Self {
+            host,
+            process: Some(process),
+            other: Mutex::new(None),
+            over: AtomicBool::new(false),
+            seen: Mutex::new(Vec::new()),
+            count: AtomicU64::new(0),
+            file: None,
+            used,
+            hoard: Mutex::new(Vec::new()),
+            watch: None,
+        }
+    }
+
+    /// `pages` pages of private memory, all of them written and cached by every CPU.
+    pub fn written(cpus: usize, pages: u64) -> Self {
+        Self::new(cpus, 0, |host| {
+            let process = program(host, pages, READ_WRITE);
+            for cpu in host.machine().cpus() {
+                for page in 0..pages {
+                    write(&process, cpu, page, 1).expect("writable");
+                }
+            }
+            process
+        })
+    }
+
+    /// A page of a file, mapped shared and written by every CPU.
+    pub fn of_file() -> Self {
+        let mut file = None;
+        let mut world = Self::new(2, 0, |host| {
+            let process = Process::new(host);
+            let noted = Arc::new(NotedFile::new(host.memory().clone(), 1));
+            file = Some(noted.clone());
+            map(
+                &process,
+                MapRequest::object(noted, 0, bytes(1), READ_WRITE, true),
+                0,
+            );
+            for cpu in [FIRST, SECOND] {
+                write(&process, cpu, 0, 1).expect("writable");
+            }
+            process
+        });
+        world.file = file;
+        world
+    }
+
+    pub fn file(&self) -> &NotedFile {
+        self.file.as_ref().expect("there until the end")
+    }
+
+    /// `pages` pages of private memory that nobody touched.
+    pub fn fresh(pages: u64) -> Self {
+        Self::new(2, 0, |host| program(host, pages, READ_WRITE))
+    }
+
+    /// The page of an object, mapped shared at each of these places.
+    pub fn sharing(places: &[u64], start: impl FnOnce(&Process)) -> Self {
+        Self::new(2, 0, |host| {
+            let process = Process::new(host);
+            let identity = ObjectIdentity {
+                device: 1,
+                inode: 1,
+            };
+            let object = Arc::new(Shmem::new(host.memory().clone(), bytes(1), identity));
+            for &page in places {
+                let request = MapRequest::object(object.clone(), 0, bytes(1), READ_WRITE, true);
+                map(&process, request, page);
+            }
+            start(&process);
+            process
+        })
+    }
+
+    /// Has what is mapped of the first `pages` pages watched.
+    pub fn watched(mut self, pages: u64, asynchronous: bool, modes: WatchModes) -> Self {
+        let watch = Watch::try_new(Watcher {
+            number: 1,
+            asynchronous,
+            unpopulated: true,
+            follows: false,
+        });
+        let watch = watch.expect("heap");
+        self.process().on(FIRST, |space| {
+            let watched = space.watch(at(0), bytes(pages), &watch, modes);
+            watched.expect("mapped");
+        });
+        self.watch = Some(watch);
+        self
+    }
+
+    /// The watcher protects the first page, or takes the protection away.
+    pub fn write_protect(&self, cpu: CpuId, protect: bool) {
+        let watch = self.watch.as_ref().expect("watched");
+        let call = |space: &Space| space.write_protect(at(0), bytes(1), watch, protect);
+        self.process().on(cpu, call).expect("watched");
+    }
+
+    /// Something with the other process.
+    pub fn with_other<T>(&self, work: impl FnOnce(&Process) -> T) -> T {
+        let other = self.other.lock().unwrap().take().expect("there");
+        let result = work(&other);
+        *self.other.lock().unwrap() = Some(other);
+        result
+    }
+
+    pub fn process(&self) -> &Process {
+        self.process.as_ref().expect("there until the end")
+    }
+
+    /// The first thread's call has returned.
+    pub fn over(&self) {
+        self.over.store(true, Ordering::SeqCst);
+    }
+
+    /// A write of the second thread.
+    pub fn try_write(&self, page: u64, value: u8) {
+        let after = self.over.load(Ordering::SeqCst);
+        let outcome = write(self.process(), SECOND, page, value).map(|()| value);
+        self.seen.lock().unwrap().push((after, outcome));
+    }
+
+    /// The value that the page must have if those writes were the only ones after `before`.
+    pub fn last_written(&self, before: u8) -> u8 {
+        let seen = self.seen.lock().unwrap();
+        let last = seen.iter().rev().find_map(|(_, outcome)| outcome.ok());
+        last.unwrap_or(before)
+    }
+
+    /// No access got through that began after the first thread's call, and those before were refused by
+    /// nothing but `signal`.
+    pub fn none_after(&self, signal: Signal) {
+        for (after, outcome) in self.seen.lock().unwrap().iter() {
+            assert!(!after || outcome.is_err(), "{outcome:?} afterwards");
+            assert!(outcome.is_ok() || *outcome == Err(signal), "{outcome:?}");
+        }
+    }
+
+    /// What must be so after every run.
+    pub fn end(mut self) -> Result<(), String> {
+        let stale = self.host.machine().audit();
+        if !stale.is_empty() {
+            return Err(format!("stale: {stale:?}"));
+        }
+        let child = self.other.lock().unwrap().take();
+        for process in self.process.iter().chain(&child) {
+            let consistent = process.space().audit();
+            consistent.map_err(|finding| format!("audit: {finding:?}"))?;
+        }
+        drop((child, self.process.take(), self.file.take()));
+        if self.host.memory().swap().totals().1 != 0 {
+            return Err("a slot of swap is left".to_owned());
+        }
+        for frame in self.hoard.lock().unwrap().drain(..) {
+            drop(self.host.frames().adopt(frame));
+        }
+        let violations = self.host.machine().take_violations();
+        if !violations.is_empty() {
+            return Err(violations.join("; "));
+        }
+        let left = self.host.frames().used();
+        if left != self.used {
+            return Err(format!("{left} frames used, not {}", self.used));
+        }
+        Ok(())
+    }
+}
+
+/// Hardware walks by itself: each CPU fills the pages that cases are about.
+fn walks(world: &World) {
+    for cpu in world.host.machine().cpus() {
+        for page in 0..2 {
+            let _ = world.host.machine().on(cpu).read(at(page), &mut [0]);
+        }
+    }
+}
+
+/// Deviations of a case with so many threads.
+fn bound(threads: usize, fewer: u32) -> u32 {
+    let given = std::env::var("MEMWRIGHT_DEVIATIONS");
+    let of_two: u32 = given.map_or(2, |text| text.parse().expect("a number"));
+    of_two.saturating_sub(u32::from(threads > 2) + fewer)
+}
+
+/// Runs a case in every order, or with `MEMWRIGHT_SCHEDULE` in that one.
+pub fn explore(
+    begin: &dyn Fn() -> World,
+    threads: &[fn(&World)],
+    check: fn(World) -> Result<(), String>,
+) -> Explored {
+    explore_with(0, begin, threads, check)
+}
+
+/// The same with fewer deviations, where each run has thousands of steps.
+pub fn explore_with(
+    fewer: u32,
+    begin: &dyn Fn() -> World,
+    threads: &[fn(&World)],
+    check: fn(World) -> Result<(), String>,
+) -> Explored {
+    let case = Case {
+        begin,
+        threads,
+        hardware: walks,
+        check,
+    };
+    if let Ok(text) = std::env::var("MEMWRIGHT_SCHEDULE") {
+        let schedule = text.parse().expect("a schedule");
+        if let Err(failure) = schedule::replay(&case, bound(threads.len(), fewer), &schedule) {
+            panic!("{failure}");
+        }
+        return Explored::default();
+    }
+    match schedule::explore(&case, bound(threads.len(), fewer)) {
+        Ok(explored) => {
+            println!(
+                "{} schedules of up to {} steps",
+                explored.schedules, explored.longest
+            );
+            assert!(explored.schedules > 50, "{explored:?}");
+            explored
+        }
+        Err(failure) => panic!("{failure}"),
+    }
+}
