@@ -84,6 +84,14 @@ const BUDGETS: &[(&str, usize, &str, &str, f64)] = &[
     ("fork-reuse", 0, "child that lives", "parent's write, per page", 2500.0),
     ("fork-reuse", 0, "child that wrote all, gone", "child's write, per page", 2500.0),
     ("fork-reuse", 0, "idle child, gone; mprotect(R), mprotect(RW)", "parent's write, per page: faults", 0.0),
+    ("swapin-reuse", 0, "pages that repeat a byte", "page out, per page", 4700.0),
+    ("swapin-reuse", 0, "pages that repeat a byte", "read pass, per page", 4100.0),
+    ("swapin-reuse", 0, "pages that repeat a byte", "read pass: major faults", 64.0),
+    ("swapin-reuse", 0, "pages that repeat a byte", "then write pass: minor faults", 0.0),
+    ("swapin-reuse", 0, "pages that compress to a half", "read pass: major faults", 64.0),
+    ("swapin-reuse", 0, "pages that compress to a half", "then write pass: minor faults", 0.0),
+    ("swapin-reuse", 0, "pages that do not compress", "read pass: major faults", 64.0),
+    ("swapin-reuse", 0, "pages that do not compress", "then write pass: minor faults", 0.0),
 ];
 
 /// Counts of instructions repeat, so that they can be held to: whatever is added stays off these paths.
