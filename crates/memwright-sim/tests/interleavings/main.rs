@@ -10,6 +10,7 @@ mod fault;
 mod file;
 mod fork;
 mod huge;
+mod merge;
 mod protect;
 #[path = "../support/mod.rs"]
 mod support;
