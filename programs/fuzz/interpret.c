@@ -11,7 +11,8 @@
  *     map PAGE LENGTH PROT KIND OFFSET   KIND: a private, s shared anonymous, f private, F shared file; then flags:
  *                                        n FIXED_NOREPLACE, p POPULATE, r NORESERVE, l LOCKED
  *     unmap PAGE LENGTH                  protect PAGE LENGTH PROT            PROT: of r, w, x; or -
- *     remap PAGE LENGTH NEW_LENGTH TO    TO: a page (MAYMOVE | FIXED), -1 (in place), or that plus 1000 (DONTUNMAP)
+ *     remap PAGE LENGTH NEW_LENGTH TO    TO: a page (MAYMOVE | FIXED), -1 (in place), -2 (MAYMOVE, and unmapped where it
+ *                                        went out of the range), or a page plus 1000 (DONTUNMAP)
  *     advise PAGE LENGTH ADVICE          lock PAGE LENGTH | lockfault PAGE LENGTH | unlock PAGE LENGTH
  *     write PAGE VALUE | read PAGE       with the signal that a fault may raise
  *     kread PAGE LENGTH OFFSET           pread of the file into memory, from the middle of PAGE on
@@ -19,7 +20,19 @@
  *     resident PAGE LENGTH               mincore
  *     sync PAGE LENGTH FLAGS             msync
  *     truncate LENGTH | punch PAGE LENGTH of the file
+ *     seal PAGE LENGTH                   mseal
+ *     watch PAGE LENGTH WHO MODE         UFFDIO_REGISTER; WHO: s told of faults, by SIGBUS, or a asynchronous;
+ *                                        MODE: of m (missing) and w (write protection)
+ *     unwatch PAGE LENGTH WHO            UFFDIO_UNREGISTER
+ *     wp PAGE LENGTH WHO 0|1             UFFDIO_WRITEPROTECT
+ *     fill PAGE LENGTH FROM MODE         UFFDIO_COPY of pages of the file, with this mode
+ *     zero PAGE LENGTH                   UFFDIO_ZEROPAGE
+ *     scan PAGE LENGTH KIND              PAGEMAP_SCAN: 0 everything, 1 what was written, 2 that, protected again,
+ *                                        3 the same without asking who watches
+ *     clear | dirtied                    4 to /proc/self/clear_refs; which pages are soft-dirty
  *     fork | exit | join                 maps | pages | contents | totals
+ *
+ * Without a file it says what the kernel has, one name a line; scripts may ask for no more.
  *
  * Each result is one line: the script's line, what the call returned; for an access also the faults that it took.
  */
@@ -33,6 +46,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
@@ -51,6 +65,60 @@
 #define PR_SET_THP_DISABLE 41
 #endif
 
+#ifndef SYS_mseal
+#define SYS_mseal 462
+#endif
+/* include/uapi/linux/userfaultfd.h; the C library brings no headers of the kernel. */
+struct api {
+	uint64_t version, features, calls;
+};
+struct pages {
+	uint64_t start, length;
+};
+struct registration {
+	struct pages pages;
+	uint64_t mode, calls;
+};
+struct protection {
+	struct pages pages;
+	uint64_t mode;
+};
+struct filling {
+	uint64_t to, from, length, mode;
+	int64_t done;
+};
+struct zeroing {
+	struct pages pages;
+	uint64_t mode;
+	int64_t done;
+};
+#define WATCH_API _IOWR(0xaa, 0x3f, struct api)
+#define WATCH _IOWR(0xaa, 0, struct registration)
+#define UNWATCH _IOR(0xaa, 1, struct pages)
+#define FILL _IOWR(0xaa, 3, struct filling)
+#define ZERO _IOWR(0xaa, 4, struct zeroing)
+#define PROTECT _IOWR(0xaa, 6, struct protection)
+enum { VERSION = 0xaa, MISSING = 1, WRITES = 2, FILL_PROTECTED = 2, PROTECTED = 1 };
+enum {
+	HAS_WRITES = 1 << 0,
+	HAS_MISSING_SHMEM = 1 << 5,
+	HAS_SIGNAL = 1 << 7,
+	HAS_WRITES_SHMEM = 1 << 12,
+	HAS_UNPOPULATED = 1 << 13,
+	HAS_ASYNC = 1 << 15,
+};
+
+/* include/uapi/linux/fs.h */
+struct scanned {
+	uint64_t start, end, categories;
+};
+struct scan_argument {
+	uint64_t size, flags, start, end, walk_end, vector, vector_length, most_pages;
+	uint64_t inverted, mask, any_of, returned;
+};
+#define SCAN_PAGES _IOWR('f', 16, struct scan_argument)
+enum { WRITTEN = 2, EVERYTHING = 1 | 2 | 4 | 8 | 16 | 32, SCAN_PROTECTS = 1, SCAN_CHECKS = 2 };
+
 enum { PAGE = 4096, PAGES = 24, FILE_PAGES = 12, REPORT = 1 << 20 };
 
 static char *const range = (char *)0x200000000000;
@@ -63,6 +131,8 @@ struct report {
 
 static struct report *report;
 static int file, other_file;
+/* Who watches stores: told by a signal, and not told. */
+static int told, untold;
 static sigjmp_buf recovery;
 static int to_child[2], to_parent[2];
 
@@ -146,7 +216,100 @@ static void remap(char **words)
 	}
 	if (to >= 0)
 		flags |= MREMAP_MAYMOVE | MREMAP_FIXED;
-	say_address(mremap(page_at(page), length * PAGE, longer * PAGE, flags, page_at(to < 0 ? 0 : to)));
+	if (to == -2)
+		flags |= MREMAP_MAYMOVE;
+	char *now = mremap(page_at(page), length * PAGE, longer * PAGE, flags, page_at(to < 0 ? 0 : to));
+	if (to == -2 && now != MAP_FAILED && now != page_at(page)) {
+		/* Where, is the kernel's own choice. */
+		say(" elsewhere");
+		munmap(now, longer * PAGE);
+	} else {
+		say_address(now);
+	}
+}
+
+static long watch(char **words)
+{
+	struct registration wanted = {
+		.pages = { (uintptr_t)page_at(atol(words[0])), atol(words[1]) * PAGE },
+		.mode = (strchr(words[3], 'm') ? MISSING : 0) |
+			(strchr(words[3], 'w') ? WRITES : 0),
+	};
+	return ioctl(*words[2] == 'a' ? untold : told, WATCH, &wanted);
+}
+
+static long unwatch(char **words)
+{
+	struct pages wanted = { (uintptr_t)page_at(atol(words[0])), atol(words[1]) * PAGE };
+	return ioctl(*words[2] == 'a' ? untold : told, UNWATCH, &wanted);
+}
+
+static long write_protect(char **words)
+{
+	struct protection wanted = {
+		.pages = { (uintptr_t)page_at(atol(words[0])), atol(words[1]) * PAGE },
+		.mode = atoi(words[3]) ? PROTECTED : 0,
+	};
+	return ioctl(*words[2] == 'a' ? untold : told, PROTECT, &wanted);
+}
+
+/* With how much was done, also where it ended early. */
+static void fill(char **words)
+{
+	static char pages[PAGES * PAGE];
+	long length = atol(words[1]) * PAGE;
+	memset(pages, 0, sizeof pages);
+	if (pread(file, pages, length, atol(words[2]) * PAGE) < 0)
+		_exit(4);
+	struct filling wanted = {
+		.to = (uintptr_t)page_at(atol(words[0])),
+		.from = (uintptr_t)pages,
+		.length = length,
+		.mode = atoi(words[3]) ? FILL_PROTECTED : 0,
+	};
+	say_result(ioctl(told, FILL, &wanted));
+	say(" copied %lld", (long long)wanted.done);
+}
+
+static void zero(char **words)
+{
+	struct zeroing wanted = {
+		.pages = { (uintptr_t)page_at(atol(words[0])), atol(words[1]) * PAGE },
+	};
+	say_result(ioctl(told, ZERO, &wanted));
+	say(" zeroed %lld", (long long)wanted.done);
+}
+
+static void scan(char **words)
+{
+	struct scanned found[PAGES];
+	int kind = atoi(words[2]);
+	uint64_t categories = kind ? WRITTEN : EVERYTHING;
+	struct scan_argument wanted = {
+		.size = sizeof wanted,
+		.flags = kind == 2 ? SCAN_PROTECTS | SCAN_CHECKS : kind == 3 ? SCAN_PROTECTS : 0,
+		.start = (uintptr_t)page_at(atol(words[0])),
+		.end = (uintptr_t)page_at(atol(words[0]) + atol(words[1])),
+		.vector = (uintptr_t)found,
+		.vector_length = PAGES,
+		.any_of = categories,
+		.returned = EVERYTHING,
+	};
+	int descriptor = open("/proc/self/pagemap", O_RDONLY);
+	int regions = ioctl(descriptor, SCAN_PAGES, &wanted);
+	say_result(regions);
+	close(descriptor);
+	for (int i = 0; i < regions; i++)
+		say(" %ld-%ld:%lx", (long)(found[i].start - (uintptr_t)range) / PAGE,
+		    (long)(found[i].end - (uintptr_t)range) / PAGE, (long)found[i].categories);
+	say(" until %ld", (long)(wanted.walk_end - (uintptr_t)range) / PAGE);
+}
+
+static void clear(void)
+{
+	int descriptor = open("/proc/self/clear_refs", O_WRONLY);
+	say_result(write(descriptor, "4", 1));
+	close(descriptor);
 }
 
 /* Nothing but the access may fault between the two counts: what they touch themselves is touched before. */
@@ -201,7 +364,8 @@ static void maps(void)
 		fclose(stream);
 }
 
-/* For each page whether it is present (p), of a file or shared (f), swapped (s). */
+/* For each page whether it is present (p), of a file or shared (f), swapped (s); then x if nobody else maps it, w if
+ * stores are watched, g for a guard. */
 static void pages(void)
 {
 	uint64_t entries[PAGES];
@@ -212,10 +376,21 @@ static void pages(void)
 		say(" ");
 		for (int page = 0; page < PAGES; page++) {
 			uint64_t entry = entries[page];
-			say("%s", entry >> 63 ? (entry >> 61 & 1 ? "f" : "p") : entry >> 62 & 1 ? "s" : ".");
+			say("%s%s%s%s", entry >> 63 ? (entry >> 61 & 1 ? "f" : "p") : entry >> 62 & 1 ? "s" : ".",
+			    entry >> 56 & 1 ? "x" : "", entry >> 57 & 1 ? "w" : "", entry >> 58 & 1 ? "g" : "");
 		}
 	}
 	close(descriptor);
+}
+
+static void dirtied(void)
+{
+	uint64_t entries[PAGES] = { 0 };
+	int descriptor = open("/proc/self/pagemap", O_RDONLY);
+	say_result(pread(descriptor, entries, sizeof entries, (uintptr_t)range / PAGE * 8));
+	close(descriptor);
+	for (int page = 0; page < PAGES; page++)
+		say("%s%d", page ? "" : " ", (int)(entries[page] >> 55 & 1));
 }
 
 /* A byte of each page that can be read; reading changes what is mapped, so this comes last. */
@@ -257,6 +432,14 @@ static long range_call(const char *name, char **words)
 		return syscall(SYS_mlock2, start, length, 1);
 	if (!strcmp(name, "unlock"))
 		return munlock(start, length);
+	if (!strcmp(name, "seal"))
+		return syscall(SYS_mseal, start, length, 0);
+	if (!strcmp(name, "watch"))
+		return watch(words);
+	if (!strcmp(name, "unwatch"))
+		return unwatch(words);
+	if (!strcmp(name, "wp"))
+		return write_protect(words);
 	if (!strcmp(name, "sync"))
 		return msync(start, length, atoi(words[2]));
 	if (!strcmp(name, "kread"))
@@ -281,6 +464,16 @@ static void perform(const char *name, char **words)
 		touch(words, 0);
 	else if (!strcmp(name, "resident"))
 		resident(words);
+	else if (!strcmp(name, "fill"))
+		fill(words);
+	else if (!strcmp(name, "zero"))
+		zero(words);
+	else if (!strcmp(name, "scan"))
+		scan(words);
+	else if (!strcmp(name, "clear"))
+		clear();
+	else if (!strcmp(name, "dirtied"))
+		dirtied();
 	else if (!strcmp(name, "truncate"))
 		say_result(ftruncate(file, atol(words[0]) * PAGE));
 	else if (!strcmp(name, "maps"))
@@ -331,10 +524,12 @@ static void run_script(char **lines, int count)
 			if (pipe(to_child) || pipe(to_parent))
 				_exit(4);
 			child = fork();
-			if (child == 0)
+			if (child == 0) {
 				me = 'C';
-			else
+				alarm(2);
+			} else {
 				say(" %d\n", child > 0);
+			}
 			if (me == 'C')
 				continue;
 		} else if (!strcmp(words[1], "join")) {
@@ -358,6 +553,23 @@ static void run_script(char **lines, int count)
 	}
 }
 
+/* A descriptor with these features, as far as the kernel has them; -1 if it has none at all. */
+static int watcher(uint64_t features)
+{
+	struct api probe = { .version = VERSION }, api = { .version = VERSION };
+	int descriptor = syscall(SYS_userfaultfd, O_CLOEXEC | O_NONBLOCK);
+	if (descriptor < 0 || ioctl(descriptor, WATCH_API, &probe)) {
+		close(descriptor);
+		return -1;
+	}
+	close(descriptor);
+	descriptor = syscall(SYS_userfaultfd, O_CLOEXEC | O_NONBLOCK);
+	api.features = features & probe.features;
+	if (ioctl(descriptor, WATCH_API, &api))
+		_exit(4);
+	return descriptor;
+}
+
 static void prepare(void)
 {
 	struct sigaction action = { .sa_sigaction = caught, .sa_flags = SA_SIGINFO | SA_NODEFER };
@@ -366,6 +578,8 @@ static void prepare(void)
 	sigaction(SIGBUS, &action, NULL);
 	file = memfd_create("fuzz", 0);
 	other_file = memfd_create("other", 0);
+	told = watcher(HAS_SIGNAL | HAS_WRITES | HAS_MISSING_SHMEM | HAS_WRITES_SHMEM | HAS_UNPOPULATED);
+	untold = watcher(HAS_SIGNAL | HAS_WRITES | HAS_WRITES_SHMEM | HAS_UNPOPULATED | HAS_ASYNC);
 	for (int i = 0; i < FILE_PAGES; i++) {
 		memset(page, 100 + i, sizeof page);
 		if (pwrite(file, page, PAGE, (long)i * PAGE) != PAGE)
@@ -385,13 +599,43 @@ static void flush_report(void)
 	report->length = 0;
 }
 
+/* What this kernel has of what is not everywhere. */
+static int probe(void)
+{
+	struct api api = { .version = VERSION };
+	struct scan_argument empty = { .size = sizeof empty };
+	int descriptor = syscall(SYS_userfaultfd, O_CLOEXEC | O_NONBLOCK);
+	uint64_t features = descriptor >= 0 && ioctl(descriptor, WATCH_API, &api) == 0 ? api.features : 0;
+	int pagemap = open("/proc/self/pagemap", O_RDONLY);
+	char *page = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	uint64_t entry = 0;
+	*(volatile char *)page = 1;
+	if (pread(pagemap, &entry, sizeof entry, (uintptr_t)page / PAGE * 8) == sizeof entry && entry >> 55 & 1)
+		puts("soft-dirty");
+	if (features & HAS_WRITES)
+		puts("watch");
+	if (features & HAS_ASYNC)
+		puts("watch-async");
+	if (features & HAS_UNPOPULATED)
+		puts("watch-unpopulated");
+	if (ioctl(pagemap, SCAN_PAGES, &empty) >= 0 || errno != ENOTTY)
+		puts("scan");
+	if (madvise(page, PAGE, 102) == 0)
+		puts("guard");
+	if (syscall(SYS_mseal, page, PAGE, 0) == 0)
+		puts("seal");
+	return 0;
+}
+
 int main(int count, char **arguments)
 {
+	if (count == 1)
+		return probe();
 	static char *lines[4096];
 	int input = count == 2 ? open(arguments[1], O_RDONLY) : -1;
 	struct stat status;
 	if (input < 0 || fstat(input, &status)) {
-		fprintf(stderr, "usage: interpret FILE\n");
+		fprintf(stderr, "usage: interpret [FILE]\n");
 		return 2;
 	}
 	char *text = mmap(NULL, status.st_size + 1, PROT_READ | PROT_WRITE, MAP_PRIVATE, input, 0);
@@ -408,6 +652,8 @@ int main(int count, char **arguments)
 		say("%s\n", title);
 		pid_t child = fork();
 		if (child == 0) {
+			/* Nothing in a script waits; what does is a finding too. */
+			alarm(2);
 			prepare();
 			run_script(lines, length);
 			_exit(0);

@@ -7,6 +7,13 @@ pub struct Outcome {
     pub results: Vec<String>,
 }
 
+impl Outcome {
+    /// Whether the script came to its end, and was not ended by its alarm.
+    pub fn has_ended(&self) -> bool {
+        self.results.last().is_some_and(|last| last == "end 0")
+    }
+}
+
 /// Takes a report apart, by the titles of its scripts. A script that was cut short lacks its end.
 pub fn parse(report: &str) -> Vec<Outcome> {
     let mut outcomes: Vec<Outcome> = Vec::new();
@@ -38,6 +45,9 @@ pub enum Verdict {
     /// The guest has one private area where the referee has several alike: Linux keeps those apart whose own pages
     /// are in different reverse maps (`is_mergeable_anon_vma` of Linux 7.2, `mm/vma.c`).
     FewerAreas,
+    /// Linux calls a marker (of a guard, or of protection) swapped, and memory that nobody watches and that is not
+    /// there written, if it has a page table for it (`pagemap_page_category` of Linux 7.2, `fs/proc/task_mmu.c`).
+    NotThere,
     /// One of them lacks what was asked for.
     Absent,
     /// Something else.
@@ -57,6 +67,9 @@ pub fn compare(referee: &str, guest: &str) -> Verdict {
     }
     if joined(referee) == joined(guest) {
         return Verdict::FewerAreas;
+    }
+    if there(referee).is_some_and(|said| there(guest) == Some(said)) {
+        return Verdict::NotThere;
     }
     match (split_faults(referee), split_faults(guest)) {
         (Some((what, more)), Some((same, fewer))) if what == same && fewer < more => {
@@ -124,6 +137,39 @@ fn private(line: &str) -> Option<Area<'_>> {
     })
 }
 
+/// The categories of `PAGEMAP_SCAN` (include/uapi/linux/fs.h).
+const WRITTEN: u64 = 1 << 1;
+const SWAPPED: u64 = 1 << 4;
+
+/// A list of pages, or of what a scan found, without what is said of memory that is not there. Nothing is swapped where
+/// scripts run.
+fn there(result: &str) -> Option<String> {
+    let (line, said) = result.split_once(": ")?;
+    match line.split(' ').nth(1)? {
+        "pages" => Some(said.replace('s', ".")),
+        "scan" => {
+            let words: Vec<&str> = said.split(' ').collect();
+            let (found, until) = words.split_at(words.iter().position(|word| *word == "until")?);
+            let mut runs: Vec<(u64, u64, u64)> = Vec::new();
+            for word in found.iter().skip(1) {
+                let (pages, categories) = word.split_once(':')?;
+                let (start, end) = pages.split_once('-')?;
+                let categories = u64::from_str_radix(categories, 16).ok()? & !SWAPPED;
+                let (start, end) = (start.parse().ok()?, end.parse().ok()?);
+                if categories == WRITTEN {
+                    continue;
+                }
+                match runs.last_mut() {
+                    Some(last) if (last.1, last.2) == (start, categories) => last.1 = end,
+                    Some(_) | None => runs.push((start, end, categories)),
+                }
+            }
+            Some(format!("{runs:x?} {until:?}"))
+        }
+        _ => None,
+    }
+}
+
 fn split_faults(result: &str) -> Option<(&str, u64)> {
     let (what, count) = result.rsplit_once(" faults ")?;
     Some((what, count.parse().ok()?))
@@ -188,6 +234,22 @@ mod tests {
         ] {
             let one = "P maps:\n  0-2 rw-p 0 memory";
             assert_eq!(compare(files, one), verdict, "{files}");
+        }
+        for (one, other, verdict) in [
+            ("P pages: sgpx.", "P pages: .gpx.", Verdict::NotThere),
+            ("P pages: sgpx.", "P pages: .gp.", Verdict::Different),
+            (
+                "P scan 1 9 0: 3 1-2:2 2-3:12 3-4:2a until 9",
+                "P scan 1 9 0: 1 3-4:2a until 9",
+                Verdict::NotThere,
+            ),
+            (
+                "P scan 1 9 0: 1 3-4:3 until 9",
+                "P scan 1 9 0: 0 until 9",
+                Verdict::Different,
+            ),
+        ] {
+            assert_eq!(compare(one, other), verdict, "{other}");
         }
         let guest = parse("script 0\nP write 1 2: done faults 0\nP maps:\n  0-2 rw-p 0 \nend 0\n");
         let (one, other) = first_difference(&referee[0], &guest[0]).unwrap();

@@ -1,5 +1,7 @@
 //! Scripts of memory operations: made at random, written as text, taken apart again.
 
+use std::collections::BTreeSet;
+
 use super::random::Random;
 
 /// Pages of the range that scripts work on; `programs/fuzz/interpret.c` has the same.
@@ -17,17 +19,58 @@ pub struct Script {
 }
 
 /// The advice that both kernels must treat alike, by its number (include/uapi/asm-generic/mman-common.h of Linux 7.2):
-/// DONTNEED, REMOVE, DONTFORK, DOFORK, WIPEONFORK, KEEPONFORK, COLD, POPULATE_READ, POPULATE_WRITE, and one that is none.
-const ADVICE: &[u64] = &[4, 4, 4, 9, 10, 11, 18, 19, 20, 22, 23, 77];
+/// WILLNEED, DONTNEED, FREE, REMOVE, DONTFORK, DOFORK, WIPEONFORK, KEEPONFORK, COLD, POPULATE_READ, POPULATE_WRITE,
+/// DONTNEED_LOCKED, and one that is none. Not PAGEOUT: what it does depends on whether there is swap, and on lists that
+/// each CPU of Linux keeps to itself.
+const ADVICE: &[u64] = &[3, 8, 8, 4, 4, 4, 9, 10, 11, 18, 19, 20, 22, 23, 24, 77];
+/// GUARD_INSTALL and GUARD_REMOVE.
+const GUARDS: &[u64] = &[102, 102, 103];
+
+/// What a kernel has of what not every kernel has, by the interpreter's names.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Abilities(pub BTreeSet<String>);
+
+impl Abilities {
+    /// What the interpreter printed.
+    pub fn parse(text: &str) -> Self {
+        Self(text.lines().map(str::to_owned).collect())
+    }
+
+    fn has(&self, name: &str) -> bool {
+        self.0.contains(name)
+    }
+}
+
+/// What one script may do.
+struct Kind<'a> {
+    abilities: &'a Abilities,
+    /// Whether its memory is watched.
+    watched: bool,
+    /// Who watches it. Linux lets every descriptor of a process protect what another one watches, Memwright does not.
+    watcher: char,
+    /// Whether it fills with zeroes, and maps no file privately: there Linux maps its page of zeroes, and Memwright a
+    /// page of the area's own, which pagemap tells apart.
+    zeroes: bool,
+}
 
 impl Script {
-    /// A script of about `length` operations.
-    pub fn random(random: &mut Random, length: u64) -> Self {
+    /// A script of about `length` operations that ask for no more than both kernels have.
+    pub fn random(random: &mut Random, length: u64, abilities: &Abilities) -> Self {
+        let kind = Kind {
+            abilities,
+            watched: abilities.has("watch") && random.one_in(2),
+            watcher: if abilities.has("watch-async") && random.one_in(2) {
+                'a'
+            } else {
+                's'
+            },
+            zeroes: random.one_in(3),
+        };
         let mut lines = Vec::new();
         let mut child = false;
         // Most operations should meet a mapping.
         for _ in 0..random.within(1, 3) {
-            lines.push(format!("P {}", map(random)));
+            lines.push(format!("P {}", map(random, &kind)));
         }
         for _ in 0..length {
             if !child && random.one_in(12) {
@@ -38,7 +81,12 @@ impl Script {
                 child = false;
             }
             let who = if child && random.one_in(2) { 'C' } else { 'P' };
-            lines.push(format!("{who} {}", operation(random)));
+            // A child has no descriptor that watches it.
+            if who == 'P' && kind.watched && random.one_in(3) {
+                lines.push(format!("P {}", watching(random, &kind)));
+            } else {
+                lines.push(format!("{who} {}", operation(random, &kind)));
+            }
             if random.one_in(8) {
                 lines.push(format!("{who} maps"));
             }
@@ -120,9 +168,12 @@ fn range(random: &mut Random) -> (u64, u64) {
     (start, length)
 }
 
-fn map(random: &mut Random) -> String {
+fn map(random: &mut Random, kind: &Kind<'_>) -> String {
     let (start, length) = range(random);
-    let mut kind = random.pick(&["a", "a", "a", "s", "f", "f", "F"]).to_owned();
+    let shown = ["a", "a", "a", "s", "F", "f", "f"];
+    let mut kind = random
+        .pick(if kind.zeroes { &shown[..5] } else { &shown })
+        .to_owned();
     for (flag, rarity) in [('n', 6), ('p', 6), ('r', 10), ('l', 12)] {
         if random.one_in(rarity) {
             kind.push(flag);
@@ -142,22 +193,53 @@ fn remap(random: &mut Random) -> String {
     } else {
         length
     };
-    let to = match random.below(4) {
+    let to = match random.below(5) {
         0 => "-1".to_owned(),
-        1 => (1000 + random.below(PAGES - LONGEST)).to_string(),
+        1 => "-2".to_owned(),
+        2 => (1000 + random.below(PAGES - LONGEST)).to_string(),
         _ => random.below(PAGES - LONGEST).to_string(),
     };
     format!("remap {start} {length} {longer} {to}")
 }
 
-fn operation(random: &mut Random) -> String {
+fn advice(random: &mut Random, kind: &Kind<'_>) -> u64 {
+    match random.below(8) {
+        0 | 1 if kind.abilities.has("guard") => random.pick(GUARDS),
+        _ => random.pick(ADVICE),
+    }
+}
+
+/// Something about stores that are watched.
+fn watching(random: &mut Random, kind: &Kind<'_>) -> String {
     let (start, length) = range(random);
-    match random.below(40) {
-        0..=2 => map(random),
+    let who = kind.watcher;
+    match random.below(16) {
+        0..=3 => {
+            let mode = random.pick(&["w", "w", "w", "m", "mw"]);
+            format!("watch {start} {length} {who} {mode}")
+        }
+        4 => format!("unwatch {start} {length} {who}"),
+        5..=8 => format!("wp {start} {length} {who} {}", random.pick(&[1, 1, 1, 0])),
+        9 => {
+            let from = random.below(FILE_PAGES - LONGEST);
+            format!("fill {start} {length} {from} {}", random.below(2))
+        }
+        10 if kind.zeroes => format!("zero {start} {length}"),
+        11..=15 if kind.abilities.has("scan") => {
+            format!("scan {start} {length} {}", random.pick(&[0, 0, 1, 2, 2, 3]))
+        }
+        _ => format!("write {start} {}", random.below(100)),
+    }
+}
+
+fn operation(random: &mut Random, kind: &Kind<'_>) -> String {
+    let (start, length) = range(random);
+    match random.below(42) {
+        0..=2 => map(random, kind),
         3 => format!("unmap {start} {length}"),
         4..=9 => format!("protect {start} {length} {}", protection(random)),
         10..=11 => remap(random),
-        12..=14 => format!("advise {start} {length} {}", random.pick(ADVICE)),
+        12..=14 => format!("advise {start} {length} {}", advice(random, kind)),
         15 => format!("lock {start} {length}"),
         16 => format!("lockfault {start} {length}"),
         17 => format!("unlock {start} {length}"),
@@ -168,6 +250,8 @@ fn operation(random: &mut Random) -> String {
         36 => format!("sync {start} {length} {}", random.pick(&[1, 2, 4, 6, 5])),
         37 => format!("truncate {}", random.within(0, FILE_PAGES + 4)),
         38 => format!("punch {start} {length}"),
+        39 if kind.abilities.has("seal") && random.one_in(3) => format!("seal {start} {length}"),
+        40 if kind.abilities.has("soft-dirty") => random.pick(&["clear", "dirtied"]).to_owned(),
         _ => format!("write {start} {}", random.below(100)),
     }
 }
@@ -178,10 +262,12 @@ mod tests {
 
     #[test]
     fn random_scripts_are_balanced_and_repeat() {
+        let abilities = Abilities::parse("watch\nwatch-async\nscan\nguard\nseal\n");
         for seed in 0..200 {
-            let script = Script::random(&mut Random::new(seed), 40);
+            let random = || Script::random(&mut Random::new(seed), 40, &abilities);
+            let script = random();
             assert!(script.is_balanced(), "{:#?}", script.lines);
-            assert_eq!(script, Script::random(&mut Random::new(seed), 40));
+            assert_eq!(script, random());
             let mut text = String::new();
             script.write(3, &mut text);
             assert_eq!(Script::parse(&text), script);

@@ -81,10 +81,11 @@ fn without_forks(
 mod tests {
     use super::*;
     use crate::fuzz::random::Random;
+    use crate::fuzz::script::Abilities;
 
     #[test]
     fn what_does_not_matter_goes() {
-        let mut script = Script::random(&mut Random::new(5), 60);
+        let mut script = Script::random(&mut Random::new(5), 60, &Abilities::default());
         script.lines.insert(9, "P write 3 33".to_owned());
         script.lines.insert(2, "P map 3 1 rw a 33".to_owned());
         let wanted = ["P map 3 1 rw a 33", "P write 3 33"];

@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use anyhow::{Context, Result, bail, ensure};
 
 use super::report::{self, Outcome};
-use super::script::Script;
+use super::script::{Abilities, Script};
 use crate::shell;
 
 /// Guest memory: scripts need little, the report of a batch a few MiB.
@@ -58,6 +58,27 @@ impl Sides {
         })
     }
 
+    /// What the host has of what not every kernel has.
+    ///
+    /// # Errors
+    /// When the interpreter fails.
+    pub fn host_abilities(&self) -> Result<Abilities> {
+        abilities(&mut Command::new(&self.interpreter))
+    }
+
+    /// The same of Memwright.
+    ///
+    /// # Errors
+    /// When the guest fails.
+    pub fn guest_abilities(&self) -> Result<Abilities> {
+        let mut command = Command::new(&self.command);
+        abilities(
+            command
+                .args(["run", "--timeout", LIMIT])
+                .arg(&self.interpreter),
+        )
+    }
+
     /// Runs scripts on the host.
     ///
     /// # Errors
@@ -92,6 +113,18 @@ impl Sides {
         std::fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
         Ok(path)
     }
+}
+
+fn abilities(command: &mut Command) -> Result<Abilities> {
+    let output = command
+        .stdin(Stdio::null())
+        .output()
+        .with_context(|| format!("cannot start {:?}", command.get_program()))?;
+    ensure!(
+        output.status.success(),
+        "the interpreter failed: {output:?}"
+    );
+    Ok(Abilities::parse(&String::from_utf8_lossy(&output.stdout)))
 }
 
 fn run(command: &mut Command, scripts: usize) -> Result<Vec<Outcome>> {
