@@ -33,6 +33,12 @@ pub enum Action {
     Check(Box<CheckArgs>),
     /// Keep Linux kernel images under names, for `--kernel`.
     Kernels(KernelsArgs),
+    /// Say what is here, what is missing, and the command that mends it; 3 where something needed is missing.
+    Doctor,
+    /// Print completions for a shell.
+    Completions(CompletionsArgs),
+    /// Write manual pages into a folder.
+    Manual(ManualArgs),
     /// Become QEMU; `run` starts itself this way so that QEMU ends when it does.
     #[command(name = crate::qemu::launch::SUBCOMMAND, hide = true)]
     Launch(LaunchArgs),
@@ -50,6 +56,10 @@ pub struct RunArgs {
     #[arg(long, value_name = "[NAME=]IMAGE",
         conflicts_with_all = ["parallel", "swap", "trace", "strace", "policies", "gdb", "selftest"])]
     pub kernel: Vec<String>,
+
+    /// Run on this machine itself, with its own counters where it has any: to see what a count means in time.
+    #[arg(long, conflicts_with_all = ["kernel", "parallel", "swap", "trace", "strace", "policies", "gdb", "selftest", "keep", "files", "json"])]
+    pub native: bool,
 
     /// With --kernel: run once, and do not compare with a second run.
     #[arg(long, requires = "kernel")]
@@ -290,6 +300,21 @@ pub enum KernelsAction {
         /// Its name.
         name: String,
     },
+}
+
+/// `memwright completions`.
+#[derive(Debug, Args)]
+pub struct CompletionsArgs {
+    /// Which one.
+    #[arg(value_enum)]
+    pub shell: clap_complete::Shell,
+}
+
+/// `memwright manual`.
+#[derive(Debug, Args)]
+pub struct ManualArgs {
+    /// The folder, made where it is missing.
+    pub folder: PathBuf,
 }
 
 /// What the hidden launcher takes: the program to become, then its arguments.

@@ -38,6 +38,11 @@ impl Compiler {
             })
     }
 
+    /// Its name.
+    pub fn name(&self) -> &'static str {
+        self.name
+    }
+
     /// The folder in the cache whose name comes from these sources and the compiler, so that equal ones are built once, and
     /// lie at the same path each time: a program's own path is in its memory.
     ///

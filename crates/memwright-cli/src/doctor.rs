@@ -41,13 +41,18 @@ pub fn doctor() -> Result<u8, Failure> {
         qemu(),
         compiler("C compiler for guests", &["musl-gcc", "cc"]),
         counting(),
-        program("apt-get", "fetches kernels and a later QEMU", "only on Debian and its kin"),
+        program(
+            "apt-get",
+            "fetches kernels and a later QEMU",
+            "only on Debian and its kin",
+        ),
         program("perf", "counts for run --native", "apt install linux-perf"),
         cache_folder(),
         kernels(),
     ];
     let text: String = findings.iter().map(line).collect();
-    write_fully(std::io::stdout().as_fd(), text.as_bytes()).context("cannot write to standard output")?;
+    write_fully(std::io::stdout().as_fd(), text.as_bytes())
+        .context("cannot write to standard output")?;
     let sick = findings.iter().any(|one| one.weight == Weight::Needed);
     Ok(if sick { ENVIRONMENT } else { 0 })
 }
@@ -61,7 +66,12 @@ fn line(finding: &Finding) -> String {
     format!("{mark}{}: {}\n", finding.what, finding.detail)
 }
 
-fn found<T>(what: &'static str, result: anyhow::Result<T>, weight: Weight, say: impl Fn(&T) -> String) -> Finding {
+fn found<T>(
+    what: &'static str,
+    result: anyhow::Result<T>,
+    weight: Weight,
+    say: impl Fn(&T) -> String,
+) -> Finding {
     match result {
         Ok(value) => Finding {
             what,
@@ -77,23 +87,35 @@ fn found<T>(what: &'static str, result: anyhow::Result<T>, weight: Weight, say: 
 }
 
 fn qemu() -> Finding {
-    found("QEMU", version::usual(), Weight::Needed, |(name, version)| {
-        let later = if *version < version::Version::NEWER {
-            "; several CPUs take a later one from Debian's backports, by themselves"
-        } else {
-            ""
-        };
-        format!("{} is {version}{later}", name.display())
-    })
+    found(
+        "QEMU",
+        version::usual(),
+        Weight::Needed,
+        |(name, version)| {
+            let later = if *version < version::Version::NEWER {
+                "; several CPUs take a later one from Debian's backports, by themselves"
+            } else {
+                ""
+            };
+            format!("{} is {version}{later}", name.display())
+        },
+    )
 }
 
 fn compiler(what: &'static str, names: &[&'static str]) -> Finding {
-    found(what, Compiler::first_of(names), Weight::Useful, |compiler| compiler.name().to_owned())
+    found(
+        what,
+        Compiler::first_of(names),
+        Weight::Useful,
+        |compiler| compiler.name().to_owned(),
+    )
 }
 
 fn counting() -> Finding {
     let built = version::usual().and_then(|(_, version)| plugin::build(version));
-    found("counting plugin", built, Weight::Useful, |path| path.display().to_string())
+    found("counting plugin", built, Weight::Useful, |path| {
+        path.display().to_string()
+    })
 }
 
 fn program(what: &'static str, purpose: &str, mend: &str) -> Finding {
@@ -118,11 +140,15 @@ fn program(what: &'static str, purpose: &str, mend: &str) -> Finding {
 
 fn cache_folder() -> Finding {
     let made = cache::folder().and_then(|folder| {
-        fs::create_dir_all(&folder).with_context(|| format!("cannot create {}", folder.display()))?;
-        tempfile::tempdir_in(&folder).with_context(|| format!("cannot write to {}", folder.display()))?;
+        fs::create_dir_all(&folder)
+            .with_context(|| format!("cannot create {}", folder.display()))?;
+        tempfile::tempdir_in(&folder)
+            .with_context(|| format!("cannot write to {}", folder.display()))?;
         Ok(folder)
     });
-    found("cache", made, Weight::Needed, |folder| folder.display().to_string())
+    found("cache", made, Weight::Needed, |folder| {
+        folder.display().to_string()
+    })
 }
 
 fn kernels() -> Finding {

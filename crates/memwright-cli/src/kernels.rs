@@ -225,10 +225,19 @@ fn newest(shown: &str) -> Option<(String, String)> {
     Some((name.to_owned(), value("Version: ")?.to_owned()))
 }
 
-fn list() -> anyhow::Result<()> {
+/// Every kept image, by name.
+///
+/// # Errors
+/// One line when there is no home for a cache.
+pub fn all() -> anyhow::Result<Vec<Kept>> {
     let entries = fs::read_dir(folder()?).into_iter().flatten().flatten();
     let mut kept: Vec<Kept> = entries.filter_map(|entry| read(&entry.path())).collect();
     kept.sort_by(|one, other| one.name.cmp(&other.name));
+    Ok(kept)
+}
+
+fn list() -> anyhow::Result<()> {
+    let kept = all()?;
     if kept.is_empty() {
         say("no kernel was added yet; for example: memwright kernels add debian:trixie");
     }

@@ -9,6 +9,7 @@ mod bench;
 mod cache;
 mod channel;
 mod compile;
+mod doctor;
 mod ending;
 mod failure;
 mod folder;
@@ -18,6 +19,7 @@ mod input;
 mod kernel;
 mod kernels;
 mod lab;
+mod manual;
 mod qemu;
 mod report;
 mod rows;
@@ -56,6 +58,9 @@ fn main() -> ExitCode {
         Action::Bench(args) => bench::bench(args),
         Action::Check(args) => lab::check::check(args),
         Action::Compare(args) => lab::compare::compare(args),
+        Action::Doctor => doctor::doctor(),
+        Action::Completions(args) => manual::completions(args.shell).map_err(Failure::from),
+        Action::Manual(args) => manual::manual(&args.folder).map_err(Failure::Usage),
         Action::Kernels(args) => kernels::kernels(&args.action),
         Action::Launch(args) => Err(Failure::Broken(qemu::launch::become_program(args))),
     };
@@ -65,9 +70,7 @@ fn main() -> ExitCode {
             say(&failure.to_string());
             ExitCode::from(match cli.action {
                 Action::Run(_) | Action::Launch(_) => failure.exit_code_of_run(),
-                Action::Bench(_) | Action::Check(_) | Action::Compare(_) | Action::Kernels(_) => {
-                    failure.exit_code()
-                }
+                _ => failure.exit_code(),
             })
         }
     }

@@ -64,6 +64,9 @@ pub struct Finished<'a> {
 /// # Errors
 /// Everything that keeps it from running; what happens inside the guest is an exit code.
 pub fn run(args: &RunArgs) -> Result<u8, Failure> {
+    if args.native {
+        return lab::native::run(args);
+    }
     if !args.kernel.is_empty() {
         return lab::run(args);
     }

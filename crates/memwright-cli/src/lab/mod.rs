@@ -8,9 +8,12 @@ mod guest;
 pub mod image;
 mod laboratory;
 mod log;
+pub mod native;
 pub mod output;
-mod plugin;
+pub mod plugin;
 mod runs;
+#[cfg(test)]
+mod schema;
 mod tables;
 
 use std::io;

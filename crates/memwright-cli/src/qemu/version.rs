@@ -91,6 +91,20 @@ pub fn program_to_name(machine: &Machine) -> anyhow::Result<OsString> {
     }
 }
 
+/// The QEMU that runs of one CPU use, and its version.
+///
+/// # Errors
+/// One line when it is missing or too old.
+pub fn usual() -> anyhow::Result<(OsString, Version)> {
+    let program = match chosen() {
+        Some(word) if word == backports::NAME => backports::place()?.into(),
+        Some(path) => path,
+        None => USUAL.into(),
+    };
+    let version = check(&program, Version::OLDEST, "")?;
+    Ok((program, version))
+}
+
 /// The version of the QEMU in PATH if it is not a newer one. A missing one is not an older one.
 fn usual_is_older() -> Option<Version> {
     check(&USUAL.into(), Version::OLDEST, "")

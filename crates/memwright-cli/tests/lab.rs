@@ -1,0 +1,344 @@
+//! Kernel images under a real QEMU: small ones made here that misbehave, each in its way, and Debian's.
+
+use std::fs;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+use tempfile::TempDir;
+
+/// A kernel image of one sector of real-mode code, which QEMU's boot code enters.
+fn image(folder: &TempDir, code: &[u8]) -> PathBuf {
+    let mut bytes = vec![0xf4; 1 << 16];
+    bytes[0x1f1] = 1;
+    // A jump over the header, whose protocol is 2.0.
+    bytes[0x200..0x202].copy_from_slice(&[0xeb, 0x66]);
+    bytes[0x202..0x206].copy_from_slice(b"HdrS");
+    bytes[0x206..0x208].copy_from_slice(&[0, 2]);
+    bytes[0x268..0x268 + code.len()].copy_from_slice(code);
+    let path = folder.path().join("image");
+    fs::write(&path, bytes).unwrap();
+    path
+}
+
+/// Writes text to the first serial line.
+fn says(text: &str) -> Vec<u8> {
+    let mut code = vec![0xba, 0xf8, 0x03];
+    for byte in text.bytes() {
+        code.extend([0xb0, byte, 0xee]);
+    }
+    code
+}
+
+/// Ends QEMU by the port that a guest ends it by.
+const END: [u8; 4] = [0xb0, 0, 0xe6, 0xf4];
+/// Stands still for ever.
+const HANG: [u8; 4] = [0xfa, 0xf4, 0xeb, 0xfd];
+
+fn run(folder: &TempDir, arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_memwright"));
+    command
+        .args(arguments)
+        .env("TMPDIR", temporary(folder))
+        .stdin(Stdio::null());
+    command
+}
+
+fn temporary(folder: &TempDir) -> PathBuf {
+    let path = folder.path().join("tmp");
+    fs::create_dir_all(&path).unwrap();
+    path
+}
+
+/// Processes of QEMU whose command line names the folder.
+fn emulators(folder: &TempDir) -> usize {
+    let name = folder.path().to_str().unwrap();
+    let entries = fs::read_dir("/proc").unwrap().flatten();
+    let lines = entries.map(|entry| fs::read(entry.path().join("cmdline")).unwrap_or_default());
+    let ours = |line: &Vec<u8>| {
+        let line = String::from_utf8_lossy(line);
+        line.contains("isa-debugcon") && line.contains(name)
+    };
+    lines.filter(ours).count()
+}
+
+/// Nothing is left: no file, and no process.
+fn leaves_nothing(folder: &TempDir) {
+    let left: Vec<_> = fs::read_dir(temporary(folder)).unwrap().collect();
+    assert!(left.is_empty(), "{left:?}");
+    assert_eq!(emulators(folder), 0);
+}
+
+fn ends(folder: &TempDir, output: &Output, code: i32, line: &str) {
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(code), "{said}");
+    assert_eq!(said.lines().count(), 1, "{said}");
+    assert!(said.contains(line), "{said}");
+    assert!(output.stdout.is_empty());
+    leaves_nothing(folder);
+}
+
+#[test]
+fn guests_that_end_without_a_result_are_one_line() {
+    let panic = says("\r\nKernel panic - not syncing: no root\r\nmore\r\n");
+    for (code, line) in [
+        (
+            panic,
+            "the guest's kernel panicked: Kernel panic - not syncing: no root",
+        ),
+        (says("hello\r\n"), "its last words: hello"),
+        (Vec::new(), "without a word on its serial line"),
+    ] {
+        let folder = tempfile::tempdir().unwrap();
+        let path = image(&folder, &[&code[..], &END, &HANG].concat());
+        let path = path.to_str().unwrap();
+        let output = run(&folder, &["run", "--kernel", path, "/bin/true"]).output();
+        ends(&folder, &output.unwrap(), 125, line);
+        let two = [format!("a={path}"), format!("b={path}")];
+        let arguments = [
+            "compare",
+            "--kernel",
+            &two[0],
+            "--kernel",
+            &two[1],
+            "/bin/true",
+        ];
+        ends(
+            &folder,
+            &run(&folder, &arguments).output().unwrap(),
+            5,
+            line,
+        );
+    }
+}
+
+#[test]
+fn a_guest_that_hangs_is_ended_in_time() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = image(&folder, &HANG);
+    let path = path.to_str().unwrap();
+    let arguments = ["run", "--timeout", "2", "--kernel", path, "/bin/true"];
+    let output = run(&folder, &arguments).output().unwrap();
+    ends(&folder, &output, 124, "--timeout expired");
+}
+
+#[test]
+fn an_interrupt_ends_everything() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = image(&folder, &HANG);
+    let child = run(
+        &folder,
+        &["run", "--kernel", path.to_str().unwrap(), "/bin/true"],
+    )
+    .stderr(Stdio::piped())
+    .stdout(Stdio::piped())
+    .process_group(0)
+    .spawn()
+    .unwrap();
+    let begun = Instant::now();
+    while emulators(&folder) < 2 {
+        assert!(begun.elapsed() < Duration::from_secs(60));
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let process = Pid::from_raw(i32::try_from(child.id()).unwrap()).unwrap();
+    kill_process(process, Signal::INT).unwrap();
+    let output = child.wait_with_output().unwrap();
+    ends(&folder, &output, 130, "ended by signal 2");
+}
+
+#[test]
+fn a_full_disk_is_one_line() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = image(&folder, &HANG);
+    // What a full disk is to the writer of the archive: a file that may not become larger.
+    let script = "trap '' XFSZ; ulimit -f 8; exec \"$0\" run --kernel \"$1\" /bin/bash";
+    let output = Command::new("bash")
+        .args(["-c", script, env!("CARGO_BIN_EXE_memwright")])
+        .arg(&path)
+        .env("TMPDIR", temporary(&folder))
+        .stdin(Stdio::null())
+        .output()
+        .unwrap();
+    ends(&folder, &output, 125, "into the initrd: File too large");
+}
+
+#[test]
+fn without_a_compiler_it_is_said_what_is_missing() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = image(&folder, &END);
+    let arguments = ["compare", "--kernel", path.to_str().unwrap(), "--kernel"];
+    let other = format!("b={}", path.display());
+    let output = run(&folder, &[&arguments[..], &[&other, "/bin/true"]].concat())
+        .env("PATH", "/nowhere")
+        .output()
+        .unwrap();
+    ends(&folder, &output, 3, "a C compiler is missing");
+}
+
+#[test]
+fn doctor_finds_what_the_tests_use() {
+    let folder = tempfile::tempdir().unwrap();
+    let output = run(&folder, &["doctor"]).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(
+        said.contains("ok      QEMU: ") && said.contains("ok      counting plugin: "),
+        "{said}"
+    );
+    assert_eq!(output.status.code(), Some(0));
+    let output = run(&folder, &["doctor"])
+        .env("MEMWRIGHT_QEMU", "/no/qemu")
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(said.contains("MISSING QEMU: QEMU is missing"), "{said}");
+    assert_eq!(output.status.code(), Some(3));
+}
+
+#[test]
+fn completions_and_manual_pages_are_written() {
+    let folder = tempfile::tempdir().unwrap();
+    for shell in ["bash", "zsh", "fish"] {
+        let output = run(&folder, &["completions", shell]).output().unwrap();
+        assert!(output.status.success());
+        assert!(
+            String::from_utf8_lossy(&output.stdout).contains("compare"),
+            "{shell}"
+        );
+    }
+    let pages = folder.path().join("man");
+    let output = run(&folder, &["manual", pages.to_str().unwrap()])
+        .output()
+        .unwrap();
+    assert!(output.status.success());
+    for page in ["memwright.1", "memwright-run.1", "memwright-check.1"] {
+        assert!(pages.join(page).is_file(), "{page}");
+    }
+}
+
+/// Region 1 touches 256 fresh pages, region 2 takes the right to write and gives it back, region 3 writes again.
+const PROGRAM: &str = r#"
+#include <stdio.h>
+#include <sys/mman.h>
+#include "mark.h"
+enum { SIZE = 256 * 4096 };
+int main(void)
+{
+	char *memory = mmap(0, SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	MARK_BEGIN(1);
+	for (int i = 0; i < SIZE; i += 4096)
+		((volatile char *)memory)[i] = 1;
+	MARK_END(1);
+	MARK_BEGIN(2);
+	mprotect(memory, SIZE, PROT_READ);
+	mprotect(memory, SIZE, PROT_READ | PROT_WRITE);
+	MARK_END(2);
+	MARK_BEGIN(3);
+	for (int i = 0; i < SIZE; i += 4096)
+		((volatile char *)memory)[i] = 2;
+	MARK_END(3);
+	printf("%d\n", getchar());
+	return 7;
+}
+"#;
+
+fn program(folder: &TempDir) -> PathBuf {
+    let source = folder.path().join("main.c");
+    fs::write(&source, PROGRAM).unwrap();
+    let headers = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../include/memwright");
+    let built = folder.path().join("program");
+    let status = Command::new("gcc")
+        .args(["-O1", "-static", "-I"])
+        .arg(headers)
+        .arg("-o")
+        .args([&built, &source])
+        .status();
+    assert!(status.unwrap().success());
+    built
+}
+
+#[test]
+fn debians_kernel_is_counted_exactly() {
+    let folder = tempfile::tempdir().unwrap();
+    let kept = run(&folder, &["kernels", "list"]).output().unwrap();
+    if !String::from_utf8_lossy(&kept.stdout).contains("debian:trixie ") {
+        let added = run(&folder, &["kernels", "add", "debian:trixie"])
+            .output()
+            .unwrap();
+        if added.status.code() == Some(3) {
+            println!("skipped: {}", String::from_utf8_lossy(&added.stderr).trim());
+            return;
+        }
+    }
+    let program = program(&folder);
+    let file = folder.path().join("account.json");
+    let arguments = [
+        "run",
+        "--kernel",
+        "debian:trixie",
+        "--json",
+        file.to_str().unwrap(),
+    ];
+    let mut command = run(&folder, &arguments);
+    let input = folder.path().join("input");
+    fs::write(&input, "A").unwrap();
+    command.arg(&program).stdin(fs::File::open(&input).unwrap());
+    let output = command.output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(
+        (output.status.code(), &*output.stdout),
+        (Some(7), &b"65\n"[..]),
+        "{said}"
+    );
+    assert!(
+        said.contains("repeats: a second run was the same, byte for byte"),
+        "{said}"
+    );
+    let account: Value = serde_json::from_slice(&fs::read(&file).unwrap()).unwrap();
+    assert_eq!(account["repeats"], true);
+    let regions = account["regions"].as_array().unwrap();
+    let [touch, protect, again] = regions.as_slice() else {
+        panic!("{regions:?}")
+    };
+    assert_eq!(touch["counts"]["user_faults"]["write"], 256);
+    assert_eq!(touch["counts"]["user_faults"]["write_protect"], 0);
+    let writable = |place: &str| touch[place]["small_writable"].as_u64().unwrap();
+    assert_eq!(writable("at_end") - writable("at_beginning"), 256);
+    assert_eq!(protect["counts"]["user_faults"]["write"], 0);
+    assert_eq!(protect["at_beginning"], protect["at_end"]);
+    let flushes = |name: &str| protect["counts"][name].as_u64().unwrap();
+    assert!(flushes("full_flushes") + flushes("invlpg") >= 2);
+    // The right to write came back without a fault: Linux has that since 6.1.
+    assert_eq!(again["counts"]["user_faults"]["write_protect"], 0);
+    assert!(again["counts"]["instructions"]["kernel"].as_u64() < Some(100));
+    leaves_nothing(&folder);
+    check(&folder, &file, &program);
+}
+
+/// The same run is no increase, and another program is not compared unless that is what is tested.
+fn check(folder: &TempDir, file: &Path, program: &Path) {
+    let file = file.to_str().unwrap();
+    let checks = [
+        "check",
+        "--no-verify",
+        "--kernel",
+        "debian:trixie",
+        "--baseline",
+        file,
+    ];
+    let input = || fs::File::open(folder.path().join("input")).unwrap();
+    let mut same = run(folder, &checks);
+    let output = same.arg(program).stdin(input()).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(0), "{said}");
+    let mut other = run(folder, &checks);
+    let output = other.arg("/bin/true").stdin(input()).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(4), "{said}");
+    assert!(
+        said.contains("nothing can be claimed: the baseline was made with another program"),
+        "{said}"
+    );
+}

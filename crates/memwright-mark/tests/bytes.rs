@@ -1,0 +1,21 @@
+//! The marks as they stand in a program.
+#![cfg(target_arch = "x86_64")]
+
+/// How often the mark with this code stands in this very program.
+fn marks(code: u16) -> usize {
+    let program = std::fs::read(std::env::current_exe().unwrap()).unwrap();
+    let [low, high] = code.to_le_bytes();
+    let displacement = [low, high, 0x57, 0x4d];
+    let places = program
+        .windows(7)
+        .filter(|bytes| bytes[..3] == [0x0f, 0x1f, 0x80]);
+    places.filter(|bytes| bytes[3..] == displacement).count()
+}
+
+#[test]
+fn marks_are_those_of_the_header() {
+    memwright_mark::begin::<0x123>();
+    memwright_mark::end::<0x123>();
+    assert_eq!((marks(0x123 << 1), marks(0x123 << 1 | 1)), (1, 1));
+    assert_eq!(marks(0x124 << 1), 0);
+}
