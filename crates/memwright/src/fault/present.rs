@@ -7,7 +7,6 @@ use memwright_table::{Bits, Cursor, Entry, Invalidation, Machine, PageSize, Pres
 use super::{Fault, FaultKind};
 use crate::error::FaultError;
 use crate::space::access_bits;
-use crate::stats::Row;
 use crate::uffd::WatchedFault;
 use crate::vma::AreaFlags;
 use crate::writable::{Verdict, writable};
@@ -93,7 +92,7 @@ impl<M: Machine> Fault<'_, M> {
         let common = page.bits.intersects(Bits::BORROWED | Bits::MERGED)
             && !planted(Mistake::UnmergeInPlace);
         if common && page.bits.contains(Bits::MERGED) {
-            self.note_unmerged();
+            self.core.note_unmerged(self.cpu);
         }
         if common || !self.is_reusable(page) {
             return self.copy_present(&mut cursor, page);
@@ -101,12 +100,6 @@ impl<M: Machine> Fault<'_, M> {
         let access = access_bits(self.area.rights());
         self.grant(&mut cursor, access | Bits::EXCLUSIVE | WRITTEN);
         Ok(FaultKind::WriteOnly)
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn note_unmerged(&self) {
-        self.core.memory.count_on(self.cpu, Row::UnmergesWritten, 1);
     }
 
     /// Whether the entry of this 4 KiB page, under whose lock nobody can win a reference through it, has the only

@@ -1,7 +1,7 @@
 //! Merged pages become their owners' again (Linux 7.2 `mm/ksm.c`, `break_ksm`).
 
 use memwright_table::{
-    Bits, Cursor, Entry, FrameKind, Gather, Machine, OutOfFrames, Page, PageRange, PageSize,
+    Bits, CpuId, Cursor, Entry, FrameKind, Gather, Machine, OutOfFrames, Page, PageRange, PageSize,
     Present,
 };
 
@@ -193,6 +193,13 @@ impl<M: Machine> Core<M> {
         let counts = gather.close();
         self.note_gather(cpu, counts);
         result
+    }
+
+    /// Counts a merged page that a store is about to copy: apart from the fault, whose registers are few.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn note_unmerged(&self, cpu: CpuId) {
+        self.memory.count_on(cpu, Row::UnmergesWritten, 1);
     }
 
     /// Whether a page shows a merged frame, or the zero frame since it was merged.
