@@ -13,6 +13,7 @@ use crate::{
     ipc::Segments,
     manifest::Manifest,
     merge_scan::MergeScan,
+    probes::Probes,
     process::{
         ExitStatus, Life, Limits, PROGRAM, Parts, Process, REAPER, Sleep, Start, Tasks, Thread,
     },
@@ -64,6 +65,8 @@ pub struct Kernel {
     pub(crate) reclaim: Arc<Reclaim>,
     /// Disks that pages can go out to.
     pub swaps: Swaps,
+    /// Breakpoints that count.
+    pub probes: Probes,
     /// The source of every random number.
     pub random: Lock<Random>,
     /// The source of address layouts; a fixed layout without one.
@@ -99,6 +102,7 @@ impl Kernel {
         let kernel: &'static Self = Box::leak(Box::new(Self {
             host,
             mounts: Mounts::new(&memory, &manifest),
+            probes: Probes::default(),
             random: Lock::new(Rank::Leaf, Random::new(manifest.seed)),
             layout_random: manifest
                 .layout_seed

@@ -32,6 +32,7 @@ pub mod manifest;
 pub mod memory;
 mod merge_scan;
 mod oom;
+mod probes;
 pub mod process;
 mod ptrace;
 pub mod random;

@@ -237,6 +237,15 @@ fn refuse_access(
 
 #[cold]
 fn exception(context: &Context<'_>, vector: u8, error: u64) {
+    let probes = &context.kernel.probes;
+    let served = match vector {
+        1 => probes.stepped(context),
+        3 => probes.met(context),
+        _ => false,
+    };
+    if served {
+        return;
+    }
     let instruction = context.state().regs.rip;
     let floating_point = if matches!(vector, 16 | 19) {
         pending_exceptions(context)

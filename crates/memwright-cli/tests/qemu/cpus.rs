@@ -16,6 +16,7 @@ const PROGRAMS: &[&str] = &[
     "seal",
     "keys",
     "trace",
+    "probes",
     "merge",
     "lend",
     "rings",

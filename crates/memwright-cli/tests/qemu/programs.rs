@@ -17,6 +17,7 @@ const PROGRAMS: &[&str] = &[
     "seal",
     "keys",
     "trace",
+    "probes",
     "merge",
     "lend",
     "rings",

@@ -379,6 +379,7 @@ fn commit(context: &Context<'_>, loaded: Loaded, path: &[u8]) {
     kernel.host.restore_fpu(&FpuArea::INITIAL);
     keys::reset(kernel.host);
     context.replace_state(loaded.state);
+    kernel.probes.executed(context.thread);
 }
 
 /// Descriptors that were shared become the process's own; those marked so are closed.

@@ -32,6 +32,7 @@ pub mod mounts;
 pub mod name;
 pub mod open;
 pub mod open_file;
+pub mod perf_event;
 pub mod permission;
 pub mod pidfd;
 pub mod pipe;

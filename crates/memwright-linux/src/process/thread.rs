@@ -8,6 +8,7 @@ use crate::{
     },
     futex::{FutexPlace, WaitRequest},
     host::ContextId,
+    probes::Stepping,
     scheduler::{RunState, RunWord},
     sync::{Lock, Rank},
     wait::Interest,
@@ -86,6 +87,10 @@ pub struct Thread {
     pub last_fault: Lock<LastFault>,
     /// The interrupted call that `restart_syscall` continues.
     pub restart: Lock<Option<RestartBlock>>,
+    /// The instruction that it executes away from its place.
+    pub(crate) stepping: Lock<Option<Stepping>>,
+    /// Address of the page where it does so, or null.
+    pub(crate) copy_page: AtomicU64,
     /// The name, as in `/proc/PID/task/TID/comm`.
     name: Lock<[u8; 16]>,
     /// What the thread gave to `exit`; [`Work::EXIT`] says that it did.
@@ -137,6 +142,8 @@ impl Thread {
             fpu: Lock::new(Rank::Leaf, FpuArea::INITIAL),
             last_fault: Lock::new(Rank::Leaf, LastFault::default()),
             restart: Lock::new(Rank::Leaf, None),
+            stepping: Lock::new(Rank::Leaf, None),
+            copy_page: AtomicU64::new(0),
             exit_code: AtomicI32::new(0),
             start: Lock::new(Rank::Leaf, Some(start)),
             run: RunWord::new(),

@@ -16,6 +16,7 @@ use crate::{
     },
     context::Context,
     errno::Errno,
+    probes::Probes,
     process::{Change, ExitStatus, Thread, end_group},
     ptrace::stand_still,
     syscall::keys,
@@ -56,9 +57,13 @@ pub fn deliver(context: &Context<'_>) -> After {
         match next_step(context, granted.take()) {
             Step::Exit(status) => return After::Exit(status),
             Step::Stopped => wait_while_stopped(context),
-            Step::Trap(signal, info) => granted = stand_still(context, signal, info),
+            Step::Trap(signal, info) => {
+                Probes::rewind(context);
+                granted = stand_still(context, signal, info);
+            }
             Step::Stop(signal) => stop(context, signal),
             Step::Handle(info, action, mask) => {
+                Probes::rewind(context);
                 restart_call(context, Some(action.flags));
                 if enter_handler(context, &info, &action, mask).is_err() {
                     frame_failed(context, info.signal);

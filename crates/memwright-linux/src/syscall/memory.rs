@@ -193,6 +193,9 @@ pub fn mmap(context: &Context<'_>, arguments: &Arguments) -> CallResult {
         .with_space(|space| space.map(&request))
         .map_err(map_errno)?;
     going.tell(context);
+    if context.kernel.probes.exist() && !plan.anonymous {
+        context.kernel.probes.mapped(context.process());
+    }
     Ok(mapped.as_u64())
 }
 

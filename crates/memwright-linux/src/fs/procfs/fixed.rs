@@ -113,9 +113,31 @@ static CONTROLS_VM: FixedDirectory = FixedDirectory {
 pub static SYS: FixedDirectory = FixedDirectory {
     first: 0x700,
     entries: &[
+        ("bus", 0o555, Fixed(&BUS)),
         ("devices", 0o555, Fixed(&DEVICES)),
         ("kernel", 0o555, Fixed(&KERNEL)),
     ],
+};
+
+static BUS: FixedDirectory = FixedDirectory {
+    first: 0x1f00,
+    entries: &[("event_source", 0o555, Fixed(&EVENT_SOURCE))],
+};
+
+static EVENT_SOURCE: FixedDirectory = FixedDirectory {
+    first: 0x1f10,
+    entries: &[("devices", 0o555, Fixed(&EVENT_SOURCES))],
+};
+
+static EVENT_SOURCES: FixedDirectory = FixedDirectory {
+    first: 0x1f20,
+    entries: &[("uprobe", 0o555, Fixed(&UPROBE))],
+};
+
+/// What `perf_event_open` knows.
+static UPROBE: FixedDirectory = FixedDirectory {
+    first: 0x1f30,
+    entries: &[("type", 0o444, SystemText(system::probe_type))],
 };
 
 static DEVICES: FixedDirectory = FixedDirectory {

@@ -8,7 +8,7 @@ use crate::{
     context::Context,
     fs::{descriptors::DESCRIPTORS_MAX, file_system::FileSystemKind, pipe::ring::MAX_PAGES},
     random::Random,
-    syscall::system::NAMES,
+    syscall::{file::perf_event::UPROBE, system::NAMES},
 };
 use core::fmt::{self, Write};
 use memwright_table::{FOLIO_FRAMES, FrameKind, PAGE_SIZE};
@@ -168,6 +168,11 @@ pub fn boot_id(context: &Context<'_>, text: &mut Text) -> fmt::Result {
     // A sequence of its own: reading it changes no other random number.
     let mut random = Random::new(context.kernel.manifest.seed ^ fixed::ROOT.first);
     write_uuid(text, &mut random)
+}
+
+/// `/sys/bus/event_source/devices/uprobe/type`.
+pub fn probe_type(_context: &Context<'_>, text: &mut Text) -> fmt::Result {
+    writeln!(text, "{UPROBE}")
 }
 
 /// `/proc/sys/kernel/random/uuid`: another one each time.

@@ -10,6 +10,7 @@ pub mod list;
 pub mod memory;
 pub mod name;
 pub mod open;
+pub mod perf_event;
 pub mod pidfd;
 pub mod pipe;
 pub mod place;
@@ -37,6 +38,7 @@ pub const GROUPS: &[&[SystemCall]] = &[
     memory::CALLS,
     name::CALLS,
     open::CALLS,
+    perf_event::CALLS,
     pidfd::CALLS,
     pipe::CALLS,
     place::CALLS,

@@ -1,0 +1,78 @@
+//! The open file behind a descriptor of `perf_event_open`: the count of a probe.
+
+use super::{
+    open_file::{File, OpenFile},
+    transfer::Sink,
+};
+use crate::{context::Context, errno::Errno, kernel::Kernel, probes::Probe};
+use alloc::sync::Arc;
+
+/// `_IO('$', number)` of `linux/perf_event.h`.
+const fn command(number: u32) -> u32 {
+    0x2400 | number
+}
+
+/// `PERF_EVENT_IOC_ENABLE`.
+const ENABLE: u32 = command(0);
+/// `PERF_EVENT_IOC_DISABLE`.
+const DISABLE: u32 = command(1);
+/// `PERF_EVENT_IOC_RESET`.
+const RESET: u32 = command(3);
+
+/// A count. The probe stands as long as the file is open.
+pub struct EventFile {
+    kernel: &'static Kernel,
+    probe: Arc<Probe>,
+}
+
+impl EventFile {
+    /// Sets the probe.
+    #[must_use]
+    pub fn new(kernel: &'static Kernel, probe: Probe) -> Self {
+        let probe = Arc::new(probe);
+        kernel.probes.set(kernel, &probe);
+        Self { kernel, probe }
+    }
+}
+
+impl Drop for EventFile {
+    fn drop(&mut self) {
+        self.kernel.probes.unset(self.kernel, &self.probe);
+    }
+}
+
+impl File for EventFile {
+    fn has_position(&self) -> bool {
+        false
+    }
+
+    fn read(
+        &self,
+        _context: &Context<'_>,
+        _open: &OpenFile,
+        _position: &mut u64,
+        sink: &mut Sink<'_>,
+    ) -> Result<usize, Errno> {
+        let count = self.probe.hits().to_le_bytes();
+        if sink.left() < count.len() {
+            return Err(Errno::ENOSPC);
+        }
+        sink.put(&count)
+    }
+
+    fn control(
+        &self,
+        _context: &Context<'_>,
+        _open: &OpenFile,
+        command: u32,
+        _argument: u64,
+    ) -> Result<u64, Errno> {
+        match command {
+            ENABLE => self.probe.enable(true),
+            DISABLE => self.probe.enable(false),
+            RESET => self.probe.reset(),
+            _ => return Err(Errno::ENOTTY),
+        }
+        Ok(0)
+    }
+}

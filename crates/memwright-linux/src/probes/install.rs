@@ -1,0 +1,106 @@
+//! Where breakpoints stand in memory.
+
+use super::{BREAKPOINT, Place, Probe, Probes};
+use crate::{M, Space, kernel::Kernel, process::Process};
+use alloc::{sync::Arc, vec::Vec};
+use memwright::{AreaFlags, Rights, space::Area};
+use memwright_table::VirtAddr;
+
+impl Probes {
+    /// Sets a probe: its process's memory gets the breakpoint where it shows the place, now and when it maps it later.
+    pub(crate) fn set(&self, kernel: &Kernel, probe: &Arc<Probe>) {
+        self.enter(probe);
+        let process = kernel.tasks.process(probe.process);
+        if let Some(space) = process.and_then(|process| process.space()) {
+            install(&space, probe);
+        }
+    }
+
+    /// Takes a probe away, and its breakpoint out of every process's memory: forks took it with them.
+    pub(crate) fn unset(&self, kernel: &Kernel, probe: &Arc<Probe>) {
+        self.leave(probe);
+        let place = Place {
+            file: probe.identity(),
+            offset: probe.offset,
+        };
+        if !self.at(place).is_empty() {
+            return;
+        }
+        for process in kernel.tasks.processes() {
+            if let Some(space) = process.space() {
+                for at in addresses(&space, probe) {
+                    let mut first = [0];
+                    let read = space.read_forced(at, &mut first);
+                    if read.is_ok() && first[0] == BREAKPOINT {
+                        // Memory that went meanwhile has no breakpoint.
+                        let _ = space.write_forced(at, &probe.instruction[..1]);
+                    }
+                }
+            }
+        }
+    }
+
+    /// A process mapped a file, or executed one: its probes' breakpoints are set there.
+    #[cold]
+    pub(crate) fn mapped(&self, process: &Process) {
+        if let Some(space) = process.space() {
+            for probe in self.of_process(process.id) {
+                install(&space, &probe);
+            }
+        }
+    }
+}
+
+/// Sets the breakpoint wherever the place is mapped. Where there is no memory for a page of one's own it is left out.
+fn install(space: &Arc<Space>, probe: &Probe) {
+    for at in addresses(space, probe) {
+        let _ = space.write_forced(at, &[BREAKPOINT]);
+    }
+}
+
+/// Where private code shows the place of the probe.
+fn addresses(space: &Arc<Space>, probe: &Probe) -> Vec<VirtAddr> {
+    let mut found = Vec::new();
+    let wanted = probe.identity();
+    space.areas(&mut |area| {
+        if !takes_probes(area) {
+            return;
+        }
+        let (first, bytes) = extent(area);
+        let shown = area
+            .object()
+            .is_some_and(|object| object.identity() == wanted);
+        if shown && (first..first + bytes).contains(&probe.offset) {
+            let start = area.start().address().as_u64();
+            found.push(VirtAddr::new(start + (probe.offset - first)));
+        }
+    });
+    found
+}
+
+/// Offset of an area's first byte in its object, and its length.
+fn extent(area: &Area<M>) -> (u64, u64) {
+    let pages = area.end().number() - area.start().number();
+    (area.offset_of(area.start()) * 4096, pages * 4096)
+}
+
+/// Code that its process does not write (Linux 7.2 `kernel/events/uprobes.c`, `valid_vma`).
+fn takes_probes(area: &Area<M>) -> bool {
+    !area.is_shared()
+        && !area.flags().contains(AreaFlags::HUGETLB)
+        && area.max_rights().contains(Rights::EXECUTE)
+        && !area.rights().contains(Rights::WRITE)
+}
+
+/// The place in a file that an address shows, if breakpoints can stand there.
+pub(super) fn place_of(space: &Space, address: u64) -> Option<Place> {
+    space.find(VirtAddr::new(address), |area| {
+        let start = area.start().address().as_u64();
+        if address < start || !takes_probes(area) {
+            return None;
+        }
+        let file = area.object()?.identity();
+        let offset = extent(area).0 + (address - start);
+        Some(Place { file, offset })
+    })?
+}

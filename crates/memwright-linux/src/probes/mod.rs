@@ -1,0 +1,145 @@
+//! Breakpoints in the code of files that count how often a thread passes them: uprobes (Linux 7.2
+//! `kernel/events/uprobes.c`).
+//!
+//! A probe stands at a place of a file. Where its thread's process maps that place as private code, the first byte of
+//! the instruction is replaced by a breakpoint, in a page of the process's own ([`install`]). A thread that meets it
+//! executes the instruction at another address, one step long, and goes on behind the breakpoint ([`step`]): the
+//! breakpoint is never taken out for it, so that no other thread passes unseen.
+
+mod install;
+mod instruction;
+mod step;
+
+pub(crate) use step::Stepping;
+
+use crate::{
+    fs::open_file::OpenFile,
+    process::Thread,
+    sync::{Lock, Rank},
+};
+use alloc::{sync::Arc, vec::Vec};
+use core::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+pub(crate) use instruction::Refused;
+use instruction::{LONGEST, steppable_length};
+use memwright::object::{Object, ObjectIdentity};
+
+/// The first byte of a breakpoint, INT3.
+const BREAKPOINT: u8 = 0xcc;
+
+/// A place in a file, and who is counted there.
+pub struct Probe {
+    file: Arc<OpenFile>,
+    offset: u64,
+    instruction: [u8; LONGEST],
+    length: usize,
+    /// Only this thread is counted.
+    thread: u32,
+    /// The process whose memory has the breakpoint.
+    pub(crate) process: u32,
+    hits: AtomicU64,
+    enabled: AtomicBool,
+}
+
+impl Probe {
+    /// A probe at `offset` of a file, whose `code` begins there.
+    ///
+    /// # Errors
+    /// When the instruction cannot be executed at another address, or is none.
+    pub(crate) fn new(
+        file: Arc<OpenFile>,
+        offset: u64,
+        code: &[u8],
+        thread: &Thread,
+        enabled: bool,
+    ) -> Result<Self, Refused> {
+        let length = steppable_length(code)?;
+        let mut instruction = [0; LONGEST];
+        instruction[..length].copy_from_slice(&code[..length]);
+        Ok(Self {
+            file,
+            offset,
+            instruction,
+            length,
+            thread: thread.id(),
+            process: thread.process.id,
+            hits: AtomicU64::new(0),
+            enabled: AtomicBool::new(enabled),
+        })
+    }
+
+    fn identity(&self) -> ObjectIdentity {
+        Object::identity(&*self.file)
+    }
+
+    fn stands_at(&self, place: Place) -> bool {
+        self.identity() == place.file && self.offset == place.offset
+    }
+
+    /// How often the thread has passed.
+    pub(crate) fn hits(&self) -> u64 {
+        self.hits.load(Ordering::Relaxed)
+    }
+
+    /// Counts from zero again.
+    pub(crate) fn reset(&self) {
+        self.hits.store(0, Ordering::Relaxed);
+    }
+
+    /// Counts from now on, or no longer.
+    pub(crate) fn enable(&self, enabled: bool) {
+        self.enabled.store(enabled, Ordering::Relaxed);
+    }
+}
+
+/// A place in a file.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+struct Place {
+    file: ObjectIdentity,
+    /// In bytes.
+    offset: u64,
+}
+
+/// Every probe.
+pub struct Probes {
+    count: AtomicUsize,
+    list: Lock<Vec<Arc<Probe>>>,
+}
+
+impl Default for Probes {
+    fn default() -> Self {
+        Self {
+            count: AtomicUsize::new(0),
+            list: Lock::new(Rank::Leaf, Vec::new()),
+        }
+    }
+}
+
+impl Probes {
+    /// There are some: what every mapping asks first.
+    #[inline]
+    pub(crate) fn exist(&self) -> bool {
+        self.count.load(Ordering::Acquire) != 0
+    }
+
+    fn enter(&self, probe: &Arc<Probe>) {
+        self.list.lock().push(probe.clone());
+        self.count.fetch_add(1, Ordering::Release);
+    }
+
+    fn leave(&self, probe: &Arc<Probe>) {
+        self.list.lock().retain(|other| !Arc::ptr_eq(other, probe));
+        self.count.fetch_sub(1, Ordering::Release);
+    }
+
+    fn of_process(&self, process: u32) -> Vec<Arc<Probe>> {
+        let list = self.list.lock();
+        let own = list.iter().filter(|probe| probe.process == process);
+        own.cloned().collect()
+    }
+
+    fn at(&self, place: Place) -> Vec<Arc<Probe>> {
+        let list = self.list.lock();
+        let there = list.iter().filter(|probe| probe.stands_at(place));
+        there.cloned().collect()
+    }
+}

@@ -1,0 +1,169 @@
+//! `perf_event_open` (Linux 7.2 `kernel/events/core.c`), of whose events there are uprobes: how often a thread passes
+//! an instruction of a file.
+
+use super::real;
+use crate::{
+    abi_struct,
+    context::Context,
+    errno::Errno,
+    fs::{inode::Body, open::OpenRequest, open_file::OpenFile, perf_event::EventFile},
+    probes::{Probe, Refused},
+    process::Thread,
+    syscall::{
+        Arguments, CallResult, int,
+        table::{Kind, SystemCall},
+    },
+};
+use alloc::{boxed::Box, sync::Arc};
+use linux_raw_sys::general as raw;
+
+/// The rows of this group.
+pub const CALLS: &[SystemCall] = &[real(
+    raw::__NR_perf_event_open,
+    "perf_event_open",
+    &[Kind::In(64), Kind::Int, Kind::Int, Kind::Int, Kind::Hex],
+    perf_event_open,
+)];
+
+/// What `/sys/bus/event_source/devices/uprobe/type` says: the first number behind those of `linux/perf_event.h` and of
+/// the hardware that Linux finds.
+pub const UPROBE: u32 = 9;
+
+/// `PERF_FLAG_FD_CLOEXEC` of `linux/perf_event.h`.
+const CLOSE_ON_EXEC: u64 = 8;
+/// `disabled` of `struct perf_event_attr`.
+const DISABLED: u64 = 1;
+/// `exclude_kernel`, `exclude_hv` and `exclude_idle`: nothing of that is counted anyway.
+const EXCLUSIONS: u64 = 1 << 5 | 1 << 6 | 1 << 7;
+
+abi_struct! {
+    /// The first 72 bytes of `struct perf_event_attr` (`linux/perf_event.h`).
+    pub struct EventAttributes {
+        /// Which kind of event.
+        pub kind: u32,
+        /// Bytes of the structure.
+        pub size: u32,
+        /// What to count.
+        pub config: u64,
+        /// Sample each so many events.
+        pub sample_period: u64,
+        /// What a sample holds.
+        pub sample_type: u64,
+        /// What a read returns besides the count.
+        pub read_format: u64,
+        /// Flags.
+        pub flags: u64,
+        /// When to wake who waits.
+        pub wakeup: u32,
+        /// Kind of a hardware breakpoint.
+        pub breakpoint: u32,
+        /// For a probe, the path of its file.
+        pub path: u64,
+        /// For a probe, the offset in its file.
+        pub offset: u64,
+    }
+}
+
+fn perf_event_open(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+    let [attributes, id, cpu, group, flags, _] = *arguments;
+    context.check_heap()?;
+    if flags & !CLOSE_ON_EXEC != 0 {
+        return Err(Errno::EINVAL);
+    }
+    let attributes: EventAttributes = context.read_value(attributes)?;
+    check(&attributes, int(cpu), int(group))?;
+    let thread = counted(context, int(id))?;
+    let path = context.read_path(attributes.path)?;
+    let start = context.path_start(raw::AT_FDCWD, &path)?;
+    let file = context.open_path(&start, &path, OpenRequest::new(raw::O_RDONLY, 0)?)?;
+    let enabled = attributes.flags & DISABLED == 0;
+    let probe = probe(file, attributes.offset, &thread, enabled)?;
+    let kernel = context.kernel;
+    let event = Box::new(EventFile::new(kernel, probe));
+    let open = kernel
+        .mounts
+        .open_anonymous(kernel, "[perf_event]", raw::O_RDWR, event);
+    let close = if flags & CLOSE_ON_EXEC != 0 {
+        raw::O_CLOEXEC
+    } else {
+        0
+    };
+    context.add_descriptor(open, close)
+}
+
+/// Refuses every event but a count of a probe, for one thread on every CPU: `ENOENT` for other kinds, as Linux has it
+/// for hardware without them.
+fn check(attributes: &EventAttributes, cpu: i32, group: i32) -> Result<(), Errno> {
+    if (attributes.size as usize) < <EventAttributes as crate::abi::Plain>::SIZE {
+        return Err(Errno::E2BIG);
+    }
+    if attributes.kind != UPROBE {
+        return Err(Errno::ENOENT);
+    }
+    let more = attributes.config | attributes.sample_period | attributes.sample_type;
+    let flags = attributes.flags & !(DISABLED | EXCLUSIONS);
+    if more | attributes.read_format | flags != 0 || cpu != -1 || group != -1 {
+        return Err(Errno::EOPNOTSUPP);
+    }
+    Ok(())
+}
+
+/// The thread that is counted.
+fn counted(context: &Context<'_>, id: i32) -> Result<Arc<Thread>, Errno> {
+    if id == 0 {
+        return Ok(context.thread.clone());
+    }
+    let id = u32::try_from(id).map_err(|_| Errno::EOPNOTSUPP)?;
+    let thread = context.kernel.tasks.thread(id).ok_or(Errno::ESRCH)?;
+    let other = thread.process.credentials.lock().clone();
+    if context.process().credentials.lock().may_look_into(&other) {
+        Ok(thread)
+    } else {
+        Err(Errno::EACCES)
+    }
+}
+
+fn probe(file: Arc<OpenFile>, offset: u64, thread: &Thread, enabled: bool) -> Result<Probe, Errno> {
+    let mut code = [0; 16];
+    let read = match &file.inode().body {
+        Body::Regular(regular) if offset < regular.size() => regular.read_at(offset, &mut code),
+        _ => return Err(Errno::EINVAL),
+    };
+    Probe::new(file, offset, &code[..read], thread, enabled).map_err(|refused| match refused {
+        Refused::Invalid => Errno::EINVAL,
+        Refused::Bound => Errno::EOPNOTSUPP,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{DISABLED, Errno, EventAttributes, UPROBE, check};
+
+    #[test]
+    fn only_counts_of_probes() {
+        let good = EventAttributes {
+            kind: UPROBE,
+            size: 72,
+            flags: DISABLED,
+            ..EventAttributes::default()
+        };
+        let with = |change: fn(&mut EventAttributes)| {
+            let mut attributes = good;
+            change(&mut attributes);
+            check(&attributes, -1, -1)
+        };
+        assert_eq!(with(|_| ()), Ok(()));
+        assert_eq!(with(|attributes| attributes.size = 64), Err(Errno::E2BIG));
+        assert_eq!(with(|attributes| attributes.kind = 0), Err(Errno::ENOENT));
+        for refused in [
+            (|attributes| attributes.config = 1) as fn(&mut EventAttributes),
+            |attributes| attributes.sample_period = 1,
+            |attributes| attributes.read_format = 1,
+            |attributes| attributes.flags = 2,
+        ] {
+            assert_eq!(with(refused), Err(Errno::EOPNOTSUPP));
+        }
+        assert_eq!(check(&good, 0, -1), Err(Errno::EOPNOTSUPP));
+        assert_eq!(check(&good, -1, 3), Err(Errno::EOPNOTSUPP));
+    }
+}
