@@ -112,7 +112,8 @@ pub(crate) enum Resolved {
 }
 
 /// Serves a page fault of a thread, in user mode or while the kernel copies for it.
-#[inline]
+// Every fault comes by here: one function with its caller.
+#[inline(always)]
 pub(crate) fn resolve_fault(
     kernel: &Kernel,
     thread: &Arc<Thread>,

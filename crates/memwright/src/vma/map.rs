@@ -306,17 +306,15 @@ impl<B: Backed> AreaMap<B> {
     #[inline(always)]
     pub(crate) fn merge_around(&mut self, position: Position) -> Position {
         let areas = &self.chunks[position.chunk].areas;
-        let area = &areas[position.slot];
         // Most changes meet a neighbour in the same chunk, or none, that is not alike.
         let apart = |one: &Area<B>, next: &Area<B>| {
             one.range.end != next.range.start || one.rights != next.rights
         };
-        let inside = position.slot > 0 && position.slot + 1 < areas.len();
-        if inside
-            && apart(&areas[position.slot - 1], area)
-            && apart(area, &areas[position.slot + 1])
-        {
-            return position;
+        let from_before = areas.get(position.slot.wrapping_sub(1)..);
+        if let Some([before, area, after]) = from_before.and_then(|areas| areas.first_chunk()) {
+            if apart(before, area) && apart(area, after) {
+                return position;
+            }
         }
         self.merge_neighbours(position)
     }
