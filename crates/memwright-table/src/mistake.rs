@@ -79,7 +79,6 @@ mistakes! {
     LeakFrame "leak-frame" "A displaced frame is not given up."
     LeakPromise "leak-promise" "Unmapped memory stays promised."
     // Merging.
-    MergeUnflushed "merge-unflushed" "A page is compared before every CPU forgets that it could write it."
     MergeByDigest "merge-by-digest" "Pages with the same digest are merged without a comparison."
     MergeKeepsWriting "merge-keeps-writing" "A merged page stays exclusive and writable for one of those that show it."
     MergePinned "merge-pinned" "A page that is pinned or lent is merged."

@@ -62,7 +62,6 @@ pub const MUTANTS: &[Mutant] = &[
     mutant("write-before-flush", "swap", "what_another_cpu_stores_until_the_flush_goes_out_too"),
     mutant("leak-frame", "interleavings", "unmap::fault_and_unmap"),
     mutant("leak-promise", "mistakes", "what_was_promised_is_taken_back"),
-    mutant("merge-unflushed", "interleavings", "merge::merge_and_write"),
     mutant("merge-by-digest", "interleavings", "merge::merge_and_write"),
     mutant("merge-keeps-writing", "merge", "a_store_to_a_merged_page_is_seen_by_nobody_else"),
     mutant("merge-pinned", "merge", "a_device_goes_on_writing_where_it_was_told"),

@@ -126,9 +126,7 @@ impl<M: Machine> Core<M> {
         // From here on nobody writes the frame through this entry, which alone could: another entry that shows it is not
         // exclusive either.
         let old = cursor.edit(Bits::empty(), Bits::WRITE, gather);
-        if !planted(Mistake::MergeUnflushed) {
-            gather.flush();
-        }
+        gather.flush();
         if !equal(old.frame) && !planted(Mistake::MergeByDigest) {
             if writable(area.view(), old.bits).is_writable() {
                 cursor.grant(Bits::WRITE);
