@@ -14,6 +14,7 @@ const GROUPS: &[(&str, &[&str])] = &[
     ("Frames", &["frames_", "lazy_"]),
     ("Page tables", &["table_"]),
     ("Huge pages", &["huge_", "hugetlb_"]),
+    ("Nodes", &["numa_"]),
     ("Swap", &["swap_"]),
     ("Merging", &["merge", "unmerges_"]),
     ("Address spaces", &["fork", "areas_"]),

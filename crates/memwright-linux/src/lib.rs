@@ -31,6 +31,7 @@ pub mod kernel;
 pub mod manifest;
 pub mod memory;
 mod merge_scan;
+pub(crate) mod numa;
 mod oom;
 mod probes;
 pub mod process;

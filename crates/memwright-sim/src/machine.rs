@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError};
 
 use memwright_table::{
     CpuId, CpuSet, Frame, FrameRange, Frames, Invalidation, MAX_CPUS, MOST_TAGS, Machine, Region,
-    Tags, sync,
+    Tags, Topology, sync,
 };
 
 use crate::adversary::Adversary;
@@ -136,6 +136,8 @@ pub struct MachineOptions {
     pub frames: u32,
     /// CPUs, at most [`MAX_CPUS`].
     pub cpus: usize,
+    /// Nodes, at least one: frames and CPUs are dealt out evenly, the lowest to the first.
+    pub nodes: usize,
     /// See [`RightsMiss`].
     pub rights_miss: RightsMiss,
     /// Address-space tags of each CPU, such as the PCIDs of x86-64, [`MOST_TAGS`] at most: it keeps
@@ -148,6 +150,7 @@ impl Default for MachineOptions {
         Self {
             frames: 4096,
             cpus: 2,
+            nodes: 1,
             rights_miss: RightsMiss::Faults,
             tags: 0,
         }
@@ -311,18 +314,26 @@ impl SimulatedMachine {
     /// If there is too little memory for the allocator's own metadata.
     #[must_use]
     pub fn frames(&self) -> Arc<Frames<Self>> {
-        let all = FrameRange {
-            start: Frame::new(1),
-            count: self.board.memory.frames - 1,
-        };
-        let frames = Frames::new(
-            self.clone(),
-            &[Region {
-                range: all,
-                node: 0,
-            }],
-        );
-        Arc::new(frames.expect("room for the metadata of the frames"))
+        let (nodes, all) = (self.board.options.nodes, self.board.memory.frames);
+        let first_of = |node: usize| (all as usize * node / nodes).max(1) as u32;
+        let regions: Vec<Region> = (0..nodes)
+            .map(|node| Region {
+                range: FrameRange {
+                    start: Frame::new(first_of(node)),
+                    count: first_of(node + 1) - first_of(node),
+                },
+                node: node as u8,
+            })
+            .collect();
+        let frames = Frames::new(self.clone(), &regions);
+        let mut frames = frames.expect("room for the metadata of the frames");
+        let mut topology = Topology::new(nodes);
+        for cpu in self.cpus() {
+            let node = cpu.index() * nodes / self.board.options.cpus;
+            topology.set_cpu(cpu, node as u8);
+        }
+        frames.set_topology(topology);
+        Arc::new(frames)
     }
 
     /// Makes the calling host thread this CPU, until the guard is dropped.

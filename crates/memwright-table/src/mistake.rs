@@ -83,6 +83,8 @@ mistakes! {
     MergeKeepsWriting "merge-keeps-writing" "A merged page stays exclusive and writable for one of those that show it."
     MergePinned "merge-pinned" "A page that is pinned or lent is merged."
     UnmergeInPlace "unmerge-in-place" "A store to a merged page writes the frame that the others show."
+    // Migration and hinting.
+    MigrateUnflushed "migrate-unflushed" "A page is copied to its new frame before the old one is forgotten."
     // Pages of the pool of huge pages.
     LeakReservation "leak-reservation" "Reserved huge pages that are not needed any more stay reserved."
     LargeRunShort "large-run-short" "Of a run of huge pages only the first is invalidated."

@@ -65,6 +65,7 @@
 //! commit.rs    promised memory          policy.rs  choices for experiments
 //! stats.rs     the account              trace.rs   events as JSON
 //! track/       which pages were written since somebody asked
+//! numa/        where pages are placed on several nodes, and how they move
 //! swap/        pages outside of memory: devices, slots, the way out
 //! audit.rs     whether all of it agrees error.rs   one small enum per operation
 //! ```
@@ -137,6 +138,7 @@
 //! | anonymous fault | mm/memory.c | fault/anon.rs | faults |
 //! | write-protect fault | mm/memory.c | fault/present.rs, fault/copy.rs | fork, objects |
 //! | swap-in, swap-out | mm/memory.c, mm/vmscan.c, mm/swapfile.c | fault/swap.rs, swap/ | swap |
+//! | placement, migration | mm/mempolicy.c, mm/migrate.c | numa/ | numa |
 //! | file fault, fault-around | mm/memory.c, mm/filemap.c | fault/file.rs | objects |
 //! | stack growth | mm/vma.c | fault/stack.rs | faults |
 //! | shared memory, tmpfs pages | mm/shmem.c | object/shmem.rs | objects |
@@ -164,6 +166,7 @@ pub mod fault;
 pub mod huge;
 pub mod memory;
 pub mod merge;
+pub mod numa;
 pub mod object;
 pub mod policy;
 pub mod space;
@@ -185,6 +188,7 @@ pub use fault::{Access, FaultKind};
 pub use huge::{HugeMode, HugeRefusal, HugeSettings};
 pub use memory::Memory;
 pub use merge::{MergeCounts, MergeSettings, MergedPages, Merging};
+pub use numa::{BindError, Moved, Moving, PlaceMode, PlacePolicy, PolicyId, Unmoved};
 pub use policy::{Policy, PolicyError, SwapInReuse, Track, WriteUpgrade};
 pub use space::{
     AddressSpace, Area, Backing, Layout, Limits, LockFuture, MapKind, MapRequest, Placement, Totals,

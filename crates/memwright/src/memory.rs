@@ -12,6 +12,7 @@ use memwright_table::{
 use crate::commit::{Commit, Overcommit};
 use crate::huge::HugeSettings;
 use crate::merge::Merging;
+use crate::numa::{PlacePolicy, Policies, PolicyId};
 use crate::policy::Policy;
 use crate::stats::{Account, Counters, ROW_COUNT, ROWS, Row};
 use crate::swap::{Swap, SwapDevice};
@@ -28,6 +29,8 @@ pub struct Memory<M: Machine> {
     huge: HugeSettings,
     merging: Merging<M>,
     swap: Arc<Swap<M>>,
+    /// Where areas want their pages.
+    placements: Policies,
     /// Whether the frames know who counts the uses of slots.
     swapping: AtomicBool,
     counters: Counters,
@@ -66,6 +69,7 @@ impl<M: Machine> Memory<M> {
             merging: Merging::new(),
             #[expect(clippy::disallowed_methods, reason = "once, before anything runs")]
             swap: Arc::new(Swap::new()),
+            placements: Policies::new(),
             swapping: AtomicBool::new(false),
             counters,
             watched: AtomicBool::new(false),
@@ -120,6 +124,24 @@ impl<M: Machine> Memory<M> {
     #[inline]
     pub fn merging(&self) -> &Merging<M> {
         &self.merging
+    }
+
+    /// Where areas want their pages.
+    pub(crate) fn placements(&self) -> &Policies {
+        &self.placements
+    }
+
+    /// The number of a policy, for who names it later.
+    ///
+    /// # Errors
+    /// No heap for one more.
+    pub fn number_placement(&self, policy: PlacePolicy) -> Result<PolicyId, OutOfMemory> {
+        self.placements.number(policy)
+    }
+
+    /// The policy that an area names.
+    pub fn placement(&self, id: PolicyId) -> Option<PlacePolicy> {
+        self.placements.get(id)
     }
 
     /// Pages outside of memory.

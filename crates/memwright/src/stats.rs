@@ -178,6 +178,10 @@ rows! {
         "Merged pages that a store gave a frame of its own.";
     UnmergesAsked, "unmerges_asked", Counted, "un-merging: by request",
         "Merged pages that got a frame of their own since they may not be merged any more.";
+    PagesMigrated, "numa_migrated", Counted, "pages migrated",
+        "Pages that changed their frame for one on another node, or elsewhere, while they stayed mapped; a huge page counts as 512.";
+    PagesNotMigrated, "numa_not_migrated", Counted, "pages not migrated",
+        "Pages that were to change their frame and stayed: pinned, shared, or without a free frame where they were to go.";
     LazyFreed, "lazy_freed", Counted, "pages lazily freed",
         "Pages for which MADV_FREE was asked: unless they are written again they go, without being written out, when memory is short.";
     LazyDropped, "lazy_dropped", Counted, "pages lazily freed, gone",

@@ -66,6 +66,7 @@ pub const MUTANTS: &[Mutant] = &[
     mutant("merge-keeps-writing", "merge", "a_store_to_a_merged_page_is_seen_by_nobody_else"),
     mutant("merge-pinned", "merge", "a_device_goes_on_writing_where_it_was_told"),
     mutant("unmerge-in-place", "merge", "a_store_to_a_merged_page_is_seen_by_nobody_else"),
+    mutant("migrate-unflushed", "numa", "migration_and_write"),
     mutant("leak-reservation", "hugetlb", "what_is_promised_is_given_back"),
     mutant("large-run-short", "hugetlb", "a_right_is_lost_on_every_cpu_for_every_page"),
     mutant("large-exclusive-at-fork", "hugetlb", "neither_side_of_a_fork_sees_the_others_write"),

@@ -8,6 +8,7 @@ use crate::{
     },
     futex::{FutexPlace, WaitRequest},
     host::ContextId,
+    numa::ThreadPlacement,
     probes::Stepping,
     scheduler::{RunState, RunWord},
     sync::{Lock, Rank},
@@ -106,6 +107,8 @@ pub struct Thread {
     cpu: AtomicU32,
     /// CPUs that it may run on, as bits; those that do not exist included.
     affinity: AtomicU64,
+    /// Where its pages come from.
+    pub(crate) placement: ThreadPlacement,
     work: AtomicU32,
     /// It stands still because its process is stopped. Written under the lock of the process's
     /// signals.
@@ -150,6 +153,7 @@ impl Thread {
             on_cpu: AtomicBool::new(false),
             cpu: AtomicU32::new(0),
             affinity: AtomicU64::new(u64::MAX),
+            placement: ThreadPlacement::default(),
             work: AtomicU32::new(0),
             stopped: AtomicBool::new(false),
             sleep: Lock::new(
@@ -289,6 +293,7 @@ impl Thread {
     /// Starts with the CPUs of its maker, where its maker runs.
     pub(crate) fn inherit_affinity(&self, maker: &Self) {
         self.set_affinity(maker.affinity());
+        self.placement.inherit(&maker.placement);
         self.set_cpu(maker.cpu());
     }
 

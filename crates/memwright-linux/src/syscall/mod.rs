@@ -7,6 +7,7 @@ pub(crate) mod identity;
 pub(crate) mod keys;
 pub(crate) mod membarrier;
 pub(crate) mod memory;
+pub(crate) mod numa;
 pub(crate) mod process;
 pub(crate) mod ptrace;
 pub(crate) mod scheduling;

@@ -178,9 +178,10 @@ pub fn setpriority(_context: &Context<'_>, arguments: &Arguments) -> CallResult 
 
 /// `getcpu`.
 pub fn getcpu(context: &Context<'_>, arguments: &Arguments) -> CallResult {
-    let cpu = context.kernel.host.cpu().index() as u32;
-    context.write_optional(arguments[0], &cpu)?;
-    context.write_optional(arguments[1], &0u32)?;
+    let cpu = context.kernel.host.cpu();
+    let node = context.kernel.memory.frames().topology().node_of(cpu);
+    context.write_optional(arguments[0], &(cpu.index() as u32))?;
+    context.write_optional(arguments[1], &u32::from(node))?;
     Ok(0)
 }
 

@@ -112,6 +112,13 @@ impl State {
         (self.0 >> 16) as u8
     }
 
+    /// Whether the block is one frame of the first node: any CPU's cache may have it without a look at where it
+    /// belongs, where there is one node.
+    #[inline]
+    pub(crate) const fn is_single_of_first(self) -> bool {
+        self.0 & 0x00ff_ff00 == 0
+    }
+
     /// Another kind and order on the same node. What was poisoned stays so until it is looked at.
     #[inline]
     pub(crate) const fn become_block(self, kind: FrameKind, order: u8) -> Self {

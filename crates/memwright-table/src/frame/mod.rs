@@ -14,6 +14,7 @@ mod data;
 mod folio;
 mod kind;
 mod meta;
+mod node;
 mod poison;
 mod pool;
 mod reference;
@@ -22,6 +23,7 @@ mod slots;
 
 pub use folio::{FOLIO_FRAMES, FOLIO_ORDER};
 pub use kind::FrameKind;
+pub use node::{Chooser, MAX_NODES, NodeChoice, NodeCounts, NodeSet, Topology};
 pub use pool::{NoHugePage, PoolCounts};
 pub use reference::FrameRef;
 pub use setup::{Region, SetupError};
@@ -109,6 +111,12 @@ pub struct Frames<M: Machine> {
     caches: Vec<CpuCache>,
     /// One per node.
     nodes: Vec<Lock<Buddy>>,
+    /// How the nodes lie.
+    topology: Topology,
+    /// One per node.
+    tallies: Vec<node::NodeTally>,
+    /// Who says where allocations come from.
+    choosing: node::Choosing,
     /// Frames that can be allocated, free or not.
     total: u64,
     /// Allocations left before the injected failure; `u64::MAX` for none.
@@ -306,7 +314,7 @@ impl<M: Machine> Frames<M> {
 
     #[inline]
     fn allocate_raw(&self, order: u8, kind: FrameKind) -> Result<Frame, OutOfFrames> {
-        if self.fail_after.load(Ordering::Relaxed) != u64::MAX && self.count_down() {
+        if self.is_to_fail() {
             return Err(OutOfFrames);
         }
         let frame = if order == 0 {
@@ -410,8 +418,8 @@ impl<M: Machine> Frames<M> {
         debug_assert_eq!(meta.pins.load(Ordering::Relaxed), 0, "freed a pinned frame");
         let state = meta.state();
         debug_assert!(!state.has(State::COPIED), "freed a frame that has a slot");
-        if state.order() > 0 {
-            self.free_large(frame, state);
+        if !state.is_single_of_first() {
+            self.free_other(cache, frame, meta);
             return;
         }
         meta.set_state(state.become_block(FrameKind::Free, 0));
@@ -420,11 +428,30 @@ impl<M: Machine> Frames<M> {
         }
         cache.push(frame, meta);
         if cache.is_full() {
+            self.relieve(cache);
+        }
+    }
+
+    /// The cache is full, or looks at each frame that comes.
+    #[cold]
+    fn relieve(&self, cache: &mut Cache) {
+        if self.nodes.len() == 1 {
             self.drain(cache, BATCH);
+        } else {
+            self.overflow_near(cache);
         }
     }
 
     #[cold]
+    fn free_other(&self, cache: &mut Cache, frame: Frame, meta: &Meta) {
+        let state = meta.state();
+        if state.order() > 0 {
+            self.free_large(frame, state);
+        } else {
+            self.free_to_node(cache, frame, meta);
+        }
+    }
+
     fn free_large(&self, frame: Frame, state: State) {
         for number in 0..1u32 << state.order() {
             let each = Frame::new(frame.number() + number);
@@ -491,13 +518,16 @@ impl<M: Machine> Frames<M> {
     /// Fills an empty cache and takes one frame of it.
     #[cold]
     fn refill(&self, cache: &mut Cache, kind: FrameKind) -> Result<Frame, Refused> {
+        let [node] = &self.nodes[..] else {
+            return self.refill_near(cache, kind);
+        };
         let metas = self.metas();
         let low_water = if kind.may_use_reserve() {
             0
         } else {
             self.low_water.load(Ordering::Relaxed)
         };
-        let mut free: u64 = self.nodes.iter().map(|node| node.lock().free()).sum();
+        let mut free = node.lock().free();
         let mut refused = Refused::Empty;
         if free <= low_water {
             // What other CPUs keep counts too, before anybody is refused.
@@ -514,17 +544,16 @@ impl<M: Machine> Frames<M> {
             // If there are none after all, another CPU has taken them a moment ago.
             refused = Refused::Busy;
         }
-        for node in &self.nodes {
-            let mut node = node.lock();
-            while taken < wanted {
-                let Some(block) = node.take_some(metas, wanted - taken) else {
-                    break;
-                };
-                blocks[count] = block;
-                count += 1;
-                taken += block.1;
-            }
+        let mut node = node.lock();
+        while taken < wanted {
+            let Some(block) = node.take_some(metas, wanted - taken) else {
+                break;
+            };
+            blocks[count] = block;
+            count += 1;
+            taken += block.1;
         }
+        drop(node);
         // The last pushed is popped first: keep the order in which the node gave them.
         for &(first, frames) in blocks[..count].iter().rev() {
             for number in (first.number()..first.number() + frames).rev() {
@@ -543,6 +572,7 @@ impl<M: Machine> Frames<M> {
         };
         for CpuCache(other) in &self.caches {
             if let Some(mut other) = other.try_lock() {
+                other.bring_back();
                 let count = other.count();
                 self.drain(&mut other, count);
                 drained.moved += u64::from(count);
@@ -587,6 +617,9 @@ impl<M: Machine> Frames<M> {
     #[cold]
     fn take_block(&self, order: u8, kind: FrameKind) -> Option<Frame> {
         assert!(order <= MAX_ORDER, "no block is that large");
+        if self.nodes.len() > 1 {
+            return self.take_block_near(order, kind);
+        }
         for attempt in 0..2 {
             let low_water = if kind.may_use_reserve() {
                 0
@@ -608,8 +641,15 @@ impl<M: Machine> Frames<M> {
         None
     }
 
+    /// Whether this allocation is the one that fails.
+    #[inline]
+    fn is_to_fail(&self) -> bool {
+        self.fail_after.load(Ordering::Relaxed) != u64::MAX && self.count_down()
+    }
+
     #[cold]
     fn count_down(&self) -> bool {
+        self.choose_nothing();
         self.fail_after
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| match left {
                 u64::MAX => None,

@@ -10,7 +10,7 @@
 use core::sync::atomic::Ordering;
 
 use super::meta::{END, Meta, UNLINKED};
-use super::{FOLIO_FRAMES, FOLIO_ORDER, FrameKind, FrameRef, Frames};
+use super::{FOLIO_FRAMES, FOLIO_ORDER, FrameKind, FrameRef, Frames, NodeChoice};
 use crate::addr::Frame;
 use crate::machine::Machine;
 use crate::mistake::{Mistake, planted};
@@ -184,6 +184,31 @@ impl<M: Machine> Frames<M> {
         self.count_kind(FrameKind::Pool, kind);
         meta.whole.store(1, Ordering::Release);
         Ok(FrameRef::from_raw(self, head, true))
+    }
+
+    /// Takes one page more than the pool was set to, of the nodes that `choice` names, for one that goes back to the
+    /// pool: with that one the surplus goes (`alloc_migrate_hugetlb_folio`). Its contents are undefined.
+    ///
+    /// # Errors
+    /// [`NoHugePage`] if these nodes have no memory for it.
+    ///
+    /// # Panics
+    /// If `kind` is not that of a page of the pool that somebody has.
+    pub fn add_huge_on(
+        &self,
+        kind: FrameKind,
+        choice: NodeChoice,
+    ) -> Result<FrameRef<'_, M>, NoHugePage> {
+        assert!(
+            kind.is_pool() && kind != FrameKind::Pool,
+            "no page of the pool is of this kind"
+        );
+        let page = self.allocate_on(FOLIO_ORDER, kind, choice);
+        let page = page.map_err(|_| NoHugePage)?;
+        let mut pool = self.pool.lock();
+        pool.counts.total += 1;
+        pool.counts.surplus += 1;
+        Ok(page)
     }
 
     /// The last reference of a page went.

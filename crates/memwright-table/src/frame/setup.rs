@@ -1,9 +1,10 @@
 //! Taking over a machine's memory.
 
 use core::fmt;
-use core::sync::atomic::AtomicU64;
+use core::sync::atomic::{AtomicU64, Ordering};
 
 use super::meta::{Meta, State};
+use super::node::{Choosing, NodeTally, Topology};
 use super::{Buddy, Cache, CpuCache, FrameKind, Frames, Pool, rust_alloc};
 use crate::addr::{Frame, FrameRange, PAGE_SIZE};
 use crate::handle::{OutOfMemory, TryPush};
@@ -103,6 +104,9 @@ impl<M: Machine> Frames<M> {
             count,
             caches: Vec::new(),
             nodes: Vec::new(),
+            topology: Topology::new(usize::from(nodes) + 1),
+            tallies: Vec::new(),
+            choosing: Choosing::nobody(),
             total: 0,
             fail_after: AtomicU64::new(u64::MAX),
             low_water: AtomicU64::new(0),
@@ -114,6 +118,7 @@ impl<M: Machine> Frames<M> {
             frames
                 .nodes
                 .try_push(Lock::new(Rank::Frames, Buddy::new(node)))?;
+            frames.tallies.try_push(NodeTally::default())?;
         }
         for _ in 0..frames.machine.cpu_count().max(1) {
             frames
@@ -121,7 +126,10 @@ impl<M: Machine> Frames<M> {
                 .try_push(CpuCache(Lock::new(Rank::FrameCache, Cache::new())))?;
         }
         for region in regions {
-            frames.total += frames.add_region(*region, reserved);
+            let added = frames.add_region(*region, reserved);
+            frames.total += added;
+            let tally = &frames.tallies[region.node as usize];
+            tally.total.fetch_add(added, Ordering::Relaxed);
         }
         Ok(frames)
     }

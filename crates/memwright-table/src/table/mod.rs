@@ -41,6 +41,7 @@ mod copy;
 mod cursor;
 mod huge;
 mod look;
+mod migrate;
 mod prune;
 mod quiet;
 mod shape;

@@ -352,15 +352,15 @@ impl<M: Machine> Fault<'_, M> {
     /// The same, as far as a userfaultfd lets it be filled. What is returned the page inherits.
     #[inline]
     pub(crate) fn check_fill(self, entry: Entry) -> Result<Bits, FaultError> {
-        if self.area.flags().intersects(AreaFlags::UFFD) {
+        if self.area.flags().intersects(AreaFlags::ON_FILL) {
             self.check_watched_fill(entry)
         } else {
             self.check_absent(entry)
         }
     }
 
-    /// The same where somebody watches: of missing anonymous memory he is told, and of a store to what was protected
-    /// before it was there.
+    /// The same where somebody watches, or the area says where its pages come from: of missing anonymous memory the
+    /// watcher is told, and of a store to what was protected before it was there.
     #[cold]
     fn check_watched_fill(self, entry: Entry) -> Result<Bits, FaultError> {
         let inherited = self.check_absent(entry)?;
@@ -369,11 +369,13 @@ impl<M: Machine> Fault<'_, M> {
             return Err(FaultError::Watched(WatchedFault::Missing));
         }
         if inherited.is_empty() || !self.access.write {
+            self.place();
             return Ok(inherited);
         }
         if flags.contains(AreaFlags::UFFD_WP) && !flags.contains(AreaFlags::UFFD_ASYNC) {
             return Err(FaultError::Watched(WatchedFault::WriteProtected));
         }
+        self.place();
         Ok(Bits::empty())
     }
 }

@@ -142,6 +142,7 @@ fn copy_area<M: Machine>(
         flags: area.flags - (AreaFlags::LOCKED | AreaFlags::LOCK_ON_FAULT) - lost,
         rights: area.rights,
         max_rights: area.max_rights,
+        placement: area.placement,
         lineage: LineageCell::new(lineage),
         window: WindowCell::new(Window::NONE),
         backing: backing.watched_by(heir),

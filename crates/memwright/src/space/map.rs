@@ -187,6 +187,7 @@ impl<M: Machine> AddressSpace<M> {
             flags,
             rights: request.rights,
             max_rights: request.max_rights,
+            placement: crate::numa::PolicyId::NONE,
             lineage: LineageCell::new(Lineage::NONE),
             window: WindowCell::new(Window::NONE),
             backing,

@@ -384,6 +384,7 @@ impl<M: Machine> Core<M> {
             flags,
             rights,
             max_rights: area.max_rights,
+            placement: area.placement,
             lineage: LineageCell::new(area.lineage()),
             window: WindowCell::new(Window::NONE),
             backing,

@@ -190,6 +190,21 @@ impl<M: Machine> Swap<M> {
         }
     }
 
+    /// The page in `old`, which one entry shows, is in `new` from now on: its copy is the copy of that one.
+    pub(crate) fn follow(&self, frames: &Frames<M>, old: Frame, new: Frame) {
+        let Some(slot) = frames.slot_of(old) else {
+            return;
+        };
+        self.with_slots(slot, |slots, offset| {
+            let record = slots.record(offset);
+            if record.uses == 0 && record.frame() == Some(old) {
+                record.set_frame(Some(new));
+                frames.set_slot(old, None);
+                frames.set_slot(new, Some(slot));
+            }
+        });
+    }
+
     /// The page in `frame` was written, or will be by somebody who does not say so: the slot that has it has it no
     /// more.
     pub(crate) fn forget(&self, frames: &Frames<M>, frame: Frame) {

@@ -4,6 +4,7 @@ use bitflags::bitflags;
 use memwright_table::{Page, PageRange};
 
 use super::lineage::{Lineage, LineageCell};
+use crate::numa::PolicyId;
 use crate::swap::WindowCell;
 
 bitflags! {
@@ -115,6 +116,8 @@ bitflags! {
         const UFFD_BY_DIRTY = 1 << 22;
         /// Protection holds for memory that is not there yet as well (`UFFD_FEATURE_WP_UNPOPULATED`).
         const UFFD_UNPOPULATED = 1 << 23;
+        /// The area says where its pages come from: it has a policy (`mbind`). Set by the memory manager.
+        const PLACED = 1 << 24;
         /// Pages are huge ones of the pool, never cut (`MAP_HUGETLB`). Set by the memory manager.
         const HUGETLB = 1 << 26;
         /// Of such an area: a page was taken back for whom it was reserved, so that what is missing is a bus error.
@@ -140,6 +143,9 @@ impl AreaFlags {
         .union(Self::UFFD_BY_DIRTY)
         .union(Self::UFFD_UNPOPULATED);
 
+    /// What is looked at before a page is filled.
+    pub(crate) const ON_FILL: Self = Self::UFFD.union(Self::PLACED);
+
     /// Flags that a merged area has if one of the two had them, and that keep no two apart
     /// (Linux 7.2 `VM_STICKY`).
     pub const STICKY: Self = Self::GUARDED
@@ -163,6 +169,7 @@ pub struct Area<B> {
     pub(crate) flags: AreaFlags,
     pub(crate) rights: Rights,
     pub(crate) max_rights: Rights,
+    pub(crate) placement: PolicyId,
     pub(crate) lineage: LineageCell,
     pub(crate) window: WindowCell,
     pub(crate) backing: B,
@@ -197,6 +204,11 @@ impl<B: Backed> Area<B> {
     /// The most that a protection change may grant.
     pub fn max_rights(&self) -> Rights {
         self.max_rights
+    }
+
+    /// Where its pages come from, if the area says so.
+    pub fn placement(&self) -> PolicyId {
+        self.placement
     }
 
     /// The other properties.
@@ -252,6 +264,7 @@ impl<B: Backed> Area<B> {
                 .difference(AreaFlags::STICKY)
                 .is_empty()
             && self.max_rights == right.max_rights
+            && self.placement == right.placement
             && self.offset + self.pages() == right.offset
             && self.backing.same(&right.backing)
     }
@@ -265,6 +278,7 @@ impl<B: Backed> Area<B> {
             flags: self.flags,
             rights: self.rights,
             max_rights: self.max_rights,
+            placement: self.placement,
             lineage: LineageCell::new(self.lineage()),
             window: WindowCell::new(self.window.get()),
             backing: self.backing.clone(),

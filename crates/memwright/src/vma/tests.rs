@@ -37,6 +37,7 @@ fn area(start: u64, end: u64, backing: char) -> Area<char> {
         flags: AreaFlags::empty(),
         rights,
         max_rights: Rights::all(),
+        placement: crate::numa::PolicyId::NONE,
         lineage: LineageCell::new(Lineage::NONE),
         window: WindowCell::new(Window::NONE),
         backing: backing.to_ascii_lowercase(),

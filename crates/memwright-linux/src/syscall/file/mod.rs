@@ -37,6 +37,7 @@ pub const GROUPS: &[&[SystemCall]] = &[
     list::CALLS,
     memory::CALLS,
     name::CALLS,
+    super::numa::CALLS,
     open::CALLS,
     perf_event::CALLS,
     pidfd::CALLS,

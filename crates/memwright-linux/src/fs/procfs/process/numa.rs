@@ -1,19 +1,26 @@
 //! `/proc/PID/numa_maps`.
 
 use super::{Subject, maps::Noted};
-use crate::{M, Memory, context::Context, fs::procfs::Text};
+use crate::{
+    M, Memory,
+    context::Context,
+    fs::procfs::{Text, processors::write_list},
+    syscall::numa::mode_name,
+};
 use alloc::vec::Vec;
 use core::fmt::{self, Write};
-use memwright::{AreaFlags, space::Sight};
-use memwright_table::{Bits, Extent, Page, PageRange};
+use linux_raw_sys::mempolicy::{MPOL_F_RELATIVE_NODES, MPOL_F_STATIC_NODES};
+use memwright::{AreaFlags, PlacePolicy, PolicyId, space::Sight};
+use memwright_table::{Bits, Extent, MAX_NODES, Page, PageRange};
 
-/// Pages of one area. All are on node 0, the only one.
+/// Pages of one area.
 #[derive(Clone, Copy, Debug, Default)]
 struct Counts {
     pages: u64,
     anonymous: u64,
     dirty: u64,
     most_sharers: u64,
+    on_node: [u64; MAX_NODES],
 }
 
 impl Counts {
@@ -27,6 +34,8 @@ impl Counts {
         let frames = memory.frames();
         let pages = extent.range.len();
         self.pages += pages;
+        let node = frames.node_of(page.frame_of(extent.range.start));
+        self.on_node[usize::from(node)] += pages;
         if frames.kind(page.frame).is_private() {
             self.anonymous += pages;
         }
@@ -46,12 +55,13 @@ pub fn numa_maps(_context: &Context<'_>, subject: &Subject, text: &mut Text) -> 
     let Some(space) = subject.process.space() else {
         return Ok(());
     };
-    let mut all: Vec<(Noted, AreaFlags, Counts)> = Vec::new();
+    let mut all: Vec<(Noted, AreaFlags, PolicyId, Counts)> = Vec::new();
     let user = PageRange::new(Page::new(0), Page::USER_END);
     space.survey(user, &mut |sight: Sight<'_, M>| {
         match (sight, all.last_mut()) {
             (Sight::Area(area), _) => {
-                all.push((Noted::of(area), area.flags(), Counts::default()));
+                let placement = area.placement();
+                all.push((Noted::of(area), area.flags(), placement, Counts::default()));
             }
             (Sight::Entry(_, extent), Some((.., counts))) => counts.add(space.memory(), extent),
             // An entry always follows its area.
@@ -59,8 +69,13 @@ pub fn numa_maps(_context: &Context<'_>, subject: &Subject, text: &mut Text) -> 
         }
         true
     });
-    for (noted, flags, counts) in all {
-        write!(text, "{:08x} default", noted.line().start)?;
+    let threads = subject.process.threads();
+    let first = threads.first();
+    let usual = first.and_then(|thread| thread.placement.policy(space.memory()));
+    for (noted, flags, placement, counts) in all {
+        write!(text, "{:08x} ", noted.line().start)?;
+        let own = space.memory().placement(placement);
+        write_policy(text, own.or(usual))?;
         if flags.contains(AreaFlags::HEAP) {
             text.write_str(" heap")?;
         } else if flags.contains(AreaFlags::STACK) {
@@ -74,12 +89,31 @@ pub fn numa_maps(_context: &Context<'_>, subject: &Subject, text: &mut Text) -> 
     Ok(())
 }
 
+/// A policy as `mpol_to_str` shows it.
+fn write_policy(text: &mut Text, policy: Option<PlacePolicy>) -> fmt::Result {
+    let Some(policy) = policy else {
+        return text.write_str("default");
+    };
+    text.write_str(mode_name(policy.mode))?;
+    match u32::from(policy.flags) & (MPOL_F_STATIC_NODES | MPOL_F_RELATIVE_NODES) {
+        0 => {}
+        MPOL_F_STATIC_NODES => text.write_str("=static")?,
+        _ => text.write_str("=relative")?,
+    }
+    if !policy.nodes.is_empty() {
+        text.write_char(':')?;
+        write_list(text, policy.nodes.bits())?;
+    }
+    Ok(())
+}
+
 fn write_counts(text: &mut Text, counts: &Counts) -> fmt::Result {
     let Counts {
         pages,
         anonymous,
         dirty,
         most_sharers,
+        on_node,
     } = *counts;
     if pages == 0 {
         return text.write_char('\n');
@@ -96,5 +130,8 @@ fn write_counts(text: &mut Text, counts: &Counts) -> fmt::Result {
     if most_sharers > 1 {
         write!(text, " mapmax={most_sharers}")?;
     }
-    writeln!(text, " N0={pages} kernelpagesize_kB=4")
+    for (node, pages) in on_node.iter().enumerate().filter(|(_, pages)| **pages > 0) {
+        write!(text, " N{node}={pages}")?;
+    }
+    writeln!(text, " kernelpagesize_kB=4")
 }

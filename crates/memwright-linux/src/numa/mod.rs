@@ -1,0 +1,89 @@
+//! Nodes: which policy a thread has.
+
+use crate::{Memory, context::Context, errno::Errno, kernel::Kernel};
+use alloc::sync::Arc;
+use core::sync::atomic::{AtomicU16, AtomicU64, Ordering};
+use memwright::{PlaceMode, PlacePolicy, PolicyId};
+use memwright_table::{Chooser, CpuId, NodeChoice, NodeSet};
+
+/// Where the pages of a thread come from, unless the area says so.
+#[derive(Debug, Default)]
+pub struct ThreadPlacement {
+    id: AtomicU16,
+    /// Pages that were dealt out in turn.
+    turn: AtomicU64,
+}
+
+impl ThreadPlacement {
+    /// The policy, if there is one.
+    pub(crate) fn policy(&self, memory: &Memory) -> Option<PlacePolicy> {
+        memory.placement(PolicyId::from_bits(self.id.load(Ordering::Relaxed)))
+    }
+
+    /// Pages that were dealt out in turn.
+    pub(crate) fn turn(&self) -> u64 {
+        self.turn.load(Ordering::Relaxed)
+    }
+
+    /// Takes over the policy of the thread that made this one.
+    pub(crate) fn inherit(&self, maker: &Self) {
+        self.id
+            .store(maker.id.load(Ordering::Relaxed), Ordering::Relaxed);
+    }
+}
+
+/// Says from which nodes the pages of the threads that run come.
+struct Placements(&'static Kernel);
+
+impl Chooser for Placements {
+    fn choose(&self, cpu: CpuId) -> Option<NodeChoice> {
+        let kernel = self.0;
+        let thread = kernel.scheduler.current(kernel)?;
+        let placement = &thread.placement;
+        let policy = placement.policy(&kernel.memory)?;
+        let turn = match policy.mode {
+            PlaceMode::Interleave | PlaceMode::WeightedInterleave => {
+                placement.turn.fetch_add(1, Ordering::Relaxed)
+            }
+            PlaceMode::Preferred
+            | PlaceMode::Bind
+            | PlaceMode::Local
+            | PlaceMode::PreferredMany => 0,
+        };
+        let topology = kernel.memory.frames().topology();
+        Some(policy.choice(topology.node_of(cpu), turn, topology.all(), |_| 1))
+    }
+}
+
+/// Sets the policy of the calling thread.
+///
+/// # Errors
+/// `ENOMEM`.
+pub(crate) fn set_policy(context: &Context<'_>, policy: Option<PlacePolicy>) -> Result<(), Errno> {
+    let memory = &context.kernel.memory;
+    let id = match policy {
+        Some(policy) => memory.number_placement(policy).map_err(|_| Errno::ENOMEM)?,
+        None => PolicyId::NONE,
+    };
+    let placement = &context.thread.placement;
+    placement.id.store(id.bits(), Ordering::Relaxed);
+    placement.turn.store(0, Ordering::Relaxed);
+    if policy.is_some() {
+        memory
+            .frames()
+            .set_chooser(Arc::new(Placements(context.kernel)));
+    }
+    Ok(())
+}
+
+/// The node that has its turn after `turn` pages, if the policy deals pages out.
+pub(crate) fn advance(policy: &PlacePolicy, turn: u64, all: NodeSet) -> Option<u8> {
+    match policy.mode {
+        PlaceMode::Interleave | PlaceMode::WeightedInterleave => {
+            Some(policy.choice(0, turn, all, |_| 1).near)
+        }
+        PlaceMode::Preferred | PlaceMode::Bind | PlaceMode::Local | PlaceMode::PreferredMany => {
+            None
+        }
+    }
+}

@@ -1,0 +1,73 @@
+//! Memory on several nodes, as programs ask for it.
+
+mod mask;
+mod pages;
+mod policy;
+
+use super::{
+    file::real,
+    table::{Kind, SystemCall},
+};
+use linux_raw_sys::general as raw;
+
+pub(crate) use policy::mode_name;
+
+/// The rows of this group.
+pub const CALLS: &[SystemCall] = &[
+    real(
+        raw::__NR_mbind,
+        "mbind",
+        &[
+            Kind::Hex,
+            Kind::Unsigned,
+            Kind::Int,
+            Kind::In(8),
+            Kind::Unsigned,
+            Kind::Hex,
+        ],
+        policy::mbind,
+    ),
+    real(
+        raw::__NR_set_mempolicy,
+        "set_mempolicy",
+        &[Kind::Int, Kind::In(8), Kind::Unsigned],
+        policy::set_mempolicy,
+    ),
+    real(
+        raw::__NR_get_mempolicy,
+        "get_mempolicy",
+        &[
+            Kind::Out(4),
+            Kind::Out(8),
+            Kind::Unsigned,
+            Kind::Hex,
+            Kind::Hex,
+        ],
+        policy::get_mempolicy,
+    ),
+    real(
+        raw::__NR_migrate_pages,
+        "migrate_pages",
+        &[Kind::Int, Kind::Unsigned, Kind::In(8), Kind::In(8)],
+        pages::migrate_pages,
+    ),
+    real(
+        raw::__NR_move_pages,
+        "move_pages",
+        &[
+            Kind::Int,
+            Kind::Unsigned,
+            Kind::In(8),
+            Kind::In(4),
+            Kind::Out(4),
+            Kind::Hex,
+        ],
+        pages::move_pages,
+    ),
+    real(
+        raw::__NR_set_mempolicy_home_node,
+        "set_mempolicy_home_node",
+        &[Kind::Hex, Kind::Unsigned, Kind::Unsigned, Kind::Hex],
+        policy::set_mempolicy_home_node,
+    ),
+];

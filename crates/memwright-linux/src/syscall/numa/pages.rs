@@ -1,0 +1,189 @@
+//! Pages that move on request (Linux 7.2 `mm/migrate.c` and `mm/mempolicy.c`).
+
+use super::{mask, policy};
+use crate::{
+    Space,
+    context::Context,
+    errno::Errno,
+    process::Capabilities,
+    syscall::{Arguments, CallResult, int},
+};
+use alloc::sync::Arc;
+use linux_raw_sys::mempolicy as raw;
+use memwright::{Moved, Moving, Unmoved};
+use memwright_table::{NodeChoice, NodeSet, Page, PageRange, VirtAddr};
+
+/// The address space of the process `id`, 0 for the caller, whose pages the caller may look at.
+fn space_of(context: &Context<'_>, id: u64) -> Result<Arc<Space>, Errno> {
+    if int(id) == 0 {
+        return Ok(context.with_space(Arc::clone));
+    }
+    let thread = context.kernel.tasks.thread(int(id) as u32);
+    let process = thread.ok_or(Errno::ESRCH)?.process.clone();
+    if !Arc::ptr_eq(&process, context.process()) {
+        let other = process.credentials.lock().clone();
+        if !context.process().credentials.lock().may_look_into(&other) {
+            return Err(Errno::EPERM);
+        }
+    }
+    process.space().ok_or(Errno::EINVAL)
+}
+
+fn may_move_all(context: &Context<'_>) -> bool {
+    context.process().credentials.lock().has(Capabilities::NICE)
+}
+
+/// From this node and no other.
+fn only(node: u8) -> NodeChoice {
+    NodeChoice {
+        near: node,
+        first: NodeSet::single(node),
+        then: NodeSet::EMPTY,
+        interleaved: false,
+    }
+}
+
+/// Moves one page, of those that `moving` allows.
+pub(super) fn move_one(
+    context: &Context<'_>,
+    space: &Arc<Space>,
+    page: Page,
+    choice: NodeChoice,
+    moving: Moving,
+) -> Result<Moved, Unmoved> {
+    let _ = (context, moving);
+    space.migrate(page, choice)
+}
+
+/// What `move_pages` says of a page that it only looks at, or of one that did not move.
+fn status_of(moved: Result<Moved, Unmoved>) -> Result<u8, Errno> {
+    match moved {
+        Ok(Moved::To(node) | Moved::Stays(node)) => Ok(node),
+        Err(Unmoved::NoArea | Unmoved::Unmovable) => Err(Errno::EFAULT),
+        Err(Unmoved::Absent) => Err(Errno::ENOENT),
+        Err(Unmoved::Shared(_)) => Err(Errno::EACCES),
+        Err(Unmoved::Object | Unmoved::Busy) => Err(Errno::EBUSY),
+        Err(Unmoved::NoFrame) => Err(Errno::ENOMEM),
+    }
+}
+
+fn status_word(status: Result<u8, Errno>) -> i32 {
+    match status {
+        Ok(node) => node.into(),
+        Err(errno) => -i32::from(errno.number()),
+    }
+}
+
+/// `move_pages`.
+pub(super) fn move_pages(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+    let &[id, count, pages, nodes, statuses, flags] = arguments;
+    const MOVE: u32 = raw::MPOL_MF_MOVE;
+    const MOVE_ALL: u32 = raw::MPOL_MF_MOVE_ALL;
+    let flags = flags as u32;
+    if flags & !(MOVE | MOVE_ALL) != 0 {
+        return Err(Errno::EINVAL);
+    }
+    if flags & MOVE_ALL != 0 && !may_move_all(context) {
+        return Err(Errno::EPERM);
+    }
+    let moving = if flags & MOVE_ALL != 0 {
+        Moving::All
+    } else {
+        Moving::Own
+    };
+    let space = space_of(context, id)?;
+    let all = policy::all(context);
+    for index in 0..count {
+        let address: u64 = context.read_value(pages.wrapping_add(8 * index))?;
+        let page = VirtAddr::new(address).page();
+        let to = statuses.wrapping_add(4 * index);
+        if nodes == 0 {
+            let status = status_of(space.node_of(page).map(Moved::Stays));
+            context.write_value(to, &status_word(status))?;
+            continue;
+        }
+        let node: i32 = context.read_value(nodes.wrapping_add(4 * index))?;
+        let node = u8::try_from(node).ok().filter(|node| all.contains(*node));
+        let node = node.ok_or(Errno::ENODEV)?;
+        match move_one(context, &space, page, only(node), moving) {
+            // What was to move and did not ends the call: as many are left.
+            Err(Unmoved::Busy | Unmoved::Object) => return Ok(count - index),
+            Err(Unmoved::NoFrame) => return Err(Errno::ENOMEM),
+            moved @ (Ok(_)
+            | Err(
+                Unmoved::NoArea | Unmoved::Absent | Unmoved::Unmovable | Unmoved::Shared(_),
+            )) => context.write_value(to, &status_word(status_of(moved)))?,
+        }
+    }
+    Ok(0)
+}
+
+/// `migrate_pages`.
+pub(super) fn migrate_pages(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+    let [id, count, from, to, ..] = *arguments;
+    let from = mask::read(context, from, count)?;
+    let to = mask::read(context, to, count)?;
+    let space = space_of(context, id)?;
+    let all = policy::all(context);
+    if !to.without(all).is_empty() && !may_move_all(context) {
+        return Err(Errno::EPERM);
+    }
+    let to = to.intersection(all);
+    if to.is_empty() {
+        return Err(Errno::EINVAL);
+    }
+    let moving = if may_move_all(context) {
+        Moving::All
+    } else {
+        Moving::Own
+    };
+    let user = PageRange::new(Page::new(0), Page::USER_END);
+    let mut left = 0;
+    space.placed_pages(user, 0, &mut |page, node, _| {
+        let Some(target) = target_of(node, from, to) else {
+            return true;
+        };
+        match move_one(context, &space, page, only(target), moving) {
+            Ok(_) | Err(Unmoved::NoArea | Unmoved::Absent | Unmoved::Unmovable) => {}
+            Err(Unmoved::Shared(_) | Unmoved::Object | Unmoved::Busy | Unmoved::NoFrame) => {
+                left += 1;
+            }
+        }
+        true
+    });
+    Ok(left)
+}
+
+/// Where a page on `node` goes: the member of `to` at the same place as `node` in `from` (`node_remap`); nowhere if it
+/// is in both sets, or not in `from`.
+fn target_of(node: u8, from: NodeSet, to: NodeSet) -> Option<u8> {
+    if !from.contains(node) || (from.len() == to.len() && to.contains(node) && from == to) {
+        return None;
+    }
+    let place = from.iter().position(|member| member == node)?;
+    let target = to.iter().nth(place % to.len() as usize)?;
+    (target != node && !(from.len() != to.len() && to.contains(node))).then_some(target)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pages_go_to_the_node_at_the_same_place() {
+        for (node, from, to, expected) in [
+            (0, 0b01, 0b10, Some(1)),
+            (1, 0b01, 0b10, None),
+            (0, 0b11, 0b1100, Some(2)),
+            (1, 0b11, 0b1100, Some(3)),
+            (1, 0b11, 0b0100, Some(2)),
+            (0, 0b11, 0b11, None),
+            (0, 0b11, 0b01, None),
+            (1, 0b11, 0b01, Some(0)),
+        ] {
+            let set = NodeSet::from_bits;
+            let target = target_of(node, set(from), set(to));
+            assert_eq!(target, expected, "node {node} of {from:#b} to {to:#b}");
+        }
+    }
+}

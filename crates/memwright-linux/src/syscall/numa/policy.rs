@@ -1,0 +1,344 @@
+//! Policies of areas and threads (Linux 7.2 `mm/mempolicy.c`).
+
+use super::mask;
+use crate::{
+    context::Context,
+    errno::Errno,
+    numa::advance,
+    process::Capabilities,
+    syscall::{Arguments, CallResult},
+};
+use linux_raw_sys::mempolicy as raw;
+use memwright::{BindError, Moved, Moving, PlaceMode, PlacePolicy, Unmoved};
+use memwright_table::{NodeSet, Page, PageRange, VirtAddr};
+
+const DEFAULT: u32 = 0;
+const PREFERRED: u32 = 1;
+const BIND: u32 = 2;
+const INTERLEAVE: u32 = 3;
+const LOCAL: u32 = 4;
+const PREFERRED_MANY: u32 = 5;
+const WEIGHTED_INTERLEAVE: u32 = 6;
+
+/// Flags of a mode.
+const STATIC: u32 = raw::MPOL_F_STATIC_NODES;
+const RELATIVE: u32 = raw::MPOL_F_RELATIVE_NODES;
+const BALANCING: u32 = raw::MPOL_F_NUMA_BALANCING;
+
+/// The number of a mode.
+const fn number(mode: PlaceMode) -> u32 {
+    match mode {
+        PlaceMode::Preferred => PREFERRED,
+        PlaceMode::Bind => BIND,
+        PlaceMode::Interleave => INTERLEAVE,
+        PlaceMode::Local => LOCAL,
+        PlaceMode::PreferredMany => PREFERRED_MANY,
+        PlaceMode::WeightedInterleave => WEIGHTED_INTERLEAVE,
+    }
+}
+
+/// The name that `/proc/PID/numa_maps` shows (`policy_modes`).
+pub(crate) const fn mode_name(mode: PlaceMode) -> &'static str {
+    match mode {
+        PlaceMode::Preferred => "prefer",
+        PlaceMode::Bind => "bind",
+        PlaceMode::Interleave => "interleave",
+        PlaceMode::Local => "local",
+        PlaceMode::PreferredMany => "prefer (many)",
+        PlaceMode::WeightedInterleave => "weighted interleave",
+    }
+}
+
+/// The policy that a mode with flags and a set of nodes ask for, on a machine with the nodes `all`; `None` for the
+/// default (`sanitize_mpol_flags`, `mpol_new` and `mpol_set_nodemask`).
+fn policy(mode: u32, nodes: NodeSet, all: NodeSet) -> Result<Option<PlacePolicy>, Errno> {
+    let flags = mode & (STATIC | RELATIVE | BALANCING);
+    let mode = mode & !(STATIC | RELATIVE | BALANCING);
+    let places = flags & (STATIC | RELATIVE);
+    let balances = flags & BALANCING != 0;
+    if mode > WEIGHTED_INTERLEAVE
+        || places == STATIC | RELATIVE
+        || balances && !matches!(mode, BIND | PREFERRED_MANY)
+    {
+        return Err(Errno::EINVAL);
+    }
+    let kind = match mode {
+        DEFAULT if nodes.is_empty() => return Ok(None),
+        // Without a node it is the one of the CPU.
+        PREFERRED | LOCAL if nodes.is_empty() && places == 0 => PlaceMode::Local,
+        DEFAULT | LOCAL => return Err(Errno::EINVAL),
+        _ if nodes.is_empty() => return Err(Errno::EINVAL),
+        PREFERRED => PlaceMode::Preferred,
+        BIND => PlaceMode::Bind,
+        INTERLEAVE => PlaceMode::Interleave,
+        PREFERRED_MANY => PlaceMode::PreferredMany,
+        _ => PlaceMode::WeightedInterleave,
+    };
+    let mut usable = if places == RELATIVE {
+        relative(nodes, all)
+    } else {
+        nodes.intersection(all)
+    };
+    if kind == PlaceMode::Preferred {
+        let first = usable.iter().next();
+        usable = first.map_or(NodeSet::EMPTY, NodeSet::single);
+    }
+    if kind != PlaceMode::Local && usable.is_empty() {
+        return Err(Errno::EINVAL);
+    }
+    Ok(Some(PlacePolicy {
+        mode: kind,
+        nodes: usable,
+        named: (places != 0).then_some(nodes),
+        flags: flags as u16,
+        home: None,
+    }))
+}
+
+/// The nodes that `nodes` name by their places among all of them (`mpol_relative_nodemask`).
+fn relative(nodes: NodeSet, all: NodeSet) -> NodeSet {
+    let count = u64::from(all.len().max(1));
+    let places = nodes.iter().fold(0, |places: u64, node| {
+        places | 1 << (u64::from(node) % count)
+    });
+    let members = all.iter().enumerate();
+    let chosen = members.filter(|(place, _)| places & (1 << place) != 0);
+    NodeSet::from_bits(chosen.fold(0, |bits: u64, (_, node)| bits | 1 << node))
+}
+
+/// All nodes of the machine.
+pub(super) fn all(context: &Context<'_>) -> NodeSet {
+    context.kernel.memory.frames().topology().all()
+}
+
+/// The node of the CPU that the caller runs on.
+pub(super) fn here(context: &Context<'_>) -> u8 {
+    let topology = context.kernel.memory.frames().topology();
+    topology.node_of(context.kernel.host.cpu())
+}
+
+fn bind_errno(error: BindError) -> Errno {
+    match error {
+        BindError::Misaligned => Errno::EINVAL,
+        BindError::Hole(_) => Errno::EFAULT,
+        BindError::OverLimit(_) | BindError::OutOfMemory => Errno::ENOMEM,
+        BindError::Misplaced(_) => Errno::EIO,
+        BindError::NoHome(_) => Errno::EOPNOTSUPP,
+    }
+}
+
+/// `mbind`.
+pub(super) fn mbind(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+    let &[address, length, mode, nodes, count, flags] = arguments;
+    const STRICT: u32 = raw::MPOL_MF_STRICT;
+    const MOVE: u32 = raw::MPOL_MF_MOVE;
+    const MOVE_ALL: u32 = raw::MPOL_MF_MOVE_ALL;
+    let nodes = mask::read(context, nodes, count)?;
+    let flags = flags as u32;
+    if flags & !(STRICT | MOVE | MOVE_ALL) != 0 {
+        return Err(Errno::EINVAL);
+    }
+    let may_move_all = context.process().credentials.lock().has(Capabilities::NICE);
+    if flags & MOVE_ALL != 0 && !may_move_all {
+        return Err(Errno::EPERM);
+    }
+    let moving = match flags & (MOVE | MOVE_ALL) {
+        0 => Moving::None,
+        MOVE => Moving::Own,
+        _ => Moving::All,
+    };
+    let policy = policy(mode as u32, nodes, all(context))?;
+    let strict = flags & STRICT != 0 && policy.is_some();
+    let start = VirtAddr::new(address);
+    let looks = strict && moving == Moving::None;
+    context
+        .with_space(|space| space.bind(start, length, policy, looks))
+        .map_err(bind_errno)?;
+    if moving == Moving::None {
+        return Ok(0);
+    }
+    let left = move_misplaced(context, start, length, policy, moving);
+    if strict && left > 0 {
+        return Err(Errno::EIO);
+    }
+    Ok(0)
+}
+
+/// Moves the pages of a range that are not where its policy wants them; returns how many stayed.
+fn move_misplaced(
+    context: &Context<'_>,
+    start: VirtAddr,
+    length: u64,
+    policy: Option<PlacePolicy>,
+    moving: Moving,
+) -> u64 {
+    let end = VirtAddr::new(start.as_u64().saturating_add(length).div_ceil(4096) * 4096);
+    let range = PageRange::new(start.page(), end.page());
+    let wanted = policy.map_or(NodeSet::EMPTY, |policy| policy.nodes);
+    let near = here(context);
+    let usual = PlacePolicy {
+        mode: PlaceMode::Local,
+        nodes: NodeSet::EMPTY,
+        named: None,
+        flags: 0,
+        home: None,
+    };
+    let mut left = 0;
+    context.with_space(|space| {
+        space.placed_pages(range, near, &mut |page: Page, node, choice| {
+            if wanted.contains(node) {
+                return true;
+            }
+            let choice = choice.unwrap_or(usual.choice(near, 0, all(context), |_| 1));
+            match super::pages::move_one(context, space, page, choice, moving) {
+                Ok(Moved::To(_) | Moved::Stays(_)) | Err(Unmoved::Absent) => {}
+                Err(
+                    Unmoved::NoArea
+                    | Unmoved::Unmovable
+                    | Unmoved::Shared(_)
+                    | Unmoved::Object
+                    | Unmoved::Busy
+                    | Unmoved::NoFrame,
+                ) => left += 1,
+            }
+            true
+        });
+    });
+    left
+}
+
+/// `set_mempolicy`.
+pub(super) fn set_mempolicy(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+    let [mode, nodes, count, ..] = *arguments;
+    let nodes = mask::read(context, nodes, count)?;
+    let policy = policy(mode as u32, nodes, all(context))?;
+    crate::numa::set_policy(context, policy)?;
+    Ok(0)
+}
+
+/// `get_mempolicy`.
+pub(super) fn get_mempolicy(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+    let &[to, nodes_to, count, address, flags, _] = arguments;
+    const NODE: u64 = raw::MPOL_F_NODE as u64;
+    const ADDR: u64 = raw::MPOL_F_ADDR as u64;
+    const ALLOWED: u64 = raw::MPOL_F_MEMS_ALLOWED as u64;
+    let all = all(context);
+    if flags & !(NODE | ADDR | ALLOWED) != 0 || nodes_to != 0 && count < u64::from(all.len()) {
+        return Err(Errno::EINVAL);
+    }
+    if flags & ALLOWED != 0 {
+        if flags & (NODE | ADDR) != 0 {
+            return Err(Errno::EINVAL);
+        }
+        context.write_optional(to, &(DEFAULT as i32))?;
+        return write_nodes(context, nodes_to, count, all);
+    }
+    let thread = &context.thread.placement;
+    let mut policy = thread.policy(&context.kernel.memory);
+    if flags & ADDR != 0 {
+        let area = context.with_space(|space| space.placement_at(VirtAddr::new(address)));
+        policy = area.ok_or(Errno::EFAULT)?;
+    } else if address != 0 {
+        return Err(Errno::EINVAL);
+    }
+    let told = if flags & NODE == 0 {
+        let flags = policy.map_or(0, |policy| u32::from(policy.flags));
+        policy.map_or(DEFAULT, |policy| number(policy.mode)) | flags
+    } else if flags & ADDR != 0 {
+        u32::from(node_at(context, address)?)
+    } else {
+        let next = policy.and_then(|policy| advance(&policy, thread.turn(), all));
+        u32::from(next.ok_or(Errno::EINVAL)?)
+    };
+    context.write_optional(to, &(told as i32))?;
+    let nodes = policy.map_or(NodeSet::EMPTY, |policy| {
+        policy.named.unwrap_or(policy.nodes)
+    });
+    write_nodes(context, nodes_to, count, nodes)
+}
+
+fn write_nodes(context: &Context<'_>, to: u64, count: u64, nodes: NodeSet) -> CallResult {
+    if to != 0 {
+        mask::write(context, to, count, nodes)?;
+    }
+    Ok(0)
+}
+
+/// The node of the page at `address`, which is made if it is not there (`lookup_node`).
+fn node_at(context: &Context<'_>, address: u64) -> Result<u8, Errno> {
+    let page = VirtAddr::new(address).page();
+    let look = || context.with_space(|space| space.node_of(page));
+    match look() {
+        Ok(node) => return Ok(node),
+        Err(Unmoved::Unmovable) => return Ok(zero_node(context)),
+        Err(_) => {}
+    }
+    let _: u8 = context.read_value(address)?;
+    match look() {
+        Ok(node) => Ok(node),
+        Err(Unmoved::Unmovable) => Ok(zero_node(context)),
+        Err(_) => Err(Errno::EFAULT),
+    }
+}
+
+/// The node of the page of zeroes.
+fn zero_node(context: &Context<'_>) -> u8 {
+    let memory = &context.kernel.memory;
+    memory.frames().node_of(memory.zero_frame())
+}
+
+/// `set_mempolicy_home_node`.
+pub(super) fn set_mempolicy_home_node(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+    let [address, length, home, flags, ..] = *arguments;
+    if flags != 0 || home >= u64::from(all(context).len()) {
+        return Err(Errno::EINVAL);
+    }
+    let may = |policy: PlacePolicy| matches!(number(policy.mode), BIND | PREFERRED_MANY);
+    let start = VirtAddr::new(address);
+    let set = context.with_space(|space| space.set_home_node(start, length, home as u8, may));
+    set.map(|()| 0).map_err(|error| match error {
+        BindError::Hole(_) => Errno::ENOENT,
+        BindError::Misaligned
+        | BindError::OverLimit(_)
+        | BindError::OutOfMemory
+        | BindError::Misplaced(_)
+        | BindError::NoHome(_) => bind_errno(error),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn modes_and_nodes_make_policies_or_are_refused() {
+        let set = NodeSet::from_bits;
+        let all = set(0b11);
+        #[rustfmt::skip]
+        let rows = [
+            (DEFAULT,                  0b00, Ok(None)),
+            (DEFAULT,                  0b01, Err(Errno::EINVAL)),
+            (PREFERRED,                0b00, Ok(Some((PlaceMode::Local, 0)))),
+            (PREFERRED,                0b11, Ok(Some((PlaceMode::Preferred, 0b01)))),
+            (PREFERRED | STATIC,       0b00, Err(Errno::EINVAL)),
+            (BIND,                     0b10, Ok(Some((PlaceMode::Bind, 0b10)))),
+            (BIND,                     0b00, Err(Errno::EINVAL)),
+            (BIND,                     0b100, Err(Errno::EINVAL)),
+            (BIND | RELATIVE,          0b100, Ok(Some((PlaceMode::Bind, 0b01)))),
+            (BIND | RELATIVE | STATIC, 0b01, Err(Errno::EINVAL)),
+            (BIND | BALANCING,         0b01, Ok(Some((PlaceMode::Bind, 0b01)))),
+            (INTERLEAVE | BALANCING,   0b01, Err(Errno::EINVAL)),
+            (INTERLEAVE,               0b11, Ok(Some((PlaceMode::Interleave, 0b11)))),
+            (LOCAL,                    0b00, Ok(Some((PlaceMode::Local, 0)))),
+            (LOCAL,                    0b01, Err(Errno::EINVAL)),
+            (PREFERRED_MANY,           0b11, Ok(Some((PlaceMode::PreferredMany, 0b11)))),
+            (WEIGHTED_INTERLEAVE,      0b11, Ok(Some((PlaceMode::WeightedInterleave, 0b11)))),
+            (7,                        0b01, Err(Errno::EINVAL)),
+        ];
+        for (mode, nodes, expected) in rows {
+            let made = policy(mode, set(nodes), all);
+            let made = made.map(|made| made.map(|made| (made.mode, made.nodes.bits())));
+            assert_eq!(made, expected, "mode {mode:#x}, nodes {nodes:#b}");
+        }
+    }
+}

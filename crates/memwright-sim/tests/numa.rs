@@ -1,0 +1,254 @@
+//! Several nodes: where pages come from, and pages that move while others use them.
+
+mod support;
+
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::{Arc, Mutex};
+
+use memwright::{Moved, Rights, Row, Unmoved};
+use memwright_sim::MachineOptions;
+use memwright_sim::process::{Host, Process};
+use memwright_sim::schedule::{self, Case};
+use memwright_table::{Bits, CpuId, Entry, FrameKind, NodeChoice, NodeSet, PageRange};
+use support::{FIRST, READ, READ_WRITE, SECOND, START, at, program, protect, read, write};
+
+/// Two nodes with a CPU each.
+fn two_nodes(frames: u32) -> Arc<Host> {
+    Host::boot(MachineOptions {
+        frames,
+        nodes: 2,
+        ..MachineOptions::default()
+    })
+}
+
+/// From this node and no other.
+fn only(node: u8) -> NodeChoice {
+    NodeChoice {
+        near: node,
+        first: NodeSet::single(node),
+        then: NodeSet::EMPTY,
+        interleaved: false,
+    }
+}
+
+fn migrate(process: &Process, cpu: CpuId, page: u64, node: u8) -> Result<Moved, Unmoved> {
+    process.on(cpu, |space| space.migrate(START.add(page), only(node)))
+}
+
+fn node_of(process: &Process, page: u64) -> Result<u8, Unmoved> {
+    process.on(FIRST, |space| space.node_of(START.add(page)))
+}
+
+/// The bits of the entry of a page.
+fn bits_of(process: &Process, page: u64) -> Bits {
+    process.on(FIRST, |space| {
+        let cursor = space.table().cursor(PageRange::single(START.add(page)));
+        match cursor.entry().entry {
+            Entry::Present(page) => page.bits,
+            Entry::Empty | Entry::Marker(_) | Entry::Swapped(_) | Entry::Migrating(_) => {
+                panic!("no page")
+            }
+        }
+    })
+}
+
+#[test]
+fn a_page_comes_from_the_node_that_touches_it_first() {
+    let host = two_nodes(256);
+    let process = program(&host, 4, READ_WRITE);
+    for (page, cpu, node) in [(0, FIRST, 0), (1, SECOND, 1), (2, SECOND, 1), (3, FIRST, 0)] {
+        write(&process, cpu, page, 1).expect("writable");
+        assert_eq!(node_of(&process, page), Ok(node), "page {page}");
+    }
+    // What goes is its node's again, whoever frees it.
+    let before = host.frames().node_usage(1).1;
+    support::unmap(&process, FIRST, 1, 2);
+    assert_eq!(host.frames().node_usage(1).1, before + 2);
+}
+
+#[test]
+fn a_full_node_is_helped_by_the_next() {
+    let host = two_nodes(256);
+    let process = program(&host, 200, READ_WRITE);
+    let mut nodes = [0; 2];
+    for page in 0..180 {
+        write(&process, SECOND, page, 1).expect("writable");
+        nodes[usize::from(node_of(&process, page).unwrap())] += 1;
+    }
+    assert!(nodes[1] > 100 && nodes[0] > 30, "{nodes:?}");
+    let (first, second) = (host.frames().node_counts(0), host.frames().node_counts(1));
+    assert_eq!((first.miss, second.foreign), (nodes[0], nodes[0]));
+    support::assert_coherent(&host);
+}
+
+#[test]
+fn a_page_that_moved_is_as_it_was() {
+    let host = two_nodes(256);
+    let process = program(&host, 1, READ_WRITE);
+    write(&process, FIRST, 0, 7).expect("writable");
+    let before = bits_of(&process, 0);
+    assert_eq!(migrate(&process, FIRST, 0, 1), Ok(Moved::To(1)));
+    assert_eq!(migrate(&process, FIRST, 0, 1), Ok(Moved::Stays(1)));
+    assert_eq!(bits_of(&process, 0), before);
+    assert_eq!(read(&process, SECOND, 0), Ok(7));
+    // Nothing faults for the right to write: it was re-derived.
+    let faults = host.memory().account().faults();
+    write(&process, SECOND, 0, 8).expect("writable");
+    write(&process, FIRST, 0, 9).expect("writable");
+    let account = host.memory().account();
+    assert_eq!(account.faults(), faults);
+    assert_eq!(account.count(Row::PagesMigrated), 1);
+    support::assert_coherent(&host);
+    process.space().audit().expect("consistent");
+}
+
+#[test]
+fn a_page_without_the_right_to_write_moves_without_it() {
+    let host = two_nodes(256);
+    let process = program(&host, 1, READ_WRITE);
+    write(&process, FIRST, 0, 7).expect("writable");
+    protect(&process, FIRST, 0, 1, READ);
+    assert_eq!(migrate(&process, FIRST, 0, 1), Ok(Moved::To(1)));
+    assert!(write(&process, SECOND, 0, 8).is_err());
+    protect(&process, FIRST, 0, 1, Rights::empty());
+    assert_eq!(migrate(&process, FIRST, 0, 0), Ok(Moved::To(0)));
+    assert!(read(&process, SECOND, 0).is_err());
+    protect(&process, FIRST, 0, 1, READ_WRITE);
+    assert_eq!(read(&process, SECOND, 0), Ok(7));
+}
+
+#[test]
+fn what_is_pinned_shared_or_without_room_stays() {
+    let host = two_nodes(256);
+    let process = program(&host, 2, READ_WRITE);
+    write(&process, FIRST, 0, 7).expect("writable");
+    let frame = {
+        let pins = process.on(FIRST, |space| space.node_of(START));
+        assert_eq!(pins, Ok(0));
+        process.on(FIRST, |space| {
+            let cursor = space.table().cursor(PageRange::single(START));
+            cursor.entry().entry.present().expect("a page").frame
+        })
+    };
+    host.frames().pin(frame);
+    assert_eq!(migrate(&process, FIRST, 0, 1), Err(Unmoved::Busy));
+    host.frames().unpin(frame);
+
+    let child = support::fork(&process, FIRST);
+    assert_eq!(migrate(&process, FIRST, 0, 1), Err(Unmoved::Shared(frame)));
+    drop(child);
+    write(&process, FIRST, 0, 8).expect("writable");
+    assert_eq!(migrate(&process, FIRST, 1, 1), Err(Unmoved::Absent));
+
+    let mut hoard = Vec::new();
+    while let Ok(taken) = host.frames().allocate_on(0, FrameKind::Anonymous, only(1)) {
+        hoard.push(taken);
+    }
+    assert_eq!(migrate(&process, FIRST, 0, 1), Err(Unmoved::NoFrame));
+    drop(hoard);
+    host.frames().fail_after(Some(0));
+    assert_eq!(migrate(&process, FIRST, 0, 1), Err(Unmoved::NoFrame));
+    // It stayed as writable as it was.
+    let faults = host.memory().account().faults();
+    write(&process, SECOND, 0, 9).expect("writable");
+    assert_eq!(host.memory().account().faults(), faults);
+    assert_eq!(migrate(&process, FIRST, 0, 1), Ok(Moved::To(1)));
+    assert_eq!(read(&process, FIRST, 0), Ok(9));
+}
+
+/// What the threads of a race share.
+struct World {
+    host: Arc<Host>,
+    process: Process,
+    /// What the second thread wrote last.
+    last: AtomicU8,
+    used: u64,
+    refused: Mutex<Vec<u8>>,
+}
+
+impl World {
+    /// A page that both CPUs have written.
+    fn new() -> Self {
+        let host = two_nodes(128);
+        let used = host.frames().used();
+        let process = program(&host, 1, READ_WRITE);
+        for cpu in [FIRST, SECOND] {
+            write(&process, cpu, 0, 1).expect("writable");
+        }
+        Self {
+            host,
+            process,
+            last: AtomicU8::new(1),
+            used,
+            refused: Mutex::new(Vec::new()),
+        }
+    }
+
+    fn write(&self, value: u8) {
+        match write(&self.process, SECOND, 0, value) {
+            Ok(()) => self.last.store(value, Ordering::SeqCst),
+            Err(_) => self.refused.lock().unwrap().push(value),
+        }
+    }
+
+    fn end(self) -> Result<(), String> {
+        let stale = self.host.machine().audit();
+        if !stale.is_empty() {
+            return Err(format!("stale: {stale:?}"));
+        }
+        let last = self.last.load(Ordering::SeqCst);
+        for cpu in [FIRST, SECOND] {
+            let seen = read(&self.process, cpu, 0);
+            if seen != Ok(last) {
+                return Err(format!("{seen:?}, not {last}"));
+            }
+        }
+        let consistent = self.process.space().audit();
+        consistent.map_err(|finding| format!("audit: {finding:?}"))?;
+        drop(self.process);
+        let violations = self.host.machine().take_violations();
+        if !violations.is_empty() {
+            return Err(violations.join("; "));
+        }
+        let left = self.host.frames().used();
+        if left == self.used {
+            Ok(())
+        } else {
+            Err(format!("{left} frames used, not {}", self.used))
+        }
+    }
+}
+
+/// Hardware walks by itself.
+fn walks(world: &World) {
+    for cpu in world.host.machine().cpus() {
+        let _ = world.host.machine().on(cpu).read(at(0), &mut [0]);
+    }
+}
+
+fn explore(threads: &[fn(&World)]) {
+    let case = Case {
+        begin: &World::new,
+        threads,
+        hardware: walks,
+        check: World::end,
+    };
+    match schedule::explore(&case, 2) {
+        Ok(explored) => assert!(explored.schedules > 50, "{explored:?}"),
+        Err(failure) => panic!("{failure}"),
+    }
+}
+
+/// A store of another CPU lands in the page that is there in the end.
+#[test]
+fn migration_and_write() {
+    explore(&[
+        |world| {
+            assert_eq!(migrate(&world.process, FIRST, 0, 1), Ok(Moved::To(1)));
+        },
+        |world| {
+            world.write(2);
+            world.write(3);
+        },
+    ]);
+}

@@ -1,0 +1,77 @@
+//! A page changes its frame while it stays mapped.
+
+use core::sync::atomic::Ordering;
+
+use super::aside::HUGE_LEVEL;
+use super::cursor::{Cursor, record};
+use crate::addr::{Frame, PageSize};
+use crate::entry::x86_64;
+use crate::entry::{Bits, Change, Present};
+use crate::frame::FrameRef;
+use crate::gather::Gather;
+use crate::machine::Machine;
+use crate::mistake::{Mistake, planted};
+
+impl<M: Machine> Cursor<'_, M> {
+    /// Copies the page here into `target`, whose reference becomes the entry's, and maps that in its place: emptied,
+    /// flushed, copied, filled (design rule 1), so that a store of another CPU lands before the copy, or faults and
+    /// waits for the table's lock. `decide` says with which bits, of those that the entry had in the end; what
+    /// hardware knows of stores through it is among them. Returns the old page; its reference went to the gather.
+    ///
+    /// The caller has seen, under this lock, that nobody else writes to the old frame.
+    ///
+    /// # Panics
+    /// If no page of the target's size, 4 KiB or 2 MiB, is mapped here with a reference of its own.
+    pub fn migrate(
+        &mut self,
+        target: FrameRef<'_, M>,
+        decide: impl FnOnce(Bits) -> Bits,
+        gather: &mut Gather<'_, M>,
+    ) -> Present {
+        self.debug_check_whole();
+        let huge = self.level == HUGE_LEVEL;
+        assert!(
+            target.is_whole() == huge && (huge || self.level == 1),
+            "the target is of another size than the page at {:?}",
+            self.position
+        );
+        let slot = self.slot_word();
+        let old = slot.swap(0, Ordering::AcqRel);
+        assert!(
+            x86_64::is_present(old),
+            "no page to migrate at {:?}",
+            self.position
+        );
+        let page = x86_64::decode_present(old, self.level);
+        assert!(
+            !page.bits.contains(Bits::BORROWED),
+            "a borrowed frame has no place of its own"
+        );
+        record(gather, self.slot_start(), self.size(), Change::Freed, old);
+        if !planted(Mistake::MigrateUnflushed) {
+            gather.flush();
+        }
+        let frames = self.table.frames();
+        let count = match page.size {
+            PageSize::Size4K => 1,
+            PageSize::Size2M | PageSize::Size1G => page.size.pages() as u32,
+        };
+        for part in 0..count {
+            let from = Frame::new(page.frame.number() + part);
+            let to = Frame::new(target.frame().number() + part);
+            frames.copy(from, to);
+        }
+        if huge {
+            gather.hold_whole(page.frame);
+        } else {
+            gather.hold(page.frame);
+        }
+        let new = Present {
+            frame: target.into_raw(),
+            size: page.size,
+            bits: decide(page.bits),
+        };
+        slot.store(x86_64::encode_present(new), Ordering::Release);
+        page
+    }
+}

@@ -1,0 +1,288 @@
+//! Areas get a policy (Linux 7.2 `mm/mempolicy.c`, `do_mbind`).
+
+use memwright_table::{Entry, Machine, NodeChoice, OutOfMemory, Page, PageRange, VirtAddr};
+
+use super::policy::{PlacePolicy, PolicyId};
+use crate::error::Limit;
+use crate::fault::Fault;
+use crate::space::{AddressSpace, Area, Areas, Core, CutError, check, cuts_hugetlb};
+use crate::stats::Row;
+use crate::vma::AreaFlags;
+
+/// Which pages that are not where a policy wants them move there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Moving {
+    /// None.
+    None,
+    /// Those that no other process shows (`MPOL_MF_MOVE`).
+    Own,
+    /// All (`MPOL_MF_MOVE_ALL`).
+    All,
+}
+
+/// Why an area did not get a policy, or its pages are not where it wants them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BindError {
+    /// The range is misaligned, ends before it begins, or cuts a huge page of the pool.
+    Misaligned,
+    /// There is no area here.
+    Hole(VirtAddr),
+    /// There would be too many areas.
+    OverLimit(Limit),
+    /// A page is not where it was to be.
+    Misplaced(VirtAddr),
+    /// An area's policy has no home (`set_mempolicy_home_node`).
+    NoHome(VirtAddr),
+    /// No heap.
+    OutOfMemory,
+}
+
+impl From<CutError> for BindError {
+    fn from(error: CutError) -> Self {
+        match error {
+            CutError::OverLimit(limit) => Self::OverLimit(limit),
+            CutError::OutOfMemory => Self::OutOfMemory,
+        }
+    }
+}
+
+impl From<OutOfMemory> for BindError {
+    fn from(_: OutOfMemory) -> Self {
+        Self::OutOfMemory
+    }
+}
+
+impl<M: Machine> AddressSpace<M> {
+    /// Gives the areas of `length` bytes, rounded up to pages, a policy, or takes theirs away.
+    ///
+    /// # Errors
+    /// As [`BindError`] says. With `strict` and nothing that moves, [`BindError::Misplaced`] if a page is not where the
+    /// policy wants it; nothing has changed.
+    pub fn bind(
+        &self,
+        address: VirtAddr,
+        length: u64,
+        policy: Option<PlacePolicy>,
+        strict: bool,
+    ) -> Result<(), BindError> {
+        let core = &*self.core;
+        let range = check::pages(address, length).map_err(|_| BindError::Misaligned)?;
+        if range.is_empty() {
+            return Ok(());
+        }
+        let mut areas = core.areas.write();
+        core.check_covered(&areas, range, policy.is_none())?;
+        if let Some(policy) = policy.filter(|_| strict) {
+            core.check_placed(&areas, range, policy)?;
+        }
+        let id = core.number(policy)?;
+        core.place_areas(&mut areas, range, |_| Ok(Some(id)))
+    }
+
+    /// Says near to which node the policies of the areas of a range are. Areas without a policy stay as they are.
+    ///
+    /// # Errors
+    /// As [`BindError`] says: [`BindError::NoHome`] at the first area whose policy is of another kind, and
+    /// [`BindError::Hole`] if no area has a policy.
+    pub fn set_home_node(
+        &self,
+        address: VirtAddr,
+        length: u64,
+        home: u8,
+        may: impl Fn(PlacePolicy) -> bool,
+    ) -> Result<(), BindError> {
+        let core = &*self.core;
+        let range = check::pages(address, length).map_err(|_| BindError::Misaligned)?;
+        let mut areas = core.areas.write();
+        let mut found = false;
+        core.place_areas(&mut areas, range, |area| {
+            let Some(policy) = core.memory.placement(area.placement) else {
+                return Ok(None);
+            };
+            if !may(policy) {
+                return Err(BindError::NoHome(area.start().address()));
+            }
+            found = true;
+            let home = Some(home);
+            core.number(Some(PlacePolicy { home, ..policy })).map(Some)
+        })?;
+        if found || range.is_empty() {
+            Ok(())
+        } else {
+            Err(BindError::Hole(address))
+        }
+    }
+
+    /// The policy of the area at `address`; `None` in it if it has none.
+    pub fn placement_at(&self, address: VirtAddr) -> Option<Option<PlacePolicy>> {
+        let core = &*self.core;
+        let areas = core.areas.read(core.cpu());
+        let area = areas.map.find(address.page())?;
+        Some(core.memory.placement(area.placement))
+    }
+
+    /// Calls `visit` with each page, or the first of each huge page, of `range` that is mapped, the node it is on, and
+    /// where its area's policy wants it, until that returns false. Nothing is locked meanwhile.
+    pub fn placed_pages(
+        &self,
+        range: PageRange,
+        near: u8,
+        visit: &mut dyn FnMut(Page, u8, Option<NodeChoice>) -> bool,
+    ) {
+        let core = &*self.core;
+        let mut next = range.start;
+        while next < range.end {
+            let areas = core.areas.read(core.cpu());
+            let rest = PageRange::new(next, range.end);
+            let found = core.next_page(&areas, rest, near);
+            drop(areas);
+            let Some((page, end, node, choice)) = found else {
+                return;
+            };
+            if !visit(page, node, choice) {
+                return;
+            }
+            next = end;
+        }
+    }
+}
+
+impl<M: Machine> Core<M> {
+    fn number(&self, policy: Option<PlacePolicy>) -> Result<PolicyId, BindError> {
+        match policy {
+            Some(policy) => Ok(self.memory.placements().number(policy)?),
+            None => Ok(PolicyId::NONE),
+        }
+    }
+
+    /// The next page of `range` that is mapped, and is no zero page: where it is, where the entry ends, its node, and
+    /// where it is wanted.
+    fn next_page(
+        &self,
+        areas: &Areas<M>,
+        range: PageRange,
+        near: u8,
+    ) -> Option<(Page, Page, u8, Option<NodeChoice>)> {
+        let frames = self.memory.frames();
+        for area in areas.map.overlapping(range) {
+            let part = area.range().intersect(range);
+            let mut cursor = self.table.cursor(part);
+            while let Some(extent) = cursor.next_filled() {
+                if let Entry::Present(page) = extent.entry {
+                    let first = extent.range.start;
+                    let node = frames.node_of(page.frame_of(first));
+                    if !page.bits.contains(memwright_table::Bits::BORROWED) {
+                        let choice = self.choice_at(area, first, near);
+                        return Some((first, extent.range.end, node, choice));
+                    }
+                }
+                if !cursor.advance() {
+                    break;
+                }
+            }
+        }
+        None
+    }
+
+    /// Where the area wants its page `page`.
+    pub(crate) fn choice_at(&self, area: &Area<M>, page: Page, near: u8) -> Option<NodeChoice> {
+        let policy = self.memory.placement(area.placement)?;
+        let all = self.memory.frames().topology().all();
+        let turn = area.offset_of(page);
+        Some(policy.choice(near, turn, all, |_| 1))
+    }
+
+    /// Whether areas cover the whole range; with `may_have_holes`, whether there is any.
+    fn check_covered(
+        &self,
+        areas: &Areas<M>,
+        range: PageRange,
+        may_have_holes: bool,
+    ) -> Result<(), BindError> {
+        let mut next = range.start;
+        for area in areas.map.overlapping(range) {
+            if area.start() > next && !may_have_holes {
+                break;
+            }
+            next = area.end();
+        }
+        let covered = next >= range.end || (may_have_holes && next > range.start);
+        if covered {
+            Ok(())
+        } else {
+            Err(BindError::Hole(next.address()))
+        }
+    }
+
+    /// Whether every page of the range is where `policy` wants it.
+    fn check_placed(
+        &self,
+        areas: &Areas<M>,
+        range: PageRange,
+        policy: PlacePolicy,
+    ) -> Result<(), BindError> {
+        let mut rest = range;
+        while let Some((page, end, node, _)) = self.next_page(areas, rest, 0) {
+            if !policy.allows(node) {
+                return Err(BindError::Misplaced(page.address()));
+            }
+            rest.start = end;
+        }
+        Ok(())
+    }
+
+    /// Gives every area of the range the policy that `choose` says, `None` for the one it has, splitting and merging as
+    /// needed.
+    fn place_areas(
+        &self,
+        areas: &mut Areas<M>,
+        range: PageRange,
+        mut choose: impl FnMut(&Area<M>) -> Result<Option<PolicyId>, BindError>,
+    ) -> Result<(), BindError> {
+        let mut start = range.start;
+        while start < range.end {
+            let position = areas.map.at_or_after(start);
+            let Some(position) = position.filter(|at| areas.map.get(*at).start() < range.end)
+            else {
+                break;
+            };
+            let area = areas.map.get(position);
+            start = start.max(area.start());
+            let (whole, flags) = (area.range(), area.flags);
+            let part = PageRange::new(start, whole.end.min(range.end));
+            start = part.end;
+            let Some(id) = choose(area)?.filter(|id| *id != area.placement) else {
+                continue;
+            };
+            let mut position = position;
+            if part != whole {
+                if cuts_hugetlb(flags, part) {
+                    return Err(BindError::Misaligned);
+                }
+                self.split_at_edges(part, Row::HugeSplitsAdvise);
+                position = areas.cut(position, whole, part)?;
+            }
+            let area = areas.map.get_mut(position);
+            area.placement = id;
+            area.flags.set(AreaFlags::PLACED, !id.is_none());
+            areas.map.merge_around(position);
+        }
+        self.note_areas(self.cpu(), areas);
+        Ok(())
+    }
+}
+
+impl<M: Machine> Fault<'_, M> {
+    /// Lets the page that is about to be filled come from where the area says.
+    #[cold]
+    pub(crate) fn place(self) {
+        if !self.access.write || self.area.object().is_some() {
+            return;
+        }
+        let frames = self.core.memory.frames();
+        let near = frames.topology().node_of(self.cpu);
+        if let Some(choice) = self.core.choice_at(self.area, self.page, near) {
+            frames.choose_next(choice);
+        }
+    }
+}

@@ -1,0 +1,28 @@
+//! Memory on several nodes: where pages are placed, and how they move.
+//!
+//! ```text
+//! policy.rs   from which nodes the pages of an area, or of a thread, come
+//! bind.rs     areas get a policy, and their pages move to where it says
+//! migrate.rs  one page changes its frame
+//! ```
+//!
+//! # First touch
+//! A page comes from the node of the CPU that touches it first, as far as that has memory, then from the nearest
+//! ([`memwright_table::frame::NodeChoice`]). A policy says otherwise: that of the area before that of the thread.
+//!
+//! # Migration
+//! A page that one entry shows, and nobody else has a reference of, moves under the lock of that entry's table:
+//! emptied, flushed, copied, filled. Whoever stores to it meanwhile faults, waits for the lock and finds the new
+//! frame. Exclusivity, tracking and userfaultfd's protection are bits of the entry and come along; a copy in swap is
+//! the new frame's; write permission is what [the rule](crate::writable) says. A pinned page stays where it is.
+//! So does a page of several owners.
+
+mod bind;
+mod migrate;
+mod policy;
+
+pub use bind::{BindError, Moving};
+pub use migrate::{Moved, Unmoved};
+pub use policy::{PlaceMode, PlacePolicy, PolicyId};
+
+pub(crate) use policy::Policies;
