@@ -7,6 +7,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use memwright::{Policy, PolicyError};
 
 use crate::qemu::machine::Apic;
+use crate::qemu::nodes::{Nodes, parse_nodes};
 use crate::size::{
     HugePages, MemorySize, SwapSize, parse_huge_pages, parse_memory_size, parse_swap,
 };
@@ -100,6 +101,12 @@ pub struct RunArgs {
     /// Memory set aside for huge pages by name (MAP_HUGETLB): a number with K, M or G, rounded up to 2 MiB.
     #[arg(long, value_name = "SIZE", allow_hyphen_values = true, value_parser = parse_huge_pages)]
     pub hugetlb: Option<HugePages>,
+
+    /// Nodes of the guest: how many, which share CPUs and memory evenly, or the memory and the CPUs of each,
+    /// separated by commas.
+    #[arg(long, value_name = "N|SIZE:CPUS", default_value = "1",
+        allow_hyphen_values = true, value_parser = parse_nodes)]
+    pub numa: Nodes,
 
     /// Put a file or folder into the guest's file system (repeatable).
     #[arg(long = "file", value_name = "HOST[:GUEST]")]
@@ -327,6 +334,18 @@ pub struct LaunchArgs {
     pub command: Vec<OsString>,
 }
 
+impl RunArgs {
+    /// The guest's memory.
+    pub fn memory(&self) -> MemorySize {
+        self.numa.memory().unwrap_or(self.memory)
+    }
+
+    /// The guest's CPUs.
+    pub fn cpus(&self) -> u8 {
+        self.numa.cpus().unwrap_or(self.cpus)
+    }
+}
+
 const AFTER_HELP: &str = "\
 Exit codes:
   0 to 123  PROGRAM's own code (as are larger ones that PROGRAM itself chose)
@@ -380,7 +399,7 @@ Examples:
   memwright bench write-after-protect --policy write-upgrade=off --json report.json";
 
 /// The most CPUs of a guest.
-const MOST_CPUS: u8 = 64;
+pub const MOST_CPUS: u8 = 64;
 
 /// Accepts `K=V` with a name before the sign.
 fn parse_assignment(text: &str) -> Result<String, String> {
@@ -494,6 +513,11 @@ mod tests {
             ("--cpus", "-1"),
             ("--cpus", "x"),
             ("--policy", "apic=8259"),
+            ("--numa", "0"),
+            ("--numa", "9"),
+            ("--numa", "1G,1G:2"),
+            ("--numa", "1G:0"),
+            ("--numa", "1G:63,1G:2"),
         ] {
             assert!(
                 Cli::try_parse_from(["memwright", "run", option, value, "/bin/ls"]).is_err(),

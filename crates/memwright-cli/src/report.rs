@@ -139,7 +139,7 @@ impl Document {
                 .collect(),
             companions: run.hashes.companions.clone(),
             kernel_sha256: run.hashes.kernel.clone(),
-            memory: run.args.memory.bytes(),
+            memory: run.args.memory().bytes(),
             cpus: run.machine.cpus,
             clock: match run.machine.clock {
                 Clock::Instructions => "instructions",

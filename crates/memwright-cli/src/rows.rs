@@ -128,6 +128,7 @@ mod tests {
         let machine = |cpus, clock| Machine {
             memory: MemorySize::least(),
             cpus,
+            nodes: crate::qemu::nodes::Nodes::SINGLE,
             clock,
             apic: Apic::Xapic,
         };

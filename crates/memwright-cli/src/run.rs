@@ -225,7 +225,7 @@ pub fn prepare(args: &RunArgs) -> Result<Prepared, Failure> {
         .ok_or_else(|| anyhow!("PROGRAM is missing"))?;
     let environment = initrd::environment(&args.environment);
     let around = Surroundings {
-        memory: args.memory,
+        memory: args.memory(),
         library_path: initrd::variable(&environment, "LD_LIBRARY_PATH"),
         path: initrd::variable(&environment, "PATH").unwrap_or_default(),
     };
@@ -360,7 +360,7 @@ fn options(args: &RunArgs, program: &Path) -> Result<Vec<String>, Failure> {
 /// The archive and the files that the kernel unpacks from it stand in memory at once.
 fn check_size(tree: &Tree, args: &RunArgs) -> Result<(), Failure> {
     let needed = 2 * tree.size() + KERNEL_MEMORY;
-    if needed <= args.memory.bytes() {
+    if needed <= args.memory().bytes() {
         return Ok(());
     }
     Err(Failure::Broken(anyhow!(

@@ -33,6 +33,11 @@ impl MemorySize {
         Self(128 << 20)
     }
 
+    /// So many MiB.
+    pub const fn from_mebibytes(mebibytes: u64) -> Self {
+        Self(mebibytes << 20)
+    }
+
     /// Number of bytes.
     pub fn bytes(self) -> u64 {
         self.0

@@ -73,6 +73,9 @@ pub fn machine_arguments(machine: &Machine) -> Vec<OsString> {
     add(&[word("-cpu"), word(model)]);
     add(&[word("-smp"), word(&machine.cpus.to_string())]);
     add(&[word("-m"), word(&machine.memory.to_string())]);
+    for option in machine.nodes.options(machine.memory, machine.cpus) {
+        add(&[word(option.name), word(&option.value)]);
+    }
     add(&[
         word("-nodefaults"),
         word("-no-user-config"),
@@ -157,6 +160,7 @@ fn shell_word(word: &OsStr) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::qemu::nodes::Nodes;
     use crate::size::MemorySize;
 
     #[test]
@@ -179,6 +183,7 @@ mod tests {
     const SMALL: Machine = Machine {
         memory: MemorySize::least(),
         cpus: 1,
+        nodes: Nodes::SINGLE,
         clock: Clock::Instructions,
         apic: Apic::Xapic,
     };

@@ -1,6 +1,7 @@
 //! The machine that a run asks for: memory, CPUs, and the clock that they run by.
 
 use crate::args::RunArgs;
+use crate::qemu::nodes::Nodes;
 use crate::size::MemorySize;
 
 /// What a guest's machine is made of.
@@ -10,6 +11,8 @@ pub struct Machine {
     pub memory: MemorySize,
     /// Its CPUs.
     pub cpus: u8,
+    /// Its nodes.
+    pub nodes: Nodes,
     /// What its time is.
     pub clock: Clock,
     /// How its CPUs speak to their interrupt controllers.
@@ -64,13 +67,15 @@ impl Machine {
             .filter(|(key, _)| *key == Apic::KEY)
             .filter_map(|(_, value)| Apic::from_value(value))
             .next_back();
-        let usual = match (args.cpus, clock) {
+        let cpus = args.cpus();
+        let usual = match (cpus, clock) {
             (2.., Clock::Instructions) => Apic::X2apic,
             (_, Clock::Instructions | Clock::Host) => Apic::Xapic,
         };
         Self {
-            memory: args.memory,
-            cpus: args.cpus,
+            memory: args.memory(),
+            cpus,
+            nodes: args.numa,
             clock,
             apic: chosen.unwrap_or(usual),
         }
@@ -81,6 +86,7 @@ impl Machine {
         Self {
             memory,
             cpus,
+            nodes: Nodes::SINGLE,
             clock: Clock::Instructions,
             apic: if cpus > 1 { Apic::X2apic } else { Apic::Xapic },
         }

@@ -7,6 +7,7 @@ use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use memwright::{Memory, Policy, PolicyError};
 use memwright_kernel_logic::acpi::{self, ApicIds};
+use memwright_kernel_logic::nodes::NodeMap;
 use memwright_linux::cpio::CpioArchive;
 use memwright_linux::kernel::Kernel;
 use memwright_linux::manifest::Manifest;
@@ -63,11 +64,11 @@ extern "C" fn kernel_main(start_info: u64) -> ! {
     idt::fill();
     // SAFETY: the table was just filled, GS and stacks were set up above.
     unsafe { idt::load() };
-    let (free, archive) = take_over_memory(start_info);
+    let (free, archive, nodes) = take_over_memory(start_info);
     setup_processor();
     clock::start();
     heap::start();
-    let frames = start_frames(&free);
+    let frames = start_frames(&free, &nodes);
     apic::start();
     control::start();
     input::start();
@@ -83,8 +84,8 @@ extern "C" fn kernel_main(start_info: u64) -> ! {
     Kernel::start(&HARDWARE, memory, manifest, archive)
 }
 
-/// Reads the start info and replaces the boot tables. Returns the free memory and the archive.
-fn take_over_memory(start_info: u64) -> (MemoryMap, &'static [u8]) {
+/// Reads the start info and replaces the boot tables. Returns the free memory, the archive and the nodes.
+fn take_over_memory(start_info: u64) -> (MemoryMap, &'static [u8], NodeMap) {
     // SAFETY: the boot tables are active, and the entry passes on what the monitor put in EBX.
     let Some(info) = (unsafe { StartInfo::read(start_info) }) else {
         panic!("not started by the PVH protocol (start info at {start_info:#x})");
@@ -104,6 +105,7 @@ fn take_over_memory(start_info: u64) -> (MemoryMap, &'static [u8]) {
         free.remove(archive);
     }
     find_cpus(&usable, info.root_pointer);
+    let nodes = NodeMap::read(&IdentityMapped, info.root_pointer);
     let Some(window) = window::find() else {
         panic!("the machine has no window to the command");
     };
@@ -117,7 +119,7 @@ fn take_over_memory(start_info: u64) -> (MemoryMap, &'static [u8]) {
         // stay mapped in the direct map, and nothing writes them.
         unsafe { slice::from_raw_parts((DIRECT_BASE + range.start) as *const u8, length) }
     });
-    (free, archive)
+    (free, archive, nodes)
 }
 
 /// Physical memory under the boot tables.
@@ -185,21 +187,31 @@ pub fn setup_processor() {
 }
 
 /// Hands the free memory to the frame allocator.
-fn start_frames(free: &MemoryMap) -> Arc<Frames<M>> {
+fn start_frames(free: &MemoryMap, nodes: &NodeMap) -> Arc<Frames<M>> {
     let mut regions = Vec::new();
     for (slot, range) in MEMORY.iter().zip(free.iter()) {
         slot[0].store(range.start, Ordering::Relaxed);
         slot[1].store(range.end, Ordering::Relaxed);
-        let start = Frame::new((range.start / PAGE) as u32);
-        let count = ((range.end - range.start) / PAGE) as u32;
-        regions.push(Region {
-            range: FrameRange { start, count },
-            node: 0,
-        });
+        let mut next = range.start;
+        while next < range.end {
+            let (node, end) = nodes.memory_at(next);
+            let end = (end & !(PAGE - 1)).clamp(next + PAGE, range.end);
+            let start = Frame::new((next / PAGE) as u32);
+            let count = ((end - next) / PAGE) as u32;
+            regions.push(Region {
+                range: FrameRange { start, count },
+                node,
+            });
+            next = end;
+        }
     }
-    MEMORY_COUNT.store(regions.len(), Ordering::Release);
+    MEMORY_COUNT.store(free.iter().count(), Ordering::Release);
     match Frames::new(machine::handle(), &regions) {
-        Ok(frames) => {
+        Ok(mut frames) => {
+            if nodes.nodes() > 1 && frames.topology().nodes() == nodes.nodes() {
+                let cpus = percpu::count();
+                frames.set_topology(nodes.topology(cpus, percpu::apic_id));
+            }
             let frames = Arc::new(frames);
             frames::set(&frames);
             frames.low_water((frames.total() / RESERVE_SHARE).clamp(LEAST_RESERVE, MOST_RESERVE));

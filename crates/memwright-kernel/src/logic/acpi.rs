@@ -72,7 +72,7 @@ pub enum AcpiError {
     NoPointer,
     /// The table at this address is out of reach, too short, or its sum is wrong.
     Damaged(u64),
-    /// No multiple APIC description table is named.
+    /// No table of the name is there.
     NoTable,
 }
 
@@ -81,7 +81,7 @@ const BIOS_AREA: core::ops::Range<u64> = 0xe_0000..0x10_0000;
 /// Bytes of the root pointer's first version, which its first sum covers.
 const ROOT_POINTER_LENGTH: usize = 20;
 /// Bytes of the header that every table begins with.
-const HEADER_LENGTH: usize = 36;
+pub(crate) const HEADER_LENGTH: usize = 36;
 /// Longest table that is looked at.
 const LONGEST: usize = 1 << 20;
 /// Header, local APIC address and flags: what comes before the entries.
@@ -92,6 +92,15 @@ const ENTRIES_AT: usize = HEADER_LENGTH + 8;
 /// # Errors
 /// When a table on the way is missing or damaged.
 pub fn processors(memory: &impl Memory, pointer: u64) -> Result<ApicIds, AcpiError> {
+    Ok(enabled(find(memory, pointer, b"APIC")?))
+}
+
+/// The whole table with this name, its sum verified.
+pub(crate) fn find<'a>(
+    memory: &'a impl Memory,
+    pointer: u64,
+    name: &[u8; 4],
+) -> Result<&'a [u8], AcpiError> {
     let root = root_table(memory, pointer).ok_or(AcpiError::NoPointer)?;
     let description = table(memory, root)?;
     // The extended root table, "XSDT", has addresses of 64 bits.
@@ -102,8 +111,8 @@ pub fn processors(memory: &impl Memory, pointer: u64) -> Result<ApicIds, AcpiErr
     };
     for address in description[HEADER_LENGTH..].chunks_exact(width) {
         let address = number(address);
-        if memory.bytes(address, 4) == Some(b"APIC") {
-            return Ok(enabled(table(memory, address)?));
+        if memory.bytes(address, 4) == Some(name) {
+            return table(memory, address);
         }
     }
     Err(AcpiError::NoTable)
@@ -172,7 +181,7 @@ fn enabled(table: &[u8]) -> ApicIds {
 }
 
 /// A little-endian number of at most eight bytes.
-fn number(bytes: &[u8]) -> u64 {
+pub(crate) fn number(bytes: &[u8]) -> u64 {
     bytes
         .iter()
         .rev()
@@ -184,11 +193,11 @@ fn sum(bytes: &[u8]) -> u8 {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::{AcpiError, HEADER_LENGTH, Memory, processors, sum};
 
     /// Memory from address 0xe0000 on.
-    struct Bios(Vec<u8>);
+    pub(crate) struct Bios(Vec<u8>);
 
     const BASE: u64 = 0xe_0000;
     const ROOT: u64 = BASE + 0x100;
@@ -202,6 +211,22 @@ mod tests {
     }
 
     impl Bios {
+        /// Tables of these names, and what follows their headers.
+        pub(crate) fn with(tables: &[(&[u8; 4], Vec<u8>)]) -> Self {
+            let mut bios = Self(vec![0; 0x4000]);
+            bios.put(BASE + 0x20, &root_pointer(ROOT));
+            let mut at = ROOT + 0x100;
+            let mut addresses = Vec::new();
+            for (name, body) in tables {
+                let whole = table(name, body);
+                bios.put(at, &whole);
+                addresses.extend((at as u32).to_le_bytes());
+                at += whole.len() as u64;
+            }
+            bios.put(ROOT, &table(b"RSDT", &addresses));
+            bios
+        }
+
         fn put(&mut self, address: u64, bytes: &[u8]) {
             let start = (address - BASE) as usize;
             self.0[start..start + bytes.len()].copy_from_slice(bytes);

@@ -3,4 +3,5 @@
 #![deny(unsafe_op_in_unsafe_fn)]
 
 pub mod acpi;
+pub mod nodes;
 pub mod shootdown;

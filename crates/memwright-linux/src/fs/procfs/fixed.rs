@@ -5,11 +5,11 @@ use super::{
     frames::FrameWord,
     huge, hugetlb, lock_stat,
     node::{FixedDirectory, ProcNode},
-    processors, system, vm,
+    nodes, processors, system, vm,
 };
 
 use ProcNode::{
-    Fixed, Frames, PathLink, Processors, SelfLink, SystemControl, SystemText, ThreadSelfLink,
+    Fixed, Frames, Nodes, PathLink, Processors, SelfLink, SystemControl, SystemText, ThreadSelfLink,
 };
 
 /// The fixed entries of `/proc`.
@@ -152,7 +152,7 @@ static KERNEL: FixedDirectory = FixedDirectory {
 
 static SYSTEM: FixedDirectory = FixedDirectory {
     first: 0x900,
-    entries: &[("cpu", 0o555, Processors), ("node", 0o555, Fixed(&NODES))],
+    entries: &[("cpu", 0o555, Processors), ("node", 0o555, Nodes)],
 };
 
 /// What `/sys/devices/system/cpu` holds beside a directory for each processor.
@@ -167,24 +167,14 @@ pub static PROCESSORS: FixedDirectory = FixedDirectory {
     ],
 };
 
-static NODES: FixedDirectory = FixedDirectory {
+/// What `/sys/devices/system/node` holds beside a directory for each node.
+pub static NODES: FixedDirectory = FixedDirectory {
     first: 0xb00,
     entries: &[
-        ("has_cpu", 0o444, SystemText(processors::nodes)),
-        ("has_memory", 0o444, SystemText(processors::nodes)),
-        ("has_normal_memory", 0o444, SystemText(processors::nodes)),
-        ("node0", 0o555, Fixed(&NODE)),
-        ("online", 0o444, SystemText(processors::nodes)),
-        ("possible", 0o444, SystemText(processors::nodes)),
-    ],
-};
-
-static NODE: FixedDirectory = FixedDirectory {
-    first: 0xc00,
-    entries: &[
-        ("cpulist", 0o444, SystemText(processors::present)),
-        ("cpumap", 0o444, SystemText(processors::present_mask)),
-        ("distance", 0o444, SystemText(processors::distance)),
-        ("meminfo", 0o444, SystemText(processors::node_memory)),
+        ("has_cpu", 0o444, SystemText(nodes::with_processors)),
+        ("has_memory", 0o444, SystemText(nodes::with_memory)),
+        ("has_normal_memory", 0o444, SystemText(nodes::with_memory)),
+        ("online", 0o444, SystemText(nodes::all)),
+        ("possible", 0o444, SystemText(nodes::all)),
     ],
 };

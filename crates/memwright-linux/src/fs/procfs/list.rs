@@ -3,7 +3,7 @@
 use super::{
     ProcNode, fixed,
     node::{Child, FixedDirectory},
-    process, processors,
+    nodes, process, processors,
 };
 use crate::{
     context::Context,
@@ -92,6 +92,7 @@ impl ProcNode {
                 directory.list(position, emit);
             }
             Self::Processors => processors::list(context, position, emit),
+            Self::Nodes => nodes::list(context, position, emit),
             Self::Processor(number, directory) => directory.list(number, position, emit),
             Self::Root => {
                 if *position < PROCESSES {

@@ -13,6 +13,7 @@ mod lock_stat;
 mod mem;
 mod merge;
 mod node;
+pub(crate) mod nodes;
 mod pagemap;
 mod process;
 pub(crate) mod processors;
@@ -60,6 +61,7 @@ impl ProcNode {
         match *self {
             Self::Fixed(directory) => directory.child(name).ok_or(Errno::ENOENT),
             Self::Processors => processors::child(context, name).ok_or(Errno::ENOENT),
+            Self::Nodes => nodes::child(context, name).ok_or(Errno::ENOENT),
             Self::Processor(number, directory) => {
                 directory.child(number, name).ok_or(Errno::ENOENT)
             }

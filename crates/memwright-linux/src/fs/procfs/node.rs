@@ -53,6 +53,8 @@ pub enum ProcNode {
     Fixed(&'static FixedDirectory),
     /// `/sys/devices/system/cpu`.
     Processors,
+    /// `/sys/devices/system/node`.
+    Nodes,
     /// A directory of a processor.
     Processor(u32, &'static ProcessorDirectory),
     /// A file about a processor.
@@ -227,6 +229,7 @@ impl ProcNode {
             Self::Root
             | Self::Fixed(_)
             | Self::Processors
+            | Self::Nodes
             | Self::Processor(..)
             | Self::Process(_)
             | Self::Tasks(_)
@@ -296,6 +299,7 @@ impl ProcNode {
             Self::Root
             | Self::Fixed(_)
             | Self::Processors
+            | Self::Nodes
             | Self::Processor(..)
             | Self::Process(_)
             | Self::Tasks(_)
@@ -322,6 +326,7 @@ impl ProcNode {
             Self::Root
             | Self::Fixed(_)
             | Self::Processors
+            | Self::Nodes
             | Self::Processor(..)
             | Self::Process(_)
             | Self::Tasks(_)
@@ -375,6 +380,7 @@ impl ProcNode {
             Self::Root
             | Self::Fixed(_)
             | Self::Processors
+            | Self::Nodes
             | Self::Processor(..)
             | Self::Process(_)
             | Self::Tasks(_)

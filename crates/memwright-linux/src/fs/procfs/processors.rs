@@ -1,4 +1,4 @@
-//! `/sys/devices/system/cpu`: a directory for each processor, and `/sys/devices/system/node`.
+//! `/sys/devices/system/cpu`: a directory for each processor. Those of nodes are made alike.
 
 use super::{
     Text,
@@ -9,7 +9,7 @@ use super::{
 use crate::{context::Context, fs::dirents::DirectoryEntry, host::Host};
 use alloc::format;
 use core::fmt::{self, Write};
-use memwright_table::{CpuSet, PAGE_SIZE};
+use memwright_table::CpuSet;
 
 /// Writes a file about a processor.
 pub type ProcessorWriter = fn(&Context<'_>, u32, &mut Text) -> fmt::Result;
@@ -25,9 +25,9 @@ pub enum ProcessorEntry {
 
 /// A directory of a processor.
 pub struct ProcessorDirectory {
-    /// Which of the directories it is.
-    place: u64,
-    entries: &'static [(&'static str, ProcessorEntry)],
+    /// Which of the directories of a number it is.
+    pub(super) place: u64,
+    pub(super) entries: &'static [(&'static str, ProcessorEntry)],
 }
 
 use ProcessorEntry::{Directory, Text as File};
@@ -56,7 +56,7 @@ static TOPOLOGY: ProcessorDirectory = ProcessorDirectory {
 };
 
 /// Numbers of these nodes: 64 for each directory of each processor.
-const NUMBERS: u64 = 0x1_0000;
+pub(super) const NUMBERS: u64 = 0x1_0000;
 
 impl ProcessorDirectory {
     fn child_at(&self, processor: u32, index: usize) -> Option<Child> {
@@ -222,7 +222,7 @@ fn package(_context: &Context<'_>, _processor: u32, text: &mut Text) -> fmt::Res
     text.write_str("0\n")
 }
 
-/// `/sys/devices/system/cpu/online` and its like, and the processors of the only node.
+/// `/sys/devices/system/cpu/online` and its like.
 pub fn present(context: &Context<'_>, text: &mut Text) -> fmt::Result {
     list_line(text, every(context.kernel.host))
 }
@@ -235,37 +235,6 @@ pub fn absent(_context: &Context<'_>, text: &mut Text) -> fmt::Result {
 /// `/sys/devices/system/cpu/kernel_max`: the highest number that a processor could have.
 pub fn highest(_context: &Context<'_>, text: &mut Text) -> fmt::Result {
     writeln!(text, "{}", CpuSet::from_bits(u64::MAX).iter().count() - 1)
-}
-
-/// The mask of the processors of the only node.
-pub fn present_mask(context: &Context<'_>, text: &mut Text) -> fmt::Result {
-    mask_line(context, text, every(context.kernel.host))
-}
-
-/// The numbers of the nodes with memory, and so on: there is one.
-pub fn nodes(_context: &Context<'_>, text: &mut Text) -> fmt::Result {
-    text.write_str("0\n")
-}
-
-/// `node0/distance`: to itself.
-pub fn distance(_context: &Context<'_>, text: &mut Text) -> fmt::Result {
-    text.write_str("10\n")
-}
-
-/// `node0/meminfo`: all memory is the node's.
-pub fn node_memory(context: &Context<'_>, text: &mut Text) -> fmt::Result {
-    let frames = context.kernel.memory.frames();
-    let (total, free) = (frames.total(), frames.free());
-    let rows = [
-        ("MemTotal:", total),
-        ("MemFree:", free),
-        ("MemUsed:", total - free),
-    ];
-    for (name, pages) in rows {
-        let kibibytes = pages * (PAGE_SIZE as u64 / 1024);
-        writeln!(text, "Node 0 {name:<15}{kibibytes:8} kB")?;
-    }
-    Ok(())
 }
 
 #[cfg(test)]

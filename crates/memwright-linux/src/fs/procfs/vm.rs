@@ -11,7 +11,7 @@ use core::{
     sync::atomic::Ordering,
 };
 use memwright::{OvercommitMode, Row, Value};
-use memwright_table::{FrameKind, PAGE_SIZE};
+use memwright_table::{FrameKind, NodeCounts, PAGE_SIZE};
 
 /// Kibibytes of a page.
 const PAGE_KIB: u64 = PAGE_SIZE as u64 / 1024;
@@ -174,6 +174,10 @@ pub fn statistics(context: &Context<'_>, text: &mut Text) -> fmt::Result {
         Row::HugeSplitsFork,
         Row::HugeSplitsSwap,
     ];
+    let placed = |of: fn(NodeCounts) -> u64| -> u64 {
+        let nodes = frames.topology().all();
+        nodes.iter().map(|node| of(frames.node_counts(node))).sum()
+    };
     let locked = counts::locked(context)?;
     let objects = frames.used_by(FrameKind::Object);
     let rows = [
@@ -195,6 +199,14 @@ pub fn statistics(context: &Context<'_>, text: &mut Text) -> fmt::Result {
         ("pswpout", count(Row::SwapWritten)),
         ("pglazyfree", count(Row::LazyFreed)),
         ("pglazyfreed", count(Row::LazyDropped)),
+        ("numa_hit", placed(|counts| counts.hit)),
+        ("numa_miss", placed(|counts| counts.miss)),
+        ("numa_foreign", placed(|counts| counts.foreign)),
+        ("numa_interleave", placed(|counts| counts.interleaved)),
+        ("numa_local", placed(|counts| counts.local)),
+        ("numa_other", placed(|counts| counts.other)),
+        ("pgmigrate_success", count(Row::PagesMigrated)),
+        ("pgmigrate_fail", count(Row::PagesNotMigrated)),
         ("nr_anon_transparent_hugepages", frames.folios()),
         ("cow_ksm", count(Row::UnmergesWritten)),
         ("thp_fault_alloc", count(Row::FaultHuge)),

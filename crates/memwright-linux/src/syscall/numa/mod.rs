@@ -10,6 +10,7 @@ use super::{
 };
 use linux_raw_sys::general as raw;
 
+pub(crate) use mask::MOST_NODES;
 pub(crate) use policy::mode_name;
 
 /// The rows of this group.

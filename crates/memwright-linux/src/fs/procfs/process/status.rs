@@ -5,10 +5,12 @@ use crate::{
     context::Context,
     fs::procfs::{
         Text,
+        nodes::write_allowed,
         processors::{write_list, write_mask},
     },
     process::{Capabilities, Ids, Resource},
     signal::{Handler, Signal},
+    syscall::numa::MOST_NODES,
 };
 use alloc::sync::Arc;
 use core::fmt::{self, Write};
@@ -142,6 +144,8 @@ pub fn status(context: &Context<'_>, subject: &Subject, text: &mut Text) -> fmt:
         allowed.bits() & every,
         context.kernel.host.cpu_count(),
     )?;
+    let nodes = context.kernel.memory.frames().topology().all();
+    write_allowed(text, nodes, MOST_NODES)?;
     let usage = match &subject.thread {
         Some(thread) => context.kernel.scheduler.usage_of(context.kernel, thread),
         None => process.usage.snapshot(),

@@ -1,0 +1,201 @@
+//! `/sys/devices/system/node`: a directory for each node.
+
+use super::{
+    Text,
+    fixed::NODES,
+    node::{Child, ProcNode},
+    processors::{
+        NUMBERS, ProcessorDirectory, ProcessorEntry::Text as File, write_list, write_mask,
+    },
+};
+use crate::{context::Context, fs::dirents::DirectoryEntry};
+use alloc::format;
+use core::fmt::{self, Write};
+use memwright_table::{NodeSet, PAGE_SIZE, Topology};
+
+/// Which of the directories of a number it is: the others are a processor's.
+const PLACE: u64 = 2;
+
+/// `nodeN`.
+static NODE: ProcessorDirectory = ProcessorDirectory {
+    place: PLACE,
+    entries: &[
+        ("cpulist", File(processor_list)),
+        ("cpumap", File(processor_mask)),
+        ("distance", File(distance)),
+        ("meminfo", File(memory)),
+        ("numastat", File(counts)),
+    ],
+};
+
+fn topology<'a>(context: &'a Context<'_>) -> &'a Topology {
+    context.kernel.memory.frames().topology()
+}
+
+/// The directory of one node.
+fn node(number: u32) -> Child {
+    Child {
+        node: ProcNode::Processor(number, &NODE),
+        number: NUMBERS + (u64::from(number) * 4 + PLACE) * 64,
+        permissions: 0o555,
+    }
+}
+
+/// What a name of `/sys/devices/system/node` leads to.
+#[must_use]
+pub fn child(context: &Context<'_>, name: &[u8]) -> Option<Child> {
+    if let Some(child) = NODES.child(name) {
+        return Some(child);
+    }
+    let number = super::list::decimal(name.strip_prefix(b"node")?)?;
+    ((number as usize) < topology(context).nodes()).then(|| node(number))
+}
+
+/// Hands out the entries of `/sys/devices/system/node` from `position` on.
+pub fn list(
+    context: &Context<'_>,
+    position: &mut u64,
+    emit: &mut dyn FnMut(DirectoryEntry<'_>) -> bool,
+) {
+    let first = 2 + NODES.entries.len() as u64;
+    if *position < first && !NODES.list(position, emit) {
+        return;
+    }
+    while *position - first < topology(context).nodes() as u64 {
+        let number = (*position - first) as u32;
+        let child = node(number);
+        let taken = emit(DirectoryEntry {
+            inode: child.number,
+            next: *position + 1,
+            kind: child.node.kind(),
+            name: format!("node{number}").as_bytes(),
+        });
+        if !taken {
+            return;
+        }
+        *position += 1;
+    }
+}
+
+fn list_line(text: &mut Text, set: u64) -> fmt::Result {
+    write_list(text, set)?;
+    text.write_char('\n')
+}
+
+/// The processors of a node.
+fn processors_of(context: &Context<'_>, number: u32) -> u64 {
+    let topology = topology(context);
+    let every = context.kernel.scheduler.all_cpus();
+    let own = every
+        .iter()
+        .filter(|cpu| u32::from(topology.node_of(*cpu)) == number);
+    own.fold(0, |set, cpu| set | 1 << cpu.index())
+}
+
+/// The numbers of all nodes.
+pub fn all(context: &Context<'_>, text: &mut Text) -> fmt::Result {
+    list_line(text, topology(context).all().bits())
+}
+
+fn list_where(context: &Context<'_>, text: &mut Text, holds: impl Fn(u8) -> bool) -> fmt::Result {
+    let nodes = topology(context).all().iter().filter(|node| holds(*node));
+    list_line(text, nodes.fold(0, |set: u64, node| set | 1 << node))
+}
+
+/// The numbers of the nodes with processors.
+pub fn with_processors(context: &Context<'_>, text: &mut Text) -> fmt::Result {
+    list_where(context, text, |node| {
+        processors_of(context, node.into()) != 0
+    })
+}
+
+/// The numbers of the nodes with memory.
+pub fn with_memory(context: &Context<'_>, text: &mut Text) -> fmt::Result {
+    let frames = context.kernel.memory.frames();
+    list_where(context, text, |node| frames.node_usage(node).0 > 0)
+}
+
+fn processor_list(context: &Context<'_>, number: u32, text: &mut Text) -> fmt::Result {
+    list_line(text, processors_of(context, number))
+}
+
+fn processor_mask(context: &Context<'_>, number: u32, text: &mut Text) -> fmt::Result {
+    let count = context.kernel.host.cpu_count();
+    write_mask(text, processors_of(context, number), count)?;
+    text.write_char('\n')
+}
+
+/// `nodeN/distance`: to each node.
+fn distance(context: &Context<'_>, number: u32, text: &mut Text) -> fmt::Result {
+    let topology = topology(context);
+    for to in topology.all().iter() {
+        if to > 0 {
+            text.write_char(' ')?;
+        }
+        write!(text, "{}", topology.distance(number as u8, to))?;
+    }
+    text.write_char('\n')
+}
+
+/// `nodeN/meminfo`.
+fn memory(context: &Context<'_>, number: u32, text: &mut Text) -> fmt::Result {
+    let (total, free) = context.kernel.memory.frames().node_usage(number as u8);
+    let rows = [
+        ("MemTotal:", total),
+        ("MemFree:", free),
+        ("MemUsed:", total - free),
+    ];
+    for (name, pages) in rows {
+        let kibibytes = pages * (PAGE_SIZE as u64 / 1024);
+        writeln!(text, "Node {number} {name:<15}{kibibytes:8} kB")?;
+    }
+    Ok(())
+}
+
+/// `nodeN/numastat` (Linux 7.2 Documentation/admin-guide/numastat.rst).
+fn counts(context: &Context<'_>, number: u32, text: &mut Text) -> fmt::Result {
+    let counts = context.kernel.memory.frames().node_counts(number as u8);
+    let rows = [
+        ("numa_hit", counts.hit),
+        ("numa_miss", counts.miss),
+        ("numa_foreign", counts.foreign),
+        ("interleave_hit", counts.interleaved),
+        ("local_node", counts.local),
+        ("other_node", counts.other),
+    ];
+    for (name, count) in rows {
+        writeln!(text, "{name} {count}")?;
+    }
+    Ok(())
+}
+
+/// Writes a set of nodes as `/proc/PID/status` does: a mask with room for all that could be, and a list.
+///
+/// # Errors
+/// Those of the text.
+pub fn write_allowed(text: &mut dyn Write, nodes: NodeSet, room: u64) -> fmt::Result {
+    text.write_str("Mems_allowed:\t")?;
+    for _ in 2..room.div_ceil(32) {
+        text.write_str("00000000,")?;
+    }
+    let (high, low) = (nodes.bits() >> 32, nodes.bits() as u32);
+    write!(text, "{high:08x},{low:08x}\nMems_allowed_list:\t")?;
+    write_list(text, nodes.bits())?;
+    text.write_char('\n')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::string::String;
+
+    #[test]
+    fn allowed_nodes_are_a_mask_and_a_list() {
+        let mut text = String::new();
+        write_allowed(&mut text, NodeSet::first(2), 128).unwrap();
+        assert_eq!(
+            text,
+            "Mems_allowed:\t00000000,00000000,00000000,00000003\nMems_allowed_list:\t0-1\n"
+        );
+    }
+}
