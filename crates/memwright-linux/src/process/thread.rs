@@ -10,6 +10,7 @@ use crate::{
     host::ContextId,
     numa::ThreadPlacement,
     probes::Stepping,
+    ptrace::stands_still,
     scheduler::{RunState, RunWord},
     sync::{Lock, Rank},
     wait::Interest,
@@ -230,9 +231,11 @@ impl Thread {
     /// waiting for what signals do not end, `T` stopped, `t` standing
     /// still for a tracer, `X` ended. Zombies are processes.
     pub fn state_letter(&self) -> char {
-        let traced =
-            self.run_state() == RunState::Blocked && self.sleep.lock().interest == Interest::Tracer;
-        if self.is_stopped() && !traced {
+        // Not by what it waits for: who was told of the stop may look before the wait has begun.
+        if stands_still(self) {
+            return 't';
+        }
+        if self.is_stopped() {
             return 'T';
         }
         match self.run_state() {
@@ -241,7 +244,8 @@ impl Thread {
                 Interest::Signals => 'S',
                 Interest::Fatal => 'D',
                 Interest::Continuation => 'T',
-                Interest::Tracer => 't',
+                // Let go on, not yet woken.
+                Interest::Tracer => 'R',
             },
             RunState::Ended => 'X',
         }

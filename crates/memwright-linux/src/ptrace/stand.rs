@@ -145,6 +145,14 @@ pub(crate) fn resume(
     Ok(())
 }
 
+/// Whether a thread stands still for its tracer, who has not let it go on yet.
+pub(crate) fn stands_still(thread: &Thread) -> bool {
+    let mut signals = thread.process.signals.lock();
+    tracing(&mut signals, thread)
+        .and_then(|tracing| tracing.standing.as_ref())
+        .is_some_and(|standing| standing.resume.is_none())
+}
+
 /// The signal with which a traced thread stands still, if its tracer's wait was not told yet; it is told now, unless
 /// `keep`.
 pub(crate) fn standing_unreported(thread: &Thread, keep: bool) -> Option<Signal> {
