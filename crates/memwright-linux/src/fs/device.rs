@@ -169,11 +169,7 @@ impl File for Device {
         match self {
             // These stay at the beginning wherever they are sent (`null_lseek` of Linux 7.2).
             Self::Null | Self::Zero | Self::Full => Ok(0),
-            Self::Random | Self::Urandom => match whence {
-                Whence::Start => super::seek::moved(0, offset),
-                Whence::Position => super::seek::moved(position, offset),
-                Whence::End | Whence::Data | Whence::Hole => Err(Errno::EINVAL),
-            },
+            Self::Random | Self::Urandom => super::seek::sought(position, offset, whence, None),
             Self::Userfaultfd => super::seek::moved(position, offset),
             Self::Console | Self::Terminal | Self::Unknown(_) => Err(Errno::ESPIPE),
         }

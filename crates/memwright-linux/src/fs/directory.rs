@@ -5,7 +5,7 @@ use super::{
     inode::Body,
     kind::Kind,
     open_file::{File, OpenFile},
-    seek::{Whence, moved},
+    seek::{Whence, sought},
 };
 use crate::{context::Context, errno::Errno};
 use alloc::vec::Vec;
@@ -32,11 +32,7 @@ impl File for DirectoryFile {
         offset: i64,
         whence: Whence,
     ) -> Result<u64, Errno> {
-        match whence {
-            Whence::Start => moved(0, offset),
-            Whence::Position => moved(position, offset),
-            Whence::End | Whence::Data | Whence::Hole => Err(Errno::EINVAL),
-        }
+        sought(position, offset, whence, None)
     }
 
     fn entries(

@@ -49,6 +49,20 @@ pub fn moved(base: u64, offset: i64) -> Result<u64, Errno> {
     }
 }
 
+/// Where a file that knows nothing of holes goes from `position`. `size` is `None` where a file has no end to count
+/// from, as the texts of `/proc` and directories.
+///
+/// # Errors
+/// `EINVAL` for what cannot be counted from, else as [`moved`].
+pub fn sought(position: u64, offset: i64, whence: Whence, size: Option<u64>) -> Result<u64, Errno> {
+    match whence {
+        Whence::Start => moved(0, offset),
+        Whence::Position => moved(position, offset),
+        Whence::End => moved(size.ok_or(Errno::EINVAL)?, offset),
+        Whence::Data | Whence::Hole => Err(Errno::EINVAL),
+    }
+}
+
 /// Checks the explicit offset of `pread64` and its kin.
 ///
 /// # Errors
@@ -104,6 +118,21 @@ mod tests {
         }
         assert_eq!(explicit(-1), Err(Errno::EINVAL));
         assert_eq!(explicit(i64::MAX), Ok(SIZE_MAX));
+    }
+
+    #[test]
+    fn places_are_counted_from_what_there_is() {
+        let cases = [
+            (Whence::Start, None, Ok(3)),
+            (Whence::Position, None, Ok(13)),
+            (Whence::End, None, Err(Errno::EINVAL)),
+            (Whence::End, Some(20), Ok(23)),
+            (Whence::Data, Some(20), Err(Errno::EINVAL)),
+            (Whence::Hole, Some(20), Err(Errno::EINVAL)),
+        ];
+        for (whence, size, result) in cases {
+            assert_eq!(sought(10, 3, whence, size), result, "{whence:?} {size:?}");
+        }
     }
 
     #[test]

@@ -6,7 +6,7 @@ use crate::{
     errno::Errno,
     fs::{
         open_file::{File, OpenFile},
-        seek::{Whence, moved},
+        seek::{Whence, sought},
         transfer::{Sink, Source, with_buffer},
     },
 };
@@ -128,12 +128,7 @@ impl File for DiskFile {
         offset: i64,
         whence: Whence,
     ) -> Result<u64, Errno> {
-        match whence {
-            Whence::Start => moved(0, offset),
-            Whence::Position => moved(position, offset),
-            Whence::End => moved(self.disk.size(), offset),
-            Whence::Data | Whence::Hole => Err(Errno::EINVAL),
-        }
+        sought(position, offset, whence, Some(self.disk.size()))
     }
 
     fn control(

@@ -6,7 +6,7 @@ use crate::{
     errno::Errno,
     fs::{
         open_file::{File, OpenFile},
-        seek::{Whence, moved},
+        seek::{Whence, sought},
         transfer::{Sink, Source},
     },
     user::USER_END,
@@ -109,10 +109,6 @@ impl File for MemoryFile {
         offset: i64,
         whence: Whence,
     ) -> Result<u64, Errno> {
-        match whence {
-            Whence::Start => moved(0, offset),
-            Whence::Position => moved(position, offset),
-            Whence::End | Whence::Data | Whence::Hole => Err(Errno::EINVAL),
-        }
+        sought(position, offset, whence, None)
     }
 }

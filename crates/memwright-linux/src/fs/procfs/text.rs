@@ -6,7 +6,7 @@ use crate::{
     errno::Errno,
     fs::{
         open_file::{File, OpenFile},
-        seek::{Whence, moved},
+        seek::{Whence, sought},
         transfer::{Sink, Source},
     },
     sync::{Lock, Rank},
@@ -159,10 +159,6 @@ impl File for TextFile {
         offset: i64,
         whence: Whence,
     ) -> Result<u64, Errno> {
-        match whence {
-            Whence::Start => moved(0, offset),
-            Whence::Position => moved(position, offset),
-            Whence::End | Whence::Data | Whence::Hole => Err(Errno::EINVAL),
-        }
+        sought(position, offset, whence, None)
     }
 }
