@@ -5,6 +5,7 @@ mod file;
 mod header;
 mod remove;
 mod store;
+mod unpack;
 mod zram;
 
 pub use disk::Disk;

@@ -1,15 +1,16 @@
 //! Compressed memory as a swap device (Linux 7.2 `drivers/block/zram/zram_drv.c`): a page that repeats one word is
 //! that word, another is compressed with LZ4 and packed with others, and one that does not compress is a frame.
 
-use super::store::{Piece, Store};
+use super::{
+    store::{Piece, Store},
+    unpack::{Corrupt, unpack},
+};
 use crate::{
     M,
     sync::{Lock, Rank},
 };
 use alloc::vec::Vec;
-use lz4_flex::block::{
-    CompressTable, compress_into_with_table, decompress_into, get_maximum_output_size,
-};
+use lz4_flex::block::{CompressTable, compress_into_with_table, get_maximum_output_size};
 use memwright::{DeviceError, SwapDevice};
 use memwright_table::{Frame, Frames, OutOfMemory, PAGE_SIZE, TryPush};
 
@@ -123,9 +124,7 @@ impl Inner {
             Kept::Packed(piece, length) => {
                 let packed = &mut self.packed[..usize::from(length)];
                 self.store.get(frames, piece, packed);
-                if !matches!(decompress_into(packed, &mut self.plain), Ok(PAGE_SIZE)) {
-                    return Err(DeviceError::Io);
-                }
+                unpack(packed, &mut self.plain).map_err(|Corrupt| DeviceError::Io)?;
             }
         }
         Ok(())

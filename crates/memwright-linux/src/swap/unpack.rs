@@ -1,0 +1,208 @@
+//! Pages out of LZ4 blocks.
+//!
+//! Of its own, beside the crate that packs them: memory repeats itself in long runs (one word over half a page), which
+//! that crate's decoder without `unsafe` copies byte by byte. Here a run doubles with each copy.
+
+/// The bytes are not a block that fills a page.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Corrupt;
+
+/// A match is so much longer than its length says.
+const MATCH_MIN: usize = 4;
+
+/// A length in a token that goes on in the bytes that follow.
+const GOES_ON: usize = 15;
+
+/// What is copied at once.
+const WORD: usize = size_of::<u64>();
+
+/// Up to here copying some words too much costs less than copying exactly. What is too much is overwritten by what
+/// follows.
+const SHORT: usize = 4 * WORD;
+
+/// Fills `page` from a block as `LZ4_compress_default` makes it (`lz4_Block_format.md` of LZ4 1.10).
+///
+/// # Errors
+/// The block is cut off, reaches out of the page, or fills less or more than it.
+pub fn unpack(mut packed: &[u8], page: &mut [u8]) -> Result<(), Corrupt> {
+    let mut at = 0;
+    loop {
+        let token = usize::from(take_byte(&mut packed)?);
+        let length = full_length(token >> 4, &mut packed)?;
+        copy_literals(&mut packed, page, at, length)?;
+        at += length;
+        if packed.is_empty() {
+            return if at == page.len() {
+                Ok(())
+            } else {
+                Err(Corrupt)
+            };
+        }
+        let (distance, rest) = packed.split_first_chunk().ok_or(Corrupt)?;
+        packed = rest;
+        let distance = usize::from(u16::from_le_bytes(*distance));
+        let length = full_length(token & GOES_ON, &mut packed)? + MATCH_MIN;
+        repeat(page, at, distance, length)?;
+        at += length;
+    }
+}
+
+fn take_byte(packed: &mut &[u8]) -> Result<u8, Corrupt> {
+    let (first, rest) = packed.split_first().ok_or(Corrupt)?;
+    *packed = rest;
+    Ok(*first)
+}
+
+/// A length of which the token has the beginning.
+fn full_length(mut length: usize, packed: &mut &[u8]) -> Result<usize, Corrupt> {
+    if length < GOES_ON {
+        return Ok(length);
+    }
+    loop {
+        let more = take_byte(packed)?;
+        length += usize::from(more);
+        if more < u8::MAX {
+            return Ok(length);
+        }
+    }
+}
+
+/// Takes `length` bytes as they are.
+fn copy_literals(
+    packed: &mut &[u8],
+    page: &mut [u8],
+    at: usize,
+    length: usize,
+) -> Result<(), Corrupt> {
+    let room = page.get_mut(at..).ok_or(Corrupt)?;
+    if let (true, Some(from), Some(to)) = (
+        length <= 2 * WORD,
+        packed.first_chunk::<{ 2 * WORD }>(),
+        room.first_chunk_mut::<{ 2 * WORD }>(),
+    ) {
+        *to = *from;
+        *packed = &packed[length..];
+        return Ok(());
+    }
+    let (literals, rest) = packed.split_at_checked(length).ok_or(Corrupt)?;
+    let room = room.get_mut(..length).ok_or(Corrupt)?;
+    room.copy_from_slice(literals);
+    *packed = rest;
+    Ok(())
+}
+
+/// Repeats at `at` the bytes that stand `distance` before.
+fn repeat(page: &mut [u8], at: usize, distance: usize, length: usize) -> Result<(), Corrupt> {
+    let from = at.checked_sub(distance).ok_or(Corrupt)?;
+    let end = at + length;
+    if distance == 0 || end > page.len() {
+        return Err(Corrupt);
+    }
+    if distance >= WORD && length <= SHORT && at + SHORT <= page.len() {
+        for step in (0..length).step_by(WORD) {
+            let Some(word) = page[from + step..].first_chunk::<WORD>().copied() else {
+                return Err(Corrupt);
+            };
+            page[at + step..][..WORD].copy_from_slice(&word);
+        }
+        return Ok(());
+    }
+    // All from `from` on repeats itself after `distance` bytes: whatever is there is copied whole.
+    let mut to = at;
+    while to < end {
+        let step = (to - from).min(end - to);
+        page.copy_within(from..from + step, to);
+        to += step;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::{vec, vec::Vec};
+    use lz4_flex::block::{compress, decompress_into};
+    use proptest::prelude::*;
+
+    /// Memory as programs have it: runs of words, noise, and what stood there before.
+    fn page_of(parts: &[(u8, u16, u16)]) -> Vec<u8> {
+        let mut page = Vec::new();
+        let mut state = 1_u32;
+        for &(kind, value, length) in parts {
+            for index in 0..usize::from(length) {
+                state = state
+                    .wrapping_mul(1_664_525)
+                    .wrapping_add(u32::from(value) | 1);
+                page.push(match kind % 4 {
+                    0 => value as u8,
+                    1 => value.to_le_bytes()[index % 2],
+                    2 => (state >> 24) as u8,
+                    _ => {
+                        let back = usize::from(value) % 700 + 1;
+                        page.len().checked_sub(back).map_or(7, |from| page[from])
+                    }
+                });
+            }
+        }
+        page
+    }
+
+    proptest! {
+        #[test]
+        fn what_was_packed_comes_back(parts in prop::collection::vec((any::<u8>(), any::<u16>(), 1..400_u16), 1..40)) {
+            let plain = page_of(&parts);
+            let mut page = vec![0xa5; plain.len()];
+            prop_assert_eq!(unpack(&compress(&plain), &mut page), Ok(()));
+            prop_assert_eq!(page, plain);
+        }
+
+        #[test]
+        fn spoiled_blocks_are_told_of_or_fill_the_page(
+            parts in prop::collection::vec((any::<u8>(), any::<u16>(), 1..100_u16), 1..20),
+            at: prop::sample::Index, bits in 1..=u8::MAX, cut in 0..4_usize,
+        ) {
+            let plain = page_of(&parts);
+            let mut packed = compress(&plain);
+            let spoiled = at.index(packed.len());
+            packed[spoiled] ^= bits;
+            packed.truncate(packed.len() - cut.min(packed.len() - 1));
+            let mut page = vec![0; plain.len()];
+            let mut other = page.clone();
+            let same = decompress_into(&packed, &mut other).ok() == Some(plain.len());
+            prop_assert_eq!(unpack(&packed, &mut page).is_ok(), same);
+            if same {
+                prop_assert_eq!(page, other);
+            }
+        }
+    }
+
+    #[test]
+    fn blocks_by_hand() {
+        let mut page = [0; 12];
+        assert_eq!(unpack(&[0x2f, b'a', b'b'], &mut page), Err(Corrupt));
+        // Two literals, ten bytes from two before, none to end with.
+        assert_eq!(unpack(&[0x26, b'a', b'b', 2, 0, 0], &mut page), Ok(()));
+        assert_eq!(&page, b"abababababab");
+        // One byte too few, one too many, from before the page, from nowhere.
+        assert_eq!(
+            unpack(&[0x25, b'a', b'b', 2, 0, 0], &mut page),
+            Err(Corrupt)
+        );
+        assert_eq!(
+            unpack(&[0x27, b'a', b'b', 2, 0, 0], &mut page),
+            Err(Corrupt)
+        );
+        assert_eq!(
+            unpack(&[0x26, b'a', b'b', 3, 0, 0], &mut page),
+            Err(Corrupt)
+        );
+        assert_eq!(
+            unpack(&[0x26, b'a', b'b', 0, 0, 0], &mut page),
+            Err(Corrupt)
+        );
+        // Nothing at all.
+        assert_eq!(unpack(&[], &mut page), Err(Corrupt));
+        assert_eq!(unpack(&[0], &mut page), Err(Corrupt));
+        assert_eq!(unpack(&[0], &mut []), Ok(()));
+    }
+}
