@@ -564,7 +564,8 @@ impl Lockstep {
         let target = remap
             .to
             .map_or(Ok(()), |to| model.check_seals(process, to, remap.new_pages));
-        if !hole && self.has_several(process, remap) && source.and(target).is_err() {
+        let refused_midway = source.and(target).is_err() || self.is_watched(process, remap);
+        if !hole && refused_midway && self.has_several(process, remap) {
             // How many parts go before the one that is refused depends on where areas begin.
             return Ok(());
         }
@@ -629,6 +630,18 @@ impl Lockstep {
             whole |= area.range().covers(PageRange::new(start, end));
         });
         !whole
+    }
+
+    /// Whether any of what moves is watched: such areas move alone.
+    fn is_watched(&self, process: usize, remap: Remap) -> bool {
+        let (start, end) = (Page::new(remap.from), Page::new(remap.from + remap.pages));
+        let range = PageRange::new(start, end);
+        let mut watched = false;
+        self.processes[&process].space().areas(&mut |area| {
+            let moves = !area.range().intersect(range).is_empty();
+            watched |= moves && area.flags().intersects(AreaFlags::UFFD);
+        });
+        watched
     }
 
     fn shrink_several(

@@ -223,7 +223,9 @@ impl<M: Machine> Fault<'_, M> {
     /// Pages around the fault that the object has in memory.
     fn look_around(self, object: &dyn Object<M>) -> Around {
         let pages = self.core.memory.policy().fault_around().min(AROUND as u64);
-        if pages <= 1 {
+        // Whoever is told of stores, or of what the object has, is told page by page (`uffd_disable_fault_around`).
+        let watched = AreaFlags::UFFD_WP.union(AreaFlags::UFFD_MINOR);
+        if pages <= 1 || self.area.flags().intersects(watched) {
             return Around::none(self.page);
         }
         let range = window(self.page, self.area.range(), pages);

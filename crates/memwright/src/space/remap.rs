@@ -433,6 +433,10 @@ impl<M: Machine> Core<M> {
             if cuts_hugetlb(area.flags, part) {
                 return Err(RemapError::Invalid);
             }
+            // What is watched moves alone (`vma_multi_allowed`).
+            if area.flags.intersects(AreaFlags::UFFD) && part != old {
+                return Err(RemapError::NoArea(part.start.address()));
+            }
             let ahead = part.start.number() - old.start.number();
             let piece = Checked {
                 start: part.start,

@@ -34,7 +34,9 @@ impl<M: Machine> AddressSpace<M> {
         let by_dirty = core.memory.policy().track() == Track::DirtyBit;
         let result = core.rewatch(&mut areas, range, |area| {
             let flags = flags_of(watch, modes, area.is_shared(), by_dirty);
-            Some((flags, Some(watch.clone())))
+            // Who is told of as much already is told of no less afterwards.
+            let more = !area.backing().has_watcher(Some(watch)) || !area.flags().contains(flags);
+            more.then(|| (flags, Some(watch.clone())))
         });
         core.note_areas(core.cpu(), &mut areas);
         result

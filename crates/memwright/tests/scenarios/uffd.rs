@@ -2,7 +2,7 @@
 
 use memwright::track::{Categories, Scan};
 use memwright::uffd::{Fill, FillError, Watch, WatchError, WatchModes, WatchedFault, Watcher};
-use memwright::{Advice, FaultError};
+use memwright::{Advice, FaultError, RemapError, RemapRequest};
 use memwright_table::PageRange;
 
 use crate::world::{PAGE, Process, R, RW, World, page};
@@ -424,4 +424,39 @@ fn a_scan_passes_over_tables_below_which_nobody_was_since_the_last() {
         assert!(written(&process, pages, true).is_empty());
         assert_eq!(quiet(&process), 2);
     }
+}
+
+#[test]
+fn who_registers_again_for_less_is_told_of_as_much() {
+    let world = World::new();
+    let mut process = world.process();
+    process.map(0, 4, RW);
+    let watch = watch(false, true);
+    register(&process, 4, &watch, WP | WatchModes::MISSING);
+    register(&process, 2, &watch, WP);
+    assert_eq!(process.store(1, 1), Err(MISSING));
+    assert_eq!(process.store(3, 1), Err(MISSING));
+}
+
+#[test]
+fn watched_areas_move_one_by_one() {
+    let world = World::new();
+    let mut process = world.process();
+    process.map(0, 4, RW);
+    process.store(0, 1).unwrap();
+    let watch = watch(false, true);
+    register(&process, 2, &watch, WP);
+    let request = |pages: u64| RemapRequest {
+        old: page(0),
+        old_length: pages * PAGE,
+        new_length: pages * PAGE,
+        may_move: true,
+        fixed: Some(page(8)),
+        dont_unmap: false,
+    };
+    let refused = process.space.remap(request(4));
+    assert_eq!(refused, Err(RemapError::NoArea(page(0))));
+    assert_eq!(process.load(0), 1);
+    assert_eq!(process.space.remap(request(2)), Ok(page(8)));
+    assert_eq!(process.load(8), 1);
 }

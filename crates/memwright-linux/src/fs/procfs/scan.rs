@@ -193,6 +193,8 @@ pub fn scan(context: &Context<'_>, space: &Arc<Space>, argument: u64) -> Result<
             Ok(end) if end == next && none => break,
             Ok(end) => next = end,
             Err(error) => {
+                // The end is told as if the walk had come there (`do_pagemap_scan`).
+                next = range.end;
                 result = Err(watch_errno(error));
                 break;
             }
