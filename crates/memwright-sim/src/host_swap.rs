@@ -2,14 +2,20 @@
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
-use memwright::{DeviceError, SwapDevice};
+use memwright::{DeviceError, Direction, Submission, SwapDevice, Ticket, Transfer};
 use memwright_table::{Frame, Frames, PAGE_SIZE};
 
 use crate::machine::{SimulatedMachine, locked};
 
 type Hook = Box<dyn Fn() + Send>;
+
+/// How far a transfer is that has a ticket.
+enum UnderWay {
+    Asked(Transfer),
+    Over(Result<(), DeviceError>),
+}
 
 /// A device for pages of the simulated machine.
 #[derive(Default)]
@@ -20,6 +26,10 @@ pub struct HostSwap {
     fails_each: AtomicU64,
     asked: AtomicU64,
     before_write: Mutex<Option<Hook>>,
+    /// The most transfers under way; 0 if each is over at once.
+    depth: AtomicUsize,
+    under_way: Mutex<BTreeMap<u32, UnderWay>>,
+    tickets: AtomicU32,
 }
 
 impl HostSwap {
@@ -36,6 +46,12 @@ impl HostSwap {
     pub fn fail_each(&self, each: u64) {
         self.asked.store(0, Ordering::Relaxed);
         self.fails_each.store(each, Ordering::Relaxed);
+    }
+
+    /// Lets transfers be under way from now on, `depth` at most: they are over, the last first, when somebody waits
+    /// for one.
+    pub fn defer(&self, depth: usize) {
+        self.depth.store(depth, Ordering::Relaxed);
     }
 
     /// Calls `hook` whenever a page is about to be taken over: what other CPUs do just then.
@@ -56,9 +72,16 @@ impl HostSwap {
     }
 }
 
-impl SwapDevice<SimulatedMachine> for HostSwap {
-    fn slots(&self) -> u32 {
-        self.slots
+impl HostSwap {
+    fn carry_out(
+        &self,
+        frames: &Frames<SimulatedMachine>,
+        transfer: Transfer,
+    ) -> Result<(), DeviceError> {
+        match transfer.direction {
+            Direction::Out => self.write(frames, transfer.slot, transfer.frame),
+            Direction::In => self.read(frames, transfer.slot, transfer.frame),
+        }
     }
 
     fn write(
@@ -93,6 +116,44 @@ impl SwapDevice<SimulatedMachine> for HostSwap {
                 Ok(())
             }
             Some(_) | None => Err(DeviceError::Io),
+        }
+    }
+}
+
+impl SwapDevice<SimulatedMachine> for HostSwap {
+    fn slots(&self) -> u32 {
+        self.slots
+    }
+
+    fn submit(&self, frames: &Frames<SimulatedMachine>, transfer: Transfer) -> Submission {
+        let depth = self.depth.load(Ordering::Relaxed);
+        if depth == 0 {
+            return Submission::Done(self.carry_out(frames, transfer));
+        }
+        let mut under_way = locked(&self.under_way);
+        if under_way.len() >= depth {
+            return Submission::Busy;
+        }
+        let ticket = self.tickets.fetch_add(1, Ordering::Relaxed);
+        under_way.insert(ticket, UnderWay::Asked(transfer));
+        Submission::Pending(Ticket(ticket))
+    }
+
+    fn complete(
+        &self,
+        frames: &Frames<SimulatedMachine>,
+        ticket: Ticket,
+    ) -> Result<(), DeviceError> {
+        let mut under_way = locked(&self.under_way);
+        // The last that was asked for first: nobody may count on an order.
+        for state in under_way.values_mut().rev() {
+            if let UnderWay::Asked(transfer) = *state {
+                *state = UnderWay::Over(self.carry_out(frames, transfer));
+            }
+        }
+        match under_way.remove(&ticket.0) {
+            Some(UnderWay::Over(result)) => result,
+            Some(UnderWay::Asked(_)) | None => panic!("{ticket:?} is of no transfer"),
         }
     }
 

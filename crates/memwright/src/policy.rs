@@ -1,7 +1,7 @@
 //! Which of several ways is taken, chosen at run time so that "before" and "after" can be measured on one
 //! build.
 
-use core::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
 
 use memwright_table::FlushPolicy;
 
@@ -58,6 +58,7 @@ pub struct Policy {
     huge: AtomicU8,
     swapin_write_only: AtomicBool,
     swapin_alone: AtomicBool,
+    swap_errors: AtomicU32,
 }
 
 impl Default for Policy {
@@ -71,13 +72,14 @@ impl Default for Policy {
             huge: AtomicU8::new(HugeMode::Advised as u8),
             swapin_write_only: AtomicBool::new(false),
             swapin_alone: AtomicBool::new(false),
+            swap_errors: AtomicU32::new(0),
         }
     }
 }
 
 impl Policy {
     /// Every key with its values, for help texts.
-    pub const KEYS: [(&'static str, &'static str); 8] = [
+    pub const KEYS: [(&'static str, &'static str); 9] = [
         (
             "write-upgrade",
             "off, dirty or on: when a private page becomes writable without a write fault",
@@ -105,6 +107,10 @@ impl Policy {
         (
             "swapin-around",
             "off or on: whether pages next to the one that faulted come back from swap with it",
+        ),
+        (
+            "swap-errors",
+            "a number N: about one in N pages that go to a swap device or come back fails; 0 for none",
         ),
         (
             "thp",
@@ -180,6 +186,10 @@ impl Policy {
                 };
                 self.swapin_alone.store(alone, Ordering::Relaxed);
             }
+            "swap-errors" => {
+                let each = value.parse().map_err(|_| PolicyError::UnknownValue)?;
+                self.swap_errors.store(each, Ordering::Relaxed);
+            }
             "thp" => {
                 let mode = HugeMode::ALL.iter().find(|(_, name)| *name == value);
                 let (mode, _) = mode.ok_or(PolicyError::UnknownValue)?;
@@ -251,6 +261,11 @@ impl Policy {
         !self.swapin_alone.load(Ordering::Relaxed)
     }
 
+    /// One in about so many transfers of a swap device is to fail; 0 for none. Whoever makes the devices asks.
+    pub fn swap_errors(&self) -> u32 {
+        self.swap_errors.load(Ordering::Relaxed)
+    }
+
     /// Whether locks are counted from the start of the program on.
     pub fn count_locks(&self) -> bool {
         self.count_locks.load(Ordering::Relaxed)
@@ -309,6 +324,8 @@ mod tests {
             policy.set("swapin-reuse", value).unwrap();
             assert_eq!(policy.swapin_reuse(), reuse);
         }
+        policy.set("swap-errors", "1000").unwrap();
+        assert_eq!(policy.swap_errors(), 1000);
         policy.set("locks", "count").unwrap();
         assert!(policy.count_locks());
         policy.set("fault-around", "4").unwrap();

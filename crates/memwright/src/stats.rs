@@ -192,6 +192,8 @@ rows! {
         "Pages handed to a swap device; the others that went out were there already, unchanged.";
     SwapRefused, "swap_refused", Counted, "swap: pages refused",
         "Pages that a swap device did not take: they stayed in memory.";
+    SwapFailed, "swap_failed", Counted, "swap: reads failed",
+        "Pages that a swap device could not read: they stayed there, and an access that needed one got SIGBUS.";
     SwapIn, "swap_in", Counted, "swap: pages read",
         "Pages read from a swap device.";
     SwapAround, "swap_around", Counted, "swap: pages read around",

@@ -95,7 +95,11 @@ pub fn trials() -> Vec<Trial> {
             .option("--memory", "64M")
             .cpus(cpus)
     };
-    let boots = boots.chain([by_faults, swapping, pressed(1), pressed(4)]);
+    let failing = Boot::of("errors", "musl-static", &["swap_errors"])
+        .option("--swap", "zram:256M")
+        .option("--memory", "64M")
+        .policy("swap-errors=1000");
+    let boots = boots.chain([by_faults, swapping, pressed(1), pressed(4), failing]);
     let mut trials = interleaved(boots.collect());
     trials.push(Trial::test("programs::same_trace_twice", same_trace));
     trials

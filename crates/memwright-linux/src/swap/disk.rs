@@ -1,6 +1,6 @@
 //! A disk, which is swap or what programs make of it.
 
-use super::{header, zram::Zram};
+use super::{faults::Faults, header, zram::Zram};
 use crate::{
     M, Memory,
     errno::Errno,
@@ -8,8 +8,8 @@ use crate::{
     sync::{Lock, Rank},
 };
 use alloc::{string::String, sync::Arc};
-use memwright::{DeviceError, SwapDevice};
-use memwright_table::{Frame, Frames, OutOfMemory, PAGE_SIZE};
+use memwright::{DeviceError, Direction, Submission, SwapDevice, Ticket, Transfer};
+use memwright_table::{Frames, OutOfMemory, PAGE_SIZE};
 
 /// The driver's number: one of those for local use (`Documentation/admin-guide/devices.txt` of Linux).
 const MAJOR: u32 = 252;
@@ -30,6 +30,8 @@ pub struct Disk {
     minor: u32,
     pages: u32,
     zram: Zram,
+    /// Of pages that go out or come back.
+    faults: Faults,
     used: Lock<Use>,
 }
 
@@ -40,15 +42,22 @@ struct Slots {
 }
 
 impl Disk {
-    /// A disk of so many pages, all zeroes.
+    /// A disk of so many pages, all zeroes, where one in `errors` pages that go out or come back fails; none if that
+    /// is 0.
     ///
     /// # Errors
     /// No heap for what is to be known of them.
-    pub fn new(frames: &Frames<M>, minor: u32, pages: u32) -> Result<Self, OutOfMemory> {
+    pub fn new(
+        frames: &Frames<M>,
+        minor: u32,
+        pages: u32,
+        errors: u32,
+    ) -> Result<Self, OutOfMemory> {
         Ok(Self {
             minor,
             pages,
             zram: Zram::new(frames, pages)?,
+            faults: Faults::new(errors),
             used: Lock::new(Rank::Leaf, Use::Free),
         })
     }
@@ -200,12 +209,23 @@ impl SwapDevice<M> for Slots {
         self.slots
     }
 
-    fn write(&self, frames: &Frames<M>, slot: u32, frame: Frame) -> Result<(), DeviceError> {
-        self.disk.zram.write(frames, slot + 1, frame)
+    fn submit(&self, frames: &Frames<M>, transfer: Transfer) -> Submission {
+        let (zram, page) = (&self.disk.zram, transfer.slot + 1);
+        if self.disk.faults.next_fails() {
+            if transfer.direction == Direction::Out {
+                zram.discard(frames, page);
+            }
+            return Submission::Done(Err(DeviceError::Io));
+        }
+        Submission::Done(match transfer.direction {
+            Direction::Out => zram.write(frames, page, transfer.frame),
+            Direction::In => zram.read(frames, page, transfer.frame),
+        })
     }
 
-    fn read(&self, frames: &Frames<M>, slot: u32, frame: Frame) -> Result<(), DeviceError> {
-        self.disk.zram.read(frames, slot + 1, frame)
+    fn complete(&self, _frames: &Frames<M>, _ticket: Ticket) -> Result<(), DeviceError> {
+        // No transfer to compressed memory is ever under way.
+        Err(DeviceError::Io)
     }
 
     fn discard(&self, frames: &Frames<M>, slot: u32) {

@@ -1,6 +1,7 @@
 //! Disks of compressed memory, and which of them pages go out to.
 
 mod disk;
+mod faults;
 mod file;
 mod header;
 mod remove;
@@ -56,7 +57,8 @@ impl Swaps {
         let mut disks = Vec::new();
         for request in requests {
             let pages = u32::try_from(request.size / PAGE_SIZE as u64).unwrap_or(u32::MAX);
-            let disk = Disk::new(frames, disks.len() as u32, pages).map_err(|_| Errno::ENOMEM)?;
+            let (minor, errors) = (disks.len() as u32, memory.policy().swap_errors());
+            let disk = Disk::new(frames, minor, pages, errors).map_err(|_| Errno::ENOMEM)?;
             let disk = Arc::new(disk);
             disk.format(frames)?;
             if pages > 1 {

@@ -11,7 +11,7 @@ use crate::{
 };
 use alloc::vec::Vec;
 use lz4_flex::block::{CompressTable, compress_into_with_table, get_maximum_output_size};
-use memwright::{DeviceError, SwapDevice};
+use memwright::DeviceError;
 use memwright_table::{Frame, Frames, OutOfMemory, PAGE_SIZE, TryPush};
 
 /// From this many bytes on a page is kept as it is (`huge_class_size`): it would take a frame all the same.
@@ -40,7 +40,6 @@ struct Inner {
 
 /// A device.
 pub struct Zram {
-    slots: u32,
     inner: Lock<Inner>,
 }
 
@@ -77,7 +76,6 @@ impl Zram {
             packed: zeroes(get_maximum_output_size(PAGE_SIZE))?,
         };
         Ok(Self {
-            slots,
             inner: Lock::new(Rank::Swap, inner),
         })
     }
@@ -182,12 +180,12 @@ fn repeated(bytes: &[u8]) -> Option<u64> {
         .then(|| u64::from_le_bytes(*first))
 }
 
-impl SwapDevice<M> for Zram {
-    fn slots(&self) -> u32 {
-        self.slots
-    }
-
-    fn write(&self, frames: &Frames<M>, slot: u32, frame: Frame) -> Result<(), DeviceError> {
+impl Zram {
+    /// Keeps the page in `frame` in `slot`.
+    ///
+    /// # Errors
+    /// `Full`; nothing is kept in the slot.
+    pub fn write(&self, frames: &Frames<M>, slot: u32, frame: Frame) -> Result<(), DeviceError> {
         let repeated = frames.repeated_word(frame);
         let mut inner = self.inner.lock();
         inner.drop_kept(frames, slot);
@@ -202,7 +200,11 @@ impl SwapDevice<M> for Zram {
         Ok(())
     }
 
-    fn read(&self, frames: &Frames<M>, slot: u32, frame: Frame) -> Result<(), DeviceError> {
+    /// Fills `frame` with the page in `slot`.
+    ///
+    /// # Errors
+    /// There is none, or it cannot be unpacked.
+    pub fn read(&self, frames: &Frames<M>, slot: u32, frame: Frame) -> Result<(), DeviceError> {
         let mut inner = self.inner.lock();
         let inner = &mut *inner;
         match *inner.kept(slot) {
@@ -219,11 +221,13 @@ impl SwapDevice<M> for Zram {
         }
     }
 
-    fn discard(&self, frames: &Frames<M>, slot: u32) {
+    /// Forgets the page in `slot`.
+    pub fn discard(&self, frames: &Frames<M>, slot: u32) {
         self.inner.lock().drop_kept(frames, slot);
     }
 
-    fn stored(&self) -> u64 {
+    /// Bytes of memory that its pages take.
+    pub fn stored(&self) -> u64 {
         self.inner.lock().store.frames() * PAGE_SIZE as u64
     }
 }

@@ -11,7 +11,7 @@ use crate::error::FaultError;
 use crate::policy::SwapInReuse;
 use crate::space::access_bits;
 use crate::stats::Row;
-use crate::swap::{Place, Window};
+use crate::swap::{Direction, MOST_AROUND, Place, Transfers, Window};
 use crate::writable::writable;
 
 /// Pages of a lowest table.
@@ -26,6 +26,23 @@ pub(super) struct Back<'a, M: Machine> {
     /// Nobody else can reach it.
     pub(super) exclusive: bool,
     kind: FaultKind,
+}
+
+/// Pages next to the one that faulted, on their way back.
+struct Neighbours<'a, M: Machine> {
+    pages: [Option<(Swapped, FrameRef<'a, M>)>; MOST_AROUND],
+    count: usize,
+    transfers: Transfers<M, MOST_AROUND>,
+}
+
+impl<M: Machine> Neighbours<'_, M> {
+    const fn new() -> Self {
+        Self {
+            pages: [const { None }; MOST_AROUND],
+            count: 0,
+            transfers: Transfers::new(),
+        }
+    }
 }
 
 impl<'a, M: Machine> Fault<'a, M> {
@@ -63,7 +80,8 @@ impl<'a, M: Machine> Fault<'a, M> {
         Ok(back.kind)
     }
 
-    /// Brings pages back that follow the one that faulted, as long as their slots follow its own.
+    /// Brings pages back that follow the one that faulted, as long as their slots follow its own: all are asked for
+    /// before the first is waited for.
     fn swap_in_around(self, slot: u64) {
         let core = self.core;
         let window = self.area.window.get();
@@ -73,31 +91,22 @@ impl<'a, M: Machine> Fault<'a, M> {
         let end = (self.page.number() + wanted).min(table_end);
         let end = Page::new(end).min(self.area.end());
         let first = self.page.add(1);
-        let mut next = first;
-        if next < end {
-            let mut cursor = core.table.cursor(PageRange::new(next, end));
-            while next < end {
-                cursor.seek(next);
-                let distance = (next.number() - self.page.number()) as u32;
-                let expected = Place::of(slot).after(distance).slot();
-                match cursor.peek() {
-                    Entry::Swapped(page) if page.slot == expected => {
-                        if !self.bring_neighbour(&mut cursor, page) {
-                            break;
-                        }
-                    }
-                    Entry::Swapped(_)
-                    | Entry::Empty
-                    | Entry::Marker(_)
-                    | Entry::Migrating(_)
-                    | Entry::Present(_) => break,
+        let mut neighbours = Neighbours::new();
+        if first < end {
+            let mut cursor = core.table.cursor(PageRange::new(first, end));
+            while neighbours.count < MOST_AROUND {
+                let page = first.add(neighbours.count as u64);
+                let expected = Place::of(slot).after(neighbours.count as u32 + 1).slot();
+                if page == end || !self.ask_for(&mut cursor, page, expected, &mut neighbours) {
+                    break;
                 }
-                next = next.add(1);
             }
+            self.map_asked_for(&mut cursor, first, &mut neighbours);
         }
-        let ahead = next.number() - first.number();
-        let window = Window::after(next, wanted, ahead);
-        self.area.window.set(window);
+        let ahead = neighbours.count as u64;
+        self.area
+            .window
+            .set(Window::after(first.add(ahead), wanted, ahead));
     }
 
     /// How many of the pages that came unasked with the last fault were used since.
@@ -124,32 +133,75 @@ impl<'a, M: Machine> Fault<'a, M> {
         hits
     }
 
-    /// Brings back a page that nobody has asked for yet, if it is one entry's alone and there is a frame for it.
-    fn bring_neighbour(self, cursor: &mut Cursor<'_, M>, swapped: Swapped) -> bool {
-        let core = self.core;
-        let (frames, swap) = (core.memory.frames(), core.memory.swap());
-        let found = swap.find(frames, swapped.slot);
+    /// Has a page read that nobody has asked for yet, if it is in this slot, one entry's alone, and there is a frame
+    /// for it.
+    fn ask_for(
+        self,
+        cursor: &mut Cursor<'_, M>,
+        page: Page,
+        slot: u64,
+        neighbours: &mut Neighbours<'a, M>,
+    ) -> bool {
+        cursor.seek(page);
+        let swapped = match cursor.peek() {
+            Entry::Swapped(swapped) if swapped.slot == slot => swapped,
+            Entry::Swapped(_)
+            | Entry::Empty
+            | Entry::Marker(_)
+            | Entry::Migrating(_)
+            | Entry::Present(_) => return false,
+        };
+        let (frames, swap) = (self.core.memory.frames(), self.core.memory.swap());
+        let found = swap.find(frames, slot);
         if found.uses != 1 || found.frame.is_some() {
             return false;
         }
         let Ok(frame) = frames.allocate(0, FrameKind::Anonymous) else {
             return false;
         };
-        if swap.read(frames, swapped.slot, frame.frame()).is_err() {
-            return false;
-        }
-        swap.keep(frames, swapped.slot, frame.frame());
-        let bits = self.bits_of(swapped.bits, true, false) - Bits::ACCESSED;
-        cursor.swap_in(Present {
-            frame: frame.into_raw(),
-            size: PageSize::Size4K,
-            bits,
-        });
-        core.memory.count_on(self.cpu, Row::SwapIn, 1);
-        core.memory.count_on(self.cpu, Row::SwapAround, 1);
-        core.note_filled(self.cpu, 1);
-        core.note_swapped(-1);
+        let number = neighbours.count;
+        let to = (slot, frame.frame());
+        let transfers = &mut neighbours.transfers;
+        transfers.begin(swap, frames, number, Direction::In, to);
+        neighbours.pages[number] = Some((swapped, frame));
+        neighbours.count += 1;
         true
+    }
+
+    /// Maps the pages from `first` on that were asked for. The table's lock was held since: each is where it was. One
+    /// that cannot be read stays out.
+    fn map_asked_for(
+        self,
+        cursor: &mut Cursor<'_, M>,
+        first: Page,
+        neighbours: &mut Neighbours<'a, M>,
+    ) {
+        let core = self.core;
+        let (frames, swap) = (core.memory.frames(), core.memory.swap());
+        let mut back = 0;
+        for number in 0..neighbours.count {
+            let read = neighbours.transfers.finish(frames, number);
+            let Some((swapped, frame)) = neighbours.pages[number].take() else {
+                continue;
+            };
+            if read.is_err() {
+                core.memory.count_on(self.cpu, Row::SwapFailed, 1);
+                continue;
+            }
+            swap.keep(frames, swapped.slot, frame.frame());
+            let bits = self.bits_of(swapped.bits, true, false) - Bits::ACCESSED;
+            cursor.seek(first.add(number as u64));
+            cursor.swap_in(Present {
+                frame: frame.into_raw(),
+                size: PageSize::Size4K,
+                bits,
+            });
+            back += 1;
+        }
+        core.memory.count_on(self.cpu, Row::SwapIn, back);
+        core.memory.count_on(self.cpu, Row::SwapAround, back);
+        core.note_filled(self.cpu, back);
+        core.note_swapped(-(back as i64));
     }
 
     /// The bits of the entry of a page that is back. What somebody tracks is restored before the rule is asked.
@@ -186,8 +238,10 @@ impl<'a, M: Machine> Fault<'a, M> {
         }
         let frame = frames.allocate(0, FrameKind::Anonymous)?;
         // Nothing a program can see has changed: only who needed the page is told.
-        swap.read(frames, swapped.slot, frame.frame())
-            .map_err(|_| FaultError::Io)?;
+        if swap.read(frames, swapped.slot, frame.frame()).is_err() {
+            memory.count_on(self.cpu, Row::SwapFailed, 1);
+            return Err(FaultError::Io);
+        }
         memory.count_on(self.cpu, Row::SwapIn, 1);
         let sole = swapped.bits.contains(Bits::EXCLUSIVE) || found.uses == 1;
         if stores {

@@ -8,6 +8,7 @@
 //! reclaim.rs which leave when memory is short
 //! lazy.rs    pages whose contents may be lost
 //! remove.rs  a device is taken out of use
+//! transfers.rs  what devices were asked to do, and did
 //! ```
 //!
 //! # A page's way
@@ -26,12 +27,14 @@ mod out;
 mod reclaim;
 mod remove;
 mod slot;
+mod transfers;
 
-pub(crate) use around::{Window, WindowCell};
-pub use device::{DeviceError, SwapDevice};
+pub(crate) use around::{MOST_AROUND, Window, WindowCell};
+pub use device::{DeviceError, Direction, Submission, SwapDevice, Ticket, Transfer};
 pub(crate) use reclaim::Choice;
 pub use reclaim::Effort;
 pub use slot::{MOST_DEVICES, Place};
+pub(crate) use transfers::Transfers;
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -257,23 +260,6 @@ impl<M: Machine> Swap<M> {
         let active = devices.get(place.device).and_then(Option::as_ref);
         let active = active.unwrap_or_else(|| panic!("slot {slot:#x} is of no device"));
         active.device.clone()
-    }
-
-    /// Keeps the page in `frame` in `slot`.
-    fn write(&self, frames: &Frames<M>, slot: u64, frame: Frame) -> Result<(), DeviceError> {
-        let offset = Place::of(slot).offset;
-        self.device_of(slot).write(frames, offset, frame)
-    }
-
-    /// Fills `frame` with the page in `slot`.
-    pub(crate) fn read(
-        &self,
-        frames: &Frames<M>,
-        slot: u64,
-        frame: Frame,
-    ) -> Result<(), DeviceError> {
-        let offset = Place::of(slot).offset;
-        self.device_of(slot).read(frames, offset, frame)
     }
 
     /// Frees a slot whose record says that nobody needs it.

@@ -9,7 +9,7 @@ use memwright_table::{
     Bits, Cursor, Entry, FrameKind, Gather, Machine, Page, PageRange, PageSize, Present,
 };
 
-use super::{Choice, DeviceError, Effort};
+use super::{Choice, DeviceError, Direction, Effort, Transfers};
 use crate::space::{Area, Core};
 use crate::stats::Row;
 use crate::vma::AreaFlags;
@@ -255,9 +255,16 @@ impl<M: Machine> Core<M> {
     ) -> u64 {
         let (frames, swap) = (self.memory.frames(), self.memory.swap());
         let (mut out, mut written) = (0, 0);
-        for one in leaving {
+        let mut transfers = Transfers::<M, TOGETHER>::new();
+        for (number, one) in leaving.iter().enumerate() {
+            if !one.kept {
+                let page = (one.slot, one.old.frame);
+                transfers.begin(swap, frames, number, Direction::Out, page);
+            }
+        }
+        for (number, one) in leaving.iter().enumerate() {
             let kept = one.kept || {
-                let taken = swap.write(frames, one.slot, one.old.frame);
+                let taken = transfers.finish(frames, number);
                 written += u64::from(taken.is_ok());
                 if taken == Err(DeviceError::Full) {
                     // The others would find no room either.

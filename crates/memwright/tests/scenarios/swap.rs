@@ -336,6 +336,41 @@ fn a_device_that_fails_loses_no_page() {
 }
 
 #[test]
+fn transfers_end_in_any_order_and_wait_for_room() {
+    for depth in [1, 3, 64] {
+        let swapping = Swapping::new();
+        swapping.device.defer(depth);
+        let policy = swapping.world.memory.policy();
+        policy.set("swapin-around", "on").unwrap();
+        let mut process = filled(&swapping, 40);
+        swapping.device.fail_each(7);
+        let account = swapping.world.counted(|| page_out(&process, 0, 40));
+        let rows = [Row::SwapOut, Row::SwapWritten, Row::SwapRefused];
+        assert_eq!(rows.map(|row| account.count(row)), [35, 35, 5]);
+        let mut failed = 0;
+        let account = swapping.world.counted(|| {
+            for index in 0..40 {
+                match process.load_with(index) {
+                    Ok((byte, _)) => assert_eq!(byte, index as u8 + 1),
+                    Err(error) => {
+                        assert_eq!(error, FaultError::Io);
+                        failed += 1;
+                    }
+                }
+            }
+        });
+        // Pages that came unasked fail too, and nobody hears of it.
+        let rows = [Row::SwapIn, Row::SwapFailed].map(|row| account.count(row));
+        assert!(rows[0] > 10 && rows[1] > failed, "{rows:?} {failed}");
+        swapping.device.fail_each(0);
+        for index in 0..40 {
+            assert_eq!(process.load(index), index as u8 + 1);
+        }
+        process.check();
+    }
+}
+
+#[test]
 fn a_full_device_takes_no_more() {
     let swapping = Swapping::with_slots(3);
     let mut process = filled(&swapping, 8);

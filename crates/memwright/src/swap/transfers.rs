@@ -1,0 +1,116 @@
+//! Pages on their way to and from devices.
+
+use alloc::sync::Arc;
+
+use memwright_table::{Frame, Frames, Machine};
+
+use super::{DeviceError, Direction, Place, Submission, Swap, SwapDevice, Ticket, Transfer};
+
+/// How far a transfer is.
+enum State<M: Machine> {
+    /// None was begun here, or its end was told.
+    Nothing,
+    Over(Result<(), DeviceError>),
+    Pending(Arc<dyn SwapDevice<M>>, Ticket),
+}
+
+/// At most `MOST` transfers that somebody began together and ends one after another, each with a number of his own.
+/// Each must be ended: a device may be busy for as long as one is not.
+pub(crate) struct Transfers<M: Machine, const MOST: usize> {
+    states: [State<M>; MOST],
+}
+
+impl<M: Machine, const MOST: usize> Transfers<M, MOST> {
+    pub(crate) const fn new() -> Self {
+        Self {
+            states: [const { State::Nothing }; MOST],
+        }
+    }
+
+    /// Begins transfer `number`. While the device has too much to do, waits for an end of those that were begun.
+    pub(crate) fn begin(
+        &mut self,
+        swap: &Swap<M>,
+        frames: &Frames<M>,
+        number: usize,
+        direction: Direction,
+        (slot, frame): (u64, Frame),
+    ) {
+        let device = swap.device_of(slot);
+        let transfer = Transfer {
+            direction,
+            slot: Place::of(slot).offset,
+            frame,
+        };
+        self.states[number] = loop {
+            match device.submit(frames, transfer) {
+                Submission::Done(result) => break State::Over(result),
+                Submission::Pending(ticket) => break State::Pending(device, ticket),
+                Submission::Busy => self.make_room(frames),
+            }
+        };
+    }
+
+    /// Waits until a transfer is over, one of these if any is under way.
+    #[cold]
+    fn make_room(&mut self, frames: &Frames<M>) {
+        let pending = |state: &&mut State<M>| matches!(state, State::Pending(..));
+        match self.states.iter_mut().find(pending) {
+            Some(state) => *state = State::Over(end(state, frames)),
+            None => frames.machine().relax(),
+        }
+    }
+
+    /// Waits until transfer `number` is over.
+    ///
+    /// # Errors
+    /// As of [`SwapDevice::complete`].
+    pub(crate) fn finish(&mut self, frames: &Frames<M>, number: usize) -> Result<(), DeviceError> {
+        end(&mut self.states[number], frames)
+    }
+}
+
+fn end<M: Machine>(state: &mut State<M>, frames: &Frames<M>) -> Result<(), DeviceError> {
+    match core::mem::replace(state, State::Nothing) {
+        State::Pending(device, ticket) => device.complete(frames, ticket),
+        State::Over(result) => result,
+        State::Nothing => {
+            debug_assert!(false, "a transfer is ended that was not begun");
+            Err(DeviceError::Io)
+        }
+    }
+}
+
+impl<M: Machine> Swap<M> {
+    /// Keeps the page in `frame` in `slot`.
+    pub(super) fn write(
+        &self,
+        frames: &Frames<M>,
+        slot: u64,
+        frame: Frame,
+    ) -> Result<(), DeviceError> {
+        self.transfer(frames, Direction::Out, slot, frame)
+    }
+
+    /// Fills `frame` with the page in `slot`.
+    pub(crate) fn read(
+        &self,
+        frames: &Frames<M>,
+        slot: u64,
+        frame: Frame,
+    ) -> Result<(), DeviceError> {
+        self.transfer(frames, Direction::In, slot, frame)
+    }
+
+    fn transfer(
+        &self,
+        frames: &Frames<M>,
+        direction: Direction,
+        slot: u64,
+        frame: Frame,
+    ) -> Result<(), DeviceError> {
+        let mut transfers = Transfers::<M, 1>::new();
+        transfers.begin(self, frames, 0, direction, (slot, frame));
+        transfers.finish(frames, 0)
+    }
+}
