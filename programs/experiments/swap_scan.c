@@ -90,7 +90,7 @@ int main(int count, char **arguments)
 	pages = size / PAGE;
 	MUST(pages > 0);
 	begin();
-	if (!has_swap() && !make_swap()) {
+	if (!has_swap()) {
 		printf("note\tno swap\n");
 		return 0;
 	}

@@ -106,7 +106,7 @@ int main(int count, char **arguments)
 	size = argument(count, arguments, 1, 2 * KIB) * KIB;
 	MUST(size > 0 && size % PAGE == 0);
 	begin();
-	if (!has_swap() && !make_swap()) {
+	if (!has_swap()) {
 		printf("note\tno swap\n");
 		return 0;
 	}

@@ -3,26 +3,31 @@
  * It mounts what programs read, lets the kernel's boot-time work end (30 guest seconds of sleep cost nothing under the
  * instruction clock), and runs the program between two marks, its output going to files. Only then it hands the output
  * over, through the port of QEMU's debug console: a serial line would cost interrupts. Everything is in frames: a letter
- * ('o' output, 'e' errors, 'n' an error number of execve, 'x' a wait status, the last two four bytes), the length in four bytes,
- * lowest first, the bytes. Its own files are in /.memwright: "argv" (the program's path, then its arguments) and "env",
- * strings that each end in a zero byte, and "input" where the program has a standard input.
+ * ('o' output, 'e' errors, 'w' what could not be set up, 'n' an error number of execve, 'x' a wait status, the last two
+ * four bytes), the length in four bytes, lowest first, the bytes. Its own files are in /.memwright: "argv" (the program's
+ * path, then its arguments) and "env", strings that each end in a zero byte, "input" where the program has a standard
+ * input, "swap" with the bytes of compressed memory to swap to, and "modules" to load before.
  */
 #define _GNU_SOURCE
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/io.h>
 #include <sys/mount.h>
 #include <sys/reboot.h>
 #include <sys/stat.h>
+#include <sys/swap.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "mark.h"
 
-enum { CONSOLE_PORT = 0xe9, EXIT_PORT = 0xf4, MOST_STRINGS = 4096, THE_RUN = 32767 };
+enum { CONSOLE_PORT = 0xe9, EXIT_PORT = 0xf4, MOST_STRINGS = 4096, THE_RUN = 32767, PAGE = 4096 };
 
 static char buffer[1 << 16];
 
@@ -66,6 +71,55 @@ static char **read_strings(const char *path)
 	return strings;
 }
 
+static void warn(const char *what)
+{
+	send_frame('w', what, strlen(what));
+}
+
+/* Loads the modules that came along, in the order of their names. */
+static void load_modules(void)
+{
+	struct dirent **modules;
+	char path[512];
+	int count = scandir("/.memwright/modules", &modules, NULL, alphasort);
+	for (int i = 0; i < count; i++) {
+		const char *name = modules[i]->d_name, *packed = strrchr(name, '.');
+		if (name[0] == '.' || !packed)
+			continue;
+		snprintf(path, sizeof path, "/.memwright/modules/%s", name);
+		int file = open(path, O_RDONLY | O_CLOEXEC);
+		/* MODULE_INIT_COMPRESSED_FILE */
+		int flags = strcmp(packed, ".ko") == 0 ? 0 : 4;
+		if (file < 0 || syscall(SYS_finit_module, file, "", flags) != 0)
+			warn("a module was not loaded\n");
+		close(file);
+	}
+}
+
+static int write_to(const char *path, const void *bytes, size_t length)
+{
+	int file = open(path, O_WRONLY | O_CLOEXEC);
+	int done = file >= 0 && write(file, bytes, length) == (long)length;
+	if (file >= 0)
+		close(file);
+	return done;
+}
+
+/* Makes compressed memory of so many bytes (the header is union swap_header of linux/swap.h) and turns it on. */
+static void make_swap(const char *bytes)
+{
+	static uint32_t header[PAGE / sizeof(uint32_t)];
+	/* What Memwright compresses with, if the kernel has it. */
+	if (!write_to("/sys/block/zram0/comp_algorithm", "lz4", 3))
+		warn("swap is not compressed by LZ4\n");
+	header[256] = 1;
+	header[257] = strtoul(bytes, NULL, 10) / PAGE - 1;
+	memcpy((char *)header + PAGE - 10, "SWAPSPACE2", 10);
+	if (!write_to("/sys/block/zram0/disksize", bytes, strlen(bytes)) || !write_to("/dev/zram0", header, PAGE) ||
+	    swapon("/dev/zram0", 0) != 0)
+		warn("no swap: the kernel has no zram\n");
+}
+
 static void redirect(int to, const char *path, int flags)
 {
 	int file = open(path, flags, 0600);
@@ -102,6 +156,10 @@ int main(void)
 	if (iopl(3) || pipe2(refusal, O_CLOEXEC))
 		reboot(RB_POWER_OFF);
 	char **arguments = read_strings("/.memwright/argv"), **environment = read_strings("/.memwright/env");
+	load_modules();
+	char **swap = read_strings("/.memwright/swap");
+	if (swap && swap[0])
+		make_swap(swap[0]);
 	sleep(30);
 	MARK_BEGIN(THE_RUN);
 	pid_t child = fork();

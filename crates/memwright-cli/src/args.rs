@@ -55,7 +55,7 @@ pub enum Action {
 pub struct RunArgs {
     /// Run on this Linux kernel instead, counted from outside, twice: a bzImage, or a name of `memwright kernels`.
     #[arg(long, value_name = "[NAME=]IMAGE",
-        conflicts_with_all = ["parallel", "swap", "trace", "strace", "policies", "gdb", "selftest"])]
+        conflicts_with_all = ["parallel", "trace", "strace", "policies", "gdb", "selftest"])]
     pub kernel: Vec<String>,
 
     /// Run on this machine itself, with its own counters where it has any: to see what a count means in time.
@@ -65,6 +65,10 @@ pub struct RunArgs {
     /// With --kernel: run once, and do not compare with a second run.
     #[arg(long, requires = "kernel")]
     pub no_verify: bool,
+
+    /// With --kernel: count nothing from outside, which takes less time.
+    #[arg(long, requires = "kernel")]
+    pub no_count: bool,
 
     /// With --kernel: add to the kernel's command line (repeatable).
     #[arg(
@@ -183,6 +187,14 @@ pub struct BenchArgs {
         allow_hyphen_values = true, value_parser = parse_seconds)]
     pub timeout: std::time::Duration,
 
+    /// Run everything once, and do not compare with a second run.
+    #[arg(long)]
+    pub no_verify: bool,
+
+    /// Print the QEMU command line of every run, and run nothing.
+    #[arg(long)]
+    pub dry_run: bool,
+
     /// Write everything as JSON ("-" for standard output, instead of the tables).
     #[arg(long, value_name = "PATH")]
     pub json: Option<PathBuf>,
@@ -202,7 +214,7 @@ pub struct BenchArgs {
     override_usage = "memwright compare --kernel NAME=IMAGE --kernel NAME=IMAGE [OPTIONS] PROGRAM [ARGS]...",
     after_help = CODES_HELP,
     mut_arg("parallel", |arg| arg.hide(true)),
-    mut_arg("swap", |arg| arg.hide(true)),
+    mut_arg("no_count", |arg| arg.hide(true)),
     mut_arg("trace", |arg| arg.hide(true)),
     mut_arg("strace", |arg| arg.hide(true)),
     mut_arg("policies", |arg| arg.hide(true)),
@@ -223,6 +235,7 @@ pub struct CompareArgs {
     override_usage = "memwright check --baseline FILE [OPTIONS] PROGRAM [ARGS]...",
     after_help = CODES_HELP,
     mut_arg("parallel", |arg| arg.hide(true)),
+    mut_arg("no_count", |arg| arg.hide(true)),
     mut_arg("trace", |arg| arg.hide(true)),
     mut_arg("strace", |arg| arg.hide(true)),
     mut_arg("gdb", |arg| arg.hide(true))
@@ -386,8 +399,11 @@ Each experiment is a C program, built here with musl-gcc or cc; every column run
 2 GiB, one clock tick for each retired instruction. A cell is the least value, and the average where it differs.
 Linux boots with mitigations=off nokaslr norandmaps.
 
+Every run is made twice, at the same time, and the two are compared.
+
 Exit codes:
   0   every run gave its figures
+  1   difference: a second run gave other figures
   2   usage
   3   something is missing here: a C compiler (memwright doctor says what)
   5   a run gave none: the guest crashed, or was not done in time

@@ -24,6 +24,8 @@ mod qemu;
 mod report;
 mod rows;
 mod run;
+#[cfg(test)]
+mod schema;
 mod session;
 mod sheet;
 mod size;

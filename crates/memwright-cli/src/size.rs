@@ -119,6 +119,13 @@ fn parse_bytes(text: &str) -> Result<u64, String> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SwapSize(MemorySize);
 
+impl SwapSize {
+    /// Bytes of pages that go out to it.
+    pub fn bytes(self) -> u64 {
+        self.0.bytes()
+    }
+}
+
 impl fmt::Display for SwapSize {
     /// As the kernel reads it.
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {

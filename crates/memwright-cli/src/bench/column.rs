@@ -1,23 +1,19 @@
 //! The columns of a table: Memwright with its policies, and Linux kernels.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context, bail};
 
-use super::compile::Workshop;
-use super::document::hash;
+use super::document::{Kernel, hash};
 use super::experiments::Run;
-use super::linux::Guest;
 use super::records::{self, Record};
-use crate::kernels;
 use crate::lab::image::Image;
 use crate::qemu::machine::Machine;
-use crate::qemu::version;
 
 /// A kernel that the experiments run on.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub enum Column {
     /// The kernel of this command, with these policies.
     Memwright {
@@ -25,12 +21,7 @@ pub enum Column {
         policies: String,
     },
     /// A Linux kernel image.
-    Linux {
-        /// What the column is called.
-        name: String,
-        /// The bzImage.
-        image: PathBuf,
-    },
+    Linux(Image),
 }
 
 impl Column {
@@ -39,11 +30,7 @@ impl Column {
     /// # Errors
     /// A file that is no kernel image.
     pub fn of_image(text: &str) -> anyhow::Result<Self> {
-        let image = Image::open(text)?;
-        Ok(Self::Linux {
-            name: image.name,
-            image: image.path,
-        })
+        Image::open(text).map(Self::Linux)
     }
 
     /// What stands above it.
@@ -51,20 +38,30 @@ impl Column {
         match self {
             Self::Memwright { policies } if policies.is_empty() => "memwright".to_owned(),
             Self::Memwright { policies } => format!("memwright {policies}"),
-            Self::Linux { name, .. } => name.clone(),
+            Self::Linux(image) => image.name.clone(),
         }
     }
 
-    /// The hash of its kernel image.
+    /// What is known of its kernel.
     ///
     /// # Errors
-    /// Those of reading it.
-    pub fn hash(&self) -> anyhow::Result<String> {
-        let image = match self {
-            Self::Memwright { .. } => crate::kernel::image()?.into_owned(),
-            Self::Linux { image, .. } => std::fs::read(image)?,
-        };
-        Ok(hash(&image))
+    /// Those of reading the image.
+    pub fn kernel(&self) -> anyhow::Result<Kernel> {
+        let name = self.title();
+        Ok(match self {
+            Self::Memwright { .. } => Kernel {
+                name,
+                sha256: hash(&crate::kernel::image()?),
+                version: concat!("memwright ", env!("CARGO_PKG_VERSION")).to_owned(),
+                config_sha256: None,
+            },
+            Self::Linux(image) => Kernel {
+                name,
+                sha256: image.sha256.clone(),
+                version: image.version.clone(),
+                config_sha256: image.config_sha256.clone(),
+            },
+        })
     }
 
     /// Runs a program on it.
@@ -73,68 +70,62 @@ impl Column {
     /// When the guest does not boot, or the program fails.
     pub fn run(
         &self,
-        workshop: &Workshop,
         program: &Path,
         run: &Run,
         machine: &Machine,
         limit: Duration,
     ) -> anyhow::Result<Vec<Record>> {
-        let output = match self {
-            Self::Memwright { policies } => run_memwright(program, run, machine, policies, limit)?,
-            Self::Linux { image, .. } => {
-                let modules = if run.swap.is_empty() {
-                    Vec::new()
-                } else {
-                    kernels::modules(image)?
-                };
-                let guest = Guest {
-                    image,
-                    modules,
-                    init: &workshop.linux_init()?,
-                    program,
-                    arguments: run.arguments,
-                    machine,
-                    limit,
-                };
-                guest.run(&version::program(machine)?)?
-            }
-        };
-        records::parse(&output)
+        let limit = limit.as_secs().to_string();
+        records::parse(&self.itself(program, run, machine, &["--timeout", &limit])?)
     }
-}
 
-/// Runs this command itself: what is measured is what its users run.
-fn run_memwright(
-    program: &Path,
-    run: &Run,
-    machine: &Machine,
-    policies: &str,
-    limit: Duration,
-) -> anyhow::Result<String> {
-    let mut command = Command::new("/proc/self/exe");
-    command
-        .arg("run")
-        .args(["--memory", &machine.memory.to_string()])
-        .args(["--cpus", &machine.cpus.to_string()])
-        .args(["--timeout", &limit.as_secs().to_string()]);
-    if !run.swap.is_empty() {
-        command.args(["--swap", run.swap]);
+    /// The QEMU line of such a run.
+    ///
+    /// # Errors
+    /// When it cannot be said.
+    pub fn line(&self, program: &Path, run: &Run, machine: &Machine) -> anyhow::Result<String> {
+        self.itself(program, run, machine, &["--dry-run"])
     }
-    if !policies.is_empty() {
-        command.args(["--policy", policies]);
+
+    /// Runs this command itself: what is measured is what its users run.
+    fn itself(
+        &self,
+        program: &Path,
+        run: &Run,
+        machine: &Machine,
+        options: &[&str],
+    ) -> anyhow::Result<String> {
+        let mut command = Command::new("/proc/self/exe");
+        command
+            .arg("run")
+            .args(["--memory", &machine.memory.to_string()])
+            .args(["--cpus", &machine.cpus.to_string()])
+            .args(options);
+        if !run.swap.is_empty() {
+            command.args(["--swap", run.swap]);
+        }
+        match self {
+            Self::Memwright { policies } if policies.is_empty() => {}
+            Self::Memwright { policies } => drop(command.args(["--policy", policies])),
+            // The program itself measures, and this command compares.
+            Self::Linux(image) => {
+                let options = ["--no-count", "--no-verify", "--kernel"];
+                command.args(options).arg(&image.path);
+            }
+        }
+        let output = command
+            .arg(program)
+            .args(run.arguments)
+            .stdin(Stdio::null())
+            .output()
+            .context("cannot start the command again")?;
+        if !output.status.success() {
+            let said = String::from_utf8_lossy(&output.stderr);
+            let lines: Vec<&str> = said.lines().take(20).collect();
+            bail!("the run failed: {}", lines.join("\n  "));
+        }
+        String::from_utf8(output.stdout).context("the program printed no text")
     }
-    let output = command
-        .arg(program)
-        .args(run.arguments)
-        .stdin(Stdio::null())
-        .output()
-        .context("cannot start the command again")?;
-    if !output.status.success() {
-        let said = String::from_utf8_lossy(&output.stderr);
-        let lines: Vec<&str> = said.lines().take(20).collect();
-        bail!("the run failed: {}", lines.join("\n  "));
-    }
-    String::from_utf8(output.stdout).context("the program printed no text")
 }
 
 #[cfg(test)]

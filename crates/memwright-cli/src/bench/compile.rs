@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use super::experiments::{EXPERIMENTS, Experiment, HEADERS, LINUX_INIT};
+use super::experiments::{EXPERIMENTS, Experiment, HEADERS};
 use crate::compile::{Compiler, Source};
 
 /// Compilers in the order of preference: the smaller library starts with fewer faults of its own.
@@ -26,7 +26,7 @@ impl Workshop {
         let compiler = Compiler::first_of(COMPILERS)?;
         let sources = EXPERIMENTS.iter().map(|one| one.source);
         let parts = HEADERS.iter().map(|(_, text)| *text).chain(sources);
-        let parts: Vec<&str> = parts.chain([LINUX_INIT]).collect();
+        let parts: Vec<&str> = parts.collect();
         let folder = compiler.folder("experiments", &parts)?;
         Ok(Self { folder, compiler })
     }
@@ -36,23 +36,12 @@ impl Workshop {
     /// # Errors
     /// When the compiler refuses it.
     pub fn experiment(&self, experiment: &Experiment) -> anyhow::Result<PathBuf> {
-        self.build(experiment.name, experiment.source)
-    }
-
-    /// Builds the first process of a Linux guest.
-    ///
-    /// # Errors
-    /// When the compiler refuses it.
-    pub fn linux_init(&self) -> anyhow::Result<PathBuf> {
-        self.build("linux-init", LINUX_INIT)
-    }
-
-    fn build(&self, name: &str, source: &'static str) -> anyhow::Result<PathBuf> {
         let sources: Vec<Source> = HEADERS
             .iter()
             .copied()
-            .chain([("main.c", source)])
+            .chain([("main.c", experiment.source)])
             .collect();
-        self.compiler.build(&self.folder, name, FLAGS, &sources)
+        self.compiler
+            .build(&self.folder, experiment.name, FLAGS, &sources)
     }
 }

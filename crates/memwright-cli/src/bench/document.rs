@@ -10,15 +10,21 @@ use sha2::{Digest, Sha256};
 
 use super::column::Column;
 use super::records::Record;
+use crate::lab::document::Qemu;
 
 /// Version of the document's form: a higher one when a name changes its meaning or goes. New names keep it.
 pub const SCHEMA: u32 = 1;
 
-/// The document. It holds nothing of this machine but file names: equal runs give equal bytes everywhere.
+/// What says that a document is one of these.
+pub const KIND: &str = "bench";
+
+/// The document. It holds nothing of this machine: equal runs give equal bytes everywhere.
 #[derive(Debug, Serialize)]
 pub struct Document {
     /// [`SCHEMA`].
     pub schema: u32,
+    /// [`KIND`].
+    pub kind: &'static str,
     /// The kernels, in the order of the tables.
     pub columns: Vec<Kernel>,
     /// The experiments.
@@ -32,6 +38,11 @@ pub struct Kernel {
     pub name: String,
     /// SHA-256 of its image.
     pub sha256: String,
+    /// What the image says of itself: release, builder, time.
+    pub version: String,
+    /// SHA-256 of its configuration, where that is known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub config_sha256: Option<String>,
 }
 
 /// One experiment.
@@ -58,6 +69,17 @@ pub struct MeasuredRun {
     pub cpus: u8,
     /// Its memory in bytes.
     pub memory: u64,
+    /// Swap of the guest, as for `--swap`; absent where it has none.
+    #[serde(skip_serializing_if = "str::is_empty")]
+    pub swap: &'static str,
+    /// The emulator.
+    pub qemu: Qemu,
+    /// Whether second runs were the same in every column; absent where there were none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub repeats: Option<bool>,
+    /// What was different in second runs: column, case and measure.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub differs: Vec<String>,
     /// What the program printed, by column.
     #[serde(serialize_with = "as_map")]
     pub records: Vec<(String, Vec<Record>)>,
@@ -80,17 +102,19 @@ impl Document {
     /// # Errors
     /// Those of reading the images.
     pub fn new(columns: &[Column]) -> anyhow::Result<Self> {
-        let kernel = |column: &Column| {
-            Ok(Kernel {
-                name: column.title(),
-                sha256: column.hash()?,
-            })
-        };
+        let columns = columns.iter().map(Column::kernel);
         Ok(Self {
             schema: SCHEMA,
-            columns: columns.iter().map(kernel).collect::<anyhow::Result<_>>()?,
+            kind: KIND,
+            columns: columns.collect::<anyhow::Result<_>>()?,
             experiments: Vec::new(),
         })
+    }
+
+    /// Whether a run was not the same twice.
+    pub fn differs(&self) -> bool {
+        let mut runs = self.experiments.iter().flat_map(|one| &one.runs);
+        runs.any(|run| run.repeats == Some(false))
     }
 }
 
@@ -107,4 +131,69 @@ pub fn hash(bytes: &[u8]) -> String {
 pub fn hash_file(path: &Path) -> anyhow::Result<String> {
     let bytes = fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
     Ok(hash(&bytes))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::schema::{faults, published};
+
+    #[test]
+    fn what_is_written_is_what_is_published() {
+        let record = Record {
+            case: "a".into(),
+            measure: "b".into(),
+            unit: "c".into(),
+            minimum: Some(1),
+            average: 1.5,
+            maximum: None,
+        };
+        let mut document = Document {
+            schema: SCHEMA,
+            kind: KIND,
+            columns: vec![Kernel {
+                name: "k".into(),
+                sha256: "00".into(),
+                version: "1".into(),
+                config_sha256: Some("00".into()),
+            }],
+            experiments: vec![Measured {
+                experiment: "x",
+                question: "?",
+                program_sha256: "00".into(),
+                runs: vec![MeasuredRun {
+                    label: "",
+                    arguments: &["1"],
+                    cpus: 1,
+                    memory: 1,
+                    swap: "zram:1M",
+                    qemu: Qemu {
+                        version: "7.2".into(),
+                        sha256: "00".into(),
+                    },
+                    repeats: Some(false),
+                    differs: vec!["k: a: b: 1 and 2".into()],
+                    records: vec![("k".into(), vec![record])],
+                }],
+            }],
+        };
+        let whole = serde_json::to_value(&document).unwrap();
+        assert_eq!(faults("bench.json", &whole), Vec::<String>::new());
+        let schema = published("bench.json");
+        let run = &whole["experiments"][0]["runs"][0];
+        for name in schema["$defs"]["run"]["properties"]
+            .as_object()
+            .unwrap()
+            .keys()
+        {
+            assert!(run.get(name).is_some(), "{name}");
+        }
+        assert!(document.differs());
+        let run = &mut document.experiments[0].runs[0];
+        (run.swap, run.repeats, run.differs) = ("", None, Vec::new());
+        document.columns[0].config_sha256 = None;
+        let bare = serde_json::to_value(&document).unwrap();
+        assert_eq!(faults("bench.json", &bare), Vec::<String>::new());
+        assert!(!document.differs());
+    }
 }

@@ -26,7 +26,7 @@ pub struct Run {
     pub cpus: u8,
     /// Its memory.
     pub memory: MemorySize,
-    /// Swap of a Memwright guest, as for `--swap`; on Linux the program sees to it. Empty for none.
+    /// Swap of the guest, as for `--swap`. Empty for none.
     pub swap: &'static str,
 }
 
@@ -192,9 +192,6 @@ pub const HEADERS: &[(&str, &str)] = &[
         include_str!("../../../../programs/experiments/write_after.h"),
     ),
 ];
-
-/// The first process of a Linux guest.
-pub const LINUX_INIT: &str = include_str!("../../../../programs/experiments/linux_init.c");
 
 /// The experiments of these names, in the order of the list; all if there is none.
 ///

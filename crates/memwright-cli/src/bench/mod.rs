@@ -4,23 +4,26 @@ mod column;
 mod compile;
 mod document;
 mod experiments;
-mod linux;
 mod records;
 mod table;
 
 use std::io;
 use std::os::fd::AsFd;
+use std::path::Path;
+use std::thread;
 
 use anyhow::{Context, anyhow};
 
 use self::column::Column;
 use self::compile::Workshop;
 use self::document::{Document, Measured, MeasuredRun};
-use self::experiments::Experiment;
+use self::experiments::{Experiment, Run};
 use crate::args::BenchArgs;
-use crate::failure::Failure;
+use crate::failure::{DIFFERENCE, Failure};
+use crate::lab::document::Qemu;
 use crate::lab::output::{Outputs, progress};
 use crate::qemu::machine::Machine;
+use crate::qemu::version;
 use crate::session::write_fully;
 use crate::sheet;
 
@@ -35,8 +38,11 @@ pub fn bench(args: &BenchArgs) -> Result<u8, Failure> {
         return Ok(list(&chosen)?);
     }
     let columns = columns(args).map_err(Failure::Usage)?;
-    let outputs = Outputs::open(args.json.as_deref(), &args.formats)?;
     let workshop = Workshop::open().map_err(Failure::Environment)?;
+    if args.dry_run {
+        return lines(&workshop, &chosen, &columns);
+    }
+    let outputs = Outputs::open(args.json.as_deref(), &args.formats)?;
     let mut document = Document::new(&columns)?;
     let mut sheets = Vec::new();
     for experiment in chosen {
@@ -49,6 +55,26 @@ pub fn bench(args: &BenchArgs) -> Result<u8, Failure> {
         document.experiments.push(measured);
     }
     outputs.write("memwright bench", &sheets, &document)?;
+    Ok(if document.differs() { DIFFERENCE } else { 0 })
+}
+
+/// Prints the QEMU line of every run.
+fn lines(
+    workshop: &Workshop,
+    chosen: &[&'static Experiment],
+    columns: &[Column],
+) -> Result<u8, Failure> {
+    for experiment in chosen {
+        let program = workshop
+            .experiment(experiment)
+            .map_err(Failure::Environment)?;
+        for run in experiment.runs {
+            let machine = Machine::of_bench(run.cpus, run.memory);
+            for column in columns {
+                print(&column.line(&program, run, &machine)?)?;
+            }
+        }
+    }
     Ok(0)
 }
 
@@ -84,30 +110,66 @@ fn measure(
         .map_err(Failure::Environment)?;
     let mut runs = Vec::new();
     for run in experiment.runs {
-        let machine = Machine::of_bench(run.cpus, run.memory);
-        let mut records = Vec::new();
-        for column in columns {
-            let title = column.title();
-            progress(&format!("{} on {title} {}", experiment.name, run.label));
-            let found = column
-                .run(workshop, &program, run, &machine, args.timeout)
-                .with_context(|| format!("{} on {title}", experiment.name))
-                .map_err(Failure::Guest)?;
-            records.push((title, found));
-        }
-        runs.push(MeasuredRun {
-            label: run.label,
-            arguments: run.arguments,
-            cpus: run.cpus,
-            memory: machine.memory.bytes(),
-            records,
-        });
+        runs.push(measure_run(experiment, &program, run, columns, args)?);
     }
     Ok(Measured {
         experiment: experiment.name,
         question: experiment.question,
         program_sha256: document::hash_file(&program)?,
         runs,
+    })
+}
+
+/// Makes one run in every column, twice at the same time unless that was not wanted.
+fn measure_run(
+    experiment: &Experiment,
+    program: &Path,
+    run: &Run,
+    columns: &[Column],
+    args: &BenchArgs,
+) -> Result<MeasuredRun, Failure> {
+    let machine = Machine::of_bench(run.cpus, run.memory);
+    let (mut records, mut differs) = (Vec::new(), Vec::new());
+    for column in columns {
+        let title = column.title();
+        progress(&format!("{} on {title} {}", experiment.name, run.label));
+        let once = || {
+            column
+                .run(program, run, &machine, args.timeout)
+                .with_context(|| format!("{} on {title}", experiment.name))
+                .map_err(Failure::Guest)
+        };
+        let (found, again) = thread::scope(|scope| {
+            let second = (!args.no_verify).then(|| scope.spawn(once));
+            let first = once();
+            let second = second.map(|thread| {
+                let panicked = |_| Err(anyhow!("a run panicked").into());
+                thread.join().unwrap_or_else(panicked)
+            });
+            (first, second)
+        });
+        let found = found?;
+        if let Some(again) = again {
+            let lines = records::differences(&found, &again?);
+            differs.extend(lines.into_iter().map(|line| format!("{title}: {line}")));
+        }
+        records.push((title, found));
+    }
+    let qemu = version::program(&machine).map_err(Failure::Environment)?;
+    let known = version::check_for(&qemu, &machine).map_err(Failure::Environment)?;
+    Ok(MeasuredRun {
+        label: run.label,
+        arguments: run.arguments,
+        cpus: run.cpus,
+        memory: machine.memory.bytes(),
+        swap: run.swap,
+        qemu: Qemu {
+            version: known.to_string(),
+            sha256: version::hash(&qemu),
+        },
+        repeats: (!args.no_verify).then_some(differs.is_empty()),
+        differs,
+        records,
     })
 }
 

@@ -37,6 +37,28 @@ pub fn parse(output: &str) -> anyhow::Result<Vec<Record>> {
     Ok(records)
 }
 
+/// What two runs do not have in common: case, measure, and both values.
+pub fn differences(one: &[Record], other: &[Record]) -> Vec<String> {
+    let names = |records: &[Record]| -> Vec<(String, String)> {
+        let names = records
+            .iter()
+            .map(|record| (record.case.clone(), record.measure.clone()));
+        names.collect()
+    };
+    if names(one) != names(other) {
+        return vec!["other measures".to_owned()];
+    }
+    let pairs = one.iter().zip(other).filter(|(one, other)| one != other);
+    pairs
+        .map(|(one, other)| {
+            format!(
+                "{}: {}: {} and {}",
+                one.case, one.measure, one.average, other.average
+            )
+        })
+        .collect()
+}
+
 fn parse_line(line: &str) -> Option<Record> {
     let fields: Vec<&str> = line.split('\t').collect();
     let &["record", case, measure, unit, minimum, average, maximum] = fields.as_slice() else {
@@ -62,6 +84,16 @@ fn parse_line(line: &str) -> Option<Record> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_differs_is_named() {
+        let text = "record\ta\tb\tc\t1\t2.50\t4\nrecord\ta\te\tc\t\t1.00\t\n";
+        let one = parse(text).unwrap();
+        assert!(differences(&one, &one).is_empty());
+        let other = parse(&text.replace("2.50", "2.75")).unwrap();
+        assert_eq!(differences(&one, &other), ["a: b: 2.5 and 2.75"]);
+        assert_eq!(differences(&one, &one[..1]), ["other measures"]);
+    }
 
     #[test]
     fn records_parse() {

@@ -12,7 +12,25 @@ pub fn sheet(measured: &Measured, columns: &[Column]) -> Sheet {
         columns: columns.iter().map(Column::title).collect(),
         compares: false,
         sections: measured.runs.iter().map(section).collect(),
-        notes: Vec::new(),
+        notes: measured.runs.iter().flat_map(notes).collect(),
+    }
+}
+
+/// Whether a run repeats; nothing where that was not looked at.
+fn notes(run: &MeasuredRun) -> Vec<String> {
+    let place = match run.label {
+        "" => String::new(),
+        label => format!("{label}: "),
+    };
+    match run.repeats {
+        None => Vec::new(),
+        Some(true) => vec![format!("{place}repeats: second runs gave the same figures")],
+        Some(false) => {
+            let lines = run.differs.iter();
+            lines
+                .map(|line| format!("{place}DOES NOT REPEAT: {line}"))
+                .collect()
+        }
     }
 }
 
@@ -94,6 +112,7 @@ fn number(value: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::lab::document::Qemu;
 
     #[test]
     fn numbers_read_well() {
@@ -128,6 +147,13 @@ mod tests {
             arguments: &[],
             cpus: 1,
             memory: 0,
+            swap: "",
+            qemu: Qemu {
+                version: String::new(),
+                sha256: String::new(),
+            },
+            repeats: None,
+            differs: Vec::new(),
             records: vec![
                 (
                     "memwright".into(),

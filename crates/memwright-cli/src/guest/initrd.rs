@@ -2,7 +2,7 @@
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
-use std::io::BufWriter;
+use std::io::{BufWriter, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
@@ -50,6 +50,26 @@ pub fn write(path: &Path, manifest: &Manifest, tree: &Tree) -> anyhow::Result<u6
             .entry(name.as_bytes(), cpio::FILE | 0o600, &data)
             .with_context(context)?;
     }
+    add_tree(&mut archive, tree)?;
+    archive.finish().with_context(context)
+}
+
+/// Adds an archive of these files behind the one that is there: kernels unpack both. Returns its size in bytes.
+///
+/// # Errors
+/// Those of reading the host's files and of writing the archive.
+pub fn append(path: &Path, tree: &Tree) -> anyhow::Result<u64> {
+    let context = || format!("cannot write the initrd {}", path.display());
+    let file = File::options()
+        .append(true)
+        .open(path)
+        .with_context(context)?;
+    let mut archive = Writer::new(BufWriter::with_capacity(1 << 20, file), EPOCH);
+    add_tree(&mut archive, tree)?;
+    archive.finish().with_context(context)
+}
+
+fn add_tree(archive: &mut Writer<impl Write>, tree: &Tree) -> anyhow::Result<()> {
     for (place, node) in tree.nodes() {
         let name = place.as_os_str().as_bytes();
         let name = name.strip_prefix(b"/").unwrap_or(name);
@@ -69,7 +89,7 @@ pub fn write(path: &Path, manifest: &Manifest, tree: &Tree) -> anyhow::Result<u6
         }
         .with_context(|| format!("{} into the initrd", place.display()))?;
     }
-    archive.finish().with_context(context)
+    Ok(())
 }
 
 /// Strings one after another, each ended by a zero byte.

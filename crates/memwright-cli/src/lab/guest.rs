@@ -52,6 +52,8 @@ pub struct Said {
     pub output: Vec<u8>,
     /// What it printed to standard error.
     pub errors: Vec<u8>,
+    /// What its guest could not set up for it, a line each.
+    pub warnings: Vec<u8>,
     /// How it ended.
     pub outcome: Outcome,
     /// What was counted of its run, and of the regions that it marked.
@@ -203,7 +205,7 @@ impl Guest {
             .map_err(|_| anyhow!("following QEMU's log panicked"))?
             .context("cannot read QEMU's log")?;
         process.wait().context("cannot wait for QEMU")?;
-        let Some((output, errors, outcome)) = parse_frames(&bytes) else {
+        let Some(said) = parse_frames(&bytes) else {
             bail!(explain(&serial, &errors));
         };
         let counting = tally.counting();
@@ -211,12 +213,7 @@ impl Guest {
         if counting && counted.is_none() {
             bail!("the plugin saw no end of the run");
         }
-        Ok(Said {
-            output,
-            errors,
-            outcome,
-            counted,
-        })
+        Ok(Said { counted, ..said })
     }
 }
 
@@ -282,9 +279,10 @@ fn follow(log: impl Read, wires: &Wires) -> io::Result<Tally> {
     }
 }
 
-/// What the first process handed over: output, errors, and how the program ended; `None` if a part is missing.
-fn parse_frames(mut bytes: &[u8]) -> Option<(Vec<u8>, Vec<u8>, Outcome)> {
-    let (mut output, mut errors, mut refusal, mut status) = (Vec::new(), Vec::new(), None, None);
+/// What the first process handed over; `None` if a part is missing.
+fn parse_frames(mut bytes: &[u8]) -> Option<Said> {
+    let (mut output, mut errors, mut warnings) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut refusal, mut status) = (None, None);
     while let Some((kind, rest)) = bytes.split_first() {
         let (length, rest) = rest.split_first_chunk::<4>()?;
         let (body, rest) = rest.split_at_checked(u32::from_le_bytes(*length) as usize)?;
@@ -292,6 +290,7 @@ fn parse_frames(mut bytes: &[u8]) -> Option<(Vec<u8>, Vec<u8>, Outcome)> {
         match kind {
             b'o' => output.extend_from_slice(body),
             b'e' => errors.extend_from_slice(body),
+            b'w' => warnings.extend_from_slice(body),
             b'n' => refusal = Some(number()?),
             b'x' => status = Some(number()?),
             _ => return None,
@@ -305,7 +304,13 @@ fn parse_frames(mut bytes: &[u8]) -> Option<(Vec<u8>, Vec<u8>, Outcome)> {
         (None, 0) => Outcome::Exited(status >> 8 & 0xff),
         (None, signal) => Outcome::Killed(signal),
     };
-    Some((output, errors, outcome))
+    Some(Said {
+        output,
+        errors,
+        warnings,
+        outcome,
+        counted: None,
+    })
 }
 
 /// One line about a guest without a result: its panic, else the last that it or QEMU said.
@@ -348,12 +353,19 @@ mod tests {
             frame(b'o', b"one "),
             frame(b'o', b"two"),
             frame(b'e', b"error"),
+            frame(b'w', b"no swap\n"),
             frame(b'x', &[0, 7, 0, 0]),
         ];
         let bytes = parts.concat();
-        let (output, errors, outcome) = parse_frames(&bytes).unwrap();
-        assert_eq!((&*output, &*errors), (&b"one two"[..], &b"error"[..]));
-        assert_eq!(outcome, Outcome::Exited(7));
+        let said = parse_frames(&bytes).unwrap();
+        assert_eq!(
+            (&*said.output, &*said.errors),
+            (&b"one two"[..], &b"error"[..])
+        );
+        assert_eq!(
+            (&*said.warnings, said.outcome),
+            (&b"no swap\n"[..], Outcome::Exited(7))
+        );
         for length in 0..bytes.len() {
             assert_eq!(parse_frames(&bytes[..length]), None, "cut at {length}");
         }
@@ -374,8 +386,7 @@ mod tests {
                 bytes.extend(frame(b'n', &i32::to_le_bytes(number)));
             }
             bytes.extend(frame(b'x', &i32::to_le_bytes(status)));
-            let (.., outcome) = parse_frames(&bytes).unwrap();
-            assert_eq!(outcome, expected);
+            assert_eq!(parse_frames(&bytes).unwrap().outcome, expected);
         }
     }
 
@@ -408,6 +419,7 @@ mod tests {
         Said {
             output: b"x".to_vec(),
             errors: Vec::new(),
+            warnings: Vec::new(),
             outcome: Outcome::Exited(0),
             counted: Some((Counts::default(), vec![region])),
         }

@@ -1,6 +1,7 @@
 //! What every kernel of one command has in common: the program and its files, the machine, the QEMU, the plugin.
 
 use std::ffi::OsString;
+use std::fs;
 use std::io::{self, IsTerminal, Read};
 use std::path::{Path, PathBuf};
 use std::thread;
@@ -18,6 +19,8 @@ use crate::compile::{Compiler, Source};
 use crate::failure::{Failure, SIGNAL_BASE, TIMEOUT};
 use crate::folder::{PrivateFolder, kept_folder, private_folder};
 use crate::guest::initrd::{self, Manifest};
+use crate::guest::tree::Tree;
+use crate::kernels;
 use crate::qemu::command::shell_line;
 use crate::qemu::machine::Machine;
 use crate::qemu::process::Cut;
@@ -25,6 +28,7 @@ use crate::qemu::version::{self, Version};
 use crate::report::HashedFile;
 use crate::run::{self, Prepared};
 use crate::session::say;
+use crate::size::SwapSize;
 
 /// The guest's first process, and how it is built.
 const INIT: [Source; 2] = [
@@ -38,6 +42,8 @@ const INIT_COMPILERS: &[&str] = &["musl-gcc", "cc"];
 const INIT_FLAGS: &[&str] = &["-std=gnu11", "-O2", "-static"];
 /// Where the guest's first process looks for its own files.
 const OWN: &str = "/.memwright";
+/// The archive that every image has in common.
+const ARCHIVE: &str = "initrd.cpio";
 /// Where a dry run says that the files would be.
 const DRY: &str = "/tmp/memwright-run";
 /// How long guests may take where nothing is said.
@@ -48,8 +54,8 @@ pub struct Laboratory<'a> {
     args: &'a RunArgs,
     program: HashedFile,
     companions: Vec<HashedFile>,
-    archive: PathBuf,
-    serial: PathBuf,
+    files: PathBuf,
+    swap: Option<u64>,
     machine: Machine,
     qemu: OsString,
     version: Version,
@@ -73,9 +79,10 @@ impl<'a> Laboratory<'a> {
     /// The program is missing or none; something that is needed is missing here.
     pub fn open(args: &'a RunArgs) -> Result<Self, Failure> {
         let machine = Machine::of(args);
+        let swap = swap_bytes(&args.swap).map_err(Failure::Usage)?;
         let mut prepared = run::prepare(args)?;
         let missing = Failure::Environment;
-        put_init(&mut prepared).map_err(missing)?;
+        put_init(&mut prepared, swap).map_err(missing)?;
         let folder = private_folder().context("cannot make a temporary folder")?;
         let files = match &args.keep {
             Some(path) => kept_folder(path)?,
@@ -89,19 +96,23 @@ impl<'a> Laboratory<'a> {
         };
         let qemu = qemu.map_err(missing)?;
         let version = version::check_for(&qemu, &machine).map_err(missing)?;
-        let archive = files.join("initrd.cpio");
         if !args.dry_run || args.keep.is_some() {
-            initrd::write(&archive, &prepared.manifest, &prepared.tree)?;
+            initrd::write(&files.join(ARCHIVE), &prepared.manifest, &prepared.tree)?;
         }
+        let plugin = if args.no_count {
+            None
+        } else {
+            plugin_or_say(version)
+        };
         let companions = prepared.program.companions.iter();
         Ok(Self {
             args,
             program: HashedFile::read(&prepared.program.path),
             companions: companions.map(|path| HashedFile::read(path)).collect(),
-            archive,
-            serial: files.join("serial"),
+            files,
+            swap,
             machine,
-            plugin: plugin_or_say(version),
+            plugin,
             qemu,
             version,
             _folder: folder,
@@ -111,7 +122,10 @@ impl<'a> Laboratory<'a> {
     /// The QEMU line for an image, as a shell takes it.
     pub fn line(&self, image: &Image) -> String {
         let guest = self.guest(image);
-        shell_line(&guest.qemu, &guest.arguments(&self.serial, None))
+        shell_line(
+            &guest.qemu,
+            &guest.arguments(&self.files.join("serial"), None),
+        )
     }
 
     /// Runs the program on an image, twice unless that was not wanted.
@@ -123,6 +137,7 @@ impl<'a> Laboratory<'a> {
             say(&format!("QEMU {}: {}", self.version, self.line(image)));
         }
         let guest = self.guest(image);
+        self.add_modules(image, &guest.archive)?;
         let count = if self.args.no_verify { 1 } else { 2 };
         let results = boot(&guest, runs, count);
         if let Some(failure) = runs.was_cut().and_then(cut_short) {
@@ -134,6 +149,9 @@ impl<'a> Laboratory<'a> {
             .map_err(|error| Failure::Guest(error.context(image.name.clone())))?
             .into_iter();
         let first = said.next().context("no run was made")?;
+        for line in String::from_utf8_lossy(&first.warnings).lines() {
+            say(&format!("{}: {line}", image.name));
+        }
         let document = self.document(&guest, image, &first, said.next().as_ref());
         Ok(Measured {
             said: first,
@@ -153,11 +171,34 @@ impl<'a> Laboratory<'a> {
         Guest {
             qemu: self.qemu.clone(),
             image: image.path.clone(),
-            archive: self.archive.clone(),
+            archive: self.archive(image),
             append: append(self.args),
             machine: self.machine,
             plugin: self.plugin.clone(),
         }
+    }
+
+    /// The guest's files: its own for an image whose modules are among them.
+    fn archive(&self, image: &Image) -> PathBuf {
+        match self.swap {
+            Some(_) => self.files.join(format!("initrd-{}.cpio", image.sha256)),
+            None => self.files.join(ARCHIVE),
+        }
+    }
+
+    /// Makes the archive of an image that brings the modules for swap.
+    fn add_modules(&self, image: &Image, archive: &Path) -> anyhow::Result<()> {
+        let common = self.files.join(ARCHIVE);
+        if archive == common {
+            return Ok(());
+        }
+        let mut tree = Tree::default();
+        for module in kernels::modules(&image.path)? {
+            let name = module.file_name().unwrap_or_default();
+            tree.add_copy(&module, &Path::new(OWN).join("modules").join(name))?;
+        }
+        fs::copy(&common, archive).with_context(|| archive.display().to_string())?;
+        initrd::append(archive, &tree).map(drop)
     }
 
     fn document(
@@ -232,8 +273,17 @@ fn boot(guest: &Guest, runs: &Runs, count: usize) -> Vec<anyhow::Result<Said>> {
     })
 }
 
-/// Puts the first process, the program's input and its arguments into the guest.
-fn put_init(prepared: &mut Prepared) -> anyhow::Result<()> {
+/// The bytes of the one device of compressed memory that a Linux guest can have.
+fn swap_bytes(wanted: &[SwapSize]) -> anyhow::Result<Option<u64>> {
+    match wanted {
+        [] => Ok(None),
+        [one] => Ok(Some(one.bytes())),
+        [..] => Err(anyhow!("a Linux kernel takes one --swap")),
+    }
+}
+
+/// Puts the first process, the program's input, its arguments and what swap it has into the guest.
+fn put_init(prepared: &mut Prepared, swap: Option<u64>) -> anyhow::Result<()> {
     let compiler = Compiler::first_of(INIT_COMPILERS)?;
     let folder = compiler.folder("lab", &INIT.map(|(_, text)| text))?;
     let init = compiler.build(&folder, "init", INIT_FLAGS, &INIT)?;
@@ -247,6 +297,11 @@ fn put_init(prepared: &mut Prepared) -> anyhow::Result<()> {
             .context("cannot read standard input")?;
         let place = Path::new(OWN).join("input");
         prepared.tree.add_bytes(&place, 0o600, input);
+    }
+    if let Some(bytes) = swap {
+        let place = Path::new(OWN).join("swap");
+        let text = bytes.to_string().into_bytes();
+        prepared.tree.add_bytes(&place, 0o600, text);
     }
     let path = OsString::from(&prepared.program.path);
     let given = prepared.manifest.arguments.drain(..);

@@ -3,7 +3,7 @@
 pub mod check;
 pub mod compare;
 mod counts;
-mod document;
+pub mod document;
 mod guest;
 pub mod image;
 mod laboratory;

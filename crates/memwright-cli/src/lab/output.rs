@@ -117,6 +117,8 @@ pub struct Comparison<'a> {
     pub kind: &'static str,
     /// Whether any count differs from the first kernel's.
     pub differs: bool,
+    /// Whether no kernel's second run was another; also where there was none.
+    pub repeats: bool,
     /// How page tables differ at marks: where they do, the kernels did not do the same work.
     pub state_differs: Vec<String>,
     /// What each kernel gave.
@@ -130,6 +132,7 @@ impl<'a> Comparison<'a> {
             schema: SCHEMA,
             kind: "comparison",
             differs: sheet.differs(),
+            repeats: columns.iter().all(|one| one.repeats != Some(false)),
             state_differs: differing_states(&sheet.sections),
             columns,
         }

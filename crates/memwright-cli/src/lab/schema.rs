@@ -1,77 +1,14 @@
-//! The published schema against what the command writes.
-
-use serde_json::Value;
+//! The published schemas against what the command writes.
 
 use super::counts::{Counts, Instructions};
 use super::document::{Document, Host, KIND, Kernel, Qemu, SCHEMA};
 use super::log::Region;
+use super::output::{self, Comparison};
 use super::tables::PageTables;
 use crate::report::{Ending, HashedFile};
+use crate::schema::{faults, published};
 
-const PUBLISHED: &str = include_str!("../../../../docs/schema/kernel-run.json");
-
-/// A validator of the words of JSON Schema that the published one uses; any other word is a mistake.
-fn validate(root: &Value, schema: &Value, value: &Value, at: &str) -> Vec<String> {
-    let mut found = Vec::new();
-    for (word, rule) in schema.as_object().into_iter().flatten() {
-        match word.as_str() {
-            "$schema" | "title" | "$defs" => {}
-            "$ref" => {
-                let pointer = rule.as_str().unwrap_or_default().trim_start_matches('#');
-                let target = root
-                    .pointer(pointer)
-                    .expect("the reference leads somewhere");
-                found.extend(validate(root, target, value, at));
-            }
-            "const" => found.extend((value != rule).then(|| format!("{at}: not {rule}"))),
-            "type" => {
-                let fits = match rule.as_str() {
-                    Some("object") => value.is_object(),
-                    Some("array") => value.is_array(),
-                    Some("string") => value.is_string(),
-                    Some("integer") => value.is_u64() || value.is_i64(),
-                    Some("boolean") => value.is_boolean(),
-                    _ => panic!("{at}: type {rule}"),
-                };
-                if !fits {
-                    found.push(format!("{at}: no {rule}"));
-                }
-            }
-            "required" => {
-                for name in rule.as_array().into_iter().flatten() {
-                    if value.get(name.as_str().unwrap_or_default()).is_none() {
-                        found.push(format!("{at}: {name} is missing"));
-                    }
-                }
-            }
-            "additionalProperties" => {
-                for name in value
-                    .as_object()
-                    .into_iter()
-                    .flat_map(serde_json::Map::keys)
-                {
-                    if schema["properties"].get(name).is_none() {
-                        found.push(format!("{at}: {name} is not in the schema"));
-                    }
-                }
-            }
-            "properties" => {
-                for (name, rule) in rule.as_object().into_iter().flatten() {
-                    if let Some(part) = value.get(name) {
-                        found.extend(validate(root, rule, part, &format!("{at}/{name}")));
-                    }
-                }
-            }
-            "items" => {
-                for (index, part) in value.as_array().into_iter().flatten().enumerate() {
-                    found.extend(validate(root, rule, part, &format!("{at}/{index}")));
-                }
-            }
-            other => panic!("{at}: the validator does not know {other}"),
-        }
-    }
-    found
-}
+const FILE: &str = "kernel-run.json";
 
 fn document() -> Document {
     let file = HashedFile {
@@ -121,21 +58,20 @@ fn document() -> Document {
 
 #[test]
 fn what_is_written_is_what_is_published() {
-    let schema: Value = serde_json::from_str(PUBLISHED).unwrap();
     let whole = serde_json::to_value(document()).unwrap();
-    assert_eq!(validate(&schema, &schema, &whole, ""), Vec::<String>::new());
+    assert_eq!(faults(FILE, &whole), Vec::<String>::new());
     let mut bare = document();
     (bare.run, bare.regions, bare.repeats, bare.differs) = (None, None, None, Vec::new());
     bare.kernel.config_sha256 = None;
     let bare = serde_json::to_value(bare).unwrap();
-    assert_eq!(validate(&schema, &schema, &bare, ""), Vec::<String>::new());
+    assert_eq!(faults(FILE, &bare), Vec::<String>::new());
     let read: Document = serde_json::from_value(whole.clone()).unwrap();
     assert_eq!(serde_json::to_value(read).unwrap(), whole);
 }
 
 #[test]
 fn every_published_name_is_written() {
-    let schema: Value = serde_json::from_str(PUBLISHED).unwrap();
+    let schema = published(FILE);
     let whole = serde_json::to_value(document()).unwrap();
     for name in schema["properties"].as_object().unwrap().keys() {
         assert!(whole.get(name).is_some(), "{name}");
@@ -144,10 +80,57 @@ fn every_published_name_is_written() {
 
 #[test]
 fn what_is_wrong_is_found() {
-    let schema: Value = serde_json::from_str(PUBLISHED).unwrap();
     let mut wrong = serde_json::to_value(document()).unwrap();
     wrong["cpus"] = "one".into();
     wrong["more"] = 1.into();
     wrong["run"].as_object_mut().unwrap().remove("invlpg");
-    assert_eq!(validate(&schema, &schema, &wrong, "").len(), 3);
+    assert_eq!(faults(FILE, &wrong).len(), 3);
+}
+
+#[test]
+fn comparisons_fit_theirs() {
+    let documents = [document(), document()];
+    let sheet = output::sheet(&documents);
+    let whole = serde_json::to_value(Comparison::new(&documents, &sheet)).unwrap();
+    assert_eq!(faults("comparison.json", &whole), Vec::<String>::new());
+    let schema = published("comparison.json");
+    for name in schema["properties"].as_object().unwrap().keys() {
+        assert!(whole.get(name).is_some(), "{name}");
+    }
+}
+
+#[test]
+fn one_instruction_is_a_difference_and_other_page_tables_are_other_work() {
+    let compared = |change: fn(&mut Region)| {
+        let mut documents = [document(), document()];
+        for region in documents[1].regions.iter_mut().flatten() {
+            change(region);
+        }
+        let sheet = output::sheet(&documents);
+        let comparison = Comparison::new(&documents, &sheet);
+        (
+            comparison.differs,
+            comparison.state_differs.len(),
+            sheet.notes,
+        )
+    };
+    let (differs, states, _) = compared(|_| {});
+    assert_eq!((differs, states), (false, 0));
+    let (differs, states, _) = compared(|region| {
+        if let Some(instructions) = &mut region.counts.instructions {
+            instructions.kernel += 1;
+        }
+    });
+    assert_eq!((differs, states), (true, 0));
+    let (_, states, notes) = compared(|region| {
+        if let Some(tables) = &mut region.at_end {
+            tables.small_writable += 1;
+        }
+    });
+    assert_eq!(states, 1);
+    assert!(
+        notes
+            .iter()
+            .any(|line| line.starts_with("NOT THE SAME STATE: region 1: "))
+    );
 }
