@@ -8,6 +8,7 @@
 
 use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 
+use memwright_table::mistake::{Mistake, planted};
 use memwright_table::{FOLIO_FRAMES, FOLIO_ORDER, Frame, FrameKind, Machine, Page, PageRange};
 
 use crate::memory::Memory;
@@ -235,7 +236,8 @@ impl<M: Machine> Core<M> {
         range: PageRange,
         asker: HugeAsker,
     ) -> bool {
-        let inside = area.start() <= range.start && range.end <= area.end();
+        let inside = area.start() <= range.start
+            && (range.end <= area.end() || planted(Mistake::HugeBeyondArea));
         let mode = self.memory.policy().huge();
         inside
             && area.object().is_none()

@@ -1,6 +1,6 @@
 //! `cargo xtask mutants`: every mistake that can be planted is noticed by the test that is named for it.
 //!
-//! The tests of `memwright-sim` are built once with the feature `mistakes`. Each runs without a mistake, and must
+//! The tests of `memwright-sim` and `memwright` are built once with the feature `mistakes`. Each runs without a mistake, and must
 //! pass; then with the mistake, and must fail.
 
 mod list;
@@ -90,8 +90,10 @@ fn build() -> Result<BTreeMap<String, PathBuf>> {
         "-q",
         "-p",
         "memwright-sim",
+        "-p",
+        "memwright",
         "--features",
-        "mistakes",
+        "memwright-sim/mistakes",
         "--no-run",
         "--message-format=json",
     ]);

@@ -10,6 +10,7 @@ use crate::entry::{Bits, Entry, Present};
 use crate::frame::{FOLIO_FRAMES, FrameRef};
 use crate::gather::Gather;
 use crate::machine::Machine;
+use crate::mistake::{Mistake, planted};
 use crate::sync::Rank;
 
 /// What a collapse did.
@@ -58,7 +59,9 @@ impl<M: Machine> Table<M> {
         slot.store(0, Ordering::Release);
         below.owner.store(0, Ordering::Relaxed);
         gather.record_unlinked();
-        gather.flush();
+        if !planted(Mistake::CollapseUnflushed) {
+            gather.flush();
+        }
 
         let (collapsed, bits) = self.gather_pages(lower, folio.frame(), gather);
         below.live.store(0, Ordering::Relaxed);

@@ -636,7 +636,7 @@ impl<M: Machine> Cursor<'_, M> {
 
 /// What becomes of an entry at its new place.
 fn moved_entry(entry: Entry, keep_uffd_wp: bool) -> Entry {
-    let lost = if keep_uffd_wp {
+    let lost = if keep_uffd_wp || planted(Mistake::MoveKeepsProtection) {
         Bits::empty()
     } else {
         Bits::UFFD_WP.union(Bits::WATCHED)
@@ -646,7 +646,12 @@ fn moved_entry(entry: Entry, keep_uffd_wp: bool) -> Entry {
     } else {
         lost
     };
-    let bits = |bits: Bits| bits.difference(lost) | Bits::SOFT_DIRTY;
+    let gained = if planted(Mistake::MoveNotSoftDirty) {
+        Bits::empty()
+    } else {
+        Bits::SOFT_DIRTY
+    };
+    let bits = |bits: Bits| bits.difference(lost) | gained;
     match entry {
         Entry::Empty => Entry::Empty,
         Entry::Marker(Marker { marks }) if keep_uffd_wp => Entry::marker(marks),

@@ -17,6 +17,7 @@ mod swap_off;
 
 pub(crate) use anon::NEW;
 
+use memwright_table::mistake::{Mistake, planted};
 use memwright_table::{Bits, CpuId, Entry, Machine, Marker, Marks, PageRange, VirtAddr};
 
 use crate::error::FaultError;
@@ -367,6 +368,9 @@ impl<M: Machine> Fault<'_, M> {
         let flags = self.area.flags();
         if flags.contains(AreaFlags::UFFD_MISSING) && self.area.object().is_none() {
             return Err(FaultError::Watched(WatchedFault::Missing));
+        }
+        if planted(Mistake::MarkerNotInherited) {
+            return Ok(Bits::empty());
         }
         if inherited.is_empty() || !self.access.write {
             self.place();

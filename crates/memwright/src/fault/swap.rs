@@ -243,7 +243,9 @@ impl<'a, M: Machine> Fault<'a, M> {
             return Err(FaultError::Io);
         }
         memory.count_on(self.cpu, Row::SwapIn, 1);
-        let sole = swapped.bits.contains(Bits::EXCLUSIVE) || found.uses == 1;
+        let sole = swapped.bits.contains(Bits::EXCLUSIVE)
+            || found.uses == 1
+            || planted(Mistake::SwapInExclusive);
         if stores {
             // Whoever else names the slot has its page there.
             swap.release(frames, swapped.slot);
@@ -271,7 +273,8 @@ impl<'a, M: Machine> Fault<'a, M> {
         let (frames, swap) = (memory.frames(), memory.swap());
         // This one's reference and the slot's: nobody else can reach the page, or will (design rule 5).
         let sole = swapped.bits.contains(Bits::EXCLUSIVE)
-            || (uses == 1 && frames.references(frame.frame()) == 2);
+            || (uses == 1 && frames.references(frame.frame()) == 2)
+            || planted(Mistake::SwapCachedExclusive);
         let kind = FaultKind::SwapCached;
         if sole || !stores {
             swap.release(frames, swapped.slot);

@@ -134,6 +134,9 @@ impl<M: Machine> Core<M> {
             return Err(MergeFailure::Different);
         }
         let mut bits = merged_bits(old.bits, target);
+        if planted(Mistake::MergeForgetsProtection) {
+            bits -= Bits::UFFD_WP | Bits::WATCHED;
+        }
         if planted(Mistake::MergeKeepsWriting) {
             bits = entry.bits | Bits::MERGED;
         }

@@ -1,5 +1,6 @@
 //! A page changes its frame (Linux 7.2 `mm/migrate.c`).
 
+use memwright_table::mistake::{Mistake, planted};
 use memwright_table::{
     Bits, Cursor, Entry, FOLIO_ORDER, Frame, FrameKind, FrameRef, Gather, Machine, NodeChoice,
     Page, PageRange, PageSize, Present,
@@ -132,6 +133,11 @@ impl<M: Machine> Core<M> {
         let old = cursor.migrate(
             target,
             |bits| {
+                let bits = if planted(Mistake::MigrateLosesDirty) {
+                    bits - Bits::DIRTY
+                } else {
+                    bits
+                };
                 let grants = upgrade(view, bits, policy).is_writable();
                 if grants { bits | Bits::WRITE } else { bits }
             },
@@ -153,14 +159,14 @@ impl<M: Machine> Core<M> {
         if !self.is_anonymous(page.frame) {
             return Err(Unmoved::Object);
         }
-        if frames.pins(page.frame) > 0 {
+        if frames.pins(page.frame) > 0 && !planted(Mistake::MigratePinned) {
             return Err(Unmoved::Busy);
         }
         let alone = match page.size {
             PageSize::Size4K => frames.references(page.frame) == 1,
             PageSize::Size2M | PageSize::Size1G => frames.is_sole_whole(page.frame),
         };
-        if alone {
+        if alone || planted(Mistake::MigrateShared) {
             Ok(())
         } else if page.bits.contains(Bits::EXCLUSIVE) {
             // Lent for a moment.

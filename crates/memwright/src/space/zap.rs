@@ -51,7 +51,9 @@ impl<M: Machine> Core<M> {
                 Entry::Present(page) => {
                     if copies || !self.is_private(page.frame) {
                         let protected = page.bits.intersects(Bits::UFFD_WP | Bits::WATCHED);
-                        let keeps = protected && keeps_protection(area);
+                        let keeps = protected
+                            && keeps_protection(area)
+                            && !planted(Mistake::ZapForgetsProtection);
                         let left = if keeps {
                             Marks::UFFD_WP
                         } else {

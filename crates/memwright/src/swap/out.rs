@@ -31,7 +31,10 @@ struct Leaving {
 /// rule 9): nobody reads its dirty bit any more.
 fn carried(flags: AreaFlags, bits: Bits) -> Bits {
     let mut kept = bits & (Bits::EXCLUSIVE | Bits::SOFT_DIRTY | Bits::UFFD_WP | Bits::WATCHED);
-    if bits.contains(Bits::DIRTY) {
+    if planted(Mistake::SwapForgetsProtection) {
+        kept -= Bits::UFFD_WP | Bits::WATCHED;
+    }
+    if bits.contains(Bits::DIRTY) && !planted(Mistake::SwapHidesStore) {
         kept -= Bits::WATCHED;
         if !flags.contains(AreaFlags::WATCH_STORES) {
             kept |= Bits::SOFT_DIRTY;
@@ -43,7 +46,10 @@ fn carried(flags: AreaFlags, bits: Bits) -> Bits {
 impl<M: Machine> Core<M> {
     /// Whether pages of the area may leave memory.
     pub(crate) fn may_leave(&self, area: &Area<M>) -> bool {
-        let kept = AreaFlags::LOCKED | AreaFlags::SECRET | AreaFlags::SHARED;
+        let mut kept = AreaFlags::LOCKED | AreaFlags::SECRET | AreaFlags::SHARED;
+        if planted(Mistake::SwapLocked) {
+            kept -= AreaFlags::LOCKED;
+        }
         !area.flags().intersects(kept)
     }
 
@@ -236,7 +242,7 @@ impl<M: Machine> Core<M> {
         let leaves = !page.bits.intersects(Bits::BORROWED | Bits::MERGED)
             && self.is_anonymous(page.frame)
             && frames.references(page.frame) == 1
-            && frames.pins(page.frame) == 0;
+            && (frames.pins(page.frame) == 0 || planted(Mistake::SwapPinned));
         if !leaves {
             return None;
         }
@@ -270,7 +276,7 @@ impl<M: Machine> Core<M> {
                     // The others would find no room either.
                     effort.look = 0;
                 }
-                taken.is_ok()
+                taken.is_ok() || planted(Mistake::SwapRefusedLost)
             };
             if kept {
                 gather.free(frames.adopt(one.old.frame));

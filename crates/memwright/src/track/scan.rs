@@ -7,6 +7,7 @@
 //! A second flush, of what it protected again, is made before it returns.
 
 use bitflags::bitflags;
+use memwright_table::mistake::{Mistake, planted};
 use memwright_table::{
     Bits, Cursor, Entry, Extent, Gather, Machine, Marks, Page, PageRange, PageSize, Prepared,
     Swapped, WrittenRun,
@@ -341,7 +342,9 @@ impl<M: Machine> Core<M> {
             if look.scan.protect {
                 let mut done = 0;
                 if known.at_once {
-                    done = cursor.edit_prepared(&run, taken, &known.arm, gather);
+                    let more = planted(Mistake::ScanArmsUntaken);
+                    let pages = if more { run.pages } else { taken };
+                    done = cursor.edit_prepared(&run, pages, &known.arm, gather);
                 }
                 for page in done..taken {
                     cursor.seek(run.start.add(page));
@@ -367,7 +370,9 @@ impl<M: Machine> Core<M> {
     ) -> bool {
         match cursor.peek() {
             // Who has pinned a page writes it without the entry: it stays as it is (design rule 6).
-            Entry::Present(page) if self.is_pinned(page) => false,
+            Entry::Present(page) if self.is_pinned(page) && !planted(Mistake::ScanArmsPinned) => {
+                false
+            }
             Entry::Present(page) => {
                 let edit = arm_written(by_dirty, page.bits);
                 cursor.edit(edit.set, edit.clear, gather);

@@ -16,6 +16,7 @@ mod limits;
 mod locks;
 mod merge;
 mod objects;
+mod overlooked;
 mod protect;
 mod remap;
 mod swap;
