@@ -13,6 +13,7 @@ use crate::{
     ipc::Segments,
     manifest::Manifest,
     merge_scan::MergeScan,
+    numa::Balancing,
     probes::Probes,
     process::{
         ExitStatus, Life, Limits, PROGRAM, Parts, Process, REAPER, Sleep, Start, Tasks, Thread,
@@ -61,6 +62,8 @@ pub struct Kernel {
     pub(crate) huge_scan: Arc<HugeScan>,
     /// Lets equal pages share frames in the background.
     pub(crate) merge_scan: Arc<MergeScan>,
+    /// Lets pages follow those who use them.
+    pub(crate) balancing: Arc<Balancing>,
     /// Sends pages out when memory is short.
     pub(crate) reclaim: Arc<Reclaim>,
     /// Disks that pages can go out to.
@@ -99,6 +102,7 @@ impl Kernel {
             panic!("no memory for what is to be known of swap");
         };
         let before = crate::audit::Baseline::take(host, &memory, &swaps);
+        let balancing = Balancing::new(memory.frames().topology().nodes());
         let kernel: &'static Self = Box::leak(Box::new(Self {
             host,
             mounts: Mounts::new(&memory, &manifest),
@@ -116,6 +120,7 @@ impl Kernel {
             segments: Segments::default(),
             huge_scan: HugeScan::new(),
             merge_scan: MergeScan::new(),
+            balancing,
             reclaim: Reclaim::new(),
             swaps,
             calls: CallCounts::new(),
@@ -143,6 +148,7 @@ impl Kernel {
             Ok(()) => {
                 host.start_cpus();
                 kernel.huge_scan.wake(kernel);
+                kernel.balancing.wake(kernel);
                 kernel.reclaim.wake(kernel);
                 kernel.scheduler.idle(kernel);
                 kernel.scheduler.await_all_parked(kernel);

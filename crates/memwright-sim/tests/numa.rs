@@ -156,6 +156,117 @@ fn what_is_pinned_shared_or_without_room_stays() {
     assert_eq!(read(&process, FIRST, 0), Ok(9));
 }
 
+fn scan(process: &Process) {
+    let mut budget = u64::MAX / 2;
+    let end = process.on(FIRST, |space| {
+        space.scan_for_hints(memwright_table::Page::new(0), &mut budget)
+    });
+    assert_eq!(end, None);
+}
+
+/// Hint faults of a CPU's own node, of another, and write faults for the permission alone.
+fn hints(host: &Host) -> (u64, u64, u64) {
+    let account = host.memory().account();
+    (
+        account.count(Row::HintLocal),
+        account.count(Row::HintRemote),
+        account.count(Row::FaultWriteOnly),
+    )
+}
+
+#[test]
+fn a_hint_fault_is_the_only_one() {
+    let host = two_nodes(256);
+    let process = program(&host, 1, READ_WRITE);
+    write(&process, FIRST, 0, 7).expect("writable");
+    let before = bits_of(&process, 0);
+    scan(&process);
+    assert!(bits_of(&process, 0).contains(Bits::HINT));
+    assert_eq!(read(&process, SECOND, 0), Ok(7));
+    assert_eq!(hints(&host), (0, 1, 0));
+    // The load has brought the right to write back too.
+    write(&process, SECOND, 0, 8).expect("writable");
+    assert_eq!(hints(&host), (0, 1, 0));
+    assert_eq!(bits_of(&process, 0), before);
+    assert_eq!(node_of(&process, 0), Ok(0));
+    // The second in a row moves the page, and costs no fault more.
+    scan(&process);
+    write(&process, SECOND, 0, 9).expect("writable");
+    write(&process, SECOND, 0, 10).expect("writable");
+    assert_eq!(hints(&host), (0, 2, 0));
+    assert_eq!(node_of(&process, 0), Ok(1));
+    scan(&process);
+    write(&process, SECOND, 0, 11).expect("writable");
+    assert_eq!(hints(&host), (1, 2, 0));
+    assert_eq!(host.memory().account().count(Row::PagesMigrated), 1);
+    assert_eq!(read(&process, FIRST, 0), Ok(11));
+    support::assert_coherent(&host);
+}
+
+#[test]
+fn accesses_from_both_nodes_in_turn_move_nothing() {
+    let host = two_nodes(256);
+    let process = program(&host, 1, READ_WRITE);
+    write(&process, FIRST, 0, 7).expect("writable");
+    for _ in 0..3 {
+        for cpu in [FIRST, SECOND] {
+            scan(&process);
+            write(&process, cpu, 0, 8).expect("writable");
+        }
+    }
+    assert_eq!(hints(&host), (3, 3, 0));
+    assert_eq!(node_of(&process, 0), Ok(0));
+}
+
+#[test]
+fn where_migration_is_refused_the_hint_fault_is_the_only_one_too() {
+    let host = two_nodes(256);
+    let process = program(&host, 1, READ_WRITE);
+    write(&process, FIRST, 0, 7).expect("writable");
+    let mut hoard = Vec::new();
+    while let Ok(taken) = host.frames().allocate_on(0, FrameKind::Anonymous, only(1)) {
+        hoard.push(taken);
+    }
+    for round in 1..=3 {
+        scan(&process);
+        assert_eq!(read(&process, SECOND, 0), Ok(7));
+        write(&process, SECOND, 0, 7).expect("writable");
+        assert_eq!(hints(&host), (0, round, 0));
+    }
+    let account = host.memory().account();
+    assert_eq!(account.count(Row::PagesNotMigrated), 2);
+    assert_eq!(node_of(&process, 0), Ok(0));
+}
+
+#[test]
+fn a_hint_fault_grants_no_more_than_the_rule() {
+    let host = two_nodes(256);
+    let process = program(&host, 1, READ_WRITE);
+    write(&process, FIRST, 0, 7).expect("writable");
+    protect(&process, FIRST, 0, 1, READ);
+    scan(&process);
+    assert_eq!(read(&process, SECOND, 0), Ok(7));
+    assert!(write(&process, SECOND, 0, 8).is_err());
+    assert!(!bits_of(&process, 0).contains(Bits::WRITE));
+}
+
+#[test]
+fn a_protection_change_ends_the_hint() {
+    let host = two_nodes(256);
+    let process = program(&host, 1, READ_WRITE);
+    write(&process, FIRST, 0, 7).expect("writable");
+    scan(&process);
+    protect(&process, FIRST, 0, 1, READ);
+    assert!(!bits_of(&process, 0).contains(Bits::HINT));
+    assert_eq!(read(&process, SECOND, 0), Ok(7));
+    scan(&process);
+    protect(&process, FIRST, 0, 1, Rights::empty());
+    assert!(read(&process, SECOND, 0).is_err());
+    protect(&process, FIRST, 0, 1, READ_WRITE);
+    write(&process, SECOND, 0, 8).expect("writable");
+    assert_eq!(hints(&host), (0, 0, 0));
+}
+
 /// What the threads of a race share.
 struct World {
     host: Arc<Host>,
@@ -182,6 +293,13 @@ impl World {
             used,
             refused: Mutex::new(Vec::new()),
         }
+    }
+
+    /// The same page, which is to tell who uses it.
+    fn hinted() -> Self {
+        let world = Self::new();
+        scan(&world.process);
+        world
     }
 
     fn write(&self, value: u8) {
@@ -226,12 +344,16 @@ fn walks(world: &World) {
     }
 }
 
-fn explore(threads: &[fn(&World)]) {
+fn explore(
+    begin: &dyn Fn() -> World,
+    threads: &[fn(&World)],
+    check: fn(World) -> Result<(), String>,
+) {
     let case = Case {
-        begin: &World::new,
+        begin,
         threads,
         hardware: walks,
-        check: World::end,
+        check,
     };
     match schedule::explore(&case, 2) {
         Ok(explored) => assert!(explored.schedules > 50, "{explored:?}"),
@@ -242,13 +364,54 @@ fn explore(threads: &[fn(&World)]) {
 /// A store of another CPU lands in the page that is there in the end.
 #[test]
 fn migration_and_write() {
-    explore(&[
+    explore(
+        &World::new,
+        &[
+            |world| {
+                assert_eq!(migrate(&world.process, FIRST, 0, 1), Ok(Moved::To(1)));
+            },
+            |world| {
+                world.write(2);
+                world.write(3);
+            },
+        ],
+        World::end,
+    );
+}
+
+/// A page that tells who uses it, and moves for that, while it is written.
+#[test]
+fn hint_faults_and_migration() {
+    explore(
+        &World::hinted,
+        &[
+            |world| {
+                let _ = migrate(&world.process, FIRST, 0, 1);
+            },
+            |world| {
+                world.write(2);
+                world.write(3);
+            },
+        ],
+        World::end,
+    );
+}
+
+/// Once a protection change has returned no hint fault gives the right to write back.
+#[test]
+fn hint_fault_and_protect() {
+    explore(
+        &World::hinted,
+        &[
+            |world| protect(&world.process, FIRST, 0, 1, READ),
+            |world| {
+                world.write(2);
+                world.write(3);
+            },
+        ],
         |world| {
-            assert_eq!(migrate(&world.process, FIRST, 0, 1), Ok(Moved::To(1)));
+            assert!(write(&world.process, SECOND, 0, 9).is_err());
+            world.end()
         },
-        |world| {
-            world.write(2);
-            world.write(3);
-        },
-    ]);
+    );
 }

@@ -122,6 +122,9 @@ mistakes! {
     MigrateShared "migrate-shared" "A page that others show moves to another frame."
     MigrateLosesDirty "migrate-loses-dirty" "A page that moved is clean."
     MigrateUnflushed "migrate-unflushed" "A page is copied to its new frame before the old one is forgotten."
+    HintReadOnly "hint-read-only" "A hint fault leaves a page read-only that the rule allows to write."
+    HintWritable "hint-writable" "A hint fault grants writing without asking the rule."
+    HintKept "hint-kept" "A protection change leaves an entry that tells who uses it one."
     // Pages of the pool of huge pages.
     LeakReservation "leak-reservation" "Reserved huge pages that are not needed any more stay reserved."
     LargeRunShort "large-run-short" "Of a run of huge pages only the first is invalidated."

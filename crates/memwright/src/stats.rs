@@ -76,6 +76,8 @@ rows! {
         "Page faults by a write that gave a private page a frame of its own, copied or, over the zero frame, zeroed.";
     FaultWriteOnly, "fault_write_only", Counted, "faults: write permission only",
         "Page faults that changed nothing but the write permission of a frame already mapped.";
+    FaultHint, "fault_hint", Counted, "faults: NUMA hint",
+        "Page faults at pages that the scan for accesses from other nodes had made to fault: they got their rights back, that to write among them where the rule allowed it.";
     FaultSwapIn, "fault_swap_in", Counted, "faults: swap-in",
         "Page faults by an access to a page that was in swap, read from the device: major faults.";
     FaultSwapCached, "fault_swap_cached", Counted, "faults: swap cache",
@@ -178,6 +180,12 @@ rows! {
         "Merged pages that a store gave a frame of its own.";
     UnmergesAsked, "unmerges_asked", Counted, "un-merging: by request",
         "Merged pages that got a frame of their own since they may not be merged any more.";
+    EntriesHinted, "numa_hinted", Counted, "entries that were to tell",
+        "Entries whose rights were taken away for the next access to tell on which node it is made.";
+    HintLocal, "numa_hint_local", Counted, "hint faults: local",
+        "Accesses that were told of so, by a CPU of the page's node.";
+    HintRemote, "numa_hint_remote", Counted, "hint faults: remote",
+        "The same by a CPU of another node: with the second in a row the page moves there.";
     PagesMigrated, "numa_migrated", Counted, "pages migrated",
         "Pages that changed their frame for one on another node, or elsewhere, while they stayed mapped; a huge page counts as 512.";
     PagesNotMigrated, "numa_not_migrated", Counted, "pages not migrated",
@@ -365,6 +373,7 @@ impl Account {
             Row::FaultFile,
             Row::FaultCopy,
             Row::FaultWriteOnly,
+            Row::FaultHint,
             Row::FaultSwapIn,
             Row::FaultSwapCached,
             Row::FaultSpurious,

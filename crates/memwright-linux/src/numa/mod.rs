@@ -1,5 +1,9 @@
 //! Nodes: which policy a thread has.
 
+mod balance;
+
+pub(crate) use balance::Balancing;
+
 use crate::{Memory, context::Context, errno::Errno, kernel::Kernel};
 use alloc::sync::Arc;
 use core::sync::atomic::{AtomicU16, AtomicU64, Ordering};

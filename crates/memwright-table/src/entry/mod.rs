@@ -69,8 +69,9 @@ bitflags! {
 impl Bits {
     /// The rights: read, write and execute.
     pub const RIGHTS: Bits = Bits::READ.union(Bits::WRITE).union(Bits::EXECUTE);
-    /// What a protection change decides on: the rights and the protection key.
-    pub const PROTECTION: Bits = Bits::RIGHTS.union(Bits::KEY);
+    /// What a protection change decides on: the rights and the protection key. An entry that was without rights to
+    /// tell who uses the page tells no more.
+    pub const PROTECTION: Bits = Bits::RIGHTS.union(Bits::KEY).union(Bits::HINT);
     /// What a swapped or migrating entry can carry.
     pub const CARRIED: Bits = Bits::EXCLUSIVE
         .union(Bits::SOFT_DIRTY)

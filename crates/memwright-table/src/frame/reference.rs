@@ -7,6 +7,10 @@ use super::{FrameKind, Frames, Meta, meta::State};
 use crate::addr::Frame;
 use crate::machine::Machine;
 
+/// In the index of an anonymous page: the node of its last user that was seen, plus one. The rest is of a digest.
+const USER: u64 = 0xf;
+const _: () = assert!(super::MAX_NODES < USER as usize);
+
 /// One counted reference of an allocated block. Dropping the last one frees the block.
 #[must_use = "dropping it gives the reference up"]
 pub struct FrameRef<'a, M: Machine> {
@@ -255,19 +259,37 @@ impl<M: Machine> Frames<M> {
         )
     }
 
-    /// Remembers a digest of the contents of `frame`; returns the one before, 0 in a new frame.
+    /// Remembers a digest of the contents of `frame`, but for its lowest bits; returns whether it is the one before,
+    /// which is 0 in a new frame.
     ///
     /// # Panics
     /// If `frame` holds no anonymous page, whose index nobody else uses.
-    pub fn remember_digest(&self, frame: Frame, digest: u64) -> u64 {
+    pub fn remember_digest(&self, frame: Frame, digest: u64) -> bool {
+        let digest = digest & !USER;
+        self.remember(frame, !USER, digest) == digest
+    }
+
+    /// Remembers that a CPU of `node` was seen to use the page in `frame`, of a folio the first; returns whether the
+    /// one that was seen before was of that node too.
+    ///
+    /// # Panics
+    /// As [`remember_digest`](Self::remember_digest).
+    pub fn remember_user(&self, frame: Frame, node: u8) -> bool {
+        let user = u64::from(node) + 1;
+        self.remember(frame, USER, user) == user
+    }
+
+    /// Remembers the bits of `part` in the index of an anonymous page; returns what they were.
+    fn remember(&self, frame: Frame, part: u64, bits: u64) -> u64 {
         assert!(
             self.kind(frame) == FrameKind::Anonymous,
             "{frame:?} holds no anonymous page"
         );
         let index = &self.meta(frame).index;
         let before = index.load(Ordering::Relaxed);
-        index.store(digest, Ordering::Relaxed);
-        before
+        // Both parts are hints: what another CPU remembers at this moment may be forgotten.
+        index.store(before & !part | bits, Ordering::Relaxed);
+        before & part
     }
 
     /// Pins `frame`: a device, or the kernel, may write it at any time (design rule 6). Of a folio the

@@ -8,6 +8,7 @@ mod anon;
 mod copy;
 mod file;
 mod force;
+mod hint;
 mod huge;
 mod hugetlb;
 mod present;
@@ -109,6 +110,8 @@ pub enum FaultKind {
     Copy,
     /// Only the permission changed.
     WriteOnly,
+    /// The page told who uses it.
+    Hint,
     /// The page was read from swap.
     SwapIn,
     /// The page was in swap, and in memory for another of its owners.
@@ -119,7 +122,7 @@ pub enum FaultKind {
 
 impl FaultKind {
     /// Every kind.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 12] = [
         Self::DemandZero,
         Self::ZeroPage,
         Self::Huge,
@@ -128,6 +131,7 @@ impl FaultKind {
         Self::File,
         Self::Copy,
         Self::WriteOnly,
+        Self::Hint,
         Self::SwapIn,
         Self::SwapCached,
         Self::Spurious,
@@ -144,6 +148,7 @@ impl FaultKind {
             Self::File => "file",
             Self::Copy => "copy",
             Self::WriteOnly => "write_only",
+            Self::Hint => "hint",
             Self::SwapIn => "swap_in",
             Self::SwapCached => "swap_cached",
             Self::Spurious => "spurious",
@@ -161,6 +166,7 @@ impl FaultKind {
             Self::File => Row::FaultFile,
             Self::Copy => Row::FaultCopy,
             Self::WriteOnly => Row::FaultWriteOnly,
+            Self::Hint => Row::FaultHint,
             Self::SwapIn => Row::FaultSwapIn,
             Self::SwapCached => Row::FaultSwapCached,
             Self::Spurious => Row::FaultSpurious,

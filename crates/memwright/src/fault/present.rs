@@ -27,6 +27,9 @@ impl<M: Machine> Fault<'_, M> {
         if page.bits.contains(self.access.needs()) {
             return Ok(self.spurious(cursor));
         }
+        if page.bits.contains(Bits::HINT) {
+            return self.resolve_hint(cursor, page);
+        }
         if page.size != PageSize::Size4K {
             cursor.widen();
         }

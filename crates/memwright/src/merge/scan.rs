@@ -187,7 +187,7 @@ impl<M: Machine> Core<M> {
             page,
             frame,
             digest,
-            settled: !inherited && frames.remember_digest(frame, digest) == digest,
+            settled: !inherited && frames.remember_digest(frame, digest),
             zero: frames.repeated_word(frame) == Some(0),
             inherited,
         })

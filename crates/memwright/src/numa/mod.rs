@@ -4,6 +4,7 @@
 //! policy.rs   from which nodes the pages of an area, or of a thread, come
 //! bind.rs     areas get a policy, and their pages move to where it says
 //! migrate.rs  one page changes its frame
+//! scan.rs     entries are made to tell who uses their pages; what becomes of that: ../fault/hint.rs
 //! ```
 //!
 //! # First touch
@@ -20,6 +21,7 @@
 mod bind;
 mod migrate;
 mod policy;
+mod scan;
 
 pub use bind::{BindError, Moving};
 pub use migrate::{Moved, Unmoved};

@@ -3,6 +3,7 @@
 //! One pass over the areas, one gather over all their entries, one flush at the end. Write permission is
 //! granted at once wherever the rule grants it, so that the next store does not fault.
 
+use memwright_table::mistake::{Mistake, planted};
 use memwright_table::{Bits, Edit, Edited, Gather, Machine, Page, PageRange, VirtAddr};
 
 use super::areas::{CutError, is_accountable};
@@ -384,7 +385,11 @@ fn edit_to(access: Bits, write: bool) -> Edit {
     let write = if write { Bits::WRITE } else { Bits::empty() };
     Edit {
         set: access | write,
-        clear: Bits::PROTECTION,
+        clear: if planted(Mistake::HintKept) {
+            Bits::PROTECTION.difference(Bits::HINT)
+        } else {
+            Bits::PROTECTION
+        },
     }
 }
 

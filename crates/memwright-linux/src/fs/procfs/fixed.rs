@@ -1,7 +1,7 @@
 //! The entries of `/proc` and `/sys` that are always there.
 
 use super::{
-    cpu,
+    balance, cpu,
     frames::FrameWord,
     huge, hugetlb, lock_stat,
     node::{FixedDirectory, ProcNode},
@@ -63,6 +63,7 @@ static CONTROLS_KERNEL: FixedDirectory = FixedDirectory {
         ("cap_last_cap", 0o444, SystemText(system::last_capability)),
         ("hostname", 0o444, SystemText(system::host_name)),
         ("ngroups_max", 0o444, SystemText(system::most_groups)),
+        ("numa_balancing", 0o644, SystemControl(&balance::BALANCING)),
         ("osrelease", 0o444, SystemText(system::release)),
         ("ostype", 0o444, SystemText(system::system_name)),
         ("pid_max", 0o444, SystemText(system::largest_id)),
@@ -147,7 +148,10 @@ static DEVICES: FixedDirectory = FixedDirectory {
 
 static KERNEL: FixedDirectory = FixedDirectory {
     first: 0x1000,
-    entries: &[("mm", 0o555, Fixed(&huge::MEMORY))],
+    entries: &[
+        ("debug", 0o555, Fixed(&balance::DEBUG)),
+        ("mm", 0o555, Fixed(&huge::MEMORY)),
+    ],
 };
 
 static SYSTEM: FixedDirectory = FixedDirectory {

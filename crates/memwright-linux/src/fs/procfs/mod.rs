@@ -2,6 +2,7 @@
 //!
 //! Every value comes from the thing that it names; what this system does not know has no file.
 
+mod balance;
 mod counts;
 mod cpu;
 mod fixed;

@@ -1,0 +1,68 @@
+//! Who decides how often pages are asked for their users: `/proc/sys/kernel/numa_balancing`, and
+//! `/sys/kernel/debug/sched/numa_balancing` (Linux 7.2 `kernel/sched/debug.c`). There is one pace for all threads: what
+//! adapts it to each is not there.
+
+use super::{
+    node::{FixedDirectory, ProcNode, SystemControl},
+    text::number,
+};
+use crate::errno::Errno;
+use core::fmt::Write;
+
+use ProcNode::{Fixed, SystemControl as Control};
+
+/// `/proc/sys/kernel/numa_balancing`.
+pub static BALANCING: SystemControl = SystemControl {
+    read: |context, text| writeln!(text, "{}", u8::from(context.kernel.balancing.is_on())),
+    store: |context, bytes| {
+        let on = match number(bytes) {
+            Some(0) => false,
+            Some(1) => true,
+            // 2 is the tiering of memory, which there is none of.
+            Some(_) | None => return Err(Errno::EINVAL),
+        };
+        context.kernel.balancing.turn(context.kernel, on);
+        Ok(())
+    },
+};
+
+/// `/sys/kernel/debug`.
+pub static DEBUG: FixedDirectory = FixedDirectory {
+    first: 0x1400,
+    entries: &[("sched", 0o555, Fixed(&SCHEDULING))],
+};
+
+static SCHEDULING: FixedDirectory = FixedDirectory {
+    first: 0x1410,
+    entries: &[("numa_balancing", 0o555, Fixed(&PACE))],
+};
+
+static PACE: FixedDirectory = FixedDirectory {
+    first: 0x1420,
+    entries: &[
+        ("scan_period_min_ms", 0o644, Control(&PERIOD)),
+        ("scan_size_mb", 0o644, Control(&SIZE)),
+    ],
+};
+
+static PERIOD: SystemControl = SystemControl {
+    read: |context, text| writeln!(text, "{}", context.kernel.balancing.period()),
+    store: |context, bytes| {
+        let period = positive(bytes)?;
+        context.kernel.balancing.set_period(context.kernel, period);
+        Ok(())
+    },
+};
+
+static SIZE: SystemControl = SystemControl {
+    read: |context, text| writeln!(text, "{}", context.kernel.balancing.size()),
+    store: |context, bytes| {
+        context.kernel.balancing.set_size(positive(bytes)?);
+        Ok(())
+    },
+};
+
+fn positive(bytes: &[u8]) -> Result<u32, Errno> {
+    let value = number(bytes).and_then(|value| u32::try_from(value).ok());
+    value.filter(|value| *value > 0).ok_or(Errno::EINVAL)
+}

@@ -1,0 +1,106 @@
+//! The scan that lets pages follow those who use them (Linux 7.2 `kernel/sched/fair.c`, `task_tick_numa`).
+//!
+//! A deadline, as the scan for huge pages is: each time it rings a part of the memory of all processes is made to
+//! tell who uses it. Nothing is scheduled where there is one node, or while it is off.
+
+use crate::{
+    hand::Hand,
+    kernel::Kernel,
+    scheduler::{TimerAction, TimerKey},
+    sync::{Lock, Rank},
+    time::Expiry,
+};
+use alloc::sync::{Arc, Weak};
+use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+
+/// Nanoseconds of a millisecond.
+const MILLISECOND: u64 = 1_000_000;
+/// Pages of a MiB.
+const MEBIBYTE: u64 = 256;
+
+/// Where the scan is, and whether it goes on.
+pub struct Balancing {
+    own: Weak<Self>,
+    is_on: AtomicBool,
+    /// Milliseconds between two parts (`sysctl_numa_balancing_scan_period_min`).
+    period: AtomicU32,
+    /// MiB of one part (`sysctl_numa_balancing_scan_size`).
+    size: AtomicU32,
+    timer: Lock<Option<TimerKey>>,
+    hand: Hand,
+}
+
+impl Balancing {
+    /// On where there are several nodes.
+    #[must_use]
+    pub fn new(nodes: usize) -> Arc<Self> {
+        Arc::new_cyclic(|own| Self {
+            own: own.clone(),
+            is_on: AtomicBool::new(nodes > 1),
+            period: AtomicU32::new(1000),
+            size: AtomicU32::new(256),
+            timer: Lock::new(Rank::Process, None),
+            hand: Hand::new(),
+        })
+    }
+
+    /// Whether it is on (`/proc/sys/kernel/numa_balancing`).
+    pub fn is_on(&self) -> bool {
+        self.is_on.load(Ordering::Relaxed)
+    }
+
+    /// Turns it on or off. What tells already does so once more.
+    pub fn turn(&self, kernel: &Kernel, on: bool) {
+        self.is_on.store(on, Ordering::Relaxed);
+        self.wake(kernel);
+    }
+
+    /// Milliseconds between two parts.
+    pub fn period(&self) -> u32 {
+        self.period.load(Ordering::Relaxed)
+    }
+
+    /// Lets so many milliseconds pass between two parts, from now on.
+    pub fn set_period(&self, kernel: &Kernel, milliseconds: u32) {
+        self.period.store(milliseconds, Ordering::Relaxed);
+        self.wake(kernel);
+    }
+
+    /// MiB of one part.
+    pub fn size(&self) -> u32 {
+        self.size.load(Ordering::Relaxed)
+    }
+
+    /// Looks at so many MiB in one part.
+    pub fn set_size(&self, mebibytes: u32) {
+        self.size.store(mebibytes, Ordering::Relaxed);
+    }
+
+    /// Sets the next deadline, if there is to be one.
+    pub fn wake(&self, kernel: &Kernel) {
+        let mut timer = self.timer.lock();
+        if let Some(old) = timer.take() {
+            kernel.scheduler.remove_timer(kernel, old);
+        }
+        if !self.is_on() || kernel.memory.frames().topology().nodes() == 1 {
+            return;
+        }
+        let action = TimerAction::Expire(self.own.clone());
+        let wait = u64::from(self.period()) * MILLISECOND;
+        let at = kernel.host.now().saturating_add(wait);
+        *timer = Some(kernel.scheduler.add_timer(kernel, at, action));
+    }
+}
+
+impl Expiry for Balancing {
+    fn expire(self: Arc<Self>, kernel: &Kernel) {
+        *self.timer.lock() = None;
+        if self.is_on() {
+            let mut budget = u64::from(self.size()) * MEBIBYTE;
+            self.hand.go_on(kernel, |space, page| {
+                space.scan_for_hints(page, &mut budget)
+            });
+        }
+        self.wake(kernel);
+    }
+}

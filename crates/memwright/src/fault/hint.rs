@@ -1,0 +1,83 @@
+//! A fault at a hinting entry, which tells who uses the page (Linux 7.2 `mm/memory.c`, `do_numa_page`).
+
+use memwright_table::mistake::{Mistake, planted};
+use memwright_table::{Bits, Cursor, FrameKind, Machine, NodeChoice, NodeSet, PageSize, Present};
+
+use super::{Fault, FaultKind};
+use crate::error::FaultError;
+use crate::space::access_bits;
+use crate::stats::Row;
+use crate::writable::upgrade;
+
+impl<M: Machine> Fault<'_, M> {
+    /// Resolves the fault at the hinting entry under the cursor, which maps `page`.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn resolve_hint(
+        self,
+        mut cursor: Cursor<'_, M>,
+        page: Present,
+    ) -> Result<FaultKind, FaultError> {
+        let page = self.restore(&mut cursor, page);
+        self.follow(&mut cursor, page);
+        // A load, and a store where the rule allows it at once, are done; what else is to be done for a store is done
+        // now, and costs no fault of its own.
+        let now = cursor.peek().present().unwrap_or(page);
+        if now.bits.contains(self.access.needs()) {
+            return Ok(FaultKind::Hint);
+        }
+        drop(cursor);
+        self.resolve()
+    }
+
+    /// Gives a hinting entry the rights of its area again, that to write among them where the rule grants it: whatever
+    /// becomes of the page next, no write fault follows.
+    fn restore(self, cursor: &mut Cursor<'_, M>, page: Present) -> Present {
+        let core = self.core;
+        if page.size != PageSize::Size4K {
+            cursor.widen();
+        }
+        let mut set = access_bits(self.area.rights()) | Bits::ACCESSED;
+        let bits = (page.bits - Bits::HINT) | set;
+        let policy = core.memory.policy().write_upgrade();
+        let grants = upgrade(self.area.view(), bits, policy).is_writable();
+        if (grants && !planted(Mistake::HintReadOnly)) || planted(Mistake::HintWritable) {
+            set |= Bits::WRITE;
+        }
+        let mut gather = core.gather();
+        let now = cursor.edit(set, Bits::HINT, &mut gather);
+        let counts = gather.close();
+        core.note_gather(self.cpu, counts);
+        now
+    }
+
+    /// Counts the access, and moves the page to the node of the CPU if the last access that was noticed was from there
+    /// too, and the page is elsewhere (`should_numa_migrate_memory`, its second stage).
+    fn follow(self, cursor: &mut Cursor<'_, M>, page: Present) {
+        let core = self.core;
+        let frames = core.memory.frames();
+        let here = frames.topology().node_of(self.cpu);
+        let frame = page.frame;
+        if frames.kind(frame) != FrameKind::Anonymous {
+            // Merged since: it is nobody's own any more.
+            return;
+        }
+        let again = frames.remember_user(frame, here);
+        if frames.node_of(frame) == here {
+            core.memory.count_on(self.cpu, Row::HintLocal, 1);
+            return;
+        }
+        core.memory.count_on(self.cpu, Row::HintRemote, 1);
+        if !again {
+            return;
+        }
+        let there = NodeChoice {
+            near: here,
+            first: NodeSet::single(here),
+            then: NodeSet::EMPTY,
+            interleaved: false,
+        };
+        // Where it stays the entry is as good as it would be there.
+        let _ = core.migrate(self.area, cursor, page, there);
+    }
+}

@@ -1,0 +1,103 @@
+//! Turning entries into hinting entries, a part of an address space at a time (Linux 7.2 `kernel/sched/fair.c`,
+//! `task_numa_work`, and `mm/mprotect.c`).
+
+use memwright_table::{Bits, Edit, Machine, Page, PageRange};
+
+use crate::space::{AddressSpace, Area, Core};
+use crate::stats::Row;
+use crate::vma::AreaFlags;
+
+/// Pages of a lowest table.
+const TABLE_PAGES: u64 = 512;
+
+/// What becomes of the entry of a page with these bits: whoever uses it next faults. The page of zeroes is
+/// everybody's, and a page of several owners belongs to no node more than to another.
+fn hinting(bits: Bits) -> Edit {
+    let told = bits.contains(Bits::READ | Bits::EXCLUSIVE) && !bits.contains(Bits::BORROWED);
+    if told {
+        Edit {
+            set: Bits::HINT,
+            clear: Bits::RIGHTS,
+        }
+    } else {
+        Edit::NONE
+    }
+}
+
+/// Whether the accesses to the area are of interest: its pages are the program's own and may move.
+fn is_hinted<M: Machine>(area: &Area<M>) -> bool {
+    let excluded = AreaFlags::SECRET | AreaFlags::HUGETLB | AreaFlags::SHARED;
+    area.object().is_none()
+        && area.has_faulted()
+        && !area.rights().is_none()
+        && !area.flags().intersects(excluded)
+}
+
+impl<M: Machine> AddressSpace<M> {
+    /// Makes entries hinting entries, from `from` on, until `budget` pages were passed, which it takes off. Returns
+    /// where to go on, or `None` at the end.
+    pub fn scan_for_hints(&self, from: Page, budget: &mut u64) -> Option<Page> {
+        let core = &*self.core;
+        let areas = core.areas.read(core.cpu());
+        let rest = PageRange::new(from.min(Page::USER_END), Page::USER_END);
+        for area in areas.map.overlapping(rest) {
+            if !is_hinted(area) {
+                continue;
+            }
+            let mut left = area.range().intersect(rest);
+            while !left.is_empty() {
+                if *budget == 0 {
+                    return Some(left.start);
+                }
+                // Whole tables: no huge page is cut.
+                let some = left.start.number() + *budget;
+                let end = some.next_multiple_of(TABLE_PAGES).min(left.end.number());
+                let part = PageRange::new(left.start, Page::new(end));
+                core.hint(part);
+                *budget = budget.saturating_sub(part.len());
+                left.start = part.end;
+            }
+        }
+        None
+    }
+}
+
+impl<M: Machine> Core<M> {
+    /// Makes the entries of `range` hinting entries, with one flush.
+    fn hint(&self, range: PageRange) {
+        let cpu = self.cpu();
+        let mut gather = self.gather();
+        let mut cursor = self.table.cursor(range);
+        let hinted = cursor.edit_alike(range.end, hinting, &mut gather).changed;
+        drop(cursor);
+        let counts = gather.close();
+        self.note_gather(cpu, counts);
+        self.memory.count_on(cpu, Row::EntriesHinted, hinted);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pages_of_one_owner_that_can_be_read_are_hinted() {
+        let (r, w, x) = (Bits::READ, Bits::WRITE, Bits::EXCLUSIVE);
+        let hint = Edit {
+            set: Bits::HINT,
+            clear: Bits::RIGHTS,
+        };
+        #[rustfmt::skip]
+        let rows = [
+            ("writable",             r | w | x | Bits::DIRTY, hint),
+            ("read only",            r | x,                   hint),
+            ("of several owners",    r,                       Edit::NONE),
+            ("the page of zeroes",   r | Bits::BORROWED,      Edit::NONE),
+            ("without access",       x,                       Edit::NONE),
+            ("hinting already",      x | Bits::HINT,          Edit::NONE),
+        ];
+        for (name, bits, edit) in rows {
+            assert_eq!(hinting(bits), edit, "{name}");
+        }
+    }
+}
