@@ -869,18 +869,17 @@ impl Model {
     /// Stores to the pages of the range are refused, or noted, from now on; or no longer (`UFFDIO_WRITEPROTECT`).
     ///
     /// # Errors
-    /// Nothing mapped, or a page that this one does not watch: those before it have changed.
+    /// Nothing mapped, or a page that nobody watches: those before it have changed.
     pub fn write_protect(
         &mut self,
         process: usize,
         from: u64,
         pages: u64,
-        watch: Watch,
         protect: bool,
     ) -> Result<(), Refusal> {
         let mut result = Err(Refusal::NotWatched);
         for (_, mapped) in self.space(process).pages.range_mut(from..from + pages) {
-            if mapped.watch != Some(watch) {
+            if mapped.watch.is_none() {
                 return Err(Refusal::NotWatched);
             }
             // A guard stays one.

@@ -193,13 +193,10 @@ fn a_watched_page_is_filled_and_protected_whole() {
     assert!(space.fill_hugetlb(page, &watch, true, &mut fill).is_err());
     assert_eq!(read(&process, SECOND, huge(0) + 77), Ok(77));
     assert_eq!(write(&process, SECOND, huge(0) + 77, 1), Err(Signal::Bus));
-    assert!(space.write_protect(start, 4096, &watch, false).is_err());
-    assert_eq!(
-        space.write_protect(start, HUGE_BYTES, &watch, false),
-        Ok(())
-    );
+    assert!(space.write_protect(start, 4096, false).is_err());
+    assert_eq!(space.write_protect(start, HUGE_BYTES, false), Ok(()));
     write(&process, SECOND, huge(0) + 77, 1).expect("no longer protected");
-    assert_eq!(space.write_protect(start, HUGE_BYTES, &watch, true), Ok(()));
+    assert_eq!(space.write_protect(start, HUGE_BYTES, true), Ok(()));
     assert_eq!(write(&process, SECOND, huge(0) + 78, 1), Err(Signal::Bus));
     process
         .on(FIRST, |space| {

@@ -128,7 +128,7 @@ fn a_protected_page_comes_back_protected() {
             .watch(at(0), bytes(PAGES), &watch, modes)
             .expect("mapped");
         space
-            .write_protect(at(0), bytes(PAGES), &watch, true)
+            .write_protect(at(0), bytes(PAGES), true)
             .expect("watched");
     });
     page_out(&process, FIRST);

@@ -96,8 +96,8 @@ impl Lockstep {
     ) -> Result<(), Difference> {
         self.by_watcher(
             ("write-protect", process, cpu, range, kind),
-            |space, at, length, watch| space.write_protect(at, length, watch, protect),
-            |model, from, pages, watch| model.write_protect(process, from, pages, watch, protect),
+            |space, at, length, _| space.write_protect(at, length, protect),
+            |model, from, pages, _| model.write_protect(process, from, pages, protect),
         )
     }
 

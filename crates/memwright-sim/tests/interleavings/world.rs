@@ -155,8 +155,7 @@ impl World {
 
     /// The watcher protects the first page, or takes the protection away.
     pub fn write_protect(&self, cpu: CpuId, protect: bool) {
-        let watch = self.watch.as_ref().expect("watched");
-        let call = |space: &Space| space.write_protect(at(0), bytes(1), watch, protect);
+        let call = |space: &Space| space.write_protect(at(0), bytes(1), protect);
         self.process().on(cpu, call).expect("watched");
     }
 

@@ -175,6 +175,9 @@ impl<M: Machine> Place<'_, M> {
         match object.put(memory, index, frame.frame()) {
             Ok(Put::Stored) => {
                 let _ = frame.into_raw();
+                if bytes.is_none() {
+                    memory.count(Row::FramesZeroed, 1);
+                }
             }
             Ok(Put::Exists) => return Err(FillError::Exists),
             Err(ObjectError::OutOfMemory) => return Err(FillError::OutOfMemory),

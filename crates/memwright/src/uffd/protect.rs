@@ -1,10 +1,9 @@
 //! Protecting and un-protecting pages (Linux 7.2 `mm/userfaultfd.c`, `mwriteprotect_range`, and `mm/mprotect.c`,
 //! `change_protection` with `MM_CP_UFFD_WP`).
 
-use memwright_table::mistake::{Mistake, planted};
 use memwright_table::{Bits, Edit, Gather, Machine, Marks, PageRange, PageSize, Present, VirtAddr};
 
-use super::{Watch, WatchError, pages};
+use super::{WatchError, pages};
 use crate::space::{AddressSpace, Area, Core, cuts_hugetlb};
 use crate::stats::Row;
 use crate::track::{arm_written, is_by_dirty};
@@ -12,7 +11,8 @@ use crate::vma::AreaFlags;
 use crate::writable::Grant;
 
 impl<M: Machine> AddressSpace<M> {
-    /// Write-protects `length` bytes for `watch`, or takes the protection away, with one flush at most.
+    /// Write-protects `length` bytes, or takes the protection away, with one flush at most. Whoever watches them: any
+    /// descriptor for this memory will do.
     ///
     /// # Errors
     /// As [`WatchError`] says. What was changed before an error stays so, as on Linux.
@@ -20,7 +20,6 @@ impl<M: Machine> AddressSpace<M> {
         &self,
         address: VirtAddr,
         length: u64,
-        watch: &Watch,
         protect: bool,
     ) -> Result<(), WatchError> {
         let core = &*self.core;
@@ -31,8 +30,7 @@ impl<M: Machine> AddressSpace<M> {
         // Nothing there is an error as well.
         let mut result = Err(WatchError::NotWatched);
         for area in areas.map.overlapping(range) {
-            let own = area.backing().has_watcher(Some(watch));
-            if !own || !area.flags().contains(AreaFlags::UFFD_WP) {
+            if !area.flags().contains(AreaFlags::UFFD_WP) {
                 result = Err(WatchError::NotWatched);
                 break;
             }
@@ -69,15 +67,11 @@ impl<M: Machine> Core<M> {
         // What is not mapped of a file may still be in memory: its protection always needs a marker.
         let unpopulated = flags.contains(AreaFlags::UFFD_UNPOPULATED) || area.object().is_some();
         let mut range = range;
-        if planted(Mistake::ProtectBeforeMarkers) {
-            let arm = |bits, size| arm_written(is_by_dirty(flags, size), bits);
-            self.table.cursor(range).edit_sized(range.end, arm, gather);
-        }
         if unpopulated {
             // The markers first: what a fault maps meanwhile inherits the protection. The second pass is for what was
             // mapped before.
             range = self.table.cursor(range).mark(Marks::UFFD_WP)?;
-            if range.is_empty() || planted(Mistake::ProtectBeforeMarkers) {
+            if range.is_empty() {
                 return Ok(());
             }
         }
@@ -156,8 +150,7 @@ fn unprotect(grant: Grant, bits: Bits) -> Edit {
     if !bits.intersects(PROTECTION) {
         return Edit::NONE;
     }
-    let allowed = grant.allows(bits - PROTECTION) || planted(Mistake::UnprotectGrants);
-    let granted = bits.contains(Bits::READ) && allowed;
+    let granted = bits.contains(Bits::READ) && grant.allows(bits - PROTECTION);
     Edit {
         set: if granted { Bits::WRITE } else { Bits::empty() },
         clear: PROTECTION,

@@ -234,7 +234,7 @@ fn protection_goes_out_and_comes_back_with_the_page() {
         .unwrap();
     let protect = |process: &Process<'_>, first, pages, on| {
         let space = &process.space;
-        space.write_protect(page(first), pages * PAGE, &watch, on)
+        space.write_protect(page(first), pages * PAGE, on)
     };
     protect(&process, 0, 2, true).unwrap();
     page_out(&process, 0, 5);

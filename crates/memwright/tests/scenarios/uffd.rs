@@ -2,7 +2,7 @@
 
 use memwright::track::{Categories, Scan};
 use memwright::uffd::{Fill, FillError, Watch, WatchError, WatchModes, WatchedFault, Watcher};
-use memwright::{Advice, FaultError, RemapError, RemapRequest};
+use memwright::{Advice, FaultError, RemapError, RemapRequest, Row};
 use memwright_table::PageRange;
 
 use crate::world::{PAGE, Process, R, RW, World, page};
@@ -27,10 +27,10 @@ fn register(process: &Process<'_>, pages: u64, watch: &Watch, modes: WatchModes)
         .unwrap();
 }
 
-fn protect(process: &Process<'_>, first: u64, pages: u64, watch: &Watch, on: bool) {
+fn protect(process: &Process<'_>, first: u64, pages: u64, on: bool) {
     process
         .space
-        .write_protect(page(first), pages * PAGE, watch, on)
+        .write_protect(page(first), pages * PAGE, on)
         .unwrap();
 }
 
@@ -70,10 +70,10 @@ fn a_store_to_a_protected_page_is_refused_until_it_is_unprotected_and_then_costs
     }
     let watch = watch(false, false);
     register(&process, 8, &watch, WP);
-    protect(&process, 0, 8, &watch, true);
+    protect(&process, 0, 8, true);
     assert_eq!(process.store(3, 2), Err(WRITE_FAULT));
     assert_eq!(process.load(3), 1);
-    protect(&process, 2, 2, &watch, false);
+    protect(&process, 2, 2, false);
     assert_eq!(process.store(3, 2), Ok(vec![]), "writable at once");
     assert_eq!(process.store(4, 2), Err(WRITE_FAULT));
     // A protection change gives nothing back.
@@ -92,13 +92,13 @@ fn protection_holds_before_memory_is_there() {
     let watch = watch(false, true);
     register(&process, 2048, &watch, WP);
     let tables = process.space.table().table_frames();
-    protect(&process, 0, 2048, &watch, true);
+    protect(&process, 0, 2048, true);
     assert!(process.space.table().table_frames() <= tables + 5);
     assert_eq!(process.store(100, 1), Err(WRITE_FAULT));
     // A read completes, and the page stays protected.
     assert_eq!(process.load(100), 0);
     assert_eq!(process.store(100, 1), Err(WRITE_FAULT));
-    protect(&process, 100, 1, &watch, false);
+    protect(&process, 100, 1, false);
     process.store(100, 7).unwrap();
     assert_eq!(process.store(101, 1), Err(WRITE_FAULT));
     process.space.unwatch(page(0), 2048 * PAGE, &watch).unwrap();
@@ -113,7 +113,7 @@ fn without_the_feature_memory_that_is_not_there_is_not_protected() {
     process.map(0, 4, RW);
     let watch = watch(false, false);
     register(&process, 4, &watch, WP);
-    protect(&process, 0, 4, &watch, true);
+    protect(&process, 0, 4, true);
     process.store(0, 1).unwrap();
 }
 
@@ -124,7 +124,7 @@ fn giving_memory_back_drops_the_protection_of_anonymous_memory() {
     process.map(0, 4, RW);
     let watch = watch(false, true);
     register(&process, 4, &watch, WP);
-    protect(&process, 0, 4, &watch, true);
+    protect(&process, 0, 4, true);
     process
         .space
         .advise(page(0), 2 * PAGE, Advice::DontNeed)
@@ -140,7 +140,7 @@ fn giving_part_of_it_back_splits_the_marker_that_covers_it() {
     process.map(0, 2048, RW);
     let watch = watch(false, true);
     register(&process, 2048, &watch, WP);
-    protect(&process, 0, 2048, &watch, true);
+    protect(&process, 0, 2048, true);
     let part = 1000;
     process
         .space
@@ -167,7 +167,7 @@ fn the_protection_of_an_objects_pages_outlives_them() {
     process.store(0, 1).unwrap();
     let watch = watch(false, false);
     register(&process, 4, &watch, WP);
-    protect(&process, 0, 2, &watch, true);
+    protect(&process, 0, 2, true);
     process
         .space
         .advise(page(0), 4 * PAGE, Advice::DontNeed)
@@ -175,7 +175,7 @@ fn the_protection_of_an_objects_pages_outlives_them() {
     assert_eq!(process.store(0, 2), Err(WRITE_FAULT));
     assert_eq!(process.store(1, 2), Err(WRITE_FAULT), "it never was there");
     process.store(2, 2).unwrap();
-    protect(&process, 0, 2, &watch, false);
+    protect(&process, 0, 2, false);
     process.store(0, 2).unwrap();
 }
 
@@ -188,13 +188,13 @@ fn a_file_page_that_is_cached_inherits_the_protection() {
     process.map_object(0, 8, RW, &object, true);
     let watch = watch(false, false);
     register(&process, 8, &watch, WP);
-    protect(&process, 0, 8, &watch, true);
+    protect(&process, 0, 8, true);
     assert_eq!(process.store(1, 1), Err(WRITE_FAULT));
     assert_eq!(process.load(1), 5);
     assert_eq!(process.store(1, 1), Err(WRITE_FAULT));
     // The next pages were mapped around it.
     assert_eq!(process.store(2, 1), Err(WRITE_FAULT));
-    protect(&process, 0, 8, &watch, false);
+    protect(&process, 0, 8, false);
     process.store(1, 1).unwrap();
 }
 
@@ -253,6 +253,8 @@ fn shared_memory_is_filled_for_all_who_map_it() {
     );
     assert_eq!(fill(&process, &watch, 1, Fill::Object), Ok(()));
     assert_eq!(process.load(1), 3);
+    let zeroes = world.counted(|| assert_eq!(fill(&process, &watch, 3, Fill::Zeroes), Ok(())));
+    assert_eq!(zeroes.count(Row::FramesZeroed), 1);
 }
 
 #[test]
@@ -268,7 +270,7 @@ fn written_pages_are_found_and_protected_again_in_one_step() {
         let watch = watch(true, false);
         register(&process, 64, &watch, WP);
         assert_eq!(written(&process, 64, false), (0..64).collect::<Vec<_>>());
-        protect(&process, 0, 64, &watch, true);
+        protect(&process, 0, 64, true);
         assert!(written(&process, 64, true).is_empty());
         for index in [3, 9] {
             assert_eq!(process.store(index, 2).unwrap().len(), faults, "{policy}");
@@ -308,7 +310,7 @@ fn a_fork_shares_tracked_pages_and_watches_only_the_parent() {
         }
         let watch = watch(true, false);
         register(&parent, 4, &watch, WP);
-        protect(&parent, 0, 4, &watch, true);
+        protect(&parent, 0, 4, true);
         parent.store(0, 2).unwrap();
         let mut child = parent.fork();
         assert!(child.space.watched(page(0).page()).is_none());
@@ -366,12 +368,9 @@ fn registrations_are_checked() {
     assert_eq!(register(1, 2, &one, WP), Ok(()));
     assert_eq!(process.areas(), "1rw 2rw 1rw");
     assert_eq!(register(0, 4, &two, WP), Err(WatchError::Busy));
-    let protect = |first, pages| {
-        process
-            .space
-            .write_protect(page(first), pages * PAGE, &one, true)
-    };
+    let protect = |first, pages| process.space.write_protect(page(first), pages * PAGE, true);
     assert_eq!(protect(0, 4), Err(WatchError::NotWatched));
+    // Any descriptor protects what any other watches.
     assert_eq!(protect(1, 2), Ok(()));
     assert_eq!(
         process.space.unwatch(page(1), PAGE, &two),
@@ -404,7 +403,7 @@ fn a_scan_passes_over_tables_below_which_nobody_was_since_the_last() {
         }
         let watch = watch(true, true);
         register(&process, pages, &watch, WP);
-        protect(&process, 0, pages, &watch, true);
+        protect(&process, 0, pages, true);
         assert_eq!(quiet(&process), 0, "never looked at");
         assert!(written(&process, pages, true).is_empty());
         assert_eq!(quiet(&process), 2);

@@ -335,7 +335,7 @@ impl Command<'_> {
         let protect = wanted.mode == 1;
         let start = VirtAddr::new(wanted.start);
         self.space()?
-            .write_protect(start, wanted.length, &self.watch, protect)
+            .write_protect(start, wanted.length, protect)
             .map_err(watch_errno)?;
         if wanted.mode == 0 {
             self.wake_range(wanted.start, wanted.length);
