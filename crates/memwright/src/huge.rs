@@ -108,11 +108,9 @@ pub fn may_be_huge(
     !refused && (enabled || forced)
 }
 
-/// What may be dropped, or is watched through userfaultfd, is kept in small pages.
-const SMALL_ONLY: AreaFlags = AreaFlags::DROPPABLE
-    .union(AreaFlags::UFFD_MISSING)
-    .union(AreaFlags::UFFD_WP)
-    .union(AreaFlags::UFFD_MINOR);
+/// What may be dropped is kept in small pages. What is watched is not: only where a page is missing that somebody is
+/// told of, or a marker stands, the fault maps none.
+const SMALL_ONLY: AreaFlags = AreaFlags::DROPPABLE;
 
 /// The pages of the huge page that `page` would lie in.
 pub const fn around(page: Page) -> PageRange {

@@ -190,7 +190,7 @@ mod tests {
             ("map_populate", 2, 0),
             ("mrelease_test", 1, 0),
             ("mdwe_test", 36, 4),
-            ("mremap_test", 26, 1),
+            ("mremap_test", 26, 0),
             ("droppable", 1, 0),
         ] {
             let lines = expected.of(name);

@@ -24,8 +24,8 @@ impl<M: Machine> Fault<'_, M> {
             Entry::Swapped(page) => self.swap_in(cursor, page),
             entry @ (Entry::Empty | Entry::Marker(_) | Entry::Migrating(_)) => {
                 let inherited = self.check_fill(entry)?;
-                if cursor.size() != PageSize::Size4K {
-                    // No page of these 2 MiB was ever touched.
+                if cursor.size() != PageSize::Size4K && matches!(entry, Entry::Empty) {
+                    // No page of these 2 MiB was ever touched. What inherits from a marker does so page by page.
                     drop(cursor);
                     if let Some(kind) = self.first_touch_huge() {
                         return Ok(kind);

@@ -12,7 +12,8 @@ use crate::error::{AdviseError, FaultError};
 use crate::fault::NEW;
 use crate::huge::{HUGE_PAGES, HugeAsker, around};
 use crate::stats::Row;
-use crate::vma::Lineage;
+use crate::track::written;
+use crate::vma::{AreaFlags, Lineage};
 use crate::writable::writable;
 
 /// Why pages were not collapsed.
@@ -177,7 +178,7 @@ impl<M: Machine> Core<M> {
     ) -> Result<Found, CollapseFailure> {
         let area = areas.map.find(range.start);
         let area = area.filter(|area| self.area_may_be_huge(area, range, asker));
-        area.ok_or(CollapseFailure::NotEligible)?;
+        let area = area.ok_or(CollapseFailure::NotEligible)?;
         let mut cursor = self.table.cursor(range);
         if cursor.size() != PageSize::Size4K {
             return match cursor.peek() {
@@ -191,9 +192,7 @@ impl<M: Machine> Core<M> {
         loop {
             match cursor.peek() {
                 Entry::Empty => missing += 1,
-                Entry::Present(page) if page.bits.intersects(Bits::UFFD_WP | Bits::WATCHED) => {
-                    return Err(CollapseFailure::Unfit);
-                }
+                Entry::Present(page) if !written(page.bits) => return Err(CollapseFailure::Unfit),
                 Entry::Present(page) if page.bits.contains(Bits::BORROWED) => missing += 1,
                 Entry::Present(page) => {
                     shared += u32::from(self.is_shared_page(page)?);
@@ -210,6 +209,10 @@ impl<M: Machine> Core<M> {
             if !cursor.advance() {
                 break;
             }
+        }
+        if missing > 0 && area.flags.intersects(AreaFlags::UFFD) {
+            // Whoever watches would not be told when what is missing appears.
+            return Err(CollapseFailure::BeyondLimits);
         }
         match limits {
             Some(limits)

@@ -1,9 +1,10 @@
 //! Moving pages into watched memory without copying them (Linux 7.2 `mm/userfaultfd.c`, `move_pages`).
 
-use memwright_table::{Bits, Entry, Gather, Machine, Page, PageRange, Present};
+use memwright_table::{Bits, Entry, Gather, Machine, Page, PageRange, PageSize, Present};
 
 use super::{MoveError, Watch};
 use crate::fault::{Access, Fault};
+use crate::huge;
 use crate::space::{AddressSpace, Area, Areas, Core};
 use crate::vma::{AreaFlags, Rights};
 
@@ -44,12 +45,18 @@ impl<M: Machine> AddressSpace<M> {
         let mut done = 0;
         let mut result = Ok(());
         while done < relocation.pages {
-            let (from, to) = (relocation.from.add(done), relocation.to.add(done));
-            result = core.relocate_page(from, to, relocation.holes, &mut gather);
-            if result.is_err() {
-                break;
+            let left = PageRange::new(
+                relocation.from.add(done),
+                relocation.from.add(relocation.pages),
+            );
+            let to = relocation.to.add(done);
+            match core.relocate_next(left, to, relocation.holes, &mut gather) {
+                Ok(moved) => done += moved,
+                Err(error) => {
+                    result = Err(error);
+                    break;
+                }
             }
-            done += 1;
         }
         let counts = gather.close();
         drop(areas);
@@ -86,36 +93,46 @@ fn check_areas<'a, M: Machine>(
 }
 
 impl<M: Machine> Core<M> {
-    /// Moves one page, or passes over its absence.
-    fn relocate_page(
+    /// Moves the first page of `left`, or passes over its absence; a huge page whole if all of it moves to where no
+    /// table is. Returns how many pages that was.
+    fn relocate_next(
         &self,
-        from: Page,
+        left: PageRange,
         to: Page,
         holes: bool,
         gather: &mut Gather<'_, M>,
-    ) -> Result<(), MoveError> {
-        let mut target = self.table.cursor(PageRange::single(to));
-        target.split_edges(gather)?;
-        match target.peek() {
-            Entry::Empty => {}
+    ) -> Result<u64, MoveError> {
+        let from = left.start;
+        let target = self.table.cursor(PageRange::single(to));
+        let has_table = match target.peek() {
+            Entry::Empty => target.size() == PageSize::Size4K,
             Entry::Marker(_) | Entry::Swapped(_) | Entry::Migrating(_) | Entry::Present(_) => {
                 return Err(MoveError::Exists);
             }
-        }
+        };
         drop(target);
         let mut source = self.table.cursor(PageRange::single(from));
-        source.split_edges(gather)?;
+        let mut moving = PageRange::single(from);
         match source.peek() {
-            Entry::Empty | Entry::Marker(_) if holes => return Ok(()),
+            Entry::Empty | Entry::Marker(_) if holes => return Ok(1),
             Entry::Empty | Entry::Marker(_) => return Err(MoveError::NotThere),
             Entry::Swapped(page) if page.bits.contains(Bits::EXCLUSIVE) => {}
             Entry::Swapped(_) | Entry::Migrating(_) => return Err(MoveError::Busy),
-            Entry::Present(page) => self.check_movable(page)?,
+            Entry::Present(page) => {
+                self.check_movable(page)?;
+                let whole = huge::around(from);
+                let aligned = whole.start == from && huge::around(to).start == to;
+                if page.size == PageSize::Size2M && aligned && left.covers(whole) && !has_table {
+                    moving = whole;
+                }
+            }
+        }
+        if moving.len() == 1 {
+            source.split_edges(gather)?;
         }
         drop(source);
-        self.table
-            .move_entries(PageRange::single(from), to, false, gather)?;
-        Ok(())
+        self.table.move_entries(moving, to, false, gather)?;
+        Ok(moving.len())
     }
 
     /// Only what nobody else can reach, through an entry or a pin, moves; the shared zero page does.

@@ -22,4 +22,5 @@ mod remap;
 mod swap;
 mod track;
 mod uffd;
+mod uffd_huge;
 mod world;

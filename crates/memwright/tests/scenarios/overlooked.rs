@@ -41,7 +41,7 @@ fn protected(process: &Process<'_>, pages: u64, asynchronous: bool) -> Watch {
     let (space, length) = (&process.space, pages * PAGE);
     let modes = WatchModes::WRITE_PROTECT;
     space.watch(page(0), length, &watch, modes).unwrap();
-    space.write_protect(page(0), length, &watch, true).unwrap();
+    space.write_protect(page(0), length, true).unwrap();
     watch
 }
 

@@ -1,5 +1,6 @@
 //! Moving and resizing.
 
+use memwright::uffd::{Watch, WatchModes, Watcher};
 use memwright::{AreaFlags, Limit, LockError, RemapError, RemapRequest};
 use memwright_table::VirtAddr;
 
@@ -362,4 +363,33 @@ fn areas_that_were_touched_apart_stay_apart() {
     process.space.protect(page(4), PAGE, RW).unwrap();
     process.store(4, 1).unwrap();
     assert_eq!(process.areas(), "1rw 1rw . 2rw");
+}
+
+#[test]
+fn of_several_areas_none_is_watched() {
+    let world = World::new();
+    let mut process = world.process();
+    filled(&mut process, 6);
+    process.protect(2, 2, R);
+    let watch = Watch::try_new(Watcher {
+        number: 1,
+        asynchronous: false,
+        unpopulated: false,
+        follows: true,
+    });
+    let watch = watch.unwrap();
+    let modes = WatchModes::WRITE_PROTECT;
+    let refused = |index| Err(RemapError::NoArea(page(index)));
+    // The first is watched: nothing moves.
+    process.space.watch(page(0), PAGE, &watch, modes).unwrap();
+    assert_eq!(process.space.remap(to(0, 6, 20)), refused(0));
+    assert_eq!(process.areas(), "1rw 1rw 2r 2rw");
+    process.space.forget_watch(&watch);
+    // A later one is: those before it have moved.
+    process.space.watch(page(5), PAGE, &watch, modes).unwrap();
+    assert_eq!(process.space.remap(to(0, 6, 20)), refused(5));
+    assert_eq!(process.areas(), "1rw . 2rw 2r 1rw");
+    assert_eq!((process.load(20), process.load(5)), (1, 6));
+    // Alone it may move.
+    assert_eq!(process.space.remap(to(5, 1, 30)), Ok(page(30)));
 }

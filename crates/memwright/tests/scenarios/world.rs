@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use memwright::object::{Object, ObjectIdentity, Shmem};
+use memwright::uffd::Watch;
 use memwright::{
     Access, Account, AddressSpace, AreaFlags, FaultError, FaultKind, Layout, MapRequest, Memory,
     Placement, Policy, Rights, Row,
@@ -164,6 +165,15 @@ impl<'w> Process<'w> {
         Process {
             world: self.world,
             space: self.space.fork().unwrap(),
+            running: false,
+        }
+    }
+
+    /// The same; who watches the parent's memory names who watches the child's.
+    pub fn fork_watched(&self, heir: &mut dyn FnMut(&Watch) -> Option<Watch>) -> Process<'w> {
+        Process {
+            world: self.world,
+            space: self.space.fork_watched(heir).unwrap(),
             running: false,
         }
     }
