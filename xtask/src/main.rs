@@ -1,4 +1,5 @@
-//! The tasks of the workspace: `cargo xtask demo | test | ci | conformance | fuzz | mutants | programs | guest`.
+//! The tasks of the workspace: `cargo xtask demo | test | ci | conformance | experiments | fuzz | mutants | programs |
+//! guest`.
 //!
 //! Each works from a clean clone: what is missing is installed first, and every step is printed before it runs.
 
@@ -7,6 +8,7 @@
 mod ci;
 mod conformance;
 mod demo;
+mod experiments;
 mod fuzz;
 mod guest;
 mod install;
@@ -29,6 +31,8 @@ usage: cargo xtask TASK
   conformance [OPTION]... [TEST]...
             run Linux's own mm selftests, all that are expected to run or those that are named; options in
             docs/conformance.md
+  experiments [NAME]...
+            run the command of each page of docs/experiments, or of those that are named, and write the figures into it
   fuzz [--against model|host|host-and-guest] [--minutes N] [--seed S] [--show N] [--keep DIR] | fuzz [--against ...] SCRIPT...
             run random programs of memory operations on the memory manager and on its model, on this machine's Linux
             twice, or on this machine's Linux and on Memwright (if nothing is said), and compare; or scripts that were kept
@@ -48,6 +52,7 @@ fn main() -> ExitCode {
         ["test"] => suite::run(),
         ["ci"] => ci::run(),
         ["conformance", rest @ ..] => conformance::run(rest),
+        ["experiments", rest @ ..] => experiments::run(rest),
         ["fuzz", rest @ ..] => fuzz::run(rest),
         ["mutants", rest @ ..] => mutants::run(rest),
         ["miri"] => miri::run().map(|outcome| match outcome {

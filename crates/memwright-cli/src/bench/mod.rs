@@ -47,10 +47,11 @@ pub fn bench(args: &BenchArgs) -> Result<u8, Failure> {
     let mut sheets = Vec::new();
     for experiment in chosen {
         let measured = measure(&workshop, experiment, &columns, args)?;
-        let sheet = table::sheet(&measured, &columns);
+        let mut sheet = table::sheet(&measured, &columns);
         if !outputs.on_output() {
             print(&sheet::text(&sheet))?;
         }
+        sheet.notes.extend(table::kernels(&document.columns));
         sheets.push(sheet);
         document.experiments.push(measured);
     }

@@ -1,7 +1,7 @@
 //! One sheet for each experiment: measures down, kernels across.
 
 use super::column::Column;
-use super::document::{Measured, MeasuredRun};
+use super::document::{Kernel, Measured, MeasuredRun};
 use super::records::Record;
 use crate::sheet::{Cell, Row, Section, Sheet};
 
@@ -14,6 +14,12 @@ pub fn sheet(measured: &Measured, columns: &[Column]) -> Sheet {
         sections: measured.runs.iter().map(section).collect(),
         notes: measured.runs.iter().flat_map(notes).collect(),
     }
+}
+
+/// What ran in each column: a line each, for tables that leave this machine.
+pub fn kernels(columns: &[Kernel]) -> Vec<String> {
+    let line = |one: &Kernel| format!("{}: {} (sha256 {})", one.name, one.version, one.sha256);
+    columns.iter().map(line).collect()
 }
 
 /// Whether a run repeats; nothing where that was not looked at.
