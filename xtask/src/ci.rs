@@ -48,7 +48,9 @@ pub fn run() -> Result<()> {
     };
     stage("install", &mut || {
         room::check()?;
-        install::install().map(|()| Outcome::Passed)
+        install::install()?;
+        install::install_packages(&[install::CHROMIUM])?;
+        Ok(Outcome::Passed)
     });
     stage("format", &mut || {
         cargo(&["fmt", "--all", "--", "--check"], &[], deadline)

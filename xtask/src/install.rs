@@ -44,6 +44,12 @@ pub const LIBURING: Need = Need {
     present: || has_library("liburing.a"),
 };
 
+/// Looks at the pages of results.
+pub const CHROMIUM: Need = Need {
+    package: "chromium",
+    present: || which("chromium").is_some(),
+};
+
 const NEEDS: &[Need] = &[
     Need {
         package: "qemu-system-x86",

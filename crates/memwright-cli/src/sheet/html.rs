@@ -25,7 +25,7 @@ const BAR: usize = 14;
 const GAP: usize = 8;
 const LABELS: usize = 300;
 const LONGEST: usize = 420;
-const VALUES: usize = 160;
+const VALUES: usize = 220;
 
 /// The page.
 pub fn html(title: &str, sheets: &[Sheet]) -> String {
@@ -118,9 +118,10 @@ fn chart(page: &mut String, sheet: &Sheet, section: &Section) {
         let top = legend + place * row_height;
         let _ = writeln!(
             page,
-            "<text x=\"{}\" y=\"{}\" text-anchor=\"end\">{}</text>",
+            "<text x=\"{}\" y=\"{}\" text-anchor=\"end\"><title>{}</title>{}</text>",
             LABELS - 8,
             top + (row_height - GAP) / 2 + 4,
+            escaped(&row.title),
             escaped(&shortened(&row.title))
         );
         for (index, cell) in row.cells.iter().enumerate() {
@@ -149,7 +150,7 @@ fn largest(row: &Row) -> Option<f64> {
 
 /// A label that fits beside the bars.
 fn shortened(text: &str) -> String {
-    const FITS: usize = 46;
+    const FITS: usize = 40;
     if text.chars().count() <= FITS {
         return text.to_owned();
     }

@@ -1,5 +1,7 @@
 //! A result as a sheet: measures down, columns across, in sections. Written as text, Markdown, CSV or a page.
 
+#[cfg(test)]
+mod browser;
 mod csv;
 mod html;
 mod markdown;
