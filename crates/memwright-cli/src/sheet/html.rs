@@ -15,12 +15,14 @@ th:first-child,td:first-child{text-align:left}\
 .other{color:var(--other)}\
 .notes{color:var(--soft)}\
 svg{max-width:100%;height:auto}\
-svg text{font:12px system-ui,sans-serif;fill:var(--text)}";
+svg text{font:12px system-ui,sans-serif;fill:var(--text)}\
+svg .case{font-weight:600}";
 /// The colours of columns, in turn: told apart also by those who see few.
 const COLOURS: [&str; 6] = [
     "#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00",
 ];
 /// Measures of the charts, in pixels.
+const HEADING: usize = 24;
 const BAR: usize = 14;
 const GAP: usize = 8;
 const LABELS: usize = 300;
@@ -98,7 +100,13 @@ fn chart(page: &mut String, sheet: &Sheet, section: &Section) {
     }
     let row_height = sheet.columns.len() * BAR + GAP;
     let legend = BAR + GAP;
-    let (width, height) = (LABELS + LONGEST + VALUES, legend + rows.len() * row_height);
+    let groups = rows
+        .chunk_by(|(one, _), (other, _)| one.group == other.group)
+        .count();
+    let (width, height) = (
+        LABELS + LONGEST + VALUES,
+        legend + rows.len() * row_height + groups * HEADING,
+    );
     let _ = writeln!(
         page,
         "<svg role=\"img\" aria-label=\"{}\" width=\"{width}\" height=\"{height}\" viewBox=\"0 0 {width} {height}\">",
@@ -114,33 +122,49 @@ fn chart(page: &mut String, sheet: &Sheet, section: &Section) {
             escaped(name)
         );
     }
-    for (place, (row, largest)) in rows.iter().enumerate() {
-        let top = legend + place * row_height;
-        let _ = writeln!(
-            page,
-            "<text x=\"{}\" y=\"{}\" text-anchor=\"end\"><title>{}</title>{}</text>",
-            LABELS - 8,
-            top + (row_height - GAP) / 2 + 4,
-            escaped(&row.title),
-            escaped(&shortened(&row.title))
-        );
-        for (index, cell) in row.cells.iter().enumerate() {
-            let Some(value) = cell.value else { continue };
-            let y = top + index * BAR;
-            let length = (value / largest * LONGEST as f64).max(1.0);
+    let (mut top, mut previous) = (legend, None);
+    for (row, largest) in rows {
+        if previous != Some(&row.group) {
             let _ = writeln!(
                 page,
-                "<rect x=\"{LABELS}\" y=\"{y}\" width=\"{length:.1}\" height=\"{}\" fill=\"{}\"/>\
-                 <text x=\"{:.1}\" y=\"{}\">{}</text>",
-                BAR - 2,
-                COLOURS[index % COLOURS.len()],
-                LABELS as f64 + length + 4.0,
-                y + BAR - 4,
-                escaped(&cell.text)
+                "<text x=\"0\" y=\"{}\" class=\"case\">{}</text>",
+                top + HEADING - GAP,
+                escaped(&row.group)
             );
+            previous = Some(&row.group);
+            top += HEADING;
         }
+        bars(page, row, largest, top, row_height);
+        top += row_height;
     }
     page.push_str("</svg>\n");
+}
+
+/// The bars of a row, a label before them and their values behind.
+fn bars(page: &mut String, row: &Row, largest: f64, top: usize, row_height: usize) {
+    let _ = writeln!(
+        page,
+        "<text x=\"{}\" y=\"{}\" text-anchor=\"end\"><title>{}</title>{}</text>",
+        LABELS - 8,
+        top + (row_height - GAP) / 2 + 4,
+        escaped(&row.title),
+        escaped(&shortened(&row.title))
+    );
+    for (index, cell) in row.cells.iter().enumerate() {
+        let Some(value) = cell.value else { continue };
+        let y = top + index * BAR;
+        let length = (value / largest * LONGEST as f64).max(1.0);
+        let _ = writeln!(
+            page,
+            "<rect x=\"{LABELS}\" y=\"{y}\" width=\"{length:.1}\" height=\"{}\" fill=\"{}\"/>\
+             <text x=\"{:.1}\" y=\"{}\">{}</text>",
+            BAR - 2,
+            COLOURS[index % COLOURS.len()],
+            LABELS as f64 + length + 4.0,
+            y + BAR - 4,
+            escaped(&cell.text)
+        );
+    }
 }
 
 fn largest(row: &Row) -> Option<f64> {
