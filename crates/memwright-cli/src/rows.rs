@@ -128,7 +128,7 @@ mod tests {
         let machine = |cpus, clock| Machine {
             memory: MemorySize::least(),
             cpus,
-            nodes: crate::qemu::nodes::Nodes::SINGLE,
+            nodes: crate::qemu::nodes::Nodes::even(1),
             clock,
             apic: Apic::Xapic,
         };

@@ -101,6 +101,9 @@ impl Column {
             .args(["--memory", &machine.memory.to_string()])
             .args(["--cpus", &machine.cpus.to_string()])
             .args(options);
+        if run.nodes > 1 {
+            command.args(["--numa", &run.nodes.to_string()]);
+        }
         if !run.swap.is_empty() {
             command.args(["--swap", run.swap]);
         }

@@ -67,6 +67,9 @@ pub struct MeasuredRun {
     pub arguments: &'static [&'static str],
     /// CPUs of the guest.
     pub cpus: u8,
+    /// Its nodes; absent where there is one.
+    #[serde(skip_serializing_if = "is_single")]
+    pub nodes: u8,
     /// Its memory in bytes.
     pub memory: u64,
     /// Swap of the guest, as for `--swap`; absent where it has none.
@@ -83,6 +86,10 @@ pub struct MeasuredRun {
     /// What the program printed, by column.
     #[serde(serialize_with = "as_map")]
     pub records: Vec<(String, Vec<Record>)>,
+}
+
+fn is_single(nodes: &u8) -> bool {
+    *nodes == 1
 }
 
 fn as_map<S: Serializer>(
@@ -164,7 +171,8 @@ mod tests {
                 runs: vec![MeasuredRun {
                     label: "",
                     arguments: &["1"],
-                    cpus: 1,
+                    cpus: 4,
+                    nodes: 2,
                     memory: 1,
                     swap: "zram:1M",
                     qemu: Qemu {

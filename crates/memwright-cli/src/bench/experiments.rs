@@ -24,6 +24,8 @@ pub struct Run {
     pub arguments: &'static [&'static str],
     /// CPUs of the guest.
     pub cpus: u8,
+    /// Its nodes, which share CPUs and memory evenly.
+    pub nodes: u8,
     /// Its memory.
     pub memory: MemorySize,
     /// Swap of the guest, as for `--swap`. Empty for none.
@@ -35,11 +37,20 @@ const RUN: Run = Run {
     label: "",
     arguments: &[],
     cpus: 1,
+    nodes: 1,
     memory: MemorySize::of_bench(),
     swap: "",
 };
 
 const ONCE: &[Run] = &[RUN];
+
+/// Two nodes, each with a CPU and 128 MiB.
+const TWO_NODES: Run = Run {
+    cpus: 2,
+    nodes: 2,
+    memory: MemorySize::from_mebibytes(256),
+    ..RUN
+};
 
 /// Every experiment, in the order in which they are run.
 pub const EXPERIMENTS: &[Experiment] = &[
@@ -167,6 +178,53 @@ pub const EXPERIMENTS: &[Experiment] = &[
             ..RUN
         }],
     },
+    Experiment {
+        name: "numa-hint",
+        question: "A program writes while it is asked who uses its pages: which faults does it pay?",
+        source: include_str!("../../../../programs/experiments/numa_hint.c"),
+        runs: &[
+            Run {
+                label: "pages on the own node",
+                arguments: &["own"],
+                ..TWO_NODES
+            },
+            Run {
+                label: "pages on the other node",
+                arguments: &["other"],
+                ..TWO_NODES
+            },
+            Run {
+                label: "pages on the other node, and the own is full",
+                arguments: &["full"],
+                ..TWO_NODES
+            },
+        ],
+    },
+    Experiment {
+        name: "autonuma",
+        question: "Does memory follow the threads that use it, and twice the same?",
+        source: include_str!("../../../../programs/experiments/autonuma.c"),
+        runs: &[
+            Run {
+                label: "numa01",
+                arguments: &["numa01"],
+                cpus: 4,
+                ..TWO_NODES
+            },
+            Run {
+                label: "numa02",
+                arguments: &["numa02"],
+                cpus: 4,
+                ..TWO_NODES
+            },
+        ],
+    },
+    Experiment {
+        name: "merge",
+        question: "What does it cost to merge 100 MiB of equal pages, and to write them again?",
+        source: include_str!("../../../../programs/experiments/merge_equal.c"),
+        runs: ONCE,
+    },
 ];
 
 /// What every program includes.
@@ -178,6 +236,10 @@ pub const HEADERS: &[(&str, &str)] = &[
     (
         "mark.h",
         include_str!("../../../../include/memwright/mark.h"),
+    ),
+    (
+        "numa.h",
+        include_str!("../../../../programs/experiments/numa.h"),
     ),
     (
         "swap.h",

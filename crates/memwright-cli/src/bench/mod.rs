@@ -70,7 +70,7 @@ fn lines(
             .experiment(experiment)
             .map_err(Failure::Environment)?;
         for run in experiment.runs {
-            let machine = Machine::of_bench(run.cpus, run.memory);
+            let machine = Machine::of_bench(run.cpus, run.nodes, run.memory);
             for column in columns {
                 print(&column.line(&program, run, &machine)?)?;
             }
@@ -129,7 +129,7 @@ fn measure_run(
     columns: &[Column],
     args: &BenchArgs,
 ) -> Result<MeasuredRun, Failure> {
-    let machine = Machine::of_bench(run.cpus, run.memory);
+    let machine = Machine::of_bench(run.cpus, run.nodes, run.memory);
     let (mut records, mut differs) = (Vec::new(), Vec::new());
     for column in columns {
         let title = column.title();
@@ -162,6 +162,7 @@ fn measure_run(
         label: run.label,
         arguments: run.arguments,
         cpus: run.cpus,
+        nodes: run.nodes,
         memory: machine.memory.bytes(),
         swap: run.swap,
         qemu: Qemu {

@@ -152,6 +152,7 @@ mod tests {
             label: "",
             arguments: &[],
             cpus: 1,
+            nodes: 1,
             memory: 0,
             swap: "",
             qemu: Qemu {

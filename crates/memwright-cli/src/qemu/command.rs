@@ -183,7 +183,7 @@ mod tests {
     const SMALL: Machine = Machine {
         memory: MemorySize::least(),
         cpus: 1,
-        nodes: Nodes::SINGLE,
+        nodes: Nodes::even(1),
         clock: Clock::Instructions,
         apic: Apic::Xapic,
     };

@@ -82,11 +82,11 @@ impl Machine {
     }
 
     /// The machine of every column of a bench.
-    pub fn of_bench(cpus: u8, memory: MemorySize) -> Self {
+    pub fn of_bench(cpus: u8, nodes: u8, memory: MemorySize) -> Self {
         Self {
             memory,
             cpus,
-            nodes: Nodes::SINGLE,
+            nodes: Nodes::even(nodes),
             clock: Clock::Instructions,
             apic: if cpus > 1 { Apic::X2apic } else { Apic::Xapic },
         }

@@ -31,10 +31,7 @@ pub struct NodeOption {
 }
 
 impl Nodes {
-    /// One, of which QEMU is told nothing.
-    pub const SINGLE: Self = Self::even(1);
-
-    /// So many, which share evenly.
+    /// So many, which share evenly. Of one QEMU is told nothing.
     pub const fn even(count: u8) -> Self {
         Self { count, each: None }
     }

@@ -10,6 +10,9 @@ pub fn trials() -> Vec<Trial> {
         Trial::test("bench::figures_once_reached_hold", budgets),
         Trial::test("bench::policies_are_columns", policies),
         Trial::test("bench::child_that_is_gone", forks),
+        Trial::test("bench::hint_faults_are_the_only_ones", hints),
+        Trial::test("bench::memory_follows_its_threads", follows),
+        Trial::test("bench::equal_pages_share_frames", merges),
         Trial::test("bench::image_that_is_no_kernel", not_a_kernel),
         Trial::test("bench::kernel_that_does_not_boot", does_not_boot),
     ]
@@ -248,6 +251,79 @@ fn forks() -> Result<(), Failed> {
         }
     }
     Ok(())
+}
+
+/// One figure of a run, compared with what it is to be.
+fn expect(run: &Value, column: &str, case: &str, measure: &str, wanted: f64) -> Result<(), Failed> {
+    let found = average_of(run, column, case, measure)?;
+    if found == wanted {
+        return Ok(());
+    }
+    Err(format!("{column}, {case}, {measure}: {found}, not {wanted}").into())
+}
+
+/// The runs of one experiment.
+fn runs_of(document: &Value) -> Result<&[Value], Failed> {
+    let runs = document["experiments"][0]["runs"].as_array();
+    Ok(runs.ok_or("no runs")?.as_slice())
+}
+
+/// A hint fault gives the right to write back, also of a page that moves or cannot; without the rule a load leaves the
+/// store after it a fault of its own.
+fn hints() -> Result<(), Failed> {
+    let off = "memwright write-upgrade=off";
+    let policy = ["numa-hint", "--policy", "write-upgrade=off"];
+    let document: Value = serde_json::from_str(&json(&policy)?)?;
+    let others = "faults that were no hint faults";
+    let pages = 2048.0;
+    for (run, case) in runs_of(&document)?.iter().zip(["own", "other", "full"]) {
+        expect(run, "memwright", case, others, 0.0)?;
+        let migrated = if case == "other" { pages } else { 0.0 };
+        for column in ["memwright", off] {
+            expect(run, column, case, "pages migrated", migrated)?;
+            let hints = average_of(run, column, case, "hint faults")?;
+            let refused = average_of(run, column, case, "migrations refused")?;
+            if hints < 2.0 * pages || (case == "full") != (refused >= pages) {
+                return Err(format!("{column}, {case}: {hints} faults, {refused} refused").into());
+            }
+            let wanted = if column == off { pages } else { 0.0 };
+            if average_of(run, column, case, others)? < wanted {
+                return Err(format!("{column}, {case}: too few other faults").into());
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Half of the memory is on the wrong node at first, and none in the end.
+fn follows() -> Result<(), Failed> {
+    let document: Value = serde_json::from_str(&json(&["autonuma"])?)?;
+    for (run, case) in runs_of(&document)?.iter().zip(["numa01", "numa02"]) {
+        let home = "pages where they are used in the end, of all";
+        expect(run, "memwright", case, home, 100.0)?;
+        let migrated = average_of(run, "memwright", case, "pages migrated")?;
+        if !(2048.0..2100.0).contains(&migrated) {
+            return Err(format!("{case}: {migrated} pages migrated").into());
+        }
+    }
+    Ok(())
+}
+
+/// All of them, in one round but for the first look; a write takes one fault.
+fn merges() -> Result<(), Failed> {
+    let document: Value = serde_json::from_str(&json(&["merge"])?)?;
+    let run = &runs_of(&document)?[0];
+    let case = "100 MiB of equal pages";
+    expect(run, "memwright", case, "pages merged", 25_600.0)?;
+    expect(run, "memwright", case, "frames that they share", 100.0)?;
+    expect(run, "memwright", case, "pages scanned, per page", 2.0)?;
+    expect(
+        run,
+        "memwright",
+        case,
+        "write of a merged page: faults",
+        1.0,
+    )
 }
 
 fn refused(output: &Output, code: i32, words: &[&str]) -> Result<(), Failed> {

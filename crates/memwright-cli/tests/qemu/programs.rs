@@ -19,6 +19,7 @@ const PROGRAMS: &[&str] = &[
     "trace",
     "probes",
     "merge",
+    "ksm",
     "lend",
     "rings",
     "limits",

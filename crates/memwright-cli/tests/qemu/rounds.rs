@@ -47,6 +47,9 @@ const IN_PARALLEL: &[&str] = &[
     "track_races all 200 0 dirty-bit",
     "barriers 200",
 ];
+/// Pages change their frames, of one node or the other, and are merged, while they are written.
+const ON_NODES: &[&str] = &["page_races all 10000 0"];
+const ON_NODES_IN_PARALLEL: &[&str] = &["page_races all 12 0"];
 /// What differs where a store that is watched faults.
 const BY_FAULTS: &[&str] = &["track_races all 2500 7 faults"];
 
@@ -57,5 +60,10 @@ pub fn trials() -> Vec<Trial> {
     let parallel = Boot::of("rounds", "musl-static", IN_PARALLEL).parallel(4);
     let by_faults = Boot::of("rounds", "musl-static", BY_FAULTS).cpus(4);
     let by_faults = by_faults.policy("track=fault");
-    interleaved(turns.chain([parallel, by_faults]).collect())
+    let on_nodes = Boot::of("rounds::nodes", "glibc-static", ON_NODES).cpus(4);
+    let on_parallel_nodes =
+        Boot::of("rounds::nodes", "musl-static", ON_NODES_IN_PARALLEL).parallel(4);
+    let on_nodes = [on_nodes, on_parallel_nodes].map(|boot| boot.option("--numa", "2"));
+    let others = [parallel, by_faults].into_iter().chain(on_nodes);
+    interleaved(turns.chain(others).collect())
 }

@@ -10,18 +10,19 @@ use core::{
     fmt::{self, Write},
     sync::atomic::{AtomicU32, Ordering},
 };
-use memwright::{MergeCounts, MergeSettings};
+use memwright::{MergeCounts, MergeSettings, Row};
 
 use ProcNode::{SystemControl as Control, SystemText};
 
 /// The directory.
 pub static SETTINGS: FixedDirectory = FixedDirectory {
-    first: 0x1100,
+    first: 0x1300,
     entries: &[
         ("full_scans", 0o444, SystemText(rounds)),
         ("general_profit", 0o444, SystemText(profit)),
         ("ksm_zero_pages", 0o444, SystemText(zero_pages)),
         ("max_page_sharing", 0o644, Control(&MOST_SHARING)),
+        ("pages_scanned", 0o444, SystemText(scanned)),
         ("pages_shared", 0o444, SystemText(shared)),
         ("pages_sharing", 0o444, SystemText(sharing)),
         ("pages_to_scan", 0o644, Control(&PAGES)),
@@ -47,6 +48,12 @@ fn counts(context: &Context<'_>) -> MergeCounts {
 
 fn rounds(context: &Context<'_>, text: &mut Text) -> fmt::Result {
     writeln!(text, "{}", counts(context).rounds)
+}
+
+/// Pages that were looked at.
+fn scanned(context: &Context<'_>, text: &mut Text) -> fmt::Result {
+    let account = context.kernel.memory.account();
+    writeln!(text, "{}", account.count(Row::MergeLooked))
 }
 
 fn shared(context: &Context<'_>, text: &mut Text) -> fmt::Result {

@@ -1,0 +1,92 @@
+/* What does it cost to merge equal pages, and to write them again?
+ *
+ * Pages that are all equal are said to be mergeable; the scan is let go round until they share frames, and each is
+ * written then. Once more they are merged, and said to be mergeable no more.
+ *
+ * Usage: merge_equal [SIZE_IN_MIB]
+ */
+#include "experiment.h"
+
+#include <time.h>
+
+#define KSM "/sys/kernel/mm/ksm/"
+
+/* -1 if this kernel has no such file. */
+static long setting(const char *name)
+{
+	char path[128], text[32];
+	snprintf(path, sizeof path, KSM "%s", name);
+	return read_file(path, text, sizeof text) < 0 ? -1 : strtol(text, NULL, 10);
+}
+
+static void set(const char *name, const char *value)
+{
+	char path[128];
+	snprintf(path, sizeof path, KSM "%s", name);
+	int file = open(path, O_WRONLY);
+	MUST(file >= 0 && write(file, value, strlen(value)) > 0);
+	close(file);
+}
+
+/* Starts the scan and waits until it has nothing left to merge: every page but for the frames that they share. */
+static void merge(const char *name, size_t pages)
+{
+	char measure[64];
+	long scanned = setting("pages_scanned"), rounds = setting("full_scans"), merged;
+	struct timespec moment = { .tv_nsec = 1000000 };
+	uint64_t start = clock_now();
+	set("run", "1");
+	while ((merged = setting("pages_sharing") + setting("pages_shared")) < (long)pages) {
+		MUST(setting("full_scans") < rounds + 20);
+		nanosleep(&moment, NULL);
+	}
+	set("run", "0");
+	uint64_t took = clock_now() - start;
+	record_value(name, "to merge all, per page", "instructions", (double)took / pages);
+	snprintf(measure, sizeof measure, "pages scanned, per page");
+	if (scanned >= 0)
+		record_value(name, measure, "count", (double)(setting("pages_scanned") - scanned) / pages);
+	record_value(name, "pages merged", "count", merged);
+	record_value(name, "frames that they share", "count", setting("pages_shared"));
+}
+
+int main(int count, char **arguments)
+{
+	size_t size = argument(count, arguments, 1, 100) * MIB, pages = size / PAGE;
+	struct series writes = { 0 };
+	char name[64];
+	MUST(size > 0);
+	begin();
+	snprintf(name, sizeof name, "%zu MiB of equal pages", size / MIB);
+	if (access(KSM "run", W_OK) != 0) {
+		printf("note\tno same-page merging\n");
+		return 0;
+	}
+	set("run", "0");
+	set("pages_to_scan", "100000");
+	set("sleep_millisecs", "0");
+	char *memory = fresh_apart(size);
+	memset(memory, 0x55, size);
+	MUST(madvise(memory, size, MADV_MERGEABLE) == 0);
+	setting("pages_sharing");
+	merge(name, pages);
+	read_pages(memory, size);
+	struct counters before = counters_now();
+	for (size_t at = 0; at < size; at += PAGE) {
+		uint64_t start = clock_now();
+		*(volatile char *)(memory + at) = 0x55;
+		add_value(&writes, clock_now() - start);
+	}
+	struct counters after = counters_now();
+	record_series(name, "write of a merged page", "instructions", &writes);
+	record_value(name, "write of a merged page: faults", "per page", (double)(after.value[FAULTS] - before.value[FAULTS]) / pages);
+	merge("the same pages, written", pages);
+	uint64_t start = clock_now();
+	MUST(madvise(memory, size, MADV_UNMERGEABLE) == 0);
+	record_value("the same pages, written", "MADV_UNMERGEABLE, per page", "instructions", (double)(clock_now() - start) / pages);
+	MUST(setting("pages_sharing") == 0);
+	for (size_t at = 0; at < size; at++)
+		MUST(memory[at] == 0x55);
+	print_records();
+	return 0;
+}

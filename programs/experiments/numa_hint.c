@@ -1,0 +1,98 @@
+/* What does it cost a program that writes all the time that the kernel asks who uses its pages?
+ *
+ * A thread on node 0 loads and stores a byte of each page, over and over, while another sleeps on node 1. The pages are
+ * on the thread's own node, or on the other, from where they follow it, or they cannot, since its own is full. A hint
+ * fault should be the only one: where it does not give the right to write back too, the store costs another.
+ *
+ * Usage: numa_hint own|other|full [MILLIONS_OF_INSTRUCTIONS [SIZE_IN_KIB]]
+ */
+#include "numa.h"
+
+static size_t size;
+static char *memory;
+static pthread_barrier_t met;
+
+static void touch(void)
+{
+	write_pages(memory, size);
+}
+
+/* Sleeps on the other node, for a process of one thread is not asked; and has touched the pages first, if they are to
+ * be there. */
+static void *neighbour(void *touches_first)
+{
+	stay_on_cpu(1);
+	if (touches_first)
+		touch();
+	pthread_barrier_wait(&met);
+	pause();
+	return NULL;
+}
+
+/* Memory of the calling thread's node until there is none. Whoever looks for more gets it elsewhere. */
+static void fill_node(void)
+{
+	size_t room = 1024 * MIB;
+	char *hoard = mmap(NULL, room, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	MUST(hoard != MAP_FAILED);
+	for (size_t at = 0; at < room; at += PAGE) {
+		hoard[at] = 1;
+		if (node_of(hoard + at) != 0)
+			return;
+	}
+	give_up("the node has more than %zu bytes", room);
+}
+
+/* A load and a store of each page, as two instructions: which of them faults is the question. */
+static void write_all(void)
+{
+	for (size_t at = 0; at < size; at += PAGE) {
+		volatile char *byte = memory + at;
+		char seen = *byte;
+		__asm__ volatile("" : "+r"(seen));
+		*byte = seen + 1;
+	}
+}
+
+int main(int count, char **arguments)
+{
+	const char *place = count > 1 ? arguments[1] : "own";
+	uint64_t most = argument(count, arguments, 2, 600) * 1000000UL;
+	struct series passes = { 0 };
+	pthread_t thread;
+	int is_own = strcmp(place, "own") == 0, is_full = strcmp(place, "full") == 0;
+	size = argument(count, arguments, 3, 8 * KIB) * KIB;
+	MUST(is_own || is_full || strcmp(place, "other") == 0);
+	MUST(size > 0 && size % PAGE == 0);
+	begin();
+	stay_on_cpu(0);
+	balance_quickly();
+	memory = fresh_apart(size);
+	MUST(pthread_barrier_init(&met, NULL, 2) == 0);
+	MUST(pthread_create(&thread, NULL, neighbour, is_own ? NULL : &met) == 0);
+	pthread_barrier_wait(&met);
+	if (is_own)
+		touch();
+	if (is_full)
+		fill_node();
+	balancing_now();
+	MUST(pages_on(is_own ? 0 : 1, memory, size) == size / PAGE);
+	struct balancing before = balancing_now();
+	uint64_t start = clock_now(), now = start, last;
+	do {
+		last = now;
+		write_all();
+		now = clock_now();
+		add_value(&passes, now - last);
+	} while (now - start < most);
+	struct balancing after = balancing_now();
+	double hints = moved_by(&before, &after, HINTS);
+	record_balancing(place, &before, &after);
+	record_value(place, "pages on the own node in the end, of all", "%", 100.0 * pages_on(0, memory, size) * PAGE / size);
+	/* The scans and the ticks are in it. */
+	if (hints > 0)
+		record_value(place, "more than without, per hint fault", "instructions",
+			     (double)(passes.sum - passes.count * passes.min) / hints);
+	print_records();
+	return 0;
+}

@@ -1,0 +1,181 @@
+/* Is every write kept while pages change their frames under those who write them?
+ *
+ * Three threads write pages all the time, and look whether what they wrote last is still there. Meanwhile the first
+ * thread moves the pages from node to node, and balancing moves them back; or the pages, which are equal most of the time,
+ * are merged as fast as they are written. A write that met either lands in the page that is there afterwards, or faults:
+ * it is never lost, and never seen in another page.
+ *
+ * `page_races KIND ROUNDS OFFSET`, KIND migrate, merge or all: the offset shifts the calls against the writes. A round of
+ * moving is a call for all pages; four rounds of merging are a scan of all of them.
+ */
+#include "check.h"
+#include <pthread.h>
+#include <sched.h>
+#include <time.h>
+
+#define KSM "/sys/kernel/mm/ksm/"
+#define PACE "/sys/kernel/debug/sched/numa_balancing/scan_period_min_ms"
+
+enum { WRITERS = 3, PAGES = 48, MOVE = 1 << 1 };
+
+static char *memory;
+static volatile int finished;
+static unsigned long offset;
+/* What all writers write now. */
+static volatile uint64_t value;
+/* The last that was written to each page, and writes that were not found again. */
+static uint64_t last[PAGES], lost[WRITERS];
+
+static volatile uint64_t *word_of(int page)
+{
+	return (volatile uint64_t *)(memory + page * PAGE + PAGE / 2);
+}
+
+static void *write_always(void *argument)
+{
+	int me = (int)(intptr_t)argument;
+	for (unsigned long round = 0; !finished; round++) {
+		for (int page = me; page < PAGES; page += WRITERS) {
+			volatile uint64_t *word = word_of(page);
+			lost[me] += *word != last[page];
+			last[page] = value;
+			*word = last[page];
+		}
+		__builtin_ia32_pause();
+		/* With fewer CPUs than threads the others shall come to it. */
+		if (round % 16 == 0)
+			sched_yield();
+	}
+	return NULL;
+}
+
+/* Instructions that are not the same number in two rounds. */
+static void shift(unsigned long round)
+{
+	for (volatile unsigned long i = (offset * 31 + round * 7) % 101; i > 0; i--)
+		;
+	for (unsigned long i = 0; i < 20; i++)
+		__builtin_ia32_pause();
+	if (round % 8 == 0)
+		sched_yield();
+}
+
+static int write_file(const char *path, const char *text)
+{
+	int file = open(path, O_WRONLY);
+	long written = file < 0 ? -1 : write(file, text, strlen(text));
+	close(file);
+	return written > 0;
+}
+
+static long read_number(const char *path)
+{
+	char text[32] = "";
+	int file = open(path, O_RDONLY);
+	long length = file < 0 ? -1 : read(file, text, sizeof text - 1);
+	close(file);
+	return length > 0 ? strtol(text, NULL, 10) : -1;
+}
+
+/* Merged pages that were written. */
+static long copies(void)
+{
+	char row[128];
+	long count = -1;
+	FILE *file = fopen("/proc/vmstat", "r");
+	NEED(file != NULL);
+	while (fgets(row, sizeof row, file))
+		if (sscanf(row, "cow_ksm %ld", &count) == 1)
+			break;
+	fclose(file);
+	return count;
+}
+
+static void start(pthread_t *threads)
+{
+	finished = 0;
+	value = 1;
+	memory = mmap(NULL, PAGES * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	NEED(memory != MAP_FAILED);
+	NEED(madvise(memory, PAGES * PAGE, MADV_NOHUGEPAGE) == 0);
+	memset(last, 0, sizeof last);
+	memset(lost, 0, sizeof lost);
+	memset(memory, 0, PAGES * PAGE);
+	for (intptr_t i = 0; i < WRITERS; i++)
+		NEED(pthread_create(&threads[i], NULL, write_always, (void *)i) == 0);
+}
+
+static void end(pthread_t *threads)
+{
+	finished = 1;
+	for (int i = 0; i < WRITERS; i++) {
+		pthread_join(threads[i], NULL);
+		CHECK_EQ(lost[i], 0);
+	}
+	for (int page = 0; page < PAGES; page++)
+		CHECK_EQ(*word_of(page), last[page]);
+	munmap(memory, PAGES * PAGE);
+}
+
+/* Pages go to and fro. Some cannot at this moment: somebody has a reference. */
+static void migrate(unsigned long rounds)
+{
+	pthread_t threads[WRITERS];
+	void *pages[PAGES];
+	int nodes[PAGES], found[PAGES];
+	unsigned long moved = 0;
+	NEED(write_file(PACE, "1"));
+	start(threads);
+	for (int page = 0; page < PAGES; page++)
+		pages[page] = memory + page * PAGE;
+	for (unsigned long round = 0; round < rounds; round++) {
+		for (int page = 0; page < PAGES; page++)
+			nodes[page] = (round + page) % 2;
+		long refused = syscall(SYS_move_pages, 0, (unsigned long)PAGES, pages, nodes, found, MOVE);
+		NEED(refused >= 0);
+		for (int page = 0; page < PAGES; page++)
+			moved += found[page] == nodes[page];
+		value++;
+		shift(round);
+	}
+	end(threads);
+	CHECK(moved > rounds);
+	NEED(write_file(PACE, "1000"));
+}
+
+/* What is written changes so seldom that scans find equal pages, each of which is written again at once. */
+static void merge(unsigned long scans)
+{
+	pthread_t threads[WRITERS];
+	struct timespec moment = { .tv_nsec = 100000 };
+	long copied = copies();
+	NEED(write_file(KSM "pages_to_scan", "1000") && write_file(KSM "sleep_millisecs", "1"));
+	start(threads);
+	CHECK_EQ(madvise(memory, PAGES * PAGE, MADV_MERGEABLE), 0);
+	NEED(write_file(KSM "run", "1"));
+	for (unsigned long scan = 0; scan < scans; scan++) {
+		long before = read_number(KSM "full_scans");
+		for (unsigned long tries = 0; read_number(KSM "full_scans") == before; tries++) {
+			shift(tries);
+			nanosleep(&moment, NULL);
+		}
+		if (scan % 8 == 7)
+			value++;
+	}
+	end(threads);
+	CHECK(copies() - copied > (long)scans);
+	NEED(write_file(KSM "run", "2") && write_file(KSM "run", "0"));
+}
+
+int main(int argc, char **argv)
+{
+	const char *kind = argc > 1 ? argv[1] : "all";
+	unsigned long rounds = argc > 2 ? strtoul(argv[2], NULL, 0) : 100;
+	int all = strcmp(kind, "all") == 0;
+	offset = argc > 3 ? strtoul(argv[3], NULL, 0) : 0;
+	if (all || strcmp(kind, "migrate") == 0)
+		migrate(rounds);
+	if (all || strcmp(kind, "merge") == 0)
+		merge(rounds / 4);
+	return checked("page_races");
+}
