@@ -189,8 +189,8 @@ fn a_watched_page_is_filled_and_protected_whole() {
         Ok::<(), memwright::uffd::FillError>(())
     };
     let page = start.page();
-    assert_eq!(space.fill_hugetlb(page, &watch, true, &mut fill), Ok(()));
-    assert!(space.fill_hugetlb(page, &watch, true, &mut fill).is_err());
+    assert_eq!(space.fill_hugetlb(page, true, &mut fill), Ok(()));
+    assert!(space.fill_hugetlb(page, true, &mut fill).is_err());
     assert_eq!(read(&process, SECOND, huge(0) + 77), Ok(77));
     assert_eq!(write(&process, SECOND, huge(0) + 77, 1), Err(Signal::Bus));
     assert!(space.write_protect(start, 4096, false).is_err());

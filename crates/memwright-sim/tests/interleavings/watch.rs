@@ -168,9 +168,8 @@ fn copy_and_fault() {
         &begin,
         &[
             |world| {
-                let watch = world.watch.as_ref().expect("watched");
                 let filled = world.process().on(FIRST, |space| {
-                    space.fill(at(0).page(), watch, Fill::Bytes(&[7; PAGE_SIZE]), false)
+                    space.fill(at(0).page(), Fill::Bytes(&[7; PAGE_SIZE]), false)
                 });
                 filled.expect("nothing there");
                 world.over();

@@ -222,7 +222,8 @@ impl<M: Machine> Cursor<'_, M> {
 
     /// Sets marks on all of the range, from the position on, that maps nothing: in as few and as
     /// high entries as possible. What is mapped is left alone: returns the pages from the first
-    /// such to the last, none if there are none. Ends at the end of the range.
+    /// such to the last, none if there are none. A guard and poison take no protection: nobody
+    /// reaches what is there. Ends at the end of the range.
     ///
     /// # Errors
     /// [`OutOfFrames`] if a table is needed where an edge cuts through a slot. What lies before
@@ -244,8 +245,10 @@ impl<M: Machine> Cursor<'_, M> {
                     continue;
                 }
             };
+            // What nobody reaches is not protected too: any access is refused already.
+            let refused = present.intersects(Marks::GUARD.union(Marks::POISON));
             let wanted = present | marks;
-            if wanted != present {
+            if wanted != present && !(refused && marks == Marks::UFFD_WP) {
                 // The processor reads the root's entries as tables only.
                 if self.level == ROOT_LEVEL || self.is_cut_by_edge() {
                     self.push_down()?;

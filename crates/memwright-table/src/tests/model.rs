@@ -258,7 +258,10 @@ impl World {
                 Entry::Marker(Marker { marks }) => marks,
                 Entry::Present(_) | Entry::Swapped(_) | Entry::Migrating(_) => continue,
             };
-            let marks = if set {
+            let refused = marks.intersects(Marks::GUARD | Marks::POISON);
+            let marks = if set && refused && more == Marks::UFFD_WP {
+                marks
+            } else if set {
                 marks | more
             } else {
                 marks.difference(more)

@@ -99,14 +99,19 @@ fn marks_add_up_and_leave_pages_alone() {
     table.cursor(range(5, 6)).fill(page).unwrap();
     table.cursor(range(0, 8)).mark(Marks::GUARD).unwrap();
     table.cursor(range(4, 12)).mark(Marks::UFFD_WP).unwrap();
+    table.cursor(range(11, 13)).mark(Marks::GUARD).unwrap();
+    let guard = Entry::marker(Marks::GUARD);
     let both = Entry::marker(Marks::GUARD | Marks::UFFD_WP);
     for (at, entry) in [
-        (0, Entry::marker(Marks::GUARD)),
-        (4, both),
+        (0, guard),
+        // A guard takes no protection; what is protected takes a guard.
+        (4, guard),
         (5, page),
-        (7, both),
+        (7, guard),
         (8, WP),
-        (12, Entry::Empty),
+        (11, both),
+        (12, guard),
+        (13, Entry::Empty),
     ] {
         assert_eq!(entry_at(&table, at).0, entry, "page {at}");
     }

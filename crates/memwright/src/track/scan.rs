@@ -399,12 +399,12 @@ impl<M: Machine> Core<M> {
         let mut set = |category, there| found.set(category, there);
         match entry {
             Entry::Empty => {
-                // Where a table is, something was there and went without a trace: what is there now may differ.
-                let went = matches!(size, PageSize::Size4K);
-                set(
-                    Categories::WRITTEN,
-                    went && flags.contains(AreaFlags::UFFD_ASYNC),
-                );
+                // Something may have been there, and gone without a trace (design rule 12). Linux says so where a table is,
+                // and since its stable releases of 2026 where none is, except in memory of the pool.
+                let pooled =
+                    flags.contains(AreaFlags::HUGETLB) && !matches!(size, PageSize::Size4K);
+                let watched = flags.contains(AreaFlags::UFFD_WP);
+                set(Categories::WRITTEN, watched && !pooled);
                 return found;
             }
             Entry::Marker(marker) => {

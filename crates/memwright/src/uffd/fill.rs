@@ -5,7 +5,7 @@ use memwright_table::{
     PageRange,
 };
 
-use super::{FillError, Watch, unit_of};
+use super::{FillError, unit_of};
 use crate::fault::{Access, Fault};
 use crate::object::{Object, ObjectError, Put};
 use crate::space::{AddressSpace, access_bits};
@@ -28,21 +28,16 @@ pub enum Fill<'a> {
 }
 
 impl<M: Machine> AddressSpace<M> {
-    /// Fills `page`, where nothing is, at once for all threads. It is write-protected from the start if `protect`.
+    /// Fills `page`, where nothing is and somebody watches, at once for all threads. Whoever it is may fill: Linux does not
+    /// ask (`validate_dst_vma`). It is write-protected from the start if `protect`.
     ///
     /// # Errors
     /// As [`FillError`] says; nothing has changed.
-    pub fn fill(
-        &self,
-        page: Page,
-        watch: &Watch,
-        fill: Fill<'_>,
-        protect: bool,
-    ) -> Result<(), FillError> {
+    pub fn fill(&self, page: Page, fill: Fill<'_>, protect: bool) -> Result<(), FillError> {
         let core = &*self.core;
         let areas = core.areas.read(core.cpu());
         let area = areas.map.find(page).ok_or(FillError::NotWatched)?;
-        if !area.backing().has_watcher(Some(watch)) {
+        if area.backing().has_watcher(None) {
             return Err(FillError::NotWatched);
         }
         if protect && !area.flags().contains(AreaFlags::UFFD_WP) {

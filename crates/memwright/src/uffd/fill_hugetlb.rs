@@ -5,7 +5,7 @@ use memwright_table::{
 };
 
 use super::fill::Place;
-use super::{Fill, FillError, Watch};
+use super::{Fill, FillError};
 use crate::fault::{Access, Fault};
 use crate::huge;
 use crate::object::{HugeView, ObjectError};
@@ -21,14 +21,13 @@ impl<M: Machine> AddressSpace<M> {
     pub fn fill_hugetlb<E: From<FillError>>(
         &self,
         page: Page,
-        watch: &Watch,
         protect: bool,
         write: &mut dyn FnMut(Frame, u64) -> Result<(), E>,
     ) -> Result<(), E> {
         let core = &*self.core;
         let (head, object, index) = {
             let areas = core.areas.read(core.cpu());
-            let area = watched_area(&areas, page, watch, protect)?;
+            let area = watched_area(&areas, page, protect)?;
             let object = area.object().ok_or(FillError::Invalid)?.clone();
             let place = place(core, &areas, area, page, protect);
             (place.take_hugetlb()?, object, place.fault.huge_index())
@@ -42,7 +41,7 @@ impl<M: Machine> AddressSpace<M> {
         }
         let taken = core.memory.frames().adopt_whole(head);
         let areas = core.areas.read(core.cpu());
-        let filled = match watched_area(&areas, page, watch, protect) {
+        let filled = match watched_area(&areas, page, protect) {
             Ok(area) => {
                 let place = place(core, &areas, area, page, protect);
                 let entered = written.and_then(|()| Ok(place.enter_hugetlb(taken)?));
@@ -60,14 +59,13 @@ impl<M: Machine> AddressSpace<M> {
     }
 }
 
-fn watched_area<'a, M: Machine>(
-    areas: &'a Areas<M>,
+fn watched_area<M: Machine>(
+    areas: &Areas<M>,
     page: Page,
-    watch: &Watch,
     protect: bool,
-) -> Result<&'a Area<M>, FillError> {
+) -> Result<&Area<M>, FillError> {
     let area = areas.map.find(page).ok_or(FillError::NotWatched)?;
-    if !area.backing().has_watcher(Some(watch)) {
+    if area.backing().has_watcher(None) {
         return Err(FillError::NotWatched);
     }
     let hugetlb = area.flags().contains(AreaFlags::HUGETLB) && huge::around(page).start == page;

@@ -37,8 +37,8 @@ fn protect(process: &Process<'_>, first: u64, pages: u64, on: bool) {
 const WRITE_FAULT: FaultError = FaultError::Watched(WatchedFault::WriteProtected);
 const MISSING: FaultError = FaultError::Watched(WatchedFault::Missing);
 
-fn fill(process: &Process<'_>, watch: &Watch, index: u64, what: Fill<'_>) -> Result<(), FillError> {
-    process.space.fill(page(index).page(), watch, what, false)
+fn fill(process: &Process<'_>, index: u64, what: Fill<'_>) -> Result<(), FillError> {
+    process.space.fill(page(index).page(), what, false)
 }
 
 /// The written pages among the first `count`; they are protected again if `rearm`.
@@ -207,11 +207,8 @@ fn a_missing_page_is_filled_by_the_watcher() {
     register(&process, 4, &watch, WatchModes::MISSING | WP);
     assert_eq!(process.store(0, 1), Err(MISSING));
     let bytes = [9; PAGE as usize];
-    let fill = |index, fill: Fill<'_>, protect| {
-        process
-            .space
-            .fill(page(index).page(), &watch, fill, protect)
-    };
+    let fill =
+        |index, fill: Fill<'_>, protect| process.space.fill(page(index).page(), fill, protect);
     assert_eq!(fill(0, Fill::Bytes(&bytes), false), Ok(()));
     assert_eq!(fill(0, Fill::Bytes(&bytes), false), Err(FillError::Exists));
     assert_eq!(fill(1, Fill::Zeroes, false), Ok(()));
@@ -238,22 +235,19 @@ fn shared_memory_is_filled_for_all_who_map_it() {
     register(&process, 4, &watch, WatchModes::MISSING | WatchModes::MINOR);
     assert_eq!(process.store(0, 1), Err(MISSING));
     let bytes = [9; PAGE as usize];
-    assert_eq!(
-        fill(&process, &watch, 0, Fill::Object),
-        Err(FillError::NotThere)
-    );
-    assert_eq!(fill(&process, &watch, 0, Fill::Bytes(&bytes)), Ok(()));
+    assert_eq!(fill(&process, 0, Fill::Object), Err(FillError::NotThere));
+    assert_eq!(fill(&process, 0, Fill::Bytes(&bytes)), Ok(()));
     assert_eq!(process.load(4), 9, "seen through the other mapping");
     process.store(5, 3).unwrap();
     let minor = FaultError::Watched(WatchedFault::Minor);
     assert_eq!(process.store(1, 1), Err(minor));
     assert_eq!(
-        fill(&process, &watch, 1, Fill::Bytes(&bytes)),
+        fill(&process, 1, Fill::Bytes(&bytes)),
         Err(FillError::Exists)
     );
-    assert_eq!(fill(&process, &watch, 1, Fill::Object), Ok(()));
+    assert_eq!(fill(&process, 1, Fill::Object), Ok(()));
     assert_eq!(process.load(1), 3);
-    let zeroes = world.counted(|| assert_eq!(fill(&process, &watch, 3, Fill::Zeroes), Ok(())));
+    let zeroes = world.counted(|| assert_eq!(fill(&process, 3, Fill::Zeroes), Ok(())));
     assert_eq!(zeroes.count(Row::FramesZeroed), 1);
 }
 
@@ -458,4 +452,32 @@ fn watched_areas_move_one_by_one() {
     assert_eq!(process.load(0), 1);
     assert_eq!(process.space.remap(request(2)), Ok(page(8)));
     assert_eq!(process.load(8), 1);
+}
+
+#[test]
+fn a_guard_is_not_protected_too() {
+    let world = World::new();
+    let mut process = world.process();
+    process.map(0, 4, RW);
+    let watch = watch(false, true);
+    register(&process, 4, &watch, WP);
+    let advise = |advice| process.space.advise(page(1), PAGE, advice).unwrap();
+    advise(Advice::GuardInstall);
+    protect(&process, 0, 4, true);
+    advise(Advice::GuardRemove);
+    assert!(process.store(1, 1).is_ok());
+    assert_eq!(process.store(2, 1), Err(WRITE_FAULT));
+}
+
+#[test]
+fn what_was_never_there_counts_as_written_until_it_is_protected() {
+    let world = World::new();
+    let mut process = world.process();
+    process.map(0, 2048, RW);
+    let watch = watch(true, true);
+    register(&process, 2048, &watch, WP);
+    assert_eq!(written(&process, 2048, true).len(), 2048);
+    assert!(written(&process, 2048, true).is_empty());
+    process.store(700, 1).unwrap();
+    assert_eq!(written(&process, 2048, true), [700]);
 }

@@ -175,10 +175,7 @@ fn what_a_watcher_is_told_of_as_missing_never_is_huge() {
     assert_eq!(process.store(FIRST, 1), Err(MISSING));
     assert_eq!(process.load_with(FIRST + 1), Err(MISSING));
     let target = page(FIRST).page();
-    assert_eq!(
-        process.space.fill(target, &watch, Fill::Zeroes, false),
-        Ok(())
-    );
+    assert_eq!(process.space.fill(target, Fill::Zeroes, false), Ok(()));
     assert_eq!(process.store(FIRST + 1, 1), Err(MISSING), "told of each");
     assert_eq!(process.store(FIRST, 1), Ok(vec![FaultKind::Copy]));
     // A huge page that was there before is no page to be filled.
@@ -187,7 +184,7 @@ fn what_a_watcher_is_told_of_as_missing_never_is_huge() {
     before.store(FIRST, 1).unwrap();
     let all = HUGE * PAGE;
     before.space.watch(page(FIRST), all, &watch, modes).unwrap();
-    let refused = before.space.fill(target, &watch, Fill::Poison, false);
+    let refused = before.space.fill(target, Fill::Poison, false);
     assert_eq!(refused, Err(FillError::Exists));
 }
 

@@ -364,7 +364,7 @@ impl Command<'_> {
                 bytes.as_slice().try_into().map_err(|_| Errno::EFAULT)?;
             let page = VirtAddr::new(wanted.to + ahead).page();
             space
-                .fill(page, &self.watch, Fill::Bytes(contents), protect)
+                .fill(page, Fill::Bytes(contents), protect)
                 .map_err(fill_errno)
         })
     }
@@ -382,7 +382,7 @@ impl Command<'_> {
         let Context { kernel, thread, .. } = *self.context;
         let frames = kernel.memory.frames();
         loop {
-            let filled = space.fill_hugetlb(page, &self.watch, protect, &mut |frame, part| {
+            let filled = space.fill_hugetlb(page, protect, &mut |frame, part| {
                 let from = wanted.from + ahead + part * PAGE_SIZE as u64;
                 self.context.read_bytes(from, bytes)?;
                 frames.write(frame, 0, bytes);
@@ -433,7 +433,7 @@ impl Command<'_> {
         };
         self.fill_pages(&space, &target, |ahead, _| {
             let page = VirtAddr::new(wanted.start + ahead).page();
-            let filled = space.fill(page, &self.watch, fill, protect);
+            let filled = space.fill(page, fill, protect);
             filled.map_err(fill_errno)
         })
     }
