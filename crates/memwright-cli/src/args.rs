@@ -98,7 +98,7 @@ pub struct RunArgs {
         value_parser = ["always", "madvise", "never"])]
     pub thp: String,
 
-    /// Give the guest swap: zram:SIZE, compressed memory for SIZE of pages (repeatable).
+    /// Give the guest swap: zram:SIZE, compressed memory for SIZE of pages, or disk:SIZE, one disk (repeatable).
     #[arg(long, value_name = "KIND:SIZE", value_parser = parse_swap)]
     pub swap: Vec<SwapSize>,
 

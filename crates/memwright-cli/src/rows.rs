@@ -131,6 +131,7 @@ mod tests {
             nodes: crate::qemu::nodes::Nodes::even(1),
             clock,
             apic: Apic::Xapic,
+            disk: None,
         };
         let count = Value::Count(7);
         for (name, machine, expected) in [

@@ -23,7 +23,7 @@ use crate::qemu::process::Process;
 use crate::qemu::{launch, version};
 use crate::report::Hashes;
 use crate::session::{Report, Session, say};
-use crate::size::in_mebibytes;
+use crate::size::{MemorySize, SwapKind, in_mebibytes};
 use crate::symbolise::Symbols;
 use crate::window::Window;
 use crate::{ending, folder, gdb, kernel, lab, watch};
@@ -77,6 +77,10 @@ pub fn run(args: &RunArgs) -> Result<u8, Failure> {
             path.display()
         ));
     }
+    let disks = args.swap.iter().filter(|swap| swap.kind == SwapKind::Disk);
+    if disks.count() > 1 {
+        return Err(anyhow!("--swap disk:SIZE: there is one disk").into());
+    }
     let machine = Machine::of(args);
     if args.dry_run {
         return dry_run(args, &prepared, &machine).map_err(Failure::from);
@@ -101,6 +105,9 @@ pub fn run(args: &RunArgs) -> Result<u8, Failure> {
     });
     let qemu_version = checked.map_err(|_| anyhow!("the check of QEMU panicked"))??;
     packed?;
+    if let Some(size) = machine.disk {
+        make_disk(&folder.places().disk, size).context("cannot make the disk")?;
+    }
     announce(args, &folder, &shell_line(&qemu, &line), qemu_version)?;
     if let Some(port) = port {
         say(&format!(
@@ -124,11 +131,7 @@ pub fn run(args: &RunArgs) -> Result<u8, Failure> {
         prepared: &prepared,
         hashes,
         report: &report,
-        not_repeatable: if machine.repeats() {
-            live
-        } else {
-            Some("parallel CPUs")
-        },
+        not_repeatable: machine.not_repeatable().or(live),
         json,
     };
     ending::conclude(&finished, cut, &errors)
@@ -382,6 +385,11 @@ fn pack(places: &Places, prepared: &Prepared, image: &[u8], args: &RunArgs) -> a
         ));
     }
     Ok(())
+}
+
+/// Makes the file of the disk, which goes with the run. It takes room only where the guest writes.
+fn make_disk(path: &Path, size: MemorySize) -> io::Result<()> {
+    File::create_new(path)?.set_len(size.bytes())
 }
 
 /// Prints the line. With `--keep` the files are there, so that it can be run.

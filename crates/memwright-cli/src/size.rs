@@ -115,33 +115,56 @@ fn parse_bytes(text: &str) -> Result<u64, String> {
         .ok_or_else(|| "expected a number with K, M or G, for example 512M".to_owned())
 }
 
-/// A swap device of the guest: compressed memory for so many bytes of pages.
+/// What keeps the pages of a swap device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct SwapSize(MemorySize);
+pub enum SwapKind {
+    /// The guest's memory, compressed.
+    Zram,
+    /// A disk.
+    Disk,
+}
+
+/// A swap device of the guest, for so many bytes of pages.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SwapSize {
+    /// What keeps them.
+    pub kind: SwapKind,
+    /// How many.
+    pub size: MemorySize,
+}
 
 impl SwapSize {
     /// Bytes of pages that go out to it.
     pub fn bytes(self) -> u64 {
-        self.0.bytes()
+        self.size.bytes()
     }
 }
 
 impl fmt::Display for SwapSize {
     /// As the kernel reads it.
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "zram:{}", self.0.bytes())
+        let kind = match self.kind {
+            SwapKind::Zram => "zram",
+            SwapKind::Disk => "disk",
+        };
+        write!(formatter, "{kind}:{}", self.size.bytes())
     }
 }
 
-/// Parses `zram:256M`.
+/// Parses `zram:256M` or `disk:1G`.
 ///
 /// # Errors
 /// What is wrong with the text, in words.
 pub fn parse_swap(text: &str) -> Result<SwapSize, String> {
-    match text.split_once(':') {
-        Some(("zram", size)) => parse_memory_size(size).map(SwapSize),
-        Some(_) | None => Err("expected zram:SIZE, for example zram:256M".to_owned()),
-    }
+    let (kind, size) = match text.split_once(':') {
+        Some(("zram", size)) => (SwapKind::Zram, size),
+        Some(("disk", size)) => (SwapKind::Disk, size),
+        Some(_) | None => {
+            return Err("expected zram:SIZE or disk:SIZE, for example zram:256M".to_owned());
+        }
+    };
+    let size = parse_memory_size(size)?;
+    Ok(SwapSize { kind, size })
 }
 
 /// Bytes as MiB, rounded up, for messages.
@@ -159,7 +182,11 @@ mod tests {
             parse_swap("zram:256M").unwrap().to_string(),
             "zram:268435456"
         );
-        for text in ["256M", "disk:1G", "zram:", "zram:0"] {
+        assert_eq!(
+            parse_swap("disk:1G").unwrap().to_string(),
+            "disk:1073741824"
+        );
+        for text in ["256M", "tape:1G", "zram:", "zram:0"] {
             assert!(parse_swap(text).is_err(), "{text}");
         }
     }

@@ -65,6 +65,30 @@ pub unsafe fn read_port(port: u16) -> u8 {
     value
 }
 
+/// Writes two bytes to port `port`.
+///
+/// # Safety
+/// As for [`write_port`].
+pub unsafe fn write_port_half(port: u16, value: u16) {
+    // SAFETY: the caller vouches for the device; what memory it reads then was written before.
+    unsafe {
+        asm!("out dx, ax", in("dx") port, in("ax") value, options(nostack, preserves_flags));
+    };
+}
+
+/// Reads two bytes of port `port`.
+///
+/// # Safety
+/// As for [`write_port`]: reads may have effects on the device.
+pub unsafe fn read_port_half(port: u16) -> u16 {
+    let value: u16;
+    // SAFETY: the caller vouches for the device; the instruction touches no memory.
+    unsafe {
+        asm!("in ax, dx", in("dx") port, out("ax") value, options(nomem, nostack, preserves_flags));
+    };
+    value
+}
+
 /// Writes four bytes to port `port`.
 ///
 /// # Safety

@@ -33,6 +33,9 @@ pub const NEVER: u64 = u64::MAX;
 /// as well, so that work done in a pause leaves no trace in the guest's time.
 const OVERHEAD: u64 = 0;
 
+/// Nanoseconds of the moment in which all CPUs sleep in [`settle`].
+const SETTLING: u32 = 10_000;
+
 /// Starts the clock at zero.
 pub fn start() {
     OFFSET.store(arch::ticks(), Ordering::Relaxed);
@@ -188,6 +191,13 @@ pub fn stop() {
         apic::set_timer(0);
     }
     PAUSES.store(PAUSES.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+}
+
+/// Sleeps for a moment, while the others stand still and the clock is stopped. QEMU ends CPUs' turns by a clock of
+/// its own, which stops when all of them sleep. Whether they did in the pause depends on the host; now they did.
+pub fn settle() {
+    apic::set_timer(SETTLING);
+    arch::wait_for_interrupt();
 }
 
 /// Lets clock and timer go on. Without a pause it does nothing.

@@ -7,7 +7,8 @@ use memwright_linux::arch::x86_64::regs::{FpuArea, UserState};
 use memwright_linux::channel::{Channel, EXIT_PORT};
 use memwright_linux::context::Context;
 use memwright_linux::host::{
-    ContextId, CpuTimes, Host, InterruptKind, KernelEvents, OutOfMemory, Trap, UserFault,
+    BlockDevice, ContextId, CpuTimes, Host, InterruptKind, KernelEvents, OutOfMemory, Trap,
+    UserFault,
 };
 use memwright_linux::syscall;
 use memwright_table::{CpuId, Frame};
@@ -19,7 +20,8 @@ use crate::trap::entry::{self, SYSTEM_CALL};
 use crate::trap::idt::vector;
 use crate::trap::kernel::{FAULT_FETCH, FAULT_KEY, FAULT_PRESENT, FAULT_RESERVED, FAULT_WRITE};
 use crate::{
-    apic, arch, clock, console, context, control, fpu, heap, input, ipi, paging, percpu, usercopy,
+    apic, arch, clock, console, context, control, disk, fpu, heap, input, ipi, paging, percpu,
+    usercopy,
 };
 
 impl Host for Hardware {
@@ -197,6 +199,10 @@ impl Host for Hardware {
 
     fn input(&self, to: &mut [u8]) -> Option<usize> {
         input::read(to)
+    }
+
+    fn disk(&self) -> Option<&'static dyn BlockDevice> {
+        disk::get()
     }
 
     fn control(&self) -> Option<u8> {

@@ -15,8 +15,6 @@ const FIFO_CONTROL: u16 = INPUT_PORT + 2;
 const MODEM_CONTROL: u16 = INPUT_PORT + 4;
 const LINE_STATUS: u16 = INPUT_PORT + 5;
 const DATA_READY: u8 = 1;
-/// Nanoseconds of the moment in which all CPUs sleep after an answer.
-const SETTLING: u32 = 10_000;
 /// Queues enabled and emptied, an interrupt at 14 bytes or when no more come.
 const QUEUES: u8 = 0xc7;
 /// Terminal ready, request to send, and the interrupt gate.
@@ -73,19 +71,12 @@ pub fn read(to: &mut [u8]) -> Option<usize> {
     // taken here, while the clock stands still, and not by the user's next instruction.
     arch::take_pending_interrupts();
     if percpu::count() > 1 {
-        settle();
+        clock::settle();
     }
     clock::go_on();
     ipi::let_go();
     ipi::remind(percpu::current());
     kept
-}
-
-/// Sleeps for a moment, while the others stand still. QEMU ends CPUs' turns by a clock of its own, which stops
-/// when all of them sleep. Whether they did before the answer came depends on the host; now they did.
-fn settle() {
-    apic::set_timer(SETTLING);
-    arch::wait_for_interrupt();
 }
 
 /// Receives the answer to a request.

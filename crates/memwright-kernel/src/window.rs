@@ -8,50 +8,23 @@ use core::sync::atomic::{AtomicU64, Ordering, fence};
 
 use memwright_linux::channel::{INPUT_AREA, OUTPUT_RING, WINDOW, WINDOW_SLOT};
 
-use crate::arch;
 use crate::boot::pvh::PhysicalRange;
 use crate::paging;
+use crate::pci::{self, Device};
 
 /// Where the next payload goes.
 static END: AtomicU64 = AtomicU64::new(0);
 
-/// Ports of PCI's configuration space.
-const CONFIG_ADDRESS: u16 = 0xcf8;
-const CONFIG_DATA: u16 = 0xcfc;
 /// `ivshmem-plain`: device 0x1110 of the vendor 0x1af4.
 const IDENTITY: u32 = 0x1110_1af4;
-const IDENTITY_REGISTER: u8 = 0;
-const COMMAND_REGISTER: u8 = 4;
-/// The third address register, of 64 bits.
-const MEMORY_REGISTER: u8 = 0x18;
-/// In the command register: the device answers for its memory.
-const ANSWERS: u32 = 1 << 1;
-/// The bits of an address register that are no address.
-const KIND: u64 = 0xf;
-
-fn choose(register: u8) {
-    let place = 1 << 31 | u32::from(WINDOW_SLOT) << 11 | u32::from(register);
-    // SAFETY: choosing a register has no other effect, and only the boot processor does it.
-    unsafe { arch::write_port_word(CONFIG_ADDRESS, place) };
-}
-
-fn read(register: u8) -> u32 {
-    choose(register);
-    // SAFETY: reading these registers has no effect on the device.
-    unsafe { arch::read_port_word(CONFIG_DATA) }
-}
+/// Its address register for the memory.
+const MEMORY_REGISTER: u8 = 2;
 
 /// Finds the window, on the boot processor; `None` when the machine has none.
 pub fn find() -> Option<PhysicalRange> {
-    if read(IDENTITY_REGISTER) != IDENTITY {
-        return None;
-    }
-    let command = read(COMMAND_REGISTER);
-    choose(COMMAND_REGISTER);
-    // SAFETY: the device then answers where the firmware has put it, apart from memory.
-    unsafe { arch::write_port_word(CONFIG_DATA, command | ANSWERS) };
-    let (low, high) = (read(MEMORY_REGISTER), read(MEMORY_REGISTER + 4));
-    let start = (u64::from(high) << 32 | u64::from(low)) & !KIND;
+    let device = Device::find(WINDOW_SLOT, IDENTITY)?;
+    device.enable(pci::MEMORY);
+    let start = device.memory(MEMORY_REGISTER);
     (start != 0).then_some(PhysicalRange {
         start,
         end: start + WINDOW as u64,

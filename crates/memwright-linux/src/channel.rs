@@ -62,6 +62,10 @@ pub const PACE: usize = 128;
 pub const WINDOW: usize = 2 << 20;
 /// That device's number on the first bus.
 pub const WINDOW_SLOT: u8 = 4;
+/// The number of the disk, if there is one (virtio-blk, in its legacy form, with a queue of [`DISK_QUEUE`]).
+pub const DISK_SLOT: u8 = 5;
+/// Descriptors of the disk's queue.
+pub const DISK_QUEUE: usize = 128;
 /// The start of the window: payloads, one behind another, around and around.
 pub const OUTPUT_RING: usize = WINDOW - INPUT_AREA;
 /// The rest of the window: the bytes that answer an input request.

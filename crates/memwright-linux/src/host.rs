@@ -5,6 +5,7 @@ use crate::{
     arch::x86_64::regs::{FpuArea, UserState},
     context::Context,
 };
+use memwright::{DeviceError, Submission, Ticket, Transfer};
 use memwright_table::{CpuId, Frame, Machine};
 
 /// A kernel stack with the registers that are saved on it.
@@ -109,6 +110,22 @@ pub trait KernelEvents: Sync {
     fn fatal_report(&self, out: &mut dyn core::fmt::Write);
 }
 
+/// A disk of the machine, in pages.
+pub trait BlockDevice: Sync {
+    /// How many.
+    fn pages(&self) -> u32;
+
+    /// Begins to copy a page between a frame and the place of that number on the disk, as
+    /// [`SwapDevice::submit`](memwright::SwapDevice::submit) says.
+    fn submit(&self, transfer: Transfer) -> Submission;
+
+    /// Waits until a transfer is over, as [`SwapDevice::complete`](memwright::SwapDevice::complete) says.
+    ///
+    /// # Errors
+    /// The disk failed.
+    fn complete(&self, ticket: Ticket) -> Result<(), DeviceError>;
+}
+
 /// The machine: processors, clock, channels. Implemented by the bare-metal kernel, and over the
 /// simulated machine in tests.
 pub trait Host: Machine {
@@ -192,6 +209,9 @@ pub trait Host: Machine {
     /// Waits for an interrupt, serving invalidations. Returns at once when one came since
     /// interrupts were last on, or the CPU was kicked since `idle` or `run_user` last returned.
     fn idle(&self);
+
+    /// The disk, if there is one. What it takes is no time of [`now`](Self::now), where that counts instructions.
+    fn disk(&self) -> Option<&'static dyn BlockDevice>;
 
     /// Copies from user memory. The caller checked that the range lies in user space.
     ///

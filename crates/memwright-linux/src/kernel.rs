@@ -91,16 +91,15 @@ impl Kernel {
     /// Runs the program of the manifest and powers the machine off when it has ended.
     ///
     /// # Panics
-    /// If there is no memory for what is to be known of the swap that was asked for.
+    /// If there is no disk, or no memory for what is to be known of the swap that was asked for.
     pub fn start(
         host: &'static dyn Host,
         memory: Arc<Memory>,
         manifest: Manifest,
         files: CpioArchive<'static>,
     ) -> ! {
-        let Ok(swaps) = Swaps::start(&memory, &manifest.swap) else {
-            panic!("no memory for what is to be known of swap");
-        };
+        let swaps = Swaps::start(host, &memory, &manifest.swap);
+        let swaps = swaps.unwrap_or_else(|error| panic!("no swap: {error:?}"));
         let before = crate::audit::Baseline::take(host, &memory, &swaps);
         let balancing = Balancing::new(memory.frames().topology().nodes());
         let kernel: &'static Self = Box::leak(Box::new(Self {

@@ -121,7 +121,7 @@ fn strings(data: &[u8]) -> Vec<Vec<u8>> {
 mod tests {
     use super::{Manifest, Stream};
     use crate::cpio::{CpioArchive, tests::append};
-    use crate::swap::Request;
+    use crate::swap::{Kind, Request};
     use alloc::vec::Vec;
 
     #[test]
@@ -130,7 +130,7 @@ mod tests {
         append(&mut bytes, ".memwright/argv", 0o100_644, b"/bin/sh\0-c\0\0");
         append(&mut bytes, ".memwright/env", 0o100_644, b"A=1\0");
         let options =
-            b"strace=1\nstdin=tty\nseed=7\nswap=zram:8192\npolicy.aslr=9\npolicy.x=y\nlater=1\n";
+            b"strace=1\nstdin=tty\nseed=7\nswap=zram:8192\nswap=disk:4096\npolicy.aslr=9\npolicy.x=y\nlater=1\n";
         append(&mut bytes, ".memwright/options", 0o100_644, options);
         let manifest = Manifest::parse(CpioArchive::new(&bytes));
         assert_eq!(
@@ -146,6 +146,8 @@ mod tests {
         assert_eq!((manifest.seed, manifest.layout_seed), (7, Some(9)));
         assert_eq!(manifest.policies[1], ("x".into(), "y".into()));
         assert_eq!((manifest.columns, manifest.rows), (80, 24));
-        assert_eq!(manifest.swap, [Request { size: 8192 }]);
+        let [zram, disk] = [(Kind::Zram, 8192), (Kind::Disk, 4096)];
+        let swap = [zram, disk].map(|(kind, size)| Request { kind, size });
+        assert_eq!(manifest.swap, swap);
     }
 }

@@ -26,6 +26,7 @@ pub struct HostSwap {
     fails_each: AtomicU64,
     asked: AtomicU64,
     before_write: Mutex<Option<Hook>>,
+    after_read: Mutex<Option<Hook>>,
     /// The most transfers under way; 0 if each is over at once.
     depth: AtomicUsize,
     under_way: Mutex<BTreeMap<u32, UnderWay>>,
@@ -57,6 +58,11 @@ impl HostSwap {
     /// Calls `hook` whenever a page is about to be taken over: what other CPUs do just then.
     pub fn before_write(&self, hook: impl Fn() + Send + 'static) {
         *locked(&self.before_write) = Some(Box::new(hook));
+    }
+
+    /// Calls `hook` once, when the next page has been read: what other CPUs do just then.
+    pub fn after_read(&self, hook: impl Fn() + Send + 'static) {
+        *locked(&self.after_read) = Some(Box::new(hook));
     }
 
     /// Pages that it keeps.
@@ -109,14 +115,16 @@ impl HostSwap {
         slot: u32,
         frame: Frame,
     ) -> Result<(), DeviceError> {
-        let pages = locked(&self.pages);
-        match pages.get(&slot) {
-            Some(page) if !self.fails() => {
-                frames.write(frame, 0, page);
-                Ok(())
-            }
-            Some(_) | None => Err(DeviceError::Io),
+        let page = locked(&self.pages).get(&slot).cloned();
+        let Some(page) = page.filter(|_| !self.fails()) else {
+            return Err(DeviceError::Io);
+        };
+        frames.write(frame, 0, &page);
+        let hook = locked(&self.after_read).take();
+        if let Some(hook) = hook {
+            hook();
         }
+        Ok(())
     }
 }
 

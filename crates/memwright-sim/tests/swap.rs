@@ -10,7 +10,7 @@ use memwright::Advice;
 use memwright::uffd::{Watch, WatchModes, Watcher};
 use memwright_sim::HostSwap;
 use memwright_sim::process::{Host, Process, Signal};
-use memwright_table::{CpuId, Entry, PageRange};
+use memwright_table::{CpuId, Entry, FrameKind, PageRange};
 use support::{
     FIRST, READ_WRITE, SECOND, assert_coherent, at, boot, bytes, fork, program, read, write,
 };
@@ -82,6 +82,29 @@ fn a_page_in_swap_that_a_fork_shares_is_nobodys_alone() {
         write(&child, SECOND, page, 2).expect("writable");
         assert_eq!(read(&parent, FIRST, page), Ok(1));
     }
+    assert_eq!(parent.space().audit(), Ok(()));
+    assert_eq!(child.space().audit(), Ok(()));
+    drop((parent, child));
+    assert_eq!(slots(&host), 0);
+}
+
+#[test]
+fn two_owners_that_read_one_page_at_a_time_find_it_in_one_frame() {
+    let (host, device, parent) = swapping();
+    page_out(&parent, FIRST);
+    let child = Arc::new(fork(&parent, FIRST));
+    let frames = host.frames().used_by(FrameKind::Anonymous);
+    // The parent's page has been read, and no entry shows it yet.
+    let other = child.clone();
+    device.after_read(move || {
+        let other = other.clone();
+        let reads = std::thread::spawn(move || read(&other, SECOND, 0));
+        assert_eq!(reads.join().expect("the read ends"), Ok(10));
+    });
+    assert_eq!(read(&parent, FIRST, 0), Ok(10));
+    assert_eq!(host.frames().used_by(FrameKind::Anonymous), frames + 1);
+    write(&parent, FIRST, 0, 1).expect("writable");
+    assert_eq!(read(&child, SECOND, 0), Ok(10));
     assert_eq!(parent.space().audit(), Ok(()));
     assert_eq!(child.space().audit(), Ok(()));
     drop((parent, child));

@@ -28,7 +28,7 @@ use crate::qemu::version::{self, Version};
 use crate::report::HashedFile;
 use crate::run::{self, Prepared};
 use crate::session::say;
-use crate::size::SwapSize;
+use crate::size::{SwapKind, SwapSize};
 
 /// The guest's first process, and how it is built.
 const INIT: [Source; 2] = [
@@ -277,7 +277,8 @@ fn boot(guest: &Guest, runs: &Runs, count: usize) -> Vec<anyhow::Result<Said>> {
 fn swap_bytes(wanted: &[SwapSize]) -> anyhow::Result<Option<u64>> {
     match wanted {
         [] => Ok(None),
-        [one] => Ok(Some(one.bytes())),
+        [one] if one.kind == SwapKind::Zram => Ok(Some(one.bytes())),
+        [_] => Err(anyhow!("a Linux kernel takes --swap zram:SIZE")),
         [..] => Err(anyhow!("a Linux kernel takes one --swap")),
     }
 }

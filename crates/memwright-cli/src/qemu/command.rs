@@ -4,7 +4,7 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
-use memwright_linux::channel::{WINDOW, WINDOW_SLOT};
+use memwright_linux::channel::{DISK_QUEUE, DISK_SLOT, WINDOW, WINDOW_SLOT};
 
 use super::machine::{Apic, Clock, Machine};
 
@@ -35,6 +35,8 @@ pub struct Places {
     pub monitor: PathBuf,
     /// The file of the window.
     pub window: PathBuf,
+    /// The file of the disk, if there is one.
+    pub disk: PathBuf,
 }
 
 impl Places {
@@ -47,6 +49,7 @@ impl Places {
             control: sockets.join("control.sock"),
             monitor: sockets.join("monitor.sock"),
             window: sockets.join("window"),
+            disk: sockets.join("disk"),
         }
     }
 }
@@ -99,6 +102,13 @@ pub fn arguments(places: &Places, machine: &Machine, gdb: Option<u16>) -> Vec<Os
         word("-device"),
         word(&format!("ivshmem-plain,memdev=window,addr={WINDOW_SLOT}")),
     ]);
+    if machine.disk.is_some() {
+        let drive = "if=none,id=disk,format=raw,cache=unsafe,aio=threads,file=";
+        add(&[word("-drive"), &option(drive, &places.disk)]);
+        let device = "virtio-blk-pci,drive=disk,disable-legacy=off,disable-modern=on,num-queues=1";
+        let device = format!("{device},queue-size={DISK_QUEUE},addr={DISK_SLOT}");
+        add(&[word("-device"), word(&device)]);
+    }
     add(&[word("-chardev"), word("file,id=output,path=/dev/stdout")]);
     add(&[
         word("-device"),
@@ -186,6 +196,7 @@ mod tests {
         nodes: Nodes::even(1),
         clock: Clock::Instructions,
         apic: Apic::Xapic,
+        disk: None,
     };
 
     fn line(machine: &Machine, gdb: Option<u16>) -> String {

@@ -2,7 +2,7 @@
 
 use crate::args::RunArgs;
 use crate::qemu::nodes::Nodes;
-use crate::size::MemorySize;
+use crate::size::{MemorySize, SwapKind};
 
 /// What a guest's machine is made of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -17,6 +17,8 @@ pub struct Machine {
     pub clock: Clock,
     /// How its CPUs speak to their interrupt controllers.
     pub apic: Apic,
+    /// Its disk.
+    pub disk: Option<MemorySize>,
 }
 
 /// What a guest's time is.
@@ -78,6 +80,11 @@ impl Machine {
             nodes: args.numa,
             clock,
             apic: chosen.unwrap_or(usual),
+            disk: args
+                .swap
+                .iter()
+                .find(|swap| swap.kind == SwapKind::Disk)
+                .map(|swap| swap.size),
         }
     }
 
@@ -89,12 +96,17 @@ impl Machine {
             nodes: Nodes::even(nodes),
             clock: Clock::Instructions,
             apic: if cpus > 1 { Apic::X2apic } else { Apic::Xapic },
+            disk: None,
         }
     }
 
-    /// Whether two runs of this machine are the same.
-    pub fn repeats(&self) -> bool {
-        self.clock == Clock::Instructions
+    /// Why two runs of this machine are not the same, if they need not be. What QEMU does for a disk can end a CPU's turn.
+    pub fn not_repeatable(&self) -> Option<&'static str> {
+        match (self.cpus, self.clock, self.disk) {
+            (_, Clock::Host, _) => Some("parallel CPUs"),
+            (2.., Clock::Instructions, Some(_)) => Some("a disk and several CPUs"),
+            (_, Clock::Instructions, _) => None,
+        }
     }
 
     /// What needs a later QEMU than the oldest that is supported, if anything does, in words: earlier ones have no x2APIC

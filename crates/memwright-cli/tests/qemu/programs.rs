@@ -91,7 +91,8 @@ pub fn trials() -> Vec<Trial> {
     let by_faults = Boot::of("programs", "musl-static", TRACKED_BY_FAULTS).policy("track=fault");
     let swapping = Boot::of("swap", "musl-static", SWAPPING).option("--swap", "zram:64M");
     let pressed = |cpus| {
-        Boot::of("pressure", "musl-static", &["swap_pressure", "swap_off 80"])
+        let programs = &["swap_pressure", "swap_tracked", "swap_off 80"];
+        Boot::of("pressure", "musl-static", programs)
             .option("--swap", "zram:256M")
             .option("--memory", "64M")
             .cpus(cpus)
@@ -99,10 +100,23 @@ pub fn trials() -> Vec<Trial> {
     let failing = Boot::of("errors", "musl-static", &["swap_errors"])
         .option("--swap", "zram:256M")
         .option("--memory", "64M")
-        .policy("swap-errors=1000");
+        .policy("swap-errors=200");
+    let disk_programs = &["swap", "swap_off", "swap_pressure 2 40 4000"];
+    let on_disk = Boot::of("disk", "musl-static", disk_programs)
+        .option("--swap", "disk:256M")
+        .option("--memory", "64M");
+    let failing_disk = Boot::of("disk-errors", "musl-static", &["swap_errors"])
+        .option("--swap", "disk:256M")
+        .option("--memory", "64M")
+        .policy("swap-errors=200");
     let boots = boots.chain([by_faults, swapping, pressed(1), pressed(4), failing]);
+    let boots = boots.chain([on_disk, failing_disk]);
     let mut trials = interleaved(boots.collect());
     trials.push(Trial::test("programs::same_trace_twice", same_trace));
+    // Takes minutes: asked for by name.
+    trials.push(
+        Trial::test("programs::swap_for_a_minute", swap_for_a_minute).with_ignored_flag(true),
+    );
     trials
 }
 
@@ -110,4 +124,14 @@ pub fn trials() -> Vec<Trial> {
 fn same_trace() -> Result<(), Failed> {
     let programs = ["fork_protect", "faults", "advise", "files", "fpu"];
     boot("musl-static", &programs).run()?.expect_code(0)
+}
+
+/// Four processes on four CPUs use twice the memory for a minute of the guest's time: every byte is right, and every
+/// scan tells what was written.
+fn swap_for_a_minute() -> Result<(), Failed> {
+    let guest = boot("musl-static", &["swap_tracked 4 32 60"]).untraced();
+    let guest = guest
+        .option("--swap", "zram:256M")
+        .option("--memory", "64M");
+    guest.cpus(4).run()?.expect_code(0)
 }

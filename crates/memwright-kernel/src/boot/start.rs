@@ -23,7 +23,7 @@ use crate::machine::{self, HARDWARE, HOOKS};
 use crate::paging::DIRECT_BASE;
 use crate::trap::{entry, idt};
 use crate::{
-    apic, arch, clock, control, fpu, frames, heap, input, log, paging, percpu, selftest, tlb,
+    apic, arch, clock, control, disk, fpu, frames, heap, input, log, paging, percpu, selftest, tlb,
     window,
 };
 
@@ -72,6 +72,7 @@ extern "C" fn kernel_main(start_info: u64) -> ! {
     apic::start();
     control::start();
     input::start();
+    disk::start();
     let archive = CpioArchive::new(archive);
     if let Some(wanted) = selftest::wanted(archive) {
         selftest::run(wanted);

@@ -1,6 +1,6 @@
 //! A disk, which is swap or what programs make of it.
 
-use super::{faults::Faults, header, zram::Zram};
+use super::{Kind, backing::Backing, faults::Faults, header};
 use crate::{
     M, Memory,
     errno::Errno,
@@ -9,10 +9,11 @@ use crate::{
 };
 use alloc::{string::String, sync::Arc};
 use memwright::{DeviceError, Direction, Submission, SwapDevice, Ticket, Transfer};
-use memwright_table::{Frames, OutOfMemory, PAGE_SIZE};
+use memwright_table::{Frames, PAGE_SIZE};
 
-/// The driver's number: one of those for local use (`Documentation/admin-guide/devices.txt` of Linux).
-const MAJOR: u32 = 252;
+/// The drivers' numbers: of those for local use (`Documentation/admin-guide/devices.txt` of Linux).
+const ZRAM_MAJOR: u32 = 252;
+const VIRTIO_MAJOR: u32 = 254;
 
 /// What a disk is used for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,11 +26,11 @@ enum Use {
     Swap(usize),
 }
 
-/// A disk of compressed memory. Its first page is a header, as `mkswap` writes it.
+/// A disk. As swap its first page is a header, as `mkswap` writes it.
 pub struct Disk {
     minor: u32,
     pages: u32,
-    zram: Zram,
+    backing: Backing,
     /// Of pages that go out or come back.
     faults: Faults,
     used: Lock<Use>,
@@ -42,36 +43,39 @@ struct Slots {
 }
 
 impl Disk {
-    /// A disk of so many pages, all zeroes, where one in `errors` pages that go out or come back fails; none if that
-    /// is 0.
-    ///
-    /// # Errors
-    /// No heap for what is to be known of them.
-    pub fn new(
-        frames: &Frames<M>,
-        minor: u32,
-        pages: u32,
-        errors: u32,
-    ) -> Result<Self, OutOfMemory> {
-        Ok(Self {
+    /// A disk of so many pages, where one in `errors` pages that go out or come back fails; none if that is 0.
+    pub const fn new(backing: Backing, minor: u32, pages: u32, errors: u32) -> Self {
+        Self {
             minor,
             pages,
-            zram: Zram::new(frames, pages)?,
+            backing,
             faults: Faults::new(errors),
             used: Lock::new(Rank::Leaf, Use::Free),
-        })
+        }
+    }
+
+    /// What keeps its pages.
+    #[must_use]
+    pub fn kind(&self) -> Kind {
+        self.backing.kind()
     }
 
     /// Its name in `/dev`.
     #[must_use]
     pub fn name(&self) -> String {
-        alloc::format!("zram{}", self.minor)
+        match self.kind() {
+            Kind::Zram => alloc::format!("zram{}", self.minor),
+            Kind::Disk => String::from("vda"),
+        }
     }
 
     /// Its number.
     #[must_use]
-    pub const fn device_number(&self) -> DeviceNumber {
-        DeviceNumber::new(MAJOR, self.minor)
+    pub fn device_number(&self) -> DeviceNumber {
+        match self.kind() {
+            Kind::Zram => DeviceNumber::new(ZRAM_MAJOR, self.minor),
+            Kind::Disk => DeviceNumber::new(VIRTIO_MAJOR, self.minor),
+        }
     }
 
     /// Bytes.
@@ -83,7 +87,7 @@ impl Disk {
     /// Bytes of memory for what it keeps.
     #[must_use]
     pub fn stored(&self) -> u64 {
-        self.zram.stored()
+        self.backing.stored()
     }
 
     /// Whether it is the swap device with this number.
@@ -105,7 +109,7 @@ impl Disk {
     pub fn format(&self, frames: &Frames<M>) -> Result<(), Errno> {
         let mut page = [0; PAGE_SIZE];
         header::write(&mut page, self.pages);
-        self.zram.put(frames, 0, 0, &page).map_err(errno)
+        self.backing.put(frames, 0, 0, &page)
     }
 
     /// Copies what it keeps at `offset` of a page.
@@ -119,7 +123,7 @@ impl Disk {
         offset: usize,
         bytes: &mut [u8],
     ) -> Result<(), Errno> {
-        self.zram.get(frames, page, offset, bytes).map_err(errno)
+        self.backing.get(frames, page, offset, bytes)
     }
 
     /// Keeps bytes at `offset` of a page.
@@ -136,14 +140,14 @@ impl Disk {
         if self.is_in_use() {
             return Err(Errno::ETXTBSY);
         }
-        self.zram.put(frames, page, offset, bytes).map_err(errno)
+        self.backing.put(frames, page, offset, bytes)
     }
 
-    /// Forgets what programs wrote.
+    /// Gives up the memory that what programs wrote takes.
     pub(super) fn clear(&self, frames: &Frames<M>) {
-        if !self.is_in_use() {
+        if !self.is_in_use() && self.stored() > 0 {
             for page in 0..self.pages {
-                self.zram.discard(frames, page);
+                self.backing.discard(frames, page);
             }
             // The page of the header was given up just now.
             let formatted = self.format(frames);
@@ -197,39 +201,32 @@ impl Disk {
     }
 }
 
-fn errno(error: DeviceError) -> Errno {
-    match error {
-        DeviceError::Io => Errno::EIO,
-        DeviceError::Full => Errno::ENOSPC,
-    }
-}
-
 impl SwapDevice<M> for Slots {
     fn slots(&self) -> u32 {
         self.slots
     }
 
     fn submit(&self, frames: &Frames<M>, transfer: Transfer) -> Submission {
-        let (zram, page) = (&self.disk.zram, transfer.slot + 1);
+        let backing = &self.disk.backing;
+        let transfer = Transfer {
+            slot: transfer.slot + 1,
+            ..transfer
+        };
         if self.disk.faults.next_fails() {
             if transfer.direction == Direction::Out {
-                zram.discard(frames, page);
+                backing.discard(frames, transfer.slot);
             }
             return Submission::Done(Err(DeviceError::Io));
         }
-        Submission::Done(match transfer.direction {
-            Direction::Out => zram.write(frames, page, transfer.frame),
-            Direction::In => zram.read(frames, page, transfer.frame),
-        })
+        backing.submit(frames, transfer)
     }
 
-    fn complete(&self, _frames: &Frames<M>, _ticket: Ticket) -> Result<(), DeviceError> {
-        // No transfer to compressed memory is ever under way.
-        Err(DeviceError::Io)
+    fn complete(&self, _frames: &Frames<M>, ticket: Ticket) -> Result<(), DeviceError> {
+        self.disk.backing.complete(ticket)
     }
 
     fn discard(&self, frames: &Frames<M>, slot: u32) {
-        self.disk.zram.discard(frames, slot + 1);
+        self.disk.backing.discard(frames, slot + 1);
     }
 
     fn stored(&self) -> u64 {

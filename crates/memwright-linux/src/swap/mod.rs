@@ -1,5 +1,6 @@
-//! Disks of compressed memory, and which of them pages go out to.
+//! Disks of compressed memory, the disk of the machine, and which of them pages go out to.
 
+mod backing;
 mod disk;
 mod faults;
 mod file;
@@ -13,27 +14,45 @@ pub use disk::Disk;
 pub use file::DiskFile;
 pub(crate) use remove::remove;
 
-use crate::{Memory, errno::Errno};
+use crate::{Memory, errno::Errno, host::Host};
 use alloc::{string::String, sync::Arc, vec::Vec};
+use backing::Backing;
 use memwright_table::{PAGE_SIZE, TryPush};
+use zram::Zram;
 
 /// The priority of a device for which none is asked (`DEF_SWAP_PRIO`).
 pub const DEFAULT_PRIORITY: i32 = -1;
 
+/// What keeps the pages of a disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Memory, compressed.
+    Zram,
+    /// The disk of the machine.
+    Disk,
+}
+
 /// A device that the command asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Request {
+    /// What keeps the pages.
+    pub kind: Kind,
     /// Bytes.
     pub size: u64,
 }
 
 impl Request {
-    /// Reads `zram:BYTES`.
+    /// Reads `zram:BYTES` or `disk:BYTES`.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         let (kind, size) = text.split_once(':')?;
+        let kind = match kind {
+            "zram" => Kind::Zram,
+            "disk" => Kind::Disk,
+            _ => return None,
+        };
         let size = size.parse().ok()?;
-        (kind == "zram").then_some(Self { size })
+        Some(Self { kind, size })
     }
 }
 
@@ -47,19 +66,34 @@ impl Swaps {
     /// Makes the disks of a run and lets pages go out to them.
     ///
     /// # Errors
-    /// `ENOMEM`.
-    pub fn start(memory: &Memory, requests: &[Request]) -> Result<Self, Errno> {
+    /// `ENOMEM`, `ENXIO` if the machine has no disk, `EIO` if it fails.
+    pub fn start(
+        host: &'static dyn Host,
+        memory: &Memory,
+        requests: &[Request],
+    ) -> Result<Self, Errno> {
         let frames = memory.frames();
         if !requests.is_empty() {
             // Pages leave when there is next to no memory, and what keeps them needs some.
             frames.low_water(2 * frames.reserve());
         }
-        let mut disks = Vec::new();
+        let mut disks: Vec<Arc<Disk>> = Vec::new();
         for request in requests {
-            let pages = u32::try_from(request.size / PAGE_SIZE as u64).unwrap_or(u32::MAX);
-            let (minor, errors) = (disks.len() as u32, memory.policy().swap_errors());
-            let disk = Disk::new(frames, minor, pages, errors).map_err(|_| Errno::ENOMEM)?;
-            let disk = Arc::new(disk);
+            let wanted = u32::try_from(request.size / PAGE_SIZE as u64).unwrap_or(u32::MAX);
+            let (backing, pages) = match request.kind {
+                Kind::Zram => {
+                    let zram = Zram::new(frames, wanted).map_err(|_| Errno::ENOMEM)?;
+                    (Backing::Zram(zram), wanted)
+                }
+                Kind::Disk => {
+                    let disk = host.disk().ok_or(Errno::ENXIO)?;
+                    (Backing::Machine(disk), disk.pages())
+                }
+            };
+            let same = |disk: &&Arc<Disk>| disk.kind() == request.kind;
+            let minor = disks.iter().filter(same).count() as u32;
+            let errors = memory.policy().swap_errors();
+            let disk = Arc::new(Disk::new(backing, minor, pages, errors));
             disk.format(frames)?;
             if pages > 1 {
                 disk.swap_on(memory, DEFAULT_PRIORITY)?;

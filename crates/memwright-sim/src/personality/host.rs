@@ -7,7 +7,8 @@ use memwright_linux::arch::x86_64::regs::{FpuArea, UserState};
 use memwright_linux::channel::Channel;
 use memwright_linux::context::Context;
 use memwright_linux::host::{
-    ContextId, CpuTimes, Host, InterruptKind, KernelEvents, OutOfMemory, Trap, UserFault,
+    BlockDevice, ContextId, CpuTimes, Host, InterruptKind, KernelEvents, OutOfMemory, Trap,
+    UserFault,
 };
 use memwright_table::{CpuId, Frame, Machine, PAGE_SIZE, VirtAddr};
 
@@ -151,6 +152,10 @@ impl Host for Simulated {
     }
 
     fn start_cpus(&self) {}
+
+    fn disk(&self) -> Option<&'static dyn BlockDevice> {
+        None
+    }
 
     fn kick(&self, _cpu: CpuId) {
         self.more.kicked.store(true, Ordering::Relaxed);

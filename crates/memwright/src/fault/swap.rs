@@ -11,7 +11,7 @@ use crate::error::FaultError;
 use crate::policy::SwapInReuse;
 use crate::space::access_bits;
 use crate::stats::Row;
-use crate::swap::{Direction, MOST_AROUND, Place, Transfers, Window};
+use crate::swap::{Cached, Direction, MOST_AROUND, Place, Transfers, Window};
 use crate::writable::writable;
 
 /// Pages of a lowest table.
@@ -243,7 +243,7 @@ impl<'a, M: Machine> Fault<'a, M> {
             return Err(FaultError::Io);
         }
         memory.count_on(self.cpu, Row::SwapIn, 1);
-        let sole = swapped.bits.contains(Bits::EXCLUSIVE)
+        let mut sole = swapped.bits.contains(Bits::EXCLUSIVE)
             || found.uses == 1
             || planted(Mistake::SwapInExclusive);
         if stores {
@@ -252,7 +252,13 @@ impl<'a, M: Machine> Fault<'a, M> {
         } else if sole {
             swap.keep(frames, swapped.slot, frame.frame());
         } else {
-            swap.cache(frames, swapped.slot, frame.frame());
+            match swap.cache(frames, swapped.slot, frame.frame()) {
+                Cached::Here => {}
+                Cached::Alone => sole = true,
+                Cached::Elsewhere(first, uses) => {
+                    return self.bring_cached(swapped, first, uses, stores);
+                }
+            }
         }
         Ok(Back {
             frame,

@@ -13,6 +13,16 @@ pub(crate) struct Found<'a, M: Machine> {
     pub(crate) uses: u32,
 }
 
+/// Where the owners of a page find it that one of them had read.
+pub(crate) enum Cached<'a, M: Machine> {
+    /// In his frame.
+    Here,
+    /// There are no others any more.
+    Alone,
+    /// In the frame of another of them, who was faster; so many entries name the slot.
+    Elsewhere(FrameRef<'a, M>, u32),
+}
+
 /// How a page goes out.
 pub(super) struct Way {
     /// Where to.
@@ -62,15 +72,31 @@ impl<M: Machine> Swap<M> {
         }
     }
 
-    /// One of the entries that name `slot` maps `frame`, where the others are to find it.
-    pub(crate) fn cache(&self, frames: &Frames<M>, slot: u64, frame: Frame) {
-        self.with_slots(slot, |slots, offset| {
+    /// One of the entries that name `slot` is to map `frame`, into which its page was read. What the others did
+    /// meanwhile decides: none of them waited.
+    pub(crate) fn cache<'a>(
+        &self,
+        frames: &'a Frames<M>,
+        slot: u64,
+        frame: Frame,
+    ) -> Cached<'a, M> {
+        let cached = self.with_slots(slot, |slots, offset| {
             let record = slots.record(offset);
-            debug_assert!(record.uses > 1, "nobody else is to find the page");
+            if let Some(first) = record.frame() {
+                return Cached::Elsewhere(frames.share(first), record.uses);
+            }
+            if record.uses == 1 {
+                return Cached::Alone;
+            }
             record.uses -= 1;
             record.set_frame(Some(frames.share(frame).into_raw()));
             frames.set_slot(frame, Some(slot));
+            Cached::Here
         });
+        if matches!(cached, Cached::Alone) {
+            self.keep(frames, slot, frame);
+        }
+        cached
     }
 
     /// How the page in `frame`, which one entry shows, goes out. That entry names the slot from now on.

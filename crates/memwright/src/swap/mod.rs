@@ -30,6 +30,7 @@ mod slot;
 mod transfers;
 
 pub(crate) use around::{MOST_AROUND, Window, WindowCell};
+pub(crate) use cache::Cached;
 pub use device::{DeviceError, Direction, Submission, SwapDevice, Ticket, Transfer};
 pub(crate) use reclaim::Choice;
 pub use reclaim::Effort;

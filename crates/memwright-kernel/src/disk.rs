@@ -1,0 +1,316 @@
+//! The disk: virtio-blk as its first drivers knew it (Virtual I/O Device specification 1.2, 2.7 and 5.2, in the legacy
+//! interface of 4.1.4.10), by ports and one queue.
+//!
+//! A request takes a page and one of a fixed number of places, each with three descriptors of its own. Nothing
+//! interrupts: who needs the end looks for it. When a request is over, and what QEMU does until then, depends on the host.
+//! So where instructions are the clock the device hears of requests when somebody waits for one, and from there to the end
+//! of all of them the guest stands still, as it does for input: whatever the disk takes is no guest time.
+
+use core::ptr;
+use core::sync::atomic::{AtomicU32, Ordering, fence};
+
+use memwright::{DeviceError, Direction, Submission, Ticket, Transfer};
+use memwright_linux::channel::{DISK_QUEUE as QUEUE, DISK_SLOT};
+use memwright_linux::host::BlockDevice;
+use memwright_table::PAGE_SIZE;
+use memwright_table::sync::{Lock, Rank};
+
+use crate::paging::DIRECT_BASE;
+use crate::pci::{self, Device};
+use crate::{arch, clock, frames, ipi, percpu};
+
+/// virtio-blk, transitional: device 0x1001 of the vendor 0x1af4.
+const IDENTITY: u32 = 0x1001_1af4;
+
+/// Registers, from the first port on.
+mod register {
+    pub const DRIVER_FEATURES: u16 = 4;
+    pub const QUEUE_PAGE: u16 = 8;
+    pub const QUEUE_SIZE: u16 = 12;
+    pub const QUEUE_CHOICE: u16 = 14;
+    pub const QUEUE_NOTICE: u16 = 16;
+    pub const STATUS: u16 = 18;
+    /// Sectors, of 64 bits.
+    pub const CAPACITY: u16 = 20;
+}
+
+/// Status: somebody found the device, knows how to drive it, and is ready.
+const FOUND: u8 = 1;
+const DRIVER: u8 = 2;
+const READY: u8 = 4;
+
+/// Requests at a time.
+const PLACES: usize = QUEUE / 3;
+const SECTORS: u64 = PAGE_SIZE as u64 / 512;
+
+/// Where in the queue's memory its parts begin.
+const AVAILABLE: u64 = 16 * QUEUE as u64;
+const USED: u64 = PAGE_SIZE as u64;
+const HEADERS: u64 = 2 * PAGE_SIZE as u64;
+const STATUSES: u64 = HEADERS + 16 * PLACES as u64;
+/// All of it, as a power of two of frames.
+const ORDER: u8 = 2;
+
+/// A descriptor goes on in another; the device writes there.
+const NEXT: u16 = 1;
+const WRITES: u16 = 2;
+/// In the flags of the available ring: the device need not interrupt.
+const QUIET: u16 = 1;
+/// Kinds of requests.
+const READ: u32 = 0;
+const WRITE: u32 = 1;
+
+#[repr(C)]
+struct Descriptor {
+    address: u64,
+    length: u32,
+    flags: u16,
+    next: u16,
+}
+
+#[repr(C)]
+struct Header {
+    kind: u32,
+    reserved: u32,
+    sector: u64,
+}
+
+/// What is known of the queue.
+struct Queue {
+    /// The first of the device's ports.
+    ports: u16,
+    /// Its memory in the direct map.
+    memory: u64,
+    /// Places in use, and places whose request is over: a bit for each.
+    taken: u64,
+    over: u64,
+    /// Requests given to the device and taken back so far.
+    asked: u16,
+    answered: u16,
+}
+
+/// The disk of the machine.
+struct Disk {
+    queue: Lock<Option<Queue>>,
+    pages: AtomicU32,
+}
+
+static DISK: Disk = Disk {
+    queue: Lock::new(Rank::Swap, None),
+    pages: AtomicU32::new(0),
+};
+
+/// The disk, if there is one.
+pub fn get() -> Option<&'static dyn BlockDevice> {
+    (DISK.pages() > 0).then_some(&DISK)
+}
+
+/// Finds the disk and makes its queue, on the boot processor before others run.
+pub fn start() {
+    let Some(device) = Device::find(DISK_SLOT, IDENTITY) else {
+        return;
+    };
+    device.enable(pci::PORTS | pci::MASTER);
+    let ports = device.ports(0);
+    let Some(memory) = frames::allocate(ORDER) else {
+        panic!("no memory for the disk's queue");
+    };
+    // SAFETY: the frames are the queue's for good.
+    unsafe { ptr::write_bytes(memory as *mut u8, 0, PAGE_SIZE << ORDER) };
+    let queue_page = ((memory - DIRECT_BASE) / PAGE_SIZE as u64) as u32;
+    // SAFETY: the device's own ports, in the order that its specification asks for; the queue's memory is its
+    // own from here on, and zeroes are an empty queue.
+    let (size, sectors) = unsafe {
+        arch::write_port(ports + register::STATUS, 0);
+        arch::write_port(ports + register::STATUS, FOUND);
+        arch::write_port(ports + register::STATUS, FOUND | DRIVER);
+        arch::write_port_word(ports + register::DRIVER_FEATURES, 0);
+        arch::write_port_half(ports + register::QUEUE_CHOICE, 0);
+        let size = arch::read_port_half(ports + register::QUEUE_SIZE);
+        arch::write_port_word(ports + register::QUEUE_PAGE, queue_page);
+        arch::write_port(ports + register::STATUS, FOUND | DRIVER | READY);
+        let low = arch::read_port_word(ports + register::CAPACITY);
+        let high = arch::read_port_word(ports + register::CAPACITY + 4);
+        (size, u64::from(high) << 32 | u64::from(low))
+    };
+    assert!(
+        usize::from(size) == QUEUE,
+        "the disk's queue has {size} descriptors, not {QUEUE}"
+    );
+    let mut queue = Queue {
+        ports,
+        memory,
+        taken: 0,
+        over: 0,
+        asked: 0,
+        answered: 0,
+    };
+    queue.put(AVAILABLE, QUIET);
+    *DISK.queue.lock() = Some(queue);
+    let pages = u32::try_from(sectors / SECTORS).unwrap_or(u32::MAX);
+    DISK.pages.store(pages, Ordering::Relaxed);
+}
+
+impl Queue {
+    /// Writes into the queue's memory, at an offset that lies there and suits the type.
+    fn put<T>(&mut self, offset: u64, value: T) {
+        // SAFETY: the offsets of this module lie within the memory and are aligned; the device, which may read or
+        // write there at any time, is why it is volatile.
+        unsafe { ptr::write_volatile((self.memory + offset) as *mut T, value) };
+    }
+
+    /// Reads what [`put`](Self::put) or the device wrote.
+    fn get<T: Copy>(&self, offset: u64) -> T {
+        // SAFETY: as for `put`; every value of the integers that are read is one.
+        unsafe { ptr::read_volatile((self.memory + offset) as *const T) }
+    }
+
+    fn bus_address(&self, offset: u64) -> u64 {
+        self.memory - DIRECT_BASE + offset
+    }
+
+    /// Hands a request to the device. `None`: it has as many as it can have.
+    fn submit(&mut self, transfer: Transfer) -> Option<Ticket> {
+        let place = (!self.taken).trailing_zeros() as usize;
+        if place >= PLACES {
+            return None;
+        }
+        self.taken |= 1 << place;
+        let (header, status) = (HEADERS + 16 * place as u64, STATUSES + place as u64);
+        let (kind, writes) = match transfer.direction {
+            Direction::Out => (WRITE, 0),
+            Direction::In => (READ, WRITES),
+        };
+        self.put(
+            header,
+            Header {
+                kind,
+                reserved: 0,
+                sector: u64::from(transfer.slot) * SECTORS,
+            },
+        );
+        let data = transfer.frame.address().as_u64();
+        let first = 3 * place as u16;
+        for (descriptor, address, length, flags) in [
+            (first, self.bus_address(header), 16, NEXT),
+            (first + 1, data, PAGE_SIZE as u32, NEXT | writes),
+            (first + 2, self.bus_address(status), 1, WRITES),
+        ] {
+            self.put(
+                16 * u64::from(descriptor),
+                Descriptor {
+                    address,
+                    length,
+                    flags,
+                    next: descriptor + 1,
+                },
+            );
+        }
+        let at = u64::from(self.asked) % QUEUE as u64;
+        self.put(AVAILABLE + 4 + 2 * at, first);
+        self.asked = self.asked.wrapping_add(1);
+        // The device sees the request before it sees that there is one.
+        fence(Ordering::SeqCst);
+        self.put(AVAILABLE + 2, self.asked);
+        Some(Ticket(place as u32))
+    }
+
+    /// Tells the device that there are requests.
+    fn notify(&mut self) {
+        fence(Ordering::SeqCst);
+        // SAFETY: the queue has requests, and its memory is the device's.
+        unsafe { arch::write_port_half(self.ports + register::QUEUE_NOTICE, 0) };
+    }
+
+    /// Takes back what is over. Returns whether that is all.
+    fn take_back(&mut self) -> bool {
+        while self.get::<u16>(USED + 2) != self.answered {
+            // What the device wrote is seen after it said so.
+            fence(Ordering::SeqCst);
+            let at = u64::from(self.answered) % QUEUE as u64;
+            let first = self.get::<u32>(USED + 4 + 8 * at);
+            self.over |= 1 << (first / 3);
+            self.answered = self.answered.wrapping_add(1);
+        }
+        self.answered == self.asked
+    }
+
+    /// How the request at `place` ended, if it was taken back; the place is free then.
+    fn end(&mut self, place: u32) -> Option<Result<(), DeviceError>> {
+        let bit = 1 << place;
+        if self.over & bit == 0 {
+            return None;
+        }
+        self.over &= !bit;
+        self.taken &= !bit;
+        let status = self.get::<u8>(STATUSES + u64::from(place));
+        Some(if status == 0 {
+            Ok(())
+        } else {
+            Err(DeviceError::Io)
+        })
+    }
+}
+
+impl Disk {
+    /// Calls `act` with the queue, which is there as long as there are requests.
+    fn with_queue<R>(&self, act: impl FnOnce(&mut Queue) -> R) -> R {
+        let mut queue = self.queue.lock();
+        let queue = queue.as_mut();
+        act(queue.unwrap_or_else(|| panic!("a disk without a queue is used")))
+    }
+
+    /// Has the device carry out all requests while the guest stands still: how many of them were over at some moment would
+    /// depend on the host.
+    fn take_all_back(&self) {
+        ipi::hold_others();
+        clock::stop();
+        self.with_queue(Queue::notify);
+        while !self.with_queue(Queue::take_back) {
+            arch::pause();
+        }
+        if percpu::count() > 1 {
+            clock::settle();
+        }
+        clock::go_on();
+        ipi::let_go();
+        ipi::remind(percpu::current());
+    }
+}
+
+impl BlockDevice for Disk {
+    fn pages(&self) -> u32 {
+        self.pages.load(Ordering::Relaxed)
+    }
+
+    fn submit(&self, transfer: Transfer) -> Submission {
+        self.with_queue(|queue| {
+            let Some(ticket) = queue.submit(transfer) else {
+                return Submission::Busy;
+            };
+            if !clock::counts_nanoseconds() {
+                queue.notify();
+            }
+            Submission::Pending(ticket)
+        })
+    }
+
+    fn complete(&self, ticket: Ticket) -> Result<(), DeviceError> {
+        let mut end = self.with_queue(|queue| queue.end(ticket.0));
+        if end.is_none() && clock::counts_nanoseconds() {
+            self.take_all_back();
+        }
+        loop {
+            if let Some(result) = end {
+                return result;
+            }
+            end = self.with_queue(|queue| {
+                queue.take_back();
+                queue.end(ticket.0)
+            });
+            if end.is_none() {
+                ipi::relax();
+            }
+        }
+    }
+}
