@@ -2,8 +2,11 @@
 
 use std::sync::Arc;
 
+use memwright::track::{Categories, Scan};
+use memwright::uffd::WatchModes;
 use memwright::{Advice, MapRequest};
 use memwright_sim::process::{Host, Process, Signal};
+use memwright_table::PageRange;
 
 use crate::support::{FIRST, READ, READ_WRITE, SECOND, at, bytes, map, protect, read, write};
 use crate::world::{World, explore_with};
@@ -15,6 +18,17 @@ const BEGIN: u64 = 2;
 
 /// Memory for one huge page, whose first and last page hold 1.
 fn small(advice: Advice) -> World {
+    let world = fresh(advice);
+    for cpu in [FIRST, SECOND] {
+        for page in [BEGIN, BEGIN + HUGE - 1] {
+            write(world.process(), cpu, page, 1).expect("writable");
+        }
+    }
+    world
+}
+
+/// The same that nobody touched.
+fn fresh(advice: Advice) -> World {
     World::with_frames(2048, 2, 0, |host: &Arc<Host>| {
         let process = Process::new(host);
         map(
@@ -28,11 +42,6 @@ fn small(advice: Advice) -> World {
                 .expect("mapped")
         };
         advise(advice);
-        for cpu in [FIRST, SECOND] {
-            for page in [BEGIN, BEGIN + HUGE - 1] {
-                write(&process, cpu, page, 1).expect("writable");
-            }
-        }
         process
     })
 }
@@ -95,4 +104,70 @@ fn split_and_protect() {
             world.end()
         },
     );
+}
+
+/// The watcher protects the whole.
+fn arm(world: &World) {
+    let protected = world.process().on(FIRST, |space| {
+        space.write_protect(at(BEGIN), bytes(HUGE), true)
+    });
+    protected.expect("watched");
+    world.over();
+}
+
+/// Whether the page, from `START`, counts as written.
+fn is_written(world: &World, page: u64) -> bool {
+    let wanted = Scan {
+        inverted: Categories::empty(),
+        all: Categories::WRITTEN,
+        any: Categories::empty(),
+        protect: false,
+        only_tracked: true,
+    };
+    let mut found = false;
+    let outcome = world.process().on(FIRST, |space| {
+        let range = PageRange::single(at(page).page());
+        space.scan(range, &wanted, &mut |run, _, _| {
+            found = true;
+            run.len()
+        })
+    });
+    outcome.expect("watched");
+    found
+}
+
+/// Stores to a tracked huge page go on while it is armed whole and split by the first of them: what began after that
+/// counts as written, and nothing else does.
+#[test]
+fn arm_whole_and_write() {
+    let begin = || small(Advice::Huge).watched(BEGIN + HUGE, true, WatchModes::WRITE_PROTECT);
+    explore_with(1, &begin, &[arm, try_writes], |world| {
+        let seen = world.seen.lock().unwrap().clone();
+        for ((after, outcome), (page, value)) in
+            seen.into_iter().zip([(BEGIN, 2), (BEGIN + HUGE - 1, 3)])
+        {
+            assert_eq!(outcome, Ok(value));
+            assert_eq!(read(world.process(), FIRST, page), Ok(value));
+            assert!(!after || is_written(&world, page), "not told");
+        }
+        assert!(!is_written(&world, BEGIN + 9), "told of no store");
+        world.end()
+    });
+}
+
+/// Memory that is not there is protected while its first touch maps a huge page: the store is refused, or lands before.
+#[test]
+fn protect_whole_and_fault() {
+    let begin = || fresh(Advice::Huge).watched(BEGIN + HUGE, false, WatchModes::WRITE_PROTECT);
+    explore_with(1, &begin, &[arm, try_writes], |world| {
+        world.none_after(Signal::Bus);
+        for page in [BEGIN, BEGIN + 9, BEGIN + HUGE - 1] {
+            assert_eq!(write(world.process(), SECOND, page, 9), Err(Signal::Bus));
+        }
+        let seen = world.seen.lock().unwrap().clone();
+        for ((_, outcome), page) in seen.into_iter().zip([BEGIN, BEGIN + HUGE - 1]) {
+            assert_eq!(read(world.process(), FIRST, page), Ok(outcome.unwrap_or(0)));
+        }
+        world.end()
+    });
 }
