@@ -52,7 +52,7 @@ impl HugeScan {
         if let Some(old) = timer.take() {
             kernel.scheduler.remove_timer(kernel, old);
         }
-        let wanted = match kernel.memory.policy().huge() {
+        let wanted = match kernel.memory.huge_mode() {
             HugeMode::Always => true,
             HugeMode::Advised => self.wanted.load(Ordering::Relaxed),
             HugeMode::Never => false,
@@ -83,7 +83,7 @@ impl HugeScan {
 impl Expiry for HugeScan {
     fn expire(self: Arc<Self>, kernel: &Kernel) {
         *self.timer.lock() = None;
-        if kernel.memory.policy().huge() != HugeMode::Never {
+        if kernel.memory.huge_mode() != HugeMode::Never {
             self.look(kernel);
         }
         self.wake(kernel);

@@ -48,6 +48,50 @@ impl HugeMode {
     }
 }
 
+/// Which areas get pages of this size
+/// (`/sys/kernel/mm/transparent_hugepage/hugepages-2048kB/enabled`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum SizeMode {
+    /// All.
+    Always = 0,
+    /// Those that the mode for every size says.
+    Inherit = 1,
+    /// Those that asked for them by `MADV_HUGEPAGE`.
+    Advised = 2,
+    /// None.
+    Never = 3,
+}
+
+impl SizeMode {
+    /// Every mode with its name.
+    pub const ALL: [(Self, &'static str); 4] = [
+        (Self::Always, "always"),
+        (Self::Inherit, "inherit"),
+        (Self::Advised, "madvise"),
+        (Self::Never, "never"),
+    ];
+
+    const fn of(value: u8) -> Self {
+        match value {
+            0 => Self::Always,
+            1 => Self::Inherit,
+            2 => Self::Advised,
+            _ => Self::Never,
+        }
+    }
+
+    /// What holds where the mode for every size is `inherited`.
+    const fn with(self, inherited: HugeMode) -> HugeMode {
+        match self {
+            Self::Always => HugeMode::Always,
+            Self::Inherit => inherited,
+            Self::Advised => HugeMode::Advised,
+            Self::Never => HugeMode::Never,
+        }
+    }
+}
+
 /// What a process refuses for itself (`PR_SET_THP_DISABLE`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(u8)]
@@ -126,6 +170,8 @@ pub struct HugeSettings {
     pub defrag: AtomicU8,
     /// Huge pages of shared memory: an index of the file's words. There are none yet.
     pub shared: AtomicU8,
+    /// Which areas get pages of 2 MiB: a [`SizeMode`].
+    size_mode: AtomicU8,
     /// Whether a read of untouched memory maps the huge page of zeroes.
     pub zero_page: AtomicBool,
     /// Scans for pages to collapse.
@@ -166,6 +212,7 @@ impl Default for HugeSettings {
             // madvise; never.
             defrag: AtomicU8::new(3),
             shared: AtomicU8::new(3),
+            size_mode: AtomicU8::new(SizeMode::Inherit as u8),
             zero_page: AtomicBool::new(true),
             scan: ScanSettings {
                 defrag: AtomicBool::new(true),
@@ -184,6 +231,16 @@ impl Default for HugeSettings {
 }
 
 impl HugeSettings {
+    /// Which areas get pages of 2 MiB.
+    pub fn size_mode(&self) -> SizeMode {
+        SizeMode::of(self.size_mode.load(Ordering::Relaxed))
+    }
+
+    /// Sets which areas get pages of 2 MiB from now on.
+    pub fn set_size_mode(&self, mode: SizeMode) {
+        self.size_mode.store(mode as u8, Ordering::Relaxed);
+    }
+
     /// How many huge pages of zeroes there are: one, once it was needed.
     pub fn zero_pages(&self) -> u64 {
         u64::from(self.zero.load(Ordering::Relaxed) != NONE)
@@ -191,6 +248,11 @@ impl HugeSettings {
 }
 
 impl<M: Machine> Memory<M> {
+    /// Which areas get huge pages, whichever of the two settings says so.
+    pub fn huge_mode(&self) -> HugeMode {
+        self.huge().size_mode().with(self.policy().huge())
+    }
+
     /// The huge page of zeroes, made when it is first needed and kept; `None` if there is no memory for it.
     pub(crate) fn huge_zero_frame(&self) -> Option<Frame> {
         let zero = &self.huge().zero;
@@ -236,7 +298,7 @@ impl<M: Machine> Core<M> {
     ) -> bool {
         let inside = area.start() <= range.start
             && (range.end <= area.end() || planted(Mistake::HugeBeyondArea));
-        let mode = self.memory.policy().huge();
+        let mode = self.memory.huge_mode();
         inside
             && area.object().is_none()
             && !area.flags().intersects(SMALL_ONLY)
@@ -247,6 +309,20 @@ impl<M: Machine> Core<M> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_mode_of_a_size_comes_before_that_of_all() {
+        use HugeMode::*;
+        for inherited in [Always, Advised, Never] {
+            assert_eq!(SizeMode::Always.with(inherited), Always);
+            assert_eq!(SizeMode::Inherit.with(inherited), inherited);
+            assert_eq!(SizeMode::Advised.with(inherited), Advised);
+            assert_eq!(SizeMode::Never.with(inherited), Never);
+        }
+        for (mode, _) in SizeMode::ALL {
+            assert_eq!(SizeMode::of(mode as u8), mode);
+        }
+    }
 
     #[test]
     fn who_may_have_huge_pages() {

@@ -10,7 +10,7 @@ use core::{
     fmt::{self, Write},
     sync::atomic::{AtomicBool, AtomicU32, Ordering},
 };
-use memwright::{HugeMode, HugeSettings};
+use memwright::{HugeMode, HugeSettings, SizeMode};
 
 use ProcNode::{Fixed, SystemControl as Control, SystemText};
 
@@ -30,10 +30,17 @@ static SETTINGS: FixedDirectory = FixedDirectory {
         ("defrag", 0o644, Control(&DEFRAG)),
         ("enabled", 0o644, Control(&ENABLED)),
         ("hpage_pmd_size", 0o444, SystemText(size)),
+        ("hugepages-2048kB", 0o555, Fixed(&OF_SIZE)),
         ("khugepaged", 0o555, Fixed(&SCAN)),
         ("shmem_enabled", 0o644, Control(&SHARED)),
         ("use_zero_page", 0o644, Control(&ZERO_PAGE)),
     ],
+};
+
+/// What holds for pages of 2 MiB, the only size.
+static OF_SIZE: FixedDirectory = FixedDirectory {
+    first: 0xf80,
+    entries: &[("enabled", 0o644, Control(&ENABLED_OF_SIZE))],
 };
 
 static SCAN: FixedDirectory = FixedDirectory {
@@ -89,6 +96,20 @@ static ENABLED: SystemControl = SystemControl {
         let words = HugeMode::ALL.map(|(_, name)| name);
         let (mode, _) = HugeMode::ALL[chosen(&words, bytes)?];
         context.kernel.memory.policy().set_huge(mode);
+        context.kernel.huge_scan.wake(context.kernel);
+        Ok(())
+    },
+};
+
+static ENABLED_OF_SIZE: SystemControl = SystemControl {
+    read: |context, text| {
+        let words = SizeMode::ALL.map(|(_, name)| name);
+        choice(text, &words, settings(context).size_mode() as usize)
+    },
+    store: |context, bytes| {
+        let words = SizeMode::ALL.map(|(_, name)| name);
+        let (mode, _) = SizeMode::ALL[chosen(&words, bytes)?];
+        settings(context).set_size_mode(mode);
         context.kernel.huge_scan.wake(context.kernel);
         Ok(())
     },
