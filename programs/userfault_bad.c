@@ -121,10 +121,10 @@ static void foreign(void)
 	CHECK_FAILS(watch(fd, other, 1, WP), EBUSY);
 	struct range range = range_of(other, 1);
 	CHECK_FAILS(ioctl(fd, UFFDIO_UNREGISTER, &range), EINVAL);
-	/* Any descriptor of this memory protects what another watches. */
+	/* Any descriptor of this memory protects, and fills, what another watches. */
 	CHECK_EQ(protect(fd, other, 1, 1), 0);
 	CHECK_EQ(protect(fd, other, 1, 0), 0);
-	CHECK_FAILS(copy(fd, other, room, 1, 0, &copied), ENOENT);
+	CHECK_EQ(fill(fd, UFFDIO_ZEROPAGE, other, 1, 0), 0);
 	/* Modes: none, unknown, and one that this memory has not. */
 	CHECK_FAILS(watch(fd, room, PAGES, 0), EINVAL);
 	CHECK_FAILS(watch(fd, room, PAGES, 8), EINVAL);
