@@ -1,8 +1,6 @@
 //! Advice (Linux 7.2 `mm/madvise.c`).
 
-use memwright_table::{
-    Bits, Cursor, Gather, Machine, Marks, OutOfFrames, PageRange, PageSize, VirtAddr,
-};
+use memwright_table::{Machine, Marks, PageRange, VirtAddr};
 
 use super::flags::{FlagsError, Holes};
 use super::{AddressSpace, Area, Core, check};
@@ -333,9 +331,6 @@ impl<M: Machine> Core<M> {
             self.remove_pages(area, &mut cursor, &mut gather, true);
         } else {
             result = cursor.split_edges(&mut gather);
-            if area.flags.contains(AreaFlags::UFFD_ASYNC) {
-                result = result.and_then(|()| self.leave_tables(&mut cursor, &mut gather));
-            }
             if result.is_ok() {
                 self.remove_pages(area, &mut cursor, &mut gather, true);
                 drop(cursor);
@@ -347,37 +342,6 @@ impl<M: Machine> Core<M> {
         let counts = gather.close();
         self.note_gather(cpu, counts);
         Ok(result?)
-    }
-
-    /// Splits the huge pages that are about to go: by the table that stays a scan sees that something was there, and
-    /// tells it as written (design rule 12; Linux 7.2 does not).
-    #[cold]
-    fn leave_tables(
-        &self,
-        cursor: &mut Cursor<'_, M>,
-        gather: &mut Gather<'_, M>,
-    ) -> Result<(), OutOfFrames> {
-        let start = cursor.position();
-        let mut split = 0;
-        while let Some(extent) = cursor.next_filled() {
-            let present = extent.entry.present();
-            let huge = present.filter(|page| !matches!(page.size, PageSize::Size4K));
-            if huge.is_some_and(|page| !page.bits.contains(Bits::BORROWED)) {
-                cursor.split(gather)?;
-                split += 1;
-            }
-            let next = match cursor.size() {
-                PageSize::Size4K => cursor.locked_end(),
-                PageSize::Size2M | PageSize::Size1G => extent.range.end,
-            };
-            if next >= cursor.range().end {
-                break;
-            }
-            cursor.seek(next);
-        }
-        self.memory.count(Row::HugeSplitsAdvise, split);
-        cursor.seek(start);
-        Ok(())
     }
 
     /// Punches holes into the objects that `range` shows, passing over what is not mapped; the first
