@@ -43,12 +43,12 @@ impl<M: Machine> Fault<'_, M> {
             }
             // The object's locks come before the table's: let go, ask, look again.
             drop(cursor);
+            let generation = object.mappings().generation();
             if self.area.flags().intersects(watched) {
                 // That the page is not there, or not mapped, comes before its protection.
-                self.check_watched(&**object)?;
+                self.check_watched(&**object, generation)?;
                 self.check_fill(self.core.table.cursor(single).peek())?;
             }
-            let generation = object.mappings().generation();
             if let Some(kind) = self.map_object(&**object, generation)? {
                 return Ok(kind);
             }
@@ -58,7 +58,7 @@ impl<M: Machine> Fault<'_, M> {
     /// Whether the watcher is to be told of the fault: of a page that the object does not have, or of one that it has
     /// (Linux 7.2 `mm/shmem.c`, `shmem_get_folio_gfp`).
     #[cold]
-    fn check_watched(self, object: &dyn Object<M>) -> Result<(), FaultError> {
+    fn check_watched(self, object: &dyn Object<M>, generation: u64) -> Result<(), FaultError> {
         let index = self.area.offset_of(self.page);
         if !object.contains(index) {
             return Err(FaultError::BeyondObject);
@@ -72,6 +72,9 @@ impl<M: Machine> Fault<'_, M> {
                 }
             }
             None if flags.contains(AreaFlags::UFFD_MISSING) => {
+                if !self.access.write {
+                    self.map_neighbours(object, generation);
+                }
                 return Err(FaultError::Watched(WatchedFault::Missing));
             }
             None => {}

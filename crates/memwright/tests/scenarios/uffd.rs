@@ -252,6 +252,24 @@ fn shared_memory_is_filled_for_all_who_map_it() {
 }
 
 #[test]
+fn a_load_of_a_missing_page_maps_its_neighbours_before_the_watcher_is_told() {
+    let world = World::new();
+    let mut process = world.process();
+    let object = world.shmem(8);
+    process.map_object(0, 8, RW, &object, true);
+    process.map_object(8, 8, RW, &object, true);
+    process.store(9, 5).unwrap();
+    process.store(11, 6).unwrap();
+    let watch = watch(false, false);
+    register(&process, 8, &watch, WatchModes::MISSING);
+    assert_eq!(process.store(2, 1), Err(MISSING), "a store maps nothing");
+    let around = world.counted(|| assert_eq!(process.load_with(2).err(), Some(MISSING)));
+    assert_eq!(around.count(Row::FaultAround), 2);
+    let loads = world.counted(|| assert_eq!((process.load(1), process.load(3)), (5, 6)));
+    assert_eq!(loads.count(Row::FaultFile), 0);
+}
+
+#[test]
 fn written_pages_are_found_and_protected_again_in_one_step() {
     for (policy, faults) in [("dirty-bit", 0), ("fault", 1)] {
         let world = World::new();
