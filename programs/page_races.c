@@ -9,6 +9,7 @@
  * moving is a call for all pages; four rounds of merging are a scan of all of them.
  */
 #include "check.h"
+#include "races.h"
 #include <pthread.h>
 #include <sched.h>
 #include <time.h>
@@ -20,7 +21,6 @@ enum { WRITERS = 3, PAGES = 48, MOVE = 1 << 1 };
 
 static char *memory;
 static volatile int finished;
-static unsigned long offset;
 /* What all writers write now. */
 static volatile uint64_t value;
 /* The last that was written to each page, and writes that were not found again. */
@@ -47,17 +47,6 @@ static void *write_always(void *argument)
 			sched_yield();
 	}
 	return NULL;
-}
-
-/* Instructions that are not the same number in two rounds. */
-static void shift(unsigned long round)
-{
-	for (volatile unsigned long i = (offset * 31 + round * 7) % 101; i > 0; i--)
-		;
-	for (unsigned long i = 0; i < 20; i++)
-		__builtin_ia32_pause();
-	if (round % 8 == 0)
-		sched_yield();
 }
 
 static int write_file(const char *path, const char *text)
@@ -136,7 +125,7 @@ static void migrate(unsigned long rounds)
 		for (int page = 0; page < PAGES; page++)
 			moved += found[page] == nodes[page];
 		value++;
-		shift(round);
+		shift_and_give_way(round);
 	}
 	end(threads);
 	CHECK(moved > rounds);
@@ -156,7 +145,7 @@ static void merge(unsigned long scans)
 	for (unsigned long scan = 0; scan < scans; scan++) {
 		long before = read_number(KSM "full_scans");
 		for (unsigned long tries = 0; read_number(KSM "full_scans") == before; tries++) {
-			shift(tries);
+			shift_and_give_way(tries);
 			nanosleep(&moment, NULL);
 		}
 		if (scan % 8 == 7)

@@ -7,6 +7,7 @@
  * `races KIND ROUNDS OFFSET`: the offset shifts the call against the stores. Without arguments, a few rounds of each kind.
  */
 #include "check.h"
+#include "races.h"
 #include <pthread.h>
 #include <sched.h>
 
@@ -32,7 +33,6 @@ static volatile uint64_t *window;
 /* Refused stores of this generation or an earlier one wait for the next. */
 static volatile uint64_t generation;
 static volatile int finished;
-static unsigned long offset;
 
 /* Gives the others time, on their CPUs and on this one. */
 static void give_time(unsigned long steps)
@@ -40,13 +40,6 @@ static void give_time(unsigned long steps)
 	for (unsigned long i = 0; i < steps; i++)
 		__builtin_ia32_pause();
 	sched_yield();
-}
-
-/* Instructions that are not the same number in two rounds. */
-static void shift(unsigned long round)
-{
-	for (volatile unsigned long i = (offset * 31 + round * 7) % 101; i > 0; i--)
-		;
 }
 
 static void on_fault(int signal, siginfo_t *info, void *context)

@@ -9,6 +9,7 @@
  * `track_races KIND ROUNDS OFFSET dirty-bit|faults`, KIND scan, arm or all: the offset shifts the calls against the stores.
  */
 #include "userfault.h"
+#include "races.h"
 #include <pthread.h>
 #include <sched.h>
 
@@ -17,7 +18,6 @@ enum { WRITERS = 3, PAGES = 24, LINE = 8 };
 static char *memory;
 static int fd, pagemap, by_dirty;
 static volatile int finished;
-static unsigned long offset;
 
 /* The count that is stored in each page, in cache lines of their own. */
 static volatile uint64_t noted[PAGES][LINE];
@@ -45,17 +45,6 @@ static void *write_always(void *argument)
 			sched_yield();
 	}
 	return NULL;
-}
-
-/* Instructions that are not the same number in two rounds. */
-static void shift(unsigned long round)
-{
-	for (volatile unsigned long i = (offset * 31 + round * 7) % 101; i > 0; i--)
-		;
-	for (unsigned long i = 0; i < 20; i++)
-		__builtin_ia32_pause();
-	if (round % 8 == 0)
-		sched_yield();
 }
 
 static void note_all(uint64_t *counts)
@@ -147,7 +136,7 @@ static void race(void (*round)(void), unsigned long rounds)
 		NEED(pthread_create(&threads[i], NULL, write_always, (void *)i) == 0);
 	for (unsigned long i = 0; i < rounds && checks_failed < 10; i++) {
 		round();
-		shift(i);
+		shift_and_give_way(i);
 	}
 	finished = 1;
 	for (int i = 0; i < WRITERS; i++)

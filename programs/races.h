@@ -1,0 +1,27 @@
+/* How programs about races vary the moment at which two threads meet. */
+#ifndef RACES_H
+#define RACES_H
+
+#include <sched.h>
+
+/* Shifts one thread's calls against the stores of the others. */
+static unsigned long offset;
+
+/* Instructions that are not the same number in two rounds. */
+static inline void shift(unsigned long round)
+{
+	for (volatile unsigned long i = (offset * 31 + round * 7) % 101; i > 0; i--)
+		;
+}
+
+/* The same, and time for the others, on their CPUs and now and then on this one. */
+static inline void shift_and_give_way(unsigned long round)
+{
+	shift(round);
+	for (unsigned long i = 0; i < 20; i++)
+		__builtin_ia32_pause();
+	if (round % 8 == 0)
+		sched_yield();
+}
+
+#endif
