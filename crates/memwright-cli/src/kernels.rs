@@ -161,20 +161,49 @@ fn fetch(suite: &str, work: &Path, fresh: &Path) -> anyhow::Result<String> {
     let shown = archive.show(PACKAGE)?;
     let (package, version) =
         newest(&shown).with_context(|| format!("{PACKAGE} of {suite} depends on no image"))?;
-    archive.unpack(&[&package])?;
-    let boot = work.join("root/boot");
-    for entry in fs::read_dir(&boot).with_context(|| format!("{package} has no image"))? {
+    let parts = parts(&archive.show(&package)?);
+    let mut packages = vec![package.as_str()];
+    packages.extend(parts.iter().map(String::as_str));
+    archive.unpack(&packages)?;
+    keep_image(&work.join("root"), fresh)?;
+    ensure!(fresh.join(IMAGE).exists(), "{package} has no image");
+    keep_modules(&work.join("root"), &fresh.join(MODULE_FOLDER))?;
+    Ok(format!("{package} {version}"))
+}
+
+/// Moves the image and its configuration out of an unpacked package: from `/boot`, or from beside the modules, where Debian
+/// has them since 7.2.
+fn keep_image(root: &Path, fresh: &Path) -> anyhow::Result<()> {
+    let mut folders = vec![root.join("boot")];
+    let modules = fs::read_dir(root.join("usr/lib/modules"));
+    for version in modules.into_iter().flatten() {
+        folders.push(version?.path());
+    }
+    for entry in folders.iter().flat_map(fs::read_dir).flatten() {
         let path = entry?.path();
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         for kind in [IMAGE, CONFIGURATION] {
-            if name.starts_with(&format!("{kind}-")) {
+            let rest = name.strip_prefix(kind);
+            if rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('-')) {
                 fs::rename(&path, fresh.join(kind))?;
             }
         }
     }
-    ensure!(fresh.join(IMAGE).exists(), "{package} has no image");
-    keep_modules(&work.join("root"), &fresh.join(MODULE_FOLDER))?;
-    Ok(format!("{package} {version}"))
+    Ok(())
+}
+
+/// The packages that the first stanza's image is spread over beside its own, where it is.
+fn parts(shown: &str) -> Vec<String> {
+    let depends = shown
+        .lines()
+        .find_map(|line| line.strip_prefix("Depends: "));
+    let names = depends.unwrap_or_default().split(',').filter_map(|name| {
+        let name = name.split_whitespace().next()?;
+        let part = ["linux-base-", "linux-binary-", "linux-modules-"];
+        let is_part = part.iter().any(|prefix| name.starts_with(prefix));
+        is_part.then(|| name.to_owned())
+    });
+    names.collect()
 }
 
 /// Copies the modules that an unpacked package has to `folder`, with names that sort as they are to be loaded.
@@ -274,6 +303,28 @@ mod tests {
         let found = newest(shown).unwrap();
         assert_eq!((found.0.as_str(), found.1.as_str()), expected);
         assert_eq!(newest("Version: 1\nDepends: other\n"), None);
+    }
+
+    #[test]
+    fn an_image_may_be_spread_over_packages() {
+        let shown = "Package: linux-image-7\nDepends: dracut | initramfs-tools (>= 0.120), linux-base-7 (= 7-1), \
+            linux-binary-7 (= 7-1), linux-modules-7 (= 7-1)\n";
+        let expected = ["linux-base-7", "linux-binary-7", "linux-modules-7"];
+        assert_eq!(parts(shown), expected);
+        assert!(parts("Package: x\nDepends: kmod, linux-base (>= 4.3~)\n").is_empty());
+    }
+
+    #[test]
+    fn images_are_found_where_packages_have_them() {
+        for place in ["boot/vmlinuz-6.1", "usr/lib/modules/7.2/vmlinuz"] {
+            let folder = tempfile::tempdir().unwrap();
+            let (root, fresh) = (folder.path().join("root"), folder.path().join("fresh"));
+            fs::create_dir_all(root.join(place).parent().unwrap()).unwrap();
+            fs::create_dir(&fresh).unwrap();
+            fs::write(root.join(place), "image").unwrap();
+            keep_image(&root, &fresh).unwrap();
+            assert!(fresh.join(IMAGE).is_file(), "{place}");
+        }
     }
 
     #[test]
