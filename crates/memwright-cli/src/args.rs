@@ -53,7 +53,7 @@ pub enum Action {
     args_override_self = true
 )]
 pub struct RunArgs {
-    /// Run on this Linux kernel instead, counted from outside, twice: a bzImage, or a name of `memwright kernels`.
+    /// Run on this Linux kernel instead, counted from outside, twice: a bzImage, a vmlinux, or a name of `memwright kernels`.
     #[arg(long, value_name = "[NAME=]IMAGE",
         conflicts_with_all = ["parallel", "trace", "strace", "policies", "gdb", "selftest"])]
     pub kernel: Vec<String>,
@@ -174,7 +174,7 @@ pub struct BenchArgs {
     #[arg(value_name = "EXPERIMENT")]
     pub experiments: Vec<String>,
 
-    /// Add a column: this Linux kernel (a bzImage or a name of `memwright kernels`), in the same QEMU (repeatable).
+    /// Add a column: this Linux kernel (a bzImage, a vmlinux, or a name of `memwright kernels`), in the same QEMU (repeatable).
     #[arg(long = "kernel", value_name = "[NAME=]IMAGE")]
     pub kernels: Vec<String>,
 

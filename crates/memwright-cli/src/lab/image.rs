@@ -4,6 +4,9 @@ use std::fs;
 use std::path::PathBuf;
 
 use anyhow::{Context, ensure};
+use object::LittleEndian;
+use object::elf::{ELFMAG, FileHeader64, NoteType};
+use object::read::elf::{FileHeader, ProgramHeader};
 
 use crate::kernels;
 use crate::report::hexadecimal_hash;
@@ -55,26 +58,70 @@ impl Image {
         })
     }
 }
+
 /// Where the boot header's magic number is, and the number (Documentation/arch/x86/boot.rst).
 const MAGIC: (std::ops::Range<usize>, &[u8]) = (0x202..0x206, b"HdrS");
 /// Where the header points to the version's text, from the end of the first sector.
 const VERSION: std::ops::Range<usize> = 0x20e..0x210;
 const SECTOR: usize = 0x200;
 
-/// Checks that bytes are a bzImage; `what` names them in the message.
+/// What an uncompressed image says of itself begins so, with a digit behind it (init/version.c).
+const BANNER: &[u8] = b"Linux version ";
+/// The owner and type of the note by which QEMU boots one: where it is entered in 32-bit mode
+/// (include/xen/interface/elfnote.h).
+const PVH_NOTE: (&[u8], NoteType) = (b"Xen", NoteType(18));
+
+/// Checks that bytes are a bzImage, or a vmlinux that QEMU boots; `what` names them in the message.
 ///
 /// # Errors
 /// One line when they are not.
 pub fn check(bytes: &[u8], what: &str) -> anyhow::Result<()> {
+    if bytes.starts_with(&ELFMAG) && banner(bytes).is_some() {
+        ensure!(
+            has_entry_note(bytes).unwrap_or(false),
+            "{what}: a vmlinux that QEMU cannot boot: it was built without CONFIG_PVH"
+        );
+        return Ok(());
+    }
     ensure!(
         bytes.get(MAGIC.0) == Some(MAGIC.1),
-        "{what}: not a Linux kernel image (bzImage)"
+        "{what}: not a Linux kernel image (bzImage or vmlinux)"
     );
     Ok(())
 }
 
+/// Whether a segment of notes holds that of the entry.
+fn has_entry_note(bytes: &[u8]) -> object::Result<bool> {
+    let header = FileHeader64::<LittleEndian>::parse(bytes)?;
+    for segment in header.program_headers(LittleEndian, bytes)? {
+        let Some(mut notes) = segment.notes(LittleEndian, bytes)? else {
+            continue;
+        };
+        while let Some(note) = notes.next()? {
+            if (note.name(), note.n_type(LittleEndian)) == PVH_NOTE {
+                return Ok(true);
+            }
+        }
+    }
+    Ok(false)
+}
+
+/// What an uncompressed image says of itself, behind the words that every version has.
+fn banner(bytes: &[u8]) -> Option<String> {
+    let mut places = bytes.windows(BANNER.len() + 1);
+    let at = places.position(|place| {
+        place.starts_with(BANNER) && place.last().is_some_and(u8::is_ascii_digit)
+    })?;
+    let text = &bytes[at + BANNER.len()..];
+    let end = text.iter().position(|byte| matches!(byte, 0 | b'\n'))?;
+    Some(String::from_utf8_lossy(&text[..end]).into_owned())
+}
+
 /// The version's text: release, builder and time of the build.
 pub fn version(bytes: &[u8]) -> String {
+    if bytes.starts_with(&ELFMAG) {
+        return banner(bytes).unwrap_or_default();
+    }
     let text = || {
         let at: [u8; 2] = bytes.get(VERSION)?.try_into().ok()?;
         let rest = bytes.get(SECTOR + usize::from(u16::from_le_bytes(at))..)?;
@@ -87,6 +134,17 @@ pub fn version(bytes: &[u8]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_uncompressed_image_has_a_banner_and_an_entry() {
+        let mut bytes = ELFMAG.to_vec();
+        bytes.extend(b"\0Linux version %s (%s)\0Linux version 6.12.1 (x@y) #1\n\0");
+        assert_eq!(version(&bytes), "6.12.1 (x@y) #1");
+        let error = check(&bytes, "x").unwrap_err().to_string();
+        assert!(error.contains("without CONFIG_PVH"), "{error}");
+        let other = check(&ELFMAG, "x").unwrap_err().to_string();
+        assert!(other.contains("not a Linux kernel image"), "{other}");
+    }
 
     #[test]
     fn an_image_says_its_version() {
