@@ -187,7 +187,8 @@ pub fn hexadecimal_hash(bytes: &[u8]) -> String {
     hexadecimal(&Sha256::digest(bytes))
 }
 
-fn hexadecimal(bytes: &[u8]) -> String {
+/// Bytes as hexadecimal digits.
+pub fn hexadecimal(bytes: &[u8]) -> String {
     use std::fmt::Write;
     bytes.iter().fold(String::new(), |mut text, byte| {
         // Writing to a string cannot fail.
@@ -202,4 +203,60 @@ fn as_map<S: serde::Serializer, V: Serialize>(
     serializer: S,
 ) -> Result<S::Ok, S::Error> {
     serializer.collect_map(pairs.iter().map(|(name, value)| (name, value)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::schema::{faults, published};
+
+    fn document() -> Document {
+        let file = HashedFile {
+            path: "/x".to_owned(),
+            sha256: "00".to_owned(),
+        };
+        Document {
+            schema: SCHEMA,
+            program: file.clone(),
+            arguments: vec!["x".to_owned()],
+            companions: vec![file],
+            kernel_sha256: "00".to_owned(),
+            memory: 1,
+            cpus: 2,
+            clock: "instructions",
+            policies: vec!["aslr=1".to_owned()],
+            outcome: Some(Ending::Exited(0)),
+            repeatable: false,
+            not_repeatable: Some("live input"),
+            repeating: Some(vec!["forks".to_owned()]),
+            account: vec![
+                ("forks".to_owned(), Value::Count(1)),
+                ("hits".to_owned(), Value::Unobservable),
+            ],
+            stubs: vec![("rseq".to_owned(), 1)],
+            unknown: vec![("bpf".to_owned(), 2)],
+        }
+    }
+
+    #[test]
+    fn what_is_written_is_what_is_published() {
+        const FILE: &str = "run.json";
+        let mut document = document();
+        let whole = serde_json::to_value(&document).unwrap();
+        assert_eq!(faults(FILE, &whole), Vec::<String>::new());
+        for name in published(FILE)["properties"].as_object().unwrap().keys() {
+            assert!(whole.get(name).is_some(), "{name}");
+        }
+        (
+            document.outcome,
+            document.not_repeatable,
+            document.repeating,
+        ) = (None, None, None);
+        document.clock = "host";
+        let bare = serde_json::to_value(&document).unwrap();
+        assert_eq!(faults(FILE, &bare), Vec::<String>::new());
+        document.clock = "sundial";
+        let wrong = serde_json::to_value(&document).unwrap();
+        assert_eq!(faults(FILE, &wrong).len(), 1);
+    }
 }

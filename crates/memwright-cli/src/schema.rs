@@ -3,7 +3,8 @@
 use serde_json::Value;
 
 /// The schemas, by the names of their files in `docs/schema`.
-const PUBLISHED: [(&str, &str); 3] = [
+const PUBLISHED: [(&str, &str); 4] = [
+    ("run.json", include_str!("../../../docs/schema/run.json")),
     (
         "kernel-run.json",
         include_str!("../../../docs/schema/kernel-run.json"),
@@ -40,6 +41,10 @@ fn validate(root: &Value, schema: &Value, value: &Value, at: &str) -> Vec<String
         match word.as_str() {
             "$schema" | "title" | "$defs" => {}
             "$ref" => found.extend(refer(root, rule.as_str().unwrap_or_default(), value, at)),
+            "enum" => {
+                let allowed = rule.as_array().is_some_and(|values| values.contains(value));
+                found.extend((!allowed).then(|| format!("{at}: none of {rule}")));
+            }
             "const" => found.extend((value != rule).then(|| format!("{at}: not {rule}"))),
             "type" => {
                 let fits = match rule.as_array() {
