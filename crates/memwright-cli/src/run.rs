@@ -35,6 +35,8 @@ const KERNEL_MEMORY: u64 = 8 << 20;
 pub struct Prepared {
     /// PROGRAM in the guest.
     pub program: Program,
+    /// The working folder that it starts in.
+    pub folder: PathBuf,
     /// The guest's files.
     pub tree: Tree,
     /// What the kernel is told.
@@ -233,7 +235,11 @@ pub fn prepare(args: &RunArgs) -> Result<Prepared, Failure> {
         path: initrd::variable(&environment, "PATH").unwrap_or_default(),
     };
     let path = program::locate(name, std::env::var_os("PATH").as_deref())?;
+    let folder = program::working_folder(name);
     let mut tree = Tree::default();
+    if folder.exists() {
+        tree.add_host_folder(&folder)?;
+    }
     let program = program::add(&mut tree, &path, around)?;
     for file in &args.files {
         add_file(&mut tree, file, around)?;
@@ -245,7 +251,7 @@ pub fn prepare(args: &RunArgs) -> Result<Prepared, Failure> {
         "root:x:0:0:root:/:/bin/sh\nnobody:x:65534:65534:nobody:/nonexistent:/bin/false\n",
     );
     tree.add_text("/etc/group", 0o644, "root:x:0:\nnogroup:x:65534:\n");
-    let options = options(args, &program.path)?;
+    let options = options(args, &program.path, &folder)?;
     let manifest = Manifest {
         arguments: args.command.clone(),
         environment,
@@ -254,6 +260,7 @@ pub fn prepare(args: &RunArgs) -> Result<Prepared, Failure> {
     check_size(&tree, args)?;
     Ok(Prepared {
         program,
+        folder,
         tree,
         manifest,
     })
@@ -305,19 +312,19 @@ fn split_file(argument: &OsStr) -> (PathBuf, Option<PathBuf>) {
 }
 
 /// The lines of the guest's options.
-fn options(args: &RunArgs, program: &Path) -> Result<Vec<String>, Failure> {
-    let path = program
-        .to_str()
-        .filter(|path| !path.contains('\n'))
-        .ok_or_else(|| {
+fn options(args: &RunArgs, program: &Path, folder: &Path) -> Result<Vec<String>, Failure> {
+    let text = |path: &Path| {
+        let plain = path.to_str().filter(|path| !path.contains('\n'));
+        plain.map(str::to_owned).ok_or_else(|| {
             Failure::NotExecutable(format!(
                 "{}: a program's path must be UTF-8 text in one line",
-                program.display()
+                path.display()
             ))
-        })?;
+        })
+    };
     let terminal = |is: bool| if is { "tty" } else { "pipe" };
     let mut lines = vec![
-        format!("program={path}"),
+        format!("program={}", text(program)?),
         format!("epoch={}", initrd::EPOCH),
         "seed=1".to_owned(),
         format!("stdin={}", terminal(io::stdin().is_terminal())),
@@ -335,6 +342,9 @@ fn options(args: &RunArgs, program: &Path) -> Result<Vec<String>, Failure> {
     if let Some(size) = size.filter(|size| size.ws_col > 0 && size.ws_row > 0) {
         lines.push(format!("columns={}", size.ws_col));
         lines.push(format!("rows={}", size.ws_row));
+    }
+    if folder != Path::new("/") {
+        lines.push(format!("folder={}", text(folder)?));
     }
     for (name, is) in [
         ("trace", args.trace.is_some() || args.keep.is_some()),

@@ -21,6 +21,8 @@ pub enum Stream {
 pub struct Manifest {
     /// Absolute path of the program; its name in the arguments is as the user wrote it.
     pub program: Vec<u8>,
+    /// The working folder that it starts in, absolute; the root where none is named.
+    pub folder: Vec<u8>,
     /// Arguments; the first is the program's name.
     pub arguments: Vec<Vec<u8>>,
     /// Environment strings, `NAME=value`.
@@ -82,6 +84,7 @@ impl Manifest {
         };
         match key {
             "program" => self.program = value.as_bytes().to_vec(),
+            "folder" => self.folder = value.as_bytes().to_vec(),
             "trace" => self.trace = value == "1",
             "strace" => self.system_calls = value == "1",
             "stdin" => self.streams[0] = stream,
@@ -130,7 +133,7 @@ mod tests {
         append(&mut bytes, ".memwright/argv", 0o100_644, b"/bin/sh\0-c\0\0");
         append(&mut bytes, ".memwright/env", 0o100_644, b"A=1\0");
         let options =
-            b"strace=1\nstdin=tty\nseed=7\nswap=zram:8192\nswap=disk:4096\npolicy.aslr=9\npolicy.x=y\nlater=1\n";
+            b"folder=/home\nstrace=1\nstdin=tty\nseed=7\nswap=zram:8192\nswap=disk:4096\npolicy.aslr=9\npolicy.x=y\nlater=1\n";
         append(&mut bytes, ".memwright/options", 0o100_644, options);
         let manifest = Manifest::parse(CpioArchive::new(&bytes));
         assert_eq!(
@@ -138,6 +141,7 @@ mod tests {
             [b"/bin/sh".to_vec(), b"-c".to_vec(), Vec::new()]
         );
         assert_eq!(manifest.environment, [b"A=1".to_vec()]);
+        assert_eq!(manifest.folder, b"/home");
         assert!(manifest.system_calls && !manifest.trace);
         assert_eq!(
             manifest.streams,

@@ -57,6 +57,16 @@ pub fn locate(name: &OsStr, path: Option<&OsStr>) -> Result<PathBuf, Failure> {
     std::path::absolute(found.ok_or_else(missing)?).map_err(|_| missing())
 }
 
+/// The folder that PROGRAM starts in: that of this command where it is named from there, so that a program which starts
+/// itself by its name finds itself; else the root.
+pub fn working_folder(name: &OsStr) -> PathBuf {
+    let given = Path::new(name);
+    let bare = !name.as_bytes().contains(&b'/');
+    let here = given.is_relative() && (!bare || given.is_file());
+    let folder = here.then(|| std::env::current_dir().ok()).flatten();
+    folder.unwrap_or_else(|| PathBuf::from("/"))
+}
+
 /// The first file of that name in a list of folders.
 fn in_path(name: &OsStr, path: &OsStr) -> Option<PathBuf> {
     std::env::split_paths(path)
@@ -377,6 +387,20 @@ mod tests {
             locate(OsStr::new(""), None).unwrap_err().exit_code_of_run(),
             127
         );
+    }
+
+    #[test]
+    fn a_relative_program_starts_where_its_path_does() {
+        let here = std::env::current_dir().unwrap();
+        for (name, folder) in [
+            ("./x", &*here),
+            ("a/b", &*here),
+            ("Cargo.toml", &*here),
+            ("sh", Path::new("/")),
+            ("/bin/sh", Path::new("/")),
+        ] {
+            assert_eq!(working_folder(OsStr::new(name)), folder, "{name}");
+        }
     }
 
     #[test]

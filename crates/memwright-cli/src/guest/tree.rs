@@ -106,6 +106,16 @@ impl Tree {
             .sum()
     }
 
+    /// Adds an empty folder where the host has one, with the folders and links on the way to it.
+    ///
+    /// # Errors
+    /// Those of walking there.
+    pub fn add_host_folder(&mut self, path: &Path) -> anyhow::Result<()> {
+        self.add_links(path)
+            .map(drop)
+            .with_context(|| path.display().to_string())
+    }
+
     /// Walks `path` on the host; adds the folders and links on the way; returns where it leads.
     fn add_links(&mut self, path: &Path) -> io::Result<PathBuf> {
         let mut rest: Vec<PathBuf> = components(path);

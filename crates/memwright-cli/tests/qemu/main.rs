@@ -8,11 +8,14 @@ mod busybox;
 mod codes;
 mod cpus;
 mod debian;
+#[path = "../elsewhere/mod.rs"]
+mod elsewhere;
 mod guest;
 mod installed;
 mod interrupts;
 mod kernel;
 mod languages;
+mod places;
 mod prepare;
 mod programs;
 mod refusals;
@@ -45,6 +48,7 @@ fn main() {
     trials.extend(kernel::trials());
     trials.extend(installed::trials());
     trials.extend(versions::trials());
+    trials.extend(places::trials());
     if !arguments.list {
         prepare::prepare();
     }

@@ -26,7 +26,7 @@ use crate::{
     memory::{Layouts, map_errno, new_space},
     process::{Heap, Image, Resource},
     signal::{AlternateStack, Signal, SignalInfo, code, end_others},
-    syscall::keys,
+    syscall::{file::place, keys},
     wait::Interest,
 };
 use alloc::{format, string::String, sync::Arc, vec::Vec};
@@ -106,6 +106,10 @@ pub(crate) fn execute_manifest(context: &Context<'_>) -> Result<(), (Errno, Stri
     } else {
         manifest.program.clone()
     };
+    place::enter(context, &manifest.folder).map_err(|errno| {
+        let folder = String::from_utf8_lossy(&manifest.folder);
+        (errno, format!("{folder}: {}", explain(errno)))
+    })?;
     let request = Request {
         path: path.clone(),
         start: context.fs().root(),

@@ -4,7 +4,11 @@ use super::{descriptor, real};
 use crate::{
     context::Context,
     errno::Errno,
-    fs::{dentry::Dentry, permission::Permission},
+    fs::{
+        dentry::Dentry,
+        permission::Permission,
+        walk::{LastLink, Walker},
+    },
     syscall::{
         Arguments, CallResult,
         table::{Kind, SystemCall},
@@ -56,6 +60,23 @@ fn chdir(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     check(context, &entry)?;
     context.fs().set_directory(entry);
     Ok(0)
+}
+
+/// Makes a path from the root the working directory; an empty one changes nothing.
+pub(crate) fn enter(context: &Context<'_>, path: &[u8]) -> Result<(), Errno> {
+    if path.is_empty() {
+        return Ok(());
+    }
+    let root = context.fs().root();
+    let walker = Walker {
+        context: Some(context),
+        subject: context.subject(),
+        root: &root,
+    };
+    let entry = walker.resolve(&root, path, LastLink::Follow)?;
+    check(context, &entry)?;
+    context.fs().set_directory(entry);
+    Ok(())
 }
 
 fn fchdir(context: &Context<'_>, arguments: &Arguments) -> CallResult {

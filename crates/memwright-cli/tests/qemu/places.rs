@@ -1,0 +1,75 @@
+//! Where the command and its user are: what the program sees of it, and that the account is the same from elsewhere.
+
+use crate::elsewhere;
+use crate::guest::Guest;
+use crate::prepare;
+use libtest_mimic::{Failed, Trial};
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+const COMMAND: &str = env!("CARGO_BIN_EXE_memwright");
+
+pub fn trials() -> Vec<Trial> {
+    vec![
+        Trial::test("places::a_relative_program_finds_itself", relative),
+        Trial::test(
+            "places::the_account_is_the_same_from_elsewhere",
+            from_elsewhere,
+        ),
+    ]
+}
+
+/// It starts in the folder from which it was named, and starts itself again by the name that it was given.
+fn relative() -> Result<(), Failed> {
+    let folder = tempfile::tempdir()?;
+    let inside = folder.path().join("inside");
+    fs::create_dir(&inside)?;
+    let script = folder.path().join("again");
+    fs::write(
+        &script,
+        "#!/bin/sh\n[ \"$1\" ] && { pwd; exit; }\nexec \"$0\" again\n",
+    )?;
+    fs::set_permissions(&script, fs::Permissions::from_mode(0o755))?;
+    for (name, from) in [("./again", folder.path()), ("../again", &inside)] {
+        let mut command = Guest::new(name, &[]).command(Path::new(COMMAND));
+        let output = command.current_dir(from).output()?;
+        let expected = format!("{}\n", fs::canonicalize(from)?.display());
+        if output.stdout != expected.as_bytes() {
+            return Err(format!(
+                "{name} printed {:?}: {}",
+                String::from_utf8_lossy(&output.stdout),
+                String::from_utf8_lossy(&output.stderr)
+            )
+            .into());
+        }
+    }
+    Ok(())
+}
+
+/// The bytes of the JSON, which holds nothing of this machine.
+fn from_elsewhere() -> Result<(), Failed> {
+    let room = tempfile::tempdir()?;
+    let kernel = room.path().join("kernel");
+    let mut command = elsewhere::command(room.path());
+    fs::copy(prepare::kernel(), &kernel)?;
+    let script = "seq 1 300 | sort -r | tail -1; date; id -u; cat /proc/meminfo; cat /proc/cpuinfo";
+    let (here, there) = (
+        room.path().join("here.json"),
+        room.path().join("there.json"),
+    );
+    let guest = |json: &Path| Guest::shell(script).option("--json", json);
+    let one = guest(&here).command(Path::new(COMMAND)).output()?;
+    let asked = guest(&there).command(Path::new(COMMAND));
+    let other = command
+        .args(asked.get_args())
+        .env("MEMWRIGHT_KERNEL", kernel)
+        .output()?;
+    if one.status.code() != Some(0) || one.stdout != other.stdout || one.stderr != other.stderr {
+        return Err(format!("{one:?}\n{other:?}").into());
+    }
+    if fs::read(here)? != fs::read(there)? {
+        return Err("the accounts differ".into());
+    }
+    Ok(())
+}
