@@ -35,6 +35,7 @@ fn main() {
     let package = PathBuf::from(variable("CARGO_MANIFEST_DIR"));
     let out = PathBuf::from(variable("OUT_DIR"));
     let crates = package.parent().expect("the package is in a folder");
+    build_init(crates.parent().unwrap_or(crates), &out.join("guest-init"));
     println!("cargo::rerun-if-env-changed=MEMWRIGHT_BUILD_KERNEL");
     if env::var("MEMWRIGHT_BUILD_KERNEL").is_ok_and(|value| value == "0") {
         let empty = out.join("no-kernel");
@@ -51,6 +52,37 @@ fn main() {
         "cargo::rustc-env=MEMWRIGHT_KERNEL_IMAGE={}",
         image.display()
     );
+}
+
+/// Compiles the first process of Linux guests; an empty file stands for it where no compiler links a static program.
+fn build_init(workspace: &Path, to: &Path) {
+    let (source, headers) = (
+        workspace.join("programs/lab/init.c"),
+        workspace.join("include/memwright"),
+    );
+    for path in [&source, &headers] {
+        println!("cargo::rerun-if-changed={}", path.display());
+    }
+    println!("cargo::rustc-env=MEMWRIGHT_GUEST_INIT={}", to.display());
+    let built = ["musl-gcc", "cc", "gcc", "clang"].iter().any(|compiler| {
+        let mut command = Command::new(compiler);
+        command.args([
+            "-std=gnu11",
+            "-O2",
+            "-static",
+            "-s",
+            "-Wl,--build-id=none",
+            "-I",
+        ]);
+        let status = command.arg(&headers).arg("-o").args([to, &source]).status();
+        status.is_ok_and(|status| status.success())
+    });
+    if !built {
+        println!(
+            "cargo::warning=no C compiler links a static program: no Linux kernel image will run"
+        );
+        std::fs::write(to, []).expect("the output folder can be written");
+    }
 }
 
 /// Names every file whose change makes another kernel.

@@ -3,10 +3,11 @@
  * It mounts what programs read, lets the kernel's boot-time work end (30 guest seconds of sleep cost nothing under the
  * instruction clock), and runs the program between two marks, its output going to files. Only then it hands the output
  * over, through the port of QEMU's debug console: a serial line would cost interrupts. Everything is in frames: a letter
- * ('o' output, 'e' errors, 'w' what could not be set up, 'n' an error number of execve, 'x' a wait status, the last two
- * four bytes), the length in four bytes, lowest first, the bytes. Its own files are in /.memwright: "argv" (the program's
- * path, then its arguments) and "env", strings that each end in a zero byte, "input" where the program has a standard
- * input, "swap" with the bytes of compressed memory to swap to, and "modules" to load before.
+ * ('o' output, 'e' errors, 'w' what could not be set up, 'b' the notes of the kernel's image, 'n' an error number of
+ * execve, 'x' a wait status, the last two four bytes), the length in four bytes, lowest first, the bytes. Its own files
+ * are in /.memwright: "argv" (the program's path, then its arguments) and "env", strings that each end in a zero byte,
+ * "folder", the one to start in, "input" where the program has a standard input, "swap" with the bytes of compressed
+ * memory to swap to, and "modules" to load before.
  */
 #define _GNU_SOURCE
 #include <dirent.h>
@@ -28,6 +29,10 @@
 #include "mark.h"
 
 enum { CONSOLE_PORT = 0xe9, EXIT_PORT = 0xf4, MOST_STRINGS = 4096, THE_RUN = 32767, PAGE = 4096 };
+
+/* Where no memory is: faults of the kernel on its way there show in QEMU's log where nobody sees marks. */
+#define RUN_BEGINS ((const char *)0x4d5700000000)
+#define RUN_ENDS ((const char *)0x4d5700001000)
 
 static char buffer[1 << 16];
 
@@ -130,12 +135,13 @@ static void redirect(int to, const char *path, int flags)
 		close(file);
 }
 
-static void become_program(char **arguments, char **environment, int refusal)
+static void become_program(char **arguments, char **environment, const char *folder, int refusal)
 {
 	redirect(0, "/.memwright/input", O_RDONLY);
 	redirect(1, "/.memwright/output", O_WRONLY | O_CREAT | O_TRUNC);
 	redirect(2, "/.memwright/errors", O_WRONLY | O_CREAT | O_TRUNC);
-	execve(arguments[0], arguments + 1, environment);
+	if (chdir(folder) == 0)
+		execve(arguments[0], arguments + 1, environment);
 	uint32_t number = errno;
 	if (write(refusal, &number, sizeof number) != sizeof number)
 		_exit(126);
@@ -156,23 +162,27 @@ int main(void)
 	if (iopl(3) || pipe2(refusal, O_CLOEXEC))
 		reboot(RB_POWER_OFF);
 	char **arguments = read_strings("/.memwright/argv"), **environment = read_strings("/.memwright/env");
+	char **folder = read_strings("/.memwright/folder");
 	load_modules();
 	char **swap = read_strings("/.memwright/swap");
 	if (swap && swap[0])
 		make_swap(swap[0]);
 	sleep(30);
+	access(RUN_BEGINS, F_OK);
 	MARK_BEGIN(THE_RUN);
 	pid_t child = fork();
 	if (child == 0) {
 		iopl(0);
-		become_program(arguments, environment, refusal[1]);
+		become_program(arguments, environment, folder && folder[0] ? folder[0] : "/", refusal[1]);
 	}
 	while (waitpid(child, &status, 0) != child)
 		;
 	MARK_END(THE_RUN);
+	access(RUN_ENDS, F_OK);
 	close(refusal[1]);
 	send_file('o', "/.memwright/output");
 	send_file('e', "/.memwright/errors");
+	send_file('b', "/sys/kernel/notes");
 	if (read(refusal[0], &number, sizeof number) == sizeof number)
 		send_frame('n', &number, sizeof number);
 	send_frame('x', &status, sizeof status);

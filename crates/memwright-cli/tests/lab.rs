@@ -1,6 +1,9 @@
 //! Kernel images under a real QEMU: small ones made here that misbehave, each in its way, and Debian's.
 
+mod elsewhere;
+
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
@@ -166,7 +169,7 @@ fn a_full_disk_is_one_line() {
 }
 
 #[test]
-fn without_a_compiler_it_is_said_what_is_missing() {
+fn without_qemu_it_is_said_what_is_missing() {
     let folder = tempfile::tempdir().unwrap();
     let path = image(&folder, &END);
     let arguments = ["compare", "--kernel", path.to_str().unwrap(), "--kernel"];
@@ -175,7 +178,159 @@ fn without_a_compiler_it_is_said_what_is_missing() {
         .env("PATH", "/nowhere")
         .output()
         .unwrap();
-    ends(&folder, &output, 3, "a C compiler is missing");
+    ends(&folder, &output, 3, "QEMU is missing");
+}
+
+/// Debian's image, fetched where it is not kept yet; `None`, and a word why, where it cannot be had.
+fn debians_image(folder: &TempDir) -> Option<PathBuf> {
+    let kept = run(folder, &["kernels", "list"]).output().unwrap();
+    if !String::from_utf8_lossy(&kept.stdout).contains("debian:trixie ") {
+        let added = run(folder, &["kernels", "add", "debian:trixie"]).output();
+        let added = added.unwrap();
+        if added.status.code() == Some(3) {
+            println!("skipped: {}", String::from_utf8_lossy(&added.stderr).trim());
+            return None;
+        }
+    }
+    let line = run(
+        folder,
+        &["run", "--kernel", "debian:trixie", "--dry-run", "/bin/true"],
+    );
+    let line = { line }.output().unwrap().stdout;
+    let line = String::from_utf8(line).unwrap();
+    let mut words = line.split_whitespace();
+    words.find(|word| *word == "-kernel");
+    words.next().map(PathBuf::from)
+}
+
+/// The account of a run on Debian's image.
+fn account(folder: &TempDir, command: &mut Command, name: &str) -> (Value, String) {
+    let file = folder.path().join(name);
+    let output = command.output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    let text = fs::read(&file).unwrap_or_else(|_| panic!("{said}"));
+    (serde_json::from_slice(&text).expect(&said), said)
+}
+
+/// A run with `PATH` leading to QEMU alone, and no plugin in the cache.
+fn without_compiler(folder: &TempDir, arguments: &[&str]) -> Command {
+    let tools = folder.path().join("tools");
+    fs::create_dir_all(&tools).unwrap();
+    let path = std::env::var_os("PATH").unwrap();
+    let qemu = std::env::split_paths(&path).map(|folder| folder.join("qemu-system-x86_64"));
+    let qemu = { qemu }.find(|file| file.exists()).unwrap();
+    // The link may be there from an earlier run.
+    let _ = std::os::unix::fs::symlink(qemu, tools.join("qemu-system-x86_64"));
+    let mut command = run(folder, arguments);
+    command
+        .env("PATH", tools)
+        .env("XDG_CACHE_HOME", folder.path().join("cache"));
+    command
+}
+
+#[test]
+fn without_a_compiler_the_rows_of_the_plugin_are_not_measured() {
+    let folder = tempfile::tempdir().unwrap();
+    let Some(image) = debians_image(&folder) else {
+        return;
+    };
+    let program = program(&folder);
+    let [one, other] = ["one", "other"].map(|name| folder.path().join(name));
+    let arguments = |file: &Path| {
+        let words = ["run", "--no-verify", "--kernel"].map(str::to_owned);
+        let files = [&image, Path::new("--json"), file, &program];
+        let files = files.map(|path| path.to_str().unwrap().to_owned());
+        [&words[..], &files[..]].concat()
+    };
+    let words = arguments(&one);
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    let (counted, _) = account(&folder, &mut run(&folder, &words), "one");
+    let words = arguments(&other);
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    let (told, said) = account(&folder, &mut without_compiler(&folder, &words), "other");
+    assert!(said.contains("a C compiler is missing"), "{said}");
+    assert!(counted["run"]["user_faults"]["write"].as_u64() > Some(256));
+    for name in [
+        "user_faults",
+        "kernel_faults",
+        "call_interrupts",
+        "full_flushes",
+    ] {
+        assert_eq!(told["run"][name], counted["run"][name], "{name}");
+    }
+    for name in ["invlpg", "invpcid", "cr4_writes", "instructions"] {
+        assert!(counted["run"][name] != Value::Null, "{name}");
+        assert_eq!(told["run"][name], Value::Null, "{name}");
+    }
+    assert_eq!(told["regions"], Value::Null);
+    let unmeasured = said.lines().filter(|line| line.contains("not measured"));
+    assert_eq!(unmeasured.count(), 5, "{said}");
+    leaves_nothing(&folder);
+}
+
+/// But for the host's own block the JSON is the same, byte for byte, wherever it is made.
+#[test]
+fn the_account_is_the_same_from_elsewhere() {
+    let folder = tempfile::tempdir().unwrap();
+    let Some(image) = debians_image(&folder) else {
+        return;
+    };
+    let program = program(&folder);
+    let room = folder.path().join("room");
+    let mut there = elsewhere::command(&room);
+    fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    let moved = room.join("image");
+    fs::copy(&image, &moved).unwrap();
+    let words = |image: &Path, file: &str| {
+        let kernel = format!("debian={}", image.display());
+        let words = ["run", "--no-verify", "--kernel", &kernel, "--json", file];
+        let program = program.to_str().unwrap();
+        [&words[..], &[program]]
+            .concat()
+            .iter()
+            .map(|word| (*word).to_owned())
+            .collect::<Vec<_>>()
+    };
+    let (one, other) = (folder.path().join("one"), room.join("other"));
+    let here = words(&image, one.to_str().unwrap());
+    let here: Vec<&str> = here.iter().map(String::as_str).collect();
+    let (mut one, _) = account(&folder, &mut run(&folder, &here), "one");
+    there.args(words(&moved, other.to_str().unwrap()));
+    let (mut other, said) = account(&folder, &mut there, "room/other");
+    assert!(
+        one["run"]["instructions"]["user"].as_u64() > Some(1000),
+        "{said}"
+    );
+    for account in [&mut one, &mut other] {
+        account.as_object_mut().unwrap().remove("host").unwrap();
+    }
+    let text = |account: &Value| serde_json::to_string_pretty(account).unwrap();
+    assert_eq!(text(&one), text(&other));
+}
+
+/// A program that is named from the current folder starts there, and finds itself by the name that it was given.
+#[test]
+fn a_relative_program_finds_itself_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let Some(image) = debians_image(&folder) else {
+        return;
+    };
+    let script = folder.path().join("again");
+    fs::write(
+        &script,
+        "#!/bin/sh\n[ \"$1\" ] && { pwd; exit; }\nexec \"$0\" again\n",
+    )
+    .unwrap();
+    fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).unwrap();
+    let options = ["run", "--no-verify", "--no-count", "--kernel"];
+    let words = [&options[..], &[image.to_str().unwrap(), "./again"]].concat();
+    let output = run(&folder, &words)
+        .current_dir(folder.path())
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    let expected = format!("{}\n", fs::canonicalize(folder.path()).unwrap().display());
+    assert_eq!(String::from_utf8_lossy(&output.stdout), expected, "{said}");
 }
 
 #[test]
@@ -262,15 +417,8 @@ fn program(folder: &TempDir) -> PathBuf {
 #[test]
 fn debians_kernel_is_counted_exactly() {
     let folder = tempfile::tempdir().unwrap();
-    let kept = run(&folder, &["kernels", "list"]).output().unwrap();
-    if !String::from_utf8_lossy(&kept.stdout).contains("debian:trixie ") {
-        let added = run(&folder, &["kernels", "add", "debian:trixie"])
-            .output()
-            .unwrap();
-        if added.status.code() == Some(3) {
-            println!("skipped: {}", String::from_utf8_lossy(&added.stderr).trim());
-            return;
-        }
+    if debians_image(&folder).is_none() {
+        return;
     }
     let program = program(&folder);
     let file = folder.path().join("account.json");

@@ -181,6 +181,7 @@ fn identities(one: &Value, other: &Value) -> Vec<(&'static str, Value, Value)> {
                 "kernel command line",
                 document["kernel"]["command_line"].clone(),
             ),
+            ("first process", document["init_sha256"].clone()),
             ("QEMU", document["qemu"]["sha256"].clone()),
             ("memory size", document["memory"].clone()),
             ("number of CPUs", document["cpus"].clone()),

@@ -1,5 +1,7 @@
 //! What is counted of a guest from outside.
 
+use std::ops::{Add, Sub};
+
 use serde::{Deserialize, Serialize};
 
 /// Counts since some moment, or between two.
@@ -9,16 +11,21 @@ pub struct Counts {
     pub user_faults: Faults,
     /// Page faults in kernel mode: in system calls that copy from or to a program, nearly all.
     pub kernel_faults: Faults,
-    /// Loads of CR3 with the value that it had: everything is flushed.
-    pub full_flushes: u64,
-    /// Loads of CR3 with another value.
-    pub switches: u64,
-    /// CR4 writes: a change of its global bit flushes everything.
-    pub cr4_writes: u64,
-    /// INVLPG.
-    pub invlpg: u64,
-    /// INVPCID.
-    pub invpcid: u64,
+    /// Loads of CR3 with the value that it had: everything is flushed. Absent where it is not told which CPU loads.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub full_flushes: Option<u64>,
+    /// Loads of CR3 with another value; absent likewise.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub switches: Option<u64>,
+    /// CR4 writes: a change of its global bit flushes everything. Absent without the plugin.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cr4_writes: Option<u64>,
+    /// INVLPG; absent without the plugin.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub invlpg: Option<u64>,
+    /// INVPCID; absent without the plugin.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub invpcid: Option<u64>,
     /// Interrupts by the vectors that Linux calls functions of other CPUs by, shootdowns of translations above all.
     pub call_interrupts: u64,
     /// All other interrupts from devices, timers and CPUs.
@@ -115,15 +122,15 @@ impl Counts {
         Self {
             user_faults: self.user_faults.since(before.user_faults),
             kernel_faults: self.kernel_faults.since(before.kernel_faults),
-            full_flushes: self.full_flushes - before.full_flushes,
-            switches: self.switches - before.switches,
-            cr4_writes: self.cr4_writes - before.cr4_writes,
-            invlpg: self.invlpg - before.invlpg,
-            invpcid: self.invpcid - before.invpcid,
+            full_flushes: both(self.full_flushes, before.full_flushes, u64::sub),
+            switches: both(self.switches, before.switches, u64::sub),
+            cr4_writes: both(self.cr4_writes, before.cr4_writes, u64::sub),
+            invlpg: both(self.invlpg, before.invlpg, u64::sub),
+            invpcid: both(self.invpcid, before.invpcid, u64::sub),
             call_interrupts: self.call_interrupts - before.call_interrupts,
             other_interrupts: self.other_interrupts - before.other_interrupts,
             instructions: both(self.instructions, before.instructions, |one, other| {
-                one - other
+                one.by(other, u64::sub)
             }),
         }
     }
@@ -133,15 +140,15 @@ impl Counts {
         Self {
             user_faults: self.user_faults.plus(other.user_faults),
             kernel_faults: self.kernel_faults.plus(other.kernel_faults),
-            full_flushes: self.full_flushes + other.full_flushes,
-            switches: self.switches + other.switches,
-            cr4_writes: self.cr4_writes + other.cr4_writes,
-            invlpg: self.invlpg + other.invlpg,
-            invpcid: self.invpcid + other.invpcid,
+            full_flushes: both(self.full_flushes, other.full_flushes, u64::add),
+            switches: both(self.switches, other.switches, u64::add),
+            cr4_writes: both(self.cr4_writes, other.cr4_writes, u64::add),
+            invlpg: both(self.invlpg, other.invlpg, u64::add),
+            invpcid: both(self.invpcid, other.invpcid, u64::add),
             call_interrupts: self.call_interrupts + other.call_interrupts,
             other_interrupts: self.other_interrupts + other.other_interrupts,
             instructions: both(self.instructions, other.instructions, |one, other| {
-                one + other
+                one.by(other, u64::add)
             }),
         }
     }
@@ -149,7 +156,7 @@ impl Counts {
     /// The rows of reports: group, title and value.
     pub fn rows(&self) -> Vec<(&'static str, &'static str, Option<u64>)> {
         let (user, kernel) = (&self.user_faults, &self.kernel_faults);
-        let rows = [
+        let measured = [
             (FAULTS, "user, not present, read", user.read),
             (FAULTS, "user, not present, write", user.write),
             (FAULTS, "user, not present, fetch", user.fetch),
@@ -160,42 +167,50 @@ impl Counts {
             (FAULTS, "kernel, not present, fetch", kernel.fetch),
             (FAULTS, "kernel, write-protect", kernel.write_protect),
             (FAULTS, "kernel, refused otherwise", kernel.refused),
+        ];
+        let instructions = self.instructions;
+        let mut rows: Vec<_> = measured
+            .map(|(group, title, value)| (group, title, Some(value)))
+            .to_vec();
+        rows.extend([
             (FLUSHES, "CR3 loads, same value", self.full_flushes),
             (FLUSHES, "CR3 loads, another value", self.switches),
             (FLUSHES, "CR4 writes", self.cr4_writes),
             (FLUSHES, "INVLPG", self.invlpg),
             (FLUSHES, "INVPCID", self.invpcid),
-            (FLUSHES, "call-function interrupts", self.call_interrupts),
-            (OTHERS, "other interrupts", self.other_interrupts),
-        ];
-        let mut rows: Vec<_> = rows
-            .map(|(group, title, value)| (group, title, Some(value)))
-            .to_vec();
-        let instructions = self.instructions;
-        rows.push((
-            OTHERS,
-            "instructions, user",
-            instructions.map(|one| one.user),
-        ));
-        rows.push((
-            OTHERS,
-            "instructions, kernel",
-            instructions.map(|one| one.kernel),
-        ));
+            (
+                FLUSHES,
+                "call-function interrupts",
+                Some(self.call_interrupts),
+            ),
+            (OTHERS, "other interrupts", Some(self.other_interrupts)),
+            (
+                OTHERS,
+                "instructions, user",
+                instructions.map(|one| one.user),
+            ),
+            (
+                OTHERS,
+                "instructions, kernel",
+                instructions.map(|one| one.kernel),
+            ),
+        ]);
         rows
     }
 }
 
-fn both(
-    one: Option<Instructions>,
-    other: Option<Instructions>,
-    by: fn(u64, u64) -> u64,
-) -> Option<Instructions> {
-    let (one, other) = (one?, other?);
-    Some(Instructions {
-        user: by(one.user, other.user),
-        kernel: by(one.kernel, other.kernel),
-    })
+impl Instructions {
+    fn by(self, other: Self, by: fn(u64, u64) -> u64) -> Self {
+        Self {
+            user: by(self.user, other.user),
+            kernel: by(self.kernel, other.kernel),
+        }
+    }
+}
+
+/// What was measured in both.
+fn both<T>(one: Option<T>, other: Option<T>, by: fn(T, T) -> T) -> Option<T> {
+    one.zip(other).map(|(one, other)| by(one, other))
 }
 
 const FAULTS: &str = "Page faults";
@@ -257,7 +272,7 @@ mod tests {
         for error in 0..64 {
             one.exception(PAGE_FAULT, error, false);
         }
-        one.invlpg = 3;
+        one.invlpg = Some(3);
         one.instructions = Some(Instructions {
             user: 1,
             kernel: 1000,

@@ -26,6 +26,9 @@ pub struct Document {
     pub companions: Vec<HashedFile>,
     /// The kernel.
     pub kernel: Kernel,
+    /// SHA-256 of the guest's first process, which is this command's.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub init_sha256: Option<String>,
     /// The emulator.
     pub qemu: Qemu,
     /// The guest's memory in bytes.
@@ -68,6 +71,9 @@ pub struct Kernel {
     pub name: String,
     /// SHA-256 of its image.
     pub sha256: String,
+    /// The build ID that it tells its programs (`/sys/kernel/notes`), where it does.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub build_id: Option<String>,
     /// SHA-256 of its configuration, where that is known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub config_sha256: Option<String>,

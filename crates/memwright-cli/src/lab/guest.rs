@@ -14,7 +14,7 @@ use memwright_linux::channel::Outcome;
 use rustix::fs::{FileType, MemfdFlags, Mode};
 
 use super::counts::Counts;
-use super::log::{self, Region, Tally};
+use super::log::{self, Counted, Region, Tally};
 use super::runs::Runs;
 use super::tables::{Memory, PageTables};
 use crate::folder::private_folder;
@@ -22,6 +22,7 @@ use crate::qemu::command::{machine_arguments, option};
 use crate::qemu::launch;
 use crate::qemu::machine::Machine;
 use crate::qemu::process::Process;
+use crate::report::hexadecimal;
 use crate::sheet::NOT_MEASURED;
 
 /// No mitigation of hardware that TCG is not, and no random layout: runs repeat, and the paths are the bare ones.
@@ -33,7 +34,7 @@ const COMMAND_LINE: &str =
 pub struct Guest {
     /// The QEMU to use.
     pub qemu: OsString,
-    /// The kernel: a bzImage.
+    /// The kernel: a bzImage, or a vmlinux.
     pub image: PathBuf,
     /// The archive of the guest's files, with the first process and the program.
     pub archive: PathBuf,
@@ -41,8 +42,19 @@ pub struct Guest {
     pub append: String,
     /// The machine.
     pub machine: Machine,
-    /// What counts; without it nothing is counted.
-    pub plugin: Option<PathBuf>,
+    /// What counts.
+    pub counting: Counting,
+}
+
+/// What counts.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Counting {
+    /// The plugin, and QEMU's log of exceptions.
+    Plugin(PathBuf),
+    /// QEMU's log alone: the rows that the plugin feeds are not measured.
+    Log,
+    /// Nothing.
+    Nothing,
 }
 
 /// What a run came to.
@@ -54,10 +66,12 @@ pub struct Said {
     pub errors: Vec<u8>,
     /// What its guest could not set up for it, a line each.
     pub warnings: Vec<u8>,
+    /// The kernel's build ID, where it tells one.
+    pub build_id: Option<String>,
     /// How it ended.
     pub outcome: Outcome,
-    /// What was counted of its run, and of the regions that it marked.
-    pub counted: Option<(Counts, Vec<Region>)>,
+    /// What was counted, where anything was.
+    pub counted: Option<Counted>,
 }
 
 impl Said {
@@ -73,14 +87,18 @@ impl Said {
                 found.push(what.to_owned());
             }
         }
+        let regions = |said: &Self| -> Vec<Region> {
+            let counted = said.counted.iter();
+            counted
+                .flat_map(|one| one.regions.clone().unwrap_or_default())
+                .collect()
+        };
         let columns = |said: &Self| {
-            let (run, regions) = said.counted.clone().unwrap_or_default();
-            let mut columns = vec![(String::new(), 1, run)];
-            let regions = regions.iter();
-            columns.extend(
-                regions.map(|one| (format!("region {}: ", one.region), one.passes, one.counts)),
-            );
-            columns
+            let run = said.counted.iter().map(|one| (String::new(), 1, one.run));
+            let regions = regions(said);
+            let of_region =
+                |one: &Region| (format!("region {}: ", one.region), one.passes, one.counts);
+            run.chain(regions.iter().map(of_region)).collect::<Vec<_>>()
         };
         let (mine, others) = (columns(self), columns(other));
         let names = |columns: &[(String, u64, Counts)]| -> Vec<(String, u64)> {
@@ -94,7 +112,7 @@ impl Said {
             return found;
         }
         let states = |said: &Self| -> Vec<_> {
-            let (_, regions) = said.counted.clone().unwrap_or_default();
+            let regions = regions(said);
             let states = regions.iter().map(|one| (one.at_beginning, one.at_end));
             states.collect()
         };
@@ -137,7 +155,7 @@ impl Guest {
         add(&[word("-device"), word("isa-debug-exit,iobase=0xf4,iosize=4")]);
         add(&[word("-chardev"), &option("file,id=serial,path=", serial)]);
         add(&[word("-serial"), word("chardev:serial")]);
-        if let Some(plugin) = &self.plugin {
+        if let Counting::Plugin(plugin) = &self.counting {
             let mut words = option("file=", plugin);
             if self.machine.cpus > 1 {
                 words.push(",instructions=off");
@@ -146,13 +164,15 @@ impl Guest {
                 words.push(option(",answers=", &wires.answers));
             }
             add(&[word("-plugin"), &words]);
+        }
+        let log = match self.counting {
+            Counting::Plugin(_) => Some("int,mmu,plugin"),
+            Counting::Log => Some("int,mmu"),
+            Counting::Nothing => None,
+        };
+        if let Some(log) = log {
             // Its standard input is a pipe to the reader of the log.
-            add(&[
-                word("-d"),
-                word("int,mmu,plugin"),
-                word("-D"),
-                word("/dev/stdin"),
-            ]);
+            add(&[word("-d"), word(log), word("-D"), word("/dev/stdin")]);
         }
         if let Some(wires) = wires {
             let file = format!(
@@ -195,7 +215,7 @@ impl Guest {
         let process = Arc::new(Process::new(child));
         runs.add(&process);
         let (read, tally) = thread::scope(|scope| {
-            let following = scope.spawn(|| follow(log, &wires));
+            let following = scope.spawn(|| follow(log, &wires, self.machine.cpus));
             let mut bytes = Vec::new();
             let read = output.read_to_end(&mut bytes).map(|_| bytes);
             (read, following.join())
@@ -208,10 +228,9 @@ impl Guest {
         let Some(said) = parse_frames(&bytes) else {
             bail!(explain(&serial, &errors));
         };
-        let counting = tally.counting();
         let counted = tally.finish();
-        if counting && counted.is_none() {
-            bail!("the plugin saw no end of the run");
+        if self.counting != Counting::Nothing && counted.is_none() {
+            bail!("QEMU's log shows no end of the run");
         }
         Ok(Said { counted, ..said })
     }
@@ -261,9 +280,9 @@ impl Wires {
 }
 
 /// Reads QEMU's log to its end.
-fn follow(log: impl Read, wires: &Wires) -> io::Result<Tally> {
+fn follow(log: impl Read, wires: &Wires, cpus: u8) -> io::Result<Tally> {
     let mut reader = BufReader::with_capacity(1 << 16, log);
-    let mut tally = Tally::default();
+    let mut tally = Tally::new(cpus);
     let mut line = Vec::new();
     loop {
         line.clear();
@@ -282,6 +301,7 @@ fn follow(log: impl Read, wires: &Wires) -> io::Result<Tally> {
 /// What the first process handed over; `None` if a part is missing.
 fn parse_frames(mut bytes: &[u8]) -> Option<Said> {
     let (mut output, mut errors, mut warnings) = (Vec::new(), Vec::new(), Vec::new());
+    let mut notes = Vec::new();
     let (mut refusal, mut status) = (None, None);
     while let Some((kind, rest)) = bytes.split_first() {
         let (length, rest) = rest.split_first_chunk::<4>()?;
@@ -291,6 +311,7 @@ fn parse_frames(mut bytes: &[u8]) -> Option<Said> {
             b'o' => output.extend_from_slice(body),
             b'e' => errors.extend_from_slice(body),
             b'w' => warnings.extend_from_slice(body),
+            b'b' => notes.extend_from_slice(body),
             b'n' => refusal = Some(number()?),
             b'x' => status = Some(number()?),
             _ => return None,
@@ -308,9 +329,25 @@ fn parse_frames(mut bytes: &[u8]) -> Option<Said> {
         output,
         errors,
         warnings,
+        build_id: build_id(&notes),
         outcome,
         counted: None,
     })
+}
+
+/// The build ID among the notes of an ELF file: of type 3, by GNU.
+fn build_id(mut notes: &[u8]) -> Option<String> {
+    let whole = |length: u32| Some(usize::try_from(length).ok()?.next_multiple_of(4));
+    loop {
+        let (header, rest) = notes.split_first_chunk::<12>()?;
+        let word = |at: usize| Some(u32::from_le_bytes(header[at..at + 4].try_into().ok()?));
+        let (name, rest) = rest.split_at_checked(whole(word(0)?)?)?;
+        let (bytes, rest) = rest.split_at_checked(whole(word(4)?)?)?;
+        if name == b"GNU\0" && word(8)? == 3 {
+            return Some(hexadecimal(bytes));
+        }
+        notes = rest;
+    }
 }
 
 /// One line about a guest without a result: its panic, else the last that it or QEMU said.
@@ -354,6 +391,8 @@ mod tests {
             frame(b'o', b"two"),
             frame(b'e', b"error"),
             frame(b'w', b"no swap\n"),
+            frame(b'b', b"\x04\0\0\0\x05\0\0\0\x06\0\0\0Xen\0linux\0\0\0"),
+            frame(b'b', b"\x04\0\0\0\x04\0\0\0\x03\0\0\0GNU\0\x01\xab\0\x10"),
             frame(b'x', &[0, 7, 0, 0]),
         ];
         let bytes = parts.concat();
@@ -366,6 +405,7 @@ mod tests {
             (&*said.warnings, said.outcome),
             (&b"no swap\n"[..], Outcome::Exited(7))
         );
+        assert_eq!(said.build_id.as_deref(), Some("01ab0010"));
         for length in 0..bytes.len() {
             assert_eq!(parse_frames(&bytes[..length]), None, "cut at {length}");
         }
@@ -420,8 +460,12 @@ mod tests {
             output: b"x".to_vec(),
             errors: Vec::new(),
             warnings: Vec::new(),
+            build_id: None,
             outcome: Outcome::Exited(0),
-            counted: Some((Counts::default(), vec![region])),
+            counted: Some(Counted {
+                run: Counts::default(),
+                regions: Some(vec![region]),
+            }),
         }
     }
 
@@ -430,19 +474,23 @@ mod tests {
         assert!(said().differences(&said()).is_empty());
         let mut other = said();
         other.output = b"y".to_vec();
-        let (run, regions) = other.counted.as_mut().unwrap();
-        run.invlpg = 3;
-        regions[0].counts.user_faults.write = 1;
+        let counted = other.counted.as_mut().unwrap();
+        counted.run.invlpg = Some(3);
+        counted.regions.as_mut().unwrap()[0]
+            .counts
+            .user_faults
+            .write = 1;
         assert_eq!(
             said().differences(&other),
             [
                 "output",
-                "Flushes: INVLPG: 0 and 3",
+                "Flushes: INVLPG: not measured and 3",
                 "region 1: Page faults: user, not present, write: 0 and 1"
             ]
         );
         let mut other = said();
-        other.counted.as_mut().unwrap().1[0].passes = 3;
+        let counted = other.counted.as_mut().unwrap();
+        counted.regions.as_mut().unwrap()[0].passes = 3;
         assert_eq!(said().differences(&other), ["marks"]);
     }
 }

@@ -3,19 +3,19 @@
 use std::ffi::OsString;
 use std::fs;
 use std::io::{self, IsTerminal, Read};
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Duration;
 
-use anyhow::{Context, anyhow};
+use anyhow::{Context, anyhow, ensure};
 
 use super::document::{Document, Host, Kernel, Qemu};
-use super::guest::{Guest, Said};
+use super::guest::{Counting, Guest, Said};
 use super::image::Image;
 use super::plugin;
 use super::runs::Runs;
 use crate::args::RunArgs;
-use crate::compile::{Compiler, Source};
 use crate::failure::{Failure, SIGNAL_BASE, TIMEOUT};
 use crate::folder::{PrivateFolder, kept_folder, private_folder};
 use crate::guest::initrd::{self, Manifest};
@@ -25,21 +25,14 @@ use crate::qemu::command::shell_line;
 use crate::qemu::machine::Machine;
 use crate::qemu::process::Cut;
 use crate::qemu::version::{self, Version};
-use crate::report::HashedFile;
+use crate::report::{HashedFile, hexadecimal_hash};
 use crate::run::{self, Prepared};
 use crate::session::say;
 use crate::size::{SwapKind, SwapSize};
 
-/// The guest's first process, and how it is built.
-const INIT: [Source; 2] = [
-    ("main.c", include_str!("../../../../programs/lab/init.c")),
-    (
-        "mark.h",
-        include_str!("../../../../include/memwright/mark.h"),
-    ),
-];
-const INIT_COMPILERS: &[&str] = &["musl-gcc", "cc"];
-const INIT_FLAGS: &[&str] = &["-std=gnu11", "-O2", "-static"];
+/// The guest's first process, built with this command: it takes no compiler where the command runs, and is the same bytes
+/// wherever that is. Empty where it could not be built.
+static INIT: &[u8] = include_bytes!(env!("MEMWRIGHT_GUEST_INIT"));
 /// Where the guest's first process looks for its own files.
 const OWN: &str = "/.memwright";
 /// The archive that every image has in common.
@@ -59,7 +52,7 @@ pub struct Laboratory<'a> {
     machine: Machine,
     qemu: OsString,
     version: Version,
-    plugin: Option<PathBuf>,
+    counting: Counting,
     // Removed when this value goes.
     _folder: PrivateFolder,
 }
@@ -99,10 +92,10 @@ impl<'a> Laboratory<'a> {
         if !args.dry_run || args.keep.is_some() {
             initrd::write(&files.join(ARCHIVE), &prepared.manifest, &prepared.tree)?;
         }
-        let plugin = if args.no_count {
-            None
+        let counting = if args.no_count {
+            Counting::Nothing
         } else {
-            plugin_or_say(version)
+            plugin_or_say(&qemu, version)
         };
         let companions = prepared.program.companions.iter();
         Ok(Self {
@@ -112,7 +105,7 @@ impl<'a> Laboratory<'a> {
             files,
             swap,
             machine,
-            plugin,
+            counting,
             qemu,
             version,
             _folder: folder,
@@ -174,7 +167,7 @@ impl<'a> Laboratory<'a> {
             archive: self.archive(image),
             append: append(self.args),
             machine: self.machine,
-            plugin: self.plugin.clone(),
+            counting: self.counting.clone(),
         }
     }
 
@@ -210,7 +203,11 @@ impl<'a> Laboratory<'a> {
     ) -> Document {
         let text = |text: &OsString| text.to_string_lossy().into_owned();
         let differs = again.map(|again| said.differences(again));
-        let (run, regions) = said.counted.clone().unzip();
+        let (run, regions) = said
+            .counted
+            .clone()
+            .map(|counted| (counted.run, counted.regions))
+            .unzip();
         Document {
             schema: super::document::SCHEMA,
             kind: super::document::KIND.to_owned(),
@@ -220,10 +217,12 @@ impl<'a> Laboratory<'a> {
             kernel: Kernel {
                 name: image.name.clone(),
                 sha256: image.sha256.clone(),
+                build_id: said.build_id.clone(),
                 config_sha256: image.config_sha256.clone(),
                 version: image.version.clone(),
                 command_line: guest.command_line(),
             },
+            init_sha256: Some(hexadecimal_hash(INIT)),
             qemu: Qemu {
                 version: self.version.to_string(),
                 sha256: version::hash(&self.qemu),
@@ -234,7 +233,7 @@ impl<'a> Laboratory<'a> {
             repeats: differs.as_ref().map(Vec::is_empty),
             differs: differs.unwrap_or_default(),
             run,
-            regions,
+            regions: regions.flatten(),
             host: Host {
                 image: image.path.display().to_string(),
                 command: self.line(image),
@@ -285,12 +284,12 @@ fn swap_bytes(wanted: &[SwapSize]) -> anyhow::Result<Option<u64>> {
 
 /// Puts the first process, the program's input, its arguments and what swap it has into the guest.
 fn put_init(prepared: &mut Prepared, swap: Option<u64>) -> anyhow::Result<()> {
-    let compiler = Compiler::first_of(INIT_COMPILERS)?;
-    let folder = compiler.folder("lab", &INIT.map(|(_, text)| text))?;
-    let init = compiler.build(&folder, "init", INIT_FLAGS, &INIT)?;
-    prepared
-        .tree
-        .add_copy(&init, &Path::new(OWN).join("init"))?;
+    ensure!(
+        !INIT.is_empty(),
+        "this command was built without a first process for Linux guests: no C compiler linked a static program then"
+    );
+    let place = Path::new(OWN).join("init");
+    prepared.tree.add_bytes(&place, 0o755, INIT.to_vec());
     if !io::stdin().is_terminal() {
         let mut input = Vec::new();
         io::stdin()
@@ -304,6 +303,9 @@ fn put_init(prepared: &mut Prepared, swap: Option<u64>) -> anyhow::Result<()> {
         let text = bytes.to_string().into_bytes();
         prepared.tree.add_bytes(&place, 0o600, text);
     }
+    let folder = prepared.folder.as_os_str().as_bytes().to_vec();
+    let place = Path::new(OWN).join("folder");
+    prepared.tree.add_bytes(&place, 0o600, folder);
     let path = OsString::from(&prepared.program.path);
     let given = prepared.manifest.arguments.drain(..);
     prepared.manifest = Manifest {
@@ -314,13 +316,20 @@ fn put_init(prepared: &mut Prepared, swap: Option<u64>) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The plugin for this QEMU. Where it cannot be built nothing is counted, and that is said.
-fn plugin_or_say(version: Version) -> Option<PathBuf> {
-    match plugin::build(version) {
-        Ok(path) => Some(path),
+/// The plugin for this QEMU. Where it cannot be built, or QEMU takes none, the rows that it feeds are not measured, and that
+/// is said.
+fn plugin_or_say(qemu: &OsString, version: Version) -> Counting {
+    let plugin = match version::takes_plugins(qemu) {
+        true => plugin::build(version),
+        false => Err(anyhow!("this QEMU was built without support for plugins")),
+    };
+    match plugin {
+        Ok(path) => Counting::Plugin(path),
         Err(error) => {
-            say(&format!("nothing is counted: {error:#}"));
-            None
+            say(&format!(
+                "only faults, interrupts and loads of CR3 are counted, and no marked regions: {error:#}"
+            ));
+            Counting::Log
         }
     }
 }

@@ -17,6 +17,8 @@ pub enum Line {
         error: u16,
         /// Whether an instruction asked for it (INT).
         by_instruction: bool,
+        /// CR2, where the line tells it: the address of a page fault.
+        address: Option<u64>,
     },
     /// CR3 was loaded.
     Cr3(u64),
@@ -91,10 +93,12 @@ fn parse_exception(line: &str) -> Option<Line> {
     let vector = u8::from_str_radix(words.next()?, 16).ok()?;
     let error = u32::from_str_radix(words.next()?.strip_prefix("e=")?, 16).ok()?;
     let by_instruction = words.next()?.strip_prefix("i=")? != "0";
+    let address = words.find_map(|word| word.strip_prefix("CR2="));
     Some(Line::Exception {
         vector,
         error: error as u16,
         by_instruction,
+        address: address.and_then(|text| u64::from_str_radix(text, 16).ok()),
     })
 }
 
@@ -115,11 +119,25 @@ pub struct Region {
     pub at_end: Option<PageTables>,
 }
 
+/// What was counted of a guest.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Counted {
+    /// Of the program's run.
+    pub run: Counts,
+    /// Of each region that it marked, by number; `None` without the plugin, which alone sees marks.
+    pub regions: Option<Vec<Region>>,
+}
+
 /// The region that the guest's first process marks: the run of the program, from its fork to the end of the wait for it.
 pub const THE_RUN: u16 = 32767;
 
+/// Where the guest's first process touches no memory just before [`THE_RUN`] begins, and just after it ended: page faults
+/// that the log tells of without the plugin too.
+const RUN_BEGINS: u64 = 0x4d57_0000_0000;
+const RUN_ENDS: u64 = 0x4d57_0000_1000;
+
 /// Follows a log.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Tally {
     now: Counts,
     cr3: Vec<u64>,
@@ -131,6 +149,24 @@ pub struct Tally {
 }
 
 impl Tally {
+    /// Before the first line of a guest with so many CPUs. Without the plugin nothing tells which of several loads CR3.
+    pub fn new(cpus: u8) -> Self {
+        let told = (cpus == 1).then_some(0);
+        Self {
+            now: Counts {
+                full_flushes: told,
+                switches: told,
+                ..Counts::default()
+            },
+            cr3: Vec::new(),
+            next: (0, None),
+            counting: false,
+            open: Vec::new(),
+            regions: Vec::new(),
+            states: BTreeMap::new(),
+        }
+    }
+
     /// Takes a line; says whether it is a mark, at which the guest stands still. `look` reads the page tables that a CR3
     /// points to.
     pub fn line(&mut self, line: Line, look: impl Fn(u64) -> Option<PageTables>) -> bool {
@@ -139,8 +175,16 @@ impl Tally {
                 vector,
                 error,
                 by_instruction,
-            } => self.now.exception(vector, error, by_instruction),
-            Line::Counting => self.counting = true,
+                address,
+            } => match (self.counting, address) {
+                (false, Some(RUN_BEGINS)) => self.mark(THE_RUN, true),
+                (false, Some(RUN_ENDS)) => self.mark(THE_RUN, false),
+                (_, _) => self.now.exception(vector, error, by_instruction),
+            },
+            Line::Counting => {
+                self.counting = true;
+                (self.now.full_flushes, self.now.switches) = (Some(0), Some(0));
+            }
             Line::Cr3Next { cpu, holds } => self.next = (cpu, holds),
             Line::Cr3(value) => self.load_cr3(value),
             Line::Mark {
@@ -156,7 +200,7 @@ impl Tally {
                     let state = cr3.and_then(look);
                     self.states.insert(code, state);
                 }
-                [self.now.invlpg, self.now.invpcid, self.now.cr4_writes] = flushes;
+                [self.now.invlpg, self.now.invpcid, self.now.cr4_writes] = flushes.map(Some);
                 self.now.instructions = instructions;
                 self.mark(code >> 1, code & 1 == 0);
                 return true;
@@ -171,10 +215,13 @@ impl Tally {
             self.cr3.resize(cpu + 1, 0);
         }
         let last = &mut self.cr3[cpu];
-        if holds.unwrap_or(*last) == value {
-            self.now.full_flushes += 1;
+        let count = if holds.unwrap_or(*last) == value {
+            &mut self.now.full_flushes
         } else {
-            self.now.switches += 1;
+            &mut self.now.switches
+        };
+        if let Some(count) = count {
+            *count += 1;
         }
         *last = value;
     }
@@ -206,13 +253,8 @@ impl Tally {
         }
     }
 
-    /// Whether the plugin spoke: without it no mark is seen.
-    pub fn counting(&self) -> bool {
-        self.counting
-    }
-
-    /// What was counted of the program's run, and of each region by number; `None` where the run has no end.
-    pub fn finish(mut self) -> Option<(Counts, Vec<Region>)> {
+    /// What was counted; `None` where the run has no end.
+    pub fn finish(mut self) -> Option<Counted> {
         let run = self.regions.iter().position(|one| one.region == THE_RUN)?;
         let run = self.regions.swap_remove(run);
         self.regions.sort_by_key(|one| one.region);
@@ -221,7 +263,10 @@ impl Tally {
             one.at_beginning = state(one.region << 1);
             one.at_end = state(one.region << 1 | 1);
         }
-        Some((run.counts, self.regions))
+        Some(Counted {
+            run: run.counts,
+            regions: self.counting.then_some(self.regions),
+        })
     }
 }
 
@@ -236,11 +281,12 @@ mod tests {
                 vector,
                 error,
                 by_instruction,
+                address: (vector == 0x0e).then_some(0x1000),
             })
         };
         for (text, expected) in [
             (
-                "   472: v=0e e=0006 i=0 cpl=3 IP=0033:00401000 pc=00401000 SP=002b:7ffd CR2=0",
+                "   472: v=0e e=0006 i=0 cpl=3 IP=0033:00401000 pc=00401000 SP=002b:7ffd CR2=0000000000001000",
                 exception(0x0e, 6, false),
             ),
             (
@@ -301,7 +347,11 @@ mod tests {
     }
 
     fn tally(lines: &[&str]) -> Tally {
-        let mut tally = Tally::default();
+        tally_of(1, lines)
+    }
+
+    fn tally_of(cpus: u8, lines: &[&str]) -> Tally {
+        let mut tally = Tally::new(cpus);
         for line in lines {
             if let Some(line) = parse(line.as_bytes()) {
                 tally.line(line, |cr3| {
@@ -317,7 +367,7 @@ mod tests {
 
     #[test]
     fn regions_are_counted_between_their_marks() {
-        let (run, regions) = tally(&[
+        let Counted { run, regions } = tally(&[
             "memwright count 1",
             "CR3 update: CR3=1000",
             "    1: v=0e e=0006 i=0 cpl=3 IP=0",
@@ -339,7 +389,11 @@ mod tests {
             (run.user_faults.write, run.user_faults.write_protect),
             (1, 1)
         );
-        assert_eq!((run.full_flushes, run.switches, run.invlpg), (1, 1, 3));
+        assert_eq!(
+            (run.full_flushes, run.switches, run.invlpg),
+            (Some(1), Some(1), Some(3))
+        );
+        let regions = regions.unwrap();
         assert_eq!(
             run.instructions,
             Some(Instructions {
@@ -351,7 +405,10 @@ mod tests {
         let one = regions[0];
         assert_eq!((one.region, one.passes), (1, 2));
         assert_eq!(one.counts.user_faults.write_protect, 1);
-        assert_eq!((one.counts.full_flushes, one.counts.switches), (1, 1));
+        assert_eq!(
+            (one.counts.full_flushes, one.counts.switches),
+            (Some(1), Some(1))
+        );
         // Of the first passing alone.
         assert_eq!(one.at_beginning.map(|state| state.tables), Some(0x1000));
         assert_eq!(one.at_end.map(|state| state.tables), Some(0x1000));
@@ -363,24 +420,28 @@ mod tests {
 
     #[test]
     fn each_cpu_has_a_cr3_of_its_own() {
-        let (run, _) = tally(&[
-            "memwright mark 65534 0 0 0 0 0 0 0",
-            "memwright cr3 0 0",
-            "CR3 update: CR3=1000",
-            "memwright cr3 1 0",
-            "CR3 update: CR3=2000",
-            "memwright cr3 0 0",
-            "CR3 update: CR3=1000",
-            "memwright mark 65535 0 0 0 0 0 0 0",
-        ])
+        let Counted { run, .. } = tally_of(
+            2,
+            &[
+                "memwright count 1",
+                "memwright mark 65534 0 0 0 0 0 0 0",
+                "memwright cr3 0 0",
+                "CR3 update: CR3=1000",
+                "memwright cr3 1 0",
+                "CR3 update: CR3=2000",
+                "memwright cr3 0 0",
+                "CR3 update: CR3=1000",
+                "memwright mark 65535 0 0 0 0 0 0 0",
+            ],
+        )
         .finish()
         .unwrap();
-        assert_eq!((run.full_flushes, run.switches), (1, 2));
+        assert_eq!((run.full_flushes, run.switches), (Some(1), Some(2)));
     }
 
     #[test]
     fn what_cr3_held_goes_before_what_the_cpu_loaded_last() {
-        let (run, _) = tally(&[
+        let Counted { run, .. } = tally(&[
             "memwright mark 65534 0 4096 0 0 0",
             "memwright cr3 0 4096",
             "CR3 update: CR3=1000",
@@ -390,8 +451,32 @@ mod tests {
         ])
         .finish()
         .unwrap();
-        assert_eq!((run.full_flushes, run.switches), (1, 1));
+        assert_eq!((run.full_flushes, run.switches), (Some(1), Some(1)));
         assert_eq!(run.instructions, None);
+    }
+
+    #[test]
+    fn without_the_plugin_the_log_tells_faults_and_no_marks() {
+        let lines = [
+            "    1: v=0e e=0006 i=0 cpl=3 IP=0 CR2=0000000000001000",
+            "CR3 update: CR3=1000",
+            "    2: v=0e e=0000 i=0 cpl=0 IP=0 CR2=00004d5700000000",
+            "    3: v=0e e=0007 i=0 cpl=3 IP=0 CR2=0000000000001000",
+            "CR3 update: CR3=1000",
+            "CR3 update: CR3=2000",
+            "    4: v=0e e=0000 i=0 cpl=0 IP=0 CR2=00004d5700001000",
+            "    5: v=0e e=0007 i=0 cpl=3 IP=0 CR2=0000000000001000",
+        ];
+        let counted = tally(&lines).finish().unwrap();
+        let mut expected = Counts {
+            full_flushes: Some(1),
+            switches: Some(1),
+            ..Counts::default()
+        };
+        expected.user_faults.write_protect = 1;
+        assert_eq!((counted.run, counted.regions), (expected, None));
+        (expected.full_flushes, expected.switches) = (None, None);
+        assert_eq!(tally_of(2, &lines).finish().unwrap().run, expected);
     }
 
     #[test]

@@ -16,6 +16,11 @@ fn document() -> Document {
         sha256: "00".to_owned(),
     };
     let counts = Counts {
+        full_flushes: Some(1),
+        switches: Some(2),
+        cr4_writes: Some(3),
+        invlpg: Some(4),
+        invpcid: Some(5),
         instructions: Some(Instructions::default()),
         ..Counts::default()
     };
@@ -28,10 +33,12 @@ fn document() -> Document {
         kernel: Kernel {
             name: "k".to_owned(),
             sha256: String::new(),
+            build_id: Some(String::new()),
             config_sha256: Some(String::new()),
             version: String::new(),
             command_line: String::new(),
         },
+        init_sha256: Some(String::new()),
         qemu: Qemu {
             version: String::new(),
             sha256: String::new(),
@@ -62,7 +69,8 @@ fn what_is_written_is_what_is_published() {
     assert_eq!(faults(FILE, &whole), Vec::<String>::new());
     let mut bare = document();
     (bare.run, bare.regions, bare.repeats, bare.differs) = (None, None, None, Vec::new());
-    bare.kernel.config_sha256 = None;
+    (bare.kernel.config_sha256, bare.kernel.build_id) = (None, None);
+    bare.init_sha256 = None;
     let bare = serde_json::to_value(bare).unwrap();
     assert_eq!(faults(FILE, &bare), Vec::<String>::new());
     let read: Document = serde_json::from_value(whole.clone()).unwrap();
@@ -83,7 +91,7 @@ fn what_is_wrong_is_found() {
     let mut wrong = serde_json::to_value(document()).unwrap();
     wrong["cpus"] = "one".into();
     wrong["more"] = 1.into();
-    wrong["run"].as_object_mut().unwrap().remove("invlpg");
+    wrong["run"].as_object_mut().unwrap().remove("user_faults");
     assert_eq!(faults(FILE, &wrong).len(), 3);
 }
 

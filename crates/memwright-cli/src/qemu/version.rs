@@ -112,6 +112,18 @@ fn usual_is_older() -> Option<Version> {
         .filter(|version| *version < Version::NEWER)
 }
 
+/// Whether a QEMU was built so that it takes plugins: then its log can hold what they say.
+pub fn takes_plugins(program: &OsString) -> bool {
+    let answer = Command::new(program)
+        .args(["-d", "help"])
+        .stdin(Stdio::null())
+        .output();
+    answer.is_ok_and(|output| {
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        text.lines().any(|line| line.starts_with("plugin "))
+    })
+}
+
 /// Asks a QEMU for its version, and whether it has what this machine needs.
 ///
 /// # Errors
