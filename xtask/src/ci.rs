@@ -1,13 +1,16 @@
 //! Everything that must hold before a change lands, with the seconds of each stage.
 
 use crate::suite::Totals;
-use crate::{conformance, install, miri, mutants, room, shell, suite, unsafe_code};
+use crate::{conformance, fuzz, install, miri, mutants, room, shell, suite, unsafe_code};
 use anyhow::{Result, bail};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
 /// The whole may take this long.
 const LIMIT: Duration = Duration::from_secs(60 * 60);
+
+/// How long each target is fuzzed, both at the same time.
+const FUZZING: Duration = Duration::from_secs(60);
 
 /// The oldest compiler that the library crates promise to build with.
 const OLDEST: &str = "1.85";
@@ -102,6 +105,13 @@ pub fn run() -> Result<()> {
         Ok(match miri::run()? {
             miri::Outcome::Passed => Outcome::Passed,
             miri::Outcome::Skipped(why) => Outcome::Skipped(why.to_owned()),
+        })
+    });
+    stage("coverage-guided fuzzing", &mut || {
+        let folder = shell::target_folder().join("fuzz");
+        Ok(match fuzz::coverage::run_all(FUZZING, &folder)? {
+            fuzz::coverage::Outcome::Clean => Outcome::Passed,
+            fuzz::coverage::Outcome::Skipped(why) => Outcome::Skipped(why.to_owned()),
         })
     });
     stage("planted mistakes", &mut || {

@@ -36,6 +36,8 @@ usage: cargo xtask TASK
   fuzz [--against model|host|host-and-guest] [--minutes N] [--seed S] [--show N] [--keep DIR] | fuzz [--against ...] SCRIPT...
             run random programs of memory operations on the memory manager and on its model, on this machine's Linux
             twice, or on this machine's Linux and on Memwright (if nothing is said), and compare; or scripts that were kept
+  fuzz --target syscalls|elf [--minutes N] [--keep DIR]
+            any bytes as system calls, or as a file that is executed, guided by coverage; with a nightly compiler
   mutants [NAME]... | mutants --list
             plant mistakes in the memory manager, each in turn, and show which test notices; or list them
   miri      unit tests under an interpreter that finds undefined behaviour, if a nightly compiler has one

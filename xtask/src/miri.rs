@@ -1,9 +1,10 @@
-//! `cargo xtask miri`: unit tests of `memwright-table`, where `unsafe` stands, under an interpreter that knows what is
-//! undefined.
+//! `cargo xtask miri`: unit tests of `memwright-table`, where `unsafe` stands, and of `memwright` under an interpreter that
+//! knows what is undefined.
 //!
-//! It takes minutes for what a processor does in seconds, so these are the tests of locks, handles, copies and
-//! tags; entries are arithmetic without `unsafe`, and long random tests are left out. The rules of aliasing are checked
-//! where memory is small: with thousands of frames that alone takes hours.
+//! It takes minutes for what a processor does in seconds. Of `memwright-table` these are the tests of locks, handles,
+//! copies and tags; entries are arithmetic without `unsafe`. Of `memwright` they are all but those that say themselves why
+//! they are left out. The rules of aliasing are checked where memory is small: with thousands of frames that alone takes
+//! hours.
 
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -15,16 +16,31 @@ use crate::shell;
 /// What all of it may take.
 const LIMIT: Duration = Duration::from_secs(6 * 60);
 
-/// Tests, by the beginnings of their names, and flags of the interpreter. `memory_base` is an address from outside.
-const RUNS: [(&[&str], &str); 2] = [
-    (
-        &["sync::", "tags::", "tests::handle"],
-        "-Zmiri-permissive-provenance",
-    ),
-    (
-        &["tests::copy"],
-        "-Zmiri-permissive-provenance -Zmiri-disable-stacked-borrows",
-    ),
+/// Unit tests of a crate.
+struct Run {
+    package: &'static str,
+    /// By the beginnings of their names; none for all.
+    tests: &'static [&'static str],
+    flags: &'static str,
+}
+
+/// `memory_base` is an address from outside: its provenance is permissive.
+const RUNS: [Run; 3] = [
+    Run {
+        package: "memwright-table",
+        tests: &["sync::", "tags::", "tests::handle"],
+        flags: "-Zmiri-permissive-provenance",
+    },
+    Run {
+        package: "memwright-table",
+        tests: &["tests::copy"],
+        flags: "-Zmiri-permissive-provenance -Zmiri-disable-stacked-borrows",
+    },
+    Run {
+        package: "memwright",
+        tests: &[],
+        flags: "-Zmiri-permissive-provenance",
+    },
 ];
 
 /// How it ended.
@@ -65,16 +81,16 @@ pub fn run() -> Result<Outcome> {
         return Ok(Outcome::Skipped("no nightly compiler with Miri here"));
     }
     let deadline = Instant::now() + LIMIT;
-    for (tests, flags) in RUNS {
+    for run in RUNS {
         let mut command = Command::new("rustup");
         command
             .args(["run", "nightly", "cargo", "miri", "test"])
-            .args(["-p", "memwright-table", "--lib", "--"])
-            .args(tests)
+            .args(["-p", run.package, "--lib", "--"])
+            .args(run.tests)
             .current_dir(shell::root())
             // What another compiler built stays.
             .env("CARGO_TARGET_DIR", shell::target_folder().join("miri"))
-            .env("MIRIFLAGS", flags)
+            .env("MIRIFLAGS", run.flags)
             .env_remove("CARGO")
             .env_remove("RUSTC")
             .env_remove("RUSTUP_TOOLCHAIN");

@@ -1,15 +1,20 @@
 //! Coverage-guided fuzzing of the system calls and of the loader, on the simulated machine: the targets of `fuzz/`, built
 //! by a nightly compiler with libFuzzer.
 
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 
 use super::Settings;
 use crate::shell;
 
-/// What libFuzzer needs of the compiler, as `cargo fuzz` asks for it.
+/// The targets.
+const TARGETS: [&str; 2] = ["syscalls", "elf"];
+
+/// What libFuzzer needs of the compiler, as `cargo fuzz` asks for it: so that command need not be installed.
 const FLAGS: &str = "-Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \
     -Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table \
     -Cllvm-args=-sanitizer-coverage-trace-compares --cfg fuzzing";
@@ -18,23 +23,91 @@ const TRIPLE: &str = "x86_64-unknown-linux-gnu";
 /// Runs of one process: what a run's kernel takes is never freed.
 const RUNS: &str = "-runs=2000";
 
+/// How it ended.
+pub enum Outcome {
+    /// Nothing was found.
+    Clean,
+    /// Why it could not be done.
+    Skipped(&'static str),
+}
+
 /// Fuzzes one target for as long as the settings say, from what the corpus in the tree has; what is new goes to the
-/// folder of the settings. Without a nightly compiler nothing is done, and that is said.
+/// folder of the settings. Ends with what was reached. Without a nightly compiler nothing is done, and that is said.
 ///
 /// # Errors
 /// An input that makes the target fail, which is kept; a build.
-pub fn run(settings: &Settings, target: &str) -> Result<()> {
-    if !matches!(target, "syscalls" | "elf") {
+pub(super) fn run(settings: &Settings, target: &str) -> Result<()> {
+    if !TARGETS.contains(&target) {
         bail!("--target syscalls|elf, not {target}");
     }
-    let nightly = Command::new("rustc")
-        .args(["+nightly", "--version"])
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .status();
-    if !nightly.is_ok_and(|status| status.success()) {
+    let Some(built) = build()? else {
         println!("skipped: there is no nightly compiler");
         return Ok(());
+    };
+    let found = settings.folder.join(target);
+    std::fs::create_dir_all(&found)?;
+    let start = Instant::now();
+    let end = start + Duration::from_secs_f64(settings.minutes * 60.0);
+    loop {
+        let left = end.saturating_duration_since(Instant::now()).as_secs();
+        if left == 0 {
+            break;
+        }
+        let mut command = fuzzer(&built, target, &settings.folder, left);
+        command.arg(&found).arg(corpus(target));
+        shell::run(&mut command)?;
+    }
+    println!(
+        "{target}: {:.0} seconds, {} inputs reach something of their own",
+        start.elapsed().as_secs_f64(),
+        files(&found)? + files(&corpus(target))?
+    );
+    report(&built, target, &[&found, &corpus(target)])
+}
+
+/// Fuzzes every target for so long at the same time, and keeps what fails in the folder.
+///
+/// # Errors
+/// An input that makes a target fail, which is kept; a build.
+pub fn run_all(length: Duration, folder: &Path) -> Result<Outcome> {
+    let Some(built) = build()? else {
+        return Ok(Outcome::Skipped("no nightly compiler"));
+    };
+    let mut running = Vec::new();
+    for target in TARGETS {
+        let found = folder.join(target);
+        std::fs::create_dir_all(&found)?;
+        let mut command = fuzzer(&built, target, folder, length.as_secs());
+        command.arg(&found).arg(corpus(target));
+        command.stderr(Stdio::null());
+        shell::step(&shell::line(&command));
+        let child = command
+            .spawn()
+            .with_context(|| format!("cannot start {target}"))?;
+        running.push((target, child));
+    }
+    let mut failed = Vec::new();
+    for (target, mut child) in running {
+        if !child.wait()?.success() {
+            failed.push(target);
+        }
+    }
+    if failed.is_empty() {
+        return Ok(Outcome::Clean);
+    }
+    bail!(
+        "{} failed: the input is kept in {}",
+        failed.join(" and "),
+        folder.display()
+    )
+}
+
+/// Builds both targets; where they are then, or `None` without a nightly compiler.
+fn build() -> Result<Option<PathBuf>> {
+    let mut nightly = Command::new("rustc");
+    nightly.args(["+nightly", "--version"]);
+    if !shell::succeeds(&mut nightly) {
+        return Ok(None);
     }
     let root = shell::root();
     let built = root.join("target/coverage");
@@ -43,23 +116,84 @@ pub fn run(settings: &Settings, target: &str) -> Result<()> {
             .args(["+nightly", "build", "-q", "--release", "--target", TRIPLE])
             .current_dir(root.join("fuzz"))
             .env("RUSTFLAGS", FLAGS)
-            .env("CARGO_TARGET_DIR", &built),
+            .env("CARGO_TARGET_DIR", &built)
+            .env_remove("CARGO")
+            .env_remove("RUSTC")
+            .env_remove("RUSTUP_TOOLCHAIN"),
     )?;
-    let found = settings.folder.join(target);
-    std::fs::create_dir_all(&found)?;
-    let end = Instant::now() + Duration::from_secs_f64(settings.minutes * 60.0);
-    loop {
-        let left = end.saturating_duration_since(Instant::now()).as_secs();
-        if left == 0 {
-            return Ok(());
+    Ok(Some(built.join(TRIPLE).join("release")))
+}
+
+/// A fuzzer of a target, which ends after so many seconds or runs.
+fn fuzzer(built: &Path, target: &str, folder: &Path, seconds: u64) -> Command {
+    let mut command = Command::new(built.join(target));
+    command
+        .args([
+            RUNS,
+            "-detect_leaks=0",
+            "-rss_limit_mb=4096",
+            "-timeout=120",
+        ])
+        .arg(format!("-max_total_time={seconds}"))
+        .arg(format!("-artifact_prefix={}/", folder.display()));
+    command
+}
+
+/// What is kept in the tree.
+fn corpus(target: &str) -> PathBuf {
+    shell::root().join("fuzz/corpus").join(target)
+}
+
+fn files(folder: &Path) -> Result<usize> {
+    Ok(std::fs::read_dir(folder)?.count())
+}
+
+/// Runs all inputs once more, and prints what their programs asked for and how much of it succeeded.
+fn report(built: &Path, target: &str, folders: &[&Path]) -> Result<()> {
+    let mut command = Command::new(built.join(target));
+    command
+        .args(["-runs=0", "-detect_leaks=0", "-rss_limit_mb=4096"])
+        .args(folders)
+        .env("MEMWRIGHT_CALLS", "1");
+    let output = shell::output(&mut command).context("the inputs do not run again")?;
+    let counts = count(&output);
+    let succeeded = counts.values().filter(|count| count.1 > 0).count();
+    println!(
+        "{} calls, commands and kinds of advice, {succeeded} of them with success",
+        counts.len()
+    );
+    for (name, (made, succeeded)) in counts {
+        println!("  {name:<28} {made:>8} {succeeded:>8}");
+    }
+    Ok(())
+}
+
+/// Sums lines of a name, how often it was asked for, and how often with success.
+fn count(output: &str) -> BTreeMap<&str, (u64, u64)> {
+    let mut counts: BTreeMap<&str, (u64, u64)> = BTreeMap::new();
+    for line in output.lines() {
+        let mut words = line.split(' ');
+        let (Some(name), Some(made), Some(succeeded), None) =
+            (words.next(), words.next(), words.next(), words.next())
+        else {
+            continue;
+        };
+        if let (Ok(made), Ok(succeeded)) = (made.parse::<u64>(), succeeded.parse::<u64>()) {
+            let sum = counts.entry(name).or_default();
+            *sum = (sum.0 + made, sum.1 + succeeded);
         }
-        shell::run(
-            Command::new(built.join(TRIPLE).join("release").join(target))
-                .args([RUNS, "-detect_leaks=0", "-rss_limit_mb=4096"])
-                .arg(format!("-max_total_time={left}"))
-                .arg(format!("-artifact_prefix={}/", settings.folder.display()))
-                .arg(&found)
-                .arg(root.join("fuzz/corpus").join(target)),
-        )?;
+    }
+    counts
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_programs_asked_for_is_summed() {
+        let counts = count("mmap 2 1\nnoise\nmmap 3 3\nbrk 1 0\na b c\n");
+        let expected = [("brk", (1, 0)), ("mmap", (5, 4))];
+        assert_eq!(counts.into_iter().collect::<Vec<_>>(), expected);
     }
 }

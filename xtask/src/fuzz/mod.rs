@@ -1,7 +1,7 @@
 //! `cargo xtask fuzz`: random programs of memory operations must come to the same: on the memory manager and on the
 //! model, or on Linux and on Memwright.
 
-mod coverage;
+pub mod coverage;
 mod model;
 mod random;
 mod report;

@@ -12,6 +12,7 @@ use memwright_linux::host::{
 };
 use memwright_table::{CpuId, Frame, Machine, PAGE_SIZE, VirtAddr};
 
+use super::calls::Calls;
 use super::contexts::Contexts;
 use super::program::Operation;
 use crate::machine::{Around, locked};
@@ -24,7 +25,7 @@ pub(super) const CPU: CpuId = CpuId::new(0);
 const OPERATION: u64 = 1_000;
 
 /// The most operations of all programs of a run, and the most times that nobody could go on but by a timer.
-const MOST_OPERATIONS: u64 = 20_000;
+const MOST_OPERATIONS: u64 = 2_000;
 const MOST_WAITS: u64 = 200;
 
 /// What is around the simulated machine.
@@ -40,6 +41,8 @@ pub struct Surroundings {
     /// What came out of each channel.
     pub(super) output: Mutex<Vec<(Channel, Vec<u8>)>>,
     pub(super) code: Mutex<Option<u8>>,
+    /// What programs asked for.
+    pub(super) calls: Mutex<Calls>,
 }
 
 /// The machine that the personality runs on.
@@ -58,6 +61,7 @@ impl Surroundings {
             waits: AtomicU64::new(0),
             output: Mutex::new(Vec::new()),
             code: Mutex::new(None),
+            calls: Mutex::new(Calls::default()),
         }
     }
 

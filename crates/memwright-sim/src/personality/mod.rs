@@ -8,12 +8,14 @@
 //! bytes give the same run.
 
 mod archive;
+pub mod calls;
 mod contexts;
 mod host;
 pub mod program;
 mod user;
 
 use std::cell::Cell;
+use std::mem::take;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -22,9 +24,11 @@ use memwright_linux::channel::Channel;
 use memwright_linux::cpio::CpioArchive;
 use memwright_linux::kernel::Kernel;
 use memwright_linux::manifest::Manifest;
+use memwright_linux::swap;
 use memwright_table::{Frame, FrameRange, Frames, Machine as _, Region};
 
 use crate::machine::{MachineOptions, SimulatedMachine, locked};
+use calls::Calls;
 use contexts::Contexts;
 use host::{CPU, Simulated, Surroundings};
 
@@ -37,6 +41,8 @@ pub struct Ended {
     pub stdout: Vec<u8>,
     /// Operations that all programs performed, and steps at the end of each.
     pub performed: u64,
+    /// What its programs asked for, and how often.
+    pub calls: Calls,
     /// What was wrong: findings of the audit, violations of the machine, a panic.
     pub findings: Vec<String>,
 }
@@ -53,8 +59,11 @@ pub fn run_file(file: &[u8]) -> Ended {
     run(file, Vec::new())
 }
 
-/// Frames of the machine.
-const FRAMES: u32 = 2048;
+/// Frames of the machine, half of them in each of two nodes.
+const FRAMES: u32 = 4096;
+
+/// Bytes of its swap device.
+const SWAP: u64 = 1 << 20;
 
 thread_local! {
     /// The machine of the last run: its memory is most of what a run takes.
@@ -118,20 +127,22 @@ fn run(file: &[u8], operations: Vec<program::Operation>) -> Ended {
         powered_off,
         stdout,
         performed: host.more.performed.load(Ordering::Relaxed),
+        calls: take(&mut *locked(&host.more.calls)),
         findings,
     }
 }
 
 fn boot(host: &'static Simulated, files: &'static [u8]) {
     let machine: &'static dyn memwright_linux::host::Host = host;
-    let all = FrameRange {
-        start: Frame::new(1),
-        count: host.machine.memory().frames() - 1,
+    let half = host.machine.memory().frames() / 2;
+    let region = |node, start, count| Region {
+        range: FrameRange {
+            start: Frame::new(start),
+            count,
+        },
+        node,
     };
-    let regions = [Region {
-        range: all,
-        node: 0,
-    }];
+    let regions = [region(0, 1, half - 1), region(1, half, half)];
     let frames = Frames::new(machine, &regions).expect("room for the metadata of the frames");
     let memory = memwright::Memory::new(Arc::new(frames), Policy::default());
     let memory = Arc::new(memory.expect("room for the zero frame"));
@@ -139,6 +150,11 @@ fn boot(host: &'static Simulated, files: &'static [u8]) {
     let mut manifest = Manifest::parse(archive);
     manifest.program = b"/program".to_vec();
     manifest.arguments = vec![b"program".to_vec()];
+    manifest.huge_pages = 1;
+    manifest.swap.push(swap::Request {
+        kind: swap::Kind::Zram,
+        size: SWAP,
+    });
     Kernel::start(machine, memory, manifest, archive)
 }
 

@@ -8,6 +8,7 @@ use memwright_table::VirtAddr;
 
 use super::host::{CPU, Simulated};
 use super::program::{ARENA, Argument, CODE, DATA, Operation};
+use crate::machine::locked;
 use crate::mmu::PageFault;
 
 /// The end of the lower half of the address space: what lies between the halves is no address.
@@ -34,7 +35,12 @@ impl Simulated {
             let stepped = if place >= end || place % 2 != 0 || !in_time {
                 self.elsewhere(context, regs, place == end || !in_time)
             } else {
-                self.perform(context, self.more.operations[(place / 2) as usize], regs)
+                let place = (place / 2) as usize;
+                let operations = &self.more.operations;
+                if matches!(operations[..place].last(), Some(Operation::Call(..))) {
+                    locked(&self.more.calls).returned(&regs);
+                }
+                self.perform(context, operations[place], regs)
             };
             if let Some(trap) = stepped {
                 return trap;
@@ -51,6 +57,7 @@ impl Simulated {
         match operation {
             Operation::Call(number, arguments) => {
                 let [rdi, rsi, rdx, r10, r8, r9] = arguments.map(resolve);
+                locked(&self.more.calls).made(u64::from(number), rsi, rdx);
                 context.state().regs = UserRegs {
                     rdi,
                     rsi,
@@ -93,6 +100,7 @@ impl Simulated {
     /// that was loaded from a file, its first instruction.
     fn elsewhere(&self, context: &Context<'_>, regs: UserRegs, ends: bool) -> Option<Trap> {
         if ends {
+            locked(&self.more.calls).returned(&regs);
             return call(context, EXIT_GROUP);
         }
         if let Err(trap) = touch(regs.rip, |at| self.machine.on(CPU).fetch(at).map(drop)) {

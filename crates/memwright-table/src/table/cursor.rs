@@ -267,7 +267,23 @@ impl<'t, M: Machine> Cursor<'t, M> {
         self.fill_any(entry)
     }
 
-    /// The same where a table is missing, a marker stands, or the entry is no 4 KiB page.
+    /// Allocates the tables that an entry for 4 KiB here needs, so that filling it does not fail unless they are freed
+    /// meanwhile. A marker in the way is pushed down.
+    ///
+    /// # Errors
+    /// [`OutOfFrames`]; nothing that a program can see has changed.
+    ///
+    /// # Panics
+    /// If a huge page is mapped here.
+    #[cold]
+    pub fn reach(&mut self) -> Result<(), OutOfFrames> {
+        while self.level > 1 {
+            self.push_down()?;
+        }
+        Ok(())
+    }
+
+    /// [`fill`](Self::fill) where a table is missing, a marker stands, or the entry is no 4 KiB page.
     #[cold]
     fn fill_any(&mut self, entry: Entry) -> Result<(), OutOfFrames> {
         let level = match entry {

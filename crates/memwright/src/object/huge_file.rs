@@ -19,7 +19,9 @@ use core::ops::Range;
 
 use memwright_table::mistake::{Mistake, planted};
 use memwright_table::sync::{Lock, LockGuard, Rank};
-use memwright_table::{FOLIO_ORDER, Frame, FrameKind, FrameRange, FrameRef, Machine, NoHugePage};
+use memwright_table::{
+    FOLIO_ORDER, Frame, FrameKind, FrameRange, FrameRef, Machine, NoHugePage, OutOfMemory,
+};
 
 use super::runs::Runs;
 use super::{Mappings, Object, ObjectError, ObjectIdentity, Pages};
@@ -85,10 +87,12 @@ impl<M: Machine> HugeState<M> {
         Ok(self.pages.get(index))
     }
 
-    /// Begins to fill page `index` from outside. False if somebody else is at it, here or in a private mapping, or if
-    /// there is no heap to say so.
-    pub(crate) fn begin_filling(&mut self, index: u64) -> bool {
-        self.filling.insert(index..index + 1) == Ok(1)
+    /// Begins to fill page `index` from outside. False if somebody else is at it, here or in a private mapping.
+    ///
+    /// # Errors
+    /// There is no heap to say so.
+    pub(crate) fn begin_filling(&mut self, index: u64) -> Result<bool, OutOfMemory> {
+        Ok(self.filling.insert(index..index + 1)? == 1)
     }
 
     /// Page `index` is filled, or is not to be.
@@ -105,6 +109,11 @@ impl<M: Machine> HugeState<M> {
         self.pages.insert(index, page.frame())?;
         let _ = page.into_raw();
         Ok(())
+    }
+
+    /// Takes away the page `index` that was put there under the same lock.
+    pub(crate) fn take_back(&mut self, index: u64) {
+        self.pages.remove_range(index, index + 1);
     }
 }
 

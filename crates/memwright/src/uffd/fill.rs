@@ -165,6 +165,9 @@ impl<M: Machine> Place<'_, M> {
     ) -> Result<(), FillError> {
         let memory = &*self.fault.core.memory;
         let frame = self.frame(FrameKind::Object, bytes)?;
+        // The object does not get a page that there is no table to show in: who tries again would be told that the page
+        // exists.
+        self.vacancy()?.reach()?;
         let shown = frame.clone();
         let index = self.fault.area.offset_of(self.fault.page);
         match object.put(memory, index, frame.frame()) {

@@ -121,7 +121,7 @@ impl<M: Machine> Place<'_, M> {
         let mut state = view.file.lock();
         let there = state.page(index).map_err(|_| FillError::NotThere)?;
         drop(self.vacancy()?);
-        if !state.begin_filling(index) {
+        if !state.begin_filling(index)? {
             return Err(FillError::Busy);
         }
         let page = if !self.fault.area.is_shared() {
@@ -171,7 +171,12 @@ impl<M: Machine> Place<'_, M> {
         }
         let shown = page.clone();
         state.put(index, page).map_err(|_| FillError::OutOfMemory)?;
-        self.map(shown, bits, true)
+        let mapped = self.map(shown, bits, true);
+        if mapped.is_err() {
+            // Nobody has seen it: the file is locked.
+            state.take_back(index);
+        }
+        mapped
     }
 
     /// Maps the page that the file has.

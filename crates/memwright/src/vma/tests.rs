@@ -257,6 +257,10 @@ impl Numbers {
 }
 
 #[test]
+#[cfg_attr(
+    miri,
+    ignore = "6,000 steps, each compared page by page: hours; nothing here is unsafe"
+)]
 fn many_areas_behave_as_a_plain_vector_of_pages() {
     const PAGES: u64 = 4096;
     let mut numbers = Numbers(7);

@@ -1,5 +1,8 @@
 //! What runs in user mode: no instructions, but a list of operations, decoded from any bytes.
 
+mod recipes;
+mod uapi;
+
 /// Where the operations of the program stand, two bytes apart: as far as a system call's instruction is long, so that
 /// a call that is restarted is made again.
 pub const CODE: u64 = 0x40_0000;
@@ -11,7 +14,7 @@ pub const DATA_BYTES: u64 = 0x1_0000;
 pub const ARENA: u64 = 0x20_0000_0000;
 
 /// Names that paths are made of, each at a place of its own at the start of the data.
-pub const NAMES: [&str; 32] = [
+pub const NAMES: [&str; 42] = [
     "/",
     "/tmp",
     "/tmp/a",
@@ -44,6 +47,16 @@ pub const NAMES: [&str; 32] = [
     "/sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages",
     "/sys/kernel/mm/ksm/run",
     "/program",
+    "/dev/zram0",
+    "/proc/self/smaps_rollup",
+    "/proc/self/numa_maps",
+    "/proc/kpageflags",
+    "/proc/kpagecount",
+    "/proc/sys/vm/overcommit_ratio",
+    "/proc/sys/vm/nr_hugepages",
+    "/proc/sys/vm/drop_caches",
+    "/sys/kernel/mm/ksm/pages_to_scan",
+    "/sys/kernel/mm/transparent_hugepage/shmem_enabled",
 ];
 
 /// Bytes from one name to the next.
@@ -75,14 +88,18 @@ pub enum Operation {
     Exception(u8),
 }
 
-/// The most operations of a program: a run is short.
-const MOST: usize = 64;
+/// Operations after which a program takes no more: a run is short.
+const MOST: usize = 256;
 
-/// Takes operations from bytes; any bytes are some.
+/// Takes operations from bytes; any bytes are some. The program begins by mapping the arena.
 pub fn decode(bytes: &[u8]) -> Vec<Operation> {
     let mut bytes = Bytes(bytes);
-    let mut operations = Vec::new();
+    let mut operations = vec![recipes::arena()];
     while let Some(tag) = bytes.next().filter(|_| operations.len() < MOST) {
+        if (49..200).contains(&tag) {
+            recipes::cook(&mut bytes, &mut operations);
+            continue;
+        }
         operations.push(match tag {
             0..=31 => Operation::Store(bytes.argument(), bytes.number(8)),
             32..=47 => Operation::Load(bytes.argument()),
@@ -146,13 +163,13 @@ mod tests {
         for round in 0..40u32 {
             bytes.extend((0..60).map(|place| (round * 97 + place * 31) as u8));
             let operations = decode(&bytes);
-            assert!(!operations.is_empty() && operations.len() <= MOST);
+            assert!(operations.len() > 1 && operations.len() < MOST + 16);
             assert_eq!(operations, decode(&bytes));
         }
-        assert_eq!(decode(&[]), []);
-        let getpid = [50, 39, 0, 0, 0, 0, 0, 0];
+        assert_eq!(decode(&[]), [recipes::arena()]);
+        let getpid = [200, 39, 0, 0, 0, 0, 0, 0];
         assert_eq!(
-            decode(&getpid),
+            decode(&getpid)[1..],
             [Operation::Call(39, [Argument::Value(0); 6])]
         );
     }

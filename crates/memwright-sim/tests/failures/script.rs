@@ -1,6 +1,4 @@
-//! Every allocation may fail (rule 13): a script that touches every operation is run once for each frame,
-//! and once for each piece of heap, that it allocates, and that one allocation fails. The step
-//! reports it, nothing is half-changed, the same step succeeds afterwards, and at the end nothing leaks.
+//! What a script of the model can say: every step is compared with the model, the one that fails too.
 
 use memwright_sim::MachineOptions;
 use memwright_sim::lockstep::Lockstep;
@@ -106,7 +104,6 @@ fn lockstep() -> Lockstep {
     )
 }
 
-/// One test, not two: the heap's injected failure is one for the whole process.
 #[test]
 fn whichever_allocation_fails_nothing_is_half_done_and_nothing_leaks() {
     let script = script();

@@ -1,0 +1,73 @@
+//! What programs asked the kernel for: which calls were made, and which of them did something.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use memwright_linux::arch::x86_64::regs::UserRegs;
+use memwright_linux::syscall::table;
+
+/// Calls by name; commands of `ioctl` and what `madvise` is told count each for itself.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Calls(BTreeMap<String, Count>);
+
+/// How often.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Count {
+    /// It was called.
+    pub made: u64,
+    /// It returned no error to a program that went on.
+    pub succeeded: u64,
+}
+
+impl Calls {
+    pub(super) fn made(&mut self, number: u64, second: u64, third: u64) {
+        if let Some(name) = name(number, second, third) {
+            self.0.entry(name).or_default().made += 1;
+        }
+    }
+
+    /// The program goes on after a call, with these registers.
+    pub(super) fn returned(&mut self, regs: &UserRegs) {
+        let failed = regs.rax > u64::MAX - 4096;
+        let name = name(regs.orig_rax, regs.rsi, regs.rdx).filter(|_| !failed);
+        if let Some(count) = name.and_then(|name| self.0.get_mut(&name)) {
+            count.succeeded = (count.succeeded + 1).min(count.made);
+        }
+    }
+
+    /// Adds what others asked for.
+    pub fn add(&mut self, other: &Self) {
+        for (name, count) in &other.0 {
+            let sum = self.0.entry(name.clone()).or_default();
+            sum.made += count.made;
+            sum.succeeded += count.succeeded;
+        }
+    }
+
+    /// What is known of a call.
+    #[must_use]
+    pub fn of(&self, name: &str) -> Count {
+        self.0.get(name).copied().unwrap_or_default()
+    }
+}
+
+/// One line for each call: its name, how often it was made, and how often it succeeded.
+impl fmt::Display for Calls {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (name, Count { made, succeeded }) in &self.0 {
+            writeln!(f, "{name} {made} {succeeded}")?;
+        }
+        Ok(())
+    }
+}
+
+fn name(number: u64, second: u64, third: u64) -> Option<String> {
+    let call = table::CALLS
+        .iter()
+        .find(|call| u64::from(call.number) == number)?;
+    Some(match call.name {
+        "ioctl" => format!("ioctl:{:#x}", second as u32),
+        "madvise" => format!("madvise:{third}"),
+        name => name.to_owned(),
+    })
+}

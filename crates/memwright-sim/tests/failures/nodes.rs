@@ -1,0 +1,67 @@
+//! Memory by node: policies, pages that move, and entries that tell who uses them.
+
+use memwright::{MapRequest, Moved, PlaceMode, PlacePolicy, Placement};
+use memwright_sim::MachineOptions;
+use memwright_table::{NodeChoice, NodeSet};
+
+use crate::support::{FIRST, READ_WRITE, at, bytes};
+use crate::trial::run;
+
+fn policy(mode: PlaceMode, nodes: u64) -> PlacePolicy {
+    PlacePolicy {
+        mode,
+        nodes: NodeSet::from_bits(nodes),
+        named: None,
+        flags: 0,
+        home: None,
+    }
+}
+
+#[test]
+fn policies_and_pages_that_move() {
+    let options = MachineOptions {
+        frames: 512,
+        nodes: 2,
+        ..MachineOptions::default()
+    };
+    run(&options, 8, 2, |trial| {
+        let program = trial.program();
+        trial.begin();
+        let own = MapRequest::anonymous(bytes(12), READ_WRITE).at(Placement::Fixed(at(0)));
+        trial.on("map", &program, |space| space.map(&own));
+        trial.on("mbind", &program, |space| {
+            let wanted = policy(PlaceMode::Bind, 2);
+            space.bind(at(2), bytes(4), Some(wanted), false)
+        });
+        trial.on("mbind", &program, |space| {
+            let wanted = policy(PlaceMode::Interleave, 3);
+            space.bind(at(5), bytes(3), Some(wanted), false)
+        });
+        for page in 0..9 {
+            trial.write(&program, page, page as u8 + 1);
+        }
+        trial.on("set_mempolicy_home_node", &program, |space| {
+            space.set_home_node(at(2), bytes(2), 1, |_| true)
+        });
+        trial.on("migrate", &program, |space| {
+            let choice = NodeChoice {
+                near: 1,
+                first: NodeSet::single(1),
+                then: NodeSet::EMPTY,
+                interleaved: false,
+            };
+            space.migrate(at(0).page(), choice).map(|moved| {
+                assert_eq!(moved, Moved::To(1));
+            })
+        });
+        program.process.on(FIRST, |space| {
+            let mut budget = 1000;
+            space.scan_for_hints(at(0).page(), &mut budget);
+        });
+        trial.read(&program, 1);
+        trial.write(&program, 8, 20);
+        trial.on("mbind", &program, |space| {
+            space.bind(at(3), bytes(2), None, false)
+        });
+    });
+}

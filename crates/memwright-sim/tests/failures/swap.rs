@@ -1,0 +1,109 @@
+//! Pages that leave memory and come back, of one program and of several.
+
+use std::sync::Arc;
+
+use memwright::swap::Effort;
+use memwright::{Advice, FaultError, MapRequest, Placement};
+use memwright_sim::HostSwap;
+
+use crate::support::{FIRST, READ, READ_WRITE, at, bytes};
+use crate::trial::{Program, Trial, machine, run};
+
+fn filled(trial: &Trial) -> Program {
+    let device = Arc::new(HostSwap::new(64));
+    let added = trial.host.memory().add_swap(device, 0);
+    assert_eq!(added, Ok(Some(0)));
+    let program = trial.program();
+    let own = MapRequest::anonymous(bytes(16), READ_WRITE).at(Placement::Fixed(at(0)));
+    trial.on("map", &program, |space| space.map(&own));
+    for page in 0..16 {
+        trial.write(&program, page, page as u8 + 1);
+    }
+    trial.begin();
+    program
+}
+
+fn page_out(trial: &Trial, program: &Program) {
+    trial.on("pageout", program, |space| {
+        space.advise(at(0), bytes(16), Advice::PageOut)
+    });
+}
+
+#[test]
+fn out_and_in() {
+    run(&machine(512), 6, 0, |trial| {
+        let program = filled(trial);
+        page_out(trial, &program);
+        trial.read(&program, 0);
+        trial.write(&program, 0, 31);
+        trial.write(&program, 12, 32);
+        trial.on("mprotect", &program, |space| {
+            space.protect(at(3), bytes(4), READ)
+        });
+        trial.read(&program, 4);
+        trial.on("mprotect", &program, |space| {
+            space.protect(at(3), bytes(4), READ_WRITE)
+        });
+        page_out(trial, &program);
+        trial.on("willneed", &program, |space| {
+            space.populate(at(5), bytes(3), true)
+        });
+        trial.on("dontneed", &program, |space| {
+            space.advise(at(8), bytes(2), Advice::DontNeed)
+        });
+        trial.forget(&program, 8..10);
+        trial.on("free", &program, |space| {
+            space.advise(at(6), bytes(2), Advice::Free)
+        });
+        trial.forget(&program, 6..8);
+        page_out(trial, &program);
+        trial.on("munmap", &program, |space| space.unmap(at(14), bytes(1)));
+        trial.forget(&program, 14..15);
+        trial.on("read", &program, |space| space.read(at(10), &mut [0; 5000]));
+    });
+}
+
+#[test]
+fn of_several_programs() {
+    run(&machine(512), 6, 0, |trial| {
+        let program = filled(trial);
+        let child = trial.fork(&program);
+        page_out(trial, &program);
+        page_out(trial, &child);
+        let grandchild = trial.fork(&child);
+        trial.write(&program, 1, 21);
+        trial.read(&child, 1);
+        trial.write(&grandchild, 1, 22);
+        trial.write(&child, 1, 23);
+        trial.read(&grandchild, 2);
+        page_out(trial, &grandchild);
+    });
+}
+
+#[test]
+fn a_device_is_taken_away() {
+    run(&machine(512), 6, 0, |trial| {
+        let program = filled(trial);
+        let memory = trial.host.memory();
+        program.process.on(FIRST, |space| {
+            for _ in 0..3 {
+                let mut effort = Effort {
+                    look: 1000,
+                    wanted: 8,
+                };
+                space.reclaim(at(0).page(), &mut effort);
+            }
+        });
+        assert!(memory.swap().totals().1 > 0);
+        assert!(memory.close_swap(0, true));
+        trial.on("swapoff", &program, |space| {
+            let mut next = Some(at(0).page());
+            while let Some(page) = next {
+                next = space.bring_back(0, page, 3)?;
+            }
+            Ok::<_, FaultError>(())
+        });
+        assert!(memory.remove_swap(0));
+        assert_eq!(trial.count(memwright::Row::FaultSwapIn), 0);
+    });
+}

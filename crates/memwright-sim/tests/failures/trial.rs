@@ -1,0 +1,346 @@
+//! One run of a subject's steps, in which one allocation may fail.
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::fmt::Debug;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use memwright::error::{FillError, MoveError, WatchError};
+use memwright::object::{ObjectIdentity, Shmem};
+use memwright::{
+    AdviseError, BindError, FaultError, ForkError, LockError, MapError, ObjectError, ProtectError,
+    RemapError, Row, SealError, SyncError, UnmapError, Unmoved,
+};
+use memwright_sim::process::{Host, Process, Signal};
+use memwright_sim::{MachineOptions, SimulatedMachine};
+use memwright_table::handle::{fail_heap_after, heap_failure_pending};
+use memwright_table::{OutOfFrames, OutOfMemory, PoolCounts};
+
+use crate::support::{FIRST, assert_coherent, at, bytes};
+
+/// Whether an error says that there was no memory, as far as Linux tells it.
+pub trait Exhausted: Debug {
+    fn is_exhausted(&self) -> bool;
+}
+
+macro_rules! exhausted {
+    ($($error:ty: $pattern:pat,)*) => {
+        $(impl Exhausted for $error {
+            fn is_exhausted(&self) -> bool {
+                matches!(self, $pattern)
+            }
+        })*
+    };
+}
+
+exhausted! {
+    MapError: MapError::OutOfMemory,
+    UnmapError: UnmapError::OutOfMemory,
+    ProtectError: ProtectError::OutOfMemory,
+    RemapError: RemapError::OutOfMemory,
+    AdviseError: AdviseError::OutOfMemory | AdviseError::Fault(FaultError::OutOfMemory),
+    SealError: SealError::OutOfMemory,
+    LockError: LockError::OutOfMemory | LockError::Fault(FaultError::OutOfMemory),
+    SyncError: SyncError::Object(ObjectError::OutOfMemory),
+    ForkError: ForkError::OutOfMemory,
+    FaultError: FaultError::OutOfMemory,
+    WatchError: WatchError::OutOfMemory,
+    MoveError: MoveError::OutOfMemory,
+    FillError: FillError::OutOfMemory,
+    ObjectError: ObjectError::OutOfMemory,
+    BindError: BindError::OutOfMemory,
+    Unmoved: Unmoved::NoFrame,
+    Signal: Signal::OutOfMemory,
+    OutOfFrames: OutOfFrames,
+    OutOfMemory: OutOfMemory,
+    (FaultError, usize): (FaultError::OutOfMemory, _),
+}
+
+/// Which allocation fails.
+#[derive(Clone, Copy, Debug)]
+enum Failing {
+    None,
+    Frame(u64),
+    Heap(u64),
+}
+
+/// A machine, the programs on it, and what their memory has to contain.
+pub struct Trial {
+    pub host: Arc<Host>,
+    failing: Failing,
+    processes: RefCell<Vec<Rc<Process>>>,
+    /// The first byte of a page of a program.
+    contents: RefCell<BTreeMap<(usize, u64), u8>>,
+    used_before: u64,
+    /// Frames that were allocated before the first step.
+    allocated: Cell<u64>,
+    failed: Cell<u64>,
+    /// Whether the failure is still to come.
+    armed: Cell<bool>,
+    /// Somebody else has a reference of a page for a while, which the audit does not know of.
+    pub lent: Cell<bool>,
+}
+
+/// A program of a trial.
+#[derive(Clone)]
+pub struct Program {
+    pub number: usize,
+    pub process: Rc<Process>,
+}
+
+impl Trial {
+    fn new(options: MachineOptions, failing: Failing) -> Self {
+        let host = Host::boot(options);
+        let used_before = host.frames().used();
+        Self {
+            host,
+            failing,
+            processes: RefCell::default(),
+            contents: RefCell::default(),
+            used_before,
+            allocated: Cell::new(0),
+            failed: Cell::new(0),
+            armed: Cell::new(false),
+            lent: Cell::new(false),
+        }
+    }
+
+    /// A program that maps nothing.
+    pub fn program(&self) -> Program {
+        self.admit(Process::new(&self.host))
+    }
+
+    fn admit(&self, process: Process) -> Program {
+        let process = Rc::new(process);
+        let mut processes = self.processes.borrow_mut();
+        processes.push(process.clone());
+        Program {
+            number: processes.len() - 1,
+            process,
+        }
+    }
+
+    pub fn shmem(&self, pages: u64) -> Arc<Shmem<SimulatedMachine>> {
+        let identity = ObjectIdentity {
+            device: 1,
+            inode: 7,
+        };
+        Arc::new(Shmem::new(
+            self.host.memory().clone(),
+            bytes(pages),
+            identity,
+        ))
+    }
+
+    /// What was prepared is there: from now on an allocation may fail.
+    pub fn begin(&self) {
+        let _running = self.host.machine().run_on(FIRST);
+        self.check("prepared");
+        self.allocated.set(self.host.frames().allocations());
+        self.armed.set(true);
+        match self.failing {
+            Failing::None => self.armed.set(false),
+            Failing::Frame(nth) => self.host.frames().fail_after(Some(nth)),
+            Failing::Heap(nth) => fail_heap_after(Some(nth)),
+        }
+    }
+
+    fn disarm(&self) -> bool {
+        let pending = heap_failure_pending();
+        fail_heap_after(None);
+        self.host.frames().fail_after(None);
+        self.armed.set(false);
+        pending
+    }
+
+    /// An operation: it succeeds, or says that there is no memory and then succeeds.
+    pub fn step<T, E: Exhausted>(&self, name: &str, act: impl FnMut() -> Result<T, E>) -> T {
+        let done = self.attempt(name, act);
+        self.check(name);
+        done
+    }
+
+    /// The same, where what must be there afterwards is not known yet.
+    fn attempt<T, E: Exhausted>(&self, name: &str, mut act: impl FnMut() -> Result<T, E>) -> T {
+        match act() {
+            Ok(done) => done,
+            Err(error) => {
+                assert!(
+                    error.is_exhausted() && self.armed.get(),
+                    "{name}: {error:?}, with {:?} failing",
+                    self.failing
+                );
+                self.disarm();
+                self.failed.set(self.failed.get() + 1);
+                self.check(name);
+                act().unwrap_or_else(|error| {
+                    panic!("{name} again: {error:?}, after {:?}", self.failing)
+                })
+            }
+        }
+    }
+
+    /// An operation on the memory of a program.
+    pub fn on<T, E: Exhausted>(
+        &self,
+        name: &str,
+        program: &Program,
+        mut act: impl FnMut(&memwright_sim::process::Space) -> Result<T, E>,
+    ) -> T {
+        self.step(name, || program.process.on(FIRST, &mut act))
+    }
+
+    /// A store to a page, by the program.
+    pub fn write(&self, program: &Program, page: u64, value: u8) {
+        self.attempt("write", || program.process.write(FIRST, at(page), &[value]));
+        self.expect(program, page, value);
+        self.check("write");
+    }
+
+    /// A load of a page, by the program.
+    pub fn read(&self, program: &Program, page: u64) {
+        let mut byte = [0];
+        self.step("read", || program.process.read(FIRST, at(page), &mut byte));
+        if let Some(value) = self.contents.borrow().get(&(program.number, page)) {
+            assert_eq!(byte[0], *value, "page {page} with {:?}", self.failing);
+        }
+    }
+
+    /// A page has to contain this from now on.
+    pub fn expect(&self, program: &Program, page: u64, value: u8) {
+        let mut contents = self.contents.borrow_mut();
+        contents.insert((program.number, page), value);
+    }
+
+    /// What pages contain is not of interest any more.
+    pub fn forget(&self, program: &Program, pages: std::ops::Range<u64>) {
+        let mut contents = self.contents.borrow_mut();
+        contents.retain(|(number, page), _| *number != program.number || !pages.contains(page));
+    }
+
+    /// `fork`: the child has what the parent has.
+    pub fn fork(&self, parent: &Program) -> Program {
+        let child = self.step("fork", || parent.process.fork(FIRST));
+        let child = self.admit(child);
+        let mut contents = self.contents.borrow_mut();
+        let copied: Vec<_> = contents
+            .iter()
+            .filter(|((number, _), _)| *number == parent.number)
+            .map(|(&(_, page), &value)| ((child.number, page), value))
+            .collect();
+        contents.extend(copied);
+        drop(contents);
+        child
+    }
+
+    /// What must hold after every step, found without a fault.
+    fn check(&self, name: &str) {
+        assert_coherent(&self.host);
+        let memory = self.host.machine().memory();
+        let contents = self.contents.borrow();
+        for (number, process) in self.processes.borrow().iter().enumerate() {
+            let space = process.space();
+            let _running = self.host.machine().run_on(FIRST);
+            if !self.lent.get() {
+                let audit = space.audit();
+                assert_eq!(audit, Ok(()), "{name}, with {:?} failing", self.failing);
+            }
+            for (&(_, page), value) in contents.range((number, 0)..(number + 1, 0)) {
+                let Some(present) = space.entry(at(page)).present() else {
+                    continue;
+                };
+                let mut byte = [0];
+                memory.load(present.frame_of(at(page).page()), 0, &mut byte);
+                assert_eq!(
+                    byte[0], *value,
+                    "{name}, with {:?} failing: page {page} of program {number}",
+                    self.failing
+                );
+            }
+        }
+    }
+
+    /// Every program reads what it has, and ends; returns how many steps failed, and whether the failure never came.
+    fn finish(self) -> (u64, bool) {
+        let pending = self.disarm();
+        for (number, process) in self.processes.borrow().iter().enumerate() {
+            let contents = self.contents.borrow().clone();
+            for (&(_, page), value) in contents.range((number, 0)..(number + 1, 0)) {
+                let mut byte = [0];
+                let read = process.read(FIRST, at(page), &mut byte);
+                assert_eq!(
+                    (read, byte[0]),
+                    (Ok(()), *value),
+                    "page {page} of program {number}, after {:?}",
+                    self.failing
+                );
+            }
+        }
+        self.check("last");
+        self.processes.borrow_mut().clear();
+        let memory = self.host.memory();
+        let frames = self.host.frames();
+        let _running = self.host.machine().run_on(FIRST);
+        assert_eq!(memory.swap().totals().1, 0, "slots, {:?}", self.failing);
+        assert_eq!(
+            memory.commit().committed(),
+            0,
+            "promises, {:?}",
+            self.failing
+        );
+        let pool = frames.pool();
+        assert_eq!((pool.free, pool.reserved), (pool.total, 0), "{pool:?}");
+        frames.set_pool_surplus(0);
+        frames.resize_pool(0);
+        assert_eq!(frames.pool(), PoolCounts::default());
+        while memory.merging().shed(memory) > 0 {}
+        // The huge page of zeroes stays once it was needed.
+        let zeroes = memory.huge().zero_pages() * 512;
+        assert_eq!(
+            frames.used(),
+            self.used_before + zeroes,
+            "frames, after {:?}",
+            self.failing
+        );
+        (self.failed.get(), pending)
+    }
+
+    /// An account row, for steps that say whether something happened.
+    pub fn count(&self, row: Row) -> u64 {
+        self.host.memory().account().count(row)
+    }
+}
+
+/// Runs a subject with each allocation failing. Of frames at least so many are to be told of, of heap to be allocated.
+pub fn run(options: &MachineOptions, frames: u64, heap: u64, subject: fn(&Trial)) {
+    let clean = Trial::new(*options, Failing::None);
+    subject(&clean);
+    let allocations = clean.host.frames().allocations() - clean.allocated.get();
+    assert_eq!(clean.finish().0, 0);
+    let mut told = 0;
+    for nth in 0..allocations {
+        let trial = Trial::new(*options, Failing::Frame(nth));
+        subject(&trial);
+        told += trial.finish().0;
+    }
+    // What is not told is made up for: by small pages instead of a huge one, by another round, by a later fault.
+    assert!(told >= frames, "{told} of {allocations} frames");
+    for nth in 0.. {
+        let trial = Trial::new(*options, Failing::Heap(nth));
+        subject(&trial);
+        if trial.finish().1 {
+            assert!(nth >= heap, "{nth} pieces of heap");
+            println!("{told} of {allocations} frames told, {nth} pieces of heap");
+            break;
+        }
+    }
+}
+
+/// A machine with so many frames.
+pub fn machine(frames: u32) -> MachineOptions {
+    MachineOptions {
+        frames,
+        ..MachineOptions::default()
+    }
+}
