@@ -4,7 +4,7 @@ use std::fs;
 use std::os::fd::AsFd;
 use std::process::{Command, Stdio};
 
-use anyhow::Context;
+use anyhow::{Context, ensure};
 
 use crate::cache;
 use crate::compile::Compiler;
@@ -39,7 +39,10 @@ struct Finding {
 pub fn doctor() -> Result<u8, Failure> {
     let findings = [
         qemu(),
-        compiler("C compiler for guests", &["musl-gcc", "cc"]),
+        compiler(
+            "C compiler for experiments and the plugin",
+            &["musl-gcc", "cc"],
+        ),
         counting(),
         program(
             "apt-get",
@@ -112,7 +115,14 @@ fn compiler(what: &'static str, names: &[&'static str]) -> Finding {
 }
 
 fn counting() -> Finding {
-    let built = version::usual().and_then(|(_, version)| plugin::build(version));
+    let built = version::usual().and_then(|(qemu, version)| {
+        ensure!(
+            version::takes_plugins(&qemu),
+            "{} was built without support for plugins",
+            qemu.display()
+        );
+        plugin::build(version)
+    });
     found("counting plugin", built, Weight::Useful, |path| {
         path.display().to_string()
     })

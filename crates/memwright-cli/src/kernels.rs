@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail, ensure};
 use serde::{Deserialize, Serialize};
+use tempfile::TempDir;
 
 use crate::apt::{Archive, mirror};
 use crate::args::KernelsAction;
@@ -56,7 +57,7 @@ pub struct Kept {
 /// One line: usage, apt, the cache.
 pub fn kernels(action: &KernelsAction) -> Result<u8, Failure> {
     match action {
-        KernelsAction::Add { name } => add(name).map_err(Failure::Environment)?,
+        KernelsAction::Add { name } => add(name)?,
         KernelsAction::List => list()?,
         KernelsAction::Remove { name } => remove(name).map_err(Failure::Usage)?,
     }
@@ -100,32 +101,44 @@ fn read(folder: &Path) -> Option<Kept> {
     serde_json::from_slice(&fs::read(folder.join(ABOUT)).ok()?).ok()
 }
 
-fn add(text: &str) -> anyhow::Result<()> {
-    let parent = folder()?;
-    fs::create_dir_all(&parent).with_context(|| format!("cannot create {}", parent.display()))?;
-    // Nothing half-made gets a name.
-    let work = tempfile::Builder::new()
-        .prefix(".adding-")
-        .tempdir_in(&parent)
-        .with_context(|| format!("cannot write to {}", parent.display()))?;
+/// Keeps an image under a name. One that is not what the user said is usage; whatever keeps it from being fetched or kept
+/// is missing here.
+fn add(text: &str) -> Result<(), Failure> {
+    let work = work_folder().map_err(Failure::Environment)?;
     let fresh = work.path().join("kernel");
-    fs::create_dir(&fresh)?;
+    fs::create_dir(&fresh).context("cannot write to the cache")?;
     let (name, source) = match text.strip_prefix(DEBIAN) {
         Some(suite) => {
-            place(text)?;
-            (text.to_owned(), fetch(suite, work.path(), &fresh)?)
+            place(text).map_err(Failure::Usage)?;
+            let source = fetch(suite, work.path(), &fresh).map_err(Failure::Environment)?;
+            (text.to_owned(), source)
         }
-        None => copy(text, &fresh)?,
+        None => copy(text, &fresh).map_err(Failure::Usage)?,
     };
-    let bytes = fs::read(fresh.join(IMAGE))?;
-    image::check(&bytes, text)?;
+    let bytes = fs::read(fresh.join(IMAGE)).context("cannot read the image")?;
+    image::check(&bytes, text).map_err(Failure::Usage)?;
+    keep(&fresh, name, source, &bytes).map_err(Failure::Environment)
+}
+
+/// A folder in which an image is made ready: nothing half-made gets a name.
+fn work_folder() -> anyhow::Result<TempDir> {
+    let parent = folder()?;
+    fs::create_dir_all(&parent).with_context(|| format!("cannot create {}", parent.display()))?;
+    tempfile::Builder::new()
+        .prefix(".adding-")
+        .tempdir_in(&parent)
+        .with_context(|| format!("cannot write to {}", parent.display()))
+}
+
+/// Describes what is ready, gives it its name, and says so.
+fn keep(fresh: &Path, name: String, source: String, bytes: &[u8]) -> anyhow::Result<()> {
     let configuration = fs::read(fresh.join(CONFIGURATION)).ok();
     let kept = Kept {
         name: name.clone(),
         source,
-        sha256: hexadecimal_hash(&bytes),
+        sha256: hexadecimal_hash(bytes),
         config_sha256: configuration.map(|bytes| hexadecimal_hash(&bytes)),
-        version: image::version(&bytes),
+        version: image::version(bytes),
     };
     fs::write(fresh.join(ABOUT), serde_json::to_vec_pretty(&kept)?)?;
     let folder = place(&name)?;
@@ -133,7 +146,7 @@ fn add(text: &str) -> anyhow::Result<()> {
         fs::remove_dir_all(&folder)
             .with_context(|| format!("cannot replace {}", folder.display()))?;
     }
-    fs::rename(&fresh, &folder).with_context(|| format!("cannot create {}", folder.display()))?;
+    fs::rename(fresh, &folder).with_context(|| format!("cannot create {}", folder.display()))?;
     print(&line(&kept))
 }
 
