@@ -117,7 +117,7 @@ fn add(text: &str) -> Result<(), Failure> {
     };
     let bytes = fs::read(fresh.join(IMAGE)).context("cannot read the image")?;
     image::check(&bytes, text).map_err(Failure::Usage)?;
-    keep(&fresh, name, source, &bytes).map_err(Failure::Environment)
+    keep(&fresh, &name, source, &bytes).map_err(Failure::Environment)
 }
 
 /// A folder in which an image is made ready: nothing half-made gets a name.
@@ -131,17 +131,17 @@ fn work_folder() -> anyhow::Result<TempDir> {
 }
 
 /// Describes what is ready, gives it its name, and says so.
-fn keep(fresh: &Path, name: String, source: String, bytes: &[u8]) -> anyhow::Result<()> {
+fn keep(fresh: &Path, name: &str, source: String, bytes: &[u8]) -> anyhow::Result<()> {
     let configuration = fs::read(fresh.join(CONFIGURATION)).ok();
     let kept = Kept {
-        name: name.clone(),
+        name: name.to_owned(),
         source,
         sha256: hexadecimal_hash(bytes),
         config_sha256: configuration.map(|bytes| hexadecimal_hash(&bytes)),
         version: image::version(bytes),
     };
     fs::write(fresh.join(ABOUT), serde_json::to_vec_pretty(&kept)?)?;
-    let folder = place(&name)?;
+    let folder = place(name)?;
     if folder.exists() {
         fs::remove_dir_all(&folder)
             .with_context(|| format!("cannot replace {}", folder.display()))?;
