@@ -5,8 +5,8 @@ use std::sync::Arc;
 use memwright::Advice;
 use memwright::uffd::WatchModes;
 use memwright_sim::HostSwap;
-use memwright_sim::process::Signal;
-use memwright_table::{CpuId, FrameKind};
+use memwright_sim::process::{Signal, Space};
+use memwright_table::{CpuId, FrameKind, Page};
 
 use crate::fork::fork;
 use crate::support::{FIRST, READ_WRITE, SECOND, at, bytes, program, read, write};
@@ -26,8 +26,7 @@ fn swapping() -> World {
 }
 
 fn page_out(world: &World, cpu: CpuId) {
-    let call =
-        |space: &memwright_sim::process::Space| space.advise(at(0), bytes(1), Advice::PageOut);
+    let call = |space: &Space| space.advise(at(0), bytes(1), Advice::PageOut);
     world.process().on(cpu, call).expect("mapped");
 }
 
@@ -116,6 +115,33 @@ fn swap_in_and_protect() {
             world.none_after(Signal::Bus);
             assert_eq!(read(world.process(), FIRST, 0), Ok(world.last_written(1)));
             assert_eq!(write(world.process(), SECOND, 0, 9), Err(Signal::Bus));
+            world.end()
+        },
+    );
+}
+
+/// The device is taken out of use while a page that it keeps is written: the page comes back once, by whichever of the
+/// two, with the store, and nobody has it twice.
+#[test]
+fn swapoff_and_fault() {
+    explore(
+        &swapped,
+        &[
+            |world| {
+                let memory = world.host.memory();
+                assert!(memory.close_swap(0, true));
+                let call = |space: &Space| space.bring_back(0, Page::new(0), u64::MAX);
+                assert_eq!(world.process().on(FIRST, call), Ok(None));
+            },
+            |world| {
+                world.try_write(0, 2);
+                world.try_write(0, 3);
+            },
+        ],
+        |world| {
+            assert!(world.host.memory().remove_swap(0), "still in use");
+            assert_eq!(read(world.process(), FIRST, 0), Ok(3));
+            assert_eq!(world.host.frames().used_by(FrameKind::Anonymous), 1);
             world.end()
         },
     );
