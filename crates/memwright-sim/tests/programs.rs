@@ -250,8 +250,22 @@ impl Tally {
     }
 }
 
+/// When a search ends: after so long, or so many operations.
+#[derive(Clone, Copy)]
+struct End {
+    at: Option<Instant>,
+    operations: Option<u64>,
+}
+
+impl End {
+    fn is_reached(self, done: u64) -> bool {
+        self.at.is_some_and(|at| Instant::now() >= at)
+            || self.operations.is_some_and(|operations| done >= operations)
+    }
+}
+
 /// One thread's search, until `end`. A script that fails is shrunk and kept in `folder`.
-fn search(stream: u64, end: Instant, folder: &Path, tally: &Mutex<Tally>) {
+fn search(stream: u64, end: End, folder: &Path, tally: &Mutex<Tally>) {
     let mut bytes = [0; 32];
     bytes[..8].copy_from_slice(&stream.to_le_bytes());
     let config = Config {
@@ -294,13 +308,14 @@ fn search(stream: u64, end: Instant, folder: &Path, tally: &Mutex<Tally>) {
             shown = Instant::now();
             tally.print();
         }
-        if Instant::now() >= end {
+        if end.is_reached(tally.steps) {
             return;
         }
     }
 }
 
-/// For `cargo xtask fuzz --against model`: as many minutes, from such a seed, as the environment says, or one script.
+/// For `cargo xtask fuzz --against model`: as many minutes or operations, from such a seed, as the environment says, or
+/// one script.
 #[test]
 #[ignore = "takes as long as it is told to"]
 fn as_long_as_asked() {
@@ -308,10 +323,15 @@ fn as_long_as_asked() {
         return replay(Path::new(&path));
     }
     let number = |name| std::env::var(name).ok()?.parse::<f64>().ok();
-    let minutes = number("MEMWRIGHT_MINUTES").unwrap_or(1.0);
+    let operations = number("MEMWRIGHT_OPERATIONS").map(|operations| operations as u64);
+    let minutes = number("MEMWRIGHT_MINUTES").or(operations.is_none().then_some(1.0));
     let seed = number("MEMWRIGHT_SEED").unwrap_or(1.0) as u64;
     let folder = std::env::var_os("MEMWRIGHT_FOLDER").expect("a folder for scripts that fail");
-    let end = Instant::now() + Duration::from_secs_f64(minutes * 60.0);
+    let start = Instant::now();
+    let end = End {
+        at: minutes.map(|minutes| start + Duration::from_secs_f64(minutes * 60.0)),
+        operations,
+    };
     let tally = Mutex::new(Tally::default());
     std::panic::set_hook(Box::new(|_| {}));
     std::thread::scope(|scope| {
@@ -323,5 +343,6 @@ fn as_long_as_asked() {
     let _ = std::panic::take_hook();
     let tally = tally.into_inner().expect("no panic");
     tally.print();
+    println!("{:.0} seconds", start.elapsed().as_secs_f64());
     assert_eq!(tally.failures, 0, "scripts were kept");
 }

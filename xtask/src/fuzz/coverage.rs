@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 
-use super::Settings;
+use super::{MINUTES, Settings};
 use crate::shell;
 
 /// The targets.
@@ -47,7 +47,7 @@ pub(super) fn run(settings: &Settings, target: &str) -> Result<()> {
     let found = settings.folder.join(target);
     std::fs::create_dir_all(&found)?;
     let start = Instant::now();
-    let end = start + Duration::from_secs_f64(settings.minutes * 60.0);
+    let end = start + Duration::from_secs_f64(settings.minutes.unwrap_or(MINUTES) * 60.0);
     loop {
         let left = end.saturating_duration_since(Instant::now()).as_secs();
         if left == 0 {

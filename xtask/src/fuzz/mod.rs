@@ -21,6 +21,8 @@ use self::script::{Abilities, Script};
 use self::sides::Sides;
 use crate::shell;
 
+/// Minutes, where neither they nor operations are given.
+const MINUTES: f64 = 1.0;
 /// Scripts of one guest.
 const BATCH: usize = 400;
 /// Operations of a script, about.
@@ -43,9 +45,9 @@ enum Against {
 
 struct Settings {
     against: Against,
-    minutes: f64,
+    minutes: Option<f64>,
     /// It ends after so many operations too.
-    operations: usize,
+    operations: Option<usize>,
     seed: u64,
     shown: usize,
     folder: PathBuf,
@@ -58,8 +60,8 @@ impl Settings {
     fn parse(arguments: &[&str]) -> Result<Self> {
         let mut settings = Self {
             against: Against::HostAndGuest,
-            minutes: 1.0,
-            operations: usize::MAX,
+            minutes: None,
+            operations: None,
             seed: 1,
             shown: SHOWN,
             folder: shell::root().join("target/fuzz"),
@@ -82,9 +84,9 @@ impl Settings {
                         other => bail!("--against model|host|host-and-guest, not {other}"),
                     };
                 }
-                "--minutes" => settings.minutes = value()?.parse().context("--minutes")?,
+                "--minutes" => settings.minutes = Some(value()?.parse().context("--minutes")?),
                 "--operations" => {
-                    settings.operations = value()?.parse().context("--operations")?;
+                    settings.operations = Some(value()?.parse().context("--operations")?);
                 }
                 "--seed" => settings.seed = value()?.parse().context("--seed")?,
                 "--show" => settings.shown = value()?.parse().context("--show")?,
@@ -95,6 +97,15 @@ impl Settings {
             }
         }
         Ok(settings)
+    }
+
+    /// When it ends: with operations alone it takes what these take.
+    fn end(&self) -> Option<Instant> {
+        let given = match self.operations {
+            Some(_) => self.minutes,
+            None => Some(self.minutes.unwrap_or(MINUTES)),
+        };
+        given.map(|minutes| Instant::now() + Duration::from_secs_f64(minutes * 60.0))
     }
 }
 
@@ -117,7 +128,7 @@ pub fn run(arguments: &[&str]) -> Result<()> {
     let (host, guest) = (sides.host_abilities()?, sides.guest_abilities()?);
     let abilities = Abilities(host.0.intersection(&guest.0).cloned().collect());
     let clock = Clock::start();
-    let end = Instant::now() + Duration::from_secs_f64(settings.minutes * 60.0);
+    let end = settings.end();
     let mut random = Random::new(settings.seed);
     let mut summary = Summary::default();
     loop {
@@ -133,7 +144,10 @@ pub fn run(arguments: &[&str]) -> Result<()> {
             summary.unstable,
             summary.differences
         );
-        if Instant::now() >= end || summary.operations >= settings.operations {
+        let enough = settings.operations;
+        if end.is_some_and(|end| Instant::now() >= end)
+            || enough.is_some_and(|enough| summary.operations >= enough)
+        {
             break;
         }
     }

@@ -35,9 +35,14 @@ pub fn run(settings: &Settings) -> Result<()> {
             "as_long_as_asked",
         ]);
         command
-            .env("MEMWRIGHT_MINUTES", settings.minutes.to_string())
             .env("MEMWRIGHT_SEED", settings.seed.to_string())
             .env("MEMWRIGHT_FOLDER", std::path::absolute(&settings.folder)?);
+        if let Some(operations) = settings.operations {
+            command.env("MEMWRIGHT_OPERATIONS", operations.to_string());
+        }
+        if let Some(minutes) = settings.minutes {
+            command.env("MEMWRIGHT_MINUTES", minutes.to_string());
+        }
         if let Some(path) = script {
             command.env("MEMWRIGHT_SCRIPT", std::path::absolute(path)?);
         }
