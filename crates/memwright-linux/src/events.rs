@@ -1,9 +1,10 @@
 //! What the machine calls back into.
 
 use crate::{
-    account,
+    account, cgroup,
     host::{Channel, KernelEvents},
     kernel::Kernel,
+    process::Work,
     run::{self, Resolved},
     user::USER_END,
 };
@@ -37,10 +38,12 @@ impl KernelEvents for Events {
             fetch: false,
             user: true,
         };
-        matches!(
-            run::resolve_fault(self.kernel, &thread, &space, address, access),
-            Resolved::Retry
-        )
+        let resolved = run::resolve_fault(self.kernel, &thread, &space, address, access);
+        if thread.work().contains(Work::CGROUP) {
+            // A copy may be long.
+            cgroup::look(self.kernel, &thread);
+        }
+        matches!(resolved, Resolved::Retry)
     }
 
     fn context_start(&self, argument: usize) -> ! {

@@ -3,6 +3,7 @@
 use crate::{
     Space,
     kernel::Kernel,
+    process::Process,
     sync::{Lock, Rank},
 };
 use memwright_table::Page;
@@ -26,11 +27,21 @@ impl Hand {
     pub(crate) fn go_on(
         &self,
         kernel: &Kernel,
+        visit: impl FnMut(&Space, Page) -> Option<Page>,
+    ) -> bool {
+        self.go_on_among(kernel, |_| true, visit)
+    }
+
+    /// The same for those processes alone that are `wanted`.
+    pub(crate) fn go_on_among(
+        &self,
+        kernel: &Kernel,
+        wanted: impl Fn(&Process) -> bool,
         mut visit: impl FnMut(&Space, Page) -> Option<Page>,
     ) -> bool {
         let (mut id, mut page) = *self.place.lock();
         for process in kernel.tasks.processes() {
-            if process.id < id {
+            if process.id < id || !wanted(&process) {
                 continue;
             }
             if process.id > id {

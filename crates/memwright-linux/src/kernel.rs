@@ -3,6 +3,7 @@
 use crate::{
     Memory,
     account::CallCounts,
+    cgroup::Cgroups,
     channel::{CONTROL_INTERRUPT, Channel, Outcome},
     cpio::CpioArchive,
     events::Events,
@@ -64,6 +65,8 @@ pub struct Kernel {
     pub(crate) merge_scan: Arc<MergeScan>,
     /// Lets pages follow those who use them.
     pub(crate) balancing: Arc<Balancing>,
+    /// Groups of processes with limits.
+    pub(crate) cgroups: Cgroups,
     /// Sends pages out when memory is short.
     pub(crate) reclaim: Arc<Reclaim>,
     /// Disks that pages can go out to.
@@ -120,6 +123,7 @@ impl Kernel {
             huge_scan: HugeScan::new(),
             merge_scan: MergeScan::new(),
             balancing,
+            cgroups: Cgroups::default(),
             reclaim: Reclaim::new(),
             swaps,
             calls: CallCounts::new(),

@@ -15,6 +15,7 @@ pub mod abi;
 pub mod account;
 pub mod arch;
 mod audit;
+pub mod cgroup;
 pub mod channel;
 pub mod context;
 pub mod cpio;

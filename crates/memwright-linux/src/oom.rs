@@ -1,60 +1,100 @@
 //! Out of memory: somebody has to go.
 
 use crate::{
+    cgroup::{Cgroup, living},
     host::Channel,
     kernel::Kernel,
-    process::{Life, Process, REAPER, Thread},
+    process::{Process, REAPER, Thread},
     signal::kill_process,
 };
 use alloc::{format, string::String, sync::Arc, vec::Vec};
 use core::sync::atomic::Ordering;
 
+/// What was done for somebody who finds no memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Relief {
+    /// A process was killed.
+    Killed,
+    /// One is being killed already: its memory comes back once it has run.
+    Awaited,
+    /// Nobody may be killed.
+    Nobody,
+}
+
 /// Kills the largest process, unless one is being killed already. The caller retries what failed
 /// after others have run.
 pub(crate) fn relieve(kernel: &Kernel, thread: &Arc<Thread>) {
-    let mut candidates: Vec<(Arc<Process>, u64)> = Vec::new();
-    for process in living(kernel) {
+    let members = living(kernel, |process| process.id != REAPER);
+    let total = kernel.memory.frames().total();
+    match choose(&members, &thread.process, total) {
+        Choice::Awaited => {}
+        Choice::Victim(victim) => kill(kernel, victim, "out of memory", true),
+        // When nobody may be killed, who asked for the memory goes: waiting would last for ever.
+        Choice::Nobody => kill(kernel, &thread.process, "out of memory", true),
+    }
+}
+
+/// The same for a group that has more than it may: of its processes the largest goes, for `thread`, which need not be
+/// one of theirs.
+pub(crate) fn relieve_group(kernel: &Kernel, thread: &Arc<Thread>, group: &Cgroup) -> Relief {
+    let members = group.members(kernel);
+    let reason = "a group is out of memory";
+    match choose(&members, &thread.process, group.most()) {
+        Choice::Awaited => return Relief::Awaited,
+        Choice::Victim(victim) => kill(kernel, victim, reason, false),
+        Choice::Nobody if group.has(&thread.process) => {
+            kill(kernel, &thread.process, reason, false);
+        }
+        Choice::Nobody => return Relief::Nobody,
+    }
+    Relief::Killed
+}
+
+/// Who goes.
+enum Choice<'a> {
+    Victim(&'a Arc<Process>),
+    Awaited,
+    Nobody,
+}
+
+/// The largest of these processes that may be killed, unless another one than `asks` is being killed already.
+fn choose<'a>(members: &'a [Arc<Process>], asks: &Process, total: u64) -> Choice<'a> {
+    let mut candidates: Vec<(&Arc<Process>, u64)> = Vec::new();
+    for process in members {
         let Some(space) = process.space() else {
             continue;
         };
         if process.signals.lock().group_exit.is_some() {
             // Its memory comes back once it has run.
-            if process.id != thread.process.id {
-                return;
+            if process.id != asks.id {
+                return Choice::Awaited;
             }
             continue;
         }
         let pages = space.resident_pages() + space.table().table_frames();
         let adjustment = i64::from(process.kill_score.load(Ordering::Relaxed)) - 1000;
-        candidates.push((
-            process,
-            score(pages, adjustment, kernel.memory.frames().total()),
-        ));
+        candidates.push((process, score(pages, adjustment, total)));
     }
     let sizes: Vec<u64> = candidates.iter().map(|(_, score)| *score).collect();
-    // When nobody may be killed, who asked for the memory goes: waiting would last for ever.
-    let victim = largest(&sizes).map_or(&thread.process, |index| &candidates[index].0);
+    largest(&sizes).map_or(Choice::Nobody, |index| Choice::Victim(candidates[index].0))
+}
+
+/// Kills a process, and says why in the log; where the whole machine is concerned to the user too.
+fn kill(kernel: &Kernel, victim: &Arc<Process>, reason: &str, tell: bool) {
     let kib = victim.space().map_or(0, |space| space.resident_pages() * 4);
     let name = victim.name();
     let name = name.split(|byte| *byte == 0).next().unwrap_or_default();
     let line = format!(
-        "memwright: out of memory: killed process {} ({}), resident {kib} KiB\n",
+        "memwright: {reason}: killed process {} ({}), resident {kib} KiB\n",
         victim.id,
         String::from_utf8_lossy(name),
     );
     kernel.host.output(Channel::Log, line.as_bytes());
-    kernel.host.output(Channel::Stderr, line.as_bytes());
+    if tell {
+        kernel.host.output(Channel::Stderr, line.as_bytes());
+    }
     kernel.memory_kills.fetch_add(1, Ordering::Relaxed);
     kill_process(kernel, victim);
-}
-
-fn living(kernel: &Kernel) -> Vec<Arc<Process>> {
-    let tasks = kernel.tasks.lock();
-    let living = tasks
-        .members
-        .values()
-        .filter(|member| member.process.id != REAPER && matches!(member.life, Life::Alive(_)));
-    living.map(|member| member.process.clone()).collect()
 }
 
 /// How good a victim a process is (`oom_badness` of Linux 7.2, `mm/oom_kill.c`): its pages, and a

@@ -7,6 +7,7 @@
 use crate::{
     hand::Hand,
     kernel::Kernel,
+    process::Process,
     scheduler::{TimerAction, TimerKey},
     sync::{Lock, Rank},
     time::Expiry,
@@ -64,13 +65,28 @@ impl Reclaim {
         if !kernel.memory.swap().is_on() && !kernel.memory.may_lose_pages() {
             return false;
         }
+        let memory = &kernel.memory;
+        self.relieve_some(kernel, &self.hand, DIRECT, |_| true)
+            || memory.swap().shed_all(memory.frames()) > 0
+    }
+
+    /// Sends `pages` pages of the processes that are `wanted` out, round which `hand` goes. False if none went.
+    pub(crate) fn relieve_some(
+        &self,
+        kernel: &Kernel,
+        hand: &Hand,
+        pages: u64,
+        wanted: impl Fn(&Process) -> bool,
+    ) -> bool {
+        if !kernel.memory.swap().is_on() && !kernel.memory.may_lose_pages() {
+            return false;
+        }
         let mut effort = Effort {
             look: u64::MAX,
-            wanted: DIRECT,
+            wanted: pages,
         };
-        self.go_round(kernel, &mut effort);
-        let memory = &kernel.memory;
-        effort.wanted < DIRECT || memory.swap().shed_all(memory.frames()) > 0
+        go_round(kernel, hand, &wanted, &mut effort);
+        effort.wanted < pages
     }
 
     /// Before something that may use the reserve takes much of it: sends pages out until it is whole again, or no page
@@ -83,17 +99,15 @@ impl Reclaim {
             }
         }
     }
+}
 
-    /// Goes on until the effort is over, or everything was passed twice.
-    fn go_round(&self, kernel: &Kernel, effort: &mut Effort) {
-        // The round that has begun, one that ages and one that takes.
-        for _ in 0..3 {
-            let is_over = self
-                .hand
-                .go_on(kernel, |space, page| space.reclaim(page, effort));
-            if !is_over {
-                return;
-            }
+/// Goes on until the effort is over, or everything was passed twice.
+fn go_round(kernel: &Kernel, hand: &Hand, wanted: &impl Fn(&Process) -> bool, effort: &mut Effort) {
+    // The round that has begun, one that ages and one that takes.
+    for _ in 0..3 {
+        let is_over = hand.go_on_among(kernel, wanted, |space, page| space.reclaim(page, effort));
+        if !is_over {
+            return;
         }
     }
 }
@@ -115,7 +129,7 @@ impl Expiry for Reclaim {
                 look: BACKGROUND,
                 wanted: high - free,
             };
-            self.go_round(kernel, &mut effort);
+            go_round(kernel, &self.hand, &|_: &Process| true, &mut effort);
         }
         self.wake(kernel);
     }

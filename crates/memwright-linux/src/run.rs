@@ -7,6 +7,7 @@ use crate::{
         regs::FpuArea,
         signal_frame::LastFault,
     },
+    cgroup,
     context::Context,
     exec,
     fs::userfault::wait_for_watcher,
@@ -63,6 +64,9 @@ fn run(context: &Context<'_>) -> ExitStatus {
             if work.contains(Work::MIGRATE) {
                 let scheduler = &context.kernel.scheduler;
                 scheduler.migrate(context.kernel, context.thread);
+            }
+            if work.contains(Work::CGROUP) {
+                cgroup::look(context.kernel, context.thread);
             }
             if let After::Exit(status) = deliver(context) {
                 return status;

@@ -196,7 +196,8 @@ pub use space::{
 pub use space::{Advice, Advised, RemapRequest, SyncFlags};
 pub use stats::{Account, Definition, ROWS, Row, Source, Value};
 pub use swap::{
-    DeviceError, DeviceUse, Direction, Effort, Submission, Swap, SwapDevice, Ticket, Transfer,
+    DeviceError, DeviceUse, Direction, Effort, MOST_PAYERS, Submission, Swap, SwapDevice,
+    SwapPayer, Ticket, Transfer,
 };
 pub use trace::{Event, TraceSink};
 pub use vma::{AreaFlags, Rights};

@@ -10,7 +10,7 @@ use memwright_table::{
 };
 
 use crate::commit::{Commit, Overcommit};
-use crate::huge::HugeSettings;
+use crate::huge::{HUGE_PAGES, HugeSettings};
 use crate::merge::Merging;
 use crate::numa::{PlacePolicy, Policies, PolicyId};
 use crate::policy::Policy;
@@ -148,6 +148,13 @@ impl<M: Machine> Memory<M> {
     #[inline]
     pub fn swap(&self) -> &Arc<Swap<M>> {
         &self.swap
+    }
+
+    /// Pages that were ever mapped, in all address spaces together: what any of them shows more than at an earlier
+    /// moment is no more than this has grown since.
+    pub fn ever_mapped(&self) -> u64 {
+        let huge = self.counters.sum(Row::FaultHuge) + self.counters.sum(Row::HugeCollapses);
+        self.counters.sum(Row::EntriesFilled) + huge * (HUGE_PAGES - 1)
     }
 
     /// Whether there may be pages whose contents may be lost.

@@ -109,7 +109,13 @@ pub fn trials() -> Vec<Trial> {
         .option("--swap", "disk:256M")
         .option("--memory", "64M")
         .policy("swap-errors=200");
+    let grouped = |cpus| {
+        Boot::of("groups", "musl-static", &["group_limits"])
+            .option("--swap", "zram:64M")
+            .cpus(cpus)
+    };
     let boots = boots.chain([by_faults, swapping, pressed(1), pressed(4), failing]);
+    let boots = boots.chain([grouped(1), grouped(4)]);
     let boots = boots.chain([on_disk, failing_disk]);
     let mut trials = interleaved(boots.collect());
     trials.push(Trial::test("programs::same_trace_twice", same_trace));

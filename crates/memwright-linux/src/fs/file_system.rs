@@ -18,6 +18,8 @@ pub enum FileSystemKind {
     Proc,
     /// `/sys`.
     Sysfs,
+    /// `/sys/fs/cgroup`.
+    Cgroup,
     /// Pipes without names.
     Pipe,
     /// Sockets.
@@ -48,6 +50,7 @@ impl FileSystemKind {
             Self::Devtmpfs => "devtmpfs",
             Self::Proc => "proc",
             Self::Sysfs => "sysfs",
+            Self::Cgroup => "cgroup2",
             Self::Pipe => "pipefs",
             Self::Socket => "sockfs",
             Self::Hugetlb => "hugetlbfs",
@@ -62,6 +65,7 @@ impl FileSystemKind {
             Self::Tmpfs | Self::Memory | Self::Devtmpfs => raw::TMPFS_MAGIC,
             Self::Proc => raw::PROC_SUPER_MAGIC,
             Self::Sysfs => SYSFS_MAGIC,
+            Self::Cgroup => raw::CGROUP2_SUPER_MAGIC,
             Self::Pipe => PIPEFS_MAGIC,
             Self::Socket => SOCKFS_MAGIC,
             Self::Hugetlb => raw::HUGETLBFS_MAGIC,
@@ -79,6 +83,7 @@ impl FileSystemKind {
             | Self::Memory
             | Self::Devtmpfs
             | Self::Sysfs
+            | Self::Cgroup
             | Self::Pipe
             | Self::Socket
             | Self::Anonymous => 4096,
@@ -91,6 +96,7 @@ impl FileSystemKind {
             Self::Tmpfs | Self::Memory | Self::Devtmpfs => true,
             Self::Proc
             | Self::Sysfs
+            | Self::Cgroup
             | Self::Pipe
             | Self::Socket
             | Self::Hugetlb

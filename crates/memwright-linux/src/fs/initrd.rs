@@ -111,15 +111,29 @@ pub fn fill(mounts: &Mounts, kernel: &Kernel, archive: CpioArchive<'_>) -> Resul
         }
     }
     filler.devices(&kernel.swaps)?;
-    let mount = |path: &[u8], kind, node| -> Result<(), Errno> {
+    let mount = |path: &[u8], kind, node| -> Result<Arc<Dentry>, Errno> {
         let at = mounts
             .boot_walker()
             .resolve(&mounts.root, path, LastLink::Follow)?;
-        mounts.mount(&at, kind, Body::Proc(node), 0o555, now);
-        Ok(())
+        Ok(mounts.mount(&at, kind, Body::Proc(node), 0o555, now))
     };
     mount(b"/proc", FileSystemKind::Proc, ProcNode::root())?;
-    mount(b"/sys", FileSystemKind::Sysfs, ProcNode::sys_root())
+    let system = mount(b"/sys", FileSystemKind::Sysfs, ProcNode::sys_root())?;
+    mount_cgroups(mounts, &system, now);
+    Ok(())
+}
+
+/// Mounts the groups in `/sys/fs/cgroup`. Names of `/sys` are made when somebody looks: these two stay.
+fn mount_cgroups(mounts: &Mounts, system: &Arc<Dentry>, now: Moment) {
+    let place = |above: &Arc<Dentry>, name: &[u8], node| {
+        let file_system = &system.inode.file_system;
+        let inode = Inode::new(file_system, Body::Proc(node), 0o755, Subject::ROOT, now);
+        Arc::new(Dentry::new(above, name, Arc::new(inode)))
+    };
+    let above = place(system, b"fs", ProcNode::file_systems());
+    let at = place(&above, b"cgroup", ProcNode::Cgroups);
+    let kind = FileSystemKind::Cgroup;
+    mounts.mount(&at, kind, Body::Proc(ProcNode::Cgroups), 0o755, now);
 }
 
 struct Filler<'a> {

@@ -129,6 +129,16 @@ impl Mounts {
         self.mounts.lock().clone()
     }
 
+    /// The root of the mounted file system of that kind.
+    #[must_use]
+    pub fn root_of(&self, kind: FileSystemKind) -> Option<Arc<Dentry>> {
+        let mounts = self.mounts.lock();
+        let mut roots = mounts.iter();
+        roots
+            .find(|root| root.inode.file_system.kind == kind)
+            .cloned()
+    }
+
     /// Where pipes without names live.
     #[must_use]
     pub fn pipes(&self) -> &Arc<FileSystem> {

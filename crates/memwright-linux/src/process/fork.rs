@@ -137,6 +137,7 @@ fn enter(
     if context.thread.fatal_pending() || context.kernel.has_ended() {
         return Err(Errno::ERESTARTNOINTR);
     }
+    child.inherit_cgroup(parent);
     tasks.threads.insert(child.id, thread.clone());
     let to = if flags.contains(CloneFlags::PARENT) {
         parent.parent()

@@ -32,6 +32,7 @@ pub use wait::{WaitOptions, WaitTarget, Waited, wait_for_child};
 
 use crate::{
     Space,
+    cgroup::Membership,
     fs::{FileTable, FsContext},
     signal::{Signal, Signals},
     sync::{Lock, Rank},
@@ -109,6 +110,7 @@ pub struct Process {
     borrows_space: AtomicBool,
     /// Another process was made with its address space.
     shares_space: AtomicBool,
+    pub(crate) membership: Lock<Membership>,
 }
 
 impl Process {
@@ -156,6 +158,7 @@ impl Process {
             session: AtomicU32::new(id),
             borrows_space: AtomicBool::new(false),
             shares_space: AtomicBool::new(false),
+            membership: Lock::new(Rank::Leaf, Membership::default()),
         }
     }
 
@@ -201,6 +204,7 @@ impl Process {
         space: Arc<Space>,
         image: Arc<Image>,
     ) -> (Option<Arc<Space>>, Option<Arc<Image>>) {
+        space.set_swap_payer(self.swap_payer());
         let old = self.image.lock().replace(image);
         (self.space.lock().replace(space), old)
     }

@@ -33,6 +33,8 @@ bitflags::bitflags! {
         const MIGRATE = 8;
         /// The user registers were replaced: every one is loaded anew.
         const REGISTERS = 16;
+        /// The thread is in a group whose limits it looks at, each time.
+        const CGROUP = 32;
     }
 }
 

@@ -1,6 +1,6 @@
 //! New threads of a process.
 
-use super::{CloneFlags, CloneRequest, Process, Start, Thread, clone::child_state};
+use super::{CloneFlags, CloneRequest, Process, Start, Thread, Work, clone::child_state};
 use crate::{
     context::Context,
     errno::Errno,
@@ -76,6 +76,10 @@ fn enter(context: &Context<'_>, thread: &Arc<Thread>) -> Result<(), Errno> {
     };
     signals.threads.push((thread.clone(), state));
     drop(signals);
+    if thread.process.cgroup().is_some() {
+        // Who moves the process marks those threads that it finds.
+        thread.set_work(Work::CGROUP, true);
+    }
     let mut tasks = context.kernel.tasks.lock();
     tasks.threads.insert(thread.id(), thread.clone());
     Ok(())

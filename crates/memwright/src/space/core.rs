@@ -16,6 +16,7 @@ use crate::huge::{HUGE_PAGES, HugeRefusal};
 use crate::memory::Memory;
 use crate::merge::UNSCANNED;
 use crate::stats::Row;
+use crate::swap::SwapPayer;
 use crate::trace::Event;
 use crate::vma::Rights;
 use crate::writable::View;
@@ -48,6 +49,8 @@ pub(crate) struct Core<M: Machine> {
     resident: Vec<CpuResident>,
     /// Pages in swap.
     swapped: AtomicI64,
+    /// Who pays for the slots of pages that leave.
+    payer: AtomicU8,
     /// Its number where equal pages are merged.
     merge_number: AtomicU64,
 }
@@ -76,6 +79,7 @@ impl<M: Machine> Core<M> {
             pinned: AtomicBool::new(false),
             resident,
             swapped: AtomicI64::new(0),
+            payer: AtomicU8::new(SwapPayer::NOBODY.raw()),
             merge_number: AtomicU64::new(UNSCANNED),
         })
     }
@@ -196,6 +200,15 @@ impl<M: Machine> Core<M> {
     /// Counts pages that left, or with a sign those that came back.
     pub(crate) fn note_swapped(&self, pages: i64) {
         self.swapped.fetch_add(pages, Ordering::Relaxed);
+    }
+
+    /// Who pays for the slots of pages that leave.
+    pub(crate) fn payer(&self) -> SwapPayer {
+        SwapPayer::from_raw(self.payer.load(Ordering::Relaxed))
+    }
+
+    pub(crate) fn set_payer(&self, payer: SwapPayer) {
+        self.payer.store(payer.raw(), Ordering::Relaxed);
     }
 
     /// Pages in swap.

@@ -3,6 +3,7 @@
 use memwright_table::{Bits, Entry, FrameKind, Machine, Page, PageRange, VirtAddr};
 
 use super::{AddressSpace, Area, Core, Totals};
+use crate::swap::SwapPayer;
 use crate::vma::AreaFlags;
 
 impl<M: Machine> AddressSpace<M> {
@@ -81,6 +82,11 @@ impl<M: Machine> AddressSpace<M> {
     /// Pages with a frame (`VmRSS`), without a walk.
     pub fn resident_pages(&self) -> u64 {
         self.core.resident()
+    }
+
+    /// Lets `payer` pay for the slots of pages that leave from now on.
+    pub fn set_swap_payer(&self, payer: SwapPayer) {
+        self.core.set_payer(payer);
     }
 
     /// Pages in swap (`VmSwap`).

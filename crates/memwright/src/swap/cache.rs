@@ -3,7 +3,7 @@
 use memwright_table::mistake::{Mistake, planted};
 use memwright_table::{Frame, FrameRef, Frames, Machine, Slots};
 
-use super::{Place, Swap};
+use super::{Place, Swap, SwapPayer};
 
 /// What a fault finds of a page whose entry names a slot.
 pub(crate) struct Found<'a, M: Machine> {
@@ -100,7 +100,13 @@ impl<M: Machine> Swap<M> {
     }
 
     /// How the page in `frame`, which one entry shows, goes out. That entry names the slot from now on.
-    pub(super) fn way_out(&self, frames: &Frames<M>, frame: Frame, dirty: bool) -> Option<Way> {
+    pub(super) fn way_out(
+        &self,
+        frames: &Frames<M>,
+        frame: Frame,
+        dirty: bool,
+        payer: SwapPayer,
+    ) -> Option<Way> {
         let copy = self.with_copy(frames, frame, |copy| {
             debug_assert_eq!(copy.record.uses, 0, "the slot has a reference too");
             if copy.is_closed {
@@ -114,7 +120,7 @@ impl<M: Machine> Swap<M> {
         match copy.flatten() {
             Some(slot) => Some(Way { slot, kept: !dirty }),
             None => Some(Way {
-                slot: self.reserve()?,
+                slot: self.reserve(payer)?,
                 kept: false,
             }),
         }
@@ -128,6 +134,7 @@ impl<M: Machine> Swap<M> {
         frames: &Frames<M>,
         frame: Frame,
         dirty: bool,
+        payer: SwapPayer,
     ) -> Option<Shared> {
         if let Some(slot) = self.use_copy(frames, frame, dirty) {
             return Some(Shared {
@@ -136,7 +143,7 @@ impl<M: Machine> Swap<M> {
             });
         }
         self.forget(frames, frame);
-        let slot = self.reserve()?;
+        let slot = self.reserve(payer)?;
         if self.write(frames, slot, frame).is_err() {
             self.release(frames, slot);
             return None;

@@ -8,6 +8,7 @@
 //! reclaim.rs which leave when memory is short
 //! lazy.rs    pages whose contents may be lost
 //! remove.rs  a device is taken out of use
+//! payer.rs   who pays for slots
 //! transfers.rs  what devices were asked to do, and did
 //! ```
 //!
@@ -24,6 +25,7 @@ mod cache;
 mod device;
 mod lazy;
 mod out;
+mod payer;
 mod reclaim;
 mod remove;
 mod slot;
@@ -32,6 +34,7 @@ mod transfers;
 pub(crate) use around::{MOST_AROUND, Window, WindowCell};
 pub(crate) use cache::Cached;
 pub use device::{DeviceError, Direction, Submission, SwapDevice, Ticket, Transfer};
+pub use payer::{MOST_PAYERS, SwapPayer};
 pub(crate) use reclaim::Choice;
 pub use reclaim::Effort;
 pub use slot::{MOST_DEVICES, Place};
@@ -43,6 +46,7 @@ use alloc::vec::Vec;
 use memwright_table::sync::{Lock, Rank};
 use memwright_table::{Frame, Frames, Machine, OutOfMemory, TryPush};
 
+use payer::Bills;
 use slot::{Record, SlotMap};
 
 /// Slots that are looked up under one lock.
@@ -82,12 +86,15 @@ pub struct DeviceUse {
 /// All slots of a machine.
 pub struct Swap<M: Machine> {
     devices: Lock<Vec<Option<Active<M>>>>,
+    /// What each payer has.
+    bills: Bills,
 }
 
 impl<M: Machine> Swap<M> {
     pub(crate) fn new() -> Self {
         Self {
             devices: Lock::new(Rank::Swap, Vec::new()),
+            bills: Bills::new(),
         }
     }
 
@@ -100,8 +107,12 @@ impl<M: Machine> Swap<M> {
         device: Arc<dyn SwapDevice<M>>,
         priority: i32,
     ) -> Result<Option<usize>, OutOfMemory> {
+        let mut slots = SlotMap::new(device.slots())?;
+        if self.bills.are_open() {
+            slots.note_payers()?;
+        }
         let new = Active {
-            slots: SlotMap::new(device.slots())?,
+            slots,
             device,
             priority,
         };
@@ -174,9 +185,42 @@ impl<M: Machine> Swap<M> {
         self.devices.lock().iter().any(Option::is_some)
     }
 
-    /// Takes a slot for one entry to name.
-    fn reserve(&self) -> Option<u64> {
+    /// Slots that `payer` pays for.
+    pub fn paid_by(&self, payer: SwapPayer) -> u64 {
+        self.bills.slots(payer)
+    }
+
+    /// How often `payer` was refused a slot.
+    pub fn refused_to(&self, payer: SwapPayer) -> u64 {
+        self.bills.refused(payer)
+    }
+
+    /// Lets `payer` have at most `most` slots from now on. What it has more it keeps.
+    pub fn limit_payer(&self, payer: SwapPayer, most: u64) {
+        let _devices = self.devices.lock();
+        self.bills.limit(payer, most);
+    }
+
+    /// Makes `payer` a new one without slots and limits: for slots of the one before nobody pays from now on.
+    ///
+    /// # Errors
+    /// No heap to note who pays for each slot.
+    pub fn open_payer(&self, payer: SwapPayer) -> Result<(), OutOfMemory> {
         let mut devices = self.devices.lock();
+        self.bills.open(payer);
+        for active in devices.iter_mut().flatten() {
+            active.slots.forgive(payer);
+            active.slots.note_payers()?;
+        }
+        Ok(())
+    }
+
+    /// Takes a slot for one entry to name, if `payer` may have one more.
+    fn reserve(&self, payer: SwapPayer) -> Option<u64> {
+        let mut devices = self.devices.lock();
+        if !self.bills.allows(payer) {
+            return None;
+        }
         let (number, active) = devices
             .iter_mut()
             .enumerate()
@@ -185,6 +229,9 @@ impl<M: Machine> Swap<M> {
             .max_by_key(|(number, active)| (active.priority, core::cmp::Reverse(*number)))?;
         let offset = active.slots.take()?;
         active.slots.record(offset).uses = 1;
+        if active.slots.set_payer(offset, payer) {
+            self.bills.charge(payer);
+        }
         let place = Place {
             device: number,
             offset,
@@ -267,6 +314,9 @@ impl<M: Machine> Swap<M> {
     fn free(&self, frames: &Frames<M>, slot: u64) {
         // Nobody else knows of the slot until it is given back.
         self.device_of(slot).discard(frames, Place::of(slot).offset);
-        self.with_slots(slot, SlotMap::give_back);
+        self.with_slots(slot, |slots, offset| {
+            self.bills.release(slots.payer(offset));
+            slots.give_back(offset);
+        });
     }
 }

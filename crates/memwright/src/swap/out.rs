@@ -221,7 +221,7 @@ impl<M: Machine> Core<M> {
     ) -> bool {
         let (frames, swap) = (self.memory.frames(), self.memory.swap());
         let dirty = page.bits.intersects(Bits::DIRTY | Bits::FOLDED_DIRTY);
-        let Some(shared) = swap.share_out(frames, page.frame, dirty) else {
+        let Some(shared) = swap.share_out(frames, page.frame, dirty, self.payer()) else {
             return false;
         };
         let flags = area.flags();
@@ -247,7 +247,8 @@ impl<M: Machine> Core<M> {
             return None;
         }
         let dirty = page.bits.intersects(Bits::DIRTY | Bits::FOLDED_DIRTY);
-        let way = self.memory.swap().way_out(frames, page.frame, dirty)?;
+        let swap = self.memory.swap();
+        let way = swap.way_out(frames, page.frame, dirty, self.payer())?;
         Some((way.slot, way.kept))
     }
 

@@ -4,6 +4,8 @@ use alloc::vec::Vec;
 
 use memwright_table::{Frame, OutOfMemory, TryPush};
 
+use super::payer::SwapPayer;
+
 /// Bits of a slot's number in an entry that tell the device, as `/proc/PID/pagemap` shows them.
 const DEVICE_BITS: u32 = 5;
 
@@ -89,6 +91,8 @@ pub(super) struct SlotMap {
     /// A bit for each slot that is free.
     map: Vec<u64>,
     records: Vec<Vec<Record>>,
+    /// Who pays for each slot, once anybody does.
+    payers: Vec<Vec<u8>>,
     /// Where the search for a free slot goes on: what goes out together is kept together.
     next: u32,
     /// The device is taken out of use.
@@ -121,9 +125,58 @@ impl SlotMap {
             free: slots,
             map,
             records,
+            payers: Vec::new(),
             next: 0,
             closed: false,
         })
+    }
+
+    /// Makes room to note who pays for each slot.
+    pub(super) fn note_payers(&mut self) -> Result<(), OutOfMemory> {
+        if !self.payers.is_empty() {
+            return Ok(());
+        }
+        let mut payers = Vec::new();
+        payers.try_make_room(self.records.len())?;
+        for chunk in &self.records {
+            let mut part = Vec::new();
+            part.try_make_room(chunk.len())?;
+            for _ in 0..chunk.len() {
+                part.try_push(SwapPayer::NOBODY.raw())?;
+            }
+            payers.try_push(part)?;
+        }
+        self.payers = payers;
+        Ok(())
+    }
+
+    /// Who pays for a slot.
+    pub(super) fn payer(&self, slot: u32) -> SwapPayer {
+        let slot = slot as usize;
+        let part = self.payers.get(slot / CHUNK);
+        part.map_or(SwapPayer::NOBODY, |part| {
+            SwapPayer::from_raw(part[slot % CHUNK])
+        })
+    }
+
+    /// `payer` pays for a slot. False if nobody can: there is no room to note it.
+    pub(super) fn set_payer(&mut self, slot: u32, payer: SwapPayer) -> bool {
+        let slot = slot as usize;
+        match self.payers.get_mut(slot / CHUNK) {
+            Some(part) => {
+                part[slot % CHUNK] = payer.raw();
+                true
+            }
+            None => payer == SwapPayer::NOBODY,
+        }
+    }
+
+    /// Nobody pays for the slots of `payer` any more.
+    pub(super) fn forgive(&mut self, payer: SwapPayer) {
+        let all = self.payers.iter_mut().flatten();
+        for noted in all.filter(|noted| **noted == payer.raw()) {
+            *noted = SwapPayer::NOBODY.raw();
+        }
     }
 
     /// Whether the device is taken out of use.

@@ -9,7 +9,8 @@ use super::{
 };
 
 use ProcNode::{
-    Fixed, Frames, Nodes, PathLink, Processors, SelfLink, SystemControl, SystemText, ThreadSelfLink,
+    Cgroups, Fixed, Frames, Nodes, PathLink, Processors, SelfLink, SystemControl, SystemText,
+    ThreadSelfLink,
 };
 
 /// The fixed entries of `/proc`.
@@ -116,8 +117,15 @@ pub static SYS: FixedDirectory = FixedDirectory {
     entries: &[
         ("bus", 0o555, Fixed(&BUS)),
         ("devices", 0o555, Fixed(&DEVICES)),
+        ("fs", 0o555, Fixed(&FILE_SYSTEMS)),
         ("kernel", 0o555, Fixed(&KERNEL)),
     ],
+};
+
+/// Where file systems are mounted.
+pub static FILE_SYSTEMS: FixedDirectory = FixedDirectory {
+    first: 0x1f40,
+    entries: &[("cgroup", 0o755, Cgroups)],
 };
 
 static BUS: FixedDirectory = FixedDirectory {

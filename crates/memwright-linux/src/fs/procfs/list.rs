@@ -1,7 +1,7 @@
 //! Listing the directories of `/proc` and `/sys`.
 
 use super::{
-    ProcNode, fixed,
+    ProcNode, cgroup, fixed,
     node::{Child, FixedDirectory},
     nodes, process, processors,
 };
@@ -93,6 +93,8 @@ impl ProcNode {
             }
             Self::Processors => processors::list(context, position, emit),
             Self::Nodes => nodes::list(context, position, emit),
+            Self::Cgroups => cgroup::list_root(context, position, emit),
+            Self::Cgroup(id) => return cgroup::list(context, id, position, emit),
             Self::Processor(number, directory) => directory.list(number, position, emit),
             Self::Root => {
                 if *position < PROCESSES {
@@ -158,7 +160,8 @@ impl ProcNode {
             | Self::ProcessText(..)
             | Self::Memory(_)
             | Self::Pagemap(_)
-            | Self::Frames(_) => return Err(Errno::ENOTDIR),
+            | Self::Frames(_)
+            | Self::CgroupText(..) => return Err(Errno::ENOTDIR),
         }
         Ok(())
     }

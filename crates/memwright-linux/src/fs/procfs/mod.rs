@@ -3,6 +3,7 @@
 //! Every value comes from the thing that it names; what this system does not know has no file.
 
 mod balance;
+mod cgroup;
 mod counts;
 mod cpu;
 mod fixed;
@@ -44,6 +45,9 @@ impl ProcNode {
     ) -> Result<Arc<Dentry>, Errno> {
         context.check_heap()?;
         let child = self.child(context, name)?;
+        if let Some(kind) = child.node.covered_by() {
+            return context.kernel.mounts.root_of(kind).ok_or(Errno::ENOENT);
+        }
         let file_system = &directory.inode.file_system;
         let now = Moment::now(context.kernel);
         let inode = Inode::numbered(
@@ -63,6 +67,8 @@ impl ProcNode {
             Self::Fixed(directory) => directory.child(name).ok_or(Errno::ENOENT),
             Self::Processors => processors::child(context, name).ok_or(Errno::ENOENT),
             Self::Nodes => nodes::child(context, name).ok_or(Errno::ENOENT),
+            Self::Cgroups => cgroup::root_child(context, name).ok_or(Errno::ENOENT),
+            Self::Cgroup(id) => cgroup::child(context, id, name).ok_or(Errno::ENOENT),
             Self::Processor(number, directory) => {
                 directory.child(number, name).ok_or(Errno::ENOENT)
             }
@@ -116,7 +122,8 @@ impl ProcNode {
             | Self::ProcessText(..)
             | Self::Memory(_)
             | Self::Pagemap(_)
-            | Self::Frames(_) => Err(Errno::ENOTDIR),
+            | Self::Frames(_)
+            | Self::CgroupText(..) => Err(Errno::ENOTDIR),
         }
     }
 }

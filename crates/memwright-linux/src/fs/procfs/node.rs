@@ -1,6 +1,7 @@
 //! The kinds of nodes, and their numbers.
 
 use super::{
+    cgroup::{self, GroupFile},
     fixed,
     frames::{FrameFile, FrameWord},
     mem::MemoryFile,
@@ -93,6 +94,12 @@ pub enum ProcNode {
     Pagemap(u32),
     /// `/proc/kpagecount` and `/proc/kpageflags`.
     Frames(FrameWord),
+    /// `/sys/fs/cgroup`.
+    Cgroups,
+    /// A group there.
+    Cgroup(u32),
+    /// A file of a group.
+    CgroupText(u32, &'static GroupFile),
 }
 
 /// A directory with fixed entries.
@@ -222,6 +229,12 @@ impl ProcNode {
         Self::Fixed(&fixed::SYS)
     }
 
+    /// `/sys/fs`.
+    #[must_use]
+    pub const fn file_systems() -> Self {
+        Self::Fixed(&fixed::FILE_SYSTEMS)
+    }
+
     /// Its type.
     #[must_use]
     pub const fn kind(&self) -> Kind {
@@ -235,7 +248,9 @@ impl ProcNode {
             | Self::Tasks(_)
             | Self::Task(..)
             | Self::Descriptors(_)
-            | Self::DescriptorInfos(_) => Kind::Directory,
+            | Self::DescriptorInfos(_)
+            | Self::Cgroups
+            | Self::Cgroup(_) => Kind::Directory,
             Self::SelfLink
             | Self::ThreadSelfLink
             | Self::PathLink(_)
@@ -248,7 +263,8 @@ impl ProcNode {
             | Self::ProcessText(..)
             | Self::Memory(_)
             | Self::Pagemap(_)
-            | Self::Frames(_) => Kind::Regular,
+            | Self::Frames(_)
+            | Self::CgroupText(..) => Kind::Regular,
         }
     }
 
@@ -313,7 +329,10 @@ impl ProcNode {
             | Self::ProcessText(..)
             | Self::Memory(_)
             | Self::Pagemap(_)
-            | Self::Frames(_) => Err(Errno::EINVAL),
+            | Self::Frames(_)
+            | Self::Cgroups
+            | Self::Cgroup(_)
+            | Self::CgroupText(..) => Err(Errno::EINVAL),
         }
     }
 
@@ -332,11 +351,14 @@ impl ProcNode {
             | Self::Tasks(_)
             | Self::Task(..)
             | Self::Descriptors(_)
-            | Self::DescriptorInfos(_) => Ok(Box::new(DirectoryFile)),
+            | Self::DescriptorInfos(_)
+            | Self::Cgroups
+            | Self::Cgroup(_) => Ok(Box::new(DirectoryFile)),
             Self::SystemText(_)
             | Self::ProcessorText(..)
             | Self::SystemControl(_)
             | Self::ProcessText(..)
+            | Self::CgroupText(..)
             | Self::DescriptorInfo(..) => Ok(Box::new(TextFile::new(*self))),
             Self::Memory(id) => {
                 let process = context.kernel.tasks.process(id).ok_or(Errno::ESRCH)?;
@@ -373,6 +395,10 @@ impl ProcNode {
                 let read = writer.read.ok_or(Errno::EINVAL)?;
                 read(context, &subject, text).map_err(|_| Errno::ENOMEM)
             }
+            Self::CgroupText(id, file) => {
+                let group = cgroup::find(context, id)?;
+                (file.read)(context, &group, text).map_err(|_| Errno::ENOMEM)
+            }
             Self::DescriptorInfo(id, number) => {
                 let open = process::open_file(context, id, number)?;
                 process::write_descriptor_info(context, &open, text).map_err(|_| Errno::ENOMEM)
@@ -394,7 +420,9 @@ impl ProcNode {
             | Self::Descriptor(..)
             | Self::Memory(_)
             | Self::Pagemap(_)
-            | Self::Frames(_) => Err(Errno::EINVAL),
+            | Self::Frames(_)
+            | Self::Cgroups
+            | Self::Cgroup(_) => Err(Errno::EINVAL),
         }
     }
 
@@ -409,6 +437,10 @@ impl ProcNode {
                 store(context, &Subject::find(context, id, thread)?, bytes)
             }
             Self::SystemControl(control) => (control.store)(context, bytes),
+            Self::CgroupText(id, file) => {
+                let store = file.store.ok_or(Errno::EINVAL)?;
+                store(context, &cgroup::find(context, id)?, bytes)
+            }
             _ => Err(Errno::EINVAL),
         }
     }

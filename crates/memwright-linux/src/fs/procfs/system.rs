@@ -81,6 +81,7 @@ pub fn filesystems(_context: &Context<'_>, text: &mut Text) -> fmt::Result {
         FileSystemKind::Tmpfs,
         FileSystemKind::Proc,
         FileSystemKind::Sysfs,
+        FileSystemKind::Cgroup,
         FileSystemKind::Devtmpfs,
         FileSystemKind::Pipe,
         FileSystemKind::Socket,

@@ -8,7 +8,9 @@ use crate::{
         attributes::{DeviceNumber, Moment},
         device::Device,
         inode::{Body, Inode},
+        permission::Permission,
         pipe::Pipe,
+        procfs::ProcNode,
         tree::{Removal, RenameMode, RenameSide},
         walk::{LastLink, Walked},
     },
@@ -126,8 +128,26 @@ fn make(context: &Context<'_>, walked: &Walked, body: Body, permissions: u32) ->
 
 fn make_directory(context: &Context<'_>, directory: u64, path: u64, mode: u64) -> CallResult {
     let walked = walk_new(context, directory, path, true)?;
+    if let Some(node) = groups(&walked.parent.inode) {
+        may_change(context, &walked.parent.inode)?;
+        node.make_directory(context, walked.last_name(Errno::EEXIST)?)?;
+        return Ok(0);
+    }
     let permissions = mode as u32 & 0o1777 & !context.fs().mask();
     make(context, &walked, Body::directory(), permissions)
+}
+
+/// The node of a group, or of the root of all groups.
+fn groups(inode: &Inode) -> Option<&ProcNode> {
+    match &inode.body {
+        Body::Proc(node) => node.is_cgroup().then_some(node),
+        _ => None,
+    }
+}
+
+/// Whether the caller may change the names in a directory that keeps them itself.
+fn may_change(context: &Context<'_>, directory: &Inode) -> Result<(), Errno> {
+    directory.check(context.subject(), Permission::WRITE | Permission::EXECUTE)
 }
 
 fn mkdir(context: &Context<'_>, arguments: &Arguments) -> CallResult {
@@ -207,6 +227,11 @@ fn remove(context: &Context<'_>, directory: u64, path: u64, removal: Removal) ->
         } else {
             Errno::ENOTDIR
         });
+    }
+    if let Some(node) = groups(&entry.inode).filter(|_| removal == Removal::Directory) {
+        may_change(context, &walked.parent.inode)?;
+        node.remove_directory(context)?;
+        return Ok(0);
     }
     context
         .kernel

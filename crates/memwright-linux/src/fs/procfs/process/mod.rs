@@ -116,6 +116,7 @@ const fn text(read: ReadText) -> ProcessWriter {
     }
 }
 
+static CGROUP: ProcessWriter = text(strings::cgroup);
 static AUXILIARY: ProcessWriter = text(strings::auxiliary);
 static COMMAND_LINE: ProcessWriter = text(strings::command_line);
 static ENVIRONMENT: ProcessWriter = text(strings::environment);
@@ -172,6 +173,7 @@ pub static PROCESS: ProcessDirectory = ProcessDirectory {
         ("fdinfo", 0o555, Entry::DescriptorInfos),
         ("environ", 0o400, Entry::Text(&ENVIRONMENT)),
         ("auxv", 0o400, Entry::Text(&AUXILIARY)),
+        ("cgroup", 0o444, Entry::Text(&CGROUP)),
         ("status", 0o444, Entry::Text(&STATUS)),
         ("limits", 0o444, Entry::Text(&LIMITS)),
         ("comm", 0o644, Entry::Text(&NAME)),

@@ -27,6 +27,18 @@ fn copy(subject: &Subject, start: u64, end: u64, text: &mut Text) {
     }
 }
 
+/// `/proc/PID/cgroup`.
+///
+/// # Errors
+/// Those of the text.
+pub fn cgroup(_context: &Context<'_>, subject: &Subject, text: &mut Text) -> fmt::Result {
+    text.write_str("0::/")?;
+    if let Some(group) = subject.process.cgroup() {
+        text.push(&group.name);
+    }
+    text.write_char('\n')
+}
+
 /// `/proc/PID/cmdline`.
 ///
 /// # Errors

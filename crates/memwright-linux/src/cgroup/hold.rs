@@ -1,0 +1,80 @@
+//! A group has more than it may: pages leave, or somebody goes (Linux 7.2 `mm/memcontrol.c`, `try_charge_memcg`).
+
+use super::Cgroup;
+use crate::{
+    kernel::Kernel,
+    oom::{self, Relief},
+    process::{Thread, Work},
+};
+use alloc::sync::Arc;
+use core::sync::atomic::Ordering;
+
+/// The least pages that leave at a time (`SWAP_CLUSTER_MAX`).
+const AT_LEAST: u64 = 32;
+/// How often pages may leave without the group getting smaller (`MAX_RECLAIM_RETRIES`).
+const MOST_ROUNDS: u32 = 16;
+
+/// A thread in a group is about to go back to its program, or to go on copying for it.
+#[cold]
+#[inline(never)]
+pub(crate) fn look(kernel: &Kernel, thread: &Arc<Thread>) {
+    match thread.process.cgroup() {
+        None => thread.set_work(Work::CGROUP, false),
+        Some(group) => {
+            if kernel.memory.ever_mapped() > group.look_at.load(Ordering::SeqCst) {
+                hold(kernel, thread, &group);
+            }
+        }
+    }
+}
+
+/// Sees to it that a group has no more than it may, as far as that is possible. `thread`, which need not be of the
+/// group, waits for that.
+pub(crate) fn hold(kernel: &Kernel, thread: &Arc<Thread>, group: &Arc<Cgroup>) {
+    let mut least = u64::MAX;
+    let mut rounds = 0;
+    let mut counted = false;
+    loop {
+        let pages = group.measure(kernel);
+        if thread.fatal_pending() {
+            return;
+        }
+        let excess = pages.saturating_sub(group.most());
+        if excess == 0 {
+            return;
+        }
+        if !core::mem::replace(&mut counted, true) {
+            group.events.max.fetch_add(1, Ordering::Relaxed);
+        }
+        if pages < least {
+            (least, rounds) = (pages, 0);
+        }
+        rounds += 1;
+        if rounds <= MOST_ROUNDS && group.send_out(kernel, excess.max(AT_LEAST)) {
+            continue;
+        }
+        match oom::relieve_group(kernel, thread, group) {
+            Relief::Killed => {
+                group.events.out_of_memory.fetch_add(1, Ordering::Relaxed);
+                group.events.killed.fetch_add(1, Ordering::Relaxed);
+            }
+            Relief::Awaited => {}
+            Relief::Nobody => return,
+        }
+        if thread.fatal_pending() {
+            return;
+        }
+        kernel.scheduler.yield_now(kernel, thread);
+        // Who frees the memory may run on another CPU.
+        kernel.host.relax();
+    }
+}
+
+impl Cgroup {
+    /// Sends `wanted` pages of the group out, those first that were not used of late. False if none goes.
+    fn send_out(&self, kernel: &Kernel, wanted: u64) -> bool {
+        kernel
+            .reclaim
+            .relieve_some(kernel, &self.hand, wanted, |process| self.has(process))
+    }
+}

@@ -1,0 +1,228 @@
+//! What a group has: the frames that its processes show, each once.
+
+use super::Cgroup;
+use crate::{Space, kernel::Kernel};
+use alloc::{sync::Arc, vec::Vec};
+use core::sync::atomic::Ordering;
+use memwright::space::Sight;
+use memwright_table::{Bits, Entry, FrameKind, Page, PageRange, PageSize, Present, TryPush};
+
+/// What a group is charged for, in pages.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Charge {
+    /// Of private memory.
+    pub(crate) private: u64,
+    /// Of these, in pages of 2 MiB.
+    pub(crate) huge: u64,
+    /// Of shared memory.
+    pub(crate) shared: u64,
+}
+
+impl Charge {
+    /// All of it.
+    pub(crate) const fn pages(&self) -> u64 {
+        self.private + self.shared
+    }
+}
+
+/// Frames that were seen.
+#[derive(Default)]
+struct Seen(Vec<u64>);
+
+impl Seen {
+    /// How many of `count` frames from `first` on were not seen before. Where no memory is left to note them all are
+    /// taken for new: a group is charged too much rather than too little.
+    fn note(&mut self, first: u64, count: u64) -> u64 {
+        let words = (first + count).div_ceil(64) as usize;
+        if self.0.len() < words {
+            if self.0.try_make_room(words - self.0.len()).is_err() {
+                return count;
+            }
+            self.0.resize(words, 0);
+        }
+        let mut new = 0;
+        for frame in first..first + count {
+            let word = &mut self.0[(frame / 64) as usize];
+            let bit = 1 << (frame % 64);
+            new += u64::from(*word & bit == 0);
+            *word |= bit;
+        }
+        new
+    }
+}
+
+#[derive(Default)]
+struct Measuring {
+    seen: Seen,
+    charge: Charge,
+}
+
+impl Measuring {
+    /// Adds what an entry shows: `shared` is the area, and `kind` the frame.
+    fn add(&mut self, page: Present, shared: bool, kind: FrameKind) {
+        if page.bits.contains(Bits::BORROWED) {
+            return;
+        }
+        let count = page.size.pages();
+        let first = u64::from(page.frame.number());
+        match kind {
+            FrameKind::Anonymous | FrameKind::Merged => {
+                let new = if page.bits.contains(Bits::EXCLUSIVE) {
+                    count
+                } else {
+                    self.seen.note(first, count)
+                };
+                self.charge.private += new;
+                if page.size != PageSize::Size4K {
+                    self.charge.huge += new;
+                }
+            }
+            FrameKind::Object if shared => {
+                self.charge.shared += self.seen.note(first, count);
+            }
+            // Files, what is nobody's, and the pool, which has limits of its own.
+            FrameKind::Object
+            | FrameKind::Hole
+            | FrameKind::Free
+            | FrameKind::Reserved
+            | FrameKind::Kernel
+            | FrameKind::Table
+            | FrameKind::Zero
+            | FrameKind::Slab
+            | FrameKind::Pool
+            | FrameKind::PoolAnonymous
+            | FrameKind::PoolObject => {}
+        }
+    }
+
+    fn add_space(&mut self, kernel: &Kernel, space: &Space) {
+        let all = PageRange::new(Page::new(0), Page::USER_END);
+        let frames = kernel.memory.frames();
+        space.survey(all, &mut |sight| {
+            if let Sight::Entry(area, extent) = sight {
+                if let Entry::Present(page) = extent.entry {
+                    self.add(page, area.is_shared(), frames.kind(page.frame));
+                }
+            }
+            true
+        });
+    }
+}
+
+impl Cgroup {
+    /// What it has.
+    pub(crate) fn charge(&self, kernel: &Kernel) -> Charge {
+        let mut measuring = Measuring::default();
+        let mut spaces: Vec<Arc<Space>> = Vec::new();
+        for process in self.members(kernel) {
+            let Some(space) = process.space() else {
+                continue;
+            };
+            // Processes may share one (`CLONE_VM`).
+            if !spaces.iter().any(|other| Arc::ptr_eq(other, &space)) {
+                measuring.add_space(kernel, &space);
+                spaces.push(space);
+            }
+        }
+        measuring.charge
+    }
+
+    /// Measures it, and notes when it has to be measured again: before it can have more than it may, or much more than
+    /// ever. Returns the pages that it has.
+    pub(crate) fn measure(&self, kernel: &Kernel) -> u64 {
+        loop {
+            let changes = self.changes.load(Ordering::SeqCst);
+            // What is mapped while it is measured counts as later.
+            let mapped = kernel.memory.ever_mapped();
+            let pages = self.charge(kernel).pages();
+            if pages <= self.most() {
+                self.peak.fetch_max(pages, Ordering::Relaxed);
+            }
+            let room = room(pages, self.peak(), self.most());
+            self.look_at
+                .store(mapped.saturating_add(room), Ordering::SeqCst);
+            // If somebody joined or the limit changed meanwhile, that holds no more.
+            if self.changes.load(Ordering::SeqCst) == changes {
+                return pages;
+            }
+        }
+    }
+}
+
+/// How many more pages may be mapped before a group that has so many has to be measured again.
+fn room(pages: u64, peak: u64, most: u64) -> u64 {
+    let notable = peak.max(pages) + (pages / 8).max(64);
+    most.min(notable).saturating_sub(pages)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::vec;
+    use memwright_table::Frame;
+
+    #[test]
+    fn frames_are_charged_once() {
+        let (x, b) = (Bits::EXCLUSIVE, Bits::BORROWED);
+        let none = Bits::empty();
+        let (anon, object) = (FrameKind::Anonymous, FrameKind::Object);
+        #[rustfmt::skip]
+        let rows = [
+            ("its own",                      vec![(1, x, false, anon), (2, x, false, anon)], (2, 0)),
+            ("shown twice since a fork",     vec![(7, none, false, anon), (7, none, false, anon)], (1, 0)),
+            ("merged",                       vec![(9, none, false, FrameKind::Merged); 3], (1, 0)),
+            ("of zeroes",                    vec![(0, b, false, FrameKind::Zero)], (0, 0)),
+            ("shared memory",                vec![(64, none, true, object), (64, none, true, object)], (0, 1)),
+            ("a file, privately",            vec![(65, none, false, object)], (0, 0)),
+            ("of the pool",                  vec![(512, none, true, FrameKind::PoolObject)], (0, 0)),
+        ];
+        for (name, entries, (private, shared)) in rows {
+            let mut measuring = Measuring::default();
+            for (frame, bits, is_shared, kind) in entries {
+                let page = Present {
+                    frame: Frame::new(frame),
+                    size: PageSize::Size4K,
+                    bits,
+                };
+                measuring.add(page, is_shared, kind);
+            }
+            let charge = measuring.charge;
+            assert_eq!((charge.private, charge.shared), (private, shared), "{name}");
+        }
+    }
+
+    #[test]
+    fn it_is_measured_again_before_it_passes_its_limit_or_its_peak_by_much() {
+        for (pages, peak, most, expected) in [
+            (100, 100, 120, 20),
+            (120, 120, 120, 0),
+            (130, 120, 120, 0),
+            (100, 100, 10_000, 64),
+            (100, 500, 10_000, 464),
+            (8000, 8000, u64::MAX, 1000),
+        ] {
+            assert_eq!(room(pages, peak, most), expected, "{pages} {peak} {most}");
+        }
+    }
+
+    #[test]
+    fn a_part_of_a_huge_page_is_not_charged_again() {
+        let mut measuring = Measuring::default();
+        let whole = Present {
+            frame: Frame::new(512),
+            size: PageSize::Size2M,
+            bits: Bits::empty(),
+        };
+        let part = Present {
+            frame: Frame::new(600),
+            size: PageSize::Size4K,
+            bits: Bits::empty(),
+        };
+        measuring.add(part, false, FrameKind::Anonymous);
+        measuring.add(whole, false, FrameKind::Anonymous);
+        assert_eq!(
+            (measuring.charge.private, measuring.charge.huge),
+            (512, 511)
+        );
+    }
+}

@@ -1,0 +1,135 @@
+//! Who is in a group.
+
+use super::Cgroup;
+use crate::{
+    errno::Errno,
+    kernel::Kernel,
+    process::{Process, UsageSnapshot, Work},
+};
+use alloc::sync::Arc;
+use core::sync::atomic::Ordering;
+use memwright::SwapPayer;
+
+/// What a process knows of its group.
+#[derive(Clone, Default)]
+pub struct Membership {
+    /// The group; none for the root.
+    pub(crate) group: Option<Arc<Cgroup>>,
+    /// Minor and major faults of the process before it was in the group.
+    before: [u64; 2],
+}
+
+const fn faults(usage: &UsageSnapshot) -> [u64; 2] {
+    [usage.minor_faults, usage.major_faults]
+}
+
+impl Process {
+    /// The group that it is in; none for the root.
+    pub(crate) fn cgroup(&self) -> Option<Arc<Cgroup>> {
+        self.membership.lock().group.clone()
+    }
+
+    /// Who pays for its slots.
+    pub(crate) fn swap_payer(&self) -> SwapPayer {
+        let membership = self.membership.lock();
+        let group = membership.group.as_ref();
+        group.map_or(SwapPayer::NOBODY, |group| group.payer)
+    }
+
+    /// Lets a new process, which has no thread that runs, begin in the group of its parent. The caller holds the lock
+    /// of the process table.
+    pub(crate) fn inherit_cgroup(&self, parent: &Self) {
+        let Some(group) = parent.cgroup() else {
+            return;
+        };
+        let payer = group.payer;
+        *self.membership.lock() = Membership {
+            group: Some(group),
+            before: [0; 2],
+        };
+        if let Some(space) = self.space() {
+            space.set_swap_payer(payer);
+        }
+        self.mark_threads();
+    }
+
+    /// Lets its threads look at the limits of the group.
+    fn mark_threads(&self) {
+        for thread in self.threads() {
+            thread.set_work(Work::CGROUP, true);
+        }
+    }
+
+    /// The faults since it is in its group go to the group, once.
+    pub(crate) fn settle_faults(&self, kernel: &Kernel) {
+        let now = faults(&self.total_usage(kernel));
+        let mut membership = self.membership.lock();
+        membership.settle(now);
+    }
+
+    /// Minor and major faults since it is in its group.
+    pub(super) fn faults_in_group(&self, kernel: &Kernel) -> [u64; 2] {
+        let now = faults(&self.total_usage(kernel));
+        let before = self.membership.lock().before;
+        [
+            now[0].saturating_sub(before[0]),
+            now[1].saturating_sub(before[1]),
+        ]
+    }
+}
+
+impl Membership {
+    fn settle(&mut self, now: [u64; 2]) {
+        if let Some(group) = &self.group {
+            for (sum, (now, before)) in group.faults.iter().zip(now.iter().zip(self.before)) {
+                sum.fetch_add(now.saturating_sub(before), Ordering::Relaxed);
+            }
+        }
+        self.before = now;
+    }
+}
+
+impl Cgroup {
+    /// Minor and major faults of those that are and were in the group, while they were.
+    pub(crate) fn total_faults(&self, kernel: &Kernel) -> [u64; 2] {
+        let mut sum = [0, 1].map(|kind| self.faults[kind].load(Ordering::Relaxed));
+        for process in self.members(kernel) {
+            let own = process.faults_in_group(kernel);
+            sum = [sum[0] + own[0], sum[1] + own[1]];
+        }
+        sum
+    }
+}
+
+/// Moves a process to a group, or to the root.
+///
+/// # Errors
+/// `ENODEV` if the group is gone.
+pub(crate) fn enter(
+    kernel: &Kernel,
+    process: &Process,
+    group: Option<Arc<Cgroup>>,
+) -> Result<(), Errno> {
+    let usage = process.total_usage(kernel);
+    // Nobody removes the group, and nobody is born, meanwhile.
+    let _tasks = kernel.tasks.lock();
+    if let Some(group) = &group {
+        kernel.cgroups.get(group.id).ok_or(Errno::ENODEV)?;
+        group.look_soon();
+    }
+    let payer = group
+        .as_ref()
+        .map_or(SwapPayer::NOBODY, |group| group.payer);
+    {
+        let mut membership = process.membership.lock();
+        membership.settle(faults(&usage));
+        let old = core::mem::replace(&mut membership.group, group);
+        drop(membership);
+        drop(old);
+    }
+    if let Some(space) = process.space() {
+        space.set_swap_payer(payer);
+    }
+    process.mark_threads();
+    Ok(())
+}

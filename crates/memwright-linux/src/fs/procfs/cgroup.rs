@@ -1,0 +1,438 @@
+//! `/sys/fs/cgroup`: the root of all groups, a directory for each, and what these hold (Linux 7.2
+//! Documentation/admin-guide/cgroup-v2.rst).
+
+use super::{
+    Text,
+    node::{Child, FixedDirectory, ProcNode, SystemControl},
+    text::number,
+};
+use crate::{
+    cgroup::{self, Cgroup, UNLIMITED},
+    context::Context,
+    errno::Errno,
+    fs::{dirents::DirectoryEntry, file_system::FileSystemKind},
+    process::Process,
+};
+use alloc::sync::Arc;
+use core::{
+    fmt::{self, Write},
+    sync::atomic::Ordering,
+};
+use memwright_table::PAGE_SIZE;
+
+/// Writes a file about a group.
+type GroupReader = fn(&Context<'_>, &Cgroup, &mut Text) -> fmt::Result;
+/// Takes what was written to a file of a group.
+type GroupWriter = fn(&Context<'_>, &Arc<Cgroup>, &[u8]) -> Result<(), Errno>;
+
+/// A file of a group.
+pub struct GroupFile {
+    name: &'static str,
+    permissions: u32,
+    /// Writes its text.
+    pub(super) read: GroupReader,
+    /// Takes what is written to it.
+    pub(super) store: Option<GroupWriter>,
+}
+
+/// What the root holds beside its groups.
+static ROOT: FixedDirectory = FixedDirectory {
+    first: 0x10,
+    entries: &[
+        (
+            "cgroup.controllers",
+            0o444,
+            ProcNode::SystemText(controllers),
+        ),
+        (
+            "cgroup.procs",
+            0o644,
+            ProcNode::SystemControl(&ROOT_PROCESSES),
+        ),
+        (
+            "cgroup.subtree_control",
+            0o644,
+            ProcNode::SystemControl(&SUBTREE),
+        ),
+    ],
+};
+
+const fn shown(name: &'static str, read: GroupReader) -> GroupFile {
+    GroupFile {
+        name,
+        permissions: 0o444,
+        read,
+        store: None,
+    }
+}
+
+/// What every group holds, and behind that what it holds where memory is limited.
+static FILES: [GroupFile; 12] = [
+    shown("cgroup.controllers", group_controllers),
+    shown("cgroup.events", state),
+    GroupFile {
+        name: "cgroup.procs",
+        permissions: 0o644,
+        read: processes,
+        store: Some(|context, group, bytes| enter(context, bytes, Some(group.clone()))),
+    },
+    shown("cgroup.type", |_, _, text| text.write_str("domain\n")),
+    shown("memory.current", |context, group, text| {
+        writeln!(text, "{}", bytes_of(group.measure(context.kernel)))
+    }),
+    shown("memory.events", events),
+    GroupFile {
+        name: "memory.max",
+        permissions: 0o644,
+        read: |_, group, text| write_limit(text, group.most()),
+        store: Some(set_most),
+    },
+    shown("memory.peak", |context, group, text| {
+        group.measure(context.kernel);
+        writeln!(text, "{}", bytes_of(group.peak()))
+    }),
+    shown("memory.stat", statistics),
+    shown("memory.swap.current", |context, group, text| {
+        let slots = context.kernel.memory.swap().paid_by(group.payer);
+        writeln!(text, "{}", bytes_of(slots))
+    }),
+    shown("memory.swap.events", swap_events),
+    GroupFile {
+        name: "memory.swap.max",
+        permissions: 0o644,
+        read: |_, group, text| write_limit(text, group.most_slots()),
+        store: Some(|context, group, bytes| {
+            group.set_most_slots(context.kernel, limit(bytes)?);
+            Ok(())
+        }),
+    },
+];
+
+/// How many of the files a group holds where memory is not limited.
+const PLAIN_FILES: usize = 4;
+/// Numbers of the nodes of one group.
+const NUMBERS: u64 = 64;
+
+fn files(context: &Context<'_>) -> &'static [GroupFile] {
+    let count = if context.kernel.cgroups.limit_memory() {
+        FILES.len()
+    } else {
+        PLAIN_FILES
+    };
+    &FILES[..count]
+}
+
+fn directory(id: u32) -> Child {
+    Child {
+        node: ProcNode::Cgroup(id),
+        number: u64::from(id) * NUMBERS,
+        permissions: 0o755,
+    }
+}
+
+fn file(id: u32, index: usize) -> Child {
+    let file = &FILES[index];
+    Child {
+        node: ProcNode::CgroupText(id, file),
+        number: u64::from(id) * NUMBERS + 1 + index as u64,
+        permissions: file.permissions,
+    }
+}
+
+/// What a name of the root leads to.
+pub(super) fn root_child(context: &Context<'_>, name: &[u8]) -> Option<Child> {
+    let group = || context.kernel.cgroups.named(name);
+    ROOT.child(name)
+        .or_else(|| group().map(|group| directory(group.id)))
+}
+
+/// What a name of a group leads to.
+pub(super) fn child(context: &Context<'_>, id: u32, name: &[u8]) -> Option<Child> {
+    context.kernel.cgroups.get(id)?;
+    let mut files = files(context).iter();
+    let index = files.position(|file| file.name.as_bytes() == name)?;
+    Some(file(id, index))
+}
+
+/// Where the groups begin in a listing of the root.
+const GROUPS: u64 = 256;
+
+/// Hands out the entries of the root from `position` on.
+pub(super) fn list_root(
+    context: &Context<'_>,
+    position: &mut u64,
+    emit: &mut dyn FnMut(DirectoryEntry<'_>) -> bool,
+) {
+    if *position < GROUPS {
+        if !ROOT.list(position, emit) {
+            return;
+        }
+        *position = GROUPS;
+    }
+    while let Some(group) = context.kernel.cgroups.after((*position - GROUPS) as u32) {
+        let child = directory(group.id);
+        let next = GROUPS + u64::from(group.id);
+        let taken = emit(DirectoryEntry {
+            inode: child.number,
+            next,
+            kind: child.node.kind(),
+            name: &group.name,
+        });
+        if !taken {
+            return;
+        }
+        *position = next;
+    }
+}
+
+/// Hands out the entries of a group from `position` on.
+///
+/// # Errors
+/// `ENODEV` if it is gone.
+pub(super) fn list(
+    context: &Context<'_>,
+    id: u32,
+    position: &mut u64,
+    emit: &mut dyn FnMut(DirectoryEntry<'_>) -> bool,
+) -> Result<(), Errno> {
+    find(context, id)?;
+    let files = files(context);
+    super::list::list_entries(position, emit, |index| {
+        let name = files.get(index)?.name;
+        let child = file(id, index);
+        Some((child.number, child.node.kind(), name))
+    });
+    Ok(())
+}
+
+/// The group of that number.
+///
+/// # Errors
+/// `ENODEV` if it is gone.
+pub(super) fn find(context: &Context<'_>, id: u32) -> Result<Arc<Cgroup>, Errno> {
+    context.kernel.cgroups.get(id).ok_or(Errno::ENODEV)
+}
+
+impl ProcNode {
+    /// Whether it is a group, or the root of all groups.
+    #[must_use]
+    pub const fn is_cgroup(&self) -> bool {
+        matches!(self, Self::Cgroups | Self::Cgroup(_))
+    }
+
+    /// Makes the directory `name` in this one.
+    ///
+    /// # Errors
+    /// `EPERM` where no directory can be made, `EAGAIN` in a group, which has none below it; as
+    /// [`Cgroups::make`](crate::cgroup::Cgroups::make) says.
+    pub fn make_directory(&self, context: &Context<'_>, name: &[u8]) -> Result<(), Errno> {
+        match self {
+            Self::Cgroups => context.kernel.cgroups.make(context.kernel, name),
+            Self::Cgroup(_) => Err(Errno::EAGAIN),
+            _ => Err(Errno::EPERM),
+        }
+    }
+
+    /// Removes this directory.
+    ///
+    /// # Errors
+    /// `EPERM` for what cannot be removed; as [`Cgroups::remove`](crate::cgroup::Cgroups::remove) says.
+    pub fn remove_directory(&self, context: &Context<'_>) -> Result<(), Errno> {
+        match self {
+            Self::Cgroup(id) => context.kernel.cgroups.remove(context.kernel, *id),
+            _ => Err(Errno::EPERM),
+        }
+    }
+
+    /// The root of the file system that stands in the place of this directory of `/sys`.
+    pub(super) fn covered_by(&self) -> Option<FileSystemKind> {
+        matches!(self, Self::Cgroups).then_some(FileSystemKind::Cgroup)
+    }
+}
+
+const fn bytes_of(pages: u64) -> u64 {
+    pages.saturating_mul(PAGE_SIZE as u64)
+}
+
+fn write_limit(text: &mut Text, pages: u64) -> fmt::Result {
+    match pages {
+        UNLIMITED => text.write_str("max\n"),
+        pages => writeln!(text, "{}", bytes_of(pages)),
+    }
+}
+
+/// The pages of a limit: `max`, or bytes, of which the last part of a page does not count
+/// (`page_counter_memparse`).
+fn limit(bytes: &[u8]) -> Result<u64, Errno> {
+    let text = core::str::from_utf8(bytes).map_err(|_| Errno::EINVAL)?;
+    let text = text.trim();
+    if text == "max" {
+        return Ok(UNLIMITED);
+    }
+    let (digits, shift) = match text.char_indices().last() {
+        Some((end, 'k' | 'K')) => (&text[..end], 10),
+        Some((end, 'm' | 'M')) => (&text[..end], 20),
+        Some((end, 'g' | 'G')) => (&text[..end], 30),
+        Some((end, 't' | 'T')) => (&text[..end], 40),
+        _ => (text, 0),
+    };
+    let count: u64 = digits.parse().map_err(|_| Errno::EINVAL)?;
+    let most = UNLIMITED / PAGE_SIZE as u64;
+    let pages = u128::from(count) << shift >> PAGE_SIZE.trailing_zeros();
+    Ok(u64::try_from(pages).unwrap_or(most).min(most))
+}
+
+fn set_most(context: &Context<'_>, group: &Arc<Cgroup>, bytes: &[u8]) -> Result<(), Errno> {
+    group.set_most(limit(bytes)?);
+    cgroup::hold(context.kernel, context.thread, group);
+    Ok(())
+}
+
+fn controllers(_context: &Context<'_>, text: &mut Text) -> fmt::Result {
+    text.write_str("memory\n")
+}
+
+fn group_controllers(context: &Context<'_>, _group: &Cgroup, text: &mut Text) -> fmt::Result {
+    let limited = context.kernel.cgroups.limit_memory();
+    text.write_str(if limited { "memory\n" } else { "\n" })
+}
+
+static SUBTREE: SystemControl = SystemControl {
+    read: |context, text| {
+        let limited = context.kernel.cgroups.limit_memory();
+        text.write_str(if limited { "memory\n" } else { "\n" })
+    },
+    store: |context, bytes| {
+        let on = switched(bytes)?;
+        if let Some(on) = on {
+            context.kernel.cgroups.set_limit_memory(context.kernel, on);
+        }
+        Ok(())
+    },
+};
+
+/// What is written to `cgroup.subtree_control` makes of the only controller; none if it says nothing of it.
+fn switched(bytes: &[u8]) -> Result<Option<bool>, Errno> {
+    let text = core::str::from_utf8(bytes).map_err(|_| Errno::EINVAL)?;
+    let mut on = None;
+    for word in text.split_ascii_whitespace() {
+        on = match word {
+            "+memory" => Some(true),
+            "-memory" => Some(false),
+            _ => return Err(Errno::EINVAL),
+        };
+    }
+    Ok(on)
+}
+
+static ROOT_PROCESSES: SystemControl = SystemControl {
+    read: |context, text| {
+        for process in cgroup::living(context.kernel, |process| process.cgroup().is_none()) {
+            writeln!(text, "{}", process.id)?;
+        }
+        Ok(())
+    },
+    store: |context, bytes| enter(context, bytes, None),
+};
+
+fn processes(context: &Context<'_>, group: &Cgroup, text: &mut Text) -> fmt::Result {
+    for process in group.members(context.kernel) {
+        writeln!(text, "{}", process.id)?;
+    }
+    Ok(())
+}
+
+/// Moves the process whose id was written; 0 is the writer.
+fn enter(context: &Context<'_>, bytes: &[u8], group: Option<Arc<Cgroup>>) -> Result<(), Errno> {
+    let id = number(bytes).ok_or(Errno::EINVAL)?;
+    let process: Arc<Process> = if id == 0 {
+        context.process().clone()
+    } else {
+        let id = u32::try_from(id).map_err(|_| Errno::ESRCH)?;
+        context.kernel.tasks.process(id).ok_or(Errno::ESRCH)?
+    };
+    cgroup::enter(context.kernel, &process, group)
+}
+
+fn state(context: &Context<'_>, group: &Cgroup, text: &mut Text) -> fmt::Result {
+    let populated = u8::from(!group.members(context.kernel).is_empty());
+    write!(text, "populated {populated}\nfrozen 0\n")
+}
+
+fn events(_context: &Context<'_>, group: &Cgroup, text: &mut Text) -> fmt::Result {
+    let events = &group.events;
+    let rows = [
+        // Nothing is protected, and nobody is slowed down: there are no such limits.
+        ("low", 0),
+        ("high", 0),
+        ("max", events.max.load(Ordering::Relaxed)),
+        ("oom", events.out_of_memory.load(Ordering::Relaxed)),
+        ("oom_kill", events.killed.load(Ordering::Relaxed)),
+        ("oom_group_kill", 0),
+    ];
+    for (name, count) in rows {
+        writeln!(text, "{name} {count}")?;
+    }
+    Ok(())
+}
+
+fn swap_events(context: &Context<'_>, group: &Cgroup, text: &mut Text) -> fmt::Result {
+    let refused = context.kernel.memory.swap().refused_to(group.payer);
+    write!(text, "high 0\nmax {refused}\nfail {refused}\n")
+}
+
+fn statistics(context: &Context<'_>, group: &Cgroup, text: &mut Text) -> fmt::Result {
+    let charge = group.charge(context.kernel);
+    let [minor, major] = group.total_faults(context.kernel);
+    let rows = [
+        ("anon", bytes_of(charge.private)),
+        ("file", bytes_of(charge.shared)),
+        ("shmem", bytes_of(charge.shared)),
+        ("anon_thp", bytes_of(charge.huge)),
+        ("pgfault", minor + major),
+        ("pgmajfault", major),
+    ];
+    for (name, value) in rows {
+        writeln!(text, "{name} {value}")?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn limits_are_bytes_with_a_unit_or_none() {
+        for (text, pages) in [
+            (&b"max\n"[..], Ok(UNLIMITED)),
+            (b"0", Ok(0)),
+            (b"4096\n", Ok(1)),
+            (b"8191", Ok(1)),
+            (b"16M", Ok(4096)),
+            (b"1g\n", Ok(1 << 18)),
+            (b"18446744073709551615", Ok(UNLIMITED >> 12)),
+            (b"18446744073709551615T", Ok(UNLIMITED >> 12)),
+            (b"", Err(Errno::EINVAL)),
+            (b"-1", Err(Errno::EINVAL)),
+            (b"M", Err(Errno::EINVAL)),
+            (b"1 M", Err(Errno::EINVAL)),
+        ] {
+            assert_eq!(limit(text), pages, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn the_last_word_on_the_controller_holds() {
+        for (text, on) in [
+            (&b"+memory\n"[..], Ok(Some(true))),
+            (b"-memory", Ok(Some(false))),
+            (b"+memory -memory", Ok(Some(false))),
+            (b"\n", Ok(None)),
+            (b"+cpu", Err(Errno::EINVAL)),
+            (b"memory", Err(Errno::EINVAL)),
+        ] {
+            assert_eq!(switched(text), on, "{text:?}");
+        }
+    }
+}

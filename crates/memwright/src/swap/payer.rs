@@ -1,0 +1,149 @@
+//! Who pays for slots: groups of address spaces, each with a limit of its own (Linux 7.2 `mm/memcontrol.c`,
+//! `__mem_cgroup_try_charge_swap`).
+//!
+//! A slot is paid for by the group of the address space that sent the page out, until the slot is free: by nobody else
+//! when others come to name it, nor when the address space joins another group.
+
+use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+/// Groups that can pay at a time.
+pub const MOST_PAYERS: usize = 63;
+
+/// The group that pays for the slots of an address space.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SwapPayer(u8);
+
+impl SwapPayer {
+    /// Nobody: there is no limit.
+    pub const NOBODY: Self = Self(0);
+
+    /// Payer `number`, below [`MOST_PAYERS`].
+    ///
+    /// # Panics
+    /// If there is no such payer.
+    #[must_use]
+    pub const fn new(number: usize) -> Self {
+        assert!(number < MOST_PAYERS, "there are fewer payers");
+        Self(number as u8 + 1)
+    }
+
+    pub(crate) const fn from_raw(raw: u8) -> Self {
+        Self(raw)
+    }
+
+    pub(crate) const fn raw(self) -> u8 {
+        self.0
+    }
+}
+
+/// What one payer has, and may have. Changed under the lock of the devices.
+struct Bill {
+    slots: AtomicU64,
+    most: AtomicU64,
+    refused: AtomicU64,
+}
+
+/// What each payer has.
+pub(super) struct Bills {
+    each: [Bill; MOST_PAYERS],
+    /// There was ever a payer.
+    open: AtomicBool,
+}
+
+impl Bills {
+    pub(super) fn new() -> Self {
+        Self {
+            each: core::array::from_fn(|_| Bill {
+                slots: AtomicU64::new(0),
+                most: AtomicU64::new(u64::MAX),
+                refused: AtomicU64::new(0),
+            }),
+            open: AtomicBool::new(false),
+        }
+    }
+
+    /// Whether there was ever a payer.
+    pub(super) fn are_open(&self) -> bool {
+        self.open.load(Ordering::Relaxed)
+    }
+
+    fn of(&self, payer: SwapPayer) -> Option<&Bill> {
+        self.each.get(usize::from(payer.0).wrapping_sub(1))
+    }
+
+    /// Whether `payer` may have one slot more. A refusal is counted.
+    pub(super) fn allows(&self, payer: SwapPayer) -> bool {
+        let Some(bill) = self.of(payer) else {
+            return true;
+        };
+        let allowed = bill.slots.load(Ordering::Relaxed) < bill.most.load(Ordering::Relaxed);
+        if !allowed {
+            bill.refused.fetch_add(1, Ordering::Relaxed);
+        }
+        allowed
+    }
+
+    pub(super) fn charge(&self, payer: SwapPayer) {
+        if let Some(bill) = self.of(payer) {
+            bill.slots.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    pub(super) fn release(&self, payer: SwapPayer) {
+        if let Some(bill) = self.of(payer) {
+            bill.slots.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+
+    pub(super) fn slots(&self, payer: SwapPayer) -> u64 {
+        self.of(payer)
+            .map_or(0, |bill| bill.slots.load(Ordering::Relaxed))
+    }
+
+    pub(super) fn refused(&self, payer: SwapPayer) -> u64 {
+        self.of(payer)
+            .map_or(0, |bill| bill.refused.load(Ordering::Relaxed))
+    }
+
+    pub(super) fn limit(&self, payer: SwapPayer, most: u64) {
+        if let Some(bill) = self.of(payer) {
+            bill.most.store(most, Ordering::Relaxed);
+        }
+    }
+
+    /// Makes the payer a new one, who has nothing.
+    pub(super) fn open(&self, payer: SwapPayer) {
+        self.open.store(true, Ordering::Relaxed);
+        if let Some(bill) = self.of(payer) {
+            bill.slots.store(0, Ordering::Relaxed);
+            bill.most.store(u64::MAX, Ordering::Relaxed);
+            bill.refused.store(0, Ordering::Relaxed);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_payer_has_no_more_than_it_may() {
+        let bills = Bills::new();
+        let (one, other) = (SwapPayer::new(0), SwapPayer::new(MOST_PAYERS - 1));
+        bills.limit(one, 2);
+        for (slots, allowed) in [(0, true), (1, true), (2, false)] {
+            assert_eq!((bills.slots(one), bills.allows(one)), (slots, allowed));
+            if allowed {
+                bills.charge(one);
+            }
+        }
+        assert_eq!((bills.refused(one), bills.refused(other)), (1, 0));
+        assert!(bills.allows(other) && bills.allows(SwapPayer::NOBODY));
+        bills.release(one);
+        assert!(bills.allows(one));
+        bills.charge(SwapPayer::NOBODY);
+        assert_eq!(bills.slots(SwapPayer::NOBODY), 0);
+        bills.open(one);
+        assert_eq!((bills.slots(one), bills.refused(one)), (0, 0));
+    }
+}
