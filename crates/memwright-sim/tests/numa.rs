@@ -5,7 +5,7 @@ mod support;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex};
 
-use memwright::{Moved, Rights, Row, Unmoved};
+use memwright::{BindError, Moved, PlaceMode, PlacePolicy, Rights, Row, Unmoved};
 use memwright_sim::MachineOptions;
 use memwright_sim::process::{Host, Process};
 use memwright_sim::schedule::{self, Case};
@@ -64,6 +64,30 @@ fn a_page_comes_from_the_node_that_touches_it_first() {
     let before = host.frames().node_usage(1).1;
     support::unmap(&process, FIRST, 1, 2);
     assert_eq!(host.frames().node_usage(1).1, before + 2);
+}
+
+#[test]
+fn a_strict_policy_looks_at_every_page_up_to_the_last() {
+    let host = two_nodes(256);
+    let process = program(&host, 4, READ_WRITE);
+    for page in 0..3 {
+        write(&process, FIRST, page, 1).expect("writable");
+    }
+    let bind = |node, pages| {
+        let policy = PlacePolicy {
+            mode: PlaceMode::Bind,
+            nodes: NodeSet::single(node),
+            named: None,
+            flags: 0,
+            home: None,
+        };
+        process.on(FIRST, |space| {
+            space.bind(at(0), support::bytes(pages), Some(policy), true)
+        })
+    };
+    // The end of the range lies inside the area, right after a page that is there.
+    assert_eq!(bind(0, 3), Ok(()));
+    assert_eq!(bind(1, 3), Err(BindError::Misplaced(at(0))));
 }
 
 #[test]

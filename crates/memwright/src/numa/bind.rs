@@ -222,11 +222,14 @@ impl<M: Machine> Core<M> {
         policy: PlacePolicy,
     ) -> Result<(), BindError> {
         let mut rest = range;
-        while let Some((page, end, node, _)) = self.next_page(areas, rest, 0) {
+        while !rest.is_empty() {
+            let Some((page, end, node, _)) = self.next_page(areas, rest, 0) else {
+                break;
+            };
             if !policy.allows(node) {
                 return Err(BindError::Misplaced(page.address()));
             }
-            rest.start = end;
+            rest.start = end.min(range.end);
         }
         Ok(())
     }
