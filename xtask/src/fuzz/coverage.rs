@@ -40,9 +40,12 @@ pub(super) fn run(settings: &Settings, target: &str) -> Result<()> {
     if !TARGETS.contains(&target) {
         bail!("--target syscalls|elf, not {target}");
     }
-    let Some(built) = build()? else {
-        println!("skipped: there is no nightly compiler");
-        return Ok(());
+    let built = match build()? {
+        Built::At(built) => built,
+        Built::Lacking(what) => {
+            println!("skipped: {what}");
+            return Ok(());
+        }
     };
     let found = settings.folder.join(target);
     std::fs::create_dir_all(&found)?;
@@ -62,7 +65,10 @@ pub(super) fn run(settings: &Settings, target: &str) -> Result<()> {
         start.elapsed().as_secs_f64(),
         files(&found)? + files(&corpus(target))?
     );
-    report(&built, target, &[&found, &corpus(target)])
+    match target {
+        "syscalls" => report(&built, &[&found, &corpus(target)]),
+        _ => Ok(()),
+    }
 }
 
 /// Fuzzes every target for so long at the same time, and keeps what fails in the folder.
@@ -70,8 +76,9 @@ pub(super) fn run(settings: &Settings, target: &str) -> Result<()> {
 /// # Errors
 /// An input that makes a target fail, which is kept; a build.
 pub fn run_all(length: Duration, folder: &Path) -> Result<Outcome> {
-    let Some(built) = build()? else {
-        return Ok(Outcome::Skipped("no nightly compiler"));
+    let built = match build()? {
+        Built::At(built) => built,
+        Built::Lacking(what) => return Ok(Outcome::Skipped(what)),
     };
     let mut running = Vec::new();
     for target in TARGETS {
@@ -102,12 +109,23 @@ pub fn run_all(length: Duration, folder: &Path) -> Result<Outcome> {
     )
 }
 
-/// Builds both targets; where they are then, or `None` without a nightly compiler.
-fn build() -> Result<Option<PathBuf>> {
+/// Whether the targets could be built.
+enum Built {
+    /// In this folder.
+    At(PathBuf),
+    /// Not here.
+    Lacking(&'static str),
+}
+
+/// Builds both targets, if there are the compilers for them.
+fn build() -> Result<Built> {
     let mut nightly = Command::new("rustc");
     nightly.args(["+nightly", "--version"]);
     if !shell::succeeds(&mut nightly) {
-        return Ok(None);
+        return Ok(Built::Lacking("no nightly compiler"));
+    }
+    if shell::which("c++").is_none() {
+        return Ok(Built::Lacking("no C++ compiler for libFuzzer"));
     }
     let root = shell::root();
     let built = root.join("target/coverage");
@@ -121,7 +139,7 @@ fn build() -> Result<Option<PathBuf>> {
             .env_remove("RUSTC")
             .env_remove("RUSTUP_TOOLCHAIN"),
     )?;
-    Ok(Some(built.join(TRIPLE).join("release")))
+    Ok(Built::At(built.join(TRIPLE).join("release")))
 }
 
 /// A fuzzer of a target, which ends after so many seconds or runs.
@@ -149,8 +167,8 @@ fn files(folder: &Path) -> Result<usize> {
 }
 
 /// Runs all inputs once more, and prints what their programs asked for and how much of it succeeded.
-fn report(built: &Path, target: &str, folders: &[&Path]) -> Result<()> {
-    let mut command = Command::new(built.join(target));
+fn report(built: &Path, folders: &[&Path]) -> Result<()> {
+    let mut command = Command::new(built.join("syscalls"));
     command
         .args(["-runs=0", "-detect_leaks=0", "-rss_limit_mb=4096"])
         .args(folders)
