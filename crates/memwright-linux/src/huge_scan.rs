@@ -13,7 +13,6 @@ use crate::{
 };
 use alloc::sync::{Arc, Weak};
 use core::sync::atomic::{AtomicBool, Ordering};
-use memwright::HugeMode;
 
 /// Nanoseconds of a millisecond.
 const MILLISECOND: u64 = 1_000_000;
@@ -52,12 +51,8 @@ impl HugeScan {
         if let Some(old) = timer.take() {
             kernel.scheduler.remove_timer(kernel, old);
         }
-        let wanted = match kernel.memory.huge_mode() {
-            HugeMode::Always => true,
-            HugeMode::Advised => self.wanted.load(Ordering::Relaxed),
-            HugeMode::Never => false,
-        };
-        if !wanted {
+        let asked = self.wanted.load(Ordering::Relaxed);
+        if !kernel.memory.may_collapse(asked) {
             return;
         }
         let sleep = kernel.memory.huge().scan.sleep.load(Ordering::Relaxed);
@@ -83,7 +78,7 @@ impl HugeScan {
 impl Expiry for HugeScan {
     fn expire(self: Arc<Self>, kernel: &Kernel) {
         *self.timer.lock() = None;
-        if kernel.memory.huge_mode() != HugeMode::Never {
+        if kernel.memory.may_collapse(true) {
             self.look(kernel);
         }
         self.wake(kernel);

@@ -17,7 +17,7 @@ use core::{
     sync::atomic::{AtomicU64, Ordering},
 };
 use memwright::object::{
-    HugeFile, HugeView, Mappings, Object, ObjectError, ObjectIdentity, Put, Shmem,
+    CollapseError, HugeFile, HugeView, Mappings, Object, ObjectError, ObjectIdentity, Put, Shmem,
 };
 use memwright_table::{
     Frame,
@@ -287,6 +287,18 @@ impl Object<M> for Segment {
 
     fn is_memory(&self) -> bool {
         true
+    }
+
+    fn folio(&self, memory: &Memory, first: u64, asked: bool) -> Option<Frame> {
+        self.pages().folio(memory, first, asked)
+    }
+
+    fn may_be_huge(&self, memory: &Memory, asked: bool) -> bool {
+        self.pages().may_be_huge(memory, asked)
+    }
+
+    fn collapse(&self, first: u64, most_missing: u64) -> Result<(), CollapseError> {
+        self.pages().collapse(first, most_missing)
     }
 
     fn huge(&self) -> Option<HugeView<'_, M>> {

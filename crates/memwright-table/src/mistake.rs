@@ -100,6 +100,8 @@ mistakes! {
     SplitOneReference "split-one-reference" "The parts of a huge page have its one reference together."
     CollapseUnflushed "collapse-unflushed" "Pages are copied into a huge page before their table is forgotten."
     CollapsePinned "collapse-pinned" "A page that is pinned is copied into a huge page."
+    CollapseInUse "collapse-in-use" "An object's page is copied into a huge page while somebody has it."
+    PartUncounted "part-uncounted" "A small entry of a part of an object's huge page counts as one of the whole."
     // Swap.
     SwapForgetsProtection "swap-forgets-protection" "The entry of a page in swap does not say that stores to it are watched."
     SwapHidesStore "swap-hides-store" "The entry of a page in swap does not say that the page was written."

@@ -92,6 +92,116 @@ impl SizeMode {
     }
 }
 
+/// Which shared memory gets huge pages (`/sys/kernel/mm/transparent_hugepage/shmem_enabled`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum SharedMode {
+    /// All.
+    Always = 0,
+    /// All, as far as its size reaches: here that is so of [`Always`](Self::Always) too.
+    WithinSize = 1,
+    /// What areas show that asked for huge pages by `MADV_HUGEPAGE`.
+    Advised = 2,
+    /// None, unless a program asks for a collapse.
+    Never = 3,
+    /// None at all.
+    Deny = 4,
+    /// All, whatever else is said.
+    Force = 5,
+}
+
+impl SharedMode {
+    /// Every mode with its name.
+    pub const ALL: [(Self, &'static str); 6] = [
+        (Self::Always, "always"),
+        (Self::WithinSize, "within_size"),
+        (Self::Advised, "advise"),
+        (Self::Never, "never"),
+        (Self::Deny, "deny"),
+        (Self::Force, "force"),
+    ];
+
+    const fn of(value: u8) -> Self {
+        match value {
+            0 => Self::Always,
+            1 => Self::WithinSize,
+            2 => Self::Advised,
+            3 => Self::Never,
+            4 => Self::Deny,
+            _ => Self::Force,
+        }
+    }
+
+    /// Whether a first touch makes a huge page, in an area that asked for them or did not
+    /// (Linux 7.2 `mm/shmem.c`, `shmem_get_orders_within_size` and `shmem_huge_global_enabled`).
+    pub const fn allows(self, asked: bool) -> bool {
+        match self {
+            Self::Always | Self::WithinSize | Self::Force => true,
+            Self::Advised => asked,
+            Self::Never | Self::Deny => false,
+        }
+    }
+}
+
+/// Which shared anonymous memory gets pages of this size
+/// (`/sys/kernel/mm/transparent_hugepage/hugepages-2048kB/shmem_enabled`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum SharedSizeMode {
+    /// All.
+    Always = 0,
+    /// What the mode for every size says.
+    Inherit = 1,
+    /// All, as far as its size reaches.
+    WithinSize = 2,
+    /// What areas show that asked for huge pages by `MADV_HUGEPAGE`.
+    Advised = 3,
+    /// None.
+    Never = 4,
+}
+
+impl SharedSizeMode {
+    /// Every mode with its name.
+    pub const ALL: [(Self, &'static str); 5] = [
+        (Self::Always, "always"),
+        (Self::Inherit, "inherit"),
+        (Self::WithinSize, "within_size"),
+        (Self::Advised, "advise"),
+        (Self::Never, "never"),
+    ];
+
+    const fn of(value: u8) -> Self {
+        match value {
+            0 => Self::Always,
+            1 => Self::Inherit,
+            2 => Self::WithinSize,
+            3 => Self::Advised,
+            _ => Self::Never,
+        }
+    }
+
+    /// What holds where the mode for every size is `inherited` (Linux 7.2 `shmem_allowable_huge_orders`).
+    const fn with(self, inherited: SharedMode) -> SharedMode {
+        match (inherited, self) {
+            (SharedMode::Deny, _) => SharedMode::Deny,
+            (_, Self::Inherit) => inherited,
+            (SharedMode::Force, _) | (_, Self::Never) => SharedMode::Never,
+            (_, Self::Always) => SharedMode::Always,
+            (_, Self::WithinSize) => SharedMode::WithinSize,
+            (_, Self::Advised) => SharedMode::Advised,
+        }
+    }
+}
+
+/// Which setting says whether an object of shared memory has huge pages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SharedSetting {
+    /// That for every size: a file of no mounted file system.
+    File,
+    /// That for pages of 2 MiB: shared anonymous memory.
+    Anonymous,
+}
+
 /// What a process refuses for itself (`PR_SET_THP_DISABLE`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(u8)]
@@ -168,8 +278,10 @@ pub const fn around(page: Page) -> PageRange {
 pub struct HugeSettings {
     /// How hard memory is looked for: an index of the file's words. Nothing is compacted, so it means nothing.
     pub defrag: AtomicU8,
-    /// Huge pages of shared memory: an index of the file's words. There are none yet.
-    pub shared: AtomicU8,
+    /// Which shared memory gets huge pages: a [`SharedMode`].
+    shared: AtomicU8,
+    /// Which shared anonymous memory gets pages of 2 MiB: a [`SharedSizeMode`].
+    shared_size: AtomicU8,
     /// Which areas get pages of 2 MiB: a [`SizeMode`].
     size_mode: AtomicU8,
     /// Whether a read of untouched memory maps the huge page of zeroes.
@@ -209,9 +321,10 @@ const NONE: u32 = u32::MAX;
 impl Default for HugeSettings {
     fn default() -> Self {
         Self {
-            // madvise; never.
+            // madvise.
             defrag: AtomicU8::new(3),
-            shared: AtomicU8::new(3),
+            shared: AtomicU8::new(SharedMode::Never as u8),
+            shared_size: AtomicU8::new(SharedSizeMode::Inherit as u8),
             size_mode: AtomicU8::new(SizeMode::Inherit as u8),
             zero_page: AtomicBool::new(true),
             scan: ScanSettings {
@@ -241,6 +354,36 @@ impl HugeSettings {
         self.size_mode.store(mode as u8, Ordering::Relaxed);
     }
 
+    /// Which shared memory gets huge pages.
+    pub fn shared_mode(&self) -> SharedMode {
+        SharedMode::of(self.shared.load(Ordering::Relaxed))
+    }
+
+    /// Sets which shared memory gets huge pages from now on.
+    pub fn set_shared_mode(&self, mode: SharedMode) {
+        self.shared.store(mode as u8, Ordering::Relaxed);
+    }
+
+    /// Which shared anonymous memory gets pages of 2 MiB.
+    pub fn shared_size_mode(&self) -> SharedSizeMode {
+        SharedSizeMode::of(self.shared_size.load(Ordering::Relaxed))
+    }
+
+    /// Sets which shared anonymous memory gets pages of 2 MiB from now on.
+    pub fn set_shared_size_mode(&self, mode: SharedSizeMode) {
+        self.shared_size.store(mode as u8, Ordering::Relaxed);
+    }
+
+    /// Whether a first touch of shared memory that follows this setting makes a huge page, in an area that asked for
+    /// them or did not.
+    pub(crate) fn allows_shared(&self, setting: SharedSetting, asked: bool) -> bool {
+        let mode = match setting {
+            SharedSetting::File => self.shared_mode(),
+            SharedSetting::Anonymous => self.shared_size_mode().with(self.shared_mode()),
+        };
+        mode.allows(asked)
+    }
+
     /// How many huge pages of zeroes there are: one, once it was needed.
     pub fn zero_pages(&self) -> u64 {
         u64::from(self.zero.load(Ordering::Relaxed) != NONE)
@@ -251,6 +394,19 @@ impl<M: Machine> Memory<M> {
     /// Which areas get huge pages, whichever of the two settings says so.
     pub fn huge_mode(&self) -> HugeMode {
         self.huge().size_mode().with(self.policy().huge())
+    }
+
+    /// Whether there is anything to scan for pages to collapse, if areas have asked for huge pages or have not
+    /// (Linux 7.2 `mm/khugepaged.c`, `hugepage_pmd_enabled`).
+    pub fn may_collapse(&self, asked: bool) -> bool {
+        let anonymous = match self.huge_mode() {
+            HugeMode::Always => true,
+            HugeMode::Advised => asked,
+            HugeMode::Never => false,
+        };
+        let settings = [SharedSetting::File, SharedSetting::Anonymous];
+        let shared = |setting| self.huge().allows_shared(setting, asked);
+        anonymous || settings.into_iter().any(shared)
     }
 
     /// The huge page of zeroes, made when it is first needed and kept; `None` if there is no memory for it.
@@ -298,11 +454,23 @@ impl<M: Machine> Core<M> {
     ) -> bool {
         let inside = area.start() <= range.start
             && (range.end <= area.end() || planted(Mistake::HugeBeyondArea));
-        let mode = self.memory.huge_mode();
-        inside
-            && area.object().is_none()
-            && !area.flags().intersects(SMALL_ONLY)
-            && may_be_huge(area.flags(), mode, self.huge_refusal(), asker)
+        if !inside || area.flags().intersects(SMALL_ONLY) {
+            return false;
+        }
+        let Some(object) = area.object() else {
+            let mode = self.memory.huge_mode();
+            return may_be_huge(area.flags(), mode, self.huge_refusal(), asker);
+        };
+        // Of shared memory another setting decides.
+        let asked = area.flags().contains(AreaFlags::HUGE);
+        let enabled = match asker {
+            HugeAsker::Setting => object.may_be_huge(&self.memory, asked),
+            HugeAsker::Program => true,
+        };
+        enabled
+            && area.offset_of(range.start) % HUGE_PAGES == 0
+            && !area.flags().contains(AreaFlags::HUGETLB)
+            && may_be_huge(area.flags(), HugeMode::Always, self.huge_refusal(), asker)
     }
 }
 
@@ -321,6 +489,38 @@ mod tests {
         }
         for (mode, _) in SizeMode::ALL {
             assert_eq!(SizeMode::of(mode as u8), mode);
+        }
+    }
+
+    #[test]
+    fn who_has_huge_pages_of_shared_memory() {
+        use {SharedMode::*, SharedSizeMode as Size};
+        #[rustfmt::skip]
+        let rows = [
+            // For every size, for this one, what holds of shared anonymous memory.
+            (Never,   Size::Inherit, Never),
+            (Always,  Size::Inherit, Always),
+            (Never,   Size::Always,  Always),
+            (Always,  Size::Never,   Never),
+            (Advised, Size::WithinSize, WithinSize),
+            (Never,   Size::Advised, Advised),
+            (Deny,    Size::Always,  Deny),
+            (Force,   Size::Always,  Never),
+            (Force,   Size::Inherit, Force),
+        ];
+        for (all, size, expected) in rows {
+            assert_eq!(size.with(all), expected, "{all:?} {size:?}");
+        }
+        for (mode, _) in SharedMode::ALL {
+            assert_eq!(SharedMode::of(mode as u8), mode);
+            assert_eq!(
+                mode.allows(false),
+                matches!(mode, Always | WithinSize | Force)
+            );
+            assert_eq!(mode.allows(true), !matches!(mode, Never | Deny));
+        }
+        for (mode, _) in SharedSizeMode::ALL {
+            assert_eq!(SharedSizeMode::of(mode as u8), mode);
         }
     }
 

@@ -185,7 +185,9 @@ pub use error::{
     RemapError, SealError, SyncError, UnmapError,
 };
 pub use fault::{Access, FaultKind};
-pub use huge::{HugeMode, HugeRefusal, HugeSettings, SizeMode};
+pub use huge::{
+    HugeMode, HugeRefusal, HugeSettings, SharedMode, SharedSetting, SharedSizeMode, SizeMode,
+};
 pub use memory::Memory;
 pub use merge::{MergeCounts, MergeSettings, MergedPages, Merging};
 pub use numa::{BindError, Moved, Moving, PlaceMode, PlacePolicy, PolicyId, Unmoved};

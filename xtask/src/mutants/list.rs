@@ -82,6 +82,8 @@ pub const MUTANTS: &[Mutant] = &[
     mutant("split-one-reference", "scenarios", "huge::a_part_that_changes_splits_the_page_and_the_rest_keeps_its_state"),
     mutant("collapse-unflushed", "interleavings", "huge::collapse_and_fault"),
     mutant("collapse-pinned", "scenarios", "overlooked::a_collapse_refuses_a_pinned_page"),
+    mutant("collapse-in-use", "scenarios", "shared_huge::a_collapse_refuses_pages_in_use"),
+    mutant("part-uncounted", "scenarios", "shared_huge::who_shows_a_part_shows_it_in_small_pages"),
     mutant("swap-forgets-protection", "scenarios", "swap::protection_goes_out_and_comes_back_with_the_page"),
     mutant("swap-hides-store", "scenarios", "swap::what_was_written_is_known_over_swap"),
     mutant("swap-pinned", "scenarios", "overlooked::what_is_pinned_stays_in_memory_and_in_its_frame"),

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
 /// Host seconds after which a run has hung.
-const TIMEOUT: &str = "240";
+const TIMEOUT: &str = "600";
 
 /// A run to be made.
 #[derive(Clone)]
@@ -52,7 +52,10 @@ impl Ending {
 
     /// The account.
     pub fn account(&self) -> Result<Value, Failed> {
-        let text = self.json.as_deref().ok_or("the run wrote no account")?;
+        let text = self.json.as_deref().unwrap_or_default();
+        if text.is_empty() {
+            return Err(format!("the run wrote no account: {}", self.report()).into());
+        }
         serde_json::from_str(text)
             .map_err(|error| format!("the account is no JSON: {error}").into())
     }

@@ -11,6 +11,7 @@ const PROGRAMS: &[&str] = &[
     "fork_protect",
     "cow",
     "huge",
+    "huge_shared",
     "hugetlb",
     "map",
     "advise",

@@ -21,7 +21,9 @@ use core::{
     sync::atomic::{AtomicU32, AtomicU64, Ordering},
 };
 use linux_raw_sys::general as raw;
-use memwright::object::{HugeView, Mappings, Object, ObjectError, ObjectIdentity, Put};
+use memwright::object::{
+    CollapseError, HugeView, Mappings, Object, ObjectError, ObjectIdentity, Put,
+};
 use memwright_table::Frame;
 
 bitflags! {
@@ -522,6 +524,20 @@ impl Object<M> for OpenFile {
 
     fn is_memory(&self) -> bool {
         true
+    }
+
+    fn folio(&self, memory: &Memory, first: u64, asked: bool) -> Option<Frame> {
+        self.pages().ok()?.folio(memory, first, asked)
+    }
+
+    fn may_be_huge(&self, memory: &Memory, asked: bool) -> bool {
+        let pages = self.pages();
+        pages.is_ok_and(|pages| pages.may_be_huge(memory, asked))
+    }
+
+    fn collapse(&self, first: u64, most_missing: u64) -> Result<(), CollapseError> {
+        let pages = self.pages().map_err(|_| CollapseError::NotEligible)?;
+        pages.collapse(first, most_missing)
     }
 
     fn huge(&self) -> Option<HugeView<'_, M>> {

@@ -17,6 +17,7 @@ use core::{
     sync::atomic::{AtomicI64, AtomicU32, Ordering},
 };
 use linux_raw_sys::general as raw;
+use memwright::SharedSetting;
 use memwright::object::{HUGE_BYTES, HugeFile, Object, ObjectError, ObjectIdentity, Shmem};
 use memwright_table::{Frame, FrameKind, PAGE_SIZE};
 
@@ -69,6 +70,16 @@ impl Regular {
             writers: AtomicI64::new(0),
             turn: Turn::new(),
             secret: false,
+        }
+    }
+
+    /// An empty file of no mounted file system: it has huge pages where shared memory has them.
+    #[must_use]
+    pub fn nameless(memory: &Arc<Memory>, seals: Seals) -> Self {
+        let pages = Shmem::new(memory.clone(), 0, ObjectIdentity::default());
+        Self {
+            pages: Contents::Small(pages.with_huge_pages(SharedSetting::File)),
+            ..Self::new(memory, seals)
         }
     }
 

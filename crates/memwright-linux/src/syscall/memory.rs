@@ -17,7 +17,7 @@ use alloc::{sync::Arc, vec::Vec};
 use linux_raw_sys::{general as raw, prctl};
 use memwright::{
     AreaFlags, HugeRefusal, LockError, LockFuture, MapKind, MapRequest, OvercommitMode, Placement,
-    Rights,
+    Rights, SharedSetting,
     object::{Object, ObjectIdentity, Shmem},
     space::{Advice, Advised, ExecGain, RemapRequest, SyncFlags},
 };
@@ -290,7 +290,7 @@ fn anonymous(
     } else {
         Shmem::promised(memory, size, identity).map_err(|_| Errno::ENOMEM)?
     };
-    let object: Arc<dyn Object<M>> = Arc::new(shmem);
+    let object: Arc<dyn Object<M>> = Arc::new(shmem.with_huge_pages(SharedSetting::Anonymous));
     Ok((
         MapKind::Object {
             object,

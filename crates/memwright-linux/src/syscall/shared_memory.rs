@@ -16,7 +16,7 @@ use crate::{
 use alloc::{sync::Arc, vec::Vec};
 use core::sync::atomic::Ordering;
 use memwright::{
-    AreaFlags, MapKind, MapRequest, Placement, Rights,
+    AreaFlags, MapKind, MapRequest, Placement, Rights, SharedSetting,
     object::{Object, ObjectIdentity, Shmem},
 };
 use memwright_table::{PageRange, VirtAddr};
@@ -147,7 +147,9 @@ fn contents(context: &Context<'_>, size: u64, flags: u32) -> Result<Contents, Er
     } else {
         Shmem::new(memory, size, identity)
     };
-    Ok(Contents::Small(pages))
+    Ok(Contents::Small(
+        pages.with_huge_pages(SharedSetting::Anonymous),
+    ))
 }
 
 /// `shmat`.

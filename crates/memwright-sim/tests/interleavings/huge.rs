@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use memwright::object::{ObjectIdentity, Shmem};
 use memwright::track::{Categories, Scan};
 use memwright::uffd::WatchModes;
 use memwright::{Advice, MapRequest};
@@ -65,6 +66,51 @@ fn collapse_and_fault() {
                         .process()
                         .on(FIRST, |space| space.advise(at(BEGIN), bytes(HUGE), advice));
                 }
+            },
+            try_writes,
+        ],
+        |world| {
+            assert_eq!(read(world.process(), FIRST, BEGIN), Ok(2));
+            assert_eq!(read(world.process(), FIRST, BEGIN + HUGE - 1), Ok(3));
+            assert_eq!(read(world.process(), FIRST, BEGIN + 9), Ok(0));
+            world.end()
+        },
+    );
+}
+
+/// Shared memory for one huge page, whose first and last page hold 1.
+fn small_shared() -> World {
+    let world = World::with_frames(2048, 2, 0, |host: &Arc<Host>| {
+        let process = Process::new(host);
+        let identity = ObjectIdentity::default();
+        let object = Shmem::new(host.memory().clone(), bytes(HUGE), identity);
+        let object = Arc::new(object);
+        map(
+            &process,
+            MapRequest::object(object, 0, bytes(HUGE), READ_WRITE, true),
+            BEGIN,
+        );
+        process
+    });
+    for cpu in [FIRST, SECOND] {
+        for page in [BEGIN, BEGIN + HUGE - 1] {
+            write(world.process(), cpu, page, 1).expect("writable");
+        }
+    }
+    world
+}
+
+/// The same of shared memory, whose pages are given up and found again by faults.
+#[test]
+fn collapse_of_shared_memory_and_fault() {
+    explore_with(
+        1,
+        &small_shared,
+        &[
+            |world| {
+                let _ = world.process().on(FIRST, |space| {
+                    space.advise(at(BEGIN), bytes(HUGE), Advice::Collapse)
+                });
             },
             try_writes,
         ],

@@ -29,9 +29,10 @@
 use core::sync::atomic::Ordering;
 
 use super::meta::{Meta, State, UNLINKED};
-use super::{FrameKind, Frames, Metas, add_references};
+use super::{FrameKind, FrameRef, Frames, Metas, add_references};
 use crate::addr::Frame;
 use crate::machine::Machine;
+use crate::mistake::{Mistake, planted};
 use crate::sync::Rank;
 
 /// The order of a folio: 2 MiB.
@@ -81,6 +82,23 @@ impl<M: Machine> Frames<M> {
         }
     }
 
+    /// How many folios objects have, and how many of these somebody has but the object: as one huge page, as far as
+    /// references tell. Nobody keeps these numbers: all frames where a folio may begin are looked at.
+    pub fn object_folios(&self) -> (u64, u64) {
+        let metas = self.metas();
+        let first = metas.lowest.next_multiple_of(FOLIO_FRAMES);
+        let (mut folios, mut mapped) = (0, 0);
+        for number in (first..metas.end()).step_by(FOLIO_FRAMES as usize) {
+            let meta = metas.get(number);
+            let state = meta.state();
+            if state.has(State::FOLIO) && state.kind() == FrameKind::Object {
+                folios += 1;
+                mapped += u64::from(meta.whole.load(Ordering::Relaxed) > 1);
+            }
+        }
+        (folios, mapped)
+    }
+
     /// Whether `frame` lies in a folio.
     pub fn is_in_folio(&self, frame: Frame) -> bool {
         self.metas().folio_of(frame.number()).is_some()
@@ -101,6 +119,65 @@ impl<M: Machine> Frames<M> {
         assert!(meta.state().has(State::FOLIO), "{head:?} begins no folio");
         let before = meta.whole.fetch_add(1, Ordering::Relaxed);
         assert!(before > 0, "a folio shared while free");
+    }
+
+    /// The same for who has a reference of a part, but perhaps none of the whole. False if the last reference of
+    /// the whole has gone: soon there will be no folio.
+    pub(super) fn try_share_whole(&self, head: Frame) -> bool {
+        let whole = &self.meta(head).whole;
+        let order = (Ordering::AcqRel, Ordering::Relaxed);
+        let more = |count| (count > 0).then_some(count + 1);
+        whole.fetch_update(order.0, order.1, more).is_ok()
+    }
+
+    /// Turns a reference of the whole folio that `page` lies in into one of this frame alone, which is what a 4 KiB
+    /// entry holds. A reference of a frame that lies in no folio stays as it is.
+    pub fn for_entry<'a>(&'a self, page: FrameRef<'a, M>) -> FrameRef<'a, M> {
+        if page.is_whole() && !planted(Mistake::PartUncounted) {
+            self.for_entry_of_part(&page)
+        } else {
+            page
+        }
+    }
+
+    #[cold]
+    fn for_entry_of_part(&self, page: &FrameRef<'_, M>) -> FrameRef<'_, M> {
+        let frame = page.frame();
+        let head = self.folio_of(frame).unwrap_or(frame);
+        let meta = self.meta(head);
+        meta.lock.lock(Rank::Folio);
+        if !meta.state().has(State::PARTED) {
+            self.count_parts(head, 0);
+        }
+        add_references(self.meta(frame), 1);
+        meta.lock.unlock(Rank::Folio);
+        FrameRef::from_raw(self, frame, false)
+    }
+
+    /// Begins to count the parts of a folio by themselves, `references` each beside the folio's own. The lock of the
+    /// first frame's metadata is held.
+    fn count_parts(&self, head: Frame, references: u32) {
+        let meta = self.meta(head);
+        let state = meta.state();
+        let part = state.become_block(state.kind(), 0).with(State::PART);
+        for number in head.number() + 1..head.number() + FOLIO_FRAMES {
+            let tail = self.meta(Frame::new(number));
+            tail.set_state(part);
+            tail.set_link(UNLINKED);
+            tail.references.store(1 + references, Ordering::Relaxed);
+        }
+        add_references(meta, references);
+        meta.set_state(meta.state().with(State::PARTED));
+    }
+
+    /// Takes over a reference that an entry of 4 KiB, or the store of an object, had of this frame alone.
+    ///
+    /// # Panics
+    /// If the frame has no reference of its own.
+    pub fn adopt_part(&self, frame: Frame) -> FrameRef<'_, M> {
+        let references = self.meta(frame).references.load(Ordering::Relaxed);
+        assert!(references > 0, "{frame:?} has no reference to adopt");
+        FrameRef::from_raw(self, frame, false)
     }
 
     /// Drops a reference of the whole folio that begins with `head`.
@@ -167,7 +244,10 @@ impl<M: Machine> Frames<M> {
     }
 
     /// Turns one reference of the whole folio that begins with `head` into one of each part.
-    pub(crate) fn part(&self, head: Frame) {
+    ///
+    /// # Panics
+    /// If there is no folio, or it is of the pool.
+    pub fn part(&self, head: Frame) {
         let meta = self.meta(head);
         let state = meta.state();
         assert!(state.has(State::FOLIO), "{head:?} begins no folio");
@@ -192,15 +272,7 @@ impl<M: Machine> Frames<M> {
                 add_references(self.meta(Frame::new(number)), 1);
             }
         } else {
-            let part = state.become_block(state.kind(), 0).with(State::PART);
-            for number in tails {
-                let tail = self.meta(Frame::new(number));
-                tail.set_state(part);
-                tail.set_link(UNLINKED);
-                tail.references.store(2, Ordering::Relaxed);
-            }
-            add_references(meta, 1);
-            meta.set_state(meta.state().with(State::PARTED));
+            self.count_parts(head, 1);
         }
         meta.lock.unlock(Rank::Folio);
         self.release_whole(head);

@@ -6,6 +6,7 @@ use core::sync::atomic::Ordering;
 use super::{FrameKind, Frames, Meta, meta::State};
 use crate::addr::Frame;
 use crate::machine::Machine;
+use crate::sync::relax;
 
 /// In the index of an anonymous page: the node of its last user that was seen, plus one. The rest is of a digest.
 const USER: u64 = 0xf;
@@ -130,6 +131,7 @@ impl<M: Machine> Frames<M> {
     fn may_be_in_folio(&self, frame: Frame) -> bool {
         match self.meta(frame).kind() {
             FrameKind::Anonymous
+            | FrameKind::Object
             | FrameKind::Zero
             | FrameKind::Free
             | FrameKind::Pool
@@ -139,17 +141,23 @@ impl<M: Machine> Frames<M> {
             | FrameKind::Reserved
             | FrameKind::Kernel
             | FrameKind::Table
-            | FrameKind::Object
             | FrameKind::Slab
             | FrameKind::Merged => false,
         }
     }
 
-    /// A reference of the whole folio that `frame` lies in, for its sake.
+    /// A reference of the whole folio that `frame` lies in, for its sake; of the frame alone if the folio's last
+    /// reference has just gone.
     #[cold]
     fn share_in_folio(&self, frame: Frame) -> FrameRef<'_, M> {
-        self.share_whole_raw(self.folio_of(frame).unwrap_or(frame));
-        FrameRef::from_raw(self, frame, true)
+        while let Some(head) = self.folio_of(frame) {
+            if self.try_share_whole(head) {
+                return FrameRef::from_raw(self, frame, true);
+            }
+            relax();
+        }
+        add_references(self.first(frame), 1);
+        FrameRef::from_raw(self, frame, false)
     }
 
     /// Gives up such a reference: the folio is one until then.
@@ -218,12 +226,17 @@ impl<M: Machine> Frames<M> {
         let mut number = metas.lowest;
         while let (1.., Some(meta)) = (left, metas.find(number)) {
             let state = meta.state();
+            // Of a folio that is no more than one, the first frame alone has metadata.
+            let block =
+                state.has(State::LISTED) || state.has(State::FOLIO) && !state.has(State::PARTED);
+            let frames = if block { 1 << state.order() } else { 1 };
             if state.kind() == FrameKind::Object {
-                left -= 1;
-                shown += u64::from(self.sharers(Frame::new(number)) > 0);
+                left = left.saturating_sub(frames.into());
+                if self.sharers(Frame::new(number)) > 0 {
+                    shown += u64::from(frames);
+                }
             }
-            let free = state.has(State::LISTED);
-            number += if free { 1 << state.order() } else { 1 };
+            number += frames;
         }
         shown
     }
@@ -296,10 +309,12 @@ impl<M: Machine> Frames<M> {
     /// whole is pinned, and held.
     #[inline]
     pub fn pin(&self, frame: Frame) {
-        if let Some(head) = self.folio_of(frame) {
-            self.share_whole_raw(head);
-            self.meta(head).pins.fetch_add(1, Ordering::AcqRel);
-            return;
+        while let Some(head) = self.folio_of(frame) {
+            if self.try_share_whole(head) {
+                self.meta(head).pins.fetch_add(1, Ordering::AcqRel);
+                return;
+            }
+            relax();
         }
         self.first(frame).pins.fetch_add(1, Ordering::AcqRel);
     }

@@ -1,13 +1,13 @@
 //! Making one 2 MiB page out of 512 small ones.
 
-use core::sync::atomic::Ordering;
+use core::sync::atomic::{AtomicU64, Ordering};
 
 use super::aside::HUGE_LEVEL;
 use super::{ROOT_LEVEL, Table, slot_index};
 use crate::addr::{Frame, PageRange, PageSize};
 use crate::entry::x86_64::{self, Slot};
 use crate::entry::{Bits, Entry, Present};
-use crate::frame::{FOLIO_FRAMES, FrameRef};
+use crate::frame::{FOLIO_FRAMES, FrameRef, Meta};
 use crate::gather::Gather;
 use crate::machine::Machine;
 use crate::mistake::{Mistake, planted};
@@ -41,18 +41,8 @@ impl<M: Machine> Table<M> {
     ) -> Option<Collapsed> {
         assert!(folio.is_whole(), "a collapse needs a folio");
         let frames = self.frames();
-        let (mut node, mut level) = (self.root(), ROOT_LEVEL);
-        while level > HUGE_LEVEL {
-            let word = &frames.table_words(node)[slot_index(range.start, level)];
-            match x86_64::slot(word.load(Ordering::Acquire), level) {
-                Slot::Table(lower) => (node, level) = (lower, level - 1),
-                Slot::Entry => return None,
-            }
-        }
+        let (node, lower) = self.lowest_table(range)?;
         let slot = &frames.table_words(node)[slot_index(range.start, HUGE_LEVEL)];
-        let Slot::Table(lower) = x86_64::slot(slot.load(Ordering::Acquire), HUGE_LEVEL) else {
-            return None;
-        };
         let (above, below) = (frames.meta(node), frames.meta(lower));
         above.lock.lock(Rank::Table);
         below.lock.lock(Rank::TableChild);
@@ -64,20 +54,97 @@ impl<M: Machine> Table<M> {
         }
 
         let (collapsed, bits) = self.gather_pages(lower, folio.frame(), gather);
-        below.live.store(0, Ordering::Relaxed);
         let page = Present {
             frame: folio.into_raw(),
             size: PageSize::Size2M,
             bits: decide(bits),
         };
+        self.replace_table((above, below), slot, lower, page);
+        below.lock.unlock(Rank::TableChild);
+        above.lock.unlock(Rank::Table);
+        Some(collapsed)
+    }
+
+    /// Maps `folio`, of an object, in the place of the lowest table of `range`, whose entries are empty or show pages
+    /// of that folio: nothing is copied. The table is unlinked and forgotten first, as by [`collapse`](Self::collapse).
+    /// The caller holds the write lock of the address space. False: there is no lowest table, or an entry is neither
+    /// empty nor such a page, and nothing has changed.
+    ///
+    /// # Panics
+    /// If `folio` is no whole folio.
+    pub fn retract(
+        &self,
+        range: PageRange,
+        folio: FrameRef<'_, M>,
+        bits: Bits,
+        gather: &mut Gather<'_, M>,
+    ) -> bool {
+        assert!(folio.is_whole(), "a huge page needs a folio");
+        let frames = self.frames();
+        let Some((node, lower)) = self.lowest_table(range) else {
+            return false;
+        };
+        let slot = &frames.table_words(node)[slot_index(range.start, HUGE_LEVEL)];
+        let (above, below) = (frames.meta(node), frames.meta(lower));
+        above.lock.lock(Rank::Table);
+        below.lock.lock(Rank::TableChild);
+        let head = folio.frame();
+        let fits = |word: &AtomicU64| match x86_64::decode(word.load(Ordering::Acquire), 1) {
+            Entry::Empty => true,
+            Entry::Present(page) => frames.folio_of(page.frame) == Some(head),
+            Entry::Marker(_) | Entry::Swapped(_) | Entry::Migrating(_) => false,
+        };
+        let fits = frames.table_words(lower).iter().all(fits);
+        if fits {
+            slot.store(0, Ordering::Release);
+            below.owner.store(0, Ordering::Relaxed);
+            gather.record_unlinked();
+            gather.flush();
+            for word in frames.table_words(lower) {
+                if let Entry::Present(page) = x86_64::decode(word.swap(0, Ordering::AcqRel), 1) {
+                    gather.hold(page.frame);
+                }
+            }
+            let page = Present {
+                frame: folio.into_raw(),
+                size: PageSize::Size2M,
+                bits,
+            };
+            self.replace_table((above, below), slot, lower, page);
+        }
+        below.lock.unlock(Rank::TableChild);
+        above.lock.unlock(Rank::Table);
+        fits
+    }
+
+    /// The table above the lowest one of `range`, and that one.
+    fn lowest_table(&self, range: PageRange) -> Option<(Frame, Frame)> {
+        let frames = self.frames();
+        let (mut node, mut level) = (self.root(), ROOT_LEVEL);
+        loop {
+            let word = &frames.table_words(node)[slot_index(range.start, level)];
+            match x86_64::slot(word.load(Ordering::Acquire), level) {
+                Slot::Table(lower) if level == HUGE_LEVEL => return Some((node, lower)),
+                Slot::Table(lower) => (node, level) = (lower, level - 1),
+                Slot::Entry => return None,
+            }
+        }
+    }
+
+    /// Sets a table that no CPU knows of any more, and that is empty, aside for the huge page that takes its place.
+    fn replace_table(
+        &self,
+        (above, below): (&Meta, &Meta),
+        slot: &AtomicU64,
+        lower: Frame,
+        page: Present,
+    ) {
+        below.live.store(0, Ordering::Relaxed);
         let new = x86_64::encode_present(page);
         let next = above.aside.swap(lower.number(), Ordering::Relaxed);
         below.set_link(next);
         slot.store(new, Ordering::Release);
         self.count_large(0, new);
-        below.lock.unlock(Rank::TableChild);
-        above.lock.unlock(Rank::Table);
-        Some(collapsed)
     }
 
     /// Empties a table that no CPU knows of any more into a folio; returns all bits of its entries together.

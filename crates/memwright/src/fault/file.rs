@@ -2,10 +2,13 @@
 //! `do_shared_fault`).
 
 use memwright_table::mistake::{Mistake, planted};
-use memwright_table::{Bits, Cursor, Entry, Frame, FrameKind, FrameRef, Machine, Page, PageRange};
+use memwright_table::{
+    Bits, Cursor, Entry, Frame, FrameKind, FrameRef, Machine, Page, PageRange, PageSize, Present,
+};
 
 use super::{Fault, FaultKind};
 use crate::error::FaultError;
+use crate::huge::{self, HUGE_PAGES, HugeAsker};
 use crate::object::Object;
 use crate::space::access_bits;
 use crate::stats::Row;
@@ -108,6 +111,11 @@ impl<M: Machine> Fault<'_, M> {
             // A write of the program's own, even one that is refused (Linux 7.2 `do_cow_fault`).
             self.note_private();
         }
+        if self.fits_huge() {
+            if let Some(kind) = self.map_folio(object, generation)? {
+                return Ok(Some(kind));
+            }
+        }
         let frame = match object.frame(&core.memory, index, to_object) {
             Ok(frame) => frames.adopt(frame),
             Err(error) => {
@@ -149,6 +157,7 @@ impl<M: Machine> Fault<'_, M> {
             Bits::empty()
         };
         let bits = self.object_bits(Bits::ACCESSED | written | inherited);
+        let frame = frames.for_entry(frame);
         let filled = cursor.fill(Entry::page(frame.frame(), bits));
         if let Err(error) = filled {
             drop(cursor);
@@ -164,6 +173,76 @@ impl<M: Machine> Fault<'_, M> {
             core.memory.count_on(self.cpu, Row::FaultAround, mapped - 1);
         }
         Ok(Some(FaultKind::File))
+    }
+
+    /// Whether the object's huge page around the fault could be mapped as a whole: it lies in the area, at the same place
+    /// of 2 MiB, and nobody is to be told of single pages.
+    fn fits_huge(self) -> bool {
+        let range = huge::around(self.page);
+        let area = self.area;
+        area.start() <= range.start
+            && range.end <= area.end()
+            && area.offset_of(range.start) % HUGE_PAGES == 0
+            && !area.flags().intersects(AreaFlags::MARKED | AreaFlags::UFFD)
+            && (area.is_shared() || !self.access.write)
+    }
+
+    /// Maps the object's huge page around the fault, which is made if the settings say so
+    /// (Linux 7.2 `mm/memory.c`, `do_set_pmd`). `None`: a page of 4 KiB is to be mapped.
+    #[cold]
+    fn map_folio(
+        self,
+        object: &dyn Object<M>,
+        generation: u64,
+    ) -> Result<Option<FaultKind>, FaultError> {
+        let core = self.core;
+        let flags = self.area.flags();
+        let mode = core.memory.huge_mode();
+        // Who asks not to have them has none; the mode is for anonymous memory.
+        if !huge::may_be_huge(flags, mode, core.huge_refusal(), HugeAsker::Program) {
+            return Ok(None);
+        }
+        let range = huge::around(self.page);
+        let first = self.area.offset_of(range.start);
+        let asked = flags.contains(AreaFlags::HUGE);
+        let Some(head) = object.folio(&core.memory, first, asked) else {
+            return Ok(None);
+        };
+        let folio = core.memory.frames().adopt_whole(head);
+        if self.access.write && object.notify_first_write() {
+            object.first_write(self.area.offset_of(self.page))?;
+        }
+        let written = if self.access.write {
+            Bits::DIRTY | Bits::SOFT_DIRTY
+        } else {
+            Bits::empty()
+        };
+        let bits = self.object_bits(Bits::ACCESSED | written);
+        let mut cursor = core.table.cursor(range);
+        match cursor.peek() {
+            Entry::Empty if cursor.size() != PageSize::Size4K => {}
+            Entry::Empty
+            | Entry::Marker(_)
+            | Entry::Swapped(_)
+            | Entry::Migrating(_)
+            | Entry::Present(_) => return Ok(None),
+        }
+        if object.mappings().generation() != generation {
+            return Ok(None);
+        }
+        let entry = Entry::Present(Present {
+            frame: head,
+            size: PageSize::Size2M,
+            bits,
+        });
+        if cursor.fill(entry).is_err() {
+            core.memory.count_on(self.cpu, Row::HugeFallbacks, 1);
+            return Ok(None);
+        }
+        let _ = folio.into_raw();
+        drop(cursor);
+        core.note_filled_huge(self.cpu);
+        Ok(Some(FaultKind::Huge))
     }
 
     /// Maps what is around a page that the object does not have: Linux 7.2 does so before it finds out
@@ -283,8 +362,11 @@ impl Around {
             if cursor.peek() != Entry::Empty {
                 continue;
             }
+            let frames = fault.core.memory.frames();
+            let shown = frames.for_entry(frames.adopt(frame));
+            *slot = None;
             if cursor.fill(Entry::page(frame, bits)).is_ok() {
-                *slot = None;
+                let _ = shown.into_raw();
                 filled += 1;
             }
         }

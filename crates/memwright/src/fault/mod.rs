@@ -98,7 +98,7 @@ pub enum FaultKind {
     DemandZero,
     /// A read of untouched memory shows the shared zero frame.
     ZeroPage,
-    /// A 2 MiB page got its first frames, zeroed.
+    /// A 2 MiB page got its first frames, zeroed, or an object's was mapped.
     Huge,
     /// A read of untouched memory shows the shared 2 MiB page of zeroes.
     HugeZeroPage,

@@ -40,6 +40,17 @@ pub enum Put {
     Exists,
 }
 
+/// Why an object's pages were not made a huge one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CollapseError {
+    /// The object has none, ends before, or lacks more pages than may be missing.
+    NotEligible,
+    /// Somebody uses one of the pages at this moment: another time perhaps.
+    Busy,
+    /// No 2 MiB of frames are free.
+    NoFrames,
+}
+
 /// Something with pages that areas can show.
 ///
 /// An area holds the object as `Arc<dyn Object<M>>`; two neighbouring areas merge only if they hold the
@@ -128,6 +139,29 @@ pub trait Object<M: Machine>: Send + Sync {
     /// Whether this is memory rather than a file: resident pages count as `RssShmem`.
     fn is_memory(&self) -> bool {
         false
+    }
+
+    /// The huge page that is the 512 pages from `first` on, a multiple of 512, which is made if the settings say so and
+    /// none of them is there; `asked` says that the area asked for huge pages. Carries one reference of the whole.
+    fn folio(&self, memory: &Memory<M>, first: u64, asked: bool) -> Option<Frame> {
+        let _ = (memory, first, asked);
+        None
+    }
+
+    /// Whether the settings give it huge pages, shown by an area that asked for them or did not.
+    fn may_be_huge(&self, memory: &Memory<M>, asked: bool) -> bool {
+        let _ = (memory, asked);
+        false
+    }
+
+    /// Puts one huge page in the place of the 512 pages from `first` on, a multiple of 512, of which at most so many
+    /// are missing. Nobody shows them afterwards. Called without a lock of any address space.
+    ///
+    /// # Errors
+    /// As [`CollapseError`] says; contents are as they were.
+    fn collapse(&self, first: u64, most_missing: u64) -> Result<(), CollapseError> {
+        let _ = (first, most_missing);
+        Err(CollapseError::NotEligible)
     }
 
     /// The file of huge pages that it shows, if it does: its areas are cut at huge pages only.

@@ -4,18 +4,23 @@
 use alloc::sync::Arc;
 use core::sync::atomic::Ordering;
 
-use memwright_table::{Frame, FrameKind, Frames, Machine, OutOfFrames};
+use memwright_table::{Frame, FrameKind, FrameRef, Frames, Machine, OutOfFrames};
 
 /// Slots of a node: a frame of 64-bit words.
 const SLOTS: u64 = 512;
 const SLOT_BITS: u32 = 9;
+
+/// What the metadata of a lowest node says beside how many slots are filled: the frames of one folio, in order.
+const WHOLE: u64 = 1;
 
 /// Levels enough for every index of a 64-bit byte offset.
 const MAX_HEIGHT: u32 = 6;
 
 /// Frames by index. Each stored frame's reference belongs to the store.
 ///
-/// A height of 0 is a store without nodes; a height of `h` covers 512^`h` indices.
+/// A height of 0 is a store without nodes; a height of `h` covers 512^`h` indices. A lowest node may have the frames of
+/// one folio in order, and one reference of the whole: it says so in its metadata. As soon as one of them goes, it has
+/// a reference of each other.
 pub struct Pages<M: Machine> {
     frames: Arc<Frames<M>>,
     root: Option<Frame>,
@@ -46,14 +51,7 @@ impl<M: Machine> Pages<M> {
 
     /// The frame at `index`. The store keeps its reference.
     pub fn get(&self, index: u64) -> Option<Frame> {
-        let mut node = self.root?;
-        if !self.covers(index) {
-            return None;
-        }
-        for level in (0..self.height).rev() {
-            node = self.slot(node, slot_at(index, level))?;
-        }
-        Some(node)
+        self.slot(self.lowest(index)?, slot_at(index, 0))
     }
 
     /// Stores a frame, with its reference, at an index where none is.
@@ -91,12 +89,71 @@ impl<M: Machine> Pages<M> {
         Ok(())
     }
 
+    /// The folio that is the 512 pages from `first` on, a multiple of 512. The store keeps its reference.
+    pub fn folio(&self, first: u64) -> Option<Frame> {
+        let node = self.lowest(first)?;
+        if self.frames.owner(node).1 == WHOLE {
+            self.slot(node, 0)
+        } else {
+            None
+        }
+    }
+
+    /// Stores a folio, with a reference of the whole, as the 512 pages from `first` on, a multiple of 512. What is
+    /// there goes.
+    ///
+    /// # Errors
+    /// No frame for a node; the store is as before and the reference still the caller's.
+    pub fn insert_folio(&mut self, first: u64, head: Frame) -> Result<(), OutOfFrames> {
+        debug_assert!(first % SLOTS == 0);
+        self.drop_slots(first);
+        let node = match self.lowest(first) {
+            Some(node) => node,
+            None => {
+                // The nodes on the way, in the way that they come to be for one page.
+                self.insert(first, head)?;
+                self.lowest(first).ok_or(OutOfFrames)?
+            }
+        };
+        for slot in 0..SLOTS {
+            let frame = Frame::new(head.number() + slot as u32);
+            let stored = u64::from(frame.number()) + 1;
+            let word = self.frames.word64(node, slot as usize * 8);
+            self.count += u64::from(word.swap(stored, Ordering::Relaxed) == 0);
+        }
+        self.frames.set_owner(node, SLOTS, WHOLE);
+        Ok(())
+    }
+
+    /// Drops the frames of the lowest node of `first`, which stays.
+    fn drop_slots(&mut self, first: u64) {
+        let Some(node) = self.lowest(first) else {
+            return;
+        };
+        let whole = self.folio(first);
+        for slot in 0..SLOTS {
+            if let Some(frame) = self.slot(node, slot) {
+                self.set_slot(node, slot, None);
+                self.count -= 1;
+                if whole.is_none() {
+                    drop(self.owned(frame));
+                }
+            }
+        }
+        if let Some(head) = whole {
+            self.frames.set_owner(node, 0, 0);
+            drop(self.frames.adopt_whole(head));
+        }
+    }
+
     /// Takes the frame at `index` out, with its reference.
     pub fn remove(&mut self, index: u64) -> Option<Frame> {
-        let frame = self.get(index)?;
-        let mut node = self.root?;
-        for level in (1..self.height).rev() {
-            node = self.slot(node, slot_at(index, level))?;
+        let node = self.lowest(index)?;
+        let frame = self.slot(node, slot_at(index, 0))?;
+        let (filled, whole) = self.frames.owner(node);
+        if whole == WHOLE {
+            self.frames.part(self.slot(node, 0)?);
+            self.frames.set_owner(node, filled, 0);
         }
         self.set_slot(node, slot_at(index, 0), None);
         self.count -= 1;
@@ -106,19 +163,45 @@ impl<M: Machine> Pages<M> {
 
     /// Drops every frame from `first` to before `end`; returns how many.
     pub fn remove_range(&mut self, first: u64, end: u64) -> u64 {
-        let mut removed = 0;
+        let before = self.count;
         let mut next = self.next(first);
         while let Some((index, _)) = next {
             if index >= end {
                 break;
             }
-            if let Some(frame) = self.remove(index) {
-                drop(self.frames.adopt(frame));
-                removed += 1;
+            let mut after = index + 1;
+            if index % SLOTS == 0 && end - index >= SLOTS && self.folio(index).is_some() {
+                self.drop_slots(index);
+                self.prune(index);
+                after = index + SLOTS;
+            } else if let Some(frame) = self.remove(index) {
+                drop(self.owned(frame));
             }
-            next = self.next(index + 1);
+            next = self.next(after);
         }
-        removed
+        before - self.count
+    }
+
+    /// The reference that a slot has: of a huge page of the pool one of the whole, else one of the frame alone, even where
+    /// that is a part of a huge page still.
+    fn owned(&self, frame: Frame) -> FrameRef<'_, M> {
+        if self.frames.kind(frame).is_pool() {
+            self.frames.adopt(frame)
+        } else {
+            self.frames.adopt_part(frame)
+        }
+    }
+
+    /// The lowest node on the way to `index`.
+    fn lowest(&self, index: u64) -> Option<Frame> {
+        let mut node = self.root?;
+        if !self.covers(index) {
+            return None;
+        }
+        for level in (1..self.height).rev() {
+            node = self.slot(node, slot_at(index, level))?;
+        }
+        Some(node)
     }
 
     /// The first stored frame at or after `index`, with its index.
@@ -227,7 +310,7 @@ impl<M: Machine> Pages<M> {
 
     /// Changes a slot from empty to filled or back; the node's metadata counts the filled ones.
     fn set_slot(&self, node: Frame, slot: u64, value: Option<Frame>) {
-        let (filled, _) = self.frames.owner(node);
+        let (filled, whole) = self.frames.owner(node);
         let (stored, filled) = match value {
             Some(frame) => (u64::from(frame.number()) + 1, filled + 1),
             None => (0, filled - 1),
@@ -235,7 +318,7 @@ impl<M: Machine> Pages<M> {
         self.frames
             .word64(node, slot as usize * 8)
             .store(stored, Ordering::Relaxed);
-        self.frames.set_owner(node, filled, 0);
+        self.frames.set_owner(node, filled, whole);
     }
 }
 

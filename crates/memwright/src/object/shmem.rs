@@ -3,11 +3,13 @@
 use alloc::sync::Arc;
 use core::fmt;
 
+use memwright_table::mistake::{Mistake, planted};
 use memwright_table::sync::{Lock, Rank};
-use memwright_table::{Frame, FrameKind, Machine, OutOfFrames, PAGE_SIZE};
+use memwright_table::{FOLIO_ORDER, Frame, FrameKind, Machine, OutOfFrames, PAGE_SIZE};
 
-use super::{Mappings, Object, ObjectError, ObjectIdentity, Pages, Put};
+use super::{CollapseError, Mappings, Object, ObjectError, ObjectIdentity, Pages, Put};
 use crate::commit::Overcommit;
+use crate::huge::{HUGE_PAGES, SharedMode, SharedSetting};
 use crate::memory::Memory;
 use crate::stats::Row;
 
@@ -29,6 +31,8 @@ pub struct Shmem<M: Machine> {
     identity: ObjectIdentity,
     /// Pages promised for the whole life of the object.
     promised: u64,
+    /// Which setting gives it huge pages.
+    huge: Option<SharedSetting>,
 }
 
 impl<M: Machine> Shmem<M> {
@@ -41,7 +45,15 @@ impl<M: Machine> Shmem<M> {
             mappings: Mappings::new(),
             identity,
             promised: 0,
+            huge: None,
         }
+    }
+
+    /// The same, with huge pages where this setting says so. Without it a program may still ask for a collapse.
+    #[must_use]
+    pub fn with_huge_pages(mut self, setting: SharedSetting) -> Self {
+        self.huge = Some(setting);
+        self
     }
 
     /// The same, with all of it promised at once: shared anonymous memory
@@ -229,6 +241,75 @@ impl<M: Machine> Shmem<M> {
         Ok(frame.into_raw())
     }
 
+    /// Makes the pages from `first` on one huge page of zeroes, if none of them is there. Only as far as the object
+    /// reaches: what lies beyond its end would be there for nobody.
+    fn make_folio(&self, state: &mut State<M>, first: u64) -> Option<Frame> {
+        let end = first + HUGE_PAGES;
+        let next = state.pages.next(first);
+        if end > pages_of(state.size) || next.is_some_and(|(index, _)| index < end) {
+            return None;
+        }
+        let frames = self.memory.frames();
+        let Ok(folio) = frames.allocate_zeroed(FOLIO_ORDER, FrameKind::Object) else {
+            self.memory.count(Row::HugeFallbacks, 1);
+            return None;
+        };
+        state.pages.insert_folio(first, folio.frame()).ok()?;
+        self.memory.count(Row::FramesZeroed, HUGE_PAGES);
+        Some(folio.into_raw())
+    }
+
+    /// How many of the 512 pages from `first` on are missing, all of which the object has room for.
+    fn missing(&self, state: &State<M>, first: u64) -> Result<u64, CollapseError> {
+        let pages = first..first + HUGE_PAGES;
+        if pages.end > pages_of(state.size) {
+            return Err(CollapseError::NotEligible);
+        }
+        Ok(pages
+            .filter(|index| state.pages.get(*index).is_none())
+            .count() as u64)
+    }
+
+    /// Puts a huge page with the same contents in the place of the pages from `first` on, which nobody shows.
+    fn gather_folio(&self, first: u64, most_missing: u64) -> Result<(), CollapseError> {
+        let mut state = self.state.lock();
+        let end = first + HUGE_PAGES;
+        let frames = self.memory.frames();
+        let there = |index| state.pages.get(index);
+        let missing = self.missing(&state, first)?;
+        if missing > most_missing {
+            return Err(CollapseError::NotEligible);
+        }
+        let alone = |frame| frames.references(frame) == 1;
+        let in_use = !(first..end).filter_map(there).all(alone);
+        if in_use && !planted(Mistake::CollapseInUse) {
+            // Somebody reads or writes one of them at this moment, or a device does.
+            return Err(CollapseError::Busy);
+        }
+        let Ok(folio) = frames.allocate(FOLIO_ORDER, FrameKind::Object) else {
+            self.memory.count(Row::HugeFallbacks, 1);
+            return Err(CollapseError::NoFrames);
+        };
+        for (index, part) in (first..end).zip(folio.frame().number()..) {
+            match state.pages.get(index) {
+                Some(page) => frames.copy(page, Frame::new(part)),
+                None => frames.clear(Frame::new(part)),
+            }
+        }
+        let head = folio.frame();
+        state
+            .pages
+            .insert_folio(first, head)
+            .map_err(|_| CollapseError::NoFrames)?;
+        let _ = folio.into_raw();
+        self.mappings.stale();
+        drop(state);
+        self.memory.count(Row::FramesCopied, HUGE_PAGES - missing);
+        self.memory.count(Row::FramesZeroed, missing);
+        self.memory.count(Row::HugeCollapses, 1);
+        Ok(())
+    }
+
     /// Zeroes the bytes `start..end`, which lie in one page, if it is in memory.
     fn clear_part(&self, state: &State<M>, start: u64, end: u64) {
         if start >= end {
@@ -277,6 +358,41 @@ impl<M: Machine> Object<M> for Shmem<M> {
 
     fn contains(&self, index: u64) -> bool {
         index < pages_of(self.state.lock().size)
+    }
+
+    fn folio(&self, memory: &Memory<M>, first: u64, asked: bool) -> Option<Frame> {
+        let mut state = self.state.lock();
+        let make = || self.may_be_huge(memory, asked);
+        let head = match state.pages.folio(first) {
+            Some(head) => head,
+            None if make() => self.make_folio(&mut state, first)?,
+            None => return None,
+        };
+        Some(memory.frames().share(head).into_raw())
+    }
+
+    fn may_be_huge(&self, memory: &Memory<M>, asked: bool) -> bool {
+        let allows = |setting| memory.huge().allows_shared(setting, asked);
+        self.huge.is_some_and(allows)
+    }
+
+    fn collapse(&self, first: u64, most_missing: u64) -> Result<(), CollapseError> {
+        if self.memory.huge().shared_mode() == SharedMode::Deny {
+            return Err(CollapseError::NotEligible);
+        }
+        {
+            let state = self.state.lock();
+            if state.pages.folio(first).is_some() {
+                return Ok(());
+            }
+            if self.missing(&state, first)? > most_missing {
+                return Err(CollapseError::NotEligible);
+            }
+        }
+        // Who finds a page from now on finds it again before it is gathered, or is found out.
+        self.mappings.stale();
+        self.mappings.unmap(first, first + HUGE_PAGES, false);
+        self.gather_folio(first, most_missing)
     }
 
     fn put(&self, _memory: &Memory<M>, index: u64, frame: Frame) -> Result<Put, ObjectError> {

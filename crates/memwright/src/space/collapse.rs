@@ -7,6 +7,7 @@ use memwright_table::{
     Bits, CpuId, Entry, FOLIO_ORDER, FrameKind, Machine, Page, PageRange, PageSize, Present,
 };
 
+use super::collapse_object::shows_object;
 use super::{AddressSpace, Area, Areas, Core, access_bits};
 use crate::error::{AdviseError, FaultError};
 use crate::fault::NEW;
@@ -82,13 +83,7 @@ impl<M: Machine> AddressSpace<M> {
                 shared: settings.most_shared.load(Ordering::Relaxed),
                 swapped: settings.most_swapped.load(Ordering::Relaxed),
             };
-            let areas = core.areas.read(core.cpu());
-            let fit = core.look(&areas, range, HugeAsker::Setting, Some(limits));
-            drop(areas);
-            if matches!(fit, Ok(Found::Small(_))) {
-                let mut areas = core.areas.write();
-                let made = core.collapse(&mut areas, range, HugeAsker::Setting, Some(limits));
-                drop(areas);
+            if let Some(made) = core.scan_one(range, limits) {
                 match made {
                     Ok(()) => {
                         settings.collapsed.fetch_add(1, Ordering::Relaxed);
@@ -110,6 +105,34 @@ impl<M: Machine> AddressSpace<M> {
 }
 
 impl<M: Machine> Core<M> {
+    /// Collapses `range` if it is what a scan looks for.
+    fn scan_one(
+        &self,
+        range: PageRange,
+        limits: ScanLimits,
+    ) -> Option<Result<(), CollapseFailure>> {
+        let areas = self.areas.read(self.cpu());
+        if shows_object(&areas, range) {
+            let fits = self.is_mapped_small(&areas, range);
+            drop(areas);
+            let missing = limits.missing.into();
+            return fits.then(|| {
+                if self.collapse_object(range, HugeAsker::Setting, missing)? {
+                    Ok(())
+                } else {
+                    Err(CollapseFailure::Unfit)
+                }
+            });
+        }
+        let fit = self.look(&areas, range, HugeAsker::Setting, Some(limits));
+        drop(areas);
+        if !matches!(fit, Ok(Found::Small(_))) {
+            return None;
+        }
+        let mut areas = self.areas.write();
+        Some(self.collapse(&mut areas, range, HugeAsker::Setting, Some(limits)))
+    }
+
     /// The first 2 MiB from `from` on that may be a huge page.
     fn next_candidate(&self, from: Page) -> Option<PageRange> {
         let areas = self.areas.read(self.cpu());
@@ -157,8 +180,7 @@ impl<M: Machine> Core<M> {
         let mut failure = Ok(());
         while start + HUGE_PAGES <= part.end.number() {
             let page = Page::new(start);
-            let mut areas = self.areas.write();
-            match self.collapse(&mut areas, around(page), HugeAsker::Program, None) {
+            match self.collapse_one(around(page)) {
                 Ok(()) => {}
                 Err(found @ CollapseFailure::NoFrames) => return Err(found.advise_error(page)),
                 Err(found) => failure = Err(found.advise_error(page)),
@@ -166,6 +188,16 @@ impl<M: Machine> Core<M> {
             start += HUGE_PAGES;
         }
         failure
+    }
+
+    fn collapse_one(&self, range: PageRange) -> Result<(), CollapseFailure> {
+        if shows_object(&self.areas.read(self.cpu()), range) {
+            // Where it cannot be mapped as a whole the object has it nevertheless.
+            let done = self.collapse_object(range, HugeAsker::Program, HUGE_PAGES);
+            return done.map(|_| ());
+        }
+        let mut areas = self.areas.write();
+        self.collapse(&mut areas, range, HugeAsker::Program, None)
     }
 
     /// Whether the small pages of `range` may be one huge page (`collapse_scan_pmd`).

@@ -160,7 +160,8 @@ impl<M: Machine> AddressSpace<M> {
         let start = if flags.contains(AreaFlags::HUGETLB) {
             place_hugetlb(core, &mut areas, pages, request.placement)?
         } else {
-            place(core, &mut areas, pages, request.placement)?
+            let start = place(core, &mut areas, pages, request.placement)?;
+            align_huge(core, &mut areas, pages, request, start)
         };
         let range = PageRange::new(start, start.add(pages));
         let backing = match &request.kind {
@@ -331,6 +332,39 @@ fn place_hugetlb<M: Machine>(
     let spare = HUGE_PAGES - 1;
     let start = place(core, areas, pages + spare, Placement::Anywhere)?;
     Ok(Page::new((start.number() + spare) & !spare))
+}
+
+/// Where an area goes for which `start` was chosen: to where its pages can be huge, if that may matter and there is room.
+/// Of anonymous memory so goes what is whole huge pages, whatever the settings say
+/// (Linux 7.2 `mm/mmap.c`, `__get_unmapped_area`), of shared memory that which may have some
+/// (`mm/shmem.c`, `shmem_get_unmapped_area`).
+fn align_huge<M: Machine>(
+    core: &Core<M>,
+    areas: &mut Areas<M>,
+    pages: u64,
+    request: &MapRequest<M>,
+    start: Page,
+) -> Page {
+    if pages < HUGE_PAGES || request.placement != Placement::Anywhere {
+        return start;
+    }
+    let (beyond, may_be_huge) = match &request.kind {
+        MapKind::Anonymous => (0, pages % HUGE_PAGES == 0),
+        MapKind::Object { object, offset, .. } => (
+            offset / PAGE_SIZE as u64 % HUGE_PAGES,
+            object.may_be_huge(&core.memory, true),
+        ),
+    };
+    if start.number() % HUGE_PAGES == beyond || !may_be_huge {
+        return start;
+    }
+    let spare = HUGE_PAGES - 1;
+    let Ok(room) = place(core, areas, pages + spare, Placement::Anywhere) else {
+        return start;
+    };
+    // The last place in it that is as far beyond a multiple.
+    let last = room.number() + spare;
+    Page::new(last - (last + HUGE_PAGES - beyond) % HUGE_PAGES)
 }
 
 /// Checks every limit, promises the memory and reserves what the change needs: afterwards it cannot fail.

@@ -6,6 +6,7 @@ mod areas;
 pub(crate) mod check;
 mod clear;
 mod collapse;
+mod collapse_object;
 mod core;
 mod exec_gain;
 mod flags;

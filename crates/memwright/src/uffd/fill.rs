@@ -198,12 +198,12 @@ impl<M: Machine> Place<'_, M> {
         if stored {
             state |= Bits::DIRTY | Bits::SOFT_DIRTY;
         }
-        let entered = self.enter(Entry::page(frame, self.bits(state, stored)));
-        match entered {
-            Ok(()) => self.fault.core.note_filled(self.fault.core.cpu(), 1),
-            Err(_) => drop(self.fault.core.memory.frames().adopt(frame)),
-        }
-        entered
+        let frames = self.fault.core.memory.frames();
+        let shown = frames.for_entry(frames.adopt(frame));
+        self.enter(Entry::page(frame, self.bits(state, stored)))?;
+        let _ = shown.into_raw();
+        self.fault.core.note_filled(self.fault.core.cpu(), 1);
+        Ok(())
     }
 
     pub(super) fn poison(&self) -> Result<(), FillError> {

@@ -19,6 +19,7 @@ mod objects;
 mod overlooked;
 mod protect;
 mod remap;
+mod shared_huge;
 mod swap;
 mod track;
 mod uffd;

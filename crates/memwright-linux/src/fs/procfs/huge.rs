@@ -10,7 +10,7 @@ use core::{
     fmt::{self, Write},
     sync::atomic::{AtomicBool, AtomicU32, Ordering},
 };
-use memwright::{HugeMode, HugeSettings, SizeMode};
+use memwright::{HugeMode, HugeSettings, SharedMode, SharedSizeMode, SizeMode};
 
 use ProcNode::{Fixed, SystemControl as Control, SystemText};
 
@@ -40,7 +40,10 @@ static SETTINGS: FixedDirectory = FixedDirectory {
 /// What holds for pages of 2 MiB, the only size.
 static OF_SIZE: FixedDirectory = FixedDirectory {
     first: 0xf80,
-    entries: &[("enabled", 0o644, Control(&ENABLED_OF_SIZE))],
+    entries: &[
+        ("enabled", 0o644, Control(&ENABLED_OF_SIZE)),
+        ("shmem_enabled", 0o644, Control(&SHARED_OF_SIZE)),
+    ],
 };
 
 static SCAN: FixedDirectory = FixedDirectory {
@@ -60,8 +63,6 @@ static SCAN: FixedDirectory = FixedDirectory {
 
 /// The words of `defrag`.
 const DEFRAG_WORDS: [&str; 5] = ["always", "defer", "defer+madvise", "madvise", "never"];
-/// The words of `shmem_enabled`.
-const SHARED_WORDS: [&str; 6] = ["always", "within_size", "advise", "never", "deny", "force"];
 
 fn settings<'a>(context: &'a Context<'_>) -> &'a HugeSettings {
     context.kernel.memory.huge()
@@ -134,21 +135,31 @@ static DEFRAG: SystemControl = SystemControl {
     },
 };
 
-/// Shared memory has no huge pages, whatever it says.
 static SHARED: SystemControl = SystemControl {
     read: |context, text| {
-        let now = settings(context).shared.load(Ordering::Relaxed);
-        choice(text, &SHARED_WORDS, now.into())
+        let words = SharedMode::ALL.map(|(_, name)| name);
+        choice(text, &words, settings(context).shared_mode() as usize)
     },
     store: |context, bytes| {
-        let wanted = chosen(&SHARED_WORDS, bytes)?;
-        context
-            .kernel
-            .calls
-            .count_stub("transparent_hugepage/shmem_enabled");
-        settings(context)
-            .shared
-            .store(wanted as u8, Ordering::Relaxed);
+        let words = SharedMode::ALL.map(|(_, name)| name);
+        let (mode, _) = SharedMode::ALL[chosen(&words, bytes)?];
+        settings(context).set_shared_mode(mode);
+        context.kernel.huge_scan.wake(context.kernel);
+        Ok(())
+    },
+};
+
+static SHARED_OF_SIZE: SystemControl = SystemControl {
+    read: |context, text| {
+        let words = SharedSizeMode::ALL.map(|(_, name)| name);
+        let mode = settings(context).shared_size_mode();
+        choice(text, &words, mode as usize)
+    },
+    store: |context, bytes| {
+        let words = SharedSizeMode::ALL.map(|(_, name)| name);
+        let (mode, _) = SharedSizeMode::ALL[chosen(&words, bytes)?];
+        settings(context).set_shared_size_mode(mode);
+        context.kernel.huge_scan.wake(context.kernel);
         Ok(())
     },
 };

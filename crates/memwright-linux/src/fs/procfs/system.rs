@@ -22,6 +22,8 @@ pub fn meminfo(context: &Context<'_>, text: &mut Text) -> fmt::Result {
     let slab = frames.used_by(FrameKind::Slab);
     let locked = counts::locked(context)?;
     let (swap, swapped) = memory.swap().totals();
+    let folio = u64::from(FOLIO_FRAMES);
+    let (shared, mapped) = frames.object_folios();
     let rows = [
         ("MemTotal", frames.total()),
         ("MemFree", frames.free()),
@@ -44,7 +46,9 @@ pub fn meminfo(context: &Context<'_>, text: &mut Text) -> fmt::Result {
         ("SReclaimable", 0),
         ("SUnreclaim", slab),
         ("PageTables", frames.used_by(FrameKind::Table)),
-        ("AnonHugePages", frames.folios() * u64::from(FOLIO_FRAMES)),
+        ("AnonHugePages", frames.folios() * folio),
+        ("ShmemHugePages", shared * folio),
+        ("ShmemPmdMapped", mapped * folio),
         ("CommitLimit", memory.commit().limit()),
         ("Committed_AS", memory.commit().committed()),
     ];

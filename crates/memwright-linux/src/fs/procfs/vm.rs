@@ -181,6 +181,7 @@ pub fn statistics(context: &Context<'_>, text: &mut Text) -> fmt::Result {
     };
     let locked = counts::locked(context)?;
     let objects = frames.used_by(FrameKind::Object);
+    let (shared_folios, mapped_folios) = frames.object_folios();
     let rows = [
         ("nr_free_pages", frames.free()),
         ("nr_unevictable", locked),
@@ -215,6 +216,8 @@ pub fn statistics(context: &Context<'_>, text: &mut Text) -> fmt::Result {
         ("numa_pages_migrated", count(Row::PagesMigrated)),
         ("pgmigrate_success", count(Row::PagesMigrated)),
         ("pgmigrate_fail", count(Row::PagesNotMigrated)),
+        ("nr_shmem_hugepages", shared_folios),
+        ("nr_shmem_pmdmapped", mapped_folios),
         ("nr_anon_transparent_hugepages", frames.folios()),
         ("cow_ksm", count(Row::UnmergesWritten)),
         ("thp_fault_alloc", count(Row::FaultHuge)),

@@ -86,7 +86,7 @@ fn memfd_create(context: &Context<'_>, arguments: &Arguments) -> CallResult {
         let contents = Regular::huge(&kernel.memory, seals);
         nameless(context, kernel.mounts.huge_files(), contents, permissions)
     } else {
-        let contents = Regular::new(&kernel.memory, seals);
+        let contents = Regular::nameless(&kernel.memory, seals);
         nameless(context, kernel.mounts.memory_files(), contents, permissions)
     };
     let file = Box::new(RegularFile::new(&inode, true)?);

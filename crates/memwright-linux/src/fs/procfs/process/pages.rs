@@ -34,7 +34,9 @@ pub struct Sums {
     pub anonymous: u64,
     /// Anonymous, in 2 MiB pages.
     pub huge: u64,
-    /// Of these, of contents that may be lost.
+    /// Of objects that are memory, in 2 MiB pages.
+    pub huge_memory: u64,
+    /// Of the anonymous ones, of contents that may be lost.
     pub lazy: u64,
     /// Anonymous, merged with equal pages.
     pub merged: u64,
@@ -103,6 +105,9 @@ impl Sums {
             self.proportional_anonymous += shares;
         } else if area.object().is_some_and(|object| object.is_memory()) {
             self.proportional_memory += shares;
+            if page.size != PageSize::Size4K {
+                self.huge_memory += bytes;
+            }
         }
         if page.bits.intersects(Bits::ACCESSED | Bits::FOLDED_ACCESSED) {
             self.referenced += bytes;
@@ -130,6 +135,7 @@ impl Sums {
         self.referenced += other.referenced;
         self.anonymous += other.anonymous;
         self.huge += other.huge;
+        self.huge_memory += other.huge_memory;
         self.lazy += other.lazy;
         self.merged += other.merged;
         self.shared_hugetlb += other.shared_hugetlb;

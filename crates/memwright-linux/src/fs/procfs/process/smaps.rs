@@ -134,8 +134,8 @@ fn write_sums(text: &mut Text, sums: &Sums, parts: bool) -> fmt::Result {
         ("KSM", sums.merged),
         ("LazyFree", sums.lazy),
         ("AnonHugePages", sums.huge),
-        // Objects have no huge pages.
-        ("ShmemPmdMapped", 0),
+        ("ShmemPmdMapped", sums.huge_memory),
+        // Every file lives in memory alone, and counts as that.
         ("FilePmdMapped", 0),
         ("Shared_Hugetlb", sums.shared_hugetlb),
         ("Private_Hugetlb", sums.private_hugetlb),
