@@ -92,8 +92,12 @@ pub fn trials() -> Vec<Trial> {
     let by_faults = Boot::of("programs", "musl-static", TRACKED_BY_FAULTS).policy("track=fault");
     let swapping = Boot::of("swap", "musl-static", SWAPPING).option("--swap", "zram:64M");
     let pressed = |cpus| {
-        let programs = &["swap_pressure", "swap_tracked", "swap_off 80"];
-        Boot::of("pressure", "musl-static", programs)
+        let mut programs = vec!["swap_pressure", "swap_tracked", "swap_off 80"];
+        if cpus > 1 {
+            // One CPU is the other process's most of the time.
+            programs.push("swap_during 24");
+        }
+        Boot::of("pressure", "musl-static", &programs)
             .option("--swap", "zram:256M")
             .option("--memory", "64M")
             .cpus(cpus)

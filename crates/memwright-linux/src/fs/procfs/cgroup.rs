@@ -224,7 +224,7 @@ impl ProcNode {
     ///
     /// # Errors
     /// `EPERM` where no directory can be made, `EAGAIN` in a group, which has none below it; as
-    /// [`Cgroups::make`](crate::cgroup::Cgroups::make) says.
+    /// `Cgroups::make` says.
     pub fn make_directory(&self, context: &Context<'_>, name: &[u8]) -> Result<(), Errno> {
         match self {
             Self::Cgroups => context.kernel.cgroups.make(context.kernel, name),
@@ -236,7 +236,7 @@ impl ProcNode {
     /// Removes this directory.
     ///
     /// # Errors
-    /// `EPERM` for what cannot be removed; as [`Cgroups::remove`](crate::cgroup::Cgroups::remove) says.
+    /// `EPERM` for what cannot be removed; as `Cgroups::remove` says.
     pub fn remove_directory(&self, context: &Context<'_>) -> Result<(), Errno> {
         match self {
             Self::Cgroup(id) => context.kernel.cgroups.remove(context.kernel, *id),

@@ -126,6 +126,9 @@ fn check_pages(start: u64, length: u64) -> Result<(), Errno> {
     }
 }
 
+/// How often pages are sent out for one page that is to be filled and finds no memory.
+const FILL_ATTEMPTS: usize = 64;
+
 /// A command on the memory that a userfaultfd watches.
 struct Command<'a> {
     userfault: &'a Userfault,
@@ -457,12 +460,25 @@ impl Command<'_> {
         }
         while done < target.length {
             result = page(done, unit);
+            for _ in 0..FILL_ATTEMPTS {
+                if unit != PageSize::Size4K || result != Err(Errno::ENOMEM) || !self.relieve() {
+                    break;
+                }
+                result = page(done, unit);
+            }
             if result.is_err() {
                 break;
             }
             done += unit.bytes();
         }
         self.conclude(target, done, result)
+    }
+
+    /// Sends pages out for one that found no frame. False if none went.
+    #[cold]
+    fn relieve(&self) -> bool {
+        let kernel = self.context.kernel;
+        kernel.reclaim.relieve(kernel)
     }
 
     /// Tells how many bytes were done, or why not even the first page was, and wakes who waits for them.
