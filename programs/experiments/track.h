@@ -88,18 +88,26 @@ static inline int uffd_protect(int file, const void *start, size_t size, int on)
 	return ioctl(file, UFFD_WRITEPROTECT, &wanted);
 }
 
-/* The pages written since they were protected, protected again in the same step; how many regions there are. */
+/* The pages written since they were protected, protected again in the same step; how many regions there are. Linux 6.12
+ * may say that it stopped before the end where it had walked to it: it is asked until it says so, as users have to. */
 static inline long scan_written(int pagemap, const void *start, size_t size, struct region *regions, size_t room)
 {
 	struct pagemap_scan scan = { .size = sizeof scan, .flags = SCAN_PROTECTS | SCAN_ASYNC_ONLY };
+	long regions_found = 0;
 	scan.start = (uintptr_t)start;
 	scan.end = scan.start + size;
-	scan.regions = (uintptr_t)regions;
-	scan.room = room;
 	scan.all = scan.told = PAGE_IS_WRITTEN;
-	long found = ioctl(pagemap, PAGEMAP_SCAN, &scan);
-	MUST(found < 0 || scan.walk_end == scan.end || found == (long)room);
-	return found;
+	while (scan.start < scan.end && regions_found < (long)room) {
+		scan.regions = (uintptr_t)(regions + regions_found);
+		scan.room = room - regions_found;
+		long found = ioctl(pagemap, PAGEMAP_SCAN, &scan);
+		if (found < 0)
+			return found;
+		MUST(scan.walk_end > scan.start);
+		regions_found += found;
+		scan.start = scan.walk_end;
+	}
+	return regions_found;
 }
 
 /* Whether pages of memory can be asked for by whether they were written. */

@@ -465,6 +465,33 @@ fn debians_kernel_is_counted_exactly() {
     check(&folder, &file, &program);
 }
 
+#[test]
+fn debians_kernel_is_counted_on_several_nodes() {
+    let folder = tempfile::tempdir().unwrap();
+    if debians_image(&folder).is_none() {
+        return;
+    }
+    let program = program(&folder);
+    let file = folder.path().join("account.json");
+    let nodes = ["run", "--numa", "128M:1,128M:0", "--no-verify"];
+    let kernel = [
+        "--kernel",
+        "debian:trixie",
+        "--json",
+        file.to_str().unwrap(),
+    ];
+    let mut command = run(&folder, &[&nodes[..], &kernel].concat());
+    command.arg(&program).stdin(Stdio::null());
+    let (account, said) = account(&folder, &mut command, "account.json");
+    assert!(account["memory"] == 256 << 20, "{said}");
+    let touch = &account["regions"][0];
+    assert_eq!(touch["counts"]["user_faults"]["write"], 256, "{said}");
+    // Its tables are read from the files of both nodes.
+    let writable = |place: &str| touch[place]["small_writable"].as_u64().unwrap();
+    assert_eq!(writable("at_end") - writable("at_beginning"), 256);
+    leaves_nothing(&folder);
+}
+
 /// The same run is no increase, and another program is not compared unless that is what is tested.
 fn check(folder: &TempDir, file: &Path, program: &Path) {
     let file = file.to_str().unwrap();

@@ -16,11 +16,12 @@ use rustix::fs::{FileType, MemfdFlags, Mode};
 use super::counts::Counts;
 use super::log::{self, Counted, Region, Tally};
 use super::runs::Runs;
-use super::tables::{Memory, PageTables};
+use super::tables::{Memory, PageTables, Part};
 use crate::folder::private_folder;
 use crate::qemu::command::{machine_arguments, option};
 use crate::qemu::launch;
 use crate::qemu::machine::Machine;
+use crate::qemu::nodes::Backing;
 use crate::qemu::process::Process;
 use crate::report::hexadecimal;
 use crate::sheet::NOT_MEASURED;
@@ -141,7 +142,11 @@ impl Said {
 impl Guest {
     /// QEMU's arguments, with the guest's serial line in this file. A run of this command adds [`Wires`].
     pub fn arguments(&self, serial: &Path, wires: Option<&Wires>) -> Vec<OsString> {
-        let mut line = machine_arguments(&self.machine);
+        let paths = wires.map(Wires::memory_paths);
+        let backing = paths
+            .as_ref()
+            .map_or(Backing::Own, |paths| Backing::Files(paths));
+        let mut line = machine_arguments(&self.machine, &backing);
         let mut add = |words: &[&OsStr]| line.extend(words.iter().map(|word| (*word).to_owned()));
         let word = OsStr::new;
         add(&[word("-kernel"), self.image.as_os_str()]);
@@ -174,15 +179,6 @@ impl Guest {
             // Its standard input is a pipe to the reader of the log.
             add(&[word("-d"), word(log), word("-D"), word("/dev/stdin")]);
         }
-        if let Some(wires) = wires {
-            let file = format!(
-                "memory-backend-file,id=ram,size={},share=on,mem-path={}",
-                self.machine.memory,
-                wires.memory_path()
-            );
-            add(&[word("-object"), word(&file)]);
-            add(&[word("-machine"), word("memory-backend=ram")]);
-        }
         line
     }
 
@@ -201,8 +197,8 @@ impl Guest {
     pub fn run(&self, runs: &Runs) -> anyhow::Result<Said> {
         let folder = private_folder().context("cannot make a folder for the guest")?;
         let (serial, errors) = (folder.path().join("serial"), folder.path().join("qemu.log"));
-        let wires = Wires::make(folder.path(), self.machine.memory.bytes())
-            .context("cannot make the guest's memory")?;
+        let wires =
+            Wires::make(folder.path(), &self.machine).context("cannot make the guest's memory")?;
         let line = self.arguments(&serial, Some(&wires));
         let (log, writer) = io::pipe().context("cannot make a pipe")?;
         let create = || File::create(&errors).context("cannot write to the guest's folder");
@@ -239,43 +235,41 @@ impl Guest {
 /// What connects this command with a guest: its memory, and the pipe that lets it go on after a mark.
 #[derive(Debug)]
 pub struct Wires {
-    memory: File,
-    size: u64,
+    // Of each node, in order of addresses.
+    memory: Vec<Part>,
     answers: PathBuf,
     // Open for reading too, so that neither end waits for the other to come.
     answer: File,
 }
 
 impl Wires {
-    fn make(folder: &Path, size: u64) -> io::Result<Self> {
-        let memory = rustix::fs::memfd_create("guest", MemfdFlags::CLOEXEC)?;
+    fn make(folder: &Path, machine: &Machine) -> io::Result<Self> {
+        let sizes = machine.nodes.sizes(machine.memory).into_iter();
+        let part = |size| -> io::Result<Part> {
+            let file = rustix::fs::memfd_create("guest", MemfdFlags::CLOEXEC)?.into();
+            Ok(Part { file, size })
+        };
+        let memory = sizes.map(part).collect::<io::Result<_>>()?;
         let answers = folder.join("answers");
         let mode = Mode::RUSR | Mode::WUSR;
         rustix::fs::mknodat(rustix::fs::CWD, &answers, FileType::Fifo, mode, 0)?;
         let answer = File::options().read(true).write(true).open(&answers)?;
         Ok(Self {
-            memory: memory.into(),
-            size,
+            memory,
             answers,
             answer,
         })
     }
 
-    /// A name by which QEMU can open the memory.
-    fn memory_path(&self) -> String {
-        format!(
-            "/proc/{}/fd/{}",
-            std::process::id(),
-            self.memory.as_raw_fd()
-        )
+    /// The names by which QEMU can open the memory.
+    fn memory_paths(&self) -> Vec<String> {
+        let process = std::process::id();
+        let path = |part: &Part| format!("/proc/{process}/fd/{}", part.file.as_raw_fd());
+        self.memory.iter().map(path).collect()
     }
 
     fn look(&self, cr3: u64) -> Option<PageTables> {
-        let memory = Memory {
-            file: &self.memory,
-            size: self.size,
-        };
-        PageTables::read(&memory, cr3)
+        PageTables::read(&Memory(&self.memory), cr3)
     }
 }
 

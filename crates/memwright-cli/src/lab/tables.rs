@@ -47,14 +47,18 @@ pub trait Physical {
     fn page(&self, address: u64) -> Option<[u8; 4096]>;
 }
 
-/// The memory of QEMU's `pc` machine in a file.
+/// A piece of a guest's memory.
 #[derive(Debug)]
-pub struct Memory<'a> {
-    /// The file.
-    pub file: &'a File,
-    /// Its size.
+pub struct Part {
+    /// Where it is.
+    pub file: File,
+    /// Its bytes.
     pub size: u64,
 }
+
+/// The memory of QEMU's `pc` machine, in order of addresses.
+#[derive(Debug)]
+pub struct Memory<'a>(pub &'a [Part]);
 
 /// From this size on the machine has memory above 4 GiB (hw/i386/pc_piix.c), and so much below.
 const SPLIT_FROM: u64 = 0xe000_0000;
@@ -62,27 +66,30 @@ const BELOW: u64 = 0xc000_0000;
 const ABOVE: u64 = 1 << 32;
 
 impl Memory<'_> {
-    fn offset(&self, address: u64) -> Option<u64> {
-        let below = if self.size >= SPLIT_FROM {
-            BELOW
-        } else {
-            self.size
-        };
-        let offset = if address < below {
+    /// The file that an address is in, and where there.
+    fn locate(&self, address: u64) -> Option<(&File, u64)> {
+        let size: u64 = self.0.iter().map(|part| part.size).sum();
+        let below = if size >= SPLIT_FROM { BELOW } else { size };
+        let mut offset = if address < below {
             address
         } else {
             address.checked_sub(ABOVE)?.checked_add(below)?
         };
-        (offset < self.size).then_some(offset)
+        for part in self.0 {
+            if offset < part.size {
+                return Some((&part.file, offset));
+            }
+            offset -= part.size;
+        }
+        None
     }
 }
 
 impl Physical for Memory<'_> {
     fn page(&self, address: u64) -> Option<[u8; 4096]> {
         let mut page = [0; 4096];
-        self.file
-            .read_exact_at(&mut page, self.offset(address)?)
-            .ok()?;
+        let (file, offset) = self.locate(address)?;
+        file.read_exact_at(&mut page, offset).ok()?;
         Some(page)
     }
 }
@@ -219,21 +226,33 @@ mod tests {
     }
 
     #[test]
-    fn addresses_are_places_in_the_file() {
-        let file = tempfile::tempfile().unwrap();
-        let offset = |size, address| Memory { file: &file, size }.offset(address);
+    fn addresses_are_places_in_the_files() {
         const GIB: u64 = 1 << 30;
-        for (size, address, expected) in [
-            (GIB, 0x1000, Some(0x1000)),
-            (GIB, GIB, None),
-            (GIB, 4 * GIB, None),
-            (3 * GIB, 3 * GIB - 4096, Some(3 * GIB - 4096)),
-            (5 * GIB, 3 * GIB, None),
-            (5 * GIB, 4 * GIB, Some(3 * GIB)),
-            (5 * GIB, 6 * GIB - 4096, Some(5 * GIB - 4096)),
-            (5 * GIB, 6 * GIB, None),
+        let file = |size| Part {
+            file: tempfile::tempfile().unwrap(),
+            size,
+        };
+        for (sizes, address, expected) in [
+            (&[GIB][..], 0x1000, Some((0, 0x1000))),
+            (&[GIB], GIB, None),
+            (&[GIB], 4 * GIB, None),
+            (&[3 * GIB], 3 * GIB - 4096, Some((0, 3 * GIB - 4096))),
+            (&[5 * GIB], 3 * GIB, None),
+            (&[5 * GIB], 4 * GIB, Some((0, 3 * GIB))),
+            (&[5 * GIB], 6 * GIB - 4096, Some((0, 5 * GIB - 4096))),
+            (&[5 * GIB], 6 * GIB, None),
+            (&[GIB, GIB], GIB - 4096, Some((0, GIB - 4096))),
+            (&[GIB, GIB], GIB, Some((1, 0))),
+            (&[GIB, GIB], 2 * GIB, None),
+            (&[2 * GIB, 3 * GIB], 4 * GIB, Some((1, GIB))),
         ] {
-            assert_eq!(offset(size, address), expected, "{size:#x} {address:#x}");
+            let parts: Vec<Part> = sizes.iter().map(|size| file(*size)).collect();
+            let memory = Memory(&parts);
+            let found = memory.locate(address).map(|(file, offset)| {
+                let is_it = |part: &Part| std::ptr::eq(&raw const part.file, file);
+                (parts.iter().position(is_it).unwrap(), offset)
+            });
+            assert_eq!(found, expected, "{sizes:x?} {address:#x}");
         }
     }
 }

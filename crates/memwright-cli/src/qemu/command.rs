@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use memwright_linux::channel::{DISK_QUEUE, DISK_SLOT, WINDOW, WINDOW_SLOT};
 
 use super::machine::{Apic, Clock, Machine};
+use super::nodes::Backing;
 
 /// The oldest machine of the oldest supported QEMU: its defaults never change.
 const MACHINE: &str = "pc-i440fx-7.2";
@@ -55,7 +56,7 @@ impl Places {
 }
 
 /// The arguments that make the machine, whatever kernel it boots: the same for every guest that is to be compared.
-pub fn machine_arguments(machine: &Machine) -> Vec<OsString> {
+pub fn machine_arguments(machine: &Machine, backing: &Backing<'_>) -> Vec<OsString> {
     let mut line: Vec<OsString> = Vec::new();
     let mut add = |words: &[&OsStr]| line.extend(words.iter().map(|word| (*word).to_owned()));
     let word = OsStr::new;
@@ -76,7 +77,8 @@ pub fn machine_arguments(machine: &Machine) -> Vec<OsString> {
     add(&[word("-cpu"), word(model)]);
     add(&[word("-smp"), word(&machine.cpus.to_string())]);
     add(&[word("-m"), word(&machine.memory.to_string())]);
-    for option in machine.nodes.options(machine.memory, machine.cpus) {
+    let nodes = machine.nodes;
+    for option in nodes.options(machine.memory, machine.cpus, backing) {
         add(&[word(option.name), word(&option.value)]);
     }
     add(&[
@@ -91,7 +93,7 @@ pub fn machine_arguments(machine: &Machine) -> Vec<OsString> {
 
 /// QEMU's arguments. With `gdb`, QEMU waits for a debugger on that port of this machine.
 pub fn arguments(places: &Places, machine: &Machine, gdb: Option<u16>) -> Vec<OsString> {
-    let mut line = machine_arguments(machine);
+    let mut line = machine_arguments(machine, &Backing::Own);
     let mut add = |words: &[&OsStr]| line.extend(words.iter().map(|word| (*word).to_owned()));
     let word = OsStr::new;
     add(&[word("-kernel"), places.kernel.as_os_str()]);

@@ -30,6 +30,28 @@ pub struct NodeOption {
     pub value: String,
 }
 
+/// What keeps a guest's memory.
+#[derive(Debug, Clone, Copy)]
+pub enum Backing<'a> {
+    /// QEMU itself.
+    Own,
+    /// A file for each node, by the path by which QEMU opens it.
+    Files(&'a [String]),
+}
+
+impl Backing<'_> {
+    /// The object that is so many MiB of node `number`.
+    fn object(&self, name: &str, size: u64, number: usize) -> String {
+        match self {
+            Self::Own => format!("memory-backend-ram,id={name},size={size}M"),
+            Self::Files(paths) => format!(
+                "memory-backend-file,id={name},size={size}M,share=on,mem-path={}",
+                paths[number]
+            ),
+        }
+    }
+}
+
 impl Nodes {
     /// So many, which share evenly. Of one QEMU is told nothing.
     pub const fn even(count: u8) -> Self {
@@ -53,48 +75,56 @@ impl Nodes {
         Some(self.each()?.iter().map(|node| node.cpus).sum())
     }
 
-    /// What QEMU is told, for a guest of so much memory and so many CPUs.
-    pub fn options(&self, memory: MemorySize, cpus: u8) -> Vec<NodeOption> {
-        let mut options = Vec::new();
-        if self.count == 1 {
-            return options;
+    /// What each has, of a guest of so much memory and so many CPUs.
+    fn shares(&self, memory: MemorySize, cpus: u8) -> Vec<Node> {
+        if let Some(each) = self.each() {
+            return each.to_vec();
         }
         let count = u64::from(self.count);
-        let (mut used, mut first) = (0, 0);
-        for number in 0..self.count {
-            let node = match self.each() {
-                Some(each) => each[usize::from(number)],
-                None => {
-                    let end = u16::from(cpus) * (u16::from(number) + 1) / u16::from(self.count);
-                    // Whole pages of 2 MiB; the last has what is left.
-                    let part = (memory.mebibytes() / count) & !1;
-                    let is_last = number + 1 == self.count;
-                    Node {
-                        memory: if is_last {
-                            memory.mebibytes() - used
-                        } else {
-                            part
-                        },
-                        cpus: end as u8 - first,
-                    }
-                }
-            };
-            used += node.memory;
-            let size = node.memory;
-            options.push(NodeOption {
-                name: "-object",
-                value: format!("memory-backend-ram,id=node{number},size={size}M"),
-            });
+        // Whole pages of 2 MiB; the last has what is left.
+        let part = (memory.mebibytes() / count) & !1;
+        let first =
+            |number: u8| (u16::from(cpus) * u16::from(number) / u16::from(self.count)) as u8;
+        let share = |number: u8| Node {
+            memory: if number + 1 == self.count {
+                memory.mebibytes() - part * (count - 1)
+            } else {
+                part
+            },
+            cpus: first(number + 1) - first(number),
+        };
+        (0..self.count).map(share).collect()
+    }
+
+    /// The bytes of memory of each, of a guest of so much.
+    pub fn sizes(&self, memory: MemorySize) -> Vec<u64> {
+        let shares = self.shares(memory, 1).into_iter();
+        shares.map(|node| node.memory << 20).collect()
+    }
+
+    /// What QEMU is told, for a guest of so much memory and so many CPUs.
+    pub fn options(&self, memory: MemorySize, cpus: u8, backing: &Backing<'_>) -> Vec<NodeOption> {
+        let mut options = Vec::new();
+        let mut option = |name, value| options.push(NodeOption { name, value });
+        if self.count == 1 {
+            // QEMU's own needs no word.
+            if let Backing::Files(_) = backing {
+                option("-object", backing.object("ram", memory.mebibytes(), 0));
+                option("-machine", "memory-backend=ram".to_owned());
+            }
+            return options;
+        }
+        let mut first = 0;
+        for (number, node) in self.shares(memory, cpus).into_iter().enumerate() {
+            let name = format!("node{number}");
+            option("-object", backing.object(&name, node.memory, number));
             let own = match node.cpus {
                 0 => String::new(),
                 1 => format!(",cpus={first}"),
                 more => format!(",cpus={first}-{}", first + more - 1),
             };
             first += node.cpus;
-            options.push(NodeOption {
-                name: "-numa",
-                value: format!("node,nodeid={number}{own},memdev=node{number}"),
-            });
+            option("-numa", format!("node,nodeid={number}{own},memdev={name}"));
         }
         options
     }
@@ -149,9 +179,13 @@ mod tests {
     use super::*;
 
     fn told(nodes: &str, memory: &str, cpus: u8) -> Vec<String> {
+        told_of(&Backing::Own, nodes, memory, cpus)
+    }
+
+    fn told_of(backing: &Backing<'_>, nodes: &str, memory: &str, cpus: u8) -> Vec<String> {
         let nodes = parse_nodes(nodes).unwrap();
         let memory = nodes.memory().unwrap_or(parse_memory_size(memory).unwrap());
-        let options = nodes.options(memory, nodes.cpus().unwrap_or(cpus));
+        let options = nodes.options(memory, nodes.cpus().unwrap_or(cpus), backing);
         let options = options.into_iter();
         options
             .map(|option| format!("{} {}", option.name, option.value))
@@ -181,5 +215,29 @@ mod tests {
                 "-numa node,nodeid=2,cpus=3,memdev=node2",
             ]
         );
+    }
+
+    #[test]
+    fn memory_is_in_files_where_somebody_reads_it() {
+        let paths = ["/a".to_owned(), "/b".to_owned()];
+        assert_eq!(
+            told_of(&Backing::Files(&paths[..1]), "1", "512M", 1),
+            [
+                "-object memory-backend-file,id=ram,size=512M,share=on,mem-path=/a",
+                "-machine memory-backend=ram",
+            ]
+        );
+        assert_eq!(
+            told_of(&Backing::Files(&paths), "2", "512M", 2),
+            [
+                "-object memory-backend-file,id=node0,size=256M,share=on,mem-path=/a",
+                "-numa node,nodeid=0,cpus=0,memdev=node0",
+                "-object memory-backend-file,id=node1,size=256M,share=on,mem-path=/b",
+                "-numa node,nodeid=1,cpus=1,memdev=node1",
+            ]
+        );
+        let sizes = parse_nodes("2").unwrap();
+        let sizes = sizes.sizes(parse_memory_size("513M").unwrap());
+        assert_eq!(sizes, [256 << 20, 257 << 20]);
     }
 }
