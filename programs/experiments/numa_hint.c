@@ -8,6 +8,9 @@
  */
 #include "numa.h"
 
+static const char *place;
+static int is_own, is_full;
+static uint64_t most;
 static size_t size;
 static char *memory;
 static pthread_barrier_t met;
@@ -54,19 +57,13 @@ static void write_all(void)
 	}
 }
 
-int main(int count, char **arguments)
+/* Linux sets a thread's pace when the thread begins: the one that writes begins when the pace is set. */
+static void *measure(void *unused)
 {
-	const char *place = count > 1 ? arguments[1] : "own";
-	uint64_t most = argument(count, arguments, 2, 600) * 1000000UL;
 	struct series passes = { 0 };
 	pthread_t thread;
-	int is_own = strcmp(place, "own") == 0, is_full = strcmp(place, "full") == 0;
-	size = argument(count, arguments, 3, 8 * KIB) * KIB;
-	MUST(is_own || is_full || strcmp(place, "other") == 0);
-	MUST(size > 0 && size % PAGE == 0);
-	begin();
+	(void)unused;
 	stay_on_cpu(0);
-	balance_quickly();
 	memory = fresh_apart(size);
 	MUST(pthread_barrier_init(&met, NULL, 2) == 0);
 	MUST(pthread_create(&thread, NULL, neighbour, is_own ? NULL : &met) == 0);
@@ -93,6 +90,23 @@ int main(int count, char **arguments)
 	if (hints > 0)
 		record_value(place, "more than without, per hint fault", "instructions",
 			     (double)(passes.sum - passes.count * passes.min) / hints);
+	return NULL;
+}
+
+int main(int count, char **arguments)
+{
+	pthread_t thread;
+	place = count > 1 ? arguments[1] : "own";
+	most = argument(count, arguments, 2, 600) * 1000000UL;
+	size = argument(count, arguments, 3, 8 * KIB) * KIB;
+	is_own = strcmp(place, "own") == 0;
+	is_full = strcmp(place, "full") == 0;
+	MUST(is_own || is_full || strcmp(place, "other") == 0);
+	MUST(size > 0 && size % PAGE == 0);
+	begin();
+	balance_quickly();
+	MUST(pthread_create(&thread, NULL, measure, NULL) == 0);
+	MUST(pthread_join(thread, NULL) == 0);
 	print_records();
 	return 0;
 }
