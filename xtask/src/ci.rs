@@ -117,7 +117,8 @@ pub fn run() -> Result<()> {
     stage("planted mistakes", &mut || {
         mutants::run(&[]).map(|()| Outcome::Passed)
     });
-    stage("selftests, a slice", &mut || selftests());
+    stage("selftests, a slice", &mut || selftests(&[]));
+    stage("selftests, by faults", &mut || selftests(&["track=fault"]));
     stage("oldest compiler", &mut || oldest_compiler(deadline));
     summary(&report, start.elapsed(), totals)
 }
@@ -165,8 +166,8 @@ fn cargo(arguments: &[&str], variables: &[(&str, &str)], deadline: Instant) -> R
 }
 
 /// Part of Linux's own mm selftests; without their sources none.
-fn selftests() -> Result<Outcome> {
-    Ok(match conformance::run_slice()? {
+fn selftests(policies: &[&str]) -> Result<Outcome> {
+    Ok(match conformance::run_slice(policies)? {
         conformance::Outcome::NoSource(why) => Outcome::Skipped(format!("no source: {why}")),
         conformance::Outcome::Ran(totals) => {
             println!("{}", totals.line());

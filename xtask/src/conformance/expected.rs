@@ -15,8 +15,13 @@ pub enum Expectation {
     ComesWith(String),
     /// Linux was built without what it needs, too; skipping it is right.
     HookAbsent,
-    /// It differs on purpose, by this rule.
-    Deliberate(String),
+    /// It differs on purpose.
+    Deliberate {
+        /// By this rule.
+        rule: String,
+        /// The policy under which it does not.
+        unless: Option<String>,
+    },
 }
 
 impl Expectation {
@@ -27,14 +32,37 @@ impl Expectation {
             "hook absent on the reference" => Some(Self::HookAbsent),
             _ => match text.split_once("comes with ") {
                 Some(("", capability)) => some(capability).map(Self::ComesWith),
-                _ => text
-                    .strip_prefix("deliberate: ")
-                    .and_then(|rule| some(rule).map(Self::Deliberate)),
+                _ => Self::parse_rule(text),
             },
         };
         match read {
             Some(read) => Ok(read),
             None => bail!("no expectation: {text}"),
+        }
+    }
+
+    /// `deliberate: RULE`, or `deliberate unless POLICY: RULE`.
+    fn parse_rule(text: &str) -> Option<Self> {
+        let (policy, rule) = text.strip_prefix("deliberate")?.split_once(": ")?;
+        let unless = match policy {
+            "" => None,
+            _ => Some(policy.strip_prefix(" unless ")?.to_owned()),
+        };
+        let rule = (!rule.is_empty()).then(|| rule.to_owned())?;
+        Some(Self::Deliberate { rule, unless })
+    }
+
+    /// What is expected where these policies are in force.
+    fn under(self, policies: &[String]) -> Self {
+        match self {
+            Self::Deliberate {
+                unless: Some(policy),
+                ..
+            } if policies.contains(&policy) => Self::Pass,
+            other @ (Self::Pass
+            | Self::ComesWith(_)
+            | Self::HookAbsent
+            | Self::Deliberate { .. }) => other,
         }
     }
 
@@ -44,7 +72,11 @@ impl Expectation {
             Self::Pass => "pass".to_owned(),
             Self::ComesWith(capability) => format!("comes with {capability}"),
             Self::HookAbsent => "hook absent on the reference".to_owned(),
-            Self::Deliberate(rule) => format!("deliberate: {rule}"),
+            Self::Deliberate { rule, unless: None } => format!("deliberate: {rule}"),
+            Self::Deliberate {
+                rule,
+                unless: Some(policy),
+            } => format!("deliberate unless {policy}: {rule}"),
         }
     }
 
@@ -54,7 +86,9 @@ impl Expectation {
             (Self::Pass, Some(Ending::Passed)) => Verdict::AsExpected,
             (Self::Pass, _) | (Self::HookAbsent, Some(Ending::Failed)) => Verdict::Worse,
             (_, Some(Ending::Passed)) => Verdict::Better,
-            (Self::HookAbsent | Self::ComesWith(_) | Self::Deliberate(_), _) => Verdict::AsExpected,
+            (Self::HookAbsent | Self::ComesWith(_) | Self::Deliberate { .. }, _) => {
+                Verdict::AsExpected
+            }
         }
     }
 }
@@ -113,6 +147,14 @@ impl Expected {
             })
         });
         lines.collect::<Result<_>>().map(Self)
+    }
+
+    /// What is expected where these policies are in force.
+    pub fn under(mut self, policies: &[String]) -> Self {
+        for line in &mut self.0 {
+            line.expectation = line.expectation.clone().under(policies);
+        }
+        self
     }
 
     /// The lines of one test, in their order.
@@ -177,6 +219,10 @@ mod tests {
                 "deliberate: rule 12",
                 [Better, AsExpected, AsExpected, AsExpected],
             ),
+            (
+                "deliberate unless track=fault: rule 12",
+                [Better, AsExpected, AsExpected, AsExpected],
+            ),
         ] {
             let expectation = Expectation::parse(text).unwrap();
             let seen = [Some(Passed), Some(Skipped), Some(Failed), None];
@@ -188,10 +234,27 @@ mod tests {
             "passes",
             "comes with ",
             "deliberate: ",
+            "deliberate unless track=fault",
+            "deliberately: rule 12",
             "it comes with swap",
         ] {
             assert!(Expectation::parse(text).is_err(), "{text}");
         }
+    }
+
+    #[test]
+    fn a_rule_may_end_where_a_policy_is_in_force() {
+        let list =
+            "h\nt\t1\tpass\tdeliberate unless a=b: rule\tx\nt\t2\tpass\tdeliberate: rule\ty\n";
+        let under = |policies: &[&str]| {
+            let policies: Vec<String> = policies.iter().map(|&policy| policy.to_owned()).collect();
+            let list = Expected::read(list).unwrap().under(&policies);
+            let passes = |line: &Line| line.expectation == Expectation::Pass;
+            list.0.iter().map(passes).collect::<Vec<_>>()
+        };
+        assert_eq!(under(&[]), [false, false]);
+        assert_eq!(under(&["a=c"]), [false, false]);
+        assert_eq!(under(&["c=d", "a=b"]), [true, false]);
     }
 
     #[test]

@@ -58,18 +58,20 @@ pub fn run(arguments: &[&str]) -> Result<()> {
     }
 }
 
-/// The bounded part that is run before each change lands.
+/// The bounded part that is run before each change lands, with these policies.
 ///
 /// # Errors
 /// As [`run()`], but what is not as expected is in the totals.
-pub fn run_slice() -> Result<Outcome> {
-    let settings = Settings::parse(&["--slice"], |name| std::env::var(name).ok())?;
+pub fn run_slice(policies: &[&str]) -> Result<Outcome> {
+    let policies = policies.iter().flat_map(|policy| ["--policy", policy]);
+    let arguments: Vec<&str> = ["--slice"].into_iter().chain(policies).collect();
+    let settings = Settings::parse(&arguments, |name| std::env::var(name).ok())?;
     run_with(&settings)
 }
 
 fn run_with(settings: &Settings) -> Result<Outcome> {
     let tests = Test::read(&read(list::FILE)?)?;
-    let expected = Expected::read(&read(expected::FILE)?)?;
+    let expected = Expected::read(&read(expected::FILE)?)?.under(&settings.policies);
     let chosen = choose(&tests, &expected, settings)?;
     let source = match source::obtain(settings) {
         Ok(source) => source,
@@ -81,7 +83,7 @@ fn run_with(settings: &Settings) -> Result<Outcome> {
     report::heading();
     let mut totals = Totals::default();
     for test in &chosen {
-        let output = run::run(&command, test, &programs)?;
+        let output = run::run(&command, test, &programs, &settings.policies)?;
         if settings.verbose {
             print!("{}", output.text);
         }

@@ -32,11 +32,11 @@ pub fn command(slice: bool) -> Result<PathBuf> {
     Ok(shell::target_folder().join(profile).join("memwright"))
 }
 
-/// Runs one test as its line in the list says.
+/// Runs one test as its line in the list says, and with these policies.
 ///
 /// # Errors
 /// When the command cannot be started.
-pub fn run(memwright: &Path, test: &Test, programs: &Path) -> Result<Output> {
+pub fn run(memwright: &Path, test: &Test, programs: &Path, policies: &[String]) -> Result<Output> {
     let mut command = Command::new(memwright);
     command.args(["run", "--memory", &test.memory]);
     command.args(["--cpus", &test.cpus.to_string()]);
@@ -45,6 +45,9 @@ pub fn run(memwright: &Path, test: &Test, programs: &Path) -> Result<Output> {
     let path = program.to_string_lossy();
     let options = test.options.iter();
     command.args(options.map(|option| option.replace("{program}", &path)));
+    for policy in policies {
+        command.args(["--policy", policy]);
+    }
     if test.children {
         to_the_last_child(&mut command, &program)?;
     } else if test.user == 0 {

@@ -24,6 +24,8 @@ pub struct Settings {
     pub slice: bool,
     /// Print what the tests print.
     pub verbose: bool,
+    /// Policies of Memwright that all tests run with.
+    pub policies: Vec<String>,
     /// The tests that were named.
     pub tests: Vec<String>,
 }
@@ -42,6 +44,7 @@ impl Settings {
             newest: false,
             slice: false,
             verbose: false,
+            policies: Vec::new(),
             tests: Vec::new(),
         };
         let mut words = arguments.iter();
@@ -57,6 +60,7 @@ impl Settings {
                 "--newest" => settings.newest = true,
                 "--slice" => settings.slice = true,
                 "--verbose" => settings.verbose = true,
+                "--policy" => settings.policies.push(value()?.to_owned()),
                 option if option.starts_with('-') => bail!("conformance has no option {option}"),
                 test => settings.tests.push(test.to_owned()),
             }
@@ -84,6 +88,9 @@ mod tests {
         let settings = Settings::parse(&["--suites", "a,b", "--newest"], environment).unwrap();
         assert_eq!(settings.suites, ["a", "b"]);
         assert!(settings.newest && !settings.slice);
+        let policies = ["--policy", "track=fault", "--policy", "flush=full"];
+        let settings = Settings::parse(&policies, environment).unwrap();
+        assert_eq!(settings.policies, ["track=fault", "flush=full"]);
     }
 
     #[test]
