@@ -102,18 +102,18 @@ pub fn trials() -> Vec<Trial> {
             .option("--memory", "64M")
             .cpus(cpus)
     };
-    let failing = Boot::of("errors", "musl-static", &["swap_errors"])
+    let failing = Boot::of("errors", "musl-static", &["swap_errors 2 40 8000"])
         .option("--swap", "zram:256M")
         .option("--memory", "64M")
-        .policy("swap-errors=200");
+        .policy("swap-errors=1000");
     let disk_programs = &["swap", "swap_off", "swap_pressure 2 40 4000"];
     let on_disk = Boot::of("disk", "musl-static", disk_programs)
         .option("--swap", "disk:256M")
         .option("--memory", "64M");
-    let failing_disk = Boot::of("disk-errors", "musl-static", &["swap_errors"])
+    let failing_disk = Boot::of("disk-errors", "musl-static", &["swap_errors 2 40 8000"])
         .option("--swap", "disk:256M")
         .option("--memory", "64M")
-        .policy("swap-errors=200");
+        .policy("swap-errors=1000");
     let grouped = |cpus| {
         Boot::of("groups", "musl-static", &["group_limits"])
             .option("--swap", "zram:64M")
@@ -124,10 +124,10 @@ pub fn trials() -> Vec<Trial> {
     let boots = boots.chain([on_disk, failing_disk]);
     let mut trials = interleaved(boots.collect());
     trials.push(Trial::test("programs::same_trace_twice", same_trace));
-    // Takes minutes: asked for by name.
-    trials.push(
-        Trial::test("programs::swap_for_a_minute", swap_for_a_minute).with_ignored_flag(true),
-    );
+    trials.push(Trial::test(
+        "programs::swap_for_a_minute",
+        swap_for_a_minute,
+    ));
     trials
 }
 
@@ -140,9 +140,9 @@ fn same_trace() -> Result<(), Failed> {
 /// Four processes on four CPUs use twice the memory for a minute of the guest's time: every byte is right, and every
 /// scan tells what was written.
 fn swap_for_a_minute() -> Result<(), Failed> {
-    let guest = boot("musl-static", &["swap_tracked 4 32 60"]).untraced();
+    let guest = boot("musl-static", &["swap_tracked 4 32 60"]);
     let guest = guest
         .option("--swap", "zram:256M")
         .option("--memory", "64M");
-    guest.cpus(4).run()?.expect_code(0)
+    guest.cpus(4).parallel().run()?.expect_code(0)
 }
