@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use memwright::object::{ObjectIdentity, Shmem};
+use memwright::object::{HUGE_BYTES, HugeFile, ObjectIdentity, PrivateHuge, Shmem};
 use memwright::track::{Categories, Scan};
 use memwright::uffd::WatchModes;
 use memwright::{Advice, MapRequest};
-use memwright_sim::process::{Host, Process, Signal};
+use memwright_sim::process::{Host, Process, Signal, Space};
 use memwright_table::PageRange;
 
 use crate::support::{FIRST, READ, READ_WRITE, SECOND, at, bytes, map, protect, read, write};
@@ -73,6 +73,59 @@ fn collapse_and_fault() {
             assert_eq!(read(world.process(), FIRST, BEGIN), Ok(2));
             assert_eq!(read(world.process(), FIRST, BEGIN + HUGE - 1), Ok(3));
             assert_eq!(read(world.process(), FIRST, BEGIN + 9), Ok(0));
+            world.end()
+        },
+    );
+}
+
+/// The only huge page of a pool, which is private memory and written.
+fn of_pool() -> World {
+    let world = World::with_frames(2048, 2, 0, |host: &Arc<Host>| {
+        host.frames().resize_pool(1);
+        let process = Process::new(host);
+        let memory = || host.memory().clone();
+        let identity = ObjectIdentity::default();
+        let file = Arc::new(HugeFile::new(memory(), HUGE_BYTES, identity, ""));
+        let shown = PrivateHuge::new(memory(), file, 0..1).expect("a page in the pool");
+        let shown = Arc::new(shown);
+        map(
+            &process,
+            MapRequest::object(shown, 0, HUGE_BYTES, READ_WRITE, false),
+            BEGIN,
+        );
+        process
+    });
+    for cpu in [FIRST, SECOND] {
+        write(world.process(), cpu, BEGIN, 1).expect("writable");
+    }
+    world
+}
+
+/// Who writes while the pool's last page is given up gets it, or writes before: there is one for him at any time.
+#[test]
+fn drop_and_fault_of_the_last_page_of_a_pool() {
+    explore_with(
+        1,
+        &of_pool,
+        &[
+            |world| {
+                let drop = |space: &Space| space.advise(at(BEGIN), HUGE_BYTES, Advice::DontNeed);
+                world.process().on(FIRST, drop).expect("mapped");
+                world.over();
+            },
+            try_writes,
+        ],
+        |mut world| {
+            let seen = world.seen.lock().unwrap().clone();
+            assert!(seen.iter().all(|(_, outcome)| outcome.is_ok()), "{seen:?}");
+            let now = read(world.process(), FIRST, BEGIN + HUGE - 1);
+            assert!(
+                now == Ok(3) || now == Ok(0) && !seen[1].0,
+                "{now:?}, {seen:?}"
+            );
+            // The pool is given back with the last page.
+            world.process = None;
+            world.host.frames().resize_pool(0);
             world.end()
         },
     );

@@ -57,6 +57,9 @@ impl<M: Machine> Core<M> {
         if range.is_empty() {
             return Ok(());
         }
+        let view = area.object().and_then(|object| object.huge());
+        // A fault finds the page mapped, or given back: never neither, for the pool may have no other.
+        let _file = view.as_ref().map(|view| view.file.lock());
         let mut gather = self.gather();
         let mut cursor = self.table.cursor(range);
         if area.flags.intersects(AreaFlags::MARKED) {
@@ -68,8 +71,7 @@ impl<M: Machine> Core<M> {
         drop(cursor);
         let counts = gather.close();
         self.note_gather(self.cpu(), counts);
-        let view = area.object().and_then(|object| object.huge());
-        if let Some(own) = view.and_then(|view| view.own) {
+        if let Some(own) = view.as_ref().and_then(|view| view.own) {
             own.restore(area.huge_indices(range));
         }
         Ok(())
