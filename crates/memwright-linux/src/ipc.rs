@@ -17,7 +17,8 @@ use core::{
     sync::atomic::{AtomicU64, Ordering},
 };
 use memwright::object::{
-    CollapseError, HugeFile, HugeView, Mappings, Object, ObjectError, ObjectIdentity, Put, Shmem,
+    CollapseError, CollapseLimits, HugeFile, HugeView, Leaving, Left, Mappings, Object,
+    ObjectError, ObjectIdentity, Put, Shmem,
 };
 use memwright_table::{
     Frame,
@@ -79,6 +80,19 @@ pub struct Wanted {
     pub maker: (Subject, u32),
     /// Seconds since 1970.
     pub now: i64,
+}
+
+/// What all segments come to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Totals {
+    /// How many there are.
+    pub segments: u32,
+    /// Pages they have room for.
+    pub pages: u64,
+    /// Pages in memory.
+    pub resident: u64,
+    /// Pages in swap.
+    pub swapped: u64,
 }
 
 struct Entry {
@@ -195,17 +209,20 @@ impl Segments {
         drop(all);
     }
 
-    /// How many there are, their pages and those in memory.
-    pub fn totals(&self) -> (u32, u64, u64) {
+    /// What they come to.
+    pub fn totals(&self) -> Totals {
         let all = self.all.lock();
-        let mut totals = (0, 0, 0);
+        let mut totals = Totals::default();
         for segment in all.iter().filter_map(|entry| entry.held.as_ref()) {
-            totals.0 += 1;
-            totals.1 += segment.size.div_ceil(4096);
-            totals.2 += match &segment.contents {
-                Contents::Small(pages) => pages.resident(),
-                Contents::Huge(pages) => pages.resident() * 512,
-            };
+            totals.segments += 1;
+            totals.pages += segment.size.div_ceil(4096);
+            match &segment.contents {
+                Contents::Small(pages) => {
+                    totals.resident += pages.resident();
+                    totals.swapped += pages.pages_in_swap();
+                }
+                Contents::Huge(pages) => totals.resident += pages.resident() * 512,
+            }
         }
         totals
     }
@@ -254,6 +271,26 @@ impl Object<M> for Segment {
         self.pages().cached(memory, index)
     }
 
+    fn holds(&self, memory: &Memory, index: u64) -> bool {
+        self.pages().holds(memory, index)
+    }
+
+    fn find(&self, memory: &Memory, index: u64) -> Result<Option<Frame>, ObjectError> {
+        self.pages().find(memory, index)
+    }
+
+    fn swapped(&self, first: u64, pages: u64) -> u64 {
+        self.pages().swapped(first, pages)
+    }
+
+    fn bring_in(&self, memory: &Memory, index: u64) -> Result<bool, ObjectError> {
+        self.pages().bring_in(memory, index)
+    }
+
+    fn send_out(&self, memory: &Memory, leaving: &Leaving) -> Left {
+        self.pages().send_out(memory, leaving)
+    }
+
     fn cached_run(&self, memory: &Memory, first: u64, frames: &mut [Option<Frame>]) {
         self.pages().cached_run(memory, first, frames);
     }
@@ -297,8 +334,8 @@ impl Object<M> for Segment {
         self.pages().may_be_huge(memory, asked)
     }
 
-    fn collapse(&self, first: u64, most_missing: u64) -> Result<(), CollapseError> {
-        self.pages().collapse(first, most_missing)
+    fn collapse(&self, first: u64, limits: CollapseLimits) -> Result<(), CollapseError> {
+        self.pages().collapse(first, limits)
     }
 
     fn huge(&self) -> Option<HugeView<'_, M>> {

@@ -238,7 +238,7 @@ impl Lockstep {
             device: 1,
             inode: 1,
         };
-        let plain = Shmem::new(memory.clone(), bytes(FILE_PAGES), identity);
+        let plain = Shmem::new(memory.clone(), bytes(FILE_PAGES), identity).expect("heap");
         let noted = NotedFile::new(memory.clone(), FILE_PAGES);
         let files = vec![File::Plain(Arc::new(plain)), File::Noted(Arc::new(noted))];
         for file in &files {
@@ -441,11 +441,9 @@ impl Lockstep {
                     device: 3,
                     inode: number as u64,
                 };
-                let object = Arc::new(Shmem::new(
-                    self.host.memory().clone(),
-                    bytes(pages),
-                    identity,
-                ));
+                let memory = self.host.memory().clone();
+                let object = Shmem::new(memory, bytes(pages), identity).expect("heap");
+                let object = Arc::new(object);
                 (
                     Source::Shared {
                         object: number,
@@ -808,6 +806,9 @@ impl Lockstep {
             File::Plain(file) => file.read_at(bytes(index), &mut found),
             File::Noted(file) => file.pages().read_at(bytes(index), &mut found),
         };
+        let Ok(length) = length else {
+            return Err(Difference::Exhausted);
+        };
         let inside = index < self.model.object_pages(file);
         let expected = if inside {
             self.model.read_object(file, index, 0)
@@ -850,7 +851,7 @@ impl Lockstep {
         let file = self.file(file);
         let pages = u64::from(pages) % (FILE_PAGES + 1);
         match &self.files[file] {
-            File::Plain(file) => file.set_size(bytes(pages)),
+            File::Plain(file) => file.set_size(bytes(pages)).expect("whole pages"),
             File::Noted(file) => file.truncate(pages),
         }
         self.model.truncate(file, pages);
@@ -863,7 +864,10 @@ impl Lockstep {
         let index = u64::from(index) % FILE_PAGES;
         let pages = u64::from(pages).clamp(1, FILE_PAGES);
         match &self.files[file] {
-            File::Plain(file) => file.punch(bytes(index), bytes(index + pages)),
+            File::Plain(file) => {
+                let punched = file.punch(bytes(index), bytes(index + pages));
+                punched.expect("whole pages");
+            }
             File::Noted(file) => file.punch(index, pages),
         }
         self.model.punch(file, index, pages);

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 
 use memwright::Memory;
 use memwright::object::{Mappings, Object, ObjectError, ObjectIdentity, Shmem};
-use memwright_table::{Frame, OutOfFrames, PAGE_SIZE};
+use memwright_table::{Frame, PAGE_SIZE};
 
 use crate::machine::{SimulatedMachine, locked};
 
@@ -30,7 +30,7 @@ impl NotedFile {
             inode: 1,
         };
         Self {
-            pages: Shmem::new(memory, pages * PAGE_SIZE as u64, identity),
+            pages: Shmem::new(memory, pages * PAGE_SIZE as u64, identity).expect("heap"),
             written_back: Mutex::new(BTreeMap::new()),
             dirty: Mutex::new(BTreeSet::new()),
         }
@@ -46,14 +46,15 @@ impl NotedFile {
     ///
     /// # Errors
     /// No frame for the page.
-    pub fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<usize, OutOfFrames> {
+    pub fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<usize, ObjectError> {
         locked(&self.dirty).insert(offset / PAGE_SIZE as u64);
         self.pages.write_at(offset, bytes)
     }
 
     /// The size changes; what is cut off is forgotten.
     pub fn truncate(&self, pages: u64) {
-        self.pages.set_size(pages * PAGE_SIZE as u64);
+        let cut = self.pages.set_size(pages * PAGE_SIZE as u64);
+        cut.expect("nothing is in swap");
         locked(&self.written_back).retain(|&index, _| index < pages);
         locked(&self.dirty).retain(|&index| index < pages);
     }
@@ -61,7 +62,8 @@ impl NotedFile {
     /// The pages from `first` on become zero, and clean.
     pub fn punch(&self, first: u64, pages: u64) {
         let bytes = PAGE_SIZE as u64;
-        self.pages.punch(first * bytes, (first + pages) * bytes);
+        let punched = self.pages.punch(first * bytes, (first + pages) * bytes);
+        punched.expect("nothing is in swap");
         locked(&self.written_back).retain(|index, _| !(first..first + pages).contains(index));
         locked(&self.dirty).retain(|index| !(first..first + pages).contains(index));
     }
@@ -100,7 +102,8 @@ impl NotedFile {
 
     fn contents(&self, index: u64) -> [u8; PAGE_SIZE] {
         let mut bytes = [0; PAGE_SIZE];
-        self.pages.read_at(index * PAGE_SIZE as u64, &mut bytes);
+        let read = self.pages.read_at(index * PAGE_SIZE as u64, &mut bytes);
+        read.expect("nothing is in swap");
         bytes
     }
 }

@@ -290,6 +290,8 @@ pub enum ObjectError {
     Io,
     /// The page is being read or written back: wait, then retry.
     WouldBlock,
+    /// The page is in swap: [`bring_in`](crate::object::Object::bring_in) has it read, then retry.
+    InSwap,
 }
 
 impl From<ObjectError> for FaultError {
@@ -298,7 +300,8 @@ impl From<ObjectError> for FaultError {
             ObjectError::BeyondEnd => Self::BeyondObject,
             ObjectError::OutOfMemory => Self::OutOfMemory,
             ObjectError::Io => Self::Io,
-            ObjectError::WouldBlock => Self::WouldBlock,
+            // It comes back by another fault, or by the next.
+            ObjectError::WouldBlock | ObjectError::InSwap => Self::WouldBlock,
         }
     }
 }

@@ -87,7 +87,7 @@ pub(super) fn read(file: &Executable, offset: u64, length: usize) -> Result<Vec<
     let mut bytes = Vec::new();
     bytes.try_reserve_exact(length).map_err(|_| Errno::ENOMEM)?;
     bytes.resize(length, 0);
-    let count = file.read_at(offset, &mut bytes);
+    let count = file.read_at(offset, &mut bytes)?;
     bytes.truncate(count);
     Ok(bytes)
 }

@@ -112,10 +112,12 @@ impl Executable {
     }
 
     /// Reads from `offset`; returns how many bytes there were before the end.
-    #[must_use]
-    pub fn read_at(&self, offset: u64, bytes: &mut [u8]) -> usize {
+    ///
+    /// # Errors
+    /// As [`Regular::read_at`].
+    pub fn read_at(&self, offset: u64, bytes: &mut [u8]) -> Result<usize, Errno> {
         self.regular()
-            .map_or(0, |regular| regular.read_at(offset, bytes))
+            .map_or(Ok(0), |regular| regular.read_at(offset, bytes))
     }
 
     /// The path from `root`.

@@ -221,7 +221,7 @@ impl Filler<'_> {
     ) -> Result<Arc<Dentry>, Errno> {
         let node =
             self.mounts
-                .new_regular(&self.mounts.root_files, permissions, Subject::ROOT, now);
+                .new_regular(&self.mounts.root_files, permissions, Subject::ROOT, now)?;
         if let Body::Regular(regular) = &node.body {
             if regular.write_at(0, data)? < data.len() {
                 return Err(Errno::ENOSPC);

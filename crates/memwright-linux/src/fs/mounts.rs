@@ -164,16 +164,18 @@ impl Mounts {
     }
 
     /// An empty regular file in the file system of `parent`.
-    #[must_use]
+    ///
+    /// # Errors
+    /// `ENOMEM`.
     pub fn new_regular(
         &self,
         file_system: &Arc<FileSystem>,
         permissions: u32,
         owner: Subject,
         now: Moment,
-    ) -> Inode {
-        let body = Body::Regular(Regular::new(&self.memory, Seals::SEAL));
-        Inode::new(file_system, body, permissions, owner, now)
+    ) -> Result<Inode, Errno> {
+        let body = Body::Regular(Regular::new(&self.memory, Seals::SEAL)?);
+        Ok(Inode::new(file_system, body, permissions, owner, now))
     }
 
     /// An open file that is no file: what `eventfd`, `pidfd_open`, `userfaultfd` and their like

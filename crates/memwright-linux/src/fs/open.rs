@@ -146,10 +146,10 @@ impl Context<'_> {
         };
         let file_system = &walked.parent.inode.file_system;
         let permissions = request.permissions & !fs.mask();
-        let inode = self
-            .kernel
-            .mounts
-            .new_regular(file_system, permissions, self.subject(), now);
+        let inode =
+            self.kernel
+                .mounts
+                .new_regular(file_system, permissions, self.subject(), now)?;
         match self
             .kernel
             .mounts
@@ -185,10 +185,10 @@ impl Context<'_> {
         let now = Moment::now(self.kernel);
         let permissions = request.permissions & !mask;
         let file_system = &directory.inode.file_system;
-        let inode = self
-            .kernel
-            .mounts
-            .new_regular(file_system, permissions, self.subject(), now);
+        let inode =
+            self.kernel
+                .mounts
+                .new_regular(file_system, permissions, self.subject(), now)?;
         inode.change(|metadata| metadata.links = 0);
         let name = alloc::format!("#{}", inode.number);
         let entry = Arc::new(Dentry::new(directory, name.as_bytes(), Arc::new(inode)));

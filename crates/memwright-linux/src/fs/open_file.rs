@@ -22,7 +22,8 @@ use core::{
 };
 use linux_raw_sys::general as raw;
 use memwright::object::{
-    CollapseError, HugeView, Mappings, Object, ObjectError, ObjectIdentity, Put,
+    CollapseError, CollapseLimits, HugeView, Leaving, Left, Mappings, Object, ObjectError,
+    ObjectIdentity, Put,
 };
 use memwright_table::Frame;
 
@@ -484,6 +485,28 @@ impl Object<M> for OpenFile {
         self.pages().ok()?.cached(memory, index)
     }
 
+    fn holds(&self, memory: &Memory, index: u64) -> bool {
+        self.pages().is_ok_and(|pages| pages.holds(memory, index))
+    }
+
+    fn find(&self, memory: &Memory, index: u64) -> Result<Option<Frame>, ObjectError> {
+        self.pages()?.find(memory, index)
+    }
+
+    fn swapped(&self, first: u64, pages: u64) -> u64 {
+        self.pages()
+            .map_or(0, |object| object.swapped(first, pages))
+    }
+
+    fn bring_in(&self, memory: &Memory, index: u64) -> Result<bool, ObjectError> {
+        self.pages()?.bring_in(memory, index)
+    }
+
+    fn send_out(&self, memory: &Memory, leaving: &Leaving) -> Left {
+        let pages = self.pages();
+        pages.map_or(Left::default(), |pages| pages.send_out(memory, leaving))
+    }
+
     fn cached_run(&self, memory: &Memory, first: u64, frames: &mut [Option<Frame>]) {
         match self.pages() {
             Ok(pages) => pages.cached_run(memory, first, frames),
@@ -535,9 +558,9 @@ impl Object<M> for OpenFile {
         pages.is_ok_and(|pages| pages.may_be_huge(memory, asked))
     }
 
-    fn collapse(&self, first: u64, most_missing: u64) -> Result<(), CollapseError> {
+    fn collapse(&self, first: u64, limits: CollapseLimits) -> Result<(), CollapseError> {
         let pages = self.pages().map_err(|_| CollapseError::NotEligible)?;
-        pages.collapse(first, most_missing)
+        pages.collapse(first, limits)
     }
 
     fn huge(&self) -> Option<HugeView<'_, M>> {

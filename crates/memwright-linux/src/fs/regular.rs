@@ -62,43 +62,48 @@ pub struct Regular {
 
 impl Regular {
     /// An empty file.
-    #[must_use]
-    pub fn new(memory: &Arc<Memory>, seals: Seals) -> Self {
-        Self {
-            pages: Contents::Small(Shmem::new(memory.clone(), 0, ObjectIdentity::default())),
-            seals: AtomicU32::new(seals.bits()),
-            writers: AtomicI64::new(0),
-            turn: Turn::new(),
-            secret: false,
-        }
+    ///
+    /// # Errors
+    /// `ENOMEM`.
+    pub fn new(memory: &Arc<Memory>, seals: Seals) -> Result<Self, Errno> {
+        Ok(Self::with(Contents::Small(no_pages(memory)?), seals))
     }
 
     /// An empty file of no mounted file system: it has huge pages where shared memory has them.
-    #[must_use]
-    pub fn nameless(memory: &Arc<Memory>, seals: Seals) -> Self {
-        let pages = Shmem::new(memory.clone(), 0, ObjectIdentity::default());
-        Self {
-            pages: Contents::Small(pages.with_huge_pages(SharedSetting::File)),
-            ..Self::new(memory, seals)
-        }
+    ///
+    /// # Errors
+    /// `ENOMEM`.
+    pub fn nameless(memory: &Arc<Memory>, seals: Seals) -> Result<Self, Errno> {
+        let pages = no_pages(memory)?.with_huge_pages(SharedSetting::File);
+        Ok(Self::with(Contents::Small(pages), seals))
     }
 
     /// An empty file of `memfd_secret`.
-    #[must_use]
-    pub fn secret(memory: &Arc<Memory>) -> Self {
-        Self {
+    ///
+    /// # Errors
+    /// `ENOMEM`.
+    pub fn secret(memory: &Arc<Memory>) -> Result<Self, Errno> {
+        let pages = no_pages(memory)?.staying();
+        Ok(Self {
             secret: true,
-            ..Self::new(memory, Seals::SEAL)
-        }
+            ..Self::with(Contents::Small(pages), Seals::SEAL)
+        })
     }
 
     /// An empty file of huge pages.
     #[must_use]
     pub fn huge(memory: &Arc<Memory>, seals: Seals) -> Self {
         let pages = HugeFile::new(memory.clone(), 0, ObjectIdentity::default(), "");
+        Self::with(Contents::Huge(pages), seals)
+    }
+
+    fn with(pages: Contents, seals: Seals) -> Self {
         Self {
-            pages: Contents::Huge(pages),
-            ..Self::new(memory, seals)
+            pages,
+            seals: AtomicU32::new(seals.bits()),
+            writers: AtomicI64::new(0),
+            turn: Turn::new(),
+            secret: false,
         }
     }
 
@@ -126,11 +131,13 @@ impl Regular {
         }
     }
 
-    /// Memory used, in units of 512 bytes.
+    /// Memory and swap used, in units of 512 bytes.
     #[must_use]
     pub fn blocks(&self) -> u64 {
         match &self.pages {
-            Contents::Small(pages) => pages.resident() * (PAGE_SIZE as u64 / 512),
+            Contents::Small(pages) => {
+                (pages.resident() + pages.pages_in_swap()) * (PAGE_SIZE as u64 / 512)
+            }
             Contents::Huge(pages) => pages.resident() * (HUGE_BYTES / 512),
         }
     }
@@ -140,6 +147,22 @@ impl Regular {
         match &self.pages {
             Contents::Small(pages) => pages.frame_for(index, create),
             Contents::Huge(pages) => pages.frame_at(index),
+        }
+    }
+
+    /// The same; where no frame is free pages are sent out.
+    fn frame_with_relief(
+        &self,
+        context: &Context<'_>,
+        index: u64,
+        create: bool,
+    ) -> Result<Option<Frame>, ObjectError> {
+        let kernel = context.kernel;
+        loop {
+            match self.frame_for(index, create) {
+                Err(ObjectError::OutOfMemory) if kernel.reclaim.relieve(kernel) => {}
+                found => return found,
+            }
         }
     }
 
@@ -166,11 +189,15 @@ impl Regular {
     }
 
     /// Makes the bytes `start..end` zero and gives up the pages that lie inside.
-    pub fn punch(&self, start: u64, end: u64) {
+    ///
+    /// # Errors
+    /// `ENOMEM` or `EIO` if a page of which a part becomes zero is in swap and stays there.
+    pub fn punch(&self, start: u64, end: u64) -> Result<(), Errno> {
         match &self.pages {
-            Contents::Small(pages) => pages.punch(start, end),
+            Contents::Small(pages) => pages.punch(start, end).map_err(read_errno)?,
             Contents::Huge(pages) => pages.punch(start, end),
         }
+        Ok(())
     }
 
     /// The first byte from `offset` on that is in memory, or in a hole. A file of huge pages says nothing of its holes.
@@ -256,7 +283,8 @@ impl Regular {
     /// Sets the size; the caller has the turn.
     ///
     /// # Errors
-    /// `EPERM` if a seal forbids it, `EFBIG` beyond the largest size, `EINVAL` for a part of a huge page.
+    /// `EPERM` if a seal forbids it, `EFBIG` beyond the largest size, `EINVAL` for a part of a huge page, `ENOMEM` or
+    /// `EIO` if the page that is cut is in swap and stays there.
     pub fn set_size(&self, size: u64) -> Result<(), Errno> {
         let now = self.size();
         let forbidden = if size < now {
@@ -273,7 +301,7 @@ impl Regular {
             return Err(Errno::EFBIG);
         }
         match &self.pages {
-            Contents::Small(pages) => pages.set_size(size),
+            Contents::Small(pages) => pages.set_size(size).map_err(read_errno)?,
             Contents::Huge(_) if size % HUGE_BYTES != 0 => return Err(Errno::EINVAL),
             Contents::Huge(pages) => pages.set_size(size),
         }
@@ -314,20 +342,23 @@ impl Regular {
     }
 
     /// Reads kernel-side, without position and times: for loading programs and filling files.
-    pub fn read_at(&self, offset: u64, bytes: &mut [u8]) -> usize {
+    ///
+    /// # Errors
+    /// `ENOMEM` or `EIO` if a page is in swap and stays there.
+    pub fn read_at(&self, offset: u64, bytes: &mut [u8]) -> Result<usize, Errno> {
         match &self.pages {
-            Contents::Small(pages) => pages.read_at(offset, bytes),
-            Contents::Huge(_) => 0,
+            Contents::Small(pages) => pages.read_at(offset, bytes).map_err(read_errno),
+            Contents::Huge(_) => Ok(0),
         }
     }
 
     /// Writes kernel-side, without position and times.
     ///
     /// # Errors
-    /// `ENOSPC` when no frame is free; `EINVAL` for huge pages.
+    /// `ENOSPC` when no frame is free; `EIO` if a page is in swap and cannot be read; `EINVAL` for huge pages.
     pub fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<usize, Errno> {
         match &self.pages {
-            Contents::Small(pages) => pages.write_at(offset, bytes).map_err(|_| Errno::ENOSPC),
+            Contents::Small(pages) => pages.write_at(offset, bytes).map_err(object_errno),
             Contents::Huge(_) => Err(Errno::EINVAL),
         }
     }
@@ -413,7 +444,8 @@ impl RegularFile {
                     });
                 }
                 let index = *position / PAGE_SIZE as u64;
-                let frame = regular.frame_for(index, true).map_err(object_errno)?;
+                let frame = regular.frame_with_relief(context, index, true);
+                let frame = frame.map_err(object_errno)?;
                 let frame = memory.frames().adopt(frame.ok_or(Errno::ENOSPC)?);
                 source.take_frame(memory, frame.frame(), within, step)
             });
@@ -445,7 +477,8 @@ impl File for RegularFile {
         while done < wanted {
             let within = (*position % PAGE_SIZE as u64) as usize;
             let step = (PAGE_SIZE - within).min(wanted - done);
-            let put = match pages.frame_for(*position / PAGE_SIZE as u64, false) {
+            let index = *position / PAGE_SIZE as u64;
+            let put = match pages.frame_with_relief(context, index, false) {
                 Ok(Some(frame)) => {
                     // The reference keeps the page while it is copied, even if the file shrinks.
                     let frame = memory.frames().adopt(frame);
@@ -453,7 +486,8 @@ impl File for RegularFile {
                 }
                 Ok(None) => sink.put_zeroes(step),
                 // The file shrank meanwhile.
-                Err(_) => break,
+                Err(ObjectError::BeyondEnd) => break,
+                Err(error) => Err(read_errno(error)),
             };
             let put = match put {
                 Ok(put) => put,
@@ -565,6 +599,23 @@ pub fn describe_object(entry: &Arc<Dentry>, out: &mut dyn fmt::Write) -> fmt::Re
     Ok(())
 }
 
+/// No pages, of no identity.
+fn no_pages(memory: &Arc<Memory>) -> Result<Shmem<M>, Errno> {
+    let pages = Shmem::new(memory.clone(), 0, ObjectIdentity::default());
+    pages.map_err(|_| Errno::ENOMEM)
+}
+
+/// The error of whoever needs what a page that is there contains.
+const fn read_errno(error: ObjectError) -> Errno {
+    match error {
+        ObjectError::OutOfMemory => Errno::ENOMEM,
+        ObjectError::BeyondEnd
+        | ObjectError::Io
+        | ObjectError::WouldBlock
+        | ObjectError::InSwap => object_errno(error),
+    }
+}
+
 /// The error that a failed access to a file's pages means.
 #[must_use]
 pub const fn object_errno(error: ObjectError) -> Errno {
@@ -572,6 +623,6 @@ pub const fn object_errno(error: ObjectError) -> Errno {
         ObjectError::BeyondEnd => Errno::ENXIO,
         ObjectError::OutOfMemory => Errno::ENOSPC,
         ObjectError::Io => Errno::EIO,
-        ObjectError::WouldBlock => Errno::EAGAIN,
+        ObjectError::WouldBlock | ObjectError::InSwap => Errno::EAGAIN,
     }
 }

@@ -2,7 +2,7 @@
 
 use super::Disk;
 use crate::{context::Context, errno::Errno, hand::Hand};
-use memwright::{FaultError, OvercommitMode};
+use memwright::{FaultError, OvercommitMode, swap::ObjectPlace};
 
 /// Pages that come back before signals are looked at.
 const AT_ONCE: u64 = 256;
@@ -49,7 +49,7 @@ fn empty(context: &Context<'_>, number: usize) -> Result<(), Errno> {
 fn bring_all_back(context: &Context<'_>, number: usize) -> Result<(), Errno> {
     let kernel = context.kernel;
     let hand = Hand::new();
-    loop {
+    bring_back(context, || {
         let mut failed = None;
         let is_over = hand.go_on(kernel, |space, page| {
             match space.bring_back(number, page, AT_ONCE) {
@@ -60,12 +60,30 @@ fn bring_all_back(context: &Context<'_>, number: usize) -> Result<(), Errno> {
                 }
             }
         });
-        match failed {
-            Some(FaultError::OutOfMemory) if kernel.reclaim.relieve(kernel) => {}
-            Some(FaultError::OutOfMemory) => return Err(Errno::ENOMEM),
-            Some(_) => return Err(Errno::EIO),
-            None if is_over => return Ok(()),
-            None => {}
+        failed.map_or(Ok(is_over), Err)
+    })?;
+    let mut place = ObjectPlace::default();
+    bring_back(context, || {
+        let brought = kernel
+            .memory
+            .bring_objects_back(number, &mut place, AT_ONCE);
+        Ok(brought?)
+    })
+}
+
+/// Has `some` brought back until that says that it was all.
+fn bring_back(
+    context: &Context<'_>,
+    mut some: impl FnMut() -> Result<bool, FaultError>,
+) -> Result<(), Errno> {
+    let kernel = context.kernel;
+    loop {
+        match some() {
+            Ok(true) => return Ok(()),
+            Ok(false) => {}
+            Err(FaultError::OutOfMemory) if kernel.reclaim.relieve(kernel) => {}
+            Err(FaultError::OutOfMemory) => return Err(Errno::ENOMEM),
+            Err(_) => return Err(Errno::EIO),
         }
         if context.interrupted() {
             return Err(Errno::EINTR);

@@ -285,11 +285,10 @@ fn anonymous(
     }
     let memory = context.kernel.memory.clone();
     let identity = ObjectIdentity::default();
-    let shmem = if plan.flags.contains(AreaFlags::NORESERVE) {
-        Shmem::new(memory, size, identity)
-    } else {
-        Shmem::promised(memory, size, identity).map_err(|_| Errno::ENOMEM)?
-    };
+    let mut shmem = Shmem::new(memory, size, identity).map_err(|_| Errno::ENOMEM)?;
+    if !plan.flags.contains(AreaFlags::NORESERVE) {
+        shmem = shmem.promised().map_err(|_| Errno::ENOMEM)?;
+    }
     let object: Arc<dyn Object<M>> = Arc::new(shmem.with_huge_pages(SharedSetting::Anonymous));
     Ok((
         MapKind::Object {

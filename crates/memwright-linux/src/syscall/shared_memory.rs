@@ -142,11 +142,10 @@ fn contents(context: &Context<'_>, size: u64, flags: u32) -> Result<Contents, Er
         .ok_or(Errno::ENOMEM)?;
     let memory = context.kernel.memory.clone();
     let identity = ObjectIdentity::default();
-    let pages = if reserves {
-        Shmem::promised(memory, size, identity).map_err(|_| Errno::ENOMEM)?
-    } else {
-        Shmem::new(memory, size, identity)
-    };
+    let mut pages = Shmem::new(memory, size, identity).map_err(|_| Errno::ENOMEM)?;
+    if reserves {
+        pages = pages.promised().map_err(|_| Errno::ENOMEM)?;
+    }
     Ok(Contents::Small(
         pages.with_huge_pages(SharedSetting::Anonymous),
     ))
@@ -282,8 +281,9 @@ pub fn shmctl(context: &Context<'_>, arguments: &Arguments) -> CallResult {
             return write_words(context, address, &limits, 72);
         }
         raw::SHM_INFO => {
-            let (count, pages, resident) = segments.totals();
-            let words = [u64::from(count), pages, resident];
+            let totals = segments.totals();
+            let count = u64::from(totals.segments);
+            let words = [count, totals.pages, totals.resident, totals.swapped];
             return write_words(context, address, &words, 48);
         }
         _ => {}

@@ -126,11 +126,8 @@ impl Trial {
             device: 1,
             inode: 7,
         };
-        Arc::new(Shmem::new(
-            self.host.memory().clone(),
-            bytes(pages),
-            identity,
-        ))
+        let memory = self.host.memory().clone();
+        Arc::new(Shmem::new(memory, bytes(pages), identity).expect("heap"))
     }
 
     /// What was prepared is there: from now on an allocation may fail.

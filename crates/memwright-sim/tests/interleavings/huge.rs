@@ -137,7 +137,7 @@ fn small_shared() -> World {
         let process = Process::new(host);
         let identity = ObjectIdentity::default();
         let object = Shmem::new(host.memory().clone(), bytes(HUGE), identity);
-        let object = Arc::new(object);
+        let object = Arc::new(object.expect("heap"));
         map(
             &process,
             MapRequest::object(object, 0, bytes(HUGE), READ_WRITE, true),

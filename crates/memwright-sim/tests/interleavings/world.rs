@@ -126,7 +126,8 @@ impl World {
                 device: 1,
                 inode: 1,
             };
-            let object = Arc::new(Shmem::new(host.memory().clone(), bytes(1), identity));
+            let object = Shmem::new(host.memory().clone(), bytes(1), identity);
+            let object = Arc::new(object.expect("heap"));
             for &page in places {
                 let request = MapRequest::object(object.clone(), 0, bytes(1), READ_WRITE, true);
                 map(&process, request, page);

@@ -130,9 +130,9 @@ impl<M: Machine> Frames<M> {
         }
     }
 
-    /// An entry that named `slot` is gone.
+    /// An entry, or the store of an object, that named `slot` does so no more.
     #[cold]
-    pub(crate) fn release_slot(&self, slot: u64) {
+    pub fn release_slot(&self, slot: u64) {
         if let Some(slots) = self.slots.get() {
             slots.release(self, slot);
         }

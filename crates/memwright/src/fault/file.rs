@@ -9,7 +9,7 @@ use memwright_table::{
 use super::{Fault, FaultKind};
 use crate::error::FaultError;
 use crate::huge::{self, HUGE_PAGES, HugeAsker};
-use crate::object::Object;
+use crate::object::{Object, ObjectError};
 use crate::space::access_bits;
 use crate::stats::Row;
 use crate::uffd::WatchedFault;
@@ -32,6 +32,8 @@ impl<M: Machine> Fault<'_, M> {
         }
         let single = PageRange::single(self.page);
         let watched = AreaFlags::UFFD_MISSING | AreaFlags::UFFD_MINOR;
+        // Whether a swap device was read.
+        let mut read = false;
         loop {
             let cursor = self.core.table.cursor(single);
             match cursor.peek() {
@@ -52,8 +54,8 @@ impl<M: Machine> Fault<'_, M> {
                 self.check_watched(&**object, generation)?;
                 self.check_fill(self.core.table.cursor(single).peek())?;
             }
-            if let Some(kind) = self.map_object(&**object, generation)? {
-                return Ok(kind);
+            if let Some(kind) = self.map_object(&**object, generation, &mut read)? {
+                return Ok(if read { FaultKind::SwapIn } else { kind });
             }
         }
     }
@@ -67,29 +69,26 @@ impl<M: Machine> Fault<'_, M> {
             return Err(FaultError::BeyondObject);
         }
         let flags = self.area.flags();
-        match object.cached(&self.core.memory, index) {
-            Some(frame) => {
-                drop(self.core.memory.frames().adopt(frame));
-                if flags.contains(AreaFlags::UFFD_MINOR) {
-                    return Err(FaultError::Watched(WatchedFault::Minor));
-                }
+        if object.holds(&self.core.memory, index) {
+            if flags.contains(AreaFlags::UFFD_MINOR) {
+                return Err(FaultError::Watched(WatchedFault::Minor));
             }
-            None if flags.contains(AreaFlags::UFFD_MISSING) => {
-                if !self.access.write {
-                    self.map_neighbours(object, generation);
-                }
-                return Err(FaultError::Watched(WatchedFault::Missing));
+        } else if flags.contains(AreaFlags::UFFD_MISSING) {
+            if !self.access.write {
+                self.map_neighbours(object, generation);
             }
-            None => {}
+            return Err(FaultError::Watched(WatchedFault::Missing));
         }
         Ok(())
     }
 
-    /// Gets the frame and maps it; `None` if the world changed meanwhile.
+    /// Gets the frame and maps it; `None` if the world changed meanwhile, or the page was in swap, of which `read` then
+    /// tells.
     fn map_object(
         self,
         object: &dyn Object<M>,
         generation: u64,
+        read: &mut bool,
     ) -> Result<Option<FaultKind>, FaultError> {
         let core = self.core;
         let frames = core.memory.frames();
@@ -118,6 +117,10 @@ impl<M: Machine> Fault<'_, M> {
         }
         let frame = match object.frame(&core.memory, index, to_object) {
             Ok(frame) => frames.adopt(frame),
+            Err(ObjectError::InSwap) => {
+                *read |= object.bring_in(&core.memory, index)?;
+                return Ok(None);
+            }
             Err(error) => {
                 if !self.access.write {
                     self.map_neighbours(object, generation);

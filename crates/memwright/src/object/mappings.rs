@@ -7,7 +7,7 @@ use core::sync::atomic::{AtomicU64, Ordering};
 use memwright_table::sync::{Lock, Rank};
 use memwright_table::{Frame, Machine, OutOfMemory, Shared, TryPush};
 
-use super::Object;
+use super::{Cluster, Object};
 use crate::space::Core;
 
 /// One address space with areas of the object.
@@ -76,6 +76,12 @@ impl<M: Machine> Mappings<M> {
     /// (Linux 7.2 `mm/memory.c`, `unmap_mapping_range`).
     pub fn unmap(&self, first: u64, end: u64, copies: bool) {
         self.visit(|space| space.zap_object(self, first, end, copies));
+    }
+
+    /// Takes those of `pages` out of the cluster that an area locks, and if they must be `unused` those that somebody
+    /// used since they were looked at before (Linux 7.2 `mm/rmap.c`, `folio_referenced_one`).
+    pub(crate) fn keep(&self, pages: &mut Cluster, unused: bool) {
+        self.visit(|space| space.keep_of_object(self, pages, unused));
     }
 
     /// Takes the huge page at `index` away from private mappings without a reservation that have it in `frame`;

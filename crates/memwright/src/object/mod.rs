@@ -1,10 +1,12 @@
 //! What areas show other than anonymous memory: files, shared memory, anything with pages.
 
+mod cluster;
 mod huge_file;
 mod mappings;
 mod pages;
 mod runs;
 mod shmem;
+mod store;
 
 use core::fmt;
 
@@ -15,12 +17,17 @@ use memwright_table::{Frame, Machine};
 pub use crate::error::ObjectError;
 use crate::memory::Memory;
 
+pub(crate) use cluster::CLUSTER;
+pub use cluster::Cluster;
 pub(crate) use huge_file::HugeState;
 pub use huge_file::{HUGE_BYTES, HugeFile, HugeView, PrivateHuge};
 pub(crate) use mappings::Attachment;
 pub use mappings::{CleanOutcome, Mappings};
-pub use pages::Pages;
+pub use pages::{Pages, Stored};
 pub use shmem::Shmem;
+pub(crate) use store::Store;
+
+pub use crate::swap::{Leaving, Left};
 
 /// What /proc/PID/maps shows of an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
@@ -40,10 +47,19 @@ pub enum Put {
     Exists,
 }
 
+/// How many of an object's pages may be elsewhere that are made a huge one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CollapseLimits {
+    /// Most that the object does not have.
+    pub missing: u64,
+    /// Most in swap.
+    pub swapped: u64,
+}
+
 /// Why an object's pages were not made a huge one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CollapseError {
-    /// The object has none, ends before, or lacks more pages than may be missing.
+    /// The object has none, ends before, has more pages missing or in swap than may be, or one that cannot be read.
     NotEligible,
     /// Somebody uses one of the pages at this moment: another time perhaps.
     Busy,
@@ -67,8 +83,44 @@ pub trait Object<M: Machine>: Send + Sync {
     /// `write` says that a store through a shared mapping is about to happen.
     ///
     /// # Errors
-    /// As [`ObjectError`] says.
+    /// As [`ObjectError`] says; [`ObjectError::InSwap`] rather than that a device is waited for.
     fn frame(&self, memory: &Memory<M>, index: u64, write: bool) -> Result<Frame, ObjectError>;
+
+    /// Whether there is a page `index`, in memory or in swap.
+    fn holds(&self, memory: &Memory<M>, index: u64) -> bool {
+        let cached = self.cached(memory, index);
+        cached.map(|frame| memory.frames().adopt(frame)).is_some()
+    }
+
+    /// The frame of page `index` if there is one, which is brought back if it is in swap. Carries one reference.
+    ///
+    /// # Errors
+    /// [`ObjectError::OutOfMemory`] or [`ObjectError::Io`].
+    fn find(&self, memory: &Memory<M>, index: u64) -> Result<Option<Frame>, ObjectError> {
+        Ok(self.cached(memory, index))
+    }
+
+    /// How many pages from `first` on are in swap.
+    fn swapped(&self, first: u64, pages: u64) -> u64 {
+        let _ = (first, pages);
+        0
+    }
+
+    /// Brings page `index` back if it is in swap. Whether a device was read for that.
+    ///
+    /// # Errors
+    /// [`ObjectError::OutOfMemory`] or [`ObjectError::Io`].
+    fn bring_in(&self, memory: &Memory<M>, index: u64) -> Result<bool, ObjectError> {
+        let _ = (memory, index);
+        Ok(false)
+    }
+
+    /// Sends those of the pages out that may leave. Nobody shows them afterwards, though he comes back to them. Called
+    /// without a lock of any address space.
+    fn send_out(&self, memory: &Memory<M>, leaving: &Leaving) -> Left {
+        let _ = (memory, leaving);
+        Left::default()
+    }
 
     /// The frame of page `index` if it is in memory. Carries one reference.
     fn cached(&self, memory: &Memory<M>, index: u64) -> Option<Frame>;
@@ -155,12 +207,12 @@ pub trait Object<M: Machine>: Send + Sync {
     }
 
     /// Puts one huge page in the place of the 512 pages from `first` on, a multiple of 512, of which at most so many
-    /// are missing. Nobody shows them afterwards. Called without a lock of any address space.
+    /// are missing and in swap. Nobody shows them afterwards. Called without a lock of any address space.
     ///
     /// # Errors
     /// As [`CollapseError`] says; contents are as they were.
-    fn collapse(&self, first: u64, most_missing: u64) -> Result<(), CollapseError> {
-        let _ = (first, most_missing);
+    fn collapse(&self, first: u64, limits: CollapseLimits) -> Result<(), CollapseError> {
+        let _ = (first, limits);
         Err(CollapseError::NotEligible)
     }
 

@@ -1,8 +1,8 @@
-//! A sparse store of frames by index: a radix tree whose nodes are frames, so that it needs no heap and
+//! A sparse store of pages by index: a radix tree whose nodes are frames, so that it needs no heap and
 //! every growth can fail.
 
 use alloc::sync::Arc;
-use core::sync::atomic::Ordering;
+use core::sync::atomic::{AtomicU64, Ordering};
 
 use memwright_table::{Frame, FrameKind, FrameRef, Frames, Machine, OutOfFrames};
 
@@ -13,10 +13,24 @@ const SLOT_BITS: u32 = 9;
 /// What the metadata of a lowest node says beside how many slots are filled: the frames of one folio, in order.
 const WHOLE: u64 = 1;
 
+/// In the word of a lowest node: the page is in a slot, whose number the rest is.
+const IN_SWAP: u64 = 1 << 63;
+/// In the word of a page in memory: it is being written to a slot, and nobody has asked for it since.
+const LEAVING: u64 = 1 << 62;
+
 /// Levels enough for every index of a 64-bit byte offset.
 const MAX_HEIGHT: u32 = 6;
 
-/// Frames by index. Each stored frame's reference belongs to the store.
+/// Where a stored page is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stored {
+    /// In a frame, of which the store has a reference.
+    InMemory(Frame),
+    /// In a slot of a swap device, of which the store is a user.
+    InSwap(u64),
+}
+
+/// Pages by index. Each stored frame's reference belongs to the store, as does the use of each slot.
 ///
 /// A height of 0 is a store without nodes; a height of `h` covers 512^`h` indices. A lowest node may have the frames of
 /// one folio in order, and one reference of the whole: it says so in its metadata. As soon as one of them goes, it has
@@ -25,7 +39,10 @@ pub struct Pages<M: Machine> {
     frames: Arc<Frames<M>>,
     root: Option<Frame>,
     height: u32,
+    /// Pages, wherever they are.
     count: u64,
+    /// Of these, those in swap.
+    swapped: u64,
 }
 
 impl<M: Machine> Pages<M> {
@@ -36,12 +53,18 @@ impl<M: Machine> Pages<M> {
             root: None,
             height: 0,
             count: 0,
+            swapped: 0,
         }
     }
 
-    /// How many frames are stored.
+    /// How many pages are stored, in memory or in swap.
     pub fn len(&self) -> u64 {
         self.count
+    }
+
+    /// How many of them are in swap.
+    pub fn swapped(&self) -> u64 {
+        self.swapped
     }
 
     /// Whether nothing is stored.
@@ -49,9 +72,24 @@ impl<M: Machine> Pages<M> {
         self.count == 0
     }
 
-    /// The frame at `index`. The store keeps its reference.
+    /// The frame at `index`, if the page is in memory. The store keeps its reference. A page that is leaving stays:
+    /// who asks may write to it.
     pub fn get(&self, index: u64) -> Option<Frame> {
-        self.slot(self.lowest(index)?, slot_at(index, 0))
+        let word = self.word(self.lowest(index)?, slot_at(index, 0));
+        let value = word.load(Ordering::Relaxed);
+        if value & LEAVING != 0 {
+            word.store(value & !LEAVING, Ordering::Relaxed);
+        }
+        match decoded(value)? {
+            Stored::InMemory(frame) => Some(frame),
+            Stored::InSwap(_) => None,
+        }
+    }
+
+    /// Where page `index` is, for whoever does not touch its contents.
+    pub fn stored(&self, index: u64) -> Option<Stored> {
+        let word = self.word(self.lowest(index)?, slot_at(index, 0));
+        decoded(word.load(Ordering::Relaxed))
     }
 
     /// Stores a frame, with its reference, at an index where none is.
@@ -83,7 +121,7 @@ impl<M: Machine> Pages<M> {
                 }
             };
         }
-        debug_assert!(self.slot(node, slot_at(index, 0)).is_none());
+        debug_assert!(self.stored(index).is_none());
         self.set_slot(node, slot_at(index, 0), Some(frame));
         self.count += 1;
         Ok(())
@@ -117,26 +155,29 @@ impl<M: Machine> Pages<M> {
         };
         for slot in 0..SLOTS {
             let frame = Frame::new(head.number() + slot as u32);
-            let stored = u64::from(frame.number()) + 1;
-            let word = self.frames.word64(node, slot as usize * 8);
-            self.count += u64::from(word.swap(stored, Ordering::Relaxed) == 0);
+            let before = self
+                .word(node, slot)
+                .swap(encoded(frame), Ordering::Relaxed);
+            self.count += u64::from(before == 0);
         }
         self.frames.set_owner(node, SLOTS, WHOLE);
         Ok(())
     }
 
-    /// Drops the frames of the lowest node of `first`, which stays.
+    /// Drops the pages of the lowest node of `first`, which stays.
     fn drop_slots(&mut self, first: u64) {
         let Some(node) = self.lowest(first) else {
             return;
         };
         let whole = self.folio(first);
         for slot in 0..SLOTS {
-            if let Some(frame) = self.slot(node, slot) {
+            let value = self.word(node, slot).load(Ordering::Relaxed);
+            if let Some(stored) = decoded(value) {
                 self.set_slot(node, slot, None);
                 self.count -= 1;
+                self.swapped -= u64::from(matches!(stored, Stored::InSwap(_)));
                 if whole.is_none() {
-                    drop(self.owned(frame));
+                    self.give_up(stored);
                 }
             }
         }
@@ -146,22 +187,85 @@ impl<M: Machine> Pages<M> {
         }
     }
 
-    /// Takes the frame at `index` out, with its reference.
-    pub fn remove(&mut self, index: u64) -> Option<Frame> {
+    /// Takes page `index` out, with the reference of its frame or the use of its slot.
+    pub fn remove(&mut self, index: u64) -> Option<Stored> {
         let node = self.lowest(index)?;
-        let frame = self.slot(node, slot_at(index, 0))?;
-        let (filled, whole) = self.frames.owner(node);
-        if whole == WHOLE {
-            self.frames.part(self.slot(node, 0)?);
-            self.frames.set_owner(node, filled, 0);
-        }
+        let stored = self.stored(index)?;
+        self.part(node);
         self.set_slot(node, slot_at(index, 0), None);
         self.count -= 1;
+        self.swapped -= u64::from(matches!(stored, Stored::InSwap(_)));
         self.prune(index);
-        Some(frame)
+        Some(stored)
     }
 
-    /// Drops every frame from `first` to before `end`; returns how many.
+    /// If the lowest node has a folio, it has a reference of each frame instead from now on.
+    fn part(&self, node: Frame) {
+        let (filled, whole) = self.frames.owner(node);
+        if whole == WHOLE {
+            if let Some(head) = self.slot(node, 0) {
+                self.frames.part(head);
+            }
+            self.frames.set_owner(node, filled, 0);
+        }
+    }
+
+    /// Sees to it that the store has a reference of the frame of page `index` alone, even if that is a part of a folio.
+    pub fn part_at(&self, index: u64) {
+        if let Some(node) = self.lowest(index) {
+            self.part(node);
+        }
+    }
+
+    /// Page `index`, of whose frame the store has a reference, is leaving from now on, until somebody asks for it.
+    pub fn begin_leaving(&self, index: u64) {
+        if let Some(node) = self.lowest(index) {
+            debug_assert_ne!(self.frames.owner(node).1, WHOLE);
+            let word = self.word(node, slot_at(index, 0));
+            word.store(word.load(Ordering::Relaxed) | LEAVING, Ordering::Relaxed);
+        }
+    }
+
+    /// Page `index`, which was about to leave `frame`, stays there.
+    pub fn end_leaving(&self, index: u64, frame: Frame) {
+        if let Some(word) = self.leaving(index, frame) {
+            word.store(encoded(frame), Ordering::Relaxed);
+        }
+    }
+
+    /// Page `index` is in `slot` from now on, of which the store is a user, if nobody asked for it since it began to
+    /// leave `frame`: the reference of that is the caller's then. False if somebody did.
+    pub fn leave(&mut self, index: u64, frame: Frame, slot: u64) -> bool {
+        let Some(word) = self.leaving(index, frame) else {
+            return false;
+        };
+        word.store(slot | IN_SWAP, Ordering::Relaxed);
+        self.swapped += 1;
+        true
+    }
+
+    /// The word of page `index`, if it is still leaving `frame`.
+    fn leaving(&self, index: u64, frame: Frame) -> Option<&AtomicU64> {
+        let word = self.word(self.lowest(index)?, slot_at(index, 0));
+        (word.load(Ordering::Relaxed) == encoded(frame) | LEAVING).then_some(word)
+    }
+
+    /// Page `index` is in `frame` from now on, whose reference the store takes, if it is in `slot`: the use of that is
+    /// the caller's then. False if it is not.
+    pub fn come_back(&mut self, index: u64, slot: u64, frame: Frame) -> bool {
+        if self.stored(index) != Some(Stored::InSwap(slot)) {
+            return false;
+        }
+        let Some(node) = self.lowest(index) else {
+            return false;
+        };
+        let word = self.word(node, slot_at(index, 0));
+        word.store(encoded(frame), Ordering::Relaxed);
+        self.swapped -= 1;
+        true
+    }
+
+    /// Drops every page from `first` to before `end`; returns how many.
     pub fn remove_range(&mut self, first: u64, end: u64) -> u64 {
         let before = self.count;
         let mut next = self.next(first);
@@ -174,12 +278,20 @@ impl<M: Machine> Pages<M> {
                 self.drop_slots(index);
                 self.prune(index);
                 after = index + SLOTS;
-            } else if let Some(frame) = self.remove(index) {
-                drop(self.owned(frame));
+            } else if let Some(stored) = self.remove(index) {
+                self.give_up(stored);
             }
             next = self.next(after);
         }
         before - self.count
+    }
+
+    /// Gives up what the store has of a page that it has no more.
+    fn give_up(&self, stored: Stored) {
+        match stored {
+            Stored::InMemory(frame) => drop(self.owned(frame)),
+            Stored::InSwap(slot) => self.frames.release_slot(slot),
+        }
     }
 
     /// The reference that a slot has: of a huge page of the pool one of the whole, else one of the frame alone, even where
@@ -204,8 +316,8 @@ impl<M: Machine> Pages<M> {
         Some(node)
     }
 
-    /// The first stored frame at or after `index`, with its index.
-    pub fn next(&self, index: u64) -> Option<(u64, Frame)> {
+    /// The first stored page at or after `index`, with its index.
+    pub fn next(&self, index: u64) -> Option<(u64, Stored)> {
         let root = self.root?;
         if !self.covers(index) {
             return None;
@@ -213,14 +325,16 @@ impl<M: Machine> Pages<M> {
         self.next_below(root, self.height, index)
     }
 
-    fn next_below(&self, node: Frame, height: u32, index: u64) -> Option<(u64, Frame)> {
+    fn next_below(&self, node: Frame, height: u32, index: u64) -> Option<(u64, Stored)> {
         let level = height - 1;
         let mut index = index;
         for slot in slot_at(index, level)..SLOTS {
-            if let Some(below) = self.slot(node, slot) {
-                if level == 0 {
-                    return Some((index, below));
+            if level == 0 {
+                let value = self.word(node, slot).load(Ordering::Relaxed);
+                if let Some(stored) = decoded(value) {
+                    return Some((index, stored));
                 }
+            } else if let Some(below) = self.slot(node, slot) {
                 if let Some(found) = self.next_below(below, level, index) {
                     return Some(found);
                 }
@@ -297,27 +411,27 @@ impl<M: Machine> Pages<M> {
         drop(self.frames.adopt(node));
     }
 
+    /// The word of a slot of a node.
+    fn word(&self, node: Frame, slot: u64) -> &AtomicU64 {
+        self.frames.word64(node, slot as usize * 8)
+    }
+
+    /// The frame that a slot has: a node, or a page in memory.
     fn slot(&self, node: Frame, slot: u64) -> Option<Frame> {
-        match self
-            .frames
-            .word64(node, slot as usize * 8)
-            .load(Ordering::Relaxed)
-        {
-            0 => None,
-            stored => Some(Frame::new((stored - 1) as u32)),
+        match decoded(self.word(node, slot).load(Ordering::Relaxed))? {
+            Stored::InMemory(frame) => Some(frame),
+            Stored::InSwap(_) => None,
         }
     }
 
     /// Changes a slot from empty to filled or back; the node's metadata counts the filled ones.
     fn set_slot(&self, node: Frame, slot: u64, value: Option<Frame>) {
         let (filled, whole) = self.frames.owner(node);
-        let (stored, filled) = match value {
-            Some(frame) => (u64::from(frame.number()) + 1, filled + 1),
+        let (value, filled) = match value {
+            Some(frame) => (encoded(frame), filled + 1),
             None => (0, filled - 1),
         };
-        self.frames
-            .word64(node, slot as usize * 8)
-            .store(stored, Ordering::Relaxed);
+        self.word(node, slot).store(value, Ordering::Relaxed);
         self.frames.set_owner(node, filled, whole);
     }
 }
@@ -330,4 +444,20 @@ impl<M: Machine> Drop for Pages<M> {
 
 fn slot_at(index: u64, level: u32) -> u64 {
     (index >> (SLOT_BITS * level)) & (SLOTS - 1)
+}
+
+/// The word of a slot that has this frame.
+fn encoded(frame: Frame) -> u64 {
+    u64::from(frame.number()) + 1
+}
+
+/// What a word says.
+fn decoded(value: u64) -> Option<Stored> {
+    if value & IN_SWAP != 0 {
+        return Some(Stored::InSwap(value & !IN_SWAP));
+    }
+    match value & !LEAVING {
+        0 => None,
+        stored => Some(Stored::InMemory(Frame::new((stored - 1) as u32))),
+    }
 }

@@ -4,49 +4,57 @@ use alloc::sync::Arc;
 use core::fmt;
 
 use memwright_table::mistake::{Mistake, planted};
-use memwright_table::sync::{Lock, Rank};
-use memwright_table::{FOLIO_ORDER, Frame, FrameKind, Machine, OutOfFrames, PAGE_SIZE};
+use memwright_table::{
+    FOLIO_ORDER, Frame, FrameKind, Machine, OutOfFrames, OutOfMemory, PAGE_SIZE, Shared,
+};
 
-use super::{CollapseError, Mappings, Object, ObjectError, ObjectIdentity, Pages, Put};
+use super::store::{State, Store};
+use super::{
+    CollapseError, CollapseLimits, Leaving, Left, Mappings, Object, ObjectError, ObjectIdentity,
+    Put, Stored,
+};
 use crate::commit::Overcommit;
 use crate::huge::{HUGE_PAGES, SharedMode, SharedSetting};
 use crate::memory::Memory;
 use crate::stats::Row;
 
-struct State<M: Machine> {
-    pages: Pages<M>,
-    /// In bytes.
-    size: u64,
-}
-
-/// An object whose pages live in memory alone and begin as zeroes (Linux 7.2 `mm/shmem.c`).
+/// An object whose pages live in memory and swap alone, and begin as zeroes (Linux 7.2 `mm/shmem.c`).
 ///
 /// Sparse: what was never touched costs nothing. Reading a hole with [`read_at`](Self::read_at) makes no
 /// page; touching it through a mapping does.
 pub struct Shmem<M: Machine> {
     memory: Arc<Memory<M>>,
-    /// Guards the pages and the size.
-    state: Lock<State<M>>,
+    /// The pages and the size.
+    store: Shared<Store<M>>,
     mappings: Mappings<M>,
     identity: ObjectIdentity,
     /// Pages promised for the whole life of the object.
     promised: u64,
     /// Which setting gives it huge pages.
     huge: Option<SharedSetting>,
+    /// Its pages leave memory where they may.
+    leaves: bool,
 }
 
 impl<M: Machine> Shmem<M> {
     /// An object of `size` bytes, all zero.
-    pub fn new(memory: Arc<Memory<M>>, size: u64, identity: ObjectIdentity) -> Self {
-        let pages = Pages::new(memory.frames().clone());
-        Self {
+    ///
+    /// # Errors
+    /// No heap.
+    pub fn new(
+        memory: Arc<Memory<M>>,
+        size: u64,
+        identity: ObjectIdentity,
+    ) -> Result<Self, OutOfMemory> {
+        Ok(Self {
+            store: Store::new(&memory, size)?,
             memory,
-            state: Lock::new(Rank::Object, State { pages, size }),
             mappings: Mappings::new(),
             identity,
             promised: 0,
             huge: None,
-        }
+            leaves: true,
+        })
     }
 
     /// The same, with huge pages where this setting says so. Without it a program may still ask for a collapse.
@@ -56,38 +64,49 @@ impl<M: Machine> Shmem<M> {
         self
     }
 
+    /// The same, whose pages never leave memory.
+    #[must_use]
+    pub fn staying(mut self) -> Self {
+        self.leaves = false;
+        self
+    }
+
     /// The same, with all of it promised at once: shared anonymous memory
     /// (Linux 7.2 `shmem_acct_size`).
     ///
     /// # Errors
     /// The size exceeds all memory.
-    pub fn promised(
-        memory: Arc<Memory<M>>,
-        size: u64,
-        identity: ObjectIdentity,
-    ) -> Result<Self, Overcommit> {
-        let pages = pages_of(size);
-        memory.promise(pages)?;
-        let mut object = Self::new(memory, size, identity);
-        object.promised = pages;
-        Ok(object)
+    pub fn promised(mut self) -> Result<Self, Overcommit> {
+        let pages = pages_of(self.size());
+        self.memory.promise(pages)?;
+        self.promised = pages;
+        Ok(self)
     }
 
     /// The size in bytes.
     pub fn size(&self) -> u64 {
-        self.state.lock().size
+        self.store.lock().size
     }
 
     /// How many pages are in memory.
     pub fn resident(&self) -> u64 {
-        self.state.lock().pages.len()
+        let state = self.store.lock();
+        state.pages.len() - state.pages.swapped()
+    }
+
+    /// How many pages are in swap.
+    pub fn pages_in_swap(&self) -> u64 {
+        self.store.lock().pages.swapped()
     }
 
     /// Changes the size. What is cut off disappears from every mapping, private copies included; what a
     /// later growth shows again is zero.
-    pub fn set_size(&self, size: u64) {
+    ///
+    /// # Errors
+    /// The last page, of which a part is cut off, is in swap and cannot be brought back: the size is as before.
+    pub fn set_size(&self, size: u64) -> Result<(), ObjectError> {
         let shrunk = {
-            let mut state = self.state.lock();
+            let mut state = self.store.lock_in_memory(&self.memory, &[cut_at(size)])?;
             let shrunk = size < state.size;
             state.size = size;
             if shrunk {
@@ -100,60 +119,82 @@ impl<M: Machine> Shmem<M> {
         if shrunk {
             self.mappings.unmap(pages_of(size), u64::MAX, true);
         }
+        Ok(())
     }
 
     /// Raises the size to `size` if it is smaller.
     pub fn grow_to(&self, size: u64) {
-        let mut state = self.state.lock();
+        let mut state = self.store.lock();
         state.size = state.size.max(size);
     }
 
     /// Reads from `offset`; returns how many bytes there were before the end.
-    pub fn read_at(&self, offset: u64, bytes: &mut [u8]) -> usize {
-        let state = self.state.lock();
-        let available = state.size.saturating_sub(offset).min(bytes.len() as u64) as usize;
+    ///
+    /// # Errors
+    /// A page is in swap and cannot be brought back.
+    pub fn read_at(&self, offset: u64, bytes: &mut [u8]) -> Result<usize, ObjectError> {
+        let available = self.size().saturating_sub(offset).min(bytes.len() as u64) as usize;
         for (index, within, part) in parts(offset, available) {
             let target = &mut bytes[part];
+            let state = self.store.lock_in_memory(&self.memory, &[Some(index)])?;
             match state.pages.get(index) {
                 Some(frame) => self.memory.frames().read(frame, within, target),
                 None => target.fill(0),
             }
         }
-        available
+        Ok(available)
     }
 
     /// Writes at `offset`, growing the object; returns how many bytes were written.
     ///
     /// # Errors
-    /// No frame is free and nothing was written.
-    pub fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<usize, OutOfFrames> {
-        let mut state = self.state.lock();
+    /// No frame is free, or a page is in swap and cannot be brought back, and nothing was written.
+    pub fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<usize, ObjectError> {
         let mut written = 0;
         for (index, within, part) in parts(offset, bytes.len()) {
             let whole = part.len() == PAGE_SIZE;
-            let frame = match self.page(&mut state, index, !whole) {
-                Ok(frame) => frame,
+            let stored = self
+                .store
+                .lock_in_memory(&self.memory, &[Some(index)])
+                .and_then(|mut state| {
+                    let frame = self.page(&mut state, index, !whole)?;
+                    let end = part.end;
+                    self.memory.frames().write(frame, within, &bytes[part]);
+                    state.size = state.size.max(offset + end as u64);
+                    Ok(end)
+                });
+            match stored {
+                Ok(end) => written = end,
                 Err(error) if written == 0 => return Err(error),
                 Err(_) => break,
-            };
-            written = part.end;
-            self.memory.frames().write(frame, within, &bytes[part]);
+            }
         }
-        state.size = state.size.max(offset + written as u64);
         Ok(written)
     }
 
-    /// The frame of page `index` with one more reference, made if `create` says so.
+    /// The frame of page `index` with one more reference, brought back if it is in swap, made if there is none and
+    /// `create` says so.
     ///
     /// # Errors
-    /// [`ObjectError::BeyondEnd`] or [`ObjectError::OutOfMemory`].
+    /// [`ObjectError::BeyondEnd`], [`ObjectError::OutOfMemory`] or [`ObjectError::Io`].
     pub fn frame_for(&self, index: u64, create: bool) -> Result<Option<Frame>, ObjectError> {
-        let mut state = self.state.lock();
+        loop {
+            match self.frame_in_memory(index, create) {
+                Err(ObjectError::InSwap) => self.store.bring_in(&self.memory, index)?,
+                found => return found,
+            };
+        }
+    }
+
+    /// The same for a page that is not in swap.
+    fn frame_in_memory(&self, index: u64, create: bool) -> Result<Option<Frame>, ObjectError> {
+        let mut state = self.store.lock();
         if index >= pages_of(state.size) {
             return Err(ObjectError::BeyondEnd);
         }
         let frame = match state.pages.get(index) {
             Some(frame) => frame,
+            None if state.is_in_swap(index) => return Err(ObjectError::InSwap),
             None if create => self.page(&mut state, index, true)?,
             None => return Ok(None),
         };
@@ -161,35 +202,40 @@ impl<M: Machine> Shmem<M> {
     }
 
     /// Makes the bytes `start..end` zero and frees the pages that lie inside; the size stays.
-    pub fn punch(&self, start: u64, end: u64) {
+    ///
+    /// # Errors
+    /// A page of which a part becomes zero is in swap and cannot be brought back: nothing has changed.
+    pub fn punch(&self, start: u64, end: u64) -> Result<(), ObjectError> {
         let page = PAGE_SIZE as u64;
         let (first, last) = (start.div_ceil(page), end / page);
         {
-            let mut state = self.state.lock();
+            let edges = [cut_at(start), cut_at(end)];
+            let mut state = self.store.lock_in_memory(&self.memory, &edges)?;
             if first > last {
                 self.clear_part(&state, start, end);
-                return;
+                return Ok(());
             }
             self.clear_part(&state, start, first * page);
             self.clear_part(&state, last * page, end);
             if first == last {
-                return;
+                return Ok(());
             }
             state.pages.remove_range(first, last);
             self.mappings.stale();
         }
         self.mappings.unmap(first, last, false);
+        Ok(())
     }
 
-    /// Makes every page of the bytes `start..end` resident, without changing the size.
+    /// Makes every page of the bytes `start..end`, without changing the size.
     ///
     /// # Errors
     /// No frame is free; the pages made so far go again.
     pub fn allocate(&self, start: u64, end: u64) -> Result<(), OutOfFrames> {
-        let mut state = self.state.lock();
+        let mut state = self.store.lock();
         let mut made: Option<(u64, u64)> = None;
         for index in start / PAGE_SIZE as u64..pages_of(end) {
-            if state.pages.get(index).is_some() {
+            if state.pages.stored(index).is_some() {
                 continue;
             }
             if let Err(error) = self.page(&mut state, index, true) {
@@ -205,16 +251,16 @@ impl<M: Machine> Shmem<M> {
         Ok(())
     }
 
-    /// The first byte at or after `offset` that is in memory (`hole` false) or in a hole (`hole` true);
+    /// The first byte at or after `offset` that is in a page (`hole` false) or in a hole (`hole` true);
     /// `None` if there is no data before the end. The end is a hole.
     pub fn seek(&self, offset: u64, hole: bool) -> Option<u64> {
-        let state = self.state.lock();
+        let state = self.store.lock();
         if offset >= state.size {
             return None;
         }
         let mut index = offset / PAGE_SIZE as u64;
         if hole {
-            while state.pages.get(index).is_some() {
+            while state.pages.stored(index).is_some() {
                 index += 1;
             }
             return Some(offset.max(index * PAGE_SIZE as u64).min(state.size));
@@ -224,7 +270,7 @@ impl<M: Machine> Shmem<M> {
         (found < state.size).then_some(found)
     }
 
-    /// The frame of page `index`, made if there is none; zeroed only if `zeroed` says so.
+    /// The frame of page `index`, which is not in swap, made if there is none; zeroed only if `zeroed` says so.
     fn page(&self, state: &mut State<M>, index: u64, zeroed: bool) -> Result<Frame, OutOfFrames> {
         if let Some(frame) = state.pages.get(index) {
             return Ok(frame);
@@ -266,13 +312,28 @@ impl<M: Machine> Shmem<M> {
             return Err(CollapseError::NotEligible);
         }
         Ok(pages
-            .filter(|index| state.pages.get(*index).is_none())
+            .filter(|index| state.pages.stored(*index).is_none())
             .count() as u64)
+    }
+
+    /// Brings the pages from `first` on back of which a huge page is to be made.
+    fn gather_swapped(&self, first: u64) -> Result<(), CollapseError> {
+        for index in first..first + HUGE_PAGES {
+            let brought = self.store.bring_in(&self.memory, index);
+            brought.map_err(|error| match error {
+                ObjectError::OutOfMemory => CollapseError::NoFrames,
+                ObjectError::BeyondEnd
+                | ObjectError::Io
+                | ObjectError::WouldBlock
+                | ObjectError::InSwap => CollapseError::NotEligible,
+            })?;
+        }
+        Ok(())
     }
 
     /// Puts a huge page with the same contents in the place of the pages from `first` on, which nobody shows.
     fn gather_folio(&self, first: u64, most_missing: u64) -> Result<(), CollapseError> {
-        let mut state = self.state.lock();
+        let mut state = self.store.lock();
         let end = first + HUGE_PAGES;
         let frames = self.memory.frames();
         let there = |index| state.pages.get(index);
@@ -282,6 +343,10 @@ impl<M: Machine> Shmem<M> {
         }
         let alone = |frame| frames.references(frame) == 1;
         let in_use = !(first..end).filter_map(there).all(alone);
+        if (first..end).any(|index| state.is_in_swap(index)) {
+            // It left again.
+            return Err(CollapseError::Busy);
+        }
         if in_use && !planted(Mistake::CollapseInUse) {
             // Somebody reads or writes one of them at this moment, or a device does.
             return Err(CollapseError::Busy);
@@ -331,22 +396,73 @@ impl<M: Machine> Shmem<M> {
 
 impl<M: Machine> Drop for Shmem<M> {
     fn drop(&mut self) {
+        let listed = {
+            let mut state = self.store.lock();
+            state.pages.remove_range(0, u64::MAX);
+            state.is_listed
+        };
+        if listed {
+            self.memory.swap().delist(&self.store);
+        }
         self.memory.take_back(self.promised);
     }
 }
 
 impl<M: Machine> Object<M> for Shmem<M> {
     fn frame(&self, _memory: &Memory<M>, index: u64, _write: bool) -> Result<Frame, ObjectError> {
-        let frame = self.frame_for(index, true)?;
+        let frame = self.frame_in_memory(index, true)?;
         Ok(frame.expect("created above"))
     }
 
+    fn holds(&self, _memory: &Memory<M>, index: u64) -> bool {
+        let state = self.store.lock();
+        index < pages_of(state.size) && state.pages.stored(index).is_some()
+    }
+
+    fn find(&self, _memory: &Memory<M>, index: u64) -> Result<Option<Frame>, ObjectError> {
+        match self.frame_for(index, false) {
+            Err(ObjectError::BeyondEnd) => Ok(None),
+            found => found,
+        }
+    }
+
+    fn swapped(&self, first: u64, pages: u64) -> u64 {
+        let state = self.store.lock();
+        if state.pages.swapped() == 0 {
+            return 0;
+        }
+        let mut count = 0;
+        let mut next = state.pages.next(first);
+        while let Some((index, stored)) = next.filter(|(index, _)| *index < first + pages) {
+            count += u64::from(matches!(stored, Stored::InSwap(_)));
+            next = state.pages.next(index + 1);
+        }
+        count
+    }
+
+    fn bring_in(&self, memory: &Memory<M>, index: u64) -> Result<bool, ObjectError> {
+        self.store.bring_in(memory, index)
+    }
+
+    fn send_out(&self, memory: &Memory<M>, leaving: &Leaving) -> Left {
+        if !self.leaves || !memory.swap().list(&self.store) {
+            return Left::default();
+        }
+        let mut pages = leaving.pages;
+        self.mappings.keep(&mut pages, leaving.unused);
+        if pages.is_empty() {
+            return Left::default();
+        }
+        self.store
+            .send_out(memory, &self.mappings, pages, leaving.payer)
+    }
+
     fn cached(&self, _memory: &Memory<M>, index: u64) -> Option<Frame> {
-        self.frame_for(index, false).ok().flatten()
+        self.frame_in_memory(index, false).ok().flatten()
     }
 
     fn cached_run(&self, memory: &Memory<M>, first: u64, frames: &mut [Option<Frame>]) {
-        let state = self.state.lock();
+        let state = self.store.lock();
         let end = pages_of(state.size);
         for (index, frame) in (first..).zip(frames) {
             *frame = match state.pages.get(index) {
@@ -357,11 +473,11 @@ impl<M: Machine> Object<M> for Shmem<M> {
     }
 
     fn contains(&self, index: u64) -> bool {
-        index < pages_of(self.state.lock().size)
+        index < pages_of(self.store.lock().size)
     }
 
     fn folio(&self, memory: &Memory<M>, first: u64, asked: bool) -> Option<Frame> {
-        let mut state = self.state.lock();
+        let mut state = self.store.lock();
         let make = || self.may_be_huge(memory, asked);
         let head = match state.pages.folio(first) {
             Some(head) => head,
@@ -376,31 +492,36 @@ impl<M: Machine> Object<M> for Shmem<M> {
         self.huge.is_some_and(allows)
     }
 
-    fn collapse(&self, first: u64, most_missing: u64) -> Result<(), CollapseError> {
+    fn collapse(&self, first: u64, limits: CollapseLimits) -> Result<(), CollapseError> {
         if self.memory.huge().shared_mode() == SharedMode::Deny {
             return Err(CollapseError::NotEligible);
         }
         {
-            let state = self.state.lock();
+            let state = self.store.lock();
             if state.pages.folio(first).is_some() {
                 return Ok(());
             }
-            if self.missing(&state, first)? > most_missing {
+            let missing = self.missing(&state, first)?;
+            let swapped = (first..first + HUGE_PAGES)
+                .filter(|index| state.is_in_swap(*index))
+                .count() as u64;
+            if missing > limits.missing || swapped > limits.swapped {
                 return Err(CollapseError::NotEligible);
             }
         }
+        self.gather_swapped(first)?;
         // Who finds a page from now on finds it again before it is gathered, or is found out.
         self.mappings.stale();
         self.mappings.unmap(first, first + HUGE_PAGES, false);
-        self.gather_folio(first, most_missing)
+        self.gather_folio(first, limits.missing)
     }
 
     fn put(&self, _memory: &Memory<M>, index: u64, frame: Frame) -> Result<Put, ObjectError> {
-        let mut state = self.state.lock();
+        let mut state = self.store.lock();
         if index >= pages_of(state.size) {
             return Err(ObjectError::BeyondEnd);
         }
-        if state.pages.get(index).is_some() {
+        if state.pages.stored(index).is_some() {
             return Ok(Put::Exists);
         }
         state.pages.insert(index, frame)?;
@@ -420,13 +541,18 @@ impl<M: Machine> Object<M> for Shmem<M> {
     }
 
     fn remove(&self, _memory: &Memory<M>, first: u64, pages: u64) -> Result<bool, ObjectError> {
-        self.punch(first * PAGE_SIZE as u64, (first + pages) * PAGE_SIZE as u64);
+        self.punch(first * PAGE_SIZE as u64, (first + pages) * PAGE_SIZE as u64)?;
         Ok(true)
     }
 
     fn is_memory(&self) -> bool {
         true
     }
+}
+
+/// The page that `offset` cuts, if it does not lie between two.
+fn cut_at(offset: u64) -> Option<u64> {
+    (offset % PAGE_SIZE as u64 != 0).then_some(offset / PAGE_SIZE as u64)
 }
 
 /// How many pages `bytes` bytes touch.

@@ -290,20 +290,28 @@ impl<M: Machine> Core<M> {
     fn advise_page_out(&self, range: PageRange) -> Result<Advised, AdviseError> {
         let swaps = self.memory.swap().is_on();
         let mut advised = Advised::Done;
-        self.for_each_area(range, |area, part| {
+        let mut passed = range.start;
+        let result = self.for_each_area(range, |area, part| {
             refuse_locked(area, part)?;
+            passed = part.end;
             if area.flags.contains(AreaFlags::DROPPABLE) {
                 return self.drop_pages(area, part, Advice::DontNeed);
             }
             if self.may_leave(area) && (swaps || self.memory.may_lose_pages()) {
                 let mut effort = Effort::ALL;
                 self.page_out(area, part, Choice::All, &mut effort);
-                return Ok(());
+            } else if !swaps || !self.object_may_leave(area) {
+                advised = Advised::AdvisedOnly;
             }
-            advised = Advised::AdvisedOnly;
             Ok(())
-        })?;
-        Ok(advised)
+        });
+        if swaps {
+            // What objects have goes without the lock.
+            let passed = PageRange::new(range.start, passed);
+            let mut effort = Effort::ALL;
+            self.page_out_objects(passed, Choice::All, &mut effort);
+        }
+        result.map(|()| advised)
     }
 
     /// Takes the pages out at once. Guards stay, and the protection of objects' pages; that of anonymous memory goes.

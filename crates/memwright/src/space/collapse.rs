@@ -12,6 +12,7 @@ use super::{AddressSpace, Area, Areas, Core, access_bits};
 use crate::error::{AdviseError, FaultError};
 use crate::fault::NEW;
 use crate::huge::{HUGE_PAGES, HugeAsker, around};
+use crate::object::CollapseLimits;
 use crate::stats::Row;
 use crate::track::written;
 use crate::vma::{AreaFlags, Lineage};
@@ -115,9 +116,12 @@ impl<M: Machine> Core<M> {
         if shows_object(&areas, range) {
             let fits = self.is_mapped_small(&areas, range);
             drop(areas);
-            let missing = limits.missing.into();
+            let limits = CollapseLimits {
+                missing: limits.missing.into(),
+                swapped: limits.swapped.into(),
+            };
             return fits.then(|| {
-                if self.collapse_object(range, HugeAsker::Setting, missing)? {
+                if self.collapse_object(range, HugeAsker::Setting, limits)? {
                     Ok(())
                 } else {
                     Err(CollapseFailure::Unfit)
@@ -193,7 +197,11 @@ impl<M: Machine> Core<M> {
     fn collapse_one(&self, range: PageRange) -> Result<(), CollapseFailure> {
         if shows_object(&self.areas.read(self.cpu()), range) {
             // Where it cannot be mapped as a whole the object has it nevertheless.
-            let done = self.collapse_object(range, HugeAsker::Program, HUGE_PAGES);
+            let limits = CollapseLimits {
+                missing: HUGE_PAGES,
+                swapped: HUGE_PAGES,
+            };
+            let done = self.collapse_object(range, HugeAsker::Program, limits);
             return done.map(|_| ());
         }
         let mut areas = self.areas.write();

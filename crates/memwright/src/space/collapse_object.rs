@@ -8,7 +8,7 @@ use memwright_table::{Bits, Entry, Machine, PageRange, PageSize, Present};
 use super::collapse::CollapseFailure;
 use super::{Area, Areas, Core, access_bits};
 use crate::huge::HugeAsker;
-use crate::object::{CollapseError, Object};
+use crate::object::{CollapseError, CollapseLimits, Object};
 use crate::vma::AreaFlags;
 use crate::writable::upgrade;
 
@@ -44,36 +44,33 @@ impl<M: Machine> Core<M> {
         })
     }
 
-    /// Makes the object's pages that `range` shows one huge page, unless they are; of those at most so many may be missing.
+    /// Makes the object's pages that `range` shows one huge page, unless they are; of those at most so many may be missing or in swap.
     /// For a program it is mapped as a whole; a scan leaves that to the next fault, and takes out of its way what is
     /// mapped in small pages. Says whether that could be done.
     pub(super) fn collapse_object(
         &self,
         range: PageRange,
         asker: HugeAsker,
-        most_missing: u64,
+        mut limits: CollapseLimits,
     ) -> Result<bool, CollapseFailure> {
-        let (object, first, most_missing) = {
+        let (object, first) = {
             let areas = self.areas.read(self.cpu());
             let area = areas.map.find(range.start);
             let area = area.filter(|area| self.area_may_be_huge(area, range, asker));
             let area = area.ok_or(CollapseFailure::NotEligible)?;
             let object = area.object().ok_or(CollapseFailure::NotEligible)?;
             // Whoever watches would not be told when what is missing appears.
-            let watched = area.flags().intersects(AreaFlags::UFFD);
-            let most_missing = if watched { 0 } else { most_missing };
-            (
-                Arc::clone(object),
-                area.offset_of(range.start),
-                most_missing,
-            )
+            if area.flags().intersects(AreaFlags::UFFD) {
+                limits.missing = 0;
+            }
+            (Arc::clone(object), area.offset_of(range.start))
         };
-        let mut outcome = object.collapse(first, most_missing);
+        let mut outcome = object.collapse(first, limits);
         for _ in 1..ATTEMPTS {
             if outcome != Err(CollapseError::Busy) {
                 break;
             }
-            outcome = object.collapse(first, most_missing);
+            outcome = object.collapse(first, limits);
         }
         outcome?;
         Ok(match asker {

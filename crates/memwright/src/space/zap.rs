@@ -4,7 +4,7 @@ use memwright_table::mistake::{Mistake, planted};
 use memwright_table::{Bits, Cursor, Edit, Entry, Gather, Machine, Marks};
 
 use super::{Area, Core};
-use crate::object::{CleanOutcome, Mappings};
+use crate::object::{CleanOutcome, Cluster, Mappings};
 use crate::stats::Row;
 use crate::vma::AreaFlags;
 
@@ -70,6 +70,32 @@ impl<M: Machine> Core<M> {
             }
             if !cursor.advance() {
                 break;
+            }
+        }
+    }
+
+    /// Takes those of the object's `pages` out that an area here locks, and if they must be `unused` those whose entry
+    /// here was used.
+    pub(crate) fn keep_of_object(&self, mappings: &Mappings<M>, pages: &mut Cluster, unused: bool) {
+        let areas = self.areas.read(self.cpu());
+        let mut kept = AreaFlags::LOCKED | AreaFlags::SECRET;
+        if planted(Mistake::SwapLocked) {
+            kept -= AreaFlags::LOCKED;
+        }
+        for area in areas.map.iter().filter(|area| shows(area, mappings)) {
+            for index in pages.iter() {
+                let page = area.pages_showing(index, index + 1);
+                if page.is_empty() {
+                    continue;
+                }
+                let is_used = || {
+                    let entry = self.table.look(page).entry().entry;
+                    let shown = entry.present();
+                    shown.is_some_and(|page| page.bits.contains(Bits::ACCESSED))
+                };
+                if area.flags().intersects(kept) || unused && is_used() {
+                    pages.remove(index);
+                }
             }
         }
     }

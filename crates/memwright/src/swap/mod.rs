@@ -6,6 +6,7 @@
 //! around.rs  how many come back together
 //! out.rs     pages leave                 ../fault/swap.rs  a page comes back
 //! reclaim.rs which leave when memory is short
+//! object.rs  pages of shared memory   out_object.rs  which of them leave
 //! lazy.rs    pages whose contents may be lost
 //! remove.rs  a device is taken out of use
 //! payer.rs   who pays for slots
@@ -19,12 +20,16 @@
 //! at once, where [the rule](crate::writable) allows it, and clean: the slot stays, so that the page goes out again
 //! for nothing as long as nobody writes to it (design rule 8). A store maps it writable and dirty, and the slot is
 //! free. A page of several owners comes back once, and each of them finds the same frame.
+//!
+//! A page of shared memory has one owner, the object, whose store names the slot.
 
 mod around;
 mod cache;
 mod device;
 mod lazy;
+mod object;
 mod out;
+mod out_object;
 mod payer;
 mod reclaim;
 mod remove;
@@ -34,6 +39,7 @@ mod transfers;
 pub(crate) use around::{MOST_AROUND, Window, WindowCell};
 pub(crate) use cache::Cached;
 pub use device::{DeviceError, Direction, Submission, SwapDevice, Ticket, Transfer};
+pub use object::{Leaving, Left, ObjectPlace};
 pub use payer::{MOST_PAYERS, SwapPayer};
 pub(crate) use reclaim::Choice;
 pub use reclaim::Effort;
@@ -46,6 +52,7 @@ use alloc::vec::Vec;
 use memwright_table::sync::{Lock, Rank};
 use memwright_table::{Frame, Frames, Machine, OutOfMemory, TryPush};
 
+use object::Listed;
 use payer::Bills;
 use slot::{Record, SlotMap};
 
@@ -88,6 +95,8 @@ pub struct Swap<M: Machine> {
     devices: Lock<Vec<Option<Active<M>>>>,
     /// What each payer has.
     bills: Bills,
+    /// Objects that may have pages in slots.
+    stores: Lock<Vec<Listed<M>>>,
 }
 
 impl<M: Machine> Swap<M> {
@@ -95,6 +104,7 @@ impl<M: Machine> Swap<M> {
         Self {
             devices: Lock::new(Rank::Swap, Vec::new()),
             bills: Bills::new(),
+            stores: Lock::new(Rank::ObjectRegistry, Vec::new()),
         }
     }
 

@@ -135,6 +135,7 @@ impl<M: Machine> Core<M> {
         gather: &mut Gather<'_, M>,
     ) -> u64 {
         let flags = area.flags();
+        let shows_object = area.object().is_some();
         let nothing = Leaving {
             page: Page::new(0),
             old: Present {
@@ -157,6 +158,10 @@ impl<M: Machine> Core<M> {
             let Entry::Present(page) = cursor.peek() else {
                 continue;
             };
+            if shows_object && !self.is_private(page.frame) {
+                // The object's pages are looked at for themselves.
+                continue;
+            }
             effort.look -= 1;
             if choice == Choice::Unused && page.bits.contains(Bits::ACCESSED) {
                 cursor.edit(Bits::FOLDED_ACCESSED, Bits::ACCESSED, gather);

@@ -6,7 +6,7 @@
 
 use memwright_table::{Machine, Page, PageRange};
 
-use crate::space::AddressSpace;
+use crate::space::{AddressSpace, Core};
 
 /// How much is looked at, and how much is to go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,18 +45,41 @@ impl<M: Machine> AddressSpace<M> {
     /// did off `effort`. Returns where to go on when that is over, or `None` at the end.
     pub fn reclaim(&self, from: Page, effort: &mut Effort) -> Option<Page> {
         let core = &*self.core;
-        let areas = core.areas.read(core.cpu());
-        let rest = PageRange::new(from.min(Page::USER_END), Page::USER_END);
-        for area in areas.map.overlapping(rest) {
-            if !core.may_leave(area) || !area.has_faulted() {
-                continue;
-            }
-            let range = area.range().intersect(rest);
-            let end = core.page_out(area, range, Choice::Unused, effort);
+        let mut next = from.min(Page::USER_END);
+        while next < Page::USER_END {
+            let rest = PageRange::new(next, Page::USER_END);
+            // Up to the first area with an object, whose pages go without a lock.
+            let (private_end, shown) = core.reclaim_private(rest, effort);
             if effort.is_over() {
-                return Some(end);
+                return Some(private_end);
+            }
+            let Some(shown) = shown else { return None };
+            next = core.page_out_objects(shown, Choice::Unused, effort);
+            if effort.is_over() {
+                return Some(next);
             }
         }
         None
+    }
+}
+
+impl<M: Machine> Core<M> {
+    /// Reclaims private pages of `range`, through the first area that shows an object whose pages may leave. Returns where
+    /// it ended, and the pages of that area.
+    fn reclaim_private(&self, range: PageRange, effort: &mut Effort) -> (Page, Option<PageRange>) {
+        let areas = self.areas.read(self.cpu());
+        for area in areas.map.overlapping(range) {
+            let part = area.range().intersect(range);
+            if self.may_leave(area) && area.has_faulted() {
+                let end = self.page_out(area, part, Choice::Unused, effort);
+                if effort.is_over() {
+                    return (end, None);
+                }
+            }
+            if self.object_may_leave(area) {
+                return (part.end, Some(part));
+            }
+        }
+        (range.end, None)
     }
 }

@@ -180,7 +180,9 @@ impl<M: Machine> Place<'_, M> {
             Ok(Put::Exists) => return Err(FillError::Exists),
             Err(ObjectError::OutOfMemory) => return Err(FillError::OutOfMemory),
             Err(ObjectError::BeyondEnd) => return Err(FillError::NotThere),
-            Err(ObjectError::Io | ObjectError::WouldBlock) => return Err(FillError::Invalid),
+            Err(ObjectError::Io | ObjectError::WouldBlock | ObjectError::InSwap) => {
+                return Err(FillError::Invalid);
+            }
         }
         self.show_frame(shown.into_raw(), true)
     }
@@ -188,7 +190,12 @@ impl<M: Machine> Place<'_, M> {
     /// A page that the object has already.
     fn show(&self, object: &dyn Object<M>) -> Result<(), FillError> {
         let index = self.fault.area.offset_of(self.fault.page);
-        let frame = object.cached(&self.fault.core.memory, index);
+        let found = object.find(&self.fault.core.memory, index);
+        let frame = found.map_err(|error| match error {
+            ObjectError::BeyondEnd => FillError::NotThere,
+            ObjectError::OutOfMemory => FillError::OutOfMemory,
+            ObjectError::Io | ObjectError::WouldBlock | ObjectError::InSwap => FillError::Invalid,
+        })?;
         self.show_frame(frame.ok_or(FillError::NotThere)?, false)
     }
 

@@ -189,7 +189,8 @@ impl<M: Machine> Place<'_, M> {
                 ObjectError::BeyondEnd
                 | ObjectError::OutOfMemory
                 | ObjectError::Io
-                | ObjectError::WouldBlock,
+                | ObjectError::WouldBlock
+                | ObjectError::InSwap,
             ) => return Err(FillError::NotThere),
         };
         let page = self.fault.core.memory.frames().share(there);

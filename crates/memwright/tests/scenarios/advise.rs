@@ -324,8 +324,8 @@ fn a_guard_over_several_areas_is_forked_and_truncated_with_each() {
     for index in [2, middle - 1, middle, middle + 1, pages - 1] {
         assert_eq!(child.load_with(index), Err(FaultError::Guard));
     }
-    object.set_size((middle + 7) * PAGE);
-    object.set_size(PAGE);
+    object.set_size((middle + 7) * PAGE).unwrap();
+    object.set_size(PAGE).unwrap();
     assert_eq!(process.load_with(1), Err(FaultError::BeyondObject));
     assert_eq!(process.load_with(middle), Err(FaultError::Guard));
     process.unmap(middle - 3, 10);

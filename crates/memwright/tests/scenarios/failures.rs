@@ -1,7 +1,8 @@
 //! Every allocation fails once: the operation reports it, nothing leaks, nothing is half done.
 
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 
+use memwright::object::{ObjectIdentity, Shmem};
 use memwright::{AddressSpace, Advice, MapRequest, Placement, RemapRequest};
 use memwright_table::handle::fail_heap_after;
 
@@ -15,7 +16,11 @@ static HEAP: Mutex<()> = Mutex::new(());
 fn script(world: &World) -> usize {
     let mut failed = 0;
     let mut step = |done: bool| failed += usize::from(!done);
-    let object = world.shmem(600);
+    let identity = ObjectIdentity::default();
+    let Ok(object) = Shmem::new(world.memory.clone(), 600 * PAGE, identity) else {
+        return 1;
+    };
+    let object = Arc::new(object);
     let layout = memwright::Layout {
         lowest: memwright_table::VirtAddr::new(0x1_0000),
         mmap_top: memwright_table::VirtAddr::new(0x7fff_f000_0000),

@@ -136,7 +136,7 @@ fn private_pages_of_a_file_are_copied_with_the_fork_and_the_rest_is_found_again(
     child.store(1, 2).unwrap();
     assert_eq!((parent.load(1), child.load(1)), (9, 2));
     let mut byte = [0];
-    object.read_at(4096, &mut byte);
+    object.read_at(4096, &mut byte).unwrap();
     assert_eq!(byte, [9]);
 }
 

@@ -21,6 +21,7 @@ mod protect;
 mod remap;
 mod shared_huge;
 mod swap;
+mod swap_shared;
 mod track;
 mod uffd;
 mod uffd_huge;

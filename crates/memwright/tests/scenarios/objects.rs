@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use memwright::object::{Mappings, Object, ObjectError, ObjectIdentity, Pages};
+use memwright::object::{Mappings, Object, ObjectError, ObjectIdentity, Pages, Shmem, Stored};
 use memwright::{FaultError, FaultKind, MapRequest, Memory, Placement, Row, SyncFlags};
 use memwright_table::{Frame, FrameKind};
 use std::sync::Mutex;
@@ -65,7 +65,7 @@ fn a_private_store_copies_and_the_file_keeps_its_own() {
         [2, 2, 1]
     );
     let mut bytes = [0; 2];
-    object.read_at(PAGE - 1, &mut bytes);
+    object.read_at(PAGE - 1, &mut bytes).unwrap();
     assert_eq!(bytes, [7, 7]);
     // The copies are the process's own: there and back costs nothing.
     process.protect(0, 2, R);
@@ -83,7 +83,7 @@ fn shared_memory_is_writable_after_a_read() {
     assert_eq!(process.store(0, 4), Ok(vec![]));
     assert_eq!(process.store(1, 5), Ok(vec![FaultKind::File]));
     let mut bytes = [0; 1];
-    object.read_at(PAGE, &mut bytes);
+    object.read_at(PAGE, &mut bytes).unwrap();
     assert_eq!(bytes, [5]);
 }
 
@@ -125,7 +125,7 @@ fn truncation_reaches_every_mapping_and_growth_shows_zeroes() {
         shared.load(index);
         private.store(index, 9).unwrap();
     }
-    object.set_size(PAGE + 100);
+    object.set_size(PAGE + 100).unwrap();
     assert_eq!(shared.load_with(2), Err(FaultError::BeyondObject));
     assert_eq!(
         private.load_with(2),
@@ -133,10 +133,10 @@ fn truncation_reaches_every_mapping_and_growth_shows_zeroes() {
         "copies go too"
     );
     assert_eq!((shared.load(1), private.load(1)), (8, 9));
-    object.set_size(4 * PAGE);
+    object.set_size(4 * PAGE).unwrap();
     assert_eq!(shared.load(3), 0);
     let mut tail = [1; 2];
-    object.read_at(PAGE + 99, &mut tail);
+    object.read_at(PAGE + 99, &mut tail).unwrap();
     assert_eq!(tail, [8, 0]);
 }
 
@@ -148,19 +148,19 @@ fn files_are_read_and_written_at_any_offset() {
     assert_eq!(object.write_at(5000, &text), Ok(10_000));
     assert_eq!(object.size(), 15_000);
     let mut back = vec![1; 20_000];
-    assert_eq!(object.read_at(0, &mut back), 15_000);
+    assert_eq!(object.read_at(0, &mut back), Ok(15_000));
     assert!(back[..5000].iter().all(|byte| *byte == 0));
     assert_eq!(back[5000..15_000], text[..]);
-    assert_eq!(object.read_at(15_000, &mut back), 0);
+    assert_eq!(object.read_at(15_000, &mut back), Ok(0));
     assert_eq!(object.resident(), 3, "the hole costs nothing");
     assert_eq!(object.seek(0, false), Some(4096));
     assert_eq!(object.seek(5000, false), Some(5000));
     assert_eq!(object.seek(4096, true), Some(15_000));
     assert_eq!(object.seek(0, true), Some(0));
     assert_eq!(object.seek(15_000, false), None);
-    object.punch(4097, 8191);
+    object.punch(4097, 8191).unwrap();
     assert_eq!(object.resident(), 3);
-    object.punch(4096, 12288);
+    object.punch(4096, 12288).unwrap();
     assert_eq!(object.resident(), 1);
     object.allocate(0, 4 * PAGE).unwrap();
     assert_eq!((object.resident(), object.size()), (4, 15_000));
@@ -175,9 +175,9 @@ fn objects_are_sparse() {
         object.write_at(index * PAGE, &[1]).unwrap();
     }
     assert!(world.frames.used() < before + 6 + 10);
-    object.set_size(PAGE);
+    object.set_size(PAGE).unwrap();
     assert_eq!(object.resident(), 1);
-    object.set_size(0);
+    object.set_size(0).unwrap();
     assert_eq!(world.frames.used(), before);
 }
 
@@ -375,7 +375,7 @@ fn areas_of_one_open_object_merge_and_of_two_do_not() {
     let world = World::new();
     let object = world.shmem(8);
     let process = world.process();
-    let map = |object: &Arc<memwright::object::Shmem<Machine>>, index: u64, offset: u64| {
+    let map = |object: &Arc<Shmem<Machine>>, index: u64, offset: u64| {
         let request = MapRequest::object(object.clone(), offset * PAGE, 2 * PAGE, RW, true)
             .at(Placement::Fixed(page(index)));
         process.space.map(&request).unwrap();
@@ -400,7 +400,8 @@ fn shared_anonymous_memory_is_a_promise() {
     let world = World::new();
     let identity = ObjectIdentity::default();
     let promised = |pages: u64| {
-        memwright::object::Shmem::promised(world.memory.clone(), pages * PAGE, identity)
+        let object = Shmem::new(world.memory.clone(), pages * PAGE, identity).unwrap();
+        object.promised()
     };
     let object = promised(10).unwrap();
     assert_eq!(world.memory.commit().committed(), 10);
@@ -430,14 +431,15 @@ fn sparse_pages_behave_as_a_map() {
             }
             2 => {
                 let removed = pages.remove(index);
-                assert_eq!(removed, model.remove(&index));
-                drop(removed.map(|frame| world.frames.adopt(frame)));
+                let expected = model.remove(&index);
+                assert_eq!(removed, expected.map(Stored::InMemory));
+                drop(expected.map(|frame| world.frames.adopt(frame)));
             }
             _ => {
                 let next = model
                     .range(index..)
                     .next()
-                    .map(|(index, frame)| (*index, *frame));
+                    .map(|(index, frame)| (*index, Stored::InMemory(*frame)));
                 assert_eq!(pages.next(index), next);
             }
         }

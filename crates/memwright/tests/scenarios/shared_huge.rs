@@ -28,7 +28,7 @@ fn shared(world: &World, pages: u64) -> Arc<Shmem<Machine>> {
         device: 1,
         inode: 7,
     };
-    let object = Shmem::new(world.memory.clone(), pages * PAGE, identity);
+    let object = Shmem::new(world.memory.clone(), pages * PAGE, identity).unwrap();
     Arc::new(object.with_huge_pages(SharedSetting::File))
 }
 
@@ -39,7 +39,7 @@ fn size(process: &Process<'_>, index: u64) -> Option<PageSize> {
 
 fn byte(object: &Shmem<Machine>, offset: u64) -> u8 {
     let mut byte = [0];
-    assert_eq!(object.read_at(offset, &mut byte), 1);
+    assert_eq!(object.read_at(offset, &mut byte), Ok(1));
     byte[0]
 }
 
@@ -113,7 +113,7 @@ fn a_hole_frees_what_it_takes_and_leaves_the_rest() {
     }
     two.load(FIRST);
     let used = world.frames.used();
-    object.punch(100 * PAGE, 150 * PAGE);
+    object.punch(100 * PAGE, 150 * PAGE).unwrap();
     // Each of the two needed no new table: theirs were set aside.
     assert_eq!(used - world.frames.used(), 50);
     assert_eq!(object.resident(), HUGE - 50);
@@ -127,7 +127,7 @@ fn a_hole_frees_what_it_takes_and_leaves_the_rest() {
     one.store(FIRST + 120, 5).unwrap();
     assert_eq!(two.load(FIRST + 120), 5);
     // What is cut off goes as a whole.
-    object.set_size(PAGE);
+    object.set_size(PAGE).unwrap();
     assert_eq!(object.resident(), 1);
     assert_eq!(one.load(FIRST), 0);
     one.check();
@@ -210,7 +210,7 @@ fn the_setting_decides_and_so_does_the_area() {
     settings.set_shared_mode(SharedMode::Never);
     settings.set_shared_size_mode(SharedSizeMode::Always);
     let identity = ObjectIdentity::default();
-    let anonymous = Shmem::new(world.memory.clone(), BYTES, identity);
+    let anonymous = Shmem::new(world.memory.clone(), BYTES, identity).unwrap();
     let anonymous = Arc::new(anonymous.with_huge_pages(SharedSetting::Anonymous));
     let mut other = world.process();
     other.map_object(FIRST, HUGE, RW, &anonymous, true);

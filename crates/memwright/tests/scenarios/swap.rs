@@ -14,17 +14,17 @@ const IN: FaultKind = FaultKind::SwapIn;
 const CACHED: FaultKind = FaultKind::SwapCached;
 
 /// A world with a swap device, which is empty again at the end.
-struct Swapping {
-    world: World,
-    device: Arc<HostSwap>,
+pub struct Swapping {
+    pub world: World,
+    pub device: Arc<HostSwap>,
 }
 
 impl Swapping {
-    fn new() -> Self {
+    pub fn new() -> Self {
         Self::with_slots(64)
     }
 
-    fn with_slots(slots: u32) -> Self {
+    pub fn with_slots(slots: u32) -> Self {
         let world = World::new();
         let device = Arc::new(HostSwap::new(slots));
         assert_eq!(world.memory.add_swap(device.clone(), 0), Ok(Some(0)));
@@ -33,7 +33,7 @@ impl Swapping {
         Self { world, device }
     }
 
-    fn slots(&self) -> u64 {
+    pub fn slots(&self) -> u64 {
         self.world.memory.swap().totals().1
     }
 }
@@ -56,7 +56,7 @@ fn filled(swapping: &Swapping, pages: u64) -> Process<'_> {
     process
 }
 
-fn page_out(process: &Process<'_>, first: u64, pages: u64) {
+pub fn page_out(process: &Process<'_>, first: u64, pages: u64) {
     let advised = process
         .space
         .advise(page(first), pages * PAGE, Advice::PageOut);
@@ -211,7 +211,7 @@ fn a_page_that_several_show_stays() {
     assert_eq!(parent.load(1), 2);
 }
 
-fn watch(asynchronous: bool) -> Watch {
+pub fn watch(asynchronous: bool) -> Watch {
     Watch::try_new(Watcher {
         number: 1,
         asynchronous,
@@ -478,7 +478,7 @@ fn what_is_not_used_between_two_looks_goes() {
 }
 
 /// Two looks, between which nobody used anything.
-fn reclaim_unused(process: &Process<'_>) -> u64 {
+pub fn reclaim_unused(process: &Process<'_>) -> u64 {
     let mut effort = memwright::Effort {
         look: 1000,
         wanted: 1000,

@@ -87,7 +87,7 @@ impl World {
             device: 1,
             inode: 7,
         };
-        Arc::new(Shmem::new(self.memory.clone(), pages * PAGE, identity))
+        Arc::new(Shmem::new(self.memory.clone(), pages * PAGE, identity).unwrap())
     }
 }
 

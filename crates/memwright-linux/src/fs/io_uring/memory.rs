@@ -5,7 +5,7 @@ use crate::{M, Memory};
 use alloc::sync::Arc;
 use core::fmt;
 use memwright::object::{Mappings, Object, ObjectError, ObjectIdentity, Shmem};
-use memwright_table::{Frame, PAGE_SIZE};
+use memwright_table::{Frame, OutOfMemory, PAGE_SIZE};
 
 /// Rings and submissions.
 pub struct RingMemory {
@@ -14,14 +14,17 @@ pub struct RingMemory {
 }
 
 impl RingMemory {
-    /// Zeroes.
-    #[must_use]
-    pub fn new(memory: &Arc<Memory>, sizes: Sizes) -> Self {
+    /// Zeroes, which never leave memory.
+    ///
+    /// # Errors
+    /// No heap.
+    pub fn new(memory: &Arc<Memory>, sizes: Sizes) -> Result<Self, OutOfMemory> {
         let size = (sizes.ring_pages() + sizes.submission_pages()) * PAGE_SIZE as u64;
-        Self {
-            pages: Shmem::new(memory.clone(), size, ObjectIdentity::default()),
+        let pages = Shmem::new(memory.clone(), size, ObjectIdentity::default())?;
+        Ok(Self {
+            pages: pages.staying(),
             sizes,
-        }
+        })
     }
 
     /// Its sizes.
@@ -34,7 +37,7 @@ impl RingMemory {
     #[must_use]
     pub fn word(&self, offset: u32) -> u32 {
         let mut bytes = [0; 4];
-        self.pages.read_at(offset.into(), &mut bytes);
+        self.read(offset.into(), &mut bytes);
         u32::from_le_bytes(bytes)
     }
 
@@ -54,9 +57,14 @@ impl RingMemory {
     pub fn submission(&self, number: u32) -> [u8; SUBMISSION_SIZE as usize] {
         let start = self.sizes.ring_pages() * PAGE_SIZE as u64;
         let mut bytes = [0; SUBMISSION_SIZE as usize];
-        self.pages
-            .read_at(start + u64::from(number * SUBMISSION_SIZE), &mut bytes);
+        self.read(start + u64::from(number * SUBMISSION_SIZE), &mut bytes);
         bytes
+    }
+
+    /// Reads what is in memory always.
+    fn read(&self, offset: u64, bytes: &mut [u8]) {
+        let read = self.pages.read_at(offset, bytes);
+        debug_assert!(read.is_ok());
     }
 
     /// Makes all pages, so that nothing fails later.

@@ -43,7 +43,7 @@ impl Ring {
     /// # Errors
     /// `ENOMEM`.
     pub fn new(memory: &Arc<Memory>, sizes: Sizes) -> Result<Self, Errno> {
-        let shared = RingMemory::new(memory, sizes);
+        let shared = RingMemory::new(memory, sizes).map_err(|_| Errno::ENOMEM)?;
         shared.make().map_err(|_| Errno::ENOMEM)?;
         for (offset, value) in [
             (SUBMIT_MASK, sizes.submissions - 1),

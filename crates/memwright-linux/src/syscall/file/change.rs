@@ -455,8 +455,7 @@ fn punch(regular: &Regular, start: u64, end: u64) -> Result<(), Errno> {
     {
         return Err(Errno::EPERM);
     }
-    regular.punch(start, end);
-    Ok(())
+    regular.punch(start, end)
 }
 
 fn fsync(context: &Context<'_>, arguments: &Arguments) -> CallResult {

@@ -86,7 +86,7 @@ fn memfd_create(context: &Context<'_>, arguments: &Arguments) -> CallResult {
         let contents = Regular::huge(&kernel.memory, seals);
         nameless(context, kernel.mounts.huge_files(), contents, permissions)
     } else {
-        let contents = Regular::nameless(&kernel.memory, seals);
+        let contents = Regular::nameless(&kernel.memory, seals)?;
         nameless(context, kernel.mounts.memory_files(), contents, permissions)
     };
     let file = Box::new(RegularFile::new(&inode, true)?);
@@ -106,7 +106,7 @@ fn memfd_secret(context: &Context<'_>, arguments: &Arguments) -> CallResult {
         return Err(Errno::EINVAL);
     }
     context.check_heap()?;
-    let contents = Regular::secret(&context.kernel.memory);
+    let contents = Regular::secret(&context.kernel.memory)?;
     let home = context.kernel.mounts.memory_files();
     let inode = nameless(context, home, contents, 0o600);
     add(context, b"/secretmem", inode, Box::new(SecretFile), flags)

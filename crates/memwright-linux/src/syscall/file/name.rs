@@ -187,7 +187,7 @@ fn make_node(
         None => {
             let (now, mounts) = (Moment::now(context.kernel), &context.kernel.mounts);
             let file_system = &walked.parent.inode.file_system;
-            let inode = mounts.new_regular(file_system, permissions, context.subject(), now);
+            let inode = mounts.new_regular(file_system, permissions, context.subject(), now)?;
             let name = walked.last_name(Errno::EEXIST)?;
             mounts
                 .names

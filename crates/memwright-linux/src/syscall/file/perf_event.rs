@@ -126,7 +126,7 @@ fn counted(context: &Context<'_>, id: i32) -> Result<Arc<Thread>, Errno> {
 fn probe(file: Arc<OpenFile>, offset: u64, thread: &Thread, enabled: bool) -> Result<Probe, Errno> {
     let mut code = [0; 16];
     let read = match &file.inode().body {
-        Body::Regular(regular) if offset < regular.size() => regular.read_at(offset, &mut code),
+        Body::Regular(regular) if offset < regular.size() => regular.read_at(offset, &mut code)?,
         _ => return Err(Errno::EINVAL),
     };
     Probe::new(file, offset, &code[..read], thread, enabled).map_err(|refused| match refused {

@@ -1,0 +1,116 @@
+//! Pages of an object that lie close together.
+
+use core::ops::Range;
+
+/// How many pages a cluster has room for (`SWAP_CLUSTER_MAX`).
+pub(crate) const CLUSTER: usize = u32::BITS as usize;
+
+/// Some of [`CLUSTER`] pages that follow one another, from one of them on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Cluster {
+    first: u64,
+    /// A bit for each page from `first` on.
+    members: u32,
+}
+
+impl Cluster {
+    /// Whether it has no pages.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.members == 0
+    }
+
+    /// Adds page `index`. False if there is no room for one so far from the first that was added, or for one before it.
+    pub fn insert(&mut self, index: u64) -> bool {
+        if self.is_empty() {
+            self.first = index;
+        }
+        let Some(distance) = index.checked_sub(self.first) else {
+            return false;
+        };
+        let fits = distance < CLUSTER as u64;
+        if fits {
+            self.members |= 1 << distance;
+        }
+        fits
+    }
+
+    /// Takes page `index` out.
+    pub fn remove(&mut self, index: u64) {
+        if let Some(distance) = index.checked_sub(self.first) {
+            if distance < CLUSTER as u64 {
+                self.members &= !(1 << distance);
+            }
+        }
+    }
+
+    /// The pages, upwards.
+    pub fn iter(&self) -> impl Iterator<Item = u64> + use<> {
+        let Self { first, members } = *self;
+        (0..u32::BITS)
+            .filter(move |bit| members & 1 << bit != 0)
+            .map(move |bit| first + u64::from(bit))
+    }
+
+    /// The runs of pages that follow one another, upwards.
+    pub fn runs(&self) -> impl Iterator<Item = Range<u64>> + use<> {
+        let Self { first, members } = *self;
+        let mut left = members;
+        core::iter::from_fn(move || {
+            if left == 0 {
+                return None;
+            }
+            let start = left.trailing_zeros();
+            let length = (left >> start).trailing_ones();
+            left &= !((u32::MAX >> (u32::BITS - length)) << start);
+            let start = first + u64::from(start);
+            Some(start..start + u64::from(length))
+        })
+    }
+
+    /// From the first page to after the last; empty if there is none.
+    #[must_use]
+    pub fn span(&self) -> Range<u64> {
+        let last = u32::BITS - self.members.leading_zeros();
+        let before = self.members.trailing_zeros().min(last);
+        self.first + u64::from(before)..self.first + u64::from(last)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pages_are_found_one_by_one_and_in_runs() {
+        let mut cluster = Cluster::default();
+        assert!(cluster.is_empty() && cluster.span().is_empty());
+        for (index, fits) in [
+            (70, true),
+            (71, true),
+            (74, true),
+            (69, false),
+            (101, true),
+            (102, false),
+        ] {
+            assert_eq!(cluster.insert(index), fits, "{index}");
+        }
+        assert!(cluster.iter().eq([70, 71, 74, 101]));
+        assert!(cluster.runs().eq([70..72, 74..75, 101..102]));
+        assert_eq!(cluster.span(), 70..102);
+        for index in [69, 70, 73, 101, 102] {
+            cluster.remove(index);
+        }
+        assert!(cluster.runs().eq([71..72, 74..75]));
+        assert_eq!(cluster.span(), 71..75);
+    }
+
+    #[test]
+    fn a_full_cluster_is_one_run() {
+        let mut cluster = Cluster::default();
+        let all = 5..5 + CLUSTER as u64;
+        assert!(all.clone().all(|index| cluster.insert(index)));
+        assert!(cluster.runs().eq([all.clone()]));
+        assert_eq!(cluster.span(), all);
+    }
+}

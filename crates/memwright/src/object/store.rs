@@ -1,0 +1,68 @@
+//! Where shared memory has its pages: what whoever brings pages back from swap reaches without the object.
+
+use memwright_table::sync::{Lock, LockGuard, Rank};
+use memwright_table::{Machine, OutOfMemory, Shared};
+
+use super::{ObjectError, Pages, Stored};
+use crate::memory::Memory;
+
+/// What the lock of a store guards.
+pub(crate) struct State<M: Machine> {
+    pub(crate) pages: Pages<M>,
+    /// In bytes.
+    pub(crate) size: u64,
+    /// The store is on the list of those that may have pages in swap.
+    pub(crate) is_listed: bool,
+}
+
+/// The pages of one object.
+pub(crate) struct Store<M: Machine> {
+    state: Lock<State<M>>,
+}
+
+impl<M: Machine> Store<M> {
+    /// A store of `size` bytes, all zero.
+    pub(super) fn new(memory: &Memory<M>, size: u64) -> Result<Shared<Self>, OutOfMemory> {
+        let pages = Pages::new(memory.frames().clone());
+        let state = State {
+            pages,
+            size,
+            is_listed: false,
+        };
+        Shared::try_new(Self {
+            state: Lock::new(Rank::Object, state),
+        })
+    }
+
+    /// Locks the pages and the size.
+    pub(crate) fn lock(&self) -> LockGuard<'_, State<M>> {
+        self.state.lock()
+    }
+
+    /// The same, with the pages `indices` in memory, as far as there are any: those in swap are brought back before.
+    ///
+    /// # Errors
+    /// [`ObjectError::OutOfMemory`] or [`ObjectError::Io`]; some of them may be back.
+    pub(super) fn lock_in_memory(
+        &self,
+        memory: &Memory<M>,
+        indices: &[Option<u64>],
+    ) -> Result<LockGuard<'_, State<M>>, ObjectError> {
+        loop {
+            let state = self.lock();
+            let is_out = |index: &&u64| state.is_in_swap(**index);
+            let Some(index) = indices.iter().flatten().find(is_out) else {
+                return Ok(state);
+            };
+            drop(state);
+            self.bring_in(memory, *index)?;
+        }
+    }
+}
+
+impl<M: Machine> State<M> {
+    /// Whether page `index` is in swap.
+    pub(crate) fn is_in_swap(&self, index: u64) -> bool {
+        matches!(self.pages.stored(index), Some(Stored::InSwap(_)))
+    }
+}

@@ -1,0 +1,547 @@
+//! Pages of shared memory that leave and come back: whoever shows them, reads them by calls, cuts them off or watches
+//! them.
+
+use std::sync::Arc;
+
+use memwright::object::{CollapseLimits, Object, ObjectError, ObjectIdentity, Shmem};
+use memwright::swap::ObjectPlace;
+use memwright::uffd::{Fill, FillError, WatchModes, WatchedFault};
+use memwright::{Advice, AreaFlags, FaultError, FaultKind, Row, SharedMode, SharedSetting};
+use memwright_table::{CpuId, FrameKind};
+
+use crate::swap::{Swapping, page_out, reclaim_unused, watch};
+use crate::world::{Machine, PAGE, Process, R, RW, page};
+
+type Memory = Shmem<Machine>;
+
+const IN: FaultKind = FaultKind::SwapIn;
+const FILE: FaultKind = FaultKind::File;
+
+/// A process that shows an object with `pages` pages, each with its number and one in it.
+fn filled(swapping: &Swapping, pages: u64) -> (Process<'_>, Arc<Memory>) {
+    let object = swapping.world.shmem(pages);
+    let mut process = swapping.world.process();
+    process.map_object(0, pages, RW, &object, true);
+    for index in 0..pages {
+        process.store(index, index as u8 + 1).unwrap();
+    }
+    (process, object)
+}
+
+/// The first byte of a page, as a call reads it.
+fn byte(object: &Memory, index: u64) -> Result<u8, ObjectError> {
+    let mut byte = [0];
+    object.read_at(index * PAGE, &mut byte)?;
+    Ok(byte[0])
+}
+
+fn places(object: &Memory) -> (u64, u64) {
+    (object.resident(), object.pages_in_swap())
+}
+
+#[test]
+fn a_page_goes_and_comes_back_by_a_fault_or_a_call() {
+    let swapping = Swapping::new();
+    let (mut process, object) = filled(&swapping, 8);
+    let account = swapping.world.counted(|| page_out(&process, 0, 8));
+    let rows = [Row::SwapOut, Row::SwapWritten].map(|row| account.count(row));
+    assert_eq!(rows, [8, 8]);
+    assert_eq!((places(&object), swapping.slots()), ((0, 8), 8));
+    assert_eq!(swapping.world.frames.used_by(FrameKind::Object), 0);
+    // It is the object that has pages in swap, not the process.
+    assert_eq!((process.resident(), process.space.swapped_pages()), (0, 0));
+    assert_eq!(object.swapped(2, 4), 4);
+    let mut told = Vec::new();
+    let tell = &mut |_, there| told.push(there);
+    process.space.resident(page(0), 2 * PAGE, tell).unwrap();
+    assert_eq!(told, [false, false]);
+    assert_eq!(process.load_with(0), Ok((1, vec![IN])));
+    assert_eq!(process.store(1, 20), Ok(vec![IN]));
+    // What is back has no slot; its neighbours in memory come by one fault, those in swap do not.
+    assert_eq!((places(&object), swapping.slots()), ((2, 6), 6));
+    assert_eq!(byte(&object, 2), Ok(3));
+    object.write_at(3 * PAGE + 1, &[9]).unwrap();
+    assert_eq!(process.load_with(3), Ok((4, vec![FILE])));
+    assert_eq!(process.load_with(2), Ok((3, vec![])), "by the fault before");
+    let held = object.frame_for(4, false).unwrap().unwrap();
+    drop(swapping.world.frames.adopt(held));
+    assert_eq!(places(&object), (5, 3));
+    // Memory that was asked for is there, and stays where it is.
+    object.allocate(0, 8 * PAGE).unwrap();
+    assert_eq!(places(&object), (5, 3));
+    assert_eq!(object.seek(5 * PAGE, false), Some(5 * PAGE));
+    assert_eq!(object.seek(0, true), Some(8 * PAGE));
+    let found: Vec<u8> = (0..8).map(|index| process.load(index)).collect();
+    assert_eq!(found, [1, 20, 3, 4, 5, 6, 7, 8]);
+    process.check();
+}
+
+#[test]
+fn what_several_show_stays_until_nobody_uses_it() {
+    let swapping = Swapping::new();
+    let (mut one, object) = filled(&swapping, 4);
+    let mut two = swapping.world.process();
+    two.map_object(100, 4, RW, &object, true);
+    two.load(101);
+    assert_eq!(two.resident(), 4, "around the fault");
+    page_out(&one, 0, 4);
+    assert_eq!(places(&object), (4, 0), "the other may need them");
+    assert_eq!(reclaim_unused(&two), 0, "the other used them");
+    // Both are looked at now; one of the two uses a page between the looks.
+    let look = |process: &Process<'_>| {
+        let mut effort = memwright::Effort {
+            look: 100,
+            wanted: 100,
+        };
+        let end = process.space.reclaim(page(0).page(), &mut effort);
+        assert_eq!(end, None);
+        100 - effort.wanted
+    };
+    assert_eq!(look(&one), 0);
+    two.load(101);
+    assert_eq!(look(&one), 3);
+    assert_eq!(
+        (places(&object), one.resident(), two.resident()),
+        ((1, 3), 1, 1)
+    );
+    assert_eq!(two.store(100, 7), Ok(vec![IN]));
+    assert_eq!(one.load_with(0), Ok((7, vec![FILE])));
+    assert_eq!(swapping.world.frames.used_by(FrameKind::Object), 2);
+    one.check();
+    two.check();
+}
+
+#[test]
+fn pages_that_are_used_are_passed_over() {
+    let swapping = Swapping::new();
+    let (mut process, object) = filled(&swapping, 6);
+    let mut effort = memwright::Effort {
+        look: 100,
+        wanted: 100,
+    };
+    let space = &process.space;
+    assert_eq!(space.reclaim(page(0).page(), &mut effort), None);
+    assert_eq!((effort.look, effort.wanted), (94, 100));
+    process.load(3);
+    let space = &process.space;
+    assert_eq!(space.reclaim(page(0).page(), &mut effort), None);
+    assert_eq!((effort.look, effort.wanted), (88, 95));
+    assert_eq!(places(&object), (1, 5));
+    // An effort that is over says where to go on.
+    for index in 0..6 {
+        process.load(index);
+    }
+    let mut effort = memwright::Effort {
+        look: 4,
+        wanted: 100,
+    };
+    let space = &process.space;
+    let next = space.reclaim(page(0).page(), &mut effort);
+    assert_eq!(next, Some(page(4).page()));
+}
+
+#[test]
+fn locked_and_pinned_memory_stays() {
+    let swapping = Swapping::new();
+    let (one, object) = filled(&swapping, 3);
+    let two = swapping.world.process();
+    two.map_object(50, 1, R, &object, true);
+    two.space.lock(page(50), PAGE, true).unwrap();
+    assert_eq!(two.resident(), 0, "on fault alone");
+    let pinned = one.space.pin(page(1)).unwrap().into_raw();
+    page_out(&one, 0, 3);
+    assert_eq!(places(&object), (2, 1));
+    swapping.world.frames.unpin(pinned);
+    drop(swapping.world.frames.adopt(pinned));
+    page_out(&one, 0, 3);
+    assert_eq!(places(&object), (1, 2));
+    let identity = ObjectIdentity::default();
+    let memory = swapping.world.memory.clone();
+    let staying = Arc::new(Shmem::new(memory, PAGE, identity).unwrap().staying());
+    let mut process = swapping.world.process();
+    process.map_object(0, 1, RW, &staying, true);
+    process.store(0, 1).unwrap();
+    page_out(&process, 0, 1);
+    assert_eq!(places(&staying), (1, 0));
+    let locked = process.space.lock(page(0), PAGE, false);
+    locked.unwrap();
+    assert!(
+        process
+            .space
+            .advise(page(0), PAGE, Advice::PageOut)
+            .is_err()
+    );
+}
+
+#[test]
+fn what_is_cut_off_takes_its_slot_along() {
+    let swapping = Swapping::new();
+    let (mut process, object) = filled(&swapping, 8);
+    object.write_at(2 * PAGE + 2000, &[9; 100]).unwrap();
+    object.write_at(6 * PAGE + 10, &[9; 100]).unwrap();
+    page_out(&process, 0, 8);
+    object.punch(3 * PAGE, 5 * PAGE).unwrap();
+    assert_eq!((places(&object), swapping.slots()), ((0, 6), 6));
+    // Of the pages at the edges a part becomes zero: they come back for that.
+    object.punch(2 * PAGE + 1000, 6 * PAGE + 50).unwrap();
+    assert_eq!((places(&object), swapping.slots()), ((2, 3), 3));
+    let mut bytes = [1; 2];
+    object.read_at(2 * PAGE + 2000, &mut bytes).unwrap();
+    assert_eq!((byte(&object, 2), bytes), (Ok(3), [0, 0]));
+    object.read_at(6 * PAGE + 49, &mut bytes).unwrap();
+    assert_eq!((byte(&object, 6), bytes), (Ok(0), [0, 9]));
+    assert_eq!(process.load(5), 0);
+    page_out(&process, 0, 8);
+    object.set_size(PAGE + 1).unwrap();
+    assert_eq!((places(&object), swapping.slots()), ((1, 1), 1));
+    object.set_size(8 * PAGE).unwrap();
+    let mut bytes = [1; 2];
+    object.read_at(PAGE, &mut bytes).unwrap();
+    assert_eq!(bytes, [2, 0]);
+    assert_eq!((process.load(0), process.load(6)), (1, 0));
+    page_out(&process, 0, 8);
+    assert_ne!(swapping.slots(), 0);
+    drop(process);
+    drop(object);
+    assert_eq!(swapping.slots(), 0);
+}
+
+#[test]
+fn a_device_that_fails_loses_no_page_and_tells_who_needs_it() {
+    let swapping = Swapping::new();
+    let (mut process, object) = filled(&swapping, 8);
+    swapping.device.fail_each(4);
+    let account = swapping.world.counted(|| page_out(&process, 0, 8));
+    let rows = [Row::SwapOut, Row::SwapRefused].map(|row| account.count(row));
+    assert_eq!((rows, places(&object)), ([6, 2], (2, 6)));
+    swapping.device.fail_each(1);
+    assert_eq!(process.load_with(0), Err(FaultError::Io));
+    assert_eq!(byte(&object, 0), Err(ObjectError::Io));
+    assert_eq!(object.write_at(1, &[1]), Err(ObjectError::Io));
+    assert_eq!(object.set_size(1), Err(ObjectError::Io));
+    assert_eq!(object.punch(1, 2), Err(ObjectError::Io));
+    assert_eq!(object.size(), 8 * PAGE);
+    // Who needs no page of which is known what was in it is not hindered.
+    object.punch(0, PAGE).unwrap();
+    assert_eq!(process.load(0), 0);
+    swapping.device.fail_each(0);
+    for index in 1..8 {
+        assert_eq!(process.load(index), index as u8 + 1);
+    }
+    // A page that finds no frame stays out.
+    page_out(&process, 0, 8);
+    let frames = &swapping.world.frames;
+    frames.fail_after(Some(0));
+    assert_eq!(process.load_with(1), Err(FaultError::OutOfMemory));
+    frames.fail_after(Some(0));
+    assert_eq!(byte(&object, 2), Err(ObjectError::OutOfMemory));
+    frames.fail_after(None);
+    assert_eq!((process.load(1), byte(&object, 2)), (2, Ok(3)));
+}
+
+#[test]
+fn a_full_device_takes_no_more() {
+    let swapping = Swapping::with_slots(3);
+    let (mut process, object) = filled(&swapping, 8);
+    page_out(&process, 0, 8);
+    assert_eq!(places(&object), (5, 3));
+    for index in 0..8 {
+        assert_eq!(process.load(index), index as u8 + 1);
+    }
+}
+
+#[test]
+fn transfers_end_in_any_order() {
+    let swapping = Swapping::with_slots(128);
+    for depth in [1, 3, 64] {
+        swapping.device.defer(depth);
+        let (mut process, object) = filled(&swapping, 70);
+        page_out(&process, 0, 70);
+        assert_eq!(places(&object), (0, 70));
+        for index in 0..70 {
+            assert_eq!(process.load(index), index as u8 + 1);
+        }
+    }
+}
+
+#[test]
+fn a_page_that_somebody_asks_for_while_it_is_written_stays() {
+    let swapping = Swapping::new();
+    let (mut process, object) = filled(&swapping, 4);
+    let write = object.clone();
+    // The device has what was there before: the page in memory is newer.
+    swapping.device.before_write(move || {
+        write.write_at(2 * PAGE, &[50]).unwrap();
+    });
+    page_out(&process, 0, 4);
+    swapping.device.before_write(|| {});
+    assert_eq!((places(&object), swapping.slots()), ((1, 3), 3));
+    assert_eq!((process.load(2), process.load(3)), (50, 4));
+    // The same for who holds a frame for longer.
+    let held = object.frame_for(2, false).unwrap().unwrap();
+    let held = swapping.world.frames.adopt(held);
+    page_out(&process, 2, 1);
+    drop(held);
+    assert_eq!(object.pages_in_swap(), 2);
+    page_out(&process, 0, 4);
+    assert_eq!(places(&object), (0, 4));
+    // A page that is cut off while it is written is gone.
+    process.load(2);
+    let cut = object.clone();
+    swapping.device.before_write(move || {
+        cut.punch(2 * PAGE, 3 * PAGE).unwrap();
+    });
+    page_out(&process, 2, 1);
+    swapping.device.before_write(|| {});
+    assert_eq!((process.load(2), process.load(1)), (0, 2));
+}
+
+#[test]
+fn who_reads_a_page_that_another_read_meanwhile_has_the_same_frame() {
+    let swapping = Swapping::new();
+    let (mut process, object) = filled(&swapping, 2);
+    page_out(&process, 0, 2);
+    // Another brings the page back and writes to it before the first has it.
+    let other = object.clone();
+    swapping.device.after_read(move || {
+        other.write_at(0, &[77]).unwrap();
+    });
+    assert_eq!(process.load_with(0), Ok((77, vec![IN])));
+    assert_eq!(swapping.world.frames.used_by(FrameKind::Object), 1);
+    assert_eq!(swapping.slots(), 1);
+    // It is cut off before the first has it, and the slot is given to another page.
+    let (second, also) = filled(&swapping, 1);
+    let cut = object.clone();
+    let free = move || cut.punch(PAGE, 2 * PAGE).unwrap();
+    swapping.device.after_read(free);
+    assert_eq!(byte(&object, 1), Ok(0));
+    page_out(&second, 0, 1);
+    assert_eq!(byte(&also, 0), Ok(1));
+    assert_eq!(process.load(1), 0);
+}
+
+#[test]
+fn protection_outlives_the_page() {
+    const REFUSED: FaultError = FaultError::Watched(WatchedFault::WriteProtected);
+    let swapping = Swapping::new();
+    let (mut process, object) = filled(&swapping, 4);
+    let mut other = swapping.world.process();
+    let watch = watch(false);
+    let modes = WatchModes::WRITE_PROTECT;
+    let space = &process.space;
+    space.watch(page(0), 4 * PAGE, &watch, modes).unwrap();
+    space.write_protect(page(0), 2 * PAGE, true).unwrap();
+    page_out(&process, 0, 4);
+    assert_eq!(places(&object), (0, 4));
+    let space = &process.space;
+    space.write_protect(page(2), PAGE, true).unwrap();
+    space.write_protect(page(1), PAGE, false).unwrap();
+    assert_eq!(process.store(0, 9), Err(REFUSED));
+    assert_eq!(process.load_with(0), Ok((1, vec![IN])));
+    assert_eq!(process.store(0, 9), Err(REFUSED));
+    assert_eq!(process.store(1, 9), Ok(vec![IN]));
+    assert_eq!(process.store(2, 9), Err(REFUSED));
+    assert_eq!(process.store(3, 9), Ok(vec![IN]));
+    // Who shows the same page unwatched is not refused.
+    other.map_object(0, 4, RW, &object, true);
+    assert_eq!(other.store(2, 8), Ok(vec![IN]));
+    let space = &process.space;
+    space.write_protect(page(0), 4 * PAGE, false).unwrap();
+    assert_eq!(process.load(2), 8);
+    process.check();
+}
+
+#[test]
+fn a_page_in_swap_is_not_missing() {
+    let swapping = Swapping::new();
+    let object = swapping.world.shmem(4);
+    object.write_at(0, &[1; 2 * PAGE as usize]).unwrap();
+    let mut process = swapping.world.process();
+    process.map_object(0, 4, RW, &object, true);
+    process.load(0);
+    process.load(1);
+    let watch = watch(false);
+    let both = WatchModes::MISSING;
+    let space = &process.space;
+    space.watch(page(0), 4 * PAGE, &watch, both).unwrap();
+    page_out(&process, 0, 4);
+    assert_eq!(places(&object), (0, 2));
+    assert_eq!(process.load_with(0), Ok((1, vec![IN])));
+    let missing = FaultError::Watched(WatchedFault::Missing);
+    assert_eq!(process.load_with(2), Err(missing));
+    let bytes = [5; PAGE as usize];
+    let fill = |process: &Process<'_>, index, fill: Fill<'_>| {
+        process.space.fill(page(index).page(), fill, false)
+    };
+    assert_eq!(
+        fill(&process, 1, Fill::Bytes(&bytes)),
+        Err(FillError::Exists)
+    );
+    process.space.unwatch(page(0), 4 * PAGE, &watch).unwrap();
+    let minor = WatchModes::MINOR;
+    let space = &process.space;
+    space.watch(page(0), 4 * PAGE, &watch, minor).unwrap();
+    let told = FaultError::Watched(WatchedFault::Minor);
+    assert_eq!(process.load_with(1), Err(told));
+    assert_eq!(fill(&process, 1, Fill::Object), Ok(()));
+    assert_eq!(process.load_with(1), Ok((1, vec![])));
+    assert_eq!(fill(&process, 3, Fill::Object), Err(FillError::NotThere));
+    page_out(&process, 1, 1);
+    swapping.device.fail_each(1);
+    assert_eq!(fill(&process, 1, Fill::Object), Err(FillError::Invalid));
+    swapping.device.fail_each(0);
+}
+
+#[test]
+fn private_copies_are_made_of_pages_that_come_back() {
+    let swapping = Swapping::new();
+    let (mut process, object) = filled(&swapping, 3);
+    let mut private = swapping.world.process();
+    private.map_object(0, 3, RW, &object, false);
+    page_out(&process, 0, 3);
+    assert_eq!(private.store(0, 9), Ok(vec![IN]));
+    assert_eq!(private.load_with(1), Ok((2, vec![IN])));
+    let mut child = private.fork();
+    assert_eq!(private.store(1, 8), Ok(vec![FaultKind::Copy]));
+    assert_eq!((private.load(0), private.load(1)), (9, 8));
+    assert_eq!((process.load(0), process.load(1)), (1, 2));
+    assert_eq!((child.load(0), child.load(1), child.load(2)), (9, 2, 3));
+    // The copy goes as any private page does, the object's page as the object's.
+    page_out(&private, 0, 3);
+    assert_eq!(private.space.swapped_pages(), 1);
+    assert_eq!(
+        (private.load(0), private.load(1), private.load(2)),
+        (9, 8, 3)
+    );
+}
+
+#[test]
+fn a_huge_page_goes_in_parts() {
+    const HUGE: u64 = 512;
+    // The first boundary of 2 MiB.
+    const FIRST: u64 = 4;
+    let swapping = Swapping::with_slots(600);
+    let world = &swapping.world;
+    world.memory.huge().set_shared_mode(SharedMode::Always);
+    let object = Shmem::new(world.memory.clone(), HUGE * PAGE, ObjectIdentity::default());
+    let object = Arc::new(object.unwrap().with_huge_pages(SharedSetting::File));
+    let mut process = world.process();
+    process.map_object(FIRST, HUGE, RW, &object, true);
+    for index in [0, 1, 99, 100, 511] {
+        process.store(FIRST + index, index as u8).unwrap();
+    }
+    assert_eq!(world.frames.object_folios(), (1, 1));
+    page_out(&process, FIRST, 100);
+    assert_eq!((places(&object), swapping.slots()), ((412, 100), 100));
+    assert_eq!(world.frames.object_folios(), (0, 0));
+    page_out(&process, FIRST, HUGE);
+    assert_eq!(places(&object), (0, 512));
+    for index in [0, 1, 99, 100, 511] {
+        assert_eq!(process.load(FIRST + index), index as u8);
+    }
+    // A collapse has all of it read, unless more is out than may be.
+    let limits = |swapped| CollapseLimits {
+        missing: 0,
+        swapped,
+    };
+    let refused = memwright::object::CollapseError::NotEligible;
+    assert_eq!(object.collapse(0, limits(64)), Err(refused));
+    swapping.device.fail_each(1);
+    assert_eq!(object.collapse(0, limits(HUGE)), Err(refused));
+    swapping.device.fail_each(0);
+    assert_eq!(object.collapse(0, limits(HUGE)), Ok(()));
+    assert_eq!((places(&object), swapping.slots()), ((512, 0), 0));
+    for index in [0, 1, 99, 100, 511] {
+        assert_eq!(process.load(FIRST + index), index as u8);
+    }
+    assert_eq!(world.frames.object_folios().0, 1);
+    process.check();
+}
+
+#[test]
+fn a_device_is_taken_away_when_what_objects_have_there_is_back() {
+    let swapping = Swapping::new();
+    let memory = &swapping.world.memory;
+    let (one, first) = filled(&swapping, 5);
+    let (two, second) = filled(&swapping, 5);
+    let (three, gone) = filled(&swapping, 5);
+    for process in [&one, &two, &three] {
+        page_out(process, 0, 5);
+    }
+    drop(three);
+    drop(gone);
+    // Nobody shows it any more.
+    drop(one);
+    assert_eq!(swapping.slots(), 10);
+    assert!(memory.close_swap(0, true));
+    assert!(!memory.remove_swap(0));
+    let mut place = ObjectPlace::default();
+    assert_eq!(memory.bring_objects_back(0, &mut place, 3), Ok(false));
+    assert_eq!((places(&first), places(&second)), ((3, 2), (0, 5)));
+    swapping.world.frames.fail_after(Some(3));
+    let failed = memory.bring_objects_back(0, &mut place, 100);
+    assert_eq!(failed, Err(ObjectError::OutOfMemory));
+    swapping.world.frames.fail_after(None);
+    assert_eq!((places(&first), places(&second)), ((5, 0), (1, 4)));
+    assert_eq!(
+        memory.bring_objects_back(1, &mut place, 100),
+        Ok(true),
+        "of another"
+    );
+    let mut place = ObjectPlace::default();
+    assert_eq!(memory.bring_objects_back(0, &mut place, 100), Ok(true));
+    assert!(memory.remove_swap(0));
+    for index in 0..5 {
+        let expected = Ok(index as u8 + 1);
+        assert_eq!(
+            (byte(&first, index), byte(&second, index)),
+            (expected, expected)
+        );
+    }
+}
+
+#[test]
+fn another_cpu_that_shows_the_page_forgets_it_before_it_is_written() {
+    let swapping = Swapping::new();
+    let (mut process, object) = filled(&swapping, 4);
+    let world = &swapping.world;
+    let second = CpuId::new(1);
+    let on_second = world.machine.run_on(second);
+    process.space.table().load();
+    for index in 0..4 {
+        world.machine.on(second).write(page(index), &[50]).unwrap();
+    }
+    drop(on_second);
+    let machine = world.machine.clone();
+    swapping.device.before_write(move || {
+        for index in 0..4 {
+            let stored = machine.on(second).write(page(index), &[51]);
+            assert!(stored.is_err(), "a store to a page that left");
+        }
+    });
+    page_out(&process, 0, 4);
+    swapping.device.before_write(|| {});
+    assert_eq!(places(&object), (0, 4));
+    for index in 0..4 {
+        assert_eq!(process.load(index), 50);
+    }
+    let idle = world.process();
+    let on_second = world.machine.run_on(second);
+    idle.space.table().load();
+    process.space.table().note_unloaded(second);
+    drop(on_second);
+    idle.space.table().note_unloaded(second);
+}
+
+#[test]
+fn secret_memory_is_not_looked_at() {
+    let swapping = Swapping::new();
+    let (process, object) = filled(&swapping, 2);
+    let secret = swapping.world.process();
+    let request = memwright::MapRequest::object(object.clone(), 0, PAGE, RW, true)
+        .at(memwright::Placement::Fixed(page(0)))
+        .with(AreaFlags::SECRET);
+    assert_eq!(secret.space.map(&request), Ok(page(0)));
+    page_out(&process, 0, 2);
+    assert_eq!(places(&object), (1, 1));
+}
