@@ -442,7 +442,9 @@ impl Lockstep {
                     inode: number as u64,
                 };
                 let memory = self.host.memory().clone();
-                let object = Shmem::new(memory, bytes(pages), identity).expect("heap");
+                let Ok(object) = Shmem::new(memory, bytes(pages), identity) else {
+                    return Err(Difference::Exhausted);
+                };
                 let object = Arc::new(object);
                 (
                     Source::Shared {

@@ -113,6 +113,10 @@ mistakes! {
     LazyKeepsSlot "lazy-keeps-slot" "Contents that may be lost stay in a slot, as if that had them."
     LazyDropsWritten "lazy-drops-written" "Contents that may be lost go though they were written since."
     ShedUsed "shed-used" "A slot gives up a frame that somebody else still shows."
+    SharedOutShown "shared-out-shown" "A page of shared memory leaves while programs show it."
+    SharedOutAsked "shared-out-asked" "A page of shared memory leaves though somebody asked for it while it was written."
+    SharedSlotLeaked "shared-slot-leaked" "A page of shared memory that is cut off keeps its slot."
+    SharedSlotReused "shared-slot-reused" "A slot is given to another page while it is read."
     // Merging.
     MergeByDigest "merge-by-digest" "Pages with the same digest are merged without a comparison."
     MergeKeepsWriting "merge-keeps-writing" "A merged page stays exclusive and writable for one of those that show it."

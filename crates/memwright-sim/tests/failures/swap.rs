@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use memwright::swap::Effort;
-use memwright::{Advice, FaultError, MapRequest, Placement};
+use memwright::swap::{Effort, ObjectPlace};
+use memwright::{Advice, FaultError, MapRequest, ObjectError, Placement};
 use memwright_sim::HostSwap;
 
 use crate::support::{FIRST, READ, READ_WRITE, at, bytes};
@@ -105,5 +105,55 @@ fn a_device_is_taken_away() {
         });
         assert!(memory.remove_swap(0));
         assert_eq!(trial.count(memwright::Row::FaultSwapIn), 0);
+    });
+}
+
+#[test]
+fn of_shared_memory() {
+    run(&machine(512), 6, 1, |trial| {
+        let device = Arc::new(HostSwap::new(64));
+        let added = trial.host.memory().add_swap(device, 0);
+        assert_eq!(added, Ok(Some(0)));
+        let program = trial.program();
+        let file = trial.shmem(16);
+        let shown = MapRequest::object(file.clone(), 0, bytes(16), READ_WRITE, true)
+            .at(Placement::Fixed(at(0)));
+        trial.on("map", &program, |space| space.map(&shown));
+        for page in 0..16 {
+            trial.write(&program, page, page as u8 + 1);
+        }
+        trial.begin();
+        page_out(trial, &program);
+        trial.read(&program, 0);
+        trial.write(&program, 5, 31);
+        let call = || {
+            let _running = trial.host.machine().run_on(FIRST);
+            file.write_at(bytes(12), &[32])
+        };
+        trial.forget(&program, 12..13);
+        trial.step("write", call);
+        trial.expect(&program, 12, 32);
+        let child = trial.fork(&program);
+        page_out(trial, &program);
+        page_out(trial, &child);
+        trial.forget(&program, 3..4);
+        trial.write(&child, 3, 33);
+        trial.expect(&program, 3, 33);
+        for program in [&program, &child] {
+            trial.forget(program, 7..9);
+        }
+        trial.step("punch", || {
+            let _running = trial.host.machine().run_on(FIRST);
+            file.punch(bytes(7) + 1, bytes(9))
+        });
+        let memory = trial.host.memory();
+        assert!(memory.close_swap(0, true));
+        let mut place = ObjectPlace::default();
+        trial.step("swapoff", || {
+            let _running = trial.host.machine().run_on(FIRST);
+            while !memory.bring_objects_back(0, &mut place, 3)? {}
+            Ok::<_, ObjectError>(())
+        });
+        assert!(memory.remove_swap(0));
     });
 }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use memwright::Advice;
+use memwright::swap::ObjectPlace;
 use memwright::uffd::WatchModes;
 use memwright_sim::HostSwap;
 use memwright_sim::process::{Signal, Space};
@@ -36,6 +37,31 @@ fn swapped() -> World {
     page_out(&world, FIRST);
     assert_eq!(world.host.memory().swap().totals().1, 1);
     world
+}
+
+/// The same for a page of shared memory.
+fn sharing() -> World {
+    World::of_shared_memory(|host| {
+        let added = host.memory().add_swap(Arc::new(HostSwap::new(16)), 0);
+        assert_eq!(added, Ok(Some(0)));
+    })
+}
+
+/// The same where the page is in swap.
+fn swapped_shared() -> World {
+    let world = sharing();
+    page_out(&world, FIRST);
+    assert_eq!(world.host.memory().swap().totals().1, 1);
+    world
+}
+
+/// The page is in one place.
+fn in_one_place(world: &World) {
+    let (frames, slots) = (
+        world.host.frames().used_by(FrameKind::Object),
+        world.host.memory().swap().totals().1,
+    );
+    assert_eq!(frames + slots, 1, "{frames} frames, {slots} slots");
 }
 
 /// Every store is there afterwards, wherever the page was.
@@ -142,6 +168,139 @@ fn swapoff_and_fault() {
             assert!(world.host.memory().remove_swap(0), "still in use");
             assert_eq!(read(world.process(), FIRST, 0), Ok(3));
             assert_eq!(world.host.frames().used_by(FrameKind::Anonymous), 1);
+            world.end()
+        },
+    );
+}
+
+/// Every store to shared memory is there afterwards, wherever the page was.
+#[test]
+fn swap_out_of_shared_memory_and_write() {
+    explore(
+        &sharing,
+        &[
+            |world| page_out(world, FIRST),
+            |world| {
+                world.try_write(0, 2);
+                world.try_write(0, 3);
+            },
+        ],
+        |world| {
+            in_one_place(&world);
+            assert_eq!(read(world.process(), FIRST, 0), Ok(3));
+            world.end()
+        },
+    );
+}
+
+/// The same for a store by a call, which nobody's table knows of.
+#[test]
+fn swap_out_of_shared_memory_and_call() {
+    explore(
+        &sharing,
+        &[
+            |world| page_out(world, FIRST),
+            |world| {
+                let _running = world.host.machine().run_on(SECOND);
+                assert_eq!(world.shared().write_at(0, &[2]), Ok(1));
+                assert_eq!(world.shared().write_at(0, &[3]), Ok(1));
+            },
+        ],
+        |world| {
+            in_one_place(&world);
+            assert_eq!(read(world.process(), FIRST, 0), Ok(3));
+            world.end()
+        },
+    );
+}
+
+/// A page goes while it is sent out: it is nowhere afterwards.
+#[test]
+fn swap_out_of_shared_memory_and_truncate() {
+    explore(
+        &sharing,
+        &[
+            |world| {
+                let _running = world.host.machine().run_on(FIRST);
+                assert_eq!(world.shared().set_size(0), Ok(()));
+                world.over();
+            },
+            |world| page_out(world, SECOND),
+        ],
+        |world| {
+            assert_eq!(world.host.memory().swap().totals().1, 0);
+            assert_eq!(read(world.process(), FIRST, 0), Err(Signal::Bus));
+            world.end()
+        },
+    );
+}
+
+/// Two CPUs bring a page of shared memory in: it gets one frame, and the store is not lost.
+#[test]
+fn swap_in_and_swap_in_of_shared_memory() {
+    explore(
+        &swapped_shared,
+        &[
+            |world| {
+                let found = read(world.process(), FIRST, 0).expect("readable");
+                assert!(found == 1 || found == 2, "{found}");
+            },
+            |world| world.try_write(0, 2),
+        ],
+        |world| {
+            assert_eq!(read(world.process(), FIRST, 0), Ok(2));
+            in_one_place(&world);
+            world.end()
+        },
+    );
+}
+
+/// A page of shared memory is brought in while it is cut off: what is there afterwards is new.
+#[test]
+fn swap_in_of_shared_memory_and_punch() {
+    explore(
+        &swapped_shared,
+        &[
+            |world| {
+                let _running = world.host.machine().run_on(FIRST);
+                assert_eq!(world.shared().punch(0, bytes(1)), Ok(()));
+            },
+            |world| {
+                let found = read(world.process(), SECOND, 0).expect("readable");
+                assert!(found <= 1, "{found}");
+            },
+        ],
+        |world| {
+            assert_eq!(read(world.process(), FIRST, 0), Ok(0));
+            in_one_place(&world);
+            world.end()
+        },
+    );
+}
+
+/// A device is taken out of use while a page of shared memory that it keeps is written.
+#[test]
+fn swapoff_and_fault_of_shared_memory() {
+    explore(
+        &swapped_shared,
+        &[
+            |world| {
+                let _running = world.host.machine().run_on(FIRST);
+                let memory = world.host.memory();
+                assert!(memory.close_swap(0, true));
+                let mut place = ObjectPlace::default();
+                let brought = memory.bring_objects_back(0, &mut place, u64::MAX);
+                assert_eq!(brought, Ok(true));
+            },
+            |world| {
+                world.try_write(0, 2);
+                world.try_write(0, 3);
+            },
+        ],
+        |world| {
+            assert!(world.host.memory().remove_swap(0), "still in use");
+            assert_eq!(read(world.process(), FIRST, 0), Ok(3));
+            in_one_place(&world);
             world.end()
         },
     );

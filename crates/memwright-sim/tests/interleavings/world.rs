@@ -6,10 +6,10 @@ use std::sync::{Arc, Mutex};
 use memwright::MapRequest;
 use memwright::object::{ObjectIdentity, Shmem};
 use memwright::uffd::{Watch, WatchModes, Watcher};
-use memwright_sim::MachineOptions;
 use memwright_sim::noted_file::NotedFile;
 use memwright_sim::process::{Host, Process, Signal, Space};
 use memwright_sim::schedule::{self, Case, Explored};
+use memwright_sim::{MachineOptions, SimulatedMachine};
 use memwright_table::{CpuId, Frame};
 
 use crate::support::{FIRST, READ_WRITE, SECOND, at, bytes, map, program, write};
@@ -31,6 +31,8 @@ pub struct World {
     pub count: AtomicU64,
     /// A file that the process maps, and must hear of first writes.
     pub file: Option<Arc<NotedFile>>,
+    /// Shared memory that the process maps, and a case changes.
+    pub shared: Option<Arc<Shmem<SimulatedMachine>>>,
     /// Frames in use before there was a process.
     pub used: u64,
     /// Frames that nobody else may have, to be given back at the end.
@@ -69,6 +71,7 @@ impl World {
             seen: Mutex::new(Vec::new()),
             count: AtomicU64::new(0),
             file: None,
+            shared: None,
             used,
             hoard: Mutex::new(Vec::new()),
             watch: None,
@@ -107,6 +110,34 @@ impl World {
         });
         world.file = file;
         world
+    }
+
+    /// A page of shared memory, mapped and written by every CPU.
+    pub fn of_shared_memory(start: impl FnOnce(&Host)) -> Self {
+        let mut shared = None;
+        let mut world = Self::new(2, 0, |host| {
+            start(host);
+            let process = Process::new(host);
+            let identity = ObjectIdentity::default();
+            let object = Shmem::new(host.memory().clone(), bytes(1), identity);
+            let object = Arc::new(object.expect("heap"));
+            shared = Some(object.clone());
+            map(
+                &process,
+                MapRequest::object(object, 0, bytes(1), READ_WRITE, true),
+                0,
+            );
+            for cpu in [FIRST, SECOND] {
+                write(&process, cpu, 0, 1).expect("writable");
+            }
+            process
+        });
+        world.shared = shared;
+        world
+    }
+
+    pub fn shared(&self) -> &Shmem<SimulatedMachine> {
+        self.shared.as_ref().expect("there until the end")
     }
 
     pub fn file(&self) -> &NotedFile {
@@ -211,7 +242,8 @@ impl World {
             let consistent = process.space().audit();
             consistent.map_err(|finding| format!("audit: {finding:?}"))?;
         }
-        drop((child, self.process.take(), self.file.take()));
+        drop((child, self.process.take()));
+        drop((self.file.take(), self.shared.take()));
         if self.host.memory().swap().totals().1 != 0 {
             return Err("a slot of swap is left".to_owned());
         }

@@ -4,6 +4,7 @@
 use alloc::sync::Arc;
 use core::sync::atomic::{AtomicU64, Ordering};
 
+use memwright_table::mistake::{Mistake, planted};
 use memwright_table::{Frame, FrameKind, FrameRef, Frames, Machine, OutOfFrames};
 
 /// Slots of a node: a frame of 64-bit words.
@@ -77,7 +78,7 @@ impl<M: Machine> Pages<M> {
     pub fn get(&self, index: u64) -> Option<Frame> {
         let word = self.word(self.lowest(index)?, slot_at(index, 0));
         let value = word.load(Ordering::Relaxed);
-        if value & LEAVING != 0 {
+        if value & LEAVING != 0 && !planted(Mistake::SharedOutAsked) {
             word.store(value & !LEAVING, Ordering::Relaxed);
         }
         match decoded(value)? {
@@ -290,6 +291,7 @@ impl<M: Machine> Pages<M> {
     fn give_up(&self, stored: Stored) {
         match stored {
             Stored::InMemory(frame) => drop(self.owned(frame)),
+            Stored::InSwap(_) if planted(Mistake::SharedSlotLeaked) => {}
             Stored::InSwap(slot) => self.frames.release_slot(slot),
         }
     }

@@ -6,6 +6,7 @@
 //! written is marked in the store, and whoever asks for it takes the mark away: then it stays. A page that came back
 //! has no slot any more, as on Linux.
 
+use memwright_table::mistake::{Mistake, planted};
 use memwright_table::{FrameKind, FrameRef, Machine, Shared, Slots, TryPush};
 
 use super::{DeviceError, Direction, Place, Swap, SwapPayer, Transfers};
@@ -54,7 +55,9 @@ impl<M: Machine> Store<M> {
             let Some(Stored::InSwap(slot)) = state.pages.stored(index) else {
                 return Ok(false);
             };
-            swap.share(frames, slot);
+            if !planted(Mistake::SharedSlotReused) {
+                swap.share(frames, slot);
+            }
             slot
         };
         let read = read(memory, slot);
@@ -63,7 +66,9 @@ impl<M: Machine> Store<M> {
             let _ = frame.into_raw();
             swap.release(frames, slot);
         }
-        swap.release(frames, slot);
+        if !planted(Mistake::SharedSlotReused) {
+            swap.release(frames, slot);
+        }
         Ok(true)
     }
 
@@ -116,8 +121,10 @@ impl<M: Machine> Store<M> {
     ) -> Left {
         // Who finds a page from now on finds it again before it leaves, or is found out.
         mappings.stale();
-        for run in pages.runs() {
-            mappings.unmap(run.start, run.end, false);
+        if !planted(Mistake::SharedOutShown) {
+            for run in pages.runs() {
+                mappings.unmap(run.start, run.end, false);
+            }
         }
         let (ways, mut is_full) = self.begin(memory, pages, payer);
         let (frames, swap) = (&**memory.frames(), &**memory.swap());
@@ -160,7 +167,8 @@ impl<M: Machine> Store<M> {
                 continue;
             };
             state.pages.part_at(index);
-            if frames.references(frame) != 1 || frames.pins(frame) != 0 {
+            let held = frames.references(frame) != 1 || frames.pins(frame) != 0;
+            if held && !planted(Mistake::SharedOutShown) {
                 continue;
             }
             let Some(slot) = swap.reserve(payer) else {

@@ -3,8 +3,10 @@
 
 use std::sync::Arc;
 
-use memwright::object::{CollapseLimits, Object, ObjectError, ObjectIdentity, Shmem};
-use memwright::swap::ObjectPlace;
+use memwright::object::{
+    Cluster, CollapseLimits, Leaving, Object, ObjectError, ObjectIdentity, Shmem,
+};
+use memwright::swap::{ObjectPlace, SwapPayer};
 use memwright::uffd::{Fill, FillError, WatchModes, WatchedFault};
 use memwright::{Advice, AreaFlags, FaultError, FaultKind, Row, SharedMode, SharedSetting};
 use memwright_table::{CpuId, FrameKind};
@@ -318,6 +320,30 @@ fn who_reads_a_page_that_another_read_meanwhile_has_the_same_frame() {
     page_out(&second, 0, 1);
     assert_eq!(byte(&also, 0), Ok(1));
     assert_eq!(process.load(1), 0);
+}
+
+#[test]
+fn a_slot_that_is_read_is_given_to_no_other_page() {
+    let swapping = Swapping::with_slots(1);
+    let (process, object) = filled(&swapping, 1);
+    page_out(&process, 0, 1);
+    // Whoever reads the page is overtaken: it is cut off, and what came in its place is sent out.
+    let (other, memory) = (object.clone(), swapping.world.memory.clone());
+    swapping.device.after_read(move || {
+        other.punch(0, PAGE).unwrap();
+        other.write_at(0, &[77]).unwrap();
+        let mut pages = Cluster::default();
+        pages.insert(0);
+        let leaving = Leaving {
+            pages,
+            unused: false,
+            payer: SwapPayer::NOBODY,
+        };
+        let left = other.send_out(&memory, &leaving);
+        assert!(left.pages == 0 && left.is_full, "{left:?}");
+    });
+    assert_eq!(byte(&object, 0), Ok(77));
+    assert_eq!((places(&object), swapping.slots()), ((1, 0), 0));
 }
 
 #[test]
