@@ -77,6 +77,7 @@ const TRACKED_BY_FAULTS: &[&str] = &[
 /// Those that want swap, and some whose memory is the same with it.
 const SWAPPING: &[&str] = &[
     "swap",
+    "swap_shared",
     "swap_off",
     "advise",
     "cow",
@@ -92,7 +93,12 @@ pub fn trials() -> Vec<Trial> {
     let by_faults = Boot::of("programs", "musl-static", TRACKED_BY_FAULTS).policy("track=fault");
     let swapping = Boot::of("swap", "musl-static", SWAPPING).option("--swap", "zram:64M");
     let pressed = |cpus| {
-        let mut programs = vec!["swap_pressure", "swap_tracked", "swap_off 80"];
+        let mut programs = vec![
+            "swap_pressure",
+            "swap_tracked",
+            "swap_off 80",
+            "swap_shared 4 96 20000",
+        ];
         if cpus > 1 {
             // One CPU is the other process's most of the time.
             programs.push("swap_during 24");
@@ -106,7 +112,12 @@ pub fn trials() -> Vec<Trial> {
         .option("--swap", "zram:256M")
         .option("--memory", "64M")
         .policy("swap-errors=1000");
-    let disk_programs = &["swap", "swap_off", "swap_pressure 2 40 4000"];
+    let disk_programs = &[
+        "swap",
+        "swap_off",
+        "swap_pressure 2 40 4000",
+        "swap_shared 2 80 4000",
+    ];
     let on_disk = Boot::of("disk", "musl-static", disk_programs)
         .option("--swap", "disk:256M")
         .option("--memory", "64M");

@@ -219,9 +219,7 @@ impl Filler<'_> {
         now: Moment,
         data: &[u8],
     ) -> Result<Arc<Dentry>, Errno> {
-        let node =
-            self.mounts
-                .new_regular(&self.mounts.root_files, permissions, Subject::ROOT, now)?;
+        let node = self.mounts.new_system_file(permissions, now)?;
         if let Body::Regular(regular) = &node.body {
             if regular.write_at(0, data)? < data.len() {
                 return Err(Errno::ENOSPC);

@@ -178,6 +178,17 @@ impl Mounts {
         Ok(Inode::new(file_system, body, permissions, owner, now))
     }
 
+    /// An empty file of the first file system, for what is there before any program runs: its pages stay in memory, as
+    /// those of programs do that a disk has.
+    ///
+    /// # Errors
+    /// `ENOMEM`.
+    pub fn new_system_file(&self, permissions: u32, now: Moment) -> Result<Inode, Errno> {
+        let body = Body::Regular(Regular::staying(&self.memory)?);
+        let (home, owner) = (&self.root_files, Subject::ROOT);
+        Ok(Inode::new(home, body, permissions, owner, now))
+    }
+
     /// An open file that is no file: what `eventfd`, `pidfd_open`, `userfaultfd` and their like
     /// return. `name` is what `/proc/PID/fd` shows, such as `[eventfd]`.
     #[must_use]

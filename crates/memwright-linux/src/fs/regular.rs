@@ -69,6 +69,16 @@ impl Regular {
         Ok(Self::with(Contents::Small(no_pages(memory)?), seals))
     }
 
+    /// An empty file whose pages never leave memory: one that stands for a file of a disk, from which it could be read
+    /// again.
+    ///
+    /// # Errors
+    /// `ENOMEM`.
+    pub fn staying(memory: &Arc<Memory>) -> Result<Self, Errno> {
+        let pages = no_pages(memory)?.staying();
+        Ok(Self::with(Contents::Small(pages), Seals::SEAL))
+    }
+
     /// An empty file of no mounted file system: it has huge pages where shared memory has them.
     ///
     /// # Errors
@@ -83,10 +93,9 @@ impl Regular {
     /// # Errors
     /// `ENOMEM`.
     pub fn secret(memory: &Arc<Memory>) -> Result<Self, Errno> {
-        let pages = no_pages(memory)?.staying();
         Ok(Self {
             secret: true,
-            ..Self::with(Contents::Small(pages), Seals::SEAL)
+            ..Self::staying(memory)?
         })
     }
 

@@ -1,7 +1,7 @@
 //! What the entries of an area add up to.
 
 use crate::{M, Memory};
-use memwright::{AreaFlags, space::Area};
+use memwright::{AreaFlags, Rights, space::Area};
 use memwright_table::{Bits, Entry, Extent, FrameKind, PAGE_SIZE, PageSize};
 
 /// Shares of a page are counted in this part of a byte, as on Linux (`PSS_SHIFT`).
@@ -44,8 +44,10 @@ pub struct Sums {
     pub shared_hugetlb: u64,
     /// Huge pages of the pool, shown by one entry.
     pub private_hugetlb: u64,
-    /// In swap.
+    /// In swap, by their own entries.
     pub swap: u64,
+    /// Of objects, in swap.
+    pub swap_of_objects: u64,
     /// Proportional pages of locked areas; in shares.
     pub locked: u64,
 }
@@ -57,6 +59,20 @@ pub const fn bytes_of_shares(shares: u64) -> u64 {
 }
 
 impl Sums {
+    /// Those of an area before its entries are added. Nothing in its table tells which of the object's pages are in swap
+    /// (`smap_gather_stats`); where it may have pages of its own beside them, they are not asked for.
+    pub fn of_area(area: &Area<M>) -> Self {
+        let shows_all = area.is_shared() || !area.rights().contains(Rights::WRITE);
+        let object = area.object().filter(|_| shows_all);
+        let swapped = object.map_or(0, |object| {
+            object.swapped(area.offset_of(area.start()), area.pages())
+        });
+        Self {
+            swap_of_objects: swapped * PAGE_SIZE as u64,
+            ..Self::default()
+        }
+    }
+
     /// Adds what an entry of `area` answers for (`smaps_pte_entry` in `fs/proc/task_mmu.c` of Linux 7.2).
     pub fn add_entry(&mut self, memory: &Memory, area: &Area<M>, extent: Extent) {
         let bytes = extent.range.len() * PAGE_SIZE as u64;
@@ -141,6 +157,7 @@ impl Sums {
         self.shared_hugetlb += other.shared_hugetlb;
         self.private_hugetlb += other.private_hugetlb;
         self.swap += other.swap;
+        self.swap_of_objects += other.swap_of_objects;
         self.locked += other.locked;
     }
 }

@@ -42,7 +42,7 @@ fn survey(subject: &Subject) -> Vec<Summed> {
                 codes: Codes::of(area),
                 locked: area.flags().contains(AreaFlags::LOCKED),
                 may_be_huge: space.may_be_huge(area),
-                sums: Sums::default(),
+                sums: Sums::of_area(area),
             }),
             (Sight::Entry(area, extent), Some(last)) => {
                 last.sums.add_entry(space.memory(), area, extent);
@@ -139,7 +139,8 @@ fn write_sums(text: &mut Text, sums: &Sums, parts: bool) -> fmt::Result {
         ("FilePmdMapped", 0),
         ("Shared_Hugetlb", sums.shared_hugetlb),
         ("Private_Hugetlb", sums.private_hugetlb),
-        ("Swap", sums.swap),
+        ("Swap", sums.swap + sums.swap_of_objects),
+        // Objects' pages count for nobody in particular.
         ("SwapPss", sums.swap),
         ("Locked", bytes_of_shares(sums.locked)),
     ];
