@@ -195,13 +195,13 @@ rows! {
     LazyDropped, "lazy_dropped", Counted, "pages lazily freed, gone",
         "Of these, pages that have gone.";
     SwapOut, "swap_out", Counted, "swap: pages out",
-        "Pages whose entry named a slot from then on.";
+        "Pages whose entry, or object, named a slot from then on.";
     SwapWritten, "swap_written", Counted, "swap: pages written",
         "Pages handed to a swap device; the others that went out were there already, unchanged.";
     SwapRefused, "swap_refused", Counted, "swap: pages refused",
         "Pages that a swap device did not take: they stayed in memory.";
     SwapFailed, "swap_failed", Counted, "swap: reads failed",
-        "Pages that a swap device could not read: they stayed there, and an access that needed one got SIGBUS.";
+        "Pages that a swap device could not read: they stayed there, and an access that needed one got SIGBUS, a call EIO.";
     SwapIn, "swap_in", Counted, "swap: pages read",
         "Pages read from a swap device.";
     SwapAround, "swap_around", Counted, "swap: pages read around",

@@ -151,6 +151,14 @@ impl Regular {
         }
     }
 
+    /// Pages of 4 KiB in memory.
+    fn resident(&self) -> u64 {
+        match &self.pages {
+            Contents::Small(pages) => pages.resident(),
+            Contents::Huge(pages) => pages.resident() * (HUGE_BYTES / PAGE_SIZE as u64),
+        }
+    }
+
     /// The frame of page `index`, with one reference; made if there is none and `create` asks for it.
     fn frame_for(&self, index: u64, create: bool) -> Result<Option<Frame>, ObjectError> {
         match &self.pages {
@@ -341,7 +349,7 @@ impl Regular {
         let page = PAGE_SIZE as u64;
         let others = frames
             .used_by(FrameKind::Object)
-            .saturating_sub(self.blocks() * 512 / PAGE_SIZE as u64);
+            .saturating_sub(self.resident());
         let wanted = end.div_ceil(page) - start / page;
         if others + wanted > frames.total() / 2 {
             Err(Errno::ENOSPC)

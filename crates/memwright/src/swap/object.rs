@@ -1,7 +1,7 @@
 //! Pages of shared memory leave and come back (Linux 7.2 `mm/shmem.c`, `shmem_writeout` and `shmem_swapin_folio`).
 //!
 //! Nobody's table names the slot of such a page: the store of the object does, which is its only user for as long as
-//! nobody reads it. A device is waited for without a lock. Who reads a page is a user of its slot meanwhile, so that
+//! nobody reads it. A device is waited for without the object's lock. Who reads a page is a user of its slot meanwhile, so that
 //! this is given to no other page; of several who read it the first one's frame is the page. A page that is being
 //! written is marked in the store, and whoever asks for it takes the mark away: then it stays. A page that came back
 //! has no slot any more, as on Linux.
