@@ -106,6 +106,26 @@ static void off_and_on(void)
 	close(ready[0]), close(ready[1]), close(go[0]), close(go[1]);
 }
 
+/* Shared memory comes back though nobody shows it. */
+static void shared(void)
+{
+	int file = syscall(SYS_memfd_create, "shared", 0);
+	NEED(file >= 0 && ftruncate(file, PAGES * PAGE) == 0);
+	char *memory = mmap(NULL, PAGES * PAGE, RW, MAP_SHARED, file, 0);
+	NEED(memory != MAP_FAILED);
+	fill(memory, PAGES, 5);
+	NEED(madvise(memory, PAGES * PAGE, MADV_PAGEOUT) == 0);
+	CHECK_EQ(listed(), PAGES * 4);
+	NEED(munmap(memory, PAGES * PAGE) == 0);
+	CHECK_EQ(listed(), PAGES * 4);
+	NEED(swapoff(disk_path) == 0 && swapon(disk_path, 0) == 0);
+	CHECK_EQ(listed(), 0);
+	static char copy[PAGES * PAGE];
+	CHECK_EQ(pread(file, copy, sizeof copy, 0), sizeof copy);
+	CHECK(filled(copy, PAGES, 5));
+	NEED(close(file) == 0);
+}
+
 static void refusals(void)
 {
 	CHECK_FAILS(swapon(disk_path, 0x80000), EINVAL);
@@ -201,6 +221,7 @@ int main(int argc, char **argv)
 		refused(strtoul(argv[1], NULL, 0));
 	} else {
 		off_and_on();
+		shared();
 		refusals();
 		as_a_disk();
 	}
