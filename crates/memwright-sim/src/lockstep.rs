@@ -228,6 +228,9 @@ fn bytes(pages: u64) -> u64 {
 
 impl Lockstep {
     /// One process on a machine, with two files of zeroes that nobody maps.
+    ///
+    /// # Panics
+    /// If there is no heap for the files.
     #[must_use]
     pub fn new(options: MachineOptions, adversary: Option<Adversary>) -> Self {
         let host = Host::boot(options);

@@ -23,6 +23,9 @@ pub struct NotedFile {
 
 impl NotedFile {
     /// A file of zeroes, clean.
+    ///
+    /// # Panics
+    /// If there is no heap.
     #[must_use]
     pub fn new(memory: Arc<Memory<SimulatedMachine>>, pages: u64) -> Self {
         let identity = ObjectIdentity {
@@ -52,6 +55,9 @@ impl NotedFile {
     }
 
     /// The size changes; what is cut off is forgotten.
+    ///
+    /// # Panics
+    /// If a page is in swap: nobody sends them out.
     pub fn truncate(&self, pages: u64) {
         let cut = self.pages.set_size(pages * PAGE_SIZE as u64);
         cut.expect("nothing is in swap");
@@ -60,6 +66,9 @@ impl NotedFile {
     }
 
     /// The pages from `first` on become zero, and clean.
+    ///
+    /// # Panics
+    /// As [`truncate`](Self::truncate).
     pub fn punch(&self, first: u64, pages: u64) {
         let bytes = PAGE_SIZE as u64;
         let punched = self.pages.punch(first * bytes, (first + pages) * bytes);

@@ -42,8 +42,8 @@ pub struct Pages<M: Machine> {
     height: u32,
     /// Pages, wherever they are.
     count: u64,
-    /// Of these, those in swap.
-    swapped: u64,
+    /// Of these, those in swap: fewer than 16 TiB.
+    swapped: u32,
 }
 
 impl<M: Machine> Pages<M> {
@@ -65,7 +65,7 @@ impl<M: Machine> Pages<M> {
 
     /// How many of them are in swap.
     pub fn swapped(&self) -> u64 {
-        self.swapped
+        self.swapped.into()
     }
 
     /// Whether nothing is stored.
@@ -176,7 +176,7 @@ impl<M: Machine> Pages<M> {
             if let Some(stored) = decoded(value) {
                 self.set_slot(node, slot, None);
                 self.count -= 1;
-                self.swapped -= u64::from(matches!(stored, Stored::InSwap(_)));
+                self.swapped -= u32::from(matches!(stored, Stored::InSwap(_)));
                 if whole.is_none() {
                     self.give_up(stored);
                 }
@@ -195,7 +195,7 @@ impl<M: Machine> Pages<M> {
         self.part(node);
         self.set_slot(node, slot_at(index, 0), None);
         self.count -= 1;
-        self.swapped -= u64::from(matches!(stored, Stored::InSwap(_)));
+        self.swapped -= u32::from(matches!(stored, Stored::InSwap(_)));
         self.prune(index);
         Some(stored)
     }

@@ -142,7 +142,7 @@ impl<M: Machine> Store<M> {
             written += u64::from(taken.is_ok());
             is_full |= taken == Err(DeviceError::Full);
             memory.count(Row::SwapRefused, u64::from(taken.is_err()));
-            out += u64::from(self.end(memory, way, taken.is_ok()));
+            out += u64::from(self.end(memory, &way, taken.is_ok()));
         }
         memory.count(Row::SwapOut, out);
         memory.count(Row::SwapWritten, written);
@@ -186,13 +186,13 @@ impl<M: Machine> Store<M> {
 
     /// Puts the slot in the page's place, if the device has taken the page and nobody asked for it since; else the page
     /// stays. Whether it left.
-    fn end(&self, memory: &Memory<M>, way: OnItsWay<'_, M>, taken: bool) -> bool {
+    fn end(&self, memory: &Memory<M>, way: &OnItsWay<'_, M>, taken: bool) -> bool {
         let frames = &**memory.frames();
         let frame = way.frame.frame();
         let mut state = self.lock();
         let left = taken && state.pages.leave(way.index, frame, way.slot);
         if left {
-            // The store's reference; the other goes with `way`.
+            // The store's reference; the caller has another.
             drop(frames.adopt(frame));
         } else {
             state.pages.end_leaving(way.index, frame);

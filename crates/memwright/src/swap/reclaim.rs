@@ -53,8 +53,7 @@ impl<M: Machine> AddressSpace<M> {
             if effort.is_over() {
                 return Some(private_end);
             }
-            let Some(shown) = shown else { return None };
-            next = core.page_out_objects(shown, Choice::Unused, effort);
+            next = core.page_out_objects(shown?, Choice::Unused, effort);
             if effort.is_over() {
                 return Some(next);
             }
