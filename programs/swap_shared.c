@@ -393,6 +393,11 @@ static void watched(void)
 	unsigned long expected = 1ULL << 57;
 	CHECK_EQ(word(memory + PAGE) & expected, expected);
 	CHECK_EQ(word(memory + 5 * PAGE) & expected, 0);
+	if (swaps) {
+		/* Where a marker stands that is told too. */
+		CHECK_EQ(word(memory + PAGE) & (WORD_SWAPPED | WORD_PRESENT), WORD_SWAPPED);
+		CHECK_EQ(word(memory + 5 * PAGE) & (WORD_SWAPPED | WORD_PRESENT), 0);
+	}
 	CHECK(filled(memory, 8, 10));
 	CHECK_EQ(word(memory + PAGE) & expected, expected);
 	memory[5 * PAGE] ^= 1;

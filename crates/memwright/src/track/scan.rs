@@ -150,6 +150,7 @@ impl<M: Machine> AddressSpace<M> {
                     let mut look = Look {
                         area,
                         common,
+                        of_marker: of_marker(area, part),
                         scan,
                         take: &mut *take,
                     };
@@ -170,11 +171,25 @@ impl<M: Machine> AddressSpace<M> {
     }
 }
 
+/// What pages of `range`, in its area, are for which a marker stands: in swap, if any of the object's there is. Linux
+/// says so of every marker.
+fn of_marker<M: Machine>(area: &Area<M>, range: PageRange) -> Categories {
+    let first = area.offset_of(range.start);
+    let object = area.object();
+    if object.is_some_and(|object| object.swapped(first, range.len()) > 0) {
+        Categories::SWAPPED
+    } else {
+        Categories::empty()
+    }
+}
+
 /// A scan in one area.
 struct Look<'a, M: Machine> {
     area: &'a Area<M>,
     /// What every page of the area is.
     common: Categories,
+    /// What every page is for which a marker stands.
+    of_marker: Categories,
     scan: &'a Scan,
     take: &'a mut dyn FnMut(PageRange, Categories, Share) -> u64,
 }
@@ -253,7 +268,7 @@ impl<M: Machine> Core<M> {
         let mut cursor = self.table.cursor(range);
         loop {
             let extent = cursor.entry();
-            let found = self.categories(look.area, extent.entry, extent.size);
+            let found = self.categories(look, extent.entry, extent.size);
             let categories = look.common | found;
             let mut end = extent.range.end;
             if look.scan.wants(categories) {
@@ -322,7 +337,7 @@ impl<M: Machine> Core<M> {
                 .is_some_and(|last| alike && run.is_like(&last.run));
             if !fits {
                 let entry = run.entry();
-                let found = self.categories(look.area, entry, PageSize::Size4K);
+                let found = self.categories(look, entry, PageSize::Size4K);
                 let categories = look.common | found;
                 last = Some(Known {
                     run,
@@ -393,7 +408,8 @@ impl<M: Machine> Core<M> {
     }
 
     /// What the entry of a slot for pages of `size` says.
-    fn categories(&self, area: &Area<M>, entry: Entry, size: PageSize) -> Categories {
+    fn categories(&self, look: &Look<'_, M>, entry: Entry, size: PageSize) -> Categories {
+        let area = look.area;
         let flags = area.flags();
         let mut found = Categories::empty();
         let mut set = |category, there| found.set(category, there);
@@ -408,6 +424,7 @@ impl<M: Machine> Core<M> {
                 return found;
             }
             Entry::Marker(marker) => {
+                set(look.of_marker, true);
                 set(Categories::GUARD, marker.marks.contains(Marks::GUARD));
                 set(Categories::WRITTEN, !marker.marks.contains(Marks::UFFD_WP));
                 return found;

@@ -17,8 +17,8 @@ use memwright_table::{Bits, Entry, FrameKind, Marks, Page, PageRange};
 
 /// Bytes of a word.
 const WORD: usize = 8;
-/// Words that are made at a time.
-const CHUNK: usize = 64;
+/// Words that are made at a time: one for each bit of another.
+const CHUNK: usize = u64::BITS as usize;
 
 /// What the bits of a word mean (`fs/proc/task_mmu.c` of Linux 7.2). Below them stands the frame's number.
 mod bit {
@@ -71,6 +71,23 @@ fn carried(entry: Entry) -> Bits {
         Entry::Migrating(page) => page.bits,
         Entry::Present(page) => page.bits,
     }
+}
+
+/// Which of the first [`CHUNK`] pages of `range` the object of an area there has in swap: a bit for each. Of these those
+/// are told that a marker stands for; an entry of nothing says nothing.
+fn in_swap_of_object(area: &Area<M>, range: PageRange) -> u64 {
+    let part = area.range().intersect(range);
+    let first = area.offset_of(part.start);
+    let object = area.object();
+    let Some(object) = object.filter(|object| object.swapped(first, part.len()) > 0) else {
+        return 0;
+    };
+    let mut found = 0;
+    for page in part.iter() {
+        let bit = page.number() - range.start.number();
+        found |= object.swapped(area.offset_of(page), 1) << bit;
+    }
+    found
 }
 
 /// The word for an entry (`pte_to_pagemap_entry`).
@@ -159,16 +176,24 @@ impl File for PagemapFile {
                     bytes[at..at + WORD].copy_from_slice(&word.to_le_bytes());
                 }
             };
+            let mut in_swap = 0;
             space.survey(range, &mut |sight| {
                 match sight {
                     Sight::Area(area) => {
+                        in_swap |= in_swap_of_object(area, range);
                         let word = soft_dirty(area, Bits::empty());
                         set(area.range().intersect(range), word);
                     }
                     Sight::Entry(area, extent) => {
                         let dirty = soft_dirty(area, carried(extent.entry));
+                        let is_marker = matches!(extent.entry, Entry::Marker(_));
                         for page in extent.range.iter() {
-                            let word = word(space.memory(), extent.entry, page, self.shows_frames);
+                            let mut word =
+                                word(space.memory(), extent.entry, page, self.shows_frames);
+                            let out = in_swap >> (page.number() - first) & 1;
+                            if is_marker && out == 1 {
+                                word |= bit::SWAP;
+                            }
                             set(PageRange::single(page), word | dirty);
                         }
                     }
