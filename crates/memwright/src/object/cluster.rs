@@ -5,7 +5,7 @@ use core::ops::Range;
 /// How many pages a cluster has room for (`SWAP_CLUSTER_MAX`).
 pub(crate) const CLUSTER: usize = u32::BITS as usize;
 
-/// Some of [`CLUSTER`] pages that follow one another, from one of them on.
+/// Some of 32 pages that follow one another, from one of them on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Cluster {
     first: u64,
