@@ -15,7 +15,7 @@ const GROUPS: &[(&str, &[&str])] = &[
     ("Page tables", &["table_"]),
     ("Huge pages", &["huge_", "hugetlb_"]),
     ("Nodes", &["numa_"]),
-    ("Swap", &["swap_"]),
+    ("Swap", &["swap_", "written_back"]),
     ("Merging", &["merge", "unmerges_"]),
     ("Address spaces", &["fork", "areas_"]),
     ("Locks", &["lock_", "locks_", "lines_"]),

@@ -198,6 +198,8 @@ rows! {
         "Pages whose entry, or object, named a slot from then on.";
     SwapWritten, "swap_written", Counted, "swap: pages written",
         "Pages handed to a swap device; the others that went out were there already, unchanged.";
+    WrittenBack, "written_back", Counted, "file pages written back",
+        "Pages of files that were written to where the file is kept, so that they could leave memory.";
     SwapRefused, "swap_refused", Counted, "swap: pages refused",
         "Pages that a swap device did not take: they stayed in memory.";
     SwapFailed, "swap_failed", Counted, "swap: reads failed",

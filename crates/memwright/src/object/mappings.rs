@@ -79,8 +79,9 @@ impl<M: Machine> Mappings<M> {
     }
 
     /// Takes those of `pages` out of the cluster that an area locks, and if they must be `unused` those that somebody
-    /// used since they were looked at before (Linux 7.2 `mm/rmap.c`, `folio_referenced_one`).
-    pub(crate) fn keep(&self, pages: &mut Cluster, unused: bool) {
+    /// used since they were looked at before (Linux 7.2 `mm/rmap.c`, `folio_referenced_one`): the first step of
+    /// [`Object::send_out`].
+    pub fn keep(&self, pages: &mut Cluster, unused: bool) {
         self.visit(|space| space.keep_of_object(self, pages, unused));
     }
 

@@ -445,7 +445,8 @@ impl<M: Machine> Object<M> for Shmem<M> {
     }
 
     fn send_out(&self, memory: &Memory<M>, leaving: &Leaving) -> Left {
-        if !self.leaves || !memory.swap().list(&self.store) {
+        let swap = memory.swap();
+        if !self.leaves || !swap.is_on() || !swap.list(&self.store) {
             return Left::default();
         }
         let mut pages = leaving.pages;

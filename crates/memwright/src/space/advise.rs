@@ -285,31 +285,37 @@ impl<M: Machine> Core<M> {
         }
     }
 
-    /// Without a place to write pages to, only those go out whose contents may be lost (Linux 7.2
-    /// `mm/vmscan.c`, `shrink_folio_list`, and `try_to_unmap_one` for `VM_DROPPABLE`).
+    /// Without a place to write pages to, only those go out whose contents may be lost, and those of files that have a
+    /// place of their own (Linux 7.2 `mm/vmscan.c`, `shrink_folio_list`, and `try_to_unmap_one` for `VM_DROPPABLE`).
     fn advise_page_out(&self, range: PageRange) -> Result<Advised, AdviseError> {
         let swaps = self.memory.swap().is_on();
         let mut advised = Advised::Done;
         let mut passed = range.start;
+        let mut shows_objects = false;
         let result = self.for_each_area(range, |area, part| {
             refuse_locked(area, part)?;
             passed = part.end;
             if area.flags.contains(AreaFlags::DROPPABLE) {
                 return self.drop_pages(area, part, Advice::DontNeed);
             }
+            let shows_object = self.object_may_leave(area);
+            shows_objects |= shows_object;
             if self.may_leave(area) && (swaps || self.memory.may_lose_pages()) {
                 let mut effort = Effort::ALL;
                 self.page_out(area, part, Choice::All, &mut effort);
-            } else if !swaps || !self.object_may_leave(area) {
+            } else if !shows_object {
                 advised = Advised::AdvisedOnly;
             }
             Ok(())
         });
-        if swaps {
+        if shows_objects {
             // What objects have goes without the lock.
             let passed = PageRange::new(range.start, passed);
             let mut effort = Effort::ALL;
             self.page_out_objects(passed, Choice::All, &mut effort);
+            if !swaps && effort.wanted == Effort::ALL.wanted {
+                advised = Advised::AdvisedOnly;
+            }
         }
         result.map(|()| advised)
     }

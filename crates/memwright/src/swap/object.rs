@@ -31,6 +31,8 @@ pub struct Leaving {
 pub struct Left {
     /// How many left.
     pub pages: u64,
+    /// How many were written to where the object is kept for that, if it is not swap.
+    pub written_back: u64,
     /// There was no room for more.
     pub is_full: bool,
 }
@@ -148,6 +150,7 @@ impl<M: Machine> Store<M> {
         memory.count(Row::SwapWritten, written);
         Left {
             pages: out,
+            written_back: 0,
             is_full,
         }
     }

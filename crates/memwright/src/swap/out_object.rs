@@ -13,6 +13,7 @@ use memwright_table::{
 use super::{Choice, Effort, Leaving};
 use crate::object::{Cluster, Object};
 use crate::space::{Area, Core};
+use crate::stats::Row;
 use crate::vma::AreaFlags;
 
 /// Some pages of an object that the same area shows, and what lies behind them there.
@@ -55,6 +56,7 @@ impl<M: Machine> Core<M> {
             };
             let left = found.object.send_out(&self.memory, &leaving);
             effort.wanted = effort.wanted.saturating_sub(left.pages);
+            self.memory.count(Row::WrittenBack, left.written_back);
             if left.is_full {
                 // The others would find no room either.
                 effort.look = 0;

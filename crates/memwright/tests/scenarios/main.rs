@@ -26,3 +26,4 @@ mod track;
 mod uffd;
 mod uffd_huge;
 mod world;
+mod written_back;
