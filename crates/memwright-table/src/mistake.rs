@@ -62,6 +62,7 @@ mistakes! {
     ChildExclusive "child-exclusive" "Fork gives the child pages that are exclusive."
     NoReferenceAtFork "no-reference-at-fork" "Fork gives the child entries without references."
     PinnedAtFork "pinned-at-fork" "Fork shares pinned pages."
+    SwapUncountedAtFork "swap-uncounted-at-fork" "Fork lets two entries name a slot that counts one."
     SwapExclusiveAtFork "swap-exclusive-at-fork" "Fork leaves the parent's pages in swap exclusive."
     // Faults and the rule.
     CopyUnflushed "copy-unflushed" "Copy-on-write fills the entry before the old page is forgotten."
@@ -89,6 +90,7 @@ mistakes! {
     ScanArmsPinned "scan-arms-pinned" "A scan protects a page that is pinned, so that it counts as unwritten."
     ProtectBeforeMarkers "protect-before-markers" "What is mapped is protected before what is not."
     UnprotectGrants "unprotect-grants" "Who ends a protection grants writing without asking the rule."
+    FillBeyondObject "fill-beyond-object" "Private memory is filled beyond the end of its object."
     MarkerNotInherited "marker-not-inherited" "What is mapped where nothing was does not inherit the protection."
     ZapForgetsProtection "zap-forgets-protection" "An object's page that goes takes its protection along."
     MoveKeepsProtection "move-keeps-protection" "A moved page stays protected, though nobody asked for that."
@@ -96,6 +98,7 @@ mistakes! {
     // Huge pages.
     HugeNotZeroed "huge-not-zeroed" "A new huge page shows what its frames held before."
     HugeRegainShared "huge-regain-shared" "A huge page with two references becomes exclusive at a write fault."
+    WatchUncut "watch-uncut" "Who watches a part of a huge page leaves its entry whole."
     HugeBeyondArea "huge-beyond-area" "A huge page reaches beyond the end of its area."
     SplitOneReference "split-one-reference" "The parts of a huge page have its one reference together."
     CollapseUnflushed "collapse-unflushed" "Pages are copied into a huge page before their table is forgotten."

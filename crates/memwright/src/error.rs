@@ -254,6 +254,8 @@ pub enum MoveError {
     NotWatched,
     /// There is no page (ENOENT).
     NotThere,
+    /// A guard, poison or a protection stands where the page would be (EFAULT).
+    Marked,
     /// There is one at the target (EEXIST).
     Exists,
     /// Somebody else can reach the page (EBUSY).

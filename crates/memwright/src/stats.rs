@@ -155,7 +155,7 @@ rows! {
     HugeSplitsRemap, "huge_splits_remap", Counted, "huge pages split: mremap",
         "2 MiB pages whose entry was split because a part was moved, or the new place is not aligned.";
     HugeSplitsAdvise, "huge_splits_advise", Counted, "huge pages split: advice",
-        "2 MiB pages whose entry was split because advice, a lock or a guard concerned a part.";
+        "2 MiB pages whose entry was split because advice, a lock, a guard or a watcher concerned a part.";
     HugeSplitsCopy, "huge_splits_copy", Counted, "huge pages split: copy-on-write",
         "2 MiB pages whose entry was split because a write had to copy one of its pages.";
     HugeSplitsFork, "huge_splits_fork", Counted, "huge pages split: fork",

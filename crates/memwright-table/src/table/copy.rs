@@ -292,7 +292,9 @@ fn copy_other<M: Machine>(
                 let bits = page.bits.difference(lost);
                 x86_64::encode(Entry::Swapped(Swapped { bits, ..page }))
             };
-            frames.share_slot(page.slot);
+            if !planted(Mistake::SwapUncountedAtFork) {
+                frames.share_slot(page.slot);
+            }
             target.store(without(rule.withhold), Ordering::Release);
             if !planted(Mistake::SwapExclusiveAtFork) {
                 slot.store(without(rule.clear), Ordering::Release);

@@ -1,11 +1,12 @@
 //! Filling one page of watched memory (Linux 7.2 `mm/userfaultfd.c`, `mfill_atomic`).
 
+use memwright_table::mistake::{Mistake, planted};
 use memwright_table::{
     Bits, Cursor, Entry, Frame, FrameKind, FrameRef, Machine, Marker, Marks, PAGE_SIZE, Page,
     PageRange,
 };
 
-use super::{FillError, unit_of};
+use super::{FillError, is_memory, unit_of};
 use crate::fault::{Access, Fault};
 use crate::object::{Object, ObjectError, Put};
 use crate::space::{AddressSpace, access_bits};
@@ -55,6 +56,7 @@ impl<M: Machine> AddressSpace<M> {
         if area.flags().contains(AreaFlags::HUGETLB) {
             return place.fill_hugetlb(fill);
         }
+        place.check_object()?;
         match (fill, area.object()) {
             (Fill::Poison, _) => place.poison(),
             (Fill::Object, Some(object)) if area.is_shared() => place.show(&**object),
@@ -78,6 +80,22 @@ pub(super) struct Place<'a, M: Machine> {
 }
 
 impl<M: Machine> Place<'_, M> {
+    /// Memory alone is filled, and only as far as its object reaches: private memory too (Linux 7.2
+    /// `mm/userfaultfd.c`, `mfill_atomic` and `mfill_file_over_size`).
+    fn check_object(&self) -> Result<(), FillError> {
+        let area = self.fault.area;
+        if !is_memory(area) {
+            return Err(FillError::Invalid);
+        }
+        let index = area.offset_of(self.fault.page);
+        match area.object() {
+            Some(object) if !object.contains(index) && !planted(Mistake::FillBeyondObject) => {
+                Err(FillError::NotThere)
+            }
+            Some(_) | None => Ok(()),
+        }
+    }
+
     /// The entry's bits for a page in this state, with the protection, and writable if the rule allows it.
     pub(super) fn bits(&self, state: Bits, stored: bool) -> Bits {
         let view = self.fault.area.view();

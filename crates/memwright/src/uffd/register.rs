@@ -1,10 +1,12 @@
 //! Registering memory with a watcher (Linux 7.2 `fs/userfaultfd.c`, `userfaultfd_register`).
 
+use memwright_table::mistake::{Mistake, planted};
 use memwright_table::{Machine, PageRange, VirtAddr};
 
 use super::{Watch, WatchError, WatchModes, can_watch, flags_of, pages};
 use crate::policy::Track;
 use crate::space::{AddressSpace, Area, Areas, Core, cuts_hugetlb};
+use crate::stats::Row;
 use crate::vma::{AreaFlags, Rights};
 
 impl<M: Machine> AddressSpace<M> {
@@ -91,6 +93,9 @@ impl<M: Machine> Core<M> {
             }
             let mut position = position;
             if part != whole {
+                if !planted(Mistake::WatchUncut) {
+                    self.split_at_edges(part, Row::HugeSplitsAdvise);
+                }
                 position = areas.cut(position, whole, part)?;
             }
             let area = areas.map.get_mut(position);

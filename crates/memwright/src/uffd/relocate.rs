@@ -114,8 +114,9 @@ impl<M: Machine> Core<M> {
         let mut source = self.table.cursor(PageRange::single(from));
         let mut moving = PageRange::single(from);
         match source.peek() {
-            Entry::Empty | Entry::Marker(_) if holes => return Ok(1),
-            Entry::Empty | Entry::Marker(_) => return Err(MoveError::NotThere),
+            Entry::Empty if holes => return Ok(1),
+            Entry::Empty => return Err(MoveError::NotThere),
+            Entry::Marker(_) => return Err(MoveError::Marked),
             Entry::Swapped(page) if page.bits.contains(Bits::EXCLUSIVE) => {}
             Entry::Swapped(_) | Entry::Migrating(_) => return Err(MoveError::Busy),
             Entry::Present(page) => {

@@ -183,7 +183,7 @@ fn objects_are_sparse() {
 
 /// An object that wants to hear of the first store to a clean page, as a file system with a disk would,
 /// and that cleans its pages.
-struct Notified {
+pub struct Notified {
     /// Guards the pages.
     pages: Mutex<Pages<Machine>>,
     mappings: Mappings<Machine>,
@@ -195,7 +195,7 @@ struct Notified {
 }
 
 impl Notified {
-    fn new(world: &World) -> Arc<Self> {
+    pub fn new(world: &World) -> Arc<Self> {
         Arc::new(Self {
             pages: Mutex::new(Pages::new(world.frames.clone())),
             mappings: Mappings::new(),

@@ -5,6 +5,7 @@ use memwright::uffd::{Fill, FillError, Watch, WatchError, WatchModes, WatchedFau
 use memwright::{Advice, FaultError, RemapError, RemapRequest, Row};
 use memwright_table::PageRange;
 
+use crate::objects::Notified;
 use crate::world::{PAGE, Process, R, RW, World, page};
 
 const WP: WatchModes = WatchModes::WRITE_PROTECT;
@@ -249,6 +250,30 @@ fn shared_memory_is_filled_for_all_who_map_it() {
     assert_eq!(process.load(1), 3);
     let zeroes = world.counted(|| assert_eq!(fill(&process, 3, Fill::Zeroes), Ok(())));
     assert_eq!(zeroes.count(Row::FramesZeroed), 1);
+}
+
+#[test]
+fn memory_is_filled_as_far_as_its_object_reaches_and_files_are_not() {
+    let world = World::new();
+    let mut process = world.process();
+    let object = world.shmem(1);
+    process.map_object(0, 2, RW, &object, false);
+    let sync = watch(false, false);
+    register(&process, 2, &sync, WatchModes::MISSING);
+    let bytes = [9; PAGE as usize];
+    for what in [Fill::Bytes(&bytes), Fill::Zeroes, Fill::Poison] {
+        assert_eq!(fill(&process, 1, what), Err(FillError::NotThere));
+    }
+    assert_eq!(process.load_with(1), Err(FaultError::BeyondObject));
+    assert_eq!(fill(&process, 0, Fill::Bytes(&bytes)), Ok(()));
+    assert_eq!(process.load(0), 9);
+
+    let other = world.process();
+    let file = Notified::new(&world);
+    other.map_object(0, 1, RW, &file, false);
+    register(&other, 1, &watch(true, true), WP);
+    let refused = fill(&other, 0, Fill::Bytes(&bytes));
+    assert_eq!(refused, Err(FillError::Invalid));
 }
 
 #[test]

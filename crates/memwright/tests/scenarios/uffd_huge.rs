@@ -146,6 +146,21 @@ fn protecting_or_unprotecting_a_part_splits() {
 }
 
 #[test]
+fn who_watches_a_part_splits() {
+    let world = world();
+    let (mut process, watch) = watched(&world, 1, SYNC, WP);
+    let more = FIRST + 2 * HUGE;
+    process.map(more, HUGE, RW);
+    process.store(more, 1).unwrap();
+    assert_eq!(size(&process, more), PageSize::Size2M);
+    let part = process.space.watch(page(more + 7), PAGE, &watch, WP);
+    assert_eq!(part, Ok(()));
+    assert_eq!(size(&process, more), PageSize::Size4K);
+    assert_eq!(process.load_with(more), Ok((1, vec![])));
+    assert_eq!(process.space.audit(), Ok(()));
+}
+
+#[test]
 fn a_marker_makes_small_pages_under_it() {
     let world = world();
     let (mut process, _watch) = watched(&world, 2, SYNC, WP);
@@ -393,6 +408,31 @@ fn a_huge_page_is_moved_whole_where_it_fits() {
     assert_eq!(process.load(FIRST + HUGE + 3), 3);
     let there = relocate(&process, &watch, (from + 3 * HUGE, FIRST, HUGE));
     assert_eq!(there, (0, Err(MoveError::Exists)));
+}
+
+#[test]
+fn where_a_guard_or_a_protection_stands_there_is_no_hole() {
+    let world = world();
+    let (process, watch) = watched(&world, 1, SYNC, WP | WatchModes::MISSING);
+    let from = FIRST + 8 * HUGE;
+    process.map(from, 3, RW);
+    let guard = Advice::GuardInstall;
+    process.space.advise(page(from + 1), PAGE, guard).unwrap();
+    process.map(from + 8, 1, RW);
+    let registered = process.space.watch(page(from + 8), PAGE, &watch, WP);
+    assert_eq!(registered, Ok(()));
+    protect(&process, from + 8, 1, true);
+    let relocate = |from, pages| {
+        let relocation = Relocation {
+            from: page(from).page(),
+            to: page(FIRST).page(),
+            pages,
+            holes: true,
+        };
+        process.space.relocate(&relocation, &watch)
+    };
+    assert_eq!(relocate(from, 3), (1, Err(MoveError::Marked)));
+    assert_eq!(relocate(from + 8, 1), (0, Err(MoveError::Marked)));
 }
 
 #[test]

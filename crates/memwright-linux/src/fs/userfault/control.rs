@@ -107,6 +107,7 @@ fn move_errno(error: MoveError) -> Errno {
     match error {
         MoveError::Invalid => Errno::EINVAL,
         MoveError::NotWatched | MoveError::NotThere => Errno::ENOENT,
+        MoveError::Marked => Errno::EFAULT,
         MoveError::Exists => Errno::EEXIST,
         MoveError::Busy => Errno::EBUSY,
         MoveError::OutOfMemory => Errno::ENOMEM,
