@@ -23,7 +23,7 @@
 //! - [`schedule`]: who goes on at each step, in every order.
 //! - [`process`]: a user program on the machine: access, fault, retry.
 //! - [`model`]: what memory must contain and permit, stated slowly and obviously; [`lockstep`] runs
-//!   a [`script`] on both and compares. [`noted_file`] is a file that must hear of first writes,
+//!   a [`script`], whose words [`terms`] has, on both and compares. [`noted_file`] is a file that must hear of first writes,
 //!   [`host_swap`] a swap device.
 //! - [`personality`]: system calls and the loader, on a simulated machine instead of hardware.
 
@@ -42,6 +42,7 @@ pub mod process;
 pub mod schedule;
 pub mod script;
 mod script_text;
+pub mod terms;
 pub mod tlb;
 pub mod walk;
 

@@ -3,12 +3,15 @@
 //! Every process owns every page that it maps: a private page is a value, copied when the process
 //! forks, and a shared page names a page of an object. There are no frames, no reference counts,
 //! no exclusivity and no faults here; whatever the implementation does about those must not show.
-//! Nor are there huge pages: that memory is mapped in larger pieces must not show either.
+//! Nor are there huge pages, swap, nodes or merged pages: that memory is mapped in larger pieces, that it is elsewhere or
+//! shared with its equals must not show either. Only of what was said to be unneeded one may see that it went.
 //!
 //! What was written since somebody last asked is kept for each page, with a third answer: where Linux's
 //! interfaces let a page that nobody wrote count as written, the model says [`Stored::Maybe`].
 
 use std::collections::BTreeMap;
+
+use crate::terms::{Advice, Intent, Remap, Rights, Watch};
 
 /// Bytes of one page.
 pub const PAGE: usize = 4096;
@@ -16,52 +19,16 @@ pub const PAGE: usize = 4096;
 /// What a page contains; `None` is all zero.
 type Contents = Option<Box<[u8; PAGE]>>;
 
-fn byte(contents: &Contents, offset: usize) -> u8 {
-    contents.as_ref().map_or(0, |bytes| bytes[offset])
-}
-
-/// What a mapping permits.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Rights {
-    /// Loads. On x86-64 any other right includes it.
-    pub read: bool,
-    /// Stores.
-    pub write: bool,
-    /// Instruction fetches.
-    pub execute: bool,
-}
-
-impl Rights {
-    /// Nothing.
-    pub const NONE: Self = Self {
-        read: false,
-        write: false,
-        execute: false,
-    };
-    /// Reading.
-    pub const READ: Self = Self {
-        read: true,
-        write: false,
-        execute: false,
-    };
-    /// Reading and writing.
-    pub const READ_WRITE: Self = Self {
-        read: true,
-        write: true,
-        execute: false,
-    };
-    /// Reading and fetching.
-    pub const READ_EXECUTE: Self = Self {
-        read: true,
-        write: false,
-        execute: true,
-    };
-
-    /// Whether loads succeed.
-    #[must_use]
-    pub fn any(self) -> bool {
-        self.read || self.write || self.execute
+/// Whether these bytes are there from `offset` on.
+fn shows(contents: &Contents, offset: usize, bytes: &[u8]) -> bool {
+    match contents {
+        Some(contents) => contents[offset..].starts_with(bytes),
+        None => bytes.iter().all(|&byte| byte == 0),
     }
+}
+
+fn store(contents: &mut Contents, offset: usize, value: u8) {
+    contents.get_or_insert_with(|| Box::new([0; PAGE]))[offset] = value;
 }
 
 /// A file or a piece of shared memory, by number.
@@ -89,6 +56,16 @@ pub enum Source {
 }
 
 impl Source {
+    /// The page of an object that is shown here, unless the process has its own.
+    fn object(self) -> Option<(ObjectNumber, u64)> {
+        match self {
+            Self::Anonymous => None,
+            Self::Private { object, index } | Self::Shared { object, index } => {
+                Some((object, index))
+            }
+        }
+    }
+
     fn advanced(self, pages: u64) -> Self {
         match self {
             Self::Anonymous => Self::Anonymous,
@@ -111,15 +88,6 @@ struct OnFork {
     omit: bool,
     /// It is zero there (`MADV_WIPEONFORK`).
     wipe: bool,
-}
-
-/// Who watches stores to a page through userfaultfd.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Watch {
-    /// Names the descriptor.
-    pub number: usize,
-    /// A store is noted, and goes on (`UFFD_FEATURE_WP_ASYNC`); otherwise it is refused.
-    pub asynchronous: bool,
 }
 
 /// Whether a page was written since somebody last asked for such stores.
@@ -148,27 +116,20 @@ impl Stored {
     }
 }
 
-/// Whether huge pages were asked for (`MADV_HUGEPAGE`, `MADV_NOHUGEPAGE`): no page shows it, but an area is of one kind.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum HugeWish {
-    #[default]
-    None,
-    Wanted,
-    Refused,
-}
-
 #[derive(Clone, Debug)]
 struct Mapped {
     rights: Rights,
     source: Source,
     /// A private page's contents once it has any of its own.
     own: Option<Contents>,
+    /// What it contains if that went (`MADV_FREE`): zeroes, with what was stored since. Which of the two it is shows
+    /// when somebody looks.
+    otherwise: Option<Contents>,
     on_fork: OnFork,
     /// Every access is refused as if nothing were mapped.
     guard: bool,
     /// Neither the mapping nor its rights change any more (`mseal`).
     sealed: bool,
-    huge: HugeWish,
     watch: Option<Watch>,
     /// Since it was write-protected for its watcher. A page that may not count as written is protected.
     since_protected: Stored,
@@ -183,10 +144,10 @@ impl Mapped {
             rights,
             source,
             own: None,
+            otherwise: None,
             on_fork: OnFork::default(),
             guard: false,
             sealed: false,
-            huge: HugeWish::None,
             watch: None,
             since_protected: Stored::Maybe,
             since_cleared: Stored::Maybe,
@@ -199,26 +160,38 @@ impl Mapped {
         refuses && self.since_protected == Stored::No
     }
 
+    /// Stores are for its watcher to allow, or to hear of, from now on. A guard stays one.
+    fn protect(&mut self, on: bool) {
+        self.since_protected = match on && !self.guard {
+            true => Stored::No,
+            false => Stored::Maybe,
+        };
+    }
+
     fn stored(&mut self) {
         (self.since_protected, self.since_cleared) = (Stored::Yes, Stored::Yes);
     }
 
     /// Whether the page is one of an object's.
     fn shows(&self, which: ObjectNumber, indices: std::ops::Range<u64>) -> bool {
-        match self.source {
-            Source::Anonymous => false,
-            Source::Private { object, index } | Source::Shared { object, index } => {
-                object == which && indices.contains(&index)
-            }
-        }
+        let shown = self.source.object();
+        shown.is_some_and(|(object, index)| object == which && indices.contains(&index))
     }
 
     /// What was here is gone, by the process's own wish. The protection of what is no anonymous memory outlives it.
     fn dropped(&mut self) {
-        self.own = None;
+        (self.own, self.otherwise) = (None, None);
         self.since_cleared.lose();
         if self.source == Source::Anonymous || self.since_protected == Stored::Yes {
             self.since_protected.lose();
+        }
+    }
+
+    /// What was written here may go, or not, until it is written again. What somebody watches stays.
+    fn may_go(&mut self) {
+        if self.own.is_some() && self.watch.is_none() {
+            self.otherwise = Some(None);
+            self.since_cleared.lose();
         }
     }
 
@@ -228,17 +201,6 @@ impl Mapped {
         self.since_protected.lose();
         self.since_cleared.lose();
     }
-}
-
-/// What an access does to a page.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Intent {
-    /// Loads.
-    Read,
-    /// Stores.
-    Write,
-    /// Fetches an instruction.
-    Fetch,
 }
 
 /// Why an access or an operation is refused.
@@ -260,52 +222,10 @@ pub enum Refusal {
     Watched(u64),
     /// This page has not this watcher.
     NotWatched,
+    /// Something was stored in this page.
+    Exists(u64),
     /// The arguments contradict each other.
     Invalid,
-}
-
-/// Advice that changes contents or what a fork does.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Advice {
-    /// `MADV_DONTNEED`
-    Drop,
-    /// `MADV_FREE`. Nothing reclaims yet, so the contents stay.
-    Free,
-    /// `MADV_POPULATE_READ`
-    PopulateRead,
-    /// `MADV_POPULATE_WRITE`
-    PopulateWrite,
-    /// `MADV_DONTFORK`
-    OmitOnFork,
-    /// `MADV_DOFORK`
-    InheritOnFork,
-    /// `MADV_WIPEONFORK`
-    WipeOnFork,
-    /// `MADV_KEEPONFORK`
-    KeepOnFork,
-    /// `MADV_GUARD_INSTALL`
-    InstallGuard,
-    /// `MADV_GUARD_REMOVE`
-    RemoveGuard,
-    /// `MADV_HUGEPAGE`
-    WantHuge,
-    /// `MADV_NOHUGEPAGE`
-    RefuseHuge,
-}
-
-/// A request to move or resize.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Remap {
-    /// The first page of the old range.
-    pub from: u64,
-    /// Its length.
-    pub pages: u64,
-    /// The length of the new range.
-    pub new_pages: u64,
-    /// Where it must go (`MREMAP_FIXED`).
-    pub to: Option<u64>,
-    /// Whether the old range stays mapped, empty (`MREMAP_DONTUNMAP`).
-    pub keep: bool,
 }
 
 /// The pages of one process.
@@ -330,12 +250,6 @@ pub struct Model {
 }
 
 impl Model {
-    /// Nothing at all.
-    #[must_use]
-    pub fn new() -> Self {
-        Self::default()
-    }
-
     /// A new object of zeroes, in memory or on a disk.
     pub fn create_object(&mut self, pages: u64, memory: bool) -> ObjectNumber {
         self.objects.push(Object {
@@ -469,7 +383,7 @@ impl Model {
                 here.rights == first.rights
                     && here.on_fork == first.on_fork
                     && here.sealed == first.sealed
-                    && (here.huge, here.watch) == (first.huge, first.watch)
+                    && here.watch == first.watch
                     && here.source == first.source.advanced(page)
             })
         })
@@ -478,11 +392,8 @@ impl Model {
     /// Whether anything is mapped in a range.
     #[must_use]
     pub fn is_free(&self, process: usize, from: u64, pages: u64) -> bool {
-        self.spaces[&process]
-            .pages
-            .range(from..from + pages)
-            .next()
-            .is_none()
+        let mut range = self.spaces[&process].pages.range(from..from + pages);
+        range.next().is_none()
     }
 
     /// Whether `mremap` of a [uniform](Self::is_uniform) range must be refused.
@@ -526,7 +437,6 @@ impl Model {
             let fresh = Mapped {
                 on_fork: first.on_fork,
                 sealed: first.sealed,
-                huge: first.huge,
                 watch: first.watch,
                 ..Mapped::new(first.rights, first.source.advanced(page))
             };
@@ -606,9 +516,13 @@ impl Model {
         }
         match advice {
             Advice::Drop => mapped.dropped(),
-            Advice::WantHuge => mapped.huge = HugeWish::Wanted,
-            Advice::RefuseHuge => mapped.huge = HugeWish::Refused,
-            Advice::Free if anonymous => {}
+            Advice::WantHuge
+            | Advice::RefuseHuge
+            | Advice::Cold
+            | Advice::PageOut
+            | Advice::Mergeable
+            | Advice::Unmergeable => {}
+            Advice::Free if anonymous => mapped.may_go(),
             Advice::OmitOnFork => mapped.on_fork.omit = true,
             Advice::InheritOnFork => mapped.on_fork.omit = false,
             Advice::WipeOnFork if anonymous => mapped.on_fork.wipe = true,
@@ -686,17 +600,10 @@ impl Model {
         if intent == Intent::Write && mapped.is_protected() {
             return Err(Refusal::Protected(page));
         }
-        match mapped.source {
-            Source::Anonymous => Ok(()),
-            Source::Private { .. } if mapped.own.is_some() => Ok(()),
-            Source::Private { object, index } | Source::Shared { object, index } => {
-                let inside = index < self.objects[object].pages.len() as u64;
-                if inside {
-                    Ok(())
-                } else {
-                    Err(Refusal::BeyondObject(page))
-                }
-            }
+        if self.may_be_present(process, page) {
+            Ok(())
+        } else {
+            Err(Refusal::BeyondObject(page))
         }
     }
 
@@ -714,43 +621,46 @@ impl Model {
         self.permit(process, page, Intent::Write)?;
         self.mapped(process, page)?.stored();
         let source = self.mapped(process, page)?.source;
-        let contents = match source {
-            Source::Shared { object, index } => &mut self.objects[object].pages[index as usize],
-            Source::Anonymous | Source::Private { .. } => self.own(process, page),
-        };
-        contents.get_or_insert_with(|| Box::new([0; PAGE]))[offset] = value;
+        if let Source::Shared { object, index } = source {
+            store(
+                &mut self.objects[object].pages[index as usize],
+                offset,
+                value,
+            );
+            return Ok(());
+        }
+        store(self.own(process, page), offset, value);
+        if let Some(otherwise) = &mut self.mapped(process, page)?.otherwise {
+            store(otherwise, offset, value);
+        }
         Ok(())
     }
 
-    /// What a load of one byte gives, if it is permitted.
-    ///
-    /// # Errors
-    /// Why not.
-    pub fn read(&self, process: usize, page: u64, offset: usize) -> Result<u8, Refusal> {
-        self.permit(process, page, Intent::Read)?;
-        Ok(byte(self.contents(process, page), offset))
-    }
-
-    /// Whether a page is mapped, may be in memory, and then contains exactly `bytes`.
-    #[must_use]
-    pub fn contains(&self, process: usize, page: u64, bytes: &[u8; PAGE]) -> bool {
-        match self.contents(process, page) {
-            Some(contents) => **contents == *bytes,
-            None => bytes.iter().all(|&byte| byte == 0),
+    /// Whether a page, which is mapped, may be seen to contain `bytes` from `offset` on. Where it might have been
+    /// otherwise, it is as it was seen from now on.
+    pub fn shows(&mut self, process: usize, page: u64, offset: usize, bytes: &[u8]) -> bool {
+        let is = |contents: &Contents| shows(contents, offset, bytes);
+        let kept = is(self.contents(process, page));
+        let Ok(mapped) = self.mapped(process, page) else {
+            return kept;
+        };
+        let gone = mapped.otherwise.as_ref().is_some_and(is);
+        if gone && !kept {
+            mapped.own = mapped.otherwise.take();
+        } else if kept && !gone && mapped.otherwise != Some(None) {
+            mapped.otherwise = None;
         }
+        kept || gone
     }
 
     /// Whether the page has something to show: it is mapped and no object ends before it.
     #[must_use]
     pub fn may_be_present(&self, process: usize, page: u64) -> bool {
         let mapped = self.spaces[&process].pages.get(&page);
-        mapped.is_some_and(|mapped| match mapped.source {
-            _ if mapped.guard => false,
-            Source::Anonymous => true,
-            Source::Private { .. } if mapped.own.is_some() => true,
-            Source::Private { object, index } | Source::Shared { object, index } => {
-                index < self.objects[object].pages.len() as u64
-            }
+        mapped.is_some_and(|mapped| {
+            let (own, shown) = (mapped.own.is_some(), mapped.source.object());
+            let inside = |(object, index)| index < self.object_pages(object);
+            !mapped.guard && (own || shown.is_none_or(inside))
         })
     }
 
@@ -770,14 +680,18 @@ impl Model {
 
     /// A `write` system call on an object: one byte, inside it.
     pub fn write_object(&mut self, object: ObjectNumber, index: u64, offset: usize, value: u8) {
-        let contents = &mut self.objects[object].pages[index as usize];
-        contents.get_or_insert_with(|| Box::new([0; PAGE]))[offset] = value;
+        store(
+            &mut self.objects[object].pages[index as usize],
+            offset,
+            value,
+        );
     }
 
     /// A `read` system call on an object: one byte, inside it.
     #[must_use]
     pub fn read_object(&self, object: ObjectNumber, index: u64, offset: usize) -> u8 {
-        byte(&self.objects[object].pages[index as usize], offset)
+        let contents = &self.objects[object].pages[index as usize];
+        contents.as_ref().map_or(0, |bytes| bytes[offset])
     }
 
     /// Where an object ends, in pages.
@@ -788,14 +702,9 @@ impl Model {
 
     /// `ftruncate`: what lies beyond the new end is gone, private copies of it too.
     pub fn truncate(&mut self, object: ObjectNumber, pages: u64) {
-        let cut = object;
         self.objects[object].pages.resize(pages as usize, None);
-        for mapped in self
-            .spaces
-            .values_mut()
-            .flat_map(|space| space.pages.values_mut())
-        {
-            if mapped.shows(cut, pages..u64::MAX) {
+        for mapped in self.all() {
+            if mapped.shows(object, pages..u64::MAX) {
                 mapped.dropped();
             }
         }
@@ -807,11 +716,7 @@ impl Model {
         for contents in all.iter_mut().skip(index as usize).take(pages as usize) {
             *contents = None;
         }
-        for mapped in self
-            .spaces
-            .values_mut()
-            .flat_map(|space| space.pages.values_mut())
-        {
+        for mapped in self.all() {
             if mapped.own.is_none() && mapped.shows(object, index..index + pages) {
                 mapped.dropped();
             }
@@ -882,15 +787,106 @@ impl Model {
             if mapped.watch.is_none() {
                 return Err(Refusal::NotWatched);
             }
-            // A guard stays one.
-            mapped.since_protected = if protect && !mapped.guard {
-                Stored::No
-            } else {
-                Stored::Maybe
-            };
+            mapped.protect(protect);
             result = Ok(());
         }
         result
+    }
+
+    /// Whether a watcher says what a page of the range contains that nobody touched.
+    #[must_use]
+    pub fn is_filled(&self, process: usize, from: u64, pages: u64) -> bool {
+        let mut range = self.spaces[&process].pages.range(from..from + pages);
+        range.any(|(_, mapped)| mapped.watch.is_some_and(|watch| watch.fills))
+    }
+
+    /// Whether nobody has stored anything in a page but zeroes where there were some, so that there may be none.
+    fn may_be_missing(&self, process: usize, page: u64) -> bool {
+        let mapped = &self.spaces[&process].pages[&page];
+        let is_zero = |contents: &Contents| shows(contents, 0, &[0; PAGE]);
+        match mapped.source {
+            Source::Shared { object, index } => {
+                let shown = self.objects[object].pages.get(index as usize);
+                shown.is_none_or(Option::is_none)
+            }
+            Source::Private { .. } => mapped.own.is_none(),
+            Source::Anonymous => {
+                let gone = mapped.otherwise.as_ref();
+                is_zero(self.contents(process, page)) || gone.is_some_and(is_zero)
+            }
+        }
+    }
+
+    /// A page gets contents, the same byte everywhere, write-protected or not (`UFFDIO_COPY`, `UFFDIO_ZEROPAGE`).
+    ///
+    /// # Errors
+    /// Nobody watches, or somebody has stored something there. If it was only read, it may have a page too.
+    pub fn fill(
+        &mut self,
+        process: usize,
+        page: u64,
+        value: u8,
+        protect: bool,
+    ) -> Result<(), Refusal> {
+        let mapped = self.mapped(process, page);
+        let mapped = mapped.map_err(|_| Refusal::NotWatched)?.clone();
+        mapped.watch.ok_or(Refusal::NotWatched)?;
+        if !self.is_memory(mapped.source) {
+            return Err(Refusal::Invalid);
+        }
+        let contents = (value != 0).then(|| Box::new([value; PAGE]));
+        let stored = contents.is_some();
+        let shown = mapped.source.object();
+        if shown.is_some_and(|(object, index)| index >= self.object_pages(object)) {
+            return Err(Refusal::BeyondObject(page));
+        }
+        if mapped.guard || !self.may_be_missing(process, page) {
+            return Err(Refusal::Exists(page));
+        }
+        if let Source::Shared { object, index } = mapped.source {
+            self.objects[object].pages[index as usize] = contents;
+        } else {
+            let mapped = self.mapped(process, page)?;
+            (mapped.own, mapped.otherwise) = (Some(contents), None);
+        }
+        let mapped = self.mapped(process, page)?;
+        if stored {
+            mapped.stored();
+        } else {
+            mapped.since_protected.lose();
+            mapped.since_cleared.blur();
+        }
+        if protect {
+            mapped.since_protected = Stored::No;
+        }
+        Ok(())
+    }
+
+    /// A page of anonymous memory goes where a watcher fills, and leaves nothing behind (`UFFDIO_MOVE`).
+    ///
+    /// # Errors
+    /// It is no such page, or something was stored there.
+    pub fn relocate(&mut self, process: usize, from: u64, to: u64) -> Result<(), Refusal> {
+        let target = self.mapped(process, to)?;
+        if target.source != Source::Anonymous || target.watch.is_none() {
+            return Err(Refusal::NotWatched);
+        }
+        if target.guard || !self.may_be_missing(process, to) {
+            return Err(Refusal::Exists(to));
+        }
+        let source = self.mapped(process, from)?;
+        if source.source != Source::Anonymous || source.guard {
+            return Err(Refusal::NotApplicable(from));
+        }
+        let moved = (source.own.take(), source.otherwise.take());
+        let target = self.mapped(process, to)?;
+        (target.own, target.otherwise) = moved;
+        for page in [from, to] {
+            let mapped = self.mapped(process, page)?;
+            mapped.since_protected.lose();
+            mapped.since_cleared.lose();
+        }
+        Ok(())
     }
 
     /// What a scan for written pages must find of those whose stores are noted (`PAGEMAP_SCAN`).
@@ -909,11 +905,7 @@ impl Model {
     /// A scan found a page written, and protected it again.
     pub fn protect_again(&mut self, process: usize, page: u64) {
         if let Ok(mapped) = self.mapped(process, page) {
-            mapped.since_protected = if mapped.guard {
-                Stored::Maybe
-            } else {
-                Stored::No
-            };
+            mapped.protect(true);
         }
     }
 
@@ -921,6 +913,13 @@ impl Model {
     pub fn clear_soft_dirty(&mut self, process: usize) {
         for mapped in self.space(process).pages.values_mut() {
             mapped.since_cleared = Stored::No;
+        }
+    }
+
+    /// A page may count as soft-dirty, though nobody wrote it.
+    pub fn blur_soft_dirty(&mut self, process: usize, page: u64) {
+        if let Ok(mapped) = self.mapped(process, page) {
+            mapped.since_cleared.blur();
         }
     }
 
@@ -954,12 +953,15 @@ impl Model {
     }
 
     fn is_memory(&self, source: Source) -> bool {
-        match source {
-            Source::Anonymous => true,
-            Source::Private { object, .. } | Source::Shared { object, .. } => {
-                self.objects[object].memory
-            }
-        }
+        source
+            .object()
+            .is_none_or(|(object, _)| self.objects[object].memory)
+    }
+
+    /// Every mapped page.
+    fn all(&mut self) -> impl Iterator<Item = &mut Mapped> {
+        let spaces = self.spaces.values_mut();
+        spaces.flat_map(|space| space.pages.values_mut())
     }
 
     fn space(&mut self, process: usize) -> &mut Space {
@@ -975,23 +977,17 @@ impl Model {
 
     fn contents(&self, process: usize, page: u64) -> &Contents {
         let mapped = &self.spaces[&process].pages[&page];
-        match (&mapped.own, mapped.source) {
+        match (&mapped.own, mapped.source.object()) {
             (Some(own), _) => own,
-            (None, Source::Anonymous) => &None,
-            (None, Source::Private { object, index } | Source::Shared { object, index }) => {
-                &self.objects[object].pages[index as usize]
-            }
+            (None, None) => &None,
+            (None, Some((object, index))) => &self.objects[object].pages[index as usize],
         }
     }
 
     /// The process's own contents of a private page, made now if it had none.
     fn own(&mut self, process: usize, page: u64) -> &mut Contents {
         let now = self.contents(process, page).clone();
-        let mapped = self
-            .space(process)
-            .pages
-            .get_mut(&page)
-            .expect("a mapped page");
-        mapped.own.get_or_insert(now)
+        let mapped = self.space(process).pages.get_mut(&page);
+        mapped.expect("a mapped page").own.get_or_insert(now)
     }
 }

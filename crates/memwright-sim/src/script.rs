@@ -6,7 +6,7 @@
 
 use std::fmt;
 
-use crate::model::{Advice, Rights};
+use crate::terms::{Advice, Rights};
 
 /// Places that scripts use: half of them on either side of a boundary where the tables of three levels
 /// end, so that ranges cross tables and whole tables become empty.
@@ -46,6 +46,18 @@ impl Scale {
         (self.start() + at * self.0, length * self.0)
     }
 
+    /// Pages of each of the two files at the start.
+    #[must_use]
+    pub fn file(self) -> u64 {
+        FILE_PLACES * self.0
+    }
+
+    /// The page of a file that is the first of a place.
+    #[must_use]
+    pub fn index(self, at: u8) -> u64 {
+        u64::from(at) % FILE_PLACES * self.0
+    }
+
     /// Where an access of a place goes: its first page, or another one, which the offset selects.
     #[must_use]
     pub fn access(self, at: u8, offset: u16) -> u64 {
@@ -53,8 +65,8 @@ impl Scale {
     }
 }
 
-/// Pages of each of the two files at the start.
-pub const FILE_PAGES: u64 = 12;
+/// Places of each of the two files at the start.
+pub const FILE_PLACES: u64 = 12;
 
 /// Processes that live at the same time, at most.
 pub const MOST_PROCESSES: usize = 4;
@@ -138,6 +150,28 @@ pub enum Action {
     ClearSoftDirty,
     /// `MADV_COLLAPSE`, which may be refused for reasons that no program sees.
     Collapse(Range),
+    /// The kernel loads eight bytes for the process, as `write` does.
+    KernelRead(u8, u16),
+    /// The kernel stores eight bytes of this value for it, as `read` does.
+    KernelWrite(u8, u16, u8),
+    /// `process_vm_writev`: the first eight bytes of a page go to another one, of the process that the last number selects.
+    Transfer(u8, u8, u8),
+    /// Every page that may leave and that nobody used since the last time leaves.
+    Reclaim,
+    /// `swapon` or `swapoff`, where there is a device.
+    Swap(bool),
+    /// Pages with equal contents that may be merged are.
+    Merge,
+    /// `mbind` to the node that the number selects, to all in turn, or to none.
+    Bind(Range, u8),
+    /// `move_pages` to the node that the number selects.
+    Migrate(Range, u8),
+    /// Pages tell from now on who uses them.
+    Hint,
+    /// `UFFDIO_COPY` of a page of this value, or `UFFDIO_ZEROPAGE` if it is 0, write-protected if true.
+    Fill(u8, u8, bool),
+    /// `UFFDIO_MOVE` with `UFFDIO_MOVE_MODE_ALLOW_SRC_HOLES`
+    Relocate(Range, u8),
 }
 
 /// The kind of a watcher; each process has one of each.
@@ -147,6 +181,8 @@ pub enum Watcher {
     Waits,
     /// Stores go on, and are noted (`UFFD_FEATURE_WP_ASYNC`).
     Notes,
+    /// As `Waits`, and is told of missing pages too (`UFFDIO_REGISTER_MODE_MISSING`).
+    Fills,
 }
 
 /// An action, who does it and where.
@@ -257,6 +293,24 @@ impl fmt::Debug for Action {
             }
             Self::ClearSoftDirty => write!(f, "clear"),
             Self::Collapse(range) => write!(f, "collapse {range:?}"),
+            Self::KernelRead(page, offset) => write!(f, "kernel read {page} offset {offset}"),
+            Self::KernelWrite(page, offset, value) => {
+                write!(f, "kernel write {page} offset {offset} value {value}")
+            }
+            Self::Transfer(from, to, other) => {
+                write!(f, "transfer {from} to {to} of process {other}")
+            }
+            Self::Reclaim => write!(f, "reclaim"),
+            Self::Swap(on) => write!(f, "swap {}", if on { "on" } else { "off" }),
+            Self::Merge => write!(f, "merge"),
+            Self::Bind(range, node) => write!(f, "bind {range:?} to {node}"),
+            Self::Migrate(range, node) => write!(f, "migrate {range:?} to {node}"),
+            Self::Hint => write!(f, "hint"),
+            Self::Fill(page, value, protect) => {
+                let protect = if protect { " protect" } else { "" };
+                write!(f, "fill {page} value {value}{protect}")
+            }
+            Self::Relocate(range, to) => write!(f, "relocate {range:?} to {to}"),
         }
     }
 }

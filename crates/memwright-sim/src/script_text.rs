@@ -2,24 +2,8 @@
 
 use std::str::FromStr;
 
-use crate::model::{Advice, Rights};
 use crate::script::{Action, Range, Script, Step, Watcher, What};
-
-/// Every advice, by the name that it is printed with.
-const ADVICE: [Advice; 12] = [
-    Advice::Drop,
-    Advice::Free,
-    Advice::PopulateRead,
-    Advice::PopulateWrite,
-    Advice::OmitOnFork,
-    Advice::InheritOnFork,
-    Advice::WipeOnFork,
-    Advice::KeepOnFork,
-    Advice::InstallGuard,
-    Advice::RemoveGuard,
-    Advice::WantHuge,
-    Advice::RefuseHuge,
-];
+use crate::terms::{Advice, Rights};
 
 impl FromStr for Script {
     type Err = String;
@@ -84,6 +68,7 @@ fn watcher(word: &str) -> Option<Watcher> {
     match word {
         "Waits" => Some(Watcher::Waits),
         "Notes" => Some(Watcher::Notes),
+        "Fills" => Some(Watcher::Fills),
         _ => None,
     }
 }
@@ -118,7 +103,7 @@ fn action(words: &[&str]) -> Option<Action> {
         ["move", place, "to", to, "keep"] => Action::Move(range(place)?, number(to)?, true),
         ["advise", place, name] => {
             let named = |advice: &&Advice| format!("{advice:?}") == name;
-            Action::Advise(range(place)?, *ADVICE.iter().find(named)?)
+            Action::Advise(range(place)?, *Advice::ALL.iter().find(named)?)
         }
         ["watch", place, who] => Action::Watch(range(place)?, watcher(who)?),
         ["unwatch", place, who] => Action::Unwatch(range(place)?, watcher(who)?),
@@ -129,6 +114,26 @@ fn action(words: &[&str]) -> Option<Action> {
         ["scan", place, "protect"] => Action::Scan(range(place)?, true),
         ["clear"] => Action::ClearSoftDirty,
         ["collapse", place] => Action::Collapse(range(place)?),
+        ["kernel", "read", page, "offset", offset] => {
+            Action::KernelRead(number(page)?, number(offset)?)
+        }
+        ["kernel", "write", page, "offset", offset, "value", value] => {
+            Action::KernelWrite(number(page)?, number(offset)?, number(value)?)
+        }
+        ["transfer", from, "to", to, "of", "process", other] => {
+            Action::Transfer(number(from)?, number(to)?, number(other)?)
+        }
+        ["reclaim"] => Action::Reclaim,
+        ["swap", on @ ("on" | "off")] => Action::Swap(on == "on"),
+        ["merge"] => Action::Merge,
+        ["bind", place, "to", node] => Action::Bind(range(place)?, number(node)?),
+        ["migrate", place, "to", node] => Action::Migrate(range(place)?, number(node)?),
+        ["hint"] => Action::Hint,
+        ["fill", page, "value", value] => Action::Fill(number(page)?, number(value)?, false),
+        ["fill", page, "value", value, "protect"] => {
+            Action::Fill(number(page)?, number(value)?, true)
+        }
+        ["relocate", place, "to", to] => Action::Relocate(range(place)?, number(to)?),
         ["fork"] => Action::Fork,
         ["exit"] => Action::Exit,
         ["read", "page", page, "offset", offset] => Action::Read(number(page)?, number(offset)?),

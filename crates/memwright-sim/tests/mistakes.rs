@@ -6,8 +6,8 @@ mod support;
 use std::sync::Arc;
 
 use memwright_sim::lockstep::{Difference, Lockstep};
-use memwright_sim::model::Rights;
 use memwright_sim::script::{Action, Range, Script, Step, What};
+use memwright_sim::terms::Rights;
 use memwright_sim::{MachineOptions, Mistake, SimulatedMachine};
 use support::{FIRST, READ, READ_WRITE, SECOND, boot, fork, program, protect, read, unmap, write};
 
@@ -54,7 +54,7 @@ fn a_flush_that_is_left_out_is_seen() {
         Action::Protect(ALL, Rights::READ),
         Action::Protect(ALL, Rights::NONE),
         Action::Move(Range { at: 12, pages: 8 }, 20, false),
-        Action::Advise(ALL, memwright_sim::model::Advice::Drop),
+        Action::Advise(ALL, memwright_sim::terms::Advice::Drop),
         Action::Map(ALL, Rights::READ_WRITE, What::Anonymous, false),
         Action::Fork,
     ];

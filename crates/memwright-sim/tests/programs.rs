@@ -8,21 +8,23 @@ mod support;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use memwright::huge::SharedMode;
 use memwright_sim::lockstep::Lockstep;
 use memwright_sim::script::{Scale, Script};
-use memwright_sim::{Adversary, MachineOptions, RightsMiss};
+use memwright_sim::{Adversary, HostSwap, MachineOptions, RightsMiss};
 use proptest::strategy::{Strategy, ValueTree};
 use proptest::test_runner::{Config, RngAlgorithm, TestCaseError, TestError, TestRng, TestRunner};
-use support::generate::{judge, machine, script};
+use support::generate::{collapsing, freeing, judge, machine, script};
 
-/// Runs scripts of up to `steps` steps and returns how often each kind of step succeeded.
+/// Runs so many scripts and returns how often each kind of step succeeded.
 fn compare(
     seed: u8,
     cases: u32,
-    steps: usize,
+    scripts: impl Strategy<Value = Script>,
     start: impl Fn(&Script) -> Lockstep,
 ) -> BTreeMap<&'static str, u64> {
     let config = Config {
@@ -35,7 +37,7 @@ fn compare(
     bytes[0] = 0;
     let rng = TestRng::from_seed(RngAlgorithm::ChaCha, &bytes);
     let successes = std::cell::RefCell::new(BTreeMap::new());
-    let outcome = TestRunner::new_with_rng(config, rng).run(&script(steps), |script| {
+    let outcome = TestRunner::new_with_rng(config, rng).run(&scripts, |script| {
         let found = judge(|| start(&script), &script);
         for (what, count) in
             found.map_err(|difference| TestCaseError::fail(difference.to_string()))?
@@ -53,8 +55,8 @@ fn compare(
 
 #[test]
 fn programs_see_what_the_model_says() {
-    let successes = compare(1, 500, 60, |_| Lockstep::new(machine(), None));
-    for what in [
+    let successes = compare(1, 700, script(60), |_| Lockstep::new(machine(), None));
+    let often = [
         "map",
         "unmap",
         "protect",
@@ -77,17 +79,21 @@ fn programs_see_what_the_model_says() {
         "scan",
         "clear soft-dirty",
         "collapse refused",
-    ] {
-        assert!(
-            successes.get(what).is_some_and(|&count| count >= 10),
-            "{what}: {successes:?}"
-        );
-    }
+        "kernel read",
+        "kernel write",
+        "transfer",
+        "fill",
+        "fill refused",
+        "fill of a missing page",
+        "relocate",
+        "reclaim",
+    ];
+    expect(&successes, &often, 10);
 }
 
 #[test]
 fn programs_see_it_while_the_hardware_caches_what_it_may() {
-    compare(2, 100, 30, |script| {
+    compare(2, 100, script(30), |script| {
         let adversary = Adversary::with_appetite(script.0.len() as u64, 1, 1);
         Lockstep::new(machine(), Some(adversary))
     });
@@ -99,7 +105,7 @@ fn programs_see_it_where_a_rights_miss_walks_again() {
         rights_miss: RightsMiss::Walks,
         ..machine()
     };
-    compare(3, 150, 40, |script| {
+    compare(3, 150, script(40), |script| {
         let lockstep = Lockstep::new(machine, None);
         let upgrade = ["off", "dirty", "on"][script.0.len() % 3];
         let policy = lockstep.host().memory().policy();
@@ -110,20 +116,88 @@ fn programs_see_it_where_a_rights_miss_walks_again() {
     });
 }
 
-/// Huge pages are made where they are asked for, split and collapsed; nobody sees it.
+/// Huge pages are made wherever they fit, split and collapsed; nobody sees it.
 #[test]
 fn programs_see_it_while_memory_is_mapped_in_huge_pages() {
-    compare(4, 40, 30, |_| huge(machine()));
+    let successes = compare(4, 60, collapsing(40), |script| {
+        huge(machine(), THP[script.0.len() % THP.len()])
+    });
+    expect(&successes, &["collapse"], 10);
 }
 
+/// Pages go out and come back, to either of two nodes; equal ones are merged, and what is not needed goes.
+#[test]
+fn programs_see_it_while_pages_leave_move_and_merge() {
+    let successes = compare(5, 400, freeing(60), |_| swapping(two_nodes(machine()), 64));
+    let often = [
+        "swap on",
+        "swap off",
+        "page that left",
+        "page that is merged",
+        "bind",
+        "migrate",
+        "hint",
+    ];
+    expect(&successes, &often, 3);
+}
+
+/// Pages go out because there is no room for all.
+#[test]
+fn programs_see_it_while_memory_is_short() {
+    let successes = compare(6, 150, script(80), |_| short());
+    expect(&successes, &["relief", "page that left"], 10);
+    let ends = successes.get("out of memory").copied().unwrap_or_default();
+    assert!(ends < 20, "{successes:?}");
+}
+
+/// Each of these steps succeeded so often: a test that never reaches a case proves nothing.
+fn expect(successes: &BTreeMap<&'static str, u64>, often: &[&str], least: u64) {
+    for what in often {
+        let count = successes.get(what).copied().unwrap_or_default();
+        assert!(count >= least, "{what}: {successes:?}");
+    }
+}
+
+/// Which memory gets huge pages where it is touched first; where none does, what a collapse makes of it counts.
+const THP: [&str; 3] = ["always", "never", "madvise"];
+
 /// Every place of a script is an eighth of a huge page.
-fn huge(options: MachineOptions) -> Lockstep {
+fn huge(options: MachineOptions, thp: &str) -> Lockstep {
     let options = MachineOptions {
         frames: 16_384,
         ..options
     };
-    Lockstep::new(options, None).scaled(Scale(64))
+    let lockstep = swapping(options, 8192).scaled(Scale(64));
+    let memory = lockstep.host().memory();
+    memory.policy().set("thp", thp).expect("a policy");
+    let shared = SharedMode::ALL.iter().find(|(_, name)| *name == thp);
+    let mode = shared.map_or(SharedMode::Advised, |(mode, _)| *mode);
+    memory.huge().set_shared_mode(mode);
+    lockstep
 }
+
+fn two_nodes(options: MachineOptions) -> MachineOptions {
+    MachineOptions {
+        nodes: 2,
+        ..options
+    }
+}
+
+fn swapping(options: MachineOptions, slots: u32) -> Lockstep {
+    Lockstep::new(options, None).with_swap(Arc::new(HostSwap::new(slots)))
+}
+
+/// A machine with less memory than scripts need.
+fn short() -> Lockstep {
+    let options = MachineOptions {
+        frames: SHORT_FRAMES,
+        ..machine()
+    };
+    swapping(options, 128).reclaiming()
+}
+
+/// Frames of a machine that has to reclaim.
+const SHORT_FRAMES: u32 = 48;
 
 /// The ways in which a script is run, by number: the machine, what its hardware does, and the policy.
 fn start(way: u64, seed: u64) -> Lockstep {
@@ -135,19 +209,37 @@ fn start(way: u64, seed: u64) -> Lockstep {
             RightsMiss::Faults
         },
         tags: if way % 5 == 0 { 3 } else { 0 },
+        nodes: if way % 4 == 1 { 2 } else { 1 },
         ..machine()
     };
     let adversary = (way % 4 == 3).then(|| Adversary::with_appetite(seed, 1, 1));
-    let lockstep = if is_huge(way) {
-        huge(options)
-    } else {
-        Lockstep::new(options, adversary)
+    let device = Arc::new(HostSwap::new([64, 16][(way / 3 % 2) as usize]));
+    if way % 6 == 1 {
+        device.defer(4);
+    }
+    let lockstep = match way % 8 {
+        _ if is_huge(way) => huge(options, THP[(way / HUGE_EVERY) as usize % THP.len()]),
+        // Some machines have no swap.
+        0 => Lockstep::new(options, adversary),
+        5 => {
+            let frames = SHORT_FRAMES;
+            let options = MachineOptions { frames, ..options };
+            let lockstep = Lockstep::new(options, adversary);
+            lockstep.with_swap(device).reclaiming()
+        }
+        _ => Lockstep::new(options, adversary).with_swap(device),
     };
-    let upgrade = ["on", "on", "off", "dirty"][(way / 4 % 4) as usize];
-    let track = ["dirty-bit", "fault"][(way / 2 % 2) as usize];
-    let policy = lockstep.host().memory().policy();
-    for (name, value) in [("write-upgrade", upgrade), ("track", track)] {
-        policy.set(name, value).expect("a known policy");
+    let memory = lockstep.host().memory();
+    let zeroes = &memory.merging().settings().zero_pages;
+    zeroes.store(way % 7 == 0, Ordering::Relaxed);
+    for (name, values, turn) in [
+        ("write-upgrade", &["on", "on", "off", "dirty"][..], way / 4),
+        ("track", &["dirty-bit", "fault"], way / 2),
+        ("swapin-reuse", &["on", "write-only"], way / 5),
+        ("swapin-around", &["on", "off"], way / 7),
+    ] {
+        let value = values[turn as usize % values.len()];
+        memory.policy().set(name, value).expect("a known policy");
     }
     lockstep
 }
@@ -184,8 +276,10 @@ fn replay(path: &Path) {
     let text = std::fs::read_to_string(path).expect("a script");
     let script: Script = text.parse().expect("a script");
     if text.lines().any(|line| line == HUGE) {
-        if let Err(difference) = judge(|| huge(machine()), &script) {
-            panic!("{}: {difference}", path.display());
+        for thp in THP {
+            if let Err(difference) = judge(|| huge(machine(), thp), &script) {
+                panic!("{}, {thp}: {difference}", path.display());
+            }
         }
         return;
     }
@@ -223,12 +317,11 @@ impl Tally {
         self.steps += script.0.len() as u64;
         let name = |step: &memwright_sim::script::Step| {
             let printed = format!("{:?}", step.action);
-            let words = printed.split(' ').take(2);
-            // "read page" and "read file" are two; of the others the first word tells.
-            let words: Vec<&str> = words
-                .filter(|word| word.chars().all(char::is_lowercase))
-                .collect();
-            words.join(" ")
+            let mut words = printed.split(' ');
+            let first = words.next().unwrap_or_default();
+            // "read page" and "read file" are two, and each advice is one; no place, number or right tells.
+            let second = words.find(|word| word.chars().all(char::is_alphabetic));
+            [first, second.unwrap_or_default()].join(" ")
         };
         let names: Vec<String> = script.0.iter().map(name).collect();
         for pair in names.windows(2) {

@@ -4,13 +4,18 @@ use memwright::space::Sight;
 use memwright::track::{Categories, Scan};
 use memwright::uffd::{self, Watch, WatchError, WatchModes};
 use memwright::{AdviseError, AreaFlags};
-use memwright_table::{CpuId, Page, PageRange, VirtAddr};
+use memwright_table::{Bits, CpuId, Entry, Page, PageRange, PageSize, VirtAddr};
 
-use super::{Difference, Kind, Lockstep, address, agree, bytes, disagree};
+use super::kinds::{Kind, agree, disagree};
+use super::{Difference, Lockstep, address, bytes};
 use crate::machine::SimulatedMachine;
-use crate::model::{self, Model, Refusal, Stored};
+use crate::model::{Model, Refusal, Stored};
 use crate::process::Process;
 use crate::script::{Range, Watcher};
+use crate::terms;
+
+/// Pages of a huge one.
+const HUGE: u64 = PageSize::Size2M.pages();
 
 /// A scan for written pages where stores are noted.
 fn for_written(protect: bool) -> Scan {
@@ -33,16 +38,24 @@ fn kind_of_watch(error: WatchError) -> Kind {
     }
 }
 
-fn in_model(process: usize, watcher: Watcher) -> model::Watch {
-    model::Watch {
+fn modes_of(watcher: Watcher) -> WatchModes {
+    match watcher {
+        Watcher::Waits | Watcher::Notes => WatchModes::WRITE_PROTECT,
+        Watcher::Fills => WatchModes::WRITE_PROTECT | WatchModes::MISSING,
+    }
+}
+
+fn in_model(process: usize, watcher: Watcher) -> terms::Watch {
+    terms::Watch {
         number: process,
         asynchronous: watcher == Watcher::Notes,
+        fills: watcher == Watcher::Fills,
     }
 }
 
 impl Lockstep {
     /// The process's watcher of this kind, made now if it has none.
-    fn watcher(&mut self, process: usize, kind: Watcher) -> Result<Watch, Difference> {
+    pub(super) fn watcher(&mut self, process: usize, kind: Watcher) -> Result<Watch, Difference> {
         let own = |(owner, of, _): &&(usize, Watcher, Watch)| (*owner, *of) == (process, kind);
         if let Some((.., watch)) = self.watchers.iter().find(own) {
             return Ok(watch.clone());
@@ -67,7 +80,7 @@ impl Lockstep {
     ) -> Result<(), Difference> {
         self.by_watcher(
             ("watch", process, cpu, range, kind),
-            |space, at, length, watch| space.watch(at, length, watch, WatchModes::WRITE_PROTECT),
+            |space, at, length, watch| space.watch(at, length, watch, modes_of(kind)),
             |model, from, pages, watch| model.watch(process, from, pages, watch),
         )
     }
@@ -106,7 +119,7 @@ impl Lockstep {
         &mut self,
         (what, process, cpu, range, kind): (&'static str, usize, CpuId, Range, Watcher),
         real: impl FnOnce(&Space, VirtAddr, u64, &Watch) -> Result<(), WatchError>,
-        model: impl FnOnce(&mut Model, u64, u64, model::Watch) -> Result<(), Refusal>,
+        model: impl FnOnce(&mut Model, u64, u64, terms::Watch) -> Result<(), Refusal>,
     ) -> Result<(), Difference> {
         let (from, pages) = self.scale.range(range);
         let watch = self.watcher(process, kind)?;
@@ -174,6 +187,21 @@ impl Lockstep {
         Ok(())
     }
 
+    /// Where memory is in huge pages a store counts for all of one, as on Linux.
+    pub(super) fn spread_soft_dirty(&mut self, process: usize) {
+        if self.scale.0 == 1 {
+            return;
+        }
+        let all: Vec<(u64, Stored)> = self.model.soft_dirty(process).collect();
+        for pages in all.chunk_by(|(one, _), (next, _)| one / HUGE == next / HUGE) {
+            if pages.iter().any(|(_, stored)| *stored != Stored::No) {
+                for (page, _) in pages {
+                    self.model.blur_soft_dirty(process, *page);
+                }
+            }
+        }
+    }
+
     /// What was written, found without touching anything.
     pub(super) fn check_tracking(&self, number: usize, process: &Process) -> Result<(), String> {
         let (start, end) = (self.scale.start(), self.scale.end());
@@ -230,8 +258,11 @@ fn soft_dirty(process: &Process) -> Vec<u64> {
                     }
                 }
                 Sight::Entry(area, extent) => {
-                    let present = extent.entry.present();
-                    let bits = present.map_or_else(Default::default, |page| page.bits);
+                    let bits = match extent.entry {
+                        Entry::Present(page) => page.bits,
+                        Entry::Swapped(page) => page.bits,
+                        Entry::Empty | Entry::Marker(_) | Entry::Migrating(_) => Bits::empty(),
+                    };
                     if area.is_soft_dirty(bits) && !area.flags().contains(AreaFlags::SOFT_DIRTY) {
                         found.extend(extent.range.iter());
                     }

@@ -2,8 +2,8 @@
 
 use memwright_sim::MachineOptions;
 use memwright_sim::lockstep::Lockstep;
-use memwright_sim::model::{Advice, Rights};
 use memwright_sim::script::{Action, Range, Script, Step, What};
+use memwright_sim::terms::{Advice, Rights};
 use memwright_table::handle::{fail_heap_after, heap_failure_pending};
 
 const fn range(at: u8, pages: u8) -> Range {

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use memwright_sim::MachineOptions;
 use memwright_sim::lockstep::{Difference, Lockstep};
-use memwright_sim::model::{Advice, Rights};
 use memwright_sim::script::{Action, Range, Script, Step, Watcher, What};
+use memwright_sim::terms::{Advice, Rights};
 use proptest::prelude::{Just, Strategy, any};
 use proptest::sample::select;
 use proptest::{collection, prop_oneof};
@@ -45,21 +45,15 @@ fn what() -> impl Strategy<Value = What> {
 }
 
 fn advice() -> impl Strategy<Value = Advice> {
-    select(vec![
-        Advice::Drop,
-        Advice::Drop,
-        Advice::Free,
-        Advice::PopulateRead,
-        Advice::PopulateWrite,
-        Advice::OmitOnFork,
-        Advice::InheritOnFork,
-        Advice::WipeOnFork,
-        Advice::KeepOnFork,
-        Advice::InstallGuard,
-        Advice::RemoveGuard,
-        Advice::WantHuge,
-        Advice::RefuseHuge,
-    ])
+    prop_oneof![
+        1 => Just(Advice::Drop),
+        8 => select(Advice::ALL.to_vec()),
+    ]
+}
+
+/// Pages are often equal, so that there is something to merge.
+fn value() -> impl Strategy<Value = u8> {
+    prop_oneof![2 => 1..=2u8, 1 => 1..=255u8]
 }
 
 fn offset() -> impl Strategy<Value = u16> {
@@ -80,9 +74,9 @@ fn action() -> impl Strategy<Value = Action> {
         4 => Just(Action::Fork),
         2 => Just(Action::Exit),
         6 => (page(), offset()).prop_map(|(page, offset)| Action::Read(page, offset)),
-        14 => (page(), offset(), 1..=255u8)
+        14 => (page(), offset(), value())
             .prop_map(|(page, offset, value)| Action::Write(page, offset, value)),
-        2 => page().prop_map(Action::Fetch),
+        4 => page().prop_map(Action::Fetch),
         1 => (0..2u8, 0..12u8).prop_map(|(file, index)| Action::ReadFile(file, index)),
         2 => (0..2u8, 0..12u8, 1..=255u8)
             .prop_map(|(file, index, value)| Action::WriteFile(file, index, value)),
@@ -91,6 +85,8 @@ fn action() -> impl Strategy<Value = Action> {
             .prop_map(|(file, index, pages)| Action::Punch(file, index, pages)),
         1 => (0..2u8).prop_map(Action::Clean),
         10 => tracking(),
+        12 => beneath(),
+        6 => copying(),
     ]
 }
 
@@ -102,30 +98,166 @@ fn tracking() -> impl Strategy<Value = Action> {
             .prop_map(|(range, watcher, on)| Action::WriteProtect(range, watcher, on)),
         2 => (range(), any::<bool>()).prop_map(|(range, protect)| Action::Scan(range, protect)),
         1 => Just(Action::ClearSoftDirty),
-        1 => range().prop_map(Action::Collapse),
     ]
 }
 
 fn watcher() -> impl Strategy<Value = Watcher> {
-    select(vec![Watcher::Waits, Watcher::Notes, Watcher::Notes])
+    select(vec![
+        Watcher::Waits,
+        Watcher::Notes,
+        Watcher::Notes,
+        Watcher::Fills,
+    ])
 }
 
-/// Scripts that begin with two mappings, so that the first steps have something to work on.
+/// What the memory manager does with pages that no program sees: where they are, and whether they are shared.
+fn beneath() -> impl Strategy<Value = Action> {
+    let advice = || select(vec![Advice::PageOut, Advice::PageOut, Advice::Mergeable]);
+    prop_oneof![
+        4 => (range(), advice()).prop_map(|(range, advice)| Action::Advise(range, advice)),
+        2 => Just(Action::Reclaim),
+        2 => select(vec![true, true, false]).prop_map(Action::Swap),
+        2 => Just(Action::Merge),
+        1 => (range(), 0..4u8).prop_map(|(range, node)| Action::Bind(range, node)),
+        2 => (range(), 0..2u8).prop_map(|(range, node)| Action::Migrate(range, node)),
+        2 => Just(Action::Hint),
+        1 => range().prop_map(Action::Collapse),
+    ]
+}
+
+/// What the kernel and watchers store for a process.
+fn copying() -> impl Strategy<Value = Action> {
+    prop_oneof![
+        1 => (page(), offset()).prop_map(|(page, offset)| Action::KernelRead(page, offset)),
+        2 => (page(), offset(), value())
+            .prop_map(|(page, offset, value)| Action::KernelWrite(page, offset, value)),
+        1 => (page(), page(), any::<u8>())
+            .prop_map(|(from, to, other)| Action::Transfer(from, to, other)),
+        4 => (page(), 0..4u8, any::<bool>())
+            .prop_map(|(page, value, protect)| Action::Fill(page, value, protect)),
+        3 => (narrow(), page()).prop_map(|(range, to)| Action::Relocate(range, to)),
+    ]
+}
+
+/// What one process does next: mostly anything, and sometimes what comes to something only in this order.
+fn actions() -> impl Strategy<Value = Vec<Action>> {
+    let small = || (9..22u8, 2..4u8).prop_map(|(at, pages)| Range { at, pages });
+    prop_oneof![
+        24 => action().prop_map(|action| vec![action]),
+        // Equal pages are merged.
+        1 => (small(), value()).prop_map(|(range, value)| vec![
+            Action::Write(range.at, 0, value),
+            Action::Write(range.at + 1, 0, value),
+            Action::Advise(range, Advice::Mergeable),
+            Action::Merge,
+        ]),
+        // A page leaves after it was written, and is used again.
+        2 => (small(), value(), action()).prop_map(|(range, value, next)| vec![
+            Action::Write(range.at, 0, value),
+            Action::Advise(range, Advice::PageOut),
+            next,
+            Action::Read(range.at + 1, 0),
+        ]),
+        // What is not needed goes, or is written before.
+        1 => (small(), action()).prop_map(|(range, next)| vec![
+            Action::Advise(range, Advice::Free),
+            next,
+            Action::Advise(range, Advice::PageOut),
+        ]),
+        // Missing pages are filled, before or after somebody needs them.
+        2 => (small(), 0..4u8, any::<bool>()).prop_map(|(range, value, protect)| vec![
+            Action::Map(range, Rights::READ_WRITE, What::Anonymous, false),
+            Action::Watch(range, Watcher::Fills),
+            Action::Fill(range.at, value, protect),
+            Action::Read(range.at + 1, 0),
+        ]),
+        1 => (small(), page()).prop_map(|(range, from)| vec![
+            Action::Map(range, Rights::READ_WRITE, What::Anonymous, false),
+            Action::Watch(range, Watcher::Fills),
+            Action::Relocate(Range { at: from, ..range }, range.at),
+        ]),
+        // Small pages become a huge one, where places are that large.
+        1 => (select(vec![8, 16]), value()).prop_map(|(at, value)| {
+            let range = Range { at, pages: 8 };
+            vec![
+                Action::Write(at + 1, 0, value),
+                Action::Collapse(range),
+                Action::Write(at + 2, 0, value),
+            ]
+        }),
+        1 => (small(), 0..2u8).prop_map(|(range, node)| vec![
+            Action::Write(range.at, 0, 1),
+            Action::Migrate(range, node),
+            Action::Migrate(range, node + 1),
+        ]),
+    ]
+}
+
+/// Scripts that begin with two mappings, of which one is where most of the others are, so that steps have something to
+/// work on.
 pub fn script(steps: usize) -> impl Strategy<Value = Script> {
-    let step = (any::<u8>(), 0..4u8, action()).prop_map(|(process, cpu, action)| Step {
-        process,
-        cpu,
-        action,
+    let some = (any::<u8>(), 0..4u8, actions()).prop_map(|(process, cpu, actions)| {
+        let step = |action| Step {
+            process,
+            cpu,
+            action,
+        };
+        actions.into_iter().map(step).collect::<Vec<_>>()
     });
-    let first = (range(), what()).prop_map(|(range, what)| Step {
+    let first = |range, what| Step {
         process: 0,
         cpu: 0,
-        action: Action::Map(Range { pages: 9, ..range }, Rights::READ_WRITE, what, false),
-    });
-    (collection::vec(first, 2), collection::vec(step, 1..steps)).prop_map(|(mut all, steps)| {
-        all.extend(steps);
+        action: Action::Map(range, Rights::READ_WRITE, what, false),
+    };
+    // Some are several.
+    let steps = collection::vec(some, 1..steps * 3 / 4);
+    ((range(), what()), what(), steps).prop_map(move |((second, other), what, steps)| {
+        let most = Range { at: 8, pages: 16 };
+        let mut all = vec![first(most, what), first(second, other)];
+        all.extend(steps.into_iter().flatten());
         Script(all)
     })
+}
+
+/// The same where these come right after the first mapping.
+fn beginning(
+    steps: usize,
+    first: impl Strategy<Value = Vec<Action>>,
+) -> impl Strategy<Value = Script> {
+    (script(steps), first).prop_map(|(mut script, first)| {
+        let step = |action| Step {
+            process: 0,
+            cpu: 0,
+            action,
+        };
+        script.0.splice(1..1, first.into_iter().map(step));
+        script
+    })
+}
+
+/// Scripts in which small pages become a huge one before anything else happens, if places are that large.
+pub fn collapsing(steps: usize) -> impl Strategy<Value = Script> {
+    let first = vec![
+        Action::Write(9, 0, 1),
+        Action::Collapse(Range { at: 8, pages: 8 }),
+    ];
+    beginning(steps, Just(first))
+}
+
+/// Scripts in which contents may go, and one page is written before they could.
+pub fn freeing(steps: usize) -> impl Strategy<Value = Script> {
+    let first = (9..20u8, value(), 0..3u8).prop_map(|(at, value, again)| {
+        let range = Range { at, pages: 3 };
+        vec![
+            Action::Write(at, 0, value),
+            Action::Write(at + 1, 0, value),
+            Action::Write(at + 2, 0, value),
+            Action::Advise(range, Advice::Free),
+            Action::Write(at + again, 8, value),
+            Action::Advise(range, Advice::PageOut),
+        ]
+    });
+    beginning(steps, first)
 }
 
 pub fn machine() -> MachineOptions {

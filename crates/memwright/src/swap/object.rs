@@ -249,6 +249,13 @@ impl<M: Machine> Swap<M> {
         state.is_listed
     }
 
+    /// How many slots have pages of objects.
+    pub fn slots_of_objects(&self) -> u64 {
+        let stores = self.stores.lock();
+        let count = |listed: &Listed<M>| listed.store.lock().pages.swapped();
+        stores.iter().map(count).sum()
+    }
+
     /// Takes a store off the list.
     pub(crate) fn delist(&self, store: &Shared<Store<M>>) {
         let mut stores = self.stores.lock();

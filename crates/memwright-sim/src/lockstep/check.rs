@@ -1,0 +1,108 @@
+//! What must hold between two steps, found without touching anything.
+
+use std::collections::BTreeMap;
+
+use super::{File, Lockstep, model_rights};
+use crate::model::{Model, PAGE};
+use crate::process::{Host, Process};
+use crate::terms::Rights;
+use crate::walk;
+
+impl Lockstep {
+    /// Everything that must hold between two steps, found without touching anything.
+    pub(super) fn check(&mut self) -> Result<(), String> {
+        let machine = self.host.machine();
+        if let Some(violation) = machine.take_violations().first() {
+            return Err(violation.clone());
+        }
+        if let Some(incoherence) = machine.audit().first() {
+            return Err(format!("a stale translation is left: {incoherence:?}"));
+        }
+        let numbers: Vec<usize> = self.processes.keys().copied().collect();
+        for number in numbers {
+            self.spread_soft_dirty(number);
+        }
+        for (&number, process) in &self.processes {
+            check_areas(&self.model, number, process)?;
+            check_pages(&mut self.model, &self.host, number, process)?;
+            self.check_tracking(number, process)?;
+            process
+                .space()
+                .audit()
+                .map_err(|error| format!("process {number}: audit: {error:?}"))?;
+        }
+        for file in &self.files {
+            if let File::Noted(file) = file {
+                if let Some(index) = file.check() {
+                    return Err(format!("page {index} was written, and the file not told"));
+                }
+            }
+        }
+        self.check_frames()
+    }
+}
+
+fn check_areas(model: &Model, number: usize, process: &Process) -> Result<(), String> {
+    let mut found = Vec::new();
+    process.space().areas(&mut |area| {
+        let rights = model_rights(area.rights());
+        found.extend(area.range().iter().map(|page| (page.number(), rights)));
+    });
+    let expected: Vec<_> = model.rights(number).collect();
+    if found == expected {
+        return Ok(());
+    }
+    let differs = expected
+        .iter()
+        .zip(&found)
+        .find(|(expected, found)| expected != found);
+    Err(format!(
+        "process {number}: {} pages in areas, {} in the model, first difference {differs:?}",
+        found.len(),
+        expected.len()
+    ))
+}
+
+/// No entry gives more than the model permits, or shows anything else than the model does.
+fn check_pages(
+    model: &mut Model,
+    host: &Host,
+    number: usize,
+    process: &Process,
+) -> Result<(), String> {
+    let memory = host.machine().memory();
+    let rights: BTreeMap<u64, Rights> = model.rights(number).collect();
+    let mut difference = Ok(());
+    walk::for_each_leaf(memory, process.space().table().root(), &mut |leaf| {
+        for page in leaf.page..leaf.page + leaf.size.pages() {
+            if difference.is_err() {
+                return;
+            }
+            let Some(rights) = rights.get(&page).copied() else {
+                difference = Err(format!("page {page:#x} has an entry and is not mapped"));
+                return;
+            };
+            let mut contents = [0; PAGE];
+            memory.load(leaf.frame_of(page), 0, &mut contents);
+            let more = leaf.rights.user && !rights.any()
+                || leaf.rights.write && !rights.write
+                || leaf.rights.execute && leaf.rights.user && !rights.execute
+                || leaf.rights.write && model.refuses_stores(number, page);
+            difference = if more {
+                Err(format!(
+                    "page {page:#x} gives {:?}, not {rights:?}",
+                    leaf.rights
+                ))
+            } else if !model.may_be_present(number, page) {
+                Err(format!(
+                    "page {page:#x} is present beyond the end of its object"
+                ))
+            } else if !model.shows(number, page, 0, &contents) {
+                Err(format!("page {page:#x} is present with other contents"))
+            } else {
+                Ok(())
+            };
+        }
+    });
+    difference.map_err(|difference| format!("process {number}: {difference}"))
+}

@@ -1,0 +1,104 @@
+//! The end of a script: a last look at everything, and nothing is left.
+
+use memwright_table::{CpuId, FrameKind};
+
+use super::kinds::{Kind, agree, disagree, kind_of_signal};
+use super::{Difference, Lockstep, address, bytes};
+use crate::model::PAGE;
+use crate::terms::Intent;
+
+impl Lockstep {
+    pub(super) fn finish(&mut self) -> Result<(), Difference> {
+        self.sweep()
+            .map_err(|difference| difference.at(&"at the end"))?;
+        self.leave()
+            .map_err(|difference| difference.at(&"after every exit"))
+    }
+
+    /// Every process reads every byte of what it maps, and of a page beside each mapping.
+    fn sweep(&mut self) -> Result<(), Difference> {
+        let cpu = CpuId::new(0);
+        let numbers: Vec<usize> = self.processes.keys().copied().collect();
+        for number in numbers {
+            let mapped: Vec<u64> = self.model.rights(number).map(|(page, _)| page).collect();
+            for page in mapped
+                .into_iter()
+                .chain([self.scale.start() - 1, self.scale.end()])
+            {
+                let mut real = self.read_page(number, cpu, page)?;
+                if self.reclaims && real == Err(Kind::Resources) {
+                    self.relieve(cpu);
+                    real = self.read_page(number, cpu, page)?;
+                }
+                let model = self.model.permit(number, page, Intent::Read);
+                let readable = agree("last read", model, real.as_ref().map_err(|kind| *kind))?;
+                if readable
+                    && !real.is_ok_and(|bytes| self.model.shows(number, page, 0, &bytes[..]))
+                {
+                    return disagree(format!(
+                        "process {number} reads other contents in {page:#x}"
+                    ));
+                }
+            }
+        }
+        Ok(self.check()?)
+    }
+
+    fn read_page(
+        &mut self,
+        process: usize,
+        cpu: CpuId,
+        page: u64,
+    ) -> Result<Result<Box<[u8; PAGE]>, Kind>, Difference> {
+        self.reach(process, cpu, bytes(page), |process| {
+            let mut contents = Box::new([0; PAGE]);
+            let read = process.read(cpu, address(page), &mut *contents);
+            read.map(|()| contents).map_err(kind_of_signal)
+        })
+    }
+
+    /// Every process exits and every file is deleted: the frames, slots and promises are back.
+    pub(super) fn leave(&mut self) -> Result<(), Difference> {
+        while let Some((number, process)) = self.processes.pop_first() {
+            drop(process);
+            self.model.exit(number);
+            self.check()?;
+        }
+        self.watchers.clear();
+        let memory = self.host.memory();
+        let running = self.host.machine().run_on(CpuId::new(0));
+        self.files.clear();
+        while memory.merging().shed(memory) > 0 {}
+        drop(running);
+        let audit = self.host.frames().audit();
+        for kind in FrameKind::ALL {
+            let left = match kind {
+                FrameKind::Hole
+                | FrameKind::Free
+                | FrameKind::Reserved
+                | FrameKind::Kernel
+                | FrameKind::Zero
+                | FrameKind::Table => 0,
+                FrameKind::Anonymous
+                | FrameKind::Object
+                | FrameKind::Slab
+                | FrameKind::Pool
+                | FrameKind::PoolAnonymous
+                | FrameKind::PoolObject
+                | FrameKind::Merged => audit.of(kind),
+            };
+            if left != 0 {
+                return disagree(format!("{left} frames of kind {kind:?} are left"));
+            }
+        }
+        let promised = memory.commit().committed();
+        let slots = memory.swap().totals().1;
+        let kept = self.device.as_ref().map_or(0, |(device, _)| device.kept());
+        if (promised, slots, kept) != (0, 0, 0) {
+            return disagree(format!(
+                "{promised} pages are promised, {slots} slots in use, {kept} pages on the device"
+            ));
+        }
+        Ok(())
+    }
+}

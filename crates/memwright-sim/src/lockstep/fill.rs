@@ -1,0 +1,125 @@
+//! What who watches missing pages does: it says what they contain.
+
+use memwright::error::MoveError;
+use memwright::uffd::{Fill, Relocation};
+use memwright_table::{CpuId, Page};
+
+use super::access::BYTES;
+use super::kinds::{Kind, agree, disagree, kind_of_fill};
+use super::{Difference, Lockstep};
+use crate::model::PAGE;
+use crate::process::Process;
+use crate::script::{Range, Watcher};
+
+impl Lockstep {
+    /// An access of bytes from `start` on. What is missing on the way, and for its watcher to fill, gets zeroes.
+    pub(super) fn reach<T>(
+        &mut self,
+        process: usize,
+        cpu: CpuId,
+        start: u64,
+        mut access: impl FnMut(&Process) -> Result<T, Kind>,
+    ) -> Result<Result<T, Kind>, Difference> {
+        loop {
+            let outcome = access(&self.processes[&process]);
+            let refused = matches!(outcome, Err(Kind::Bus));
+            if !refused || !self.fill_missing(process, cpu, start)? {
+                return Ok(outcome);
+            }
+        }
+    }
+
+    /// Fills the first page of an access that is missing; false if none is.
+    fn fill_missing(&mut self, process: usize, cpu: CpuId, start: u64) -> Result<bool, Difference> {
+        for page in start / PAGE as u64..=(start + BYTES - 1) / PAGE as u64 {
+            if !self.model.is_filled(process, page, 1) {
+                continue;
+            }
+            let protect = self.model.refuses_stores(process, page);
+            match self.real_fill(process, cpu, page, 0, protect) {
+                Ok(()) => {}
+                Err(Kind::Resources) => return Err(Difference::Exhausted),
+                Err(_) => continue,
+            }
+            if let Err(refusal) = self.model.fill(process, page, 0, protect) {
+                return disagree(format!("page {page:#x} is missing in spite of {refusal:?}"));
+            }
+            self.succeeded("fill of a missing page");
+            return Ok(true);
+        }
+        Ok(false)
+    }
+
+    fn real_fill(
+        &self,
+        process: usize,
+        cpu: CpuId,
+        page: u64,
+        value: u8,
+        protect: bool,
+    ) -> Result<(), Kind> {
+        let bytes = [value; PAGE];
+        let fill = match value {
+            0 => Fill::Zeroes,
+            _ => Fill::Bytes(&bytes),
+        };
+        let filled =
+            self.processes[&process].on(cpu, |space| space.fill(Page::new(page), fill, protect));
+        filled.map_err(kind_of_fill)
+    }
+
+    pub(super) fn fill(
+        &mut self,
+        process: usize,
+        cpu: CpuId,
+        page: u8,
+        value: u8,
+        protect: bool,
+    ) -> Result<(), Difference> {
+        let page = self.scale.place(page);
+        let real = self.real_fill(process, cpu, page, value, protect);
+        if real == Err(Kind::Exists) {
+            // It may have been read, of which the model knows nothing: as it does of nothing else that is there.
+            self.succeeded("fill refused");
+            return Ok(());
+        }
+        let model = self.model.fill(process, page, value, protect);
+        if agree("fill", model, real)? {
+            self.succeeded("fill");
+        }
+        Ok(())
+    }
+
+    /// How many of the pages go depends on who else shows them; those that go are one's own, and overwrite nothing.
+    pub(super) fn relocate(
+        &mut self,
+        process: usize,
+        cpu: CpuId,
+        range: Range,
+        to: u8,
+    ) -> Result<(), Difference> {
+        let (from, pages) = self.scale.range(range);
+        let relocation = Relocation {
+            from: Page::new(from),
+            to: Page::new(self.scale.place(to)),
+            pages,
+            holes: true,
+        };
+        let watch = self.watcher(process, Watcher::Fills)?;
+        let (done, outcome) =
+            self.processes[&process].on(cpu, |space| space.relocate(&relocation, &watch));
+        for page in 0..done {
+            let (from, to) = (from + page, relocation.to.number() + page);
+            if let Err(refusal) = self.model.relocate(process, from, to) {
+                return disagree(format!(
+                    "page {from:#x} went to {to:#x} in spite of {refusal:?}"
+                ));
+            }
+            self.succeeded("relocate");
+        }
+        match outcome {
+            Err(MoveError::OutOfMemory) => Err(Difference::Exhausted),
+            Ok(()) | Err(_) => Ok(()),
+        }
+    }
+}

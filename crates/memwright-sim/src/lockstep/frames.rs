@@ -1,0 +1,101 @@
+//! Whose frames and slots there are, and how often each is referenced.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use memwright_table::{Bits, Entry, Frame, FrameKind, Page, PageRange, Present};
+
+use super::Lockstep;
+
+/// What entries say of the memory that they show, all together.
+#[derive(Default)]
+struct Shown {
+    /// Of each frame of private memory: how many entries show it, and whether one says that it is exclusive.
+    frames: BTreeMap<u32, (u32, bool)>,
+    /// Of each slot how many entries name it.
+    slots: BTreeMap<u64, u32>,
+}
+
+impl Shown {
+    fn add(&mut self, range: PageRange, Present { frame, bits, .. }: Present) {
+        for number in frame.number()..frame.number() + range.len() as u32 {
+            let seen = self.frames.entry(number).or_default();
+            *seen = (seen.0 + 1, seen.1 || bits.contains(Bits::EXCLUSIVE));
+        }
+    }
+}
+
+impl Lockstep {
+    /// Every frame is referenced as often as it is shown, and an exclusive one is shown once. Every slot is one that an
+    /// entry or an object names, or that has a copy of a frame.
+    pub(super) fn check_frames(&self) -> Result<(), String> {
+        let frames = self.host.frames();
+        let mut shown = Shown::default();
+        let mut tables = self.host.idle_table_frames();
+        for process in self.processes.values() {
+            let table = process.space().table();
+            tables += table.table_frames();
+            let mut cursor = table.look(PageRange::new(Page::new(0), Page::USER_END));
+            while let Some(extent) = cursor.next_filled() {
+                match extent.entry {
+                    Entry::Present(page) => match frames.kind(page.frame) {
+                        FrameKind::Anonymous | FrameKind::Merged => shown.add(extent.range, page),
+                        _ => {}
+                    },
+                    Entry::Swapped(page) => *shown.slots.entry(page.slot).or_default() += 1,
+                    Entry::Migrating(_) => {
+                        return Err(format!("{:?} is still on its way", extent.range));
+                    }
+                    Entry::Empty | Entry::Marker(_) => {}
+                }
+                if !cursor.advance() {
+                    break;
+                }
+            }
+        }
+        let mut slots: BTreeSet<u64> = shown.slots.keys().copied().collect();
+        for number in 0..frames.end() {
+            let frame = Frame::new(number);
+            let indexed = match frames.kind_at(number) {
+                Some(FrameKind::Anonymous) => false,
+                Some(FrameKind::Merged) => true,
+                _ => continue,
+            };
+            let (count, exclusive) = shown.frames.remove(&number).unwrap_or_default();
+            let has_none = indexed || frames.is_in_folio(frame);
+            let slot = if has_none {
+                None
+            } else {
+                frames.slot_of(frame)
+            };
+            slots.extend(slot);
+            // A merged frame is in the index too; one that the owners of a slot share is the slot's.
+            let by_slot = slot.is_some_and(|slot| shown.slots.contains_key(&slot));
+            let expected = count + u32::from(indexed) + u32::from(by_slot);
+            let references = frames.references(frame);
+            if references != expected {
+                return Err(format!(
+                    "{frame:?}: {count} entries, {references} references, not {expected}"
+                ));
+            }
+            if exclusive && (count > 1 || indexed || by_slot) {
+                return Err(format!("{frame:?} is exclusive in one of {count} entries"));
+            }
+        }
+        if let Some(number) = shown.frames.keys().next() {
+            return Err(format!("frame {number:#x} is shown and nobody's"));
+        }
+        let swap = self.host.memory().swap();
+        let (used, needed) = (
+            swap.totals().1,
+            slots.len() as u64 + swap.slots_of_objects(),
+        );
+        if used != needed {
+            return Err(format!("{used} slots in use, {needed} of them needed"));
+        }
+        let found = frames.audit().of(FrameKind::Table);
+        if found != tables {
+            return Err(format!("{found} table frames, {tables} of them in use"));
+        }
+        Ok(())
+    }
+}

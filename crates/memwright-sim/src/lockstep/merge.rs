@@ -1,0 +1,25 @@
+//! The step that merges pages with equal contents.
+
+use memwright_table::CpuId;
+
+use super::Lockstep;
+
+/// Rounds until a page that did not change meanwhile is merged: one remembers it, the next finds it unchanged, and the
+/// one that it is equal to.
+const ROUNDS: usize = 3;
+/// Pages that one look looks at.
+const BUDGET: u64 = 1000;
+
+impl Lockstep {
+    pub(super) fn merge(&mut self, cpu: CpuId) {
+        let memory = self.host.memory();
+        let running = self.host.machine().run_on(cpu);
+        for _ in 0..ROUNDS {
+            while !memory.merge_pages(BUDGET) {}
+        }
+        let merged = memory.merging().counts(memory).sharing;
+        drop(running);
+        self.succeeded("merge");
+        *self.successes.entry("page that is merged").or_default() += merged;
+    }
+}

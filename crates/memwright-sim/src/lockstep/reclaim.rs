@@ -1,0 +1,70 @@
+//! Memory that is short: pages go out, and what failed for want of memory is tried again.
+
+use std::collections::BTreeMap;
+
+use memwright::swap::Effort;
+use memwright_table::{CpuId, Page};
+
+use super::{Difference, Lockstep};
+use crate::script::Step;
+
+/// How often a step that finds no memory is tried.
+const TRIES: usize = 4;
+
+impl Lockstep {
+    /// The step, again where it found no memory and some could be had.
+    pub(super) fn step_or_reclaim(&mut self, step: &Step) -> Result<(), Difference> {
+        if !self.reclaims {
+            return self.step(step);
+        }
+        for _ in 0..TRIES {
+            let before = self.model.clone();
+            match self.step(step) {
+                Err(Difference::Exhausted) => self.model = before,
+                outcome => return outcome,
+            }
+            self.relieve(CpuId::new(0));
+        }
+        Err(Difference::Exhausted)
+    }
+
+    /// What a kernel does when there is no memory: it looks at all pages, and looks again.
+    pub(super) fn relieve(&mut self, cpu: CpuId) {
+        let used = self.host.frames().used();
+        self.reclaim(cpu);
+        self.reclaim(cpu);
+        let memory = self.host.memory();
+        let _running = self.host.machine().run_on(cpu);
+        memory.swap().shed_all(memory.frames());
+        while memory.merging().shed(memory) > 0 {}
+        if memory.frames().used() < used {
+            self.succeeded("relief");
+        }
+    }
+
+    /// One look at all pages: those leave that nobody used since the one before.
+    pub(super) fn reclaim(&mut self, cpu: CpuId) {
+        for process in self.processes.values() {
+            let mut effort = Effort {
+                look: u64::MAX,
+                wanted: u64::MAX,
+            };
+            process.on(cpu, |space| space.reclaim(Page::new(0), &mut effort));
+            if effort.wanted < u64::MAX {
+                *self.successes.entry("page that left").or_default() += u64::MAX - effort.wanted;
+            }
+        }
+        self.succeeded("reclaim");
+    }
+
+    /// Memory is used up for good: every process ends, and only what is left is looked at.
+    pub(super) fn end_exhausted(mut self) -> Result<BTreeMap<&'static str, u64>, Difference> {
+        self.succeeded("out of memory");
+        while let Some((number, process)) = self.processes.pop_first() {
+            drop(process);
+            self.model.exit(number);
+        }
+        self.leave()?;
+        Ok(self.successes)
+    }
+}
