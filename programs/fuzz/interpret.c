@@ -14,6 +14,8 @@
  *     remap PAGE LENGTH NEW_LENGTH TO    TO: a page (MAYMOVE | FIXED), -1 (in place), -2 (MAYMOVE, and unmapped where it
  *                                        went out of the range), or a page plus 1000 (DONTUNMAP)
  *     advise PAGE LENGTH ADVICE          lock PAGE LENGTH | lockfault PAGE LENGTH | unlock PAGE LENGTH
+ *     out PAGE LENGTH                    MADV_PAGEOUT, page by page, where no page of a file is: what becomes of these
+ *                                        depends on what Linux knows of the file
  *     write PAGE VALUE | read PAGE       with the signal that a fault may raise
  *     kread PAGE LENGTH OFFSET           pread of the file into memory, from the middle of PAGE on
  *     kwrite PAGE LENGTH                 write of memory to another file
@@ -21,24 +23,34 @@
  *     sync PAGE LENGTH FLAGS             msync
  *     truncate LENGTH | punch PAGE LENGTH of the file
  *     seal PAGE LENGTH                   mseal
- *     watch PAGE LENGTH WHO MODE         UFFDIO_REGISTER; WHO: s told of faults, by SIGBUS, or a asynchronous;
- *                                        MODE: of m (missing) and w (write protection)
+ *     watch PAGE LENGTH WHO MODE         UFFDIO_REGISTER; WHO: s told of faults, by SIGBUS, t the same, but does not protect
+ *                                        what is not there, or a asynchronous; MODE: of m (missing), w (write
+ *                                        protection), n (minor)
  *     unwatch PAGE LENGTH WHO            UFFDIO_UNREGISTER
  *     wp PAGE LENGTH WHO 0|1             UFFDIO_WRITEPROTECT
- *     fill PAGE LENGTH FROM MODE         UFFDIO_COPY of pages of the file, with this mode
- *     zero PAGE LENGTH                   UFFDIO_ZEROPAGE
+ *     fill PAGE LENGTH FROM MODE [WHO]   UFFDIO_COPY of pages of the file, with this mode
+ *     zero PAGE LENGTH [WHO]             UFFDIO_ZEROPAGE
+ *     show PAGE LENGTH MODE WHO          UFFDIO_CONTINUE; MODE: 1 protected
+ *     poison PAGE LENGTH WHO             UFFDIO_POISON
+ *     move PAGE LENGTH FROM MODE WHO     UFFDIO_MOVE; MODE: 1 over holes
  *     scan PAGE LENGTH KIND              PAGEMAP_SCAN: 0 everything, 1 what was written, 2 that, protected again,
  *                                        3 the same without asking who watches
+ *     find PAGE LENGTH FLAGS INVERTED ALL ANY ROOM MOST
+ *                                        PAGEMAP_SCAN with these masks; ROOM: runs; MOST: pages
+ *     key PAGE LENGTH PROT KEY           pkey_mprotect; KEY: 0, or 1 or 2, which every script has
+ *     rights KEY RIGHTS                  what the thread may not do with pages of the key: 1 nothing, 2 no stores
  *     clear | dirtied                    4 to /proc/self/clear_refs; which pages are soft-dirty
  *     fork | exit | join                 maps | pages | contents | totals
  *
  * Without a file it says what the kernel has, one name a line; scripts may ask for no more.
  *
- * Each result is one line: the script's line, what the call returned; for an access also the faults that it took.
+ * Each result is one line: the script's line, what the call returned; for an access also what pagemap said of the page
+ * before, and the faults that it took.
  */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
+#include <sched.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -92,20 +104,27 @@ struct zeroing {
 	uint64_t mode;
 	int64_t done;
 };
+/* UFFDIO_ZEROPAGE, UFFDIO_CONTINUE and UFFDIO_POISON have the same shape, UFFDIO_COPY and UFFDIO_MOVE too. */
+#define MOVE _IOWR(0xaa, 5, struct filling)
+#define SHOW _IOWR(0xaa, 7, struct zeroing)
+#define POISON _IOWR(0xaa, 8, struct zeroing)
 #define WATCH_API _IOWR(0xaa, 0x3f, struct api)
 #define WATCH _IOWR(0xaa, 0, struct registration)
 #define UNWATCH _IOR(0xaa, 1, struct pages)
 #define FILL _IOWR(0xaa, 3, struct filling)
 #define ZERO _IOWR(0xaa, 4, struct zeroing)
 #define PROTECT _IOWR(0xaa, 6, struct protection)
-enum { VERSION = 0xaa, MISSING = 1, WRITES = 2, FILL_PROTECTED = 2, PROTECTED = 1 };
+enum { VERSION = 0xaa, MISSING = 1, WRITES = 2, MINOR = 4, FILL_PROTECTED = 2, PROTECTED = 1, OVER_HOLES = 2 };
 enum {
 	HAS_WRITES = 1 << 0,
 	HAS_MISSING_SHMEM = 1 << 5,
 	HAS_SIGNAL = 1 << 7,
+	HAS_MINOR_SHMEM = 1 << 10,
 	HAS_WRITES_SHMEM = 1 << 12,
 	HAS_UNPOPULATED = 1 << 13,
+	HAS_POISON = 1 << 14,
 	HAS_ASYNC = 1 << 15,
+	HAS_MOVE = 1 << 16,
 };
 
 /* include/uapi/linux/fs.h */
@@ -117,7 +136,7 @@ struct scan_argument {
 	uint64_t inverted, mask, any_of, returned;
 };
 #define SCAN_PAGES _IOWR('f', 16, struct scan_argument)
-enum { WRITTEN = 2, EVERYTHING = 1 | 2 | 4 | 8 | 16 | 32, SCAN_PROTECTS = 1, SCAN_CHECKS = 2 };
+enum { WRITTEN = 2, EVERYTHING = 1 | 2 | 4 | 8 | 16 | 32 | 64 | 256, SCAN_PROTECTS = 1, SCAN_CHECKS = 2 };
 
 enum { PAGE = 4096, PAGES = 24, FILE_PAGES = 12, REPORT = 1 << 20 };
 
@@ -131,8 +150,12 @@ struct report {
 
 static struct report *report;
 static int file, other_file;
-/* Who watches stores: told by a signal, and not told. */
-static int told, untold;
+/* Who watches: told by a signal; the same, but of stores only where a page is; and not told of stores. */
+static int told, told_late, untold;
+/* Protection keys of every script, 0 where there are none, and what the thread may not do with them. */
+enum { KEYS = 2 };
+static int keys[KEYS + 1];
+static unsigned refused[KEYS + 1];
 static sigjmp_buf recovery;
 static int to_child[2], to_parent[2];
 
@@ -228,20 +251,27 @@ static void remap(char **words)
 	}
 }
 
+/* The first of them where none is named. */
+static int watcher_named(const char *name)
+{
+	return name && *name == 'a' ? untold : name && *name == 't' ? told_late : told;
+}
+
 static long watch(char **words)
 {
 	struct registration wanted = {
 		.pages = { (uintptr_t)page_at(atol(words[0])), atol(words[1]) * PAGE },
 		.mode = (strchr(words[3], 'm') ? MISSING : 0) |
-			(strchr(words[3], 'w') ? WRITES : 0),
+			(strchr(words[3], 'w') ? WRITES : 0) |
+			(strchr(words[3], 'n') ? MINOR : 0),
 	};
-	return ioctl(*words[2] == 'a' ? untold : told, WATCH, &wanted);
+	return ioctl(watcher_named(words[2]), WATCH, &wanted);
 }
 
 static long unwatch(char **words)
 {
 	struct pages wanted = { (uintptr_t)page_at(atol(words[0])), atol(words[1]) * PAGE };
-	return ioctl(*words[2] == 'a' ? untold : told, UNWATCH, &wanted);
+	return ioctl(watcher_named(words[2]), UNWATCH, &wanted);
 }
 
 static long write_protect(char **words)
@@ -250,7 +280,7 @@ static long write_protect(char **words)
 		.pages = { (uintptr_t)page_at(atol(words[0])), atol(words[1]) * PAGE },
 		.mode = atoi(words[3]) ? PROTECTED : 0,
 	};
-	return ioctl(*words[2] == 'a' ? untold : told, PROTECT, &wanted);
+	return ioctl(watcher_named(words[2]), PROTECT, &wanted);
 }
 
 /* With how much was done, also where it ended early. */
@@ -267,34 +297,42 @@ static void fill(char **words)
 		.length = length,
 		.mode = atoi(words[3]) ? FILL_PROTECTED : 0,
 	};
-	say_result(ioctl(told, FILL, &wanted));
+	say_result(ioctl(watcher_named(words[4]), FILL, &wanted));
 	say(" copied %lld", (long long)wanted.done);
 }
 
-static void zero(char **words)
+/* What needs no contents. */
+static void place(unsigned long command, char **words, uint64_t mode, const char *who)
 {
 	struct zeroing wanted = {
 		.pages = { (uintptr_t)page_at(atol(words[0])), atol(words[1]) * PAGE },
+		.mode = mode,
 	};
-	say_result(ioctl(told, ZERO, &wanted));
-	say(" zeroed %lld", (long long)wanted.done);
+	say_result(ioctl(watcher_named(who), command, &wanted));
+	say(" done %lld", (long long)wanted.done);
 }
 
-static void scan(char **words)
+static void move(char **words)
+{
+	struct filling wanted = {
+		.to = (uintptr_t)page_at(atol(words[0])),
+		.from = (uintptr_t)page_at(atol(words[2])),
+		.length = atol(words[1]) * PAGE,
+		.mode = atoi(words[3]) ? OVER_HOLES : 0,
+	};
+	say_result(ioctl(watcher_named(words[4]), MOVE, &wanted));
+	say(" moved %lld", (long long)wanted.done);
+}
+
+static void scan_pages(char **words, struct scan_argument wanted)
 {
 	struct scanned found[PAGES];
-	int kind = atoi(words[2]);
-	uint64_t categories = kind ? WRITTEN : EVERYTHING;
-	struct scan_argument wanted = {
-		.size = sizeof wanted,
-		.flags = kind == 2 ? SCAN_PROTECTS | SCAN_CHECKS : kind == 3 ? SCAN_PROTECTS : 0,
-		.start = (uintptr_t)page_at(atol(words[0])),
-		.end = (uintptr_t)page_at(atol(words[0]) + atol(words[1])),
-		.vector = (uintptr_t)found,
-		.vector_length = PAGES,
-		.any_of = categories,
-		.returned = EVERYTHING,
-	};
+	wanted.size = sizeof wanted;
+	wanted.start = (uintptr_t)page_at(atol(words[0]));
+	wanted.end = (uintptr_t)page_at(atol(words[0]) + atol(words[1]));
+	wanted.vector = (uintptr_t)found;
+	/* Soft-dirty pages are told by who is asked for them: not every kernel knows them. */
+	wanted.returned = EVERYTHING | wanted.inverted | wanted.mask | wanted.any_of;
 	int descriptor = open("/proc/self/pagemap", O_RDONLY);
 	int regions = ioctl(descriptor, SCAN_PAGES, &wanted);
 	say_result(regions);
@@ -305,11 +343,84 @@ static void scan(char **words)
 	say(" until %ld", (long)(wanted.walk_end - (uintptr_t)range) / PAGE);
 }
 
+static void scan(char **words)
+{
+	int kind = atoi(words[2]);
+	scan_pages(words, (struct scan_argument){
+		.flags = kind == 2 ? SCAN_PROTECTS | SCAN_CHECKS : kind == 3 ? SCAN_PROTECTS : 0,
+		.vector_length = PAGES,
+		.any_of = kind ? WRITTEN : EVERYTHING,
+	});
+}
+
+static void find(char **words)
+{
+	scan_pages(words, (struct scan_argument){
+		.flags = atoi(words[2]),
+		.inverted = atoi(words[3]),
+		.mask = atoi(words[4]),
+		.any_of = atoi(words[5]),
+		.vector_length = atoi(words[6]),
+		.most_pages = atoi(words[7]),
+	});
+}
+
+/* Of the keys only: of others the thread keeps what it has. */
+static void apply_rights(void)
+{
+	unsigned rights = 0;
+	if (!keys[1])
+		return;
+	__asm__ volatile("rdpkru" : "=a"(rights) : "c"(0) : "edx");
+	for (int key = 1; key <= KEYS; key++) {
+		rights &= ~(3u << 2 * keys[key]);
+		rights |= refused[key] << 2 * keys[key];
+	}
+	__asm__ volatile("wrpkru" : : "a"(rights), "c"(0), "d"(0) : "memory");
+}
+
+static void set_rights(char **words)
+{
+	int key = atoi(words[0]);
+	if (key < 1 || key > KEYS)
+		_exit(4);
+	refused[key] = atoi(words[1]) & 3;
+	apply_rights();
+}
+
 static void clear(void)
 {
 	int descriptor = open("/proc/self/clear_refs", O_WRONLY);
 	say_result(write(descriptor, "4", 1));
 	close(descriptor);
+}
+
+/* What pagemap says of a page: whether it is present (p), of a file or shared (f), swapped (s); then x if nobody else maps
+ * it, w if stores are watched, g for a guard. */
+static void say_entry(uint64_t entry)
+{
+	say("%s%s%s%s", entry >> 63 ? (entry >> 61 & 1 ? "f" : "p") : entry >> 62 & 1 ? "s" : ".",
+	    entry >> 56 & 1 ? "x" : "", entry >> 57 & 1 ? "w" : "", entry >> 58 & 1 ? "g" : "");
+}
+
+static void read_entries(long page, uint64_t *entries, int count)
+{
+	int descriptor = open("/proc/self/pagemap", O_RDONLY);
+	size_t length = count * sizeof *entries;
+	if (pread(descriptor, entries, length, ((uintptr_t)range / PAGE + page) * 8) != (ssize_t)length)
+		_exit(4);
+	close(descriptor);
+}
+
+static void page_out(char **words)
+{
+	uint64_t entry;
+	long first = atol(words[0]), length = atol(words[1]);
+	for (long page = first; page < first + length; page++) {
+		read_entries(page, &entry, 1);
+		if (!(entry >> 61 & 1))
+			say_result(madvise(page_at(page), PAGE, 21));
+	}
 }
 
 /* Nothing but the access may fault between the two counts: what they touch themselves is touched before. */
@@ -318,8 +429,14 @@ static void touch(char **words, int write)
 	volatile unsigned char *byte = (volatile unsigned char *)page_at(atol(words[0])) + 64;
 	volatile unsigned char value = write ? atol(words[1]) : 0;
 	volatile long before = 0, after = 0;
-	if (sigsetjmp(recovery, 1))
+	uint64_t entry;
+	read_entries(atol(words[0]), &entry, 1);
+	say(" ");
+	say_entry(entry);
+	if (sigsetjmp(recovery, 1)) {
+		apply_rights();
 		return;
+	}
 	after = faults();
 	before = faults();
 	if (write)
@@ -364,31 +481,19 @@ static void maps(void)
 		fclose(stream);
 }
 
-/* For each page whether it is present (p), of a file or shared (f), swapped (s); then x if nobody else maps it, w if
- * stores are watched, g for a guard. */
 static void pages(void)
 {
 	uint64_t entries[PAGES];
-	int descriptor = open("/proc/self/pagemap", O_RDONLY);
-	if (pread(descriptor, entries, sizeof entries, (uintptr_t)range / PAGE * 8) != sizeof entries) {
-		say(" none");
-	} else {
-		say(" ");
-		for (int page = 0; page < PAGES; page++) {
-			uint64_t entry = entries[page];
-			say("%s%s%s%s", entry >> 63 ? (entry >> 61 & 1 ? "f" : "p") : entry >> 62 & 1 ? "s" : ".",
-			    entry >> 56 & 1 ? "x" : "", entry >> 57 & 1 ? "w" : "", entry >> 58 & 1 ? "g" : "");
-		}
-	}
-	close(descriptor);
+	read_entries(0, entries, PAGES);
+	say(" ");
+	for (int page = 0; page < PAGES; page++)
+		say_entry(entries[page]);
 }
 
 static void dirtied(void)
 {
-	uint64_t entries[PAGES] = { 0 };
-	int descriptor = open("/proc/self/pagemap", O_RDONLY);
-	say_result(pread(descriptor, entries, sizeof entries, (uintptr_t)range / PAGE * 8));
-	close(descriptor);
+	uint64_t entries[PAGES];
+	read_entries(0, entries, PAGES);
 	for (int page = 0; page < PAGES; page++)
 		say("%s%d", page ? "" : " ", (int)(entries[page] >> 55 & 1));
 }
@@ -397,8 +502,10 @@ static void dirtied(void)
 static void contents(void)
 {
 	for (volatile long page = 0; page < PAGES; page++) {
-		if (sigsetjmp(recovery, 1))
+		if (sigsetjmp(recovery, 1)) {
+			apply_rights();
 			continue;
+		}
 		say(" %u", ((volatile unsigned char *)page_at(page))[64]);
 	}
 }
@@ -440,6 +547,8 @@ static long range_call(const char *name, char **words)
 		return unwatch(words);
 	if (!strcmp(name, "wp"))
 		return write_protect(words);
+	if (!strcmp(name, "key"))
+		return syscall(SYS_pkey_mprotect, start, length, protection(words[2]), keys[atoi(words[3]) % (KEYS + 1)]);
 	if (!strcmp(name, "sync"))
 		return msync(start, length, atoi(words[2]));
 	if (!strcmp(name, "kread"))
@@ -464,10 +573,22 @@ static void perform(const char *name, char **words)
 		touch(words, 0);
 	else if (!strcmp(name, "resident"))
 		resident(words);
+	else if (!strcmp(name, "out"))
+		page_out(words);
 	else if (!strcmp(name, "fill"))
 		fill(words);
 	else if (!strcmp(name, "zero"))
-		zero(words);
+		place(ZERO, words, 0, words[2]);
+	else if (!strcmp(name, "show"))
+		place(SHOW, words, atoi(words[2]) ? FILL_PROTECTED : 0, words[3]);
+	else if (!strcmp(name, "poison"))
+		place(POISON, words, 0, words[2]);
+	else if (!strcmp(name, "move"))
+		move(words);
+	else if (!strcmp(name, "find"))
+		find(words);
+	else if (!strcmp(name, "rights"))
+		set_rights(words);
 	else if (!strcmp(name, "scan"))
 		scan(words);
 	else if (!strcmp(name, "clear"))
@@ -508,11 +629,11 @@ static void run_script(char **lines, int count)
 	char me = 'P';
 	pid_t child = 0;
 	for (int i = 0; i < count; i++) {
-		char copy[256], *words[8] = { 0 };
+		char copy[256], *words[12] = { 0 };
 		int number = 0;
 		snprintf(copy, sizeof copy, "%s", lines[i]);
 		char *rest = NULL;
-		for (char *word = strtok_r(copy, " ", &rest); word && number < 8; word = strtok_r(NULL, " ", &rest))
+		for (char *word = strtok_r(copy, " ", &rest); word && number < 10; word = strtok_r(NULL, " ", &rest))
 			words[number++] = word;
 		if (number < 2 || *words[0] != me)
 			continue;
@@ -570,6 +691,13 @@ static int watcher(uint64_t features)
 	return descriptor;
 }
 
+/* 0, which is every page's, where there are no keys. */
+static int new_key(void)
+{
+	int key = syscall(SYS_pkey_alloc, 0, 0);
+	return key < 0 ? 0 : key;
+}
+
 static void prepare(void)
 {
 	struct sigaction action = { .sa_sigaction = caught, .sa_flags = SA_SIGINFO | SA_NODEFER };
@@ -578,8 +706,13 @@ static void prepare(void)
 	sigaction(SIGBUS, &action, NULL);
 	file = memfd_create("fuzz", 0);
 	other_file = memfd_create("other", 0);
-	told = watcher(HAS_SIGNAL | HAS_WRITES | HAS_MISSING_SHMEM | HAS_WRITES_SHMEM | HAS_UNPOPULATED);
-	untold = watcher(HAS_SIGNAL | HAS_WRITES | HAS_WRITES_SHMEM | HAS_UNPOPULATED | HAS_ASYNC);
+	uint64_t common = HAS_SIGNAL | HAS_WRITES | HAS_MISSING_SHMEM | HAS_WRITES_SHMEM | HAS_MINOR_SHMEM | HAS_POISON |
+			  HAS_MOVE;
+	told = watcher(common | HAS_UNPOPULATED);
+	told_late = watcher(common);
+	untold = watcher(common | HAS_UNPOPULATED | HAS_ASYNC);
+	for (int key = 1; key <= KEYS; key++)
+		keys[key] = new_key();
 	for (int i = 0; i < FILE_PAGES; i++) {
 		memset(page, 100 + i, sizeof page);
 		if (pwrite(file, page, PAGE, (long)i * PAGE) != PAGE)
@@ -618,6 +751,14 @@ static int probe(void)
 		puts("watch-async");
 	if (features & HAS_UNPOPULATED)
 		puts("watch-unpopulated");
+	if (features & HAS_MOVE)
+		puts("move");
+	if (features & HAS_POISON)
+		puts("poison");
+	if (features & HAS_MINOR_SHMEM)
+		puts("minor");
+	if (new_key() > 0)
+		puts("keys");
 	if (ioctl(pagemap, SCAN_PAGES, &empty) >= 0 || errno != ENOTTY)
 		puts("scan");
 	if (madvise(page, PAGE, 102) == 0)
@@ -643,6 +784,11 @@ int main(int count, char **arguments)
 	if (text == MAP_FAILED || report == MAP_FAILED)
 		return 4;
 	prctl(PR_SET_THP_DISABLE, 1, 0, 0, 0);
+	/* Linux keeps lists of pages for each CPU: what it pages out depends on them. */
+	cpu_set_t one;
+	CPU_ZERO(&one);
+	CPU_SET(sched_getcpu(), &one);
+	sched_setaffinity(0, sizeof one, &one);
 	for (char *line = strtok(text, "\n"); line;) {
 		int length = 0;
 		char *title = line;

@@ -250,7 +250,7 @@ impl From<CutError> for WatchError {
 pub enum MoveError {
     /// Pages do not go from one such area to another (EINVAL).
     Invalid,
-    /// The target is not all in one area (ENOENT).
+    /// Nothing is mapped where the target begins (ENOENT).
     NotWatched,
     /// There is no page (ENOENT).
     NotThere,

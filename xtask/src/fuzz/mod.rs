@@ -5,6 +5,7 @@ pub mod coverage;
 mod model;
 mod random;
 mod report;
+mod rules;
 mod script;
 mod shrink;
 mod sides;
@@ -17,6 +18,7 @@ use anyhow::{Context, Result, bail};
 
 use self::random::Random;
 use self::report::{Outcome, Verdict};
+use self::rules::Rule;
 use self::script::{Abilities, Script};
 use self::sides::Sides;
 use crate::shell;
@@ -137,10 +139,10 @@ pub fn run(arguments: &[&str]) -> Result<()> {
             .collect();
         round(&sides, &scripts, &settings, &mut summary)?;
         println!(
-            "{} scripts, {} operations, {} with fewer faults, {} unstable, {} differences",
+            "{} scripts, {} operations, {} results by a rule, {} unstable, {} differences",
             summary.scripts,
             summary.operations,
-            summary.fewer,
+            summary.stated.values().sum::<usize>(),
             summary.unstable,
             summary.differences
         );
@@ -261,7 +263,8 @@ fn replay(sides: &Sides, paths: &[PathBuf]) -> Result<()> {
 struct Summary {
     scripts: usize,
     operations: usize,
-    fewer: usize,
+    /// How many results differ as a rule says.
+    stated: BTreeMap<Rule, usize>,
     unstable: usize,
     endless: usize,
     differences: usize,
@@ -273,14 +276,14 @@ impl Summary {
     fn count(&mut self, script: &Script, referee: &Outcome, guest: &Outcome) {
         self.scripts += 1;
         self.operations += script.lines.len();
-        let fewer =
-            |(one, other): &(&String, &String)| report::compare(one, other) == Verdict::FewerFaults;
-        self.fewer += referee
-            .results
-            .iter()
-            .zip(&guest.results)
-            .filter(fewer)
-            .count();
+        for (one, other) in referee.results.iter().zip(&guest.results) {
+            match report::compare(one, other) {
+                Verdict::Stated(rule) => *self.stated.entry(rule).or_default() += 1,
+                // The first is shown; what follows from it says nothing.
+                Verdict::Different => break,
+                Verdict::Same => {}
+            }
+        }
         let names: Vec<&str> = script
             .lines
             .iter()
@@ -313,10 +316,11 @@ impl Summary {
             names.len() * names.len(),
             names.len(),
         );
-        println!(
-            "{} accesses took fewer faults than on Linux; {} scripts differ otherwise",
-            self.fewer, self.differences
-        );
+        for rule in Rule::ALL {
+            let results = self.stated.get(&rule).copied().unwrap_or_default();
+            println!("{results:>8}  {}", rule.name());
+        }
+        println!("{:>8}  scripts differ otherwise", self.differences);
     }
 }
 

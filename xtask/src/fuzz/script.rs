@@ -19,10 +19,13 @@ pub struct Script {
 }
 
 /// The advice that both kernels must treat alike, by its number (include/uapi/asm-generic/mman-common.h of Linux 7.2):
-/// WILLNEED, DONTNEED, FREE, REMOVE, DONTFORK, DOFORK, WIPEONFORK, KEEPONFORK, COLD, POPULATE_READ, POPULATE_WRITE,
-/// DONTNEED_LOCKED, and one that is none. Not PAGEOUT: what it does depends on whether there is swap, and on lists that
-/// each CPU of Linux keeps to itself.
-const ADVICE: &[u64] = &[3, 8, 8, 4, 4, 4, 9, 10, 11, 18, 19, 20, 22, 23, 24, 77];
+/// NORMAL, RANDOM, SEQUENTIAL, WILLNEED, DONTNEED, FREE, REMOVE, DONTFORK, DOFORK, DONTDUMP, DODUMP, WIPEONFORK,
+/// KEEPONFORK, COLD, POPULATE_READ, POPULATE_WRITE, DONTNEED_LOCKED, and two that are none.
+const ADVICE: &[u64] = &[
+    0, 1, 2, 3, 8, 8, 8, 4, 4, 4, 4, 9, 10, 11, 16, 17, 18, 19, 20, 22, 22, 23, 23, 24, 7, 77,
+];
+/// The category of `PAGEMAP_SCAN` that not every kernel knows (include/uapi/linux/fs.h).
+const SOFT_DIRTY: u64 = 1 << 7;
 /// GUARD_INSTALL and GUARD_REMOVE.
 const GUARDS: &[u64] = &[102, 102, 103];
 
@@ -46,11 +49,20 @@ struct Kind<'a> {
     abilities: &'a Abilities,
     /// Whether its memory is watched.
     watched: bool,
-    /// Who watches it. Linux lets every descriptor of a process protect what another one watches, Memwright does not.
+    /// Who watches most of it.
     watcher: char,
-    /// Whether it fills with zeroes, and maps no file privately: there Linux maps its page of zeroes, and Memwright a
-    /// page of the area's own, which pagemap tells apart.
-    zeroes: bool,
+}
+
+impl Kind<'_> {
+    /// Who is asked: mostly who watches.
+    fn who(&self, random: &mut Random) -> char {
+        match random.below(8) {
+            0 => 't',
+            1 => 's',
+            2 if self.abilities.has("watch-async") => 'a',
+            _ => self.watcher,
+        }
+    }
 }
 
 impl Script {
@@ -61,16 +73,17 @@ impl Script {
             watched: abilities.has("watch") && random.one_in(2),
             watcher: if abilities.has("watch-async") && random.one_in(2) {
                 'a'
+            } else if random.one_in(4) {
+                't'
             } else {
                 's'
             },
-            zeroes: random.one_in(3),
         };
         let mut lines = Vec::new();
         let mut child = false;
         // Most operations should meet a mapping.
         for _ in 0..random.within(1, 3) {
-            lines.push(format!("P {}", map(random, &kind)));
+            lines.push(format!("P {}", map(random)));
         }
         for _ in 0..length {
             if !child && random.one_in(12) {
@@ -168,12 +181,9 @@ fn range(random: &mut Random) -> (u64, u64) {
     (start, length)
 }
 
-fn map(random: &mut Random, kind: &Kind<'_>) -> String {
+fn map(random: &mut Random) -> String {
     let (start, length) = range(random);
-    let shown = ["a", "a", "a", "s", "F", "f", "f"];
-    let mut kind = random
-        .pick(if kind.zeroes { &shown[..5] } else { &shown })
-        .to_owned();
+    let mut kind = random.pick(&["a", "a", "a", "s", "F", "f", "f"]).to_owned();
     for (flag, rarity) in [('n', 6), ('p', 6), ('r', 10), ('l', 12)] {
         if random.one_in(rarity) {
             kind.push(flag);
@@ -209,33 +219,59 @@ fn advice(random: &mut Random, kind: &Kind<'_>) -> u64 {
     }
 }
 
-/// Something about stores that are watched.
+/// Something about memory that is watched.
 fn watching(random: &mut Random, kind: &Kind<'_>) -> String {
     let (start, length) = range(random);
-    let who = kind.watcher;
-    match random.below(16) {
+    let who = kind.who(random);
+    let has = |name| kind.abilities.has(name);
+    match random.below(22) {
         0..=3 => {
-            let mode = random.pick(&["w", "w", "w", "m", "mw"]);
+            let modes = ["w", "w", "w", "m", "mw", "n", "mn", "mwn"];
+            let mode = random.pick(if has("minor") { &modes } else { &modes[..5] });
             format!("watch {start} {length} {who} {mode}")
         }
         4 => format!("unwatch {start} {length} {who}"),
         5..=8 => format!("wp {start} {length} {who} {}", random.pick(&[1, 1, 1, 0])),
-        9 => {
+        9..=10 => {
             let from = random.below(FILE_PAGES - LONGEST);
-            format!("fill {start} {length} {from} {}", random.below(2))
+            format!("fill {start} {length} {from} {} {who}", random.below(2))
         }
-        10 if kind.zeroes => format!("zero {start} {length}"),
-        11..=15 if kind.abilities.has("scan") => {
+        11 => format!("zero {start} {length} {who}"),
+        12 if has("minor") => format!("show {start} {length} {} {who}", random.below(2)),
+        13 if has("poison") && random.one_in(2) => {
+            format!("poison {start} {} {who}", length.min(2))
+        }
+        14..=16 if has("move") => {
+            let from = random.below(PAGES + 1 - length);
+            let holes = random.pick(&[1, 1, 0]);
+            format!("move {start} {length} {from} {holes} {who}")
+        }
+        17..=19 if has("scan") => {
             format!("scan {start} {length} {}", random.pick(&[0, 0, 1, 2, 2, 3]))
         }
+        20 if has("scan") => find(random, kind, start, length),
         _ => format!("write {start} {}", random.below(100)),
     }
 }
 
+/// A scan by masks of its own; no more than two categories in each, so that some page fits.
+fn find(random: &mut Random, kind: &Kind<'_>, start: u64, length: u64) -> String {
+    let among = if kind.abilities.has("soft-dirty") {
+        511
+    } else {
+        511 & !SOFT_DIRTY
+    };
+    let mut mask = || (0..random.below(3)).fold(0, |mask, _| mask | 1 << random.below(9)) & among;
+    let (inverted, all, any) = (mask(), mask(), mask());
+    let flags = random.pick(&[0, 0, 1, 2, 3]);
+    let (room, most) = (random.within(1, PAGES), random.below(5));
+    format!("find {start} {length} {flags} {inverted} {all} {any} {room} {most}")
+}
+
 fn operation(random: &mut Random, kind: &Kind<'_>) -> String {
     let (start, length) = range(random);
-    match random.below(42) {
-        0..=2 => map(random, kind),
+    match random.below(45) {
+        0..=2 => map(random),
         3 => format!("unmap {start} {length}"),
         4..=9 => format!("protect {start} {length} {}", protection(random)),
         10..=11 => remap(random),
@@ -251,6 +287,14 @@ fn operation(random: &mut Random, kind: &Kind<'_>) -> String {
         37 => format!("truncate {}", random.within(0, FILE_PAGES + 4)),
         38 => format!("punch {start} {length}"),
         39 if kind.abilities.has("seal") && random.one_in(3) => format!("seal {start} {length}"),
+        41 if kind.abilities.has("keys") => {
+            let key = random.below(3);
+            format!("key {start} {length} {} {key}", protection(random))
+        }
+        42 if kind.abilities.has("keys") => {
+            format!("rights {} {}", random.within(1, 2), random.below(4))
+        }
+        43 => format!("out {start} {length}"),
         40 if kind.abilities.has("soft-dirty") => random.pick(&["clear", "dirtied"]).to_owned(),
         _ => format!("write {start} {}", random.below(100)),
     }
@@ -262,7 +306,9 @@ mod tests {
 
     #[test]
     fn random_scripts_are_balanced_and_repeat() {
-        let abilities = Abilities::parse("watch\nwatch-async\nscan\nguard\nseal\n");
+        let abilities = Abilities::parse(
+            "watch\nwatch-async\nscan\nguard\nseal\nkeys\nmove\npoison\nminor\nsoft-dirty\n",
+        );
         for seed in 0..200 {
             let random = || Script::random(&mut Random::new(seed), 40, &abilities);
             let script = random();

@@ -443,9 +443,9 @@ pub fn mremap(context: &Context<'_>, arguments: &Arguments) -> CallResult {
 /// What `madvise` is asked for. Hints have a name, by which the account lists them.
 pub(super) fn advice(number: u64) -> Option<(Advice, &'static str)> {
     Some(match number as u32 {
-        raw::MADV_NORMAL => (Advice::Hint, "MADV_NORMAL"),
-        raw::MADV_RANDOM => (Advice::Hint, "MADV_RANDOM"),
-        raw::MADV_SEQUENTIAL => (Advice::Hint, "MADV_SEQUENTIAL"),
+        raw::MADV_NORMAL => (Advice::Normal, "MADV_NORMAL"),
+        raw::MADV_RANDOM => (Advice::Random, "MADV_RANDOM"),
+        raw::MADV_SEQUENTIAL => (Advice::Sequential, "MADV_SEQUENTIAL"),
         raw::MADV_WILLNEED => (Advice::Hint, "MADV_WILLNEED"),
         raw::MADV_MERGEABLE => (Advice::Mergeable, "MADV_MERGEABLE"),
         raw::MADV_UNMERGEABLE => (Advice::Unmergeable, "MADV_UNMERGEABLE"),

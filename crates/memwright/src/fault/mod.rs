@@ -367,7 +367,8 @@ impl<M: Machine> Fault<'_, M> {
     }
 
     /// The same where somebody watches, or the area says where its pages come from: of missing anonymous memory the
-    /// watcher is told, and of a store to what was protected before it was there.
+    /// watcher is told. What was protected before it was there is mapped protected, also for a store (Linux 7.2
+    /// `mm/memory.c`, `pte_marker_handle_uffd_wp`).
     #[cold]
     fn check_watched_fill(self, entry: Entry) -> Result<Bits, FaultError> {
         let inherited = self.check_absent(entry)?;
@@ -382,10 +383,9 @@ impl<M: Machine> Fault<'_, M> {
             self.place();
             return Ok(inherited);
         }
-        if flags.contains(AreaFlags::UFFD_WP) && !flags.contains(AreaFlags::UFFD_ASYNC) {
-            return Err(FaultError::Watched(WatchedFault::WriteProtected));
-        }
         self.place();
-        Ok(Bits::empty())
+        // Who is told of the store is told by its next fault, at a page that is there and protected.
+        let told = flags.contains(AreaFlags::UFFD_WP) && !flags.contains(AreaFlags::UFFD_ASYNC);
+        Ok(if told { inherited } else { Bits::empty() })
     }
 }

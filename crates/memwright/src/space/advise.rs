@@ -55,7 +55,13 @@ pub enum Advice {
     Mergeable,
     /// They may not, and those that are get apart (`MADV_UNMERGEABLE`).
     Unmergeable,
-    /// Anything about when and how the memory will be used (`MADV_WILLNEED`, ...).
+    /// Pages are wanted in no particular way (`MADV_NORMAL`).
+    Normal,
+    /// Pages are wanted in no order (`MADV_RANDOM`).
+    Random,
+    /// Pages are wanted one after the other (`MADV_SEQUENTIAL`).
+    Sequential,
+    /// The memory will be used soon (`MADV_WILLNEED`).
     Hint,
 }
 
@@ -93,6 +99,9 @@ impl Advice {
             | Self::Collapse
             | Self::Mergeable
             | Self::Unmergeable
+            | Self::Normal
+            | Self::Random
+            | Self::Sequential
             | Self::Hint => false,
         }
     }
@@ -155,6 +164,9 @@ impl<M: Machine> AddressSpace<M> {
                 core.for_each_area(range, |_, _| Ok(()))?;
                 return Ok(Advised::AdvisedOnly);
             }
+            Advice::Normal => return core.advise_order(range, AreaFlags::empty()),
+            Advice::Random => return core.advise_order(range, AreaFlags::RANDOM),
+            Advice::Sequential => return core.advise_order(range, AreaFlags::SEQUENTIAL),
             Advice::Huge => core.advise_huge(range, AreaFlags::HUGE)?,
             Advice::NotHuge => core.advise_huge(range, AreaFlags::NOT_HUGE)?,
             Advice::Collapse => core.advise_collapse(range)?,
@@ -248,6 +260,15 @@ impl<M: Machine> Core<M> {
             Some(page) => Err(AdviseError::Hole(page.address())),
             None => Ok(()),
         }
+    }
+
+    /// How pages are wanted: no more than a note, which areas keep and show (Linux 7.2 `madvise_vma_behavior`).
+    fn advise_order(&self, range: PageRange, order: AreaFlags) -> Result<Advised, AdviseError> {
+        let mut areas = self.areas.write();
+        let orders = AreaFlags::RANDOM | AreaFlags::SEQUENTIAL;
+        let rule = |flags: AreaFlags| (flags - orders) | order;
+        self.change_flags(&mut areas, range, Holes::Pass, rule)?;
+        Ok(Advised::AdvisedOnly)
     }
 
     /// One of the two flags, in place of the other (Linux 7.2 `mm/khugepaged.c`, `hugepage_madvise`).

@@ -150,7 +150,6 @@ impl<M: Machine> AddressSpace<M> {
                     let mut look = Look {
                         area,
                         common,
-                        of_marker: of_marker(area, part),
                         scan,
                         take: &mut *take,
                     };
@@ -171,25 +170,11 @@ impl<M: Machine> AddressSpace<M> {
     }
 }
 
-/// What pages of `range`, in its area, are for which a marker stands: in swap, if any of the object's there is. Linux
-/// says so of every marker.
-fn of_marker<M: Machine>(area: &Area<M>, range: PageRange) -> Categories {
-    let first = area.offset_of(range.start);
-    let object = area.object();
-    if object.is_some_and(|object| object.swapped(first, range.len()) > 0) {
-        Categories::SWAPPED
-    } else {
-        Categories::empty()
-    }
-}
-
 /// A scan in one area.
 struct Look<'a, M: Machine> {
     area: &'a Area<M>,
     /// What every page of the area is.
     common: Categories,
-    /// What every page is for which a marker stands.
-    of_marker: Categories,
     scan: &'a Scan,
     take: &'a mut dyn FnMut(PageRange, Categories, Share) -> u64,
 }
@@ -424,7 +409,8 @@ impl<M: Machine> Core<M> {
                 return found;
             }
             Entry::Marker(marker) => {
-                set(look.of_marker, true);
+                // It has the form of an entry in swap.
+                set(Categories::SWAPPED, true);
                 set(Categories::GUARD, marker.marks.contains(Marks::GUARD));
                 set(Categories::WRITTEN, !marker.marks.contains(Marks::UFFD_WP));
                 return found;

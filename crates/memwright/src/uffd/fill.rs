@@ -59,18 +59,20 @@ impl<M: Machine> AddressSpace<M> {
         place.check_object()?;
         match (fill, area.object()) {
             (Fill::Poison, _) => place.poison(),
-            (Fill::Object, Some(object)) if area.is_shared() => place.show(&**object),
-            (Fill::Object, Some(_) | None) => Err(FillError::Invalid),
+            (Fill::Object, Some(object)) => place.show(&**object),
+            (Fill::Object, None) => Err(FillError::Invalid),
             (Fill::Bytes(bytes), Some(object)) if area.is_shared() => {
                 place.put(&**object, Some(bytes))
             }
             (Fill::Zeroes, Some(object)) if area.is_shared() => place.put(&**object, None),
-            (Fill::Bytes(bytes), Some(_) | None) => place.own_page(Some(bytes)),
-            (Fill::Zeroes, Some(_)) => place.own_page(None),
-            (Fill::Zeroes, None) => place.zero_page(),
+            (Fill::Bytes(bytes), Some(_) | None) => place.own_page(bytes),
+            (Fill::Zeroes, Some(_) | None) => place.zero_page(),
         }
     }
 }
+
+/// What a page with contents may take the place of: no marker but these two (Linux 7.2 `pte_is_uffd_marker`).
+pub(super) const PAGE_OVER: Marks = Marks::UFFD_WP.union(Marks::POISON);
 
 /// Where a page is filled.
 pub(super) struct Place<'a, M: Machine> {
@@ -114,15 +116,15 @@ impl<M: Machine> Place<'_, M> {
         bits
     }
 
-    /// A cursor at the entry, unless something is there. A marker that protects gives way.
-    pub(super) fn vacancy(&self) -> Result<Cursor<'_, M>, FillError> {
+    /// A cursor at the entry, unless something is there. Markers with no more than the marks `gives_way` are nothing.
+    pub(super) fn vacancy(&self, gives_way: Marks) -> Result<Cursor<'_, M>, FillError> {
         let table = &self.fault.core.table;
         let start = self.fault.page;
         let end = start.add(unit_of(self.fault.area).pages());
         let cursor = table.cursor(PageRange::new(start, end));
         match cursor.peek() {
             Entry::Empty => Ok(cursor),
-            Entry::Marker(Marker { marks }) if marks == Marks::UFFD_WP => Ok(cursor),
+            Entry::Marker(Marker { marks }) if gives_way.contains(marks) => Ok(cursor),
             Entry::Marker(_) | Entry::Present(_) | Entry::Swapped(_) | Entry::Migrating(_) => {
                 Err(FillError::Exists)
             }
@@ -131,7 +133,7 @@ impl<M: Machine> Place<'_, M> {
 
     /// Fills the entry unless something is there.
     fn enter(&self, entry: Entry) -> Result<(), FillError> {
-        self.vacancy()?.fill(entry)?;
+        self.vacancy(PAGE_OVER)?.fill(entry)?;
         Ok(())
     }
 
@@ -151,26 +153,23 @@ impl<M: Machine> Place<'_, M> {
     }
 
     /// A private page with contents of its own.
-    fn own_page(&self, bytes: Option<&[u8; PAGE_SIZE]>) -> Result<(), FillError> {
-        let memory = &*self.fault.core.memory;
-        let frame = self.frame(FrameKind::Anonymous, bytes)?;
+    fn own_page(&self, bytes: &[u8; PAGE_SIZE]) -> Result<(), FillError> {
+        let frame = self.frame(FrameKind::Anonymous, Some(bytes))?;
         self.fault.note_private();
         let state = Bits::ACCESSED | Bits::DIRTY | Bits::SOFT_DIRTY | Bits::EXCLUSIVE;
         self.enter(Entry::page(frame.frame(), self.bits(state, true)))?;
         let _ = frame.into_raw();
-        let cpu = self.fault.core.cpu();
-        if bytes.is_none() {
-            memory.count_on(cpu, Row::FramesZeroed, 1);
-        }
-        self.fault.core.note_filled(cpu, 1);
+        self.fault.core.note_filled(self.fault.core.cpu(), 1);
         Ok(())
     }
 
-    /// The shared zero frame.
+    /// The shared zero frame. A child finds it too.
     fn zero_page(&self) -> Result<(), FillError> {
         let state = Bits::ACCESSED | Bits::BORROWED;
         let bits = self.bits(state, false);
-        self.enter(Entry::page(self.fault.core.memory.zero_frame(), bits))?;
+        self.fault.note_private();
+        let entry = Entry::page(self.fault.core.memory.zero_frame(), bits);
+        self.vacancy(Marks::empty())?.fill(entry)?;
         self.fault.core.note_borrowed(self.fault.core.cpu());
         Ok(())
     }
@@ -185,7 +184,7 @@ impl<M: Machine> Place<'_, M> {
         let frame = self.frame(FrameKind::Object, bytes)?;
         // The object does not get a page that there is no table to show in: who tries again would be told that the page
         // exists.
-        self.vacancy()?.reach()?;
+        self.vacancy(PAGE_OVER)?.reach()?;
         let shown = frame.clone();
         let index = self.fault.area.offset_of(self.fault.page);
         match object.put(memory, index, frame.frame()) {
@@ -236,7 +235,7 @@ impl<M: Machine> Place<'_, M> {
             // A child finds it poisoned too.
             self.fault.note_private();
         }
-        self.vacancy()?.mark(Marks::POISON)?;
+        self.vacancy(Marks::empty())?.mark(Marks::POISON)?;
         Ok(())
     }
 }

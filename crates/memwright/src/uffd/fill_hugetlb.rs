@@ -4,7 +4,7 @@ use memwright_table::{
     Bits, Entry, FOLIO_FRAMES, Frame, FrameRef, Machine, NoHugePage, Page, PageSize, Present,
 };
 
-use super::fill::Place;
+use super::fill::{PAGE_OVER, Place};
 use super::{Fill, FillError};
 use crate::fault::{Access, Fault};
 use crate::huge;
@@ -120,7 +120,7 @@ impl<M: Machine> Place<'_, M> {
         let index = self.fault.huge_index();
         let mut state = view.file.lock();
         let there = state.page(index).map_err(|_| FillError::NotThere)?;
-        drop(self.vacancy()?);
+        drop(self.vacancy(PAGE_OVER)?);
         if !state.begin_filling(index)? {
             return Err(FillError::Busy);
         }
@@ -198,7 +198,7 @@ impl<M: Machine> Place<'_, M> {
     }
 
     fn map(&self, page: FrameRef<'_, M>, state: Bits, stored: bool) -> Result<(), FillError> {
-        self.vacancy()?.fill(Entry::Present(Present {
+        self.vacancy(PAGE_OVER)?.fill(Entry::Present(Present {
             frame: page.frame(),
             size: PageSize::Size2M,
             bits: self.bits(state, stored),

@@ -30,7 +30,8 @@ pub use crate::error::{FillError, MoveError, WatchError};
 pub use fill::Fill;
 pub use relocate::Relocation;
 
-use crate::space::{Area, Core, check};
+use crate::fault::{Access, Fault};
+use crate::space::{Area, Areas, Core, check};
 use crate::vma::AreaFlags;
 
 /// A descriptor as areas know it.
@@ -82,6 +83,28 @@ pub struct Watched {
     pub range: PageRange,
     /// What the area's pages are filled by.
     pub unit: PageSize,
+}
+
+/// The area at `page`, ready for a first private page (Linux 7.2 `mm/userfaultfd.c`, `uffd_lock_vma`).
+fn ready_area<'a, M: Machine>(
+    core: &'a Core<M>,
+    areas: &'a Areas<M>,
+    page: Page,
+) -> Option<&'a Area<M>> {
+    let area = areas.map.find(page)?;
+    if !area.is_shared() {
+        let (cpu, access) = (core.cpu(), Access::WRITE);
+        Fault {
+            core,
+            cpu,
+            areas,
+            area,
+            page,
+            access,
+        }
+        .note_private();
+    }
+    Some(area)
 }
 
 /// What the pages of an area are filled by.
@@ -153,11 +176,12 @@ impl<M: Machine> crate::AddressSpace<M> {
         })
     }
 
-    /// What pages of `range` are filled by; `None` unless one area has them all.
+    /// What pages of `range` are filled by; `None` unless one area has them all. The area at its start is ready to be
+    /// filled afterwards, whether anybody watches it or not.
     pub fn fill_unit(&self, range: PageRange) -> Option<PageSize> {
         let core = &*self.core;
         let areas = core.areas.read(core.cpu());
-        let area = areas.map.find(range.start)?;
+        let area = ready_area(core, &areas, range.start)?;
         area.range().covers(range).then(|| unit_of(area))
     }
 

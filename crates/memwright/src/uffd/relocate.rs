@@ -2,8 +2,7 @@
 
 use memwright_table::{Bits, Entry, Gather, Machine, Page, PageRange, PageSize, Present};
 
-use super::{MoveError, Watch};
-use crate::fault::{Access, Fault};
+use super::{MoveError, Watch, ready_area};
 use crate::huge;
 use crate::space::{AddressSpace, Area, Areas, Core};
 use crate::vma::{AreaFlags, Rights};
@@ -27,20 +26,9 @@ impl<M: Machine> AddressSpace<M> {
     pub fn relocate(&self, relocation: &Relocation, watch: &Watch) -> (u64, Result<(), MoveError>) {
         let core = &*self.core;
         let areas = core.areas.write();
-        let area = match check_areas(&areas, relocation, watch) {
-            Ok(area) => area,
-            Err(error) => return (0, Err(error)),
-        };
-        // The target is about to get its first private page, perhaps.
-        Fault {
-            core,
-            cpu: core.cpu(),
-            areas: &areas,
-            area,
-            page: relocation.to,
-            access: Access::WRITE,
+        if let Err(error) = check_areas(core, &areas, relocation, watch) {
+            return (0, Err(error));
         }
-        .note_private();
         let mut gather = core.gather();
         let mut done = 0;
         let mut result = Ok(());
@@ -65,28 +53,28 @@ impl<M: Machine> AddressSpace<M> {
     }
 }
 
-/// The target's area, if both ranges lie in areas between which pages may go (`validate_move_areas`).
-fn check_areas<'a, M: Machine>(
-    areas: &'a Areas<M>,
+/// Whether both ranges lie in areas between which pages may go (`uffd_move_lock`, `validate_move_areas`).
+fn check_areas<M: Machine>(
+    core: &Core<M>,
+    areas: &Areas<M>,
     relocation: &Relocation,
     watch: &Watch,
-) -> Result<&'a Area<M>, MoveError> {
-    let range = |start: Page| PageRange::new(start, start.add(relocation.pages));
-    let (source, target) = (range(relocation.from), range(relocation.to));
-    let find = |range: PageRange| {
-        let area = areas.map.find(range.start)?;
-        area.range().covers(range).then_some(area)
+) -> Result<(), MoveError> {
+    let target = ready_area(core, areas, relocation.to).ok_or(MoveError::NotWatched)?;
+    let source = areas.map.find(relocation.from).ok_or(MoveError::NotThere)?;
+    let covers = |area: &Area<M>, start: Page| {
+        let range = PageRange::new(start, start.add(relocation.pages));
+        area.range().covers(range)
     };
-    let target = find(target).ok_or(MoveError::NotWatched)?;
-    let source = find(source).ok_or(MoveError::NotThere)?;
+    let whole = covers(target, relocation.to) && covers(source, relocation.from);
     let own = target.backing().has_watcher(Some(watch));
     let plain = |area: &Area<M>| area.object().is_none() && !area.is_shared();
     let locked = AreaFlags::LOCKED;
     let alike = source.rights() == target.rights()
         && source.flags() & locked == target.flags() & locked
         && source.rights().contains(Rights::WRITE);
-    if own && plain(source) && plain(target) && alike {
-        Ok(target)
+    if whole && own && plain(source) && plain(target) && alike {
+        Ok(())
     } else {
         Err(MoveError::Invalid)
     }

@@ -99,6 +99,8 @@ bitflags! {
         /// Only the program's own accesses reach the pages (`memfd_secret`): they are neither populated nor lent, and
         /// stay locked.
         const SECRET = 1 << 14;
+        /// Pages are wanted in no order (`MADV_RANDOM`). Kept, and told.
+        const RANDOM = 1 << 15;
         /// Everything here counts as written since soft-dirty was last cleared (`VM_SOFTDIRTY`): new memory does.
         const SOFT_DIRTY = 1 << 16;
         /// A store to a page that is not soft-dirty must fault. Set when soft-dirty is cleared where the
@@ -118,6 +120,8 @@ bitflags! {
         const UFFD_UNPOPULATED = 1 << 23;
         /// The area says where its pages come from: it has a policy (`mbind`). Set by the memory manager.
         const PLACED = 1 << 24;
+        /// Pages are wanted one after the other (`MADV_SEQUENTIAL`). Kept, and told.
+        const SEQUENTIAL = 1 << 25;
         /// Pages are huge ones of the pool, never cut (`MAP_HUGETLB`). Set by the memory manager.
         const HUGETLB = 1 << 26;
         /// Of such an area: a page was taken back for whom it was reserved, so that what is missing is a bus error.

@@ -97,7 +97,8 @@ fn word(memory: &Memory, entry: Entry, at: Page, shows_frames: bool) -> u64 {
         Entry::Marker(marker) => {
             let guard = u64::from(marker.marks.contains(Marks::GUARD)) * bit::GUARD;
             let protected = marker.marks.contains(Marks::UFFD_WP);
-            return guard | (u64::from(protected) * bit::WRITE_PROTECTED);
+            // It has the form of an entry in swap.
+            return bit::SWAP | guard | (u64::from(protected) * bit::WRITE_PROTECTED);
         }
         Entry::Swapped(page) => {
             let unwritten = page.bits.intersects(Bits::UFFD_WP | Bits::WATCHED);

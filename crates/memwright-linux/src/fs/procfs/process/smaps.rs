@@ -185,6 +185,8 @@ impl Codes {
             ("gu", flags.contains(AreaFlags::GUARDED)),
             ("uw", flags.contains(AreaFlags::UFFD_WP)),
             ("lo", flags.contains(AreaFlags::LOCKED)),
+            ("sr", flags.contains(AreaFlags::SEQUENTIAL)),
+            ("rr", flags.contains(AreaFlags::RANDOM)),
             ("dc", flags.contains(AreaFlags::DONTFORK)),
             ("lf", flags.contains(AreaFlags::LOCK_ON_FAULT)),
             // Such areas do not grow either.

@@ -1,0 +1,209 @@
+//! Where Memwright comes to something else than Linux on purpose: each rule says exactly what, from what stands in the
+//! results themselves. A difference that no rule predicts is a mistake.
+
+use std::collections::BTreeMap;
+
+/// Why two results of one line may differ.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Rule {
+    /// A store to a page that is there, and no watcher's: Linux faults once, because a protection change or the end of a
+    /// protection left a page that may be written as it was (`can_change_pte_writable` of Linux 7.2, `mm/mprotect.c`,
+    /// wants a dirty entry of shared memory). Memwright gives rights back at once: no fault.
+    RightsAtOnce,
+    /// A store to a page of one's own that is write-protected for a watcher who is not told: Linux faults once, Memwright
+    /// asks the dirty bit: no fault.
+    TrackedWithoutFault,
+    /// A store to what such a watcher protected before it was there: Linux maps a protected page, and takes its protection
+    /// by a second fault (`pte_marker_handle_uffd_wp` of Linux 7.2, `mm/memory.c`). Memwright maps it without.
+    MarkerWithoutProtection,
+    /// A scan finds pages that are not there, where nobody watches: before its releases of 2026 Linux calls them written, if
+    /// it has a page table for them (`pagemap_page_category` of Linux 6.18, `fs/proc/task_mmu.c`).
+    NotThere,
+}
+
+impl Rule {
+    /// Every rule.
+    pub const ALL: [Self; 4] = [
+        Self::RightsAtOnce,
+        Self::TrackedWithoutFault,
+        Self::MarkerWithoutProtection,
+        Self::NotThere,
+    ];
+
+    /// What it says, for the summary.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::RightsAtOnce => "rights given back at once: a fault less",
+            Self::TrackedWithoutFault => "tracked by the dirty bit: a fault less",
+            Self::MarkerWithoutProtection => "protected before it was there: a fault less",
+            Self::NotThere => "not there, and not called written",
+        }
+    }
+
+    /// The rule by which what the guest said follows from what the referee said.
+    pub fn of(referee: &str, guest: &str) -> Option<Self> {
+        of_access(referee, guest).or_else(|| of_scan(referee, guest))
+    }
+}
+
+/// An access that was done: `WHO write PAGE VALUE: BEFORE done faults COUNT`.
+#[derive(Debug, PartialEq, Eq)]
+struct Store<'a> {
+    line: &'a str,
+    /// What pagemap said of the page before.
+    before: &'a str,
+    faults: u64,
+}
+
+impl<'a> Store<'a> {
+    fn parse(result: &'a str) -> Option<Self> {
+        let (line, said) = result.split_once(": ")?;
+        let (before, faults) = said.split_once(" done faults ")?;
+        Some(Self {
+            line,
+            before,
+            faults: faults.parse().ok()?,
+        })
+    }
+}
+
+fn of_access(referee: &str, guest: &str) -> Option<Rule> {
+    let (one, other) = (Store::parse(referee)?, Store::parse(guest)?);
+    if (one.line, one.before) != (other.line, other.before) {
+        return None;
+    }
+    match (one.before, one.faults, other.faults) {
+        ("p" | "px" | "f" | "fx", 1, 0) => Some(Rule::RightsAtOnce),
+        ("pxw", 1, 0) => Some(Rule::TrackedWithoutFault),
+        ("sw", 2, 1) => Some(Rule::MarkerWithoutProtection),
+        _ => None,
+    }
+}
+
+/// Categories of `PAGEMAP_SCAN` (include/uapi/linux/fs.h).
+const WRITTEN: u64 = 1 << 1;
+/// All that the interpreter is told, unless it asks for more.
+const TOLD: u64 = 0x17f;
+
+/// What a scan asks for.
+struct Scan {
+    protects: bool,
+    inverted: u64,
+    all: u64,
+    any: u64,
+}
+
+impl Scan {
+    /// From the line of the script.
+    fn parse(line: &str) -> Option<Self> {
+        let mut words = line.split(' ').skip(1);
+        let name = words.next()?;
+        let numbers: Vec<u64> = words.map_while(|word| word.parse().ok()).collect();
+        match (name, numbers.as_slice()) {
+            ("scan", [_, _, kind]) => Some(Self {
+                protects: *kind >= 2,
+                inverted: 0,
+                all: 0,
+                any: if *kind == 0 { TOLD } else { WRITTEN },
+            }),
+            ("find", [_, _, flags, inverted, all, any, _, _]) => Some(Self {
+                protects: flags & 1 != 0,
+                inverted: *inverted,
+                all: *all,
+                any: *any,
+            }),
+            _ => None,
+        }
+    }
+
+    /// How a page with these categories is told, if it is.
+    fn told(&self, categories: u64) -> Option<u64> {
+        let seen = categories ^ self.inverted;
+        let wanted = seen & self.all == self.all && (self.any == 0 || seen & self.any != 0);
+        wanted.then_some(categories & (TOLD | self.inverted | self.all | self.any))
+    }
+}
+
+/// What a scan found, page by page, and where it ended: `RUNS START-END:CATEGORIES ... until END`.
+fn scanned(said: &str) -> Option<(BTreeMap<u64, u64>, u64)> {
+    let (runs, until) = said.split_once(" until ")?;
+    let mut pages = BTreeMap::new();
+    for run in runs.split(' ').skip(1) {
+        let (range, categories) = run.split_once(':')?;
+        let (start, end) = range.split_once('-')?;
+        let categories = u64::from_str_radix(categories, 16).ok()?;
+        let range = start.parse().ok()?..end.parse().ok()?;
+        pages.extend(range.map(|page: u64| (page, categories)));
+    }
+    Some((pages, until.parse().ok()?))
+}
+
+fn of_scan(referee: &str, guest: &str) -> Option<Rule> {
+    let (line, one) = referee.split_once(": ")?;
+    let (_, other) = guest.split_once(": ").filter(|(same, _)| *same == line)?;
+    let scan = Scan::parse(line).filter(|scan| !scan.protects)?;
+    let ((linux, until), (ours, end)) = (scanned(one)?, scanned(other)?);
+    let (there, not_there) = (scan.told(WRITTEN), scan.told(0));
+    let mut differ = 0;
+    // Whoever takes more pages comes to the end of his room earlier.
+    for page in 0..until.min(end) {
+        let (one, other) = (linux.get(&page).copied(), ours.get(&page).copied());
+        if one == other {
+            continue;
+        }
+        if (one, other) != (there, not_there) {
+            return None;
+        }
+        differ += 1;
+    }
+    (differ > 0).then_some(Rule::NotThere)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_access_takes_as_many_faults_less_as_a_rule_says() {
+        for (before, linux, ours, rule) in [
+            ("px", 1, 0, Some(Rule::RightsAtOnce)),
+            ("f", 1, 0, Some(Rule::RightsAtOnce)),
+            ("px", 0, 1, None),
+            ("px", 2, 1, None),
+            ("pxw", 1, 0, Some(Rule::TrackedWithoutFault)),
+            ("fw", 1, 0, None),
+            ("sw", 2, 1, Some(Rule::MarkerWithoutProtection)),
+            ("sw", 2, 0, None),
+            (".", 1, 0, None),
+        ] {
+            let said = |faults| format!("P write 1 2: {before} done faults {faults}");
+            assert_eq!(Rule::of(&said(linux), &said(ours)), rule, "{before}");
+        }
+        let refused = "P write 1 2: px SIGSEGV code 2 at 4160";
+        assert_eq!(Rule::of("P write 1 2: px done faults 1", refused), None);
+        let elsewhere = "P write 1 2: p done faults 0";
+        assert_eq!(Rule::of("P write 1 2: px done faults 1", elsewhere), None);
+    }
+
+    #[test]
+    fn pages_that_are_not_there_are_written_or_nothing() {
+        let rule = Some(Rule::NotThere);
+        #[rustfmt::skip]
+        let rows = [
+            ("scan 1 8 0", "2 1-2:2 3-4:2a until 9", "1 3-4:2a until 9",  rule),
+            ("scan 1 8 0", "1 3-4:a until 9",        "0 until 9",         None),
+            ("scan 1 8 0", "1 3-4:3 until 9",        "0 until 9",         None),
+            ("scan 1 8 0", "0 until 9",              "1 3-4:2 until 9",   None),
+            ("scan 1 8 2", "1 3-4:2 until 9",        "0 until 9",         None),
+            ("find 1 8 0 0 0 0 9 0", "1 1-9:2 until 9", "1 1-9:0 until 9", rule),
+            ("find 1 8 0 0 0 8 9 0", "1 1-9:2 until 9", "1 1-9:0 until 9", None),
+            ("find 1 8 0 2 2 0 9 0", "0 until 9",       "1 1-9:0 until 9", rule),
+            ("find 1 8 0 0 2 0 9 1", "1 1-2:2 until 2", "1 5-6:a until 6", rule),
+            ("find 1 8 0 0 0 0 9 0", "1 1-9:2 until 9", "1 1-9:2 until 8", None),
+        ];
+        for (line, linux, ours, rule) in rows {
+            let said = |found| format!("P {line}: {found}");
+            assert_eq!(Rule::of(&said(linux), &said(ours)), rule, "{line}: {ours}");
+        }
+    }
+}
