@@ -276,8 +276,8 @@ impl Summary {
     fn count(&mut self, script: &Script, referee: &Outcome, guest: &Outcome) {
         self.scripts += 1;
         self.operations += script.lines.len();
-        for (one, other) in referee.results.iter().zip(&guest.results) {
-            match report::compare(one, other) {
+        for (index, (one, other)) in referee.results.iter().zip(&guest.results).enumerate() {
+            match report::compare(&referee.results[..index], one, other) {
                 Verdict::Stated(rule) => *self.stated.entry(rule).or_default() += 1,
                 // The first is shown; what follows from it says nothing.
                 Verdict::Different => break,

@@ -48,12 +48,12 @@ pub enum Verdict {
     Different,
 }
 
-/// Compares what the referee said with what the guest said.
-pub fn compare(referee: &str, guest: &str) -> Verdict {
+/// Compares what the referee said, and did `before`, with what the guest said.
+pub fn compare(before: &[String], referee: &str, guest: &str) -> Verdict {
     if referee == guest {
         return Verdict::Same;
     }
-    Rule::of(referee, guest).map_or(Verdict::Different, Verdict::Stated)
+    Rule::of(before, referee, guest).map_or(Verdict::Different, Verdict::Stated)
 }
 
 /// The first difference of two outcomes: the referee's result, and the guest's.
@@ -66,7 +66,9 @@ pub fn first_difference<'a>(
         let one = referee.results.get(index).map(String::as_str);
         let other = guest.results.get(index).map(String::as_str);
         let same = match (one, other) {
-            (Some(one), Some(other)) => compare(one, other) != Verdict::Different,
+            (Some(one), Some(other)) => {
+                compare(&referee.results[..index], one, other) != Verdict::Different
+            }
             (one, other) => one == other,
         };
         (!same).then_some((one, other))
@@ -84,7 +86,7 @@ mod tests {
         assert_eq!(referee[0].results.len(), 3);
         let fewer = "script 0\nP write 1 2: px done faults 0\nP maps:\n  0-2 rw-p 0 \nend 0\n";
         let guest = parse(fewer);
-        let verdict = compare(&referee[0].results[0], &guest[0].results[0]);
+        let verdict = compare(&[], &referee[0].results[0], &guest[0].results[0]);
         assert_eq!(verdict, Verdict::Stated(Rule::RightsAtOnce));
         let (one, other) = first_difference(&referee[0], &guest[0]).unwrap();
         assert!(one.unwrap().contains("0-1") && other.unwrap().contains("0-2"));

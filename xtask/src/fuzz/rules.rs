@@ -19,15 +19,20 @@ pub enum Rule {
     /// A scan finds pages that are not there, where nobody watches: before its releases of 2026 Linux calls them written, if
     /// it has a page table for them (`pagemap_page_category` of Linux 6.18, `fs/proc/task_mmu.c`).
     NotThere,
+    /// Private areas that touch and are alike, after a guard was put somewhere: until Linux 6.18 its area then had a reverse
+    /// map like one with pages of its own (`madvise_guard_install` of 6.18, `mm/madvise.c`), which keeps areas apart
+    /// (`is_mergeable_anon_vma`). Memwright has them as one, as later Linux does.
+    GuardedApart,
 }
 
 impl Rule {
     /// Every rule.
-    pub const ALL: [Self; 4] = [
+    pub const ALL: [Self; 5] = [
         Self::RightsAtOnce,
         Self::TrackedWithoutFault,
         Self::MarkerWithoutProtection,
         Self::NotThere,
+        Self::GuardedApart,
     ];
 
     /// What it says, for the summary.
@@ -37,12 +42,15 @@ impl Rule {
             Self::TrackedWithoutFault => "tracked by the dirty bit: a fault less",
             Self::MarkerWithoutProtection => "protected before it was there: a fault less",
             Self::NotThere => "not there, and not called written",
+            Self::GuardedApart => "apart for a guard's sake",
         }
     }
 
-    /// The rule by which what the guest said follows from what the referee said.
-    pub fn of(referee: &str, guest: &str) -> Option<Self> {
-        of_access(referee, guest).or_else(|| of_scan(referee, guest))
+    /// The rule by which what the guest said follows from what the referee said, and did `before`.
+    pub fn of(before: &[String], referee: &str, guest: &str) -> Option<Self> {
+        of_access(referee, guest)
+            .or_else(|| of_scan(referee, guest))
+            .or_else(|| of_areas(before, referee, guest))
     }
 }
 
@@ -159,6 +167,77 @@ fn of_scan(referee: &str, guest: &str) -> Option<Rule> {
     (differ > 0).then_some(Rule::NotThere)
 }
 
+/// Puts a guard somewhere (`MADV_GUARD_INSTALL`).
+const GUARD_INSTALL: &str = "102";
+
+fn of_areas(before: &[String], referee: &str, guest: &str) -> Option<Rule> {
+    let guarded = before.iter().any(|result| {
+        let line = result.split(':').next().unwrap_or_default();
+        let mut words = line.split(' ').skip(1);
+        words.next() == Some("advise") && words.last() == Some(GUARD_INSTALL)
+    });
+    let fewer = guest.lines().count() < referee.lines().count();
+    (guarded && fewer && joined(referee) == joined(guest)).then_some(Rule::GuardedApart)
+}
+
+/// A result with the private areas joined that touch and are alike.
+fn joined(result: &str) -> String {
+    let mut lines: Vec<String> = Vec::new();
+    for line in result.lines() {
+        let last = lines.last().and_then(|last| private(last));
+        if let (Some(last), Some(next)) = (last, private(line))
+            && last.goes_on_in(&next)
+        {
+            let line = format!(
+                "  {}-{} {} {:x} {}",
+                last.start, next.end, last.rights, last.offset, last.path
+            );
+            lines.pop();
+            lines.push(line);
+            continue;
+        }
+        lines.push(line.to_owned());
+    }
+    lines.join("\n")
+}
+
+/// A line of the areas: pages, rights, bytes into the file, and the file's name or nothing.
+#[derive(Debug, Clone, Copy)]
+struct Area<'a> {
+    start: u64,
+    end: u64,
+    rights: &'a str,
+    offset: u64,
+    path: &'a str,
+}
+
+impl Area<'_> {
+    fn goes_on_in(&self, next: &Self) -> bool {
+        let bytes = if self.path.is_empty() {
+            0
+        } else {
+            (self.end - self.start) << 12
+        };
+        self.end == next.start
+            && (self.rights, self.path) == (next.rights, next.path)
+            && self.offset + bytes == next.offset
+    }
+}
+
+/// The line of a private area.
+fn private(line: &str) -> Option<Area<'_>> {
+    let mut words = line.strip_prefix("  ")?.splitn(4, ' ');
+    let (start, end) = words.next()?.split_once('-')?;
+    let rights = words.next().filter(|rights| rights.ends_with('p'))?;
+    Some(Area {
+        start: start.parse().ok()?,
+        end: end.parse().ok()?,
+        rights,
+        offset: u64::from_str_radix(words.next()?, 16).ok()?,
+        path: words.next()?,
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -177,12 +256,18 @@ mod tests {
             (".", 1, 0, None),
         ] {
             let said = |faults| format!("P write 1 2: {before} done faults {faults}");
-            assert_eq!(Rule::of(&said(linux), &said(ours)), rule, "{before}");
+            assert_eq!(Rule::of(&[], &said(linux), &said(ours)), rule, "{before}");
         }
         let refused = "P write 1 2: px SIGSEGV code 2 at 4160";
-        assert_eq!(Rule::of("P write 1 2: px done faults 1", refused), None);
+        assert_eq!(
+            Rule::of(&[], "P write 1 2: px done faults 1", refused),
+            None
+        );
         let elsewhere = "P write 1 2: p done faults 0";
-        assert_eq!(Rule::of("P write 1 2: px done faults 1", elsewhere), None);
+        assert_eq!(
+            Rule::of(&[], "P write 1 2: px done faults 1", elsewhere),
+            None
+        );
     }
 
     #[test]
@@ -203,7 +288,41 @@ mod tests {
         ];
         for (line, linux, ours, rule) in rows {
             let said = |found| format!("P {line}: {found}");
-            assert_eq!(Rule::of(&said(linux), &said(ours)), rule, "{line}: {ours}");
+            assert_eq!(
+                Rule::of(&[], &said(linux), &said(ours)),
+                rule,
+                "{line}: {ours}"
+            );
+        }
+    }
+
+    #[test]
+    fn areas_are_kept_apart_by_guards_alone() {
+        let guard = ["P advise 1 1 102: 0".to_owned()];
+        let apart = "P maps:\n  0-1 rw-p 0 \n  1-2 rw-p 0 \n  2-4 r--p 0 ";
+        for (ours, rule) in [
+            (
+                "P maps:\n  0-2 rw-p 0 \n  2-4 r--p 0 ",
+                Some(Rule::GuardedApart),
+            ),
+            ("P maps:\n  0-1 rw-p 0 \n  2-4 r--p 0 ", None),
+            ("P maps:\n  0-4 rw-p 0 ", None),
+        ] {
+            assert_eq!(Rule::of(&guard, apart, ours), rule, "{ours}");
+            assert_eq!(Rule::of(&[], apart, ours), None, "no guard");
+        }
+        let one = "P maps:\n  0-2 rw-p 0 memory";
+        assert_eq!(Rule::of(&guard, one, apart), None, "the other way round");
+        for (files, rule) in [
+            (
+                "0-1 rw-p 0 memory\n  1-2 rw-p 1000 memory",
+                Some(Rule::GuardedApart),
+            ),
+            ("0-1 rw-p 0 memory\n  1-2 rw-p 0 memory", None),
+            ("0-1 rw-s 0 memory\n  1-2 rw-s 1000 memory", None),
+        ] {
+            let said = format!("P maps:\n  {files}");
+            assert_eq!(Rule::of(&guard, &said, one), rule, "{files}");
         }
     }
 }

@@ -85,6 +85,11 @@ impl Script {
         for _ in 0..random.within(1, 3) {
             lines.push(format!("P {}", map(random)));
         }
+        if kind.watched && random.one_in(2) {
+            // Most of what is watched should be so as a whole: protection stops where nobody watches.
+            let mode = random.pick(&["w", "w", "w", "mw"]);
+            lines.push(format!("P watch 0 {PAGES} {} {mode}", kind.watcher));
+        }
         for _ in 0..length {
             if !child && random.one_in(12) {
                 lines.push("P fork".to_owned());

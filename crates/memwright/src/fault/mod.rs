@@ -307,7 +307,7 @@ impl<M: Machine> Fault<'_, M> {
     #[inline(always)]
     pub(crate) fn resolve(self) -> Result<FaultKind, FaultError> {
         if !self.access.allowed_by(self.area.rights()) {
-            return Err(FaultError::Denied);
+            return Err(self.denied());
         }
         if self.area.rights().key() != 0 {
             self.core.check_key(self.area.rights(), self.access)?;
@@ -317,6 +317,14 @@ impl<M: Machine> Fault<'_, M> {
         } else {
             self.resolve_anonymous()
         }
+    }
+
+    /// Why the area's rights do not allow the access: a key that refuses it too comes first (Linux 7.2
+    /// `arch/x86/mm/fault.c`, `bad_area_access_from_pkeys`).
+    #[cold]
+    fn denied(self) -> FaultError {
+        let key = self.core.check_key(self.area.rights(), self.access);
+        key.err().unwrap_or(FaultError::Denied)
     }
 
     /// Sees to it that the area, which is about to get a private page, has a lineage.

@@ -379,7 +379,7 @@ fn prepare<M: Machine>(
     if areas.map.len() > areas.limits.areas {
         return Err(MapError::OverLimit(Limit::Areas));
     }
-    let replaced = core.check_unmap(areas, range)?;
+    let replaced = core.prepare_unmap(areas, range)?;
     let pages = range.len();
     areas
         .check_growth(rights, flags, pages, replaced.pages)

@@ -101,7 +101,9 @@ impl<M: Machine> Core<M> {
             let Some(area) = areas.map.find(next) else {
                 return Err(AdviseError::Hole(next.address()));
             };
-            if !area.rights.contains(right) || area.flags.contains(AreaFlags::SECRET) {
+            let refused =
+                !area.rights.contains(right) || self.check_key(area.rights, access).is_err();
+            if refused || area.flags.contains(AreaFlags::SECRET) {
                 return Err(AdviseError::NotApplicable(next.address()));
             }
             let part = area.range().intersect(PageRange::new(next, range.end));

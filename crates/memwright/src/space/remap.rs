@@ -168,6 +168,12 @@ impl<M: Machine> Core<M> {
         let request = &request.in_area(area)?;
         let (old_pages, new_pages) = (request.old_pages, request.new_pages);
         let old = PageRange::new(start, start.add(old_pages));
+        if let (true, Some(target)) = (
+            old.end > area.end() && old_pages == new_pages,
+            request.fixed,
+        ) {
+            return self.move_several(areas, request, target, bin);
+        }
         if area.flags.contains(AreaFlags::SEALED) {
             return Err(RemapError::Sealed(start.address()));
         }
@@ -196,11 +202,7 @@ impl<M: Machine> Core<M> {
             return self.remap(areas, &rest, bin);
         }
         if old.end > area.end() {
-            let fixed = request.fixed.filter(|_| old_pages == new_pages);
-            return match fixed {
-                Some(target) => self.move_several(areas, request, target, bin),
-                None => Err(RemapError::NoArea(area.end().address())),
-            };
+            return Err(RemapError::NoArea(area.end().address()));
         }
         if old_pages > 0 && new_pages > old_pages {
             check_growth(areas, position, new_pages - old_pages)?;
@@ -427,15 +429,15 @@ impl<M: Machine> Core<M> {
                 break;
             }
             let area = areas.map.get(position);
+            // What is watched moves alone (`vma_multi_allowed`), and that is asked first.
+            if area.flags.intersects(AreaFlags::UFFD) && part != old {
+                return Err(RemapError::NoArea(part.start.address()));
+            }
             if area.flags.contains(AreaFlags::SEALED) {
                 return Err(RemapError::Sealed(part.start.address()));
             }
             if cuts_hugetlb(area.flags, part) {
                 return Err(RemapError::Invalid);
-            }
-            // What is watched moves alone (`vma_multi_allowed`).
-            if area.flags.intersects(AreaFlags::UFFD) && part != old {
-                return Err(RemapError::NoArea(part.start.address()));
             }
             let ahead = part.start.number() - old.start.number();
             let piece = Checked {

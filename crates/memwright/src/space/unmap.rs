@@ -61,11 +61,7 @@ fn check_kept(flags: AreaFlags, part: PageRange) -> Result<(), UnmapError> {
 impl<M: Machine> Core<M> {
     /// What unmapping `range` takes away, if no part of it is sealed and the area limit allows the split it may
     /// need.
-    pub(crate) fn check_unmap(
-        &self,
-        areas: &Areas<M>,
-        range: PageRange,
-    ) -> Result<Removal, UnmapError> {
+    fn check_unmap(&self, areas: &Areas<M>, range: PageRange) -> Result<Removal, UnmapError> {
         let mut removal = Removal::default();
         for area in areas.map.overlapping(range) {
             removal.areas += 1;
@@ -85,6 +81,25 @@ impl<M: Machine> Core<M> {
         Ok(removal)
     }
 
+    /// The same, for whoever unmaps then. Where a sealed area behind others stops it, the first has been cut already, as
+    /// on Linux (`vms_gather_munmap_vmas`).
+    pub(crate) fn prepare_unmap(
+        &self,
+        areas: &mut Areas<M>,
+        range: PageRange,
+    ) -> Result<Removal, UnmapError> {
+        let checked = self.check_unmap(areas, range);
+        if let Err(UnmapError::Sealed(_)) = checked {
+            let first = areas.map.overlapping(range).next();
+            let open = first.is_some_and(|area| !area.flags.contains(AreaFlags::SEALED));
+            if open && areas.map.reserve(1).is_ok() {
+                areas.map.split_at(range.start);
+                self.note_areas(self.cpu(), areas);
+            }
+        }
+        checked
+    }
+
     /// Checks, reserves and unmaps.
     pub(crate) fn unmap_range(
         &self,
@@ -92,7 +107,7 @@ impl<M: Machine> Core<M> {
         range: PageRange,
         bin: &mut AreaBin<Backing<M>>,
     ) -> Result<(), UnmapError> {
-        let removal = self.check_unmap(areas, range)?;
+        let removal = self.prepare_unmap(areas, range)?;
         if removal.areas == 0 {
             return Ok(());
         }

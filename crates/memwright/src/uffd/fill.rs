@@ -56,7 +56,7 @@ impl<M: Machine> AddressSpace<M> {
         if area.flags().contains(AreaFlags::HUGETLB) {
             return place.fill_hugetlb(fill);
         }
-        place.check_object()?;
+        place.check_object(&fill)?;
         match (fill, area.object()) {
             (Fill::Poison, _) => place.poison(),
             (Fill::Object, Some(object)) => place.show(&**object),
@@ -84,7 +84,7 @@ pub(super) struct Place<'a, M: Machine> {
 impl<M: Machine> Place<'_, M> {
     /// Memory alone is filled, and only as far as its object reaches: private memory too (Linux 7.2
     /// `mm/userfaultfd.c`, `mfill_atomic` and `mfill_file_over_size`).
-    fn check_object(&self) -> Result<(), FillError> {
+    fn check_object(&self, fill: &Fill<'_>) -> Result<(), FillError> {
         let area = self.fault.area;
         if !is_memory(area) {
             return Err(FillError::Invalid);
@@ -92,7 +92,11 @@ impl<M: Machine> Place<'_, M> {
         let index = area.offset_of(self.fault.page);
         match area.object() {
             Some(object) if !object.contains(index) && !planted(Mistake::FillBeyondObject) => {
-                Err(FillError::NotThere)
+                Err(match fill {
+                    // To show what is beyond the end is asking for what cannot be (`shmem_get_folio_gfp`).
+                    Fill::Object => FillError::Invalid,
+                    Fill::Bytes(_) | Fill::Zeroes | Fill::Poison => FillError::NotThere,
+                })
             }
             Some(_) | None => Ok(()),
         }
