@@ -1,6 +1,7 @@
 //! Where Memwright comes to something else than Linux on purpose: each rule says exactly what, from what stands in the
 //! results themselves. A difference that no rule predicts is a mistake.
 
+use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
 /// Why two results of one line may differ.
@@ -153,7 +154,6 @@ fn of_scan(referee: &str, guest: &str) -> Option<Rule> {
     let ((linux, until), (ours, end)) = (scanned(one)?, scanned(other)?);
     let (there, not_there) = (scan.told(WRITTEN), scan.told(0));
     let mut differ = 0;
-    // Whoever takes more pages comes to the end of his room earlier.
     for page in 0..until.min(end) {
         let (one, other) = (linux.get(&page).copied(), ours.get(&page).copied());
         if one == other {
@@ -164,7 +164,13 @@ fn of_scan(referee: &str, guest: &str) -> Option<Rule> {
         }
         differ += 1;
     }
-    (differ > 0).then_some(Rule::NotThere)
+    // Who has no room for a page that the other passes over ends there.
+    let ends = match until.cmp(&end) {
+        Ordering::Equal => differ > 0,
+        Ordering::Less => there.is_some() && ours.get(&until).copied() == not_there,
+        Ordering::Greater => not_there.is_some() && linux.get(&end).copied() == there,
+    };
+    ends.then_some(Rule::NotThere)
 }
 
 /// Puts a guard somewhere (`MADV_GUARD_INSTALL`).
@@ -284,6 +290,8 @@ mod tests {
             ("find 1 8 0 0 0 8 9 0", "1 1-9:2 until 9", "1 1-9:0 until 9", None),
             ("find 1 8 0 2 2 0 9 0", "0 until 9",       "1 1-9:0 until 9", rule),
             ("find 1 8 0 0 2 0 9 1", "1 1-2:2 until 2", "1 5-6:a until 6", rule),
+            ("find 1 8 0 0 2 0 1 0", "1 1-2:a until 5", "1 1-2:a until 9", rule),
+            ("find 1 8 0 0 2 0 1 0", "1 1-2:a until 5", "2 1-2:a 5-6:a until 9", None),
             ("find 1 8 0 0 0 0 9 0", "1 1-9:2 until 9", "1 1-9:2 until 8", None),
         ];
         for (line, linux, ours, rule) in rows {

@@ -308,7 +308,8 @@ impl<M: Machine> Cursor<'_, M> {
         done > 0
     }
 
-    /// Clears marks on all of the range, from the position on. `split_edges` first. Ends at the
+    /// Clears marks on all of the range, from the position on; protection stays beside a guard and poison, and goes with
+    /// them. `split_edges` first. Ends at the
     /// end of the range. Nothing is cached of a marker, so nothing is flushed.
     ///
     /// # Panics
@@ -322,7 +323,7 @@ impl<M: Machine> Cursor<'_, M> {
             if let Entry::Marker(Marker { marks: present }) = extent.entry {
                 self.debug_check_whole();
                 let old = self.word();
-                let new = x86_64::encode(Entry::marker(present.difference(marks)));
+                let new = x86_64::encode(Entry::marker(left(present, marks)));
                 self.slot_word().store(new, Ordering::Release);
                 self.count(old, new);
             }
@@ -342,13 +343,27 @@ impl<M: Machine> Cursor<'_, M> {
                 continue;
             }
             if let Entry::Marker(Marker { marks: present }) = x86_64::decode(word, 1) {
-                let new = x86_64::encode(Entry::marker(present.difference(marks)));
+                let new = x86_64::encode(Entry::marker(left(present, marks)));
                 slot.store(new, Ordering::Release);
                 gone += u32::from(new == 0);
             }
         }
         self.meta.live.store(live - gone, Ordering::Relaxed);
         self.go(end);
+    }
+}
+
+/// What of a marker's marks is left without `marks`. From a guard and from poison no protection is taken, as none is
+/// given; with a guard goes all that it stands beside (Linux 7.2 `mm/mprotect.c`, `change_pte_range`, and `mm/madvise.c`,
+/// `guard_remove_pte_entry`).
+fn left(present: Marks, marks: Marks) -> Marks {
+    let refusing = present.intersection(Marks::GUARD.union(Marks::POISON));
+    if refusing.is_empty() {
+        present.difference(marks)
+    } else if marks.contains(refusing) {
+        Marks::empty()
+    } else {
+        present
     }
 }
 

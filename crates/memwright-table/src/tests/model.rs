@@ -263,8 +263,12 @@ impl World {
                 marks
             } else if set {
                 marks | more
-            } else {
+            } else if !refused {
                 marks.difference(more)
+            } else if more.contains(marks & (Marks::GUARD | Marks::POISON)) {
+                Marks::empty()
+            } else {
+                marks
             };
             self.put(page, Entry::marker(marks));
         }

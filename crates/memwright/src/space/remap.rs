@@ -241,7 +241,8 @@ impl<M: Machine> Core<M> {
                 .map_err(|_| RemapError::Overcommit)?;
         }
         areas.map.grow_up(position, end);
-        areas.map.merge_around(position);
+        // Not with the one before, which may have become alike meanwhile (`vma_merge_extend`).
+        areas.map.merge_with_next(position);
         areas.count_in(rights, flags, more);
         Ok(true)
     }
@@ -371,11 +372,8 @@ impl<M: Machine> Core<M> {
         let area = areas.map.get(position);
         // Untouched anonymous memory has no identity yet: it is as if mapped at the new place.
         let fresh = area.object().is_none() && !area.has_faulted();
-        let (rights, mut flags, mut backing) = (area.rights, area.flags, area.backing().clone());
-        if !follows(area) {
-            flags -= AreaFlags::UFFD;
-            backing = backing.watched_by(None);
-        }
+        let (rights, flags, backing) = (area.rights, area.flags, area.backing().clone());
+        let loses_watch = flags.intersects(AreaFlags::UFFD) && !follows(area);
         let moved: Area<M> = Area {
             range: new,
             offset: if fresh {
@@ -405,7 +403,13 @@ impl<M: Machine> Core<M> {
         }
         areas.count_in(rights, flags, new.len());
         let position = areas.map.insert(moved);
-        areas.map.merge_around(position);
+        let position = areas.map.merge_around(position);
+        if loses_watch {
+            // What it has become one with loses its watcher too (`copy_vma`, then `mremap_userfaultfd_prep`).
+            let area = areas.map.get_mut(position);
+            area.flags -= AreaFlags::UFFD;
+            area.backing = area.backing.watched_by(None);
+        }
         if keeps_old && !old.is_empty() {
             leave_behind(areas, old);
         }

@@ -33,7 +33,7 @@ impl<M: Machine> Core<M> {
     }
 
     /// Takes out the pages of `area` from the cursor's position on, private copies of an object's only if `copies`.
-    /// Markers stay; where an object's page was write-protected one remains (Linux 7.2 `mm/memory.c`, `zap_install_uffd_wp_if_needed`).
+    /// Markers stay, but for poison, which goes with copies; where an object's page was write-protected one remains (Linux 7.2 `mm/memory.c`, `zap_install_uffd_wp_if_needed`).
     pub(crate) fn remove_pages(
         &self,
         area: &Area<M>,
@@ -47,6 +47,10 @@ impl<M: Machine> Core<M> {
         }
         while let Some(extent) = cursor.next_filled() {
             match extent.entry {
+                // What is lost is no more lost than a copy.
+                Entry::Marker(marker) if copies && marker.marks.contains(Marks::POISON) => {
+                    cursor.remove(gather);
+                }
                 Entry::Empty | Entry::Marker(_) => {}
                 Entry::Present(page) => {
                     if copies || !self.is_private(page.frame) {

@@ -440,8 +440,13 @@ impl<M: Machine> Core<M> {
     }
 }
 
+/// Whether the entry is one page's, and stays so when it is protected: of what nobody reaches too, a guard or poison.
 fn is_one_page(extent: Extent) -> bool {
-    matches!(extent.entry, Entry::Present(page) if matches!(page.size, PageSize::Size4K))
+    match extent.entry {
+        Entry::Present(page) => matches!(page.size, PageSize::Size4K),
+        Entry::Marker(_) => matches!(extent.size, PageSize::Size4K),
+        Entry::Empty | Entry::Swapped(_) | Entry::Migrating(_) => false,
+    }
 }
 
 /// Whether an entry that is not one page is protected by a scan that found it: what is written, and what is not there.

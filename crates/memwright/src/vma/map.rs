@@ -328,12 +328,17 @@ impl<B: Backed> AreaMap<B> {
                 here = previous;
             }
         }
-        if let Some(next) = self.next(here) {
-            if self.get(here).may_merge(self.get(next)) {
-                self.absorb_next(here, next);
+        self.merge_with_next(here);
+        here
+    }
+
+    /// Merges the area at `position` with the one after it, if they agree.
+    pub(crate) fn merge_with_next(&mut self, position: Position) {
+        if let Some(next) = self.next(position) {
+            if self.get(position).may_merge(self.get(next)) {
+                self.absorb_next(position, next);
             }
         }
-        here
     }
 
     /// The lineage that the first private page of `area`, which stands in the map, shall have: that of a neighbour it
