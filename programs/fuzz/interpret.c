@@ -30,7 +30,7 @@
  *     wp PAGE LENGTH WHO 0|1             UFFDIO_WRITEPROTECT
  *     fill PAGE LENGTH FROM MODE [WHO]   UFFDIO_COPY of pages of the file, with this mode
  *     zero PAGE LENGTH [WHO]             UFFDIO_ZEROPAGE
- *     show PAGE LENGTH MODE WHO          UFFDIO_CONTINUE; MODE: 1 protected
+ *     show PAGE LENGTH MODE WHO          UFFDIO_CONTINUE; MODE: 1 protected; neither of the two where a guard is
  *     poison PAGE LENGTH WHO             UFFDIO_POISON
  *     move PAGE LENGTH FROM MODE WHO     UFFDIO_MOVE; MODE: 1 over holes
  *     scan PAGE LENGTH KIND              PAGEMAP_SCAN: 0 everything, 1 what was written, 2 that, protected again,
@@ -283,11 +283,44 @@ static long write_protect(char **words)
 	return ioctl(watcher_named(words[2]), PROTECT, &wanted);
 }
 
+/* What pagemap says of a page: whether it is present (p), of a file or shared (f), swapped (s); then x if nobody else maps
+ * it, w if stores are watched, g for a guard. */
+static void say_entry(uint64_t entry)
+{
+	say("%s%s%s%s", entry >> 63 ? (entry >> 61 & 1 ? "f" : "p") : entry >> 62 & 1 ? "s" : ".",
+	    entry >> 56 & 1 ? "x" : "", entry >> 57 & 1 ? "w" : "", entry >> 58 & 1 ? "g" : "");
+}
+
+static void read_entries(long page, uint64_t *entries, int count)
+{
+	int descriptor = open("/proc/self/pagemap", O_RDONLY);
+	size_t length = count * sizeof *entries;
+	if (pread(descriptor, entries, length, ((uintptr_t)range / PAGE + page) * 8) != (ssize_t)length)
+		_exit(4);
+	close(descriptor);
+}
+
+/* Whether a guard stands there: until 6.18 Linux puts a page in its place, later it does not (pte_is_uffd_marker). */
+static int is_guarded(char **words)
+{
+	uint64_t entries[PAGES];
+	int count = atoi(words[1]);
+	read_entries(atol(words[0]), entries, count);
+	for (int page = 0; page < count; page++)
+		if (entries[page] >> 58 & 1)
+			return 1;
+	return 0;
+}
+
 /* With how much was done, also where it ended early. */
 static void fill(char **words)
 {
 	static char pages[PAGES * PAGE];
 	long length = atol(words[1]) * PAGE;
+	if (is_guarded(words)) {
+		say(" guarded");
+		return;
+	}
 	memset(pages, 0, sizeof pages);
 	if (pread(file, pages, length, atol(words[2]) * PAGE) < 0)
 		_exit(4);
@@ -310,6 +343,14 @@ static void place(unsigned long command, char **words, uint64_t mode, const char
 	};
 	say_result(ioctl(watcher_named(who), command, &wanted));
 	say(" done %lld", (long long)wanted.done);
+}
+
+static void show(char **words)
+{
+	if (is_guarded(words))
+		say(" guarded");
+	else
+		place(SHOW, words, atoi(words[2]) ? FILL_PROTECTED : 0, words[3]);
 }
 
 static void move(char **words)
@@ -392,23 +433,6 @@ static void clear(void)
 {
 	int descriptor = open("/proc/self/clear_refs", O_WRONLY);
 	say_result(write(descriptor, "4", 1));
-	close(descriptor);
-}
-
-/* What pagemap says of a page: whether it is present (p), of a file or shared (f), swapped (s); then x if nobody else maps
- * it, w if stores are watched, g for a guard. */
-static void say_entry(uint64_t entry)
-{
-	say("%s%s%s%s", entry >> 63 ? (entry >> 61 & 1 ? "f" : "p") : entry >> 62 & 1 ? "s" : ".",
-	    entry >> 56 & 1 ? "x" : "", entry >> 57 & 1 ? "w" : "", entry >> 58 & 1 ? "g" : "");
-}
-
-static void read_entries(long page, uint64_t *entries, int count)
-{
-	int descriptor = open("/proc/self/pagemap", O_RDONLY);
-	size_t length = count * sizeof *entries;
-	if (pread(descriptor, entries, length, ((uintptr_t)range / PAGE + page) * 8) != (ssize_t)length)
-		_exit(4);
 	close(descriptor);
 }
 
@@ -580,7 +604,7 @@ static void perform(const char *name, char **words)
 	else if (!strcmp(name, "zero"))
 		place(ZERO, words, 0, words[2]);
 	else if (!strcmp(name, "show"))
-		place(SHOW, words, atoi(words[2]) ? FILL_PROTECTED : 0, words[3]);
+		show(words);
 	else if (!strcmp(name, "poison"))
 		place(POISON, words, 0, words[2]);
 	else if (!strcmp(name, "move"))

@@ -114,6 +114,12 @@ pub fn run() -> Result<()> {
             fuzz::coverage::Outcome::Skipped(why) => Outcome::Skipped(why.to_owned()),
         })
     });
+    stage("random programs", &mut || {
+        Ok(match fuzz::slice::run()? {
+            fuzz::slice::Outcome::Same => Outcome::Passed,
+            fuzz::slice::Outcome::Skipped(why) => Outcome::Skipped(why),
+        })
+    });
     stage("planted mistakes", &mut || {
         mutants::run(&[]).map(|()| Outcome::Passed)
     });

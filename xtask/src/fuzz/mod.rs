@@ -9,6 +9,7 @@ mod rules;
 mod script;
 mod shrink;
 mod sides;
+pub mod slice;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -59,16 +60,24 @@ struct Settings {
 }
 
 impl Settings {
-    fn parse(arguments: &[&str]) -> Result<Self> {
-        let mut settings = Self {
-            against: Against::HostAndGuest,
+    /// What is compared for how many operations, from scripts of the first seed.
+    fn of(against: Against, operations: usize) -> Self {
+        Self {
+            against,
             minutes: None,
-            operations: None,
+            operations: Some(operations),
             seed: 1,
             shown: SHOWN,
-            folder: shell::root().join("target/fuzz"),
+            folder: shell::target_folder().join("fuzz"),
             replay: Vec::new(),
             target: None,
+        }
+    }
+
+    fn parse(arguments: &[&str]) -> Result<Self> {
+        let mut settings = Self {
+            operations: None,
+            ..Self::of(Against::HostAndGuest, 0)
         };
         let mut rest = arguments.iter();
         while let Some(&option) = rest.next() {
@@ -124,9 +133,15 @@ pub fn run(arguments: &[&str]) -> Result<()> {
         return model::run(&settings);
     }
     let sides = Sides::prepare(&settings.folder)?;
-    if !settings.replay.is_empty() {
-        return replay(&sides, &settings.replay);
+    if settings.replay.is_empty() {
+        search(&sides, &settings)
+    } else {
+        replay(&sides, &settings.replay)
     }
+}
+
+/// Makes scripts, and compares what they come to on the sides.
+fn search(sides: &Sides, settings: &Settings) -> Result<()> {
     let (host, guest) = (sides.host_abilities()?, sides.guest_abilities()?);
     let abilities = Abilities(host.0.intersection(&guest.0).cloned().collect());
     let clock = Clock::start();
@@ -137,7 +152,7 @@ pub fn run(arguments: &[&str]) -> Result<()> {
         let scripts: Vec<Script> = (0..BATCH)
             .map(|_| Script::random(&mut random, LENGTH, &abilities))
             .collect();
-        round(&sides, &scripts, &settings, &mut summary)?;
+        round(sides, &scripts, settings, &mut summary)?;
         println!(
             "{} scripts, {} operations, {} results by a rule, {} unstable, {} differences",
             summary.scripts,

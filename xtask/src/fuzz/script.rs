@@ -39,7 +39,8 @@ impl Abilities {
         Self(text.lines().map(str::to_owned).collect())
     }
 
-    fn has(&self, name: &str) -> bool {
+    /// Whether a kernel has this.
+    pub fn has(&self, name: &str) -> bool {
         self.0.contains(name)
     }
 }

@@ -53,7 +53,7 @@ impl Sides {
         ]))?;
         Ok(Self {
             interpreter,
-            command: shell::root().join("target/release/memwright"),
+            command: shell::target_folder().join("release/memwright"),
             folder: folder.to_owned(),
         })
     }

@@ -130,21 +130,24 @@ impl<M: Machine> Core<M> {
             1
         };
         for page in range.iter().step_by(step as usize) {
-            let permits = if access.write {
-                self.permits_marked(page)
-            } else {
-                self.permits(page, access)
-            };
-            if !permits {
-                Fault {
-                    core: self,
-                    cpu,
-                    areas,
-                    area,
-                    page,
-                    access,
+            let permits = || {
+                if access.write {
+                    self.permits_marked(page)
+                } else {
+                    self.permits(page, access)
                 }
-                .resolve()?;
+            };
+            let fault = Fault {
+                core: self,
+                cpu,
+                areas,
+                area,
+                page,
+                access,
+            };
+            // A fault may leave a page that a watcher has protected: the next one is his.
+            while !permits() {
+                fault.resolve()?;
             }
         }
         Ok(())

@@ -1,0 +1,120 @@
+//! The part of the random programs that every change must pass: the same scripts each time.
+
+use std::path::PathBuf;
+
+use anyhow::{Context, Result};
+
+use super::script::Abilities;
+use super::sides::Sides;
+use super::{Against, Settings, model, replay, search};
+use crate::shell;
+
+/// Operations on the memory manager and the model.
+const ON_MODEL: usize = 60_000;
+/// Operations on the host's Linux and on Memwright.
+const ON_LINUX: usize = 20_000;
+/// The oldest Linux whose word counts, by version and release: what it does differently from Linux 7.2 is a rule.
+const OLDEST: (u32, u32) = (6, 18);
+/// What its kernel must have, by the interpreter's names. Keys are the processor's.
+const NEEDED: [&str; 9] = [
+    "guard",
+    "minor",
+    "move",
+    "poison",
+    "scan",
+    "seal",
+    "watch",
+    "watch-async",
+    "watch-unpopulated",
+];
+
+/// How it ended.
+pub enum Outcome {
+    /// Nothing differs.
+    Same,
+    /// Why the host's Linux could not be asked; the model was.
+    Skipped(String),
+}
+
+/// Compares with the model; then, where the host's Linux is one that is known, replays the scripts that found something
+/// and makes more, on it and on Memwright.
+///
+/// # Errors
+/// A difference, a guest that failed, a build.
+pub fn run() -> Result<Outcome> {
+    model::run(&Settings::of(Against::Model, ON_MODEL))?;
+    let settings = Settings::of(Against::HostAndGuest, ON_LINUX);
+    let sides = Sides::prepare(&settings.folder)?;
+    let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+    if let Some(why) = refusal(release.trim(), &sides.host_abilities()?) {
+        return Ok(Outcome::Skipped(format!("with Linux: {why}")));
+    }
+    replay(&sides, &kept()?)?;
+    search(&sides, &settings)?;
+    Ok(Outcome::Same)
+}
+
+/// Why this Linux is not asked.
+fn refusal(release: &str, abilities: &Abilities) -> Option<String> {
+    if version(release).is_none_or(|version| version < OLDEST) {
+        let (major, minor) = OLDEST;
+        return Some(format!("the host runs {release}, not {major}.{minor} or later"));
+    }
+    let lacks = NEEDED.iter().find(|name| !abilities.has(name))?;
+    Some(format!("the host lacks: {lacks}"))
+}
+
+/// The first two numbers of a release.
+fn version(release: &str) -> Option<(u32, u32)> {
+    let mut numbers = release.split(['.', '-']);
+    Some((numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))
+}
+
+/// The scripts that found something, by name.
+fn kept() -> Result<Vec<PathBuf>> {
+    let folder = shell::root().join("programs/fuzz/scripts");
+    let entries = std::fs::read_dir(&folder)
+        .with_context(|| format!("cannot read {}", folder.display()))?;
+    let mut paths = Vec::new();
+    for entry in entries {
+        paths.push(entry?.path());
+    }
+    paths.sort();
+    Ok(paths)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fuzz::script::Script;
+
+    #[test]
+    fn only_a_linux_that_is_known_is_asked() {
+        let all = Abilities::parse(&NEEDED.join("\n"));
+        let fewer = Abilities::parse(&NEEDED[1..].join("\n"));
+        for (release, abilities, asked) in [
+            ("6.18.44-fc", &all, true),
+            ("7.2.0", &all, true),
+            ("7.0-rc1", &all, true),
+            ("6.17.9", &all, false),
+            ("5.19.0", &all, false),
+            ("6.18.44", &fewer, false),
+            ("", &all, false),
+        ] {
+            assert_eq!(refusal(release, abilities).is_none(), asked, "{release}");
+        }
+    }
+
+    #[test]
+    fn scripts_that_are_kept_say_what_they_show() {
+        let paths = kept().unwrap();
+        assert!(!paths.is_empty());
+        for path in paths {
+            let text = std::fs::read_to_string(&path).unwrap();
+            assert!(text.starts_with("# "), "{}", path.display());
+            let script = Script::parse(&text);
+            let whole = script.without(0, 0).is_some_and(|same| same == script);
+            assert!(whole && !script.lines.is_empty(), "{}", path.display());
+        }
+    }
+}
