@@ -15,7 +15,8 @@ pub enum Rule {
     /// asks the dirty bit: no fault.
     TrackedWithoutFault,
     /// A store to what such a watcher protected before it was there: Linux maps a protected page, and takes its protection
-    /// by a second fault (`pte_marker_handle_uffd_wp` of Linux 7.2, `mm/memory.c`). Memwright maps it without.
+    /// by a second fault; or any access where nobody cares for the protection any more: Linux clears the marker by a fault
+    /// of its own (`pte_marker_handle_uffd_wp` of Linux 7.2, `mm/memory.c`). Memwright maps the page without.
     MarkerWithoutProtection,
     /// A scan finds pages that are not there, where nobody watches: before its releases of 2026 Linux calls them written, if
     /// it has a page table for them (`pagemap_page_category` of Linux 6.18, `fs/proc/task_mmu.c`).
@@ -55,35 +56,43 @@ impl Rule {
     }
 }
 
-/// An access that was done: `WHO write PAGE VALUE: BEFORE done faults COUNT`.
+/// An access that was done: `WHO write PAGE VALUE: BEFORE done faults COUNT`, or with what was read.
 #[derive(Debug, PartialEq, Eq)]
-struct Store<'a> {
+struct Done<'a> {
     line: &'a str,
     /// What pagemap said of the page before.
     before: &'a str,
+    /// What was read.
+    value: &'a str,
     faults: u64,
 }
 
-impl<'a> Store<'a> {
+impl<'a> Done<'a> {
     fn parse(result: &'a str) -> Option<Self> {
         let (line, said) = result.split_once(": ")?;
-        let (before, faults) = said.split_once(" done faults ")?;
+        let (said, faults) = said.split_once(" faults ")?;
+        let (before, value) = said.split_once(' ')?;
         Some(Self {
             line,
             before,
+            value,
             faults: faults.parse().ok()?,
         })
+    }
+
+    fn stores(&self) -> bool {
+        self.value == "done"
     }
 }
 
 fn of_access(referee: &str, guest: &str) -> Option<Rule> {
-    let (one, other) = (Store::parse(referee)?, Store::parse(guest)?);
-    if (one.line, one.before) != (other.line, other.before) {
+    let (one, other) = (Done::parse(referee)?, Done::parse(guest)?);
+    if (one.line, one.before, one.value) != (other.line, other.before, other.value) {
         return None;
     }
     match (one.before, one.faults, other.faults) {
-        ("p" | "px" | "f" | "fx", 1, 0) => Some(Rule::RightsAtOnce),
-        ("pxw", 1, 0) => Some(Rule::TrackedWithoutFault),
+        ("p" | "px" | "f" | "fx", 1, 0) if one.stores() => Some(Rule::RightsAtOnce),
+        ("pxw", 1, 0) if one.stores() => Some(Rule::TrackedWithoutFault),
         ("sw", 2, 1) => Some(Rule::MarkerWithoutProtection),
         _ => None,
     }
@@ -269,6 +278,12 @@ mod tests {
             Rule::of(&[], "P write 1 2: px done faults 1", refused),
             None
         );
+        let read = |faults| format!("P read 1: px 7 faults {faults}");
+        assert_eq!(Rule::of(&[], &read(1), &read(0)), None, "no store");
+        let read = |value, faults| format!("P read 1: sw {value} faults {faults}");
+        let rule = Some(Rule::MarkerWithoutProtection);
+        assert_eq!(Rule::of(&[], &read(7, 2), &read(7, 1)), rule);
+        assert_eq!(Rule::of(&[], &read(7, 2), &read(8, 1)), None);
         let elsewhere = "P write 1 2: p done faults 0";
         assert_eq!(
             Rule::of(&[], "P write 1 2: px done faults 1", elsewhere),

@@ -58,7 +58,9 @@ pub fn run() -> Result<Outcome> {
 fn refusal(release: &str, abilities: &Abilities) -> Option<String> {
     if version(release).is_none_or(|version| version < OLDEST) {
         let (major, minor) = OLDEST;
-        return Some(format!("the host runs {release}, not {major}.{minor} or later"));
+        return Some(format!(
+            "the host runs {release}, not {major}.{minor} or later"
+        ));
     }
     let lacks = NEEDED.iter().find(|name| !abilities.has(name))?;
     Some(format!("the host lacks: {lacks}"))
@@ -73,8 +75,8 @@ fn version(release: &str) -> Option<(u32, u32)> {
 /// The scripts that found something, by name.
 fn kept() -> Result<Vec<PathBuf>> {
     let folder = shell::root().join("programs/fuzz/scripts");
-    let entries = std::fs::read_dir(&folder)
-        .with_context(|| format!("cannot read {}", folder.display()))?;
+    let entries =
+        std::fs::read_dir(&folder).with_context(|| format!("cannot read {}", folder.display()))?;
     let mut paths = Vec::new();
     for entry in entries {
         paths.push(entry?.path());

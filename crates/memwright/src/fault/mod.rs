@@ -353,8 +353,13 @@ impl<M: Machine> Fault<'_, M> {
                 } else if marks.contains(Marks::POISON) {
                     Err(FaultError::Poison)
                 } else {
-                    // What is mapped here inherits the protection.
-                    Ok(Bits::UFFD_WP)
+                    // What is mapped here inherits the protection, unless nobody cares any more.
+                    let watched = self.area.flags().contains(AreaFlags::UFFD_WP);
+                    Ok(if watched {
+                        Bits::UFFD_WP
+                    } else {
+                        Bits::empty()
+                    })
                 }
             }
             // The frame is being replaced, or has just come or gone: the access is retried.

@@ -407,7 +407,7 @@ impl<M: Machine> Core<M> {
         if loses_watch {
             // What it has become one with loses its watcher too (`copy_vma`, then `mremap_userfaultfd_prep`).
             let area = areas.map.get_mut(position);
-            area.flags -= AreaFlags::UFFD;
+            area.flags = area.flags.unwatched();
             area.backing = area.backing.watched_by(None);
         }
         if keeps_old && !old.is_empty() {

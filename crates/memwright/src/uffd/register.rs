@@ -38,7 +38,13 @@ impl<M: Machine> AddressSpace<M> {
             let flags = flags_of(watch, modes, area.is_shared(), by_dirty);
             // Who is told of as much already is told of no less afterwards.
             let more = !area.backing().has_watcher(Some(watch)) || !area.flags().contains(flags);
-            more.then(|| (flags, Some(watch.clone())))
+            let left = if flags.contains(AreaFlags::UFFD_WP) {
+                AreaFlags::empty()
+            } else {
+                // Linux leaves protection where it is.
+                area.flags().unwatched() & AreaFlags::UFFD_LEFT
+            };
+            more.then(|| (flags | left, Some(watch.clone())))
         });
         core.note_areas(core.cpu(), &mut areas);
         result

@@ -132,12 +132,24 @@ bitflags! {
         const NOT_HUGE = 1 << 29;
         /// Pages with equal contents may be merged (`MADV_MERGEABLE`).
         const MERGEABLE = 1 << 30;
+        /// Markers may be left of a protection that no userfaultfd cares for any more. Never taken away again.
+        const UFFD_LEFT = 1 << 31;
     }
 }
 
 impl AreaFlags {
     /// Markers may be present, which speak for more than a page: an edge may cut through one.
-    pub const MARKED: Self = Self::GUARDED.union(Self::UFFD_WP);
+    pub const MARKED: Self = Self::GUARDED.union(Self::UFFD_WP).union(Self::UFFD_LEFT);
+
+    /// What is left of these flags where a watcher no longer is told of stores, and protection stays.
+    pub(crate) fn unwatched(self) -> Self {
+        let left = if self.contains(Self::UFFD_WP) {
+            Self::UFFD_LEFT
+        } else {
+            Self::empty()
+        };
+        (self - Self::UFFD) | left
+    }
 
     /// What a userfaultfd set.
     pub const UFFD: Self = Self::UFFD_MISSING
@@ -154,7 +166,8 @@ impl AreaFlags {
     /// (Linux 7.2 `VM_STICKY`).
     pub const STICKY: Self = Self::GUARDED
         .union(Self::SOFT_DIRTY)
-        .union(Self::WATCH_STORES);
+        .union(Self::WATCH_STORES)
+        .union(Self::UFFD_LEFT);
 }
 
 /// What an area shows: the seam between the pure map and real backings.

@@ -130,6 +130,22 @@ fn flags_split_and_merge_areas() {
 }
 
 #[test]
+fn the_order_in_which_pages_are_wanted_is_noted() {
+    let world = World::new();
+    let process = world.process();
+    process.map(0, 6, RW);
+    let noted = Ok(Advised::AdvisedOnly);
+    assert_eq!(advise(&process, 2, 2, Advice::Random), noted);
+    assert_eq!(process.areas(), "2rw 2rw 2rw");
+    assert_eq!(advise(&process, 2, 4, Advice::Sequential), noted);
+    assert_eq!(process.areas(), "2rw 4rw", "in place of the other");
+    assert_eq!(advise(&process, 0, 6, Advice::Normal), noted);
+    assert_eq!(process.areas(), "6rw");
+    let hole = AdviseError::Hole(page(6));
+    assert_eq!(advise(&process, 4, 4, Advice::Random), Err(hole));
+}
+
+#[test]
 fn only_anonymous_memory_is_wiped() {
     let world = World::new();
     let object = world.shmem(2);

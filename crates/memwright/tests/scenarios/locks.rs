@@ -161,6 +161,21 @@ fn memory_without_rights_is_locked_but_cannot_be_made_resident() {
 }
 
 #[test]
+fn a_sealed_area_stops_what_has_cut_the_one_before() {
+    let world = World::new();
+    let process = world.process();
+    let space = &process.space;
+    process.map(0, 6, RW);
+    space.seal(page(4), 2 * PAGE).unwrap();
+    let refused = space.unmap(page(1), 4 * PAGE);
+    assert_eq!(refused, Err(UnmapError::Sealed(page(4))));
+    assert_eq!(process.areas(), "1rw 3rw 2rw");
+    let refused = space.unmap(page(5), 4 * PAGE);
+    assert_eq!(refused, Err(UnmapError::Sealed(page(5))));
+    assert_eq!(process.areas(), "1rw 3rw 2rw", "a sealed one is not cut");
+}
+
+#[test]
 fn a_sealed_area_stays() {
     let world = World::new();
     let process = world.process();

@@ -1,9 +1,11 @@
 //! Memory that a userfaultfd watches: what it is told of, what holds before memory is there, what scans find.
 
 use memwright::track::{Categories, Scan};
-use memwright::uffd::{Fill, FillError, Watch, WatchError, WatchModes, WatchedFault, Watcher};
+use memwright::uffd::{
+    Fill, FillError, MoveError, Relocation, Watch, WatchError, WatchModes, WatchedFault, Watcher,
+};
 use memwright::{Advice, FaultError, RemapError, RemapRequest, Row};
-use memwright_table::PageRange;
+use memwright_table::{Entry, PageRange};
 
 use crate::objects::Notified;
 use crate::world::{PAGE, Process, R, RW, World, page};
@@ -523,4 +525,147 @@ fn what_was_never_there_counts_as_written_until_it_is_protected() {
     assert!(written(&process, 2048, true).is_empty());
     process.store(700, 1).unwrap();
     assert_eq!(written(&process, 2048, true), [700]);
+}
+
+#[test]
+fn a_page_takes_the_place_of_poison_and_not_of_a_guard() {
+    let world = World::new();
+    let mut process = world.process();
+    process.map(0, 4, RW);
+    let watch = watch(false, true);
+    register(&process, 4, &watch, WP);
+    protect(&process, 3, 1, true);
+    let guard = Advice::GuardInstall;
+    process.space.advise(page(1), PAGE, guard).unwrap();
+    let bytes = [9; PAGE as usize];
+    assert_eq!(fill(&process, 0, Fill::Poison), Ok(()));
+    for index in [0, 1, 3] {
+        for other in [Fill::Poison, Fill::Zeroes] {
+            let refused = fill(&process, index, other);
+            assert_eq!(refused, Err(FillError::Exists), "no marker gives way");
+        }
+    }
+    assert_eq!(fill(&process, 0, Fill::Bytes(&bytes)), Ok(()));
+    assert_eq!(process.load(0), 9);
+    let guarded = fill(&process, 1, Fill::Bytes(&bytes));
+    assert_eq!(guarded, Err(FillError::Exists));
+    assert_eq!(fill(&process, 3, Fill::Bytes(&bytes)), Ok(()));
+}
+
+#[test]
+fn what_the_object_has_is_shown_privately_and_nothing_beyond_its_end() {
+    let world = World::new();
+    let mut process = world.process();
+    let object = world.shmem(2);
+    object.write_at(0, &[5; PAGE as usize]).unwrap();
+    process.map_object(0, 4, RW, &object, false);
+    let watch = watch(false, false);
+    register(&process, 4, &watch, WatchModes::MISSING | WatchModes::MINOR);
+    let minor = FaultError::Watched(WatchedFault::Minor);
+    assert_eq!(process.load_with(0).err(), Some(minor));
+    assert_eq!(fill(&process, 0, Fill::Object), Ok(()));
+    assert_eq!(process.load(0), 5);
+    process.store(0, 6).unwrap();
+    let mut kept = [0];
+    assert_eq!(object.read_at(0, &mut kept), 1);
+    assert_eq!(kept, [5], "a copy was written");
+    assert_eq!(fill(&process, 1, Fill::Object), Err(FillError::NotThere));
+    assert_eq!(fill(&process, 2, Fill::Object), Err(FillError::Invalid));
+    let bytes = [9; PAGE as usize];
+    let beyond = fill(&process, 2, Fill::Bytes(&bytes));
+    assert_eq!(beyond, Err(FillError::NotThere));
+    let zeroed = world.counted(|| assert_eq!(fill(&process, 1, Fill::Zeroes), Ok(())));
+    assert_eq!(zeroed.count(Row::FramesZeroed), 0, "the page of zeroes");
+    process.store(1, 3).unwrap();
+    assert_eq!(process.load(1), 3);
+}
+
+#[test]
+fn pages_move_between_areas_that_are_alike_and_markers_do_not() {
+    let world = World::new();
+    let mut process = world.process();
+    process.map(0, 4, RW);
+    process.map(8, 4, RW);
+    process.store(8, 1).unwrap();
+    let watch = watch(false, true);
+    register(&process, 4, &watch, WP);
+    let guard = Advice::GuardInstall;
+    process.space.advise(page(9), PAGE, guard).unwrap();
+    let relocate = |from, to, pages| {
+        let relocation = Relocation {
+            from: page(from).page(),
+            to: page(to).page(),
+            pages,
+            holes: true,
+        };
+        process.space.relocate(&relocation, &watch)
+    };
+    assert_eq!(relocate(8, 0, 3), (1, Err(MoveError::Marker)));
+    assert_eq!(relocate(10, 1, 2), (2, Ok(())), "holes");
+    assert_eq!(relocate(10, 2, 3), (0, Err(MoveError::Invalid)), "too long");
+    assert_eq!(relocate(20, 2, 1), (0, Err(MoveError::NotThere)));
+    assert_eq!(relocate(8, 20, 1), (0, Err(MoveError::NotWatched)));
+    assert_eq!(relocate(8, 9, 1), (0, Err(MoveError::Invalid)));
+    assert_eq!(process.load(0), 1);
+}
+
+#[test]
+fn a_scan_protects_what_nobody_reaches_and_the_protection_goes_with_it() {
+    let world = World::new();
+    let process = world.process();
+    process.map(0, 4, RW);
+    let watch = watch(true, true);
+    register(&process, 4, &watch, WP);
+    let advise = |advice| process.space.advise(page(1), PAGE, advice).unwrap();
+    advise(Advice::GuardInstall);
+    assert_eq!(fill(&process, 2, Fill::Poison), Ok(()));
+    assert_eq!(written(&process, 4, true), [0, 1, 2, 3]);
+    assert!(written(&process, 4, false).is_empty());
+    // No protection is taken from there either.
+    protect(&process, 0, 4, false);
+    assert_eq!(written(&process, 4, false), [0, 3]);
+    advise(Advice::GuardRemove);
+    assert_eq!(written(&process, 4, false), [0, 1, 3]);
+}
+
+#[test]
+fn what_a_watched_area_moves_next_to_loses_its_watcher_too() {
+    let world = World::new();
+    let process = world.process();
+    process.map(0, 6, RW);
+    let watch = watch(false, true);
+    register(&process, 6, &watch, WP);
+    let request = RemapRequest {
+        old: page(0),
+        old_length: PAGE,
+        new_length: PAGE,
+        may_move: true,
+        fixed: Some(page(3)),
+        dont_unmap: false,
+    };
+    process.space.remap(request).unwrap();
+    assert_eq!(process.areas(), "5rw");
+    assert!(process.space.watched(page(1).page()).is_none());
+}
+
+#[test]
+fn markers_outlive_a_registration_for_less() {
+    let world = World::new();
+    let mut process = world.process();
+    let object = world.shmem(4);
+    object.write_at(0, &[5; 4 * PAGE as usize]).unwrap();
+    process.map_object(0, 4, RW, &object, true);
+    let watch = watch(false, false);
+    register(&process, 4, &watch, WP);
+    protect(&process, 0, 4, true);
+    register(&process, 4, &watch, WatchModes::MISSING);
+    let given_back = process.space.advise(page(0), 2 * PAGE, Advice::DontNeed);
+    given_back.unwrap();
+    let entry = process.space.entry(page(1));
+    assert!(matches!(entry, Entry::Marker(_)), "{entry:?}");
+    // Nobody is told of stores, and what is mapped there is protected no more.
+    process.store(1, 1).unwrap();
+    assert_eq!(process.load(2), 5);
+    process.store(2, 1).unwrap();
+    process.unmap(1, 2);
 }
