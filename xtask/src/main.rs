@@ -33,9 +33,11 @@ usage: cargo xtask TASK
             docs/conformance.md
   experiments [NAME]...
             run the command of each page of docs/experiments, or of those that are named, and write the figures into it
-  fuzz [--against model|host|host-and-guest] [--minutes N] [--seed S] [--show N] [--keep DIR] | fuzz [--against ...] SCRIPT...
+  fuzz [--against model|host|host-and-guest] [--minutes N] [--operations N] [--seed S] [--show N] [--keep DIR]
+  fuzz [--against ...] SCRIPT...
             run random programs of memory operations on the memory manager and on its model, on this machine's Linux
-            twice, or on this machine's Linux and on Memwright (if nothing is said), and compare; or scripts that were kept
+            twice, or on this machine's Linux and on Memwright (if nothing is said), and compare: what differs and is not
+            one of the rules in fuzz/rules.rs is shrunk, kept and shown; or scripts that were kept
   fuzz --target syscalls|elf [--minutes N] [--keep DIR]
             any bytes as system calls, or as a file that is executed, guided by coverage; with a nightly compiler
   mutants [NAME]... | mutants --list
