@@ -272,7 +272,7 @@ impl<B: Backed> Area<B> {
             && self.lineage().may_join(right.lineage())
     }
 
-    /// Whether `right`, which begins where `self` ends, differs in rights at most, so that a protection change could
+    /// Whether `right`, which begins where `self` ends, differs in rights at most, and not in their key, so that a protection change could
     /// make one area of them: their private pages are of one lineage then (Linux 7.2 `mm/vma.c`,
     /// `anon_vma_compatible`).
     pub(crate) fn is_kin(&self, right: &Self) -> bool {
@@ -281,6 +281,7 @@ impl<B: Backed> Area<B> {
                 .difference(AreaFlags::STICKY)
                 .is_empty()
             && self.max_rights == right.max_rights
+            && self.rights.key() == right.rights.key()
             && self.placement == right.placement
             && self.offset + self.pages() == right.offset
             && self.backing.same(&right.backing)
