@@ -7,7 +7,15 @@ use super::{AddressSpace, Area, Areas, Core};
 use crate::error::{AdviseError, FaultError};
 use crate::fault::{Access, Fault};
 use crate::huge::HUGE_PAGES;
-use crate::vma::{AreaFlags, Rights};
+use crate::vma::{AreaFlags, Position, Rights};
+
+/// Whether copies are made for an area that became writable.
+fn is_gained<M: Machine>(area: &Area<M>) -> bool {
+    area.rights.contains(Rights::WRITE)
+        && area.flags.contains(AreaFlags::LOCKED)
+        && !area.flags.contains(AreaFlags::LOCK_ON_FAULT)
+        && !area.is_shared()
+}
 
 impl<M: Machine> AddressSpace<M> {
     /// Makes the pages of `length` bytes resident, as by a load of each, or by a store.
@@ -47,12 +55,26 @@ impl<M: Machine> Core<M> {
     pub(crate) fn populate_gained(&self) {
         let gained = self.areas.write().take_gained();
         for range in gained {
-            let _ = self.populate_where(range, |area| {
-                area.rights.contains(Rights::WRITE)
-                    && area.flags.contains(AreaFlags::LOCKED)
-                    && !area.flags.contains(AreaFlags::LOCK_ON_FAULT)
-                    && !area.is_shared()
-            });
+            let _ = self.populate_where(range, is_gained);
+        }
+    }
+
+    /// Gives the area at `position`, which may have become writable, the lineage that its copies will want: before the
+    /// next area changes, as Linux makes them then, and what becomes one depends on it.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn found_gained(&self, areas: &Areas<M>, position: Position) {
+        let area = areas.map.get(position);
+        if is_gained(area) {
+            Fault {
+                core: self,
+                cpu: self.cpu(),
+                areas,
+                area,
+                page: area.start(),
+                access: Access::WRITE,
+            }
+            .note_private();
         }
     }
 

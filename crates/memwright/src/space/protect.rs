@@ -174,6 +174,9 @@ impl Change {
         gather: &mut Gather<'_, M>,
     ) -> Result<(), ProtectError> {
         while !rest.is_empty() {
+            if self.locked {
+                core.found_gained(areas, position);
+            }
             // The area may have merged with the one above it.
             if areas.map.get(position).end() == rest.start {
                 position = areas
