@@ -19,7 +19,7 @@ mod swap_off;
 pub(crate) use anon::NEW;
 
 use memwright_table::mistake::{Mistake, planted};
-use memwright_table::{Bits, CpuId, Entry, Machine, Marker, Marks, PageRange, VirtAddr};
+use memwright_table::{Bits, CpuId, Entry, Machine, Marker, Marks, PageRange, PageSize, VirtAddr};
 
 use crate::error::FaultError;
 use crate::space::{AddressSpace, Area, Areas, Core};
@@ -261,7 +261,8 @@ impl<M: Machine> Core<M> {
     ) -> Result<FaultKind, FaultError> {
         match error {
             // Not refused yet: the caller retries.
-            FaultError::WouldBlock | FaultError::OutOfMemory | FaultError::Watched(_) => {}
+            FaultError::WouldBlock | FaultError::OutOfMemory => {}
+            FaultError::Watched(_) => self.clear_left_marker(cpu, address.page()),
             FaultError::NoHugePage => return self.fault_in_exhausted_pool(cpu, address, access),
             FaultError::NoArea
             | FaultError::Denied
@@ -273,6 +274,21 @@ impl<M: Machine> Core<M> {
             | FaultError::StackLimit => self.memory.count_on(cpu, Row::FaultRefused, 1),
         }
         Err(error)
+    }
+
+    /// Takes away what is left of a protection that nobody cares for any more, where a watcher is told that the page is
+    /// missing (Linux 7.2 `mm/memory.c`, `pte_marker_clear`). One that speaks for more than the page stays.
+    fn clear_left_marker(&self, cpu: CpuId, page: memwright_table::Page) {
+        let areas = self.areas.read(cpu);
+        let flags = areas.map.find(page).map(Area::flags).unwrap_or_default();
+        if !flags.contains(AreaFlags::UFFD_LEFT) || flags.contains(AreaFlags::UFFD_WP) {
+            return;
+        }
+        let mut cursor = self.table.cursor(PageRange::single(page));
+        let protection = Entry::marker(Marks::UFFD_WP);
+        if cursor.size() == PageSize::Size4K && cursor.peek() == protection {
+            cursor.unmark(Marks::UFFD_WP);
+        }
     }
 
     /// Tells whoever wants to know of a fault, and of the lines that it wrote.
