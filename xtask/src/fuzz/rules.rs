@@ -307,7 +307,7 @@ mod tests {
             ("find 1 8 0 0 2 0 9 1", "1 1-2:2 until 2", "1 5-6:a until 6", rule),
             ("find 1 8 0 0 2 0 1 0", "1 1-2:a until 5", "1 1-2:a until 9", rule),
             ("find 1 8 0 0 2 0 1 0", "1 1-2:a until 5", "2 1-2:a 5-6:a until 9", None),
-            ("find 1 8 0 0 0 0 9 0", "1 1-9:2 until 9", "1 1-9:2 until 8", None),
+            ("find 1 8 0 0 2 0 9 0", "1 1-9:2 until 9", "1 1-8:2 until 8", None),
         ];
         for (line, linux, ours, rule) in rows {
             let said = |found| format!("P {line}: {found}");
