@@ -342,7 +342,9 @@ pub struct ManualArgs {
 pub struct LaunchArgs {
     /// Process that must still be the parent.
     pub parent: i32,
-    /// QEMU and its arguments.
+    /// Number of the signal that ends the program when the parent is gone.
+    pub signal: i32,
+    /// The program and its arguments.
     #[arg(required = true, trailing_var_arg = true)]
     pub command: Vec<OsString>,
 }

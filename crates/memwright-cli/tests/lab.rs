@@ -152,6 +152,35 @@ fn an_interrupt_ends_everything() {
     ends(&folder, &output, 130, "ended by signal 2");
 }
 
+/// A bench that is ended by who knows only its own process, as `timeout` does, leaves none of its runs.
+#[test]
+fn a_bench_takes_its_runs_along() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = image(&folder, &HANG);
+    let kernel = format!("hangs={}", path.display());
+    let arguments = ["bench", "basics", "--no-verify", "--kernel", &kernel];
+    let mut child = run(&folder, &arguments)
+        .stderr(Stdio::null())
+        .stdout(Stdio::null())
+        .process_group(0)
+        .spawn()
+        .unwrap();
+    let wait_for = |done: &dyn Fn() -> bool| {
+        let begun = Instant::now();
+        while !done() {
+            assert!(begun.elapsed() < Duration::from_secs(60));
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    };
+    wait_for(&|| emulators(&folder) > 0);
+    let process = Pid::from_raw(i32::try_from(child.id()).unwrap()).unwrap();
+    kill_process(process, Signal::TERM).unwrap();
+    assert!(!child.wait().unwrap().success());
+    // The runs hear of it and end by themselves.
+    let left = || fs::read_dir(temporary(&folder)).unwrap().count();
+    wait_for(&|| emulators(&folder) == 0 && left() == 0);
+}
+
 #[test]
 fn a_full_disk_is_one_line() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,15 +1,17 @@
 //! The columns of a table: Memwright with its policies, and Linux kernels.
 
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
+use rustix::process::Signal;
 
 use super::document::{Kernel, hash};
 use super::experiments::Run;
 use super::records::{self, Record};
 use crate::lab::image::Image;
+use crate::qemu::launch;
 use crate::qemu::machine::Machine;
 
 /// A kernel that the experiments run on.
@@ -95,9 +97,9 @@ impl Column {
         machine: &Machine,
         options: &[&str],
     ) -> anyhow::Result<String> {
-        let mut command = Command::new("/proc/self/exe");
+        let mut command = launch::command(Signal::TERM);
         command
-            .arg("run")
+            .args(["/proc/self/exe", "run"])
             .args(["--memory", &machine.memory.to_string()])
             .args(["--cpus", &machine.cpus.to_string()])
             .args(options);

@@ -1,7 +1,7 @@
-//! Starts QEMU so that it never outlives the command.
+//! Starts QEMU, or the command again, so that it never outlives the command.
 //!
-//! The command starts itself with a hidden subcommand; that process asks the kernel for SIGKILL at its parent's death,
-//! which `execve` keeps, and becomes QEMU. So QEMU ends even when the command is killed outright.
+//! The command starts itself with a hidden subcommand; that process asks the kernel for a signal at its parent's death,
+//! which `execve` keeps, and becomes the other program. So that ends even when the command is killed outright.
 
 use std::ffi::OsString;
 use std::io::{self, PipeReader};
@@ -45,10 +45,7 @@ pub fn start_with_input(
     let size = rustix::pipe::fcntl_setpipe_size(&output, STREAM_PIPE);
     let size = size.context("cannot size a pipe")?;
     ensure!(size <= STREAM_PIPE, "a pipe holds {size} bytes at least");
-    let child = Command::new("/proc/self/exe")
-        .arg(SUBCOMMAND)
-        .arg(std::process::id().to_string())
-        .arg("--")
+    let child = command(Signal::KILL)
         .arg(program)
         .args(arguments)
         .stdin(input)
@@ -60,9 +57,22 @@ pub fn start_with_input(
     Ok((output, child))
 }
 
-/// The hidden subcommand: becomes QEMU, or returns why not.
+/// What starts the program that is its first argument, and ends it by this signal when the thread that started it is
+/// gone.
+pub fn command(at_the_end: Signal) -> Command {
+    let mut command = Command::new("/proc/self/exe");
+    command
+        .arg(SUBCOMMAND)
+        .arg(std::process::id().to_string())
+        .arg(at_the_end.as_raw().to_string())
+        .arg("--");
+    command
+}
+
+/// The hidden subcommand: becomes the program, or returns why not.
 pub fn become_program(args: &LaunchArgs) -> anyhow::Error {
-    if let Err(error) = set_parent_process_death_signal(Some(Signal::KILL)) {
+    let signal = Signal::from_named_raw(args.signal);
+    if let Err(error) = set_parent_process_death_signal(signal) {
         return io::Error::from(error).into();
     }
     // The parent may have died before the request was in place.
