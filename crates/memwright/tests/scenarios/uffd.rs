@@ -567,7 +567,7 @@ fn what_the_object_has_is_shown_privately_and_nothing_beyond_its_end() {
     assert_eq!(process.load(0), 5);
     process.store(0, 6).unwrap();
     let mut kept = [0];
-    assert_eq!(object.read_at(0, &mut kept), 1);
+    assert_eq!(object.read_at(0, &mut kept), Ok(1));
     assert_eq!(kept, [5], "a copy was written");
     assert_eq!(fill(&process, 1, Fill::Object), Err(FillError::NotThere));
     assert_eq!(fill(&process, 2, Fill::Object), Err(FillError::Invalid));
@@ -600,7 +600,7 @@ fn pages_move_between_areas_that_are_alike_and_markers_do_not() {
         };
         process.space.relocate(&relocation, &watch)
     };
-    assert_eq!(relocate(8, 0, 3), (1, Err(MoveError::Marker)));
+    assert_eq!(relocate(8, 0, 3), (1, Err(MoveError::Marked)));
     assert_eq!(relocate(10, 1, 2), (2, Ok(())), "holes");
     assert_eq!(relocate(10, 2, 3), (0, Err(MoveError::Invalid)), "too long");
     assert_eq!(relocate(20, 2, 1), (0, Err(MoveError::NotThere)));
