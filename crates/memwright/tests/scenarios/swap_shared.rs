@@ -362,15 +362,16 @@ fn protection_outlives_the_page() {
     let space = &process.space;
     space.write_protect(page(2), PAGE, true).unwrap();
     space.write_protect(page(1), PAGE, false).unwrap();
-    assert_eq!(process.store(0, 9), Err(REFUSED));
     assert_eq!(process.load_with(0), Ok((1, vec![IN])));
     assert_eq!(process.store(0, 9), Err(REFUSED));
     assert_eq!(process.store(1, 9), Ok(vec![IN]));
+    // The page is back when its watcher is told.
     assert_eq!(process.store(2, 9), Err(REFUSED));
+    assert_eq!(places(&object), (3, 1));
     assert_eq!(process.store(3, 9), Ok(vec![IN]));
     // Who shows the same page unwatched is not refused.
     other.map_object(0, 4, RW, &object, true);
-    assert_eq!(other.store(2, 8), Ok(vec![IN]));
+    assert_eq!(other.store(2, 8), Ok(vec![FILE]));
     let space = &process.space;
     space.write_protect(page(0), 4 * PAGE, false).unwrap();
     assert_eq!(process.load(2), 8);
