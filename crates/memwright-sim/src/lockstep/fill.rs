@@ -36,7 +36,15 @@ impl Lockstep {
                 continue;
             }
             let protect = self.model.refuses_stores(process, page);
-            match self.real_fill(process, cpu, page, 0, protect) {
+            let zeroes = self.real_fill(process, cpu, page, Fill::Zeroes, protect);
+            let filled = match zeroes {
+                // The zero page takes no marker's place; a copy does.
+                Err(Kind::Exists) => {
+                    self.real_fill(process, cpu, page, Fill::Bytes(&[0; PAGE]), protect)
+                }
+                Ok(()) | Err(_) => zeroes,
+            };
+            match filled {
                 Ok(()) => {}
                 Err(Kind::Resources) => return Err(Difference::Exhausted),
                 Err(_) => continue,
@@ -55,14 +63,9 @@ impl Lockstep {
         process: usize,
         cpu: CpuId,
         page: u64,
-        value: u8,
+        fill: Fill<'_>,
         protect: bool,
     ) -> Result<(), Kind> {
-        let bytes = [value; PAGE];
-        let fill = match value {
-            0 => Fill::Zeroes,
-            _ => Fill::Bytes(&bytes),
-        };
         let filled =
             self.processes[&process].on(cpu, |space| space.fill(Page::new(page), fill, protect));
         filled.map_err(kind_of_fill)
@@ -77,7 +80,12 @@ impl Lockstep {
         protect: bool,
     ) -> Result<(), Difference> {
         let page = self.scale.place(page);
-        let real = self.real_fill(process, cpu, page, value, protect);
+        let bytes = [value; PAGE];
+        let fill = match value {
+            0 => Fill::Zeroes,
+            _ => Fill::Bytes(&bytes),
+        };
+        let real = self.real_fill(process, cpu, page, fill, protect);
         if real == Err(Kind::Exists) {
             // It may have been read, of which the model knows nothing: as it does of nothing else that is there.
             self.succeeded("fill refused");

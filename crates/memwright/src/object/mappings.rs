@@ -8,7 +8,7 @@ use memwright_table::sync::{Lock, Rank};
 use memwright_table::{Frame, Machine, OutOfMemory, Shared, TryPush};
 
 use super::{Cluster, Object};
-use crate::space::Core;
+use crate::space::{Core, Taken};
 
 /// One address space with areas of the object.
 struct Mapper<M: Machine> {
@@ -75,7 +75,14 @@ impl<M: Machine> Mappings<M> {
     /// private mappings made go too if `copies` says so: truncation takes them, punching a hole does not
     /// (Linux 7.2 `mm/memory.c`, `unmap_mapping_range`).
     pub fn unmap(&self, first: u64, end: u64, copies: bool) {
-        self.visit(|space| space.zap_object(self, first, end, copies));
+        let taken = if copies { Taken::All } else { Taken::Objects };
+        self.visit(|space| space.zap_object(self, first, end, taken));
+    }
+
+    /// The same for pages that are to leave memory and may come back. One stays where its entry is all that tells of a
+    /// store since soft-dirty was cleared (design rule 12; Linux forgets the store).
+    pub fn withdraw(&self, first: u64, end: u64) {
+        self.visit(|space| space.zap_object(self, first, end, Taken::Leaving));
     }
 
     /// Takes those of `pages` out of the cluster that an area locks, and if they must be `unused` those that somebody

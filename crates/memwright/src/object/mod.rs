@@ -120,7 +120,7 @@ pub trait Object<M: Machine>: Send + Sync {
     ///
     /// A file system first takes those out that are to stay ([`Mappings::keep`]), writes back what is dirty
     /// ([`Mappings::clean`] before the copy, so that later stores are heard of), then calls [`Mappings::stale`] and
-    /// [`Mappings::unmap`], and gives up those of which it has the only reference, unless they were stored to meanwhile.
+    /// [`Mappings::withdraw`], and gives up those of which it has the only reference, unless they were stored to meanwhile.
     fn send_out(&self, memory: &Memory<M>, leaving: &Leaving) -> Left {
         let _ = (memory, leaving);
         Left::default()

@@ -3,7 +3,7 @@
 use memwright_table::{Machine, Marks, PageRange, VirtAddr};
 
 use super::flags::{FlagsError, Holes};
-use super::{AddressSpace, Area, Core, check};
+use super::{AddressSpace, Area, Core, Taken, check};
 use crate::error::AdviseError;
 use crate::fault::Access;
 use crate::stats::Row;
@@ -363,11 +363,11 @@ impl<M: Machine> Core<M> {
         if !area.flags.intersects(AreaFlags::MARKED) {
             cursor.remove_all(&mut gather);
         } else if area.object().is_some() {
-            self.remove_pages(area, &mut cursor, &mut gather, true);
+            self.remove_pages(area, &mut cursor, &mut gather, Taken::All);
         } else {
             result = cursor.split_edges(&mut gather);
             if result.is_ok() {
-                self.remove_pages(area, &mut cursor, &mut gather, true);
+                self.remove_pages(area, &mut cursor, &mut gather, Taken::All);
                 drop(cursor);
                 self.table
                     .cursor(range)

@@ -5,7 +5,7 @@ use memwright_table::{
     PageRange, PageSize, Present, VirtAddr,
 };
 
-use super::{Area, Core, access_bits};
+use super::{Area, Core, Taken, access_bits};
 use crate::error::{AdviseError, FaultError};
 use crate::fault::{Access, FaultKind, NEW};
 use crate::huge::{self, HUGE_PAGES};
@@ -64,7 +64,7 @@ impl<M: Machine> Core<M> {
         let mut cursor = self.table.cursor(range);
         if area.flags.intersects(AreaFlags::MARKED) {
             cursor.split_edges(&mut gather)?;
-            self.remove_pages(area, &mut cursor, &mut gather, true);
+            self.remove_pages(area, &mut cursor, &mut gather, Taken::All);
         } else {
             cursor.remove_all(&mut gather);
         }

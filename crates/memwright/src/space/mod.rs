@@ -45,6 +45,7 @@ pub use self::sync::SyncFlags;
 pub(crate) use self::areas::{Areas, CutError, cuts_hugetlb};
 pub(crate) use self::core::{Core, access_bits};
 pub(crate) use self::flags::Holes;
+pub(crate) use self::zap::Taken;
 
 /// An area of an address space.
 pub type Area<M> = crate::vma::Area<Backing<M>>;

@@ -8,9 +8,25 @@ use crate::object::{CleanOutcome, Cluster, Mappings};
 use crate::stats::Row;
 use crate::vma::AreaFlags;
 
+/// Which pages are taken out of a table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Taken {
+    /// All: the object's, and private copies.
+    All,
+    /// The object's.
+    Objects,
+    /// The object's, but for those of which a store would be forgotten with the entry.
+    Leaving,
+}
+
+/// Whether the entry is all that tells of a store since soft-dirty was cleared in its area.
+const fn tells_of_store(flags: AreaFlags, bits: Bits) -> bool {
+    bits.contains(Bits::SOFT_DIRTY) && !flags.contains(AreaFlags::SOFT_DIRTY)
+}
+
 impl<M: Machine> Core<M> {
-    /// Takes the pages `first..end` of the object out of the table; private copies too if `copies`.
-    pub(crate) fn zap_object(&self, mappings: &Mappings<M>, first: u64, end: u64, copies: bool) {
+    /// Takes the pages `first..end` of the object out of the table.
+    pub(crate) fn zap_object(&self, mappings: &Mappings<M>, first: u64, end: u64, taken: Taken) {
         let cpu = self.cpu();
         let areas = self.areas.read(cpu);
         let mut gather = self.gather();
@@ -21,10 +37,10 @@ impl<M: Machine> Core<M> {
             }
             let mut cursor = self.table.cursor(range);
             self.split_cut(&mut cursor, &mut gather, Row::HugeSplitsUnmap);
-            if copies && !area.flags().intersects(AreaFlags::MARKED) {
+            if taken == Taken::All && !area.flags().intersects(AreaFlags::MARKED) {
                 cursor.remove_all(&mut gather);
             } else {
-                self.remove_pages(area, &mut cursor, &mut gather, copies);
+                self.remove_pages(area, &mut cursor, &mut gather, taken);
             }
         }
         let counts = gather.close();
@@ -32,15 +48,16 @@ impl<M: Machine> Core<M> {
         self.note_gather(cpu, counts);
     }
 
-    /// Takes out the pages of `area` from the cursor's position on, private copies of an object's only if `copies`.
+    /// Takes out those pages of `area` from the cursor's position on.
     /// Markers stay, but for poison, which goes with copies; where an object's page was write-protected one remains (Linux 7.2 `mm/memory.c`, `zap_install_uffd_wp_if_needed`).
     pub(crate) fn remove_pages(
         &self,
         area: &Area<M>,
         cursor: &mut Cursor<'_, M>,
         gather: &mut Gather<'_, M>,
-        copies: bool,
+        taken: Taken,
     ) {
+        let copies = taken == Taken::All;
         // What another operation took out before may not be flushed yet (design rule 2).
         if !planted(Mistake::ZapIgnoresPending) {
             gather.rely_on_pending();
@@ -53,7 +70,8 @@ impl<M: Machine> Core<M> {
                 }
                 Entry::Empty | Entry::Marker(_) => {}
                 Entry::Present(page) => {
-                    if copies || !self.is_private(page.frame) {
+                    let stays = taken == Taken::Leaving && tells_of_store(area.flags(), page.bits);
+                    if copies || !stays && !self.is_private(page.frame) {
                         let protected = page.bits.intersects(Bits::UFFD_WP | Bits::WATCHED);
                         let keeps = protected
                             && keeps_protection(area)

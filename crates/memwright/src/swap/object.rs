@@ -125,7 +125,7 @@ impl<M: Machine> Store<M> {
         mappings.stale();
         if !planted(Mistake::SharedOutShown) {
             for run in pages.runs() {
-                mappings.unmap(run.start, run.end, false);
+                mappings.withdraw(run.start, run.end);
             }
         }
         let (ways, mut is_full) = self.begin(memory, pages, payer);

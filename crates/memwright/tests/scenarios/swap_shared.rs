@@ -9,7 +9,7 @@ use memwright::object::{
 use memwright::swap::{ObjectPlace, SwapPayer};
 use memwright::uffd::{Fill, FillError, WatchModes, WatchedFault};
 use memwright::{Advice, AreaFlags, FaultError, FaultKind, Row, SharedMode, SharedSetting};
-use memwright_table::{CpuId, FrameKind};
+use memwright_table::{Bits, CpuId, FrameKind, PageRange};
 
 use crate::swap::{Swapping, page_out, reclaim_unused, watch};
 use crate::world::{Machine, PAGE, Process, R, RW, page};
@@ -376,6 +376,34 @@ fn protection_outlives_the_page() {
     space.write_protect(page(0), 4 * PAGE, false).unwrap();
     assert_eq!(process.load(2), 8);
     process.check();
+}
+
+/// Its entry alone tells of a store since soft-dirty was cleared: such a page leaves when it was cleared again.
+#[test]
+fn what_counts_as_soft_dirty_stays() {
+    let swapping = Swapping::new();
+    let (mut process, object) = filled(&swapping, 4);
+    let soft_dirty = |process: &Process<'_>, index| {
+        let entry = process.space.table().look(page_range(index)).entry().entry;
+        let bits = entry.present().map(|shown| shown.bits);
+        bits.is_some_and(|bits| bits.contains(Bits::SOFT_DIRTY))
+    };
+    process.space.clear_soft_dirty();
+    process.store(1, 9).unwrap();
+    page_out(&process, 0, 4);
+    assert_eq!(places(&object), (1, 3));
+    assert!(soft_dirty(&process, 1));
+    process.space.clear_soft_dirty();
+    page_out(&process, 0, 4);
+    assert_eq!(places(&object), (0, 4));
+    assert_eq!(process.load_with(1), Ok((9, vec![IN])));
+    assert!(!soft_dirty(&process, 1));
+    assert_eq!(process.store(1, 10), Ok(vec![FaultKind::WriteOnly]));
+    assert!(soft_dirty(&process, 1));
+}
+
+fn page_range(index: u64) -> PageRange {
+    PageRange::single(page(index).page())
 }
 
 #[test]

@@ -106,7 +106,7 @@ impl Object<Machine> for Backed {
         }
         self.mappings.stale();
         for run in leaves.runs() {
-            self.mappings.unmap(run.start, run.end, false);
+            self.mappings.withdraw(run.start, run.end);
         }
         let frames = memory.frames();
         let mut pages = self.pages.lock().unwrap();
