@@ -257,12 +257,6 @@ impl<M: Machine> Core<M> {
         let Checked {
             start, new_pages, ..
         } = *request;
-        // A shrinking move gives up the tail first.
-        let old_pages = request.old_pages.min(new_pages);
-        if old_pages < request.old_pages {
-            let tail = PageRange::new(start.add(old_pages), start.add(request.old_pages));
-            self.unmap_range(areas, tail, bin)?;
-        }
         if areas.map.len() + 3 > areas.limits.areas {
             return Err(RemapError::OverLimit(Limit::Areas));
         }
@@ -284,6 +278,12 @@ impl<M: Machine> Core<M> {
                     .ok_or(RemapError::NoRoom)?
             }
         };
+        // A shrinking move gives up the tail once its target is free (Linux 7.2 `mm/mremap.c`, `mremap_to`).
+        let old_pages = request.old_pages.min(new_pages);
+        if old_pages < request.old_pages {
+            let tail = PageRange::new(start.add(old_pages), start.add(request.old_pages));
+            self.unmap_range(areas, tail, bin)?;
+        }
         let old = PageRange::new(start, start.add(old_pages));
         let new = PageRange::new(target, target.add(new_pages));
         let keeps_old = request.dont_unmap || old_pages == 0;

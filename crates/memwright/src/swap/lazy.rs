@@ -2,7 +2,9 @@
 //! `madvise_free_pte_range` and `madvise_cold`).
 
 use memwright_table::mistake::{Mistake, planted};
-use memwright_table::{Bits, Cursor, Edit, Entry, Gather, Machine, PageRange, PageSize, Present};
+use memwright_table::{
+    Bits, Cursor, Edit, Entry, Gather, Machine, Marks, PageRange, PageSize, Present,
+};
 
 use crate::error::AdviseError;
 use crate::space::{Area, Core};
@@ -49,6 +51,10 @@ impl<M: Machine> Core<M> {
                     }
                 }
                 Entry::Swapped(_) if !area.flags().intersects(AreaFlags::UFFD) => {
+                    cursor.remove(&mut gather);
+                }
+                // What is lost is not needed any more either.
+                Entry::Marker(marker) if marker.marks.contains(Marks::POISON) => {
                     cursor.remove(&mut gather);
                 }
                 Entry::Empty | Entry::Marker(_) | Entry::Swapped(_) | Entry::Migrating(_) => {}

@@ -57,6 +57,23 @@ fn shrinking_gives_up_the_tail() {
 }
 
 #[test]
+fn a_move_whose_target_refuses_gives_up_no_tail() {
+    let world = World::new();
+    let mut process = world.process();
+    filled(&mut process, 4);
+    process.map(10, 1, R);
+    process.space.seal(page(10), PAGE).unwrap();
+    let moved = RemapRequest {
+        new_length: PAGE,
+        ..to(0, 4, 10)
+    };
+    let refused = process.space.remap(moved);
+    assert!(matches!(refused, Err(RemapError::Sealed(_))), "{refused:?}");
+    assert_eq!(process.resident(), 4);
+    assert_eq!(process.load(3), 4);
+}
+
+#[test]
 fn what_is_given_up_may_be_several_areas_and_holes() {
     let world = World::new();
     let mut process = world.process();

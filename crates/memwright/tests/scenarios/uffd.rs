@@ -553,6 +553,21 @@ fn a_page_takes_the_place_of_poison_and_not_of_a_guard() {
 }
 
 #[test]
+fn what_may_be_lost_is_poisoned_no_more() {
+    let world = World::new();
+    let mut process = world.process();
+    process.map(0, 2, RW);
+    let watch = watch(false, true);
+    register(&process, 2, &watch, WP);
+    for index in 0..2 {
+        assert_eq!(fill(&process, index, Fill::Poison), Ok(()));
+    }
+    process.space.advise(page(1), PAGE, Advice::Free).unwrap();
+    assert_eq!(process.load_with(0).err(), Some(FaultError::Poison));
+    assert_eq!(process.load(1), 0);
+}
+
+#[test]
 fn what_the_object_has_is_shown_privately_and_nothing_beyond_its_end() {
     let world = World::new();
     let mut process = world.process();
