@@ -191,17 +191,9 @@ impl<M: Machine> Core<M> {
             self.unmap_range(areas, tail, bin)?;
             return Ok(start);
         }
-        if new_pages < old_pages && old.end > area.end() && start.add(new_pages) <= area.end() {
-            // The rest, which moves, is of one area.
-            let tail = PageRange::new(start.add(new_pages), old.end);
-            self.unmap_range(areas, tail, bin)?;
-            let rest = Checked {
-                old_pages: new_pages,
-                ..*request
-            };
-            return self.remap(areas, &rest, bin);
-        }
-        if old.end > area.end() {
+        // What is given up may hold more here too, but the rest, which moves, is of one area.
+        let rest = PageRange::new(start, start.add(old_pages.min(new_pages)));
+        if rest.end > area.end() {
             return Err(RemapError::NoArea(area.end().address()));
         }
         if old_pages > 0 && new_pages > old_pages {
