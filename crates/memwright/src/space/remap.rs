@@ -366,6 +366,9 @@ impl<M: Machine> Core<M> {
         let fresh = area.object().is_none() && !area.has_faulted();
         let (rights, flags, backing) = (area.rights, area.flags, area.backing().clone());
         let loses_watch = flags.intersects(AreaFlags::UFFD) && !follows(area);
+        let whole = area.range();
+        // Linux puts the new area beside the old one before it takes this away: the two are one for a moment.
+        let joins_rest = fresh && (new.end == whole.start || new.start == whole.end);
         let moved: Area<M> = Area {
             range: new,
             offset: if fresh {
@@ -398,9 +401,16 @@ impl<M: Machine> Core<M> {
         let position = areas.map.merge_around(position);
         if loses_watch {
             // What it has become one with loses its watcher too (`copy_vma`, then `mremap_userfaultfd_prep`).
-            let area = areas.map.get_mut(position);
-            area.flags = area.flags.unwatched();
-            area.backing = area.backing.watched_by(None);
+            unwatch(areas.map.get_mut(position));
+            let mut next = whole.start;
+            while let (true, Some(position)) = (joins_rest, areas.map.at_or_after(next)) {
+                let rest = areas.map.get_mut(position);
+                if rest.start() >= whole.end {
+                    break;
+                }
+                unwatch(rest);
+                next = rest.end();
+            }
         }
         if keeps_old && !old.is_empty() {
             leave_behind(areas, old);
@@ -454,6 +464,12 @@ impl<M: Machine> Core<M> {
 /// Whether a watcher of the area is told where it goes, and goes on watching it there (`UFFD_FEATURE_EVENT_REMAP`).
 fn follows<M: Machine>(area: &Area<M>) -> bool {
     area.backing().watcher().is_some_and(|watch| watch.follows)
+}
+
+/// Nobody is told of the area's faults any more.
+fn unwatch<M: Machine>(area: &mut Area<M>) {
+    area.flags = area.flags.unwatched();
+    area.backing = area.backing.watched_by(None);
 }
 
 /// Whether the area at `page` has huge pages of the pool.

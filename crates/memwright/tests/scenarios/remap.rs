@@ -382,6 +382,34 @@ fn areas_that_were_touched_apart_stay_apart() {
     assert_eq!(process.areas(), "1rw 1rw . 2rw");
 }
 
+/// On Linux the area at the new place is one with the old one for a moment, and loses the watcher then.
+#[test]
+fn a_part_that_moves_next_to_its_area_takes_the_watcher_from_the_rest() {
+    let world = World::new();
+    for (target, joined) in [(0, true), (9, true), (20, false)] {
+        let mut process = world.process();
+        process.map(2, 7, RW);
+        let watch = Watch::try_new(Watcher {
+            number: 1,
+            asynchronous: false,
+            unpopulated: false,
+            follows: false,
+        });
+        let watch = watch.unwrap();
+        let modes = WatchModes::MISSING;
+        process
+            .space
+            .watch(page(2), 7 * PAGE, &watch, modes)
+            .unwrap();
+        let moved = process.space.remap(to(4, 2, target));
+        assert_eq!(moved, Ok(page(target)));
+        assert!(process.store(target, 1).is_ok());
+        for rest in [2, 6] {
+            assert_eq!(process.store(rest, 1).is_ok(), joined, "{target} {rest}");
+        }
+    }
+}
+
 #[test]
 fn of_several_areas_none_is_watched() {
     let world = World::new();
