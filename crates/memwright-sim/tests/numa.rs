@@ -5,12 +5,12 @@ mod support;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex};
 
-use memwright::{BindError, Moved, PlaceMode, PlacePolicy, Rights, Row, Unmoved};
+use memwright::{Advice, BindError, Moved, PlaceMode, PlacePolicy, Rights, Row, Unmoved};
 use memwright_sim::MachineOptions;
-use memwright_sim::process::{Host, Process};
+use memwright_sim::process::{Host, Process, Space};
 use memwright_sim::schedule::{self, Case};
 use memwright_table::{Bits, CpuId, Entry, FrameKind, NodeChoice, NodeSet, PageRange};
-use support::{FIRST, READ, READ_WRITE, SECOND, START, at, program, protect, read, write};
+use support::{FIRST, READ, READ_WRITE, SECOND, START, at, bytes, program, protect, read, write};
 
 /// Two nodes with a CPU each.
 fn two_nodes(frames: u32) -> Arc<Host> {
@@ -50,6 +50,35 @@ fn bits_of(process: &Process, page: u64) -> Bits {
             }
         }
     })
+}
+
+#[test]
+fn equal_pages_of_two_nodes_are_merged_only_where_they_may() {
+    for across in [true, false] {
+        let host = two_nodes(256);
+        let process = program(&host, 4, READ_WRITE);
+        let merging = host.memory().merging();
+        let setting = &merging.settings().across_nodes;
+        setting.store(across, Ordering::Relaxed);
+        for (page, cpu) in [(0, FIRST), (1, FIRST), (2, SECOND), (3, SECOND)] {
+            write(&process, cpu, page, 7).expect("writable");
+        }
+        let advise = |space: &Space| space.advise(at(0), bytes(4), Advice::Mergeable);
+        process.on(FIRST, advise).expect("mapped");
+        process.on(FIRST, |_| {
+            for _ in 0..3 {
+                while !host.memory().merge_pages(100) {}
+            }
+        });
+        let nodes = [0, 1, 2, 3].map(|page| node_of(&process, page).expect("there"));
+        assert_eq!(process.space().merged_pages().merged, 4);
+        let frames = merging.counts(host.memory()).shared;
+        if across {
+            assert_eq!((frames, nodes), (1, [nodes[0]; 4]));
+        } else {
+            assert_eq!((frames, nodes), (2, [0, 0, 1, 1]));
+        }
+    }
 }
 
 #[test]

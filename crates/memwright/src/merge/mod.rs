@@ -53,6 +53,9 @@ pub struct MergeSettings {
     pub prune: AtomicU32,
     /// Whether pages full of zeroes show the zero frame (`use_zero_pages`).
     pub zero_pages: AtomicBool,
+    /// Whether pages of several nodes are merged; else a page stays on its node (`merge_across_nodes`). To be changed while
+    /// nothing is merged.
+    pub across_nodes: AtomicBool,
 }
 
 /// What was found and merged.
@@ -127,6 +130,7 @@ impl<M: Machine> Merging<M> {
                 most_sharing: AtomicU32::new(256),
                 prune: AtomicU32::new(2000),
                 zero_pages: AtomicBool::new(false),
+                across_nodes: AtomicBool::new(true),
             },
             round: Lock::new(
                 Rank::Scan,
@@ -266,7 +270,7 @@ impl<M: Machine> Merging<M> {
         found.lone_bytes = found.lone * size_of::<Option<(u64, Lone)>>() as u64;
     }
 
-    /// A merged frame with this digest that one more entry may show.
+    /// A merged frame with this key that one more entry may show.
     fn merged_frame<'a>(&self, memory: &'a Memory<M>, digest: u64) -> Option<FrameRef<'a, M>> {
         let frames = memory.frames();
         let most = self.settings.most_sharing.load(Ordering::Relaxed);

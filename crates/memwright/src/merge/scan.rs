@@ -4,7 +4,8 @@ use core::sync::atomic::Ordering;
 
 use memwright_table::sync::relax;
 use memwright_table::{
-    Bits, Entry, Frame, FrameKind, FrameRef, Machine, Page, PageRange, Present, Shared,
+    Bits, Entry, Frame, FrameKind, FrameRef, Machine, NodeChoice, NodeSet, Page, PageRange,
+    Present, Shared,
 };
 
 use super::page::Target;
@@ -20,11 +21,23 @@ struct Seen {
     page: Page,
     frame: Frame,
     digest: u64,
+    /// What the indexes know it by.
+    key: u64,
+    /// The only node from which its merged frame may be.
+    node: Option<u8>,
     /// It had the same digest a round before.
     settled: bool,
     zero: bool,
     /// It shows a merged frame, of which a fork's parent knew.
     inherited: bool,
+}
+
+/// What pages with this digest are known by: those of different nodes by different keys, if they are not to be merged.
+const fn key_of(digest: u64, node: Option<u8>) -> u64 {
+    match node {
+        None => digest,
+        Some(node) => digest ^ (node as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15),
+    }
 }
 
 /// Where the scan of a space got.
@@ -87,7 +100,7 @@ impl<M: Machine> Memory<M> {
             space.note_inherited(seen.page);
             return;
         }
-        if let Some(merged) = merging.merged_frame(self, seen.digest) {
+        if let Some(merged) = merging.merged_frame(self, seen.key) {
             let _ = space.merge_page(seen.page, Target::Merged(merged.frame()));
             return;
         }
@@ -99,7 +112,7 @@ impl<M: Machine> Memory<M> {
             let _ = space.merge_page(seen.page, Target::Zero);
             return;
         }
-        let lone = merging.known.lock().lone.remove(seen.digest);
+        let lone = merging.known.lock().lone.remove(seen.key);
         let kept = match lone {
             Some(lone) if lone.frame == seen.frame => lone,
             Some(lone) if self.merge_pair(space, seen, lone).is_some() => return,
@@ -111,7 +124,7 @@ impl<M: Machine> Memory<M> {
         };
         let mut known = merging.known.lock();
         if known.lone.reserve().is_ok() {
-            known.lone.insert(seen.digest, kept);
+            known.lone.insert(seen.key, kept);
         }
     }
 
@@ -130,7 +143,7 @@ impl<M: Machine> Memory<M> {
             .ok()?;
         let frame = merged.frame();
         let mut known = merging.known.lock();
-        known.merged.insert(seen.digest, merged.into_raw());
+        known.merged.insert(seen.key, merged.into_raw());
         drop(known);
         // If it changed just now, the other one has the frame to itself until the next equal page comes.
         let _ = space.merge_page(seen.page, Target::Merged(frame));
@@ -183,10 +196,15 @@ impl<M: Machine> Core<M> {
         }
         self.memory.count_on(self.cpu(), Row::MergeLooked, 1);
         let digest = if inherited { 0 } else { frames.digest(frame) };
+        let settings = self.memory.merging().settings();
+        let across = settings.across_nodes.load(Ordering::Relaxed);
+        let node = (!across).then(|| frames.node_of(frame));
         Some(Seen {
             page,
             frame,
             digest,
+            key: key_of(digest, node),
+            node,
             settled: !inherited && frames.remember_digest(frame, digest),
             zero: frames.repeated_word(frame) == Some(0),
             inherited,
@@ -197,7 +215,19 @@ impl<M: Machine> Core<M> {
     /// no memory.
     fn copy_for_merging(&self, seen: Seen) -> Option<FrameRef<'_, M>> {
         let frames = self.memory.frames();
-        let copy = frames.allocate(0, FrameKind::Merged).ok()?;
+        let copy = match seen.node {
+            None => frames.allocate(0, FrameKind::Merged),
+            Some(node) => {
+                let choice = NodeChoice {
+                    near: node,
+                    first: NodeSet::single(node),
+                    then: NodeSet::EMPTY,
+                    interleaved: false,
+                };
+                frames.allocate_on(0, FrameKind::Merged, choice)
+            }
+        };
+        let copy = copy.ok()?;
         let areas = self.areas.read(self.cpu());
         let cursor = self.table.look(PageRange::single(seen.page));
         let entry = cursor.peek().present()?;

@@ -8,7 +8,7 @@ use super::{
 use crate::{context::Context, errno::Errno, merge_scan::Run};
 use core::{
     fmt::{self, Write},
-    sync::atomic::{AtomicU32, Ordering},
+    sync::atomic::{AtomicBool, AtomicU32, Ordering},
 };
 use memwright::{MergeCounts, MergeSettings, Row};
 
@@ -22,6 +22,7 @@ pub static SETTINGS: FixedDirectory = FixedDirectory {
         ("general_profit", 0o444, SystemText(profit)),
         ("ksm_zero_pages", 0o444, SystemText(zero_pages)),
         ("max_page_sharing", 0o644, Control(&MOST_SHARING)),
+        ("merge_across_nodes", 0o644, Control(&ACROSS_NODES)),
         ("pages_scanned", 0o444, SystemText(scanned)),
         ("pages_shared", 0o444, SystemText(shared)),
         ("pages_sharing", 0o444, SystemText(sharing)),
@@ -136,21 +137,41 @@ static MOST_SHARING: SystemControl = SystemControl {
     },
 };
 
-static ZERO_PAGES: SystemControl = SystemControl {
-    read: |context, text| {
-        let on = settings(context).zero_pages.load(Ordering::Relaxed);
-        writeln!(text, "{}", u8::from(on))
-    },
+/// It changes only while nothing is merged.
+static ACROSS_NODES: SystemControl = SystemControl {
+    read: |context, text| read_switch(text, &settings(context).across_nodes),
     store: |context, bytes| {
-        let on = match number(bytes) {
-            Some(0) => false,
-            Some(1) => true,
-            Some(_) | None => return Err(Errno::EINVAL),
-        };
-        settings(context).zero_pages.store(on, Ordering::Relaxed);
+        let setting = &settings(context).across_nodes;
+        let on = switch(bytes)?;
+        if on != setting.load(Ordering::Relaxed) && counts(context).shared > 0 {
+            return Err(Errno::EBUSY);
+        }
+        setting.store(on, Ordering::Relaxed);
         Ok(())
     },
 };
+
+static ZERO_PAGES: SystemControl = SystemControl {
+    read: |context, text| read_switch(text, &settings(context).zero_pages),
+    store: |context, bytes| {
+        settings(context)
+            .zero_pages
+            .store(switch(bytes)?, Ordering::Relaxed);
+        Ok(())
+    },
+};
+
+fn read_switch(text: &mut Text, setting: &AtomicBool) -> fmt::Result {
+    writeln!(text, "{}", u8::from(setting.load(Ordering::Relaxed)))
+}
+
+fn switch(bytes: &[u8]) -> Result<bool, Errno> {
+    match number(bytes) {
+        Some(0) => Ok(false),
+        Some(1) => Ok(true),
+        Some(_) | None => Err(Errno::EINVAL),
+    }
+}
 
 fn read_number(text: &mut Text, setting: &AtomicU32) -> fmt::Result {
     writeln!(text, "{}", setting.load(Ordering::Relaxed))
