@@ -98,7 +98,7 @@ impl Measuring {
     fn add_space(&mut self, kernel: &Kernel, space: &Space) {
         let all = PageRange::new(Page::new(0), Page::USER_END);
         let frames = kernel.memory.frames();
-        space.survey(all, &mut |sight| {
+        space.survey(all, |sight| {
             if let Sight::Entry(area, extent) = sight {
                 if let Entry::Present(page) = extent.entry {
                     self.add(page, area.is_shared(), frames.kind(page.frame));

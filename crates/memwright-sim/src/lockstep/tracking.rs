@@ -250,7 +250,7 @@ fn soft_dirty(process: &Process) -> Vec<u64> {
     let mut found = Vec::new();
     process
         .space()
-        .survey(range, &mut |sight: Sight<'_, SimulatedMachine>| {
+        .survey(range, |sight: Sight<'_, SimulatedMachine>| {
             match sight {
                 Sight::Area(area) => {
                     if area.flags().contains(AreaFlags::SOFT_DIRTY) {

@@ -66,7 +66,7 @@ impl State {
     /// What is in the frame may be lost.
     pub(crate) const LAZY: u32 = 1 << 31;
     /// The frame lies in a block of several whose metadata knows of it.
-    const IN_BLOCK: u32 = Self::TAIL | Self::FOLIO | Self::PART;
+    pub(crate) const IN_BLOCK: u32 = Self::TAIL | Self::FOLIO | Self::PART;
 
     #[inline]
     pub(crate) const fn new(kind: FrameKind, order: u8, node: u8) -> Self {

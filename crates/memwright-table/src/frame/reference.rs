@@ -201,21 +201,25 @@ impl<M: Machine> Frames<M> {
     /// How many entries show `frame`, as far as references tell: all of an anonymous page are entries, one of an
     /// object's page is the object's own, and one of a merged page that of whoever finds it by its contents.
     pub fn sharers(&self, frame: Frame) -> u32 {
-        let references = self.references(frame);
-        match self.kind(frame) {
-            FrameKind::Anonymous | FrameKind::PoolAnonymous => references,
-            FrameKind::Object | FrameKind::PoolObject | FrameKind::Merged => {
-                references.saturating_sub(1)
-            }
-            FrameKind::Hole
-            | FrameKind::Free
-            | FrameKind::Reserved
-            | FrameKind::Kernel
-            | FrameKind::Table
-            | FrameKind::Zero
-            | FrameKind::Slab
-            | FrameKind::Pool => 0,
+        self.shown(frame).1
+    }
+
+    /// What `frame` is used for, and how many entries show it.
+    #[inline]
+    pub fn shown(&self, frame: Frame) -> (FrameKind, u32) {
+        let meta = self.meta(frame);
+        let (state, references) = (meta.state(), meta.references.load(Ordering::Acquire));
+        let kind = state.kind();
+        if references == 0 || state.has(State::IN_BLOCK) || kind == FrameKind::Free {
+            return self.shown_in_block(frame);
         }
+        (kind, sharers(kind, references))
+    }
+
+    #[cold]
+    fn shown_in_block(&self, frame: Frame) -> (FrameKind, u32) {
+        let kind = self.kind(frame);
+        (kind, sharers(kind, self.references(frame)))
     }
 
     /// How many frames of objects an entry shows. Nobody keeps this number: the frames are looked at, but for
@@ -382,4 +386,23 @@ pub(crate) fn add_references(meta: &Meta, count: u32) {
         before.wrapping_sub(1) < u32::MAX / 2,
         "frame shared while free, or too often"
     );
+}
+
+/// Of so many references of a frame of this kind, those that are entries.
+#[inline]
+const fn sharers(kind: FrameKind, references: u32) -> u32 {
+    match kind {
+        FrameKind::Anonymous | FrameKind::PoolAnonymous => references,
+        FrameKind::Object | FrameKind::PoolObject | FrameKind::Merged => {
+            references.saturating_sub(1)
+        }
+        FrameKind::Hole
+        | FrameKind::Free
+        | FrameKind::Reserved
+        | FrameKind::Kernel
+        | FrameKind::Table
+        | FrameKind::Zero
+        | FrameKind::Slab
+        | FrameKind::Pool => 0,
+    }
 }

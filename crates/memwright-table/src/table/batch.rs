@@ -4,6 +4,7 @@ use core::sync::atomic::{AtomicU64, Ordering};
 
 use super::aside::HUGE_LEVEL;
 use super::cursor::{Cursor, record};
+use super::runs::{count_alike, none_present, pass_together};
 use super::{ENTRIES, slot_index};
 use crate::addr::{Page, PageSize};
 use crate::entry::x86_64;
@@ -252,16 +253,6 @@ pub(super) fn could_regain(word: u64) -> bool {
     x86_64::is_present(word) && word & NOT == 0
 }
 
-/// How many of the first `slots` have these attributes.
-#[inline(never)]
-pub(super) fn count_alike(slots: &[AtomicU64], attributes: u64) -> usize {
-    let alike = |slot: &AtomicU64| {
-        step(Step::Entry);
-        x86_64::attributes(slot.load(Ordering::Relaxed)) == attributes
-    };
-    slots.iter().take_while(|slot| alike(slot)).count()
-}
-
 /// Writes `new` where `old` still is, so that nothing is lost of what hardware sets meanwhile.
 #[inline(always)]
 fn exchange(slot: &AtomicU64, old: u64, new: u64) -> Result<u64, u64> {
@@ -508,16 +499,36 @@ impl<M: Machine> Cursor<'_, M> {
         }
         let slots = self.slots_to(end);
         let mut done = 0;
+        // Often pages of two kinds take turns.
+        let mut decided: [Option<Alike>; 2] = [None; 2];
         while done < slots.len() {
             let word = slots[done].load(Ordering::Relaxed);
+            if !x86_64::is_present(word) {
+                done = pass_together(slots, done + 1, none_present);
+                continue;
+            }
             if editor.regain && could_regain(word) {
                 let page = self.position.add(done as u64);
                 self.edit_shared(page, editor, gather);
                 done += 1;
                 continue;
             }
-            let alike = Alike::decide(word, PageSize::Size4K, editor, gather);
-            let count = alike.apply(&slots[done..]);
+            let attributes = x86_64::attributes(word);
+            let alike = match decided {
+                [_, Some(alike)] | [Some(alike), _] if alike.attributes == attributes => alike,
+                [_, last] => {
+                    let alike = Alike::decide(word, PageSize::Size4K, editor, gather);
+                    decided = [last, Some(alike)];
+                    alike
+                }
+            };
+            let follows =
+                |next: &AtomicU64| x86_64::attributes(next.load(Ordering::Relaxed)) == attributes;
+            let count = if slots.get(done + 1).is_some_and(follows) {
+                alike.apply(&slots[done..])
+            } else {
+                usize::from(alike.flip == 0 || alike.apply_one(&slots[done]))
+            };
             alike.tell(
                 self.position.add(done as u64),
                 PageSize::Size4K,
@@ -604,12 +615,15 @@ impl<M: Machine> Cursor<'_, M> {
                 gather.relieve();
                 continue;
             }
-            if self.word() != 0 {
+            if self.next_filled().is_none() {
+                break;
+            }
+            if self.level > 1 {
                 let start = self.slot_start();
                 seen(start, self.remove(gather));
                 removed += 1;
+                self.advance();
             }
-            self.advance();
         }
         removed
     }

@@ -4,8 +4,9 @@ use core::sync::atomic::{AtomicU64, Ordering};
 
 use super::Table;
 use super::aside::{HUGE_LEVEL, is_page};
-use super::batch::{count_alike, tell};
+use super::batch::tell;
 use super::cursor::Cursor;
+use super::runs::count_alike;
 use crate::addr::{Frame, Page, PageRange, PageSize};
 use crate::entry::x86_64;
 use crate::entry::{Bits, Change, Entry, Marker, Marks, Present, Swapped};

@@ -5,6 +5,7 @@ use core::marker::PhantomData;
 use core::sync::atomic::{AtomicU64, Ordering};
 
 use super::aside::{HUGE_LEVEL, is_page};
+use super::runs::{all_empty, pass_while};
 use super::{ENTRIES, ROOT_LEVEL, Table, slot_index, slot_pages, table_owner};
 use crate::addr::{Frame, Page, PageRange, PageSize};
 use crate::entry::x86_64::{self, Slot};
@@ -219,6 +220,11 @@ impl<'t, M: Machine> Cursor<'t, M> {
         if self.position >= self.range.end {
             return false;
         }
+        let after = self.position.add(1);
+        if self.level == 1 && after < self.table_end(self.range.end) {
+            self.position = after;
+            return true;
+        }
         let next = self.extent_range().end;
         self.go(next);
         next < self.range.end
@@ -236,7 +242,13 @@ impl<'t, M: Machine> Cursor<'t, M> {
             if self.word() != 0 {
                 return Some(self.entry());
             }
-            self.advance();
+            let (start, span) = (self.slot_start(), slot_pages(self.level));
+            let wanted = (self.range.end.number() - 1 - start.number()) / span + 1;
+            let slots = &self.words[slot_index(start, self.level)..];
+            let slots = &slots[..slots.len().min(wanted as usize)];
+            let filled = pass_while(slots, all_empty, |word| word == 0);
+            let empty = (slots.len() - filled.len()) as u64;
+            self.go(start.add(empty * span).min(self.range.end));
         }
         None
     }

@@ -1,11 +1,15 @@
 //! A cursor that only reads.
 
 use super::Table;
+use core::sync::atomic::Ordering;
+
 use super::cursor::{Cursor, Extent};
-use crate::addr::PageRange;
+use super::runs::{all_empty, count_alike, pass_while};
+use crate::addr::{Page, PageRange, PageSize};
 use crate::entry::Entry;
+use crate::entry::x86_64;
 use crate::machine::Machine;
-use crate::sync::Rank;
+use crate::sync::{Rank, Step, step};
 
 /// A [`Cursor`] that changes nothing: a table that is quiet stays so.
 #[derive(Debug)]
@@ -42,5 +46,63 @@ impl<'t, M: Machine> Look<'t, M> {
     /// As [`Cursor::next_filled`].
     pub fn next_filled(&mut self) -> Option<Extent> {
         self.0.next_filled()
+    }
+
+    /// Shows every slot that is not empty, from the position to the end of the range, to `visitor`, until that returns
+    /// false. It stands nowhere useful then.
+    pub fn each_filled(&mut self, mut visitor: impl FnMut(Extent) -> bool) {
+        let cursor = &mut self.0;
+        while let Some(extent) = cursor.next_filled() {
+            if cursor.level > 1 {
+                if !visitor(extent) || !cursor.advance() {
+                    return;
+                }
+                continue;
+            }
+            let end = cursor.table_end(cursor.range.end);
+            for (page, slot) in (cursor.position.number()..).zip(cursor.slots_to(end)) {
+                step(Step::Entry);
+                let word = slot.load(Ordering::Acquire);
+                if word == 0 {
+                    continue;
+                }
+                let extent = Extent {
+                    entry: x86_64::decode(word, 1),
+                    range: PageRange::single(Page::new(page)),
+                    size: PageSize::Size4K,
+                };
+                if !visitor(extent) {
+                    return;
+                }
+            }
+            cursor.go(end);
+        }
+    }
+
+    /// What is here, and how far all of it is the same but for where the pages are: to the end of the slot, or of a lowest
+    /// table at most. Goes past it. `singly`: pages come one by one. None at the end of the range.
+    pub fn next_alike(&mut self, singly: bool) -> Option<Extent> {
+        let cursor = &mut self.0;
+        if cursor.position >= cursor.range.end {
+            return None;
+        }
+        let mut extent = cursor.entry();
+        if cursor.level > 1 {
+            cursor.advance();
+            return Some(extent);
+        }
+        let slots = cursor.slots_to(cursor.table_end(cursor.range.end));
+        let word = x86_64::encode(extent.entry);
+        let alike = if word == 0 {
+            slots.len() - pass_while(slots, all_empty, |word| word == 0).len()
+        } else if singly && x86_64::is_present(word) {
+            1
+        } else {
+            // At least the first, whatever hardware has set meanwhile.
+            1 + count_alike(&slots[1..], x86_64::attributes(word))
+        };
+        extent.range.end = extent.range.start.add(alike as u64);
+        cursor.go(extent.range.end);
+        Some(extent)
     }
 }

@@ -44,6 +44,7 @@ mod look;
 mod migrate;
 mod prune;
 mod quiet;
+mod runs;
 mod shape;
 mod share;
 mod swap;

@@ -3,6 +3,7 @@
 use core::sync::atomic::Ordering;
 
 use super::cursor::Cursor;
+use super::runs::{all_empty, pass_together};
 use super::{ENTRIES, ROOT_LEVEL, Table, slot_index, slot_pages};
 use crate::addr::{Frame, Page, PageRange, PageSize};
 use crate::entry::Change;
@@ -48,19 +49,28 @@ fn free_below<M: Machine>(
     range: PageRange,
     gather: &mut Gather<'_, M>,
 ) -> u64 {
-    let mut freed = 0;
-    let mut page = range.start;
-    while page < range.end {
-        let start = Page::new(page.number() & !(slot_pages(level) - 1));
-        let next = start.add(slot_pages(level)).min(range.end);
-        let slot = &table.frames().table_words(node)[slot_index(page, level)];
-        if let Slot::Table(lower) = x86_64::slot(slot.load(Ordering::Acquire), level) {
+    let words = table.frames().table_words(node);
+    let span = slot_pages(level);
+    let (first, last) = (range.start, Page::new(range.end.number() - 1));
+    let slots = &words[..=slot_index(last, level)];
+    let (mut at, mut freed) = (slot_index(first, level), 0);
+    let mut start = Page::new(first.number() & !(span - 1));
+    while let Some(slot) = slots.get(at) {
+        let word = slot.load(Ordering::Acquire);
+        if let Slot::Table(lower) = x86_64::slot(word, level) {
             if level > 2 {
-                freed += free_below(table, lower, level - 1, PageRange::new(page, next), gather);
+                let part = PageRange::new(start, start.add(span)).intersect(range);
+                freed += free_below(table, lower, level - 1, part, gather);
             }
             freed += u64::from(free_one(table, node, lower, slot, start, gather));
         }
-        page = next;
+        let next = if word == 0 {
+            pass_together(slots, at + 1, all_empty)
+        } else {
+            at + 1
+        };
+        start = start.add((next - at) as u64 * span);
+        at = next;
     }
     freed
 }

@@ -24,8 +24,9 @@
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
-use super::batch::{Alike, Editor, count_alike};
+use super::batch::{Alike, Editor};
 use super::cursor::Cursor;
+use super::runs::{TOGETHER, count_alike, pass_while};
 use super::{ROOT_LEVEL, Table, slot_index, slot_pages, table_owner};
 use crate::addr::{Page, PageRange, PageSize};
 use crate::entry::x86_64::{self, Slot};
@@ -41,9 +42,6 @@ use crate::table::{Edit, Edited};
 const ABOVE: u8 = 2;
 /// Pages of a lowest table.
 const TABLE_PAGES: u64 = slot_pages(ABOVE);
-/// Entries that are looked at together.
-pub(super) const TOGETHER: usize = 8;
-
 /// In [`Meta::quiet`]: every entry was found unwritten, and nobody can have written since without a trace above.
 const QUIET: u32 = 1;
 /// In [`Meta::quiet`]: every entry is of a page whose dirty bit tells whether it was written.
@@ -305,34 +303,6 @@ impl<M: Machine> Cursor<'_, M> {
         let new = x86_64::encode(Entry::marker(present | marks));
         self.slot_word().store(new, Ordering::Release);
         self.count(old, new);
-    }
-}
-
-/// What is left after the entries of which something holds: `all` may say so of many together, `one` says it of each.
-#[inline(always)]
-pub(super) fn pass_while(
-    slots: &[AtomicU64],
-    all: impl Fn(&[AtomicU64; TOGETHER]) -> bool,
-    one: impl Fn(u64) -> bool,
-) -> &[AtomicU64] {
-    let mut rest = slots;
-    loop {
-        while let Some((together, more)) = rest.split_first_chunk::<TOGETHER>() {
-            if !all(together) {
-                break;
-            }
-            rest = more;
-        }
-        let near = rest.get(..TOGETHER).unwrap_or(rest);
-        let passed = near.iter().take_while(|slot| {
-            step(Step::Entry);
-            one(slot.load(Ordering::Relaxed))
-        });
-        let passed = passed.count();
-        rest = &rest[passed..];
-        if rest.is_empty() || passed < near.len() {
-            return rest;
-        }
     }
 }
 

@@ -1,10 +1,10 @@
 //! Changing at which level something stands: markers pushed down, huge pages split.
 
-use core::sync::atomic::{AtomicU64, Ordering};
+use core::sync::atomic::Ordering;
 
 use super::aside::HUGE_LEVEL;
 use super::cursor::{Cursor, record};
-use super::quiet::{TOGETHER, pass_while};
+use super::runs::{all_empty, are_pages, pass_together};
 use super::{ENTRIES, ROOT_LEVEL, Table, slot_index, slot_pages};
 use crate::addr::{Frame, Page, PageRange, PageSize};
 use crate::entry::x86_64::{self, Slot};
@@ -278,26 +278,38 @@ impl<M: Machine> Cursor<'_, M> {
         let level = self.level;
         let page = |word| x86_64::slot(word, level) == Slot::Entry && x86_64::is_present(word);
         let page_at = |slot: usize| start.add(slot as u64 * pages);
-        let (mut rest, mut marked) = (slots, 0);
-        while let Some(slot) = rest.first() {
+        let (mut done, mut marked) = (0, 0);
+        let mut pages_from = None;
+        let mut pages_to = 0;
+        while done < slots.len() {
             step(Step::Entry);
-            let word = slot.load(Ordering::Relaxed);
+            let word = slots[done].load(Ordering::Relaxed);
             if word == 0 {
-                let more = fill_empty(rest, marker);
-                marked += (rest.len() - more.len()) as u32;
-                rest = more;
+                slots[done].store(marker, Ordering::Release);
+                // Nobody else writes where nothing is present.
+                let next = pass_together(slots, done + 1, |many| {
+                    let empty = all_empty(many);
+                    if empty {
+                        many.iter()
+                            .for_each(|slot| slot.store(marker, Ordering::Release));
+                    }
+                    empty
+                });
+                marked += (next - done) as u32;
+                done = next;
             } else if word == marker {
-                rest = pass_while(rest, |_| false, |word| word == marker);
+                done += 1;
             } else if page(word) {
-                let more = pass_while(rest, |many| are_pages(many, level), page);
-                let ends = [rest, more].map(|left| page_at(slots.len() - left.len()));
-                extend(mapped, PageRange::new(ends[0], ends[1]));
-                rest = more;
+                pages_from.get_or_insert(done);
+                done = pass_together(slots, done + 1, |many| are_pages(many, level));
+                pages_to = done;
             } else {
                 break;
             }
         }
-        let done = slots.len() - rest.len();
+        if let Some(first) = pages_from {
+            extend(mapped, PageRange::new(page_at(first), page_at(pages_to)));
+        }
         let live = self.meta.live.load(Ordering::Relaxed);
         self.meta.live.store(live + marked, Ordering::Relaxed);
         if level > 1 {
@@ -335,14 +347,17 @@ impl<M: Machine> Cursor<'_, M> {
     fn unmark_table(&mut self, marks: Marks) {
         let end = self.table_end(self.range.end);
         let live = self.meta.live.load(Ordering::Relaxed);
-        let mut gone = 0;
-        for slot in self.slots_to(end) {
+        let slots = self.slots_to(end);
+        let (mut done, mut gone) = (0, 0);
+        while done < slots.len() {
             step(Step::Entry);
-            let word = slot.load(Ordering::Relaxed);
-            if word == 0 || x86_64::is_present(word) {
+            let (slot, word) = (&slots[done], slots[done].load(Ordering::Relaxed));
+            done += 1;
+            if word == 0 {
+                done = pass_together(slots, done, all_empty);
+            } else if x86_64::is_present(word) {
                 continue;
-            }
-            if let Entry::Marker(Marker { marks: present }) = x86_64::decode(word, 1) {
+            } else if let Entry::Marker(Marker { marks: present }) = x86_64::decode(word, 1) {
                 let new = x86_64::encode(Entry::marker(left(present, marks)));
                 slot.store(new, Ordering::Release);
                 gone += u32::from(new == 0);
@@ -373,51 +388,6 @@ fn extend(known: &mut PageRange, part: PageRange) {
         known.start = part.start;
     }
     known.end = part.end;
-}
-
-/// Whether all of these, at `level`, are pages with rights. `false` says nothing.
-#[inline(always)]
-fn are_pages(slots: &[AtomicU64; TOGETHER], level: u8) -> bool {
-    let every = slots.iter().fold(u64::MAX, |every, slot| {
-        step(Step::Entry);
-        every & slot.load(Ordering::Relaxed)
-    });
-    x86_64::are_pages(every, level)
-}
-
-/// Writes `word` where nothing is, from the first of `slots` to the first that is not empty: returns the others. Nobody
-/// else writes where nothing is present, while the caller has the table's lock.
-fn fill_empty(slots: &[AtomicU64], word: u64) -> &[AtomicU64] {
-    let mut rest = slots;
-    loop {
-        while let Some((together, more)) = rest.split_first_chunk::<TOGETHER>() {
-            let some = together.iter().fold(0, |some, slot| {
-                step(Step::Entry);
-                some | slot.load(Ordering::Relaxed)
-            });
-            if some != 0 {
-                break;
-            }
-            for slot in together {
-                slot.store(word, Ordering::Release);
-            }
-            rest = more;
-        }
-        let near = rest.get(..TOGETHER).unwrap_or(rest);
-        let empty = near.iter().take_while(|slot| {
-            step(Step::Entry);
-            let empty = slot.load(Ordering::Relaxed) == 0;
-            if empty {
-                slot.store(word, Ordering::Release);
-            }
-            empty
-        });
-        let filled = empty.count();
-        rest = &rest[filled..];
-        if rest.is_empty() || filled < near.len() {
-            return rest;
-        }
-    }
 }
 
 /// The first part of a huge page, one level down.

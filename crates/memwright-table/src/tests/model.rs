@@ -9,7 +9,8 @@ use proptest::prelude::*;
 
 use super::machine::{TestMachine, frames};
 use crate::{
-    Bits, Edit, Entry, FrameKind, Frames, Marker, Marks, Page, PageRange, PageSize, Present, Table,
+    Bits, Edit, Entry, Extent, FrameKind, Frames, Marker, Marks, Page, PageRange, PageSize,
+    Present, Table,
 };
 
 /// Pages of a window.
@@ -296,27 +297,68 @@ impl World {
         }
     }
 
-    /// Every page, by a cursor over the whole window, against the model; and the counts.
+    /// Every page, as each way to go through the whole window finds it, against the model; and the counts.
     fn check(&self) {
-        let mut cursor = self.table.cursor(self.range(0, WINDOW));
+        let window = self.range(0, WINDOW);
         let mut seen = BTreeMap::new();
+        let mut cursor = self.table.cursor(window);
         while let Some(extent) = cursor.next_filled() {
-            for page in extent.range.iter() {
-                let entry = match extent.entry {
-                    Entry::Present(Present { frame, size, bits }) => {
-                        let inside = page.number() % size.pages();
-                        Entry::page(crate::Frame::new(frame.number() + inside as u32), bits)
-                    }
-                    other => other,
-                };
-                seen.insert(page.number() - self.base, entry);
-            }
+            self.see(&mut seen, extent);
             cursor.advance();
         }
         drop(cursor);
         assert_eq!(seen, self.model);
+
+        let mut seen = BTreeMap::new();
+        self.table.look(window).each_filled(|extent| {
+            self.see(&mut seen, extent);
+            true
+        });
+        assert_eq!(seen, self.model);
+        self.check_runs(window, true);
+        self.check_runs(window, false);
+
         let audit = self.frames.audit();
         assert_eq!(audit.of(FrameKind::Table), self.table.table_frames());
+    }
+
+    /// Adds what an entry says of each of its pages.
+    fn see(&self, seen: &mut BTreeMap<u64, Entry>, extent: Extent) {
+        for page in extent.range.iter() {
+            let entry = match extent.entry {
+                Entry::Present(Present { frame, size, bits }) => {
+                    let inside = page.number() % size.pages();
+                    Entry::page(crate::Frame::new(frame.number() + inside as u32), bits)
+                }
+                other => other,
+            };
+            seen.insert(page.number() - self.base, entry);
+        }
+    }
+
+    /// Runs that are the same follow one another without a gap, and are the same but for their frames.
+    fn check_runs(&self, window: PageRange, singly: bool) {
+        let kind = |entry| match entry {
+            Entry::Present(Present { bits, .. }) => (true, bits, Entry::Empty),
+            other => (false, Bits::empty(), other),
+        };
+        let mut next = window.start;
+        let mut look = self.table.look(window);
+        while let Some(extent) = look.next_alike(singly) {
+            assert_eq!(extent.range.start, next);
+            next = extent.range.end;
+            for page in extent.range.iter() {
+                let known = self.at(page.number() - self.base);
+                assert_eq!(kind(known), kind(extent.entry), "at {page:?}");
+            }
+            let one = !singly
+                || extent
+                    .entry
+                    .present()
+                    .is_none_or(|page| extent.range.len() <= page.size.pages());
+            assert!(one, "{extent:?} are several pages");
+        }
+        assert_eq!(next, window.end);
     }
 }
 

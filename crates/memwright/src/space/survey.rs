@@ -26,21 +26,21 @@ pub enum Forget {
 impl<M: Machine> AddressSpace<M> {
     /// Shows each area of `range` to `visitor`, followed by every entry there that is not empty, upwards, until
     /// `visitor` returns false. The address space is locked meanwhile: the visitor must not enter it.
-    pub fn survey(&self, range: PageRange, visitor: &mut dyn FnMut(Sight<'_, M>) -> bool) {
+    pub fn survey(&self, range: PageRange, mut visitor: impl FnMut(Sight<'_, M>) -> bool) {
         let core = &*self.core;
         let areas = core.areas.read(core.cpu());
         for area in areas.map.overlapping(range) {
             if !visitor(Sight::Area(area)) {
                 return;
             }
-            let mut cursor = core.table.look(area.range().intersect(range));
-            while let Some(extent) = cursor.next_filled() {
-                if !visitor(Sight::Entry(area, extent)) {
-                    return;
-                }
-                if !cursor.advance() {
-                    break;
-                }
+            let mut goes_on = true;
+            let mut look = core.table.look(area.range().intersect(range));
+            look.each_filled(|extent| {
+                goes_on = visitor(Sight::Entry(area, extent));
+                goes_on
+            });
+            if !goes_on {
+                return;
             }
         }
     }

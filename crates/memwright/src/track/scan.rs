@@ -207,7 +207,11 @@ impl<M: Machine> Core<M> {
         gather: &mut Gather<'_, M>,
     ) -> Result<Page, WatchError> {
         if !look.scan.wants_only_written() {
-            return self.scan_each(look, range, gather);
+            return if look.scan.protect {
+                self.scan_each(look, range, gather)
+            } else {
+                Ok(self.scan_alike(look, range))
+            };
         }
         let mut next = range.start;
         let mut written_before = false;
@@ -243,7 +247,26 @@ impl<M: Machine> Core<M> {
         }
     }
 
-    /// Looks at every entry of `range`.
+    /// Looks at every entry of `range` and changes none: neighbours that are the same answer together.
+    fn scan_alike(&self, look: &mut Look<'_, M>, range: PageRange) -> Page {
+        // Who shows an object's pages beside his own is asked page by page what they are.
+        let singly = look.area.object().is_some();
+        let mut cursor = self.table.look(range);
+        while let Some(extent) = cursor.next_alike(singly) {
+            let found = self.categories(look, extent.entry, extent.size);
+            let categories = look.common | found;
+            if look.scan.wants(categories) {
+                let pages = extent.range.len();
+                let taken = (look.take)(extent.range, categories, Share::Any).min(pages);
+                if taken < pages {
+                    return extent.range.start.add(taken);
+                }
+            }
+        }
+        range.end
+    }
+
+    /// Looks at every entry of `range`, for a scan that protects.
     fn scan_each(
         &self,
         look: &mut Look<'_, M>,

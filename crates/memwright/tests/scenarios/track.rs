@@ -11,27 +11,25 @@ fn soft_dirty(process: &Process<'_>, count: u64) -> Vec<u64> {
     let first = page(0).page().number();
     let range = PageRange::new(page(0).page(), page(count).page());
     let mut written = Vec::new();
-    process
-        .space
-        .survey(range, &mut |sight: Sight<'_, Machine>| {
-            match sight {
-                Sight::Area(area) => {
-                    if area.flags().contains(AreaFlags::SOFT_DIRTY) {
-                        written.extend(area.range().intersect(range).iter());
-                    }
-                }
-                Sight::Entry(area, extent) => {
-                    let bits = extent
-                        .entry
-                        .present()
-                        .map_or_else(Default::default, |page| page.bits);
-                    if area.is_soft_dirty(bits) && !area.flags().contains(AreaFlags::SOFT_DIRTY) {
-                        written.extend(extent.range.iter());
-                    }
+    process.space.survey(range, |sight: Sight<'_, Machine>| {
+        match sight {
+            Sight::Area(area) => {
+                if area.flags().contains(AreaFlags::SOFT_DIRTY) {
+                    written.extend(area.range().intersect(range).iter());
                 }
             }
-            true
-        });
+            Sight::Entry(area, extent) => {
+                let bits = extent
+                    .entry
+                    .present()
+                    .map_or_else(Default::default, |page| page.bits);
+                if area.is_soft_dirty(bits) && !area.flags().contains(AreaFlags::SOFT_DIRTY) {
+                    written.extend(extent.range.iter());
+                }
+            }
+        }
+        true
+    });
     written.iter().map(|page| page.number() - first).collect()
 }
 

@@ -57,7 +57,7 @@ pub fn locked(context: &Context<'_>) -> Result<u64, fmt::Error> {
             }
         });
         for range in ranges {
-            space.survey(range, &mut |sight| {
+            space.survey(range, |sight| {
                 if let Sight::Entry(_, extent) = sight {
                     match extent.entry {
                         Entry::Present(page) if !page.bits.contains(Bits::BORROWED) => {

@@ -13,7 +13,7 @@ use crate::{
 };
 use alloc::sync::Arc;
 use memwright::{Area, space::Sight};
-use memwright_table::{Bits, Entry, FrameKind, Marks, Page, PageRange};
+use memwright_table::{Bits, Entry, Extent, Frame, FrameKind, Marks, Page, PageRange, PageSize};
 
 /// Bytes of a word.
 const WORD: usize = 8;
@@ -63,16 +63,6 @@ fn soft_dirty(area: &Area<M>, bits: Bits) -> u64 {
     u64::from(area.is_soft_dirty(bits)) * bit::SOFT_DIRTY
 }
 
-/// The state of the page that an entry stands for.
-fn carried(entry: Entry) -> Bits {
-    match entry {
-        Entry::Empty | Entry::Marker(_) => Bits::empty(),
-        Entry::Swapped(page) => page.bits,
-        Entry::Migrating(page) => page.bits,
-        Entry::Present(page) => page.bits,
-    }
-}
-
 /// Which of the first [`CHUNK`] pages of `range` the object of an area there has in swap: a bit for each. Of these those
 /// are told that a marker stands for; an entry of nothing says nothing.
 fn in_swap_of_object(area: &Area<M>, range: PageRange) -> u64 {
@@ -90,48 +80,110 @@ fn in_swap_of_object(area: &Area<M>, range: PageRange) -> u64 {
     found
 }
 
-/// The word for an entry (`pte_to_pagemap_entry`).
-fn word(memory: &Memory, entry: Entry, at: Page, shows_frames: bool) -> u64 {
-    let page = match entry {
-        Entry::Empty => return 0,
+/// What the bits of a page in memory tell (`pte_to_pagemap_entry`). An exclusive one is shown by this entry alone, whoever
+/// else may have its frame.
+fn of_bits(area: &Area<M>, bits: Bits) -> u64 {
+    let unwritten = bits.contains(Bits::WATCHED) && !bits.contains(Bits::DIRTY);
+    let protected = bits.contains(Bits::UFFD_WP) || unwritten;
+    bit::PRESENT
+        | soft_dirty(area, bits)
+        | (u64::from(protected) * bit::WRITE_PROTECTED)
+        | (u64::from(bits.contains(Bits::EXCLUSIVE)) * bit::EXCLUSIVE)
+}
+
+/// The word for what has no frame.
+fn of_absent(area: &Area<M>, entry: Entry, shows_frames: bool) -> u64 {
+    let (bits, word) = match entry {
+        Entry::Empty | Entry::Present(_) => return 0,
         Entry::Marker(marker) => {
             let guard = u64::from(marker.marks.contains(Marks::GUARD)) * bit::GUARD;
             let protected = marker.marks.contains(Marks::UFFD_WP);
             // It has the form of an entry in swap.
-            return bit::SWAP | guard | (u64::from(protected) * bit::WRITE_PROTECTED);
+            let word = bit::SWAP | guard | (u64::from(protected) * bit::WRITE_PROTECTED);
+            (Bits::empty(), word)
         }
         Entry::Swapped(page) => {
             let unwritten = page.bits.intersects(Bits::UFFD_WP | Bits::WATCHED);
             // The device and the slot there, laid out as the slot's number is.
             let slot = if shows_frames { page.slot } else { 0 };
-            return bit::SWAP | slot | (u64::from(unwritten) * bit::WRITE_PROTECTED);
+            let word = bit::SWAP | slot | (u64::from(unwritten) * bit::WRITE_PROTECTED);
+            (page.bits, word)
         }
-        Entry::Migrating(_) => return bit::SWAP,
-        Entry::Present(page) => page,
+        Entry::Migrating(page) => (page.bits, bit::SWAP),
     };
-    let frame = page.frame_of(at);
-    let mut word = bit::PRESENT;
-    if shows_frames {
-        word |= u64::from(frame.number());
+    word | soft_dirty(area, bits)
+}
+
+/// Words of pages that follow one another, as they are found.
+struct Words<'a> {
+    memory: &'a Memory,
+    shows_frames: bool,
+    range: PageRange,
+    words: [u64; CHUNK],
+    /// Pages that their object has in swap: a bit for each.
+    in_swap: u64,
+    /// What the bits of the last page told: its neighbours mostly have the same.
+    last: Option<(Bits, u64)>,
+}
+
+impl Words<'_> {
+    fn part(&mut self, range: PageRange) -> &mut [u64] {
+        let part = self.range.intersect(range);
+        let at = (part.start.number() - self.range.start.number()) as usize;
+        &mut self.words[at..at + part.len() as usize]
     }
-    let unwritten = page.bits.contains(Bits::WATCHED) && !page.bits.contains(Bits::DIRTY);
-    if page.bits.contains(Bits::UFFD_WP) || unwritten {
-        word |= bit::WRITE_PROTECTED;
+
+    /// An area begins: its pages are empty unless an entry says otherwise.
+    fn enter(&mut self, area: &Area<M>) {
+        self.in_swap |= in_swap_of_object(area, self.range);
+        self.last = None;
+        let empty = soft_dirty(area, Bits::empty());
+        self.part(area.range()).fill(empty);
     }
-    if page.bits.contains(Bits::BORROWED) {
-        return word;
+
+    /// Adds an entry of the area.
+    fn add(&mut self, area: &Area<M>, extent: Extent) {
+        let Entry::Present(page) = extent.entry else {
+            return self.add_absent(area, extent);
+        };
+        let of_bits = match self.last {
+            Some((bits, word)) if bits == page.bits => word,
+            Some(_) | None => of_bits(area, page.bits),
+        };
+        self.last = Some((page.bits, of_bits));
+        let mut index = (extent.range.start.number() - self.range.start.number()) as usize;
+        if matches!(page.size, PageSize::Size4K) {
+            self.words[index] = of_bits | self.of_frame(page.frame, page.bits);
+            return;
+        }
+        for at in extent.range.iter() {
+            self.words[index] = of_bits | self.of_frame(page.frame_of(at), page.bits);
+            index += 1;
+        }
     }
-    let frames = memory.frames();
-    if matches!(
-        frames.kind(frame),
-        FrameKind::Object | FrameKind::PoolObject
-    ) {
-        word |= bit::FILE;
+
+    /// What the frame of a page with these bits tells besides.
+    #[inline]
+    fn of_frame(&self, frame: Frame, bits: Bits) -> u64 {
+        let number = u64::from(frame.number()) * u64::from(self.shows_frames);
+        if bits.intersects(Bits::EXCLUSIVE | Bits::BORROWED) {
+            return number;
+        }
+        let (kind, sharers) = self.memory.frames().shown(frame);
+        let file = matches!(kind, FrameKind::Object | FrameKind::PoolObject);
+        number | (u64::from(file) * bit::FILE) | (u64::from(sharers == 1) * bit::EXCLUSIVE)
     }
-    if frames.sharers(frame) == 1 {
-        word |= bit::EXCLUSIVE;
+
+    fn add_absent(&mut self, area: &Area<M>, extent: Extent) {
+        let word = of_absent(area, extent.entry, self.shows_frames);
+        let is_marker = matches!(extent.entry, Entry::Marker(_));
+        let mut in_swap = self.in_swap >> (extent.range.start.number() - self.range.start.number());
+        for each in self.part(extent.range) {
+            let out = u64::from(is_marker) & in_swap & 1;
+            *each = word | (out * bit::SWAP);
+            in_swap >>= 1;
+        }
     }
-    word
 }
 
 impl File for PagemapFile {
@@ -169,38 +221,26 @@ impl File for PagemapFile {
             if count == 0 {
                 break;
             }
-            let mut bytes = [0; CHUNK * WORD];
             let range = PageRange::new(Page::new(first), Page::new(first + count as u64));
-            let mut set = |pages: PageRange, word: u64| {
-                for page in pages.iter() {
-                    let at = (page.number() - first) as usize * WORD;
-                    bytes[at..at + WORD].copy_from_slice(&word.to_le_bytes());
-                }
+            let mut words = Words {
+                memory: space.memory(),
+                shows_frames: self.shows_frames,
+                range,
+                words: [0; CHUNK],
+                in_swap: 0,
+                last: None,
             };
-            let mut in_swap = 0;
-            space.survey(range, &mut |sight| {
+            space.survey(range, |sight| {
                 match sight {
-                    Sight::Area(area) => {
-                        in_swap |= in_swap_of_object(area, range);
-                        let word = soft_dirty(area, Bits::empty());
-                        set(area.range().intersect(range), word);
-                    }
-                    Sight::Entry(area, extent) => {
-                        let dirty = soft_dirty(area, carried(extent.entry));
-                        let is_marker = matches!(extent.entry, Entry::Marker(_));
-                        for page in extent.range.iter() {
-                            let mut word =
-                                word(space.memory(), extent.entry, page, self.shows_frames);
-                            let out = in_swap >> (page.number() - first) & 1;
-                            if is_marker && out == 1 {
-                                word |= bit::SWAP;
-                            }
-                            set(PageRange::single(page), word | dirty);
-                        }
-                    }
+                    Sight::Area(area) => words.enter(area),
+                    Sight::Entry(area, extent) => words.add(area, extent),
                 }
                 true
             });
+            let mut bytes = [0; CHUNK * WORD];
+            for (word, bytes) in words.words.iter().zip(bytes.chunks_exact_mut(WORD)) {
+                bytes.copy_from_slice(&word.to_le_bytes());
+            }
             let put = sink.put(&bytes[..count * WORD])?;
             done += put;
             *position += put as u64;

@@ -57,7 +57,7 @@ pub fn numa_maps(_context: &Context<'_>, subject: &Subject, text: &mut Text) -> 
     };
     let mut all: Vec<(Noted, AreaFlags, PolicyId, Counts)> = Vec::new();
     let user = PageRange::new(Page::new(0), Page::USER_END);
-    space.survey(user, &mut |sight: Sight<'_, M>| {
+    space.survey(user, |sight: Sight<'_, M>| {
         match (sight, all.last_mut()) {
             (Sight::Area(area), _) => {
                 let placement = area.placement();

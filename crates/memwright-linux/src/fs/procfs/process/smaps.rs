@@ -35,7 +35,7 @@ fn survey(subject: &Subject) -> Vec<Summed> {
         return all;
     };
     let user = PageRange::new(Page::new(0), Page::USER_END);
-    space.survey(user, &mut |sight| {
+    space.survey(user, |sight| {
         match (sight, all.last_mut()) {
             (Sight::Area(area), _) => all.push(Summed {
                 noted: Noted::of(area),

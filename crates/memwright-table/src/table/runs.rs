@@ -1,0 +1,98 @@
+//! Runs of neighbours in a table that have something in common, many at a time.
+
+use core::sync::atomic::{AtomicU64, Ordering};
+
+use crate::entry::x86_64;
+use crate::sync::{Step, step};
+
+/// Entries that are looked at together.
+pub(super) const TOGETHER: usize = 8;
+
+/// What is left after the entries of which something holds: `all` may say so of many together, `one` says it of each.
+#[inline(always)]
+pub(super) fn pass_while(
+    slots: &[AtomicU64],
+    all: impl Fn(&[AtomicU64; TOGETHER]) -> bool,
+    one: impl Fn(u64) -> bool,
+) -> &[AtomicU64] {
+    let mut rest = slots;
+    loop {
+        while let Some((together, more)) = rest.split_first_chunk::<TOGETHER>() {
+            if !all(together) {
+                break;
+            }
+            rest = more;
+        }
+        let near = rest.get(..TOGETHER).unwrap_or(rest);
+        let passed = near.iter().take_while(|slot| {
+            step(Step::Entry);
+            one(slot.load(Ordering::Relaxed))
+        });
+        let passed = passed.count();
+        rest = &rest[passed..];
+        if rest.is_empty() || passed < near.len() {
+            return rest;
+        }
+    }
+}
+
+/// The first entry from `at` on that is not among those of which `all` is so, many at a time: looked for now and then.
+#[inline(always)]
+pub(super) fn pass_together(
+    slots: &[AtomicU64],
+    at: usize,
+    all: impl Fn(&[AtomicU64; TOGETHER]) -> bool,
+) -> usize {
+    if at % TOGETHER != 0 {
+        return at;
+    }
+    let mut rest = &slots[at..];
+    while let Some((together, more)) = rest.split_first_chunk() {
+        if !all(together) {
+            break;
+        }
+        rest = more;
+    }
+    slots.len() - rest.len()
+}
+
+/// What any of these has.
+#[inline(always)]
+fn any_bits(slots: &[AtomicU64; TOGETHER]) -> u64 {
+    slots.iter().fold(0, |some, slot| {
+        step(Step::Entry);
+        some | slot.load(Ordering::Relaxed)
+    })
+}
+
+/// Whether nothing is in any of these.
+#[inline(always)]
+pub(super) fn all_empty(slots: &[AtomicU64; TOGETHER]) -> bool {
+    any_bits(slots) == 0
+}
+
+/// Whether no page is in any of these, of a lowest table.
+#[inline(always)]
+pub(super) fn none_present(slots: &[AtomicU64; TOGETHER]) -> bool {
+    !x86_64::is_present(any_bits(slots))
+}
+
+/// Whether all of these, at `level`, are pages with rights. `false` says nothing.
+#[inline(always)]
+pub(super) fn are_pages(slots: &[AtomicU64; TOGETHER], level: u8) -> bool {
+    let every = slots.iter().fold(u64::MAX, |every, slot| {
+        step(Step::Entry);
+        every & slot.load(Ordering::Relaxed)
+    });
+    x86_64::are_pages(every, level)
+}
+
+/// How many of the first `slots` have these attributes.
+#[inline(never)]
+pub(super) fn count_alike(slots: &[AtomicU64], attributes: u64) -> usize {
+    let alike = |slot: &AtomicU64| {
+        step(Step::Entry);
+        x86_64::attributes(slot.load(Ordering::Relaxed)) == attributes
+    };
+    slots.iter().take_while(|slot| alike(slot)).count()
+}
