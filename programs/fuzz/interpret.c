@@ -26,6 +26,12 @@
  *     watch PAGE LENGTH WHO MODE         UFFDIO_REGISTER; WHO: s told of faults, by SIGBUS, t the same, but does not protect
  *                                        what is not there, or a asynchronous; MODE: of m (missing), w (write
  *                                        protection), n (minor)
+ *                                        or one of whom `agree` was said, or h, who watches a child as such a one does
+ *                                        its parent
+ *     agree WHO FEATURES ANSWERS         makes a watcher, e or v, with these features (UFFD_FEATURE_...), and says how what
+ *                                        it is told is answered: a fault by bytes, w protected ones, d by bytes and waking apart,
+ *                                        z zeroes, x poison, u the end of watching the page; k keeps the descriptors that
+ *                                        forks bring, and reads of them as well; q closes instead of reading
  *     unwatch PAGE LENGTH WHO            UFFDIO_UNREGISTER
  *     wp PAGE LENGTH WHO 0|1             UFFDIO_WRITEPROTECT
  *     fill PAGE LENGTH FROM MODE [WHO]   UFFDIO_COPY of pages of the file, with this mode
@@ -45,7 +51,7 @@
  * Without a file it says what the kernel has, one name a line; scripts may ask for no more.
  *
  * Each result is one line: the script's line, what the call returned; for an access also what pagemap said of the page
- * before, and the faults that it took.
+ * before, and the faults that it took. Lines that begin with `told` follow, one for each message that somebody read.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -67,6 +73,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "told.h"
+
 #ifndef MAP_FIXED_NOREPLACE
 #define MAP_FIXED_NOREPLACE 0x100000
 #endif
@@ -80,53 +88,6 @@
 #ifndef SYS_mseal
 #define SYS_mseal 462
 #endif
-/* include/uapi/linux/userfaultfd.h; the C library brings no headers of the kernel. */
-struct api {
-	uint64_t version, features, calls;
-};
-struct pages {
-	uint64_t start, length;
-};
-struct registration {
-	struct pages pages;
-	uint64_t mode, calls;
-};
-struct protection {
-	struct pages pages;
-	uint64_t mode;
-};
-struct filling {
-	uint64_t to, from, length, mode;
-	int64_t done;
-};
-struct zeroing {
-	struct pages pages;
-	uint64_t mode;
-	int64_t done;
-};
-/* UFFDIO_ZEROPAGE, UFFDIO_CONTINUE and UFFDIO_POISON have the same shape, UFFDIO_COPY and UFFDIO_MOVE too. */
-#define MOVE _IOWR(0xaa, 5, struct filling)
-#define SHOW _IOWR(0xaa, 7, struct zeroing)
-#define POISON _IOWR(0xaa, 8, struct zeroing)
-#define WATCH_API _IOWR(0xaa, 0x3f, struct api)
-#define WATCH _IOWR(0xaa, 0, struct registration)
-#define UNWATCH _IOR(0xaa, 1, struct pages)
-#define FILL _IOWR(0xaa, 3, struct filling)
-#define ZERO _IOWR(0xaa, 4, struct zeroing)
-#define PROTECT _IOWR(0xaa, 6, struct protection)
-enum { VERSION = 0xaa, MISSING = 1, WRITES = 2, MINOR = 4, FILL_PROTECTED = 2, PROTECTED = 1, OVER_HOLES = 2 };
-enum {
-	HAS_WRITES = 1 << 0,
-	HAS_MISSING_SHMEM = 1 << 5,
-	HAS_SIGNAL = 1 << 7,
-	HAS_MINOR_SHMEM = 1 << 10,
-	HAS_WRITES_SHMEM = 1 << 12,
-	HAS_UNPOPULATED = 1 << 13,
-	HAS_POISON = 1 << 14,
-	HAS_ASYNC = 1 << 15,
-	HAS_MOVE = 1 << 16,
-};
-
 /* include/uapi/linux/fs.h */
 struct scanned {
 	uint64_t start, end, categories;
@@ -173,7 +134,8 @@ static void __attribute__((format(printf, 1, 2))) say(const char *format, ...)
 static long faults(void)
 {
 	struct rusage usage;
-	getrusage(RUSAGE_SELF, &usage);
+	/* Of the thread: who answers has faults too. */
+	getrusage(RUSAGE_THREAD, &usage);
 	return usage.ru_minflt;
 }
 
@@ -254,6 +216,8 @@ static void remap(char **words)
 /* The first of them where none is named. */
 static int watcher_named(const char *name)
 {
+	if (name && strchr("evh", *name))
+		return source_named(*name);
 	return name && *name == 'a' ? untold : name && *name == 't' ? told_late : told;
 }
 
@@ -291,21 +255,30 @@ static void say_entry(uint64_t entry)
 	    entry >> 56 & 1 ? "x" : "", entry >> 57 & 1 ? "w" : "", entry >> 58 & 1 ? "g" : "");
 }
 
-static void read_entries(long page, uint64_t *entries, int count)
+static void read_entries_of(const char *whose, long page, uint64_t *entries, int count)
 {
-	int descriptor = open("/proc/self/pagemap", O_RDONLY);
+	int descriptor = open(whose, O_RDONLY);
 	size_t length = count * sizeof *entries;
 	if (pread(descriptor, entries, length, ((uintptr_t)range / PAGE + page) * 8) != (ssize_t)length)
 		_exit(4);
 	close(descriptor);
 }
 
-/* Whether a guard stands there: until 6.18 Linux puts a page in its place, later it does not (pte_is_uffd_marker). */
-static int is_guarded(char **words)
+static void read_entries(long page, uint64_t *entries, int count)
+{
+	read_entries_of("/proc/self/pagemap", page, entries, count);
+}
+
+/* Whether a guard stands there: until 6.18 Linux puts a page in its place, later it does not (pte_is_uffd_marker). The
+ * memory is the child's where its watcher is asked. */
+static int is_guarded(char **words, const char *who)
 {
 	uint64_t entries[PAGES];
-	int count = atoi(words[1]);
-	read_entries(atol(words[0]), entries, count);
+	int count = atoi(words[1]), of_child = who && *who == 'h' && source_named('h') >= 0;
+	char whose[64] = "/proc/self/pagemap";
+	if (of_child)
+		snprintf(whose, sizeof whose, "/proc/%d/pagemap", (int)told_shared->threads[1]);
+	read_entries_of(whose, atol(words[0]), entries, count);
 	for (int page = 0; page < count; page++)
 		if (entries[page] >> 58 & 1)
 			return 1;
@@ -317,7 +290,7 @@ static void fill(char **words)
 {
 	static char pages[PAGES * PAGE];
 	long length = atol(words[1]) * PAGE;
-	if (is_guarded(words)) {
+	if (is_guarded(words, words[4])) {
 		say(" guarded");
 		return;
 	}
@@ -347,7 +320,7 @@ static void place(unsigned long command, char **words, uint64_t mode, const char
 
 static void show(char **words)
 {
-	if (is_guarded(words))
+	if (is_guarded(words, words[3]))
 		say(" guarded");
 	else
 		place(SHOW, words, atoi(words[2]) ? FILL_PROTECTED : 0, words[3]);
@@ -585,10 +558,18 @@ static long range_call(const char *name, char **words)
 	_exit(2);
 }
 
+static void agree(char **words)
+{
+	int descriptor = add_watcher(*words[0], strtoul(words[1], NULL, 16), words[2]);
+	say(descriptor < 0 ? " refused" : " 0");
+}
+
 static void perform(const char *name, char **words)
 {
 	if (!strcmp(name, "map"))
 		map(words);
+	else if (!strcmp(name, "agree"))
+		agree(words);
 	else if (!strcmp(name, "remap"))
 		remap(words);
 	else if (!strcmp(name, "write"))
@@ -647,6 +628,16 @@ static void await(int *pipe)
 		_exit(4);
 }
 
+/* What the watchers were told during a line. */
+static void say_told(char why)
+{
+	if (!reader_runs)
+		return;
+	ask_reader(why);
+	say("%.*s", (int)told_shared->length, told_shared->text);
+	told_shared->length = 0;
+}
+
 /* One script: its lines, in a process of its own. */
 static void run_script(char **lines, int count)
 {
@@ -671,9 +662,12 @@ static void run_script(char **lines, int count)
 			child = fork();
 			if (child == 0) {
 				me = 'C';
+				told_shared->threads[1] = getpid();
 				alarm(2);
 			} else {
-				say(" %d\n", child > 0);
+				say(" %d", child > 0);
+				say_told('f');
+				say("\n");
 			}
 			if (me == 'C')
 				continue;
@@ -685,10 +679,13 @@ static void run_script(char **lines, int count)
 				close(to_child[end]);
 				close(to_parent[end]);
 			}
-			say(" %d\n", status);
+			say(" %d", status);
+			say_told('j');
+			say("\n");
 		} else {
 			if (!over)
 				perform(words[1], words + 2);
+			say_told('l');
 			say("\n");
 		}
 		if (i + 1 < count && *lines[i + 1] != me && (me == 'C' || child))
@@ -696,23 +693,6 @@ static void run_script(char **lines, int count)
 		if (over)
 			_exit(0);
 	}
-}
-
-/* A descriptor with these features, as far as the kernel has them; -1 if it has none at all. */
-static int watcher(uint64_t features)
-{
-	struct api probe = { .version = VERSION }, api = { .version = VERSION };
-	int descriptor = syscall(SYS_userfaultfd, O_CLOEXEC | O_NONBLOCK);
-	if (descriptor < 0 || ioctl(descriptor, WATCH_API, &probe)) {
-		close(descriptor);
-		return -1;
-	}
-	close(descriptor);
-	descriptor = syscall(SYS_userfaultfd, O_CLOEXEC | O_NONBLOCK);
-	api.features = features & probe.features;
-	if (ioctl(descriptor, WATCH_API, &api))
-		_exit(4);
-	return descriptor;
 }
 
 /* 0, which is every page's, where there are no keys. */
@@ -781,6 +761,9 @@ static int probe(void)
 		puts("poison");
 	if (features & HAS_MINOR_SHMEM)
 		puts("minor");
+	/* Not everybody may be told of forks. */
+	if (watcher(HAS_FORK) >= 0)
+		puts("events");
 	if (new_key() > 0)
 		puts("keys");
 	if (ioctl(pagemap, SCAN_PAGES, &empty) >= 0 || errno != ENOTTY)
@@ -805,8 +788,11 @@ int main(int count, char **arguments)
 	}
 	char *text = mmap(NULL, status.st_size + 1, PROT_READ | PROT_WRITE, MAP_PRIVATE, input, 0);
 	report = mmap(NULL, sizeof *report, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-	if (text == MAP_FAILED || report == MAP_FAILED)
+	told_shared = mmap(NULL, sizeof *told_shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	if (text == MAP_FAILED || report == MAP_FAILED || told_shared == MAP_FAILED)
 		return 4;
+	told_range = range;
+	told_pages = PAGES;
 	prctl(PR_SET_THP_DISABLE, 1, 0, 0, 0);
 	/* Linux keeps lists of pages for each CPU: what it pages out depends on them. */
 	cpu_set_t one;

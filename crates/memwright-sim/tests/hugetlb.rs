@@ -6,7 +6,7 @@ mod support;
 use std::sync::Arc;
 
 use memwright::object::{HUGE_BYTES, HugeFile, Object, ObjectIdentity, PrivateHuge};
-use memwright::uffd::{Watch, WatchModes, Watcher};
+use memwright::uffd::{Watch, WatchEvents, WatchModes, Watcher};
 use memwright::{Advice, MapRequest};
 use memwright_sim::process::{Host, Process, Signal};
 use memwright_sim::{MachineOptions, SimulatedMachine};
@@ -170,7 +170,7 @@ fn a_watched_page_is_filled_and_protected_whole() {
         number: 1,
         asynchronous: false,
         unpopulated: false,
-        follows: false,
+        events: WatchEvents::empty(),
     })
     .expect("heap");
     let space = process.space();

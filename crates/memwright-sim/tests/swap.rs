@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 
 use memwright::Advice;
-use memwright::uffd::{Watch, WatchModes, Watcher};
+use memwright::uffd::{Watch, WatchEvents, WatchModes, Watcher};
 use memwright_sim::HostSwap;
 use memwright_sim::process::{Host, Process, Signal};
 use memwright_table::{CpuId, Entry, FrameKind, PageRange};
@@ -136,7 +136,7 @@ fn a_protected_page_comes_back_protected() {
         number: 1,
         asynchronous: true,
         unpopulated: false,
-        follows: false,
+        events: WatchEvents::empty(),
     })
     .expect("heap");
     process.on(FIRST, |space| {

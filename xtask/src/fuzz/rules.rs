@@ -48,12 +48,24 @@ impl Rule {
         }
     }
 
-    /// The rule by which what the guest said follows from what the referee said, and did `before`.
+    /// The rule by which what the guest said follows from what the referee said, and did `before`. What watchers were
+    /// told is the same by every rule.
     pub fn of(before: &[String], referee: &str, guest: &str) -> Option<Self> {
-        of_access(referee, guest)
-            .or_else(|| of_scan(referee, guest))
-            .or_else(|| of_areas(before, referee, guest))
+        let ((referee, told), (guest, also_told)) = (without_told(referee), without_told(guest));
+        if told != also_told {
+            return None;
+        }
+        of_access(&referee, &guest)
+            .or_else(|| of_scan(&referee, &guest))
+            .or_else(|| of_areas(before, &referee, &guest))
     }
+}
+
+/// A result, and apart from it what watchers were told.
+fn without_told(result: &str) -> (String, Vec<&str>) {
+    let (told, rest): (Vec<&str>, Vec<&str>) =
+        result.lines().partition(|line| line.starts_with("  told "));
+    (rest.join("\n"), told)
 }
 
 /// An access that was done: `WHO write PAGE VALUE: BEFORE done faults COUNT`, or with what was read.
@@ -284,6 +296,16 @@ mod tests {
         let rule = Some(Rule::MarkerWithoutProtection);
         assert_eq!(Rule::of(&[], &read(7, 2), &read(7, 1)), rule);
         assert_eq!(Rule::of(&[], &read(7, 2), &read(8, 1)), None);
+        let told = |faults, what| format!("P write 1 2: px done faults {faults}\n  told e {what}");
+        let rule = Some(Rule::RightsAtOnce);
+        assert_eq!(
+            Rule::of(&[], &told(1, "fault 1"), &told(0, "fault 1")),
+            rule
+        );
+        assert_eq!(
+            Rule::of(&[], &told(1, "fault 1"), &told(0, "fault 2")),
+            None
+        );
         let elsewhere = "P write 1 2: p done faults 0";
         assert_eq!(
             Rule::of(&[], "P write 1 2: px done faults 1", elsewhere),

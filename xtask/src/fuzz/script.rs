@@ -52,7 +52,28 @@ struct Kind<'a> {
     watched: bool,
     /// Who watches most of it.
     watcher: char,
+    /// Who is told by messages, which are read.
+    told: &'static [char],
 }
+
+/// Names of watchers that are told by messages.
+const TOLD: [char; 2] = ['e', 'v'];
+/// Features that such a watcher may ask for (include/uapi/linux/userfaultfd.h), and how rarely it does: one in so many.
+/// `UFFD_FEATURE_EVENT_FORK`, `_REMAP`, `_REMOVE`, `_UNMAP`; `UFFD_FEATURE_THREAD_ID`, `_EXACT_ADDRESS`,
+/// `_WP_UNPOPULATED`; `UFFD_FEATURE_SIGBUS`, `_WP_ASYNC`.
+const FEATURES: [(u64, u64); 9] = [
+    (1 << 1, 1),
+    (1 << 2, 2),
+    (1 << 3, 1),
+    (1 << 6, 1),
+    (1 << 8, 2),
+    (1 << 11, 2),
+    (1 << 13, 2),
+    (1 << 7, 6),
+    (1 << 15, 8),
+];
+/// How messages are answered, by the interpreter's letters.
+const ANSWERS: &[&str] = &["k", "k", "k", "kw", "kd", "kz", "kx", "ku", "b", "z", "q"];
 
 impl Kind<'_> {
     /// Who is asked: mostly who watches.
@@ -61,18 +82,54 @@ impl Kind<'_> {
             0 => 't',
             1 => 's',
             2 if self.abilities.has("watch-async") => 'a',
+            3 if !self.told.is_empty() => 'h',
+            4 if !self.told.is_empty() => random.pick(self.told),
             _ => self.watcher,
         }
+    }
+}
+
+/// Makes a watcher that is told by messages.
+fn agree(random: &mut Random, who: char) -> String {
+    let features = FEATURES.iter().fold(0, |features, (bit, rarity)| {
+        // What asks for events is rarely without.
+        let asked = if *rarity == 1 {
+            !random.one_in(4)
+        } else {
+            random.one_in(*rarity)
+        };
+        if asked { features | bit } else { features }
+    });
+    format!("agree {who} {features:x} {}", random.pick(ANSWERS))
+}
+
+/// Something of which watchers may want to know.
+fn event(random: &mut Random) -> String {
+    let (start, length) = range(random);
+    match random.below(8) {
+        0..=1 => format!("unmap {start} {length}"),
+        2..=4 => remap(random),
+        5 => map(random),
+        _ => format!("advise {start} {length} {}", random.pick(&[4, 4, 8, 9, 24])),
     }
 }
 
 impl Script {
     /// A script of about `length` operations that ask for no more than both kernels have.
     pub fn random(random: &mut Random, length: u64, abilities: &Abilities) -> Self {
+        let watched = abilities.has("watch") && random.one_in(2);
+        let told = match random.below(4) {
+            0 if watched && abilities.has("events") => &TOLD[..],
+            1 if watched && abilities.has("events") => &TOLD[..1],
+            _ => &[],
+        };
         let kind = Kind {
             abilities,
-            watched: abilities.has("watch") && random.one_in(2),
-            watcher: if abilities.has("watch-async") && random.one_in(2) {
+            watched,
+            told,
+            watcher: if let Some(told) = told.first() {
+                *told
+            } else if abilities.has("watch-async") && random.one_in(2) {
                 'a'
             } else if random.one_in(4) {
                 't'
@@ -85,6 +142,9 @@ impl Script {
         // Most operations should meet a mapping.
         for _ in 0..random.within(1, 3) {
             lines.push(format!("P {}", map(random)));
+        }
+        for who in kind.told {
+            lines.push(format!("P {}", agree(random, *who)));
         }
         if kind.watched && random.one_in(2) {
             // Most of what is watched should be so as a whole: protection stops where nobody watches.
@@ -103,6 +163,8 @@ impl Script {
             // A child has no descriptor that watches it.
             if who == 'P' && kind.watched && random.one_in(3) {
                 lines.push(format!("P {}", watching(random, &kind)));
+            } else if !kind.told.is_empty() && random.one_in(5) {
+                lines.push(format!("{who} {}", event(random)));
             } else {
                 lines.push(format!("{who} {}", operation(random, &kind)));
             }
@@ -313,7 +375,7 @@ mod tests {
     #[test]
     fn random_scripts_are_balanced_and_repeat() {
         let abilities = Abilities::parse(
-            "watch\nwatch-async\nscan\nguard\nseal\nkeys\nmove\npoison\nminor\nsoft-dirty\n",
+            "watch\nwatch-async\nevents\nscan\nguard\nseal\nkeys\nmove\npoison\nminor\nsoft-dirty\n",
         );
         for seed in 0..200 {
             let random = || Script::random(&mut Random::new(seed), 40, &abilities);

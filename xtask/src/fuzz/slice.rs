@@ -17,7 +17,8 @@ const ON_LINUX: usize = 20_000;
 /// more, which is for whoever looks, and no reason to refuse a change.
 const KNOWN: (u32, u32) = (6, 18);
 /// What its kernel must have, by the interpreter's names. Keys are the processor's.
-const NEEDED: [&str; 9] = [
+const NEEDED: [&str; 10] = [
+    "events",
     "guard",
     "minor",
     "move",

@@ -169,6 +169,13 @@ fn fork_space(context: &Context<'_>) -> Result<Arc<Space>, Errno> {
 
 fn child_parts(context: &Context<'_>, flags: CloneFlags) -> Result<Parts, Errno> {
     let parent = context.process();
+    // Before the memory: what watchers get for the child is not the child's.
+    let files = context.files();
+    let files = if flags.contains(CloneFlags::FILES) {
+        files
+    } else {
+        Arc::new(files.duplicate(context.kernel)?)
+    };
     let (space, image) = if flags.contains(CloneFlags::VM) {
         (context.space(), parent.image())
     } else {
@@ -176,12 +183,6 @@ fn child_parts(context: &Context<'_>, flags: CloneFlags) -> Result<Parts, Errno>
             fork_space(context)?,
             parent.image().map(|image| Arc::new(image.fork())),
         )
-    };
-    let files = context.files();
-    let files = if flags.contains(CloneFlags::FILES) {
-        files
-    } else {
-        Arc::new(files.duplicate(context.kernel)?)
     };
     let fs = context.fs();
     let fs = if flags.contains(CloneFlags::FS) {

@@ -5,7 +5,7 @@ use crate::{
     M, Space,
     context::Context,
     errno::Errno,
-    fs::{Mapping, OpenFile, secret::is_secret, userfault},
+    fs::{Mapping, OpenFile, secret::is_secret, userfault::Announced},
     memory::{
         advise_errno, lock_errno, map_errno, protect_errno, remap_errno, seal_errno, sync_errno,
         unmap_errno,
@@ -20,6 +20,7 @@ use memwright::{
     Rights, SharedSetting,
     object::{Object, ObjectIdentity, Shmem},
     space::{Advice, Advised, ExecGain, RemapRequest, SyncFlags},
+    uffd::{Watch, WatchEvent},
 };
 use memwright_table::VirtAddr;
 
@@ -184,15 +185,10 @@ pub fn mmap(context: &Context<'_>, arguments: &Arguments) -> CallResult {
         return map_low(context, plan, length, kind, max_rights);
     }
     let request = request(plan, length, kind, max_rights);
-    let replaced = match request.placement {
-        Placement::Fixed(_) => length,
-        Placement::FixedNoReplace(_) | Placement::Hint(_) | Placement::Anywhere => 0,
-    };
-    let going = userfault::unmapping(context, address, replaced);
-    let mapped = context
-        .with_space(|space| space.map(&request))
-        .map_err(map_errno)?;
-    going.tell(context);
+    let mapped = telling(context, |space, witness| {
+        space.map_telling(&request, witness)
+    });
+    let mapped = mapped.map_err(map_errno)?;
     if context.kernel.probes.exist() && !plan.anonymous {
         context.kernel.probes.mapped(context.process());
     }
@@ -357,12 +353,24 @@ fn file(
 /// `munmap`.
 pub fn munmap(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     let [address, length, ..] = *arguments;
-    let going = userfault::unmapping(context, address, length);
-    context
-        .with_space(|space| space.unmap(VirtAddr::new(address), length))
-        .map_err(unmap_errno)?;
-    going.tell(context);
+    let address = VirtAddr::new(address);
+    telling(context, |space, witness| {
+        space.unmap_telling(address, length, witness)
+    })
+    .map_err(unmap_errno)?;
     Ok(0)
+}
+
+/// Changes what is mapped; then watchers are told of it, whatever came of it.
+fn telling<R>(
+    context: &Context<'_>,
+    change: impl FnOnce(&Space, &mut dyn FnMut(&Watch, WatchEvent)) -> R,
+) -> R {
+    let mut announced = Announced::new(context.kernel);
+    let result =
+        context.with_space(|space| change(space, &mut |watch, event| announced.note(watch, event)));
+    announced.tell(context);
+    result
 }
 
 /// `mprotect`.
@@ -419,25 +427,10 @@ pub fn mremap(context: &Context<'_>, arguments: &Arguments) -> CallResult {
         fixed: has(raw::MREMAP_FIXED).then_some(VirtAddr::new(new)),
         dont_unmap: has(raw::MREMAP_DONTUNMAP),
     };
-    let replaced = if request.fixed.is_some() {
-        new_length
-    } else {
-        0
-    };
-    let tail = old_length.saturating_sub(new_length);
-    let going = [
-        userfault::unmapping(context, new, replaced),
-        userfault::unmapping(context, old.saturating_add(new_length), tail),
-    ];
-    let moving = userfault::moving(context, old, old_length);
-    let moved = context
-        .with_space(|space| space.remap(request))
-        .map_err(remap_errno)?;
-    for announced in going {
-        announced.tell(context);
-    }
-    moving.tell(context, moved.as_u64());
-    Ok(moved.as_u64())
+    let moved = telling(context, |space, witness| {
+        space.remap_telling(request, witness)
+    });
+    Ok(moved.map_err(remap_errno)?.as_u64())
 }
 
 /// What `madvise` is asked for. Hints have a name, by which the account lists them.
@@ -481,14 +474,8 @@ const MADV_GUARD_REMOVE: u32 = 103;
 pub fn madvise(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     let [address, length, number, ..] = *arguments;
     let (advice, name) = advice(number).ok_or(Errno::EINVAL)?;
-    if takes_contents(advice) {
-        // Told before it happens: the watcher is not to fill what is about to go.
-        userfault::removing(context, address, length).tell(context);
-    }
     let address = VirtAddr::new(address);
-    let advised = context
-        .with_space(|space| space.advise(address, length, advice))
-        .map_err(advise_errno)?;
+    let advised = advise(context, &context.space(), (address, length), advice)?;
     if advice == Advice::Huge {
         context.kernel.huge_scan.want(context.kernel);
     }
@@ -501,12 +488,28 @@ pub fn madvise(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     Ok(0)
 }
 
-/// Whether contents are gone after it.
-const fn takes_contents(advice: Advice) -> bool {
-    matches!(
-        advice,
-        Advice::DontNeed | Advice::DontNeedLocked | Advice::Free | Advice::Remove
-    )
+/// Advice on memory. Watchers are told of contents that go before they do: they are not to fill them again.
+///
+/// # Errors
+/// As `madvise`.
+pub(super) fn advise(
+    context: &Context<'_>,
+    space: &Space,
+    (address, length): (VirtAddr, u64),
+    advice: Advice,
+) -> Result<Advised, Errno> {
+    let advised = if advice.takes_contents() {
+        let mut tell = |watch: &Watch, event| {
+            let mut announced = Announced::new(context.kernel);
+            announced.note(watch, event);
+            announced.tell(context);
+        };
+        let done = space.discard(address, length, advice, &mut tell);
+        done.map(|()| Advised::Done)
+    } else {
+        space.advise(address, length, advice)
+    };
+    advised.map_err(advise_errno)
 }
 
 /// `mincore`.
@@ -657,11 +660,10 @@ pub fn brk(context: &Context<'_>, arguments: &Arguments) -> CallResult {
             .with(AreaFlags::HEAP);
         context.check_heap().is_ok() && context.with_space(|space| space.map(&request)).is_ok()
     } else if new < old {
-        let going = userfault::unmapping(context, new, old - new);
-        let unmapped = context.with_space(|space| space.unmap(VirtAddr::new(new), old - new));
-        if unmapped.is_ok() {
-            going.tell(context);
-        }
+        let end = VirtAddr::new(new);
+        let unmapped = telling(context, |space, witness| {
+            space.unmap_telling(end, old - new, witness)
+        });
         unmapped.is_ok()
     } else {
         true

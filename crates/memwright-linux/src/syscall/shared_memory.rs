@@ -8,7 +8,6 @@ use crate::{
     fs::{
         attributes::Moment,
         permission::{Permission, Subject},
-        userfault,
     },
     ipc::{Contents, MOST_SEGMENTS, Segment, Wanted},
     memory::{map_errno, unmap_errno},
@@ -250,11 +249,10 @@ pub fn shmdt(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     parts.retain(|(_, one)| *one == segment.identity());
     for (part, _) in parts {
         let (at, length) = (part.start.address(), part.len() * PAGE);
-        let going = userfault::unmapping(context, at.as_u64(), length);
+        // Nobody is told (Linux 7.2 `ksys_shmdt`).
         context
             .with_space(|space| space.unmap(at, length))
             .map_err(unmap_errno)?;
-        going.tell(context);
     }
     let mut standing = segment.standing.lock();
     standing.times[1] = Moment::now(context.kernel).seconds;

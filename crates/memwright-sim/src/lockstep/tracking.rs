@@ -64,7 +64,7 @@ impl Lockstep {
             number: process as u64,
             asynchronous: kind == Watcher::Notes,
             unpopulated: true,
-            follows: false,
+            events: uffd::WatchEvents::empty(),
         })
         .map_err(|_| Difference::Exhausted)?;
         self.watchers.push((process, kind, watch.clone()));

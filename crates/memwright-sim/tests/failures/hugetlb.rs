@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use memwright::error::FillError;
 use memwright::object::{HUGE_BYTES, HugeFile, Object, ObjectIdentity, PrivateHuge};
-use memwright::uffd::{Fill, Watch, WatchModes, Watcher};
+use memwright::uffd::{Fill, Watch, WatchEvents, WatchModes, Watcher};
 use memwright::{Advice, MapRequest, Placement};
 use memwright_sim::SimulatedMachine;
 
@@ -83,7 +83,7 @@ fn shared_pages() {
                 number: 1,
                 asynchronous: false,
                 unpopulated: true,
-                follows: false,
+                events: WatchEvents::empty(),
             })
         });
         file.punch(0, HUGE_BYTES);

@@ -2,7 +2,7 @@
 
 use memwright::error::FillError;
 use memwright::track::{Categories, Scan};
-use memwright::uffd::{Fill, Relocation, Watch, WatchModes, Watcher};
+use memwright::uffd::{Fill, Relocation, Watch, WatchEvents, WatchModes, Watcher};
 use memwright::{MapRequest, Placement, RemapRequest};
 use memwright_table::{PAGE_SIZE, PageRange};
 
@@ -15,7 +15,7 @@ fn watch(trial: &Trial, asynchronous: bool) -> Watch {
             number: 1,
             asynchronous,
             unpopulated: true,
-            follows: true,
+            events: WatchEvents::REMAP,
         })
     })
 }

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use memwright::MapRequest;
 use memwright::object::{ObjectIdentity, Shmem};
-use memwright::uffd::{Watch, WatchModes, Watcher};
+use memwright::uffd::{Watch, WatchEvents, WatchModes, Watcher};
 use memwright_sim::noted_file::NotedFile;
 use memwright_sim::process::{Host, Process, Signal, Space};
 use memwright_sim::schedule::{self, Case, Explored};
@@ -174,7 +174,7 @@ impl World {
             number: 1,
             asynchronous,
             unpopulated: true,
-            follows: false,
+            events: WatchEvents::empty(),
         });
         let watch = watch.expect("heap");
         self.process().on(FIRST, |space| {

@@ -3,7 +3,7 @@
 use memwright_table::{Machine, Marks, PageRange, VirtAddr};
 
 use super::flags::{FlagsError, Holes};
-use super::{AddressSpace, Area, Core, Taken, check};
+use super::{AddressSpace, Area, Core, check};
 use crate::error::AdviseError;
 use crate::fault::Access;
 use crate::stats::Row;
@@ -119,7 +119,7 @@ impl From<FlagsError> for AdviseError {
 }
 
 impl<M: Machine> AddressSpace<M> {
-    /// Takes advice on `length` bytes, rounded up to pages.
+    /// Takes advice on `length` bytes, rounded up to pages. Watchers are not told: see [`discard`](Self::discard).
     ///
     /// # Errors
     /// As [`AdviseError`] says.
@@ -137,20 +137,10 @@ impl<M: Machine> AddressSpace<M> {
         match advice {
             Advice::PopulateRead => core.populate_as(range, false)?,
             Advice::PopulateWrite => core.populate_as(range, true)?,
-            Advice::Remove => core.advise_remove(range)?,
             Advice::GuardInstall => core.guard(range, true)?,
             Advice::GuardRemove => core.guard(range, false)?,
-            Advice::DontNeed | Advice::DontNeedLocked => {
-                core.for_each_area(range, |area, part| {
-                    check_seal(core, area, part, advice)?;
-                    core.drop_pages(area, part, advice)
-                })?;
-            }
-            Advice::Free => {
-                core.for_each_area(range, |area, part| {
-                    check_seal(core, area, part, advice)?;
-                    core.free_lazily(area, part)
-                })?;
+            Advice::DontNeed | Advice::DontNeedLocked | Advice::Free | Advice::Remove => {
+                self.discard(address, length, advice, &mut |_, _| {})?;
             }
             Advice::Cold => {
                 core.for_each_area(range, |area, part| {
@@ -196,7 +186,7 @@ fn refuse_locked<M: Machine>(area: &Area<M>, part: PageRange) -> Result<(), Advi
 
 /// A sealed area keeps what a program could not overwrite either: private anonymous memory that is not writable.
 /// Whatever files show may go, as it comes back (Linux 7.2 `can_madvise_modify`).
-fn check_seal<M: Machine>(
+pub(super) fn check_seal<M: Machine>(
     core: &Core<M>,
     area: &Area<M>,
     part: PageRange,
@@ -317,7 +307,7 @@ impl<M: Machine> Core<M> {
             refuse_locked(area, part)?;
             passed = part.end;
             if area.flags.contains(AreaFlags::DROPPABLE) {
-                return self.drop_pages(area, part, Advice::DontNeed);
+                return self.drop_pages(area, part);
             }
             let shows_object = self.object_may_leave(area);
             shows_objects |= shows_object;
@@ -339,82 +329,6 @@ impl<M: Machine> Core<M> {
             }
         }
         result.map(|()| advised)
-    }
-
-    /// Takes the pages out at once. Guards stay, and the protection of objects' pages; that of anonymous memory goes.
-    fn drop_pages(
-        &self,
-        area: &Area<M>,
-        range: PageRange,
-        advice: Advice,
-    ) -> Result<(), AdviseError> {
-        if area.flags.contains(AreaFlags::LOCKED) && advice == Advice::DontNeed {
-            return Err(AdviseError::NotApplicable(range.start.address()));
-        }
-        if area.flags.contains(AreaFlags::HUGETLB) {
-            return self.drop_hugetlb(area, range);
-        }
-        let cpu = self.cpu();
-        self.note_peak(cpu);
-        let mut gather = self.gather();
-        let mut cursor = self.table.cursor(range);
-        self.split_cut(&mut cursor, &mut gather, Row::HugeSplitsAdvise);
-        let mut result = Ok(());
-        if !area.flags.intersects(AreaFlags::MARKED) {
-            cursor.remove_all(&mut gather);
-        } else if area.object().is_some() {
-            self.remove_pages(area, &mut cursor, &mut gather, Taken::All);
-        } else {
-            result = cursor.split_edges(&mut gather);
-            if result.is_ok() {
-                self.remove_pages(area, &mut cursor, &mut gather, Taken::All);
-                drop(cursor);
-                self.table
-                    .cursor(range)
-                    .unmark(Marks::UFFD_WP | Marks::POISON);
-            }
-        }
-        let counts = gather.close();
-        self.note_gather(cpu, counts);
-        Ok(result?)
-    }
-
-    /// Punches holes into the objects that `range` shows, passing over what is not mapped; the first
-    /// such hole is reported at the end (Linux 7.2 `madvise_walk_vmas`, `madvise_remove`).
-    fn advise_remove(&self, range: PageRange) -> Result<(), AdviseError> {
-        let mut hole = None;
-        let mut next = range.start;
-        while next < range.end {
-            let areas = self.areas.read(self.cpu());
-            let left = PageRange::new(next, range.end);
-            let Some(area) = areas.map.overlapping(left).next() else {
-                hole = hole.or(Some(next));
-                break;
-            };
-            if area.start() > next {
-                hole = hole.or(Some(next));
-            }
-            let part = area.range().intersect(left);
-            let at = part.start.address();
-            check_seal(self, area, part, Advice::Remove)?;
-            if area.flags.contains(AreaFlags::LOCKED) {
-                return Err(AdviseError::NotApplicable(at));
-            }
-            let object = area.object().ok_or(AdviseError::NotApplicable(at))?.clone();
-            if !area.is_shared() || !area.max_rights.contains(Rights::WRITE) {
-                return Err(AdviseError::Denied(at));
-            }
-            let first = area.offset_of(part.start);
-            // The object reaches back into every address space that maps it, this one too.
-            drop(areas);
-            match object.remove(&self.memory, first, part.len()) {
-                Ok(true) => {}
-                Ok(false) => return Err(AdviseError::NotApplicable(at)),
-                Err(error) => return Err(AdviseError::Fault(error.into())),
-            }
-            next = part.end;
-        }
-        hole.map_or(Ok(()), |page| Err(AdviseError::Hole(page.address())))
     }
 
     /// Installs or removes guard markers. Pages under new ones go.

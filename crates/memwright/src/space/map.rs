@@ -12,6 +12,7 @@ use crate::huge::HUGE_PAGES;
 use crate::object::{Attachment, HUGE_BYTES, Object};
 use crate::swap::{Window, WindowCell};
 use crate::trace::Event;
+use crate::uffd::{Watch, WatchEvent};
 use crate::vma::{AreaBin, AreaFlags, Lineage, LineageCell, Rights};
 
 /// What to map.
@@ -115,6 +116,19 @@ impl<M: Machine> AddressSpace<M> {
     /// # Errors
     /// As [`MapError`] says; the address space is as before.
     pub fn map(&self, request: &MapRequest<M>) -> Result<VirtAddr, MapError> {
+        self.map_telling(request, &mut |_, _| {})
+    }
+
+    /// The same. Watchers of what is replaced are shown to `witness`, as by
+    /// [`unmap_telling`](Self::unmap_telling).
+    ///
+    /// # Errors
+    /// As [`map`](Self::map).
+    pub fn map_telling(
+        &self,
+        request: &MapRequest<M>,
+        witness: &mut dyn FnMut(&Watch, WatchEvent),
+    ) -> Result<VirtAddr, MapError> {
         let core = &self.core;
         let cpu = core.cpu();
         let mut pages = self.check_length(request)?;
@@ -170,7 +184,9 @@ impl<M: Machine> AddressSpace<M> {
                 Backing::object_of(Attachment::new(object.clone(), &self.core)?)
             }
         };
-        let replaced = prepare(core, &mut areas, range, request.rights, flags, &mut bin)?;
+        let replaced = prepare(core, &mut areas, range, request.rights, flags, &mut bin);
+        bin.notices.tell(witness);
+        let replaced = replaced?;
         if replaced.areas > 0 {
             core.unmap_areas(cpu, &mut areas, range, &mut bin);
         }
@@ -379,7 +395,7 @@ fn prepare<M: Machine>(
     if areas.map.len() > areas.limits.areas {
         return Err(MapError::OverLimit(Limit::Areas));
     }
-    let replaced = core.prepare_unmap(areas, range)?;
+    let replaced = core.prepare_unmap(areas, range, &mut bin.notices)?;
     let pages = range.len();
     areas
         .check_growth(rights, flags, pages, replaced.pages)

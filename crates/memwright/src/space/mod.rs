@@ -8,6 +8,7 @@ mod clear;
 mod collapse;
 mod collapse_object;
 mod core;
+mod discard;
 mod exec_gain;
 mod flags;
 mod fork;

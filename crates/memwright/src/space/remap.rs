@@ -8,6 +8,7 @@ use crate::huge::HUGE_PAGES;
 use crate::stats::Row;
 use crate::swap::{Window, WindowCell};
 use crate::trace::Event;
+use crate::uffd::{Watch, WatchEvent, WatchEvents};
 use crate::vma::{AreaBin, AreaFlags, Lineage, LineageCell, Position};
 
 /// What to move, and how.
@@ -130,12 +131,27 @@ impl<M: Machine> AddressSpace<M> {
     /// # Errors
     /// As [`RemapError`] says. What was mapped at a fixed new place may be gone, as on Linux.
     pub fn remap(&self, request: RemapRequest) -> Result<VirtAddr, RemapError> {
+        self.remap_telling(request, &mut |_, _| {})
+    }
+
+    /// The same. Watchers that want to know are shown to `witness` while the address space is locked: of what was at the
+    /// new place, of the move, and of what is no longer at the old place (Linux 7.2 `notify_uffd`). Those of what was
+    /// unmapped also where the move failed.
+    ///
+    /// # Errors
+    /// As [`remap`](Self::remap).
+    pub fn remap_telling(
+        &self,
+        request: RemapRequest,
+        witness: &mut dyn FnMut(&Watch, WatchEvent),
+    ) -> Result<VirtAddr, RemapError> {
         let core = &*self.core;
         let checked = request.check(core.bounds().end)?;
         let mut bin = AreaBin::new();
         let mut areas = core.areas.write();
         let moved = core.remap(&mut areas, &checked, &mut bin);
         core.note_areas(core.cpu(), &mut areas);
+        bin.notices.tell(witness);
         drop(areas);
         drop(bin);
         let start = moved?;
@@ -270,6 +286,8 @@ impl<M: Machine> Core<M> {
                     .ok_or(RemapError::NoRoom)?
             }
         };
+        // Watchers hear of what was there before they hear of the move, and of the rest afterwards.
+        let told = bin.notices.len();
         // A shrinking move gives up the tail once its target is free (Linux 7.2 `mm/mremap.c`, `mremap_to`).
         let old_pages = request.old_pages.min(new_pages);
         if old_pages < request.old_pages {
@@ -288,6 +306,16 @@ impl<M: Machine> Core<M> {
             self.memory.take_back(promised);
             return Err(error);
         }
+        let watcher = areas
+            .map
+            .find(start)
+            .and_then(|area| area.backing().watcher());
+        let moved = WatchEvent::Moved {
+            from: start,
+            to: target,
+            pages: old_pages,
+        };
+        bin.notices.add_at(told, watcher, moved);
         self.settle(areas, old, new, keeps_old, bin);
         Ok(target)
     }
@@ -394,6 +422,14 @@ impl<M: Machine> Core<M> {
             }
         }
         if !keeps_old {
+            if let Some(area) = areas
+                .map
+                .find(old.start)
+                .filter(|_| !(loses_watch && joins_rest))
+            {
+                let gone = WatchEvent::Unmapped(old);
+                bin.notices.add(area.backing().watcher(), gone);
+            }
             self.unmap_areas(self.cpu(), areas, old, bin);
         }
         areas.count_in(rights, flags, new.len());
@@ -463,7 +499,8 @@ impl<M: Machine> Core<M> {
 
 /// Whether a watcher of the area is told where it goes, and goes on watching it there (`UFFD_FEATURE_EVENT_REMAP`).
 fn follows<M: Machine>(area: &Area<M>) -> bool {
-    area.backing().watcher().is_some_and(|watch| watch.follows)
+    let watcher = area.backing().watcher();
+    watcher.is_some_and(|watch| watch.events.contains(WatchEvents::REMAP))
 }
 
 /// Nobody is told of the area's faults any more.

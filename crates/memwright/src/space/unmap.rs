@@ -8,6 +8,7 @@ use super::{AddressSpace, Areas, Backing, Core, cuts_hugetlb};
 use crate::error::{Limit, UnmapError};
 use crate::stats::Row;
 use crate::trace::Event;
+use crate::uffd::{Notices, Watch, WatchEvent};
 use crate::vma::{AreaBin, AreaFlags};
 
 /// What unmapping a range would take away.
@@ -25,6 +26,20 @@ impl<M: Machine> AddressSpace<M> {
     /// # Errors
     /// As [`UnmapError`] says; nothing is unmapped.
     pub fn unmap(&self, address: VirtAddr, length: u64) -> Result<(), UnmapError> {
+        self.unmap_telling(address, length, &mut |_, _| {})
+    }
+
+    /// The same. Watchers that want to know are shown to `witness` while the address space is locked, with the whole
+    /// range, and also where a sealed area behind what they watch refuses it (`vms_gather_munmap_vmas`).
+    ///
+    /// # Errors
+    /// As [`unmap`](Self::unmap).
+    pub fn unmap_telling(
+        &self,
+        address: VirtAddr,
+        length: u64,
+        witness: &mut dyn FnMut(&Watch, WatchEvent),
+    ) -> Result<(), UnmapError> {
         let core = &self.core;
         let range = check::pages(address, length).map_err(|error| match error {
             RangeError::Misaligned => UnmapError::Misaligned,
@@ -38,10 +53,12 @@ impl<M: Machine> AddressSpace<M> {
         }
         let mut bin = AreaBin::new();
         let mut areas = core.areas.write();
-        core.unmap_range(&mut areas, range, &mut bin)?;
-        core.memory.trace(|| Event::Unmap { range });
+        let unmapped = core.unmap_range(&mut areas, range, &mut bin);
+        bin.notices.tell(witness);
         drop(areas);
         drop(bin);
+        unmapped?;
+        core.memory.trace(|| Event::Unmap { range });
         Ok(())
     }
 }
@@ -61,7 +78,12 @@ fn check_kept(flags: AreaFlags, part: PageRange) -> Result<(), UnmapError> {
 impl<M: Machine> Core<M> {
     /// What unmapping `range` takes away, if no part of it is sealed and the area limit allows the split it may
     /// need.
-    fn check_unmap(&self, areas: &Areas<M>, range: PageRange) -> Result<Removal, UnmapError> {
+    fn check_unmap(
+        &self,
+        areas: &Areas<M>,
+        range: PageRange,
+        notices: &mut Notices,
+    ) -> Result<Removal, UnmapError> {
         let mut removal = Removal::default();
         for area in areas.map.overlapping(range) {
             removal.areas += 1;
@@ -73,9 +95,10 @@ impl<M: Machine> Core<M> {
             }
             if area
                 .flags
-                .intersects(AreaFlags::SEALED | AreaFlags::HUGETLB)
+                .intersects(AreaFlags::SEALED | AreaFlags::HUGETLB | AreaFlags::UFFD)
             {
                 check_kept(area.flags, area.range().intersect(range))?;
+                notices.add(area.backing().watcher(), WatchEvent::Unmapped(range));
             }
         }
         Ok(removal)
@@ -87,8 +110,9 @@ impl<M: Machine> Core<M> {
         &self,
         areas: &mut Areas<M>,
         range: PageRange,
+        notices: &mut Notices,
     ) -> Result<Removal, UnmapError> {
-        let checked = self.check_unmap(areas, range);
+        let checked = self.check_unmap(areas, range, notices);
         if let Err(UnmapError::Sealed(_)) = checked {
             let first = areas.map.overlapping(range).next();
             let open = first.is_some_and(|area| !area.flags.contains(AreaFlags::SEALED));
@@ -107,7 +131,7 @@ impl<M: Machine> Core<M> {
         range: PageRange,
         bin: &mut AreaBin<Backing<M>>,
     ) -> Result<(), UnmapError> {
-        let removal = self.prepare_unmap(areas, range)?;
+        let removal = self.prepare_unmap(areas, range, &mut bin.notices)?;
         if removal.areas == 0 {
             return Ok(());
         }

@@ -16,6 +16,7 @@
 //! | nobody waits, otherwise (`UFFD_FEATURE_WP_ASYNC`) | faults once, and the protection is gone |
 //! | somebody waits | is refused until the watcher takes the protection away |
 
+mod event;
 mod fill;
 mod fill_hugetlb;
 mod protect;
@@ -27,6 +28,8 @@ use bitflags::bitflags;
 use memwright_table::{Machine, Page, PageRange, PageSize, Shared, VirtAddr};
 
 pub use crate::error::{FillError, MoveError, WatchError};
+pub(crate) use event::Notices;
+pub use event::{WatchEvent, WatchEvents};
 pub use fill::Fill;
 pub use relocate::Relocation;
 
@@ -43,8 +46,8 @@ pub struct Watcher {
     pub asynchronous: bool,
     /// Memory that is not there yet can be protected (`UFFD_FEATURE_WP_UNPOPULATED`).
     pub unpopulated: bool,
-    /// It is told where memory moves, and goes on watching it there (`UFFD_FEATURE_EVENT_REMAP`).
-    pub follows: bool,
+    /// Of which events it is told. Only who is told where memory moves goes on watching it there.
+    pub events: WatchEvents,
 }
 
 /// A reference of a watcher.
@@ -194,17 +197,6 @@ impl<M: Machine> crate::AddressSpace<M> {
         let mut shown = areas.map.overlapping(range);
         shown.any(|area| area.flags().contains(AreaFlags::HUGETLB))
     }
-
-    /// Shows each part of `range` that is watched to `visitor`, upwards.
-    pub fn each_watched(&self, range: PageRange, visitor: &mut dyn FnMut(&Watch, PageRange)) {
-        let core = &*self.core;
-        let areas = core.areas.read(core.cpu());
-        for area in areas.map.overlapping(range) {
-            if let Some(watch) = area.backing().watcher() {
-                visitor(watch, area.range().intersect(range));
-            }
-        }
-    }
 }
 
 #[cfg(test)]
@@ -217,7 +209,7 @@ mod tests {
             number: 1,
             asynchronous,
             unpopulated: false,
-            follows: false,
+            events: WatchEvents::empty(),
         };
         let wp = WatchModes::WRITE_PROTECT;
         let by_dirty = |asynchronous, shared, policy| {

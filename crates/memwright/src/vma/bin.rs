@@ -5,6 +5,7 @@ use alloc::vec::Vec;
 use memwright_table::{OutOfMemory, TryPush};
 
 use super::area::Area;
+use crate::uffd::Notices;
 
 /// Areas taken out of the map, to be dropped once no lock is held: dropping the last user of an object
 /// may run code of the file system, which has locks of its own.
@@ -19,6 +20,8 @@ pub(crate) struct AreaBin<B> {
     /// Areas for which `far` has room.
     room: usize,
     used: usize,
+    /// Who is told of what happened to these areas, and others.
+    pub(crate) notices: Notices,
 }
 
 impl AreaBin<()> {
@@ -34,6 +37,7 @@ impl<B> AreaBin<B> {
             filling: 0,
             room: 0,
             used: 0,
+            notices: Notices::NONE,
         }
     }
 

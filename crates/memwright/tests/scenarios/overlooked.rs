@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use memwright::track::{Categories, Scan};
-use memwright::uffd::{Watch, WatchModes, WatchedFault, Watcher};
+use memwright::uffd::{Watch, WatchEvents, WatchModes, WatchedFault, Watcher};
 use memwright::{Advice, AdviseError, AreaFlags, Effort, FaultError, HugeMode, RemapRequest};
 use memwright_sim::HostSwap;
 use memwright_table::{Bits, Frame, PageRange, Present};
@@ -35,7 +35,7 @@ fn protected(process: &Process<'_>, pages: u64, asynchronous: bool) -> Watch {
         number: 1,
         asynchronous,
         unpopulated: true,
-        follows: false,
+        events: WatchEvents::empty(),
     })
     .unwrap();
     let (space, length) = (&process.space, pages * PAGE);

@@ -1,6 +1,6 @@
 //! Moving and resizing.
 
-use memwright::uffd::{Watch, WatchModes, Watcher};
+use memwright::uffd::{Watch, WatchEvents, WatchModes, Watcher};
 use memwright::{AreaFlags, Limit, LockError, RemapError, RemapRequest};
 use memwright_table::VirtAddr;
 
@@ -393,7 +393,7 @@ fn a_part_that_moves_next_to_its_area_takes_the_watcher_from_the_rest() {
             number: 1,
             asynchronous: false,
             unpopulated: false,
-            follows: false,
+            events: WatchEvents::empty(),
         });
         let watch = watch.unwrap();
         let modes = WatchModes::MISSING;
@@ -420,7 +420,7 @@ fn of_several_areas_none_is_watched() {
         number: 1,
         asynchronous: false,
         unpopulated: false,
-        follows: true,
+        events: WatchEvents::REMAP,
     });
     let watch = watch.unwrap();
     let modes = WatchModes::WRITE_PROTECT;

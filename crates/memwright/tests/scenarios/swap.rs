@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use memwright::uffd::{Watch, WatchModes, WatchedFault, Watcher};
+use memwright::uffd::{Watch, WatchEvents, WatchModes, WatchedFault, Watcher};
 use memwright::{Advice, AreaFlags, FaultError, FaultKind, Policy, RemapRequest, Row};
 use memwright_sim::HostSwap;
 use memwright_table::{Bits, CpuId, Entry};
@@ -216,7 +216,7 @@ pub fn watch(asynchronous: bool) -> Watch {
         number: 1,
         asynchronous,
         unpopulated: false,
-        follows: false,
+        events: WatchEvents::empty(),
     })
     .unwrap()
 }

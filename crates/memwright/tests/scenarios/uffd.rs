@@ -2,7 +2,8 @@
 
 use memwright::track::{Categories, Scan};
 use memwright::uffd::{
-    Fill, FillError, MoveError, Relocation, Watch, WatchError, WatchModes, WatchedFault, Watcher,
+    Fill, FillError, MoveError, Relocation, Watch, WatchError, WatchEvents, WatchModes,
+    WatchedFault, Watcher,
 };
 use memwright::{Advice, FaultError, RemapError, RemapRequest, Row};
 use memwright_table::{Entry, PageRange};
@@ -17,7 +18,7 @@ fn watch(asynchronous: bool, unpopulated: bool) -> Watch {
         number: 1,
         asynchronous,
         unpopulated,
-        follows: false,
+        events: WatchEvents::empty(),
     })
     .unwrap()
 }

@@ -2,7 +2,7 @@
 
 use memwright::track::{Categories, Scan};
 use memwright::uffd::{
-    Fill, FillError, MoveError, Relocation, Watch, WatchModes, WatchedFault, Watcher,
+    Fill, FillError, MoveError, Relocation, Watch, WatchEvents, WatchModes, WatchedFault, Watcher,
 };
 use memwright::{Advice, AdviseError, FaultError, FaultKind, HugeMode, RemapRequest, Row};
 use memwright_table::{Bits, Page, PageRange, PageSize, Present};
@@ -23,7 +23,7 @@ const SYNC: Watcher = Watcher {
     number: 1,
     asynchronous: false,
     unpopulated: true,
-    follows: false,
+    events: WatchEvents::empty(),
 };
 const ASYNC: Watcher = Watcher {
     asynchronous: true,
@@ -34,7 +34,7 @@ const POPULATED_ONLY: Watcher = Watcher {
     ..SYNC
 };
 const FOLLOWING: Watcher = Watcher {
-    follows: true,
+    events: WatchEvents::REMAP,
     ..SYNC
 };
 
@@ -304,7 +304,7 @@ fn a_fork_keeps_huge_protection_only_for_a_watcher_of_the_child() {
 #[test]
 fn a_move_keeps_huge_protection_only_for_who_is_told_of_it() {
     for watcher in [SYNC, FOLLOWING] {
-        let follows = watcher.follows;
+        let follows = watcher.events.contains(WatchEvents::REMAP);
         let world = world();
         let (mut process, _watch) = watched(&world, 1, watcher, WP);
         process.store(FIRST, 1).unwrap();

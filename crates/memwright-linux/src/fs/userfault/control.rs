@@ -12,7 +12,9 @@ use crate::{
 use alloc::{sync::Arc, vec};
 use core::sync::atomic::Ordering;
 use linux_raw_sys::{general as raw, ioctl};
-use memwright::uffd::{Fill, FillError, MoveError, Relocation, Watch, WatchModes, Watcher};
+use memwright::uffd::{
+    Fill, FillError, MoveError, Relocation, Watch, WatchEvents, WatchModes, Watcher,
+};
 use memwright_table::{PAGE_SIZE, PageRange, PageSize, VirtAddr};
 
 /// `UFFDIO_POISON` (`include/uapi/linux/userfaultfd.h`); this and the next have no constant in linux-raw-sys.
@@ -84,6 +86,20 @@ abi_struct! {
         /// `UFFDIO_COPY_MODE_...`.
         pub mode: u64,
     }
+}
+
+/// Of which events a watcher with these features is told.
+fn events_of(features: Features) -> WatchEvents {
+    let mut events = WatchEvents::empty();
+    for (feature, event) in [
+        (Features::FORK, WatchEvents::FORK),
+        (Features::REMAP, WatchEvents::REMAP),
+        (Features::REMOVE, WatchEvents::REMOVE),
+        (Features::UNMAP, WatchEvents::UNMAP),
+    ] {
+        events.set(event, features.contains(feature));
+    }
+    events
 }
 
 fn fill_errno(error: FillError) -> Errno {
@@ -233,20 +249,12 @@ impl Userfault {
         if features.contains(Features::FORK) && !Self::may_see_kernel_faults(context) {
             return Err(Errno::EPERM);
         }
-        let events = Features::FORK | Features::REMAP | Features::REMOVE | Features::UNMAP;
-        if features.intersects(events) {
-            context
-                .kernel
-                .userfaults
-                .eventful
-                .fetch_add(1, Ordering::Relaxed);
-        }
         let asynchronous = features.contains(Features::ASYNCHRONOUS);
         let watch = Watch::try_new(Watcher {
             number: self.number,
             asynchronous,
             unpopulated: asynchronous || features.contains(Features::UNPOPULATED),
-            follows: features.contains(Features::REMAP),
+            events: events_of(features),
         });
         let watch = watch.map_err(|_| Errno::ENOMEM)?;
         let mut state = self.state.lock();
@@ -271,7 +279,8 @@ impl Userfault {
 }
 
 impl Command<'_> {
-    /// The memory: that of the process that made the userfaultfd.
+    /// The memory: that of the process that made the userfaultfd. Where it is gone, Linux says `ENOMEM` of registrations
+    /// and `ESRCH` of the rest.
     fn space(&self) -> Result<Arc<Space>, Errno> {
         self.userfault.space.upgrade().ok_or(Errno::ESRCH)
     }
@@ -297,11 +306,12 @@ impl Command<'_> {
             .ok_or(Errno::EINVAL)?;
         check_pages(wanted.start, wanted.length)?;
         let start = VirtAddr::new(wanted.start);
-        self.space()?
+        let space = self.userfault.space.upgrade().ok_or(Errno::ENOMEM)?;
+        space
             .watch(start, wanted.length, &self.watch, modes)
             .map_err(watch_errno)?;
         let mut commands = offered::RANGE;
-        if self.space()?.has_hugetlb(start, wanted.length) {
+        if space.has_hugetlb(start, wanted.length) {
             commands &= !offered::SMALL_ONLY;
         }
         if modes.contains(WatchModes::WRITE_PROTECT) {
@@ -316,7 +326,8 @@ impl Command<'_> {
 
     fn unregister(&self) -> Result<u64, Errno> {
         let range = self.range()?;
-        self.space()?
+        let space = self.userfault.space.upgrade().ok_or(Errno::ENOMEM)?;
+        space
             .unwatch(VirtAddr::new(range.start), range.length, &self.watch)
             .map_err(watch_errno)?;
         self.wake_range(range.start, range.length);

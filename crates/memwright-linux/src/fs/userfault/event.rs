@@ -1,19 +1,16 @@
 //! What happens to watched memory other than faults: who does it waits until the watcher has read of it
 //! (`userfaultfd_event_wait_completion`).
 
-use super::{Features, Message, Userfault, Userfaults};
-use crate::{Space, context::Context, kernel::Kernel, wait::Interest};
-use alloc::{
-    sync::{Arc, Weak},
-    vec::Vec,
-};
+use super::{Message, Userfault, UserfaultFile, Userfaults};
+use crate::{Space, context::Context, fs::open_file::OpenFile, kernel::Kernel, wait::Interest};
+use alloc::{sync::Arc, vec::Vec};
 use core::sync::atomic::{AtomicBool, Ordering};
 use linux_raw_sys::general as raw;
 use memwright::{
     ForkError,
-    uffd::{Watch, Watcher},
+    uffd::{Watch, WatchEvent, WatchEvents, Watcher},
 };
-use memwright_table::{PAGE_SIZE, Page, PageRange, VirtAddr};
+use memwright_table::{PAGE_SIZE, Page};
 
 /// What a watcher is told.
 #[derive(Clone)]
@@ -21,7 +18,7 @@ pub(super) enum Tidings {
     /// A message as it is.
     Message(Message),
     /// A child's memory is watched by this one from now on: whoever reads of it gets a descriptor.
-    Fork(Arc<Userfault>),
+    Fork(Arc<OpenFile>),
 }
 
 /// An event that somebody waits for to be read.
@@ -33,12 +30,13 @@ pub(super) struct Event {
     pub(super) read: AtomicBool,
 }
 
-/// What will happen to memory that is watched. Meanwhile the watchers' commands fail with `EAGAIN`.
-pub(crate) struct Announced {
+/// What happens to memory that is watched. Until its watcher has read of it, the watcher's commands fail with `EAGAIN`.
+pub(crate) struct Announced<'a> {
+    userfaults: &'a Userfaults,
     list: Vec<(Arc<Userfault>, Tidings)>,
 }
 
-impl Drop for Announced {
+impl Drop for Announced<'_> {
     /// It did not happen.
     fn drop(&mut self) {
         for (userfault, _) in &self.list {
@@ -47,9 +45,21 @@ impl Drop for Announced {
     }
 }
 
-impl Announced {
-    /// Nobody wants to know.
-    const NOTHING: Self = Self { list: Vec::new() };
+impl<'a> Announced<'a> {
+    /// Nothing happens yet.
+    pub(crate) fn new(kernel: &'a Kernel) -> Self {
+        Self {
+            userfaults: &kernel.userfaults,
+            list: Vec::new(),
+        }
+    }
+
+    /// Something happens, while the address space is locked or before it does.
+    pub(crate) fn note(&mut self, watch: &Watch, event: WatchEvent) {
+        if let Some(userfault) = self.userfaults.find(watch.number) {
+            self.push(userfault, Tidings::Message(message_of(event)));
+        }
+    }
 
     fn push(&mut self, userfault: Arc<Userfault>, tidings: Tidings) {
         // Without memory for it the watcher is not told, as when it had been closed.
@@ -59,7 +69,7 @@ impl Announced {
         }
     }
 
-    /// Tells the watchers, and waits until they have read of it, or are gone, or the caller is killed.
+    /// Tells the watchers one after the other, and waits until each has read of it, or is gone, or the caller is killed.
     pub(crate) fn tell(mut self, context: &Context<'_>) {
         for (userfault, tidings) in self.list.drain(..) {
             userfault.tell(context, tidings);
@@ -98,148 +108,26 @@ impl Userfault {
         let mut state = self.state.lock();
         state.events.retain(|one| !Arc::ptr_eq(one, &event));
     }
-
-    fn wants(&self, feature: Features) -> bool {
-        let state = self.state.lock();
-        let features = state.agreed.as_ref().map(|(features, _)| *features);
-        features.is_some_and(|features| features.contains(feature))
-    }
 }
 
-impl Userfaults {
-    /// The watchers of parts of `range` that want to know of such an event, each with its part.
-    fn of_range(
-        &self,
-        space: &Space,
-        range: PageRange,
-        feature: Features,
-    ) -> Vec<(Arc<Userfault>, PageRange)> {
-        let mut parts: Vec<(u64, PageRange)> = Vec::new();
-        space.each_watched(range, &mut |watch, part| {
-            if parts.try_reserve(1).is_ok() {
-                parts.push((watch.number, part));
-            }
-        });
-        let living = parts.into_iter().filter_map(|(number, part)| {
-            let found = self.find(number)?;
-            found.wants(feature).then_some((found, part))
-        });
-        living.collect()
-    }
-}
-
-fn message(event: u32, first: u64, second: u64, third: u64) -> Tidings {
-    Tidings::Message(Message {
-        event: event as u8,
+/// The message of an event (`struct uffd_msg`).
+fn message_of(event: WatchEvent) -> Message {
+    let (number, words) = match event {
+        WatchEvent::Unmapped(range) => (raw::UFFD_EVENT_UNMAP, [range.start, range.end]),
+        WatchEvent::Removed(range) => (raw::UFFD_EVENT_REMOVE, [range.start, range.end]),
+        WatchEvent::Moved { from, to, .. } => (raw::UFFD_EVENT_REMAP, [from, to]),
+    };
+    let [flags, address] = words.map(|page: Page| page.address().as_u64());
+    let thread = match event {
+        WatchEvent::Moved { pages, .. } => pages * PAGE_SIZE as u64,
+        WatchEvent::Unmapped(_) | WatchEvent::Removed(_) => 0,
+    };
+    Message {
+        event: number as u8,
         reserved: [0; 7],
-        flags: first,
-        address: second,
-        thread: third,
-    })
-}
-
-/// The pages that `length` bytes touch; none if they are no range of user memory.
-fn pages(address: u64, length: u64) -> PageRange {
-    let end = address.checked_add(length);
-    match end {
-        Some(end) if end <= VirtAddr::USER_END.as_u64() => PageRange::new(
-            Page::new(address / PAGE_SIZE as u64),
-            Page::new(end.div_ceil(PAGE_SIZE as u64)),
-        ),
-        Some(_) | None => PageRange::default(),
-    }
-}
-
-/// The contents of `length` bytes are about to go (`userfaultfd_remove`).
-pub(crate) fn removing(context: &Context<'_>, address: u64, length: u64) -> Announced {
-    going(
-        context,
+        flags,
         address,
-        length,
-        Features::REMOVE,
-        raw::UFFD_EVENT_REMOVE,
-    )
-}
-
-/// What is mapped in `length` bytes is about to go (`userfaultfd_unmap_prep`).
-pub(crate) fn unmapping(context: &Context<'_>, address: u64, length: u64) -> Announced {
-    going(
-        context,
-        address,
-        length,
-        Features::UNMAP,
-        raw::UFFD_EVENT_UNMAP,
-    )
-}
-
-fn going(
-    context: &Context<'_>,
-    address: u64,
-    length: u64,
-    feature: Features,
-    event: u32,
-) -> Announced {
-    let userfaults = &context.kernel.userfaults;
-    let mut announced = Announced::NOTHING;
-    if userfaults.none_wants_events() {
-        return announced;
-    }
-    let range = pages(address, length);
-    let parts = context.with_space(|space| userfaults.of_range(space, range, feature));
-    for (userfault, part) in parts {
-        announced.push(
-            userfault,
-            message(
-                event,
-                part.start.address().as_u64(),
-                part.end.address().as_u64(),
-                0,
-            ),
-        );
-    }
-    announced
-}
-
-/// Where watched memory may be about to move from (`mremap_userfaultfd_prep`).
-pub(crate) struct Moving {
-    announced: Announced,
-    from: u64,
-    length: u64,
-}
-
-/// `length` bytes may be about to move.
-pub(crate) fn moving(context: &Context<'_>, from: u64, length: u64) -> Moving {
-    let userfaults = &context.kernel.userfaults;
-    let mut announced = Announced::NOTHING;
-    if !userfaults.none_wants_events() {
-        let range = pages(from, length);
-        let parts = context.with_space(|space| {
-            let parts = userfaults.of_range(space, range, Features::REMAP);
-            parts.into_iter().map(|(userfault, _)| userfault)
-        });
-        for userfault in parts.take(1) {
-            announced.push(userfault, message(raw::UFFD_EVENT_REMAP, 0, 0, 0));
-        }
-    }
-    Moving {
-        announced,
-        from,
-        length,
-    }
-}
-
-impl Moving {
-    /// It is at `to` now (`mremap_userfaultfd_complete`).
-    pub(crate) fn tell(mut self, context: &Context<'_>, to: u64) {
-        if to == self.from {
-            return;
-        }
-        let (from, length) = (self.from, self.length);
-        for (_, tidings) in &mut self.announced.list {
-            *tidings = message(raw::UFFD_EVENT_REMAP, from, to, length);
-        }
-        let announced = core::mem::replace(&mut self.announced, Announced::NOTHING);
-        announced.tell(context);
+        thread,
     }
 }
 
@@ -249,65 +137,94 @@ impl Moving {
 /// # Errors
 /// Those of [`AddressSpace::fork`](memwright::AddressSpace::fork).
 pub(crate) fn fork(context: &Context<'_>) -> Result<Arc<Space>, ForkError> {
-    let userfaults = &context.kernel.userfaults;
-    if userfaults.none_wants_events() {
-        return context.with_space(|space| space.fork()).map(Arc::new);
-    }
-    let everything = PageRange::new(Page::new(0), VirtAddr::USER_END.page());
+    let kernel = context.kernel;
     let mut heirs: Vec<Heir> = Vec::new();
-    let parents =
-        context.with_space(|space| userfaults.of_range(space, everything, Features::FORK));
-    for (parent, _) in parents {
-        let known = heirs.iter().any(|heir| heir.parent.number == parent.number);
-        if known || heirs.try_reserve(1).is_err() {
-            continue;
-        }
-        heirs.extend(Heir::of(userfaults, parent));
-    }
     let child = context.with_space(|space| {
         space.fork_watched(&mut |watch| {
-            let mut mine = heirs
-                .iter()
-                .filter(|heir| heir.parent.number == watch.number);
-            mine.next().map(|heir| heir.watch.clone())
+            if !watch.events.contains(WatchEvents::FORK) {
+                return None;
+            }
+            let known = heirs.iter().find(|heir| heir.parent.number == watch.number);
+            if let Some(heir) = known {
+                return Some(heir.watch.clone());
+            }
+            heirs.try_reserve(1).ok()?;
+            let heir = Heir::of(&kernel.userfaults, watch)?;
+            let watch = heir.watch.clone();
+            heirs.push(heir);
+            Some(watch)
         })
     })?;
     let child = Arc::new(child);
-    let mut announced = Announced::NOTHING;
     for heir in heirs {
-        let userfault = heir.userfault(context.kernel, Arc::downgrade(&child));
-        announced.push(heir.parent, Tidings::Fork(userfault));
+        heir.announce(context, &child);
     }
-    announced.tell(context);
     Ok(child)
 }
 
-/// Who watches a child's memory as somebody watches its parent's.
+/// Who watches a child's memory as somebody watches its parent's, whose commands fail until it has read of it.
 struct Heir {
     parent: Arc<Userfault>,
-    features: Features,
     watch: Watch,
 }
 
+impl Drop for Heir {
+    fn drop(&mut self) {
+        self.parent.changing.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
 impl Heir {
-    fn of(userfaults: &Userfaults, parent: Arc<Userfault>) -> Option<Self> {
-        let (features, watch) = parent.state.lock().agreed.clone()?;
+    fn of(userfaults: &Userfaults, parent: &Watch) -> Option<Self> {
         let watch = Watch::try_new(Watcher {
             number: userfaults.next.fetch_add(1, Ordering::Relaxed),
-            ..*watch
+            ..**parent
         });
-        Some(Self {
-            parent,
-            features,
-            watch: watch.ok()?,
-        })
+        let watch = watch.ok()?;
+        let parent = userfaults.find(parent.number)?;
+        parent.changing.fetch_add(1, Ordering::SeqCst);
+        Some(Self { parent, watch })
     }
 
-    fn userfault(&self, kernel: &Kernel, space: Weak<Space>) -> Arc<Userfault> {
-        let agreed = Some((self.features, self.watch.clone()));
-        let userfault = Userfault::make(self.watch.number, space, self.parent.user_only, agreed);
-        // Without memory for it nobody finds it, and faults are retried until it is closed.
-        let _ = kernel.userfaults.add(&userfault);
-        userfault
+    /// Tells the parent's watcher of it. If nobody reads of it, nobody watches the child.
+    fn announce(&self, context: &Context<'_>, child: &Arc<Space>) {
+        let (kernel, parent) = (context.kernel, &self.parent);
+        let Some((features, _)) = parent.state.lock().agreed.clone() else {
+            child.forget_watch(&self.watch);
+            return;
+        };
+        let agreed = Some((features, self.watch.clone()));
+        let place = Arc::downgrade(child);
+        let userfault = Userfault::make(self.watch.number, place, parent.opened_as, agreed);
+        // Closed, it ends what it watches.
+        let open = UserfaultFile::open_as(kernel, userfault.clone());
+        if kernel.userfaults.add(&userfault).is_ok() {
+            parent.tell(context, Tidings::Fork(open));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use memwright_table::PageRange;
+
+    #[test]
+    fn a_message_has_what_its_event_is_about() {
+        let range = PageRange::new(Page::new(16), Page::new(19));
+        let moved = WatchEvent::Moved {
+            from: Page::new(16),
+            to: Page::new(32),
+            pages: 3,
+        };
+        for (event, expected) in [
+            (moved, (0x14, 0x1_0000, 0x2_0000, 0x3000)),
+            (WatchEvent::Removed(range), (0x15, 0x1_0000, 0x1_3000, 0)),
+            (WatchEvent::Unmapped(range), (0x16, 0x1_0000, 0x1_3000, 0)),
+        ] {
+            let message = message_of(event);
+            let words = (message.flags, message.address, message.thread);
+            assert_eq!((message.event, words.0, words.1, words.2), expected);
+        }
     }
 }

@@ -31,7 +31,7 @@ use memwright::uffd::Watch;
 
 use event::{Event, Tidings};
 
-pub(crate) use event::{fork, moving, removing, unmapping};
+pub(crate) use event::{Announced, fork};
 pub use message::Message;
 pub(crate) use wait::wait_for_watcher;
 
@@ -96,12 +96,21 @@ struct State {
     events: Vec<Arc<Event>>,
 }
 
+/// The flags of `userfaultfd`.
+#[derive(Clone, Copy)]
+pub struct OpenedAs {
+    /// Faults of the kernel on behalf of a system call are refused.
+    pub user_only: bool,
+    /// Of the descriptor: `O_CLOEXEC`, `O_NONBLOCK`.
+    pub status: u32,
+}
+
 /// A userfaultfd: of one address space, and as long as its descriptor.
 pub struct Userfault {
     number: u64,
     space: Weak<Space>,
-    /// Faults of the kernel on behalf of a system call are refused.
-    user_only: bool,
+    /// How it was opened; those of children are opened likewise.
+    opened_as: OpenedAs,
     state: Lock<State>,
     /// What is about to happen to watched memory, or has and was not read of yet.
     changing: AtomicU64,
@@ -114,8 +123,6 @@ pub struct Userfault {
 /// Every userfaultfd by its number.
 pub struct Userfaults {
     next: AtomicU64,
-    /// How many ever wanted to know of more than faults.
-    eventful: AtomicU64,
     all: Lock<Vec<Weak<Userfault>>>,
 }
 
@@ -123,18 +130,12 @@ impl Default for Userfaults {
     fn default() -> Self {
         Self {
             next: AtomicU64::new(1),
-            eventful: AtomicU64::new(0),
             all: Lock::new(Rank::Leaf, Vec::new()),
         }
     }
 }
 
 impl Userfaults {
-    /// Whether nobody ever wanted to know of more than faults.
-    fn none_wants_events(&self) -> bool {
-        self.eventful.load(Ordering::Relaxed) == 0
-    }
-
     fn add(&self, userfault: &Arc<Userfault>) -> Result<(), Errno> {
         let mut all = self.all.lock();
         all.retain(|old| old.strong_count() > 0);
@@ -161,37 +162,29 @@ impl UserfaultFile {
     ///
     /// # Errors
     /// `ENOMEM`.
-    pub fn new(context: &Context<'_>, user_only: bool) -> Result<Self, Errno> {
+    pub fn open(context: &Context<'_>, opened_as: OpenedAs) -> Result<Arc<OpenFile>, Errno> {
         let kernel = context.kernel;
         let userfaults = &kernel.userfaults;
         let number = userfaults.next.fetch_add(1, Ordering::Relaxed);
         let space = Arc::downgrade(&context.space());
-        let userfault = Userfault::make(number, space, user_only, None);
+        let userfault = Userfault::make(number, space, opened_as, None);
         userfaults.add(&userfault)?;
-        Ok(Self { userfault, kernel })
+        Ok(Self::open_as(kernel, userfault))
     }
-}
 
-impl UserfaultFile {
+    fn open_as(kernel: &'static Kernel, userfault: Arc<Userfault>) -> Arc<OpenFile> {
+        let status = raw::O_RDONLY | userfault.opened_as.status & raw::O_NONBLOCK;
+        let file = Box::new(Self { userfault, kernel });
+        let mounts = &kernel.mounts;
+        mounts.open_anonymous(kernel, "[userfaultfd]", status, file)
+    }
+
     /// A descriptor, in the reader's table, of the one that watches a child (`resolve_userfault_fork`).
-    fn open_heir(
-        &self,
-        context: &Context<'_>,
-        open: &OpenFile,
-        heir: &Arc<Userfault>,
-    ) -> Result<Message, Errno> {
-        let file = Self {
-            userfault: heir.clone(),
-            kernel: self.kernel,
-        };
-        let kept = open.flags() & (raw::O_CLOEXEC | raw::O_NONBLOCK);
-        let status = raw::O_RDONLY | kept & raw::O_NONBLOCK;
-        let mounts = &self.kernel.mounts;
-        let opened = mounts.open_anonymous(self.kernel, "[userfaultfd]", status, Box::new(file));
-        let descriptor = context.add_descriptor(opened, kept & raw::O_CLOEXEC)?;
+    fn give_heir(&self, context: &Context<'_>, heir: &Arc<OpenFile>) -> Result<Message, Errno> {
+        let status = self.userfault.opened_as.status;
         Ok(Message {
             event: raw::UFFD_EVENT_FORK as u8,
-            flags: descriptor,
+            flags: context.add_descriptor(heir.clone(), status)?,
             ..Message::default()
         })
     }
@@ -222,13 +215,13 @@ impl Userfault {
     fn make(
         number: u64,
         space: Weak<Space>,
-        user_only: bool,
+        opened_as: OpenedAs,
         agreed: Option<(Features, Watch)>,
     ) -> Arc<Self> {
         Arc::new(Self {
             number,
             space,
-            user_only,
+            opened_as,
             state: Lock::new(
                 Rank::File,
                 State {
@@ -312,11 +305,18 @@ impl File for UserfaultFile {
                     .map_err(|error| error.restart())?,
             };
             let message = match &unread {
-                Unread::Fault(message) => *message,
+                Unread::Fault(message) => Ok(*message),
                 Unread::Event(event) => match &event.tidings {
-                    Tidings::Message(message) => *message,
-                    Tidings::Fork(heir) => self.open_heir(context, open, heir)?,
+                    Tidings::Message(message) => Ok(*message),
+                    Tidings::Fork(heir) => self.give_heir(context, heir).inspect_err(|_| {
+                        // It stays to be read, by whoever has room for a descriptor.
+                        event.taken.store(false, Ordering::Relaxed);
+                    }),
                 },
+            };
+            let message = match message {
+                Err(_) if done > 0 => return Ok(done),
+                message => message?,
             };
             let mut bytes = [0; Message::SIZE];
             message.to_bytes(&mut bytes);

@@ -32,7 +32,7 @@ pub(crate) fn wait_for_watcher(
     let Some(userfault) = kernel.userfaults.find(watched.watch.number) else {
         return Resolved::Retry;
     };
-    if userfault.user_only && !access.user {
+    if userfault.opened_as.user_only && !access.user {
         return refused;
     }
     let waiting = {

@@ -7,11 +7,11 @@ use crate::{
     context::Context,
     errno::Errno,
     fs::transfer::{Sink, Source},
-    memory::{advise_errno, unmap_errno},
+    memory::unmap_errno,
     process::Capabilities,
     syscall::{
         Arguments, CallResult,
-        memory::advice,
+        memory::{advice, advise},
         table::{Kind, SystemCall},
     },
 };
@@ -99,8 +99,8 @@ fn process_madvise(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     let (advice, name) = advice(wanted).ok_or(Errno::EINVAL)?;
     let mut done = 0;
     for piece in &pieces {
-        let advised = space.advise(VirtAddr::new(piece.base), piece.length, advice);
-        match advised.map_err(advise_errno) {
+        let pages = (VirtAddr::new(piece.base), piece.length);
+        match advise(context, &space, pages, advice) {
             Ok(Advised::Done) => {}
             Ok(Advised::AdvisedOnly) => context.kernel.calls.count_stub(name),
             Err(error) if done == 0 => return Err(error),

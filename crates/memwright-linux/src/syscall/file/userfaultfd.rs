@@ -4,13 +4,12 @@ use super::real;
 use crate::{
     context::Context,
     errno::Errno,
-    fs::userfault::{Userfault, UserfaultFile},
+    fs::userfault::{OpenedAs, Userfault, UserfaultFile},
     syscall::{
         Arguments, CallResult,
         table::{Kind, SystemCall},
     },
 };
-use alloc::boxed::Box;
 use linux_raw_sys::general as raw;
 
 /// The rows of this group.
@@ -30,13 +29,11 @@ pub fn make(context: &Context<'_>, flags: u32) -> CallResult {
         return Err(Errno::EINVAL);
     }
     context.check_heap()?;
-    let user_only = flags & raw::UFFD_USER_MODE_ONLY != 0;
-    let file = Box::new(UserfaultFile::new(context, user_only)?);
-    let kernel = context.kernel;
-    let status = raw::O_RDONLY | flags & raw::O_NONBLOCK;
-    let open = kernel
-        .mounts
-        .open_anonymous(kernel, "[userfaultfd]", status, file);
+    let opened_as = OpenedAs {
+        user_only: flags & raw::UFFD_USER_MODE_ONLY != 0,
+        status: flags & (raw::O_CLOEXEC | raw::O_NONBLOCK),
+    };
+    let open = UserfaultFile::open(context, opened_as)?;
     context.add_descriptor(open, flags & raw::O_CLOEXEC)
 }
 

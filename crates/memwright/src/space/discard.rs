@@ -1,0 +1,153 @@
+//! Giving contents up: `MADV_DONTNEED`, `MADV_FREE`, `MADV_REMOVE` (Linux 7.2 `mm/madvise.c`,
+//! `madvise_dontneed_free` and `madvise_remove`).
+
+use memwright_table::{Machine, Marks, PageRange, VirtAddr};
+
+use super::advise::check_seal;
+use super::{AddressSpace, Advice, Area, Core, Taken, check};
+use crate::error::AdviseError;
+use crate::stats::Row;
+use crate::uffd::{Watch, WatchEvent};
+use crate::vma::{AreaFlags, Rights};
+
+impl Advice {
+    /// Whether contents are gone after it, or may be.
+    pub const fn takes_contents(self) -> bool {
+        matches!(
+            self,
+            Self::DontNeed | Self::DontNeedLocked | Self::Free | Self::Remove
+        )
+    }
+}
+
+/// Whether the area gives contents up in this way, as far as that is asked before anybody is told.
+fn check_discard<M: Machine>(
+    area: &Area<M>,
+    part: PageRange,
+    advice: Advice,
+) -> Result<(), AdviseError> {
+    let at = part.start.address();
+    let is_locked = area.flags.contains(AreaFlags::LOCKED);
+    let is_hugetlb = area.flags.contains(AreaFlags::HUGETLB);
+    let refused = match advice {
+        Advice::Remove => is_locked || area.object().is_none(),
+        Advice::Free => is_locked || is_hugetlb,
+        Advice::DontNeed => is_locked && !is_hugetlb,
+        _ => false,
+    };
+    if refused {
+        return Err(AdviseError::NotApplicable(at));
+    }
+    let writable = area.is_shared() && area.max_rights.contains(Rights::WRITE);
+    if advice == Advice::Remove && !writable {
+        return Err(AdviseError::Denied(at));
+    }
+    Ok(())
+}
+
+impl<M: Machine> AddressSpace<M> {
+    /// Gives the contents of `length` bytes up, rounded up to pages, as `advice` that
+    /// [takes contents](Advice::takes_contents) says. `witness` is shown each watched part whose watcher wants to know,
+    /// before its contents go, and may wait: nothing is locked meanwhile (`userfaultfd_remove`).
+    ///
+    /// # Errors
+    /// As those of [`advise`](Self::advise).
+    pub fn discard(
+        &self,
+        address: VirtAddr,
+        length: u64,
+        advice: Advice,
+        witness: &mut dyn FnMut(&Watch, WatchEvent),
+    ) -> Result<(), AdviseError> {
+        let range = check::pages(address, length).map_err(|_| AdviseError::Misaligned)?;
+        self.core.discard(range, advice, witness)
+    }
+}
+
+impl<M: Machine> Core<M> {
+    /// Area by area, passing over holes; the first hole is reported at the end (`madvise_walk_vmas`).
+    fn discard(
+        &self,
+        range: PageRange,
+        advice: Advice,
+        witness: &mut dyn FnMut(&Watch, WatchEvent),
+    ) -> Result<(), AdviseError> {
+        let mut hole = None;
+        let mut next = range.start;
+        // Watchers have been told of what lies before.
+        let mut told = range.start;
+        while next < range.end {
+            let areas = self.areas.read(self.cpu());
+            let left = PageRange::new(next, range.end);
+            let found = areas.map.overlapping(left).next();
+            let Some(area) = found.filter(|area| area.start() <= next || told <= next) else {
+                // It went while its watcher was told.
+                hole = hole.or(Some(next));
+                break;
+            };
+            if area.start() > next {
+                hole = hole.or(Some(next));
+            }
+            let part = area.range().intersect(left);
+            check_seal(self, area, part, advice)?;
+            check_discard(area, part, advice)?;
+            let event = WatchEvent::Removed(part);
+            let watcher = area.backing().watcher();
+            let watcher = watcher.filter(|watch| told <= part.start && watch.is_told_of(event));
+            if let Some(watch) = watcher.cloned() {
+                drop(areas);
+                witness(&watch, event);
+                (next, told) = (part.start, part.end);
+                continue;
+            }
+            match advice {
+                Advice::Remove => {
+                    let at = part.start.address();
+                    let object = area.object().ok_or(AdviseError::NotApplicable(at))?.clone();
+                    let first = area.offset_of(part.start);
+                    // The object reaches back into every address space that maps it, this one too.
+                    drop(areas);
+                    match object.remove(&self.memory, first, part.len()) {
+                        Ok(true) => {}
+                        Ok(false) => return Err(AdviseError::NotApplicable(at)),
+                        Err(error) => return Err(AdviseError::Fault(error.into())),
+                    }
+                }
+                Advice::Free => self.free_lazily(area, part)?,
+                _ => self.drop_pages(area, part)?,
+            }
+            next = part.end;
+        }
+        hole.map_or(Ok(()), |page| Err(AdviseError::Hole(page.address())))
+    }
+
+    /// Takes the pages out at once. Guards stay, and the protection of objects' pages; that of anonymous memory goes.
+    pub(super) fn drop_pages(&self, area: &Area<M>, range: PageRange) -> Result<(), AdviseError> {
+        if area.flags.contains(AreaFlags::HUGETLB) {
+            return self.drop_hugetlb(area, range);
+        }
+        let cpu = self.cpu();
+        self.note_peak(cpu);
+        let mut gather = self.gather();
+        let mut cursor = self.table.cursor(range);
+        self.split_cut(&mut cursor, &mut gather, Row::HugeSplitsAdvise);
+        let mut result = Ok(());
+        if !area.flags.intersects(AreaFlags::MARKED) {
+            cursor.remove_all(&mut gather);
+        } else if area.object().is_some() {
+            self.remove_pages(area, &mut cursor, &mut gather, Taken::All);
+        } else {
+            result = cursor.split_edges(&mut gather);
+            if result.is_ok() {
+                self.remove_pages(area, &mut cursor, &mut gather, Taken::All);
+                drop(cursor);
+                self.table
+                    .cursor(range)
+                    .unmark(Marks::UFFD_WP | Marks::POISON);
+            }
+        }
+        let counts = gather.close();
+        self.note_gather(cpu, counts);
+        Ok(result?)
+    }
+}
