@@ -2,7 +2,8 @@
  *
  * Each command meets ranges that are misaligned, wrapped, empty, the kernel's, foreign and not registered, unknown modes
  * and features, addresses that cannot be read or written, and closed descriptors. A watcher that dies while a thread
- * waits for it leaves nobody waiting. In the end the machine has as much memory as before.
+ * waits for it leaves nobody waiting, whether for a fault or for an event to be read. An event for which the reader has
+ * no room stays to be read. In the end the machine has as much memory as before.
  */
 #include "userfault.h"
 #include <poll.h>
@@ -307,6 +308,217 @@ static void killed_while_it_waits(void)
 	close(sockets[0]), close(sockets[1]);
 }
 
+enum { EVENT_FORK = 1 << 1, EVENT_REMAP = 1 << 2, EVENT_REMOVE = 1 << 3, EVENT_UNMAP = 1 << 6 };
+enum { EVENTS = EVENT_FORK | EVENT_REMAP | EVENT_REMOVE | EVENT_UNMAP };
+
+/* What a thread does to memory of which somebody wants to know. */
+enum doing { MOVES, REMOVES, UNMAPS, FORKS, DOINGS };
+
+struct deed {
+	enum doing doing;
+	char *memory, *elsewhere;
+	int did, fork_reads[2];
+	pid_t child;
+};
+
+static void *perform(void *argument)
+{
+	struct deed *deed = argument;
+	size_t length = 2 * PAGE;
+	switch (deed->doing) {
+	case MOVES:
+		deed->did = mremap(deed->memory, length, length, MREMAP_MAYMOVE | MREMAP_FIXED, deed->elsewhere) ==
+			    deed->elsewhere;
+		break;
+	case REMOVES:
+		deed->did = madvise(deed->memory, length, MADV_DONTNEED) == 0;
+		break;
+	case UNMAPS:
+		deed->did = munmap(deed->memory, length) == 0;
+		break;
+	case FORKS:
+	case DOINGS:
+		deed->child = fork();
+		if (deed->child == 0) {
+			char byte;
+			if (deed->fork_reads[0] >= 0 && read(deed->fork_reads[0], &byte, 1) != 1)
+				_exit(1);
+			_exit(*(volatile char *)deed->memory == 0 ? 0 : 2);
+		}
+		deed->did = deed->child > 0;
+		break;
+	}
+	return argument;
+}
+
+/* Two missing pages that are watched, and room elsewhere. */
+static struct deed prepare(enum doing doing, int by)
+{
+	struct deed deed = { .doing = doing, .fork_reads = { -1, -1 } };
+	deed.memory = mmap(NULL, 4 * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	NEED(deed.memory != MAP_FAILED);
+	deed.elsewhere = deed.memory + 2 * PAGE;
+	CHECK_EQ(watch(by, deed.memory, 2, MISSING | WP), 0);
+	return deed;
+}
+
+/* It happened, and nobody watches any more. */
+static void conclude(struct deed *deed)
+{
+	char *now = deed->doing == MOVES ? deed->elsewhere : deed->memory;
+	CHECK(deed->did);
+	if (deed->doing != UNMAPS)
+		CHECK_EQ(*(volatile char *)now, 0);
+	if (deed->doing == FORKS)
+		CHECK(exited(wait_for(deed->child), 0));
+	munmap(deed->memory, 4 * PAGE);
+}
+
+/* The descriptor is closed before anybody has read of what happens; until then its commands fail. A fork would go on
+ * waiting: the child that is not there yet has the descriptor too. */
+static void closed_before_it_is_read(void)
+{
+	for (enum doing doing = 0; doing < FORKS; doing++) {
+		pthread_t thread;
+		int dying = watcher(EVENTS);
+		NEED(dying >= 0);
+		struct deed deed = prepare(doing, dying);
+		struct range range = range_of(deed.memory, 1);
+		int64_t copied = 0;
+		NEED(pthread_create(&thread, NULL, perform, &deed) == 0);
+		await_message(dying);
+		CHECK_FAILS(copy(dying, deed.memory, room, 1, 0, &copied), EAGAIN);
+		CHECK_EQ(copied, -EAGAIN);
+		CHECK_FAILS(fill(dying, UFFDIO_ZEROPAGE, deed.memory, 1, 0), EAGAIN);
+		CHECK_FAILS(protect(dying, deed.memory, 1, 1), EAGAIN);
+		CHECK_EQ(ioctl(dying, UFFDIO_WAKE, &range), 0);
+		close(dying);
+		CHECK_EQ(pthread_join(thread, NULL), 0);
+		conclude(&deed);
+	}
+}
+
+/* The watcher is another process, which is killed before it has read. */
+static void killed_before_it_reads(void)
+{
+	for (enum doing doing = 0; doing < DOINGS; doing++) {
+		pthread_t thread;
+		int dying = watcher(EVENTS), told[2];
+		char byte;
+		NEED(dying >= 0 && pipe(told) == 0);
+		pid_t monitor = fork();
+		NEED(monitor >= 0);
+		if (monitor == 0) {
+			await_message(dying);
+			if (write(told[1], "", 1) != 1)
+				_exit(1);
+			for (;;)
+				pause();
+		}
+		struct deed deed = prepare(doing, dying);
+		close(dying);
+		NEED(pthread_create(&thread, NULL, perform, &deed) == 0);
+		CHECK_EQ(read(told[0], &byte, 1), 1);
+		CHECK_EQ(kill(monitor, SIGKILL), 0);
+		wait_for(monitor);
+		CHECK_EQ(pthread_join(thread, NULL), 0);
+		close(told[0]), close(told[1]);
+		conclude(&deed);
+	}
+}
+
+/* Who waits for it to be read is killed: of a fork there is no child. */
+static void killed_before_it_is_read(void)
+{
+	for (enum doing doing = 0; doing < DOINGS; doing++) {
+		int told[2];
+		char byte;
+		NEED(pipe(told) == 0);
+		pid_t child = fork();
+		NEED(child >= 0);
+		if (child == 0) {
+			int own = watcher(EVENTS);
+			struct deed deed = prepare(doing, own);
+			if (write(told[1], "", 1) != 1)
+				_exit(1);
+			close(told[1]);
+			perform(&deed);
+			_exit(2);
+		}
+		close(told[1]);
+		CHECK_EQ(read(told[0], &byte, 1), 1);
+		struct timespec moment = { 0, 20000000 };
+		nanosleep(&moment, NULL);
+		CHECK_EQ(kill(child, SIGKILL), 0);
+		int status = wait_for(child);
+		CHECK(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
+		/* Nobody has the other end any more. */
+		CHECK_EQ(read(told[0], &byte, 1), 0);
+		close(told[0]);
+	}
+}
+
+/* A child's watcher whose process is gone. */
+static void gone(int heir, char *memory)
+{
+	struct range range = range_of(memory, 1);
+	int64_t copied = 0;
+	CHECK_FAILS(copy(heir, memory, room, 1, 0, &copied), ESRCH);
+	CHECK_FAILS(fill(heir, UFFDIO_ZEROPAGE, memory, 1, 0), ESRCH);
+	CHECK_FAILS(protect(heir, memory, 1, 1), ESRCH);
+	CHECK_FAILS(watch(heir, memory, 1, MISSING), ENOMEM);
+	CHECK_FAILS(ioctl(heir, UFFDIO_UNREGISTER, &range), ENOMEM);
+	CHECK_EQ(ioctl(heir, UFFDIO_WAKE, &range), 0);
+}
+
+/* The reader of a fork has no room for the descriptor: it is read of once there is. Then the child's memory is
+ * watched, or, if that descriptor is closed, it is not. */
+static void no_room_for_a_fork(int closes)
+{
+	pthread_t thread;
+	struct message message;
+	struct rlimit limit, less;
+	int own = watcher(EVENTS), next;
+	NEED(own >= 0 && getrlimit(RLIMIT_NOFILE, &limit) == 0);
+	struct deed deed = prepare(FORKS, own);
+	NEED(pipe(deed.fork_reads) == 0);
+	NEED(pthread_create(&thread, NULL, perform, &deed) == 0);
+	await_message(own);
+	next = dup(own);
+	NEED(next >= 0);
+	close(next);
+	less = (struct rlimit){ (rlim_t)next, limit.rlim_max };
+	NEED(setrlimit(RLIMIT_NOFILE, &less) == 0);
+	CHECK_FAILS(read(own, &message, sizeof message), EMFILE);
+	await_message(own);
+	NEED(setrlimit(RLIMIT_NOFILE, &limit) == 0);
+	CHECK_EQ(read(own, &message, sizeof message), (long)sizeof message);
+	CHECK_EQ(message.event, 0x13);
+	int heir = (int)(uint32_t)message.flags;
+	CHECK_EQ(fcntl(heir, F_GETFD), FD_CLOEXEC);
+	CHECK(fcntl(heir, F_GETFL) & O_NONBLOCK);
+	CHECK_EQ(pthread_join(thread, NULL), 0);
+	CHECK(deed.did);
+	if (closes)
+		close(heir);
+	CHECK_EQ(write(deed.fork_reads[1], "", 1), 1);
+	if (!closes) {
+		await_message(heir);
+		CHECK_EQ(read(heir, &message, sizeof message), (long)sizeof message);
+		CHECK_EQ(message.event, 0x12);
+		CHECK_EQ(message.address, (uintptr_t)deed.memory);
+		CHECK_EQ(fill(heir, UFFDIO_ZEROPAGE, deed.memory, 1, 0), 0);
+	}
+	CHECK(exited(wait_for(deed.child), 0));
+	if (!closes) {
+		gone(heir, deed.memory);
+		close(heir);
+	}
+	close(deed.fork_reads[0]), close(deed.fork_reads[1]);
+	close(own);
+	munmap(deed.memory, 4 * PAGE);
+}
+
 static long free_memory(void)
 {
 	char text[4096] = "";
@@ -318,21 +530,32 @@ static long free_memory(void)
 	return strtol(row + 8, NULL, 10);
 }
 
-static void everything(void)
+static void commands(uint64_t features)
 {
-	fd = watcher(UNPOPULATED);
+	fd = watcher(features);
 	NEED(fd >= 0);
-	handshake();
 	ranges();
 	foreign();
 	modes();
 	scans();
-	closed_while_waiting();
-	killed_while_waiting();
-	killed_while_it_waits();
 	close(fd);
 	CHECK_FAILS(protect(fd, room, 1, 1), EBADF);
 	CHECK_FAILS(watch(fd, room, 1, WP), EBADF);
+}
+
+static void everything(void)
+{
+	handshake();
+	commands(UNPOPULATED);
+	commands(UNPOPULATED | EVENTS);
+	closed_while_waiting();
+	killed_while_waiting();
+	killed_while_it_waits();
+	closed_before_it_is_read();
+	killed_before_it_reads();
+	killed_before_it_is_read();
+	no_room_for_a_fork(0);
+	no_room_for_a_fork(1);
 }
 
 int main(int argc, char **argv)

@@ -2,9 +2,10 @@
  *
  * Every combination of: a kind of memory; what populates half of it; whether that comes before the protection or after; what
  * happens then; and how writes are told: by PAGEMAP_SCAN, or by a signal at the store. Then some pages are written, those
- * that are there and those that are not, by the program and by the kernel. No write may be lost, and no page told that
- * was not written. Where contents go (MADV_DONTNEED, MADV_REMOVE), the page may be told; where they went from anonymous
- * memory that was there, it must be.
+ * that are there, those that are not and those that are in swap, by the program and by the kernel. No write may be lost,
+ * and no page told that was not written: what a call writes to the file of shared memory is no write to this memory.
+ * Where contents go (MADV_DONTNEED, MADV_REMOVE), the page may be told; where they went from anonymous memory that was
+ * there, it must be.
  *
  * Usage: userfault_matrix dirty-bit|faults      (what the first write of a protected private page costs)
  */
@@ -22,18 +23,19 @@
 #define EVENT_REMAP (1 << 2)
 
 enum kind { ANONYMOUS, SHARED, PRIVATE_FILE, HUGETLB, THP, KINDS };
-enum populate { READ, WRITE, ZERO_FILL, POPULATES };
+enum populate { READ, WRITE, ZERO_FILL, FILE_WRITE, POPULATES };
 enum order { BEFORE, AFTER, ORDERS };
-enum event { NOTHING, DONTNEED, REMOVE, PAGEOUT, FORK, MREMAP, TWO_AREAS, EVENTS };
+enum event { NOTHING, DONTNEED, REMOVE, PAGEOUT, PAGEOUT_READ, PAGEOUT_SCAN, FORK, MREMAP, TWO_AREAS, EVENTS };
 enum telling { SCAN, SIGNAL, TELLINGS };
 /* What is to be told of a page. */
 enum told { MUST_NOT, MAY, MUST };
 
 static const char *const names[][EVENTS] = {
 	{ "anonymous", "shared", "file, private", "hugetlb", "THP" },
-	{ "read", "write", "zero fill" },
+	{ "read", "write", "zero fill", "write to the file" },
 	{ "protected first", "populated first" },
-	{ "nothing", "MADV_DONTNEED", "MADV_REMOVE", "MADV_PAGEOUT", "fork", "mremap", "two areas" },
+	{ "nothing", "MADV_DONTNEED", "MADV_REMOVE", "MADV_PAGEOUT", "MADV_PAGEOUT and reads",
+	  "MADV_PAGEOUT and a scan", "fork", "mremap", "two areas" },
 	{ "scan", "signal" },
 };
 
@@ -49,6 +51,8 @@ struct combination {
 static char *base;
 static size_t unit, stride, count, whole;
 static int fd, file, pagemap, by_dirty, has_swap, signals[MOST];
+/* KiB of swap that were used, by kind. */
+static long went_out[KINDS];
 static enum told wanted[MOST];
 static unsigned char contents[MOST];
 
@@ -72,14 +76,21 @@ static int is_written(size_t index)
 	return (7 * index + 3) % 5 < 2;
 }
 
+static int is_pageout(enum event event)
+{
+	return event == PAGEOUT || event == PAGEOUT_READ || event == PAGEOUT_SCAN;
+}
+
 static int can_be(const struct combination *one)
 {
 	int shared = one->kind == SHARED;
 	if (one->populate == ZERO_FILL && (one->kind == HUGETLB || one->kind == PRIVATE_FILE))
 		return 0;
-	if (one->event == REMOVE && !shared)
+	if ((one->event == REMOVE || one->populate == FILE_WRITE) && !shared)
 		return 0;
-	if (one->event == PAGEOUT && (!has_swap || one->kind == HUGETLB))
+	if (is_pageout(one->event) && (!has_swap || one->kind == HUGETLB))
+		return 0;
+	if (one->event == PAGEOUT_SCAN && one->telling != SCAN)
 		return 0;
 	return 1;
 }
@@ -156,6 +167,10 @@ static void populate(const struct combination *one)
 			else if (one->order == BEFORE)
 				wanted[i] = MAY;
 			break;
+		case FILE_WRITE:
+			contents[i] = (unsigned char)(0xa0 + i);
+			CHECK_EQ(pwrite(file, &contents[i], 1, (off_t)(i * stride)), 1);
+			break;
 		case POPULATES:
 			break;
 		}
@@ -231,6 +246,61 @@ static void move(void)
 	base = to;
 }
 
+/* How many regions; `told` says of each unit whether it is in one. Other pages of the memory may only be told where
+ * contents went. */
+static void scan(const struct combination *one, int *told)
+{
+	struct region regions[4 * MOST];
+	struct scan scan = { .size = sizeof scan, .flags = 3, .start = (uintptr_t)base, .end = (uintptr_t)base + whole };
+	scan.vec = (uintptr_t)regions;
+	scan.vec_len = 4 * MOST;
+	scan.mask = scan.returned = IS_WRITTEN;
+	memset(told, 0, MOST * sizeof *told);
+	long found = ioctl(pagemap, PAGEMAP_SCAN, &scan);
+	CHECK(found >= 0);
+	CHECK_EQ(scan.walk_end, scan.end);
+	for (long i = 0; i < found; i++)
+		for (uint64_t page = regions[i].start; page < regions[i].end; page += PAGE) {
+			size_t offset = page - (uintptr_t)base, index = offset / stride;
+			int dropped = (one->event == DONTNEED || one->event == REMOVE) && is_dropped(index);
+			if (offset % stride < unit)
+				told[index] = 1;
+			else
+				CHECK(dropped);
+		}
+}
+
+static long free_swap(void)
+{
+	char text[4096] = "";
+	int from = open("/proc/meminfo", O_RDONLY);
+	NEED(from >= 0 && read(from, text, sizeof text - 1) > 0);
+	close(from);
+	char *row = strstr(text, "SwapFree:");
+	NEED(row);
+	return strtol(row + 9, NULL, 10);
+}
+
+/* What went out comes back: one page or all of them by reads, the others by what follows; or a scan meets it there. */
+static void page_out(const struct combination *one)
+{
+	int told[MOST];
+	long before = free_swap();
+	CHECK_EQ(madvise(base, whole, MADV_PAGEOUT), 0);
+	went_out[one->kind] += before - free_swap();
+	if (one->event != PAGEOUT_SCAN)
+		CHECK_EQ(*(volatile unsigned char *)at(2), contents[2]);
+	for (size_t i = 0; i < count && one->event == PAGEOUT_READ; i++)
+		CHECK_EQ(*(volatile unsigned char *)at(i), contents[i]);
+	if (one->event != PAGEOUT_SCAN)
+		return;
+	scan(one, told);
+	for (size_t i = 0; i < count; i++) {
+		CHECK(told[i] ? wanted[i] != MUST_NOT : wanted[i] != MUST);
+		wanted[i] = MUST_NOT;
+	}
+}
+
 static void happen(const struct combination *one)
 {
 	switch (one->event) {
@@ -239,8 +309,9 @@ static void happen(const struct combination *one)
 		drop(one);
 		break;
 	case PAGEOUT:
-		CHECK_EQ(madvise(base, whole, MADV_PAGEOUT), 0);
-		CHECK_EQ(*(volatile unsigned char *)at(2), contents[2]);
+	case PAGEOUT_READ:
+	case PAGEOUT_SCAN:
+		page_out(one);
 		break;
 	case FORK:
 		fork_a_child(one);
@@ -301,30 +372,6 @@ static void write_some(const struct combination *one)
 		wanted[i] = MUST;
 		by_kernel = 0;
 	}
-}
-
-/* How many regions; `told` says of each unit whether it is in one. Other pages of the memory may only be told where
- * contents went. */
-static void scan(const struct combination *one, int *told)
-{
-	struct region regions[4 * MOST];
-	struct scan scan = { .size = sizeof scan, .flags = 3, .start = (uintptr_t)base, .end = (uintptr_t)base + whole };
-	scan.vec = (uintptr_t)regions;
-	scan.vec_len = 4 * MOST;
-	scan.mask = scan.returned = IS_WRITTEN;
-	memset(told, 0, MOST * sizeof *told);
-	long found = ioctl(pagemap, PAGEMAP_SCAN, &scan);
-	CHECK(found >= 0);
-	CHECK_EQ(scan.walk_end, scan.end);
-	for (long i = 0; i < found; i++)
-		for (uint64_t page = regions[i].start; page < regions[i].end; page += PAGE) {
-			size_t offset = page - (uintptr_t)base, index = offset / stride;
-			int dropped = (one->event == DONTNEED || one->event == REMOVE) && is_dropped(index);
-			if (offset % stride < unit)
-				told[index] = 1;
-			else
-				CHECK(dropped);
-		}
 }
 
 static void check_told(const struct combination *one)
@@ -428,6 +475,8 @@ int main(int argc, char **argv)
 							tried++;
 						}
 	CHECK(tried >= 264);
-	CHECK(write(pool, "0", 1) == 1);
+	if (has_swap)
+		CHECK(went_out[ANONYMOUS] > 0 && went_out[SHARED] > 0 && went_out[THP] > 0);
+	CHECK(pwrite(pool, "0", 1, 0) == 1);
 	return checked("userfault_matrix");
 }

@@ -199,7 +199,7 @@ pub fn advise_errno(error: AdviseError) -> Errno {
         | AdviseError::Fault(FaultError::OutOfMemory) => Errno::ENOMEM,
         AdviseError::Denied(_) => Errno::EACCES,
         AdviseError::Sealed(_) => Errno::EPERM,
-        AdviseError::Fault(_) => Errno::EFAULT,
+        AdviseError::Fault(_) | AdviseError::Watched(_) => Errno::EFAULT,
         AdviseError::OutOfMemory | AdviseError::Busy(_) => Errno::EAGAIN,
     }
 }
@@ -221,6 +221,7 @@ pub fn lock_errno(error: LockError, limit: u64) -> Errno {
         LockError::Hole(_)
         | LockError::OverLimit(_)
         | LockError::Fault(_)
+        | LockError::Watched(_)
         | LockError::OutOfMemory => Errno::ENOMEM,
     }
 }

@@ -10,7 +10,7 @@ use crate::{
     cgroup,
     context::Context,
     exec,
-    fs::userfault::wait_for_watcher,
+    fs::userfault::{Waited, wait_for_watcher},
     host::Trap,
     kernel::Kernel,
     process::{ExitStatus, Start, Thread, Work, exit_thread},
@@ -19,7 +19,7 @@ use crate::{
 };
 use alloc::sync::Arc;
 use core::sync::atomic::Ordering;
-use memwright::{Access, FaultError};
+use memwright::{Access, FaultError, uffd::WatchedFault};
 use memwright_table::VirtAddr;
 
 /// First code on a thread's kernel stack.
@@ -127,19 +127,54 @@ pub(crate) fn resolve_fault(
 ) -> Resolved {
     match space.fault(VirtAddr::new(address), access) {
         Ok(kind) => {
-            let usage = &thread.usage;
-            let faults = if kind.is_major() {
-                &usage.major_faults
-            } else {
-                &usage.minor_faults
-            };
-            faults.fetch_add(1, Ordering::Relaxed);
+            count_fault(thread, kind.is_major());
             Resolved::Retry
         }
         Err(FaultError::Watched(fault)) => {
-            wait_for_watcher(kernel, thread, space, address, access, fault)
+            watched_fault(kernel, thread, space, address, access, fault)
         }
         Err(error) => refused_fault(kernel, thread, error),
+    }
+}
+
+#[inline(always)]
+fn count_fault(thread: &Thread, major: bool) {
+    let usage = &thread.usage;
+    let faults = if major {
+        &usage.major_faults
+    } else {
+        &usage.minor_faults
+    };
+    faults.fetch_add(1, Ordering::Relaxed);
+}
+
+/// Has the watcher resolve a fault, and tries again. Of a program's own access the first try after a wait counts as any
+/// fault does; of others, and after a second wait, as a major one (Linux 7.2 `do_user_addr_fault`, which tries first by
+/// the area's own lock, and `mm_account_fault`, for which what was tried before is major).
+#[cold]
+fn watched_fault(
+    kernel: &Kernel,
+    thread: &Arc<Thread>,
+    space: &Arc<Space>,
+    address: u64,
+    access: Access,
+    mut fault: WatchedFault,
+) -> Resolved {
+    let mut tried = !access.user;
+    loop {
+        match wait_for_watcher(kernel, thread, space, address, access, fault) {
+            Waited::Again => {}
+            Waited::Interrupted => return Resolved::Retry,
+            Waited::Refused(resolved) => return resolved,
+        }
+        match space.fault(VirtAddr::new(address), access) {
+            Ok(kind) => {
+                count_fault(thread, tried || kind.is_major());
+                return Resolved::Retry;
+            }
+            Err(FaultError::Watched(next)) => (fault, tried) = (next, true),
+            Err(error) => return refused_fault(kernel, thread, error),
+        }
     }
 }
 

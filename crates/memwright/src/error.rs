@@ -3,6 +3,7 @@
 
 use memwright_table::{NoHugePage, OutOfFrames, OutOfMemory, VirtAddr};
 
+use crate::fault::Access;
 use crate::space::CutError;
 use crate::uffd::WatchedFault;
 
@@ -130,12 +131,59 @@ pub enum AdviseError {
     Sealed(VirtAddr),
     /// A page could not be populated (EFAULT; ENOMEM when out of memory).
     Fault(FaultError),
+    /// A watcher must resolve a fault first; then the same advice may be given again.
+    Watched(Awaited),
     /// A limit forbids it (ENOMEM).
     OverLimit(Limit),
     /// A page is in use in a way that passes: the call may be repeated (EAGAIN).
     Busy(VirtAddr),
     /// No memory for a structure (EAGAIN).
     OutOfMemory,
+}
+
+/// A fault of which a watcher is to be told before an operation can go on: it is repeated once the watcher has resolved
+/// the fault.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Awaited {
+    /// The page.
+    pub at: VirtAddr,
+    /// The access that the operation stands for.
+    pub access: Access,
+    /// What the watcher is told.
+    pub fault: WatchedFault,
+}
+
+/// Where populating stopped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Stopped {
+    pub(crate) at: VirtAddr,
+    pub(crate) access: Access,
+    pub(crate) error: FaultError,
+}
+
+impl Stopped {
+    /// The watcher that must be told before it can go on.
+    pub(crate) fn awaits(self) -> Option<Awaited> {
+        let Self { at, access, error } = self;
+        match error {
+            FaultError::Watched(fault) => Some(Awaited { at, access, fault }),
+            _ => None,
+        }
+    }
+}
+
+impl From<Stopped> for AdviseError {
+    fn from(stopped: Stopped) -> Self {
+        let fault = Self::Fault(stopped.error);
+        stopped.awaits().map_or(fault, Self::Watched)
+    }
+}
+
+impl From<Stopped> for LockError {
+    fn from(stopped: Stopped) -> Self {
+        let fault = Self::Fault(stopped.error);
+        stopped.awaits().map_or(fault, Self::Watched)
+    }
 }
 
 /// Why nothing was sealed.
@@ -162,6 +210,8 @@ pub enum LockError {
     OverLimit(Limit),
     /// A page could not be populated (ENOMEM, or EAGAIN).
     Fault(FaultError),
+    /// A watcher must resolve a fault first; the areas are locked, and the call may be repeated.
+    Watched(Awaited),
     /// No memory for a structure (ENOMEM).
     OutOfMemory,
 }

@@ -182,8 +182,8 @@ pub mod writable;
 pub use audit::AuditError;
 pub use commit::{Commit, Overcommit, OvercommitMode};
 pub use error::{
-    AdviseError, FaultError, ForkError, Limit, LockError, MapError, ObjectError, ProtectError,
-    RemapError, SealError, SyncError, UnmapError,
+    AdviseError, Awaited, FaultError, ForkError, Limit, LockError, MapError, ObjectError,
+    ProtectError, RemapError, SealError, SyncError, UnmapError,
 };
 pub use fault::{Access, FaultKind};
 pub use huge::{

@@ -5,7 +5,11 @@ use crate::{
     M, Space,
     context::Context,
     errno::Errno,
-    fs::{Mapping, OpenFile, secret::is_secret, userfault::Announced},
+    fs::{
+        Mapping, OpenFile,
+        secret::is_secret,
+        userfault::{Announced, Waited, wait_for_watcher},
+    },
     memory::{
         advise_errno, lock_errno, map_errno, protect_errno, remap_errno, seal_errno, sync_errno,
         unmap_errno,
@@ -16,8 +20,8 @@ use crate::{
 use alloc::{sync::Arc, vec::Vec};
 use linux_raw_sys::{general as raw, prctl};
 use memwright::{
-    AreaFlags, HugeRefusal, LockError, LockFuture, MapKind, MapRequest, OvercommitMode, Placement,
-    Rights, SharedSetting,
+    Access, AdviseError, AreaFlags, Awaited, HugeRefusal, LockError, LockFuture, MapKind,
+    MapRequest, OvercommitMode, Placement, Rights, SharedSetting,
     object::{Object, ObjectIdentity, Shmem},
     space::{Advice, Advised, ExecGain, RemapRequest, SyncFlags},
     uffd::{Watch, WatchEvent},
@@ -494,7 +498,7 @@ pub fn madvise(context: &Context<'_>, arguments: &Arguments) -> CallResult {
 /// As `madvise`.
 pub(super) fn advise(
     context: &Context<'_>,
-    space: &Space,
+    space: &Arc<Space>,
     (address, length): (VirtAddr, u64),
     advice: Advice,
 ) -> Result<Advised, Errno> {
@@ -507,7 +511,12 @@ pub(super) fn advise(
         let done = space.discard(address, length, advice, &mut tell);
         done.map(|()| Advised::Done)
     } else {
-        space.advise(address, length, advice)
+        awaiting(context, space, || {
+            match space.advise(address, length, advice) {
+                Err(AdviseError::Watched(awaited)) => Err(awaited),
+                advised => Ok(advised),
+            }
+        })?
     };
     advised.map_err(advise_errno)
 }
@@ -570,15 +579,50 @@ pub fn mlock2(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     lock(context, address, length, flags != 0)
 }
 
+/// Repeats what populates memory each time a watcher has resolved the fault that it met (Linux 7.2 `mm/gup.c`,
+/// `faultin_page`).
+///
+/// # Errors
+/// `EFAULT`, where the watcher wants no faults of the kernel's; `EINTR`, if the thread is killed.
+fn awaiting<R>(
+    context: &Context<'_>,
+    space: &Arc<Space>,
+    mut attempt: impl FnMut() -> Result<R, Awaited>,
+) -> Result<R, Errno> {
+    loop {
+        let Awaited { at, access, fault } = match attempt() {
+            Ok(done) => return Ok(done),
+            Err(awaited) => awaited,
+        };
+        let kernel = context.kernel;
+        let access = Access {
+            user: false,
+            ..access
+        };
+        match wait_for_watcher(kernel, context.thread, space, at.as_u64(), access, fault) {
+            Waited::Again => {}
+            Waited::Interrupted => return Err(Errno::EINTR),
+            Waited::Refused(_) => return Err(Errno::EFAULT),
+        }
+    }
+}
+
 fn lock_failed(context: &Context<'_>, error: LockError) -> Errno {
     lock_errno(error, context.with_space(|space| space.limits().locked))
 }
 
 fn lock(context: &Context<'_>, address: u64, length: u64, on_fault: bool) -> CallResult {
     let address = VirtAddr::new(address);
-    context
-        .with_space(|space| space.lock(address, length, on_fault))
-        .map_err(|error| lock_failed(context, error))?;
+    let space = context.space();
+    let locked = awaiting(context, &space, || {
+        match space.lock(address, length, on_fault) {
+            Err(LockError::Watched(awaited)) => Err(awaited),
+            locked => Ok(locked),
+        }
+    });
+    // Whatever keeps a page from being had (`__mlock_posix_error_return`).
+    let locked = locked.map_err(|_| Errno::ENOMEM)?;
+    locked.map_err(|error| lock_failed(context, error))?;
     Ok(0)
 }
 
@@ -605,8 +649,16 @@ pub fn mlockall(context: &Context<'_>, arguments: &Arguments) -> CallResult {
         (true, true) => LockFuture::OnFault,
     };
     let current = flags & raw::MCL_CURRENT != 0;
-    context
-        .with_space(|space| space.lock_all(current, future, on_fault))
+    let space = context.space();
+    let locked = awaiting(context, &space, || {
+        match space.lock_all(current, future, on_fault) {
+            Err(LockError::Watched(awaited)) => Err(awaited),
+            locked => Ok(locked),
+        }
+    });
+    // Pages that cannot be had are no error.
+    locked
+        .unwrap_or(Ok(()))
         .map_err(|error| lock_failed(context, error))?;
     Ok(0)
 }

@@ -112,6 +112,7 @@ pub(super) fn kind_of_advise(error: AdviseError) -> Kind {
         AdviseError::NotApplicable(_) => Kind::NotApplicable,
         AdviseError::Sealed(_) => Kind::Sealed,
         AdviseError::Fault(error) => kind_of_fault(error),
+        AdviseError::Watched(awaited) => kind_of_fault(FaultError::Watched(awaited.fault)),
         AdviseError::Misaligned => Kind::Invalid,
         AdviseError::OverLimit(_) | AdviseError::Busy(_) | AdviseError::OutOfMemory => {
             Kind::Resources

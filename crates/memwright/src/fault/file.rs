@@ -66,6 +66,12 @@ impl<M: Machine> Fault<'_, M> {
     fn check_watched(self, object: &dyn Object<M>, generation: u64) -> Result<(), FaultError> {
         let index = self.area.offset_of(self.page);
         if !object.contains(index) {
+            // As where nobody watches.
+            if !self.access.write {
+                self.map_neighbours(object, generation);
+            } else if !self.area.is_shared() {
+                self.note_private();
+            }
             return Err(FaultError::BeyondObject);
         }
         let flags = self.area.flags();

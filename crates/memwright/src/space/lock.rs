@@ -4,7 +4,7 @@ use memwright_table::{Machine, PAGE_SIZE, Page, PageRange, VirtAddr};
 
 use super::flags::{FlagsError, Holes};
 use super::{AddressSpace, LockFuture};
-use crate::error::{Limit, LockError};
+use crate::error::{Limit, LockError, Stopped};
 use crate::vma::AreaFlags;
 
 const LOCK_FLAGS: AreaFlags = AreaFlags::LOCKED.union(AreaFlags::LOCK_ON_FAULT);
@@ -64,7 +64,7 @@ impl<M: Machine> AddressSpace<M> {
         if on_fault {
             return Ok(());
         }
-        core.populate_strictly(range).map_err(LockError::Fault)
+        Ok(core.populate_strictly(range)?)
     }
 
     /// Unlocks the pages that `length` bytes touch.
@@ -116,7 +116,8 @@ impl<M: Machine> AddressSpace<M> {
         }
         drop(areas);
         if !on_fault {
-            let _ = core.populate_range(all);
+            let awaited = core.populate_range(all).err().and_then(Stopped::awaits);
+            return awaited.map_or(Ok(()), |awaited| Err(LockError::Watched(awaited)));
         }
         Ok(())
     }

@@ -4,7 +4,7 @@ use memwright_table::{Bits, Entry, Machine, PageRange, VirtAddr};
 
 use super::check;
 use super::{AddressSpace, Area, Areas, Core};
-use crate::error::{AdviseError, FaultError};
+use crate::error::{AdviseError, Stopped};
 use crate::fault::{Access, Fault};
 use crate::huge::HUGE_PAGES;
 use crate::vma::{AreaFlags, Position, Rights};
@@ -30,17 +30,17 @@ impl<M: Machine> AddressSpace<M> {
 
 impl<M: Machine> Core<M> {
     /// Makes `range` resident as its areas allow: private writable memory gets its own pages.
-    pub(crate) fn populate_range(&self, range: PageRange) -> Result<(), FaultError> {
+    pub(crate) fn populate_range(&self, range: PageRange) -> Result<(), Stopped> {
         self.populate_where(range, |area| !area.rights.is_none())
     }
 
     /// The same, but memory without any right is an error: `mlock` reports it.
-    pub(crate) fn populate_strictly(&self, range: PageRange) -> Result<(), FaultError> {
+    pub(crate) fn populate_strictly(&self, range: PageRange) -> Result<(), Stopped> {
         self.populate_where(range, |_| true)
     }
 
     /// The same for locked areas only.
-    pub(crate) fn populate_locked(&self, range: PageRange) -> Result<(), FaultError> {
+    pub(crate) fn populate_locked(&self, range: PageRange) -> Result<(), Stopped> {
         self.populate_where(range, |area| {
             !area.rights.is_none()
                 && area.flags.contains(AreaFlags::LOCKED)
@@ -82,7 +82,7 @@ impl<M: Machine> Core<M> {
         &self,
         range: PageRange,
         wanted: impl Fn(&Area<M>) -> bool,
-    ) -> Result<(), FaultError> {
+    ) -> Result<(), Stopped> {
         let mut next = range.start;
         while next < range.end {
             let cpu = self.cpu();
@@ -129,8 +129,7 @@ impl<M: Machine> Core<M> {
                 return Err(AdviseError::NotApplicable(next.address()));
             }
             let part = area.range().intersect(PageRange::new(next, range.end));
-            self.touch(&areas, area, part, access)
-                .map_err(AdviseError::Fault)?;
+            self.touch(&areas, area, part, access)?;
             next = part.end;
         }
         Ok(())
@@ -144,7 +143,7 @@ impl<M: Machine> Core<M> {
         area: &Area<M>,
         range: PageRange,
         access: Access,
-    ) -> Result<(), FaultError> {
+    ) -> Result<(), Stopped> {
         let cpu = self.cpu();
         let step = if area.flags.contains(AreaFlags::HUGETLB) {
             HUGE_PAGES
@@ -169,7 +168,11 @@ impl<M: Machine> Core<M> {
             };
             // A fault may leave a page that a watcher has protected: the next one is his.
             while !permits() {
-                fault.resolve()?;
+                fault.resolve().map_err(|error| Stopped {
+                    at: page.address(),
+                    access,
+                    error,
+                })?;
             }
         }
         Ok(())

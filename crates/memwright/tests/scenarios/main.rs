@@ -24,6 +24,7 @@ mod swap;
 mod swap_shared;
 mod track;
 mod uffd;
+mod uffd_events;
 mod uffd_huge;
 mod world;
 mod written_back;

@@ -414,6 +414,11 @@ impl Command<'_> {
 
     fn relocate(&self) -> Result<u64, Errno> {
         let wanted: Copy = self.context.read_value(self.argument)?;
+        // Only in the caller's own memory.
+        let own = Arc::downgrade(&self.context.space());
+        if !own.ptr_eq(&self.userfault.space) {
+            return Err(Errno::EINVAL);
+        }
         check_pages(wanted.to, wanted.length)?;
         check_pages(wanted.from, wanted.length)?;
         if wanted.mode & !(1 | MOVE_MODE_ALLOW_SRC_HOLES) != 0 {

@@ -14,6 +14,16 @@ use core::sync::atomic::{AtomicBool, Ordering};
 use memwright::{Access, FaultError, uffd::WatchedFault};
 use memwright_table::VirtAddr;
 
+/// What came of a wait for a watcher.
+pub(crate) enum Waited {
+    /// The access may be tried again.
+    Again,
+    /// The same, once a signal is delivered.
+    Interrupted,
+    /// This answers it.
+    Refused(Resolved),
+}
+
 /// Tells the watcher of a fault, and waits until the access may be tried again.
 pub(crate) fn wait_for_watcher(
     kernel: &Kernel,
@@ -22,15 +32,15 @@ pub(crate) fn wait_for_watcher(
     address: u64,
     access: Access,
     fault: WatchedFault,
-) -> Resolved {
-    let refused = Resolved::Signal(Signal::SIGBUS, code::BUS_ADRERR);
+) -> Waited {
+    let refused = Waited::Refused(Resolved::Signal(Signal::SIGBUS, code::BUS_ADRERR));
     let place = VirtAddr::new(address);
     // Nobody watches any more: the next try finds it as it is now.
     let Some(watched) = space.watched(place.page()) else {
-        return Resolved::Retry;
+        return Waited::Again;
     };
     let Some(userfault) = kernel.userfaults.find(watched.watch.number) else {
-        return Resolved::Retry;
+        return Waited::Again;
     };
     if userfault.opened_as.user_only && !access.user {
         return refused;
@@ -38,7 +48,7 @@ pub(crate) fn wait_for_watcher(
     let waiting = {
         let mut state = userfault.state.lock();
         let Some((features, _)) = &state.agreed else {
-            return Resolved::Retry;
+            return Waited::Again;
         };
         if features.contains(Features::SIGNAL) {
             return refused;
@@ -59,6 +69,7 @@ pub(crate) fn wait_for_watcher(
     };
     // It may have been resolved before anybody could be told who waits.
     let still = matches!(space.fault(place, access), Err(FaultError::Watched(_)));
+    let mut interrupted = false;
     if still {
         userfault.messages.wake_all(kernel);
         let interest = if access.user {
@@ -67,14 +78,18 @@ pub(crate) fn wait_for_watcher(
             Interest::Fatal
         };
         let woken = || waiting.woken.load(Ordering::Acquire).then_some(());
-        // A signal is delivered, and the access tried again after it.
-        let _ = kernel.wait(thread, &[&userfault.resolved], None, interest, woken);
+        let waited = kernel.wait(thread, &[&userfault.resolved], None, interest, woken);
+        interrupted = waited.is_err();
     }
     let mut state = userfault.state.lock();
     state.waiting.retain(|one| !Arc::ptr_eq(one, &waiting));
     drop(state);
     if thread.fatal_pending() {
-        return Resolved::Signal(Signal::SIGKILL, code::SI_KERNEL);
+        return Waited::Refused(Resolved::Signal(Signal::SIGKILL, code::SI_KERNEL));
     }
-    Resolved::Retry
+    if interrupted {
+        Waited::Interrupted
+    } else {
+        Waited::Again
+    }
 }
