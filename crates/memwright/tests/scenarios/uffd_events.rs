@@ -34,7 +34,7 @@ fn range(start: u64, end: u64) -> PageRange {
 #[test]
 fn what_is_unmapped_is_told_once_and_as_a_whole_even_if_a_seal_refuses_it() {
     let world = World::new();
-    let mut process = world.process();
+    let process = world.process();
     process.map(0, 2, RW);
     process.map(3, 3, RW);
     let all = watch(&process, (0, 6), WatchEvents::all());
@@ -73,7 +73,7 @@ fn told_of_remap(process: &Process<'_>, request: RemapRequest) -> (Option<u64>, 
 #[test]
 fn a_move_is_told_after_what_was_there_and_before_what_is_left() {
     let world = World::new();
-    let mut process = world.process();
+    let process = world.process();
     process.map(0, 6, RW);
     process.map(10, 3, RW);
     let watch = watch(&process, (0, 13), WatchEvents::all());
@@ -111,10 +111,11 @@ fn a_move_is_told_after_what_was_there_and_before_what_is_left() {
     let shrinks = request(0, 5, 2, None);
     let tail = vec![unmapped(2, 5)];
     assert_eq!(told_of_remap(&process, shrinks), (Some(0), tail));
-    // What was unmapped is told of even if nothing moves then.
-    process.space.seal(page(10), PAGE).unwrap();
+    // Of what was to be unmapped it is told even if nothing moves then.
+    process.space.seal(page(11), PAGE).unwrap();
     let refused = request(0, 2, 2, Some(10));
-    assert_eq!(told_of_remap(&process, refused), (None, vec![]));
+    let there = vec![unmapped(10, 12)];
+    assert_eq!(told_of_remap(&process, refused), (None, there));
     drop(watch);
 }
 
@@ -129,7 +130,13 @@ fn contents_are_there_until_their_watcher_was_told() {
     }
     let watch = watch(&process, (0, 6), WatchEvents::REMOVE);
     process.space.lock(page(5), PAGE, true).unwrap();
-    let there = |index| process.space.touched(page(index));
+    let there = |index| {
+        let mut resident = false;
+        let mut visitor = |_, one| resident = one;
+        let space = &process.space;
+        space.resident(page(index), PAGE, &mut visitor).unwrap();
+        resident
+    };
     let mut told = Vec::new();
     let mut witness = |_: &Watch, event| {
         // Nothing is locked meanwhile.
@@ -154,7 +161,7 @@ fn contents_are_there_until_their_watcher_was_told() {
 #[test]
 fn memory_that_goes_while_its_watcher_is_told_is_a_hole() {
     let world = World::new();
-    let mut process = world.process();
+    let process = world.process();
     process.map(0, 4, RW);
     let watch = watch(&process, (0, 4), WatchEvents::REMOVE);
     let space = &process.space;
