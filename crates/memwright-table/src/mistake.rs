@@ -95,6 +95,8 @@ mistakes! {
     ZapForgetsProtection "zap-forgets-protection" "An object's page that goes takes its protection along."
     MoveKeepsProtection "move-keeps-protection" "A moved page stays protected, though nobody asked for that."
     MoveNotSoftDirty "move-not-soft-dirty" "A moved page is no more soft-dirty than it was."
+    RemovalUntold "removal-untold" "Contents go, and the watcher who wants to know is not told before."
+    MoveToldLast "move-told-last" "Watchers hear of a move after they heard of what is no longer at the old place."
     // Huge pages.
     HugeNotZeroed "huge-not-zeroed" "A new huge page shows what its frames held before."
     HugeRegainShared "huge-regain-shared" "A huge page with two references becomes exclusive at a write fault."

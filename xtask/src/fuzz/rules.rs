@@ -217,7 +217,9 @@ fn of_areas(before: &[String], referee: &str, guest: &str) -> Option<Rule> {
     match guest.lines().count().cmp(&referee.lines().count()) {
         Ordering::Less => same(|_| true).then_some(Rule::GuardedApart),
         Ordering::Equal => None,
-        Ordering::Greater => same(Area::is_promised_by_guard).then_some(Rule::GuardedPromised),
+        Ordering::Greater => {
+            same(|area| area.is_promised_by_guard()).then_some(Rule::GuardedPromised)
+        }
     }
 }
 

@@ -78,6 +78,8 @@ pub const MUTANTS: &[Mutant] = &[
     mutant("zap-forgets-protection", "scenarios", "uffd::the_protection_of_an_objects_pages_outlives_them"),
     mutant("move-keeps-protection", "scenarios", "overlooked::a_page_moves_without_its_protection_if_nobody_follows"),
     mutant("move-not-soft-dirty", "scenarios", "track::what_was_moved_is_soft_dirty"),
+    mutant("removal-untold", "scenarios", "uffd_events::contents_are_there_until_their_watcher_was_told"),
+    mutant("move-told-last", "scenarios", "uffd_events::a_move_is_told_after_what_was_there_and_before_what_is_left"),
     mutant("huge-not-zeroed", "scenarios", "overlooked::a_new_huge_page_is_full_of_zeroes"),
     mutant("huge-regain-shared", "scenarios", "huge::parent_and_child_share_a_huge_page_until_one_writes"),
     mutant("watch-uncut", "scenarios", "uffd_huge::who_watches_a_part_splits"),

@@ -1,5 +1,6 @@
 //! Moving and resizing mappings (Linux 7.2 `mm/mremap.c`).
 
+use memwright_table::mistake::{Mistake, planted};
 use memwright_table::{Change, CpuId, Machine, PAGE_SIZE, Page, PageRange, VirtAddr};
 
 use super::{AddressSpace, Area, Areas, Backing, Core, cuts_hugetlb};
@@ -287,7 +288,7 @@ impl<M: Machine> Core<M> {
             }
         };
         // Watchers hear of what was there before they hear of the move, and of the rest afterwards.
-        let told = bin.notices.len();
+        let before = bin.notices.len();
         // A shrinking move gives up the tail once its target is free (Linux 7.2 `mm/mremap.c`, `mremap_to`).
         let old_pages = request.old_pages.min(new_pages);
         if old_pages < request.old_pages {
@@ -315,7 +316,9 @@ impl<M: Machine> Core<M> {
             to: target,
             pages: old_pages,
         };
-        bin.notices.add_at(told, watcher, moved);
+        let told_last = planted(Mistake::MoveToldLast);
+        let place = if told_last { bin.notices.len() } else { before };
+        bin.notices.add_at(place, watcher, moved);
         self.settle(areas, old, new, keeps_old, bin);
         Ok(target)
     }
