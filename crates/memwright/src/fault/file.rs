@@ -65,12 +65,13 @@ impl<M: Machine> Fault<'_, M> {
     #[cold]
     fn check_watched(self, object: &dyn Object<M>, generation: u64) -> Result<(), FaultError> {
         let index = self.area.offset_of(self.page);
+        if self.access.write && !self.area.is_shared() {
+            // As where nobody watches (`do_cow_fault`).
+            self.note_private();
+        }
         if !object.contains(index) {
-            // As where nobody watches.
             if !self.access.write {
                 self.map_neighbours(object, generation);
-            } else if !self.area.is_shared() {
-                self.note_private();
             }
             return Err(FaultError::BeyondObject);
         }

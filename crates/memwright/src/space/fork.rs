@@ -91,8 +91,9 @@ impl<M: Machine> AddressSpace<M> {
 /// (Linux 7.2 `vma_needs_copy`).
 fn needs_entries<M: Machine>(area: &Area<M>, watched: bool) -> bool {
     let wiped = area.flags.contains(AreaFlags::WIPEONFORK);
+    // Markers that outlive the watching of stores do not count.
     let marked = if watched {
-        AreaFlags::MARKED
+        AreaFlags::GUARDED | AreaFlags::UFFD_WP
     } else {
         AreaFlags::GUARDED
     };
