@@ -151,14 +151,14 @@ impl Words<'_> {
             Some(_) | None => of_bits(area, page.bits),
         };
         self.last = Some((page.bits, of_bits));
-        let mut index = (extent.range.start.number() - self.range.start.number()) as usize;
+        let index = (extent.range.start.number() - self.range.start.number()) as usize;
         if matches!(page.size, PageSize::Size4K) {
             self.words[index] = of_bits | self.of_frame(page.frame, page.bits);
             return;
         }
-        for at in extent.range.iter() {
-            self.words[index] = of_bits | self.of_frame(page.frame_of(at), page.bits);
-            index += 1;
+        for (offset, at) in extent.range.iter().enumerate() {
+            let of_frame = self.of_frame(page.frame_of(at), page.bits);
+            self.words[index + offset] = of_bits | of_frame;
         }
     }
 
