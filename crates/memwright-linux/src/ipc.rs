@@ -21,7 +21,7 @@ use memwright::object::{
     ObjectError, ObjectIdentity, Put, Shmem,
 };
 use memwright_table::{
-    Frame,
+    Frame, PageSize,
     sync::{Lock, Rank},
 };
 
@@ -336,6 +336,16 @@ impl Object<M> for Segment {
 
     fn collapse(&self, first: u64, limits: CollapseLimits) -> Result<(), CollapseError> {
         self.pages().collapse(first, limits)
+    }
+
+    fn exchange(
+        &self,
+        memory: &Memory,
+        index: u64,
+        size: PageSize,
+        exchange: &mut dyn FnMut(Frame) -> Option<Frame>,
+    ) {
+        self.pages().exchange(memory, index, size, exchange);
     }
 
     fn huge(&self) -> Option<HugeView<'_, M>> {

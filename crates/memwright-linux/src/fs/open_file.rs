@@ -25,7 +25,7 @@ use memwright::object::{
     CollapseError, CollapseLimits, HugeView, Leaving, Left, Mappings, Object, ObjectError,
     ObjectIdentity, Put,
 };
-use memwright_table::Frame;
+use memwright_table::{Frame, PageSize};
 
 bitflags! {
     /// What could be done with a file without waiting: the bits of `poll`.
@@ -561,6 +561,18 @@ impl Object<M> for OpenFile {
     fn collapse(&self, first: u64, limits: CollapseLimits) -> Result<(), CollapseError> {
         let pages = self.pages().map_err(|_| CollapseError::NotEligible)?;
         pages.collapse(first, limits)
+    }
+
+    fn exchange(
+        &self,
+        memory: &Memory,
+        index: u64,
+        size: PageSize,
+        exchange: &mut dyn FnMut(Frame) -> Option<Frame>,
+    ) {
+        if let Ok(pages) = self.pages() {
+            pages.exchange(memory, index, size, exchange);
+        }
     }
 
     fn huge(&self) -> Option<HugeView<'_, M>> {

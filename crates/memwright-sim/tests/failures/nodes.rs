@@ -1,6 +1,6 @@
 //! Memory by node: policies, pages that move, and entries that tell who uses them.
 
-use memwright::{MapRequest, Moved, PlaceMode, PlacePolicy, Placement};
+use memwright::{MapRequest, Moved, Moving, PlaceMode, PlacePolicy, Placement};
 use memwright_sim::MachineOptions;
 use memwright_table::{NodeChoice, NodeSet};
 
@@ -50,9 +50,11 @@ fn policies_and_pages_that_move() {
                 then: NodeSet::EMPTY,
                 interleaved: false,
             };
-            space.migrate(at(0).page(), choice).map(|moved| {
-                assert_eq!(moved, Moved::To(1));
-            })
+            space
+                .migrate(at(0).page(), choice, Moving::Own)
+                .map(|moved| {
+                    assert_eq!(moved, Moved::To(1));
+                })
         });
         program.process.on(FIRST, |space| {
             let mut budget = 1000;

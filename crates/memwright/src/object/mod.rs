@@ -12,7 +12,7 @@ use core::fmt;
 
 use alloc::sync::Arc;
 
-use memwright_table::{Frame, Machine};
+use memwright_table::{Frame, Machine, PageSize};
 
 pub use crate::error::ObjectError;
 use crate::memory::Memory;
@@ -218,6 +218,20 @@ pub trait Object<M: Machine>: Send + Sync {
     fn collapse(&self, first: u64, limits: CollapseLimits) -> Result<(), CollapseError> {
         let _ = (first, limits);
         Err(CollapseError::NotEligible)
+    }
+
+    /// Puts another frame in the place of that of page `index`, or another huge page in the place of the one that begins
+    /// there. `exchange` is called with the frame, once nobody else can ask the object for it, and returns the other one
+    /// with a reference that becomes the object's; the object gives that of the old one up. Nothing changes if it
+    /// returns none, or the object has no page of this size there. Called with the areas of those locked who show it.
+    fn exchange(
+        &self,
+        memory: &Memory<M>,
+        index: u64,
+        size: PageSize,
+        exchange: &mut dyn FnMut(Frame) -> Option<Frame>,
+    ) {
+        let _ = (memory, index, size, exchange);
     }
 
     /// The file of huge pages that it shows, if it does: its areas are cut at huge pages only.

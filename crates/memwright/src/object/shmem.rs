@@ -5,7 +5,7 @@ use core::fmt;
 
 use memwright_table::mistake::{Mistake, planted};
 use memwright_table::{
-    FOLIO_ORDER, Frame, FrameKind, Machine, OutOfFrames, OutOfMemory, PAGE_SIZE, Shared,
+    FOLIO_ORDER, Frame, FrameKind, Machine, OutOfFrames, OutOfMemory, PAGE_SIZE, PageSize, Shared,
 };
 
 use super::store::{State, Store};
@@ -515,6 +515,24 @@ impl<M: Machine> Object<M> for Shmem<M> {
         self.mappings.stale();
         self.mappings.unmap(first, first + HUGE_PAGES, false);
         self.gather_folio(first, limits.missing)
+    }
+
+    fn exchange(
+        &self,
+        _memory: &Memory<M>,
+        index: u64,
+        size: PageSize,
+        exchange: &mut dyn FnMut(Frame) -> Option<Frame>,
+    ) {
+        let mut state = self.store.lock();
+        match size {
+            PageSize::Size4K => {
+                state.pages.part_at(index);
+                state.pages.exchange(index, exchange);
+            }
+            PageSize::Size2M | PageSize::Size1G => state.pages.exchange_folio(index, exchange),
+        }
+        self.mappings.stale();
     }
 
     fn put(&self, _memory: &Memory<M>, index: u64, frame: Frame) -> Result<Put, ObjectError> {
