@@ -3,11 +3,13 @@
 use std::sync::Arc;
 
 use memwright::object::{HUGE_BYTES, HugeFile, Object, ObjectIdentity, Shmem};
-use memwright::{Advice, MapRequest, Moved, Moving, RemapRequest, Row, Unmoved};
+use memwright::{
+    Advice, MapRequest, Moved, Moving, PlaceMode, PlacePolicy, RemapRequest, Row, Unmoved,
+};
 use memwright_sim::process::{Host, Process};
 use memwright_sim::schedule::{self, Case};
 use memwright_sim::{MachineOptions, SimulatedMachine};
-use memwright_table::{Bits, CpuId, Frame, FrameKind, PageRange};
+use memwright_table::{Bits, CpuId, Frame, FrameKind, NodeSet, PageRange};
 
 use crate::support::{
     self, FIRST, READ, READ_WRITE, SECOND, START, at, bytes, fork, map, program, protect, read,
@@ -299,6 +301,53 @@ fn a_huge_page_of_an_object_moves_with_it() {
     }
     let pool = host.frames().pool();
     assert_eq!((pool.total, pool.free), (4, 4));
+}
+
+#[test]
+fn a_policy_of_shared_memory_is_everybodys() {
+    let host = two_nodes(512);
+    let object = memory(&host, 8);
+    let one = showing(&host, object.clone(), 0, bytes(8), true);
+    let other = showing(&host, object.clone(), 40, bytes(8), true);
+    let policy = |mode, nodes| PlacePolicy {
+        mode,
+        nodes: NodeSet::from_bits(nodes),
+        named: None,
+        flags: 0,
+        home: None,
+    };
+    let bound = policy(PlaceMode::Bind, 2);
+    let bind = |process: &Process, page, pages, policy| {
+        process.on(FIRST, |space| {
+            space.bind(at(page), bytes(pages), policy, false)
+        })
+    };
+    assert_eq!(bind(&one, 2, 2, Some(bound)), Ok(()));
+    let dealt = policy(PlaceMode::Interleave, 3);
+    assert_eq!(bind(&other, 44, 4, Some(dealt)), Ok(()));
+    // Who told nothing of his area is told what holds.
+    assert_eq!(other.space().placement_at(at(42)), Some(Some(bound)));
+    assert_eq!(one.space().placement_at(at(5)), Some(Some(dealt)));
+    assert_eq!(one.space().placement_at(at(1)), Some(None));
+    for page in 0..8 {
+        let who = if page % 3 == 0 { &one } else { &other };
+        let at = if page % 3 == 0 { page } else { page + 40 };
+        write(who, FIRST, at, 1).expect("writable");
+    }
+    let nodes = [0, 1, 2, 3, 4, 5, 6, 7].map(|page| {
+        read(&one, FIRST, page).expect("there");
+        node_of(&one, page).expect("there")
+    });
+    assert_eq!(nodes, [0, 0, 1, 1, 0, 1, 0, 1]);
+    // A call makes pages where the policy says, too.
+    object.punch(bytes(2), bytes(3)).expect("in memory");
+    assert_eq!(object.write_at(bytes(2), &[1]), Ok(1));
+    assert_eq!(read(&one, FIRST, 2), Ok(1));
+    assert_eq!(node_of(&one, 2), Ok(1));
+    // What is taken back is taken back from all.
+    assert_eq!(bind(&other, 40, 8, None), Ok(()));
+    assert_eq!(one.space().placement_at(at(2)), Some(None));
+    assert_sound(&host, &[&one, &other]);
 }
 
 /// What two processes do with a page that both show.
