@@ -83,6 +83,9 @@ fn apply(values: &mut [i32], undo: &mut [i32], operation: &Operation, add: i32) 
 mod tests {
     use super::*;
 
+    /// The values of two semaphores, or what is to be undone of them.
+    type Two = [i32; 2];
+
     fn operation(number: u16, add: i16, undone: bool) -> Operation {
         Operation {
             number,
@@ -97,7 +100,7 @@ mod tests {
         let plain = |number, add| operation(number, add, false);
         let undone = |number, add| operation(number, add, true);
         #[rustfmt::skip]
-        let rows: &[(&str, [i32; 2], [i32; 2], &[Operation], Result<([i32; 2], [i32; 2]), Refusal>)] = &[
+        let rows: &[(&str, Two, Two, &[Operation], Result<(Two, Two), Refusal>)] = &[
             ("up",                     [0, 0], [0, 0], &[plain(0, 2)],                Ok(([2, 0], [0, 0]))),
             ("down",                   [2, 0], [0, 0], &[plain(0, -2)],               Ok(([0, 0], [0, 0]))),
             ("down below nothing",     [1, 0], [0, 0], &[plain(0, -2)],               Err(Refusal::Waits(0))),

@@ -34,6 +34,14 @@ pub(super) struct ShownPage<M: Machine> {
     sought: Sought<M>,
 }
 
+/// The spaces that show a page.
+pub(super) struct Showing<M: Machine> {
+    /// In the order of their numbers.
+    pub(super) spaces: Vec<Shared<Core<M>>>,
+    /// How many entries do.
+    pub(super) shown: usize,
+}
+
 impl<M: Machine> ShownPage<M> {
     /// The page that the area shows at `page`, by an entry that says `present`.
     pub(super) fn new(area: &Area<M>, page: Page, present: Present, kind: FrameKind) -> Self {
@@ -115,11 +123,8 @@ impl<M: Machine> ShownPage<M> {
         }
     }
 
-    /// The spaces that show it now, each with how often, in the order of their numbers.
-    pub(super) fn spaces(
-        &self,
-        asking: &Core<M>,
-    ) -> Result<(Vec<Shared<Core<M>>>, usize), OutOfMemory> {
+    /// The spaces that show it now.
+    pub(super) fn spaces(&self, asking: &Core<M>) -> Result<Showing<M>, OutOfMemory> {
         let memory = &asking.memory;
         let mut spaces = match self.object() {
             Some((object, _)) => object.mappings().spaces()?,
@@ -133,7 +138,7 @@ impl<M: Machine> ShownPage<M> {
             shown > before
         });
         spaces.sort_unstable_by_key(|space| space.space_number());
-        Ok((spaces, shown))
+        Ok(Showing { spaces, shown })
     }
 }
 

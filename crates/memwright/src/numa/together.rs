@@ -79,13 +79,13 @@ impl<M: Machine> Core<M> {
         let frames = memory.frames();
         // Who merges pages looks for merged ones by their contents.
         let _round = shown.is_merged().then(|| memory.merging().pause());
-        let (spaces, count) = shown.spaces(self)?;
+        let showing = shown.spaces(self)?;
         let target = self
             .target(shown.kind, shown.size, choice)
             .ok_or(Unmoved::NoFrame)?;
         let node = frames.node_of(target.frame());
-        let locked = lock_all(&spaces)?;
-        let mut places = find_all(shown, &locked, count)?;
+        let locked = lock_all(&showing.spaces)?;
+        let mut places = find_all(shown, &locked, showing.shown)?;
         let mut target = Some(target);
         let mut result = Err(Unmoved::Object);
         match shown.object() {
@@ -143,7 +143,7 @@ fn lock_all<M: Machine>(spaces: &[Shared<Core<M>>]) -> Result<Vec<Locked<'_, M>>
         } else {
             space.areas.write_beside()
         };
-        locked.push(Locked { space, areas });
+        locked.try_push(Locked { space, areas })?;
     }
     Ok(locked)
 }
