@@ -85,6 +85,8 @@ mod tests {
 
     /// The values of two semaphores, or what is to be undone of them.
     type Two = [i32; 2];
+    /// Both of them afterwards, or why nothing was done.
+    type Outcome = Result<(Two, Two), Refusal>;
 
     fn operation(number: u16, add: i16, undone: bool) -> Operation {
         Operation {
@@ -100,7 +102,7 @@ mod tests {
         let plain = |number, add| operation(number, add, false);
         let undone = |number, add| operation(number, add, true);
         #[rustfmt::skip]
-        let rows: &[(&str, Two, Two, &[Operation], Result<(Two, Two), Refusal>)] = &[
+        let rows: &[(&str, Two, Two, &[Operation], Outcome)] = &[
             ("up",                     [0, 0], [0, 0], &[plain(0, 2)],                Ok(([2, 0], [0, 0]))),
             ("down",                   [2, 0], [0, 0], &[plain(0, -2)],               Ok(([0, 0], [0, 0]))),
             ("down below nothing",     [1, 0], [0, 0], &[plain(0, -2)],               Err(Refusal::Waits(0))),
