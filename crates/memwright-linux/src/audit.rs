@@ -45,6 +45,7 @@ pub(crate) fn audit(kernel: &'static Kernel, before: &Baseline) -> Vec<String> {
     }
     kernel.mounts.clear();
     kernel.segments.clear();
+    kernel.semaphores.clear();
     kernel.swaps.clear(&kernel.memory);
     let after = Baseline::take(kernel.host, &kernel.memory, &kernel.swaps);
     for (index, kind) in RETURNED.iter().enumerate() {

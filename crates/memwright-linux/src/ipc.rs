@@ -16,12 +16,13 @@ use core::{
     fmt,
     sync::atomic::{AtomicU64, Ordering},
 };
+use memwright::PolicyId;
 use memwright::object::{
     CollapseError, CollapseLimits, HugeFile, HugeView, Leaving, Left, Mappings, Object,
     ObjectError, ObjectIdentity, Put, Shmem,
 };
 use memwright_table::{
-    Frame,
+    Frame, OutOfMemory, PageSize,
     sync::{Lock, Rank},
 };
 
@@ -336,6 +337,24 @@ impl Object<M> for Segment {
 
     fn collapse(&self, first: u64, limits: CollapseLimits) -> Result<(), CollapseError> {
         self.pages().collapse(first, limits)
+    }
+
+    fn place(&self, first: u64, pages: u64, policy: PolicyId) -> Result<bool, OutOfMemory> {
+        self.pages().place(first, pages, policy)
+    }
+
+    fn placement(&self, index: u64) -> Option<PolicyId> {
+        self.pages().placement(index)
+    }
+
+    fn exchange(
+        &self,
+        memory: &Memory,
+        index: u64,
+        size: PageSize,
+        exchange: &mut dyn FnMut(Frame) -> Option<Frame>,
+    ) {
+        self.pages().exchange(memory, index, size, exchange);
     }
 
     fn huge(&self) -> Option<HugeView<'_, M>> {

@@ -59,6 +59,8 @@ pub struct Kernel {
     pub(crate) userfaults: Userfaults,
     /// Shared memory with keys.
     pub(crate) segments: Segments,
+    /// Sets of semaphores.
+    pub(crate) semaphores: crate::semaphores::Sets,
     /// Makes huge pages of small ones in the background.
     pub(crate) huge_scan: Arc<HugeScan>,
     /// Lets equal pages share frames in the background.
@@ -120,6 +122,7 @@ impl Kernel {
             futexes: Futexes::new(),
             userfaults: Userfaults::default(),
             segments: Segments::default(),
+            semaphores: crate::semaphores::Sets::default(),
             huge_scan: HugeScan::new(),
             merge_scan: MergeScan::new(),
             balancing,

@@ -41,6 +41,7 @@ pub mod random;
 mod reclaim;
 mod run;
 pub mod scheduler;
+mod semaphores;
 pub mod signal;
 pub mod swap;
 pub mod sync;

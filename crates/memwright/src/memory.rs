@@ -14,6 +14,7 @@ use crate::huge::{HUGE_PAGES, HugeSettings};
 use crate::merge::Merging;
 use crate::numa::{PlacePolicy, Policies, PolicyId};
 use crate::policy::Policy;
+use crate::space::Spaces;
 use crate::stats::{Account, Counters, ROW_COUNT, ROWS, Row};
 use crate::swap::{Swap, SwapDevice};
 use crate::trace::{Event, TraceSink};
@@ -31,6 +32,8 @@ pub struct Memory<M: Machine> {
     swap: Arc<Swap<M>>,
     /// Where areas want their pages.
     placements: Policies,
+    /// All address spaces.
+    spaces: Spaces<M>,
     /// Whether the frames know who counts the uses of slots.
     swapping: AtomicBool,
     counters: Counters,
@@ -70,6 +73,7 @@ impl<M: Machine> Memory<M> {
             #[expect(clippy::disallowed_methods, reason = "once, before anything runs")]
             swap: Arc::new(Swap::new()),
             placements: Policies::new(),
+            spaces: Spaces::new(),
             swapping: AtomicBool::new(false),
             counters,
             watched: AtomicBool::new(false),
@@ -129,6 +133,11 @@ impl<M: Machine> Memory<M> {
     /// Where areas want their pages.
     pub(crate) fn placements(&self) -> &Policies {
         &self.placements
+    }
+
+    /// All address spaces.
+    pub(crate) fn spaces(&self) -> &Spaces<M> {
+        &self.spaces
     }
 
     /// The number of a policy, for who names it later.

@@ -31,6 +31,7 @@ const PROGRAMS: &[&str] = &[
     "signals_threads",
     "group_exit",
     "pipes",
+    "semaphores",
     "files",
     "proc",
     "memory_files",

@@ -40,6 +40,7 @@ const PROGRAMS: &[&str] = &[
     "forkbomb",
     "threadbomb",
     "pipes",
+    "semaphores",
     "eventfd",
     "epoll",
     "timerfd",

@@ -48,8 +48,8 @@ const IN_PARALLEL: &[&str] = &[
     "barriers 200",
 ];
 /// Pages change their frames, of one node or the other, and are merged, while they are written.
-const ON_NODES: &[&str] = &["page_races all 10000 0"];
-const ON_NODES_IN_PARALLEL: &[&str] = &["page_races all 12 0"];
+const ON_NODES: &[&str] = &["page_races all 10000 0", "move_shared 1000"];
+const ON_NODES_IN_PARALLEL: &[&str] = &["page_races all 12 0", "move_shared 12"];
 /// What differs where a store that is watched faults.
 const BY_FAULTS: &[&str] = &["track_races all 2500 7 faults"];
 

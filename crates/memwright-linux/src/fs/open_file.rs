@@ -21,11 +21,12 @@ use core::{
     sync::atomic::{AtomicU32, AtomicU64, Ordering},
 };
 use linux_raw_sys::general as raw;
+use memwright::PolicyId;
 use memwright::object::{
     CollapseError, CollapseLimits, HugeView, Leaving, Left, Mappings, Object, ObjectError,
     ObjectIdentity, Put,
 };
-use memwright_table::Frame;
+use memwright_table::{Frame, OutOfMemory, PageSize};
 
 bitflags! {
     /// What could be done with a file without waiting: the bits of `poll`.
@@ -561,6 +562,27 @@ impl Object<M> for OpenFile {
     fn collapse(&self, first: u64, limits: CollapseLimits) -> Result<(), CollapseError> {
         let pages = self.pages().map_err(|_| CollapseError::NotEligible)?;
         pages.collapse(first, limits)
+    }
+
+    fn place(&self, first: u64, pages: u64, policy: PolicyId) -> Result<bool, OutOfMemory> {
+        self.pages()
+            .map_or(Ok(false), |own| own.place(first, pages, policy))
+    }
+
+    fn placement(&self, index: u64) -> Option<PolicyId> {
+        self.pages().ok()?.placement(index)
+    }
+
+    fn exchange(
+        &self,
+        memory: &Memory,
+        index: u64,
+        size: PageSize,
+        exchange: &mut dyn FnMut(Frame) -> Option<Frame>,
+    ) {
+        if let Ok(pages) = self.pages() {
+            pages.exchange(memory, index, size, exchange);
+        }
     }
 
     fn huge(&self) -> Option<HugeView<'_, M>> {

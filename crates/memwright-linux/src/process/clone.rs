@@ -28,7 +28,7 @@ bitflags::bitflags! {
         const PARENT = raw::CLONE_PARENT as u64;
         /// A thread of the caller's process.
         const THREAD = raw::CLONE_THREAD as u64;
-        /// Undo semaphores together: without effect, as there are none.
+        /// Undo semaphores together: threads of a process always do, processes never.
         const SYSVSEM = raw::CLONE_SYSVSEM as u64;
         /// Set the thread pointer.
         const SETTLS = raw::CLONE_SETTLS as u64;

@@ -11,6 +11,7 @@ pub(crate) mod numa;
 pub(crate) mod process;
 pub(crate) mod ptrace;
 pub(crate) mod scheduling;
+pub(crate) mod semaphores;
 pub(crate) mod shared_memory;
 pub(crate) mod signal;
 mod strace;

@@ -5,7 +5,7 @@
 
 use super::{
     Handler, file, futex, identity, keys, membarrier, memory, process, ptrace, scheduling,
-    shared_memory, signal, swap, system, time,
+    semaphores, shared_memory, signal, swap, system, time,
 };
 use linux_raw_sys::general as raw;
 
@@ -309,9 +309,24 @@ const NUMBERS: &[SystemCall] = &[
     ),
     real(62, "kill", &[Kind::Int, Kind::Signal], signal::kill),
     real(63, "uname", &[Kind::Out(390)], system::uname),
-    missing(64, "semget"),
-    missing(65, "semop"),
-    missing(66, "semctl"),
+    real(
+        64,
+        "semget",
+        &[Kind::Hex, Kind::Int, Kind::Hex],
+        semaphores::semget,
+    ),
+    real(
+        65,
+        "semop",
+        &[Kind::Int, Kind::In(6), Kind::Unsigned],
+        semaphores::semop,
+    ),
+    real(
+        66,
+        "semctl",
+        &[Kind::Int, Kind::Int, Kind::Int, Kind::Hex],
+        semaphores::semctl,
+    ),
     real(67, "shmdt", &[Kind::Hex], shared_memory::shmdt),
     missing(68, "msgget"),
     missing(69, "msgsnd"),
@@ -647,7 +662,12 @@ const NUMBERS: &[SystemCall] = &[
         process::set_tid_address,
     ),
     real(219, "restart_syscall", &[], time::restart_syscall),
-    missing(220, "semtimedop"),
+    real(
+        220,
+        "semtimedop",
+        &[Kind::Int, Kind::In(6), Kind::Unsigned, Kind::In(16)],
+        semaphores::semtimedop,
+    ),
     missing(221, "fadvise64"),
     missing(222, "timer_create"),
     missing(223, "timer_settime"),

@@ -1,6 +1,6 @@
 //! The steps that say on which node pages are, move them, and have them tell who uses them.
 
-use memwright::{BindError, Moved, PlaceMode, PlacePolicy, Unmoved};
+use memwright::{BindError, Moved, Moving, PlaceMode, PlacePolicy, Unmoved};
 use memwright_table::{CpuId, NodeChoice, NodeSet, Page};
 
 use super::kinds::disagree;
@@ -56,7 +56,14 @@ impl Lockstep {
         node: u8,
     ) -> Result<(), Difference> {
         let (from, pages) = self.scale.range(range);
-        let node = node % self.host.machine().options().nodes as u8;
+        let nodes = self.host.machine().options().nodes as u8;
+        // The first numbers are nodes; the next ones the same, for all who show the pages.
+        let moving = if node < nodes {
+            Moving::Own
+        } else {
+            Moving::All
+        };
+        let node = node % nodes;
         let choice = NodeChoice {
             near: node,
             first: NodeSet::single(node),
@@ -65,7 +72,8 @@ impl Lockstep {
         };
         for page in (from..from + pages).map(Page::new) {
             let space = self.processes[&process].space().clone();
-            let moved = self.processes[&process].on(cpu, |space| space.migrate(page, choice));
+            let moved =
+                self.processes[&process].on(cpu, |space| space.migrate(page, choice, moving));
             match moved {
                 Ok(Moved::To(at) | Moved::Stays(at)) if space.node_of(page) == Ok(at) => {}
                 Ok(other) => return disagree(format!("migrate: {other:?} is not where it is")),

@@ -1,6 +1,6 @@
 //! Memory by node: policies, pages that move, and entries that tell who uses them.
 
-use memwright::{MapRequest, Moved, PlaceMode, PlacePolicy, Placement};
+use memwright::{Advice, MapRequest, Moved, Moving, PlaceMode, PlacePolicy, Placement, Unmoved};
 use memwright_sim::MachineOptions;
 use memwright_table::{NodeChoice, NodeSet};
 
@@ -50,9 +50,11 @@ fn policies_and_pages_that_move() {
                 then: NodeSet::EMPTY,
                 interleaved: false,
             };
-            space.migrate(at(0).page(), choice).map(|moved| {
-                assert_eq!(moved, Moved::To(1));
-            })
+            space
+                .migrate(at(0).page(), choice, Moving::Own)
+                .map(|moved| {
+                    assert_eq!(moved, Moved::To(1));
+                })
         });
         program.process.on(FIRST, |space| {
             let mut budget = 1000;
@@ -63,5 +65,55 @@ fn policies_and_pages_that_move() {
         trial.on("mbind", &program, |space| {
             space.bind(at(3), bytes(2), None, false)
         });
+    });
+}
+
+#[test]
+fn pages_that_several_show_move() {
+    let options = MachineOptions {
+        frames: 512,
+        nodes: 2,
+        ..MachineOptions::default()
+    };
+    run(&options, 4, 9, |trial| {
+        let program = trial.program();
+        let object = trial.shmem(3);
+        trial.begin();
+        let own = MapRequest::anonymous(bytes(4), READ_WRITE).at(Placement::Fixed(at(0)));
+        trial.on("map", &program, |space| space.map(&own));
+        let shown = MapRequest::object(object, 0, bytes(3), READ_WRITE, true);
+        let shown = shown.at(Placement::Fixed(at(8)));
+        trial.on("map", &program, |space| space.map(&shown));
+        for page in [0, 1, 2, 8, 9] {
+            trial.write(&program, page, page as u8 % 2 + 1);
+        }
+        let child = trial.fork(&program);
+        trial.read(&child, 8);
+        let grandchild = trial.fork(&child);
+        trial.on("madvise", &program, |space| {
+            space.advise(at(1), bytes(2), Advice::Mergeable)
+        });
+        for (who, page, node) in [
+            (&program, 0, 1),
+            (&child, 8, 1),
+            (&grandchild, 0, 0),
+            (&program, 8, 0),
+            (&child, 1, 1),
+        ] {
+            let choice = NodeChoice {
+                near: node,
+                first: NodeSet::single(node),
+                then: NodeSet::EMPTY,
+                interleaved: false,
+            };
+            trial.on("migrate", who, |space| {
+                let moved = space.migrate(at(page).page(), choice, Moving::All)?;
+                assert_eq!(moved, Moved::To(node), "page {page}");
+                Ok::<(), Unmoved>(())
+            });
+        }
+        trial.write(&child, 0, 9);
+        trial.read(&program, 0);
+        trial.read(&grandchild, 0);
     });
 }

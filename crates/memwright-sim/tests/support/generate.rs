@@ -119,7 +119,7 @@ fn beneath() -> impl Strategy<Value = Action> {
         2 => select(vec![true, true, false]).prop_map(Action::Swap),
         2 => Just(Action::Merge),
         1 => (range(), 0..4u8).prop_map(|(range, node)| Action::Bind(range, node)),
-        2 => (range(), 0..2u8).prop_map(|(range, node)| Action::Migrate(range, node)),
+        2 => (range(), 0..4u8).prop_map(|(range, node)| Action::Migrate(range, node)),
         2 => Just(Action::Hint),
         1 => range().prop_map(Action::Collapse),
     ]

@@ -309,6 +309,21 @@ impl<M: Machine> Frames<M> {
         true
     }
 
+    /// References of the whole folio that begins with `head`; `None` if it is none, or one of its parts is referenced by
+    /// itself.
+    pub fn references_of_whole(&self, head: Frame) -> Option<u32> {
+        let meta = self.meta(head);
+        let state = meta.state();
+        if !state.has(State::FOLIO) {
+            return None;
+        }
+        let part = |number| &self.meta(Frame::new(number)).references;
+        let mut parts = head.number()..head.number() + FOLIO_FRAMES;
+        let referenced = state.has(State::PARTED)
+            && parts.any(|number| part(number).load(Ordering::Acquire) != 1);
+        (!referenced).then(|| meta.whole.load(Ordering::Acquire))
+    }
+
     /// References of a frame that lies in a block: of it, and of the whole.
     #[cold]
     pub(super) fn references_in_block(&self, frame: Frame) -> u32 {

@@ -33,6 +33,17 @@ impl RawLock {
         order::acquired(rank);
     }
 
+    /// The same for one of several locks of `rank` of which the caller holds one, that whoever holds several takes in the
+    /// same order. Pair it with `unlock_beside`.
+    #[track_caller]
+    pub(super) fn lock_beside(&self, rank: Rank) {
+        order::check_beside(rank);
+        step(Step::Lock(rank));
+        if !self.take_expected() {
+            self.wait(rank);
+        }
+    }
+
     /// Takes the lock if nobody holds it.
     #[inline]
     pub fn try_lock(&self, rank: Rank) -> bool {
@@ -48,8 +59,14 @@ impl RawLock {
     /// guards, so the method stays inside the crate.
     #[inline]
     pub(crate) fn unlock(&self, rank: Rank) {
-        debug_assert!(self.is_locked(), "released a free lock");
         order::released(rank);
+        self.unlock_beside(rank);
+    }
+
+    /// Releases a lock that was taken beside another one of `rank`, by which the order of locks knows of both.
+    #[inline]
+    pub(super) fn unlock_beside(&self, rank: Rank) {
+        debug_assert!(self.is_locked(), "released a free lock");
         // Nobody else writes the word of a lock that is taken, so a load and a store do.
         let word = self.0.load(Ordering::Relaxed);
         self.0.store(word & !TAKEN, Ordering::Release);

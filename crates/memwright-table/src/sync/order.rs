@@ -124,7 +124,7 @@ impl Held {
 }
 
 #[cfg(debug_assertions)]
-pub(super) use checked::{acquired, check, released};
+pub(super) use checked::{acquired, check, check_beside, released};
 #[cfg(debug_assertions)]
 pub use checked::{assert_none_held, held};
 
@@ -167,17 +167,28 @@ mod checked {
         }
     }
 
-    /// Panics if a lock of `rank` may not be taken now.
-    #[track_caller]
-    pub(in crate::sync) fn check(rank: Rank) {
-        let highest = place::with(None, |slots| {
+    /// One more than the last rank of which a lock is held, 0 if none is.
+    fn highest() -> Option<u8> {
+        place::with(None, |slots| {
             slots
                 .iter()
                 .map(|slot| slot.load(Ordering::Relaxed))
                 .max()
                 .unwrap_or(0)
-        });
-        if let Some(highest) = highest.filter(|&highest| highest > rank as u8) {
+        })
+    }
+
+    /// Panics unless the last lock taken is of `rank`, so that others of it may follow.
+    #[track_caller]
+    pub(in crate::sync) fn check_beside(rank: Rank) {
+        let first = highest().is_none_or(|highest| highest == rank as u8 + 1);
+        assert!(first, "no {rank:?} beside which another may be taken");
+    }
+
+    /// Panics if a lock of `rank` may not be taken now.
+    #[track_caller]
+    pub(in crate::sync) fn check(rank: Rank) {
+        if let Some(highest) = highest().filter(|&highest| highest > rank as u8) {
             panic!(
                 "lock order: {rank:?} taken under {:?}",
                 RANKS[highest as usize - 1]
@@ -243,7 +254,7 @@ mod checked {
 }
 
 #[cfg(not(debug_assertions))]
-pub(super) use unchecked::{acquired, check, released};
+pub(super) use unchecked::{acquired, check, check_beside, released};
 #[cfg(not(debug_assertions))]
 pub use unchecked::{assert_none_held, held};
 
@@ -253,6 +264,9 @@ mod unchecked {
 
     #[inline(always)]
     pub(in crate::sync) fn check(_rank: Rank) {}
+
+    #[inline(always)]
+    pub(in crate::sync) fn check_beside(_rank: Rank) {}
 
     #[inline(always)]
     pub(in crate::sync) fn acquired(_rank: Rank) {}

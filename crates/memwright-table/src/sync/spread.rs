@@ -128,6 +128,23 @@ impl<T> SpreadLock<T> {
     #[track_caller]
     pub fn write_as(&self, rank: Rank) -> SpreadWriteGuard<'_, T> {
         self.writer.lock(rank);
+        self.close(rank, false)
+    }
+
+    /// Takes the lock to write, beside one or more of its rank that are held already. Whoever holds several takes them
+    /// in one order: whose children come after their parents, which a fork holds together with them.
+    ///
+    /// # Panics
+    /// In debug builds, unless a lock of this rank is held, and none of a later one.
+    #[track_caller]
+    pub fn write_beside(&self) -> SpreadWriteGuard<'_, T> {
+        self.writer.lock_beside(self.rank);
+        self.close(self.rank, true)
+    }
+
+    /// Waits for the readers to leave, with the writers' lock held.
+    #[inline(always)]
+    fn close(&self, rank: Rank, beside: bool) -> SpreadWriteGuard<'_, T> {
         self.first.close(rank);
         for word in &self.others {
             word.close(rank);
@@ -139,6 +156,7 @@ impl<T> SpreadLock<T> {
         SpreadWriteGuard {
             lock: self,
             rank,
+            beside,
             not_send: PhantomData,
         }
     }
@@ -247,6 +265,8 @@ pub struct SpreadWriteGuard<'a, T> {
     lock: &'a SpreadLock<T>,
     /// The rank it was taken with.
     rank: Rank,
+    /// Another of the same rank was held when it was taken.
+    beside: bool,
     not_send: PhantomData<*const ()>,
 }
 
@@ -275,7 +295,11 @@ impl<T> Drop for SpreadWriteGuard<'_, T> {
         if !self.lock.others.is_empty() {
             self.lock.open_others();
         }
-        self.lock.writer.unlock(self.rank);
+        if self.beside {
+            self.lock.writer.unlock_beside(self.rank);
+        } else {
+            self.lock.writer.unlock(self.rank);
+        }
     }
 }
 
@@ -290,6 +314,7 @@ mod tests {
     extern crate std;
     use super::{Rank, SpreadLock};
     use crate::addr::CpuId;
+    use crate::sync::assert_none_held;
     use std::thread;
 
     #[test]
@@ -316,5 +341,27 @@ mod tests {
             }
         });
         assert_eq!(*lock.read(CpuId::new(0)), (200, 200));
+    }
+
+    #[test]
+    fn several_locks_of_one_rank_are_held_beside_one_another() {
+        let locks = [0; 40].map(|value| SpreadLock::try_new(Rank::Space, 2, value).unwrap());
+        let mut guards = std::vec![locks[0].write()];
+        guards.extend(locks[1..].iter().map(SpreadLock::write_beside));
+        for guard in &mut guards {
+            **guard += 1;
+        }
+        drop(guards);
+        assert_none_held();
+        let read = locks.iter().map(|lock| *lock.read(CpuId::new(1)));
+        assert!(read.into_iter().all(|value| value == 1));
+    }
+
+    #[test]
+    #[cfg(debug_assertions)]
+    #[should_panic(expected = "no Space beside which another may be taken")]
+    fn the_first_of_several_locks_is_taken_as_such() {
+        let lock = SpreadLock::try_new(Rank::Space, 1, ()).unwrap();
+        let _guard = lock.write_beside();
     }
 }

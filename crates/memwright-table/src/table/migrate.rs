@@ -6,7 +6,7 @@ use super::aside::HUGE_LEVEL;
 use super::cursor::{Cursor, record};
 use crate::addr::{Frame, PageSize};
 use crate::entry::x86_64;
-use crate::entry::{Bits, Change, Present};
+use crate::entry::{Bits, Change, Entry, Migrating, Present, change};
 use crate::frame::FrameRef;
 use crate::gather::Gather;
 use crate::machine::Machine;
@@ -73,5 +73,64 @@ impl<M: Machine> Cursor<'_, M> {
         };
         slot.store(x86_64::encode_present(new), Ordering::Release);
         page
+    }
+
+    /// Takes the page here away from every CPU, once the gather has flushed, and says so in the entry, until
+    /// [`end_migration`](Self::end_migration). Returns the page as it was, with what hardware knew of stores through
+    /// this entry; its reference stays the entry's.
+    ///
+    /// # Panics
+    /// If no page with a reference of its own is mapped here.
+    pub fn begin_migration(&mut self, gather: &mut Gather<'_, M>) -> Present {
+        self.debug_check_whole();
+        let slot = self.slot_word();
+        let mut old = slot.load(Ordering::Relaxed);
+        loop {
+            assert!(
+                x86_64::is_present(old),
+                "no page to migrate at {:?}",
+                self.position
+            );
+            let page = x86_64::decode_present(old, self.level);
+            assert!(
+                !page.bits.contains(Bits::BORROWED),
+                "a borrowed frame has no place of its own"
+            );
+            let new = Entry::Migrating(Migrating {
+                frame: page.frame,
+                size: page.size,
+                bits: page.bits & (Bits::CARRIED | Bits::WRITE),
+            });
+            let word = x86_64::encode(new);
+            match slot.compare_exchange(old, word, Ordering::AcqRel, Ordering::Relaxed) {
+                Ok(_) => {
+                    self.count(old, word);
+                    let what = change(Entry::Present(page), new);
+                    record(gather, self.slot_start(), self.size(), what, old);
+                    return page;
+                }
+                // Hardware set accessed or dirty.
+                Err(seen) => old = seen,
+            }
+        }
+    }
+
+    /// Maps `page` where one is migrating. The reference of its frame becomes the entry's, and that of the frame which
+    /// the entry had is the caller's. No CPU has cached anything here.
+    ///
+    /// # Panics
+    /// If no page of this size is migrating here.
+    pub fn end_migration(&mut self, page: Present) {
+        let slot = self.slot_word();
+        let old = slot.load(Ordering::Relaxed);
+        let migrating = x86_64::decode(old, self.level);
+        assert!(
+            matches!(migrating, Entry::Migrating(one) if one.size == page.size),
+            "nothing is migrating at {:?}",
+            self.position
+        );
+        let new = x86_64::encode_present(page);
+        slot.store(new, Ordering::Release);
+        self.count(old, new);
     }
 }

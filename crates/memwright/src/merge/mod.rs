@@ -19,6 +19,7 @@
 mod apart;
 mod index;
 mod page;
+mod relocate;
 mod scan;
 
 pub use self::apart::MergedPages;

@@ -33,7 +33,7 @@ struct Seen {
 }
 
 /// What pages with this digest are known by: those of different nodes by different keys, if they are not to be merged.
-const fn key_of(digest: u64, node: Option<u8>) -> u64 {
+pub(super) const fn key_of(digest: u64, node: Option<u8>) -> u64 {
     match node {
         None => digest,
         Some(node) => digest ^ (node as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15),

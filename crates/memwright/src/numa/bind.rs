@@ -96,7 +96,7 @@ impl<M: Machine> AddressSpace<M> {
         let mut areas = core.areas.write();
         let mut found = false;
         core.place_areas(&mut areas, range, |area| {
-            let Some(policy) = core.memory.placement(area.placement) else {
+            let Some(policy) = core.placement_of(area, area.start()) else {
                 return Ok(None);
             };
             if !may(policy) {
@@ -118,7 +118,7 @@ impl<M: Machine> AddressSpace<M> {
         let core = &*self.core;
         let areas = core.areas.read(core.cpu());
         let area = areas.map.find(address.page())?;
-        Some(core.memory.placement(area.placement))
+        Some(core.placement_of(area, address.page()))
     }
 
     /// Calls `visit` with each page, or the first of each huge page, of `range` that is mapped, the node it is on, and
@@ -184,9 +184,14 @@ impl<M: Machine> Core<M> {
         None
     }
 
+    /// The policy of the area's page `page`: the object's, if it has such, else the area's.
+    fn placement_of(&self, area: &Area<M>, page: Page) -> Option<PlacePolicy> {
+        self.memory.placement(area.placement_of(page))
+    }
+
     /// Where the area wants its page `page`.
     pub(crate) fn choice_at(&self, area: &Area<M>, page: Page, near: u8) -> Option<NodeChoice> {
-        let policy = self.memory.placement(area.placement)?;
+        let policy = self.placement_of(area, page)?;
         let all = self.memory.frames().topology().all();
         let turn = area.offset_of(page);
         Some(policy.choice(near, turn, all, |_| 1))
@@ -254,9 +259,15 @@ impl<M: Machine> Core<M> {
             let (whole, flags) = (area.range(), area.flags);
             let part = PageRange::new(start, whole.end.min(range.end));
             start = part.end;
-            let Some(id) = choose(area)?.filter(|id| *id != area.placement) else {
+            let Some(id) = choose(area)? else {
                 continue;
             };
+            if let Some(object) = area.object() {
+                object.place(area.offset_of(part.start), part.len(), id)?;
+            }
+            if id == area.placement {
+                continue;
+            }
             let mut position = position;
             if part != whole {
                 if cuts_hugetlb(flags, part) {
@@ -272,6 +283,16 @@ impl<M: Machine> Core<M> {
         }
         self.note_areas(self.cpu(), areas);
         Ok(())
+    }
+}
+
+impl<M: Machine> Area<M> {
+    /// The policy of a page of the area (Linux 7.2 `mm/mempolicy.c`, `__get_vma_policy`): the object's, if that has
+    /// policies, else the area's.
+    pub fn placement_of(&self, page: Page) -> PolicyId {
+        let object = self.object();
+        let own = object.and_then(|object| object.placement(self.offset_of(page)));
+        own.unwrap_or(self.placement)
     }
 }
 

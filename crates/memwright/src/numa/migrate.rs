@@ -6,7 +6,7 @@ use memwright_table::{
     Page, PageRange, PageSize, Present,
 };
 
-use crate::huge::HUGE_PAGES;
+use super::Moving;
 use crate::space::{AddressSpace, Area, Core};
 use crate::stats::Row;
 use crate::vma::AreaFlags;
@@ -55,11 +55,16 @@ impl<M: Machine> AddressSpace<M> {
     }
 
     /// Moves the page at `page` to where `choice` says, unless it is on a node that `choice` names first. A huge page
-    /// moves as one.
+    /// moves as one. With [`Moving::All`] it moves for all who show it, else only if this is one entry.
     ///
     /// # Errors
     /// See [`Unmoved`]; the page is where it was, as writable as the rule says.
-    pub fn migrate(&self, page: Page, choice: NodeChoice) -> Result<Moved, Unmoved> {
+    pub fn migrate(
+        &self,
+        page: Page,
+        choice: NodeChoice,
+        moving: Moving,
+    ) -> Result<Moved, Unmoved> {
         let core = &*self.core;
         let areas = core.areas.read(core.cpu());
         let area = areas.map.find(page).ok_or(Unmoved::NoArea)?;
@@ -69,13 +74,64 @@ impl<M: Machine> AddressSpace<M> {
         if choice.first.contains(node) {
             return Ok(Moved::Stays(node));
         }
-        core.migrate(area, &mut cursor, present, choice)
-            .map(Moved::To)
+        let alone = core.may_migrate(area, present);
+        let sharers = core.memory.frames().sharers(present.frame);
+        match way(alone, present.frame, sharers, moving) {
+            Ok(Way::Together) => {
+                drop(cursor);
+                drop(areas);
+                core.migrate_together(page, choice)
+            }
+            Ok(Way::Alone) => core
+                .migrate(area, &mut cursor, present, choice)
+                .map(Moved::To),
+            Err(refused) => {
+                let pages = present.size.pages();
+                core.memory.count(Row::PagesNotMigrated, pages);
+                Err(refused)
+            }
+        }
+    }
+}
+
+/// How a page moves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Way {
+    /// The entry that was asked for is the only reference.
+    Alone,
+    /// Every entry that shows it, and the object that has it, name another frame.
+    Together,
+}
+
+/// How a page moves, of which it is known whether its entry may move `alone`, and how many show it
+/// (`__add_folio_for_migration`).
+fn way(
+    alone: Result<(), Unmoved>,
+    frame: Frame,
+    sharers: u32,
+    moving: Moving,
+) -> Result<Way, Unmoved> {
+    match alone {
+        Ok(()) => Ok(Way::Alone),
+        Err(Unmoved::Shared(_) | Unmoved::Object) => {
+            if moving == Moving::All || sharers <= 1 {
+                Ok(Way::Together)
+            } else {
+                Err(Unmoved::Shared(frame))
+            }
+        }
+        Err(
+            refused @ (Unmoved::NoArea
+            | Unmoved::Absent
+            | Unmoved::Unmovable
+            | Unmoved::Busy
+            | Unmoved::NoFrame),
+        ) => Err(refused),
     }
 }
 
 /// The page that an entry maps, if it may move.
-fn mapped(entry: Entry) -> Result<Present, Unmoved> {
+pub(super) fn mapped(entry: Entry) -> Result<Present, Unmoved> {
     match entry {
         Entry::Present(page) if page.bits.contains(Bits::BORROWED) => Err(Unmoved::Unmovable),
         Entry::Present(page) => Ok(page),
@@ -94,16 +150,11 @@ impl<M: Machine> Core<M> {
         choice: NodeChoice,
     ) -> Result<u8, Unmoved> {
         let moved = self.try_migrate(area, cursor, page, choice);
-        let pages = if page.size == PageSize::Size4K {
-            1
-        } else {
-            HUGE_PAGES
-        };
         let row = match moved {
             Ok(_) => Row::PagesMigrated,
             Err(_) => Row::PagesNotMigrated,
         };
-        self.memory.count(row, pages);
+        self.memory.count(row, page.size.pages());
         moved
     }
 
@@ -119,14 +170,11 @@ impl<M: Machine> Core<M> {
             cursor.widen();
         }
         let frames = self.memory.frames();
-        let target = self.target(page, choice).ok_or(Unmoved::NoFrame)?;
-        let (frame, node) = (target.frame(), frames.node_of(target.frame()));
-        if page.size == PageSize::Size4K {
-            self.memory.swap().follow(frames, page.frame, frame);
-            if frames.is_lazy(page.frame) {
-                frames.set_lazy(frame, true);
-            }
-        }
+        let target = self
+            .target(frames.kind(page.frame), page.size, choice)
+            .ok_or(Unmoved::NoFrame)?;
+        let node = frames.node_of(target.frame());
+        self.follow_migrated(page.frame, target.frame(), page.size);
         let (view, policy) = (area.view(), self.memory.policy().write_upgrade());
         let is_resident = !frames.kind(page.frame).is_pool();
         let mut gather = self.gather();
@@ -176,18 +224,36 @@ impl<M: Machine> Core<M> {
         }
     }
 
-    /// Where the page goes.
-    fn target(&self, page: Present, choice: NodeChoice) -> Option<FrameRef<'_, M>> {
+    /// Where a page of this kind goes.
+    pub(super) fn target(
+        &self,
+        kind: FrameKind,
+        size: PageSize,
+        choice: NodeChoice,
+    ) -> Option<FrameRef<'_, M>> {
         let frames = self.memory.frames();
-        let kind = frames.kind(page.frame);
-        let target = if kind.is_pool() {
+        if kind.is_pool() {
             return frames.add_huge_on(kind, choice).ok();
-        } else if page.size == PageSize::Size4K {
-            frames.allocate_on(0, FrameKind::Anonymous, choice)
+        }
+        let order = if size == PageSize::Size4K {
+            0
         } else {
-            frames.allocate_on(FOLIO_ORDER, FrameKind::Anonymous, choice)
+            FOLIO_ORDER
         };
-        target.ok()
+        frames.allocate_on(order, kind, choice).ok()
+    }
+
+    /// What is known of a private page beside its entries goes with it: its copy in swap, and that its contents may be
+    /// lost.
+    pub(super) fn follow_migrated(&self, old: Frame, new: Frame, size: PageSize) {
+        if size != PageSize::Size4K {
+            return;
+        }
+        let frames = self.memory.frames();
+        self.memory.swap().follow(frames, old, new);
+        if frames.is_lazy(old) {
+            frames.set_lazy(new, true);
+        }
     }
 
     /// Enters a page that moved into the account: it went, and it came.
@@ -203,5 +269,31 @@ impl<M: Machine> Core<M> {
             self.note_filled_huge(cpu);
         }
         self.memory.count_on(cpu, Row::FramesCopied, size.pages());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_page_of_several_moves_for_all_or_for_nobody() {
+        let frame = Frame::new(7);
+        let shared = Err(Unmoved::Shared(frame));
+        let object = Err(Unmoved::Object);
+        #[rustfmt::skip]
+        let rows = [
+            ("its own",                        Ok(()),                 1, Moving::Own, Ok(Way::Alone)),
+            ("of several",                     shared,                 2, Moving::Own, Err(Unmoved::Shared(frame))),
+            ("of several, for all",            shared,                 2, Moving::All, Ok(Way::Together)),
+            ("an object's, one shows it",      object,                 1, Moving::Own, Ok(Way::Together)),
+            ("an object's, two show it",       object,                 2, Moving::Own, Err(Unmoved::Shared(frame))),
+            ("an object's, two, for all",      object,                 2, Moving::All, Ok(Way::Together)),
+            ("pinned",                         Err(Unmoved::Busy),     1, Moving::All, Err(Unmoved::Busy)),
+            ("secret",                         Err(Unmoved::Unmovable), 1, Moving::All, Err(Unmoved::Unmovable)),
+        ];
+        for (name, alone, sharers, moving, expected) in rows {
+            assert_eq!(way(alone, frame, sharers, moving), expected, "{name}");
+        }
     }
 }

@@ -20,7 +20,7 @@ use core::ops::Range;
 use memwright_table::mistake::{Mistake, planted};
 use memwright_table::sync::{Lock, LockGuard, Rank};
 use memwright_table::{
-    FOLIO_ORDER, Frame, FrameKind, FrameRange, FrameRef, Machine, NoHugePage, OutOfMemory,
+    FOLIO_ORDER, Frame, FrameKind, FrameRange, FrameRef, Machine, NoHugePage, OutOfMemory, PageSize,
 };
 
 use super::runs::Runs;
@@ -351,6 +351,18 @@ impl<M: Machine> Object<M> for HugeFile<M> {
         true
     }
 
+    fn exchange(
+        &self,
+        _memory: &Memory<M>,
+        index: u64,
+        _size: PageSize,
+        exchange: &mut dyn FnMut(Frame) -> Option<Frame>,
+    ) {
+        let state = self.state.lock();
+        state.pages.exchange(index / HUGE_PAGES, exchange);
+        self.mappings.stale();
+    }
+
     fn huge(&self) -> Option<HugeView<'_, M>> {
         Some(HugeView {
             file: self,
@@ -466,6 +478,16 @@ impl<M: Machine> Object<M> for PrivateHuge<M> {
 
     fn is_memory(&self) -> bool {
         true
+    }
+
+    fn exchange(
+        &self,
+        memory: &Memory<M>,
+        index: u64,
+        size: PageSize,
+        exchange: &mut dyn FnMut(Frame) -> Option<Frame>,
+    ) {
+        self.object.exchange(memory, index, size, exchange);
     }
 
     fn huge(&self) -> Option<HugeView<'_, M>> {

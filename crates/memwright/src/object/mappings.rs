@@ -119,6 +119,15 @@ impl<M: Machine> Mappings<M> {
         outcome
     }
 
+    /// The address spaces that map the object now.
+    pub(crate) fn spaces(&self) -> Result<Vec<Shared<Core<M>>>, OutOfMemory> {
+        let list = self.list.lock();
+        let mut spaces = Vec::new();
+        spaces.try_make_room(list.len())?;
+        spaces.extend(list.iter().map(|mapper| mapper.space.clone()));
+        Ok(spaces)
+    }
+
     pub(crate) fn generation(&self) -> u64 {
         self.generation.load(Ordering::SeqCst)
     }

@@ -4,6 +4,7 @@ mod cluster;
 mod huge_file;
 mod mappings;
 mod pages;
+mod placed;
 mod runs;
 mod shmem;
 mod store;
@@ -12,10 +13,11 @@ use core::fmt;
 
 use alloc::sync::Arc;
 
-use memwright_table::{Frame, Machine};
+use memwright_table::{Frame, Machine, OutOfMemory, PageSize};
 
 pub use crate::error::ObjectError;
 use crate::memory::Memory;
+use crate::numa::PolicyId;
 
 pub(crate) use cluster::CLUSTER;
 pub use cluster::Cluster;
@@ -218,6 +220,36 @@ pub trait Object<M: Machine>: Send + Sync {
     fn collapse(&self, first: u64, limits: CollapseLimits) -> Result<(), CollapseError> {
         let _ = (first, limits);
         Err(CollapseError::NotEligible)
+    }
+
+    /// Lets new pages, of those from `first` on, come from where the policy says, whoever maps them, or from where he wants
+    /// them again. Whether the object has such policies: else those of areas hold.
+    ///
+    /// # Errors
+    /// No heap; nothing has changed.
+    fn place(&self, first: u64, pages: u64, policy: PolicyId) -> Result<bool, OutOfMemory> {
+        let _ = (first, pages, policy);
+        Ok(false)
+    }
+
+    /// The policy of page `index`, if the object has such policies.
+    fn placement(&self, index: u64) -> Option<PolicyId> {
+        let _ = index;
+        None
+    }
+
+    /// Puts another frame in the place of that of page `index`, or another huge page in the place of the one that begins
+    /// there. `exchange` is called with the frame, once nobody else can ask the object for it, and returns the other one
+    /// with a reference that becomes the object's; the object gives that of the old one up. Nothing changes if it
+    /// returns none, or the object has no page of this size there. Called with the areas of those locked who show it.
+    fn exchange(
+        &self,
+        memory: &Memory<M>,
+        index: u64,
+        size: PageSize,
+        exchange: &mut dyn FnMut(Frame) -> Option<Frame>,
+    ) {
+        let _ = (memory, index, size, exchange);
     }
 
     /// The file of huge pages that it shows, if it does: its areas are cut at huge pages only.

@@ -266,6 +266,28 @@ impl<M: Machine> Pages<M> {
         true
     }
 
+    /// Puts the frame that `exchange` returns for the one at `index` in its place, with its reference; the old one's goes.
+    /// If it returns none, or there is none, nothing changes.
+    pub fn exchange(&self, index: u64, exchange: &mut dyn FnMut(Frame) -> Option<Frame>) {
+        let Some(Stored::InMemory(old)) = self.stored(index) else {
+            return;
+        };
+        let new = exchange(old);
+        if let (Some(new), Some(node)) = (new, self.lowest(index)) {
+            let word = self.word(node, slot_at(index, 0));
+            word.store(encoded(new), Ordering::Relaxed);
+            self.give_up(Stored::InMemory(old));
+        }
+    }
+
+    /// The same for the folio that is the 512 pages from `first` on, a multiple of 512.
+    pub fn exchange_folio(&mut self, first: u64, exchange: &mut dyn FnMut(Frame) -> Option<Frame>) {
+        if let Some(new) = self.folio(first).and_then(exchange) {
+            let exchanged = self.insert_folio(first, new);
+            debug_assert!(exchanged.is_ok(), "the nodes on the way are there");
+        }
+    }
+
     /// Drops every page from `first` to before `end`; returns how many.
     pub fn remove_range(&mut self, first: u64, end: u64) -> u64 {
         let before = self.count;

@@ -5,7 +5,7 @@ use core::fmt;
 
 use memwright_table::mistake::{Mistake, planted};
 use memwright_table::{
-    FOLIO_ORDER, Frame, FrameKind, Machine, OutOfFrames, OutOfMemory, PAGE_SIZE, Shared,
+    FOLIO_ORDER, Frame, FrameKind, Machine, OutOfFrames, OutOfMemory, PAGE_SIZE, PageSize, Shared,
 };
 
 use super::store::{State, Store};
@@ -16,6 +16,7 @@ use super::{
 use crate::commit::Overcommit;
 use crate::huge::{HUGE_PAGES, SharedMode, SharedSetting};
 use crate::memory::Memory;
+use crate::numa::PolicyId;
 use crate::stats::Row;
 
 /// An object whose pages live in memory and swap alone, and begin as zeroes (Linux 7.2 `mm/shmem.c`).
@@ -32,7 +33,7 @@ pub struct Shmem<M: Machine> {
     promised: u64,
     /// Which setting gives it huge pages.
     huge: Option<SharedSetting>,
-    /// Its pages leave memory where they may.
+    /// It stands for memory: its pages leave where they may, and it has policies of its own.
     leaves: bool,
 }
 
@@ -276,6 +277,7 @@ impl<M: Machine> Shmem<M> {
             return Ok(frame);
         }
         let frames = self.memory.frames();
+        state.choose(&self.memory, index);
         let frame = if zeroed {
             let frame = frames.allocate_zeroed(0, FrameKind::Object)?;
             self.memory.count(Row::FramesZeroed, 1);
@@ -296,6 +298,7 @@ impl<M: Machine> Shmem<M> {
             return None;
         }
         let frames = self.memory.frames();
+        state.choose(&self.memory, first);
         let Ok(folio) = frames.allocate_zeroed(FOLIO_ORDER, FrameKind::Object) else {
             self.memory.count(Row::HugeFallbacks, 1);
             return None;
@@ -351,6 +354,7 @@ impl<M: Machine> Shmem<M> {
             // Somebody reads or writes one of them at this moment, or a device does.
             return Err(CollapseError::Busy);
         }
+        state.choose(&self.memory, first);
         let Ok(folio) = frames.allocate(FOLIO_ORDER, FrameKind::Object) else {
             self.memory.count(Row::HugeFallbacks, 1);
             return Err(CollapseError::NoFrames);
@@ -515,6 +519,36 @@ impl<M: Machine> Object<M> for Shmem<M> {
         self.mappings.stale();
         self.mappings.unmap(first, first + HUGE_PAGES, false);
         self.gather_folio(first, limits.missing)
+    }
+
+    fn place(&self, first: u64, pages: u64, policy: PolicyId) -> Result<bool, OutOfMemory> {
+        if self.leaves {
+            let mut state = self.store.lock();
+            state.placed.set(first..first + pages, policy)?;
+        }
+        Ok(self.leaves)
+    }
+
+    fn placement(&self, index: u64) -> Option<PolicyId> {
+        self.leaves.then(|| self.store.lock().placed.get(index))
+    }
+
+    fn exchange(
+        &self,
+        _memory: &Memory<M>,
+        index: u64,
+        size: PageSize,
+        exchange: &mut dyn FnMut(Frame) -> Option<Frame>,
+    ) {
+        let mut state = self.store.lock();
+        match size {
+            PageSize::Size4K => {
+                state.pages.part_at(index);
+                state.pages.exchange(index, exchange);
+            }
+            PageSize::Size2M | PageSize::Size1G => state.pages.exchange_folio(index, exchange),
+        }
+        self.mappings.stale();
     }
 
     fn put(&self, _memory: &Memory<M>, index: u64, frame: Frame) -> Result<Put, ObjectError> {

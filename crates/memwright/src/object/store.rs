@@ -3,6 +3,7 @@
 use memwright_table::sync::{Lock, LockGuard, Rank};
 use memwright_table::{Machine, OutOfMemory, Shared};
 
+use super::placed::Placed;
 use super::{ObjectError, Pages, Stored};
 use crate::memory::Memory;
 
@@ -11,6 +12,8 @@ pub(crate) struct State<M: Machine> {
     pub(crate) pages: Pages<M>,
     /// In bytes.
     pub(crate) size: u64,
+    /// Where new pages come from.
+    pub(super) placed: Placed,
     /// The store is on the list of those that may have pages in swap.
     pub(crate) is_listed: bool,
 }
@@ -27,6 +30,7 @@ impl<M: Machine> Store<M> {
         let state = State {
             pages,
             size,
+            placed: Placed::new(),
             is_listed: false,
         };
         Shared::try_new(Self {
@@ -61,6 +65,16 @@ impl<M: Machine> Store<M> {
 }
 
 impl<M: Machine> State<M> {
+    /// Lets page `index`, whose frame the caller allocates next on this CPU, come from where its policy says.
+    pub(crate) fn choose(&self, memory: &Memory<M>, index: u64) {
+        if let Some(policy) = memory.placement(self.placed.get(index)) {
+            let frames = memory.frames();
+            let topology = frames.topology();
+            let near = topology.node_of(frames.machine().cpu());
+            frames.choose_next(policy.choice(near, index, topology.all(), |_| 1));
+        }
+    }
+
     /// Whether page `index` is in swap.
     pub(crate) fn is_in_swap(&self, index: u64) -> bool {
         matches!(self.pages.stored(index), Some(Stored::InSwap(_)))

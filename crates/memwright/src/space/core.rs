@@ -34,6 +34,8 @@ struct CpuResident {
 }
 
 pub(crate) struct Core<M: Machine> {
+    /// Its number among all spaces of the machine.
+    number: AtomicU64,
     pub(crate) memory: Arc<Memory<M>>,
     pub(crate) table: Table<M>,
     pub(crate) layout: Layout,
@@ -70,6 +72,7 @@ impl<M: Machine> Core<M> {
         }
         let table = Table::new(memory.frames().clone(), template).map_err(|_| OutOfMemory)?;
         Ok(Self {
+            number: AtomicU64::new(0),
             memory,
             table,
             layout,
@@ -82,6 +85,15 @@ impl<M: Machine> Core<M> {
             payer: AtomicU8::new(SwapPayer::NOBODY.raw()),
             merge_number: AtomicU64::new(UNSCANNED),
         })
+    }
+
+    /// Its number among all spaces of the machine: who locks the areas of several does so in this order.
+    pub(crate) fn space_number(&self) -> u64 {
+        self.number.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn set_space_number(&self, number: u64) {
+        self.number.store(number, Ordering::Relaxed);
     }
 
     /// Its number where equal pages are merged.

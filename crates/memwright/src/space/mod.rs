@@ -20,6 +20,7 @@ mod populate;
 mod protect;
 mod query;
 mod reap;
+mod register;
 mod remap;
 mod resident;
 mod seal;
@@ -46,6 +47,7 @@ pub use self::sync::SyncFlags;
 pub(crate) use self::areas::{Areas, CutError, cuts_hugetlb};
 pub(crate) use self::core::{Core, access_bits};
 pub(crate) use self::flags::Holes;
+pub(crate) use self::register::Spaces;
 pub(crate) use self::zap::Taken;
 
 /// An area of an address space.
@@ -84,9 +86,9 @@ impl<M: Machine> AddressSpace<M> {
         template: Option<Frame>,
     ) -> Result<Self, OutOfMemory> {
         let core = Core::new(memory, layout, template)?;
-        Ok(Self {
-            core: Shared::try_new(core)?,
-        })
+        let core = Shared::try_new(core)?;
+        core.memory.spaces().enter(&core)?;
+        Ok(Self { core })
     }
 
     /// The page table, to load it.
@@ -128,5 +130,6 @@ impl<M: Machine> AddressSpace<M> {
 impl<M: Machine> Drop for AddressSpace<M> {
     fn drop(&mut self) {
         self.clear();
+        self.core.memory.spaces().leave(&self.core);
     }
 }

@@ -60,6 +60,7 @@ impl<M: Machine> Store<M> {
             if !planted(Mistake::SharedSlotReused) {
                 swap.share(frames, slot);
             }
+            state.choose(memory, index);
             slot
         };
         let read = read(memory, slot);

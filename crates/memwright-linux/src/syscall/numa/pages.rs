@@ -43,18 +43,6 @@ fn only(node: u8) -> NodeChoice {
     }
 }
 
-/// Moves one page, of those that `moving` allows.
-pub(super) fn move_one(
-    context: &Context<'_>,
-    space: &Arc<Space>,
-    page: Page,
-    choice: NodeChoice,
-    moving: Moving,
-) -> Result<Moved, Unmoved> {
-    let _ = (context, moving);
-    space.migrate(page, choice)
-}
-
 /// What `move_pages` says of a page that it only looks at, or of one that did not move.
 fn status_of(moved: Result<Moved, Unmoved>) -> Result<u8, Errno> {
     match moved {
@@ -105,7 +93,7 @@ pub(super) fn move_pages(context: &Context<'_>, arguments: &Arguments) -> CallRe
         let node: i32 = context.read_value(nodes.wrapping_add(4 * index))?;
         let node = u8::try_from(node).ok().filter(|node| all.contains(*node));
         let node = node.ok_or(Errno::ENODEV)?;
-        match move_one(context, &space, page, only(node), moving) {
+        match space.migrate(page, only(node), moving) {
             // What was to move and did not ends the call: as many are left.
             Err(Unmoved::Busy | Unmoved::Object) => return Ok(count - index),
             Err(Unmoved::NoFrame) => return Err(Errno::ENOMEM),
@@ -143,7 +131,7 @@ pub(super) fn migrate_pages(context: &Context<'_>, arguments: &Arguments) -> Cal
         let Some(target) = target_of(node, from, to) else {
             return true;
         };
-        match move_one(context, &space, page, only(target), moving) {
+        match space.migrate(page, only(target), moving) {
             Ok(_) | Err(Unmoved::NoArea | Unmoved::Absent | Unmoved::Unmovable) => {}
             Err(Unmoved::Shared(_) | Unmoved::Object | Unmoved::Busy | Unmoved::NoFrame) => {
                 left += 1;

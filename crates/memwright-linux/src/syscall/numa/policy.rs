@@ -190,7 +190,7 @@ fn move_misplaced(
                 return true;
             }
             let choice = choice.unwrap_or(usual.choice(near, 0, all(context), |_| 1));
-            match super::pages::move_one(context, space, page, choice, moving) {
+            match space.migrate(page, choice, moving) {
                 Ok(Moved::To(_) | Moved::Stays(_)) | Err(Unmoved::Absent) => {}
                 Err(
                     Unmoved::NoArea

@@ -60,7 +60,7 @@ pub fn numa_maps(_context: &Context<'_>, subject: &Subject, text: &mut Text) -> 
     space.survey(user, |sight: Sight<'_, M>| {
         match (sight, all.last_mut()) {
             (Sight::Area(area), _) => {
-                let placement = area.placement();
+                let placement = area.placement_of(area.start());
                 all.push((Noted::of(area), area.flags(), placement, Counts::default()));
             }
             (Sight::Entry(_, extent), Some((.., counts))) => counts.add(space.memory(), extent),

@@ -1,11 +1,13 @@
 //! Several nodes: where pages come from, and pages that move while others use them.
 
+#[path = "../support/mod.rs"]
 mod support;
+mod together;
 
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex};
 
-use memwright::{Advice, BindError, Moved, PlaceMode, PlacePolicy, Rights, Row, Unmoved};
+use memwright::{Advice, BindError, Moved, Moving, PlaceMode, PlacePolicy, Rights, Row, Unmoved};
 use memwright_sim::MachineOptions;
 use memwright_sim::process::{Host, Process, Space};
 use memwright_sim::schedule::{self, Case};
@@ -32,7 +34,20 @@ fn only(node: u8) -> NodeChoice {
 }
 
 fn migrate(process: &Process, cpu: CpuId, page: u64, node: u8) -> Result<Moved, Unmoved> {
-    process.on(cpu, |space| space.migrate(START.add(page), only(node)))
+    migrate_as(process, cpu, page, node, Moving::Own)
+}
+
+/// The same, as the caller may.
+fn migrate_as(
+    process: &Process,
+    cpu: CpuId,
+    page: u64,
+    node: u8,
+    moving: Moving,
+) -> Result<Moved, Unmoved> {
+    process.on(cpu, |space| {
+        space.migrate(START.add(page), only(node), moving)
+    })
 }
 
 fn node_of(process: &Process, page: u64) -> Result<u8, Unmoved> {

@@ -1,0 +1,424 @@
+//! Sets of semaphores (Linux 7.2 `ipc/sem.c`).
+//!
+//! Whoever has to wait leaves what he wants with the set. Whoever changes a value does for those who wait what can be done
+//! now, the first first, and wakes them when it is done: nobody comes in between.
+
+mod attempt;
+
+use crate::{
+    errno::Errno,
+    fs::permission::{Permission, Subject, permitted},
+    kernel::Kernel,
+    wait::WaitQueue,
+};
+use alloc::{sync::Arc, vec::Vec};
+use core::sync::atomic::{AtomicU64, Ordering};
+use memwright_table::sync::{Lock, Rank};
+
+pub use attempt::{MOST_VALUE, Operation, Refusal, attempt};
+
+/// Most semaphores of a set (`SEMMSL`).
+pub const MOST_IN_SET: usize = 32000;
+/// Most sets (`SEMMNI`).
+pub const MOST_SETS: usize = 32000;
+
+/// Who may do what with a set, and when what was done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Standing {
+    /// Owner.
+    pub owner: Subject,
+    /// Permissions: nine bits, as of a file.
+    pub mode: u32,
+    /// Seconds since 1970: last operation, last change.
+    pub operated: i64,
+    /// Last change.
+    pub changed: i64,
+}
+
+/// A list of operations that waits.
+pub struct Pending {
+    /// Who waits for it.
+    pub queue: WaitQueue,
+    operations: Vec<Operation>,
+    process: u32,
+    /// What the call returns, once it is over.
+    outcome: AtomicU64,
+}
+
+/// Not over: no call returns this.
+const WAITING: u64 = u64::MAX / 2;
+
+impl Pending {
+    /// How it ended, if it did.
+    #[must_use]
+    pub fn outcome(&self) -> Option<Result<(), Errno>> {
+        match self.outcome.load(Ordering::Acquire) {
+            WAITING => None,
+            result => Some(Errno::from_result(result).map_or(Ok(()), Err)),
+        }
+    }
+
+    fn end(&self, outcome: Result<(), Errno>) {
+        let result = outcome.map_or_else(Errno::as_result, |()| 0);
+        self.outcome.store(result, Ordering::Release);
+    }
+}
+
+/// What changes of a set.
+struct State {
+    values: Vec<i32>,
+    /// Process that operated last, for each.
+    processes: Vec<u32>,
+    /// What the end of a process adds to each.
+    undo: Vec<(u32, Vec<i32>)>,
+    /// Who waits, with the place of the operation that has to; first come first.
+    pending: Vec<(Arc<Pending>, usize)>,
+    standing: Standing,
+    removed: bool,
+}
+
+/// A set of semaphores.
+pub struct Set {
+    /// Its number.
+    pub id: u32,
+    /// Its key; 0 is private.
+    pub key: u32,
+    /// Who made it.
+    pub maker: Subject,
+    state: Lock<State>,
+}
+
+/// What came of a list of operations.
+pub enum Operated {
+    /// It is done.
+    Done,
+    /// It waits.
+    Waits(Arc<Pending>),
+}
+
+/// All sets.
+pub struct Sets {
+    all: Lock<Vec<Arc<Set>>>,
+    next: AtomicU64,
+}
+
+impl Default for Sets {
+    fn default() -> Self {
+        Self {
+            all: Lock::new(Rank::File, Vec::new()),
+            next: AtomicU64::new(0),
+        }
+    }
+}
+
+impl Sets {
+    /// Adds a set of `count` semaphores, all 0; returns its number.
+    ///
+    /// # Errors
+    /// `ENOSPC` for too many; `ENOMEM`.
+    pub fn add(&self, key: u32, count: usize, standing: Standing) -> Result<u32, Errno> {
+        let state = State {
+            values: zeroes(count)?,
+            processes: zeroes(count)?,
+            undo: Vec::new(),
+            pending: Vec::new(),
+            standing,
+            removed: false,
+        };
+        let mut all = self.all.lock();
+        if all.len() >= MOST_SETS {
+            return Err(Errno::ENOSPC);
+        }
+        all.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
+        let id = (self.next.fetch_add(1, Ordering::Relaxed) & 0x7fff_ffff) as u32;
+        all.push(Arc::new(Set {
+            id,
+            key,
+            maker: standing.owner,
+            state: Lock::new(Rank::Leaf, state),
+        }));
+        Ok(id)
+    }
+
+    /// The set with this key.
+    pub fn with_key(&self, key: u32) -> Option<Arc<Set>> {
+        let all = self.all.lock();
+        all.iter().find(|set| set.key == key).cloned()
+    }
+
+    /// The set with this number.
+    pub fn find(&self, id: u32) -> Option<Arc<Set>> {
+        let all = self.all.lock();
+        all.iter().find(|set| set.id == id).cloned()
+    }
+
+    /// How many sets there are, and how many semaphores.
+    pub fn totals(&self) -> (usize, usize) {
+        let all = self.all.lock();
+        (all.len(), all.iter().map(|set| set.count()).sum())
+    }
+
+    /// Removes a set: who waits is told so.
+    pub fn remove(&self, kernel: &Kernel, id: u32) {
+        let removed = {
+            let mut all = self.all.lock();
+            let place = all.iter().position(|set| set.id == id);
+            place.map(|place| all.remove(place))
+        };
+        if let Some(set) = removed {
+            set.end(kernel);
+        }
+    }
+
+    /// Undoes what a process that ends did with operations that say so.
+    pub fn undo(&self, kernel: &Kernel, process: u32) {
+        let sets: Vec<_> = self.all.lock().clone();
+        for set in sets {
+            set.undo(kernel, process);
+        }
+    }
+
+    /// Forgets all.
+    pub fn clear(&self) {
+        let all = core::mem::take(&mut *self.all.lock());
+        drop(all);
+    }
+}
+
+fn zeroes<T: Copy + Default>(count: usize) -> Result<Vec<T>, Errno> {
+    let mut values = Vec::new();
+    values.try_reserve_exact(count).map_err(|_| Errno::ENOMEM)?;
+    values.resize(count, T::default());
+    Ok(values)
+}
+
+impl Set {
+    /// How many semaphores.
+    pub fn count(&self) -> usize {
+        self.state.lock().values.len()
+    }
+
+    /// Who may do what with it, and when what was done.
+    pub fn standing(&self) -> Standing {
+        self.state.lock().standing
+    }
+
+    /// Gives it another owner and other permissions.
+    pub fn set_owner(&self, owner: Subject, mode: u32, now: i64) {
+        let standing = &mut self.state.lock().standing;
+        (standing.owner, standing.mode, standing.changed) = (owner, mode, now);
+    }
+
+    /// Whether somebody may access it in these ways (`ipcperms`).
+    #[must_use]
+    pub fn permits(&self, subject: Subject, wanted: Permission) -> bool {
+        let standing = self.standing();
+        let owner = if subject.user == self.maker.user {
+            self.maker
+        } else {
+            standing.owner
+        };
+        permitted(subject, standing.mode, owner, false, wanted)
+    }
+
+    /// Whether somebody may change or remove it.
+    #[must_use]
+    pub fn is_owned_by(&self, subject: Subject) -> bool {
+        let owners = [self.standing().owner.user, self.maker.user];
+        subject.overrides || owners.contains(&subject.user)
+    }
+
+    /// Does the operations for a process, or lets them wait.
+    ///
+    /// # Errors
+    /// `EIDRM` if the set was removed, `EAGAIN` if one has to wait and says that it never does, `ERANGE`, `ENOMEM`.
+    pub fn operate(
+        &self,
+        kernel: &Kernel,
+        process: u32,
+        operations: Vec<Operation>,
+        now: i64,
+    ) -> Result<Operated, Errno> {
+        let mut state = self.state.lock();
+        if state.removed {
+            return Err(Errno::EIDRM);
+        }
+        match state.attempt(process, &operations)? {
+            Ok(()) => {
+                state.standing.operated = now;
+                let woken = state.serve(now);
+                drop(state);
+                wake(kernel, &woken);
+                Ok(Operated::Done)
+            }
+            Err(place) if operations[place].never_waits => Err(Errno::EAGAIN),
+            Err(place) => {
+                state.pending.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
+                let pending = Arc::new(Pending {
+                    queue: WaitQueue::named("a semaphore"),
+                    operations,
+                    process,
+                    outcome: AtomicU64::new(WAITING),
+                });
+                state.pending.push((pending.clone(), place));
+                Ok(Operated::Waits(pending))
+            }
+        }
+    }
+
+    /// Takes back operations that wait. Returns how they ended, if they did before.
+    pub fn give_up(&self, pending: &Arc<Pending>) -> Option<Result<(), Errno>> {
+        let mut state = self.state.lock();
+        state.pending.retain(|(one, _)| !Arc::ptr_eq(one, pending));
+        drop(state);
+        pending.outcome()
+    }
+
+    /// The value of a semaphore, and the process that operated on it last.
+    pub fn value(&self, number: usize) -> Option<(i32, u32)> {
+        let state = self.state.lock();
+        Some((*state.values.get(number)?, state.processes[number]))
+    }
+
+    /// The values of all.
+    ///
+    /// # Errors
+    /// `ENOMEM`.
+    pub fn values(&self) -> Result<Vec<i32>, Errno> {
+        let mut copy = zeroes(self.count())?;
+        copy.copy_from_slice(&self.state.lock().values);
+        Ok(copy)
+    }
+
+    /// How many wait until the value of a semaphore is `zero`, or larger.
+    pub fn waiting(&self, number: usize, zero: bool) -> usize {
+        let state = self.state.lock();
+        let concerns = |(pending, place): &&(Arc<Pending>, usize)| {
+            let operation = pending.operations[*place];
+            usize::from(operation.number) == number && (operation.add == 0) == zero
+        };
+        state.pending.iter().filter(concerns).count()
+    }
+
+    /// Sets the values of the semaphores from `first` on; nothing of them is to be undone any more. `process` operated on
+    /// them last. The caller has seen that there are as many.
+    pub fn set(&self, kernel: &Kernel, first: usize, values: &[i32], process: u32, now: i64) {
+        let mut state = self.state.lock();
+        for (number, value) in (first..).zip(values) {
+            state.values[number] = *value;
+            state.processes[number] = process;
+            for (_, undo) in &mut state.undo {
+                undo[number] = 0;
+            }
+        }
+        state.standing.changed = now;
+        let woken = state.serve(now);
+        drop(state);
+        wake(kernel, &woken);
+    }
+
+    fn undo(&self, kernel: &Kernel, process: u32) {
+        let mut state = self.state.lock();
+        let place = state.undo.iter().position(|(owner, _)| *owner == process);
+        let Some(place) = place else { return };
+        let (_, undo) = state.undo.remove(place);
+        for (number, add) in undo.into_iter().enumerate() {
+            if add != 0 {
+                state.values[number] = (state.values[number] + add).clamp(0, MOST_VALUE);
+                state.processes[number] = process;
+            }
+        }
+        let now = state.standing.operated;
+        let woken = state.serve(now);
+        drop(state);
+        wake(kernel, &woken);
+    }
+
+    fn end(&self, kernel: &Kernel) {
+        let mut state = self.state.lock();
+        state.removed = true;
+        let waiting = core::mem::take(&mut state.pending);
+        drop(state);
+        let woken: Vec<_> = waiting.into_iter().map(|(pending, _)| pending).collect();
+        for pending in &woken {
+            pending.end(Err(Errno::EIDRM));
+        }
+        wake(kernel, &woken);
+    }
+}
+
+impl State {
+    /// Does the operations, or says the place of the one that has to wait.
+    fn attempt(
+        &mut self,
+        process: u32,
+        operations: &[Operation],
+    ) -> Result<Result<(), usize>, Errno> {
+        let mut none = [];
+        let undone = operations.iter().any(|one| one.undone);
+        let place = if undone {
+            Some(self.place_of_undo(process)?)
+        } else {
+            None
+        };
+        let undo = match place {
+            Some(place) => &mut self.undo[place].1[..],
+            None => &mut none,
+        };
+        match attempt(&mut self.values, undo, operations) {
+            Ok(()) => {
+                for one in operations {
+                    self.processes[usize::from(one.number)] = process;
+                }
+                Ok(Ok(()))
+            }
+            Err(Refusal::Waits(place)) => Ok(Err(place)),
+            Err(Refusal::OutOfRange) => Err(Errno::ERANGE),
+        }
+    }
+
+    /// Where the list is of what the end of the process undoes, which is made if there is none.
+    fn place_of_undo(&mut self, process: u32) -> Result<usize, Errno> {
+        let known = self.undo.iter().position(|(owner, _)| *owner == process);
+        if let Some(place) = known {
+            return Ok(place);
+        }
+        self.undo.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
+        self.undo.push((process, zeroes(self.values.len())?));
+        Ok(self.undo.len() - 1)
+    }
+
+    /// Does what can be done now of what waits, the first first, and again from the first on whenever something was
+    /// done; returns whose call is over.
+    fn serve(&mut self, now: i64) -> Vec<Arc<Pending>> {
+        let mut woken = Vec::new();
+        let mut next = 0;
+        while let Some((pending, _)) = self.pending.get(next) {
+            let pending = pending.clone();
+            let outcome = match self.attempt(pending.process, &pending.operations) {
+                Ok(Ok(())) => Ok(()),
+                Ok(Err(place)) if pending.operations[place].never_waits => Err(Errno::EAGAIN),
+                Ok(Err(place)) => {
+                    self.pending[next].1 = place;
+                    next += 1;
+                    continue;
+                }
+                Err(error) => Err(error),
+            };
+            self.pending.remove(next);
+            if outcome.is_ok() {
+                self.standing.operated = now;
+                next = 0;
+            }
+            pending.end(outcome);
+            woken.push(pending);
+        }
+        woken
+    }
+}
+
+fn wake(kernel: &Kernel, woken: &[Arc<Pending>]) {
+    for pending in woken {
+        pending.queue.wake_all(kernel);
+    }
+}

@@ -1,0 +1,359 @@
+//! Semaphores: `semget`, `semop`, `semtimedop`, `semctl` (Linux 7.2 `ipc/sem.c`).
+
+use super::{Arguments, CallResult, int};
+use crate::{
+    abi::Timespec,
+    abi_struct,
+    context::Context,
+    errno::Errno,
+    fs::{
+        attributes::Moment,
+        permission::{Permission, Subject},
+    },
+    semaphores::{MOST_IN_SET, MOST_SETS, MOST_VALUE, Operated, Operation, Set, Standing},
+    wait::WaitError,
+};
+use alloc::{sync::Arc, vec::Vec};
+
+/// Flags and commands of `linux/ipc.h` and `linux/sem.h`, which linux-raw-sys lacks.
+mod raw {
+    pub const IPC_PRIVATE: u32 = 0;
+    pub const IPC_CREAT: u32 = 0o1000;
+    pub const IPC_EXCL: u32 = 0o2000;
+    pub const IPC_NOWAIT: u16 = 0o4000;
+    pub const SEM_UNDO: u16 = 0x1000;
+    pub const IPC_RMID: u32 = 0;
+    pub const IPC_SET: u32 = 1;
+    pub const IPC_STAT: u32 = 2;
+    pub const IPC_INFO: u32 = 3;
+    pub const GETPID: u32 = 11;
+    pub const GETVAL: u32 = 12;
+    pub const GETALL: u32 = 13;
+    pub const GETNCNT: u32 = 14;
+    pub const GETZCNT: u32 = 15;
+    pub const SETVAL: u32 = 16;
+    pub const SETALL: u32 = 17;
+    pub const SEM_INFO: u32 = 19;
+    /// Structures of 64 bits, which are the only ones here.
+    pub const IPC_64: u32 = 0x100;
+}
+
+/// Most operations of one call (`SEMOPM`).
+const MOST_OPERATIONS: u64 = 500;
+/// Bytes of a `struct sem_undo`, as Linux tells it (`SEMUSZ`).
+const UNDO_SIZE: u32 = 20;
+
+abi_struct! {
+    /// `struct semid64_ds` of `asm/sembuf.h`, with its `struct ipc64_perm`.
+    pub struct SetStatus {
+        /// The key.
+        pub key: u32,
+        /// Owner.
+        pub user: u32,
+        /// Its group.
+        pub group: u32,
+        /// Who made it.
+        pub maker_user: u32,
+        /// Its group.
+        pub maker_group: u32,
+        /// Permissions.
+        pub mode: u32,
+        /// Unused.
+        pub sequence: u64,
+        /// Unused.
+        pub unused: [u64; 2],
+        /// Last operation.
+        pub operated: i64,
+        /// Unused.
+        pub unused_operated: u64,
+        /// Last change.
+        pub changed: i64,
+        /// Unused.
+        pub unused_changed: u64,
+        /// How many semaphores.
+        pub count: u64,
+        /// Unused.
+        pub rest: [u64; 2],
+    }
+}
+
+/// `semget`.
+pub fn semget(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+    let &[key, count, flags, ..] = arguments;
+    let (key, flags) = (key as u32, flags as u32);
+    let count = usize::try_from(int(count)).map_err(|_| Errno::EINVAL)?;
+    if count > MOST_IN_SET {
+        return Err(Errno::EINVAL);
+    }
+    let sets = &context.kernel.semaphores;
+    let found = match key {
+        raw::IPC_PRIVATE => None,
+        key => sets.with_key(key),
+    };
+    if let Some(set) = found {
+        let both = raw::IPC_CREAT | raw::IPC_EXCL;
+        if flags & both == both {
+            return Err(Errno::EEXIST);
+        }
+        if count > set.count() {
+            return Err(Errno::EINVAL);
+        }
+        let wanted = Permission::from_bits_truncate((flags >> 6 | flags >> 3 | flags) & 7);
+        if !set.permits(context.subject(), wanted) {
+            return Err(Errno::EACCES);
+        }
+        return Ok(set.id.into());
+    }
+    if key != raw::IPC_PRIVATE && flags & raw::IPC_CREAT == 0 {
+        return Err(Errno::ENOENT);
+    }
+    if count == 0 {
+        return Err(Errno::EINVAL);
+    }
+    context.check_heap()?;
+    let standing = Standing {
+        owner: context.subject(),
+        mode: flags & 0o777,
+        operated: 0,
+        changed: Moment::now(context.kernel).seconds,
+    };
+    sets.add(key, count, standing).map(u64::from)
+}
+
+/// `semop`.
+pub fn semop(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+    let [id, operations, count, ..] = *arguments;
+    operate(context, id, operations, count, None)
+}
+
+/// `semtimedop`.
+pub fn semtimedop(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+    let [id, operations, count, timeout, ..] = *arguments;
+    let timeout: Option<Timespec> = context.read_optional(timeout)?;
+    let timeout = match timeout {
+        Some(timeout) => Some(timeout.to_nanoseconds().ok_or(Errno::EINVAL)?),
+        None => None,
+    };
+    operate(context, id, operations, count, timeout)
+}
+
+/// Does the operations in user memory, and waits for that as long as `timeout` says, in nanoseconds.
+fn operate(
+    context: &Context<'_>,
+    id: u64,
+    address: u64,
+    count: u64,
+    timeout: Option<u64>,
+) -> CallResult {
+    let count = count as u32;
+    let id = u32::try_from(int(id)).map_err(|_| Errno::EINVAL)?;
+    if count == 0 {
+        return Err(Errno::EINVAL);
+    }
+    if u64::from(count) > MOST_OPERATIONS {
+        return Err(Errno::E2BIG);
+    }
+    context.check_heap()?;
+    let operations = read_operations(context, address, count)?;
+    let sets = &context.kernel.semaphores;
+    let set = sets.find(id).ok_or(Errno::EINVAL)?;
+    let largest = operations.iter().map(|one| one.number).max();
+    if largest.is_some_and(|largest| usize::from(largest) >= set.count()) {
+        return Err(Errno::EFBIG);
+    }
+    let wanted = if operations.iter().any(|one| one.add != 0) {
+        Permission::WRITE
+    } else {
+        Permission::READ
+    };
+    if !set.permits(context.subject(), wanted) {
+        return Err(Errno::EACCES);
+    }
+    let now = Moment::now(context.kernel).seconds;
+    let process = context.process().id;
+    let pending = match set.operate(context.kernel, process, operations, now)? {
+        Operated::Done => return Ok(0),
+        Operated::Waits(pending) => pending,
+    };
+    let deadline = timeout.map(|time| context.kernel.host.now().saturating_add(time));
+    let waited = context.wait_until(&[&pending.queue], deadline, || pending.outcome());
+    let outcome = waited.or_else(|error: WaitError| {
+        // It may have been done at the last moment.
+        set.give_up(&pending).ok_or_else(|| error.interrupt())
+    })?;
+    outcome.map(|()| 0)
+}
+
+/// Reads `count` times `struct sembuf`.
+fn read_operations(
+    context: &Context<'_>,
+    address: u64,
+    count: u32,
+) -> Result<Vec<Operation>, Errno> {
+    let mut operations = Vec::new();
+    let room = operations.try_reserve_exact(count as usize);
+    room.map_err(|_| Errno::ENOMEM)?;
+    for place in 0..u64::from(count) {
+        let [number, add, flags]: [u16; 3] = context.read_value(address.wrapping_add(6 * place))?;
+        operations.push(Operation {
+            number,
+            add: add as i16,
+            never_waits: flags & raw::IPC_NOWAIT != 0,
+            undone: flags & raw::SEM_UNDO != 0,
+        });
+    }
+    Ok(operations)
+}
+
+/// `semctl`.
+pub fn semctl(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+    let &[id, number, command, argument, ..] = arguments;
+    let command = command as u32 & !raw::IPC_64;
+    let id = u32::try_from(int(id)).map_err(|_| Errno::EINVAL)?;
+    if matches!(command, raw::IPC_INFO | raw::SEM_INFO) {
+        return tell_limits(context, argument, command == raw::SEM_INFO);
+    }
+    let value = argument as i32;
+    if command == raw::SETVAL && !(0..=MOST_VALUE).contains(&value) {
+        return Err(Errno::ERANGE);
+    }
+    let set = context.kernel.semaphores.find(id);
+    let set = set.ok_or(Errno::EINVAL)?;
+    match command {
+        raw::IPC_STAT => {
+            may(context, &set, Permission::READ)?;
+            context.write_value(argument, &status(&set)).map(|()| 0)
+        }
+        raw::IPC_SET | raw::IPC_RMID => administer(context, &set, command, argument),
+        raw::GETALL | raw::SETALL => all_values(context, &set, command, argument),
+        raw::SETVAL => {
+            let number = number_in(&set, number)?;
+            may(context, &set, Permission::WRITE)?;
+            let now = Moment::now(context.kernel).seconds;
+            let process = context.process().id;
+            set.set(context.kernel, number, &[value], process, now);
+            Ok(0)
+        }
+        raw::GETVAL | raw::GETPID | raw::GETNCNT | raw::GETZCNT => {
+            may(context, &set, Permission::READ)?;
+            let number = number_in(&set, number)?;
+            let (value, process) = set.value(number).ok_or(Errno::EINVAL)?;
+            Ok(match command {
+                raw::GETVAL => value as u64,
+                raw::GETPID => process.into(),
+                _ => set.waiting(number, command == raw::GETZCNT) as u64,
+            })
+        }
+        _ => Err(Errno::EINVAL),
+    }
+}
+
+fn may(context: &Context<'_>, set: &Set, wanted: Permission) -> Result<(), Errno> {
+    if set.permits(context.subject(), wanted) {
+        Ok(())
+    } else {
+        Err(Errno::EACCES)
+    }
+}
+
+fn number_in(set: &Set, number: u64) -> Result<usize, Errno> {
+    let number = usize::try_from(int(number)).map_err(|_| Errno::EINVAL)?;
+    if number < set.count() {
+        Ok(number)
+    } else {
+        Err(Errno::EINVAL)
+    }
+}
+
+/// Changes who may use the set, or removes it.
+fn administer(context: &Context<'_>, set: &Arc<Set>, command: u32, address: u64) -> CallResult {
+    let wanted: Option<SetStatus> = match command {
+        raw::IPC_SET => Some(context.read_value(address)?),
+        _ => None,
+    };
+    if !set.is_owned_by(context.subject()) {
+        return Err(Errno::EPERM);
+    }
+    let Some(wanted) = wanted else {
+        let sets = &context.kernel.semaphores;
+        sets.remove(context.kernel, set.id);
+        return Ok(0);
+    };
+    let owner = Subject {
+        user: wanted.user,
+        group: wanted.group,
+        overrides: false,
+    };
+    let now = Moment::now(context.kernel).seconds;
+    set.set_owner(owner, wanted.mode & 0o777, now);
+    Ok(0)
+}
+
+/// Tells the values of all semaphores, or sets them.
+fn all_values(context: &Context<'_>, set: &Set, command: u32, address: u64) -> CallResult {
+    let at = |place: usize| address.wrapping_add(2 * place as u64);
+    if command == raw::GETALL {
+        may(context, set, Permission::READ)?;
+        for (place, value) in set.values()?.into_iter().enumerate() {
+            context.write_value(at(place), &(value as u16))?;
+        }
+        return Ok(0);
+    }
+    may(context, set, Permission::WRITE)?;
+    context.check_heap()?;
+    let mut values = set.values()?;
+    for (place, value) in values.iter_mut().enumerate() {
+        let wanted: u16 = context.read_value(at(place))?;
+        *value = wanted.into();
+        if *value > MOST_VALUE {
+            return Err(Errno::ERANGE);
+        }
+    }
+    let now = Moment::now(context.kernel).seconds;
+    let process = context.process().id;
+    set.set(context.kernel, 0, &values, process, now);
+    Ok(0)
+}
+
+/// `struct seminfo`: the limits, or what is used of two of them.
+fn tell_limits(context: &Context<'_>, address: u64, used: bool) -> CallResult {
+    let all = (MOST_IN_SET * MOST_SETS) as u32;
+    let (sets, semaphores) = context.kernel.semaphores.totals();
+    let most = MOST_VALUE as u32;
+    let operations = MOST_OPERATIONS as u32;
+    let (size, undone) = if used {
+        (sets as u32, semaphores as u32)
+    } else {
+        (UNDO_SIZE, most)
+    };
+    let words = [
+        all,
+        MOST_SETS as u32,
+        all,
+        all,
+        MOST_IN_SET as u32,
+        operations,
+        operations,
+        size,
+        most,
+        undone,
+    ];
+    context.write_value(address, &words)?;
+    Ok(sets.saturating_sub(1) as u64)
+}
+
+fn status(set: &Set) -> SetStatus {
+    let standing = set.standing();
+    SetStatus {
+        key: set.key,
+        user: standing.owner.user,
+        group: standing.owner.group,
+        maker_user: set.maker.user,
+        maker_group: set.maker.group,
+        mode: standing.mode,
+        operated: standing.operated,
+        changed: standing.changed,
+        count: set.count() as u64,
+        ..SetStatus::default()
+    }
+}

@@ -1,0 +1,556 @@
+//! Pages that several entries show: they move for all, or for nobody.
+
+use std::sync::Arc;
+
+use memwright::object::{HUGE_BYTES, HugeFile, Object, ObjectIdentity, Shmem};
+use memwright::{
+    Advice, MapRequest, Moved, Moving, PlaceMode, PlacePolicy, RemapRequest, Row, Unmoved,
+};
+use memwright_sim::process::{Host, Process};
+use memwright_sim::schedule::{self, Case};
+use memwright_sim::{MachineOptions, SimulatedMachine};
+use memwright_table::{Bits, CpuId, Frame, FrameKind, NodeSet, PageRange};
+
+use crate::support::{
+    self, FIRST, READ, READ_WRITE, SECOND, START, at, bytes, fork, map, program, protect, read,
+    unmap, write,
+};
+use crate::{bits_of, migrate_as, node_of, only, two_nodes};
+
+/// Pages of a huge page, and where the first one begins.
+const HUGE: u64 = 512;
+const FIRST_HUGE: u64 = 2;
+
+fn move_all(process: &Process, page: u64, node: u8) -> Result<Moved, Unmoved> {
+    migrate_as(process, FIRST, page, node, Moving::All)
+}
+
+fn frame_of(process: &Process, page: u64) -> Frame {
+    process.on(FIRST, |space| {
+        let page = START.add(page);
+        let cursor = space.table().cursor(PageRange::single(page));
+        let entry = cursor.peek().present().expect("a page");
+        entry.frame_of(page)
+    })
+}
+
+fn memory(host: &Host, pages: u64) -> Arc<Shmem<SimulatedMachine>> {
+    let identity = ObjectIdentity::default();
+    Arc::new(Shmem::new(host.memory().clone(), bytes(pages), identity).expect("heap"))
+}
+
+/// A process that shows the object from page `page` on.
+fn showing(
+    host: &Arc<Host>,
+    object: Arc<dyn Object<SimulatedMachine>>,
+    page: u64,
+    length: u64,
+    shared: bool,
+) -> Process {
+    let process = Process::new(host);
+    let request = MapRequest::object(object, 0, length, READ_WRITE, shared);
+    map(&process, request, page);
+    process
+}
+
+fn assert_sound(host: &Host, processes: &[&Process]) {
+    support::assert_coherent(host);
+    for process in processes {
+        assert_eq!(process.space().audit(), Ok(()));
+    }
+}
+
+#[test]
+fn a_page_shared_by_fork_moves_for_all_of_a_family() {
+    let host = two_nodes(512);
+    let parent = program(&host, 3, READ_WRITE);
+    write(&parent, FIRST, 0, 7).expect("writable");
+    write(&parent, FIRST, 1, 8).expect("writable");
+    let child = fork(&parent, FIRST);
+    let grandchild = fork(&child, SECOND);
+    // One of them moved it within its address space.
+    let request = RemapRequest {
+        old: at(0),
+        old_length: bytes(1),
+        new_length: bytes(1),
+        may_move: true,
+        fixed: Some(at(40)),
+        dont_unmap: false,
+    };
+    child
+        .on(SECOND, |space| space.remap(request))
+        .expect("room");
+    let old = frame_of(&parent, 0);
+    assert_eq!(
+        migrate_as(&parent, FIRST, 0, 1, Moving::Own),
+        Err(Unmoved::Shared(old))
+    );
+    let before = bits_of(&parent, 0);
+    assert_eq!(move_all(&parent, 0, 1), Ok(Moved::To(1)));
+    assert_eq!(move_all(&grandchild, 0, 1), Ok(Moved::Stays(1)));
+    let frame = frame_of(&parent, 0);
+    assert_ne!(frame, old);
+    assert_eq!(frame_of(&child, 40), frame);
+    assert_eq!(frame_of(&grandchild, 0), frame);
+    assert_eq!(host.frames().references(frame), 3);
+    assert_eq!(bits_of(&parent, 0), before);
+    assert_eq!(node_of(&parent, 1), Ok(0));
+    // It is nobody's own: the others see no store.
+    write(&parent, SECOND, 0, 9).expect("writable");
+    assert_eq!(read(&child, SECOND, 40), Ok(7));
+    assert_eq!(read(&grandchild, FIRST, 0), Ok(7));
+    assert_eq!(host.memory().account().count(Row::PagesMigrated), 1);
+    assert_sound(&host, &[&parent, &child, &grandchild]);
+}
+
+#[test]
+fn a_page_of_shared_memory_moves_with_its_object() {
+    let host = two_nodes(512);
+    let object = memory(&host, 4);
+    let one = showing(&host, object.clone(), 0, bytes(4), true);
+    let other = showing(&host, object.clone(), 30, bytes(4), true);
+    let reader = showing(&host, object.clone(), 7, bytes(4), false);
+    write(&one, FIRST, 1, 7).expect("writable");
+    // One entry alone moves without being asked to move for others.
+    assert_eq!(migrate_as(&one, FIRST, 1, 1, Moving::Own), Ok(Moved::To(1)));
+    assert_eq!(object.read_at(bytes(1), &mut [0]), Ok(1));
+    write(&other, SECOND, 31, 8).expect("writable");
+    assert_eq!(read(&reader, SECOND, 8), Ok(8));
+    let old = frame_of(&one, 1);
+    assert_eq!(
+        migrate_as(&one, FIRST, 1, 0, Moving::Own),
+        Err(Unmoved::Shared(old))
+    );
+    let before = (bits_of(&one, 1), bits_of(&other, 31));
+    let faults = host.memory().account().faults();
+    assert_eq!(move_all(&one, 1, 0), Ok(Moved::To(0)));
+    assert_eq!((bits_of(&one, 1), bits_of(&other, 31)), before);
+    let frame = frame_of(&one, 1);
+    assert_eq!((frame_of(&other, 31), frame_of(&reader, 8)), (frame, frame));
+    // Stores reach everybody, without a fault.
+    write(&one, FIRST, 1, 9).expect("writable");
+    assert_eq!(read(&other, SECOND, 31), Ok(9));
+    assert_eq!(read(&reader, SECOND, 8), Ok(9));
+    assert_eq!(host.memory().account().faults(), faults);
+    let mut byte = [0];
+    assert_eq!(object.read_at(bytes(1), &mut byte), Ok(1));
+    assert_eq!(byte, [9]);
+    // A private copy is another page.
+    write(&reader, SECOND, 8, 10).expect("writable");
+    assert_eq!(move_all(&one, 1, 1), Ok(Moved::To(1)));
+    assert_eq!(node_of(&reader, 8), Ok(1));
+    assert_eq!(read(&reader, FIRST, 8), Ok(10));
+    assert_sound(&host, &[&one, &other, &reader]);
+    drop((one, other, reader));
+    assert_eq!(host.frames().used_by(FrameKind::Object), 1);
+}
+
+#[test]
+fn what_somebody_else_holds_stays_for_all() {
+    let host = two_nodes(512);
+    let object = memory(&host, 1);
+    let one = showing(&host, object.clone(), 0, bytes(1), true);
+    let other = showing(&host, object.clone(), 0, bytes(1), true);
+    for process in [&one, &other] {
+        write(process, FIRST, 0, 7).expect("writable");
+    }
+    let frame = frame_of(&one, 0);
+    let before = bits_of(&one, 0);
+    // By a call that reads it,
+    let held = object.frame_for(0, false).unwrap().unwrap();
+    assert_eq!(move_all(&one, 0, 1), Err(Unmoved::Busy));
+    drop(host.frames().adopt(held));
+    // by a device,
+    host.frames().pin(frame);
+    assert_eq!(move_all(&one, 0, 1), Err(Unmoved::Busy));
+    host.frames().unpin(frame);
+    // and where there is no room.
+    let mut hoard = Vec::new();
+    while let Ok(taken) = host.frames().allocate_on(0, FrameKind::Object, only(1)) {
+        hoard.push(taken);
+    }
+    assert_eq!(move_all(&one, 0, 1), Err(Unmoved::NoFrame));
+    drop(hoard);
+    for failing in 0..3 {
+        memwright_table::handle::fail_heap_after(Some(failing));
+        assert_eq!(move_all(&one, 0, 1), Err(Unmoved::NoFrame), "{failing}");
+        assert!(!memwright_table::handle::heap_failure_pending());
+    }
+    assert_eq!((bits_of(&one, 0), frame_of(&other, 0)), (before, frame));
+    let faults = host.memory().account().faults();
+    write(&other, SECOND, 0, 8).expect("writable");
+    assert_eq!(read(&one, FIRST, 0), Ok(8));
+    assert_eq!(host.memory().account().faults(), faults);
+    assert_eq!(move_all(&one, 0, 1), Ok(Moved::To(1)));
+    assert_sound(&host, &[&one, &other]);
+}
+
+#[test]
+fn a_merged_page_moves_and_stays_known() {
+    let host = two_nodes(512);
+    let process = program(&host, 4, READ_WRITE);
+    for page in 0..3 {
+        write(&process, FIRST, page, 7).expect("writable");
+    }
+    process
+        .on(FIRST, |space| {
+            space.advise(at(0), bytes(4), Advice::Mergeable)
+        })
+        .expect("mapped");
+    let merge = || {
+        process.on(FIRST, |_| {
+            for _ in 0..3 {
+                while !host.memory().merge_pages(100) {}
+            }
+        });
+    };
+    merge();
+    let child = fork(&process, FIRST);
+    let old = frame_of(&process, 0);
+    assert_eq!(host.frames().kind(old), FrameKind::Merged);
+    assert_eq!(move_all(&process, 1, 1), Ok(Moved::To(1)));
+    let frame = frame_of(&process, 0);
+    for page in 0..3 {
+        assert_eq!(frame_of(&process, page), frame);
+        assert_eq!(frame_of(&child, page), frame);
+    }
+    // What becomes equal to it later joins it.
+    write(&process, FIRST, 3, 7).expect("writable");
+    merge();
+    assert_eq!(frame_of(&process, 3), frame);
+    assert_eq!(host.memory().merging().counts(host.memory()).shared, 1);
+    write(&child, SECOND, 0, 8).expect("writable");
+    assert_eq!(read(&process, FIRST, 0), Ok(7));
+    assert_sound(&host, &[&process, &child]);
+    drop((process, child));
+    host.memory().merging().shed(host.memory());
+    assert_eq!(host.frames().used_by(FrameKind::Merged), 0);
+}
+
+#[test]
+fn a_huge_page_moves_for_all_as_one() {
+    let host = Host::boot(MachineOptions {
+        frames: 8192,
+        nodes: 2,
+        ..MachineOptions::default()
+    });
+    let parent = program(&host, FIRST_HUGE + HUGE, READ_WRITE);
+    parent
+        .on(FIRST, |space| {
+            space.advise(at(FIRST_HUGE), bytes(HUGE), Advice::Huge)
+        })
+        .expect("mapped");
+    write(&parent, FIRST, FIRST_HUGE + 3, 7).expect("writable");
+    let child = fork(&parent, FIRST);
+    assert!(host.frames().is_in_folio(frame_of(&parent, FIRST_HUGE)));
+    assert_eq!(move_all(&child, FIRST_HUGE + 9, 1), Ok(Moved::To(1)));
+    let head = frame_of(&parent, FIRST_HUGE);
+    assert_eq!(frame_of(&child, FIRST_HUGE), head);
+    assert_eq!(host.frames().node_of(head), 1);
+    assert_eq!(host.frames().references_of_whole(head), Some(2));
+    assert_eq!(read(&parent, FIRST, FIRST_HUGE + 3), Ok(7));
+    let account = host.memory().account();
+    assert_eq!(account.count(Row::PagesMigrated), HUGE);
+    // As long as somebody shows a part of it by itself it stays.
+    unmap(&child, SECOND, FIRST_HUGE, 1);
+    assert_eq!(move_all(&parent, FIRST_HUGE, 0), Err(Unmoved::Busy));
+    assert_sound(&host, &[&parent, &child]);
+    drop(child);
+    write(&parent, FIRST, FIRST_HUGE, 9).expect("writable");
+    assert_eq!(move_all(&parent, FIRST_HUGE, 0), Ok(Moved::To(0)));
+    assert_sound(&host, &[&parent]);
+}
+
+#[test]
+fn a_huge_page_of_an_object_moves_with_it() {
+    let host = Host::boot(MachineOptions {
+        frames: 8192,
+        nodes: 2,
+        ..MachineOptions::default()
+    });
+    host.memory().frames().resize_pool(4);
+    let identity = ObjectIdentity::default();
+    let pooled = HugeFile::new(host.memory().clone(), HUGE_BYTES, identity, "");
+    let plain = memory(&host, HUGE);
+    plain.allocate(0, HUGE_BYTES).expect("room");
+    for object in [Arc::new(pooled) as Arc<dyn Object<SimulatedMachine>>, plain] {
+        if object.huge().is_none() {
+            let limits = memwright::object::CollapseLimits {
+                missing: 0,
+                swapped: 0,
+            };
+            assert_eq!(object.collapse(0, limits), Ok(()));
+        }
+        let one = showing(&host, object.clone(), FIRST_HUGE, HUGE_BYTES, true);
+        let other = showing(&host, object.clone(), FIRST_HUGE, HUGE_BYTES, true);
+        for process in [&one, &other] {
+            write(process, FIRST, FIRST_HUGE + 5, 7).expect("writable");
+        }
+        let old = frame_of(&one, FIRST_HUGE);
+        let (from, to) = (host.frames().node_of(old), 1 - host.frames().node_of(old));
+        assert_eq!(move_all(&one, FIRST_HUGE + 5, to), Ok(Moved::To(to)));
+        let head = frame_of(&other, FIRST_HUGE);
+        assert_eq!(host.frames().node_of(head), to);
+        assert_eq!(frame_of(&one, FIRST_HUGE), head);
+        assert_eq!(host.frames().references_of_whole(head), Some(3));
+        write(&one, FIRST, FIRST_HUGE + 5, 8).expect("writable");
+        assert_eq!(read(&other, SECOND, FIRST_HUGE + 5), Ok(8));
+        assert_eq!(move_all(&one, FIRST_HUGE, from), Ok(Moved::To(from)));
+        assert_eq!(read(&other, SECOND, FIRST_HUGE + 5), Ok(8));
+        assert_sound(&host, &[&one, &other]);
+    }
+    let pool = host.frames().pool();
+    assert_eq!((pool.total, pool.free), (4, 4));
+}
+
+#[test]
+fn a_policy_of_shared_memory_is_everybodys() {
+    let host = two_nodes(512);
+    let object = memory(&host, 8);
+    let one = showing(&host, object.clone(), 0, bytes(8), true);
+    let other = showing(&host, object.clone(), 40, bytes(8), true);
+    let policy = |mode, nodes| PlacePolicy {
+        mode,
+        nodes: NodeSet::from_bits(nodes),
+        named: None,
+        flags: 0,
+        home: None,
+    };
+    let bound = policy(PlaceMode::Bind, 2);
+    let bind = |process: &Process, page, pages, policy| {
+        process.on(FIRST, |space| {
+            space.bind(at(page), bytes(pages), policy, false)
+        })
+    };
+    assert_eq!(bind(&one, 2, 2, Some(bound)), Ok(()));
+    let dealt = policy(PlaceMode::Interleave, 3);
+    assert_eq!(bind(&other, 44, 4, Some(dealt)), Ok(()));
+    // Who told nothing of his area is told what holds.
+    assert_eq!(other.space().placement_at(at(42)), Some(Some(bound)));
+    assert_eq!(one.space().placement_at(at(5)), Some(Some(dealt)));
+    assert_eq!(one.space().placement_at(at(1)), Some(None));
+    for page in 0..8 {
+        let who = if page % 3 == 0 { &one } else { &other };
+        let at = if page % 3 == 0 { page } else { page + 40 };
+        write(who, FIRST, at, 1).expect("writable");
+    }
+    let nodes = [0, 1, 2, 3, 4, 5, 6, 7].map(|page| {
+        read(&one, FIRST, page).expect("there");
+        node_of(&one, page).expect("there")
+    });
+    assert_eq!(nodes, [0, 0, 1, 1, 0, 1, 0, 1]);
+    // A call makes pages where the policy says, too.
+    object.punch(bytes(2), bytes(3)).expect("in memory");
+    assert_eq!(object.write_at(bytes(2), &[1]), Ok(1));
+    assert_eq!(read(&one, FIRST, 2), Ok(1));
+    assert_eq!(node_of(&one, 2), Ok(1));
+    // What is taken back is taken back from all.
+    assert_eq!(bind(&other, 40, 8, None), Ok(()));
+    assert_eq!(one.space().placement_at(at(2)), Some(None));
+    assert_sound(&host, &[&one, &other]);
+}
+
+/// What two processes do with a page that both show.
+struct World {
+    host: Arc<Host>,
+    used: u64,
+    processes: [Process; 2],
+    object: Option<Arc<Shmem<SimulatedMachine>>>,
+}
+
+impl World {
+    /// A page of shared memory that both have written.
+    fn shared() -> Self {
+        let host = two_nodes(256);
+        let used = host.frames().used();
+        let object = memory(&host, 1);
+        let process = || showing(&host, object.clone(), 0, bytes(1), true);
+        let processes = [process(), process()];
+        for (process, cpu) in processes.iter().zip([FIRST, SECOND]) {
+            write(process, cpu, 0, 1).expect("writable");
+        }
+        Self {
+            host,
+            used,
+            processes,
+            object: Some(object),
+        }
+    }
+
+    /// A page that parent and child have since a fork.
+    fn forked() -> Self {
+        let host = two_nodes(256);
+        let used = host.frames().used();
+        let parent = program(&host, 1, READ_WRITE);
+        write(&parent, FIRST, 0, 1).expect("writable");
+        let child = fork(&parent, FIRST);
+        assert_eq!(read(&child, SECOND, 0), Ok(1));
+        Self {
+            host,
+            used,
+            processes: [parent, child],
+            object: None,
+        }
+    }
+
+    fn write(&self, value: u8) {
+        write(&self.processes[1], SECOND, 0, value).expect("writable");
+    }
+
+    fn end(self, expected: [u8; 2]) -> Result<(), String> {
+        let stale = self.host.machine().audit();
+        if !stale.is_empty() {
+            return Err(format!("stale: {stale:?}"));
+        }
+        for (process, expected) in self.processes.iter().zip(expected) {
+            for cpu in [FIRST, SECOND] {
+                let seen = read(process, cpu, 0);
+                if seen != Ok(expected) {
+                    return Err(format!("{seen:?}, not {expected}"));
+                }
+            }
+            let consistent = process.space().audit();
+            consistent.map_err(|finding| format!("audit: {finding:?}"))?;
+        }
+        drop(self.processes);
+        drop(self.object);
+        let violations = self.host.machine().take_violations();
+        if !violations.is_empty() {
+            return Err(violations.join("; "));
+        }
+        let left = self.host.frames().used();
+        if left == self.used {
+            Ok(())
+        } else {
+            Err(format!("{left} frames used, not {}", self.used))
+        }
+    }
+}
+
+fn walks(world: &World) {
+    for cpu in world.host.machine().cpus() {
+        let _ = world.host.machine().on(cpu).read(at(0), &mut [0]);
+    }
+}
+
+fn explore(
+    begin: &dyn Fn() -> World,
+    threads: &[fn(&World)],
+    check: fn(World) -> Result<(), String>,
+) {
+    let case = Case {
+        begin,
+        threads,
+        hardware: walks,
+        check,
+    };
+    match schedule::explore(&case, 2) {
+        Ok(explored) => assert!(explored.schedules > 50, "{explored:?}"),
+        Err(failure) => panic!("{failure}"),
+    }
+}
+
+/// It moves, or somebody who faults has it for a moment.
+fn may_move(world: &World, cpu: CpuId) {
+    let process = &world.processes[usize::from(cpu == SECOND)];
+    let moved = migrate_as(process, cpu, 0, 1, Moving::All);
+    assert!(
+        matches!(
+            moved,
+            Ok(Moved::To(1) | Moved::Stays(1)) | Err(Unmoved::Busy)
+        ),
+        "{moved:?}"
+    );
+}
+
+/// A store of another process lands in the frame that the page has in the end.
+#[test]
+fn migration_of_shared_memory_and_write() {
+    explore(
+        &World::shared,
+        &[
+            |world| may_move(world, FIRST),
+            |world| {
+                world.write(2);
+                world.write(3);
+            },
+        ],
+        |world| {
+            assert_eq!(node_of(&world.processes[0], 0), Ok(1));
+            world.end([3, 3])
+        },
+    );
+}
+
+/// The same while another process comes to show the page.
+#[test]
+fn migration_of_shared_memory_and_fault() {
+    explore(
+        &|| {
+            let world = World::shared();
+            unmap(&world.processes[1], SECOND, 0, 1);
+            let object = world.object.clone().expect("shared");
+            let request = MapRequest::object(object, 0, bytes(1), READ_WRITE, true);
+            map(&world.processes[1], request, 0);
+            world
+        },
+        &[
+            |world| may_move(world, FIRST),
+            |world| {
+                world.write(2);
+            },
+        ],
+        |world| world.end([2, 2]),
+    );
+}
+
+/// A store after a fork is seen by who made it, and by nobody else, wherever the page is.
+#[test]
+fn migration_of_a_page_shared_by_fork_and_write() {
+    explore(
+        &World::forked,
+        &[
+            |world| may_move(world, FIRST),
+            |world| {
+                world.write(2);
+                world.write(3);
+            },
+        ],
+        |world| world.end([1, 3]),
+    );
+}
+
+/// Both move it, and the call of one reads and writes it meanwhile.
+#[test]
+fn two_migrations_and_a_call() {
+    explore(
+        &World::shared,
+        &[
+            |world| {
+                may_move(world, FIRST);
+                let object = world.object.as_ref().expect("shared");
+                assert_eq!(object.write_at(0, &[5]), Ok(1));
+            },
+            |world| may_move(world, SECOND),
+        ],
+        |world| world.end([5, 5]),
+    );
+}
+
+#[test]
+fn a_page_that_moved_for_all_keeps_what_each_may_do() {
+    let host = two_nodes(512);
+    let object = memory(&host, 1);
+    let one = showing(&host, object.clone(), 0, bytes(1), true);
+    let other = showing(&host, object, 0, bytes(1), true);
+    for process in [&one, &other] {
+        write(process, FIRST, 0, 7).expect("writable");
+    }
+    protect(&other, FIRST, 0, 1, READ);
+    assert_eq!(move_all(&one, 0, 1), Ok(Moved::To(1)));
+    assert!(bits_of(&one, 0).contains(Bits::WRITE | Bits::DIRTY));
+    assert!(!bits_of(&other, 0).contains(Bits::WRITE));
+    assert!(write(&other, SECOND, 0, 8).is_err());
+    write(&one, SECOND, 0, 9).expect("writable");
+    assert_eq!(read(&other, SECOND, 0), Ok(9));
+}

@@ -1,0 +1,261 @@
+//! A page that several entries show changes its frame (Linux 7.2 `mm/migrate.c`, `migrate_folio_unmap` and
+//! `migrate_folio_move`).
+//!
+//! The areas of all address spaces that show it are locked, one after the other in the order of their numbers, so that
+//! nobody faults, forks or changes a right there meanwhile; and if an object has the page, the object, so that nobody
+//! else finds it. Then nobody can win a reference who has none: if there are as many as entries, and the one of the
+//! object or of who knows merged pages, nobody else reads or writes the frame. The entries are made migrating ones and
+//! flushed, the page is copied, and each entry names the new frame, with the state that it had.
+
+use alloc::vec::Vec;
+
+use memwright_table::mistake::{Mistake, planted};
+use memwright_table::sync::SpreadWriteGuard;
+use memwright_table::{
+    Bits, Frame, FrameRef, Machine, NodeChoice, OutOfMemory, Page, PageRange, PageSize, Present,
+    Shared, TryPush,
+};
+
+use super::migrate::{Moved, Unmoved, mapped};
+use super::shown::ShownPage;
+use crate::space::{Areas, Core};
+use crate::stats::Row;
+use crate::writable::{View, upgrade};
+
+/// A space that is locked.
+struct Locked<'a, M: Machine> {
+    space: &'a Core<M>,
+    areas: SpreadWriteGuard<'a, Areas<M>>,
+}
+
+/// An entry that shows the page.
+struct Place {
+    /// In which of the locked spaces.
+    space: usize,
+    page: Page,
+    view: View,
+    /// As it was, once it is migrating.
+    old: Option<Present>,
+}
+
+impl<M: Machine> Core<M> {
+    /// Moves the page at `page` to where `choice` says, in every entry that shows it; returns its node.
+    pub(super) fn migrate_together(
+        &self,
+        page: Page,
+        choice: NodeChoice,
+    ) -> Result<Moved, Unmoved> {
+        let memory = &*self.memory;
+        let (shown, node) = self.shown_at(page)?;
+        if choice.first.contains(node) {
+            return Ok(Moved::Stays(node));
+        }
+        let moved = self.try_migrate_together(&shown, choice);
+        let row = match moved {
+            Ok(_) => Row::PagesMigrated,
+            Err(_) => Row::PagesNotMigrated,
+        };
+        memory.count(row, shown.size.pages());
+        moved.map(Moved::To)
+    }
+
+    /// The page at `page`, and its node.
+    fn shown_at(&self, page: Page) -> Result<(ShownPage<M>, u8), Unmoved> {
+        let areas = self.areas.read(self.cpu());
+        let area = areas.map.find(page).ok_or(Unmoved::NoArea)?;
+        let present = mapped(self.table.look(PageRange::single(page)).peek())?;
+        let frames = self.memory.frames();
+        let kind = frames.kind(present.frame);
+        let node = frames.node_of(present.frame_of(page));
+        Ok((ShownPage::new(area, page, present, kind), node))
+    }
+
+    fn try_migrate_together(
+        &self,
+        shown: &ShownPage<M>,
+        choice: NodeChoice,
+    ) -> Result<u8, Unmoved> {
+        let memory = &*self.memory;
+        let frames = memory.frames();
+        // Who merges pages looks for merged ones by their contents.
+        let _round = shown.is_merged().then(|| memory.merging().pause());
+        let showing = shown.spaces(self)?;
+        let target = self
+            .target(shown.kind, shown.size, choice)
+            .ok_or(Unmoved::NoFrame)?;
+        let node = frames.node_of(target.frame());
+        let locked = lock_all(&showing.spaces)?;
+        let mut places = find_all(shown, &locked, showing.shown)?;
+        let mut target = Some(target);
+        let mut result = Err(Unmoved::Object);
+        match shown.object() {
+            Some((object, index)) => {
+                object.exchange(memory, index, shown.size, &mut |frame| {
+                    result = Err(Unmoved::Busy);
+                    let target = target.take().filter(|_| frame == shown.frame)?;
+                    result = carry(shown, &locked, &mut places, &target, 1);
+                    result.ok().map(|()| target.into_raw())
+                });
+            }
+            None => {
+                let others = u32::from(shown.is_merged());
+                if let Some(target) = target {
+                    result = carry(shown, &locked, &mut places, &target, others);
+                    if result.is_ok() && shown.is_merged() {
+                        memory.merging().exchange(memory, shown.frame, target);
+                    } else if result.is_ok() {
+                        self.follow_migrated(shown.frame, target.frame(), shown.size);
+                    }
+                }
+            }
+        }
+        result?;
+        for place in &places {
+            drop(owned(self, shown.frame, shown.size));
+            let space = locked[place.space].space;
+            space.note_borrowed(space.cpu());
+        }
+        Ok(node)
+    }
+}
+
+/// The reference that one of the entries had.
+fn owned<M: Machine>(core: &Core<M>, frame: Frame, size: PageSize) -> FrameRef<'_, M> {
+    match size {
+        PageSize::Size4K => core.memory.frames().adopt_part(frame),
+        PageSize::Size2M | PageSize::Size1G => core.memory.frames().adopt_whole(frame),
+    }
+}
+
+impl From<OutOfMemory> for Unmoved {
+    fn from(_: OutOfMemory) -> Self {
+        Self::NoFrame
+    }
+}
+
+/// Locks the areas of all of them, which are in the order of their numbers.
+fn lock_all<M: Machine>(spaces: &[Shared<Core<M>>]) -> Result<Vec<Locked<'_, M>>, OutOfMemory> {
+    let mut locked = Vec::new();
+    locked.try_make_room(spaces.len())?;
+    for (number, space) in spaces.iter().enumerate() {
+        let areas = if number == 0 {
+            space.areas.write()
+        } else {
+            space.areas.write_beside()
+        };
+        locked.try_push(Locked { space, areas })?;
+    }
+    Ok(locked)
+}
+
+/// Every entry of these spaces that shows the page: `count` at most.
+fn find_all<M: Machine>(
+    shown: &ShownPage<M>,
+    locked: &[Locked<'_, M>],
+    count: usize,
+) -> Result<Vec<Place>, Unmoved> {
+    let mut places = Vec::new();
+    places.try_make_room(count)?;
+    let mut more = false;
+    for (number, one) in locked.iter().enumerate() {
+        shown.visit(one.space, &one.areas, &mut |area, page| {
+            let place = Place {
+                space: number,
+                page,
+                view: area.view(),
+                old: None,
+            };
+            let full = places.len() == count;
+            more |= full || places.try_push(place).is_err();
+        });
+    }
+    if more || places.is_empty() {
+        // Others came to show it, or nobody does any more: another time.
+        return Err(Unmoved::Busy);
+    }
+    Ok(places)
+}
+
+/// Copies the page to the target and lets every entry name that, if nobody has a reference of the old frame but the
+/// entries and `others`. The references of the old frame that the entries had are the caller's then; each has one of
+/// the target's, beside the caller's.
+fn carry<M: Machine>(
+    shown: &ShownPage<M>,
+    locked: &[Locked<'_, M>],
+    places: &mut [Place],
+    target: &FrameRef<'_, M>,
+    others: u32,
+) -> Result<(), Unmoved> {
+    let Some(Locked { space: first, .. }) = locked.first() else {
+        return Err(Unmoved::Busy);
+    };
+    let memory = &*first.memory;
+    let frames = memory.frames();
+    if frames.kind(shown.frame) != shown.kind {
+        // The page went, and another one got its frame, before the areas were locked.
+        return Err(Unmoved::Busy);
+    }
+    let references = match shown.size {
+        PageSize::Size4K if frames.is_in_folio(shown.frame) => None,
+        PageSize::Size4K => Some(frames.references(shown.frame)),
+        PageSize::Size2M | PageSize::Size1G => frames.references_of_whole(shown.frame),
+    };
+    let known = places.len() as u32 + others;
+    let alone = references == Some(known) || planted(Mistake::MigrateReferenced);
+    if !alone || frames.pins(shown.frame) > 0 {
+        return Err(Unmoved::Busy);
+    }
+    if !planted(Mistake::MigrateTogetherUnflushed) {
+        take_away(locked, places, shown.size);
+    }
+    for part in 0..shown.size.pages() as u32 {
+        let part = |head: Frame| Frame::new(head.number() + part);
+        frames.copy(part(shown.frame), part(target.frame()));
+    }
+    memory.count(Row::FramesCopied, shown.size.pages());
+    if planted(Mistake::MigrateTogetherUnflushed) {
+        take_away(locked, places, shown.size);
+    }
+    let policy = memory.policy().write_upgrade();
+    for place in places {
+        let Some(old) = place.old else { continue };
+        let shared = target.clone();
+        let exclusive = if planted(Mistake::MigrateTogetherExclusive) {
+            Bits::EXCLUSIVE
+        } else {
+            Bits::empty()
+        };
+        let bits = old.bits | exclusive;
+        let grants = upgrade(place.view, bits, policy).is_writable();
+        let write = if grants { Bits::WRITE } else { Bits::empty() };
+        let new = Present {
+            frame: shared.into_raw(),
+            size: old.size,
+            bits: bits | write,
+        };
+        let table = &locked[place.space].space.table;
+        table
+            .cursor(range_of(place.page, shown.size))
+            .end_migration(new);
+    }
+    Ok(())
+}
+
+/// Makes all entries migrating ones, and every CPU forget them: one flush for each space.
+fn take_away<M: Machine>(locked: &[Locked<'_, M>], places: &mut [Place], size: PageSize) {
+    for together in places.chunk_by_mut(|one, next| one.space == next.space) {
+        let space = locked[together[0].space].space;
+        let mut gather = space.gather();
+        for place in together {
+            let mut cursor = space.table.cursor(range_of(place.page, size));
+            place.old = Some(cursor.begin_migration(&mut gather));
+        }
+        let counts = gather.close();
+        space.note_gather(space.cpu(), counts);
+    }
+}
+
+/// The pages of an entry that shows a page of this size from `first` on.
+fn range_of(first: Page, size: PageSize) -> PageRange {
+    PageRange::new(first, first.add(size.pages()))
+}
