@@ -1,17 +1,18 @@
 //! The scan that lets pages follow those who use them (Linux 7.2 `kernel/sched/fair.c`, `task_tick_numa`).
 //!
-//! A deadline, as the scan for huge pages is: each time it rings a part of the memory of all processes is made to
-//! tell who uses it. Nothing is scheduled where there is one node, or while it is off.
+//! A deadline, as the scan for huge pages is: each time it rings a part of the memory of those processes that are due is
+//! made to tell who uses it: those seldom to which it told nothing new. Nothing is scheduled where there is one node, or while it is off.
 
 use crate::{
     hand::Hand,
     kernel::Kernel,
+    process::Process,
     scheduler::{TimerAction, TimerKey},
     sync::{Lock, Rank},
     time::Expiry,
 };
 use alloc::sync::{Arc, Weak};
-use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 /// Nanoseconds of a millisecond.
 const MILLISECOND: u64 = 1_000_000;
@@ -28,6 +29,8 @@ pub struct Balancing {
     size: AtomicU32,
     timer: Lock<Option<TimerKey>>,
     hand: Hand,
+    /// How often a part was looked at.
+    round: AtomicU64,
 }
 
 impl Balancing {
@@ -41,6 +44,7 @@ impl Balancing {
             size: AtomicU32::new(256),
             timer: Lock::new(Rank::Process, None),
             hand: Hand::new(),
+            round: AtomicU64::new(0),
         })
     }
 
@@ -96,9 +100,18 @@ impl Expiry for Balancing {
     fn expire(self: Arc<Self>, kernel: &Kernel) {
         *self.timer.lock() = None;
         if self.is_on() {
+            let round = self.round.fetch_add(1, Ordering::Relaxed) + 1;
             let mut budget = u64::from(self.size()) * MEBIBYTE;
-            self.hand.go_on(kernel, |space, page| {
-                space.scan_for_hints(page, &mut budget)
+            let due = |process: &Process| {
+                let space = process.space();
+                space.is_some_and(|space| space.wants_hints(round))
+            };
+            self.hand.go_on_among(kernel, due, |space, page| {
+                let rest = space.scan_for_hints(page, &mut budget);
+                if rest.is_none() {
+                    space.end_scan_for_hints(round);
+                }
+                rest
             });
         }
         self.wake(kernel);

@@ -5,6 +5,7 @@ use memwright_table::{Bits, Cursor, FrameKind, Machine, NodeChoice, NodeSet, Pag
 
 use super::{Fault, FaultKind};
 use crate::error::FaultError;
+use crate::numa::Told;
 use crate::space::access_bits;
 use crate::stats::Row;
 use crate::writable::upgrade;
@@ -65,10 +66,12 @@ impl<M: Machine> Fault<'_, M> {
         let again = frames.remember_user(frame, here);
         if frames.node_of(frame) == here {
             core.memory.count_on(self.cpu, Row::HintLocal, 1);
+            core.pace().note(Told::Local);
             return;
         }
         core.memory.count_on(self.cpu, Row::HintRemote, 1);
         if !again {
+            core.pace().note(Told::Remote);
             return;
         }
         let there = NodeChoice {
@@ -78,6 +81,8 @@ impl<M: Machine> Fault<'_, M> {
             interleaved: false,
         };
         // Where it stays the entry is as good as it would be there.
-        let _ = core.migrate(self.area, cursor, page, there);
+        let moved = core.migrate(self.area, cursor, page, there).is_ok();
+        let told = if moved { Told::Remote } else { Told::Stayed };
+        core.pace().note(told);
     }
 }

@@ -7,6 +7,7 @@
 //! together.rs the same for one that several entries show
 //! shown.rs    where such a page is shown
 //! scan.rs     entries are made to tell who uses their pages; what becomes of that: ../fault/hint.rs
+//! pace.rs     how often
 //! ```
 //!
 //! # First touch
@@ -25,6 +26,7 @@
 
 mod bind;
 mod migrate;
+mod pace;
 mod policy;
 mod scan;
 mod shown;
@@ -34,4 +36,5 @@ pub use bind::{BindError, Moving};
 pub use migrate::{Moved, Unmoved};
 pub use policy::{PlaceMode, PlacePolicy, PolicyId};
 
+pub(crate) use pace::{Pace, Told};
 pub(crate) use policy::Policies;

@@ -15,6 +15,7 @@ use super::{Area, Areas, Layout};
 use crate::huge::{HUGE_PAGES, HugeRefusal};
 use crate::memory::Memory;
 use crate::merge::UNSCANNED;
+use crate::numa::Pace;
 use crate::stats::Row;
 use crate::swap::SwapPayer;
 use crate::trace::Event;
@@ -55,6 +56,8 @@ pub(crate) struct Core<M: Machine> {
     payer: AtomicU8,
     /// Its number where equal pages are merged.
     merge_number: AtomicU64,
+    /// How often its entries are made to tell who uses its pages.
+    pace: Pace,
 }
 
 impl<M: Machine> Core<M> {
@@ -84,6 +87,7 @@ impl<M: Machine> Core<M> {
             swapped: AtomicI64::new(0),
             payer: AtomicU8::new(SwapPayer::NOBODY.raw()),
             merge_number: AtomicU64::new(UNSCANNED),
+            pace: Pace::default(),
         })
     }
 
@@ -94,6 +98,11 @@ impl<M: Machine> Core<M> {
 
     pub(crate) fn set_space_number(&self, number: u64) {
         self.number.store(number, Ordering::Relaxed);
+    }
+
+    /// How often its entries are made to tell who uses its pages.
+    pub(crate) fn pace(&self) -> &Pace {
+        &self.pace
     }
 
     /// Its number where equal pages are merged.

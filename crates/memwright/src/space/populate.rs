@@ -1,12 +1,11 @@
 //! Making pages resident before they are used (Linux 7.2 `mm/gup.c`, `populate_vma_page_range`).
 
-use memwright_table::{Bits, Entry, Machine, PageRange, VirtAddr};
+use memwright_table::{Bits, Machine, Page, PageRange, PageSize, VirtAddr};
 
 use super::check;
 use super::{AddressSpace, Area, Areas, Core};
 use crate::error::{AdviseError, Stopped};
 use crate::fault::{Access, Fault};
-use crate::huge::HUGE_PAGES;
 use crate::vma::{AreaFlags, Position, Rights};
 
 /// Whether copies are made for an area that became writable.
@@ -145,13 +144,9 @@ impl<M: Machine> Core<M> {
         access: Access,
     ) -> Result<(), Stopped> {
         let cpu = self.cpu();
-        let step = if area.flags.contains(AreaFlags::HUGETLB) {
-            HUGE_PAGES
-        } else {
-            1
-        };
-        for page in range.iter().step_by(step as usize) {
-            let permits = || {
+        let mut page = range.start;
+        while page < range.end {
+            let permitted = || {
                 if access.write {
                     self.permits_marked(page)
                 } else {
@@ -167,38 +162,43 @@ impl<M: Machine> Core<M> {
                 access,
             };
             // A fault may leave a page that a watcher has protected: the next one is his.
-            while !permits() {
+            let size = loop {
+                if let Some(size) = permitted() {
+                    break size;
+                }
                 fault.resolve().map_err(|error| Stopped {
                     at: page.address(),
                     access,
                     error,
                 })?;
-            }
+            };
+            // A huge page is touched once.
+            page = Page::new((page.number() | (size.pages() - 1)) + 1);
         }
         Ok(())
     }
 
-    /// Whether the entry of `page` permits a store. Then it is marked as after one: who tracks stores would see a
-    /// store here (Linux takes a write fault for its write-protected entry).
-    fn permits_marked(&self, page: memwright_table::Page) -> bool {
+    /// The size of the page at `page`, if its entry permits a store. Then it is marked as after one: who tracks stores
+    /// would see a store here (Linux takes a write fault for its write-protected entry).
+    fn permits_marked(&self, page: Page) -> Option<PageSize> {
         let mut cursor = self.table.cursor(PageRange::single(page));
-        let Entry::Present(present) = cursor.peek() else {
-            return false;
-        };
-        let permits = present.bits.contains(Access::WRITE.needs());
-        if permits && !present.bits.contains(Bits::DIRTY) {
+        let present = cursor.peek().present()?;
+        if !present.bits.contains(Access::WRITE.needs()) {
+            return None;
+        }
+        if !present.bits.contains(Bits::DIRTY) {
+            if present.size != PageSize::Size4K {
+                cursor.widen();
+            }
             cursor.grant(Bits::DIRTY | Bits::SOFT_DIRTY);
         }
-        permits
+        Some(present.size)
     }
 
-    /// Whether the entry of `page` permits the access already.
-    pub(crate) fn permits(&self, page: memwright_table::Page, access: Access) -> bool {
-        let cursor = self.table.cursor(PageRange::single(page));
-        cursor
-            .entry()
-            .entry
-            .present()
-            .is_some_and(|present| present.bits.contains(access.needs()))
+    /// The size of the page at `page`, if its entry permits the access already.
+    fn permits(&self, page: Page, access: Access) -> Option<PageSize> {
+        let present = self.table.look(PageRange::single(page)).peek().present()?;
+        let permits = present.bits.contains(access.needs());
+        permits.then_some(present.size)
     }
 }

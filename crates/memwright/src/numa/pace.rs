@@ -1,0 +1,122 @@
+//! How often the entries of an address space are made to tell who uses its pages (Linux 7.2 `kernel/sched/fair.c`,
+//! `update_task_scan_period`): seldom where its pages are where they are used, or cannot move there.
+
+use core::sync::atomic::{AtomicU64, Ordering};
+
+use memwright_table::Machine;
+
+use crate::space::AddressSpace;
+
+/// Rounds from one scan to the next at most (`sysctl_numa_balancing_scan_period_max`, of the least period).
+const LONGEST: u64 = 60;
+
+/// What hint faults of an address space told since its last scan, and when the next one is.
+#[derive(Debug, Default)]
+pub(crate) struct Pace {
+    local: AtomicU64,
+    remote: AtomicU64,
+    stayed: AtomicU64,
+    /// Rounds from the last scan to the next; 0 before any.
+    wait: AtomicU64,
+    /// The round of the next scan.
+    due: AtomicU64,
+}
+
+/// What one hint fault told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Told {
+    /// The page is on the node of the CPU.
+    Local,
+    /// It is elsewhere.
+    Remote,
+    /// It is elsewhere, and could not be moved.
+    Stayed,
+}
+
+impl Pace {
+    /// Takes note of a hint fault.
+    pub(crate) fn note(&self, told: Told) {
+        let count = match told {
+            Told::Local => &self.local,
+            Told::Remote => &self.remote,
+            Told::Stayed => &self.stayed,
+        };
+        count.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn is_due(&self, round: u64) -> bool {
+        self.due.load(Ordering::Relaxed) <= round
+    }
+
+    /// Ends a scan in this round.
+    fn end_scan(&self, round: u64) {
+        let [local, remote, stayed] =
+            [&self.local, &self.remote, &self.stayed].map(|count| count.swap(0, Ordering::Relaxed));
+        let wait = wait_after(self.wait.load(Ordering::Relaxed), local, remote, stayed);
+        self.wait.store(wait, Ordering::Relaxed);
+        self.due.store(round + wait, Ordering::Relaxed);
+    }
+}
+
+/// Rounds from a scan to the next, if from the last one to this `last` passed (0: this is the first), and so many hint
+/// faults meanwhile told that their pages are where they are used, elsewhere, or elsewhere for good: twice as many where
+/// nothing is to be gained, half as many where pages are moving.
+fn wait_after(last: u64, local: u64, remote: u64, stayed: u64) -> u64 {
+    let told = local + remote + stayed;
+    let idle = told == 0 || stayed > 0 || local * 10 >= told * 7;
+    match (last, idle) {
+        (0, _) => 1,
+        (_, true) => (last * 2).min(LONGEST),
+        (_, false) => (last / 2).max(1),
+    }
+}
+
+impl<M: Machine> AddressSpace<M> {
+    /// Whether [`scan_for_hints`](Self::scan_for_hints) is worth its faults in this round; rounds are counted by whoever
+    /// scans.
+    pub fn wants_hints(&self, round: u64) -> bool {
+        self.core.pace().is_due(round)
+    }
+
+    /// Says that a scan for hints came to its end in this round: what hint faults have told since the one before decides
+    /// when the next is due.
+    pub fn end_scan_for_hints(&self, round: u64) {
+        self.core.pace().end_scan(round);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_has_nothing_to_gain_is_asked_less_often() {
+        #[rustfmt::skip]
+        let rows = [
+            ("the first scan",           0,  0,  0,  0, 1),
+            ("nothing was used",         1,  0,  0,  0, 2),
+            ("most are where they are",  2,  7,  3,  0, 4),
+            ("many are elsewhere",       4,  6,  4,  0, 2),
+            ("all are elsewhere",        1,  0,  9,  0, 1),
+            ("they cannot move",         2,  0,  8,  1, 4),
+            ("seldom at most",          60, 10,  0,  0, 60),
+        ];
+        for (name, last, local, remote, stayed, wait) in rows {
+            assert_eq!(wait_after(last, local, remote, stayed), wait, "{name}");
+        }
+    }
+
+    #[test]
+    fn the_next_scan_is_due_when_its_round_has_come() {
+        let pace = Pace::default();
+        assert!(pace.is_due(1));
+        pace.end_scan(1);
+        assert!(!pace.is_due(1) && pace.is_due(2));
+        pace.note(Told::Local);
+        pace.end_scan(2);
+        assert!(!pace.is_due(3) && pace.is_due(4));
+        pace.note(Told::Remote);
+        pace.end_scan(4);
+        assert!(pace.is_due(5));
+    }
+}
