@@ -25,9 +25,9 @@ pub(crate) use members::enter;
 
 use crate::{
     errno::Errno,
-    hand::Hand,
     kernel::Kernel,
     process::{Life, Process},
+    reclaim::Clock,
     sync::{Lock, Rank},
 };
 use alloc::{boxed::Box, sync::Arc, vec::Vec};
@@ -70,7 +70,7 @@ pub struct Cgroup {
     pub(crate) events: Events,
     /// Minor and major faults of processes that are gone.
     faults: [AtomicU64; 2],
-    hand: Hand,
+    clock: Clock,
 }
 
 impl Cgroup {
@@ -86,7 +86,7 @@ impl Cgroup {
             peak: AtomicU64::new(0),
             events: Events::default(),
             faults: Default::default(),
-            hand: Hand::new(),
+            clock: Clock::new(),
         }
     }
 

@@ -189,9 +189,8 @@ pub fn mmap(context: &Context<'_>, arguments: &Arguments) -> CallResult {
         Placement::FixedNoReplace(_) | Placement::Hint(_) | Placement::Anywhere => 0,
     };
     let going = userfault::unmapping(context, address, replaced);
-    let mapped = context
-        .with_space(|space| space.map(&request))
-        .map_err(map_errno)?;
+    let map = || context.with_space(|space| space.map(&request));
+    let mapped = context.kernel.with_relief(map).map_err(map_errno)?;
     going.tell(context);
     if context.kernel.probes.exist() && !plan.anonymous {
         context.kernel.probes.mapped(context.process());
@@ -242,9 +241,8 @@ fn map_low(
         let free = free.ok_or(Errno::ENOMEM)?;
         request.placement = Placement::FixedNoReplace(VirtAddr::new(free));
     }
-    let mapped = context
-        .with_space(|space| space.map(&request))
-        .map_err(map_errno)?;
+    let map = || context.with_space(|space| space.map(&request));
+    let mapped = context.kernel.with_relief(map).map_err(map_errno)?;
     Ok(mapped.as_u64())
 }
 
@@ -358,9 +356,9 @@ fn file(
 pub fn munmap(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     let [address, length, ..] = *arguments;
     let going = userfault::unmapping(context, address, length);
-    context
-        .with_space(|space| space.unmap(VirtAddr::new(address), length))
-        .map_err(unmap_errno)?;
+    let unmap = || context.with_space(|space| space.unmap(VirtAddr::new(address), length));
+    let unmapped = context.kernel.with_relief(unmap);
+    unmapped.map_err(unmap_errno)?;
     going.tell(context);
     Ok(0)
 }
@@ -384,7 +382,8 @@ pub fn mprotect(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     if rights == Rights::EXECUTE {
         return protect_execute_only(context, address, length);
     }
-    match context.with_space(|space| space.protect(address, length, rights)) {
+    let protect = || context.with_space(|space| space.protect(address, length, rights));
+    match context.kernel.with_relief(protect) {
         Ok(()) => Ok(0),
         Err(error) => Err(protect_errno(error)),
     }
@@ -394,10 +393,13 @@ pub fn mprotect(context: &Context<'_>, arguments: &Arguments) -> CallResult {
 #[cold]
 fn protect_execute_only(context: &Context<'_>, address: VirtAddr, length: u64) -> CallResult {
     let key = keys::execute_only(context);
-    let result = context.with_space(|space| match key {
-        Some(key) => space.protect_execute_only(address, length, key),
-        None => space.protect(address, length, Rights::EXECUTE),
-    });
+    let protect = || {
+        context.with_space(|space| match key {
+            Some(key) => space.protect_execute_only(address, length, key),
+            None => space.protect(address, length, Rights::EXECUTE),
+        })
+    };
+    let result = context.kernel.with_relief(protect);
     result.map_err(protect_errno)?;
     Ok(0)
 }
@@ -430,9 +432,8 @@ pub fn mremap(context: &Context<'_>, arguments: &Arguments) -> CallResult {
         userfault::unmapping(context, old.saturating_add(new_length), tail),
     ];
     let moving = userfault::moving(context, old, old_length);
-    let moved = context
-        .with_space(|space| space.remap(request))
-        .map_err(remap_errno)?;
+    let remap = || context.with_space(|space| space.remap(request));
+    let moved = context.kernel.with_relief(remap).map_err(remap_errno)?;
     for announced in going {
         announced.tell(context);
     }
@@ -486,9 +487,8 @@ pub fn madvise(context: &Context<'_>, arguments: &Arguments) -> CallResult {
         userfault::removing(context, address, length).tell(context);
     }
     let address = VirtAddr::new(address);
-    let advised = context
-        .with_space(|space| space.advise(address, length, advice))
-        .map_err(advise_errno)?;
+    let advise = || context.with_space(|space| space.advise(address, length, advice));
+    let advised = context.kernel.with_relief(advise).map_err(advise_errno)?;
     if advice == Advice::Huge {
         context.kernel.huge_scan.want(context.kernel);
     }
@@ -547,9 +547,8 @@ pub fn mseal(context: &Context<'_>, arguments: &Arguments) -> CallResult {
         return Err(Errno::EINVAL);
     }
     let address = VirtAddr::new(address);
-    context
-        .with_space(|space| space.seal(address, length))
-        .map_err(seal_errno)?;
+    let seal = || context.with_space(|space| space.seal(address, length));
+    context.kernel.with_relief(seal).map_err(seal_errno)?;
     Ok(0)
 }
 
@@ -573,18 +572,18 @@ fn lock_failed(context: &Context<'_>, error: LockError) -> Errno {
 
 fn lock(context: &Context<'_>, address: u64, length: u64, on_fault: bool) -> CallResult {
     let address = VirtAddr::new(address);
-    context
-        .with_space(|space| space.lock(address, length, on_fault))
-        .map_err(|error| lock_failed(context, error))?;
+    let lock = || context.with_space(|space| space.lock(address, length, on_fault));
+    let locked = context.kernel.with_relief(lock);
+    locked.map_err(|error| lock_failed(context, error))?;
     Ok(0)
 }
 
 /// `munlock`.
 pub fn munlock(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     let address = VirtAddr::new(arguments[0]);
-    context
-        .with_space(|space| space.unlock(address, arguments[1]))
-        .map_err(|error| lock_failed(context, error))?;
+    let unlock = || context.with_space(|space| space.unlock(address, arguments[1]));
+    let unlocked = context.kernel.with_relief(unlock);
+    unlocked.map_err(|error| lock_failed(context, error))?;
     Ok(0)
 }
 
@@ -602,17 +601,17 @@ pub fn mlockall(context: &Context<'_>, arguments: &Arguments) -> CallResult {
         (true, true) => LockFuture::OnFault,
     };
     let current = flags & raw::MCL_CURRENT != 0;
-    context
-        .with_space(|space| space.lock_all(current, future, on_fault))
-        .map_err(|error| lock_failed(context, error))?;
+    let lock = || context.with_space(|space| space.lock_all(current, future, on_fault));
+    let locked = context.kernel.with_relief(lock);
+    locked.map_err(|error| lock_failed(context, error))?;
     Ok(0)
 }
 
 /// `munlockall`.
 pub fn munlockall(context: &Context<'_>, _arguments: &Arguments) -> CallResult {
-    context
-        .with_space(|space| space.unlock_all())
-        .map_err(|error| lock_failed(context, error))?;
+    let unlock = || context.with_space(|space| space.unlock_all());
+    let unlocked = context.kernel.with_relief(unlock);
+    unlocked.map_err(|error| lock_failed(context, error))?;
     Ok(0)
 }
 
@@ -655,10 +654,12 @@ pub fn brk(context: &Context<'_>, arguments: &Arguments) -> CallResult {
         let request = MapRequest::anonymous(new - old, Rights::READ | Rights::WRITE)
             .at(Placement::FixedNoReplace(VirtAddr::new(old)))
             .with(AreaFlags::HEAP);
-        context.check_heap().is_ok() && context.with_space(|space| space.map(&request)).is_ok()
+        let map = || context.with_space(|space| space.map(&request));
+        context.check_heap().is_ok() && context.kernel.with_relief(map).is_ok()
     } else if new < old {
         let going = userfault::unmapping(context, new, old - new);
-        let unmapped = context.with_space(|space| space.unmap(VirtAddr::new(new), old - new));
+        let unmap = || context.with_space(|space| space.unmap(VirtAddr::new(new), old - new));
+        let unmapped = context.kernel.with_relief(unmap);
         if unmapped.is_ok() {
             going.tell(context);
         }
@@ -743,7 +744,8 @@ pub fn set_merging(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     if rest != [0; 3] {
         return Err(Errno::EINVAL);
     }
-    let set = context.with_space(|space| space.merge_all(on != 0));
+    let merge = || context.with_space(|space| space.merge_all(on != 0));
+    let set = context.kernel.with_relief(merge);
     set.map_err(|_| Errno::ENOMEM)?;
     context.kernel.merge_scan.want(context.kernel);
     Ok(0)

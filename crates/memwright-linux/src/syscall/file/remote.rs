@@ -99,7 +99,10 @@ fn process_madvise(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     let (advice, name) = advice(wanted).ok_or(Errno::EINVAL)?;
     let mut done = 0;
     for piece in &pieces {
-        let advised = space.advise(VirtAddr::new(piece.base), piece.length, advice);
+        let at = VirtAddr::new(piece.base);
+        let advised = context
+            .kernel
+            .with_relief(|| space.advise(at, piece.length, advice));
         match advised.map_err(advise_errno) {
             Ok(Advised::Done) => {}
             Ok(Advised::AdvisedOnly) => context.kernel.calls.count_stub(name),
@@ -216,7 +219,11 @@ fn process_vm_readv(context: &Context<'_>, arguments: &Arguments) -> CallResult 
     wanted.each(|from, step| {
         let mut buffer = [0; CHUNK];
         let step = step.min(sink.left());
-        let read = moved(wanted.space.read(from, &mut buffer[..step]), step)?;
+        let bytes = &mut buffer[..step];
+        let read = context
+            .kernel
+            .with_relief(|| wanted.space.read(from, bytes));
+        let read = moved(read, step)?;
         sink.put(&buffer[..read])
     })
 }
@@ -229,7 +236,9 @@ fn process_vm_writev(context: &Context<'_>, arguments: &Arguments) -> CallResult
     wanted.each(|to, step| {
         let mut buffer = [0; CHUNK];
         let taken = source.take(&mut buffer[..step])?;
-        moved(wanted.space.write(to, &buffer[..taken]), taken)
+        let bytes = &buffer[..taken];
+        let written = context.kernel.with_relief(|| wanted.space.write(to, bytes));
+        moved(written, taken)
     })
 }
 
