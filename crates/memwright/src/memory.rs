@@ -293,9 +293,9 @@ impl<M: Machine> Memory<M> {
     }
 
     /// Counts pages that came from swap unasked, of which so many were used by now.
-    pub(crate) fn count_ahead(&self, ahead: u64, used: u64) {
-        self.count(Row::SwapAroundHit, used);
-        self.count(Row::SwapAroundWasted, ahead - used);
+    pub(crate) fn count_ahead(&self, cpu: CpuId, ahead: u64, used: u64) {
+        self.count_on(cpu, Row::SwapAroundHit, used);
+        self.count_on(cpu, Row::SwapAroundWasted, ahead - used);
     }
 
     /// Counts what a gather did.

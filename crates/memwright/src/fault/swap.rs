@@ -86,7 +86,10 @@ impl<'a, M: Machine> Fault<'a, M> {
     fn swap_in_around(self, slot: u64) {
         let core = self.core;
         let window = self.area.window.get();
-        let wanted = window.pages_at(self.page, self.hits(window, 0));
+        let hits = self.hits(window, 0);
+        core.memory
+            .count_ahead(self.cpu, window.ahead().1, hits);
+        let wanted = window.pages_at(self.page, hits);
         // What lies in the same table is changed under one lock.
         let table_end = (self.page.number() | (TABLE_PAGES - 1)) + 1;
         let end = (self.page.number() + wanted).min(table_end);
@@ -130,9 +133,11 @@ impl<'a, M: Machine> Fault<'a, M> {
         } else {
             0
         };
-        let wanted = window.pages_at(self.page, self.hits(window, asked));
+        let hits = self.hits(window, asked);
+        let wanted = window.pages_at(self.page, hits);
         let most = wanted.min(self.area.end().number() - self.page.number());
         let read = object.bring_in(memory, index, most)?;
+        memory.count_ahead(self.cpu, ahead, hits);
         let next = Window::after_read(self.page, wanted, read);
         self.area.window.set(next);
         memory.count_on(self.cpu, Row::SwapAround, read.saturating_sub(1));
@@ -160,7 +165,6 @@ impl<'a, M: Machine> Fault<'a, M> {
             hits += u64::from(is_used);
             next = next.add(1);
         }
-        core.memory.count_ahead(ahead, hits);
         hits
     }
 

@@ -208,11 +208,12 @@ impl<M: Machine> Store<M> {
         let (window, page) = (self.window.get(), Page::new(index));
         let (first, ahead) = window.ahead();
         let hits = self.asked_for(first.number(), ahead).count_ones();
-        memory.count_ahead(ahead, hits.into());
         let wanted = window.pages_at(page, hits.into());
         let read = self.bring_in(memory, index, wanted)?;
+        let cpu = memory.frames().machine().cpu();
+        memory.count_ahead(cpu, ahead, hits.into());
         self.window.set(Window::after_read(page, wanted, read));
-        memory.count(Row::SwapAround, read.saturating_sub(1));
+        memory.count_on(cpu, Row::SwapAround, read.saturating_sub(1));
         Ok(())
     }
 
