@@ -87,8 +87,7 @@ impl<'a, M: Machine> Fault<'a, M> {
         let core = self.core;
         let window = self.area.window.get();
         let hits = self.hits(window, 0);
-        core.memory
-            .count_ahead(self.cpu, window.ahead().1, hits);
+        core.memory.count_ahead(self.cpu, window.ahead().1, hits);
         let wanted = window.pages_at(self.page, hits);
         // What lies in the same table is changed under one lock.
         let table_end = (self.page.number() | (TABLE_PAGES - 1)) + 1;
