@@ -21,7 +21,7 @@ pub(crate) fn look(kernel: &Kernel, thread: &Arc<Thread>) {
     match thread.process.cgroup() {
         None => thread.set_work(Work::CGROUP, false),
         Some(group) => {
-            if kernel.memory.ever_mapped() > group.look_at.load(Ordering::SeqCst) {
+            if group.ever_had(kernel) > group.look_at.load(Ordering::SeqCst) {
                 hold(kernel, thread, &group);
             }
         }

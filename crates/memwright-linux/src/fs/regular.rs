@@ -188,11 +188,15 @@ impl Regular {
         }
     }
 
-    /// Lets the group of whoever stores something pay for pages that leave while nobody shows them, if it is the first.
-    fn charge_to(&self, context: &Context<'_>) {
+    /// Somebody is about to read or store that many bytes: the group of the first who stores pays for the file, and
+    /// pages come to be in memory by it.
+    fn charge(&self, context: &Context<'_>, bytes: usize, stores: bool) {
         let group = context.process().cgroup();
         if let (Contents::Small(pages), Some(group)) = (&self.pages, group) {
-            pages.charge_to(group.payer);
+            if stores {
+                pages.charge_to(group.payer);
+            }
+            group.note_called(bytes.div_ceil(PAGE_SIZE) as u64 + 1);
         }
     }
 
@@ -469,7 +473,7 @@ impl RegularFile {
         let regular = self.regular()?;
         let kernel = context.kernel;
         let memory = &kernel.memory;
-        regular.charge_to(context);
+        regular.charge(context, wanted, true);
         let mut done = 0;
         while done < wanted {
             let within = (*position % PAGE_SIZE as u64) as usize;
@@ -513,6 +517,7 @@ impl File for RegularFile {
         let pages = self.regular()?;
         let memory = &context.kernel.memory;
         let wanted = readable(*position, sink.left(), pages.size());
+        pages.charge(context, wanted, false);
         let mut done = 0;
         while done < wanted {
             let within = (*position % PAGE_SIZE as u64) as usize;

@@ -75,7 +75,8 @@ impl<M: Machine> Shmem<M> {
         self
     }
 
-    /// Lets `payer` pay for the slots of pages that leave while nobody shows them, if nobody does yet.
+    /// Lets `payer` pay for the object if nobody does yet: for the slots of pages that leave while nobody shows them, and as
+    /// its group's measure has it for those in memory.
     pub fn charge_to(&self, payer: SwapPayer) {
         let mut state = self.store.lock();
         if state.payer == SwapPayer::NOBODY {

@@ -213,11 +213,12 @@ impl<M: Machine> Swap<M> {
         self.bills.limit(payer, most);
     }
 
-    /// Makes `payer` a new one without slots and limits: for slots of the one before nobody pays from now on.
+    /// Makes `payer` a new one without slots and limits: for slots and objects of the one before nobody pays from now on.
     ///
     /// # Errors
     /// No heap to note who pays for each slot.
     pub fn open_payer(&self, payer: SwapPayer) -> Result<(), OutOfMemory> {
+        self.forgive_objects(payer);
         let mut devices = self.devices.lock();
         self.bills.open(payer);
         for active in devices.iter_mut().flatten() {

@@ -416,6 +416,16 @@ impl<M: Machine> Swap<M> {
         drop(listed);
     }
 
+    /// Lets nobody pay for the objects for which `payer` did.
+    pub(super) fn forgive_objects(&self, payer: SwapPayer) {
+        for listed in self.stores.lock().iter() {
+            let mut state = listed.store.lock();
+            if state.payer == payer {
+                state.payer = SwapPayer::NOBODY;
+            }
+        }
+    }
+
     /// The listed store with this number, or the first after it.
     pub(super) fn listed(&self, number: u64) -> Option<(u64, Shared<Store<M>>)> {
         let stores = self.stores.lock();

@@ -4,7 +4,7 @@
 //! No walk of a space passes them: a hand goes round the objects instead. Who asks for a page leaves a mark in its store; the
 //! hand takes the mark away, and sends the page out when it comes by again and there is none.
 
-use memwright_table::Machine;
+use memwright_table::{Frame, Machine};
 
 use super::{Effort, ObjectPlace, SwapPayer};
 use crate::memory::Memory;
@@ -50,6 +50,22 @@ impl<M: Machine> Store<M> {
 }
 
 impl<M: Machine> Memory<M> {
+    /// Calls `visit` with each frame of the objects for which `payer` pays.
+    pub fn visit_objects(&self, payer: SwapPayer, visit: &mut dyn FnMut(Frame)) {
+        let mut number = 0;
+        while let Some((found, store)) = self.swap().listed(number) {
+            number = found + 1;
+            let state = store.lock();
+            let mut next = state.pages.next(0).filter(|_| state.payer == payer);
+            while let Some((index, stored)) = next {
+                if let Stored::InMemory(frame) = stored {
+                    visit(frame);
+                }
+                next = state.pages.next(index + 1);
+            }
+        }
+    }
+
     /// Ages the pages of objects from `place` on, which becomes where to go on, and sends those out that nobody shows and
     /// nobody asked for since they were looked at before. With `payer` only those of objects for which he pays. Takes what
     /// it did off `effort`. Whether the round is over.

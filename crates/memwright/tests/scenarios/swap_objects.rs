@@ -397,7 +397,15 @@ fn an_object_is_paid_for_by_whoever_came_first() {
     assert_eq!(round(&swapping), 8);
     assert_eq!(payers.map(|payer| swap.paid_by(payer)), [5, 8]);
     // A group that comes after another with its number pays for nothing of that.
-    swap.open_payer(payers[1]).unwrap();
-    assert_eq!(reclaim(payers[1]), 0);
+    let frames = |payer| {
+        let mut frames = 0;
+        let memory = &swapping.world.memory;
+        memory.visit_objects(payer, &mut |_| frames += 1);
+        frames
+    };
     assert_eq!(byte(&objects[1], 0), Ok(1));
+    assert_eq!(payers.map(frames), [3, 1]);
+    swap.open_payer(payers[1]).unwrap();
+    assert_eq!((reclaim(payers[1]), reclaim(payers[1])), (0, 0));
+    assert_eq!(payers.map(frames), [3, 0]);
 }
