@@ -17,7 +17,7 @@ use alloc::{sync::Arc, vec::Vec};
 use linux_raw_sys::{general as raw, prctl};
 use memwright::{
     AreaFlags, HugeRefusal, LockError, LockFuture, MapKind, MapRequest, OvercommitMode, Placement,
-    Rights, SharedSetting,
+    ProtectError, Rights, SharedSetting,
     object::{Object, ObjectIdentity, Shmem},
     space::{Advice, Advised, ExecGain, RemapRequest, SyncFlags},
 };
@@ -382,11 +382,27 @@ pub fn mprotect(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     if rights == Rights::EXECUTE {
         return protect_execute_only(context, address, length);
     }
-    let protect = || context.with_space(|space| space.protect(address, length, rights));
-    match context.kernel.with_relief(protect) {
+    match context.with_space(|space| space.protect(address, length, rights)) {
         Ok(()) => Ok(0),
-        Err(error) => Err(protect_errno(error)),
+        Err(error) => protect_failed(context, arguments, error),
     }
+}
+
+/// What the failure comes to; out of the way of what succeeds.
+#[cold]
+#[inline(never)]
+fn protect_failed(context: &Context<'_>, arguments: &Arguments, error: ProtectError) -> CallResult {
+    let mut first = Some(error);
+    let [address, length, protection, ..] = *arguments;
+    let (address, rights) = (VirtAddr::new(address), rights(protection)?);
+    // It was tried once.
+    let protect = || match first.take() {
+        Some(error) => Err(error),
+        None => context.with_space(|space| space.protect(address, length, rights)),
+    };
+    let protected = context.kernel.with_relief(protect);
+    protected.map_err(protect_errno)?;
+    Ok(0)
 }
 
 /// The same for memory that may only be executed, of which a protection key forbids the reading.
