@@ -364,6 +364,44 @@ static void together(void)
 	unmake("a");
 }
 
+/* Four times what the group may have, stored into a file in memory that nobody maps. */
+static void stores_by_calls(void *nothing)
+{
+	(void)nothing;
+	enter("a");
+	unsigned long pages = 32 * MIB / PAGE;
+	static char page[PAGE];
+	int file = syscall(SYS_memfd_create, "calls", 0);
+	NEED(file >= 0);
+	long most = 0;
+	for (unsigned long number = 0; number < pages; number++) {
+		memset(page, number & 0xff, sizeof page);
+		NEED(write(file, page, sizeof page) == (long)sizeof page);
+		if (number % 256 == 0) {
+			long now = get("a", "memory.current");
+			most = now > most ? now : most;
+		}
+	}
+	CHECK(most >= 7 * (long)MIB && most <= 8 * (long)MIB);
+	CHECK(get("a", "memory.swap.current") >= 20 * (long)MIB);
+	for (unsigned long number = 0; number < pages; number++) {
+		NEED(pread(file, page, sizeof page, number * PAGE) == (long)sizeof page);
+		CHECK(page[0] == (char)number && page[PAGE - 1] == (char)number);
+	}
+	CHECK(get("a", "memory.current") <= 8 * (long)MIB);
+}
+
+static void by_calls(void)
+{
+	make("a");
+	NEED(set("a", "memory.max", "8M") == 0);
+	CHECK(exited(in_child(stores_by_calls, NULL), 0));
+	CHECK(row("a", "memory.events", "max") > 0);
+	CHECK_EQ(row("a", "memory.events", "oom_kill"), 0);
+	CHECK(get("a", "memory.current") <= (long)BESIDE);
+	unmake("a");
+}
+
 int main(void)
 {
 	find_groups();
@@ -377,5 +415,6 @@ int main(void)
 	largest();
 	lowered();
 	together();
+	by_calls();
 	return checked("group_limits");
 }

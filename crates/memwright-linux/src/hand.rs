@@ -29,14 +29,14 @@ impl Hand {
         kernel: &Kernel,
         visit: impl FnMut(&Space, Page) -> Option<Page>,
     ) -> bool {
-        self.go_on_among(kernel, |_| true, visit)
+        self.go_on_among(kernel, &|_: &Process| true, visit)
     }
 
     /// The same for those processes alone that are `wanted`.
     pub(crate) fn go_on_among(
         &self,
         kernel: &Kernel,
-        wanted: impl Fn(&Process) -> bool,
+        wanted: &impl Fn(&Process) -> bool,
         mut visit: impl FnMut(&Space, Page) -> Option<Page>,
     ) -> bool {
         let (mut id, mut page) = *self.place.lock();

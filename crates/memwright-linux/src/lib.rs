@@ -39,6 +39,7 @@ pub mod process;
 mod ptrace;
 pub mod random;
 mod reclaim;
+mod relief;
 mod run;
 pub mod scheduler;
 mod semaphores;

@@ -82,8 +82,9 @@ pub fn new_space(
         mmap_top: VirtAddr::new(top),
         highest: VirtAddr::new(USER_END),
     };
-    let space = Space::new(kernel.memory.clone(), layout, kernel.host.kernel_root())
-        .map_err(|_| Errno::ENOMEM)?;
+    let root = kernel.host.kernel_root();
+    let space = kernel.with_relief(|| Space::new(kernel.memory.clone(), layout, root));
+    let space = space.map_err(|_| Errno::ENOMEM)?;
     space.set_limits(space_limits(kernel, limits, capabilities));
     Ok(Arc::new(space))
 }

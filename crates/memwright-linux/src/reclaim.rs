@@ -1,10 +1,12 @@
 //! Memory is short: pages go out to swap (Linux 7.2 `mm/vmscan.c`).
 //!
 //! Whoever finds no frame looks for pages himself before anybody is killed. In the background a deadline, no thread,
-//! does the same as long as fewer frames are free than should be. Both go round all processes with one hand: what it
-//! passes twice without being used in between leaves. Nothing is scheduled while there is no swap.
+//! does the same as long as fewer frames are free than should be. Both go round with one hand, first all processes, then
+//! the objects whose pages nobody shows: what it passes twice without being used in between leaves. Nothing is scheduled
+//! while there is no swap.
 
 use crate::{
+    Space,
     hand::Hand,
     kernel::Kernel,
     process::Process,
@@ -13,7 +15,7 @@ use crate::{
     time::Expiry,
 };
 use alloc::sync::{Arc, Weak};
-use memwright::Effort;
+use memwright::{Effort, SwapPayer, swap::ObjectPlace};
 
 /// Nanoseconds between two looks at how much is free.
 const INTERVAL: u64 = 10_000_000;
@@ -25,11 +27,51 @@ const DIRECT: u64 = 32;
 /// How often pages are sent out to make the reserve whole.
 const MOST_ROUNDS: usize = 64;
 
+/// A hand that goes round what may leave.
+pub(crate) struct Clock {
+    /// Pages that processes show.
+    shown: Hand,
+    /// Where it is among the pages that nobody shows, while it is there.
+    unshown: Lock<Option<ObjectPlace>>,
+}
+
+impl Clock {
+    /// A hand that has not begun.
+    pub(crate) fn new() -> Self {
+        Self {
+            shown: Hand::new(),
+            unshown: Lock::new(Rank::Leaf, None),
+        }
+    }
+
+    /// Goes on to the end of the round, or of the effort: pages of processes that are `wanted`, and those that nobody
+    /// shows and `payer` pays for, if somebody in particular is to. Whether the round is over.
+    fn go_on(
+        &self,
+        kernel: &Kernel,
+        wanted: &impl Fn(&Process) -> bool,
+        payer: Option<SwapPayer>,
+        effort: &mut Effort,
+    ) -> bool {
+        let place = self.unshown.lock().take();
+        let shown = |space: &Space, page| space.reclaim(page, effort);
+        if place.is_none() && !self.shown.go_on_among(kernel, wanted, shown) {
+            return false;
+        }
+        let mut place = place.unwrap_or_default();
+        let is_over = kernel.memory.reclaim_objects(&mut place, payer, effort);
+        if !is_over {
+            *self.unshown.lock() = Some(place);
+        }
+        is_over
+    }
+}
+
 /// What sends pages out.
 pub struct Reclaim {
     own: Weak<Self>,
     timer: Lock<Option<TimerKey>>,
-    hand: Hand,
+    clock: Clock,
 }
 
 impl Reclaim {
@@ -39,7 +81,7 @@ impl Reclaim {
         Arc::new_cyclic(|own| Self {
             own: own.clone(),
             timer: Lock::new(Rank::Process, None),
-            hand: Hand::new(),
+            clock: Clock::new(),
         })
     }
 
@@ -57,8 +99,9 @@ impl Reclaim {
         *timer = Some(kernel.scheduler.add_timer(kernel, at, action));
     }
 
-    /// Sends some pages out for somebody who finds no frame. False if none went.
-    pub fn relieve(&self, kernel: &Kernel) -> bool {
+    /// Sends some pages out for somebody who finds no frame, and more the more `often` he found none. False if none
+    /// went.
+    pub fn relieve(&self, kernel: &Kernel, often: u64) -> bool {
         if kernel.memory.merging().shed(&kernel.memory) > 0 {
             return true;
         }
@@ -66,17 +109,19 @@ impl Reclaim {
             return false;
         }
         let memory = &kernel.memory;
-        self.relieve_some(kernel, &self.hand, DIRECT, |_| true)
+        self.relieve_some(kernel, &self.clock, DIRECT * often, |_| true, None)
             || memory.swap().shed_all(memory.frames()) > 0
     }
 
-    /// Sends `pages` pages of the processes that are `wanted` out, round which `hand` goes. False if none went.
+    /// Sends `pages` pages of the processes that are `wanted` out, and of objects for which `payer` pays, round which
+    /// `clock` goes. False if none went.
     pub(crate) fn relieve_some(
         &self,
         kernel: &Kernel,
-        hand: &Hand,
+        clock: &Clock,
         pages: u64,
         wanted: impl Fn(&Process) -> bool,
+        payer: Option<SwapPayer>,
     ) -> bool {
         if !kernel.memory.swap().is_on() && !kernel.memory.may_lose_pages() {
             return false;
@@ -85,7 +130,7 @@ impl Reclaim {
             look: u64::MAX,
             wanted: pages,
         };
-        go_round(kernel, hand, &wanted, &mut effort);
+        go_round(kernel, clock, &wanted, payer, &mut effort);
         effort.wanted < pages
     }
 
@@ -94,7 +139,7 @@ impl Reclaim {
     pub fn make_room(&self, kernel: &Kernel) {
         let frames = kernel.memory.frames();
         for _ in 0..MOST_ROUNDS {
-            if frames.free() >= frames.reserve() || !self.relieve(kernel) {
+            if frames.free() >= frames.reserve() || !self.relieve(kernel, 1) {
                 return;
             }
         }
@@ -102,11 +147,16 @@ impl Reclaim {
 }
 
 /// Goes on until the effort is over, or everything was passed twice.
-fn go_round(kernel: &Kernel, hand: &Hand, wanted: &impl Fn(&Process) -> bool, effort: &mut Effort) {
+fn go_round(
+    kernel: &Kernel,
+    clock: &Clock,
+    wanted: &impl Fn(&Process) -> bool,
+    payer: Option<SwapPayer>,
+    effort: &mut Effort,
+) {
     // The round that has begun, one that ages and one that takes.
     for _ in 0..3 {
-        let is_over = hand.go_on_among(kernel, wanted, |space, page| space.reclaim(page, effort));
-        if !is_over {
+        if !clock.go_on(kernel, wanted, payer, effort) || effort.is_over() {
             return;
         }
     }
@@ -129,7 +179,8 @@ impl Expiry for Reclaim {
                 look: BACKGROUND,
                 wanted: high - free,
             };
-            go_round(kernel, &self.hand, &|_: &Process| true, &mut effort);
+            let all = |_: &Process| true;
+            go_round(kernel, &self.clock, &all, None, &mut effort);
         }
         self.wake(kernel);
     }

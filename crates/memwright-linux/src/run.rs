@@ -187,7 +187,7 @@ fn refused_fault(kernel: &Kernel, thread: &Arc<Thread>, error: FaultError) -> Re
         Some((signal, code)) => Resolved::Signal(signal, code),
         None => {
             if error == FaultError::OutOfMemory && !thread.fatal_pending() {
-                if kernel.reclaim.relieve(kernel) {
+                if kernel.reclaim.relieve(kernel, 1) {
                     return Resolved::Retry;
                 }
                 crate::oom::relieve(kernel, thread);

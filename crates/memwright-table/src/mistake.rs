@@ -122,6 +122,8 @@ mistakes! {
     SharedOutAsked "shared-out-asked" "A page of shared memory leaves though somebody asked for it while it was written."
     SharedSlotLeaked "shared-slot-leaked" "A page of shared memory that is cut off keeps its slot."
     SharedSlotReused "shared-slot-reused" "A slot is given to another page while it is read."
+    SharedAroundReused "shared-around-reused" "A slot is given to another page while it is read unasked."
+    SharedOutAskedAgain "shared-out-asked-again" "A page of shared memory leaves though somebody asked for it while it was written, as before."
     // Merging.
     MergeByDigest "merge-by-digest" "Pages with the same digest are merged without a comparison."
     MergeKeepsWriting "merge-keeps-writing" "A merged page stays exclusive and writable for one of those that show it."

@@ -98,7 +98,7 @@
 //! Scan            a look at the memory of all address spaces
 //! └ Space         areas of an address space: read by faults and advice, written by what changes areas
 //! └ SpaceChild    the child's, in a fork
-//!   └ ObjectRegistry   which address spaces map an object; which objects may have pages in swap
+//!   └ ObjectRegistry   which address spaces map an object; which objects have pages that may leave
 //!     └ Object         the pages of an object
 //!       └ Table        one page table, held by a cursor
 //!         └ TableChild the child's, in a fork
@@ -142,7 +142,7 @@
 //! | file fault, fault-around | mm/memory.c, mm/filemap.c | fault/file.rs | objects |
 //! | stack growth | mm/vma.c | fault/stack.rs | faults |
 //! | shared memory, tmpfs pages | mm/shmem.c | object/shmem.rs | objects |
-//! | swap of shared memory | mm/shmem.c, mm/rmap.c | swap/object.rs, swap/out_object.rs, object/store.rs | swap_shared |
+//! | swap of shared memory | mm/shmem.c, mm/rmap.c | swap/object.rs, swap/out_object.rs, swap/unshown.rs, object/store.rs | swap_shared, swap_objects |
 //! | huge pages by name | mm/hugetlb.c | object/huge_file.rs, fault/hugetlb.rs | hugetlb |
 //! | truncation | mm/memory.c, mm/truncate.c | object/mappings.rs, space/zap.rs | objects |
 //! | overcommit mode 0 | mm/util.c | commit.rs | limits |

@@ -301,6 +301,12 @@ impl<M: Machine> Memory<M> {
         self.counters.add(cpu, row, count);
     }
 
+    /// Counts pages that came from swap unasked, of which so many were used by now.
+    pub(crate) fn count_ahead(&self, cpu: CpuId, ahead: u64, used: u64) {
+        self.count_on(cpu, Row::SwapAroundHit, used);
+        self.count_on(cpu, Row::SwapAroundWasted, ahead - used);
+    }
+
     /// Counts what a gather did.
     #[inline]
     pub(crate) fn count_gather(&self, cpu: CpuId, counts: &GatherCounts) {

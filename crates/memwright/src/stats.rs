@@ -209,7 +209,7 @@ rows! {
     SwapAround, "swap_around", Counted, "swap: pages read around",
         "Of these, pages that no access had asked for: they were next to one that was, in memory and on the device.";
     SwapAroundHit, "swap_around_hit", Counted, "swap: read around, used",
-        "Of these, pages that were used by the time of the next fault for a swapped page of their area, when they are looked at.";
+        "Of these, pages that were used by the time of the next fault for a swapped page of their area, or call for one of their object, when they are looked at.";
     SwapAroundWasted, "swap_around_wasted", Counted, "swap: read around, unused",
         "Of these, pages that were not used by then, or are gone.";
     SwapReused, "swap_reused", Counted, "swap: writable at once",

@@ -103,6 +103,8 @@ pub const MUTANTS: &[Mutant] = &[
     mutant("shared-out-asked", "scenarios", "swap_shared::a_page_that_somebody_asks_for_while_it_is_written_stays"),
     mutant("shared-slot-leaked", "scenarios", "swap_shared::what_is_cut_off_takes_its_slot_along"),
     mutant("shared-slot-reused", "scenarios", "swap_shared::a_slot_that_is_read_is_given_to_no_other_page"),
+    mutant("shared-around-reused", "scenarios", "swap_objects::a_slot_that_is_read_unasked_is_given_to_no_other_page"),
+    mutant("shared-out-asked-again", "scenarios", "swap_objects::who_asks_for_a_page_again_while_it_is_written_keeps_it"),
     mutant("merge-by-digest", "interleavings", "merge::merge_and_write"),
     mutant("merge-keeps-writing", "merge", "a_store_to_a_merged_page_is_seen_by_nobody_else"),
     mutant("merge-pinned", "merge", "a_device_goes_on_writing_where_it_was_told"),

@@ -79,6 +79,7 @@ const TRACKED_BY_FAULTS: &[&str] = &[
 const SWAPPING: &[&str] = &[
     "swap",
     "swap_shared",
+    "swap_calls",
     "swap_off",
     "advise",
     "cow",
@@ -99,6 +100,7 @@ pub fn trials() -> Vec<Trial> {
             "swap_tracked",
             "swap_off 80",
             "swap_shared 4 96 20000",
+            "swap_calls 128",
         ];
         if cpus > 1 {
             // One CPU is the other process's most of the time.
@@ -118,6 +120,7 @@ pub fn trials() -> Vec<Trial> {
         "swap_off",
         "swap_pressure 2 40 4000",
         "swap_shared 2 80 4000",
+        "swap_calls 128",
     ];
     let on_disk = Boot::of("disk", "musl-static", disk_programs)
         .option("--swap", "disk:256M")

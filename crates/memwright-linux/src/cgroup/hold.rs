@@ -4,7 +4,7 @@ use super::Cgroup;
 use crate::{
     kernel::Kernel,
     oom::{self, Relief},
-    process::{Thread, Work},
+    process::{Process, Thread, Work},
 };
 use alloc::sync::Arc;
 use core::sync::atomic::Ordering;
@@ -21,7 +21,7 @@ pub(crate) fn look(kernel: &Kernel, thread: &Arc<Thread>) {
     match thread.process.cgroup() {
         None => thread.set_work(Work::CGROUP, false),
         Some(group) => {
-            if kernel.memory.ever_mapped() > group.look_at.load(Ordering::SeqCst) {
+            if group.ever_had(kernel) > group.look_at.load(Ordering::SeqCst) {
                 hold(kernel, thread, &group);
             }
         }
@@ -73,8 +73,10 @@ pub(crate) fn hold(kernel: &Kernel, thread: &Arc<Thread>, group: &Arc<Cgroup>) {
 impl Cgroup {
     /// Sends `wanted` pages of the group out, those first that were not used of late. False if none goes.
     fn send_out(&self, kernel: &Kernel, wanted: u64) -> bool {
+        let has = |process: &Process| self.has(process);
+        let payer = Some(self.payer);
         kernel
             .reclaim
-            .relieve_some(kernel, &self.hand, wanted, |process| self.has(process))
+            .relieve_some(kernel, &self.clock, wanted, has, payer)
     }
 }

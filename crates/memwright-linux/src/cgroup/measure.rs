@@ -1,4 +1,4 @@
-//! What a group has: the frames that its processes show, each once.
+//! What a group has: the frames that its processes show, and those of the objects for which it pays, each once.
 
 use super::Cgroup;
 use crate::{Space, kernel::Kernel};
@@ -124,7 +124,17 @@ impl Cgroup {
                 spaces.push(space);
             }
         }
+        kernel.memory.visit_objects(self.payer, &mut |frame| {
+            let first = u64::from(frame.number());
+            measuring.charge.shared += measuring.seen.note(first, 1);
+        });
         measuring.charge
+    }
+
+    /// Pages that were ever mapped, by anybody, or read and stored by calls of the group's processes: what it has more than at an
+    /// earlier moment is no more than this has grown since.
+    pub(super) fn ever_had(&self, kernel: &Kernel) -> u64 {
+        kernel.memory.ever_mapped() + self.called.load(Ordering::Relaxed)
     }
 
     /// Measures it, and notes when it has to be measured again: before it can have more than it may, or much more than
@@ -133,7 +143,7 @@ impl Cgroup {
         loop {
             let changes = self.changes.load(Ordering::SeqCst);
             // What is mapped while it is measured counts as later.
-            let mapped = kernel.memory.ever_mapped();
+            let mapped = self.ever_had(kernel);
             let pages = self.charge(kernel).pages();
             if pages <= self.most() {
                 self.peak.fetch_max(pages, Ordering::Relaxed);

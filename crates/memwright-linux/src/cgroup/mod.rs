@@ -7,13 +7,14 @@
 //! ```
 //!
 //! A group is charged for the frames that its processes show: those of private memory, and those of shared memory that
-//! a shared mapping shows, each once. Pages of files in private mappings, page tables and the kernel's own memory are
-//! not charged. What a process has goes with it to another group; its slots in swap stay with the group that sent the
-//! pages out.
+//! a shared mapping shows, each once; and for the files in memory into which one of its processes was the first to store
+//! by a call. Pages of other files in private mappings, page tables and the kernel's own memory are not charged. What a
+//! process has goes with it to another group; files, and slots in swap, stay with the group that stored into them, or
+//! sent the pages out.
 //!
 //! Nothing is counted where pages come and go, so that who is in no group pays nothing. A thread in a group looks at
-//! how many pages were mapped at all, on its way back to its program; only when the group may have passed its limit is
-//! it measured, and what is too much leaves before the thread goes on.
+//! how many pages were mapped at all, or read and stored by its group's calls, on its way back to its program; only when the group
+//! may have passed its limit is it measured, and what is too much leaves before the thread goes on.
 
 mod hold;
 mod measure;
@@ -25,9 +26,9 @@ pub(crate) use members::enter;
 
 use crate::{
     errno::Errno,
-    hand::Hand,
     kernel::Kernel,
     process::{Life, Process},
+    reclaim::Clock,
     sync::{Lock, Rank},
 };
 use alloc::{boxed::Box, sync::Arc, vec::Vec};
@@ -61,8 +62,10 @@ pub struct Cgroup {
     most: AtomicU64,
     /// Slots that it may have.
     most_slots: AtomicU64,
-    /// Unless more pages than this were ever mapped, it has no more than it may.
+    /// Unless more pages than this were ever mapped or called for, it has no more than it may.
     look_at: AtomicU64,
+    /// Pages that calls of its processes read from files in memory, or stored there.
+    called: AtomicU64,
     /// How often it changed what `look_at` follows from.
     changes: AtomicU64,
     /// The most pages that it was measured to have.
@@ -70,7 +73,7 @@ pub struct Cgroup {
     pub(crate) events: Events,
     /// Minor and major faults of processes that are gone.
     faults: [AtomicU64; 2],
-    hand: Hand,
+    clock: Clock,
 }
 
 impl Cgroup {
@@ -82,11 +85,12 @@ impl Cgroup {
             most: AtomicU64::new(UNLIMITED),
             most_slots: AtomicU64::new(UNLIMITED),
             look_at: AtomicU64::new(0),
+            called: AtomicU64::new(0),
             changes: AtomicU64::new(0),
             peak: AtomicU64::new(0),
             events: Events::default(),
             faults: Default::default(),
-            hand: Hand::new(),
+            clock: Clock::new(),
         }
     }
 
@@ -115,6 +119,11 @@ impl Cgroup {
     /// The most pages that it was measured to have: one eighth less than it ever had at worst.
     pub(crate) fn peak(&self) -> u64 {
         self.peak.load(Ordering::Relaxed)
+    }
+
+    /// Its processes are about to read or store `pages` pages by calls.
+    pub(crate) fn note_called(&self, pages: u64) {
+        self.called.fetch_add(pages, Ordering::Relaxed);
     }
 
     /// Its next thread that goes back to its program measures it.

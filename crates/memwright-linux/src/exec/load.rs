@@ -1,7 +1,7 @@
 //! Mapping a program into an address space.
 
 use super::elf::Plan;
-use crate::{M, Space, errno::Errno, fs::Executable, memory::map_errno};
+use crate::{M, Space, errno::Errno, fs::Executable, kernel::Kernel, memory::map_errno};
 use alloc::{sync::Arc, vec::Vec};
 use memwright::{AreaFlags, MapRequest, Placement, Rights};
 use memwright_table::VirtAddr;
@@ -19,6 +19,7 @@ pub(super) enum Base {
 
 /// Maps the segments of a program; returns the load bias.
 pub(super) fn map_image(
+    kernel: &Kernel,
     space: &Arc<Space>,
     file: &Arc<Executable>,
     plan: &Plan,
@@ -29,7 +30,7 @@ pub(super) fn map_image(
         (true, Base::At(address)) => address
             .next_multiple_of(plan.alignment)
             .wrapping_sub(plan.start()),
-        (true, Base::Anywhere) => find_room(space, plan)?.wrapping_sub(plan.start()),
+        (true, Base::Anywhere) => find_room(kernel, space, plan)?.wrapping_sub(plan.start()),
     };
     for segment in &plan.segments {
         let start = segment.address.wrapping_add(bias);
@@ -43,7 +44,7 @@ pub(super) fn map_image(
             let offset = segment.offset & !(PAGE - 1);
             let length = mapped_end - first;
             let request = MapRequest::object(object, offset, length, segment.rights, false);
-            place(space, request, first)?;
+            place(kernel, space, request, first)?;
             if segment.memory_size > segment.file_size
                 && mapped_end > file_end
                 && segment.rights.contains(Rights::WRITE)
@@ -52,52 +53,65 @@ pub(super) fn map_image(
                 // lie behind its own data and count on zeroes.
                 let zeroes = [0; PAGE as usize];
                 let tail = mapped_end - file_end;
-                space
-                    .write(VirtAddr::new(file_end), &zeroes[..tail as usize])
-                    .map_err(|_| Errno::ENOMEM)?;
+                let (at, zeroes) = (VirtAddr::new(file_end), &zeroes[..tail as usize]);
+                let cleared = kernel.with_relief(|| space.write(at, zeroes));
+                cleared.map_err(|_| Errno::ENOMEM)?;
             }
         }
         if end > mapped_end {
             let request = MapRequest::anonymous(end - mapped_end, segment.rights);
-            place(space, request, mapped_end)?;
+            place(kernel, space, request, mapped_end)?;
         }
     }
     Ok(bias)
 }
 
-fn place(space: &Space, request: MapRequest<M>, address: u64) -> Result<(), Errno> {
+fn place(
+    kernel: &Kernel,
+    space: &Space,
+    request: MapRequest<M>,
+    address: u64,
+) -> Result<(), Errno> {
     let request = request.at(Placement::Fixed(VirtAddr::new(address)));
-    space.map(&request).map(|_| ()).map_err(map_errno)
+    let mapped = kernel.with_relief(|| space.map(&request));
+    mapped.map(|_| ()).map_err(map_errno)
 }
 
 /// Finds room for a whole image: maps and unmaps a reservation.
-fn find_room(space: &Space, plan: &Plan) -> Result<u64, Errno> {
+fn find_room(kernel: &Kernel, space: &Space, plan: &Plan) -> Result<u64, Errno> {
     let length = plan.end() - plan.start();
     let slack = plan.alignment - PAGE;
     let request = MapRequest::anonymous(length + slack, Rights::empty()).with(AreaFlags::NORESERVE);
-    let address = space.map(&request).map_err(map_errno)?;
-    space
-        .unmap(address, length + slack)
+    let address = kernel
+        .with_relief(|| space.map(&request))
+        .map_err(map_errno)?;
+    kernel
+        .with_relief(|| space.unmap(address, length + slack))
         .map_err(|_| Errno::ENOMEM)?;
     Ok(address.as_u64().next_multiple_of(plan.alignment))
 }
 
 /// Up to `length` bytes of a file from `offset` on.
-pub(super) fn read(file: &Executable, offset: u64, length: usize) -> Result<Vec<u8>, Errno> {
+pub(super) fn read(
+    kernel: &Kernel,
+    file: &Executable,
+    offset: u64,
+    length: usize,
+) -> Result<Vec<u8>, Errno> {
     let mut bytes = Vec::new();
     bytes.try_reserve_exact(length).map_err(|_| Errno::ENOMEM)?;
     bytes.resize(length, 0);
-    let count = file.read_at(offset, &mut bytes)?;
+    let count = file.read_at(kernel, offset, &mut bytes)?;
     bytes.truncate(count);
     Ok(bytes)
 }
 
 /// Reads the plan of a program.
-pub(super) fn read_plan(file: &Executable) -> Result<Plan, Errno> {
-    let first = read(file, 0, super::elf::HEADER_SIZE)?;
+pub(super) fn read_plan(kernel: &Kernel, file: &Executable) -> Result<Plan, Errno> {
+    let first = read(kernel, file, 0, super::elf::HEADER_SIZE)?;
     let header = super::elf::parse_header(&first).map_err(|_| Errno::ENOEXEC)?;
     let size = header.headers * super::elf::PROGRAM_HEADER_SIZE;
-    let headers = read(file, header.headers_offset, size)?;
+    let headers = read(kernel, file, header.headers_offset, size)?;
     if headers.len() < size {
         return Err(Errno::ENOEXEC);
     }
@@ -105,11 +119,15 @@ pub(super) fn read_plan(file: &Executable) -> Result<Plan, Errno> {
 }
 
 /// Reads the path of the interpreter that a plan names.
-pub(super) fn interpreter_path(file: &Executable, plan: &Plan) -> Result<Option<Vec<u8>>, Errno> {
+pub(super) fn interpreter_path(
+    kernel: &Kernel,
+    file: &Executable,
+    plan: &Plan,
+) -> Result<Option<Vec<u8>>, Errno> {
     let Some((offset, length)) = plan.interpreter else {
         return Ok(None);
     };
-    let mut path = read(file, offset, length)?;
+    let mut path = read(kernel, file, offset, length)?;
     if path.pop() != Some(0) {
         return Err(Errno::ENOEXEC);
     }

@@ -150,7 +150,7 @@ fn find_program(context: &Context<'_>, request: &mut Request) -> Result<Executab
     let mut file = context.open_executable(&request.start, &request.path, LastLink::Follow)?;
     let mut path = request.path.clone();
     for _ in 0..=SCRIPTS_MAX {
-        let first = load::read(&file, 0, FIRST_BYTES)?;
+        let first = load::read(context.kernel, &file, 0, FIRST_BYTES)?;
         let script = match script::parse(&first) {
             FirstLine::Other => return Ok(file),
             FirstLine::Malformed => return Err(Errno::ENOEXEC.into()),
@@ -197,8 +197,8 @@ struct Loaded {
 
 fn load(context: &Context<'_>, file: Executable, request: &Request) -> Result<Loaded, ExecError> {
     let kernel = context.kernel;
-    let plan = read_plan(&file)?;
-    let interpreter = match interpreter_path(&file, &plan)? {
+    let plan = read_plan(kernel, &file)?;
+    let interpreter = match interpreter_path(kernel, &file, &plan)? {
         Some(path) => Some(open_interpreter(context, path)?),
         None => None,
     };
@@ -209,7 +209,8 @@ fn load(context: &Context<'_>, file: Executable, request: &Request) -> Result<Lo
     let space = new_space(kernel, &limits, capabilities)?;
     space.refuse_huge(context.with_space(|space| space.huge_refusal()));
     if context.with_space(|space| space.merges_all()) {
-        space.merge_all(true).map_err(|_| Errno::ENOMEM)?;
+        let merged = kernel.with_relief(|| space.merge_all(true));
+        merged.map_err(|_| Errno::ENOMEM)?;
         kernel.merge_scan.want(kernel);
     }
     space.set_exec_gain(context.with_space(|space| space.exec_gain()).of_successor());
@@ -220,10 +221,10 @@ fn load(context: &Context<'_>, file: Executable, request: &Request) -> Result<Lo
         Base::Anywhere
     };
     let file = Arc::new(file);
-    let bias = map_image(&space, &file, &plan, base)?;
+    let bias = map_image(kernel, &space, &file, &plan, base)?;
     let (interpreter_base, first) = match &interpreter {
         Some((file, plan)) => {
-            let bias = map_image(&space, file, plan, Base::Anywhere)?;
+            let bias = map_image(kernel, &space, file, plan, Base::Anywhere)?;
             (
                 bias.wrapping_add(plan.start()),
                 plan.header.entry.wrapping_add(bias),
@@ -249,7 +250,7 @@ fn load(context: &Context<'_>, file: Executable, request: &Request) -> Result<Lo
         &request.environment,
         &facts,
     );
-    map_stack(&space, &stack, plan.executable_stack)?;
+    map_stack(kernel, &space, &stack, plan.executable_stack)?;
     let end = plan.end().wrapping_add(bias);
     let heap = if plan.header.relocatable && interpreter.is_none() {
         // A static-PIE program's heap is out of the way of mappings.
@@ -285,7 +286,7 @@ fn open_interpreter(
     let root = context.fs().root();
     let opened = context
         .open_executable(&root, &path, LastLink::Follow)
-        .and_then(|file| read_plan(&file).map(|plan| (Arc::new(file), plan)));
+        .and_then(|file| read_plan(context.kernel, &file).map(|plan| (Arc::new(file), plan)));
     opened.map_err(|errno| {
         // As Linux: an interpreter that is no program makes the call fail with ELIBBAD, which
         // says less than ENOEXEC with its name.
@@ -296,7 +297,12 @@ fn open_interpreter(
     })
 }
 
-fn map_stack(space: &Space, stack: &StackImage, executable: bool) -> Result<(), Errno> {
+fn map_stack(
+    kernel: &Kernel,
+    space: &Space,
+    stack: &StackImage,
+    executable: bool,
+) -> Result<(), Errno> {
     let top = stack.pointer + stack.bytes.len() as u64;
     let start = (stack.pointer & !4095) - STACK_AHEAD;
     let mut rights = Rights::READ | Rights::WRITE;
@@ -304,9 +310,11 @@ fn map_stack(space: &Space, stack: &StackImage, executable: bool) -> Result<(), 
     let request = MapRequest::anonymous(top - start, rights)
         .at(Placement::Fixed(VirtAddr::new(start)))
         .with(AreaFlags::GROWSDOWN | AreaFlags::STACK);
-    space.map(&request).map_err(map_errno)?;
-    space
-        .write(VirtAddr::new(stack.pointer), &stack.bytes)
+    kernel
+        .with_relief(|| space.map(&request))
+        .map_err(map_errno)?;
+    kernel
+        .with_relief(|| space.write(VirtAddr::new(stack.pointer), &stack.bytes))
         .map_err(|_| Errno::ENOMEM)
 }
 

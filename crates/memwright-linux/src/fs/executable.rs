@@ -10,7 +10,7 @@ use super::{
     regular::Regular,
     walk::{LastLink, Walker},
 };
-use crate::{M, context::Context, errno::Errno};
+use crate::{M, context::Context, errno::Errno, kernel::Kernel};
 use alloc::{sync::Arc, vec::Vec};
 use linux_raw_sys::general as raw;
 use memwright::object::Object;
@@ -115,9 +115,14 @@ impl Executable {
     ///
     /// # Errors
     /// As [`Regular::read_at`].
-    pub fn read_at(&self, offset: u64, bytes: &mut [u8]) -> Result<usize, Errno> {
+    pub(crate) fn read_at(
+        &self,
+        kernel: &Kernel,
+        offset: u64,
+        bytes: &mut [u8],
+    ) -> Result<usize, Errno> {
         self.regular()
-            .map_or(Ok(0), |regular| regular.read_at(offset, bytes))
+            .map_or(Ok(0), |regular| regular.read_at(kernel, offset, bytes))
     }
 
     /// The path from `root`.

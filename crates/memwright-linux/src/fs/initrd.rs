@@ -88,6 +88,7 @@ pub fn fill(mounts: &Mounts, kernel: &Kernel, archive: CpioArchive<'_>) -> Resul
         nanoseconds: 0,
     };
     let filler = Filler {
+        kernel,
         mounts,
         change: Change {
             subject: Subject::ROOT,
@@ -137,6 +138,7 @@ fn mount_cgroups(mounts: &Mounts, system: &Arc<Dentry>, now: Moment) {
 }
 
 struct Filler<'a> {
+    kernel: &'a Kernel,
     mounts: &'a Mounts,
     change: Change,
 }
@@ -221,7 +223,7 @@ impl Filler<'_> {
     ) -> Result<Arc<Dentry>, Errno> {
         let node = self.mounts.new_system_file(permissions, now)?;
         if let Body::Regular(regular) = &node.body {
-            if regular.write_at(0, data)? < data.len() {
+            if regular.write_at(self.kernel, 0, data)? < data.len() {
                 return Err(Errno::ENOSPC);
             }
         }
@@ -293,7 +295,7 @@ impl Filler<'_> {
     /// One more name for a file; the last name of the archive carries the contents.
     fn second_name(&self, name: &[u8], first: &Arc<Dentry>, data: &[u8]) -> Result<(), Errno> {
         if let Body::Regular(regular) = &first.inode.body {
-            if !data.is_empty() && regular.write_at(0, data)? < data.len() {
+            if !data.is_empty() && regular.write_at(self.kernel, 0, data)? < data.len() {
                 return Err(Errno::ENOSPC);
             }
         }

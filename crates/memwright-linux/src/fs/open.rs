@@ -241,7 +241,7 @@ impl Context<'_> {
             return Ok(());
         };
         let turn = regular.take_turn(self)?;
-        regular.set_size(0)?;
+        regular.set_size(self.kernel, 0)?;
         drop(turn);
         inode.touch_modified(Moment::now(self.kernel));
         Ok(())

@@ -499,8 +499,13 @@ impl Object<M> for OpenFile {
             .map_or(0, |object| object.swapped(first, pages))
     }
 
-    fn bring_in(&self, memory: &Memory, index: u64) -> Result<bool, ObjectError> {
-        self.pages()?.bring_in(memory, index)
+    fn bring_in(&self, memory: &Memory, index: u64, most: u64) -> Result<u64, ObjectError> {
+        self.pages()?.bring_in(memory, index, most)
+    }
+
+    fn asked_for(&self, first: u64, pages: u64) -> u64 {
+        self.pages()
+            .map_or(0, |object| object.asked_for(first, pages))
     }
 
     fn send_out(&self, memory: &Memory, leaving: &Leaving) -> Left {

@@ -9,7 +9,7 @@ use super::{
     transfer::{Sink, Source, with_buffer},
     turn::{Turn, TurnGuard},
 };
-use crate::{M, Memory, context::Context, errno::Errno};
+use crate::{M, Memory, context::Context, errno::Errno, kernel::Kernel};
 use alloc::sync::Arc;
 use bitflags::bitflags;
 use core::{
@@ -58,6 +58,8 @@ pub struct Regular {
     turn: Turn,
     /// Made by `memfd_secret`: only mappings reach the bytes.
     secret: bool,
+    /// Of no mounted file system, the size of which would be a limit.
+    nameless: bool,
 }
 
 impl Regular {
@@ -85,7 +87,10 @@ impl Regular {
     /// `ENOMEM`.
     pub fn nameless(memory: &Arc<Memory>, seals: Seals) -> Result<Self, Errno> {
         let pages = no_pages(memory)?.with_huge_pages(SharedSetting::File);
-        Ok(Self::with(Contents::Small(pages), seals))
+        Ok(Self {
+            nameless: true,
+            ..Self::with(Contents::Small(pages), seals)
+        })
     }
 
     /// An empty file of `memfd_secret`.
@@ -113,6 +118,7 @@ impl Regular {
             writers: AtomicI64::new(0),
             turn: Turn::new(),
             secret: false,
+            nameless: false,
         }
     }
 
@@ -167,33 +173,30 @@ impl Regular {
         }
     }
 
-    /// The same; where no frame is free pages are sent out.
-    fn frame_with_relief(
-        &self,
-        context: &Context<'_>,
-        index: u64,
-        create: bool,
-    ) -> Result<Option<Frame>, ObjectError> {
-        let kernel = context.kernel;
-        loop {
-            match self.frame_for(index, create) {
-                Err(ObjectError::OutOfMemory) if kernel.reclaim.relieve(kernel) => {}
-                found => return found,
-            }
-        }
-    }
-
     /// Makes the bytes `start..end` resident; the caller has the turn.
     ///
     /// # Errors
     /// `ENOSPC`.
-    pub fn allocate(&self, memory: &Memory, start: u64, end: u64) -> Result<(), Errno> {
+    pub(crate) fn allocate(&self, kernel: &Kernel, start: u64, end: u64) -> Result<(), Errno> {
         match &self.pages {
             Contents::Small(pages) => {
-                self.check_rooms(memory, start, end)?;
-                pages.allocate(start, end).map_err(|_| Errno::ENOSPC)
+                self.check_rooms(&kernel.memory, start, end)?;
+                let made = kernel.with_relief(|| pages.allocate(start, end));
+                made.map_err(|_| Errno::ENOSPC)
             }
             Contents::Huge(pages) => pages.allocate(start, end).map_err(object_errno),
+        }
+    }
+
+    /// Somebody is about to read or store that many bytes: the group of the first who stores pays for the file, and
+    /// pages come to be in memory by it.
+    fn charge(&self, context: &Context<'_>, bytes: usize, stores: bool) {
+        let group = context.process().cgroup();
+        if let (Contents::Small(pages), Some(group)) = (&self.pages, group) {
+            if stores {
+                pages.charge_to(group.payer);
+            }
+            group.note_called(bytes.div_ceil(PAGE_SIZE) as u64 + 1);
         }
     }
 
@@ -209,9 +212,12 @@ impl Regular {
     ///
     /// # Errors
     /// `ENOMEM` or `EIO` if a page of which a part becomes zero is in swap and stays there.
-    pub fn punch(&self, start: u64, end: u64) -> Result<(), Errno> {
+    pub(crate) fn punch(&self, kernel: &Kernel, start: u64, end: u64) -> Result<(), Errno> {
         match &self.pages {
-            Contents::Small(pages) => pages.punch(start, end).map_err(read_errno)?,
+            Contents::Small(pages) => {
+                let punched = kernel.with_relief(|| pages.punch(start, end));
+                punched.map_err(read_errno)?;
+            }
             Contents::Huge(pages) => pages.punch(start, end),
         }
         Ok(())
@@ -302,7 +308,7 @@ impl Regular {
     /// # Errors
     /// `EPERM` if a seal forbids it, `EFBIG` beyond the largest size, `EINVAL` for a part of a huge page, `ENOMEM` or
     /// `EIO` if the page that is cut is in swap and stays there.
-    pub fn set_size(&self, size: u64) -> Result<(), Errno> {
+    pub(crate) fn set_size(&self, kernel: &Kernel, size: u64) -> Result<(), Errno> {
         let now = self.size();
         let forbidden = if size < now {
             Seals::SHRINK
@@ -318,14 +324,17 @@ impl Regular {
             return Err(Errno::EFBIG);
         }
         match &self.pages {
-            Contents::Small(pages) => pages.set_size(size).map_err(read_errno)?,
+            Contents::Small(pages) => {
+                let set = kernel.with_relief(|| pages.set_size(size));
+                set.map_err(read_errno)?;
+            }
             Contents::Huge(_) if size % HUGE_BYTES != 0 => return Err(Errno::EINVAL),
             Contents::Huge(pages) => pages.set_size(size),
         }
         Ok(())
     }
 
-    /// Checks that the page at `offset` is there or may be made: files take half of memory at
+    /// Checks that the page at `offset` is there or may be made: files of a mounted file system take half of memory at
     /// most, as a tmpfs of default size does.
     ///
     /// # Errors
@@ -333,7 +342,7 @@ impl Regular {
     pub fn check_room(&self, memory: &Memory, offset: u64) -> Result<(), Errno> {
         let frames = memory.frames();
         let used = frames.used_by(FrameKind::Object);
-        if used < frames.total() / 2 || self.find(offset, false) == Some(offset) {
+        if self.nameless || used < frames.total() / 2 || self.find(offset, false) == Some(offset) {
             return Ok(());
         }
         Err(Errno::ENOSPC)
@@ -351,7 +360,7 @@ impl Regular {
             .used_by(FrameKind::Object)
             .saturating_sub(self.resident());
         let wanted = end.div_ceil(page) - start / page;
-        if others + wanted > frames.total() / 2 {
+        if !self.nameless && others + wanted > frames.total() / 2 {
             Err(Errno::ENOSPC)
         } else {
             Ok(())
@@ -362,9 +371,17 @@ impl Regular {
     ///
     /// # Errors
     /// `ENOMEM` or `EIO` if a page is in swap and stays there.
-    pub fn read_at(&self, offset: u64, bytes: &mut [u8]) -> Result<usize, Errno> {
+    pub(crate) fn read_at(
+        &self,
+        kernel: &Kernel,
+        offset: u64,
+        bytes: &mut [u8],
+    ) -> Result<usize, Errno> {
         match &self.pages {
-            Contents::Small(pages) => pages.read_at(offset, bytes).map_err(read_errno),
+            Contents::Small(pages) => {
+                let read = kernel.with_relief(|| pages.read_at(offset, bytes));
+                read.map_err(read_errno)
+            }
             Contents::Huge(_) => Ok(0),
         }
     }
@@ -373,9 +390,17 @@ impl Regular {
     ///
     /// # Errors
     /// `ENOSPC` when no frame is free; `EIO` if a page is in swap and cannot be read; `EINVAL` for huge pages.
-    pub fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<usize, Errno> {
+    pub(crate) fn write_at(
+        &self,
+        kernel: &Kernel,
+        offset: u64,
+        bytes: &[u8],
+    ) -> Result<usize, Errno> {
         match &self.pages {
-            Contents::Small(pages) => pages.write_at(offset, bytes).map_err(object_errno),
+            Contents::Small(pages) => {
+                let written = kernel.with_relief(|| pages.write_at(offset, bytes));
+                written.map_err(object_errno)
+            }
             Contents::Huge(_) => Err(Errno::EINVAL),
         }
     }
@@ -446,7 +471,9 @@ impl RegularFile {
         wanted: usize,
     ) -> Result<(usize, Result<(), Errno>), Errno> {
         let regular = self.regular()?;
-        let memory = &context.kernel.memory;
+        let kernel = context.kernel;
+        let memory = &kernel.memory;
+        regular.charge(context, wanted, true);
         let mut done = 0;
         while done < wanted {
             let within = (*position % PAGE_SIZE as u64) as usize;
@@ -457,11 +484,11 @@ impl RegularFile {
                 if *position + step as u64 > regular.size() {
                     return with_buffer(step, |buffer| {
                         let count = source.take(buffer)?;
-                        regular.write_at(*position, &buffer[..count])
+                        regular.write_at(kernel, *position, &buffer[..count])
                     });
                 }
                 let index = *position / PAGE_SIZE as u64;
-                let frame = regular.frame_with_relief(context, index, true);
+                let frame = kernel.with_relief(|| regular.frame_for(index, true));
                 let frame = frame.map_err(object_errno)?;
                 let frame = memory.frames().adopt(frame.ok_or(Errno::ENOSPC)?);
                 source.take_frame(memory, frame.frame(), within, step)
@@ -490,12 +517,14 @@ impl File for RegularFile {
         let pages = self.regular()?;
         let memory = &context.kernel.memory;
         let wanted = readable(*position, sink.left(), pages.size());
+        pages.charge(context, wanted, false);
         let mut done = 0;
         while done < wanted {
             let within = (*position % PAGE_SIZE as u64) as usize;
             let step = (PAGE_SIZE - within).min(wanted - done);
             let index = *position / PAGE_SIZE as u64;
-            let put = match pages.frame_with_relief(context, index, false) {
+            let found = context.kernel.with_relief(|| pages.frame_for(index, false));
+            let put = match found {
                 Ok(Some(frame)) => {
                     // The reference keeps the page while it is copied, even if the file shrinks.
                     let frame = memory.frames().adopt(frame);

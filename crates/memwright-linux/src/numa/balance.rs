@@ -106,7 +106,7 @@ impl Expiry for Balancing {
                 let space = process.space();
                 space.is_some_and(|space| space.wants_hints(round))
             };
-            self.hand.go_on_among(kernel, due, |space, page| {
+            self.hand.go_on_among(kernel, &due, |space, page| {
                 let rest = space.scan_for_hints(page, &mut budget);
                 if rest.is_none() {
                     space.end_scan_for_hints(round);

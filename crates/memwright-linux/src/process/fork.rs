@@ -13,7 +13,6 @@ use crate::{
 use alloc::sync::Arc;
 use core::sync::atomic::Ordering;
 use linux_raw_sys::general as raw;
-use memwright::ForkError;
 use memwright_table::VirtAddr;
 
 /// Makes a process; returns its id in the parent.
@@ -105,7 +104,8 @@ fn store_ids(
     if flags.contains(CloneFlags::CHILD_SETTID) {
         if let Some(space) = child.space() {
             // As on Linux, a bad address is the child's problem.
-            let _ = space.write(VirtAddr::new(request.child_tid), &child.id.to_le_bytes());
+            let (at, id) = (VirtAddr::new(request.child_tid), child.id.to_le_bytes());
+            let _ = context.kernel.with_relief(|| space.write(at, &id));
         }
     }
     if flags.contains(CloneFlags::PIDFD) {
@@ -150,21 +150,13 @@ fn enter(
     Ok(())
 }
 
-/// How often pages are sent out for one fork that finds no memory.
-const FORK_ATTEMPTS: usize = 64;
-
 fn fork_space(context: &Context<'_>) -> Result<Arc<Space>, Errno> {
     let kernel = context.kernel;
     if kernel.memory.swap().is_on() {
         kernel.reclaim.make_room(kernel);
     }
-    for _ in 0..FORK_ATTEMPTS {
-        match userfault::fork(context) {
-            Err(ForkError::OutOfMemory) if kernel.reclaim.relieve(kernel) => {}
-            done => return done.map_err(fork_errno),
-        }
-    }
-    Err(Errno::ENOMEM)
+    let forked = kernel.with_relief(|| userfault::fork(context));
+    forked.map_err(fork_errno)
 }
 
 fn child_parts(context: &Context<'_>, flags: CloneFlags) -> Result<Parts, Errno> {

@@ -21,10 +21,8 @@ impl Thread {
         process: &Arc<Process>,
         start: Start,
     ) -> Result<Arc<Self>, Errno> {
-        let context = kernel
-            .host
-            .create_context(id as usize)
-            .map_err(|_| Errno::ENOMEM)?;
+        let context = kernel.with_relief(|| kernel.host.create_context(id as usize));
+        let context = context.map_err(|_| Errno::ENOMEM)?;
         kernel.scheduler.admit();
         Ok(Arc::new(Self::new(id, process.clone(), context, start)))
     }

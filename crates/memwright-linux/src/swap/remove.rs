@@ -78,10 +78,9 @@ fn bring_back(
 ) -> Result<(), Errno> {
     let kernel = context.kernel;
     loop {
-        match some() {
+        match kernel.with_relief(&mut some) {
             Ok(true) => return Ok(()),
             Ok(false) => {}
-            Err(FaultError::OutOfMemory) if kernel.reclaim.relieve(kernel) => {}
             Err(FaultError::OutOfMemory) => return Err(Errno::ENOMEM),
             Err(_) => return Err(Errno::EIO),
         }

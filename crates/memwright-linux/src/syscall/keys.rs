@@ -88,9 +88,10 @@ pub fn pkey_mprotect(context: &Context<'_>, arguments: &Arguments) -> CallResult
     if !has_keys(context.kernel.host) {
         return Err(Errno::EINVAL);
     }
-    context
-        .with_space(|space| space.protect_by_key(VirtAddr::new(address), length, rights, key))
-        .map_err(protect_errno)?;
+    let address = VirtAddr::new(address);
+    let protect = || context.with_space(|space| space.protect_by_key(address, length, rights, key));
+    let protected = context.kernel.with_relief(protect);
+    protected.map_err(protect_errno)?;
     Ok(0)
 }
 

@@ -21,7 +21,7 @@ use alloc::{sync::Arc, vec::Vec};
 use linux_raw_sys::{general as raw, prctl};
 use memwright::{
     Access, AdviseError, AreaFlags, Awaited, HugeRefusal, LockError, LockFuture, MapKind,
-    MapRequest, OvercommitMode, Placement, Rights, SharedSetting,
+    MapRequest, OvercommitMode, Placement, ProtectError, Rights, SharedSetting,
     object::{Object, ObjectIdentity, Shmem},
     space::{Advice, Advised, ExecGain, RemapRequest, SyncFlags},
     uffd::{Watch, WatchEvent},
@@ -190,7 +190,8 @@ pub fn mmap(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     }
     let request = request(plan, length, kind, max_rights);
     let mapped = telling(context, |space, witness| {
-        space.map_telling(&request, witness)
+        let map = || space.map_telling(&request, witness);
+        context.kernel.with_relief(map)
     });
     let mapped = mapped.map_err(map_errno)?;
     if context.kernel.probes.exist() && !plan.anonymous {
@@ -242,9 +243,8 @@ fn map_low(
         let free = free.ok_or(Errno::ENOMEM)?;
         request.placement = Placement::FixedNoReplace(VirtAddr::new(free));
     }
-    let mapped = context
-        .with_space(|space| space.map(&request))
-        .map_err(map_errno)?;
+    let map = || context.with_space(|space| space.map(&request));
+    let mapped = context.kernel.with_relief(map).map_err(map_errno)?;
     Ok(mapped.as_u64())
 }
 
@@ -359,7 +359,8 @@ pub fn munmap(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     let [address, length, ..] = *arguments;
     let address = VirtAddr::new(address);
     telling(context, |space, witness| {
-        space.unmap_telling(address, length, witness)
+        let unmap = || space.unmap_telling(address, length, witness);
+        context.kernel.with_relief(unmap)
     })
     .map_err(unmap_errno)?;
     Ok(0)
@@ -398,18 +399,38 @@ pub fn mprotect(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     }
     match context.with_space(|space| space.protect(address, length, rights)) {
         Ok(()) => Ok(0),
-        Err(error) => Err(protect_errno(error)),
+        Err(error) => protect_failed(context, arguments, error),
     }
+}
+
+/// What the failure comes to; out of the way of what succeeds.
+#[cold]
+#[inline(never)]
+fn protect_failed(context: &Context<'_>, arguments: &Arguments, error: ProtectError) -> CallResult {
+    let mut first = Some(error);
+    let [address, length, protection, ..] = *arguments;
+    let (address, rights) = (VirtAddr::new(address), rights(protection)?);
+    // It was tried once.
+    let protect = || match first.take() {
+        Some(error) => Err(error),
+        None => context.with_space(|space| space.protect(address, length, rights)),
+    };
+    let protected = context.kernel.with_relief(protect);
+    protected.map_err(protect_errno)?;
+    Ok(0)
 }
 
 /// The same for memory that may only be executed, of which a protection key forbids the reading.
 #[cold]
 fn protect_execute_only(context: &Context<'_>, address: VirtAddr, length: u64) -> CallResult {
     let key = keys::execute_only(context);
-    let result = context.with_space(|space| match key {
-        Some(key) => space.protect_execute_only(address, length, key),
-        None => space.protect(address, length, Rights::EXECUTE),
-    });
+    let protect = || {
+        context.with_space(|space| match key {
+            Some(key) => space.protect_execute_only(address, length, key),
+            None => space.protect(address, length, Rights::EXECUTE),
+        })
+    };
+    let result = context.kernel.with_relief(protect);
     result.map_err(protect_errno)?;
     Ok(0)
 }
@@ -432,7 +453,8 @@ pub fn mremap(context: &Context<'_>, arguments: &Arguments) -> CallResult {
         dont_unmap: has(raw::MREMAP_DONTUNMAP),
     };
     let moved = telling(context, |space, witness| {
-        space.remap_telling(request, witness)
+        let remap = || space.remap_telling(request, witness);
+        context.kernel.with_relief(remap)
     });
     Ok(moved.map_err(remap_errno)?.as_u64())
 }
@@ -508,11 +530,13 @@ pub(super) fn advise(
             announced.note(watch, event);
             announced.tell(context);
         };
-        let done = space.discard(address, length, advice, &mut tell);
+        let discard = || space.discard(address, length, advice, &mut tell);
+        let done = context.kernel.with_relief(discard);
         done.map(|()| Advised::Done)
     } else {
         awaiting(context, space, || {
-            match space.advise(address, length, advice) {
+            let advise = || space.advise(address, length, advice);
+            match context.kernel.with_relief(advise) {
                 Err(AdviseError::Watched(awaited)) => Err(awaited),
                 advised => Ok(advised),
             }
@@ -559,9 +583,8 @@ pub fn mseal(context: &Context<'_>, arguments: &Arguments) -> CallResult {
         return Err(Errno::EINVAL);
     }
     let address = VirtAddr::new(address);
-    context
-        .with_space(|space| space.seal(address, length))
-        .map_err(seal_errno)?;
+    let seal = || context.with_space(|space| space.seal(address, length));
+    context.kernel.with_relief(seal).map_err(seal_errno)?;
     Ok(0)
 }
 
@@ -615,7 +638,8 @@ fn lock(context: &Context<'_>, address: u64, length: u64, on_fault: bool) -> Cal
     let address = VirtAddr::new(address);
     let space = context.space();
     let locked = awaiting(context, &space, || {
-        match space.lock(address, length, on_fault) {
+        let lock = || space.lock(address, length, on_fault);
+        match context.kernel.with_relief(lock) {
             Err(LockError::Watched(awaited)) => Err(awaited),
             locked => Ok(locked),
         }
@@ -629,9 +653,9 @@ fn lock(context: &Context<'_>, address: u64, length: u64, on_fault: bool) -> Cal
 /// `munlock`.
 pub fn munlock(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     let address = VirtAddr::new(arguments[0]);
-    context
-        .with_space(|space| space.unlock(address, arguments[1]))
-        .map_err(|error| lock_failed(context, error))?;
+    let unlock = || context.with_space(|space| space.unlock(address, arguments[1]));
+    let unlocked = context.kernel.with_relief(unlock);
+    unlocked.map_err(|error| lock_failed(context, error))?;
     Ok(0)
 }
 
@@ -651,7 +675,8 @@ pub fn mlockall(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     let current = flags & raw::MCL_CURRENT != 0;
     let space = context.space();
     let locked = awaiting(context, &space, || {
-        match space.lock_all(current, future, on_fault) {
+        let lock = || space.lock_all(current, future, on_fault);
+        match context.kernel.with_relief(lock) {
             Err(LockError::Watched(awaited)) => Err(awaited),
             locked => Ok(locked),
         }
@@ -665,9 +690,9 @@ pub fn mlockall(context: &Context<'_>, arguments: &Arguments) -> CallResult {
 
 /// `munlockall`.
 pub fn munlockall(context: &Context<'_>, _arguments: &Arguments) -> CallResult {
-    context
-        .with_space(|space| space.unlock_all())
-        .map_err(|error| lock_failed(context, error))?;
+    let unlock = || context.with_space(|space| space.unlock_all());
+    let unlocked = context.kernel.with_relief(unlock);
+    unlocked.map_err(|error| lock_failed(context, error))?;
     Ok(0)
 }
 
@@ -710,11 +735,13 @@ pub fn brk(context: &Context<'_>, arguments: &Arguments) -> CallResult {
         let request = MapRequest::anonymous(new - old, Rights::READ | Rights::WRITE)
             .at(Placement::FixedNoReplace(VirtAddr::new(old)))
             .with(AreaFlags::HEAP);
-        context.check_heap().is_ok() && context.with_space(|space| space.map(&request)).is_ok()
+        let map = || context.with_space(|space| space.map(&request));
+        context.check_heap().is_ok() && context.kernel.with_relief(map).is_ok()
     } else if new < old {
         let end = VirtAddr::new(new);
         let unmapped = telling(context, |space, witness| {
-            space.unmap_telling(end, old - new, witness)
+            let unmap = || space.unmap_telling(end, old - new, witness);
+            context.kernel.with_relief(unmap)
         });
         unmapped.is_ok()
     } else {
@@ -797,7 +824,8 @@ pub fn set_merging(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     if rest != [0; 3] {
         return Err(Errno::EINVAL);
     }
-    let set = context.with_space(|space| space.merge_all(on != 0));
+    let merge = || context.with_space(|space| space.merge_all(on != 0));
+    let set = context.kernel.with_relief(merge);
     set.map_err(|_| Errno::ENOMEM)?;
     context.kernel.merge_scan.want(context.kernel);
     Ok(0)

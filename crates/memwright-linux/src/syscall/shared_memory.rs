@@ -190,9 +190,8 @@ pub fn shmat(context: &Context<'_>, arguments: &Arguments) -> CallResult {
         flags: AreaFlags::empty(),
         populate: false,
     };
-    let mapped = context
-        .with_space(|space| space.map(&request))
-        .map_err(map_errno)?;
+    let map = || context.with_space(|space| space.map(&request));
+    let mapped = context.kernel.with_relief(map).map_err(map_errno)?;
     let mut standing = segment.standing.lock();
     standing.times[0] = Moment::now(context.kernel).seconds;
     standing.last = context.process().id;
@@ -250,9 +249,8 @@ pub fn shmdt(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     for (part, _) in parts {
         let (at, length) = (part.start.address(), part.len() * PAGE);
         // Nobody is told (Linux 7.2 `ksys_shmdt`).
-        context
-            .with_space(|space| space.unmap(at, length))
-            .map_err(unmap_errno)?;
+        let unmap = || context.with_space(|space| space.unmap(at, length));
+        context.kernel.with_relief(unmap).map_err(unmap_errno)?;
     }
     let mut standing = segment.standing.lock();
     standing.times[1] = Moment::now(context.kernel).seconds;

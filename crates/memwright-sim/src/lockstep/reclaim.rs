@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use memwright::swap::Effort;
+use memwright::swap::{Effort, ObjectPlace};
 use memwright_table::{CpuId, Page};
 
 use super::{Difference, Lockstep};
@@ -54,6 +54,19 @@ impl Lockstep {
                 *self.successes.entry("page that left").or_default() += u64::MAX - effort.wanted;
             }
         }
+        let running = self.host.machine().run_on(cpu);
+        let mut effort = Effort {
+            look: u64::MAX,
+            wanted: u64::MAX,
+        };
+        let mut place = ObjectPlace::default();
+        let memory = self.host.memory();
+        memory.reclaim_objects(&mut place, None, &mut effort);
+        if effort.wanted < u64::MAX {
+            let left = self.successes.entry("page that left unshown").or_default();
+            *left += u64::MAX - effort.wanted;
+        }
+        drop(running);
         self.succeeded("reclaim");
     }
 

@@ -157,3 +157,64 @@ fn of_shared_memory() {
         assert!(memory.remove_swap(0));
     });
 }
+
+/// Pages of an object that come back several at a time, for programs and for calls, and leave while nobody shows them.
+#[test]
+fn of_shared_memory_together() {
+    run(&machine(512), 6, 0, |trial| {
+        let device = Arc::new(HostSwap::new(64));
+        let added = trial.host.memory().add_swap(device, 0);
+        assert_eq!(added, Ok(Some(0)));
+        let program = trial.program();
+        let file = trial.shmem(40);
+        let shown = MapRequest::object(file.clone(), 0, bytes(40), READ_WRITE, true)
+            .at(Placement::Fixed(at(0)));
+        trial.on("map", &program, |space| space.map(&shown));
+        for page in 0..40 {
+            trial.write(&program, page, page as u8 + 1);
+        }
+        trial.begin();
+        let out = || {
+            trial.on("pageout", &program, |space| {
+                space.advise(at(0), bytes(40), Advice::PageOut)
+            });
+        };
+        out();
+        for page in 0..40 {
+            trial.read(&program, page);
+        }
+        out();
+        let byte = |page: u64| {
+            let _running = trial.host.machine().run_on(FIRST);
+            let mut found = [0];
+            file.read_at(bytes(page), &mut found).map(|_| found[0])
+        };
+        for page in 0..40 {
+            let found = trial.step("read", || byte(page));
+            assert_eq!(found, page as u8 + 1);
+        }
+        for _ in 0..2 {
+            let _running = trial.host.machine().run_on(FIRST);
+            let mut effort = Effort {
+                look: 1000,
+                wanted: 1000,
+            };
+            let mut place = ObjectPlace::default();
+            let memory = trial.host.memory();
+            assert!(memory.reclaim_objects(&mut place, None, &mut effort));
+        }
+        assert_eq!(file.pages_in_swap(), 40);
+        trial.step("write", || {
+            let _running = trial.host.machine().run_on(FIRST);
+            file.write_at(bytes(20) + 1, &[9])
+        });
+        trial.step("truncate", || {
+            let _running = trial.host.machine().run_on(FIRST);
+            file.set_size(bytes(30) - 5)
+        });
+        for page in 0..29 {
+            trial.read(&program, page);
+        }
+        trial.forget(&program, 30..40);
+    });
+}

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use memwright::Advice;
-use memwright::swap::ObjectPlace;
+use memwright::swap::{Effort, ObjectPlace};
 use memwright::uffd::WatchModes;
 use memwright_sim::HostSwap;
 use memwright_sim::process::{Signal, Space};
@@ -55,13 +55,52 @@ fn swapped_shared() -> World {
     world
 }
 
+/// A page of shared memory that the program no longer shows, though it may.
+fn unshown() -> World {
+    let world = sharing();
+    let call = |space: &Space| space.advise(at(0), bytes(1), Advice::DontNeed);
+    world.process().on(FIRST, call).expect("mapped");
+    world
+}
+
+/// Two pages of shared memory in adjacent slots, of which the program may show the first.
+fn swapped_together() -> World {
+    let world = unshown();
+    let running = world.host.machine().run_on(FIRST);
+    assert_eq!(world.shared().set_size(bytes(2)), Ok(()));
+    assert_eq!(world.shared().write_at(bytes(1), &[5]), Ok(1));
+    drop(running);
+    reclaim(&world, FIRST);
+    assert_eq!(world.host.memory().swap().totals().1, 2);
+    world
+}
+
+/// The hand passes the objects twice.
+fn reclaim(world: &World, cpu: CpuId) {
+    let _running = world.host.machine().run_on(cpu);
+    for _ in 0..2 {
+        let mut effort = Effort {
+            look: 100,
+            wanted: 100,
+        };
+        let mut place = ObjectPlace::default();
+        let memory = world.host.memory();
+        assert!(memory.reclaim_objects(&mut place, None, &mut effort));
+    }
+}
+
 /// The page is in one place.
 fn in_one_place(world: &World) {
+    each_in_one_place(world, 1);
+}
+
+/// The same for several.
+fn each_in_one_place(world: &World, pages: u64) {
     let (frames, slots) = (
         world.host.frames().used_by(FrameKind::Object),
         world.host.memory().swap().totals().1,
     );
-    assert_eq!(frames + slots, 1, "{frames} frames, {slots} slots");
+    assert_eq!(frames + slots, pages, "{frames} frames, {slots} slots");
 }
 
 /// Every store is there afterwards, wherever the page was.
@@ -301,6 +340,104 @@ fn swapoff_and_fault_of_shared_memory() {
             assert!(world.host.memory().remove_swap(0), "still in use");
             assert_eq!(read(world.process(), FIRST, 0), Ok(3));
             in_one_place(&world);
+            world.end()
+        },
+    );
+}
+
+/// Reclaim finds a page that nobody shows while a call writes to it: every store is there.
+#[test]
+fn reclaim_of_what_nobody_shows_and_call() {
+    explore(
+        &unshown,
+        &[
+            |world| reclaim(world, FIRST),
+            |world| {
+                let _running = world.host.machine().run_on(SECOND);
+                assert_eq!(world.shared().write_at(0, &[2]), Ok(1));
+                assert_eq!(world.shared().write_at(0, &[3]), Ok(1));
+            },
+        ],
+        |world| {
+            in_one_place(&world);
+            assert_eq!(read(world.process(), FIRST, 0), Ok(3));
+            world.end()
+        },
+    );
+}
+
+/// The same while a program comes to show it.
+#[test]
+fn reclaim_of_what_nobody_shows_and_fault() {
+    explore(
+        &unshown,
+        &[
+            |world| reclaim(world, FIRST),
+            |world| {
+                world.try_write(0, 2);
+                world.try_write(0, 3);
+            },
+        ],
+        |world| {
+            in_one_place(&world);
+            assert_eq!(read(world.process(), FIRST, 0), Ok(3));
+            world.end()
+        },
+    );
+}
+
+/// A page comes back unasked while somebody writes to it: it gets one frame, and the store is not lost.
+#[test]
+fn swap_in_of_neighbours_and_call() {
+    explore(
+        &swapped_together,
+        &[
+            |world| {
+                let found = read(world.process(), FIRST, 0);
+                assert_eq!(found, Ok(1));
+            },
+            |world| {
+                let _running = world.host.machine().run_on(SECOND);
+                assert_eq!(world.shared().write_at(bytes(1), &[6]), Ok(1));
+            },
+        ],
+        |world| {
+            each_in_one_place(&world, 2);
+            let running = world.host.machine().run_on(FIRST);
+            let mut found = [0];
+            assert_eq!(world.shared().read_at(bytes(1), &mut found), Ok(1));
+            assert_eq!(found, [6]);
+            drop(running);
+            world.end()
+        },
+    );
+}
+
+/// A page comes back unasked while it is cut off: what is there afterwards is new.
+#[test]
+fn swap_in_of_neighbours_and_punch() {
+    explore(
+        &swapped_together,
+        &[
+            |world| {
+                let _running = world.host.machine().run_on(FIRST);
+                let mut found = [0];
+                assert_eq!(world.shared().read_at(0, &mut found), Ok(1));
+                assert_eq!(found, [1]);
+            },
+            |world| {
+                let _running = world.host.machine().run_on(SECOND);
+                assert_eq!(world.shared().punch(bytes(1), bytes(2)), Ok(()));
+                world.over();
+            },
+        ],
+        |world| {
+            each_in_one_place(&world, 1);
+            let running = world.host.machine().run_on(FIRST);
+            let mut found = [1];
+            assert_eq!(world.shared().read_at(bytes(1), &mut found), Ok(1));
+            assert_eq!(found, [0]);
+            drop(running);
             world.end()
         },
     );

@@ -125,7 +125,7 @@ impl<M: Machine> Fault<'_, M> {
         let frame = match object.frame(&core.memory, index, to_object) {
             Ok(frame) => frames.adopt(frame),
             Err(ObjectError::InSwap) => {
-                *read |= object.bring_in(&core.memory, index)?;
+                *read |= self.bring_object_in(object, index)?;
                 return Ok(None);
             }
             Err(error) => {

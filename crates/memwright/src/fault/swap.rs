@@ -8,6 +8,7 @@ use memwright_table::{
 
 use super::{Fault, FaultKind};
 use crate::error::FaultError;
+use crate::object::{Object, ObjectError};
 use crate::policy::SwapInReuse;
 use crate::space::access_bits;
 use crate::stats::Row;
@@ -85,7 +86,9 @@ impl<'a, M: Machine> Fault<'a, M> {
     fn swap_in_around(self, slot: u64) {
         let core = self.core;
         let window = self.area.window.get();
-        let wanted = window.pages_at(self.page, self.hits(window));
+        let hits = self.hits(window, 0);
+        core.memory.count_ahead(self.cpu, window.ahead().1, hits);
+        let wanted = window.pages_at(self.page, hits);
         // What lies in the same table is changed under one lock.
         let table_end = (self.page.number() | (TABLE_PAGES - 1)) + 1;
         let end = (self.page.number() + wanted).min(table_end);
@@ -109,8 +112,40 @@ impl<'a, M: Machine> Fault<'a, M> {
             .set(Window::after(first.add(ahead), wanted, ahead));
     }
 
-    /// How many of the pages that came unasked with the last fault were used since.
-    fn hits(self, window: Window) -> u64 {
+    /// Brings the object's page `index` back, which the fault wants, with those that follow it. Whether a device was
+    /// read for it.
+    #[cold]
+    pub(super) fn bring_object_in(
+        self,
+        object: &dyn Object<M>,
+        index: u64,
+    ) -> Result<bool, ObjectError> {
+        let memory = &*self.core.memory;
+        if !memory.policy().swapin_around() {
+            return Ok(object.bring_in(memory, index, 1)? > 0);
+        }
+        let window = self.area.window.get();
+        let (first, ahead) = window.ahead();
+        let seen = self.area.range().contains(first) && ahead > 0;
+        let asked = if seen {
+            object.asked_for(self.area.offset_of(first), ahead)
+        } else {
+            0
+        };
+        let hits = self.hits(window, asked);
+        let wanted = window.pages_at(self.page, hits);
+        let most = wanted.min(self.area.end().number() - self.page.number());
+        let read = object.bring_in(memory, index, most)?;
+        memory.count_ahead(self.cpu, ahead, hits);
+        let next = Window::after_read(self.page, wanted, read);
+        self.area.window.set(next);
+        memory.count_on(self.cpu, Row::SwapAround, read.saturating_sub(1));
+        Ok(read > 0)
+    }
+
+    /// How many of the pages that came unasked with the last fault were used since: by this program, or as `asked` says
+    /// of an object's, by somebody, a bit for each.
+    fn hits(self, window: Window, asked: u64) -> u64 {
         let core = self.core;
         let (first, ahead) = window.ahead();
         let range = PageRange::new(first, first.add(ahead)).intersect(self.area.range());
@@ -124,12 +159,11 @@ impl<'a, M: Machine> Fault<'a, M> {
         while next < range.end {
             cursor.seek(next);
             let page = cursor.peek().present();
-            hits += u64::from(page.is_some_and(|page| page.bits.intersects(used)));
+            let is_used = page.is_some_and(|page| page.bits.intersects(used))
+                || asked >> (next.number() - first.number()) & 1 != 0;
+            hits += u64::from(is_used);
             next = next.add(1);
         }
-        core.memory.count_on(self.cpu, Row::SwapAroundHit, hits);
-        core.memory
-            .count_on(self.cpu, Row::SwapAroundWasted, ahead - hits);
         hits
     }
 

@@ -108,13 +108,20 @@ pub trait Object<M: Machine>: Send + Sync {
         0
     }
 
-    /// Brings page `index` back if it is in swap. Whether a device was read for that.
+    /// Brings page `index` back if it is in swap, and with it up to `most` pages in all that follow it, where that is
+    /// cheap. For how many a device was read.
     ///
     /// # Errors
     /// [`ObjectError::OutOfMemory`] or [`ObjectError::Io`].
-    fn bring_in(&self, memory: &Memory<M>, index: u64) -> Result<bool, ObjectError> {
-        let _ = (memory, index);
-        Ok(false)
+    fn bring_in(&self, memory: &Memory<M>, index: u64, most: u64) -> Result<u64, ObjectError> {
+        let _ = (memory, index, most);
+        Ok(0)
+    }
+
+    /// For which of the `pages` pages from `first` on somebody asked since they came: a bit for each, at most 64.
+    fn asked_for(&self, first: u64, pages: u64) -> u64 {
+        let _ = (first, pages);
+        0
     }
 
     /// Sends those of the pages out that may leave. Nobody shows them afterwards, though he comes back to them. Called

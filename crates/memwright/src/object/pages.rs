@@ -18,6 +18,8 @@ const WHOLE: u64 = 1;
 const IN_SWAP: u64 = 1 << 63;
 /// In the word of a page in memory: it is being written to a slot, and nobody has asked for it since.
 const LEAVING: u64 = 1 << 62;
+/// In the word of a page in memory: somebody asked for it since it came, or was looked at.
+const ASKED: u64 = 1 << 61;
 
 /// Levels enough for every index of a 64-bit byte offset.
 const MAX_HEIGHT: u32 = 6;
@@ -74,17 +76,54 @@ impl<M: Machine> Pages<M> {
     }
 
     /// The frame at `index`, if the page is in memory. The store keeps its reference. A page that is leaving stays:
-    /// who asks may write to it.
+    /// who asks may write to it. Who asks uses it, as far as reclaim is concerned.
     pub fn get(&self, index: u64) -> Option<Frame> {
+        self.find(index, ASKED)
+    }
+
+    /// The same for who shows the page though nobody asked for it.
+    pub fn get_unasked(&self, index: u64) -> Option<Frame> {
+        self.find(index, 0)
+    }
+
+    /// The frame at `index`, if the page is in memory, whose word gets `mark`.
+    #[inline]
+    fn find(&self, index: u64, mark: u64) -> Option<Frame> {
         let word = self.word(self.lowest(index)?, slot_at(index, 0));
         let value = word.load(Ordering::Relaxed);
-        if value & LEAVING != 0 && !planted(Mistake::SharedOutAsked) {
-            word.store(value & !LEAVING, Ordering::Relaxed);
+        let Stored::InMemory(frame) = decoded(value)? else {
+            return None;
+        };
+        let known = planted(Mistake::SharedOutAskedAgain) && value & ASKED != 0;
+        let mut found = value | mark;
+        if !known && !planted(Mistake::SharedOutAsked) {
+            found &= !LEAVING;
         }
-        match decoded(value)? {
-            Stored::InMemory(frame) => Some(frame),
-            Stored::InSwap(_) => None,
+        if found != value {
+            word.store(found, Ordering::Relaxed);
         }
+        Some(frame)
+    }
+
+    /// Whether somebody asked for page `index` since it came, or was [aged](Self::age).
+    pub fn was_asked(&self, index: u64) -> bool {
+        let word = self
+            .lowest(index)
+            .map(|node| self.word(node, slot_at(index, 0)));
+        word.is_some_and(|word| is_asked(word.load(Ordering::Relaxed)))
+    }
+
+    /// The same, and from now on it is as if nobody had.
+    pub fn age(&self, index: u64) -> bool {
+        let Some(node) = self.lowest(index) else {
+            return false;
+        };
+        let word = self.word(node, slot_at(index, 0));
+        let value = word.load(Ordering::Relaxed);
+        if is_asked(value) {
+            word.store(value & !ASKED, Ordering::Relaxed);
+        }
+        is_asked(value)
     }
 
     /// Where page `index` is, for whoever does not touch its contents.
@@ -248,7 +287,8 @@ impl<M: Machine> Pages<M> {
     /// The word of page `index`, if it is still leaving `frame`.
     fn leaving(&self, index: u64, frame: Frame) -> Option<&AtomicU64> {
         let word = self.word(self.lowest(index)?, slot_at(index, 0));
-        (word.load(Ordering::Relaxed) == encoded(frame) | LEAVING).then_some(word)
+        let value = word.load(Ordering::Relaxed) & !ASKED;
+        (value == encoded(frame) | LEAVING).then_some(word)
     }
 
     /// Page `index` is in `frame` from now on, whose reference the store takes, if it is in `slot`: the use of that is
@@ -475,12 +515,17 @@ fn encoded(frame: Frame) -> u64 {
     u64::from(frame.number()) + 1
 }
 
+/// Whether a word is that of a page in memory for which somebody asked.
+const fn is_asked(value: u64) -> bool {
+    value & IN_SWAP == 0 && value & ASKED != 0
+}
+
 /// What a word says.
 fn decoded(value: u64) -> Option<Stored> {
     if value & IN_SWAP != 0 {
         return Some(Stored::InSwap(value & !IN_SWAP));
     }
-    match value & !LEAVING {
+    match value & !(LEAVING | ASKED) {
         0 => None,
         stored => Some(Stored::InMemory(Frame::new((stored - 1) as u32))),
     }

@@ -18,6 +18,7 @@ use crate::huge::{HUGE_PAGES, SharedMode, SharedSetting};
 use crate::memory::Memory;
 use crate::numa::PolicyId;
 use crate::stats::Row;
+use crate::swap::{MOST, SwapPayer};
 
 /// An object whose pages live in memory and swap alone, and begin as zeroes (Linux 7.2 `mm/shmem.c`).
 ///
@@ -47,8 +48,10 @@ impl<M: Machine> Shmem<M> {
         size: u64,
         identity: ObjectIdentity,
     ) -> Result<Self, OutOfMemory> {
+        let store = Store::new(&memory, size)?;
+        memory.swap().list(&store)?;
         Ok(Self {
-            store: Store::new(&memory, size)?,
+            store,
             memory,
             mappings: Mappings::new(),
             identity,
@@ -69,7 +72,17 @@ impl<M: Machine> Shmem<M> {
     #[must_use]
     pub fn staying(mut self) -> Self {
         self.leaves = false;
+        self.memory.swap().delist(&self.store);
         self
+    }
+
+    /// Lets `payer` pay for the object if nobody does yet: for the slots of pages that leave while nobody shows them, and as
+    /// its group's measure has it for those in memory.
+    pub fn charge_to(&self, payer: SwapPayer) {
+        let mut state = self.store.lock();
+        if state.payer == SwapPayer::NOBODY {
+            state.payer = payer;
+        }
     }
 
     /// The same, with all of it promised at once: shared anonymous memory
@@ -181,7 +194,7 @@ impl<M: Machine> Shmem<M> {
     pub fn frame_for(&self, index: u64, create: bool) -> Result<Option<Frame>, ObjectError> {
         loop {
             match self.frame_in_memory(index, create) {
-                Err(ObjectError::InSwap) => self.store.bring_in(&self.memory, index)?,
+                Err(ObjectError::InSwap) => self.store.bring_in_for_call(&self.memory, index)?,
                 found => return found,
             };
         }
@@ -322,7 +335,7 @@ impl<M: Machine> Shmem<M> {
     /// Brings the pages from `first` on back of which a huge page is to be made.
     fn gather_swapped(&self, first: u64) -> Result<(), CollapseError> {
         for index in first..first + HUGE_PAGES {
-            let brought = self.store.bring_in(&self.memory, index);
+            let brought = self.store.bring_in(&self.memory, index, MOST);
             brought.map_err(|error| match error {
                 ObjectError::OutOfMemory => CollapseError::NoFrames,
                 ObjectError::BeyondEnd
@@ -400,14 +413,8 @@ impl<M: Machine> Shmem<M> {
 
 impl<M: Machine> Drop for Shmem<M> {
     fn drop(&mut self) {
-        let listed = {
-            let mut state = self.store.lock();
-            state.pages.remove_range(0, u64::MAX);
-            state.is_listed
-        };
-        if listed {
-            self.memory.swap().delist(&self.store);
-        }
+        self.store.lock().pages.remove_range(0, u64::MAX);
+        self.memory.swap().delist(&self.store);
         self.memory.take_back(self.promised);
     }
 }
@@ -444,13 +451,16 @@ impl<M: Machine> Object<M> for Shmem<M> {
         count
     }
 
-    fn bring_in(&self, memory: &Memory<M>, index: u64) -> Result<bool, ObjectError> {
-        self.store.bring_in(memory, index)
+    fn bring_in(&self, memory: &Memory<M>, index: u64, most: u64) -> Result<u64, ObjectError> {
+        self.store.bring_in(memory, index, most)
+    }
+
+    fn asked_for(&self, first: u64, pages: u64) -> u64 {
+        self.store.asked_for(first, pages)
     }
 
     fn send_out(&self, memory: &Memory<M>, leaving: &Leaving) -> Left {
-        let swap = memory.swap();
-        if !self.leaves || !swap.is_on() || !swap.list(&self.store) {
+        if !self.leaves || !memory.swap().is_on() {
             return Left::default();
         }
         let mut pages = leaving.pages;
@@ -470,7 +480,7 @@ impl<M: Machine> Object<M> for Shmem<M> {
         let state = self.store.lock();
         let end = pages_of(state.size);
         for (index, frame) in (first..).zip(frames) {
-            *frame = match state.pages.get(index) {
+            *frame = match state.pages.get_unasked(index) {
                 Some(found) if index < end => Some(memory.frames().share(found).into_raw()),
                 Some(_) | None => None,
             };

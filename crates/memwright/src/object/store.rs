@@ -6,6 +6,7 @@ use memwright_table::{Machine, OutOfMemory, Shared};
 use super::placed::Placed;
 use super::{ObjectError, Pages, Stored};
 use crate::memory::Memory;
+use crate::swap::{SwapPayer, Window, WindowCell};
 
 /// What the lock of a store guards.
 pub(crate) struct State<M: Machine> {
@@ -14,13 +15,17 @@ pub(crate) struct State<M: Machine> {
     pub(crate) size: u64,
     /// Where new pages come from.
     pub(super) placed: Placed,
-    /// The store is on the list of those that may have pages in swap.
-    pub(crate) is_listed: bool,
+    /// Where the store is on the list of those whose pages may leave, if it is.
+    pub(crate) listed: Option<u64>,
+    /// Who pays for the slots of pages that leave while nobody shows them.
+    pub(crate) payer: SwapPayer,
 }
 
 /// The pages of one object.
 pub(crate) struct Store<M: Machine> {
     state: Lock<State<M>>,
+    /// How many pages come back together for calls, which know no area.
+    pub(crate) window: WindowCell,
 }
 
 impl<M: Machine> Store<M> {
@@ -31,10 +36,12 @@ impl<M: Machine> Store<M> {
             pages,
             size,
             placed: Placed::new(),
-            is_listed: false,
+            listed: None,
+            payer: SwapPayer::NOBODY,
         };
         Shared::try_new(Self {
             state: Lock::new(Rank::Object, state),
+            window: WindowCell::new(Window::NONE),
         })
     }
 
@@ -59,7 +66,7 @@ impl<M: Machine> Store<M> {
                 return Ok(state);
             };
             drop(state);
-            self.bring_in(memory, *index)?;
+            self.bring_in_for_call(memory, *index)?;
         }
     }
 }

@@ -4,8 +4,8 @@ use core::sync::atomic::{AtomicU64, Ordering};
 
 use memwright_table::Page;
 
-/// The most pages that one fault brings back.
-const MOST: u64 = 16;
+/// The most pages that one fault, or one call, brings back.
+pub(crate) const MOST: u64 = 16;
 /// Of these, those beside the one that faulted.
 pub(crate) const MOST_AROUND: usize = MOST as usize - 1;
 /// Pages that the first fault brings back.
@@ -67,6 +67,11 @@ impl Window {
         } else {
             (self.wanted / 2).max(1)
         }
+    }
+
+    /// The same for pages of an object from `page` on, of which so many were read.
+    pub(crate) fn after_read(page: Page, wanted: u64, read: u64) -> Self {
+        Self::after(page.add(read.max(1)), wanted, read.saturating_sub(1))
     }
 
     /// After a fault for which so many pages were wanted, and so many came before `next` beside the one that faulted.

@@ -6,7 +6,8 @@
 //! around.rs  how many come back together
 //! out.rs     pages leave                 ../fault/swap.rs  a page comes back
 //! reclaim.rs which leave when memory is short
-//! object.rs  pages of shared memory   out_object.rs  which of them leave
+//! object.rs  pages of shared memory   out_object.rs  which of them leave, as those tell who show them
+//! unshown.rs those that nobody shows
 //! lazy.rs    pages whose contents may be lost
 //! remove.rs  a device is taken out of use
 //! payer.rs   who pays for slots
@@ -35,8 +36,9 @@ mod reclaim;
 mod remove;
 mod slot;
 mod transfers;
+mod unshown;
 
-pub(crate) use around::{MOST_AROUND, Window, WindowCell};
+pub(crate) use around::{MOST, MOST_AROUND, Window, WindowCell};
 pub(crate) use cache::Cached;
 pub use device::{DeviceError, Direction, Submission, SwapDevice, Ticket, Transfer};
 pub use object::{Leaving, Left, ObjectPlace};
@@ -95,7 +97,7 @@ pub struct Swap<M: Machine> {
     devices: Lock<Vec<Option<Active<M>>>>,
     /// What each payer has.
     bills: Bills,
-    /// Objects that may have pages in slots.
+    /// Objects whose pages may leave.
     stores: Lock<Vec<Listed<M>>>,
 }
 
@@ -211,11 +213,12 @@ impl<M: Machine> Swap<M> {
         self.bills.limit(payer, most);
     }
 
-    /// Makes `payer` a new one without slots and limits: for slots of the one before nobody pays from now on.
+    /// Makes `payer` a new one without slots and limits: for slots and objects of the one before nobody pays from now on.
     ///
     /// # Errors
     /// No heap to note who pays for each slot.
     pub fn open_payer(&self, payer: SwapPayer) -> Result<(), OutOfMemory> {
+        self.forgive_objects(payer);
         let mut devices = self.devices.lock();
         self.bills.open(payer);
         for active in devices.iter_mut().flatten() {

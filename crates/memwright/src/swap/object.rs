@@ -7,9 +7,9 @@
 //! has no slot any more, as on Linux.
 
 use memwright_table::mistake::{Mistake, planted};
-use memwright_table::{FrameKind, FrameRef, Machine, Shared, Slots, TryPush};
+use memwright_table::{FrameKind, FrameRef, Machine, OutOfMemory, Page, Shared, Slots, TryPush};
 
-use super::{DeviceError, Direction, Place, Swap, SwapPayer, Transfers};
+use super::{DeviceError, Direction, MOST, Place, Swap, SwapPayer, Transfers, Window};
 use crate::error::ObjectError;
 use crate::memory::Memory;
 use crate::object::{CLUSTER, Cluster, Mappings, Store, Stored};
@@ -45,34 +45,188 @@ struct OnItsWay<'a, M: Machine> {
     slot: u64,
 }
 
-impl<M: Machine> Store<M> {
-    /// Brings page `index` back if it is in swap. Whether the device was read for it.
+/// A page on its way back.
+struct OnItsWayBack<'a, M: Machine> {
+    index: u64,
+    slot: u64,
+    /// A use of the slot is its reader's.
+    is_held: bool,
+    /// What it is read into.
+    frame: Option<FrameRef<'a, M>>,
+    /// It is in the frame from now on, not in the slot.
+    came: bool,
+}
+
+/// Pages that come back together.
+struct Coming<'a, M: Machine> {
+    pages: [Option<OnItsWayBack<'a, M>>; MOST as usize],
+    transfers: Transfers<M, { MOST as usize }>,
+}
+
+impl<'a, M: Machine> Coming<'a, M> {
+    const fn new() -> Self {
+        Self {
+            pages: [const { None }; MOST as usize],
+            transfers: Transfers::new(),
+        }
+    }
+
+    /// Has the pages read, as far as there are frames for them.
     ///
     /// # Errors
-    /// [`ObjectError::OutOfMemory`] or [`ObjectError::Io`]: the page is where it was.
-    pub(crate) fn bring_in(&self, memory: &Memory<M>, index: u64) -> Result<bool, ObjectError> {
+    /// There is none for the first.
+    fn begin(&mut self, memory: &'a Memory<M>) -> Result<(), ObjectError> {
         let (frames, swap) = (&**memory.frames(), &**memory.swap());
-        let slot = {
-            let state = self.lock();
-            let Some(Stored::InSwap(slot)) = state.pages.stored(index) else {
-                return Ok(false);
+        for (number, way) in self.pages.iter_mut().flatten().enumerate() {
+            let frame = match frames.allocate(0, FrameKind::Object) {
+                Ok(frame) => frame,
+                Err(error) if number == 0 => return Err(error.into()),
+                Err(_) => break,
             };
-            if !planted(Mistake::SharedSlotReused) {
+            let page = (way.slot, frame.frame());
+            let transfers = &mut self.transfers;
+            transfers.begin(swap, frames, number, Direction::In, page);
+            way.frame = Some(frame);
+        }
+        Ok(())
+    }
+
+    /// Waits until they are read, and returns how many were.
+    ///
+    /// # Errors
+    /// The first cannot be read.
+    fn finish(&mut self, memory: &Memory<M>) -> Result<u64, ObjectError> {
+        let mut result = Ok(());
+        let mut read = 0;
+        for (number, way) in self.pages.iter_mut().flatten().enumerate() {
+            if way.frame.is_none() {
+                continue;
+            }
+            if self.transfers.finish(memory.frames(), number).is_ok() {
+                read += 1;
+                continue;
+            }
+            memory.count(Row::SwapFailed, 1);
+            way.frame = None;
+            if number == 0 {
+                result = Err(ObjectError::Io);
+            }
+        }
+        memory.count(Row::SwapIn, read);
+        result.map(|()| read)
+    }
+
+    /// Gives up what nobody has any more: slots of those that came, frames of those that did not.
+    fn settle(self, memory: &Memory<M>) {
+        let (frames, swap) = (&**memory.frames(), &**memory.swap());
+        for way in self.pages.into_iter().flatten() {
+            if way.came {
+                let _ = way.frame.map(FrameRef::into_raw);
+                // The store's use.
+                swap.release(frames, way.slot);
+            }
+            if way.is_held {
+                swap.release(frames, way.slot);
+            }
+        }
+    }
+}
+
+impl<M: Machine> Store<M> {
+    /// Brings page `index` back if it is in swap, and with it up to `most` pages in all that follow it, as long as their
+    /// slots follow its own and there are frames for them: all are asked for before the first is waited for. Returns
+    /// how many the device was read for.
+    ///
+    /// # Errors
+    /// [`ObjectError::OutOfMemory`] or [`ObjectError::Io`]: the page is where it was. What was to come with it may be
+    /// back.
+    pub(crate) fn bring_in(
+        &self,
+        memory: &Memory<M>,
+        index: u64,
+        most: u64,
+    ) -> Result<u64, ObjectError> {
+        let Some(mut coming) = self.claim(memory, index, most) else {
+            return Ok(0);
+        };
+        let begun = coming.begin(memory);
+        let read = coming.finish(memory);
+        {
+            let mut state = self.lock();
+            for way in coming.pages.iter_mut().flatten() {
+                way.came = way
+                    .frame
+                    .as_ref()
+                    .is_some_and(|frame| state.pages.come_back(way.index, way.slot, frame.frame()));
+            }
+        }
+        coming.settle(memory);
+        begun?;
+        read
+    }
+
+    /// Becomes a user of the slots of page `index`, if it is in swap, and of those of the pages that follow it and come
+    /// with it: they are given to no other page meanwhile.
+    fn claim(&self, memory: &Memory<M>, index: u64, most: u64) -> Option<Coming<'_, M>> {
+        let (frames, swap) = (&**memory.frames(), &**memory.swap());
+        let state = self.lock();
+        let Some(Stored::InSwap(first)) = state.pages.stored(index) else {
+            return None;
+        };
+        state.choose(memory, index);
+        let mut coming = Coming::new();
+        let ways = coming.pages.iter_mut().zip(index..);
+        for (number, (way, index)) in ways.take(most.clamp(1, MOST) as usize).enumerate() {
+            let slot = Place::of(first).after(number as u32).slot();
+            if state.pages.stored(index) != Some(Stored::InSwap(slot)) {
+                break;
+            }
+            let is_held = !planted(Mistake::SharedSlotReused)
+                && (number == 0 || !planted(Mistake::SharedAroundReused));
+            if is_held {
                 swap.share(frames, slot);
             }
-            state.choose(memory, index);
-            slot
-        };
-        let read = read(memory, slot);
-        let frame = read.inspect_err(|_| swap.release(frames, slot))?;
-        if self.lock().pages.come_back(index, slot, frame.frame()) {
-            let _ = frame.into_raw();
-            swap.release(frames, slot);
+            *way = Some(OnItsWayBack {
+                index,
+                slot,
+                is_held,
+                frame: None,
+                came: false,
+            });
         }
-        if !planted(Mistake::SharedSlotReused) {
-            swap.release(frames, slot);
+        Some(coming)
+    }
+
+    /// The same for a call, which shows the page nowhere: as many pages come as calls for this object used of late.
+    pub(crate) fn bring_in_for_call(
+        &self,
+        memory: &Memory<M>,
+        index: u64,
+    ) -> Result<(), ObjectError> {
+        if !memory.policy().swapin_around() {
+            return self.bring_in(memory, index, 1).map(|_| ());
         }
-        Ok(true)
+        let (window, page) = (self.window.get(), Page::new(index));
+        let (first, ahead) = window.ahead();
+        let hits = self.asked_for(first.number(), ahead).count_ones();
+        let wanted = window.pages_at(page, hits.into());
+        let read = self.bring_in(memory, index, wanted)?;
+        let cpu = memory.frames().machine().cpu();
+        memory.count_ahead(cpu, ahead, hits.into());
+        self.window.set(Window::after_read(page, wanted, read));
+        memory.count_on(cpu, Row::SwapAround, read.saturating_sub(1));
+        Ok(())
+    }
+
+    /// For which of the `pages` pages from `first` on somebody asked since they came: a bit for each, at most 64.
+    pub(crate) fn asked_for(&self, first: u64, pages: u64) -> u64 {
+        if pages == 0 {
+            return 0;
+        }
+        let state = self.lock();
+        let asked = |bit: &u64| state.pages.was_asked(first.wrapping_add(*bit));
+        let bits = (0..pages.min(u64::BITS.into())).filter(asked);
+        bits.fold(0, |found, bit| found | 1 << bit)
     }
 
     /// Brings the pages from `from` on back that are on the device with this number, and takes them off `left`. Returns
@@ -89,8 +243,8 @@ impl<M: Machine> Store<M> {
             if *left == 0 {
                 return Ok(Some(index));
             }
-            *left -= 1;
-            self.bring_in(memory, index)?;
+            let read = self.bring_in(memory, index, (*left).min(MOST))?;
+            *left = left.saturating_sub(read.max(1));
             next = index + 1;
         }
         Ok(None)
@@ -129,6 +283,11 @@ impl<M: Machine> Store<M> {
                 mappings.withdraw(run.start, run.end);
             }
         }
+        self.write_out(memory, pages, payer)
+    }
+
+    /// The same where nobody shows them.
+    pub(super) fn write_out(&self, memory: &Memory<M>, pages: Cluster, payer: SwapPayer) -> Left {
         let (ways, mut is_full) = self.begin(memory, pages, payer);
         let (frames, swap) = (&**memory.frames(), &**memory.swap());
         let mut transfers = Transfers::<M, CLUSTER>::new();
@@ -206,31 +365,16 @@ impl<M: Machine> Store<M> {
     }
 }
 
-/// A frame with what is in `slot`.
-fn read<M: Machine>(memory: &Memory<M>, slot: u64) -> Result<FrameRef<'_, M>, ObjectError> {
-    let frame = memory.frames().allocate(0, FrameKind::Object)?;
-    if memory
-        .swap()
-        .read(memory.frames(), slot, frame.frame())
-        .is_err()
-    {
-        memory.count(Row::SwapFailed, 1);
-        return Err(ObjectError::Io);
-    }
-    memory.count(Row::SwapIn, 1);
-    Ok(frame)
-}
-
 /// Where a round through all objects with pages in swap is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ObjectPlace {
     /// The object to go on with, or the first after it.
-    number: u64,
+    pub(super) number: u64,
     /// The page there.
-    index: u64,
+    pub(super) index: u64,
 }
 
-/// A store that may have pages in swap.
+/// A store whose pages may leave.
 pub(super) struct Listed<M: Machine> {
     /// Rises with each entry of the list: the list is sorted by it.
     number: u64,
@@ -238,16 +382,19 @@ pub(super) struct Listed<M: Machine> {
 }
 
 impl<M: Machine> Swap<M> {
-    /// Sees to it that whoever takes a device out of use finds the store. False if there is no heap for that.
-    pub(crate) fn list(&self, store: &Shared<Store<M>>) -> bool {
+    /// Lets the pages of a store leave: reclaim, and whoever takes a device out of use, find them from now on.
+    ///
+    /// # Errors
+    /// No heap.
+    pub(crate) fn list(&self, store: &Shared<Store<M>>) -> Result<(), OutOfMemory> {
         let mut stores = self.stores.lock();
-        let mut state = store.lock();
-        if !state.is_listed {
-            let number = stores.last().map_or(0, |last: &Listed<M>| last.number + 1);
-            let store = store.clone();
-            state.is_listed = stores.try_push(Listed { number, store }).is_ok();
-        }
-        state.is_listed
+        let number = stores.last().map_or(0, |last: &Listed<M>| last.number + 1);
+        stores.try_push(Listed {
+            number,
+            store: store.clone(),
+        })?;
+        store.lock().listed = Some(number);
+        Ok(())
     }
 
     /// How many slots have pages of objects.
@@ -257,19 +404,31 @@ impl<M: Machine> Swap<M> {
         stores.iter().map(count).sum()
     }
 
-    /// Takes a store off the list.
+    /// Takes a store off the list, if it is there.
     pub(crate) fn delist(&self, store: &Shared<Store<M>>) {
         let mut stores = self.stores.lock();
-        let found = stores
-            .iter()
-            .position(|listed| Shared::ptr_eq(&listed.store, store));
-        let listed = found.map(|position| stores.remove(position));
+        let number = store.lock().listed.take();
+        let found = number.and_then(|number| {
+            let place = stores.binary_search_by_key(&number, |listed| listed.number);
+            place.ok()
+        });
+        let listed = found.map(|place| stores.remove(place));
         drop(stores);
         drop(listed);
     }
 
+    /// Lets nobody pay for the objects for which `payer` did.
+    pub(super) fn forgive_objects(&self, payer: SwapPayer) {
+        for listed in self.stores.lock().iter() {
+            let mut state = listed.store.lock();
+            if state.payer == payer {
+                state.payer = SwapPayer::NOBODY;
+            }
+        }
+    }
+
     /// The listed store with this number, or the first after it.
-    fn listed(&self, number: u64) -> Option<(u64, Shared<Store<M>>)> {
+    pub(super) fn listed(&self, number: u64) -> Option<(u64, Shared<Store<M>>)> {
         let stores = self.stores.lock();
         let position = stores.partition_point(|listed| listed.number < number);
         let listed = stores.get(position)?;

@@ -21,6 +21,7 @@ mod protect;
 mod remap;
 mod shared_huge;
 mod swap;
+mod swap_objects;
 mod swap_shared;
 mod track;
 mod uffd;

@@ -1,7 +1,7 @@
 //! Buffers that are registered with a ring: pages that stay where they are until they are given back
 //! (`io_uring/rsrc.c` of Linux 7.2).
 
-use crate::{Memory, Space, abi::IoVector, errno::Errno};
+use crate::{Memory, Space, abi::IoVector, errno::Errno, kernel::Kernel};
 use alloc::{sync::Arc, vec::Vec};
 use memwright_table::{Frame, PAGE_SIZE, VirtAddr};
 
@@ -27,14 +27,14 @@ impl Buffers {
     ///
     /// # Errors
     /// `EFAULT` for memory that cannot be written, is empty, or is too much for one buffer; `ENOMEM`.
-    pub fn pin(
-        memory: &Arc<Memory>,
+    pub(crate) fn pin(
+        kernel: &Kernel,
         space: &Space,
         pieces: &[IoVector],
         limit: u64,
     ) -> Result<Self, Errno> {
         let mut buffers = Self {
-            memory: memory.clone(),
+            memory: kernel.memory.clone(),
             all: Vec::new(),
         };
         let mut left = limit;
@@ -59,7 +59,8 @@ impl Buffers {
             let frames = frames.ok_or(Errno::ENOMEM)?;
             for page in first..first + pages {
                 let at = VirtAddr::new(page * PAGE_SIZE as u64);
-                frames.push(space.pin(at).map_err(|_| Errno::EFAULT)?.into_raw());
+                let pinned = kernel.with_relief(|| space.pin(at));
+                frames.push(pinned.map_err(|_| Errno::EFAULT)?.into_raw());
             }
         }
         Ok(buffers)

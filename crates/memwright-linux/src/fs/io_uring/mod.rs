@@ -11,9 +11,9 @@ use super::{
     turn::Turn,
 };
 use crate::{
-    Memory,
     context::Context,
     errno::Errno,
+    kernel::Kernel,
     sync::{Lock, Rank},
     wait::WaitQueue,
 };
@@ -42,9 +42,10 @@ impl Ring {
     ///
     /// # Errors
     /// `ENOMEM`.
-    pub fn new(memory: &Arc<Memory>, sizes: Sizes) -> Result<Self, Errno> {
-        let shared = RingMemory::new(memory, sizes).map_err(|_| Errno::ENOMEM)?;
-        shared.make().map_err(|_| Errno::ENOMEM)?;
+    pub(crate) fn new(kernel: &Kernel, sizes: Sizes) -> Result<Self, Errno> {
+        let shared = RingMemory::new(&kernel.memory, sizes).map_err(|_| Errno::ENOMEM)?;
+        let made = kernel.with_relief(|| shared.make());
+        made.map_err(|_| Errno::ENOMEM)?;
         for (offset, value) in [
             (SUBMIT_MASK, sizes.submissions - 1),
             (COMPLETE_MASK, sizes.completions - 1),

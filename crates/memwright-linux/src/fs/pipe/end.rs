@@ -242,15 +242,15 @@ impl PipeEnd {
     fn fill(&self, source: &mut Source<'_>, room: usize) -> Result<usize, Errno> {
         let mut done = 0;
         while done < room {
-            let stored = self
-                .pipe
-                .begin_write(room - done)
-                .and_then(|(frame, span)| {
-                    let (offset, length) = (span.offset, span.length);
-                    let taken = source.take_frame(&self.pipe.memory, frame, offset, length);
-                    self.pipe.finish_write(span.slot, taken.unwrap_or(0));
-                    taken.map(|count| (count, length))
-                });
+            let stored =
+                self.pipe
+                    .begin_write(self.kernel, room - done)
+                    .and_then(|(frame, span)| {
+                        let (offset, length) = (span.offset, span.length);
+                        let taken = source.take_frame(&self.pipe.memory, frame, offset, length);
+                        self.pipe.finish_write(span.slot, taken.unwrap_or(0));
+                        taken.map(|count| (count, length))
+                    });
             match stored {
                 Ok((count, length)) => {
                     done += count;
@@ -318,7 +318,8 @@ impl PipeEnd {
                     continue;
                 }
             };
-            let mut frame = space.lend(at).map_err(|_| Errno::EFAULT)?;
+            let lent = self.kernel.with_relief(|| space.lend(at));
+            let mut frame = lent.map_err(|_| Errno::EFAULT)?;
             if room == PAGE_SIZE {
                 match self.pipe.lend(frame) {
                     None => {
@@ -340,7 +341,8 @@ impl PipeEnd {
         let mut buffer = [0; 256];
         let mut done = 0;
         while done < length {
-            let (page, span) = self.pipe.begin_write((length - done).min(buffer.len()))?;
+            let limit = (length - done).min(buffer.len());
+            let (page, span) = self.pipe.begin_write(self.kernel, limit)?;
             let part = &mut buffer[..span.length];
             frames.read(frame, offset + done, part);
             frames.write(page, span.offset, part);

@@ -14,7 +14,7 @@ use crate::{
     wait::WaitQueue,
 };
 use alloc::{sync::Arc, vec, vec::Vec};
-use memwright_table::{Frame, FrameKind, FrameRef, PAGE_SIZE};
+use memwright_table::{Frame, FrameKind, FrameRef, OutOfFrames, PAGE_SIZE};
 use ring::{DEFAULT_PAGES, PIPE_BUF, Ring, Span};
 
 use super::turn::Turn;
@@ -181,16 +181,22 @@ impl Pipe {
     ///
     /// # Errors
     /// `ENOMEM` if no frame is free.
-    fn begin_write(&self, limit: usize) -> Result<(Frame, Span), Errno> {
+    fn begin_write(&self, kernel: &Kernel, limit: usize) -> Result<(Frame, Span), Errno> {
+        let begun = kernel.with_relief(|| self.try_begin_write(limit));
+        begun.map_err(|_| Errno::ENOMEM)?.ok_or(Errno::EAGAIN)
+    }
+
+    /// The same, if there is room.
+    fn try_begin_write(&self, limit: usize) -> Result<Option<(Frame, Span)>, OutOfFrames> {
         let mut state = self.state.lock();
-        let span = state.ring.write_span(limit).ok_or(Errno::EAGAIN)?;
+        let Some(span) = state.ring.write_span(limit) else {
+            return Ok(None);
+        };
         let page = match state.pages[span.slot] {
             Some(page) => page,
             None => {
                 let frames = self.memory.frames();
-                let frame = frames
-                    .allocate(0, FrameKind::Object)
-                    .map_err(|_| Errno::ENOMEM)?;
+                let frame = frames.allocate(0, FrameKind::Object)?;
                 *state.pages[span.slot].insert(Page {
                     frame: frame.into_raw(),
                     lent: false,
@@ -199,7 +205,7 @@ impl Pipe {
         };
         debug_assert!(!page.lent, "a lent page is full");
         state.writing = true;
-        Ok((page.frame, span))
+        Ok(Some((page.frame, span)))
     }
 
     /// Takes a reference of a full page of a program in; gives it back unless there is room for it as a whole. The

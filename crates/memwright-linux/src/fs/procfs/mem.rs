@@ -34,7 +34,7 @@ const CHUNK: usize = 1024;
 impl File for MemoryFile {
     fn read(
         &self,
-        _context: &Context<'_>,
+        context: &Context<'_>,
         _open: &OpenFile,
         position: &mut u64,
         sink: &mut Sink<'_>,
@@ -47,7 +47,8 @@ impl File for MemoryFile {
         while sink.left() > 0 && *position < USER_END {
             let step = CHUNK - (*position % CHUNK as u64) as usize;
             let step = step.min(sink.left());
-            let read = match space.read(VirtAddr::new(*position), &mut buffer[..step]) {
+            let (at, bytes) = (VirtAddr::new(*position), &mut buffer[..step]);
+            let read = match context.kernel.with_relief(|| space.read(at, bytes)) {
                 Ok(()) => step,
                 Err((_, count)) => count,
             };
@@ -71,7 +72,7 @@ impl File for MemoryFile {
 
     fn write(
         &self,
-        _context: &Context<'_>,
+        context: &Context<'_>,
         _open: &OpenFile,
         position: &mut u64,
         source: &mut Source<'_>,
@@ -84,7 +85,8 @@ impl File for MemoryFile {
         while source.left() > 0 && *position < USER_END {
             let step = CHUNK - (*position % CHUNK as u64) as usize;
             let taken = source.take(&mut buffer[..step])?;
-            let stored = match space.write(VirtAddr::new(*position), &buffer[..taken]) {
+            let (at, bytes) = (VirtAddr::new(*position), &buffer[..taken]);
+            let stored = match context.kernel.with_relief(|| space.write(at, bytes)) {
                 Ok(()) => taken,
                 Err((_, count)) => count,
             };

@@ -143,9 +143,6 @@ fn check_pages(start: u64, length: u64) -> Result<(), Errno> {
     }
 }
 
-/// How often pages are sent out for one page that is to be filled and finds no memory.
-const FILL_ATTEMPTS: usize = 64;
-
 /// A command on the memory that a userfaultfd watches.
 struct Command<'a> {
     userfault: &'a Userfault,
@@ -307,9 +304,11 @@ impl Command<'_> {
         check_pages(wanted.start, wanted.length)?;
         let start = VirtAddr::new(wanted.start);
         let space = self.userfault.space.upgrade().ok_or(Errno::ENOMEM)?;
-        space
-            .watch(start, wanted.length, &self.watch, modes)
-            .map_err(watch_errno)?;
+        let watched = self
+            .context
+            .kernel
+            .with_relief(|| space.watch(start, wanted.length, &self.watch, modes));
+        watched.map_err(watch_errno)?;
         let mut commands = offered::RANGE;
         if space.has_hugetlb(start, wanted.length) {
             commands &= !offered::SMALL_ONLY;
@@ -349,9 +348,12 @@ impl Command<'_> {
         }
         let protect = wanted.mode == 1;
         let start = VirtAddr::new(wanted.start);
-        self.space()?
-            .write_protect(start, wanted.length, protect)
-            .map_err(watch_errno)?;
+        let space = self.space()?;
+        let protected = self
+            .context
+            .kernel
+            .with_relief(|| space.write_protect(start, wanted.length, protect));
+        protected.map_err(watch_errno)?;
         if wanted.mode == 0 {
             self.wake_range(wanted.start, wanted.length);
         }
@@ -378,9 +380,10 @@ impl Command<'_> {
             let contents: &[u8; PAGE_SIZE] =
                 bytes.as_slice().try_into().map_err(|_| Errno::EFAULT)?;
             let page = VirtAddr::new(wanted.to + ahead).page();
-            space
-                .fill(page, Fill::Bytes(contents), protect)
-                .map_err(fill_errno)
+            let fill = Fill::Bytes(contents);
+            let kernel = self.context.kernel;
+            let filled = kernel.with_relief(|| space.fill(page, fill, protect));
+            filled.map_err(fill_errno)
         })
     }
 
@@ -424,14 +427,19 @@ impl Command<'_> {
         if wanted.mode & !(1 | MOVE_MODE_ALLOW_SRC_HOLES) != 0 {
             return Err(Errno::EINVAL);
         }
-        let relocation = Relocation {
-            from: VirtAddr::new(wanted.from).page(),
-            to: VirtAddr::new(wanted.to).page(),
-            pages: wanted.length / PAGE_SIZE as u64,
-            holes: wanted.mode & MOVE_MODE_ALLOW_SRC_HOLES != 0,
-        };
-        let (pages, result) = self.space()?.relocate(&relocation, &self.watch);
-        let done = pages * PAGE_SIZE as u64;
+        let space = self.space()?;
+        let mut done = 0;
+        let result = self.context.kernel.with_relief(|| {
+            let relocation = Relocation {
+                from: VirtAddr::new(wanted.from + done).page(),
+                to: VirtAddr::new(wanted.to + done).page(),
+                pages: (wanted.length - done) / PAGE_SIZE as u64,
+                holes: wanted.mode & MOVE_MODE_ALLOW_SRC_HOLES != 0,
+            };
+            let (pages, result) = space.relocate(&relocation, &self.watch);
+            done += pages * PAGE_SIZE as u64;
+            result
+        });
         self.conclude(&wanted.target(), done, result.map_err(move_errno))
     }
 
@@ -453,7 +461,8 @@ impl Command<'_> {
         };
         self.fill_pages(&space, &target, |ahead, _| {
             let page = VirtAddr::new(wanted.start + ahead).page();
-            let filled = space.fill(page, fill, protect);
+            let kernel = self.context.kernel;
+            let filled = kernel.with_relief(|| space.fill(page, fill, protect));
             filled.map_err(fill_errno)
         })
     }
@@ -477,25 +486,12 @@ impl Command<'_> {
         }
         while done < target.length {
             result = page(done, unit);
-            for _ in 0..FILL_ATTEMPTS {
-                if unit != PageSize::Size4K || result != Err(Errno::ENOMEM) || !self.relieve() {
-                    break;
-                }
-                result = page(done, unit);
-            }
             if result.is_err() {
                 break;
             }
             done += unit.bytes();
         }
         self.conclude(target, done, result)
-    }
-
-    /// Sends pages out for one that found no frame. False if none went.
-    #[cold]
-    fn relieve(&self) -> bool {
-        let kernel = self.context.kernel;
-        kernel.reclaim.relieve(kernel)
     }
 
     /// Tells how many bytes were done, or why not even the first page was, and wakes who waits for them.

@@ -54,10 +54,19 @@ impl<'a> Announced<'a> {
         }
     }
 
-    /// Something happens, while the address space is locked or before it does.
+    /// Something happens, while the address space is locked or before it does. Who found no memory and tries again says
+    /// the same once more: that is told once.
     pub(crate) fn note(&mut self, watch: &Watch, event: WatchEvent) {
-        if let Some(userfault) = self.userfaults.find(watch.number) {
-            self.push(userfault, Tidings::Message(message_of(event)));
+        let Some(userfault) = self.userfaults.find(watch.number) else {
+            return;
+        };
+        let message = message_of(event);
+        let is_known = self.list.iter().any(|(known, tidings)| {
+            Arc::ptr_eq(known, &userfault)
+                && matches!(tidings, Tidings::Message(told) if *told == message)
+        });
+        if !is_known {
+            self.push(userfault, Tidings::Message(message));
         }
     }
 

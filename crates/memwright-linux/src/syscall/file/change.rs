@@ -12,6 +12,7 @@ use crate::{
         regular::{Regular, Seals},
         seek::{SIZE_MAX, explicit},
     },
+    kernel::Kernel,
     syscall::{
         Arguments, CallResult,
         table::{Kind, Status, SystemCall},
@@ -362,7 +363,7 @@ fn resize(context: &Context<'_>, inode: &Inode, size: u64) -> CallResult {
     if regular.is_secret() && regular.size() > 0 {
         return Err(Errno::EINVAL);
     }
-    regular.set_size(size)?;
+    regular.set_size(context.kernel, size)?;
     drop(turn);
     inode.touch_modified(Moment::now(context.kernel));
     Ok(0)
@@ -428,7 +429,7 @@ fn fallocate(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     }
     let turn = regular.take_turn(context)?;
     if mode == hole {
-        punch(regular, start, end)?;
+        punch(context.kernel, regular, start, end)?;
     } else {
         let grows = mode == 0 && end > regular.size();
         if grows && end > context.file_size_limit() {
@@ -438,7 +439,7 @@ fn fallocate(context: &Context<'_>, arguments: &Arguments) -> CallResult {
         if grows && regular.seals().contains(Seals::GROW) {
             return Err(Errno::EPERM);
         }
-        regular.allocate(&context.kernel.memory, start, end)?;
+        regular.allocate(context.kernel, start, end)?;
         if grows {
             regular.grow_to(end);
         }
@@ -448,14 +449,14 @@ fn fallocate(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     Ok(0)
 }
 
-fn punch(regular: &Regular, start: u64, end: u64) -> Result<(), Errno> {
+fn punch(kernel: &Kernel, regular: &Regular, start: u64, end: u64) -> Result<(), Errno> {
     if regular
         .seals()
         .intersects(Seals::WRITE | Seals::FUTURE_WRITE)
     {
         return Err(Errno::EPERM);
     }
-    regular.punch(start, end)
+    regular.punch(kernel, start, end)
 }
 
 fn fsync(context: &Context<'_>, arguments: &Arguments) -> CallResult {

@@ -72,7 +72,7 @@ fn io_uring_setup(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     let sizes = Sizes::new(entries as u32, completions, clamped).ok_or(Errno::EINVAL)?;
     context.check_heap()?;
     let kernel = context.kernel;
-    let ring = Ring::new(&kernel.memory, sizes)?;
+    let ring = Ring::new(kernel, sizes)?;
     words[0] = sizes.submissions;
     words[1] = sizes.completions;
     words[5] = uapi::IORING_FEAT_SINGLE_MMAP | uapi::IORING_FEAT_SUBMIT_STABLE;
@@ -162,7 +162,7 @@ fn io_uring_register(context: &Context<'_>, arguments: &Arguments) -> CallResult
         process.limits.lock().get(Resource::Locked).current / 4096
     };
     ring.register(context, || {
-        Buffers::pin(&context.kernel.memory, &space, &pieces, limit)
+        Buffers::pin(context.kernel, &space, &pieces, limit)
     })?;
     Ok(0)
 }

@@ -7,6 +7,7 @@ use crate::{
     context::Context,
     errno::Errno,
     fs::{inode::Body, open::OpenRequest, open_file::OpenFile, perf_event::EventFile},
+    kernel::Kernel,
     probes::{Probe, Refused},
     process::Thread,
     syscall::{
@@ -77,7 +78,7 @@ fn perf_event_open(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     let start = context.path_start(raw::AT_FDCWD, &path)?;
     let file = context.open_path(&start, &path, OpenRequest::new(raw::O_RDONLY, 0)?)?;
     let enabled = attributes.flags & DISABLED == 0;
-    let probe = probe(file, attributes.offset, &thread, enabled)?;
+    let probe = probe(context.kernel, file, attributes.offset, &thread, enabled)?;
     let kernel = context.kernel;
     let event = Box::new(EventFile::new(kernel, probe));
     let open = kernel
@@ -123,10 +124,18 @@ fn counted(context: &Context<'_>, id: i32) -> Result<Arc<Thread>, Errno> {
     }
 }
 
-fn probe(file: Arc<OpenFile>, offset: u64, thread: &Thread, enabled: bool) -> Result<Probe, Errno> {
+fn probe(
+    kernel: &Kernel,
+    file: Arc<OpenFile>,
+    offset: u64,
+    thread: &Thread,
+    enabled: bool,
+) -> Result<Probe, Errno> {
     let mut code = [0; 16];
     let read = match &file.inode().body {
-        Body::Regular(regular) if offset < regular.size() => regular.read_at(offset, &mut code)?,
+        Body::Regular(regular) if offset < regular.size() => {
+            regular.read_at(kernel, offset, &mut code)?
+        }
         _ => return Err(Errno::EINVAL),
     };
     Probe::new(file, offset, &code[..read], thread, enabled).map_err(|refused| match refused {

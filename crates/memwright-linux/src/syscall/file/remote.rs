@@ -216,7 +216,11 @@ fn process_vm_readv(context: &Context<'_>, arguments: &Arguments) -> CallResult 
     wanted.each(|from, step| {
         let mut buffer = [0; CHUNK];
         let step = step.min(sink.left());
-        let read = moved(wanted.space.read(from, &mut buffer[..step]), step)?;
+        let bytes = &mut buffer[..step];
+        let read = context
+            .kernel
+            .with_relief(|| wanted.space.read(from, bytes));
+        let read = moved(read, step)?;
         sink.put(&buffer[..read])
     })
 }
@@ -229,7 +233,9 @@ fn process_vm_writev(context: &Context<'_>, arguments: &Arguments) -> CallResult
     wanted.each(|to, step| {
         let mut buffer = [0; CHUNK];
         let taken = source.take(&mut buffer[..step])?;
-        moved(wanted.space.write(to, &buffer[..taken]), taken)
+        let bytes = &buffer[..taken];
+        let written = context.kernel.with_relief(|| wanted.space.write(to, bytes));
+        moved(written, taken)
     })
 }
 

@@ -151,9 +151,8 @@ pub(super) fn mbind(context: &Context<'_>, arguments: &Arguments) -> CallResult 
     let strict = flags & STRICT != 0 && policy.is_some();
     let start = VirtAddr::new(address);
     let looks = strict && moving == Moving::None;
-    context
-        .with_space(|space| space.bind(start, length, policy, looks))
-        .map_err(bind_errno)?;
+    let bind = || context.with_space(|space| space.bind(start, length, policy, looks));
+    context.kernel.with_relief(bind).map_err(bind_errno)?;
     if moving == Moving::None {
         return Ok(0);
     }

@@ -1,0 +1,411 @@
+//! Pages of shared memory that come back several at a time, and those that leave while nobody shows them.
+
+use std::sync::Arc;
+
+use memwright::object::{Cluster, Leaving, Object, ObjectError, ObjectIdentity, Shmem};
+use memwright::swap::{Effort, ObjectPlace, SwapPayer};
+use memwright::{FaultError, FaultKind, Row, SharedMode, SharedSetting};
+use memwright_table::FrameKind;
+
+use crate::swap::{Swapping, page_out};
+use crate::swap_shared::{Memory, byte, filled, places};
+use crate::world::{PAGE, R, RW, rows};
+
+const IN: FaultKind = FaultKind::SwapIn;
+
+const AROUND: [Row; 4] = [
+    Row::SwapIn,
+    Row::SwapAround,
+    Row::SwapAroundHit,
+    Row::SwapAroundWasted,
+];
+
+/// The same with a device on which pages come back several at a time.
+fn around(slots: u32) -> Swapping {
+    let swapping = Swapping::with_slots(slots);
+    let policy = swapping.world.memory.policy();
+    policy.set("swapin-around", "on").unwrap();
+    swapping
+}
+
+/// An object that nobody shows, whose pages have their number and one in them.
+fn unshown(swapping: &Swapping, pages: u64) -> Arc<Memory> {
+    let object = swapping.world.shmem(pages);
+    for index in 0..pages {
+        let bytes = [index as u8 + 1; PAGE as usize];
+        object.write_at(index * PAGE, &bytes).unwrap();
+    }
+    object
+}
+
+/// Passes so many pages of objects at most; returns how many left, and whether that was all.
+fn look(swapping: &Swapping, place: &mut ObjectPlace, look: u64) -> (u64, bool) {
+    let mut effort = Effort { look, wanted: 1000 };
+    let memory = &swapping.world.memory;
+    let is_over = memory.reclaim_objects(place, None, &mut effort);
+    (1000 - effort.wanted, is_over)
+}
+
+/// One round.
+fn round(swapping: &Swapping) -> u64 {
+    let mut place = ObjectPlace::default();
+    let (left, is_over) = look(swapping, &mut place, 10_000);
+    assert!(is_over && place == ObjectPlace::default());
+    left
+}
+
+#[test]
+fn who_goes_through_a_mapping_gets_several_pages_at_a_time() {
+    let swapping = around(256);
+    let (mut process, object) = filled(&swapping, 200);
+    page_out(&process, 0, 200);
+    assert_eq!(places(&object), (0, 200));
+    let mut major = 0;
+    let account = swapping.world.counted(|| {
+        for index in 0..200 {
+            let (found, kinds) = process.load_with(index).unwrap();
+            assert_eq!(found, index as u8 + 1);
+            major += kinds.iter().filter(|kind| **kind == IN).count();
+        }
+    });
+    // 8, then 16 at a time.
+    assert_eq!(major, 13);
+    assert_eq!(rows(&account, &AROUND), [200, 187, 172, 0]);
+    assert_eq!((places(&object), swapping.slots()), ((200, 0), 0));
+    // By stores too, each of which is a fault: 4, for what came last is gone, 8, then 16.
+    page_out(&process, 0, 200);
+    let mut major = 0;
+    for index in 0..200 {
+        let kinds = process.store(index, 7).unwrap();
+        major += kinds.iter().filter(|kind| **kind == IN).count();
+    }
+    assert_eq!(major, 14);
+    // The area ends before the slots do.
+    page_out(&process, 0, 200);
+    process.unmap(10, 190);
+    process.load(9);
+    assert_eq!(places(&object).0, 1);
+    process.check();
+}
+
+#[test]
+fn who_jumps_about_gets_few_pages_that_he_does_not_use() {
+    let swapping = around(256);
+    let (mut process, object) = filled(&swapping, 200);
+    page_out(&process, 0, 200);
+    swapping
+        .world
+        .memory
+        .policy()
+        .set("fault-around", "1")
+        .unwrap();
+    let account = swapping.world.counted(|| {
+        for index in [150, 20, 100, 60, 180, 5] {
+            assert_eq!(process.load_with(index), Ok((index as u8 + 1, vec![IN])));
+        }
+    });
+    assert_eq!(rows(&account, &AROUND), [14, 8, 0, 8]);
+    // Whoever else uses what came unasked, by a call too, makes it worth while.
+    let mut bytes = [0; 7 * PAGE as usize];
+    page_out(&process, 0, 200);
+    let other = swapping.world.process();
+    other.map_object(0, 200, R, &object, true);
+    let window = |first| {
+        let before = object.resident();
+        process.load_with(first).map(|_| object.resident() - before)
+    };
+    let mut window = window;
+    assert_eq!(window(40), Ok(1));
+    assert_eq!(window(41), Ok(2));
+    object.read_at(42 * PAGE, &mut bytes[..1]).unwrap();
+    assert_eq!(window(120), Ok(4));
+}
+
+#[test]
+fn who_calls_gets_several_pages_at_a_time() {
+    let swapping = around(256);
+    let (process, object) = filled(&swapping, 100);
+    page_out(&process, 0, 100);
+    let mut resident = Vec::new();
+    let account = swapping.world.counted(|| {
+        for index in 0..100 {
+            assert_eq!(byte(&object, index), Ok(index as u8 + 1));
+            resident.push(object.resident());
+        }
+    });
+    resident.dedup();
+    assert_eq!(resident, [8, 24, 40, 56, 72, 88, 100]);
+    assert_eq!(rows(&account, &AROUND), [100, 93, 82, 0]);
+    page_out(&process, 0, 100);
+    // Nothing is shown that was brought back by a call: it goes as what nobody shows does.
+    assert_eq!(places(&object), (100, 0));
+    assert_eq!((round(&swapping), round(&swapping)), (0, 100));
+    let account = swapping.world.counted(|| {
+        for index in [90, 10, 50, 30] {
+            object.write_at(index * PAGE, &[9]).unwrap();
+        }
+    });
+    let [read, ahead, hit, wasted] = rows(&account, &AROUND)[..] else {
+        unreachable!()
+    };
+    // What came last before is gone: it counts as unused.
+    assert_eq!((read - ahead, hit, wasted), (4, 0, 11 + 3));
+    swapping
+        .world
+        .memory
+        .policy()
+        .set("swapin-around", "off")
+        .unwrap();
+    let before = object.resident();
+    assert_eq!(byte(&object, 60), Ok(61));
+    assert_eq!(object.resident(), before + 1);
+}
+
+#[test]
+fn a_neighbour_that_cannot_be_read_stays_out_and_hinders_nobody() {
+    let swapping = around(64);
+    let (mut process, object) = filled(&swapping, 8);
+    page_out(&process, 0, 8);
+    // The second, fourth, ...
+    swapping.device.fail_each(2);
+    let account = swapping.world.counted(|| {
+        assert_eq!(process.load_with(0), Ok((1, vec![IN])));
+    });
+    swapping.device.fail_each(0);
+    assert_eq!(places(&object), (4, 4));
+    assert_eq!(rows(&account, &[Row::SwapFailed, Row::SwapIn]), [4, 4]);
+    page_out(&process, 0, 8);
+    for index in 0..8 {
+        assert_eq!(process.load(index), index as u8 + 1);
+    }
+    page_out(&process, 0, 8);
+    // Who needs a page that cannot be read is told, whatever came with it.
+    swapping.device.fail_each(1);
+    assert_eq!(process.load_with(3), Err(FaultError::Io));
+    assert_eq!(byte(&object, 3), Err(ObjectError::Io));
+    swapping.device.fail_each(0);
+    assert_eq!((places(&object), swapping.slots()), ((0, 8), 8));
+    // Where frames are few fewer come.
+    let frames = &swapping.world.frames;
+    frames.fail_after(Some(2));
+    assert_eq!(object.bring_in(&swapping.world.memory, 2, 6), Ok(2));
+    frames.fail_after(Some(0));
+    let failed = object.bring_in(&swapping.world.memory, 4, 4);
+    assert_eq!(failed, Err(ObjectError::OutOfMemory));
+    frames.fail_after(None);
+    assert_eq!((places(&object), swapping.slots()), ((2, 6), 6));
+}
+
+#[test]
+fn a_slot_that_is_read_unasked_is_given_to_no_other_page() {
+    let swapping = around(2);
+    let (process, object) = filled(&swapping, 2);
+    page_out(&process, 0, 2);
+    assert_eq!(swapping.slots(), 2);
+    // Before the two are there the second is cut off, and what came in its place is sent out.
+    let (other, memory) = (object.clone(), swapping.world.memory.clone());
+    swapping.device.after_read(move || {
+        other.punch(PAGE, 2 * PAGE).unwrap();
+        other.write_at(PAGE, &[77]).unwrap();
+        let mut pages = Cluster::default();
+        pages.insert(1);
+        let leaving = Leaving {
+            pages,
+            unused: false,
+            payer: SwapPayer::NOBODY,
+        };
+        let left = other.send_out(&memory, &leaving);
+        assert!(left.pages == 0 && left.is_full, "{left:?}");
+    });
+    assert_eq!(byte(&object, 0), Ok(1));
+    assert_eq!(byte(&object, 1), Ok(77));
+    assert_eq!((places(&object), swapping.slots()), ((2, 0), 0));
+}
+
+#[test]
+fn what_nobody_shows_goes_when_nobody_asked_for_it_between_two_looks() {
+    let swapping = Swapping::new();
+    let object = unshown(&swapping, 40);
+    let bytes = &mut [0; 1];
+    // What was made and not asked for since is unused from the beginning.
+    for index in 10..40 {
+        object.read_at(index * PAGE, bytes).unwrap();
+    }
+    assert_eq!(round(&swapping), 10);
+    object.write_at(20 * PAGE + 1, &[9]).unwrap();
+    assert_eq!(round(&swapping), 29);
+    assert_eq!(places(&object), (1, 39));
+    assert_eq!(round(&swapping), 1);
+    let frames = &swapping.world.frames;
+    assert_eq!(frames.used_by(FrameKind::Object), 0);
+    for index in 0..40 {
+        assert_eq!(byte(&object, index), Ok(index as u8 + 1));
+    }
+    // An effort that is over says where to go on, in this object or the next.
+    let second = unshown(&swapping, 10);
+    assert_eq!(round(&swapping), 10);
+    for index in 0..10 {
+        assert_eq!(byte(&second, index), Ok(index as u8 + 1));
+    }
+    let mut place = ObjectPlace::default();
+    let steps = [
+        (15, 15, false),
+        (20, 20, false),
+        (10, 5, false),
+        (10, 0, true),
+    ];
+    for (looks, left, is_over) in steps {
+        assert_eq!(
+            look(&swapping, &mut place, looks),
+            (left, is_over),
+            "{looks}"
+        );
+    }
+    assert_eq!((places(&object), places(&second)), ((0, 40), (10, 0)));
+}
+
+#[test]
+fn what_somebody_shows_holds_or_keeps_stays() {
+    let swapping = Swapping::new();
+    let object = unshown(&swapping, 6);
+    let mut process = swapping.world.process();
+    process.map_object(0, 3, RW, &object, true);
+    swapping
+        .world
+        .memory
+        .policy()
+        .set("fault-around", "1")
+        .unwrap();
+    process.load(0);
+    process.store(1, 20).unwrap();
+    let held = object.frame_for(4, false).unwrap().unwrap();
+    let held = swapping.world.frames.adopt(held);
+    round(&swapping);
+    assert_eq!(round(&swapping), 0);
+    assert_eq!(places(&object), (3, 3));
+    drop(held);
+    // What was shown until now goes like the rest.
+    process.unmap(0, 3);
+    assert_eq!(round(&swapping), 3);
+    assert_eq!((byte(&object, 1), byte(&object, 4)), (Ok(20), Ok(5)));
+    let identity = ObjectIdentity::default();
+    let memory = swapping.world.memory.clone();
+    let staying = Shmem::new(memory, PAGE, identity).unwrap().staying();
+    staying.write_at(0, &[1]).unwrap();
+    round(&swapping);
+    round(&swapping);
+    assert_eq!(places(&staying), (1, 0));
+}
+
+#[test]
+fn who_asks_for_a_page_again_while_it_is_written_keeps_it() {
+    let swapping = Swapping::new();
+    let object = unshown(&swapping, 4);
+    let mut process = swapping.world.process();
+    process.map_object(0, 4, RW, &object, true);
+    for index in 0..4 {
+        process.load(index);
+        // Asked for before it is sent out.
+        assert_eq!(byte(&object, index), Ok(index as u8 + 1));
+    }
+    let write = object.clone();
+    swapping.device.before_write(move || {
+        write.write_at(2 * PAGE, &[50]).unwrap();
+    });
+    page_out(&process, 0, 4);
+    assert_eq!(places(&object), (1, 3));
+    assert_eq!(process.load(2), 50);
+    // The same while nobody shows it, and the hand passes by once more.
+    process.unmap(0, 4);
+    for index in 0..4 {
+        assert!(byte(&object, index).is_ok());
+    }
+    assert_eq!(round(&swapping), 0);
+    let (write, memory) = (object.clone(), swapping.world.memory.clone());
+    swapping.device.before_write(move || {
+        write.write_at(2 * PAGE, &[60]).unwrap();
+        let mut effort = Effort {
+            look: 100,
+            wanted: 100,
+        };
+        let mut place = ObjectPlace::default();
+        memory.reclaim_objects(&mut place, None, &mut effort);
+    });
+    assert_eq!(round(&swapping), 3);
+    swapping.device.before_write(|| {});
+    assert_eq!(byte(&object, 2), Ok(60));
+}
+
+#[test]
+fn a_huge_page_that_nobody_shows_goes_in_parts() {
+    const HUGE: u64 = 512;
+    let swapping = Swapping::with_slots(600);
+    let world = &swapping.world;
+    world.memory.huge().set_shared_mode(SharedMode::Always);
+    let object = Shmem::new(world.memory.clone(), HUGE * PAGE, ObjectIdentity::default());
+    let object = Arc::new(object.unwrap().with_huge_pages(SharedSetting::File));
+    let mut process = world.process();
+    process.map_object(4, HUGE, RW, &object, true);
+    for index in [0, 1, 99, 511] {
+        process.store(4 + index, index as u8).unwrap();
+    }
+    assert_eq!(world.frames.object_folios(), (1, 1));
+    assert_eq!(round(&swapping), 0);
+    assert_eq!(world.frames.object_folios(), (1, 1), "shown as a whole");
+    process.unmap(4, HUGE);
+    round(&swapping);
+    round(&swapping);
+    assert_eq!(places(&object), (0, HUGE));
+    assert_eq!(world.frames.object_folios(), (0, 0));
+    for index in [0, 1, 99, 511] {
+        assert_eq!(byte(&object, index), Ok(index as u8));
+    }
+}
+
+#[test]
+fn an_object_is_paid_for_by_whoever_came_first() {
+    let swapping = Swapping::new();
+    let swap = swapping.world.memory.swap();
+    let payers = [SwapPayer::new(0), SwapPayer::new(1)];
+    for payer in payers {
+        swap.open_payer(payer).unwrap();
+    }
+    let objects = payers.map(|payer| {
+        let object = unshown(&swapping, 8);
+        object.charge_to(payer);
+        object.charge_to(payers[1]);
+        object
+    });
+    swap.limit_payer(payers[0], 5);
+    let reclaim = |payer| {
+        let mut effort = Effort {
+            look: 100,
+            wanted: 100,
+        };
+        let mut place = ObjectPlace::default();
+        let memory = &swapping.world.memory;
+        assert!(memory.reclaim_objects(&mut place, Some(payer), &mut effort));
+        100 - effort.wanted
+    };
+    assert_eq!(reclaim(payers[0]), 5);
+    assert_eq!(
+        objects.each_ref().map(|object| places(object)),
+        [(3, 5), (8, 0)]
+    );
+    assert_eq!(payers.map(|payer| swap.paid_by(payer)), [5, 0]);
+    // Who has no more slots hinders nobody else.
+    assert_eq!(round(&swapping), 8);
+    assert_eq!(payers.map(|payer| swap.paid_by(payer)), [5, 8]);
+    // A group that comes after another with its number pays for nothing of that.
+    let frames = |payer| {
+        let mut frames = 0;
+        let memory = &swapping.world.memory;
+        memory.visit_objects(payer, &mut |_| frames += 1);
+        frames
+    };
+    assert_eq!(byte(&objects[1], 0), Ok(1));
+    assert_eq!(payers.map(frames), [3, 1]);
+    swap.open_payer(payers[1]).unwrap();
+    assert_eq!((reclaim(payers[1]), reclaim(payers[1])), (0, 0));
+    assert_eq!(payers.map(frames), [3, 0]);
+}
