@@ -33,7 +33,10 @@ impl NotedFile {
             inode: 1,
         };
         Self {
-            pages: Shmem::new(memory, pages * PAGE_SIZE as u64, identity).expect("heap"),
+            // They go to the file and to nowhere else.
+            pages: Shmem::new(memory, pages * PAGE_SIZE as u64, identity)
+                .expect("heap")
+                .staying(),
             written_back: Mutex::new(BTreeMap::new()),
             dirty: Mutex::new(BTreeSet::new()),
         }

@@ -144,7 +144,7 @@ fn programs_see_it_while_pages_leave_move_and_merge() {
 /// Pages go out because there is no room for all.
 #[test]
 fn programs_see_it_while_memory_is_short() {
-    let successes = compare(6, 150, script(80), |_| short());
+    let successes = compare(6, 300, script(80), |_| short());
     expect(&successes, &["relief", "page that left"], 10);
     let ends = successes.get("out of memory").copied().unwrap_or_default();
     assert!(ends < 20, "{successes:?}");
