@@ -65,6 +65,12 @@ static void handshake(void)
 	CHECK_FAILS(ioctl(raw, UFFDIO_API, KERNEL), EFAULT);
 	api = (struct api){ 0xAA, 0, 0 };
 	CHECK_EQ(ioctl(raw, UFFDIO_API, &api), 0);
+	/* Whether a read would wait is said only of those that never do. */
+	CHECK_EQ(poll(&poller, 1, 0), 0);
+	CHECK_EQ(fcntl(raw, F_SETFL, 0), 0);
+	CHECK_EQ(poll(&poller, 1, 0), 1);
+	CHECK_EQ(poller.revents, POLLERR);
+	CHECK_EQ(fcntl(raw, F_SETFL, O_NONBLOCK), 0);
 	/* Twice. */
 	api = (struct api){ 0xAA, 0, 0 };
 	CHECK_FAILS(ioctl(raw, UFFDIO_API, &api), EINVAL);

@@ -295,7 +295,7 @@ impl File for ConsoleStream {
         Polling::Look
     }
 
-    fn readiness(&self, context: &Context<'_>) -> Readiness {
+    fn readiness(&self, context: &Context<'_>, _open: &OpenFile) -> Readiness {
         let mut ready = Readiness::empty();
         if self.reads() {
             // After a control byte nothing is ready, and the signal that it became ends the caller's wait.

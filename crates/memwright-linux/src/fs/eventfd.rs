@@ -129,7 +129,7 @@ impl File for EventCounter {
         Polling::Queues
     }
 
-    fn readiness(&self, _context: &Context<'_>) -> Readiness {
+    fn readiness(&self, _context: &Context<'_>, _open: &OpenFile) -> Readiness {
         let count = *self.count.lock();
         let mut ready = Readiness::empty();
         ready.set(Readiness::READ, count > 0);

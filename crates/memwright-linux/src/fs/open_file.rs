@@ -165,8 +165,8 @@ pub trait File: Send + Sync + AsAny {
     }
 
     /// What could be done now.
-    fn readiness(&self, context: &Context<'_>) -> Readiness {
-        let _ = context;
+    fn readiness(&self, context: &Context<'_>, open: &OpenFile) -> Readiness {
+        let _ = (context, open);
         Readiness::READ | Readiness::WRITE
     }
 

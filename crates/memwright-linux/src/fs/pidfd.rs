@@ -53,7 +53,7 @@ impl File for ProcessFile {
         Polling::Queues
     }
 
-    fn readiness(&self, context: &Context<'_>) -> Readiness {
+    fn readiness(&self, context: &Context<'_>, _open: &OpenFile) -> Readiness {
         match self.life(context.kernel) {
             Some(Life::Alive(_)) => Readiness::empty(),
             Some(Life::Zombie(_)) => Readiness::READ,

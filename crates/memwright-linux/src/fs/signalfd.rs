@@ -181,7 +181,7 @@ impl File for SignalFile {
         Polling::Queues
     }
 
-    fn readiness(&self, context: &Context<'_>) -> Readiness {
+    fn readiness(&self, context: &Context<'_>, _open: &OpenFile) -> Readiness {
         let mask = *self.mask.lock();
         let mut signals = context.process().signals.lock();
         let shared = signals.pending.set();

@@ -164,7 +164,7 @@ impl File for TimerFile {
         Polling::Queues
     }
 
-    fn readiness(&self, context: &Context<'_>) -> Readiness {
+    fn readiness(&self, context: &Context<'_>, _open: &OpenFile) -> Readiness {
         let state = self.timer.state.lock();
         let now = context.kernel.host.now();
         let mut ready = Readiness::empty();

@@ -4,6 +4,7 @@ pub mod file;
 pub(crate) mod futex;
 pub(crate) mod hugetlb;
 pub(crate) mod identity;
+mod ipc;
 pub(crate) mod keys;
 pub(crate) mod membarrier;
 pub(crate) mod memory;

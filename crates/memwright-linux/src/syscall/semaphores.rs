@@ -1,6 +1,6 @@
 //! Semaphores: `semget`, `semop`, `semtimedop`, `semctl` (Linux 7.2 `ipc/sem.c`).
 
-use super::{Arguments, CallResult, int};
+use super::{Arguments, CallResult, int, ipc};
 use crate::{
     abi::Timespec,
     abi_struct,
@@ -15,17 +15,10 @@ use crate::{
 };
 use alloc::{sync::Arc, vec::Vec};
 
-/// Flags and commands of `linux/ipc.h` and `linux/sem.h`, which linux-raw-sys lacks.
+/// Flags and commands of `linux/sem.h`, which linux-raw-sys lacks.
 mod raw {
-    pub const IPC_PRIVATE: u32 = 0;
-    pub const IPC_CREAT: u32 = 0o1000;
-    pub const IPC_EXCL: u32 = 0o2000;
     pub const IPC_NOWAIT: u16 = 0o4000;
     pub const SEM_UNDO: u16 = 0x1000;
-    pub const IPC_RMID: u32 = 0;
-    pub const IPC_SET: u32 = 1;
-    pub const IPC_STAT: u32 = 2;
-    pub const IPC_INFO: u32 = 3;
     pub const GETPID: u32 = 11;
     pub const GETVAL: u32 = 12;
     pub const GETALL: u32 = 13;
@@ -34,8 +27,6 @@ mod raw {
     pub const SETVAL: u32 = 16;
     pub const SETALL: u32 = 17;
     pub const SEM_INFO: u32 = 19;
-    /// Structures of 64 bits, which are the only ones here.
-    pub const IPC_64: u32 = 0x100;
 }
 
 /// Most operations of one call (`SEMOPM`).
@@ -87,24 +78,17 @@ pub fn semget(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     }
     let sets = &context.kernel.semaphores;
     let found = match key {
-        raw::IPC_PRIVATE => None,
+        ipc::IPC_PRIVATE => None,
         key => sets.with_key(key),
     };
     if let Some(set) = found {
-        let both = raw::IPC_CREAT | raw::IPC_EXCL;
-        if flags & both == both {
-            return Err(Errno::EEXIST);
-        }
-        if count > set.count() {
-            return Err(Errno::EINVAL);
-        }
-        let wanted = Permission::from_bits_truncate((flags >> 6 | flags >> 3 | flags) & 7);
-        if !set.permits(context.subject(), wanted) {
-            return Err(Errno::EACCES);
-        }
+        let subject = context.subject();
+        ipc::check_found(flags, count <= set.count(), |wanted| {
+            set.permits(subject, wanted)
+        })?;
         return Ok(set.id.into());
     }
-    if key != raw::IPC_PRIVATE && flags & raw::IPC_CREAT == 0 {
+    if key != ipc::IPC_PRIVATE && flags & ipc::IPC_CREAT == 0 {
         return Err(Errno::ENOENT);
     }
     if count == 0 {
@@ -166,9 +150,7 @@ fn operate(
     } else {
         Permission::READ
     };
-    if !set.permits(context.subject(), wanted) {
-        return Err(Errno::EACCES);
-    }
+    may(context, &set, wanted)?;
     let now = Moment::now(context.kernel).seconds;
     let process = context.process().id;
     let pending = match set.operate(context.kernel, process, operations, now)? {
@@ -208,9 +190,9 @@ fn read_operations(
 /// `semctl`.
 pub fn semctl(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     let &[id, number, command, argument, ..] = arguments;
-    let command = command as u32 & !raw::IPC_64;
+    let command = command as u32 & !ipc::IPC_64;
     let id = u32::try_from(int(id)).map_err(|_| Errno::EINVAL)?;
-    if matches!(command, raw::IPC_INFO | raw::SEM_INFO) {
+    if matches!(command, ipc::IPC_INFO | raw::SEM_INFO) {
         return tell_limits(context, argument, command == raw::SEM_INFO);
     }
     let value = argument as i32;
@@ -220,11 +202,11 @@ pub fn semctl(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     let set = context.kernel.semaphores.find(id);
     let set = set.ok_or(Errno::EINVAL)?;
     match command {
-        raw::IPC_STAT => {
+        ipc::IPC_STAT => {
             may(context, &set, Permission::READ)?;
             context.write_value(argument, &status(&set)).map(|()| 0)
         }
-        raw::IPC_SET | raw::IPC_RMID => administer(context, &set, command, argument),
+        ipc::IPC_SET | ipc::IPC_RMID => administer(context, &set, command, argument),
         raw::GETALL | raw::SETALL => all_values(context, &set, command, argument),
         raw::SETVAL => {
             let number = number_in(&set, number)?;
@@ -249,11 +231,7 @@ pub fn semctl(context: &Context<'_>, arguments: &Arguments) -> CallResult {
 }
 
 fn may(context: &Context<'_>, set: &Set, wanted: Permission) -> Result<(), Errno> {
-    if set.permits(context.subject(), wanted) {
-        Ok(())
-    } else {
-        Err(Errno::EACCES)
-    }
+    ipc::check(set.permits(context.subject(), wanted))
 }
 
 fn number_in(set: &Set, number: u64) -> Result<usize, Errno> {
@@ -268,7 +246,7 @@ fn number_in(set: &Set, number: u64) -> Result<usize, Errno> {
 /// Changes who may use the set, or removes it.
 fn administer(context: &Context<'_>, set: &Arc<Set>, command: u32, address: u64) -> CallResult {
     let wanted: Option<SetStatus> = match command {
-        raw::IPC_SET => Some(context.read_value(address)?),
+        ipc::IPC_SET => Some(context.read_value(address)?),
         _ => None,
     };
     if !set.is_owned_by(context.subject()) {

@@ -1,6 +1,6 @@
 //! Shared memory with keys: `shmget`, `shmat`, `shmdt`, `shmctl` (Linux 7.2 `ipc/shm.c`).
 
-use super::{Arguments, CallResult, hugetlb, int};
+use super::{Arguments, CallResult, hugetlb, int, ipc};
 use crate::{
     abi_struct,
     context::Context,
@@ -20,24 +20,15 @@ use memwright::{
 };
 use memwright_table::{PageRange, VirtAddr};
 
-/// Flags and commands of `linux/ipc.h` and `linux/shm.h`, which linux-raw-sys lacks.
+/// Flags and commands of `linux/shm.h`, which linux-raw-sys lacks.
 mod raw {
-    pub const IPC_PRIVATE: u32 = 0;
-    pub const IPC_CREAT: u32 = 0o1000;
-    pub const IPC_EXCL: u32 = 0o2000;
     pub const SHM_HUGETLB: u32 = 0o4000;
     pub const SHM_NORESERVE: u32 = 0o10000;
     pub const SHM_RDONLY: u32 = 0o10000;
     pub const SHM_RND: u32 = 0o20000;
     pub const SHM_REMAP: u32 = 0o40000;
     pub const SHM_EXEC: u32 = 0o100000;
-    pub const IPC_RMID: u32 = 0;
-    pub const IPC_SET: u32 = 1;
-    pub const IPC_STAT: u32 = 2;
-    pub const IPC_INFO: u32 = 3;
     pub const SHM_INFO: u32 = 14;
-    /// Structures of 64 bits, which are the only ones here.
-    pub const IPC_64: u32 = 0x100;
 }
 
 abi_struct! {
@@ -86,24 +77,17 @@ pub fn shmget(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     let (key, flags) = (key as u32, flags as u32);
     let segments = &context.kernel.segments;
     let found = match key {
-        raw::IPC_PRIVATE => None,
+        ipc::IPC_PRIVATE => None,
         key => segments.with_key(key),
     };
     if let Some(segment) = found {
-        let both = raw::IPC_CREAT | raw::IPC_EXCL;
-        if flags & both == both {
-            return Err(Errno::EEXIST);
-        }
-        if size > segment.size {
-            return Err(Errno::EINVAL);
-        }
-        let wanted = Permission::from_bits_truncate((flags >> 6 | flags >> 3 | flags) & 7);
-        if !segment.permits(context.subject(), wanted) {
-            return Err(Errno::EACCES);
-        }
+        let subject = context.subject();
+        ipc::check_found(flags, size <= segment.size, |wanted| {
+            segment.permits(subject, wanted)
+        })?;
         return Ok(segment.id.into());
     }
-    if key != raw::IPC_PRIVATE && flags & raw::IPC_CREAT == 0 {
+    if key != ipc::IPC_PRIVATE && flags & ipc::IPC_CREAT == 0 {
         return Err(Errno::ENOENT);
     }
     if size == 0 || size > segments.most_bytes.load(Ordering::Relaxed) {
@@ -167,9 +151,7 @@ pub fn shmat(context: &Context<'_>, arguments: &Arguments) -> CallResult {
         rights |= Rights::EXECUTE;
         wanted |= Permission::EXECUTE;
     }
-    if !segment.permits(context.subject(), wanted) {
-        return Err(Errno::EACCES);
-    }
+    ipc::check(segment.permits(context.subject(), wanted))?;
     let placement = attach_place(context, &segment, address, flags)?;
     context.check_heap()?;
     let object: Arc<dyn Object<crate::M>> = segment.clone();
@@ -262,9 +244,9 @@ pub fn shmdt(context: &Context<'_>, arguments: &Arguments) -> CallResult {
 pub fn shmctl(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     let &[id, command, address, ..] = arguments;
     let segments = &context.kernel.segments;
-    let command = command as u32 & !raw::IPC_64;
+    let command = command as u32 & !ipc::IPC_64;
     match command {
-        raw::IPC_INFO => {
+        ipc::IPC_INFO => {
             let most = &segments.most_bytes;
             let pages = segments.most_pages.load(Ordering::Relaxed);
             let limits = [
@@ -287,16 +269,14 @@ pub fn shmctl(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     let id = u32::try_from(int(id)).map_err(|_| Errno::EINVAL)?;
     let segment = segments.find(id).ok_or(Errno::EINVAL)?;
     match command {
-        raw::IPC_STAT => {
-            if !segment.permits(context.subject(), Permission::READ) {
-                return Err(Errno::EACCES);
-            }
+        ipc::IPC_STAT => {
+            ipc::check(segment.permits(context.subject(), Permission::READ))?;
             context.write_value(address, &status(&segment)).map(|()| 0)
         }
-        raw::IPC_SET | raw::IPC_RMID if !segment.is_owned_by(context.subject()) => {
+        ipc::IPC_SET | ipc::IPC_RMID if !segment.is_owned_by(context.subject()) => {
             Err(Errno::EPERM)
         }
-        raw::IPC_SET => {
+        ipc::IPC_SET => {
             let wanted: SegmentStatus = context.read_value(address)?;
             let mut standing = segment.standing.lock();
             standing.owner = Subject {
@@ -308,7 +288,7 @@ pub fn shmctl(context: &Context<'_>, arguments: &Arguments) -> CallResult {
             standing.times[2] = Moment::now(context.kernel).seconds;
             Ok(0)
         }
-        raw::IPC_RMID => {
+        ipc::IPC_RMID => {
             segments.remove(id);
             Ok(0)
         }

@@ -137,7 +137,7 @@ impl Item {
             return Readiness::empty();
         }
         open.file
-            .readiness(context)
+            .readiness(context, open)
             .intersection(self.interest.wanted())
     }
 

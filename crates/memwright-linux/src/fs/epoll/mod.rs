@@ -222,7 +222,7 @@ impl File for EpollFile {
         Polling::Queues
     }
 
-    fn readiness(&self, context: &Context<'_>) -> Readiness {
+    fn readiness(&self, context: &Context<'_>, _open: &OpenFile) -> Readiness {
         if self.epoll.has_ready(context) {
             Readiness::READ
         } else {

@@ -178,7 +178,7 @@ impl File for Ring {
         Ok(Mapping::Object(self.memory.clone()))
     }
 
-    fn readiness(&self, _context: &Context<'_>) -> Readiness {
+    fn readiness(&self, _context: &Context<'_>, _open: &OpenFile) -> Readiness {
         let room = self
             .memory
             .word(SUBMIT_TAIL)

@@ -199,7 +199,7 @@ impl File for PipeEnd {
         }
     }
 
-    fn readiness(&self, _context: &Context<'_>) -> Readiness {
+    fn readiness(&self, _context: &Context<'_>, _open: &OpenFile) -> Readiness {
         self.pipe.readiness(self.reads, self.writes)
     }
 

@@ -79,7 +79,7 @@ impl File for SocketFile {
         Polling::Queues
     }
 
-    fn readiness(&self, _context: &Context<'_>) -> Readiness {
+    fn readiness(&self, _context: &Context<'_>, _open: &OpenFile) -> Readiness {
         self.socket.readiness()
     }
 

@@ -333,8 +333,9 @@ impl File for UserfaultFile {
         Polling::Queues
     }
 
-    fn readiness(&self, _context: &Context<'_>) -> Readiness {
-        if !self.userfault.has_agreed() {
+    fn readiness(&self, _context: &Context<'_>, open: &OpenFile) -> Readiness {
+        // Nobody could say that a read would not wait: a fault may be resolved before it is read of (`userfaultfd_poll`).
+        if !self.userfault.has_agreed() || !open.is_nonblocking() {
             return Readiness::ERROR;
         }
         let mut ready = Readiness::empty();

@@ -66,7 +66,7 @@ impl Watch {
         let always = Readiness::ERROR | Readiness::HANGUP;
         match &self.open {
             Some(open) if open.is_path() => raw::POLLNVAL,
-            Some(open) => open.file.readiness(context).bits() & (self.wanted | always.bits()),
+            Some(open) => open.file.readiness(context, open).bits() & (self.wanted | always.bits()),
             None => raw::POLLNVAL,
         }
     }

@@ -1,0 +1,75 @@
+//! What calls for segments and for semaphores have in common (Linux 7.2 `ipc/util.c`).
+
+use crate::{errno::Errno, fs::permission::Permission};
+
+/// A key that never finds anything.
+pub const IPC_PRIVATE: u32 = 0;
+/// What the key finds nothing of is made.
+pub const IPC_CREAT: u32 = 0o1000;
+/// It is an error if the key finds something.
+pub const IPC_EXCL: u32 = 0o2000;
+/// Command: remove.
+pub const IPC_RMID: u32 = 0;
+/// Command: change owner and permissions.
+pub const IPC_SET: u32 = 1;
+/// Command: tell its status.
+pub const IPC_STAT: u32 = 2;
+/// Command: tell the limits.
+pub const IPC_INFO: u32 = 3;
+/// Structures of 64 bits, which are the only ones here.
+pub const IPC_64: u32 = 0x100;
+
+/// Whether a call with these flags may have what its key found, which is as large as it asks for if it `fits`
+/// (`ipc_check_perms` and its callers).
+///
+/// # Errors
+/// `EEXIST`, `EINVAL`, `EACCES`, in this order.
+pub fn check_found(
+    flags: u32,
+    fits: bool,
+    permits: impl FnOnce(Permission) -> bool,
+) -> Result<(), Errno> {
+    let only_new = IPC_CREAT | IPC_EXCL;
+    if flags & only_new == only_new {
+        return Err(Errno::EEXIST);
+    }
+    if !fits {
+        return Err(Errno::EINVAL);
+    }
+    check(permits(Permission::from_bits_truncate(
+        (flags >> 6 | flags >> 3 | flags) & 7,
+    )))
+}
+
+/// # Errors
+/// `EACCES` for what is not permitted.
+pub fn check(permitted: bool) -> Result<(), Errno> {
+    if permitted {
+        Ok(())
+    } else {
+        Err(Errno::EACCES)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_key_found_is_for_whom_it_permits() {
+        let (read, both) = (0o400, 0o600);
+        #[rustfmt::skip]
+        let rows = [
+            (IPC_CREAT,                   true,  Permission::empty(), Ok(())),
+            (IPC_CREAT | IPC_EXCL,        false, Permission::empty(), Err(Errno::EEXIST)),
+            (IPC_EXCL | read,             true,  Permission::READ,    Ok(())),
+            (both,                        false, Permission::empty(), Err(Errno::EINVAL)),
+            (both,                        true,  Permission::READ,    Err(Errno::EACCES)),
+            (0o042,                       true,  Permission::READ,    Err(Errno::EACCES)),
+        ];
+        for (number, (flags, fits, permitted, outcome)) in rows.into_iter().enumerate() {
+            let found = check_found(flags, fits, |wanted| permitted.contains(wanted));
+            assert_eq!(found, outcome, "row {number}");
+        }
+    }
+}
