@@ -290,7 +290,10 @@ fn hints() -> Result<(), Failed> {
             expect(run, column, case, "pages migrated", migrated)?;
             let hints = average_of(run, column, case, "hint faults")?;
             let refused = average_of(run, column, case, "migrations refused")?;
-            if hints < 2.0 * pages || (case == "full") != (refused >= pages) {
+            // Memory that is where it is used is asked for seldom.
+            let most = if case == "own" { 3.5 } else { 6.0 };
+            let enough = (2.0 * pages..most * pages).contains(&hints);
+            if !enough || (case == "full") != (refused >= pages) {
                 return Err(format!("{column}, {case}: {hints} faults, {refused} refused").into());
             }
             let wanted = if column == off { pages } else { 0.0 };
