@@ -108,13 +108,7 @@ fn each_in_one_place(world: &World, pages: u64) {
 fn swap_out_and_write() {
     explore(
         &swapping,
-        &[
-            |world| page_out(world, FIRST),
-            |world| {
-                world.try_write(0, 2);
-                world.try_write(0, 3);
-            },
-        ],
+        &[|world| page_out(world, FIRST), store_twice],
         |world| {
             assert_eq!(read(world.process(), FIRST, 0), Ok(3));
             world.end()
@@ -171,10 +165,7 @@ fn swap_in_and_protect() {
                 world.write_protect(FIRST, true);
                 world.over();
             },
-            |world| {
-                world.try_write(0, 2);
-                world.try_write(0, 3);
-            },
+            store_twice,
         ],
         |world| {
             world.none_after(Signal::Bus);
@@ -198,10 +189,7 @@ fn swapoff_and_fault() {
                 let call = |space: &Space| space.bring_back(0, Page::new(0), u64::MAX);
                 assert_eq!(world.process().on(FIRST, call), Ok(None));
             },
-            |world| {
-                world.try_write(0, 2);
-                world.try_write(0, 3);
-            },
+            store_twice,
         ],
         |world| {
             assert!(world.host.memory().remove_swap(0), "still in use");
@@ -212,23 +200,33 @@ fn swapoff_and_fault() {
     );
 }
 
+/// Two stores by the program.
+fn store_twice(world: &World) {
+    world.try_write(0, 2);
+    world.try_write(0, 3);
+}
+
+/// The same by calls.
+fn call_twice(world: &World) {
+    let _running = world.host.machine().run_on(SECOND);
+    assert_eq!(world.shared().write_at(0, &[2]), Ok(1));
+    assert_eq!(world.shared().write_at(0, &[3]), Ok(1));
+}
+
+/// The page of shared memory is in one place, with the second of them.
+fn last_store_is_there(world: World) -> Result<(), String> {
+    in_one_place(&world);
+    assert_eq!(read(world.process(), FIRST, 0), Ok(3));
+    world.end()
+}
+
 /// Every store to shared memory is there afterwards, wherever the page was.
 #[test]
 fn swap_out_of_shared_memory_and_write() {
     explore(
         &sharing,
-        &[
-            |world| page_out(world, FIRST),
-            |world| {
-                world.try_write(0, 2);
-                world.try_write(0, 3);
-            },
-        ],
-        |world| {
-            in_one_place(&world);
-            assert_eq!(read(world.process(), FIRST, 0), Ok(3));
-            world.end()
-        },
+        &[|world| page_out(world, FIRST), store_twice],
+        last_store_is_there,
     );
 }
 
@@ -237,19 +235,8 @@ fn swap_out_of_shared_memory_and_write() {
 fn swap_out_of_shared_memory_and_call() {
     explore(
         &sharing,
-        &[
-            |world| page_out(world, FIRST),
-            |world| {
-                let _running = world.host.machine().run_on(SECOND);
-                assert_eq!(world.shared().write_at(0, &[2]), Ok(1));
-                assert_eq!(world.shared().write_at(0, &[3]), Ok(1));
-            },
-        ],
-        |world| {
-            in_one_place(&world);
-            assert_eq!(read(world.process(), FIRST, 0), Ok(3));
-            world.end()
-        },
+        &[|world| page_out(world, FIRST), call_twice],
+        last_store_is_there,
     );
 }
 
@@ -331,10 +318,7 @@ fn swapoff_and_fault_of_shared_memory() {
                 let brought = memory.bring_objects_back(0, &mut place, u64::MAX);
                 assert_eq!(brought, Ok(true));
             },
-            |world| {
-                world.try_write(0, 2);
-                world.try_write(0, 3);
-            },
+            store_twice,
         ],
         |world| {
             assert!(world.host.memory().remove_swap(0), "still in use");
@@ -350,19 +334,8 @@ fn swapoff_and_fault_of_shared_memory() {
 fn reclaim_of_what_nobody_shows_and_call() {
     explore(
         &unshown,
-        &[
-            |world| reclaim(world, FIRST),
-            |world| {
-                let _running = world.host.machine().run_on(SECOND);
-                assert_eq!(world.shared().write_at(0, &[2]), Ok(1));
-                assert_eq!(world.shared().write_at(0, &[3]), Ok(1));
-            },
-        ],
-        |world| {
-            in_one_place(&world);
-            assert_eq!(read(world.process(), FIRST, 0), Ok(3));
-            world.end()
-        },
+        &[|world| reclaim(world, FIRST), call_twice],
+        last_store_is_there,
     );
 }
 
@@ -371,18 +344,8 @@ fn reclaim_of_what_nobody_shows_and_call() {
 fn reclaim_of_what_nobody_shows_and_fault() {
     explore(
         &unshown,
-        &[
-            |world| reclaim(world, FIRST),
-            |world| {
-                world.try_write(0, 2);
-                world.try_write(0, 3);
-            },
-        ],
-        |world| {
-            in_one_place(&world);
-            assert_eq!(read(world.process(), FIRST, 0), Ok(3));
-            world.end()
-        },
+        &[|world| reclaim(world, FIRST), store_twice],
+        last_store_is_there,
     );
 }
 

@@ -392,30 +392,32 @@ impl World {
         let consistent = self.process.space().audit();
         consistent.map_err(|finding| format!("audit: {finding:?}"))?;
         drop(self.process);
-        let violations = self.host.machine().take_violations();
-        if !violations.is_empty() {
-            return Err(violations.join("; "));
-        }
-        let left = self.host.frames().used();
-        if left == self.used {
-            Ok(())
-        } else {
-            Err(format!("{left} frames used, not {}", self.used))
-        }
+        check_end(&self.host, self.used)
     }
+}
+
+impl Raced for World {
+    fn host(&self) -> &Host {
+        &self.host
+    }
+}
+
+/// A state in which CPUs race.
+trait Raced: Send + Sync + 'static {
+    fn host(&self) -> &Host;
 }
 
 /// Hardware walks by itself.
-fn walks(world: &World) {
-    for cpu in world.host.machine().cpus() {
-        let _ = world.host.machine().on(cpu).read(at(0), &mut [0]);
+fn walks(world: &impl Raced) {
+    for cpu in world.host().machine().cpus() {
+        let _ = world.host().machine().on(cpu).read(at(0), &mut [0]);
     }
 }
 
-fn explore(
-    begin: &dyn Fn() -> World,
-    threads: &[fn(&World)],
-    check: fn(World) -> Result<(), String>,
+fn explore<W: Raced>(
+    begin: &dyn Fn() -> W,
+    threads: &[fn(&W)],
+    check: fn(W) -> Result<(), String>,
 ) {
     let case = Case {
         begin,
@@ -426,6 +428,20 @@ fn explore(
     match schedule::explore(&case, 2) {
         Ok(explored) => assert!(explored.schedules > 50, "{explored:?}"),
         Err(failure) => panic!("{failure}"),
+    }
+}
+
+/// Nobody used what was no longer his, and as many frames are used as before there was anybody.
+fn check_end(host: &Host, used: u64) -> Result<(), String> {
+    let violations = host.machine().take_violations();
+    if !violations.is_empty() {
+        return Err(violations.join("; "));
+    }
+    let left = host.frames().used();
+    if left == used {
+        Ok(())
+    } else {
+        Err(format!("{left} frames used, not {used}"))
     }
 }
 

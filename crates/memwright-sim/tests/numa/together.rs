@@ -7,7 +7,6 @@ use memwright::{
     Advice, MapRequest, Moved, Moving, PlaceMode, PlacePolicy, RemapRequest, Row, Unmoved,
 };
 use memwright_sim::process::{Host, Process};
-use memwright_sim::schedule::{self, Case};
 use memwright_sim::{MachineOptions, SimulatedMachine};
 use memwright_table::{Bits, CpuId, Frame, FrameKind, NodeSet, PageRange};
 
@@ -15,7 +14,7 @@ use crate::support::{
     self, FIRST, READ, READ_WRITE, SECOND, START, at, bytes, fork, map, program, protect, read,
     unmap, write,
 };
-use crate::{bits_of, migrate_as, node_of, only, two_nodes};
+use crate::{Raced, bits_of, check_end, explore, migrate_as, node_of, only, two_nodes};
 
 /// Pages of a huge page, and where the first one begins.
 const HUGE: u64 = 512;
@@ -414,39 +413,13 @@ impl World {
         }
         drop(self.processes);
         drop(self.object);
-        let violations = self.host.machine().take_violations();
-        if !violations.is_empty() {
-            return Err(violations.join("; "));
-        }
-        let left = self.host.frames().used();
-        if left == self.used {
-            Ok(())
-        } else {
-            Err(format!("{left} frames used, not {}", self.used))
-        }
+        check_end(&self.host, self.used)
     }
 }
 
-fn walks(world: &World) {
-    for cpu in world.host.machine().cpus() {
-        let _ = world.host.machine().on(cpu).read(at(0), &mut [0]);
-    }
-}
-
-fn explore(
-    begin: &dyn Fn() -> World,
-    threads: &[fn(&World)],
-    check: fn(World) -> Result<(), String>,
-) {
-    let case = Case {
-        begin,
-        threads,
-        hardware: walks,
-        check,
-    };
-    match schedule::explore(&case, 2) {
-        Ok(explored) => assert!(explored.schedules > 50, "{explored:?}"),
-        Err(failure) => panic!("{failure}"),
+impl Raced for World {
+    fn host(&self) -> &Host {
+        &self.host
     }
 }
 
