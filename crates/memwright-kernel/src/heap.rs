@@ -15,6 +15,7 @@ use talc::base::Talc;
 use talc::source::Manual;
 
 use crate::frames;
+use crate::percpu::{self, PerCpu};
 
 /// Order of an ordinary chunk: 256 KiB.
 const CHUNK_ORDER: u8 = 6;
@@ -61,9 +62,6 @@ static HEAP: Heap = Heap {
     low: AtomicBool::new(false),
 };
 
-/// A growth ahead of need is due.
-pub static DUE: AtomicBool = AtomicBool::new(false);
-
 /// Gives the heap its first memory.
 pub fn start() {
     HEAP.claim(FIRST_REGION.0.get().cast(), FIRST);
@@ -88,17 +86,18 @@ pub fn used() -> usize {
     HEAP.used.load(Ordering::Relaxed)
 }
 
-/// Grows ahead of need, if it is due. Called where no lock is held.
+/// Grows ahead of need, if this CPU found the heap low. Called where no lock is held.
 #[inline(always)]
 pub fn top_up() {
-    if DUE.load(Ordering::Relaxed) {
-        grow_ahead();
+    let cpu = percpu::current();
+    if cpu.heap_due.load(Ordering::Relaxed) {
+        grow_ahead(cpu);
     }
 }
 
 #[cold]
-fn grow_ahead() {
-    DUE.store(false, Ordering::Relaxed);
+fn grow_ahead(cpu: &PerCpu) {
+    cpu.heap_due.store(false, Ordering::Relaxed);
     if HEAP.room() < LOW_WATER {
         HEAP.grow(CHUNK_ORDER);
     }
@@ -163,7 +162,9 @@ unsafe impl GlobalAlloc for Heap {
             if let Some(memory) = memory {
                 self.used.fetch_add(layout.size(), Ordering::Relaxed);
                 if self.room() < LOW_WATER {
-                    DUE.store(true, Ordering::Relaxed);
+                    // Who needed the heap grows it, on the way out: a CPU that does not allocate
+                    // is not slowed down by one that does.
+                    percpu::current().heap_due.store(true, Ordering::Relaxed);
                 }
                 return memory.as_ptr();
             }

@@ -5,7 +5,7 @@
 
 use core::arch::asm;
 use core::ptr;
-use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 use memwright_kernel_logic::acpi::ApicIds;
 use memwright_linux::host::InterruptKind;
@@ -107,6 +107,8 @@ pub struct PerCpu {
     pub idle_context: AtomicU32,
     /// An interrupt that asks for attention came where nobody looked; see `ipi::remind`.
     pub missed: AtomicU32,
+    /// This CPU found the heap low and has yet to make it grow.
+    pub heap_due: AtomicBool,
     /// A backtrace was asked for while a frame was open.
     pub asked_to_report: AtomicU32,
     /// Interrupts taken, by [`InterruptKind`].
@@ -136,6 +138,7 @@ impl PerCpu {
             leaving: AtomicU64::new(0),
             idle_context: AtomicU32::new(0),
             missed: AtomicU32::new(0),
+            heap_due: AtomicBool::new(false),
             asked_to_report: AtomicU32::new(0),
             interrupts: [const { AtomicU64::new(0) }; InterruptKind::COUNT],
             tags: Tags::new(),

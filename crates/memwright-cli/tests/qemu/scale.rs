@@ -10,9 +10,6 @@ use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 
 const CPUS: [u8; 4] = [1, 2, 4, 8];
-/// Times that a growth of the heap moves its lock to another CPU, and is its second taker: it grows now and then, where
-/// the next CPU enters the kernel that finds it low.
-const HEAP_GROWS: u64 = 3;
 /// CPUs of the tests with processes.
 const MOST_CPUS: u8 = 8;
 const ROUNDS: u64 = 4;
@@ -103,7 +100,6 @@ fn check(program: &Program, workers: Workers, cpus: u8) -> Result<(), Failed> {
             (common, lines) = (&[], &[]);
         }
         let permitted = match kind.as_str() {
-            "lock" if name == "heap" => counts.bounced + counts.shared <= HEAP_GROWS,
             "lock" => common.contains(&name.as_str()),
             // The lines of locks: as many as the words, or two words are beside each other.
             _ => lines.contains(&name.as_str()) || name == "lock",

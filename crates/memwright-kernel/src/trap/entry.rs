@@ -20,7 +20,6 @@ use core::mem::offset_of;
 use memwright_linux::arch::x86_64::regs::UserState;
 
 use crate::arch::{self, msr};
-use crate::heap;
 use crate::percpu::{INTERRUPT_STACK_SIZE, KERNEL_CODE, PerCpu, USER_CODE, USER_DATA};
 use crate::trap::idt::vector;
 
@@ -132,7 +131,7 @@ system_call_entry:
     call [rsp + 8]
     test al, al
     jz 6f
-    cmp byte ptr [rip + {due}], 0
+    cmp byte ptr gs:[{heap_due}], 0
     jne 6f
     mov rdi, [rsp]
     rdtsc
@@ -447,7 +446,7 @@ trap_save:
     exit_fast = const EXIT_FAST,
     exit_call = const EXIT_CALL,
     exit_more = const EXIT_MORE,
-    due = sym heap::DUE,
+    heap_due = const offset_of!(PerCpu, heap_due),
     entry_call = const ENTRY_CALL,
     entry_invalidate = const ENTRY_INVALIDATE,
     exit_invalidate = const EXIT_INVALIDATE,
