@@ -14,7 +14,8 @@
 //! it is *parted*: each frame's count begins with 1 for the folio, so that no part is free while
 //! somebody has the whole, and what is said of a part adds both words. With the last reference of the
 //! whole each part loses that 1, is a frame like any other, and is free if nobody maps it: what is unmapped in
-//! part is given back then, without a search for who maps the rest.
+//! part is given back then, without a search for who maps the rest. Frames that were parts and are all there still make
+//! up a folio that is mapped by its pages (`pages.rs`).
 //!
 //! # Exclusivity
 //! It is in the entries, and a split copies it to each of the 512, for what one entry could reach
@@ -226,7 +227,7 @@ impl<M: Machine> Frames<M> {
     /// Makes the parts of a folio whose last whole reference went frames like any other; frees those that
     /// nobody maps.
     fn dissolve(&self, head: Frame, state: State) {
-        let plain = state.become_block(state.kind(), 0);
+        let plain = state.become_block(state.kind(), 0).as_page_of(FOLIO_ORDER);
         self.uncount_folio(state.kind());
         let metas = self.metas();
         let mut cache = self.cache().lock();
@@ -255,7 +256,7 @@ impl<M: Machine> Frames<M> {
         let tails = head.number() + 1..head.number() + FOLIO_FRAMES;
         // Nobody can win another reference meanwhile: that takes the lock of the entry that is split.
         if !state.has(State::PARTED) && meta.whole.load(Ordering::Acquire) == 1 {
-            let plain = state.become_block(state.kind(), 0);
+            let plain = state.become_block(state.kind(), 0).as_page_of(FOLIO_ORDER);
             self.uncount_folio(state.kind());
             for number in tails {
                 let tail = self.meta(Frame::new(number));

@@ -67,6 +67,11 @@ impl State {
     pub(crate) const LAZY: u32 = 1 << 31;
     /// The frame lies in a block of several whose metadata knows of it.
     pub(crate) const IN_BLOCK: u32 = Self::TAIL | Self::FOLIO | Self::PART;
+    /// The order of the folio that the frame was made a page of; see `pages.rs`.
+    pub(crate) const PAGE_OF: u32 = 0xf << Self::PAGE_OF_SHIFT;
+    const PAGE_OF_SHIFT: u32 = 20;
+    /// The node.
+    const NODE: u32 = 0xf << 16;
 
     #[inline]
     pub(crate) const fn new(kind: FrameKind, order: u8, node: u8) -> Self {
@@ -109,20 +114,32 @@ impl State {
 
     #[inline]
     pub(crate) const fn node(self) -> u8 {
-        (self.0 >> 16) as u8
+        ((self.0 & Self::NODE) >> 16) as u8
+    }
+
+    /// The order of the folio that the frame was made a page of; 0 for none.
+    #[inline]
+    pub(crate) const fn page_of(self) -> u8 {
+        ((self.0 & Self::PAGE_OF) >> Self::PAGE_OF_SHIFT) as u8
+    }
+
+    /// The same as a page of a folio of `order`.
+    #[inline]
+    pub(crate) const fn as_page_of(self, order: u8) -> Self {
+        Self(self.0 & !Self::PAGE_OF | (order as u32) << Self::PAGE_OF_SHIFT)
     }
 
     /// Whether the block is one frame of the first node: any CPU's cache may have it without a look at where it
     /// belongs, where there is one node.
     #[inline]
     pub(crate) const fn is_single_of_first(self) -> bool {
-        self.0 & 0x00ff_ff00 == 0
+        self.0 & (0xff00 | Self::NODE) == 0
     }
 
-    /// Another kind and order on the same node. What was poisoned stays so until it is looked at.
+    /// Another kind and order on the same node, page of no folio. What was poisoned stays so until it is looked at.
     #[inline]
     pub(crate) const fn become_block(self, kind: FrameKind, order: u8) -> Self {
-        let kept = self.0 & (0xff << 16 | Self::POISONED);
+        let kept = self.0 & (Self::NODE | Self::POISONED);
         Self(kept | kind as u32 | (order as u32) << 8)
     }
 }
@@ -166,6 +183,14 @@ impl Meta {
     /// Takes flags away that others may change meanwhile, each his own.
     pub(crate) fn remove_flags(&self, flags: u32) {
         self.state.fetch_and(!flags, Ordering::Relaxed);
+    }
+
+    /// Makes the frame a page of a folio of `order`, whatever others do to its flags meanwhile.
+    pub(crate) fn set_page_of(&self, order: u8) {
+        let change = |state| Some(State(state).as_page_of(order).0);
+        let relaxed = Ordering::Relaxed;
+        // It changes something always, so it cannot fail.
+        let _ = self.state.fetch_update(relaxed, relaxed, change);
     }
 
     #[inline]

@@ -8,4 +8,5 @@ mod handle;
 mod invalidation;
 pub(crate) mod machine;
 mod model;
+mod pages;
 mod table;

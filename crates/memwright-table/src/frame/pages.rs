@@ -1,0 +1,172 @@
+//! Folios whose pages are mapped one by one: 8 KiB to 2 MiB that were made together, lie together, and are frames
+//! like any other.
+//!
+//! Each page has references of its own, and is given back when its last one goes: nothing of a folio of which a part
+//! was unmapped is kept. What makes the frames a folio is one field in the metadata of each, its *order*: a block is
+//! a folio as long as all its frames carry that order. A frame loses it when it is freed, moved, or copied on a write,
+//! and with the first of them the rest are single pages without anybody telling them. So being a folio costs nothing
+//! where pages are mapped, shared, protected and freed, and needs no lock: it can be asked, and it can be ended.
+//!
+//! Linux 7.2 keeps counts of the whole in such a case (`mm/rmap.c`, `include/linux/mm_types.h`, `struct folio`), and
+//! frees it with the last of its pages or when a scan finds it in part unused (`deferred_split_folio`).
+
+use core::iter::FusedIterator;
+use core::sync::atomic::Ordering;
+
+use super::meta::{State, UNLINKED};
+use super::{FOLIO_ORDER, FrameKind, FrameRef, Frames, OutOfFrames};
+use crate::addr::Frame;
+use crate::machine::Machine;
+
+/// The frames of a new folio, each with its only reference. Those that nobody takes are freed.
+pub struct FolioPages<'a, M: Machine> {
+    frames: &'a Frames<M>,
+    next: u32,
+    end: u32,
+}
+
+impl<M: Machine> FolioPages<'_, M> {
+    /// The first frame that was not taken yet.
+    #[must_use]
+    pub fn first(&self) -> Frame {
+        Frame::new(self.next)
+    }
+}
+
+impl<'a, M: Machine> Iterator for FolioPages<'a, M> {
+    type Item = FrameRef<'a, M>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.next == self.end {
+            return None;
+        }
+        let frame = Frame::new(self.next);
+        self.next += 1;
+        Some(FrameRef::from_raw(self.frames, frame, false))
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        let left = (self.end - self.next) as usize;
+        (left, Some(left))
+    }
+}
+
+impl<M: Machine> ExactSizeIterator for FolioPages<'_, M> {}
+impl<M: Machine> FusedIterator for FolioPages<'_, M> {}
+
+impl<M: Machine> Drop for FolioPages<'_, M> {
+    fn drop(&mut self) {
+        for page in self {
+            drop(page);
+        }
+    }
+}
+
+impl<M: Machine> Frames<M> {
+    /// Allocates a folio of 2^`order` pages of `kind` that are to be mapped one by one. Their contents are undefined.
+    ///
+    /// # Errors
+    /// [`OutOfFrames`] if no such block is free beyond the reserve.
+    ///
+    /// # Panics
+    /// If `order` is none of 1 to [`FOLIO_ORDER`], or `kind` is neither `Anonymous` nor `Object`.
+    pub fn allocate_pages(
+        &self,
+        order: u8,
+        kind: FrameKind,
+    ) -> Result<FolioPages<'_, M>, OutOfFrames> {
+        assert!(
+            (1..=FOLIO_ORDER).contains(&order) && is_paged(kind),
+            "no such folio"
+        );
+        if self.is_to_fail() {
+            return Err(OutOfFrames);
+        }
+        let head = self.take_block(order, kind).ok_or(OutOfFrames)?;
+        let (next, end) = (head.number(), head.number() + (1 << order));
+        self.cache().lock().count_allocated(kind, 1 << order);
+        for number in next..end {
+            let frame = Frame::new(number);
+            let meta = self.meta(frame);
+            if cfg!(debug_assertions) {
+                self.check_poison(frame);
+            }
+            meta.set_state(meta.state().become_block(kind, 0).as_page_of(order));
+            meta.set_link(UNLINKED);
+            meta.owner.store(0, Ordering::Relaxed);
+            meta.index.store(0, Ordering::Relaxed);
+            meta.references.store(1, Ordering::Release);
+        }
+        Ok(FolioPages {
+            frames: self,
+            next,
+            end,
+        })
+    }
+
+    /// The order of the folio that `frame` is a page of, mapped whole or by its pages: 0 for a single page. Whoever
+    /// frees a page of it meanwhile makes the answer an old one.
+    pub fn folio_order(&self, frame: Frame) -> u8 {
+        if self.is_in_folio(frame) {
+            return FOLIO_ORDER;
+        }
+        let state = self.meta(frame).state();
+        let order = state.page_of();
+        let first = frame.number() & !((1 << order) - 1);
+        let is_of_it = |number| {
+            let meta = self.metas().find(number);
+            meta.is_some_and(|meta| meta.state().is_page_beside(state))
+        };
+        if (first..first + (1 << order)).all(is_of_it) {
+            order
+        } else {
+            0
+        }
+    }
+
+    /// Splits what there is of larger folios, mapped by their pages, from `first` to before `end` into folios of
+    /// `order`; into single pages where that is 0. No entry changes.
+    ///
+    /// # Panics
+    /// If the range is not one of whole folios of `order`.
+    pub fn split_folios(&self, first: Frame, end: Frame, order: u8) {
+        let unit = (1 << order) - 1;
+        assert!(
+            first.number() & unit == 0 && end.number() & unit == 0,
+            "a folio is cut"
+        );
+        for number in first.number()..end.number() {
+            let meta = self.meta(Frame::new(number));
+            if meta.state().page_of() > order {
+                meta.set_page_of(order);
+            }
+        }
+    }
+}
+
+/// Whether folios of this kind are mapped by their pages.
+const fn is_paged(kind: FrameKind) -> bool {
+    match kind {
+        FrameKind::Anonymous | FrameKind::Object => true,
+        FrameKind::Hole
+        | FrameKind::Free
+        | FrameKind::Reserved
+        | FrameKind::Kernel
+        | FrameKind::Table
+        | FrameKind::Zero
+        | FrameKind::Slab
+        | FrameKind::Pool
+        | FrameKind::PoolAnonymous
+        | FrameKind::PoolObject
+        | FrameKind::Merged => false,
+    }
+}
+
+impl State {
+    /// Whether a frame with this state is a page of a folio as one with the `other` is.
+    fn is_page_beside(self, other: Self) -> bool {
+        self.page_of() == other.page_of()
+            && self.kind() == other.kind()
+            && !self.has(State::IN_BLOCK)
+    }
+}
