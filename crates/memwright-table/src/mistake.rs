@@ -98,6 +98,8 @@ mistakes! {
     RemovalUntold "removal-untold" "Contents go, and the watcher who wants to know is not told before."
     MoveToldLast "move-told-last" "Watchers hear of a move after they heard of what is no longer at the old place."
     // Huge pages.
+    FolioNotZeroed "folio-not-zeroed" "The pages of a new folio show what their frames held before."
+    FolioBeyondArea "folio-beyond-area" "A first touch fills a folio that reaches beyond its area."
     HugeNotZeroed "huge-not-zeroed" "A new huge page shows what its frames held before."
     HugeRegainShared "huge-regain-shared" "A huge page with two references becomes exclusive at a write fault."
     WatchUncut "watch-uncut" "Who watches a part of a huge page leaves its entry whole."

@@ -187,7 +187,8 @@ pub use error::{
 };
 pub use fault::{Access, FaultKind};
 pub use huge::{
-    HugeMode, HugeRefusal, HugeSettings, SharedMode, SharedSetting, SharedSizeMode, SizeMode,
+    FolioOrders, HugeMode, HugeRefusal, HugeSettings, SMALLEST_ORDER, SharedMode, SharedSetting,
+    SharedSizeMode, SizeCounts, SizeMode, SizeSettings,
 };
 pub use memory::Memory;
 pub use merge::{MergeCounts, MergeSettings, MergedPages, Merging};

@@ -15,7 +15,7 @@ use core::sync::atomic::Ordering;
 
 use super::meta::{State, UNLINKED};
 use super::{FOLIO_ORDER, FrameKind, FrameRef, Frames, OutOfFrames};
-use crate::addr::Frame;
+use crate::addr::{Frame, FrameRange};
 use crate::machine::Machine;
 
 /// The frames of a new folio, each with its only reference. Those that nobody takes are freed.
@@ -102,6 +102,26 @@ impl<M: Machine> Frames<M> {
             next,
             end,
         })
+    }
+
+    /// The same, filled with zeroes.
+    ///
+    /// # Errors
+    /// As for [`allocate_pages`](Self::allocate_pages).
+    ///
+    /// # Panics
+    /// As for it.
+    pub fn allocate_zeroed_pages(
+        &self,
+        order: u8,
+        kind: FrameKind,
+    ) -> Result<FolioPages<'_, M>, OutOfFrames> {
+        let pages = self.allocate_pages(order, kind)?;
+        self.machine.clear_frames(FrameRange {
+            start: pages.first(),
+            count: 1 << order,
+        });
+        Ok(pages)
     }
 
     /// The order of the folio that `frame` is a page of, mapped whole or by its pages: 0 for a single page. Whoever

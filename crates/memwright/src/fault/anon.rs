@@ -33,6 +33,10 @@ impl<M: Machine> Fault<'_, M> {
                     return self.resolve_small();
                 }
                 if self.access.write {
+                    if self.may_fill_folio(entry) {
+                        drop(cursor);
+                        return self.resolve_small();
+                    }
                     self.demand_zero(&mut cursor, inherited)
                 } else {
                     self.zero_page(&mut cursor, inherited)
@@ -41,9 +45,20 @@ impl<M: Machine> Fault<'_, M> {
         }
     }
 
-    /// The same with a page of 4 KiB, where no huge one is to be.
+    /// Whether a store where this entry is may find that pages are to come together. Every fault asks.
+    #[inline(always)]
+    fn may_fill_folio(self, entry: Entry) -> bool {
+        self.core.memory.huge().sizes.any_of_pages() && matches!(entry, Entry::Empty)
+    }
+
+    /// The same with pages of 4 KiB, where no huge one is to be: several if a setting says so.
     #[cold]
     fn resolve_small(self) -> Result<FaultKind, FaultError> {
+        if self.access.write {
+            if let Some(kind) = self.first_touch_folio() {
+                return Ok(kind);
+            }
+        }
         let mut cursor = self.core.table.cursor(PageRange::single(self.page));
         match cursor.peek() {
             Entry::Present(page) => self.resolve_present(cursor, page),

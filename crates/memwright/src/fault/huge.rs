@@ -52,13 +52,16 @@ impl<M: Machine> Fault<'_, M> {
         } else {
             frames.allocate_zeroed(FOLIO_ORDER, FrameKind::Anonymous)
         };
+        let counts = memory.huge().sizes.counts(FOLIO_ORDER);
         match folio {
             Ok(folio) => {
                 memory.count_on(self.cpu, Row::FramesZeroed, HUGE_PAGES);
+                counts.filled.fetch_add(1, Ordering::Relaxed);
                 Some(folio)
             }
             Err(_) => {
                 memory.count_on(self.cpu, Row::HugeFallbacks, 1);
+                counts.refused.fetch_add(1, Ordering::Relaxed);
                 None
             }
         }

@@ -7,6 +7,7 @@
 mod anon;
 mod copy;
 mod file;
+mod folio;
 mod force;
 mod hint;
 mod huge;
@@ -102,6 +103,8 @@ pub enum FaultKind {
     Huge,
     /// A read of untouched memory shows the shared 2 MiB page of zeroes.
     HugeZeroPage,
+    /// The page and those around it got their first frames, zeroed, as one folio.
+    Folio,
     /// A huge page of the pool was mapped.
     Hugetlb,
     /// A frame of an object was mapped.
@@ -122,11 +125,12 @@ pub enum FaultKind {
 
 impl FaultKind {
     /// Every kind.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 13] = [
         Self::DemandZero,
         Self::ZeroPage,
         Self::Huge,
         Self::HugeZeroPage,
+        Self::Folio,
         Self::Hugetlb,
         Self::File,
         Self::Copy,
@@ -144,6 +148,7 @@ impl FaultKind {
             Self::ZeroPage => "zero_page",
             Self::Huge => "huge",
             Self::HugeZeroPage => "huge_zero_page",
+            Self::Folio => "folio",
             Self::Hugetlb => "hugetlb",
             Self::File => "file",
             Self::Copy => "copy",
@@ -162,6 +167,7 @@ impl FaultKind {
             Self::ZeroPage => Row::FaultZeroPage,
             Self::Huge => Row::FaultHuge,
             Self::HugeZeroPage => Row::FaultHugeZeroPage,
+            Self::Folio => Row::FaultFolio,
             Self::Hugetlb => Row::FaultHugetlb,
             Self::File => Row::FaultFile,
             Self::Copy => Row::FaultCopy,

@@ -3,6 +3,7 @@
 use super::{
     hugetlb, merge,
     node::{FixedDirectory, ProcNode, SystemControl},
+    sizes::Size,
     text::{Text, number},
 };
 use crate::{context::Context, errno::Errno};
@@ -10,7 +11,7 @@ use core::{
     fmt::{self, Write},
     sync::atomic::{AtomicBool, AtomicU32, Ordering},
 };
-use memwright::{HugeMode, HugeSettings, SharedMode, SharedSizeMode, SizeMode};
+use memwright::{HugeMode, HugeSettings, SharedMode};
 
 use ProcNode::{Fixed, SystemControl as Control, SystemText};
 
@@ -30,19 +31,17 @@ static SETTINGS: FixedDirectory = FixedDirectory {
         ("defrag", 0o644, Control(&DEFRAG)),
         ("enabled", 0o644, Control(&ENABLED)),
         ("hpage_pmd_size", 0o444, SystemText(size)),
-        ("hugepages-2048kB", 0o555, Fixed(&OF_SIZE)),
+        ("hugepages-1024kB", 0o555, Fixed(&Size::<8>::DIRECTORY)),
+        ("hugepages-128kB", 0o555, Fixed(&Size::<5>::DIRECTORY)),
+        ("hugepages-16kB", 0o555, Fixed(&Size::<2>::DIRECTORY)),
+        ("hugepages-2048kB", 0o555, Fixed(&Size::<9>::DIRECTORY)),
+        ("hugepages-256kB", 0o555, Fixed(&Size::<6>::DIRECTORY)),
+        ("hugepages-32kB", 0o555, Fixed(&Size::<3>::DIRECTORY)),
+        ("hugepages-512kB", 0o555, Fixed(&Size::<7>::DIRECTORY)),
+        ("hugepages-64kB", 0o555, Fixed(&Size::<4>::DIRECTORY)),
         ("khugepaged", 0o555, Fixed(&SCAN)),
         ("shmem_enabled", 0o644, Control(&SHARED)),
         ("use_zero_page", 0o644, Control(&ZERO_PAGE)),
-    ],
-};
-
-/// What holds for pages of 2 MiB, the only size.
-static OF_SIZE: FixedDirectory = FixedDirectory {
-    first: 0xf80,
-    entries: &[
-        ("enabled", 0o644, Control(&ENABLED_OF_SIZE)),
-        ("shmem_enabled", 0o644, Control(&SHARED_OF_SIZE)),
     ],
 };
 
@@ -64,12 +63,12 @@ static SCAN: FixedDirectory = FixedDirectory {
 /// The words of `defrag`.
 const DEFRAG_WORDS: [&str; 5] = ["always", "defer", "defer+madvise", "madvise", "never"];
 
-fn settings<'a>(context: &'a Context<'_>) -> &'a HugeSettings {
+pub(super) fn settings<'a>(context: &'a Context<'_>) -> &'a HugeSettings {
     context.kernel.memory.huge()
 }
 
 /// All words, with that which holds in brackets.
-fn choice(text: &mut Text, words: &[&str], chosen: usize) -> fmt::Result {
+pub(super) fn choice(text: &mut Text, words: &[&str], chosen: usize) -> fmt::Result {
     for (index, word) in words.iter().enumerate() {
         let space = if index == 0 { "" } else { " " };
         if index == chosen {
@@ -82,7 +81,7 @@ fn choice(text: &mut Text, words: &[&str], chosen: usize) -> fmt::Result {
 }
 
 /// Which of the words was written.
-fn chosen(words: &[&str], bytes: &[u8]) -> Result<usize, Errno> {
+pub(super) fn chosen(words: &[&str], bytes: &[u8]) -> Result<usize, Errno> {
     let word = bytes.strip_suffix(b"\n").unwrap_or(bytes);
     let position = words.iter().position(|one| one.as_bytes() == word);
     position.ok_or(Errno::EINVAL)
@@ -97,20 +96,6 @@ static ENABLED: SystemControl = SystemControl {
         let words = HugeMode::ALL.map(|(_, name)| name);
         let (mode, _) = HugeMode::ALL[chosen(&words, bytes)?];
         context.kernel.memory.policy().set_huge(mode);
-        context.kernel.huge_scan.wake(context.kernel);
-        Ok(())
-    },
-};
-
-static ENABLED_OF_SIZE: SystemControl = SystemControl {
-    read: |context, text| {
-        let words = SizeMode::ALL.map(|(_, name)| name);
-        choice(text, &words, settings(context).size_mode() as usize)
-    },
-    store: |context, bytes| {
-        let words = SizeMode::ALL.map(|(_, name)| name);
-        let (mode, _) = SizeMode::ALL[chosen(&words, bytes)?];
-        settings(context).set_size_mode(mode);
         context.kernel.huge_scan.wake(context.kernel);
         Ok(())
     },
@@ -144,21 +129,6 @@ static SHARED: SystemControl = SystemControl {
         let words = SharedMode::ALL.map(|(_, name)| name);
         let (mode, _) = SharedMode::ALL[chosen(&words, bytes)?];
         settings(context).set_shared_mode(mode);
-        context.kernel.huge_scan.wake(context.kernel);
-        Ok(())
-    },
-};
-
-static SHARED_OF_SIZE: SystemControl = SystemControl {
-    read: |context, text| {
-        let words = SharedSizeMode::ALL.map(|(_, name)| name);
-        let mode = settings(context).shared_size_mode();
-        choice(text, &words, mode as usize)
-    },
-    store: |context, bytes| {
-        let words = SharedSizeMode::ALL.map(|(_, name)| name);
-        let (mode, _) = SharedSizeMode::ALL[chosen(&words, bytes)?];
-        settings(context).set_shared_size_mode(mode);
         context.kernel.huge_scan.wake(context.kernel);
         Ok(())
     },

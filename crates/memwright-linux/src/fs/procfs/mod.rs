@@ -20,6 +20,7 @@ mod pagemap;
 mod process;
 pub(crate) mod processors;
 mod scan;
+mod sizes;
 mod system;
 mod text;
 mod vm;

@@ -6,6 +6,10 @@
 //! removal, or by a split of the entry wherever an operation concerns a part of it. No huge page ever reaches beyond
 //! its area: whoever cuts an area cuts the page.
 
+mod sizes;
+
+pub use sizes::{FolioOrders, SMALLEST_ORDER, SizeCounts, SizeSettings, folio_around};
+
 use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 
 use memwright_table::mistake::{Mistake, planted};
@@ -49,7 +53,7 @@ impl HugeMode {
 }
 
 /// Which areas get pages of this size
-/// (`/sys/kernel/mm/transparent_hugepage/hugepages-2048kB/enabled`).
+/// (`/sys/kernel/mm/transparent_hugepage/hugepages-*kB/enabled`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum SizeMode {
@@ -144,7 +148,7 @@ impl SharedMode {
 }
 
 /// Which shared anonymous memory gets pages of this size
-/// (`/sys/kernel/mm/transparent_hugepage/hugepages-2048kB/shmem_enabled`).
+/// (`/sys/kernel/mm/transparent_hugepage/hugepages-*kB/shmem_enabled`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum SharedSizeMode {
@@ -280,10 +284,8 @@ pub struct HugeSettings {
     pub defrag: AtomicU8,
     /// Which shared memory gets huge pages: a [`SharedMode`].
     shared: AtomicU8,
-    /// Which shared anonymous memory gets pages of 2 MiB: a [`SharedSizeMode`].
-    shared_size: AtomicU8,
-    /// Which areas get pages of 2 MiB: a [`SizeMode`].
-    size_mode: AtomicU8,
+    /// What holds for each size.
+    pub sizes: SizeSettings,
     /// Whether a read of untouched memory maps the huge page of zeroes.
     pub zero_page: AtomicBool,
     /// Scans for pages to collapse.
@@ -324,8 +326,7 @@ impl Default for HugeSettings {
             // madvise.
             defrag: AtomicU8::new(3),
             shared: AtomicU8::new(SharedMode::Never as u8),
-            shared_size: AtomicU8::new(SharedSizeMode::Inherit as u8),
-            size_mode: AtomicU8::new(SizeMode::Inherit as u8),
+            sizes: SizeSettings::default(),
             zero_page: AtomicBool::new(true),
             scan: ScanSettings {
                 defrag: AtomicBool::new(true),
@@ -344,16 +345,6 @@ impl Default for HugeSettings {
 }
 
 impl HugeSettings {
-    /// Which areas get pages of 2 MiB.
-    pub fn size_mode(&self) -> SizeMode {
-        SizeMode::of(self.size_mode.load(Ordering::Relaxed))
-    }
-
-    /// Sets which areas get pages of 2 MiB from now on.
-    pub fn set_size_mode(&self, mode: SizeMode) {
-        self.size_mode.store(mode as u8, Ordering::Relaxed);
-    }
-
     /// Which shared memory gets huge pages.
     pub fn shared_mode(&self) -> SharedMode {
         SharedMode::of(self.shared.load(Ordering::Relaxed))
@@ -364,22 +355,14 @@ impl HugeSettings {
         self.shared.store(mode as u8, Ordering::Relaxed);
     }
 
-    /// Which shared anonymous memory gets pages of 2 MiB.
-    pub fn shared_size_mode(&self) -> SharedSizeMode {
-        SharedSizeMode::of(self.shared_size.load(Ordering::Relaxed))
-    }
-
-    /// Sets which shared anonymous memory gets pages of 2 MiB from now on.
-    pub fn set_shared_size_mode(&self, mode: SharedSizeMode) {
-        self.shared_size.store(mode as u8, Ordering::Relaxed);
-    }
-
     /// Whether a first touch of shared memory that follows this setting makes a huge page, in an area that asked for
     /// them or did not.
     pub(crate) fn allows_shared(&self, setting: SharedSetting, asked: bool) -> bool {
         let mode = match setting {
             SharedSetting::File => self.shared_mode(),
-            SharedSetting::Anonymous => self.shared_size_mode().with(self.shared_mode()),
+            SharedSetting::Anonymous => {
+                self.sizes.shared_mode(FOLIO_ORDER).with(self.shared_mode())
+            }
         };
         mode.allows(asked)
     }
@@ -393,7 +376,10 @@ impl HugeSettings {
 impl<M: Machine> Memory<M> {
     /// Which areas get huge pages, whichever of the two settings says so.
     pub fn huge_mode(&self) -> HugeMode {
-        self.huge().size_mode().with(self.policy().huge())
+        self.huge()
+            .sizes
+            .mode(FOLIO_ORDER)
+            .with(self.policy().huge())
     }
 
     /// Whether there is anything to scan for pages to collapse, if areas have asked for huge pages or have not
@@ -445,6 +431,18 @@ impl<M: Machine> AddressSpace<M> {
 }
 
 impl<M: Machine> Core<M> {
+    /// Of which orders, but for that of 2 MiB, folios may be made in `area`, which is anonymous. Memory that somebody watches comes page by page.
+    pub(crate) fn folio_orders(&self, area: &Area<M>) -> FolioOrders {
+        let flags = area.flags();
+        if flags.intersects(SMALL_ONLY | AreaFlags::UFFD) {
+            return FolioOrders::NONE;
+        }
+        let refusal = self.huge_refusal();
+        let allows = |mode| may_be_huge(flags, mode, refusal, HugeAsker::Setting);
+        let memory = &self.memory;
+        memory.huge().sizes.orders(memory.policy().huge(), allows)
+    }
+
     /// Whether the huge page `range` may be in `area`.
     pub(crate) fn area_may_be_huge(
         &self,

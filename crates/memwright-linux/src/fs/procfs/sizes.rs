@@ -1,0 +1,89 @@
+//! `/sys/kernel/mm/transparent_hugepage/hugepages-*kB`: what holds for each size, and what was made of it
+//! (Documentation/admin-guide/mm/transhuge.rst of Linux 7.2).
+
+use super::{
+    huge::{choice, chosen, settings},
+    node::{FixedDirectory, ProcNode, SystemControl},
+    text::Text,
+};
+use crate::context::Context;
+use core::{
+    fmt::{self, Write},
+    sync::atomic::{AtomicU64, Ordering},
+};
+use memwright::{SharedSizeMode, SizeCounts, SizeMode};
+
+use ProcNode::{Fixed, SystemControl as Control, SystemText};
+
+/// The folders of a size: it is that of folios of this order.
+pub struct Size<const ORDER: u8>;
+
+impl<const ORDER: u8> Size<ORDER> {
+    /// The first number of its entries: each size has 32.
+    const FIRST: u64 = 0x1500 + ORDER as u64 * 0x20;
+
+    /// `hugepages-*kB`.
+    pub const DIRECTORY: FixedDirectory = FixedDirectory {
+        first: Self::FIRST,
+        entries: &[
+            ("enabled", 0o644, Control(&Self::ENABLED)),
+            ("shmem_enabled", 0o644, Control(&Self::SHARED)),
+            ("stats", 0o555, Fixed(&Self::STATS)),
+        ],
+    };
+
+    const STATS: FixedDirectory = FixedDirectory {
+        first: Self::FIRST + 0x10,
+        entries: &[
+            ("anon_fault_alloc", 0o444, SystemText(Self::filled)),
+            ("anon_fault_fallback", 0o444, SystemText(Self::refused)),
+        ],
+    };
+
+    const ENABLED: SystemControl = SystemControl {
+        read: |context, text| {
+            let words = SizeMode::ALL.map(|(_, name)| name);
+            let mode = settings(context).sizes.mode(ORDER);
+            choice(text, &words, mode as usize)
+        },
+        store: |context, bytes| {
+            let words = SizeMode::ALL.map(|(_, name)| name);
+            let (mode, _) = SizeMode::ALL[chosen(&words, bytes)?];
+            settings(context).sizes.set_mode(ORDER, mode);
+            context.kernel.huge_scan.wake(context.kernel);
+            Ok(())
+        },
+    };
+
+    const SHARED: SystemControl = SystemControl {
+        read: |context, text| {
+            let words = SharedSizeMode::ALL.map(|(_, name)| name);
+            let mode = settings(context).sizes.shared_mode(ORDER);
+            choice(text, &words, mode as usize)
+        },
+        store: |context, bytes| {
+            let words = SharedSizeMode::ALL.map(|(_, name)| name);
+            let (mode, _) = SharedSizeMode::ALL[chosen(&words, bytes)?];
+            settings(context).sizes.set_shared_mode(ORDER, mode);
+            context.kernel.huge_scan.wake(context.kernel);
+            Ok(())
+        },
+    };
+
+    fn filled(context: &Context<'_>, text: &mut Text) -> fmt::Result {
+        Self::count(context, text, |counts| &counts.filled)
+    }
+
+    fn refused(context: &Context<'_>, text: &mut Text) -> fmt::Result {
+        Self::count(context, text, |counts| &counts.refused)
+    }
+
+    fn count(
+        context: &Context<'_>,
+        text: &mut Text,
+        of: impl Fn(&SizeCounts) -> &AtomicU64,
+    ) -> fmt::Result {
+        let counts = settings(context).sizes.counts(ORDER);
+        writeln!(text, "{}", of(counts).load(Ordering::Relaxed))
+    }
+}

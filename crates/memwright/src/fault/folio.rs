@@ -1,0 +1,99 @@
+//! A first touch that fills a folio of several pages (Linux 7.2 `mm/memory.c`, `alloc_anon_folio`).
+
+use core::sync::atomic::Ordering;
+
+use memwright_table::mistake::{Mistake, planted};
+use memwright_table::{Bits, Entry, FOLIO_ORDER, FolioPages, FrameKind, Machine, PageRange};
+
+use super::anon::NEW;
+use super::{Fault, FaultKind};
+use crate::huge::{FolioOrders, folio_around};
+use crate::space::access_bits;
+use crate::stats::Row;
+use crate::writable::writable;
+
+impl<M: Machine> Fault<'_, M> {
+    /// A store to untouched memory of which the setting for a size says that pages are to come together: maps the
+    /// largest folio of those sizes around the page of which nothing is there yet, by its pages. `None`: there is
+    /// none, or no memory for it, and a single page is to be mapped.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn first_touch_folio(self) -> Option<FaultKind> {
+        let within = if planted(Mistake::FolioBeyondArea) {
+            folio_around(self.page, FOLIO_ORDER)
+        } else {
+            self.area.range()
+        };
+        let orders = self.core.folio_orders(self.area).around(self.page, within);
+        let largest = orders.largest_first().next()?;
+        let empty = self.empty_around(folio_around(self.page, largest));
+        let orders = orders.around(self.page, empty);
+        let (pages, order) = self.folio_pages(orders)?;
+        self.note_private();
+        self.fill_folio(folio_around(self.page, order), pages)?;
+        let sizes = &self.core.memory.huge().sizes;
+        sizes.counts(order).filled.fetch_add(1, Ordering::Relaxed);
+        Some(FaultKind::Folio)
+    }
+
+    /// What is empty of `range` around the page that faulted.
+    fn empty_around(&self, range: PageRange) -> PageRange {
+        let (mut start, mut end) = (range.start, range.end);
+        let mut look = self.core.table.look(range);
+        look.each_filled(|extent| {
+            let filled = extent.range;
+            if filled.end <= self.page {
+                start = start.max(filled.end);
+                return true;
+            }
+            end = filled.start.max(start);
+            false
+        });
+        PageRange::new(start, end)
+    }
+
+    /// A folio of the largest of these orders of which there is one, zeroed.
+    fn folio_pages(&self, orders: FolioOrders) -> Option<(FolioPages<'_, M>, u8)> {
+        let memory = &*self.core.memory;
+        for order in orders.largest_first() {
+            let (frames, kind) = (memory.frames(), FrameKind::Anonymous);
+            let pages = if planted(Mistake::FolioNotZeroed) {
+                frames.allocate_pages(order, kind)
+            } else {
+                frames.allocate_zeroed_pages(order, kind)
+            };
+            let Ok(pages) = pages else {
+                let counts = memory.huge().sizes.counts(order);
+                counts.refused.fetch_add(1, Ordering::Relaxed);
+                memory.count_on(self.cpu, Row::FolioFallbacks, 1);
+                continue;
+            };
+            memory.count_on(self.cpu, Row::FramesZeroed, 1 << order);
+            return Some((pages, order));
+        }
+        None
+    }
+
+    /// Maps the pages of a new folio at `range`. `None` if something is there by now, or there is no table for them.
+    fn fill_folio(&self, range: PageRange, pages: FolioPages<'_, M>) -> Option<()> {
+        let mut bits = access_bits(self.area.rights()) | NEW;
+        if writable(self.area.view(), bits).is_writable() {
+            bits |= Bits::WRITE;
+        }
+        let core = self.core;
+        let mut cursor = core.table.cursor(range);
+        if cursor.next_filled().is_some() {
+            return None;
+        }
+        for (number, frame) in (0..).zip(pages) {
+            cursor.seek(range.start.add(number));
+            if cursor.fill(Entry::page(frame.frame(), bits)).is_err() {
+                // No table: nothing was mapped yet.
+                return None;
+            }
+            let _ = frame.into_raw();
+        }
+        core.note_filled(self.cpu, range.len());
+        Some(())
+    }
+}

@@ -1,0 +1,218 @@
+//! Pages of several sizes: folios of 16 KiB to 1 MiB that a first touch makes and entries of 4 KiB map, beside huge
+//! pages of 2 MiB (Linux 7.2 Documentation/admin-guide/mm/transhuge.rst, "multi-size THP").
+
+use core::array;
+use core::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+
+use memwright_table::{FOLIO_ORDER, Page, PageRange};
+
+use super::{HugeMode, SharedSizeMode, SizeMode};
+
+/// The order of the smallest folio of anonymous memory: 16 KiB (`THP_ORDERS_ALL_ANON`).
+pub const SMALLEST_ORDER: u8 = 2;
+/// How many sizes there are, 2 MiB among them.
+const SIZES: usize = (FOLIO_ORDER - SMALLEST_ORDER + 1) as usize;
+
+/// A set of orders of folios.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FolioOrders(u16);
+
+impl FolioOrders {
+    /// None.
+    pub const NONE: Self = Self(0);
+    /// Those of folios that entries of 4 KiB map.
+    pub const OF_PAGES: Self = Self((1 << FOLIO_ORDER) - (1 << SMALLEST_ORDER));
+
+    /// Whether there is none.
+    #[must_use]
+    pub const fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+
+    /// The same and `order`.
+    #[must_use]
+    pub const fn with(self, order: u8) -> Self {
+        Self(self.0 | 1 << order)
+    }
+
+    /// Each of them, the largest first.
+    pub fn largest_first(self) -> impl Iterator<Item = u8> {
+        (0..16).rev().filter(move |order| self.0 & 1 << order != 0)
+    }
+
+    /// Those whose folio around `page` lies within `range`.
+    #[must_use]
+    pub fn around(self, page: Page, range: PageRange) -> Self {
+        let lies_within = |order: &u8| {
+            let folio = folio_around(page, *order);
+            range.start <= folio.start && folio.end <= range.end
+        };
+        let fitting = self.largest_first().filter(lies_within);
+        fitting.fold(Self::NONE, Self::with)
+    }
+}
+
+/// The pages of the folio of `order` that `page` would lie in.
+#[must_use]
+pub const fn folio_around(page: Page, order: u8) -> PageRange {
+    let pages = 1 << order;
+    let start = page.number() & !(pages - 1);
+    PageRange::new(Page::new(start), Page::new(start + pages))
+}
+
+/// What holds for each size, and what was made of it.
+#[derive(Debug)]
+pub struct SizeSettings {
+    /// Which areas get pages of the size: a [`SizeMode`] for each.
+    modes: [AtomicU8; SIZES],
+    /// Which shared anonymous memory does: a [`SharedSizeMode`] for each.
+    shared: [AtomicU8; SIZES],
+    counts: [SizeCounts; SIZES],
+    /// Whether anything but 2 MiB is to be had anywhere: faults read this word alone.
+    any_of_pages: AtomicU8,
+}
+
+/// What was made of a size.
+#[derive(Debug, Default)]
+pub struct SizeCounts {
+    /// Folios that a fault gave to anonymous memory (`anon_fault_alloc`).
+    pub filled: AtomicU64,
+    /// Times there was no frame for one (`anon_fault_fallback`).
+    pub refused: AtomicU64,
+}
+
+impl Default for SizeSettings {
+    fn default() -> Self {
+        let is_huge = |index| index == SIZES - 1;
+        Self {
+            modes: array::from_fn(|index| {
+                AtomicU8::new(if is_huge(index) {
+                    SizeMode::Inherit as u8
+                } else {
+                    SizeMode::Never as u8
+                })
+            }),
+            shared: array::from_fn(|index| {
+                AtomicU8::new(if is_huge(index) {
+                    SharedSizeMode::Inherit as u8
+                } else {
+                    SharedSizeMode::Never as u8
+                })
+            }),
+            counts: array::from_fn(|_| SizeCounts::default()),
+            any_of_pages: AtomicU8::new(0),
+        }
+    }
+}
+
+const fn index(order: u8) -> usize {
+    assert!(
+        order >= SMALLEST_ORDER && order <= FOLIO_ORDER,
+        "no size has this order"
+    );
+    (order - SMALLEST_ORDER) as usize
+}
+
+impl SizeSettings {
+    /// Which areas get pages of this order.
+    ///
+    /// # Panics
+    /// If `order` is none of [`SMALLEST_ORDER`] to [`FOLIO_ORDER`], as for all that names one here.
+    pub fn mode(&self, order: u8) -> SizeMode {
+        SizeMode::of(self.modes[index(order)].load(Ordering::Relaxed))
+    }
+
+    /// Sets which areas get pages of this order from now on.
+    pub fn set_mode(&self, order: u8, mode: SizeMode) {
+        self.modes[index(order)].store(mode as u8, Ordering::Relaxed);
+        let is_some = |order| self.mode(order) != SizeMode::Never;
+        let any = FolioOrders::OF_PAGES.largest_first().any(is_some);
+        self.any_of_pages.store(any.into(), Ordering::Relaxed);
+    }
+
+    /// Which shared anonymous memory gets pages of this order.
+    pub fn shared_mode(&self, order: u8) -> SharedSizeMode {
+        SharedSizeMode::of(self.shared[index(order)].load(Ordering::Relaxed))
+    }
+
+    /// Sets which shared anonymous memory gets pages of this order from now on.
+    pub fn set_shared_mode(&self, order: u8, mode: SharedSizeMode) {
+        self.shared[index(order)].store(mode as u8, Ordering::Relaxed);
+    }
+
+    /// What was made of this order.
+    pub fn counts(&self, order: u8) -> &SizeCounts {
+        &self.counts[index(order)]
+    }
+
+    /// Whether some anonymous memory gets folios that are mapped by their pages.
+    #[inline(always)]
+    pub(crate) fn any_of_pages(&self) -> bool {
+        self.any_of_pages.load(Ordering::Relaxed) != 0
+    }
+
+    /// The orders, but for that of 2 MiB, of which `allows` says yes to the mode, where that for all sizes is `inherited`.
+    pub(crate) fn orders(
+        &self,
+        inherited: HugeMode,
+        allows: impl Fn(HugeMode) -> bool,
+    ) -> FolioOrders {
+        let allowed = |order: &u8| allows(self.mode(*order).with(inherited));
+        let orders = FolioOrders::OF_PAGES.largest_first().filter(allowed);
+        orders.fold(FolioOrders::NONE, FolioOrders::with)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::vec::Vec;
+
+    fn range(start: u64, end: u64) -> PageRange {
+        PageRange::new(Page::new(start), Page::new(end))
+    }
+
+    #[test]
+    fn which_folios_lie_within_a_range() {
+        let all = FolioOrders::OF_PAGES;
+        #[rustfmt::skip]
+        let rows: [(u64, PageRange, &[u8]); 8] = [
+            (512, range(512, 1024), &[8, 7, 6, 5, 4, 3, 2]),
+            (515, range(512, 516),  &[2]),
+            (515, range(512, 515),  &[]),
+            (515, range(513, 1024), &[]),
+            (767, range(640, 1024), &[7, 6, 5, 4, 3, 2]),
+            (768, range(640, 1024), &[8, 7, 6, 5, 4, 3, 2]),
+            (7,   range(0, 12),     &[3, 2]),
+            (9,   range(0, 12),     &[2]),
+        ];
+        for (page, within, orders) in rows {
+            let found: Vec<u8> = all
+                .around(Page::new(page), within)
+                .largest_first()
+                .collect();
+            assert_eq!(found, orders, "{page} in {within:?}");
+        }
+    }
+
+    #[test]
+    fn a_size_is_off_until_somebody_sets_it() {
+        let settings = SizeSettings::default();
+        let always = |settings: &SizeSettings| {
+            settings.orders(HugeMode::Always, |mode| mode == HugeMode::Always)
+        };
+        assert_eq!(settings.mode(FOLIO_ORDER), SizeMode::Inherit);
+        assert!(!settings.any_of_pages() && always(&settings).is_empty());
+        settings.set_mode(FOLIO_ORDER, SizeMode::Always);
+        assert!(!settings.any_of_pages());
+        settings.set_mode(4, SizeMode::Inherit);
+        settings.set_mode(2, SizeMode::Always);
+        settings.set_mode(8, SizeMode::Advised);
+        assert!(settings.any_of_pages());
+        assert_eq!(always(&settings), FolioOrders::NONE.with(4).with(2));
+        for order in [2, 4, 8] {
+            settings.set_mode(order, SizeMode::Never);
+        }
+        assert!(!settings.any_of_pages() && always(&settings).is_empty());
+    }
+}
