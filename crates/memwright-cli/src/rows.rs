@@ -13,7 +13,7 @@ const GROUPS: &[(&str, &[&str])] = &[
     ("Flushes", &["flush_", "paging_structure_", "tagged_"]),
     ("Frames", &["frames_", "lazy_"]),
     ("Page tables", &["table_"]),
-    ("Huge pages", &["huge_", "hugetlb_"]),
+    ("Huge pages", &["huge_", "hugetlb_", "folio_"]),
     ("Nodes", &["numa_"]),
     ("Swap", &["swap_", "written_back"]),
     ("Merging", &["merge", "unmerges_"]),

@@ -8,6 +8,7 @@
 
 mod fault;
 mod file;
+mod folio;
 mod fork;
 mod huge;
 mod merge;

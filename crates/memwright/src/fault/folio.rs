@@ -82,18 +82,34 @@ impl<M: Machine> Fault<'_, M> {
         }
         let core = self.core;
         let mut cursor = core.table.cursor(range);
-        if cursor.next_filled().is_some() {
+        if !is_free(cursor.peek()) {
             return None;
         }
+        // The lowest table's lock is held from here on: no page is filled between the look and the last entry.
+        cursor.reach().ok()?;
+        let at = |number| range.start.add(number);
+        for number in 0..range.len() {
+            cursor.seek(at(number));
+            if !is_free(cursor.peek()) {
+                return None;
+            }
+        }
         for (number, frame) in (0..).zip(pages) {
-            cursor.seek(range.start.add(number));
+            cursor.seek(at(number));
             if cursor.fill(Entry::page(frame.frame(), bits)).is_err() {
-                // No table: nothing was mapped yet.
                 return None;
             }
             let _ = frame.into_raw();
         }
         core.note_filled(self.cpu, range.len());
         Some(())
+    }
+}
+
+/// Whether nothing is there, and nothing has to be inherited by what will be.
+const fn is_free(entry: Entry) -> bool {
+    match entry {
+        Entry::Empty => true,
+        Entry::Marker(_) | Entry::Swapped(_) | Entry::Migrating(_) | Entry::Present(_) => false,
     }
 }

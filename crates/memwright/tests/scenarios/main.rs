@@ -9,6 +9,7 @@ mod advise;
 mod cpus;
 mod failures;
 mod faults;
+mod folios;
 mod fork;
 mod huge;
 mod hugetlb;
