@@ -1,7 +1,7 @@
 //! Everything that must hold before a change lands, with the seconds of each stage.
 
 use crate::suite::Totals;
-use crate::{conformance, fuzz, install, miri, mutants, room, shell, suite, unsafe_code};
+use crate::{conformance, fuzz, install, miri, mutants, recorded, room, shell, suite, unsafe_code};
 use anyhow::{Result, bail};
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -125,6 +125,13 @@ pub fn run() -> Result<()> {
     });
     stage("selftests, a slice", &mut || selftests(&[]));
     stage("selftests, by faults", &mut || selftests(&["track=fault"]));
+    stage("another machine's figures", &mut || {
+        Ok(match recorded::run(false)? {
+            recorded::Outcome::Same => Outcome::Passed,
+            recorded::Outcome::Elsewhere => Outcome::Skipped("recorded with others".to_owned()),
+            recorded::Outcome::Different => Outcome::Failed("other figures".to_owned()),
+        })
+    });
     stage("oldest compiler", &mut || oldest_compiler(deadline));
     summary(&report, start.elapsed(), totals)
 }
@@ -134,7 +141,7 @@ fn summary(
     all: Duration,
     totals: Option<Totals>,
 ) -> Result<()> {
-    println!("\n{:<24} {:>8}", "stage", "seconds");
+    println!("\n{:<26} {:>8}", "stage", "seconds");
     let mut failed = 0;
     for (name, took, outcome) in report {
         let words = match outcome {
@@ -145,9 +152,9 @@ fn summary(
                 format!("FAILED: {why}")
             }
         };
-        println!("{name:<24} {:>8.1}  {words}", took.as_secs_f64());
+        println!("{name:<26} {:>8.1}  {words}", took.as_secs_f64());
     }
-    println!("{:<24} {:>8.1}", "all", all.as_secs_f64());
+    println!("{:<26} {:>8.1}", "all", all.as_secs_f64());
     if let Some(totals) = totals {
         println!("{}", totals.line());
     }

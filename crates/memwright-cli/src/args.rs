@@ -11,6 +11,7 @@ use crate::qemu::nodes::{Nodes, parse_nodes};
 use crate::size::{
     HugePages, MemorySize, SwapSize, parse_huge_pages, parse_memory_size, parse_swap,
 };
+use crate::thp::{ThpSize, parse_thp_size};
 
 /// Run Linux programs on the Memwright memory manager and account for their memory.
 #[derive(Debug, Parser)]
@@ -97,6 +98,11 @@ pub struct RunArgs {
     #[arg(long, value_name = "WHICH", default_value = "madvise",
         value_parser = ["always", "madvise", "never"])]
     pub thp: String,
+
+    /// Which anonymous memory gets pages of one size from 16K to 2M: WHICH is always, madvise, never, or inherit, as
+    /// --thp says (repeatable).
+    #[arg(long = "thp-size", value_name = "SIZE:WHICH", value_parser = parse_thp_size)]
+    pub thp_sizes: Vec<ThpSize>,
 
     /// Give the guest swap: zram:SIZE, compressed memory for SIZE of pages, or disk:SIZE, one disk (repeatable).
     #[arg(long, value_name = "KIND:SIZE", value_parser = parse_swap)]
@@ -358,6 +364,21 @@ impl RunArgs {
     /// The guest's CPUs.
     pub fn cpus(&self) -> u8 {
         self.numa.cpus().unwrap_or(self.cpus)
+    }
+
+    /// What else the guest is, beside its memory, its CPUs and its policies: names of options, and their values.
+    pub fn settings(&self) -> Vec<(&'static str, String)> {
+        let mut settings = vec![("thp", self.thp.clone())];
+        settings.extend(
+            self.thp_sizes
+                .iter()
+                .map(|size| ("thp-size", size.to_string())),
+        );
+        settings.extend(self.swap.iter().map(|swap| ("swap", swap.to_string())));
+        let pool = |pages: HugePages| ("hugetlb", format!("{}M", 2 * pages.count()));
+        settings.extend(self.hugetlb.map(pool));
+        settings.push(("numa", self.numa.to_string()));
+        settings
     }
 }
 

@@ -31,6 +31,7 @@ mod sheet;
 mod size;
 mod symbolise;
 mod table;
+mod thp;
 mod watch;
 mod window;
 

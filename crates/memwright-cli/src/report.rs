@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use crate::account::Value;
+use crate::args::RunArgs;
 use crate::guest::program::Program;
 use crate::qemu::machine::Clock;
 use crate::rows;
@@ -39,6 +40,8 @@ pub struct Document {
     pub clock: &'static str,
     /// What `--policy` said.
     pub policies: Vec<String>,
+    /// What else the guest was told: `NAME=VALUE` for each of these options.
+    pub settings: Vec<String>,
     /// How PROGRAM ended.
     pub outcome: Option<Ending>,
     /// Whether another run prints the same.
@@ -58,6 +61,14 @@ pub struct Document {
     /// System calls that Memwright does not have, and how often.
     #[serde(serialize_with = "as_map")]
     pub unknown: Vec<(String, u64)>,
+}
+
+/// What a guest was told beside its memory, its CPUs and its policies, as documents have it.
+pub fn settings(args: &RunArgs) -> Vec<String> {
+    let settings = args.settings().into_iter();
+    settings
+        .map(|(name, value)| format!("{name}={value}"))
+        .collect()
 }
 
 /// The hashes of everything that ran.
@@ -146,6 +157,7 @@ impl Document {
                 Clock::Host => "host",
             },
             policies: run.args.policies.clone(),
+            settings: settings(run.args),
             outcome: run
                 .report
                 .outcome
@@ -225,6 +237,7 @@ mod tests {
             cpus: 2,
             clock: "instructions",
             policies: vec!["aslr=1".to_owned()],
+            settings: vec!["thp=always".to_owned()],
             outcome: Some(Ending::Exited(0)),
             repeatable: false,
             not_repeatable: Some("live input"),

@@ -357,6 +357,8 @@ fn options(args: &RunArgs, program: &Path, folder: &Path) -> Result<Vec<String>,
     }
     lines.extend(args.swap.iter().map(|swap| format!("swap={swap}")));
     lines.push(format!("policy.thp={}", args.thp));
+    let sizes = args.thp_sizes.iter();
+    lines.extend(sizes.map(|size| format!("thp_size={}", size.for_manifest())));
     lines.extend(
         args.hugetlb
             .map(|pages| format!("hugetlb={}", pages.count())),

@@ -2,6 +2,7 @@
 
 use crate::{cpio::CpioArchive, swap};
 use alloc::{string::String, vec::Vec};
+use memwright::{LARGEST_ORDER, SMALLEST_ORDER, SizeMode};
 
 /// Folder of the control entries; it is not part of the guest's file system.
 pub const CONTROL_FOLDER: &[u8] = b".memwright";
@@ -39,6 +40,8 @@ pub struct Manifest {
     pub seed: u64,
     /// Seed of the address layout; fixed layout without one.
     pub layout_seed: Option<u64>,
+    /// Which areas get pages of a size: its order, and the mode.
+    pub sizes: Vec<(u8, SizeMode)>,
     /// Huge pages in the pool from the start.
     pub huge_pages: u64,
     /// Terminal size.
@@ -93,6 +96,7 @@ impl Manifest {
             "epoch" => self.epoch = value.parse().unwrap_or(0),
             "hugetlb" => self.huge_pages = value.parse().unwrap_or(0),
             "seed" => self.seed = value.parse().unwrap_or(0),
+            "thp_size" => self.sizes.extend(parse_size(value)),
             "swap" => self.swap.extend(swap::Request::parse(value)),
             "columns" => self.columns = value.parse().unwrap_or(80),
             "rows" => self.rows = value.parse().unwrap_or(24),
@@ -106,6 +110,16 @@ impl Manifest {
             }
         }
     }
+}
+
+/// A size and what holds for it: `4:always` is 64 KiB.
+fn parse_size(value: &str) -> Option<(u8, SizeMode)> {
+    let (order, word) = value.split_once(':')?;
+    let order = order.parse().ok()?;
+    let (mode, _) = SizeMode::ALL.into_iter().find(|(_, name)| *name == word)?;
+    (SMALLEST_ORDER..=LARGEST_ORDER)
+        .contains(&order)
+        .then_some((order, mode))
 }
 
 /// The NUL-terminated strings standing one after another in `data`.
@@ -133,7 +147,7 @@ mod tests {
         append(&mut bytes, ".memwright/argv", 0o100_644, b"/bin/sh\0-c\0\0");
         append(&mut bytes, ".memwright/env", 0o100_644, b"A=1\0");
         let options =
-            b"folder=/home\nstrace=1\nstdin=tty\nseed=7\nswap=zram:8192\nswap=disk:4096\npolicy.aslr=9\npolicy.x=y\nlater=1\n";
+            b"folder=/home\nstrace=1\nstdin=tty\nseed=7\nswap=zram:8192\nswap=disk:4096\npolicy.aslr=9\npolicy.x=y\nthp_size=4:always\nthp_size=1:always\nlater=1\n";
         append(&mut bytes, ".memwright/options", 0o100_644, options);
         let manifest = Manifest::parse(CpioArchive::new(&bytes));
         assert_eq!(
@@ -150,6 +164,7 @@ mod tests {
         assert_eq!((manifest.seed, manifest.layout_seed), (7, Some(9)));
         assert_eq!(manifest.policies[1], ("x".into(), "y".into()));
         assert_eq!((manifest.columns, manifest.rows), (80, 24));
+        assert_eq!(manifest.sizes, [(4, memwright::SizeMode::Always)]);
         let [zram, disk] = [(Kind::Zram, 8192), (Kind::Disk, 4096)];
         let swap = [zram, disk].map(|(kind, size)| Request { kind, size });
         assert_eq!(manifest.swap, swap);

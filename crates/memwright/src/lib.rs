@@ -187,8 +187,8 @@ pub use error::{
 };
 pub use fault::{Access, FaultKind};
 pub use huge::{
-    FolioOrders, HugeMode, HugeRefusal, HugeSettings, SMALLEST_ORDER, SharedMode, SharedSetting,
-    SharedSizeMode, SizeCounts, SizeMode, SizeSettings,
+    FolioOrders, HugeMode, HugeRefusal, HugeSettings, LARGEST_ORDER, SMALLEST_ORDER, SharedMode,
+    SharedSetting, SharedSizeMode, SizeCounts, SizeMode, SizeSettings,
 };
 pub use memory::Memory;
 pub use merge::{MergeCounts, MergeSettings, MergedPages, Merging};

@@ -137,12 +137,8 @@ fn words(args: &RunArgs) -> Vec<OsString> {
     let mut add = |name: &str, value: &str| words.extend([name.into(), value.into()]);
     add("--memory", &args.memory.to_string());
     add("--cpus", &args.cpus.to_string());
-    add("--thp", &args.thp);
-    for swap in &args.swap {
-        add("--swap", &swap.to_string());
-    }
-    if let Some(pages) = args.hugetlb {
-        add("--hugetlb", &format!("{}M", 2 * pages.count()));
+    for (name, value) in args.settings() {
+        add(&format!("--{name}"), &value);
     }
     for variable in &args.environment {
         add("--env", variable);
@@ -186,6 +182,7 @@ fn identities(one: &Value, other: &Value) -> Vec<(&'static str, Value, Value)> {
             ("memory size", document["memory"].clone()),
             ("number of CPUs", document["cpus"].clone()),
             ("policy", document["policies"].clone()),
+            ("settings", document["settings"].clone()),
         ]
     };
     let pairs = pick(one).into_iter().zip(pick(other));

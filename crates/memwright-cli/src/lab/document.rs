@@ -35,6 +35,9 @@ pub struct Document {
     pub memory: u64,
     /// The guest's CPUs.
     pub cpus: u8,
+    /// What else the guest was told: `NAME=VALUE` for each of these options.
+    #[serde(default)]
+    pub settings: Vec<String>,
     /// How PROGRAM ended.
     pub outcome: Ending,
     /// Whether a second run was the same; absent where there was none.

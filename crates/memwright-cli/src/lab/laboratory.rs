@@ -229,6 +229,7 @@ impl<'a> Laboratory<'a> {
             },
             memory: self.machine.memory.bytes(),
             cpus: self.machine.cpus,
+            settings: crate::report::settings(&self.args),
             outcome: said.outcome.into(),
             repeats: differs.as_ref().map(Vec::is_empty),
             differs: differs.unwrap_or_default(),
@@ -337,6 +338,10 @@ fn plugin_or_say(qemu: &OsString, version: Version) -> Counting {
 /// What the options say to the kernel.
 fn append(args: &RunArgs) -> String {
     let mut words = vec![format!("transparent_hugepage={}", args.thp)];
+    if !args.thp_sizes.is_empty() {
+        let sizes: Vec<String> = args.thp_sizes.iter().map(ToString::to_string).collect();
+        words.push(format!("thp_anon={}", sizes.join(";")));
+    }
     words.extend(
         args.hugetlb
             .map(|pages| format!("hugepages={}", pages.count())),

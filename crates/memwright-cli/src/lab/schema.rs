@@ -45,6 +45,7 @@ fn document() -> Document {
         },
         memory: 1,
         cpus: 1,
+        settings: vec!["thp=always".to_owned()],
         outcome: Ending::Exited(0),
         repeats: Some(false),
         differs: vec!["output".to_owned()],

@@ -2,6 +2,7 @@
 
 use crate::args::MOST_CPUS;
 use crate::size::{MemorySize, parse_memory_size};
+use std::fmt;
 
 /// The most nodes of a guest.
 const MOST: usize = 8;
@@ -49,6 +50,20 @@ impl Backing<'_> {
                 paths[number]
             ),
         }
+    }
+}
+
+impl fmt::Display for Nodes {
+    /// As the option has it.
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Some(each) = self.each() else {
+            return write!(formatter, "{}", self.count);
+        };
+        for (number, node) in each.iter().enumerate() {
+            let comma = if number == 0 { "" } else { "," };
+            write!(formatter, "{comma}{}M:{}", node.memory, node.cpus)?;
+        }
+        Ok(())
     }
 }
 

@@ -242,7 +242,12 @@ fn start_memory(frames: Arc<Frames<M>>, manifest: &Manifest) -> Arc<Memory<M>> {
         }
     }
     match Memory::new(frames, policy) {
-        Ok(memory) => Arc::new(memory),
+        Ok(memory) => {
+            for &(order, mode) in &manifest.sizes {
+                memory.huge().sizes.set_mode(order, mode);
+            }
+            Arc::new(memory)
+        }
         Err(OutOfMemory) => panic!("no memory for the memory manager"),
     }
 }

@@ -8,7 +8,9 @@
 
 mod sizes;
 
-pub use sizes::{FolioOrders, SMALLEST_ORDER, SizeCounts, SizeSettings, folio_around};
+pub use sizes::{
+    FolioOrders, LARGEST_ORDER, SMALLEST_ORDER, SizeCounts, SizeSettings, folio_around,
+};
 
 use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 

@@ -10,6 +10,8 @@ use super::{HugeMode, SharedSizeMode, SizeMode};
 
 /// The order of the smallest folio of anonymous memory: 16 KiB (`THP_ORDERS_ALL_ANON`).
 pub const SMALLEST_ORDER: u8 = 2;
+/// The order of the largest: 2 MiB.
+pub const LARGEST_ORDER: u8 = FOLIO_ORDER;
 /// How many sizes there are, 2 MiB among them.
 const SIZES: usize = (FOLIO_ORDER - SMALLEST_ORDER + 1) as usize;
 
