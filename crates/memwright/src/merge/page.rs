@@ -252,7 +252,7 @@ impl<M: Machine> Core<M> {
         let counts = gather.close();
         self.note_gather(cpu, counts);
         self.memory.count_on(cpu, Row::EntriesFilled, shown);
-        self.memory.count_on(cpu, Row::SplitZeroes, shown);
+        self.memory.count_on(cpu, Row::HugeSplitZeroes, shown);
     }
 
     /// Marks the entry of a page that shows a merged frame since a fork.

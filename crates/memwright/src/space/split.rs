@@ -423,11 +423,13 @@ impl<M: Machine> Core<M> {
 mod tests {
     use super::*;
 
+    /// From, to, around which page, anonymous; the first page of each step, and the orders.
+    type StepsRow = (u8, u8, Option<u64>, bool, &'static [(u32, u8, u8)]);
+
     #[test]
     fn the_steps_of_a_split() {
         #[rustfmt::skip]
-        let rows: &[(u8, u8, Option<u64>, bool, &[(u32, u8, u8)])] = &[
-            // From, to, around which page, anonymous: the first page of each step, and the orders.
+        let rows: &[StepsRow] = &[
             (9, 0, None,       true,  &[(0, 9, 0)]),
             (9, 3, None,       false, &[(0, 9, 3)]),
             (2, 0, None,       true,  &[(0, 2, 0)]),

@@ -182,7 +182,7 @@ fn pages_of_zeroes_are_given_back() {
     });
     process.check();
     let zeroes = HUGE / 4;
-    assert_eq!(account.count(Row::SplitZeroes), zeroes);
+    assert_eq!(account.count(Row::HugeSplitZeroes), zeroes);
     assert_eq!(process.resident(), HUGE - zeroes);
     assert_eq!(world.frames.used(), used - zeroes);
     let zero = shown(&process, 4);
@@ -207,7 +207,7 @@ fn pages_of_zeroes_stay_in_larger_folios_and_where_others_count_on_them() -> Res
         let account = world.counted(|| {
             assert_eq!(process.space.split_folios(range(0, HUGE), to(order)), ONE);
         });
-        assert_eq!(account.count(Row::SplitZeroes), 0);
+        assert_eq!(account.count(Row::HugeSplitZeroes), 0);
         assert_eq!(process.resident(), HUGE);
         process.check();
     };
