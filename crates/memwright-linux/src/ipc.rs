@@ -335,6 +335,10 @@ impl Object<M> for Segment {
         self.pages().folio(memory, first, asked)
     }
 
+    fn part(&self, first: u64) {
+        self.pages().part(first);
+    }
+
     fn may_be_huge(&self, memory: &Memory, asked: bool) -> bool {
         self.pages().may_be_huge(memory, asked)
     }

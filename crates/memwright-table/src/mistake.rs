@@ -131,6 +131,8 @@ mistakes! {
     MergeKeepsWriting "merge-keeps-writing" "A merged page stays exclusive and writable for one of those that show it."
     MergePinned "merge-pinned" "A page that is pinned or lent is merged."
     UnmergeInPlace "unmerge-in-place" "A store to a merged page writes the frame that the others show."
+    SplitZeroBySight "split-zero-by-sight" "A page of a folio that was split goes because it was full of zeroes when it was looked at."
+    SplitPinned "split-pinned" "A folio of which a page is pinned is split."
     MergeForgetsProtection "merge-forgets-protection" "A merged page is no longer protected."
     // Migration and hinting.
     MigratePinned "migrate-pinned" "A page that is pinned moves to another frame."

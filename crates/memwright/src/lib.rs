@@ -128,6 +128,7 @@
 //! | may it be writable | mm/mprotect.c | writable.rs | writable.rs |
 //! | `mremap` | mm/mremap.c | space/remap.rs | remap |
 //! | `madvise` | mm/madvise.c | space/advise.rs | advise |
+//! | splits by request | mm/huge_memory.c, mm/migrate.c | space/split.rs | split |
 //! | `mincore` | mm/mincore.c | space/resident.rs | locks |
 //! | `mlock` family | mm/mlock.c | space/lock.rs | locks |
 //! | soft-dirty | fs/proc/task_mmu.c | track/soft_dirty.rs | track |

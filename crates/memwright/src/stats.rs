@@ -168,6 +168,10 @@ rows! {
         "2 MiB pages whose entry was split because its pages went out to swap.";
     HugeSplitsMerge, "huge_splits_merge", Counted, "huge pages split: merging",
         "2 MiB pages whose entry was split because one of its pages was merged with an equal one.";
+    HugeSplitsAsked, "huge_splits_asked", Counted, "huge pages split: by request",
+        "2 MiB pages whose entry was split because somebody asked for it by name.";
+    HugeSplitZeroes, "huge_split_zeroes", Counted, "huge pages split: pages of zeroes",
+        "Pages full of zeroes of folios that were split, which show the zero frame since.";
     HugeCollapses, "huge_collapses", Counted, "huge pages: collapses",
         "2 MiB pages made out of 4 KiB pages, by request or by a scan.";
     HugetlbExhausted, "hugetlb_exhausted", Counted, "hugetlb: pool exhausted",

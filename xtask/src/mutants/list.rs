@@ -111,6 +111,8 @@ pub const MUTANTS: &[Mutant] = &[
     mutant("merge-keeps-writing", "merge", "a_store_to_a_merged_page_is_seen_by_nobody_else"),
     mutant("merge-pinned", "merge", "a_device_goes_on_writing_where_it_was_told"),
     mutant("unmerge-in-place", "merge", "a_store_to_a_merged_page_is_seen_by_nobody_else"),
+    mutant("split-zero-by-sight", "interleavings", "huge::split_of_zeroes_and_write"),
+    mutant("split-pinned", "scenarios", "split::what_is_pinned_or_held_stays_whole"),
     mutant("merge-forgets-protection", "scenarios", "overlooked::a_merged_page_is_still_protected"),
     mutant("migrate-pinned", "numa", "what_is_pinned_shared_or_without_room_stays"),
     mutant("migrate-shared", "numa", "what_is_pinned_shared_or_without_room_stays"),

@@ -12,6 +12,7 @@ const PROGRAMS: &[&str] = &[
     "cow",
     "huge",
     "huge_shared",
+    "split",
     "map",
     "advise",
     "seal",

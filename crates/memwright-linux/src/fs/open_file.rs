@@ -559,6 +559,12 @@ impl Object<M> for OpenFile {
         self.pages().ok()?.folio(memory, first, asked)
     }
 
+    fn part(&self, first: u64) {
+        if let Ok(pages) = self.pages() {
+            pages.part(first);
+        }
+    }
+
     fn may_be_huge(&self, memory: &Memory, asked: bool) -> bool {
         let pages = self.pages();
         pages.is_ok_and(|pages| pages.may_be_huge(memory, asked))

@@ -3,14 +3,15 @@
 use std::sync::Arc;
 
 use memwright::object::{HUGE_BYTES, HugeFile, ObjectIdentity, PrivateHuge, Shmem};
+use memwright::space::FolioSplit;
 use memwright::track::{Categories, Scan};
 use memwright::uffd::WatchModes;
-use memwright::{Advice, MapRequest};
+use memwright::{Advice, HugeMode, MapRequest};
 use memwright_sim::process::{Host, Process, Signal, Space};
 use memwright_table::PageRange;
 
 use crate::support::{FIRST, READ, READ_WRITE, SECOND, at, bytes, map, protect, read, write};
-use crate::world::{World, explore_with};
+use crate::world::{World, explore, explore_with};
 
 /// Pages of a huge page.
 const HUGE: u64 = 512;
@@ -73,6 +74,54 @@ fn collapse_and_fault() {
             assert_eq!(read(world.process(), FIRST, BEGIN), Ok(2));
             assert_eq!(read(world.process(), FIRST, BEGIN + HUGE - 1), Ok(3));
             assert_eq!(read(world.process(), FIRST, BEGIN + 9), Ok(0));
+            world.end()
+        },
+    );
+}
+
+/// Four pages that are a folio and full of zeroes, which both CPUs may write without asking.
+fn zeroes() -> World {
+    const PAGES: u64 = 4;
+    let world = fresh(Advice::Huge);
+    let host = &world.host;
+    host.memory().policy().set_huge(HugeMode::Advised);
+    write(world.process(), FIRST, BEGIN, 0).expect("writable");
+    let split = |space: &Space| {
+        let huge = PageRange::new(at(BEGIN).page(), at(BEGIN + HUGE).page());
+        let order = PAGES.trailing_zeros();
+        space.split_folios(huge, FolioSplit { order, at: None })
+    };
+    assert_eq!(world.process().on(FIRST, split).split, 1);
+    let rest = bytes(HUGE - PAGES);
+    let drop = |space: &Space| space.advise(at(BEGIN + PAGES), rest, Advice::DontNeed);
+    world.process().on(FIRST, drop).expect("mapped");
+    for cpu in [FIRST, SECOND] {
+        for page in BEGIN..BEGIN + PAGES {
+            write(world.process(), cpu, page, 0).expect("writable");
+        }
+    }
+    world
+}
+
+/// A store to a page of zeroes of a folio that is split is there afterwards, and the zero frame is as it was.
+#[test]
+fn split_of_zeroes_and_write() {
+    explore(
+        &zeroes,
+        &[
+            |world| {
+                let page = PageRange::single(at(BEGIN).page());
+                let split = |space: &Space| space.split_folios(page, FolioSplit::SINGLE);
+                assert_eq!(world.process().on(FIRST, split).split, 1);
+            },
+            |world| world.try_write(BEGIN, 2),
+        ],
+        |world| {
+            let written = world.last_written(0);
+            for cpu in [FIRST, SECOND] {
+                assert_eq!(read(world.process(), cpu, BEGIN), Ok(written));
+                assert_eq!(read(world.process(), cpu, BEGIN + 1), Ok(0));
+            }
             world.end()
         },
     );

@@ -185,11 +185,15 @@ impl Meta {
         self.state.fetch_and(!flags, Ordering::Relaxed);
     }
 
-    /// Makes the frame a page of a folio of `order`, whatever others do to its flags meanwhile.
-    pub(crate) fn set_page_of(&self, order: u8) {
-        let change = |state| Some(State(state).as_page_of(order).0);
+    /// Makes a page of a larger folio one of a folio of `order`, whatever others do to the flags meanwhile. A frame that is
+    /// something else by now stays what it is.
+    pub(crate) fn lower_page_of(&self, order: u8) {
+        let change = |state| {
+            let state = State(state);
+            (state.page_of() > order).then(|| state.as_page_of(order).0)
+        };
         let relaxed = Ordering::Relaxed;
-        // It changes something always, so it cannot fail.
+        // It fails where there is nothing to lower.
         let _ = self.state.fetch_update(relaxed, relaxed, change);
     }
 

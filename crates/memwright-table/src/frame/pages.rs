@@ -127,21 +127,49 @@ impl<M: Machine> Frames<M> {
     /// The order of the folio that `frame` is a page of, mapped whole or by its pages: 0 for a single page. Whoever
     /// frees a page of it meanwhile makes the answer an old one.
     pub fn folio_order(&self, frame: Frame) -> u8 {
-        if self.is_in_folio(frame) {
+        let mut order = [0];
+        self.folio_orders(frame.number(), &mut order);
+        order[0]
+    }
+
+    /// The same for the frames from number `first` on, one for each place of `orders`; 0 where there is no memory. Each
+    /// block is looked at once.
+    pub fn folio_orders(&self, first: u32, orders: &mut [u8]) {
+        let mut block = None;
+        for (number, order) in (first..).zip(orders) {
+            *order = self.folio_order_in(number, &mut block);
+        }
+    }
+
+    /// The order of the folio of one frame. `block` is the last one that was looked at.
+    fn folio_order_in(&self, number: u32, block: &mut Option<Block>) -> u8 {
+        let metas = self.metas();
+        let Some(meta) = metas.find(number) else {
+            return 0;
+        };
+        if metas.folio_of(number).is_some() {
             return FOLIO_ORDER;
         }
-        let state = self.meta(frame).state();
+        let state = meta.state();
         let order = state.page_of();
-        let first = frame.number() & !((1 << order) - 1);
-        let is_of_it = |number| {
-            let meta = self.metas().find(number);
-            meta.is_some_and(|meta| meta.state().is_page_beside(state))
-        };
-        if (first..first + (1 << order)).all(is_of_it) {
-            order
-        } else {
-            0
+        if order == 0 {
+            return 0;
         }
+        let first = number & !((1 << order) - 1);
+        let known = block.filter(|block| block.first == first && state.is_page_beside(block.state));
+        let found = known.unwrap_or_else(|| {
+            let is_of_it = |number| {
+                let meta = metas.find(number);
+                meta.is_some_and(|meta| meta.state().is_page_beside(state))
+            };
+            Block {
+                first,
+                state,
+                is_folio: (first..first + (1 << order)).all(is_of_it),
+            }
+        });
+        *block = Some(found);
+        if found.is_folio { order } else { 0 }
     }
 
     /// Splits what there is of larger folios, mapped by their pages, from `first` to before `end` into folios of
@@ -156,12 +184,19 @@ impl<M: Machine> Frames<M> {
             "a folio is cut"
         );
         for number in first.number()..end.number() {
-            let meta = self.meta(Frame::new(number));
-            if meta.state().page_of() > order {
-                meta.set_page_of(order);
-            }
+            self.meta(Frame::new(number)).lower_page_of(order);
         }
     }
+}
+
+/// A block of frames of which one says that it was made a page of a folio that begins there.
+#[derive(Clone, Copy)]
+struct Block {
+    first: u32,
+    /// What it says.
+    state: State,
+    /// Whether all say the same.
+    is_folio: bool,
 }
 
 /// Whether folios of this kind are mapped by their pages.

@@ -71,6 +71,52 @@ fn a_split_makes_smaller_folios_and_no_larger_ones() {
 }
 
 #[test]
+fn what_is_something_else_by_now_is_no_page_of_a_folio() {
+    let frames = frames(4096);
+    let mut pages = frames.allocate_pages(2, FrameKind::Anonymous).unwrap();
+    let (first, end) = (pages.first(), Frame::new(pages.first().number() + 4));
+    drop(pages.next());
+    let rest: Vec<_> = pages.collect();
+    frames.split_folios(first, end, 1);
+    drop(rest);
+    assert_eq!(orders(&frames, first, 4), [0; 4]);
+    // Were a free frame called one, its neighbours would not join it.
+    let whole = frames.allocate_pages(2, FrameKind::Anonymous).unwrap();
+    assert_eq!(frames.folio_order(whole.first()), 2);
+}
+
+#[test]
+fn the_orders_of_a_run_are_those_of_its_frames() {
+    let frames = frames(4096);
+    let mut kept = Vec::new();
+    for (order, split) in [(3, None), (4, Some(2)), (9, None), (5, Some(0)), (6, None)] {
+        let pages = frames.allocate_pages(order, FrameKind::Anonymous).unwrap();
+        let (first, end) = (pages.first(), pages.first().number() + (1 << order));
+        if let Some(split) = split {
+            frames.split_folios(first, Frame::new(end), split);
+        }
+        kept.extend(pages);
+    }
+    // One that is broken.
+    let broken = frames.allocate_pages(7, FrameKind::Object).unwrap();
+    kept.extend(broken.skip(1));
+    let mut run = std::vec![1; 5000];
+    frames.folio_orders(0, &mut run);
+    for (number, order) in run.iter().enumerate().take(frames.end() as usize) {
+        assert_eq!(
+            frames.folio_order(Frame::new(number as u32)),
+            *order,
+            "{number}"
+        );
+    }
+    assert!(run[frames.end() as usize..].iter().all(|order| *order == 0));
+    for order in [2, 3, 6, 9] {
+        assert!(run.contains(&order), "{order}");
+    }
+    assert!(!run.contains(&7));
+}
+
+#[test]
 fn a_folio_mapped_whole_is_one_by_its_pages_too() {
     let frames = frames(4096);
     let folio = frames.allocate(FOLIO_ORDER, FrameKind::Anonymous).unwrap();

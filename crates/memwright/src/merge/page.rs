@@ -18,7 +18,12 @@ pub(super) enum Target {
     Merged(Frame),
     /// The zero frame.
     Zero,
+    /// The zero frame, as memory does that was only read: nothing tells that it was a merged page.
+    Untouched,
 }
+
+/// Most pages that are protected and compared together: a bit for each.
+const TOGETHER: u64 = u64::BITS as u64;
 
 /// Why a page was not merged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,6 +43,7 @@ pub(super) const fn merged_bits(bits: Bits, target: Target) -> Bits {
     match target {
         Target::Merged(_) => kept.union(Bits::MERGED),
         Target::Zero => kept.union(Bits::MERGED).union(Bits::BORROWED),
+        Target::Untouched => kept.union(Bits::BORROWED),
     }
 }
 
@@ -82,7 +88,7 @@ impl<M: Machine> Core<M> {
                     self.note_filled(cpu, 1);
                     Row::Merges
                 }
-                Target::Zero => {
+                Target::Zero | Target::Untouched => {
                     self.note_borrowed(cpu);
                     Row::MergesZero
                 }
@@ -100,7 +106,6 @@ impl<M: Machine> Core<M> {
         target: Target,
         gather: &mut Gather<'_, M>,
     ) -> Result<(), MergeFailure> {
-        let frames = self.memory.frames();
         let entry = cursor.peek().present().ok_or(MergeFailure::Gone)?;
         if target == Target::Zero && area.object().is_some() {
             // The zero frame is not known to be a private copy of the object's.
@@ -109,13 +114,9 @@ impl<M: Machine> Core<M> {
         if !self.may_merge(entry, page) {
             return Err(MergeFailure::Busy);
         }
-        let equal = |frame: Frame| match target {
-            Target::Merged(merged) => frames.are_equal(frame, merged),
-            Target::Zero => frames.repeated_word(frame) == Some(0),
-        };
         if entry.size != PageSize::Size4K {
             // A huge page is split for its sake, so it had better be worth it.
-            if !equal(entry.frame_of(page)) {
+            if !self.has_contents_of(target, entry.frame_of(page)) {
                 return Err(MergeFailure::Different);
             }
             cursor.widen();
@@ -123,29 +124,135 @@ impl<M: Machine> Core<M> {
             self.memory.count(Row::HugeSplitsMerge, 1);
             cursor.seek(page);
         }
-        // From here on nobody writes the frame through this entry, which alone could: another entry that shows it is not
-        // exclusive either.
-        let old = cursor.edit(Bits::empty(), Bits::WRITE, gather);
+        let pages = PageRange::single(page);
+        match self.show_equal(area, cursor, pages, target, &|_, _| true, gather) {
+            0 => Err(MergeFailure::Different),
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether the frame has the contents of what its page is to show.
+    fn has_contents_of(&self, target: Target, frame: Frame) -> bool {
+        let frames = self.memory.frames();
+        match target {
+            Target::Merged(merged) => frames.are_equal(frame, merged),
+            Target::Zero | Target::Untouched => frames.repeated_word(frame) == Some(0),
+        }
+    }
+
+    /// Lets those 4 KiB pages that `may` show the target from now on, if they have its contents once nobody can write
+    /// them. `pages` are at most [`TOGETHER`], of one table. Returns how many do.
+    fn show_equal(
+        &self,
+        area: &Area<M>,
+        cursor: &mut Cursor<'_, M>,
+        pages: PageRange,
+        target: Target,
+        may: &dyn Fn(Present, Page) -> bool,
+        gather: &mut Gather<'_, M>,
+    ) -> u64 {
+        debug_assert!(pages.len() <= TOGETHER);
+        let mut protected: u64 = 0;
+        for (number, page) in pages.iter().enumerate() {
+            cursor.seek(page);
+            let small = |entry: &Present| entry.size == PageSize::Size4K && may(*entry, page);
+            if cursor.peek().present().is_some_and(|entry| small(&entry)) {
+                // From here on nobody writes the frame through this entry, which alone could: another entry that shows
+                // it is not exclusive either.
+                cursor.edit(Bits::empty(), Bits::WRITE, gather);
+                protected |= 1 << number;
+            }
+        }
         gather.flush();
-        if !equal(old.frame) && !planted(Mistake::MergeByDigest) {
-            if writable(area.view(), old.bits).is_writable() {
+        let mut shown = 0;
+        for (number, page) in pages.iter().enumerate() {
+            if protected >> number & 1 == 0 {
+                continue;
+            }
+            cursor.seek(page);
+            let Some(old) = cursor.peek().present() else {
+                continue;
+            };
+            let believed = match target {
+                Target::Merged(_) | Target::Zero => planted(Mistake::MergeByDigest),
+                Target::Untouched => planted(Mistake::SplitZeroBySight),
+            };
+            if believed || self.has_contents_of(target, old.frame) {
+                self.show(cursor, old.bits, target, gather);
+                shown += 1;
+            } else if writable(area.view(), old.bits).is_writable() {
                 cursor.grant(Bits::WRITE);
             }
-            return Err(MergeFailure::Different);
         }
-        let mut bits = merged_bits(old.bits, target);
+        shown
+    }
+
+    /// Lets the page under the cursor, which nobody can write, show the target.
+    fn show(
+        &self,
+        cursor: &mut Cursor<'_, M>,
+        old: Bits,
+        target: Target,
+        gather: &mut Gather<'_, M>,
+    ) {
+        let mut bits = merged_bits(old, target);
         if planted(Mistake::MergeForgetsProtection) {
             bits -= Bits::UFFD_WP | Bits::WATCHED;
         }
         if planted(Mistake::MergeKeepsWriting) {
-            bits = entry.bits | Bits::MERGED;
+            bits = old | Bits::WRITE | Bits::MERGED;
         }
         let frame = match target {
-            Target::Merged(merged) => frames.share(merged).into_raw(),
-            Target::Zero => self.memory.zero_frame(),
+            Target::Merged(merged) => self.memory.frames().share(merged).into_raw(),
+            Target::Zero | Target::Untouched => self.memory.zero_frame(),
         };
         cursor.replace(Entry::page(frame, bits), gather);
-        Ok(())
+    }
+
+    /// Lets the pages of `range` in the area that `may`, and are full of zeroes, show the zero frame as if nobody had
+    /// written them: those that are this address space's alone, and not pinned or lent.
+    pub(crate) fn show_zero(
+        &self,
+        area: &Area<M>,
+        range: PageRange,
+        may: &dyn Fn(Present) -> bool,
+    ) {
+        let cpu = self.cpu();
+        let range = area.range().intersect(range);
+        if range.is_empty() || area.object().is_some() {
+            // The zero frame is not known to be a private copy of an object's.
+            return;
+        }
+        self.note_peak(cpu);
+        let frames = self.memory.frames();
+        let mut gather = self.gather();
+        let mut cursor = self.table.cursor(range);
+        let may = |entry: Present, page: Page| {
+            may(entry)
+                && self.may_merge(entry, page)
+                && frames.references(entry.frame) == 1
+                && self.has_contents_of(Target::Untouched, entry.frame)
+        };
+        let mut shown = 0;
+        let mut next = range.start;
+        while next < range.end {
+            let after = Page::new((next.number() / TOGETHER + 1) * TOGETHER);
+            let pages = PageRange::new(next, after.min(range.end));
+            shown += self.show_equal(
+                area,
+                &mut cursor,
+                pages,
+                Target::Untouched,
+                &may,
+                &mut gather,
+            );
+            next = pages.end;
+        }
+        drop(cursor);
+        let counts = gather.close();
+        self.note_gather(cpu, counts);
+        self.memory.count_on(cpu, Row::EntriesFilled, shown);
+        self.memory.count_on(cpu, Row::HugeSplitZeroes, shown);
     }
 
     /// Marks the entry of a page that shows a merged frame since a fork.
@@ -192,6 +299,8 @@ mod tests {
             assert_eq!(merged, expected | Bits::MERGED, "{name}");
             let zero = merged_bits(bits, Target::Zero);
             assert_eq!(zero, merged | Bits::BORROWED, "{name}");
+            let untouched = merged_bits(bits, Target::Untouched);
+            assert_eq!(untouched, expected | Bits::BORROWED, "{name}");
         }
     }
 }

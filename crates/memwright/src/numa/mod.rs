@@ -38,3 +38,4 @@ pub use policy::{PlaceMode, PlacePolicy, PolicyId};
 
 pub(crate) use pace::{Pace, Told};
 pub(crate) use policy::Policies;
+pub(crate) use shown::ShownPage;

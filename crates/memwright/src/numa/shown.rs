@@ -27,19 +27,19 @@ enum Sought<M: Machine> {
 }
 
 /// A page that several entries may show.
-pub(super) struct ShownPage<M: Machine> {
-    pub(super) frame: Frame,
+pub(crate) struct ShownPage<M: Machine> {
+    pub(crate) frame: Frame,
     pub(super) size: PageSize,
     pub(super) kind: FrameKind,
     sought: Sought<M>,
 }
 
 /// The spaces that show a page.
-pub(super) struct Showing<M: Machine> {
+pub(crate) struct Showing<M: Machine> {
     /// In the order of their numbers.
-    pub(super) spaces: Vec<Shared<Core<M>>>,
+    pub(crate) spaces: Vec<Shared<Core<M>>>,
     /// How many entries do.
-    pub(super) shown: usize,
+    pub(crate) shown: usize,
 }
 
 impl<M: Machine> ShownPage<M> {
@@ -52,6 +52,25 @@ impl<M: Machine> ShownPage<M> {
             }
         };
         let index = area.offset_of(first);
+        Self::at(area, index, (present.frame, present.size), kind)
+    }
+
+    /// The huge page that is the folio which begins with `head`, of which the area shows `frame` at `page`, perhaps by an
+    /// entry of its own. `None` if the area can show no such page.
+    pub(crate) fn of_folio(
+        area: &Area<M>,
+        page: Page,
+        frame: Frame,
+        head: Frame,
+        kind: FrameKind,
+    ) -> Option<Self> {
+        let before = u64::from(frame.number() - head.number());
+        let index = area.offset_of(page).checked_sub(before)?;
+        Some(Self::at(area, index, (head, PageSize::Size2M), kind))
+    }
+
+    /// The page with this index.
+    fn at(area: &Area<M>, index: u64, (frame, size): (Frame, PageSize), kind: FrameKind) -> Self {
         let object = area.object().cloned();
         let sought = match object {
             _ if kind == FrameKind::Merged => Sought::Merged,
@@ -59,15 +78,15 @@ impl<M: Machine> ShownPage<M> {
             object => Sought::Private(object, index),
         };
         Self {
-            frame: present.frame,
-            size: present.size,
+            frame,
+            size,
             kind,
             sought,
         }
     }
 
     /// The object that has the page, and where.
-    pub(super) fn object(&self) -> Option<(&Arc<dyn Object<M>>, u64)> {
+    pub(crate) fn object(&self) -> Option<(&Arc<dyn Object<M>>, u64)> {
         match &self.sought {
             Sought::Object(object, index) => Some((object, *index)),
             Sought::Private(..) | Sought::Merged => None,
@@ -98,7 +117,7 @@ impl<M: Machine> ShownPage<M> {
     }
 
     /// Calls `visit` with each place in `space` where an entry shows the page as a whole.
-    pub(super) fn visit(
+    pub(crate) fn visit(
         &self,
         space: &Core<M>,
         areas: &Areas<M>,
@@ -124,7 +143,7 @@ impl<M: Machine> ShownPage<M> {
     }
 
     /// The spaces that show it now.
-    pub(super) fn spaces(&self, asking: &Core<M>) -> Result<Showing<M>, OutOfMemory> {
+    pub(crate) fn spaces(&self, asking: &Core<M>) -> Result<Showing<M>, OutOfMemory> {
         let memory = &asking.memory;
         let mut spaces = match self.object() {
             Some((object, _)) => object.mappings().spaces()?,

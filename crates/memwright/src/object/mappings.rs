@@ -85,6 +85,13 @@ impl<M: Machine> Mappings<M> {
         self.visit(|space| space.zap_object(self, first, end, Taken::Leaving));
     }
 
+    /// Splits the huge entries that show the pages `first..end`, which are one huge page: nobody loses a page.
+    ///
+    /// Call [`stale`](Self::stale) first, once the object no longer hands it out as one.
+    pub(crate) fn split(&self, first: u64, end: u64) {
+        self.visit(|space| space.split_of_object(self, first, end));
+    }
+
     /// Takes those of `pages` out of the cluster that an area locks, and if they must be `unused` those that somebody
     /// used since they were looked at before (Linux 7.2 `mm/rmap.c`, `folio_referenced_one`): the first step of
     /// [`Object::send_out`].

@@ -213,6 +213,12 @@ pub trait Object<M: Machine>: Send + Sync {
         None
     }
 
+    /// If the 512 pages from `first` on, a multiple of 512, are a huge page, the object has each by itself from now on, and
+    /// hands none of them out as a part of the whole. Who shows the whole still does.
+    fn part(&self, first: u64) {
+        let _ = first;
+    }
+
     /// Whether the settings give it huge pages, shown by an area that asked for them or did not.
     fn may_be_huge(&self, memory: &Memory<M>, asked: bool) -> bool {
         let _ = (memory, asked);

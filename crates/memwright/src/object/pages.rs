@@ -257,6 +257,19 @@ impl<M: Machine> Pages<M> {
         }
     }
 
+    /// The same for every page, and tells `visit` of each folio that was one.
+    pub(crate) fn part_folios(&self, visit: &mut dyn FnMut(Frame)) {
+        let mut next = self.next(0);
+        while let Some((index, _)) = next {
+            let first = index & !(SLOTS - 1);
+            if let Some(head) = self.folio(first) {
+                self.part_at(first);
+                visit(head);
+            }
+            next = self.next(first + SLOTS);
+        }
+    }
+
     /// Page `index`, of whose frame the store has a reference, is leaving from now on, until somebody asks for it.
     pub fn begin_leaving(&self, index: u64) {
         if let Some(node) = self.lowest(index) {

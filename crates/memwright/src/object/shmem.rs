@@ -502,6 +502,12 @@ impl<M: Machine> Object<M> for Shmem<M> {
         Some(memory.frames().share(head).into_raw())
     }
 
+    fn part(&self, first: u64) {
+        let state = self.store.lock();
+        state.pages.part_at(first);
+        self.mappings.stale();
+    }
+
     fn may_be_huge(&self, memory: &Memory<M>, asked: bool) -> bool {
         let allows = |setting| memory.huge().allows_shared(setting, asked);
         self.huge.is_some_and(allows)

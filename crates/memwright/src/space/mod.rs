@@ -24,6 +24,7 @@ mod register;
 mod remap;
 mod resident;
 mod seal;
+mod split;
 mod survey;
 mod sync;
 mod unmap;
@@ -41,6 +42,7 @@ pub use self::areas::{Backing, Limits, LockFuture, Totals};
 pub use self::exec_gain::ExecGain;
 pub use self::map::{MapKind, MapRequest, Placement};
 pub use self::remap::RemapRequest;
+pub use self::split::{FolioSplit, FolioSplits};
 pub use self::survey::{Forget, Sight};
 pub use self::sync::SyncFlags;
 

@@ -428,7 +428,7 @@ impl<M: Machine> Swap<M> {
     }
 
     /// The listed store with this number, or the first after it.
-    pub(super) fn listed(&self, number: u64) -> Option<(u64, Shared<Store<M>>)> {
+    pub(crate) fn listed(&self, number: u64) -> Option<(u64, Shared<Store<M>>)> {
         let stores = self.stores.lock();
         let position = stores.partition_point(|listed| listed.number < number);
         let listed = stores.get(position)?;

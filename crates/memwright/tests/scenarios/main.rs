@@ -21,6 +21,7 @@ mod overlooked;
 mod protect;
 mod remap;
 mod shared_huge;
+mod split;
 mod swap;
 mod swap_objects;
 mod swap_shared;

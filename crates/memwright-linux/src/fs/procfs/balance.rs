@@ -4,6 +4,7 @@
 
 use super::{
     node::{FixedDirectory, ProcNode, SystemControl},
+    split::SPLIT,
     text::number,
 };
 use crate::errno::Errno;
@@ -29,7 +30,10 @@ pub static BALANCING: SystemControl = SystemControl {
 /// `/sys/kernel/debug`.
 pub static DEBUG: FixedDirectory = FixedDirectory {
     first: 0x1400,
-    entries: &[("sched", 0o555, Fixed(&SCHEDULING))],
+    entries: &[
+        ("sched", 0o555, Fixed(&SCHEDULING)),
+        ("split_huge_pages", 0o200, Control(&SPLIT)),
+    ],
 };
 
 static SCHEDULING: FixedDirectory = FixedDirectory {

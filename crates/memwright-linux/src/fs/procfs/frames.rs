@@ -71,24 +71,22 @@ fn flags(kind: Option<FrameKind>, mapped: bool) -> u64 {
     }
 }
 
-/// The flags of a frame of a folio.
-fn folio_flags(memory: &Memory, number: u32) -> u64 {
-    let frame = Frame::new(number);
-    match memory.frames().folio_of(frame) {
-        Some(head) => {
-            let place = if head == frame {
-                flag::COMPOUND_HEAD
-            } else {
-                flag::COMPOUND_TAIL
-            };
-            let pooled = memory.frames().kind(head).is_pool();
-            place | if pooled { 0 } else { flag::HUGE_PAGE }
-        }
-        None => 0,
+/// The flags of a frame of a folio of this order, mapped whole or by its pages; none for a single page.
+const fn folio_flags(number: u32, order: u8, pooled: bool) -> u64 {
+    if order == 0 {
+        return 0;
     }
+    let first = number & ((1 << order) - 1) == 0;
+    let place = if first {
+        flag::COMPOUND_HEAD
+    } else {
+        flag::COMPOUND_TAIL
+    };
+    place | if pooled { 0 } else { flag::HUGE_PAGE }
 }
 
-fn word(memory: &Memory, number: u32, what: FrameWord) -> u64 {
+/// The word of a frame that lies in a folio of this order.
+fn word(memory: &Memory, number: u32, order: u8, what: FrameWord) -> u64 {
     let frames = memory.frames();
     let kind = frames.kind_at(number);
     let sharers = match kind {
@@ -103,7 +101,10 @@ fn word(memory: &Memory, number: u32, what: FrameWord) -> u64 {
     };
     match what {
         FrameWord::Count => u64::from(sharers),
-        FrameWord::Flags => flags(kind, sharers > 0) | folio_flags(memory, number),
+        FrameWord::Flags => {
+            let pooled = kind.is_some_and(FrameKind::is_pool);
+            flags(kind, sharers > 0) | folio_flags(number, order, pooled)
+        }
     }
 }
 
@@ -131,9 +132,15 @@ impl File for FrameFile {
                 break;
             }
             let mut bytes = [0; CHUNK * WORD];
-            for (index, place) in bytes.chunks_exact_mut(WORD).take(count).enumerate() {
-                let number = first as u32 + index as u32;
-                place.copy_from_slice(&word(memory, number, self.0).to_le_bytes());
+            let mut orders = [0; CHUNK];
+            if self.0 == FrameWord::Flags {
+                memory
+                    .frames()
+                    .folio_orders(first as u32, &mut orders[..count]);
+            }
+            let places = bytes.chunks_exact_mut(WORD).take(count);
+            for ((number, order), place) in (first as u32..).zip(orders).zip(places) {
+                place.copy_from_slice(&word(memory, number, order, self.0).to_le_bytes());
             }
             let put = sink.put(&bytes[..count * WORD])?;
             done += put;
@@ -159,6 +166,29 @@ mod tests {
             (Some(FrameKind::PoolAnonymous), true, 0x2_1808),
         ] {
             assert_eq!(flags(kind, mapped), expected, "{kind:?}");
+        }
+    }
+
+    #[test]
+    fn who_is_the_first_of_a_folio() {
+        let (head, tail, huge) = (1 << 15, 1 << 16, 1 << 22);
+        for (number, order, pooled, expected) in [
+            (0, 0, false, 0),
+            (513, 0, false, 0),
+            (512, 9, false, head | huge),
+            (513, 9, false, tail | huge),
+            (1023, 9, false, tail | huge),
+            (516, 2, false, head | huge),
+            (519, 2, false, tail | huge),
+            (514, 1, false, head | huge),
+            (512, 9, true, head),
+            (700, 9, true, tail),
+        ] {
+            assert_eq!(
+                folio_flags(number, order, pooled),
+                expected,
+                "{number} {order}"
+            );
         }
     }
 }

@@ -21,6 +21,7 @@ mod process;
 pub(crate) mod processors;
 mod scan;
 mod sizes;
+mod split;
 mod system;
 mod text;
 mod vm;

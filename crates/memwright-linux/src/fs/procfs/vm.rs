@@ -174,6 +174,8 @@ pub fn statistics(context: &Context<'_>, text: &mut Text) -> fmt::Result {
         Row::HugeSplitsCopy,
         Row::HugeSplitsFork,
         Row::HugeSplitsSwap,
+        Row::HugeSplitsMerge,
+        Row::HugeSplitsAsked,
     ];
     let placed = |of: fn(NodeCounts) -> u64| -> u64 {
         let nodes = frames.topology().all();
