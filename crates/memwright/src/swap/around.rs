@@ -6,8 +6,6 @@ use memwright_table::Page;
 
 /// The most pages that one fault, or one call, brings back.
 pub(crate) const MOST: u64 = 16;
-/// Of these, those beside the one that faulted.
-pub(crate) const MOST_AROUND: usize = MOST as usize - 1;
 /// Pages that the first fault brings back.
 const FIRST: u64 = 8;
 

@@ -51,6 +51,21 @@ impl<M: Machine> Swap<M> {
         })
     }
 
+    /// How many slots from `slot` on, `most` at most, one entry alone names whose page is not in memory.
+    pub(crate) fn count_alone(&self, slot: u64, most: u64) -> u64 {
+        if most == 0 {
+            return 0;
+        }
+        self.with_slots(slot, |slots, offset| {
+            let end = offset.saturating_add(most as u32);
+            let alone = |offset: &u32| {
+                let record = slots.record(*offset);
+                record.uses == 1 && record.frame().is_none()
+            };
+            (offset..end).take_while(alone).count() as u64
+        })
+    }
+
     /// The only entry that named `slot` maps `frame` from now on: the slot stays while nobody writes to the page,
     /// unless slots are scarce, or the device is to go.
     pub(crate) fn keep(&self, frames: &Frames<M>, slot: u64, frame: Frame) {

@@ -22,6 +22,7 @@ mod protect;
 mod remap;
 mod shared_huge;
 mod swap;
+mod swap_folio;
 mod swap_objects;
 mod swap_shared;
 mod track;
