@@ -10,7 +10,7 @@ use crate::error::FaultError;
 use crate::policy::SwapInReuse;
 use crate::space::access_bits;
 use crate::stats::Row;
-use crate::swap::{Cached, DeviceError};
+use crate::swap::{Cached, DeviceError, Window};
 use crate::writable::writable;
 
 /// State of the page that its entry has again, whoever maps it.
@@ -31,37 +31,29 @@ impl<'a, M: Machine> Fault<'a, M> {
     #[inline(never)]
     pub(super) fn swap_in(
         self,
-        cursor: Cursor<'a, M>,
-        swapped: Swapped,
-    ) -> Result<FaultKind, FaultError> {
-        // A store to a protected page is dealt with like any other when the page is back.
-        let is_refused = self.access.write && swapped.bits.contains(Bits::UFFD_WP);
-        if self.core.memory.policy().swapin_around() && !is_refused {
-            self.swap_in_around(cursor, swapped)
-        } else {
-            self.swap_in_alone(cursor, swapped)
-        }
-    }
-
-    /// Brings the page back, and no other.
-    pub(super) fn swap_in_alone(
-        self,
         mut cursor: Cursor<'a, M>,
         swapped: Swapped,
     ) -> Result<FaultKind, FaultError> {
         let protected = swapped.bits.contains(Bits::UFFD_WP);
-        // A store to a protected page comes back as by a load.
+        // A store to a protected page comes back as by a load, then is dealt with like any other.
         let stores = self.access.write && !protected;
+        let is_around = self.core.memory.policy().swapin_around() && (stores || !self.access.write);
+        if is_around && !self.area.window.get().is_single_at(self.page) {
+            return self.swap_in_around(cursor, swapped);
+        }
         let back = self.bring(swapped, stores)?;
         let kind = back.kind;
         let page = self.show(&mut cursor, swapped, back, stores);
         if self.access.write && protected {
             self.resolve_present(cursor, page)?;
+        } else if is_around && kind.is_major() {
+            self.area.window.set(Window::after_read(self.page, 1, 1));
         }
         Ok(kind)
     }
 
     /// Maps the page that is back where the cursor stands.
+    #[inline(always)]
     pub(super) fn show(
         self,
         cursor: &mut Cursor<'_, M>,
@@ -120,6 +112,7 @@ impl<'a, M: Machine> Fault<'a, M> {
     }
 
     /// The same when the device has done what it could: `uses` entries named the slot before.
+    #[inline(always)]
     pub(super) fn take_over(
         self,
         swapped: Swapped,
@@ -160,7 +153,7 @@ impl<'a, M: Machine> Fault<'a, M> {
     }
 
     /// The same for a page that another of its owners brought back, in `frame`.
-    fn bring_cached(
+    pub(super) fn bring_cached(
         self,
         swapped: Swapped,
         frame: FrameRef<'a, M>,

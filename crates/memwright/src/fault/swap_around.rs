@@ -3,8 +3,8 @@
 
 use memwright_table::mistake::{Mistake, planted};
 use memwright_table::{
-    Bits, Cursor, Entry, FrameKind, FrameRef, Machine, OutOfFrames, Page, PageRange, PageSize,
-    Present, Swapped,
+    Bits, Cursor, Entry, Frame, FrameKind, FrameRef, Machine, OutOfFrames, Page, PageRange,
+    PageSize, Present, Swapped,
 };
 
 use super::{Fault, FaultKind};
@@ -23,11 +23,14 @@ struct Run<'a, M: Machine> {
     transfers: Transfers<M, { MOST as usize }>,
     /// How many were asked for.
     count: usize,
+    /// Where the first is.
+    slot: u64,
 }
 
 impl<'a, M: Machine> Fault<'a, M> {
     /// Brings the page back that the entry under the cursor names, and pages that follow it, as long as their slots
-    /// follow its own: all are asked for before the first is waited for.
+    /// follow its own: all are asked for before the first is waited for. The access is no store that is refused.
+    #[inline(never)]
     pub(super) fn swap_in_around(
         self,
         cursor: Cursor<'a, M>,
@@ -36,13 +39,6 @@ impl<'a, M: Machine> Fault<'a, M> {
         let core = self.core;
         let window = self.area.window.get();
         let (first, ahead) = window.ahead();
-        if ahead == 0 && window.pages_at(self.page, 0) == 1 {
-            let kind = self.swap_in_alone(cursor, swapped)?;
-            if kind.is_major() {
-                self.area.window.set(Window::after_read(self.page, 1, 1));
-            }
-            return Ok(kind);
-        }
         // Those that came with the last one may lie in this table too.
         drop(cursor);
         let came_again = self.page.number().wrapping_sub(first.number()) < ahead;
@@ -58,10 +54,12 @@ impl<'a, M: Machine> Fault<'a, M> {
             return Err(FaultError::WouldBlock);
         }
         let found = core.memory.swap().find(core.memory.frames(), swapped.slot);
-        let uses = found.uses;
-        if found.frame.is_some() {
-            drop(found);
-            return self.swap_in_alone(cursor, swapped);
+        let (uses, stores) = (found.uses, self.access.write);
+        if let Some(frame) = found.frame {
+            let back = self.bring_cached(swapped, frame, uses, stores)?;
+            let kind = back.kind;
+            self.show(&mut cursor, swapped, back, stores);
+            return Ok(kind);
         }
         let mut run = self.ask_for(&mut cursor, swapped, uses == 1)?;
         let kind = self.show_run(&mut cursor, &mut run, uses);
@@ -88,6 +86,7 @@ impl<'a, M: Machine> Fault<'a, M> {
             pages: [const { None }; MOST as usize],
             transfers: Transfers::new(),
             count: 0,
+            slot: swapped.slot,
         };
         let (entries, count) = entries_from(cursor, swapped);
         let next = Place::of(swapped.slot).after(1).slot();
@@ -125,42 +124,59 @@ impl<'a, M: Machine> Fault<'a, M> {
         let core = self.core;
         let (frames, swap) = (core.memory.frames(), core.memory.swap());
         let mut result = Err(FaultError::Io);
-        let (mut around, mut lost) = (0, false);
-        for number in 0..run.count {
-            let read = run.transfers.finish(frames, number);
-            let Some((swapped, frame)) = run.pages[number].take() else {
+        let read = run.transfers.finish(frames, 0);
+        if let Some((swapped, frame)) = run.pages[0].take() {
+            cursor.seek(self.page);
+            let stores = self.access.write;
+            let back = self.take_over(swapped, (frame, read), uses, stores);
+            result = back.map(|back| {
+                let kind = back.kind;
+                self.show(cursor, swapped, back, stores);
+                kind
+            });
+        }
+        let came = self.await_others(run);
+        let others = came.iter().flatten().count() as u64;
+        if others == 0 {
+            return result;
+        }
+        swap.keep_run(frames, run.slot, &came[..run.count]);
+        for (number, page) in (0..).zip(&mut run.pages[..run.count]) {
+            let Some((swapped, frame)) = page.take() else {
                 continue;
             };
-            cursor.seek(self.page.add(number as u64));
-            if number == 0 {
-                let stores = self.access.write;
-                let back = self.take_over(swapped, (frame, read), uses, stores);
-                result = back.map(|back| {
-                    let kind = back.kind;
-                    self.show(cursor, swapped, back, stores);
-                    kind
-                });
-                continue;
-            }
-            if read.is_err() || (lost && planted(Mistake::SwapFolioLost)) {
-                core.memory.count_on(self.cpu, Row::SwapFailed, 1);
-                lost = true;
-                continue;
-            }
-            swap.keep(frames, swapped.slot, frame.frame());
             let bits = self.bits_of(swapped.bits, true, false) - Bits::ACCESSED;
+            cursor.seek(self.page.add(number));
             cursor.swap_in(Present {
                 frame: frame.into_raw(),
                 size: PageSize::Size4K,
                 bits,
             });
-            around += 1;
         }
-        core.memory.count_on(self.cpu, Row::SwapIn, around);
-        core.memory.count_on(self.cpu, Row::SwapAround, around);
-        core.note_filled(self.cpu, around);
-        core.note_swapped(-(around as i64));
+        core.memory.count_on(self.cpu, Row::SwapIn, others);
+        core.memory.count_on(self.cpu, Row::SwapAround, others);
+        core.note_filled(self.cpu, others);
+        core.note_swapped(-(others as i64));
         result
+    }
+
+    /// Waits for the pages but the first, and gives up the frames of those that cannot be read. Returns those of the
+    /// others.
+    fn await_others(self, run: &mut Run<'a, M>) -> [Option<Frame>; MOST as usize] {
+        let memory = &*self.core.memory;
+        let mut came = [None; MOST as usize];
+        let mut lost = false;
+        for number in 1..run.count {
+            let read = run.transfers.finish(memory.frames(), number);
+            if read.is_err() || (lost && planted(Mistake::SwapFolioLost)) {
+                memory.count_on(self.cpu, Row::SwapFailed, 1);
+                run.pages[number] = None;
+                lost = true;
+            }
+            let frame = run.pages[number].as_ref();
+            came[number] = frame.map(|(_, frame)| frame.frame());
+        }
+        came
     }
 
     /// Brings the object's page `index` back, which the fault wants, with those that follow it. Whether a device was

@@ -69,21 +69,39 @@ impl<M: Machine> Swap<M> {
     /// The only entry that named `slot` maps `frame` from now on: the slot stays while nobody writes to the page,
     /// unless slots are scarce, or the device is to go.
     pub(crate) fn keep(&self, frames: &Frames<M>, slot: u64, frame: Frame) {
-        let scarce = self.with_slots(slot, |slots, offset| {
+        self.keep_run(frames, slot, &[Some(frame)]);
+    }
+
+    /// The same for the entries that named `first` and the slots that follow it, but those where there is no frame.
+    pub(crate) fn keep_run(&self, frames: &Frames<M>, first: u64, run: &[Option<Frame>]) {
+        let scarce = self.with_slots(first, |slots, offset| {
             let scarce = slots.is_closed() || slots.free() < slots.slots() / 2;
-            let record = slots.record(offset);
-            debug_assert_eq!(record.uses, 1, "a page of several owners is kept for one");
-            record.uses = 0;
-            if !scarce {
-                record.set_frame(Some(frame));
-                frames.set_slot(frame, Some(slot));
+            for (offset, frame) in (offset..).zip(run) {
+                let Some(frame) = *frame else { continue };
+                let record = slots.record(offset);
+                debug_assert_eq!(record.uses, 1, "a page of several owners is kept for one");
+                record.uses = 0;
+                if !scarce {
+                    record.set_frame(Some(frame));
+                    let place = Place {
+                        offset,
+                        ..Place::of(first)
+                    };
+                    frames.set_slot(frame, Some(place.slot()));
+                }
             }
             scarce
         });
-        if scarce {
-            self.free(frames, slot);
-        } else if planted(Mistake::FreeCleanSlot) {
-            self.device_of(slot).discard(frames, Place::of(slot).offset);
+        if !scarce && !planted(Mistake::FreeCleanSlot) {
+            return;
+        }
+        for (number, _) in (0..).zip(run).filter(|(_, frame)| frame.is_some()) {
+            let place = Place::of(first).after(number);
+            if scarce {
+                self.free(frames, place.slot());
+            } else {
+                self.device_of(first).discard(frames, place.offset);
+            }
         }
     }
 

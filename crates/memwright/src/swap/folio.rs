@@ -58,33 +58,29 @@ impl<'a, M: Machine> ComingFrames<'a, M> {
     ///
     /// # Errors
     /// No frame is free.
+    #[inline]
     pub(crate) fn next(&mut self, number: u64, left: u64) -> Result<FrameRef<'a, M>, OutOfFrames> {
         if let Some(frame) = self.pages.as_mut().and_then(Iterator::next) {
             return Ok(frame);
         }
-        if let Some(frame) = self.first_of_folio(number, left) {
-            return Ok(frame);
-        }
-        let frames: &Frames<M> = self.memory.frames();
-        frames.allocate(0, self.kind)
+        self.first_of_next(number, left)
     }
 
-    /// The first frame of the largest folio of which there is one.
-    fn first_of_folio(&mut self, number: u64, left: u64) -> Option<FrameRef<'a, M>> {
+    /// The first frame of the largest folio of which there is one, or a single one.
+    fn first_of_next(&mut self, number: u64, left: u64) -> Result<FrameRef<'a, M>, OutOfFrames> {
+        let frames: &Frames<M> = self.memory.frames();
         loop {
             let order = order_at(number, left, self.most);
             if order == 0 {
-                return None;
+                return frames.allocate(0, self.kind);
             }
             let counts = self.memory.huge().sizes.counts(order);
-            let frames: &Frames<M> = self.memory.frames();
             match frames.allocate_pages(order, self.kind) {
-                Ok(mut pages) => {
+                Ok(pages) => {
                     counts.swapped_in.fetch_add(1, Ordering::Relaxed);
                     self.memory.count(Row::SwapFolios, 1);
-                    let first = pages.next();
-                    self.pages = Some(pages);
-                    return first;
+                    let pages = self.pages.insert(pages);
+                    return pages.next().ok_or(OutOfFrames);
                 }
                 Err(OutOfFrames) => {
                     counts.swapped_in_smaller.fetch_add(1, Ordering::Relaxed);
@@ -135,7 +131,11 @@ mod tests {
             (0,    4,  0, &[1, 1, 1, 1]),
         ];
         for (first, count, most, blocks) in rows {
-            assert_eq!(cut(first, count, most), blocks, "{count} from {first}, {most}");
+            assert_eq!(
+                cut(first, count, most),
+                blocks,
+                "{count} from {first}, {most}"
+            );
         }
     }
 }

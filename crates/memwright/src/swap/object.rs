@@ -9,7 +9,9 @@
 use memwright_table::mistake::{Mistake, planted};
 use memwright_table::{FrameKind, FrameRef, Machine, OutOfMemory, Page, Shared, Slots, TryPush};
 
-use super::{ComingFrames, DeviceError, Direction, MOST, Place, Swap, SwapPayer, Transfers, Window};
+use super::{
+    ComingFrames, DeviceError, Direction, MOST, Place, Swap, SwapPayer, Transfers, Window,
+};
 use crate::error::ObjectError;
 use crate::memory::Memory;
 use crate::object::{CLUSTER, Cluster, Mappings, Store, Stored};

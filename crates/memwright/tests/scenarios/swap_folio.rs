@@ -64,7 +64,9 @@ fn orders(process: &Process<'_>, index: u64, count: u64) -> Vec<Option<u8>> {
 
 /// So many pages of folios of these orders.
 fn each(folios: &[(usize, u8)]) -> Vec<Option<u8>> {
-    let pages = folios.iter().map(|(count, order)| vec![Some(*order); *count]);
+    let pages = folios
+        .iter()
+        .map(|(count, order)| vec![Some(*order); *count]);
     pages.flatten().collect()
 }
 
@@ -74,7 +76,12 @@ fn check_contents(process: &mut Process<'_>, pages: u64) {
         assert_eq!(load(process, index).unwrap().0, index as u8 + 1);
     }
     for index in 0..pages {
-        assert!(present(process, index).unwrap().bits.contains(Bits::EXCLUSIVE));
+        assert!(
+            present(process, index)
+                .unwrap()
+                .bits
+                .contains(Bits::EXCLUSIVE)
+        );
         assert_eq!(process.store(FIRST + index, 9), Ok(vec![]), "{index}");
     }
     process.check();
@@ -222,8 +229,12 @@ fn a_page_that_cannot_be_read_stays_out_and_the_others_come() {
 
 fn counts(swapping: &Swapping, order: u8) -> [u64; 2] {
     let sizes = &swapping.world.memory.huge().sizes;
-    let of = |count: fn(&SizeCounts) -> &AtomicU64| count(sizes.counts(order)).load(Ordering::Relaxed);
-    [of(|counts| &counts.swapped_in), of(|counts| &counts.swapped_in_smaller)]
+    let of =
+        |count: fn(&SizeCounts) -> &AtomicU64| count(sizes.counts(order)).load(Ordering::Relaxed);
+    [
+        of(|counts| &counts.swapped_in),
+        of(|counts| &counts.swapped_in_smaller),
+    ]
 }
 
 /// All blocks of several frames, so that nobody else finds one.
@@ -246,7 +257,8 @@ fn without_a_block_pages_come_back_in_smaller_ones_or_singly() {
         .map(|_| frames.allocate(0, FrameKind::Anonymous).unwrap())
         .collect();
     let blocks = all_blocks(frames);
-    let rest: Vec<_> = std::iter::from_fn(|| frames.allocate(0, FrameKind::Anonymous).ok()).collect();
+    let rest: Vec<_> =
+        std::iter::from_fn(|| frames.allocate(0, FrameKind::Anonymous).ok()).collect();
     // No frame at all: nothing has changed.
     assert_eq!(load(&mut process, 0), Err(FaultError::OutOfMemory));
     assert_eq!(orders(&process, 0, 8), [None; 8]);
@@ -280,7 +292,10 @@ fn each_page_of_a_folio_keeps_what_is_tracked_of_it() {
     let watch = watch(false);
     let range = (page(FIRST), 8 * PAGE);
     let modes = WatchModes::WRITE_PROTECT;
-    process.space.watch(range.0, range.1, &watch, modes).unwrap();
+    process
+        .space
+        .watch(range.0, range.1, &watch, modes)
+        .unwrap();
     let protect = |process: &Process<'_>, index, on| {
         let space = &process.space;
         space.write_protect(page(FIRST + index), PAGE, on).unwrap();

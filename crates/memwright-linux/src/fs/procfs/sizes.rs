@@ -38,7 +38,11 @@ impl<const ORDER: u8> Size<ORDER> {
             ("anon_fault_alloc", 0o444, SystemText(Self::filled)),
             ("anon_fault_fallback", 0o444, SystemText(Self::refused)),
             ("swpin", 0o444, SystemText(Self::swapped_in)),
-            ("swpin_fallback", 0o444, SystemText(Self::swapped_in_smaller)),
+            (
+                "swpin_fallback",
+                0o444,
+                SystemText(Self::swapped_in_smaller),
+            ),
         ],
     };
 
