@@ -3,6 +3,7 @@
 use memwright_table::mistake::{Mistake, planted};
 use memwright_table::{Frame, FrameRef, Frames, Machine, Slots};
 
+use super::slot::{Record, SlotMap};
 use super::{Place, Swap, SwapPayer};
 
 /// What a fault finds of a page whose entry names a slot.
@@ -69,39 +70,43 @@ impl<M: Machine> Swap<M> {
     /// The only entry that named `slot` maps `frame` from now on: the slot stays while nobody writes to the page,
     /// unless slots are scarce, or the device is to go.
     pub(crate) fn keep(&self, frames: &Frames<M>, slot: u64, frame: Frame) {
-        self.keep_run(frames, slot, &[Some(frame)]);
+        let scarce = self.with_slots(slot, |slots, offset| {
+            let scarce = are_scarce(slots);
+            let kept = (!scarce).then_some(slot);
+            note_kept(frames, slots.record(offset), kept, frame);
+            scarce
+        });
+        self.end_keeping(frames, slot, scarce);
     }
 
     /// The same for the entries that named `first` and the slots that follow it, but those where there is no frame.
     pub(crate) fn keep_run(&self, frames: &Frames<M>, first: u64, run: &[Option<Frame>]) {
-        let scarce = self.with_slots(first, |slots, offset| {
-            let scarce = slots.is_closed() || slots.free() < slots.slots() / 2;
-            for (offset, frame) in (offset..).zip(run) {
-                let Some(frame) = *frame else { continue };
-                let record = slots.record(offset);
-                debug_assert_eq!(record.uses, 1, "a page of several owners is kept for one");
-                record.uses = 0;
-                if !scarce {
-                    record.set_frame(Some(frame));
-                    let place = Place {
-                        offset,
-                        ..Place::of(first)
-                    };
-                    frames.set_slot(frame, Some(place.slot()));
-                }
+        let places = || {
+            let run = (0..).zip(run);
+            run.filter_map(|(number, frame)| Some((Place::of(first).after(number), (*frame)?)))
+        };
+        let scarce = self.with_slots(first, |slots, _| {
+            let scarce = are_scarce(slots);
+            for (place, frame) in places() {
+                let kept = (!scarce).then_some(place.slot());
+                note_kept(frames, slots.record(place.offset), kept, frame);
             }
             scarce
         });
-        if !scarce && !planted(Mistake::FreeCleanSlot) {
-            return;
-        }
-        for (number, _) in (0..).zip(run).filter(|(_, frame)| frame.is_some()) {
-            let place = Place::of(first).after(number);
-            if scarce {
-                self.free(frames, place.slot());
-            } else {
-                self.device_of(first).discard(frames, place.offset);
+        if scarce || planted(Mistake::FreeCleanSlot) {
+            for (place, _) in places() {
+                self.end_keeping(frames, place.slot(), scarce);
             }
+        }
+    }
+
+    /// Frees a slot that is not kept.
+    #[inline(always)]
+    fn end_keeping(&self, frames: &Frames<M>, slot: u64, scarce: bool) {
+        if scarce {
+            self.free(frames, slot);
+        } else if planted(Mistake::FreeCleanSlot) {
+            self.device_of(slot).discard(frames, Place::of(slot).offset);
         }
     }
 
@@ -284,6 +289,22 @@ impl<M: Machine> Swap<M> {
         if let Some(slot) = unused.flatten() {
             self.free(frames, slot);
         }
+    }
+}
+
+/// Whether slots are too few to keep those of pages in memory.
+fn are_scarce(slots: &SlotMap) -> bool {
+    slots.is_closed() || slots.free() < slots.slots() / 2
+}
+
+/// Nobody names the slot any more, for its page is in `frame`; `kept` is the slot if it stays.
+#[inline(always)]
+fn note_kept<M: Machine>(frames: &Frames<M>, record: &mut Record, kept: Option<u64>, frame: Frame) {
+    debug_assert_eq!(record.uses, 1, "a page of several owners is kept for one");
+    record.uses = 0;
+    if kept.is_some() {
+        record.set_frame(Some(frame));
+        frames.set_slot(frame, kept);
     }
 }
 
