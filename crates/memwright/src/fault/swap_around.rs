@@ -166,15 +166,15 @@ impl<'a, M: Machine> Fault<'a, M> {
         let memory = &*self.core.memory;
         let mut came = [None; MOST as usize];
         let mut lost = false;
-        for number in 1..run.count {
+        let others = came.iter_mut().zip(&mut run.pages);
+        for (number, (came, page)) in others.enumerate().take(run.count).skip(1) {
             let read = run.transfers.finish(memory.frames(), number);
             if read.is_err() || (lost && planted(Mistake::SwapFolioLost)) {
                 memory.count_on(self.cpu, Row::SwapFailed, 1);
-                run.pages[number] = None;
+                *page = None;
                 lost = true;
             }
-            let frame = run.pages[number].as_ref();
-            came[number] = frame.map(|(_, frame)| frame.frame());
+            *came = page.as_ref().map(|(_, frame)| frame.frame());
         }
         came
     }
