@@ -117,6 +117,8 @@ mistakes! {
     SwapRefusedLost "swap-refused-lost" "What the device refused is given up nevertheless."
     SwapInExclusive "swap-in-exclusive" "A page of several that comes back is the first one's alone."
     SwapCachedExclusive "swap-cached-exclusive" "A page of several that one has brought back becomes the second one's alone."
+    SwapFolioMisaligned "swap-folio-misaligned" "Pages that come back together are a folio wherever they begin."
+    SwapFolioLost "swap-folio-lost" "With a page that cannot be read those that come with it stay out."
     LazyKeepsSlot "lazy-keeps-slot" "Contents that may be lost stay in a slot, as if that had them."
     LazyDropsWritten "lazy-drops-written" "Contents that may be lost go though they were written since."
     ShedUsed "shed-used" "A slot gives up a frame that somebody else still shows."

@@ -220,6 +220,8 @@ rows! {
         "Of these, pages that were used by the time of the next fault for a swapped page of their area, or call for one of their object, when they are looked at.";
     SwapAroundWasted, "swap_around_wasted", Counted, "swap: read around, unused",
         "Of these, pages that were not used by then, or are gone.";
+    SwapFolios, "swap_folios", Counted, "swap: folios read",
+        "Folios of 4 to 16 pages that pages were read into which came back together: each has an entry and a reference of its own.";
     SwapReused, "swap_reused", Counted, "swap: writable at once",
         "Pages mapped writable when a load brought them back, because the rule allowed it: their first store costs no fault.";
     SwapSlots, "swap_slots", Sampled, "swap slots in use",

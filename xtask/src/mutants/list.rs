@@ -98,6 +98,8 @@ pub const MUTANTS: &[Mutant] = &[
     mutant("swap-refused-lost", "scenarios", "swap::a_device_that_fails_loses_no_page"),
     mutant("swap-in-exclusive", "scenarios", "swap::a_page_shared_by_fork_comes_back_once_and_is_nobodys_own"),
     mutant("swap-cached-exclusive", "scenarios", "swap::a_page_shared_by_fork_comes_back_once_and_is_nobodys_own"),
+    mutant("swap-folio-misaligned", "scenarios", "swap_folio::a_run_comes_back_in_the_largest_folios_that_are_aligned"),
+    mutant("swap-folio-lost", "scenarios", "swap_folio::a_page_that_cannot_be_read_stays_out_and_the_others_come"),
     mutant("lazy-keeps-slot", "scenarios", "overlooked::contents_that_may_be_lost_need_no_slot"),
     mutant("lazy-drops-written", "scenarios", "swap::contents_that_may_be_lost_go_unless_they_are_written_again"),
     mutant("shed-used", "scenarios", "swap::a_page_of_several_goes_owner_by_owner_and_is_nobodys_to_write_meanwhile"),

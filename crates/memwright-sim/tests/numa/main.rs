@@ -150,6 +150,36 @@ fn a_full_node_is_helped_by_the_next() {
 }
 
 #[test]
+fn what_is_chosen_for_a_folio_holds_for_the_pages_that_come_instead() {
+    let host = two_nodes(256);
+    let frames = host.frames();
+    frames.choose_next(only(1));
+    let pages: Vec<_> = frames
+        .allocate_pages(2, FrameKind::Anonymous)
+        .expect("free")
+        .map(|page| frames.node_of(page.frame()))
+        .collect();
+    assert_eq!(pages, [1; 4]);
+    // Every block of the node is taken but a single frame.
+    let mut taken = vec![frames.allocate_on(0, FrameKind::Anonymous, only(1))];
+    for order in (1..=8).rev() {
+        while let Ok(block) = frames.allocate_on(order, FrameKind::Kernel, only(1)) {
+            taken.push(Ok(block));
+        }
+    }
+    frames.choose_next(only(1));
+    for order in [4, 2] {
+        assert!(frames.allocate_pages(order, FrameKind::Anonymous).is_err());
+    }
+    let single = frames
+        .allocate(0, FrameKind::Anonymous)
+        .expect("one is left");
+    assert_eq!(frames.node_of(single.frame()), 1);
+    frames.choose_next(only(1));
+    assert!(frames.allocate(0, FrameKind::Anonymous).is_err());
+}
+
+#[test]
 fn a_page_that_moved_is_as_it_was() {
     let host = two_nodes(256);
     let process = program(&host, 1, READ_WRITE);

@@ -454,6 +454,21 @@ impl<M: Machine> Frames<M> {
         Some(frame)
     }
 
+    /// The same of what is free as such. If there is none, what was chosen for it holds for the next allocation.
+    pub(super) fn take_free_block_near(&self, order: u8, kind: FrameKind) -> Option<Frame> {
+        let cpu = self.this_cpu();
+        let mut cache = self.cache().lock();
+        let is_choosing = cache.is_choosing();
+        let choice = self.choice_of(&mut cache, cpu, kind);
+        let taken = self.take_in_order(order, kind, choice);
+        match taken {
+            Some(_) => cache.count_elsewhere(),
+            None if is_choosing => cache.choose_next(choice),
+            None => {}
+        }
+        taken
+    }
+
     /// A block of the nodes that `choice` names, of what other CPUs' caches keep too.
     fn take_by(&self, order: u8, kind: FrameKind, choice: NodeChoice) -> Option<Frame> {
         if let Some(frame) = self.take_in_order(order, kind, choice) {

@@ -65,8 +65,11 @@ impl<M: Machine> Drop for FolioPages<'_, M> {
 impl<M: Machine> Frames<M> {
     /// Allocates a folio of 2^`order` pages of `kind` that are to be mapped one by one. Their contents are undefined.
     ///
+    /// Smaller folios and single pages do as well: no CPU gives up what its cache keeps for one.
+    ///
     /// # Errors
-    /// [`OutOfFrames`] if no such block is free beyond the reserve.
+    /// [`OutOfFrames`] if its node has no such block beyond the reserve. From which nodes the allocation was to be served
+    /// holds for the next one then.
     ///
     /// # Panics
     /// If `order` is none of 1 to [`FOLIO_ORDER`], or `kind` is neither `Anonymous` nor `Object`.
@@ -82,7 +85,7 @@ impl<M: Machine> Frames<M> {
         if self.is_to_fail() {
             return Err(OutOfFrames);
         }
-        let head = self.take_block(order, kind).ok_or(OutOfFrames)?;
+        let head = self.take_free_block(order, kind).ok_or(OutOfFrames)?;
         let (next, end) = (head.number(), head.number() + (1 << order));
         self.cache().lock().count_allocated(kind, 1 << order);
         for number in next..end {
@@ -102,6 +105,23 @@ impl<M: Machine> Frames<M> {
             next,
             end,
         })
+    }
+
+    /// A block that is free as such.
+    fn take_free_block(&self, order: u8, kind: FrameKind) -> Option<Frame> {
+        let [node] = &self.nodes[..] else {
+            return self.take_free_block_near(order, kind);
+        };
+        let reserve = if kind.may_use_reserve() {
+            0
+        } else {
+            self.low_water.load(Ordering::Relaxed)
+        };
+        let mut node = node.lock();
+        if node.free() < reserve.saturating_add(1 << order) {
+            return None;
+        }
+        node.take(self.metas(), order)
     }
 
     /// The same, filled with zeroes.

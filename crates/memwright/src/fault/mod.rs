@@ -15,6 +15,7 @@ mod hugetlb;
 mod present;
 mod stack;
 mod swap;
+mod swap_around;
 mod swap_off;
 
 pub(crate) use anon::NEW;

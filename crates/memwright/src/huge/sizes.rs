@@ -81,6 +81,11 @@ pub struct SizeCounts {
     pub filled: AtomicU64,
     /// Times there was no frame for one (`anon_fault_fallback`).
     pub refused: AtomicU64,
+    /// Folios that pages came back from swap in (`swpin`).
+    pub swapped_in: AtomicU64,
+    /// Times there was no frame for one of those, so that pages came back in smaller ones or singly
+    /// (`swpin_fallback`).
+    pub swapped_in_smaller: AtomicU64,
 }
 
 impl Default for SizeSettings {

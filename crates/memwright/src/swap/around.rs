@@ -6,8 +6,6 @@ use memwright_table::Page;
 
 /// The most pages that one fault, or one call, brings back.
 pub(crate) const MOST: u64 = 16;
-/// Of these, those beside the one that faulted.
-pub(crate) const MOST_AROUND: usize = MOST as usize - 1;
 /// Pages that the first fault brings back.
 const FIRST: u64 = 8;
 
@@ -69,7 +67,12 @@ impl Window {
         }
     }
 
-    /// The same for pages of an object from `page` on, of which so many were read.
+    /// Whether a fault at `page` brings no other back: none came with the last that could have been used since.
+    pub(crate) fn is_single_at(self, page: Page) -> bool {
+        self.ahead == 0 && self.pages_at(page, 0) == 1
+    }
+
+    /// After a fault for which so many pages were wanted, of which so many were asked for, from `page` on.
     pub(crate) fn after_read(page: Page, wanted: u64, read: u64) -> Self {
         Self::after(page.add(read.max(1)), wanted, read.saturating_sub(1))
     }

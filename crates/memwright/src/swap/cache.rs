@@ -3,6 +3,7 @@
 use memwright_table::mistake::{Mistake, planted};
 use memwright_table::{Frame, FrameRef, Frames, Machine, Slots};
 
+use super::slot::{Record, SlotMap};
 use super::{Place, Swap, SwapPayer};
 
 /// What a fault finds of a page whose entry names a slot.
@@ -51,20 +52,57 @@ impl<M: Machine> Swap<M> {
         })
     }
 
+    /// How many slots from `slot` on, `most` at most, one entry alone names whose page is not in memory.
+    pub(crate) fn count_alone(&self, slot: u64, most: u64) -> u64 {
+        if most == 0 {
+            return 0;
+        }
+        self.with_slots(slot, |slots, offset| {
+            let end = offset.saturating_add(most as u32);
+            let alone = |offset: &u32| {
+                let record = slots.record(*offset);
+                record.uses == 1 && record.frame().is_none()
+            };
+            (offset..end).take_while(alone).count() as u64
+        })
+    }
+
     /// The only entry that named `slot` maps `frame` from now on: the slot stays while nobody writes to the page,
     /// unless slots are scarce, or the device is to go.
     pub(crate) fn keep(&self, frames: &Frames<M>, slot: u64, frame: Frame) {
         let scarce = self.with_slots(slot, |slots, offset| {
-            let scarce = slots.is_closed() || slots.free() < slots.slots() / 2;
-            let record = slots.record(offset);
-            debug_assert_eq!(record.uses, 1, "a page of several owners is kept for one");
-            record.uses = 0;
-            if !scarce {
-                record.set_frame(Some(frame));
-                frames.set_slot(frame, Some(slot));
+            let scarce = are_scarce(slots);
+            let kept = (!scarce).then_some(slot);
+            note_kept(frames, slots.record(offset), kept, frame);
+            scarce
+        });
+        self.end_keeping(frames, slot, scarce);
+    }
+
+    /// The same for the entries that named `first` and the slots that follow it, but those where there is no frame.
+    pub(crate) fn keep_run(&self, frames: &Frames<M>, first: u64, run: &[Option<Frame>]) {
+        let places = || {
+            let run = (0..).zip(run);
+            run.filter_map(|(number, frame)| Some((Place::of(first).after(number), (*frame)?)))
+        };
+        let scarce = self.with_slots(first, |slots, _| {
+            let scarce = are_scarce(slots);
+            for (place, frame) in places() {
+                let kept = (!scarce).then_some(place.slot());
+                note_kept(frames, slots.record(place.offset), kept, frame);
             }
             scarce
         });
+        if scarce || planted(Mistake::FreeCleanSlot) {
+            for (place, _) in places() {
+                self.end_keeping(frames, place.slot(), scarce);
+            }
+        }
+    }
+
+    /// Frees a slot that is not kept.
+    #[inline(always)]
+    fn end_keeping(&self, frames: &Frames<M>, slot: u64, scarce: bool) {
         if scarce {
             self.free(frames, slot);
         } else if planted(Mistake::FreeCleanSlot) {
@@ -251,6 +289,22 @@ impl<M: Machine> Swap<M> {
         if let Some(slot) = unused.flatten() {
             self.free(frames, slot);
         }
+    }
+}
+
+/// Whether slots are too few to keep those of pages in memory.
+fn are_scarce(slots: &SlotMap) -> bool {
+    slots.is_closed() || slots.free() < slots.slots() / 2
+}
+
+/// Nobody names the slot any more, for its page is in `frame`; `kept` is the slot if it stays.
+#[inline(always)]
+fn note_kept<M: Machine>(frames: &Frames<M>, record: &mut Record, kept: Option<u64>, frame: Frame) {
+    debug_assert_eq!(record.uses, 1, "a page of several owners is kept for one");
+    record.uses = 0;
+    if kept.is_some() {
+        record.set_frame(Some(frame));
+        frames.set_slot(frame, kept);
     }
 }
 

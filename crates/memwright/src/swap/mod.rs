@@ -3,7 +3,7 @@
 //! ```text
 //! device.rs  what a device does          slot.rs  which slots are in use, and by whom
 //! cache.rs   pages that are in memory and in a slot
-//! around.rs  how many come back together
+//! around.rs  how many come back together   folio.rs  and as folios
 //! out.rs     pages leave                 ../fault/swap.rs  a page comes back
 //! reclaim.rs which leave when memory is short
 //! object.rs  pages of shared memory   out_object.rs  which of them leave, as those tell who show them
@@ -20,13 +20,15 @@
 //! exclusivity, soft-dirty, userfaultfd's write protection, tracking. A load of an exclusive page maps it writable
 //! at once, where [the rule](crate::writable) allows it, and clean: the slot stays, so that the page goes out again
 //! for nothing as long as nobody writes to it (design rule 8). A store maps it writable and dirty, and the slot is
-//! free. A page of several owners comes back once, and each of them finds the same frame.
+//! free. A page of several owners comes back once, and each of them finds the same frame. Pages that come back
+//! together come back in folios where they are aligned: each page of one still has its own entry, reference and slot.
 //!
 //! A page of shared memory has one owner, the object, whose store names the slot.
 
 mod around;
 mod cache;
 mod device;
+mod folio;
 mod lazy;
 mod object;
 mod out;
@@ -38,9 +40,10 @@ mod slot;
 mod transfers;
 mod unshown;
 
-pub(crate) use around::{MOST, MOST_AROUND, Window, WindowCell};
+pub(crate) use around::{MOST, Window, WindowCell};
 pub(crate) use cache::Cached;
 pub use device::{DeviceError, Direction, Submission, SwapDevice, Ticket, Transfer};
+pub(crate) use folio::ComingFrames;
 pub use object::{Leaving, Left, ObjectPlace};
 pub use payer::{MOST_PAYERS, SwapPayer};
 pub(crate) use reclaim::Choice;

@@ -9,7 +9,9 @@
 use memwright_table::mistake::{Mistake, planted};
 use memwright_table::{FrameKind, FrameRef, Machine, OutOfMemory, Page, Shared, Slots, TryPush};
 
-use super::{DeviceError, Direction, MOST, Place, Swap, SwapPayer, Transfers, Window};
+use super::{
+    ComingFrames, DeviceError, Direction, MOST, Place, Swap, SwapPayer, Transfers, Window,
+};
 use crate::error::ObjectError;
 use crate::memory::Memory;
 use crate::object::{CLUSTER, Cluster, Mappings, Store, Stored};
@@ -77,8 +79,10 @@ impl<'a, M: Machine> Coming<'a, M> {
     /// There is none for the first.
     fn begin(&mut self, memory: &'a Memory<M>) -> Result<(), ObjectError> {
         let (frames, swap) = (&**memory.frames(), &**memory.swap());
+        let count = self.pages.iter().flatten().count();
+        let mut coming = ComingFrames::new(memory, FrameKind::Object);
         for (number, way) in self.pages.iter_mut().flatten().enumerate() {
-            let frame = match frames.allocate(0, FrameKind::Object) {
+            let frame = match coming.next(way.index, (count - number) as u64) {
                 Ok(frame) => frame,
                 Err(error) if number == 0 => return Err(error.into()),
                 Err(_) => break,

@@ -18,12 +18,15 @@ enum State<M: Machine> {
 /// Each must be ended: a device may be busy for as long as one is not.
 pub(crate) struct Transfers<M: Machine, const MOST: usize> {
     states: [State<M>; MOST],
+    /// The device of the last one: most are of the same.
+    last: Option<(usize, Arc<dyn SwapDevice<M>>)>,
 }
 
 impl<M: Machine, const MOST: usize> Transfers<M, MOST> {
     pub(crate) const fn new() -> Self {
         Self {
             states: [const { State::Nothing }; MOST],
+            last: None,
         }
     }
 
@@ -36,29 +39,29 @@ impl<M: Machine, const MOST: usize> Transfers<M, MOST> {
         direction: Direction,
         (slot, frame): (u64, Frame),
     ) {
-        let device = swap.device_of(slot);
+        let place = Place::of(slot);
         let transfer = Transfer {
             direction,
-            slot: Place::of(slot).offset,
+            slot: place.offset,
             frame,
         };
+        if self
+            .last
+            .as_ref()
+            .is_some_and(|last| last.0 != place.device)
+        {
+            self.last = None;
+        }
+        let (_, device) = self
+            .last
+            .get_or_insert_with(|| (place.device, swap.device_of(slot)));
         self.states[number] = loop {
             match device.submit(frames, transfer) {
                 Submission::Done(result) => break State::Over(result),
-                Submission::Pending(ticket) => break State::Pending(device, ticket),
-                Submission::Busy => self.make_room(frames),
+                Submission::Pending(ticket) => break State::Pending(device.clone(), ticket),
+                Submission::Busy => make_room(&mut self.states, frames),
             }
         };
-    }
-
-    /// Waits until a transfer is over, one of these if any is under way.
-    #[cold]
-    fn make_room(&mut self, frames: &Frames<M>) {
-        let pending = |state: &&mut State<M>| matches!(state, State::Pending(..));
-        match self.states.iter_mut().find(pending) {
-            Some(state) => *state = State::Over(end(state, frames)),
-            None => frames.machine().relax(),
-        }
     }
 
     /// Waits until transfer `number` is over.
@@ -67,6 +70,16 @@ impl<M: Machine, const MOST: usize> Transfers<M, MOST> {
     /// As of [`SwapDevice::complete`].
     pub(crate) fn finish(&mut self, frames: &Frames<M>, number: usize) -> Result<(), DeviceError> {
         end(&mut self.states[number], frames)
+    }
+}
+
+/// Waits until a transfer is over, one of these if any is under way.
+#[cold]
+fn make_room<M: Machine>(states: &mut [State<M>], frames: &Frames<M>) {
+    let pending = |state: &&mut State<M>| matches!(state, State::Pending(..));
+    match states.iter_mut().find(pending) {
+        Some(state) => *state = State::Over(end(state, frames)),
+        None => frames.machine().relax(),
     }
 }
 
@@ -109,8 +122,18 @@ impl<M: Machine> Swap<M> {
         slot: u64,
         frame: Frame,
     ) -> Result<(), DeviceError> {
-        let mut transfers = Transfers::<M, 1>::new();
-        transfers.begin(self, frames, 0, direction, (slot, frame));
-        transfers.finish(frames, 0)
+        let device = self.device_of(slot);
+        let transfer = Transfer {
+            direction,
+            slot: Place::of(slot).offset,
+            frame,
+        };
+        loop {
+            match device.submit(frames, transfer) {
+                Submission::Done(result) => return result,
+                Submission::Pending(ticket) => return device.complete(frames, ticket),
+                Submission::Busy => frames.machine().relax(),
+            }
+        }
     }
 }

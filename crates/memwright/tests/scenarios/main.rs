@@ -23,6 +23,7 @@ mod remap;
 mod shared_huge;
 mod split;
 mod swap;
+mod swap_folio;
 mod swap_objects;
 mod swap_shared;
 mod track;

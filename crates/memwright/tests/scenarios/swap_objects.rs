@@ -188,9 +188,9 @@ fn a_neighbour_that_cannot_be_read_stays_out_and_hinders_nobody() {
     // Where frames are few fewer come.
     let frames = &swapping.world.frames;
     frames.fail_after(Some(2));
-    assert_eq!(object.bring_in(&swapping.world.memory, 2, 6), Ok(2));
+    assert_eq!(object.bring_in(&swapping.world.memory, 1, 3), Ok(2));
     frames.fail_after(Some(0));
-    let failed = object.bring_in(&swapping.world.memory, 4, 4);
+    let failed = object.bring_in(&swapping.world.memory, 5, 3);
     assert_eq!(failed, Err(ObjectError::OutOfMemory));
     frames.fail_after(None);
     assert_eq!((places(&object), swapping.slots()), ((2, 6), 6));

@@ -533,11 +533,13 @@ fn a_device_is_taken_away_when_what_objects_have_there_is_back() {
     let mut place = ObjectPlace::default();
     assert_eq!(memory.bring_objects_back(0, &mut place, 3), Ok(false));
     assert_eq!((places(&first), places(&second)), ((3, 2), (0, 5)));
+    assert_eq!(byte(&second, 0), Ok(1));
+    // Two frames for the first, and none for the next of the second.
     swapping.world.frames.fail_after(Some(2));
     let failed = memory.bring_objects_back(0, &mut place, 100);
     assert_eq!(failed, Err(ObjectError::OutOfMemory));
     swapping.world.frames.fail_after(None);
-    assert_eq!((places(&first), places(&second)), ((5, 0), (0, 5)));
+    assert_eq!((places(&first), places(&second)), ((5, 0), (1, 4)));
     assert_eq!(
         memory.bring_objects_back(1, &mut place, 100),
         Ok(true),

@@ -37,6 +37,12 @@ impl<const ORDER: u8> Size<ORDER> {
         entries: &[
             ("anon_fault_alloc", 0o444, SystemText(Self::filled)),
             ("anon_fault_fallback", 0o444, SystemText(Self::refused)),
+            ("swpin", 0o444, SystemText(Self::swapped_in)),
+            (
+                "swpin_fallback",
+                0o444,
+                SystemText(Self::swapped_in_smaller),
+            ),
         ],
     };
 
@@ -76,6 +82,14 @@ impl<const ORDER: u8> Size<ORDER> {
 
     fn refused(context: &Context<'_>, text: &mut Text) -> fmt::Result {
         Self::count(context, text, |counts| &counts.refused)
+    }
+
+    fn swapped_in(context: &Context<'_>, text: &mut Text) -> fmt::Result {
+        Self::count(context, text, |counts| &counts.swapped_in)
+    }
+
+    fn swapped_in_smaller(context: &Context<'_>, text: &mut Text) -> fmt::Result {
+        Self::count(context, text, |counts| &counts.swapped_in_smaller)
     }
 
     fn count(

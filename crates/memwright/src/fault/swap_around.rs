@@ -1,0 +1,262 @@
+//! Pages that follow the one that faulted come back with it (Linux 7.2 `mm/swap_state.c`, `swap_vma_readahead`), in
+//! folios where they are aligned (`mm/memory.c`, `alloc_swap_folio`).
+
+use memwright_table::mistake::{Mistake, planted};
+use memwright_table::{
+    Bits, Cursor, Entry, Frame, FrameKind, FrameRef, Machine, OutOfFrames, Page, PageRange,
+    PageSize, Present, Swapped,
+};
+
+use super::{Fault, FaultKind};
+use crate::error::FaultError;
+use crate::object::{Object, ObjectError};
+use crate::stats::Row;
+use crate::swap::{ComingFrames, Direction, MOST, Place, Transfers, Window};
+
+/// Pages of a lowest table.
+const TABLE_PAGES: u64 = 512;
+
+/// Pages on their way back, the one that faulted first: each is where the one before it is and one further, in memory
+/// and on the device.
+struct Run<'a, M: Machine> {
+    pages: [Option<(Swapped, FrameRef<'a, M>)>; MOST as usize],
+    transfers: Transfers<M, { MOST as usize }>,
+    /// How many were asked for.
+    count: usize,
+    /// Where the first is.
+    slot: u64,
+}
+
+impl<'a, M: Machine> Fault<'a, M> {
+    /// Brings the page back that the entry under the cursor names, and pages that follow it, as long as their slots
+    /// follow its own: all are asked for before the first is waited for. The access is no store that is refused.
+    #[inline(never)]
+    pub(super) fn swap_in_around(
+        self,
+        cursor: Cursor<'a, M>,
+        swapped: Swapped,
+    ) -> Result<FaultKind, FaultError> {
+        let core = self.core;
+        let window = self.area.window.get();
+        let (first, ahead) = window.ahead();
+        // Those that came with the last one may lie in this table too.
+        drop(cursor);
+        let came_again = self.page.number().wrapping_sub(first.number()) < ahead;
+        let hits = self.hits(window, 0) + u64::from(came_again);
+        let wanted = window.pages_at(self.page, hits);
+        // What lies in the same table is changed under one lock.
+        let table_end = (self.page.number() | (TABLE_PAGES - 1)) + 1;
+        let end = (self.page.number() + wanted).min(table_end);
+        let end = Page::new(end).min(self.area.end());
+        let mut cursor = core.table.cursor(PageRange::new(self.page, end));
+        if cursor.peek() != Entry::Swapped(swapped) {
+            // Somebody else was faster.
+            return Err(FaultError::WouldBlock);
+        }
+        let found = core.memory.swap().find(core.memory.frames(), swapped.slot);
+        let (uses, stores) = (found.uses, self.access.write);
+        if let Some(frame) = found.frame {
+            let back = self.bring_cached(swapped, frame, uses, stores)?;
+            let kind = back.kind;
+            self.show(&mut cursor, swapped, back, stores);
+            return Ok(kind);
+        }
+        let mut run = self.ask_for(&mut cursor, swapped, uses == 1)?;
+        let kind = self.show_run(&mut cursor, &mut run, uses);
+        core.memory.count_ahead(self.cpu, ahead, hits);
+        let next = Window::after_read(self.page, wanted, run.count as u64);
+        self.area.window.set(next);
+        kind
+    }
+
+    /// Has the page read that faulted, and those that follow it in the cursor's range: in slots that follow its own,
+    /// one entry's alone, as far as there are frames. `alone`: so is the first.
+    ///
+    /// # Errors
+    /// There is no frame for the first.
+    fn ask_for(
+        self,
+        cursor: &mut Cursor<'_, M>,
+        swapped: Swapped,
+        alone: bool,
+    ) -> Result<Run<'a, M>, OutOfFrames> {
+        let (memory, swap) = (&*self.core.memory, self.core.memory.swap());
+        let frames = memory.frames();
+        let mut run = Run {
+            pages: [const { None }; MOST as usize],
+            transfers: Transfers::new(),
+            count: 0,
+            slot: swapped.slot,
+        };
+        let (entries, count) = entries_from(cursor, swapped);
+        let next = Place::of(swapped.slot).after(1).slot();
+        let count = 1 + swap.count_alone(next, count - 1);
+        let mut coming = ComingFrames::new(memory, FrameKind::Anonymous);
+        for (number, swapped) in (0..count).zip(entries) {
+            // A page of several owners is no page of a folio, which nobody has a part of.
+            let left = if number == 0 && !alone {
+                1
+            } else {
+                count - number
+            };
+            let frame = match coming.next(self.page.number() + number, left) {
+                Ok(frame) => frame,
+                Err(error) if number == 0 => return Err(error),
+                Err(OutOfFrames) => break,
+            };
+            let to = (swapped.slot, frame.frame());
+            let transfers = &mut run.transfers;
+            transfers.begin(swap, frames, run.count, Direction::In, to);
+            run.pages[run.count] = Some((swapped, frame));
+            run.count += 1;
+        }
+        Ok(run)
+    }
+
+    /// Maps the pages that were asked for. The table's lock was held since: each is where it was. One that cannot be
+    /// read stays out. What became of the first is what became of the fault.
+    fn show_run(
+        self,
+        cursor: &mut Cursor<'_, M>,
+        run: &mut Run<'a, M>,
+        uses: u32,
+    ) -> Result<FaultKind, FaultError> {
+        let core = self.core;
+        let (frames, swap) = (core.memory.frames(), core.memory.swap());
+        let mut result = Err(FaultError::Io);
+        let read = run.transfers.finish(frames, 0);
+        if let Some((swapped, frame)) = run.pages[0].take() {
+            cursor.seek(self.page);
+            let stores = self.access.write;
+            let back = self.take_over(swapped, (frame, read), uses, stores);
+            result = back.map(|back| {
+                let kind = back.kind;
+                self.show(cursor, swapped, back, stores);
+                kind
+            });
+        }
+        let came = self.await_others(run);
+        let others = came.iter().flatten().count() as u64;
+        if others == 0 {
+            return result;
+        }
+        swap.keep_run(frames, run.slot, &came[..run.count]);
+        for (number, page) in (0..).zip(&mut run.pages[..run.count]) {
+            let Some((swapped, frame)) = page.take() else {
+                continue;
+            };
+            let bits = self.bits_of(swapped.bits, true, false) - Bits::ACCESSED;
+            cursor.seek(self.page.add(number));
+            cursor.swap_in(Present {
+                frame: frame.into_raw(),
+                size: PageSize::Size4K,
+                bits,
+            });
+        }
+        core.memory.count_on(self.cpu, Row::SwapIn, others);
+        core.memory.count_on(self.cpu, Row::SwapAround, others);
+        core.note_filled(self.cpu, others);
+        core.note_swapped(-(others as i64));
+        result
+    }
+
+    /// Waits for the pages but the first, and gives up the frames of those that cannot be read. Returns those of the
+    /// others.
+    fn await_others(self, run: &mut Run<'a, M>) -> [Option<Frame>; MOST as usize] {
+        let memory = &*self.core.memory;
+        let mut came = [None; MOST as usize];
+        let mut lost = false;
+        let others = came.iter_mut().zip(&mut run.pages);
+        for (number, (came, page)) in others.enumerate().take(run.count).skip(1) {
+            let read = run.transfers.finish(memory.frames(), number);
+            if read.is_err() || (lost && planted(Mistake::SwapFolioLost)) {
+                memory.count_on(self.cpu, Row::SwapFailed, 1);
+                *page = None;
+                lost = true;
+            }
+            *came = page.as_ref().map(|(_, frame)| frame.frame());
+        }
+        came
+    }
+
+    /// Brings the object's page `index` back, which the fault wants, with those that follow it. Whether a device was
+    /// read for it.
+    #[cold]
+    pub(super) fn bring_object_in(
+        self,
+        object: &dyn Object<M>,
+        index: u64,
+    ) -> Result<bool, ObjectError> {
+        let memory = &*self.core.memory;
+        if !memory.policy().swapin_around() {
+            return Ok(object.bring_in(memory, index, 1)? > 0);
+        }
+        let window = self.area.window.get();
+        let (first, ahead) = window.ahead();
+        let seen = self.area.range().contains(first) && ahead > 0;
+        let asked = if seen {
+            object.asked_for(self.area.offset_of(first), ahead)
+        } else {
+            0
+        };
+        let hits = self.hits(window, asked);
+        let wanted = window.pages_at(self.page, hits);
+        let most = wanted.min(self.area.end().number() - self.page.number());
+        let read = object.bring_in(memory, index, most)?;
+        memory.count_ahead(self.cpu, ahead, hits);
+        let next = Window::after_read(self.page, wanted, read);
+        self.area.window.set(next);
+        memory.count_on(self.cpu, Row::SwapAround, read.saturating_sub(1));
+        Ok(read > 0)
+    }
+
+    /// How many of the pages that came unasked with the last fault were used since: by this program, or as `asked` says
+    /// of an object's, by somebody, a bit for each.
+    fn hits(self, window: Window, asked: u64) -> u64 {
+        let core = self.core;
+        let (first, ahead) = window.ahead();
+        let range = PageRange::new(first, first.add(ahead)).intersect(self.area.range());
+        if range.is_empty() {
+            return 0;
+        }
+        let used = Bits::ACCESSED | Bits::FOLDED_ACCESSED;
+        let mut hits = 0;
+        let mut cursor = core.table.cursor(range);
+        let mut next = range.start;
+        while next < range.end {
+            cursor.seek(next);
+            let page = cursor.peek().present();
+            let is_used = page.is_some_and(|page| page.bits.intersects(used))
+                || asked >> (next.number() - first.number()) & 1 != 0;
+            hits += u64::from(is_used);
+            next = next.add(1);
+        }
+        hits
+    }
+}
+
+/// The entries of the cursor's range whose slots follow that of `swapped`, which is the first of them, and how many they
+/// are.
+fn entries_from<M: Machine>(
+    cursor: &mut Cursor<'_, M>,
+    swapped: Swapped,
+) -> ([Swapped; MOST as usize], u64) {
+    let mut entries = [swapped; MOST as usize];
+    let range = cursor.range();
+    let most = entries.len().min(range.len() as usize);
+    let mut count = 1;
+    while count < most {
+        cursor.seek(range.start.add(count as u64));
+        let slot = Place::of(swapped.slot).after(count as u32).slot();
+        match cursor.peek() {
+            Entry::Swapped(next) if next.slot == slot => entries[count] = next,
+            Entry::Swapped(_)
+            | Entry::Empty
+            | Entry::Marker(_)
+            | Entry::Migrating(_)
+            | Entry::Present(_) => break,
+        }
+        count += 1;
+    }
+    (entries, count as u64)
+}
