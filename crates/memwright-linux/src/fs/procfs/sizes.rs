@@ -37,6 +37,8 @@ impl<const ORDER: u8> Size<ORDER> {
         entries: &[
             ("anon_fault_alloc", 0o444, SystemText(Self::filled)),
             ("anon_fault_fallback", 0o444, SystemText(Self::refused)),
+            ("shmem_alloc", 0o444, SystemText(Self::shared_filled)),
+            ("shmem_fallback", 0o444, SystemText(Self::shared_refused)),
         ],
     };
 
@@ -64,7 +66,7 @@ impl<const ORDER: u8> Size<ORDER> {
         store: |context, bytes| {
             let words = SharedSizeMode::ALL.map(|(_, name)| name);
             let (mode, _) = SharedSizeMode::ALL[chosen(&words, bytes)?];
-            settings(context).sizes.set_shared_mode(ORDER, mode);
+            settings(context).set_shared_size(ORDER, mode);
             context.kernel.huge_scan.wake(context.kernel);
             Ok(())
         },
@@ -76,6 +78,14 @@ impl<const ORDER: u8> Size<ORDER> {
 
     fn refused(context: &Context<'_>, text: &mut Text) -> fmt::Result {
         Self::count(context, text, |counts| &counts.refused)
+    }
+
+    fn shared_filled(context: &Context<'_>, text: &mut Text) -> fmt::Result {
+        Self::count(context, text, |counts| &counts.shared_filled)
+    }
+
+    fn shared_refused(context: &Context<'_>, text: &mut Text) -> fmt::Result {
+        Self::count(context, text, |counts| &counts.shared_refused)
     }
 
     fn count(
