@@ -16,11 +16,11 @@ use core::{
     fmt,
     sync::atomic::{AtomicU64, Ordering},
 };
-use memwright::PolicyId;
 use memwright::object::{
     CollapseError, CollapseLimits, HugeFile, HugeView, Leaving, Left, Mappings, Object,
     ObjectError, ObjectIdentity, Put, Shmem,
 };
+use memwright::{FolioOrders, PolicyId};
 use memwright_table::{
     Frame, OutOfMemory, PageSize,
     sync::{Lock, Rank},
@@ -337,6 +337,20 @@ impl Object<M> for Segment {
 
     fn part(&self, first: u64) {
         self.pages().part(first);
+    }
+
+    fn fill_folio(
+        &self,
+        memory: &Memory,
+        index: u64,
+        fitting: FolioOrders,
+        asked: bool,
+    ) -> Option<u8> {
+        self.pages().fill_folio(memory, index, fitting, asked)
+    }
+
+    fn largest_folio(&self, memory: &Memory) -> Option<u8> {
+        self.pages().largest_folio(memory)
     }
 
     fn may_be_huge(&self, memory: &Memory, asked: bool) -> bool {

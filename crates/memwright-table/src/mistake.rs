@@ -100,6 +100,8 @@ mistakes! {
     // Huge pages.
     FolioNotZeroed "folio-not-zeroed" "The pages of a new folio show what their frames held before."
     FolioBeyondArea "folio-beyond-area" "A first touch fills a folio that reaches beyond its area."
+    FolioBeyondObject "folio-beyond-object" "A folio of shared memory reaches beyond the end of its object."
+    SharedFolioBeyondArea "shared-folio-beyond-area" "A fault maps all of an object's folio, of which its area shows a part."
     HugeNotZeroed "huge-not-zeroed" "A new huge page shows what its frames held before."
     HugeRegainShared "huge-regain-shared" "A huge page with two references becomes exclusive at a write fault."
     WatchUncut "watch-uncut" "Who watches a part of a huge page leaves its entry whole."

@@ -69,7 +69,7 @@ rows! {
     FaultHugeZeroPage, "fault_huge_zero_page", Counted, "faults: huge zero page",
         "Page faults by a read of untouched private anonymous memory, answered with the shared 2 MiB page of zeroes.";
     FaultFolio, "fault_folio", Counted, "faults: folio",
-        "Page faults that gave 16 KiB to 1 MiB of private anonymous memory their first frames, zeroed, as one folio mapped by its pages.";
+        "Page faults that gave 16 KiB to 1 MiB of private anonymous or shared memory their first frames, zeroed, as one folio mapped by its pages.";
     FaultHugetlb, "fault_hugetlb", Counted, "faults: hugetlb page",
         "Page faults that mapped a 2 MiB page of the pool of huge pages, new or of a file.";
     FaultFile, "fault_file", Counted, "faults: file",
@@ -151,7 +151,7 @@ rows! {
     HugeFallbacks, "huge_fallbacks", Counted, "huge pages: fallbacks",
         "Times no 2 MiB of frames were free where a huge page was to be made, and 4 KiB pages were used.";
     FolioFallbacks, "folio_fallbacks", Counted, "folios: fallbacks",
-        "Times no block was free for a folio of several pages of private anonymous memory, and a smaller one or a single page was used.";
+        "Times no block was free for a folio of several pages of private anonymous or shared memory, and a smaller one or a single page was used.";
     HugeSplitsProtect, "huge_splits_protect", Counted, "huge pages split: protection",
         "2 MiB pages whose entry was split because a protection change concerned a part.";
     HugeSplitsUnmap, "huge_splits_unmap", Counted, "huge pages split: unmapping",

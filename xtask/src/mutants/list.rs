@@ -82,6 +82,8 @@ pub const MUTANTS: &[Mutant] = &[
     mutant("move-told-last", "scenarios", "uffd_events::a_move_is_told_after_what_was_there_and_before_what_is_left"),
     mutant("folio-not-zeroed", "scenarios", "folios::new_folios_are_full_of_zeroes"),
     mutant("folio-beyond-area", "scenarios", "folios::a_folio_reaches_neither_beyond_its_area_nor_over_what_is_there"),
+    mutant("folio-beyond-object", "scenarios", "shared_folio::a_folio_ends_with_its_object_and_its_area"),
+    mutant("shared-folio-beyond-area", "scenarios", "shared_folio::a_folio_ends_with_its_object_and_its_area"),
     mutant("huge-not-zeroed", "scenarios", "overlooked::a_new_huge_page_is_full_of_zeroes"),
     mutant("huge-regain-shared", "scenarios", "huge::parent_and_child_share_a_huge_page_until_one_writes"),
     mutant("watch-uncut", "scenarios", "uffd_huge::who_watches_a_part_splits"),

@@ -21,11 +21,11 @@ use core::{
     sync::atomic::{AtomicU32, AtomicU64, Ordering},
 };
 use linux_raw_sys::general as raw;
-use memwright::PolicyId;
 use memwright::object::{
     CollapseError, CollapseLimits, HugeView, Leaving, Left, Mappings, Object, ObjectError,
     ObjectIdentity, Put,
 };
+use memwright::{FolioOrders, PolicyId};
 use memwright_table::{Frame, OutOfMemory, PageSize};
 
 bitflags! {
@@ -563,6 +563,20 @@ impl Object<M> for OpenFile {
         if let Ok(pages) = self.pages() {
             pages.part(first);
         }
+    }
+
+    fn fill_folio(
+        &self,
+        memory: &Memory,
+        index: u64,
+        fitting: FolioOrders,
+        asked: bool,
+    ) -> Option<u8> {
+        self.pages().ok()?.fill_folio(memory, index, fitting, asked)
+    }
+
+    fn largest_folio(&self, memory: &Memory) -> Option<u8> {
+        self.pages().ok()?.largest_folio(memory)
     }
 
     fn may_be_huge(&self, memory: &Memory, asked: bool) -> bool {

@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use memwright::{Advice, MapRequest, SizeMode};
+use memwright::object::{ObjectIdentity, Shmem};
+use memwright::{Advice, MapRequest, SharedSetting, SharedSizeMode, SizeMode};
 use memwright_sim::process::{Host, Process, Space};
 use memwright_table::FrameKind;
 
@@ -92,6 +93,104 @@ fn discard_and_fill_again() {
             assert_eq!(read(world.process(), FIRST, BEGIN + 2), Ok(3));
             let found = read(world.process(), FIRST, BEGIN + 1);
             assert!(found == Ok(0) || found == Ok(2), "{found:?}");
+            world.end()
+        },
+    );
+}
+
+/// Shared memory of two folios that nobody touched, shown by one process.
+fn fresh_shared() -> World {
+    let mut shared = None;
+    let mut world = World::with_frames(256, 2, 0, |host: &Arc<Host>| {
+        let settings = host.memory().huge();
+        settings.set_shared_size(2, SharedSizeMode::Always);
+        let process = Process::new(host);
+        let identity = ObjectIdentity::default();
+        let object = Shmem::new(host.memory().clone(), bytes(2 * PAGES), identity);
+        let object = object.expect("heap");
+        let object = Arc::new(object.with_huge_pages(SharedSetting::Anonymous));
+        shared = Some(object.clone());
+        let request = MapRequest::object(object, 0, bytes(2 * PAGES), READ_WRITE, true);
+        map(&process, request, BEGIN);
+        process
+    });
+    world.shared = shared;
+    world
+}
+
+/// Both touch it first: the object has one page for each offset, which both show.
+#[test]
+fn fault_and_fault_in_a_folio_of_shared_memory() {
+    explore(
+        &fresh_shared,
+        &[
+            |world| write(world.process(), FIRST, BEGIN, 1).expect("writable"),
+            |world| write(world.process(), SECOND, BEGIN + 3, 2).expect("writable"),
+        ],
+        |world| {
+            for (page, byte) in [1, 0, 0, 2].into_iter().enumerate() {
+                let found = read(world.process(), FIRST, BEGIN + page as u64);
+                assert_eq!(found, Ok(byte), "{page}");
+                let mut stored = [9];
+                let offset = bytes(page as u64);
+                assert_eq!(world.shared().read_at(offset, &mut stored), Ok(1));
+                assert_eq!(stored, [byte], "{page}");
+            }
+            let used = world.host.frames().used_by(FrameKind::Object);
+            assert_eq!((world.shared().resident(), used), (PAGES, PAGES));
+            world.end()
+        },
+    );
+}
+
+/// A call writes a page of the block that a fault is about to fill: what it wrote is what is shown.
+#[test]
+fn fault_in_a_folio_and_write_call() {
+    explore(
+        &fresh_shared,
+        &[
+            |world| write(world.process(), FIRST, BEGIN, 1).expect("writable"),
+            |world| {
+                let written = world.shared().write_at(bytes(2), &[7]);
+                assert_eq!(written, Ok(1));
+            },
+        ],
+        |world| {
+            let resident = world.shared().resident();
+            assert!(resident == 2 || resident == PAGES, "{resident}");
+            for (page, byte) in [1, 0, 7, 0].into_iter().enumerate() {
+                let found = read(world.process(), FIRST, BEGIN + page as u64);
+                assert_eq!(found, Ok(byte), "{page}");
+            }
+            world.end()
+        },
+    );
+}
+
+/// A hole takes a part of a folio while another CPU fills and maps it: nobody shows what went.
+#[test]
+fn fault_in_a_folio_and_punch() {
+    explore(
+        &fresh_shared,
+        &[
+            |world| {
+                let punched = world.shared().punch(bytes(1), bytes(3));
+                punched.expect("in memory");
+            },
+            |world| {
+                write(world.process(), SECOND, BEGIN, 5).expect("writable");
+                write(world.process(), SECOND, BEGIN + 2, 6).expect("writable");
+            },
+        ],
+        |world| {
+            assert_eq!(read(world.process(), FIRST, BEGIN), Ok(5));
+            let found = read(world.process(), FIRST, BEGIN + 2);
+            let mut stored = [9];
+            assert_eq!(world.shared().read_at(bytes(2), &mut stored), Ok(1));
+            assert!(found == Ok(0) || found == Ok(6), "{found:?}");
+            assert_eq!(found, Ok(stored[0]), "another page is shown");
+            let used = world.host.frames().used_by(FrameKind::Object);
+            assert_eq!(world.shared().resident(), used);
             world.end()
         },
     );

@@ -16,11 +16,11 @@ use crate::uffd::WatchedFault;
 use crate::vma::AreaFlags;
 use crate::writable::{upgrade, writable};
 
-/// The most pages that one fault maps.
-const AROUND: usize = 16;
+/// The most pages that are mapped at a time.
+pub(super) const AROUND: usize = 16;
 
 /// Pages of a lowest table.
-const TABLE_PAGES: u64 = 512;
+pub(super) const TABLE_PAGES: u64 = 512;
 
 impl<M: Machine> Fault<'_, M> {
     pub(super) fn resolve_object(self) -> Result<FaultKind, FaultError> {
@@ -122,6 +122,8 @@ impl<M: Machine> Fault<'_, M> {
                 return Ok(Some(kind));
             }
         }
+        let comes_together = core.memory.huge().any_shared_of_pages();
+        let filled = comes_together && self.fill_object_folio(object);
         let frame = match object.frame(&core.memory, index, to_object) {
             Ok(frame) => frames.adopt(frame),
             Err(ObjectError::InSwap) => {
@@ -168,21 +170,29 @@ impl<M: Machine> Fault<'_, M> {
         };
         let bits = self.object_bits(Bits::ACCESSED | written | inherited);
         let frame = frames.for_entry(frame);
-        let filled = cursor.fill(Entry::page(frame.frame(), bits));
-        if let Err(error) = filled {
+        let mapped = cursor.fill(Entry::page(frame.frame(), bits));
+        if let Err(error) = mapped {
             drop(cursor);
             around.release(self);
             return Err(error.into());
         }
-        let _ = frame.into_raw();
-        let mapped = 1 + around.fill(self, &mut cursor);
+        let frame = frame.into_raw();
+        let mapped = 1 + around.fill(self, &mut cursor, Bits::empty());
         drop(cursor);
         around.release(self);
         core.note_filled(self.cpu, mapped);
         if mapped > 1 {
             core.memory.count_on(self.cpu, Row::FaultAround, mapped - 1);
         }
-        Ok(Some(FaultKind::File))
+        // A read of what is there shows what lies around it, be that a folio or not (`do_fault_around`).
+        if comes_together && (filled || around.range.len() == 1) {
+            self.map_object_folio(object, generation, frame, written);
+        }
+        Ok(Some(if filled {
+            FaultKind::Folio
+        } else {
+            FaultKind::File
+        }))
     }
 
     /// Whether the object's huge page around the fault could be mapped as a whole: it lies in the area, at the same place
@@ -259,17 +269,31 @@ impl<M: Machine> Fault<'_, M> {
     /// (`do_read_fault`). If the world changed meanwhile, nothing.
     #[cold]
     fn map_neighbours(self, object: &dyn Object<M>, generation: u64) {
-        let core = self.core;
-        let mut around = self.look_around(object);
-        let mut cursor = core.table.cursor(around.range);
+        let around = self.look_around(object);
+        let mapped = self.map_present(object, generation, around, Bits::empty());
+        self.core
+            .memory
+            .count_on(self.cpu, Row::FaultAround, mapped);
+    }
+
+    /// Maps these pages where nothing is mapped, with this state; returns how many. If the world changed since the
+    /// object was asked, none.
+    pub(super) fn map_present(
+        self,
+        object: &dyn Object<M>,
+        generation: u64,
+        mut around: Around,
+        state: Bits,
+    ) -> u64 {
+        let mut cursor = self.core.table.cursor(around.range);
         let mut mapped = 0;
         if object.mappings().generation() == generation {
-            mapped = around.fill(self, &mut cursor);
+            mapped = around.fill(self, &mut cursor, state);
         }
         drop(cursor);
         around.release(self);
-        core.note_filled(self.cpu, mapped);
-        core.memory.count_on(self.cpu, Row::FaultAround, mapped);
+        self.core.note_filled(self.cpu, mapped);
+        mapped
     }
 
     /// A write of a private page that is not mapped: a copy of the object's.
@@ -320,7 +344,11 @@ impl<M: Machine> Fault<'_, M> {
         if pages <= 1 || self.area.flags().intersects(watched) {
             return Around::none(self.page);
         }
-        let range = window(self.page, self.area.range(), pages);
+        self.look_at(object, window(self.page, self.area.range(), pages))
+    }
+
+    /// Those of the pages `range`, at most [`AROUND`], that the object has in memory.
+    pub(super) fn look_at(self, object: &dyn Object<M>, range: PageRange) -> Around {
         let mut around = Around {
             range,
             frames: [None; AROUND],
@@ -343,7 +371,7 @@ fn window(page: Page, area: PageRange, pages: u64) -> PageRange {
 }
 
 /// Frames around a fault, each with a reference.
-struct Around {
+pub(super) struct Around {
     range: PageRange,
     frames: [Option<Frame>; AROUND],
 }
@@ -356,10 +384,15 @@ impl Around {
         }
     }
 
-    /// Maps the frames where nothing is mapped; returns how many. Nobody has used them yet, so they are
+    /// Maps the frames where nothing is mapped, with this state; returns how many. Nobody has used them yet, so they are
     /// not accessed (Linux maps them old where the processor sets the bit cheaply).
-    fn fill<M: Machine>(&mut self, fault: Fault<'_, M>, cursor: &mut Cursor<'_, M>) -> u64 {
-        let bits = fault.object_bits(Bits::empty());
+    fn fill<M: Machine>(
+        &mut self,
+        fault: Fault<'_, M>,
+        cursor: &mut Cursor<'_, M>,
+        state: Bits,
+    ) -> u64 {
+        let bits = fault.object_bits(state);
         let mut filled = 0;
         for (page, slot) in self.range.iter().zip(&mut self.frames) {
             let Some(frame) = *slot else {

@@ -13,6 +13,7 @@ mod hint;
 mod huge;
 mod hugetlb;
 mod present;
+mod shared_folio;
 mod stack;
 mod swap;
 mod swap_around;

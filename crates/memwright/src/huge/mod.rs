@@ -12,7 +12,7 @@ pub use sizes::{
     FolioOrders, LARGEST_ORDER, SMALLEST_ORDER, SizeCounts, SizeSettings, folio_around,
 };
 
-use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering, fence};
 
 use memwright_table::mistake::{Mistake, planted};
 use memwright_table::{FOLIO_FRAMES, FOLIO_ORDER, Frame, FrameKind, Machine, Page, PageRange};
@@ -139,7 +139,8 @@ impl SharedMode {
     }
 
     /// Whether a first touch makes a huge page, in an area that asked for them or did not
-    /// (Linux 7.2 `mm/shmem.c`, `shmem_get_orders_within_size` and `shmem_huge_global_enabled`).
+    /// (Linux 7.2 `mm/shmem.c`, `shmem_get_orders_within_size` and `shmem_huge_global_enabled`). One that is forced is of
+    /// 2 MiB, where this says so for every size.
     pub const fn allows(self, asked: bool) -> bool {
         match self {
             Self::Always | Self::WithinSize | Self::Force => true,
@@ -204,7 +205,7 @@ impl SharedSizeMode {
 pub enum SharedSetting {
     /// That for every size: a file of no mounted file system.
     File,
-    /// That for pages of 2 MiB: shared anonymous memory.
+    /// That for each size: shared anonymous memory.
     Anonymous,
 }
 
@@ -286,6 +287,8 @@ pub struct HugeSettings {
     pub defrag: AtomicU8,
     /// Which shared memory gets huge pages: a [`SharedMode`].
     shared: AtomicU8,
+    /// Whether any shared memory gets folios that are mapped by their pages: faults read this word alone.
+    shared_of_pages: AtomicBool,
     /// What holds for each size.
     pub sizes: SizeSettings,
     /// Whether a read of untouched memory maps the huge page of zeroes.
@@ -328,6 +331,7 @@ impl Default for HugeSettings {
             // madvise.
             defrag: AtomicU8::new(3),
             shared: AtomicU8::new(SharedMode::Never as u8),
+            shared_of_pages: AtomicBool::new(false),
             sizes: SizeSettings::default(),
             zero_page: AtomicBool::new(true),
             scan: ScanSettings {
@@ -355,6 +359,66 @@ impl HugeSettings {
     /// Sets which shared memory gets huge pages from now on.
     pub fn set_shared_mode(&self, mode: SharedMode) {
         self.shared.store(mode as u8, Ordering::Relaxed);
+        self.note_shared();
+    }
+
+    /// Sets which shared anonymous memory gets pages of this order from now on.
+    ///
+    /// # Panics
+    /// If `order` is none of [`SMALLEST_ORDER`] to [`FOLIO_ORDER`].
+    pub fn set_shared_size(&self, order: u8, mode: SharedSizeMode) {
+        self.sizes.set_shared_mode(order, mode);
+        self.note_shared();
+    }
+
+    /// A setting of shared memory has changed. Of two who change one at a time, who is last to say what holds has seen
+    /// both.
+    fn note_shared(&self) {
+        let settings = [SharedSetting::File, SharedSetting::Anonymous];
+        let is_any = |setting| !self.shared_orders(setting, true).is_empty();
+        loop {
+            fence(Ordering::SeqCst);
+            let any = settings.into_iter().any(is_any);
+            self.shared_of_pages.store(any, Ordering::SeqCst);
+            fence(Ordering::SeqCst);
+            if settings.into_iter().any(is_any) == any {
+                return;
+            }
+        }
+    }
+
+    /// Whether any shared memory gets folios that are mapped by their pages.
+    #[inline(always)]
+    pub(crate) fn any_shared_of_pages(&self) -> bool {
+        self.shared_of_pages.load(Ordering::Relaxed)
+    }
+
+    /// The orders, but for that of 2 MiB, of which shared memory that follows this setting gets folios by a first touch, in
+    /// an area that asked for huge pages or did not (Linux 7.2 `mm/shmem.c`, `shmem_allowable_huge_orders`). A file gets
+    /// all of them where it gets huge pages, unless those are forced.
+    pub(crate) fn shared_orders(&self, setting: SharedSetting, asked: bool) -> FolioOrders {
+        let all = self.shared_mode();
+        match setting {
+            SharedSetting::File if all == SharedMode::Force || !all.allows(asked) => {
+                FolioOrders::NONE
+            }
+            SharedSetting::File => FolioOrders::OF_PAGES,
+            SharedSetting::Anonymous => {
+                let mode = |order| self.sizes.shared_mode(order).with(all);
+                let allowed = |order: &u8| mode(*order).allows(asked);
+                let orders = FolioOrders::OF_PAGES.largest_first().filter(allowed);
+                orders.fold(FolioOrders::NONE, FolioOrders::with)
+            }
+        }
+    }
+
+    /// The order of the largest folio that a first touch gives shared memory that follows this setting, in some area. A
+    /// file gets the smaller ones only where it gets that of 2 MiB.
+    pub(crate) fn largest_shared(&self, setting: SharedSetting) -> Option<u8> {
+        if self.allows_shared(setting, true) {
+            return Some(FOLIO_ORDER);
+        }
+        self.shared_orders(setting, true).largest_first().next()
     }
 
     /// Whether a first touch of shared memory that follows this setting makes a huge page, in an area that asked for
@@ -522,6 +586,75 @@ mod tests {
         for (mode, _) in SharedSizeMode::ALL {
             assert_eq!(SharedSizeMode::of(mode as u8), mode);
         }
+    }
+
+    #[test]
+    fn which_folios_shared_memory_gets() {
+        use {SharedMode::*, SharedSetting::*, SharedSizeMode as Size};
+        let (none, all) = (FolioOrders::NONE, FolioOrders::OF_PAGES);
+        let some = |orders: &[u8]| orders.iter().fold(none, |set, order| set.with(*order));
+        let (anonymous, asked) = (some(&[2, 4]), some(&[2, 3, 4]));
+        #[rustfmt::skip]
+        let rows = [
+            // For every size, whether the area asked; what files get, and shared anonymous memory of which 16 KiB are always
+            // allowed, 32 KiB where asked for, 64 KiB within the size and 128 KiB as for every size.
+            (Never,      false, none, anonymous),
+            (Never,      true,  none, asked),
+            (Always,     false, all,  anonymous.with(5)),
+            (WithinSize, false, all,  anonymous.with(5)),
+            (Advised,    false, none, anonymous),
+            (Advised,    true,  all,  asked.with(5)),
+            (Deny,       true,  none, none),
+            (Force,      false, none, some(&[5])),
+        ];
+        let settings = HugeSettings::default();
+        for (order, mode) in [
+            (2, Size::Always),
+            (3, Size::Advised),
+            (4, Size::WithinSize),
+            (5, Size::Inherit),
+        ] {
+            settings.set_shared_size(order, mode);
+        }
+        for (mode, asked, of_files, of_anonymous) in rows {
+            settings.set_shared_mode(mode);
+            assert_eq!(settings.shared_orders(File, asked), of_files, "{mode:?}");
+            assert_eq!(
+                settings.shared_orders(Anonymous, asked),
+                of_anonymous,
+                "{mode:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn faults_are_told_whether_any_shared_memory_gets_folios() {
+        let settings = HugeSettings::default();
+        let largest = |settings: &HugeSettings| {
+            [SharedSetting::File, SharedSetting::Anonymous]
+                .map(|setting| settings.largest_shared(setting))
+        };
+        assert!(!settings.any_shared_of_pages());
+        assert_eq!(largest(&settings), [None, None]);
+        settings.set_shared_size(FOLIO_ORDER, SharedSizeMode::Always);
+        assert!(!settings.any_shared_of_pages());
+        assert_eq!(largest(&settings), [None, Some(FOLIO_ORDER)]);
+        settings.set_shared_size(FOLIO_ORDER, SharedSizeMode::Inherit);
+        settings.set_shared_size(4, SharedSizeMode::Advised);
+        settings.set_shared_size(3, SharedSizeMode::WithinSize);
+        assert!(settings.any_shared_of_pages());
+        assert_eq!(largest(&settings), [None, Some(4)]);
+        settings.set_shared_mode(SharedMode::Deny);
+        assert!(!settings.any_shared_of_pages());
+        assert_eq!(largest(&settings), [None, None]);
+        settings.set_shared_mode(SharedMode::Always);
+        assert_eq!(largest(&settings), [Some(FOLIO_ORDER); 2]);
+        settings.set_shared_size(3, SharedSizeMode::Never);
+        settings.set_shared_size(4, SharedSizeMode::Never);
+        settings.set_shared_mode(SharedMode::Advised);
+        assert!(settings.any_shared_of_pages());
+        settings.set_shared_mode(SharedMode::Force);
+        assert!(!settings.any_shared_of_pages());
     }
 
     #[test]

@@ -37,6 +37,12 @@ impl FolioOrders {
         Self(self.0 | 1 << order)
     }
 
+    /// Those that are among `others` too.
+    #[must_use]
+    pub const fn and(self, others: Self) -> Self {
+        Self(self.0 & others.0)
+    }
+
     /// Each of them, the largest first.
     pub fn largest_first(self) -> impl Iterator<Item = u8> {
         (0..16).rev().filter(move |order| self.0 & 1 << order != 0)
@@ -51,6 +57,16 @@ impl FolioOrders {
         };
         let fitting = self.largest_first().filter(lies_within);
         fitting.fold(Self::NONE, Self::with)
+    }
+
+    /// Those whose folio around `page`, which shows page `index` of an object, lies within `range` and begins where one
+    /// of the object does (Linux 7.2 `include/linux/huge_mm.h`, `thp_vma_suitable_order`).
+    #[must_use]
+    pub fn around_shown(self, page: Page, index: u64, range: PageRange) -> Self {
+        let apart = page.number() ^ index;
+        let is_aligned = |order: &u8| apart & ((1 << order) - 1) == 0;
+        let aligned = self.largest_first().filter(is_aligned);
+        aligned.fold(Self::NONE, Self::with).around(page, range)
     }
 }
 
@@ -86,6 +102,10 @@ pub struct SizeCounts {
     /// Times there was no frame for one of those, so that pages came back in smaller ones or singly
     /// (`swpin_fallback`).
     pub swapped_in_smaller: AtomicU64,
+    /// Folios that a fault gave to shared memory (`shmem_alloc`).
+    pub shared_filled: AtomicU64,
+    /// Times there was no frame for one of those (`shmem_fallback`).
+    pub shared_refused: AtomicU64,
 }
 
 impl Default for SizeSettings {
@@ -143,7 +163,7 @@ impl SizeSettings {
     }
 
     /// Sets which shared anonymous memory gets pages of this order from now on.
-    pub fn set_shared_mode(&self, order: u8, mode: SharedSizeMode) {
+    pub(super) fn set_shared_mode(&self, order: u8, mode: SharedSizeMode) {
         self.shared[index(order)].store(mode as u8, Ordering::Relaxed);
     }
 
@@ -199,6 +219,27 @@ mod tests {
                 .largest_first()
                 .collect();
             assert_eq!(found, orders, "{page} in {within:?}");
+        }
+    }
+
+    #[test]
+    fn which_folios_an_area_shows_whole() {
+        #[rustfmt::skip]
+        let rows: [(u64, u64, PageRange, &[u8]); 6] = [
+            // The page, which of the object it shows, the area.
+            (512, 512, range(512, 1024), &[8, 7, 6, 5, 4, 3, 2]),
+            (512, 0,   range(512, 1024), &[8, 7, 6, 5, 4, 3, 2]),
+            (512, 16,  range(512, 1024), &[4, 3, 2]),
+            (520, 4,   range(512, 1024), &[2]),
+            (520, 3,   range(512, 1024), &[]),
+            (512, 16,  range(512, 527),  &[3, 2]),
+        ];
+        for (page, index, area, orders) in rows {
+            let found: Vec<u8> = FolioOrders::OF_PAGES
+                .around_shown(Page::new(page), index, area)
+                .largest_first()
+                .collect();
+            assert_eq!(found, orders, "{page} shows {index} in {area:?}");
         }
     }
 

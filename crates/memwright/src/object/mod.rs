@@ -16,6 +16,7 @@ use alloc::sync::Arc;
 use memwright_table::{Frame, Machine, OutOfMemory, PageSize};
 
 pub use crate::error::ObjectError;
+use crate::huge::FolioOrders;
 use crate::memory::Memory;
 use crate::numa::PolicyId;
 
@@ -217,6 +218,26 @@ pub trait Object<M: Machine>: Send + Sync {
     /// hands none of them out as a part of the whole. Who shows the whole still does.
     fn part(&self, first: u64) {
         let _ = first;
+    }
+
+    /// Fills the hole around page `index`, if that is in one, with zeroes, by the largest folio of the orders `fitting`
+    /// that the hole has room for and the settings allow; `asked` says that the area asked for huge pages. Its frames are
+    /// pages like any other from then on. Its order; `None` if there is none, and the page is to come alone.
+    fn fill_folio(
+        &self,
+        memory: &Memory<M>,
+        index: u64,
+        fitting: FolioOrders,
+        asked: bool,
+    ) -> Option<u8> {
+        let _ = (memory, index, fitting, asked);
+        None
+    }
+
+    /// The order of the largest folio that the settings give it in some area.
+    fn largest_folio(&self, memory: &Memory<M>) -> Option<u8> {
+        let _ = memory;
+        None
     }
 
     /// Whether the settings give it huge pages, shown by an area that asked for them or did not.

@@ -1,7 +1,10 @@
 //! Memory as an object: shared anonymous memory, and the files of a tmpfs.
 
+mod fill;
+
 use alloc::sync::Arc;
 use core::fmt;
+use core::sync::atomic::Ordering;
 
 use memwright_table::mistake::{Mistake, planted};
 use memwright_table::{
@@ -14,7 +17,7 @@ use super::{
     Put, Stored,
 };
 use crate::commit::Overcommit;
-use crate::huge::{HUGE_PAGES, SharedMode, SharedSetting};
+use crate::huge::{FolioOrders, HUGE_PAGES, SharedMode, SharedSetting};
 use crate::memory::Memory;
 use crate::numa::PolicyId;
 use crate::stats::Row;
@@ -311,13 +314,16 @@ impl<M: Machine> Shmem<M> {
             return None;
         }
         let frames = self.memory.frames();
+        let counts = self.memory.huge().sizes.counts(FOLIO_ORDER);
         state.choose(&self.memory, first);
         let Ok(folio) = frames.allocate_zeroed(FOLIO_ORDER, FrameKind::Object) else {
             self.memory.count(Row::HugeFallbacks, 1);
+            counts.shared_refused.fetch_add(1, Ordering::Relaxed);
             return None;
         };
         state.pages.insert_folio(first, folio.frame()).ok()?;
         self.memory.count(Row::FramesZeroed, HUGE_PAGES);
+        counts.shared_filled.fetch_add(1, Ordering::Relaxed);
         Some(folio.into_raw())
     }
 
@@ -506,6 +512,21 @@ impl<M: Machine> Object<M> for Shmem<M> {
         let state = self.store.lock();
         state.pages.part_at(first);
         self.mappings.stale();
+    }
+
+    fn fill_folio(
+        &self,
+        memory: &Memory<M>,
+        index: u64,
+        fitting: FolioOrders,
+        asked: bool,
+    ) -> Option<u8> {
+        let allowed = memory.huge().shared_orders(self.huge?, asked);
+        self.fill_hole(index, fitting.and(allowed))
+    }
+
+    fn largest_folio(&self, memory: &Memory<M>) -> Option<u8> {
+        memory.huge().largest_shared(self.huge?)
     }
 
     fn may_be_huge(&self, memory: &Memory<M>, asked: bool) -> bool {

@@ -2,7 +2,7 @@
 
 use alloc::sync::Arc;
 
-use memwright_table::{Machine, PAGE_SIZE, Page, PageRange, VirtAddr};
+use memwright_table::{FOLIO_ORDER, Machine, PAGE_SIZE, Page, PageRange, VirtAddr};
 
 use super::areas::is_accountable;
 use super::unmap::Removal;
@@ -352,7 +352,7 @@ fn place_hugetlb<M: Machine>(
 
 /// Where an area goes for which `start` was chosen: to where its pages can be huge, if that may matter and there is room.
 /// Of anonymous memory so goes what is whole huge pages, whatever the settings say
-/// (Linux 7.2 `mm/mmap.c`, `__get_unmapped_area`), of shared memory that which may have some
+/// (Linux 7.2 `mm/mmap.c`, `__get_unmapped_area`), of shared memory that which is as large as the largest folio it may have
 /// (`mm/shmem.c`, `shmem_get_unmapped_area`).
 fn align_huge<M: Machine>(
     core: &Core<M>,
@@ -361,26 +361,32 @@ fn align_huge<M: Machine>(
     request: &MapRequest<M>,
     start: Page,
 ) -> Page {
-    if pages < HUGE_PAGES || request.placement != Placement::Anywhere {
+    let is_small = pages < HUGE_PAGES && !core.memory.huge().any_shared_of_pages();
+    if is_small || request.placement != Placement::Anywhere {
         return start;
     }
-    let (beyond, may_be_huge) = match &request.kind {
-        MapKind::Anonymous => (0, pages % HUGE_PAGES == 0),
+    let (offset, order) = match &request.kind {
+        MapKind::Anonymous => (0, (pages % HUGE_PAGES == 0).then_some(FOLIO_ORDER)),
         MapKind::Object { object, offset, .. } => (
-            offset / PAGE_SIZE as u64 % HUGE_PAGES,
-            object.may_be_huge(&core.memory, true),
+            offset / PAGE_SIZE as u64,
+            object.largest_folio(&core.memory),
         ),
     };
-    if start.number() % HUGE_PAGES == beyond || !may_be_huge {
+    let Some(order) = order else {
+        return start;
+    };
+    let folio = 1 << order;
+    let beyond = offset % folio;
+    if pages < folio || start.number() % folio == beyond {
         return start;
     }
-    let spare = HUGE_PAGES - 1;
+    let spare = folio - 1;
     let Ok(room) = place(core, areas, pages + spare, Placement::Anywhere) else {
         return start;
     };
     // The last place in it that is as far beyond a multiple.
     let last = room.number() + spare;
-    Page::new(last - (last + HUGE_PAGES - beyond) % HUGE_PAGES)
+    Page::new(last - (last + folio - beyond) % folio)
 }
 
 /// Checks every limit, promises the memory and reserves what the change needs: afterwards it cannot fail.

@@ -145,7 +145,10 @@ fn only_who_may_gets_them() {
     assert!(!is_filled(&process, at(6) + 1));
     // The setting for shared memory is another.
     set(SizeMode::Never);
-    sizes(&world).set_shared_mode(ORDER, SharedSizeMode::Always);
+    world
+        .memory
+        .huge()
+        .set_shared_size(ORDER, SharedSizeMode::Always);
     assert_eq!(process.store(at(7), 1).unwrap(), SINGLE_FAULT);
     process.check();
 }

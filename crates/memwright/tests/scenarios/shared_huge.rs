@@ -208,9 +208,7 @@ fn the_setting_decides_and_so_does_the_area() {
     );
     // Shared anonymous memory asks the setting of its size.
     settings.set_shared_mode(SharedMode::Never);
-    settings
-        .sizes
-        .set_shared_mode(memwright_table::FOLIO_ORDER, SharedSizeMode::Always);
+    settings.set_shared_size(memwright_table::FOLIO_ORDER, SharedSizeMode::Always);
     let identity = ObjectIdentity::default();
     let anonymous = Shmem::new(world.memory.clone(), BYTES, identity).unwrap();
     let anonymous = Arc::new(anonymous.with_huge_pages(SharedSetting::Anonymous));

@@ -37,6 +37,8 @@ impl<const ORDER: u8> Size<ORDER> {
         entries: &[
             ("anon_fault_alloc", 0o444, SystemText(Self::filled)),
             ("anon_fault_fallback", 0o444, SystemText(Self::refused)),
+            ("shmem_alloc", 0o444, SystemText(Self::shared_filled)),
+            ("shmem_fallback", 0o444, SystemText(Self::shared_refused)),
             ("swpin", 0o444, SystemText(Self::swapped_in)),
             (
                 "swpin_fallback",
@@ -70,7 +72,7 @@ impl<const ORDER: u8> Size<ORDER> {
         store: |context, bytes| {
             let words = SharedSizeMode::ALL.map(|(_, name)| name);
             let (mode, _) = SharedSizeMode::ALL[chosen(&words, bytes)?];
-            settings(context).sizes.set_shared_mode(ORDER, mode);
+            settings(context).set_shared_size(ORDER, mode);
             context.kernel.huge_scan.wake(context.kernel);
             Ok(())
         },
@@ -90,6 +92,14 @@ impl<const ORDER: u8> Size<ORDER> {
 
     fn swapped_in_smaller(context: &Context<'_>, text: &mut Text) -> fmt::Result {
         Self::count(context, text, |counts| &counts.swapped_in_smaller)
+    }
+
+    fn shared_filled(context: &Context<'_>, text: &mut Text) -> fmt::Result {
+        Self::count(context, text, |counts| &counts.shared_filled)
+    }
+
+    fn shared_refused(context: &Context<'_>, text: &mut Text) -> fmt::Result {
+        Self::count(context, text, |counts| &counts.shared_refused)
     }
 
     fn count(

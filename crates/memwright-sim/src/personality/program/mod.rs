@@ -14,7 +14,7 @@ pub const DATA_BYTES: u64 = 0x1_0000;
 pub const ARENA: u64 = 0x20_0000_0000;
 
 /// Names that paths are made of, each at a place of its own at the start of the data.
-pub const NAMES: [&str; 42] = [
+pub const NAMES: [&str; 44] = [
     "/",
     "/tmp",
     "/tmp/a",
@@ -57,6 +57,8 @@ pub const NAMES: [&str; 42] = [
     "/proc/sys/vm/drop_caches",
     "/sys/kernel/mm/ksm/pages_to_scan",
     "/sys/kernel/mm/transparent_hugepage/shmem_enabled",
+    "/sys/kernel/mm/transparent_hugepage/hugepages-64kB/enabled",
+    "/sys/kernel/mm/transparent_hugepage/hugepages-64kB/shmem_enabled",
 ];
 
 /// Bytes from one name to the next.
