@@ -161,7 +161,8 @@ fn of_shared_memory() {
 /// Pages of an object that come back several at a time, for programs and for calls, and leave while nobody shows them.
 #[test]
 fn of_shared_memory_together() {
-    run(&machine(512), 6, 0, |trial| {
+    // Where there is no frame for a folio, smaller ones and single frames serve.
+    run(&machine(512), 1, 0, |trial| {
         let device = Arc::new(HostSwap::new(64));
         let added = trial.host.memory().add_swap(device, 0);
         assert_eq!(added, Ok(Some(0)));
