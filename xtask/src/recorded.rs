@@ -76,12 +76,11 @@ fn hashes(json: &str) -> Vec<(&str, &str)> {
     let mut found = Vec::new();
     let mut words = json.split('"').skip(1).step_by(2);
     while let Some(word) = words.next() {
-        if word.ends_with("sha256") {
-            if let Some(hash) = words.next() {
-                if !found.contains(&(word, hash)) {
-                    found.push((word, hash));
-                }
-            }
+        if word.ends_with("sha256")
+            && let Some(hash) = words.next()
+            && !found.contains(&(word, hash))
+        {
+            found.push((word, hash));
         }
     }
     found
