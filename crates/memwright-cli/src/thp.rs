@@ -49,7 +49,7 @@ pub fn parse_thp_size(text: &str) -> Result<ThpSize, String> {
     let named = |order: &u8| {
         let kibibytes = 4_u64 << order;
         size == format!("{kibibytes}K")
-            || (kibibytes % 1024 == 0 && size == format!("{}M", kibibytes / 1024))
+            || (kibibytes.is_multiple_of(1024) && size == format!("{}M", kibibytes / 1024))
     };
     let mut orders = SMALLEST_ORDER..=LARGEST_ORDER;
     let order = orders.find(named).ok_or_else(expected)?;

@@ -300,6 +300,9 @@ mod tests {
         assert!(differing(&base, &account("p", "k", 2)).is_empty());
         assert_eq!(differing(&base, &account("q", "k", 1)), [PROGRAM]);
         assert_eq!(differing(&base, &account("p", "l", 1)), [KERNEL]);
+        let mut other = account("p", "k", 1);
+        other["settings"] = json!(["thp=always"]);
+        assert_eq!(differing(&base, &other), ["settings"]);
         assert!(Vary::Program.covers(PROGRAM) && !Vary::Program.covers(KERNEL));
     }
 

@@ -229,7 +229,7 @@ impl<'a> Laboratory<'a> {
             },
             memory: self.machine.memory.bytes(),
             cpus: self.machine.cpus,
-            settings: crate::report::settings(&self.args),
+            settings: crate::report::settings(self.args),
             outcome: said.outcome.into(),
             repeats: differs.as_ref().map(Vec::is_empty),
             differs: differs.unwrap_or_default(),
