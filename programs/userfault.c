@@ -312,6 +312,10 @@ static void signalled(void)
 	CHECK(signal_at == room + 5);
 	CHECK_EQ(fill(fd, UFFDIO_POISON, room + PAGE, 1, 0), 0);
 	CHECK_FAILS(fill(fd, UFFDIO_POISON, room + PAGE, 1, 0), EEXIST);
+	CHECK_FAILS(madvise(room + PAGE, PAGE, MADV_POPULATE_READ), EHWPOISON);
+	CHECK_FAILS(madvise(room + PAGE, PAGE, MADV_POPULATE_WRITE), EHWPOISON);
+	CHECK_FAILS(mlock(room + PAGE, PAGE), ENOMEM);
+	CHECK_EQ(munlock(room + PAGE, PAGE), 0);
 	room[PAGE] = 1;
 	CHECK_EQ(signals, 2);
 	int ends[2];

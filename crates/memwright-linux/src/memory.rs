@@ -200,6 +200,7 @@ pub fn advise_errno(error: AdviseError) -> Errno {
         | AdviseError::Fault(FaultError::OutOfMemory) => Errno::ENOMEM,
         AdviseError::Denied(_) => Errno::EACCES,
         AdviseError::Sealed(_) => Errno::EPERM,
+        AdviseError::Fault(FaultError::Poison) => Errno::EHWPOISON,
         AdviseError::Fault(_) | AdviseError::Watched(_) => Errno::EFAULT,
         AdviseError::OutOfMemory | AdviseError::Busy(_) => Errno::EAGAIN,
     }
