@@ -411,6 +411,10 @@ impl<M: Machine> Fault<'_, M> {
         let inherited = self.check_absent(entry)?;
         let flags = self.area.flags();
         if flags.contains(AreaFlags::UFFD_MISSING) && self.area.object().is_none() {
+            if self.access.write {
+                // As where nobody watches: it is told once a page is at hand (`do_anonymous_page`).
+                self.note_private();
+            }
             return Err(FaultError::Watched(WatchedFault::Missing));
         }
         if planted(Mistake::MarkerNotInherited) {

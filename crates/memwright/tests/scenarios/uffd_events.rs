@@ -1,7 +1,9 @@
 //! What watchers are told of that is no fault: what is unmapped, what moves, whose contents go; and what waits for them.
 
 use memwright::uffd::{Watch, WatchEvent, WatchEvents, WatchModes, WatchedFault, Watcher};
-use memwright::{Access, Advice, AdviseError, Awaited, LockError, RemapRequest, UnmapError};
+use memwright::{
+    Access, Advice, AdviseError, Awaited, FaultError, LockError, RemapRequest, UnmapError,
+};
 use memwright_table::PageRange;
 
 use crate::world::{PAGE, Process, RW, World, page};
@@ -193,4 +195,33 @@ fn populating_and_locking_say_for_which_page_a_watcher_is_awaited() {
     // The same again.
     assert_eq!(process.space.lock(page(0), 4 * PAGE, false), Ok(()));
     process.store(3, 1).unwrap();
+}
+
+#[test]
+fn what_was_stored_to_joins_no_other_though_its_watcher_filled_nothing() {
+    let world = World::new();
+    for (stored, areas) in [(false, "14rw"), (true, "6rw 8rw")] {
+        let mut process = world.process();
+        process.map(11, 11, RW);
+        let _watch = watch(&process, (11, 11), WatchEvents::empty());
+        let missing = Err(FaultError::Watched(WatchedFault::Missing));
+        let refused = if stored {
+            process.store(15, 31).map(|_| ())
+        } else {
+            process.load_with(15).map(|_| ())
+        };
+        assert_eq!(refused, missing);
+        let request = RemapRequest {
+            old: page(16),
+            old_length: 6 * PAGE,
+            new_length: 6 * PAGE,
+            may_move: true,
+            fixed: Some(page(8)),
+            dont_unmap: true,
+        };
+        assert_eq!(told_of_remap(&process, request), (Some(8), vec![]));
+        assert_eq!(process.areas(), areas);
+        // What it joined lost its watcher with it.
+        assert_eq!(process.store(18, 1).is_err(), stored);
+    }
 }
