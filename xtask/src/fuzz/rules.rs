@@ -128,6 +128,8 @@ struct Scan {
     inverted: u64,
     all: u64,
     any: u64,
+    /// The most pages it tells of; 0 for any number.
+    most: u64,
 }
 
 impl Scan {
@@ -142,12 +144,14 @@ impl Scan {
                 inverted: 0,
                 all: 0,
                 any: if *kind == 0 { TOLD } else { WRITTEN },
+                most: 0,
             }),
-            ("find", [_, _, flags, inverted, all, any, _, _]) => Some(Self {
+            ("find", [_, _, flags, inverted, all, any, _, most]) => Some(Self {
                 protects: flags & 1 != 0,
                 inverted: *inverted,
                 all: *all,
                 any: *any,
+                most: *most,
             }),
             _ => None,
         }
@@ -192,11 +196,16 @@ fn of_scan(referee: &str, guest: &str) -> Option<Rule> {
         }
         differ += 1;
     }
-    // Who has no room for a page that the other passes over ends there.
+    // Who has no room for a page that the other passes over ends there; who told of such pages has fewer left.
+    let is_full = |pages: &BTreeMap<u64, u64>| differ > 0 && pages.len() as u64 == scan.most;
     let ends = match until.cmp(&end) {
         Ordering::Equal => differ > 0,
-        Ordering::Less => there.is_some() && ours.get(&until).copied() == not_there,
-        Ordering::Greater => not_there.is_some() && linux.get(&end).copied() == there,
+        Ordering::Less => {
+            is_full(&linux) || (there.is_some() && ours.get(&until).copied() == not_there)
+        }
+        Ordering::Greater => {
+            is_full(&ours) || (not_there.is_some() && linux.get(&end).copied() == there)
+        }
     };
     ends.then_some(Rule::NotThere)
 }
@@ -352,6 +361,8 @@ mod tests {
             ("find 1 8 0 0 2 0 1 0", "1 1-2:a until 5", "1 1-2:a until 9", rule),
             ("find 1 8 0 0 2 0 1 0", "1 1-2:a until 5", "2 1-2:a 5-6:a until 9", None),
             ("find 1 8 0 0 2 0 9 0", "1 1-9:2 until 9", "1 1-8:2 until 8", None),
+            ("find 3 8 0 2 0 34 13 4", "2 3-4:2a 7-8:2a until 11", "2 3-4:2a 4-7:0 until 7", rule),
+            ("find 3 8 0 2 0 34 13 5", "2 3-4:2a 7-8:2a until 11", "2 3-4:2a 4-7:0 until 7", None),
         ];
         for (line, linux, ours, rule) in rows {
             let said = |found| format!("P {line}: {found}");
