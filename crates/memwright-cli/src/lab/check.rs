@@ -182,7 +182,7 @@ fn identities(one: &Value, other: &Value) -> Vec<(&'static str, Value, Value)> {
             ("memory size", document["memory"].clone()),
             ("number of CPUs", document["cpus"].clone()),
             ("policy", document["policies"].clone()),
-            ("settings", document["settings"].clone()),
+            ("setting of the guest", document["settings"].clone()),
         ]
     };
     let pairs = pick(one).into_iter().zip(pick(other));
@@ -302,7 +302,7 @@ mod tests {
         assert_eq!(differing(&base, &account("p", "l", 1)), [KERNEL]);
         let mut other = account("p", "k", 1);
         other["settings"] = json!(["thp=always"]);
-        assert_eq!(differing(&base, &other), ["settings"]);
+        assert_eq!(differing(&base, &other), ["setting of the guest"]);
         assert!(Vary::Program.covers(PROGRAM) && !Vary::Program.covers(KERNEL));
     }
 
