@@ -28,25 +28,31 @@ fn fresh() -> World {
     })
 }
 
+/// Each CPU stores to one end of the folio.
+const BOTH_ENDS: [fn(&World); 2] = [
+    |world| write(world.process(), FIRST, BEGIN, 1).expect("writable"),
+    |world| write(world.process(), SECOND, BEGIN + 3, 2).expect("writable"),
+];
+
+/// What the pages hold then.
+const STORED: [u8; PAGES as usize] = [1, 0, 0, 2];
+
+fn check_both_ends(world: &World) {
+    for (page, byte) in (0..).zip(STORED) {
+        let found = read(world.process(), FIRST, BEGIN + page);
+        assert_eq!(found, Ok(byte), "{page}");
+    }
+}
+
 /// Both touch it first: it is filled once, and neither store is lost.
 #[test]
 fn fault_and_fault_in_a_folio() {
-    explore(
-        &fresh,
-        &[
-            |world| write(world.process(), FIRST, BEGIN, 1).expect("writable"),
-            |world| write(world.process(), SECOND, BEGIN + 3, 2).expect("writable"),
-        ],
-        |world| {
-            for (page, byte) in [1, 0, 0, 2].into_iter().enumerate() {
-                let found = read(world.process(), FIRST, BEGIN + page as u64);
-                assert_eq!(found, Ok(byte), "{page}");
-            }
-            let used = world.host.frames().used_by(FrameKind::Anonymous);
-            assert_eq!(used, PAGES);
-            world.end()
-        },
-    );
+    explore(&fresh, &BOTH_ENDS, |world| {
+        check_both_ends(&world);
+        let used = world.host.frames().used_by(FrameKind::Anonymous);
+        assert_eq!(used, PAGES);
+        world.end()
+    });
 }
 
 /// A read that finds a page of zeroes in the midst of what the store of another is about to fill.
@@ -121,26 +127,18 @@ fn fresh_shared() -> World {
 /// Both touch it first: the object has one page for each offset, which both show.
 #[test]
 fn fault_and_fault_in_a_folio_of_shared_memory() {
-    explore(
-        &fresh_shared,
-        &[
-            |world| write(world.process(), FIRST, BEGIN, 1).expect("writable"),
-            |world| write(world.process(), SECOND, BEGIN + 3, 2).expect("writable"),
-        ],
-        |world| {
-            for (page, byte) in [1, 0, 0, 2].into_iter().enumerate() {
-                let found = read(world.process(), FIRST, BEGIN + page as u64);
-                assert_eq!(found, Ok(byte), "{page}");
-                let mut stored = [9];
-                let offset = bytes(page as u64);
-                assert_eq!(world.shared().read_at(offset, &mut stored), Ok(1));
-                assert_eq!(stored, [byte], "{page}");
-            }
-            let used = world.host.frames().used_by(FrameKind::Object);
-            assert_eq!((world.shared().resident(), used), (PAGES, PAGES));
-            world.end()
-        },
-    );
+    explore(&fresh_shared, &BOTH_ENDS, |world| {
+        check_both_ends(&world);
+        for (page, byte) in (0..).zip(STORED) {
+            let mut stored = [9];
+            let offset = bytes(page);
+            assert_eq!(world.shared().read_at(offset, &mut stored), Ok(1));
+            assert_eq!(stored, [byte], "{page}");
+        }
+        let used = world.host.frames().used_by(FrameKind::Object);
+        assert_eq!((world.shared().resident(), used), (PAGES, PAGES));
+        world.end()
+    });
 }
 
 /// A call writes a page of the block that a fault is about to fill: what it wrote is what is shown.
