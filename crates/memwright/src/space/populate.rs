@@ -101,6 +101,13 @@ impl<M: Machine> Core<M> {
                 } else {
                     Access::READ
                 };
+                // Also where each page is there already (`mm/gup.c`, `check_vma_flags`).
+                self.check_key(area.rights, access)
+                    .map_err(|error| Stopped {
+                        at: part.start.address(),
+                        access,
+                        error,
+                    })?;
                 self.touch(&areas, area, part, access)?;
             }
             next = area.end();
