@@ -187,9 +187,9 @@ impl Mapped {
         }
     }
 
-    /// What was written here may go, or not, until it is written again. What somebody watches stays.
+    /// What was written here may go, or not, until it is written again.
     fn may_go(&mut self) {
-        if self.own.is_some() && self.watch.is_none() {
+        if self.own.is_some() {
             self.otherwise = Some(None);
             self.since_cleared.lose();
         }
@@ -668,6 +668,22 @@ impl Model {
     #[must_use]
     pub fn refuses_stores(&self, process: usize, page: u64) -> bool {
         self.spaces[&process].pages[&page].is_protected()
+    }
+
+    /// Pages that somebody watches, and that may have gone by now: protection goes with them.
+    pub fn uncertain(&self, process: usize) -> impl Iterator<Item = u64> + '_ {
+        let pages = self.spaces[&process].pages.iter();
+        pages
+            .filter(|(_, mapped)| mapped.watch.is_some() && mapped.otherwise.is_some())
+            .map(|(&page, _)| page)
+    }
+
+    /// A page that was allowed to go went.
+    pub fn went(&mut self, process: usize, page: u64) {
+        if let Ok(mapped) = self.mapped(process, page) {
+            mapped.own = mapped.otherwise.take();
+            mapped.since_protected.lose();
+        }
     }
 
     /// The rights of every mapped page, in order.

@@ -30,17 +30,22 @@ pub enum Rule {
     /// 6.18, `mm/mprotect.c`), and is one with a neighbour that has pages. Memwright takes the promise back, as later
     /// Linux does, and the areas differ.
     GuardedPromised,
+    /// A page whose watcher protected it, and then registered it for less: a store is no business of his any more. Linux
+    /// lets it through and leaves the entry's bit (`do_wp_page` of Linux 7.2, `mm/memory.c`, takes it where stores are
+    /// watched), so that the page passes for one that was not written. Memwright takes the protection with the store.
+    StoreEndsProtection,
 }
 
 impl Rule {
     /// Every rule.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 7] = [
         Self::RightsAtOnce,
         Self::TrackedWithoutFault,
         Self::MarkerWithoutProtection,
         Self::NotThere,
         Self::GuardedApart,
         Self::GuardedPromised,
+        Self::StoreEndsProtection,
     ];
 
     /// What it says, for the summary.
@@ -52,6 +57,7 @@ impl Rule {
             Self::NotThere => "not there, and not called written",
             Self::GuardedApart => "apart for a guard's sake",
             Self::GuardedPromised => "promised for a guard's sake",
+            Self::StoreEndsProtection => "protected for nobody, and written",
         }
     }
 
@@ -60,11 +66,14 @@ impl Rule {
     pub fn of(before: &[String], referee: &str, guest: &str) -> Option<Self> {
         let ((referee, told), (guest, also_told)) = (without_told(referee), without_told(guest));
         if told != also_told {
-            return None;
+            let apart = referee == guest && was_guarded(before);
+            return (apart && whole_parts(&told) == whole_parts(&also_told))
+                .then_some(Self::GuardedApart);
         }
         of_access(&referee, &guest)
-            .or_else(|| of_scan(&referee, &guest))
+            .or_else(|| of_scan(before, &referee, &guest))
             .or_else(|| of_areas(before, &referee, &guest))
+            .or_else(|| of_entries(before, &referee, &guest))
     }
 }
 
@@ -115,6 +124,59 @@ fn of_access(referee: &str, guest: &str) -> Option<Rule> {
         ("sw", 2, 1) => Some(Rule::MarkerWithoutProtection),
         _ => None,
     }
+}
+
+/// Whether a store to a write-protected page was done.
+fn was_stored_to(before: &[String], page: u64) -> bool {
+    before.iter().any(|result| {
+        Done::parse(result).is_some_and(|done| {
+            let mut words = done.line.split(' ').skip(1);
+            let of_page = words.next() == Some("write") && words.next() == Some(&page.to_string());
+            of_page && done.stores() && done.before.ends_with('w')
+        })
+    })
+}
+
+/// Whether what pagemap says of a page is the same but for a protection that a store took from the guest's.
+fn is_protected_on(before: &[String], page: u64, referee: &str, guest: &str) -> bool {
+    referee.strip_suffix('w') == Some(guest)
+        && guest.starts_with(['p', 'f'])
+        && was_stored_to(before, page)
+}
+
+/// What pagemap says of each page: a letter for where it is, and more of them for what else is true of it.
+fn entries(said: &str) -> Vec<&str> {
+    let starts: Vec<usize> = said
+        .match_indices(['p', 'f', 's', '.'])
+        .map(|(at, _)| at)
+        .collect();
+    let ends = starts.iter().skip(1).copied().chain([said.len()]);
+    starts
+        .iter()
+        .zip(ends)
+        .map(|(start, end)| &said[*start..end])
+        .collect()
+}
+
+/// What an access found, or what all pages are.
+fn of_entries(before: &[String], referee: &str, guest: &str) -> Option<Rule> {
+    if let (Some(one), Some(other)) = (Done::parse(referee), Done::parse(guest)) {
+        let page = one.line.split(' ').nth(2)?.parse().ok()?;
+        let same = (one.line, one.value, one.faults) == (other.line, other.value, other.faults);
+        let follows = same && is_protected_on(before, page, one.before, other.before);
+        return follows.then_some(Rule::StoreEndsProtection);
+    }
+    let (line, one) = referee.split_once(": ")?;
+    let (_, other) = guest.split_once(": ").filter(|(same, _)| *same == line)?;
+    if line.split(' ').nth(1) != Some("pages") {
+        return None;
+    }
+    let (one, other) = (entries(one), entries(other));
+    let follows = one.len() == other.len()
+        && (0..)
+            .zip(one.iter().zip(&other))
+            .all(|(page, (one, other))| one == other || is_protected_on(before, page, one, other));
+    follows.then_some(Rule::StoreEndsProtection)
 }
 
 /// Categories of `PAGEMAP_SCAN` (include/uapi/linux/fs.h).
@@ -179,22 +241,44 @@ fn scanned(said: &str) -> Option<(BTreeMap<u64, u64>, u64)> {
     Some((pages, until.parse().ok()?))
 }
 
-fn of_scan(referee: &str, guest: &str) -> Option<Rule> {
+/// Whether what a scan told of a page is the same but that it is written on the guest, whose protection a store took.
+fn is_written_on(
+    before: &[String],
+    page: u64,
+    scan: &Scan,
+    (referee, guest): (Option<u64>, Option<u64>),
+) -> bool {
+    referee.or(guest).is_some_and(|categories| {
+        (referee, guest)
+            == (
+                scan.told(categories & !WRITTEN),
+                scan.told(categories | WRITTEN),
+            )
+    }) && was_stored_to(before, page)
+}
+
+fn of_scan(before: &[String], referee: &str, guest: &str) -> Option<Rule> {
     let (line, one) = referee.split_once(": ")?;
     let (_, other) = guest.split_once(": ").filter(|(same, _)| *same == line)?;
     let scan = Scan::parse(line).filter(|scan| !scan.protects)?;
     let ((linux, until), (ours, end)) = (scanned(one)?, scanned(other)?);
     let (there, not_there) = (scan.told(WRITTEN), scan.told(0));
-    let mut differ = 0;
+    let (mut differ, mut written) = (0, false);
     for page in 0..until.min(end) {
         let (one, other) = (linux.get(&page).copied(), ours.get(&page).copied());
         if one == other {
             continue;
         }
-        if (one, other) != (there, not_there) {
+        if (one, other) == (there, not_there) {
+            differ += 1;
+        } else if is_written_on(before, page, &scan, (one, other)) {
+            written = true;
+        } else {
             return None;
         }
-        differ += 1;
+    }
+    if differ == 0 && written {
+        return (until == end).then_some(Rule::StoreEndsProtection);
     }
     // Who has no room for a page that the other passes over ends there; who told of such pages has fewer left.
     let is_full = |pages: &BTreeMap<u64, u64>| differ > 0 && pages.len() as u64 == scan.most;
@@ -213,13 +297,41 @@ fn of_scan(referee: &str, guest: &str) -> Option<Rule> {
 /// Puts a guard somewhere (`MADV_GUARD_INSTALL`).
 const GUARD_INSTALL: &str = "102";
 
-fn of_areas(before: &[String], referee: &str, guest: &str) -> Option<Rule> {
-    let guarded = before.iter().any(|result| {
+/// Whether a guard was put somewhere.
+fn was_guarded(before: &[String]) -> bool {
+    before.iter().any(|result| {
         let line = result.split(':').next().unwrap_or_default();
         let mut words = line.split(' ').skip(1);
         words.next() == Some("advise") && words.last() == Some(GUARD_INSTALL)
-    });
-    if !guarded {
+    })
+}
+
+/// What watchers were told, with one line for memory that went in parts which touch: `  told WHO remove PAGE COUNT`.
+fn whole_parts(told: &[&str]) -> Vec<String> {
+    let parse = |line: &str| -> Option<(String, u64, u64)> {
+        let (rest, count) = line.rsplit_once(' ')?;
+        let (what, page) = rest.rsplit_once(' ')?;
+        let parts = what.ends_with(" remove") || what.ends_with(" unmap");
+        parts.then_some((what.to_owned(), page.parse().ok()?, count.parse().ok()?))
+    };
+    let mut whole: Vec<String> = Vec::new();
+    for line in told {
+        let last = whole.last().and_then(|last| parse(last));
+        match (last, parse(line)) {
+            (Some((what, page, count)), Some((same, next, more)))
+                if what == same && page + count == next =>
+            {
+                whole.pop();
+                whole.push(format!("{what} {page} {}", count + more));
+            }
+            (_, _) => whole.push((*line).to_owned()),
+        }
+    }
+    whole
+}
+
+fn of_areas(before: &[String], referee: &str, guest: &str) -> Option<Rule> {
+    if !was_guarded(before) {
         return None;
     }
     let same = |which: fn(&Area<'_>) -> bool| joined(referee, which) == joined(guest, which);
@@ -342,6 +454,76 @@ mod tests {
             Rule::of(&[], "P write 1 2: px done faults 1", elsewhere),
             None
         );
+    }
+
+    #[test]
+    fn of_memory_that_guards_keep_apart_watchers_are_told_in_parts() {
+        let guard = ["P advise 1 1 102: 0".to_owned()];
+        let said = |lines: &str| format!("C advise 0 6 4: 0{lines}");
+        let parts = said("\n  told e1 remove 4 1\n  told e1 remove 5 2");
+        for (ours, rule) in [
+            ("\n  told e1 remove 4 3", Some(Rule::GuardedApart)),
+            ("\n  told e1 remove 4 2", None),
+            ("\n  told e2 remove 4 3", None),
+            ("\n  told e1 unmap 4 3", None),
+        ] {
+            assert_eq!(Rule::of(&guard, &parts, &said(ours)), rule, "{ours}");
+            assert_eq!(Rule::of(&[], &parts, &said(ours)), None, "no guard");
+        }
+        let refused = "C advise 0 6 4: errno 12\n  told e1 remove 4 3";
+        assert_eq!(Rule::of(&guard, &parts, refused), None);
+    }
+
+    #[test]
+    fn a_store_ends_a_protection_for_nobody() {
+        let rule = Some(Rule::StoreEndsProtection);
+        let stored = ["P write 1 2: pxw done faults 1".to_owned()];
+        for (linux, ours, rule) in [
+            ("P pages: .pxwpsw", "P pages: .pxpsw", rule),
+            ("P pages: .pxpsw", "P pages: .pxwpsw", None),
+            ("P pages: .pxwpwsw", "P pages: .pxpsw", None),
+            ("P pages: .pxw.", "P pages: .p.", None),
+            ("P pages: .sw.", "P pages: .s.", None),
+            ("P read 1: pxw 3 faults 0", "P read 1: px 3 faults 0", rule),
+            ("P read 1: pxw 3 faults 0", "P read 1: px 4 faults 0", None),
+            (
+                "P scan 1 2 0: 1 1-2:8 until 3",
+                "P scan 1 2 0: 1 1-2:a until 3",
+                rule,
+            ),
+            (
+                "P scan 1 2 1: 0 until 3",
+                "P scan 1 2 1: 1 1-2:a until 3",
+                rule,
+            ),
+            (
+                "P scan 1 2 1: 1 1-2:a until 3",
+                "P scan 1 2 1: 0 until 3",
+                None,
+            ),
+            (
+                "P scan 1 2 0: 1 2-3:8 until 3",
+                "P scan 1 2 0: 1 2-3:a until 3",
+                None,
+            ),
+            (
+                "P scan 1 2 2: 0 until 3",
+                "P scan 1 2 2: 1 1-2:a until 3",
+                None,
+            ),
+            ("P read 2: pxw 3 faults 0", "P read 2: px 3 faults 0", None),
+        ] {
+            assert_eq!(Rule::of(&stored, linux, ours), rule, "{ours}");
+        }
+        for before in [
+            "P write 1 2: px done faults 1",
+            "P write 1 2: pxw SIGSEGV code 2 at 4160",
+            "P read 1: pxw 3 faults 0",
+        ] {
+            let before = [before.to_owned()];
+            let found = Rule::of(&before, "P pages: .pxw", "P pages: .px");
+            assert_eq!(found, None, "{before:?}");
+        }
     }
 
     #[test]

@@ -20,6 +20,7 @@ impl Lockstep {
         }
         let numbers: Vec<usize> = self.processes.keys().copied().collect();
         for number in numbers {
+            self.find_gone(number);
             self.spread_soft_dirty(number);
         }
         for (&number, process) in &self.processes {

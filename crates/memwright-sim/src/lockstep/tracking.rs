@@ -187,6 +187,29 @@ impl Lockstep {
         Ok(())
     }
 
+    /// Which of the pages that may go, and that somebody watches, went: memory that is not there is not protected.
+    pub(super) fn find_gone(&mut self, process: usize) {
+        let uncertain: Vec<u64> = self.model.uncertain(process).collect();
+        for page in uncertain {
+            let range = PageRange::single(Page::new(page));
+            let mut is_there = false;
+            self.processes[&process]
+                .space()
+                .survey(range, |sight: Sight<'_, SimulatedMachine>| {
+                    if let Sight::Entry(_, extent) = sight {
+                        is_there |= match extent.entry {
+                            Entry::Present(_) | Entry::Swapped(_) | Entry::Migrating(_) => true,
+                            Entry::Empty | Entry::Marker(_) => false,
+                        };
+                    }
+                    true
+                });
+            if !is_there {
+                self.model.went(process, page);
+            }
+        }
+    }
+
     /// Where memory is in huge pages a store counts for all of one, as on Linux.
     pub(super) fn spread_soft_dirty(&mut self, process: usize) {
         if self.scale.0 == 1 {

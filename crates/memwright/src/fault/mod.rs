@@ -272,20 +272,22 @@ impl<M: Machine> Core<M> {
             FaultError::WouldBlock | FaultError::OutOfMemory => {}
             FaultError::Watched(_) => self.clear_left_marker(cpu, address.page()),
             FaultError::NoHugePage => return self.fault_in_exhausted_pool(cpu, address, access),
+            FaultError::BeyondObject | FaultError::Io => {
+                self.clear_left_marker(cpu, address.page());
+                self.memory.count_on(cpu, Row::FaultRefused, 1);
+            }
             FaultError::NoArea
             | FaultError::Denied
             | FaultError::Key(_)
             | FaultError::Guard
             | FaultError::Poison
-            | FaultError::BeyondObject
-            | FaultError::Io
             | FaultError::StackLimit => self.memory.count_on(cpu, Row::FaultRefused, 1),
         }
         Err(error)
     }
 
     /// Takes away what is left of a protection that nobody cares for any more, where a watcher is told that the page is
-    /// missing (Linux 7.2 `mm/memory.c`, `pte_marker_clear`). One that speaks for more than the page stays.
+    /// missing, or the object has none (Linux 7.2 `mm/memory.c`, `pte_marker_clear`). One that speaks for more than the page stays.
     fn clear_left_marker(&self, cpu: CpuId, page: memwright_table::Page) {
         let areas = self.areas.read(cpu);
         let flags = areas.map.find(page).map(Area::flags).unwrap_or_default();

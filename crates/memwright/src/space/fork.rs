@@ -63,7 +63,8 @@ impl<M: Machine> AddressSpace<M> {
             .filter(|area| !area.flags.contains(AreaFlags::DONTFORK))
             .try_for_each(|area| {
                 let heir = area.backing().watcher().and_then(&mut *heir);
-                let watched = heir.is_some();
+                // Who watches the child for less is not told of stores there: protection ends.
+                let watched = heir.is_some() && area.flags.contains(AreaFlags::UFFD_WP);
                 copy_area(core, &child.core, cpu, &mut copies, (area, heir))?;
                 if needs_entries(area, watched) {
                     entries += copy_entries(core, &child.core, cpu, (area, watched), &mut gather)?;
@@ -92,12 +93,8 @@ impl<M: Machine> AddressSpace<M> {
 fn needs_entries<M: Machine>(area: &Area<M>, watched: bool) -> bool {
     let wiped = area.flags.contains(AreaFlags::WIPEONFORK);
     // Markers that outlive the watching of stores do not count.
-    let marked = if watched {
-        AreaFlags::GUARDED | AreaFlags::UFFD_WP
-    } else {
-        AreaFlags::GUARDED
-    };
-    !wiped && (area.has_faulted() || area.flags.intersects(marked))
+    let marked = watched || area.flags.contains(AreaFlags::GUARDED);
+    !wiped && (area.has_faulted() || marked)
 }
 
 /// Adds the child's area.

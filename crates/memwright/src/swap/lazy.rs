@@ -41,7 +41,7 @@ impl<M: Machine> Core<M> {
                 Entry::Present(page) => {
                     let counted = !page.bits.contains(Bits::BORROWED);
                     pages += u64::from(counted) * extent.range.len();
-                    if self.may_be_lost(area, page) {
+                    if self.may_be_lost(page) {
                         if !planted(Mistake::LazyKeepsSlot) {
                             swap.forget(frames, page.frame);
                         }
@@ -50,14 +50,14 @@ impl<M: Machine> Core<M> {
                         frames.set_lazy(page.frame, true);
                     }
                 }
-                Entry::Swapped(_) if !area.flags().intersects(AreaFlags::UFFD) => {
+                Entry::Swapped(_) => {
                     cursor.remove(&mut gather);
                 }
                 // What is lost is not needed any more either.
                 Entry::Marker(marker) if marker.marks.contains(Marks::POISON) => {
                     cursor.remove(&mut gather);
                 }
-                Entry::Empty | Entry::Marker(_) | Entry::Swapped(_) | Entry::Migrating(_) => {}
+                Entry::Empty | Entry::Marker(_) | Entry::Migrating(_) => {}
             }
             if !cursor.advance() {
                 break;
@@ -70,12 +70,12 @@ impl<M: Machine> Core<M> {
         Ok(())
     }
 
-    /// Whether a page is one of 4 KiB that nobody else shows and nobody watches.
-    fn may_be_lost(&self, area: &Area<M>, page: Present) -> bool {
+    /// Whether a page is one of 4 KiB that nobody else shows. A watcher's is no exception: what was protected of it is
+    /// not when it is gone, and it is missing then.
+    fn may_be_lost(&self, page: Present) -> bool {
         let frames = self.memory.frames();
         page.size == PageSize::Size4K
             && !page.bits.intersects(Bits::BORROWED | Bits::MERGED)
-            && !area.flags().intersects(AreaFlags::UFFD)
             && self.is_anonymous(page.frame)
             && !frames.is_in_folio(page.frame)
             && frames.references(page.frame) == 1

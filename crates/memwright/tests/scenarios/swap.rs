@@ -453,6 +453,36 @@ fn contents_that_may_be_lost_go_unless_they_are_written_again() {
 }
 
 #[test]
+fn what_is_watched_may_be_lost_too_and_its_protection_with_it() {
+    const REFUSED: FaultError = FaultError::Watched(WatchedFault::WriteProtected);
+    let swapping = Swapping::new();
+    let mut process = filled(&swapping, 3);
+    page_out(&process, 2, 1);
+    let watch = watch(false);
+    let modes = WatchModes::WRITE_PROTECT;
+    process
+        .space
+        .watch(page(0), 3 * PAGE, &watch, modes)
+        .unwrap();
+    let protected = process.space.write_protect(page(0), 3 * PAGE, true);
+    protected.unwrap();
+    let freed = process.space.advise(page(1), 2 * PAGE, Advice::Free);
+    freed.unwrap();
+    assert_eq!(swapping.slots(), 0, "what is in swap goes at once");
+    assert_eq!(
+        process.store(1, 9).err(),
+        Some(REFUSED),
+        "it is there still"
+    );
+    page_out(&process, 1, 1);
+    assert_eq!(process.load(1), 0);
+    assert_eq!(process.store(0, 9).err(), Some(REFUSED));
+    for index in 1..3 {
+        assert!(process.store(index, 9).is_ok(), "{index}");
+    }
+}
+
+#[test]
 fn what_is_not_used_between_two_looks_goes() {
     let swapping = Swapping::new();
     let mut process = filled(&swapping, 6);

@@ -597,6 +597,54 @@ fn what_the_object_has_is_shown_privately_and_nothing_beyond_its_end() {
 }
 
 #[test]
+fn a_childs_watcher_inherits_protection_where_it_is_told_of_stores() {
+    let world = World::new();
+    let mut parent = world.process();
+    parent.map(0, 4, RW);
+    for index in [0, 2] {
+        parent.store(index, 1).unwrap();
+    }
+    let watch = watch(false, true);
+    register(&parent, 4, &watch, WP);
+    protect(&parent, 0, 4, true);
+    let fewer = WatchModes::MISSING;
+    parent
+        .space
+        .watch(page(2), 2 * PAGE, &watch, fewer)
+        .unwrap();
+    let mut child = parent.fork_watched(&mut |_| Some(watch.clone()));
+    for index in 0..2 {
+        assert_eq!(child.load(index), u8::from(index == 0));
+        assert_eq!(child.store(index, 2).err(), Some(WRITE_FAULT), "{index}");
+    }
+    assert!(child.store(2, 2).is_ok());
+    let left = child
+        .space
+        .table()
+        .look(PageRange::single(page(3).page()))
+        .peek();
+    assert_eq!(left, Entry::Empty);
+}
+
+#[test]
+fn a_marker_that_nobody_cares_for_goes_where_the_object_has_no_page() {
+    let world = World::new();
+    let mut process = world.process();
+    let object = world.shmem(1);
+    process.map_object(0, 3, RW, &object, false);
+    let watch = watch(false, true);
+    register(&process, 3, &watch, WP);
+    protect(&process, 1, 2, true);
+    register(&process, 3, &watch, WatchModes::MISSING);
+    assert_eq!(process.store(1, 2).err(), Some(FaultError::BeyondObject));
+    let gone = [1, 2].map(|index| {
+        let single = PageRange::single(page(index).page());
+        process.space.table().look(single).peek() == Entry::Empty
+    });
+    assert_eq!(gone, [true, false]);
+}
+
+#[test]
 fn pages_move_between_areas_that_are_alike_and_markers_do_not() {
     let world = World::new();
     let mut process = world.process();
