@@ -6,6 +6,9 @@
 #include <poll.h>
 #include <pthread.h>
 
+#ifndef MADV_DONTNEED_LOCKED
+#define MADV_DONTNEED_LOCKED 24
+#endif
 #define PAGES 16
 
 static char *memory(int pages)
@@ -408,6 +411,186 @@ static void tracking(void)
 	munmap(room, PAGES * PAGE);
 }
 
+/* How many pages are resident. */
+static int resident(char *room, int pages)
+{
+	unsigned char here[PAGES];
+	int count = 0;
+	NEED(mincore(room, pages * PAGE, here) == 0);
+	for (int i = 0; i < pages; i++)
+		count += here[i] & 1;
+	return count;
+}
+
+/* Room for twice as many pages, of which the first are mapped, locked, and watched from now on. */
+static char *locked(int fd, int pages, int protection, int flags)
+{
+	char *room = mmap(NULL, 2 * pages * PAGE, protection, flags | MAP_ANONYMOUS, -1, 0);
+	NEED(room != MAP_FAILED && munmap(room + pages * PAGE, pages * PAGE) == 0);
+	NEED(mlock(room, pages * PAGE) == 0);
+	NEED(watch(fd, room, pages, MISSING) == 0);
+	return room;
+}
+
+/* What locked memory grows by waits for its watcher. */
+static void growing(int fd, struct handler *handler)
+{
+	int known = handler->missing;
+	char *room = locked(fd, 4, PROT_READ | PROT_WRITE, MAP_PRIVATE);
+	CHECK_EQ(resident(room, 4), 4);
+	CHECK(mremap(room, 4 * PAGE, 7 * PAGE, 0) == room);
+	CHECK_EQ(handler->missing - known, 3);
+	CHECK_EQ(resident(room, 7), 7);
+	CHECK_EQ(room[6 * PAGE], 7);
+	/* What it did not grow by does not. */
+	NEED(munlock(room, PAGE) == 0 && madvise(room, PAGE, MADV_DONTNEED) == 0);
+	CHECK(mremap(room + PAGE, 6 * PAGE, 7 * PAGE, 0) == room + PAGE);
+	CHECK_EQ(handler->missing - known, 4);
+	/* Memory that moves is not watched any more. */
+	char *free = memory(10);
+	CHECK(mremap(room + PAGE, 7 * PAGE, 9 * PAGE, MREMAP_MAYMOVE | MREMAP_FIXED, free) == free);
+	CHECK_EQ(handler->missing - known, 4);
+	CHECK_EQ(resident(free, 9), 9);
+	CHECK_EQ(free[8 * PAGE], 0);
+	munmap(free, 10 * PAGE);
+	munmap(room, PAGE);
+
+	known = handler->missing;
+	room = locked(fd, 2, PROT_READ | PROT_WRITE, MAP_PRIVATE);
+	NEED(syscall(SYS_mlock2, room, 2 * PAGE, MLOCK_ONFAULT) == 0);
+	CHECK(mremap(room, 2 * PAGE, 4 * PAGE, 0) == room);
+	CHECK_EQ(handler->missing - known, 0);
+	CHECK_EQ(resident(room, 4), 2);
+	munmap(room, 4 * PAGE);
+}
+
+/* Of a protection change no watcher is asked: what he would be asked for is left to faults, and what follows in the same
+ * memory. */
+static void gaining(int fd, struct handler *handler)
+{
+	int known = handler->missing;
+	char *room = locked(fd, 4, PROT_READ, MAP_PRIVATE);
+	NEED(madvise(room + PAGE, PAGE, MADV_DONTNEED_LOCKED) == 0);
+	CHECK_EQ(mprotect(room, 4 * PAGE, PROT_READ | PROT_WRITE), 0);
+	CHECK_EQ(handler->missing - known, 0);
+	CHECK_EQ(resident(room, 4), 3);
+	CHECK_EQ(room[PAGE], 7);
+	CHECK_EQ(handler->missing - known, 1);
+	munmap(room, 4 * PAGE);
+	room = mmap(NULL, 2 * PAGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	NEED(room != MAP_FAILED && watch(fd, room, 2, MISSING) == 0);
+	CHECK_FAILS(mlock(room, 2 * PAGE), ENOMEM);
+	CHECK_EQ(mprotect(room, 2 * PAGE, PROT_READ | PROT_WRITE), 0);
+	CHECK_EQ(resident(room, 2), 0);
+	CHECK_EQ(handler->missing - known, 1);
+	munmap(room, 2 * PAGE);
+}
+
+/* What locks memory with all that is to come asks a watcher of what is his, and nobody of what lies beside it. */
+static void all_of_it(int fd, struct handler *handler)
+{
+	int known = handler->missing;
+	char *room = memory(6);
+	NEED(munmap(room + 2 * PAGE, 4 * PAGE) == 0 && watch(fd, room, 2, MISSING) == 0);
+	CHECK_EQ(mlockall(MCL_CURRENT | MCL_FUTURE), 0);
+	CHECK_EQ(handler->missing - known, 2);
+	char *heap = sbrk(2 * PAGE), *first = (char *)(((uintptr_t)heap + PAGE - 1) & ~(PAGE - 1));
+	NEED(heap != (char *)-1 && watch(fd, first, 1, MISSING) == 0);
+	CHECK(sbrk(2 * PAGE) == heap + 2 * PAGE);
+	CHECK_EQ(resident(first, 3), 3);
+	char *beside = mmap(room + 2 * PAGE, 2 * PAGE, PROT_READ | PROT_WRITE,
+			    MAP_PRIVATE | MAP_ANONYMOUS | MAP_LOCKED | MAP_FIXED_NOREPLACE, -1, 0);
+	CHECK(beside == room + 2 * PAGE);
+	CHECK_EQ(resident(beside, 2), 2);
+	CHECK_EQ(handler->missing - known, 2);
+	munlockall();
+	/* Only what comes, and only as it is faulted in: not even if it is asked for. */
+	CHECK_EQ(mlockall(MCL_FUTURE | MCL_ONFAULT), 0);
+	beside = mmap(room + 4 * PAGE, 2 * PAGE, PROT_READ | PROT_WRITE,
+		      MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE | MAP_FIXED_NOREPLACE, -1, 0);
+	CHECK(beside == room + 4 * PAGE);
+	CHECK_EQ(resident(beside, 2), 0);
+	munlockall();
+	munmap(room, 6 * PAGE);
+}
+
+/* Answers three faults, and reads once that memory moved. Linux asks for pages before it tells that, and takes no answer
+ * until it was read of: then the page is watched no more. */
+static void *answer(void *argument)
+{
+	static char contents[PAGE];
+	int fd = *(int *)argument, faults = 0, moves = 0;
+	while (faults < 3 || moves < 1) {
+		struct pollfd ready = { fd, POLLIN, 0 };
+		struct message message;
+		if (poll(&ready, 1, -1) < 0 || read(fd, &message, sizeof message) != sizeof message)
+			continue;
+		if (message.event != 0x12) {
+			moves++;
+			continue;
+		}
+		faults++;
+		char *page = (char *)(uintptr_t)(message.address & ~(PAGE - 1));
+		struct range range = range_of(page, 1);
+		if (copy(fd, page, contents, 1, 0, NULL) != 0)
+			CHECK(errno == EAGAIN && ioctl(fd, UFFDIO_UNREGISTER, &range) == 0);
+	}
+	return NULL;
+}
+
+/* Memory that its watcher follows is his where it grew, too. */
+static void following(void)
+{
+	enum { EVENT_REMAP = 1 << 2 };
+	int fd = watcher(EVENT_REMAP);
+	NEED(fd >= 0);
+	char *room = locked(fd, 2, PROT_READ | PROT_WRITE, MAP_PRIVATE), *free = memory(5);
+	pthread_t thread;
+	NEED(pthread_create(&thread, NULL, answer, &fd) == 0);
+	CHECK(mremap(room, 2 * PAGE, 5 * PAGE, MREMAP_MAYMOVE | MREMAP_FIXED, free) == free);
+	CHECK_EQ(resident(free, 5), 5);
+	pthread_join(thread, NULL);
+	close(fd);
+	munmap(free, 5 * PAGE);
+}
+
+/* A watcher who wants no messages refuses: what is his is not resident, and what follows it is. */
+static void refusing(void)
+{
+	int fd = watcher(SIGBUS_FEATURE);
+	NEED(fd >= 0);
+	char *room = locked(fd, 2, PROT_READ | PROT_WRITE, MAP_PRIVATE);
+	CHECK(mremap(room, 2 * PAGE, 4 * PAGE, 0) == room);
+	CHECK_EQ(resident(room, 4), 2);
+	char *next = mmap(room + 4 * PAGE, PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	NEED(next != MAP_FAILED);
+	CHECK_EQ(mlockall(MCL_CURRENT), 0);
+	CHECK_EQ(resident(room, 4), 2);
+	CHECK_EQ(resident(next, 1), 1);
+	munlockall();
+	munmap(next, PAGE);
+	munmap(room, 4 * PAGE);
+	close(fd);
+}
+
+static void locking(void)
+{
+	int fd = watcher(0);
+	char *source = memory(1);
+	memset(source, 7, PAGE);
+	NEED(fd >= 0);
+	struct handler handler;
+	start(&handler, fd, source);
+	growing(fd, &handler);
+	gaining(fd, &handler);
+	all_of_it(fd, &handler);
+	stop(&handler);
+	close(fd);
+	following();
+	refusing();
+	munmap(source, PAGE);
+}
+
 static void *touch(void *page)
 {
 	*(volatile char *)page = 1;
@@ -465,6 +648,7 @@ int main(void)
 		shared();
 		signalled();
 		tracking();
+		locking();
 		abandoned();
 	}
 	return checked("userfault");

@@ -7,8 +7,8 @@
 
 use crate::kernel::Kernel;
 use memwright::{
-    AdviseError, BindError, FaultError, ForkError, LockError, MapError, ObjectError, ProtectError,
-    RemapError, SealError, UnmapError,
+    AdviseError, BindError, FaultError, ForkError, LockError, MapError, ObjectError, PopulateError,
+    ProtectError, RemapError, SealError, UnmapError,
     uffd::{FillError, MoveError, WatchError},
 };
 use memwright_table::{OutOfFrames, OutOfMemory};
@@ -51,6 +51,7 @@ failures! {
     OutOfFrames: _,
     OutOfMemory: _,
     crate::host::OutOfMemory: _,
+    PopulateError: Self::OutOfMemory,
     ProtectError: Self::OutOfMemory,
     RemapError: Self::OutOfMemory,
     SealError: Self::OutOfMemory,

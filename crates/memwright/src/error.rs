@@ -186,6 +186,15 @@ impl From<Stopped> for LockError {
     }
 }
 
+/// What stands between a call that makes memory resident and the next page.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PopulateError {
+    /// A watcher must resolve a fault first.
+    Watched(Awaited),
+    /// No frame is free, or no memory for a structure.
+    OutOfMemory,
+}
+
 /// Why nothing was sealed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SealError {

@@ -184,7 +184,7 @@ pub use audit::AuditError;
 pub use commit::{Commit, Overcommit, OvercommitMode};
 pub use error::{
     AdviseError, Awaited, FaultError, ForkError, Limit, LockError, MapError, ObjectError,
-    ProtectError, RemapError, SealError, SyncError, UnmapError,
+    PopulateError, ProtectError, RemapError, SealError, SyncError, UnmapError,
 };
 pub use fault::{Access, FaultKind};
 pub use huge::{
@@ -198,7 +198,7 @@ pub use policy::{Policy, PolicyError, SwapInReuse, Track, WriteUpgrade};
 pub use space::{
     AddressSpace, Area, Backing, Layout, Limits, LockFuture, MapKind, MapRequest, Placement, Totals,
 };
-pub use space::{Advice, Advised, RemapRequest, SyncFlags};
+pub use space::{Advice, Advised, Mapped, RemapRequest, SyncFlags, ToPopulate};
 pub use stats::{Account, Definition, ROWS, Row, Source, Value};
 pub use swap::{
     DeviceError, DeviceUse, Direction, Effort, MOST_PAYERS, Submission, Swap, SwapDevice,

@@ -20,8 +20,9 @@ use crate::{
 use alloc::{sync::Arc, vec::Vec};
 use linux_raw_sys::{general as raw, prctl};
 use memwright::{
-    Access, AdviseError, AreaFlags, Awaited, HugeRefusal, LockError, LockFuture, MapKind,
-    MapRequest, OvercommitMode, Placement, ProtectError, Rights, SharedSetting,
+    Access, AdviseError, AreaFlags, Awaited, HugeRefusal, LockError, LockFuture, MapError, MapKind,
+    MapRequest, OvercommitMode, Placement, PopulateError, ProtectError, Rights, SharedSetting,
+    ToPopulate,
     object::{Object, ObjectIdentity, Shmem},
     space::{Advice, Advised, ExecGain, RemapRequest, SyncFlags},
     uffd::{Watch, WatchEvent},
@@ -189,15 +190,47 @@ pub fn mmap(context: &Context<'_>, arguments: &Arguments) -> CallResult {
         return map_low(context, plan, length, kind, max_rights);
     }
     let request = request(plan, length, kind, max_rights);
-    let mapped = telling(context, |space, witness| {
-        let map = || space.map_telling(&request, witness);
-        context.kernel.with_relief(map)
-    });
-    let mapped = mapped.map_err(map_errno)?;
+    let mapped = map(context, &request).map_err(map_errno)?;
     if context.kernel.probes.exist() && !plan.anonymous {
         context.kernel.probes.mapped(context.process());
     }
     Ok(mapped.as_u64())
+}
+
+/// Maps, tells the watchers of what was there, and makes resident what is to be; returns the address.
+///
+/// # Errors
+/// Those of [`AddressSpace::map`](memwright::AddressSpace::map).
+pub(super) fn map(context: &Context<'_>, request: &MapRequest<M>) -> Result<VirtAddr, MapError> {
+    let mapped = telling(context, |space, witness| {
+        let map = || space.map_telling(request, witness);
+        context.kernel.with_relief(map)
+    })?;
+    make_resident(context, mapped.to_populate);
+    Ok(mapped.start)
+}
+
+/// Makes resident what a call promises to, and waits for watchers as it comes to their pages. What cannot be had is left
+/// to faults (Linux 7.2 `mm/gup.c`, `__mm_populate`).
+fn make_resident(context: &Context<'_>, mut rest: ToPopulate) {
+    if rest.is_empty() {
+        return;
+    }
+    let space = context.space();
+    loop {
+        let populate = || space.populate_rest(&mut rest);
+        let had = match context.kernel.with_relief(populate) {
+            Ok(()) => return,
+            Err(PopulateError::Watched(awaited)) => await_watcher(context, &space, awaited).is_ok(),
+            Err(PopulateError::OutOfMemory) => false,
+        };
+        if context.thread.fatal_pending() {
+            return;
+        }
+        if !had {
+            space.pass_area(&mut rest);
+        }
+    }
 }
 
 /// How a secret is mapped: shared, locked, and in no core dump (`mm/secretmem.c`, `secretmem_mmap_prepare`).
@@ -243,8 +276,7 @@ fn map_low(
         let free = free.ok_or(Errno::ENOMEM)?;
         request.placement = Placement::FixedNoReplace(VirtAddr::new(free));
     }
-    let map = || context.with_space(|space| space.map(&request));
-    let mapped = context.kernel.with_relief(map).map_err(map_errno)?;
+    let mapped = map(context, &request).map_err(map_errno)?;
     Ok(mapped.as_u64())
 }
 
@@ -456,7 +488,9 @@ pub fn mremap(context: &Context<'_>, arguments: &Arguments) -> CallResult {
         let remap = || space.remap_telling(request, witness);
         context.kernel.with_relief(remap)
     });
-    Ok(moved.map_err(remap_errno)?.as_u64())
+    let moved = moved.map_err(remap_errno)?;
+    make_resident(context, moved.to_populate);
+    Ok(moved.start.as_u64())
 }
 
 /// What `madvise` is asked for. Hints have a name, by which the account lists them.
@@ -613,20 +647,28 @@ fn awaiting<R>(
     mut attempt: impl FnMut() -> Result<R, Awaited>,
 ) -> Result<R, Errno> {
     loop {
-        let Awaited { at, access, fault } = match attempt() {
+        match attempt() {
             Ok(done) => return Ok(done),
-            Err(awaited) => awaited,
-        };
-        let kernel = context.kernel;
-        let access = Access {
-            user: false,
-            ..access
-        };
-        match wait_for_watcher(kernel, context.thread, space, at.as_u64(), access, fault) {
-            Waited::Again => {}
-            Waited::Interrupted => return Err(Errno::EINTR),
-            Waited::Refused(_) => return Err(Errno::EFAULT),
+            Err(awaited) => await_watcher(context, space, awaited)?,
         }
+    }
+}
+
+/// Tells the watcher of the fault that populating met, and waits until it may be tried again.
+///
+/// # Errors
+/// As [`awaiting`].
+fn await_watcher(context: &Context<'_>, space: &Arc<Space>, awaited: Awaited) -> Result<(), Errno> {
+    let Awaited { at, access, fault } = awaited;
+    let kernel = context.kernel;
+    let access = Access {
+        user: false,
+        ..access
+    };
+    match wait_for_watcher(kernel, context.thread, space, at.as_u64(), access, fault) {
+        Waited::Again => Ok(()),
+        Waited::Interrupted => Err(Errno::EINTR),
+        Waited::Refused(_) => Err(Errno::EFAULT),
     }
 }
 
@@ -673,18 +715,10 @@ pub fn mlockall(context: &Context<'_>, arguments: &Arguments) -> CallResult {
         (true, true) => LockFuture::OnFault,
     };
     let current = flags & raw::MCL_CURRENT != 0;
-    let space = context.space();
-    let locked = awaiting(context, &space, || {
-        let lock = || space.lock_all(current, future, on_fault);
-        match context.kernel.with_relief(lock) {
-            Err(LockError::Watched(awaited)) => Err(awaited),
-            locked => Ok(locked),
-        }
-    });
-    // Pages that cannot be had are no error.
-    locked
-        .unwrap_or(Ok(()))
-        .map_err(|error| lock_failed(context, error))?;
+    let lock = || context.with_space(|space| space.lock_all(current, future, on_fault));
+    let locked = context.kernel.with_relief(lock);
+    let to_populate = locked.map_err(|error| lock_failed(context, error))?;
+    make_resident(context, to_populate);
     Ok(0)
 }
 
@@ -731,12 +765,18 @@ pub fn brk(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     }
     let old = heap.end.next_multiple_of(PAGE);
     let new = wanted.next_multiple_of(PAGE);
+    let mut to_populate = None;
     let moved = if new > old {
         let request = MapRequest::anonymous(new - old, Rights::READ | Rights::WRITE)
             .at(Placement::FixedNoReplace(VirtAddr::new(old)))
             .with(AreaFlags::HEAP);
-        let map = || context.with_space(|space| space.map(&request));
-        context.check_heap().is_ok() && context.kernel.with_relief(map).is_ok()
+        // Nothing is replaced, and so nobody told.
+        let map = || context.with_space(|space| space.map_telling(&request, &mut |_, _| {}));
+        if context.check_heap().is_ok() {
+            let mapped = context.kernel.with_relief(map).ok();
+            to_populate = mapped.map(|mapped| mapped.to_populate);
+        }
+        to_populate.is_some()
     } else if new < old {
         let end = VirtAddr::new(new);
         let unmapped = telling(context, |space, witness| {
@@ -751,6 +791,9 @@ pub fn brk(context: &Context<'_>, arguments: &Arguments) -> CallResult {
         return Ok(heap.end);
     }
     image.heap.lock().end = wanted;
+    if let Some(to_populate) = to_populate {
+        make_resident(context, to_populate);
+    }
     Ok(wanted)
 }
 

@@ -1,6 +1,6 @@
 //! Shared memory with keys: `shmget`, `shmat`, `shmdt`, `shmctl` (Linux 7.2 `ipc/shm.c`).
 
-use super::{Arguments, CallResult, hugetlb, int, ipc};
+use super::{Arguments, CallResult, hugetlb, int, ipc, memory};
 use crate::{
     abi_struct,
     context::Context,
@@ -172,8 +172,7 @@ pub fn shmat(context: &Context<'_>, arguments: &Arguments) -> CallResult {
         flags: AreaFlags::empty(),
         populate: false,
     };
-    let map = || context.with_space(|space| space.map(&request));
-    let mapped = context.kernel.with_relief(map).map_err(map_errno)?;
+    let mapped = memory::map(context, &request).map_err(map_errno)?;
     let mut standing = segment.standing.lock();
     standing.times[0] = Moment::now(context.kernel).seconds;
     standing.last = context.process().id;

@@ -101,7 +101,8 @@ fn locked_memory() {
         trial.write(&program, 6, 1);
         trial.on("munlock", &program, |space| space.unlock(at(2), bytes(1)));
         trial.on("mlockall", &program, |space| {
-            space.lock_all(true, LockFuture::Populated, false)
+            let all = space.lock_all(true, LockFuture::Populated, false);
+            all.map(|rest| space.populate_now(rest))
         });
         map(trial, &program, 32, own());
         trial.write(&program, 33, 2);

@@ -3,8 +3,8 @@
 use memwright_table::{Machine, PAGE_SIZE, Page, PageRange, VirtAddr};
 
 use super::flags::{FlagsError, Holes};
-use super::{AddressSpace, LockFuture};
-use crate::error::{Limit, LockError, Stopped};
+use super::{AddressSpace, LockFuture, ToPopulate};
+use crate::error::{Limit, LockError};
 use crate::vma::AreaFlags;
 
 const LOCK_FLAGS: AreaFlags = AreaFlags::LOCKED.union(AreaFlags::LOCK_ON_FAULT);
@@ -79,16 +79,17 @@ impl<M: Machine> AddressSpace<M> {
         Ok(())
     }
 
-    /// Locks what is mapped now if `current`, and what will be mapped as `future` says (`mlockall`).
+    /// Locks what is mapped now if `current`, and what will be mapped as `future` says (`mlockall`); returns what is to
+    /// be made resident.
     ///
     /// # Errors
-    /// As [`LockError`] says; pages that cannot be made resident now are no error.
+    /// As [`LockError`] says; nothing is to be made resident then.
     pub fn lock_all(
         &self,
         current: bool,
         future: LockFuture,
         on_fault: bool,
-    ) -> Result<(), LockError> {
+    ) -> Result<ToPopulate, LockError> {
         let core = &*self.core;
         let all = PageRange::new(Page::new(0), Page::USER_END);
         let mut areas = core.areas.write();
@@ -101,7 +102,7 @@ impl<M: Machine> AddressSpace<M> {
         }
         areas.lock_future = future;
         if !current {
-            return Ok(());
+            return Ok(ToPopulate::nothing_at(all.start));
         }
         let wanted = lock_flags(on_fault);
         match core.change_flags(&mut areas, all, Holes::Pass, |flags| locked(flags, wanted)) {
@@ -114,12 +115,8 @@ impl<M: Machine> AddressSpace<M> {
                 return Err(error.into());
             }
         }
-        drop(areas);
-        if !on_fault {
-            let awaited = core.populate_range(all).err().and_then(Stopped::awaits);
-            return awaited.map_or(Ok(()), |awaited| Err(LockError::Watched(awaited)));
-        }
-        Ok(())
+        // Also if they are locked as they are faulted in: what cannot be locked is made resident even then.
+        Ok(ToPopulate::new(all))
     }
 
     /// Unlocks everything, and what will be mapped too (`munlockall`).

@@ -6,7 +6,7 @@ use memwright_table::{FOLIO_ORDER, Machine, PAGE_SIZE, Page, PageRange, VirtAddr
 
 use super::areas::is_accountable;
 use super::unmap::Removal;
-use super::{AddressSpace, Area, Areas, Backing, Core, LockFuture};
+use super::{AddressSpace, Area, Areas, Backing, Core, LockFuture, Mapped, ToPopulate};
 use crate::error::{Limit, MapError, UnmapError};
 use crate::huge::HUGE_PAGES;
 use crate::object::{Attachment, HUGE_BYTES, Object};
@@ -116,10 +116,12 @@ impl<M: Machine> AddressSpace<M> {
     /// # Errors
     /// As [`MapError`] says; the address space is as before.
     pub fn map(&self, request: &MapRequest<M>) -> Result<VirtAddr, MapError> {
-        self.map_telling(request, &mut |_, _| {})
+        let mapped = self.map_telling(request, &mut |_, _| {})?;
+        self.populate_now(mapped.to_populate);
+        Ok(mapped.start)
     }
 
-    /// The same. Watchers of what is replaced are shown to `witness`, as by
+    /// The same, but nothing is resident yet. Watchers of what is replaced are shown to `witness`, as by
     /// [`unmap_telling`](Self::unmap_telling).
     ///
     /// # Errors
@@ -128,7 +130,7 @@ impl<M: Machine> AddressSpace<M> {
         &self,
         request: &MapRequest<M>,
         witness: &mut dyn FnMut(&Watch, WatchEvent),
-    ) -> Result<VirtAddr, MapError> {
+    ) -> Result<Mapped, MapError> {
         let core = &self.core;
         let cpu = core.cpu();
         let mut pages = self.check_length(request)?;
@@ -220,12 +222,15 @@ impl<M: Machine> AddressSpace<M> {
         drop(areas);
         drop(bin);
 
-        let locked = flags.contains(AreaFlags::LOCKED) && !flags.contains(AreaFlags::LOCK_ON_FAULT);
-        if request.populate || locked {
-            // Pages that cannot be had now fault later (Linux 7.2 `mm/gup.c`, `__mm_populate`).
-            let _ = core.populate_range(range);
-        }
-        Ok(start.address())
+        let populates = request.populate || flags.contains(AreaFlags::LOCKED);
+        Ok(Mapped {
+            start: start.address(),
+            to_populate: if populates {
+                ToPopulate::new(range)
+            } else {
+                ToPopulate::nothing_at(start)
+            },
+        })
     }
 
     fn check_length(&self, request: &MapRequest<M>) -> Result<u64, MapError> {

@@ -41,6 +41,7 @@ pub use self::advise::{Advice, Advised};
 pub use self::areas::{Backing, Limits, LockFuture, Totals};
 pub use self::exec_gain::ExecGain;
 pub use self::map::{MapKind, MapRequest, Placement};
+pub use self::populate::{Mapped, ToPopulate};
 pub use self::remap::RemapRequest;
 pub use self::split::{FolioSplit, FolioSplits};
 pub use self::survey::{Forget, Sight};

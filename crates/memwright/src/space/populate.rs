@@ -1,12 +1,47 @@
-//! Making pages resident before they are used (Linux 7.2 `mm/gup.c`, `populate_vma_page_range`).
+//! Making pages resident before they are used (Linux 7.2 `mm/gup.c`, `populate_vma_page_range`, and `__mm_populate` for
+//! what calls make resident last).
 
 use memwright_table::{Bits, Machine, Page, PageRange, PageSize, VirtAddr};
 
 use super::check;
 use super::{AddressSpace, Area, Areas, Core};
-use crate::error::{AdviseError, Stopped};
+use crate::error::{AdviseError, FaultError, PopulateError, Stopped};
 use crate::fault::{Access, Fault};
 use crate::vma::{AreaFlags, Position, Rights};
+
+/// What a call is still to make resident, once all else that it does is done. It succeeded: what keeps a page from being
+/// had ends its area and no more, and the program's next access meets it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub struct ToPopulate {
+    rest: PageRange,
+}
+
+impl ToPopulate {
+    pub(crate) fn new(rest: PageRange) -> Self {
+        Self { rest }
+    }
+
+    /// Nothing.
+    pub(crate) fn nothing_at(page: Page) -> Self {
+        Self::new(PageRange::new(page, page))
+    }
+
+    /// Whether there is nothing left.
+    pub fn is_empty(&self) -> bool {
+        self.rest.is_empty()
+    }
+}
+
+/// Where something is mapped now, and what of it is to be made resident.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub struct Mapped {
+    /// Where it begins.
+    pub start: VirtAddr,
+    /// For [`populate_rest`](AddressSpace::populate_rest), when watchers were told.
+    pub to_populate: ToPopulate,
+}
 
 /// Whether copies are made for an area that became writable.
 fn is_gained<M: Machine>(area: &Area<M>) -> bool {
@@ -25,12 +60,51 @@ impl<M: Machine> AddressSpace<M> {
         let range = check::pages(address, length).map_err(|_| AdviseError::Misaligned)?;
         self.core.populate_as(range, write)
     }
+
+    /// Makes `rest` resident as its areas allow, but for areas of which a page cannot be had. Where it fails, `rest` is
+    /// what is still to be done: the same again, or without [this area](Self::pass_area).
+    ///
+    /// # Errors
+    /// [`PopulateError`] where the caller can do something for the next page.
+    pub fn populate_rest(&self, rest: &mut ToPopulate) -> Result<(), PopulateError> {
+        while let Err(stopped) = self.core.populate_range(rest.rest) {
+            rest.rest.start = stopped.at.page();
+            if let Some(awaited) = stopped.awaits() {
+                return Err(PopulateError::Watched(awaited));
+            }
+            if stopped.error == FaultError::OutOfMemory {
+                return Err(PopulateError::OutOfMemory);
+            }
+            self.pass_area(rest);
+        }
+        Ok(())
+    }
+
+    /// Leaves the area as it is where `rest` begins.
+    pub fn pass_area(&self, rest: &mut ToPopulate) {
+        let range = &mut rest.rest;
+        let areas = self.core.areas.read(self.core.cpu());
+        let area = areas.map.find(range.start);
+        // It may be gone meanwhile.
+        let end = area.map_or(range.start.add(1), Area::end);
+        range.start = end.min(range.end);
+    }
+
+    /// Makes `rest` resident as far as it can be had without waiting for a watcher or for memory.
+    pub fn populate_now(&self, mut rest: ToPopulate) {
+        while self.populate_rest(&mut rest).is_err() {
+            self.pass_area(&mut rest);
+        }
+    }
 }
 
 impl<M: Machine> Core<M> {
-    /// Makes `range` resident as its areas allow: private writable memory gets its own pages.
-    pub(crate) fn populate_range(&self, range: PageRange) -> Result<(), Stopped> {
-        self.populate_where(range, |area| !area.rights.is_none())
+    /// Makes `range` resident as its areas allow: private writable memory gets its own pages, and what is locked as it
+    /// faults none.
+    fn populate_range(&self, range: PageRange) -> Result<(), Stopped> {
+        self.populate_where(range, |area| {
+            !area.rights.is_none() && !area.flags.contains(AreaFlags::LOCK_ON_FAULT)
+        })
     }
 
     /// The same, but memory without any right is an error: `mlock` reports it.
@@ -38,17 +112,9 @@ impl<M: Machine> Core<M> {
         self.populate_where(range, |_| true)
     }
 
-    /// The same for locked areas only.
-    pub(crate) fn populate_locked(&self, range: PageRange) -> Result<(), Stopped> {
-        self.populate_where(range, |area| {
-            !area.rights.is_none()
-                && area.flags.contains(AreaFlags::LOCKED)
-                && !area.flags.contains(AreaFlags::LOCK_ON_FAULT)
-        })
-    }
-
     /// Locked private pages that a protection change made writable are copied now, not by a fault
-    /// (`mm/mprotect.c`, `mprotect_fixup`). What stops it in one area does not in the next.
+    /// (`mm/mprotect.c`, `mprotect_fixup`). What stops it in one area does not in the next. No watcher is asked: Linux
+    /// holds the lock of the address space meanwhile, and leaves the rest of an area to faults where one would be.
     #[cold]
     #[inline(never)]
     pub(crate) fn populate_gained(&self) {

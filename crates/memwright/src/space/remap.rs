@@ -3,7 +3,7 @@
 use memwright_table::mistake::{Mistake, planted};
 use memwright_table::{Change, CpuId, Machine, PAGE_SIZE, Page, PageRange, VirtAddr};
 
-use super::{AddressSpace, Area, Areas, Backing, Core, cuts_hugetlb};
+use super::{AddressSpace, Area, Areas, Backing, Core, Mapped, ToPopulate, cuts_hugetlb};
 use crate::error::{Limit, RemapError, UnmapError};
 use crate::huge::HUGE_PAGES;
 use crate::stats::Row;
@@ -132,10 +132,12 @@ impl<M: Machine> AddressSpace<M> {
     /// # Errors
     /// As [`RemapError`] says. What was mapped at a fixed new place may be gone, as on Linux.
     pub fn remap(&self, request: RemapRequest) -> Result<VirtAddr, RemapError> {
-        self.remap_telling(request, &mut |_, _| {})
+        let moved = self.remap_telling(request, &mut |_, _| {})?;
+        self.populate_now(moved.to_populate);
+        Ok(moved.start)
     }
 
-    /// The same. Watchers that want to know are shown to `witness` while the address space is locked: of what was at the
+    /// The same, but what locked memory grew by is not resident yet. Watchers that want to know are shown to `witness` while the address space is locked: of what was at the
     /// new place, of the move, and of what is no longer at the old place (Linux 7.2 `notify_uffd`). Those of what was
     /// unmapped also where the move failed.
     ///
@@ -145,7 +147,7 @@ impl<M: Machine> AddressSpace<M> {
         &self,
         request: RemapRequest,
         witness: &mut dyn FnMut(&Watch, WatchEvent),
-    ) -> Result<VirtAddr, RemapError> {
+    ) -> Result<Mapped, RemapError> {
         let core = &*self.core;
         let checked = request.check(core.bounds().end)?;
         let mut bin = AreaBin::new();
@@ -153,20 +155,30 @@ impl<M: Machine> AddressSpace<M> {
         let moved = core.remap(&mut areas, &checked, &mut bin);
         core.note_areas(core.cpu(), &mut areas);
         bin.notices.tell(witness);
+        let to_populate = moved.map(|start| grown(&areas, start, &checked));
         drop(areas);
         drop(bin);
         let start = moved?;
         let new = PageRange::new(start, start.add(checked.new_pages));
-        if checked.new_pages > checked.old_pages {
-            // What locked memory grew by is made resident; the rest faults.
-            let grown = PageRange::new(new.start.add(checked.old_pages), new.end);
-            let _ = core.populate_locked(grown);
-        }
         core.memory.trace(|| Event::Remap {
             old: PageRange::new(checked.start, checked.start.add(checked.old_pages)),
             new,
         });
-        Ok(start.address())
+        Ok(Mapped {
+            start: start.address(),
+            to_populate: to_populate?,
+        })
+    }
+}
+
+/// What locked memory that begins at `start` now grew by.
+fn grown<M: Machine>(areas: &Areas<M>, start: Page, request: &Checked) -> ToPopulate {
+    let added = PageRange::new(start.add(request.old_pages), start.add(request.new_pages));
+    let is_locked = |area: &Area<M>| area.flags.contains(AreaFlags::LOCKED);
+    if request.new_pages > request.old_pages && areas.map.find(start).is_some_and(is_locked) {
+        ToPopulate::new(added)
+    } else {
+        ToPopulate::nothing_at(start)
     }
 }
 

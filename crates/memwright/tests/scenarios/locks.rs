@@ -74,7 +74,8 @@ fn what_cannot_be_locked() {
     limits.locked = 0;
     process.space.set_limits(limits);
     assert_eq!(process.space.lock(page(0), PAGE, false), over);
-    assert_eq!(process.space.lock_all(true, LockFuture::No, false), over);
+    let all = process.space.lock_all(true, LockFuture::No, false);
+    assert_eq!(all.map(drop), over);
     assert_eq!(
         process.space.lock(page(0), u64::MAX, false),
         Err(LockError::OutOfRange)
@@ -87,10 +88,8 @@ fn all_and_what_is_to_come() {
     let process = world.process();
     process.map(0, 2, RW);
     process.map(4, 2, R);
-    process
-        .space
-        .lock_all(true, LockFuture::Populated, false)
-        .unwrap();
+    let all = process.space.lock_all(true, LockFuture::Populated, false);
+    process.space.populate_now(all.unwrap());
     assert_eq!(residence(&process, 0, 2), Ok("xx".into()));
     assert_eq!(residence(&process, 4, 2), Ok("xx".into()));
     process.map(10, 2, RW);
@@ -157,7 +156,9 @@ fn memory_without_rights_is_locked_but_cannot_be_made_resident() {
     let denied = Err(LockError::Fault(memwright::FaultError::Denied));
     assert_eq!(process.space.lock(page(0), PAGE, false), denied);
     assert_eq!(process.space.lock(page(0), 2 * PAGE, true), Ok(()));
-    assert_eq!(process.space.lock_all(true, LockFuture::No, false), Ok(()));
+    let all = process.space.lock_all(true, LockFuture::No, false);
+    process.space.populate_now(all.unwrap());
+    assert_eq!(process.resident(), 0);
 }
 
 #[test]

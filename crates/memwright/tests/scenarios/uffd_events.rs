@@ -1,12 +1,13 @@
 //! What watchers are told of that is no fault: what is unmapped, what moves, whose contents go; and what waits for them.
 
-use memwright::uffd::{Watch, WatchEvent, WatchEvents, WatchModes, WatchedFault, Watcher};
+use memwright::uffd::{Fill, Watch, WatchEvent, WatchEvents, WatchModes, WatchedFault, Watcher};
 use memwright::{
-    Access, Advice, AdviseError, Awaited, FaultError, LockError, RemapRequest, UnmapError,
+    Access, Advice, AdviseError, AreaFlags, Awaited, FaultError, LockError, LockFuture, MapRequest,
+    Placement, PopulateError, RemapRequest, ToPopulate, UnmapError,
 };
 use memwright_table::PageRange;
 
-use crate::world::{PAGE, Process, RW, World, page};
+use crate::world::{PAGE, Process, R, RW, World, page};
 
 fn watch(process: &Process<'_>, (first, pages): (u64, u64), events: WatchEvents) -> Watch {
     let watch = Watch::try_new(Watcher {
@@ -69,7 +70,7 @@ fn told_of_remap(process: &Process<'_>, request: RemapRequest) -> (Option<u64>, 
         .space
         .remap_telling(request, &mut |_, event| told.push(event));
     let index = |at: memwright_table::VirtAddr| at.page().number() - page(0).page().number();
-    (moved.ok().map(index), told)
+    (moved.ok().map(|moved| index(moved.start)), told)
 }
 
 #[test]
@@ -195,6 +196,128 @@ fn populating_and_locking_say_for_which_page_a_watcher_is_awaited() {
     // The same again.
     assert_eq!(process.space.lock(page(0), 4 * PAGE, false), Ok(()));
     process.store(3, 1).unwrap();
+}
+
+fn missing(index: u64, access: Access) -> Result<(), PopulateError> {
+    Err(PopulateError::Watched(Awaited {
+        at: page(index),
+        access,
+        fault: WatchedFault::Missing,
+    }))
+}
+
+#[test]
+fn what_locked_memory_grew_by_waits_page_by_page_for_its_watcher() {
+    let world = World::new();
+    let process = world.process();
+    process.map_with(0, 2, RW, AreaFlags::LOCKED);
+    let _watch = watch(&process, (0, 2), WatchEvents::empty());
+    let request = RemapRequest {
+        old: page(0),
+        old_length: 2 * PAGE,
+        new_length: 5 * PAGE,
+        may_move: false,
+        fixed: None,
+        dont_unmap: false,
+    };
+    let mut rest = process
+        .space
+        .remap_telling(request, &mut |_, _| {})
+        .unwrap()
+        .to_populate;
+    for index in 2..5 {
+        let asked = missing(index, Access::WRITE);
+        assert_eq!(process.space.populate_rest(&mut rest), asked);
+        assert_eq!(process.space.populate_rest(&mut rest), asked, "still");
+        let contents = [7; PAGE as usize];
+        let fill = Fill::Bytes(&contents);
+        process.space.fill(page(index).page(), fill, false).unwrap();
+        assert_eq!(process.resident(), index + 1);
+    }
+    assert_eq!(process.space.populate_rest(&mut rest), Ok(()));
+    // Who waits for nobody gets nothing.
+    let grown = RemapRequest {
+        old_length: 5 * PAGE,
+        new_length: 6 * PAGE,
+        ..request
+    };
+    assert_eq!(process.space.remap(grown), Ok(page(0)));
+    assert_eq!(process.resident(), 5);
+    // What is locked as it is faulted in asks nobody.
+    process.space.lock(page(0), 6 * PAGE, true).unwrap();
+    let grown = RemapRequest {
+        old_length: 6 * PAGE,
+        new_length: 8 * PAGE,
+        ..request
+    };
+    let moved = process.space.remap_telling(grown, &mut |_, _| {}).unwrap();
+    let mut rest = moved.to_populate;
+    assert_eq!(process.space.populate_rest(&mut rest), Ok(()));
+    assert_eq!(process.resident(), 5);
+}
+
+#[test]
+fn what_keeps_one_area_from_being_resident_keeps_no_other() {
+    let world = World::new();
+    let process = world.process();
+    process.map(0, 3, RW);
+    process.map(4, 2, RW);
+    process.map(7, 1, R);
+    let guard = Advice::GuardInstall;
+    process.space.advise(page(1), PAGE, guard).unwrap();
+    let _watch = watch(&process, (4, 1), WatchEvents::empty());
+    let all = |rest: &mut ToPopulate| process.space.populate_rest(rest);
+    let locked = process.space.lock_all(true, LockFuture::OnFault, false);
+    let mut rest = locked.unwrap();
+    // The guard ended the first area.
+    assert_eq!(all(&mut rest), missing(4, Access::WRITE));
+    assert_eq!(process.resident(), 1);
+    process.space.pass_area(&mut rest);
+    assert_eq!(all(&mut rest), Ok(()));
+    assert_eq!(process.resident(), 2);
+    let mut is_read = false;
+    let mut note = |_, here| is_read = here;
+    process.space.resident(page(7), PAGE, &mut note).unwrap();
+    assert!(is_read, "what is only read has the page of zeroes");
+    // Not even what is asked for is resident where what is to come is locked as it is faulted in.
+    let mut request = MapRequest::anonymous(PAGE, RW).at(Placement::Fixed(page(20)));
+    request.populate = true;
+    process.space.map(&request).unwrap();
+    assert_eq!(process.resident(), 2);
+}
+
+#[test]
+fn memory_that_is_mapped_to_be_resident_waits_if_it_is_watched_before_that() {
+    let world = World::new();
+    let process = world.process();
+    let request = MapRequest::anonymous(2 * PAGE, RW)
+        .at(Placement::Fixed(page(0)))
+        .with(AreaFlags::LOCKED);
+    let mapped = process.space.map_telling(&request, &mut |_, _| {}).unwrap();
+    let (mut rest, mut unmapped) = (mapped.to_populate, mapped.to_populate);
+    let watch = watch(&process, (0, 2), WatchEvents::empty());
+    let asked = missing(0, Access::WRITE);
+    assert_eq!(process.space.populate_rest(&mut rest), asked);
+    process.space.forget_watch(&watch);
+    assert_eq!(process.space.populate_rest(&mut rest), Ok(()));
+    assert_eq!(process.resident(), 2);
+    process.unmap(0, 2);
+    assert_eq!(process.space.populate_rest(&mut unmapped), Ok(()));
+    process.space.pass_area(&mut unmapped);
+}
+
+/// Linux holds the address space's lock while it copies, and can ask nobody.
+#[test]
+fn a_protection_change_of_locked_memory_asks_no_watcher() {
+    let world = World::new();
+    let process = world.process();
+    process.map_with(0, 4, R, AreaFlags::LOCKED);
+    let drop = Advice::DontNeedLocked;
+    process.space.advise(page(1), PAGE, drop).unwrap();
+    let _watch = watch(&process, (0, 4), WatchEvents::empty());
+    process.protect(0, 4, RW);
+    // The copies end where the watcher would be asked.
+    assert_eq!(process.resident(), 1);
 }
 
 #[test]
