@@ -12,6 +12,8 @@ pub use sizes::{
     FolioOrders, LARGEST_ORDER, SMALLEST_ORDER, SizeCounts, SizeSettings, folio_around,
 };
 
+pub(crate) use sizes::block_around;
+
 use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering, fence};
 
 use memwright_table::mistake::{Mistake, planted};
@@ -405,9 +407,7 @@ impl HugeSettings {
             SharedSetting::File => FolioOrders::OF_PAGES,
             SharedSetting::Anonymous => {
                 let mode = |order| self.sizes.shared_mode(order).with(all);
-                let allowed = |order: &u8| mode(*order).allows(asked);
-                let orders = FolioOrders::OF_PAGES.largest_first().filter(allowed);
-                orders.fold(FolioOrders::NONE, FolioOrders::with)
+                FolioOrders::OF_PAGES.filter(|order| mode(order).allows(asked))
             }
         }
     }

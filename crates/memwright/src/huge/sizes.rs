@@ -2,6 +2,7 @@
 //! pages of 2 MiB (Linux 7.2 Documentation/admin-guide/mm/transhuge.rst, "multi-size THP").
 
 use core::array;
+use core::ops::Range;
 use core::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
 use memwright_table::{FOLIO_ORDER, Page, PageRange};
@@ -48,15 +49,20 @@ impl FolioOrders {
         (0..16).rev().filter(move |order| self.0 & 1 << order != 0)
     }
 
+    /// Those of which this holds.
+    #[must_use]
+    pub fn filter(self, fits: impl Fn(u8) -> bool) -> Self {
+        let fitting = self.largest_first().filter(|order| fits(*order));
+        fitting.fold(Self::NONE, Self::with)
+    }
+
     /// Those whose folio around `page` lies within `range`.
     #[must_use]
     pub fn around(self, page: Page, range: PageRange) -> Self {
-        let lies_within = |order: &u8| {
-            let folio = folio_around(page, *order);
+        self.filter(|order| {
+            let folio = folio_around(page, order);
             range.start <= folio.start && folio.end <= range.end
-        };
-        let fitting = self.largest_first().filter(lies_within);
-        fitting.fold(Self::NONE, Self::with)
+        })
     }
 
     /// Those whose folio around `page`, which shows page `index` of an object, lies within `range` and begins where one
@@ -64,18 +70,23 @@ impl FolioOrders {
     #[must_use]
     pub fn around_shown(self, page: Page, index: u64, range: PageRange) -> Self {
         let apart = page.number() ^ index;
-        let is_aligned = |order: &u8| apart & ((1 << order) - 1) == 0;
-        let aligned = self.largest_first().filter(is_aligned);
-        aligned.fold(Self::NONE, Self::with).around(page, range)
+        let aligned = self.filter(|order| apart & ((1 << order) - 1) == 0);
+        aligned.around(page, range)
     }
 }
 
 /// The pages of the folio of `order` that `page` would lie in.
 #[must_use]
 pub const fn folio_around(page: Page, order: u8) -> PageRange {
+    let Range { start, end } = block_around(page.number(), order);
+    PageRange::new(Page::new(start), Page::new(end))
+}
+
+/// The same for numbers of pages, of memory or of an object.
+pub(crate) const fn block_around(number: u64, order: u8) -> Range<u64> {
     let pages = 1 << order;
-    let start = page.number() & !(pages - 1);
-    PageRange::new(Page::new(start), Page::new(start + pages))
+    let start = number & !(pages - 1);
+    start..start + pages
 }
 
 /// What holds for each size, and what was made of it.
@@ -184,9 +195,7 @@ impl SizeSettings {
         inherited: HugeMode,
         allows: impl Fn(HugeMode) -> bool,
     ) -> FolioOrders {
-        let allowed = |order: &u8| allows(self.mode(*order).with(inherited));
-        let orders = FolioOrders::OF_PAGES.largest_first().filter(allowed);
-        orders.fold(FolioOrders::NONE, FolioOrders::with)
+        FolioOrders::OF_PAGES.filter(|order| allows(self.mode(order).with(inherited)))
     }
 }
 

@@ -1,14 +1,13 @@
 //! A hole that a folio of several pages fills (Linux 7.2 `mm/shmem.c`, `shmem_suitable_orders` and
 //! `shmem_alloc_and_add_folio`).
 
-use core::ops::Range;
 use core::sync::atomic::Ordering;
 
 use memwright_table::mistake::{Mistake, planted};
 use memwright_table::{FrameKind, Machine};
 
 use super::{Shmem, State, pages_of};
-use crate::huge::FolioOrders;
+use crate::huge::{FolioOrders, block_around};
 use crate::stats::Row;
 
 impl<M: Machine> Shmem<M> {
@@ -22,7 +21,7 @@ impl<M: Machine> Shmem<M> {
         let mut state = self.store.lock();
         for order in self.fitting(&state, index, orders).largest_first() {
             let counts = self.memory.huge().sizes.counts(order);
-            let first = block(index, order).start;
+            let first = block_around(index, order).start;
             state.choose(&self.memory, first);
             let Ok(pages) = frames.allocate_zeroed_pages(order, FrameKind::Object) else {
                 counts.shared_refused.fetch_add(1, Ordering::Relaxed);
@@ -45,20 +44,11 @@ impl<M: Machine> Shmem<M> {
     /// end: what lies there would be there for nobody.
     fn fitting(&self, state: &State<M>, index: u64, orders: FolioOrders) -> FolioOrders {
         let end = pages_of(state.size);
-        let has_room = |order: &u8| {
-            let block = block(index, *order);
+        orders.filter(|order| {
+            let block = block_around(index, order);
             let next = state.pages.next(block.start);
             let is_hole = next.is_none_or(|(found, _)| found >= block.end);
             is_hole && (block.end <= end || planted(Mistake::FolioBeyondObject))
-        };
-        let fitting = orders.largest_first().filter(has_room);
-        fitting.fold(FolioOrders::NONE, FolioOrders::with)
+        })
     }
-}
-
-/// The pages of an object that a folio of `order` around page `index` would be.
-const fn block(index: u64, order: u8) -> Range<u64> {
-    let pages = 1 << order;
-    let start = index & !(pages - 1);
-    start..start + pages
 }
