@@ -1,15 +1,12 @@
 //! A first touch that fills a folio of several pages (Linux 7.2 `mm/memory.c`, `alloc_anon_folio`).
 
-use core::sync::atomic::Ordering;
-
 use memwright_table::mistake::{Mistake, planted};
-use memwright_table::{Bits, Entry, FOLIO_ORDER, FolioPages, FrameKind, Machine, PageRange};
+use memwright_table::{Bits, Entry, FOLIO_ORDER, FolioPages, Machine, PageRange};
 
 use super::anon::NEW;
 use super::{Fault, FaultKind};
-use crate::huge::{FolioOrders, folio_around};
+use crate::huge::{FolioUse, folio_around};
 use crate::space::access_bits;
-use crate::stats::Row;
 use crate::writable::writable;
 
 impl<M: Machine> Fault<'_, M> {
@@ -28,11 +25,12 @@ impl<M: Machine> Fault<'_, M> {
         let largest = orders.largest_first().next()?;
         let empty = self.empty_around(folio_around(self.page, largest));
         let orders = orders.around(self.page, empty);
-        let (pages, order) = self.folio_pages(orders)?;
+        let memory = &*self.core.memory;
+        let purpose = FolioUse::FirstTouch;
+        let (pages, order) = memory.largest_folio(purpose, orders, |_| {})?;
         self.note_private();
         self.fill_folio(folio_around(self.page, order), pages)?;
-        let sizes = &self.core.memory.huge().sizes;
-        sizes.counts(order).filled.fetch_add(1, Ordering::Relaxed);
+        memory.count_folio(purpose, order);
         Some(FaultKind::Folio)
     }
 
@@ -50,28 +48,6 @@ impl<M: Machine> Fault<'_, M> {
             false
         });
         PageRange::new(start, end)
-    }
-
-    /// A folio of the largest of these orders of which there is one, zeroed.
-    fn folio_pages(&self, orders: FolioOrders) -> Option<(FolioPages<'_, M>, u8)> {
-        let memory = &*self.core.memory;
-        for order in orders.largest_first() {
-            let (frames, kind) = (memory.frames(), FrameKind::Anonymous);
-            let pages = if planted(Mistake::FolioNotZeroed) {
-                frames.allocate_pages(order, kind)
-            } else {
-                frames.allocate_zeroed_pages(order, kind)
-            };
-            let Ok(pages) = pages else {
-                let counts = memory.huge().sizes.counts(order);
-                counts.refused.fetch_add(1, Ordering::Relaxed);
-                memory.count_on(self.cpu, Row::FolioFallbacks, 1);
-                continue;
-            };
-            memory.count_on(self.cpu, Row::FramesZeroed, 1 << order);
-            return Some((pages, order));
-        }
-        None
     }
 
     /// Maps the pages of a new folio at `range`. `None` if something is there by now, or there is no table for them.

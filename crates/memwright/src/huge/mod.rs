@@ -6,12 +6,14 @@
 //! removal, or by a split of the entry wherever an operation concerns a part of it. No huge page ever reaches beyond
 //! its area: whoever cuts an area cuts the page.
 
+mod largest;
 mod sizes;
 
 pub use sizes::{
     FolioOrders, LARGEST_ORDER, SMALLEST_ORDER, SizeCounts, SizeSettings, folio_around,
 };
 
+pub(crate) use largest::FolioUse;
 pub(crate) use sizes::block_around;
 
 use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering, fence};

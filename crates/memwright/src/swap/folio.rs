@@ -8,13 +8,11 @@
 //! are asked for it page by page: aligned slots would win nothing, and would lose every run whose first slot is not the
 //! one that matches its address.
 
-use core::sync::atomic::Ordering;
-
 use memwright_table::mistake::{Mistake, planted};
-use memwright_table::{FolioPages, FrameKind, FrameRef, Frames, Machine, OutOfFrames};
+use memwright_table::{FolioPages, FrameKind, FrameRef, Machine, OutOfFrames};
 
 use super::MOST;
-use crate::huge::SMALLEST_ORDER;
+use crate::huge::{FolioOrders, FolioUse, SMALLEST_ORDER};
 use crate::memory::Memory;
 use crate::stats::Row;
 
@@ -68,26 +66,21 @@ impl<'a, M: Machine> ComingFrames<'a, M> {
 
     /// The first frame of the largest folio of which there is one, or a single one.
     fn first_of_next(&mut self, number: u64, left: u64) -> Result<FrameRef<'a, M>, OutOfFrames> {
-        let frames: &Frames<M> = self.memory.frames();
-        loop {
-            let order = order_at(number, left, self.most);
-            if order == 0 {
-                return frames.allocate(0, self.kind);
+        let (memory, purpose) = (self.memory, FolioUse::SwapIn(self.kind));
+        let largest = order_at(number, left, self.most);
+        let orders = FolioOrders::OF_PAGES.filter(|order| order <= largest);
+        let Some((pages, order)) = memory.largest_folio(purpose, orders, |_| {}) else {
+            if !orders.is_empty() {
+                self.most = 0;
             }
-            let counts = self.memory.huge().sizes.counts(order);
-            match frames.allocate_pages(order, self.kind) {
-                Ok(pages) => {
-                    counts.swapped_in.fetch_add(1, Ordering::Relaxed);
-                    self.memory.count(Row::SwapFolios, 1);
-                    let pages = self.pages.insert(pages);
-                    return pages.next().ok_or(OutOfFrames);
-                }
-                Err(OutOfFrames) => {
-                    counts.swapped_in_smaller.fetch_add(1, Ordering::Relaxed);
-                    self.most = order - 1;
-                }
-            }
+            return memory.frames().allocate(0, self.kind);
+        };
+        if order < largest {
+            self.most = order;
         }
+        memory.count_folio(purpose, order);
+        memory.count(Row::SwapFolios, 1);
+        self.pages.insert(pages).next().ok_or(OutOfFrames)
     }
 }
 
