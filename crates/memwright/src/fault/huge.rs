@@ -11,7 +11,7 @@ use memwright_table::{
 use super::anon::NEW;
 use super::{Fault, FaultKind};
 use crate::error::FaultError;
-use crate::huge::{self, HUGE_PAGES, HugeAsker};
+use crate::huge::{self, FolioUse, HUGE_PAGES, HugeAsker};
 use crate::space::access_bits;
 use crate::stats::Row;
 use crate::writable::writable;
@@ -39,8 +39,15 @@ impl<M: Machine> Fault<'_, M> {
         self.note_private();
         self.fill_huge(folio.frame(), self.own_huge_bits(Bits::empty()))?;
         let _ = folio.into_raw();
+        Some(self.note_huge())
+    }
+
+    /// Counts a folio that is mapped now, not before (`map_anon_folio_pmd_pf`).
+    fn note_huge(&self) -> FaultKind {
+        let memory = &*self.core.memory;
+        memory.count_folio(FolioUse::FirstTouch, FOLIO_ORDER);
         self.core.note_filled_huge(self.cpu);
-        Some(FaultKind::Huge)
+        FaultKind::Huge
     }
 
     /// A zeroed folio; counted as a fallback if there is none.
@@ -52,15 +59,14 @@ impl<M: Machine> Fault<'_, M> {
         } else {
             frames.allocate_zeroed(FOLIO_ORDER, FrameKind::Anonymous)
         };
-        let counts = memory.huge().sizes.counts(FOLIO_ORDER);
         match folio {
             Ok(folio) => {
                 memory.count_on(self.cpu, Row::FramesZeroed, HUGE_PAGES);
-                counts.filled.fetch_add(1, Ordering::Relaxed);
                 Some(folio)
             }
             Err(_) => {
                 memory.count_on(self.cpu, Row::HugeFallbacks, 1);
+                let counts = memory.huge().sizes.counts(FOLIO_ORDER);
                 counts.refused.fetch_add(1, Ordering::Relaxed);
                 None
             }
@@ -176,7 +182,6 @@ impl<M: Machine> Fault<'_, M> {
         );
         let counts = gather.close();
         self.core.note_gather(self.cpu, counts);
-        self.core.note_filled_huge(self.cpu);
-        Some(FaultKind::Huge)
+        Some(self.note_huge())
     }
 }

@@ -1,10 +1,12 @@
 //! Huge pages: first touch, copy-on-write, splits, collapse, and the way back to small pages.
 
+use core::sync::atomic::Ordering;
+
 use memwright::{
     Advice, AdviseError, FaultError, FaultKind, HugeMode, HugeRefusal, MapRequest, Placement,
     RemapRequest, Row,
 };
-use memwright_table::{Bits, FrameKind, FrameRef, Page, PageSize, Present};
+use memwright_table::{Bits, FOLIO_ORDER, FrameKind, FrameRef, Page, PageSize, Present};
 
 use crate::world::{Machine, NONE, PAGE, Process, R, RW, World, page, rows};
 
@@ -32,6 +34,33 @@ fn present(process: &Process<'_>, index: u64) -> Present {
 
 fn size(process: &Process<'_>, index: u64) -> PageSize {
     present(process, index).size
+}
+
+/// What is mapped counts; what there was a frame for and no table does not.
+#[test]
+fn a_huge_page_counts_once_it_is_mapped() {
+    for (frames, filled) in [(0, 0), (1, 0), (u64::MAX, 1)] {
+        let world = world();
+        let mut process = mapped(&world, 1);
+        world
+            .frames
+            .fail_after((frames != u64::MAX).then_some(frames));
+        let faults = process.store(FIRST + 77, 7).unwrap();
+        let is_huge = faults == [FaultKind::Huge];
+        assert_eq!(is_huge, filled == 1, "{frames}: {faults:?}");
+        let counts = world.memory.huge().sizes.counts(FOLIO_ORDER);
+        assert_eq!(counts.filled.load(Ordering::Relaxed), filled, "{frames}");
+        assert_eq!(
+            counts.refused.load(Ordering::Relaxed),
+            u64::from(frames == 0)
+        );
+        // The page of zeroes that is replaced counts as well.
+        world.frames.fail_after(None);
+        let mut process = mapped(&world, 1);
+        process.load(FIRST);
+        assert_eq!(process.store(FIRST, 1), Ok(vec![FaultKind::Huge]));
+        assert_eq!(counts.filled.load(Ordering::Relaxed), filled + 1);
+    }
 }
 
 const SPLITS: [Row; 6] = [
