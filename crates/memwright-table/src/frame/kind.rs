@@ -79,6 +79,24 @@ impl FrameKind {
         }
     }
 
+    /// Whether folios of this kind are mapped by their pages.
+    pub const fn is_paged(self) -> bool {
+        match self {
+            FrameKind::Anonymous | FrameKind::Object => true,
+            FrameKind::Hole
+            | FrameKind::Free
+            | FrameKind::Reserved
+            | FrameKind::Kernel
+            | FrameKind::Table
+            | FrameKind::Zero
+            | FrameKind::Slab
+            | FrameKind::Pool
+            | FrameKind::PoolAnonymous
+            | FrameKind::PoolObject
+            | FrameKind::Merged => false,
+        }
+    }
+
     /// Whether an allocation may use the reserve below the low-water mark.
     #[inline]
     pub const fn may_use_reserve(self) -> bool {

@@ -79,7 +79,7 @@ impl<M: Machine> Frames<M> {
         kind: FrameKind,
     ) -> Result<FolioPages<'_, M>, OutOfFrames> {
         assert!(
-            (1..=FOLIO_ORDER).contains(&order) && is_paged(kind),
+            (1..=FOLIO_ORDER).contains(&order) && kind.is_paged(),
             "no such folio"
         );
         if self.is_to_fail() {
@@ -217,24 +217,6 @@ struct Block {
     state: State,
     /// Whether all say the same.
     is_folio: bool,
-}
-
-/// Whether folios of this kind are mapped by their pages.
-const fn is_paged(kind: FrameKind) -> bool {
-    match kind {
-        FrameKind::Anonymous | FrameKind::Object => true,
-        FrameKind::Hole
-        | FrameKind::Free
-        | FrameKind::Reserved
-        | FrameKind::Kernel
-        | FrameKind::Table
-        | FrameKind::Zero
-        | FrameKind::Slab
-        | FrameKind::Pool
-        | FrameKind::PoolAnonymous
-        | FrameKind::PoolObject
-        | FrameKind::Merged => false,
-    }
 }
 
 impl State {

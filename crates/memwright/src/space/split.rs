@@ -11,8 +11,7 @@ use core::ops::Range;
 
 use memwright_table::mistake::{Mistake, planted};
 use memwright_table::{
-    FOLIO_ORDER, Frame, FrameKind, Frames, Machine, OutOfMemory, Page, PageRange, PageSize,
-    Present, TryPush,
+    FOLIO_ORDER, Frame, Frames, Machine, OutOfMemory, Page, PageRange, PageSize, Present, TryPush,
 };
 
 use super::{AddressSpace, Area, Areas, Core, Holes};
@@ -295,19 +294,8 @@ impl<M: Machine> Core<M> {
         let frames = self.memory.frames();
         let frame = present.frame_of(page);
         let kind = frames.kind(frame);
-        match kind {
-            FrameKind::Anonymous | FrameKind::Object => {}
-            FrameKind::Hole
-            | FrameKind::Free
-            | FrameKind::Reserved
-            | FrameKind::Kernel
-            | FrameKind::Table
-            | FrameKind::Zero
-            | FrameKind::Slab
-            | FrameKind::Pool
-            | FrameKind::PoolAnonymous
-            | FrameKind::PoolObject
-            | FrameKind::Merged => return None,
+        if !kind.is_paged() {
+            return None;
         }
         let folio = Folio::larger(frames, frame, split)?;
         let shown = ShownPage::of_folio(area, page, frame, folio.head, kind)?;
