@@ -5,7 +5,7 @@
 use super::{
     node::{FixedDirectory, ProcNode, SystemControl},
     split::SPLIT,
-    text::number,
+    text::{number, read_switch, switch},
 };
 use crate::errno::Errno;
 use core::fmt::Write;
@@ -14,14 +14,10 @@ use ProcNode::{Fixed, SystemControl as Control};
 
 /// `/proc/sys/kernel/numa_balancing`.
 pub static BALANCING: SystemControl = SystemControl {
-    read: |context, text| writeln!(text, "{}", u8::from(context.kernel.balancing.is_on())),
+    read: |context, text| read_switch(text, context.kernel.balancing.is_on()),
     store: |context, bytes| {
-        let on = match number(bytes) {
-            Some(0) => false,
-            Some(1) => true,
-            // 2 is the tiering of memory, which there is none of.
-            Some(_) | None => return Err(Errno::EINVAL),
-        };
+        // 2 is the tiering of memory, which there is none of.
+        let on = switch(bytes)?;
         context.kernel.balancing.turn(context.kernel, on);
         Ok(())
     },

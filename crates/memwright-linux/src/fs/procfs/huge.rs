@@ -4,12 +4,12 @@ use super::{
     hugetlb, merge,
     node::{FixedDirectory, ProcNode, SystemControl},
     sizes::Size,
-    text::{Text, number},
+    text::{Text, number, read_switch, switch},
 };
 use crate::{context::Context, errno::Errno};
 use core::{
     fmt::{self, Write},
-    sync::atomic::{AtomicBool, AtomicU32, Ordering},
+    sync::atomic::{AtomicU32, Ordering},
 };
 use memwright::{HugeMode, HugeSettings, SharedMode};
 
@@ -135,13 +135,24 @@ static SHARED: SystemControl = SystemControl {
 };
 
 static ZERO_PAGE: SystemControl = SystemControl {
-    read: |context, text| read_switch(text, &settings(context).zero_page),
-    store: |context, bytes| store_switch(&settings(context).zero_page, bytes),
+    read: |context, text| read_switch(text, settings(context).zero_page.load(Ordering::Relaxed)),
+    store: |context, bytes| {
+        settings(context)
+            .zero_page
+            .store(switch(bytes)?, Ordering::Relaxed);
+        Ok(())
+    },
 };
 
 static SCAN_DEFRAG: SystemControl = SystemControl {
-    read: |context, text| read_switch(text, &settings(context).scan.defrag),
-    store: |context, bytes| store_switch(&settings(context).scan.defrag, bytes),
+    read: |context, text| read_switch(text, settings(context).scan.defrag.load(Ordering::Relaxed)),
+    store: |context, bytes| {
+        settings(context)
+            .scan
+            .defrag
+            .store(switch(bytes)?, Ordering::Relaxed);
+        Ok(())
+    },
 };
 
 static SLEEP: SystemControl = SystemControl {
@@ -196,20 +207,6 @@ fn store_number(
     let value = number(bytes).and_then(|value| u32::try_from(value).ok());
     let value = value.filter(|value| allowed.contains(value));
     setting.store(value.ok_or(Errno::EINVAL)?, Ordering::Relaxed);
-    Ok(())
-}
-
-fn read_switch(text: &mut Text, setting: &AtomicBool) -> fmt::Result {
-    writeln!(text, "{}", u8::from(setting.load(Ordering::Relaxed)))
-}
-
-fn store_switch(setting: &AtomicBool, bytes: &[u8]) -> Result<(), Errno> {
-    let on = match number(bytes) {
-        Some(0) => false,
-        Some(1) => true,
-        Some(_) | None => return Err(Errno::EINVAL),
-    };
-    setting.store(on, Ordering::Relaxed);
     Ok(())
 }
 

@@ -3,12 +3,12 @@
 
 use super::{
     node::{FixedDirectory, ProcNode, SystemControl},
-    text::{Text, number},
+    text::{Text, number, read_switch, switch},
 };
 use crate::{context::Context, errno::Errno, merge_scan::Run};
 use core::{
     fmt::{self, Write},
-    sync::atomic::{AtomicBool, AtomicU32, Ordering},
+    sync::atomic::{AtomicU32, Ordering},
 };
 use memwright::{MergeCounts, MergeSettings, Row};
 
@@ -139,7 +139,7 @@ static MOST_SHARING: SystemControl = SystemControl {
 
 /// It changes only while nothing is merged.
 static ACROSS_NODES: SystemControl = SystemControl {
-    read: |context, text| read_switch(text, &settings(context).across_nodes),
+    read: |context, text| read_switch(text, settings(context).across_nodes.load(Ordering::Relaxed)),
     store: |context, bytes| {
         let setting = &settings(context).across_nodes;
         let on = switch(bytes)?;
@@ -152,7 +152,7 @@ static ACROSS_NODES: SystemControl = SystemControl {
 };
 
 static ZERO_PAGES: SystemControl = SystemControl {
-    read: |context, text| read_switch(text, &settings(context).zero_pages),
+    read: |context, text| read_switch(text, settings(context).zero_pages.load(Ordering::Relaxed)),
     store: |context, bytes| {
         settings(context)
             .zero_pages
@@ -160,18 +160,6 @@ static ZERO_PAGES: SystemControl = SystemControl {
         Ok(())
     },
 };
-
-fn read_switch(text: &mut Text, setting: &AtomicBool) -> fmt::Result {
-    writeln!(text, "{}", u8::from(setting.load(Ordering::Relaxed)))
-}
-
-fn switch(bytes: &[u8]) -> Result<bool, Errno> {
-    match number(bytes) {
-        Some(0) => Ok(false),
-        Some(1) => Ok(true),
-        Some(_) | None => Err(Errno::EINVAL),
-    }
-}
 
 fn read_number(text: &mut Text, setting: &AtomicU32) -> fmt::Result {
     writeln!(text, "{}", setting.load(Ordering::Relaxed))

@@ -19,6 +19,23 @@ pub(super) fn number(bytes: &[u8]) -> Option<u64> {
     core::str::from_utf8(bytes).ok()?.trim().parse().ok()
 }
 
+/// What was written to a file that is on or off, by 1 or 0.
+///
+/// # Errors
+/// `EINVAL` for anything else.
+pub(super) fn switch(bytes: &[u8]) -> Result<bool, Errno> {
+    match number(bytes) {
+        Some(0) => Ok(false),
+        Some(1) => Ok(true),
+        Some(_) | None => Err(Errno::EINVAL),
+    }
+}
+
+/// The text of such a file.
+pub(super) fn read_switch(text: &mut Text, on: bool) -> fmt::Result {
+    writeln!(text, "{}", u8::from(on))
+}
+
 /// Text in the making.
 #[derive(Default)]
 pub struct Text(Vec<u8>);
