@@ -1,6 +1,10 @@
 //! What calls for segments and for semaphores have in common (Linux 7.2 `ipc/util.c`).
 
-use crate::{errno::Errno, fs::permission::Permission};
+use crate::{
+    abi_struct,
+    errno::Errno,
+    fs::permission::{Permission, Subject},
+};
 
 /// A key that never finds anything.
 pub const IPC_PRIVATE: u32 = 0;
@@ -18,6 +22,56 @@ pub const IPC_STAT: u32 = 2;
 pub const IPC_INFO: u32 = 3;
 /// Structures of 64 bits, which are the only ones here.
 pub const IPC_64: u32 = 0x100;
+
+abi_struct! {
+    /// `struct ipc64_perm` of `asm-generic/ipcbuf.h`: whose it is, and what others may do.
+    pub struct Ownership {
+        /// The key.
+        pub key: u32,
+        /// Owner.
+        pub user: u32,
+        /// Its group.
+        pub group: u32,
+        /// Who made it.
+        pub maker_user: u32,
+        /// Its group.
+        pub maker_group: u32,
+        /// Permissions.
+        pub mode: u32,
+        /// Unused.
+        pub sequence: u64,
+        /// Unused.
+        pub unused: [u64; 2],
+    }
+}
+
+impl Ownership {
+    /// That of what has this key, owner and maker, and these permissions.
+    #[must_use]
+    pub const fn new(key: u32, owner: Subject, maker: Subject, mode: u32) -> Self {
+        Self {
+            key,
+            user: owner.user,
+            group: owner.group,
+            maker_user: maker.user,
+            maker_group: maker.group,
+            mode,
+            sequence: 0,
+            unused: [0; 2],
+        }
+    }
+
+    /// The owner and the permissions that it asks for ([`IPC_SET`]).
+    #[must_use]
+    pub const fn wanted(&self) -> (Subject, u32) {
+        let owner = Subject {
+            user: self.user,
+            group: self.group,
+            overrides: false,
+        };
+        (owner, self.mode & 0o777)
+    }
+}
 
 /// Whether a call with these flags may have what its key found, which is as large as it asks for if it `fits`
 /// (`ipc_check_perms` and its callers).

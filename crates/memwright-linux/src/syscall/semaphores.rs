@@ -6,10 +6,7 @@ use crate::{
     abi_struct,
     context::Context,
     errno::Errno,
-    fs::{
-        attributes::Moment,
-        permission::{Permission, Subject},
-    },
+    fs::{attributes::Moment, permission::Permission},
     semaphores::{MOST_IN_SET, MOST_SETS, MOST_VALUE, Operated, Operation, Set, Standing},
     wait::WaitError,
 };
@@ -35,24 +32,10 @@ const MOST_OPERATIONS: u64 = 500;
 const UNDO_SIZE: u32 = 20;
 
 abi_struct! {
-    /// `struct semid64_ds` of `asm/sembuf.h`, with its `struct ipc64_perm`.
+    /// `struct semid64_ds` of `asm/sembuf.h`.
     pub struct SetStatus {
-        /// The key.
-        pub key: u32,
-        /// Owner.
-        pub user: u32,
-        /// Its group.
-        pub group: u32,
-        /// Who made it.
-        pub maker_user: u32,
-        /// Its group.
-        pub maker_group: u32,
-        /// Permissions.
-        pub mode: u32,
-        /// Unused.
-        pub sequence: u64,
-        /// Unused.
-        pub unused: [u64; 2],
+        /// Whose it is.
+        pub ownership: ipc::Ownership,
         /// Last operation.
         pub operated: i64,
         /// Unused.
@@ -257,13 +240,9 @@ fn administer(context: &Context<'_>, set: &Arc<Set>, command: u32, address: u64)
         sets.remove(context.kernel, set.id);
         return Ok(0);
     };
-    let owner = Subject {
-        user: wanted.user,
-        group: wanted.group,
-        overrides: false,
-    };
     let now = Moment::now(context.kernel).seconds;
-    set.set_owner(owner, wanted.mode & 0o777, now);
+    let (owner, mode) = wanted.ownership.wanted();
+    set.set_owner(owner, mode, now);
     Ok(0)
 }
 
@@ -323,12 +302,7 @@ fn tell_limits(context: &Context<'_>, address: u64, used: bool) -> CallResult {
 fn status(set: &Set) -> SetStatus {
     let standing = set.standing();
     SetStatus {
-        key: set.key,
-        user: standing.owner.user,
-        group: standing.owner.group,
-        maker_user: set.maker.user,
-        maker_group: set.maker.group,
-        mode: standing.mode,
+        ownership: ipc::Ownership::new(set.key, standing.owner, set.maker, standing.mode),
         operated: standing.operated,
         changed: standing.changed,
         count: set.count() as u64,

@@ -5,10 +5,7 @@ use crate::{
     abi_struct,
     context::Context,
     errno::Errno,
-    fs::{
-        attributes::Moment,
-        permission::{Permission, Subject},
-    },
+    fs::{attributes::Moment, permission::Permission},
     ipc::{Contents, MOST_SEGMENTS, Segment, Wanted},
     memory::{map_errno, unmap_errno},
 };
@@ -32,24 +29,10 @@ mod raw {
 }
 
 abi_struct! {
-    /// `struct shmid64_ds` of `asm-generic/shmbuf.h`, with its `struct ipc64_perm`.
+    /// `struct shmid64_ds` of `asm-generic/shmbuf.h`.
     pub struct SegmentStatus {
-        /// The key.
-        pub key: u32,
-        /// Owner.
-        pub user: u32,
-        /// Its group.
-        pub group: u32,
-        /// Who made it.
-        pub maker_user: u32,
-        /// Its group.
-        pub maker_group: u32,
-        /// Permissions.
-        pub mode: u32,
-        /// Unused.
-        pub sequence: u64,
-        /// Unused.
-        pub unused: [u64; 2],
+        /// Whose it is.
+        pub ownership: ipc::Ownership,
         /// Bytes.
         pub size: u64,
         /// Last attached, last detached, last changed.
@@ -278,12 +261,7 @@ pub fn shmctl(context: &Context<'_>, arguments: &Arguments) -> CallResult {
         ipc::IPC_SET => {
             let wanted: SegmentStatus = context.read_value(address)?;
             let mut standing = segment.standing.lock();
-            standing.owner = Subject {
-                user: wanted.user,
-                group: wanted.group,
-                overrides: false,
-            };
-            standing.mode = wanted.mode & 0o777;
+            (standing.owner, standing.mode) = wanted.ownership.wanted();
             standing.times[2] = Moment::now(context.kernel).seconds;
             Ok(0)
         }
@@ -309,14 +287,7 @@ fn status(segment: &Segment) -> SegmentStatus {
     let (made_by, maker) = segment.maker;
     let [attached_at, detached_at, changed_at] = standing.times;
     SegmentStatus {
-        key: segment.key,
-        user: standing.owner.user,
-        group: standing.owner.group,
-        maker_user: made_by.user,
-        maker_group: made_by.group,
-        mode: standing.mode,
-        sequence: 0,
-        unused: [0; 2],
+        ownership: ipc::Ownership::new(segment.key, standing.owner, made_by, standing.mode),
         size: segment.size,
         attached_at,
         detached_at,
