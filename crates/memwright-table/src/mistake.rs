@@ -97,6 +97,7 @@ mistakes! {
     MoveNotSoftDirty "move-not-soft-dirty" "A moved page is no more soft-dirty than it was."
     RemovalUntold "removal-untold" "Contents go, and the watcher who wants to know is not told before."
     MoveToldLast "move-told-last" "Watchers hear of a move after they heard of what is no longer at the old place."
+    GrowthUnasked "growth-unasked" "What locked memory grows by is left to faults where its watcher is to be asked."
     // Huge pages.
     FolioNotZeroed "folio-not-zeroed" "The pages of a new folio show what their frames held before."
     FolioBeyondArea "folio-beyond-area" "A first touch fills a folio that reaches beyond its area."

@@ -80,6 +80,7 @@ pub const MUTANTS: &[Mutant] = &[
     mutant("move-not-soft-dirty", "scenarios", "track::what_was_moved_is_soft_dirty"),
     mutant("removal-untold", "scenarios", "uffd_events::contents_are_there_until_their_watcher_was_told"),
     mutant("move-told-last", "scenarios", "uffd_events::a_move_is_told_after_what_was_there_and_before_what_is_left"),
+    mutant("growth-unasked", "scenarios", "uffd_events::what_locked_memory_grew_by_waits_page_by_page_for_its_watcher"),
     mutant("folio-not-zeroed", "scenarios", "folios::new_folios_are_full_of_zeroes"),
     mutant("folio-beyond-area", "scenarios", "folios::a_folio_reaches_neither_beyond_its_area_nor_over_what_is_there"),
     mutant("folio-beyond-object", "scenarios", "shared_folio::a_folio_ends_with_its_object_and_its_area"),

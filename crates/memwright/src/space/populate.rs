@@ -1,6 +1,7 @@
 //! Making pages resident before they are used (Linux 7.2 `mm/gup.c`, `populate_vma_page_range`, and `__mm_populate` for
 //! what calls make resident last).
 
+use memwright_table::mistake::{Mistake, planted};
 use memwright_table::{Bits, Machine, Page, PageRange, PageSize, VirtAddr};
 
 use super::check;
@@ -70,7 +71,9 @@ impl<M: Machine> AddressSpace<M> {
         while let Err(stopped) = self.core.populate_range(rest.rest) {
             rest.rest.start = stopped.at.page();
             if let Some(awaited) = stopped.awaits() {
-                return Err(PopulateError::Watched(awaited));
+                if !planted(Mistake::GrowthUnasked) {
+                    return Err(PopulateError::Watched(awaited));
+                }
             }
             if stopped.error == FaultError::OutOfMemory {
                 return Err(PopulateError::OutOfMemory);
