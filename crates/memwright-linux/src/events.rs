@@ -5,7 +5,7 @@ use crate::{
     host::{Channel, KernelEvents},
     kernel::Kernel,
     process::Work,
-    run::{self, Resolved},
+    run::{self, Accessor, Resolved},
     user::USER_END,
 };
 use core::fmt::Write;
@@ -38,7 +38,8 @@ impl KernelEvents for Events {
             fetch: false,
             user: true,
         };
-        let resolved = run::resolve_fault(self.kernel, &thread, &space, address, access);
+        let (kernel, by) = (self.kernel, Accessor::Kernel);
+        let resolved = run::resolve_fault(kernel, &thread, &space, address, access, by);
         if thread.work().contains(Work::CGROUP) {
             // A copy may be long.
             cgroup::look(self.kernel, &thread);

@@ -115,6 +115,16 @@ pub(crate) enum Resolved {
     Key(u8),
 }
 
+/// Who makes an access that a watcher is told of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Accessor {
+    /// The program itself.
+    Program,
+    /// The kernel, for a system call: not every watcher resolves that (`UFFD_USER_MODE_ONLY`), and only what kills the
+    /// thread ends the wait.
+    Kernel,
+}
+
 /// Serves a page fault of a thread, in user mode or while the kernel copies for it.
 // Every fault comes by here: one function with its caller.
 #[inline(always)]
@@ -124,6 +134,7 @@ pub(crate) fn resolve_fault(
     space: &Arc<Space>,
     address: u64,
     access: Access,
+    accessor: Accessor,
 ) -> Resolved {
     match space.fault(VirtAddr::new(address), access) {
         Ok(kind) => {
@@ -131,7 +142,7 @@ pub(crate) fn resolve_fault(
             Resolved::Retry
         }
         Err(FaultError::Watched(fault)) => {
-            watched_fault(kernel, thread, space, address, access, fault)
+            watched_fault(kernel, thread, space, (address, accessor), access, fault)
         }
         Err(error) => refused_fault(kernel, thread, error),
     }
@@ -156,13 +167,14 @@ fn watched_fault(
     kernel: &Kernel,
     thread: &Arc<Thread>,
     space: &Arc<Space>,
-    address: u64,
+    (address, accessor): (u64, Accessor),
     access: Access,
     mut fault: WatchedFault,
 ) -> Resolved {
-    let mut tried = !access.user;
+    let mut tried = accessor == Accessor::Kernel;
     loop {
-        match wait_for_watcher(kernel, thread, space, address, access, fault) {
+        let place = (address, accessor);
+        match wait_for_watcher(kernel, thread, space, place, access, fault) {
             Waited::Again => {}
             Waited::Interrupted => return Resolved::Retry,
             Waited::Refused(resolved) => return resolved,
@@ -222,7 +234,8 @@ fn fault_signal(error: FaultError) -> Option<(Signal, i32)> {
 fn page_fault(context: &Context<'_>, address: u64, access: Access, present: bool) {
     let resolved = if address < USER_END {
         context.with_space(|space| {
-            resolve_fault(context.kernel, context.thread, space, address, access)
+            let (kernel, thread) = (context.kernel, context.thread);
+            resolve_fault(kernel, thread, space, address, access, Accessor::Program)
         })
     } else {
         Resolved::Signal(Signal::SIGSEGV, code::SEGV_MAPERR)

@@ -57,6 +57,7 @@ const PROGRAMS: &[&str] = &[
     "soft_dirty no-faults",
     "userfault",
     "userfault_bad",
+    "userfault_calls",
     "live_snapshot 8",
     "write_watch 8",
     "incremental_checkpoint 8",

@@ -22,6 +22,7 @@ pub fn end_group(kernel: &Kernel, process: &Arc<Process>, status: ExitStatus) {
 /// only [`leave`](crate::scheduler::Scheduler::leave).
 pub fn exit_thread(kernel: &'static Kernel, thread: &Arc<Thread>, status: ExitStatus) {
     let process = &thread.process;
+    thread.ends.store(true, Ordering::Relaxed);
     crate::futex::release(kernel, thread);
     kernel.tasks.lock().threads.remove(&thread.id());
     let (end, stop, traced) = {

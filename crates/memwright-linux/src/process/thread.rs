@@ -99,6 +99,8 @@ pub struct Thread {
     name: Lock<[u8; 16]>,
     /// What the thread gave to `exit`; [`Work::EXIT`] says that it did.
     exit_code: AtomicI32,
+    /// It is ending, and waits for no watcher of memory any more: set by itself.
+    pub(crate) ends: AtomicBool,
     start: Lock<Option<Start>>,
     /// Whether it runs or waits. The scheduler's protocol says who may change it.
     pub(crate) run: RunWord,
@@ -151,6 +153,7 @@ impl Thread {
             stepping: Lock::new(Rank::Leaf, None),
             copy_page: AtomicU64::new(0),
             exit_code: AtomicI32::new(0),
+            ends: AtomicBool::new(false),
             start: Lock::new(Rank::Leaf, Some(start)),
             run: RunWord::new(),
             on_cpu: AtomicBool::new(false),

@@ -8,7 +8,7 @@ use crate::{
     fs::{
         Mapping, OpenFile,
         secret::is_secret,
-        userfault::{Announced, Waited, wait_for_watcher},
+        userfault::{Announced, await_watcher, awaiting},
     },
     memory::{
         advise_errno, lock_errno, map_errno, protect_errno, remap_errno, seal_errno, sync_errno,
@@ -20,9 +20,8 @@ use crate::{
 use alloc::{sync::Arc, vec::Vec};
 use linux_raw_sys::{general as raw, prctl};
 use memwright::{
-    Access, AdviseError, AreaFlags, Awaited, HugeRefusal, LockError, LockFuture, MapError, MapKind,
-    MapRequest, OvercommitMode, Placement, PopulateError, ProtectError, Rights, SharedSetting,
-    ToPopulate,
+    AdviseError, AreaFlags, HugeRefusal, LockError, LockFuture, MapError, MapKind, MapRequest,
+    OvercommitMode, Placement, PopulateError, ProtectError, Rights, SharedSetting, ToPopulate,
     object::{Object, ObjectIdentity, Shmem},
     space::{Advice, Advised, ExecGain, RemapRequest, SyncFlags},
     uffd::{Watch, WatchEvent},
@@ -634,42 +633,6 @@ pub fn mlock2(context: &Context<'_>, arguments: &Arguments) -> CallResult {
         return Err(Errno::EINVAL);
     }
     lock(context, address, length, flags != 0)
-}
-
-/// Repeats what populates memory each time a watcher has resolved the fault that it met (Linux 7.2 `mm/gup.c`,
-/// `faultin_page`).
-///
-/// # Errors
-/// `EFAULT`, where the watcher wants no faults of the kernel's; `EINTR`, if the thread is killed.
-fn awaiting<R>(
-    context: &Context<'_>,
-    space: &Arc<Space>,
-    mut attempt: impl FnMut() -> Result<R, Awaited>,
-) -> Result<R, Errno> {
-    loop {
-        match attempt() {
-            Ok(done) => return Ok(done),
-            Err(awaited) => await_watcher(context, space, awaited)?,
-        }
-    }
-}
-
-/// Tells the watcher of the fault that populating met, and waits until it may be tried again.
-///
-/// # Errors
-/// As [`awaiting`].
-fn await_watcher(context: &Context<'_>, space: &Arc<Space>, awaited: Awaited) -> Result<(), Errno> {
-    let Awaited { at, access, fault } = awaited;
-    let kernel = context.kernel;
-    let access = Access {
-        user: false,
-        ..access
-    };
-    match wait_for_watcher(kernel, context.thread, space, at.as_u64(), access, fault) {
-        Waited::Again => Ok(()),
-        Waited::Interrupted => Err(Errno::EINTR),
-        Waited::Refused(_) => Err(Errno::EFAULT),
-    }
 }
 
 fn lock_failed(context: &Context<'_>, error: LockError) -> Errno {

@@ -1,8 +1,11 @@
 //! Buffers that are registered with a ring: pages that stay where they are until they are given back
 //! (`io_uring/rsrc.c` of Linux 7.2).
 
-use crate::{Memory, Space, abi::IoVector, errno::Errno, kernel::Kernel};
+use crate::{
+    Memory, Space, abi::IoVector, context::Context, errno::Errno, fs::userfault::awaiting,
+};
 use alloc::{sync::Arc, vec::Vec};
+use memwright::{Access, Awaited, FaultError};
 use memwright_table::{Frame, PAGE_SIZE, VirtAddr};
 
 /// Most bytes of one buffer.
@@ -26,13 +29,15 @@ impl Buffers {
     /// Pins the memory that `pieces` name, of which at most `limit` pages.
     ///
     /// # Errors
-    /// `EFAULT` for memory that cannot be written, is empty, or is too much for one buffer; `ENOMEM`.
+    /// `EFAULT` for memory that cannot be written, is empty, or is too much for one buffer; `ENOMEM`. Those of
+    /// [`awaiting`].
     pub(crate) fn pin(
-        kernel: &Kernel,
-        space: &Space,
+        context: &Context<'_>,
+        space: &Arc<Space>,
         pieces: &[IoVector],
         limit: u64,
     ) -> Result<Self, Errno> {
+        let kernel = context.kernel;
         let mut buffers = Self {
             memory: kernel.memory.clone(),
             all: Vec::new(),
@@ -59,7 +64,13 @@ impl Buffers {
             let frames = frames.ok_or(Errno::ENOMEM)?;
             for page in first..first + pages {
                 let at = VirtAddr::new(page * PAGE_SIZE as u64);
-                let pinned = kernel.with_relief(|| space.pin(at));
+                let access = Access::WRITE;
+                let pinned = awaiting(context, space, || {
+                    match kernel.with_relief(|| space.pin(at)) {
+                        Err(FaultError::Watched(fault)) => Err(Awaited { at, access, fault }),
+                        pinned => Ok(pinned),
+                    }
+                })?;
                 frames.push(pinned.map_err(|_| Errno::EFAULT)?.into_raw());
             }
         }

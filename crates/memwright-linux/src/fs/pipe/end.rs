@@ -7,12 +7,14 @@ use crate::{
     fs::{
         open_file::{File, OpenFile, Polling, Readiness},
         transfer::{Sink, Source},
+        userfault::await_watcher,
     },
     kernel::Kernel,
     wait::WaitQueue,
 };
 use alloc::{sync::Arc, vec::Vec};
 use linux_raw_sys::{general as raw, ioctl};
+use memwright::{Access, Awaited, FaultError};
 use memwright_table::{Frame, PAGE_SIZE, VirtAddr};
 
 /// An opened side of a pipe.
@@ -318,8 +320,16 @@ impl PipeEnd {
                     continue;
                 }
             };
-            let lent = self.kernel.with_relief(|| space.lend(at));
-            let mut frame = lent.map_err(|_| Errno::EFAULT)?;
+            let mut frame = match self.kernel.with_relief(|| space.lend(at)) {
+                Ok(frame) => frame,
+                Err(FaultError::Watched(fault)) => {
+                    drop(turn);
+                    let access = Access::READ;
+                    await_watcher(context, &space, Awaited { at, access, fault })?;
+                    continue;
+                }
+                Err(_) => return Err(Errno::EFAULT),
+            };
             if room == PAGE_SIZE {
                 match self.pipe.lend(frame) {
                     None => {

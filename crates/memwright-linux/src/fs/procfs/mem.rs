@@ -11,20 +11,22 @@ use crate::{
     },
     user::USER_END,
 };
-use alloc::sync::Arc;
+use alloc::sync::{Arc, Weak};
 use memwright_table::VirtAddr;
 
 /// An open `/proc/PID/mem`: the address space that the process had when it was opened.
 pub struct MemoryFile {
-    /// None once the process had ended: it reads as empty.
-    space: Option<Arc<Space>>,
+    /// Once the process has ended, or left it, it is empty: whoever looks on does not keep it.
+    space: Weak<Space>,
 }
 
 impl MemoryFile {
     /// The memory in `space`.
     #[must_use]
-    pub const fn new(space: Option<Arc<Space>>) -> Self {
-        Self { space }
+    pub fn new(space: Option<Arc<Space>>) -> Self {
+        Self {
+            space: space.as_ref().map_or_else(Weak::new, Arc::downgrade),
+        }
     }
 }
 
@@ -39,7 +41,7 @@ impl File for MemoryFile {
         position: &mut u64,
         sink: &mut Sink<'_>,
     ) -> Result<usize, Errno> {
-        let Some(space) = &self.space else {
+        let Some(space) = self.space.upgrade() else {
             return Ok(0);
         };
         let mut buffer = [0; CHUNK];
@@ -77,9 +79,10 @@ impl File for MemoryFile {
         position: &mut u64,
         source: &mut Source<'_>,
     ) -> Result<usize, Errno> {
-        let Some(space) = &self.space else {
+        let Some(space) = self.space.upgrade() else {
             return Ok(0);
         };
+        let wanted = source.left();
         let mut buffer = [0; CHUNK];
         let mut done = 0;
         while source.left() > 0 && *position < USER_END {
@@ -96,7 +99,7 @@ impl File for MemoryFile {
                 break;
             }
         }
-        if done == 0 && source.left() > 0 {
+        if done == 0 && wanted > 0 {
             Err(Errno::EIO)
         } else {
             Ok(done)

@@ -33,7 +33,7 @@ use event::{Event, Tidings};
 
 pub(crate) use event::{Announced, fork};
 pub use message::Message;
-pub(crate) use wait::{Waited, wait_for_watcher};
+pub(crate) use wait::{Waited, await_watcher, awaiting, wait_for_watcher};
 
 bitflags! {
     /// What was asked for by `UFFDIO_API`: those that there are.

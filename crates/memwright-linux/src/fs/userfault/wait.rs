@@ -3,15 +3,17 @@
 use super::{Features, Message, Waiting};
 use crate::{
     Space,
+    context::Context,
+    errno::Errno,
     kernel::Kernel,
     process::Thread,
-    run::Resolved,
+    run::{Accessor, Resolved},
     signal::{Signal, code},
     wait::Interest,
 };
 use alloc::sync::Arc;
 use core::sync::atomic::{AtomicBool, Ordering};
-use memwright::{Access, FaultError, uffd::WatchedFault};
+use memwright::{Access, Awaited, FaultError, uffd::WatchedFault};
 use memwright_table::VirtAddr;
 
 /// What came of a wait for a watcher.
@@ -24,12 +26,13 @@ pub(crate) enum Waited {
     Refused(Resolved),
 }
 
-/// Tells the watcher of a fault, and waits until the access may be tried again.
+/// Tells the watcher of a fault, and waits until the access may be tried again. A thread that is ending waits for nobody
+/// (Linux 7.2 asks for `PF_EXITING`).
 pub(crate) fn wait_for_watcher(
     kernel: &Kernel,
     thread: &Arc<Thread>,
     space: &Arc<Space>,
-    address: u64,
+    (address, accessor): (u64, Accessor),
     access: Access,
     fault: WatchedFault,
 ) -> Waited {
@@ -42,7 +45,8 @@ pub(crate) fn wait_for_watcher(
     let Some(userfault) = kernel.userfaults.find(watched.watch.number) else {
         return Waited::Again;
     };
-    if userfault.opened_as.user_only && !access.user {
+    let ends = thread.ends.load(Ordering::Relaxed);
+    if ends || (userfault.opened_as.user_only && accessor == Accessor::Kernel) {
         return refused;
     }
     let waiting = {
@@ -72,10 +76,9 @@ pub(crate) fn wait_for_watcher(
     let mut interrupted = false;
     if still {
         userfault.messages.wake_all(kernel);
-        let interest = if access.user {
-            Interest::Signals
-        } else {
-            Interest::Fatal
+        let interest = match accessor {
+            Accessor::Program => Interest::Signals,
+            Accessor::Kernel => Interest::Fatal,
         };
         let woken = || waiting.woken.load(Ordering::Acquire).then_some(());
         let waited = kernel.wait(thread, &[&userfault.resolved], None, interest, woken);
@@ -91,5 +94,42 @@ pub(crate) fn wait_for_watcher(
         Waited::Interrupted
     } else {
         Waited::Again
+    }
+}
+
+/// Has the watcher resolve a fault that a system call met by a walk of its own (Linux 7.2 `mm/gup.c`, `faultin_page`).
+///
+/// # Errors
+/// `EFAULT`, where the watcher wants no faults of the kernel's; `EINTR`, if the thread is killed.
+pub(crate) fn await_watcher(
+    context: &Context<'_>,
+    space: &Arc<Space>,
+    awaited: Awaited,
+) -> Result<(), Errno> {
+    let Awaited { at, access, fault } = awaited;
+    // Such a walk goes by pages.
+    let place = (at.page().address().as_u64(), Accessor::Kernel);
+    let (kernel, thread) = (context.kernel, context.thread);
+    match wait_for_watcher(kernel, thread, space, place, access, fault) {
+        Waited::Again => Ok(()),
+        Waited::Interrupted => Err(Errno::EINTR),
+        Waited::Refused(_) => Err(Errno::EFAULT),
+    }
+}
+
+/// Repeats what needs memory each time a watcher has resolved the fault that it met.
+///
+/// # Errors
+/// As of [`await_watcher`].
+pub(crate) fn awaiting<R>(
+    context: &Context<'_>,
+    space: &Arc<Space>,
+    mut attempt: impl FnMut() -> Result<R, Awaited>,
+) -> Result<R, Errno> {
+    loop {
+        match attempt() {
+            Ok(done) => return Ok(done),
+            Err(awaited) => await_watcher(context, space, awaited)?,
+        }
     }
 }

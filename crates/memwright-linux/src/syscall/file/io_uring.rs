@@ -161,8 +161,6 @@ fn io_uring_register(context: &Context<'_>, arguments: &Arguments) -> CallResult
     } else {
         process.limits.lock().get(Resource::Locked).current / 4096
     };
-    ring.register(context, || {
-        Buffers::pin(context.kernel, &space, &pieces, limit)
-    })?;
+    ring.register(context, || Buffers::pin(context, &space, &pieces, limit))?;
     Ok(0)
 }

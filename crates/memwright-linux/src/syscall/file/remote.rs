@@ -6,7 +6,10 @@ use crate::{
     abi::IoVector,
     context::Context,
     errno::Errno,
-    fs::transfer::{Sink, Source},
+    fs::{
+        transfer::{Sink, Source},
+        userfault::awaiting,
+    },
     memory::unmap_errno,
     process::Capabilities,
     syscall::{
@@ -17,7 +20,7 @@ use crate::{
 };
 use alloc::{sync::Arc, vec::Vec};
 use linux_raw_sys::general as raw;
-use memwright::{Advised, FaultError};
+use memwright::{Access, Advised, Awaited, FaultError};
 use memwright_table::VirtAddr;
 
 /// The rows of this group.
@@ -199,12 +202,33 @@ impl RemoteCopy {
     }
 }
 
-/// How much was moved of what another's memory refused half-way.
-fn moved(result: Result<(), (FaultError, usize)>, wanted: usize) -> Result<usize, Errno> {
-    match result {
-        Ok(()) => Ok(wanted),
-        Err((_, 0)) => Err(Errno::EFAULT),
-        Err((_, count)) => Ok(count),
+/// Reads or writes another's memory from this address on, so many bytes, and waits for whoever watches it; returns how
+/// many were moved. `part` does the rest from an address, before which so many are done.
+fn moved(
+    context: &Context<'_>,
+    space: &Arc<Space>,
+    (address, length): (VirtAddr, usize),
+    access: Access,
+    mut part: impl FnMut(VirtAddr, usize) -> Result<(), (FaultError, usize)>,
+) -> Result<usize, Errno> {
+    let mut done = 0;
+    let result = awaiting(context, space, || {
+        let at = VirtAddr::new(address.as_u64() + done as u64);
+        match context.kernel.with_relief(|| part(at, done)) {
+            Ok(()) => done = length,
+            Err((error, count)) => {
+                done += count;
+                let at = VirtAddr::new(at.as_u64() + count as u64);
+                if let FaultError::Watched(fault) = error {
+                    return Err(Awaited { at, access, fault });
+                }
+            }
+        }
+        Ok(())
+    });
+    match (result, done) {
+        (_, 0) => Err(Errno::EFAULT),
+        (Ok(()) | Err(_), done) => Ok(done),
     }
 }
 
@@ -217,10 +241,10 @@ fn process_vm_readv(context: &Context<'_>, arguments: &Arguments) -> CallResult 
         let mut buffer = [0; CHUNK];
         let step = step.min(sink.left());
         let bytes = &mut buffer[..step];
-        let read = context
-            .kernel
-            .with_relief(|| wanted.space.read(from, bytes));
-        let read = moved(read, step)?;
+        let (space, pages) = (&wanted.space, (from, step));
+        let read = moved(context, space, pages, Access::READ, |at, done| {
+            space.read(at, &mut bytes[done..])
+        })?;
         sink.put(&buffer[..read])
     })
 }
@@ -234,8 +258,10 @@ fn process_vm_writev(context: &Context<'_>, arguments: &Arguments) -> CallResult
         let mut buffer = [0; CHUNK];
         let taken = source.take(&mut buffer[..step])?;
         let bytes = &buffer[..taken];
-        let written = context.kernel.with_relief(|| wanted.space.write(to, bytes));
-        moved(written, taken)
+        let (space, pages) = (&wanted.space, (to, taken));
+        moved(context, space, pages, Access::WRITE, |at, done| {
+            space.write(at, &bytes[done..])
+        })
     })
 }
 
