@@ -206,6 +206,31 @@ static void refused(void)
 	CHECK_EQ(munmap(memory, HUGE), 0);
 }
 
+/* A page's word of pagemap: is it there, and is it no anonymous page's? */
+static int shown_as(const char *page)
+{
+	uint64_t word = 0;
+	int words = open("/proc/self/pagemap", O_RDONLY);
+	NEED(words >= 0);
+	NEED(pread(words, &word, sizeof word, (off_t)((uintptr_t)page / PAGE * sizeof word)) == sizeof word);
+	close(words);
+	return (int)(word >> 63 << 1 | (word >> 61 & 1));
+}
+
+/* The huge page of zeroes counts among those of files, the small one, which its parts become, does not. */
+static void zeroes(void)
+{
+	char *memory = fresh(1, MADV_HUGEPAGE);
+	CHECK_EQ(memory[0], 0);
+	if (gives_huge) {
+		CHECK_EQ(shown_as(memory + 5 * PAGE), 3);
+		CHECK_EQ(madvise(memory, PAGE, MADV_DONTNEED), 0);
+	}
+	CHECK_EQ(memory[5 * PAGE], 0);
+	CHECK_EQ(shown_as(memory + 5 * PAGE), 2);
+	munmap(memory, HUGE);
+}
+
 int main(void)
 {
 	static const char *const orders[] = { "pc", "cp", "pcPC", "cCpP", "PcCp", "ccpp", "" };
@@ -216,5 +241,6 @@ int main(void)
 	moved();
 	collapsed();
 	refused();
+	zeroes();
 	return checked("huge");
 }

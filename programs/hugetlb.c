@@ -1,7 +1,7 @@
 /* Huge pages by name: the pool and its files in /proc and /sys, what is reserved, faults, copy-on-write, forks, what is
  * refused, and what /proc says of it.
  */
-#include "check.h"
+#include "userfault.h"
 
 #include <sys/shm.h>
 #include <sys/statfs.h>
@@ -306,6 +306,42 @@ static void shown(void)
 	CHECK_EQ(munmap(memory, 2 * HUGE), 0);
 }
 
+/* What a watcher is shown of memory of the pool: entries of absent pages are huge ones as well, and have no form of swap. */
+static void watched(void)
+{
+	enum { IS_HUGE = 1 << 6 };
+	int pagemap = open("/proc/self/pagemap", O_RDONLY);
+	int fd = watcher(UNPOPULATED | POISON), file = (int)syscall(SYS_memfd_create, "pages", MFD_HUGETLB);
+	if (fd < 0 || file < 0)
+		return;
+	NEED(pagemap >= 0 && ftruncate(file, 2 * HUGE) == 0);
+	char *shared = mmap(NULL, 2 * HUGE, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+	char *own = mmap(NULL, 2 * HUGE, PROT_READ | PROT_WRITE, MAP_PRIVATE, file, 0);
+	NEED(shared != MAP_FAILED && own != MAP_FAILED);
+	shared[0] = 's';
+	CHECK_EQ(watch(fd, own, 2 * HUGE / PAGE, MINOR | WP), 0);
+	CHECK_FAILS(fill(fd, UFFDIO_CONTINUE, own + HUGE, HUGE / PAGE, 0), EFAULT);
+	CHECK_EQ(fill(fd, UFFDIO_CONTINUE, own, HUGE / PAGE, 0), 0);
+	CHECK_EQ(own[0], 's');
+	own[0] = 'o';
+	CHECK_EQ(shared[0], 's');
+	CHECK_EQ(protect(fd, own + HUGE, HUGE / PAGE, 1), 0);
+	uint64_t word = 0;
+	CHECK_EQ(pread(pagemap, &word, sizeof word, (off_t)((uintptr_t)(own + HUGE) / PAGE * sizeof word)), 8);
+	CHECK_EQ(word >> 56, 2);
+	struct region regions[2];
+	struct scan scan = { .size = sizeof scan, .start = (uintptr_t)own, .end = (uintptr_t)own + 2 * HUGE };
+	scan.vec = (uintptr_t)regions, scan.vec_len = 2, scan.returned = IS_HUGE;
+	CHECK_EQ(ioctl(pagemap, PAGEMAP_SCAN, &scan), 1);
+	CHECK_EQ(regions[0].end - regions[0].start, 2 * HUGE);
+	CHECK_EQ(regions[0].categories, IS_HUGE);
+	close(fd);
+	CHECK_EQ(munmap(own, 2 * HUGE), 0);
+	CHECK_EQ(munmap(shared, 2 * HUGE), 0);
+	close(file);
+	close(pagemap);
+}
+
 int main(void)
 {
 	long before = number(SIZES "nr_hugepages");
@@ -320,6 +356,7 @@ int main(void)
 	files();
 	segments();
 	shown();
+	watched();
 	CHECK(store(SIZES "nr_hugepages", before));
 	return checked("hugetlb");
 }

@@ -18,8 +18,8 @@ pub enum Rule {
     /// by a second fault; or any access where nobody cares for the protection any more: Linux clears the marker by a fault
     /// of its own (`pte_marker_handle_uffd_wp` of Linux 7.2, `mm/memory.c`). Memwright maps the page without.
     MarkerWithoutProtection,
-    /// A scan finds pages that are not there, where nobody watches: before its releases of 2026 Linux calls them written, if
-    /// it has a page table for them (`pagemap_page_category` of Linux 6.18, `fs/proc/task_mmu.c`).
+    /// A scan finds pages that are not there, where nobody watches: Linux calls them written, if it has a page table for
+    /// them (`pagemap_page_category` of Linux 7.2, `fs/proc/task_mmu.c`).
     NotThere,
     /// Private areas that touch and are alike, after a guard was put somewhere: until Linux 6.18 its area then had a reverse
     /// map like one with pages of its own (`madvise_guard_install` of 6.18, `mm/madvise.c`), which keeps areas apart

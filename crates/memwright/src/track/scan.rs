@@ -179,6 +179,31 @@ struct Look<'a, M: Machine> {
     take: &'a mut dyn FnMut(PageRange, Categories, Share) -> u64,
 }
 
+impl<M: Machine> Look<'_, M> {
+    /// Has as many pages of an entry taken as there is room for. A huge page that is to be protected in part is split
+    /// before anything is said of it (Linux 7.2 `pagemap_scan_thp_entry`): `None`, where nobody asks for the small ones.
+    fn take_of(&mut self, pages: PageRange, categories: Categories) -> Option<u64> {
+        let mut take = |categories, share| (self.take)(pages, categories, share).min(pages.len());
+        let pooled = self.area.flags().contains(AreaFlags::HUGETLB);
+        let huge = categories.contains(Categories::HUGE | Categories::WRITTEN);
+        if !self.scan.protect || !(pooled || huge) {
+            return Some(take(categories, Share::Any));
+        }
+        let whole = pooled || pages.len() == HUGE_PAGES;
+        let taken = if whole {
+            take(categories, Share::Whole)
+        } else {
+            0
+        };
+        if pooled || taken > 0 {
+            return Some(taken);
+        }
+        let small = categories - Categories::HUGE;
+        let wanted = self.scan.wants(small);
+        wanted.then(|| take(small, Share::Any))
+    }
+}
+
 /// What is known of a run, and of others like it.
 struct Known {
     run: WrittenRun,
@@ -282,15 +307,15 @@ impl<M: Machine> Core<M> {
             if look.scan.wants(categories) {
                 // A huge page of the pool is protected whole, or not at all.
                 let pooled = look.area.flags().contains(AreaFlags::HUGETLB);
-                let share = if look.scan.protect && pooled {
-                    Share::Whole
-                } else {
-                    Share::Any
-                };
-                if share == Share::Whole && cuts_hugetlb(look.area.flags(), extent.range) {
+                if look.scan.protect && pooled && cuts_hugetlb(look.area.flags(), extent.range) {
                     return Ok(extent.range.start);
                 }
-                let taken = (look.take)(extent.range, categories, share).min(extent.range.len());
+                let Some(taken) = look.take_of(extent.range, categories) else {
+                    if end == range.end || !cursor.advance() {
+                        return Ok(range.end);
+                    }
+                    continue;
+                };
                 end = extent.range.start.add(taken);
                 let protects = look.scan.protect && taken > 0;
                 if protects && is_one_page(extent) && categories.contains(Categories::WRITTEN) {
@@ -421,19 +446,22 @@ impl<M: Machine> Core<M> {
         let flags = area.flags();
         let mut found = Categories::empty();
         let mut set = |category, there| found.set(category, there);
+        let pooled = flags.contains(AreaFlags::HUGETLB);
         match entry {
             Entry::Empty => {
                 // Something may have been there, and gone without a trace (design rule 12). Linux says so where a table is,
                 // and since its stable releases of 2026 where none is, except in memory of the pool.
-                let pooled =
-                    flags.contains(AreaFlags::HUGETLB) && !matches!(size, PageSize::Size4K);
                 let watched = flags.contains(AreaFlags::UFFD_WP);
                 set(Categories::WRITTEN, watched && !pooled);
+                // There every entry is a huge one, whatever it says (`pagemap_hugetlb_category`).
+                let huge = pooled && matches!(size, PageSize::Size2M);
+                set(Categories::HUGE, huge);
                 return found;
             }
             Entry::Marker(marker) => {
                 // It has the form of an entry in swap.
                 set(Categories::SWAPPED, true);
+                set(Categories::HUGE, pooled);
                 set(Categories::GUARD, marker.marks.contains(Marks::GUARD));
                 set(Categories::WRITTEN, !marker.marks.contains(Marks::UFFD_WP));
                 return found;

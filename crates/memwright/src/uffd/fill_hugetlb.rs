@@ -103,9 +103,9 @@ impl<M: Machine> Place<'_, M> {
         }
         match fill {
             Fill::Poison => self.poison(),
-            Fill::Object if self.fault.area.is_shared() => self.show_hugetlb(),
+            Fill::Object => self.show_hugetlb(),
             // There is no huge page of zeroes in the pool.
-            Fill::Object | Fill::Zeroes | Fill::Bytes(_) => Err(FillError::Invalid),
+            Fill::Zeroes | Fill::Bytes(_) => Err(FillError::Invalid),
         }
     }
 
@@ -179,7 +179,7 @@ impl<M: Machine> Place<'_, M> {
         mapped
     }
 
-    /// Maps the page that the file has.
+    /// Maps the page that the file has; privately, until it is stored to.
     fn show_hugetlb(&self) -> Result<(), FillError> {
         let view = self.view()?;
         let state = view.file.lock();

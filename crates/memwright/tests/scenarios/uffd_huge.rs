@@ -1,6 +1,6 @@
 //! Huge pages under watch: who gets them, how they are protected whole and in part, and what they become.
 
-use memwright::track::{Categories, Scan};
+use memwright::track::{Categories, Scan, Share};
 use memwright::uffd::{
     Fill, FillError, MoveError, Relocation, Watch, WatchEvents, WatchModes, WatchedFault, Watcher,
 };
@@ -232,6 +232,71 @@ fn a_tracked_huge_page_is_split_by_its_first_store_and_one_page_is_told() {
     assert_eq!(written(&process), [9]);
     assert_eq!(process.store(FIRST + 9, 3), Ok(vec![]), "by the dirty bit");
     assert_eq!(written(&process), [9]);
+}
+
+/// What a scan that protects tells of a part of the first 2 MiB, if no more than `most` pages may be taken: how many
+/// pages, and whether they are of a huge one.
+fn told_of_part(
+    process: &Process<'_>,
+    (first, pages): (u64, u64),
+    most: u64,
+    all: Categories,
+) -> Vec<(u64, bool)> {
+    let scan = Scan {
+        inverted: Categories::empty(),
+        all,
+        any: Categories::empty(),
+        protect: true,
+        only_tracked: true,
+    };
+    let start = page(FIRST + first).page();
+    let range = PageRange::new(start, start.add(pages));
+    let mut found = Vec::new();
+    let mut left = most;
+    let end = process
+        .space
+        .scan(range, &scan, &mut |run, categories, share| {
+            let fits = run.len().min(left);
+            if share == Share::Whole && fits < run.len() {
+                return 0;
+            }
+            if fits > 0 {
+                found.push((fits, categories.contains(Categories::HUGE)));
+            }
+            left -= fits;
+            fits
+        });
+    assert!(end.is_ok());
+    found
+}
+
+#[test]
+fn a_huge_page_of_which_a_part_is_protected_is_told_as_small_ones() {
+    let written = Categories::WRITTEN;
+    let of_huge = written | Categories::HUGE;
+    #[rustfmt::skip]
+    let rows: [(_, _, _, &[(u64, bool)], _); 5] = [
+        ((0, HUGE), HUGE, written, &[(HUGE, true)], PageSize::Size2M),
+        ((0, HUGE), HUGE, of_huge, &[(HUGE, true)], PageSize::Size2M),
+        ((5, 3),    HUGE, written, &[(3, false)],   PageSize::Size4K),
+        ((0, HUGE), 3,    written, &[(3, false)],   PageSize::Size4K),
+        ((5, 3),    HUGE, of_huge, &[],             PageSize::Size2M),
+    ];
+    for (part, most, all, told, after) in rows {
+        let world = world();
+        let (mut process, _watch) = watched(&world, 1, ASYNC, WP);
+        process.store(FIRST, 1).unwrap();
+        assert_eq!(
+            told_of_part(&process, part, most, all),
+            told,
+            "{part:?} {most} {all:?}"
+        );
+        assert_eq!(size(&process, FIRST), after);
+        let pages: u64 = told.iter().map(|(pages, _)| pages).sum();
+        let left = told_of_part(&process, (0, HUGE), HUGE, written);
+        let left: u64 = left.iter().map(|(pages, _)| pages).sum();
+        assert_eq!(left, HUGE - pages, "what was told is protected");
+    }
 }
 
 #[test]

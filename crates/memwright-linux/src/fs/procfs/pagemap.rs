@@ -11,8 +11,8 @@ use crate::{
     },
     process::Capabilities,
 };
-use alloc::sync::Arc;
-use memwright::{Area, space::Sight};
+use alloc::sync::{Arc, Weak};
+use memwright::{Area, AreaFlags, space::Sight};
 use memwright_table::{Bits, Entry, Extent, Frame, FrameKind, Marks, Page, PageRange, PageSize};
 
 /// Bytes of a word.
@@ -40,8 +40,8 @@ mod bit {
 
 /// An open `/proc/PID/pagemap`.
 pub struct PagemapFile {
-    /// None once the process had ended: it reads as empty.
-    space: Option<Arc<Space>>,
+    /// Once the process has ended, or left it, it is empty: whoever looks on does not keep it.
+    space: Weak<Space>,
     /// Whoever opened it may know the numbers of frames.
     shows_frames: bool,
 }
@@ -52,7 +52,7 @@ impl PagemapFile {
     pub fn new(context: &Context<'_>, space: Option<Arc<Space>>) -> Self {
         let credentials = context.process().credentials.lock();
         Self {
-            space,
+            space: space.as_ref().map_or_else(Weak::new, Arc::downgrade),
             shows_frames: credentials.has(Capabilities::ADMINISTER),
         }
     }
@@ -98,8 +98,10 @@ fn of_absent(area: &Area<M>, entry: Entry, shows_frames: bool) -> u64 {
         Entry::Marker(marker) => {
             let guard = u64::from(marker.marks.contains(Marks::GUARD)) * bit::GUARD;
             let protected = marker.marks.contains(Marks::UFFD_WP);
-            // It has the form of an entry in swap.
-            let word = bit::SWAP | guard | (u64::from(protected) * bit::WRITE_PROTECTED);
+            // It has the form of an entry in swap, of which is not told where pages are the pool's (`pagemap_hugetlb_range`).
+            let pooled = area.flags().contains(AreaFlags::HUGETLB);
+            let out = u64::from(!pooled) * bit::SWAP;
+            let word = out | guard | (u64::from(protected) * bit::WRITE_PROTECTED);
             (Bits::empty(), word)
         }
         Entry::Swapped(page) => {
@@ -156,6 +158,9 @@ impl Words<'_> {
             self.words[index] = of_bits | self.of_frame(page.frame, page.bits);
             return;
         }
+        // The huge zero page is nobody's anonymous page (`pagemap_pmd_range`), the small one no page at all.
+        let zero = page.bits.contains(Bits::BORROWED);
+        let of_bits = of_bits | (u64::from(zero) * bit::FILE);
         for (offset, at) in extent.range.iter().enumerate() {
             let of_frame = self.of_frame(page.frame_of(at), page.bits);
             self.words[index + offset] = of_bits | of_frame;
@@ -194,9 +199,10 @@ impl File for PagemapFile {
         command: u32,
         argument: u64,
     ) -> Result<u64, Errno> {
-        match &self.space {
-            Some(space) if command == PAGEMAP_SCAN => scan(context, space, argument),
-            Some(_) | None => Err(Errno::EINVAL),
+        if command == PAGEMAP_SCAN {
+            scan(context, self.space.upgrade(), argument)
+        } else {
+            Err(Errno::EINVAL)
         }
     }
 
@@ -207,7 +213,7 @@ impl File for PagemapFile {
         position: &mut u64,
         sink: &mut Sink<'_>,
     ) -> Result<usize, Errno> {
-        let Some(space) = &self.space else {
+        let Some(space) = self.space.upgrade() else {
             return Ok(0);
         };
         if *position % WORD as u64 != 0 || sink.left() % WORD != 0 {

@@ -143,12 +143,12 @@ impl Request {
     }
 }
 
-/// The command of `/proc/PID/pagemap`: how many runs were found.
+/// The command of `/proc/PID/pagemap`: how many runs were found. Where the address space is gone there are none.
 ///
 /// # Errors
 /// `EINVAL` for what it does not know, `EFAULT` for bad addresses, `EPERM` for memory whose stores are not tracked where
 /// only such is asked for, `ENOMEM`.
-pub fn scan(context: &Context<'_>, space: &Arc<Space>, argument: u64) -> Result<u64, Errno> {
+pub fn scan(context: &Context<'_>, space: Option<Arc<Space>>, argument: u64) -> Result<u64, Errno> {
     let request: Request = context.read_value(argument)?;
     let (scan, told) = request.scan().ok_or(Errno::EINVAL)?;
     let range = request.range()?;
@@ -175,6 +175,10 @@ pub fn scan(context: &Context<'_>, space: &Arc<Space>, argument: u64) -> Result<
         .map_err(|_| Errno::ENOMEM)?;
     let (mut next, mut written) = (range.start, 0);
     let mut result = Ok(());
+    let Some(space) = space else {
+        context.write_value(argument + WALK_END, &range.end.address().as_u64())?;
+        return Ok(0);
+    };
     while next < range.end {
         let rest = PageRange::new(next, range.end);
         let left = request.room - written;
@@ -183,17 +187,26 @@ pub fn scan(context: &Context<'_>, space: &Arc<Space>, argument: u64) -> Result<
             found.take(run, categories, share)
         });
         for together in found.runs.chunks(TOGETHER) {
-            write_runs(context, request.runs + written * Run::SIZE as u64, together)?;
+            let to = request.runs + written * Run::SIZE as u64;
+            result = write_runs(context, to, together);
+            if result.is_err() {
+                break;
+            }
             written += together.len() as u64;
         }
         let none = found.runs.is_empty();
         found.runs.clear();
+        // The end is told, too, of a walk whose runs could not be (`do_pagemap_scan`).
+        if result.is_err() {
+            next = ended.unwrap_or(range.end);
+            break;
+        }
         match ended {
             // There will never be room for it whole.
             Ok(end) if end == next && none => break,
             Ok(end) => next = end,
             Err(error) => {
-                // The end is told as if the walk had come there (`do_pagemap_scan`).
+                // As if the walk had come there.
                 next = range.end;
                 result = Err(watch_errno(error));
                 break;
