@@ -14,10 +14,15 @@ struct move {
 	int64_t moved;
 };
 
+enum { IS_PRESENT = 8 };
+
 #define UFFDIO_MOVE _IOWR(0xAA, 5, struct move)
 #define KERNEL 0xffff800000000000UL
 #define END 0x7ffffffff000UL
 #define PAGES 16
+
+enum { EVENT_FORK = 1 << 1, EVENT_REMAP = 1 << 2, EVENT_REMOVE = 1 << 3, EVENT_UNMAP = 1 << 6 };
+enum { EVENTS = EVENT_FORK | EVENT_REMAP | EVENT_REMOVE | EVENT_UNMAP };
 
 static char *room;
 static int fd;
@@ -38,6 +43,17 @@ static size_t bad_ranges(struct bad_range *bad)
 	};
 	memcpy(bad, all, sizeof all);
 	return sizeof all / sizeof *all;
+}
+
+/* /proc/self/fdinfo says so of a descriptor. */
+static int shows(int of, const char *what)
+{
+	char path[64], text[512] = "";
+	snprintf(path, sizeof path, "/proc/self/fdinfo/%d", of);
+	int from = open(path, O_RDONLY);
+	NEED(from >= 0 && read(from, text, sizeof text - 1) > 0);
+	close(from);
+	return strstr(text, what) != NULL;
 }
 
 static void handshake(void)
@@ -63,8 +79,17 @@ static void handshake(void)
 	CHECK_FAILS(ioctl(raw, UFFDIO_API, &api), EINVAL);
 	CHECK_FAILS(ioctl(raw, UFFDIO_API, NULL), EFAULT);
 	CHECK_FAILS(ioctl(raw, UFFDIO_API, KERNEL), EFAULT);
-	api = (struct api){ 0xAA, 0, 0 };
+	/* Who cannot be told has not agreed. */
+	struct api *answer = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	NEED(answer != MAP_FAILED);
+	answer->api = 0xAA;
+	NEED(mprotect(answer, PAGE, PROT_READ) == 0);
+	CHECK_FAILS(ioctl(raw, UFFDIO_API, answer), EFAULT);
+	munmap(answer, PAGE);
+	CHECK(shows(raw, "API:\taa:0:80000000000001ff\n"));
+	api = (struct api){ 0xAA, UNPOPULATED, 0 };
 	CHECK_EQ(ioctl(raw, UFFDIO_API, &api), 0);
+	CHECK(shows(raw, "pending:\t0\ntotal:\t0\nAPI:\taa:80002000:80000000000001ff\n"));
 	/* Whether a read would wait is said only of those that never do. */
 	CHECK_EQ(poll(&poller, 1, 0), 0);
 	CHECK_EQ(fcntl(raw, F_SETFL, 0), 0);
@@ -79,6 +104,65 @@ static void handshake(void)
 	close(raw);
 	CHECK_FAILS(ioctl(raw, UFFDIO_API, &api), EBADF);
 	CHECK_FAILS(syscall(SYS_userfaultfd, 0x40000000), EINVAL);
+}
+
+/* Only the privileged see faults of the kernel or forks, unless vm.unprivileged_userfaultfd says otherwise. */
+static void unprivileged(void *argument)
+{
+	int allowed = argument != NULL;
+	struct api api = { 0xAA, EVENT_FORK, 0 };
+	if (setresuid(1000, 1000, 1000) != 0)
+		return;
+	int all = (int)syscall(SYS_userfaultfd, O_CLOEXEC);
+	CHECK_EQ(all >= 0, allowed);
+	CHECK(allowed || errno == EPERM);
+	int own = (int)syscall(SYS_userfaultfd, O_CLOEXEC | 1);
+	NEED(own >= 0);
+	CHECK_FAILS(ioctl(own, UFFDIO_API, &api), EPERM);
+	/* That comes before what is unknown. */
+	api = (struct api){ 0xAA, EVENT_FORK | 1ULL << 60, 0 };
+	CHECK_FAILS(ioctl(own, UFFDIO_API, &api), EPERM);
+	api = (struct api){ 0xAA, 0, 0 };
+	CHECK_EQ(ioctl(own, UFFDIO_API, &api), 0);
+}
+
+static void privileges(void)
+{
+	static const char path[] = "/proc/sys/vm/unprivileged_userfaultfd";
+	char before[2] = "", no = '0', yes = '1', more = '2';
+	int setting = open(path, O_RDWR);
+	if (setting < 0)
+		return;
+	NEED(pread(setting, before, 1, 0) == 1);
+	CHECK_EQ(pwrite(setting, &no, 1, 0), 1);
+	CHECK(exited(in_child(unprivileged, NULL), 0));
+	CHECK_EQ(pwrite(setting, &yes, 1, 0), 1);
+	CHECK(exited(in_child(unprivileged, room), 0));
+	CHECK_FAILS(pwrite(setting, &more, 1, 0), EINVAL);
+	CHECK_EQ(pwrite(setting, before, 1, 0), 1);
+	close(setting);
+}
+
+/* Secret memory is a file's: its stores are tracked, and that is all. */
+static void secret(void)
+{
+	int file = (int)syscall(447, 0), tracker = watcher(ASYNC);
+	if (file < 0) {
+		close(tracker);
+		return;
+	}
+	NEED(tracker >= 0 && ftruncate(file, PAGE) == 0);
+	char *hidden = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+	NEED(hidden != MAP_FAILED);
+	CHECK_FAILS(watch(fd, hidden, 1, MISSING), EINVAL);
+	CHECK_FAILS(watch(fd, hidden, 1, WP), EINVAL);
+	CHECK_FAILS(watch(tracker, hidden, 1, WP | MISSING), EINVAL);
+	CHECK_FAILS(watch(tracker, hidden, 1, MINOR), EINVAL);
+	CHECK_EQ(watch(tracker, hidden, 1, WP), 0);
+	CHECK_FAILS(fill(tracker, UFFDIO_ZEROPAGE, hidden, 1, 0), EINVAL);
+	close(tracker);
+	munmap(hidden, PAGE);
+	close(file);
 }
 
 static void ranges(void)
@@ -211,6 +295,33 @@ static void scans(void)
 	scan = good, scan.flags = 2;
 	CHECK_FAILS(ioctl(pagemap, PAGEMAP_SCAN, &scan), EPERM);
 	CHECK_FAILS(ioctl(pagemap, PAGEMAP_SCAN, NULL), EFAULT);
+	/* Where what is found cannot be told, the end is. */
+	*(volatile char *)room = 1;
+	char *readable = mmap(NULL, PAGE, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	NEED(readable != MAP_FAILED);
+	scan = good, scan.vec = (uintptr_t)readable, scan.mask = scan.returned = IS_PRESENT, scan.walk_end = 1;
+	CHECK_FAILS(ioctl(pagemap, PAGEMAP_SCAN, &scan), EFAULT);
+	CHECK_EQ(scan.walk_end, scan.end);
+	munmap(readable, PAGE);
+	/* A process that is gone has nothing, whoever looks. */
+	char path[64];
+	pid_t child = fork();
+	NEED(child >= 0);
+	if (child == 0)
+		for (;;)
+			pause();
+	snprintf(path, sizeof path, "/proc/%d/pagemap", child);
+	int other = open(path, O_RDONLY);
+	NEED(other >= 0);
+	scan = good, scan.mask = scan.returned = IS_PRESENT;
+	CHECK_EQ(ioctl(other, PAGEMAP_SCAN, &scan), 1);
+	CHECK_EQ(kill(child, SIGKILL), 0);
+	wait_for(child);
+	scan.walk_end = 1;
+	CHECK_EQ(ioctl(other, PAGEMAP_SCAN, &scan), 0);
+	CHECK_EQ(scan.walk_end, scan.end);
+	CHECK_EQ(pread(other, regions, 8, (off_t)((uintptr_t)room / PAGE * 8)), 0);
+	close(other);
 	close(pagemap);
 	CHECK_FAILS(ioctl(pagemap, PAGEMAP_SCAN, &scan), EBADF);
 }
@@ -313,9 +424,6 @@ static void killed_while_it_waits(void)
 	CHECK(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
 	close(sockets[0]), close(sockets[1]);
 }
-
-enum { EVENT_FORK = 1 << 1, EVENT_REMAP = 1 << 2, EVENT_REMOVE = 1 << 3, EVENT_UNMAP = 1 << 6 };
-enum { EVENTS = EVENT_FORK | EVENT_REMAP | EVENT_REMOVE | EVENT_UNMAP };
 
 /* What a thread does to memory of which somebody wants to know. */
 enum doing { MOVES, REMOVES, UNMAPS, FORKS, DOINGS };
@@ -544,6 +652,7 @@ static void commands(uint64_t features)
 	foreign();
 	modes();
 	scans();
+	secret();
 	close(fd);
 	CHECK_FAILS(protect(fd, room, 1, 1), EBADF);
 	CHECK_FAILS(watch(fd, room, 1, WP), EBADF);
@@ -552,6 +661,7 @@ static void commands(uint64_t features)
 static void everything(void)
 {
 	handshake();
+	privileges();
 	commands(UNPOPULATED);
 	commands(UNPOPULATED | EVENTS);
 	closed_while_waiting();

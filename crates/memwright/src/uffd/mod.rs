@@ -133,9 +133,11 @@ fn pages<M: Machine>(
     Ok(range)
 }
 
-/// Whether the area shows memory rather than a file: such memory can be watched in every way.
+/// Whether the area shows memory rather than a file: such memory can be watched in every way, but for secret memory,
+/// whose file counts as any other (`memfd_secret`).
 fn is_memory<M: Machine>(area: &Area<M>) -> bool {
-    area.object().is_none_or(|object| object.is_memory())
+    let memory = area.object().is_none_or(|object| object.is_memory());
+    memory && !area.flags().contains(AreaFlags::SECRET)
 }
 
 /// Whether faults of these modes can be watched in the area (Linux 7.2 `vma_can_userfault`).
@@ -143,7 +145,7 @@ fn can_watch<M: Machine>(area: &Area<M>, modes: WatchModes, asynchronous: bool) 
     if area.flags().contains(AreaFlags::DROPPABLE) {
         return false;
     }
-    let shows_memory = area.object().is_some_and(|object| object.is_memory());
+    let shows_memory = area.object().is_some() && is_memory(area);
     if modes.contains(WatchModes::MINOR) && !shows_memory {
         return false;
     }

@@ -108,6 +108,11 @@ static CONTROLS_VM: FixedDirectory = FixedDirectory {
             0o644,
             SystemControl(&vm::OVERCOMMIT_RATIO),
         ),
+        (
+            "unprivileged_userfaultfd",
+            0o644,
+            SystemControl(&vm::UNPRIVILEGED_USERFAULTFD),
+        ),
     ],
 };
 

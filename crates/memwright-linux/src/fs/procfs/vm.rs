@@ -65,6 +65,21 @@ pub static OVERCOMMIT_RATIO: SystemControl = SystemControl {
     },
 };
 
+/// `/proc/sys/vm/unprivileged_userfaultfd`.
+pub static UNPRIVILEGED_USERFAULTFD: SystemControl = SystemControl {
+    read: |context, text| {
+        let anybody = &context.kernel.userfaults.anybody;
+        writeln!(text, "{}", u8::from(anybody.load(Ordering::Relaxed)))
+    },
+    store: |context, bytes| {
+        let anybody = number(bytes).filter(|value| *value <= 1);
+        let anybody = anybody.ok_or(Errno::EINVAL)? == 1;
+        let setting = &context.kernel.userfaults.anybody;
+        setting.store(anybody, Ordering::Relaxed);
+        Ok(())
+    },
+};
+
 /// `/proc/sys/kernel/shmall`.
 pub static MOST_SEGMENT_PAGES: SystemControl = SystemControl {
     read: |context, text| {

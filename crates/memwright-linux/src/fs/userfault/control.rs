@@ -40,6 +40,10 @@ mod offered {
     pub const CONTINUE: u64 = 1 << raw::_UFFDIO_CONTINUE;
 }
 
+/// Every command that there is.
+pub(super) const EVERY_COMMAND: u64 =
+    offered::ALWAYS | offered::RANGE | offered::WRITE_PROTECT | offered::CONTINUE;
+
 abi_struct! {
     /// `struct uffdio_api`.
     pub struct Api {
@@ -100,6 +104,22 @@ fn events_of(features: Features) -> WatchEvents {
         events.set(event, features.contains(feature));
     }
     events
+}
+
+/// The features that are asked for, with those that they include. Who reads of a fork gets to see the child's memory, so
+/// that one wants a privilege.
+fn acceptable(wanted: &Api, privileged: bool) -> Result<Features, Errno> {
+    if wanted.api != u64::from(raw::UFFD_API) {
+        return Err(Errno::EINVAL);
+    }
+    if wanted.features & Features::FORK.bits() != 0 && !privileged {
+        return Err(Errno::EPERM);
+    }
+    let mut features = Features::from_bits(wanted.features).ok_or(Errno::EINVAL)?;
+    if features.contains(Features::ASYNCHRONOUS) {
+        features |= Features::UNPOPULATED;
+    }
+    Ok(features)
 }
 
 fn fill_errno(error: FillError) -> Errno {
@@ -220,37 +240,34 @@ impl Userfault {
         Err(Errno::EAGAIN)
     }
 
-    /// The handshake (`userfaultfd_api`): once, and only for features that there are.
+    /// The handshake (`userfaultfd_api`): once, and only for features that there are. Nothing is agreed on that the
+    /// caller could not be told.
     fn agree(&self, context: &Context<'_>, argument: u64) -> Result<u64, Errno> {
         let wanted: Api = context.read_value(argument)?;
-        let agreed = match Features::from_bits(wanted.features) {
-            Some(features) if wanted.api == u64::from(raw::UFFD_API) => {
-                self.settle(context, features)
+        let offer = Api {
+            api: wanted.api,
+            features: Features::all().bits(),
+            commands: offered::ALWAYS,
+        };
+        let agreed = match acceptable(&wanted, Self::is_privileged(context)) {
+            Ok(features) => {
+                context.write_value(argument, &offer)?;
+                self.settle(features)
             }
-            Some(_) | None => Err(Errno::EINVAL),
+            Err(error) => Err(error),
         };
-        let told = match agreed {
-            Ok(()) => Api {
-                api: wanted.api,
-                features: Features::all().bits(),
-                commands: offered::ALWAYS,
-            },
-            Err(_) => Api::default(),
-        };
-        context.write_value(argument, &told)?;
+        if agreed.is_err() {
+            context.write_value(argument, &Api::default())?;
+        }
         agreed.map(|()| 0)
     }
 
-    fn settle(&self, context: &Context<'_>, features: Features) -> Result<(), Errno> {
-        // Who reads of a fork gets to see the child's memory.
-        if features.contains(Features::FORK) && !Self::may_see_kernel_faults(context) {
-            return Err(Errno::EPERM);
-        }
+    fn settle(&self, features: Features) -> Result<(), Errno> {
         let asynchronous = features.contains(Features::ASYNCHRONOUS);
         let watch = Watch::try_new(Watcher {
             number: self.number,
             asynchronous,
-            unpopulated: asynchronous || features.contains(Features::UNPOPULATED),
+            unpopulated: features.contains(Features::UNPOPULATED),
             events: events_of(features),
         });
         let watch = watch.map_err(|_| Errno::ENOMEM)?;
@@ -268,8 +285,8 @@ impl Userfault {
         });
     }
 
-    /// Whether the caller may make one that sees faults of the kernel (`userfaultfd_syscall_allowed`).
-    pub fn may_see_kernel_faults(context: &Context<'_>) -> bool {
+    /// Whether the caller may do what the privileged do.
+    pub fn is_privileged(context: &Context<'_>) -> bool {
         let credentials = context.process().credentials.lock();
         credentials.has(Capabilities::TRACE)
     }
@@ -532,6 +549,29 @@ impl Copy {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn features_are_those_that_there_are() {
+        let (fork, unknown) = (Features::FORK.bits(), 1 << 60);
+        let (tracking, unpopulated) = (Features::ASYNCHRONOUS, Features::UNPOPULATED);
+        let api = u64::from(raw::UFFD_API);
+        for (api, features, privileged, expected) in [
+            (api, 0, false, Ok(Features::empty())),
+            (api + 1, 0, true, Err(Errno::EINVAL)),
+            (api, unknown, true, Err(Errno::EINVAL)),
+            (api, fork, true, Ok(Features::FORK)),
+            (api, fork, false, Err(Errno::EPERM)),
+            (api, fork | unknown, false, Err(Errno::EPERM)),
+            (api, tracking.bits(), false, Ok(tracking | unpopulated)),
+        ] {
+            let wanted = Api {
+                api,
+                features,
+                commands: 0,
+            };
+            assert_eq!(acceptable(&wanted, privileged), expected, "{features:#x}");
+        }
+    }
 
     #[test]
     fn ranges_are_whole_pages_in_user_memory() {

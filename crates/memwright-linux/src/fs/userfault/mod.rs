@@ -25,7 +25,10 @@ use alloc::{
     vec::Vec,
 };
 use bitflags::bitflags;
-use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use core::{
+    fmt,
+    sync::atomic::{AtomicBool, AtomicU64, Ordering},
+};
 use linux_raw_sys::general as raw;
 use memwright::uffd::Watch;
 
@@ -76,6 +79,9 @@ bitflags! {
     }
 }
 
+/// Stands beside the features in what is shown of them (`UFFD_FEATURE_INITIALIZED` of `fs/userfaultfd.c`).
+const AGREED: u64 = 1 << 31;
+
 /// A thread that waits for a fault to be resolved.
 struct Waiting {
     /// The address that it cannot use.
@@ -124,6 +130,8 @@ pub struct Userfault {
 pub struct Userfaults {
     next: AtomicU64,
     all: Lock<Vec<Weak<Userfault>>>,
+    /// Whoever wants may see faults of the kernel (`vm.unprivileged_userfaultfd`).
+    pub(crate) anybody: AtomicBool,
 }
 
 impl Default for Userfaults {
@@ -131,6 +139,7 @@ impl Default for Userfaults {
         Self {
             next: AtomicU64::new(1),
             all: Lock::new(Rank::Leaf, Vec::new()),
+            anybody: AtomicBool::new(false),
         }
     }
 }
@@ -269,6 +278,23 @@ impl Userfault {
     fn has_agreed(&self) -> bool {
         self.state.lock().agreed.is_some()
     }
+
+    /// How many faults nobody has read of, how many wait, what was agreed on and what there is
+    /// (`userfaultfd_show_fdinfo`).
+    fn describe(&self, out: &mut dyn fmt::Write) -> fmt::Result {
+        let (pending, total, features) = {
+            let state = self.state.lock();
+            let waiting = &state.waiting;
+            let unread = |one: &&Arc<Waiting>| !one.read.load(Ordering::Relaxed);
+            let pending = waiting.iter().filter(unread).count();
+            let agreed = state.agreed.as_ref();
+            let features = agreed.map_or(0, |(features, _)| features.bits() | AGREED);
+            (pending, waiting.len(), features)
+        };
+        writeln!(out, "pending:\t{pending}\ntotal:\t{total}")?;
+        let (version, commands) = (raw::UFFD_API, control::EVERY_COMMAND);
+        writeln!(out, "API:\t{version:x}:{features:x}:{commands:x}")
+    }
 }
 
 impl File for UserfaultFile {
@@ -362,5 +388,9 @@ impl File for UserfaultFile {
         argument: u64,
     ) -> Result<u64, Errno> {
         self.userfault.control(context, command, argument)
+    }
+
+    fn describe(&self, _context: &Context<'_>, out: &mut dyn fmt::Write) -> fmt::Result {
+        self.userfault.describe(out)
     }
 }

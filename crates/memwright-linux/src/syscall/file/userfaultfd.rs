@@ -10,6 +10,7 @@ use crate::{
         table::{Kind, SystemCall},
     },
 };
+use core::sync::atomic::Ordering;
 use linux_raw_sys::general as raw;
 
 /// The rows of this group.
@@ -38,8 +39,11 @@ pub fn make(context: &Context<'_>, flags: u32) -> CallResult {
 }
 
 fn userfaultfd(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+    // `userfaultfd_syscall_allowed`.
     let flags = arguments[0] as u32;
-    if flags & raw::UFFD_USER_MODE_ONLY == 0 && !Userfault::may_see_kernel_faults(context) {
+    let anybody = context.kernel.userfaults.anybody.load(Ordering::Relaxed);
+    let harmless = flags & raw::UFFD_USER_MODE_ONLY != 0;
+    if !harmless && !anybody && !Userfault::is_privileged(context) {
         return Err(Errno::EPERM);
     }
     make(context, flags)
