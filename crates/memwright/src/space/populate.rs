@@ -133,7 +133,8 @@ impl<M: Machine> Core<M> {
     #[inline(never)]
     pub(crate) fn found_gained(&self, areas: &Areas<M>, position: Position) {
         let area = areas.map.get(position);
-        if is_gained(area) {
+        // Whom the area's key refuses gets no copies.
+        if is_gained(area) && self.check_key(area.rights, Access::WRITE).is_ok() {
             Fault {
                 core: self,
                 cpu: self.cpu(),
