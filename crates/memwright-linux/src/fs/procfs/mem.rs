@@ -23,9 +23,9 @@ pub struct MemoryFile {
 impl MemoryFile {
     /// The memory in `space`.
     #[must_use]
-    pub fn new(space: Option<Arc<Space>>) -> Self {
+    pub fn new(space: Option<&Arc<Space>>) -> Self {
         Self {
-            space: space.as_ref().map_or_else(Weak::new, Arc::downgrade),
+            space: space.map_or_else(Weak::new, Arc::downgrade),
         }
     }
 }

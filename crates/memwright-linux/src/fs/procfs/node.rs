@@ -362,11 +362,14 @@ impl ProcNode {
             | Self::DescriptorInfo(..) => Ok(Box::new(TextFile::new(*self))),
             Self::Memory(id) => {
                 let process = context.kernel.tasks.process(id).ok_or(Errno::ESRCH)?;
-                Ok(Box::new(MemoryFile::new(process.space())))
+                Ok(Box::new(MemoryFile::new(process.space().as_ref())))
             }
             Self::Pagemap(id) => {
                 let process = context.kernel.tasks.process(id).ok_or(Errno::ESRCH)?;
-                Ok(Box::new(PagemapFile::new(context, process.space())))
+                Ok(Box::new(PagemapFile::new(
+                    context,
+                    process.space().as_ref(),
+                )))
             }
             Self::Frames(what) => Ok(Box::new(FrameFile(what))),
             Self::SelfLink
