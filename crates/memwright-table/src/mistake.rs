@@ -103,6 +103,8 @@ mistakes! {
     FolioBeyondArea "folio-beyond-area" "A first touch fills a folio that reaches beyond its area."
     FolioBeyondObject "folio-beyond-object" "A folio of shared memory reaches beyond the end of its object."
     SharedFolioBeyondArea "shared-folio-beyond-area" "A fault maps all of an object's folio, of which its area shows a part."
+    RoomKept "room-kept" "A page that an object loses keeps the room that several objects share."
+    RoomTakenTwice "room-taken-twice" "A huge page that is gathered takes room for the pages that were there."
     HugeNotZeroed "huge-not-zeroed" "A new huge page shows what its frames held before."
     HugeRegainShared "huge-regain-shared" "A huge page with two references becomes exclusive at a write fault."
     WatchUncut "watch-uncut" "Who watches a part of a huge page leaves its entry whole."

@@ -262,7 +262,7 @@ pub enum FaultError {
     Guard,
     /// A poison marker stands here (SIGBUS, `BUS_ADRERR`).
     Poison,
-    /// The object ends before this page (SIGBUS, `BUS_ADRERR`).
+    /// The object ends before this page, or may have no more pages (SIGBUS, `BUS_ADRERR`).
     BeyondObject,
     /// The object could not be read (SIGBUS, `BUS_ADRERR`).
     Io,
@@ -347,6 +347,8 @@ pub enum ObjectError {
     BeyondEnd,
     /// No frame is free.
     OutOfMemory,
+    /// The object may have no more pages: the [`Room`](crate::object::Room) that it shares is full.
+    NoRoom,
     /// The backing store failed.
     Io,
     /// The page is being read or written back: wait, then retry.
@@ -358,7 +360,8 @@ pub enum ObjectError {
 impl From<ObjectError> for FaultError {
     fn from(error: ObjectError) -> Self {
         match error {
-            ObjectError::BeyondEnd => Self::BeyondObject,
+            // It has no such page, and gets none.
+            ObjectError::BeyondEnd | ObjectError::NoRoom => Self::BeyondObject,
             ObjectError::OutOfMemory => Self::OutOfMemory,
             ObjectError::Io => Self::Io,
             // It comes back by another fault, or by the next.

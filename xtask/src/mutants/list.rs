@@ -85,6 +85,8 @@ pub const MUTANTS: &[Mutant] = &[
     mutant("folio-beyond-area", "scenarios", "folios::a_folio_reaches_neither_beyond_its_area_nor_over_what_is_there"),
     mutant("folio-beyond-object", "scenarios", "shared_folio::a_folio_ends_with_its_object_and_its_area"),
     mutant("shared-folio-beyond-area", "scenarios", "shared_folio::a_folio_ends_with_its_object_and_its_area"),
+    mutant("room-kept", "scenarios", "room::what_goes_gives_its_room_back"),
+    mutant("room-taken-twice", "scenarios", "room::no_folio_is_larger_than_the_room_that_is_left"),
     mutant("huge-not-zeroed", "scenarios", "overlooked::a_new_huge_page_is_full_of_zeroes"),
     mutant("huge-regain-shared", "scenarios", "huge::parent_and_child_share_a_huge_page_until_one_writes"),
     mutant("watch-uncut", "scenarios", "uffd_huge::who_watches_a_part_splits"),

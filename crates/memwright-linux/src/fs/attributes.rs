@@ -1,6 +1,6 @@
 //! What is known about a node, and the records in which programs receive it.
 
-use super::kind::Kind;
+use super::{kind::Kind, tmpfs::MountFlags};
 use core::mem::{offset_of, size_of};
 use linux_raw_sys::general as raw;
 
@@ -232,6 +232,8 @@ pub struct SystemStatus {
     pub free_nodes: u64,
     /// Its device, which serves as its identity.
     pub device: DeviceNumber,
+    /// What holds for its mount.
+    pub flags: MountFlags,
 }
 
 impl SystemStatus {
@@ -253,8 +255,11 @@ impl SystemStatus {
                 super::name::NAME_MAX as u64,
             ),
             (offset_of!(raw::statfs, f_frsize), self.block_size),
-            // ST_VALID (include/linux/statfs.h), ST_RELATIME.
-            (offset_of!(raw::statfs, f_flags), 0x0020 | 0x1000),
+            // With ST_VALID (include/linux/statfs.h).
+            (
+                offset_of!(raw::statfs, f_flags),
+                0x0020 | u64::from(self.flags.bits()),
+            ),
         ];
         for (offset, value) in fields {
             put(&mut record, offset, value.to_le_bytes());

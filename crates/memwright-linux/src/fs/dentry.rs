@@ -48,7 +48,7 @@ impl Dentry {
         Self {
             inode,
             place: Lock::new(Rank::File, place),
-            mounted: Lock::new(Rank::File, None),
+            mounted: Lock::new(Rank::Mount, None),
         }
     }
 
@@ -100,11 +100,37 @@ impl Dentry {
         self.mounted.lock().take()
     }
 
-    /// What stands here: the root of a mounted file system, or the name itself.
+    /// Uncovers it unless `keeps` says of the root that covers it that it stays: nobody enters meanwhile.
+    pub fn unmount_unless(&self, keeps: impl FnOnce(&Arc<Self>) -> bool) -> Option<Arc<Self>> {
+        let mut mounted = self.mounted.lock();
+        if mounted.as_ref().is_none_or(keeps) {
+            return None;
+        }
+        mounted.take()
+    }
+
+    /// Takes the root of a file system, which is no more in its place, out of the tree: nothing is above it.
+    pub fn detach(&self) {
+        let above = {
+            let mut place = self.place.lock();
+            place.name = Box::default();
+            place.parent.take()
+        };
+        drop(above);
+    }
+
+    /// What stands here: the root of the file system that was mounted last, or the name itself.
     #[must_use]
     pub fn crossed(self: Arc<Self>) -> Arc<Self> {
-        let root = self.mounted.lock().clone();
-        root.unwrap_or(self)
+        let mut here = self;
+        loop {
+            let root = here.mounted.lock().clone();
+            // Another may cover the root in turn.
+            match root {
+                Some(root) => here = root,
+                None => return here,
+            }
+        }
     }
 
     /// Whether a file system covers this directory.

@@ -79,6 +79,11 @@ impl<V> Entries<V> {
         None
     }
 
+    /// What the names lead to.
+    pub fn all(&self) -> impl Iterator<Item = &V> {
+        self.by_name.values().map(|(_, value)| value)
+    }
+
     /// Removes `name` and returns what it led to.
     pub fn remove(&mut self, name: &[u8]) -> Option<V> {
         let (cookie, value) = self.by_name.remove(name)?;

@@ -8,6 +8,7 @@ use super::{
     open_file::OpenFile,
     permission::Permission,
     regular::Regular,
+    tmpfs::MountFlags,
     walk::{LastLink, Walker},
 };
 use crate::{M, context::Context, errno::Errno, kernel::Kernel};
@@ -58,6 +59,10 @@ impl Context<'_> {
             | Kind::Anonymous => {
                 return Err(Errno::EACCES);
             }
+        }
+        let flags = entry.inode.file_system.flags();
+        if flags.contains(MountFlags::NO_EXECUTION) {
+            return Err(Errno::EACCES);
         }
         entry.inode.check(self.subject(), Permission::EXECUTE)?;
         let Body::Regular(regular) = &entry.inode.body else {

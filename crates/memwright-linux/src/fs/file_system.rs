@@ -1,6 +1,9 @@
 //! The file systems that exist, each mounted once.
 
-use super::attributes::{DeviceNumber, SystemStatus};
+use super::{
+    attributes::{DeviceNumber, SystemStatus},
+    tmpfs::{MountFlags, Tmpfs},
+};
 use crate::Memory;
 use core::sync::atomic::{AtomicU64, Ordering};
 use linux_raw_sys::general as raw;
@@ -105,6 +108,9 @@ impl FileSystemKind {
     }
 }
 
+/// No limit of nodes.
+const ANY: u64 = u64::MAX;
+
 /// One file system.
 pub struct FileSystem {
     /// Which.
@@ -113,10 +119,12 @@ pub struct FileSystem {
     pub device: DeviceNumber,
     /// Number of its mount.
     pub mount: u64,
+    /// With what a program mounted it.
+    pub tmpfs: Option<Tmpfs>,
     next_number: AtomicU64,
     /// Nodes that exist, and how many may.
     nodes: AtomicU64,
-    most_nodes: u64,
+    most_nodes: AtomicU64,
 }
 
 impl FileSystem {
@@ -127,17 +135,33 @@ impl FileSystem {
             kind,
             device: DeviceNumber::new(0, minor),
             mount: minor as u64,
+            tmpfs: None,
             next_number: AtomicU64::new(1),
             nodes: AtomicU64::new(0),
-            most_nodes: u64::MAX,
+            most_nodes: AtomicU64::new(ANY),
         }
     }
 
     /// The same with at most `nodes` named nodes.
     #[must_use]
-    pub const fn with_most_nodes(mut self, nodes: u64) -> Self {
-        self.most_nodes = nodes;
+    pub fn with_most_nodes(self, nodes: u64) -> Self {
+        self.most_nodes.store(nodes, Ordering::Relaxed);
         self
+    }
+
+    /// The same as a program mounted it.
+    #[must_use]
+    pub fn with_tmpfs(mut self, tmpfs: Tmpfs) -> Self {
+        self.set_most_nodes(tmpfs.options().nodes);
+        self.tmpfs = Some(tmpfs);
+        self
+    }
+
+    /// What holds for its mount.
+    #[must_use]
+    pub fn flags(&self) -> MountFlags {
+        let mounted = self.tmpfs.as_ref().map(Tmpfs::flags);
+        mounted.unwrap_or(MountFlags::RELATIVE_TIMES)
     }
 
     /// Counts a node that was made.
@@ -150,10 +174,22 @@ impl FileSystem {
         self.nodes.fetch_sub(1, Ordering::Relaxed);
     }
 
+    /// Nodes that exist.
+    #[must_use]
+    pub fn nodes(&self) -> u64 {
+        self.nodes.load(Ordering::Relaxed)
+    }
+
+    /// Sets how many may, 0 for any number.
+    pub fn set_most_nodes(&self, nodes: u64) {
+        let most = if nodes == 0 { ANY } else { nodes };
+        self.most_nodes.store(most, Ordering::Relaxed);
+    }
+
     /// Whether there are more nodes than may get names.
     #[must_use]
     pub fn is_full(&self) -> bool {
-        self.nodes.load(Ordering::Relaxed) > self.most_nodes
+        self.nodes() > self.most_nodes.load(Ordering::Relaxed)
     }
 
     /// The number of the next node.
@@ -161,31 +197,34 @@ impl FileSystem {
         self.next_number.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// What `statfs` reports: half of memory may become files, as a tmpfs of default size has it.
+    /// What `statfs` reports: half of memory may become files, as a tmpfs of default size has it, unless a program mounted
+    /// it with a size of its own.
     #[must_use]
     pub fn status(&self, memory: &Memory) -> SystemStatus {
         let counted = self.kind.in_memory();
         let frames = memory.frames();
         let (room, used) = (frames.total() / 2, frames.used_by(FrameKind::Object));
-        let nodes = if self.most_nodes == u64::MAX {
-            0
-        } else {
-            self.most_nodes
+        let (blocks, free) = match &self.tmpfs {
+            Some(tmpfs) => {
+                let most = tmpfs.room.most().unwrap_or(0);
+                (most, most.saturating_sub(tmpfs.room.used()))
+            }
+            None if counted => (room, room.saturating_sub(used).min(frames.free())),
+            None => (0, 0),
         };
+        let most_nodes = self.most_nodes.load(Ordering::Relaxed);
+        let nodes = if most_nodes == ANY { 0 } else { most_nodes };
         SystemStatus {
             nodes,
-            free_nodes: nodes.saturating_sub(self.nodes.load(Ordering::Relaxed)),
+            free_nodes: nodes.saturating_sub(self.nodes()),
             magic: self.kind.magic(),
             block_size: match self.kind {
                 FileSystemKind::Hugetlb => HUGE_BYTES,
                 _ => 4096,
             },
-            blocks: if counted { room } else { 0 },
-            free: if counted {
-                room.saturating_sub(used).min(frames.free())
-            } else {
-                0
-            },
+            blocks,
+            free,
+            flags: self.flags(),
             device: self.device,
         }
     }

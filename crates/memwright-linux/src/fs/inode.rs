@@ -13,6 +13,7 @@ use super::{
     pipe::Pipe,
     procfs::ProcNode,
     regular::Regular,
+    tmpfs::MountFlags,
 };
 use crate::{
     context::Context,
@@ -183,12 +184,17 @@ impl Inode {
         });
     }
 
-    /// Records a read, at most once per change or day (the `relatime` rule, `relatime_need_update`
-    /// in `fs/inode.c` of Linux 7.2).
+    /// Records a read, at most once per change or day unless the mount says otherwise (the `relatime` rule,
+    /// `relatime_need_update` in `fs/inode.c` of Linux 7.2).
     pub fn touch_accessed(&self, now: Moment) {
         const DAY: i64 = 24 * 60 * 60;
+        let flags = self.file_system.flags();
+        if flags.contains(MountFlags::NO_ACCESS_TIMES) {
+            return;
+        }
         let mut metadata = self.metadata.lock();
-        if metadata.accessed <= metadata.modified
+        if !flags.contains(MountFlags::RELATIVE_TIMES)
+            || metadata.accessed <= metadata.modified
             || metadata.accessed <= metadata.changed
             || now.seconds - metadata.accessed.seconds >= DAY
         {

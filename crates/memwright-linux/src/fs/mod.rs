@@ -46,6 +46,7 @@ pub mod signalfd;
 pub mod socket;
 mod table;
 pub mod timerfd;
+pub mod tmpfs;
 pub mod transfer;
 pub mod tree;
 pub mod turn;

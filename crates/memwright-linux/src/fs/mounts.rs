@@ -1,5 +1,8 @@
 //! The tree of all files: its root, its mounts, and the file systems that have no mount.
 
+mod mount;
+mod unmount;
+
 use super::{
     FileTable, FsContext,
     attributes::Moment,
@@ -23,6 +26,26 @@ use crate::{
     sync::{Lock, Rank},
 };
 use alloc::{boxed::Box, sync::Arc, vec::Vec};
+use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use unmount::take_down;
+
+/// The number of the first mount beside the root; those before are of file systems without a place in the tree.
+const FIRST_MOUNT: u32 = 21;
+
+/// A file system in its place.
+struct Mount {
+    root: Arc<Dentry>,
+    /// The directory that it covers; none for the root.
+    at: Option<Arc<Dentry>>,
+}
+
+impl Mount {
+    /// The number of the mount that it lies in.
+    fn upper(&self) -> u64 {
+        let above = self.at.as_ref().unwrap_or(&self.root);
+        above.inode.file_system.mount
+    }
+}
 
 /// The tree of all files.
 pub struct Mounts {
@@ -41,7 +64,12 @@ pub struct Mounts {
     memory_files: Arc<FileSystem>,
     huge_files: Arc<FileSystem>,
     anonymous: Arc<FileSystem>,
-    mounts: Lock<Vec<Arc<Dentry>>>,
+    mounts: Lock<Vec<Mount>>,
+    next_mount: AtomicU32,
+    /// The roots of file systems that have no place any more, but users.
+    detached: Lock<Vec<Arc<Dentry>>>,
+    /// Whether there is one.
+    any_detached: AtomicBool,
 }
 
 impl Mounts {
@@ -80,7 +108,16 @@ impl Mounts {
         });
         let root = Arc::new(Dentry::detached(b"", Arc::new(root)));
         Self {
-            mounts: Lock::new(Rank::File, alloc::vec![root.clone()]),
+            mounts: Lock::new(
+                Rank::File,
+                alloc::vec![Mount {
+                    root: root.clone(),
+                    at: None,
+                }],
+            ),
+            next_mount: AtomicU32::new(FIRST_MOUNT),
+            detached: Lock::new(Rank::Mount, Vec::new()),
+            any_detached: AtomicBool::new(false),
             root,
             streams,
             names: Namespace::new(),
@@ -114,26 +151,53 @@ impl Mounts {
         permissions: u32,
         now: Moment,
     ) -> Arc<Dentry> {
-        let minor = 20 + self.mounts.lock().len() as u32;
-        let file_system = Arc::new(FileSystem::new(kind, minor));
+        let file_system = Arc::new(self.next_file_system(kind));
         let inode = Inode::new(&file_system, body, permissions, Subject::ROOT, now);
         let root = Arc::new(Dentry::new(&at.parent(), &at.name(), Arc::new(inode)));
         at.mount(root.clone());
-        self.mounts.lock().push(root.clone());
+        self.list(&root, at.clone());
         root
     }
 
-    /// The roots of the mounted file systems, in the order of mounting.
+    /// A file system with the next number.
+    fn next_file_system(&self, kind: FileSystemKind) -> FileSystem {
+        let minor = self.next_mount.fetch_add(1, Ordering::Relaxed);
+        FileSystem::new(kind, minor)
+    }
+
+    fn list(&self, root: &Arc<Dentry>, at: Arc<Dentry>) {
+        let (root, at) = (root.clone(), Some(at));
+        self.mounts.lock().push(Mount { root, at });
+    }
+
+    /// Shows the root of each mounted file system, in the order of mounting, with the number of the mount that it lies in.
+    /// Nobody is told meanwhile that they are in use.
+    ///
+    /// # Errors
+    /// Those of `show`.
+    pub fn each<E>(
+        &self,
+        mut show: impl FnMut(&Arc<Dentry>, u64) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let _guard = self.names.keep();
+        let of_mount = |mount: &Mount| (mount.root.clone(), mount.upper());
+        let mounts: Vec<_> = self.mounts.lock().iter().map(of_mount).collect();
+        mounts
+            .iter()
+            .try_for_each(|(root, upper)| show(root, *upper))
+    }
+
+    /// Whether this is the root of a mounted file system.
     #[must_use]
-    pub fn mounts(&self) -> Vec<Arc<Dentry>> {
-        self.mounts.lock().clone()
+    pub fn is_root(&self, entry: &Arc<Dentry>) -> bool {
+        self.place_of(entry).is_ok()
     }
 
     /// The root of the mounted file system of that kind.
     #[must_use]
     pub fn root_of(&self, kind: FileSystemKind) -> Option<Arc<Dentry>> {
         let mounts = self.mounts.lock();
-        let mut roots = mounts.iter();
+        let mut roots = mounts.iter().map(|mount| &mount.root);
         roots
             .find(|root| root.inode.file_system.kind == kind)
             .cloned()
@@ -174,7 +238,11 @@ impl Mounts {
         owner: Subject,
         now: Moment,
     ) -> Result<Inode, Errno> {
-        let body = Body::Regular(Regular::new(&self.memory, Seals::SEAL)?);
+        let regular = match &file_system.tmpfs {
+            Some(tmpfs) => Regular::of_mount(&self.memory, tmpfs)?,
+            None => Regular::new(&self.memory, Seals::SEAL)?,
+        };
+        let body = Body::Regular(regular);
         Ok(Inode::new(file_system, body, permissions, owner, now))
     }
 
@@ -259,15 +327,10 @@ impl Mounts {
     pub fn clear(&self) {
         self.sockets.clear();
         let mounts = core::mem::take(&mut *self.mounts.lock());
-        let mut pending = mounts;
+        let mut pending: Vec<_> = mounts.into_iter().map(|mount| mount.root).collect();
+        pending.append(&mut self.detached.lock());
         pending.push(self.root.clone());
-        while let Some(entry) = pending.pop() {
-            entry.unmount();
-            if let Body::Directory(entries) = &entry.inode.body {
-                let children: Vec<_> = entries.lock().take_all().collect();
-                pending.extend(children);
-            }
-        }
+        take_down(pending);
     }
 }
 

@@ -11,6 +11,7 @@ use super::{
     permission::Permission,
     pipe::PipeEnd,
     regular::RegularFile,
+    tmpfs::MountFlags,
     tree::Change,
     walk::{Last, LastLink, Walker},
 };
@@ -189,6 +190,9 @@ impl Context<'_> {
             self.kernel
                 .mounts
                 .new_regular(file_system, permissions, self.subject(), now)?;
+        if file_system.is_full() {
+            return Err(Errno::ENOSPC);
+        }
         inode.change(|metadata| metadata.links = 0);
         let name = alloc::format!("#{}", inode.number);
         let entry = Arc::new(Dentry::new(directory, name.as_bytes(), Arc::new(inode)));
@@ -226,6 +230,10 @@ impl Context<'_> {
         }
         if !created {
             inode.check(self.subject(), request.wanted())?;
+        }
+        let devices = matches!(kind, Kind::Character | Kind::Block);
+        if devices && inode.file_system.flags().contains(MountFlags::NO_DEVICES) {
+            return Err(Errno::EACCES);
         }
         let file = self.operations(inode, request)?;
         if request.has(raw::O_TRUNC) && !created {

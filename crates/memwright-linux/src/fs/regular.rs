@@ -6,11 +6,12 @@ use super::{
     inode::{Body, Inode},
     open_file::{File, Mapping, OpenFile},
     seek::{SIZE_MAX, Whence, moved, readable, storable},
+    tmpfs::Tmpfs,
     transfer::{Sink, Source, with_buffer},
     turn::{Turn, TurnGuard},
 };
 use crate::{M, Memory, context::Context, errno::Errno, kernel::Kernel};
-use alloc::sync::Arc;
+use alloc::{boxed::Box, sync::Arc};
 use bitflags::bitflags;
 use core::{
     fmt,
@@ -45,7 +46,7 @@ enum Contents {
     /// In pages of 4 KiB.
     Small(Shmem<M>),
     /// In huge pages of the pool: only mappings write them.
-    Huge(HugeFile<M>),
+    Huge(Box<HugeFile<M>>),
 }
 
 /// The contents of a regular file.
@@ -58,8 +59,8 @@ pub struct Regular {
     turn: Turn,
     /// Made by `memfd_secret`: only mappings reach the bytes.
     secret: bool,
-    /// Of no mounted file system, the size of which would be a limit.
-    nameless: bool,
+    /// Of no mounted file system, or of one with a size of its own: no part of the half of memory that all others may take.
+    apart: bool,
 }
 
 impl Regular {
@@ -88,9 +89,31 @@ impl Regular {
     pub fn nameless(memory: &Arc<Memory>, seals: Seals) -> Result<Self, Errno> {
         let pages = no_pages(memory)?.with_huge_pages(SharedSetting::File);
         Ok(Self {
-            nameless: true,
+            apart: true,
             ..Self::with(Contents::Small(pages), seals)
         })
+    }
+
+    /// An empty file of a tmpfs that a program mounted.
+    ///
+    /// # Errors
+    /// `ENOMEM`.
+    pub fn of_mount(memory: &Arc<Memory>, tmpfs: &Tmpfs) -> Result<Self, Errno> {
+        let room = tmpfs.room.clone();
+        let pages = Shmem::in_room(memory.clone(), 0, ObjectIdentity::default(), room);
+        let pages = Contents::Small(pages.map_err(|_| Errno::ENOMEM)?);
+        Ok(Self {
+            apart: true,
+            ..Self::with(pages, Seals::SEAL)
+        })
+    }
+
+    /// A write of the bytes `start..end` begins: pages that it fills may come together. Returns from where on to ask again.
+    fn prepare(&self, start: u64, end: u64) -> u64 {
+        match &self.pages {
+            Contents::Small(pages) => pages.prepare_write(start, end),
+            Contents::Huge(_) => end,
+        }
     }
 
     /// An empty file of `memfd_secret`.
@@ -108,7 +131,7 @@ impl Regular {
     #[must_use]
     pub fn huge(memory: &Arc<Memory>, seals: Seals) -> Self {
         let pages = HugeFile::new(memory.clone(), 0, ObjectIdentity::default(), "");
-        Self::with(Contents::Huge(pages), seals)
+        Self::with(Contents::Huge(Box::new(pages)), seals)
     }
 
     fn with(pages: Contents, seals: Seals) -> Self {
@@ -118,7 +141,7 @@ impl Regular {
             writers: AtomicI64::new(0),
             turn: Turn::new(),
             secret: false,
-            nameless: false,
+            apart: false,
         }
     }
 
@@ -133,7 +156,7 @@ impl Regular {
     pub fn pages(&self) -> &dyn Object<M> {
         match &self.pages {
             Contents::Small(pages) => pages,
-            Contents::Huge(pages) => pages,
+            Contents::Huge(pages) => &**pages,
         }
     }
 
@@ -334,15 +357,15 @@ impl Regular {
         Ok(())
     }
 
-    /// Checks that the page at `offset` is there or may be made: files of a mounted file system take half of memory at
-    /// most, as a tmpfs of default size does.
+    /// Checks that the page at `offset` is there or may be made: files of mounted file systems take half of memory at
+    /// most, as a tmpfs of default size does, but for those with a size of their own.
     ///
     /// # Errors
     /// `ENOSPC`.
     pub fn check_room(&self, memory: &Memory, offset: u64) -> Result<(), Errno> {
         let frames = memory.frames();
         let used = frames.used_by(FrameKind::Object);
-        if self.nameless || used < frames.total() / 2 || self.find(offset, false) == Some(offset) {
+        if self.apart || used < frames.total() / 2 || self.find(offset, false) == Some(offset) {
             return Ok(());
         }
         Err(Errno::ENOSPC)
@@ -360,7 +383,7 @@ impl Regular {
             .used_by(FrameKind::Object)
             .saturating_sub(self.resident());
         let wanted = end.div_ceil(page) - start / page;
-        if !self.nameless && others + wanted > frames.total() / 2 {
+        if !self.apart && others + wanted > frames.total() / 2 {
             Err(Errno::ENOSPC)
         } else {
             Ok(())
@@ -475,7 +498,11 @@ impl RegularFile {
         let memory = &kernel.memory;
         regular.charge(context, wanted, true);
         let mut done = 0;
+        let mut prepared = *position;
         while done < wanted {
+            if *position >= prepared {
+                prepared = regular.prepare(*position, *position + (wanted - done) as u64);
+            }
             let within = (*position % PAGE_SIZE as u64) as usize;
             let step = (PAGE_SIZE - within).min(wanted - done);
             let stored = regular.check_room(memory, *position).and_then(|()| {
@@ -656,6 +683,7 @@ const fn read_errno(error: ObjectError) -> Errno {
     match error {
         ObjectError::OutOfMemory => Errno::ENOMEM,
         ObjectError::BeyondEnd
+        | ObjectError::NoRoom
         | ObjectError::Io
         | ObjectError::WouldBlock
         | ObjectError::InSwap => object_errno(error),
@@ -667,7 +695,7 @@ const fn read_errno(error: ObjectError) -> Errno {
 pub const fn object_errno(error: ObjectError) -> Errno {
     match error {
         ObjectError::BeyondEnd => Errno::ENXIO,
-        ObjectError::OutOfMemory => Errno::ENOSPC,
+        ObjectError::OutOfMemory | ObjectError::NoRoom => Errno::ENOSPC,
         ObjectError::Io => Errno::EIO,
         ObjectError::WouldBlock | ObjectError::InSwap => Errno::EAGAIN,
     }

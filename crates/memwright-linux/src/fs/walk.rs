@@ -6,6 +6,7 @@ use super::{
     kind::Kind,
     name::{Component, NAME_MAX, first_component, only_slashes, splice_link},
     permission::{Permission, Subject},
+    tree::Namespace,
 };
 use crate::{context::Context, errno::Errno};
 use alloc::{borrow::Cow, sync::Arc, vec::Vec};
@@ -142,10 +143,15 @@ impl Walker<'_> {
 
     fn above(&self, directory: &Arc<Dentry>) -> Arc<Dentry> {
         if Arc::ptr_eq(directory, self.root) {
-            directory.clone()
-        } else {
-            directory.parent()
+            return directory.clone();
         }
+        // Who looks whether a file system is in use goes through it from the top: nobody passes him upwards.
+        let names = self.context.map(|context| &context.kernel.mounts.names);
+        let turn = names.map(Namespace::keep);
+        let above = directory.parent();
+        drop(turn);
+        // What was mounted there since covers it.
+        above.crossed()
     }
 
     /// Walks `path` from `start` up to its last component and looks that one up too.

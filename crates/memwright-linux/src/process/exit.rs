@@ -74,6 +74,7 @@ fn exit_process(kernel: &'static Kernel, process: &Arc<Process>, status: ExitSta
         drop(space);
     }
     drop(image);
+    kernel.mounts.reap();
     process.return_space(kernel);
     let number = process.exit_signal.load(Ordering::SeqCst);
     let signal = Signal::new(number.into());

@@ -8,6 +8,7 @@ use crate::{
     fs::{
         Mapping, OpenFile,
         secret::is_secret,
+        tmpfs::MountFlags,
         userfault::{Announced, await_watcher, awaiting},
     },
     memory::{
@@ -365,6 +366,13 @@ fn file(
             return Err(Errno::EACCES);
         }
         max_rights -= Rights::WRITE;
+    }
+    let mounted = open.inode().file_system.flags();
+    if mounted.contains(MountFlags::NO_EXECUTION) {
+        if plan.rights.contains(Rights::EXECUTE) {
+            return Err(Errno::EPERM);
+        }
+        max_rights -= Rights::EXECUTE;
     }
     match open.mapping()? {
         Mapping::Object(object) if object.huge().is_some() => {

@@ -13,6 +13,8 @@ pub enum Rank {
     FileTable,
     /// Directories, mounts and inodes.
     FileSystem,
+    /// What covers one directory.
+    Mount,
     /// One open file, pipe or other thing behind a descriptor.
     File,
     /// A scan of all address spaces, one at a time.
@@ -59,6 +61,7 @@ impl Rank {
             Rank::Signals => "signals",
             Rank::FileTable => "file_table",
             Rank::FileSystem => "file_system",
+            Rank::Mount => "mount",
             Rank::File => "file",
             Rank::Scan => "scan",
             Rank::Space => "space",
@@ -82,11 +85,12 @@ impl Rank {
 }
 
 /// Every rank, in the order of locking.
-pub const RANKS: [Rank; 22] = [
+pub const RANKS: [Rank; 23] = [
     Rank::Process,
     Rank::Signals,
     Rank::FileTable,
     Rank::FileSystem,
+    Rank::Mount,
     Rank::File,
     Rank::Scan,
     Rank::Space,

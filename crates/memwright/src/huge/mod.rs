@@ -131,7 +131,7 @@ impl SharedMode {
         (Self::Force, "force"),
     ];
 
-    const fn of(value: u8) -> Self {
+    pub(crate) const fn of(value: u8) -> Self {
         match value {
             0 => Self::Always,
             1 => Self::WithinSize,
@@ -150,6 +150,15 @@ impl SharedMode {
             Self::Always | Self::WithinSize | Self::Force => true,
             Self::Advised => asked,
             Self::Never | Self::Deny => false,
+        }
+    }
+
+    /// What holds for the files of a file system that was mounted with this mode, where the mode for every size is `all`
+    /// (Linux 7.2 `mm/shmem.c`, `shmem_huge_global_enabled`).
+    const fn of_mount(self, all: Self) -> Self {
+        match all {
+            Self::Deny | Self::Force => all,
+            Self::Always | Self::WithinSize | Self::Advised | Self::Never => self,
         }
     }
 }
@@ -211,6 +220,8 @@ pub enum SharedSetting {
     File,
     /// That for each size: shared anonymous memory.
     Anonymous,
+    /// This of the mounted file system, as far as the one for every size does not deny or force all.
+    Mount(SharedMode),
 }
 
 /// What a process refuses for itself (`PR_SET_THP_DISABLE`).
@@ -293,6 +304,8 @@ pub struct HugeSettings {
     shared: AtomicU8,
     /// Whether any shared memory gets folios that are mapped by their pages: faults read this word alone.
     shared_of_pages: AtomicBool,
+    /// Whether a file system was mounted of which some files may have huge pages.
+    mounts: AtomicBool,
     /// What holds for each size.
     pub sizes: SizeSettings,
     /// Whether a read of untouched memory maps the huge page of zeroes.
@@ -336,6 +349,7 @@ impl Default for HugeSettings {
             defrag: AtomicU8::new(3),
             shared: AtomicU8::new(SharedMode::Never as u8),
             shared_of_pages: AtomicBool::new(false),
+            mounts: AtomicBool::new(false),
             sizes: SizeSettings::default(),
             zero_page: AtomicBool::new(true),
             scan: ScanSettings {
@@ -375,17 +389,29 @@ impl HugeSettings {
         self.note_shared();
     }
 
+    /// The files of a mounted file system may have huge pages as `mode` says from now on.
+    pub(crate) fn note_mount(&self, mode: SharedMode) {
+        if mode != SharedMode::Never && !self.mounts.swap(true, Ordering::SeqCst) {
+            self.note_shared();
+        }
+    }
+
     /// A setting of shared memory has changed. Of two who change one at a time, who is last to say what holds has seen
     /// both.
     fn note_shared(&self) {
-        let settings = [SharedSetting::File, SharedSetting::Anonymous];
-        let is_any = |setting| !self.shared_orders(setting, true).is_empty();
+        let has_any = |setting| !self.shared_orders(setting, true).is_empty();
+        let is_any = || {
+            let mount = SharedSetting::Mount(SharedMode::Always);
+            has_any(SharedSetting::File)
+                || has_any(SharedSetting::Anonymous)
+                || self.mounts.load(Ordering::SeqCst) && has_any(mount)
+        };
         loop {
             fence(Ordering::SeqCst);
-            let any = settings.into_iter().any(is_any);
+            let any = is_any();
             self.shared_of_pages.store(any, Ordering::SeqCst);
             fence(Ordering::SeqCst);
-            if settings.into_iter().any(is_any) == any {
+            if is_any() == any {
                 return;
             }
         }
@@ -402,11 +428,16 @@ impl HugeSettings {
     /// all of them where it gets huge pages, unless those are forced.
     pub(crate) fn shared_orders(&self, setting: SharedSetting, asked: bool) -> FolioOrders {
         let all = self.shared_mode();
-        match setting {
-            SharedSetting::File if all == SharedMode::Force || !all.allows(asked) => {
+        let of_file = |mode: SharedMode| {
+            if mode != SharedMode::Force && mode.allows(asked) {
+                FolioOrders::OF_PAGES
+            } else {
                 FolioOrders::NONE
             }
-            SharedSetting::File => FolioOrders::OF_PAGES,
+        };
+        match setting {
+            SharedSetting::File => of_file(all),
+            SharedSetting::Mount(mode) => of_file(mode.of_mount(all)),
             SharedSetting::Anonymous => {
                 let mode = |order| self.sizes.shared_mode(order).with(all);
                 FolioOrders::OF_PAGES.filter(|order| mode(order).allows(asked))
@@ -431,6 +462,7 @@ impl HugeSettings {
             SharedSetting::Anonymous => {
                 self.sizes.shared_mode(FOLIO_ORDER).with(self.shared_mode())
             }
+            SharedSetting::Mount(mode) => mode.of_mount(self.shared_mode()),
         };
         mode.allows(asked)
     }
@@ -657,6 +689,44 @@ mod tests {
         assert!(settings.any_shared_of_pages());
         settings.set_shared_mode(SharedMode::Force);
         assert!(!settings.any_shared_of_pages());
+    }
+
+    #[test]
+    fn which_files_of_a_mount_get_huge_pages() {
+        use SharedMode::*;
+        #[rustfmt::skip]
+        let rows = [
+            // For every size, of the mount; whether files get those of 2 MiB, in areas that did not ask and that did; whether
+            // they get smaller ones too.
+            (Never,  Always,     [true, true],   [true, true]),
+            (Never,  WithinSize, [true, true],   [true, true]),
+            (Never,  Advised,    [false, true],  [false, true]),
+            (Always, Never,      [false, false], [false, false]),
+            (Deny,   Always,     [false, false], [false, false]),
+            (Force,  Never,      [true, true],   [false, false]),
+        ];
+        let settings = HugeSettings::default();
+        for (all, mount, huge, smaller) in rows {
+            settings.set_shared_mode(all);
+            let setting = SharedSetting::Mount(mount);
+            let allows = |asked| settings.allows_shared(setting, asked);
+            let orders = |asked| !settings.shared_orders(setting, asked).is_empty();
+            assert_eq!([allows(false), allows(true)], huge, "{all:?}, {mount:?}");
+            assert_eq!([orders(false), orders(true)], smaller, "{all:?}, {mount:?}");
+        }
+    }
+
+    #[test]
+    fn faults_ask_once_a_mount_has_huge_pages() {
+        let settings = HugeSettings::default();
+        settings.note_mount(SharedMode::Never);
+        assert!(!settings.any_shared_of_pages());
+        settings.note_mount(SharedMode::Advised);
+        assert!(settings.any_shared_of_pages());
+        settings.set_shared_mode(SharedMode::Deny);
+        assert!(!settings.any_shared_of_pages());
+        settings.set_shared_mode(SharedMode::Never);
+        assert!(settings.any_shared_of_pages());
     }
 
     #[test]

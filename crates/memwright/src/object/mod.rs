@@ -5,6 +5,7 @@ mod huge_file;
 mod mappings;
 mod pages;
 mod placed;
+mod room;
 mod runs;
 mod shmem;
 mod store;
@@ -27,6 +28,7 @@ pub use huge_file::{HUGE_BYTES, HugeFile, HugeView, PrivateHuge};
 pub(crate) use mappings::Attachment;
 pub use mappings::{CleanOutcome, Mappings};
 pub use pages::{Pages, Stored};
+pub use room::Room;
 pub use shmem::Shmem;
 pub(crate) use store::Store;
 

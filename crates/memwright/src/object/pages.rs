@@ -7,6 +7,9 @@ use core::sync::atomic::{AtomicU64, Ordering};
 use memwright_table::mistake::{Mistake, planted};
 use memwright_table::{Frame, FrameKind, FrameRef, Frames, Machine, OutOfFrames};
 
+use super::Room;
+use crate::error::ObjectError;
+
 /// Slots of a node: a frame of 64-bit words.
 const SLOTS: u64 = 512;
 const SLOT_BITS: u32 = 9;
@@ -46,6 +49,8 @@ pub struct Pages<M: Machine> {
     count: u64,
     /// Of these, those in swap: fewer than 16 TiB.
     swapped: u32,
+    /// What limits how many there are beside memory, together with other stores.
+    room: Option<Arc<Room>>,
 }
 
 impl<M: Machine> Pages<M> {
@@ -57,6 +62,38 @@ impl<M: Machine> Pages<M> {
             height: 0,
             count: 0,
             swapped: 0,
+            room: None,
+        }
+    }
+
+    /// The same, with at most as many pages as this room has for all who share it.
+    pub(super) fn sharing(mut self, room: Option<Arc<Room>>) -> Self {
+        debug_assert!(self.is_empty());
+        self.room = room;
+        self
+    }
+
+    /// Whether the room has so many more pages.
+    ///
+    /// # Errors
+    /// [`ObjectError::NoRoom`].
+    pub fn check_room(&self, pages: u64) -> Result<(), ObjectError> {
+        match &self.room {
+            Some(room) if !room.has(pages) => Err(ObjectError::NoRoom),
+            Some(_) | None => Ok(()),
+        }
+    }
+
+    fn take_room(&self, pages: u64) -> Result<(), ObjectError> {
+        match &self.room {
+            Some(room) if !room.take(pages) => Err(ObjectError::NoRoom),
+            Some(_) | None => Ok(()),
+        }
+    }
+
+    fn give_room_back(&self, pages: u64) {
+        if let Some(room) = &self.room {
+            room.give_back(pages);
         }
     }
 
@@ -135,8 +172,43 @@ impl<M: Machine> Pages<M> {
     /// Stores a frame, with its reference, at an index where none is.
     ///
     /// # Errors
-    /// No frame for a node; the store is as before and the reference still the caller's.
-    pub fn insert(&mut self, index: u64, frame: Frame) -> Result<(), OutOfFrames> {
+    /// No frame for a node, or no room for the page; the store is as before and the reference still the caller's.
+    pub fn insert(&mut self, index: u64, frame: Frame) -> Result<(), ObjectError> {
+        self.take_room(1)?;
+        self.insert_taken(index, frame).map_err(|error| {
+            self.give_room_back(1);
+            error.into()
+        })
+    }
+
+    /// Stores a run of `count` frames, with their references, from `first` on, where none is. They have one lowest node.
+    ///
+    /// # Errors
+    /// No frame for a node, or no room for all of them; the store is as before, and they are gone.
+    pub(super) fn insert_run<'f>(
+        &mut self,
+        first: u64,
+        count: u64,
+        run: impl Iterator<Item = FrameRef<'f, M>>,
+    ) -> Result<(), ObjectError>
+    where
+        M: 'f,
+    {
+        self.take_room(count)?;
+        for (at, page) in (first..).zip(run) {
+            if let Err(error) = self.insert_taken(at, page.frame()) {
+                // The way to one is the way to all: only the first of them can be refused.
+                debug_assert_eq!(at, first);
+                self.give_room_back(count);
+                return Err(error.into());
+            }
+            let _ = page.into_raw();
+        }
+        Ok(())
+    }
+
+    /// The same for a page whose room is taken.
+    fn insert_taken(&mut self, index: u64, frame: Frame) -> Result<(), OutOfFrames> {
         let mut node = match self.raise(index) {
             Ok(root) => root,
             Err(error) => {
@@ -181,16 +253,30 @@ impl<M: Machine> Pages<M> {
     /// there goes.
     ///
     /// # Errors
-    /// No frame for a node; the store is as before and the reference still the caller's.
-    pub fn insert_folio(&mut self, first: u64, head: Frame) -> Result<(), OutOfFrames> {
+    /// No frame for a node, or no room; the store is as before and the reference still the caller's.
+    pub fn insert_folio(&mut self, first: u64, head: Frame) -> Result<(), ObjectError> {
         debug_assert!(first % SLOTS == 0);
+        let filled = self.lowest(first).map(|node| self.frames.owner(node).0);
+        let there = if planted(Mistake::RoomTakenTwice) {
+            0
+        } else {
+            filled.unwrap_or(0)
+        };
+        let more = SLOTS - there;
+        self.take_room(more)?;
         self.drop_slots(first);
         let node = match self.lowest(first) {
             Some(node) => node,
             None => {
                 // The nodes on the way, in the way that they come to be for one page.
-                self.insert(first, head)?;
-                self.lowest(first).ok_or(OutOfFrames)?
+                let inserted = self.insert_taken(first, head);
+                match inserted.and_then(|()| self.lowest(first).ok_or(OutOfFrames)) {
+                    Ok(node) => node,
+                    Err(error) => {
+                        self.give_room_back(more);
+                        return Err(error.into());
+                    }
+                }
             }
         };
         for slot in 0..SLOTS {
@@ -234,6 +320,9 @@ impl<M: Machine> Pages<M> {
         self.part(node);
         self.set_slot(node, slot_at(index, 0), None);
         self.count -= 1;
+        if !planted(Mistake::RoomKept) {
+            self.give_room_back(1);
+        }
         self.swapped -= u32::from(matches!(stored, Stored::InSwap(_)));
         self.prune(index);
         Some(stored)
@@ -352,6 +441,7 @@ impl<M: Machine> Pages<M> {
             let mut after = index + 1;
             if index % SLOTS == 0 && end - index >= SLOTS && self.folio(index).is_some() {
                 self.drop_slots(index);
+                self.give_room_back(SLOTS);
                 self.prune(index);
                 after = index + SLOTS;
             } else if let Some(stored) = self.remove(index) {

@@ -1,6 +1,7 @@
 //! Memory as an object: shared anonymous memory, and the files of a tmpfs.
 
 mod fill;
+mod write;
 
 use alloc::sync::Arc;
 use core::fmt;
@@ -8,13 +9,13 @@ use core::sync::atomic::Ordering;
 
 use memwright_table::mistake::{Mistake, planted};
 use memwright_table::{
-    FOLIO_ORDER, Frame, FrameKind, Machine, OutOfFrames, OutOfMemory, PAGE_SIZE, PageSize, Shared,
+    FOLIO_ORDER, Frame, FrameKind, Machine, OutOfMemory, PAGE_SIZE, PageSize, Shared,
 };
 
 use super::store::{State, Store};
 use super::{
     CollapseError, CollapseLimits, Leaving, Left, Mappings, Object, ObjectError, ObjectIdentity,
-    Put, Stored,
+    Put, Room, Stored,
 };
 use crate::commit::Overcommit;
 use crate::huge::{FolioOrders, HUGE_PAGES, SharedMode, SharedSetting};
@@ -35,7 +36,7 @@ pub struct Shmem<M: Machine> {
     identity: ObjectIdentity,
     /// Pages promised for the whole life of the object.
     promised: u64,
-    /// Which setting gives it huge pages.
+    /// Which setting gives it huge pages, if its room says nothing.
     huge: Option<SharedSetting>,
     /// It stands for memory: its pages leave where they may, and it has policies of its own.
     leaves: bool,
@@ -51,7 +52,29 @@ impl<M: Machine> Shmem<M> {
         size: u64,
         identity: ObjectIdentity,
     ) -> Result<Self, OutOfMemory> {
-        let store = Store::new(&memory, size)?;
+        Self::make(memory, size, identity, None)
+    }
+
+    /// The same, which has at most as many pages as this room has for all objects in it, and huge pages as that says.
+    ///
+    /// # Errors
+    /// No heap.
+    pub fn in_room(
+        memory: Arc<Memory<M>>,
+        size: u64,
+        identity: ObjectIdentity,
+        room: Arc<Room>,
+    ) -> Result<Self, OutOfMemory> {
+        Self::make(memory, size, identity, Some(room))
+    }
+
+    fn make(
+        memory: Arc<Memory<M>>,
+        size: u64,
+        identity: ObjectIdentity,
+        room: Option<Arc<Room>>,
+    ) -> Result<Self, OutOfMemory> {
+        let store = Store::new(&memory, size, room)?;
         memory.swap().list(&store)?;
         Ok(Self {
             store,
@@ -69,6 +92,12 @@ impl<M: Machine> Shmem<M> {
     pub fn with_huge_pages(mut self, setting: SharedSetting) -> Self {
         self.huge = Some(setting);
         self
+    }
+
+    /// Which setting gives it huge pages now.
+    fn setting(&self) -> Option<SharedSetting> {
+        let of_room = |room: &Arc<Room>| SharedSetting::Mount(room.huge());
+        self.huge.or_else(|| self.store.room.as_ref().map(of_room))
     }
 
     /// The same, whose pages never leave memory.
@@ -165,7 +194,7 @@ impl<M: Machine> Shmem<M> {
     /// Writes at `offset`, growing the object; returns how many bytes were written.
     ///
     /// # Errors
-    /// No frame is free, or a page is in swap and cannot be brought back, and nothing was written.
+    /// No frame is free, there is no room for the page, or it is in swap and cannot be brought back; nothing was written.
     pub fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<usize, ObjectError> {
         let mut written = 0;
         for (index, within, part) in parts(offset, bytes.len()) {
@@ -193,7 +222,7 @@ impl<M: Machine> Shmem<M> {
     /// `create` says so.
     ///
     /// # Errors
-    /// [`ObjectError::BeyondEnd`], [`ObjectError::OutOfMemory`] or [`ObjectError::Io`].
+    /// [`ObjectError::BeyondEnd`], [`ObjectError::OutOfMemory`], [`ObjectError::NoRoom`] or [`ObjectError::Io`].
     pub fn frame_for(&self, index: u64, create: bool) -> Result<Option<Frame>, ObjectError> {
         loop {
             match self.frame_in_memory(index, create) {
@@ -247,12 +276,19 @@ impl<M: Machine> Shmem<M> {
     /// Makes every page of the bytes `start..end`, without changing the size.
     ///
     /// # Errors
-    /// No frame is free; the pages made so far go again.
-    pub fn allocate(&self, start: u64, end: u64) -> Result<(), OutOfFrames> {
+    /// No frame is free, or there is no room; the pages made so far go again.
+    pub fn allocate(&self, start: u64, end: u64) -> Result<(), ObjectError> {
         let mut state = self.store.lock();
         let mut made: Option<(u64, u64)> = None;
         for index in start / PAGE_SIZE as u64..pages_of(end) {
             if state.pages.stored(index).is_some() {
+                continue;
+            }
+            if let Some(order) = self.fill_for_call(&mut state, index, end) {
+                made = Some((
+                    made.map_or(index, |(first, _)| first),
+                    index | ((1 << order) - 1),
+                ));
                 continue;
             }
             if let Err(error) = self.page(&mut state, index, true) {
@@ -288,10 +324,11 @@ impl<M: Machine> Shmem<M> {
     }
 
     /// The frame of page `index`, which is not in swap, made if there is none; zeroed only if `zeroed` says so.
-    fn page(&self, state: &mut State<M>, index: u64, zeroed: bool) -> Result<Frame, OutOfFrames> {
+    fn page(&self, state: &mut State<M>, index: u64, zeroed: bool) -> Result<Frame, ObjectError> {
         if let Some(frame) = state.pages.get(index) {
             return Ok(frame);
         }
+        state.pages.check_room(1)?;
         let frames = self.memory.frames();
         state.choose(&self.memory, index);
         let frame = if zeroed {
@@ -305,14 +342,14 @@ impl<M: Machine> Shmem<M> {
         Ok(frame.into_raw())
     }
 
-    /// Makes the pages from `first` on one huge page of zeroes, if none of them is there. Only as far as the object
-    /// reaches: what lies beyond its end would be there for nobody.
+    /// Makes the pages from `first` on one huge page of zeroes, if none of them is there and there is room for all.
     fn make_folio(&self, state: &mut State<M>, first: u64) -> Option<Frame> {
         let end = first + HUGE_PAGES;
         let next = state.pages.next(first);
-        if end > pages_of(state.size) || next.is_some_and(|(index, _)| index < end) {
+        if next.is_some_and(|(index, _)| index < end) {
             return None;
         }
+        state.pages.check_room(HUGE_PAGES).ok()?;
         let frames = self.memory.frames();
         let counts = self.memory.huge().sizes.counts(FOLIO_ORDER);
         state.choose(&self.memory, first);
@@ -345,6 +382,7 @@ impl<M: Machine> Shmem<M> {
             brought.map_err(|error| match error {
                 ObjectError::OutOfMemory => CollapseError::NoFrames,
                 ObjectError::BeyondEnd
+                | ObjectError::NoRoom
                 | ObjectError::Io
                 | ObjectError::WouldBlock
                 | ObjectError::InSwap => CollapseError::NotEligible,
@@ -388,7 +426,14 @@ impl<M: Machine> Shmem<M> {
         state
             .pages
             .insert_folio(first, head)
-            .map_err(|_| CollapseError::NoFrames)?;
+            .map_err(|error| match error {
+                ObjectError::NoRoom => CollapseError::NotEligible,
+                ObjectError::OutOfMemory
+                | ObjectError::BeyondEnd
+                | ObjectError::Io
+                | ObjectError::WouldBlock
+                | ObjectError::InSwap => CollapseError::NoFrames,
+            })?;
         let _ = folio.into_raw();
         self.mappings.stale();
         drop(state);
@@ -502,7 +547,10 @@ impl<M: Machine> Object<M> for Shmem<M> {
         let make = || self.may_be_huge(memory, asked);
         let head = match state.pages.folio(first) {
             Some(head) => head,
-            None if make() => self.make_folio(&mut state, first)?,
+            // Only as far as the object reaches: what lies beyond its end would be there for nobody.
+            None if first + HUGE_PAGES <= pages_of(state.size) && make() => {
+                self.make_folio(&mut state, first)?
+            }
             None => return None,
         };
         Some(memory.frames().share(head).into_raw())
@@ -521,17 +569,23 @@ impl<M: Machine> Object<M> for Shmem<M> {
         fitting: FolioOrders,
         asked: bool,
     ) -> Option<u8> {
-        let allowed = memory.huge().shared_orders(self.huge?, asked);
-        self.fill_hole(index, fitting.and(allowed))
+        let allowed = memory.huge().shared_orders(self.setting()?, asked);
+        let orders = fitting.and(allowed);
+        if orders.is_empty() {
+            return None;
+        }
+        let mut state = self.store.lock();
+        let end = pages_of(state.size);
+        self.fill_hole(&mut state, index, orders, end)
     }
 
     fn largest_folio(&self, memory: &Memory<M>) -> Option<u8> {
-        memory.huge().largest_shared(self.huge?)
+        memory.huge().largest_shared(self.setting()?)
     }
 
     fn may_be_huge(&self, memory: &Memory<M>, asked: bool) -> bool {
         let allows = |setting| memory.huge().allows_shared(setting, asked);
-        self.huge.is_some_and(allows)
+        self.setting().is_some_and(allows)
     }
 
     fn collapse(&self, first: u64, limits: CollapseLimits) -> Result<(), CollapseError> {

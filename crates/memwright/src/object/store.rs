@@ -1,10 +1,12 @@
 //! Where shared memory has its pages: what whoever brings pages back from swap reaches without the object.
 
+use alloc::sync::Arc;
+
 use memwright_table::sync::{Lock, LockGuard, Rank};
 use memwright_table::{Machine, OutOfMemory, Shared};
 
 use super::placed::Placed;
-use super::{ObjectError, Pages, Stored};
+use super::{ObjectError, Pages, Room, Stored};
 use crate::memory::Memory;
 use crate::swap::{SwapPayer, Window, WindowCell};
 
@@ -24,14 +26,20 @@ pub(crate) struct State<M: Machine> {
 /// The pages of one object.
 pub(crate) struct Store<M: Machine> {
     state: Lock<State<M>>,
+    /// What other stores share with it.
+    pub(super) room: Option<Arc<Room>>,
     /// How many pages come back together for calls, which know no area.
     pub(crate) window: WindowCell,
 }
 
 impl<M: Machine> Store<M> {
-    /// A store of `size` bytes, all zero.
-    pub(super) fn new(memory: &Memory<M>, size: u64) -> Result<Shared<Self>, OutOfMemory> {
-        let pages = Pages::new(memory.frames().clone());
+    /// A store of `size` bytes, all zero, which has its pages in `room`.
+    pub(super) fn new(
+        memory: &Memory<M>,
+        size: u64,
+        room: Option<Arc<Room>>,
+    ) -> Result<Shared<Self>, OutOfMemory> {
+        let pages = Pages::new(memory.frames().clone()).sharing(room.clone());
         let state = State {
             pages,
             size,
@@ -41,6 +49,7 @@ impl<M: Machine> Store<M> {
         };
         Shared::try_new(Self {
             state: Lock::new(Rank::Object, state),
+            room,
             window: WindowCell::new(Window::NONE),
         })
     }

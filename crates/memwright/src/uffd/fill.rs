@@ -199,7 +199,10 @@ impl<M: Machine> Place<'_, M> {
                 }
             }
             Ok(Put::Exists) => return Err(FillError::Exists),
-            Err(ObjectError::OutOfMemory) => return Err(FillError::OutOfMemory),
+            // As Linux 7.2 has it (`mm/shmem.c`, `shmem_mfill_atomic_pte`).
+            Err(ObjectError::OutOfMemory | ObjectError::NoRoom) => {
+                return Err(FillError::OutOfMemory);
+            }
             Err(ObjectError::BeyondEnd) => return Err(FillError::NotThere),
             Err(ObjectError::Io | ObjectError::WouldBlock | ObjectError::InSwap) => {
                 return Err(FillError::Invalid);
@@ -214,7 +217,7 @@ impl<M: Machine> Place<'_, M> {
         let found = object.find(&self.fault.core.memory, index);
         let frame = found.map_err(|error| match error {
             ObjectError::BeyondEnd => FillError::NotThere,
-            ObjectError::OutOfMemory => FillError::OutOfMemory,
+            ObjectError::OutOfMemory | ObjectError::NoRoom => FillError::OutOfMemory,
             ObjectError::Io | ObjectError::WouldBlock | ObjectError::InSwap => FillError::Invalid,
         })?;
         self.show_frame(frame.ok_or(FillError::NotThere)?, false)

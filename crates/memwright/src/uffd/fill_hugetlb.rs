@@ -188,6 +188,7 @@ impl<M: Machine> Place<'_, M> {
             Err(
                 ObjectError::BeyondEnd
                 | ObjectError::OutOfMemory
+                | ObjectError::NoRoom
                 | ObjectError::Io
                 | ObjectError::WouldBlock
                 | ObjectError::InSwap,

@@ -20,6 +20,7 @@ mod objects;
 mod overlooked;
 mod protect;
 mod remap;
+mod room;
 mod shared_folio;
 mod shared_huge;
 mod split;

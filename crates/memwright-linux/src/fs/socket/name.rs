@@ -103,6 +103,15 @@ impl Registry {
         }
     }
 
+    /// Whether a socket is bound to a node of this device.
+    pub fn has_node_of(&self, device: u64) -> bool {
+        let bound = self.bound.lock();
+        bound.iter().any(|(place, socket)| match place {
+            Place::Abstract(_) => false,
+            Place::Node(of, _) => *of == device && socket.strong_count() > 0,
+        })
+    }
+
     /// Binds a socket.
     ///
     /// # Errors

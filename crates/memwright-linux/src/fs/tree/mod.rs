@@ -5,6 +5,7 @@
 
 mod create;
 mod link;
+mod mount;
 mod remove;
 mod rename;
 
@@ -20,7 +21,7 @@ use super::{
 };
 use crate::{
     errno::Errno,
-    sync::{Lock, Rank},
+    sync::{Lock, LockGuard, Rank},
 };
 use alloc::sync::Arc;
 
@@ -38,6 +39,11 @@ impl Namespace {
     #[must_use]
     pub const fn new() -> Self {
         Self(Lock::new(Rank::FileSystem, ()))
+    }
+
+    /// Keeps all names as they are, as long as it lives.
+    pub fn keep(&self) -> LockGuard<'_, ()> {
+        self.0.lock()
     }
 }
 

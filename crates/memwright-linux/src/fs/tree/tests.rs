@@ -503,3 +503,62 @@ fn check_whole(tree: &Tree) -> Vec<String> {
     }
     directories
 }
+
+#[test]
+fn a_mount_goes_when_nobody_uses_anything_in_it() {
+    // Who has the root: this test, and the directory that it covers.
+    const KNOWN: usize = 2;
+    let tree = sample();
+    let mount = |at: &Arc<Dentry>, minor| {
+        let other = Arc::new(FileSystem::new(FileSystemKind::Tmpfs, minor));
+        let inode = Inode::new(&other, Body::directory(), 0o755, Subject::ROOT, NOW);
+        let root = Arc::new(Dentry::new(&at.parent(), &at.name(), Arc::new(inode)));
+        tree.names.cover(at, &root, |_| Ok(())).unwrap();
+        root
+    };
+    let at = tree.get("/d").unwrap();
+    let root = mount(&at, 2);
+    assert!(Arc::ptr_eq(&tree.get("/d").unwrap(), &root));
+    tree.directory("/d/e");
+    tree.directory("/d/e/g");
+    tree.file("/d/e/f");
+    let uncover = |at: &Dentry, root: &Arc<Dentry>, is_bound| {
+        let uncovered = tree.names.uncover(at, root, KNOWN, || is_bound);
+        uncovered.map(drop)
+    };
+    let refused = |how: &str| {
+        assert_eq!(uncover(&at, &root, false), Err(Errno::EBUSY), "{how}");
+        assert!(Arc::ptr_eq(&tree.get("/d").unwrap(), &root), "{how}");
+    };
+    for path in ["/d", "/d/e", "/d/e/f", "/d/e/g"] {
+        let user = tree.get(path).unwrap();
+        refused(path);
+        drop(user);
+    }
+    let removed = tree.get("/d/e/f").unwrap();
+    tree.remove("/d/e/f", Removal::Other).unwrap();
+    refused("a removed name");
+    drop(removed);
+    let inner_at = tree.get("/d/e/g").unwrap();
+    let inner = mount(&inner_at, 3);
+    refused("a mount in it");
+    assert_eq!(uncover(&inner_at, &inner, false), Ok(()));
+    drop((inner, inner_at));
+    assert_eq!(uncover(&at, &root, true), Err(Errno::EBUSY));
+    assert_eq!(uncover(&at, &at, false), Err(Errno::EBUSY), "another");
+    assert_eq!(uncover(&at, &root, false), Ok(()));
+    assert!(Arc::ptr_eq(&tree.get("/d").unwrap(), &at));
+    assert_eq!(tree.get("/d/e").err(), Some(Errno::ENOENT));
+    assert_eq!(uncover(&at, &root, false), Err(Errno::EBUSY), "not covered");
+    // Nobody mounts on what has no place, nor where the list refuses.
+    tree.remove("/d", Removal::Directory).unwrap();
+    let listed = |_: &Arc<Dentry>| Ok(());
+    assert_eq!(tree.names.cover(&at, &root, listed), Err(Errno::ENOENT));
+    let elsewhere = tree.get("/a").unwrap();
+    let unlisted = |_: &Arc<Dentry>| Err(Errno::ENOENT);
+    assert_eq!(
+        tree.names.cover(&elsewhere, &root, unlisted),
+        Err(Errno::ENOENT)
+    );
+    assert!(!elsewhere.is_covered());
+}

@@ -41,8 +41,9 @@ fn close(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     let process = context.process().id;
     context
         .files()
-        .close(context.kernel, process, descriptor(arguments[0]))
-        .map(|()| 0)
+        .close(context.kernel, process, descriptor(arguments[0]))?;
+    context.kernel.mounts.reap();
+    Ok(0)
 }
 
 fn close_range(context: &Context<'_>, arguments: &Arguments) -> CallResult {
@@ -60,6 +61,7 @@ fn close_range(context: &Context<'_>, arguments: &Arguments) -> CallResult {
         files.mark_range(first, last);
     } else {
         files.close_range(context.kernel, context.process().id, first, last);
+        context.kernel.mounts.reap();
     }
     Ok(0)
 }

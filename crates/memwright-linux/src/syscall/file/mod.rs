@@ -8,6 +8,7 @@ pub mod eventfd;
 pub mod io_uring;
 pub mod list;
 pub mod memory;
+pub mod mount;
 pub mod name;
 pub mod open;
 pub mod perf_event;
@@ -36,6 +37,7 @@ pub const GROUPS: &[&[SystemCall]] = &[
     io_uring::CALLS,
     list::CALLS,
     memory::CALLS,
+    mount::CALLS,
     name::CALLS,
     super::numa::CALLS,
     open::CALLS,

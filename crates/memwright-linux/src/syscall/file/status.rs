@@ -4,13 +4,12 @@ use super::{descriptor, real};
 use crate::{
     context::Context,
     errno::Errno,
-    fs::{dentry::Dentry, permission::Permission},
+    fs::{dentry::Dentry, kind::Kind as FileKind, permission::Permission, tmpfs::MountFlags},
     syscall::{
         Arguments, CallResult,
         table::{Kind, SystemCall},
     },
 };
-use alloc::sync::Arc;
 use linux_raw_sys::general as raw;
 
 use Kind::{DirFd, Fd, Flags, Hex, Int, Mode, Out, Path};
@@ -100,12 +99,7 @@ fn statx(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     }
     let entry = context.resolve_at(descriptor(directory), path, flags)?;
     let mount = entry.inode.file_system.mount;
-    let root = context
-        .kernel
-        .mounts
-        .mounts()
-        .iter()
-        .any(|root| Arc::ptr_eq(root, &entry));
+    let root = context.kernel.mounts.is_root(&entry);
     let bytes = entry.inode.attributes(Some(context)).to_statx(mount, root);
     context.write_bytes(record, &bytes).map(|()| 0)
 }
@@ -117,6 +111,11 @@ fn check(context: &Context<'_>, directory: u64, path: u64, mode: u64, flags: u32
         return Err(Errno::EINVAL);
     }
     let entry = context.resolve_at(descriptor(directory), path, flags)?;
+    let flags = entry.inode.file_system.flags();
+    let executes = wanted.contains(Permission::EXECUTE) && entry.inode.kind() == FileKind::Regular;
+    if executes && flags.contains(MountFlags::NO_EXECUTION) {
+        return Err(Errno::EACCES);
+    }
     entry.inode.check(context.subject(), wanted).map(|()| 0)
 }
 

@@ -3,17 +3,38 @@
 use super::Subject;
 use crate::{
     context::Context,
-    fs::{dentry::Dentry, procfs::Text},
+    fs::{dentry::Dentry, file_system::FileSystem, procfs::Text},
 };
 use alloc::sync::Arc;
 use core::fmt::{self, Write};
 
-/// What holds for every mount.
-const OPTIONS: &str = "rw,relatime";
+/// Writes what a file system was mounted from: its kind, unless a program said something else.
+fn write_source(text: &mut Text, file_system: &FileSystem) -> fmt::Result {
+    match &file_system.tmpfs {
+        Some(tmpfs) => write_escaped(text, &tmpfs.source),
+        None => text.write_str(file_system.kind.name()),
+    }
+}
 
-/// Writes the place of a mount with blanks as octal numbers, so that fields stay apart.
+/// Writes the options of a file system, each behind a comma.
+fn write_options(context: &Context<'_>, text: &mut Text, file_system: &FileSystem) -> fmt::Result {
+    match &file_system.tmpfs {
+        Some(tmpfs) => {
+            let total = context.kernel.memory.frames().total();
+            tmpfs.options().show(total, text)
+        }
+        None => Ok(()),
+    }
+}
+
+/// Writes the place of a mount.
 fn write_place(text: &mut Text, root: &Arc<Dentry>, top: &Arc<Dentry>) -> fmt::Result {
-    for &byte in &root.path_from(top).0 {
+    write_escaped(text, &root.path_from(top).0)
+}
+
+/// Writes bytes with blanks as octal numbers, so that fields stay apart.
+fn write_escaped(text: &mut Text, bytes: &[u8]) -> fmt::Result {
+    for &byte in bytes {
         match byte {
             b' ' | b'\t' | b'\n' | b'\\' => write!(text, "\\{byte:03o}")?,
             byte => text.push(&[byte]),
@@ -28,13 +49,16 @@ fn write_place(text: &mut Text, root: &Arc<Dentry>, top: &Arc<Dentry>) -> fmt::R
 /// Those of the text.
 pub fn mounts(context: &Context<'_>, _subject: &Subject, text: &mut Text) -> fmt::Result {
     let mounts = &context.kernel.mounts;
-    for root in mounts.mounts() {
-        let kind = root.inode.file_system.kind.name();
-        write!(text, "{kind} ")?;
-        write_place(text, &root, &mounts.root)?;
-        writeln!(text, " {kind} {OPTIONS} 0 0")?;
-    }
-    Ok(())
+    mounts.each(|root, _| {
+        let file_system = &root.inode.file_system;
+        write_source(text, file_system)?;
+        text.write_char(' ')?;
+        write_place(text, root, &mounts.root)?;
+        write!(text, " {} rw", file_system.kind.name())?;
+        file_system.flags().show(text)?;
+        write_options(context, text, file_system)?;
+        writeln!(text, " 0 0")
+    })
 }
 
 /// `/proc/PID/mountinfo`.
@@ -43,15 +67,22 @@ pub fn mounts(context: &Context<'_>, _subject: &Subject, text: &mut Text) -> fmt
 /// Those of the text.
 pub fn mount_info(context: &Context<'_>, _subject: &Subject, text: &mut Text) -> fmt::Result {
     let mounts = &context.kernel.mounts;
-    let top = mounts.root.inode.file_system.mount;
-    for root in mounts.mounts() {
+    mounts.each(|root, upper| {
         let file_system = &root.inode.file_system;
         let (number, device) = (file_system.mount, file_system.device);
         // The root is mounted on what came before it, which has no number here but its own.
-        write!(text, "{number} {top} {}:{} / ", device.major, device.minor)?;
-        write_place(text, &root, &mounts.root)?;
-        let kind = file_system.kind.name();
-        writeln!(text, " {OPTIONS} - {kind} {kind} rw")?;
-    }
-    Ok(())
+        write!(
+            text,
+            "{number} {upper} {}:{} / ",
+            device.major, device.minor
+        )?;
+        write_place(text, root, &mounts.root)?;
+        text.write_str(" rw")?;
+        file_system.flags().show(text)?;
+        write!(text, " - {} ", file_system.kind.name())?;
+        write_source(text, file_system)?;
+        text.write_str(" rw")?;
+        write_options(context, text, file_system)?;
+        writeln!(text)
+    })
 }

@@ -1,0 +1,85 @@
+//! A program mounts a tmpfs, or changes what one was mounted with.
+
+use super::{Mount, Mounts};
+use crate::{
+    errno::Errno,
+    fs::{
+        attributes::Moment,
+        dentry::Dentry,
+        file_system::FileSystemKind,
+        inode::{Body, Inode},
+        tmpfs::{MountFlags, Tmpfs},
+    },
+};
+use alloc::sync::Arc;
+
+impl Mounts {
+    /// Covers the directory `at` by a tmpfs, as a program asks for it.
+    ///
+    /// # Errors
+    /// `ENOTDIR`; `EINVAL` for a directory of `/proc` or `/sys`, whose names are made when somebody looks; `EBUSY` for the
+    /// root, which covers everything else; `ENOENT` if the directory was removed, or its file system detached.
+    pub fn mount_tmpfs(&self, at: &Arc<Dentry>, tmpfs: Tmpfs, now: Moment) -> Result<(), Errno> {
+        if !at.inode.is_directory() {
+            return Err(Errno::ENOTDIR);
+        }
+        let Body::Directory(_) = &at.inode.body else {
+            return Err(Errno::EINVAL);
+        };
+        if Arc::ptr_eq(at, &self.root) {
+            return Err(Errno::EBUSY);
+        }
+        let options = tmpfs.options();
+        let file_system = self.next_file_system(FileSystemKind::Tmpfs);
+        let file_system = Arc::new(file_system.with_tmpfs(tmpfs));
+        let (permissions, owner) = (options.permissions, options.owner);
+        let inode = Inode::new(&file_system, Body::directory(), permissions, owner, now);
+        let root = Arc::new(Dentry::new(&at.parent(), &at.name(), Arc::new(inode)));
+        self.names.cover(at, &root, |covered| {
+            let mut mounts = self.mounts.lock();
+            let number = covered.inode.file_system.mount;
+            let has_place = |mount: &Mount| mount.root.inode.file_system.mount == number;
+            if !mounts.iter().any(has_place) {
+                return Err(Errno::ENOENT);
+            }
+            mounts.push(Mount {
+                root: root.clone(),
+                at: Some(covered.clone()),
+            });
+            Ok(())
+        })
+    }
+
+    /// Changes what the tmpfs of this root was mounted with (Linux 7.2 `fs/namespace.c`, `do_remount`).
+    ///
+    /// # Errors
+    /// `EINVAL` if it is no root of a mounted file system, or the options cannot be had; `EBUSY` for what the system itself
+    /// mounted.
+    pub fn remount(
+        &self,
+        root: &Arc<Dentry>,
+        text: &[u8],
+        decode: impl FnOnce(MountFlags) -> Result<MountFlags, Errno>,
+    ) -> Result<(), Errno> {
+        let _guard = self.names.keep();
+        self.place_of(root)?;
+        let file_system = &root.inode.file_system;
+        let tmpfs = file_system.tmpfs.as_ref().ok_or(Errno::EBUSY)?;
+        let flags = decode(tmpfs.flags())?;
+        let nodes = tmpfs.change(&self.memory, text, file_system.nodes())?;
+        file_system.set_most_nodes(nodes);
+        tmpfs.set_flags(flags);
+        Ok(())
+    }
+
+    /// The directory that the file system of this root covers; none for the root of all.
+    ///
+    /// # Errors
+    /// `EINVAL` if it is no root of a mounted file system.
+    pub(super) fn place_of(&self, root: &Arc<Dentry>) -> Result<Option<Arc<Dentry>>, Errno> {
+        let mounts = self.mounts.lock();
+        let mut places = mounts.iter();
+        let found = places.find(|mount| Arc::ptr_eq(&mount.root, root));
+        Ok(found.ok_or(Errno::EINVAL)?.at.clone())
+    }
+}

@@ -1,0 +1,117 @@
+//! A file system goes: when nobody uses it, or out of the tree at once and with its last user.
+
+use super::Mounts;
+use crate::{
+    errno::Errno,
+    fs::{dentry::Dentry, inode::Body},
+};
+use alloc::{sync::Arc, vec::Vec};
+use core::sync::atomic::Ordering;
+
+/// Who has the root of a file system in its place that nobody uses: the list, the directory that it covers, and who asks.
+const KNOWN: usize = 3;
+
+impl Mounts {
+    /// Takes the file system of this root away, with all its files.
+    ///
+    /// # Errors
+    /// `EINVAL` if it is no root; `EBUSY` while somebody uses anything in it, and for what the system itself mounted.
+    pub fn unmount(&self, root: Arc<Dentry>) -> Result<(), Errno> {
+        let at = self.place_of_tmpfs(&root)?;
+        let is_bound = || self.is_bound(&root);
+        let guard = self.names.uncover(&at, &root, KNOWN, is_bound)?;
+        let listed = {
+            let mut mounts = self.mounts.lock();
+            let mut places = mounts.iter();
+            let place = places.position(|mount| Arc::ptr_eq(&mount.root, &root));
+            place.map(|place| mounts.remove(place))
+        };
+        drop(guard);
+        drop(listed);
+        take_down(alloc::vec![root]);
+        Ok(())
+    }
+
+    /// Takes the file system of this root, and those that lie in it, out of the tree, whoever uses them: they go with their
+    /// last users (Linux 7.2 `fs/namespace.c`, `umount_tree`).
+    ///
+    /// # Errors
+    /// `EINVAL` if it is no root; `EBUSY` for what the system itself mounted.
+    pub fn detach(&self, root: Arc<Dentry>) -> Result<(), Errno> {
+        self.place_of_tmpfs(&root)?;
+        let guard = self.names.keep();
+        let mut numbers = alloc::vec![root.inode.file_system.mount];
+        let (gone, kept): (Vec<_>, Vec<_>) = {
+            let mut mounts = self.mounts.lock();
+            let all = core::mem::take(&mut *mounts);
+            // What lies in another was mounted after it.
+            all.into_iter().partition(|mount| {
+                let number = mount.root.inode.file_system.mount;
+                let goes =
+                    number == numbers[0] || mount.at.is_some() && numbers.contains(&mount.upper());
+                if goes {
+                    numbers.push(number);
+                }
+                goes
+            })
+        };
+        *self.mounts.lock() = kept;
+        let mut roots = Vec::new();
+        for mount in gone {
+            drop(mount.at.and_then(|at| at.unmount()));
+            mount.root.detach();
+            roots.push(mount.root);
+        }
+        self.detached.lock().append(&mut roots);
+        self.any_detached.store(true, Ordering::Release);
+        drop(guard);
+        drop(root);
+        self.reap();
+        Ok(())
+    }
+
+    /// Takes away what was detached and has no user any more: called after somebody has stopped using a file or a
+    /// directory.
+    pub fn reap(&self) {
+        if !self.any_detached.load(Ordering::Acquire) {
+            return;
+        }
+        let guard = self.names.keep();
+        let abandoned = {
+            let mut detached = self.detached.lock();
+            let all = core::mem::take(&mut *detached);
+            let goes =
+                |root: &Arc<Dentry>| !self.is_bound(root) && self.names.is_abandoned(&guard, root);
+            let (abandoned, kept) = all.into_iter().partition(goes);
+            *detached = kept;
+            self.any_detached
+                .store(!detached.is_empty(), Ordering::Release);
+            abandoned
+        };
+        drop(guard);
+        take_down(abandoned);
+    }
+
+    fn place_of_tmpfs(&self, root: &Arc<Dentry>) -> Result<Arc<Dentry>, Errno> {
+        let place = self.place_of(root)?;
+        let at = place.filter(|_| root.inode.file_system.tmpfs.is_some());
+        at.ok_or(Errno::EBUSY)
+    }
+
+    /// Whether a socket has its name in the file system of this root.
+    fn is_bound(&self, root: &Dentry) -> bool {
+        let device = root.inode.file_system.device;
+        self.sockets.has_node_of(device.encode())
+    }
+}
+
+/// Takes all names out that are in these directories and below: each holds the directory that holds it.
+pub(super) fn take_down(mut pending: Vec<Arc<Dentry>>) {
+    while let Some(entry) = pending.pop() {
+        entry.unmount();
+        if let Body::Directory(entries) = &entry.inode.body {
+            let children: Vec<_> = entries.lock().take_all().collect();
+            pending.extend(children);
+        }
+    }
+}

@@ -1,0 +1,178 @@
+//! Mounting and unmounting.
+
+use super::real;
+use crate::{
+    context::Context,
+    errno::Errno,
+    fs::{
+        attributes::Moment,
+        tmpfs::{MountFlags, Tmpfs, TmpfsOptions},
+    },
+    process::Capabilities,
+    syscall::{
+        Arguments, CallResult,
+        table::{Kind, SystemCall},
+    },
+};
+use alloc::vec::Vec;
+use linux_raw_sys::general as raw;
+use memwright_table::PAGE_SIZE;
+
+const MOUNT_FLAGS: &[(u64, &str)] = &[
+    (raw::MS_RDONLY as u64, "MS_RDONLY"),
+    (raw::MS_NOSUID as u64, "MS_NOSUID"),
+    (raw::MS_NODEV as u64, "MS_NODEV"),
+    (raw::MS_NOEXEC as u64, "MS_NOEXEC"),
+    (raw::MS_REMOUNT as u64, "MS_REMOUNT"),
+    (raw::MS_NOATIME as u64, "MS_NOATIME"),
+    (raw::MS_NODIRATIME as u64, "MS_NODIRATIME"),
+    (raw::MS_BIND as u64, "MS_BIND"),
+    (raw::MS_MOVE as u64, "MS_MOVE"),
+    (raw::MS_REC as u64, "MS_REC"),
+    (raw::MS_SILENT as u64, "MS_SILENT"),
+    (raw::MS_PRIVATE as u64, "MS_PRIVATE"),
+    (raw::MS_RELATIME as u64, "MS_RELATIME"),
+    (raw::MS_STRICTATIME as u64, "MS_STRICTATIME"),
+];
+
+/// `include/linux/fs.h`.
+mod unmount {
+    pub const FORCE: u32 = 1;
+    pub const DETACH: u32 = 2;
+    pub const EXPIRE: u32 = 4;
+    pub const NO_FOLLOW: u32 = 8;
+}
+
+const UNMOUNT_FLAGS: &[(u64, &str)] = &[
+    (unmount::FORCE as u64, "MNT_FORCE"),
+    (unmount::DETACH as u64, "MNT_DETACH"),
+    (unmount::EXPIRE as u64, "MNT_EXPIRE"),
+    (unmount::NO_FOLLOW as u64, "UMOUNT_NOFOLLOW"),
+];
+
+/// The rows of this group. What `mount` reads beside the path may be missing.
+pub const CALLS: &[SystemCall] = &[
+    real(
+        raw::__NR_mount,
+        "mount",
+        &[
+            Kind::Hex,
+            Kind::Path,
+            Kind::Hex,
+            Kind::Flags(MOUNT_FLAGS),
+            Kind::Hex,
+        ],
+        mount,
+    ),
+    real(
+        raw::__NR_umount2,
+        "umount2",
+        &[Kind::Path, Kind::Flags(UNMOUNT_FLAGS)],
+        umount2,
+    ),
+];
+
+fn may(context: &Context<'_>) -> Result<(), Errno> {
+    let credentials = context.process().credentials.lock();
+    if credentials.has(Capabilities::ADMINISTER) {
+        Ok(())
+    } else {
+        Err(Errno::EPERM)
+    }
+}
+
+/// A string of at most a page that may be missing (Linux 7.2 `fs/namespace.c`, `copy_mount_string`).
+fn string(context: &Context<'_>, address: u64) -> Result<Option<Vec<u8>>, Errno> {
+    if address == 0 {
+        return Ok(None);
+    }
+    let read = context.read_string(address, PAGE_SIZE, Errno::EINVAL);
+    read.map(Some)
+}
+
+/// Options, which end with their page if nothing ends them before (`copy_mount_options`).
+fn options(context: &Context<'_>, address: u64) -> Result<Vec<u8>, Errno> {
+    let mut text = Vec::new();
+    if address == 0 {
+        return Ok(text);
+    }
+    text.try_reserve_exact(PAGE_SIZE)
+        .map_err(|_| Errno::ENOMEM)?;
+    text.resize(PAGE_SIZE, 0);
+    // Up to the end of its page it is there as a whole or not at all; what follows need not be there.
+    let first = PAGE_SIZE - address as usize % PAGE_SIZE;
+    context.read_bytes(address, &mut text[..first])?;
+    let after = address.checked_add(first as u64).ok_or(Errno::EFAULT)?;
+    if context.read_bytes(after, &mut text[first..]).is_err() {
+        text[first..].fill(0);
+    }
+    text[PAGE_SIZE - 1] = 0;
+    let end = text.iter().position(|byte| *byte == 0);
+    text.truncate(end.unwrap_or(PAGE_SIZE));
+    Ok(text)
+}
+
+/// What programs of old said beside the flags means nothing.
+const fn without_magic(flags: u32) -> u32 {
+    const MAGIC: u32 = 0xc0ed_0000;
+    const MASK: u32 = 0xffff_0000;
+    if flags & MASK == MAGIC {
+        flags & !MASK
+    } else {
+        flags
+    }
+}
+
+/// `mount`: of a new tmpfs, or a change of one.
+fn mount(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+    let &[source, path, kind, flags, data, _] = arguments;
+    context.check_heap()?;
+    let kind = string(context, kind)?;
+    let source = string(context, source)?;
+    let text = options(context, data)?;
+    let at = context.resolve_at(raw::AT_FDCWD, path, 0)?;
+    may(context)?;
+    let flags = without_magic(flags as u32);
+    let mounts = &context.kernel.mounts;
+    if flags & raw::MS_REMOUNT != 0 {
+        let decode = |before| MountFlags::decode(flags & !raw::MS_REMOUNT, Some(before));
+        return mounts.remount(&at, &text, decode).map(|()| 0);
+    }
+    let flags = MountFlags::decode(flags, None)?;
+    match kind.as_deref() {
+        None => return Err(Errno::EINVAL),
+        Some(b"tmpfs") => {}
+        Some(_) => return Err(Errno::ENODEV),
+    }
+    let memory = &context.kernel.memory;
+    let total = memory.frames().total();
+    let options = TmpfsOptions::parse(total, context.subject(), &text)?;
+    let source = source.filter(|source| !source.is_empty());
+    let source = source.unwrap_or_else(|| b"none".to_vec());
+    let tmpfs = Tmpfs::new(memory, options, flags, source);
+    let now = Moment::now(context.kernel);
+    mounts.mount_tmpfs(&at, tmpfs, now).map(|()| 0)
+}
+
+/// `umount2`. Nothing expires: who asks for that is told that it cannot be had.
+fn umount2(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+    let &[path, flags, ..] = arguments;
+    let flags = flags as u32;
+    if flags & !(unmount::FORCE | unmount::DETACH | unmount::NO_FOLLOW) != 0 {
+        return Err(Errno::EINVAL);
+    }
+    let follow = if flags & unmount::NO_FOLLOW != 0 {
+        raw::AT_SYMLINK_NOFOLLOW
+    } else {
+        0
+    };
+    let root = context.resolve_at(raw::AT_FDCWD, path, follow)?;
+    may(context)?;
+    let mounts = &context.kernel.mounts;
+    let unmounted = if flags & unmount::DETACH != 0 {
+        mounts.detach(root)
+    } else {
+        mounts.unmount(root)
+    };
+    unmounted.map(|()| 0)
+}
