@@ -34,6 +34,7 @@ const PROGRAMS: &[&str] = &[
     "pipes",
     "semaphores",
     "files",
+    "mount",
     "proc",
     "memory_files",
     "fpu",

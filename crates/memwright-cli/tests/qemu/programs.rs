@@ -51,6 +51,7 @@ const PROGRAMS: &[&str] = &[
     "sockets",
     "proc_cpu",
     "files",
+    "mount",
     "proc",
     "memory_files",
     "memory_totals alone",
