@@ -107,23 +107,6 @@ impl<M: Machine> Frames<M> {
         })
     }
 
-    /// A block that is free as such.
-    fn take_free_block(&self, order: u8, kind: FrameKind) -> Option<Frame> {
-        let [node] = &self.nodes[..] else {
-            return self.take_free_block_near(order, kind);
-        };
-        let reserve = if kind.may_use_reserve() {
-            0
-        } else {
-            self.low_water.load(Ordering::Relaxed)
-        };
-        let mut node = node.lock();
-        if node.free() < reserve.saturating_add(1 << order) {
-            return None;
-        }
-        node.take(self.metas(), order)
-    }
-
     /// The same, filled with zeroes.
     ///
     /// # Errors
@@ -142,6 +125,23 @@ impl<M: Machine> Frames<M> {
             count: 1 << order,
         });
         Ok(pages)
+    }
+
+    /// A block that is free as such.
+    fn take_free_block(&self, order: u8, kind: FrameKind) -> Option<Frame> {
+        let [node] = &self.nodes[..] else {
+            return self.take_free_block_near(order, kind);
+        };
+        let reserve = if kind.may_use_reserve() {
+            0
+        } else {
+            self.low_water.load(Ordering::Relaxed)
+        };
+        let mut node = node.lock();
+        if node.free() < reserve.saturating_add(1 << order) {
+            return None;
+        }
+        node.take(self.metas(), order)
     }
 
     /// The order of the folio that `frame` is a page of, mapped whole or by its pages: 0 for a single page. Whoever
