@@ -293,7 +293,12 @@ impl Summary {
         self.operations += script.lines.len();
         for (index, (one, other)) in referee.results.iter().zip(&guest.results).enumerate() {
             match report::compare(&referee.results[..index], one, other) {
-                Verdict::Stated(rule) => *self.stated.entry(rule).or_default() += 1,
+                Verdict::Stated(rule) => {
+                    *self.stated.entry(rule).or_default() += 1;
+                    if rule.ends() {
+                        break;
+                    }
+                }
                 // The first is shown; what follows from it says nothing.
                 Verdict::Different => break,
                 Verdict::Same => {}

@@ -62,17 +62,20 @@ pub fn first_difference<'a>(
     guest: &'a Outcome,
 ) -> Option<(Option<&'a str>, Option<&'a str>)> {
     let length = referee.results.len().max(guest.results.len());
-    (0..length).find_map(|index| {
+    for index in 0..length {
         let one = referee.results.get(index).map(String::as_str);
         let other = guest.results.get(index).map(String::as_str);
-        let same = match (one, other) {
-            (Some(one), Some(other)) => {
-                compare(&referee.results[..index], one, other) != Verdict::Different
-            }
-            (one, other) => one == other,
+        let verdict = match (one, other) {
+            (Some(one), Some(other)) => compare(&referee.results[..index], one, other),
+            (_, _) => Verdict::Different,
         };
-        (!same).then_some((one, other))
-    })
+        match verdict {
+            Verdict::Stated(rule) if rule.ends() => return None,
+            Verdict::Same | Verdict::Stated(_) => {}
+            Verdict::Different => return Some((one, other)),
+        }
+    }
+    None
 }
 
 #[cfg(test)]
@@ -91,6 +94,21 @@ mod tests {
         let (one, other) = first_difference(&referee[0], &guest[0]).unwrap();
         assert!(one.unwrap().contains("0-1") && other.unwrap().contains("0-2"));
         assert_eq!(first_difference(&referee[0], &referee[0]), None);
+        let moved = |told: &str| {
+            let lines = ["P advise 3 4 102: 0", "P remap 3 3 3 9: page 9"];
+            let report = format!("script 0\n{}\n{}{told}\n", lines[0], lines[1]);
+            parse(&format!(
+                "{report}P write 4 1: . done faults {}\nend 0\n",
+                told.len()
+            ))
+        };
+        let (one, other) = (moved("\n  told e unmap 3 3"), moved(""));
+        assert_eq!(
+            first_difference(&one[0], &other[0]),
+            None,
+            "nor what follows"
+        );
+        assert!(first_difference(&other[0], &one[0]).is_some());
         let cut = parse("script 0\nP write 1 2: px done faults 1\n");
         assert!(first_difference(&referee[0], &cut[0]).unwrap().1.is_none());
     }

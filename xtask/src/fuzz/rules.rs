@@ -30,6 +30,10 @@ pub enum Rule {
     /// 6.18, `mm/mprotect.c`), and is one with a neighbour that has pages. Memwright takes the promise back, as later
     /// Linux does, and the areas differ.
     GuardedPromised,
+    /// A part of an area that had a guard moves to its end, and its watcher is not told of moves: the reverse map of 6.18
+    /// keeps the two apart, so that he is told that the part is gone and watches what stays. Memwright has them as one, as
+    /// later Linux does, and nobody watches that. What comes of it differs: nothing after it is compared.
+    GuardedGone,
     /// A page whose watcher protected it, and then registered it for less: a store is no business of his any more. Linux
     /// lets it through and leaves the entry's bit (`do_wp_page` of Linux 7.2, `mm/memory.c`, takes it where stores are
     /// watched), so that the page passes for one that was not written. Memwright takes the protection with the store.
@@ -38,13 +42,14 @@ pub enum Rule {
 
 impl Rule {
     /// Every rule.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::RightsAtOnce,
         Self::TrackedWithoutFault,
         Self::MarkerWithoutProtection,
         Self::NotThere,
         Self::GuardedApart,
         Self::GuardedPromised,
+        Self::GuardedGone,
         Self::StoreEndsProtection,
     ];
 
@@ -57,8 +62,14 @@ impl Rule {
             Self::NotThere => "not there, and not called written",
             Self::GuardedApart => "apart for a guard's sake",
             Self::GuardedPromised => "promised for a guard's sake",
+            Self::GuardedGone => "gone from beside a guard, and watched there",
             Self::StoreEndsProtection => "protected for nobody, and written",
         }
+    }
+
+    /// Whether all that follows may differ too.
+    pub fn ends(self) -> bool {
+        self == Self::GuardedGone
     }
 
     /// The rule by which what the guest said follows from what the referee said, and did `before`. What watchers were
@@ -66,9 +77,10 @@ impl Rule {
     pub fn of(before: &[String], referee: &str, guest: &str) -> Option<Self> {
         let ((referee, told), (guest, also_told)) = (without_told(referee), without_told(guest));
         if told != also_told {
-            let apart = referee == guest && was_guarded(before);
-            return (apart && whole_parts(&told) == whole_parts(&also_told))
-                .then_some(Self::GuardedApart);
+            let may_differ = referee == guest && was_guarded(before);
+            return may_differ
+                .then(|| of_told(&referee, &told, &also_told))
+                .flatten();
         }
         of_access(&referee, &guest)
             .or_else(|| of_scan(before, &referee, &guest))
@@ -306,6 +318,19 @@ fn was_guarded(before: &[String]) -> bool {
     })
 }
 
+/// Of a result that is the same but for what watchers were told, after a guard was put somewhere.
+fn of_told(result: &str, told: &[&str], also_told: &[&str]) -> Option<Rule> {
+    if whole_parts(told) == whole_parts(also_told) {
+        return Some(Rule::GuardedApart);
+    }
+    let mut words = result.split(' ').skip(1);
+    let (name, page, count) = (words.next()?, words.next()?, words.next()?);
+    let gone = format!(" unmap {page} {count}");
+    let others = told.iter().filter(|line| !line.ends_with(&gone));
+    (name == "remap" && told.len() > also_told.len() && others.eq(also_told))
+        .then_some(Rule::GuardedGone)
+}
+
 /// What watchers were told, with one line for memory that went in parts which touch: `  told WHO remove PAGE COUNT`.
 fn whole_parts(told: &[&str]) -> Vec<String> {
     let parse = |line: &str| -> Option<(String, u64, u64)> {
@@ -472,6 +497,18 @@ mod tests {
         }
         let refused = "C advise 0 6 4: errno 12\n  told e1 remove 4 3";
         assert_eq!(Rule::of(&guard, &parts, refused), None);
+        for (call, told, rule) in [
+            ("remap 3 3 3 9", "unmap 3 3", Some(Rule::GuardedGone)),
+            ("remap 3 3 3 9", "unmap 3 4", None),
+            ("remap 3 3 3 9", "remove 3 3", None),
+            ("advise 3 3 4", "unmap 3 3", None),
+        ] {
+            let ours = format!("P {call}: page 9");
+            let linux = format!("{ours}\n  told e {told}");
+            assert_eq!(Rule::of(&guard, &linux, &ours), rule, "{linux}");
+            assert_eq!(Rule::of(&guard, &ours, &linux), None, "{linux}");
+            assert_eq!(Rule::of(&[], &linux, &ours), None, "no guard");
+        }
     }
 
     #[test]
