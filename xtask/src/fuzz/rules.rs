@@ -77,10 +77,7 @@ impl Rule {
     pub fn of(before: &[String], referee: &str, guest: &str) -> Option<Self> {
         let ((referee, told), (guest, also_told)) = (without_told(referee), without_told(guest));
         if told != also_told {
-            let may_differ = referee == guest && was_guarded(before);
-            return may_differ
-                .then(|| of_told(&referee, &told, &also_told))
-                .flatten();
+            return of_told(before, (&referee, &told), (&guest, &also_told));
         }
         of_access(&referee, &guest)
             .or_else(|| of_scan(before, &referee, &guest))
@@ -318,8 +315,15 @@ fn was_guarded(before: &[String]) -> bool {
     })
 }
 
-/// Of a result that is the same but for what watchers were told, after a guard was put somewhere.
-fn of_told(result: &str, told: &[&str], also_told: &[&str]) -> Option<Rule> {
+/// Of results that are the same but for what watchers were told, after a guard was put somewhere.
+fn of_told(
+    before: &[String],
+    (result, told): (&str, &[&str]),
+    (guest, also_told): (&str, &[&str]),
+) -> Option<Rule> {
+    if result != guest || !was_guarded(before) {
+        return None;
+    }
     if whole_parts(told) == whole_parts(also_told) {
         return Some(Rule::GuardedApart);
     }
