@@ -4,6 +4,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use memwright_sim::adversary::Chance;
 use memwright_sim::personality::calls::Calls;
 use memwright_sim::personality::{program, run_file, run_operations};
 
@@ -25,6 +26,68 @@ fn every_kept_file_is_executed_or_refused() {
         let ended = run_file(&fs::read(&file).unwrap());
         assert_eq!(ended.findings, Vec::<String>::new(), "{}", file.display());
     }
+}
+
+/// Inputs of each target that are grown; `MEMWRIGHT_GROWN` in the environment says how many, and of which seed.
+const GROWN: u64 = 4000;
+
+/// A new input: two kept ones spliced, and changed in up to four places.
+fn grow(kept: &[Vec<u8>], chance: &mut Chance) -> Vec<u8> {
+    let first = &kept[chance.below(kept.len())];
+    let second = &kept[chance.below(kept.len())];
+    let (upto, from) = (
+        chance.below(first.len() + 1),
+        chance.below(second.len() + 1),
+    );
+    let mut input = [&first[..upto], &second[from..]].concat();
+    for _ in 0..chance.below(5) {
+        let at = chance.below(input.len() + 1);
+        match chance.below(4) {
+            0 => input.insert(at, chance.draw() as u8),
+            1 => drop(input.drain(at..(at + 1 + chance.below(8)).min(input.len()))),
+            2 => input[at..]
+                .iter_mut()
+                .take(1)
+                .for_each(|byte| *byte ^= 1 << chance.below(8)),
+            _ => {
+                let end = (at + chance.below(24)).min(input.len());
+                let again = input[at..end].to_vec();
+                input.splice(at..at, again);
+            }
+        }
+    }
+    input
+}
+
+/// Runs inputs that are grown from the kept ones, the same each time, whatever compiler and machine: a search that is
+/// not, `cargo xtask fuzz --target`, finds more, and what it finds is kept.
+fn run_grown(target: &str, findings: impl Fn(&[u8]) -> Vec<String>) {
+    let files = corpus(target);
+    let kept: Vec<Vec<u8>> = files.iter().map(|file| fs::read(file).unwrap()).collect();
+    let (count, seed) = match std::env::var("MEMWRIGHT_GROWN") {
+        Ok(words) => words
+            .split_once(',')
+            .and_then(|(count, seed)| Some((count.parse().ok()?, seed.parse().ok()?)))
+            .unwrap_or_else(|| panic!("MEMWRIGHT_GROWN=COUNT,SEED, not {words}")),
+        Err(_) => (GROWN, 1),
+    };
+    for number in 0..count {
+        let input = grow(&kept, &mut Chance::new((seed << 32) | number));
+        let found = findings(&input);
+        assert!(found.is_empty(), "{number} of {seed}: {input:?}: {found:?}");
+    }
+}
+
+#[test]
+fn every_program_grown_from_the_kept_ones_runs() {
+    run_grown("syscalls", |input| {
+        run_operations(program::decode(input)).findings
+    });
+}
+
+#[test]
+fn every_file_grown_from_the_kept_ones_is_executed_or_refused() {
+    run_grown("elf", |input| run_file(input).findings);
 }
 
 /// What must have been called with success; commands of `ioctl` are those of userfaultfd and `PAGEMAP_SCAN`.

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
@@ -21,7 +21,7 @@ const FLAGS: &str = "-Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-leve
 const TRIPLE: &str = "x86_64-unknown-linux-gnu";
 
 /// Runs of one process: what a run's kernel takes is never freed.
-const RUNS: &str = "-runs=2000";
+const RUNS: u32 = 2000;
 
 /// How it ended.
 pub enum Outcome {
@@ -56,7 +56,8 @@ pub(super) fn run(settings: &Settings, target: &str) -> Result<()> {
         if left == 0 {
             break;
         }
-        let mut command = fuzzer(&built, target, &settings.folder, left);
+        let mut command = fuzzer(&built, target, &settings.folder, RUNS);
+        command.arg(format!("-max_total_time={left}"));
         command.arg(&found).arg(corpus(target));
         shell::run(&mut command)?;
     }
@@ -66,47 +67,26 @@ pub(super) fn run(settings: &Settings, target: &str) -> Result<()> {
         files(&found)? + files(&corpus(target))?
     );
     match target {
-        "syscalls" => report(&built, &[&found, &corpus(target)]),
+        "syscalls" => report(&built, &settings.folder, &[&found, &corpus(target)]),
         _ => Ok(()),
     }
 }
 
-/// Fuzzes every target for so long at the same time, and keeps what fails in the folder.
+/// Runs what is kept in the tree through every target, the same each time. To search for more is for `run`: what that
+/// finds depends on the compiler, the machine and luck, which are no reason to refuse a change.
 ///
 /// # Errors
-/// An input that makes a target fail, which is kept; a build.
-pub fn run_all(length: Duration, folder: &Path) -> Result<Outcome> {
+/// An input that makes a target fail, which is kept in the folder; a build.
+pub fn run_kept(folder: &Path) -> Result<Outcome> {
     let built = match build()? {
         Built::At(built) => built,
         Built::Lacking(what) => return Ok(Outcome::Skipped(what)),
     };
-    let mut running = Vec::new();
+    std::fs::create_dir_all(folder)?;
     for target in TARGETS {
-        let found = folder.join(target);
-        std::fs::create_dir_all(&found)?;
-        let mut command = fuzzer(&built, target, folder, length.as_secs());
-        command.arg(&found).arg(corpus(target));
-        command.stderr(Stdio::null());
-        shell::step(&shell::line(&command));
-        let child = command
-            .spawn()
-            .with_context(|| format!("cannot start {target}"))?;
-        running.push((target, child));
+        shell::run(fuzzer(&built, target, folder, 0).arg(corpus(target)))?;
     }
-    let mut failed = Vec::new();
-    for (target, mut child) in running {
-        if !child.wait()?.success() {
-            failed.push(target);
-        }
-    }
-    if failed.is_empty() {
-        return Ok(Outcome::Clean);
-    }
-    bail!(
-        "{} failed: the input is kept in {}",
-        failed.join(" and "),
-        folder.display()
-    )
+    Ok(Outcome::Clean)
 }
 
 /// Whether the targets could be built.
@@ -142,17 +122,12 @@ fn build() -> Result<Built> {
     Ok(Built::At(built.join(TRIPLE).join("release")))
 }
 
-/// A fuzzer of a target, which ends after so many seconds or runs.
-fn fuzzer(built: &Path, target: &str, folder: &Path, seconds: u64) -> Command {
+/// A fuzzer of a target, which ends after so many runs besides those of the inputs that there are.
+fn fuzzer(built: &Path, target: &str, folder: &Path, runs: u32) -> Command {
     let mut command = Command::new(built.join(target));
     command
-        .args([
-            RUNS,
-            "-detect_leaks=0",
-            "-rss_limit_mb=4096",
-            "-timeout=120",
-        ])
-        .arg(format!("-max_total_time={seconds}"))
+        .args(["-detect_leaks=0", "-rss_limit_mb=4096", "-timeout=120"])
+        .arg(format!("-runs={runs}"))
         .arg(format!("-artifact_prefix={}/", folder.display()));
     command
 }
@@ -167,12 +142,9 @@ fn files(folder: &Path) -> Result<usize> {
 }
 
 /// Runs all inputs once more, and prints what their programs asked for and how much of it succeeded.
-fn report(built: &Path, folders: &[&Path]) -> Result<()> {
-    let mut command = Command::new(built.join("syscalls"));
-    command
-        .args(["-runs=0", "-detect_leaks=0", "-rss_limit_mb=4096"])
-        .args(folders)
-        .env("MEMWRIGHT_CALLS", "1");
+fn report(built: &Path, folder: &Path, folders: &[&Path]) -> Result<()> {
+    let mut command = fuzzer(built, "syscalls", folder, 0);
+    command.args(folders).env("MEMWRIGHT_CALLS", "1");
     let output = shell::output(&mut command).context("the inputs do not run again")?;
     let counts = count(&output);
     let succeeded = counts.values().filter(|count| count.1 > 0).count();

@@ -338,6 +338,16 @@ fn a_policy_of_shared_memory_is_everybodys() {
         node_of(&one, page).expect("there")
     });
     assert_eq!(nodes, [0, 0, 1, 1, 0, 1, 0, 1]);
+    // Who goes over the pages is told where the object wants them, and it is asked with no table locked.
+    let mut wanted = Vec::new();
+    one.on(FIRST, |space| {
+        let range = PageRange::new(START, START.add(8));
+        space.placed_pages(range, 0, &mut |_, node, choice| {
+            wanted.push(choice.map_or(node, |choice| choice.first.iter().next().expect("a node")));
+            true
+        });
+    });
+    assert_eq!(wanted, nodes);
     // A call makes pages where the policy says, too.
     object.punch(bytes(2), bytes(3)).expect("in memory");
     assert_eq!(object.write_at(bytes(2), &[1]), Ok(1));

@@ -134,7 +134,10 @@ impl<M: Machine> AddressSpace<M> {
         while next < range.end {
             let areas = core.areas.read(core.cpu());
             let rest = PageRange::new(next, range.end);
-            let found = core.next_page(&areas, rest, near);
+            let found = core.next_page(&areas, rest).map(|placed| {
+                let choice = core.choice_at(placed.area, placed.page, near);
+                (placed.page, placed.end, placed.node, choice)
+            });
             drop(areas);
             let Some((page, end, node, choice)) = found else {
                 return;
@@ -147,6 +150,15 @@ impl<M: Machine> AddressSpace<M> {
     }
 }
 
+/// A page, or the first of a huge page, that is mapped.
+struct Placed<'a, M: Machine> {
+    area: &'a Area<M>,
+    page: Page,
+    /// Where its entry ends.
+    end: Page,
+    node: u8,
+}
+
 impl<M: Machine> Core<M> {
     fn number(&self, policy: Option<PlacePolicy>) -> Result<PolicyId, BindError> {
         match policy {
@@ -155,14 +167,9 @@ impl<M: Machine> Core<M> {
         }
     }
 
-    /// The next page of `range` that is mapped, and is no zero page: where it is, where the entry ends, its node, and
-    /// where it is wanted.
-    fn next_page(
-        &self,
-        areas: &Areas<M>,
-        range: PageRange,
-        near: u8,
-    ) -> Option<(Page, Page, u8, Option<NodeChoice>)> {
+    /// The next page of `range` that is mapped, and is no zero page. The table is not locked any more, so that objects
+    /// may be asked about it.
+    fn next_page<'a>(&self, areas: &'a Areas<M>, range: PageRange) -> Option<Placed<'a, M>> {
         let frames = self.memory.frames();
         for area in areas.map.overlapping(range) {
             let part = area.range().intersect(range);
@@ -170,10 +177,13 @@ impl<M: Machine> Core<M> {
             while let Some(extent) = cursor.next_filled() {
                 if let Entry::Present(page) = extent.entry {
                     let first = extent.range.start;
-                    let node = frames.node_of(page.frame_of(first));
                     if !page.bits.contains(memwright_table::Bits::BORROWED) {
-                        let choice = self.choice_at(area, first, near);
-                        return Some((first, extent.range.end, node, choice));
+                        return Some(Placed {
+                            area,
+                            page: first,
+                            end: extent.range.end,
+                            node: frames.node_of(page.frame_of(first)),
+                        });
                     }
                 }
                 if !cursor.advance() {
@@ -228,13 +238,13 @@ impl<M: Machine> Core<M> {
     ) -> Result<(), BindError> {
         let mut rest = range;
         while !rest.is_empty() {
-            let Some((page, end, node, _)) = self.next_page(areas, rest, 0) else {
+            let Some(placed) = self.next_page(areas, rest) else {
                 break;
             };
-            if !policy.allows(node) {
-                return Err(BindError::Misplaced(page.address()));
+            if !policy.allows(placed.node) {
+                return Err(BindError::Misplaced(placed.page.address()));
             }
-            rest.start = end.min(range.end);
+            rest.start = placed.end.min(range.end);
         }
         Ok(())
     }
