@@ -2,6 +2,7 @@
  */
 #include "check.h"
 #include <poll.h>
+#include <sys/epoll.h>
 #include <sys/eventfd.h>
 
 static int ready(int file)
@@ -18,6 +19,13 @@ int main(void)
 	CHECK_EQ(fcntl(counter, F_GETFD), FD_CLOEXEC);
 	CHECK_EQ(fcntl(counter, F_GETFL), O_RDWR | O_NONBLOCK);
 	CHECK_FAILS(eventfd(0, 4), EINVAL);
+	/* It has no position, and nobody is refused one. */
+	CHECK_EQ(lseek(counter, 5, SEEK_SET), 0);
+	CHECK_FAILS(lseek(counter, 0, 99), EINVAL);
+	CHECK_FAILS(pread(counter, &value, 8, 0), ESPIPE);
+	int waiting = epoll_create1(0);
+	CHECK_EQ(lseek(waiting, 5, SEEK_SET), 0);
+	close(waiting);
 	CHECK_EQ(ready(counter), POLLIN | POLLOUT);
 	CHECK_FAILS(read(counter, &value, 7), EINVAL);
 	CHECK_FAILS(write(counter, &value, 7), EINVAL);

@@ -27,6 +27,7 @@ int main(void)
 	CHECK_FAILS(signalfd(-1, &mask, 1), EINVAL);
 	CHECK_FAILS(signalfd(0, &mask, 0), EINVAL);
 	CHECK_FAILS(signalfd(999, &mask, 0), EBADF);
+	CHECK_EQ(lseek(file, 5, SEEK_SET), 0);
 	CHECK_FAILS(syscall(SYS_signalfd4, -1, &mask, 4L, 0), EINVAL);
 	CHECK_FAILS(syscall(SYS_signalfd4, -1, 8, 8L, 0), EFAULT);
 

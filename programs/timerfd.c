@@ -52,6 +52,7 @@ static void errors(void)
 	CHECK_FAILS(read(timer, &count, 7), EINVAL);
 	CHECK_FAILS(read(timer, &count, 8), EAGAIN);
 	CHECK_FAILS(write(timer, &count, 8), EINVAL);
+	CHECK_EQ(lseek(timer, 5, SEEK_SET), 0);
 	CHECK_FAILS(set(timer, 4, MS, 0), EINVAL);
 	CHECK_FAILS(set(timer, 0, -1, 0), EINVAL);
 	CHECK_FAILS(set(ends[0], 0, MS, 0), EINVAL);

@@ -258,6 +258,7 @@ int main(void)
 		return checked("userfault_calls");
 	NEED(pipe(ends) == 0);
 	room = memory(PAGES);
+	CHECK_EQ(lseek(fd, 5, SEEK_SET), 0);
 	calls_wait(fd);
 	debugger(fd);
 	endings(fd);

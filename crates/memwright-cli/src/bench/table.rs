@@ -4,6 +4,7 @@ use super::column::Column;
 use super::document::{Kernel, Measured, MeasuredRun};
 use super::records::Record;
 use crate::sheet::{Cell, Row, Section, Sheet};
+use crate::table::grouped;
 
 /// What an experiment found, as a sheet: a section for each run.
 pub fn sheet(measured: &Measured, columns: &[Column]) -> Sheet {
@@ -104,15 +105,7 @@ fn number(value: f64) -> String {
         let text = format!("{value:.2}");
         return text.trim_end_matches('0').trim_end_matches('.').to_owned();
     }
-    let digits = format!("{value:.0}");
-    let mut text = String::new();
-    for (index, digit) in digits.chars().enumerate() {
-        if index > 0 && (digits.len() - index).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
+    grouped(value.round_ties_even() as u64)
 }
 
 #[cfg(test)]

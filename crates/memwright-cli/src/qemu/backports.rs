@@ -111,9 +111,9 @@ mod tests {
     #[test]
     fn the_starter_uses_the_firmware_beside_it() {
         let work = tempfile::tempdir().unwrap();
-        write_starter(work.path(), Path::new("/cache/q")).unwrap();
+        write_starter(work.path(), Path::new("/some/where")).unwrap();
         let text = fs::read_to_string(work.path().join(STARTER)).unwrap();
-        assert!(text.starts_with("#!/bin/sh\nexec '/cache/q/root/usr/bin/qemu-system-x86_64'"));
-        assert!(text.contains("-L '/cache/q/root/usr/share/seabios' \"$@\""));
+        assert!(text.starts_with("#!/bin/sh\nexec '/some/where/root/usr/bin/qemu-system-x86_64'"));
+        assert!(text.contains("-L '/some/where/root/usr/share/seabios' \"$@\""));
     }
 }

@@ -3,7 +3,7 @@
 use super::{
     attributes::DeviceNumber,
     kind::Kind,
-    open_file::{File, OpenFile, Polling, Readiness},
+    open_file::{File, OpenFile, Polling, Positions, Readiness},
     transfer::{Sink, Source, with_buffer},
     turn::Turn,
 };
@@ -262,8 +262,8 @@ const COOKED: Termios = Termios {
 };
 
 impl File for ConsoleStream {
-    fn has_position(&self) -> bool {
-        false
+    fn positions(&self) -> Positions {
+        Positions::Refused
     }
 
     fn read(

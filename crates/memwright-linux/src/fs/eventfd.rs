@@ -1,7 +1,7 @@
 //! `eventfd`: a counter that is waited for.
 
 use super::{
-    open_file::{File, OpenFile, Polling, Readiness},
+    open_file::{File, OpenFile, Polling, Positions, Readiness},
     transfer::{Sink, Source},
 };
 use crate::{
@@ -71,8 +71,8 @@ const fn added(count: u64, value: u64) -> Option<u64> {
 }
 
 impl File for EventCounter {
-    fn has_position(&self) -> bool {
-        false
+    fn positions(&self) -> Positions {
+        Positions::Ignored
     }
 
     fn read(

@@ -153,9 +153,12 @@ impl Mounts {
     ) -> Arc<Dentry> {
         let file_system = Arc::new(self.next_file_system(kind));
         let inode = Inode::new(&file_system, body, permissions, Subject::ROOT, now);
-        let root = Arc::new(Dentry::new(&at.parent(), &at.name(), Arc::new(inode)));
+        let root = covering(at, inode);
         at.mount(root.clone());
-        self.list(&root, at.clone());
+        self.mounts.lock().push(Mount {
+            root: root.clone(),
+            at: Some(at.clone()),
+        });
         root
     }
 
@@ -163,11 +166,6 @@ impl Mounts {
     fn next_file_system(&self, kind: FileSystemKind) -> FileSystem {
         let minor = self.next_mount.fetch_add(1, Ordering::Relaxed);
         FileSystem::new(kind, minor)
-    }
-
-    fn list(&self, root: &Arc<Dentry>, at: Arc<Dentry>) {
-        let (root, at) = (root.clone(), Some(at));
-        self.mounts.lock().push(Mount { root, at });
     }
 
     /// Shows the root of each mounted file system, in the order of mounting, with the number of the mount that it lies in.
@@ -332,6 +330,11 @@ impl Mounts {
         pending.push(self.root.clone());
         take_down(pending);
     }
+}
+
+/// The root of a file system that covers the directory `at`, with its name.
+fn covering(at: &Arc<Dentry>, inode: Inode) -> Arc<Dentry> {
+    Arc::new(Dentry::new(&at.parent(), &at.name(), Arc::new(inode)))
 }
 
 /// What `/proc/PID/fd` shows of a pipe without a name.

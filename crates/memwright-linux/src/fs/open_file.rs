@@ -60,6 +60,17 @@ impl Readiness {
     }
 }
 
+/// What a file does with positions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Positions {
+    /// It has one: `lseek`, `pread64` and `pwrite64` work.
+    Kept,
+    /// It has none, but `lseek` succeeds and does nothing (`noop_llseek` of Linux 7.2).
+    Ignored,
+    /// It has none.
+    Refused,
+}
+
 /// How a file is waited for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Polling {
@@ -124,9 +135,9 @@ pub trait File: Send + Sync + AsAny {
         Err(Errno::EINVAL)
     }
 
-    /// Whether the file has a position: `lseek`, `pread64` and `pwrite64` work.
-    fn has_position(&self) -> bool {
-        true
+    /// What becomes of positions.
+    fn positions(&self) -> Positions {
+        Positions::Kept
     }
 
     /// Where `lseek` would lead from `position`.
@@ -338,13 +349,19 @@ impl OpenFile {
         self.inode().attributes(Some(context))
     }
 
+    /// Whether the file has a position: `pread64` and `pwrite64` work.
+    #[must_use]
+    pub fn has_position(&self) -> bool {
+        self.file.positions() == Positions::Kept
+    }
+
     /// Calls `act` with the position and stores what it becomes.
     fn with_position<T>(
         &self,
         context: &Context<'_>,
         act: impl FnOnce(&mut u64) -> Result<T, Errno>,
     ) -> Result<T, Errno> {
-        if !self.file.has_position() {
+        if !self.has_position() {
             return act(&mut 0);
         }
         let turn = self.turn.take(context)?;
@@ -394,7 +411,7 @@ impl OpenFile {
         if !self.is_readable() {
             return Err(Errno::EBADF);
         }
-        if !self.file.has_position() {
+        if !self.has_position() {
             return Err(Errno::ESPIPE);
         }
         self.file.read(context, self, &mut position, sink)
@@ -413,7 +430,7 @@ impl OpenFile {
         if !self.is_writable() {
             return Err(Errno::EBADF);
         }
-        if !self.file.has_position() {
+        if !self.has_position() {
             return Err(Errno::ESPIPE);
         }
         self.file.write(context, self, &mut position, source)
@@ -427,8 +444,10 @@ impl OpenFile {
         if self.is_path() {
             return Err(Errno::EBADF);
         }
-        if !self.file.has_position() {
-            return Err(Errno::ESPIPE);
+        match self.file.positions() {
+            Positions::Kept => {}
+            Positions::Ignored => return Ok(0),
+            Positions::Refused => return Err(Errno::ESPIPE),
         }
         self.with_position(context, |position| {
             *position = self.file.seek(context, self, *position, offset, whence)?;

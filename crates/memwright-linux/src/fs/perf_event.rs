@@ -1,7 +1,7 @@
 //! The open file behind a descriptor of `perf_event_open`: the count of a probe.
 
 use super::{
-    open_file::{File, OpenFile},
+    open_file::{File, OpenFile, Positions},
     transfer::Sink,
 };
 use crate::{context::Context, errno::Errno, kernel::Kernel, probes::Probe};
@@ -42,8 +42,8 @@ impl Drop for EventFile {
 }
 
 impl File for EventFile {
-    fn has_position(&self) -> bool {
-        false
+    fn positions(&self) -> Positions {
+        Positions::Refused
     }
 
     fn read(

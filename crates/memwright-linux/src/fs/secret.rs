@@ -2,7 +2,7 @@
 
 use super::{
     inode::Body,
-    open_file::{File, Mapping, OpenFile},
+    open_file::{File, Mapping, OpenFile, Positions},
 };
 use crate::errno::Errno;
 use alloc::sync::Arc;
@@ -11,8 +11,8 @@ use alloc::sync::Arc;
 pub struct SecretFile;
 
 impl File for SecretFile {
-    fn has_position(&self) -> bool {
-        false
+    fn positions(&self) -> Positions {
+        Positions::Refused
     }
 
     fn mapping(&self, open: &Arc<OpenFile>) -> Result<Mapping, Errno> {

@@ -3,7 +3,7 @@
 //! Whoever reads or polls sees the signals of its own process and thread, as on Linux.
 
 use super::{
-    open_file::{File, OpenFile, Polling, Readiness},
+    open_file::{File, OpenFile, Polling, Positions, Readiness},
     transfer::Sink,
 };
 use crate::{
@@ -139,8 +139,8 @@ impl SignalFile {
 }
 
 impl File for SignalFile {
-    fn has_position(&self) -> bool {
-        false
+    fn positions(&self) -> Positions {
+        Positions::Ignored
     }
 
     fn read(

@@ -1,7 +1,7 @@
 //! `timerfd`: a timer that is read.
 
 use super::{
-    open_file::{File, OpenFile, Polling, Readiness},
+    open_file::{File, OpenFile, Polling, Positions, Readiness},
     transfer::Sink,
 };
 use crate::{
@@ -134,8 +134,8 @@ impl Drop for TimerFile {
 }
 
 impl File for TimerFile {
-    fn has_position(&self) -> bool {
-        false
+    fn positions(&self) -> Positions {
+        Positions::Ignored
     }
 
     fn read(

@@ -287,7 +287,8 @@ impl<M: Machine> Core<M> {
     }
 
     /// Takes away what is left of a protection that nobody cares for any more, where a watcher is told that the page is
-    /// missing, or the object has none (Linux 7.2 `mm/memory.c`, `pte_marker_clear`). One that speaks for more than the page stays.
+    /// missing, or the object has none (Linux 7.2 `mm/memory.c`, `pte_marker_clear`). One that speaks for more than the
+    /// page stays.
     fn clear_left_marker(&self, cpu: CpuId, page: memwright_table::Page) {
         let areas = self.areas.read(cpu);
         let flags = areas.map.find(page).map(Area::flags).unwrap_or_default();

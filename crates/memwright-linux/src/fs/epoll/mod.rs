@@ -14,7 +14,7 @@ mod nesting;
 
 pub use item::{Event, Interest, Item, Watches};
 
-use super::open_file::{File, OpenFile, Polling, Readiness};
+use super::open_file::{File, OpenFile, Polling, Positions, Readiness};
 use crate::{
     context::Context,
     errno::Errno,
@@ -214,8 +214,8 @@ pub struct EpollFile {
 }
 
 impl File for EpollFile {
-    fn has_position(&self) -> bool {
-        false
+    fn positions(&self) -> Positions {
+        Positions::Ignored
     }
 
     fn polling(&self) -> Polling {

@@ -7,7 +7,7 @@ mod memory;
 mod operate;
 
 use super::{
-    open_file::{File, Mapping, OpenFile, Polling, Readiness},
+    open_file::{File, Mapping, OpenFile, Polling, Positions, Readiness},
     turn::Turn,
 };
 use crate::{
@@ -170,8 +170,8 @@ impl Ring {
 }
 
 impl File for Ring {
-    fn has_position(&self) -> bool {
-        false
+    fn positions(&self) -> Positions {
+        Positions::Refused
     }
 
     fn mapping(&self, _open: &Arc<OpenFile>) -> Result<Mapping, Errno> {

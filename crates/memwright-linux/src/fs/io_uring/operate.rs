@@ -182,7 +182,7 @@ fn get(
     at: u64,
     sink: &mut Sink<'_>,
 ) -> Result<usize, Errno> {
-    if offset == POSITION || !open.file.has_position() {
+    if offset == POSITION || !open.has_position() {
         open.read(context, sink)
     } else {
         open.read_at(context, at, sink)
@@ -196,7 +196,7 @@ fn put(
     at: u64,
     source: &mut Source<'_>,
 ) -> Result<usize, Errno> {
-    if offset == POSITION || !open.file.has_position() {
+    if offset == POSITION || !open.has_position() {
         open.write(context, source)
     } else {
         open.write_at(context, at, source)

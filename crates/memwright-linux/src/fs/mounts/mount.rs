@@ -1,6 +1,6 @@
 //! A program mounts a tmpfs, or changes what one was mounted with.
 
-use super::{Mount, Mounts};
+use super::{Mount, Mounts, covering};
 use crate::{
     errno::Errno,
     fs::{
@@ -34,7 +34,7 @@ impl Mounts {
         let file_system = Arc::new(file_system.with_tmpfs(tmpfs));
         let (permissions, owner) = (options.permissions, options.owner);
         let inode = Inode::new(&file_system, Body::directory(), permissions, owner, now);
-        let root = Arc::new(Dentry::new(&at.parent(), &at.name(), Arc::new(inode)));
+        let root = covering(at, inode);
         self.names.cover(at, &root, |covered| {
             let mut mounts = self.mounts.lock();
             let number = covered.inode.file_system.mount;

@@ -41,11 +41,11 @@ impl Mounts {
         self.place_of_tmpfs(&root)?;
         let guard = self.names.keep();
         let mut numbers = alloc::vec![root.inode.file_system.mount];
-        let (gone, kept): (Vec<_>, Vec<_>) = {
+        let gone: Vec<_> = {
             let mut mounts = self.mounts.lock();
             let all = core::mem::take(&mut *mounts);
             // What lies in another was mounted after it.
-            all.into_iter().partition(|mount| {
+            let (gone, kept) = all.into_iter().partition(|mount| {
                 let number = mount.root.inode.file_system.mount;
                 let goes =
                     number == numbers[0] || mount.at.is_some() && numbers.contains(&mount.upper());
@@ -53,9 +53,10 @@ impl Mounts {
                     numbers.push(number);
                 }
                 goes
-            })
+            });
+            *mounts = kept;
+            gone
         };
-        *self.mounts.lock() = kept;
         let mut roots = Vec::new();
         for mount in gone {
             drop(mount.at.and_then(|at| at.unmount()));

@@ -5,7 +5,7 @@ use crate::{
     context::Context,
     errno::Errno,
     fs::{
-        open_file::{File, OpenFile, Polling, Readiness},
+        open_file::{File, OpenFile, Polling, Positions, Readiness},
         transfer::{Sink, Source},
         userfault::await_watcher,
     },
@@ -107,8 +107,8 @@ impl Drop for PipeEnd {
 }
 
 impl File for PipeEnd {
-    fn has_position(&self) -> bool {
-        false
+    fn positions(&self) -> Positions {
+        Positions::Refused
     }
 
     fn read(

@@ -8,7 +8,7 @@ use crate::{
         attributes::Moment,
         dentry::Dentry,
         inode::{Body, Inode},
-        open_file::{File, OpenFile, Polling, Readiness},
+        open_file::{File, OpenFile, Polling, Positions, Readiness},
         transfer::{Sink, Source},
     },
     kernel::Kernel,
@@ -45,8 +45,8 @@ pub fn open(context: &Context<'_>, socket: Arc<Socket>, flags: u32) -> Arc<OpenF
 }
 
 impl File for SocketFile {
-    fn has_position(&self) -> bool {
-        false
+    fn positions(&self) -> Positions {
+        Positions::Refused
     }
 
     fn read(

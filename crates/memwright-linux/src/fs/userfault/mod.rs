@@ -7,7 +7,7 @@ mod message;
 mod wait;
 
 use super::{
-    open_file::{File, OpenFile, Polling, Readiness},
+    open_file::{File, OpenFile, Polling, Positions, Readiness},
     transfer::Sink,
 };
 use crate::{
@@ -298,8 +298,8 @@ impl Userfault {
 }
 
 impl File for UserfaultFile {
-    fn has_position(&self) -> bool {
-        false
+    fn positions(&self) -> Positions {
+        Positions::Ignored
     }
 
     fn read(

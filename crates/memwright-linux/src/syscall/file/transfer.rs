@@ -253,7 +253,7 @@ fn copy(
         };
         // Read at an offset where there is one, so that a short write loses nothing.
         let mut sink = Sink::kernel(&mut buffer[..wanted]);
-        let positioned = input.file.has_position();
+        let positioned = input.has_position();
         let result = if positioned {
             input.read_at(context, start, &mut sink)
         } else {
@@ -313,7 +313,7 @@ fn sendfile(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     let input = usable(context, input, false)?;
     let output = usable(context, output, true)?;
     let mut from = offset_argument(context, offset)?;
-    if matches!(from, At::Offset(_)) && !input.file.has_position() {
+    if matches!(from, At::Offset(_)) && !input.has_position() {
         return Err(Errno::ESPIPE);
     }
     if output.flags() & raw::O_APPEND != 0 {
