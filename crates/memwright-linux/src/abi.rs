@@ -117,6 +117,9 @@ abi_struct! {
 /// Nanoseconds in a second.
 pub const SECOND: u64 = 1_000_000_000;
 
+/// Nanoseconds in a millisecond.
+pub const MILLISECOND: u64 = 1_000_000;
+
 impl Timespec {
     /// This many nanoseconds.
     pub const fn from_nanoseconds(nanoseconds: u64) -> Self {

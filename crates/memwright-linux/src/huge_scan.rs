@@ -5,24 +5,20 @@
 //! have huge pages.
 
 use crate::{
+    abi::MILLISECOND,
     hand::Hand,
     kernel::Kernel,
-    scheduler::{TimerAction, TimerKey},
-    sync::{Lock, Rank},
-    time::Expiry,
+    time::{Expiry, NextLook},
 };
 use alloc::sync::{Arc, Weak};
 use core::sync::atomic::{AtomicBool, Ordering};
-
-/// Nanoseconds of a millisecond.
-const MILLISECOND: u64 = 1_000_000;
 
 /// Where the scan is, and when it goes on.
 pub struct HugeScan {
     own: Weak<Self>,
     /// Whether some area may have huge pages, or might have had.
     wanted: AtomicBool,
-    timer: Lock<Option<TimerKey>>,
+    next: NextLook,
     hand: Hand,
 }
 
@@ -33,7 +29,7 @@ impl HugeScan {
         Arc::new_cyclic(|own| Self {
             own: own.clone(),
             wanted: AtomicBool::new(false),
-            timer: Lock::new(Rank::Process, None),
+            next: NextLook::none(),
             hand: Hand::new(),
         })
     }
@@ -47,19 +43,12 @@ impl HugeScan {
 
     /// A setting changed: the next look is as far away as it says now.
     pub fn wake(&self, kernel: &Kernel) {
-        let mut timer = self.timer.lock();
-        if let Some(old) = timer.take() {
-            kernel.scheduler.remove_timer(kernel, old);
-        }
-        let asked = self.wanted.load(Ordering::Relaxed);
-        if !kernel.memory.may_collapse(asked) {
-            return;
-        }
-        let sleep = kernel.memory.huge().scan.sleep.load(Ordering::Relaxed);
-        let wait = u64::from(sleep.max(1)) * MILLISECOND;
-        let action = TimerAction::Expire(self.own.clone());
-        let at = kernel.host.now().saturating_add(wait);
-        *timer = Some(kernel.scheduler.add_timer(kernel, at, action));
+        let memory = &kernel.memory;
+        self.next.set(kernel, &self.own, || {
+            let goes_on = memory.may_collapse(self.wanted.load(Ordering::Relaxed));
+            let sleep = memory.huge().scan.sleep.load(Ordering::Relaxed);
+            goes_on.then_some(u64::from(sleep.max(1)) * MILLISECOND)
+        });
     }
 
     /// Looks at as many pages as the settings say.
@@ -77,7 +66,6 @@ impl HugeScan {
 
 impl Expiry for HugeScan {
     fn expire(self: Arc<Self>, kernel: &Kernel) {
-        *self.timer.lock() = None;
         if kernel.memory.may_collapse(true) {
             self.look(kernel);
         }

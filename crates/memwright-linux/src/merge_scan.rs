@@ -4,17 +4,13 @@
 //! it is off, or no program has said that its memory may be merged.
 
 use crate::{
+    abi::MILLISECOND,
     errno::Errno,
     kernel::Kernel,
-    scheduler::{TimerAction, TimerKey},
-    sync::{Lock, Rank},
-    time::Expiry,
+    time::{Expiry, NextLook},
 };
 use alloc::sync::{Arc, Weak};
 use core::sync::atomic::{AtomicU8, AtomicU64, Ordering};
-
-/// Nanoseconds of a millisecond.
-const MILLISECOND: u64 = 1_000_000;
 
 /// What the scan does (`/sys/kernel/mm/ksm/run`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,7 +44,7 @@ pub struct MergeScan {
     run: AtomicU8,
     /// When frames that nobody shows are looked for again.
     prune: AtomicU64,
-    timer: Lock<Option<TimerKey>>,
+    next: NextLook,
 }
 
 impl MergeScan {
@@ -59,7 +55,7 @@ impl MergeScan {
             own: own.clone(),
             run: AtomicU8::new(Run::Stop as u8),
             prune: AtomicU64::new(0),
-            timer: Lock::new(Rank::Process, None),
+            next: NextLook::none(),
         })
     }
 
@@ -86,26 +82,19 @@ impl MergeScan {
 
     /// Some memory may be merged from now on.
     pub fn want(&self, kernel: &Kernel) {
-        if self.timer.lock().is_none() {
+        if !self.next.is_set() {
             self.wake(kernel);
         }
     }
 
     /// A setting changed: the next look is as far away as it says now.
     pub fn wake(&self, kernel: &Kernel) {
-        let mut timer = self.timer.lock();
-        if let Some(old) = timer.take() {
-            kernel.scheduler.remove_timer(kernel, old);
-        }
         let merging = kernel.memory.merging();
-        if self.state() != Run::Merge as u8 || !merging.is_wanted() {
-            return;
-        }
-        let sleep = merging.settings().sleep.load(Ordering::Relaxed);
-        let wait = u64::from(sleep.max(1)) * MILLISECOND;
-        let action = TimerAction::Expire(self.own.clone());
-        let at = kernel.host.now().saturating_add(wait);
-        *timer = Some(kernel.scheduler.add_timer(kernel, at, action));
+        self.next.set(kernel, &self.own, || {
+            let goes_on = self.state() == Run::Merge as u8 && merging.is_wanted();
+            let sleep = merging.settings().sleep.load(Ordering::Relaxed);
+            goes_on.then_some(u64::from(sleep.max(1)) * MILLISECOND)
+        });
     }
 
     /// Looks at as many pages as the settings say.
@@ -125,7 +114,6 @@ impl MergeScan {
 
 impl Expiry for MergeScan {
     fn expire(self: Arc<Self>, kernel: &Kernel) {
-        *self.timer.lock() = None;
         if self.state() == Run::Merge as u8 {
             self.look(kernel);
         }

@@ -10,9 +10,8 @@ use crate::{
     hand::Hand,
     kernel::Kernel,
     process::Process,
-    scheduler::{TimerAction, TimerKey},
     sync::{Lock, Rank},
-    time::Expiry,
+    time::{Expiry, NextLook},
 };
 use alloc::sync::{Arc, Weak};
 use memwright::{Effort, SwapPayer, swap::ObjectPlace};
@@ -70,7 +69,7 @@ impl Clock {
 /// What sends pages out.
 pub struct Reclaim {
     own: Weak<Self>,
-    timer: Lock<Option<TimerKey>>,
+    next: NextLook,
     clock: Clock,
 }
 
@@ -80,23 +79,16 @@ impl Reclaim {
     pub fn new() -> Arc<Self> {
         Arc::new_cyclic(|own| Self {
             own: own.clone(),
-            timer: Lock::new(Rank::Process, None),
+            next: NextLook::none(),
             clock: Clock::new(),
         })
     }
 
     /// Looks in the background from now on, if there is swap.
     pub fn wake(&self, kernel: &Kernel) {
-        let mut timer = self.timer.lock();
-        if let Some(old) = timer.take() {
-            kernel.scheduler.remove_timer(kernel, old);
-        }
-        if !kernel.memory.swap().is_on() {
-            return;
-        }
-        let action = TimerAction::Expire(self.own.clone());
-        let at = kernel.host.now().saturating_add(INTERVAL);
-        *timer = Some(kernel.scheduler.add_timer(kernel, at, action));
+        let swap = kernel.memory.swap();
+        let wait = || swap.is_on().then_some(INTERVAL);
+        self.next.set(kernel, &self.own, wait);
     }
 
     /// Sends some pages out for somebody who finds no frame, and more the more `often` he found none. False if none
@@ -170,7 +162,6 @@ const fn marks(reserve: u64, total: u64) -> (u64, u64) {
 
 impl Expiry for Reclaim {
     fn expire(self: Arc<Self>, kernel: &Kernel) {
-        *self.timer.lock() = None;
         let frames = kernel.memory.frames();
         let (low, high) = marks(frames.reserve(), frames.total());
         let free = frames.free();

@@ -1,21 +1,19 @@
 //! The scan that lets pages follow those who use them (Linux 7.2 `kernel/sched/fair.c`, `task_tick_numa`).
 //!
 //! A deadline, as the scan for huge pages is: each time it rings a part of the memory of those processes that are due is
-//! made to tell who uses it: those seldom to which it told nothing new. Nothing is scheduled where there is one node, or while it is off.
+//! made to tell who uses it: those seldom to which it told nothing new. Nothing is scheduled where there is one node, or
+//! while it is off.
 
 use crate::{
+    abi::MILLISECOND,
     hand::Hand,
     kernel::Kernel,
     process::Process,
-    scheduler::{TimerAction, TimerKey},
-    sync::{Lock, Rank},
-    time::Expiry,
+    time::{Expiry, NextLook},
 };
 use alloc::sync::{Arc, Weak};
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
-/// Nanoseconds of a millisecond.
-const MILLISECOND: u64 = 1_000_000;
 /// Pages of a MiB.
 const MEBIBYTE: u64 = 256;
 
@@ -27,7 +25,7 @@ pub struct Balancing {
     period: AtomicU32,
     /// MiB of one part (`sysctl_numa_balancing_scan_size`).
     size: AtomicU32,
-    timer: Lock<Option<TimerKey>>,
+    next: NextLook,
     hand: Hand,
     /// How often a part was looked at.
     round: AtomicU64,
@@ -42,7 +40,7 @@ impl Balancing {
             is_on: AtomicBool::new(nodes > 1),
             period: AtomicU32::new(1000),
             size: AtomicU32::new(256),
-            timer: Lock::new(Rank::Process, None),
+            next: NextLook::none(),
             hand: Hand::new(),
             round: AtomicU64::new(0),
         })
@@ -82,23 +80,16 @@ impl Balancing {
 
     /// Sets the next deadline, if there is to be one.
     pub fn wake(&self, kernel: &Kernel) {
-        let mut timer = self.timer.lock();
-        if let Some(old) = timer.take() {
-            kernel.scheduler.remove_timer(kernel, old);
-        }
-        if !self.is_on() || kernel.memory.frames().topology().nodes() == 1 {
-            return;
-        }
-        let action = TimerAction::Expire(self.own.clone());
-        let wait = u64::from(self.period()) * MILLISECOND;
-        let at = kernel.host.now().saturating_add(wait);
-        *timer = Some(kernel.scheduler.add_timer(kernel, at, action));
+        let nodes = kernel.memory.frames().topology().nodes();
+        self.next.set(kernel, &self.own, || {
+            let goes_on = self.is_on() && nodes > 1;
+            goes_on.then_some(u64::from(self.period()) * MILLISECOND)
+        });
     }
 }
 
 impl Expiry for Balancing {
     fn expire(self: Arc<Self>, kernel: &Kernel) {
-        *self.timer.lock() = None;
         if self.is_on() {
             let round = self.round.fetch_add(1, Ordering::Relaxed) + 1;
             let mut budget = u64::from(self.size()) * MEBIBYTE;

@@ -1,7 +1,9 @@
 //! Clocks and interval timers.
 
+mod next_look;
 mod schedule;
 
+pub(crate) use next_look::NextLook;
 pub use schedule::Schedule;
 
 use crate::{
