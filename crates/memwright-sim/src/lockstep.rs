@@ -23,7 +23,8 @@ use std::sync::Arc;
 use memwright::huge::SharedSetting;
 use memwright::object::{ObjectIdentity, Shmem};
 use memwright::uffd::Watch;
-use memwright_table::{CpuId, PAGE_SIZE, Page, VirtAddr};
+use memwright::{SharedSizeMode, SizeMode};
+use memwright_table::{CpuId, PAGE_SIZE, Page, PageSize, VirtAddr};
 
 use crate::HostSwap;
 use crate::adversary::Adversary;
@@ -81,6 +82,8 @@ pub struct Lockstep {
     files: Vec<File>,
     created: usize,
     scale: Scale,
+    /// Pages of the largest folio that memory comes in.
+    largest: u64,
     /// Of each process, by kind, those that it made.
     watchers: Vec<(usize, Watcher, Watch)>,
     /// What pages go out to, and its number while it is in use.
@@ -131,6 +134,7 @@ impl Lockstep {
             files: Vec::new(),
             created: 1,
             scale: Scale(1),
+            largest: 1,
             watchers: Vec::new(),
             device: None,
             reclaims: false,
@@ -163,9 +167,22 @@ impl Lockstep {
     #[must_use]
     pub fn scaled(mut self, scale: Scale) -> Self {
         self.scale = scale;
+        self.largest = PageSize::Size2M.pages();
         self.model = Model::default();
         self.model.create_process(0);
         self.create_files();
+        self
+    }
+
+    /// The same where private and shared memory come in folios of these orders wherever they fit.
+    #[must_use]
+    pub fn in_folios(mut self, orders: &[u8]) -> Self {
+        let settings = self.host.memory().huge();
+        for order in orders {
+            settings.sizes.set_mode(*order, SizeMode::Always);
+            settings.set_shared_size(*order, SharedSizeMode::Always);
+            self.largest = self.largest.max(1 << order);
+        }
         self
     }
 
@@ -327,6 +344,10 @@ impl Lockstep {
                 Ok(())
             }
             Action::Collapse(range) => self.collapse(process, cpu, range),
+            Action::Split(range, order) => {
+                self.split(process, cpu, range, order);
+                Ok(())
+            }
             Action::KernelRead(page, offset) => self.kernel_read(process, cpu, page, offset),
             Action::KernelWrite(page, offset, value) => {
                 self.kernel_write(process, cpu, page, offset, value)

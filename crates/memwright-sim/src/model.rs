@@ -618,7 +618,13 @@ impl Model {
         offset: usize,
         value: u8,
     ) -> Result<(), Refusal> {
-        self.permit(process, page, Intent::Write)?;
+        let permitted = self.permit(process, page, Intent::Write);
+        if let Err(Refusal::Protected(page)) = permitted {
+            // What was not there may be from now on, as a page that is new (Linux 7.2 `mm/memory.c`, `do_anonymous_page`,
+            // `set_pte_range`).
+            self.blur_soft_dirty(process, page);
+        }
+        permitted?;
         self.mapped(process, page)?.stored();
         let source = self.mapped(process, page)?.source;
         if let Source::Shared { object, index } = source {

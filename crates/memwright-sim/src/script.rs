@@ -150,6 +150,8 @@ pub enum Action {
     ClearSoftDirty,
     /// `MADV_COLLAPSE`, which may be refused for reasons that no program sees.
     Collapse(Range),
+    /// `/sys/kernel/debug/split_huge_pages` for the folios of which the range shows a page: of this order they become.
+    Split(Range, u8),
     /// The kernel loads eight bytes for the process, as `write` does.
     KernelRead(u8, u16),
     /// The kernel stores eight bytes of this value for it, as `read` does.
@@ -293,6 +295,7 @@ impl fmt::Debug for Action {
             }
             Self::ClearSoftDirty => write!(f, "clear"),
             Self::Collapse(range) => write!(f, "collapse {range:?}"),
+            Self::Split(range, order) => write!(f, "split {range:?} to {order}"),
             Self::KernelRead(page, offset) => write!(f, "kernel read {page} offset {offset}"),
             Self::KernelWrite(page, offset, value) => {
                 write!(f, "kernel write {page} offset {offset} value {value}")

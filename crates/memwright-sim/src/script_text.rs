@@ -114,6 +114,7 @@ fn action(words: &[&str]) -> Option<Action> {
         ["scan", place, "protect"] => Action::Scan(range(place)?, true),
         ["clear"] => Action::ClearSoftDirty,
         ["collapse", place] => Action::Collapse(range(place)?),
+        ["split", place, "to", order] => Action::Split(range(place)?, number(order)?),
         ["kernel", "read", page, "offset", offset] => {
             Action::KernelRead(number(page)?, number(offset)?)
         }

@@ -18,7 +18,7 @@ use memwright_sim::script::{Scale, Script};
 use memwright_sim::{Adversary, HostSwap, MachineOptions, RightsMiss};
 use proptest::strategy::{Strategy, ValueTree};
 use proptest::test_runner::{Config, RngAlgorithm, TestCaseError, TestError, TestRng, TestRunner};
-use support::generate::{collapsing, freeing, judge, machine, script};
+use support::generate::{collapsing, freeing, judge, machine, script, splitting};
 
 /// Runs so many scripts and returns how often each kind of step succeeded.
 fn compare(
@@ -125,6 +125,15 @@ fn programs_see_it_while_memory_is_mapped_in_huge_pages() {
     expect(&successes, &["collapse"], 10);
 }
 
+/// Memory comes in folios of four pages or of eight, goes out in them, and is split; nobody sees it.
+#[test]
+fn programs_see_it_while_memory_comes_in_folios() {
+    let successes = compare(7, 300, splitting(60), |script| {
+        swapping(machine(), 64).in_folios(FOLIOS[script.0.len() % FOLIOS.len()])
+    });
+    expect(&successes, &["split", "page that left"], 10);
+}
+
 /// Pages go out and come back, to either of two nodes; equal ones are merged, and what is not needed goes.
 #[test]
 fn programs_see_it_while_pages_leave_move_and_merge() {
@@ -175,6 +184,9 @@ fn huge(options: MachineOptions, thp: &str) -> Lockstep {
     memory.huge().set_shared_mode(mode);
     lockstep
 }
+
+/// Orders of folios that the places of a script have room for.
+const FOLIOS: [&[u8]; 3] = [&[2], &[3], &[2, 3]];
 
 fn two_nodes(options: MachineOptions) -> MachineOptions {
     MachineOptions {
@@ -228,6 +240,10 @@ fn start(way: u64, seed: u64) -> Lockstep {
             lockstep.with_swap(device).reclaiming()
         }
         _ => Lockstep::new(options, adversary).with_swap(device),
+    };
+    let lockstep = match way % 8 {
+        5 | 6 if !is_huge(way) => lockstep.in_folios(FOLIOS[(way / 8) as usize % FOLIOS.len()]),
+        _ => lockstep,
     };
     let memory = lockstep.host().memory();
     let zeroes = &memory.merging().settings().zero_pages;

@@ -1,10 +1,10 @@
 //! The steps about stores that are watched, and about huge pages; what is written, as both sides say.
 
-use memwright::space::Sight;
+use memwright::space::{FolioSplit, Sight};
 use memwright::track::{Categories, Scan};
 use memwright::uffd::{self, Watch, WatchError, WatchModes};
 use memwright::{AdviseError, AreaFlags};
-use memwright_table::{Bits, CpuId, Entry, Page, PageRange, PageSize, VirtAddr};
+use memwright_table::{Bits, CpuId, Entry, Page, PageRange, VirtAddr};
 
 use super::kinds::{Kind, agree, disagree};
 use super::{Difference, Lockstep, address, bytes};
@@ -13,9 +13,6 @@ use crate::model::{Model, Refusal, Stored};
 use crate::process::Process;
 use crate::script::{Range, Watcher};
 use crate::terms;
-
-/// Pages of a huge one.
-const HUGE: u64 = PageSize::Size2M.pages();
 
 /// A scan for written pages where stores are noted.
 fn for_written(protect: bool) -> Scan {
@@ -187,6 +184,19 @@ impl Lockstep {
         Ok(())
     }
 
+    /// No program sees it.
+    pub(super) fn split(&mut self, process: usize, cpu: CpuId, range: Range, order: u8) {
+        let (from, pages) = self.scale.range(range);
+        let range = PageRange::new(Page::new(from), Page::new(from + pages));
+        let order = order.into();
+        let splits = self.processes[&process].on(cpu, |space| {
+            space.split_folios(range, FolioSplit { order, at: None })
+        });
+        if splits.split > 0 {
+            self.succeeded("split");
+        }
+    }
+
     /// Which of the pages that may go, and that somebody watches, went: memory that is not there is not protected.
     pub(super) fn find_gone(&mut self, process: usize) {
         let uncertain: Vec<u64> = self.model.uncertain(process).collect();
@@ -210,13 +220,11 @@ impl Lockstep {
         }
     }
 
-    /// Where memory is in huge pages a store counts for all of one, as on Linux.
+    /// Where memory comes in huge pages or folios a store counts for all of one, as on Linux.
     pub(super) fn spread_soft_dirty(&mut self, process: usize) {
-        if self.scale.0 == 1 {
-            return;
-        }
+        let most = self.largest;
         let all: Vec<(u64, Stored)> = self.model.soft_dirty(process).collect();
-        for pages in all.chunk_by(|(one, _), (next, _)| one / HUGE == next / HUGE) {
+        for pages in all.chunk_by(|(one, _), (next, _)| one / most == next / most) {
             if pages.iter().any(|(_, stored)| *stored != Stored::No) {
                 for (page, _) in pages {
                     self.model.blur_soft_dirty(process, *page);

@@ -76,7 +76,7 @@ fn action() -> impl Strategy<Value = Action> {
         6 => (page(), offset()).prop_map(|(page, offset)| Action::Read(page, offset)),
         14 => (page(), offset(), value())
             .prop_map(|(page, offset, value)| Action::Write(page, offset, value)),
-        4 => page().prop_map(Action::Fetch),
+        6 => page().prop_map(Action::Fetch),
         1 => (0..2u8, 0..12u8).prop_map(|(file, index)| Action::ReadFile(file, index)),
         2 => (0..2u8, 0..12u8, 1..=255u8)
             .prop_map(|(file, index, value)| Action::WriteFile(file, index, value)),
@@ -116,13 +116,18 @@ fn beneath() -> impl Strategy<Value = Action> {
     prop_oneof![
         4 => (range(), advice()).prop_map(|(range, advice)| Action::Advise(range, advice)),
         2 => Just(Action::Reclaim),
-        2 => select(vec![true, true, false]).prop_map(Action::Swap),
+        3 => select(vec![true, true, false]).prop_map(Action::Swap),
         2 => Just(Action::Merge),
         1 => (range(), 0..4u8).prop_map(|(range, node)| Action::Bind(range, node)),
         2 => (range(), 0..4u8).prop_map(|(range, node)| Action::Migrate(range, node)),
         2 => Just(Action::Hint),
         1 => range().prop_map(Action::Collapse),
+        1 => split(),
     ]
+}
+
+fn split() -> impl Strategy<Value = Action> {
+    (range(), 0..3u8).prop_map(|(range, order)| Action::Split(range, order))
 }
 
 /// What the kernel and watchers store for a process.
@@ -185,6 +190,18 @@ fn actions() -> impl Strategy<Value = Vec<Action>> {
                 Action::Write(at + 2, 0, value),
             ]
         }),
+        // A folio comes, and falls apart again.
+        1 => (select(vec![8, 16]), value(), action(), split()).prop_map(
+            |(at, value, next, split)| {
+                let range = Range { at, pages: 8 };
+                vec![
+                    Action::Map(range, Rights::READ_WRITE, What::Anonymous, false),
+                    Action::Write(at + 1, 0, value),
+                    next,
+                    split,
+                ]
+            }
+        ),
         1 => (small(), 0..2u8).prop_map(|(range, node)| vec![
             Action::Write(range.at, 0, 1),
             Action::Migrate(range, node),
@@ -242,6 +259,20 @@ pub fn collapsing(steps: usize) -> impl Strategy<Value = Script> {
         Action::Collapse(Range { at: 8, pages: 8 }),
     ];
     beginning(steps, Just(first))
+}
+
+/// Scripts that begin with a folio that is split, one with a page that left among them.
+pub fn splitting(steps: usize) -> impl Strategy<Value = Script> {
+    let first =
+        (9..15u8, value(), split(), any::<bool>()).prop_map(|(at, value, split, leaves)| {
+            let mut first = vec![Action::Write(at, 0, value), split];
+            if leaves {
+                let range = Range { at, pages: 1 };
+                first.insert(1, Action::Advise(range, Advice::PageOut));
+            }
+            first
+        });
+    beginning(steps, first)
 }
 
 /// Scripts in which contents may go, and one page is written before they could.
