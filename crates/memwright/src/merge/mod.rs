@@ -104,6 +104,15 @@ struct Known<M: Machine> {
     lone: Index<Lone>,
 }
 
+impl<M: Machine> Known<M> {
+    /// Takes a merged frame out. Whether it was there: its reference is the caller's then.
+    fn take(&mut self, frame: Frame) -> bool {
+        let before = self.merged.len();
+        self.merged.retain(|one| *one != frame);
+        self.merged.len() < before
+    }
+}
+
 /// Where the scan is.
 struct Round {
     space: u64,
@@ -280,6 +289,14 @@ impl<M: Machine> Merging<M> {
             .merged
             .find(digest, |frame| frames.sharers(*frame) < most)?;
         Some(frames.share(found))
+    }
+
+    /// Knows a merged frame no more.
+    fn forget(&self, memory: &Memory<M>, frame: Frame) {
+        let known = self.known.lock().take(frame);
+        if known {
+            drop(memory.frames().adopt(frame));
+        }
     }
 
     /// The space with this number, or the next one.

@@ -27,9 +27,7 @@ impl<M: Machine> Merging<M> {
         let key = key_of(frames.digest(new.frame()), node);
         let known = {
             let mut known = self.known.lock();
-            let before = known.merged.len();
-            known.merged.retain(|frame| *frame != old);
-            let known_before = known.merged.len() < before;
+            let known_before = known.take(old);
             if known_before {
                 // In the room that the old one had.
                 known.merged.insert(key, new.into_raw());

@@ -136,15 +136,19 @@ impl<M: Machine> Memory<M> {
         if number != lone.space {
             return None;
         }
+        // Held to the end: the other page may be written, and whoever sheds comes by, before this one shows the frame.
         let merged = space.copy_for_merging(seen)?;
-        merging.known.lock().merged.reserve().ok()?;
-        other
-            .merge_page(lone.page, Target::Merged(merged.frame()))
-            .ok()?;
         let frame = merged.frame();
-        let mut known = merging.known.lock();
-        known.merged.insert(seen.key, merged.into_raw());
-        drop(known);
+        {
+            // In the index before any entry shows it: room that was only made could be gone by then.
+            let mut known = merging.known.lock();
+            known.merged.reserve().ok()?;
+            known.merged.insert(seen.key, merged.clone().into_raw());
+        }
+        if other.merge_page(lone.page, Target::Merged(frame)).is_err() {
+            merging.forget(self, frame);
+            return None;
+        }
         // If it changed just now, the other one has the frame to itself until the next equal page comes.
         let _ = space.merge_page(seen.page, Target::Merged(frame));
         Some(())
