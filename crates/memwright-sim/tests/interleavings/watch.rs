@@ -2,13 +2,15 @@
 
 use std::sync::atomic::Ordering;
 
+use memwright::MapRequest;
+use memwright::error::FillError;
 use memwright::track::{Categories, Scan};
 use memwright::uffd::{Fill, WatchModes};
-use memwright_sim::process::Signal;
+use memwright_sim::process::{Signal, Space};
 use memwright_table::{CpuId, PAGE_SIZE, PageRange};
 
 use crate::fork::fork;
-use crate::support::{FIRST, SECOND, at, bytes, read, write};
+use crate::support::{FIRST, READ_WRITE, SECOND, at, bytes, map, read, unmap, write};
 use crate::world::{World, explore};
 
 const WRITES: WatchModes = WatchModes::WRITE_PROTECT;
@@ -188,6 +190,58 @@ fn copy_and_fault() {
             assert_eq!(read(world.process(), FIRST, 0), Ok(world.last_written(7)));
             world.end()
         },
+    );
+}
+
+/// The watched page of shared memory, which the object has or has not.
+fn watched_shared(modes: WatchModes, there: bool) -> World {
+    let world = World::of_shared_memory(|_| ());
+    unmap(world.process(), FIRST, 0, 1);
+    if !there {
+        punch(&world);
+    }
+    let object = world.shared.clone().expect("there");
+    let request = MapRequest::object(object, 0, bytes(1), READ_WRITE, true);
+    map(world.process(), request, 0);
+    world.watched(1, false, modes)
+}
+
+fn fill(world: &World, fill: Fill<'_>) {
+    let call = |space: &Space| space.fill(at(0).page(), fill, false);
+    let filled = world.process().on(FIRST, call);
+    assert!(matches!(filled, Ok(()) | Err(FillError::NotThere)));
+}
+
+fn punch(world: &World) {
+    let _running = world.host.machine().run_on(SECOND);
+    assert_eq!(world.shared().punch(0, bytes(1)), Ok(()));
+}
+
+/// What is mapped is what the object has, if it has anything.
+fn check_shown(world: World) -> Result<(), String> {
+    let call = |space: &Space| space.entry(at(0)).present().is_some();
+    let is_shown = world.process().on(FIRST, call);
+    assert!(u64::from(is_shown) <= world.shared().resident());
+    world.end()
+}
+
+/// A page of an object is shown to who waits for it while it is cut off: it is not there afterwards.
+#[test]
+fn show_and_punch() {
+    explore(
+        &|| watched_shared(WatchModes::MINOR, true),
+        &[|world| fill(world, Fill::Object), punch],
+        check_shown,
+    );
+}
+
+/// The same of a page that the object gets.
+#[test]
+fn copy_to_shared_memory_and_punch() {
+    explore(
+        &|| watched_shared(WatchModes::MISSING, false),
+        &[|world| fill(world, Fill::Bytes(&[7; PAGE_SIZE])), punch],
+        check_shown,
     );
 }
 

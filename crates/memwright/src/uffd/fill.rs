@@ -2,8 +2,7 @@
 
 use memwright_table::mistake::{Mistake, planted};
 use memwright_table::{
-    Bits, Cursor, Entry, Frame, FrameKind, FrameRef, Machine, Marker, Marks, PAGE_SIZE, Page,
-    PageRange,
+    Bits, Cursor, Entry, FrameKind, FrameRef, Machine, Marker, Marks, PAGE_SIZE, Page, PageRange,
 };
 
 use super::{FillError, is_memory, unit_of};
@@ -185,6 +184,7 @@ impl<M: Machine> Place<'_, M> {
         bytes: Option<&[u8; PAGE_SIZE]>,
     ) -> Result<(), FillError> {
         let memory = &*self.fault.core.memory;
+        let generation = object.mappings().generation();
         let frame = self.frame(FrameKind::Object, bytes)?;
         // The object does not get a page that there is no table to show in: who tries again would be told that the page
         // exists.
@@ -208,33 +208,64 @@ impl<M: Machine> Place<'_, M> {
                 return Err(FillError::Invalid);
             }
         }
-        self.show_frame(shown.into_raw(), true)
+        if self.show_frame(object, generation, shown, true)? {
+            return Ok(());
+        }
+        match self.show_found(object, true) {
+            // It came, and was cut off again.
+            Err(FillError::NotThere) => Ok(()),
+            shown => shown,
+        }
     }
 
     /// A page that the object has already.
     fn show(&self, object: &dyn Object<M>) -> Result<(), FillError> {
-        let index = self.fault.area.offset_of(self.fault.page);
-        let found = object.find(&self.fault.core.memory, index);
-        let frame = found.map_err(|error| match error {
-            ObjectError::BeyondEnd => FillError::NotThere,
-            ObjectError::OutOfMemory | ObjectError::NoRoom => FillError::OutOfMemory,
-            ObjectError::Io | ObjectError::WouldBlock | ObjectError::InSwap => FillError::Invalid,
-        })?;
-        self.show_frame(frame.ok_or(FillError::NotThere)?, false)
+        self.show_found(object, false)
     }
 
-    /// Maps a frame of the object, whose reference it takes.
-    fn show_frame(&self, frame: Frame, stored: bool) -> Result<(), FillError> {
+    /// Maps the page that the object has, as it is once it can be mapped.
+    fn show_found(&self, object: &dyn Object<M>, stored: bool) -> Result<(), FillError> {
+        let memory = &*self.fault.core.memory;
+        let index = self.fault.area.offset_of(self.fault.page);
+        loop {
+            let generation = object.mappings().generation();
+            let found = object.find(memory, index).map_err(|error| match error {
+                ObjectError::BeyondEnd => FillError::NotThere,
+                ObjectError::OutOfMemory | ObjectError::NoRoom => FillError::OutOfMemory,
+                ObjectError::Io | ObjectError::WouldBlock | ObjectError::InSwap => {
+                    FillError::Invalid
+                }
+            })?;
+            let frame = memory.frames().adopt(found.ok_or(FillError::NotThere)?);
+            if self.show_frame(object, generation, frame, stored)? {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Maps a frame of the object. False if what the object said when it had this generation may be stale by now.
+    fn show_frame(
+        &self,
+        object: &dyn Object<M>,
+        generation: u64,
+        frame: FrameRef<'_, M>,
+        stored: bool,
+    ) -> Result<bool, FillError> {
         let mut state = Bits::ACCESSED;
         if stored {
             state |= Bits::DIRTY | Bits::SOFT_DIRTY;
         }
-        let frames = self.fault.core.memory.frames();
-        let shown = frames.for_entry(frames.adopt(frame));
-        self.enter(Entry::page(frame, self.bits(state, stored)))?;
+        let core = self.fault.core;
+        let shown = core.memory.frames().for_entry(frame);
+        let mut cursor = self.vacancy(PAGE_OVER)?;
+        if object.mappings().generation() != generation && !planted(Mistake::GenerationIgnored) {
+            return Ok(false);
+        }
+        cursor.fill(Entry::page(shown.frame(), self.bits(state, stored)))?;
+        drop(cursor);
         let _ = shown.into_raw();
-        self.fault.core.note_filled(self.fault.core.cpu(), 1);
-        Ok(())
+        core.note_filled(core.cpu(), 1);
+        Ok(true)
     }
 
     pub(super) fn poison(&self) -> Result<(), FillError> {
