@@ -74,6 +74,26 @@ fn arm_and_write() {
     });
 }
 
+/// The same of a page of a file that hears of first stores: the file is asked between the fault's two looks at the entry.
+#[test]
+fn arm_and_write_of_a_file() {
+    let begin = || {
+        let world = World::of_file();
+        world.file().clean();
+        world.watched(1, true, WRITES)
+    };
+    let arm = |world: &World| {
+        scan(world, FIRST, true);
+        world.over();
+    };
+    explore(&begin, &[arm, two_stores], |world| {
+        let after = world.seen.lock().unwrap()[1].0;
+        assert_eq!(read(world.process(), FIRST, 0), Ok(3));
+        assert!(!after || scan(&world, FIRST, false), "not told");
+        world.end()
+    });
+}
+
 /// The same of a page that is not there yet.
 #[test]
 fn arm_and_fault() {

@@ -124,11 +124,14 @@ impl<M: Machine> Fault<'_, M> {
         let range = memwright_table::PageRange::single(self.page);
         let mut cursor = self.core.table.cursor(range);
         match cursor.peek() {
-            Entry::Present(_) if object.mappings().generation() == generation => {
+            Entry::Present(page)
+                if object.mappings().generation() == generation
+                    && !page.bits.contains(Bits::UFFD_WP) =>
+            {
                 self.grant(&mut cursor, access_bits(self.area.rights()) | WRITTEN);
                 Ok(FaultKind::WriteOnly)
             }
-            // It went or was cleaned meanwhile: the access faults again and finds it as it is now.
+            // It went, was cleaned or protected meanwhile: the access faults again and finds it as it is now.
             Entry::Present(_)
             | Entry::Empty
             | Entry::Marker(_)
