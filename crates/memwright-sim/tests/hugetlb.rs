@@ -10,6 +10,7 @@ use memwright::uffd::{Watch, WatchEvents, WatchModes, Watcher};
 use memwright::{Advice, MapRequest};
 use memwright_sim::process::{Host, Process, Signal};
 use memwright_sim::{MachineOptions, SimulatedMachine};
+use memwright_table::FrameKind;
 use support::{
     FIRST, READ, READ_WRITE, SECOND, assert_coherent, at, fork, map, protect, read, unmap, write,
 };
@@ -55,6 +56,31 @@ fn shared(host: &Arc<Host>, file: &Arc<HugeFile<SimulatedMachine>>, pages: u64) 
     let request = MapRequest::object(file.clone(), 0, pages * HUGE_BYTES, READ_WRITE, true);
     map(&process, request, huge(0));
     process
+}
+
+/// A page of a file for whose index there is no memory is given up, and still promised: nobody else gets it.
+#[test]
+fn what_could_not_be_entered_is_still_promised() {
+    let host = pooled(1);
+    let file = file(&host, 1);
+    let process = shared(&host, &file, 1);
+    let frames = host.frames();
+    let running = host.machine().run_on(FIRST);
+    let mut hoard = Vec::new();
+    while let Ok(frame) = frames.allocate(0, FrameKind::Slab) {
+        hoard.push(frame);
+    }
+    drop(running);
+    let refused = write(&process, FIRST, huge(0), 1);
+    assert_eq!(refused, Err(Signal::OutOfMemory));
+    assert_eq!(frames.pool().reserved, 1);
+    let running = host.machine().run_on(FIRST);
+    assert!(file.allocate(0, HUGE_BYTES).is_err());
+    assert_eq!(frames.pool().reserved, 1);
+    drop(hoard);
+    drop(running);
+    write(&process, FIRST, huge(0), 1).expect("promised");
+    assert_eq!(frames.pool().reserved, 0);
 }
 
 #[test]

@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 
+use memwright::error::FillError;
 use memwright::object::{HUGE_BYTES, HugeFile, ObjectIdentity, PrivateHuge, Shmem};
 use memwright::space::FolioSplit;
 use memwright::track::{Categories, Scan};
-use memwright::uffd::WatchModes;
+use memwright::uffd::{Watch, WatchEvents, WatchModes, Watcher};
 use memwright::{Advice, HugeMode, MapRequest};
 use memwright_sim::process::{Host, Process, Signal, Space};
 use memwright_table::PageRange;
@@ -175,6 +176,61 @@ fn drop_and_fault_of_the_last_page_of_a_pool() {
             // The pool is given back with the last page.
             world.process = None;
             world.host.frames().resize_pool(0);
+            world.end()
+        },
+    );
+}
+
+/// A huge page of a pool of two, which is promised to private memory whose watcher is to fill it.
+fn promised() -> World {
+    let world = World::with_frames(2048, 2, 0, |host: &Arc<Host>| {
+        host.frames().resize_pool(2);
+        let process = Process::new(host);
+        let memory = || host.memory().clone();
+        let identity = ObjectIdentity::default();
+        let file = Arc::new(HugeFile::new(memory(), HUGE_BYTES, identity, ""));
+        let shown = PrivateHuge::new(memory(), file, 0..1).expect("a page in the pool");
+        let request = MapRequest::object(Arc::new(shown), 0, HUGE_BYTES, READ_WRITE, false);
+        map(&process, request, BEGIN);
+        process
+    });
+    let watch = Watch::try_new(Watcher {
+        number: 1,
+        asynchronous: false,
+        unpopulated: false,
+        events: WatchEvents::empty(),
+    });
+    let watch = watch.expect("heap");
+    let modes = WatchModes::MISSING;
+    let call = |space: &Space| space.watch(at(BEGIN), HUGE_BYTES, &watch, modes);
+    world.process().on(FIRST, call).expect("mapped");
+    world
+}
+
+/// A page that was promised is given up by who was to fill it while another CPU gives up what is mapped there: it is promised
+/// once again.
+#[test]
+fn fill_in_vain_and_drop() {
+    explore_with(
+        1,
+        &promised,
+        &[
+            |world| {
+                let refused = &mut |_, _| Err(FillError::Invalid);
+                let fill = |space: &Space| space.fill_hugetlb(at(BEGIN).page(), false, refused);
+                assert_eq!(world.process().on(FIRST, fill), Err(FillError::Invalid));
+            },
+            |world| {
+                let drop = |space: &Space| space.advise(at(BEGIN), HUGE_BYTES, Advice::DontNeed);
+                world.process().on(SECOND, drop).expect("mapped");
+            },
+        ],
+        |mut world| {
+            let frames = world.host.frames().clone();
+            assert_eq!(frames.pool().reserved, 1);
+            world.process = None;
+            assert_eq!(frames.pool().reserved, 0);
+            frames.resize_pool(0);
             world.end()
         },
     );

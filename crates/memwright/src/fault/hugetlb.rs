@@ -62,10 +62,11 @@ impl<M: Machine> Fault<'_, M> {
             let page = match there {
                 Some(head) => frames.share(head),
                 None => {
+                    let promised = state.is_promised(index);
                     let made = view.file.new_page(state, index)?;
-                    let shown = made.clone();
-                    state.put(index, made)?;
-                    shown
+                    let head = made.frame();
+                    view.file.put_new(state, index, made, promised)?;
+                    frames.share(head)
                 }
             };
             let stored = if self.access.write {

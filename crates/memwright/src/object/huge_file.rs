@@ -87,6 +87,11 @@ impl<M: Machine> HugeState<M> {
         Ok(self.pages.get(index))
     }
 
+    /// Whether page `index` is promised, and not there yet.
+    pub(crate) fn is_promised(&self, index: u64) -> bool {
+        self.reserved.count(&(index..index + 1)) > 0
+    }
+
     /// Begins to fill page `index` from outside. False if somebody else is at it, here or in a private mapping.
     ///
     /// # Errors
@@ -164,7 +169,7 @@ impl<M: Machine> HugeFile<M> {
         let mut state = self.state.lock();
         for index in range {
             let there = state.pages.get(index).is_some();
-            if there || state.reserved.count(&(index..index + 1)) > 0 {
+            if there || state.is_promised(index) {
                 continue;
             }
             frames.reserve_huge(1)?;
@@ -204,10 +209,32 @@ impl<M: Machine> HugeFile<M> {
         Ok(page)
     }
 
+    /// Makes the page `index`, which is not there, out of one that was taken for it. Where that fails it is `promised`
+    /// again, if it was before.
+    ///
+    /// # Errors
+    /// There is no memory for the index; the page is gone.
+    pub(crate) fn put_new(
+        &self,
+        state: &mut HugeState<M>,
+        index: u64,
+        page: FrameRef<'_, M>,
+        promised: bool,
+    ) -> Result<(), ObjectError> {
+        let put = state.put(index, page);
+        if put.is_err() && promised {
+            self.promise_again(state, index);
+        }
+        put
+    }
+
     /// Promises page `index`, which was taken and given up, again, if there is one free.
     pub(crate) fn restore(&self, index: u64) {
+        self.promise_again(&mut self.state.lock(), index);
+    }
+
+    fn promise_again(&self, state: &mut HugeState<M>, index: u64) {
         let frames = self.memory.frames();
-        let mut state = self.state.lock();
         if state.pages.get(index).is_some() || frames.reserve_free_huge().is_err() {
             return;
         }
@@ -272,8 +299,9 @@ impl<M: Machine> HugeFile<M> {
         for index in start / HUGE_BYTES..end.div_ceil(HUGE_BYTES) {
             let mut state = self.state.lock();
             if state.pages.get(index).is_none() {
+                let promised = state.is_promised(index);
                 let page = self.new_page(&mut state, index)?;
-                state.put(index, page)?;
+                self.put_new(&mut state, index, page, promised)?;
             }
         }
         Ok(())
@@ -396,8 +424,12 @@ impl<M: Machine> Reservation<M> {
             if frames.reserve_free_huge().is_err() {
                 return;
             }
-            if self.pages.lock().insert(index..index + 1).is_err() {
+            let promised = self.pages.lock().insert(index..index + 1);
+            if promised != Ok(1) {
+                // Somebody else was faster, or there is no heap to say so.
                 frames.unreserve_huge(1);
+            }
+            if promised.is_err() {
                 return;
             }
         }
