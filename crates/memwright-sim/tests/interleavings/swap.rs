@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use memwright::Advice;
-use memwright::swap::{Effort, ObjectPlace};
+use memwright::swap::{Effort, ObjectPlace, SwapPayer};
 use memwright::uffd::WatchModes;
 use memwright_sim::HostSwap;
 use memwright_sim::process::{Signal, Space};
@@ -401,6 +401,42 @@ fn swap_in_of_neighbours_and_punch() {
             assert_eq!(world.shared().read_at(bytes(1), &mut found), Ok(1));
             assert_eq!(found, [0]);
             drop(running);
+            world.end()
+        },
+    );
+}
+
+/// A device comes into use while the first group is made whose slots are counted: slots there count too.
+#[test]
+fn swapon_and_first_payer() {
+    let begin = || {
+        World::new(2, 0, |host| {
+            let process = program(host, 1, READ_WRITE);
+            write(&process, FIRST, 0, 1).expect("writable");
+            process
+        })
+    };
+    explore(
+        &begin,
+        &[
+            |world| {
+                let device = Arc::new(HostSwap::new(16));
+                let added = world.host.memory().add_swap(device, 0);
+                assert_eq!(added, Ok(Some(0)));
+            },
+            |world| {
+                let opened = world.host.memory().swap().open_payer(SwapPayer::new(0));
+                opened.expect("heap");
+            },
+        ],
+        |world| {
+            let payer = SwapPayer::new(0);
+            world
+                .process()
+                .on(FIRST, |space| space.set_swap_payer(payer));
+            page_out(&world, FIRST);
+            let swap = world.host.memory().swap();
+            assert_eq!((swap.totals().1, swap.paid_by(payer)), (1, 1));
             world.end()
         },
     );

@@ -123,6 +123,8 @@ impl<M: Machine> Swap<M> {
         priority: i32,
     ) -> Result<Option<usize>, OutOfMemory> {
         let mut slots = SlotMap::new(device.slots())?;
+        let mut devices = self.devices.lock();
+        // Whoever opens the first payer does so for the devices that there are.
         if self.bills.are_open() {
             slots.note_payers()?;
         }
@@ -131,7 +133,6 @@ impl<M: Machine> Swap<M> {
             device,
             priority,
         };
-        let mut devices = self.devices.lock();
         let place = devices.iter().position(Option::is_none);
         match place {
             Some(number) => {
