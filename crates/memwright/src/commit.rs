@@ -6,6 +6,8 @@ use core::sync::atomic::{AtomicI64, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use memwright_table::sync::stat::{self, Line};
 use memwright_table::{CpuId, OutOfMemory, TryPush};
 
+use crate::settled::settle;
+
 /// The promise is larger than all memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Overcommit;
@@ -95,10 +97,10 @@ impl Commit {
         self.memory + self.swap.load(Ordering::Relaxed)
     }
 
-    /// There are so many pages of swap from now on (Linux 7.2 `total_swap_pages`).
-    pub(crate) fn set_swap(&self, pages: u64) {
-        self.swap.store(pages, Ordering::Relaxed);
-        self.set_mode(self.mode());
+    /// There are as many pages of swap from now on as `pages` says (Linux 7.2 `total_swap_pages`).
+    pub(crate) fn follow_swap(&self, pages: impl Fn() -> u64) {
+        settle(pages, |pages| self.swap.store(*pages, Ordering::Relaxed));
+        self.settle_unasked();
     }
 
     /// Which promises are made.
@@ -113,12 +115,19 @@ impl Commit {
     /// Sets which promises are made from now on; those that were made stay.
     pub fn set_mode(&self, mode: OvercommitMode) {
         self.mode.store(mode as u8, Ordering::Relaxed);
-        let unasked = match mode {
+        self.settle_unasked();
+    }
+
+    /// The mode, or how much swap there is, has changed.
+    fn settle_unasked(&self) {
+        let unasked = || match self.mode() {
             OvercommitMode::Guess => self.total(),
             OvercommitMode::Always => u64::MAX,
             OvercommitMode::Never => 0,
         };
-        self.unasked.store(unasked, Ordering::Relaxed);
+        settle(unasked, |pages| {
+            self.unasked.store(*pages, Ordering::Relaxed);
+        });
     }
 
     /// Percent of memory that may be promised in mode `Never` (`vm.overcommit_ratio`); 0 where an amount was set.

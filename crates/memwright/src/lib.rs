@@ -171,6 +171,7 @@ pub mod merge;
 pub mod numa;
 pub mod object;
 pub mod policy;
+mod settled;
 pub mod space;
 pub mod stats;
 pub mod swap;

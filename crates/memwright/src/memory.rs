@@ -188,7 +188,7 @@ impl<M: Machine> Memory<M> {
             self.frames.set_slots(self.swap.clone());
         }
         let added = self.swap.add(device, priority);
-        self.commit.set_swap(self.swap.open_slots());
+        self.commit.follow_swap(|| self.swap.open_slots());
         added
     }
 
@@ -196,7 +196,7 @@ impl<M: Machine> Memory<M> {
     /// back. False if there is no such device, or it is so already.
     pub fn close_swap(&self, number: usize, closed: bool) -> bool {
         let changed = self.swap.set_closed(number, closed);
-        self.commit.set_swap(self.swap.open_slots());
+        self.commit.follow_swap(|| self.swap.open_slots());
         changed
     }
 

@@ -16,12 +16,13 @@ pub use sizes::{
 pub(crate) use largest::FolioUse;
 pub(crate) use sizes::block_around;
 
-use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering, fence};
+use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 
 use memwright_table::mistake::{Mistake, planted};
 use memwright_table::{FOLIO_FRAMES, FOLIO_ORDER, Frame, FrameKind, Machine, Page, PageRange};
 
 use crate::memory::Memory;
+use crate::settled::settle;
 use crate::space::{AddressSpace, Area, Core};
 use crate::stats::Row;
 use crate::vma::AreaFlags;
@@ -396,8 +397,7 @@ impl HugeSettings {
         }
     }
 
-    /// A setting of shared memory has changed. Of two who change one at a time, who is last to say what holds has seen
-    /// both.
+    /// A setting of shared memory has changed.
     fn note_shared(&self) {
         let has_any = |setting| !self.shared_orders(setting, true).is_empty();
         let is_any = || {
@@ -406,15 +406,9 @@ impl HugeSettings {
                 || has_any(SharedSetting::Anonymous)
                 || self.mounts.load(Ordering::SeqCst) && has_any(mount)
         };
-        loop {
-            fence(Ordering::SeqCst);
-            let any = is_any();
-            self.shared_of_pages.store(any, Ordering::SeqCst);
-            fence(Ordering::SeqCst);
-            if is_any() == any {
-                return;
-            }
-        }
+        settle(is_any, |any| {
+            self.shared_of_pages.store(*any, Ordering::SeqCst);
+        });
     }
 
     /// Whether any shared memory gets folios that are mapped by their pages.

@@ -8,6 +8,7 @@ use core::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use memwright_table::{FOLIO_ORDER, Page, PageRange};
 
 use super::{HugeMode, SharedSizeMode, SizeMode};
+use crate::settled::settle;
 
 /// The order of the smallest folio of anonymous memory: 16 KiB (`THP_ORDERS_ALL_ANON`).
 pub const SMALLEST_ORDER: u8 = 2;
@@ -164,8 +165,12 @@ impl SizeSettings {
     pub fn set_mode(&self, order: u8, mode: SizeMode) {
         self.modes[index(order)].store(mode as u8, Ordering::Relaxed);
         let is_some = |order| self.mode(order) != SizeMode::Never;
-        let any = FolioOrders::OF_PAGES.largest_first().any(is_some);
-        self.any_of_pages.store(any.into(), Ordering::Relaxed);
+        settle(
+            || FolioOrders::OF_PAGES.largest_first().any(is_some),
+            |any| {
+                self.any_of_pages.store((*any).into(), Ordering::Relaxed);
+            },
+        );
     }
 
     /// Which shared anonymous memory gets pages of this order.
