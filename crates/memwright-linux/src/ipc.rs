@@ -128,11 +128,15 @@ impl Segments {
     /// Adds a segment; returns its number.
     ///
     /// # Errors
-    /// `ENOSPC` for too many, or too large all together; `ENOMEM`.
+    /// `EEXIST` if there is one with its key by now, `ENOSPC` for too many, or too large all together; `ENOMEM`.
     pub fn add(&self, wanted: &Wanted, contents: Contents) -> Result<u32, Errno> {
         let pages = |size: u64| size.div_ceil(4096);
         let mut all = self.all.lock();
         all.retain(|entry| entry.held.is_some() || entry.known.strong_count() > 0);
+        let mut held = all.iter().filter_map(|entry| entry.held.as_ref());
+        if wanted.key != 0 && held.any(|segment| segment.key == wanted.key) {
+            return Err(Errno::EEXIST);
+        }
         let used: u64 = all
             .iter()
             .filter_map(|entry| entry.known.upgrade())

@@ -115,7 +115,7 @@ impl Sets {
     /// Adds a set of `count` semaphores, all 0; returns its number.
     ///
     /// # Errors
-    /// `ENOSPC` for too many; `ENOMEM`.
+    /// `EEXIST` if there is one with its key by now, `ENOSPC` for too many; `ENOMEM`.
     pub fn add(&self, key: u32, count: usize, standing: Standing) -> Result<u32, Errno> {
         let state = State {
             values: zeroes(count)?,
@@ -126,6 +126,9 @@ impl Sets {
             removed: false,
         };
         let mut all = self.all.lock();
+        if key != 0 && all.iter().any(|set| set.key == key) {
+            return Err(Errno::EEXIST);
+        }
         if all.len() >= MOST_SETS {
             return Err(Errno::ENOSPC);
         }
@@ -420,5 +423,28 @@ impl State {
 fn wake(kernel: &Kernel, woken: &[Arc<Pending>]) {
     for pending in woken {
         pending.queue.wake_all(kernel);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_has_one_set_whoever_looked_for_it_before() {
+        let sets = Sets::default();
+        let standing = Standing {
+            owner: Subject::ROOT,
+            mode: 0o600,
+            operated: 0,
+            changed: 0,
+        };
+        assert_eq!(sets.add(7, 1, standing), Ok(0));
+        // Somebody else found none of this key before there was one.
+        assert_eq!(sets.add(7, 1, standing), Err(Errno::EEXIST));
+        assert_eq!(sets.add(8, 1, standing), Ok(1));
+        for private in [2, 3] {
+            assert_eq!(sets.add(0, 1, standing), Ok(private));
+        }
     }
 }

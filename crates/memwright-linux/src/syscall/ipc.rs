@@ -1,5 +1,6 @@
 //! What calls for segments and for semaphores have in common (Linux 7.2 `ipc/util.c`).
 
+use super::CallResult;
 use crate::{
     abi_struct,
     errno::Errno,
@@ -95,6 +96,41 @@ pub fn check_found(
     )))
 }
 
+/// What came of looking for a key.
+pub enum Got {
+    /// The number of what has it, or was made for it.
+    Id(u32),
+    /// Nothing had it, and then something did that another process made.
+    Again,
+}
+
+impl Got {
+    /// What an attempt to make something comes to.
+    ///
+    /// # Errors
+    /// Those of the attempt, but that there is something with the key.
+    pub fn of(made: Result<u32, Errno>) -> Result<Self, Errno> {
+        match made {
+            Ok(id) => Ok(Self::Id(id)),
+            Err(Errno::EEXIST) => Ok(Self::Again),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+/// Looks for a key until it is found, or something was made for it (Linux 7.2 `ipc/util.c`, `ipcget_public`, which keeps
+/// others from making anything meanwhile).
+///
+/// # Errors
+/// Those of an attempt.
+pub fn find_or_make(mut attempt: impl FnMut() -> Result<Got, Errno>) -> CallResult {
+    loop {
+        if let Got::Id(id) = attempt()? {
+            return Ok(id.into());
+        }
+    }
+}
+
 /// # Errors
 /// `EACCES` for what is not permitted.
 pub fn check(permitted: bool) -> Result<(), Errno> {
@@ -125,5 +161,19 @@ mod tests {
             let found = check_found(flags, fits, |wanted| permitted.contains(wanted));
             assert_eq!(found, outcome, "row {number}");
         }
+    }
+
+    #[test]
+    fn who_was_not_first_to_make_something_looks_for_it_again() {
+        let mut attempts = [
+            Got::of(Err(Errno::EEXIST)),
+            Got::of(Err(Errno::EEXIST)),
+            Ok(Got::Id(5)),
+            Err(Errno::ENOSPC),
+        ]
+        .into_iter();
+        let mut next = || find_or_make(|| attempts.next().expect("asked once too often"));
+        assert_eq!(next(), Ok(5));
+        assert_eq!(next(), Err(Errno::ENOSPC));
     }
 }

@@ -53,6 +53,11 @@ abi_struct! {
 
 /// `semget`.
 pub fn semget(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+    ipc::find_or_make(|| get(context, arguments))
+}
+
+/// The set with a key, or a new one; [`ipc::Got::Again`] if another process made one with the key meanwhile.
+fn get(context: &Context<'_>, arguments: &Arguments) -> Result<ipc::Got, Errno> {
     let &[key, count, flags, ..] = arguments;
     let (key, flags) = (key as u32, flags as u32);
     let count = usize::try_from(int(count)).map_err(|_| Errno::EINVAL)?;
@@ -69,7 +74,7 @@ pub fn semget(context: &Context<'_>, arguments: &Arguments) -> CallResult {
         ipc::check_found(flags, count <= set.count(), |wanted| {
             set.permits(subject, wanted)
         })?;
-        return Ok(set.id.into());
+        return Ok(ipc::Got::Id(set.id));
     }
     if key != ipc::IPC_PRIVATE && flags & ipc::IPC_CREAT == 0 {
         return Err(Errno::ENOENT);
@@ -84,7 +89,7 @@ pub fn semget(context: &Context<'_>, arguments: &Arguments) -> CallResult {
         operated: 0,
         changed: Moment::now(context.kernel).seconds,
     };
-    sets.add(key, count, standing).map(u64::from)
+    ipc::Got::of(sets.add(key, count, standing))
 }
 
 /// `semop`.

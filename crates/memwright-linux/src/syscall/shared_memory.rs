@@ -12,7 +12,7 @@ use crate::{
 use alloc::{sync::Arc, vec::Vec};
 use core::sync::atomic::Ordering;
 use memwright::{
-    AreaFlags, MapKind, MapRequest, Placement, Rights, SharedSetting,
+    AreaFlags, MapError, MapKind, MapRequest, Placement, Rights, SharedSetting,
     object::{Object, ObjectIdentity, Shmem},
 };
 use memwright_table::{PageRange, VirtAddr};
@@ -56,6 +56,11 @@ const PAGE: u64 = 4096;
 
 /// `shmget`.
 pub fn shmget(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+    ipc::find_or_make(|| get(context, arguments))
+}
+
+/// The segment with a key, or a new one; [`ipc::Got::Again`] if another process made one with the key meanwhile.
+fn get(context: &Context<'_>, arguments: &Arguments) -> Result<ipc::Got, Errno> {
     let &[key, size, flags, ..] = arguments;
     let (key, flags) = (key as u32, flags as u32);
     let segments = &context.kernel.segments;
@@ -68,7 +73,7 @@ pub fn shmget(context: &Context<'_>, arguments: &Arguments) -> CallResult {
         ipc::check_found(flags, size <= segment.size, |wanted| {
             segment.permits(subject, wanted)
         })?;
-        return Ok(segment.id.into());
+        return Ok(ipc::Got::Id(segment.id));
     }
     if key != ipc::IPC_PRIVATE && flags & ipc::IPC_CREAT == 0 {
         return Err(Errno::ENOENT);
@@ -85,7 +90,7 @@ pub fn shmget(context: &Context<'_>, arguments: &Arguments) -> CallResult {
         now: Moment::now(context.kernel).seconds,
     };
     let contents = contents(context, size, flags)?;
-    segments.add(&wanted, contents).map(u64::from)
+    ipc::Got::of(segments.add(&wanted, contents))
 }
 
 /// Pages for a segment, promised unless the flags say that they are not to be.
@@ -135,7 +140,7 @@ pub fn shmat(context: &Context<'_>, arguments: &Arguments) -> CallResult {
         wanted |= Permission::EXECUTE;
     }
     ipc::check(segment.permits(context.subject(), wanted))?;
-    let placement = attach_place(context, &segment, address, flags)?;
+    let placement = attach_place(&segment, address, flags)?;
     context.check_heap()?;
     let object: Arc<dyn Object<crate::M>> = segment.clone();
     let request = MapRequest {
@@ -155,7 +160,11 @@ pub fn shmat(context: &Context<'_>, arguments: &Arguments) -> CallResult {
         flags: AreaFlags::empty(),
         populate: false,
     };
-    let mapped = memory::map(context, &request).map_err(map_errno)?;
+    let mapped = memory::map(context, &request).map_err(|error| match error {
+        // Where something is.
+        MapError::Taken(_) => Errno::EINVAL,
+        other => map_errno(other),
+    })?;
     let mut standing = segment.standing.lock();
     standing.times[0] = Moment::now(context.kernel).seconds;
     standing.last = context.process().id;
@@ -163,12 +172,7 @@ pub fn shmat(context: &Context<'_>, arguments: &Arguments) -> CallResult {
 }
 
 /// Where a segment is attached: nothing may be there unless it is to be replaced.
-fn attach_place(
-    context: &Context<'_>,
-    segment: &Segment,
-    address: u64,
-    flags: u32,
-) -> Result<Placement, Errno> {
+fn attach_place(segment: &Segment, address: u64, flags: u32) -> Result<Placement, Errno> {
     let remaps = flags & raw::SHM_REMAP != 0;
     if address == 0 {
         return if remaps {
@@ -182,10 +186,11 @@ fn attach_place(
         return Err(Errno::EINVAL);
     }
     let at = VirtAddr::new(down);
-    if !remaps && context.with_space(|space| space.is_mapped(at, segment.size)) {
-        return Err(Errno::EINVAL);
+    if remaps {
+        return Ok(Placement::Fixed(at));
     }
-    Ok(Placement::Fixed(at))
+    PageRange::from_addresses(at, segment.size).ok_or(Errno::EINVAL)?;
+    Ok(Placement::FixedNoReplace(at))
 }
 
 /// `shmdt`: all areas that show the segment as it was attached at the address.
