@@ -160,10 +160,12 @@ impl Disk {
     /// # Errors
     /// `EBUSY` if they do, `EINVAL` without a header, `EPERM` if there are too many devices, `ENOMEM`.
     pub fn swap_on(self: &Arc<Self>, memory: &Memory, priority: i32) -> Result<(), Errno> {
-        let before = core::mem::replace(&mut *self.used.lock(), Use::Changing);
-        if before != Use::Free {
-            *self.used.lock() = before;
-            return Err(Errno::EBUSY);
+        {
+            let mut used = self.used.lock();
+            if *used != Use::Free {
+                return Err(Errno::EBUSY);
+            }
+            *used = Use::Changing;
         }
         let added = self.add(memory, priority);
         *self.used.lock() = added.map_or(Use::Free, Use::Swap);
