@@ -19,7 +19,13 @@ const MOST_ROUNDS: u32 = 16;
 #[inline(never)]
 pub(crate) fn look(kernel: &Kernel, thread: &Arc<Thread>) {
     match thread.process.cgroup() {
-        None => thread.set_work(Work::CGROUP, false),
+        None => {
+            thread.set_work(Work::CGROUP, false);
+            // Who moved it to a group since it was asked has said so before.
+            if thread.process.cgroup().is_some() {
+                thread.set_work(Work::CGROUP, true);
+            }
+        }
         Some(group) => {
             if group.ever_had(kernel) > group.look_at.load(Ordering::SeqCst) {
                 hold(kernel, thread, &group);
