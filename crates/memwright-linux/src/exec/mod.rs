@@ -364,7 +364,11 @@ fn commit(context: &Context<'_>, loaded: Loaded, path: &[u8]) {
     process.executed.store(true, Ordering::SeqCst);
     crate::memory::note_peak(process);
     crate::futex::release(kernel, context.thread);
-    let old = process.replace_space(loaded.space.clone(), loaded.image);
+    let old = {
+        // Nobody moves the process to another group meanwhile, who would tell the old address space who pays.
+        let _tasks = kernel.tasks.lock();
+        process.replace_space(loaded.space.clone(), loaded.image)
+    };
     context.set_space(loaded.space.clone());
     kernel.scheduler.load_space(kernel, &loaded.space);
     drop(old);
