@@ -113,7 +113,11 @@ impl Cgroup {
     /// Lets it have that many slots from now on; what it has more stays.
     pub(crate) fn set_most_slots(&self, kernel: &Kernel, slots: u64) {
         self.most_slots.store(slots, Ordering::Relaxed);
-        kernel.memory.swap().limit_payer(self.payer, slots);
+        // Nobody removes the group meanwhile: of one that is gone the payer may be another's by now.
+        let _tasks = kernel.tasks.lock();
+        if kernel.cgroups.get(self.id).is_some() {
+            kernel.memory.swap().limit_payer(self.payer, slots);
+        }
     }
 
     /// The most pages that it was measured to have: one eighth less than it ever had at worst.
