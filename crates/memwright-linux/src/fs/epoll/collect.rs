@@ -1,7 +1,7 @@
 //! Collecting events from the ready list.
 
 use super::{Epoll, Event, Item};
-use crate::{context::Context, errno::Errno, wait::WaitError};
+use crate::{context::Context, errno::Errno, sync::relax, wait::WaitError};
 use alloc::{sync::Arc, vec::Vec};
 
 /// An event, and the entry that it is of.
@@ -32,15 +32,17 @@ impl Epoll {
             if context.interrupted() {
                 break Err(Errno::EINTR);
             }
-            let candidates = || self.has_candidates().then_some(());
+            let candidates = || self.ready.has_candidates().then_some(());
             match context.wait_until(&[&self.queue], deadline, candidates) {
+                // On another CPU; what stays ready is there again in a moment.
+                Ok(()) if self.ready.is_looked_at() => relax(),
                 Ok(()) => {}
                 Err(WaitError::TimedOut) => break Ok(Vec::new()),
                 Err(WaitError::Interrupted) => break Err(Errno::EINTR),
             }
         };
         // Whoever leaves may have been woken for an event that another thread should see.
-        if self.has_candidates() {
+        if self.ready.has_candidates() {
             self.queue.wake_one(context.kernel);
         }
         result
@@ -67,7 +69,8 @@ impl Epoll {
         let mut found = Vec::new();
         // Those that are put back wait for the next call.
         let mut again = Vec::new();
-        let mut candidates = self.take_all_ready();
+        let look = self.ready.look();
+        let mut candidates = look.take_all();
         while found.len() < most {
             let Some(item) = candidates.pop_front() else {
                 break;
@@ -99,7 +102,7 @@ impl Epoll {
             found.push(Found { event, item });
         }
         if !candidates.is_empty() {
-            self.return_ready(candidates);
+            look.put_back(candidates);
         }
         for item in &again {
             self.enlist(item);
@@ -109,7 +112,9 @@ impl Epoll {
 
     /// Some entry is ready: who waits for the epoll itself is told.
     pub(super) fn has_ready(&self, context: &Context<'_>) -> bool {
-        while let Some(item) = self.take_ready() {
+        let look = self.ready.look();
+        while let Some(item) = look.take_first() {
+            item.delist();
             let ready = item
                 .open()
                 .is_some_and(|open| !item.found(context, &open).is_empty());

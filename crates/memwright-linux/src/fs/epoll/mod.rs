@@ -11,9 +11,11 @@
 mod collect;
 mod item;
 mod nesting;
+mod ready;
 
 pub use item::{Event, Interest, Item, Watches};
 
+use self::ready::ReadyList;
 use super::open_file::{File, OpenFile, Polling, Positions, Readiness};
 use crate::{
     context::Context,
@@ -23,7 +25,7 @@ use crate::{
     wait::WaitQueue,
 };
 use alloc::{
-    collections::{BTreeMap, VecDeque},
+    collections::BTreeMap,
     sync::{Arc, Weak},
     vec::Vec,
 };
@@ -34,8 +36,7 @@ type Key = (i32, u64);
 /// The set of watched files.
 pub struct Epoll {
     items: Lock<BTreeMap<Key, Arc<Item>>>,
-    /// Entries to be looked at, the longest waiting first. Those that are gone are passed over.
-    ready: Lock<VecDeque<Weak<Item>>>,
+    ready: ReadyList<Item>,
     /// Threads in `epoll_wait`, and the epolls that watch this one.
     queue: WaitQueue,
     /// The epolls that watch this one, for the check against loops.
@@ -48,7 +49,7 @@ impl Epoll {
     pub fn new() -> Self {
         Self {
             items: Lock::new(Rank::File, BTreeMap::new()),
-            ready: Lock::new(Rank::Leaf, VecDeque::new()),
+            ready: ReadyList::new(),
             queue: WaitQueue::new(),
             watched: Watches::new(),
         }
@@ -68,14 +69,15 @@ impl Epoll {
     ) -> Result<(), Errno> {
         context.check_heap()?;
         let key = (descriptor, open.identity());
-        if self.items.lock().contains_key(&key) {
-            return Err(Errno::EEXIST);
-        }
         let nested = open.as_kind::<EpollFile>().map(|file| &file.epoll);
         let order = nested
             .map(|inner| nesting::check(self, inner))
             .transpose()?;
-        let item = self.enter(key, open, interest);
+        let only_new = |old: Option<&Arc<Item>>| match old {
+            Some(_) => Err(Errno::EEXIST),
+            None => Ok(()),
+        };
+        let item = self.enter(key, open, interest, only_new)?;
         drop(order);
         self.start(context, open, &item);
         Ok(())
@@ -94,14 +96,14 @@ impl Epoll {
     ) -> Result<(), Errno> {
         context.check_heap()?;
         let key = (descriptor, open.identity());
-        {
-            let items = self.items.lock();
-            let old = items.get(&key).ok_or(Errno::ENOENT)?;
+        let only_old = |old: Option<&Arc<Item>>| {
+            let old = old.ok_or(Errno::ENOENT)?;
             if old.interest.is_exclusive() || interest.is_exclusive() {
                 return Err(Errno::EINVAL);
             }
-        }
-        let item = self.enter(key, open, interest);
+            Ok(())
+        };
+        let item = self.enter(key, open, interest, only_old)?;
         self.start(context, open, &item);
         Ok(())
     }
@@ -116,16 +118,26 @@ impl Epoll {
         removed.map(drop).ok_or(Errno::ENOENT)
     }
 
-    /// Makes an entry, in place of one with the same key.
-    fn enter(self: &Arc<Self>, key: Key, open: &Arc<OpenFile>, interest: Interest) -> Arc<Item> {
+    /// Makes an entry, in place of one with the same key, if `may` says so of that.
+    fn enter(
+        self: &Arc<Self>,
+        key: Key,
+        open: &Arc<OpenFile>,
+        interest: Interest,
+        may: impl FnOnce(Option<&Arc<Item>>) -> Result<(), Errno>,
+    ) -> Result<Arc<Item>, Errno> {
         let item = Arc::new(Item::new(self, open, key, interest));
-        let old = self.items.lock().insert(key, item.clone());
+        let old = {
+            let mut items = self.items.lock();
+            may(items.get(&key))?;
+            items.insert(key, item.clone())
+        };
         drop(old);
         open.watches.add(&item);
         if let Some(inner) = item.inner() {
             inner.watched.add(&item);
         }
-        item
+        Ok(item)
     }
 
     /// Lets a new entry hear of changes, and looks whether it is ready. No lock may be held.
@@ -163,41 +175,8 @@ impl Epoll {
     /// Puts an entry at the end of the ready list unless it stands there.
     fn enlist(&self, item: &Arc<Item>) {
         if item.enlist() {
-            self.ready.lock().push_back(Arc::downgrade(item));
+            self.ready.push(item);
         }
-    }
-
-    /// Takes the first entry off the ready list.
-    fn take_ready(&self) -> Option<Arc<Item>> {
-        let mut ready = self.ready.lock();
-        loop {
-            let first = ready.pop_front()?;
-            if let Some(item) = first.upgrade() {
-                item.delist();
-                return Some(item);
-            }
-        }
-    }
-
-    /// Takes the whole ready list; its entries still count as standing on it.
-    fn take_all_ready(&self) -> VecDeque<Weak<Item>> {
-        core::mem::take(&mut *self.ready.lock())
-    }
-
-    /// Puts back what of a list was not used, before all that came meanwhile.
-    fn return_ready(&self, mut unused: VecDeque<Weak<Item>>) {
-        let mut ready = self.ready.lock();
-        unused.append(&mut ready);
-        *ready = unused;
-    }
-
-    /// Some entry is to be looked at.
-    fn has_candidates(&self) -> bool {
-        let mut ready = self.ready.lock();
-        while ready.front().is_some_and(|item| item.strong_count() == 0) {
-            let _ = ready.pop_front();
-        }
-        !ready.is_empty()
     }
 }
 
