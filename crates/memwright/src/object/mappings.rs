@@ -79,6 +79,12 @@ impl<M: Machine> Mappings<M> {
         self.visit(|space| space.zap_object(self, first, end, taken));
     }
 
+    /// The same for pages that are in other frames from now on: whoever uses one finds it there. Zero pages with which
+    /// private memory was filled stay.
+    pub(crate) fn moved(&self, first: u64, end: u64) {
+        self.visit(|space| space.zap_object(self, first, end, Taken::Moving));
+    }
+
     /// The same for pages that are to leave memory and may come back. One stays where its entry is all that tells of a
     /// store since soft-dirty was cleared (design rule 12; Linux forgets the store).
     pub fn withdraw(&self, first: u64, end: u64) {

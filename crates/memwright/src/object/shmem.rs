@@ -608,7 +608,7 @@ impl<M: Machine> Object<M> for Shmem<M> {
         self.gather_swapped(first)?;
         // Who finds a page from now on finds it again before it is gathered, or is found out.
         self.mappings.stale();
-        self.mappings.unmap(first, first + HUGE_PAGES, false);
+        self.mappings.moved(first, first + HUGE_PAGES);
         self.gather_folio(first, limits.missing)
     }
 

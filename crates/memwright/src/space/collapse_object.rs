@@ -91,7 +91,10 @@ impl<M: Machine> Core<M> {
         let mut look = self.table.look(range);
         while let Some(extent) = look.next_filled() {
             let own = match extent.entry {
-                Entry::Present(page) => !self.is_private(page.frame),
+                // A zero page is here because somebody filled private memory with it.
+                Entry::Present(page) => {
+                    !self.is_private(page.frame) && !page.bits.contains(Bits::BORROWED)
+                }
                 Entry::Empty | Entry::Marker(_) | Entry::Swapped(_) | Entry::Migrating(_) => false,
             };
             if !own {

@@ -114,14 +114,29 @@ impl<M: Machine> Core<M> {
     ) -> Result<Removal, UnmapError> {
         let checked = self.check_unmap(areas, range, notices);
         if let Err(UnmapError::Sealed(_)) = checked {
-            let first = areas.map.overlapping(range).next();
-            let open = first.is_some_and(|area| !area.flags.contains(AreaFlags::SEALED));
-            if open && areas.map.reserve(1).is_ok() {
-                areas.map.split_at(range.start);
-                self.note_areas(self.cpu(), areas);
-            }
+            self.cut_first(areas, range);
         }
         checked
+    }
+
+    /// Cuts the first area that `range` meets where that begins, unless it is sealed or there is no memory for it.
+    #[cold]
+    fn cut_first(&self, areas: &mut Areas<M>, range: PageRange) {
+        let first = areas.map.overlapping(range).next();
+        let open = first.filter(|area| !area.flags.contains(AreaFlags::SEALED));
+        let Some((flags, rest)) = open.map(|area| (area.flags, area.range().intersect(range)))
+        else {
+            return;
+        };
+        let cpu = self.cpu();
+        if flags.intersects(AreaFlags::MARKED) && self.split_markers(cpu, rest).is_err() {
+            return;
+        }
+        if areas.map.reserve(1).is_ok() {
+            self.split_at_edges(rest, Row::HugeSplitsUnmap);
+            areas.map.split_at(range.start);
+            self.note_areas(cpu, areas);
+        }
     }
 
     /// Checks, reserves and unmaps.

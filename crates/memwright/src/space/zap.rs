@@ -13,9 +13,11 @@ use crate::vma::AreaFlags;
 pub(crate) enum Taken {
     /// All: the object's, and private copies.
     All,
-    /// The object's.
+    /// The object's, and zero pages, as where a hole is punched (Linux 7.2 `mm/memory.c`, `zap_present_ptes`).
     Objects,
-    /// The object's, but for those of which a store would be forgotten with the entry.
+    /// The object's alone, for they are in other frames from now on.
+    Moving,
+    /// The object's alone, but for those of which a store would be forgotten with the entry.
     Leaving,
 }
 
@@ -49,7 +51,8 @@ impl<M: Machine> Core<M> {
     }
 
     /// Takes out those pages of `area` from the cursor's position on.
-    /// Markers stay, but for poison, which goes with copies; where an object's page was write-protected one remains (Linux 7.2 `mm/memory.c`, `zap_install_uffd_wp_if_needed`).
+    /// Markers stay, but for poison, which goes with copies; where an object's page was write-protected one remains
+    /// (Linux 7.2 `mm/memory.c`, `zap_install_uffd_wp_if_needed`).
     pub(crate) fn remove_pages(
         &self,
         area: &Area<M>,
@@ -70,7 +73,13 @@ impl<M: Machine> Core<M> {
                 }
                 Entry::Empty | Entry::Marker(_) => {}
                 Entry::Present(page) => {
-                    let stays = taken == Taken::Leaving && tells_of_store(area.flags(), page.bits);
+                    // Somebody filled private memory with it.
+                    let is_zero = page.bits.contains(Bits::BORROWED);
+                    let stays = match taken {
+                        Taken::All | Taken::Objects => false,
+                        Taken::Moving => is_zero,
+                        Taken::Leaving => is_zero || tells_of_store(area.flags(), page.bits),
+                    };
                     if copies || !stays && !self.is_private(page.frame) {
                         let protected = page.bits.intersects(Bits::UFFD_WP | Bits::WATCHED);
                         let keeps = protected
