@@ -4,6 +4,7 @@ use super::{
     attributes::Moment,
     dentry::Dentry,
     directory::DirectoryFile,
+    file_system::FileSystemKind,
     inode::{Body, Inode},
     kind::Kind,
     name::NAME_MAX,
@@ -230,6 +231,13 @@ impl Context<'_> {
         }
         if !created {
             inode.check(self.subject(), request.wanted())?;
+        }
+        // What nobody may write in `/sys` root may not either (`kernfs_fop_open`).
+        if inode.file_system.kind == FileSystemKind::Sysfs
+            && request.wanted().contains(Permission::WRITE)
+            && inode.metadata().permissions & 0o222 == 0
+        {
+            return Err(Errno::EACCES);
         }
         let devices = matches!(kind, Kind::Character | Kind::Block);
         if devices && inode.file_system.flags().contains(MountFlags::NO_DEVICES) {

@@ -5,7 +5,7 @@
 use super::{
     node::{FixedDirectory, ProcNode, SystemControl},
     split::SPLIT,
-    text::{number, read_switch, switch},
+    text::{number, read_switch, setting},
 };
 use crate::errno::Errno;
 use core::fmt::Write;
@@ -16,8 +16,12 @@ use ProcNode::{Fixed, SystemControl as Control};
 pub static BALANCING: SystemControl = SystemControl {
     read: |context, text| read_switch(text, context.kernel.balancing.is_on()),
     store: |context, bytes| {
-        // 2 is the tiering of memory, which there is none of.
-        let on = switch(bytes)?;
+        let on = match setting(bytes)? {
+            0 => false,
+            1 => true,
+            // 2 is the tiering of memory, which there is none of.
+            _ => return Err(Errno::EINVAL),
+        };
         context.kernel.balancing.turn(context.kernel, on);
         Ok(())
     },

@@ -91,11 +91,15 @@ static CONTROLS_VM: FixedDirectory = FixedDirectory {
         ("drop_caches", 0o200, SystemControl(&vm::DROP_CACHES)),
         ("max_map_count", 0o644, SystemControl(&vm::MOST_AREAS)),
         ("mmap_min_addr", 0o444, SystemText(vm::lowest_address)),
-        ("nr_hugepages", 0o644, SystemControl(&hugetlb::PAGES)),
+        (
+            "nr_hugepages",
+            0o644,
+            SystemControl(&hugetlb::PAGES_SETTING),
+        ),
         (
             "nr_overcommit_hugepages",
             0o644,
-            SystemControl(&hugetlb::MOST_SURPLUS),
+            SystemControl(&hugetlb::MOST_SURPLUS_SETTING),
         ),
         (
             "overcommit_kbytes",

@@ -4,7 +4,7 @@ use super::{
     hugetlb, merge,
     node::{FixedDirectory, ProcNode, SystemControl},
     sizes::Size,
-    text::{Text, number, read_switch, switch},
+    text::{Text, attribute, read_switch, switch},
 };
 use crate::{context::Context, errno::Errno};
 use core::{
@@ -204,7 +204,9 @@ fn store_number(
     bytes: &[u8],
     allowed: core::ops::RangeInclusive<u32>,
 ) -> Result<(), Errno> {
-    let value = number(bytes).and_then(|value| u32::try_from(value).ok());
+    let value = attribute(bytes)
+        .ok()
+        .and_then(|value| u32::try_from(value).ok());
     let value = value.filter(|value| allowed.contains(value));
     setting.store(value.ok_or(Errno::EINVAL)?, Ordering::Relaxed);
     Ok(())

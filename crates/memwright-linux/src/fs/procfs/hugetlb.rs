@@ -2,7 +2,7 @@
 
 use super::{
     node::{FixedDirectory, ProcNode, SystemControl},
-    text::{Text, kibibyte_row, number},
+    text::{Text, attribute, kibibyte_row, setting},
 };
 use crate::{Memory, context::Context, errno::Errno};
 use core::fmt::{self, Write};
@@ -28,25 +28,47 @@ static SIZE: FixedDirectory = FixedDirectory {
     ],
 };
 
-/// `nr_hugepages`, here and in `/proc/sys/vm`: the size of the pool.
-pub static PAGES: SystemControl = SystemControl {
-    read: |context, text| writeln!(text, "{}", counts(context).total),
-    store: |context, bytes| {
-        let pages = number(bytes).ok_or(Errno::EINVAL)?;
-        context.kernel.memory.frames().resize_pool(pages);
-        Ok(())
-    },
+/// `nr_hugepages`: the size of the pool.
+static PAGES: SystemControl = SystemControl {
+    read: total,
+    store: |context, bytes| resize(context, attribute(bytes)?),
 };
 
-/// `nr_overcommit_hugepages`, here and in `/proc/sys/vm`: how far it may grow when more are asked for.
-pub static MOST_SURPLUS: SystemControl = SystemControl {
-    read: |context, text| writeln!(text, "{}", counts(context).most_surplus),
-    store: |context, bytes| {
-        let pages = number(bytes).ok_or(Errno::EINVAL)?;
-        context.kernel.memory.frames().set_pool_surplus(pages);
-        Ok(())
-    },
+/// `nr_overcommit_hugepages`: how far it may grow when more are asked for.
+static MOST_SURPLUS: SystemControl = SystemControl {
+    read: most_surplus,
+    store: |context, bytes| set_most_surplus(context, attribute(bytes)?),
 };
+
+/// `/proc/sys/vm/nr_hugepages`.
+pub static PAGES_SETTING: SystemControl = SystemControl {
+    read: total,
+    store: |context, bytes| resize(context, setting(bytes)?),
+};
+
+/// `/proc/sys/vm/nr_overcommit_hugepages`.
+pub static MOST_SURPLUS_SETTING: SystemControl = SystemControl {
+    read: most_surplus,
+    store: |context, bytes| set_most_surplus(context, setting(bytes)?),
+};
+
+fn total(context: &Context<'_>, text: &mut Text) -> fmt::Result {
+    writeln!(text, "{}", counts(context).total)
+}
+
+fn resize(context: &Context<'_>, pages: u64) -> Result<(), Errno> {
+    context.kernel.memory.frames().resize_pool(pages);
+    Ok(())
+}
+
+fn most_surplus(context: &Context<'_>, text: &mut Text) -> fmt::Result {
+    writeln!(text, "{}", counts(context).most_surplus)
+}
+
+fn set_most_surplus(context: &Context<'_>, pages: u64) -> Result<(), Errno> {
+    context.kernel.memory.frames().set_pool_surplus(pages);
+    Ok(())
+}
 
 fn counts(context: &Context<'_>) -> PoolCounts {
     context.kernel.memory.frames().pool()

@@ -3,7 +3,7 @@
 
 use super::{
     node::{FixedDirectory, ProcNode, SystemControl},
-    text::{Text, number, read_switch, switch},
+    text::{Text, attribute, read_switch, switch, truth},
 };
 use crate::{context::Context, errno::Errno, merge_scan::Run};
 use core::{
@@ -96,20 +96,21 @@ fn profit(context: &Context<'_>, text: &mut Text) -> fmt::Result {
 static RUN: SystemControl = SystemControl {
     read: |context, text| writeln!(text, "{}", context.kernel.merge_scan.state()),
     store: |context, bytes| {
-        let run = number(bytes).and_then(Run::of).ok_or(Errno::EINVAL)?;
+        let run = attribute(bytes).ok().and_then(Run::of);
+        let run = run.ok_or(Errno::EINVAL)?;
         context.kernel.merge_scan.set(context.kernel, run)
     },
 };
 
 static PAGES: SystemControl = SystemControl {
     read: |context, text| read_number(text, &settings(context).pages),
-    store: |context, bytes| store_number(&settings(context).pages, bytes, 0),
+    store: |context, bytes| store_number(&settings(context).pages, bytes),
 };
 
 static SLEEP: SystemControl = SystemControl {
     read: |context, text| read_number(text, &settings(context).sleep),
     store: |context, bytes| {
-        store_number(&settings(context).sleep, bytes, 0)?;
+        store_number(&settings(context).sleep, bytes)?;
         context.kernel.merge_scan.wake(context.kernel);
         Ok(())
     },
@@ -117,7 +118,7 @@ static SLEEP: SystemControl = SystemControl {
 
 static PRUNE: SystemControl = SystemControl {
     read: |context, text| read_number(text, &settings(context).prune),
-    store: |context, bytes| store_number(&settings(context).prune, bytes, 0),
+    store: |context, bytes| store_number(&settings(context).prune, bytes),
 };
 
 /// It changes only while nothing is merged.
@@ -125,11 +126,11 @@ static MOST_SHARING: SystemControl = SystemControl {
     read: |context, text| read_number(text, &settings(context).most_sharing),
     store: |context, bytes| {
         let setting = &settings(context).most_sharing;
-        let before = AtomicU32::new(setting.load(Ordering::Relaxed));
-        let wanted = AtomicU32::new(0);
-        store_number(&wanted, bytes, 2)?;
-        let wanted = wanted.into_inner();
-        if wanted != before.into_inner() && counts(context).shared > 0 {
+        let wanted = i32::try_from(attribute(bytes)?).map_err(|_| Errno::ERANGE)? as u32;
+        if wanted < 2 {
+            return Err(Errno::EINVAL);
+        }
+        if wanted != setting.load(Ordering::Relaxed) && counts(context).shared > 0 {
             return Err(Errno::EBUSY);
         }
         setting.store(wanted, Ordering::Relaxed);
@@ -156,7 +157,7 @@ static ZERO_PAGES: SystemControl = SystemControl {
     store: |context, bytes| {
         settings(context)
             .zero_pages
-            .store(switch(bytes)?, Ordering::Relaxed);
+            .store(truth(bytes)?, Ordering::Relaxed);
         Ok(())
     },
 };
@@ -165,9 +166,10 @@ fn read_number(text: &mut Text, setting: &AtomicU32) -> fmt::Result {
     writeln!(text, "{}", setting.load(Ordering::Relaxed))
 }
 
-fn store_number(setting: &AtomicU32, bytes: &[u8], least: u32) -> Result<(), Errno> {
-    let value = number(bytes).and_then(|value| u32::try_from(value).ok());
-    let value = value.filter(|value| *value >= least);
+fn store_number(setting: &AtomicU32, bytes: &[u8]) -> Result<(), Errno> {
+    let value = attribute(bytes)
+        .ok()
+        .and_then(|value| u32::try_from(value).ok());
     setting.store(value.ok_or(Errno::EINVAL)?, Ordering::Relaxed);
     Ok(())
 }

@@ -439,6 +439,8 @@ impl ProcNode {
                 let store = writer.store.ok_or(Errno::EINVAL)?;
                 store(context, &Subject::find(context, id, thread)?, bytes)
             }
+            // An empty write asks for nothing (`sysfs_kf_write`, `proc_dointvec` and its kin).
+            Self::SystemControl(_) if bytes.is_empty() => Ok(()),
             Self::SystemControl(control) => (control.store)(context, bytes),
             Self::CgroupText(id, file) => {
                 let store = file.store.ok_or(Errno::EINVAL)?;

@@ -3,7 +3,7 @@
 use super::{
     counts,
     node::SystemControl,
-    text::{Text, number},
+    text::{Text, setting},
 };
 use crate::{context::Context, errno::Errno, memory::LOWEST};
 use core::{
@@ -11,7 +11,7 @@ use core::{
     sync::atomic::Ordering,
 };
 use memwright::{OvercommitMode, Row, Value};
-use memwright_table::{FrameKind, NodeCounts, PAGE_SIZE};
+use memwright_table::{FOLIO_ORDER, FrameKind, NodeCounts, PAGE_SIZE};
 
 /// Kibibytes of a page.
 const PAGE_KIB: u64 = PAGE_SIZE as u64 / 1024;
@@ -41,7 +41,7 @@ pub static OVERCOMMIT: SystemControl = SystemControl {
 pub static OVERCOMMIT_KIBIBYTES: SystemControl = SystemControl {
     read: |context, text| writeln!(text, "{}", context.kernel.memory.commit().most() * PAGE_KIB),
     store: |context, bytes| {
-        let kibibytes = number(bytes).ok_or(Errno::EINVAL)?;
+        let kibibytes = setting(bytes)?;
         context
             .kernel
             .memory
@@ -55,7 +55,9 @@ pub static OVERCOMMIT_KIBIBYTES: SystemControl = SystemControl {
 pub static OVERCOMMIT_RATIO: SystemControl = SystemControl {
     read: |context, text| writeln!(text, "{}", context.kernel.memory.commit().ratio()),
     store: |context, bytes| {
-        let ratio = number(bytes).and_then(|ratio| u32::try_from(ratio).ok());
+        let ratio = setting(bytes)
+            .ok()
+            .and_then(|ratio| u32::try_from(ratio).ok());
         context
             .kernel
             .memory
@@ -72,10 +74,12 @@ pub static UNPRIVILEGED_USERFAULTFD: SystemControl = SystemControl {
         writeln!(text, "{}", u8::from(anybody.load(Ordering::Relaxed)))
     },
     store: |context, bytes| {
-        let anybody = number(bytes).filter(|value| *value <= 1);
-        let anybody = anybody.ok_or(Errno::EINVAL)? == 1;
-        let setting = &context.kernel.userfaults.anybody;
-        setting.store(anybody, Ordering::Relaxed);
+        let value = setting(bytes)?;
+        if value > 1 {
+            return Err(Errno::EINVAL);
+        }
+        let anybody = &context.kernel.userfaults.anybody;
+        anybody.store(value == 1, Ordering::Relaxed);
         Ok(())
     },
 };
@@ -87,7 +91,7 @@ pub static MOST_SEGMENT_PAGES: SystemControl = SystemControl {
         writeln!(text, "{}", most.load(Ordering::Relaxed))
     },
     store: |context, bytes| {
-        let most = number(bytes).ok_or(Errno::EINVAL)?;
+        let most = setting(bytes)?;
         let limit = &context.kernel.segments.most_pages;
         limit.store(most, Ordering::Relaxed);
         Ok(())
@@ -101,7 +105,7 @@ pub static MOST_SEGMENT_BYTES: SystemControl = SystemControl {
         writeln!(text, "{}", most.load(Ordering::Relaxed))
     },
     store: |context, bytes| {
-        let most = number(bytes).ok_or(Errno::EINVAL)?;
+        let most = setting(bytes)?;
         let limit = &context.kernel.segments.most_bytes;
         limit.store(most, Ordering::Relaxed);
         Ok(())
@@ -120,8 +124,8 @@ pub fn lowest_address(_context: &Context<'_>, text: &mut Text) -> fmt::Result {
 
 /// Dropping page cache, structures or both succeeds, and the account lists it.
 fn drop_caches(context: &Context<'_>, bytes: &[u8]) -> Result<(), Errno> {
-    match number(bytes) {
-        Some(1..=4) => {
+    match setting(bytes)? {
+        1..=4 => {
             context.kernel.calls.count_stub("drop_caches");
             Ok(())
         }
@@ -131,8 +135,7 @@ fn drop_caches(context: &Context<'_>, bytes: &[u8]) -> Result<(), Errno> {
 
 /// Every address space keeps the limit from now on; areas beyond it stay.
 fn set_most_areas(context: &Context<'_>, bytes: &[u8]) -> Result<(), Errno> {
-    let most = number(bytes).filter(|most| *most <= i32::MAX as u64);
-    let most = most.ok_or(Errno::EINVAL)? as usize;
+    let most = i32::try_from(setting(bytes)?).map_err(|_| Errno::EINVAL)? as usize;
     context.kernel.most_areas.store(most, Ordering::Relaxed);
     for process in context.kernel.tasks.processes() {
         if let Some(space) = process.space() {
@@ -147,10 +150,10 @@ fn set_most_areas(context: &Context<'_>, bytes: &[u8]) -> Result<(), Errno> {
 }
 
 fn set_overcommit(context: &Context<'_>, bytes: &[u8]) -> Result<(), Errno> {
-    let mode = match number(bytes) {
-        Some(0) => OvercommitMode::Guess,
-        Some(1) => OvercommitMode::Always,
-        Some(2) => OvercommitMode::Never,
+    let mode = match setting(bytes)? {
+        0 => OvercommitMode::Guess,
+        1 => OvercommitMode::Always,
+        2 => OvercommitMode::Never,
         _ => return Err(Errno::EINVAL),
     };
     context.kernel.memory.commit().set_mode(mode);
@@ -198,6 +201,7 @@ pub fn statistics(context: &Context<'_>, text: &mut Text) -> fmt::Result {
     };
     let locked = counts::locked(context)?;
     let objects = frames.used_by(FrameKind::Object);
+    let shared = memory.huge().sizes.counts(FOLIO_ORDER);
     let (shared_folios, mapped_folios) = frames.object_folios();
     let rows = [
         ("nr_free_pages", frames.free()),
@@ -241,6 +245,14 @@ pub fn statistics(context: &Context<'_>, text: &mut Text) -> fmt::Result {
         ("thp_fault_fallback", count(Row::HugeFallbacks)),
         ("thp_collapse_alloc", count(Row::HugeCollapses)),
         ("thp_split_pmd", splits.into_iter().map(count).sum()),
+        (
+            "thp_file_alloc",
+            shared.shared_filled.load(Ordering::Relaxed),
+        ),
+        (
+            "thp_file_fallback",
+            shared.shared_refused.load(Ordering::Relaxed),
+        ),
         ("thp_zero_page_alloc", memory.huge().zero_pages()),
         ("nr_tlb_remote_flush", count(Row::FlushRemote)),
         (
