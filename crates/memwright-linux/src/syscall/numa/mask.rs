@@ -10,35 +10,69 @@ const MOST_BITS: u64 = 4096 * 8;
 /// Bits of a word.
 const WORD: u64 = 64;
 
+/// The nodes that a program names, also those that could be and are not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Named([u64; (MOST_NODES / WORD) as usize]);
+
+impl Named {
+    const NONE: Self = Self([0; (MOST_NODES / WORD) as usize]);
+
+    /// Those below 64: no machine has others.
+    pub fn low(&self) -> NodeSet {
+        NodeSet::from_bits(self.0[0])
+    }
+
+    pub fn is_empty(&self) -> bool {
+        *self == Self::NONE
+    }
+
+    /// Whether all of them are among `nodes`.
+    pub fn are_among(&self, nodes: NodeSet) -> bool {
+        self.low().without(nodes).is_empty() && self.0[1..].iter().all(|word| *word == 0)
+    }
+
+    /// The numbers of all of them, in order.
+    pub fn numbers(&self) -> impl Iterator<Item = u64> + '_ {
+        (0..MOST_NODES)
+            .filter(|number| self.0[(number / WORD) as usize] >> (number % WORD) & 1 != 0)
+    }
+}
+
+impl From<NodeSet> for Named {
+    fn from(nodes: NodeSet) -> Self {
+        let mut named = Self::NONE;
+        named.0[0] = nodes.bits();
+        named
+    }
+}
+
 /// Reads the mask at `address`, of `count` - 1 bits.
 ///
 /// # Errors
 /// `EINVAL` if it is longer than a page, or names a node beyond the last that could be; `EFAULT`.
-pub(super) fn read(context: &Context<'_>, address: u64, count: u64) -> Result<NodeSet, Errno> {
+pub(super) fn read(context: &Context<'_>, address: u64, count: u64) -> Result<Named, Errno> {
+    let mut named = Named::NONE;
     let bits = count.wrapping_sub(1);
     if bits == 0 || address == 0 {
-        return Ok(NodeSet::EMPTY);
+        return Ok(named);
     }
     if bits > MOST_BITS {
         return Err(Errno::EINVAL);
     }
-    let mut nodes = 0;
     for word in 0..bits.div_ceil(WORD) {
         let value: u64 = context.read_value(address + 8 * word)?;
         let used = (bits - word * WORD).min(WORD);
         let value = value & (u64::MAX >> (WORD - used));
-        match word {
-            0 => nodes = value,
-            // Nodes that could be, and are not.
-            _ if word * WORD < MOST_NODES && value == 0 => {}
-            _ if value != 0 => return Err(Errno::EINVAL),
-            _ => {}
+        match named.0.get_mut(word as usize) {
+            Some(place) => *place = value,
+            None if value == 0 => {}
+            None => return Err(Errno::EINVAL),
         }
     }
-    Ok(NodeSet::from_bits(nodes))
+    Ok(named)
 }
 
-/// Writes `nodes` as a mask of `count` - 1 bits.
+/// Writes `nodes` as a mask of `count` - 1 bits. So many that no word is left of their number are none.
 ///
 /// # Errors
 /// `EINVAL` if it would be longer than a page; `EFAULT`.
@@ -48,13 +82,32 @@ pub(super) fn write(
     count: u64,
     nodes: NodeSet,
 ) -> Result<(), Errno> {
-    let bytes = count.wrapping_sub(1).div_ceil(WORD) * 8;
-    if bytes > MOST_BITS / 8 {
+    let bits = count.wrapping_sub(1).checked_next_multiple_of(WORD);
+    let words = bits.unwrap_or(0) / WORD;
+    if words > MOST_BITS / WORD {
         return Err(Errno::EINVAL);
     }
-    for word in 0..bytes / 8 {
+    for word in 0..words {
         let value = if word == 0 { nodes.bits() } else { 0 };
         context.write_value(address + 8 * word, &value)?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nodes_that_could_be_and_are_not_are_named_too() {
+        let all = NodeSet::from_bits(0b11);
+        let mut beyond = Named::from(NodeSet::single(1));
+        assert!(beyond.are_among(all) && !beyond.is_empty());
+        beyond.0[2] = 0b100;
+        assert!(!beyond.are_among(all));
+        assert_eq!(beyond.low(), NodeSet::single(1));
+        assert!(beyond.numbers().eq([1, 130]));
+        assert!(Named::NONE.is_empty() && Named::NONE.are_among(NodeSet::EMPTY));
+        assert!(!Named::from(NodeSet::single(2)).are_among(all));
+    }
 }

@@ -5,7 +5,7 @@ use crate::{
     Space,
     context::Context,
     errno::Errno,
-    process::Capabilities,
+    process::{Capabilities, Process},
     syscall::{Arguments, CallResult, int},
 };
 use alloc::sync::Arc;
@@ -18,8 +18,7 @@ fn space_of(context: &Context<'_>, id: u64) -> Result<Arc<Space>, Errno> {
     if int(id) == 0 {
         return Ok(context.with_space(Arc::clone));
     }
-    let thread = context.kernel.tasks.thread(int(id) as u32);
-    let process = thread.ok_or(Errno::ESRCH)?.process.clone();
+    let process = process_of(context, int(id) as u32).ok_or(Errno::ESRCH)?;
     if !Arc::ptr_eq(&process, context.process()) {
         let other = process.credentials.lock().clone();
         if !context.process().credentials.lock().may_look_into(&other) {
@@ -27,6 +26,13 @@ fn space_of(context: &Context<'_>, id: u64) -> Result<Arc<Space>, Errno> {
         }
     }
     process.space().ok_or(Errno::EINVAL)
+}
+
+/// The process that has the thread `id`, also one that has ended and nobody waited for.
+fn process_of(context: &Context<'_>, id: u32) -> Option<Arc<Process>> {
+    let tasks = &context.kernel.tasks;
+    let thread = tasks.thread(id).map(|thread| thread.process.clone());
+    thread.or_else(|| tasks.process(id))
 }
 
 fn may_move_all(context: &Context<'_>) -> bool {
@@ -113,10 +119,10 @@ pub(super) fn migrate_pages(context: &Context<'_>, arguments: &Arguments) -> Cal
     let to = mask::read(context, to, count)?;
     let space = space_of(context, id)?;
     let all = policy::all(context);
-    if !to.without(all).is_empty() && !may_move_all(context) {
+    if !to.are_among(all) && !may_move_all(context) {
         return Err(Errno::EPERM);
     }
-    let to = to.intersection(all);
+    let (from, to) = (from.low(), to.low().intersection(all));
     if to.is_empty() {
         return Err(Errno::EINVAL);
     }
@@ -132,10 +138,9 @@ pub(super) fn migrate_pages(context: &Context<'_>, arguments: &Arguments) -> Cal
             return true;
         };
         match space.migrate(page, only(target), moving) {
-            Ok(_) | Err(Unmoved::NoArea | Unmoved::Absent | Unmoved::Unmovable) => {}
-            Err(Unmoved::Shared(_) | Unmoved::Object | Unmoved::Busy | Unmoved::NoFrame) => {
-                left += 1;
-            }
+            Ok(_)
+            | Err(Unmoved::NoArea | Unmoved::Absent | Unmoved::Unmovable | Unmoved::Shared(_)) => {}
+            Err(Unmoved::Object | Unmoved::Busy | Unmoved::NoFrame) => left += 1,
         }
         true
     });

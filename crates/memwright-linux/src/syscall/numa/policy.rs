@@ -1,6 +1,6 @@
 //! Policies of areas and threads (Linux 7.2 `mm/mempolicy.c`).
 
-use super::mask;
+use super::mask::{self, Named};
 use crate::{
     context::Context,
     errno::Errno,
@@ -10,7 +10,7 @@ use crate::{
 };
 use linux_raw_sys::mempolicy as raw;
 use memwright::{BindError, Moved, Moving, PlaceMode, PlacePolicy, Unmoved};
-use memwright_table::{NodeSet, Page, PageRange, VirtAddr};
+use memwright_table::{NodeSet, PAGE_SIZE, Page, PageRange, VirtAddr};
 
 const DEFAULT: u32 = 0;
 const PREFERRED: u32 = 1;
@@ -49,9 +49,8 @@ pub(crate) const fn mode_name(mode: PlaceMode) -> &'static str {
     }
 }
 
-/// The policy that a mode with flags and a set of nodes ask for, on a machine with the nodes `all`; `None` for the
-/// default (`sanitize_mpol_flags`, `mpol_new` and `mpol_set_nodemask`).
-fn policy(mode: u32, nodes: NodeSet, all: NodeSet) -> Result<Option<PlacePolicy>, Errno> {
+/// A mode and its flags, if there are such and they go together (`sanitize_mpol_flags`).
+fn mode_and_flags(mode: u32) -> Result<(u32, u32), Errno> {
     let flags = mode & (STATIC | RELATIVE | BALANCING);
     let mode = mode & !(STATIC | RELATIVE | BALANCING);
     let places = flags & (STATIC | RELATIVE);
@@ -62,6 +61,14 @@ fn policy(mode: u32, nodes: NodeSet, all: NodeSet) -> Result<Option<PlacePolicy>
     {
         return Err(Errno::EINVAL);
     }
+    Ok((mode, flags))
+}
+
+/// The policy that a mode with flags and a set of nodes ask for, on a machine with the nodes `all`; `None` for the
+/// default (`mpol_new` and `mpol_set_nodemask`).
+fn policy(mode: u32, nodes: &Named, all: NodeSet) -> Result<Option<PlacePolicy>, Errno> {
+    let (mode, flags) = mode_and_flags(mode)?;
+    let places = flags & (STATIC | RELATIVE);
     let kind = match mode {
         DEFAULT if nodes.is_empty() => return Ok(None),
         // Without a node it is the one of the CPU.
@@ -77,7 +84,7 @@ fn policy(mode: u32, nodes: NodeSet, all: NodeSet) -> Result<Option<PlacePolicy>
     let mut usable = if places == RELATIVE {
         relative(nodes, all)
     } else {
-        nodes.intersection(all)
+        nodes.low().intersection(all)
     };
     if kind == PlaceMode::Preferred {
         let first = usable.iter().next();
@@ -89,18 +96,17 @@ fn policy(mode: u32, nodes: NodeSet, all: NodeSet) -> Result<Option<PlacePolicy>
     Ok(Some(PlacePolicy {
         mode: kind,
         nodes: usable,
-        named: (places != 0).then_some(nodes),
+        named: (places != 0).then_some(nodes.low()),
         flags: flags as u16,
         home: None,
     }))
 }
 
 /// The nodes that `nodes` name by their places among all of them (`mpol_relative_nodemask`).
-fn relative(nodes: NodeSet, all: NodeSet) -> NodeSet {
+fn relative(nodes: &Named, all: NodeSet) -> NodeSet {
     let count = u64::from(all.len().max(1));
-    let places = nodes.iter().fold(0, |places: u64, node| {
-        places | 1 << (u64::from(node) % count)
-    });
+    let numbers = nodes.numbers();
+    let places = numbers.fold(0, |places: u64, node| places | 1 << (node % count));
     let members = all.iter().enumerate();
     let chosen = members.filter(|(place, _)| places & (1 << place) != 0);
     NodeSet::from_bits(chosen.fold(0, |bits: u64, (_, node)| bits | 1 << node))
@@ -147,9 +153,14 @@ pub(super) fn mbind(context: &Context<'_>, arguments: &Arguments) -> CallResult 
         MOVE => Moving::Own,
         _ => Moving::All,
     };
-    let policy = policy(mode as u32, nodes, all(context))?;
-    let strict = flags & STRICT != 0 && policy.is_some();
+    mode_and_flags(mode as u32)?;
     let start = VirtAddr::new(address);
+    // Nothing, also where rounding up leaves nothing of it, needs no nodes.
+    if start.is_aligned() && length.wrapping_add(PAGE_SIZE as u64 - 1) < PAGE_SIZE as u64 {
+        return Ok(0);
+    }
+    let policy = policy(mode as u32, &nodes, all(context))?;
+    let strict = flags & STRICT != 0 && policy.is_some();
     let looks = strict && moving == Moving::None;
     let bind = || context.with_space(|space| space.bind(start, length, policy, looks));
     context.kernel.with_relief(bind).map_err(bind_errno)?;
@@ -190,11 +201,11 @@ fn move_misplaced(
             }
             let choice = choice.unwrap_or(usual.choice(near, 0, all(context), |_| 1));
             match space.migrate(page, choice, moving) {
-                Ok(Moved::To(_) | Moved::Stays(_)) | Err(Unmoved::Absent) => {}
+                // What others show too was not to move (`migrate_folio_add`).
+                Ok(Moved::To(_) | Moved::Stays(_)) | Err(Unmoved::Absent | Unmoved::Shared(_)) => {}
                 Err(
                     Unmoved::NoArea
                     | Unmoved::Unmovable
-                    | Unmoved::Shared(_)
                     | Unmoved::Object
                     | Unmoved::Busy
                     | Unmoved::NoFrame,
@@ -210,7 +221,7 @@ fn move_misplaced(
 pub(super) fn set_mempolicy(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     let [mode, nodes, count, ..] = *arguments;
     let nodes = mask::read(context, nodes, count)?;
-    let policy = policy(mode as u32, nodes, all(context))?;
+    let policy = policy(mode as u32, &nodes, all(context))?;
     crate::numa::set_policy(context, policy)?;
     Ok(0)
 }
@@ -335,7 +346,7 @@ mod tests {
             (7,                        0b01, Err(Errno::EINVAL)),
         ];
         for (mode, nodes, expected) in rows {
-            let made = policy(mode, set(nodes), all);
+            let made = policy(mode, &set(nodes).into(), all);
             let made = made.map(|made| made.map(|made| (made.mode, made.nodes.bits())));
             assert_eq!(made, expected, "mode {mode:#x}, nodes {nodes:#b}");
         }

@@ -9,7 +9,7 @@ use crate::{
 };
 use alloc::vec::Vec;
 use core::fmt::{self, Write};
-use linux_raw_sys::mempolicy::{MPOL_F_RELATIVE_NODES, MPOL_F_STATIC_NODES};
+use linux_raw_sys::mempolicy::{MPOL_F_NUMA_BALANCING, MPOL_F_RELATIVE_NODES, MPOL_F_STATIC_NODES};
 use memwright::{AreaFlags, PlacePolicy, PolicyId, space::Sight};
 use memwright_table::{Bits, Extent, MAX_NODES, Page, PageRange};
 
@@ -82,11 +82,23 @@ pub fn numa_maps(_context: &Context<'_>, subject: &Subject, text: &mut Text) -> 
             text.write_str(" stack")?;
         } else if noted.has_name() {
             text.write_str(" file=")?;
-            noted.write_name(text)?;
+            noted.write_name(&mut Words(text))?;
         }
         write_counts(text, &counts)?;
     }
     Ok(())
+}
+
+/// Text in which a name is one word: what would end it or stand for more is written as an octal number (`seq_file_path`).
+struct Words<'a>(&'a mut Text);
+
+impl Write for Words<'_> {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        text.chars().try_for_each(|character| match character {
+            '\n' | '\t' | '=' | ' ' => write!(self.0, "\\{:03o}", u32::from(character)),
+            other => self.0.write_char(other),
+        })
+    }
 }
 
 /// A policy as `mpol_to_str` shows it.
@@ -95,10 +107,16 @@ fn write_policy(text: &mut Text, policy: Option<PlacePolicy>) -> fmt::Result {
         return text.write_str("default");
     };
     text.write_str(mode_name(policy.mode))?;
-    match u32::from(policy.flags) & (MPOL_F_STATIC_NODES | MPOL_F_RELATIVE_NODES) {
-        0 => {}
-        MPOL_F_STATIC_NODES => text.write_str("=static")?,
-        _ => text.write_str("=relative")?,
+    let mut sign = '=';
+    for (flag, name) in [
+        (MPOL_F_STATIC_NODES, "static"),
+        (MPOL_F_RELATIVE_NODES, "relative"),
+        (MPOL_F_NUMA_BALANCING, "balancing"),
+    ] {
+        if u32::from(policy.flags) & flag != 0 {
+            write!(text, "{sign}{name}")?;
+            sign = '|';
+        }
     }
     if !policy.nodes.is_empty() {
         text.write_char(':')?;
