@@ -368,7 +368,8 @@ fn file(
         max_rights -= Rights::WRITE;
     }
     let mounted = open.inode().file_system.flags();
-    if mounted.contains(MountFlags::NO_EXECUTION) {
+    // Secret memory is as if it were of such a mount (`secretmem_init`).
+    if mounted.contains(MountFlags::NO_EXECUTION) || is_secret(open) {
         if plan.rights.contains(Rights::EXECUTE) {
             return Err(Errno::EPERM);
         }

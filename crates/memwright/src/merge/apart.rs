@@ -102,9 +102,12 @@ impl<M: Machine> AddressSpace<M> {
         self.core.areas.read(self.core.cpu()).merge_all
     }
 
-    /// Whether any area was ever called mergeable.
+    /// Whether pages of any area may be merged (`ksm_process_mergeable`).
     pub fn is_mergeable(&self) -> bool {
-        self.core.merge_number() != UNSCANNED
+        let areas = self.core.areas.read(self.core.cpu());
+        let all = PageRange::new(Page::new(0), Page::USER_END);
+        let mut of_all = areas.map.overlapping(all);
+        areas.merge_all || of_all.any(|area| area.flags().contains(AreaFlags::MERGEABLE))
     }
 
     /// Lets the pages of all areas, of those to come too, be merged, or of none (`PR_SET_MEMORY_MERGE`).

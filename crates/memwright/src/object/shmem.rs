@@ -601,7 +601,8 @@ impl<M: Machine> Object<M> for Shmem<M> {
             let swapped = (first..first + HUGE_PAGES)
                 .filter(|index| state.is_in_swap(*index))
                 .count() as u64;
-            if missing > limits.missing || swapped > limits.swapped {
+            // Of nothing no page is made (`collapse_file`: the part may have been cut off meanwhile).
+            if missing == HUGE_PAGES || missing > limits.missing || swapped > limits.swapped {
                 return Err(CollapseError::NotEligible);
             }
         }

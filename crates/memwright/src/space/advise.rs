@@ -217,6 +217,8 @@ fn check_flag<M: Machine>(
         Advice::WipeOnFork => area.object().is_some(),
         // Memory that may be dropped never loses these.
         Advice::KeepOnFork | Advice::DoDump => area.flags.contains(AreaFlags::DROPPABLE),
+        // What never grows goes to no child again, once it was said that it does not.
+        Advice::DoFork => area.flags.contains(AreaFlags::HUGETLB),
         _ => false,
     };
     if refused {

@@ -168,7 +168,9 @@ impl<M: Machine> Core<M> {
             let part = area.range().intersect(rest);
             let first = area.start().number().next_multiple_of(HUGE_PAGES);
             let any = around(Page::new(first));
-            if !self.area_may_be_huge(area, any, HugeAsker::Program) {
+            // Memory in which no page of its own was ever made is not looked at (`__thp_vma_allowable_orders`).
+            let untouched = area.object().is_none() && !area.has_faulted();
+            if untouched || !self.area_may_be_huge(area, any, HugeAsker::Program) {
                 return Err(AdviseError::NotApplicable(part.start.address()));
             }
             drop(areas);

@@ -14,7 +14,7 @@ use crate::{
 };
 use alloc::sync::Arc;
 use core::fmt::{self, Write};
-use memwright::Totals;
+use memwright::{HugeRefusal, Totals};
 
 /// The sets of signals that `/proc` shows.
 #[derive(Clone, Copy, Debug, Default)]
@@ -112,6 +112,10 @@ pub fn status(context: &Context<'_>, subject: &Subject, text: &mut Text) -> fmt:
             .unwrap_or_default();
         let code = addresses.code_end.next_multiple_of(4096) - (addresses.code_start & !4095);
         write_memory(text, &space.totals(), code / 4096)?;
+        let enabled = space.huge_refusal() != HugeRefusal::Everywhere;
+        writeln!(text, "THP_enabled:\t{}", u8::from(enabled))?;
+        // No bits of an address are masked.
+        writeln!(text, "untag_mask:\t{:#x}", u64::MAX)?;
     }
     writeln!(text, "Threads:\t{}", process.threads().len())?;
     let sets = signal_sets(subject);
