@@ -173,6 +173,8 @@ static void secrets(void)
 	CHECK_FAILS((long)mmap(NULL, PAGE, RW, MAP_PRIVATE, file, 0), EINVAL);
 	char *secret = mmap(NULL, 2 * PAGE, RW, MAP_SHARED, file, 0);
 	NEED(secret != MAP_FAILED);
+	CHECK_FAILS(mmap(NULL, PAGE, PROT_READ | PROT_EXEC, MAP_SHARED, file, 0), EPERM);
+	CHECK_FAILS(mprotect(secret, PAGE, PROT_READ | PROT_EXEC), EACCES);
 	for (int present = 0; present < 2; present++) {
 		CHECK_FAILS(splice_in(ends[1], secret, PAGE, 0), EFAULT);
 		struct iovec own = { bytes, 16 }, other = { secret, 16 };

@@ -55,6 +55,7 @@ const PROGRAMS: &[&str] = &[
     "proc",
     "memory_files",
     "memory_totals alone",
+    "memory_calls",
     "soft_dirty no-faults",
     "userfault",
     "userfault_bad",
