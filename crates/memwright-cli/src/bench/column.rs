@@ -77,7 +77,7 @@ impl Column {
         machine: &Machine,
         limit: Duration,
     ) -> anyhow::Result<Vec<Record>> {
-        let limit = limit.as_secs().to_string();
+        let limit = limit.as_secs_f64().to_string();
         records::parse(&self.itself(program, run, machine, &["--timeout", &limit])?)
     }
 

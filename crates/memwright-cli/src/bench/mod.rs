@@ -91,9 +91,12 @@ fn columns(args: &BenchArgs) -> anyhow::Result<Vec<Column>> {
     for (index, column) in columns.iter().enumerate() {
         let title = column.title();
         if columns[..index].iter().any(|other| other.title() == title) {
-            return Err(anyhow!(
-                "two columns are called {title}; name one: --kernel NAME=IMAGE"
-            ));
+            return Err(match column {
+                Column::Memwright { policies } => anyhow!("--policy {policies} is there twice"),
+                Column::Linux(_) => {
+                    anyhow!("two columns are called {title}; name one: --kernel NAME=IMAGE")
+                }
+            });
         }
     }
     Ok(columns)
@@ -176,9 +179,11 @@ fn measure_run(
 }
 
 fn list(chosen: &[&Experiment]) -> anyhow::Result<u8> {
+    let width = chosen.iter().map(|one| one.name.len()).max();
+    let width = width.unwrap_or_default();
     let mut text = String::new();
     for one in chosen {
-        text.push_str(&format!("{:20} {}\n", one.name, one.question));
+        text.push_str(&format!("{:width$}  {}\n", one.name, one.question));
     }
     print(&text)?;
     Ok(0)
