@@ -219,8 +219,10 @@ pub struct BenchArgs {
 #[command(
     override_usage = "memwright compare --kernel NAME=IMAGE --kernel NAME=IMAGE [OPTIONS] PROGRAM [ARGS]...",
     after_help = CODES_HELP,
+    // What conflicts with `--kernel` as it is, and what has no meaning here.
+    mut_arg("native", |arg| arg.hide(true)),
     mut_arg("parallel", |arg| arg.hide(true)),
-    mut_arg("no_count", |arg| arg.hide(true)),
+    mut_arg("no_count", |arg| arg.hide(true).conflicts_with("kernel")),
     mut_arg("trace", |arg| arg.hide(true)),
     mut_arg("strace", |arg| arg.hide(true)),
     mut_arg("policies", |arg| arg.hide(true)),
@@ -240,11 +242,14 @@ pub struct CompareArgs {
 #[command(
     override_usage = "memwright check --baseline FILE [OPTIONS] PROGRAM [ARGS]...",
     after_help = CODES_HELP,
-    mut_arg("parallel", |arg| arg.hide(true)),
-    mut_arg("no_count", |arg| arg.hide(true)),
-    mut_arg("trace", |arg| arg.hide(true)),
-    mut_arg("strace", |arg| arg.hide(true)),
-    mut_arg("gdb", |arg| arg.hide(true))
+    // A check that left out what it was asked for would say something else than it seems to.
+    mut_arg("native", |arg| arg.hide(true).conflicts_with("baseline")),
+    mut_arg("parallel", |arg| arg.hide(true).conflicts_with("baseline")),
+    mut_arg("no_count", |arg| arg.hide(true).conflicts_with("baseline")),
+    mut_arg("trace", |arg| arg.hide(true).conflicts_with("baseline")),
+    mut_arg("strace", |arg| arg.hide(true).conflicts_with("baseline")),
+    mut_arg("gdb", |arg| arg.hide(true).conflicts_with("baseline")),
+    mut_arg("dry_run", |arg| arg.hide(true).conflicts_with("baseline"))
 )]
 pub struct CheckArgs {
     /// What `memwright run --json FILE` wrote, with --kernel or without.

@@ -14,7 +14,7 @@ use crate::args::RunArgs;
 use crate::guest::program::Program;
 use crate::qemu::machine::Clock;
 use crate::rows;
-use crate::run::Finished;
+use crate::run::{self, Finished};
 
 /// Version of the document's form: a higher one when a name changes its meaning or goes. New names keep it.
 pub const SCHEMA: u32 = 1;
@@ -69,6 +69,11 @@ pub fn settings(args: &RunArgs) -> Vec<String> {
     settings
         .map(|(name, value)| format!("{name}={value}"))
         .collect()
+}
+
+/// What a document says of a descriptor that is a terminal: programs do something else there.
+fn terminal((name, is): (&'static str, bool)) -> Option<String> {
+    is.then(|| format!("terminal={name}"))
 }
 
 /// The hashes of everything that ran.
@@ -157,7 +162,10 @@ impl Document {
                 Clock::Host => "host",
             },
             policies: run.args.policies.clone(),
-            settings: settings(run.args),
+            settings: settings(run.args)
+                .into_iter()
+                .chain(run::descriptors().into_iter().filter_map(terminal))
+                .collect(),
             outcome: run
                 .report
                 .outcome

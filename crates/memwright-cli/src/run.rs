@@ -23,7 +23,7 @@ use crate::qemu::process::Process;
 use crate::qemu::{launch, version};
 use crate::report::Hashes;
 use crate::session::{Report, Session, say};
-use crate::size::{MemorySize, SwapKind, in_mebibytes};
+use crate::size::{HugePages, MemorySize, SwapKind, in_mebibytes};
 use crate::symbolise::Symbols;
 use crate::window::Window;
 use crate::{ending, folder, gdb, kernel, lab, watch};
@@ -219,6 +219,15 @@ fn drive(
     Ok((report, process.was_cut(), live))
 }
 
+/// The names of descriptors 0 to 2, and whether each is a terminal, here and in the guest.
+pub fn descriptors() -> [(&'static str, bool); 3] {
+    [
+        ("stdin", io::stdin().is_terminal()),
+        ("stdout", io::stdout().is_terminal()),
+        ("stderr", io::stderr().is_terminal()),
+    ]
+}
+
 /// Finds PROGRAM and collects the guest's files.
 ///
 /// # Errors
@@ -322,15 +331,15 @@ fn options(args: &RunArgs, program: &Path, folder: &Path) -> Result<Vec<String>,
             ))
         })
     };
-    let terminal = |is: bool| if is { "tty" } else { "pipe" };
     let mut lines = vec![
         format!("program={}", text(program)?),
         format!("epoch={}", initrd::EPOCH),
         "seed=1".to_owned(),
-        format!("stdin={}", terminal(io::stdin().is_terminal())),
-        format!("stdout={}", terminal(io::stdout().is_terminal())),
-        format!("stderr={}", terminal(io::stderr().is_terminal())),
     ];
+    lines.extend(descriptors().map(|(name, terminal)| {
+        let kind = if terminal { "tty" } else { "pipe" };
+        format!("{name}={kind}")
+    }));
     let size = [
         rustix::stdio::stdout(),
         rustix::stdio::stderr(),
@@ -372,16 +381,21 @@ fn options(args: &RunArgs, program: &Path, folder: &Path) -> Result<Vec<String>,
     Ok(lines)
 }
 
-/// The archive and the files that the kernel unpacks from it stand in memory at once.
+/// The archive and the files that the kernel unpacks from it stand in memory at once, beside the pool of huge pages.
 fn check_size(tree: &Tree, args: &RunArgs) -> Result<(), Failure> {
-    let needed = 2 * tree.size() + KERNEL_MEMORY;
+    let pool = args.hugetlb.map_or(0, HugePages::bytes);
+    let needed = (2 * tree.size() + KERNEL_MEMORY).saturating_add(pool);
     if needed <= args.memory().bytes() {
         return Ok(());
     }
+    let beside = match pool {
+        0 => String::new(),
+        pool => format!(" beside the {} of --hugetlb", in_mebibytes(pool)),
+    };
     Err(Failure::Broken(anyhow!(
-        "the guest's files take {}; unpacking them needs --memory {}M or more",
+        "the guest's files take {}; unpacking them{beside} needs --memory {}M or more",
         in_mebibytes(tree.size()),
-        needed.next_multiple_of(1 << 20) >> 20
+        needed.div_ceil(1 << 20)
     )))
 }
 

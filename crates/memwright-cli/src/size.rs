@@ -84,6 +84,11 @@ impl HugePages {
     pub fn count(self) -> u64 {
         self.0
     }
+
+    /// Their bytes.
+    pub fn bytes(self) -> u64 {
+        self.0.saturating_mul(2 << 20)
+    }
 }
 
 /// Parses a size as [`parse_memory_size`] does, and rounds it up to huge pages.

@@ -2,12 +2,13 @@
 
 use std::ffi::OsString;
 use std::fs;
-use std::io;
+use std::io::{self, IsTerminal};
 use std::os::fd::AsFd;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 
 use anyhow::{Context, anyhow};
+use rustix::process::Signal;
 use serde_json::Value;
 
 use super::document::{Document, KIND};
@@ -17,6 +18,8 @@ use super::output::{self, Outputs};
 use crate::args::{CheckArgs, FailOn, RunArgs, Vary};
 use crate::failure::{DIFFERENCE, Failure, TIMEOUT};
 use crate::folder::private_folder;
+use crate::qemu::launch;
+use crate::report::Ending;
 use crate::session::{say, show, write_fully};
 use crate::sheet::{self, Cell, Row, Section, Sheet};
 
@@ -33,7 +36,10 @@ pub fn check(args: &CheckArgs) -> Result<u8, Failure> {
         .filter(|(what, one, other)| {
             one != other && !args.vary.iter().any(|vary| vary.covers(what))
         })
-        .map(|(what, ..)| what)
+        .map(|(what, one, other)| match what {
+            SETTING => format!("{SETTING}: {}", lacking(&one, &other)),
+            _ => what.to_owned(),
+        })
         .collect::<Vec<_>>();
     if !differing.is_empty() {
         return Err(Failure::Skipped(format!(
@@ -53,7 +59,8 @@ pub fn check(args: &CheckArgs) -> Result<u8, Failure> {
         write_fully(io::stdout().as_fd(), sheet::text(&sheet).as_bytes())
             .context("cannot write to standard output")?;
     }
-    let failed = failing(&sheet, args.fail_on);
+    let mut failed = failing(&sheet, args.fail_on);
+    failed.extend(other_ending(&baseline, &now));
     for line in &failed {
         say(line);
     }
@@ -72,6 +79,7 @@ impl Vary {
 
 const PROGRAM: &str = "program";
 const KERNEL: &str = "kernel";
+const SETTING: &str = "setting of the guest";
 
 fn read(path: &Path) -> anyhow::Result<Value> {
     let context = || format!("--baseline {}", path.display());
@@ -111,17 +119,22 @@ fn measure(args: &RunArgs, baseline: &Value) -> Result<Value, Failure> {
 fn run_memwright(args: &RunArgs) -> Result<Value, Failure> {
     let folder = private_folder().context("cannot make a temporary folder")?;
     let file = folder.path().join("account.json");
-    let output = Command::new("/proc/self/exe")
-        .arg("run")
-        .arg("--json")
+    let output = launch::command(Signal::TERM)
+        .args(["/proc/self/exe", "run", "--json"])
         .arg(&file)
         .args(words(args))
+        .stdin(input())
         .stdout(Stdio::null())
         .output()
         .context("cannot start the command again")?;
+    if args.verbose {
+        show(&output.stderr);
+    }
     let text = fs::read(&file).unwrap_or_default();
     serde_json::from_slice(&text).map_err(|_| {
-        show(&output.stderr);
+        if !args.verbose {
+            show(&output.stderr);
+        }
         match output.status.code() {
             Some(code) if code == i32::from(TIMEOUT) => {
                 Failure::Ended(TIMEOUT, "--timeout expired".to_owned())
@@ -129,6 +142,15 @@ fn run_memwright(args: &RunArgs) -> Result<Value, Failure> {
             _ => Failure::Guest(anyhow!("the run gave no account")),
         }
     })
+}
+
+/// The program's input: this command's, as for any run, but for a terminal, which a check is to do without.
+fn input() -> Stdio {
+    if io::stdin().is_terminal() {
+        Stdio::null()
+    } else {
+        Stdio::inherit()
+    }
 }
 
 /// The options of a run of Memwright, for another command.
@@ -152,6 +174,12 @@ fn words(args: &RunArgs) -> Vec<OsString> {
     for file in &args.files {
         words.extend([OsString::from("--file"), file.clone()]);
     }
+    if let Some(folder) = &args.keep {
+        words.extend([OsString::from("--keep"), folder.into()]);
+    }
+    if args.verbose {
+        words.push("--verbose".into());
+    }
     words.push("--".into());
     words.extend(args.command.iter().cloned());
     words
@@ -172,6 +200,7 @@ fn identities(one: &Value, other: &Value) -> Vec<(&'static str, Value, Value)> {
                     hashes(&document["companions"]),
                 ]),
             ),
+            ("list of arguments", arguments(document)),
             (KERNEL, kernel.clone()),
             (
                 "kernel command line",
@@ -182,13 +211,48 @@ fn identities(one: &Value, other: &Value) -> Vec<(&'static str, Value, Value)> {
             ("memory size", document["memory"].clone()),
             ("number of CPUs", document["cpus"].clone()),
             ("policy", document["policies"].clone()),
-            ("setting of the guest", document["settings"].clone()),
+            (SETTING, document["settings"].clone()),
         ]
     };
     let pairs = pick(one).into_iter().zip(pick(other));
     pairs
         .map(|((what, one), (_, other))| (what, one, other))
         .collect()
+}
+
+/// The program's arguments without its name: that is a path of one machine, and the program has a hash.
+fn arguments(document: &Value) -> Value {
+    let words = document["arguments"].as_array().into_iter().flatten();
+    words.skip(1).cloned().collect()
+}
+
+/// The settings that only one of two lists has.
+fn lacking(one: &Value, other: &Value) -> String {
+    let list = |value: &Value| -> Vec<String> {
+        let words = value.as_array().into_iter().flatten();
+        words.filter_map(Value::as_str).map(str::to_owned).collect()
+    };
+    let (one, other) = (list(one), list(other));
+    let only = |these: &[String], those: &[String]| {
+        let words = these.iter().filter(|word| !those.contains(word)).cloned();
+        let words: Vec<String> = words.collect();
+        if words.is_empty() {
+            "nothing".to_owned()
+        } else {
+            words.join(" ")
+        }
+    };
+    format!("{} instead of {}", only(&one, &other), only(&other, &one))
+}
+
+/// A line where the program did not end as it did: whatever its counts are, it did something else.
+fn other_ending(baseline: &Value, now: &Value) -> Option<String> {
+    let ending = |document: &Value| {
+        let ending = serde_json::from_value::<Option<Ending>>(document["outcome"].clone());
+        crate::table::ending(ending.ok().flatten())
+    };
+    let (before, now) = (ending(baseline), ending(now));
+    (before != now).then(|| format!("the program: {before} before, {now} now"))
 }
 
 fn hashes(companions: &Value) -> Value {
@@ -302,8 +366,47 @@ mod tests {
         assert_eq!(differing(&base, &account("p", "l", 1)), [KERNEL]);
         let mut other = account("p", "k", 1);
         other["settings"] = json!(["thp=always"]);
-        assert_eq!(differing(&base, &other), ["setting of the guest"]);
+        assert_eq!(differing(&base, &other), [SETTING]);
+        let mut other = account("p", "k", 1);
+        other["arguments"] = json!(["z", "y"]);
+        assert!(differing(&base, &other).is_empty(), "another path of it");
+        other["arguments"] = json!(["x", "z"]);
+        assert_eq!(differing(&base, &other), ["list of arguments"]);
         assert!(Vary::Program.covers(PROGRAM) && !Vary::Program.covers(KERNEL));
+    }
+
+    #[test]
+    fn settings_that_differ_are_named() {
+        for (one, other, said) in [
+            (
+                json!(["thp=always", "numa=1"]),
+                json!(["thp=never", "numa=1"]),
+                "thp=always instead of thp=never",
+            ),
+            (
+                json!(["terminal=stdout"]),
+                json!([]),
+                "terminal=stdout instead of nothing",
+            ),
+            (Value::Null, json!(["numa=2"]), "nothing instead of numa=2"),
+        ] {
+            assert_eq!(lacking(&one, &other), said);
+        }
+    }
+
+    #[test]
+    fn a_program_that_ends_otherwise_fails() {
+        let ended = |outcome: Value| json!({"outcome": outcome});
+        let exited = |code: i32| ended(json!({"exited": code}));
+        assert_eq!(other_ending(&exited(1), &exited(1)), None);
+        assert_eq!(
+            other_ending(&exited(0), &exited(1)).unwrap(),
+            "the program: exited with code 0 before, exited with code 1 now"
+        );
+        assert_eq!(
+            other_ending(&exited(0), &ended(json!({"killed": 6}))).unwrap(),
+            "the program: exited with code 0 before, killed by signal 6 now"
+        );
     }
 
     #[test]
