@@ -66,6 +66,12 @@ fn definitions() -> impl Iterator<Item = (&'static str, &'static str, &'static s
         .chain(PERSONALITY.iter().copied())
 }
 
+/// The names of them, in the order of reports.
+#[cfg(test)]
+pub fn names() -> impl Iterator<Item = &'static str> {
+    definitions().map(|(name, ..)| name)
+}
+
 /// A row's name in reports; one that this command does not know keeps its own.
 pub fn title(name: &str) -> &str {
     definitions()

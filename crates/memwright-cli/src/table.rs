@@ -31,18 +31,27 @@ pub fn render(document: &Document, styled: bool) -> String {
             "rows marked {REPEATS} are the same on every run with as many CPUs"
         );
     }
+    let mut idle = Vec::new();
     for group in rows::groups() {
-        let mut rows = document
-            .account
-            .iter()
+        let rows = document.account.iter();
+        let rows: Vec<_> = rows
             .filter(|(name, _)| rows::group(name) == group)
-            .peekable();
-        if rows.peek().is_some() {
-            heading(&mut out, group, styled);
+            .collect();
+        if rows.is_empty() {
+            continue;
         }
+        if rows.iter().all(|(_, value)| *value == Value::Count(0)) {
+            idle.push(group);
+            continue;
+        }
+        heading(&mut out, group, styled);
         for (name, value) in rows {
             row(&mut out, *value, document.repeats(name), rows::title(name));
         }
+    }
+    if !idle.is_empty() {
+        heading(&mut out, "All rows 0", styled);
+        line(&mut out, &idle.join(", "));
     }
     list(
         &mut out,
@@ -66,9 +75,10 @@ pub fn render(document: &Document, styled: bool) -> String {
     line(
         &mut out,
         &format!(
-            "{} of memory, {}, policy {policies}",
+            "{} of memory, {}, policy {policies}{}",
             in_mebibytes(document.memory),
-            cpus(document.cpus)
+            cpus(document.cpus),
+            settings(&document.settings)
         ),
     );
     line(
@@ -87,6 +97,14 @@ pub fn render(document: &Document, styled: bool) -> String {
     );
     out.push('\n');
     out
+}
+
+/// What the guest was told beside that, where it is not the usual.
+fn settings(all: &[String]) -> String {
+    let unusual = all
+        .iter()
+        .filter(|setting| !["thp=madvise", "numa=1"].contains(&setting.as_str()));
+    unusual.map(|setting| format!(", {setting}")).collect()
 }
 
 fn heading(out: &mut String, text: &str, styled: bool) {
@@ -165,6 +183,51 @@ mod tests {
             (12_345_678, "12,345,678"),
         ] {
             assert_eq!(grouped(count), text);
+        }
+    }
+
+    #[test]
+    fn settings_are_told_where_they_are_unusual() {
+        let told =
+            |list: &[&str]| settings(&list.iter().map(|one| (*one).to_owned()).collect::<Vec<_>>());
+        assert_eq!(told(&["thp=madvise", "numa=1"]), "");
+        assert_eq!(
+            told(&["thp=never", "swap=zram:67108864", "numa=2"]),
+            ", thp=never, swap=zram:67108864, numa=2"
+        );
+    }
+
+    /// The transcript in the README has the rows that there are: none more, none under another name, no group left out.
+    #[test]
+    fn the_readme_shows_these_rows() {
+        let text = include_str!("../../../README.md");
+        let start = text.find("Memory account of").unwrap();
+        let end = text[start..].find("From a checkout").unwrap();
+        let block = text[start..start + end].lines().map(str::trim);
+        let block: Vec<&str> = block.collect();
+        let names: Vec<&str> = rows::names().collect();
+        for group in rows::groups().filter(|group| *group != "Locks") {
+            let titles = names
+                .iter()
+                .filter(|name| rows::group(name) == group)
+                .map(|name| rows::title(name));
+            let Some(place) = block.iter().position(|shown| *shown == group) else {
+                let idle = block.iter().position(|shown| *shown == "All rows 0");
+                let groups: Vec<&str> = block[idle.unwrap() + 1].split(", ").collect();
+                assert!(groups.contains(&group), "{group}");
+                continue;
+            };
+            let shown = block[place + 1..]
+                .iter()
+                .take_while(|line| !line.is_empty());
+            let mut shown: Vec<&str> = shown
+                .map(|line| line.split_once("  ").unwrap().1.trim())
+                .collect();
+            // The kernel has an order of its own.
+            let mut expected: Vec<&str> = titles.collect();
+            shown.sort_unstable();
+            expected.sort_unstable();
+            assert_eq!(shown, expected, "{group}");
         }
     }
 }
