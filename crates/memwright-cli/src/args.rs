@@ -60,7 +60,8 @@ pub struct RunArgs {
     pub kernel: Vec<String>,
 
     /// Run on this machine itself, with its own counters where it has any: to see what a count means in time.
-    #[arg(long, conflicts_with_all = ["kernel", "parallel", "swap", "trace", "strace", "policies", "gdb", "selftest", "keep", "files", "json"])]
+    #[arg(long, conflicts_with_all = ["kernel", "parallel", "swap", "trace", "strace", "policies", "gdb", "selftest", "keep", "files", "json",
+        "memory", "cpus", "thp", "thp_sizes", "hugetlb", "numa", "environment", "timeout", "dry_run", "verbose"])]
     pub native: bool,
 
     /// With --kernel: run once, and do not compare with a second run.
