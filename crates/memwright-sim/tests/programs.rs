@@ -229,6 +229,7 @@ fn start(way: u64, seed: u64) -> Lockstep {
     if way % 6 == 1 {
         device.defer(4);
     }
+    let folios = FOLIOS[(way / 8) as usize % FOLIOS.len()];
     let lockstep = match way % 8 {
         _ if is_huge(way) => huge(options, THP[(way / HUGE_EVERY) as usize % THP.len()]),
         // Some machines have no swap.
@@ -236,14 +237,14 @@ fn start(way: u64, seed: u64) -> Lockstep {
         5 => {
             let frames = SHORT_FRAMES;
             let options = MachineOptions { frames, ..options };
-            let lockstep = Lockstep::new(options, adversary);
+            let lockstep = Lockstep::new(options, adversary).in_folios(folios);
             lockstep.with_swap(device).reclaiming()
         }
+        6 => {
+            let lockstep = Lockstep::new(options, adversary).in_folios(folios);
+            lockstep.with_swap(device)
+        }
         _ => Lockstep::new(options, adversary).with_swap(device),
-    };
-    let lockstep = match way % 8 {
-        5 | 6 if !is_huge(way) => lockstep.in_folios(FOLIOS[(way / 8) as usize % FOLIOS.len()]),
-        _ => lockstep,
     };
     let memory = lockstep.host().memory();
     let zeroes = &memory.merging().settings().zero_pages;
