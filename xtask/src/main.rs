@@ -5,7 +5,8 @@
 
 #![forbid(unsafe_code)]
 
-mod ci;
+mod checks;
+mod clock;
 mod conformance;
 mod demo;
 mod experiments;
@@ -17,18 +18,27 @@ mod mutants;
 mod programs;
 mod recorded;
 mod room;
+mod run;
 mod shell;
 mod suite;
+mod tier;
 mod unsafe_code;
 
 use std::process::ExitCode;
+use suite::Shard;
+use tier::Tier;
 
 const USAGE: &str = "\
 usage: cargo xtask TASK
 
   demo      install what is missing, build, run real programs on Memwright, print their accounts
-  test      every test of the workspace, on the host and under QEMU; closes with one line for all
-  ci        what test runs, plus format, lints, documentation and the oldest compiler; seconds per stage
+  test      tests of every crate on the host and of every program under QEMU, the long ones in part; 15 minutes on two
+            cores from a fresh clone. Closes with the time of each stage, the slowest tests, and one line for all
+  test --full [--shard I/N]
+            every test, whole, or the I-th of N parts; takes hours
+  test --list
+            which tests the first tiers leave out, as docs/correctness.md has it
+  ci        what test runs and more of it, plus format, lints, documentation, Miri and the oldest compiler; 50 minutes
   conformance [OPTION]... [TEST]...
             run Linux's own mm selftests, all that are expected to run or those that are named; options in
             docs/conformance.md
@@ -57,8 +67,19 @@ fn main() -> ExitCode {
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let outcome = match arguments.as_slice() {
         ["demo"] => demo::run(),
-        ["test"] => suite::run(),
-        ["ci"] => ci::run(),
+        ["test"] => run::run(Tier::Test, Shard::WHOLE),
+        ["test", "--full"] => run::run(Tier::Full, Shard::WHOLE),
+        ["test", "--full", "--shard", part] => match Shard::parse(part) {
+            Some(shard) => run::run(Tier::Full, shard),
+            None => Err(anyhow::anyhow!(
+                "--shard I/N, with I from 1 to N, not {part}"
+            )),
+        },
+        ["test", "--list"] => {
+            print!("{}", suite::markdown());
+            Ok(())
+        }
+        ["ci"] => run::run(Tier::Ci, Shard::WHOLE),
         ["conformance", rest @ ..] => conformance::run(rest),
         ["experiments", rest @ ..] => experiments::run(rest),
         ["recorded"] => recorded::run(false).and_then(|outcome| match outcome {

@@ -1,6 +1,7 @@
 //! Kernel images under a real QEMU: small ones made here that misbehave, each in its way, and Debian's.
 
 mod elsewhere;
+mod skipped;
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -217,7 +218,7 @@ fn debians_image(folder: &TempDir) -> Option<PathBuf> {
         let added = run(folder, &["kernels", "add", "debian:trixie"]).output();
         let added = added.unwrap();
         if added.status.code() == Some(3) {
-            println!("skipped: {}", String::from_utf8_lossy(&added.stderr).trim());
+            skipped::skipped(&String::from_utf8_lossy(&added.stderr));
             return None;
         }
     }

@@ -3,6 +3,8 @@
 //! The kernel is Debian's, uncompressed: the call of its page-fault handler is led over a jump that is written into the
 //! padding before that function. Nothing else of the image changes.
 
+mod skipped;
+
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -102,7 +104,7 @@ fn uncompressed(image: &[u8], folder: &TempDir) -> Option<Vec<u8>> {
     match output {
         Ok(output) => Some(output.stdout),
         Err(error) => {
-            println!("skipped: {tool}: {error}");
+            skipped::skipped(&format!("{tool}: {error}"));
             None
         }
     }
@@ -161,7 +163,7 @@ fn one_instruction_more_in_the_fault_path_is_one_for_each_fault() {
         .split_whitespace()
         .skip_while(|word| *word != "-kernel");
     let Some(image) = words.nth(1) else {
-        println!("skipped: memwright kernels add debian:trixie");
+        skipped::skipped("no kernel image: memwright kernels add debian:trixie");
         return;
     };
     let Some(mut kernel) = uncompressed(&fs::read(image).unwrap(), &folder) else {

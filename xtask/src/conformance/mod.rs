@@ -13,6 +13,7 @@ mod source;
 mod tap;
 
 use crate::shell;
+use crate::tier::Tier;
 use anyhow::{Result, bail};
 use std::path::PathBuf;
 
@@ -58,13 +59,17 @@ pub fn run(arguments: &[&str]) -> Result<()> {
     }
 }
 
-/// The bounded part that is run before each change lands, with these policies.
+/// The tests of a tier, with these policies: all that are expected to run in the full tier, else a slice.
 ///
 /// # Errors
 /// As [`run()`], but what is not as expected is in the totals.
-pub fn run_slice(policies: &[&str]) -> Result<Outcome> {
+pub fn run_in(tier: Tier, policies: &[&str]) -> Result<Outcome> {
     let policies = policies.iter().flat_map(|policy| ["--policy", policy]);
-    let arguments: Vec<&str> = ["--slice"].into_iter().chain(policies).collect();
+    let slice = match tier {
+        Tier::Test | Tier::Ci => Some("--slice"),
+        Tier::Full => None,
+    };
+    let arguments: Vec<&str> = slice.into_iter().chain(policies).collect();
     let settings = Settings::parse(&arguments, |name| std::env::var(name).ok())?;
     run_with(&settings)
 }

@@ -8,9 +8,12 @@ use super::script::Abilities;
 use super::sides::Sides;
 use super::{Against, Settings, model, replay, search};
 use crate::shell;
+use crate::tier::Tier;
 
 /// Operations on the memory manager and the model.
 const ON_MODEL: usize = 60_000;
+/// The same in the full tier.
+const ALL_ON_MODEL: usize = 1_000_000;
 /// Operations on the host's Linux and on Memwright.
 const ON_LINUX: usize = 20_000;
 /// The Linux whose word counts, by version and release: the rules say what it does differently. Another may differ in
@@ -34,17 +37,28 @@ const NEEDED: [&str; 10] = [
 pub enum Outcome {
     /// Nothing differs.
     Same,
-    /// Why the host's Linux could not be asked; the model was.
+    /// Why the host's Linux could not be asked.
     Skipped(String),
 }
 
-/// Compares with the model; then, where the host's Linux is one that is known, replays the scripts that found something
-/// and makes more, on it and on Memwright.
+/// Compares with the model, as many operations as the tier asks for.
+///
+/// # Errors
+/// A difference, a build.
+pub fn run_on_model(tier: Tier) -> Result<()> {
+    let operations = match tier {
+        Tier::Test | Tier::Ci => ON_MODEL,
+        Tier::Full => ALL_ON_MODEL,
+    };
+    model::run(&Settings::of(Against::Model, operations))
+}
+
+/// Where the host's Linux is one that is known, replays the scripts that found something and makes more, on it and on
+/// Memwright.
 ///
 /// # Errors
 /// A difference, a guest that failed, a build.
-pub fn run() -> Result<Outcome> {
-    model::run(&Settings::of(Against::Model, ON_MODEL))?;
+pub fn run_on_linux() -> Result<Outcome> {
     let settings = Settings::of(Against::HostAndGuest, ON_LINUX);
     let sides = Sides::prepare(&settings.folder)?;
     let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();

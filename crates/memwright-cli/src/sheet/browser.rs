@@ -1,5 +1,8 @@
 //! The page in a real browser, where there is one: that everything on it can be seen.
 
+#[path = "../../tests/skipped/mod.rs"]
+mod skipped;
+
 use std::fs;
 use std::process::Command;
 
@@ -44,7 +47,7 @@ document.body.append(pre);
 #[test]
 fn a_browser_shows_all_of_it() {
     if !std::path::Path::new(BROWSER).exists() {
-        println!("skipped: {BROWSER} is missing");
+        skipped::skipped(&format!("{BROWSER} is missing"));
         return;
     }
     let folder = tempfile::tempdir().unwrap();

@@ -1,7 +1,8 @@
 //! The tests that boot the kernel under QEMU.
 //!
 //! Two boots at a time; every run but those of parallel CPUs is made twice and compared, and ends with a clean audit. The
-//! kernel here has debug assertions on; one test runs the image that the command embeds.
+//! kernel here has debug assertions on; one test runs the image that the command embeds. Under `cargo xtask test` and
+//! `cargo xtask ci` a part of the programs is run, and a part of the runs repeated: see `tier.rs`.
 
 mod bench;
 mod busybox;
@@ -23,6 +24,7 @@ mod rounds;
 mod scale;
 mod shared;
 mod stress;
+mod tier;
 mod versions;
 
 use libtest_mimic::{Arguments, Trial};
@@ -49,6 +51,9 @@ fn main() {
     trials.extend(installed::trials());
     trials.extend(versions::trials());
     trials.extend(places::trials());
+    if let Some(chosen) = tier::chosen() {
+        trials.retain(|trial| chosen.iter().any(|name| name == trial.name()));
+    }
     if !arguments.list {
         prepare::prepare();
     }

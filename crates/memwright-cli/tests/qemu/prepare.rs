@@ -4,8 +4,11 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 
-/// Builds what is not up to date, by the task that also does it for a user.
+/// Builds what is not up to date, by the task that also does it for a user; unless that task started this process.
 pub fn prepare() {
+    if std::env::var_os("MEMWRIGHT_PREPARED").is_some() {
+        return;
+    }
     let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     let status = cargo
         .args(["run", "-q", "-p", "xtask", "--", "guest"])
@@ -20,6 +23,10 @@ pub fn prepare() {
 pub fn later_qemu() -> bool {
     static THERE: OnceLock<bool> = OnceLock::new();
     *THERE.get_or_init(|| {
+        // `cargo xtask` asks once for all processes.
+        if let Ok(answer) = std::env::var("MEMWRIGHT_LATER_QEMU") {
+            return answer == "yes";
+        }
         let output = Command::new(env!("CARGO_BIN_EXE_memwright"))
             .args(["run", "--timeout", "60"])
             .arg(busybox())

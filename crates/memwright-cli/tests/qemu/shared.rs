@@ -2,6 +2,7 @@
 
 use crate::guest::{Ending, Guest};
 use crate::prepare::{later_qemu, program};
+use crate::tier;
 use libtest_mimic::{Completion, Failed, Trial};
 use std::sync::{Arc, OnceLock};
 
@@ -10,11 +11,19 @@ use std::sync::{Arc, OnceLock};
 pub struct Boot {
     label: String,
     guest: Guest,
-    names: Vec<&'static str>,
+    content: Content,
     /// Finds in the boot's output whether the program of this name passed.
     judge: Judge,
     /// Whether it needs the later QEMU.
     later: bool,
+}
+
+/// What a boot runs.
+enum Content {
+    /// Programs, each with its arguments, linked in this way. Those of tests that are not asked for are left out.
+    Programs(String, Vec<&'static str>),
+    /// What the guest's command line says; it tells of each of these.
+    Fixed(Vec<&'static str>),
 }
 
 type Judge = fn(&Ending, &str) -> Result<(), Failed>;
@@ -24,8 +33,8 @@ impl Boot {
     pub fn of(group: &str, variant: &str, programs: &[&'static str]) -> Boot {
         Boot {
             label: format!("{group}::{variant}"),
-            guest: boot(variant, programs).untraced(),
-            names: programs.iter().map(|words| name_of(words)).collect(),
+            guest: boot(variant, &[]).untraced(),
+            content: Content::Programs(variant.to_owned(), programs.to_vec()),
             judge: passed,
             later: false,
         }
@@ -36,7 +45,7 @@ impl Boot {
         Boot {
             label: label.to_owned(),
             guest,
-            names,
+            content: Content::Fixed(names),
             judge,
             later: false,
         }
@@ -72,18 +81,34 @@ impl Boot {
     /// One test for each program.
     pub fn trials(self) -> Vec<Trial> {
         let made: Arc<OnceLock<Result<Ending, Failed>>> = Arc::default();
-        let (later, judge) = (self.later, self.judge);
-        let trial = |name: &&'static str| {
-            let (name, made, guest) = (*name, made.clone(), self.guest.clone());
-            Trial::ignorable_test(format!("{}::{name}", self.label), move || {
+        let (later, judge, label) = (self.later, self.judge, self.label);
+        let chosen = tier::chosen();
+        let is_chosen = |name: &str| {
+            let name = format!("{label}::{name}");
+            let listed = |chosen: &Vec<String>| chosen.contains(&name);
+            chosen.as_ref().is_none_or(listed)
+        };
+        let (guest, names) = match self.content {
+            Content::Fixed(names) => (self.guest, names),
+            Content::Programs(variant, mut programs) => {
+                programs.retain(|words| is_chosen(name_of(words)));
+                let guest = with_programs(self.guest, &variant, &programs);
+                (guest, programs.iter().map(|words| name_of(words)).collect())
+            }
+        };
+        let trial = |name: &'static str| {
+            let (made, guest) = (made.clone(), guest.clone());
+            let test = move || {
                 if later && !later_qemu() {
                     return Ok(Completion::ignored_with("no later QEMU"));
                 }
                 let ending = made.get_or_init(|| guest.run()).as_ref();
                 judge(ending.map_err(Clone::clone)?, name).map(|()| Completion::Completed)
-            })
+            };
+            // `cargo xtask` reads in the list which tests share a boot, and runs them in one process.
+            Trial::ignorable_test(format!("{label}::{name}"), test).with_kind("boot")
         };
-        self.names.iter().map(trial).collect()
+        names.into_iter().map(trial).collect()
     }
 }
 
@@ -109,15 +134,20 @@ fn name_of(words: &str) -> &str {
 
 /// A run of these programs, each with its arguments, one after another.
 pub fn boot(variant: &str, programs: &[&str]) -> Guest {
-    let lines: Vec<String> = programs
-        .iter()
-        .map(|words| format!("/programs/{words}"))
-        .collect();
-    let arguments: Vec<&str> = lines.iter().map(String::as_str).collect();
-    let mut guest = Guest::new(program(variant, "suite"), &arguments);
+    with_programs(
+        Guest::new(program(variant, "suite"), &[]),
+        variant,
+        programs,
+    )
+}
+
+/// Adds these programs to those that a run's `suite` starts.
+fn with_programs(mut guest: Guest, variant: &str, programs: &[&str]) -> Guest {
     for words in programs {
         let name = name_of(words);
-        guest = guest.file(&program(variant, name), &format!("/programs/{name}"));
+        guest = guest
+            .argument(&format!("/programs/{words}"))
+            .file(&program(variant, name), &format!("/programs/{name}"));
     }
     guest
 }

@@ -1,0 +1,88 @@
+//! Checks of the source: format, lints, documentation, the oldest compiler.
+
+use crate::run::Outcome;
+use crate::{install, shell};
+use anyhow::Result;
+use std::process::Command;
+use std::time::Instant;
+
+/// The oldest compiler that the library crates promise to build with.
+const OLDEST: &str = "1.85";
+
+/// The crates that make that promise.
+const LIBRARIES: &[&str] = &[
+    "memwright-table",
+    "memwright",
+    "memwright-sim",
+    "memwright-linux",
+];
+
+/// The source is formatted as `cargo fmt` does it.
+pub fn format(deadline: Instant) -> Result<Outcome> {
+    cargo(&["fmt", "--all", "--", "--check"], &[], deadline)
+}
+
+/// No lint of clippy applies to what runs on the host.
+pub fn host_lints(deadline: Instant) -> Result<Outcome> {
+    cargo(
+        &["clippy", "--all-targets", "--", "-D", "warnings"],
+        &[],
+        deadline,
+    )
+}
+
+/// No lint of clippy applies to the kernel.
+pub fn kernel_lints(deadline: Instant) -> Result<Outcome> {
+    let target = install::KERNEL_TARGET;
+    let package = ["clippy", "-p", "memwright-kernel", "--target", target];
+    let arguments = [&package[..], &["--", "-D", "warnings"]].concat();
+    cargo(&arguments, &[], deadline)
+}
+
+/// The documentation builds without a warning.
+pub fn documentation(deadline: Instant) -> Result<Outcome> {
+    cargo(
+        &["doc", "--no-deps"],
+        &[("RUSTDOCFLAGS", "-D warnings")],
+        deadline,
+    )
+}
+
+fn cargo(arguments: &[&str], variables: &[(&str, &str)], deadline: Instant) -> Result<Outcome> {
+    let mut command = shell::cargo(arguments);
+    command.envs(variables.iter().copied());
+    shell::run_until(&mut command, deadline)?;
+    Ok(Outcome::Passed)
+}
+
+/// The library crates build with the oldest compiler that they promise.
+pub fn oldest_compiler(deadline: Instant) -> Result<Outcome> {
+    let mut installation = Command::new("rustup");
+    installation.args([
+        "toolchain",
+        "install",
+        OLDEST,
+        "--profile",
+        "minimal",
+        "--no-self-update",
+    ]);
+    if shell::run_until(&mut installation, deadline).is_err() {
+        return Ok(Outcome::Skipped(format!(
+            "Rust {OLDEST} cannot be installed here"
+        )));
+    }
+    let mut check = Command::new("rustup");
+    check
+        .args(["run", OLDEST, "cargo", "check", "--locked"])
+        .current_dir(shell::root());
+    for library in LIBRARIES {
+        check.args(["-p", library]);
+    }
+    // A folder of its own, so that it does not throw out what the other compiler built.
+    check
+        .env("CARGO_TARGET_DIR", shell::target_folder().join("oldest"))
+        .env_remove("CARGO")
+        .env_remove("RUSTC");
+    shell::run_until(&mut check, deadline)?;
+    Ok(Outcome::Passed)
+}

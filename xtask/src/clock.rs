@@ -1,0 +1,101 @@
+//! How long something took, by the clock and by the processors.
+
+use std::fs;
+use std::ops::AddAssign;
+use std::time::{Duration, Instant};
+
+/// What something took.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Took {
+    /// By the clock.
+    pub clock: Duration,
+    /// User and system time of the processes that did it.
+    pub processor: Duration,
+}
+
+impl AddAssign for Took {
+    fn add_assign(&mut self, other: Took) {
+        self.clock += other.clock;
+        self.processor += other.processor;
+    }
+}
+
+/// A measurement that was begun.
+pub struct Begun {
+    clock: Instant,
+    processor: Duration,
+}
+
+impl Begun {
+    pub fn now() -> Begun {
+        Begun {
+            clock: Instant::now(),
+            processor: processor("self").unwrap_or_default(),
+        }
+    }
+
+    /// What passed since then. Processes that this one started count once they have ended.
+    pub fn took(&self) -> Took {
+        let processor = processor("self").unwrap_or_default();
+        Took {
+            clock: self.clock.elapsed(),
+            processor: processor.saturating_sub(self.processor),
+        }
+    }
+}
+
+/// Processor time of a process and of its children that have ended.
+pub fn processor(process: &str) -> Option<Duration> {
+    parse(&fs::read_to_string(format!("/proc/{process}/stat")).ok()?).map(|stat| stat.processor)
+}
+
+/// Whether a process that has not been waited for has ended.
+pub fn has_ended(process: u32) -> bool {
+    fs::read_to_string(format!("/proc/{process}/stat"))
+        .ok()
+        .and_then(|text| parse(&text))
+        .is_none_or(|stat| matches!(stat.state, 'Z' | 'X'))
+}
+
+#[derive(Debug, PartialEq, Eq)]
+struct Stat {
+    state: char,
+    processor: Duration,
+}
+
+/// Linux reports these times in units of USER_HZ, which is 100 on x86 (proc_pid_stat(5)).
+const TICK: Duration = Duration::from_millis(10);
+
+fn parse(text: &str) -> Option<Stat> {
+    // The name of the command, in parentheses, may contain anything.
+    let (_, rest) = text.rsplit_once(')')?;
+    let mut words = rest.split_ascii_whitespace();
+    let state = words.next()?.chars().next()?;
+    // utime, stime, cutime and cstime are fields 14 to 17; the state is the third.
+    let ticks = words
+        .skip(10)
+        .take(4)
+        .map(|word| word.parse::<u32>().ok())
+        .sum::<Option<u32>>()?;
+    Some(Stat {
+        state,
+        processor: TICK * ticks,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_of_a_process_and_of_its_children_are_added() {
+        let text = "12 (a b) c) Z 1 12 12 0 -1 4194560 99 88 0 0 100 20 3 4 39 19 1 0 1000 0 0";
+        let expected = Stat {
+            state: 'Z',
+            processor: Duration::from_millis(1270),
+        };
+        assert_eq!(parse(text), Some(expected));
+        assert_eq!(parse(""), None);
+        assert!(processor("self").is_some());
+    }
+}

@@ -1,0 +1,180 @@
+//! The test binaries of the workspace and the tests in them.
+
+use crate::shell;
+use anyhow::{Context, Result, bail, ensure};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// An executable that cargo built.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Binary {
+    /// The package, and for integration tests a slash and the test's name: `memwright-sim/cow`.
+    pub name: String,
+    pub path: PathBuf,
+    /// The package's folder, in which cargo starts tests.
+    pub folder: PathBuf,
+    /// Whether it is made of tests, rather than a program.
+    tests: bool,
+}
+
+/// What a build made.
+pub struct Built {
+    pub tests: Vec<Binary>,
+    /// The command that the tests start.
+    pub memwright: PathBuf,
+}
+
+/// Builds every test of the workspace.
+///
+/// # Errors
+/// When something does not build.
+pub fn build() -> Result<Built> {
+    // The kernel's own binary has no tests: cargo does not link it for the host.
+    let mut command = shell::cargo([
+        "test",
+        "--workspace",
+        "--no-run",
+        "--message-format=json-render-diagnostics",
+    ]);
+    shell::step(&shell::line(&command));
+    let output = command
+        .stderr(Stdio::inherit())
+        .output()
+        .context("cannot start cargo")?;
+    ensure!(output.status.success(), "the tests do not build");
+    let text = String::from_utf8_lossy(&output.stdout);
+    let (tests, programs): (Vec<Binary>, Vec<Binary>) =
+        text.lines().filter_map(executable).partition(|b| b.tests);
+    ensure!(!tests.is_empty(), "cargo built no tests");
+    let memwright = programs.into_iter().find(|b| b.path.ends_with("memwright"));
+    let memwright = memwright.context("cargo built no command")?.path;
+    Ok(Built { tests, memwright })
+}
+
+/// The executable that a line of cargo's messages is about.
+fn executable(line: &str) -> Option<Binary> {
+    let value = |key: &str| {
+        let (_, rest) = line.split_once(&format!("\"{key}\":\""))?;
+        rest.split('"').next()
+    };
+    let path = PathBuf::from(value("executable")?);
+    let folder = Path::new(value("manifest_path")?).parent()?.to_owned();
+    let package = folder.file_name()?.to_str()?.to_owned();
+    let (_, target) = line.split_once("\"target\":{")?;
+    let (_, name) = target.split_once("\"name\":\"")?;
+    let integration = target.starts_with("\"kind\":[\"test\"]");
+    let name = match integration {
+        true => format!("{package}/{}", name.split('"').next()?),
+        false => package,
+    };
+    let (_, profile) = line.split_once("\"profile\":{")?;
+    let tests = profile.split('}').next()?.contains("\"test\":true");
+    Some(Binary {
+        name,
+        path,
+        folder,
+        tests,
+    })
+}
+
+/// A test, as its binary lists it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Listed {
+    pub name: String,
+    /// Tests of one group look at the same run of the guest, so one process runs them.
+    pub group: Option<String>,
+}
+
+impl Binary {
+    /// The command that starts it as cargo does.
+    pub fn command(&self) -> Command {
+        let mut command = Command::new(&self.path);
+        command
+            .current_dir(&self.folder)
+            .env("CARGO_MANIFEST_DIR", &self.folder)
+            .stdin(Stdio::null());
+        command
+    }
+
+    /// The tests in it.
+    ///
+    /// # Errors
+    /// When it does not list them.
+    pub fn list(&self) -> Result<Vec<Listed>> {
+        let output = self
+            .command()
+            .args(["--list", "--format", "terse"])
+            .output()
+            .with_context(|| format!("cannot start {}", self.path.display()))?;
+        if !output.status.success() {
+            bail!(
+                "{} lists no tests: {}",
+                self.name,
+                String::from_utf8_lossy(&output.stderr)
+            );
+        }
+        let text = String::from_utf8_lossy(&output.stdout);
+        Ok(text.lines().filter_map(listed).collect())
+    }
+}
+
+/// A line of a list: `NAME: test`, or `[boot] NAME: test` where tests share a boot.
+fn listed(line: &str) -> Option<Listed> {
+    let name = line.strip_suffix(": test")?;
+    let shared = name.strip_prefix("[boot] ");
+    let name = shared.unwrap_or(name).to_owned();
+    let group = shared.and_then(|name| Some(name.rsplit_once("::")?.0.to_owned()));
+    Some(Listed { name, group })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cargo_reports_where_an_executable_is() {
+        let line = r#"{"reason":"compiler-artifact","package_id":"path+file:///w/crates/memwright-sim#0.1.0","manifest_path":"/w/crates/memwright-sim/Cargo.toml","target":{"kind":["test"],"crate_types":["bin"],"name":"cow","src_path":"/w/cow.rs"},"profile":{"opt_level":"1","test":true},"features":[],"filenames":["/t/cow-1"],"executable":"/t/cow-1","fresh":true}"#;
+        let cow = Binary {
+            name: "memwright-sim/cow".to_owned(),
+            path: "/t/cow-1".into(),
+            folder: "/w/crates/memwright-sim".into(),
+            tests: true,
+        };
+        assert_eq!(executable(line), Some(cow.clone()));
+        let unit = Binary {
+            name: "memwright-sim".to_owned(),
+            ..cow.clone()
+        };
+        assert_eq!(
+            executable(&line.replace("[\"test\"]", "[\"lib\"]")),
+            Some(unit)
+        );
+        let program = Binary {
+            tests: false,
+            ..cow
+        };
+        assert_eq!(
+            executable(&line.replace("\"test\":true", "\"test\":false")),
+            Some(program)
+        );
+        assert_eq!(
+            executable(&line.replace("\"/t/cow-1\",\"fresh", "null,\"fresh")),
+            None
+        );
+    }
+
+    #[test]
+    fn tests_that_share_a_boot_are_one_group() {
+        for (line, name, group) in [
+            ("a::b: test", "a::b", None),
+            ("[boot] a::on_2::b: test", "a::on_2::b", Some("a::on_2")),
+        ] {
+            let expected = Listed {
+                name: name.to_owned(),
+                group: group.map(str::to_owned),
+            };
+            assert_eq!(listed(line), Some(expected));
+        }
+        assert_eq!(listed("2 tests, 0 benchmarks"), None);
+    }
+}

@@ -1,0 +1,161 @@
+//! Processes that run tests, several at a time.
+
+use std::io::Read;
+use std::path::Path;
+use std::process::{Child, Stdio};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+
+use super::binaries::Binary;
+use super::outcome::{self, Outcome};
+use crate::clock::{self, Took};
+
+/// Names the file with the tests that a process runs, one in each line, where they share a boot.
+const CHOSEN: &str = "MEMWRIGHT_TESTS";
+
+/// How often the end of a process is looked for.
+const PAUSE: Duration = Duration::from_millis(3);
+
+/// What all processes have in common.
+pub struct Machine {
+    /// Variables of their environment.
+    pub environment: Vec<(&'static str, &'static str)>,
+    /// When what still runs is ended.
+    pub until: Instant,
+}
+
+/// One process.
+pub struct Job<'a> {
+    pub binary: &'a Binary,
+    /// Its tests: one, or all that look at the same boot.
+    pub tests: Vec<String>,
+    /// What the tests share.
+    pub group: Option<String>,
+}
+
+/// What came of a process.
+pub struct Done {
+    /// One for each of its tests.
+    pub outcomes: Vec<Outcome>,
+    pub took: Took,
+    /// What it printed.
+    pub printed: String,
+}
+
+impl Job<'_> {
+    /// What the job is called where its time is shown.
+    pub fn name(&self) -> String {
+        let what = self.group.as_ref().or(self.tests.first());
+        format!("{} {}", self.binary.name, what.map_or("", String::as_str))
+    }
+
+    /// Runs it, and ends it at the deadline.
+    fn run(&self, number: usize, machine: &Machine, folder: &Path) -> Result<Done> {
+        let mut command = self.binary.command();
+        // libtest prints what a passed test wrote only if it is asked to.
+        command
+            .arg("--show-output")
+            .envs(machine.environment.iter().copied());
+        match (&self.group, self.tests.as_slice()) {
+            (None, [test]) => {
+                command.args(["--exact", test]);
+            }
+            _ => {
+                let list = folder.join(number.to_string());
+                std::fs::write(&list, self.tests.join("\n"))?;
+                command.args(["--test-threads", "1"]).env(CHOSEN, list);
+            }
+        }
+        let start = Instant::now();
+        let mut child = command
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .with_context(|| format!("cannot start {}", self.binary.path.display()))?;
+        let readers = [
+            reader(child.stdout.take().context("no output")?),
+            reader(child.stderr.take().context("no error output")?),
+        ];
+        let ended = wait(&mut child, machine.until);
+        let processor = clock::processor(&child.id().to_string()).unwrap_or_default();
+        if !ended {
+            child.kill()?;
+        }
+        child.wait()?;
+        let mut printed = String::new();
+        for reader in readers {
+            printed.push_str(&reader.join().ok().context("cannot read the output")??);
+        }
+        if !ended {
+            printed.push_str("\nended: out of time\n");
+        }
+        let names: Vec<&str> = self.tests.iter().map(String::as_str).collect();
+        Ok(Done {
+            outcomes: outcome::read(&printed, &names),
+            took: Took {
+                clock: start.elapsed(),
+                processor,
+            },
+            printed,
+        })
+    }
+}
+
+/// Waits without collecting the process, so that its times can still be read. Whether it ended in time.
+fn wait(child: &mut Child, until: Instant) -> bool {
+    while !clock::has_ended(child.id()) {
+        if Instant::now() >= until {
+            return false;
+        }
+        std::thread::sleep(PAUSE);
+    }
+    true
+}
+
+/// Reads to the end, so that the process is never held up by a full pipe.
+fn reader(mut from: impl Read + Send + 'static) -> std::thread::JoinHandle<Result<String>> {
+    std::thread::spawn(move || {
+        let mut bytes = Vec::new();
+        from.read_to_end(&mut bytes)?;
+        Ok(String::from_utf8_lossy(&bytes).into_owned())
+    })
+}
+
+/// Runs all jobs, as many at a time as there are processors, and passes each to `report` when it is done.
+///
+/// # Errors
+/// When a process cannot be started.
+pub fn run_all(
+    jobs: &[Job<'_>],
+    machine: &Machine,
+    report: impl FnMut(&Job<'_>, Done) + Send,
+) -> Result<()> {
+    let folder = crate::shell::target_folder().join("tests");
+    std::fs::create_dir_all(&folder)?;
+    let next = Mutex::new(jobs.iter().enumerate());
+    let report = Mutex::new(report);
+    let width = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    let worker = || -> Result<()> {
+        loop {
+            let job = next.lock().unwrap_or_else(PoisonError::into_inner).next();
+            let Some((number, job)) = job else {
+                return Ok(());
+            };
+            let done = job.run(number, machine, &folder)?;
+            let mut report = report.lock().unwrap_or_else(PoisonError::into_inner);
+            (*report)(job, done);
+        }
+    };
+    std::thread::scope(|scope| {
+        let workers: Vec<_> = (0..width).map(|_| scope.spawn(worker)).collect();
+        for worker in workers {
+            worker
+                .join()
+                .ok()
+                .context("a thread of this task panicked")??;
+        }
+        Ok(())
+    })
+}

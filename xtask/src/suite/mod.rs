@@ -1,0 +1,260 @@
+//! The tests of the workspace: built once, run as processes of their own, and counted.
+//!
+//! A process runs one test, or those that look at the same boot of the guest. So each test has its time, none sees what
+//! another left in its process, and all processors have work until the last.
+
+mod binaries;
+mod jobs;
+mod outcome;
+mod table;
+
+use crate::clock::Took;
+use crate::tier::Tier;
+use crate::{guest, shell};
+use anyhow::{Context, Result};
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Command, Stdio};
+use std::time::Instant;
+
+use binaries::{Binary, Built, Listed};
+use jobs::{Job, Machine};
+use outcome::Outcome;
+pub use outcome::Totals;
+pub use table::markdown;
+
+/// How many of the slowest processes are named.
+const SLOWEST: usize = 10;
+
+/// The kernel that several tests of the command boot.
+const IMAGE: &str = "debian:trixie";
+
+/// The part of the full tier that one machine runs: the first of two is `1/2`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shard {
+    number: u64,
+    count: u64,
+}
+
+impl Shard {
+    /// Everything.
+    pub const WHOLE: Shard = Shard {
+        number: 1,
+        count: 1,
+    };
+
+    /// Reads `I/N`.
+    pub fn parse(text: &str) -> Option<Shard> {
+        let (number, count) = text.split_once('/')?;
+        let (number, count) = (number.parse().ok()?, count.parse().ok()?);
+        (1..=count)
+            .contains(&number)
+            .then_some(Shard { number, count })
+    }
+
+    /// Whether what has this name belongs to it.
+    pub fn has(self, name: &str) -> bool {
+        table::hash(name) % self.count == self.number - 1
+    }
+}
+
+/// What was built, ready to run.
+pub struct Suite {
+    built: Built,
+}
+
+impl Suite {
+    /// Builds what the guests run, and every test.
+    ///
+    /// # Errors
+    /// When something does not build.
+    pub fn build() -> Result<Suite> {
+        guest::build()?;
+        let built = binaries::build()?;
+        Ok(Suite { built })
+    }
+
+    /// Runs the tests of a tier, or a part of them, and adds how they ended to the totals.
+    ///
+    /// # Errors
+    /// When tests cannot be listed or started; failed tests are in the totals.
+    pub fn run(
+        &self,
+        tier: Tier,
+        shard: Shard,
+        until: Instant,
+        totals: &mut Totals,
+    ) -> Result<Vec<Slow>> {
+        let mut jobs: Vec<Job<'_>> = Vec::new();
+        for binary in &self.built.tests {
+            for test in binary.list()? {
+                let of = table::tier(&binary.name, &test.name);
+                if of > tier {
+                    let outcome = Outcome::Later(of);
+                    println!("test {} {} ... {}", binary.name, test.name, outcome.words());
+                    totals.add("", &outcome);
+                } else {
+                    add(&mut jobs, binary, test);
+                }
+            }
+        }
+        jobs.retain(|job| shard.has(&job.name()));
+        // What boots many programs takes longest: so begun, it does not end alone.
+        jobs.sort_by_key(|job| std::cmp::Reverse(job.tests.len()));
+        self.fetch_image()?;
+        let mut slow = Vec::new();
+        let mut machine = Machine {
+            environment: tier.environment().to_vec(),
+            until,
+        };
+        machine.environment.extend([
+            ("MEMWRIGHT_PREPARED", "yes"),
+            ("MEMWRIGHT_LATER_QEMU", self.later_qemu()?),
+        ]);
+        jobs::run_all(&jobs, &machine, |job, done| {
+            for (test, outcome) in job.tests.iter().zip(&done.outcomes) {
+                let name = format!("{} {test}", job.binary.name);
+                println!("test {name} ... {}", outcome.words());
+                totals.add(&name, outcome);
+            }
+            if done.outcomes.contains(&Outcome::Failed) {
+                println!("---- {} ----\n{}", job.name(), done.printed);
+            }
+            slow.push(Slow {
+                name: job.name(),
+                tests: job.tests.len(),
+                took: done.took,
+            });
+        })?;
+        slow.sort_by_key(|slow| std::cmp::Reverse(slow.took.processor));
+        slow.truncate(SLOWEST);
+        Ok(slow)
+    }
+
+    /// Fetches the image of Debian's kernel that some tests boot, where it is not kept yet. Those tests say so if it cannot
+    /// be had.
+    fn fetch_image(&self) -> Result<()> {
+        let mut list = Command::new(&self.built.memwright);
+        let kept = shell::output(list.args(["kernels", "list"]));
+        if !kept.is_some_and(|kept| kept.contains(&format!("{IMAGE} "))) {
+            let mut command = Command::new(&self.built.memwright);
+            shell::status(command.args(["kernels", "add", IMAGE]))?;
+        }
+        Ok(())
+    }
+
+    /// Whether the later QEMU of Debian's backports can be had: `yes` or `no`. Asked once for all processes.
+    fn later_qemu(&self) -> Result<&'static str> {
+        let busybox = shell::which("busybox").context("busybox is missing")?;
+        let mut command = Command::new(&self.built.memwright);
+        command.args(["run", "--timeout", "60"]).arg(busybox);
+        command.arg("true").env("MEMWRIGHT_QEMU", "backports");
+        let output = command.stdin(Stdio::null()).output()?;
+        if output.status.success() {
+            return Ok("yes");
+        }
+        let reason = String::from_utf8_lossy(&output.stderr);
+        shell::step(&format!("no later QEMU: {}", reason.trim()));
+        Ok("no")
+    }
+}
+
+/// A process that took long.
+pub struct Slow {
+    name: String,
+    tests: usize,
+    took: Took,
+}
+
+impl Slow {
+    /// A line of the closing report.
+    pub fn line(&self) -> String {
+        let Slow { name, tests, took } = self;
+        let tests = match tests {
+            1 => String::new(),
+            count => format!(", {count} tests"),
+        };
+        format!(
+            "{:>8.1} {:>10.1}  {name}{tests}",
+            took.clock.as_secs_f64(),
+            took.processor.as_secs_f64()
+        )
+    }
+}
+
+/// Puts a test into the process of its group, or into one of its own.
+fn add<'a>(jobs: &mut Vec<Job<'a>>, binary: &'a Binary, test: Listed) {
+    let same = |job: &&mut Job<'a>| job.binary == binary && job.group == test.group;
+    let shared = test.group.is_some();
+    match jobs.iter_mut().filter(|_| shared).find(same) {
+        Some(job) => job.tests.push(test.name),
+        None => jobs.push(Job {
+            binary,
+            tests: vec![test.name],
+            group: test.group,
+        }),
+    }
+}
+
+/// Runs the examples of the documentation and counts them.
+///
+/// # Errors
+/// When cargo cannot be started; failed examples are in the totals.
+pub fn run_examples(totals: &mut Totals) -> Result<()> {
+    let mut command: Command = shell::cargo(["test", "--doc", "--no-fail-fast"]);
+    shell::step(&shell::line(&command));
+    let mut child = command
+        .stdout(Stdio::piped())
+        .spawn()
+        .context("cannot start cargo")?;
+    let reader = BufReader::new(child.stdout.take().context("cargo has no output")?);
+    let mut output = std::io::stdout().lock();
+    let before = totals.failed;
+    for line in reader.split(b'\n') {
+        let line = String::from_utf8_lossy(&line?).into_owned();
+        if let Some((name, ending)) = outcome::line(&line) {
+            totals.add(name, &ending);
+        }
+        // The words of the closing line appear once, in the closing line.
+        writeln!(
+            output,
+            "{}",
+            line.replacen("test result:", "    subtotal:", 1)
+        )?;
+    }
+    let status = child.wait()?;
+    if !status.success() && totals.failed == before {
+        // An example that does not build, or a process that died before its last line.
+        totals.failed += 1;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shards_are_read_and_cover_everything_once() {
+        for (text, expected) in [
+            ("1/1", Some((1, 1))),
+            ("2/3", Some((2, 3))),
+            ("0/3", None),
+            ("4/3", None),
+            ("1", None),
+            ("a/b", None),
+        ] {
+            let expected = expected.map(|(number, count)| Shard { number, count });
+            assert_eq!(Shard::parse(text), expected, "{text}");
+        }
+        for name in ["a", "b", "cow", "huge"] {
+            let has = |number: &u64| {
+                let shard = Shard {
+                    number: *number,
+                    count: 3,
+                };
+                shard.has(name)
+            };
+            assert_eq!((1..=3).filter(has).count(), 1, "{name}");
+        }
+    }
+}

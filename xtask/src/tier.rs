@@ -1,0 +1,159 @@
+//! The three tiers of the tests, the stages of each, and how long a stage may take.
+//!
+//! `cargo xtask test` is the first tier, `cargo xtask ci` the second, and `cargo xtask test --full` the last. Each contains
+//! the tests of the one before it. Which test is in which tier is in `suite/table.rs`.
+
+use std::time::Duration;
+
+/// A tier.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Tier {
+    Test,
+    Ci,
+    Full,
+}
+
+impl Tier {
+    /// Variables of the environment that tell long tests how much of them to run. `MEMWRIGHT_TIER` names the tier;
+    /// `MEMWRIGHT_GROWN` is the number of inputs that `memwright-sim/corpus` grows, and their seed.
+    pub fn environment(self) -> &'static [(&'static str, &'static str)] {
+        match self {
+            Tier::Test => &[("MEMWRIGHT_TIER", "test"), ("MEMWRIGHT_GROWN", "500,1")],
+            Tier::Ci => &[("MEMWRIGHT_TIER", "ci")],
+            Tier::Full => &[("MEMWRIGHT_TIER", "full")],
+        }
+    }
+
+    /// The command that runs this tier.
+    pub fn command(self) -> &'static str {
+        match self {
+            Tier::Test => "cargo xtask test",
+            Tier::Ci => "cargo xtask ci",
+            Tier::Full => "cargo xtask test --full",
+        }
+    }
+
+    /// What the tier may take on two idle cores, if that is bounded.
+    pub fn budget(self) -> Option<Duration> {
+        match self {
+            Tier::Test => Some(minutes(15)),
+            Tier::Ci => Some(minutes(50)),
+            Tier::Full => None,
+        }
+    }
+}
+
+/// `cargo xtask ci` fails when it takes longer than this, whatever the machine.
+pub const HARD_LIMIT: Duration = minutes(85);
+
+const fn minutes(count: u64) -> Duration {
+    Duration::from_secs(count * 60)
+}
+
+/// A step of a tier.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stage {
+    Install,
+    Format,
+    HostLints,
+    KernelLints,
+    Documentation,
+    Build,
+    Tests,
+    DocumentationTests,
+    Unsafe,
+    Miri,
+    FuzzTargets,
+    ModelSlice,
+    LinuxSlice,
+    Mistakes,
+    Selftests,
+    SelftestsByFaults,
+    Figures,
+    OldestCompiler,
+}
+
+/// A stage, its name, and the seconds that it may take in each tier on two idle cores. A tier without a figure leaves it
+/// out, except that the full tier has no budgets: there a figure of 0 says that the stage is run.
+pub struct Row {
+    pub stage: Stage,
+    pub name: &'static str,
+    seconds: [Option<u64>; 3],
+}
+
+impl Row {
+    /// Whether the tier has this stage.
+    pub fn is_in(&self, tier: Tier) -> bool {
+        self.seconds[tier as usize].is_some()
+    }
+
+    /// What the stage may take in this tier.
+    pub fn budget(&self, tier: Tier) -> Option<Duration> {
+        self.seconds[tier as usize]
+            .filter(|seconds| *seconds > 0)
+            .map(Duration::from_secs)
+    }
+}
+
+const fn row(stage: Stage, name: &'static str, seconds: [Option<u64>; 3]) -> Row {
+    Row {
+        stage,
+        name,
+        seconds,
+    }
+}
+
+/// The stages in the order in which they run.
+#[rustfmt::skip]
+pub const STAGES: &[Row] = &[
+    //                                                               test       ci         full
+    row(Stage::Install,            "install",                       [Some(30),  Some(60),  Some(0)]),
+    row(Stage::Format,             "format",                        [None,      Some(10),  None]),
+    row(Stage::HostLints,          "lints, host",                   [None,      Some(120), None]),
+    row(Stage::KernelLints,        "lints, kernel",                 [None,      Some(40),  None]),
+    row(Stage::Documentation,      "documentation",                 [None,      Some(60),  None]),
+    row(Stage::Build,              "build",                         [Some(360), Some(360), Some(0)]),
+    row(Stage::Tests,              "tests, host and QEMU",          [Some(330), Some(900), Some(0)]),
+    row(Stage::DocumentationTests, "examples in the documentation", [Some(20),  Some(20),  Some(0)]),
+    row(Stage::Unsafe,             "unsafe code",                   [None,      Some(10),  Some(0)]),
+    row(Stage::ModelSlice,         "random programs, model",        [None,      Some(90),  Some(0)]),
+    row(Stage::Selftests,          "selftests, a slice",            [Some(120), Some(150), Some(0)]),
+    row(Stage::SelftestsByFaults,  "selftests, by faults",          [None,      Some(90),  Some(0)]),
+    row(Stage::LinuxSlice,         "random programs, Linux",        [None,      Some(60),  Some(0)]),
+    row(Stage::Miri,               "undefined behaviour",           [None,      Some(420), Some(0)]),
+    row(Stage::FuzzTargets,        "targets of the fuzzer",         [None,      Some(240), Some(0)]),
+    row(Stage::Mistakes,           "planted mistakes",              [None,      Some(180), Some(0)]),
+    row(Stage::Figures,            "another machine's figures",     [None,      Some(120), Some(0)]),
+    row(Stage::OldestCompiler,     "oldest compiler",               [None,      Some(60),  None]),
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TIERS: [Tier; 3] = [Tier::Test, Tier::Ci, Tier::Full];
+
+    #[test]
+    fn budgets_of_stages_fit_into_that_of_the_tier() {
+        for tier in TIERS {
+            let Some(budget) = tier.budget() else {
+                continue;
+            };
+            let stages: Duration = STAGES.iter().filter_map(|row| row.budget(tier)).sum();
+            assert!(stages <= budget, "{}: {stages:?}", tier.command());
+            assert!(budget < HARD_LIMIT);
+        }
+    }
+
+    #[test]
+    fn a_stage_of_the_first_tier_is_in_the_others() {
+        for row in STAGES {
+            assert!(row.is_in(Tier::Ci), "{}", row.name);
+            assert!(
+                !row.is_in(Tier::Test) || row.is_in(Tier::Full),
+                "{}",
+                row.name
+            );
+        }
+    }
+}
