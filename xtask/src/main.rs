@@ -7,6 +7,7 @@
 
 mod checks;
 mod clock;
+mod command;
 mod conformance;
 mod demo;
 mod experiments;

@@ -1,5 +1,6 @@
 //! Figures that another machine recorded: the same kernel, QEMU and programs must give the same ones here.
 
+use crate::command::{self, Profile};
 use crate::{install, shell};
 use anyhow::{Context, Result};
 use std::fs;
@@ -26,9 +27,9 @@ pub enum Outcome {
 /// The bench fails, or the figures are different although all that they are of is the same.
 pub fn run(record: bool) -> Result<Outcome> {
     install::install()?;
-    shell::run(&mut shell::cargo(["build", "-q", "-p", "memwright-cli"]))?;
+    let memwright = command::built(Profile::Dev)?;
     let measured = shell::target_folder().join("recorded.json");
-    let mut bench = Command::new(shell::target_folder().join("debug/memwright"));
+    let mut bench = Command::new(memwright);
     bench.arg("bench").args(EXPERIMENTS);
     bench.arg("--json").arg(&measured);
     shell::run(bench.stdin(Stdio::null()).stdout(Stdio::null()))?;

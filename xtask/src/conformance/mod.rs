@@ -12,6 +12,7 @@ mod settings;
 mod source;
 mod tap;
 
+use crate::command::{self, Profile};
 use crate::shell;
 use crate::tier::Tier;
 use anyhow::{Result, bail};
@@ -84,7 +85,10 @@ fn run_with(settings: &Settings) -> Result<Outcome> {
     };
     println!("Linux's mm selftests, version {}", source.version);
     let programs = build::build(&source, &chosen)?;
-    let command = run::command(settings.slice)?;
+    let command = command::built(match settings.slice {
+        true => Profile::Dev,
+        false => Profile::Release,
+    })?;
     report::heading();
     let mut totals = Totals::default();
     for test in &chosen {

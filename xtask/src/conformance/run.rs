@@ -3,7 +3,7 @@
 use super::list::Test;
 use crate::shell;
 use anyhow::{Context, Result, ensure};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 /// What a test printed and how it ended.
@@ -14,22 +14,6 @@ pub struct Output {
     pub code: Option<i32>,
     /// What went wrong, if it did not end by itself.
     pub bad_end: Option<String>,
-}
-
-/// Builds the command that runs programs; for the slice the one that the tests before it have built already.
-///
-/// # Errors
-/// When it does not build.
-pub fn command(slice: bool) -> Result<PathBuf> {
-    let mut build = shell::cargo(["build", "-q", "-p", "memwright-cli"]);
-    let profile = if slice {
-        "debug"
-    } else {
-        build.arg("--release");
-        "release"
-    };
-    shell::run(&mut build)?;
-    Ok(shell::target_folder().join(profile).join("memwright"))
 }
 
 /// Runs one test as its line in the list says, and with these policies.

@@ -6,11 +6,16 @@ use anyhow::Result;
 use super::Settings;
 use crate::shell;
 
-/// Runs the search, or the scripts that are named.
+/// Runs the search, or the scripts that are named, optimised.
 ///
 /// # Errors
 /// A difference, or a build that fails.
 pub fn run(settings: &Settings) -> Result<()> {
+    run_built(settings, &["--release"])
+}
+
+/// The same with these options of cargo. Without any, what the tests' build made is used.
+pub(super) fn run_built(settings: &Settings, options: &[&str]) -> Result<()> {
     std::fs::create_dir_all(&settings.folder)?;
     let scripts: Vec<_> = settings.replay.iter().map(Some).collect();
     // Without scripts there is one run, which makes its own.
@@ -20,20 +25,11 @@ pub fn run(settings: &Settings) -> Result<()> {
         scripts
     };
     for script in runs {
-        let mut command = shell::cargo([
-            "test",
-            "-q",
-            "--release",
-            "-p",
-            "memwright-sim",
-            "--test",
-            "programs",
-            "--",
-            "--ignored",
-            "--exact",
-            "--nocapture",
-            "as_long_as_asked",
-        ]);
+        let mut command = shell::cargo(["test", "-q"]);
+        command
+            .args(options)
+            .args(["-p", "memwright-sim", "--test", "programs", "--"])
+            .args(["--ignored", "--exact", "--nocapture", "as_long_as_asked"]);
         command
             .env("MEMWRIGHT_SEED", settings.seed.to_string())
             .env("MEMWRIGHT_FOLDER", std::path::absolute(&settings.folder)?);

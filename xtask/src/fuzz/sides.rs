@@ -7,6 +7,7 @@ use anyhow::{Context, Result, bail, ensure};
 
 use super::report::{self, Outcome};
 use super::script::{Abilities, Script};
+use crate::command::{self, Profile};
 use crate::shell;
 
 /// Guest memory: scripts need little, the report of a batch a few MiB.
@@ -44,16 +45,9 @@ impl Sides {
             ])
             .args([&interpreter, &source]);
         shell::run(&mut compile)?;
-        shell::run(Command::new("cargo").args([
-            "build",
-            "-q",
-            "--release",
-            "-p",
-            "memwright-cli",
-        ]))?;
         Ok(Self {
             interpreter,
-            command: shell::target_folder().join("release/memwright"),
+            command: command::built(Profile::Release)?,
             folder: folder.to_owned(),
         })
     }

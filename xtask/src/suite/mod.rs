@@ -10,7 +10,7 @@ mod table;
 
 use crate::clock::Took;
 use crate::tier::Tier;
-use crate::{guest, shell};
+use crate::{command, guest, shell};
 use anyhow::{Context, Result};
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Command, Stdio};
@@ -70,6 +70,7 @@ impl Suite {
     pub fn build() -> Result<Suite> {
         guest::build()?;
         let built = binaries::build()?;
+        command::of_tests(built.memwright.clone());
         Ok(Suite { built })
     }
 
