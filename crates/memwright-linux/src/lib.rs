@@ -45,6 +45,7 @@ pub mod scheduler;
 mod semaphores;
 pub mod signal;
 pub mod swap;
+mod sweep;
 pub mod sync;
 pub mod syscall;
 pub mod time;

@@ -4,9 +4,11 @@ use crate::{
     errno::Errno,
     kernel::Kernel,
     process::Thread,
+    sweep::Sweep,
     sync::{Lock, Rank},
 };
 use alloc::{
+    collections::VecDeque,
     sync::{Arc, Weak},
     vec::Vec,
 };
@@ -71,10 +73,11 @@ pub struct WaitQueue {
 
 /// Both lists are empty most of the time; the first to come allocates.
 struct Waiters {
-    threads: Vec<Arc<Thread>>,
+    threads: VecDeque<Arc<Thread>>,
     /// With a number that rises along the list: a walk over it finds its place again after a
-    /// change. An observer that is gone stays until another one comes.
+    /// change. An observer that is gone stays until a sweep.
     observers: Vec<(u64, Weak<dyn Observer>)>,
+    sweep: Sweep,
 }
 
 impl Default for WaitQueue {
@@ -96,8 +99,9 @@ impl WaitQueue {
             waiters: Lock::new(
                 Rank::Wait,
                 Waiters {
-                    threads: Vec::new(),
+                    threads: VecDeque::new(),
                     observers: Vec::new(),
+                    sweep: Sweep::new(),
                 },
             ),
         }
@@ -110,7 +114,7 @@ impl WaitQueue {
 
     /// Adds a waiter at the end.
     pub(crate) fn add(&self, thread: &Arc<Thread>) {
-        self.waiters.lock().threads.push(thread.clone());
+        self.waiters.lock().threads.push_back(thread.clone());
     }
 
     /// Removes a waiter wherever it stands. `false` if somebody took it out to wake it.
@@ -120,7 +124,7 @@ impl WaitQueue {
             .iter()
             .position(|waiter| Arc::ptr_eq(waiter, thread))
         {
-            threads.remove(position);
+            let _ = threads.remove(position);
             return true;
         }
         false
@@ -128,8 +132,14 @@ impl WaitQueue {
 
     /// Tells an observer of every wake from now on, for as long as it exists.
     pub fn observe(&self, observer: Weak<dyn Observer>) {
-        let observers = &mut self.waiters.lock().observers;
-        observers.retain(|(_, observer)| observer.strong_count() > 0);
+        let mut waiters = self.waiters.lock();
+        let Waiters {
+            observers, sweep, ..
+        } = &mut *waiters;
+        if sweep.is_due(observers.len()) {
+            observers.retain(|(_, observer)| observer.strong_count() > 0);
+            sweep.done(observers.len());
+        }
         let number = observers.last().map_or(0, |(number, _)| number + 1);
         observers.push((number, observer));
     }
@@ -144,7 +154,7 @@ impl WaitQueue {
     pub fn wake_one(&self, kernel: &Kernel) -> bool {
         let (first, observed) = {
             let mut waiters = self.waiters.lock();
-            let first = (!waiters.threads.is_empty()).then(|| waiters.threads.remove(0));
+            let first = waiters.threads.pop_front();
             (first, !waiters.observers.is_empty())
         };
         if let Some(thread) = &first {

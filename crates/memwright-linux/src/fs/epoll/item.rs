@@ -1,11 +1,12 @@
 //! One watched file.
 
-use super::{Epoll, EpollFile, Key};
+use super::{Epoll, EpollFile, Key, nesting::Mark};
 use crate::{
     abi_struct,
     context::Context,
     fs::open_file::{OpenFile, Polling, Readiness},
     kernel::Kernel,
+    sweep::Sweep,
     sync::{Lock, Rank},
     wait::Observer,
 };
@@ -126,6 +127,11 @@ impl Item {
         self.open.upgrade()
     }
 
+    /// Whether the watched file is an epoll.
+    pub(super) fn is_nested(&self) -> bool {
+        self.inner.is_some()
+    }
+
     /// The watched epoll.
     pub(super) fn inner(&self) -> Option<Arc<Epoll>> {
         self.inner.as_ref()?.upgrade()
@@ -180,7 +186,8 @@ impl Observer for Item {
 
 /// The entries that watch an open file, or an epoll.
 pub struct Watches {
-    items: Lock<Vec<Weak<Item>>>,
+    pub(super) items: Lock<WatchList>,
+    pub(super) mark: Mark,
 }
 
 impl Default for Watches {
@@ -190,39 +197,71 @@ impl Default for Watches {
 }
 
 impl Watches {
-    /// Nobody watches.
+    /// An empty list.
     #[must_use]
     pub const fn new() -> Self {
         Self {
-            items: Lock::new(Rank::Leaf, Vec::new()),
+            items: Lock::new(Rank::Leaf, WatchList::new()),
+            mark: Mark::new(),
         }
     }
 
     pub(super) fn add(&self, item: &Arc<Item>) {
-        let mut items = self.items.lock();
-        items.retain(|item| item.strong_count() > 0);
-        items.push(Arc::downgrade(item));
+        self.items.lock().add(Arc::downgrade(item));
     }
 
-    /// The epolls that watch.
-    pub(super) fn epolls(&self) -> Vec<Arc<Epoll>> {
-        let items = self.items.lock();
-        items
-            .iter()
-            .filter_map(Weak::upgrade)
-            .filter_map(|item| item.epoll())
-            .collect()
+    /// Whether some entry watches.
+    pub(super) fn is_watched(&self) -> bool {
+        self.items.lock().has_live()
     }
 
     /// The watched file was closed: its entries go.
     pub(in crate::fs) fn forget(&mut self) {
-        for item in self.items.get_mut().drain(..) {
+        for item in self.items.get_mut().items.drain(..) {
             if let Some(item) = item.upgrade() {
                 if let Some(epoll) = item.epoll() {
                     epoll.forget(&item);
                 }
             }
         }
+    }
+}
+
+/// Entries, some of which may have gone.
+pub(super) struct WatchList {
+    items: Vec<Weak<Item>>,
+    sweep: Sweep,
+}
+
+impl WatchList {
+    const fn new() -> Self {
+        Self {
+            items: Vec::new(),
+            sweep: Sweep::new(),
+        }
+    }
+
+    fn add(&mut self, item: Weak<Item>) {
+        if self.sweep.is_due(self.items.len()) {
+            self.items.retain(|item| item.strong_count() > 0);
+            self.sweep.done(self.items.len());
+        }
+        self.items.push(item);
+    }
+
+    /// Whether an entry still exists. Drops those behind the last one that does.
+    fn has_live(&mut self) -> bool {
+        while let Some(last) = self.items.last() {
+            if last.strong_count() > 0 {
+                return true;
+            }
+            self.items.pop();
+        }
+        false
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Weak<Item>> {
+        self.items.iter()
     }
 }
 

@@ -15,7 +15,10 @@ mod ready;
 
 pub use item::{Event, Interest, Item, Watches};
 
-use self::ready::ReadyList;
+use self::{
+    nesting::{Nesting, PathCounts},
+    ready::ReadyList,
+};
 use super::open_file::{File, OpenFile, Polling, Positions, Readiness};
 use crate::{
     context::Context,
@@ -39,8 +42,9 @@ pub struct Epoll {
     ready: ReadyList<Item>,
     /// Threads in `epoll_wait`, and the epolls that watch this one.
     queue: WaitQueue,
-    /// The epolls that watch this one, for the check against loops.
+    /// The epolls that watch this one, for the limits on nesting.
     watched: Watches,
+    paths: PathCounts,
 }
 
 impl Epoll {
@@ -52,6 +56,7 @@ impl Epoll {
             ready: ReadyList::new(),
             queue: WaitQueue::new(),
             watched: Watches::new(),
+            paths: PathCounts::default(),
         }
     }
 
@@ -59,7 +64,8 @@ impl Epoll {
     ///
     /// # Errors
     /// `EEXIST` if it is watched by this descriptor already; `ELOOP` if an epoll would watch
-    /// itself, or a chain of them is too long; `ENOMEM`.
+    /// itself, or a chain of them is too long; `EINVAL` if too many paths through epolls would lead
+    /// to a file; `ENOMEM`.
     pub fn add(
         self: &Arc<Self>,
         context: &Context<'_>,
@@ -69,16 +75,21 @@ impl Epoll {
     ) -> Result<(), Errno> {
         context.check_heap()?;
         let key = (descriptor, open.identity());
-        let nested = open.as_kind::<EpollFile>().map(|file| &file.epoll);
-        let order = nested
-            .map(|inner| nesting::check(self, inner))
-            .transpose()?;
+        let inner = open.as_kind::<EpollFile>().map(|file| &file.epoll);
+        let mut nesting = Nesting::begin(self, inner);
+        if let (Some(nesting), Some(inner)) = (&mut nesting, inner) {
+            nesting.check_loop(self, inner)?;
+        }
         let only_new = |old: Option<&Arc<Item>>| match old {
             Some(_) => Err(Errno::EEXIST),
             None => Ok(()),
         };
         let item = self.enter(key, open, interest, only_new)?;
-        drop(order);
+        if let Some(mut nesting) = nesting {
+            nesting
+                .check_paths(open, inner)
+                .inspect_err(|_| self.forget(&item))?;
+        }
         self.start(context, open, &item);
         Ok(())
     }

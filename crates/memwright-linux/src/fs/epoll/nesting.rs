@@ -1,54 +1,297 @@
-//! Epolls that watch epolls.
+//! Limits on epolls that watch epolls (`ep_loop_check` and `reverse_path_check` of Linux 6.18,
+//! `fs/eventpoll.c`).
+//!
+//! A program decides how many epolls watch how many others, so neither check follows each path:
+//! the number of paths grows exponentially with the number of layers. The search for loops goes
+//! level by level and visits an epoll once per level. The count of paths visits each epoll once
+//! and adds up the counts of those above it.
 
-use super::Epoll;
+use super::{Epoll, Watches};
 use crate::{
     errno::Errno,
+    fs::open_file::OpenFile,
     sync::{Lock, LockGuard, Rank},
 };
 use alloc::{sync::Arc, vec::Vec};
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-/// The longest chain of epolls that watch one another has this many links (`EP_MAX_NESTS` of Linux
-/// 7.2, `fs/eventpoll.c`).
+/// The longest chain of epolls that watch one another has this many links (`EP_MAX_NESTS`).
 const LONGEST: usize = 4;
 
-/// One at a time lets an epoll watch another: two could close a ring that neither sees.
-static ORDER: Lock<()> = Lock::new(Rank::FileSystem, ());
+/// How many paths with this many links between epolls may lead to one file (`path_limits`). Paths
+/// without such a link are not limited.
+const PATHS: [u32; LONGEST + 1] = [u32::MAX, 500, 100, 50, 10];
 
-/// Checks that `outer` may watch `inner`, and keeps others from changing that until the guard is
-/// dropped.
+/// Serialises changes of what watches what (`epnested_mutex`), and holds the last mark given.
+static ORDER: Lock<u64> = Lock::new(Rank::FileSystem, 0);
+
+/// The last pass of a check that visited an epoll or a file. Written under [`ORDER`].
+#[derive(Debug, Default)]
+pub(super) struct Mark(AtomicU64);
+
+impl Mark {
+    pub(super) const fn new() -> Self {
+        Self(AtomicU64::new(0))
+    }
+
+    /// Sets the mark; `false` if it was set to this value before.
+    fn visit(&self, pass: u64) -> bool {
+        self.0.swap(pass, Ordering::Relaxed) != pass
+    }
+
+    fn is(&self, pass: u64) -> bool {
+        self.0.load(Ordering::Relaxed) == pass
+    }
+}
+
+/// How many paths of each length lead from an epoll up to one that no epoll watches. Written under
+/// [`ORDER`]; meaningful during the check that wrote it.
+#[derive(Debug, Default)]
+pub(super) struct PathCounts([AtomicU32; LONGEST + 1]);
+
+impl PathCounts {
+    fn get(&self, length: usize) -> u32 {
+        self.0[length].load(Ordering::Relaxed)
+    }
+
+    fn set(&self, length: usize, count: u32) {
+        self.0[length].store(count, Ordering::Relaxed);
+    }
+}
+
+/// Whether a file that so many paths of each length lead to has too many.
+fn exceeds(counts: &[u32; LONGEST + 1]) -> bool {
+    counts
+        .iter()
+        .zip(&PATHS)
+        .any(|(count, limit)| count > limit)
+}
+
+/// Which neighbours of an epoll a search visits.
+#[derive(Clone, Copy)]
+enum Direction {
+    /// The epolls that it watches.
+    Down,
+    /// The epolls that watch it.
+    Up,
+}
+
+/// A change of what watches what. No other one happens before it is dropped.
 ///
-/// # Errors
-/// `ELOOP` if `inner` reaches `outer`, or the chain becomes too long.
-pub fn check(outer: &Arc<Epoll>, inner: &Arc<Epoll>) -> Result<LockGuard<'static, ()>, Errno> {
-    let guard = ORDER.lock();
-    let below = depth(inner, Some(outer), LONGEST, &inside)?;
-    let above = depth(outer, None, LONGEST, &|epoll| epoll.watched.epolls())?;
-    if above + 1 + below > LONGEST {
-        return Err(Errno::ELOOP);
-    }
-    Ok(guard)
+/// It keeps a reference to everything that it visited until the lock is released: the last
+/// reference to an open file closes it, which takes locks.
+pub(super) struct Nesting {
+    order: LockGuard<'static, u64>,
+    epolls: Vec<Arc<Epoll>>,
+    files: Vec<Arc<OpenFile>>,
 }
 
-/// The epolls that one watches.
-fn inside(epoll: &Arc<Epoll>) -> Vec<Arc<Epoll>> {
-    let items = epoll.items.lock();
-    items.values().filter_map(|item| item.inner()).collect()
+impl Nesting {
+    /// Begins a change if watching `open` has to be checked: it is an epoll, or `outer` is watched
+    /// by epolls itself.
+    pub(super) fn begin(outer: &Epoll, inner: Option<&Arc<Epoll>>) -> Option<Self> {
+        (inner.is_some() || outer.watched.is_watched()).then(|| Self {
+            order: ORDER.lock(),
+            epolls: Vec::new(),
+            files: Vec::new(),
+        })
+    }
+
+    /// Checks that `outer` may watch `inner`.
+    ///
+    /// # Errors
+    /// `ELOOP` if `inner` reaches `outer`, or the chain becomes too long; `ENOMEM`.
+    pub(super) fn check_loop(
+        &mut self,
+        outer: &Arc<Epoll>,
+        inner: &Arc<Epoll>,
+    ) -> Result<(), Errno> {
+        let below = self.depth(inner, Direction::Down, Some(outer))?;
+        let above = self.depth(outer, Direction::Up, None)?;
+        if above + 1 + below > LONGEST {
+            return Err(Errno::ELOOP);
+        }
+        Ok(())
+    }
+
+    /// Checks that not too many paths lead to any file, now that an epoll watches `open`.
+    ///
+    /// # Errors
+    /// `EINVAL` if too many lead to one, `ENOMEM`.
+    pub(super) fn check_paths(
+        &mut self,
+        open: &Arc<OpenFile>,
+        inner: Option<&Arc<Epoll>>,
+    ) -> Result<(), Errno> {
+        match inner {
+            Some(inner) => self.collect_files(inner)?,
+            None => push(&mut self.files, open.clone())?,
+        }
+        let pass = self.pass();
+        self.count_paths(pass)?;
+        for file in &self.files {
+            let counts = core::array::from_fn(|length| file.watches.paths(length, pass));
+            if exceeds(&counts) {
+                return Err(Errno::EINVAL);
+            }
+        }
+        Ok(())
+    }
+
+    /// A mark that nothing has yet.
+    fn pass(&mut self) -> u64 {
+        *self.order += 1;
+        *self.order
+    }
+
+    /// Links of the longest chain from an epoll on.
+    fn depth(
+        &mut self,
+        from: &Arc<Epoll>,
+        direction: Direction,
+        forbidden: Option<&Arc<Epoll>>,
+    ) -> Result<usize, Errno> {
+        let is_forbidden =
+            |epoll: &Arc<Epoll>| forbidden.is_some_and(|forbidden| Arc::ptr_eq(forbidden, epoll));
+        if is_forbidden(from) {
+            return Err(Errno::ELOOP);
+        }
+        let mut level = self.epolls.len();
+        push(&mut self.epolls, from.clone())?;
+        for depth in 0..=LONGEST {
+            let (pass, end) = (self.pass(), self.epolls.len());
+            for index in level..end {
+                let epoll = self.epolls[index].clone();
+                match direction {
+                    Direction::Down => epoll.visit_inner(pass, &mut self.epolls)?,
+                    Direction::Up => epoll.watched.visit(pass, &mut self.epolls)?,
+                }
+            }
+            if self.epolls[end..].iter().any(is_forbidden) {
+                return Err(Errno::ELOOP);
+            }
+            if self.epolls.len() == end {
+                return Ok(depth);
+            }
+            level = end;
+        }
+        Err(Errno::ELOOP)
+    }
+
+    /// Collects the files that are no epolls and that `inner` reaches.
+    fn collect_files(&mut self, inner: &Arc<Epoll>) -> Result<(), Errno> {
+        let pass = self.pass();
+        let mut next = self.epolls.len();
+        inner.watched.mark.visit(pass);
+        push(&mut self.epolls, inner.clone())?;
+        while let Some(epoll) = self.epolls.get(next).cloned() {
+            next += 1;
+            epoll.visit_inner(pass, &mut self.epolls)?;
+            epoll.visit_files(pass, &mut self.files)?;
+        }
+        Ok(())
+    }
+
+    /// Counts the paths from each epoll above the collected files.
+    fn count_paths(&mut self, pass: u64) -> Result<(), Errno> {
+        let start = self.epolls.len();
+        for file in &self.files {
+            file.watches.visit(pass, &mut self.epolls)?;
+        }
+        let mut next = start;
+        while let Some(epoll) = self.epolls.get(next).cloned() {
+            next += 1;
+            epoll.watched.visit(pass, &mut self.epolls)?;
+        }
+        let above = &self.epolls[start..];
+        for epoll in above {
+            let is_top = !epoll.watched.is_watched();
+            epoll.paths.set(0, u32::from(is_top));
+        }
+        for length in 1..=LONGEST {
+            for epoll in above {
+                let count = epoll.watched.paths(length - 1, pass);
+                epoll.paths.set(length, count);
+            }
+        }
+        Ok(())
+    }
 }
 
-/// Links of the longest chain from an epoll on.
-fn depth(
-    from: &Arc<Epoll>,
-    forbidden: Option<&Arc<Epoll>>,
-    room: usize,
-    next: &dyn Fn(&Arc<Epoll>) -> Vec<Arc<Epoll>>,
-) -> Result<usize, Errno> {
-    if forbidden.is_some_and(|forbidden| Arc::ptr_eq(forbidden, from)) {
-        return Err(Errno::ELOOP);
+/// Adds to a list that may be as long as a program likes.
+fn push<T>(list: &mut Vec<T>, item: T) -> Result<(), Errno> {
+    list.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
+    list.push(item);
+    Ok(())
+}
+
+impl Epoll {
+    /// Adds the epolls that this one watches and `pass` has not visited.
+    fn visit_inner(&self, pass: u64, found: &mut Vec<Arc<Epoll>>) -> Result<(), Errno> {
+        let items = self.items.lock();
+        for item in items.values() {
+            found.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
+            // A duplicate that is dropped here is not the last reference: `found` has another.
+            found.extend(item.inner().filter(|inner| inner.watched.mark.visit(pass)));
+        }
+        Ok(())
     }
-    let mut longest = 0;
-    for other in next(from) {
-        let room = room.checked_sub(1).ok_or(Errno::ELOOP)?;
-        longest = longest.max(depth(&other, forbidden, room, next)? + 1);
+
+    /// Adds the files that are no epolls, that this one watches and `pass` has not visited.
+    fn visit_files(&self, pass: u64, found: &mut Vec<Arc<OpenFile>>) -> Result<(), Errno> {
+        let items = self.items.lock();
+        for item in items.values().filter(|item| !item.is_nested()) {
+            found.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
+            found.extend(item.open().filter(|open| open.watches.mark.visit(pass)));
+        }
+        Ok(())
     }
-    Ok(longest)
+}
+
+impl Watches {
+    /// Adds the watching epolls that `pass` has not visited.
+    fn visit(&self, pass: u64, found: &mut Vec<Arc<Epoll>>) -> Result<(), Errno> {
+        let items = self.items.lock();
+        for item in items.iter() {
+            found.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
+            let epoll = item.upgrade().and_then(|item| item.epoll());
+            found.extend(epoll.filter(|epoll| epoll.watched.mark.visit(pass)));
+        }
+        Ok(())
+    }
+
+    /// How many paths with `length` links lead up from the watching epolls that `pass` visited.
+    fn paths(&self, length: usize, pass: u64) -> u32 {
+        let items = self.items.lock();
+        let epolls = items.iter().filter_map(|item| item.upgrade()?.epoll());
+        epolls
+            .filter(|epoll| epoll.watched.mark.is(pass))
+            .fold(0, |sum, epoll| sum.saturating_add(epoll.paths.get(length)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Mark, exceeds};
+
+    #[test]
+    fn paths_between_epolls_are_limited_by_length() {
+        for (counts, too_many) in [
+            ([0, 0, 0, 0, 0], false),
+            ([1_000_000, 500, 100, 50, 10], false),
+            ([0, 501, 0, 0, 0], true),
+            ([0, 0, 101, 0, 0], true),
+            ([0, 0, 0, 51, 0], true),
+            ([0, 0, 0, 0, 11], true),
+        ] {
+            assert_eq!(exceeds(&counts), too_many, "{counts:?}");
+        }
+    }
+
+    #[test]
+    fn a_mark_is_new_once_per_pass() {
+        let mark = Mark::new();
+        assert!(mark.visit(1) && !mark.visit(1) && mark.is(1));
+        assert!(mark.visit(2) && !mark.is(1));
+    }
 }
