@@ -25,7 +25,7 @@ use crate::{
     manifest::Manifest,
     sync::{Lock, Rank},
 };
-use alloc::{boxed::Box, sync::Arc, vec::Vec};
+use alloc::{boxed::Box, collections::BTreeMap, sync::Arc, vec::Vec};
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use unmount::take_down;
 
@@ -38,6 +38,10 @@ struct Mount {
     /// The directory that it covers; none for the root.
     at: Option<Arc<Dentry>>,
 }
+
+/// The most mounts, that of the root included (`fs.mount-max`, `sysctl_mount_max` of Linux 6.18,
+/// `fs/namespace.c`).
+pub(super) const MOST_MOUNTS: usize = 100_000;
 
 impl Mount {
     /// The number of the mount that it lies in.
@@ -64,7 +68,8 @@ pub struct Mounts {
     memory_files: Arc<FileSystem>,
     huge_files: Arc<FileSystem>,
     anonymous: Arc<FileSystem>,
-    mounts: Lock<Vec<Mount>>,
+    /// By number, which is the order of mounting.
+    mounts: Lock<BTreeMap<u64, Mount>>,
     next_mount: AtomicU32,
     /// The roots of file systems that have no place any more, but users.
     detached: Lock<Vec<Arc<Dentry>>>,
@@ -110,10 +115,13 @@ impl Mounts {
         Self {
             mounts: Lock::new(
                 Rank::File,
-                alloc::vec![Mount {
-                    root: root.clone(),
-                    at: None,
-                }],
+                BTreeMap::from([(
+                    root.inode.file_system.mount,
+                    Mount {
+                        root: root.clone(),
+                        at: None,
+                    },
+                )]),
             ),
             next_mount: AtomicU32::new(FIRST_MOUNT),
             detached: Lock::new(Rank::Mount, Vec::new()),
@@ -155,10 +163,11 @@ impl Mounts {
         let inode = Inode::new(&file_system, body, permissions, Subject::ROOT, now);
         let root = covering(at, inode);
         at.mount(root.clone());
-        self.mounts.lock().push(Mount {
+        let mount = Mount {
             root: root.clone(),
             at: Some(at.clone()),
-        });
+        };
+        self.mounts.lock().insert(file_system.mount, mount);
         root
     }
 
@@ -179,7 +188,7 @@ impl Mounts {
     ) -> Result<(), E> {
         let _guard = self.names.keep();
         let of_mount = |mount: &Mount| (mount.root.clone(), mount.upper());
-        let mounts: Vec<_> = self.mounts.lock().iter().map(of_mount).collect();
+        let mounts: Vec<_> = self.mounts.lock().values().map(of_mount).collect();
         mounts
             .iter()
             .try_for_each(|(root, upper)| show(root, *upper))
@@ -195,7 +204,7 @@ impl Mounts {
     #[must_use]
     pub fn root_of(&self, kind: FileSystemKind) -> Option<Arc<Dentry>> {
         let mounts = self.mounts.lock();
-        let mut roots = mounts.iter().map(|mount| &mount.root);
+        let mut roots = mounts.values().map(|mount| &mount.root);
         roots
             .find(|root| root.inode.file_system.kind == kind)
             .cloned()
@@ -325,7 +334,7 @@ impl Mounts {
     pub fn clear(&self) {
         self.sockets.clear();
         let mounts = core::mem::take(&mut *self.mounts.lock());
-        let mut pending: Vec<_> = mounts.into_iter().map(|mount| mount.root).collect();
+        let mut pending: Vec<_> = mounts.into_values().map(|mount| mount.root).collect();
         pending.append(&mut self.detached.lock());
         pending.push(self.root.clone());
         take_down(pending);

@@ -1,6 +1,6 @@
 //! A program mounts a tmpfs, or changes what one was mounted with.
 
-use super::{Mount, Mounts, covering};
+use super::{MOST_MOUNTS, Mount, Mounts, covering};
 use crate::{
     errno::Errno,
     fs::{
@@ -18,7 +18,8 @@ impl Mounts {
     ///
     /// # Errors
     /// `ENOTDIR`; `EINVAL` for a directory of `/proc` or `/sys`, whose names are made when somebody looks; `EBUSY` for the
-    /// root, which covers everything else; `ENOENT` if the directory was removed, or its file system detached.
+    /// root, which covers everything else; `ENOENT` if the directory was removed, or its file system detached;
+    /// `ENOSPC` if there are [`MOST_MOUNTS`].
     pub fn mount_tmpfs(&self, at: &Arc<Dentry>, tmpfs: Tmpfs, now: Moment) -> Result<(), Errno> {
         if !at.inode.is_directory() {
             return Err(Errno::ENOTDIR);
@@ -38,14 +39,17 @@ impl Mounts {
         self.names.cover(at, &root, |covered| {
             let mut mounts = self.mounts.lock();
             let number = covered.inode.file_system.mount;
-            let has_place = |mount: &Mount| mount.root.inode.file_system.mount == number;
-            if !mounts.iter().any(has_place) {
+            if !mounts.contains_key(&number) {
                 return Err(Errno::ENOENT);
             }
-            mounts.push(Mount {
+            if mounts.len() >= MOST_MOUNTS {
+                return Err(Errno::ENOSPC);
+            }
+            let mount = Mount {
                 root: root.clone(),
                 at: Some(covered.clone()),
-            });
+            };
+            mounts.insert(file_system.mount, mount);
             Ok(())
         })
     }
@@ -78,8 +82,8 @@ impl Mounts {
     /// `EINVAL` if it is no root of a mounted file system.
     pub(super) fn place_of(&self, root: &Arc<Dentry>) -> Result<Option<Arc<Dentry>>, Errno> {
         let mounts = self.mounts.lock();
-        let mut places = mounts.iter();
-        let found = places.find(|mount| Arc::ptr_eq(&mount.root, root));
+        let found = mounts.get(&root.inode.file_system.mount);
+        let found = found.filter(|mount| Arc::ptr_eq(&mount.root, root));
         Ok(found.ok_or(Errno::EINVAL)?.at.clone())
     }
 }

@@ -5,7 +5,7 @@ use crate::{
     errno::Errno,
     fs::{dentry::Dentry, inode::Body},
 };
-use alloc::{sync::Arc, vec::Vec};
+use alloc::{collections::BTreeSet, sync::Arc, vec::Vec};
 use core::sync::atomic::Ordering;
 
 /// Who has the root of a file system in its place that nobody uses: the list, the directory that it covers, and who asks.
@@ -20,12 +20,7 @@ impl Mounts {
         let at = self.place_of_tmpfs(&root)?;
         let is_bound = || self.is_bound(&root);
         let guard = self.names.uncover(&at, &root, KNOWN, is_bound)?;
-        let listed = {
-            let mut mounts = self.mounts.lock();
-            let mut places = mounts.iter();
-            let place = places.position(|mount| Arc::ptr_eq(&mount.root, &root));
-            place.map(|place| mounts.remove(place))
-        };
+        let listed = self.mounts.lock().remove(&root.inode.file_system.mount);
         drop(guard);
         drop(listed);
         take_down(alloc::vec![root]);
@@ -40,22 +35,22 @@ impl Mounts {
     pub fn detach(&self, root: Arc<Dentry>) -> Result<(), Errno> {
         self.place_of_tmpfs(&root)?;
         let guard = self.names.keep();
-        let mut numbers = alloc::vec![root.inode.file_system.mount];
+        let mut numbers = BTreeSet::from([root.inode.file_system.mount]);
         let gone: Vec<_> = {
             let mut mounts = self.mounts.lock();
-            let all = core::mem::take(&mut *mounts);
-            // What lies in another was mounted after it.
-            let (gone, kept) = all.into_iter().partition(|mount| {
-                let number = mount.root.inode.file_system.mount;
-                let goes =
-                    number == numbers[0] || mount.at.is_some() && numbers.contains(&mount.upper());
-                if goes {
-                    numbers.push(number);
+            // What lies in another was mounted after it. Its number is nearly always greater, and
+            // then one pass finds everything: two threads may mount in the other order.
+            let mut before = 0;
+            while numbers.len() > before {
+                before = numbers.len();
+                for (&number, mount) in mounts.iter() {
+                    if mount.at.is_some() && numbers.contains(&mount.upper()) {
+                        numbers.insert(number);
+                    }
                 }
-                goes
-            });
-            *mounts = kept;
-            gone
+            }
+            let gone = numbers.iter().filter_map(|number| mounts.remove(number));
+            gone.collect()
         };
         let mut roots = Vec::new();
         for mount in gone {

@@ -16,6 +16,7 @@ use crate::{
     context::Context,
     errno::Errno,
     kernel::Kernel,
+    sweep::Sweep,
     sync::{Lock, Rank},
     wait::WaitQueue,
 };
@@ -126,10 +127,30 @@ pub struct Userfault {
     resolved: WaitQueue,
 }
 
+/// Userfaultfds in the order of their numbers, some of which may have gone.
+struct Numbered {
+    list: Vec<(u64, Weak<Userfault>)>,
+    sweep: Sweep,
+}
+
+impl Numbered {
+    const fn new() -> Self {
+        Self {
+            list: Vec::new(),
+            sweep: Sweep::new(),
+        }
+    }
+
+    /// Where the one with this number stands, or would.
+    fn place(&self, number: u64) -> usize {
+        self.list.partition_point(|(other, _)| *other < number)
+    }
+}
+
 /// Every userfaultfd by its number.
 pub struct Userfaults {
     next: AtomicU64,
-    all: Lock<Vec<Weak<Userfault>>>,
+    all: Lock<Numbered>,
     /// Whoever wants may see faults of the kernel (`vm.unprivileged_userfaultfd`).
     pub(crate) anybody: AtomicBool,
 }
@@ -138,7 +159,7 @@ impl Default for Userfaults {
     fn default() -> Self {
         Self {
             next: AtomicU64::new(1),
-            all: Lock::new(Rank::Leaf, Vec::new()),
+            all: Lock::new(Rank::Leaf, Numbered::new()),
             anybody: AtomicBool::new(false),
         }
     }
@@ -147,16 +168,23 @@ impl Default for Userfaults {
 impl Userfaults {
     fn add(&self, userfault: &Arc<Userfault>) -> Result<(), Errno> {
         let mut all = self.all.lock();
-        all.retain(|old| old.strong_count() > 0);
-        all.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
-        all.push(Arc::downgrade(userfault));
+        let Numbered { list, sweep } = &mut *all;
+        if sweep.is_due(list.len()) {
+            list.retain(|(_, old)| old.strong_count() > 0);
+            sweep.done(list.len());
+        }
+        list.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
+        // Almost always the end: numbers are given in the order in which this is called.
+        let place = all.place(userfault.number);
+        all.list
+            .insert(place, (userfault.number, Arc::downgrade(userfault)));
         Ok(())
     }
 
     fn find(&self, number: u64) -> Option<Arc<Userfault>> {
         let all = self.all.lock();
-        let mut living = all.iter().filter_map(Weak::upgrade);
-        living.find(|userfault| userfault.number == number)
+        let (found, userfault) = all.list.get(all.place(number))?;
+        userfault.upgrade().filter(|_| *found == number)
     }
 }
 
