@@ -2,6 +2,10 @@
 //!
 //! As with huge pages it is a deadline, not a thread: it gets on however busy the CPUs are. Nothing is scheduled while
 //! it is off, or no program has said that its memory may be merged.
+//!
+//! On Linux the scheduler shares the CPU out between programs and `ksmd`, a thread of nice 5, whatever the settings say.
+//! Here a turn is cut into looks of bounded length, and after each the scan rests until the threads of its CPU have had
+//! the share that Linux gives them.
 
 use crate::{
     abi::MILLISECOND,
@@ -11,6 +15,23 @@ use crate::{
 };
 use alloc::sync::{Arc, Weak};
 use core::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+
+/// The most pages that one look takes in. A turn of the default length is one look.
+const LOOK: u64 = 128;
+
+/// What Linux's scheduler counts a thread of nice 5 as (`sched_prio_to_weight` of Linux 6.18, `kernel/sched/core.c`).
+const OWN_WEIGHT: u64 = 335;
+/// What it counts a thread of nice 0 as.
+const THREAD_WEIGHT: u64 = 1024;
+
+/// Nanoseconds between two looks on an idle CPU, in which it sees whether a thread has become ready.
+const LEAST_REST: u64 = 10_000;
+
+/// How long the scan rests after a look that took so long, so that so many threads get their share.
+fn rest(took: u64, threads: u64) -> u64 {
+    let share = took.saturating_mul(threads * THREAD_WEIGHT) / OWN_WEIGHT;
+    share.max(LEAST_REST)
+}
 
 /// What the scan does (`/sys/kernel/mm/ksm/run`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,6 +66,8 @@ pub struct MergeScan {
     /// When frames that nobody shows are looked for again.
     prune: AtomicU64,
     next: NextLook,
+    /// Pages that this turn has yet to look at.
+    left: AtomicU64,
 }
 
 impl MergeScan {
@@ -56,6 +79,7 @@ impl MergeScan {
             run: AtomicU8::new(Run::Stop as u8),
             prune: AtomicU64::new(0),
             next: NextLook::none(),
+            left: AtomicU64::new(0),
         })
     }
 
@@ -89,19 +113,39 @@ impl MergeScan {
 
     /// A setting changed: the next look is as far away as it says now.
     pub fn wake(&self, kernel: &Kernel) {
+        self.left.store(0, Ordering::Relaxed);
+        self.go_on_after(kernel, 0);
+    }
+
+    /// Sets the next look: after this rest within a turn, and as far away as the settings say between two.
+    fn go_on_after(&self, kernel: &Kernel, rest: u64) {
         let merging = kernel.memory.merging();
         self.next.set(kernel, &self.own, || {
             let goes_on = self.state() == Run::Merge as u8 && merging.is_wanted();
-            let sleep = merging.settings().sleep.load(Ordering::Relaxed);
-            goes_on.then_some(u64::from(sleep.max(1)) * MILLISECOND)
+            let sleep = match self.left.load(Ordering::Relaxed) {
+                0 => u64::from(merging.settings().sleep.load(Ordering::Relaxed).max(1)),
+                _ => 0,
+            };
+            goes_on.then_some(rest.max(sleep * MILLISECOND))
         });
     }
 
-    /// Looks at as many pages as the settings say.
+    /// Looks at as many pages as the settings say for one turn, or the first of them.
     fn look(&self, kernel: &Kernel) {
         let memory = &kernel.memory;
         let merging = memory.merging();
-        memory.merge_pages(merging.settings().pages.load(Ordering::Relaxed).into());
+        let left = match self.left.load(Ordering::Relaxed) {
+            0 => merging.settings().pages.load(Ordering::Relaxed).into(),
+            left => left,
+        };
+        let pages = left.min(LOOK);
+        // The end of a round ends the turn too.
+        let left = if memory.merge_pages(pages) {
+            0
+        } else {
+            left - pages
+        };
+        self.left.store(left, Ordering::Relaxed);
         let now = kernel.host.now();
         if now >= self.prune.load(Ordering::Relaxed) {
             merging.shed(memory);
@@ -114,9 +158,25 @@ impl MergeScan {
 
 impl Expiry for MergeScan {
     fn expire(self: Arc<Self>, kernel: &Kernel) {
+        let start = kernel.host.now();
         if self.state() == Run::Merge as u8 {
             self.look(kernel);
         }
-        self.wake(kernel);
+        let took = kernel.host.now().saturating_sub(start);
+        self.go_on_after(kernel, rest(took, kernel.scheduler.active_here(kernel)));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{LEAST_REST, rest};
+
+    #[test]
+    fn the_scan_gets_the_share_of_a_thread_of_nice_5() {
+        assert_eq!(rest(335_000, 0), LEAST_REST, "no thread wants the CPU");
+        assert_eq!(rest(335, 1), LEAST_REST);
+        assert_eq!(rest(335_000, 1), 1_024_000);
+        assert_eq!(rest(335_000, 3), 3 * 1_024_000);
+        assert_eq!(rest(u64::MAX, 2), u64::MAX / 335);
     }
 }

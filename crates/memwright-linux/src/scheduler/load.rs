@@ -6,6 +6,7 @@
 use super::Scheduler;
 use crate::{
     abi::SECOND,
+    kernel::Kernel,
     sync::{Lock, Rank},
 };
 use core::{
@@ -104,6 +105,13 @@ impl Scheduler {
             .map(|cpu| cpu.waiting.load(Ordering::Relaxed))
             .sum();
         self.cpus.len().saturating_sub(idle) + waiting
+    }
+
+    /// Threads that run or are ready to on this CPU.
+    pub(crate) fn active_here(&self, kernel: &Kernel) -> u64 {
+        let cpu = self.cpu(kernel);
+        let running = u64::from(cpu.current.lock().is_some());
+        running + cpu.waiting.load(Ordering::Relaxed) as u64
     }
 
     /// Switches from one thread to another, or to nothing, on all CPUs.
