@@ -58,6 +58,7 @@ pub fn exit_thread(kernel: &'static Kernel, thread: &Arc<Thread>, status: ExitSt
 
 fn exit_process(kernel: &'static Kernel, process: &Arc<Process>, status: ExitStatus) {
     set_alarm(kernel, process, 0, 0);
+    process.forget_cpu_limit(kernel);
     process.settle_faults(kernel);
     kernel.semaphores.undo(kernel, process.id);
     crate::ptrace::release_tracees(kernel, process);

@@ -44,6 +44,7 @@ pub(super) fn clone_process(context: &Context<'_>, request: &CloneRequest) -> Re
         return Err(error);
     }
     kernel.processes_made.fetch_add(1, Ordering::Relaxed);
+    child.inherit_cpu_limit(kernel);
     kernel.scheduler.start(kernel, &thread);
     drop(thread);
     if request.flags.contains(CloneFlags::VFORK) {

@@ -90,6 +90,11 @@ impl Limits {
         self.0[resource as usize]
     }
 
+    /// Changes the limit in force of one resource.
+    pub(super) fn set_current(&mut self, resource: Resource, value: u64) {
+        self.0[resource as usize].current = value;
+    }
+
     /// One limit by number.
     pub fn by_number(&mut self, number: u64) -> Option<&mut Limit> {
         self.0.get_mut(usize::try_from(number).ok()?)

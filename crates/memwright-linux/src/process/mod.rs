@@ -2,6 +2,7 @@
 
 mod capabilities;
 mod clone;
+mod cpu_limit;
 mod credentials;
 mod exit;
 mod fork;
@@ -85,6 +86,8 @@ pub struct Process {
     pub usage: Usage,
     /// What its reaped children used.
     pub children_usage: Usage,
+    /// When the CPU time is compared with its limit next.
+    cpu_limit: crate::time::NextLook,
     /// Time and interval of `ITIMER_REAL`.
     pub alarm: Lock<crate::time::Alarm>,
     /// The signal its parent gets at its end.
@@ -141,6 +144,7 @@ impl Process {
             space_returned: WaitQueue::named("a child that borrows the address space"),
             usage: Usage::default(),
             children_usage: Usage::default(),
+            cpu_limit: crate::time::NextLook::none(),
             alarm: Lock::new(Rank::Process, crate::time::Alarm::default()),
             exit_signal: AtomicU8::new(Signal::SIGCHLD.number()),
             executed: AtomicBool::new(false),

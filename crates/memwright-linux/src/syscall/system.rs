@@ -10,6 +10,7 @@ use crate::{
     memory::space_limits,
     process::{Capabilities, Life, Limit, Process, REAPER, Resource, ResourceUsage, ticks},
 };
+use alloc::sync::Arc;
 use linux_raw_sys::general as raw;
 
 /// The six names of `uname`.
@@ -207,7 +208,7 @@ pub fn prlimit64(context: &Context<'_>, arguments: &Arguments) -> CallResult {
 /// Only root may raise a hard limit; descriptors end at `fs.nr_open`.
 fn set_limit(
     context: &Context<'_>,
-    process: &Process,
+    process: &Arc<Process>,
     resource: u64,
     new: Limit,
 ) -> Result<(), Errno> {
@@ -237,6 +238,9 @@ fn set_limit(
     };
     if let Some(space) = process.space() {
         space.set_limits(limits);
+    }
+    if resource == Resource::Cpu as u64 {
+        process.watch_cpu_limit(context.kernel);
     }
     Ok(())
 }

@@ -1,0 +1,155 @@
+//! `RLIMIT_CPU`: SIGXCPU at the soft limit and once a second from then on, SIGKILL at the hard one
+//! (`check_process_timers` of Linux 6.18, `kernel/time/posix-cpu-timers.c`).
+//!
+//! Linux compares the CPU time of a process at each tick. Here a deadline is set for the earliest
+//! moment at which the process can have used that much, which is when it runs on every CPU until
+//! then. If it has used less when the deadline passes, the next one is set in the same way.
+
+use super::{INFINITY, Limit, Process, Resource};
+use crate::{
+    abi::{MILLISECOND, SECOND},
+    kernel::Kernel,
+    signal::{Signal, SignalInfo, send_to_process},
+    time::Expiry,
+};
+use alloc::sync::Arc;
+
+/// Nanoseconds between two looks at least: a tick of Linux with `CONFIG_HZ=250`.
+const TICK: u64 = 4 * MILLISECOND;
+
+/// What a limit asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Verdict {
+    /// There is no limit.
+    Unlimited,
+    /// The process may use so many nanoseconds more.
+    Within(u64),
+    /// It gets SIGXCPU, and its soft limit is raised to so many seconds.
+    Warn(u64),
+    /// It is killed.
+    Kill,
+}
+
+/// What the limit asks for once a process has used so many nanoseconds. Without a soft limit the
+/// hard one has no effect.
+fn judge(limit: Limit, used: u64) -> Verdict {
+    let reached = |seconds: u64| used >= seconds.saturating_mul(SECOND);
+    if limit.current == INFINITY {
+        Verdict::Unlimited
+    } else if limit.maximum != INFINITY && reached(limit.maximum) {
+        Verdict::Kill
+    } else if reached(limit.current) {
+        Verdict::Warn(limit.current + 1)
+    } else {
+        Verdict::Within(limit.current.saturating_mul(SECOND) - used)
+    }
+}
+
+/// How long a process that may use so many nanoseconds more cannot have used them, on so many CPUs.
+fn wait(left: u64, cpus: u64) -> u64 {
+    (left / cpus).max(TICK)
+}
+
+impl Process {
+    /// Begins to enforce the limit: it was set, or inherited by a new process.
+    pub(crate) fn watch_cpu_limit(self: &Arc<Self>, kernel: &Kernel) {
+        self.set_cpu_deadline(kernel, || {
+            let limit = self.limits.lock().get(Resource::Cpu);
+            (limit.current != INFINITY).then_some(TICK)
+        });
+    }
+
+    /// Enforces the limit of a process that was just made, if its parent had one.
+    pub(crate) fn inherit_cpu_limit(self: &Arc<Self>, kernel: &Kernel) {
+        if self.limits.lock().get(Resource::Cpu).current != INFINITY {
+            self.watch_cpu_limit(kernel);
+        }
+    }
+
+    /// Stops to enforce the limit: the process has ended.
+    pub(super) fn forget_cpu_limit(self: &Arc<Self>, kernel: &Kernel) {
+        if self.cpu_limit.is_set() {
+            self.set_cpu_deadline(kernel, || None);
+        }
+    }
+
+    fn set_cpu_deadline(self: &Arc<Self>, kernel: &Kernel, wait: impl FnOnce() -> Option<u64>) {
+        self.cpu_limit.set(kernel, &Arc::downgrade(self), wait);
+    }
+
+    /// Nanoseconds on a CPU, in user mode and in the kernel.
+    fn cpu_time(&self, kernel: &Kernel) -> u64 {
+        let ended = self.usage.snapshot();
+        let living = self.threads();
+        let usages = living
+            .iter()
+            .map(|thread| kernel.scheduler.usage_of(kernel, thread));
+        usages.fold(ended.user + ended.system, |sum, usage| {
+            sum + usage.user + usage.system
+        })
+    }
+}
+
+impl Expiry for Process {
+    /// The process may have reached its limit.
+    fn expire(self: Arc<Self>, kernel: &Kernel) {
+        let used = self.cpu_time(kernel);
+        let lives = !self.signals.lock().threads.is_empty();
+        let cpus = kernel.scheduler.all_cpus().len().into();
+        let mut verdict = Verdict::Unlimited;
+        self.set_cpu_deadline(kernel, || {
+            // Within the deadline's lock: a limit that is set meanwhile sets it anew afterwards.
+            let mut limits = self.limits.lock();
+            verdict = judge(limits.get(Resource::Cpu), used);
+            let left = match verdict {
+                Verdict::Within(left) if lives => left,
+                Verdict::Warn(raised) if lives => {
+                    limits.set_current(Resource::Cpu, raised);
+                    raised.saturating_mul(SECOND).saturating_sub(used)
+                }
+                Verdict::Unlimited | Verdict::Within(_) | Verdict::Warn(_) | Verdict::Kill => {
+                    return None;
+                }
+            };
+            Some(wait(left, cpus))
+        });
+        let signal = match verdict {
+            Verdict::Unlimited | Verdict::Within(_) => return,
+            Verdict::Warn(_) => Signal::SIGXCPU,
+            Verdict::Kill => Signal::SIGKILL,
+        };
+        send_to_process(kernel, &self, SignalInfo::kernel(signal));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{INFINITY, Limit, SECOND, TICK, Verdict, judge, wait};
+
+    #[test]
+    fn limits_ask_for_signals() {
+        for (current, maximum, used, verdict) in [
+            (INFINITY, INFINITY, 9 * SECOND, Verdict::Unlimited),
+            (INFINITY, 1, 9 * SECOND, Verdict::Unlimited),
+            (0, INFINITY, 0, Verdict::Warn(1)),
+            (2, INFINITY, SECOND, Verdict::Within(SECOND)),
+            (2, INFINITY, 2 * SECOND - 1, Verdict::Within(1)),
+            (2, INFINITY, 2 * SECOND, Verdict::Warn(3)),
+            (2, 3, 2 * SECOND, Verdict::Warn(3)),
+            (3, 3, 3 * SECOND - 1, Verdict::Within(1)),
+            (3, 3, 3 * SECOND, Verdict::Kill),
+            (0, 0, 0, Verdict::Kill),
+            (1, INFINITY - 1, 5 * SECOND, Verdict::Warn(2)),
+        ] {
+            let limit = Limit { current, maximum };
+            assert_eq!(judge(limit, used), verdict, "{limit:?}, {used}");
+        }
+    }
+
+    #[test]
+    fn a_process_on_every_cpu_does_not_pass_its_limit_unseen() {
+        assert_eq!(wait(SECOND, 1), SECOND);
+        assert_eq!(wait(SECOND, 4), SECOND / 4);
+        assert_eq!(wait(1, 4), TICK);
+    }
+}
