@@ -5,9 +5,9 @@ use crate::{
     abi::{Plain, Timespec},
     arch::x86_64::{
         regs::FpuArea,
-        signal_frame::{FrameHead, restore},
+        signal_frame::{FrameHead, restore, selectors_return},
         uapi::FP_XSTATE_MAGIC2,
-        xstate::{self, Extent},
+        xstate::{self, Extent, Unloadable},
     },
     context::Context,
     errno::Errno,
@@ -227,6 +227,11 @@ fn restore_frame(context: &Context<'_>, frame: u64) -> Result<(), Errno> {
     restore_extended(context, head.context.extended_state)?;
     let regs = restore(&head.context, &context.state().regs);
     context.replace_registers(regs);
+    if !selectors_return(&head) {
+        // The processor refuses to return with these: a general protection fault of the program
+        // (Linux 7.3 `arch/x86/kernel/traps.c`, `fixup_bad_iret`).
+        force_fault(context.thread, SignalInfo::kernel(Signal::SIGSEGV));
+    }
     let mut signals = context.process().signals.lock();
     signals.set_blocked(context.kernel, context.thread, SignalSet(head.mask));
     // As Linux does, the alternate stack is that of the frame.
@@ -265,7 +270,9 @@ fn restore_extended(context: &Context<'_>, address: u64) -> Result<(), Errno> {
             extended = true;
         }
     }
-    xstate::sanitize(&mut area, host.fpu_features(), extended);
+    let features = host.fpu_features();
+    xstate::check(&area, features, extended).map_err(|Unloadable| Errno::EFAULT)?;
+    xstate::sanitize(&mut area, features, extended);
     host.restore_fpu(&area);
     Ok(())
 }
@@ -411,23 +418,33 @@ fn send_to_one(
     Ok(0)
 }
 
-/// `rt_sigqueueinfo`.
+/// `rt_sigqueueinfo`: to a process, which any of its threads names (Linux 7.3 `kernel/signal.c`, `do_rt_sigqueueinfo`
+/// and `kill_pid_info`).
 pub fn rt_sigqueueinfo(context: &Context<'_>, arguments: &Arguments) -> CallResult {
-    let [id, signal, info, ..] = *arguments;
+    let [id, number, info, ..] = *arguments;
     let mut bytes = [0; SignalInfo::SIZE];
     context.read_bytes(info, &mut bytes)?;
-    let signal = Signal::new(u64::from(signal as u32)).ok_or(Errno::EINVAL)?;
-    let info = SignalInfo::from_user(signal, &bytes);
-    let process = context
-        .kernel
-        .tasks
-        .process(id as u32)
-        .ok_or(Errno::ESRCH)?;
+    let number = u64::from(number as u32);
+    let signal = Signal::new(number);
+    // The code is judged for signal 0 as well, which only asks whether there is such a process.
+    let info = SignalInfo::from_user(signal.unwrap_or(Signal::SIGKILL), &bytes);
     // Only the kernel and kill may claim to be themselves.
     let forged = info.code >= 0 || info.code == code::SI_TKILL;
-    if forged && process.id != context.process().id {
+    if forged && id as u32 != context.thread.id() {
         return Err(Errno::EPERM);
     }
-    send_to_process(context.kernel, &process, info);
+    let tasks = &context.kernel.tasks;
+    let process = tasks.thread(id as u32).map(|thread| thread.process.clone());
+    let process = process.or_else(|| tasks.process(id as u32));
+    let process = process.ok_or(Errno::ESRCH)?;
+    if number > Signal::MAX.into() {
+        return Err(Errno::EINVAL);
+    }
+    if !may_signal(context, &process, signal) {
+        return Err(Errno::EPERM);
+    }
+    if signal.is_some() {
+        send_to_process(context.kernel, &process, info);
+    }
     Ok(0)
 }

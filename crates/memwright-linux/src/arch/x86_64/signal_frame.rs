@@ -186,6 +186,16 @@ pub fn restore(context: &SignalContext, current: &UserRegs) -> UserRegs {
     }
 }
 
+/// Whether the processor returns to a program with the frame's selectors, which are of the lowest privilege in any case:
+/// 64-bit code, and its data segment, where a frame says that it means SS (Linux 7.3 `arch/x86/kernel/signal_64.c`,
+/// `restore_sigcontext`). There is no 32-bit code here.
+pub fn selectors_return(head: &FrameHead) -> bool {
+    const USER: u16 = 3;
+    let [code, _, _, stack] = head.context.segments;
+    let strict = head.flags & UC_STRICT_RESTORE_SS != 0;
+    code | USER == USER_CS && (!strict || stack | USER == USER_DS)
+}
+
 /// Flags cleared when a handler starts: DF, RF and TF.
 pub const HANDLER_CLEARED_FLAGS: u64 = 0x400 | 0x1_0000 | 0x100;
 
@@ -198,6 +208,7 @@ pub const SIGINFO_OFFSET: u64 = FrameHead::SIZE as u64;
 mod tests {
     use super::{
         FRAME_SIZE, FrameHead, FramePlace, LastFault, SignalContext, compose, place, restore,
+        selectors_return,
     };
     use crate::{abi::Plain, arch::x86_64::regs::UserRegs, signal::AlternateStack};
 
@@ -228,6 +239,29 @@ mod tests {
         assert!(place(1, Some(&stack), 836).is_some());
         stack.size = 1024;
         assert_eq!(place(1, Some(&stack), 836), None);
+    }
+
+    #[test]
+    fn selectors_of_the_kernel_do_not_return() {
+        let place = FramePlace {
+            frame: 0,
+            extended_state: 64,
+        };
+        let (regs, stack) = (UserRegs::default(), AlternateStack::default());
+        for (code, data, flags, expected) in [
+            (0x33, 0x2b, 7, true),
+            (0x30, 0x28, 7, true),
+            (0x10, 0x2b, 7, false),
+            (0, 0x2b, 7, false),
+            (0x33, 0x18, 7, false),
+            (0x33, 0, 7, false),
+            (0x33, 0, 3, true),
+        ] {
+            let mut head = compose(&regs, place, 0, stack, 0, LastFault::default());
+            head.context.segments = [code, 0, 0, data];
+            head.flags = flags;
+            assert_eq!(selectors_return(&head), expected, "{code:#x} {data:#x}");
+        }
     }
 
     #[test]

@@ -51,6 +51,27 @@ pub fn extent(legacy: &[u8], size: usize) -> Extent {
     }
 }
 
+/// A signal frame holds what the processor would not load: XRSTOR faults, and the frame is no frame.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Unloadable;
+
+/// Checks what XRSTOR checks of an area that came from user memory, or FXRSTOR with `extended` false (Linux 7.3
+/// `arch/x86/kernel/fpu/signal.c`, `restore_fpregs_from_user`, which lets the processor judge).
+///
+/// # Errors
+/// There are reserved bits in MXCSR, or in the header a feature that is not enabled or a form that is not the plain one.
+pub fn check(area: &FpuArea, features: u64, extended: bool) -> Result<(), Unloadable> {
+    let header = &area.bytes[FpuArea::HEADER..FpuArea::HEADER + 64];
+    let plain = header[8..24].iter().all(|&byte| byte == 0);
+    let enabled = u64::from_bytes(&header[..8]) & !features == 0;
+    let mxcsr = u32::from_bytes(&area.bytes[24..28]);
+    if mxcsr & !MXCSR_MASK != 0 || extended && !(plain && enabled) {
+        Err(Unloadable)
+    } else {
+        Ok(())
+    }
+}
+
 /// Makes an area that came from user memory safe to load: only enabled features, no reserved bits.
 /// With `extended` false the header is made up for the legacy region (x87 and SSE).
 pub fn sanitize(area: &mut FpuArea, features: u64, extended: bool) {
@@ -68,7 +89,31 @@ pub fn sanitize(area: &mut FpuArea, features: u64, extended: bool) {
 
 #[cfg(test)]
 mod tests {
-    use super::{Extent, FpuArea, extent, frame_size, mark, sanitize};
+    use super::{Extent, FpuArea, Unloadable, check, extent, frame_size, mark, sanitize};
+
+    #[test]
+    fn what_the_processor_refuses_is_no_frame() {
+        for (offset, value, extended, expected) in [
+            (0, 0xff, true, Ok(())),
+            // MXCSR.
+            (25, 0xff, true, Ok(())),
+            (26, 0x01, true, Err(Unloadable)),
+            (27, 0x80, false, Err(Unloadable)),
+            // The features that are there, the form, and what is behind.
+            (512, 0x07, true, Ok(())),
+            (512, 0x08, true, Err(Unloadable)),
+            (512, 0x08, false, Ok(())),
+            (519, 0x80, true, Err(Unloadable)),
+            (520, 0x01, true, Err(Unloadable)),
+            (527, 0x80, true, Err(Unloadable)),
+            (535, 0x01, true, Err(Unloadable)),
+            (536, 0x01, true, Ok(())),
+        ] {
+            let mut area = FpuArea::INITIAL;
+            area.bytes[offset] = value;
+            assert_eq!(check(&area, 7, extended), expected, "{offset} {value:#x}");
+        }
+    }
 
     #[test]
     fn marks_are_found_again() {
