@@ -1,4 +1,5 @@
-//! `/proc/PID/mem`: the memory of a process.
+//! `/proc/PID/mem`: the memory of a process. As for a debugger the rights of areas do not bind: what is stored in
+//! read-only private memory lands in a page of the process's own (Linux 7.3 `fs/proc/base.c`, `mem_rw` with `FOLL_FORCE`).
 
 use crate::{
     Space,
@@ -50,7 +51,7 @@ impl File for MemoryFile {
             let step = CHUNK - (*position % CHUNK as u64) as usize;
             let step = step.min(sink.left());
             let (at, bytes) = (VirtAddr::new(*position), &mut buffer[..step]);
-            let read = match context.kernel.with_relief(|| space.read(at, bytes)) {
+            let read = match context.kernel.with_relief(|| space.read_forced(at, bytes)) {
                 Ok(()) => step,
                 Err((_, count)) => count,
             };
@@ -89,7 +90,7 @@ impl File for MemoryFile {
             let step = CHUNK - (*position % CHUNK as u64) as usize;
             let taken = source.take(&mut buffer[..step])?;
             let (at, bytes) = (VirtAddr::new(*position), &buffer[..taken]);
-            let stored = match context.kernel.with_relief(|| space.write(at, bytes)) {
+            let stored = match context.kernel.with_relief(|| space.write_forced(at, bytes)) {
                 Ok(()) => taken,
                 Err((_, count)) => count,
             };
