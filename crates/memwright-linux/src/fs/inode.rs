@@ -9,7 +9,7 @@ use super::{
     file_system::FileSystem,
     kind::Kind,
     locks::FileLocks,
-    permission::{Permission, Subject, permitted},
+    permission::{Permission, Subject, inherited, permitted},
     pipe::Pipe,
     procfs::ProcNode,
     regular::Regular,
@@ -159,6 +159,23 @@ impl Inode {
         }
     }
 
+    /// The contents of a regular file.
+    #[must_use]
+    pub fn regular(&self) -> Option<&Regular> {
+        match &self.body {
+            Body::Regular(regular) => Some(regular),
+            Body::Directory(_)
+            | Body::Symlink(_)
+            | Body::Character(_)
+            | Body::Block(_)
+            | Body::Fifo(_)
+            | Body::Socket
+            | Body::Console(_)
+            | Body::Anonymous
+            | Body::Proc(_) => None,
+        }
+    }
+
     /// Whether it is a directory of any kind.
     #[must_use]
     pub fn is_directory(&self) -> bool {
@@ -220,6 +237,30 @@ impl Inode {
         } else {
             Err(Errno::EACCES)
         }
+    }
+
+    /// Whether `subject` may change what the node says of itself: its owner and root may.
+    ///
+    /// # Errors
+    /// `EPERM`.
+    pub fn check_owner(&self, subject: Subject) -> Result<(), Errno> {
+        if subject.user == 0 || subject.user == self.metadata().owner.user {
+            Ok(())
+        } else {
+            Err(Errno::EPERM)
+        }
+    }
+
+    /// Takes on what a new node in `parent` has of it. For nodes without a name yet.
+    pub fn inherit(&self, parent: &Self, subject: Subject) {
+        let parent = parent.metadata();
+        let directory = self.is_directory();
+        self.change(|metadata| {
+            let own = (metadata.permissions, metadata.owner.group);
+            let folder = (parent.permissions, parent.owner.group);
+            (metadata.permissions, metadata.owner.group) =
+                inherited(subject, folder, own, directory);
+        });
     }
 
     /// What `stat` reports. Nodes of `/proc` answer for the caller's view where they need one.

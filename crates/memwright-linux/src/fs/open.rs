@@ -11,7 +11,7 @@ use super::{
     open_file::{File, OpenFile},
     permission::Permission,
     pipe::PipeEnd,
-    regular::RegularFile,
+    regular::{Regular, RegularFile},
     tmpfs::MountFlags,
     tree::Change,
     walk::{Last, LastLink, Walker},
@@ -194,6 +194,7 @@ impl Context<'_> {
         if file_system.is_full() {
             return Err(Errno::ENOSPC);
         }
+        inode.inherit(&directory.inode, self.subject());
         inode.change(|metadata| metadata.links = 0);
         let name = alloc::format!("#{}", inode.number);
         let entry = Arc::new(Dentry::new(directory, name.as_bytes(), Arc::new(inode)));
@@ -232,6 +233,10 @@ impl Context<'_> {
         if !created {
             inode.check(self.subject(), request.wanted())?;
         }
+        // To read without a trace is its owner's right (`may_open` in `fs/namei.c` of Linux 7.3).
+        if request.has(raw::O_NOATIME) {
+            inode.check_owner(self.subject())?;
+        }
         // What nobody may write in `/sys` root may not either (`kernfs_fop_open`).
         if inode.file_system.kind == FileSystemKind::Sysfs
             && request.wanted().contains(Permission::WRITE)
@@ -252,15 +257,23 @@ impl Context<'_> {
         Ok(Arc::new(open))
     }
 
+    /// Empties a file that is opened with `O_TRUNC`, which counts as an opening for writing even if the file is opened
+    /// to be read alone (Linux 7.3 `fs/namei.c`, `handle_truncate`).
     fn truncate_at_open(&self, inode: &Inode) -> Result<(), Errno> {
         let Body::Regular(regular) = &inode.body else {
             return Ok(());
         };
-        let turn = regular.take_turn(self)?;
-        regular.set_size(self.kernel, 0)?;
-        drop(turn);
+        regular.begin_writing()?;
+        let emptied = self.empty(regular);
+        regular.end_writing();
+        emptied?;
         inode.touch_modified(Moment::now(self.kernel));
         Ok(())
+    }
+
+    fn empty(&self, regular: &Regular) -> Result<(), Errno> {
+        let _turn = regular.take_turn(self)?;
+        regular.set_size(self.kernel, 0)
     }
 
     /// What the opened node does.

@@ -15,6 +15,11 @@ bitflags! {
     }
 }
 
+const SET_USER_ID: u32 = 0o4000;
+/// On a file: it runs with the rights of its group. On a folder: what is made in it gets its group.
+pub const SET_GROUP_ID: u32 = 0o2000;
+const RUNS_WITH_GROUP: u32 = SET_GROUP_ID | 0o010;
+
 /// Who asks: the file system ids of a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Subject {
@@ -61,6 +66,53 @@ pub fn permitted(
     wanted.bits() & !class & 7 == 0
 }
 
+/// Whether `subject` may have a node with the group `group` run with that group's rights
+/// (`in_group_or_capable` in `fs/inode.c` of Linux 7.3, with `CAP_FSETID`).
+#[must_use]
+pub fn may_set_group_id(subject: Subject, group: u32) -> bool {
+    subject.overrides || subject.group == group
+}
+
+/// Permissions and group of a new node in a folder with the mode and group `folder`, which would have `own` elsewhere
+/// (`inode_init_owner` and `mode_strip_sgid` in `fs/inode.c` of Linux 7.3).
+///
+/// In a folder with the set-group-id bit a node gets the folder's group, and a folder that bit too. A file does not keep a
+/// bit that would let it run with the rights of a group that its maker is not in.
+#[must_use]
+pub fn inherited(
+    subject: Subject,
+    folder: (u32, u32),
+    own: (u32, u32),
+    directory: bool,
+) -> (u32, u32) {
+    let ((folder_mode, folder_group), (mode, group)) = (folder, own);
+    if folder_mode & SET_GROUP_ID == 0 {
+        return (mode, group);
+    }
+    let runs = mode & RUNS_WITH_GROUP == RUNS_WITH_GROUP;
+    let mode = if directory {
+        mode | SET_GROUP_ID
+    } else if runs && !may_set_group_id(subject, folder_group) {
+        mode & !SET_GROUP_ID
+    } else {
+        mode
+    };
+    (mode, folder_group)
+}
+
+/// What is left of a file's permissions after a change of owner or group: the set-user-id bit goes, and the
+/// set-group-id bit where it means that the file runs with the rights of the group, or its owner is not in the group
+/// (`setattr_should_drop_sgid` in `fs/attr.c` of Linux 7.3).
+#[must_use]
+pub fn after_new_owner(subject: Subject, mode: u32, group: u32) -> u32 {
+    let mode = mode & !SET_USER_ID;
+    if mode & 0o010 != 0 || !may_set_group_id(subject, group) {
+        mode & !SET_GROUP_ID
+    } else {
+        mode
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -70,6 +122,40 @@ mod tests {
             user,
             group,
             overrides: false,
+        }
+    }
+
+    #[test]
+    fn what_a_folder_hands_on() {
+        let (member, other) = (ordinary(1, 7), ordinary(1, 9));
+        let cases = [
+            (other, (0o755, 7), (0o2755, 9), false, (0o2755, 9)),
+            (other, (0o2755, 7), (0o644, 9), false, (0o644, 7)),
+            (other, (0o2755, 7), (0o2755, 9), false, (0o755, 7)),
+            (other, (0o2755, 7), (0o2745, 9), false, (0o2745, 7)),
+            (member, (0o2755, 7), (0o2755, 7), false, (0o2755, 7)),
+            (Subject::ROOT, (0o2755, 7), (0o2755, 0), false, (0o2755, 7)),
+            (other, (0o2755, 7), (0o755, 9), true, (0o2755, 7)),
+            (other, (0o755, 7), (0o755, 9), true, (0o755, 9)),
+        ];
+        for (subject, folder, own, directory, expected) in cases {
+            let answer = inherited(subject, folder, own, directory);
+            assert_eq!(answer, expected, "{subject:?} {folder:?} {own:?}");
+        }
+    }
+
+    #[test]
+    fn what_a_new_owner_takes_away() {
+        let (member, other) = (ordinary(1, 7), ordinary(1, 9));
+        for (subject, mode, expected) in [
+            (member, 0o6755, 0o755),
+            (member, 0o6745, 0o2745),
+            (other, 0o2745, 0o745),
+            (Subject::ROOT, 0o6644, 0o2644),
+            (Subject::ROOT, 0o6654, 0o654),
+        ] {
+            let answer = after_new_owner(subject, mode, 7);
+            assert_eq!(answer, expected, "{subject:?} {mode:o}");
         }
     }
 

@@ -8,7 +8,7 @@ use crate::{
     fs::{
         attributes::Moment,
         inode::{Body, Inode},
-        permission::Permission,
+        permission::{Permission, SET_GROUP_ID, after_new_owner, may_set_group_id},
         regular::{Regular, Seals},
         seek::{SIZE_MAX, explicit},
     },
@@ -105,12 +105,7 @@ pub const CALLS: &[SystemCall] = &[
 
 /// Only the owner and root change what a node says of itself.
 fn own(context: &Context<'_>, inode: &Inode) -> Result<(), Errno> {
-    let user = context.subject().user;
-    if user == 0 || user == inode.metadata().owner.user {
-        Ok(())
-    } else {
-        Err(Errno::EPERM)
-    }
+    inode.check_owner(context.subject())
 }
 
 fn change_mode(context: &Context<'_>, inode: &Inode, mode: u64) -> CallResult {
@@ -133,8 +128,12 @@ fn change_mode(context: &Context<'_>, inode: &Inode, mode: u64) -> CallResult {
         | Body::Anonymous => {}
     }
     let now = Moment::now(context.kernel);
+    let subject = context.subject();
     inode.change(|metadata| {
         metadata.permissions = mode as u32 & 0o7777;
+        if !may_set_group_id(subject, metadata.owner.group) {
+            metadata.permissions &= !SET_GROUP_ID;
+        }
         metadata.changed = now;
     });
     Ok(0)
@@ -182,17 +181,15 @@ fn change_owner(context: &Context<'_>, inode: &Inode, user: u64, group: u64) -> 
     let now = Moment::now(context.kernel);
     let directory = inode.is_directory();
     inode.change(|metadata| {
+        if !directory {
+            let group = metadata.owner.group;
+            metadata.permissions = after_new_owner(subject, metadata.permissions, group);
+        }
         if user != keep {
             metadata.owner.user = user;
         }
         if group != keep {
             metadata.owner.group = group;
-        }
-        if !directory {
-            metadata.permissions &= !0o4000;
-            if metadata.permissions & 0o010 != 0 {
-                metadata.permissions &= !0o2000;
-            }
         }
         metadata.changed = now;
     });
@@ -436,7 +433,8 @@ fn fallocate(context: &Context<'_>, arguments: &Arguments) -> CallResult {
             context.file_too_large();
             return Err(Errno::EFBIG);
         }
-        if grows && regular.seals().contains(Seals::GROW) {
+        // Room beyond the end counts as growth even if the size stays (`mm/shmem.c`, `shmem_fallocate`).
+        if end > regular.size() && regular.seals().contains(Seals::GROW) {
             return Err(Errno::EPERM);
         }
         regular.allocate(context.kernel, start, end)?;

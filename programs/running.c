@@ -1,0 +1,132 @@
+/* Does a program that runs stay as it is: is its file neither written nor cut, by whatever path it is opened?
+ */
+#include "check.h"
+
+/* Copies this program to `path`. */
+static void copy_to(const char *path)
+{
+	static char bytes[65536];
+	int from = open("/proc/self/exe", O_RDONLY), to = open(path, O_WRONLY | O_CREAT | O_TRUNC, 0755);
+	NEED(from >= 0 && to >= 0);
+	ssize_t count;
+	while ((count = read(from, bytes, sizeof bytes)) > 0)
+		NEED(write(to, bytes, (size_t)count) == count);
+	close(from);
+	close(to);
+}
+
+/* No way to write to the file behind `path`. */
+static void refused(const char *path)
+{
+	CHECK_FAILS(open(path, O_RDONLY | O_TRUNC), ETXTBSY);
+	CHECK_FAILS(open(path, O_WRONLY), ETXTBSY);
+	CHECK_FAILS(open(path, O_RDWR), ETXTBSY);
+	CHECK_FAILS(open(path, O_WRONLY | O_APPEND), ETXTBSY);
+	CHECK_FAILS(open(path, O_RDWR | O_TRUNC), ETXTBSY);
+	CHECK_FAILS(open(path, O_RDWR | O_CREAT, 0755), ETXTBSY);
+	CHECK_FAILS(open(path, O_RDONLY | O_CREAT | O_TRUNC, 0755), ETXTBSY);
+	CHECK_FAILS(truncate(path, 0), ETXTBSY);
+	CHECK_FAILS(truncate(path, 1 << 30), ETXTBSY);
+}
+
+/* What the copy does: it finds itself whole afterwards, by every path. */
+static int as_copy(const char *path)
+{
+	struct stat before, after;
+	NEED(stat("/proc/self/exe", &before) == 0);
+	refused("/proc/self/exe");
+	refused(path);
+	char name[64];
+	int file = open(path, O_RDONLY);
+	NEED(file >= 0);
+	snprintf(name, sizeof name, "/proc/self/fd/%d", file);
+	refused(name);
+	CHECK_FAILS(ftruncate(file, 0), EINVAL);
+	/* Another name, and none, change nothing. */
+	char other[64];
+	snprintf(other, sizeof other, "%s.other", path);
+	CHECK_EQ(link(path, other), 0);
+	refused(other);
+	CHECK_EQ(unlink(other), 0);
+	CHECK_EQ(unlink(path), 0);
+	refused("/proc/self/exe");
+	refused(name);
+	CHECK_EQ(stat("/proc/self/exe", &after), 0);
+	CHECK_EQ(after.st_size, before.st_size);
+	return checks_failed ? 1 : 0;
+}
+
+static void run(void *path)
+{
+	execl(path, path, "copy", NULL);
+	_exit(98);
+}
+
+static void open_for_writing(void)
+{
+	char path[] = "/tmp/running-XXXXXX";
+	int file = mkstemp(path);
+	NEED(file >= 0);
+	close(file);
+	copy_to(path);
+	chmod(path, 0755);
+	/* As long as a writer is there the file does not run. */
+	file = open(path, O_WRONLY);
+	NEED(file >= 0);
+	CHECK_FAILS(execl(path, path, "copy", NULL), ETXTBSY);
+	/* A shared mapping is one, though its descriptor is closed. */
+	int both = open(path, O_RDWR);
+	NEED(both >= 0);
+	void *page = mmap(NULL, PAGE, PROT_READ, MAP_SHARED, both, 0);
+	NEED(page != MAP_FAILED);
+	close(both);
+	close(file);
+	CHECK_FAILS(execl(path, path, "copy", NULL), ETXTBSY);
+	CHECK_EQ(munmap(page, PAGE), 0);
+	CHECK(exited(in_child(run, path), 0));
+	/* It removed its own file. */
+	CHECK_FAILS(open(path, O_RDONLY), ENOENT);
+}
+
+/* Once a program has ended its file may be written again. */
+static void ended(void)
+{
+	char path[] = "/tmp/running-XXXXXX";
+	int file = mkstemp(path);
+	NEED(file >= 0);
+	close(file);
+	copy_to(path);
+	chmod(path, 0755);
+	pid_t child = fork_checked();
+	if (child == 0) {
+		execl(path, path, "wait", NULL);
+		_exit(98);
+	}
+	NEED(child > 0);
+	char exe[64], link[256];
+	snprintf(exe, sizeof exe, "/proc/%d/exe", (int)child);
+	ssize_t length;
+	do
+		length = readlink(exe, link, sizeof link);
+	while (length != (ssize_t)strlen(path) || memcmp(link, path, strlen(path)) != 0);
+	CHECK_FAILS(open(exe, O_RDONLY | O_TRUNC), ETXTBSY);
+	CHECK_FAILS(open(path, O_WRONLY), ETXTBSY);
+	kill(child, SIGKILL);
+	CHECK(killed(wait_for(child), SIGKILL));
+	file = open(path, O_WRONLY | O_TRUNC);
+	CHECK(file >= 0);
+	close(file);
+	unlink(path);
+}
+
+int main(int count, char **arguments)
+{
+	if (count > 1 && strcmp(arguments[1], "copy") == 0)
+		return as_copy(arguments[0]);
+	if (count > 1)
+		for (;;)
+			pause();
+	open_for_writing();
+	ended();
+	return checked("running");
+}
