@@ -7,7 +7,7 @@ use crate::{
     channel::{CONTROL_INTERRUPT, Channel, Outcome},
     cpio::CpioArchive,
     events::Events,
-    fs::{Mounts, userfault::Userfaults},
+    fs::{Mounts, lock_waits::LockWaits, userfault::Userfaults},
     futex::Futexes,
     host::Host,
     huge_scan::HugeScan,
@@ -59,6 +59,8 @@ pub struct Kernel {
     pub(crate) userfaults: Userfaults,
     /// Shared memory with keys.
     pub(crate) segments: Segments,
+    /// Threads that wait for record locks.
+    pub(crate) lock_waits: LockWaits,
     /// Sets of semaphores.
     pub(crate) semaphores: crate::semaphores::Sets,
     /// Makes huge pages of small ones in the background.
@@ -122,6 +124,7 @@ impl Kernel {
             futexes: Futexes::new(),
             userfaults: Userfaults::default(),
             segments: Segments::default(),
+            lock_waits: LockWaits::default(),
             semaphores: crate::semaphores::Sets::default(),
             huge_scan: HugeScan::new(),
             merge_scan: MergeScan::new(),

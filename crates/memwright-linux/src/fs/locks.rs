@@ -1,6 +1,7 @@
 //! The advisory locks of a node, and waiting for them.
 
-use super::record_locks::RecordLocks;
+use super::lock_waits::WaitRefused;
+use super::record_locks::{AcquireError, RecordLocks};
 pub use super::record_locks::{Holder, Record, Strength};
 use crate::{
     context::Context,
@@ -10,6 +11,7 @@ use crate::{
     wait::WaitQueue,
 };
 use core::sync::atomic::{AtomicBool, Ordering};
+use memwright_table::OutOfMemory;
 
 /// Which of the two kinds of lock: they do not know of each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,8 +77,8 @@ impl FileLocks {
     /// Takes a lock, in place of what its holder had on that range.
     ///
     /// # Errors
-    /// `EAGAIN` if another lock stands in the way and `wait` is false, `ERESTARTSYS` if a signal
-    /// ended the wait.
+    /// `EAGAIN` if another lock stands in the way and `wait` is false, `EDEADLK` if its holder waits for a lock of the
+    /// process, `ERESTARTSYS` if a signal ended the wait, `ENOLCK` without memory.
     pub fn acquire(
         &self,
         context: &Context<'_>,
@@ -86,8 +88,12 @@ impl FileLocks {
     ) -> Result<(), Errno> {
         context.check_heap()?;
         self.used.store(true, Ordering::Relaxed);
-        let attempt = || self.state.lock().family(family).acquire(wanted).ok();
-        if attempt().is_some() {
+        let attempt = || match self.state.lock().family(family).acquire(wanted) {
+            Ok(()) => Ok(None),
+            Err(AcquireError::Conflict(conflict)) => Ok(Some(conflict)),
+            Err(AcquireError::OutOfMemory) => Err(Errno::ENOLCK),
+        };
+        if attempt()?.is_none() {
             // A weaker lock in place of a stronger one may let others in.
             self.released.wake_all(context.kernel);
             return Ok(());
@@ -95,12 +101,24 @@ impl FileLocks {
         if !wait {
             return Err(Errno::EAGAIN);
         }
-        context
-            .wait_until(&[&self.released], None, attempt)
-            .map_err(|error| error.restart())
+        let waited = context.wait_until(&[&self.released], None, || match attempt() {
+            Ok(None) => Some(Ok(())),
+            Ok(Some(conflict)) => note_wait(context, wanted.holder, conflict.holder)
+                .err()
+                .map(Err),
+            Err(error) => Some(Err(error)),
+        });
+        if let Holder::Process(process) = wanted.holder {
+            let waits = &context.kernel.lock_waits;
+            waits.end(process, context.thread.id().into());
+        }
+        waited.map_err(|error| error.restart())?
     }
 
     /// Gives up what `holder` has between `first` and `last`.
+    ///
+    /// # Errors
+    /// `ENOLCK` without memory for the two parts of a lock that is cut.
     pub fn release(
         &self,
         kernel: &Kernel,
@@ -108,14 +126,15 @@ impl FileLocks {
         holder: Holder,
         first: u64,
         last: u64,
-    ) {
+    ) -> Result<(), Errno> {
         if self.used.load(Ordering::Relaxed) {
-            self.state
-                .lock()
-                .family(family)
-                .release(holder, first, last);
+            let mut state = self.state.lock();
+            let released = state.family(family).release(holder, first, last);
+            drop(state);
+            released.map_err(|OutOfMemory| Errno::ENOLCK)?;
             self.released.wake_all(kernel);
         }
+        Ok(())
     }
 
     /// Gives up everything that `holder` has: a descriptor of it was closed.
@@ -130,5 +149,25 @@ impl FileLocks {
         if released {
             self.released.wake_all(kernel);
         }
+    }
+}
+
+/// Notes that the calling thread waits for a lock of `blocker`. Only processes can be found to wait for each other: an
+/// open file may be used by several (Linux 7.3 `fs/locks.c`, `posix_locks_deadlock`).
+fn note_wait(context: &Context<'_>, waiter: Holder, blocker: Holder) -> Result<(), Errno> {
+    let waits = &context.kernel.lock_waits;
+    let thread = context.thread.id().into();
+    match (waiter, blocker) {
+        (Holder::Process(process), Holder::Process(blocker)) => waits
+            .begin(process, thread, blocker)
+            .map_err(|refused| match refused {
+                WaitRefused::Deadlock => Errno::EDEADLK,
+                WaitRefused::OutOfMemory => Errno::ENOLCK,
+            }),
+        (Holder::Process(process), Holder::OpenFile(_)) => {
+            waits.end(process, thread);
+            Ok(())
+        }
+        (Holder::OpenFile(_), Holder::Process(_) | Holder::OpenFile(_)) => Ok(()),
     }
 }

@@ -27,6 +27,7 @@ pub mod initrd;
 pub mod inode;
 pub mod io_uring;
 pub mod kind;
+pub mod lock_waits;
 pub mod locks;
 pub mod mounts;
 pub mod name;

@@ -1,9 +1,14 @@
 //! Advisory locks on ranges of a file: `fcntl` record locks, and `flock` as a lock on all of it.
+//!
+//! The ranges of one holder lie together, in the order of the file, and two that touch and are equally strong are one.
+//! Holders stand in the order in which they took the first of the locks that they have (Linux 7.3 `fs/locks.c`,
+//! `posix_lock_inode`). `F_GETLK` reports the first conflict in this order.
 
-use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+use memwright_table::OutOfMemory;
 
-/// Who holds a lock.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+/// What holds a lock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Holder {
     /// A process, by its id: the locks of `F_SETLK`.
     Process(u64),
@@ -14,9 +19,9 @@ pub enum Holder {
 /// How much a lock excludes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Strength {
-    /// Others may hold shared locks too.
+    /// Other holders may have shared locks too.
     Shared,
-    /// Nobody else may hold any.
+    /// No other holder may have any lock.
     Exclusive,
 }
 
@@ -33,242 +38,212 @@ pub struct Record {
     pub last: u64,
 }
 
-impl Record {
-    fn overlaps(&self, first: u64, last: u64) -> bool {
-        self.first <= last && first <= self.last
+/// Why a lock was not taken; nothing has changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AcquireError {
+    /// Another holder has this lock.
+    Conflict(Record),
+    /// No memory for the lock.
+    OutOfMemory,
+}
+
+/// A range that one holder has locked.
+#[derive(Clone, Copy, Debug)]
+struct Range {
+    first: u64,
+    last: u64,
+    strength: Strength,
+}
+
+/// The locks of one holder: at least one range.
+#[derive(Debug)]
+struct Group {
+    holder: Holder,
+    /// Sorted, without overlap.
+    ranges: Vec<Range>,
+}
+
+impl Group {
+    /// The first range that excludes `wanted`, which is another holder's.
+    fn conflict(&self, wanted: &Record) -> Option<Record> {
+        let from = self
+            .ranges
+            .partition_point(|range| range.last < wanted.first);
+        let found = self.ranges[from..]
+            .iter()
+            .take_while(|range| range.first <= wanted.last)
+            .find(|range| {
+                range.strength == Strength::Exclusive || wanted.strength == Strength::Exclusive
+            })?;
+        Some(Record {
+            holder: self.holder,
+            strength: found.strength,
+            first: found.first,
+            last: found.last,
+        })
     }
 
-    fn conflicts(&self, other: &Self) -> bool {
-        self.holder != other.holder
-            && self.overlaps(other.first, other.last)
-            && (self.strength == Strength::Exclusive || other.strength == Strength::Exclusive)
+    /// Locks `first..=last` with `strength`, or unlocks it without one. What lies outside stays.
+    fn set(
+        &mut self,
+        first: u64,
+        last: u64,
+        strength: Option<Strength>,
+    ) -> Result<(), OutOfMemory> {
+        // One range may become three.
+        self.ranges.try_reserve(2).map_err(|_| OutOfMemory)?;
+        let mut from = self.ranges.partition_point(|range| range.last < first);
+        let mut to = self.ranges.partition_point(|range| range.first <= last);
+        if strength.is_some() {
+            let is_same = |range: &Range| Some(range.strength) == strength;
+            let before = from.checked_sub(1).map(|index| self.ranges[index]);
+            if before.is_some_and(|range| range.last + 1 == first && is_same(&range)) {
+                from -= 1;
+            }
+            let behind = self.ranges.get(to);
+            if behind.is_some_and(|range| range.first - 1 == last && is_same(range)) {
+                to += 1;
+            }
+        }
+        let replaced = &self.ranges[from..to];
+        let head = replaced
+            .first()
+            .filter(|range| range.first < first)
+            .copied();
+        let tail = replaced.last().filter(|range| range.last > last).copied();
+        let mut middle = strength.map(|strength| Range {
+            first,
+            last,
+            strength,
+        });
+        let mut left = None;
+        let mut right = None;
+        if let Some(head) = head {
+            match &mut middle {
+                Some(middle) if middle.strength == head.strength => middle.first = head.first,
+                Some(_) | None => {
+                    left = Some(Range {
+                        last: first - 1,
+                        ..head
+                    });
+                }
+            }
+        }
+        if let Some(tail) = tail {
+            match &mut middle {
+                Some(middle) if middle.strength == tail.strength => middle.last = tail.last,
+                Some(_) | None => {
+                    right = Some(Range {
+                        first: last + 1,
+                        ..tail
+                    });
+                }
+            }
+        }
+        self.ranges.drain(from..to);
+        for piece in [right, middle, left].into_iter().flatten() {
+            self.ranges.insert(from, piece);
+        }
+        Ok(())
     }
 }
 
 /// The locks of one file.
-///
-/// What one holder has does not overlap, so a change of its own locks finds them by their first
-/// bytes. Exclusive locks overlap no other lock at all. Shared locks of several holders may overlap
-/// one another; they are ordered by size and then by first byte, so that a search for those that
-/// reach into a range looks at few that end before it.
 #[derive(Debug, Default)]
 pub struct RecordLocks {
-    /// Every lock, by its holder and its first byte: its last byte, and its strength.
-    held: BTreeMap<(Holder, u64), (u64, Strength)>,
-    /// The exclusive locks by their first bytes: last byte and holder.
-    exclusive: BTreeMap<u64, (u64, Holder)>,
-    /// The shared locks by size, first byte and holder: their last bytes.
-    shared: BTreeMap<(u32, u64, Holder), u64>,
-}
-
-/// The least holder in the order of the maps.
-const LEAST: Holder = Holder::Process(0);
-
-/// The class of a range by its size: from `1 << class` bytes to twice as many.
-const fn size_class(first: u64, last: u64) -> u32 {
-    // The whole file has 2^64 bytes.
-    match (last - first).checked_add(1) {
-        Some(length) => length.ilog2(),
-        None => u64::BITS,
-    }
-}
-
-/// The lowest first byte of a range of this class that reaches up to `first`.
-const fn lowest_start(class: u32, first: u64) -> u64 {
-    // One less than the longest range of the class has.
-    let reach = match class {
-        0..63 => (2 << class) - 2,
-        63 => u64::MAX - 1,
-        _ => u64::MAX,
-    };
-    first.saturating_sub(reach)
+    groups: Vec<Group>,
 }
 
 impl RecordLocks {
     /// No locks.
     #[must_use]
     pub const fn new() -> Self {
-        Self {
-            held: BTreeMap::new(),
-            exclusive: BTreeMap::new(),
-            shared: BTreeMap::new(),
-        }
+        Self { groups: Vec::new() }
     }
 
-    /// The lock with the lowest first byte that stands in the way of `wanted`.
+    /// The first lock that stands in the way of `wanted`.
     #[must_use]
     pub fn conflict(&self, wanted: &Record) -> Option<Record> {
-        let exclusive = self.exclusive_conflict(wanted);
-        let shared = match wanted.strength {
-            Strength::Exclusive => self.shared_conflict(wanted),
-            Strength::Shared => None,
-        };
-        exclusive
-            .into_iter()
-            .chain(shared)
-            .min_by_key(|record| record.first)
+        self.groups
+            .iter()
+            .filter(|group| group.holder != wanted.holder)
+            .find_map(|group| group.conflict(wanted))
     }
 
-    fn exclusive_conflict(&self, wanted: &Record) -> Option<Record> {
-        let before = self.exclusive.range(..wanted.first).next_back();
-        let within = self.exclusive.range(wanted.first..=wanted.last);
-        let mut records = before
-            .into_iter()
-            .chain(within)
-            .map(|(&first, &(last, holder))| Record {
-                holder,
-                strength: Strength::Exclusive,
-                first,
-                last,
-            });
-        records.find(|record| record.conflicts(wanted))
-    }
-
-    fn shared_conflict(&self, wanted: &Record) -> Option<Record> {
-        let mut lowest: Option<Record> = None;
-        let mut next = self.shared.first_key_value();
-        while let Some((&(class, ..), _)) = next {
-            let start = lowest_start(class, wanted.first);
-            let reaching = self
-                .shared
-                .range((class, start, LEAST)..)
-                .take_while(|((of, first, _), _)| *of == class && *first <= wanted.last);
-            let found = reaching
-                .map(|(&(_, first, holder), &last)| Record {
-                    holder,
-                    strength: Strength::Shared,
-                    first,
-                    last,
-                })
-                .find(|record| record.conflicts(wanted));
-            lowest = lowest
-                .into_iter()
-                .chain(found)
-                .min_by_key(|record| record.first);
-            next = self.shared.range((class + 1, 0, LEAST)..).next();
-        }
-        lowest
+    fn position(&self, holder: Holder) -> Option<usize> {
+        self.groups.iter().position(|group| group.holder == holder)
     }
 
     /// Removes what `holder` holds between `first` and `last`; what lies outside stays.
-    pub fn release(&mut self, holder: Holder, first: u64, last: u64) {
-        while let Some(record) = self
-            .last_of(holder, last)
-            .filter(|record| record.last >= first)
-        {
-            self.remove(&record);
-            if record.first < first {
-                self.insert(&Record {
-                    last: first - 1,
-                    ..record
-                });
-            }
-            if record.last > last {
-                self.insert(&Record {
-                    first: last + 1,
-                    ..record
-                });
-            }
-        }
-    }
-
-    /// Takes the lock, in place of what its holder held on that range. Locks of the same strength
-    /// that adjoin it become one with it, as `F_GETLK` shows (`posix_lock_inode` of Linux 6.18,
-    /// `fs/locks.c`).
     ///
     /// # Errors
-    /// The lock that stands in the way; nothing has changed then.
-    pub fn acquire(&mut self, wanted: Record) -> Result<(), Record> {
-        if let Some(conflict) = self.conflict(&wanted) {
-            return Err(conflict);
+    /// There is no memory for the two parts of a lock that is cut; nothing has changed.
+    pub fn release(&mut self, holder: Holder, first: u64, last: u64) -> Result<(), OutOfMemory> {
+        let Some(index) = self.position(holder) else {
+            return Ok(());
+        };
+        let group = &mut self.groups[index];
+        group.set(first, last, None)?;
+        if group.ranges.is_empty() {
+            self.groups.remove(index);
         }
-        self.release(wanted.holder, wanted.first, wanted.last);
-        let mut merged = wanted;
-        let of_strength = |record: &Record| record.strength == wanted.strength;
-        if let Some(end) = wanted.first.checked_sub(1) {
-            let before = self.last_of(wanted.holder, end);
-            if let Some(before) = before.filter(|record| record.last == end && of_strength(record))
-            {
-                self.remove(&before);
-                merged.first = before.first;
-            }
-        }
-        if let Some(start) = wanted.last.checked_add(1) {
-            let after = self.last_of(wanted.holder, start);
-            if let Some(after) = after.filter(|record| record.first == start && of_strength(record))
-            {
-                self.remove(&after);
-                merged.last = after.last;
-            }
-        }
-        self.insert(&merged);
         Ok(())
     }
 
-    /// Removes everything that `holder` holds; returns whether there was anything.
-    pub fn release_all(&mut self, holder: Holder) -> bool {
-        let before = self.held.len();
-        self.release(holder, 0, u64::MAX);
-        before != self.held.len()
-    }
-
-    /// Whether no lock is held.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.held.is_empty()
-    }
-
-    /// The last lock of a holder that begins at this byte or before.
-    fn last_of(&self, holder: Holder, at: u64) -> Option<Record> {
-        let mut before = self.held.range((holder, 0)..=(holder, at));
-        let (&(holder, first), &(last, strength)) = before.next_back()?;
-        Some(Record {
-            holder,
-            strength,
-            first,
-            last,
-        })
-    }
-
-    fn insert(&mut self, record: &Record) {
+    /// Takes the lock, in place of what its holder held on that range.
+    ///
+    /// # Errors
+    /// As [`AcquireError`] says.
+    pub fn acquire(&mut self, wanted: Record) -> Result<(), AcquireError> {
+        if let Some(conflict) = self.conflict(&wanted) {
+            return Err(AcquireError::Conflict(conflict));
+        }
         let Record {
             holder,
             strength,
             first,
             last,
-        } = *record;
-        self.held.insert((holder, first), (last, strength));
-        match strength {
-            Strength::Exclusive => {
-                self.exclusive.insert(first, (last, holder));
-            }
-            Strength::Shared => {
-                let class = size_class(first, last);
-                self.shared.insert((class, first, holder), last);
-            }
+        } = wanted;
+        if let Some(index) = self.position(holder) {
+            let set = self.groups[index].set(first, last, Some(strength));
+            return set.map_err(|OutOfMemory| AcquireError::OutOfMemory);
         }
+        let mut group = Group {
+            holder,
+            ranges: Vec::new(),
+        };
+        let room = self.groups.try_reserve(1).map_err(|_| OutOfMemory);
+        room.and_then(|()| group.set(first, last, Some(strength)))
+            .map_err(|OutOfMemory| AcquireError::OutOfMemory)?;
+        self.groups.push(group);
+        Ok(())
     }
 
-    fn remove(&mut self, record: &Record) {
-        self.held.remove(&(record.holder, record.first));
-        match record.strength {
-            Strength::Exclusive => {
-                self.exclusive.remove(&record.first);
-            }
-            Strength::Shared => {
-                let class = size_class(record.first, record.last);
-                self.shared.remove(&(class, record.first, record.holder));
-            }
+    /// Removes everything that `holder` holds; returns whether there was anything.
+    pub fn release_all(&mut self, holder: Holder) -> bool {
+        let position = self.position(holder);
+        if let Some(index) = position {
+            self.groups.remove(index);
         }
+        position.is_some()
+    }
+
+    /// Whether no lock is held.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.groups.is_empty()
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use Strength::{Exclusive, Shared};
+    use alloc::vec;
 
     const A: Holder = Holder::Process(1);
     const B: Holder = Holder::Process(2);
+    const C: Holder = Holder::OpenFile(1);
 
     fn record(holder: Holder, strength: Strength, first: u64, last: u64) -> Record {
         Record {
@@ -279,125 +254,112 @@ mod tests {
         }
     }
 
+    /// The ranges that `holder` has.
+    fn held(locks: &RecordLocks, holder: Holder) -> Vec<(u64, u64, Strength)> {
+        let group = locks.groups.iter().find(|group| group.holder == holder);
+        group.map_or(Vec::new(), |group| {
+            let parts = group.ranges.iter();
+            parts
+                .map(|range| (range.first, range.last, range.strength))
+                .collect()
+        })
+    }
+
     #[test]
     fn unlocking_the_middle_leaves_both_ends() {
         let mut locks = RecordLocks::new();
-        locks
-            .acquire(record(A, Strength::Exclusive, 0, u64::MAX))
-            .unwrap();
-        locks.release(A, 10, 19);
-        assert_eq!(locks.acquire(record(B, Strength::Shared, 10, 19)), Ok(()));
-        let left = record(A, Strength::Exclusive, 0, 9);
-        let right = record(A, Strength::Exclusive, 20, u64::MAX);
-        assert_eq!(locks.acquire(record(B, Strength::Shared, 9, 12)), Err(left));
-        assert_eq!(
-            locks.acquire(record(B, Strength::Shared, 12, 20)),
-            Err(right)
-        );
+        locks.acquire(record(A, Exclusive, 0, u64::MAX)).unwrap();
+        locks.release(A, 10, 19).unwrap();
+        assert_eq!(locks.acquire(record(B, Shared, 10, 19)), Ok(()));
+        let left = AcquireError::Conflict(record(A, Exclusive, 0, 9));
+        let right = AcquireError::Conflict(record(A, Exclusive, 20, u64::MAX));
+        assert_eq!(locks.acquire(record(B, Shared, 9, 12)), Err(left));
+        assert_eq!(locks.acquire(record(B, Shared, 12, 20)), Err(right));
         assert!(locks.release_all(A));
         assert!(!locks.release_all(A));
-        assert_eq!(
-            locks.acquire(record(B, Strength::Exclusive, 0, u64::MAX)),
-            Ok(())
-        );
+        assert_eq!(locks.acquire(record(B, Exclusive, 0, u64::MAX)), Ok(()));
     }
 
     #[test]
     fn sharing_and_conversion() {
         let mut locks = RecordLocks::new();
-        locks.acquire(record(A, Strength::Shared, 0, 9)).unwrap();
-        locks.acquire(record(B, Strength::Shared, 5, 9)).unwrap();
-        let shared = record(B, Strength::Shared, 5, 9);
-        assert_eq!(
-            locks.acquire(record(A, Strength::Exclusive, 0, 9)),
-            Err(shared)
-        );
-        assert_eq!(locks.acquire(record(A, Strength::Exclusive, 0, 4)), Ok(()));
-        assert!(locks.conflict(&record(B, Strength::Shared, 4, 4)).is_some());
-        assert!(locks.conflict(&record(B, Strength::Shared, 5, 5)).is_none());
+        locks.acquire(record(A, Shared, 0, 9)).unwrap();
+        locks.acquire(record(B, Shared, 5, 9)).unwrap();
+        let shared = AcquireError::Conflict(record(B, Shared, 5, 9));
+        assert_eq!(locks.acquire(record(A, Exclusive, 0, 9)), Err(shared));
+        assert_eq!(locks.acquire(record(A, Exclusive, 0, 4)), Ok(()));
+        assert!(locks.conflict(&record(B, Shared, 4, 4)).is_some());
+        assert!(locks.conflict(&record(B, Shared, 5, 5)).is_none());
         locks.release_all(A);
         locks.release_all(B);
         assert!(locks.is_empty());
     }
 
     #[test]
-    fn adjoining_locks_of_one_strength_become_one() {
+    fn ranges_join_and_part() {
+        let all = u64::MAX;
+        let cases = [
+            // What touches and is equally strong is one lock.
+            (10, 19, Some(Exclusive), vec![(10, 19, Exclusive)]),
+            (20, 29, Some(Exclusive), vec![(10, 29, Exclusive)]),
+            (0, 9, Some(Exclusive), vec![(0, 29, Exclusive)]),
+            // Within one that is equally strong nothing changes.
+            (5, 6, Some(Exclusive), vec![(0, 29, Exclusive)]),
+            (
+                10,
+                19,
+                Some(Shared),
+                vec![(0, 9, Exclusive), (10, 19, Shared), (20, 29, Exclusive)],
+            ),
+            (
+                15,
+                24,
+                None,
+                vec![(0, 9, Exclusive), (10, 14, Shared), (25, 29, Exclusive)],
+            ),
+            (
+                40,
+                all,
+                Some(Shared),
+                vec![
+                    (0, 9, Exclusive),
+                    (10, 14, Shared),
+                    (25, 29, Exclusive),
+                    (40, all, Shared),
+                ],
+            ),
+            (
+                12,
+                39,
+                Some(Shared),
+                vec![(0, 9, Exclusive), (10, all, Shared)],
+            ),
+            (0, all, None, vec![]),
+        ];
         let mut locks = RecordLocks::new();
-        for (first, last, strength) in [
-            (0, 9, Strength::Shared),
-            (20, 29, Strength::Shared),
-            (30, 39, Strength::Exclusive),
-            (10, 19, Strength::Shared),
-        ] {
-            locks.acquire(record(A, strength, first, last)).unwrap();
+        for (first, last, strength, expected) in cases {
+            match strength {
+                Some(strength) => locks.acquire(record(A, strength, first, last)).unwrap(),
+                None => locks.release(A, first, last).unwrap(),
+            }
+            assert_eq!(held(&locks, A), expected, "{first} {last} {strength:?}");
         }
-        let whole = record(B, Strength::Exclusive, 0, u64::MAX);
-        assert_eq!(
-            locks.conflict(&whole),
-            Some(record(A, Strength::Shared, 0, 29))
-        );
-        locks.acquire(record(A, Strength::Shared, 30, 39)).unwrap();
-        assert_eq!(
-            locks.conflict(&whole),
-            Some(record(A, Strength::Shared, 0, 39))
-        );
+        assert!(locks.is_empty());
     }
 
     #[test]
-    fn ranges_of_every_size_are_found() {
-        assert_eq!(size_class(0, u64::MAX), 64);
-        assert_eq!(size_class(5, 5), 0);
-        assert_eq!(lowest_start(64, 5), 0);
-        assert_eq!(lowest_start(63, u64::MAX), 1);
-        assert_eq!(lowest_start(1, 9), 7);
-        // Compared with looking at every lock: ranges, holders and strengths from a fixed sequence.
+    fn conflicts_are_found_by_holder_then_by_place() {
         let mut locks = RecordLocks::new();
-        let mut plain: alloc::vec::Vec<Record> = alloc::vec::Vec::new();
-        let mut state = 1u64;
-        let mut random = |below: u64| {
-            state = state
-                .wrapping_mul(6_364_136_223_846_793_005)
-                .wrapping_add(1);
-            (state >> 33) % below
-        };
-        for _ in 0..20_000 {
-            let holder = Holder::Process(random(6) + 1);
-            let first = random(200);
-            let last = match random(8) {
-                0 => u64::MAX,
-                1 => first,
-                _ => first + random(60),
-            };
-            let strength = [Strength::Shared, Strength::Exclusive][usize::from(random(4) == 0)];
-            let wanted = record(holder, strength, first, last);
-            let in_the_way = plain.iter().any(|other| other.conflicts(&wanted));
-            assert_eq!(locks.conflict(&wanted).is_some(), in_the_way, "{wanted:?}");
-            if random(3) == 0 {
-                locks.release(holder, first, last);
-            } else if locks.acquire(wanted).is_err() {
-                continue;
-            }
-            // The plain list is the set of locked ranges, cut where the holder's changed.
-            let mut kept = alloc::vec::Vec::new();
-            for old in plain.drain(..) {
-                if old.holder != holder || !old.overlaps(first, last) {
-                    kept.push(old);
-                    continue;
-                }
-                if old.first < first {
-                    kept.push(record(holder, old.strength, old.first, first - 1));
-                }
-                if old.last > last {
-                    kept.push(record(holder, old.strength, last + 1, old.last));
-                }
-            }
-            plain = kept;
-            let holds = locks
-                .last_of(holder, first)
-                .is_some_and(|own| own.last >= first);
-            if holds {
-                plain.push(wanted);
-            }
-        }
+        locks.acquire(record(A, Exclusive, 100, 109)).unwrap();
+        locks.acquire(record(B, Exclusive, 0, 9)).unwrap();
+        locks.acquire(record(A, Exclusive, 50, 59)).unwrap();
+        let wanted = record(C, Exclusive, 0, u64::MAX);
+        assert_eq!(locks.conflict(&wanted), Some(record(A, Exclusive, 50, 59)));
+        // A holder that changes its lock keeps its place; one that had none comes last.
+        locks.acquire(record(A, Shared, 50, 59)).unwrap();
+        assert_eq!(locks.conflict(&wanted), Some(record(A, Shared, 50, 59)));
+        locks.release(A, 0, u64::MAX).unwrap();
+        locks.acquire(record(A, Exclusive, 50, 59)).unwrap();
+        assert_eq!(locks.conflict(&wanted), Some(record(B, Exclusive, 0, 9)));
     }
 }

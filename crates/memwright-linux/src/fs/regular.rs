@@ -55,6 +55,8 @@ pub struct Regular {
     seals: AtomicU32,
     /// Openings for writing, or minus the number of programs that run from the file.
     writers: AtomicI64,
+    /// Shared mappings that may be written and are being made, or -1 while a seal against writing is added.
+    mapping: AtomicI64,
     /// Writes and changes of size go one at a time.
     turn: Turn,
     /// Made by `memfd_secret`: only mappings reach the bytes.
@@ -139,6 +141,7 @@ impl Regular {
             pages,
             seals: AtomicU32::new(seals.bits()),
             writers: AtomicI64::new(0),
+            mapping: AtomicI64::new(0),
             turn: Turn::new(),
             secret: false,
             apart: false,
@@ -263,23 +266,63 @@ impl Regular {
         Seals::from_bits_retain(self.seals.load(Ordering::Relaxed))
     }
 
-    /// Adds seals.
+    /// Adds seals; the caller has the turn. `runs` says that the file may be executed: one that no longer gains or loses
+    /// that right is written no more (Linux 7.3 `mm/memfd.c`, `memfd_add_seals`).
     ///
     /// # Errors
-    /// `EPERM` once sealed against it; `EBUSY` for a seal against writing while the file is mapped.
-    pub fn add_seals(&self, more: Seals) -> Result<(), Errno> {
-        if self.seals().contains(Seals::SEAL) {
+    /// `EPERM` once sealed against it; `EBUSY` for a seal against writing while a shared mapping may be written, even if
+    /// it is read-only now, or a page is pinned.
+    pub fn add_seals(&self, memory: &Memory, more: Seals, runs: bool) -> Result<(), Errno> {
+        let now = self.seals();
+        if now.contains(Seals::SEAL) {
             return Err(Errno::EPERM);
         }
-        if more.contains(Seals::WRITE) && self.is_mapped() {
-            return Err(Errno::EBUSY);
+        let more = implied_seals(more, runs);
+        if !more.contains(Seals::WRITE) || now.contains(Seals::WRITE) {
+            self.seals.fetch_or(more.bits(), Ordering::SeqCst);
+            return Ok(());
         }
-        self.seals.fetch_or(more.bits(), Ordering::Relaxed);
-        Ok(())
+        let begun = (self.mapping).compare_exchange(0, -1, Ordering::SeqCst, Ordering::SeqCst);
+        begun.map_err(|_| Errno::EBUSY)?;
+        let busy = self.pages().mappings().may_be_written() || self.has_pinned_page(memory);
+        if !busy {
+            self.seals.fetch_or(more.bits(), Ordering::SeqCst);
+        }
+        self.mapping.store(0, Ordering::SeqCst);
+        if busy { Err(Errno::EBUSY) } else { Ok(()) }
     }
 
-    fn is_mapped(&self) -> bool {
-        self.pages().mappings().is_mapped()
+    /// Whether a page may be written by what has pinned it, though no mapping shows it.
+    fn has_pinned_page(&self, memory: &Memory) -> bool {
+        const PAGE: u64 = PAGE_SIZE as u64;
+        const TOGETHER: usize = 64;
+        let frames = memory.frames();
+        let (mut offset, size) = (0, self.size());
+        while let Some(data) = self.find(offset, false).filter(|&data| data < size) {
+            let first = data / PAGE;
+            let mut run = [None; TOGETHER];
+            self.pages().cached_run(memory, first, &mut run);
+            let held = run.map(|frame| frame.map(|frame| frames.adopt(frame)));
+            let mut there = held.iter().flatten();
+            if there.any(|frame| frames.pins(frame.frame()) > 0) {
+                return true;
+            }
+            offset = (first + TOGETHER as u64) * PAGE;
+        }
+        false
+    }
+
+    /// Counts a shared mapping that may be written and is about to be made: no seal against writing is added meanwhile.
+    ///
+    /// # Errors
+    /// `EPERM` while such a seal is being added.
+    fn begin_mapping(&self) -> Result<(), Errno> {
+        self.mapping
+            .fetch_update(Ordering::SeqCst, Ordering::SeqCst, |count| {
+                (count >= 0).then_some(count + 1)
+            })
+            .map(|_| ())
+            .map_err(|_| Errno::EPERM)
     }
 
     /// Counts an opening for writing.
@@ -425,6 +468,40 @@ impl Regular {
                 written.map_err(object_errno)
             }
             Contents::Huge(_) => Err(Errno::EINVAL),
+        }
+    }
+}
+
+/// The seals that come with `more`.
+fn implied_seals(more: Seals, runs: bool) -> Seals {
+    if more.contains(Seals::EXEC) && runs {
+        more | Seals::SHRINK | Seals::GROW | Seals::WRITE | Seals::FUTURE_WRITE
+    } else {
+        more
+    }
+}
+
+/// While it is held no seal against writing is added to the file: a shared mapping that may be written is being made.
+pub struct WritableMapping(Arc<OpenFile>);
+
+impl WritableMapping {
+    /// Begins to map `open`, if it is a regular file.
+    ///
+    /// # Errors
+    /// `EPERM` while a seal against writing is being added.
+    pub fn begin(open: &Arc<OpenFile>) -> Result<Option<Self>, Errno> {
+        let Some(regular) = open.inode().regular() else {
+            return Ok(None);
+        };
+        regular.begin_mapping()?;
+        Ok(Some(Self(open.clone())))
+    }
+}
+
+impl Drop for WritableMapping {
+    fn drop(&mut self) {
+        if let Some(regular) = self.0.inode().regular() {
+            regular.mapping.fetch_sub(1, Ordering::SeqCst);
         }
     }
 }

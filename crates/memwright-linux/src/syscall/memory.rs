@@ -7,6 +7,7 @@ use crate::{
     errno::Errno,
     fs::{
         Mapping, OpenFile,
+        regular::{Seals, WritableMapping},
         secret::is_secret,
         tmpfs::MountFlags,
         userfault::{Announced, await_watcher, awaiting},
@@ -168,6 +169,10 @@ pub fn mmap(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     if offset % PAGE != 0 {
         return Err(Errno::EINVAL);
     }
+    let open = mapped_file(context, flags, descriptor)?;
+    if length == 0 {
+        return Err(Errno::EINVAL);
+    }
     let mut plan = map_plan(address, protection, flags)?;
     if plan.rights == Rights::EXECUTE {
         let key = keys::execute_only(context).unwrap_or_default();
@@ -177,24 +182,42 @@ pub fn mmap(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     if strict && !plan.flags.contains(AreaFlags::DROPPABLE) {
         plan.flags -= AreaFlags::NORESERVE;
     }
-    let (kind, max_rights) = if plan.anonymous {
-        anonymous(context, &plan, length)?
-    } else {
-        let open = context.files().get_usable(int(descriptor))?;
-        if is_secret(&open) {
-            plan = secret_plan(plan)?;
+    let mut being_made = None;
+    let (kind, max_rights) = match &open {
+        None => anonymous(context, &plan, length)?,
+        Some(open) => {
+            if is_secret(open) {
+                plan = secret_plan(plan)?;
+            }
+            if plan.shared && open.is_writable() {
+                being_made = WritableMapping::begin(open)?;
+            }
+            file(context, &plan, open, length, offset)?
         }
-        file(context, &plan, &open, length, offset)?
     };
     if plan.low {
         return map_low(context, plan, length, kind, max_rights);
     }
     let request = request(plan, length, kind, max_rights);
     let mapped = map(context, &request).map_err(map_errno)?;
+    drop(being_made);
     if context.kernel.probes.exist() && !plan.anonymous {
         context.kernel.probes.mapped(context.process());
     }
     Ok(mapped.as_u64())
+}
+
+/// The file that is to be mapped, which is looked for before anything else is judged (`ksys_mmap_pgoff`).
+fn mapped_file(
+    context: &Context<'_>,
+    flags: u64,
+    descriptor: u64,
+) -> Result<Option<Arc<OpenFile>>, Errno> {
+    if flags as u32 & raw::MAP_ANONYMOUS != 0 {
+        return Ok(None);
+    }
+    let open = context.files().get_usable(int(descriptor))?;
+    Ok(Some(open))
 }
 
 /// Maps, tells the watchers of what was there, and makes resident what is to be; returns the address.
@@ -367,6 +390,15 @@ fn file(
         }
         max_rights -= Rights::WRITE;
     }
+    let sealed = Seals::WRITE | Seals::FUTURE_WRITE;
+    let regular = open.inode().regular();
+    if plan.shared && regular.is_some_and(|regular| regular.seals().intersects(sealed)) {
+        // What is mapped to be read is not to be written later either (`mm/memfd.c`, `check_write_seal`).
+        if open.is_writable() && plan.rights.contains(Rights::WRITE) {
+            return Err(Errno::EPERM);
+        }
+        max_rights -= Rights::WRITE;
+    }
     let mounted = open.inode().file_system.flags();
     // Secret memory is as if it were of such a mount (`secretmem_init`).
     if mounted.contains(MountFlags::NO_EXECUTION) || is_secret(open) {
@@ -382,7 +414,7 @@ fn file(
         }
         // Huge pages come from files of huge pages alone.
         Mapping::Zeroes | Mapping::Object(_) if plan.huge => Err(Errno::EINVAL),
-        Mapping::Zeroes => anonymous(context, plan, length),
+        Mapping::Zeroes => anonymous(context, plan, length).map(|(kind, _)| (kind, max_rights)),
         Mapping::Object(object) => Ok((
             MapKind::Object {
                 object,

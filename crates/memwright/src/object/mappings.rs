@@ -60,6 +60,14 @@ impl<M: Machine> Mappings<M> {
         !self.list.lock().is_empty()
     }
 
+    /// Whether an area shows the object shared and may be written, now or after a protection change (Linux 7.3
+    /// `include/linux/fs.h`, `i_mmap_writable`). Looks at the areas of every address space that maps the object.
+    pub fn may_be_written(&self) -> bool {
+        let mut found = false;
+        self.visit(|space| found = found || space.may_write_object(self));
+        found
+    }
+
     /// How many areas show the object.
     pub fn areas(&self) -> u64 {
         self.list

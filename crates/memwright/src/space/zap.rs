@@ -6,7 +6,7 @@ use memwright_table::{Bits, Cursor, Edit, Entry, Gather, Machine, Marks};
 use super::{Area, Core};
 use crate::object::{CleanOutcome, Cluster, Mappings};
 use crate::stats::Row;
-use crate::vma::AreaFlags;
+use crate::vma::{AreaFlags, Rights};
 
 /// Which pages are taken out of a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -178,6 +178,16 @@ fn keeps_protection<M: Machine>(area: &Area<M>) -> bool {
 }
 
 /// Whether the area shows an object with these mappings.
+impl<M: Machine> Core<M> {
+    /// Whether an area shows the object shared and may be written, now or after a protection change.
+    pub(crate) fn may_write_object(&self, mappings: &Mappings<M>) -> bool {
+        let areas = self.areas.read(self.cpu());
+        areas.map.iter().any(|area| {
+            area.is_shared() && area.max_rights().contains(Rights::WRITE) && shows(area, mappings)
+        })
+    }
+}
+
 fn shows<M: Machine>(area: &Area<M>, mappings: &Mappings<M>) -> bool {
     area.object()
         .is_some_and(|object| core::ptr::eq(object.mappings(), mappings))

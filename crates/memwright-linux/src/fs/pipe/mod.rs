@@ -275,13 +275,7 @@ impl Pipe {
     /// # Errors
     /// `EBUSY` if what it holds would not fit, `EPERM` beyond the largest size, `EINVAL` for zero.
     pub fn set_capacity(&self, kernel: &Kernel, bytes: usize) -> Result<usize, Errno> {
-        if bytes == 0 {
-            return Err(Errno::EINVAL);
-        }
-        let pages = bytes
-            .div_ceil(PAGE_SIZE)
-            .checked_next_power_of_two()
-            .ok_or(Errno::EINVAL)?;
+        let pages = pages_of(bytes).ok_or(Errno::EINVAL)?;
         if pages > ring::MAX_PAGES {
             return Err(Errno::EPERM);
         }
@@ -303,6 +297,14 @@ impl Pipe {
         self.writable.wake_all(kernel);
         Ok(pages * PAGE_SIZE)
     }
+}
+
+/// Pages of a pipe for which `bytes` are asked: a power of two, if that many bytes can be asked for
+/// (`round_pipe_size` in `fs/pipe.c` of Linux 7.3).
+fn pages_of(bytes: usize) -> Option<usize> {
+    const MOST: usize = 1 << 31;
+    let pages = bytes.max(1).div_ceil(PAGE_SIZE);
+    (bytes <= MOST).then(|| pages.next_power_of_two())
 }
 
 impl Drop for Pipe {

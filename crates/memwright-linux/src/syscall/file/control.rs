@@ -76,6 +76,10 @@ fn fcntl(context: &Context<'_>, arguments: &Arguments) -> CallResult {
         }
         raw::F_GETFL => Ok(u64::from(open.flags() & !raw::O_CLOEXEC)),
         raw::F_SETFL => {
+            let gains = argument as u32 & !open.flags();
+            if gains & raw::O_NOATIME != 0 {
+                open.inode().check_owner(context.subject())?;
+            }
             open.set_flags(argument as u32);
             Ok(0)
         }
@@ -97,7 +101,12 @@ fn fcntl(context: &Context<'_>, arguments: &Arguments) -> CallResult {
                 return Err(Errno::EPERM);
             }
             let seals = Seals::from_bits(argument as u32).ok_or(Errno::EINVAL)?;
-            sealable(&open)?.add_seals(seals).map(|()| 0)
+            let regular = sealable(&open)?;
+            let _turn = regular.take_turn(context)?;
+            let runs = open.inode().metadata().permissions & 0o111 != 0;
+            regular
+                .add_seals(&context.kernel.memory, seals, runs)
+                .map(|()| 0)
         }
         _ => Err(Errno::EINVAL),
     }
@@ -110,18 +119,7 @@ fn pipe(open: &OpenFile) -> Result<&Pipe, Errno> {
 }
 
 fn sealable(open: &OpenFile) -> Result<&Regular, Errno> {
-    match &open.inode().body {
-        Body::Regular(regular) => Ok(regular),
-        Body::Directory(_)
-        | Body::Symlink(_)
-        | Body::Character(_)
-        | Body::Block(_)
-        | Body::Fifo(_)
-        | Body::Socket
-        | Body::Console(_)
-        | Body::Anonymous
-        | Body::Proc(_) => Err(Errno::EINVAL),
-    }
+    open.inode().regular().ok_or(Errno::EINVAL)
 }
 
 abi_struct! {
@@ -196,8 +194,9 @@ fn set_lock(
     let locks = &open.inode().locks;
     let strength = match lock.kind as u32 {
         raw::F_UNLCK => {
-            locks.release(context.kernel, LockFamily::Record, holder, first, last);
-            return Ok(0);
+            return locks
+                .release(context.kernel, LockFamily::Record, holder, first, last)
+                .map(|()| 0);
         }
         raw::F_RDLCK if open.is_readable() => Strength::Shared,
         raw::F_WRLCK if open.is_writable() => Strength::Exclusive,
@@ -259,14 +258,10 @@ fn flock(context: &Context<'_>, arguments: &Arguments) -> CallResult {
         raw::LOCK_SH => Strength::Shared,
         raw::LOCK_EX => Strength::Exclusive,
         raw::LOCK_UN => {
-            locks.release(
-                context.kernel,
-                LockFamily::Whole,
-                open.holder(),
-                0,
-                u64::MAX,
-            );
-            return Ok(0);
+            let family = LockFamily::Whole;
+            return locks
+                .release(context.kernel, family, open.holder(), 0, u64::MAX)
+                .map(|()| 0);
         }
         _ => return Err(Errno::EINVAL),
     };

@@ -1,0 +1,197 @@
+/* Do record locks of fcntl keep to their order, join and part, and refuse a wait that would never end?
+ */
+#include "check.h"
+
+static struct flock range(int kind, off_t start, off_t length)
+{
+	struct flock lock = { .l_type = (short)kind, .l_whence = SEEK_SET, .l_start = start, .l_len = length };
+	return lock;
+}
+
+static int set(int file, int kind, off_t start, off_t length)
+{
+	struct flock lock = range(kind, start, length);
+	return fcntl(file, F_SETLK, &lock);
+}
+
+static int wait_set(int file, int kind, off_t start, off_t length)
+{
+	struct flock lock = range(kind, start, length);
+	return fcntl(file, F_SETLKW, &lock);
+}
+
+/* What stands in the way of locking all from `start` on. */
+static void expect(int file, off_t start, int kind, off_t first, off_t length, pid_t holder)
+{
+	struct flock lock = range(F_WRLCK, start, 0);
+	CHECK_EQ(fcntl(file, F_GETLK, &lock), 0);
+	CHECK_EQ(lock.l_type, kind);
+	if (kind == F_UNLCK)
+		return;
+	CHECK_EQ(lock.l_start, first);
+	CHECK_EQ(lock.l_len, length);
+	CHECK_EQ(lock.l_pid, holder);
+}
+
+struct child {
+	pid_t id;
+	struct turns turns;
+};
+
+/* A child that takes its locks, says so, and holds them until it is told to end. */
+static struct child holder(int file, void (*take)(int))
+{
+	struct child child;
+	NEED(turns_open(&child.turns));
+	child.id = fork_checked();
+	NEED(child.id >= 0);
+	if (child.id == 0) {
+		take(file);
+		turn_pass(child.turns.to_parent);
+		turn_await(child.turns.to_child);
+		end_child();
+	}
+	NEED(turn_await(child.turns.to_parent));
+	return child;
+}
+
+static void end(struct child *child)
+{
+	turn_pass(child->turns.to_child);
+	CHECK(exited(wait_for(child->id), 0));
+	turns_close(&child->turns);
+}
+
+static void high_first(int file)
+{
+	CHECK_EQ(set(file, F_WRLCK, 100, 10), 0);
+	CHECK_EQ(set(file, F_WRLCK, 50, 10), 0);
+}
+
+static void low(int file)
+{
+	CHECK_EQ(set(file, F_WRLCK, 0, 10), 0);
+}
+
+/* The first conflict is that of the holder that locked first, its lowest. */
+static void order(int file)
+{
+	struct child first = holder(file, high_first), second = holder(file, low);
+	expect(file, 0, F_WRLCK, 50, 10, first.id);
+	expect(file, 60, F_WRLCK, 100, 10, first.id);
+	end(&first);
+	expect(file, 0, F_WRLCK, 0, 10, second.id);
+	end(&second);
+	expect(file, 0, F_UNLCK, 0, 0, 0);
+}
+
+static void parts(int file)
+{
+	CHECK_EQ(set(file, F_WRLCK, 0, 10), 0);
+	CHECK_EQ(set(file, F_WRLCK, 20, 10), 0);
+	CHECK_EQ(set(file, F_WRLCK, 10, 10), 0);
+	CHECK_EQ(set(file, F_WRLCK, 30, 0), 0);
+	CHECK_EQ(set(file, F_RDLCK, 40, 10), 0);
+	CHECK_EQ(set(file, F_UNLCK, 60, 10), 0);
+}
+
+/* Locks that touch and are equal are one; one that is cut is two. */
+static void joined(int file)
+{
+	struct child child = holder(file, parts);
+	expect(file, 0, F_WRLCK, 0, 40, child.id);
+	expect(file, 40, F_RDLCK, 40, 10, child.id);
+	expect(file, 50, F_WRLCK, 50, 10, child.id);
+	expect(file, 60, F_WRLCK, 70, 0, child.id);
+	CHECK_FAILS(set(file, F_RDLCK, 39, 1), EAGAIN);
+	CHECK_EQ(set(file, F_RDLCK, 40, 10), 0);
+	CHECK_EQ(set(file, F_WRLCK, 60, 10), 0);
+	CHECK_EQ(set(file, F_UNLCK, 0, 0), 0);
+	end(&child);
+}
+
+/* Each of `count` processes holds its own byte and waits for the next one's; the last closes the circle. */
+static void circle(int file, int count)
+{
+	struct turns turns[16];
+	pid_t ids[16];
+	for (int i = 0; i < count; i++) {
+		NEED(turns_open(&turns[i]));
+		ids[i] = fork_checked();
+		NEED(ids[i] >= 0);
+		if (ids[i] == 0) {
+			CHECK_EQ(set(file, F_WRLCK, i, 1), 0);
+			turn_pass(turns[i].to_parent);
+			turn_await(turns[i].to_child);
+			/* Granted once the one after it has given up. */
+			CHECK_EQ(wait_set(file, F_WRLCK, i + 1, 1), 0);
+			end_child();
+		}
+		NEED(turn_await(turns[i].to_parent));
+	}
+	CHECK_EQ(set(file, F_WRLCK, count, 1), 0);
+	for (int i = 0; i < count; i++)
+		turn_pass(turns[i].to_child);
+	/* No sooner than all of them wait is there a circle. */
+	struct flock lock = range(F_WRLCK, 0, 1);
+	int refused;
+	do {
+		usleep(20000);
+		refused = 0;
+		for (int i = 0; i < count; i++) {
+			char path[64], text[64] = "";
+			snprintf(path, sizeof path, "/proc/%d/stat", (int)ids[i]);
+			int stat = open(path, O_RDONLY);
+			NEED(stat >= 0 && read(stat, text, sizeof text - 1) > 0);
+			close(stat);
+			const char *state = strrchr(text, ')');
+			refused += state && state[2] == 'S';
+		}
+	} while (refused < count);
+	CHECK_FAILS(fcntl(file, F_SETLKW, &lock), EDEADLK);
+	/* Not without waiting, and not for who waits for nothing. */
+	CHECK_FAILS(set(file, F_WRLCK, 0, 1), EAGAIN);
+	CHECK_EQ(set(file, F_UNLCK, 0, 0), 0);
+	for (int i = 0; i < count; i++) {
+		CHECK(exited(wait_for(ids[i]), 0));
+		turns_close(&turns[i]);
+	}
+	expect(file, 0, F_UNLCK, 0, 0, 0);
+}
+
+/* Many ranges of one holder: each is found, and taking the whole makes one of them. */
+static void many(int file)
+{
+	for (off_t i = 0; i < 2000; i++)
+		NEED(set(file, F_WRLCK, 2 * ((i * 7) % 2000), 1) == 0);
+	pid_t parent = getpid(), child = fork_checked();
+	if (child == 0) {
+		expect(file, 0, F_WRLCK, 0, 1, parent);
+		expect(file, 1999, F_WRLCK, 2000, 1, parent);
+		CHECK_EQ(set(file, F_WRLCK, 1999, 1), 0);
+		CHECK_FAILS(set(file, F_RDLCK, 1998, 2), EAGAIN);
+		end_child();
+	}
+	CHECK(exited(wait_for(child), 0));
+	CHECK_EQ(set(file, F_WRLCK, 0, 4000), 0);
+	child = fork_checked();
+	if (child == 0) {
+		expect(file, 7, F_WRLCK, 0, 4000, parent);
+		end_child();
+	}
+	CHECK(exited(wait_for(child), 0));
+	CHECK_EQ(set(file, F_UNLCK, 0, 0), 0);
+}
+
+int main(void)
+{
+	int file = scratch_file(0);
+	NEED(file >= 0);
+	order(file);
+	joined(file);
+	circle(file, 1);
+	circle(file, 2);
+	circle(file, 9);
+	many(file);
+	return checked("record_locks");
+}
