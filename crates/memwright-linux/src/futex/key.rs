@@ -89,6 +89,11 @@ fn shared(space: &Space, identity: usize, address: u64, write: bool) -> Result<F
         if write && !writable {
             return None;
         }
+        // Beyond the end of an object there is no page, and so no word.
+        let missing = |object: &Arc<dyn Object<M>>| !object.contains(area.offset_of(page));
+        if area.object().is_some_and(missing) {
+            return None;
+        }
         match area.object() {
             // A private page that can be written is, or becomes, this address space's own.
             Some(object) if area.is_shared() || !writable => {

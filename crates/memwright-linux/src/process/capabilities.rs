@@ -16,6 +16,8 @@ bitflags! {
         const SET_GROUP = 1 << 6;
         /// Become any user (`CAP_SETUID`).
         const SET_USER = 1 << 7;
+        /// Hand on capabilities that it does not have (`CAP_SETPCAP`).
+        const SET_PERMITTED = 1 << 8;
         /// Lock any amount of memory (`CAP_IPC_LOCK`).
         const LOCK_MEMORY = 1 << 14;
         /// Addresses and devices as they are (`CAP_SYS_RAWIO`).
@@ -73,8 +75,12 @@ impl CapabilitySets {
         let known = |set: Capabilities| set & Capabilities::FULL;
         let (permitted, effective) = (known(wanted.permitted), known(wanted.effective));
         let inheritable = known(wanted.inheritable);
-        // The bounding set is full, so root may add anything to the inheritable set.
-        let may_inherit = self.inheritable | Capabilities::FULL;
+        // The bounding set is full, and binds nothing.
+        let may_inherit = if self.effective.contains(Capabilities::SET_PERMITTED) {
+            Capabilities::FULL
+        } else {
+            self.inheritable | self.permitted
+        };
         if !may_inherit.contains(inheritable)
             || !self.permitted.contains(permitted)
             || !permitted.contains(effective)

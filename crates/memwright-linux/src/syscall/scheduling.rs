@@ -5,7 +5,7 @@ use crate::{
     abi::Timespec,
     context::Context,
     errno::Errno,
-    process::{Capabilities, Thread},
+    process::{Capabilities, Process, Thread},
     scheduler::TIME_SLICE,
 };
 use alloc::sync::Arc;
@@ -159,21 +159,39 @@ pub fn sched_rr_get_interval(context: &Context<'_>, arguments: &Arguments) -> Ca
 }
 
 /// `getpriority`: nice 0, which the call returns as 20.
-pub fn getpriority(_context: &Context<'_>, arguments: &Arguments) -> CallResult {
-    if arguments[0] > 2 {
-        Err(Errno::EINVAL)
-    } else {
-        Ok(20)
+pub fn getpriority(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+    find_any(context, arguments[0] as u32, arguments[1] as u32).map(|()| 20)
+}
+
+/// Whether there is anything that `which` and `number` name: a thread, a group of processes, or a user; 0 is the caller's
+/// own (Linux 7.3 `kernel/sys.c`, `getpriority`).
+///
+/// # Errors
+/// `EINVAL` for another `which`, `ESRCH` if there is none.
+fn find_any(context: &Context<'_>, which: u32, number: u32) -> Result<(), Errno> {
+    let tasks = &context.kernel.tasks;
+    let found = match which {
+        raw::PRIO_PROCESS => number == 0 || tasks.thread(number).is_some(),
+        raw::PRIO_PGRP => number == 0 || tasks.lock().group_exists(number),
+        raw::PRIO_USER => number == 0 || user_has_process(context, number),
+        _ => return Err(Errno::EINVAL),
+    };
+    if found { Ok(()) } else { Err(Errno::ESRCH) }
+}
+
+fn user_has_process(context: &Context<'_>, user: u32) -> bool {
+    let real = |process: &Process| process.credentials.lock().user.real;
+    if real(context.process()) == user {
+        return true;
     }
+    let tasks = &context.kernel.tasks;
+    let mut processes = tasks.processes().into_iter();
+    processes.any(|process| real(&process) == user)
 }
 
 /// `setpriority`: accepted, without effect on the round-robin order.
-pub fn setpriority(_context: &Context<'_>, arguments: &Arguments) -> CallResult {
-    if arguments[0] > 2 {
-        Err(Errno::EINVAL)
-    } else {
-        Ok(0)
-    }
+pub fn setpriority(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+    find_any(context, arguments[0] as u32, arguments[1] as u32).map(|()| 0)
 }
 
 /// `getcpu`.

@@ -1,0 +1,194 @@
+/* Are calls that cannot be granted refused with Linux's error, and those that only look so granted?
+ */
+#include "check.h"
+#include <linux/futex.h>
+#include <pthread.h>
+
+#ifndef F_SETPIPE_SZ
+#define F_SETPIPE_SZ 1031
+#endif
+#define RW (PROT_READ | PROT_WRITE)
+
+/* A length of 0 comes before what may be mapped, and a descriptor before both. */
+static void no_length(void)
+{
+	char path[] = "/tmp/refused-XXXXXX";
+	int both = mkstemp(path);
+	int writes = open(path, O_WRONLY), reads = open(path, O_RDONLY);
+	NEED(both >= 0 && writes >= 0 && reads >= 0);
+	CHECK_FAILS((long)mmap(NULL, 0, PROT_READ, MAP_PRIVATE, writes, 0), EINVAL);
+	CHECK_FAILS((long)mmap(NULL, 0, RW, MAP_SHARED, reads, 0), EINVAL);
+	CHECK_FAILS((long)mmap(NULL, PAGE, PROT_READ, MAP_PRIVATE, writes, 0), EACCES);
+	CHECK_FAILS((long)mmap(NULL, PAGE, RW, MAP_SHARED, reads, 0), EACCES);
+	CHECK_FAILS((long)mmap(NULL, 0, PROT_READ, MAP_PRIVATE, -1, 0), EBADF);
+	CHECK_FAILS((long)mmap(NULL, 0, PROT_READ, 0, -1, 0), EBADF);
+	CHECK_FAILS((long)mmap(NULL, 0, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0), EINVAL);
+	CHECK_FAILS((long)mmap(NULL, 0, PROT_READ, MAP_SHARED | MAP_ANONYMOUS, -1, 0), EINVAL);
+	close(both), close(writes), close(reads), unlink(path);
+}
+
+/* What was opened to be read is not written, though it is only zeroes. */
+static void zero_device(void)
+{
+	int reads = open("/dev/zero", O_RDONLY), both = open("/dev/zero", O_RDWR);
+	NEED(reads >= 0 && both >= 0);
+	CHECK_FAILS((long)mmap(NULL, PAGE, RW, MAP_SHARED, reads, 0), EACCES);
+	char *zeroes = mmap(NULL, PAGE, PROT_READ, MAP_SHARED, reads, 0);
+	NEED(zeroes != MAP_FAILED);
+	CHECK_FAILS(mprotect(zeroes, PAGE, RW), EACCES);
+	CHECK_EQ(zeroes[0], 0);
+	CHECK_EQ(munmap(zeroes, PAGE), 0);
+	zeroes = mmap(NULL, PAGE, PROT_READ, MAP_SHARED, both, 0);
+	NEED(zeroes != MAP_FAILED);
+	CHECK_EQ(mprotect(zeroes, PAGE, RW), 0);
+	zeroes[0] = 1;
+	CHECK_EQ(munmap(zeroes, PAGE), 0);
+	zeroes = mmap(NULL, PAGE, PROT_READ, MAP_PRIVATE, reads, 0);
+	NEED(zeroes != MAP_FAILED);
+	CHECK_EQ(mprotect(zeroes, PAGE, RW), 0);
+	zeroes[0] = 1;
+	CHECK_EQ(munmap(zeroes, PAGE), 0);
+	close(reads), close(both);
+}
+
+static void futex_words(void)
+{
+	int file = scratch_file(2 * PAGE);
+	NEED(file >= 0);
+	char *pages = mmap(NULL, 2 * PAGE, RW, MAP_SHARED, file, 0);
+	NEED(pages != MAP_FAILED);
+	CHECK_EQ(syscall(SYS_futex, pages + PAGE, FUTEX_WAKE, 1, NULL, NULL, 0), 0);
+	CHECK_EQ(ftruncate(file, PAGE), 0);
+	CHECK_FAILS(syscall(SYS_futex, pages + PAGE, FUTEX_WAKE, 1, NULL, NULL, 0), EFAULT);
+	CHECK_FAILS(syscall(SYS_futex, pages + PAGE, FUTEX_WAIT, 0, NULL, NULL, 0), EFAULT);
+	CHECK_FAILS(syscall(SYS_futex, pages, FUTEX_REQUEUE, 1, 1UL, pages + PAGE, 0), EFAULT);
+	CHECK_EQ(syscall(SYS_futex, pages + PAGE - 4, FUTEX_WAKE, 1, NULL, NULL, 0), 0);
+	/* A private call only names an address. */
+	CHECK_EQ(syscall(SYS_futex, pages + PAGE, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0), 0);
+	CHECK_EQ(munmap(pages, 2 * PAGE), 0);
+	close(file);
+}
+
+static void priorities(void)
+{
+	for (int which = PRIO_PROCESS; which <= PRIO_USER; which++) {
+		CHECK(syscall(SYS_getpriority, which, 0) > 0);
+		CHECK_FAILS(syscall(SYS_getpriority, which, -1), ESRCH);
+		CHECK_FAILS(syscall(SYS_setpriority, which, -1, 0), ESRCH);
+		CHECK_FAILS(syscall(SYS_getpriority, which, 0x3fffffff), ESRCH);
+	}
+	CHECK(syscall(SYS_getpriority, PRIO_PROCESS, getpid()) > 0);
+	CHECK(syscall(SYS_getpriority, PRIO_PGRP, getpgrp()) > 0);
+	CHECK(syscall(SYS_getpriority, PRIO_USER, getuid()) > 0);
+	CHECK_FAILS(syscall(SYS_getpriority, 3, 0), EINVAL);
+	CHECK_FAILS(syscall(SYS_getpriority, -1, -1), EINVAL);
+}
+
+static void pipe_sizes(void)
+{
+	int ends[2];
+	NEED(pipe(ends) == 0);
+	CHECK_EQ(fcntl(ends[0], F_SETPIPE_SZ, 0), 4096);
+	CHECK_EQ(fcntl(ends[0], F_SETPIPE_SZ, 4097), 8192);
+	CHECK_FAILS(fcntl(ends[0], F_SETPIPE_SZ, 0x80000001U), EINVAL);
+	CHECK_FAILS(fcntl(ends[0], F_SETPIPE_SZ, -1), EINVAL);
+	CHECK_EQ(fcntl(ends[0], F_GETPIPE_SZ), 8192);
+	close(ends[0]), close(ends[1]);
+}
+
+/* include/uapi/linux/capability.h, which not every C library brings along. */
+enum { CAPABILITY_VERSION_3 = 0x20080522, CAP_KILL = 5, CAP_SETPCAP = 8 };
+
+struct sets {
+	uint32_t effective, permitted, inheritable;
+};
+
+static int change_sets(struct sets sets[2])
+{
+	uint32_t header[2] = { CAPABILITY_VERSION_3, 0 };
+	return (int)syscall(SYS_capset, header, sets);
+}
+
+static void inheritable(void *unused)
+{
+	(void)unused;
+	uint32_t header[2] = { CAPABILITY_VERSION_3, 0 };
+	struct sets sets[2];
+	NEED(syscall(SYS_capget, header, sets) == 0);
+	if (!(sets[0].effective & 1 << CAP_SETPCAP) || !(sets[0].permitted & 1 << CAP_KILL)) {
+		printf("refused_calls: capset skipped, for root alone\n");
+		return;
+	}
+	/* With CAP_SETPCAP anything may be handed on, without it what is permitted or was before. */
+	sets[0].permitted &= ~(1U << CAP_KILL);
+	sets[0].effective &= ~(1U << CAP_KILL);
+	sets[0].inheritable |= 1 << CAP_KILL;
+	CHECK_EQ(change_sets(sets), 0);
+	sets[0].effective &= ~(1U << CAP_SETPCAP);
+	CHECK_EQ(change_sets(sets), 0);
+	sets[0].inheritable = 1;
+	CHECK_EQ(change_sets(sets), 0);
+	sets[0].inheritable |= 1 << CAP_KILL;
+	CHECK_FAILS(change_sets(sets), EPERM);
+	sets[0].inheritable = 0;
+	CHECK_EQ(change_sets(sets), 0);
+}
+
+static volatile sig_atomic_t queued;
+
+static void count(int signal, siginfo_t *info, void *context)
+{
+	(void)signal, (void)context;
+	queued += info->si_value.sival_int;
+}
+
+static int queue(pid_t to, int signal, int code)
+{
+	siginfo_t info;
+	memset(&info, 0, sizeof info);
+	info.si_code = code;
+	info.si_value.sival_int = 1;
+	return (int)syscall(SYS_rt_sigqueueinfo, to, signal, &info);
+}
+
+static void *to_threads(void *parent)
+{
+	pid_t main = *(pid_t *)parent, own = (pid_t)syscall(SYS_gettid);
+	/* A thread names its process. */
+	CHECK_EQ(queue(own, SIGUSR1, SI_QUEUE), 0);
+	CHECK_EQ(queue(main, SIGUSR1, SI_QUEUE), 0);
+	CHECK_EQ(queue(own, 0, SI_QUEUE), 0);
+	/* Only to itself may a thread say what the kernel says. */
+	CHECK_EQ(queue(own, SIGUSR1, SI_TKILL), 0);
+	CHECK_EQ(queue(own, SIGUSR1, SI_USER), 0);
+	CHECK_FAILS(queue(main, SIGUSR1, SI_USER), EPERM);
+	CHECK_FAILS(queue(main, SIGUSR1, SI_TKILL), EPERM);
+	CHECK_FAILS(queue(0x3fffffff, SIGUSR1, SI_USER), EPERM);
+	CHECK_FAILS(queue(0x3fffffff, SIGUSR1, SI_QUEUE), ESRCH);
+	CHECK_FAILS(queue(main, 65, SI_QUEUE), EINVAL);
+	return NULL;
+}
+
+static void queues(void)
+{
+	struct sigaction action = { .sa_sigaction = count, .sa_flags = SA_SIGINFO | SA_NODEFER };
+	NEED(sigaction(SIGUSR1, &action, NULL) == 0);
+	pid_t own = getpid();
+	pthread_t thread;
+	NEED(pthread_create(&thread, NULL, to_threads, &own) == 0);
+	pthread_join(thread, NULL);
+	CHECK(queued >= 1);
+	CHECK_EQ(queue(own, SIGUSR1, SI_USER), 0);
+}
+
+int main(void)
+{
+	no_length();
+	zero_device();
+	futex_words();
+	priorities();
+	pipe_sizes();
+	CHECK(exited(in_child(inheritable, NULL), 0));
+	queues();
+	return checked("refused_calls");
+}
