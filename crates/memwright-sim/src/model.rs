@@ -187,10 +187,11 @@ impl Mapped {
         }
     }
 
-    /// What was written here may go, or not, until it is written again.
+    /// `MADV_FREE`: the page may be discarded until it is written again. A page of zeroes that a folio brought along is
+    /// discarded too, and its write-protection goes with it.
     fn may_go(&mut self) {
+        self.otherwise = Some(None);
         if self.own.is_some() {
-            self.otherwise = Some(None);
             self.since_cleared.lose();
         }
     }

@@ -208,8 +208,13 @@ impl Lockstep {
                 .survey(range, |sight: Sight<'_, SimulatedMachine>| {
                     if let Sight::Entry(_, extent) = sight {
                         is_there |= match extent.entry {
-                            Entry::Present(_) | Entry::Swapped(_) | Entry::Migrating(_) => true,
-                            Entry::Empty | Entry::Marker(_) => false,
+                            // A discarded page of anonymous memory leaves no marker: what has one was protected
+                            // without a page, and is.
+                            Entry::Present(_)
+                            | Entry::Swapped(_)
+                            | Entry::Migrating(_)
+                            | Entry::Marker(_) => true,
+                            Entry::Empty => false,
                         };
                     }
                     true
