@@ -190,6 +190,22 @@ pub trait TryPush<T> {
     /// # Errors
     /// [`OutOfMemory`] as for `try_push`.
     fn try_make_room(&mut self, additional: usize) -> Result<(), OutOfMemory>;
+
+    /// Appends a copy of each of `values`.
+    ///
+    /// # Errors
+    /// [`OutOfMemory`] as for `try_push`.
+    fn try_push_all(&mut self, values: &[T]) -> Result<(), OutOfMemory>
+    where
+        T: Copy;
+
+    /// Appends copies of `value` until there are `length` elements.
+    ///
+    /// # Errors
+    /// [`OutOfMemory`] as for `try_push`.
+    fn try_fill(&mut self, length: usize, value: T) -> Result<(), OutOfMemory>
+    where
+        T: Copy;
 }
 
 impl<T> TryPush<T> for Vec<T> {
@@ -215,5 +231,30 @@ impl<T> TryPush<T> for Vec<T> {
             return Err(OutOfMemory);
         }
         self.try_reserve(additional).map_err(|_| OutOfMemory)
+    }
+
+    #[inline]
+    fn try_push_all(&mut self, values: &[T]) -> Result<(), OutOfMemory>
+    where
+        T: Copy,
+    {
+        self.try_make_room(values.len())?;
+        self.extend_from_slice(values);
+        Ok(())
+    }
+
+    fn try_fill(&mut self, length: usize, value: T) -> Result<(), OutOfMemory>
+    where
+        T: Copy,
+    {
+        if let Some(missing) = length.checked_sub(self.len()) {
+            if missing > self.capacity() - self.len() && injected_failure() {
+                return Err(OutOfMemory);
+            }
+            // To the element: the length is what will be.
+            self.try_reserve_exact(missing).map_err(|_| OutOfMemory)?;
+            self.resize(length, value);
+        }
+        Ok(())
     }
 }

@@ -25,6 +25,7 @@ pub use members::Membership;
 pub(crate) use members::enter;
 
 use crate::{
+    batch::Batch,
     errno::Errno,
     kernel::Kernel,
     process::{Life, Process},
@@ -156,6 +157,25 @@ pub(crate) fn living(kernel: &Kernel, wanted: impl Fn(&Process) -> bool) -> Vec<
         .values()
         .filter(|member| matches!(member.life, Life::Alive(_)) && wanted(&member.process));
     living.map(|member| member.process.clone()).collect()
+}
+
+/// Adds the ids of processes that live and for which `wanted` holds to `batch`, from `first` on, until it is full.
+pub(crate) fn note_living(
+    kernel: &Kernel,
+    first: u64,
+    batch: &mut Batch<u32>,
+    wanted: impl Fn(&Process) -> bool,
+) {
+    let Ok(first) = u32::try_from(first) else {
+        return;
+    };
+    let tasks = kernel.tasks.lock();
+    let mut living = tasks
+        .members
+        .range(first..)
+        .map(|(_, member)| member)
+        .filter(|member| matches!(member.life, Life::Alive(_)) && wanted(&member.process));
+    let _ = living.all(|member| batch.push(member.process.id));
 }
 
 #[derive(Default)]

@@ -19,6 +19,7 @@ use super::{
 };
 use crate::{
     Memory,
+    batch::Batch,
     cpio::CpioArchive,
     errno::Errno,
     kernel::Kernel,
@@ -177,21 +178,14 @@ impl Mounts {
         FileSystem::new(kind, minor)
     }
 
-    /// Shows the root of each mounted file system, in the order of mounting, with the number of the mount that it lies in.
-    /// Nobody is told meanwhile that they are in use.
-    ///
-    /// # Errors
-    /// Those of `show`.
-    pub fn each<E>(
-        &self,
-        mut show: impl FnMut(&Arc<Dentry>, u64) -> Result<(), E>,
-    ) -> Result<(), E> {
-        let _guard = self.names.keep();
-        let of_mount = |mount: &Mount| (mount.root.clone(), mount.upper());
-        let mounts: Vec<_> = self.mounts.lock().values().map(of_mount).collect();
-        mounts
-            .iter()
-            .try_for_each(|(root, upper)| show(root, *upper))
+    /// Adds the roots of mounted file systems to `batch`, from the mount numbered `from` on in the order of mounting,
+    /// each with the number of the mount that it lies in, until the batch is full.
+    pub(crate) fn note(&self, from: u64, batch: &mut Batch<(Arc<Dentry>, u64)>) {
+        for mount in self.mounts.lock().range(from..).map(|(_, mount)| mount) {
+            if !batch.push((mount.root.clone(), mount.upper())) {
+                return;
+            }
+        }
     }
 
     /// Whether this is the root of a mounted file system.

@@ -13,6 +13,14 @@ impl<M: Machine> AddressSpace<M> {
         areas.map.iter().for_each(visitor);
     }
 
+    /// Shows the areas from the one that contains `address`, or follows it, upwards to `visitor`, until that returns
+    /// false. The address space is locked meanwhile.
+    pub fn areas_from(&self, address: VirtAddr, visitor: &mut dyn FnMut(&Area<M>) -> bool) {
+        let areas = self.core.areas.read(self.core.cpu());
+        let range = PageRange::new(address.page().min(Page::USER_END), Page::USER_END);
+        let _ = areas.map.overlapping(range).all(visitor);
+    }
+
     /// Shows the area that contains `address`, or the next one above it, to `visitor`.
     pub fn find<R>(&self, address: VirtAddr, visitor: impl FnOnce(&Area<M>) -> R) -> Option<R> {
         let areas = self.core.areas.read(self.core.cpu());

@@ -7,6 +7,7 @@ use super::{
     text::number,
 };
 use crate::{
+    batch::Batch,
     cgroup::{self, Cgroup, UNLIMITED},
     context::Context,
     errno::Errno,
@@ -327,19 +328,31 @@ fn switched(bytes: &[u8]) -> Result<Option<bool>, Errno> {
 
 static ROOT_PROCESSES: SystemControl = SystemControl {
     read: |context, text| {
-        for process in cgroup::living(context.kernel, |process| process.cgroup().is_none()) {
-            writeln!(text, "{}", process.id)?;
-        }
-        Ok(())
+        write_ids(context, text, |process| process.cgroup().is_none())
     },
     store: |context, bytes| enter(context, bytes, None),
 };
 
 fn processes(context: &Context<'_>, group: &Cgroup, text: &mut Text) -> fmt::Result {
-    for process in group.members(context.kernel) {
-        writeln!(text, "{}", process.id)?;
-    }
-    Ok(())
+    write_ids(context, text, |process| group.has(process))
+}
+
+/// Ids that are noted together.
+const TOGETHER: usize = 256;
+
+/// Writes the ids of living processes for which `wanted` holds. The cursor is behind the last one.
+fn write_ids(
+    context: &Context<'_>,
+    text: &mut Text,
+    wanted: impl Fn(&Process) -> bool,
+) -> fmt::Result {
+    let note = |from, batch: &mut Batch<u32>| {
+        cgroup::note_living(context.kernel, from, batch, &wanted);
+    };
+    text.records(TOGETHER, note, |text, &id| {
+        writeln!(text, "{id}")?;
+        Ok(u64::from(id) + 1)
+    })
 }
 
 /// Moves the process whose id was written; 0 is the writer.

@@ -1,21 +1,19 @@
 //! Locked frames, which nobody counts before somebody asks.
 
-use crate::context::Context;
-use alloc::vec::Vec;
+use crate::{context::Context, paged::Paged};
 use core::fmt;
 use memwright::{AreaFlags, space::Sight};
-use memwright_table::{Bits, Entry, Frame, PageRange};
+use memwright_table::{Bits, Entry, Frame, VirtAddr};
 
 /// Numbers of frames, each in it or not.
-struct FrameSet(Vec<u64>);
+struct FrameSet(Paged<u64>);
 
 impl FrameSet {
     /// No frame yet, of those below `end`.
     fn new(end: u32) -> Result<Self, fmt::Error> {
         let words = (end as usize).div_ceil(64);
-        let mut set = Vec::new();
-        set.try_reserve_exact(words).map_err(|_| fmt::Error)?;
-        set.resize(words, 0);
+        let mut set = Paged::new();
+        set.try_fill_with(words, || 0).map_err(|_| fmt::Error)?;
         Ok(Self(set))
     }
 
@@ -50,13 +48,18 @@ pub fn locked(context: &Context<'_>) -> Result<u64, fmt::Error> {
             Some(set) => set,
             None => found.insert(FrameSet::new(kernel.memory.frames().end())?),
         };
-        let mut ranges: Vec<PageRange> = Vec::new();
-        space.areas(&mut |area| {
-            if area.flags().contains(AreaFlags::LOCKED) {
-                ranges.push(area.range());
+        let mut from = VirtAddr::new(0);
+        let next = |from| {
+            space.find(from, |area| {
+                let locked = area.flags().contains(AreaFlags::LOCKED);
+                (area.range(), locked)
+            })
+        };
+        while let Some((range, locked)) = next(from) {
+            from = range.end.address();
+            if !locked {
+                continue;
             }
-        });
-        for range in ranges {
             space.survey(range, |sight| {
                 if let Sight::Entry(_, extent) = sight {
                     match extent.entry {

@@ -237,7 +237,7 @@ mod tests {
         let mut text = Text::new();
         choice(&mut text, &DEFRAG_WORDS, 3).unwrap();
         assert_eq!(
-            String::from_utf8(text.into_bytes()).unwrap(),
+            String::from_utf8(text.bytes().to_vec()).unwrap(),
             "always defer defer+madvise [madvise] never\n"
         );
         assert_eq!(chosen(&DEFRAG_WORDS, b"defer\n"), Ok(1));

@@ -22,6 +22,7 @@ pub(crate) mod processors;
 mod scan;
 mod sizes;
 mod split;
+mod stream;
 mod system;
 mod text;
 mod vm;

@@ -8,7 +8,8 @@ use super::{
     pagemap::PagemapFile,
     process::{self, ProcessWriter, Subject},
     processors::{ProcessorDirectory, ProcessorWriter},
-    text::{Text, TextFile},
+    stream::TextFile,
+    text::Text,
 };
 use crate::{
     context::Context,

@@ -1,18 +1,12 @@
-//! Files whose text is made when it is read.
+//! The text of a file of `/proc` or `/sys`: what is written to it, and the pieces that are read from it.
 
-use super::ProcNode;
-use crate::{
-    context::Context,
-    errno::Errno,
-    fs::{
-        open_file::{File, OpenFile},
-        seek::{Whence, sought},
-        transfer::{Sink, Source},
-    },
-    sync::{Lock, Rank},
+use crate::{Space, batch::Batch, errno::Errno};
+use alloc::{
+    sync::{Arc, Weak},
+    vec::Vec,
 };
-use alloc::vec::Vec;
 use core::fmt::{self, Write};
+use memwright_table::TryPush;
 
 /// The number that was written to a file, with white space around it.
 pub(super) fn number(bytes: &[u8]) -> Option<u64> {
@@ -88,38 +82,144 @@ pub(super) fn read_switch(text: &mut Text, on: bool) -> fmt::Result {
     writeln!(text, "{}", u8::from(on))
 }
 
-/// Text in the making.
-#[derive(Default)]
-pub struct Text(Vec<u8>);
+/// Bytes from which a piece counts as full. With the record that filled it, a piece is rarely more than a page, which is
+/// what one read of such a file gives on Linux (`seq_read_iter` of Linux 7.2, `fs/seq_file.c`).
+const FULL: usize = 3584;
+/// Bytes that the first write to a text makes room for.
+const FIRST_ROOM: usize = 1024;
+
+/// A piece of the text of a file.
+///
+/// A file is a row of records, each with a number: the index of an item, the address of an area. A piece begins with the
+/// record at [`from`](Self::from), the *cursor*, and ends where a writer calls [`go_on_from`](Self::go_on_from), or with
+/// the file. A file whose size no program decides is one record: its writer knows nothing of pieces.
+pub struct Text {
+    bytes: Vec<u8>,
+    /// The record that the piece begins with.
+    from: u64,
+    /// The record that the next piece begins with; none at the end of the file.
+    next: Option<u64>,
+    /// The address space that the first piece was about.
+    space: Option<Weak<Space>>,
+}
+
+impl Default for Text {
+    fn default() -> Self {
+        Self::new()
+    }
+}
 
 impl Text {
-    /// No text yet.
+    /// No text yet, of a file that begins.
     #[must_use]
     pub const fn new() -> Self {
-        Self(Vec::new())
+        Self {
+            bytes: Vec::new(),
+            from: 0,
+            next: Some(0),
+            space: None,
+        }
     }
 
     /// Appends bytes that need not be text: arguments and names are what programs make them.
-    pub fn push(&mut self, bytes: &[u8]) {
-        self.0.extend_from_slice(bytes);
+    ///
+    /// # Errors
+    /// The heap has no room for them.
+    pub fn push(&mut self, bytes: &[u8]) -> fmt::Result {
+        if self.bytes.capacity() == 0 {
+            self.bytes
+                .try_reserve_exact(FIRST_ROOM.max(bytes.len()))
+                .map_err(|_| fmt::Error)?;
+        }
+        self.bytes.try_push_all(bytes).map_err(|_| fmt::Error)
     }
 
     /// Length in bytes.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.0.len()
+        self.bytes.len()
     }
 
     /// Whether there is none.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.bytes.is_empty()
     }
 
     /// The bytes.
     #[must_use]
-    pub fn into_bytes(self) -> Vec<u8> {
-        self.0
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// The record that the piece begins with; 0 in the first piece.
+    #[must_use]
+    pub const fn from(&self) -> u64 {
+        self.from
+    }
+
+    /// Ends the piece: the next one begins with the record `next`.
+    pub const fn go_on_from(&mut self, next: u64) {
+        self.next = Some(next);
+    }
+
+    /// Whether another record belongs into this piece.
+    #[must_use]
+    pub fn has_room(&self) -> bool {
+        self.bytes.len() < FULL
+    }
+
+    /// Whether all pieces of the file are about `space`. A process that executes another program between two reads has
+    /// another address space: the file then ends, as on Linux, where it stays with the one that was there.
+    pub fn stays_with(&mut self, space: &Arc<Space>) -> bool {
+        match &self.space {
+            Some(first) => core::ptr::eq(first.as_ptr(), Arc::as_ptr(space)),
+            None => {
+                self.space = Some(Arc::downgrade(space));
+                true
+            }
+        }
+    }
+
+    /// Begins the piece behind this one; false at the end of the file.
+    pub(super) fn begin_next(&mut self) -> bool {
+        let Some(next) = self.next.take() else {
+            return false;
+        };
+        self.bytes.clear();
+        self.from = next;
+        true
+    }
+
+    /// Writes records from the cursor on, until the piece is full or there are no more.
+    ///
+    /// `note` adds records from the cursor it is given on to a batch of at most `together`, under whatever lock that
+    /// takes; `write` writes one and returns the cursor behind it.
+    ///
+    /// # Errors
+    /// Those of `write`, and a heap without room for a batch.
+    pub(super) fn records<T>(
+        &mut self,
+        together: usize,
+        mut note: impl FnMut(u64, &mut Batch<T>),
+        mut write: impl FnMut(&mut Self, &T) -> Result<u64, fmt::Error>,
+    ) -> fmt::Result {
+        let mut batch = Batch::with_room(together).map_err(|_| fmt::Error)?;
+        let mut from = self.from;
+        loop {
+            note(from, &mut batch);
+            let last = batch.has_room();
+            for record in batch.drain() {
+                if !self.has_room() {
+                    self.go_on_from(from);
+                    return Ok(());
+                }
+                from = write(self, &record)?;
+            }
+            if last {
+                return Ok(());
+            }
+        }
     }
 }
 
@@ -134,101 +234,12 @@ pub(super) fn kibibyte_row(text: &mut Text, name: &str, kibibytes: u64) -> fmt::
 pub(super) fn written(write: impl FnOnce(&mut Text) -> fmt::Result) -> alloc::string::String {
     let mut text = Text::new();
     write(&mut text).unwrap();
-    alloc::string::String::from_utf8(text.into_bytes()).unwrap()
+    alloc::string::String::from_utf8(text.bytes().to_vec()).unwrap()
 }
 
 impl fmt::Write for Text {
     fn write_str(&mut self, text: &str) -> fmt::Result {
-        self.0.try_reserve(text.len()).map_err(|_| fmt::Error)?;
-        self.push(text.as_bytes());
-        Ok(())
-    }
-}
-
-/// An open file of text. The text is made by a read at the beginning and stays for those that go
-/// on from there, so that one who reads in pieces sees one state.
-pub struct TextFile {
-    node: ProcNode,
-    text: Lock<Option<Vec<u8>>>,
-}
-
-impl TextFile {
-    /// A file that nobody has read yet.
-    #[must_use]
-    pub const fn new(node: ProcNode) -> Self {
-        Self {
-            node,
-            text: Lock::new(Rank::File, None),
-        }
-    }
-}
-
-/// Most bytes that one write to such a file takes.
-const WRITE_MAX: usize = 256;
-
-impl File for TextFile {
-    fn read(
-        &self,
-        context: &Context<'_>,
-        _open: &OpenFile,
-        position: &mut u64,
-        sink: &mut Sink<'_>,
-    ) -> Result<usize, Errno> {
-        // Taken out while it is copied: a lock must not be held then.
-        let kept = self.text.lock().take().filter(|_| *position != 0);
-        let text = match kept {
-            Some(text) => text,
-            None => {
-                context.check_heap()?;
-                let mut text = Text::new();
-                self.node.write_text(context, &mut text)?;
-                text.into_bytes()
-            }
-        };
-        let start = usize::try_from(*position)
-            .unwrap_or(usize::MAX)
-            .min(text.len());
-        let end = text.len().min(start.saturating_add(sink.left()));
-        let result = sink.put(&text[start..end]);
-        *self.text.lock() = Some(text);
-        let count = result?;
-        *position += count as u64;
-        Ok(count)
-    }
-
-    fn write(
-        &self,
-        context: &Context<'_>,
-        _open: &OpenFile,
-        position: &mut u64,
-        source: &mut Source<'_>,
-    ) -> Result<usize, Errno> {
-        let mut buffer = [0; WRITE_MAX];
-        let count = source.take(&mut buffer)?;
-        self.node.store(context, &buffer[..count])?;
-        *position += count as u64;
-        Ok(count)
-    }
-
-    fn control(
-        &self,
-        context: &Context<'_>,
-        _open: &OpenFile,
-        command: u32,
-        argument: u64,
-    ) -> Result<u64, Errno> {
-        self.node.control(context, command, argument)
-    }
-
-    fn seek(
-        &self,
-        _context: &Context<'_>,
-        _open: &OpenFile,
-        position: u64,
-        offset: i64,
-        whence: Whence,
-    ) -> Result<u64, Errno> {
-        sought(position, offset, whence, None)
+        self.push(text.as_bytes())
     }
 }
 

@@ -1,10 +1,11 @@
 //! `/proc/PID/maps`.
 
 use super::Subject;
-use crate::{M, context::Context, fs::procfs::Text};
-use alloc::{sync::Arc, vec::Vec};
+use crate::{M, batch::Batch, context::Context, fs::procfs::Text};
+use alloc::sync::Arc;
 use core::fmt::{self, Write};
 use memwright::{AreaFlags, Rights, object::Object, space::Area};
+use memwright_table::VirtAddr;
 
 /// What a line says of an area, besides the name.
 #[derive(Clone, Copy, Debug)]
@@ -154,17 +155,25 @@ pub(super) fn write_rollup(text: &mut Text, start: u64, end: u64) -> fmt::Result
     text.write_str("[rollup]\n")
 }
 
-/// `/proc/PID/maps`.
+/// Areas that are noted together.
+const TOGETHER: usize = 32;
+
+/// `/proc/PID/maps`. The cursor is the end of the last area that was written, as in `m_next` of Linux 7.2
+/// (`fs/proc/task_mmu.c`).
 ///
 /// # Errors
 /// Those of the text.
 pub fn maps(_context: &Context<'_>, subject: &Subject, text: &mut Text) -> fmt::Result {
-    let Some(space) = subject.process.space() else {
+    let Some(space) = subject.space_of(text) else {
         return Ok(());
     };
-    let mut noted = Vec::new();
-    space.areas(&mut |area| noted.push(Noted::of(area)));
-    noted.iter().try_for_each(|area| area.write(text))
+    let note = |from, batch: &mut Batch<Noted>| {
+        space.areas_from(VirtAddr::new(from), &mut |area| batch.push(Noted::of(area)));
+    };
+    text.records(TOGETHER, note, |text, area| {
+        area.write(text)?;
+        Ok(area.line.end)
+    })
 }
 
 #[cfg(test)]
@@ -188,7 +197,7 @@ mod tests {
         text.write_str("/bin/x").unwrap();
         let expected = "00400000-00401000 r-xp 00001000 08:01 1234                               \
                         /bin/x";
-        assert_eq!(core::str::from_utf8(&text.into_bytes()).unwrap(), expected);
+        assert_eq!(core::str::from_utf8(text.bytes()).unwrap(), expected);
         assert_eq!(expected.find("/bin").unwrap(), 73);
 
         let line = AreaLine {
@@ -203,6 +212,6 @@ mod tests {
         let mut text = Text::new();
         line.write(&mut text).unwrap();
         let expected = "7fffffffe000-7ffffffff000 rw-s 00000000 00:00 0 ";
-        assert_eq!(text.into_bytes(), expected.as_bytes());
+        assert_eq!(text.bytes(), expected.as_bytes());
     }
 }

@@ -19,6 +19,7 @@ use super::{
     text::Text,
 };
 use crate::{
+    Space,
     context::Context,
     errno::Errno,
     fs::{OpenFile, dentry::Dentry, dirents::DirectoryEntry},
@@ -62,6 +63,12 @@ impl Subject {
     pub fn name(&self) -> [u8; 16] {
         let thread = self.thread.as_ref();
         thread.map_or_else(|| self.process.name(), |thread| thread.name())
+    }
+
+    /// The address space that all pieces of a text are about; none once the process has ended or has another one.
+    #[must_use]
+    pub fn space_of(&self, text: &mut Text) -> Option<Arc<Space>> {
+        self.process.space().filter(|space| text.stays_with(space))
     }
 
     /// The letter and the word for what it is doing.

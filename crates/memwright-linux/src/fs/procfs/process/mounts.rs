@@ -2,6 +2,7 @@
 
 use super::Subject;
 use crate::{
+    batch::Batch,
     context::Context,
     fs::{dentry::Dentry, file_system::FileSystem, procfs::Text},
 };
@@ -37,10 +38,30 @@ fn write_escaped(text: &mut Text, bytes: &[u8]) -> fmt::Result {
     for &byte in bytes {
         match byte {
             b' ' | b'\t' | b'\n' | b'\\' => write!(text, "\\{byte:03o}")?,
-            byte => text.push(&[byte]),
+            byte => text.push(&[byte])?,
         }
     }
     Ok(())
+}
+
+/// Mounts that are noted together.
+const TOGETHER: usize = 16;
+
+/// Writes a line for each mount, with its root and the number of the mount that it lies in. The cursor is behind the
+/// number of the last one.
+fn each(
+    context: &Context<'_>,
+    text: &mut Text,
+    mut write: impl FnMut(&mut Text, &Arc<Dentry>, u64) -> fmt::Result,
+) -> fmt::Result {
+    let mounts = &context.kernel.mounts;
+    // Until the piece is written: that these roots are held here does not make them busy.
+    let _names = mounts.names.keep();
+    let note = |from, batch: &mut Batch<(Arc<Dentry>, u64)>| mounts.note(from, batch);
+    text.records(TOGETHER, note, |text, (root, upper)| {
+        write(text, root, *upper)?;
+        Ok(root.inode.file_system.mount + 1)
+    })
 }
 
 /// `/proc/PID/mounts`.
@@ -49,7 +70,7 @@ fn write_escaped(text: &mut Text, bytes: &[u8]) -> fmt::Result {
 /// Those of the text.
 pub fn mounts(context: &Context<'_>, _subject: &Subject, text: &mut Text) -> fmt::Result {
     let mounts = &context.kernel.mounts;
-    mounts.each(|root, _| {
+    each(context, text, |text, root, _| {
         let file_system = &root.inode.file_system;
         write_source(text, file_system)?;
         text.write_char(' ')?;
@@ -67,7 +88,7 @@ pub fn mounts(context: &Context<'_>, _subject: &Subject, text: &mut Text) -> fmt
 /// Those of the text.
 pub fn mount_info(context: &Context<'_>, _subject: &Subject, text: &mut Text) -> fmt::Result {
     let mounts = &context.kernel.mounts;
-    mounts.each(|root, upper| {
+    each(context, text, |text, root, upper| {
         let file_system = &root.inode.file_system;
         let (number, device) = (file_system.mount, file_system.device);
         // The root is mounted on what came before it, which has no number here but its own.

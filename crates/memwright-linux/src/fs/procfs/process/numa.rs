@@ -1,17 +1,17 @@
 //! `/proc/PID/numa_maps`.
 
-use super::{Subject, maps::Noted};
+use super::{Subject, maps::Noted, smaps::pages_from};
 use crate::{
-    M, Memory,
+    M, Memory, Space,
+    batch::Batch,
     context::Context,
     fs::procfs::{Text, processors::write_list},
     syscall::numa::mode_name,
 };
-use alloc::vec::Vec;
 use core::fmt::{self, Write};
 use linux_raw_sys::mempolicy::{MPOL_F_NUMA_BALANCING, MPOL_F_RELATIVE_NODES, MPOL_F_STATIC_NODES};
 use memwright::{AreaFlags, PlacePolicy, PolicyId, space::Sight};
-use memwright_table::{Bits, Extent, MAX_NODES, Page, PageRange};
+use memwright_table::{Bits, Extent, MAX_NODES};
 
 /// Pages of one area.
 #[derive(Clone, Copy, Debug, Default)]
@@ -47,34 +47,62 @@ impl Counts {
     }
 }
 
+/// One area with the counts of its pages.
+struct Counted {
+    noted: Noted,
+    flags: AreaFlags,
+    placement: PolicyId,
+    counts: Counts,
+}
+
+/// Areas whose pages are counted together.
+const TOGETHER: usize = 16;
+
+/// Counts the pages of areas from the one that contains `from`, or follows it, on, until the batch is full.
+fn survey(space: &Space, from: u64, batch: &mut Batch<Counted>) {
+    space.survey(pages_from(space, from), |sight: Sight<'_, M>| {
+        match sight {
+            Sight::Area(_) if !batch.has_room() => return false,
+            Sight::Area(area) => {
+                batch.push(Counted {
+                    noted: Noted::of(area),
+                    flags: area.flags(),
+                    placement: area.placement_of(area.start()),
+                    counts: Counts::default(),
+                });
+            }
+            // An entry always follows its area.
+            Sight::Entry(_, extent) => {
+                if let Some(last) = batch.last_mut() {
+                    last.counts.add(space.memory(), extent);
+                }
+            }
+        }
+        true
+    });
+}
+
 /// `/proc/PID/numa_maps` (`show_numa_map` in `fs/proc/task_mmu.c` of Linux 7.2).
 ///
 /// # Errors
 /// Those of the text.
 pub fn numa_maps(_context: &Context<'_>, subject: &Subject, text: &mut Text) -> fmt::Result {
-    let Some(space) = subject.process.space() else {
+    let Some(space) = subject.space_of(text) else {
         return Ok(());
     };
-    let mut all: Vec<(Noted, AreaFlags, PolicyId, Counts)> = Vec::new();
-    let user = PageRange::new(Page::new(0), Page::USER_END);
-    space.survey(user, |sight: Sight<'_, M>| {
-        match (sight, all.last_mut()) {
-            (Sight::Area(area), _) => {
-                let placement = area.placement_of(area.start());
-                all.push((Noted::of(area), area.flags(), placement, Counts::default()));
-            }
-            (Sight::Entry(_, extent), Some((.., counts))) => counts.add(space.memory(), extent),
-            // An entry always follows its area.
-            (Sight::Entry(..), None) => {}
-        }
-        true
-    });
     let threads = subject.process.threads();
     let first = threads.first();
     let usual = first.and_then(|thread| thread.placement.policy(space.memory()));
-    for (noted, flags, placement, counts) in all {
+    let note = |from, batch: &mut Batch<Counted>| survey(&space, from, batch);
+    text.records(TOGETHER, note, |text, area| {
+        let Counted {
+            noted,
+            flags,
+            placement,
+            counts,
+        } = area;
         write!(text, "{:08x} ", noted.line().start)?;
-        let own = space.memory().placement(placement);
+        let own = space.memory().placement(*placement);
         write_policy(text, own.or(usual))?;
         if flags.contains(AreaFlags::HEAP) {
             text.write_str(" heap")?;
@@ -84,9 +112,9 @@ pub fn numa_maps(_context: &Context<'_>, subject: &Subject, text: &mut Text) -> 
             text.write_str(" file=")?;
             noted.write_name(&mut Words(text))?;
         }
-        write_counts(text, &counts)?;
-    }
-    Ok(())
+        write_counts(text, counts)?;
+        Ok(noted.line().end)
+    })
 }
 
 /// Text in which a name is one word: what would end it or stand for more is written as an octal number (`seq_file_path`).

@@ -6,19 +6,19 @@ use super::{
     pages::{Sums, bytes_of_shares},
 };
 use crate::{
-    M,
+    M, Space,
+    batch::Batch,
     context::Context,
     fs::procfs::{Text, text::kibibyte_row},
     syscall::keys::has_keys,
 };
-use alloc::vec::Vec;
 use core::fmt::{self, Write};
 use memwright::{
     AreaFlags, Rights,
     object::HUGE_BYTES,
     space::{Area, Sight},
 };
-use memwright_table::{Page, PageRange};
+use memwright_table::{Page, PageRange, VirtAddr};
 
 /// One area with the sums of its pages.
 struct Summed {
@@ -29,33 +29,42 @@ struct Summed {
     sums: Sums,
 }
 
-fn survey(subject: &Subject) -> Vec<Summed> {
-    let mut all: Vec<Summed> = Vec::new();
-    let Some(space) = subject.process.space() else {
-        return all;
-    };
-    let user = PageRange::new(Page::new(0), Page::USER_END);
-    space.survey(user, |sight| {
-        match (sight, all.last_mut()) {
-            (Sight::Area(area), _) => all.push(Summed {
-                noted: Noted::of(area),
-                codes: Codes::of(area),
-                locked: area.flags().contains(AreaFlags::LOCKED),
-                may_be_huge: space.may_be_huge(area),
-                sums: Sums::of_area(area),
-            }),
-            (Sight::Entry(area, extent), Some(last)) => {
-                last.sums.add_entry(space.memory(), area, extent);
+/// Areas that are summed up together.
+const TOGETHER: usize = 4;
+
+/// Sums up areas from the one that contains `from`, or follows it, on, until the batch is full.
+fn survey(space: &Space, from: u64, batch: &mut Batch<Summed>) {
+    space.survey(pages_from(space, from), |sight| {
+        match sight {
+            Sight::Area(_) if !batch.has_room() => return false,
+            Sight::Area(area) => {
+                batch.push(Summed {
+                    noted: Noted::of(area),
+                    codes: Codes::of(area),
+                    locked: area.flags().contains(AreaFlags::LOCKED),
+                    may_be_huge: space.may_be_huge(area),
+                    sums: Sums::of_area(area),
+                });
             }
             // An entry always follows its area.
-            (Sight::Entry(..), None) => {}
+            Sight::Entry(area, extent) => {
+                if let Some(last) = batch.last_mut() {
+                    last.sums.add_entry(space.memory(), area, extent);
+                }
+            }
         }
         true
     });
-    for area in all.iter_mut().filter(|area| area.locked) {
+    for area in batch.iter_mut().filter(|area| area.locked) {
         area.sums.locked = area.sums.proportional;
     }
-    all
+}
+
+/// The pages from the beginning of the area that contains `from`, or follows it, on: an area is surveyed whole, even if
+/// it has grown downwards or been merged since its neighbour was written.
+pub(super) fn pages_from(space: &Space, from: u64) -> PageRange {
+    let first = space.find(VirtAddr::new(from), Area::start);
+    PageRange::new(first.unwrap_or(Page::USER_END), Page::USER_END)
 }
 
 /// `/proc/PID/smaps` (`show_smap` in `fs/proc/task_mmu.c` of Linux 7.2).
@@ -64,7 +73,11 @@ fn survey(subject: &Subject) -> Vec<Summed> {
 /// Those of the text.
 pub fn smaps(context: &Context<'_>, subject: &Subject, text: &mut Text) -> fmt::Result {
     let keyed = has_keys(context.kernel.host);
-    for area in survey(subject) {
+    let Some(space) = subject.space_of(text) else {
+        return Ok(());
+    };
+    let note = |from, batch: &mut Batch<Summed>| survey(&space, from, batch);
+    text.records(TOGETHER, note, |text, area| {
         area.noted.write(text)?;
         let line = area.noted.line();
         row(text, "Size", line.end - line.start)?;
@@ -83,24 +96,38 @@ pub fn smaps(context: &Context<'_>, subject: &Subject, text: &mut Text) -> fmt::
             writeln!(text, "{:<16}{key:8}", "ProtectionKey:")?;
         }
         area.codes.write(text)?;
-    }
-    Ok(())
+        Ok(line.end)
+    })
 }
+
+/// Areas that are summed up together for the sum of all.
+const ROLLUP_TOGETHER: usize = 64;
 
 /// `/proc/PID/smaps_rollup`.
 ///
 /// # Errors
 /// Those of the text.
 pub fn rollup(_context: &Context<'_>, subject: &Subject, text: &mut Text) -> fmt::Result {
-    let all = survey(subject);
     let mut sums = Sums::default();
-    for area in &all {
-        sums.add(&area.sums);
+    let mut bounds: Option<(u64, u64)> = None;
+    if let Some(space) = subject.process.space() {
+        let mut batch: Batch<Summed> = Batch::with_room(ROLLUP_TOGETHER).map_err(|_| fmt::Error)?;
+        // The address space is let go between two batches (`show_smaps_rollup`).
+        loop {
+            let from = bounds.map_or(0, |(_, end)| end);
+            survey(&space, from, &mut batch);
+            let last = batch.has_room();
+            for area in batch.drain() {
+                sums.add(&area.sums);
+                let (start, end) = (area.noted.line().start, area.noted.line().end);
+                bounds = Some((bounds.map_or(start, |(first, _)| first), end));
+            }
+            if last {
+                break;
+            }
+        }
     }
-    let (start, end) = match (all.first(), all.last()) {
-        (Some(first), Some(last)) => (first.noted.line().start, last.noted.line().end),
-        _ => (0, 0),
-    };
+    let (start, end) = bounds.unwrap_or_default();
     write_rollup(text, start, end)?;
     write_sums(text, &sums, true)
 }

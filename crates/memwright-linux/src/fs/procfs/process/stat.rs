@@ -37,7 +37,7 @@ pub fn stat(context: &Context<'_>, subject: &Subject, text: &mut Text) -> fmt::R
     let (state, _) = subject.state(context);
     let sets = super::status::signal_sets(subject);
     write!(text, "{} (", subject.id)?;
-    text.push(trimmed(&subject.name()));
+    text.push(trimmed(&subject.name()))?;
     write!(
         text,
         ") {state} {} {} {} 0 -1 0",

@@ -71,7 +71,7 @@ pub fn signal_sets(subject: &Subject) -> SignalSets {
 pub fn status(context: &Context<'_>, subject: &Subject, text: &mut Text) -> fmt::Result {
     let process = &subject.process;
     text.write_str("Name:\t")?;
-    text.push(trimmed(&subject.name()));
+    text.push(trimmed(&subject.name()))?;
     text.write_char('\n')?;
     if let Some(fs) = process.fs() {
         writeln!(text, "Umask:\t{:04o}", fs.mask())?;
@@ -220,7 +220,7 @@ mod tests {
         };
         let mut text = Text::new();
         write_memory(&mut text, &totals, 5).unwrap();
-        let text = String::from_utf8(text.into_bytes()).unwrap();
+        let text = String::from_utf8(text.bytes().to_vec()).unwrap();
         for line in [
             "VmPeak:\t      40 kB",
             "VmLck:\t      12 kB",
@@ -231,7 +231,7 @@ mod tests {
         let mut text = Text::new();
         write_processors(&mut text, 0b1101, 4).unwrap();
         assert_eq!(
-            text.into_bytes(),
+            text.bytes(),
             b"Cpus_allowed:\td\nCpus_allowed_list:\t0,2-3\n"
         );
     }

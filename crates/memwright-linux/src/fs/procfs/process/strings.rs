@@ -2,29 +2,33 @@
 
 use super::Subject;
 use crate::{context::Context, errno::Errno, fs::procfs::Text};
-use alloc::vec;
 use core::fmt::{self, Write};
 use memwright_table::VirtAddr;
 
-/// Copies the bytes between two addresses of the process, as it left them.
-fn copy(subject: &Subject, start: u64, end: u64, text: &mut Text) {
-    let Some(space) = subject.process.space() else {
-        return;
+/// Copies the bytes between two addresses of the process, as it left them. The cursor is a byte's distance from `start`.
+fn copy(subject: &Subject, start: u64, end: u64, text: &mut Text) -> fmt::Result {
+    let Some(space) = subject.space_of(text) else {
+        return Ok(());
     };
-    let mut buffer = vec![0; 1024];
-    let mut at = start;
+    let mut buffer = [0; 1024];
+    let mut at = start.saturating_add(text.from());
     while at < end {
+        if !text.has_room() {
+            text.go_on_from(at - start);
+            return Ok(());
+        }
         let step = (end - at).min(buffer.len() as u64) as usize;
         let count = match space.read(VirtAddr::new(at), &mut buffer[..step]) {
             Ok(()) => step,
             Err((_, count)) => count,
         };
-        text.push(&buffer[..count]);
+        text.push(&buffer[..count])?;
         if count < step {
-            return;
+            return Ok(());
         }
         at += count as u64;
     }
+    Ok(())
 }
 
 /// `/proc/PID/cgroup`.
@@ -34,7 +38,7 @@ fn copy(subject: &Subject, start: u64, end: u64, text: &mut Text) {
 pub fn cgroup(_context: &Context<'_>, subject: &Subject, text: &mut Text) -> fmt::Result {
     text.write_str("0::/")?;
     if let Some(group) = subject.process.cgroup() {
-        text.push(&group.name);
+        text.push(&group.name)?;
     }
     text.write_char('\n')
 }
@@ -46,12 +50,8 @@ pub fn cgroup(_context: &Context<'_>, subject: &Subject, text: &mut Text) -> fmt
 pub fn command_line(_context: &Context<'_>, subject: &Subject, text: &mut Text) -> fmt::Result {
     if let Some(image) = subject.process.image() {
         let addresses = &image.addresses;
-        copy(
-            subject,
-            addresses.arguments_start,
-            addresses.arguments_end,
-            text,
-        );
+        let (start, end) = (addresses.arguments_start, addresses.arguments_end);
+        copy(subject, start, end, text)?;
     }
     Ok(())
 }
@@ -63,12 +63,8 @@ pub fn command_line(_context: &Context<'_>, subject: &Subject, text: &mut Text) 
 pub fn environment(_context: &Context<'_>, subject: &Subject, text: &mut Text) -> fmt::Result {
     if let Some(image) = subject.process.image() {
         let addresses = &image.addresses;
-        copy(
-            subject,
-            addresses.environment_start,
-            addresses.environment_end,
-            text,
-        );
+        let (start, end) = (addresses.environment_start, addresses.environment_end);
+        copy(subject, start, end, text)?;
     }
     Ok(())
 }
@@ -79,7 +75,7 @@ pub fn environment(_context: &Context<'_>, subject: &Subject, text: &mut Text) -
 /// Those of the text.
 pub fn auxiliary(_context: &Context<'_>, subject: &Subject, text: &mut Text) -> fmt::Result {
     if let Some(image) = subject.process.image() {
-        text.push(&image.auxiliary);
+        text.push(&image.auxiliary)?;
     }
     Ok(())
 }
@@ -99,7 +95,7 @@ pub fn trimmed(name: &[u8; 16]) -> &[u8] {
 /// # Errors
 /// Those of the text.
 pub fn name(_context: &Context<'_>, subject: &Subject, text: &mut Text) -> fmt::Result {
-    text.push(trimmed(&subject.name()));
+    text.push(trimmed(&subject.name()))?;
     text.write_char('\n')
 }
 

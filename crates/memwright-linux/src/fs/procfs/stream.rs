@@ -1,0 +1,343 @@
+//! Files whose text is made when it is read, piece by piece.
+
+use super::{ProcNode, text::Text};
+use crate::{
+    context::Context,
+    errno::Errno,
+    fs::{
+        open_file::{File, OpenFile},
+        seek::{Whence, sought},
+        transfer::{Sink, Source},
+    },
+    sync::{Lock, Rank},
+};
+
+/// How far a text has been read (`struct seq_file` of Linux 7.2).
+///
+/// There is never more of it than one piece. A read that goes on where the last one ended takes what that left of the
+/// piece, and then one more. A read at 0 begins anew; a read anywhere else makes all pieces before it again
+/// (`seq_read_iter`, `traverse` in `fs/seq_file.c`).
+#[derive(Default)]
+struct Stream {
+    /// Where in the file the next byte stands.
+    position: u64,
+    /// Bytes of the piece that have been read.
+    taken: usize,
+    /// The piece; none before the first read.
+    piece: Option<Text>,
+}
+
+impl Stream {
+    /// Reads at `position`: `room` bytes are wanted, `make` writes a piece, and `put` takes bytes and returns how many.
+    ///
+    /// # Errors
+    /// Those of `make`, and those of `put` unless some bytes were read before.
+    fn read(
+        &mut self,
+        position: u64,
+        room: usize,
+        mut make: impl FnMut(&mut Text) -> Result<(), Errno>,
+        mut put: impl FnMut(&[u8]) -> Result<usize, Errno>,
+    ) -> Result<usize, Errno> {
+        if position == 0 || position != self.position || self.piece.is_none() {
+            self.skip_to(position, &mut make)?;
+        }
+        let rest = self.rest();
+        let rest = &rest[..rest.len().min(room)];
+        let mut done = if rest.is_empty() { 0 } else { put(rest)? };
+        self.advance(done);
+        if done < room && self.rest().is_empty() {
+            match self.make_next(&mut make) {
+                Ok(()) => {}
+                Err(_) if done > 0 => return Ok(done),
+                Err(error) => return Err(error),
+            }
+            let piece = self.rest();
+            let piece = &piece[..piece.len().min(room - done)];
+            let count = match put(piece) {
+                Ok(count) => count,
+                Err(_) if done > 0 => 0,
+                Err(error) => return Err(error),
+            };
+            self.advance(count);
+            done += count;
+        }
+        Ok(done)
+    }
+
+    /// What has not been read of the piece.
+    fn rest(&self) -> &[u8] {
+        match &self.piece {
+            Some(piece) => &piece.bytes()[self.taken..],
+            None => &[],
+        }
+    }
+
+    fn advance(&mut self, count: usize) {
+        self.taken += count;
+        self.position += count as u64;
+    }
+
+    /// Begins anew, and makes pieces up to the one that holds `position`.
+    fn skip_to(
+        &mut self,
+        position: u64,
+        make: &mut impl FnMut(&mut Text) -> Result<(), Errno>,
+    ) -> Result<(), Errno> {
+        *self = Self {
+            piece: Some(Text::new()),
+            ..Self::default()
+        };
+        while self.position < position {
+            self.make_next(make)?;
+            let length = self.rest().len();
+            if length == 0 {
+                // Behind the end there is nothing, wherever that is.
+                self.position = position;
+                return Ok(());
+            }
+            let before = position - self.position;
+            self.advance(usize::try_from(before).map_or(length, |before| before.min(length)));
+        }
+        Ok(())
+    }
+
+    /// Makes the piece behind this one, which has been read; it stays empty only at the end of the file.
+    fn make_next(
+        &mut self,
+        make: &mut impl FnMut(&mut Text) -> Result<(), Errno>,
+    ) -> Result<(), Errno> {
+        let Some(piece) = &mut self.piece else {
+            return Ok(());
+        };
+        while self.taken == piece.len() && piece.begin_next() {
+            self.taken = 0;
+            if let Err(error) = make(piece) {
+                // The next read begins anew.
+                self.piece = None;
+                return Err(error);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// An open file of text. Its text is made as it is read, from the beginning; whoever reads a file of one record in small
+/// parts sees one state of it.
+pub struct TextFile {
+    node: ProcNode,
+    stream: Lock<Stream>,
+}
+
+impl TextFile {
+    /// A file that has not been read yet.
+    #[must_use]
+    pub const fn new(node: ProcNode) -> Self {
+        Self {
+            node,
+            stream: Lock::new(
+                Rank::File,
+                Stream {
+                    position: 0,
+                    taken: 0,
+                    piece: None,
+                },
+            ),
+        }
+    }
+}
+
+/// Most bytes that one write to such a file takes.
+const WRITE_MAX: usize = 256;
+
+impl File for TextFile {
+    fn read(
+        &self,
+        context: &Context<'_>,
+        _open: &OpenFile,
+        position: &mut u64,
+        sink: &mut Sink<'_>,
+    ) -> Result<usize, Errno> {
+        context.check_heap()?;
+        // Taken out meanwhile: no lock is held while text is made or copied. A second reader begins anew.
+        let mut stream = core::mem::take(&mut *self.stream.lock());
+        let room = sink.left();
+        let make = |text: &mut Text| self.node.write_text(context, text);
+        let result = stream.read(*position, room, make, |bytes| sink.put(bytes));
+        let replaced = core::mem::replace(&mut *self.stream.lock(), stream);
+        drop(replaced);
+        let count = result?;
+        *position += count as u64;
+        Ok(count)
+    }
+
+    fn write(
+        &self,
+        context: &Context<'_>,
+        _open: &OpenFile,
+        position: &mut u64,
+        source: &mut Source<'_>,
+    ) -> Result<usize, Errno> {
+        let mut buffer = [0; WRITE_MAX];
+        let count = source.take(&mut buffer)?;
+        self.node.store(context, &buffer[..count])?;
+        *position += count as u64;
+        Ok(count)
+    }
+
+    fn control(
+        &self,
+        context: &Context<'_>,
+        _open: &OpenFile,
+        command: u32,
+        argument: u64,
+    ) -> Result<u64, Errno> {
+        self.node.control(context, command, argument)
+    }
+
+    fn seek(
+        &self,
+        _context: &Context<'_>,
+        _open: &OpenFile,
+        position: u64,
+        offset: i64,
+        whence: Whence,
+    ) -> Result<u64, Errno> {
+        sought(position, offset, whence, None)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::vec::Vec;
+    use core::{cell::Cell, fmt::Write};
+
+    /// A file of `records` rows of eight bytes, which are its index.
+    struct Rows {
+        records: Cell<u64>,
+        written: Cell<u64>,
+    }
+
+    impl Rows {
+        fn of(records: u64) -> Self {
+            Self {
+                records: Cell::new(records),
+                written: Cell::new(0),
+            }
+        }
+
+        fn make(&self, text: &mut Text) -> Result<(), Errno> {
+            let note = |from, batch: &mut crate::batch::Batch<u64>| {
+                (from..self.records.get()).take_while(|&row| batch.push(row)).count();
+            };
+            let written = text.records(7, note, |text, &row| {
+                self.written.set(self.written.get() + 1);
+                writeln!(text, "{row:07}").map(|()| row + 1)
+            });
+            written.map_err(|_| Errno::ENOMEM)
+        }
+
+        fn whole(&self) -> Vec<u8> {
+            let rows = (0..self.records.get()).map(|row| alloc::format!("{row:07}\n"));
+            rows.flat_map(alloc::string::String::into_bytes).collect()
+        }
+
+        fn read(&self, stream: &mut Stream, position: u64, room: usize) -> Vec<u8> {
+            let mut got = Vec::new();
+            let count = stream.read(
+                position,
+                room,
+                |text| self.make(text),
+                |bytes| {
+                    got.extend_from_slice(bytes);
+                    Ok(bytes.len())
+                },
+            );
+            assert_eq!(count, Ok(got.len()));
+            assert!(got.len() <= room);
+            got
+        }
+    }
+
+    #[test]
+    fn every_size_of_reads_gives_the_same_text_at_linear_cost() {
+        for records in [0, 1, 447, 448, 449, 5000] {
+            for room in [1, 7, 8, 100, 4096, 1 << 20] {
+                let rows = Rows::of(records);
+                let (mut stream, mut all) = (Stream::default(), Vec::new());
+                loop {
+                    let got = rows.read(&mut stream, all.len() as u64, room);
+                    if got.is_empty() {
+                        break;
+                    }
+                    all.extend_from_slice(&got);
+                }
+                assert!(all == rows.whole(), "{records} by {room}");
+                assert_eq!(rows.written.get(), records, "{records} by {room}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_read_gives_one_piece_and_what_was_left() {
+        let rows = Rows::of(5000);
+        let mut stream = Stream::default();
+        let first = rows.read(&mut stream, 0, 1 << 20);
+        assert!((3584..4096 + 8).contains(&first.len()), "{}", first.len());
+        let part = rows.read(&mut stream, first.len() as u64, 5);
+        let next = rows.read(&mut stream, first.len() as u64 + 5, 1 << 20);
+        let all = [first, part, next].concat();
+        assert!(all == rows.whole()[..all.len()]);
+        assert!(stream.piece.unwrap().len() < 4096 + 8);
+    }
+
+    #[test]
+    fn a_read_elsewhere_makes_what_is_before_it_again() {
+        let rows = Rows::of(5000);
+        let whole = rows.whole();
+        let mut stream = Stream::default();
+        for at in [39_990, 8, 0, 20_003, 12_345, 39_999, 40_000, 50_000] {
+            let got = rows.read(&mut stream, at, 10);
+            let end = whole.len().min(at as usize + 10);
+            let wanted = whole.get(at as usize..end).unwrap_or_default();
+            assert!(wanted.starts_with(&got), "{at}");
+            assert_eq!(got.is_empty(), wanted.is_empty(), "{at}");
+        }
+    }
+
+    #[test]
+    fn a_read_at_the_beginning_sees_the_present() {
+        let rows = Rows::of(3);
+        let mut stream = Stream::default();
+        assert_eq!(rows.read(&mut stream, 0, 100).len(), 24);
+        rows.records.set(5);
+        // The end was reached: it stays the end until the file is read from the beginning.
+        assert_eq!(rows.read(&mut stream, 24, 100).len(), 0);
+        assert_eq!(rows.read(&mut stream, 0, 100).len(), 40);
+    }
+
+    #[test]
+    fn what_could_not_be_copied_is_not_lost() {
+        let rows = Rows::of(10);
+        let mut stream = Stream::default();
+        let make = |text: &mut Text| rows.make(text);
+        let fault = |_: &[u8]| Err(Errno::EFAULT);
+        assert_eq!(stream.read(0, 100, make, fault), Err(Errno::EFAULT));
+        assert_eq!(rows.read(&mut stream, 0, 12), rows.whole()[..12]);
+        assert_eq!(stream.read(12, 100, make, fault), Err(Errno::EFAULT));
+        assert_eq!(rows.read(&mut stream, 12, 100), rows.whole()[12..]);
+    }
+
+    #[test]
+    fn text_that_cannot_be_made_is_made_anew() {
+        let rows = Rows::of(2000);
+        let mut stream = Stream::default();
+        let first = rows.read(&mut stream, 0, 1 << 20);
+        let fails = |_: &mut Text| Err(Errno::ESRCH);
+        let at = first.len() as u64;
+        assert_eq!(stream.read(at, 100, fails, |_| Ok(0)), Err(Errno::ESRCH));
+        let next = rows.read(&mut stream, at, 100);
+        assert!(next == rows.whole()[first.len()..][..100]);
+    }
+}
