@@ -9,6 +9,8 @@ use crate::{
     errno::Errno,
 };
 use alloc::vec::Vec;
+use memwright_table::TryPush;
+
 const PAGE_SIZE: usize = 4096;
 
 /// End of user addresses, as `TASK_SIZE_MAX` of Linux 7.2 with four table levels.
@@ -154,19 +156,38 @@ impl Context<'_> {
     /// `EFAULT` when it cannot be read, `too_long` when there is no NUL within `limit`, `ENOMEM`.
     pub fn read_string(&self, from: u64, limit: usize, too_long: Errno) -> Result<Vec<u8>, Errno> {
         let mut string = Vec::new();
+        self.each_string_part(from, limit, too_long, |part| {
+            string.try_push_all(part).map_err(|_| Errno::ENOMEM)
+        })?;
+        Ok(string)
+    }
+
+    /// Reads a NUL-terminated string of at most `limit` bytes, NUL included, in parts that `take` is given in order;
+    /// returns its length without the NUL.
+    ///
+    /// # Errors
+    /// As [`Self::read_string`], and those of `take`.
+    pub fn each_string_part(
+        &self,
+        from: u64,
+        limit: usize,
+        too_long: Errno,
+        mut take: impl FnMut(&[u8]) -> Result<(), Errno>,
+    ) -> Result<usize, Errno> {
+        let mut done = 0;
         let mut chunk = [0; 256];
-        while string.len() < limit {
-            let address = from.checked_add(string.len() as u64).ok_or(Errno::EFAULT)?;
+        while done < limit {
+            let address = from.checked_add(done as u64).ok_or(Errno::EFAULT)?;
             // Never across a page boundary: the next page need not be there.
             let in_page = PAGE_SIZE - (address as usize % PAGE_SIZE);
-            let length = chunk.len().min(in_page).min(limit - string.len());
+            let length = chunk.len().min(in_page).min(limit - done);
             self.read_bytes(address, &mut chunk[..length])?;
             let end = chunk[..length].iter().position(|byte| *byte == 0);
             let part = &chunk[..end.unwrap_or(length)];
-            string.try_reserve(part.len()).map_err(|_| Errno::ENOMEM)?;
-            string.extend_from_slice(part);
+            take(part)?;
+            done += part.len();
             if end.is_some() {
-                return Ok(string);
+                return Ok(done);
             }
         }
         Err(too_long)

@@ -7,10 +7,12 @@ mod elf;
 mod load;
 mod script;
 mod stack;
+mod strings;
 
 pub use elf::{ElfError, Header, Plan, Segment, parse_header, plan};
 pub use script::{FirstLine, Script};
-pub use stack::{Facts, StackImage};
+pub use stack::{Contents, Facts, StackPlan};
+pub use strings::Strings;
 
 use crate::{
     Space,
@@ -33,7 +35,7 @@ use alloc::{format, string::String, sync::Arc, vec::Vec};
 use core::sync::atomic::Ordering;
 use load::{Base, interpreter_path, map_image, read_plan};
 use memwright::{AreaFlags, MapRequest, Placement, Rights};
-use memwright_table::VirtAddr;
+use memwright_table::{OutOfMemory, TryPush, VirtAddr};
 
 /// Scripts of scripts end here (`exec_binprm` of Linux 7.2, `fs/exec.c`).
 const SCRIPTS_MAX: usize = 5;
@@ -67,6 +69,20 @@ pub fn strings_limit(stack_limit: u64) -> u64 {
     (stack_limit / 4).clamp(128 << 10, 6 << 20)
 }
 
+/// The most bytes of strings beside the pointers to `counts` arguments and environment strings (`bprm_stack_limits`):
+/// there is a pointer to at least one argument.
+///
+/// # Errors
+/// `E2BIG` when pointers alone take all.
+pub fn strings_room(stack_limit: u64, counts: [u64; 2]) -> Result<u64, Errno> {
+    let [arguments, environment] = counts;
+    let pointers = arguments.max(1).saturating_add(environment);
+    match strings_limit(stack_limit).checked_sub(pointers.saturating_mul(8)) {
+        Some(room) if room > 0 => Ok(room),
+        Some(_) | None => Err(Errno::E2BIG),
+    }
+}
+
 /// What a call of `execve` asks for.
 pub struct Request {
     /// The path as given.
@@ -74,9 +90,9 @@ pub struct Request {
     /// Where a relative path starts.
     pub start: Arc<Dentry>,
     /// Argument strings.
-    pub arguments: Vec<Vec<u8>>,
+    pub arguments: Strings,
     /// Environment strings.
-    pub environment: Vec<Vec<u8>>,
+    pub environment: Strings,
 }
 
 /// Replaces the program of the calling process.
@@ -85,13 +101,19 @@ pub struct Request {
 /// As `execve(2)`; nothing has changed.
 pub fn execute(context: &Context<'_>, mut request: Request) -> Result<(), ExecError> {
     context.check_heap()?;
-    if request.arguments.is_empty() {
+    if request.arguments.count() == 0 {
         // As Linux since 5.18: a program finds at least an empty name.
-        request.arguments.push(Vec::new());
+        request.arguments.end(0).map_err(|_| Errno::ENOMEM)?;
     }
-    let file = find_program(context, &mut request)?;
     let stack_limit = context.process().limits.lock().get(Resource::Stack).current;
-    check_strings(&request, stack_limit)?;
+    let counts = [&request.arguments, &request.environment].map(|strings| strings.count() as u64);
+    let room = strings_room(stack_limit, counts)?;
+    let file = find_program(context, &mut request)?;
+    // A script's interpreter has come among them.
+    let size = request.arguments.size() + request.environment.size();
+    if size + request.path.len() as u64 + 1 > room {
+        return Err(Errno::E2BIG.into());
+    }
     let loaded = load(context, file, &request)?;
     become_only_thread(context)?;
     commit(context, loaded, &request.path);
@@ -110,13 +132,20 @@ pub(crate) fn execute_manifest(context: &Context<'_>) -> Result<(), (Errno, Stri
         let folder = String::from_utf8_lossy(&manifest.folder);
         (errno, format!("{folder}: {}", explain(errno)))
     })?;
-    let request = Request {
-        path: path.clone(),
-        start: context.fs().root(),
-        arguments: manifest.arguments.clone(),
-        environment: manifest.environment.clone(),
+    let strings = |from: &[Vec<u8>]| Strings::of(from.iter().map(Vec::as_slice));
+    let request = || {
+        Ok::<_, OutOfMemory>(Request {
+            path: copied(&path).map_err(|_| OutOfMemory)?,
+            start: context.fs().root(),
+            arguments: strings(&manifest.arguments)?,
+            environment: strings(&manifest.environment)?,
+        })
     };
-    execute(context, request).map_err(|error| {
+    let result = match request() {
+        Ok(request) => execute(context, request),
+        Err(OutOfMemory) => Err(Errno::ENOMEM.into()),
+    };
+    result.map_err(|error| {
         let path = String::from_utf8_lossy(&path);
         let text = match &error.interpreter {
             Some(interpreter) => {
@@ -148,7 +177,7 @@ fn explain(errno: Errno) -> &'static str {
 /// Opens the program, following `#!` lines.
 fn find_program(context: &Context<'_>, request: &mut Request) -> Result<Executable, ExecError> {
     let mut file = context.open_executable(&request.start, &request.path, LastLink::Follow)?;
-    let mut path = request.path.clone();
+    let mut path = copied(&request.path)?;
     for _ in 0..=SCRIPTS_MAX {
         let first = load::read(context.kernel, &file, 0, FIRST_BYTES)?;
         let script = match script::parse(&first) {
@@ -156,36 +185,30 @@ fn find_program(context: &Context<'_>, request: &mut Request) -> Result<Executab
             FirstLine::Malformed => return Err(Errno::ENOEXEC.into()),
             FirstLine::Script(script) => script,
         };
-        let interpreter = script.interpreter.to_vec();
-        let mut front = alloc::vec![interpreter.clone()];
-        front.extend(script.argument.map(<[u8]>::to_vec));
-        front.push(path);
-        request.arguments.splice(0..1, front);
+        let front = [Some(script.interpreter), script.argument, Some(&path)];
+        let replaced = request.arguments.replace_first(front.into_iter().flatten());
+        replaced.map_err(|_| Errno::ENOMEM)?;
         let fs = context.fs();
-        file = context
-            .open_executable(&fs.directory(), &interpreter, LastLink::Follow)
-            .map_err(|errno| ExecError {
-                errno,
-                interpreter: Some(interpreter.clone()),
-            })?;
-        path = interpreter;
+        let opened = context.open_executable(&fs.directory(), script.interpreter, LastLink::Follow);
+        path = copied(script.interpreter)?;
+        file = match opened {
+            Ok(file) => file,
+            Err(errno) => {
+                return Err(ExecError {
+                    errno,
+                    interpreter: Some(path),
+                });
+            }
+        };
     }
     Err(Errno::ELOOP.into())
 }
 
-fn check_strings(request: &Request, stack_limit: u64) -> Result<(), Errno> {
-    let mut total = request.path.len() as u64 + 1;
-    for string in request.arguments.iter().chain(&request.environment) {
-        if string.len() >= STRING_MAX {
-            return Err(Errno::E2BIG);
-        }
-        total += string.len() as u64 + 1 + 8;
-    }
-    if total > strings_limit(stack_limit) {
-        Err(Errno::E2BIG)
-    } else {
-        Ok(())
-    }
+/// A copy of `bytes`.
+fn copied(bytes: &[u8]) -> Result<Vec<u8>, Errno> {
+    let mut copy = Vec::new();
+    copy.try_push_all(bytes).map_err(|_| Errno::ENOMEM)?;
+    Ok(copy)
 }
 
 /// A program that is ready to run.
@@ -243,14 +266,14 @@ fn load(context: &Context<'_>, file: Executable, request: &Request) -> Result<Lo
         credentials,
     };
     kernel.random.lock().fill(&mut facts.random);
-    let stack = stack::build(
-        layouts.stack_top,
-        &request.path,
-        &request.arguments,
-        &request.environment,
-        &facts,
-    );
-    map_stack(kernel, &space, &stack, plan.executable_stack)?;
+    let contents = Contents {
+        path: &request.path,
+        arguments: &request.arguments,
+        environment: &request.environment,
+        facts: &facts,
+    };
+    let stack = stack::plan(layouts.stack_top, contents).map_err(|_| Errno::ENOMEM)?;
+    map_stack(kernel, &space, &stack, contents, plan.executable_stack)?;
     let end = plan.end().wrapping_add(bias);
     let heap = if plan.header.relocatable && interpreter.is_none() {
         // A static-PIE program's heap is out of the way of mappings.
@@ -300,10 +323,11 @@ fn open_interpreter(
 fn map_stack(
     kernel: &Kernel,
     space: &Space,
-    stack: &StackImage,
+    stack: &StackPlan,
+    contents: Contents<'_>,
     executable: bool,
 ) -> Result<(), Errno> {
-    let top = stack.pointer + stack.bytes.len() as u64;
+    let top = stack.top;
     let start = (stack.pointer & !4095) - STACK_AHEAD;
     let mut rights = Rights::READ | Rights::WRITE;
     rights.set(Rights::EXECUTE, executable);
@@ -313,9 +337,11 @@ fn map_stack(
     kernel
         .with_relief(|| space.map(&request))
         .map_err(map_errno)?;
-    kernel
-        .with_relief(|| space.write(VirtAddr::new(stack.pointer), &stack.bytes))
-        .map_err(|_| Errno::ENOMEM)
+    stack.write(contents, |address, bytes| {
+        kernel
+            .with_relief(|| space.write(VirtAddr::new(address), bytes))
+            .map_err(|_| Errno::ENOMEM)
+    })
 }
 
 /// Ends the other threads of the process, waits until they are gone, and gives the caller the
@@ -415,12 +441,29 @@ fn own_files(context: &Context<'_>) {
 
 #[cfg(test)]
 mod tests {
-    use super::strings_limit;
+    use super::{strings_limit, strings_room};
+    use crate::errno::Errno;
 
     #[test]
     fn strings_take_a_quarter_of_the_stack() {
         assert_eq!(strings_limit(8 << 20), 2 << 20);
         assert_eq!(strings_limit(u64::MAX), 6 << 20);
         assert_eq!(strings_limit(4096), 128 << 10);
+    }
+
+    #[test]
+    fn pointers_count_as_strings_do() {
+        let most = 128 << 10;
+        for (counts, expected) in [
+            ([0, 0], Ok(most - 8)),
+            ([1, 0], Ok(most - 8)),
+            ([2, 3], Ok(most - 40)),
+            ([most / 8 - 1, 0], Ok(8)),
+            ([most / 8, 0], Err(Errno::E2BIG)),
+            ([0, most / 8 - 1], Err(Errno::E2BIG)),
+            ([u64::MAX, u64::MAX], Err(Errno::E2BIG)),
+        ] {
+            assert_eq!(strings_room(4096, counts), expected, "{counts:?}");
+        }
     }
 }

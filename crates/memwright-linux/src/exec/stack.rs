@@ -1,8 +1,13 @@
 //! The stack a program starts with: arguments, environment, auxiliary vector.
 
-use crate::process::{Credentials, ImageAddresses};
+use super::Strings;
+use crate::{
+    errno::Errno,
+    process::{Credentials, ImageAddresses},
+};
 use alloc::vec::Vec;
 use linux_raw_sys::auxvec as at;
+use memwright_table::{OutOfMemory, TryPush};
 
 /// What the auxiliary vector says.
 #[derive(Clone, Debug, Default)]
@@ -25,51 +30,61 @@ pub struct Facts {
     pub random: [u8; 16],
 }
 
-/// The contents of a fresh stack.
+/// What a stack is made of.
+#[derive(Clone, Copy)]
+pub struct Contents<'a> {
+    /// The path that was executed.
+    pub path: &'a [u8],
+    /// Argument strings.
+    pub arguments: &'a Strings,
+    /// Environment strings.
+    pub environment: &'a Strings,
+    /// What the auxiliary vector says.
+    pub facts: &'a Facts,
+}
+
+/// Where everything on a fresh stack stands.
 #[derive(Clone, Debug)]
-pub struct StackImage {
+pub struct StackPlan {
     /// Initial stack pointer: address of the first byte.
     pub pointer: u64,
-    /// Everything from there to the top of the stack.
-    pub bytes: Vec<u8>,
+    /// End of the stack.
+    pub top: u64,
     /// Where the strings are.
     pub addresses: ImageAddresses,
     /// The auxiliary vector, as `/proc/PID/auxv` shows it.
     pub auxiliary: Vec<u8>,
+    /// Address of the platform's name.
+    platform: u64,
+    /// Address of the random bytes.
+    random: u64,
 }
+
+/// The platform's name, as `AT_PLATFORM` points at it.
+const PLATFORM: &[u8] = b"x86_64\0";
 
 /// Lays out a stack that ends at `top`: from there downwards a null word, the path, environment
 /// and argument strings, the platform's name, random bytes, and below them the vectors
 /// (`create_elf_tables` of Linux 7.2, `fs/binfmt_elf.c`).
-pub fn build(
-    top: u64,
-    path: &[u8],
-    arguments: &[Vec<u8>],
-    environment: &[Vec<u8>],
-    facts: &Facts,
-) -> StackImage {
-    let mut addresses = ImageAddresses::default();
-    // Strings, by rising address; placed from the top once their size is known.
-    let mut strings = Vec::new();
-    let mut offsets = Vec::new();
-    for string in arguments.iter().chain(environment) {
-        offsets.push(strings.len() as u64);
-        strings.extend_from_slice(string);
-        strings.push(0);
-        if offsets.len() == arguments.len() {
-            addresses.arguments_end = strings.len() as u64;
-        }
-    }
-    let path_offset = strings.len() as u64;
-    strings.extend_from_slice(path);
-    strings.push(0);
-    let strings_start = top - 8 - strings.len() as u64;
-    let argument_start = |index: usize| strings_start + offsets[index];
-    addresses.arguments_start = strings_start;
-    addresses.arguments_end += strings_start;
-    addresses.environment_start = addresses.arguments_end;
-    addresses.environment_end = strings_start + path_offset;
-    let platform = (strings_start & !15) - 16;
+///
+/// # Errors
+/// [`OutOfMemory`].
+pub fn plan(top: u64, contents: Contents<'_>) -> Result<StackPlan, OutOfMemory> {
+    let Contents {
+        path,
+        arguments,
+        environment,
+        facts,
+    } = contents;
+    let path_start = top - 8 - (path.len() as u64 + 1);
+    let mut addresses = ImageAddresses {
+        environment_end: path_start,
+        environment_start: path_start - environment.size(),
+        ..ImageAddresses::default()
+    };
+    addresses.arguments_end = addresses.environment_start;
+    addresses.arguments_start = addresses.arguments_end - arguments.size();
+    let platform = (addresses.arguments_start & !15) - 16;
     let random = platform - 16;
     let Credentials { user, group, .. } = &facts.credentials;
     let auxiliary = [
@@ -89,53 +104,174 @@ pub fn build(
         (at::AT_SECURE, 0),
         (at::AT_RANDOM, random),
         (at::AT_HWCAP2, 0),
-        (at::AT_EXECFN, strings_start + path_offset),
+        (at::AT_EXECFN, path_start),
         (at::AT_PLATFORM, platform),
         (at::AT_MINSIGSTKSZ, facts.signal_stack),
         (at::AT_NULL, 0),
     ];
-    let words = 1 + offsets.len() + 2 + auxiliary.len() * 2;
+    let words = 1 + arguments.count() + 1 + environment.count() + 1 + auxiliary.len() * 2;
     let pointer = (random - words as u64 * 8) & !15;
     addresses.stack_start = pointer;
-    let mut bytes = Vec::with_capacity((top - pointer) as usize);
-    let mut push = |word: u64| bytes.extend_from_slice(&word.to_le_bytes());
-    push(arguments.len() as u64);
-    for index in 0..offsets.len() {
-        if index == arguments.len() {
-            push(0);
-        }
-        push(argument_start(index));
-    }
-    if environment.is_empty() {
-        push(0);
-    }
-    push(0);
     let mut vector = Vec::new();
+    vector.try_make_room(auxiliary.len() * 16)?;
     for (key, value) in auxiliary {
-        vector.extend_from_slice(&u64::from(key).to_le_bytes());
-        vector.extend_from_slice(&value.to_le_bytes());
+        vector.try_push_all(&u64::from(key).to_le_bytes())?;
+        vector.try_push_all(&value.to_le_bytes())?;
     }
-    bytes.extend_from_slice(&vector);
-    bytes.resize((random - pointer) as usize, 0);
-    bytes.extend_from_slice(&facts.random);
-    bytes.extend_from_slice(b"x86_64\0");
-    bytes.resize((strings_start - pointer) as usize, 0);
-    bytes.extend_from_slice(&strings);
-    bytes.resize((top - pointer) as usize, 0);
-    StackImage {
+    Ok(StackPlan {
         pointer,
-        bytes,
+        top,
         addresses,
         auxiliary: vector,
+        platform,
+        random,
+    })
+}
+
+impl StackPlan {
+    /// Stores the stack by `store`, which is given an address and bytes, from the lowest address to the highest.
+    ///
+    /// # Errors
+    /// Those of `store`, and `ENOMEM`.
+    pub fn write(
+        &self,
+        contents: Contents<'_>,
+        store: impl FnMut(u64, &[u8]) -> Result<(), Errno>,
+    ) -> Result<(), Errno> {
+        let Contents {
+            path,
+            arguments,
+            environment,
+            facts,
+        } = contents;
+        let mut out = Writer::new(self.pointer, store)?;
+        out.word(arguments.count() as u64)?;
+        for (strings, start) in [
+            (arguments, self.addresses.arguments_start),
+            (environment, self.addresses.environment_start),
+        ] {
+            let mut address = start;
+            for length in strings.lengths() {
+                out.word(address)?;
+                address += length;
+            }
+            out.word(0)?;
+        }
+        out.put(&self.auxiliary)?;
+        out.zeroes_up_to(self.random)?;
+        out.put(&facts.random)?;
+        out.zeroes_up_to(self.platform)?;
+        out.put(PLATFORM)?;
+        out.zeroes_up_to(self.addresses.arguments_start)?;
+        for piece in arguments.pieces().chain(environment.pieces()) {
+            out.put(piece)?;
+        }
+        out.put(path)?;
+        out.zeroes_up_to(self.top)?;
+        out.flush()
+    }
+}
+
+/// Bytes that are stored together.
+const TOGETHER: usize = 4096;
+
+/// Collects what is written into pieces of a page.
+struct Writer<F> {
+    /// Address of what has been stored so far.
+    address: u64,
+    waiting: Vec<u8>,
+    store: F,
+}
+
+impl<F: FnMut(u64, &[u8]) -> Result<(), Errno>> Writer<F> {
+    fn new(address: u64, store: F) -> Result<Self, Errno> {
+        let mut waiting = Vec::new();
+        waiting.try_make_room(TOGETHER).map_err(|_| Errno::ENOMEM)?;
+        Ok(Self {
+            address,
+            waiting,
+            store,
+        })
+    }
+
+    fn put(&mut self, mut bytes: &[u8]) -> Result<(), Errno> {
+        while !bytes.is_empty() {
+            let room = TOGETHER - self.waiting.len();
+            let (now, later) = bytes.split_at(bytes.len().min(room));
+            self.waiting.try_push_all(now).map_err(|_| Errno::ENOMEM)?;
+            if self.waiting.len() == TOGETHER {
+                self.flush()?;
+            }
+            bytes = later;
+        }
+        Ok(())
+    }
+
+    fn word(&mut self, word: u64) -> Result<(), Errno> {
+        self.put(&word.to_le_bytes())
+    }
+
+    fn zeroes_up_to(&mut self, address: u64) -> Result<(), Errno> {
+        const ZEROES: [u8; 16] = [0; 16];
+        loop {
+            let missing = address - (self.address + self.waiting.len() as u64);
+            if missing == 0 {
+                return Ok(());
+            }
+            self.put(&ZEROES[..ZEROES.len().min(missing as usize)])?;
+        }
+    }
+
+    fn flush(&mut self) -> Result<(), Errno> {
+        (self.store)(self.address, &self.waiting)?;
+        self.address += self.waiting.len() as u64;
+        self.waiting.clear();
+        Ok(())
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Facts, StackImage, build};
+    use super::{Contents, Facts, ImageAddresses, Strings, plan};
     use alloc::vec::Vec;
 
     const TOP: u64 = 0x7fff_ffff_f000;
+
+    struct StackImage {
+        pointer: u64,
+        bytes: Vec<u8>,
+        addresses: ImageAddresses,
+    }
+
+    fn build(
+        top: u64,
+        path: &[u8],
+        arguments: &[Vec<u8>],
+        environment: &[Vec<u8>],
+        facts: &Facts,
+    ) -> StackImage {
+        let strings = |from: &[Vec<u8>]| Strings::of(from.iter().map(Vec::as_slice)).unwrap();
+        let contents = Contents {
+            path,
+            arguments: &strings(arguments),
+            environment: &strings(environment),
+            facts,
+        };
+        let plan = plan(top, contents).unwrap();
+        let mut bytes = Vec::new();
+        let stored = plan.write(contents, |address, piece| {
+            assert_eq!(address, plan.pointer + bytes.len() as u64);
+            assert!(piece.len() <= 4096);
+            bytes.extend_from_slice(piece);
+            Ok(())
+        });
+        assert_eq!(stored, Ok(()));
+        StackImage {
+            pointer: plan.pointer,
+            bytes,
+            addresses: plan.addresses,
+        }
+    }
 
     fn word(image: &StackImage, index: usize) -> u64 {
         let at = index * 8;
@@ -204,5 +340,22 @@ mod tests {
         let image = build(TOP, b"p", &[], &one, &Facts::default());
         assert_eq!((word(&image, 1), word(&image, 3)), (0, 0));
         assert_eq!(string(&image, word(&image, 2)), b"x");
+    }
+
+    #[test]
+    fn megabytes_of_strings_are_stored_in_pieces() {
+        let arguments: Vec<_> = (0..3000_u32)
+            .map(|number| alloc::format!("{number}:{}", "x".repeat(number as usize % 997)))
+            .map(alloc::string::String::into_bytes)
+            .collect();
+        let image = build(TOP, b"p", &arguments, &arguments[..7], &Facts::default());
+        assert_eq!(image.pointer + image.bytes.len() as u64, TOP);
+        assert_eq!(word(&image, 0), 3000);
+        for (index, argument) in arguments.iter().enumerate() {
+            assert_eq!(string(&image, word(&image, index + 1)), argument);
+        }
+        assert_eq!(word(&image, 3001), 0);
+        assert_eq!(string(&image, word(&image, 3008)), arguments[6]);
+        assert_eq!(word(&image, 3009), 0);
     }
 }

@@ -6,7 +6,7 @@ use crate::{
     arch::x86_64::uapi::{ARCH_GET_FS, ARCH_GET_GS, ARCH_SET_FS, ARCH_SET_GS},
     context::Context,
     errno::Errno,
-    exec::{self, Request, STRING_MAX, strings_limit},
+    exec::{self, Request, STRING_MAX, Strings, strings_limit, strings_room},
     fs::pidfd::ProcessFile,
     process::{
         Capabilities, CloneFlags, CloneRequest, ExitStatus, Process, Resource, ResourceUsage,
@@ -133,30 +133,55 @@ pub fn clone3(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     process_clone(context, &request)
 }
 
-/// Reads a NULL-terminated array of strings. A null array is empty, as on Linux.
+/// Counts the strings of a NULL-terminated array, of which no more than `most` can be taken. A null array is empty, as on
+/// Linux.
+fn count_strings(context: &Context<'_>, address: u64, most: u64) -> Result<u64, Errno> {
+    let mut count = 0;
+    while address != 0 && string_at(context, address, count)? != 0 {
+        count += 1;
+        if count > most {
+            return Err(Errno::E2BIG);
+        }
+    }
+    Ok(count)
+}
+
+/// The pointer to a string of an array.
+fn string_at(context: &Context<'_>, array: u64, index: u64) -> Result<u64, Errno> {
+    let at = array.checked_add(index * 8).ok_or(Errno::EFAULT)?;
+    context.read_value(at)
+}
+
+/// Reads `count` strings of an array; `room` is for the bytes of all and becomes less by them.
 fn read_strings(
     context: &Context<'_>,
-    address: u64,
+    array: u64,
+    count: u64,
     room: &mut u64,
-) -> Result<Vec<Vec<u8>>, Errno> {
-    let mut strings = Vec::new();
-    if address == 0 {
-        return Ok(strings);
+) -> Result<Strings, Errno> {
+    let mut strings = Strings::new();
+    for index in 0..count {
+        // The end of the array may have come nearer since it was counted: there is no string then.
+        let pointer = string_at(context, array, index)?;
+        let length = read_string(context, pointer, *room, &mut strings)?;
+        *room -= length as u64 + 1;
     }
-    loop {
-        let at = address
-            .checked_add(strings.len() as u64 * 8)
-            .ok_or(Errno::EFAULT)?;
-        let pointer: u64 = context.read_value(at)?;
-        if pointer == 0 {
-            return Ok(strings);
-        }
-        let limit = STRING_MAX.min(usize::try_from(*room).unwrap_or(STRING_MAX));
-        let string = context.read_string(pointer, limit, Errno::E2BIG)?;
-        *room = room.saturating_sub(string.len() as u64 + 9);
-        strings.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
-        strings.push(string);
-    }
+    Ok(strings)
+}
+
+/// Appends the string at `from` to `strings`, if it and its NUL take no more than `room` bytes; returns its length.
+fn read_string(
+    context: &Context<'_>,
+    from: u64,
+    room: u64,
+    strings: &mut Strings,
+) -> Result<usize, Errno> {
+    let limit = STRING_MAX.min(usize::try_from(room).unwrap_or(STRING_MAX));
+    let length = context.each_string_part(from, limit, Errno::E2BIG, |part| {
+        strings.push_part(part).map_err(|_| Errno::ENOMEM)
+    })?;
+    strings.end(length).map_err(|_| Errno::ENOMEM)?;
+    Ok(length)
 }
 
 /// `execve`.
@@ -174,9 +199,16 @@ fn execute(
     environment_array: u64,
 ) -> CallResult {
     let stack = context.process().limits.lock().get(Resource::Stack).current;
-    let mut room = strings_limit(stack);
-    let arguments = read_strings(context, argument_array, &mut room)?;
-    let environment = read_strings(context, environment_array, &mut room)?;
+    let most = strings_limit(stack) / 8;
+    let argument_count = count_strings(context, argument_array, most)?;
+    let environment_count = count_strings(context, environment_array, most)?;
+    let room = strings_room(stack, [argument_count, environment_count])?;
+    let mut room = room
+        .checked_sub(path.len() as u64 + 1)
+        .ok_or(Errno::E2BIG)?;
+    // In the order of Linux, as far as errors tell: the environment, then the arguments.
+    let environment = read_strings(context, environment_array, environment_count, &mut room)?;
+    let arguments = read_strings(context, argument_array, argument_count, &mut room)?;
     let request = Request {
         path,
         start,

@@ -1,0 +1,179 @@
+//! The argument or environment strings of a program, held in pages.
+
+use crate::paged::Paged;
+use alloc::vec::Vec;
+use memwright_table::{OutOfMemory, TryPush};
+
+/// A list of strings, each with a NUL at its end. A program may pass six megabytes of them: no block is larger than a page.
+#[derive(Default)]
+pub struct Strings {
+    /// Those before all others: what a `#!` line put in the place of the first argument.
+    front: Vec<Vec<u8>>,
+    /// The bytes of all others, one behind the other.
+    bytes: Paged<u8>,
+    /// The length of each of them.
+    lengths: Paged<u32>,
+    /// The first of them is left out: something stands in its place.
+    first_replaced: bool,
+}
+
+impl Strings {
+    /// No string.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self {
+            front: Vec::new(),
+            bytes: Paged::new(),
+            lengths: Paged::new(),
+            first_replaced: false,
+        }
+    }
+
+    /// Strings with these contents.
+    ///
+    /// # Errors
+    /// [`OutOfMemory`].
+    pub fn of<'a>(contents: impl IntoIterator<Item = &'a [u8]>) -> Result<Self, OutOfMemory> {
+        let mut strings = Self::new();
+        for content in contents {
+            strings.push_part(content)?;
+            strings.end(content.len())?;
+        }
+        Ok(strings)
+    }
+
+    /// Appends a part of the string that comes next.
+    ///
+    /// # Errors
+    /// [`OutOfMemory`].
+    pub fn push_part(&mut self, part: &[u8]) -> Result<(), OutOfMemory> {
+        self.bytes.try_push_all(part)
+    }
+
+    /// Ends the string that comes next, whose parts were `length` bytes together.
+    ///
+    /// # Errors
+    /// [`OutOfMemory`], also for a string longer than 4 GiB.
+    pub fn end(&mut self, length: usize) -> Result<(), OutOfMemory> {
+        let length = u32::try_from(length + 1).map_err(|_| OutOfMemory)?;
+        self.bytes.try_push(0)?;
+        self.lengths.try_push(length)
+    }
+
+    /// Puts `contents` in the place of the first string.
+    ///
+    /// # Errors
+    /// [`OutOfMemory`].
+    pub fn replace_first<'a>(
+        &mut self,
+        contents: impl IntoIterator<Item = &'a [u8]>,
+    ) -> Result<(), OutOfMemory> {
+        let mut front = Vec::new();
+        for content in contents {
+            let mut string = Vec::new();
+            string.try_push_all(content)?;
+            string.try_push(0)?;
+            front.try_push(string)?;
+        }
+        let mut old = core::mem::take(&mut self.front).into_iter();
+        if old.next().is_none() {
+            self.first_replaced = true;
+        }
+        for string in old {
+            front.try_push(string)?;
+        }
+        self.front = front;
+        Ok(())
+    }
+
+    /// How many of the strings in pages are left out, and their bytes.
+    fn left_out(&self) -> (usize, usize) {
+        match self.lengths.get(0) {
+            Some(&first) if self.first_replaced => (1, first as usize),
+            Some(_) | None => (0, 0),
+        }
+    }
+
+    /// How many strings there are.
+    #[must_use]
+    pub fn count(&self) -> usize {
+        self.front.len() + self.lengths.len() - self.left_out().0
+    }
+
+    /// Bytes of all strings with their NULs.
+    #[must_use]
+    pub fn size(&self) -> u64 {
+        let front: usize = self.front.iter().map(Vec::len).sum();
+        (front + self.bytes.len() - self.left_out().1) as u64
+    }
+
+    /// The length of each string with its NUL, in order.
+    pub fn lengths(&self) -> impl Iterator<Item = u64> {
+        let front = self.front.iter().map(|string| string.len() as u64);
+        let others = self.lengths.iter_from(self.left_out().0);
+        front.chain(others.map(|&length| length.into()))
+    }
+
+    /// The bytes of all strings, in order, in pieces of at most a page.
+    pub fn pieces(&self) -> impl Iterator<Item = &[u8]> {
+        let mut left_out = self.left_out().1;
+        let others = self.bytes.blocks().map(move |block| {
+            let now = left_out.min(block.len());
+            left_out -= now;
+            &block[now..]
+        });
+        self.front.iter().map(Vec::as_slice).chain(others)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn contents(strings: &Strings) -> Vec<Vec<u8>> {
+        let all: Vec<u8> = strings.pieces().flatten().copied().collect();
+        assert_eq!(all.len() as u64, strings.size());
+        let mut rest = &all[..];
+        let mut found = Vec::new();
+        for length in strings.lengths() {
+            let (string, after) = rest.split_at(length as usize);
+            let (nul, content) = string.split_last().unwrap();
+            assert_eq!(*nul, 0);
+            found.push(content.to_vec());
+            rest = after;
+        }
+        assert!(rest.is_empty());
+        assert_eq!(found.len(), strings.count());
+        found
+    }
+
+    #[test]
+    fn strings_come_back_as_they_were() {
+        let long = [b'x'; 10_000];
+        let all: [&[u8]; 5] = [b"prog", b"", &long, b"b", &long[..4095]];
+        let strings = Strings::of(all).unwrap();
+        assert!(contents(&strings) == all);
+        assert!(strings.pieces().all(|piece| piece.len() <= 4096));
+        assert_eq!(contents(&Strings::new()), Vec::<Vec<u8>>::new());
+    }
+
+    #[test]
+    fn interpreters_take_the_place_of_the_first_argument() {
+        let long = [b'x'; 5000];
+        for first in [&b"script"[..], b"", &long] {
+            let mut strings = Strings::of([first, b"-v"]).unwrap();
+            let line: [&[u8]; 3] = [b"/bin/sh", b"-e", b"./script"];
+            strings.replace_first(line).unwrap();
+            assert_eq!(
+                contents(&strings),
+                [&b"/bin/sh"[..], b"-e", b"./script", b"-v"]
+            );
+            let line: [&[u8]; 2] = [b"/bin/run", b"/bin/sh"];
+            strings.replace_first(line).unwrap();
+            assert_eq!(
+                contents(&strings),
+                [&b"/bin/run"[..], b"/bin/sh", b"-e", b"./script", b"-v"]
+            );
+        }
+    }
+}
