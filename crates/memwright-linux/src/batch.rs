@@ -25,7 +25,10 @@ impl<T> Batch<T> {
     }
 
     /// Adds a thing, unless the batch is full; returns whether another one fits.
-    #[allow(clippy::disallowed_methods, reason = "there is room: nothing is allocated")]
+    #[allow(
+        clippy::disallowed_methods,
+        reason = "there is room: nothing is allocated"
+    )]
     pub fn push(&mut self, thing: T) -> bool {
         if self.has_room() {
             self.0.push(thing);

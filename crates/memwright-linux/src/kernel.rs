@@ -210,13 +210,27 @@ impl Kernel {
         queues: &[&WaitQueue],
         deadline: Option<u64>,
         interest: Interest,
+        ready: impl FnMut() -> Option<T>,
+    ) -> Result<T, WaitError> {
+        let queues = queues.iter().copied();
+        self.wait_in(thread, queues, deadline, interest, ready)
+    }
+
+    /// Waits in each of `queues`, of which none stands there twice.
+    #[inline]
+    pub(crate) fn wait_in<'a, T>(
+        &self,
+        thread: &Arc<Thread>,
+        queues: impl Iterator<Item = &'a WaitQueue> + Clone,
+        deadline: Option<u64>,
+        interest: Interest,
         mut ready: impl FnMut() -> Option<T>,
     ) -> Result<T, WaitError> {
         crate::sync::assert_none_held();
         loop {
             // Before the queues are entered and anything is looked at: see `scheduler`.
             thread.run.announce();
-            for queue in queues {
+            for queue in queues.clone() {
                 queue.add(thread);
             }
             let interrupted = match interest {
@@ -233,7 +247,7 @@ impl Kernel {
                 Some(Err(WaitError::TimedOut))
             } else {
                 thread.note_sleep(Sleep {
-                    what: queues.first().map_or("a wake", |queue| queue.name()),
+                    what: queues.clone().next().map_or("a wake", WaitQueue::name),
                     interest,
                     since: self.host.now(),
                     deadline,
@@ -242,7 +256,7 @@ impl Kernel {
                 None
             };
             thread.run.stay();
-            for queue in queues {
+            for queue in queues.clone() {
                 let taken = !queue.remove(thread);
                 // A wake meant for one waiter, which gives up: the next one gets it.
                 if taken && matches!(outcome, Some(Err(_))) {

@@ -272,7 +272,11 @@ mod tests {
             assert_eq!(paged.len() as u64, length);
             assert_eq!(paged.is_empty(), length == 0);
             assert!(paged.iter().copied().eq(0..length));
-            assert!(paged.blocks().all(|block| !block.is_empty() && block.len() <= 512));
+            assert!(
+                paged
+                    .blocks()
+                    .all(|block| !block.is_empty() && block.len() <= 512)
+            );
             for from in [0, 1, 512, 513, 4999, 5000, 9999] {
                 let rest = paged.iter_from(from as usize).copied();
                 assert!(rest.eq(from.min(length)..length), "{from} of {length}");
@@ -310,7 +314,14 @@ mod tests {
 
     #[test]
     fn equal_elements_become_one() {
-        for (length, different) in [(0, 1), (1, 1), (100, 7), (512, 512), (3000, 1), (9000, 2500)] {
+        for (length, different) in [
+            (0, 1),
+            (1, 1),
+            (100, 7),
+            (512, 512),
+            (3000, 1),
+            (9000, 2500),
+        ] {
             let mut paged = Paged::new();
             for number in 0..length {
                 // A step that meets every residue.

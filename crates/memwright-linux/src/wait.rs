@@ -3,6 +3,7 @@
 use crate::{
     errno::Errno,
     kernel::Kernel,
+    paged::Paged,
     process::Thread,
     sweep::Sweep,
     sync::{Lock, Rank},
@@ -12,6 +13,8 @@ use alloc::{
     sync::{Arc, Weak},
     vec::Vec,
 };
+use core::cmp::Ordering;
+use memwright_table::{OutOfMemory, TryPush};
 
 /// Why a wait ended without what was waited for.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -53,6 +56,77 @@ pub enum Interest {
     Continuation,
     /// The end of the thread only; it waits for its tracer.
     Tracer,
+}
+
+/// A queue among several, known by its address.
+#[derive(Clone, Copy)]
+struct Known<'a>(&'a WaitQueue);
+
+impl Known<'_> {
+    fn address(self) -> usize {
+        core::ptr::from_ref(self.0).addr()
+    }
+}
+
+impl PartialEq for Known<'_> {
+    fn eq(&self, other: &Self) -> bool {
+        self.address() == other.address()
+    }
+}
+
+impl Eq for Known<'_> {}
+
+impl PartialOrd for Known<'_> {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Known<'_> {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.address().cmp(&other.address())
+    }
+}
+
+/// The queues of the files that a call waits for: as many as a program likes, in blocks of a page.
+#[derive(Default)]
+pub struct Queues<'a> {
+    queues: Paged<Known<'a>>,
+    /// One could not be added.
+    incomplete: bool,
+}
+
+impl<'a> Queues<'a> {
+    /// No queue.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self {
+            queues: Paged::new(),
+            incomplete: false,
+        }
+    }
+
+    /// Adds a queue. One that there is no memory for is missed by [`Self::complete`].
+    pub fn add(&mut self, queue: &'a WaitQueue) {
+        self.incomplete |= self.queues.try_push(Known(queue)).is_err();
+    }
+
+    /// Checks that no queue is missing, and makes each stand there once: a thread waits in each once.
+    ///
+    /// # Errors
+    /// [`OutOfMemory`].
+    pub fn complete(&mut self) -> Result<(), OutOfMemory> {
+        if self.incomplete {
+            return Err(OutOfMemory);
+        }
+        self.queues.sort_and_deduplicate();
+        Ok(())
+    }
+
+    /// The queues.
+    pub fn iter(&self) -> impl Iterator<Item = &'a WaitQueue> + Clone {
+        self.queues.iter().map(|known| known.0)
+    }
 }
 
 /// What hears of wakes without being a thread: an entry of an epoll.
@@ -131,7 +205,10 @@ impl WaitQueue {
     }
 
     /// Tells an observer of every wake from now on, for as long as it exists.
-    pub fn observe(&self, observer: Weak<dyn Observer>) {
+    ///
+    /// # Errors
+    /// [`OutOfMemory`]: programs decide how many observers a queue has.
+    pub fn observe(&self, observer: Weak<dyn Observer>) -> Result<(), OutOfMemory> {
         let mut waiters = self.waiters.lock();
         let Waiters {
             observers, sweep, ..
@@ -141,7 +218,7 @@ impl WaitQueue {
             sweep.done(observers.len());
         }
         let number = observers.last().map_or(0, |(number, _)| number + 1);
-        observers.push((number, observer));
+        observers.try_push((number, observer))
     }
 
     /// Somebody waits.

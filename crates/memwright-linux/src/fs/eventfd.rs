@@ -8,9 +8,8 @@ use crate::{
     context::Context,
     errno::Errno,
     sync::{Lock, Rank},
-    wait::WaitQueue,
+    wait::{Queues, WaitQueue},
 };
-use alloc::vec::Vec;
 
 /// The largest value that it holds (`fs/eventfd.c` of Linux 7.2).
 const LARGEST: u64 = u64::MAX - 1;
@@ -137,17 +136,12 @@ impl File for EventCounter {
         ready
     }
 
-    fn queues<'a>(
-        &'a self,
-        _context: &'a Context<'_>,
-        wanted: Readiness,
-        queues: &mut Vec<&'a WaitQueue>,
-    ) {
+    fn queues<'a>(&'a self, _context: &'a Context<'_>, wanted: Readiness, queues: &mut Queues<'a>) {
         if wanted.concerns_reading() {
-            queues.push(&self.readable);
+            queues.add(&self.readable);
         }
         if wanted.concerns_writing() {
-            queues.push(&self.writable);
+            queues.add(&self.writable);
         }
     }
 }

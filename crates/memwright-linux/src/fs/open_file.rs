@@ -12,8 +12,8 @@ use super::{
     transfer::{Sink, Source},
     turn::Turn,
 };
-use crate::{M, Memory, context::Context, errno::Errno, kernel::Kernel, wait::WaitQueue};
-use alloc::{boxed::Box, sync::Arc, vec::Vec};
+use crate::{M, Memory, context::Context, errno::Errno, kernel::Kernel, wait::Queues};
+use alloc::{boxed::Box, sync::Arc};
 use bitflags::bitflags;
 use core::{
     any::Any,
@@ -187,12 +187,7 @@ pub trait File: Send + Sync + AsAny {
     }
 
     /// The queues that are woken when what is `wanted` of [`Self::readiness`] changes.
-    fn queues<'a>(
-        &'a self,
-        context: &'a Context<'_>,
-        wanted: Readiness,
-        queues: &mut Vec<&'a WaitQueue>,
-    ) {
+    fn queues<'a>(&'a self, context: &'a Context<'_>, wanted: Readiness, queues: &mut Queues<'a>) {
         let _ = (context, wanted, queues);
     }
 

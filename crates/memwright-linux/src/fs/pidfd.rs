@@ -5,9 +5,9 @@ use crate::{
     context::Context,
     kernel::Kernel,
     process::{Life, Process},
-    wait::WaitQueue,
+    wait::Queues,
 };
-use alloc::{boxed::Box, sync::Arc, vec::Vec};
+use alloc::{boxed::Box, sync::Arc};
 use core::fmt;
 use linux_raw_sys::general as raw;
 
@@ -65,9 +65,9 @@ impl File for ProcessFile {
         &'a self,
         _context: &'a Context<'_>,
         _wanted: Readiness,
-        queues: &mut Vec<&'a WaitQueue>,
+        queues: &mut Queues<'a>,
     ) {
-        queues.push(&self.process.ended);
+        queues.add(&self.process.ended);
     }
 
     fn describe(&self, context: &Context<'_>, out: &mut dyn fmt::Write) -> fmt::Result {

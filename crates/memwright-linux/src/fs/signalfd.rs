@@ -13,9 +13,8 @@ use crate::{
     errno::Errno,
     signal::{Detail, SignalInfo, SignalSet},
     sync::{Lock, Rank},
-    wait::WaitQueue,
+    wait::Queues,
 };
-use alloc::vec::Vec;
 
 abi_struct! {
     /// `struct signalfd_siginfo` of `linux/signalfd.h`.
@@ -192,13 +191,8 @@ impl File for SignalFile {
         ready
     }
 
-    fn queues<'a>(
-        &'a self,
-        context: &'a Context<'_>,
-        _wanted: Readiness,
-        queues: &mut Vec<&'a WaitQueue>,
-    ) {
-        queues.push(&context.process().signal_arrived);
+    fn queues<'a>(&'a self, context: &'a Context<'_>, _wanted: Readiness, queues: &mut Queues<'a>) {
+        queues.add(&context.process().signal_arrived);
     }
 }
 

@@ -11,12 +11,9 @@ use crate::{
     scheduler::{TimerAction, TimerKey},
     sync::{Lock, Rank},
     time::{Expiry, Schedule},
-    wait::WaitQueue,
+    wait::{Queues, WaitQueue},
 };
-use alloc::{
-    sync::{Arc, Weak},
-    vec::Vec,
-};
+use alloc::sync::{Arc, Weak};
 
 /// The state of a timer.
 #[derive(Default)]
@@ -179,8 +176,8 @@ impl File for TimerFile {
         &'a self,
         _context: &'a Context<'_>,
         _wanted: Readiness,
-        queues: &mut Vec<&'a WaitQueue>,
+        queues: &mut Queues<'a>,
     ) {
-        queues.push(&self.timer.expirations);
+        queues.add(&self.timer.expirations);
     }
 }

@@ -1,8 +1,8 @@
 //! Collecting events from the ready list.
 
 use super::{Epoll, Event, Item};
-use crate::{context::Context, errno::Errno, sync::relax, wait::WaitError};
-use alloc::{sync::Arc, vec::Vec};
+use crate::{context::Context, errno::Errno, paged::Paged, sync::relax, wait::WaitError};
+use alloc::sync::Arc;
 
 /// An event, and the entry that it is of.
 pub struct Found {
@@ -22,10 +22,13 @@ impl Epoll {
         context: &Context<'_>,
         most: usize,
         deadline: Option<u64>,
-    ) -> Result<Vec<Found>, Errno> {
+    ) -> Result<Paged<Found>, Errno> {
         self.enlist_looked_at();
         let result = loop {
-            let found = self.collect(context, most);
+            let found = match self.collect(context, most) {
+                Ok(found) => found,
+                Err(error) => break Err(error),
+            };
             if !found.is_empty() {
                 break Ok(found);
             }
@@ -37,7 +40,7 @@ impl Epoll {
                 // On another CPU; what stays ready is there again in a moment.
                 Ok(()) if self.ready.is_looked_at() => relax(),
                 Ok(()) => {}
-                Err(WaitError::TimedOut) => break Ok(Vec::new()),
+                Err(WaitError::TimedOut) => break Ok(Paged::new()),
                 Err(WaitError::Interrupted) => break Err(Errno::EINTR),
             }
         };
@@ -49,7 +52,7 @@ impl Epoll {
     }
 
     /// Gives back events that could not be stored.
-    pub fn return_events(&self, context: &Context<'_>, found: &[Found]) {
+    pub fn return_events<'a>(&self, context: &Context<'_>, found: impl Iterator<Item = &'a Found>) {
         for Found { item, .. } in found {
             item.restore();
             self.make_ready(context.kernel, item);
@@ -65,14 +68,14 @@ impl Epoll {
     }
 
     /// Looks at every entry that stood on the ready list, until there are `most` events.
-    fn collect(&self, context: &Context<'_>, most: usize) -> Vec<Found> {
-        let mut found = Vec::new();
-        // Those that are put back wait for the next call.
-        let mut again = Vec::new();
+    fn collect(&self, context: &Context<'_>, most: usize) -> Result<Paged<Found>, Errno> {
+        let mut found = Paged::new();
         let look = self.ready.look();
-        let mut candidates = look.take_all();
-        while found.len() < most {
-            let Some(item) = candidates.pop_front() else {
+        // Those that come meanwhile are for the next call.
+        let mut candidates = look.len();
+        while found.len() < most && candidates > 0 {
+            candidates -= 1;
+            let Some(item) = look.take_next() else {
                 break;
             };
             let Some(item) = item.upgrade() else {
@@ -92,22 +95,33 @@ impl Epoll {
                 if !item.spend() {
                     continue;
                 }
-            } else if !interest.is_edge_triggered() {
-                again.push(item.clone());
             }
             let event = Event {
                 events: ready.bits(),
                 data: interest.data,
             };
-            found.push(Found { event, item });
+            let event = Found {
+                event,
+                item: item.clone(),
+            };
+            if found.try_push(event).is_err() {
+                item.restore();
+                self.enlist(&item);
+                if found.is_empty() {
+                    return Err(Errno::ENOMEM);
+                }
+                // As if fewer had been asked for.
+                break;
+            }
         }
-        if !candidates.is_empty() {
-            look.put_back(candidates);
+        // Those that stay ready are put back for the next call.
+        for Found { item, .. } in found.iter() {
+            let interest = item.interest;
+            if !interest.is_one_shot() && !interest.is_edge_triggered() {
+                self.enlist(item);
+            }
         }
-        for item in &again {
-            self.enlist(item);
-        }
-        found
+        Ok(found)
     }
 
     /// Some entry is ready: who waits for the epoll itself is told.

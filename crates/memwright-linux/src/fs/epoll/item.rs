@@ -16,6 +16,7 @@ use alloc::{
 };
 use core::sync::atomic::{AtomicBool, Ordering};
 use linux_raw_sys::general as raw;
+use memwright_table::{OutOfMemory, TryPush};
 
 abi_struct! {
     /// `struct epoll_event` of `linux/eventpoll.h`, packed on x86-64.
@@ -206,8 +207,8 @@ impl Watches {
         }
     }
 
-    pub(super) fn add(&self, item: &Arc<Item>) {
-        self.items.lock().add(Arc::downgrade(item));
+    pub(super) fn add(&self, item: &Arc<Item>) -> Result<(), OutOfMemory> {
+        self.items.lock().add(Arc::downgrade(item))
     }
 
     /// Whether some entry watches.
@@ -241,12 +242,12 @@ impl WatchList {
         }
     }
 
-    fn add(&mut self, item: Weak<Item>) {
+    fn add(&mut self, item: Weak<Item>) -> Result<(), OutOfMemory> {
         if self.sweep.is_due(self.items.len()) {
             self.items.retain(|item| item.strong_count() > 0);
             self.sweep.done(self.items.len());
         }
-        self.items.push(item);
+        self.items.try_push(item)
     }
 
     /// Whether an entry still exists. Drops those behind the last one that does.

@@ -25,13 +25,13 @@ use crate::{
     errno::Errno,
     kernel::Kernel,
     sync::{Lock, Rank},
-    wait::WaitQueue,
+    wait::{Queues, WaitQueue},
 };
 use alloc::{
     collections::BTreeMap,
     sync::{Arc, Weak},
-    vec::Vec,
 };
+use memwright_table::OutOfMemory;
 
 /// What an entry is known by: a descriptor, and the number of the open file that it stood for.
 type Key = (i32, u64);
@@ -90,8 +90,7 @@ impl Epoll {
                 .check_paths(open, inner)
                 .inspect_err(|_| self.forget(&item))?;
         }
-        self.start(context, open, &item);
-        Ok(())
+        self.start(context, open, &item)
     }
 
     /// Watches for other events (`EPOLL_CTL_MOD`).
@@ -115,8 +114,7 @@ impl Epoll {
             Ok(())
         };
         let item = self.enter(key, open, interest, only_old)?;
-        self.start(context, open, &item);
-        Ok(())
+        self.start(context, open, &item)
     }
 
     /// Stops watching (`EPOLL_CTL_DEL`).
@@ -141,29 +139,49 @@ impl Epoll {
         let old = {
             let mut items = self.items.lock();
             may(items.get(&key))?;
+            // The ready list has room for every entry: a wake cannot fail.
+            let room = self.ready.make_room(items.len() + 1);
+            room.map_err(|_| Errno::ENOMEM)?;
             items.insert(key, item.clone())
         };
         drop(old);
-        open.watches.add(&item);
-        if let Some(inner) = item.inner() {
-            inner.watched.add(&item);
+        let mut added = open.watches.add(&item);
+        if let (Ok(()), Some(inner)) = (&added, item.inner()) {
+            added = inner.watched.add(&item);
         }
+        self.or_forget(&item, added)?;
         Ok(item)
     }
 
+    /// Forgets an entry that there was no memory to watch for.
+    fn or_forget(&self, item: &Arc<Item>, watched: Result<(), OutOfMemory>) -> Result<(), Errno> {
+        watched.map_err(|OutOfMemory| {
+            self.forget(item);
+            Errno::ENOMEM
+        })
+    }
+
     /// Lets a new entry hear of changes, and looks whether it is ready. No lock may be held.
-    fn start(&self, context: &Context<'_>, open: &Arc<OpenFile>, item: &Arc<Item>) {
-        let mut queues = Vec::new();
+    fn start(
+        &self,
+        context: &Context<'_>,
+        open: &Arc<OpenFile>,
+        item: &Arc<Item>,
+    ) -> Result<(), Errno> {
+        let mut queues = Queues::new();
         let wanted = item.interest.wanted();
         open.file.queues(context, wanted, &mut queues);
         let observer: Weak<Item> = Arc::downgrade(item);
-        for queue in queues {
-            queue.observe(observer.clone());
+        let mut observed = queues.complete();
+        for queue in queues.iter() {
+            observed = observed.and_then(|()| queue.observe(observer.clone()));
         }
+        self.or_forget(item, observed)?;
         // From here on every change is heard of: what was ready before is seen by looking.
         if !item.found(context, open).is_empty() {
             self.make_ready(context.kernel, item);
         }
+        Ok(())
     }
 
     /// Forgets an entry whose file is gone.
@@ -224,8 +242,8 @@ impl File for EpollFile {
         &'a self,
         _context: &'a Context<'_>,
         _wanted: Readiness,
-        queues: &mut Vec<&'a WaitQueue>,
+        queues: &mut Queues<'a>,
     ) {
-        queues.push(&self.epoll.queue);
+        queues.add(&self.epoll.queue);
     }
 }

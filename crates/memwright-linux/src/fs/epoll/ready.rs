@@ -5,6 +5,7 @@ use alloc::{
     collections::VecDeque,
     sync::{Arc, Weak},
 };
+use memwright_table::OutOfMemory;
 
 struct State<T> {
     /// The longest waiting first. Those that are gone are passed over.
@@ -26,9 +27,25 @@ impl<T> ReadyList<T> {
         Self(Lock::new(Rank::Leaf, state))
     }
 
-    /// Puts an entry at the end.
+    /// Makes room for `entries` entries. Each stands on the list once at most.
+    ///
+    /// # Errors
+    /// [`OutOfMemory`].
+    pub(super) fn make_room(&self, entries: usize) -> Result<(), OutOfMemory> {
+        let list = &mut self.0.lock().list;
+        // As much again for those that are gone: they are looked for once in so many pushes.
+        let missing = (entries * 2).saturating_sub(list.len());
+        list.try_reserve(missing).map_err(|_| OutOfMemory)
+    }
+
+    /// Puts an entry at the end. Room was made for it; only entries that are gone can have taken it.
+    #[allow(clippy::disallowed_methods, reason = "room was made")]
     pub(super) fn push(&self, item: &Arc<T>) {
-        self.0.lock().list.push_back(Arc::downgrade(item));
+        let list = &mut self.0.lock().list;
+        if list.len() == list.capacity() {
+            list.retain(|item| item.strong_count() > 0);
+        }
+        list.push_back(Arc::downgrade(item));
     }
 
     /// Begins a look at entries. Who looks neither waits nor sleeps until it is over.
@@ -71,16 +88,14 @@ impl<T> Look<'_, T> {
         }
     }
 
-    /// Takes the whole list; its entries still count as standing on it.
-    pub(super) fn take_all(&self) -> VecDeque<Weak<T>> {
-        core::mem::take(&mut self.0.0.lock().list)
+    /// How many entries stand on the list, those that are gone among them.
+    pub(super) fn len(&self) -> usize {
+        self.0.0.lock().list.len()
     }
 
-    /// Puts back what of a list was not used, before all that came meanwhile.
-    pub(super) fn put_back(&self, mut unused: VecDeque<Weak<T>>) {
-        let mut state = self.0.0.lock();
-        unused.append(&mut state.list);
-        state.list = unused;
+    /// Takes the first entry off, whether it is gone or not.
+    pub(super) fn take_next(&self) -> Option<Weak<T>> {
+        self.0.0.lock().list.pop_front()
     }
 }
 
@@ -95,6 +110,20 @@ mod tests {
     use super::*;
 
     #[test]
+    fn entries_that_are_gone_leave_their_room() {
+        let list = ReadyList::new();
+        let kept = Arc::new(0);
+        list.make_room(2).unwrap();
+        list.push(&kept);
+        let room = list.0.lock().list.capacity();
+        for number in 1..1000 {
+            list.push(&Arc::new(number));
+        }
+        assert_eq!(list.0.lock().list.capacity(), room);
+        assert_eq!(list.look().take_first(), Some(kept));
+    }
+
+    #[test]
     fn what_is_being_looked_at_is_to_be_looked_at_still() {
         let list = ReadyList::new();
         let items = [1, 2].map(Arc::new);
@@ -103,12 +132,16 @@ mod tests {
 
         let look = list.look();
         assert_eq!(look.take_first().as_deref(), Some(&1));
-        let rest = look.take_all();
-        // Who looks whether there is anything must not find nothing, and sleep: nobody would wake him.
+        assert_eq!(look.len(), 1);
+        let second = look.take_next();
+        // A thread that looks for candidates now must not find none, and sleep: nothing would wake it.
         assert!(list.has_candidates() && list.is_looked_at());
-        list.push(&items[0]);
-        look.put_back(rest);
         drop(look);
+        second
+            .iter()
+            .filter_map(Weak::upgrade)
+            .for_each(|item| list.push(&item));
+        list.push(&items[0]);
         assert!(list.has_candidates() && !list.is_looked_at());
 
         let look = list.look();

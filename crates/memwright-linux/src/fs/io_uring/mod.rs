@@ -15,9 +15,9 @@ use crate::{
     errno::Errno,
     kernel::Kernel,
     sync::{Lock, Rank},
-    wait::WaitQueue,
+    wait::{Queues, WaitQueue},
 };
-use alloc::{sync::Arc, vec::Vec};
+use alloc::sync::Arc;
 use layout::{
     COMPLETE_ENTRIES, COMPLETE_HEAD, COMPLETE_MASK, COMPLETE_TAIL, COMPLETION_SIZE, COMPLETIONS,
     DROPPED, OVERFLOW, SUBMIT_ENTRIES, SUBMIT_HEAD, SUBMIT_MASK, SUBMIT_TAIL, Sizes,
@@ -193,14 +193,9 @@ impl File for Ring {
         Polling::Queues
     }
 
-    fn queues<'a>(
-        &'a self,
-        _context: &'a Context<'_>,
-        wanted: Readiness,
-        queues: &mut Vec<&'a WaitQueue>,
-    ) {
+    fn queues<'a>(&'a self, _context: &'a Context<'_>, wanted: Readiness, queues: &mut Queues<'a>) {
         if wanted.concerns_reading() {
-            queues.push(&self.completed);
+            queues.add(&self.completed);
         }
     }
 }

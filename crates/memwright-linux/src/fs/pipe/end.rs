@@ -10,9 +10,9 @@ use crate::{
         userfault::await_watcher,
     },
     kernel::Kernel,
-    wait::WaitQueue,
+    wait::{Queues, WaitQueue},
 };
-use alloc::{sync::Arc, vec::Vec};
+use alloc::sync::Arc;
 use linux_raw_sys::{general as raw, ioctl};
 use memwright::{Access, Awaited, FaultError};
 use memwright_table::{Frame, PAGE_SIZE, VirtAddr};
@@ -209,17 +209,12 @@ impl File for PipeEnd {
         Polling::Queues
     }
 
-    fn queues<'a>(
-        &'a self,
-        _context: &'a Context<'_>,
-        wanted: Readiness,
-        queues: &mut Vec<&'a WaitQueue>,
-    ) {
+    fn queues<'a>(&'a self, _context: &'a Context<'_>, wanted: Readiness, queues: &mut Queues<'a>) {
         if self.reads && (wanted.concerns_reading() || !self.writes) {
-            queues.push(&self.pipe.readable);
+            queues.add(&self.pipe.readable);
         }
         if self.writes && (wanted.concerns_writing() || !self.reads) {
-            queues.push(&self.pipe.writable);
+            queues.add(&self.pipe.writable);
         }
     }
 

@@ -327,9 +327,7 @@ fn switched(bytes: &[u8]) -> Result<Option<bool>, Errno> {
 }
 
 static ROOT_PROCESSES: SystemControl = SystemControl {
-    read: |context, text| {
-        write_ids(context, text, |process| process.cgroup().is_none())
-    },
+    read: |context, text| write_ids(context, text, |process| process.cgroup().is_none()),
     store: |context, bytes| enter(context, bytes, None),
 };
 

@@ -229,7 +229,9 @@ mod tests {
 
         fn make(&self, text: &mut Text) -> Result<(), Errno> {
             let note = |from, batch: &mut crate::batch::Batch<u64>| {
-                (from..self.records.get()).take_while(|&row| batch.push(row)).count();
+                (from..self.records.get())
+                    .take_while(|&row| batch.push(row))
+                    .count();
             };
             let written = text.records(7, note, |text, &row| {
                 self.written.set(self.written.get() + 1);

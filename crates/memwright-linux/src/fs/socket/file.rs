@@ -12,9 +12,9 @@ use crate::{
         transfer::{Sink, Source},
     },
     kernel::Kernel,
-    wait::WaitQueue,
+    wait::Queues,
 };
-use alloc::{boxed::Box, format, sync::Arc, vec::Vec};
+use alloc::{boxed::Box, format, sync::Arc};
 use linux_raw_sys::{general as raw, ioctl};
 
 /// The open file behind a descriptor of a socket.
@@ -83,17 +83,12 @@ impl File for SocketFile {
         self.socket.readiness()
     }
 
-    fn queues<'a>(
-        &'a self,
-        _context: &'a Context<'_>,
-        wanted: Readiness,
-        queues: &mut Vec<&'a WaitQueue>,
-    ) {
+    fn queues<'a>(&'a self, _context: &'a Context<'_>, wanted: Readiness, queues: &mut Queues<'a>) {
         if wanted.concerns_reading() {
-            queues.push(&self.socket.readable);
+            queues.add(&self.socket.readable);
         }
         if wanted.concerns_writing() {
-            queues.push(&self.socket.writable);
+            queues.add(&self.socket.writable);
         }
     }
 

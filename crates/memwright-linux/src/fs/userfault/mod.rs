@@ -18,7 +18,7 @@ use crate::{
     kernel::Kernel,
     sweep::Sweep,
     sync::{Lock, Rank},
-    wait::WaitQueue,
+    wait::{Queues, WaitQueue},
 };
 use alloc::{
     boxed::Box,
@@ -397,14 +397,9 @@ impl File for UserfaultFile {
         ready
     }
 
-    fn queues<'a>(
-        &'a self,
-        _context: &'a Context<'_>,
-        wanted: Readiness,
-        queues: &mut Vec<&'a WaitQueue>,
-    ) {
+    fn queues<'a>(&'a self, _context: &'a Context<'_>, wanted: Readiness, queues: &mut Queues<'a>) {
         if wanted.concerns_reading() {
-            queues.push(&self.userfault.messages);
+            queues.add(&self.userfault.messages);
         }
     }
 

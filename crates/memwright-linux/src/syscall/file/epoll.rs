@@ -156,7 +156,7 @@ fn wait(
     for (index, one) in found.iter().enumerate() {
         let place = address + (index * Event::SIZE) as u64;
         if let Err(error) = context.write_value(place, &one.event) {
-            epoll.return_events(context, &found[index..]);
+            epoll.return_events(context, found.iter_from(index));
             return if index > 0 {
                 Ok(index as u64)
             } else {

@@ -1,20 +1,21 @@
 //! Waiting for descriptors: `poll` and `ppoll`.
 
-use super::{descriptor, real};
+use super::real;
 use crate::{
-    abi::Timespec,
-    abi_struct,
+    abi::{Plain, Timespec},
     context::Context,
     errno::Errno,
     fs::{OpenFile, Readiness},
+    paged::Paged,
     process::RestartBlock,
     syscall::{
         Arguments, CallResult,
         table::{Kind, SystemCall},
     },
-    wait::{WaitError, WaitQueue},
+    wait::{Interest, Queues, WaitError},
 };
-use alloc::{sync::Arc, vec::Vec};
+use alloc::sync::Arc;
+use core::cell::Cell;
 use linux_raw_sys::general as raw;
 
 /// The rows of this group.
@@ -39,67 +40,100 @@ pub const CALLS: &[SystemCall] = &[
     ),
 ];
 
-abi_struct! {
-    /// `struct pollfd` of `asm-generic/poll.h`.
-    pub struct PollDescriptor {
-        /// The descriptor; negative ones are passed over.
-        pub descriptor: i32,
-        /// What is waited for.
-        pub wanted: u16,
-        /// What was found.
-        pub found: u16,
-    }
-}
+/// Bytes of a `struct pollfd` of `asm-generic/poll.h`: a descriptor, what is waited for, and what was found.
+const ENTRY: usize = 8;
+/// Where in it stands what was found.
+const FOUND: u64 = 6;
+/// Entries that are read together.
+const TOGETHER: usize = 32;
 
 /// Something to wait for.
 pub struct Watch {
     /// The open file; none for a descriptor that is not open.
-    pub open: Option<Arc<OpenFile>>,
+    open: Option<Arc<OpenFile>>,
     /// What is waited for; errors always are.
-    pub wanted: u32,
+    wanted: u16,
+    /// What was found.
+    found: Cell<u16>,
+    /// Nothing is ever found: the descriptor is negative.
+    passed_over: bool,
 }
 
 impl Watch {
-    /// What is there of what is waited for.
+    /// Waits for `wanted` of a file, or of a descriptor that is not open.
     #[must_use]
-    pub fn found(&self, context: &Context<'_>) -> u32 {
-        let always = Readiness::ERROR | Readiness::HANGUP;
-        match &self.open {
-            Some(open) if open.is_path() => raw::POLLNVAL,
-            Some(open) => open.file.readiness(context, open).bits() & (self.wanted | always.bits()),
-            None => raw::POLLNVAL,
+    pub const fn new(open: Option<Arc<OpenFile>>, wanted: u16) -> Self {
+        Self {
+            open,
+            wanted,
+            found: Cell::new(0),
+            passed_over: false,
         }
+    }
+
+    /// Waits for nothing.
+    const fn nothing() -> Self {
+        Self {
+            open: None,
+            wanted: 0,
+            found: Cell::new(0),
+            passed_over: true,
+        }
+    }
+
+    /// What was found last.
+    #[must_use]
+    pub fn found(&self) -> u16 {
+        self.found.get()
+    }
+
+    /// Looks what is there of what is waited for; whether it is anything.
+    fn look(&self, context: &Context<'_>) -> bool {
+        let always = Readiness::ERROR | Readiness::HANGUP;
+        let found = match &self.open {
+            Some(open) if open.is_path() => raw::POLLNVAL,
+            Some(open) => {
+                let wanted = u32::from(self.wanted) | always.bits();
+                open.file.readiness(context, open).bits() & wanted
+            }
+            None if self.passed_over => 0,
+            None => raw::POLLNVAL,
+        };
+        self.found.set(found as u16);
+        found != 0
     }
 }
 
-/// Waits until something is found for at least one watch, or the deadline; returns how many, and
-/// stores what was found of each.
+/// Waits until something is found for at least one watch, or the deadline; returns for how many. Each knows then what
+/// was [found](Watch::found).
 ///
 /// `deadline` is a time of the host's clock; `None` waits for ever, zero not at all.
 ///
 /// # Errors
-/// `ERESTARTNOHAND` when a signal came first.
+/// `ERESTARTNOHAND` when a signal came first; `ENOMEM`.
 pub fn wait(
     context: &Context<'_>,
-    watches: &[Watch],
+    watches: &Paged<Watch>,
     deadline: Option<u64>,
-    found: &mut Vec<u32>,
 ) -> Result<u64, Errno> {
-    let mut queues: Vec<&WaitQueue> = Vec::new();
-    for watch in watches {
+    // What ended the wait is what is reported: another look might find it gone.
+    let ready = || {
+        let count = watches.iter().filter(|watch| watch.look(context)).count();
+        (count > 0).then_some(count as u64)
+    };
+    if let Some(count) = ready() {
+        return Ok(count);
+    }
+    let mut queues = Queues::new();
+    for watch in watches.iter() {
         if let Some(open) = watch.open.as_deref().filter(|open| !open.is_path()) {
-            let wanted = Readiness::from_bits_truncate(watch.wanted);
+            let wanted = Readiness::from_bits_truncate(watch.wanted.into());
             open.file.queues(context, wanted, &mut queues);
         }
     }
-    // What ended the wait is what is reported: another look might find it gone.
-    let ready = || {
-        found.clear();
-        found.extend(watches.iter().map(|watch| watch.found(context)));
-        let count = found.iter().filter(|&&bits| bits != 0).count();
-        (count > 0).then_some(count as u64)
-    };
-    match context.wait_until(&queues, deadline, ready) {
+    queues.complete().map_err(|_| Errno::ENOMEM)?;
+    let (kernel, thread) = (context.kernel, context.thread);
+    match kernel.wait_in(thread, queues.iter(), deadline, Interest::Signals, ready) {
         Ok(count) => Ok(count),
         Err(WaitError::TimedOut) => Ok(0),
         Err(WaitError::Interrupted) => Err(Errno::ERESTARTNOHAND),
@@ -178,30 +212,43 @@ fn poll_until(
     if count as usize > context.descriptor_limit() {
         return Err(Errno::EINVAL);
     }
-    let mut descriptors = Vec::new();
-    let mut watches = Vec::new();
+    let watches = read_watches(context, address, count as usize)?;
+    let result = wait(context, &watches, deadline);
+    match result {
+        // What was found is stored even then: nothing (`do_sys_poll` of Linux 7.2, `fs/select.c`).
+        Ok(_) | Err(Errno::ERESTARTNOHAND) => {}
+        Err(error) => return Err(error),
+    }
+    let mut place = address.wrapping_add(FOUND);
+    for watch in watches.iter() {
+        context.write_value(place, &watch.found())?;
+        place = place.wrapping_add(ENTRY as u64);
+    }
+    result
+}
+
+/// Reads the entries of `poll`.
+fn read_watches(context: &Context<'_>, address: u64, count: usize) -> Result<Paged<Watch>, Errno> {
+    let mut watches = Paged::new();
     let files = context.files();
-    for index in 0..count {
-        let place = address.checked_add(index * 8).ok_or(Errno::EFAULT)?;
-        let entry: PollDescriptor = context.read_value(place)?;
-        if entry.descriptor >= 0 {
-            watches.push(Watch {
-                open: files.get(descriptor(entry.descriptor as u64)).ok(),
-                wanted: entry.wanted.into(),
-            });
-            descriptors.push((index, entry));
-        } else {
-            context.write_value(place, &PollDescriptor { found: 0, ..entry })?;
+    let mut buffer = [0; TOGETHER * ENTRY];
+    while watches.len() < count {
+        let now = TOGETHER.min(count - watches.len());
+        let place = address.checked_add((watches.len() * ENTRY) as u64);
+        let bytes = &mut buffer[..now * ENTRY];
+        context.read_bytes(place.ok_or(Errno::EFAULT)?, bytes)?;
+        for entry in bytes.chunks_exact(ENTRY) {
+            let (number, rest) = entry.split_at(4);
+            let number = i32::from_bytes(number);
+            let watch = if number < 0 {
+                Watch::nothing()
+            } else {
+                Watch::new(files.get(number).ok(), u16::from_bytes(&rest[..2]))
+            };
+            watches.try_push(watch).map_err(|_| Errno::ENOMEM)?;
         }
     }
-    let mut results = Vec::with_capacity(watches.len());
-    let ready = wait(context, &watches, deadline, &mut results)?;
-    for ((index, entry), found) in descriptors.into_iter().zip(results) {
-        let place = address + index * 8;
-        let found = found as u16;
-        context.write_value(place, &PollDescriptor { found, ..entry })?;
-    }
-    Ok(ready)
+    Ok(watches)
 }
 
 fn poll(context: &Context<'_>, arguments: &Arguments) -> CallResult {

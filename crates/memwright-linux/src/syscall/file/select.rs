@@ -8,13 +8,15 @@ use crate::{
     abi::Timeval,
     context::Context,
     errno::Errno,
+    paged::Paged,
     syscall::{
         Arguments, CallResult,
         table::{Kind, SystemCall},
     },
 };
-use alloc::{vec, vec::Vec};
+use alloc::vec::Vec;
 use linux_raw_sys::general as raw;
+use memwright_table::TryPush;
 
 /// The rows of this group.
 pub const CALLS: &[SystemCall] = &[
@@ -40,10 +42,10 @@ pub const CALLS: &[SystemCall] = &[
 ];
 
 /// What each of the three sets waits for, in their order (`fs/select.c` of Linux 7.2).
-const WANTED: [u32; 3] = [
-    raw::POLLRDNORM | raw::POLLRDBAND | raw::POLLIN | raw::POLLHUP | raw::POLLERR,
-    raw::POLLWRBAND | raw::POLLWRNORM | raw::POLLOUT | raw::POLLERR,
-    raw::POLLPRI,
+const WANTED: [u16; 3] = [
+    (raw::POLLRDNORM | raw::POLLRDBAND | raw::POLLIN | raw::POLLHUP | raw::POLLERR) as u16,
+    (raw::POLLWRBAND | raw::POLLWRNORM | raw::POLLOUT | raw::POLLERR) as u16,
+    raw::POLLPRI as u16,
 ];
 
 /// A set of descriptors as words of 64.
@@ -53,11 +55,18 @@ fn read_set(context: &Context<'_>, address: u64, words: usize) -> Result<Option<
     if address == 0 {
         return Ok(None);
     }
-    let mut set = vec![0; words];
+    let mut set = empty_set(words)?;
     for (index, word) in set.iter_mut().enumerate() {
         *word = context.read_value(address.wrapping_add(index as u64 * 8))?;
     }
     Ok(Some(set))
+}
+
+/// A set of `words` words: for a million descriptors, which are the most, 128 KiB.
+fn empty_set(words: usize) -> Result<Set, Errno> {
+    let mut set = Set::new();
+    set.try_fill(words, 0).map_err(|_| Errno::ENOMEM)?;
+    Ok(set)
 }
 
 fn contains(set: Option<&Set>, number: usize) -> bool {
@@ -76,10 +85,10 @@ fn select_until(context: &Context<'_>, arguments: &Arguments, deadline: Option<u
         *set = read_set(context, address, words)?;
     }
     let files = context.files();
-    let mut watches = Vec::new();
-    let mut numbers = Vec::new();
+    let mut watches = Paged::new();
+    let mut numbers = Paged::new();
     for number in 0..count {
-        let mut wanted = 0;
+        let mut wanted = 0_u16;
         for (set, bits) in sets.iter().zip(WANTED) {
             if contains(set.as_ref(), number) {
                 wanted |= bits;
@@ -87,15 +96,16 @@ fn select_until(context: &Context<'_>, arguments: &Arguments, deadline: Option<u
         }
         if wanted != 0 {
             let open = Some(files.get_usable(number as i32)?);
-            watches.push(Watch { open, wanted });
-            numbers.push(number);
+            let watch = Watch::new(open, wanted);
+            watches.try_push(watch).map_err(|_| Errno::ENOMEM)?;
+            numbers.try_push(number).map_err(|_| Errno::ENOMEM)?;
         }
     }
-    let mut results: [Set; 3] = [vec![0; words], vec![0; words], vec![0; words]];
+    let mut results = [empty_set(words)?, empty_set(words)?, empty_set(words)?];
     let mut total = 0;
-    let mut found = Vec::with_capacity(watches.len());
-    wait(context, &watches, deadline, &mut found)?;
-    for (number, found) in numbers.into_iter().zip(found) {
+    wait(context, &watches, deadline)?;
+    for (&number, watch) in numbers.iter().zip(watches.iter()) {
+        let found = watch.found();
         for ((set, bits), result) in sets.iter().zip(WANTED).zip(&mut results) {
             if found & bits != 0 && contains(set.as_ref(), number) {
                 result[number / 64] |= 1 << (number % 64);
