@@ -4,8 +4,11 @@
 //! Holders stand in the order in which they took the first of the locks that they have (Linux 7.3 `fs/locks.c`,
 //! `posix_lock_inode`). `F_GETLK` reports the first conflict in this order.
 
+mod ranges;
+
 use alloc::vec::Vec;
 use memwright_table::OutOfMemory;
+use ranges::Ranges;
 
 /// What holds a lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,31 +50,19 @@ pub enum AcquireError {
     OutOfMemory,
 }
 
-/// A range that one holder has locked.
-#[derive(Clone, Copy, Debug)]
-struct Range {
-    first: u64,
-    last: u64,
-    strength: Strength,
-}
-
 /// The locks of one holder: at least one range.
 #[derive(Debug)]
 struct Group {
     holder: Holder,
-    /// Sorted, without overlap.
-    ranges: Vec<Range>,
+    ranges: Ranges,
 }
 
 impl Group {
     /// The first range that excludes `wanted`, which is another holder's.
     fn conflict(&self, wanted: &Record) -> Option<Record> {
-        let from = self
+        let found = self
             .ranges
-            .partition_point(|range| range.last < wanted.first);
-        let found = self.ranges[from..]
-            .iter()
-            .take_while(|range| range.first <= wanted.last)
+            .overlapping(wanted.first, wanted.last)
             .find(|range| {
                 range.strength == Strength::Exclusive || wanted.strength == Strength::Exclusive
             })?;
@@ -81,70 +72,6 @@ impl Group {
             first: found.first,
             last: found.last,
         })
-    }
-
-    /// Locks `first..=last` with `strength`, or unlocks it without one. What lies outside stays.
-    fn set(
-        &mut self,
-        first: u64,
-        last: u64,
-        strength: Option<Strength>,
-    ) -> Result<(), OutOfMemory> {
-        // One range may become three.
-        self.ranges.try_reserve(2).map_err(|_| OutOfMemory)?;
-        let mut from = self.ranges.partition_point(|range| range.last < first);
-        let mut to = self.ranges.partition_point(|range| range.first <= last);
-        if strength.is_some() {
-            let is_same = |range: &Range| Some(range.strength) == strength;
-            let before = from.checked_sub(1).map(|index| self.ranges[index]);
-            if before.is_some_and(|range| range.last + 1 == first && is_same(&range)) {
-                from -= 1;
-            }
-            let behind = self.ranges.get(to);
-            if behind.is_some_and(|range| range.first - 1 == last && is_same(range)) {
-                to += 1;
-            }
-        }
-        let replaced = &self.ranges[from..to];
-        let head = replaced
-            .first()
-            .filter(|range| range.first < first)
-            .copied();
-        let tail = replaced.last().filter(|range| range.last > last).copied();
-        let mut middle = strength.map(|strength| Range {
-            first,
-            last,
-            strength,
-        });
-        let mut left = None;
-        let mut right = None;
-        if let Some(head) = head {
-            match &mut middle {
-                Some(middle) if middle.strength == head.strength => middle.first = head.first,
-                Some(_) | None => {
-                    left = Some(Range {
-                        last: first - 1,
-                        ..head
-                    });
-                }
-            }
-        }
-        if let Some(tail) = tail {
-            match &mut middle {
-                Some(middle) if middle.strength == tail.strength => middle.last = tail.last,
-                Some(_) | None => {
-                    right = Some(Range {
-                        first: last + 1,
-                        ..tail
-                    });
-                }
-            }
-        }
-        self.ranges.drain(from..to);
-        for piece in [right, middle, left].into_iter().flatten() {
-            self.ranges.insert(from, piece);
-        }
-        Ok(())
     }
 }
 
@@ -183,7 +110,7 @@ impl RecordLocks {
             return Ok(());
         };
         let group = &mut self.groups[index];
-        group.set(first, last, None)?;
+        group.ranges.set(first, last, None)?;
         if group.ranges.is_empty() {
             self.groups.remove(index);
         }
@@ -205,15 +132,15 @@ impl RecordLocks {
             last,
         } = wanted;
         if let Some(index) = self.position(holder) {
-            let set = self.groups[index].set(first, last, Some(strength));
+            let set = self.groups[index].ranges.set(first, last, Some(strength));
             return set.map_err(|OutOfMemory| AcquireError::OutOfMemory);
         }
         let mut group = Group {
             holder,
-            ranges: Vec::new(),
+            ranges: Ranges::new(),
         };
         let room = self.groups.try_reserve(1).map_err(|_| OutOfMemory);
-        room.and_then(|()| group.set(first, last, Some(strength)))
+        room.and_then(|()| group.ranges.set(first, last, Some(strength)))
             .map_err(|OutOfMemory| AcquireError::OutOfMemory)?;
         self.groups.push(group);
         Ok(())
@@ -258,7 +185,7 @@ mod tests {
     fn held(locks: &RecordLocks, holder: Holder) -> Vec<(u64, u64, Strength)> {
         let group = locks.groups.iter().find(|group| group.holder == holder);
         group.map_or(Vec::new(), |group| {
-            let parts = group.ranges.iter();
+            let parts = group.ranges.overlapping(0, u64::MAX);
             parts
                 .map(|range| (range.first, range.last, range.strength))
                 .collect()

@@ -1,0 +1,343 @@
+//! The ranges that one holder has locked, sorted and in pieces of bounded size.
+//!
+//! A program may lock every second byte of a file. Pieces keep each block of memory small, and a change moves the ranges of
+//! one piece only.
+
+use super::Strength;
+use alloc::vec::Vec;
+use memwright_table::OutOfMemory;
+
+/// A range that is locked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Range {
+    pub(super) first: u64,
+    pub(super) last: u64,
+    pub(super) strength: Strength,
+}
+
+/// The most ranges in a piece.
+const PIECE: usize = 256;
+
+/// The most ranges that one change adds: the one that is locked, and both ends of one that is cut.
+const ADDED: usize = 3;
+
+/// Sorted ranges without overlap.
+#[derive(Debug, Default)]
+pub(super) struct Ranges {
+    /// None is empty.
+    pieces: Vec<Vec<Range>>,
+}
+
+/// A place among the ranges: that of a range, or the end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Position {
+    piece: usize,
+    index: usize,
+}
+
+impl Ranges {
+    pub(super) const fn new() -> Self {
+        Self { pieces: Vec::new() }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.pieces.is_empty()
+    }
+
+    /// The ranges that overlap `first..=last`, in order.
+    pub(super) fn overlapping(&self, first: u64, last: u64) -> impl Iterator<Item = &Range> {
+        self.from(self.position(|range| range.last < first))
+            .take_while(move |range| range.first <= last)
+    }
+
+    /// Locks `first..=last` with `strength`, or unlocks it without one. What lies outside stays.
+    ///
+    /// # Errors
+    /// There is no memory for the parts of a range that is cut; nothing has changed.
+    pub(super) fn set(
+        &mut self,
+        first: u64,
+        last: u64,
+        strength: Option<Strength>,
+    ) -> Result<(), OutOfMemory> {
+        self.make_room(first)?;
+        let mut from = self.position(|range| range.last < first);
+        let mut to = self.position(|range| range.first <= last);
+        let mut middle = strength.map(|strength| Range {
+            first,
+            last,
+            strength,
+        });
+        let (mut left, mut right) = (None, None);
+        if let Some(head) = self.get(from).filter(|head| head.first < first) {
+            left = Some(Range {
+                last: first - 1,
+                ..head
+            });
+        }
+        let joins = |left: &Range| middle.is_some_and(|middle| continues(left, &middle));
+        if let Some((before, range)) = self.before(from).filter(|(_, range)| joins(range)) {
+            from = before;
+            left = Some(range);
+        }
+        if let Some((_, tail)) = self.before(to).filter(|(_, tail)| tail.last > last) {
+            right = Some(Range {
+                first: last + 1,
+                ..tail
+            });
+        }
+        let joins = |right: &Range| middle.is_some_and(|middle| continues(&middle, right));
+        if let Some(range) = self.get(to).filter(joins) {
+            to = self.next(to);
+            right = Some(range);
+        }
+        if let Some(middle) = &mut middle {
+            left = left.filter(|left| !join(middle, left));
+            right = right.filter(|right| !join(middle, right));
+        }
+        self.remove(from, to);
+        self.insert(from, [left, middle, right].into_iter().flatten());
+        Ok(())
+    }
+
+    /// The first position whose range fails `precedes`, which holds for the ranges up to some position.
+    fn position(&self, precedes: impl Fn(&Range) -> bool) -> Position {
+        let piece = self
+            .pieces
+            .partition_point(|piece| piece.last().is_some_and(&precedes));
+        let index = self
+            .pieces
+            .get(piece)
+            .map_or(0, |piece| piece.partition_point(&precedes));
+        Position { piece, index }
+    }
+
+    fn get(&self, at: Position) -> Option<Range> {
+        self.pieces.get(at.piece)?.get(at.index).copied()
+    }
+
+    /// The range before a position.
+    fn before(&self, at: Position) -> Option<(Position, Range)> {
+        let before = match at {
+            Position { piece, index: 0 } => {
+                let piece = piece.checked_sub(1)?;
+                let index = self.pieces.get(piece)?.len().checked_sub(1)?;
+                Position { piece, index }
+            }
+            Position { piece, index } => Position {
+                piece,
+                index: index - 1,
+            },
+        };
+        Some((before, self.get(before)?))
+    }
+
+    /// The position behind that of a range.
+    fn next(&self, at: Position) -> Position {
+        let index = at.index + 1;
+        if self
+            .pieces
+            .get(at.piece)
+            .is_some_and(|piece| index < piece.len())
+        {
+            return Position { index, ..at };
+        }
+        Position {
+            piece: at.piece + 1,
+            index: 0,
+        }
+    }
+
+    fn from(&self, at: Position) -> impl Iterator<Item = &Range> {
+        let (now, later) = match self.pieces.get(at.piece..) {
+            Some([now, later @ ..]) => (&now[at.index..], later),
+            Some([]) | None => (&[][..], &[][..]),
+        };
+        now.iter().chain(later.iter().flatten())
+    }
+
+    /// Makes room for what a change at `first` adds, whichever piece it goes to: that of the first range that ends
+    /// behind `first` or touches it, or the one before.
+    fn make_room(&mut self, first: u64) -> Result<(), OutOfMemory> {
+        if self.pieces.is_empty() {
+            self.pieces.try_reserve(1).map_err(|_| OutOfMemory)?;
+            let mut piece = Vec::new();
+            piece.try_reserve(ADDED).map_err(|_| OutOfMemory)?;
+            self.pieces.push(piece);
+            return Ok(());
+        }
+        let at = self.position(|range| range.last < first).piece;
+        let last = self.pieces.len() - 1;
+        for piece in [at.min(last), at.saturating_sub(1)] {
+            self.make_room_in(piece)?;
+        }
+        Ok(())
+    }
+
+    /// Makes room in a piece. One that would become too large gives its upper half to a new one.
+    fn make_room_in(&mut self, index: usize) -> Result<(), OutOfMemory> {
+        let piece = &mut self.pieces[index];
+        if piece.len() + ADDED <= PIECE {
+            return piece.try_reserve(ADDED).map_err(|_| OutOfMemory);
+        }
+        let kept = piece.len() / 2;
+        let mut upper = Vec::new();
+        let room = piece.len() - kept + ADDED;
+        upper.try_reserve(room).map_err(|_| OutOfMemory)?;
+        self.pieces.try_reserve(1).map_err(|_| OutOfMemory)?;
+        upper.extend(self.pieces[index].drain(kept..));
+        self.pieces.insert(index + 1, upper);
+        Ok(())
+    }
+
+    /// Removes the ranges of `from..to`. A piece that becomes empty goes, unless `from` lies in it.
+    fn remove(&mut self, from: Position, to: Position) {
+        if from.piece == to.piece {
+            if let Some(piece) = self.pieces.get_mut(from.piece) {
+                piece.drain(from.index..to.index);
+            }
+            return;
+        }
+        if let Some(piece) = self.pieces.get_mut(to.piece) {
+            piece.drain(..to.index);
+        }
+        if let Some(piece) = self.pieces.get_mut(from.piece) {
+            piece.truncate(from.index);
+        }
+        self.pieces.drain(from.piece + 1..to.piece);
+    }
+
+    /// Inserts ranges for which there is room, and drops the piece if it stays empty.
+    fn insert(&mut self, at: Position, ranges: impl Iterator<Item = Range>) {
+        // The end of all is the end of the last piece.
+        let at = match self.pieces.get(at.piece) {
+            Some(_) => at,
+            None => {
+                let piece = self.pieces.len() - 1;
+                let index = self.pieces[piece].len();
+                Position { piece, index }
+            }
+        };
+        let piece = &mut self.pieces[at.piece];
+        for (offset, range) in ranges.enumerate() {
+            piece.insert(at.index + offset, range);
+        }
+        if piece.is_empty() {
+            self.pieces.remove(at.piece);
+        }
+    }
+}
+
+/// Whether the second range begins where the first ends, with the same strength.
+fn continues(before: &Range, behind: &Range) -> bool {
+    before.strength == behind.strength && before.last.checked_add(1) == Some(behind.first)
+}
+
+/// Makes `middle` one with a neighbour of the same strength; returns whether it has that strength.
+fn join(middle: &mut Range, neighbour: &Range) -> bool {
+    let same = middle.strength == neighbour.strength;
+    if same {
+        middle.first = middle.first.min(neighbour.first);
+        middle.last = middle.last.max(neighbour.last);
+    }
+    same
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{PIECE, Range, Ranges};
+    use crate::fs::record_locks::Strength::{self, Exclusive, Shared};
+    use alloc::{vec, vec::Vec};
+
+    /// The strength of each of the first bytes, and of all the others.
+    type Bytes = Vec<Option<Strength>>;
+
+    fn listed(ranges: &Ranges) -> Vec<Range> {
+        ranges.overlapping(0, u64::MAX).copied().collect()
+    }
+
+    /// The ranges that these bytes make.
+    fn expected(bytes: &Bytes) -> Vec<Range> {
+        let mut ranges: Vec<Range> = Vec::new();
+        for (at, strength) in bytes.iter().enumerate() {
+            let Some(strength) = *strength else { continue };
+            let at = at as u64;
+            match ranges.last_mut() {
+                Some(range) if range.strength == strength && range.last + 1 == at => {
+                    range.last = at;
+                }
+                Some(_) | None => ranges.push(Range {
+                    first: at,
+                    last: at,
+                    strength,
+                }),
+            }
+        }
+        ranges
+    }
+
+    #[test]
+    fn many_changes_leave_what_bytes_alone_would_say() {
+        let bytes = 4 * PIECE as u64;
+        let mut model: Bytes = vec![None; bytes as usize];
+        let mut ranges = Ranges::new();
+        let mut state = 1_u64;
+        let mut random = |below: u64| {
+            state = state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
+            (state >> 33) % below
+        };
+        for step in 0..20_000 {
+            let longest = if step % 500 == 499 { bytes } else { 3 };
+            let first = random(bytes);
+            let last = (first + random(longest)).min(bytes - 1);
+            let strength = [Some(Exclusive), Some(Shared), None][random(3) as usize];
+            ranges.set(first, last, strength).unwrap();
+            model[first as usize..=last as usize].fill(strength);
+            if step % 50 == 0 {
+                assert_eq!(listed(&ranges), expected(&model), "after step {step}");
+            }
+            assert!(
+                ranges
+                    .pieces
+                    .iter()
+                    .all(|piece| !piece.is_empty() && piece.len() <= PIECE)
+            );
+        }
+    }
+
+    #[test]
+    fn every_second_byte_is_held_in_small_pieces() {
+        let mut ranges = Ranges::new();
+        let count = 100_000;
+        for index in 0..count {
+            // From both ends, so that pieces are split at either side.
+            let byte = if index % 2 == 0 {
+                index
+            } else {
+                2 * count - index
+            };
+            ranges.set(2 * byte, 2 * byte, Some(Exclusive)).unwrap();
+        }
+        assert_eq!(listed(&ranges).len() as u64, count);
+        assert!(
+            ranges
+                .pieces
+                .iter()
+                .all(|piece| piece.capacity() <= 2 * PIECE)
+        );
+        ranges.set(0, u64::MAX, None).unwrap();
+        assert!(ranges.is_empty());
+    }
+
+    #[test]
+    fn the_last_byte_of_all_has_no_neighbour() {
+        let mut ranges = Ranges::new();
+        ranges.set(u64::MAX, u64::MAX, Some(Shared)).unwrap();
+        ranges.set(0, 0, Some(Shared)).unwrap();
+        assert_eq!(listed(&ranges).len(), 2);
+        ranges.set(1, u64::MAX - 1, Some(Shared)).unwrap();
+        assert_eq!(listed(&ranges).len(), 1);
+    }
+}
