@@ -11,7 +11,8 @@ mod table;
 use crate::clock::Took;
 use crate::tier::Tier;
 use crate::{command, guest, shell};
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
+use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Command, Stdio};
 use std::time::Instant;
@@ -87,7 +88,9 @@ impl Suite {
     ) -> Result<Vec<Slow>> {
         let mut jobs: Vec<Job<'_>> = Vec::new();
         for binary in &self.built.tests {
-            for test in binary.list()? {
+            let listed = binary.list()?;
+            everything_is_first_somewhere(&binary.name, &listed)?;
+            for test in listed {
                 let of = table::tier(&binary.name, &test.name);
                 if of > tier {
                     let outcome = Outcome::Later(of);
@@ -156,6 +159,22 @@ impl Suite {
         let reason = String::from_utf8_lossy(&output.stderr);
         shell::step(&format!("no later QEMU: {}", reason.trim()));
         Ok("no")
+    }
+}
+
+/// Every program that boots share is run by a test of the first tier.
+fn everything_is_first_somewhere(binary: &str, listed: &[Listed]) -> Result<()> {
+    let shared = listed.iter().filter(|test| test.group.is_some());
+    let mut earliest: BTreeMap<&str, Tier> = BTreeMap::new();
+    for test in shared {
+        let program = test.name.rsplit("::").next().unwrap_or(&test.name);
+        let tier = table::tier(binary, &test.name);
+        let known = earliest.entry(program).or_insert(tier);
+        *known = tier.min(*known);
+    }
+    match earliest.iter().find(|(_, tier)| **tier > Tier::Test) {
+        None => Ok(()),
+        Some((program, _)) => bail!("no test of the first tier runs {program}"),
     }
 }
 
@@ -233,6 +252,19 @@ pub fn run_examples(totals: &mut Totals) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_program_that_only_later_tiers_run_is_named() {
+        let test = |name: &str| Listed {
+            name: name.to_owned(),
+            group: Some("a boot".to_owned()),
+        };
+        let binary = "memwright-cli/qemu";
+        let parallel = test("rounds::musl-static::parallel_on_4::races");
+        assert!(everything_is_first_somewhere(binary, std::slice::from_ref(&parallel)).is_err());
+        let both = [parallel, test("races")];
+        assert!(everything_is_first_somewhere(binary, &both).is_ok());
+    }
 
     #[test]
     fn shards_are_read_and_cover_everything_once() {

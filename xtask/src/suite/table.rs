@@ -33,6 +33,48 @@ pub const RULES: &[Rule] = &[
         runs: [1, 2],
         what: "C programs on several CPUs: two or four that take turns, four in parallel",
     },
+    Rule {
+        binary: QEMU,
+        beginnings: &["rounds::offset_0::", "rounds::offset_1::", "rounds::offset_23::", "rounds::offset_1009::"],
+        runs: [1, 2],
+        what: "10,000 rounds of threads against one another, at four offsets",
+    },
+    Rule {
+        binary: QEMU,
+        beginnings: &["rounds::musl-static::parallel_on_4::"],
+        runs: [0, 1],
+        what: "rounds on parallel CPUs",
+    },
+    Rule {
+        binary: QEMU,
+        beginnings: &["rounds::nodes::musl-static::parallel_on_4::"],
+        runs: [0, 0],
+        what: "rounds with pages that move, on parallel CPUs",
+    },
+    Rule {
+        binary: QEMU,
+        beginnings: &["pressure::musl-static::on_4::swap_during"],
+        runs: [1, 1],
+        what: "one of those that follow, which runs on four CPUs only",
+    },
+    Rule {
+        binary: QEMU,
+        beginnings: &["pressure::musl-static::on_1::", "pressure::musl-static::on_4::"],
+        runs: [1, 2],
+        what: "more memory in use than there is, on one CPU and on four",
+    },
+    Rule {
+        binary: QEMU,
+        beginnings: &["programs::swap_for_a_minute"],
+        runs: [0, 1],
+        what: "a minute of swapping on parallel CPUs",
+    },
+    Rule {
+        binary: QEMU,
+        beginnings: &["installed::works_outside_the_checkout"],
+        runs: [0, 1],
+        what: "`cargo install`, which builds the command once more",
+    },
 ];
 
 /// The first tier that runs a test.

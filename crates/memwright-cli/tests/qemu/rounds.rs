@@ -2,6 +2,7 @@
 //! which starts them at four offsets, and some on parallel CPUs, where no two runs are the same.
 
 use crate::shared::{Boot, interleaved};
+use crate::tier::{Tier, tier};
 use libtest_mimic::Trial;
 
 /// The programs with their rounds and the offset that shifts the threads against each other. Each boot is made twice.
@@ -49,6 +50,7 @@ const IN_PARALLEL: &[&str] = &[
 ];
 /// Pages change their frames, of one node or the other, and are merged, while they are written.
 const ON_NODES: &[&str] = &["page_races all 10000 0", "move_shared 1000"];
+const ON_NODES_FIRST_TIER: &[&str] = &["page_races all 1000 0", "move_shared 1000"];
 const ON_NODES_IN_PARALLEL: &[&str] = &["page_races all 12 0", "move_shared 12"];
 /// What differs where a store that is watched faults.
 const BY_FAULTS: &[&str] = &["track_races all 2500 7 faults"];
@@ -60,7 +62,11 @@ pub fn trials() -> Vec<Trial> {
     let parallel = Boot::of("rounds", "musl-static", IN_PARALLEL).parallel(4);
     let by_faults = Boot::of("rounds", "musl-static", BY_FAULTS).cpus(4);
     let by_faults = by_faults.policy("track=fault");
-    let on_nodes = Boot::of("rounds::nodes", "glibc-static", ON_NODES).cpus(4);
+    let programs = match tier() {
+        Tier::Test => ON_NODES_FIRST_TIER,
+        Tier::Ci | Tier::Full => ON_NODES,
+    };
+    let on_nodes = Boot::of("rounds::nodes", "glibc-static", programs).cpus(4);
     let on_parallel_nodes =
         Boot::of("rounds::nodes", "musl-static", ON_NODES_IN_PARALLEL).parallel(4);
     let on_nodes = [on_nodes, on_parallel_nodes].map(|boot| boot.option("--numa", "2"));
