@@ -1,7 +1,8 @@
 //! Descriptor numbers: which are taken, and by what.
 
-use crate::errno::Errno;
+use crate::{errno::Errno, paged::Paged};
 use alloc::vec::Vec;
+use memwright_table::{OutOfMemory, TryPush};
 
 /// Largest number of descriptors a table can hold (Linux's `sysctl_nr_open`).
 pub const DESCRIPTORS_MAX: usize = 1 << 20;
@@ -12,10 +13,16 @@ struct Slot<F> {
     close_on_exec: bool,
 }
 
-/// A table of descriptors, whatever they stand for.
-#[derive(Clone, Debug)]
+/// Numbers below this one are near: their slots stand in one piece.
+const NEAR: usize = 1024;
+
+/// A table of descriptors, whatever they stand for. A program may ask for the last number of a million, and for room for
+/// all before it: but for the near ones slots stand in blocks of a page.
+#[derive(Debug)]
 pub struct Descriptors<F> {
-    slots: Vec<Option<Slot<F>>>,
+    near: Vec<Option<Slot<F>>>,
+    /// Those from [`NEAR`] on; none while fewer are near.
+    far: Paged<Option<Slot<F>>>,
     /// No free slot stands below this one.
     lowest_free: usize,
 }
@@ -31,13 +38,36 @@ impl<F> Descriptors<F> {
     #[must_use]
     pub const fn new() -> Self {
         Self {
-            slots: Vec::new(),
+            near: Vec::new(),
+            far: Paged::new(),
             lowest_free: 0,
         }
     }
 
+    /// Slots there are.
+    fn len(&self) -> usize {
+        self.near.len() + self.far.len()
+    }
+
+    #[inline]
+    fn at(&self, number: usize) -> Option<&Option<Slot<F>>> {
+        match self.near.get(number) {
+            Some(slot) => Some(slot),
+            None => self.far.get(number.checked_sub(NEAR)?),
+        }
+    }
+
+    fn at_mut(&mut self, number: usize) -> Option<&mut Option<Slot<F>>> {
+        if number < NEAR {
+            self.near.get_mut(number)
+        } else {
+            self.far.get_mut(number - NEAR)
+        }
+    }
+
+    #[inline]
     fn slot(&self, descriptor: i32) -> Option<&Slot<F>> {
-        self.slots.get(usize::try_from(descriptor).ok()?)?.as_ref()
+        self.at(usize::try_from(descriptor).ok()?)?.as_ref()
     }
 
     /// What `descriptor` stands for.
@@ -54,18 +84,51 @@ impl<F> Descriptors<F> {
 
     /// Sets whether `descriptor` is closed by `execve`; `None` if it is not open.
     pub fn set_close_on_exec(&mut self, descriptor: i32, close_on_exec: bool) -> Option<()> {
-        let slot = self.slots.get_mut(usize::try_from(descriptor).ok()?)?;
+        let slot = self.at_mut(usize::try_from(descriptor).ok()?)?;
         slot.as_mut()?.close_on_exec = close_on_exec;
         Some(())
     }
 
-    fn make_room(&mut self, descriptor: usize) -> Result<(), Errno> {
-        if descriptor >= self.slots.len() {
-            let more = descriptor + 1 - self.slots.len();
-            self.slots.try_reserve(more).map_err(|_| Errno::ENOMEM)?;
-            self.slots.resize_with(descriptor + 1, || None);
+    /// The slot of this number, which may be beyond the end.
+    fn make_slot(&mut self, number: usize) -> Result<&mut Option<Slot<F>>, Errno> {
+        let near = (number + 1).min(NEAR);
+        while self.near.len() < near {
+            self.near.try_push(None).map_err(|_| Errno::ENOMEM)?;
         }
-        Ok(())
+        let far = (number + 1).saturating_sub(NEAR);
+        let filled = self.far.try_fill_with(far, || None);
+        filled.map_err(|_| Errno::ENOMEM)?;
+        self.at_mut(number).ok_or(Errno::ENOMEM)
+    }
+
+    /// A table in which the same numbers stand for the same.
+    ///
+    /// # Errors
+    /// [`OutOfMemory`].
+    #[allow(clippy::disallowed_methods, reason = "room was made")]
+    pub fn try_clone(&self) -> Result<Self, OutOfMemory>
+    where
+        F: Clone,
+    {
+        let mut near = Vec::new();
+        near.try_make_room(self.near.len())?;
+        near.extend(self.near.iter().cloned());
+        let mut far = Paged::new();
+        for slot in self.far.iter() {
+            far.try_push(slot.clone())?;
+        }
+        Ok(Self {
+            near,
+            far,
+            lowest_free: self.lowest_free,
+        })
+    }
+
+    /// The slots from this number on, with their numbers.
+    fn slots_from(&self, from: usize) -> impl Iterator<Item = (usize, &Option<Slot<F>>)> {
+        let near = self.near.get(from..).unwrap_or_default();
+        let far = self.far.iter_from(from.saturating_sub(NEAR));
+        (from..).zip(near.iter().chain(far))
     }
 
     /// Gives `file` the lowest free number that is at least `from` and below `limit`.
@@ -81,14 +144,13 @@ impl<F> Descriptors<F> {
     ) -> Result<i32, Errno> {
         let limit = limit.min(DESCRIPTORS_MAX);
         let mut number = from.max(self.lowest_free);
-        while self.slots.get(number).is_some_and(Option::is_some) {
+        while self.at(number).is_some_and(Option::is_some) {
             number += 1;
         }
         if number >= limit {
             return Err(Errno::EMFILE);
         }
-        self.make_room(number)?;
-        self.slots[number] = Some(Slot {
+        *self.make_slot(number)? = Some(Slot {
             file,
             close_on_exec,
         });
@@ -114,8 +176,7 @@ impl<F> Descriptors<F> {
         if number >= limit.min(DESCRIPTORS_MAX) {
             return Err(Errno::EBADF);
         }
-        self.make_room(number)?;
-        let old = self.slots[number].replace(Slot {
+        let old = self.make_slot(number)?.replace(Slot {
             file,
             close_on_exec,
         });
@@ -125,7 +186,7 @@ impl<F> Descriptors<F> {
     /// Frees `descriptor` and returns what it stood for.
     pub fn remove(&mut self, descriptor: i32) -> Option<F> {
         let number = usize::try_from(descriptor).ok()?;
-        let slot = self.slots.get_mut(number)?.take()?;
+        let slot = self.at_mut(number)?.take()?;
         self.lowest_free = self.lowest_free.min(number);
         Some(slot.file)
     }
@@ -133,28 +194,23 @@ impl<F> Descriptors<F> {
     /// The lowest open descriptor that is at least `from`.
     #[must_use]
     pub fn next_open(&self, from: usize) -> Option<(i32, &F)> {
-        let (number, slot) = self
-            .slots
-            .iter()
-            .enumerate()
-            .skip(from)
-            .find_map(|(number, slot)| Some((number, slot.as_ref()?)))?;
+        let mut slots = self.slots_from(from);
+        let (number, slot) = slots.find_map(|(number, slot)| Some((number, slot.as_ref()?)))?;
         Some((i32::try_from(number).ok()?, &slot.file))
     }
 
-    /// Frees the lowest descriptor that `execve` closes.
-    pub fn take_close_on_exec(&mut self) -> Option<F> {
-        let number = self
-            .slots
-            .iter()
-            .position(|slot| slot.as_ref().is_some_and(|slot| slot.close_on_exec))?;
-        self.remove(i32::try_from(number).ok()?)
+    /// Frees the lowest descriptor from `from` on that `execve` closes, and returns its number too.
+    pub fn take_close_on_exec(&mut self, from: usize) -> Option<(usize, F)> {
+        let closes = |slot: &Option<Slot<F>>| slot.as_ref().is_some_and(|slot| slot.close_on_exec);
+        let (number, _) = self.slots_from(from).find(|(_, slot)| closes(slot))?;
+        let file = self.remove(i32::try_from(number).ok()?)?;
+        Some((number, file))
     }
 
     /// Number of slots the table has room for, as `FDSize` in `/proc/PID/status` shows it.
     #[must_use]
     pub fn size(&self) -> usize {
-        self.slots.len().next_multiple_of(64).max(64)
+        self.len().next_multiple_of(64).max(64)
     }
 }
 
@@ -202,13 +258,45 @@ mod tests {
             table.allocate(0, 16, number, marked).unwrap();
         }
         assert_eq!(table.set_close_on_exec(2, true), Some(()));
-        assert_eq!(table.take_close_on_exec(), Some(1));
-        assert_eq!(table.take_close_on_exec(), Some(2));
-        assert_eq!(table.take_close_on_exec(), Some(3));
-        assert_eq!(table.take_close_on_exec(), None);
+        assert_eq!(table.take_close_on_exec(0), Some((1, 1)));
+        assert_eq!(table.take_close_on_exec(1), Some((2, 2)));
+        assert_eq!(table.take_close_on_exec(0), Some((3, 3)));
+        assert_eq!(table.take_close_on_exec(0), None);
         assert_eq!(table.next_open(0), Some((0, &0)));
         assert_eq!(table.next_open(1), None);
         assert_eq!(table.allocate(0, 16, 9, false), Ok(1));
+    }
+
+    #[test]
+    fn far_descriptors_are_like_near_ones() {
+        let most = DESCRIPTORS_MAX as i32;
+        let far = [1023, 1024, 1025, 5000, most - 1];
+        let mut table = Descriptors::new();
+        for number in far {
+            assert_eq!(table.replace(number, usize::MAX, number, true), Ok(None));
+        }
+        assert_eq!(table.replace(most, usize::MAX, 0, true), Err(Errno::EBADF));
+        assert_eq!(table.size(), DESCRIPTORS_MAX);
+        let mut other = table.try_clone().unwrap();
+        assert_eq!(table.remove(1024), Some(1024));
+        let mut from = 0;
+        let mut found = Vec::new();
+        while let Some((number, &file)) = other.next_open(from) {
+            assert_eq!(number, file);
+            found.push(number);
+            from = number as usize + 1;
+        }
+        assert_eq!(found, far);
+        assert_eq!(table.get(1024), None);
+        assert_eq!(table.allocate(1023, usize::MAX, 7, false), Ok(1024));
+        assert_eq!(other.get(1024), Some(&1024));
+        let mut from = 0;
+        let mut closed = Vec::new();
+        while let Some((number, _)) = other.take_close_on_exec(from) {
+            closed.push(number as i32);
+            from = number;
+        }
+        assert_eq!(closed, far);
     }
 
     #[test]

@@ -37,7 +37,8 @@ impl FileTable {
         if kernel.host.heap_low() {
             return Err(Errno::ENOMEM);
         }
-        let slots = self.slots.lock().clone();
+        let slots = self.slots.lock().try_clone();
+        let slots = slots.map_err(|_| Errno::ENOMEM)?;
         Ok(Self {
             slots: Lock::new(Rank::FileTable, slots),
         })
@@ -150,12 +151,14 @@ impl FileTable {
 
     /// Closes what `execve` closes.
     pub fn close_for_exec(&self, kernel: &Kernel, process: u32) {
+        let mut from = 0;
         loop {
-            let open = self.slots.lock().take_close_on_exec();
-            match open {
-                Some(open) => release_locks(kernel, process, &open),
-                None => return,
-            }
+            let taken = self.slots.lock().take_close_on_exec(from);
+            let Some((number, open)) = taken else {
+                return;
+            };
+            release_locks(kernel, process, &open);
+            from = number;
         }
     }
 
