@@ -2,7 +2,7 @@
 
 use super::{BREAKPOINT, Place, Probe, Probes};
 use crate::{M, Space, kernel::Kernel, process::Process};
-use alloc::{sync::Arc, vec::Vec};
+use alloc::sync::Arc;
 use memwright::{AreaFlags, Rights, space::Area};
 use memwright_table::VirtAddr;
 
@@ -28,14 +28,14 @@ impl Probes {
         }
         for process in kernel.tasks.processes() {
             if let Some(space) = process.space() {
-                for at in addresses(&space, probe) {
+                each_address(&space, probe, |at| {
                     let mut first = [0];
                     let read = space.read_forced(at, &mut first);
                     if read.is_ok() && first[0] == BREAKPOINT {
                         // Memory that went meanwhile has no breakpoint.
                         let _ = space.write_forced(at, &probe.instruction[..1]);
                     }
-                }
+                });
             }
         }
     }
@@ -53,29 +53,35 @@ impl Probes {
 
 /// Sets the breakpoint wherever the place is mapped. Where there is no memory for a page of one's own it is left out.
 fn install(space: &Arc<Space>, probe: &Probe) {
-    for at in addresses(space, probe) {
+    each_address(space, probe, |at| {
         let _ = space.write_forced(at, &[BREAKPOINT]);
-    }
+    });
 }
 
-/// Where private code shows the place of the probe.
-fn addresses(space: &Arc<Space>, probe: &Probe) -> Vec<VirtAddr> {
-    let mut found = Vec::new();
+/// Calls `act` for each place where private code shows the place of the probe, with the address space not locked.
+fn each_address(space: &Arc<Space>, probe: &Probe, mut act: impl FnMut(VirtAddr)) {
     let wanted = probe.identity();
-    space.areas(&mut |area| {
-        if !takes_probes(area) {
+    let mut from = VirtAddr::new(0);
+    loop {
+        let mut found = None;
+        space.areas_from(from, &mut |area| {
+            let (first, bytes) = extent(area);
+            let shown = area
+                .object()
+                .is_some_and(|object| object.identity() == wanted);
+            if takes_probes(area) && shown && (first..first + bytes).contains(&probe.offset) {
+                let start = area.start().address().as_u64();
+                let at = VirtAddr::new(start + (probe.offset - first));
+                found = Some((at, area.end().address()));
+            }
+            found.is_none()
+        });
+        let Some((at, end)) = found else {
             return;
-        }
-        let (first, bytes) = extent(area);
-        let shown = area
-            .object()
-            .is_some_and(|object| object.identity() == wanted);
-        if shown && (first..first + bytes).contains(&probe.offset) {
-            let start = area.start().address().as_u64();
-            found.push(VirtAddr::new(start + (probe.offset - first)));
-        }
-    });
-    found
+        };
+        act(at);
+        from = end;
+    }
 }
 
 /// Offset of an area's first byte in its object, and its length.

@@ -2,7 +2,7 @@
 
 use super::{Capabilities, CapabilitySets};
 use crate::errno::Errno;
-use alloc::vec::Vec;
+use alloc::{sync::Arc, vec::Vec};
 
 /// The four ids of one kind.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
@@ -111,13 +111,19 @@ pub struct Credentials {
     pub user: Ids,
     /// Group ids.
     pub group: Ids,
-    /// Supplementary groups.
-    pub groups: Vec<u32>,
+    /// Supplementary groups, shared with the processes that inherit them; none is an empty list.
+    pub groups: Option<Arc<Vec<u32>>>,
     /// Its rights beyond those of its ids.
     pub capabilities: CapabilitySets,
 }
 
 impl Credentials {
+    /// Supplementary groups.
+    #[must_use]
+    pub fn groups(&self) -> &[u32] {
+        self.groups.as_ref().map_or(&[], |groups| groups.as_slice())
+    }
+
     /// The process has these capabilities.
     pub fn has(&self, capabilities: Capabilities) -> bool {
         self.capabilities.effective.contains(capabilities)

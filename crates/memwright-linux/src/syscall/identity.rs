@@ -2,13 +2,15 @@
 
 use super::{Arguments, CallResult};
 use crate::{
+    abi::Plain,
     abi_struct,
     context::Context,
     errno::Errno,
     memory::space_limits,
     process::{Capabilities, CapabilitySets, Credentials, Ids},
 };
-use alloc::vec::Vec;
+use alloc::{sync::Arc, vec::Vec};
+use memwright_table::TryPush;
 
 /// Most supplementary groups (`NGROUPS_MAX`).
 pub(crate) const GROUPS_MAX: u64 = 65_536;
@@ -145,19 +147,28 @@ pub fn getresgid(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     write_three(context, arguments, ids)
 }
 
+/// Groups that are stored together.
+const TOGETHER: usize = 64;
+
 /// `getgroups`: size 0 asks for their number.
 pub fn getgroups(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     let size = arguments[0] as i32;
     let groups = context.process().credentials.lock().groups.clone();
+    let groups = groups.as_ref().map_or(&[][..], |groups| groups.as_slice());
     if size < 0 || (size > 0 && (size as usize) < groups.len()) {
         return Err(Errno::EINVAL);
     }
     if size > 0 {
-        let bytes: Vec<u8> = groups
-            .iter()
-            .flat_map(|group| group.to_le_bytes())
-            .collect();
-        context.write_bytes(arguments[1], &bytes)?;
+        let mut to = arguments[1];
+        let mut bytes = [0; TOGETHER * 4];
+        for part in groups.chunks(TOGETHER) {
+            let bytes = &mut bytes[..part.len() * 4];
+            for (bytes, group) in bytes.chunks_exact_mut(4).zip(part) {
+                group.to_bytes(bytes);
+            }
+            context.write_bytes(to, bytes)?;
+            to = to.wrapping_add(bytes.len() as u64);
+        }
     }
     Ok(groups.len() as u64)
 }
@@ -177,13 +188,17 @@ pub fn setgroups(context: &Context<'_>, arguments: &Arguments) -> CallResult {
         return Err(Errno::EINVAL);
     }
     let mut groups = Vec::new();
-    groups
-        .try_reserve_exact(count as usize)
-        .map_err(|_| Errno::ENOMEM)?;
+    let room = groups.try_make_room(count as usize);
+    room.map_err(|_| Errno::ENOMEM)?;
     for index in 0..count {
-        groups.push(context.read_value(list.wrapping_add(index * 4))?);
+        let group = context.read_value(list.wrapping_add(index * 4))?;
+        groups.try_push(group).map_err(|_| Errno::ENOMEM)?;
     }
-    context.process().credentials.lock().groups = groups;
+    let old = {
+        let mut credentials = context.process().credentials.lock();
+        credentials.groups.replace(Arc::new(groups))
+    };
+    drop(old);
     Ok(0)
 }
 

@@ -9,13 +9,13 @@ use crate::{
     ipc::{Contents, MOST_SEGMENTS, Segment, Wanted},
     memory::{map_errno, unmap_errno},
 };
-use alloc::{sync::Arc, vec::Vec};
+use alloc::sync::Arc;
 use core::sync::atomic::Ordering;
 use memwright::{
     AreaFlags, MapError, MapKind, MapRequest, Placement, Rights, SharedSetting,
     object::{Object, ObjectIdentity, Shmem},
 };
-use memwright_table::{PageRange, VirtAddr};
+use memwright_table::{Page, PageRange, VirtAddr};
 
 /// Flags and commands of `linux/shm.h`, which linux-raw-sys lacks.
 mod raw {
@@ -200,31 +200,47 @@ pub fn shmdt(context: &Context<'_>, arguments: &Arguments) -> CallResult {
         return Err(Errno::EINVAL);
     }
     let first = VirtAddr::new(start).page();
-    let mut parts: Vec<(PageRange, ObjectIdentity)> = Vec::new();
-    context.check_heap()?;
-    context.with_space(|space| {
-        space.areas(&mut |area| {
-            let ahead = area.start().number().checked_sub(first.number());
-            if let Some(object) = area.object().filter(|_| ahead == Some(area.offset())) {
-                parts.push((area.range(), object.identity()));
-            }
-        });
-    });
-    // Not while the address space is locked.
     let segments = &context.kernel.segments;
-    let mut shown = parts.iter().filter_map(|(_, one)| segments.shown(*one));
-    let segment = shown.next().ok_or(Errno::EINVAL)?;
-    parts.retain(|(_, one)| *one == segment.identity());
-    for (part, _) in parts {
+    let mut found = None;
+    let mut from = first;
+    // One area at a time: what it shows is looked up while the address space is not locked, and is unmapped then.
+    while let Some((part, identity)) = next_part(context, first, from) {
+        from = part.end;
+        if found.is_none() {
+            found = segments.shown(identity);
+        }
+        if found.as_ref().is_none_or(|one| one.identity() != identity) {
+            continue;
+        }
         let (at, length) = (part.start.address(), part.len() * PAGE);
         // Nobody is told (Linux 7.2 `ksys_shmdt`).
         let unmap = || context.with_space(|space| space.unmap(at, length));
         context.kernel.with_relief(unmap).map_err(unmap_errno)?;
     }
+    let segment = found.ok_or(Errno::EINVAL)?;
     let mut standing = segment.standing.lock();
     standing.times[1] = Moment::now(context.kernel).seconds;
     standing.last = context.process().id;
     Ok(0)
+}
+
+/// The next area from the page `from` on that shows an object as if it had been mapped from its beginning at `first`, and
+/// what it shows.
+fn next_part(
+    context: &Context<'_>,
+    first: Page,
+    from: Page,
+) -> Option<(PageRange, ObjectIdentity)> {
+    let mut found = None;
+    context.with_space(|space| {
+        space.areas_from(from.address(), &mut |area| {
+            let ahead = area.start().number().checked_sub(first.number());
+            let object = area.object().filter(|_| ahead == Some(area.offset()));
+            found = object.map(|object| (area.range(), object.identity()));
+            found.is_none()
+        });
+    });
+    found
 }
 
 /// `shmctl`.

@@ -95,7 +95,7 @@ pub fn status(context: &Context<'_>, subject: &Subject, text: &mut Text) -> fmt:
     write_ids(text, "Gid", &credentials.group)?;
     let descriptors = process.files().map_or(0, |files| files.size());
     write!(text, "FDSize:\t{descriptors}\nGroups:\t")?;
-    for group in &credentials.groups {
+    for group in credentials.groups() {
         write!(text, "{group} ")?;
     }
     text.write_str(" \n")?;
