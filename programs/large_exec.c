@@ -1,0 +1,158 @@
+/* How many bytes of arguments and environment can a program be given?
+ *
+ * A quarter of the limit of the stack, at most six megabytes, counting the pointers, and 128 KiB in one string. The
+ * program executes itself: with what fits it finds every byte on its stack and in /proc, and one byte more is E2BIG.
+ */
+#include "check.h"
+
+enum { STRING_MOST = 128 << 10, ALL_MOST = 6 << 20 };
+
+static const char SELF[] = "/proc/self/exe";
+static char bytes[ALL_MOST + STRING_MOST];
+static char *strings[400000];
+static char contents[ALL_MOST + STRING_MOST];
+
+/* A file has these bytes. */
+static void file_is(const char *path, const char *wanted, size_t length)
+{
+	size_t all = 0;
+	long count = 0;
+	int file = open(path, O_RDONLY);
+	NEED(file >= 0);
+	while (all < sizeof contents && (count = read(file, contents + all, sizeof contents - all)) > 0)
+		all += (size_t)count;
+	close(file);
+	CHECK_EQ(count, 0);
+	CHECK_EQ(all, length);
+	CHECK(all == length && memcmp(contents, wanted, length) == 0);
+}
+
+/* The length of a list of strings with their NULs, which stand side by side; -1 if one has other bytes than it should. */
+static long list_length(char **list)
+{
+	char *at = list[0];
+	for (long number = 0; list[number]; number++) {
+		size_t length = strlen(list[number]);
+		if (list[number] != at || (number > 0 && length > 0 && at[length - 1] != 'a' + number % 26))
+			return -1;
+		at += length + 1;
+	}
+	return list[0] ? at - list[0] : 0;
+}
+
+/* The program that was executed. */
+static int executed(char **arguments, char **environment)
+{
+	long length = list_length(arguments);
+	CHECK(length > 0);
+	file_is("/proc/self/cmdline", arguments[0], (size_t)length);
+	if (environment[0]) {
+		length = list_length(environment);
+		CHECK(length > 0);
+		file_is("/proc/self/environ", environment[0], (size_t)length);
+	}
+	return checks_failed ? 1 : 0;
+}
+
+/* Makes `count` strings of `length` bytes with their NULs. The first one says what the program is for. */
+static void make_strings(long count, size_t length)
+{
+	char *at = bytes;
+	for (long number = 0; number < count; number++) {
+		memset(at, number == 0 ? 'x' : 'a' + (int)(number % 26), length - 1);
+		at[length - 1] = 0;
+		strings[number] = at;
+		at += length;
+	}
+	strings[count] = NULL;
+}
+
+/* What becomes of an execve: 0 if the program ended well, else its errno, or -1. */
+static int outcome(char **arguments, char **environment)
+{
+	int result[2], error = 0;
+	NEED(pipe(result) == 0);
+	fcntl(result[1], F_SETFD, FD_CLOEXEC);
+	pid_t child = fork_checked();
+	if (child == 0) {
+		execve(SELF, arguments, environment);
+		error = errno;
+		_exit(write(result[1], &error, sizeof error) == sizeof error ? 0 : 98);
+	}
+	close(result[1]);
+	long count = read(result[0], &error, sizeof error);
+	close(result[0]);
+	int status = wait_for(child);
+	if (count == sizeof error)
+		return error;
+	return exited(status, 0) ? 0 : -1;
+}
+
+static char *nothing[] = { NULL };
+
+/* Strings and pointers that add up to `room` bytes exactly, and one more. */
+static void fills(size_t room)
+{
+	/* The path counts too. */
+	size_t left = room - sizeof SELF;
+	long count = (long)(left / 100008);
+	make_strings(count, 100000);
+	left -= (size_t)count * 100008;
+	/* The last string takes what is left. */
+	char *last = bytes + count * 100000L;
+	memset(last, 'a' + (int)(count % 26), left - 9);
+	last[left - 9] = 0;
+	strings[count] = last;
+	strings[count + 1] = NULL;
+	CHECK_EQ(outcome(strings, nothing), 0);
+	last[left - 9] = 'a' + (char)(count % 26);
+	last[left - 8] = 0;
+	CHECK_EQ(outcome(strings, nothing), E2BIG);
+}
+
+static void set_stack(rlim_t bytes_of_stack)
+{
+	struct rlimit limit;
+	NEED(getrlimit(RLIMIT_STACK, &limit) == 0);
+	limit.rlim_cur = bytes_of_stack;
+	NEED(setrlimit(RLIMIT_STACK, &limit) == 0);
+}
+
+int main(int count, char **arguments, char **environment)
+{
+	if (count > 0 && arguments[0][0] == 'x')
+		return executed(arguments, environment);
+	set_stack(8 << 20);
+	make_strings(10, 100000);
+	CHECK_EQ(outcome(strings, nothing), 0);
+	make_strings(26, 100000);
+	CHECK_EQ(outcome(strings, nothing), E2BIG);
+	fills(2 << 20);
+	set_stack(64 << 20);
+	CHECK_EQ(outcome(strings, nothing), 0);
+	fills(ALL_MOST);
+	/* Pointers count as strings do: 300,000 strings of 10 bytes are 5.4 MB, 400,000 were 7.2 MB. */
+	make_strings(300000, 10);
+	CHECK_EQ(outcome(strings, nothing), 0);
+	make_strings(399999, 10);
+	CHECK_EQ(outcome(strings, nothing), E2BIG);
+	/* Arguments and environment share the room. */
+	make_strings(50, 50000);
+	char *argument[] = { strings[0], NULL };
+	CHECK_EQ(outcome(argument, strings), 0);
+	CHECK_EQ(outcome(strings, strings), 0);
+	make_strings(63, 50000);
+	CHECK_EQ(outcome(strings, strings), E2BIG);
+	/* One string. */
+	make_strings(2, STRING_MOST);
+	CHECK_EQ(outcome(strings, nothing), 0);
+	make_strings(2, STRING_MOST + 1);
+	CHECK_EQ(outcome(strings, nothing), E2BIG);
+	/* There is always room for a little. */
+	set_stack(256 << 10);
+	make_strings(2, 60000);
+	CHECK_EQ(outcome(strings, nothing), 0);
+	make_strings(2, 66000);
+	CHECK_EQ(outcome(strings, nothing), E2BIG);
+	return checked("large_exec");
+}

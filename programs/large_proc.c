@@ -1,0 +1,201 @@
+/* Can the files of /proc about an address space be read when it has as many areas as the system allows?
+ *
+ * 65,000 areas are told apart by their rights. Each file is read from its beginning to its end, in reads of several
+ * sizes, and by pread; each area is to be there once, in order, also while others come and go.
+ */
+#include "check.h"
+
+enum { AREAS = 65000, FILE_MOST = 8 << 20 };
+
+static char *base;
+static char whole[FILE_MOST], other[FILE_MOST];
+
+/* What a reader of lines has seen. */
+struct seen {
+	/* Areas of the range, in order; those that were not. */
+	long areas, wrong;
+	/* Lines that end an area in smaps, and the sum of the sizes there in KiB. */
+	long ends, kibibytes;
+};
+
+/* The first address of the area in the range that comes behind `seen->areas` others; -1 behind the last. */
+static unsigned long next_area(const struct seen *seen)
+{
+	return (unsigned long)base + (unsigned long)seen->areas * PAGE;
+}
+
+static void see_line(struct seen *seen, const char *line)
+{
+	if ((*line >= '0' && *line <= '9') || (*line >= 'a' && *line <= 'f')) {
+		unsigned long start = strtoul(line, NULL, 16);
+		if (start < (unsigned long)base || start >= (unsigned long)base + AREAS * PAGE)
+			return;
+		seen->wrong += start != next_area(seen);
+		seen->areas++;
+	} else if (strncmp(line, "Size:", 5) == 0) {
+		seen->kibibytes += strtol(line + 5, NULL, 10);
+	} else if (strncmp(line, "VmFlags:", 8) == 0) {
+		seen->ends++;
+	}
+}
+
+/* Reads a file by reads of `step` bytes and sees each of its lines; how many bytes it had, or -1. */
+static long see_file(const char *path, size_t step, struct seen *seen)
+{
+	static char buffer[(1 << 16) + 1];
+	static char line[4096];
+	size_t have = 0;
+	long all = 0, count;
+	memset(seen, 0, sizeof *seen);
+	int file = open(path, O_RDONLY);
+	if (file < 0)
+		return -1;
+	while ((count = read(file, buffer, step)) > 0) {
+		all += count;
+		for (char *at = buffer, *end = buffer + count; at < end;) {
+			char *newline = memchr(at, '\n', (size_t)(end - at));
+			size_t part = (size_t)((newline ? newline : end) - at);
+			if (have + part < sizeof line) {
+				memcpy(line + have, at, part);
+				have += part;
+			}
+			at += part;
+			if (newline) {
+				line[have] = 0;
+				see_line(seen, line);
+				have = 0;
+				at++;
+			}
+		}
+	}
+	close(file);
+	CHECK_EQ(count, 0);
+	return all;
+}
+
+static long read_whole(const char *path, char *to, size_t step)
+{
+	long all = 0, count = 0;
+	int file = open(path, O_RDONLY);
+	NEED(file >= 0);
+	while (all < FILE_MOST && (count = read(file, to + all, step)) > 0)
+		all += count;
+	close(file);
+	CHECK_EQ(count, 0);
+	return all;
+}
+
+/* Every second page of a mapping gets other rights. */
+static void make_areas(void)
+{
+	base = mmap(NULL, AREAS * PAGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	NEED(base != MAP_FAILED);
+	for (long page = 1; page < AREAS; page += 2)
+		NEED(mprotect(base + page * PAGE, PAGE, PROT_READ) == 0);
+}
+
+static void maps_have_each_area_once(void)
+{
+	struct seen seen;
+	for (size_t step = 1000; step <= 64000; step *= 64) {
+		CHECK(see_file("/proc/self/maps", step, &seen) > 0);
+		CHECK_EQ(seen.areas, AREAS);
+		CHECK_EQ(seen.wrong, 0);
+	}
+}
+
+/* The same bytes stand at the same offsets for everybody. */
+static void offsets_are_those_of_one_text(void)
+{
+	long length = read_whole("/proc/self/maps", whole, 1 << 16);
+	NEED(length > AREAS * 30L && length < FILE_MOST);
+	CHECK_EQ(read_whole("/proc/self/maps", other, 777), length);
+	CHECK(memcmp(whole, other, (size_t)length) == 0);
+	int file = open("/proc/self/maps", O_RDONLY);
+	NEED(file >= 0);
+	long places[] = { length / 4, 12345, 0 };
+	for (int at = 0; at < 3; at++) {
+		CHECK_EQ(pread(file, other, 100, places[at]), 100);
+		CHECK(memcmp(other, whole + places[at], 100) == 0);
+	}
+	CHECK_EQ(pread(file, other, 100, length + 4096), 0);
+	/* pread has moved nothing. */
+	CHECK_EQ(lseek(file, 0, SEEK_CUR), 0);
+	CHECK_EQ(read(file, other, 50), 50);
+	CHECK_EQ(lseek(file, 100000, SEEK_SET), 100000);
+	CHECK_EQ(read(file, other + 50, 50), 50);
+	CHECK(memcmp(other, whole, 50) == 0);
+	CHECK(memcmp(other + 50, whole + 100000, 50) == 0);
+	close(file);
+}
+
+/* Areas that come and go behind the reader, and before it, move no other in or out of what it sees. */
+static void changes_lose_and_repeat_nothing(void)
+{
+	int file = open("/proc/self/maps", O_RDONLY);
+	NEED(file >= 0);
+	long all = 0, count;
+	while (all < 1000000 && (count = read(file, whole + all, 4096)) > 0)
+		all += count;
+	/* The first pages become one area, the last ones too. */
+	NEED(mprotect(base, 1000 * PAGE, PROT_NONE) == 0);
+	NEED(mprotect(base + (AREAS - 1000) * PAGE, 1000 * PAGE, PROT_NONE) == 0);
+	while (all < FILE_MOST - 1 && (count = read(file, whole + all, 4096)) > 0)
+		all += count;
+	close(file);
+	whole[all] = 0;
+	long seen = 0, wrong = 0;
+	unsigned long last = 0;
+	for (char *line = whole; *line;) {
+		unsigned long start = strtoul(line, NULL, 16);
+		wrong += start <= last;
+		last = start;
+		seen += start >= (unsigned long)base && start < (unsigned long)base + AREAS * PAGE;
+		line = strchr(line, '\n');
+		NEED(line != NULL);
+		line++;
+	}
+	CHECK_EQ(wrong, 0);
+	CHECK_EQ(seen, AREAS - 999);
+	for (long page = 1; page < 1000; page += 2) {
+		NEED(mprotect(base + page * PAGE, PAGE, PROT_READ) == 0);
+		NEED(mprotect(base + (AREAS - 1000 + page) * PAGE, PAGE, PROT_READ) == 0);
+	}
+}
+
+static void smaps_sum_up_each_area(void)
+{
+	struct seen seen;
+	CHECK(see_file("/proc/self/smaps", 1 << 16, &seen) > 0);
+	CHECK_EQ(seen.areas, AREAS);
+	CHECK_EQ(seen.wrong, 0);
+	CHECK(seen.ends >= AREAS);
+	CHECK(seen.kibibytes >= AREAS * 4L);
+	long length = read_whole("/proc/self/smaps_rollup", whole, 4096);
+	whole[length] = 0;
+	CHECK(strstr(whole, "[rollup]") != NULL);
+	CHECK(strstr(whole, "\nRss:") != NULL);
+}
+
+static void numa_maps_have_each_area_once(void)
+{
+	struct seen seen;
+	long length = see_file("/proc/self/numa_maps", 1 << 16, &seen);
+	/* A system may be built without it. */
+	if (length < 0 && errno == ENOENT)
+		return;
+	CHECK(length > 0);
+	CHECK_EQ(seen.areas, AREAS);
+	CHECK_EQ(seen.wrong, 0);
+}
+
+int main(void)
+{
+	make_areas();
+	maps_have_each_area_once();
+	offsets_are_those_of_one_text();
+	changes_lose_and_repeat_nothing();
+	smaps_sum_up_each_area();
+	numa_maps_have_each_area_once();
+	return checked("large_proc");
+}
