@@ -213,7 +213,7 @@ impl Kernel {
         ready: impl FnMut() -> Option<T>,
     ) -> Result<T, WaitError> {
         let queues = queues.iter().copied();
-        self.wait_in(thread, queues, deadline, interest, ready)
+        self.wait_in(thread, &queues, deadline, interest, ready)
     }
 
     /// Waits in each of `queues`, of which none stands there twice.
@@ -221,7 +221,7 @@ impl Kernel {
     pub(crate) fn wait_in<'a, T>(
         &self,
         thread: &Arc<Thread>,
-        queues: impl Iterator<Item = &'a WaitQueue> + Clone,
+        queues: &(impl Iterator<Item = &'a WaitQueue> + Clone),
         deadline: Option<u64>,
         interest: Interest,
         mut ready: impl FnMut() -> Option<T>,

@@ -222,7 +222,7 @@ impl Context<'_> {
             vector.length = vector.length.min(room);
             check_range(vector.base, vector.length as usize)?;
             room -= vector.length;
-            vectors.push(vector);
+            vectors.try_push(vector).map_err(|_| Errno::ENOMEM)?;
         }
         Ok(vectors)
     }

@@ -1,4 +1,5 @@
 //! `docs/system-calls.md` says what the table of system calls says.
+#![allow(clippy::disallowed_methods, clippy::disallowed_macros)]
 
 use memwright_linux::syscall::table::{CALLS, Status, write_listing};
 use std::{env, fmt::Write, fs, path::Path};

@@ -1,5 +1,6 @@
 //! What an ELF file asks to have mapped. Pure: no file and no address space.
 
+use crate::errno::Errno;
 use alloc::vec::Vec;
 use elf::{
     abi::{
@@ -10,6 +11,7 @@ use elf::{
     segment::{ProgramHeader, SegmentTable},
 };
 use memwright::Rights;
+use memwright_table::TryPush;
 
 /// Bytes of an ELF header.
 pub const HEADER_SIZE: usize = 64;
@@ -21,7 +23,7 @@ const PAGE: u64 = 4096;
 /// Addresses end here.
 const ADDRESS_END: u64 = crate::user::USER_END;
 
-/// Why a file is no program for this machine: `ENOEXEC` all of them.
+/// Why a file is no program for this machine: `ENOEXEC`, but for the last.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum ElfError {
     /// It does not begin like an ELF file.
@@ -34,6 +36,8 @@ pub enum ElfError {
     Malformed,
     /// It ends before what its headers describe.
     Truncated,
+    /// There is no memory for the plan: `ENOMEM`.
+    OutOfMemory,
 }
 
 /// The header of a program.
@@ -79,6 +83,20 @@ pub struct Plan {
     pub headers_address: u64,
     /// The strictest alignment of a segment.
     pub alignment: u64,
+}
+
+impl ElfError {
+    /// What `execve` returns for it.
+    pub const fn errno(self) -> Errno {
+        match self {
+            Self::NotElf
+            | Self::OtherMachine
+            | Self::OtherType
+            | Self::Malformed
+            | Self::Truncated => Errno::ENOEXEC,
+            Self::OutOfMemory => Errno::ENOMEM,
+        }
+    }
 }
 
 impl Plan {
@@ -208,14 +226,15 @@ fn add_segment(plan: &mut Plan, entry: &ProgramHeader, file_size: u64) -> Result
     rights.set(Rights::READ, entry.p_flags & PF_R != 0);
     rights.set(Rights::WRITE, entry.p_flags & PF_W != 0);
     rights.set(Rights::EXECUTE, entry.p_flags & PF_X != 0);
-    plan.segments.push(Segment {
+    let segment = Segment {
         address: entry.p_vaddr,
         offset: entry.p_offset,
         file_size: entry.p_filesz,
         memory_size: entry.p_memsz,
         rights,
-    });
-    Ok(())
+    };
+    let added = plan.segments.try_push(segment);
+    added.map_err(|_| ElfError::OutOfMemory)
 }
 
 #[cfg(test)]

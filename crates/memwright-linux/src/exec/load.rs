@@ -4,7 +4,7 @@ use super::elf::Plan;
 use crate::{M, Space, errno::Errno, fs::Executable, kernel::Kernel, memory::map_errno};
 use alloc::{sync::Arc, vec::Vec};
 use memwright::{AreaFlags, MapRequest, Placement, Rights};
-use memwright_table::VirtAddr;
+use memwright_table::{TryPush, VirtAddr};
 
 const PAGE: u64 = 4096;
 
@@ -99,8 +99,7 @@ pub(super) fn read(
     length: usize,
 ) -> Result<Vec<u8>, Errno> {
     let mut bytes = Vec::new();
-    bytes.try_reserve_exact(length).map_err(|_| Errno::ENOMEM)?;
-    bytes.resize(length, 0);
+    bytes.try_fill(length, 0).map_err(|_| Errno::ENOMEM)?;
     let count = file.read_at(kernel, offset, &mut bytes)?;
     bytes.truncate(count);
     Ok(bytes)
@@ -109,13 +108,13 @@ pub(super) fn read(
 /// Reads the plan of a program.
 pub(super) fn read_plan(kernel: &Kernel, file: &Executable) -> Result<Plan, Errno> {
     let first = read(kernel, file, 0, super::elf::HEADER_SIZE)?;
-    let header = super::elf::parse_header(&first).map_err(|_| Errno::ENOEXEC)?;
+    let header = super::elf::parse_header(&first).map_err(super::ElfError::errno)?;
     let size = header.headers * super::elf::PROGRAM_HEADER_SIZE;
     let headers = read(kernel, file, header.headers_offset, size)?;
     if headers.len() < size {
         return Err(Errno::ENOEXEC);
     }
-    super::elf::plan(header, &headers, file.size()).map_err(|_| Errno::ENOEXEC)
+    super::elf::plan(header, &headers, file.size()).map_err(super::ElfError::errno)
 }
 
 /// Reads the path of the interpreter that a plan names.

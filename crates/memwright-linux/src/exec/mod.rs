@@ -121,6 +121,10 @@ pub fn execute(context: &Context<'_>, mut request: Request) -> Result<(), ExecEr
 }
 
 /// Executes the program of the manifest; the text says what failed.
+#[allow(
+    clippy::disallowed_macros,
+    reason = "the run is over: a program decides nothing any more"
+)]
 pub(crate) fn execute_manifest(context: &Context<'_>) -> Result<(), (Errno, String)> {
     let manifest = &context.kernel.manifest;
     let path = if manifest.program.is_empty() {

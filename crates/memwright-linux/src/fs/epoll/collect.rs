@@ -91,10 +91,8 @@ impl Epoll {
                 continue;
             }
             let interest = item.interest;
-            if interest.is_one_shot() {
-                if !item.spend() {
-                    continue;
-                }
+            if interest.is_one_shot() && !item.spend() {
+                continue;
             }
             let event = Event {
                 events: ready.bits(),

@@ -6,8 +6,8 @@ use crate::{
     context::Context,
     host::{Host, InterruptKind},
     process::ticks,
+    short::Short,
 };
-use alloc::{format, string::String};
 use core::{
     fmt::{self, Write},
     sync::atomic::Ordering,
@@ -23,21 +23,20 @@ fn all(host: &dyn Host) -> impl Iterator<Item = CpuId> + use<> {
 trait Identified {
     /// The four registers of a leaf.
     fn leaf(&self, leaf: u32) -> [u32; 4];
-
-    /// The bytes of some registers, as text.
-    fn text(&self, registers: &[u32]) -> String {
-        let bytes = registers.iter().flat_map(|register| register.to_le_bytes());
-        bytes
-            .filter(|&byte| byte != 0)
-            .map(|byte| byte as char)
-            .collect()
-    }
 }
 
 impl Identified for &dyn Host {
     fn leaf(&self, leaf: u32) -> [u32; 4] {
         self.cpuid(leaf, 0)
     }
+}
+
+/// Writes the bytes of some registers, as text.
+fn write_registers(text: &mut dyn Write, registers: &[u32]) -> fmt::Result {
+    let bytes = registers.iter().flat_map(|register| register.to_le_bytes());
+    bytes
+        .filter(|&byte| byte != 0)
+        .try_for_each(|byte| text.write_char(byte as char))
 }
 
 /// Family, model and stepping of a processor signature (Intel's manual, CPUID leaf 1).
@@ -141,16 +140,15 @@ const FEATURES: &[(u32, usize, u32, &str)] = &[
 pub fn cpuinfo(context: &Context<'_>, text: &mut Text) -> fmt::Result {
     let host = context.kernel.host;
     let [highest, first, third, second] = host.leaf(0);
-    let vendor = host.text(&[first, second, third]);
-    let [word, more, _, _] = host.leaf(1);
-    let (family, model, stepping) = signature(word);
     let highest_extended = host.leaf(0x8000_0000)[0];
-    let mut name = String::new();
+    let mut name = Short::of(format_args!(""));
     if highest_extended >= 0x8000_0004 {
         for leaf in 0x8000_0002..=0x8000_0004 {
-            name.push_str(&host.text(&host.leaf(leaf)));
+            write_registers(&mut name, &host.leaf(leaf))?;
         }
     }
+    let [word, more, _, _] = host.leaf(1);
+    let (family, model, stepping) = signature(word);
     let line = (more >> 8 & 0xff) * 8;
     let [sizes, ..] = if highest_extended >= 0x8000_0008 {
         host.leaf(0x8000_0008)
@@ -158,25 +156,38 @@ pub fn cpuinfo(context: &Context<'_>, text: &mut Text) -> fmt::Result {
         [32 << 8 | 36, 0, 0, 0]
     };
     let known = |leaf: u32| leaf <= highest || (0x8000_0000..=highest_extended).contains(&leaf);
-    let mut flags = String::new();
+    let mut flags = Text::new();
     for &(leaf, register, bit, feature) in FEATURES {
         if known(leaf) && host.leaf(leaf)[register] & 1 << bit != 0 {
-            flags.push(' ');
-            flags.push_str(feature);
+            write!(flags, " {feature}")?;
         }
     }
     let count = host.cpu_count();
-    for cpu in all(host) {
+    for cpu in all(host).skip(text.from() as usize) {
         let number = cpu.index();
+        if !text.has_room() {
+            text.go_on_from(number as u64);
+            return Ok(());
+        }
+        write!(text, "processor\t: {number}\nvendor_id\t: ")?;
+        write_registers(text, &[first, second, third])?;
         write!(
             text,
-            "processor\t: {number}\nvendor_id\t: {vendor}\ncpu family\t: {family}\n\
-             model\t\t: {model}\nmodel name\t: {}\nstepping\t: {stepping}\ncpu MHz\t\t: 1000.000\n\
+            "\ncpu family\t: {family}\nmodel\t\t: {model}\nmodel name\t: "
+        )?;
+        text.push(name.as_bytes().trim_ascii())?;
+        write!(
+            text,
+            "\nstepping\t: {stepping}\ncpu MHz\t\t: 1000.000\n\
              physical id\t: 0\nsiblings\t: {count}\ncore id\t\t: {number}\ncpu cores\t: {count}\n\
              apicid\t\t: {number}\nfpu\t\t: yes\nfpu_exception\t: yes\ncpuid level\t: {highest}\n\
-             wp\t\t: yes\nflags\t\t:{flags}\nclflush size\t: {line}\ncache_alignment\t: {line}\n\
+             wp\t\t: yes\nflags\t\t:",
+        )?;
+        text.push(flags.bytes())?;
+        write!(
+            text,
+            "\nclflush size\t: {line}\ncache_alignment\t: {line}\n\
              address sizes\t: {} bits physical, {} bits virtual\n\n",
-            name.trim(),
             sizes & 0xff,
             sizes >> 8 & 0xff,
         )?;
@@ -198,7 +209,7 @@ pub fn interrupts(context: &Context<'_>, text: &mut Text) -> fmt::Result {
     let host = context.kernel.host;
     text.write_str("    ")?;
     for cpu in all(host) {
-        write!(text, "       {:<4}", format!("CPU{}", cpu.index()))?;
+        write!(text, "       CPU{}", cpu.index())?;
     }
     text.write_char('\n')?;
     for (name, kind, meaning) in INTERRUPTS {

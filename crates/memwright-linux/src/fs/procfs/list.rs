@@ -9,8 +9,8 @@ use crate::{
     context::Context,
     errno::Errno,
     fs::{dirents::DirectoryEntry, kind::Kind},
+    short::Short,
 };
-use alloc::format;
 
 /// Positions of processes begin here, behind those of fixed entries.
 const PROCESSES: u64 = 256;
@@ -30,7 +30,7 @@ pub(super) type Emit<'a> = &'a mut dyn FnMut(DirectoryEntry<'_>) -> bool;
 
 /// Hands out one numbered entry.
 fn numbered(child: &Child, number: u64, next: u64, emit: Emit<'_>) -> bool {
-    let name = format!("{number}");
+    let name = Short::of(format_args!("{number}"));
     emit(DirectoryEntry {
         inode: child.number,
         next,

@@ -20,9 +20,11 @@ use crate::{
         kind::Kind,
         open_file::{File, OpenFile},
     },
+    short::Short,
 };
-use alloc::{boxed::Box, format};
+use alloc::{boxed::Box, vec::Vec};
 use core::fmt;
+use memwright_table::TryPush;
 
 /// Writes a file about the system.
 pub type SystemWriter = fn(&Context<'_>, &mut Text) -> fmt::Result;
@@ -133,6 +135,14 @@ const TASK_FILES: u64 = 1 << 30;
 /// A number among those of a process.
 fn number(id: u32, place: u64) -> u64 {
     PROCESS_NUMBERS * (u64::from(id) + 1) + place
+}
+
+/// A link to the path that `arguments` write.
+fn path(arguments: fmt::Arguments<'_>) -> Result<Link, Errno> {
+    let mut path = Vec::new();
+    let added = path.try_push_all(Short::of(arguments).as_bytes());
+    added.map_err(|_| Errno::ENOMEM)?;
+    Ok(Link::Path(path))
 }
 
 impl FixedDirectory {
@@ -302,11 +312,11 @@ impl ProcNode {
         match *self {
             Self::SelfLink => {
                 let id = context.process().id;
-                Ok(Link::Path(format!("{id}").into_bytes()))
+                path(format_args!("{id}"))
             }
             Self::ThreadSelfLink => {
                 let (id, thread) = (context.process().id, context.thread.id());
-                Ok(Link::Path(format!("{id}/task/{thread}").into_bytes()))
+                path(format_args!("{id}/task/{thread}"))
             }
             Self::PathLink(path) => Ok(Link::Path(path.into())),
             Self::Place(id, place) => process::place(context, id, place).map(Link::Entry),

@@ -8,8 +8,7 @@ use super::{
         NUMBERS, ProcessorDirectory, ProcessorEntry::Text as File, write_list, write_mask,
     },
 };
-use crate::{context::Context, fs::dirents::DirectoryEntry};
-use alloc::format;
+use crate::{context::Context, fs::dirents::DirectoryEntry, short::Short};
 use core::fmt::{self, Write};
 use memwright_table::{NodeSet, PAGE_SIZE, Topology};
 
@@ -68,7 +67,7 @@ pub fn list(
             inode: child.number,
             next: *position + 1,
             kind: child.node.kind(),
-            name: format!("node{number}").as_bytes(),
+            name: Short::of(format_args!("node{number}")).as_bytes(),
         });
         if !taken {
             return;

@@ -6,8 +6,7 @@ use super::{
     list::list_entries,
     node::{Child, ProcNode},
 };
-use crate::{context::Context, fs::dirents::DirectoryEntry, host::Host};
-use alloc::format;
+use crate::{context::Context, fs::dirents::DirectoryEntry, host::Host, short::Short};
 use core::fmt::{self, Write};
 use memwright_table::CpuSet;
 
@@ -134,7 +133,7 @@ pub fn list(
             inode: child.number,
             next: *position + 1,
             kind: child.node.kind(),
-            name: format!("cpu{number}").as_bytes(),
+            name: Short::of(format_args!("cpu{number}")).as_bytes(),
         });
         if !taken {
             return;

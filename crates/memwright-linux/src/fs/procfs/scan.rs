@@ -80,6 +80,10 @@ struct Found {
 
 impl Found {
     /// Takes as many pages as there is room for.
+    #[allow(
+        clippy::disallowed_methods,
+        reason = "within the capacity that was reserved"
+    )]
     fn take(&mut self, range: PageRange, categories: Categories, share: Share) -> u64 {
         if !self.counts {
             return range.len();

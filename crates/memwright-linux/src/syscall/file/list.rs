@@ -10,8 +10,9 @@ use crate::{
         table::{Kind, SystemCall},
     },
 };
-use alloc::vec;
+use alloc::vec::Vec;
 use linux_raw_sys::general as raw;
+use memwright_table::TryPush;
 
 /// The rows of this group.
 pub const CALLS: &[SystemCall] = &[
@@ -39,7 +40,9 @@ fn list(context: &Context<'_>, arguments: &Arguments, layout: Layout) -> CallRes
     let size = size as u32 as usize;
     crate::user::check_range(address, size)?;
     let before = open.position();
-    let mut records = vec![0; size.min(GATHER_MAX)];
+    let mut records = Vec::new();
+    let room = records.try_fill(size.min(GATHER_MAX), 0);
+    room.map_err(|_| Errno::ENOMEM)?;
     let mut length = 0;
     let mut too_small = false;
     open.entries(

@@ -133,7 +133,7 @@ pub fn wait(
     }
     queues.complete().map_err(|_| Errno::ENOMEM)?;
     let (kernel, thread) = (context.kernel, context.thread);
-    match kernel.wait_in(thread, queues.iter(), deadline, Interest::Signals, ready) {
+    match kernel.wait_in(thread, &queues.iter(), deadline, Interest::Signals, ready) {
         Ok(count) => Ok(count),
         Err(WaitError::TimedOut) => Ok(0),
         Err(WaitError::Interrupted) => Err(Errno::ERESTARTNOHAND),

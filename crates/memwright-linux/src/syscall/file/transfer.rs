@@ -16,8 +16,9 @@ use crate::{
     },
     user::TRANSFER_MAX,
 };
-use alloc::{sync::Arc, vec};
+use alloc::{sync::Arc, vec::Vec};
 use linux_raw_sys::general as raw;
+use memwright_table::TryPush;
 
 use Kind::{Fd, Hex, InBuffer, Int, OutBuffer, Unsigned, Vectors};
 
@@ -243,7 +244,9 @@ fn copy(
     context.check_heap()?;
     let (input, from) = from;
     let (output, to) = to;
-    let mut buffer = vec![0; CHUNK.min(count)];
+    let mut buffer = Vec::new();
+    let room = buffer.try_fill(CHUNK.min(count), 0);
+    room.map_err(|_| Errno::ENOMEM)?;
     let mut done = 0;
     while done < count {
         let wanted = (count - done).min(CHUNK);
