@@ -125,6 +125,8 @@ struct Mapped {
     /// What it contains if that went (`MADV_FREE`): zeroes, with what was stored since. Which of the two it is shows
     /// when somebody looks.
     otherwise: Option<Contents>,
+    /// A store was refused where the page showed its object's contents: it may have contents of its own since then.
+    may_have_copied: bool,
     on_fork: OnFork,
     /// Every access is refused as if nothing were mapped.
     guard: bool,
@@ -145,6 +147,7 @@ impl Mapped {
             source,
             own: None,
             otherwise: None,
+            may_have_copied: false,
             on_fork: OnFork::default(),
             guard: false,
             sealed: false,
@@ -536,7 +539,11 @@ impl Model {
             Advice::Free | Advice::WipeOnFork => return Err(Refusal::NotApplicable(page)),
             Advice::PopulateRead => self.permit_populate(process, page, Intent::Read)?,
             Advice::PopulateWrite => {
-                self.permit_populate(process, page, Intent::Write)?;
+                let permitted = self.permit_populate(process, page, Intent::Write);
+                if let Err(Refusal::Protected(page)) = permitted {
+                    self.refuse_store(process, page);
+                }
+                permitted?;
                 if !matches!(self.mapped(process, page)?.source, Source::Shared { .. }) {
                     self.own(process, page);
                 }
@@ -621,9 +628,7 @@ impl Model {
     ) -> Result<(), Refusal> {
         let permitted = self.permit(process, page, Intent::Write);
         if let Err(Refusal::Protected(page)) = permitted {
-            // What was not there may be from now on, as a page that is new (Linux 7.2 `mm/memory.c`, `do_anonymous_page`,
-            // `set_pte_range`).
-            self.blur_soft_dirty(process, page);
+            self.refuse_store(process, page);
         }
         permitted?;
         self.mapped(process, page)?.stored();
@@ -641,6 +646,34 @@ impl Model {
             store(otherwise, offset, value);
         }
         Ok(())
+    }
+
+    /// A watcher refuses a store. What was not there may be from now on, as a page that is new, and a private page of an
+    /// object as a copy (Linux 7.2 `mm/memory.c`, `do_anonymous_page`, `set_pte_range`, `do_cow_fault`).
+    fn refuse_store(&mut self, process: usize, page: u64) {
+        self.blur_soft_dirty(process, page);
+        if let Ok(mapped) = self.mapped(process, page) {
+            let is_private = matches!(mapped.source, Source::Private { .. });
+            mapped.may_have_copied = is_private && mapped.own.is_none();
+        }
+    }
+
+    /// Pages of an object that a refused store of the last step may have copied.
+    pub fn may_have_copied(&self, process: usize) -> impl Iterator<Item = u64> + '_ {
+        let pages = self.spaces[&process].pages.iter();
+        pages
+            .filter(|(_, mapped)| mapped.may_have_copied)
+            .map(|(&page, _)| page)
+    }
+
+    /// Whether a refused store of the last step copied a page: what is stored in the object later does not show there.
+    pub fn copied(&mut self, process: usize, page: u64, has_copied: bool) {
+        if let Ok(mapped) = self.mapped(process, page) {
+            mapped.may_have_copied = false;
+        }
+        if has_copied {
+            self.own(process, page);
+        }
     }
 
     /// Whether a page, which is mapped, may be seen to contain `bytes` from `offset` on. Where it might have been

@@ -383,7 +383,8 @@ impl Tally {
     }
 }
 
-/// When a search ends: after so long, or so many operations.
+/// When one thread's search ends: after so long, or so many operations of its own, so that a seed makes the same
+/// scripts however the threads take turns.
 #[derive(Clone, Copy)]
 struct End {
     at: Option<Instant>,
@@ -409,6 +410,7 @@ fn search(stream: u64, end: End, folder: &Path, tally: &Mutex<Tally>) {
     let mut runner = TestRunner::new_with_rng(config, rng);
     let strategy = script(80);
     let mut shown = Instant::now();
+    let mut done = 0;
     for number in 0.. {
         let mut tree = strategy.new_tree(&mut runner).expect("a script");
         let way = number % WAYS;
@@ -435,17 +437,22 @@ fn search(stream: u64, end: End, folder: &Path, tally: &Mutex<Tally>) {
             std::fs::write(folder.join(name), text).expect("kept");
         }
         let mut tally = tally.lock().expect("no panic");
-        tally.count(&tree.current());
+        let script = tree.current();
+        done += script.0.len() as u64;
+        tally.count(&script);
         tally.failures += u64::from(found.is_some());
         if shown.elapsed() > Duration::from_secs(30) {
             shown = Instant::now();
             tally.print();
         }
-        if end.is_reached(tally.steps) {
+        if end.is_reached(done) {
             return;
         }
     }
 }
+
+/// Threads that search, each in scripts of its own.
+const THREADS: u64 = 2;
 
 /// For `cargo xtask fuzz --against model`: as many minutes or operations, from such a seed, as the environment says, or
 /// one script.
@@ -463,12 +470,12 @@ fn as_long_as_asked() {
     let start = Instant::now();
     let end = End {
         at: minutes.map(|minutes| start + Duration::from_secs_f64(minutes * 60.0)),
-        operations,
+        operations: operations.map(|operations| operations.div_ceil(THREADS)),
     };
     let tally = Mutex::new(Tally::default());
     std::panic::set_hook(Box::new(|_| {}));
     std::thread::scope(|scope| {
-        for thread in 0..2 {
+        for thread in 0..THREADS {
             let (folder, tally) = (Path::new(&folder), &tally);
             scope.spawn(move || search(seed * 1000 + thread, end, folder, tally));
         }

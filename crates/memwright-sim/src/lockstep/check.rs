@@ -21,6 +21,7 @@ impl Lockstep {
         let numbers: Vec<usize> = self.processes.keys().copied().collect();
         for number in numbers {
             self.find_gone(number);
+            self.find_copied(number);
             self.spread_soft_dirty(number);
         }
         for (&number, process) in &self.processes {

@@ -4,7 +4,7 @@ use memwright::space::{FolioSplit, Sight};
 use memwright::track::{Categories, Scan};
 use memwright::uffd::{self, Watch, WatchError, WatchModes};
 use memwright::{AdviseError, AreaFlags};
-use memwright_table::{Bits, CpuId, Entry, Page, PageRange, VirtAddr};
+use memwright_table::{Bits, CpuId, Entry, FrameKind, Page, PageRange, VirtAddr};
 
 use super::kinds::{Kind, agree, disagree};
 use super::{Difference, Lockstep, address, bytes};
@@ -222,6 +222,26 @@ impl Lockstep {
             if !is_there {
                 self.model.went(process, page);
             }
+        }
+    }
+
+    /// Which private pages of objects a refused store copied, though nothing was stored in them.
+    pub(super) fn find_copied(&mut self, process: usize) {
+        let pages: Vec<u64> = self.model.may_have_copied(process).collect();
+        for page in pages {
+            let frames = self.host.frames();
+            let table = self.processes[&process].space().table();
+            let mut cursor = table.look(PageRange::single(Page::new(page)));
+            let entry = cursor.next_filled().map(|extent| extent.entry);
+            let has_copied = match entry {
+                Some(Entry::Present(page)) => matches!(
+                    frames.kind(page.frame),
+                    FrameKind::Anonymous | FrameKind::Merged
+                ),
+                Some(Entry::Swapped(_) | Entry::Migrating(_)) => true,
+                Some(Entry::Empty | Entry::Marker(_)) | None => false,
+            };
+            self.model.copied(process, page, has_copied);
         }
     }
 
