@@ -37,6 +37,21 @@ const PERSONALITY: &[(&str, &str, &str)] = &[
         "Instructions that the kernel retired since boot, without those spent on tracing, on the account itself and on waiting for input.",
     ),
     (
+        "locks_contended",
+        "locks: contended",
+        "Waits for a lock, or for another thing that another CPU did. With several CPUs.",
+    ),
+    (
+        "locks_halted",
+        "locks: waiters halted",
+        "Of these, waits that became long and in which the CPU halted, until the holder or a timer woke it.",
+    ),
+    (
+        "flush_waits_halted",
+        "flushes: waits that halted",
+        "Waits for other CPUs' invalidations that became long and in which the CPU halted, until the last of those CPUs woke it. With several CPUs.",
+    ),
+    (
         "processes",
         "processes",
         "Processes that were started, PROGRAM included and the reaper not.",

@@ -158,6 +158,14 @@ pub fn arm_again(cpu: &PerCpu) {
     arm(cpu.deadline.load(Ordering::Relaxed));
 }
 
+/// Halts this CPU until an interrupt comes, `limit` nanoseconds at most. Its deadline stays what it was.
+pub fn nap(cpu: &PerCpu, limit: u32) {
+    let left = timer_ticks(cpu.deadline.load(Ordering::Relaxed), now());
+    apic::set_timer(if left == 0 { limit } else { left.min(limit) });
+    arch::wait_for_interrupt();
+    arm_again(cpu);
+}
+
 /// Notes the timer's interrupt. Returns whether the deadline has come; if not, the timer goes on.
 pub fn timer_fired(cpu: &PerCpu) -> bool {
     let deadline = cpu.deadline.load(Ordering::Relaxed);

@@ -313,7 +313,8 @@ fn trap_of(cpu: &percpu::PerCpu, number: u8, error: u64, rip: u64) -> Option<Tra
             Some(Trap::Reschedule)
         }
         // `INVALIDATE` does not leave user mode.
-        vector::HOLD => {
+        // A wake that comes late ended a wait that something else had ended.
+        vector::HOLD | vector::WAKE => {
             ipi::taken(cpu, number);
             None
         }

@@ -1,4 +1,4 @@
-//! Interrupts between CPUs: look at the run queue, forget translations, stand still.
+//! Interrupts between CPUs: look at the run queue, forget translations, stand still, end a halt.
 //!
 //! # Who answers when
 //! The kernel runs with interrupts disabled, so an interrupt strikes a CPU in user mode, or while it
@@ -20,17 +20,25 @@
 //!   are seen by every walk through the root.
 //! - A CPU that is being started has loaded the kernel's own table and is asked about no other.
 //!
-//! # Why nobody waits for ever
-//! Who waits for an answer, a lock, or for others to stand still does so by [`relax`], which
-//! answers. A CPU that stands still answers too: the interrupt wakes it. What neither waits nor
-//! returns to user mode nor idles is a kernel that hangs.
+//! # Why no CPU waits for ever
+//! A CPU that waits for an answer, a lock, or for others to stand still does so by [`relax`], which
+//! answers, or by [`halt`]. A CPU that halts or stands still answers too: the interrupt ends its HLT. What
+//! neither waits nor returns to user mode nor idles is a kernel that hangs.
+//!
+//! # Why no wake is lost
+//! A CPU announces that it halts, looks again at what it waits for, and halts, all with interrupts
+//! disabled up to the STI right before the HLT. An interrupt of [`wake`] that comes after the announcement is pending
+//! by then, or ends the HLT. What else comes during a halt (the end of a time slice, a kick, control
+//! bytes) is noted, and [`resume`] interrupts the CPU with it again once its wait is over: not
+//! before, or it would end the next halt of the same wait at once.
 
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-use memwright_kernel_logic::shootdown::{Order, Shootdown};
+use memwright_kernel_logic::shootdown::{Order, Shootdown, Wait};
 use memwright_linux::host::InterruptKind;
 use memwright_table::Frame;
 use memwright_table::machine::Invalidation;
+use memwright_table::sync::{SPINS, stat};
 
 use crate::machine::invalidate_here;
 use crate::percpu::{self, PerCpu};
@@ -70,15 +78,57 @@ fn answer(index: usize) {
 }
 
 fn forget(index: usize) {
-    SHOOTDOWN.serve(index, |order| {
-        if order.root == KERNEL_ROOT {
-            tlb::invalidate_kernel();
-        } else if arch::root_address() == order.root {
-            order.what.iter().for_each(invalidate_here);
-        } else {
-            tlb::forget(Frame::new((order.root / 4096) as u32));
-        }
-    });
+    SHOOTDOWN.serve(
+        index,
+        |order| {
+            if order.root == KERNEL_ROOT {
+                tlb::invalidate_kernel();
+            } else if arch::root_address() == order.root {
+                order.what.iter().for_each(invalidate_here);
+            } else {
+                tlb::forget(Frame::new((order.root / 4096) as u32));
+            }
+        },
+        wake,
+    );
+}
+
+/// Halts this CPU in a wait, until any interrupt comes or, with a limit, for as many nanoseconds; then
+/// answers what other CPUs ask of it. The CPU may hold locks, and interrupts are enabled while it is halted:
+/// their handlers take none. The time counts as idle.
+#[cold]
+pub fn halt(limit: Option<u32>) {
+    let cpu = percpu::current();
+    let start = clock::ticks();
+    match limit {
+        Some(limit) => clock::nap(cpu, limit),
+        None => arch::wait_for_interrupt(),
+    }
+    percpu::add(&cpu.idle_ticks, clock::ticks() - start);
+    answer(this_index());
+}
+
+/// Ends the [`halt`] of CPU `index`.
+pub fn wake(index: usize) {
+    apic::send(percpu::apic_id(index), vector::WAKE);
+}
+
+/// The wait in which this CPU halted is over.
+pub fn resume() {
+    remind(percpu::current());
+}
+
+/// How a CPU waits for others to forget translations.
+struct ForAnswers;
+
+impl Wait for ForAnswers {
+    fn spin(&mut self) {
+        relax();
+    }
+
+    fn halt(&mut self) {
+        halt(None);
+    }
 }
 
 /// Makes `targets` (a bit for each CPU) forget translations of `root`, and waits until they have.
@@ -88,7 +138,10 @@ pub fn invalidate(targets: u64, root: u64, what: &[Invalidation]) {
     if targets != 0 {
         let order = Order { root, what };
         let interrupt = |target| apic::send(percpu::apic_id(target), vector::INVALIDATE);
-        SHOOTDOWN.ask(index, targets, &order, interrupt, relax);
+        if SHOOTDOWN.ask(index, targets, &order, interrupt, SPINS, &mut ForAnswers) {
+            stat::count_wait(stat::Waits::FlushHalted);
+            resume();
+        }
     }
 }
 
@@ -119,7 +172,7 @@ pub fn asked_to_forget(cpu: &PerCpu) {
     forget(cpu.index.load(Ordering::Relaxed) as usize);
 }
 
-/// Takes an interrupt from another CPU: `RESCHEDULE`, `INVALIDATE` or `HOLD`. Who looks at the run
+/// Takes an interrupt from another CPU: `RESCHEDULE`, `INVALIDATE`, `HOLD` or `WAKE`. Who looks at the run
 /// queue is the caller's business.
 pub fn taken(cpu: &PerCpu, number: u8) {
     apic::acknowledge();
@@ -193,8 +246,8 @@ pub const MISSED_RESCHEDULE: u32 = 1;
 /// In [`PerCpu::missed`]: somebody must look at the control bytes.
 pub const MISSED_CONTROL: u32 = 2;
 
-/// Interrupts this CPU again for what came while it slept where nobody looks at it: in
-/// a wait for input, or standing still.
+/// Interrupts this CPU again for what came while it was halted where nothing looks at it: in
+/// a wait for input or for another CPU, or standing still.
 pub fn remind(cpu: &PerCpu) {
     let missed = cpu.missed.load(Ordering::Relaxed);
     cpu.missed.store(0, Ordering::Relaxed);

@@ -39,6 +39,9 @@ pub fn handle() -> memwright_linux::M {
 pub static HOOKS: Hooks = Hooks {
     relax: ipi::relax,
     cpu: || percpu::current().index.load(Ordering::Relaxed) as usize,
+    halt: ipi::halt,
+    wake: ipi::wake,
+    resume: ipi::resume,
     step: None,
 };
 

@@ -13,6 +13,10 @@ use alloc::{
     string::{String, ToString},
 };
 use core::fmt::Write;
+use memwright_table::{
+    Machine as _,
+    sync::stat::{self, Waits},
+};
 
 /// Calls that the account lists: stubs by name, and calls that are missing.
 pub struct CallCounts {
@@ -95,9 +99,21 @@ pub fn lines(kernel: &Kernel) -> String {
         "memory_kills",
         kernel.memory_kills.load(Ordering::Relaxed),
     );
+    if kernel.memory.frames().machine().cpu_count() > 1 {
+        for (name, waits) in WAITS {
+            line(&mut out, name, stat::waits(waits));
+        }
+    }
     kernel.calls.write(&mut out);
     out
 }
+
+/// Rows about waits of one CPU for another.
+const WAITS: [(&str, Waits); 3] = [
+    ("locks_contended", Waits::Contended),
+    ("locks_halted", Waits::Halted),
+    ("flush_waits_halted", Waits::FlushHalted),
+];
 
 /// Writes what has been counted so far, for the report of a failure: waits for no lock and allocates
 /// nothing.

@@ -245,6 +245,10 @@ impl Drop for RunningOn {
 static HOOKS: sync::Hooks = sync::Hooks {
     relax: std::thread::yield_now,
     cpu: || usize::from(CURRENT.get()),
+    // A scheduler that owns every choice has halted the thread before; without one it looks again at once.
+    halt: |_| std::thread::yield_now(),
+    wake: |_| (),
+    resume: || (),
     step: Some(step),
 };
 

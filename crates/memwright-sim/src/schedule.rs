@@ -209,6 +209,8 @@ enum Status {
     Ready,
     /// It found what it waits for not yet there.
     Waiting,
+    /// Its CPU, this one, halts until another one wakes it.
+    Halted(usize),
     /// It has ended.
     Ended,
 }
@@ -224,6 +226,8 @@ struct State {
     deviations: u32,
     /// Waits since anybody did anything else.
     waits: usize,
+    /// CPUs that were woken when they did not halt: a bit for each. Their next halts end at once.
+    woken: u64,
     failure: Option<String>,
     turns: Vec<(usize, Point)>,
 }
@@ -256,6 +260,39 @@ impl State {
             "the same turns led to other steps: choice {made} was {choice:?} and is among {among}"
         );
         usize::from(choice.taken)
+    }
+
+    /// The CPU of `thread` halts, unless it was woken before.
+    fn halt(&mut self, thread: usize, cpu: usize) {
+        let bit = 1 << cpu;
+        if self.woken & bit == 0 {
+            self.status[thread] = Status::Halted(cpu);
+        }
+        self.woken &= !bit;
+    }
+
+    fn wake(&mut self, cpu: usize) {
+        let halted = self
+            .status
+            .iter_mut()
+            .find(|status| **status == Status::Halted(cpu));
+        match halted {
+            Some(status) => *status = Status::Ready,
+            None => self.woken |= 1 << cpu,
+        }
+    }
+
+    /// A CPU that halts, if no other can wake it.
+    fn lost(&self) -> Option<usize> {
+        let mut lost = None;
+        for status in &self.status {
+            match *status {
+                Status::Ready | Status::Waiting => return None,
+                Status::Halted(cpu) => lost = Some(cpu),
+                Status::Ended => {}
+            }
+        }
+        lost
     }
 
     /// Decides who goes on after `thread`, which is at a step or waits or has ended.
@@ -371,7 +408,10 @@ impl<S> Run<S> {
         state.waits = 0;
         match played {
             Err(thrown) if !thrown.is::<Ended>() => self.fail(&mut state, words(&*thrown)),
-            Ok(()) if state.failure.is_none() => self.pass(state, thread),
+            Ok(()) if state.failure.is_none() => match state.lost() {
+                Some(cpu) => self.fail(&mut state, not_woken(cpu)),
+                None => self.pass(state, thread),
+            },
             Ok(()) | Err(_) => {}
         }
     }
@@ -400,15 +440,38 @@ impl<S: Send + Sync> Ask for Run<S> {
         } else {
             state.waits = 0;
         }
-        if matches!(point, Point::Sync(sync::Step::Unlock(_))) {
-            for status in &mut state.status {
-                if *status == Status::Waiting {
-                    *status = Status::Ready;
+        match point {
+            Point::Sync(sync::Step::Unlock(_)) => {
+                for status in &mut state.status {
+                    if *status == Status::Waiting {
+                        *status = Status::Ready;
+                    }
                 }
             }
+            Point::Sync(sync::Step::Halt(cpu)) => state.halt(thread, cpu),
+            Point::Sync(sync::Step::Wake(cpu)) => state.wake(cpu),
+            Point::Sync(
+                sync::Step::Lock(_)
+                | sync::Step::Entry
+                | sync::Step::Wait
+                | sync::Step::Invalidate
+                | sync::Step::Announce,
+            )
+            | Point::Access
+            | Point::Arrival
+            | Point::Load => {}
+        }
+        if let Some(cpu) = state.lost() {
+            self.fail(&mut state, not_woken(cpu));
+            drop(state);
+            resume_unwind(Box::new(Ended));
         }
         self.pass(state, thread);
     }
+}
+
+fn not_woken(cpu: usize) -> String {
+    format!("CPU {cpu} halts, and no CPU is left that could wake it")
 }
 
 /// What was thrown.
@@ -432,6 +495,7 @@ fn run<S: Send + Sync + 'static>(
         turn: None,
         deviations: 0,
         waits: 0,
+        woken: 0,
         failure: None,
         turns: Vec::new(),
     };

@@ -47,6 +47,8 @@ mistakes! {
     ZapIgnoresPending "zap-ignores-pending" "A removal that finds the page gone does not await its flush."
     ForkIgnoresPending "fork-ignores-pending" "A fork that finds the right to write gone does not await its flush."
     ElideIgnoresPending "elide-ignores-pending" "A clear accessed bit is believed while its flush is pending."
+    // Waits.
+    HaltUnchecked "halt-unchecked" "A CPU that has announced that it halts for a lock does not look again whether the lock was released meanwhile."
     // Entries.
     LoseDirty "lose-dirty" "A protection change clears the dirty bit."
     RebuildEntry "rebuild-entry" "A protection change stores what it read before, over what hardware set meanwhile."

@@ -34,6 +34,7 @@ pub const MUTANTS: &[Mutant] = &[
     mutant("zap-ignores-pending", "pending", "a_removal_that_finds_nothing_completes_the_removal_before"),
     mutant("fork-ignores-pending", "pending", "a_copy_completes_the_protection_change_before"),
     mutant("elide-ignores-pending", "pending", "a_removal_completes_the_clearing_of_the_accessed_bit"),
+    mutant("halt-unchecked", "interleavings", "wait::a_writer_wakes_the_next"),
     mutant("lose-dirty", "interleavings", "protect::protect_and_first_write"),
     mutant("rebuild-entry", "interleavings", "protect::protect_and_first_write"),
     mutant("fill-unlocked", "interleavings", "fault::fault_and_fault"),

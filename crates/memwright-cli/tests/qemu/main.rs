@@ -8,6 +8,7 @@ mod bench;
 mod busybox;
 mod codes;
 mod cpus;
+mod crowd;
 mod debian;
 #[path = "../elsewhere/mod.rs"]
 mod elsewhere;
@@ -37,6 +38,7 @@ fn main() {
     let mut trials: Vec<Trial> = Vec::new();
     trials.extend(programs::trials());
     trials.extend(cpus::trials());
+    trials.extend(crowd::trials());
     trials.extend(rounds::trials());
     trials.extend(scale::trials());
     trials.extend(bench::trials());

@@ -3,7 +3,10 @@
 //! Every CPU has one request, which is in use while it waits, and one word of others that ask
 //! it: a bit for each. Who asks writes its request, sets its bit at every target, interrupts those
 //! whose word was empty (whoever made it non-empty interrupts them anyway) and waits until each
-//! target has crossed itself out of the request. While it waits it serves the others, so that CPUs
+//! target has crossed itself out of the request. After a while it halts, having said so by a bit of its own
+//! in the request: the last target that crosses itself out finds that bit alone, and wakes it. The target's one
+//! atomic operation crosses itself out and reads the bit, so no wake is lost: the CPU that asks sees the
+//! request empty when it sets its bit, or the last target sees the bit. While it waits it serves the others, so that CPUs
 //! that ask each other at the same time all come through; and because a CPU that waits asks nobody
 //! else, one request per CPU is enough. Nothing is allocated: the request points to the list of what
 //! shall be forgotten, where the CPU that asks has it.
@@ -31,10 +34,19 @@ pub struct Order<'a> {
     pub what: &'a [Invalidation],
 }
 
+/// How a CPU waits for its targets; in each step it serves others.
+pub trait Wait {
+    /// One step of spinning.
+    fn spin(&mut self);
+
+    /// Halts until [`wake`](Shootdown::serve) or any interrupt.
+    fn halt(&mut self);
+}
+
 /// The request of one CPU.
 #[repr(align(64))]
 struct Request {
-    /// Targets that have not served it yet.
+    /// Targets that have not served it yet, and the bit of the CPU that asks while it halts.
     left: AtomicU64,
     root: AtomicU64,
     /// Where `what` is, for as long as a target is left.
@@ -75,16 +87,17 @@ impl Shootdown {
     }
 
     /// Asks `targets`, a bit for each CPU, and returns when all of them have served. `cpu`, the one that
-    /// asks, is not among them. `interrupt` makes a target look at its word soon; `wait` is one step of
-    /// waiting, in which this CPU serves others.
+    /// asks, is not among them. `interrupt` makes a target look at its word soon. It waits for `spins` steps
+    /// of spinning at most, then halts. Returns whether it halted.
     pub fn ask(
         &self,
         cpu: usize,
         targets: u64,
         order: &Order<'_>,
         mut interrupt: impl FnMut(usize),
-        mut wait: impl FnMut(),
-    ) {
+        spins: u32,
+        wait: &mut impl Wait,
+    ) -> bool {
         let request = &self.requests[cpu];
         request.root.store(order.root, Ordering::Relaxed);
         request.count.store(order.what.len(), Ordering::Relaxed);
@@ -102,9 +115,19 @@ impl Shootdown {
                 interrupt(target);
             }
         }
-        while request.left.load(Ordering::Acquire) != 0 {
-            wait();
+        for _ in 0..spins {
+            if request.left.load(Ordering::Acquire) == 0 {
+                return false;
+            }
+            wait.spin();
         }
+        let own = 1 << cpu;
+        let halts = request.left.fetch_or(own, Ordering::AcqRel) != 0;
+        while request.left.load(Ordering::Acquire) != own {
+            wait.halt();
+        }
+        request.left.store(0, Ordering::Relaxed);
+        halts
     }
 
     /// Whether somebody asks `cpu`.
@@ -113,12 +136,18 @@ impl Shootdown {
         self.asked[cpu].0.load(Ordering::Relaxed) != 0
     }
 
-    /// Serves everybody who asks `cpu`, on it: `forget` drops the translations. May be interrupted by
-    /// itself: each bit is taken once.
-    pub fn serve(&self, cpu: usize, mut forget: impl FnMut(&Order<'_>)) {
+    /// Serves every CPU that asks `cpu`, on it: `forget` drops the translations, `wake` wakes a CPU that
+    /// halts until all its targets have served. May be interrupted by itself: each bit is taken once.
+    pub fn serve(
+        &self,
+        cpu: usize,
+        mut forget: impl FnMut(&Order<'_>),
+        mut wake: impl FnMut(usize),
+    ) {
         let mut askers = self.asked[cpu].0.swap(0, Ordering::SeqCst);
         while askers != 0 {
-            let request = &self.requests[askers.trailing_zeros() as usize];
+            let asker = askers.trailing_zeros() as usize;
+            let request = &self.requests[asker];
             askers &= askers - 1;
             let first = request.first.load(Ordering::Relaxed);
             // SAFETY: whoever set the bit that was taken published a borrowed slice before, and waits in `ask`,
@@ -127,29 +156,48 @@ impl Shootdown {
                 unsafe { slice::from_raw_parts(first, request.count.load(Ordering::Relaxed)) };
             let root = request.root.load(Ordering::Relaxed);
             forget(&Order { root, what });
-            request.left.fetch_and(!(1 << cpu), Ordering::Release);
+            let left = request.left.fetch_and(!(1 << cpu), Ordering::Release);
+            if left == 1 << cpu | 1 << asker {
+                wake(asker);
+            }
         }
     }
 
     /// The CPUs that `cpu` waits for: a bit for each.
     pub fn waits_for(&self, cpu: usize) -> u64 {
-        self.requests[cpu].left.load(Ordering::Relaxed)
+        self.requests[cpu].left.load(Ordering::Relaxed) & !(1 << cpu)
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Order, Shootdown};
+    use super::{Order, Shootdown, Wait};
     use memwright_table::addr::{Page, PageSize};
     use memwright_table::machine::Invalidation;
-    use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-    use std::thread;
+    use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+    use std::sync::{Barrier, OnceLock};
+    use std::thread::{self, Thread};
 
     fn page(number: u64) -> Invalidation {
         Invalidation::Pages {
             first: Page::new(number),
             count: 1,
             stride: PageSize::Size4K,
+        }
+    }
+
+    /// Calls `serve` in each step; halts by parking the thread.
+    struct Serving<F>(F);
+
+    impl<F: FnMut()> Wait for Serving<F> {
+        fn spin(&mut self) {
+            (self.0)();
+            thread::yield_now();
+        }
+
+        fn halt(&mut self) {
+            thread::park();
+            (self.0)();
         }
     }
 
@@ -162,43 +210,80 @@ mod tests {
             let mut interrupted = Vec::new();
             let mut seen = 0;
             let serve = || {
-                shootdown.serve(1, |got| {
+                let forget = |got: &Order<'_>| {
                     assert_eq!(*got, order);
                     seen += 1;
-                });
+                };
+                shootdown.serve(1, forget, |_| panic!("no CPU halts"));
             };
-            shootdown.ask(0, 0b10, &order, |cpu| interrupted.push(cpu), serve);
-            assert_eq!((interrupted, seen), (vec![1], 1));
+            let wait = &mut Serving(serve);
+            let halted = shootdown.ask(0, 0b10, &order, |cpu| interrupted.push(cpu), 2, wait);
+            assert_eq!((interrupted, seen, halted), (vec![1], 1, false));
             assert!(!shootdown.is_asked(1) && shootdown.waits_for(0) == 0);
         }
     }
 
-    /// Every CPU asks all others at once, many times, and serves only while it waits or between.
+    /// The second of two targets serves while the CPU that asks halts.
+    struct SecondServes<'a>(&'a Shootdown, Vec<usize>);
+
+    impl Wait for SecondServes<'_> {
+        fn spin(&mut self) {
+            self.0.serve(1, |_| (), |cpu| self.1.push(cpu));
+        }
+
+        fn halt(&mut self) {
+            assert_eq!(self.0.waits_for(0), 0b100, "the first has served");
+            self.0.serve(2, |_| (), |cpu| self.1.push(cpu));
+        }
+    }
+
     #[test]
-    fn everybody_asks_everybody() {
-        const CPUS: usize = 6;
-        const ROUNDS: u64 = 2_000;
+    fn the_last_target_wakes_a_cpu_that_halts() {
         let shootdown = Shootdown::new();
-        // What each CPU was told last by each other: plain stores, ordered by the shootdown alone.
-        let told: [[AtomicU64; CPUS]; CPUS] = Default::default();
+        let order = Order {
+            root: 4096,
+            what: &[Invalidation::All],
+        };
+        let mut wait = SecondServes(&shootdown, Vec::new());
+        assert!(shootdown.ask(0, 0b110, &order, |_| (), 3, &mut wait));
+        assert_eq!((wait.1, shootdown.waits_for(0)), (vec![0], 0));
+    }
+
+    /// Every CPU asks all others at once, many times, and serves only while it waits or between. A CPU that
+    /// halts sleeps until it is interrupted or woken: a lost wake would leave it there.
+    #[test]
+    fn all_ask_all() {
+        for spins in [0, 1, 50] {
+            ask_all(spins);
+        }
+    }
+
+    fn ask_all(spins: u32) {
+        const CPUS: usize = 6;
+        const ROUNDS: u64 = 700;
+        let shootdown = Shootdown::new();
+        // What each CPU was asked last by each other: plain stores, ordered by the shootdown alone.
+        let asked: [[AtomicU64; CPUS]; CPUS] = Default::default();
         let done = AtomicUsize::new(0);
-        let interrupts: [AtomicBool; CPUS] = Default::default();
+        let threads: [OnceLock<Thread>; CPUS] = Default::default();
+        let all_there = Barrier::new(CPUS);
+        let interrupt = |target: usize| threads[target].get().expect("there").unpark();
         thread::scope(|scope| {
             for cpu in 0..CPUS {
-                let (shootdown, told, done, interrupts) = (&shootdown, &told, &done, &interrupts);
+                let (shootdown, asked, done) = (&shootdown, &asked, &done);
+                let (threads, all_there, interrupt) = (&threads, &all_there, &interrupt);
                 scope.spawn(move || {
+                    threads[cpu].set(thread::current()).expect("once");
+                    all_there.wait();
                     let serve = || {
-                        if interrupts[cpu].swap(false, Ordering::Relaxed) || shootdown.is_asked(cpu)
-                        {
-                            shootdown.serve(cpu, |got| {
-                                let asker = got.root as usize;
-                                let [Invalidation::Pages { first, .. }] = got.what else {
-                                    panic!("another order");
-                                };
-                                told[cpu][asker].store(first.number(), Ordering::Relaxed);
-                            });
-                        }
-                        thread::yield_now();
+                        let forget = |got: &Order<'_>| {
+                            let asker = got.root as usize;
+                            let [Invalidation::Pages { first, .. }] = got.what else {
+                                panic!("another order");
+                            };
+                            asked[cpu][asker].store(first.number(), Ordering::Relaxed);
+                        };
+                        shootdown.serve(cpu, forget, interrupt);
                     };
                     for round in 1..=ROUNDS {
                         let targets = ((1 << CPUS) - 1) & !(1 << cpu);
@@ -206,10 +291,9 @@ mod tests {
                             root: cpu as u64,
                             what: &[page(round)],
                         };
-                        let interrupt =
-                            |target: usize| interrupts[target].store(true, Ordering::Relaxed);
-                        shootdown.ask(cpu, targets, &order, interrupt, serve);
-                        for (other, row) in told.iter().enumerate() {
+                        let wait = &mut Serving(serve);
+                        shootdown.ask(cpu, targets, &order, interrupt, spins, wait);
+                        for (other, row) in asked.iter().enumerate() {
                             if other != cpu {
                                 assert_eq!(row[cpu].load(Ordering::Relaxed), round);
                             }
@@ -218,6 +302,7 @@ mod tests {
                     done.fetch_add(1, Ordering::Relaxed);
                     while done.load(Ordering::Relaxed) < CPUS {
                         serve();
+                        thread::yield_now();
                     }
                 });
             }

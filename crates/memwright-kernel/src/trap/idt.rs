@@ -33,6 +33,8 @@ pub mod vector {
     pub const INVALIDATE: u8 = 0x24;
     /// Another CPU asks this one to stand still, or lets it go on.
     pub const HOLD: u8 = 0x25;
+    /// Another CPU ends this one's halt in a wait.
+    pub const WAKE: u8 = 0x26;
     /// Where the legacy controllers would deliver, were they not masked.
     pub const LEGACY: u8 = 0xe0;
     /// What the local APIC delivers when it has nothing to deliver; wants no acknowledgement.

@@ -1,6 +1,6 @@
 //! Exceptions and interrupts that strike in the kernel itself.
 //!
-//! Interrupts come only while a CPU idles, waits for input or stands still; page faults on user addresses only from the user-copy
+//! Interrupts come only while a CPU idles, halts in a wait, waits for input or stands still; page faults on user addresses only from the user-copy
 //! routines. Anything else is a mistake of the kernel and ends the run with a report.
 
 use memwright_linux::host::InterruptKind;
@@ -83,7 +83,7 @@ extern "C" fn kernel_trap(frame: &mut TrapFrame) {
             ipi::taken(cpu, number);
             cpu.miss(ipi::MISSED_RESCHEDULE);
         }
-        vector::INVALIDATE | vector::HOLD => {
+        vector::INVALIDATE | vector::HOLD | vector::WAKE => {
             ipi::taken(cpu, number);
         }
         // It only wakes the CPU, which waits for input.

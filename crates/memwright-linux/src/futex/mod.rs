@@ -32,7 +32,7 @@ use crate::{
     M,
     kernel::Kernel,
     process::Thread,
-    sync::{Lock, LockGuard, Rank, relax},
+    sync::{Lock, LockGuard, Rank, Wait},
 };
 use alloc::{sync::Arc, vec::Vec};
 use key::Key;
@@ -95,6 +95,7 @@ impl Futexes {
         if first == second {
             return (self.lock(first), None);
         }
+        let mut wait = Wait::new();
         loop {
             let low = self.lock(first.min(second));
             if let Some(high) = self.buckets[first.max(second) as usize].waiters.try_lock() {
@@ -105,7 +106,7 @@ impl Futexes {
                 };
             }
             drop(low);
-            relax();
+            wait.turn();
         }
     }
 }

@@ -17,5 +17,6 @@ mod protect;
 mod support;
 mod swap;
 mod unmap;
+mod wait;
 mod watch;
 mod world;

@@ -44,7 +44,7 @@ use rust_alloc::vec::Vec;
 
 use crate::addr::{CpuId, Frame, FrameRange};
 use crate::machine::Machine;
-use crate::sync::{Lock, LockGuard, relax};
+use crate::sync::{Lock, LockGuard, Wait};
 use buddy::Buddy;
 pub(crate) use buddy::Metas;
 use cache::{BATCH, Cache};
@@ -347,8 +347,9 @@ impl<M: Machine> Frames<M> {
     /// One frame, when another CPU has done with its cache: all that is free may be there.
     #[cold]
     fn allocate_later(&self, kind: FrameKind) -> Result<Frame, OutOfFrames> {
+        let mut wait = Wait::new();
         loop {
-            relax();
+            wait.turn();
             let mut cache = self.cache().lock();
             let frame = match cache.pop(self.metas()) {
                 Some(frame) => Ok(frame),

@@ -6,7 +6,7 @@ use core::sync::atomic::Ordering;
 use super::{FrameKind, Frames, Meta, meta::State};
 use crate::addr::Frame;
 use crate::machine::Machine;
-use crate::sync::relax;
+use crate::sync::Wait;
 
 /// In the index of an anonymous page: the node of its last user that was seen, plus one. The rest is of a digest.
 const USER: u64 = 0xf;
@@ -150,11 +150,12 @@ impl<M: Machine> Frames<M> {
     /// reference has just gone.
     #[cold]
     fn share_in_folio(&self, frame: Frame) -> FrameRef<'_, M> {
+        let mut wait = Wait::new();
         while let Some(head) = self.folio_of(frame) {
             if self.try_share_whole(head) {
                 return FrameRef::from_raw(self, frame, true);
             }
-            relax();
+            wait.turn();
         }
         add_references(self.first(frame), 1);
         FrameRef::from_raw(self, frame, false)
@@ -313,12 +314,13 @@ impl<M: Machine> Frames<M> {
     /// whole is pinned, and held.
     #[inline]
     pub fn pin(&self, frame: Frame) {
+        let mut wait = Wait::new();
         while let Some(head) = self.folio_of(frame) {
             if self.try_share_whole(head) {
                 self.meta(head).pins.fetch_add(1, Ordering::AcqRel);
                 return;
             }
-            relax();
+            wait.turn();
         }
         self.first(frame).pins.fetch_add(1, Ordering::AcqRel);
     }

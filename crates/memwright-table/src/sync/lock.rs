@@ -1,4 +1,4 @@
-//! A spin lock with a rank.
+//! A spin lock with a rank, whose waiters nap after a while.
 
 use core::cell::UnsafeCell;
 use core::fmt;
@@ -7,7 +7,7 @@ use core::ops::{Deref, DerefMut};
 use core::sync::atomic::{AtomicU32, Ordering};
 
 use super::stat::{self, FREE, TAKEN};
-use super::{Rank, Step, Waiting, order, step};
+use super::{Halted, Rank, Step, Wait, order, step};
 
 /// The bare lock: one word, which may live in a frame's metadata. Its upper half belongs to the
 /// lock statistics ([`stat`](super::stat)).
@@ -28,7 +28,20 @@ impl RawLock {
         order::check(rank);
         step(Step::Lock(rank));
         if !self.take_expected() {
-            self.wait(rank);
+            self.wait(rank, None);
+        }
+        order::acquired(rank);
+    }
+
+    /// Like [`lock`](Self::lock), for a lock whose holder wakes the CPUs in `halted` after it has
+    /// released it.
+    #[inline]
+    #[track_caller]
+    pub(super) fn lock_halting(&self, rank: Rank, halted: &Halted) {
+        order::check(rank);
+        step(Step::Lock(rank));
+        if !self.take_expected() {
+            self.wait(rank, Some(halted));
         }
         order::acquired(rank);
     }
@@ -36,11 +49,11 @@ impl RawLock {
     /// The same for one of several locks of `rank` of which the caller holds one, that whoever holds several takes in the
     /// same order. Pair it with `unlock_beside`.
     #[track_caller]
-    pub(super) fn lock_beside(&self, rank: Rank) {
+    pub(super) fn lock_beside(&self, rank: Rank, halted: &Halted) {
         order::check_beside(rank);
         step(Step::Lock(rank));
         if !self.take_expected() {
-            self.wait(rank);
+            self.wait(rank, Some(halted));
         }
     }
 
@@ -108,14 +121,18 @@ impl RawLock {
         true
     }
 
+    /// Waits for the lock, and takes it. With `halted` its holder wakes the CPUs in there.
     #[cold]
-    fn wait(&self, rank: Rank) {
+    fn wait(&self, rank: Rank, halted: Option<&Halted>) {
         let mut waited = false;
-        let mut waiting = Waiting::new(rank);
+        let mut wait = Wait::for_lock(rank);
         loop {
             while self.is_locked() {
                 waited = true;
-                waiting.relax();
+                match halted {
+                    Some(halted) => wait.turn_until(halted, || !self.is_locked()),
+                    None => wait.turn(),
+                }
             }
             if self.try_take(rank, waited) {
                 return;
@@ -124,8 +141,9 @@ impl RawLock {
     }
 }
 
-/// A value behind a spin lock. Whoever waits serves invalidations meanwhile, through
-/// [`Hooks::relax`](super::Hooks).
+/// A value behind a spin lock, for sections of a few hundred instructions. A CPU that waits serves
+/// invalidations meanwhile, through [`Hooks::relax`](super::Hooks), and naps when the wait is long:
+/// the holder's CPU may be a virtual one that does not run.
 pub struct Lock<T: ?Sized> {
     rank: Rank,
     raw: RawLock,

@@ -3,12 +3,40 @@
 //! A machine installs [`Hooks`] once. With the feature `interleave` each step is handed to
 //! `Hooks::step`, so that a scheduler can own every choice in tests; without it `step` compiles
 //! to nothing.
+//!
+//! # How a wait ends
+//! No wait spins without bound: where CPUs are virtual, a CPU that spins burns the host core that the
+//! CPU it waits for may need. A [`Wait`] spins for `SPINS` turns of [`relax`] and then halts the CPU
+//! through [`Hooks::halt`], in one of two ways:
+//! - *A nap.* The wait ends with a store that wakes no CPU: the release of a [`RawLock`], the last
+//!   reader of a [`SpreadLock`] that leaves. A timer ends the nap. Naps grow from `FIRST_NAP` to
+//!   `LONGEST_NAP`, so that a short section costs its waiters little and a long one costs the
+//!   host little. The release stays one store.
+//! - *A halt until woken*, for what may be held long: the writer of a [`SpreadLock`]. The CPU
+//!   announces itself in the lock's set of halted CPUs, looks at the lock again, and halts; the
+//!   writer releases, then looks at the set and wakes the CPUs in it through [`Hooks::wake`]. Both
+//!   write before they look, with a full barrier between, so at least one of them sees the other.
+//!   A wake that comes between the look and the halt is not lost: it ends the halt.
+//!
+//! A halted CPU still serves the invalidations that other CPUs ask of it: their interrupt ends the
+//! halt, and the CPU answers before it halts again.
+//!
+//! # What may be held over a halt, and over a change of threads
+//! A halt gives the host core away, but not the CPU: the thread stays where it is. Any lock may
+//! be held over it, as over a spin. *No* lock may be held where a thread gives its CPU to another
+//! one, the address space's included ([`assert_none_held`] checks it in debug builds): its waiters
+//! halt their CPU, and if the CPU that halts is the one on which the holder would have to go on,
+//! neither ever does. An operation that wants to give way while it works on an address space
+//! releases the space's lock first and looks up its place again afterwards.
 
+mod halt;
 mod lock;
 mod order;
 mod spread;
 pub mod stat;
 
+pub(crate) use halt::Halted;
+pub use halt::{SPINS, Wait};
 pub use lock::{Lock, LockGuard, RawLock};
 pub use order::{Held, MAX_HELD, RANKS, Rank, assert_none_held, held};
 pub use spread::{SpreadLock, SpreadReadGuard, SpreadWriteGuard};
@@ -28,6 +56,12 @@ pub enum Step {
     Wait,
     /// It is about to invalidate translations.
     Invalidate,
+    /// It is about to name itself in a set of halted CPUs.
+    Announce,
+    /// This CPU is about to halt until another one wakes it.
+    Halt(usize),
+    /// It is about to wake this CPU.
+    Wake(usize),
 }
 
 /// What the machine does for this layer.
@@ -37,6 +71,14 @@ pub struct Hooks {
     pub relax: fn(),
     /// The number of the CPU that calls, below [`MAX_CPUS`](crate::addr::MAX_CPUS).
     pub cpu: fn() -> usize,
+    /// Halts the calling CPU until [`wake`](Hooks::wake) is called for it or, with a limit, for as
+    /// many nanoseconds. Serves invalidations as [`relax`](Hooks::relax) does, and may return early.
+    pub halt: fn(limit: Option<u32>),
+    /// Ends the halt of a CPU. If that CPU is not halted, its next halt may end at once.
+    pub wake: fn(cpu: usize),
+    /// A wait in which the calling CPU halted is over: what came meanwhile, and is not the wait's
+    /// business, is looked at.
+    pub resume: fn(),
     /// Called before each step, with the feature `interleave`.
     pub step: Option<fn(Step)>,
 }
@@ -44,6 +86,9 @@ pub struct Hooks {
 static DEFAULT_HOOKS: Hooks = Hooks {
     relax: core::hint::spin_loop,
     cpu: || 0,
+    halt: |_| core::hint::spin_loop(),
+    wake: |_| (),
+    resume: || (),
     step: None,
 };
 
@@ -77,37 +122,6 @@ pub fn cpu() -> usize {
 pub fn relax() {
     step(Step::Wait);
     (hooks().relax)();
-}
-
-/// A wait for a lock. In debug builds of a kernel it ends in a panic if nobody releases the lock: on a
-/// host a thread may sleep for as long as it likes.
-struct Waiting {
-    rank: Rank,
-    steps: u32,
-}
-
-impl Waiting {
-    /// Whether a wait may take too long.
-    const LIMITED: bool = cfg!(all(debug_assertions, not(any(test, feature = "std"))));
-    /// Steps after which the lock counts as lost: minutes, whatever a step costs.
-    const MOST: u32 = 1 << 28;
-
-    fn new(rank: Rank) -> Self {
-        Self { rank, steps: 0 }
-    }
-
-    /// One step.
-    fn relax(&mut self) {
-        if Self::LIMITED {
-            self.steps += 1;
-            assert!(
-                self.steps < Self::MOST,
-                "nobody releases a lock of rank {:?}",
-                self.rank
-            );
-        }
-        relax();
-    }
 }
 
 /// Marks a step of the calling thread of control.

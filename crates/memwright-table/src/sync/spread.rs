@@ -4,6 +4,9 @@
 //! in the word of its CPU. A writer takes the writers' lock, closes every word and waits for the
 //! readers counted there to leave. So faults in one address space write no common word (design
 //! rule 14), and a writer pays one atomic per CPU.
+//!
+//! Writers hold the lock over long operations. A CPU that waits for one halts until the writer has
+//! gone and wakes it. A writer that waits for readers naps: readers leave by one instruction.
 
 extern crate alloc as rust_alloc;
 
@@ -16,7 +19,7 @@ use core::sync::atomic::{AtomicU32, Ordering, fence};
 use rust_alloc::vec::Vec;
 
 use super::stat::{self, ALWAYS, TAG};
-use super::{Rank, RawLock, Step, Waiting, order, step};
+use super::{Halted, Rank, RawLock, Step, Wait, order, step};
 use crate::addr::CpuId;
 use crate::handle::{OutOfMemory, TryPush};
 
@@ -58,6 +61,8 @@ pub struct SpreadLock<T> {
     first: Word,
     /// Those of the CPUs from 1 on.
     others: Vec<Word>,
+    /// The CPUs that are halted until the writer has gone.
+    halted: Halted,
     value: UnsafeCell<T>,
 }
 
@@ -81,6 +86,7 @@ impl<T> SpreadLock<T> {
             writer: RawLock::new(),
             first: Word::new(),
             others,
+            halted: Halted::new(),
             value: UnsafeCell::new(value),
         })
     }
@@ -99,7 +105,7 @@ impl<T> SpreadLock<T> {
             index => &self.others[index - 1].0,
         };
         if word.fetch_add(READER, Ordering::Acquire) & stat::slow_bits() != 0 {
-            enter_slowly(self.rank, word);
+            enter_slowly(self.rank, word, &self.halted);
         }
         order::acquired(self.rank);
         SpreadReadGuard {
@@ -127,7 +133,7 @@ impl<T> SpreadLock<T> {
     #[inline]
     #[track_caller]
     pub fn write_as(&self, rank: Rank) -> SpreadWriteGuard<'_, T> {
-        self.writer.lock(rank);
+        self.writer.lock_halting(rank, &self.halted);
         self.close(rank, false)
     }
 
@@ -138,7 +144,7 @@ impl<T> SpreadLock<T> {
     /// In debug builds, unless a lock of this rank is held, and none of a later one.
     #[track_caller]
     pub fn write_beside(&self) -> SpreadWriteGuard<'_, T> {
-        self.writer.lock_beside(self.rank);
+        self.writer.lock_beside(self.rank, &self.halted);
         self.close(self.rank, true)
     }
 
@@ -186,23 +192,24 @@ impl<T> SpreadLock<T> {
 /// The readers of `word` came first.
 #[cold]
 fn wait_for_readers(rank: Rank, word: &AtomicU32) {
-    let mut waiting = Waiting::new(rank);
+    let mut wait = Wait::for_lock(rank);
     while word.load(Ordering::Acquire) & READERS != 0 {
-        waiting.relax();
+        wait.turn();
     }
 }
 
 /// This reader is counted in `word` already. If a writer came first, it leaves, and comes back
 /// when that one has gone.
 #[cold]
-fn enter_slowly(rank: Rank, word: &AtomicU32) {
+fn enter_slowly(rank: Rank, word: &AtomicU32, halted: &Halted) {
     let mut waited = false;
-    let mut waiting = Waiting::new(rank);
+    let mut wait = Wait::for_lock(rank);
+    let open = || word.load(Ordering::Relaxed) & CLOSED == 0;
     while word.load(Ordering::Acquire) & CLOSED != 0 {
         waited = true;
         word.fetch_sub(READER, Ordering::Release);
-        while word.load(Ordering::Relaxed) & CLOSED != 0 {
-            waiting.relax();
+        while !open() {
+            wait.turn_until(halted, open);
         }
         word.fetch_add(READER, Ordering::Acquire);
     }
@@ -288,18 +295,30 @@ impl<T> DerefMut for SpreadWriteGuard<'_, T> {
     }
 }
 
-impl<T> Drop for SpreadWriteGuard<'_, T> {
-    #[inline]
-    fn drop(&mut self) {
-        self.lock.first.open();
-        if !self.lock.others.is_empty() {
-            self.lock.open_others();
-        }
+impl<T> SpreadWriteGuard<'_, T> {
+    /// Releases the writers' lock.
+    #[inline(always)]
+    fn release(&self) {
         if self.beside {
             self.lock.writer.unlock_beside(self.rank);
         } else {
             self.lock.writer.unlock(self.rank);
         }
+    }
+}
+
+impl<T> Drop for SpreadWriteGuard<'_, T> {
+    #[inline]
+    fn drop(&mut self) {
+        self.lock.first.open();
+        if self.lock.others.is_empty() {
+            self.release();
+            return;
+        }
+        self.lock.open_others();
+        self.release();
+        // Where there is one CPU, none is halted.
+        self.lock.halted.wake();
     }
 }
 

@@ -154,6 +154,42 @@ static COUNTERS: [CpuCounters; MAX_CPUS] = [const {
     }
 }; MAX_CPUS];
 
+/// What is counted of waits, always: a wait that is counted has cost more than the count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Waits {
+    /// A wait for a lock, or for another thing that another CPU does.
+    Contended,
+    /// Of these, one in which the CPU halted.
+    Halted,
+    /// A wait for other CPUs' invalidations in which the CPU halted.
+    FlushHalted,
+}
+
+impl Waits {
+    /// How many variants there are.
+    const COUNT: usize = 3;
+}
+
+/// One CPU's counts of waits.
+#[repr(align(64))]
+struct CpuWaits([AtomicU64; Waits::COUNT]);
+
+static WAITS: [CpuWaits; MAX_CPUS] =
+    [const { CpuWaits([const { AtomicU64::new(0) }; Waits::COUNT]) }; MAX_CPUS];
+
+/// Counts a wait of the calling CPU.
+#[cold]
+pub fn count_wait(wait: Waits) {
+    WAITS[cpu()].0[wait as usize].fetch_add(1, Ordering::Relaxed);
+}
+
+/// How many such waits there were since the start, over all CPUs.
+pub fn waits(wait: Waits) -> u64 {
+    let count = |cpu: &CpuWaits| cpu.0[wait as usize].load(Ordering::Relaxed);
+    WAITS.iter().map(count).sum()
+}
+
 /// What the fast path of a lock expects to find; see the module.
 static EXPECTED: AtomicU32 = AtomicU32::new(FREE);
 /// The bits of a reader's word that send it to the slow path.
