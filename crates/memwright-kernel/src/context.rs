@@ -13,7 +13,7 @@ use memwright_table::sync::{Lock, Rank};
 use crate::boot::entry::BOOT_STACK_SIZE;
 use crate::paging::{self, STACKS_BASE};
 use crate::trace::Kind;
-use crate::{arch, frames, ipi, percpu, usercopy};
+use crate::{arch, depth, frames, ipi, percpu, usercopy};
 
 /// Most contexts besides the boot context.
 const SLOTS: usize = 8192;
@@ -56,6 +56,34 @@ const fn top(slot: u32) -> u64 {
 
 const fn bottom(slot: u32) -> u64 {
     top(slot) - STACK_PAGES * PAGE
+}
+
+/// Fills the part of the boot stack that the caller and its callers do not use.
+pub fn fill_boot_stack() {
+    /// Bytes below the stack pointer that this function and what it calls may use.
+    const OWN: u64 = 4096;
+    let pointer = arch::stack_pointer();
+    if let Some((bottom, _)) = stack_of(pointer) {
+        // SAFETY: what lies that far below the stack pointer is used by no frame.
+        unsafe { depth::fill(bottom, (pointer - OWN) & !7) };
+    }
+}
+
+/// Looks how much was ever used of each stack that is mapped.
+pub fn look_at_all() {
+    let guard = paging::image().guard;
+    // SAFETY: the boot stack is always mapped.
+    unsafe { depth::look(guard + PAGE, guard + PAGE + BOOT_STACK_SIZE as u64, None) };
+    for slot in 0..SLOTS as u32 {
+        let slots = SLOT_TABLE.lock();
+        let used = slots.used[slot as usize / 64] & (1 << (slot % 64)) != 0;
+        let mapped = used || slots.spare[..slots.spares].contains(&slot);
+        drop(slots);
+        if mapped {
+            // SAFETY: the stack is mapped; the run is over, and no context is made or destroyed.
+            unsafe { depth::look(bottom(slot), top(slot), None) };
+        }
+    }
 }
 
 /// The stack that holds `address`, as its lowest and one past its highest byte.
@@ -221,6 +249,10 @@ fn map_new() -> Result<u32, OutOfMemory> {
     }
     drop(slots);
     give_back(&pages[..left]);
+    if let Some(slot) = taken {
+        // SAFETY: the stack was just mapped, and nothing uses it yet.
+        unsafe { depth::fill(bottom(slot), top(slot)) };
+    }
     taken.ok_or(OutOfMemory)
 }
 
@@ -321,6 +353,12 @@ impl Slots {
 fn unmap(slots: &[u32]) {
     if slots.is_empty() {
         return;
+    }
+    if cfg!(debug_assertions) {
+        for &slot in slots {
+            // SAFETY: the stack is unmapped below, and only here.
+            unsafe { depth::look(bottom(slot), top(slot), None) };
+        }
     }
     let mut pages = [[0; STACK_PAGES as usize]; BATCH];
     for (&slot, pages) in slots.iter().zip(&mut pages) {

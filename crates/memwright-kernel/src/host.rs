@@ -7,8 +7,8 @@ use memwright_linux::arch::x86_64::regs::{FpuArea, UserState};
 use memwright_linux::channel::{Channel, EXIT_PORT};
 use memwright_linux::context::Context;
 use memwright_linux::host::{
-    BlockDevice, ContextId, CpuTimes, Host, InterruptKind, KernelEvents, OutOfMemory, Trap,
-    UserFault,
+    BlockDevice, ContextId, CpuTimes, Host, InterruptKind, KernelEvents, OutOfMemory, StackDepth,
+    Trap, UserFault,
 };
 use memwright_linux::syscall;
 use memwright_table::{CpuId, Frame};
@@ -20,8 +20,8 @@ use crate::trap::entry::{self, SYSTEM_CALL};
 use crate::trap::idt::vector;
 use crate::trap::kernel::{FAULT_FETCH, FAULT_KEY, FAULT_PRESENT, FAULT_RESERVED, FAULT_WRITE};
 use crate::{
-    apic, arch, clock, console, context, control, disk, fpu, heap, input, ipi, paging, percpu,
-    usercopy,
+    apic, arch, clock, console, context, control, depth, disk, fpu, heap, input, ipi, paging,
+    percpu, usercopy,
 };
 
 impl Host for Hardware {
@@ -241,6 +241,10 @@ impl Host for Hardware {
         heap::used()
     }
 
+    fn deepest_stack(&self) -> Option<StackDepth> {
+        depth::deepest()
+    }
+
     fn power_off(&self, code: u8) -> ! {
         power_off(code)
     }
@@ -255,7 +259,11 @@ pub fn power_off(code: u8) -> ! {
 
 /// Serves the system call of the thread whose context it is.
 extern "C" fn serve_call(context: &Context<'_>) -> bool {
-    syscall::serve(context)
+    let served = syscall::serve(context);
+    if cfg!(debug_assertions) {
+        depth::after_call(context.state().regs.orig_rax);
+    }
+    served
 }
 
 /// Runs user mode until something happens that the personality has to know of: any trap but those

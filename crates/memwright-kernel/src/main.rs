@@ -19,6 +19,7 @@ mod clock;
 mod console;
 mod context;
 mod control;
+mod depth;
 mod disk;
 mod fpu;
 mod frames;

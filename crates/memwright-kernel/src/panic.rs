@@ -14,7 +14,7 @@ use crate::paging::USER_LIMIT;
 use crate::report::{DEEPEST, exception_name, frames, place, registers, short_backtrace, state};
 use crate::trap::idt::vector;
 use crate::trap::kernel::{FAULT_FETCH, FAULT_PRESENT, FAULT_WRITE, TrapFrame};
-use crate::{apic, arch, console, context, percpu, selftest, usercopy};
+use crate::{apic, arch, console, context, depth, percpu, selftest, usercopy};
 
 /// The CPU whose failure is reported: one more than its index; 0 is none.
 static FAILED: AtomicU32 = AtomicU32::new(0);
@@ -134,6 +134,9 @@ fn begin() -> Text {
 /// Adds what every report has, and ends the machine without a result frame.
 fn finish(mut text: Text) -> ! {
     let _ = state(&mut text, percpu::current());
+    if let Some(deepest) = depth::known() {
+        let _ = writeln!(text, "{deepest}");
+    }
     // A second report must not ask others, or a personality, that just failed.
     if REPORTS.load(Ordering::Relaxed) == 1 {
         let _ = others(&mut text);

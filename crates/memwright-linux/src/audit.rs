@@ -47,6 +47,19 @@ pub(crate) fn audit(kernel: &'static Kernel, before: &Baseline) -> Vec<String> {
     kernel.segments.clear();
     kernel.semaphores.clear();
     kernel.swaps.clear(&kernel.memory);
+    for (kind, count) in kernel.mounts.open.left() {
+        findings.push(format!("{kind} that nothing holds: {count}"));
+    }
+    for (kind, count) in kernel.mounts.nameless_nodes() {
+        findings.push(format!("{kind} that nothing holds: {count}"));
+    }
+    if let Some(depth) = kernel.host.deepest_stack() {
+        let text = format!("{depth}");
+        kernel.log(&text);
+        if depth.is_critical() {
+            findings.push(text);
+        }
+    }
     let after = Baseline::take(kernel.host, &kernel.memory, &kernel.swaps);
     for (index, kind) in RETURNED.iter().enumerate() {
         if after.frames[index] != before.frames[index] {

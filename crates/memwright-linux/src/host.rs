@@ -4,7 +4,9 @@ pub use crate::channel::Channel;
 use crate::{
     arch::x86_64::regs::{FpuArea, UserState},
     context::Context,
+    syscall::table,
 };
+use core::fmt;
 use memwright::{DeviceError, Submission, Ticket, Transfer};
 use memwright_table::{CpuId, Frame, Machine};
 
@@ -15,6 +17,37 @@ pub struct ContextId(pub u32);
 /// The host has no memory left for what was asked.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct OutOfMemory;
+
+/// How much of a kernel stack was used at its deepest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StackDepth {
+    /// Bytes that were used.
+    pub used: u64,
+    /// Bytes that there are.
+    pub size: u64,
+    /// The system call after which it was found; none if another one, a trap or the start of the machine was as likely.
+    pub call: Option<u64>,
+}
+
+impl fmt::Display for StackDepth {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { used, size, call } = self;
+        write!(out, "kernel stack: {used} of {size} bytes used at most")?;
+        match call.and_then(table::find) {
+            Some(call) => write!(out, ", in {}", call.name),
+            None => Ok(()),
+        }
+    }
+}
+
+impl StackDepth {
+    /// Whether more than three quarters were used: what comes on top of the deepest call, such as an interrupt, must find
+    /// room.
+    #[must_use]
+    pub const fn is_critical(&self) -> bool {
+        self.used > self.size / 4 * 3
+    }
+}
 
 /// Why user mode was left.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -311,6 +344,9 @@ pub trait Host: Machine {
 
     /// Kernel heap in use, in bytes, for the audit at the end of a run.
     fn heap_used(&self) -> usize;
+
+    /// How deep the fullest kernel stack became, for the audit at the end of a run; none where that is not watched.
+    fn deepest_stack(&self) -> Option<StackDepth>;
 
     /// Ends the machine.
     fn power_off(&self, code: u8) -> !;

@@ -23,8 +23,8 @@ use crate::machine::{self, HARDWARE, HOOKS};
 use crate::paging::DIRECT_BASE;
 use crate::trap::{entry, idt};
 use crate::{
-    apic, arch, clock, control, disk, fpu, frames, heap, input, log, paging, percpu, selftest, tlb,
-    window,
+    apic, arch, clock, context, control, disk, fpu, frames, heap, input, log, paging, percpu,
+    selftest, tlb, window,
 };
 
 const PAGE: u64 = 4096;
@@ -61,6 +61,7 @@ extern "C" fn kernel_main(start_info: u64) -> ! {
     // SAFETY: this is the boot processor, once, with interrupts disabled.
     unsafe { percpu::setup_boot_cpu() };
     sync::install(&HOOKS);
+    context::fill_boot_stack();
     idt::fill();
     // SAFETY: the table was just filled, GS and stacks were set up above.
     unsafe { idt::load() };

@@ -216,3 +216,14 @@ impl Dentry {
         path
     }
 }
+
+impl Drop for Dentry {
+    /// Gives up the directories above one after another: a program decides how deep they lie in each other, so that none
+    /// may be dropped within the drop of another. What covers a directory is taken off before the directory goes.
+    fn drop(&mut self) {
+        let mut above = self.place.get_mut().parent.take();
+        while let Some(mut directory) = above.and_then(Arc::into_inner) {
+            above = directory.place.get_mut().parent.take();
+        }
+    }
+}

@@ -91,12 +91,11 @@ impl<V> Entries<V> {
         Some(value)
     }
 
-    /// Takes every entry out, for tearing the tree down.
-    pub fn take_all(&mut self) -> impl Iterator<Item = V> + use<V> {
-        self.by_cookie.clear();
-        core::mem::take(&mut self.by_name)
-            .into_values()
-            .map(|(_, value)| value)
+    /// Takes the first entry out, for tearing the tree down.
+    pub fn take_first(&mut self) -> Option<V> {
+        let (_, (cookie, value)) = self.by_name.pop_first()?;
+        self.by_cookie.remove(&cookie);
+        Some(value)
     }
 
     /// The first entry whose cookie is at least `cookie`.
@@ -149,7 +148,8 @@ mod tests {
             entries.next_from(0),
             Some((FIRST_COOKIE + 1, &b"y"[..], &2))
         );
-        assert_eq!(entries.take_all().collect::<Vec<_>>(), [2]);
+        assert_eq!(entries.take_first(), Some(2));
+        assert_eq!(entries.take_first(), None);
         assert_eq!(entries.next_from(0), None);
     }
 }

@@ -1,7 +1,7 @@
 //! `eventfd`: a counter that is waited for.
 
 use super::{
-    open_file::{File, OpenFile, Polling, Positions, Readiness},
+    open_file::{File, OpenFile, OpenKind, Polling, Positions, Readiness},
     transfer::{Sink, Source},
 };
 use crate::{
@@ -70,6 +70,10 @@ const fn added(count: u64, value: u64) -> Option<u64> {
 }
 
 impl File for EventCounter {
+    fn counted_as(&self) -> OpenKind {
+        OpenKind::Event
+    }
+
     fn positions(&self) -> Positions {
         Positions::Ignored
     }

@@ -10,7 +10,7 @@ use super::{
     dentry::Dentry,
     file_system::{FileSystem, FileSystemKind},
     inode::{Body, Inode},
-    open_file::{File, OpenFile},
+    open_file::{File, OpenCounts, OpenFile},
     permission::Subject,
     regular::{Regular, Seals},
     socket::Registry,
@@ -69,6 +69,8 @@ pub struct Mounts {
     memory_files: Arc<FileSystem>,
     huge_files: Arc<FileSystem>,
     anonymous: Arc<FileSystem>,
+    /// How many open files there are.
+    pub open: OpenCounts,
     /// By number, which is the order of mounting.
     mounts: Lock<BTreeMap<u64, Mount>>,
     next_mount: AtomicU32,
@@ -124,6 +126,7 @@ impl Mounts {
                     },
                 )]),
             ),
+            open: OpenCounts::default(),
             next_mount: AtomicU32::new(FIRST_MOUNT),
             detached: Lock::new(Rank::Mount, Vec::new()),
             any_detached: AtomicBool::new(false),
@@ -324,14 +327,30 @@ impl Mounts {
         Ok((Arc::new(table), Arc::new(FsContext::new(&self.root))))
     }
 
+    /// Nodes that no name leads to and that live: each kind of which there are some, with how many. The streams of the
+    /// program are not among them.
+    pub fn nameless_nodes(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        let home = |entry: &Arc<Dentry>| entry.inode.file_system.device == self.pipes.device;
+        let streams = self.streams.iter().filter(|entry| home(entry)).count() as u64;
+        [
+            ("pipes", self.pipes.nodes() - streams),
+            ("socket nodes", self.socket_files.nodes()),
+            ("memory files", self.memory_files.nodes()),
+            ("memory files of huge pages", self.huge_files.nodes()),
+            ("anonymous nodes", self.anonymous.nodes()),
+        ]
+        .into_iter()
+        .filter(|(_, count)| *count > 0)
+    }
+
     /// Takes the whole tree down, so that every frame of every file that nobody has open is free.
     pub fn clear(&self) {
-        self.sockets.clear();
+        self.sockets.flights.collect();
         let mounts = core::mem::take(&mut *self.mounts.lock());
         let mut pending: Vec<_> = mounts.into_values().map(|mount| mount.root).collect();
         pending.append(&mut self.detached.lock());
         pending.push(self.root.clone());
-        take_down(pending);
+        pending.into_iter().rev().for_each(take_down);
     }
 }
 

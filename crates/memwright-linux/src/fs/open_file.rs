@@ -9,6 +9,7 @@ use super::{
     locks::Holder,
     regular::describe_object,
     seek::{Whence, moved},
+    socket::Remains,
     transfer::{Sink, Source},
     turn::Turn,
 };
@@ -100,6 +101,72 @@ pub trait AsAny: Any {
 impl<T: Any> AsAny for T {
     fn as_any(&self) -> &dyn Any {
         self
+    }
+}
+
+/// What the end of a run counts open files as.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(usize)]
+pub enum OpenKind {
+    /// Named files of all kinds, those of `/proc`, devices.
+    Named,
+    /// Ends of pipes.
+    Pipe,
+    /// Sockets.
+    Socket,
+    /// `epoll_create1`.
+    Epoll,
+    /// `eventfd`.
+    Event,
+    /// `timerfd_create`.
+    Timer,
+    /// `signalfd`.
+    Signal,
+    /// `pidfd_open`.
+    Process,
+    /// `userfaultfd`.
+    Userfault,
+    /// `io_uring_setup`.
+    Ring,
+    /// `perf_event_open`.
+    Performance,
+}
+
+impl OpenKind {
+    /// All of them, in order, with what the audit calls them.
+    pub const ALL: [(Self, &'static str); 11] = [
+        (Self::Named, "files"),
+        (Self::Pipe, "pipe ends"),
+        (Self::Socket, "sockets"),
+        (Self::Epoll, "epolls"),
+        (Self::Event, "eventfds"),
+        (Self::Timer, "timerfds"),
+        (Self::Signal, "signalfds"),
+        (Self::Process, "pidfds"),
+        (Self::Userfault, "userfaultfds"),
+        (Self::Ring, "io_urings"),
+        (Self::Performance, "perf events"),
+    ];
+}
+
+/// How many open files of each kind there are.
+#[derive(Default)]
+pub struct OpenCounts([AtomicU64; OpenKind::ALL.len()]);
+
+impl OpenCounts {
+    fn add(&self, kind: OpenKind) {
+        self.0[kind as usize].fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn remove(&self, kind: OpenKind) {
+        self.0[kind as usize].fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// Kinds of which there are some, with how many.
+    pub fn left(&self) -> impl Iterator<Item = (&'static str, u64)> + '_ {
+        let counts = self.0.iter().map(|count| count.load(Ordering::Relaxed));
+        let named = OpenKind::ALL.iter().map(|(_, name)| *name);
+        named.zip(counts).filter(|(_, count)| *count > 0)
     }
 }
 
@@ -215,6 +282,18 @@ pub trait File: Send + Sync + AsAny {
         Ok(())
     }
 
+    /// What the end of a run counts it as.
+    fn counted_as(&self) -> OpenKind {
+        OpenKind::Named
+    }
+
+    /// Hands the open files that it holds over to `remains`, just before it is dropped. A kind of file that holds open
+    /// files, or what holds some in turn, must do this: were they dropped with it, a program could nest files as deep as it
+    /// likes and overflow the kernel's stack by closing the outermost.
+    fn leave(&mut self, remains: &mut Remains) {
+        let _ = remains;
+    }
+
     /// What `mmap` shows.
     ///
     /// # Errors
@@ -257,6 +336,9 @@ impl OpenFile {
         flags: u32,
         file: Box<dyn File>,
     ) -> Self {
+        if let Some(kernel) = kernel {
+            kernel.mounts.open.add(file.counted_as());
+        }
         Self {
             entry,
             file,
@@ -485,6 +567,7 @@ impl Drop for OpenFile {
         self.watches.forget();
         if let Some(kernel) = self.kernel {
             self.inode().locks.forget(kernel, self.holder());
+            kernel.mounts.open.remove(self.file.counted_as());
         }
     }
 }

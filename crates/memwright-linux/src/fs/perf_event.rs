@@ -1,7 +1,7 @@
 //! The open file behind a descriptor of `perf_event_open`: the count of a probe.
 
 use super::{
-    open_file::{File, OpenFile, Positions},
+    open_file::{File, OpenFile, OpenKind, Positions},
     transfer::Sink,
 };
 use crate::{context::Context, errno::Errno, kernel::Kernel, probes::Probe};
@@ -42,6 +42,10 @@ impl Drop for EventFile {
 }
 
 impl File for EventFile {
+    fn counted_as(&self) -> OpenKind {
+        OpenKind::Performance
+    }
+
     fn positions(&self) -> Positions {
         Positions::Refused
     }

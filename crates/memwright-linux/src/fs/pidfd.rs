@@ -1,6 +1,6 @@
 //! `pidfd_open`: a process that is waited for, and sent to, by a descriptor.
 
-use super::open_file::{File, OpenFile, Polling, Positions, Readiness};
+use super::open_file::{File, OpenFile, OpenKind, Polling, Positions, Readiness};
 use crate::{
     context::Context,
     kernel::Kernel,
@@ -45,6 +45,10 @@ pub fn open(kernel: &'static Kernel, process: &Arc<Process>, flags: u32) -> Arc<
 }
 
 impl File for ProcessFile {
+    fn counted_as(&self) -> OpenKind {
+        OpenKind::Process
+    }
+
     fn positions(&self) -> Positions {
         Positions::Refused
     }

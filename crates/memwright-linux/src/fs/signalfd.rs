@@ -3,7 +3,7 @@
 //! Whoever reads or polls sees the signals of its own process and thread, as on Linux.
 
 use super::{
-    open_file::{File, OpenFile, Polling, Positions, Readiness},
+    open_file::{File, OpenFile, OpenKind, Polling, Positions, Readiness},
     transfer::Sink,
 };
 use crate::{
@@ -138,6 +138,10 @@ impl SignalFile {
 }
 
 impl File for SignalFile {
+    fn counted_as(&self) -> OpenKind {
+        OpenKind::Signal
+    }
+
     fn positions(&self) -> Positions {
         Positions::Ignored
     }

@@ -1,7 +1,7 @@
 //! `timerfd`: a timer that is read.
 
 use super::{
-    open_file::{File, OpenFile, Polling, Positions, Readiness},
+    open_file::{File, OpenFile, OpenKind, Polling, Positions, Readiness},
     transfer::Sink,
 };
 use crate::{
@@ -131,6 +131,10 @@ impl Drop for TimerFile {
 }
 
 impl File for TimerFile {
+    fn counted_as(&self) -> OpenKind {
+        OpenKind::Timer
+    }
+
     fn positions(&self) -> Positions {
         Positions::Ignored
     }

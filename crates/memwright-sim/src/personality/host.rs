@@ -7,8 +7,8 @@ use memwright_linux::arch::x86_64::regs::{FpuArea, UserState};
 use memwright_linux::channel::Channel;
 use memwright_linux::context::Context;
 use memwright_linux::host::{
-    BlockDevice, ContextId, CpuTimes, Host, InterruptKind, KernelEvents, OutOfMemory, Trap,
-    UserFault,
+    BlockDevice, ContextId, CpuTimes, Host, InterruptKind, KernelEvents, OutOfMemory, StackDepth,
+    Trap, UserFault,
 };
 use memwright_table::{CpuId, Frame, Machine, PAGE_SIZE, VirtAddr};
 
@@ -329,6 +329,10 @@ impl Host for Simulated {
 
     fn heap_used(&self) -> usize {
         0
+    }
+
+    fn deepest_stack(&self) -> Option<StackDepth> {
+        None
     }
 
     fn power_off(&self, code: u8) -> ! {

@@ -19,7 +19,7 @@ use self::{
     nesting::{Nesting, PathCounts},
     ready::ReadyList,
 };
-use super::open_file::{File, OpenFile, Polling, Positions, Readiness};
+use super::open_file::{File, OpenFile, OpenKind, Polling, Positions, Readiness};
 use crate::{
     context::Context,
     errno::Errno,
@@ -222,6 +222,10 @@ pub struct EpollFile {
 }
 
 impl File for EpollFile {
+    fn counted_as(&self) -> OpenKind {
+        OpenKind::Epoll
+    }
+
     fn positions(&self) -> Positions {
         Positions::Ignored
     }

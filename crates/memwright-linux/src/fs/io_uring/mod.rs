@@ -7,7 +7,7 @@ mod memory;
 mod operate;
 
 use super::{
-    open_file::{File, Mapping, OpenFile, Polling, Positions, Readiness},
+    open_file::{File, Mapping, OpenFile, OpenKind, Polling, Positions, Readiness},
     turn::Turn,
 };
 use crate::{
@@ -170,6 +170,10 @@ impl Ring {
 }
 
 impl File for Ring {
+    fn counted_as(&self) -> OpenKind {
+        OpenKind::Ring
+    }
+
     fn positions(&self) -> Positions {
         Positions::Refused
     }

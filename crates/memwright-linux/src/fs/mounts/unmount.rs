@@ -23,7 +23,7 @@ impl Mounts {
         let listed = self.mounts.lock().remove(&root.inode.file_system.mount);
         drop(guard);
         drop(listed);
-        take_down(alloc::vec![root]);
+        take_down(root);
         Ok(())
     }
 
@@ -85,7 +85,7 @@ impl Mounts {
             abandoned
         };
         drop(guard);
-        take_down(abandoned);
+        abandoned.into_iter().for_each(take_down);
     }
 
     fn place_of_tmpfs(&self, root: &Arc<Dentry>) -> Result<Arc<Dentry>, Errno> {
@@ -101,13 +101,28 @@ impl Mounts {
     }
 }
 
-/// Takes all names out that are in these directories and below: each holds the directory that holds it.
-pub(super) fn take_down(mut pending: Vec<Arc<Dentry>>) {
-    while let Some(entry) = pending.pop() {
-        entry.unmount();
-        if let Body::Directory(entries) = &entry.inode.body {
-            let children: Vec<_> = entries.lock().take_all().collect();
-            pending.extend(children);
-        }
+/// Takes all names out that are in this directory and below: each holds the directory that holds it. Goes down into the
+/// first name that is left, and up by the directory above when none is: neither a list nor the stack grows with the tree.
+pub(super) fn take_down(root: Arc<Dentry>) {
+    let mut here = root.clone();
+    loop {
+        here.unmount();
+        let below = match &here.inode.body {
+            Body::Directory(entries) => entries.lock().take_first(),
+            Body::Regular(_)
+            | Body::Symlink(_)
+            | Body::Character(_)
+            | Body::Block(_)
+            | Body::Fifo(_)
+            | Body::Console(_)
+            | Body::Socket
+            | Body::Anonymous
+            | Body::Proc(_) => None,
+        };
+        here = match below {
+            Some(below) => below,
+            None if Arc::ptr_eq(&here, &root) => return,
+            None => here.parent(),
+        };
     }
 }

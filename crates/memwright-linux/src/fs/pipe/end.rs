@@ -5,7 +5,7 @@ use crate::{
     context::Context,
     errno::Errno,
     fs::{
-        open_file::{File, OpenFile, Polling, Positions, Readiness},
+        open_file::{File, OpenFile, OpenKind, Polling, Positions, Readiness},
         transfer::{Sink, Source},
         userfault::await_watcher,
     },
@@ -107,6 +107,10 @@ impl Drop for PipeEnd {
 }
 
 impl File for PipeEnd {
+    fn counted_as(&self) -> OpenKind {
+        OpenKind::Pipe
+    }
+
     fn positions(&self) -> Positions {
         Positions::Refused
     }

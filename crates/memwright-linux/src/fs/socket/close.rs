@@ -1,7 +1,8 @@
 //! Shutting and closing.
 
-use super::Socket;
+use super::{Message, Remains, Socket, State};
 use crate::{errno::Errno, kernel::Kernel};
+use alloc::{collections::VecDeque, sync::Arc};
 use linux_raw_sys::net;
 
 /// Which direction is shut.
@@ -63,18 +64,17 @@ impl Socket {
         self.wake_senders(kernel);
     }
 
-    /// The last descriptor is closed: the peer hears of it, and learns of what was never read.
-    pub(super) fn close(&self, kernel: &Kernel) {
-        let (inbox, listening) = {
+    /// Closes the socket with its last descriptor: the peer hears of it, and learns of what was never read. What waited in
+    /// it is added to `remains`. Returns whether it was open.
+    pub(super) fn close(&self, kernel: &Kernel, remains: &mut Remains) -> bool {
+        let unread = {
             let mut state = self.state.lock();
-            state.read_shut = true;
-            state.write_shut = true;
-            state.charged = 0;
-            let inbox = core::mem::take(&mut state.inbox);
-            (inbox, state.listening.take())
+            if core::mem::replace(&mut state.closed, true) {
+                return false;
+            }
+            !state.inbox.is_empty()
         };
-        let unread = !inbox.is_empty();
-        drop(inbox);
+        let waiting = self.empty(remains);
         if let (Some(Ok(peer)), true) = (self.peer(), self.kind.connects()) {
             let both = Directions {
                 read: true,
@@ -82,17 +82,77 @@ impl Socket {
             };
             peer.mark_shut(kernel, both, unread.then_some(Errno::ECONNRESET));
         }
-        if let Some(listening) = listening {
-            for waiting in &listening.waiting {
-                waiting.close(kernel);
-            }
+        // A connection that was never accepted cannot be listened at: this goes no deeper.
+        for connection in waiting {
+            connection.close(kernel, remains);
         }
         self.wake_senders(kernel);
+        true
     }
 
-    /// Drops what waits unread.
-    pub(super) fn discard(&self) {
-        let inbox = core::mem::take(&mut self.state.lock().inbox);
-        drop(inbox);
+    /// Takes no more messages, and adds those that wait to `remains`. Returns the connections that wait to be accepted.
+    fn empty(&self, remains: &mut Remains) -> VecDeque<Arc<Self>> {
+        self.take_messages(remains);
+        let listening = self.state.lock().listening.take();
+        listening.map_or_else(VecDeque::new, |listening| listening.waiting)
+    }
+
+    /// Takes no more messages, and adds those that wait to `remains`, with those of connections that wait to be accepted:
+    /// no descriptor leads here any more. Closes nothing, so that it may be called under the lock of the traffic.
+    pub(super) fn abandon(&self, remains: &mut Remains) {
+        self.take_messages(remains);
+        for place in 0.. {
+            let waiting = connection(&self.state.lock(), place);
+            match waiting {
+                Some(waiting) => waiting.take_messages(remains),
+                None => return,
+            }
+        }
+    }
+
+    fn take_messages(&self, remains: &mut Remains) {
+        let mut state = self.state.lock();
+        state.read_shut = true;
+        state.write_shut = true;
+        state.charged = 0;
+        state.carried = 0;
+        if let Some(mut shell) = state.shell.take() {
+            shell.messages = core::mem::take(&mut state.inbox);
+            drop(state);
+            remains.add(shell);
+        }
+    }
+
+    /// Shows each message of the inbox that carries open files, and those of connections that wait to be accepted.
+    pub(super) fn each_message_with_files(&self, show: &mut dyn FnMut(&Message)) {
+        let mut waiting = {
+            let state = self.state.lock();
+            if state.carried > 0 {
+                let carrying = |message: &&Message| !message.rights.is_empty();
+                state.inbox.iter().filter(carrying).for_each(&mut *show);
+            }
+            connection(&state, 0)
+        };
+        let mut next = 1;
+        while let Some(other) = waiting {
+            let state = other.state.lock();
+            let carrying = |message: &&Message| !message.rights.is_empty();
+            state.inbox.iter().filter(carrying).for_each(&mut *show);
+            drop(state);
+            waiting = connection(&self.state.lock(), next);
+            next += 1;
+        }
+    }
+}
+
+/// The connection that waits to be accepted at this place.
+fn connection(state: &State, place: usize) -> Option<Arc<Socket>> {
+    state.listening.as_ref()?.waiting.get(place).cloned()
+}
+
+impl Drop for Socket {
+    /// A socket that never had a descriptor, or lost its own before it could get one.
+    fn drop(&mut self) {
+        let _waiting = self.empty(&mut Remains::default());
     }
 }

@@ -69,7 +69,7 @@ impl Socket {
         }
         let registry = &context.kernel.mounts.sockets;
         let address = match address {
-            Address::Automatic => registry.bind_any(self),
+            Address::Automatic => registry.bind_any(self)?,
             Address::Abstract(name) => {
                 registry.bind(Place::Abstract(name.clone()), self)?;
                 Address::Abstract(name)

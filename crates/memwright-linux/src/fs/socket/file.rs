@@ -1,6 +1,6 @@
 //! The open file behind a descriptor of a socket.
 
-use super::{Request, Socket};
+use super::{Remains, Request, Socket};
 use crate::{
     context::Context,
     errno::Errno,
@@ -8,7 +8,7 @@ use crate::{
         attributes::Moment,
         dentry::Dentry,
         inode::{Body, Inode},
-        open_file::{File, OpenFile, Polling, Positions, Readiness},
+        open_file::{File, OpenFile, OpenKind, Polling, Positions, Readiness},
         transfer::{Sink, Source},
     },
     kernel::Kernel,
@@ -26,7 +26,10 @@ pub struct SocketFile {
 
 impl Drop for SocketFile {
     fn drop(&mut self) {
-        self.socket.close(self.kernel);
+        let closed = self.socket.close(self.kernel, &mut Remains::default());
+        if closed {
+            self.kernel.mounts.sockets.flights.note_close();
+        }
     }
 }
 
@@ -45,6 +48,14 @@ pub fn open(context: &Context<'_>, socket: Arc<Socket>, flags: u32) -> Arc<OpenF
 }
 
 impl File for SocketFile {
+    fn counted_as(&self) -> OpenKind {
+        OpenKind::Socket
+    }
+
+    fn leave(&mut self, remains: &mut Remains) {
+        self.socket.close(self.kernel, remains);
+    }
+
     fn positions(&self) -> Positions {
         Positions::Refused
     }

@@ -1,6 +1,6 @@
 //! What travels between sockets.
 
-use super::name::Address;
+use super::{flight::Cargo, name::Address};
 use crate::{abi_struct, context::Context, fs::open_file::OpenFile};
 use alloc::{sync::Arc, vec::Vec};
 
@@ -43,7 +43,7 @@ pub struct Message {
     /// Bytes that were received already, of a stream.
     pub start: usize,
     /// Open files that travel with it.
-    pub rights: Vec<Arc<OpenFile>>,
+    pub rights: Cargo,
     /// Who sent it.
     pub credentials: Credentials,
     /// The sender's name.

@@ -7,17 +7,22 @@
 mod close;
 mod connect;
 mod file;
+mod flight;
+mod graph;
 mod message;
 mod name;
 mod options;
 mod receive;
+mod remains;
 mod send;
 
 pub use connect::pair;
 pub use file::{SocketFile, open};
+pub use flight::{Cargo, Flights};
 pub use message::{Credentials, Message, Received, Request};
 pub use name::{ADDRESS_MAX, Address, Registry};
 pub use options::OptionValue;
+pub use remains::Remains;
 
 use super::{open_file::Readiness, turn::Turn};
 use crate::{
@@ -27,11 +32,14 @@ use crate::{
     wait::WaitQueue,
 };
 use alloc::{
+    boxed::Box,
     collections::VecDeque,
     sync::{Arc, Weak},
     vec::Vec,
 };
+use core::sync::atomic::AtomicUsize;
 use linux_raw_sys::net;
+use remains::Shell;
 
 /// How a socket cuts what is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -91,6 +99,11 @@ struct Listening {
 /// What can be changed of a socket.
 struct State {
     inbox: VecDeque<Message>,
+    /// Open files that the messages of the inbox carry.
+    carried: usize,
+    /// Takes the inbox when the socket is closed.
+    shell: Option<Box<Shell>>,
+    closed: bool,
     /// What the messages of the inbox are charged with.
     charged: usize,
     /// Whom it sends to.
@@ -114,6 +127,8 @@ pub struct Socket {
     /// How it cuts what is sent.
     pub kind: SocketKind,
     state: Lock<State>,
+    /// Its number among the sockets that travel in messages.
+    flight: AtomicUsize,
     /// One receiver copies at a time, and one sender.
     receiving: Turn,
     sending: Turn,
@@ -131,6 +146,9 @@ impl Socket {
     pub fn new(kind: SocketKind) -> Self {
         let state = State {
             inbox: VecDeque::new(),
+            carried: 0,
+            shell: Some(Box::default()),
+            closed: false,
             charged: 0,
             peer: None,
             senders: Vec::new(),
@@ -146,6 +164,7 @@ impl Socket {
         Self {
             kind,
             state: Lock::new(Rank::File, state),
+            flight: AtomicUsize::new(flight::GROUNDED),
             receiving: Turn::new(),
             sending: Turn::new(),
             readable: WaitQueue::new(),

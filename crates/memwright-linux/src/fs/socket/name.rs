@@ -1,6 +1,6 @@
 //! The names of sockets.
 
-use super::Socket;
+use super::{Flights, Socket};
 use crate::{
     errno::Errno,
     sync::{Lock, Rank},
@@ -81,10 +81,46 @@ pub enum Place {
     Node(u64, u64),
 }
 
-/// Every socket that has a name, and every one that was sent open files.
+/// The sockets that have a name, and names whose sockets are gone.
+struct Bound {
+    places: BTreeMap<Place, Weak<Socket>>,
+    /// So many places make it worth to look for sockets that are gone.
+    sweep_at: usize,
+    /// The number of the next name that is looked at for a socket that takes any.
+    next: u32,
+}
+
+impl Bound {
+    /// The fewest places that are looked through for sockets that are gone.
+    const FEWEST: usize = 64;
+
+    const fn new() -> Self {
+        Self {
+            places: BTreeMap::new(),
+            sweep_at: Self::FEWEST,
+            next: 0,
+        }
+    }
+
+    fn bind(&mut self, place: Place, socket: &Arc<Socket>) -> Result<(), Errno> {
+        let known = self.places.get(&place);
+        if known.is_some_and(|known| known.strong_count() > 0) {
+            return Err(Errno::EADDRINUSE);
+        }
+        if self.places.len() >= self.sweep_at {
+            self.places.retain(|_, known| known.strong_count() > 0);
+            self.sweep_at = (2 * self.places.len()).max(Self::FEWEST);
+        }
+        self.places.insert(place, Arc::downgrade(socket));
+        Ok(())
+    }
+}
+
+/// Every socket that has a name, and every open file that travels between sockets.
 pub struct Registry {
-    bound: Lock<BTreeMap<Place, Weak<Socket>>>,
-    sent_to: Lock<Vec<Weak<Socket>>>,
+    bound: Lock<Bound>,
+    /// Open files that travel.
+    pub flights: Flights,
 }
 
 impl Default for Registry {
@@ -98,15 +134,15 @@ impl Registry {
     #[must_use]
     pub const fn new() -> Self {
         Self {
-            bound: Lock::new(Rank::File, BTreeMap::new()),
-            sent_to: Lock::new(Rank::Leaf, Vec::new()),
+            bound: Lock::new(Rank::File, Bound::new()),
+            flights: Flights::new(),
         }
     }
 
     /// Whether a socket is bound to a node of this device.
     pub fn has_node_of(&self, device: u64) -> bool {
         let bound = self.bound.lock();
-        bound.iter().any(|(place, socket)| match place {
+        bound.places.iter().any(|(place, socket)| match place {
             Place::Abstract(_) => false,
             Place::Node(of, _) => *of == device && socket.strong_count() > 0,
         })
@@ -117,47 +153,32 @@ impl Registry {
     /// # Errors
     /// `EADDRINUSE`.
     pub fn bind(&self, place: Place, socket: &Arc<Socket>) -> Result<(), Errno> {
-        let mut bound = self.bound.lock();
-        bound.retain(|_, known| known.strong_count() > 0);
-        if bound.contains_key(&place) {
-            return Err(Errno::EADDRINUSE);
-        }
-        bound.insert(place, Arc::downgrade(socket));
-        Ok(())
+        self.bound.lock().bind(place, socket)
     }
 
-    /// Binds a socket to a free name of five digits.
-    pub fn bind_any(&self, socket: &Arc<Socket>) -> Address {
-        let mut number = 0_u32;
-        loop {
+    /// Binds a socket to a free name of five digits: the next after the one that was found last.
+    ///
+    /// # Errors
+    /// `ENOSPC` when all are taken (`unix_autobind` of Linux 7.2, `net/unix/af_unix.c`).
+    pub fn bind_any(&self, socket: &Arc<Socket>) -> Result<Address, Errno> {
+        /// How many there are.
+        const NAMES: u32 = 1 << 20;
+        for _ in 0..NAMES {
+            let mut bound = self.bound.lock();
+            let number = bound.next % NAMES;
+            bound.next = number + 1;
             let name = format!("{number:05x}").into_bytes();
-            if self.bind(Place::Abstract(name.clone()), socket).is_ok() {
-                return Address::Abstract(name);
+            if bound.bind(Place::Abstract(name.clone()), socket).is_ok() {
+                return Ok(Address::Abstract(name));
             }
-            number += 1;
         }
+        Err(Errno::ENOSPC)
     }
 
     /// The socket at a place.
     #[must_use]
     pub fn find(&self, place: &Place) -> Option<Arc<Socket>> {
-        self.bound.lock().get(place)?.upgrade()
-    }
-
-    /// Notes that open files travel to a socket.
-    pub fn note_rights(&self, socket: &Arc<Socket>) {
-        let mut sent_to = self.sent_to.lock();
-        sent_to.retain(|known| known.strong_count() > 0);
-        sent_to.push(Arc::downgrade(socket));
-    }
-
-    /// Empties the inboxes that may hold each other's sockets; for the end of a run. Before that,
-    /// sockets that were sent to each other and received by nobody stay.
-    pub fn clear(&self) {
-        let sent_to = core::mem::take(&mut *self.sent_to.lock());
-        for socket in sent_to.iter().filter_map(Weak::upgrade) {
-            socket.discard();
-        }
+        self.bound.lock().places.get(place)?.upgrade()
     }
 }
 

@@ -33,7 +33,7 @@ impl Socket {
         let deadline = (timeout > 0).then(|| context.kernel.host.now().saturating_add(timeout));
         loop {
             let turn = self.receiving.take(context)?;
-            let Some(message) = self.state.lock().inbox.pop_front() else {
+            let Some(message) = self.take_first() else {
                 drop(turn);
                 if received.count > 0 {
                     let more = flags & net::MSG_WAITALL != 0 && sink.left() > 0;
@@ -98,11 +98,16 @@ impl Socket {
         received.address = message.address.clone();
         let carried = !message.rights.is_empty();
         if peek {
-            received.rights.extend(message.rights.iter().cloned());
+            let copied = message.rights.peek(&mut received.rights);
             self.put_back(context, message);
-            return Ok(true);
+            return copied.map(|()| true);
         }
-        received.rights.append(&mut message.rights);
+        let mut arrived = message.rights.unload();
+        if received.rights.is_empty() {
+            received.rights = arrived;
+        } else {
+            received.rights.append(&mut arrived);
+        }
         let partial = self.kind == SocketKind::Stream && count < bytes.len();
         if partial {
             message.start += count;
@@ -117,9 +122,19 @@ impl Socket {
         Ok(partial || carried)
     }
 
+    fn take_first(&self) -> Option<Message> {
+        let mut state = self.state.lock();
+        let message = state.inbox.pop_front()?;
+        state.carried -= message.rights.files().len();
+        Some(message)
+    }
+
     /// Puts a message back to the front of the inbox; it was charged all the time.
     fn put_back(&self, context: &Context<'_>, message: Message) {
-        self.state.lock().inbox.push_front(message);
+        let mut state = self.state.lock();
+        state.carried += message.rights.files().len();
+        state.inbox.push_front(message);
+        drop(state);
         self.readable.wake_all(context.kernel);
     }
 

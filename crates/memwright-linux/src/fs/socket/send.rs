@@ -1,7 +1,8 @@
 //! Sending.
 
 use super::{
-    Address, Credentials, MOST_DATAGRAMS, Message, Request, Socket, SocketKind, connect::find,
+    Address, Credentials, Flights, MOST_DATAGRAMS, Message, Request, Socket, SocketKind, State,
+    connect::find,
 };
 use crate::{
     context::Context,
@@ -22,6 +23,19 @@ enum Look {
     Room(usize),
     /// Nothing now.
     Full,
+}
+
+impl State {
+    /// Puts a message into the inbox; gives it back if there is no memory.
+    fn accept(&mut self, message: Message) -> Result<(), Message> {
+        if self.inbox.try_reserve(1).is_err() {
+            return Err(message);
+        }
+        self.charged += message.charge();
+        self.carried += message.rights.files().len();
+        self.inbox.push_back(message);
+        Ok(())
+    }
 }
 
 impl Socket {
@@ -136,10 +150,14 @@ impl Socket {
                         Err(error) => break Err(error),
                     };
                     let count = bytes.len();
+                    let rights = match Flights::depart(context, core::mem::take(&mut rights)) {
+                        Ok(rights) => rights,
+                        Err(error) => break Err(error),
+                    };
                     let message = Message {
                         bytes,
                         start: 0,
-                        rights: core::mem::take(&mut rights),
+                        rights,
                         credentials,
                         address: None,
                     };
@@ -172,9 +190,6 @@ impl Socket {
     /// Puts a part of a stream into the receiver's inbox.
     fn deliver_part(&self, context: &Context<'_>, message: Message) -> Result<(), Errno> {
         let receiver = self.receiver()?;
-        if !message.rights.is_empty() {
-            context.kernel.mounts.sockets.note_rights(&receiver);
-        }
         {
             let mut state = receiver.state.lock();
             if state.read_shut {
@@ -190,16 +205,17 @@ impl Socket {
                     last.bytes.extend_from_slice(&message.bytes);
                     state.charged += length;
                 }
-                _ => receiver.accept_message(&mut state, message),
+                _ => {
+                    if let Err(message) = state.accept(message) {
+                        drop(state);
+                        drop(message);
+                        return Err(Errno::ENOMEM);
+                    }
+                }
             }
         }
         receiver.readable.wake_all(context.kernel);
         Ok(())
-    }
-
-    fn accept_message(&self, state: &mut super::State, message: Message) {
-        state.charged += message.charge();
-        state.inbox.push_back(message);
     }
 
     fn send_message(
@@ -219,22 +235,19 @@ impl Socket {
         if bytes.len() < length {
             return Err(Errno::EFAULT);
         }
-        if !request.rights.is_empty() {
-            context.kernel.mounts.sockets.note_rights(&receiver);
-        }
         let credentials = request
             .credentials
             .unwrap_or_else(|| Credentials::of(context));
         let address = self.state.lock().address.clone();
-        let mut message = Some(Message {
+        let rights = Flights::depart(context, request.rights)?;
+        let message = Message {
             bytes,
             start: 0,
-            rights: request.rights,
+            rights,
             credentials,
             address,
-        });
-        let look = || {
-            let state = receiver.state.lock();
+        };
+        let fits = |state: &State| {
             if state.read_shut {
                 return Err(Errno::EPIPE);
             }
@@ -242,6 +255,7 @@ impl Socket {
             let fits = !crowded && state.charged + Message::charge_of(length) <= buffer;
             Ok(if fits { Look::Room(length) } else { Look::Full })
         };
+        let look = || fits(&receiver.state.lock());
         loop {
             let looked = look();
             match looked {
@@ -251,14 +265,18 @@ impl Socket {
                 }
                 Ok(Look::Room(_)) => {
                     let mut state = receiver.state.lock();
-                    let crowded =
-                        self.kind == SocketKind::Datagram && state.inbox.len() > MOST_DATAGRAMS;
-                    // Another sender may have been quicker.
-                    if !crowded {
-                        if let Some(message) = message.take() {
-                            receiver.accept_message(&mut state, message);
+                    // Another sender may have been quicker, or the receiver closed.
+                    if fits(&state)? == Look::Full {
+                        continue;
+                    }
+                    let refused = state.accept(message);
+                    drop(state);
+                    match refused {
+                        Ok(()) => break,
+                        Err(message) => {
+                            drop(message);
+                            return Err(Errno::ENOMEM);
                         }
-                        break;
                     }
                 }
             }

@@ -7,7 +7,7 @@ mod message;
 mod wait;
 
 use super::{
-    open_file::{File, OpenFile, Polling, Positions, Readiness},
+    open_file::{File, OpenFile, OpenKind, Polling, Positions, Readiness},
     transfer::Sink,
 };
 use crate::{
@@ -326,6 +326,10 @@ impl Userfault {
 }
 
 impl File for UserfaultFile {
+    fn counted_as(&self) -> OpenKind {
+        OpenKind::Userfault
+    }
+
     fn positions(&self) -> Positions {
         Positions::Ignored
     }

@@ -1,0 +1,250 @@
+//! Open files on their way between sockets.
+
+use super::{
+    Socket,
+    file::SocketFile,
+    graph::{Carrier, Graph},
+    remains::Remains,
+};
+use crate::{
+    context::Context,
+    errno::Errno,
+    fs::open_file::OpenFile,
+    kernel::Kernel,
+    process::{Capabilities, Resource},
+    sync::{Lock, Rank},
+};
+use alloc::{
+    collections::BTreeMap,
+    sync::{Arc, Weak},
+    vec::Vec,
+};
+use core::sync::atomic::Ordering;
+
+/// The open files that a message carries. They are counted from the moment that the message is made until they are
+/// received, or closed with the message.
+pub struct Cargo {
+    files: Vec<Arc<OpenFile>>,
+    /// The user whose process sent them.
+    user: u32,
+    kernel: &'static Kernel,
+}
+
+impl Cargo {
+    /// Whether the message carries none.
+    pub fn is_empty(&self) -> bool {
+        self.files.is_empty()
+    }
+
+    /// They have arrived, and are no longer counted.
+    pub fn unload(&mut self) -> Vec<Arc<OpenFile>> {
+        let files = core::mem::take(&mut self.files);
+        if !files.is_empty() {
+            flights(self.kernel).arrive(self.user, &files);
+        }
+        files
+    }
+
+    /// The same open files, for a receiver that leaves the message where it is.
+    ///
+    /// # Errors
+    /// `ENOMEM`.
+    pub fn peek(&self, to: &mut Vec<Arc<OpenFile>>) -> Result<(), Errno> {
+        let count = self.files.len();
+        to.try_reserve(count).map_err(|_| Errno::ENOMEM)?;
+        if count > 0 {
+            // A collection counts the references to each: it must not see one more come.
+            let _traffic = flights(self.kernel).traffic.lock();
+            to.extend(self.files.iter().cloned());
+        }
+        Ok(())
+    }
+
+    pub(super) fn files(&self) -> &[Arc<OpenFile>] {
+        &self.files
+    }
+}
+
+impl Drop for Cargo {
+    fn drop(&mut self) {
+        Remains::default().close_files(self.unload());
+    }
+}
+
+fn flights(kernel: &Kernel) -> &Flights {
+    &kernel.mounts.sockets.flights
+}
+
+/// A socket that travels.
+struct Traveller {
+    socket: Arc<Socket>,
+    file: Weak<OpenFile>,
+}
+
+impl Carrier for Traveller {
+    fn references(&self) -> usize {
+        self.file.strong_count()
+    }
+
+    fn each_carried(&self, name: &mut dyn FnMut(usize)) {
+        self.socket.each_message_with_files(&mut |message| {
+            let sockets = message.rights.files().iter().filter_map(socket_of);
+            for number in sockets.filter_map(|socket| socket.flight_number()) {
+                name(number);
+            }
+        });
+    }
+
+    fn renumber(&self, number: usize) {
+        self.socket.flight.store(number, Ordering::Relaxed);
+    }
+}
+
+fn socket_of(open: &Arc<OpenFile>) -> Option<&Arc<Socket>> {
+    Some(&open.as_kind::<SocketFile>()?.socket)
+}
+
+/// The number of a socket that does not travel.
+pub(super) const GROUNDED: usize = usize::MAX;
+
+impl Socket {
+    /// Its number among the sockets that travel. Changes under the lock of the traffic alone.
+    fn flight_number(&self) -> Option<usize> {
+        let number = self.flight.load(Ordering::Relaxed);
+        (number != GROUNDED).then_some(number)
+    }
+}
+
+struct Traffic {
+    sockets: Graph<Traveller>,
+    /// Open files of all kinds that travel, by the user whose process sent them.
+    users: BTreeMap<u32, usize>,
+}
+
+/// All open files on their way between sockets.
+///
+/// A reference to an open file enters or leaves the messages of a socket only while the traffic is counted: what is in
+/// flight is neither received nor copied during a collection.
+pub struct Flights {
+    traffic: Lock<Traffic>,
+}
+
+impl Flights {
+    /// Nothing travels.
+    pub const fn new() -> Self {
+        let traffic = Traffic {
+            sockets: Graph::new(),
+            users: BTreeMap::new(),
+        };
+        Self {
+            traffic: Lock::new(Rank::FileSystem, traffic),
+        }
+    }
+
+    /// Lets open files depart with a message of the caller.
+    ///
+    /// # Errors
+    /// `ETOOMANYREFS` if its user has more in flight than the caller may have open (`too_many_unix_fds` of Linux 7.2,
+    /// `net/core/scm.c`); `ENOMEM`.
+    pub fn depart(context: &Context<'_>, files: Vec<Arc<OpenFile>>) -> Result<Cargo, Errno> {
+        let kernel = context.kernel;
+        let (user, exempt) = {
+            let credentials = context.process().credentials.lock();
+            let exempt = credentials.has(Capabilities::RESOURCES)
+                || credentials.has(Capabilities::ADMINISTER);
+            (credentials.user.real, exempt)
+        };
+        if !files.is_empty() {
+            let most = context.process().limits.lock().get(Resource::Files).current;
+            let flights = flights(kernel);
+            flights.collect_if_due();
+            if !exempt && flights.of_user(user) as u64 > most {
+                flights.collect();
+                if flights.of_user(user) as u64 > most {
+                    return Err(Errno::ETOOMANYREFS);
+                }
+            }
+            flights.count(user, &files)?;
+        }
+        Ok(Cargo {
+            files,
+            user,
+            kernel,
+        })
+    }
+
+    fn of_user(&self, user: u32) -> usize {
+        let traffic = self.traffic.lock();
+        traffic.users.get(&user).copied().unwrap_or_default()
+    }
+
+    fn count(&self, user: u32, files: &[Arc<OpenFile>]) -> Result<(), Errno> {
+        let mut traffic = self.traffic.lock();
+        let sockets = files.iter().filter_map(socket_of).count();
+        let room = traffic.sockets.reserve(sockets);
+        room.map_err(|_| Errno::ENOMEM)?;
+        for file in files {
+            let Some(socket) = socket_of(file) else {
+                continue;
+            };
+            traffic.sockets.add(socket.flight_number(), || Traveller {
+                socket: socket.clone(),
+                file: Arc::downgrade(file),
+            });
+        }
+        *traffic.users.entry(user).or_default() += files.len();
+        Ok(())
+    }
+
+    fn arrive(&self, user: u32, files: &[Arc<OpenFile>]) {
+        for file in files {
+            let Some(socket) = socket_of(file) else {
+                continue;
+            };
+            // The last reference that the traffic has may be the last of all but the file's.
+            let gone = {
+                let mut traffic = self.traffic.lock();
+                let gone = socket
+                    .flight_number()
+                    .and_then(|number| traffic.sockets.remove(number));
+                if gone.is_some() {
+                    socket.flight.store(GROUNDED, Ordering::Relaxed);
+                }
+                gone
+            };
+            drop(gone);
+        }
+        let mut traffic = self.traffic.lock();
+        if let Some(count) = traffic.users.get_mut(&user) {
+            *count -= files.len();
+            if *count == 0 {
+                traffic.users.remove(&user);
+            }
+        }
+    }
+
+    /// A socket was closed: what only it led to may be lost.
+    pub(super) fn note_close(&self) {
+        let mut traffic = self.traffic.lock();
+        traffic.sockets.note_change();
+        drop(traffic);
+        self.collect_if_due();
+    }
+
+    fn collect_if_due(&self) {
+        if self.traffic.lock().sockets.is_due() {
+            self.collect();
+        }
+    }
+
+    /// Closes the sockets that no descriptor leads to, with what waits in them.
+    pub fn collect(&self) {
+        let mut remains = Remains::default();
+        let mut traffic = self.traffic.lock();
+        traffic
+            .sockets
+            .collect(|lost| lost.socket.abandon(&mut remains));
+        drop(traffic);
+        drop(remains);
+    }
+}

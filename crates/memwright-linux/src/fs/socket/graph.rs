@@ -1,0 +1,392 @@
+//! Which sockets on their way between sockets can no longer be reached.
+//!
+//! A socket that travels in a message is held by that message. When its every holder is a message, and each of those
+//! messages waits in a socket of the same kind, no descriptor leads to any of them. The rule is that of `unix_gc` of
+//! Linux 6.9 (`net/unix/garbage.c`); the graph that replaced it in 6.10 finds the same sockets.
+//!
+//! One collection costs one look at each node and two at each message that carries a socket. It neither allocates nor
+//! recurses: what is still to be looked at is a list through the nodes.
+
+use alloc::{collections::TryReserveError, vec::Vec};
+use core::cell::Cell;
+
+/// No node.
+const NONE: usize = usize::MAX;
+
+/// What a collection has found out about a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Mark {
+    /// Something else than a message holds it, or a node that is reachable carries it.
+    Reachable,
+    /// Messages alone hold it.
+    Candidate,
+}
+
+struct Node<T> {
+    value: T,
+    /// Messages that carry it.
+    carried: usize,
+    /// Those of them that do not wait in a candidate; counts only during a collection.
+    outside: Cell<usize>,
+    mark: Cell<Mark>,
+    /// The next reachable node whose messages are to be looked at.
+    next: Cell<usize>,
+}
+
+impl<T> Node<T> {
+    fn is_candidate(&self) -> bool {
+        self.mark.get() == Mark::Candidate
+    }
+}
+
+/// A node that carries others.
+pub trait Carrier {
+    /// References to it of all kinds, those of messages among them.
+    fn references(&self) -> usize;
+
+    /// Names the nodes that its messages carry, each as often as it is carried.
+    fn each_carried(&self, name: &mut dyn FnMut(usize));
+
+    /// It now has this number.
+    fn renumber(&self, number: usize);
+}
+
+/// The sockets that travel in messages, and how many messages carry each.
+pub struct Graph<T> {
+    nodes: Vec<Node<T>>,
+    /// Changes since the last collection.
+    changes: usize,
+    /// Nodes that the last collection left.
+    survivors: usize,
+}
+
+impl<T: Carrier> Graph<T> {
+    /// No socket travels.
+    pub const fn new() -> Self {
+        Self {
+            nodes: Vec::new(),
+            changes: 0,
+            survivors: 0,
+        }
+    }
+
+    /// Makes room for so many more nodes.
+    ///
+    /// # Errors
+    /// When there is no memory.
+    pub fn reserve(&mut self, nodes: usize) -> Result<(), TryReserveError> {
+        self.nodes.try_reserve(nodes)
+    }
+
+    /// One more message carries the node of this number; `None` for one that no message carried so far, which gets a
+    /// number. Room was [reserved](Self::reserve).
+    pub fn add(&mut self, number: Option<usize>, value: impl FnOnce() -> T) {
+        self.changes += 1;
+        match number {
+            Some(number) => self.nodes[number].carried += 1,
+            None => {
+                let value = value();
+                value.renumber(self.nodes.len());
+                self.nodes.push(Node {
+                    value,
+                    carried: 1,
+                    outside: Cell::new(0),
+                    mark: Cell::new(Mark::Reachable),
+                    next: Cell::new(NONE),
+                });
+            }
+        }
+    }
+
+    /// One message fewer carries the node of this number. The node itself is returned with the last one: it has no number
+    /// any more.
+    pub fn remove(&mut self, number: usize) -> Option<T> {
+        let node = &mut self.nodes[number];
+        node.carried -= 1;
+        if node.carried > 0 {
+            return None;
+        }
+        let gone = self.nodes.swap_remove(number);
+        if let Some(moved) = self.nodes.get(number) {
+            moved.value.renumber(number);
+        }
+        Some(gone.value)
+    }
+
+    /// Something happened that may have left sockets that no descriptor leads to.
+    pub fn note_change(&mut self) {
+        self.changes += 1;
+    }
+
+    /// Whether a collection is worth its cost: there were as many changes as the last one left nodes. So the cost of all
+    /// collections together is linear in the changes.
+    pub fn is_due(&self) -> bool {
+        !self.nodes.is_empty() && self.changes >= self.survivors
+    }
+
+    /// Finds the nodes that cannot be reached and hands each to `lose`, which must not change the graph.
+    pub fn collect(&mut self, mut lose: impl FnMut(&T)) {
+        let nodes = &self.nodes;
+        for node in nodes {
+            node.outside.set(node.carried);
+            let alone = node.value.references() == node.carried;
+            node.mark.set(if alone {
+                Mark::Candidate
+            } else {
+                Mark::Reachable
+            });
+        }
+        for node in nodes.iter().filter(|node| node.is_candidate()) {
+            node.value.each_carried(&mut |target| {
+                if let Some(target) = nodes.get(target) {
+                    target.outside.set(target.outside.get().saturating_sub(1));
+                }
+            });
+        }
+        let first = Cell::new(NONE);
+        for (number, node) in nodes.iter().enumerate() {
+            if node.outside.get() > 0 {
+                reach(node, number, &first);
+            }
+        }
+        spread(nodes, &first);
+        let lost = nodes.iter().filter(|node| node.is_candidate());
+        let mut count = 0;
+        for node in lost {
+            count += 1;
+            lose(&node.value);
+        }
+        self.changes = 0;
+        self.survivors = self.nodes.len() - count;
+    }
+}
+
+/// What a reachable node carries is reachable: `first` is the first of the nodes whose messages are to be looked at.
+fn spread<T: Carrier>(nodes: &[Node<T>], first: &Cell<usize>) {
+    while let Some(node) = nodes.get(first.get()) {
+        first.set(node.next.get());
+        node.value.each_carried(&mut |target| {
+            if let Some(node) = nodes.get(target) {
+                reach(node, target, first);
+            }
+        });
+    }
+}
+
+/// Notes that a node is reachable, and puts it at the front of the list of those whose messages are to be looked at.
+fn reach<T>(node: &Node<T>, number: usize, first: &Cell<usize>) {
+    if node.mark.get() == Mark::Candidate {
+        node.mark.set(Mark::Reachable);
+        node.next.set(first.replace(number));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    extern crate std;
+
+    use super::{Carrier, Graph};
+    use alloc::{collections::BTreeSet, rc::Rc, vec::Vec};
+    use core::cell::{Cell, RefCell};
+
+    /// A socket of a test: what else holds it, and which sockets its messages carry.
+    #[derive(Default)]
+    struct Socket {
+        number: Cell<Option<usize>>,
+        held: Cell<usize>,
+        travels: Cell<usize>,
+        carried: RefCell<Vec<Rc<Socket>>>,
+        looks: Cell<usize>,
+    }
+
+    impl Carrier for Rc<Socket> {
+        fn references(&self) -> usize {
+            self.held.get() + self.travels.get()
+        }
+
+        fn each_carried(&self, name: &mut dyn FnMut(usize)) {
+            for socket in self.carried.borrow().iter() {
+                self.looks.set(self.looks.get() + 1);
+                name(socket.number.get().expect("it travels"));
+            }
+        }
+
+        fn renumber(&self, number: usize) {
+            self.number.set(Some(number));
+        }
+    }
+
+    struct World {
+        graph: Graph<Rc<Socket>>,
+        sockets: Vec<Rc<Socket>>,
+    }
+
+    impl World {
+        fn new(count: usize) -> Self {
+            Self {
+                graph: Graph::new(),
+                sockets: (0..count).map(|_| Rc::default()).collect(),
+            }
+        }
+
+        fn send(&mut self, what: usize, to: usize) {
+            let socket = self.sockets[what].clone();
+            self.graph.reserve(1).unwrap();
+            self.graph.add(socket.number.get(), || socket.clone());
+            socket.travels.set(socket.travels.get() + 1);
+            self.sockets[to].carried.borrow_mut().push(socket);
+        }
+
+        fn receive(&mut self, from: usize) {
+            let socket = self.sockets[from].carried.borrow_mut().remove(0);
+            socket.travels.set(socket.travels.get() - 1);
+            let number = socket.number.get().unwrap();
+            if let Some(gone) = self.graph.remove(number) {
+                assert!(Rc::ptr_eq(&gone, &socket));
+                socket.number.set(None);
+            }
+        }
+
+        fn lost(&mut self) -> BTreeSet<usize> {
+            let mut lost = BTreeSet::new();
+            let sockets = self.sockets.clone();
+            self.graph.collect(|gone| {
+                let place = sockets.iter().position(|known| Rc::ptr_eq(known, gone));
+                assert!(lost.insert(place.unwrap()));
+            });
+            lost
+        }
+    }
+
+    #[test]
+    fn what_no_descriptor_leads_to_is_lost() {
+        // What is sent (what, to whom), what descriptors hold, what is lost.
+        #[rustfmt::skip]
+        let rows: &[(&[(usize, usize)], &[usize], &[usize])] = &[
+            (&[],                               &[],     &[]),
+            // A socket in its own inbox.
+            (&[(0, 0)],                         &[],     &[0]),
+            (&[(0, 0)],                         &[0],    &[]),
+            // Each in the other's.
+            (&[(0, 1), (1, 0)],                 &[],     &[0, 1]),
+            (&[(0, 1), (1, 0)],                 &[1],    &[]),
+            // A ring that a held socket leads to, and one that leads to a held socket.
+            (&[(0, 1), (1, 0), (0, 2)],         &[2],    &[]),
+            (&[(0, 1), (1, 0), (2, 0)],         &[2],    &[0, 1]),
+            // Twice in the same inbox, and the ring behind it.
+            (&[(0, 0), (0, 0), (1, 0)],         &[],     &[0, 1]),
+            (&[(0, 0), (0, 0), (0, 1)],         &[1],    &[]),
+            // A chain from a ring goes with it; one to a ring that is reachable stays.
+            (&[(0, 0), (1, 0), (2, 1), (3, 2)], &[],     &[0, 1, 2, 3]),
+            (&[(0, 0), (1, 0), (2, 1), (3, 2)], &[2],    &[0, 1]),
+            // Two rings that share a socket.
+            (&[(0, 1), (1, 0), (1, 2), (2, 1)], &[],     &[0, 1, 2]),
+            (&[(0, 1), (1, 0), (1, 2), (2, 1)], &[2],    &[]),
+        ];
+        for (sent, held, expected) in rows {
+            let mut world = World::new(4);
+            for &(what, to) in *sent {
+                world.send(what, to);
+            }
+            for &socket in *held {
+                world.sockets[socket].held.set(1);
+            }
+            let expected: BTreeSet<usize> = expected.iter().copied().collect();
+            assert_eq!(world.lost(), expected, "{sent:?}, held {held:?}");
+        }
+    }
+
+    #[test]
+    fn numbers_move_when_a_node_goes() {
+        let mut world = World::new(3);
+        for (what, to) in [(0, 1), (1, 2), (2, 1)] {
+            world.send(what, to);
+        }
+        world.receive(1);
+        assert_eq!(world.sockets[0].number.get(), None);
+        assert_eq!(world.sockets[2].number.get(), Some(0));
+        assert_eq!(world.lost(), [1, 2].into());
+    }
+
+    /// Random sockets: what is lost is what a plain walk from the held ones does not reach.
+    #[test]
+    fn it_agrees_with_a_walk() {
+        let mut random = 0x9e37_79b9_7f4a_7c15_u64;
+        let mut next = |below: usize| {
+            random = random
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1);
+            (random >> 33) as usize % below
+        };
+        for _ in 0..500 {
+            let count = 1 + next(12);
+            let mut world = World::new(count);
+            for _ in 0..next(3 * count) {
+                world.send(next(count), next(count));
+            }
+            let held: Vec<usize> = (0..count).filter(|_| next(4) == 0).collect();
+            let mut reached: BTreeSet<usize> = held.iter().copied().collect();
+            for &socket in &held {
+                world.sockets[socket].held.set(1 + next(2));
+            }
+            // A socket that does not travel is no node: were nothing to hold it, it would be closed, with its messages.
+            for (number, socket) in world.sockets.iter().enumerate() {
+                if socket.travels.get() == 0 {
+                    reached.insert(number);
+                }
+            }
+            let mut pending: Vec<usize> = reached.iter().copied().collect();
+            while let Some(number) = pending.pop() {
+                for carried in world.sockets[number].carried.borrow().iter() {
+                    let all = &world.sockets;
+                    let place = all.iter().position(|known| Rc::ptr_eq(known, carried));
+                    if reached.insert(place.unwrap()) {
+                        pending.push(place.unwrap());
+                    }
+                }
+            }
+            let expected = (0..count)
+                .filter(|number| !reached.contains(number))
+                .collect();
+            assert_eq!(world.lost(), expected);
+        }
+    }
+
+    /// A hundred thousand sockets, each in the next one's inbox: the cost is linear, and nothing recurses.
+    #[test]
+    fn a_long_ring_costs_two_looks_at_each_message() {
+        const LENGTH: usize = 100_000;
+        for held in [0, 1] {
+            let mut world = World::new(LENGTH);
+            for number in 0..LENGTH {
+                world.send(number, (number + 1) % LENGTH);
+            }
+            world.sockets[0].held.set(held);
+            let mut lost = 0;
+            world.graph.collect(|_| lost += 1);
+            assert_eq!(lost, if held == 0 { LENGTH } else { 0 });
+            let looks: usize = world.sockets.iter().map(|socket| socket.looks.get()).sum();
+            assert!(looks <= 2 * LENGTH, "{looks} looks");
+        }
+    }
+
+    /// All collections together cost no more than a few looks for each message that is ever sent.
+    #[test]
+    fn collections_are_paid_for_by_changes() {
+        const LENGTH: usize = 100_000;
+        let mut graph = Graph::new();
+        let mut looked = 0;
+        for _ in 0..LENGTH {
+            let socket: Rc<Socket> = Rc::default();
+            socket.held.set(1);
+            socket.travels.set(1);
+            graph.reserve(1).unwrap();
+            graph.add(None, || socket.clone());
+            if graph.is_due() {
+                looked += graph.nodes.len();
+                graph.collect(|_| panic!("each is held"));
+            }
+        }
+        assert!(looked <= 3 * LENGTH, "{looked} nodes looked at");
+    }
+}
