@@ -17,6 +17,7 @@ pub fn trials() -> Vec<Trial> {
             "places::the_account_is_the_same_from_elsewhere",
             from_elsewhere,
         ),
+        Trial::test("places::a_folder_may_be_deep", deep_folder),
     ]
 }
 
@@ -45,6 +46,20 @@ fn relative() -> Result<(), Failed> {
         }
     }
     Ok(())
+}
+
+/// A folder of the host with 1,500 folders in each other is there, and leaves nothing behind.
+fn deep_folder() -> Result<(), Failed> {
+    const DEPTH: usize = 1500;
+    let room = tempfile::tempdir()?;
+    let below = "d/".repeat(DEPTH);
+    let outermost = room.path().join("d");
+    fs::create_dir_all(room.path().join(&below))?;
+    fs::write(room.path().join(&below).join("f"), "innermost\n")?;
+    let script = format!("cat /deep/{}f", &below[2..]);
+    let ending = Guest::shell(&script).file(&outermost, "/deep").run()?;
+    ending.expect_code(0)?;
+    ending.expect_output(b"innermost\n")
 }
 
 /// The bytes of the JSON, which holds nothing of this machine.

@@ -79,6 +79,17 @@ const PROGRAMS: &[&str] = &[
     "many_processes",
 ];
 
+/// Those that build what lies in itself as deep as they like, and what only itself holds, on a small machine.
+const STRUCTURES: &[&str] = &[
+    "nested_sockets",
+    "socket_cycles",
+    "deep_folders",
+    "kernel_memory",
+];
+
+/// Those that leave it for the end of the run.
+const LEAVING: &[&str] = &["deep_folders leave 20000"];
+
 /// Those that watch stores, with what they ask where a store that is watched faults.
 const TRACKED_BY_FAULTS: &[&str] = &[
     "soft_dirty faults",
@@ -151,6 +162,13 @@ pub fn trials() -> Vec<Trial> {
     let boots = boots.chain([by_faults, swapping, pressed(1), pressed(4), failing]);
     let boots = boots.chain([grouped(1), grouped(4)]);
     let boots = boots.chain([on_disk, failing_disk]);
+    let structures = |cpus| {
+        Boot::of("structures", "musl-static", STRUCTURES)
+            .option("--memory", "64M")
+            .cpus(cpus)
+    };
+    let boots = boots.chain([structures(1), structures(4)]);
+    let boots = boots.chain([Boot::of("left", "musl-static", LEAVING)]);
     let mut trials = interleaved(boots.collect());
     trials.push(Trial::test("programs::same_trace_twice", same_trace));
     trials.push(Trial::test(
