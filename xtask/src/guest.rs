@@ -16,6 +16,9 @@ pub fn build() -> Result<()> {
         "memwright-kernel",
         "--target",
         install::KERNEL_TARGET,
+        // Without optimisation its functions take more of the small stacks.
+        "--config",
+        "profile.dev.package.yaxpeax-x86.opt-level=1",
     ]);
     // Other flags than those of the host's crates: a folder of its own, so that neither throws the other's work away.
     command

@@ -11,6 +11,9 @@ pub struct Rule {
     /// Beginnings of the tests' names. Where there are several, tests that differ in nothing else ask the same question
     /// on several machines or of several builds, and a tier runs so many of them; which, depends on the test's name.
     beginnings: &'static [&'static str],
+    /// How many alternatives there are: the beginnings, or, where there is one, the parts that its tests are divided into
+    /// by their names.
+    of: usize,
     /// How many of the alternatives `cargo xtask test` and `cargo xtask ci` run. The full tier runs all.
     runs: [usize; 2],
     /// What these tests are, for the documentation.
@@ -24,56 +27,93 @@ pub const RULES: &[Rule] = &[
     Rule {
         binary: QEMU,
         beginnings: &["programs::glibc-static::", "programs::musl-static::", "programs::static-pie::", "programs::dynamic::"],
+        of: 4,
         runs: [1, 2],
         what: "C programs on one CPU, each linked in four ways",
     },
     Rule {
         binary: QEMU,
         beginnings: &["cpus::musl-static::on_2::", "cpus::glibc-static::on_4::", "cpus::musl-static::parallel_on_4::"],
+        of: 3,
         runs: [1, 2],
         what: "C programs on several CPUs: two or four that take turns, four in parallel",
     },
     Rule {
         binary: QEMU,
         beginnings: &["rounds::offset_0::", "rounds::offset_1::", "rounds::offset_23::", "rounds::offset_1009::"],
+        of: 4,
         runs: [1, 2],
         what: "10,000 rounds of threads against one another, at four offsets",
     },
     Rule {
         binary: QEMU,
         beginnings: &["rounds::musl-static::parallel_on_4::"],
+        of: 1,
         runs: [0, 1],
         what: "rounds on parallel CPUs",
     },
     Rule {
         binary: QEMU,
         beginnings: &["rounds::nodes::musl-static::parallel_on_4::"],
+        of: 1,
         runs: [0, 0],
         what: "rounds with pages that move, on parallel CPUs",
     },
     Rule {
         binary: QEMU,
         beginnings: &["pressure::musl-static::on_4::swap_during"],
+        of: 1,
         runs: [1, 1],
         what: "one of those that follow, which runs on four CPUs only",
     },
     Rule {
         binary: QEMU,
         beginnings: &["pressure::musl-static::on_1::", "pressure::musl-static::on_4::"],
+        of: 2,
         runs: [1, 2],
         what: "more memory in use than there is, on one CPU and on four",
     },
     Rule {
         binary: QEMU,
         beginnings: &["programs::swap_for_a_minute"],
+        of: 1,
         runs: [0, 1],
         what: "a minute of swapping on parallel CPUs",
     },
     Rule {
         binary: QEMU,
         beginnings: &["installed::works_outside_the_checkout"],
+        of: 1,
         runs: [0, 1],
         what: "`cargo install`, which builds the command once more",
+    },
+    Rule {
+        binary: QEMU,
+        beginnings: &["bench::figures_once_reached_hold"],
+        of: 1,
+        runs: [0, 1],
+        what: "two dozen experiments, whose figures may not grow",
+    },
+    Rule {
+        binary: "memwright-cli/one_instruction",
+        beginnings: &[""],
+        of: 1,
+        runs: [0, 1],
+        what: "two of Debian's kernels, one of them an instruction longer",
+    },
+    Rule {
+        binary: "memwright-cli/tutorial",
+        beginnings: &[""],
+        of: 1,
+        runs: [0, 1],
+        what: "every command of the tutorial",
+    },
+    Rule {
+        binary: "memwright-sim/interleavings",
+        beginnings: &[""],
+        of: 3,
+        runs: [1, 3],
+        what: "cases of which every order is tried",
     },
 ];
 
@@ -92,9 +132,8 @@ pub fn tier(binary: &str, test: &str) -> Tier {
 impl Rule {
     /// The tier of the alternative `at` of what `rest` names.
     fn tier(&self, at: usize, rest: &str) -> Tier {
-        let count = self.beginnings.len();
-        let first = (hash(rest) % count as u64) as usize;
-        let turn = (at + count - first) % count;
+        let first = (hash(rest) % self.of as u64) as usize;
+        let turn = (at + self.of - first) % self.of;
         match self.runs {
             [test, _] if turn < test => Tier::Test,
             [_, ci] if turn < ci => Tier::Ci,
@@ -116,13 +155,16 @@ pub fn markdown() -> String {
         "| tests | `cargo xtask test` | `cargo xtask ci` | `--full` |\n|---|---|---|---|\n"
             .to_owned();
     for rule in RULES {
-        let count = rule.beginnings.len();
-        let share = |runs: usize| match (runs, count) {
+        let share = |runs: usize| match (runs, rule.of) {
             (0, _) => "none".to_owned(),
-            (runs, count) if runs >= count => "all".to_owned(),
-            (runs, count) => format!("{runs} of {count}"),
+            (runs, of) if runs >= of => "all".to_owned(),
+            (runs, of) => format!("{runs} of {of}"),
         };
-        let names: Vec<String> = rule.beginnings.iter().map(|b| format!("`{b}`")).collect();
+        let name = |beginning: &&str| match beginning.is_empty() {
+            true => format!("`{}`", rule.binary),
+            false => format!("`{beginning}`"),
+        };
+        let names: Vec<String> = rule.beginnings.iter().map(name).collect();
         let [test, ci] = rule.runs.map(share);
         text.push_str(&format!(
             "| {}: {} | {test} | {ci} | all |\n",
@@ -141,7 +183,11 @@ mod tests {
     #[test]
     fn of_several_alternatives_a_tier_runs_as_many_as_its_rule_says() {
         for rule in RULES {
+            assert!(rule.beginnings.len() == rule.of || rule.beginnings.len() == 1);
             for rest in ["cow", "huge", "a", ""] {
+                if rule.beginnings.len() < rule.of {
+                    continue;
+                }
                 let mut tiers = BTreeMap::new();
                 for beginning in rule.beginnings {
                     let tier = tier(rule.binary, &format!("{beginning}{rest}"));
@@ -153,6 +199,21 @@ mod tests {
                 assert_eq!(of(Tier::Full), rule.beginnings.len() - ci);
             }
         }
+    }
+
+    #[test]
+    fn tests_with_one_beginning_are_divided_by_their_names() {
+        let rule = Rule {
+            binary: QEMU,
+            beginnings: &[""],
+            of: 3,
+            runs: [1, 3],
+            what: "cases",
+        };
+        let names = (0..300).map(|number| format!("case {number}"));
+        let first = names.filter(|name| rule.tier(0, name) == Tier::Test);
+        assert!((80..120).contains(&first.count()));
+        assert!((0..300).all(|number| rule.tier(0, &format!("case {number}")) < Tier::Full));
     }
 
     #[test]
