@@ -32,15 +32,20 @@ const MARK: &str = "SKIPPED ";
 
 /// A line that says how a test ended: its name and the outcome.
 pub fn line(line: &str) -> Option<(&str, Outcome)> {
-    let (name, ending) = line.strip_prefix("test ")?.rsplit_once(" ... ")?;
+    let (name, ending) = line.strip_prefix("test ")?.split_once(" ... ")?;
     let name = name.trim_end();
     let name = name.strip_prefix("[boot] ").unwrap_or(name).trim_start();
     // libtest appends this to the name of a test that is expected to panic.
     let name = name.strip_suffix(" - should panic").unwrap_or(name);
-    let outcome = match ending.split_once(", ").unwrap_or((ending, "")) {
-        ("ok", _) => Outcome::Passed,
-        ("ignored", why) => Outcome::Skipped(why.to_owned()),
-        _ => Outcome::Failed,
+    let outcome = match ending.strip_prefix("ignored") {
+        // The reason comes after a comma from libtest, and in parentheses from libtest-mimic.
+        Some(why) => {
+            let why = why.trim_start_matches([',', ' ']);
+            let inside = why.strip_prefix('(').and_then(|why| why.strip_suffix(')'));
+            Outcome::Skipped(inside.unwrap_or(why).to_owned())
+        }
+        None if ending == "ok" => Outcome::Passed,
+        None => Outcome::Failed,
     };
     Some((name, outcome))
 }
@@ -127,7 +132,7 @@ mod tests {
     fn the_lines_of_both_harnesses_are_read() {
         let printed = "\nrunning 1 test\ntest a::b ... ok\n\ntest result: ok. 1 passed\n";
         assert_eq!(read(printed, &["a::b"]), [Outcome::Passed]);
-        let printed = "test [boot] a::b    ... ok\ntest [boot] a::long ... FAILED\ntest c ... ignored, no later QEMU\n";
+        let printed = "test [boot] a::b    ... ok\ntest [boot] a::long ... FAILED\ntest        c           ... ignored (no later QEMU)\n";
         assert_eq!(
             read(printed, &["a::long", "a::b", "c", "none"]),
             [
@@ -136,6 +141,11 @@ mod tests {
                 skipped("no later QEMU"),
                 Outcome::Failed
             ]
+        );
+        let printed = "test c ... ignored, takes as long as it is told to\n";
+        assert_eq!(
+            read(printed, &["c"]),
+            [skipped("takes as long as it is told to")]
         );
         let printed = "test d - should panic ... ok\n";
         assert_eq!(read(printed, &["d"]), [Outcome::Passed]);
