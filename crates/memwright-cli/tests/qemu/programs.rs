@@ -100,6 +100,9 @@ const TRACKED_BY_FAULTS: &[&str] = &[
     "userfault_matrix faults",
 ];
 
+/// Those that ask for as much as a program can: areas, arguments, descriptors.
+const LARGE: &[&str] = &["large_proc", "large_exec", "large_poll"];
+
 /// Those that want swap, and some whose memory is the same with it.
 const SWAPPING: &[&str] = &[
     "swap",
@@ -161,6 +164,8 @@ pub fn trials() -> Vec<Trial> {
     };
     let boots = boots.chain([by_faults, swapping, pressed(1), pressed(4), failing]);
     let boots = boots.chain([grouped(1), grouped(4)]);
+    let large = Boot::of("large", "musl-static", LARGE);
+    let boots = boots.chain([large]);
     let boots = boots.chain([on_disk, failing_disk]);
     let structures = |cpus| {
         Boot::of("structures", "musl-static", STRUCTURES)

@@ -10,6 +10,8 @@
 
 mod collect;
 mod item;
+// Its lists are given room before they grow.
+#[allow(clippy::disallowed_methods)]
 mod nesting;
 mod ready;
 
