@@ -3,6 +3,7 @@
 use super::inode::Inode;
 use crate::sync::{Lock, Rank};
 use alloc::{boxed::Box, sync::Arc, vec::Vec};
+use memwright_table::{OutOfMemory, TryPush};
 
 /// Where a name stands.
 struct Place {
@@ -155,36 +156,40 @@ impl Dentry {
         }
     }
 
-    /// The path from `root`, and whether it leads there.
+    /// The path from `root`, and whether it leads there. Directories may lie in each other as deep as a program likes.
     ///
     /// A name outside of `root` gives the path from the real root and `false`.
-    #[must_use]
-    pub fn path_from(self: &Arc<Self>, root: &Arc<Self>) -> (Vec<u8>, bool) {
-        let mut names = Vec::new();
+    ///
+    /// # Errors
+    /// [`OutOfMemory`].
+    pub fn path_from(self: &Arc<Self>, root: &Arc<Self>) -> Result<(Vec<u8>, bool), OutOfMemory> {
+        // From its end to its beginning, each byte: turned round in the end.
+        let mut path = Vec::new();
         let mut here = self.clone();
         let mut reached = true;
         while !Arc::ptr_eq(&here, root) {
             let above = here.parent();
-            if Arc::ptr_eq(&above, &here) {
+            let is_top = Arc::ptr_eq(&above, &here);
+            let start = path.len();
+            path.try_push_all(&here.place.lock().name)?;
+            if is_top {
                 reached = false;
-                let name = here.name();
-                if !name.is_empty() {
-                    return (name, false);
+                if path.len() > start {
+                    // It has a name, but no place in the tree.
+                    path.drain(..start);
+                    return Ok((path, false));
                 }
                 break;
             }
-            names.push(here.name());
+            path[start..].reverse();
+            path.try_push(b'/')?;
             here = above;
         }
-        let mut path = Vec::new();
-        for name in names.iter().rev() {
-            path.push(b'/');
-            path.extend_from_slice(name);
-        }
         if path.is_empty() {
-            path.push(b'/');
+            path.try_push(b'/')?;
         }
-        (path, reached)
+        path.reverse();
+        Ok((path, reached))
     }
 
     /// The highest directory above it: the root of the tree, or itself if it has no path.
@@ -201,19 +206,21 @@ impl Dentry {
     }
 
     /// The path as `/proc` shows it, with a mark if the name was removed.
-    #[must_use]
-    pub fn shown_path(self: &Arc<Self>, root: &Arc<Self>) -> Vec<u8> {
+    ///
+    /// # Errors
+    /// [`OutOfMemory`].
+    pub fn shown_path(self: &Arc<Self>, root: &Arc<Self>) -> Result<Vec<u8>, OutOfMemory> {
         let own_name = self.name();
         let detached = Arc::ptr_eq(&self.parent(), self) && !own_name.is_empty();
         let mut path = if detached {
             own_name
         } else {
-            self.path_from(root).0
+            self.path_from(root)?.0
         };
         if self.is_removed() {
-            path.extend_from_slice(b" (deleted)");
+            path.try_push_all(b" (deleted)")?;
         }
-        path
+        Ok(path)
     }
 }
 

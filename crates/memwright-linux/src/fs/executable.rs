@@ -12,7 +12,7 @@ use super::{
     walk::{LastLink, Walker},
 };
 use crate::{M, context::Context, errno::Errno, kernel::Kernel};
-use alloc::{sync::Arc, vec::Vec};
+use alloc::sync::Arc;
 use linux_raw_sys::general as raw;
 use memwright::object::Object;
 
@@ -128,12 +128,6 @@ impl Executable {
     ) -> Result<usize, Errno> {
         self.regular()
             .map_or(Ok(0), |regular| regular.read_at(kernel, offset, bytes))
-    }
-
-    /// The path from `root`.
-    #[must_use]
-    pub fn path(&self, root: &Arc<Dentry>) -> Vec<u8> {
-        self.open.entry.path_from(root).0
     }
 }
 

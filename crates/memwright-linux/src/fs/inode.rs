@@ -20,6 +20,7 @@ use crate::{
     errno::Errno,
     swap::Disk,
     sync::{Lock, Rank},
+    user::PATH_MAX,
 };
 use alloc::{boxed::Box, sync::Arc, vec::Vec};
 
@@ -328,7 +329,16 @@ impl Inode {
     pub fn shown_link(&self, context: &Context<'_>) -> Result<Vec<u8>, Errno> {
         match self.link(Some(context))? {
             Link::Path(target) => Ok(target),
-            Link::Entry(entry) => Ok(entry.shown_path(&context.fs().root())),
+            Link::Entry(entry) => {
+                let path = entry.shown_path(&context.fs().root());
+                let path = path.map_err(|_| Errno::ENOMEM)?;
+                // Linux 7.2 `fs/proc/base.c`, `do_proc_readlink`: with its NUL it has a page.
+                if path.len() < PATH_MAX {
+                    Ok(path)
+                } else {
+                    Err(Errno::ENAMETOOLONG)
+                }
+            }
         }
     }
 }

@@ -731,6 +731,7 @@ impl File for RegularFile {
 /// Only those of `out`.
 pub fn describe_object(entry: &Arc<Dentry>, out: &mut dyn fmt::Write) -> fmt::Result {
     let path = entry.shown_path(&entry.top());
+    let path = path.map_err(|_| fmt::Error)?;
     for piece in path.split_inclusive(|&byte| byte == b'\n') {
         let (text, newline) = match piece.split_last() {
             Some((b'\n', text)) => (text, true),

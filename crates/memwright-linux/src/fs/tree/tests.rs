@@ -115,7 +115,7 @@ impl Tree {
     }
 
     fn path(&self, entry: &Arc<Dentry>) -> String {
-        String::from_utf8(entry.shown_path(&self.root)).unwrap()
+        String::from_utf8(entry.shown_path(&self.root).unwrap()).unwrap()
     }
 
     fn links(&self, path: &str) -> u32 {

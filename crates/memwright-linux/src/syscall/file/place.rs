@@ -13,8 +13,10 @@ use crate::{
         Arguments, CallResult,
         table::{Kind, SystemCall},
     },
+    user::PATH_MAX,
 };
 use linux_raw_sys::general as raw;
+use memwright_table::TryPush;
 
 /// The rows of this group.
 pub const CALLS: &[SystemCall] = &[
@@ -36,16 +38,21 @@ fn getcwd(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     if directory.is_removed() {
         return Err(Errno::ENOENT);
     }
-    let (mut path, reached) = directory.path_from(&fs.root());
-    if !reached {
-        path.splice(0..0, *b"(unreachable)");
+    let path = directory.path_from(&fs.root());
+    let (mut path, reached) = path.map_err(|_| Errno::ENOMEM)?;
+    path.try_push(0).map_err(|_| Errno::ENOMEM)?;
+    let before: &[u8] = if reached { b"" } else { b"(unreachable)" };
+    let length = before.len() + path.len();
+    // As Linux, in this order (`fs/d_path.c`).
+    if length > PATH_MAX {
+        return Err(Errno::ENAMETOOLONG);
     }
-    path.push(0);
-    if path.len() as u64 > size {
+    if length as u64 > size {
         return Err(Errno::ERANGE);
     }
-    context.write_bytes(address, &path)?;
-    Ok(path.len() as u64)
+    context.write_bytes(address, before)?;
+    context.write_bytes(address.wrapping_add(before.len() as u64), &path)?;
+    Ok(length as u64)
 }
 
 fn check(context: &Context<'_>, entry: &Dentry) -> Result<(), Errno> {

@@ -30,7 +30,8 @@ fn write_options(context: &Context<'_>, text: &mut Text, file_system: &FileSyste
 
 /// Writes the place of a mount.
 fn write_place(text: &mut Text, root: &Arc<Dentry>, top: &Arc<Dentry>) -> fmt::Result {
-    write_escaped(text, &root.path_from(top).0)
+    let path = root.path_from(top).map_err(|_| fmt::Error)?;
+    write_escaped(text, &path.0)
 }
 
 /// Writes bytes with blanks as octal numbers, so that fields stay apart.
