@@ -52,9 +52,12 @@ usage: cargo xtask TASK
   fuzz [--against ...] SCRIPT...
             run random programs of memory operations on the memory manager and on its model, on this machine's Linux
             twice, or on this machine's Linux and on Memwright (if nothing is said), and compare: what differs and is not
-            one of the rules in fuzz/rules.rs is shrunk, kept and shown; or scripts that were kept
+            one of the rules in fuzz/rules.rs is shrunk, kept and shown; or scripts that were kept; with
+            --against model, --seeds A,B,... or random:N shares the operations among several seeds
   fuzz --target syscalls|elf [--minutes N] [--keep DIR]
             any bytes as system calls, or as a file that is executed, guided by coverage; with a nightly compiler
+  fuzz --target sequences [--cpus N] [--memory SIZE] [--calls N] [--seed S]
+            long sequences of mostly right system calls on live descriptors, memory and children, on Memwright
   mutants [NAME]... | mutants --list
             plant mistakes in the memory manager, each in turn, and show which test notices; or list them
   miri      unit tests under an interpreter that finds undefined behaviour, if a nightly compiler has one

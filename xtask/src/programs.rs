@@ -90,7 +90,7 @@ pub fn build_all() -> Result<()> {
         std::fs::create_dir_all(&output)?;
         for source in &sources {
             let program = output.join(source.file_stem().unwrap_or_default());
-            let newest = modified(source).max(newest_header);
+            let newest = modified(source).max(newest_header).max(own_headers(source));
             if modified(&program).is_none_or(|built| Some(built) < newest) {
                 jobs.push((variant, source.clone(), program));
             }
@@ -104,6 +104,15 @@ pub fn build_all() -> Result<()> {
         jobs.len()
     ));
     build(&jobs)
+}
+
+/// When the newest header in the folder of a program's own name was changed.
+fn own_headers(source: &Path) -> Option<SystemTime> {
+    let files = std::fs::read_dir(source.with_extension("")).ok()?;
+    files
+        .flatten()
+        .filter_map(|file| modified(&file.path()))
+        .max()
 }
 
 /// Builds `programs/go`, statically linked. Without Go nothing is built; the test that wants it says so.

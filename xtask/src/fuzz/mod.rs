@@ -7,6 +7,8 @@ mod random;
 mod report;
 mod rules;
 mod script;
+mod seeds;
+mod sequences;
 mod shrink;
 mod sides;
 pub mod slice;
@@ -52,6 +54,10 @@ struct Settings {
     /// It ends after so many operations too.
     operations: Option<usize>,
     seed: u64,
+    /// Seeds that the model is compared with one after another, instead of `seed`.
+    seeds: Vec<u64>,
+    /// Of the sequences: CPUs, memory, and calls.
+    guest: sequences::Guest,
     shown: usize,
     folder: PathBuf,
     replay: Vec<PathBuf>,
@@ -67,6 +73,8 @@ impl Settings {
             minutes: None,
             operations: Some(operations),
             seed: 1,
+            seeds: Vec::new(),
+            guest: sequences::Guest::default(),
             shown: SHOWN,
             folder: shell::target_folder().join("fuzz"),
             replay: Vec::new(),
@@ -100,6 +108,10 @@ impl Settings {
                     settings.operations = Some(value()?.parse().context("--operations")?);
                 }
                 "--seed" => settings.seed = value()?.parse().context("--seed")?,
+                "--seeds" => settings.seeds = seeds::parse(value()?)?,
+                "--cpus" => settings.guest.cpus = value()?.parse().context("--cpus")?,
+                "--memory" => settings.guest.memory = value()?.to_owned(),
+                "--calls" => settings.guest.calls = value()?.parse().context("--calls")?,
                 "--show" => settings.shown = value()?.parse().context("--show")?,
                 "--target" => settings.target = Some(value()?.to_owned()),
                 "--keep" => settings.folder = value()?.into(),
@@ -126,6 +138,9 @@ impl Settings {
 /// A difference; a guest that failed; usage.
 pub fn run(arguments: &[&str]) -> Result<()> {
     let settings = Settings::parse(arguments)?;
+    if settings.target.as_deref() == Some("sequences") {
+        return sequences::run(&settings.guest, settings.seed);
+    }
     if let Some(target) = &settings.target {
         return coverage::run(&settings, target);
     }

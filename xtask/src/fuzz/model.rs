@@ -1,12 +1,14 @@
 //! The memory manager on the simulated machine against the model: a test of `memwright-sim` that takes as long as it
 //! is told to.
 
-use anyhow::Result;
+use std::process::Command;
+
+use anyhow::{Result, bail};
 
 use super::Settings;
 use crate::shell;
 
-/// Runs the search, or the scripts that are named, optimised.
+/// Runs the search, from each seed in turn, or the scripts that are named, optimised.
 ///
 /// # Errors
 /// A difference, or a build that fails.
@@ -17,32 +19,53 @@ pub fn run(settings: &Settings) -> Result<()> {
 /// The same with these options of cargo. Without any, what the tests' build made is used.
 pub(super) fn run_built(settings: &Settings, options: &[&str]) -> Result<()> {
     std::fs::create_dir_all(&settings.folder)?;
-    let scripts: Vec<_> = settings.replay.iter().map(Some).collect();
-    // Without scripts there is one run, which makes its own.
-    let runs = if scripts.is_empty() {
-        vec![None]
-    } else {
-        scripts
-    };
-    for script in runs {
-        let mut command = shell::cargo(["test", "-q"]);
-        command
-            .args(options)
-            .args(["-p", "memwright-sim", "--test", "programs", "--"])
-            .args(["--ignored", "--exact", "--nocapture", "as_long_as_asked"]);
-        command
-            .env("MEMWRIGHT_SEED", settings.seed.to_string())
-            .env("MEMWRIGHT_FOLDER", std::path::absolute(&settings.folder)?);
-        if let Some(operations) = settings.operations {
-            command.env("MEMWRIGHT_OPERATIONS", operations.to_string());
+    for script in &settings.replay {
+        let mut command = command(settings, options)?;
+        shell::run(command.env("MEMWRIGHT_SCRIPT", std::path::absolute(script)?))?;
+    }
+    if !settings.replay.is_empty() {
+        return Ok(());
+    }
+    if settings.seeds.is_empty() {
+        return search(settings, options, settings.seed, 1);
+    }
+    let seeds: Vec<String> = settings.seeds.iter().map(u64::to_string).collect();
+    println!("seeds: {}", seeds.join(","));
+    let mut failed = Vec::new();
+    for seed in &settings.seeds {
+        println!("seed {seed}");
+        // The other seeds are searched too: each difference is worth knowing.
+        if let Err(error) = search(settings, options, *seed, settings.seeds.len()) {
+            println!("{error:#}");
+            failed.push(seed.to_string());
         }
-        if let Some(minutes) = settings.minutes {
-            command.env("MEMWRIGHT_MINUTES", minutes.to_string());
-        }
-        if let Some(path) = script {
-            command.env("MEMWRIGHT_SCRIPT", std::path::absolute(path)?);
-        }
-        shell::run(&mut command)?;
+    }
+    if !failed.is_empty() {
+        bail!("differences from the seeds {}", failed.join(","));
     }
     Ok(())
+}
+
+/// A search from one of so many seeds, which share the operations and the minutes.
+fn search(settings: &Settings, options: &[&str], seed: u64, seeds: usize) -> Result<()> {
+    let mut command = command(settings, options)?;
+    command.env("MEMWRIGHT_SEED", seed.to_string());
+    if let Some(operations) = settings.operations {
+        let share = operations.div_ceil(seeds);
+        command.env("MEMWRIGHT_OPERATIONS", share.to_string());
+    }
+    if let Some(minutes) = settings.minutes {
+        command.env("MEMWRIGHT_MINUTES", (minutes / seeds as f64).to_string());
+    }
+    shell::run(&mut command)
+}
+
+fn command(settings: &Settings, options: &[&str]) -> Result<Command> {
+    let mut command = shell::cargo(["test", "-q"]);
+    command
+        .args(options)
+        .args(["-p", "memwright-sim", "--test", "programs", "--"])
+        .args(["--ignored", "--exact", "--nocapture", "as_long_as_asked"])
+        .env("MEMWRIGHT_FOLDER", std::path::absolute(&settings.folder)?);
+    Ok(command)
 }

@@ -6,7 +6,7 @@ use anyhow::{Context, Result};
 
 use super::script::Abilities;
 use super::sides::Sides;
-use super::{Against, Settings, model, replay, search};
+use super::{Against, Settings, model, replay, search, seeds};
 use crate::shell;
 use crate::tier::Tier;
 
@@ -49,7 +49,11 @@ pub fn run_on_model(tier: Tier) -> Result<()> {
     match tier {
         // Optimised, they take half of the time, and the build takes longer than all of it.
         Tier::Test | Tier::Ci => model::run_built(&Settings::of(Against::Model, ON_MODEL), &[]),
-        Tier::Full => model::run(&Settings::of(Against::Model, ALL_ON_MODEL)),
+        // New seeds each time, which are printed.
+        Tier::Full => model::run(&Settings {
+            seeds: seeds::parse("random:20")?,
+            ..Settings::of(Against::Model, ALL_ON_MODEL)
+        }),
     }
 }
 

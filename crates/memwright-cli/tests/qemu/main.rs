@@ -23,6 +23,7 @@ mod programs;
 mod refusals;
 mod rounds;
 mod scale;
+mod sequences;
 mod shared;
 mod stress;
 mod tier;
@@ -45,6 +46,7 @@ fn main() {
     trials.extend(busybox::trials());
     trials.extend(debian::trials());
     trials.extend(languages::trials());
+    trials.extend(sequences::trials());
     trials.extend(stress::trials());
     trials.extend(codes::trials());
     trials.extend(refusals::trials());

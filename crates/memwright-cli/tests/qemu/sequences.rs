@@ -1,0 +1,76 @@
+//! Long sequences of mostly right calls on live descriptors, memory and children (`programs/sequences.c`): a part of what
+//! `cargo xtask fuzz --target sequences` runs, from a seed that does not change.
+
+use crate::guest::{Ending, Guest};
+use crate::prepare::{later_qemu, program};
+use libtest_mimic::{Completion, Failed, Trial};
+
+/// Calls of one run, about.
+const CALLS: u64 = 24_000;
+/// Of a million calls so many must be successes of each call that is counted.
+const LEAST_OF_A_MILLION: u64 = 1000;
+/// What lists of free frames and the kernel's heap may keep after the first half of a run.
+const KEPT_KIB: i64 = 512;
+
+/// Where the sequences run: CPUs and memory.
+const MACHINES: &[(&str, u8, &str)] = &[
+    ("on_1", 1, "256M"),
+    ("on_4", 4, "256M"),
+    ("in_64_mib", 1, "64M"),
+];
+
+pub fn trials() -> Vec<Trial> {
+    let trial = |&(name, cpus, memory): &'static (&str, u8, &str)| {
+        Trial::ignorable_test(format!("sequences::{name}"), move || {
+            if cpus > 1 && !later_qemu() {
+                return Ok(Completion::ignored_with("no later QEMU"));
+            }
+            let calls = CALLS.to_string();
+            let guest = Guest::new(program("musl-static", "sequences"), &[&calls, "1"])
+                .option("--memory", memory)
+                .option("--swap", "zram:32M")
+                .untraced();
+            // A run on one CPU is not told how many it has.
+            let guest = if cpus > 1 { guest.cpus(cpus) } else { guest };
+            judge(&guest.run()?).map(|()| Completion::Completed)
+        })
+    };
+    MACHINES.iter().map(trial).collect()
+}
+
+/// No worker hung or died, every call succeeded often enough, and what was free is free again. The audit is clean
+/// already.
+fn judge(ending: &Ending) -> Result<(), Failed> {
+    ending.expect_code(0)?;
+    let text = ending.text();
+    let words = |line: &str| {
+        line.split([' ', ','])
+            .map(str::to_owned)
+            .collect::<Vec<_>>()
+    };
+    let rows: Vec<Vec<String>> = text.lines().map(words).collect();
+    let least = CALLS * LEAST_OF_A_MILLION / 1_000_000;
+    let mut counted = 0;
+    for row in rows.iter().filter(|row| row[0] == "call") {
+        if row.last().is_some_and(|word| word == "missing") {
+            continue;
+        }
+        counted += 1;
+        if row[5].parse::<u64>()? < least {
+            return Err(format!("fewer than {least} successes: {}\n{text}", row.join(" ")).into());
+        }
+    }
+    let free: Vec<i64> = rows
+        .iter()
+        .filter(|row| row.iter().any(|word| word == "free:"))
+        .flat_map(|row| row.iter().filter_map(|word| word.parse().ok()))
+        .collect();
+    // Calls, workers, and KiB that were free after the first half and at the end.
+    let [_, _, before, after] = free[..] else {
+        return Err(format!("no line of totals:\n{}", ending.report()).into());
+    };
+    if counted == 0 || before - after > KEPT_KIB {
+        return Err(format!("{} KiB are not free again:\n{text}", before - after).into());
+    }
+    Ok(())
+}
