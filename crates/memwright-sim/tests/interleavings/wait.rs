@@ -1,4 +1,4 @@
-//! CPUs that halt until the writer of a lock has gone: whoever comes when, each is woken.
+//! CPUs that halt until the writer of a lock has gone: each is woken, in whatever order they come.
 
 use memwright_sim::schedule::{self, Case};
 use memwright_sim::{MachineOptions, SimulatedMachine};
@@ -49,8 +49,10 @@ fn explore(threads: &[fn(&Shared)], check: fn(Shared) -> Result<(), String>) {
         hardware: |_| (),
         check,
     };
-    match schedule::explore(&case, 3) {
-        Ok(explored) => assert!(explored.schedules > 50, "{explored:?}"),
+    // As in the other cases, one deviation less with three CPUs.
+    let bound = if threads.len() > 2 { 1 } else { 2 };
+    match schedule::explore(&case, bound) {
+        Ok(explored) => assert!(explored.schedules > 20, "{explored:?}"),
         Err(failure) => panic!("{failure}"),
     }
 }
