@@ -12,6 +12,7 @@ mod crowd;
 mod debian;
 #[path = "../elsewhere/mod.rs"]
 mod elsewhere;
+mod errors;
 mod guest;
 mod installed;
 mod interrupts;
@@ -50,6 +51,7 @@ fn main() {
     trials.extend(stress::trials());
     trials.extend(codes::trials());
     trials.extend(refusals::trials());
+    trials.extend(errors::trials());
     trials.extend(interrupts::trials());
     trials.extend(kernel::trials());
     trials.extend(installed::trials());

@@ -5,6 +5,7 @@ use memwright::Rights;
 use memwright_table::VirtAddr;
 
 use super::memory::{PAGE, rights};
+use super::protect::range_end;
 use super::{Arguments, CallResult};
 use crate::context::Context;
 use crate::errno::Errno;
@@ -73,7 +74,7 @@ pub(crate) fn execute_only(context: &Context<'_>) -> Option<u8> {
 pub fn pkey_mprotect(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     let [address, length, protection, key, ..] = *arguments;
     if key as i32 == -1 {
-        return super::memory::mprotect(context, arguments);
+        return super::protect::mprotect(context, arguments);
     }
     let grows = u64::from(raw::PROT_GROWSDOWN | raw::PROT_GROWSUP);
     if protection & grows != 0 || address % PAGE != 0 {
@@ -82,6 +83,7 @@ pub fn pkey_mprotect(context: &Context<'_>, arguments: &Arguments) -> CallResult
     if length == 0 {
         return Ok(0);
     }
+    range_end(address, length)?;
     let rights: Rights = rights(protection)?;
     // Without keys in the processor not even the first is known.
     let key = u8::try_from(key as i32).map_err(|_| Errno::EINVAL)?;

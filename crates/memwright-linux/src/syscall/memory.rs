@@ -13,8 +13,7 @@ use crate::{
         userfault::{Announced, await_watcher, awaiting},
     },
     memory::{
-        advise_errno, lock_errno, map_errno, protect_errno, remap_errno, seal_errno, sync_errno,
-        unmap_errno,
+        advise_errno, lock_errno, map_errno, remap_errno, seal_errno, sync_errno, unmap_errno,
     },
     process::Resource,
     user::USER_END,
@@ -23,8 +22,8 @@ use alloc::{sync::Arc, vec::Vec};
 use linux_raw_sys::{general as raw, prctl};
 use memwright::{
     AdviseError, AreaFlags, HugeRefusal, LockError, LockFuture, MapError, MapKind, MapRequest,
-    OvercommitMode, Placement, PopulateError, ProtectError, Rights, SharedSetting, ToPopulate,
-    object::{Object, ObjectIdentity, Shmem},
+    OvercommitMode, Placement, PopulateError, Rights, SharedSetting, ToPopulate,
+    object::{HUGE_BYTES, Object, ObjectIdentity, Shmem},
     space::{Advice, Advised, ExecGain, RemapRequest, SyncFlags},
     uffd::{Watch, WatchEvent},
 };
@@ -111,6 +110,8 @@ pub fn map_plan(address: u64, protection: u64, flags: u64) -> Result<MapPlan, Er
             droppable = true;
             false
         }
+        // Only files know more flags.
+        raw::MAP_SHARED_VALIDATE if flags & raw::MAP_ANONYMOUS != 0 => return Err(Errno::EINVAL),
         raw::MAP_SHARED_VALIDATE if flags & !(KNOWN | IGNORED) != 0 => {
             return Err(Errno::EOPNOTSUPP);
         }
@@ -120,20 +121,11 @@ pub fn map_plan(address: u64, protection: u64, flags: u64) -> Result<MapPlan, Er
     let has = |flag: u32| flags & flag == flag;
     let huge = has(raw::MAP_HUGETLB);
     if huge && has(raw::MAP_ANONYMOUS) && !hugetlb::has_size(flags)
-        || shared && has(raw::MAP_GROWSDOWN)
+        || shared && has(raw::MAP_ANONYMOUS) && has(raw::MAP_GROWSDOWN)
     {
         return Err(Errno::EINVAL);
     }
-    let hint = address & !(PAGE - 1);
-    let placement = if has(raw::MAP_FIXED_NOREPLACE) {
-        Placement::FixedNoReplace(VirtAddr::new(address))
-    } else if has(raw::MAP_FIXED) {
-        Placement::Fixed(VirtAddr::new(address))
-    } else if hint != 0 {
-        Placement::Hint(VirtAddr::new(hint))
-    } else {
-        Placement::Anywhere
-    };
+    let placement = placement(address, flags);
     let mut area = AreaFlags::empty();
     area.set(AreaFlags::GROWSDOWN, has(raw::MAP_GROWSDOWN));
     area.set(
@@ -162,9 +154,23 @@ pub fn map_plan(address: u64, protection: u64, flags: u64) -> Result<MapPlan, Er
     })
 }
 
+/// Where a mapping goes.
+fn placement(address: u64, flags: u32) -> Placement {
+    let hint = address & !(PAGE - 1);
+    if flags & raw::MAP_FIXED_NOREPLACE != 0 {
+        Placement::FixedNoReplace(VirtAddr::new(address))
+    } else if flags & raw::MAP_FIXED != 0 {
+        Placement::Fixed(VirtAddr::new(address))
+    } else if hint != 0 {
+        Placement::Hint(VirtAddr::new(hint))
+    } else {
+        Placement::Anywhere
+    }
+}
+
 /// `mmap`.
 pub fn mmap(context: &Context<'_>, arguments: &Arguments) -> CallResult {
-    let [address, length, protection, flags, descriptor, offset] = *arguments;
+    let [_, length, _, flags, descriptor, offset] = *arguments;
     context.check_heap()?;
     if offset % PAGE != 0 {
         return Err(Errno::EINVAL);
@@ -173,6 +179,54 @@ pub fn mmap(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     if length == 0 {
         return Err(Errno::EINVAL);
     }
+    match map_anything(context, arguments, open.as_ref()) {
+        Ok(address) => Ok(address),
+        Err(error) => Err(first_refusal(context, arguments, open.as_ref())
+            .err()
+            .unwrap_or(error)),
+    }
+}
+
+/// What Linux refuses of `mmap` before it looks at what is to be mapped: the length, the place, and the right to lock
+/// (`do_mmap` of Linux 7.3). Asked only where the call has failed, as it comes first then.
+#[cold]
+fn first_refusal(
+    context: &Context<'_>,
+    arguments: &Arguments,
+    open: Option<&Arc<OpenFile>>,
+) -> Result<(), Errno> {
+    let [address, length, _, flags, _, offset] = *arguments;
+    let has = |flag: u32| flags as u32 & flag != 0;
+    let anonymous = has(raw::MAP_ANONYMOUS);
+    let huge = anonymous && has(raw::MAP_HUGETLB);
+    let too_long = if huge { Errno::EINVAL } else { Errno::ENOMEM };
+    let unit = if huge { HUGE_BYTES } else { PAGE };
+    let length = length.checked_next_multiple_of(unit).ok_or(too_long)?;
+    if huge && !hugetlb::has_size(flags as u32) {
+        return Err(Errno::EINVAL);
+    }
+    let placement = placement(address, flags as u32);
+    let checked = context.with_space(|space| space.check_place(length, placement, huge));
+    checked.map_err(map_errno)?;
+    let limits = context.with_space(|space| space.limits());
+    if has(raw::MAP_LOCKED) && limits.locked == 0 && !limits.may_lock_any {
+        return Err(Errno::EPERM);
+    }
+    // Only regular files have a largest offset (`file_mmap_ok`).
+    let limited = open.is_some_and(|open| open.inode().regular().is_some());
+    let end = offset.checked_add(length);
+    if limited && end.is_none_or(|end| end > i64::MAX as u64) {
+        return Err(Errno::EOVERFLOW);
+    }
+    Ok(())
+}
+
+fn map_anything(
+    context: &Context<'_>,
+    arguments: &Arguments,
+    open: Option<&Arc<OpenFile>>,
+) -> CallResult {
+    let [address, length, protection, flags, _, offset] = *arguments;
     let mut plan = map_plan(address, protection, flags)?;
     if plan.rights == Rights::EXECUTE {
         let key = keys::execute_only(context).unwrap_or_default();
@@ -183,7 +237,7 @@ pub fn mmap(context: &Context<'_>, arguments: &Arguments) -> CallResult {
         plan.flags -= AreaFlags::NORESERVE;
     }
     let mut being_made = None;
-    let (kind, max_rights) = match &open {
+    let (kind, max_rights) = match open {
         None => anonymous(context, &plan, length)?,
         Some(open) => {
             if is_secret(open) {
@@ -392,9 +446,10 @@ fn file(
     }
     let sealed = Seals::WRITE | Seals::FUTURE_WRITE;
     let regular = open.inode().regular();
+    let growing = plan.flags.contains(AreaFlags::GROWSDOWN);
     if plan.shared && regular.is_some_and(|regular| regular.seals().intersects(sealed)) {
         // What is mapped to be read is not to be written later either (`mm/memfd.c`, `check_write_seal`).
-        if open.is_writable() && plan.rights.contains(Rights::WRITE) {
+        if !growing && plan.rights.contains(Rights::WRITE) {
             return Err(Errno::EPERM);
         }
         max_rights -= Rights::WRITE;
@@ -407,7 +462,11 @@ fn file(
         }
         max_rights -= Rights::EXECUTE;
     }
-    match open.mapping()? {
+    let mapping = open.mapping()?;
+    if growing {
+        return Err(Errno::EINVAL);
+    }
+    match mapping {
         Mapping::Object(object) if object.huge().is_some() => {
             let (kind, _) = huge_pages(context, plan, object, (offset, length))?;
             Ok((kind, max_rights))
@@ -448,63 +507,6 @@ fn telling<R>(
         context.with_space(|space| change(space, &mut |watch, event| announced.note(watch, event)));
     announced.tell(context);
     result
-}
-
-/// `mprotect`.
-pub fn mprotect(context: &Context<'_>, arguments: &Arguments) -> CallResult {
-    let [address, length, protection, ..] = *arguments;
-    let grows = u64::from(raw::PROT_GROWSDOWN | raw::PROT_GROWSUP);
-    // PROT_GROWSDOWN and PROT_GROWSUP together contradict each other; alone they are not done.
-    if protection & grows != 0 {
-        return Err(Errno::EINVAL);
-    }
-    if address % PAGE != 0 {
-        return Err(Errno::EINVAL);
-    }
-    if length == 0 {
-        return Ok(0);
-    }
-    let rights = rights(protection)?;
-    let address = VirtAddr::new(address);
-    if rights == Rights::EXECUTE {
-        return protect_execute_only(context, address, length);
-    }
-    match context.with_space(|space| space.protect(address, length, rights)) {
-        Ok(()) => Ok(0),
-        Err(error) => protect_failed(context, arguments, error),
-    }
-}
-
-/// What the failure comes to; out of the way of what succeeds.
-#[cold]
-#[inline(never)]
-fn protect_failed(context: &Context<'_>, arguments: &Arguments, error: ProtectError) -> CallResult {
-    let mut first = Some(error);
-    let [address, length, protection, ..] = *arguments;
-    let (address, rights) = (VirtAddr::new(address), rights(protection)?);
-    // It was tried once.
-    let protect = || match first.take() {
-        Some(error) => Err(error),
-        None => context.with_space(|space| space.protect(address, length, rights)),
-    };
-    let protected = context.kernel.with_relief(protect);
-    protected.map_err(protect_errno)?;
-    Ok(0)
-}
-
-/// The same for memory that may only be executed, of which a protection key forbids the reading.
-#[cold]
-fn protect_execute_only(context: &Context<'_>, address: VirtAddr, length: u64) -> CallResult {
-    let key = keys::execute_only(context);
-    let protect = || {
-        context.with_space(|space| match key {
-            Some(key) => space.protect_execute_only(address, length, key),
-            None => space.protect(address, length, Rights::EXECUTE),
-        })
-    };
-    let result = context.kernel.with_relief(protect);
-    result.map_err(protect_errno)?;
-    Ok(0)
 }
 
 /// `mremap`.
@@ -636,14 +638,14 @@ pub fn mincore(context: &Context<'_>, arguments: &Arguments) -> CallResult {
         bytes
             .try_reserve_exact((step / PAGE) as usize)
             .map_err(|_| Errno::EAGAIN)?;
-        context
-            .with_space(|space| {
-                space.resident(VirtAddr::new(next), step, &mut |_, resident| {
-                    bytes.push(u8::from(resident));
-                })
+        let found = context.with_space(|space| {
+            space.resident(VirtAddr::new(next), step, &mut |_, resident| {
+                bytes.push(u8::from(resident));
             })
-            .map_err(advise_errno)?;
+        });
+        // What lies below a hole is reported before the hole is.
         context.write_bytes(out, &bytes)?;
+        found.map_err(advise_errno)?;
         out += bytes.len() as u64;
         next += step;
     }
@@ -747,6 +749,8 @@ pub fn msync(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     wanted.set(SyncFlags::WAIT, flags & raw::MS_SYNC != 0);
     wanted.set(SyncFlags::INVALIDATE, flags & raw::MS_INVALIDATE != 0);
     let address = VirtAddr::new(address);
+    // Rounding up may wrap, to nothing.
+    let length = length.wrapping_add(PAGE - 1) & !(PAGE - 1);
     context
         .with_space(|space| space.sync(address, length, wanted))
         .map_err(sync_errno)?;
@@ -966,11 +970,13 @@ mod tests {
                     ..private
                 }),
             ),
+            (0, 0x23, Err(Errno::EINVAL)),
             (
                 0,
-                0x23,
+                0x03,
                 Ok(MapPlan {
                     shared: true,
+                    anonymous: false,
                     ..private
                 }),
             ),
@@ -1034,7 +1040,8 @@ mod tests {
             ),
             // Pages of 1 GiB.
             (0, 0x7804_0022, Err(Errno::EINVAL)),
-            (0, 0x8000_0023, Err(Errno::EOPNOTSUPP)),
+            (0, 0x8000_0023, Err(Errno::EINVAL)),
+            (0, 0x8000_0003, Err(Errno::EOPNOTSUPP)),
         ] {
             assert_eq!(
                 map_plan(address, 1, flags),

@@ -139,8 +139,8 @@ pub fn shmat(context: &Context<'_>, arguments: &Arguments) -> CallResult {
         rights |= Rights::EXECUTE;
         wanted |= Permission::EXECUTE;
     }
-    ipc::check(segment.permits(context.subject(), wanted))?;
     let placement = attach_place(&segment, address, flags)?;
+    ipc::check(segment.permits(context.subject(), wanted))?;
     context.check_heap()?;
     let object: Arc<dyn Object<crate::M>> = segment.clone();
     let request = MapRequest {
@@ -276,11 +276,12 @@ pub fn shmctl(context: &Context<'_>, arguments: &Arguments) -> CallResult {
             ipc::check(segment.permits(context.subject(), Permission::READ))?;
             context.write_value(address, &status(&segment)).map(|()| 0)
         }
-        ipc::IPC_SET | ipc::IPC_RMID if !segment.is_owned_by(context.subject()) => {
-            Err(Errno::EPERM)
-        }
+        ipc::IPC_RMID if !segment.is_owned_by(context.subject()) => Err(Errno::EPERM),
         ipc::IPC_SET => {
             let wanted: SegmentStatus = context.read_value(address)?;
+            if !segment.is_owned_by(context.subject()) {
+                return Err(Errno::EPERM);
+            }
             let mut standing = segment.standing.lock();
             (standing.owner, standing.mode) = wanted.ownership.wanted();
             standing.times[2] = Moment::now(context.kernel).seconds;

@@ -4,8 +4,8 @@
 //! and the bad-pointer test.
 
 use super::{
-    Handler, file, futex, identity, keys, membarrier, memory, process, ptrace, scheduling,
-    semaphores, shared_memory, signal, swap, system, time,
+    Handler, file, futex, identity, keys, membarrier, memory, process, protect, ptrace,
+    remap_pages, scheduling, semaphores, shared_memory, signal, swap, system, time,
 };
 use linux_raw_sys::general as raw;
 
@@ -179,7 +179,7 @@ const NUMBERS: &[SystemCall] = &[
         10,
         "mprotect",
         &[Kind::Hex, Kind::Unsigned, PROT],
-        memory::mprotect,
+        protect::mprotect,
     ),
     real(11, "munmap", &[Kind::Hex, Kind::Unsigned], memory::munmap),
     real(12, "brk", &[Kind::Hex], memory::brk),
@@ -653,7 +653,18 @@ const NUMBERS: &[SystemCall] = &[
     missing(213, "epoll_create"),
     missing(214, "epoll_ctl_old"),
     missing(215, "epoll_wait_old"),
-    missing(216, "remap_file_pages"),
+    real(
+        216,
+        "remap_file_pages",
+        &[
+            Kind::Hex,
+            Kind::Unsigned,
+            Kind::Hex,
+            Kind::Unsigned,
+            Kind::Hex,
+        ],
+        remap_pages::remap_file_pages,
+    ),
     missing(217, "getdents64"),
     real(
         218,
@@ -888,7 +899,12 @@ const NUMBERS: &[SystemCall] = &[
     missing(450, "set_mempolicy_home_node"),
     missing(451, "cachestat"),
     missing(452, "fchmodat2"),
-    missing(453, "map_shadow_stack"),
+    real(
+        453,
+        "map_shadow_stack",
+        &[Kind::Hex, Kind::Unsigned, Kind::Hex],
+        remap_pages::map_shadow_stack,
+    ),
     missing(454, "futex_wake"),
     missing(455, "futex_wait"),
     missing(456, "futex_requeue"),

@@ -22,11 +22,9 @@ impl From<FlagsError> for LockError {
 
 /// The pages that `length` bytes from any address touch.
 fn touched(address: VirtAddr, length: u64) -> Result<PageRange, LockError> {
-    let offset = address.offset() as u64;
-    let length = length
-        .checked_add(offset)
-        .and_then(|length| length.checked_next_multiple_of(PAGE_SIZE as u64))
-        .ok_or(LockError::OutOfRange)?;
+    // Rounding up may wrap, to nothing or to little (Linux 7.3 `mm/mlock.c`, `do_mlock`).
+    let beyond = address.offset() as u64 + PAGE_SIZE as u64 - 1;
+    let length = length.wrapping_add(beyond) / PAGE_SIZE as u64 * PAGE_SIZE as u64;
     let start = address.page();
     let pages = length / PAGE_SIZE as u64;
     if start.number() + pages > u64::MAX / PAGE_SIZE as u64 {
@@ -42,11 +40,11 @@ impl<M: Machine> AddressSpace<M> {
     /// As [`LockError`] says; areas below a hole are locked.
     pub fn lock(&self, address: VirtAddr, length: u64, on_fault: bool) -> Result<(), LockError> {
         let core = &*self.core;
-        let range = touched(address, length)?;
         let mut areas = core.areas.write();
         if areas.limits.locked == 0 && !areas.limits.may_lock_any {
             return Err(LockError::OverLimit(Limit::Locked));
         }
+        let range = touched(address, length)?;
         let already: u64 = areas
             .map
             .overlapping(range)

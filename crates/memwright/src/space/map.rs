@@ -233,6 +233,32 @@ impl<M: Machine> AddressSpace<M> {
         })
     }
 
+    /// Whether `length` bytes may go to `placement`, whatever they show: what is refused before anything else of a mapping
+    /// is looked at (Linux 7.3 `mm/mmap.c`, `do_mmap` up to `__get_unmapped_area`). `huge` says that they are huge pages
+    /// of the pool.
+    ///
+    /// # Errors
+    /// As [`MapError`] says.
+    pub fn check_place(
+        &self,
+        length: u64,
+        placement: Placement,
+        huge: bool,
+    ) -> Result<(), MapError> {
+        let core = &self.core;
+        let pages = length.div_ceil(PAGE_SIZE as u64);
+        if pages > core.layout.highest.page().number() {
+            return Err(MapError::OutOfRange);
+        }
+        let mut areas = core.areas.write();
+        let placed = if huge {
+            place_hugetlb(core, &mut areas, pages, placement)
+        } else {
+            place(core, &mut areas, pages, placement)
+        };
+        placed.map(|_| ())
+    }
+
     fn check_length(&self, request: &MapRequest<M>) -> Result<u64, MapError> {
         if request.length == 0 {
             return Err(MapError::NoLength);

@@ -71,18 +71,18 @@ impl RemapRequest {
         if new_pages > end.number() {
             return Err(RemapError::OutOfRange);
         }
-        let start = self.old.page();
-        if start.number() + old_pages > Page::USER_END.number() {
-            return Err(RemapError::NoArea(self.old));
-        }
         let moves = self.fixed.is_some() || self.dont_unmap;
         if moves && !self.may_move || self.dont_unmap && old_pages != new_pages {
             return Err(RemapError::Invalid);
         }
+        if self.fixed.is_some_and(|fixed| !fixed.is_aligned()) {
+            return Err(RemapError::Misaligned);
+        }
+        let start = self.old.page();
+        if start.number() + old_pages > Page::USER_END.number() {
+            return Err(RemapError::NoArea(self.old));
+        }
         if let Some(fixed) = self.fixed {
-            if !fixed.is_aligned() {
-                return Err(RemapError::Misaligned);
-            }
             if fixed.page().number() + new_pages > end.number() {
                 return Err(RemapError::OutOfRange);
             }

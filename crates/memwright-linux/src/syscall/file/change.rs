@@ -394,10 +394,10 @@ fn ftruncate(context: &Context<'_>, arguments: &Arguments) -> CallResult {
 fn fallocate(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     let &[number, mode, offset, length, ..] = arguments;
     let (mode, offset, length) = (mode as u32, offset as i64, length as i64);
+    let open = context.files().get_usable(descriptor(number))?;
     if offset < 0 || length <= 0 {
         return Err(Errno::EINVAL);
     }
-    let open = context.files().get_usable(descriptor(number))?;
     let hole = raw::FALLOC_FL_PUNCH_HOLE | raw::FALLOC_FL_KEEP_SIZE;
     if !matches!(mode, 0 | raw::FALLOC_FL_KEEP_SIZE) && mode != hole {
         return Err(Errno::EOPNOTSUPP);

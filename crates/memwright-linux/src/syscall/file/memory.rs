@@ -67,11 +67,11 @@ fn memfd_create(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     if flags & !(known | size) != 0 || flags & both == both {
         return Err(Errno::EINVAL);
     }
+    context.check_heap()?;
+    let name = context.read_string(name, NAME_MAX + 1, Errno::EINVAL)?;
     if huge && !hugetlb::has_size(flags) {
         return Err(Errno::ENODEV);
     }
-    context.check_heap()?;
-    let name = context.read_string(name, NAME_MAX + 1, Errno::EINVAL)?;
     let sealed_mode = flags & raw::MFD_NOEXEC_SEAL != 0;
     let mut seals = Seals::empty();
     if flags & raw::MFD_ALLOW_SEALING == 0 && !sealed_mode {

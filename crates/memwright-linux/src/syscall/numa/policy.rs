@@ -139,6 +139,7 @@ pub(super) fn mbind(context: &Context<'_>, arguments: &Arguments) -> CallResult 
     const STRICT: u32 = raw::MPOL_MF_STRICT;
     const MOVE: u32 = raw::MPOL_MF_MOVE;
     const MOVE_ALL: u32 = raw::MPOL_MF_MOVE_ALL;
+    mode_and_flags(mode as u32)?;
     let nodes = mask::read(context, nodes, count)?;
     let flags = flags as u32;
     if flags & !(STRICT | MOVE | MOVE_ALL) != 0 {
@@ -153,7 +154,6 @@ pub(super) fn mbind(context: &Context<'_>, arguments: &Arguments) -> CallResult 
         MOVE => Moving::Own,
         _ => Moving::All,
     };
-    mode_and_flags(mode as u32)?;
     let start = VirtAddr::new(address);
     // Nothing, also where rounding up leaves nothing of it, needs no nodes.
     if start.is_aligned() && length.wrapping_add(PAGE_SIZE as u64 - 1) < PAGE_SIZE as u64 {
@@ -220,6 +220,7 @@ fn move_misplaced(
 /// `set_mempolicy`.
 pub(super) fn set_mempolicy(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     let [mode, nodes, count, ..] = *arguments;
+    mode_and_flags(mode as u32)?;
     let nodes = mask::read(context, nodes, count)?;
     let policy = policy(mode as u32, &nodes, all(context))?;
     crate::numa::set_policy(context, policy)?;

@@ -1,0 +1,50 @@
+//! Which error a memory call gives for each reason to fail, and for each two: Memwright's answers beside Linux's.
+
+use crate::{guest::Guest, prepare};
+use libtest_mimic::{Failed, Trial};
+use std::{collections::HashMap, fs};
+
+/// The test.
+pub fn trials() -> Vec<Trial> {
+    vec![Trial::test("errors::as_linux", as_linux)]
+}
+
+/// Every line that `errors.c` prints is Linux's, or stands with a reason in `errors.differs`.
+fn as_linux() -> Result<(), Failed> {
+    let read = |name: &str| fs::read_to_string(prepare::workspace().join("programs").join(name));
+    let expected = expected(&read("errors.linux")?, &read("errors.differs")?)?;
+    let program = prepare::program("musl-static", "errors");
+    let ending = Guest::new(program, &[]).untraced().run()?;
+    ending.expect_code(0)?;
+    ending.expect_output(expected.as_bytes())
+}
+
+/// Linux's answers, but for the rows that differ.
+///
+/// # Errors
+/// A row that differs is not among Linux's, or does not differ.
+fn expected(linux: &str, differs: &str) -> Result<String, Failed> {
+    let row_of = |line: &str| line.rsplit_once(": ").map(|(row, _)| row.to_owned());
+    let mut ours = HashMap::new();
+    let rows = differs
+        .lines()
+        .filter(|line| !line.is_empty() && !line.starts_with('#'));
+    for line in rows {
+        let row = row_of(line).ok_or_else(|| format!("errors.differs: no answer in {line:?}"))?;
+        ours.insert(row, line);
+    }
+    let mut text = String::new();
+    for line in linux.lines() {
+        let row = row_of(line).ok_or_else(|| format!("errors.linux: no answer in {line:?}"))?;
+        let answer = ours.remove(&row);
+        if answer == Some(line) {
+            return Err(format!("errors.differs: {line:?} is what Linux answers").into());
+        }
+        text.push_str(answer.unwrap_or(line));
+        text.push('\n');
+    }
+    match ours.keys().next() {
+        Some(row) => Err(format!("errors.differs: errors.linux has no row {row:?}").into()),
+        None => Ok(text),
+    }
+}

@@ -1,0 +1,116 @@
+//! Changes of protection.
+
+use super::memory::{PAGE, rights};
+use super::{Arguments, CallResult, keys};
+use crate::{Space, context::Context, errno::Errno, memory::protect_errno};
+use alloc::sync::Arc;
+use linux_raw_sys::general as raw;
+use memwright::{AreaFlags, ProtectError, Rights};
+use memwright_table::VirtAddr;
+
+/// `mprotect`.
+pub fn mprotect(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+    let [address, length, protection, ..] = *arguments;
+    let grows = u64::from(raw::PROT_GROWSDOWN | raw::PROT_GROWSUP);
+    if protection & grows != 0 {
+        return protect_growing(context, arguments);
+    }
+    if address % PAGE != 0 {
+        return Err(Errno::EINVAL);
+    }
+    if length == 0 {
+        return Ok(0);
+    }
+    let rights = match rights(protection) {
+        Ok(rights) => rights,
+        Err(error) => return Err(range_end(address, length).err().unwrap_or(error)),
+    };
+    let address = VirtAddr::new(address);
+    if rights == Rights::EXECUTE {
+        return protect_execute_only(context, address, length);
+    }
+    match context.with_space(|space| space.protect(address, length, rights)) {
+        Ok(()) => Ok(0),
+        Err(error) => protect_failed(context, arguments, error),
+    }
+}
+
+/// Where a range of this many bytes ends, which a protection change looks at before the rights.
+///
+/// # Errors
+/// `ENOMEM` if it wraps around or rounds up to nothing.
+pub(super) fn range_end(address: u64, length: u64) -> Result<u64, Errno> {
+    let length = length.checked_next_multiple_of(PAGE);
+    let end = length.and_then(|length| address.checked_add(length));
+    end.filter(|end| *end > address).ok_or(Errno::ENOMEM)
+}
+
+/// `PROT_GROWSDOWN`: from where the stack begins that the address lies in; there are no areas that grow upwards
+/// (`do_mprotect_pkey` of Linux 7.3).
+#[cold]
+fn protect_growing(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+    let [address, length, protection, ..] = *arguments;
+    let (down, up) = (u64::from(raw::PROT_GROWSDOWN), u64::from(raw::PROT_GROWSUP));
+    let asked = protection & (down | up);
+    if asked == down | up || address % PAGE != 0 {
+        return Err(Errno::EINVAL);
+    }
+    if length == 0 {
+        return Ok(0);
+    }
+    let end = range_end(address, length)?;
+    rights(protection & !asked)?;
+    let at = VirtAddr::new(address);
+    let look = |space: &Arc<Space>| {
+        space.find(at, |area| {
+            let start = area.start().address().as_u64();
+            (start, area.flags().contains(AreaFlags::GROWSDOWN))
+        })
+    };
+    let (start, is_stack) = context.with_space(look).ok_or(Errno::ENOMEM)?;
+    // What lies between the address and a stack above it is no hindrance.
+    let begins_too_late = if asked == down {
+        start >= end
+    } else {
+        start > address
+    };
+    if begins_too_late {
+        return Err(Errno::ENOMEM);
+    }
+    if asked == up || !is_stack {
+        return Err(Errno::EINVAL);
+    }
+    mprotect(context, &[start, end - start, protection & !asked, 0, 0, 0])
+}
+
+/// What the failure comes to; out of the way of what succeeds.
+#[cold]
+#[inline(never)]
+fn protect_failed(context: &Context<'_>, arguments: &Arguments, error: ProtectError) -> CallResult {
+    let mut first = Some(error);
+    let [address, length, protection, ..] = *arguments;
+    let (address, rights) = (VirtAddr::new(address), rights(protection)?);
+    // It was tried once.
+    let protect = || match first.take() {
+        Some(error) => Err(error),
+        None => context.with_space(|space| space.protect(address, length, rights)),
+    };
+    let protected = context.kernel.with_relief(protect);
+    protected.map_err(protect_errno)?;
+    Ok(0)
+}
+
+/// The same for memory that may only be executed, of which a protection key forbids the reading.
+#[cold]
+fn protect_execute_only(context: &Context<'_>, address: VirtAddr, length: u64) -> CallResult {
+    let key = keys::execute_only(context);
+    let protect = || {
+        context.with_space(|space| match key {
+            Some(key) => space.protect_execute_only(address, length, key),
+            None => space.protect(address, length, Rights::EXECUTE),
+        })
+    };
+    let result = context.kernel.with_relief(protect);
+    result.map_err(protect_errno)?;
+    Ok(0)
+}

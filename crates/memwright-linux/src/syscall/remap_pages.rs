@@ -1,0 +1,51 @@
+//! Mappings that other calls make better: `remap_file_pages`, and what no processor here has.
+
+use super::memory::{PAGE, map};
+use super::{Arguments, CallResult};
+use crate::{context::Context, errno::Errno, memory::map_errno};
+use linux_raw_sys::general as raw;
+use memwright::{AreaFlags, MapKind, MapRequest, Placement};
+use memwright_table::VirtAddr;
+
+/// `remap_file_pages`: maps other pages of the same file in place of some of a shared mapping's (Linux 7.3 `mm/mmap.c`).
+/// They must lie in one area; Linux takes neighbours of the same file too.
+pub fn remap_file_pages(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+    let [address, length, protection, first, flags, _] = *arguments;
+    let (start, length) = (address & !(PAGE - 1), length & !(PAGE - 1));
+    let end = start.checked_add(length).filter(|end| *end > start);
+    let end = end.ok_or(Errno::EINVAL)?;
+    if protection != 0 || first.checked_add(length / PAGE).is_none() {
+        return Err(Errno::EINVAL);
+    }
+    let at = VirtAddr::new(start);
+    let shown = context.with_space(|space| {
+        space.find(at, |area| {
+            let covers = area.start() <= at.page() && area.end().address().as_u64() >= end;
+            let object = area.object().filter(|_| covers && area.is_shared())?;
+            let locked = area.flags() & AreaFlags::LOCKED;
+            Some((object.clone(), area.rights(), area.max_rights(), locked))
+        })
+    });
+    let (object, rights, max_rights, locked) = shown.flatten().ok_or(Errno::EINVAL)?;
+    let offset = first.checked_mul(PAGE).ok_or(Errno::EOVERFLOW)?;
+    let request = MapRequest {
+        length,
+        rights,
+        max_rights,
+        kind: MapKind::Object {
+            object,
+            offset,
+            shared: true,
+        },
+        placement: Placement::Fixed(at),
+        flags: locked,
+        populate: flags as u32 & raw::MAP_NONBLOCK == 0,
+    };
+    map(context, &request).map_err(map_errno)?;
+    Ok(0)
+}
+
+/// `map_shadow_stack`: no processor here has shadow stacks (Linux 7.3 `arch/x86/kernel/shstk.c`).
+pub fn map_shadow_stack(_context: &Context<'_>, _arguments: &Arguments) -> CallResult {
+    Err(Errno::EOPNOTSUPP)
+}
