@@ -100,8 +100,8 @@ const TRACKED_BY_FAULTS: &[&str] = &[
     "userfault_matrix faults",
 ];
 
-/// Those that ask for as much as a program can: areas, arguments, descriptors.
-const LARGE: &[&str] = &["large_proc", "large_exec", "large_poll"];
+/// Those that ask for as much as a program can: areas, arguments, descriptors, directories in directories.
+const LARGE: &[&str] = &["large_proc", "large_exec", "large_poll", "deep_paths"];
 
 /// Those that want swap, and some whose memory is the same with it.
 const SWAPPING: &[&str] = &[
