@@ -2,10 +2,12 @@
 
 use std::ffi::OsString;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use memwright::{Policy, PolicyError};
 
+use crate::bounded;
 use crate::qemu::machine::Apic;
 use crate::qemu::nodes::{Nodes, parse_nodes};
 use crate::size::{
@@ -129,7 +131,7 @@ pub struct RunArgs {
 
     /// Host seconds; on expiry print every CPU's backtrace, then exit 124.
     #[arg(long, value_name = "SECS", allow_hyphen_values = true, value_parser = parse_seconds)]
-    pub timeout: Option<std::time::Duration>,
+    pub timeout: Option<Duration>,
 
     /// Write the account as JSON ("-" for standard output).
     #[arg(long, value_name = "PATH")]
@@ -192,7 +194,7 @@ pub struct BenchArgs {
     /// Host seconds for each run, after which the bench fails.
     #[arg(long, value_name = "SECS", default_value = "900",
         allow_hyphen_values = true, value_parser = parse_seconds)]
-    pub timeout: std::time::Duration,
+    pub timeout: Duration,
 
     /// Run everything once, and do not compare with a second run.
     #[arg(long)]
@@ -372,6 +374,12 @@ impl RunArgs {
         self.numa.cpus().unwrap_or(self.cpus)
     }
 
+    /// How long another program may take to answer a question of this command: `--timeout` where that is shorter.
+    pub fn patience(&self) -> Duration {
+        self.timeout
+            .map_or(bounded::PATIENCE, |limit| limit.min(bounded::PATIENCE))
+    }
+
     /// What else the guest is, beside its memory, its CPUs and its policies: names of options, and their values.
     pub fn settings(&self) -> Vec<(&'static str, String)> {
         let mut settings = vec![("thp", self.thp.clone())];
@@ -508,11 +516,10 @@ fn parse_cpus(text: &str) -> Result<u8, String> {
 }
 
 /// Accepts a positive number of seconds, fractions included.
-fn parse_seconds(text: &str) -> Result<std::time::Duration, String> {
+fn parse_seconds(text: &str) -> Result<Duration, String> {
     match text.parse::<f64>() {
-        Ok(seconds) if seconds > 0.0 && seconds <= 1e9 => {
-            Ok(std::time::Duration::from_secs_f64(seconds))
-        }
+        // Less than a nanosecond is no time at all.
+        Ok(seconds) if (1e-9..=1e9).contains(&seconds) => Ok(Duration::from_secs_f64(seconds)),
         Ok(_) | Err(_) => Err("expected a positive number of seconds".to_owned()),
     }
 }

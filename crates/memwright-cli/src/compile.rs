@@ -3,11 +3,17 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Duration;
 
 use anyhow::{Context, anyhow, bail};
 use sha2::{Digest, Sha256};
 
+use crate::bounded::{self, PATIENCE};
 use crate::cache;
+use crate::folder::PrivateFolder;
+
+/// How long a compiler may take for one of the small programs here.
+const LIMIT: Duration = Duration::from_secs(600);
 
 /// A C compiler that is there.
 #[derive(Debug, Clone)]
@@ -80,19 +86,20 @@ impl Compiler {
             return Ok(program);
         }
         // Another command may build at the same time: each works in a folder of its own, the last rename stands.
-        let work = tempfile::tempdir_in(folder)
+        let work = PrivateFolder::within(folder)
             .with_context(|| format!("cannot write to {}", folder.display()))?;
         for (name, text) in sources {
             let path = work.path().join(name);
             fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
         }
         // With relative names, so that the binary does not name the folder.
-        let output = Command::new(self.name)
+        let mut command = Command::new(self.name);
+        command
             .args(flags)
             .args(["-o", "program", "main.c"])
-            .current_dir(work.path())
-            .output()
-            .with_context(|| format!("cannot start {}", self.name))?;
+            .current_dir(work.path());
+        let output = bounded::output(&mut command, LIMIT)
+            .with_context(|| format!("{} cannot build {name}", self.name))?;
         if !output.status.success() {
             let said = String::from_utf8_lossy(&output.stderr);
             bail!("{} cannot build {name}: {}", self.name, said.trim());
@@ -105,7 +112,7 @@ impl Compiler {
 
 /// What the compiler says of itself, if it is there.
 fn version(compiler: &str) -> Option<String> {
-    let output = Command::new(compiler).arg("--version").output().ok()?;
+    let output = bounded::output(Command::new(compiler).arg("--version"), PATIENCE).ok()?;
     let text = || String::from_utf8_lossy(&output.stdout).into_owned();
     output.status.success().then(text)
 }

@@ -1,17 +1,18 @@
 //! `memwright doctor`: what is here, what is missing, and the command that mends it.
 
 use std::fs;
-use std::os::fd::AsFd;
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 use anyhow::{Context, ensure};
 
+use crate::bounded::{self, PATIENCE};
 use crate::cache;
 use crate::compile::Compiler;
 use crate::failure::{ENVIRONMENT, Failure};
+use crate::folder::PrivateFolder;
 use crate::lab::plugin;
+use crate::output;
 use crate::qemu::version;
-use crate::session::write_fully;
 
 /// How a finding weighs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -54,8 +55,7 @@ pub fn doctor() -> Result<u8, Failure> {
         kernels(),
     ];
     let text: String = findings.iter().map(line).collect();
-    write_fully(std::io::stdout().as_fd(), text.as_bytes())
-        .context("cannot write to standard output")?;
+    output::print(text.as_bytes())?;
     let sick = findings.iter().any(|one| one.weight == Weight::Needed);
     Ok(if sick { ENVIRONMENT } else { 0 })
 }
@@ -129,10 +129,7 @@ fn counting() -> Finding {
 }
 
 fn program(what: &'static str, purpose: &str, mend: &str) -> Finding {
-    let answers = Command::new(what)
-        .arg("--version")
-        .stdin(Stdio::null())
-        .output()
+    let answers = bounded::output(Command::new(what).arg("--version"), PATIENCE)
         .is_ok_and(|output| output.status.success());
     if answers {
         return Finding {
@@ -152,7 +149,7 @@ fn cache_folder() -> Finding {
     let made = cache::folder().and_then(|folder| {
         fs::create_dir_all(&folder)
             .with_context(|| format!("cannot create {}", folder.display()))?;
-        tempfile::tempdir_in(&folder)
+        PrivateFolder::within(&folder)
             .with_context(|| format!("cannot write to {}", folder.display()))?;
         Ok(folder)
     });

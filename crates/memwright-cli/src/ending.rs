@@ -1,14 +1,16 @@
 //! How a run ends: messages, the account, the exit code.
 
 use std::fs;
+use std::io;
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, anyhow};
-use memwright_linux::channel::Outcome;
+use memwright_linux::channel::{NO_ROOM, Outcome};
 use serde::Serialize;
 
-use crate::failure::{Failure, NOT_EXECUTABLE, NOT_FOUND, SIGNAL_BASE, TIMEOUT};
+use crate::failure::{Failure, NOT_EXECUTABLE, NOT_FOUND, SIGNAL_BASE, TIMEOUT, signal_code};
+use crate::output::{self, Taken};
 use crate::qemu::process::Cut;
 use crate::report::Document;
 use crate::run::Finished;
@@ -18,7 +20,7 @@ use crate::table;
 /// Why the run was cut short, if it was.
 pub type End = Option<Cut>;
 
-/// SIGPIPE's number: a run whose output nobody reads any more ends like a program that got this signal.
+/// SIGPIPE's number: a run whose output is read no more ends like a program that got this signal.
 pub const SIGPIPE: u8 = 13;
 /// ENOENT, when PROGRAM vanished or names a missing interpreter.
 const NO_ENTRY: i32 = 2;
@@ -30,15 +32,23 @@ const NO_ENTRY: i32 = 2;
 pub fn conclude(run: &Finished<'_>, end: End, qemu_errors: &Path) -> Result<u8, Failure> {
     match end {
         Some(Cut::OutputClosed) => return Ok(SIGNAL_BASE + SIGPIPE),
+        Some(Cut::OutputFailed(number)) => {
+            return Err(output::failed(io::Error::from_raw_os_error(number)).into());
+        }
         Some(Cut::TimedOut) => {
             say("--timeout expired");
             return Ok(TIMEOUT);
         }
         Some(Cut::Signalled(signal)) => {
             say(&format!("ended by signal {signal}"));
-            return Ok(SIGNAL_BASE.saturating_add(u8::try_from(signal).unwrap_or(0)));
+            return Ok(signal_code(signal));
         }
         None => {}
+    }
+    if let Some((Outcome::NotStarted(NO_ROOM), text)) = &run.report.outcome {
+        return Err(Failure::Broken(anyhow!(
+            "the guest could not start: {text}"
+        )));
     }
     let document = Document::new(run);
     if run.report.outcome.is_some() || !run.report.account.rows.is_empty() {
@@ -69,12 +79,11 @@ impl JsonTarget {
     ///
     /// # Errors
     /// The file cannot be created.
-    pub fn open(path: &Path) -> anyhow::Result<Self> {
+    pub fn open(path: &Path, taken: &mut Taken) -> anyhow::Result<Self> {
         if path == Path::new("-") {
             return Ok(Self::Output);
         }
-        let file =
-            fs::File::create(path).with_context(|| format!("cannot write {}", path.display()))?;
+        let file = taken.create("the file of --json", path)?;
         Ok(Self::File(path.to_owned(), file))
     }
 
@@ -87,8 +96,7 @@ impl JsonTarget {
             serde_json::to_string_pretty(document).context("cannot write the account as JSON")?;
         text.push('\n');
         match self {
-            Self::Output => write_fully(std::io::stdout().as_fd(), text.as_bytes())
-                .context("cannot write to standard output"),
+            Self::Output => output::print(text.as_bytes()),
             Self::File(path, file) => write_fully(file.as_fd(), text.as_bytes())
                 .with_context(|| format!("cannot write {}", path.display())),
         }
@@ -100,7 +108,7 @@ pub fn exit_code(outcome: Outcome) -> u8 {
     match outcome {
         // An exit status has eight bits, as for wait(2).
         Outcome::Exited(code) => (code & 0xff) as u8,
-        Outcome::Killed(signal) => SIGNAL_BASE.saturating_add(u8::try_from(signal).unwrap_or(0)),
+        Outcome::Killed(signal) => signal_code(signal),
         Outcome::NotStarted(NO_ENTRY) => NOT_FOUND,
         Outcome::NotStarted(_) => NOT_EXECUTABLE,
     }

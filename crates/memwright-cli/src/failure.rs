@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use crate::output::Closed;
+
 /// Exit code when `--timeout` expired.
 pub const TIMEOUT: u8 = 124;
 /// Exit code of `run` when Memwright itself failed.
@@ -12,6 +14,11 @@ pub const NOT_EXECUTABLE: u8 = 126;
 pub const NOT_FOUND: u8 = 127;
 /// Added to a signal's number.
 pub const SIGNAL_BASE: u8 = 128;
+
+/// The exit code of a command that a signal ended.
+pub fn signal_code(signal: i32) -> u8 {
+    SIGNAL_BASE.saturating_add(u8::try_from(signal).unwrap_or(0))
+}
 
 /// Exit code of the other commands: something was found that they look for, a difference above all.
 pub const DIFFERENCE: u8 = 1;
@@ -48,6 +55,19 @@ pub enum Failure {
 }
 
 impl Failure {
+    /// Whether the reader of standard output has gone: the command then ends without a message.
+    pub fn is_closed_output(&self) -> bool {
+        match self {
+            Self::Usage(error)
+            | Self::Environment(error)
+            | Self::Guest(error)
+            | Self::Broken(error) => error.is::<Closed>(),
+            Self::NotFound(_) | Self::NotExecutable(_) | Self::Ended(..) | Self::Skipped(_) => {
+                false
+            }
+        }
+    }
+
     /// The exit code of `memwright run`, whose codes are otherwise PROGRAM's.
     pub fn exit_code_of_run(&self) -> u8 {
         match self {
@@ -99,6 +119,24 @@ impl From<anyhow::Error> for Failure {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_closed_output_is_seen_below_its_context() {
+        use anyhow::Context;
+        use std::io::{Error, ErrorKind};
+        let write = |kind: ErrorKind| {
+            let failed = Err::<(), _>(crate::output::failed(Error::from(kind)));
+            Failure::from(failed.context("a result").unwrap_err())
+        };
+        assert!(write(ErrorKind::BrokenPipe).is_closed_output());
+        let full = write(ErrorKind::StorageFull);
+        assert!(!full.is_closed_output());
+        assert!(
+            full.to_string()
+                .starts_with("a result: cannot write to standard output: ")
+        );
+        assert!(!Failure::Ended(141, String::new()).is_closed_output());
+    }
 
     #[test]
     fn each_failure_has_two_codes() {

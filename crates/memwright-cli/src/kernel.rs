@@ -2,9 +2,11 @@
 
 use std::borrow::Cow;
 use std::env;
-use std::fs;
+use std::path::Path;
 
 use anyhow::{Context, bail};
+
+use crate::host_file::{self, LARGEST_IMAGE};
 
 /// Built for bare metal by the build script; empty when that was told to leave it out.
 static EMBEDDED: &[u8] = include_bytes!(env!("MEMWRIGHT_KERNEL_IMAGE"));
@@ -15,7 +17,7 @@ static EMBEDDED: &[u8] = include_bytes!(env!("MEMWRIGHT_KERNEL_IMAGE"));
 /// When the file cannot be read, or when there is neither.
 pub fn image() -> anyhow::Result<Cow<'static, [u8]>> {
     if let Some(path) = env::var_os("MEMWRIGHT_KERNEL").filter(|path| !path.is_empty()) {
-        let data = fs::read(&path)
+        let data = host_file::read(Path::new(&path), LARGEST_IMAGE)
             .with_context(|| format!("cannot read the kernel image {}", path.display()))?;
         return Ok(Cow::Owned(data));
     }

@@ -1,20 +1,21 @@
 //! `memwright kernels`: Linux kernel images with names, kept in the cache.
 
 use std::fs;
-use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail, ensure};
 use serde::{Deserialize, Serialize};
-use tempfile::TempDir;
 
 use crate::apt::{Archive, mirror};
 use crate::args::KernelsAction;
 use crate::cache;
 use crate::failure::Failure;
+use crate::folder::PrivateFolder;
+use crate::host_file::{self, LARGEST_DOCUMENT, LARGEST_IMAGE};
 use crate::lab::image;
+use crate::output;
 use crate::report::hexadecimal_hash;
-use crate::session::{say, write_fully};
+use crate::session::say;
 
 /// What a name begins with that stands for a package.
 const DEBIAN: &str = "debian:";
@@ -98,7 +99,8 @@ fn place(name: &str) -> anyhow::Result<PathBuf> {
 }
 
 fn read(folder: &Path) -> Option<Kept> {
-    serde_json::from_slice(&fs::read(folder.join(ABOUT)).ok()?).ok()
+    let text = host_file::read(&folder.join(ABOUT), LARGEST_DOCUMENT);
+    serde_json::from_slice(&text.ok()?).ok()
 }
 
 /// Keeps an image under a name. One that is not what the user said is usage; whatever keeps it from being fetched or kept
@@ -115,24 +117,22 @@ fn add(text: &str) -> Result<(), Failure> {
         }
         None => copy(text, &fresh).map_err(Failure::Usage)?,
     };
-    let bytes = fs::read(fresh.join(IMAGE)).context("cannot read the image")?;
+    let bytes =
+        host_file::read(&fresh.join(IMAGE), LARGEST_IMAGE).context("cannot read the image")?;
     image::check(&bytes, text).map_err(Failure::Usage)?;
     keep(&fresh, &name, source, &bytes).map_err(Failure::Environment)
 }
 
 /// A folder in which an image is made ready: nothing half-made gets a name.
-fn work_folder() -> anyhow::Result<TempDir> {
+fn work_folder() -> anyhow::Result<PrivateFolder> {
     let parent = folder()?;
     fs::create_dir_all(&parent).with_context(|| format!("cannot create {}", parent.display()))?;
-    tempfile::Builder::new()
-        .prefix(".adding-")
-        .tempdir_in(&parent)
-        .with_context(|| format!("cannot write to {}", parent.display()))
+    PrivateFolder::within(&parent).with_context(|| format!("cannot write to {}", parent.display()))
 }
 
 /// Describes what is ready, gives it its name, and says so.
 fn keep(fresh: &Path, name: &str, source: String, bytes: &[u8]) -> anyhow::Result<()> {
-    let configuration = fs::read(fresh.join(CONFIGURATION)).ok();
+    let configuration = host_file::read(&fresh.join(CONFIGURATION), LARGEST_DOCUMENT).ok();
     let kept = Kept {
         name: name.to_owned(),
         source,
@@ -160,7 +160,9 @@ fn copy(text: &str, fresh: &Path) -> anyhow::Result<(String, String)> {
         }
     };
     place(&name)?;
-    fs::copy(path, fresh.join(IMAGE)).with_context(|| path.display().to_string())?;
+    let context = || path.display().to_string();
+    let bytes = host_file::read(path, LARGEST_IMAGE).with_context(context)?;
+    fs::write(fresh.join(IMAGE), bytes).context("cannot write to the cache")?;
     let source = std::path::absolute(path)?.display().to_string();
     Ok((name, source))
 }
@@ -287,7 +289,9 @@ fn list() -> anyhow::Result<()> {
 }
 
 fn line(kept: &Kept) -> String {
-    format!("{}  {}  {}\n", kept.name, &kept.sha256[..12], kept.version)
+    // A document in the cache that something else wrote can hold anything.
+    let beginning: String = kept.sha256.chars().take(12).collect();
+    format!("{}  {beginning}  {}\n", kept.name, kept.version)
 }
 
 fn remove(name: &str) -> anyhow::Result<()> {
@@ -300,8 +304,7 @@ fn remove(name: &str) -> anyhow::Result<()> {
 }
 
 fn print(text: &str) -> anyhow::Result<()> {
-    write_fully(std::io::stdout().as_fd(), text.as_bytes())
-        .context("cannot write to standard output")
+    output::print(text.as_bytes())
 }
 
 #[cfg(test)]

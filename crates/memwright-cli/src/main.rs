@@ -6,8 +6,10 @@ mod account;
 mod apt;
 mod args;
 mod bench;
+mod bounded;
 mod cache;
 mod channel;
+mod children;
 mod compile;
 mod doctor;
 mod ending;
@@ -15,19 +17,23 @@ mod failure;
 mod folder;
 mod gdb;
 mod guest;
+mod host_file;
 mod input;
 mod kernel;
 mod kernels;
 mod lab;
 mod manual;
+mod output;
 mod qemu;
 mod report;
+mod room;
 mod rows;
 mod run;
 #[cfg(test)]
 mod schema;
 mod session;
 mod sheet;
+mod signals;
 mod size;
 mod symbolise;
 mod table;
@@ -35,24 +41,27 @@ mod thp;
 mod watch;
 mod window;
 
+use std::io::{self, Write};
 use std::process::ExitCode;
 
 use clap::Parser;
 
 use crate::args::{Action, Cli};
-use crate::failure::{BROKEN, Failure, USAGE};
+use crate::ending::SIGPIPE;
+use crate::failure::{BROKEN, Failure, SIGNAL_BASE, USAGE};
 use crate::session::say;
 
 fn main() -> ExitCode {
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => {
-            // Help and version are no errors. A closed output is nobody's concern any more.
-            let _ = error.print();
-            return ExitCode::from(match (error.use_stderr(), is_run()) {
-                (false, _) => 0,
-                (true, true) => BROKEN,
-                (true, false) => USAGE,
+            let printed = error.print().and_then(|()| io::stdout().flush());
+            // Help and version are no errors.
+            return ExitCode::from(match (error.use_stderr(), printed) {
+                (true, _) if is_run() => BROKEN,
+                (true, _) => USAGE,
+                (false, Ok(())) => 0,
+                (false, Err(error)) => end(&output::failed(error).into(), is_run()),
             });
         }
     };
@@ -70,12 +79,22 @@ fn main() -> ExitCode {
     match result {
         Ok(code) => ExitCode::from(code),
         Err(failure) => {
-            say(&failure.to_string());
-            ExitCode::from(match cli.action {
-                Action::Run(_) | Action::Launch(_) => failure.exit_code_of_run(),
-                _ => failure.exit_code(),
-            })
+            let runs = matches!(cli.action, Action::Run(_) | Action::Launch(_));
+            ExitCode::from(end(&failure, runs))
         }
+    }
+}
+
+/// Says why the command failed, and returns its exit code. Where the reader of standard output is gone, it ends quietly.
+fn end(failure: &Failure, is_run: bool) -> u8 {
+    if failure.is_closed_output() {
+        return SIGNAL_BASE + SIGPIPE;
+    }
+    say(&failure.to_string());
+    if is_run {
+        failure.exit_code_of_run()
+    } else {
+        failure.exit_code()
     }
 }
 

@@ -1,8 +1,6 @@
 //! Completions for shells, and manual pages, made from the command line itself.
 
 use std::fs;
-use std::io;
-use std::os::fd::AsFd;
 use std::path::Path;
 
 use anyhow::Context;
@@ -10,7 +8,7 @@ use clap::CommandFactory;
 use clap_complete::Shell;
 
 use crate::args::Cli;
-use crate::session::write_fully;
+use crate::output;
 
 /// Prints the completions of a shell.
 ///
@@ -19,7 +17,7 @@ use crate::session::write_fully;
 pub fn completions(shell: Shell) -> anyhow::Result<u8> {
     let mut text = Vec::new();
     clap_complete::generate(shell, &mut Cli::command(), "memwright", &mut text);
-    write_fully(io::stdout().as_fd(), &text).context("cannot write to standard output")?;
+    output::print(&text)?;
     Ok(0)
 }
 

@@ -2,7 +2,6 @@
 //!
 //! It holds nothing of this machine but paths: no QEMU version, no host time. Equal runs give equal bytes everywhere.
 
-use std::fs;
 use std::path::Path;
 
 use memwright_linux::channel::Outcome;
@@ -12,6 +11,7 @@ use sha2::{Digest, Sha256};
 use crate::account::Value;
 use crate::args::RunArgs;
 use crate::guest::program::Program;
+use crate::host_file::{self, LARGEST_IMAGE};
 use crate::qemu::machine::Clock;
 use crate::rows;
 use crate::run::{self, Finished};
@@ -192,7 +192,7 @@ impl Document {
 impl HashedFile {
     /// Hashes a file; one that has gone meanwhile has no hash.
     pub fn read(path: &Path) -> Self {
-        let sha256 = fs::read(path)
+        let sha256 = host_file::read(path, LARGEST_IMAGE)
             .map(|data| hexadecimal(&Sha256::digest(data)))
             .unwrap_or_default();
         Self {

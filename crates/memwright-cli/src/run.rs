@@ -15,21 +15,25 @@ use crate::args::RunArgs;
 use crate::failure::Failure;
 use crate::guest::initrd::{self, Manifest};
 use crate::guest::program::{self, Program, Surroundings};
-use crate::guest::tree::Tree;
+use crate::guest::tree::{Node, Tree};
 use crate::input::InputServer;
+use crate::output::Taken;
 use crate::qemu::command::{Places, arguments, shell_line};
 use crate::qemu::machine::Machine;
 use crate::qemu::process::Process;
 use crate::qemu::{launch, version};
 use crate::report::Hashes;
+use crate::room::{Files, Wanted};
 use crate::session::{Report, Session, say};
 use crate::size::{HugePages, MemorySize, SwapKind, in_mebibytes};
 use crate::symbolise::Symbols;
 use crate::window::Window;
-use crate::{ending, folder, gdb, kernel, lab, watch};
+use crate::{ending, folder, gdb, kernel, lab, output, watch};
 
-/// What the kernel itself takes beside the archive, generously: image, metadata, first tables.
-const KERNEL_MEMORY: u64 = 8 << 20;
+/// The most swap devices of a guest.
+const MOST_DEVICES: usize = 32;
+/// How many files that were left out are named.
+const MOST_SKIPPED: usize = 10;
 
 /// Everything that is known before QEMU starts.
 pub struct Prepared {
@@ -41,6 +45,19 @@ pub struct Prepared {
     pub tree: Tree,
     /// What the kernel is told.
     pub manifest: Manifest,
+}
+
+impl Prepared {
+    /// The files of the host that the guest gets: none is to be written over.
+    pub fn taken(&self) -> Taken {
+        let mut taken = Taken::default();
+        for (_, node) in self.tree.nodes() {
+            if let Node::HostFile { path, .. } = node {
+                taken.read_path("a file of the guest", path);
+            }
+        }
+        taken
+    }
 }
 
 /// What a run came to, for the account.
@@ -72,34 +89,41 @@ pub fn run(args: &RunArgs) -> Result<u8, Failure> {
     if !args.kernel.is_empty() {
         return lab::run(args);
     }
-    let prepared = prepare(args)?;
-    for path in prepared.tree.skipped() {
-        say(&format!(
-            "{}: neither a file, a folder nor a link, left out",
-            path.display()
-        ));
-    }
     let disks = args.swap.iter().filter(|swap| swap.kind == SwapKind::Disk);
     if disks.count() > 1 {
         return Err(anyhow!("--swap disk:SIZE: there is one disk").into());
     }
+    if args.swap.len() > MOST_DEVICES {
+        return Err(anyhow!("--swap: a guest has {MOST_DEVICES} devices at most").into());
+    }
+    let prepared = prepare(args)?;
     let machine = Machine::of(args);
     if args.dry_run {
         return dry_run(args, &prepared, &machine).map_err(Failure::from);
     }
-    let json = args
-        .json
-        .as_deref()
-        .map(ending::JsonTarget::open)
+    let mut taken = prepared.taken();
+    let json = args.json.as_deref();
+    let json = json
+        .map(|path| ending::JsonTarget::open(path, &mut taken))
         .transpose()?;
-    let qemu = version::program(&machine)?;
+    let trace = args.trace.as_deref();
+    let trace = trace
+        .map(|path| taken.create("the file of --trace", path))
+        .transpose()?;
+    let qemu = version::program(&machine, args.patience())?;
     let image = kernel::image()?;
+    let signals = watch::SignalWatch::start().context("cannot receive signals")?;
     let folder = folder::RunFolder::create(args.keep.as_deref())?;
+    for name in folder::KEPT {
+        folder
+            .kept(name)
+            .map_or(Ok(()), |path| taken.check(&path))?;
+    }
     let port = args.gdb.then(gdb::free_port).transpose()?;
     let line = arguments(folder.places(), &machine, port);
     // Asking QEMU its version takes as long as packing, and hashing as long as a short run: side by side.
     let (packed, checked) = thread::scope(|scope| {
-        let checking = scope.spawn(|| version::check_for(&qemu, &machine));
+        let checking = scope.spawn(|| version::check_for(&qemu, &machine, args.patience()));
         (
             pack(folder.places(), &prepared, &image, args),
             checking.join(),
@@ -107,6 +131,7 @@ pub fn run(args: &RunArgs) -> Result<u8, Failure> {
     });
     let qemu_version = checked.map_err(|_| anyhow!("the check of QEMU panicked"))??;
     packed?;
+    signals.check()?;
     if let Some(size) = machine.disk {
         make_disk(&folder.places().disk, size).context("cannot make the disk")?;
     }
@@ -121,7 +146,15 @@ pub fn run(args: &RunArgs) -> Result<u8, Failure> {
     let (driven, hashes) = thread::scope(|scope| {
         let hashing = scope.spawn(|| Hashes::read(&prepared.program, &image));
         (
-            drive(args, &folder, &qemu, &line, &image, &errors),
+            drive(
+                args,
+                &folder,
+                (&qemu, &line),
+                &image,
+                &errors,
+                trace,
+                &signals,
+            ),
             hashing.join(),
         )
     });
@@ -160,20 +193,19 @@ fn announce(
 fn drive(
     args: &RunArgs,
     folder: &folder::RunFolder,
-    qemu: &OsString,
-    line: &[OsString],
+    (qemu, line): (&OsString, &[OsString]),
     image: &[u8],
     errors: &Path,
+    trace: Option<File>,
+    signals: &watch::SignalWatch,
 ) -> anyhow::Result<(Report, ending::End, Option<&'static str>)> {
     let create = |path: PathBuf| {
         File::create(&path).with_context(|| format!("cannot write {}", path.display()))
     };
-    let trace = args
-        .trace
-        .clone()
-        .or_else(|| folder.kept("trace.jsonl"))
-        .map(create)
-        .transpose()?;
+    let trace = match (trace, folder.kept("trace.jsonl")) {
+        (Some(file), _) => Some(file),
+        (None, kept) => kept.map(create).transpose()?,
+    };
     let kept_log = folder.kept("log").map(create).transpose()?;
     let window =
         Window::create(&folder.places().window).context("cannot make the window to the guest")?;
@@ -182,12 +214,11 @@ fn drive(
     let answers = window.answers().context("cannot serve input")?;
     let input =
         InputServer::start(folder.places().input.clone(), answers).context("cannot serve input")?;
-    let signals = watch::SignalWatch::start(
-        process.clone(),
+    signals.watch(
+        &process,
         folder.places().control.clone(),
         input.withdrawer(),
-    )
-    .context("cannot receive signals")?;
+    );
     let (progress, news) = mpsc::channel();
     if let Some(limit) = args.timeout {
         watch::start_timeout(
@@ -267,12 +298,26 @@ pub fn prepare(args: &RunArgs) -> Result<Prepared, Failure> {
         options,
     };
     check_size(&tree, args)?;
+    say_skipped(&tree);
     Ok(Prepared {
         program,
         folder,
         tree,
         manifest,
     })
+}
+
+/// Says what of the folders of `--file` the guest does not get.
+fn say_skipped(tree: &Tree) {
+    let (shown, more) = tree
+        .skipped()
+        .split_at(tree.skipped().len().min(MOST_SKIPPED));
+    for (path, why) in shown {
+        say(&format!("{}: left out: {why}", path.display()));
+    }
+    if !more.is_empty() {
+        say(&format!("{} more were left out", more.len()));
+    }
 }
 
 /// Adds one `--file`. A program that is given so brings what it needs, like PROGRAM itself.
@@ -381,21 +426,37 @@ fn options(args: &RunArgs, program: &Path, folder: &Path) -> Result<Vec<String>,
     Ok(lines)
 }
 
-/// The archive and the files that the kernel unpacks from it stand in memory at once, beside the pool of huge pages.
+/// Refuses a guest without room for what it was asked for: the archive and the files that the kernel unpacks from it,
+/// which stand in memory at once, and what the kernel sets aside.
 fn check_size(tree: &Tree, args: &RunArgs) -> Result<(), Failure> {
-    let pool = args.hugetlb.map_or(0, HugePages::bytes);
-    let needed = (2 * tree.size() + KERNEL_MEMORY).saturating_add(pool);
-    if needed <= args.memory().bytes() {
+    let wanted = Wanted {
+        files: Files::of(tree),
+        cpus: args.cpus(),
+        pool: args.hugetlb.map_or(0, HugePages::bytes),
+        swap: &args.swap,
+    };
+    if wanted.fits(args.memory().bytes()) {
         return Ok(());
     }
-    let beside = match pool {
-        0 => String::new(),
-        pool => format!(" beside the {} of --hugetlb", in_mebibytes(pool)),
+    let mut beside = Vec::new();
+    if wanted.cpus > 1 {
+        beside.push(format!("{} CPUs", wanted.cpus));
+    }
+    if wanted.pool > 0 {
+        beside.push(format!("the {} of --hugetlb", in_mebibytes(wanted.pool)));
+    }
+    if !args.swap.is_empty() {
+        beside.push("the tables of --swap".to_owned());
+    }
+    let beside = match beside.as_slice() {
+        [] => String::new(),
+        all => format!(" beside {}", all.join(" and ")),
     };
     Err(Failure::Broken(anyhow!(
-        "the guest's files take {}; unpacking them{beside} needs --memory {}M or more",
+        "the guest's {} files take {}; unpacking them{beside} needs --memory {}M or more",
+        tree.nodes().count(),
         in_mebibytes(tree.size()),
-        needed.div_ceil(1 << 20)
+        wanted.mebibytes()
     )))
 }
 
@@ -420,7 +481,7 @@ fn make_disk(path: &Path, size: MemorySize) -> io::Result<()> {
 
 /// Prints the line. With `--keep` the files are there, so that it can be run.
 fn dry_run(args: &RunArgs, prepared: &Prepared, machine: &Machine) -> anyhow::Result<u8> {
-    let qemu = version::program_to_name(machine)?;
+    let qemu = version::program_to_name(machine, args.patience())?;
     let places = match &args.keep {
         Some(path) => {
             let kept = folder::kept_folder(path)?;
@@ -434,7 +495,8 @@ fn dry_run(args: &RunArgs, prepared: &Prepared, machine: &Machine) -> anyhow::Re
         ),
     };
     let port = args.gdb.then_some(gdb::USUAL_PORT);
-    println!("{}", shell_line(&qemu, &arguments(&places, machine, port)));
+    let line = shell_line(&qemu, &arguments(&places, machine, port));
+    output::print(format!("{line}\n").as_bytes())?;
     Ok(0)
 }
 

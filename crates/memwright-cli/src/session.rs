@@ -7,6 +7,7 @@ use std::sync::mpsc::Sender;
 
 use anyhow::Context;
 use memwright_linux::channel::{Channel, Outcome, STREAM_BUFFER};
+use rustix::io::Errno;
 
 use crate::account::Account;
 use crate::channel::{Frames, decode_result};
@@ -102,12 +103,15 @@ impl Session<'_> {
     }
 
     fn forward_output(&self, payload: &[u8]) {
-        if self.process.was_cut() == Some(Cut::OutputClosed) {
+        if let Some(Cut::OutputClosed | Cut::OutputFailed(_)) = self.process.was_cut() {
             return;
         }
-        // A closed reader ends the run as SIGPIPE ends a program; so does a full disk, which nobody could report to.
-        if write_fully(io::stdout().as_fd(), payload).is_err() {
-            self.process.cut(Cut::OutputClosed);
+        if let Err(error) = write_fully(io::stdout().as_fd(), payload) {
+            // A closed reader ends the run as SIGPIPE ends a program; a full disk is a failure.
+            self.process.cut(match error.raw_os_error() {
+                Some(number) if number != Errno::PIPE.raw_os_error() => Cut::OutputFailed(number),
+                Some(_) | None => Cut::OutputClosed,
+            });
         }
     }
 

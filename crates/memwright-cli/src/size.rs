@@ -129,6 +129,9 @@ pub enum SwapKind {
     Disk,
 }
 
+/// The most bytes of a swap device: one piece of the kernel's heap holds a bit for each of its pages.
+const MOST_SWAP: u64 = 63 << 30;
+
 /// A swap device of the guest, for so many bytes of pages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SwapSize {
@@ -169,6 +172,9 @@ pub fn parse_swap(text: &str) -> Result<SwapSize, String> {
         }
     };
     let size = parse_memory_size(size)?;
+    if size.bytes() > MOST_SWAP {
+        return Err(format!("expected at most {}G", MOST_SWAP >> 30));
+    }
     Ok(SwapSize { kind, size })
 }
 
@@ -191,7 +197,14 @@ mod tests {
             parse_swap("disk:1G").unwrap().to_string(),
             "disk:1073741824"
         );
-        for text in ["256M", "tape:1G", "zram:", "zram:0"] {
+        for text in [
+            "256M",
+            "tape:1G",
+            "zram:",
+            "zram:0",
+            "zram:64G",
+            "disk:1024G",
+        ] {
             assert!(parse_swap(text).is_err(), "{text}");
         }
     }

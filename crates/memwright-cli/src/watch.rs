@@ -3,69 +3,137 @@
 use std::io::{self, Write};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::process::exit;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
 use memwright_linux::channel::CONTROL_INTERRUPT;
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::consts::SIGINT;
 use signal_hook::iterator::{Handle, Signals};
 
+use crate::failure::{Failure, TIMEOUT, signal_code};
 use crate::qemu::process::{Cut, Process};
 use crate::qemu::qmp;
+use crate::session::say;
+use crate::signals;
 
 /// How long the guest may take to begin its backtraces.
 const FIRST_BACKTRACE: Duration = Duration::from_secs(5);
 /// Silence after which they are complete.
 const BACKTRACES_END: Duration = Duration::from_millis(300);
 
+/// Time in which what the guest wrote before its end is read by whatever reads the output of the command.
+const OUTPUT_PASSES: Duration = Duration::from_secs(10);
+
 /// Time in which QEMU passes on a control byte.
 const CONTROL_ARRIVES: Duration = Duration::from_millis(50);
 
-/// Receives the command's signals while a run lasts.
+/// Receives the command's signals, from before there is anything to tidy up.
 pub struct SignalWatch {
     handle: Handle,
-    forwarded: Arc<AtomicBool>,
+    state: Arc<Mutex<State>>,
+}
+
+/// What a signal finds.
+#[derive(Default)]
+struct State {
+    /// The signal that came before there was a guest.
+    early: Option<i32>,
+    guest: Option<Running>,
+    forwarded: bool,
+}
+
+/// A guest to which signals are passed on.
+struct Running {
+    process: Arc<Process>,
+    control: PathBuf,
+    withdraw_input: Box<dyn Fn() + Send>,
+    // The connection must stay open until the guest has taken the control byte.
+    connection: Option<UnixStream>,
 }
 
 impl SignalWatch {
-    /// From now on the first SIGINT goes to PROGRAM; the second, SIGTERM and SIGHUP end the run.
+    /// From now on signals end the command in order: it tidies up first. A second one ends it at once.
     ///
     /// # Errors
     /// Those of installing signal handlers.
-    pub fn start(
-        process: Arc<Process>,
-        control: PathBuf,
-        withdraw_input: impl Fn() + Send + 'static,
-    ) -> io::Result<Self> {
-        let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP])?;
+    pub fn start() -> io::Result<Self> {
+        let mut signals = Signals::new(signals::ending())?;
         let handle = signals.handle();
-        let forwarded = Arc::new(AtomicBool::new(false));
-        let was_forwarded = forwarded.clone();
+        let state = Arc::new(Mutex::new(State::default()));
+        let received = state.clone();
         thread::spawn(move || {
-            let mut connection = None;
             for signal in signals.forever() {
-                let first = !was_forwarded.swap(true, Ordering::Relaxed);
-                if signal == SIGINT && first {
-                    connection = interrupt_program(&control);
-                    // The control byte comes first; a guest that waits for input stands still until it is told.
-                    thread::sleep(CONTROL_ARRIVES);
-                    withdraw_input();
-                }
-                // QEMU that does not listen yet has started no PROGRAM either.
-                if signal != SIGINT || !first || connection.is_none() {
-                    process.cut(Cut::Signalled(signal));
-                }
+                hold(&received).receive(signal);
             }
         });
-        Ok(Self { handle, forwarded })
+        Ok(Self { handle, state })
+    }
+
+    /// From now on the first SIGINT goes to PROGRAM; the second, SIGTERM and SIGHUP end the run.
+    pub fn watch(
+        &self,
+        process: &Arc<Process>,
+        control: PathBuf,
+        withdraw_input: impl Fn() + Send + 'static,
+    ) {
+        let mut state = hold(&self.state);
+        if let Some(signal) = state.early {
+            process.cut(Cut::Signalled(signal));
+        }
+        state.guest = Some(Running {
+            process: process.clone(),
+            control,
+            withdraw_input: Box::new(withdraw_input),
+            connection: None,
+        });
+    }
+
+    /// Fails if a signal came already.
+    ///
+    /// # Errors
+    /// [`Failure::Ended`].
+    pub fn check(&self) -> Result<(), Failure> {
+        match hold(&self.state).early {
+            None => Ok(()),
+            Some(signal) => Err(Failure::Ended(
+                signal_code(signal),
+                format!("ended by signal {signal}"),
+            )),
+        }
     }
 
     /// Whether PROGRAM was interrupted, so that the run does not repeat.
     pub fn was_used(&self) -> bool {
-        self.forwarded.load(Ordering::Relaxed)
+        hold(&self.state).forwarded
+    }
+}
+
+impl State {
+    fn receive(&mut self, signal: i32) {
+        let Some(guest) = &mut self.guest else {
+            if self.early.replace(signal).is_some() {
+                exit(signal_code(signal).into());
+            }
+            return;
+        };
+        if guest.process.was_cut().is_some() {
+            // The command was to end before, and cannot: its output is not read. QEMU ends with it.
+            exit(signal_code(signal).into());
+        }
+        let first = !std::mem::replace(&mut self.forwarded, true);
+        if signal == SIGINT && first {
+            guest.connection = interrupt_program(&guest.control);
+            // The control byte comes first; a guest that waits for input stands still until the request is withdrawn.
+            thread::sleep(CONTROL_ARRIVES);
+            (guest.withdraw_input)();
+        }
+        // QEMU that does not listen yet has started no PROGRAM either.
+        if signal != SIGINT || !first || guest.connection.is_none() {
+            guest.process.cut(Cut::Signalled(signal));
+        }
     }
 }
 
@@ -73,6 +141,11 @@ impl Drop for SignalWatch {
     fn drop(&mut self) {
         self.handle.close();
     }
+}
+
+/// A panic elsewhere must not keep QEMU alive.
+fn hold(state: &Mutex<State>) -> MutexGuard<'_, State> {
+    state.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Sends the control byte; the connection must stay open until the guest has taken it.
@@ -108,5 +181,8 @@ pub fn start_timeout(
             }
         }
         process.kill();
+        thread::sleep(OUTPUT_PASSES);
+        say("--timeout expired: what the guest wrote last is not read");
+        exit(TIMEOUT.into());
     });
 }

@@ -2,7 +2,8 @@
 
 use crate::{
     audit::{Baseline, audit},
-    channel::Channel,
+    channel::{Channel, NO_ROOM, Outcome},
+    host::Host,
     kernel::Kernel,
     sync::{Lock, Rank},
     syscall::table::{self, Status},
@@ -141,6 +142,14 @@ fn kernel_instructions(kernel: &Kernel) -> u64 {
     kernel.host.kernel_instructions().saturating_sub(boot)
 }
 
+/// Ends a run that has no room for what it was asked for, before there is a program: there is no account of it.
+pub fn refuse(host: &dyn Host, text: &str) -> ! {
+    let mut result = Outcome::NotStarted(NO_ROOM).encode().to_vec();
+    result.extend_from_slice(text.as_bytes());
+    host.output(Channel::Result, &result);
+    host.power_off(0)
+}
+
 /// The end of a run: account, audit, result, power off.
 pub(crate) fn finish(kernel: &'static Kernel, before: &Baseline) -> ! {
     let host = kernel.host;
@@ -155,7 +164,7 @@ pub(crate) fn finish(kernel: &'static Kernel, before: &Baseline) -> ! {
         Some(ended) => (ended.outcome, ended.text, ended.killed),
         None => {
             let never = crate::errno::Errno::EIO.number().into();
-            (crate::channel::Outcome::NotStarted(never), String::new(), 0)
+            (Outcome::NotStarted(never), String::new(), 0)
         }
     };
     line(&mut text, "processes_killed", killed);

@@ -93,6 +93,9 @@ pub const EXIT_PORT: u16 = 0xf4;
 /// Control byte: send SIGINT to the program.
 pub const CONTROL_INTERRUPT: u8 = 0x03;
 
+/// The value of [`Outcome::NotStarted`] where the machine had no room for what the run asked for: no error number is 0.
+pub const NO_ROOM: i32 = 0;
+
 /// How a run ended: the payload of [`Channel::Result`] is this number, the value as four
 /// little-endian bytes, and text.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]

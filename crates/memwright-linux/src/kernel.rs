@@ -2,7 +2,7 @@
 
 use crate::{
     Memory,
-    account::CallCounts,
+    account::{CallCounts, refuse},
     cgroup::Cgroups,
     channel::{CONTROL_INTERRUPT, Channel, Outcome},
     cpio::CpioArchive,
@@ -106,7 +106,7 @@ impl Kernel {
         files: CpioArchive<'static>,
     ) -> ! {
         let swaps = Swaps::start(host, &memory, &manifest.swap);
-        let swaps = swaps.unwrap_or_else(|error| panic!("no swap: {error:?}"));
+        let swaps = swaps.unwrap_or_else(|_| refuse(host, "no memory for the swap devices"));
         let before = crate::audit::Baseline::take(host, &memory, &swaps);
         let balancing = Balancing::new(memory.frames().topology().nodes());
         let kernel: &'static Self = Box::leak(Box::new(Self {
@@ -162,9 +162,7 @@ impl Kernel {
                 kernel.scheduler.idle(kernel);
                 kernel.scheduler.await_all_parked(kernel);
             }
-            Err(error) => {
-                kernel.not_started(error, "no memory for the files and the first process");
-            }
+            Err(_) => refuse(host, "no memory for the files and the first process"),
         }
         crate::account::finish(kernel, &before)
     }

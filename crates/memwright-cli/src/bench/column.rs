@@ -4,12 +4,13 @@ use std::path::Path;
 use std::process::Stdio;
 use std::time::Duration;
 
-use anyhow::{Context, bail};
+use anyhow::{Context, anyhow, bail};
 use rustix::process::Signal;
 
 use super::document::{Kernel, hash};
 use super::experiments::Run;
 use super::records::{self, Record};
+use crate::children::Children;
 use crate::lab::image::Image;
 use crate::qemu::launch;
 use crate::qemu::machine::Machine;
@@ -76,17 +77,25 @@ impl Column {
         run: &Run,
         machine: &Machine,
         limit: Duration,
+        children: &Children,
     ) -> anyhow::Result<Vec<Record>> {
         let limit = limit.as_secs_f64().to_string();
-        records::parse(&self.itself(program, run, machine, &["--timeout", &limit])?)
+        let options = ["--timeout", &limit];
+        records::parse(&self.itself(program, run, machine, &options, children)?)
     }
 
     /// The QEMU line of such a run.
     ///
     /// # Errors
     /// When it cannot be said.
-    pub fn line(&self, program: &Path, run: &Run, machine: &Machine) -> anyhow::Result<String> {
-        self.itself(program, run, machine, &["--dry-run"])
+    pub fn line(
+        &self,
+        program: &Path,
+        run: &Run,
+        machine: &Machine,
+        children: &Children,
+    ) -> anyhow::Result<String> {
+        self.itself(program, run, machine, &["--dry-run"], children)
     }
 
     /// Runs this command itself: what is measured is what its users run.
@@ -96,6 +105,7 @@ impl Column {
         run: &Run,
         machine: &Machine,
         options: &[&str],
+        children: &Children,
     ) -> anyhow::Result<String> {
         let mut command = launch::command(Signal::TERM);
         command
@@ -118,12 +128,15 @@ impl Column {
                 command.args(options).arg(&image.path);
             }
         }
-        let output = command
+        command
             .arg(program)
             .args(run.arguments)
             .stdin(Stdio::null())
-            .output()
-            .context("cannot start the command again")?;
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        let output = children
+            .output(&mut command)
+            .map_err(|failure| anyhow!("{failure}"))?;
         if !output.status.success() {
             let said = String::from_utf8_lossy(&output.stderr);
             let lines: Vec<&str> = said.lines().take(20).collect();

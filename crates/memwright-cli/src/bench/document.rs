@@ -1,6 +1,5 @@
 //! What a bench found, as a document: what `--json` writes.
 
-use std::fs;
 use std::path::Path;
 
 use anyhow::Context;
@@ -10,6 +9,7 @@ use sha2::{Digest, Sha256};
 
 use super::column::Column;
 use super::records::Record;
+use crate::host_file::{self, LARGEST_IMAGE};
 use crate::lab::document::Qemu;
 
 /// Version of the document's form: a higher one when a name changes its meaning or goes. New names keep it.
@@ -136,7 +136,8 @@ pub fn hash(bytes: &[u8]) -> String {
 /// # Errors
 /// Those of reading it.
 pub fn hash_file(path: &Path) -> anyhow::Result<String> {
-    let bytes = fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
+    let bytes = host_file::read(path, LARGEST_IMAGE)
+        .with_context(|| format!("cannot read {}", path.display()))?;
     Ok(hash(&bytes))
 }
 

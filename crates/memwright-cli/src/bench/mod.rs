@@ -7,8 +7,6 @@ mod experiments;
 mod records;
 mod table;
 
-use std::io;
-use std::os::fd::AsFd;
 use std::path::Path;
 use std::thread;
 
@@ -19,12 +17,13 @@ use self::compile::Workshop;
 use self::document::{Document, Measured, MeasuredRun};
 use self::experiments::{Experiment, Run};
 use crate::args::BenchArgs;
+use crate::children::Children;
 use crate::failure::{DIFFERENCE, Failure};
 use crate::lab::document::Qemu;
 use crate::lab::output::{Outputs, progress};
+use crate::output::{self, Taken};
 use crate::qemu::machine::Machine;
 use crate::qemu::version;
-use crate::session::write_fully;
 use crate::sheet;
 
 /// Runs the experiments that were asked for, and prints what they found.
@@ -39,14 +38,21 @@ pub fn bench(args: &BenchArgs) -> Result<u8, Failure> {
     }
     let columns = columns(args).map_err(Failure::Usage)?;
     let workshop = Workshop::open().map_err(Failure::Environment)?;
+    let children = Children::watch().context("cannot receive signals")?;
     if args.dry_run {
-        return lines(&workshop, &chosen, &columns);
+        return lines(&workshop, &chosen, &columns, &children);
     }
-    let outputs = Outputs::open(args.json.as_deref(), &args.formats)?;
+    let mut taken = Taken::default();
+    for column in &columns {
+        if let Column::Linux(image) = column {
+            taken.read_path("a kernel image", &image.path);
+        }
+    }
+    let outputs = Outputs::open(args.json.as_deref(), &args.formats, &mut taken)?;
     let mut document = Document::new(&columns)?;
     let mut sheets = Vec::new();
     for experiment in chosen {
-        let measured = measure(&workshop, experiment, &columns, args)?;
+        let measured = measure(&workshop, experiment, &columns, args, &children)?;
         let mut sheet = table::sheet(&measured, &columns);
         if !outputs.on_output() {
             print(&sheet::text(&sheet))?;
@@ -64,6 +70,7 @@ fn lines(
     workshop: &Workshop,
     chosen: &[&'static Experiment],
     columns: &[Column],
+    children: &Children,
 ) -> Result<u8, Failure> {
     for experiment in chosen {
         let program = workshop
@@ -72,7 +79,7 @@ fn lines(
         for run in experiment.runs {
             let machine = Machine::of_bench(run.cpus, run.nodes, run.memory);
             for column in columns {
-                print(&column.line(&program, run, &machine)?)?;
+                print(&column.line(&program, run, &machine, children)?)?;
             }
         }
     }
@@ -108,13 +115,16 @@ fn measure(
     experiment: &'static Experiment,
     columns: &[Column],
     args: &BenchArgs,
+    children: &Children,
 ) -> Result<Measured, Failure> {
     let program = workshop
         .experiment(experiment)
         .map_err(Failure::Environment)?;
     let mut runs = Vec::new();
     for run in experiment.runs {
-        runs.push(measure_run(experiment, &program, run, columns, args)?);
+        runs.push(measure_run(
+            experiment, &program, run, columns, args, children,
+        )?);
     }
     Ok(Measured {
         experiment: experiment.name,
@@ -131,6 +141,7 @@ fn measure_run(
     run: &Run,
     columns: &[Column],
     args: &BenchArgs,
+    children: &Children,
 ) -> Result<MeasuredRun, Failure> {
     let machine = Machine::of_bench(run.cpus, run.nodes, run.memory);
     let (mut records, mut differs) = (Vec::new(), Vec::new());
@@ -138,8 +149,10 @@ fn measure_run(
         let title = column.title();
         progress(&format!("{} on {title} {}", experiment.name, run.label));
         let once = || {
-            column
-                .run(program, run, &machine, args.timeout)
+            let records = column.run(program, run, &machine, args.timeout, children);
+            // After a signal, what a run says of its end is no news.
+            children.check()?;
+            records
                 .with_context(|| format!("{} on {title}", experiment.name))
                 .map_err(Failure::Guest)
         };
@@ -159,8 +172,8 @@ fn measure_run(
         }
         records.push((title, found));
     }
-    let qemu = version::program(&machine).map_err(Failure::Environment)?;
-    let known = version::check_for(&qemu, &machine).map_err(Failure::Environment)?;
+    let qemu = version::program(&machine, args.timeout).map_err(Failure::Environment)?;
+    let known = version::check_for(&qemu, &machine, args.timeout).map_err(Failure::Environment)?;
     Ok(MeasuredRun {
         label: run.label,
         arguments: run.arguments,
@@ -190,5 +203,5 @@ fn list(chosen: &[&Experiment]) -> anyhow::Result<u8> {
 }
 
 fn print(text: &str) -> anyhow::Result<()> {
-    write_fully(io::stdout().as_fd(), text.as_bytes()).context("cannot write to standard output")
+    output::print(text.as_bytes())
 }

@@ -15,6 +15,16 @@ const LONGEST_SOCKET: usize = 107;
 /// The longest name of a socket in the folder, with its slash.
 const SOCKET_NAME: usize = "/control.sock".len();
 
+/// The files that `--keep` keeps.
+pub const KEPT: [&str; 6] = [
+    "kernel",
+    "initrd.cpio",
+    "log",
+    "trace.jsonl",
+    "qemu.log",
+    "command",
+];
+
 /// Where the files and sockets of a run are.
 #[derive(Debug)]
 pub struct RunFolder {

@@ -3,17 +3,18 @@
 use std::fs::{self, File};
 use std::io;
 use std::path::Path;
-use std::time::{Duration, SystemTime};
 
 use rustix::fs::{FlockOperation, flock};
 use tempfile::TempDir;
+
+use crate::host_file;
 
 /// How the names of all of them begin.
 const PREFIX: &str = "memwright-";
 /// The file that is locked while the command lives. A folder without it is not ours, whatever its name.
 const LOCK: &str = "memwright.lock";
-/// Between its making and its lock a folder looks abandoned; no command takes that long for it.
-const YOUNG: Duration = Duration::from_secs(600);
+/// What that file is called before it is locked: a command that finds the lock by its name knows that it was taken.
+const UNLOCKED: &str = "memwright.lock.new";
 
 /// A temporary folder that only this user can enter. It is locked as long as the command lives, however that ends.
 #[derive(Debug)]
@@ -28,10 +29,12 @@ impl PrivateFolder {
     /// # Errors
     /// Those of making and locking it; what cannot be removed stays.
     pub fn within(parent: &Path) -> io::Result<Self> {
-        remove_abandoned(parent, SystemTime::now());
+        remove_abandoned(parent);
         let directory = tempfile::Builder::new().prefix(PREFIX).tempdir_in(parent)?;
-        let lock = File::create_new(directory.path().join(LOCK))?;
+        let unlocked = directory.path().join(UNLOCKED);
+        let lock = File::create_new(&unlocked)?;
         flock(&lock, FlockOperation::NonBlockingLockExclusive)?;
+        fs::rename(&unlocked, directory.path().join(LOCK))?;
         Ok(Self {
             directory,
             _lock: lock,
@@ -45,13 +48,13 @@ impl PrivateFolder {
 }
 
 /// Removes the folders of commands that no longer live. Another user's cannot be opened, and stay.
-fn remove_abandoned(parent: &Path, now: SystemTime) {
+fn remove_abandoned(parent: &Path) {
     let Ok(entries) = fs::read_dir(parent) else {
         return;
     };
     for entry in entries.flatten() {
         if entry.file_name().to_string_lossy().starts_with(PREFIX)
-            && is_abandoned(&entry.path(), now).unwrap_or(false)
+            && is_abandoned(&entry.path()).unwrap_or(false)
         {
             // Another command may be removing it as well.
             let _ = fs::remove_dir_all(entry.path());
@@ -59,13 +62,12 @@ fn remove_abandoned(parent: &Path, now: SystemTime) {
     }
 }
 
-fn is_abandoned(folder: &Path, now: SystemTime) -> io::Result<bool> {
-    let about = fs::symlink_metadata(folder)?;
-    let age = now.duration_since(about.modified()?).unwrap_or_default();
-    if !about.is_dir() || age < YOUNG {
+fn is_abandoned(folder: &Path) -> io::Result<bool> {
+    if !fs::symlink_metadata(folder)?.is_dir() {
         return Ok(false);
     }
-    let lock = File::open(folder.join(LOCK))?;
+    // In a folder that everybody can write to, another user's folder can hold anything under that name.
+    let (lock, _) = host_file::open(&folder.join(LOCK))?;
     Ok(flock(&lock, FlockOperation::NonBlockingLockExclusive).is_ok())
 }
 
@@ -85,21 +87,31 @@ mod tests {
     #[test]
     fn what_a_killed_command_left_goes_and_what_lives_or_is_strange_stays() {
         let host = tempfile::tempdir().unwrap();
-        for name in ["memwright-killed", "memwright-sources", "other"] {
+        for name in [
+            "memwright-killed",
+            "memwright-sources",
+            "memwright-begun",
+            "other",
+        ] {
             fs::create_dir(host.path().join(name)).unwrap();
             fs::write(host.path().join(name).join("initrd"), "x").unwrap();
         }
         for name in ["memwright-killed", "other"] {
             fs::write(host.path().join(name).join(LOCK), "").unwrap();
         }
+        fs::write(host.path().join("memwright-begun").join(UNLOCKED), "").unwrap();
         fs::write(host.path().join("memwright-file"), "x").unwrap();
         let living = PrivateFolder::within(host.path()).unwrap();
         let name = living.path().file_name().unwrap().to_str().unwrap();
-
-        remove_abandoned(host.path(), SystemTime::now());
-        assert_eq!(names(host.path()).len(), 5, "all are young");
-        remove_abandoned(host.path(), SystemTime::now() + 2 * YOUNG);
-        let mut expected = vec![name, "memwright-file", "memwright-sources", "other"];
+        // Making another folder is what removes the abandoned ones.
+        drop(PrivateFolder::within(host.path()).unwrap());
+        let mut expected = vec![
+            name,
+            "memwright-begun",
+            "memwright-file",
+            "memwright-sources",
+            "other",
+        ];
         expected.sort_unstable();
         assert_eq!(names(host.path()), expected);
     }

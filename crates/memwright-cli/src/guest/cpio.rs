@@ -9,6 +9,9 @@ pub const FILE: u32 = 0o100_000;
 /// Symbolic link.
 pub const LINK: u32 = 0o120_000;
 
+/// The name of the entry behind the last one.
+pub const END: &[u8] = b"TRAILER!!!";
+
 /// Writes one archive. Owners are root, numbers of inodes count up, so that equal contents give equal bytes.
 #[derive(Debug)]
 pub struct Writer<W> {
@@ -52,7 +55,7 @@ impl<W: Write> Writer<W> {
     /// # Errors
     /// Those of the output.
     pub fn finish(mut self) -> io::Result<u64> {
-        self.header(0, 0, 0, b"TRAILER!!!")?;
+        self.header(0, 0, 0, END)?;
         self.output.flush()?;
         Ok(self.written)
     }

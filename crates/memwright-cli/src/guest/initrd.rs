@@ -1,7 +1,7 @@
 //! The archive that the kernel unpacks: the guest's files and the control entries.
 
 use std::ffi::{OsStr, OsString};
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -10,6 +10,7 @@ use anyhow::Context;
 
 use super::cpio::{self, Writer};
 use super::tree::{Node, Tree};
+use crate::host_file;
 
 /// Seconds since 1970 at which the guest's clock starts, and when its files were modified: 2026-01-01.
 pub const EPOCH: u32 = 1_767_225_600;
@@ -76,14 +77,21 @@ fn add_tree(archive: &mut Writer<impl Write>, tree: &Tree) -> anyhow::Result<()>
         if name.is_empty() {
             continue;
         }
+        // By that name alone, an entry would end the archive.
+        let name = if name == cpio::END {
+            b"./TRAILER!!!"
+        } else {
+            name
+        };
         match node {
             Node::Folder { mode } => archive.entry(name, cpio::FOLDER | mode, &[]),
             Node::Text { mode, contents } => archive.entry(name, cpio::FILE | mode, contents),
             Node::Link { target } => {
                 archive.entry(name, cpio::LINK | 0o777, target.as_os_str().as_bytes())
             }
-            Node::HostFile { mode, path, .. } => {
-                let data = fs::read(path).with_context(|| path.display().to_string())?;
+            Node::HostFile { mode, path, size } => {
+                let data = host_file::read_listed(path, *size)
+                    .with_context(|| path.display().to_string())?;
                 archive.entry(name, cpio::FILE | mode, &data)
             }
         }
@@ -136,6 +144,7 @@ pub fn variable<'a>(environment: &'a [OsString], name: &str) -> Option<&'a OsStr
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs;
 
     #[test]
     fn the_environment_is_fixed_but_for_what_is_asked() {
@@ -148,6 +157,28 @@ mod tests {
         );
         assert_eq!(variable(&changed, "X"), Some(OsStr::new("2=3")));
         assert_eq!(variable(&changed, "HOM"), None);
+    }
+
+    #[test]
+    fn a_file_called_as_the_end_of_the_archive_does_not_end_it() {
+        use memwright_linux::cpio::CpioArchive;
+        let host = tempfile::tempdir().unwrap();
+        fs::write(host.path().join("TRAILER!!!"), "x").unwrap();
+        fs::write(host.path().join("later"), "y").unwrap();
+        let mut tree = Tree::default();
+        tree.add_copy(host.path(), Path::new("/")).unwrap();
+        tree.add_copy(host.path(), Path::new("/U")).unwrap();
+        let manifest = Manifest {
+            arguments: Vec::new(),
+            environment: Vec::new(),
+            options: Vec::new(),
+        };
+        let path = host.path().join("archive");
+        write(&path, &manifest, &tree).unwrap();
+        let bytes = fs::read(&path).unwrap();
+        let names: Vec<&[u8]> = CpioArchive::new(&bytes).map(|entry| entry.name).collect();
+        let wanted: [&[u8]; 5] = [b"./TRAILER!!!", b"U", b"U/TRAILER!!!", b"U/later", b"later"];
+        assert_eq!(names[4..], wanted);
     }
 
     #[test]

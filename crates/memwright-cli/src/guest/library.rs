@@ -10,6 +10,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
 use super::elf::{self, Image};
+use crate::host_file::{self, LARGEST_DOCUMENT, LARGEST_IMAGE};
 
 /// The folders that Debian's and other loaders know without configuration.
 const DEFAULT_FOLDERS: &[&str] = &[
@@ -127,7 +128,7 @@ impl Search {
             .file_name()
             .is_some_and(|name| name.as_bytes().starts_with(b"ld-musl"));
         let (configured, defaults) = if musl {
-            let text = fs::read_to_string("/etc/ld-musl-x86_64.path").unwrap_or_default();
+            let text = settings(Path::new("/etc/ld-musl-x86_64.path")).unwrap_or_default();
             let folders: Vec<_> = text
                 .split([':', '\n'])
                 .filter(|part| !part.is_empty())
@@ -232,34 +233,44 @@ fn split_paths(list: Option<&OsStr>, origin: &Path) -> Vec<PathBuf> {
 
 /// Replaces `$ORIGIN` and `$LIB`.
 fn expand(text: &OsStr, origin: &Path) -> PathBuf {
-    let mut bytes = text.as_bytes().to_vec();
-    for (name, value) in [
-        ("ORIGIN", origin.as_os_str().as_bytes()),
-        ("LIB", b"lib/x86_64-linux-gnu"),
-    ] {
-        for variable in [format!("${{{name}}}"), format!("${name}")] {
-            while let Some(at) = bytes
-                .windows(variable.len())
-                .position(|window| window == variable.as_bytes())
-            {
-                bytes.splice(at..at + variable.len(), value.iter().copied());
+    let tokens: [(&[u8], &[u8]); 4] = [
+        (b"${ORIGIN}", origin.as_os_str().as_bytes()),
+        (b"$ORIGIN", origin.as_os_str().as_bytes()),
+        (b"${LIB}", b"lib/x86_64-linux-gnu"),
+        (b"$LIB", b"lib/x86_64-linux-gnu"),
+    ];
+    let mut rest = text.as_bytes();
+    let mut expanded = Vec::new();
+    while let Some((&byte, after)) = rest.split_first() {
+        // What a token stands for is not looked at again: a folder can be called `$ORIGIN`.
+        let token = tokens.iter().find(|(name, _)| rest.starts_with(name));
+        match token {
+            Some((name, value)) => {
+                expanded.extend_from_slice(value);
+                rest = &rest[name.len()..];
+            }
+            None => {
+                expanded.push(byte);
+                rest = after;
             }
         }
     }
-    PathBuf::from(OsString::from_vec(bytes))
+    PathBuf::from(OsString::from_vec(expanded))
 }
 
 /// A loader passes over files that are not for its machine.
 fn read_library(path: &Path) -> Option<Image> {
-    if !path.is_file() {
-        return None;
-    }
-    elf::read(&fs::read(path).ok()?).ok()
+    elf::read(&host_file::read(path, LARGEST_IMAGE).ok()?).ok()
+}
+
+/// The text of a loader's settings.
+fn settings(path: &Path) -> Option<String> {
+    String::from_utf8(host_file::read(path, LARGEST_DOCUMENT).ok()?).ok()
 }
 
 /// Reads a file of /etc/ld.so.conf's format; nested includes end at a depth no distribution reaches.
 fn read_configuration(path: &Path, depth: usize, folders: &mut Vec<PathBuf>) {
-    let Ok(text) = fs::read_to_string(path) else {
+    let Some(text) = settings(path) else {
         return;
     };
     for line in text.lines() {
@@ -379,6 +390,20 @@ mod tests {
         }
         // An object with DT_RUNPATH ignores DT_RPATH.
         assert!(find(&program, with(Some("$ORIGIN/deep"), Some("/nowhere")), None).is_err());
+    }
+
+    #[test]
+    fn tokens_are_expanded_once() {
+        for (text, origin, expected) in [
+            ("$ORIGIN/../$LIB", "/a", "/a/../lib/x86_64-linux-gnu"),
+            ("${ORIGIN}${LIB}x", "/a/", "/a/lib/x86_64-linux-gnux"),
+            ("$ORIGIN/b", "/$ORIGIN", "/$ORIGIN/b"),
+            ("$$ORIGIN$", "/${LIB}", "$/${LIB}$"),
+            ("plain", "/a", "plain"),
+        ] {
+            let expanded = expand(OsStr::new(text), Path::new(origin));
+            assert_eq!(expanded, Path::new(expected), "{text}");
+        }
     }
 
     #[test]

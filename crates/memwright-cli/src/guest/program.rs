@@ -2,7 +2,7 @@
 
 use std::ffi::{OsStr, OsString};
 use std::fs;
-use std::io::{self, Read};
+use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -11,6 +11,7 @@ use super::elf::{self, ElfError};
 use super::library::{self, Missing};
 use super::tree::Tree;
 use crate::failure::Failure;
+use crate::host_file::{self, other_kind};
 use crate::size::{MemorySize, in_mebibytes};
 
 /// Interpreters of scripts may be scripts: this many deep, as on Linux (fs/exec.c, `exec_binprm`).
@@ -99,7 +100,7 @@ pub fn add_companions(
     let is_program = fs::metadata(path)
         .is_ok_and(|about| about.is_file() && about.permissions().mode() & 0o111 != 0);
     let Some(image) = is_program
-        .then(|| read_file(path).ok())
+        .then(|| host_file::read(path, around.memory.bytes()).ok())
         .flatten()
         .and_then(|data| elf::read(&data).ok())
     else {
@@ -120,8 +121,8 @@ fn add_executable(
     if about.is_dir() {
         return Err(refuse("is a folder".to_owned()));
     }
-    if !about.is_file() {
-        return Err(refuse("is no regular file".to_owned()));
+    if let Some(kind) = other_kind(about.file_type()) {
+        return Err(refuse(format!("is {kind}, not a regular file")));
     }
     if about.permissions().mode() & 0o111 == 0 {
         return Err(refuse(
@@ -131,7 +132,8 @@ fn add_executable(
     if about.len() > around.memory.bytes() {
         return Err(too_large(path, about.len(), around.memory));
     }
-    let data = read_file(path).map_err(|error| unreadable(path, &error))?;
+    let data =
+        host_file::read(path, around.memory.bytes()).map_err(|error| unreadable(path, &error))?;
     tree.add_host_path(path)?;
     if data.starts_with(b"#!") {
         if depth == MOST_SCRIPTS {
@@ -262,12 +264,6 @@ fn script_line(data: &[u8]) -> Option<(OsString, Option<OsString>)> {
             (!argument.is_empty()).then(|| owned(argument)),
         )
     })
-}
-
-fn read_file(path: &Path) -> io::Result<Vec<u8>> {
-    let mut data = Vec::new();
-    fs::File::open(path)?.read_to_end(&mut data)?;
-    Ok(data)
 }
 
 fn unreadable(path: &Path, error: &io::Error) -> Failure {

@@ -1,12 +1,18 @@
 //! The guest's file tree as it is put together on the host.
 
 use std::collections::BTreeMap;
+use std::ffi::OsStr;
 use std::fs;
 use std::io;
-use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+use std::ops::Bound;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Component, Path, PathBuf};
 
 use anyhow::{Context, bail};
+use rustix::io::Errno;
+
+use crate::host_file::other_kind;
 
 /// Most links followed while one path is resolved, as on Linux (fs/namei.c, MAXSYMLINKS).
 const MOST_LINKS: usize = 40;
@@ -28,7 +34,7 @@ pub enum Node {
 #[derive(Debug, Default)]
 pub struct Tree {
     nodes: BTreeMap<PathBuf, Node>,
-    skipped: Vec<PathBuf>,
+    skipped: Vec<(PathBuf, String)>,
 }
 
 impl Tree {
@@ -52,7 +58,17 @@ impl Tree {
     /// Those of looking at the host's files.
     pub fn add_copy(&mut self, host: &Path, guest: &Path) -> anyhow::Result<()> {
         let about = fs::metadata(host).with_context(|| host.display().to_string())?;
-        self.add_parents(guest)?;
+        let kind = other_kind(about.file_type()).filter(|_| !about.is_dir());
+        if let Some(kind) = kind {
+            bail!("{}: is {kind}, neither a file nor a folder", host.display());
+        }
+        if let Some(own) = filled_by_kernel(guest) {
+            bail!(
+                "{}: the guest's kernel fills {} itself, no file of the host can be there",
+                guest.display(),
+                own.display()
+            );
+        }
         if about.is_dir() {
             self.add_folder(host, guest)
         } else {
@@ -89,8 +105,8 @@ impl Tree {
         self.nodes.iter().map(|(path, node)| (path.as_path(), node))
     }
 
-    /// Files of a folder that were left out, being neither files, folders nor links.
-    pub fn skipped(&self) -> &[PathBuf] {
+    /// What was left out of folders, and why.
+    pub fn skipped(&self) -> &[(PathBuf, String)] {
         &self.skipped
     }
 
@@ -117,7 +133,7 @@ impl Tree {
     }
 
     /// Walks `path` on the host; adds the folders and links on the way; returns where it leads.
-    fn add_links(&mut self, path: &Path) -> io::Result<PathBuf> {
+    fn add_links(&mut self, path: &Path) -> anyhow::Result<PathBuf> {
         let mut rest: Vec<PathBuf> = components(path);
         let mut resolved = PathBuf::from("/");
         let mut links = 0;
@@ -130,7 +146,7 @@ impl Tree {
             let about = fs::symlink_metadata(&next)?;
             if !about.is_symlink() {
                 if !rest.is_empty() && !about.is_dir() {
-                    return Err(io::ErrorKind::NotADirectory.into());
+                    return Err(io::Error::from(io::ErrorKind::NotADirectory).into());
                 }
                 resolved = next;
                 if about.is_dir() {
@@ -140,16 +156,17 @@ impl Tree {
             }
             links += 1;
             if links > MOST_LINKS {
-                return Err(io::Error::from_raw_os_error(
-                    rustix::io::Errno::LOOP.raw_os_error(),
-                ));
+                return Err(io::Error::from(Errno::LOOP).into());
             }
             let target = fs::read_link(&next)?;
             if target.is_absolute() {
                 resolved = PathBuf::from("/");
             }
             rest.extend(components(&target));
-            self.nodes.insert(next, Node::Link { target });
+            // Links of /proc and /dev are the kernel's own, here and in the guest.
+            if filled_by_kernel(&next).is_none() {
+                self.place(&next, Node::Link { target })?;
+            }
         }
         Ok(resolved)
     }
@@ -172,49 +189,101 @@ impl Tree {
         Ok(())
     }
 
+    /// Puts a node at a path, in place of a file or link there; a folder that holds something stays one.
+    fn place(&mut self, guest: &Path, node: Node) -> anyhow::Result<()> {
+        check_length(guest).with_context(|| guest.display().to_string())?;
+        self.add_parents(guest)?;
+        let replaces = match (self.nodes.get(guest), &node) {
+            (None, _) | (Some(Node::Folder { .. }), Node::Folder { .. }) => true,
+            (Some(Node::Folder { .. }), _) => !self.has_contents(guest),
+            (Some(_), Node::Folder { .. }) => false,
+            (Some(_), Node::HostFile { .. } | Node::Text { .. } | Node::Link { .. }) => true,
+        };
+        if !replaces {
+            bail!(
+                "{}: the guest has both a folder and a file or link of this name",
+                guest.display()
+            );
+        }
+        self.nodes.insert(guest.to_owned(), node);
+        Ok(())
+    }
+
+    /// Whether anything is below a path.
+    fn has_contents(&self, guest: &Path) -> bool {
+        let behind = (Bound::Excluded(guest), Bound::Unbounded);
+        let mut behind = self.nodes.range::<Path, _>(behind);
+        behind
+            .next()
+            .is_some_and(|(path, _)| path.starts_with(guest))
+    }
+
+    /// Adds a folder and all that is below it.
     fn add_folder(&mut self, host: &Path, guest: &Path) -> anyhow::Result<()> {
-        let mode = fs::metadata(host)
-            .with_context(|| host.display().to_string())?
-            .permissions()
-            .mode()
-            & 0o7777;
-        self.nodes.insert(guest.to_owned(), Node::Folder { mode });
-        let entries = fs::read_dir(host).with_context(|| host.display().to_string())?;
-        for entry in entries {
-            let entry = entry.with_context(|| host.display().to_string())?;
-            let path = entry.path();
-            let inside = guest.join(entry.file_name());
-            let about = fs::symlink_metadata(&path).with_context(|| path.display().to_string())?;
-            if about.is_dir() {
-                self.add_folder(&path, &inside)?;
-            } else if about.is_symlink() {
-                let target = fs::read_link(&path).with_context(|| path.display().to_string())?;
-                self.nodes.insert(inside, Node::Link { target });
-            } else if about.file_type().is_socket()
-                || about.file_type().is_fifo()
-                || !about.is_file()
-            {
-                self.skipped.push(path);
-            } else {
-                self.add_one(&path, &inside, &about)?;
+        let mut waiting = vec![(host.to_owned(), guest.to_owned())];
+        while let Some((host, guest)) = waiting.pop() {
+            let context = || host.display().to_string();
+            let about = fs::metadata(&host).with_context(context)?;
+            let mode = about.permissions().mode() & 0o7777;
+            self.place(&guest, Node::Folder { mode })?;
+            for entry in fs::read_dir(&host).with_context(context)? {
+                let entry = entry.with_context(context)?;
+                let (path, inside) = (entry.path(), guest.join(entry.file_name()));
+                if let Some(own) = filled_by_kernel(&inside) {
+                    let why = format!("the guest's kernel fills {} itself", own.display());
+                    self.skipped.push((path, why));
+                } else if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+                    waiting.push((path, inside));
+                } else {
+                    self.add_entry(path, &inside)?;
+                }
             }
         }
         Ok(())
     }
 
-    fn add_one(&mut self, host: &Path, guest: &Path, about: &fs::Metadata) -> anyhow::Result<()> {
-        if !about.is_file() {
-            bail!("{}: neither a file nor a folder", host.display());
+    /// Adds what stands in a folder and is none itself.
+    fn add_entry(&mut self, host: PathBuf, guest: &Path) -> anyhow::Result<()> {
+        let context = || host.display().to_string();
+        let about = fs::symlink_metadata(&host).with_context(context)?;
+        if about.is_symlink() {
+            let target = fs::read_link(&host).with_context(context)?;
+            self.place(guest, Node::Link { target })
+        } else if let Some(kind) = other_kind(about.file_type()) {
+            self.skipped.push((host, format!("is {kind}")));
+            Ok(())
+        } else {
+            self.add_one(&host, guest, &about)
         }
-        let mode = about.permissions().mode() & 0o7777;
+    }
+
+    fn add_one(&mut self, host: &Path, guest: &Path, about: &fs::Metadata) -> anyhow::Result<()> {
         let node = Node::HostFile {
-            mode,
+            mode: about.permissions().mode() & 0o7777,
             path: host.to_owned(),
             size: about.len(),
         };
-        self.nodes.insert(guest.to_owned(), node);
-        Ok(())
+        self.place(guest, node)
     }
+}
+
+/// The folder of the guest that its kernel fills, if a path is in one: files that the archive has there are hidden, or
+/// are what the command says to the kernel.
+fn filled_by_kernel(guest: &Path) -> Option<&'static Path> {
+    let own = ["/dev", "/proc", "/sys", "/.memwright"];
+    own.into_iter()
+        .map(Path::new)
+        .find(|own| guest.starts_with(own))
+}
+
+/// Refuses a path that is longer than the guest's kernel takes: PATH_MAX with the NUL, and NAME_MAX for each name.
+fn check_length(path: &Path) -> io::Result<()> {
+    let too_long = |name: &OsStr, most: usize| name.as_bytes().len() > most;
+    let is_long = too_long(path.as_os_str(), 4095) || path.iter().any(|name| too_long(name, 255));
+    if is_long {
+        return Err(Errno::NAMETOOLONG.into());
+    }
+    Ok(())
 }
 
 /// The parts of a path, last first, without `.` and the root.
@@ -289,6 +358,94 @@ mod tests {
                 .is_err()
         );
         assert!(tree.add_host_path(&host.path().join("missing")).is_err());
+    }
+
+    #[test]
+    fn a_name_is_a_folder_or_a_file_and_the_last_file_counts() {
+        let host = tempfile::tempdir().unwrap();
+        fs::create_dir_all(host.path().join("folder/sub")).unwrap();
+        fs::write(host.path().join("file"), "x").unwrap();
+        fs::write(host.path().join("longer"), "xyz").unwrap();
+        symlink("file", host.path().join("link")).unwrap();
+        let add = |tree: &mut Tree, host_name: &str, guest: &str| {
+            tree.add_copy(&host.path().join(host_name), Path::new(guest))
+        };
+        for (first, second, allowed) in [
+            (("file", "/a"), ("longer", "/a"), true),
+            (("link", "/a"), ("longer", "/a"), true),
+            (("folder", "/a"), ("folder", "/a"), true),
+            (("folder/sub", "/a"), ("file", "/a"), true),
+            (("folder", "/a"), ("file", "/a"), false),
+            (("file", "/a/b"), ("file", "/a"), false),
+            (("file", "/a"), ("folder", "/a"), false),
+            (("file", "/a"), ("file", "/a/b"), false),
+        ] {
+            let mut tree = Tree::default();
+            add(&mut tree, first.0, first.1).unwrap();
+            let second = add(&mut tree, second.0, second.1);
+            assert_eq!(second.is_ok(), allowed, "{first:?}: {second:?}");
+        }
+        let mut tree = Tree::default();
+        add(&mut tree, "file", "/a").unwrap();
+        add(&mut tree, "longer", "/a").unwrap();
+        assert_eq!(tree.size(), 3);
+    }
+
+    #[test]
+    fn what_the_kernel_fills_and_names_that_are_too_long_are_refused() {
+        let host = tempfile::tempdir().unwrap();
+        fs::create_dir_all(host.path().join("root/proc/1")).unwrap();
+        fs::write(host.path().join("root/devices"), "").unwrap();
+        fs::write(host.path().join("file"), "").unwrap();
+        let file = host.path().join("file");
+        let (name, path) = ("n".repeat(255), "/p".repeat(2047));
+        let mut tree = Tree::default();
+        for (guest, allowed) in [
+            ("/proc/x".to_owned(), false),
+            ("/dev".to_owned(), false),
+            ("/sys/kernel/x".to_owned(), false),
+            ("/.memwright/options".to_owned(), false),
+            ("/device".to_owned(), true),
+            ("/proc.old/x".to_owned(), true),
+            (format!("/{name}"), true),
+            (format!("/{name}n"), false),
+            (format!("/{name}n/x"), false),
+            (format!("{path}x"), true),
+            (format!("{path}/x"), false),
+        ] {
+            let added = tree.add_copy(&file, Path::new(&guest));
+            assert_eq!(added.is_ok(), allowed, "{guest}: {added:?}");
+        }
+        assert!(tree.add_host_path(Path::new("/proc/self/status")).is_err());
+        // A whole root comes without what the guest has by itself.
+        let mut tree = Tree::default();
+        tree.add_copy(&host.path().join("root"), Path::new("/"))
+            .unwrap();
+        let names: Vec<_> = tree.nodes().map(|(path, _)| path).collect();
+        assert_eq!(names, [Path::new("/"), Path::new("/devices")]);
+        assert_eq!(tree.skipped()[0].1, "the guest's kernel fills /proc itself");
+    }
+
+    #[test]
+    fn what_is_no_file_is_left_out_of_a_folder_and_refused_by_itself() {
+        use rustix::fs::{CWD, FileType, Mode, mknodat};
+        use std::os::unix::net::UnixListener;
+        let host = tempfile::tempdir().unwrap();
+        let pipe = host.path().join("pipe");
+        mknodat(CWD, &pipe, FileType::Fifo, Mode::RUSR, 0).unwrap();
+        let _listener = UnixListener::bind(host.path().join("socket")).unwrap();
+        symlink("loop", host.path().join("loop")).unwrap();
+        fs::write(host.path().join(OsStr::from_bytes(b"\xff\n")), "x").unwrap();
+        let mut tree = Tree::default();
+        tree.add_copy(host.path(), Path::new("/d")).unwrap();
+        let mut why: Vec<_> = tree.skipped().iter().map(|(_, why)| why.as_str()).collect();
+        why.sort_unstable();
+        assert_eq!(why, ["is a named pipe", "is a socket"]);
+        // A loop of links stays one; what follows it fails.
+        assert_eq!((tree.nodes().count(), tree.size()), (4, 1));
+        for path in [&*pipe, &host.path().join("loop"), Path::new("/dev/zero")] {
+            assert!(tree.add_copy(path, Path::new("/x")).is_err(), "{path:?}");
+        }
     }
 
     #[test]

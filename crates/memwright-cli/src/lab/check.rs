@@ -3,7 +3,6 @@
 use std::ffi::OsString;
 use std::fs;
 use std::io::{self, IsTerminal};
-use std::os::fd::AsFd;
 use std::path::Path;
 use std::process::Stdio;
 
@@ -16,11 +15,14 @@ use super::image::Image;
 use super::laboratory::Laboratory;
 use super::output::{self, Outputs};
 use crate::args::{CheckArgs, FailOn, RunArgs, Vary};
+use crate::children::Children;
 use crate::failure::{DIFFERENCE, Failure, TIMEOUT};
 use crate::folder::private_folder;
+use crate::host_file::{self, LARGEST_DOCUMENT};
+use crate::output::{Taken, print};
 use crate::qemu::launch;
 use crate::report::Ending;
-use crate::session::{say, show, write_fully};
+use crate::session::{say, show};
 use crate::sheet::{self, Cell, Row, Section, Sheet};
 
 /// Runs the program as the baseline was made, and compares; 1 where it fails.
@@ -29,7 +31,11 @@ use crate::sheet::{self, Cell, Row, Section, Sheet};
 /// Usage; something is missing; a guest that gives no result; counts that cannot be compared.
 pub fn check(args: &CheckArgs) -> Result<u8, Failure> {
     let baseline = read(&args.baseline).map_err(Failure::Usage)?;
-    let outputs = Outputs::open(args.run.json.as_deref(), &args.formats)?;
+    let mut taken = Taken::default();
+    taken.read_path("the baseline", &args.baseline);
+    let program = args.run.command.first().map(Path::new);
+    taken.read_path("the program", program.unwrap_or(Path::new("")));
+    let outputs = Outputs::open(args.run.json.as_deref(), &args.formats, &mut taken)?;
     let now = measure(&args.run, &baseline)?;
     let differing = identities(&baseline, &now)
         .into_iter()
@@ -56,8 +62,7 @@ pub fn check(args: &CheckArgs) -> Result<u8, Failure> {
     }
     let sheet = sheet(&baseline, &now)?;
     if !outputs.on_output() {
-        write_fully(io::stdout().as_fd(), sheet::text(&sheet).as_bytes())
-            .context("cannot write to standard output")?;
+        print(sheet::text(&sheet).as_bytes())?;
     }
     let mut failed = failing(&sheet, args.fail_on);
     failed.extend(other_ending(&baseline, &now));
@@ -83,8 +88,8 @@ const SETTING: &str = "setting of the guest";
 
 fn read(path: &Path) -> anyhow::Result<Value> {
     let context = || format!("--baseline {}", path.display());
-    let value: Value =
-        serde_json::from_slice(&fs::read(path).with_context(context)?).with_context(context)?;
+    let text = host_file::read(path, LARGEST_DOCUMENT).with_context(context)?;
+    let value: Value = serde_json::from_slice(&text).with_context(context)?;
     let known = value["schema"] == 1 && (value["kind"] == KIND || value["account"].is_object());
     if known {
         return Ok(value);
@@ -119,14 +124,16 @@ fn measure(args: &RunArgs, baseline: &Value) -> Result<Value, Failure> {
 fn run_memwright(args: &RunArgs) -> Result<Value, Failure> {
     let folder = private_folder().context("cannot make a temporary folder")?;
     let file = folder.path().join("account.json");
-    let output = launch::command(Signal::TERM)
+    let children = Children::watch().context("cannot receive signals")?;
+    let mut command = launch::command(Signal::TERM);
+    command
         .args(["/proc/self/exe", "run", "--json"])
         .arg(&file)
         .args(words(args))
         .stdin(input())
         .stdout(Stdio::null())
-        .output()
-        .context("cannot start the command again")?;
+        .stderr(Stdio::piped());
+    let output = children.output(&mut command)?;
     if args.verbose {
         show(&output.stderr);
     }

@@ -1,16 +1,14 @@
 //! `memwright compare`: one program on several kernels, side by side.
 
-use std::io;
-use std::os::fd::AsFd;
-
-use anyhow::{Context, anyhow};
+use anyhow::anyhow;
 
 use super::image::Image;
 use super::laboratory::Laboratory;
 use super::output::{self, Comparison, Outputs};
 use crate::args::CompareArgs;
 use crate::failure::{DIFFERENCE, Failure};
-use crate::session::{say, show, write_fully};
+use crate::output::print;
+use crate::session::{say, show};
 use crate::sheet;
 use crate::size::in_mebibytes;
 
@@ -41,11 +39,12 @@ pub fn compare(args: &CompareArgs) -> Result<u8, Failure> {
     let laboratory = Laboratory::open(run)?;
     if run.dry_run {
         for image in &images {
-            println!("{}", laboratory.line(image));
+            print(format!("{}\n", laboratory.line(image)).as_bytes())?;
         }
         return Ok(0);
     }
-    let outputs = Outputs::open(run.json.as_deref(), &args.formats)?;
+    let mut taken = laboratory.taken(&images);
+    let outputs = Outputs::open(run.json.as_deref(), &args.formats, &mut taken)?;
     let runs = laboratory.runs()?;
     let mut documents = Vec::new();
     for image in &images {
@@ -72,8 +71,7 @@ pub fn compare(args: &CompareArgs) -> Result<u8, Failure> {
         common.program.sha256
     ));
     if !outputs.on_output() {
-        write_fully(io::stdout().as_fd(), sheet::text(&sheet).as_bytes())
-            .context("cannot write to standard output")?;
+        print(sheet::text(&sheet).as_bytes())?;
     }
     let document = Comparison::new(&documents, &sheet);
     let same = !document.differs && document.repeats;

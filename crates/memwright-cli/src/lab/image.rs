@@ -1,6 +1,5 @@
 //! A Linux kernel image: where it is, what it must look like, and what it says of itself.
 
-use std::fs;
 use std::path::PathBuf;
 
 use anyhow::{Context, ensure};
@@ -8,6 +7,7 @@ use object::LittleEndian;
 use object::elf::{ELFMAG, FileHeader64, NoteType};
 use object::read::elf::{FileHeader, ProgramHeader};
 
+use crate::host_file::{self, LARGEST_IMAGE};
 use crate::kernels;
 use crate::report::hexadecimal_hash;
 
@@ -39,7 +39,7 @@ impl Image {
         };
         let (path, kept) = kernels::resolve(image).with_context(context)?;
         let path = std::path::absolute(path).with_context(context)?;
-        let bytes = fs::read(&path).with_context(context)?;
+        let bytes = host_file::read(&path, LARGEST_IMAGE).with_context(context)?;
         check(&bytes, &context())?;
         let name = match (name, &kept) {
             (Some(name), _) => name.to_owned(),

@@ -2,13 +2,15 @@
 
 use std::ffi::OsString;
 use std::fs;
-use std::io::{self, IsTerminal, Read};
+use std::io::{self, IsTerminal};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use anyhow::{Context, anyhow, ensure};
+use anyhow::{Context, anyhow};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::retry_on_intr;
 
 use super::document::{Document, Host, Kernel, Qemu};
 use super::guest::{Counting, Guest, Said};
@@ -16,11 +18,12 @@ use super::image::Image;
 use super::plugin;
 use super::runs::Runs;
 use crate::args::RunArgs;
-use crate::failure::{Failure, SIGNAL_BASE, TIMEOUT};
+use crate::failure::{Failure, TIMEOUT, signal_code};
 use crate::folder::{PrivateFolder, kept_folder, private_folder};
 use crate::guest::initrd::{self, Manifest};
 use crate::guest::tree::Tree;
 use crate::kernels;
+use crate::output::Taken;
 use crate::qemu::command::shell_line;
 use crate::qemu::machine::Machine;
 use crate::qemu::process::Cut;
@@ -28,7 +31,7 @@ use crate::qemu::version::{self, Version};
 use crate::report::{HashedFile, hexadecimal_hash};
 use crate::run::{self, Prepared};
 use crate::session::say;
-use crate::size::{SwapKind, SwapSize};
+use crate::size::{MemorySize, SwapKind, SwapSize, in_mebibytes};
 
 /// The guest's first process, built with this command: it takes no compiler where the command runs, and is the same bytes
 /// wherever that is. Empty where it could not be built.
@@ -45,6 +48,7 @@ const USUAL_LIMIT: Duration = Duration::from_secs(900);
 /// A program that is ready to run on any kernel.
 pub struct Laboratory<'a> {
     args: &'a RunArgs,
+    prepared: Prepared,
     program: HashedFile,
     companions: Vec<HashedFile>,
     files: PathBuf,
@@ -75,7 +79,8 @@ impl<'a> Laboratory<'a> {
         let swap = swap_bytes(&args.swap).map_err(Failure::Usage)?;
         let mut prepared = run::prepare(args)?;
         let missing = Failure::Environment;
-        put_init(&mut prepared, swap).map_err(missing)?;
+        let limit = args.timeout.unwrap_or(USUAL_LIMIT);
+        put_init(&mut prepared, swap, args.memory(), limit)?;
         let folder = private_folder().context("cannot make a temporary folder")?;
         let files = match &args.keep {
             Some(path) => kept_folder(path)?,
@@ -83,12 +88,12 @@ impl<'a> Laboratory<'a> {
             None => folder.path().to_owned(),
         };
         let qemu = if args.dry_run {
-            version::program_to_name(&machine)
+            version::program_to_name(&machine, args.patience())
         } else {
-            version::program(&machine)
+            version::program(&machine, args.patience())
         };
         let qemu = qemu.map_err(missing)?;
-        let version = version::check_for(&qemu, &machine).map_err(missing)?;
+        let version = version::check_for(&qemu, &machine, args.patience()).map_err(missing)?;
         if !args.dry_run || args.keep.is_some() {
             initrd::write(&files.join(ARCHIVE), &prepared.manifest, &prepared.tree)?;
         }
@@ -102,6 +107,7 @@ impl<'a> Laboratory<'a> {
             args,
             program: HashedFile::read(&prepared.program.path),
             companions: companions.map(|path| HashedFile::read(path)).collect(),
+            prepared,
             files,
             swap,
             machine,
@@ -110,6 +116,15 @@ impl<'a> Laboratory<'a> {
             version,
             _folder: folder,
         })
+    }
+
+    /// The files that guests of these images are made of: none is to be written over.
+    pub fn taken(&self, images: &[Image]) -> Taken {
+        let mut taken = self.prepared.taken();
+        for image in images {
+            taken.read_path("a kernel image", &image.path);
+        }
+        taken
     }
 
     /// The QEMU line for an image, as a shell takes it.
@@ -251,10 +266,10 @@ fn cut_short(cut: Cut) -> Option<Failure> {
             "--timeout expired: the guest gave no result in time".to_owned(),
         )),
         Cut::Signalled(signal) => Some(Failure::Ended(
-            SIGNAL_BASE.saturating_add(u8::try_from(signal).unwrap_or(0)),
+            signal_code(signal),
             format!("ended by signal {signal}"),
         )),
-        Cut::OutputClosed => None,
+        Cut::OutputClosed | Cut::OutputFailed(_) => None,
     }
 }
 
@@ -284,18 +299,21 @@ fn swap_bytes(wanted: &[SwapSize]) -> anyhow::Result<Option<u64>> {
 }
 
 /// Puts the first process, the program's input, its arguments and what swap it has into the guest.
-fn put_init(prepared: &mut Prepared, swap: Option<u64>) -> anyhow::Result<()> {
-    ensure!(
-        !INIT.is_empty(),
-        "this command was built without a first process for Linux guests: no C compiler linked a static program then"
-    );
+fn put_init(
+    prepared: &mut Prepared,
+    swap: Option<u64>,
+    memory: MemorySize,
+    limit: Duration,
+) -> Result<(), Failure> {
+    if INIT.is_empty() {
+        return Err(Failure::Environment(anyhow!(
+            "this command was built without a first process for Linux guests: no C compiler linked a static program then"
+        )));
+    }
     let place = Path::new(OWN).join("init");
     prepared.tree.add_bytes(&place, 0o755, INIT.to_vec());
     if !io::stdin().is_terminal() {
-        let mut input = Vec::new();
-        io::stdin()
-            .read_to_end(&mut input)
-            .context("cannot read standard input")?;
+        let input = read_input(memory, limit)?;
         let place = Path::new(OWN).join("input");
         prepared.tree.add_bytes(&place, 0o600, input);
     }
@@ -315,6 +333,39 @@ fn put_init(prepared: &mut Prepared, swap: Option<u64>) -> anyhow::Result<()> {
         options: Vec::new(),
     };
     Ok(())
+}
+
+/// The whole of standard input, which must fit into the guest and end within the time that a run may take.
+fn read_input(memory: MemorySize, limit: Duration) -> Result<Vec<u8>, Failure> {
+    let end = Instant::now() + limit;
+    let stdin = rustix::stdio::stdin();
+    let mut input = Vec::new();
+    let mut piece = vec![0; 1 << 16];
+    loop {
+        let left = end.saturating_duration_since(Instant::now());
+        let left = Timespec::try_from(left).ok();
+        let mut events = [PollFd::from_borrowed_fd(stdin, PollFlags::IN)];
+        let ready = retry_on_intr(|| poll(&mut events, left.as_ref()));
+        if ready == Ok(0) {
+            return Err(Failure::Ended(
+                TIMEOUT,
+                "--timeout expired: standard input has no end yet".to_owned(),
+            ));
+        }
+        // What cannot be waited for is read at once and says why not.
+        let got = retry_on_intr(|| rustix::io::read(stdin, &mut piece[..]));
+        let got = got.context("cannot read standard input")?;
+        if got == 0 {
+            return Ok(input);
+        }
+        input.extend_from_slice(&piece[..got]);
+        if input.len() as u64 > memory.bytes() {
+            return Err(Failure::Broken(anyhow!(
+                "standard input is larger than the guest's memory of {}",
+                in_mebibytes(memory.bytes())
+            )));
+        }
+    }
 }
 
 /// The plugin for this QEMU. Where it cannot be built, or QEMU takes none, the rows that it feeds are not measured, and that

@@ -16,8 +16,7 @@ mod runs;
 mod schema;
 mod tables;
 
-use std::io;
-use std::os::fd::AsFd;
+use std::{io, slice};
 
 use anyhow::anyhow;
 use memwright_linux::channel::Outcome;
@@ -26,9 +25,9 @@ use self::image::Image;
 use self::laboratory::{Laboratory, Measured};
 use crate::args::RunArgs;
 use crate::ending::{self, JsonTarget};
-use crate::failure::{Failure, SIGNAL_BASE};
-use crate::session::{say, show, write_fully};
-use crate::sheet;
+use crate::failure::Failure;
+use crate::session::{say, show};
+use crate::{output as standard, sheet};
 
 /// `memwright run --kernel IMAGE`: the account of a program on that kernel.
 ///
@@ -41,10 +40,14 @@ pub fn run(args: &RunArgs) -> Result<u8, Failure> {
     let image = Image::open(image)?;
     let laboratory = Laboratory::open(args)?;
     if args.dry_run {
-        println!("{}", laboratory.line(&image));
+        standard::print(format!("{}\n", laboratory.line(&image)).as_bytes())?;
         return Ok(0);
     }
-    let json = args.json.as_deref().map(JsonTarget::open).transpose()?;
+    let mut taken = laboratory.taken(slice::from_ref(&image));
+    let json = args.json.as_deref();
+    let json = json
+        .map(|path| JsonTarget::open(path, &mut taken))
+        .transpose()?;
     let measured = laboratory.measure(&image, &laboratory.runs()?)?;
     conclude(&measured, json.as_ref())
 }
@@ -53,9 +56,7 @@ pub fn run(args: &RunArgs) -> Result<u8, Failure> {
 fn conclude(measured: &Measured, json: Option<&JsonTarget>) -> Result<u8, Failure> {
     let Measured { said, document } = measured;
     show(&said.errors);
-    if write_fully(io::stdout().as_fd(), &said.output).is_err() {
-        return Ok(SIGNAL_BASE + ending::SIGPIPE);
-    }
+    standard::print(&said.output)?;
     show(sheet::text(&output::account(document)).as_bytes());
     if let Outcome::NotStarted(number) = said.outcome {
         let error = io::Error::from_raw_os_error(number);

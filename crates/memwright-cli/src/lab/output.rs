@@ -5,7 +5,7 @@ use std::io::{self, IsTerminal};
 use std::os::fd::AsFd;
 use std::path::Path;
 
-use anyhow::Context;
+use anyhow::{Context, anyhow};
 use serde::Serialize;
 
 use super::counts::Counts;
@@ -14,6 +14,7 @@ use super::log::Region;
 use super::tables::PageTables;
 use crate::args::Formats;
 use crate::failure::Failure;
+use crate::output::{Taken, print};
 use crate::session::{say, write_fully};
 use crate::sheet::{self, Cell, Row, Section, Sheet};
 
@@ -38,23 +39,22 @@ enum Target {
 }
 
 impl Target {
-    fn open(path: Option<&Path>) -> Result<Option<Self>, Failure> {
+    fn open(option: &str, path: Option<&Path>, taken: &mut Taken) -> Result<Option<Self>, Failure> {
         let Some(path) = path else { return Ok(None) };
         if path == Path::new("-") {
             return Ok(Some(Self::Output));
         }
-        let file = File::create(path)
-            .with_context(|| format!("cannot write {}", path.display()))
-            .map_err(Failure::Usage)?;
-        Ok(Some(Self::File(file)))
+        let file = taken.create(&format!("the file of {option}"), path);
+        Ok(Some(Self::File(file.map_err(Failure::Usage)?)))
     }
 
     fn write(&self, text: &str) -> anyhow::Result<()> {
         match self {
-            Self::Output => write_fully(io::stdout().as_fd(), text.as_bytes()),
-            Self::File(file) => write_fully(file.as_fd(), text.as_bytes()),
+            Self::Output => print(text.as_bytes()),
+            Self::File(file) => {
+                write_fully(file.as_fd(), text.as_bytes()).context("cannot write a result")
+            }
         }
-        .context("cannot write a result")
     }
 }
 
@@ -62,21 +62,38 @@ impl Outputs {
     /// Opens the files.
     ///
     /// # Errors
-    /// One that cannot be written.
-    pub fn open(json: Option<&Path>, formats: &Formats) -> Result<Self, Failure> {
-        Ok(Self {
-            json: Target::open(json)?,
-            csv: Target::open(formats.csv.as_deref())?,
-            markdown: Target::open(formats.md.as_deref())?,
-            html: Target::open(formats.html.as_deref())?,
-        })
+    /// One that cannot be written, or is read too; two formats for one file, or for standard output.
+    pub fn open(
+        json: Option<&Path>,
+        formats: &Formats,
+        taken: &mut Taken,
+    ) -> Result<Self, Failure> {
+        let outputs = Self {
+            json: Target::open("--json", json, taken)?,
+            csv: Target::open("--csv", formats.csv.as_deref(), taken)?,
+            markdown: Target::open("--md", formats.md.as_deref(), taken)?,
+            html: Target::open("--html", formats.html.as_deref(), taken)?,
+        };
+        let on_output = outputs
+            .targets()
+            .filter(|one| matches!(one, Target::Output));
+        if on_output.count() > 1 {
+            return Err(Failure::Usage(anyhow!(
+                "standard output (\"-\") takes one of --json, --csv, --md and --html"
+            )));
+        }
+        Ok(outputs)
+    }
+
+    fn targets(&self) -> impl Iterator<Item = &Target> {
+        let all = [&self.json, &self.csv, &self.markdown, &self.html];
+        all.into_iter().flatten()
     }
 
     /// Whether standard output is taken by one of the formats, so that no tables for people go there.
     pub fn on_output(&self) -> bool {
-        let all = [&self.json, &self.csv, &self.markdown, &self.html];
-        all.iter()
-            .any(|target| matches!(target, Some(Target::Output)))
+        self.targets()
+            .any(|target| matches!(target, Target::Output))
     }
 
     /// Writes sheets and what they were made of to wherever they are wanted.

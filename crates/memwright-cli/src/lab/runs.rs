@@ -6,10 +6,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::{Handle, Signals};
 
 use crate::qemu::process::{Cut, Process};
+use crate::signals;
 
 /// What can end the guests.
 #[derive(Debug, Default)]
@@ -33,7 +33,7 @@ impl Runs {
     /// Those of installing signal handlers.
     pub fn start(limit: Duration) -> io::Result<Self> {
         let shared = Arc::new(Mutex::new(Shared::default()));
-        let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP])?;
+        let mut signals = Signals::new(signals::ending())?;
         let handle = signals.handle();
         let told = shared.clone();
         thread::spawn(move || {

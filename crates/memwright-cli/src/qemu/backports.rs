@@ -13,6 +13,7 @@ use anyhow::Context;
 
 use crate::apt::{Archive, mirror_of};
 use crate::cache;
+use crate::folder::PrivateFolder;
 use crate::session::say;
 
 /// The value of `MEMWRIGHT_QEMU` that asks for this one.
@@ -61,21 +62,18 @@ pub fn obtain() -> anyhow::Result<PathBuf> {
     }
     fs::create_dir_all(&cache).with_context(|| format!("cannot create {}", cache.display()))?;
     // Another command may unpack at the same time: each works in a folder of its own, the first to finish names it.
-    let work = tempfile::Builder::new()
-        .prefix("unpacking-")
-        .tempdir_in(&cache)
+    let work = PrivateFolder::within(&cache)
         .with_context(|| format!("cannot write to {}", cache.display()))?;
+    let fresh = work.path().join("fresh");
+    fs::create_dir(&fresh).with_context(|| format!("cannot create {}", fresh.display()))?;
     say(&format!(
         "fetching a later QEMU from Debian's {SUITE} into {} (once; nothing is installed)",
         folder.display()
     ));
-    fetch(work.path())?;
-    write_starter(work.path(), &folder)?;
-    match fs::rename(work.path(), &folder) {
-        Ok(()) => {
-            // It has its final name now; there is nothing left to remove.
-            let _ = work.keep();
-        }
+    fetch(&fresh)?;
+    write_starter(&fresh, &folder)?;
+    match fs::rename(&fresh, &folder) {
+        Ok(()) => {}
         Err(_) if starter.exists() => {}
         Err(error) => {
             return Err(error).with_context(|| format!("cannot create {}", folder.display()));

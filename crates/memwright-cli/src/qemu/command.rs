@@ -108,6 +108,8 @@ pub fn arguments(places: &Places, machine: &Machine, gdb: Option<u16>) -> Vec<Os
         let drive = "if=none,id=disk,format=raw,cache=unsafe,aio=threads,file=";
         add(&[word("-drive"), &option(drive, &places.disk)]);
         let device = "virtio-blk-pci,drive=disk,disable-legacy=off,disable-modern=on,num-queues=1";
+        // By default QEMU stops the machine for good where the host has no room left.
+        let device = format!("{device},werror=report,rerror=report");
         let device = format!("{device},queue-size={DISK_QUEUE},addr={DISK_SLOT}");
         add(&[word("-device"), word(&device)]);
     }

@@ -11,8 +11,10 @@ pub enum Cut {
     TimedOut,
     /// This signal asked the command to end.
     Signalled(i32),
-    /// Whoever read standard output has gone.
+    /// The reader of standard output has gone.
     OutputClosed,
+    /// Standard output could not be written, with this error number.
+    OutputFailed(i32),
 }
 
 /// A QEMU process. It is killed when this value goes.

@@ -3,12 +3,15 @@
 use std::ffi::OsString;
 use std::fmt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
+use std::time::Duration;
 
 use anyhow::{Context, bail};
 
 use super::backports;
 use super::machine::Machine;
+use crate::bounded::{self, Unanswered};
+use crate::host_file::{self, LARGEST_IMAGE};
 use crate::report::hexadecimal_hash;
 
 /// The program to look for where nothing else is said.
@@ -62,11 +65,11 @@ fn chosen() -> Option<OsString> {
 ///
 /// # Errors
 /// Those of fetching the one from backports.
-pub fn program(machine: &Machine) -> anyhow::Result<OsString> {
+pub fn program(machine: &Machine, limit: Duration) -> anyhow::Result<OsString> {
     match chosen() {
         Some(word) if word == backports::NAME => Ok(backports::obtain()?.into()),
         Some(path) => Ok(path),
-        None => match (machine.needs_newer(), usual_is_older()) {
+        None => match (machine.needs_newer(), usual_is_older(machine, limit)) {
             (Some(what), Some(found)) => backports::obtain().map(OsString::from).with_context(|| {
                 format!(
                     "{what} needs QEMU {} or later, {USUAL} is {found}, and a later one cannot be fetched \
@@ -83,10 +86,10 @@ pub fn program(machine: &Machine) -> anyhow::Result<OsString> {
 ///
 /// # Errors
 /// When there is no home for a cache.
-pub fn program_to_name(machine: &Machine) -> anyhow::Result<OsString> {
+pub fn program_to_name(machine: &Machine, limit: Duration) -> anyhow::Result<OsString> {
     match chosen() {
         Some(path) if path != backports::NAME => Ok(path),
-        None if machine.needs_newer().is_none() || usual_is_older().is_none() => Ok(USUAL.into()),
+        None if usual_is_older(machine, limit).is_none() => Ok(USUAL.into()),
         Some(_) | None => Ok(backports::place()?.into()),
     }
 }
@@ -101,60 +104,77 @@ pub fn usual() -> anyhow::Result<(OsString, Version)> {
         Some(path) => path,
         None => USUAL.into(),
     };
-    let version = check(&program, Version::OLDEST, "")?;
+    let version = check(&program, Version::OLDEST, "", bounded::PATIENCE)?;
     Ok((program, version))
 }
 
-/// The version of the QEMU in PATH if it is not a newer one. A missing one is not an older one.
-fn usual_is_older() -> Option<Version> {
-    check(&USUAL.into(), Version::OLDEST, "")
+/// The version of the QEMU in PATH if the machine needs a newer one. A missing QEMU is not an older one.
+fn usual_is_older(machine: &Machine, limit: Duration) -> Option<Version> {
+    machine.needs_newer()?;
+    check(&USUAL.into(), Version::OLDEST, "", limit)
         .ok()
         .filter(|version| *version < Version::NEWER)
 }
 
 /// Whether a QEMU was built so that it takes plugins: then its log can hold what they say.
 pub fn takes_plugins(program: &OsString) -> bool {
-    let answer = Command::new(program)
-        .args(["-d", "help"])
-        .stdin(Stdio::null())
-        .output();
+    let answer = bounded::output(
+        Command::new(program).args(["-d", "help"]),
+        bounded::PATIENCE,
+    );
     answer.is_ok_and(|output| {
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
         text.lines().any(|line| line.starts_with("plugin "))
     })
 }
 
-/// Asks a QEMU for its version, and whether it has what this machine needs.
+/// Asks a QEMU for its version, and whether it has what this machine needs. It may take `limit` to answer, and
+/// [`bounded::PATIENCE`] at most.
 ///
 /// # Errors
 /// One line when it is missing, does not answer as QEMU does, or is too old.
-pub fn check_for(program: &OsString, machine: &Machine) -> anyhow::Result<Version> {
+pub fn check_for(
+    program: &OsString,
+    machine: &Machine,
+    limit: Duration,
+) -> anyhow::Result<Version> {
     let (oldest, reason) = match machine.needs_newer() {
         Some(what) => (Version::NEWER, format!(" for {what}")),
         None => (Version::OLDEST, String::new()),
     };
-    check(program, oldest, &reason)
+    check(program, oldest, &reason, limit)
 }
 
-fn check(program: &OsString, oldest: Version, reason: &str) -> anyhow::Result<Version> {
+fn check(
+    program: &OsString,
+    oldest: Version,
+    reason: &str,
+    limit: Duration,
+) -> anyhow::Result<Version> {
     let name = program.display();
-    let output = match Command::new(program)
-        .arg("--version")
-        .stdin(Stdio::null())
-        .output()
-    {
+    let limit = limit.min(bounded::PATIENCE);
+    let output = match bounded::output(Command::new(program).arg("--version"), limit) {
         Ok(output) => output,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => bail!(
+        Err(Unanswered::Failed(error)) if error.kind() == std::io::ErrorKind::NotFound => bail!(
             "QEMU is missing: {name} was not found (on Debian: apt install qemu-system-x86; MEMWRIGHT_QEMU names another)"
         ),
-        Err(error) => return Err(error).with_context(|| format!("QEMU cannot be started: {name}")),
+        Err(Unanswered::Failed(error)) => {
+            return Err(error).with_context(|| format!("QEMU cannot be started: {name}"));
+        }
+        Err(unanswered @ (Unanswered::Late(_) | Unanswered::Endless)) => {
+            bail!("{name} is no QEMU: {name} --version {unanswered}")
+        }
     };
     let text = String::from_utf8_lossy(&output.stdout);
     let Some(version) = parse(&text) else {
-        bail!(
-            "{name} is no QEMU: --version printed {:?}",
-            text.lines().next().unwrap_or_default()
-        );
+        let line: String = text
+            .lines()
+            .next()
+            .unwrap_or_default()
+            .chars()
+            .take(80)
+            .collect();
+        bail!("{name} is no QEMU: --version printed {line:?}");
     };
     if version < oldest {
         bail!("QEMU is too old: {name} is version {version}, {oldest} or later is needed{reason}");
@@ -171,7 +191,8 @@ pub fn hash(program: &OsString) -> String {
         Some(path) => path,
         None => return String::new(),
     };
-    std::fs::read(path).map_or_else(|_| String::new(), |bytes| hexadecimal_hash(&bytes))
+    let bytes = host_file::read(&path, LARGEST_IMAGE);
+    bytes.map_or_else(|_| String::new(), |bytes| hexadecimal_hash(&bytes))
 }
 
 /// The file that a command's name stands for.
@@ -236,13 +257,18 @@ mod tests {
     #[test]
     fn what_is_no_qemu_is_refused() {
         assert!(
-            check(&"/no/such/qemu".into(), Version::OLDEST, "")
-                .unwrap_err()
-                .to_string()
-                .contains("QEMU is missing")
+            check(
+                &"/no/such/qemu".into(),
+                Version::OLDEST,
+                "",
+                bounded::PATIENCE
+            )
+            .unwrap_err()
+            .to_string()
+            .contains("QEMU is missing")
         );
         assert!(
-            check(&"/bin/true".into(), Version::OLDEST, "")
+            check(&"/bin/true".into(), Version::OLDEST, "", bounded::PATIENCE)
                 .unwrap_err()
                 .to_string()
                 .contains("is no QEMU")

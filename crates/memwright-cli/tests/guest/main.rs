@@ -2,6 +2,7 @@
 //! that holds the guest's lines is set, it was started in QEMU's place.
 
 mod account;
+mod hostile;
 mod machine;
 mod protocol;
 mod stand_in;
@@ -29,6 +30,7 @@ fn main() -> ExitCode {
         .into_iter()
         .chain(account::trials())
         .chain(machine::trials())
+        .chain(hostile::trials())
         .collect();
     libtest_mimic::run(&libtest_mimic::Arguments::from_args(), trials).exit_code()
 }

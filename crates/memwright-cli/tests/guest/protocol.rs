@@ -3,11 +3,12 @@
 use libtest_mimic::Trial;
 use memwright_linux::channel::INPUT_AREA;
 use std::io::{BufRead, BufReader, Read, Write};
-use std::path::Path;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-use crate::support::{described, ends, run, run_true, start, with_input};
+use crate::support::{
+    described, ends, first_line, has_ended, interruptible, run, run_true, start, with_input,
+};
 use rustix::process::{Pid, Signal, kill_process};
 
 /// Every test of this file.
@@ -192,22 +193,14 @@ fn a_closed_output_ends_the_run_quietly() {
     assert_eq!((line.as_str(), code, stderr.as_str()), ("flood\n", 141, ""));
 }
 
-/// Waits until the guest's first line has come.
-fn first_line(output: &mut impl Read) -> String {
-    let mut line = String::new();
-    let mut byte = [0];
-    while output.read(&mut byte).unwrap() == 1 && byte != *b"\n" {
-        line.push(byte[0].into());
-    }
-    line
-}
-
 fn signal(process: u32, signal: Signal) {
     kill_process(Pid::from_raw(process as i32).unwrap(), signal).unwrap();
 }
 
 fn the_first_interrupt_goes_to_the_program() {
-    let mut child = start(&mut run_true("stdout ready\\n\ncontrol\nexited 130"));
+    let mut child = start(&mut interruptible(&run_true(
+        "stdout ready\\n\ncontrol\nexited 130",
+    )));
     let mut output = child.stdout.take().unwrap();
     assert_eq!(first_line(&mut output), "ready");
     signal(child.id(), Signal::INT);
@@ -218,7 +211,9 @@ fn the_first_interrupt_goes_to_the_program() {
 }
 
 fn the_second_interrupt_ends_the_run() {
-    let mut child = start(&mut run_true("stdout ready\\n\ncontrol\nhang"));
+    let mut child = start(&mut interruptible(&run_true(
+        "stdout ready\\n\ncontrol\nhang",
+    )));
     let mut output = child.stdout.take().unwrap();
     assert_eq!(first_line(&mut output), "ready");
     signal(child.id(), Signal::INT);
@@ -232,17 +227,6 @@ fn termination_ends_the_run() {
     assert_eq!(first_line(&mut child.stdout.take().unwrap()), "ready");
     signal(child.id(), Signal::TERM);
     assert_eq!(child.wait().unwrap().code(), Some(143));
-}
-
-/// Whether a process has ended; one that nobody waits for yet has.
-fn has_ended(process: &str) -> bool {
-    match std::fs::read_to_string(Path::new("/proc").join(process).join("stat")) {
-        Ok(text) => text
-            .rsplit(')')
-            .next()
-            .is_some_and(|rest| rest.trim_start().starts_with('Z')),
-        Err(_) => true,
-    }
 }
 
 fn qemu_does_not_outlive_the_command() {
@@ -332,10 +316,8 @@ fn trace_lines_go_to_their_file() {
 }
 
 fn an_interrupt_withdraws_a_waiting_request_and_loses_nothing() {
-    let mut child = start(
-        run_true("stdout ready\\n\nask 4\ncontrol\nask 4\nstdout \\n\nexited 130")
-            .stdin(Stdio::piped()),
-    );
+    let steps = "stdout ready\\n\nask 4\ncontrol\nask 4\nstdout \\n\nexited 130";
+    let mut child = start(interruptible(&run_true(steps)).stdin(Stdio::piped()));
     let mut input = child.stdin.take().unwrap();
     let mut output = child.stdout.take().unwrap();
     input.write_all(b"ab").unwrap();

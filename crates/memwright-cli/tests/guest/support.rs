@@ -1,7 +1,10 @@
 //! Runs the command with the stand-in for QEMU.
 
-use std::io::Write;
+use std::io::{Read, Write};
+use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
 
 /// Holds the lines that the stand-in plays.
 pub const GUEST_LINES: &str = "STAND_IN";
@@ -60,4 +63,61 @@ pub fn described(output: Output) -> (i32, String, String) {
         text(output.stdout),
         text(output.stderr),
     )
+}
+
+/// How a command ended that must not hang: after two minutes it is killed, and the test fails.
+pub fn within(command: &mut Command) -> (i32, String, String) {
+    within_to(command, Stdio::piped())
+}
+
+/// As [`within`], with another standard output.
+pub fn within_to(command: &mut Command, output: Stdio) -> (i32, String, String) {
+    let mut child = command
+        .stdout(output)
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the command starts");
+    let end = Instant::now() + Duration::from_secs(120);
+    while child.try_wait().expect("it can be waited for").is_none() {
+        if Instant::now() > end {
+            let _ = child.kill();
+            panic!("{command:?} hangs");
+        }
+        thread::sleep(Duration::from_millis(5));
+    }
+    described(child.wait_with_output().expect("it has ended"))
+}
+
+/// Waits until the guest's first line has come.
+pub fn first_line(output: &mut impl Read) -> String {
+    let mut line = String::new();
+    let mut byte = [0];
+    while output.read(&mut byte).unwrap() == 1 && byte != *b"\n" {
+        line.push(byte[0].into());
+    }
+    line
+}
+
+/// Whether a process has ended; one that was not waited for yet has.
+pub fn has_ended(process: &str) -> bool {
+    match std::fs::read_to_string(Path::new("/proc").join(process).join("stat")) {
+        Ok(text) => text
+            .rsplit(')')
+            .next()
+            .is_some_and(|rest| rest.trim_start().starts_with('Z')),
+        Err(_) => true,
+    }
+}
+
+/// The same command with SIGINT as it is by default, however the tests were started.
+pub fn interruptible(command: &Command) -> Command {
+    let mut same = Command::new("env");
+    same.arg("--default-signal=INT")
+        .arg(command.get_program())
+        .args(command.get_args())
+        .stdin(Stdio::null());
+    for (name, value) in command.get_envs() {
+        same.env(name, value.unwrap_or_default());
+    }
+    same
 }

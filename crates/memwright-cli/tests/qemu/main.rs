@@ -22,6 +22,7 @@ mod places;
 mod prepare;
 mod programs;
 mod refusals;
+mod room;
 mod rounds;
 mod scale;
 mod sequences;
@@ -52,6 +53,7 @@ fn main() {
     trials.extend(codes::trials());
     trials.extend(refusals::trials());
     trials.extend(errors::trials());
+    trials.extend(room::trials());
     trials.extend(interrupts::trials());
     trials.extend(kernel::trials());
     trials.extend(installed::trials());

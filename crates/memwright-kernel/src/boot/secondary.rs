@@ -5,9 +5,11 @@ use core::ptr;
 use core::slice;
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+use memwright_linux::account::refuse;
 use memwright_linux::host::ContextId;
 
 use super::setup_processor;
+use crate::machine::HARDWARE;
 use crate::paging::{self, DIRECT_BASE};
 use crate::percpu::{self, PerCpu};
 use crate::trap::idt;
@@ -38,7 +40,7 @@ unsafe extern "C" {
 /// Starts every other CPU; they call the personality. Called once, on the boot processor.
 ///
 /// # Panics
-/// If there is no memory for a CPU's structures, or a CPU does not come.
+/// If a CPU does not come. Without memory for a CPU's structures the run ends.
 pub fn start_all() {
     let count = percpu::count();
     if count == 1 {
@@ -78,10 +80,10 @@ fn fill_trampoline() {
 
 fn start(index: usize) {
     let Some(cpu) = PerCpu::create(index) else {
-        panic!("no memory for CPU {index}");
+        refuse(&HARDWARE, "no memory for so many CPUs");
     };
     let Ok(idle) = context::create_idle() else {
-        panic!("no memory for the stack of CPU {index}");
+        refuse(&HARDWARE, "no memory for the stacks of so many CPUs");
     };
     cpu.idle_context.store(idle.0, Ordering::Relaxed);
     START[0].store(paging::template(), Ordering::Relaxed);

@@ -1,5 +1,6 @@
 //! Brings the machine up, part by part, and starts the personality.
 
+use alloc::format;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::slice;
@@ -8,6 +9,7 @@ use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use memwright::{Memory, Policy, PolicyError};
 use memwright_kernel_logic::acpi::{self, ApicIds};
 use memwright_kernel_logic::nodes::NodeMap;
+use memwright_linux::account::refuse;
 use memwright_linux::cpio::CpioArchive;
 use memwright_linux::kernel::Kernel;
 use memwright_linux::manifest::Manifest;
@@ -224,12 +226,13 @@ fn start_frames(free: &MemoryMap, nodes: &NodeMap) -> Arc<Frames<M>> {
     }
 }
 
-/// Sets memory aside for huge pages by name: as much as there is, if there is less than the run asks for.
+/// Sets memory aside for huge pages by name. A run that asks for more than there is does not start.
 fn fill_pool(memory: &Memory<M>, pages: u64) {
     memory.frames().resize_pool(pages);
     let total = memory.frames().pool().total;
     if total < pages {
-        log!("{total} of {pages} huge pages");
+        let text = format!("memory for {total} of {pages} huge pages");
+        refuse(&HARDWARE, &text);
     }
 }
 
