@@ -1,13 +1,13 @@
 //! The kernel heap: grows in chunks of frames, keeps a reserve, fails by returning null.
 //!
-//! Chunks come from the direct map and are never given back. When no more frames are to be had, the
-//! reserve is opened and [`is_low`] turns true: the personality then refuses calls that allocate,
-//! so that what must not fail still succeeds.
+//! Chunks come from the direct map and are never given back. When no more frames are to be had, a block that is kept back is
+//! freed, and [`is_low`] says so until a block of that size can be kept back again: the personality refuses calls that
+//! allocate meanwhile, so that what must not fail still succeeds.
 
 use core::alloc::{GlobalAlloc, Layout};
 use core::cell::UnsafeCell;
 use core::mem::MaybeUninit;
-use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 
 use memwright_table::sync::{Lock, Rank};
 use talc::DefaultBinning;
@@ -27,6 +27,11 @@ const LOW_WATER: usize = 64 * 1024;
 const FIRST: usize = 256 * 1024;
 /// Bytes kept back.
 const RESERVE: usize = 256 * 1024;
+/// The block that is kept back, in one piece.
+const RESERVED: Layout = match Layout::from_size_align(RESERVE - 4096, 16) {
+    Ok(layout) => layout,
+    Err(_) => unreachable!(),
+};
 
 struct Inner(Talc<Manual, DefaultBinning>);
 
@@ -40,8 +45,8 @@ pub struct Heap {
     used: AtomicUsize,
     /// Bytes claimed.
     size: AtomicUsize,
-    /// The reserve has been opened and not been made up for.
-    low: AtomicBool,
+    /// The block that is kept back; none while the heap lives on it.
+    reserve: AtomicPtr<u8>,
 }
 
 /// Memory that the allocator owns from the start.
@@ -59,26 +64,23 @@ static HEAP: Heap = Heap {
     inner: Lock::new(Rank::Heap, Inner(Talc::new(Manual))),
     used: AtomicUsize::new(0),
     size: AtomicUsize::new(0),
-    low: AtomicBool::new(false),
+    reserve: AtomicPtr::new(core::ptr::null_mut()),
 };
 
 /// Gives the heap its first memory.
 pub fn start() {
     HEAP.claim(FIRST_REGION.0.get().cast(), FIRST);
+    HEAP.claim(RESERVE_REGION.0.get().cast(), RESERVE);
+    HEAP.close_reserve();
 }
 
-/// Whether the heap lives on its reserve. Tries to grow first.
+/// Whether the heap lives on its reserve. Tries to make up for it first: as long as no block of its size is free in one
+/// piece, what is free may be of no use.
 pub fn is_low() -> bool {
-    if !HEAP.low.load(Ordering::Relaxed) {
+    if !HEAP.is_low() {
         return false;
     }
-    if HEAP.room() < LOW_WATER {
-        HEAP.grow(CHUNK_ORDER);
-    }
-    // The reserve counts as made up for once as much room is there again.
-    let low = HEAP.room() < RESERVE;
-    HEAP.low.store(low, Ordering::Relaxed);
-    low
+    !(HEAP.close_reserve() || HEAP.grow_by_a_chunk(CHUNK_ORDER, 0) && HEAP.close_reserve())
 }
 
 /// Bytes handed out.
@@ -128,27 +130,49 @@ impl Heap {
         true
     }
 
+    /// Adds a chunk of this order, or of the largest that there is below, down to `least`.
+    fn grow_by_a_chunk(&self, order: u8, least: u8) -> bool {
+        (least..=order).rev().any(|order| self.grow(order))
+    }
+
     #[cold]
     fn grow_for(&self, layout: Layout) -> bool {
         // Twice the size leaves room for the alignment and the allocator's own words.
         let pages = (layout.size() + layout.align()).div_ceil(4096) * 2;
-        let order = (pages.next_power_of_two().trailing_zeros() as u8).max(CHUNK_ORDER);
-        if order <= LARGEST_ORDER && self.grow(order) {
-            return true;
-        }
-        let first = !self.low.load(Ordering::Relaxed);
-        if first {
-            self.open_reserve();
-            self.low.store(true, Ordering::Relaxed);
-        }
-        first
+        let least = pages.next_power_of_two().trailing_zeros() as u8;
+        let order = least.max(CHUNK_ORDER);
+        order <= LARGEST_ORDER && self.grow_by_a_chunk(order, least) || self.open_reserve()
     }
 
-    fn open_reserve(&self) {
-        static OPENED: AtomicBool = AtomicBool::new(false);
-        if !OPENED.swap(true, Ordering::Relaxed) {
-            self.claim(RESERVE_REGION.0.get().cast(), RESERVE);
+    fn is_low(&self) -> bool {
+        self.reserve.load(Ordering::Relaxed).is_null()
+    }
+
+    /// Lets what is kept back be used. Returns whether it was still there.
+    fn open_reserve(&self) -> bool {
+        let block = self.reserve.swap(core::ptr::null_mut(), Ordering::Relaxed);
+        if block.is_null() {
+            return false;
         }
+        // SAFETY: the block came from here with this layout, and the swap gave it to this CPU alone.
+        unsafe { self.dealloc(block, RESERVED) };
+        true
+    }
+
+    /// Keeps a block back. Returns whether there was one.
+    fn close_reserve(&self) -> bool {
+        // SAFETY: the size is not zero.
+        let Some(block) = (unsafe { self.inner.lock().0.try_allocate(RESERVED) }) else {
+            return false;
+        };
+        self.used.fetch_add(RESERVED.size(), Ordering::Relaxed);
+        let before = self.reserve.swap(block.as_ptr(), Ordering::Relaxed);
+        if !before.is_null() {
+            // Another CPU was quicker.
+            // SAFETY: the block came from here with this layout, and the swap gave it to this CPU alone.
+            unsafe { self.dealloc(before, RESERVED) };
+        }
+        true
     }
 }
 

@@ -6,7 +6,7 @@ use crate::{
     paged::Paged,
     process::Thread,
     sweep::Sweep,
-    sync::{Lock, Rank},
+    sync::{Lock, Rank, lock_with_room},
 };
 use alloc::{
     collections::VecDeque,
@@ -209,7 +209,7 @@ impl WaitQueue {
     /// # Errors
     /// [`OutOfMemory`]: programs decide how many observers a queue has.
     pub fn observe(&self, observer: Weak<dyn Observer>) -> Result<(), OutOfMemory> {
-        let mut waiters = self.waiters.lock();
+        let mut waiters = lock_with_room(&self.waiters, |waiters| &mut waiters.observers)?;
         let Waiters {
             observers, sweep, ..
         } = &mut *waiters;

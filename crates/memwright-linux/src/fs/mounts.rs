@@ -350,7 +350,7 @@ impl Mounts {
         let mut pending: Vec<_> = mounts.into_values().map(|mount| mount.root).collect();
         pending.append(&mut self.detached.lock());
         pending.push(self.root.clone());
-        pending.into_iter().rev().for_each(take_down);
+        pending.iter().rev().for_each(take_down);
     }
 }
 

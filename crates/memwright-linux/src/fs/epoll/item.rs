@@ -7,7 +7,7 @@ use crate::{
     fs::open_file::{OpenFile, Polling, Readiness},
     kernel::Kernel,
     sweep::Sweep,
-    sync::{Lock, Rank},
+    sync::{Lock, Rank, lock_with_room},
     wait::Observer,
 };
 use alloc::{
@@ -208,7 +208,8 @@ impl Watches {
     }
 
     pub(super) fn add(&self, item: &Arc<Item>) -> Result<(), OutOfMemory> {
-        self.items.lock().add(Arc::downgrade(item))
+        let mut items = lock_with_room(&self.items, |list| &mut list.items)?;
+        items.add(Arc::downgrade(item))
     }
 
     /// Whether some entry watches.

@@ -32,10 +32,27 @@ impl<T> ReadyList<T> {
     /// # Errors
     /// [`OutOfMemory`].
     pub(super) fn make_room(&self, entries: usize) -> Result<(), OutOfMemory> {
-        let list = &mut self.0.lock().list;
         // As much again for those that are gone: they are looked for once in so many pushes.
-        let missing = (entries * 2).saturating_sub(list.len());
-        list.try_reserve(missing).map_err(|_| OutOfMemory)
+        let wanted = entries * 2;
+        let capacity = self.0.lock().list.capacity();
+        if capacity >= wanted {
+            return Ok(());
+        }
+        // The heap must not grow under the lock of the list.
+        let mut larger = VecDeque::new();
+        let wanted = wanted.max(2 * capacity);
+        larger.try_reserve(wanted).map_err(|_| OutOfMemory)?;
+        let surplus = {
+            let list = &mut self.0.lock().list;
+            if list.capacity() < larger.capacity() {
+                larger.append(list);
+                core::mem::replace(list, larger)
+            } else {
+                larger
+            }
+        };
+        drop(surplus);
+        Ok(())
     }
 
     /// Puts an entry at the end. Room was made for it; only entries that are gone can have taken it.

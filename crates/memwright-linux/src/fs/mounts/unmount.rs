@@ -23,7 +23,7 @@ impl Mounts {
         let listed = self.mounts.lock().remove(&root.inode.file_system.mount);
         drop(guard);
         drop(listed);
-        take_down(root);
+        take_down(&root);
         Ok(())
     }
 
@@ -85,7 +85,7 @@ impl Mounts {
             abandoned
         };
         drop(guard);
-        abandoned.into_iter().for_each(take_down);
+        abandoned.iter().for_each(take_down);
     }
 
     fn place_of_tmpfs(&self, root: &Arc<Dentry>) -> Result<Arc<Dentry>, Errno> {
@@ -103,7 +103,7 @@ impl Mounts {
 
 /// Takes all names out that are in this directory and below: each holds the directory that holds it. Goes down into the
 /// first name that is left, and up by the directory above when none is: neither a list nor the stack grows with the tree.
-pub(super) fn take_down(root: Arc<Dentry>) {
+pub(super) fn take_down(root: &Arc<Dentry>) {
     let mut here = root.clone();
     loop {
         here.unmount();
@@ -121,7 +121,7 @@ pub(super) fn take_down(root: Arc<Dentry>) {
         };
         here = match below {
             Some(below) => below,
-            None if Arc::ptr_eq(&here, &root) => return,
+            None if Arc::ptr_eq(&here, root) => return,
             None => here.parent(),
         };
     }

@@ -131,7 +131,7 @@ pub struct Flights {
 
 impl Flights {
     /// Nothing travels.
-    pub const fn new() -> Self {
+    pub(super) const fn new() -> Self {
         let traffic = Traffic {
             sockets: Graph::new(),
             users: BTreeMap::new(),
