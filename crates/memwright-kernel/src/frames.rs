@@ -23,6 +23,11 @@ fn frames() -> Option<&'static Frames<M>> {
     unsafe { frames.as_ref() }
 }
 
+/// All frames that there are.
+pub fn total() -> u64 {
+    frames().map_or(0, Frames::total)
+}
+
 /// Takes 2^`order` frames; returns their address in the direct map. The contents are undefined.
 pub fn allocate(order: u8) -> Option<u64> {
     let frame = frames()?

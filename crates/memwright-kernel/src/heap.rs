@@ -25,6 +25,8 @@ const LARGEST_ORDER: u8 = 10;
 const LOW_WATER: usize = 64 * 1024;
 /// Bytes from which the heap starts, before there are frames.
 const FIRST: usize = 256 * 1024;
+/// The heap takes at most one part in so many of memory: its chunks never go back, and programs must find room beside them.
+const SHARE: u64 = 2;
 /// Bytes kept back.
 const RESERVE: usize = 256 * 1024;
 /// The block that is kept back, in one piece.
@@ -123,6 +125,10 @@ impl Heap {
 
     /// Adds a chunk of frames. Returns whether there was one.
     fn grow(&self, order: u8) -> bool {
+        let size = (self.size.load(Ordering::Relaxed) + (4096 << order)) as u64;
+        if size > frames::total() * 4096 / SHARE {
+            return false;
+        }
         let Some(address) = frames::allocate(order) else {
             return false;
         };

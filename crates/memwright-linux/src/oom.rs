@@ -9,6 +9,7 @@ use crate::{
 };
 use alloc::{format, string::String, sync::Arc, vec::Vec};
 use core::sync::atomic::Ordering;
+use memwright_table::PAGE_SIZE;
 
 /// What was done for somebody who finds no memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,7 +72,8 @@ fn choose<'a>(members: &'a [Arc<Process>], asks: &Process, total: u64) -> Choice
             }
             continue;
         }
-        let pages = space.resident_pages() + space.table().table_frames();
+        let held = process.files().map_or(0, |files| files.kernel_bytes());
+        let pages = space.resident_pages() + space.table().table_frames() + held / PAGE_SIZE as u64;
         let adjustment = i64::from(process.kill_score.load(Ordering::Relaxed)) - 1000;
         candidates.push((process, score(pages, adjustment, total)));
     }
@@ -97,7 +99,8 @@ fn kill(kernel: &Kernel, victim: &Arc<Process>, reason: &str, tell: bool) {
     kill_process(kernel, victim);
 }
 
-/// How good a victim a process is (`oom_badness` of Linux 7.2, `mm/oom_kill.c`): its pages, and a
+/// How good a victim a process is (`oom_badness` of Linux 7.2, `mm/oom_kill.c`): its pages, here with what the kernel
+/// holds for its open files, which Linux does not count and therefore may kill others for; and a
 /// thousandth of memory for each point of its adjustment; 0 for never.
 fn score(pages: u64, adjustment: i64, total: u64) -> u64 {
     if adjustment <= -1000 {

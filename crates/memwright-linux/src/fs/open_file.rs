@@ -287,6 +287,13 @@ pub trait File: Send + Sync + AsAny {
         OpenKind::Named
     }
 
+    /// About how many bytes of kernel memory it holds.
+    fn kernel_bytes(&self) -> u64 {
+        /// An open file with its node and its name.
+        const PLAIN: u64 = 512;
+        PLAIN
+    }
+
     /// Hands the open files that it holds over to `remains`, just before it is dropped. A kind of file that holds open
     /// files, or what holds some in turn, must do this: were they dropped with it, a program could nest files as deep as it
     /// likes and overflow the kernel's stack by closing the outermost.

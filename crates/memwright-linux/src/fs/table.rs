@@ -203,6 +203,17 @@ impl FileTable {
             .map(|(descriptor, open)| (descriptor, open.clone()))
     }
 
+    /// About how many bytes the kernel holds for the open files: which process to kill when memory is short.
+    #[must_use]
+    pub fn kernel_bytes(&self) -> u64 {
+        let (mut from, mut bytes) = (0, 0);
+        while let Some((descriptor, open)) = self.next_open(from) {
+            bytes += open.file.kernel_bytes();
+            from = descriptor as usize + 1;
+        }
+        bytes
+    }
+
     /// Slots that the table has room for (`FDSize` of `/proc/PID/status`).
     #[must_use]
     pub fn size(&self) -> usize {
