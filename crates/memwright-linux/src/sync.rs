@@ -1,6 +1,6 @@
 //! Locks, through the one layer that a scheduler can own in tests.
 
-pub use memwright_table::sync::{Lock, LockGuard, Rank, Wait, assert_none_held, relax};
+pub use memwright_table::sync::{Lock, LockGuard, Rank, assert_none_held, relax};
 
 use alloc::vec::Vec;
 use memwright_table::OutOfMemory;

@@ -32,7 +32,7 @@ use crate::{
     M,
     kernel::Kernel,
     process::Thread,
-    sync::{Lock, LockGuard, Rank, Wait},
+    sync::{Lock, LockGuard, Rank},
 };
 use alloc::{sync::Arc, vec::Vec};
 use key::Key;
@@ -95,7 +95,6 @@ impl Futexes {
         if first == second {
             return (self.lock(first), None);
         }
-        let mut wait = Wait::new();
         loop {
             let low = self.lock(first.min(second));
             if let Some(high) = self.buckets[first.max(second) as usize].waiters.try_lock() {
@@ -106,7 +105,8 @@ impl Futexes {
                 };
             }
             drop(low);
-            wait.turn();
+            // Wait for the other one as for any lock.
+            drop(self.lock(first.max(second)));
         }
     }
 }

@@ -150,15 +150,25 @@ impl<M: Machine> Frames<M> {
     /// reference has just gone.
     #[cold]
     fn share_in_folio(&self, frame: Frame) -> FrameRef<'_, M> {
-        let mut wait = Wait::new();
-        while let Some(head) = self.folio_of(frame) {
-            if self.try_share_whole(head) {
-                return FrameRef::from_raw(self, frame, true);
-            }
-            wait.turn();
+        if self.share_folio_of(frame).is_some() {
+            return FrameRef::from_raw(self, frame, true);
         }
         add_references(self.first(frame), 1);
         FrameRef::from_raw(self, frame, false)
+    }
+
+    /// Adds a reference of the whole folio that `frame` lies in, once that can be had, and returns its head.
+    /// `None`: the frame lies in none any more.
+    #[cold]
+    fn share_folio_of(&self, frame: Frame) -> Option<Frame> {
+        let mut wait = Wait::new();
+        loop {
+            let head = self.folio_of(frame)?;
+            if self.try_share_whole(head) {
+                return Some(head);
+            }
+            wait.turn();
+        }
     }
 
     /// Gives up such a reference: the folio is one until then.
@@ -314,13 +324,16 @@ impl<M: Machine> Frames<M> {
     /// whole is pinned, and held.
     #[inline]
     pub fn pin(&self, frame: Frame) {
-        let mut wait = Wait::new();
-        while let Some(head) = self.folio_of(frame) {
-            if self.try_share_whole(head) {
+        if let Some(head) = self.folio_of(frame) {
+            let shared = if self.try_share_whole(head) {
+                Some(head)
+            } else {
+                self.share_folio_of(frame)
+            };
+            if let Some(head) = shared {
                 self.meta(head).pins.fetch_add(1, Ordering::AcqRel);
                 return;
             }
-            wait.turn();
         }
         self.first(frame).pins.fetch_add(1, Ordering::AcqRel);
     }
