@@ -181,8 +181,48 @@ static void queues(void)
 	CHECK_EQ(queue(own, SIGUSR1, SI_USER), 0);
 }
 
+/* Calls that are seldom made, and must do what they say. */
+static void granted(void)
+{
+	int file = memfd_create("granted", 0), zero = open("/dev/zero", O_RDONLY);
+	NEED(file >= 0 && zero >= 0);
+	for (int i = 0; i < 4; i++)
+		NEED(pwrite(file, (char[]){ (char)('0' + i) }, 1, i * (off_t)PAGE) == 1);
+	char *pages = mmap(NULL, 4 * PAGE, RW, MAP_SHARED, file, 0);
+	NEED(pages != MAP_FAILED);
+	CHECK_EQ(syscall(SYS_remap_file_pages, pages, 2 * PAGE, 0, 2, 0), 0);
+	CHECK(pages[0] == '2' && pages[PAGE] == '3' && pages[2 * PAGE] == '2');
+	pages[0] = 'x';
+	char byte = 0;
+	CHECK_EQ(pread(file, &byte, 1, 2 * PAGE), 1);
+	CHECK_EQ(byte, 'x');
+	CHECK_EQ(munmap(pages, 4 * PAGE), 0);
+	/* From where the stack begins. */
+	char *stack = mmap(NULL, 4 * PAGE, RW, MAP_PRIVATE | MAP_ANONYMOUS | MAP_GROWSDOWN, -1, 0);
+	NEED(stack != MAP_FAILED);
+	CHECK_EQ(mprotect(stack + 2 * PAGE, PAGE, PROT_READ | PROT_GROWSDOWN), 0);
+	CHECK_FAILS(read(zero, stack, 1), EFAULT);
+	CHECK_FAILS(read(zero, stack + 2 * PAGE, 1), EFAULT);
+	CHECK_EQ(read(zero, stack + 3 * PAGE, 1), 1);
+	CHECK_EQ(munmap(stack, 4 * PAGE), 0);
+	/* What is in memory of a file with a hole. */
+	uint64_t range[2] = { 0, 0 }, counts[5];
+	NEED(ftruncate(file, 16 * PAGE) == 0 && pwrite(file, "y", 1, 9 * PAGE) == 1);
+	long asked = syscall(451, file, range, counts, 0);
+	if (asked != 0 && errno == ENOSYS)
+		return; /* Before Linux 6.5. */
+	CHECK_EQ(asked, 0);
+	CHECK_EQ(counts[0], 5);
+	CHECK_EQ(counts[3], 0);
+	range[0] = 3 * PAGE + 1, range[1] = 6 * PAGE;
+	CHECK_EQ(syscall(451, file, range, counts, 0), 0);
+	CHECK_EQ(counts[0], 2);
+	close(file), close(zero);
+}
+
 int main(void)
 {
+	granted();
 	no_length();
 	zero_device();
 	futex_words();

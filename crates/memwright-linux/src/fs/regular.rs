@@ -260,6 +260,31 @@ impl Regular {
         }
     }
 
+    /// How many of the pages `first..end` are in memory, and how many in swap.
+    #[must_use]
+    pub fn cached(&self, first: u64, end: u64) -> (u64, u64) {
+        const PAGE: u64 = PAGE_SIZE as u64;
+        let end = end.min(self.size().div_ceil(PAGE));
+        let (mut stored, mut swapped, mut next) = (0_u64, 0, first);
+        while next < end {
+            let Some(data) = self.find(next * PAGE, false) else {
+                break;
+            };
+            let from = data / PAGE;
+            if from >= end {
+                break;
+            }
+            let hole = self
+                .find(data, true)
+                .map_or(end, |hole| hole.div_ceil(PAGE));
+            // What was cut off meanwhile leaves nothing between the two.
+            next = hole.clamp(from + 1, end);
+            stored += next - from;
+            swapped += self.pages().swapped(from, next - from);
+        }
+        (stored.saturating_sub(swapped), swapped)
+    }
+
     /// The seals.
     #[must_use]
     pub fn seals(&self) -> Seals {

@@ -1,5 +1,6 @@
 //! System calls on files: one file per group, each with its rows of the table.
 
+pub mod cache;
 pub mod change;
 pub mod control;
 pub mod descriptor;
@@ -34,6 +35,7 @@ use super::table::SystemCall;
 
 /// The rows of all groups.
 pub const GROUPS: &[&[SystemCall]] = &[
+    cache::CALLS,
     change::CALLS,
     control::CALLS,
     descriptor::CALLS,
