@@ -12,6 +12,7 @@ use crate::clock::Took;
 use crate::tier::Tier;
 use crate::{command, guest, shell};
 use anyhow::{Context, Result, bail};
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Command, Stdio};
@@ -102,8 +103,11 @@ impl Suite {
             }
         }
         jobs.retain(|job| shard.has(&job.name()));
-        // What boots many programs takes longest: so begun, it does not end alone.
-        jobs.sort_by_key(|job| std::cmp::Reverse(job.tests.len()));
+        // Boots of many programs take longest, then other tests of the command: begun first, none is left alone at the end.
+        jobs.sort_by_key(|job| {
+            let of_command = job.binary.name.starts_with("memwright-cli/");
+            (Reverse(job.tests.len()), Reverse(of_command))
+        });
         self.fetch_image()?;
         let mut slow = Vec::new();
         let mut machine = Machine {
@@ -129,7 +133,7 @@ impl Suite {
                 took: done.took,
             });
         })?;
-        slow.sort_by_key(|slow| std::cmp::Reverse(slow.took.processor));
+        slow.sort_by_key(|slow| Reverse(slow.took.processor));
         slow.truncate(SLOWEST);
         Ok(slow)
     }

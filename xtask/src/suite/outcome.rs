@@ -42,7 +42,10 @@ pub fn line(line: &str) -> Option<(&str, Outcome)> {
         Some(why) => {
             let why = why.trim_start_matches([',', ' ']);
             let inside = why.strip_prefix('(').and_then(|why| why.strip_suffix(')'));
-            Outcome::Skipped(inside.unwrap_or(why).to_owned())
+            Outcome::Skipped(match inside.unwrap_or(why) {
+                "" => "marked to be ignored".to_owned(),
+                why => why.to_owned(),
+            })
         }
         None if ending == "ok" => Outcome::Passed,
         None => Outcome::Failed,

@@ -75,6 +75,13 @@ pub const RULES: &[Rule] = &[
     },
     Rule {
         binary: QEMU,
+        beginnings: &["kernel::tests_itself_in_parallel_on_2", "kernel::tests_itself_in_parallel_on_4", "kernel::tests_itself_in_parallel_on_8"],
+        of: 3,
+        runs: [1, 2],
+        what: "the kernel's tests of itself on parallel CPUs",
+    },
+    Rule {
+        binary: QEMU,
         beginnings: &["programs::swap_for_a_minute"],
         of: 1,
         runs: [0, 1],
