@@ -82,6 +82,20 @@ pub const RULES: &[Rule] = &[
     },
     Rule {
         binary: QEMU,
+        beginnings: &["disk::musl-static::swap_calls"],
+        of: 1,
+        runs: [0, 1],
+        what: "on a disk what the first tier asks of compressed swap",
+    },
+    Rule {
+        binary: QEMU,
+        beginnings: &["busybox::md5sum"],
+        of: 1,
+        runs: [0, 1],
+        what: "hashes of 16 MiB",
+    },
+    Rule {
+        binary: QEMU,
         beginnings: &["programs::swap_for_a_minute"],
         of: 1,
         runs: [0, 1],
