@@ -79,13 +79,11 @@ const PROGRAMS: &[&str] = &[
     "many_processes",
 ];
 
-/// Those that build what lies in itself as deep as they like, and what only itself holds, on a small machine.
-const STRUCTURES: &[&str] = &[
-    "nested_sockets",
-    "socket_cycles",
-    "deep_folders",
-    "kernel_memory",
-];
+/// Those that build what lies in itself as deep as they like.
+const NESTING: &[&str] = &["nested_sockets", "deep_folders"];
+
+/// Those that have a small machine's kernel hold more than it has memory for.
+const FILLING: &[&str] = &["socket_cycles", "kernel_memory"];
 
 /// Those that leave it for the end of the run.
 const LEAVING: &[&str] = &["deep_folders leave 20000"];
@@ -167,12 +165,13 @@ pub fn trials() -> Vec<Trial> {
     let large = Boot::of("large", "musl-static", LARGE);
     let boots = boots.chain([large]);
     let boots = boots.chain([on_disk, failing_disk]);
-    let structures = |cpus| {
-        Boot::of("structures", "musl-static", STRUCTURES)
+    let filling = |cpus| {
+        Boot::of("filling", "musl-static", FILLING)
             .option("--memory", "64M")
             .cpus(cpus)
     };
-    let boots = boots.chain([structures(1), structures(4)]);
+    let nesting = Boot::of("nesting", "musl-static", NESTING);
+    let boots = boots.chain([nesting, filling(1), filling(4)]);
     let boots = boots.chain([Boot::of("left", "musl-static", LEAVING)]);
     let mut trials = interleaved(boots.collect());
     trials.push(Trial::test("programs::same_trace_twice", same_trace));
