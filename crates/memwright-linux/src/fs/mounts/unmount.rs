@@ -24,6 +24,7 @@ impl Mounts {
         drop(guard);
         drop(listed);
         take_down(&root);
+        drop(root);
         Ok(())
     }
 
