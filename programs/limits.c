@@ -1,7 +1,7 @@
 /* Does memory run out with an error, at each of the limits that a process has?
  *
  * RLIMIT_AS, RLIMIT_MEMLOCK, RLIMIT_STACK, the number of areas, and overcommit: each refusal is ENOMEM (or EAGAIN where
- * Linux says so), changes nothing, and goes away with the limit.
+ * Linux says so), changes nothing, and goes away with the limit. RLIMIT_FSIZE, of files, raises a signal.
  */
 #include "check.h"
 
@@ -161,8 +161,23 @@ static void default_stack(void *unused)
 	deep(1500);
 }
 
+static void file_size(void *unused)
+{
+	(void)unused;
+	int file = scratch_file(0);
+	NEED(file >= 0);
+	/* A place that cannot be counted is refused without a signal. */
+	CHECK_FAILS(pwrite(file, "xy", 2, INT64_MAX), EINVAL);
+	CHECK_FAILS(pwrite(file, "xy", 2, INT64_MAX - 1), EINVAL);
+	set_limit(RLIMIT_FSIZE, PAGE);
+	CHECK_EQ(pwrite(file, "xy", 2, PAGE - 1), 1);
+	/* Here is one, which ends the program. */
+	CHECK_FAILS(pwrite(file, "xy", 2, PAGE), EFBIG);
+}
+
 int main(void)
 {
+	CHECK(killed(in_child(file_size, NULL), SIGXFSZ));
 	CHECK(exited(in_child(address_space, NULL), 0));
 	CHECK(exited(in_child(overcommit, NULL), 0));
 	CHECK(exited(in_child(areas, NULL), 0));

@@ -694,6 +694,10 @@ impl File for RegularFile {
         }
         let turn = regular.take_turn(context)?;
         let size = regular.size();
+        // A place that cannot be counted is none (Linux 7.2 `fs/read_write.c`, `rw_verify_area`).
+        if position.saturating_add(source.left() as u64) > i64::MAX as u64 {
+            return Err(Errno::EINVAL);
+        }
         if open.flags() & raw::O_APPEND != 0 {
             *position = size;
         }
@@ -709,7 +713,11 @@ impl File for RegularFile {
         let wanted = match storable(*position, source.left(), limit) {
             Err(Errno::EFBIG) if seals.contains(Seals::GROW) => return Err(Errno::EPERM),
             Err(error) => {
-                context.file_too_large();
+                // Beyond what any file can be, there is no signal (Linux 7.2 `fs/read_write.c`,
+                // `generic_write_check_limits`).
+                if *position >= context.file_size_limit() {
+                    context.file_too_large();
+                }
                 return Err(error);
             }
             Ok(wanted) => wanted,
