@@ -50,7 +50,13 @@ impl Wanted<'_> {
         // The file system takes half of the frames at most, and has a node for every two (mm/shmem.c,
         // `shmem_default_max_blocks` and `shmem_default_max_inodes`).
         let halves = files.pages.max(files.nodes.saturating_add(OWN_NODES));
-        let halves = halves.saturating_mul(2 * PAGE).saturating_add(KERNEL);
+        let halves = halves.saturating_mul(2 * PAGE);
+        // The kernel's heap takes half of the frames at most, too.
+        let heap = files
+            .nodes
+            .saturating_mul(NODE)
+            .saturating_add(self.slots());
+        let halves = halves.max(heap.saturating_mul(2)).saturating_add(KERNEL);
         let usable = self.usable(memory);
         self.bytes().max(halves).saturating_sub(usable)
     }
@@ -65,8 +71,8 @@ impl Wanted<'_> {
         memory.div_ceil(1 << 20)
     }
 
-    /// Bytes that do not depend on the size of memory.
-    fn bytes(&self) -> u64 {
+    /// Bytes of the records of swap devices.
+    fn slots(&self) -> u64 {
         let slots = |swap: &SwapSize| {
             let each = match swap.kind {
                 SwapKind::Disk => SLOT_OF_DISK,
@@ -74,7 +80,12 @@ impl Wanted<'_> {
             };
             swap.bytes() / PAGE * each
         };
-        let swap: u64 = self.swap.iter().map(slots).sum();
+        self.swap.iter().map(slots).sum()
+    }
+
+    /// Bytes that do not depend on the size of memory.
+    fn bytes(&self) -> u64 {
+        let swap = self.slots();
         let cpus = CPU * u64::from(self.cpus.saturating_sub(1));
         let Files {
             archived,
@@ -151,10 +162,10 @@ mod tests {
             (1, 0, "", 9),
             (8, 0, "", 10),
             (64, 0, "", 19),
-            (1, 0, "zram:1G", 17),
-            (1, 0, "disk:1G", 11),
-            (1, 0, "zram:16G", 143),
-            (1, 0, "disk:63G zram:63G", 714),
+            (1, 0, "zram:1G", 25),
+            (1, 0, "disk:1G", 14),
+            (1, 0, "zram:16G", 277),
+            (1, 0, "disk:63G zram:63G", 1419),
             (1, 4, "", 14),
             (1, 500, "", 526),
             (1, 1 << 20, "", 1_067_363),

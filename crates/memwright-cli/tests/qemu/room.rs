@@ -9,7 +9,7 @@ use std::os::unix::ffi::OsStrExt;
 
 /// Options with nearly the least memory that the command accepts for them.
 const TIGHT: &[(&str, &[&str])] = &[
-    ("swap", &["--memory", "24M", "--swap", "zram:1G"]),
+    ("swap", &["--memory", "32M", "--swap", "zram:1G"]),
     (
         "pool",
         &["--memory", "64M", "--hugetlb", "44M", "--thp", "always"],
