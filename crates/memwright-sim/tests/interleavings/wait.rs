@@ -57,7 +57,11 @@ fn explore(threads: &[fn(&Shared)], check: fn(Shared) -> Result<(), String>) {
     }
 }
 
-/// So many writers have counted.
+/// Checks that so many writers have counted.
+#[expect(
+    clippy::needless_pass_by_value,
+    reason = "a case gives its state to its check"
+)]
 fn counted<const WRITERS: u32>(shared: Shared) -> Result<(), String> {
     let counts = *shared.lock.read(FIRST);
     if counts == (WRITERS, WRITERS) {

@@ -31,6 +31,7 @@ impl<T> ReadyList<T> {
     ///
     /// # Errors
     /// [`OutOfMemory`].
+    #[allow(clippy::disallowed_methods, reason = "room was made")]
     pub(super) fn make_room(&self, entries: usize) -> Result<(), OutOfMemory> {
         // As much again for those that are gone: they are looked for once in so many pushes.
         let wanted = entries * 2;

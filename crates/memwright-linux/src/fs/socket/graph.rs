@@ -261,8 +261,13 @@ mod tests {
     #[test]
     fn what_no_descriptor_leads_to_is_lost() {
         // What is sent (what, to whom), what descriptors hold, what is lost.
+        type Row = (
+            &'static [(usize, usize)],
+            &'static [usize],
+            &'static [usize],
+        );
         #[rustfmt::skip]
-        let rows: &[(&[(usize, usize)], &[usize], &[usize])] = &[
+        let rows: &[Row] = &[
             (&[],                               &[],     &[]),
             // A socket in its own inbox.
             (&[(0, 0)],                         &[],     &[0]),
