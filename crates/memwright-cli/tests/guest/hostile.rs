@@ -327,6 +327,7 @@ fn hanging(words: &[&str], host: &TempDir, interrupt: &str) -> (Child, String) {
     let inner = memwright(words);
     let mut command = Command::new("env");
     command
+        .arg("--default-signal=HUP,TERM")
         .arg(format!("--{interrupt}-signal=INT"))
         .arg(inner.get_program());
     for (name, value) in inner.get_envs() {

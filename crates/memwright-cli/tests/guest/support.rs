@@ -109,10 +109,10 @@ pub fn has_ended(process: &str) -> bool {
     }
 }
 
-/// The same command with SIGINT as it is by default, however the tests were started.
+/// Resets the signals that end a command to their defaults: the tests may have been started with some ignored.
 pub fn interruptible(command: &Command) -> Command {
     let mut same = Command::new("env");
-    same.arg("--default-signal=INT")
+    same.arg("--default-signal=INT,HUP,TERM")
         .arg(command.get_program())
         .args(command.get_args())
         .stdin(Stdio::null());

@@ -111,6 +111,13 @@ impl File for PipeEnd {
         OpenKind::Pipe
     }
 
+    fn kernel_bytes(&self) -> u64 {
+        /// A pipe with its node.
+        const PLAIN: u64 = 1024;
+        // Each end counts as half of the pipe: a process that fills pipes for itself has both.
+        (PLAIN + self.pipe.buffered_bytes()) / 2
+    }
+
     fn positions(&self) -> Positions {
         Positions::Refused
     }

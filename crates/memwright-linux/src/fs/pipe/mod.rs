@@ -132,6 +132,12 @@ impl Pipe {
         }
     }
 
+    /// Bytes of the pages that hold what was written.
+    fn buffered_bytes(&self) -> u64 {
+        let pages = self.state.lock().ring.used_pages();
+        (pages.end - pages.start) * PAGE_SIZE as u64
+    }
+
     fn release_pages(&self, state: &mut State) {
         for page in &mut state.pages {
             if let Some(page) = page.take() {
