@@ -19,7 +19,7 @@ impl Mounts {
     /// # Errors
     /// `ENOTDIR`; `EINVAL` for a directory of `/proc` or `/sys`, whose names are made when somebody looks; `EBUSY` for the
     /// root, which covers everything else; `ENOENT` if the directory was removed, or its file system detached;
-    /// `ENOSPC` if there are [`MOST_MOUNTS`].
+    /// `ENOSPC` if there are as many mounts as there may be (`fs.mount-max`).
     pub fn mount_tmpfs(&self, at: &Arc<Dentry>, tmpfs: Tmpfs, now: Moment) -> Result<(), Errno> {
         if !at.inode.is_directory() {
             return Err(Errno::ENOTDIR);
