@@ -86,10 +86,13 @@ pub struct Listed {
 }
 
 impl Binary {
-    /// The command that starts it as cargo does.
+    /// The command that starts it as cargo does. Signals have their default effect, also where this task was started in the
+    /// background with some ignored: tests send them.
     pub fn command(&self) -> Command {
-        let mut command = Command::new(&self.path);
+        let mut command = Command::new("env");
         command
+            .arg("--default-signal=HUP,INT,QUIT,TERM")
+            .arg(&self.path)
             .current_dir(&self.folder)
             .env("CARGO_MANIFEST_DIR", &self.folder)
             .stdin(Stdio::null());
