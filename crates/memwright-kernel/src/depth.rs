@@ -1,8 +1,9 @@
 //! How deep the kernel's stacks become. With debug assertions a new stack is filled with a pattern: where the pattern ends,
 //! the deepest call ended.
 
+use core::sync::atomic::{AtomicU64, Ordering};
+
 use memwright_linux::host::StackDepth;
-use memwright_table::sync::{Lock, Rank};
 
 use crate::context;
 
@@ -11,15 +12,34 @@ const PATTERN: u64 = 0x5ac5_3e1d_0b4a_71c9;
 /// Bytes of a word of the pattern.
 const WORD: u64 = 8;
 
-/// The fullest stack so far.
-static DEEPEST: Lock<StackDepth> = Lock::new(
-    Rank::Leaf,
+/// The fullest stack so far, [packed](pack). One word and no lock: every system call looks at it, also where the
+/// uses of locks are counted.
+static DEEPEST: AtomicU64 = AtomicU64::new(pack(StackDepth {
+    used: 0,
+    size: 1,
+    call: None,
+}));
+
+/// In a packed depth: the system call is not known.
+const NO_CALL: u64 = 0xffff;
+
+/// From the highest bits on: 24 of the bytes in use, 24 of the size, 16 of the number of the system call.
+const fn pack(depth: StackDepth) -> u64 {
+    let call = match depth.call {
+        Some(call) if call < NO_CALL => call,
+        Some(_) | None => NO_CALL,
+    };
+    depth.used << 40 | depth.size << 16 | call
+}
+
+const fn unpack(packed: u64) -> StackDepth {
+    let call = packed & 0xffff;
     StackDepth {
-        used: 0,
-        size: 1,
-        call: None,
-    },
-);
+        used: packed >> 40,
+        size: packed >> 16 & 0xff_ffff,
+        call: if call == NO_CALL { None } else { Some(call) },
+    }
+}
 
 /// Fills the bytes from `bottom` to `end` with the pattern.
 ///
@@ -50,10 +70,12 @@ pub unsafe fn look(bottom: u64, top: u64, call: Option<u64>) {
         size: top - bottom,
         call,
     };
-    let mut deepest = DEEPEST.lock();
-    if depth.used * deepest.size > deepest.used * depth.size {
-        *deepest = depth;
-    }
+    let deeper = |packed| {
+        let deepest = unpack(packed);
+        (depth.used * deepest.size > deepest.used * depth.size).then_some(pack(depth))
+    };
+    // It fails where a stack was used more.
+    let _ = DEEPEST.fetch_update(Ordering::Relaxed, Ordering::Relaxed, deeper);
 }
 
 /// After a system call: notes it if it used more of this thread's stack than anything before used of any.
@@ -61,7 +83,7 @@ pub fn after_call(number: u64) {
     let Some((bottom, top)) = context::stack_of(crate::arch::stack_pointer()) else {
         return;
     };
-    let deepest = *DEEPEST.lock();
+    let deepest = unpack(DEEPEST.load(Ordering::Relaxed));
     let known = deepest.used * (top - bottom) / deepest.size;
     let below = (top - known).saturating_sub(WORD) & !(WORD - 1);
     // SAFETY: the word lies in the stack that this CPU runs on; any bytes are a number.
@@ -77,11 +99,10 @@ pub fn deepest() -> Option<StackDepth> {
         return None;
     }
     context::look_at_all();
-    Some(*DEEPEST.lock())
+    Some(unpack(DEEPEST.load(Ordering::Relaxed)))
 }
 
 /// What is known without looking further, for the report of a failure.
 pub fn known() -> Option<StackDepth> {
-    let known = DEEPEST.try_lock().map(|deepest| *deepest);
-    known.filter(|_| cfg!(debug_assertions))
+    cfg!(debug_assertions).then(|| unpack(DEEPEST.load(Ordering::Relaxed)))
 }
