@@ -195,6 +195,25 @@ impl Script {
         Self { lines }
     }
 
+    /// An ability that it needs of a machine and that is not among these. Protection keys alone depend on the processor:
+    /// a Linux that lacks another ability is not asked at all.
+    pub fn lacks(&self, abilities: &Abilities) -> Option<&'static str> {
+        let operation = |line: &String| {
+            let mut words = line.split_whitespace();
+            let first = words.next();
+            // The process may stand in front.
+            if matches!(first, Some("P" | "C")) {
+                words.next()
+            } else {
+                first
+            }
+            .map(str::to_owned)
+        };
+        let mut operations = self.lines.iter().filter_map(operation);
+        let uses_keys = operations.any(|name| matches!(name.as_str(), "key" | "rights"));
+        (uses_keys && !abilities.has("keys")).then_some("keys")
+    }
+
     /// Appends it to a file of scripts.
     pub fn write(&self, number: usize, out: &mut String) {
         out.push_str(&format!("script {number}\n"));
@@ -371,6 +390,19 @@ fn operation(random: &mut Random, kind: &Kind<'_>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn keys_are_the_processors() {
+        for (text, keys, missing) in [
+            ("P key 3 6 r 2", false, Some("keys")),
+            ("P map 1 8 rw a 3\nC rights 2 1", false, Some("keys")),
+            ("P key 3 6 r 2", true, None),
+            ("P read 5", false, None),
+        ] {
+            let abilities = Abilities::parse(if keys { "keys" } else { "scan" });
+            assert_eq!(Script::parse(text).lacks(&abilities), missing, "{text}");
+        }
+    }
 
     #[test]
     fn random_scripts_are_balanced_and_repeat() {
