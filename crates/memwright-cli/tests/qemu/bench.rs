@@ -73,10 +73,10 @@ const BUDGETS: &[(&str, usize, &str, &str, f64)] = &[
     ("basics", 0, "munmap", "4 MiB populated, per page", 250.0),
     ("basics", 0, "fork", "64 MiB populated", 600_000.0),
     ("protect-loop", 0, "4 KiB, whole mapping, with the write", "mprotect(R)", 850.0),
-    ("protect-loop", 0, "4 KiB, whole mapping, with the write", "mprotect(RW)", 850.0),
+    ("protect-loop", 0, "4 KiB, whole mapping, with the write", "mprotect(RW)", 860.0),
     ("protect-loop", 0, "4 KiB, whole mapping, with the write", "faults", 0.0),
     ("protect-loop", 0, "4 KiB, whole mapping, without the write", "mprotect(R)", 850.0),
-    ("protect-loop", 0, "4 KiB, whole mapping, without the write", "mprotect(RW)", 850.0),
+    ("protect-loop", 0, "4 KiB, whole mapping, without the write", "mprotect(RW)", 860.0),
     ("protect-loop", 0, "4 KiB, inside a mapping, with the write", "mprotect(R)", 1900.0),
     ("protect-loop", 0, "4 KiB, inside a mapping, with the write", "mprotect(RW)", 1900.0),
     // With another CPU busy: 400 more than alone, and no CPU is interrupted but by the first of the two.

@@ -62,11 +62,17 @@ pub fn rights(protection: u64) -> Result<Rights, Errno> {
     if protection & !u64::from(known) != 0 {
         return Err(Errno::EINVAL);
     }
+    Ok(known_rights(protection))
+}
+
+/// The rights that these bits are; others are ignored.
+#[inline(always)]
+pub(super) fn known_rights(protection: u64) -> Rights {
     let mut rights = Rights::empty();
     rights.set(Rights::READ, protection as u32 & raw::PROT_READ != 0);
     rights.set(Rights::WRITE, protection as u32 & raw::PROT_WRITE != 0);
     rights.set(Rights::EXECUTE, protection as u32 & raw::PROT_EXEC != 0);
-    Ok(rights)
+    rights
 }
 
 /// Flags that mean nothing to Linux either (`LEGACY_MAP_MASK` and what `do_mmap` ignores).

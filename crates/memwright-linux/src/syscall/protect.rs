@@ -1,6 +1,6 @@
 //! Changes of protection.
 
-use super::memory::{PAGE, rights};
+use super::memory::{PAGE, known_rights, rights};
 use super::{Arguments, CallResult, keys};
 use crate::{Space, context::Context, errno::Errno, memory::protect_errno};
 use alloc::sync::Arc;
@@ -10,6 +10,24 @@ use memwright_table::VirtAddr;
 
 /// `mprotect`.
 pub fn mprotect(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+    let [address, length, protection, ..] = *arguments;
+    let plain = u64::from(raw::PROT_READ | raw::PROT_WRITE | raw::PROT_EXEC);
+    let is_plain = protection & !plain == 0 && protection != u64::from(raw::PROT_EXEC);
+    if !is_plain || address % PAGE != 0 || length == 0 {
+        return protect_specially(context, arguments);
+    }
+    let rights = known_rights(protection);
+    let address = VirtAddr::new(address);
+    match context.with_space(|space| space.protect(address, length, rights)) {
+        Ok(()) => Ok(0),
+        Err(error) => protect_failed(context, arguments, error),
+    }
+}
+
+/// What few calls ask for; out of the way of the others.
+#[cold]
+#[inline(never)]
+fn protect_specially(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     let [address, length, protection, ..] = *arguments;
     let grows = u64::from(raw::PROT_GROWSDOWN | raw::PROT_GROWSUP);
     if protection & grows != 0 {
@@ -21,18 +39,26 @@ pub fn mprotect(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     if length == 0 {
         return Ok(0);
     }
-    let rights = match rights(protection) {
-        Ok(rights) => rights,
-        Err(error) => return Err(range_end(address, length).err().unwrap_or(error)),
+    let Ok(rights) = rights(protection) else {
+        return range_end(address, length).and(Err(Errno::EINVAL));
     };
-    let address = VirtAddr::new(address);
+    protect_range(context, VirtAddr::new(address), length, rights)
+}
+
+/// Changes the rights of a range.
+fn protect_range(
+    context: &Context<'_>,
+    address: VirtAddr,
+    length: u64,
+    rights: Rights,
+) -> CallResult {
     if rights == Rights::EXECUTE {
         return protect_execute_only(context, address, length);
     }
-    match context.with_space(|space| space.protect(address, length, rights)) {
-        Ok(()) => Ok(0),
-        Err(error) => protect_failed(context, arguments, error),
-    }
+    let protect = || context.with_space(|space| space.protect(address, length, rights));
+    let protected = context.kernel.with_relief(protect);
+    protected.map_err(protect_errno)?;
+    Ok(0)
 }
 
 /// Where a range of this many bytes ends, which a protection change looks at before the rights.
@@ -48,6 +74,7 @@ pub(super) fn range_end(address: u64, length: u64) -> Result<u64, Errno> {
 /// `PROT_GROWSDOWN`: from where the stack begins that the address lies in; there are no areas that grow upwards
 /// (`do_mprotect_pkey` of Linux 7.3).
 #[cold]
+#[inline(never)]
 fn protect_growing(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     let [address, length, protection, ..] = *arguments;
     let (down, up) = (u64::from(raw::PROT_GROWSDOWN), u64::from(raw::PROT_GROWSUP));
@@ -59,7 +86,7 @@ fn protect_growing(context: &Context<'_>, arguments: &Arguments) -> CallResult {
         return Ok(0);
     }
     let end = range_end(address, length)?;
-    rights(protection & !asked)?;
+    let rights = rights(protection & !asked)?;
     let at = VirtAddr::new(address);
     let look = |space: &Arc<Space>| {
         space.find(at, |area| {
@@ -80,7 +107,7 @@ fn protect_growing(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     if asked == up || !is_stack {
         return Err(Errno::EINVAL);
     }
-    mprotect(context, &[start, end - start, protection & !asked, 0, 0, 0])
+    protect_range(context, VirtAddr::new(start), end - start, rights)
 }
 
 /// What the failure comes to; out of the way of what succeeds.
@@ -102,6 +129,7 @@ fn protect_failed(context: &Context<'_>, arguments: &Arguments, error: ProtectEr
 
 /// The same for memory that may only be executed, of which a protection key forbids the reading.
 #[cold]
+#[inline(never)]
 fn protect_execute_only(context: &Context<'_>, address: VirtAddr, length: u64) -> CallResult {
     let key = keys::execute_only(context);
     let protect = || {

@@ -33,15 +33,15 @@ impl RawLock {
         order::acquired(rank);
     }
 
-    /// Like [`lock`](Self::lock), for a lock whose holder wakes the CPUs in `halted` after it has
-    /// released it.
+    /// Like [`lock`](Self::lock). `wait` waits for the lock where it is not free, and takes it: out of line, so that what
+    /// it needs is no burden here.
     #[inline]
     #[track_caller]
-    pub(super) fn lock_halting(&self, rank: Rank, halted: &Halted) {
+    pub(super) fn lock_or(&self, rank: Rank, wait: impl FnOnce()) {
         order::check(rank);
         step(Step::Lock(rank));
         if !self.take_expected() {
-            self.wait(rank, Some(halted));
+            wait();
         }
         order::acquired(rank);
     }
@@ -123,7 +123,7 @@ impl RawLock {
 
     /// Waits for the lock, and takes it. With `halted` its holder wakes the CPUs in there.
     #[cold]
-    fn wait(&self, rank: Rank, halted: Option<&Halted>) {
+    pub(super) fn wait(&self, rank: Rank, halted: Option<&Halted>) {
         let mut waited = false;
         let mut wait = Wait::for_lock(rank);
         loop {

@@ -105,7 +105,7 @@ impl<T> SpreadLock<T> {
             index => &self.others[index - 1].0,
         };
         if word.fetch_add(READER, Ordering::Acquire) & stat::slow_bits() != 0 {
-            enter_slowly(self.rank, word, &self.halted);
+            self.enter_slowly(word);
         }
         order::acquired(self.rank);
         SpreadReadGuard {
@@ -133,7 +133,7 @@ impl<T> SpreadLock<T> {
     #[inline]
     #[track_caller]
     pub fn write_as(&self, rank: Rank) -> SpreadWriteGuard<'_, T> {
-        self.writer.lock_halting(rank, &self.halted);
+        self.writer.lock_or(rank, || self.wait_for_writer(rank));
         self.close(rank, false)
     }
 
@@ -151,9 +151,9 @@ impl<T> SpreadLock<T> {
     /// Waits for the readers to leave, with the writers' lock held.
     #[inline(always)]
     fn close(&self, rank: Rank, beside: bool) -> SpreadWriteGuard<'_, T> {
-        self.first.close(rank);
-        for word in &self.others {
-            word.close(rank);
+        let before = self.first.0.fetch_add(CLOSED, Ordering::Acquire);
+        if before & READERS != 0 || !self.others.is_empty() {
+            self.close_to_others(rank);
         }
         fence(Ordering::Acquire);
         if stat::is_on() {
@@ -164,6 +164,17 @@ impl<T> SpreadLock<T> {
             rank,
             beside,
             not_send: PhantomData,
+        }
+    }
+
+    /// Waits for the readers of the first word, which is closed, and closes the others.
+    #[inline(never)]
+    fn close_to_others(&self, rank: Rank) {
+        if self.first.0.load(Ordering::Acquire) & READERS != 0 {
+            wait_for_readers(rank, &self.first.0);
+        }
+        for word in &self.others {
+            word.close(rank);
         }
     }
 
@@ -295,30 +306,51 @@ impl<T> DerefMut for SpreadWriteGuard<'_, T> {
     }
 }
 
-impl<T> SpreadWriteGuard<'_, T> {
-    /// Releases the writers' lock.
-    #[inline(always)]
-    fn release(&self) {
-        if self.beside {
-            self.lock.writer.unlock_beside(self.rank);
+impl<T> SpreadLock<T> {
+    /// Waits until no other writer has the lock, and takes the writers' lock.
+    #[cold]
+    #[inline(never)]
+    fn wait_for_writer(&self, rank: Rank) {
+        self.writer.wait(rank, Some(&self.halted));
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn enter_slowly(&self, word: &AtomicU32) {
+        enter_slowly(self.rank, word, &self.halted);
+    }
+}
+
+impl<T> SpreadLock<T> {
+    /// Releases the lock of a writer where other CPUs may wait for it.
+    #[inline(never)]
+    fn release_to_others(&self, rank: Rank, beside: bool) {
+        self.first.open();
+        self.open_others();
+        if beside {
+            self.writer.unlock_beside(rank);
         } else {
-            self.lock.writer.unlock(self.rank);
+            self.writer.unlock(rank);
         }
+        self.halted.wake();
     }
 }
 
 impl<T> Drop for SpreadWriteGuard<'_, T> {
-    #[inline]
+    // Where there is one CPU, none is halted. What a writer does there is inlined, and the guard stays in registers.
+    #[inline(always)]
     fn drop(&mut self) {
-        self.lock.first.open();
-        if self.lock.others.is_empty() {
-            self.release();
+        let (lock, rank, beside) = (self.lock, self.rank, self.beside);
+        if !lock.others.is_empty() {
+            lock.release_to_others(rank, beside);
             return;
         }
-        self.lock.open_others();
-        self.release();
-        // Where there is one CPU, none is halted.
-        self.lock.halted.wake();
+        lock.first.open();
+        if beside {
+            lock.writer.unlock_beside(rank);
+        } else {
+            lock.writer.unlock(rank);
+        }
     }
 }
 
