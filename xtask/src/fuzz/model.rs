@@ -16,7 +16,7 @@ pub fn run(settings: &Settings) -> Result<()> {
     run_built(settings, &["--release"])
 }
 
-/// The same with these options of cargo. Without any, what the tests' build made is used.
+/// Like `run`, from a build with these options of cargo. Without any, the binary that the tests built runs.
 pub(super) fn run_built(settings: &Settings, options: &[&str]) -> Result<()> {
     std::fs::create_dir_all(&settings.folder)?;
     for script in &settings.replay {

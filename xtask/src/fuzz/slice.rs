@@ -12,7 +12,7 @@ use crate::tier::Tier;
 
 /// Operations on the memory manager and the model.
 const ON_MODEL: usize = 60_000;
-/// The same in the full tier.
+/// Operations on the memory manager and the model in the full tier.
 const ALL_ON_MODEL: usize = 1_000_000;
 /// Operations on the host's Linux and on Memwright.
 const ON_LINUX: usize = 20_000;
