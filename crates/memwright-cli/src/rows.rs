@@ -37,14 +37,19 @@ const PERSONALITY: &[(&str, &str, &str)] = &[
         "Instructions that the kernel retired since boot, without those spent on tracing, on the account itself and on waiting for input.",
     ),
     (
+        "instructions_stretch",
+        "instructions: kernel, longest stretch",
+        "The most instructions that the kernel retired between two scheduling points, nanoseconds with --parallel: for so long at most a thread that became ready waited for the kernel.",
+    ),
+    (
         "locks_contended",
         "locks: contended",
         "Waits for a lock, or for another thing that another CPU did. With several CPUs.",
     ),
     (
         "locks_halted",
-        "locks: waiters halted",
-        "Of these, waits that became long and in which the CPU halted, until the holder or a timer woke it.",
+        "locks: waiters blocked",
+        "Of these, waits that became long: the thread let others of its CPU run, or the CPU halted until the holder or a timer woke it.",
     ),
     (
         "flush_waits_halted",

@@ -15,6 +15,7 @@ use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use crate::apic;
 use crate::arch;
 use crate::percpu::{self, PerCpu};
+use crate::stretch;
 
 /// Counter reading at boot, plus all pauses so far.
 static OFFSET: AtomicU64 = AtomicU64::new(0);
@@ -220,5 +221,7 @@ pub fn go_on() {
     }
     let passed = arch::ticks() - PAUSED_AT.load(Ordering::Relaxed) + OVERHEAD;
     percpu::add(&OFFSET, passed);
-    arm_again(percpu::current());
+    let cpu = percpu::current();
+    stretch::leave_out(cpu, passed);
+    arm_again(cpu);
 }

@@ -13,7 +13,7 @@ use memwright_table::sync::{Lock, Rank};
 use crate::boot::entry::BOOT_STACK_SIZE;
 use crate::paging::{self, STACKS_BASE};
 use crate::trace::Kind;
-use crate::{arch, depth, frames, ipi, percpu, usercopy};
+use crate::{arch, depth, frames, ipi, percpu, stretch, usercopy};
 
 /// Most contexts besides the boot context.
 const SLOTS: usize = 8192;
@@ -269,6 +269,7 @@ pub fn switch(from: ContextId, to: ContextId) {
     let changed = cpu.changed.load(Ordering::Relaxed);
     cpu.ring
         .record(Kind::Switch, u64::from(to.0), u64::from(from.0), changed);
+    stretch::end(cpu);
     let stack = SAVED[to.0 as usize].load(Ordering::Relaxed);
     let (fs_base, gs_base) = arch::user_bases();
     // What a system call that switches uses on its way back to user mode.

@@ -15,7 +15,7 @@ use talc::base::Talc;
 use talc::source::Manual;
 
 use crate::frames;
-use crate::percpu::{self, PerCpu};
+use crate::percpu;
 
 /// Order of an ordinary chunk: 256 KiB.
 const CHUNK_ORDER: u8 = 6;
@@ -90,18 +90,8 @@ pub fn used() -> usize {
     HEAP.used.load(Ordering::Relaxed)
 }
 
-/// Grows ahead of need, if this CPU found the heap low. Called where no lock is held.
-#[inline(always)]
+/// Grows ahead of need, if the heap is low. Called where no lock is held.
 pub fn top_up() {
-    let cpu = percpu::current();
-    if cpu.heap_due.load(Ordering::Relaxed) {
-        grow_ahead(cpu);
-    }
-}
-
-#[cold]
-fn grow_ahead(cpu: &PerCpu) {
-    cpu.heap_due.store(false, Ordering::Relaxed);
     if HEAP.room() < LOW_WATER {
         HEAP.grow(CHUNK_ORDER);
     }
@@ -194,7 +184,7 @@ unsafe impl GlobalAlloc for Heap {
                 if self.room() < LOW_WATER {
                     // Who needed the heap grows it, on the way out: a CPU that does not allocate
                     // is not slowed down by one that does.
-                    percpu::current().heap_due.store(true, Ordering::Relaxed);
+                    percpu::current().look_at.store(0, Ordering::Relaxed);
                 }
                 return memory.as_ptr();
             }

@@ -8,7 +8,7 @@ use memwright_linux::channel::{Channel, EXIT_PORT};
 use memwright_linux::context::Context;
 use memwright_linux::host::{
     BlockDevice, ContextId, CpuTimes, Host, InterruptKind, KernelEvents, OutOfMemory, StackDepth,
-    Trap, UserFault,
+    Stretch, Trap, UserFault,
 };
 use memwright_linux::syscall;
 use memwright_table::{CpuId, Frame};
@@ -16,12 +16,12 @@ use memwright_table::{CpuId, Frame};
 use crate::boot::secondary;
 use crate::machine::Hardware;
 use crate::trace::Kind;
-use crate::trap::entry::{self, SYSTEM_CALL};
+use crate::trap::entry::{self, LOOK, SYSTEM_CALL};
 use crate::trap::idt::vector;
 use crate::trap::kernel::{FAULT_FETCH, FAULT_KEY, FAULT_PRESENT, FAULT_RESERVED, FAULT_WRITE};
 use crate::{
     apic, arch, clock, console, context, control, depth, disk, fpu, heap, input, ipi, paging,
-    percpu, usercopy,
+    percpu, stretch, usercopy,
 };
 
 impl Host for Hardware {
@@ -128,6 +128,7 @@ impl Host for Hardware {
         // Whoever called looks at everything now.
         cpu.missed.store(0, Ordering::Relaxed);
         percpu::add(&cpu.idle_ticks, clock::now() - start);
+        cpu.changed.store(arch::ticks(), Ordering::Relaxed);
     }
 
     fn copy_from_user(&self, to: &mut [u8], from: u64) -> Result<(), UserFault> {
@@ -245,6 +246,14 @@ impl Host for Hardware {
         depth::deepest()
     }
 
+    fn longest_stretch(&self) -> Stretch {
+        stretch::longest()
+    }
+
+    fn forget_stretches(&self) {
+        stretch::forget();
+    }
+
     fn power_off(&self, code: u8) -> ! {
         power_off(code)
     }
@@ -273,14 +282,17 @@ extern "C" fn serve_call(context: &Context<'_>) -> bool {
 /// As for [`entry::enter_user`].
 pub unsafe fn run(user: *mut UserState, serve: *const (), argument: *const ()) -> Trap {
     loop {
-        heap::top_up();
         // SAFETY: as the caller vouches.
         let left = unsafe { entry::enter_user(user, serve, argument) };
         if left.vector == SYSTEM_CALL {
             return Trap::Syscall;
         }
         // SAFETY: user mode has been left, and only it and `serve` use the state.
-        let rip = unsafe { (*user).regs.rip };
+        let (rip, call) = unsafe { ((*user).regs.rip, (*user).regs.orig_rax) };
+        if left.vector == LOOK {
+            stretch::look(percpu::current(), call);
+            continue;
+        }
         // Now, not before: a call that waited may have come back on another CPU.
         if let Some(trap) = trap_of(percpu::current(), left.vector as u8, left.error, rip) {
             return trap;

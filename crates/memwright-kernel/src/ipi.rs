@@ -43,7 +43,7 @@ use memwright_table::sync::{SPINS, stat};
 use crate::machine::invalidate_here;
 use crate::percpu::{self, PerCpu};
 use crate::trap::idt::vector;
-use crate::{apic, arch, clock, control, tlb};
+use crate::{apic, arch, clock, control, stretch, tlb};
 
 /// In an [`Order`]: the kernel's own translations.
 const KERNEL_ROOT: u64 = 0;
@@ -63,6 +63,12 @@ fn this_index() -> usize {
 #[inline]
 pub fn relax() {
     arch::pause();
+    answer_here();
+}
+
+/// Answers what other CPUs ask of the calling one.
+#[inline]
+pub fn answer_here() {
     answer(this_index());
 }
 
@@ -104,7 +110,9 @@ pub fn halt(limit: Option<u32>) {
         Some(limit) => clock::nap(cpu, limit),
         None => arch::wait_for_interrupt(),
     }
-    percpu::add(&cpu.idle_ticks, clock::ticks() - start);
+    let halted = clock::ticks() - start;
+    percpu::add(&cpu.idle_ticks, halted);
+    stretch::leave_out(cpu, halted);
     answer(this_index());
 }
 

@@ -4,15 +4,16 @@ use core::arch::asm;
 use core::ptr::NonNull;
 use core::sync::atomic::Ordering;
 
+use memwright_linux::host::KernelEvents;
 use memwright_table::Frame;
 use memwright_table::addr::{CpuId, CpuSet, FrameRange};
 use memwright_table::machine::{Invalidation, Machine};
-use memwright_table::sync::Hooks;
+use memwright_table::sync::{GaveWay, Hooks};
 
 use crate::boot;
 use crate::fpu;
 use crate::paging::{self, DIRECT_BASE};
-use crate::{ipi, percpu, tlb};
+use crate::{ipi, percpu, stretch, tlb, usercopy};
 
 /// The hardware, as the crates above see it. It has no state of its own: all of it is per CPU or
 /// behind the modules' statics.
@@ -41,6 +42,12 @@ pub static HOOKS: Hooks = Hooks {
     cpu: || percpu::current().index.load(Ordering::Relaxed) as usize,
     halt: ipi::halt,
     wake: ipi::wake,
+    give_way: |waits| usercopy::events().map_or(GaveWay::ToNobody, |events| events.give_way(waits)),
+    pause_due: || {
+        stretch::end(percpu::current());
+        ipi::answer_here();
+        usercopy::events().is_some_and(KernelEvents::pause_due)
+    },
     resume: ipi::resume,
     step: None,
 };

@@ -34,6 +34,7 @@ mod pci;
 mod percpu;
 mod report;
 mod selftest;
+mod stretch;
 mod tlb;
 mod trace;
 mod trap;

@@ -5,7 +5,7 @@
 
 use core::arch::asm;
 use core::ptr;
-use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 use memwright_kernel_logic::acpi::ApicIds;
 use memwright_linux::host::InterruptKind;
@@ -107,8 +107,14 @@ pub struct PerCpu {
     pub idle_context: AtomicU32,
     /// An interrupt that asks for attention came where nobody looked; see `ipi::remind`.
     pub missed: AtomicU32,
-    /// This CPU found the heap low and has yet to make it grow.
-    pub heap_due: AtomicBool,
+    /// Clock reading from which a return to user mode takes the way through [`look`](crate::stretch::look); 0:
+    /// the next one does.
+    pub look_at: AtomicU64,
+    /// Ticks of the longest stretch, and the system call that it ended.
+    pub longest: AtomicU64,
+    pub longest_call: AtomicU64,
+    /// Bytes copied from and to user memory since the last scheduling point that copies made.
+    pub copied: AtomicU64,
     /// A backtrace was asked for while a frame was open.
     pub asked_to_report: AtomicU32,
     /// Interrupts taken, by [`InterruptKind`].
@@ -138,7 +144,10 @@ impl PerCpu {
             leaving: AtomicU64::new(0),
             idle_context: AtomicU32::new(0),
             missed: AtomicU32::new(0),
-            heap_due: AtomicBool::new(false),
+            look_at: AtomicU64::new(0),
+            longest: AtomicU64::new(0),
+            longest_call: AtomicU64::new(0),
+            copied: AtomicU64::new(0),
             asked_to_report: AtomicU32::new(0),
             interrupts: [const { AtomicU64::new(0) }; InterruptKind::COUNT],
             tags: Tags::new(),

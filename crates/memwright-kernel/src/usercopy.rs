@@ -10,9 +10,11 @@ use core::sync::atomic::{AtomicPtr, Ordering};
 
 use memwright_linux::host::{KernelEvents, UserFault};
 
+use memwright_table::sync::{assert_may_sleep, pause_point};
 use memwright_table::{Frame, PAGE_SIZE};
 
 use crate::paging::{DIRECT_BASE, USER_LIMIT};
+use crate::percpu;
 
 global_asm!(
     r#"
@@ -190,7 +192,28 @@ fn is_user(address: u64, length: usize) -> bool {
         .is_some_and(|end| end <= USER_LIMIT)
 }
 
+/// Copies below this size are not counted: whoever makes many of them does other things in between.
+const SMALL: usize = 256;
+/// Bytes copied between two scheduling points.
+const STRETCH: u64 = 64 << 10;
+
+/// Counts a copy: many copies are a long operation. No lock is held, since a copy may have to wait for a page.
+#[inline(always)]
+fn count(length: usize) {
+    if length < SMALL {
+        return;
+    }
+    assert_may_sleep();
+    let copied = &percpu::current().copied;
+    percpu::add(copied, length as u64);
+    if copied.load(Ordering::Relaxed) >= STRETCH {
+        copied.store(0, Ordering::Relaxed);
+        pause_point();
+    }
+}
+
 fn outcome(address: u64, length: usize, left: u64) -> Result<(), UserFault> {
+    count(length);
     if left == 0 {
         return Ok(());
     }

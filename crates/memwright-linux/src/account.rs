@@ -100,6 +100,11 @@ pub fn lines(kernel: &Kernel) -> String {
         "memory_kills",
         kernel.memory_kills.load(Ordering::Relaxed),
     );
+    line(
+        &mut out,
+        "instructions_stretch",
+        kernel.host.longest_stretch().instructions,
+    );
     if kernel.memory.frames().machine().cpu_count() > 1 {
         for (name, waits) in WAITS {
             line(&mut out, name, stat::waits(waits));

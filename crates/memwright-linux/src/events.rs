@@ -9,6 +9,7 @@ use crate::{
     user::USER_END,
 };
 use core::fmt::Write;
+use memwright_table::sync::GaveWay;
 
 /// Receives the machine's events for one kernel.
 pub struct Events {
@@ -45,6 +46,14 @@ impl KernelEvents for Events {
             cgroup::look(self.kernel, &thread);
         }
         matches!(resolved, Resolved::Retry)
+    }
+
+    fn give_way(&self, waits: bool) -> GaveWay {
+        self.kernel.scheduler.give_way(self.kernel, waits)
+    }
+
+    fn pause_due(&self) -> bool {
+        self.kernel.scheduler.pause_due(self.kernel)
     }
 
     fn context_start(&self, argument: usize) -> ! {

@@ -8,7 +8,7 @@ use crate::{
 };
 use core::fmt;
 use memwright::{DeviceError, Submission, Ticket, Transfer};
-use memwright_table::{CpuId, Frame, Machine};
+use memwright_table::{CpuId, Frame, Machine, sync::GaveWay};
 
 /// A kernel stack with the registers that are saved on it.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, Ord, PartialOrd)]
@@ -47,6 +47,16 @@ impl StackDepth {
     pub const fn is_critical(&self) -> bool {
         self.used > self.size / 4 * 3
     }
+}
+
+/// The longest run of kernel instructions without a scheduling point.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Stretch {
+    /// How many instructions; nanoseconds where CPUs run by the host's clock.
+    pub instructions: u64,
+    /// The system call with whose return it ended; none if it ended with another trap's return or within a
+    /// call.
+    pub call: Option<u64>,
 }
 
 /// Why user mode was left.
@@ -130,6 +140,13 @@ pub trait KernelEvents: Sync {
     /// A user address faulted while the kernel copied to or from it. `true`: the access may be
     /// retried. Called on the thread that copies, holding none of its locks.
     fn user_fault(&self, address: u64, write: bool) -> bool;
+
+    /// Lets the threads run first that are ready on this CPU, as
+    /// [`Hooks::give_way`](memwright_table::sync::Hooks::give_way) says.
+    fn give_way(&self, waits: bool) -> GaveWay;
+
+    /// Whether the thread that runs on this CPU should give way now.
+    fn pause_due(&self) -> bool;
 
     /// First code on the stack of a context made by [`Host::create_context`].
     fn context_start(&self, argument: usize) -> !;
@@ -347,6 +364,13 @@ pub trait Host: Machine {
 
     /// How deep the fullest kernel stack became, for the audit at the end of a run; none where that is not watched.
     fn deepest_stack(&self) -> Option<StackDepth>;
+
+    /// The longest stretch of kernel instructions between two scheduling points, of all CPUs, since
+    /// [`forget_stretches`](Self::forget_stretches).
+    fn longest_stretch(&self) -> Stretch;
+
+    /// Measures stretches anew from here on.
+    fn forget_stretches(&self);
 
     /// Ends the machine.
     fn power_off(&self, code: u8) -> !;

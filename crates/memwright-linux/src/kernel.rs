@@ -150,6 +150,7 @@ impl Kernel {
         kernel
             .boot_instructions
             .store(instructions, Ordering::Relaxed);
+        host.forget_stretches();
         if kernel.memory.policy().count_locks() {
             kernel.memory.set_lock_statistics(true);
         }

@@ -248,6 +248,8 @@ static HOOKS: sync::Hooks = sync::Hooks {
     // A scheduler that owns every choice has halted the thread before; without one it looks again at once.
     halt: |_| std::thread::yield_now(),
     wake: |_| (),
+    give_way: |_| sync::GaveWay::ToNobody,
+    pause_due: || false,
     resume: || (),
     step: Some(step),
 };

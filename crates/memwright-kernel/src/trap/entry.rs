@@ -25,6 +25,8 @@ use crate::trap::idt::vector;
 
 /// What [`enter_user`] returns as the vector of a system call.
 pub const SYSTEM_CALL: u64 = 256;
+/// What it returns instead of entering user mode, from [`PerCpu::look_at`] on.
+pub const LOOK: u64 = 257;
 
 /// Flags with which SYSRET may return: the user's arithmetic flags, DF, AC, ID, IF and the constant
 /// one. With any other (TF and RF among them) IRET returns.
@@ -39,9 +41,9 @@ const RESUME_FLAG: u32 = 16;
 const FORCED_FLAGS: u32 = 0x202;
 
 /// Instructions from the reading of the counter to SYSRET, both included: they are the kernel's.
-const EXIT_FAST: u64 = 29;
+const EXIT_FAST: u64 = 31;
 /// The same on the way back from a system call that changed nothing but RAX.
-const EXIT_CALL: u64 = 17;
+const EXIT_CALL: u64 = 19;
 /// How many more there are to IRET.
 const EXIT_MORE: u64 = 2;
 /// Instructions from the entry point of SYSCALL to the reading of the counter: the kernel's too.
@@ -65,7 +67,7 @@ pub struct Left {
 unsafe extern "C" {
     /// Enters user mode with the registers of `state`, and returns at the next trap that is no
     /// system call, or after one for which `serve`, called with `argument`, returned false. One for which
-    /// it returned true has changed no register but RAX.
+    /// it returned true has changed no register but RAX. From [`PerCpu::look_at`] on it returns at once.
     ///
     /// # Safety
     /// The current table maps the kernel as the template does; nothing but `serve` uses `state` until
@@ -131,12 +133,12 @@ system_call_entry:
     call [rsp + 8]
     test al, al
     jz 6f
-    cmp byte ptr gs:[{heap_due}], 0
-    jne 6f
     mov rdi, [rsp]
     rdtsc
     shl rdx, 32
     lea rax, [rax + rdx + {exit_call}]
+    cmp rax, gs:[{cpu_look_at}]
+    ja 6f
     mov gs:[{cpu_changed}], rax
     mov rcx, [rdi + {rip}]          // the last page of user addresses is never mapped: canonical
     mov r11, [rdi + {flags}]        // as SYSCALL left them: interrupts are enabled
@@ -163,6 +165,8 @@ to_user:
     rdtsc
     shl rdx, 32
     lea rax, [rax + rdx + {exit_fast}]
+    cmp rax, gs:[{cpu_look_at}]
+    ja 7f
     mov gs:[{cpu_changed}], rax
     mov rcx, [rdi + {rcx}]
     mov r11, [rdi + {r11}]
@@ -219,6 +223,10 @@ leave_user:
     ret
 6:
     mov eax, {system_call}
+    xor edx, edx
+    jmp leave_user
+7:
+    mov eax, {look}
     xor edx, edx
     jmp leave_user
 
@@ -446,7 +454,8 @@ trap_save:
     exit_fast = const EXIT_FAST,
     exit_call = const EXIT_CALL,
     exit_more = const EXIT_MORE,
-    heap_due = const offset_of!(PerCpu, heap_due),
+    cpu_look_at = const offset_of!(PerCpu, look_at),
+    look = const LOOK,
     entry_call = const ENTRY_CALL,
     entry_invalidate = const ENTRY_INVALIDATE,
     exit_invalidate = const EXIT_INVALIDATE,

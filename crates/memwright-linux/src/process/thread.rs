@@ -107,6 +107,8 @@ pub struct Thread {
     /// Its stack is in use by a CPU: set by the CPU that is about to run it, cleared by what runs
     /// there next.
     on_cpu: AtomicBool,
+    /// It gave way in the midst of an operation, and goes on on its CPU.
+    pub(crate) paused: AtomicBool,
     /// The CPU that it runs on or ran on last, or in whose queue it stands; changed by who puts it
     /// into a run queue or takes it from another CPU's.
     cpu: AtomicU32,
@@ -157,6 +159,7 @@ impl Thread {
             start: Lock::new(Rank::Leaf, Some(start)),
             run: RunWord::new(),
             on_cpu: AtomicBool::new(false),
+            paused: AtomicBool::new(false),
             cpu: AtomicU32::new(0),
             affinity: AtomicU64::new(u64::MAX),
             placement: ThreadPlacement::default(),

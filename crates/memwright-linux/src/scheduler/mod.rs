@@ -37,6 +37,9 @@
 //! the thread away. Queue lock and set order the two as above; a kick is never lost ([`Host::kick`]).
 //! Of several who find an idle CPU in the set, one takes it out.
 //!
+//! *Pauses.* In the midst of a long operation a thread gives way with the lock of an address space
+//! held ([`Scheduler::give_way`]). It then stays on its CPU: what it works with is that CPU's.
+//!
 //! *Locks.* `ready` and `timers` are taken one at a time. The other fields of a CPU are written by
 //! that CPU alone; the locks around them are there for reports and cost one exchange.
 //!
@@ -45,6 +48,7 @@
 //! [`Host::kick`]: crate::host::Host::kick
 
 mod load;
+mod pause;
 mod place;
 mod report;
 mod state;
@@ -97,6 +101,8 @@ struct Cpu {
     ready: Lock<VecDeque<Arc<Thread>>>,
     /// How many of them there are; written under the lock of `ready`.
     waiting: AtomicUsize,
+    /// How many of them wait for locks. Written by this CPU.
+    lock_waiters: AtomicUsize,
     /// How many there is room for.
     room: AtomicUsize,
     /// Deadlines that ring here.
@@ -124,6 +130,7 @@ impl Cpu {
         Self {
             ready: Lock::new(Rank::Scheduler, VecDeque::new()),
             waiting: AtomicUsize::new(0),
+            lock_waiters: AtomicUsize::new(0),
             room: AtomicUsize::new(0),
             timers: Lock::new(Rank::Scheduler, BTreeMap::new()),
             current: Lock::new(Rank::Leaf, None),
@@ -193,7 +200,11 @@ fn candidate(thread: &Thread) -> Candidate {
     Candidate {
         last: thread.cpu(),
         on_cpu: thread.is_on_cpu(),
-        allowed: thread.affinity(),
+        allowed: if thread.paused.load(Ordering::Relaxed) {
+            CpuSet::single(thread.cpu())
+        } else {
+            thread.affinity()
+        },
     }
 }
 

@@ -50,6 +50,26 @@ impl Scheduler {
         }
     }
 
+    /// Wakes the threads whose deadlines on this CPU passed. What else is due waits for [`expire`](Self::expire),
+    /// which may need the locks that the caller holds.
+    pub(super) fn wake_due(&self, kernel: &Kernel) {
+        loop {
+            let due = {
+                let mut timers = self.cpu(kernel).timers.lock();
+                let now = (kernel.host.now(), u64::MAX);
+                let first = timers.range(..=now).find_map(|(key, action)| match action {
+                    TimerAction::Wake(_) => Some(*key),
+                    TimerAction::Alarm(_) | TimerAction::Expire(_) => None,
+                });
+                first.and_then(|key| timers.remove(&key))
+            };
+            match due {
+                Some(TimerAction::Wake(thread)) => self.wake(kernel, &thread),
+                Some(TimerAction::Alarm(_) | TimerAction::Expire(_)) | None => return,
+            }
+        }
+    }
+
     /// Acts on every deadline of this CPU that passed.
     pub(super) fn expire(&self, kernel: &Kernel) {
         loop {

@@ -8,7 +8,7 @@ use memwright_linux::channel::Channel;
 use memwright_linux::context::Context;
 use memwright_linux::host::{
     BlockDevice, ContextId, CpuTimes, Host, InterruptKind, KernelEvents, OutOfMemory, StackDepth,
-    Trap, UserFault,
+    Stretch, Trap, UserFault,
 };
 use memwright_table::{CpuId, Frame, Machine, PAGE_SIZE, VirtAddr};
 
@@ -334,6 +334,12 @@ impl Host for Simulated {
     fn deepest_stack(&self) -> Option<StackDepth> {
         None
     }
+
+    fn longest_stretch(&self) -> Stretch {
+        Stretch::default()
+    }
+
+    fn forget_stretches(&self) {}
 
     fn power_off(&self, code: u8) -> ! {
         *locked(&self.more.code) = Some(code);

@@ -2,7 +2,7 @@
 
 use core::sync::atomic::{AtomicU64, Ordering, fence};
 
-use super::{Rank, Step, cpu, hooks, relax, stat, step};
+use super::{GaveWay, Rank, Step, cpu, hooks, relax, stat, step};
 use crate::mistake::{Mistake, planted};
 
 /// Turns of a wait before it halts: longer than the short sections of this kernel on a CPU that runs.
@@ -40,6 +40,10 @@ pub struct Wait {
     nap: u32,
     /// Nanoseconds of all naps.
     napped: u64,
+    /// Whether other threads of the CPU wait too, and none can go on.
+    accompanied: bool,
+    /// Whether it is counted as one that did more than spin.
+    blocked: bool,
     /// Whether the CPU halted at all.
     halted: bool,
 }
@@ -67,6 +71,8 @@ impl Wait {
             begun: false,
             nap: 0,
             napped: 0,
+            accompanied: false,
+            blocked: false,
             halted: false,
         }
     }
@@ -74,20 +80,20 @@ impl Wait {
     /// Waits for a moment: spins at first, then naps.
     #[inline]
     pub fn turn(&mut self) {
-        if self.spin() {
+        if self.spin() || self.give_way() {
             return;
         }
         self.begin_halt();
-        self.nap = nap_after(self.nap);
+        let nap = self.next_nap();
         self.limit();
         step(Step::Wait);
-        (hooks().halt)(Some(self.nap));
+        (hooks().halt)(Some(nap));
     }
 
     /// Waits for a moment, for what ends with [`Halted::wake`]: spins at first, then halts until then.
     /// `over` says whether it has ended.
     pub(super) fn turn_until(&mut self, halted: &Halted, over: impl Fn() -> bool) {
-        if self.spin() {
+        if self.spin() || self.give_way() {
             return;
         }
         let cpu = cpu();
@@ -99,7 +105,9 @@ impl Wait {
         if planted(Mistake::HaltUnchecked) || !over() {
             self.begin_halt();
             step(Step::Halt(cpu));
-            (hooks().halt)(None);
+            // What the CPU's other threads wait for may end without a wake.
+            let limit = self.accompanied.then(|| self.next_nap());
+            (hooks().halt)(limit);
         }
         // A halt may have ended for another reason.
         halted.0.fetch_and(!this, Ordering::Relaxed);
@@ -131,9 +139,36 @@ impl Wait {
         }
     }
 
+    /// Lets other threads of the CPU run, if the lock may be held by one of them. Returns whether one ran that
+    /// does not wait itself.
+    fn give_way(&mut self) -> bool {
+        if !self.rank.is_some_and(Rank::sleeps) {
+            return false;
+        }
+        let gave = super::give_way(true);
+        self.accompanied = gave == GaveWay::ToWaiters;
+        if gave != GaveWay::ToNobody {
+            self.count_blocked();
+            // Other CPUs' invalidations are served: threads that only wait must not keep them waiting.
+            relax();
+        }
+        gave == GaveWay::ToOthers
+    }
+
+    /// How long the next nap is.
+    fn next_nap(&mut self) -> u32 {
+        self.nap = nap_after(self.nap);
+        self.nap
+    }
+
     fn begin_halt(&mut self) {
-        if !self.halted {
-            self.halted = true;
+        self.halted = true;
+        self.count_blocked();
+    }
+
+    fn count_blocked(&mut self) {
+        if !self.blocked {
+            self.blocked = true;
             stat::count_wait(stat::Waits::Halted);
         }
     }

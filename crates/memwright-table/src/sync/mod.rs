@@ -23,11 +23,15 @@
 //!
 //! # What may be held over a halt, and over a change of threads
 //! A halt gives the host core away, but not the CPU: the thread stays where it is. Any lock may
-//! be held over it, as over a spin. *No* lock may be held where a thread gives its CPU to another
-//! one, the address space's included ([`assert_none_held`] checks it in debug builds): its waiters
-//! halt their CPU, and if the CPU that halts is the one on which the holder would have to go on,
-//! neither ever does. An operation that wants to give way while it works on an address space
-//! releases the space's lock first and looks up its place again afterwards.
+//! be held over it, as over a spin.
+//!
+//! Where a thread gives its CPU to another one, it may hold no lock but those that
+//! [sleep](Rank::sleeps): an address space's, and a scan's. A long operation on an address space
+//! looks now and then whether it should give way ([`pause_due`]) and does so with the lock held
+//! ([`pause`]). Who waits for a lock that sleeps may therefore wait for a thread of its own CPU: it
+//! lets the ready threads run first, through [`Hooks::give_way`], and halts only where there is
+//! none but others that wait, and then for a nap. So that nobody in turn waits for *its* locks meanwhile, a thread that takes a lock that
+//! sleeps holds no other than such; debug builds check it.
 
 mod halt;
 mod lock;
@@ -38,7 +42,8 @@ pub mod stat;
 pub(crate) use halt::Halted;
 pub use halt::{SPINS, Wait};
 pub use lock::{Lock, LockGuard, RawLock};
-pub use order::{Held, MAX_HELD, RANKS, Rank, assert_none_held, held};
+pub use order::{Held, MAX_HELD, RANKS, Rank, assert_may_sleep, assert_none_held, held};
+use order::{restore_held, take_held};
 pub use spread::{SpreadLock, SpreadReadGuard, SpreadWriteGuard};
 
 use core::sync::atomic::{AtomicPtr, Ordering};
@@ -64,6 +69,17 @@ pub enum Step {
     Wake(usize),
 }
 
+/// To whom a thread gave way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GaveWay {
+    /// No other thread is ready on the CPU, or the CPU runs none.
+    ToNobody,
+    /// Only to threads that wait for locks themselves: others must run elsewhere for any of them to go on.
+    ToWaiters,
+    /// To a thread that can go on.
+    ToOthers,
+}
+
 /// What the machine does for this layer.
 #[derive(Debug)]
 pub struct Hooks {
@@ -76,6 +92,11 @@ pub struct Hooks {
     pub halt: fn(limit: Option<u32>),
     /// Ends the halt of a CPU. If that CPU is not halted, its next halt may end at once.
     pub wake: fn(cpu: usize),
+    /// Lets the threads run first that are ready on the calling CPU. The calling thread holds no lock
+    /// but those that [sleep](Rank::sleeps), and goes on on the same CPU. `waits`: it waits for such a lock.
+    pub give_way: fn(waits: bool) -> GaveWay,
+    /// Whether the calling thread should give way now. That it asks is a scheduling point.
+    pub pause_due: fn() -> bool,
     /// A wait in which the calling CPU halted is over: what came meanwhile, and is not the wait's
     /// business, is looked at.
     pub resume: fn(),
@@ -88,6 +109,8 @@ static DEFAULT_HOOKS: Hooks = Hooks {
     cpu: || 0,
     halt: |_| core::hint::spin_loop(),
     wake: |_| (),
+    give_way: |_| GaveWay::ToNobody,
+    pause_due: || false,
     resume: || (),
     step: None,
 };
@@ -122,6 +145,79 @@ pub fn cpu() -> usize {
 pub fn relax() {
     step(Step::Wait);
     (hooks().relax)();
+}
+
+/// Whether the calling thread should give way: asked now and then in the midst of long operations. Cheap,
+/// but not free: once for some hundred entries or areas, not for each.
+#[inline]
+#[track_caller]
+pub fn pause_due() -> bool {
+    assert_may_sleep();
+    (hooks().pause_due)()
+}
+
+/// Lets other threads run. The caller holds no lock but those that [sleep](Rank::sleeps), and goes on on the
+/// same CPU.
+///
+/// # Panics
+/// In debug builds, if another lock is held.
+#[cold]
+#[track_caller]
+pub fn pause() {
+    give_way(false);
+}
+
+/// A scheduling point: [`pause`]s if that is [due](pause_due).
+#[inline]
+#[track_caller]
+pub fn pause_point() {
+    if pause_due() {
+        pause();
+    }
+}
+
+/// The scheduling points of a loop with short rounds: one in so many.
+#[derive(Clone, Copy, Debug)]
+pub struct PausePoints {
+    every: u32,
+    left: u32,
+}
+
+impl PausePoints {
+    /// One in `every` rounds, at least 1.
+    #[must_use]
+    pub const fn every(every: u32) -> Self {
+        Self { every, left: every }
+    }
+
+    /// None: for callers that hold other locks.
+    #[must_use]
+    pub const fn never() -> Self {
+        Self { every: 0, left: 0 }
+    }
+
+    /// Ends a round. The caller holds no lock but those that [sleep](Rank::sleeps).
+    #[inline]
+    #[track_caller]
+    pub fn round(&mut self) {
+        self.left = self.left.wrapping_sub(1);
+        if self.left == 0 {
+            self.left = self.every;
+            pause_point();
+        }
+    }
+}
+
+/// Lets the threads run first that are ready on this CPU.
+#[cold]
+#[track_caller]
+fn give_way(waits: bool) -> GaveWay {
+    assert_may_sleep();
+    // Locks are known by the CPU that holds them, of which another thread has its own.
+    let held = take_held();
+    let gave = (hooks().give_way)(waits);
+    restore_held(held);
+    gave
 }
 
 /// Marks a step of the calling thread of control.

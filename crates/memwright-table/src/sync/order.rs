@@ -54,6 +54,12 @@ pub enum Rank {
 }
 
 impl Rank {
+    /// Whether a thread may give its CPU away while it holds a lock of this rank, and while it waits for one.
+    #[inline(always)]
+    pub const fn sleeps(self) -> bool {
+        matches!(self, Rank::Scan | Rank::Space | Rank::SpaceChild)
+    }
+
     /// The name used in reports.
     pub const fn name(self) -> &'static str {
         match self {
@@ -128,9 +134,9 @@ impl Held {
 }
 
 #[cfg(debug_assertions)]
-pub(super) use checked::{acquired, check, check_beside, released};
+pub(super) use checked::{acquired, check, check_beside, released, restore_held, take_held};
 #[cfg(debug_assertions)]
-pub use checked::{assert_none_held, held};
+pub use checked::{assert_may_sleep, assert_none_held, held};
 
 #[cfg(debug_assertions)]
 mod checked {
@@ -198,6 +204,42 @@ mod checked {
                 RANKS[highest as usize - 1]
             );
         }
+        if rank.sleeps() {
+            assert_may_sleep();
+        }
+    }
+
+    /// Panics, in debug builds, if the caller holds a lock that does not [sleep](Rank::sleeps): where the
+    /// thread may have to give way.
+    ///
+    /// # Panics
+    /// If such a lock is held.
+    #[track_caller]
+    pub fn assert_may_sleep() {
+        place::with(None, |slots| {
+            for slot in slots {
+                let held = RANKS.get((slot.load(Ordering::Relaxed) as usize).wrapping_sub(1));
+                if let Some(rank) = held.filter(|rank| !rank.sleeps()) {
+                    panic!("{rank:?} is held where the thread may have to give way");
+                }
+            }
+        });
+    }
+
+    /// What the calling CPU holds, which its next thread does not.
+    pub(in crate::sync) fn take_held() -> [u8; MAX_HELD] {
+        let take =
+            |slots: &Slots| core::array::from_fn(|at: usize| slots[at].swap(0, Ordering::Relaxed));
+        place::with(None, take).unwrap_or([0; MAX_HELD])
+    }
+
+    /// The thread that held this goes on.
+    pub(in crate::sync) fn restore_held(held: [u8; MAX_HELD]) {
+        place::with(None, |slots| {
+            for (slot, rank) in slots.iter().zip(held) {
+                slot.store(rank, Ordering::Relaxed);
+            }
+        });
     }
 
     /// Notes that a lock of `rank` is held.
@@ -258,9 +300,9 @@ mod checked {
 }
 
 #[cfg(not(debug_assertions))]
-pub(super) use unchecked::{acquired, check, check_beside, released};
+pub(super) use unchecked::{acquired, check, check_beside, released, restore_held, take_held};
 #[cfg(not(debug_assertions))]
-pub use unchecked::{assert_none_held, held};
+pub use unchecked::{assert_may_sleep, assert_none_held, held};
 
 #[cfg(not(debug_assertions))]
 mod unchecked {
@@ -271,6 +313,16 @@ mod unchecked {
 
     #[inline(always)]
     pub(in crate::sync) fn check_beside(_rank: Rank) {}
+
+    /// Nothing in release builds; panics in debug builds if the caller holds a lock that does not sleep.
+    #[inline(always)]
+    pub fn assert_may_sleep() {}
+
+    #[inline(always)]
+    pub(in crate::sync) fn take_held() {}
+
+    #[inline(always)]
+    pub(in crate::sync) fn restore_held((): ()) {}
 
     #[inline(always)]
     pub(in crate::sync) fn acquired(_rank: Rank) {}

@@ -14,7 +14,7 @@ use crate::frame::{END, Frames, OutOfFrames, add_references};
 use crate::gather::Gather;
 use crate::machine::Machine;
 use crate::mistake::{Mistake, planted};
-use crate::sync::{Step, step};
+use crate::sync::{PausePoints, Step, step};
 
 /// How the entries of one area are copied. Decided once per area, not per entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -492,12 +492,16 @@ impl<M: Machine> Cursor<'_, M> {
 
 /// Entries taken out at a time by a move.
 const MOVED_AT_A_TIME: usize = 32;
+/// How often that is done between two scheduling points.
+const MOVES: u32 = 16;
+/// Entries that are prepared between two scheduling points.
+const PREPARED: u32 = 512;
 
 impl<M: Machine> Table<M> {
     /// Moves the entries of `from` to the pages from `to` on, where nothing is mapped, with their
     /// references. Moved pages are soft-dirty; of userfaultfd's write protection nothing
     /// remains unless `keep_uffd_wp` (rule 10). The ranges may share tables, but no page. The caller
-    /// holds the write lock of the address space. Returns how many pages were moved.
+    /// holds the write lock of the address space and no other, and may give way. Returns how many pages were moved.
     ///
     /// # Errors
     /// [`OutOfFrames`] if there is no frame for a table; nothing has been moved.
@@ -516,9 +520,11 @@ impl<M: Machine> Table<M> {
         self.prepare_move(from, target, there, gather)?;
 
         let mut moved = 0;
+        let mut points = PausePoints::every(MOVES);
         let mut next = from.start;
         let mut aside = END;
         while next < from.end {
+            points.round();
             let mut taken = [(Page::new(0), Entry::Empty); MOVED_AT_A_TIME];
             let mut count = 0;
             let mut source = self.cursor(PageRange::new(next, from.end));
@@ -553,6 +559,7 @@ impl<M: Machine> Table<M> {
         there: impl Fn(Page) -> Page,
         gather: &mut Gather<'_, M>,
     ) -> Result<(), OutOfFrames> {
+        let mut points = PausePoints::every(PREPARED);
         let mut source = self.cursor(from);
         source.split_edges(gather)?;
         loop {
@@ -585,6 +592,7 @@ impl<M: Machine> Table<M> {
             if next >= from.end {
                 return Ok(());
             }
+            points.round();
             source = self.cursor(PageRange::new(next, from.end));
         }
     }

@@ -14,7 +14,7 @@ use crate::frame::{Meta, OutOfFrames};
 use crate::gather::Gather;
 use crate::machine::Machine;
 use crate::mistake::{Mistake, planted};
-use crate::sync::{Rank, Step, step};
+use crate::sync::{Rank, Step, pause, pause_due, step};
 
 /// What one slot answers for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,6 +44,8 @@ pub struct Cursor<'t, M: Machine> {
     held: bool,
     /// Whether it leaves quiet tables quiet (`quiet.rs`).
     reads: bool,
+    /// Whether the thread may give way between two tables.
+    pub(super) pauses: bool,
     pub(super) rank: Rank,
     /// Locks are released where they were taken.
     not_send: PhantomData<*const ()>,
@@ -68,9 +70,19 @@ impl<'t, M: Machine> Cursor<'t, M> {
             level: place.level,
             held: true,
             reads,
+            pauses: false,
             rank,
             not_send: PhantomData,
         }
+    }
+
+    /// Lets the thread give way where the cursor goes from one table to another, which makes an operation on
+    /// any number of pages one that other threads need not wait for. Meanwhile the cursor holds no lock; the
+    /// thread holds none but those that [sleep](Rank::sleeps), another cursor's included.
+    #[inline]
+    pub fn pausing(mut self) -> Self {
+        self.pauses = true;
+        self
     }
 
     /// The pages it may reach.
@@ -137,6 +149,9 @@ impl<'t, M: Machine> Cursor<'t, M> {
     /// Leaves the table and goes down to the position from the root.
     pub(super) fn walk(&mut self) {
         self.park();
+        if self.pauses && pause_due() {
+            pause();
+        }
         let place = lock_way_down(self.table, self.position, self.rank, self.reads);
         self.held = true;
         self.node = place.node;

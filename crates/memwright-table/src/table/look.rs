@@ -22,6 +22,11 @@ impl<'t, M: Machine> Look<'t, M> {
         Self(Cursor::new(table, range, Rank::Table, true))
     }
 
+    /// As [`Cursor::pausing`].
+    pub fn pausing(self) -> Self {
+        Self(self.0.pausing())
+    }
+
     /// As [`Cursor::entry`].
     ///
     /// # Panics

@@ -1,6 +1,6 @@
 //! Freeing tables that have become empty.
 
-use core::sync::atomic::Ordering;
+use core::sync::atomic::{AtomicU64, Ordering};
 
 use super::cursor::Cursor;
 use super::runs::{all_empty, pass_together};
@@ -10,6 +10,7 @@ use crate::entry::Change;
 use crate::entry::x86_64::{self, Slot};
 use crate::gather::Gather;
 use crate::machine::Machine;
+use crate::sync::{PausePoints, Rank};
 
 impl<M: Machine> Cursor<'_, M> {
     /// Frees every empty table that has a slot in the range, through the gather. The caller holds
@@ -20,13 +21,18 @@ impl<M: Machine> Cursor<'_, M> {
             return 0;
         }
         self.park();
-        let freed = free_below(
-            self.table,
-            self.table.root(),
-            ROOT_LEVEL,
-            self.range,
+        let mut pruning = Pruning {
+            table: self.table,
             gather,
-        );
+            freed: 0,
+            points: if self.pauses {
+                PausePoints::every(TABLES)
+            } else {
+                PausePoints::never()
+            },
+        };
+        pruning.free_below(self.table.root(), ROOT_LEVEL, self.range);
+        let freed = pruning.freed;
         self.go(self.position);
         freed
     }
@@ -41,68 +47,71 @@ impl<M: Machine> Cursor<'_, M> {
     }
 }
 
-/// Frees the empty tables under `node`.
-fn free_below<M: Machine>(
-    table: &Table<M>,
-    node: Frame,
-    level: u8,
-    range: PageRange,
-    gather: &mut Gather<'_, M>,
-) -> u64 {
-    let words = table.frames().table_words(node);
-    let span = slot_pages(level);
-    let (first, last) = (range.start, Page::new(range.end.number() - 1));
-    let slots = &words[..=slot_index(last, level)];
-    let (mut at, mut freed) = (slot_index(first, level), 0);
-    let mut start = Page::new(first.number() & !(span - 1));
-    while let Some(slot) = slots.get(at) {
-        let word = slot.load(Ordering::Acquire);
-        if let Slot::Table(lower) = x86_64::slot(word, level) {
-            if level > 2 {
-                let part = PageRange::new(start, start.add(span)).intersect(range);
-                freed += free_below(table, lower, level - 1, part, gather);
-            }
-            freed += u64::from(free_one(table, node, lower, slot, start, gather));
-        }
-        let next = if word == 0 {
-            pass_together(slots, at + 1, all_empty)
-        } else {
-            at + 1
-        };
-        start = start.add((next - at) as u64 * span);
-        at = next;
-    }
-    freed
+/// Tables between two scheduling points.
+const TABLES: u32 = 128;
+
+/// Freeing empty tables, under way.
+struct Pruning<'a, 'g, M: Machine> {
+    table: &'a Table<M>,
+    gather: &'a mut Gather<'g, M>,
+    freed: u64,
+    points: PausePoints,
 }
 
-/// Unlinks `lower` from `slot` of `node` if it is empty.
-fn free_one<M: Machine>(
-    table: &Table<M>,
-    node: Frame,
-    lower: Frame,
-    slot: &core::sync::atomic::AtomicU64,
-    start: Page,
-    gather: &mut Gather<'_, M>,
-) -> bool {
-    let frames = table.frames();
-    let (above, below) = (frames.meta(node), frames.meta(lower));
-    if below.live.load(Ordering::Relaxed) != 0 {
-        return false;
+impl<M: Machine> Pruning<'_, '_, M> {
+    /// Frees the empty tables under `node`. It recurses once for each level at most.
+    fn free_below(&mut self, node: Frame, level: u8, range: PageRange) {
+        let words = self.table.frames().table_words(node);
+        let span = slot_pages(level);
+        let (first, last) = (range.start, Page::new(range.end.number() - 1));
+        let slots = &words[..=slot_index(last, level)];
+        let mut at = slot_index(first, level);
+        let mut start = Page::new(first.number() & !(span - 1));
+        while let Some(slot) = slots.get(at) {
+            let word = slot.load(Ordering::Acquire);
+            if let Slot::Table(lower) = x86_64::slot(word, level) {
+                if level > 2 {
+                    let part = PageRange::new(start, start.add(span)).intersect(range);
+                    self.free_below(lower, level - 1, part);
+                }
+                if self.free_one(node, lower, slot, start) {
+                    self.freed += 1;
+                }
+                self.points.round();
+            }
+            let next = if word == 0 {
+                pass_together(slots, at + 1, all_empty)
+            } else {
+                at + 1
+            };
+            start = start.add((next - at) as u64 * span);
+            at = next;
+        }
     }
-    above.lock.lock(crate::sync::Rank::Table);
-    below.lock.lock(crate::sync::Rank::TableChild);
-    let empty = below.live.load(Ordering::Relaxed) == 0;
-    if empty {
-        slot.store(0, Ordering::Release);
-        let live = above.live.load(Ordering::Relaxed);
-        above.live.store(live - 1, Ordering::Relaxed);
-        // No cursor takes it for a table of this root any more.
-        below.owner.store(0, Ordering::Relaxed);
-        table.share().count_tables(-1);
-        gather.record(start, PageSize::Size4K, Change::TableFreed);
-        gather.hold(lower);
+
+    /// Unlinks `lower` from `slot` of `node` if it is empty.
+    fn free_one(&mut self, node: Frame, lower: Frame, slot: &AtomicU64, start: Page) -> bool {
+        let frames = self.table.frames();
+        let (above, below) = (frames.meta(node), frames.meta(lower));
+        if below.live.load(Ordering::Relaxed) != 0 {
+            return false;
+        }
+        above.lock.lock(Rank::Table);
+        below.lock.lock(Rank::TableChild);
+        let empty = below.live.load(Ordering::Relaxed) == 0;
+        if empty {
+            slot.store(0, Ordering::Release);
+            let live = above.live.load(Ordering::Relaxed);
+            above.live.store(live - 1, Ordering::Relaxed);
+            // No cursor takes it for a table of this root any more.
+            below.owner.store(0, Ordering::Relaxed);
+            self.table.share().count_tables(-1);
+            self.gather
+                .record(start, PageSize::Size4K, Change::TableFreed);
+            self.gather.hold(lower);
+        }
+        below.lock.unlock(Rank::TableChild);
+        above.lock.unlock(Rank::Table);
+        empty
     }
-    below.lock.unlock(crate::sync::Rank::TableChild);
-    above.lock.unlock(crate::sync::Rank::Table);
-    empty
 }

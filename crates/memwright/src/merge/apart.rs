@@ -151,7 +151,7 @@ impl<M: Machine> Core<M> {
             if !area.flags().contains(AreaFlags::MERGEABLE) || area.range().is_empty() {
                 continue;
             }
-            let mut cursor = self.table.look(area.range());
+            let mut cursor = self.table.look(area.range()).pausing();
             while let Some(extent) = cursor.next_filled() {
                 let page = extent.entry.present();
                 let bits = page.map_or(Bits::empty(), |page| page.bits);
@@ -181,7 +181,7 @@ impl<M: Machine> Core<M> {
             if !area.flags().contains(AreaFlags::MERGEABLE) {
                 continue;
             }
-            let mut cursor = self.table.cursor(area.range().intersect(range));
+            let mut cursor = self.table.cursor(area.range().intersect(range)).pausing();
             while let (Ok(()), Some(extent)) = (result, cursor.next_filled()) {
                 if let Entry::Present(page) = extent.entry {
                     if self.is_merged(page) {

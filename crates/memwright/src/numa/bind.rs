@@ -173,7 +173,7 @@ impl<M: Machine> Core<M> {
         let frames = self.memory.frames();
         for area in areas.map.overlapping(range) {
             let part = area.range().intersect(range);
-            let mut cursor = self.table.cursor(part);
+            let mut cursor = self.table.cursor(part).pausing();
             while let Some(extent) = cursor.next_filled() {
                 if let Entry::Present(page) = extent.entry {
                     let first = extent.range.start;

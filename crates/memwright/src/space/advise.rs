@@ -1,9 +1,10 @@
 //! Advice (Linux 7.2 `mm/madvise.c`).
 
+use memwright_table::sync::PausePoints;
 use memwright_table::{Machine, Marks, PageRange, VirtAddr};
 
 use super::flags::{FlagsError, Holes};
-use super::{AddressSpace, Area, Core, check};
+use super::{AREAS, AddressSpace, Area, Core, check};
 use crate::error::AdviseError;
 use crate::fault::Access;
 use crate::stats::Row;
@@ -237,6 +238,7 @@ impl<M: Machine> Core<M> {
     ) -> Result<(), AdviseError> {
         let areas = self.areas.read(self.cpu());
         let mut hole = None;
+        let mut points = PausePoints::every(AREAS);
         let mut next = range.start;
         for area in areas.map.overlapping(range) {
             if area.start() > next {
@@ -244,6 +246,7 @@ impl<M: Machine> Core<M> {
             }
             act(area, area.range().intersect(range))?;
             next = area.end();
+            points.round();
         }
         if next < range.end {
             hole = hole.or(Some(next));
@@ -338,8 +341,10 @@ impl<M: Machine> Core<M> {
         let mut areas = self.areas.write();
         let cpu = self.cpu();
         let mut hole = None;
+        let mut points = PausePoints::every(AREAS);
         let mut next = range.start;
         while next < range.end {
+            points.round();
             let position = areas.map.at_or_after(next);
             let position = position.filter(|found| areas.map.get(*found).start() < range.end);
             let Some(position) = position else {
@@ -378,7 +383,7 @@ impl<M: Machine> Core<M> {
         install: bool,
     ) -> Result<(), AdviseError> {
         let mut gather = self.gather();
-        let mut cursor = self.table.cursor(range);
+        let mut cursor = self.table.cursor(range).pausing();
         self.split_cut(&mut cursor, &mut gather, Row::HugeSplitsAdvise);
         let mut result = cursor.split_edges(&mut gather);
         if result.is_ok() {

@@ -2,10 +2,11 @@
 //! `madvise_dontneed_free` and `madvise_remove`).
 
 use memwright_table::mistake::{Mistake, planted};
+use memwright_table::sync::PausePoints;
 use memwright_table::{Machine, Marks, PageRange, VirtAddr};
 
 use super::advise::check_seal;
-use super::{AddressSpace, Advice, Area, Core, Taken, check};
+use super::{AREAS, AddressSpace, Advice, Area, Core, Taken, check};
 use crate::error::AdviseError;
 use crate::stats::Row;
 use crate::uffd::{Watch, WatchEvent};
@@ -74,10 +75,12 @@ impl<M: Machine> Core<M> {
         witness: &mut dyn FnMut(&Watch, WatchEvent),
     ) -> Result<(), AdviseError> {
         let mut hole = None;
+        let mut points = PausePoints::every(AREAS);
         let mut next = range.start;
         // Watchers have been told of what lies before.
         let mut told = range.start;
         while next < range.end {
+            points.round();
             let areas = self.areas.read(self.cpu());
             let left = PageRange::new(next, range.end);
             let found = areas.map.overlapping(left).next();
@@ -132,7 +135,7 @@ impl<M: Machine> Core<M> {
         let cpu = self.cpu();
         self.note_peak(cpu);
         let mut gather = self.gather();
-        let mut cursor = self.table.cursor(range);
+        let mut cursor = self.table.cursor(range).pausing();
         self.split_cut(&mut cursor, &mut gather, Row::HugeSplitsAdvise);
         let mut result = Ok(());
         if !area.flags.intersects(AreaFlags::MARKED) {

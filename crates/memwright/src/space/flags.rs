@@ -1,9 +1,10 @@
 //! Changing the flags of areas: what `mlock` and some advice do.
 
+use memwright_table::sync::PausePoints;
 use memwright_table::{Machine, PageRange, VirtAddr};
 
 use super::areas::CutError;
-use super::{Areas, Core, cuts_hugetlb};
+use super::{AREAS, Areas, Core, cuts_hugetlb};
 use crate::error::Limit;
 use crate::stats::Row;
 use crate::vma::AreaFlags;
@@ -48,8 +49,10 @@ impl<M: Machine> Core<M> {
         rule: impl Fn(AreaFlags) -> AreaFlags,
     ) -> Result<(), FlagsError> {
         let mut hole = None;
+        let mut points = PausePoints::every(AREAS);
         let mut start = range.start;
         while start < range.end {
+            points.round();
             let position = areas.map.at_or_after(start);
             let found = position.map(|position| areas.map.get(position));
             let Some(area) = found.filter(|area| area.start() < range.end) else {

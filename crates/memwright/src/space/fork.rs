@@ -5,13 +5,13 @@
 //! write permission in both entries, under the locks of both, so that neither finds the page its own until
 //! the other has let it go (design rule 5).
 
-use memwright_table::sync::Rank;
+use memwright_table::sync::{PausePoints, Rank};
 use memwright_table::{
     Bits, CopyRule, CopyStop, CpuId, Cursor, Entry, FrameKind, Gather, Machine, OutOfFrames,
     PageRange, PageSize, Present, Shared,
 };
 
-use super::{AddressSpace, Area, Areas, Backing, Core};
+use super::{AREAS, AddressSpace, Area, Areas, Backing, Core};
 use crate::error::ForkError;
 use crate::fault::NEW;
 use crate::merge::UNSCANNED;
@@ -57,6 +57,7 @@ impl<M: Machine> AddressSpace<M> {
         copies.map.reserve_in_order(areas.map.len())?;
         let mut gather = core.gather();
         let mut entries = 0;
+        let mut points = PausePoints::every(AREAS);
         let result = areas
             .map
             .iter()
@@ -69,6 +70,7 @@ impl<M: Machine> AddressSpace<M> {
                 if needs_entries(area, watched) {
                     entries += copy_entries(core, &child.core, cpu, (area, watched), &mut gather)?;
                 }
+                points.round();
                 Ok(())
             });
         let counts = gather.close();
@@ -173,7 +175,7 @@ fn copy_entries<M: Machine>(
     let mut entries = 0;
     let mut rest = area.range();
     while !rest.is_empty() {
-        let mut from = core.table.cursor(rest);
+        let mut from = core.table.cursor(rest).pausing();
         let mut to = child.table.second_cursor(rest);
         let copied = from.copy_to(&mut to, rule, gather)?;
         entries += copied.entries;

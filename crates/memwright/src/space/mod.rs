@@ -53,6 +53,11 @@ pub(crate) use self::flags::Holes;
 pub(crate) use self::register::Spaces;
 pub(crate) use self::zap::Taken;
 
+/// Areas between two scheduling points of an operation on many.
+pub(crate) const AREAS: u32 = 64;
+/// Pages between two scheduling points, where each costs as much as a fault.
+pub(crate) const PAGES: u32 = 64;
+
 /// An area of an address space.
 pub type Area<M> = crate::vma::Area<Backing<M>>;
 

@@ -2,10 +2,11 @@
 //! what calls make resident last).
 
 use memwright_table::mistake::{Mistake, planted};
+use memwright_table::sync::{PausePoints, pause_point};
 use memwright_table::{Bits, Machine, Page, PageRange, PageSize, VirtAddr};
 
 use super::check;
-use super::{AddressSpace, Area, Areas, Core};
+use super::{AREAS, AddressSpace, Area, Areas, Core, PAGES};
 use crate::error::{AdviseError, FaultError, PopulateError, Stopped};
 use crate::fault::{Access, Fault};
 use crate::vma::{AreaFlags, Position, Rights};
@@ -153,7 +154,9 @@ impl<M: Machine> Core<M> {
         wanted: impl Fn(&Area<M>) -> bool,
     ) -> Result<(), Stopped> {
         let mut next = range.start;
+        let mut points = PausePoints::every(AREAS);
         while next < range.end {
+            points.round();
             let cpu = self.cpu();
             let areas = self.areas.read(cpu);
             let Some(position) = areas.map.at_or_after(next) else {
@@ -194,7 +197,9 @@ impl<M: Machine> Core<M> {
             (Access::READ, Rights::READ)
         };
         let mut next = range.start;
+        let mut points = PausePoints::every(AREAS);
         while next < range.end {
+            points.round();
             let areas = self.areas.read(self.cpu());
             let Some(area) = areas.map.find(next) else {
                 return Err(AdviseError::Hole(next.address()));
@@ -222,6 +227,7 @@ impl<M: Machine> Core<M> {
     ) -> Result<(), Stopped> {
         let cpu = self.cpu();
         let mut page = range.start;
+        let mut points = PausePoints::every(PAGES);
         while page < range.end {
             let permitted = || {
                 if access.write {
@@ -249,6 +255,12 @@ impl<M: Machine> Core<M> {
                     error,
                 })?;
             };
+            if size == PageSize::Size4K {
+                points.round();
+            } else {
+                // It may have been filled with zeroes.
+                pause_point();
+            }
             // A huge page is touched once.
             page = Page::new((page.number() | (size.pages() - 1)) + 1);
         }

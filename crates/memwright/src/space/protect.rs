@@ -4,12 +4,13 @@
 //! granted at once wherever the rule grants it, so that the next store does not fault.
 
 use memwright_table::mistake::{Mistake, planted};
+use memwright_table::sync::PausePoints;
 use memwright_table::{Bits, Edit, Edited, Gather, Machine, Page, PageRange, VirtAddr};
 
 use super::areas::{CutError, is_accountable};
 use super::check::{self, RangeError};
 use super::core::access_bits;
-use super::{AddressSpace, Area, Areas, Core, cuts_hugetlb};
+use super::{AREAS, AddressSpace, Area, Areas, Core, cuts_hugetlb};
 use crate::error::ProtectError;
 use crate::policy::WriteUpgrade;
 use crate::stats::Row;
@@ -173,7 +174,9 @@ impl Change {
         mut rest: PageRange,
         gather: &mut Gather<'_, M>,
     ) -> Result<(), ProtectError> {
+        let mut points = PausePoints::every(AREAS);
         while !rest.is_empty() {
+            points.round();
             if self.locked {
                 core.found_gained(areas, position);
             }
@@ -280,7 +283,7 @@ impl Change {
     ) {
         // Where the area was cut a huge page is cut too: once for all that follows.
         if core.table.has_large() {
-            let mut cursor = core.table.cursor(range);
+            let mut cursor = core.table.cursor(range).pausing();
             core.split_cut(&mut cursor, gather, Row::HugeSplitsProtect);
         }
         let (view, policy) = (area.view(), core.memory.policy());
@@ -289,7 +292,7 @@ impl Change {
         // One loop for each kind of change, of which most are of the first two.
         let edited = if !view.rights.contains(Rights::WRITE) {
             let edit = edit_to(access, false);
-            let mut cursor = core.table.cursor(range);
+            let mut cursor = core.table.cursor(range).pausing();
             cursor.edit_alike(end, move |_| edit, gather)
         } else if !policy.upgrades_all() {
             edit_by_policy(core, view, range, gather)
@@ -298,7 +301,7 @@ impl Change {
         } else {
             let grant = Grant::new(view, WriteUpgrade::On);
             let rule = move |bits| edit_to(access, grant.allows(bits));
-            let mut cursor = core.table.cursor(range);
+            let mut cursor = core.table.cursor(range).pausing();
             // A page whose other owners are gone is this one's alone again.
             cursor.edit_regaining(end, rule, gather)
         };
@@ -317,7 +320,7 @@ fn edit_shared<M: Machine>(
 ) -> Edited {
     let (access, grant) = (access_bits(view.rights), Grant::new(view, WriteUpgrade::On));
     let rule = move |bits| edit_to(access, grant.allows(bits));
-    let mut cursor = core.table.cursor(range);
+    let mut cursor = core.table.cursor(range).pausing();
     cursor.edit_alike(range.end, rule, gather)
 }
 
@@ -331,7 +334,7 @@ fn edit_by_policy<M: Machine>(
     gather: &mut Gather<'_, M>,
 ) -> Edited {
     let rule = PolicyRule::new(view, core.memory.policy().write_upgrade());
-    let mut cursor = core.table.cursor(range);
+    let mut cursor = core.table.cursor(range).pausing();
     cursor.edit_alike(range.end, move |bits| rule.edit(bits), gather)
 }
 

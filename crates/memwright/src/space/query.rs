@@ -1,8 +1,9 @@
 //! Questions that change nothing.
 
+use memwright_table::sync::PausePoints;
 use memwright_table::{Bits, Entry, FrameKind, Machine, Page, PageRange, VirtAddr};
 
-use super::{AddressSpace, Area, Core, Totals};
+use super::{AREAS, AddressSpace, Area, Core, Totals};
 use crate::swap::SwapPayer;
 use crate::vma::AreaFlags;
 
@@ -63,9 +64,11 @@ impl<M: Machine> AddressSpace<M> {
             table_frames: core.table.table_frames(),
             ..Totals::default()
         };
+        let mut points = PausePoints::every(AREAS);
         for area in areas.map.iter() {
+            points.round();
             let memory = area.object().is_none_or(|object| object.is_memory());
-            let mut cursor = core.table.look(area.range());
+            let mut cursor = core.table.look(area.range()).pausing();
             while let Some(extent) = cursor.next_filled() {
                 if extent.entry.present().is_some() && area.flags().contains(AreaFlags::HUGETLB) {
                     totals.hugetlb += extent.range.len();

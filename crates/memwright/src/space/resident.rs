@@ -1,11 +1,15 @@
 //! Which pages are in memory (Linux 7.2 `mm/mincore.c`).
 
+use memwright_table::sync::PausePoints;
 use memwright_table::{Entry, Machine, Page, PageRange, VirtAddr};
 
 use super::check;
 use super::{AddressSpace, Area, Core};
 use crate::error::AdviseError;
 use crate::vma::AreaFlags;
+
+/// Pages looked at between two scheduling points.
+const LOOKS: u32 = 512;
 
 impl<M: Machine> AddressSpace<M> {
     /// Tells `visitor`, for each page of `length` bytes, whether an access would find it in memory.
@@ -21,6 +25,7 @@ impl<M: Machine> AddressSpace<M> {
     ) -> Result<(), AdviseError> {
         let core = &*self.core;
         let range = check::pages(address, length).map_err(|_| AdviseError::Misaligned)?;
+        let mut points = PausePoints::every(LOOKS);
         let mut next = range.start;
         while next < range.end {
             let areas = core.areas.read(core.cpu());
@@ -30,6 +35,7 @@ impl<M: Machine> AddressSpace<M> {
             let part = PageRange::new(next, area.end().min(range.end));
             for page in part.iter() {
                 visitor(page, core.is_resident(area, page));
+                points.round();
             }
             next = part.end;
         }

@@ -267,7 +267,7 @@ impl<M: Machine> Core<M> {
             if area.flags().contains(AreaFlags::HUGETLB) {
                 continue;
             }
-            let mut look = self.table.look(area.range().intersect(rest));
+            let mut look = self.table.look(area.range().intersect(rest)).pausing();
             while let Some(extent) = look.next_filled() {
                 let present = extent.entry.present();
                 let found =

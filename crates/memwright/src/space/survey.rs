@@ -1,8 +1,9 @@
 //! Looking at every page of a range, for whoever tells users of them.
 
+use memwright_table::sync::PausePoints;
 use memwright_table::{Bits, Edit, Extent, Machine, PageRange};
 
-use super::{AddressSpace, Area};
+use super::{AREAS, AddressSpace, Area};
 
 /// What a survey comes by.
 pub enum Sight<'a, M: Machine> {
@@ -29,12 +30,14 @@ impl<M: Machine> AddressSpace<M> {
     pub fn survey(&self, range: PageRange, mut visitor: impl FnMut(Sight<'_, M>) -> bool) {
         let core = &*self.core;
         let areas = core.areas.read(core.cpu());
+        let mut points = PausePoints::every(AREAS);
         for area in areas.map.overlapping(range) {
+            points.round();
             if !visitor(Sight::Area(area)) {
                 return;
             }
             let mut goes_on = true;
-            let mut look = core.table.look(area.range().intersect(range));
+            let mut look = core.table.look(area.range().intersect(range)).pausing();
             look.each_filled(|extent| {
                 goes_on = visitor(Sight::Entry(area, extent));
                 goes_on
@@ -57,9 +60,11 @@ impl<M: Machine> AddressSpace<M> {
             Forget::Anonymous => area.object().is_none(),
             Forget::Mapped => area.object().is_some(),
         });
+        let mut points = PausePoints::every(AREAS);
         for area in wanted {
+            points.round();
             let range = area.range();
-            core.table.cursor(range).edit_run(
+            core.table.cursor(range).pausing().edit_run(
                 range.end,
                 |_, _| Edit {
                     set: Bits::empty(),

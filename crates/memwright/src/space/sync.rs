@@ -1,10 +1,11 @@
 //! Writing shared mappings back (Linux 7.2 `mm/msync.c`).
 
 use bitflags::bitflags;
+use memwright_table::sync::PausePoints;
 use memwright_table::{Machine, PageRange, VirtAddr};
 
-use super::AddressSpace;
 use super::check::{self, RangeError};
+use super::{AREAS, AddressSpace};
 use crate::error::SyncError;
 use crate::vma::AreaFlags;
 
@@ -31,8 +32,10 @@ impl<M: Machine> AddressSpace<M> {
             RangeError::Wraps => SyncError::OutOfRange,
         })?;
         let mut hole = None;
+        let mut points = PausePoints::every(AREAS);
         let mut next = range.start;
         while next < range.end {
+            points.round();
             let areas = core.areas.read(core.cpu());
             let found = areas
                 .map

@@ -1,10 +1,11 @@
 //! Unmapping (Linux 7.2 `mm/vma.c`, `do_vmi_munmap`).
 
 use memwright_table::mistake::{Mistake, planted};
+use memwright_table::sync::PausePoints;
 use memwright_table::{CpuId, Machine, OutOfFrames, PageRange, VirtAddr};
 
 use super::check::{self, RangeError};
-use super::{AddressSpace, Areas, Backing, Core, cuts_hugetlb};
+use super::{AREAS, AddressSpace, Areas, Backing, Core, cuts_hugetlb};
 use crate::error::{Limit, UnmapError};
 use crate::stats::Row;
 use crate::trace::Event;
@@ -85,6 +86,7 @@ impl<M: Machine> Core<M> {
         notices: &mut Notices,
     ) -> Result<Removal, UnmapError> {
         let mut removal = Removal::default();
+        let mut points = PausePoints::every(AREAS);
         for area in areas.map.overlapping(range) {
             removal.areas += 1;
             removal.pages += area.range().intersect(range).len();
@@ -100,6 +102,7 @@ impl<M: Machine> Core<M> {
                 check_kept(area.flags, area.range().intersect(range))?;
                 notices.add(area.backing().watcher(), WatchEvent::Unmapped(range));
             }
+            points.round();
         }
         Ok(removal)
     }
@@ -178,7 +181,7 @@ impl<M: Machine> Core<M> {
     pub(crate) fn remove_entries(&self, cpu: CpuId, range: PageRange) {
         self.note_peak(cpu);
         let mut gather = self.gather();
-        let mut cursor = self.table.cursor(range);
+        let mut cursor = self.table.cursor(range).pausing();
         self.split_cut(&mut cursor, &mut gather, Row::HugeSplitsUnmap);
         cursor.remove_all(&mut gather);
         cursor.free_tables(&mut gather);
@@ -202,6 +205,7 @@ impl<M: Machine> Core<M> {
         areas.map.split_at(range.start);
         areas.map.split_at(range.end);
         let mut next = areas.map.at_or_after(range.start);
+        let mut points = PausePoints::every(AREAS);
         while let Some(position) = next.filter(|next| areas.map.get(*next).start() < range.end) {
             let area;
             (area, next) = areas.map.remove(position);
@@ -213,6 +217,7 @@ impl<M: Machine> Core<M> {
                 area.forget_reservation();
             }
             bin.take(area);
+            points.round();
         }
     }
 }

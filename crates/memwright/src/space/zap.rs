@@ -37,7 +37,7 @@ impl<M: Machine> Core<M> {
             if range.is_empty() {
                 continue;
             }
-            let mut cursor = self.table.cursor(range);
+            let mut cursor = self.table.cursor(range).pausing();
             self.split_cut(&mut cursor, &mut gather, Row::HugeSplitsUnmap);
             if taken == Taken::All && !area.flags().intersects(AreaFlags::MARKED) {
                 cursor.remove_all(&mut gather);
@@ -152,7 +152,7 @@ impl<M: Machine> Core<M> {
                 continue;
             }
             let clear = Bits::WRITE | Bits::DIRTY;
-            self.table.cursor(range).edit_run(
+            self.table.cursor(range).pausing().edit_run(
                 range.end,
                 |_, page| {
                     outcome.dirty += u64::from(page.bits.contains(Bits::DIRTY));

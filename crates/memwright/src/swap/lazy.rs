@@ -35,7 +35,7 @@ impl<M: Machine> Core<M> {
         let (frames, swap) = (self.memory.frames(), self.memory.swap());
         let mut gather = self.gather();
         let mut pages = 0;
-        let mut cursor = self.table.cursor(range);
+        let mut cursor = self.table.cursor(range).pausing();
         while let Some(extent) = cursor.next_filled() {
             match extent.entry {
                 Entry::Present(page) => {

@@ -8,6 +8,7 @@
 
 use bitflags::bitflags;
 use memwright_table::mistake::{Mistake, planted};
+use memwright_table::sync::{PausePoints, pause_point};
 use memwright_table::{
     Bits, Cursor, Entry, Extent, Gather, Machine, Marks, Page, PageRange, PageSize, Prepared,
     Swapped, WrittenRun,
@@ -16,7 +17,7 @@ use memwright_table::{
 use super::{arm_written, is_by_dirty, written};
 use crate::error::WatchError;
 use crate::huge::HUGE_PAGES;
-use crate::space::{AddressSpace, Area, Core, cuts_hugetlb};
+use crate::space::{AREAS, AddressSpace, Area, Core, cuts_hugetlb};
 use crate::vma::AreaFlags;
 
 bitflags! {
@@ -142,7 +143,9 @@ impl<M: Machine> AddressSpace<M> {
             }
             gather.flush();
         }
+        let mut points = PausePoints::every(AREAS);
         for area in areas.map.overlapping(range) {
+            points.round();
             let mut part = area.range().intersect(range);
             part.start = part.start.max(passed.min(part.end));
             result = match of_area(area.flags(), scan) {
@@ -248,7 +251,10 @@ impl<M: Machine> Core<M> {
             if next == range.end {
                 return Ok(next);
             }
-            let mut cursor = self.table.scanning_cursor(PageRange::new(next, range.end));
+            let mut cursor = self
+                .table
+                .scanning_cursor(PageRange::new(next, range.end))
+                .pausing();
             if !matches!(cursor.size(), PageSize::Size4K) {
                 let slot = cursor.entry().range;
                 drop(cursor);
@@ -269,6 +275,8 @@ impl<M: Machine> Core<M> {
             }
             written_before = looked.found;
             next = end;
+            drop(cursor);
+            pause_point();
         }
     }
 
@@ -276,7 +284,7 @@ impl<M: Machine> Core<M> {
     fn scan_alike(&self, look: &mut Look<'_, M>, range: PageRange) -> Page {
         // Who shows an object's pages beside his own is asked page by page what they are.
         let singly = look.area.object().is_some();
-        let mut cursor = self.table.look(range);
+        let mut cursor = self.table.look(range).pausing();
         while let Some(extent) = cursor.next_alike(singly) {
             let found = self.categories(look, extent.entry, extent.size);
             let categories = look.common | found;
@@ -298,7 +306,7 @@ impl<M: Machine> Core<M> {
         range: PageRange,
         gather: &mut Gather<'_, M>,
     ) -> Result<Page, WatchError> {
-        let mut cursor = self.table.cursor(range);
+        let mut cursor = self.table.cursor(range).pausing();
         loop {
             let extent = cursor.entry();
             let found = self.categories(look, extent.entry, extent.size);
@@ -329,7 +337,7 @@ impl<M: Machine> Core<M> {
                     if end == range.end || taken < extent.range.len() {
                         return Ok(end);
                     }
-                    cursor = self.table.cursor(PageRange::new(end, range.end));
+                    cursor = self.table.cursor(PageRange::new(end, range.end)).pausing();
                     continue;
                 }
                 if taken < extent.range.len() {

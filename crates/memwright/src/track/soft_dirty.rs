@@ -1,11 +1,12 @@
 //! Clearing soft-dirty (Linux 7.2 `fs/proc/task_mmu.c`, `clear_refs_write` with 4).
 
 use memwright_table::mistake::{Mistake, planted};
+use memwright_table::sync::PausePoints;
 use memwright_table::{Bits, Edit, Machine, PageRange, Present};
 
 use super::fold_dirty;
 use crate::policy::Track;
-use crate::space::{AddressSpace, Core};
+use crate::space::{AREAS, AddressSpace, Core};
 use crate::vma::AreaFlags;
 
 impl<M: Machine> AddressSpace<M> {
@@ -22,12 +23,14 @@ impl<M: Machine> AddressSpace<M> {
             }
         });
         let mut gather = core.gather();
+        let mut points = PausePoints::every(AREAS);
         for area in areas.map.iter() {
+            points.round();
             let (range, flags) = (area.range(), area.flags());
             if core.memory.swaps() {
                 core.clear_swapped(range);
             }
-            let mut cursor = core.table.cursor(range);
+            let mut cursor = core.table.cursor(range).pausing();
             if area.is_shared() || !core.may_have_pinned() {
                 cursor.edit_alike(range.end, |bits| arm(flags, bits), &mut gather);
                 continue;
@@ -52,7 +55,7 @@ impl<M: Machine> Core<M> {
     /// The same for pages in swap. Whoever clears has the areas for himself: none of them comes back meanwhile.
     #[cold]
     fn clear_swapped(&self, range: PageRange) {
-        let mut cursor = self.table.cursor(range);
+        let mut cursor = self.table.cursor(range).pausing();
         while cursor.next_filled().is_some() {
             cursor.edit_swapped(|bits| bits - Bits::SOFT_DIRTY);
             let end = cursor.locked_end();

@@ -70,7 +70,10 @@ impl<M: Machine> Core<M> {
         let mut range = range;
         if planted(Mistake::ProtectBeforeMarkers) {
             let arm = |bits, size| arm_written(is_by_dirty(flags, size), bits);
-            self.table.cursor(range).edit_sized(range.end, arm, gather);
+            self.table
+                .cursor(range)
+                .pausing()
+                .edit_sized(range.end, arm, gather);
         }
         if unpopulated {
             // The markers first: what a fault maps meanwhile inherits the protection. The second pass is for what was
@@ -80,7 +83,7 @@ impl<M: Machine> Core<M> {
                 return Ok(());
             }
         }
-        let mut cursor = self.table.cursor(range);
+        let mut cursor = self.table.cursor(range).pausing();
         cursor.split_edges(gather)?;
         let arm = |bits, size| arm_written(is_by_dirty(flags, size), bits);
         if self.memory.swaps() {
@@ -109,7 +112,10 @@ impl<M: Machine> Core<M> {
             }
             edit
         };
-        self.table.cursor(range).edit_run(range.end, rule, gather);
+        self.table
+            .cursor(range)
+            .pausing()
+            .edit_run(range.end, rule, gather);
     }
 
     /// Takes the protection of the part `range` of an area away; writing is granted at once where the rule allows it.
@@ -123,7 +129,7 @@ impl<M: Machine> Core<M> {
         self.table.cursor(range).split_edges(gather)?;
         // The markers first: what inherited the protection from one meanwhile is found by the second pass.
         self.table.cursor(range).unmark(Marks::UFFD_WP);
-        let mut cursor = self.table.cursor(range);
+        let mut cursor = self.table.cursor(range).pausing();
         let rule = |bits| unprotect(grant, bits);
         let mut made_writable = 0;
         if self.memory.swaps() {

@@ -2,6 +2,7 @@
 
 use alloc::vec::Vec;
 
+use memwright_table::sync::pause_point;
 use memwright_table::{OutOfMemory, TryPush};
 
 use super::area::Area;
@@ -73,8 +74,25 @@ impl<B> AreaBin<B> {
         self.used += 1;
     }
 
+    /// Drops the areas taken out. Between chunks the thread may give way.
+    fn empty(&mut self) {
+        self.near = [const { None }; AreaBin::<()>::NEAR];
+        for chunk in &mut self.far {
+            drop(core::mem::take(chunk));
+            pause_point();
+        }
+    }
+
     #[cfg(test)]
     pub(crate) fn held(&self) -> usize {
         self.near.iter().flatten().count() + self.far.iter().map(Vec::len).sum::<usize>()
+    }
+}
+
+impl<B> Drop for AreaBin<B> {
+    fn drop(&mut self) {
+        if !self.far.is_empty() {
+            self.empty();
+        }
     }
 }

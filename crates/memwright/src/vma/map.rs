@@ -6,6 +6,7 @@
 
 use alloc::vec::Vec;
 
+use memwright_table::sync::pause_point;
 use memwright_table::{OutOfMemory, Page, PageRange, TryPush};
 
 use super::area::{Area, AreaFlags, Backed};
@@ -44,6 +45,16 @@ pub(crate) struct AreaMap<B> {
     count: usize,
     splits: u64,
     merges: u64,
+}
+
+impl<B> Drop for AreaMap<B> {
+    /// Drops the areas. Between chunks the thread may give way.
+    fn drop(&mut self) {
+        for chunk in self.chunks.drain(..).skip(1) {
+            drop(chunk);
+            pause_point();
+        }
+    }
 }
 
 impl<B: Backed> AreaMap<B> {

@@ -1,0 +1,86 @@
+//! How long this kernel runs at most between two scheduling points.
+//!
+//! The kernel is not preemptible. A stretch begins where a CPU enters the kernel from user mode, or at a
+//! scheduling point: a change of threads, or a look whether another thread should run. It ends at the next
+//! scheduling point or with the return to user mode. Time in which the CPU is halted or the clock stands
+//! still is no part of it.
+//!
+//! The start of the stretch under way is [`PerCpu::changed`]. Returns to user mode do not measure: they
+//! compare their time with [`PerCpu::look_at`], before which no stretch can have become the longest, and
+//! only from then on take the way through [`look`].
+
+use core::sync::atomic::Ordering;
+
+use memwright_linux::host::Stretch;
+
+use crate::percpu::{self, PerCpu};
+use crate::{arch, clock, heap};
+
+/// In [`PerCpu::longest_call`]: no system call is known.
+const NO_CALL: u64 = u64::MAX;
+
+/// Ticks between two looks at least: where all stretches are short, a look must not cost more than they do.
+const LEAST: u64 = 20_000;
+
+/// Ends the stretch under way and begins the next: this CPU is at a scheduling point.
+#[inline(always)]
+pub fn end(cpu: &PerCpu) {
+    end_in(cpu, NO_CALL);
+}
+
+#[inline(always)]
+fn end_in(cpu: &PerCpu, call: u64) {
+    let now = arch::ticks();
+    let length = now.wrapping_sub(cpu.changed.load(Ordering::Relaxed));
+    cpu.changed.store(now, Ordering::Relaxed);
+    if length > cpu.longest.load(Ordering::Relaxed) {
+        note(cpu, length, call);
+    }
+}
+
+#[cold]
+fn note(cpu: &PerCpu, length: u64, call: u64) {
+    cpu.longest.store(length, Ordering::Relaxed);
+    cpu.longest_call.store(call, Ordering::Relaxed);
+}
+
+/// Takes `ticks` in which the CPU ran nothing out of the stretch under way.
+#[inline(always)]
+pub fn leave_out(cpu: &PerCpu, ticks: u64) {
+    percpu::add(&cpu.changed, ticks);
+}
+
+/// What a return to user mode does from [`PerCpu::look_at`] on: it measures the stretch, and makes the heap
+/// grow if this CPU found it low. `call` is the number of the system call that ends, or `u64::MAX`.
+#[cold]
+pub fn look(cpu: &PerCpu, call: u64) {
+    end_in(cpu, call);
+    let wait = cpu.longest.load(Ordering::Relaxed).max(LEAST);
+    let now = cpu.changed.load(Ordering::Relaxed);
+    cpu.look_at.store(now + wait, Ordering::Relaxed);
+    heap::top_up();
+}
+
+/// The longest stretch of all CPUs.
+pub fn longest() -> Stretch {
+    let cpus = (0..percpu::count()).filter_map(percpu::of);
+    let longest = cpus.max_by_key(|cpu| cpu.longest.load(Ordering::Relaxed));
+    longest.map_or_else(Stretch::default, |cpu| {
+        let call = cpu.longest_call.load(Ordering::Relaxed);
+        Stretch {
+            instructions: clock::nanoseconds(cpu.longest.load(Ordering::Relaxed)),
+            call: (call < NO_CALL).then_some(call),
+        }
+    })
+}
+
+/// Forgets the stretches of all CPUs so far: the program begins.
+pub fn forget() {
+    for cpu in (0..percpu::count()).filter_map(percpu::of) {
+        cpu.longest.store(0, Ordering::Relaxed);
+        cpu.look_at.store(0, Ordering::Relaxed);
+    }
+    percpu::current()
+        .changed
+        .store(arch::ticks(), Ordering::Relaxed);
+}

@@ -1,0 +1,76 @@
+//! Scheduling points in the midst of long operations, and waits for locks that sleep.
+
+use super::{Scheduler, place::slice_is_over};
+use crate::kernel::Kernel;
+use core::sync::atomic::Ordering;
+use memwright_table::sync::GaveWay;
+
+impl Scheduler {
+    /// Whether the thread that runs on this CPU should give way: others are ready, and its slice is over.
+    /// Threads whose deadlines have passed become ready first, as after a tick.
+    pub(crate) fn pause_due(&self, kernel: &Kernel) -> bool {
+        let cpu = self.cpu(kernel);
+        let now = kernel.host.now();
+        if now >= cpu.armed.load(Ordering::Relaxed) {
+            self.wake_due(kernel);
+            if !self.is_alone() {
+                self.look_around(kernel, now);
+            }
+        }
+        let waiting = cpu.waiting.load(Ordering::SeqCst);
+        slice_is_over(now, cpu.slice_end.load(Ordering::Relaxed), waiting)
+    }
+
+    /// Lets the threads run first that are ready on this CPU. `waits`: the calling one waits for a lock that
+    /// one of them may hold.
+    pub(crate) fn give_way(&self, kernel: &Kernel, waits: bool) -> GaveWay {
+        let cpu = self.cpu(kernel);
+        let waiting = cpu.waiting.load(Ordering::SeqCst);
+        let Some(thread) = self.current(kernel).filter(|_| waiting > 0) else {
+            return GaveWay::ToNobody;
+        };
+        let gave = gave_way(waiting, cpu.lock_waiters.load(Ordering::Relaxed));
+        thread.usage.involuntary.fetch_add(1, Ordering::Relaxed);
+        // Only this CPU changes the number: the thread goes on here.
+        let count = |by: isize| {
+            let waiters = cpu.lock_waiters.load(Ordering::Relaxed);
+            let waiters = waiters.wrapping_add_signed(if waits { by } else { 0 });
+            cpu.lock_waiters.store(waiters, Ordering::Relaxed);
+        };
+        count(1);
+        thread.paused.store(true, Ordering::Relaxed);
+        self.yield_now(kernel, &thread);
+        thread.paused.store(false, Ordering::Relaxed);
+        count(-1);
+        gave
+    }
+}
+
+/// To whom a thread gives way where `waiting` threads are ready, of which so many wait for locks.
+fn gave_way(waiting: usize, lock_waiters: usize) -> GaveWay {
+    if waiting == 0 {
+        GaveWay::ToNobody
+    } else if waiting <= lock_waiters {
+        GaveWay::ToWaiters
+    } else {
+        GaveWay::ToOthers
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{GaveWay, gave_way};
+
+    #[test]
+    fn who_waits_too_cannot_go_on() {
+        for (waiting, lock_waiters, expected) in [
+            (0, 0, GaveWay::ToNobody),
+            (1, 0, GaveWay::ToOthers),
+            (1, 1, GaveWay::ToWaiters),
+            (3, 2, GaveWay::ToOthers),
+            (3, 3, GaveWay::ToWaiters),
+        ] {
+            assert_eq!(gave_way(waiting, lock_waiters), expected);
+        }
+    }
+}

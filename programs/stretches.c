@@ -1,0 +1,416 @@
+// Long operations: each is large enough that it takes many scheduling points for no stretch of the kernel
+// to become long. Named on the command line, one runs alone; without a name, all do.
+#define _GNU_SOURCE
+#include "check.h"
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/sendfile.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define MIB (1UL << 20)
+
+static char *map(size_t size, int rights, int flags) {
+	char *at = mmap(NULL, size, rights, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | flags, -1, 0);
+	CHECK(at != MAP_FAILED);
+	return at;
+}
+
+// So many areas of a page each, alternately readable and writable, with every page touched if so wished.
+static char *areas(int count, int touched) {
+	char *at = map(count * PAGE, PROT_READ | PROT_WRITE, 0);
+	if (touched)
+		memset(at, 1, count * PAGE);
+	for (int i = 0; i < count; i += 2)
+		CHECK(mprotect(at + i * PAGE, PAGE, PROT_READ) == 0);
+	return at;
+}
+
+// Memory with every page touched.
+static char *touched(size_t size) {
+	char *at = map(size, PROT_READ | PROT_WRITE, 0);
+	for (size_t i = 0; i < size; i += PAGE)
+		at[i] = 1;
+	return at;
+}
+
+// Memory of which one page in each table is touched.
+static char *sparse(size_t tables) {
+	char *at = map(tables * 2 * MIB, PROT_READ | PROT_WRITE, 0);
+	CHECK(madvise(at, tables * 2 * MIB, MADV_NOHUGEPAGE) == 0);
+	for (size_t i = 0; i < tables; i++)
+		at[i * 2 * MIB] = 1;
+	return at;
+}
+
+#define AREAS 30000
+#define LARGE (128 * MIB)
+
+static void munmap_areas(void) {
+	char *at = areas(AREAS, 0);
+	CHECK(munmap(at, AREAS * PAGE) == 0);
+}
+
+static void munmap_touched_areas(void) {
+	char *at = areas(AREAS, 1);
+	CHECK(munmap(at, AREAS * PAGE) == 0);
+}
+
+static void munmap_large(void) { CHECK(munmap(touched(LARGE), LARGE) == 0); }
+
+static void munmap_sparse(void) { CHECK(munmap(sparse(8192), 8192 * 2 * MIB) == 0); }
+
+static void munmap_file_areas(void) {
+	int file = memfd_create("file", 0);
+	CHECK(ftruncate(file, 2 * PAGE) == 0);
+	char *at = map(AREAS * PAGE, PROT_NONE, 0);
+	for (int i = 0; i < AREAS; i++)
+		CHECK(mmap(at + i * PAGE, PAGE, PROT_READ, MAP_SHARED | MAP_FIXED, file, 0) != MAP_FAILED);
+	CHECK(munmap(at, AREAS * PAGE) == 0);
+	close(file);
+}
+
+static void mprotect_areas(void) {
+	char *at = areas(AREAS, 1);
+	CHECK(mprotect(at, AREAS * PAGE, PROT_NONE) == 0);
+	CHECK(mprotect(at, AREAS * PAGE, PROT_READ | PROT_WRITE) == 0);
+}
+
+static void mprotect_large(void) {
+	char *at = touched(LARGE);
+	CHECK(mprotect(at, LARGE, PROT_READ) == 0);
+	CHECK(mprotect(at, LARGE, PROT_READ | PROT_WRITE) == 0);
+}
+
+static void madvise_areas(void) {
+	char *at = areas(AREAS, 1);
+	CHECK(madvise(at, AREAS * PAGE, MADV_DONTFORK) == 0);
+	CHECK(madvise(at, AREAS * PAGE, MADV_DOFORK) == 0);
+	CHECK(madvise(at, AREAS * PAGE, MADV_DONTNEED) == 0);
+}
+
+static void madvise_large(void) {
+	int advice[] = {MADV_COLD, MADV_PAGEOUT, MADV_FREE, MADV_DONTNEED, MADV_POPULATE_READ, MADV_POPULATE_WRITE,
+					102 /* MADV_GUARD_INSTALL */, 103 /* MADV_GUARD_REMOVE */};
+	char *at = touched(LARGE);
+	for (size_t i = 0; i < sizeof advice / sizeof *advice; i++)
+		CHECK(madvise(at, LARGE, advice[i]) == 0);
+}
+
+static void populate(void) {
+	char *at = map(LARGE, PROT_READ | PROT_WRITE, MAP_POPULATE);
+	CHECK(at[LARGE - 1] == 0);
+}
+
+static void locking(void) {
+	struct rlimit unlimited = {RLIM_INFINITY, RLIM_INFINITY};
+	CHECK(setrlimit(RLIMIT_MEMLOCK, &unlimited) == 0);
+	char *at = map(LARGE, PROT_READ | PROT_WRITE, 0);
+	CHECK(mlock(at, LARGE) == 0);
+	CHECK(munlock(at, LARGE) == 0);
+	char *many = areas(AREAS, 0);
+	CHECK(mlock(many, AREAS * PAGE) == 0);
+	CHECK(mlockall(MCL_CURRENT) == 0);
+	CHECK(munlockall() == 0);
+}
+
+static void forking(void) {
+	touched(LARGE);
+	areas(AREAS, 1);
+	pid_t child = fork();
+	CHECK(child >= 0);
+	if (child == 0)
+		_exit(0);
+	CHECK(waitpid(child, NULL, 0) == child);
+}
+
+static void executing(void) {
+	touched(LARGE);
+	areas(AREAS, 1);
+	pid_t child = fork();
+	CHECK(child >= 0);
+	if (child == 0) {
+		execl("/proc/self/exe", "stretches", "nothing", NULL);
+		_exit(1);
+	}
+	int status;
+	CHECK(waitpid(child, &status, 0) == child && status == 0);
+}
+
+static void large_arguments(void) {
+	struct rlimit stack = {64 * MIB, 64 * MIB};
+	CHECK(setrlimit(RLIMIT_STACK, &stack) == 0);
+	char *word = malloc(100001);
+	memset(word, 'x', 100000);
+	word[100000] = 0;
+	char *arguments[52] = {"stretches", "nothing"};
+	for (int i = 2; i < 51; i++)
+		arguments[i] = word;
+	pid_t child = fork();
+	CHECK(child >= 0);
+	if (child == 0) {
+		execv("/proc/self/exe", arguments);
+		_exit(1);
+	}
+	int status;
+	CHECK(waitpid(child, &status, 0) == child && status == 0);
+}
+
+static void moving(void) {
+	char *at = touched(LARGE);
+	char *there = map(2 * LARGE, PROT_NONE, 0);
+	there = mremap(at, LARGE, LARGE, MREMAP_MAYMOVE | MREMAP_FIXED, there + PAGE);
+	CHECK(there != MAP_FAILED && there[LARGE - PAGE] == 1);
+	CHECK(mremap(there, LARGE, PAGE, 0) == there);
+}
+
+static void looking(void) {
+	char *at = touched(LARGE);
+	unsigned char *resident = malloc(LARGE / PAGE);
+	CHECK(mincore(at, LARGE, resident) == 0 && resident[LARGE / PAGE - 1] & 1);
+	int pagemap = open("/proc/self/pagemap", O_RDONLY);
+	CHECK(pagemap >= 0);
+	uint64_t *words = malloc(LARGE / PAGE * 8);
+	CHECK(pread(pagemap, words, LARGE / PAGE * 8, (uintptr_t)at / PAGE * 8) == (ssize_t)(LARGE / PAGE * 8));
+	close(pagemap);
+	int clear = open("/proc/self/clear_refs", O_WRONLY);
+	CHECK(clear >= 0 && write(clear, "1", 1) == 1 && write(clear, "4", 1) == 1);
+	close(clear);
+	CHECK(msync(at, LARGE, MS_SYNC) == 0);
+}
+
+static void showing(void) {
+	areas(AREAS, 1);
+	touched(LARGE);
+	const char *names[] = {"/proc/self/maps", "/proc/self/smaps", "/proc/self/smaps_rollup", "/proc/self/status",
+						   "/proc/self/numa_maps"};
+	char *buffer = malloc(MIB);
+	for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+		int file = open(names[i], O_RDONLY);
+		if (file < 0)
+			continue;
+		while (read(file, buffer, MIB) > 0)
+			;
+		close(file);
+	}
+}
+
+static void files(void) {
+	int file = memfd_create("file", 0);
+	char *buffer = map(64 * MIB, PROT_READ | PROT_WRITE, 0);
+	memset(buffer, 3, 64 * MIB);
+	CHECK(write(file, buffer, 64 * MIB) == 64 * (ssize_t)MIB);
+	CHECK(pread(file, buffer, 64 * MIB, 0) == 64 * (ssize_t)MIB);
+	struct iovec parts[2] = {{buffer, 32 * MIB}, {buffer + 32 * MIB, 32 * MIB}};
+	CHECK(pwritev(file, parts, 2, 0) == 64 * (ssize_t)MIB);
+	int other = memfd_create("other", 0);
+	off_t from = 0;
+	ssize_t sent = 0, part;
+	while ((part = sendfile(other, file, &from, 64 * MIB)) > 0)
+		sent += part;
+	CHECK(sent == 64 * (ssize_t)MIB);
+	CHECK(lseek(file, 0, SEEK_HOLE) == 64 * (off_t)MIB);
+	char *shown = mmap(NULL, 64 * MIB, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, file, 0);
+	CHECK(shown != MAP_FAILED);
+	for (size_t i = 0; i < 64 * MIB; i += PAGE)
+		shown[i]++;
+	CHECK(msync(shown, 64 * MIB, MS_SYNC) == 0);
+	CHECK(fallocate(file, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, 16 * MIB) == 0);
+	CHECK(ftruncate(file, 0) == 0);
+	CHECK(fallocate(file, 0, 0, 64 * MIB) == 0);
+	close(file);
+	close(other);
+}
+
+static void remote(void) {
+	char *from = touched(LARGE / 2), *to = map(LARGE / 2, PROT_READ | PROT_WRITE, 0);
+	struct iovec here = {to, LARGE / 2}, there = {from, LARGE / 2};
+	CHECK(process_vm_readv(getpid(), &here, 1, &there, 1, 0) == LARGE / 2);
+	CHECK(process_vm_writev(getpid(), &here, 1, &there, 1, 0) == LARGE / 2);
+}
+
+static void descriptors(void) {
+	struct rlimit limit;
+	CHECK(getrlimit(RLIMIT_NOFILE, &limit) == 0);
+	limit.rlim_cur = limit.rlim_max;
+	CHECK(setrlimit(RLIMIT_NOFILE, &limit) == 0);
+	rlim_t count = limit.rlim_max < 60000 ? limit.rlim_max : 60000;
+	int event = eventfd(0, 0), first = -1, last = -1;
+	for (rlim_t i = 10; i < count; i++) {
+		last = dup(event);
+		CHECK(last >= 0);
+		if (first < 0)
+			first = last;
+	}
+	struct pollfd *polled = calloc(count, sizeof *polled);
+	for (rlim_t i = 0; i < count; i++)
+		polled[i] = (struct pollfd){.fd = event, .events = POLLIN};
+	CHECK(poll(polled, count, 0) == 0);
+	pid_t child = fork();
+	CHECK(child >= 0);
+	if (child == 0)
+		_exit(0);
+	CHECK(waitpid(child, NULL, 0) == child);
+	CHECK(syscall(SYS_close_range, first, last, 0) == 0);
+}
+
+static void epoll_items(void) {
+	struct rlimit limit = {30000, 30000};
+	setrlimit(RLIMIT_NOFILE, &limit);
+	int poller = epoll_create1(0);
+	struct epoll_event event = {.events = EPOLLIN};
+	int made = 0, file;
+	while (made < 20000 && (file = eventfd(1, 0)) >= 0) {
+		CHECK(epoll_ctl(poller, EPOLL_CTL_ADD, file, &event) == 0);
+		made++;
+	}
+	struct epoll_event *ready = calloc(made, sizeof *ready);
+	CHECK(epoll_wait(poller, ready, made, 0) == made);
+	close(poller);
+}
+
+static void processes(void) {
+	enum { COUNT = 1000 };
+	static pid_t children[COUNT];
+	CHECK(setpgid(0, 0) == 0);
+	for (int i = 0; i < COUNT; i++) {
+		children[i] = fork();
+		CHECK(children[i] >= 0);
+		if (children[i] == 0) {
+			pause();
+			_exit(0);
+		}
+	}
+	signal(SIGTERM, SIG_IGN);
+	kill(0, SIGTERM);
+	for (int i = 0; i < COUNT; i++)
+		kill(children[i], SIGKILL);
+	for (int i = 0; i < COUNT; i++)
+		CHECK(waitpid(-1, NULL, 0) > 0);
+}
+
+static void folders(void) {
+	char name[64];
+	CHECK(mkdir("/tmp/many", 0700) == 0 || errno == EEXIST);
+	for (int i = 0; i < 20000; i++) {
+		snprintf(name, sizeof name, "/tmp/many/%d", i);
+		int file = open(name, O_CREAT | O_RDWR, 0600);
+		CHECK(file >= 0);
+		close(file);
+	}
+	int folder = open("/tmp/many", O_RDONLY | O_DIRECTORY);
+	static char entries[4 << 20];
+	while (syscall(SYS_getdents64, folder, entries, sizeof entries) > 0)
+		;
+	close(folder);
+	for (int i = 0; i < 20000; i++) {
+		snprintf(name, sizeof name, "/tmp/many/%d", i);
+		CHECK(unlink(name) == 0);
+	}
+	CHECK(rmdir("/tmp/many") == 0);
+}
+
+static void pool(void) {
+	FILE *count = fopen("/proc/sys/vm/nr_hugepages", "w");
+	if (!count)
+		return;
+	fprintf(count, "40");
+	fclose(count);
+	char *at = mmap(NULL, 80 * MIB, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_HUGETLB, -1, 0);
+	if (at == MAP_FAILED)
+		return;
+	CHECK(madvise(at, 80 * MIB, MADV_POPULATE_WRITE) == 0);
+	pid_t child = fork();
+	CHECK(child >= 0);
+	if (child == 0) {
+		_exit(0);
+	}
+	CHECK(waitpid(child, NULL, 0) == child);
+	CHECK(mprotect(at, 80 * MIB, PROT_READ) == 0);
+	CHECK(munmap(at, 80 * MIB) == 0);
+}
+
+static void merging(void) {
+	char *at = map(32 * MIB, PROT_READ | PROT_WRITE, 0);
+	memset(at, 7, 32 * MIB);
+	CHECK(madvise(at, 32 * MIB, MADV_MERGEABLE) == 0);
+	int run = open("/sys/kernel/mm/ksm/run", O_WRONLY);
+	if (run < 0)
+		return;
+	CHECK(write(run, "1", 1) == 1);
+	usleep(200000);
+	CHECK(write(run, "2", 1) == 1);
+	CHECK(write(run, "0", 1) == 1);
+	close(run);
+	CHECK(madvise(at, 32 * MIB, MADV_UNMERGEABLE) == 0);
+}
+
+static void nothing(void) {}
+
+static const struct {
+	const char *name;
+	void (*run)(void);
+} OPERATIONS[] = {
+	{"munmap_areas", munmap_areas},
+	{"munmap_touched_areas", munmap_touched_areas},
+	{"munmap_large", munmap_large},
+	{"munmap_sparse", munmap_sparse},
+	{"munmap_file_areas", munmap_file_areas},
+	{"mprotect_areas", mprotect_areas},
+	{"mprotect_large", mprotect_large},
+	{"madvise_areas", madvise_areas},
+	{"madvise_large", madvise_large},
+	{"populate", populate},
+	{"locking", locking},
+	{"forking", forking},
+	{"executing", executing},
+	{"large_arguments", large_arguments},
+	{"moving", moving},
+	{"looking", looking},
+	{"showing", showing},
+	{"files", files},
+	{"remote", remote},
+	{"descriptors", descriptors},
+	{"epoll_items", epoll_items},
+	{"processes", processes},
+	{"folders", folders},
+	{"pool", pool},
+	{"merging", merging},
+	{"nothing", nothing},
+};
+
+int main(int count, char **arguments) {
+	for (size_t i = 0; i < sizeof OPERATIONS / sizeof *OPERATIONS; i++) {
+		if (count > 1 && strcmp(arguments[1], OPERATIONS[i].name))
+			continue;
+		// In a process of its own, whose end is a long operation too.
+		pid_t child = fork();
+		CHECK(child >= 0);
+		if (child == 0) {
+			checks_failed = 0;
+			OPERATIONS[i].run();
+			end_child();
+		}
+		int status;
+		CHECK(waitpid(child, &status, 0) == child);
+		if (!CHECK_EQ(status, 0))
+			printf("%s failed\n", OPERATIONS[i].name);
+	}
+	return checked("stretches");
+}
