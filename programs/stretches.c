@@ -4,7 +4,9 @@
 #include "check.h"
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/userfaultfd.h>
 #include <poll.h>
+#include <pthread.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdint.h>
@@ -25,6 +27,14 @@
 #include <unistd.h>
 
 #define MIB (1UL << 20)
+
+/* Not in every C library's headers; include/uapi/linux/userfaultfd.h. */
+#ifndef UFFD_FEATURE_WP_UNPOPULATED
+#define UFFD_FEATURE_WP_UNPOPULATED (1 << 13)
+#endif
+#ifndef UFFD_FEATURE_WP_ASYNC
+#define UFFD_FEATURE_WP_ASYNC (1 << 15)
+#endif
 
 static char *map(size_t size, int rights, int flags) {
 	char *at = mmap(NULL, size, rights, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | flags, -1, 0);
@@ -361,6 +371,66 @@ static void merging(void) {
 	CHECK(madvise(at, 32 * MIB, MADV_UNMERGEABLE) == 0);
 }
 
+// More than the machine's memory goes out and comes back.
+static void swapping(void)
+{
+	size_t size = 3 * LARGE / 2;
+	char *at = touched(size);
+	CHECK(madvise(at, size, MADV_PAGEOUT) == 0);
+	for (size_t i = 0; i < size; i += PAGE)
+		at[i]++;
+	CHECK(madvise(at, size, MADV_PAGEOUT) == 0);
+	CHECK(madvise(at, size, MADV_WILLNEED) == 0);
+	CHECK(munmap(at, size) == 0);
+}
+
+// Threads of a group, and signals to all of them.
+static void *sleeper(void *unused)
+{
+	(void)unused;
+	pause();
+	return NULL;
+}
+
+static void threads(void)
+{
+	for (int i = 0; i < 500; i++) {
+		pthread_t thread;
+		pthread_attr_t small;
+		pthread_attr_init(&small);
+		pthread_attr_setstacksize(&small, 16384);
+		CHECK(pthread_create(&thread, &small, sleeper, NULL) == 0);
+	}
+	pid_t child = fork();
+	CHECK(child >= 0);
+	if (child == 0)
+		_exit(0);
+	CHECK(waitpid(child, NULL, 0) == child);
+}
+
+// Protection by a watcher, of memory that is there and that is not, and scans for what was written.
+static void watching(void)
+{
+	int watcher = syscall(SYS_userfaultfd, O_CLOEXEC | 1 /* UFFD_USER_MODE_ONLY */);
+	if (!CHECK(watcher >= 0))
+		return;
+	struct uffdio_api api = {.api = UFFD_API,
+				 .features = UFFD_FEATURE_WP_UNPOPULATED | UFFD_FEATURE_WP_ASYNC};
+	CHECK(ioctl(watcher, UFFDIO_API, &api) == 0);
+	char *at = map(2 * LARGE, PROT_READ | PROT_WRITE, 0);
+	memset(at, 1, LARGE);
+	struct uffdio_register all = {.range = {(uintptr_t)at, 2 * LARGE}, .mode = UFFDIO_REGISTER_MODE_WP};
+	CHECK(ioctl(watcher, UFFDIO_REGISTER, &all) == 0);
+	struct uffdio_writeprotect protect = {.range = all.range, .mode = UFFDIO_WRITEPROTECT_MODE_WP};
+	CHECK(ioctl(watcher, UFFDIO_WRITEPROTECT, &protect) == 0);
+	for (size_t i = 0; i < 2 * LARGE; i += 2 * PAGE)
+		at[i] = 2;
+	protect.mode = 0;
+	CHECK(ioctl(watcher, UFFDIO_WRITEPROTECT, &protect) == 0);
+	CHECK(ioctl(watcher, UFFDIO_UNREGISTER, &all.range) == 0);
+	close(watcher);
+}
+
 static void nothing(void) {}
 
 static const struct {
@@ -392,11 +462,16 @@ static const struct {
 	{"folders", folders},
 	{"pool", pool},
 	{"merging", merging},
+	{"swapping", swapping},
+	{"threads", threads},
+	{"watching", watching},
 	{"nothing", nothing},
 };
 
 int main(int count, char **arguments) {
 	for (size_t i = 0; i < sizeof OPERATIONS / sizeof *OPERATIONS; i++) {
+		if (count > 1 && !strcmp(arguments[1], "list"))
+			puts(OPERATIONS[i].name);
 		if (count > 1 && strcmp(arguments[1], OPERATIONS[i].name))
 			continue;
 		// In a process of its own, whose end is a long operation too.
@@ -412,5 +487,5 @@ int main(int count, char **arguments) {
 		if (!CHECK_EQ(status, 0))
 			printf("%s failed\n", OPERATIONS[i].name);
 	}
-	return checked("stretches");
+	return count > 1 && !strcmp(arguments[1], "list") ? 0 : checked("stretches");
 }

@@ -164,6 +164,10 @@ pub(crate) fn finish(kernel: &'static Kernel, before: &Baseline) -> ! {
         kernel.memory.set_lock_statistics(false);
     }
     let mut text = lines(kernel);
+    let stretch = host.longest_stretch();
+    if stretch.is_critical() {
+        kernel.log(&format!("{stretch}"));
+    }
     let ended = kernel.ended.lock().take();
     let (outcome, message, killed) = match ended {
         Some(ended) => (ended.outcome, ended.text, ended.killed),

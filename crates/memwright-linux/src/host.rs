@@ -59,6 +59,30 @@ pub struct Stretch {
     pub call: Option<u64>,
 }
 
+impl fmt::Display for Stretch {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { instructions, call } = self;
+        write!(
+            out,
+            "longest stretch: {instructions} instructions without a scheduling point"
+        )?;
+        match call.and_then(table::find) {
+            Some(call) => write!(out, ", in {}", call.name),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Stretch {
+    /// Whether a thread that became ready had to wait for longer than the kernel promises. Checked builds do
+    /// many times the work.
+    #[must_use]
+    pub const fn is_critical(&self) -> bool {
+        const BOUND: u64 = 2_000_000;
+        self.instructions > BOUND && !cfg!(debug_assertions)
+    }
+}
+
 /// Why user mode was left.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Trap {

@@ -1,6 +1,8 @@
 //! Locks, through the one layer that a scheduler can own in tests.
 
-pub use memwright_table::sync::{Lock, LockGuard, Rank, assert_none_held, relax};
+pub use memwright_table::sync::{
+    Lock, LockGuard, PausePoints, Rank, assert_none_held, pause_point, relax,
+};
 
 use alloc::vec::Vec;
 use memwright_table::OutOfMemory;

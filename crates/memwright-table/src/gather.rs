@@ -31,8 +31,9 @@ use crate::table::{CpuShare, Table};
 /// The most pages that are invalidated one by one.
 pub const PAGES_AT_A_TIME: u64 = 33;
 
-/// The most frames a gather holds back; when there are more it flushes early.
-const MOST_HELD: u32 = 8192;
+/// The most frames a gather holds back; when there are more it flushes early. Giving them up is one stretch without a
+/// scheduling point.
+const MOST_HELD: u32 = 4096;
 
 /// Room for frames that another gather holds at the same time.
 const SHARED_HELD: usize = 16;

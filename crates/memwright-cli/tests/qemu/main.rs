@@ -28,6 +28,7 @@ mod scale;
 mod sequences;
 mod shared;
 mod stress;
+mod stretches;
 mod tier;
 mod versions;
 
@@ -42,6 +43,7 @@ fn main() {
     trials.extend(programs::trials());
     trials.extend(cpus::trials());
     trials.extend(crowd::trials());
+    trials.extend(stretches::trials());
     trials.extend(rounds::trials());
     trials.extend(scale::trials());
     trials.extend(bench::trials());

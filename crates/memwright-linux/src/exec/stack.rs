@@ -4,6 +4,7 @@ use super::Strings;
 use crate::{
     errno::Errno,
     process::{Credentials, ImageAddresses},
+    sync::pause_point,
 };
 use alloc::vec::Vec;
 use linux_raw_sys::auxvec as at;
@@ -224,6 +225,7 @@ impl<F: FnMut(u64, &[u8]) -> Result<(), Errno>> Writer<F> {
 
     fn flush(&mut self) -> Result<(), Errno> {
         (self.store)(self.address, &self.waiting)?;
+        pause_point();
         self.address += self.waiting.len() as u64;
         self.waiting.clear();
         Ok(())

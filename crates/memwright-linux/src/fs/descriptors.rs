@@ -199,10 +199,19 @@ impl<F> Descriptors<F> {
         Some((i32::try_from(number).ok()?, &slot.file))
     }
 
+    /// Frees the lowest open descriptor from `from` on, and returns its number too.
+    pub fn take_open(&mut self, from: usize) -> Option<(usize, F)> {
+        self.take_where(from, |_| true)
+    }
+
     /// Frees the lowest descriptor from `from` on that `execve` closes, and returns its number too.
     pub fn take_close_on_exec(&mut self, from: usize) -> Option<(usize, F)> {
-        let closes = |slot: &Option<Slot<F>>| slot.as_ref().is_some_and(|slot| slot.close_on_exec);
-        let (number, _) = self.slots_from(from).find(|(_, slot)| closes(slot))?;
+        self.take_where(from, |slot| slot.close_on_exec)
+    }
+
+    fn take_where(&mut self, from: usize, wanted: impl Fn(&Slot<F>) -> bool) -> Option<(usize, F)> {
+        let wanted = |slot: &Option<Slot<F>>| slot.as_ref().is_some_and(&wanted);
+        let (number, _) = self.slots_from(from).find(|(_, slot)| wanted(slot))?;
         let file = self.remove(i32::try_from(number).ok()?)?;
         Some((number, file))
     }

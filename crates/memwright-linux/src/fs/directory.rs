@@ -7,8 +7,11 @@ use super::{
     open_file::{File, OpenFile},
     seek::{Whence, sought},
 };
-use crate::{context::Context, errno::Errno};
+use crate::{context::Context, errno::Errno, sync::PausePoints};
 use alloc::vec::Vec;
+
+/// Entries between two scheduling points.
+const ENTRIES: u32 = 64;
 
 /// The operations of an open directory.
 pub struct DirectoryFile;
@@ -67,7 +70,9 @@ impl File for DirectoryFile {
                 if entries.lock().is_dead() {
                     return Err(Errno::ENOENT);
                 }
+                let mut points = PausePoints::every(ENTRIES);
                 loop {
+                    points.round();
                     // One at a time: what takes the entry may wait.
                     let next = entries
                         .lock()

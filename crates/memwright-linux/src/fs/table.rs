@@ -5,9 +5,12 @@ use crate::{
     errno::Errno,
     kernel::Kernel,
     process::Process,
-    sync::{Lock, Rank},
+    sync::{Lock, PausePoints, Rank},
 };
 use alloc::sync::Arc;
+
+/// Files that are closed between two scheduling points.
+const CLOSES: u32 = 32;
 
 /// Descriptors of one process, or of several that share them.
 pub struct FileTable {
@@ -121,7 +124,9 @@ impl FileTable {
     /// Closes every descriptor between `first` and `last`.
     pub fn close_range(&self, kernel: &Kernel, process: u32, first: u32, last: u32) {
         let mut from = first as usize;
+        let mut points = PausePoints::every(CLOSES);
         loop {
+            points.round();
             let next = self
                 .slots
                 .lock()
@@ -152,7 +157,9 @@ impl FileTable {
     /// Closes what `execve` closes.
     pub fn close_for_exec(&self, kernel: &Kernel, process: u32) {
         let mut from = 0;
+        let mut points = PausePoints::every(CLOSES);
         loop {
+            points.round();
             let taken = self.slots.lock().take_close_on_exec(from);
             let Some((number, open)) = taken else {
                 return;
@@ -165,10 +172,21 @@ impl FileTable {
     /// Gives the table up for a process that ends: its record locks go, and with the last process
     /// that shares the table its descriptors.
     pub fn release(self: Arc<Self>, kernel: &Kernel, process: &Process) {
+        let mut points = PausePoints::every(CLOSES);
         let mut from = 0;
         while let Some((descriptor, open)) = self.next_open(from) {
             release_locks(kernel, process.id, &open);
             from = descriptor as usize + 1;
+            points.round();
+        }
+        let Some(mut last) = Arc::into_inner(self) else {
+            return;
+        };
+        let mut from = 0;
+        while let Some((descriptor, open)) = last.slots.get_mut().take_open(from) {
+            drop(open);
+            from = descriptor + 1;
+            points.round();
         }
     }
 

@@ -433,10 +433,21 @@ impl<M: Machine> Pages<M> {
     /// Drops every page from `first` to before `end`; returns how many.
     pub fn remove_range(&mut self, first: u64, end: u64) -> u64 {
         let before = self.count;
+        let rest = self.remove_some(first, end, u64::MAX);
+        debug_assert_eq!(rest, None);
+        before - self.count
+    }
+
+    /// Drops pages from `first` to before `end`, up to `most` or a folio's more. Returns where there are more.
+    pub fn remove_some(&mut self, first: u64, end: u64, most: u64) -> Option<u64> {
+        let before = self.count;
         let mut next = self.next(first);
         while let Some((index, _)) = next {
             if index >= end {
-                break;
+                return None;
+            }
+            if before - self.count >= most {
+                return Some(index);
             }
             let mut after = index + 1;
             if index % SLOTS == 0 && end - index >= SLOTS && self.folio(index).is_some() {
@@ -449,7 +460,7 @@ impl<M: Machine> Pages<M> {
             }
             next = self.next(after);
         }
-        before - self.count
+        None
     }
 
     /// Gives up what the store has of a page that it has no more.

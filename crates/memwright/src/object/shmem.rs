@@ -8,6 +8,7 @@ use core::fmt;
 use core::sync::atomic::Ordering;
 
 use memwright_table::mistake::{Mistake, planted};
+use memwright_table::sync::pause_point;
 use memwright_table::{
     FOLIO_ORDER, Frame, FrameKind, Machine, OutOfMemory, PAGE_SIZE, PageSize, Shared,
 };
@@ -23,6 +24,9 @@ use crate::memory::Memory;
 use crate::numa::PolicyId;
 use crate::stats::Row;
 use crate::swap::{MOST, SwapPayer};
+
+/// Pages that are made or dropped between two scheduling points.
+const TOGETHER: u64 = 512;
 
 /// An object whose pages live in memory and swap alone, and begin as zeroes (Linux 7.2 `mm/shmem.c`).
 ///
@@ -146,7 +150,8 @@ impl<M: Machine> Shmem<M> {
     }
 
     /// Changes the size. What is cut off disappears from every mapping, private copies included; what a
-    /// later growth shows again is zero.
+    /// later growth shows again is zero. Other threads may run meanwhile: the caller sees to it that nothing else
+    /// changes the size until this returns.
     ///
     /// # Errors
     /// The last page, of which a part is cut off, is in swap and cannot be brought back: the size is as before.
@@ -156,13 +161,12 @@ impl<M: Machine> Shmem<M> {
             let shrunk = size < state.size;
             state.size = size;
             if shrunk {
-                state.pages.remove_range(pages_of(size), u64::MAX);
                 self.clear_part(&state, size, size.next_multiple_of(PAGE_SIZE as u64));
-                self.mappings.stale();
             }
             shrunk
         };
         if shrunk {
+            self.remove_pages(pages_of(size), u64::MAX);
             self.mappings.unmap(pages_of(size), u64::MAX, true);
         }
         Ok(())
@@ -247,7 +251,8 @@ impl<M: Machine> Shmem<M> {
         Ok(Some(self.memory.frames().share(frame).into_raw()))
     }
 
-    /// Makes the bytes `start..end` zero and frees the pages that lie inside; the size stays.
+    /// Makes the bytes `start..end` zero and frees the pages that lie inside; the size stays. Other threads may run
+    /// meanwhile.
     ///
     /// # Errors
     /// A page of which a part becomes zero is in swap and cannot be brought back: nothing has changed.
@@ -256,24 +261,38 @@ impl<M: Machine> Shmem<M> {
         let (first, last) = (start.div_ceil(page), end / page);
         {
             let edges = [cut_at(start), cut_at(end)];
-            let mut state = self.store.lock_in_memory(&self.memory, &edges)?;
+            let state = self.store.lock_in_memory(&self.memory, &edges)?;
             if first > last {
                 self.clear_part(&state, start, end);
                 return Ok(());
             }
             self.clear_part(&state, start, first * page);
             self.clear_part(&state, last * page, end);
-            if first == last {
-                return Ok(());
-            }
-            state.pages.remove_range(first, last);
-            self.mappings.stale();
         }
-        self.mappings.unmap(first, last, false);
+        if first < last {
+            self.remove_pages(first, last);
+            self.mappings.unmap(first, last, false);
+        }
         Ok(())
     }
 
-    /// Makes every page of the bytes `start..end`, without changing the size.
+    /// Drops the pages from `first` to before `end`, and lets other threads run in between. What is made there
+    /// meanwhile may stay.
+    fn remove_pages(&self, first: u64, end: u64) {
+        let mut next = Some(first);
+        while let Some(from) = next {
+            {
+                let mut state = self.store.lock();
+                next = state.pages.remove_some(from, end, TOGETHER);
+                self.mappings.stale();
+            }
+            if next.is_some() {
+                pause_point();
+            }
+        }
+    }
+
+    /// Makes every page of the bytes `start..end`, without changing the size. Other threads may run meanwhile.
     ///
     /// # Errors
     /// No frame is free, or there is no room; the pages made so far go again.
@@ -281,6 +300,11 @@ impl<M: Machine> Shmem<M> {
         let mut state = self.store.lock();
         let mut made: Option<(u64, u64)> = None;
         for index in start / PAGE_SIZE as u64..pages_of(end) {
+            if index % TOGETHER == 0 {
+                drop(state);
+                pause_point();
+                state = self.store.lock();
+            }
             if state.pages.stored(index).is_some() {
                 continue;
             }
@@ -307,7 +331,7 @@ impl<M: Machine> Shmem<M> {
     /// The first byte at or after `offset` that is in a page (`hole` false) or in a hole (`hole` true);
     /// `None` if there is no data before the end. The end is a hole.
     pub fn seek(&self, offset: u64, hole: bool) -> Option<u64> {
-        let state = self.store.lock();
+        let mut state = self.store.lock();
         if offset >= state.size {
             return None;
         }
@@ -315,6 +339,11 @@ impl<M: Machine> Shmem<M> {
         if hole {
             while state.pages.stored(index).is_some() {
                 index += 1;
+                if index % (8 * TOGETHER) == 0 {
+                    drop(state);
+                    pause_point();
+                    state = self.store.lock();
+                }
             }
             return Some(offset.max(index * PAGE_SIZE as u64).min(state.size));
         }
@@ -464,7 +493,7 @@ impl<M: Machine> Shmem<M> {
 
 impl<M: Machine> Drop for Shmem<M> {
     fn drop(&mut self) {
-        self.store.lock().pages.remove_range(0, u64::MAX);
+        self.remove_pages(0, u64::MAX);
         self.memory.swap().delist(&self.store);
         self.memory.take_back(self.promised);
     }

@@ -1,7 +1,13 @@
 //! Collecting events from the ready list.
 
 use super::{Epoll, Event, Item};
-use crate::{context::Context, errno::Errno, paged::Paged, sync::relax, wait::WaitError};
+use crate::{
+    context::Context,
+    errno::Errno,
+    paged::Paged,
+    sync::{PausePoints, relax},
+    wait::WaitError,
+};
 use alloc::sync::Arc;
 
 /// An event, and the entry that it is of.
@@ -37,8 +43,12 @@ impl Epoll {
             }
             let candidates = || self.ready.has_candidates().then_some(());
             match context.wait_until(&[&self.queue], deadline, candidates) {
-                // On another CPU; what stays ready is there again in a moment.
-                Ok(()) if self.ready.is_looked_at() => relax(),
+                // By another thread; what stays ready is there again in a moment.
+                Ok(()) if self.ready.is_looked_at() => {
+                    relax();
+                    let (kernel, thread) = (context.kernel, context.thread);
+                    kernel.scheduler.yield_now(kernel, thread);
+                }
                 Ok(()) => {}
                 Err(WaitError::TimedOut) => break Ok(Paged::new()),
                 Err(WaitError::Interrupted) => break Err(Errno::EINTR),
@@ -73,8 +83,10 @@ impl Epoll {
         let look = self.ready.look();
         // Those that come meanwhile are for the next call.
         let mut candidates = look.len();
+        let mut points = PausePoints::every(super::ENTRIES);
         while found.len() < most && candidates > 0 {
             candidates -= 1;
+            points.round();
             let Some(item) = look.take_next() else {
                 break;
             };
@@ -114,6 +126,7 @@ impl Epoll {
         }
         // Those that stay ready are put back for the next call.
         for Found { item, .. } in found.iter() {
+            points.round();
             let interest = item.interest;
             if !interest.is_one_shot() && !interest.is_edge_triggered() {
                 self.enlist(item);

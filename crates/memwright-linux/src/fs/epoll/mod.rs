@@ -26,7 +26,7 @@ use crate::{
     context::Context,
     errno::Errno,
     kernel::Kernel,
-    sync::{Lock, Rank},
+    sync::{Lock, PausePoints, Rank},
     wait::{Queues, WaitQueue},
 };
 use alloc::{
@@ -38,6 +38,9 @@ use memwright_table::OutOfMemory;
 /// What an entry is known by: a descriptor, and the number of the open file that it stood for.
 type Key = (i32, u64);
 
+/// Entries between two scheduling points.
+const ENTRIES: u32 = 128;
+
 /// The set of watched files.
 pub struct Epoll {
     items: Lock<BTreeMap<Key, Arc<Item>>>,
@@ -47,6 +50,17 @@ pub struct Epoll {
     /// The epolls that watch this one, for the limits on nesting.
     watched: Watches,
     paths: PathCounts,
+}
+
+impl Drop for Epoll {
+    /// Drops the entries one by one, and lets other threads run in between.
+    fn drop(&mut self) {
+        let mut points = PausePoints::every(ENTRIES);
+        while let Some(entry) = self.items.get_mut().pop_first() {
+            drop(entry);
+            points.round();
+        }
+    }
 }
 
 impl Epoll {

@@ -14,6 +14,7 @@ use crate::{
         epoll::{EpollFile, Event, Interest},
         open_file::Polling,
     },
+    sync::PausePoints,
     syscall::{
         Arguments, CallResult,
         table::{Kind, SystemCall},
@@ -142,6 +143,9 @@ fn epoll_ctl(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     Ok(0)
 }
 
+/// Events that are stored between two scheduling points.
+const EVENTS: u32 = 128;
+
 /// Waits and stores the events that were found; returns how many.
 fn wait(
     context: &Context<'_>,
@@ -153,7 +157,9 @@ fn wait(
     let epoll = &open.as_kind::<EpollFile>().ok_or(Errno::EINVAL)?.epoll;
     context.check_heap()?;
     let found = epoll.wait(context, most, deadline)?;
+    let mut points = PausePoints::every(EVENTS);
     for (index, one) in found.iter().enumerate() {
+        points.round();
         let place = address + (index * Event::SIZE) as u64;
         if let Err(error) = context.write_value(place, &one.event) {
             epoll.return_events(context, found.iter_from(index));

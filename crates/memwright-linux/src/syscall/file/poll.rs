@@ -8,6 +8,7 @@ use crate::{
     fs::{OpenFile, Readiness},
     paged::Paged,
     process::RestartBlock,
+    sync::PausePoints,
     syscall::{
         Arguments, CallResult,
         table::{Kind, SystemCall},
@@ -104,6 +105,9 @@ impl Watch {
     }
 }
 
+/// Watches between two scheduling points.
+const WATCHES: u32 = 256;
+
 /// Waits until something is found for at least one watch, or the deadline; returns for how many. Each knows then what
 /// was [found](Watch::found).
 ///
@@ -118,14 +122,21 @@ pub fn wait(
 ) -> Result<u64, Errno> {
     // What ended the wait is what is reported: another look might find it gone.
     let ready = || {
-        let count = watches.iter().filter(|watch| watch.look(context)).count();
-        (count > 0).then_some(count as u64)
+        let mut points = PausePoints::every(WATCHES);
+        let mut count = 0;
+        for watch in watches.iter() {
+            count += u64::from(watch.look(context));
+            points.round();
+        }
+        (count > 0).then_some(count)
     };
     if let Some(count) = ready() {
         return Ok(count);
     }
     let mut queues = Queues::new();
+    let mut points = PausePoints::every(WATCHES);
     for watch in watches.iter() {
+        points.round();
         if let Some(open) = watch.open.as_deref().filter(|open| !open.is_path()) {
             let wanted = Readiness::from_bits_truncate(watch.wanted.into());
             open.file.queues(context, wanted, &mut queues);

@@ -10,6 +10,7 @@ use crate::{
         seek::{Whence, explicit},
         transfer::{Sink, Source},
     },
+    sync::pause_point,
     syscall::{
         Arguments, CallResult,
         table::{Kind, SystemCall},
@@ -249,6 +250,7 @@ fn copy(
     room.map_err(|_| Errno::ENOMEM)?;
     let mut done = 0;
     while done < count {
+        pause_point();
         let wanted = (count - done).min(CHUNK);
         let start = match *from {
             At::Position => input.position(),

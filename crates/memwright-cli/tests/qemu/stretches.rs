@@ -1,0 +1,103 @@
+//! No program makes the kernel run for long without a scheduling point, as shipped: what is checked as it runs does many
+//! times the work. Each long operation of `programs/stretches.c` runs alone, and the account says how long the longest
+//! stretch was.
+
+use libtest_mimic::{Failed, Trial};
+use serde_json::Value;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+
+/// The most kernel instructions between two scheduling points.
+const BOUND: u64 = 2_000_000;
+
+/// The operations that the program knows.
+const OPERATIONS: &[&str] = &[
+    "munmap_areas",
+    "munmap_touched_areas",
+    "munmap_large",
+    "munmap_sparse",
+    "munmap_file_areas",
+    "mprotect_areas",
+    "mprotect_large",
+    "madvise_areas",
+    "madvise_large",
+    "populate",
+    "locking",
+    "forking",
+    "executing",
+    "large_arguments",
+    "moving",
+    "looking",
+    "showing",
+    "files",
+    "remote",
+    "descriptors",
+    "epoll_items",
+    "processes",
+    "folders",
+    "pool",
+    "merging",
+    "swapping",
+    "threads",
+    "watching",
+    "nothing",
+];
+
+pub fn trials() -> Vec<Trial> {
+    let of = |name: String, options: &'static [&'static str], operation: &'static str| {
+        Trial::test(name, move || bounded(options, operation))
+    };
+    let alone = OPERATIONS.iter().map(|operation| {
+        of(
+            format!("stretches::{operation}"),
+            &["--memory", "1G"],
+            operation,
+        )
+    });
+    let swapping = ["madvise_large", "forking", "swapping", "populate"];
+    let swapping = swapping.iter().map(|operation| {
+        let options = &["--memory", "128M", "--swap", "zram:256M"];
+        of(format!("stretches::swap::{operation}"), options, operation)
+    });
+    let mut trials: Vec<_> = alone.chain(swapping).collect();
+    trials.push(Trial::test("stretches::all_are_listed", all_are_listed));
+    trials
+}
+
+fn program() -> PathBuf {
+    let root = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../..");
+    root.join("programs/build/musl-static/stretches")
+}
+
+fn bounded(options: &[&str], operation: &str) -> Result<(), Failed> {
+    let output = Command::new(env!("CARGO_BIN_EXE_memwright"))
+        .args(["run", "--verbose", "--json", "-"])
+        .args(options)
+        .arg(program())
+        .arg(operation)
+        .stdin(Stdio::null())
+        .output()?;
+    let told = String::from_utf8_lossy(&output.stderr);
+    if !output.status.success() {
+        return Err(format!("{}: {told}", output.status).into());
+    }
+    let text = String::from_utf8(output.stdout)?;
+    let start = text.find('{').ok_or("no account")?;
+    let document: Value = serde_json::from_str(&text[start..])?;
+    let longest = document["account"]["instructions_stretch"].as_u64();
+    match longest {
+        Some(longest) if longest <= BOUND => Ok(()),
+        _ => Err(format!("a stretch of {longest:?} instructions: {told}").into()),
+    }
+}
+
+/// The program, which runs on the host too, knows the same operations.
+fn all_are_listed() -> Result<(), Failed> {
+    let output = Command::new(program()).arg("list").output()?;
+    let known = String::from_utf8(output.stdout)?;
+    if known.lines().eq(OPERATIONS.iter().copied()) {
+        Ok(())
+    } else {
+        Err(format!("the program knows other operations:\n{known}").into())
+    }
+}
