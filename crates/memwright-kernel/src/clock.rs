@@ -221,7 +221,6 @@ pub fn go_on() {
     }
     let passed = arch::ticks() - PAUSED_AT.load(Ordering::Relaxed) + OVERHEAD;
     percpu::add(&OFFSET, passed);
-    let cpu = percpu::current();
-    stretch::leave_out(cpu, passed);
-    arm_again(cpu);
+    stretch::leave_out_everywhere(passed);
+    arm_again(percpu::current());
 }

@@ -48,6 +48,17 @@ fn note(cpu: &PerCpu, length: u64, call: u64) {
 #[inline(always)]
 pub fn leave_out(cpu: &PerCpu, ticks: u64) {
     percpu::add(&cpu.changed, ticks);
+    if cpu.look_at.load(Ordering::Relaxed) != 0 {
+        percpu::add(&cpu.look_at, ticks);
+    }
+}
+
+/// The clock stood still for `ticks`, and so does every CPU but the calling one: how long that took is no matter of the
+/// guest's, and must not decide when a CPU looks.
+pub fn leave_out_everywhere(ticks: u64) {
+    for cpu in (0..percpu::count()).filter_map(percpu::of) {
+        leave_out(cpu, ticks);
+    }
 }
 
 /// What a return to user mode does from [`PerCpu::look_at`] on: it measures the stretch, and makes the heap

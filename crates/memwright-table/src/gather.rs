@@ -493,7 +493,7 @@ impl<'t, M: Machine> Gather<'t, M> {
 
     /// Flushes if too much is held back. Cursors call it between tables.
     #[inline]
-    pub(crate) fn relieve(&mut self) {
+    pub fn relieve(&mut self) {
         if self.held_count >= MOST_HELD {
             self.counts.early += 1;
             self.flush();

@@ -14,7 +14,7 @@ use crate::frame::{Meta, OutOfFrames};
 use crate::gather::Gather;
 use crate::machine::Machine;
 use crate::mistake::{Mistake, planted};
-use crate::sync::{Rank, Step, pause, pause_due, step};
+use crate::sync::{Rank, Step, pause, pause_due, pause_point, step};
 
 /// What one slot answers for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -83,6 +83,16 @@ impl<'t, M: Machine> Cursor<'t, M> {
     pub fn pausing(mut self) -> Self {
         self.pauses = true;
         self
+    }
+
+    /// A scheduling point where the cursor stands, if it [pauses](Self::pausing): for operations that do much with one
+    /// table. Others may have changed what is here when it returns.
+    pub fn pause_point(&mut self) {
+        if self.pauses && self.held {
+            self.park();
+            pause_point();
+            self.walk();
+        }
     }
 
     /// The pages it may reach.

@@ -76,6 +76,7 @@ impl<M: Machine> Pruning<'_, '_, M> {
                 }
                 if self.free_one(node, lower, slot, start) {
                     self.freed += 1;
+                    self.gather.relieve();
                 }
                 self.points.round();
             }

@@ -46,7 +46,7 @@ impl<M: Machine> Core<M> {
         left: &mut u64,
     ) -> Result<Option<Page>, FaultError> {
         let is_on = |slot| device.is_none_or(|number| Place::of(slot).device == number);
-        let mut cursor = self.table.cursor(range);
+        let mut cursor = self.table.cursor(range).pausing();
         while let Some(extent) = cursor.next_filled() {
             match extent.entry {
                 Entry::Swapped(page) if is_on(page.slot) => {
@@ -63,6 +63,7 @@ impl<M: Machine> Core<M> {
                         access: Access::READ,
                     };
                     fault.bring_unasked(&mut cursor, page)?;
+                    cursor.pause_point();
                 }
                 Entry::Swapped(_)
                 | Entry::Empty

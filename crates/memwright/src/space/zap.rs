@@ -99,6 +99,7 @@ impl<M: Machine> Core<M> {
                     cursor.remove(gather);
                 }
             }
+            gather.relieve();
             if !cursor.advance() {
                 break;
             }

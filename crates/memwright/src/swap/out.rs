@@ -65,7 +65,7 @@ impl<M: Machine> Core<M> {
         let cpu = self.cpu();
         self.note_peak(cpu);
         let mut gather = self.gather();
-        let mut cursor = self.table.cursor(range);
+        let mut cursor = self.table.cursor(range).pausing();
         let mut out = 0;
         while let Some(extent) = cursor.next_filled() {
             if effort.is_over() {
@@ -85,6 +85,7 @@ impl<M: Machine> Core<M> {
             if cursor.position() == range.end {
                 break;
             }
+            cursor.pause_point();
         }
         let end = cursor.position();
         drop(cursor);
