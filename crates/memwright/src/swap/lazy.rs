@@ -119,7 +119,7 @@ impl<M: Machine> Core<M> {
     /// Lets the pages of `range` look as if nobody had used them for a while.
     pub(crate) fn deactivate(&self, range: PageRange) {
         let mut gather = self.gather();
-        let mut cursor = self.table.cursor(range);
+        let mut cursor = self.table.cursor(range).pausing();
         self.split_cut(&mut cursor, &mut gather, Row::HugeSplitsAdvise);
         cursor.edit_run(
             range.end,

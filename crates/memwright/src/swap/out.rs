@@ -152,7 +152,8 @@ impl<M: Machine> Core<M> {
         let (end, last) = (cursor.locked_end(), cursor.range().end);
         let mut went = 0;
         let mut next = cursor.position();
-        while next < end && count < TOGETHER && effort.look > 0 {
+        // Each of either kind is a write, and writes take long.
+        while next < end && count + (went as usize) < TOGETHER && effort.look > 0 {
             cursor.seek(next);
             let at = next;
             next = next.add(1);
