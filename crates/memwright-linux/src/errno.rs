@@ -1,6 +1,7 @@
 //! Error numbers of the system-call interface.
 
 use core::fmt;
+use memwright_table::OutOfMemory;
 
 /// A Linux error number.
 ///
@@ -31,6 +32,12 @@ errnos! {
     ENOPROTOOPT EPROTONOSUPPORT ESOCKTNOSUPPORT EOPNOTSUPP EPFNOSUPPORT EAFNOSUPPORT EADDRINUSE
     EADDRNOTAVAIL ENETDOWN ENETUNREACH ECONNABORTED ECONNRESET ENOBUFS EISCONN ENOTCONN ETIMEDOUT
     ECONNREFUSED ETOOMANYREFS EALREADY EINPROGRESS ESTALE EDQUOT ECANCELED EHWPOISON EIDRM
+}
+
+impl From<OutOfMemory> for Errno {
+    fn from(_: OutOfMemory) -> Self {
+        Self::ENOMEM
+    }
 }
 
 impl Errno {

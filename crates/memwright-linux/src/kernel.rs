@@ -6,6 +6,7 @@ use crate::{
     cgroup::Cgroups,
     channel::{CONTROL_INTERRUPT, Channel, Outcome},
     cpio::CpioArchive,
+    errno::Errno,
     events::Events,
     fs::{Mounts, lock_waits::LockWaits, userfault::Userfaults},
     futex::Futexes,
@@ -17,7 +18,7 @@ use crate::{
     numa::Balancing,
     probes::Probes,
     process::{
-        ExitStatus, Life, Limits, PROGRAM, Parts, Process, REAPER, Sleep, Start, Tasks, Thread,
+        ExitStatus, Life, Limits, Member, PROGRAM, Parts, Process, REAPER, Sleep, Start, Tasks, Thread,
     },
     random::Random,
     reclaim::Reclaim,
@@ -27,8 +28,9 @@ use crate::{
     sync::{Lock, Rank},
     wait::{Interest, WaitError, WaitQueue},
 };
-use alloc::{boxed::Box, string::String, sync::Arc, vec::Vec};
+use alloc::{boxed::Box, string::String, sync::Arc};
 use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use memwright_table::TryPush;
 
 /// How the run ended, once it has.
 #[derive(Clone, Debug)]
@@ -169,7 +171,7 @@ impl Kernel {
     }
 
     /// Makes the reaper and the program's process.
-    fn make_program(&'static self) -> Result<(), crate::errno::Errno> {
+    fn make_program(&'static self) -> Result<(), Errno> {
         let limits = Limits::initial(self.memory.frames().total() * 4096);
         let reaper = Arc::new(Process::new(REAPER, 0, None, limits.clone()));
         let space = crate::memory::new_space(self, &limits, crate::process::Capabilities::FULL)?;
@@ -186,16 +188,17 @@ impl Kernel {
         let process = {
             let mut tasks = self.tasks.lock();
             let _reaper = tasks.allocate_id();
-            tasks.enter(&reaper, 0);
+            tasks.enter(&reaper, 0)?;
             let _program = tasks.allocate_id();
             let process = Arc::new(Process::new(PROGRAM, self.host.now(), Some(parts), limits));
-            tasks.enter(&process, REAPER);
+            tasks.enter(&process, REAPER)?;
             tasks.lead_session(&process);
             process
         };
         let thread = Thread::create(self, PROGRAM, &process, Start::Program)?;
         let state = ThreadSignals::default();
-        process.signals.lock().threads.push((thread.clone(), state));
+        let first = (thread.clone(), state);
+        process.signals.lock().threads.try_push(first)?;
         self.tasks.lock().threads.insert(PROGRAM, thread.clone());
         self.processes_made.fetch_add(1, Ordering::Relaxed);
         self.scheduler.wake(self, &thread);
@@ -284,22 +287,22 @@ impl Kernel {
             ExitStatus::Exited(code) => Outcome::Exited(code & 0xff),
             ExitStatus::Killed(signal) => Outcome::Killed(signal.number().into()),
         };
-        let alive: Vec<Arc<Process>> = {
+        let lives = |member: &Member| {
+            member.process.id != REAPER && !matches!(member.life, Life::Zombie(_))
+        };
+        {
             let tasks = self.tasks.lock();
-            let living = tasks.members.values().filter(|member| {
-                member.process.id != REAPER && !matches!(member.life, Life::Zombie(_))
-            });
-            let alive: Vec<_> = living.map(|member| member.process.clone()).collect();
+            let alive = tasks.members.values().filter(|member| lives(member));
+            let killed = alive.count() as u64;
             // Under the lock of the table: nobody is entered there any more.
             self.ended.lock().get_or_insert(Ended {
                 outcome,
                 text: String::new(),
-                killed: alive.len() as u64,
+                killed,
             });
-            alive
-        };
-        for process in &alive {
-            kill_process(self, process);
+        }
+        for process in self.tasks.filter(lives) {
+            kill_process(self, &process);
         }
     }
 
@@ -359,14 +362,13 @@ impl Kernel {
         if !self.group_is_orphaned(group) {
             return;
         }
-        let mut members = self.tasks.processes();
-        members.retain(|member| member.group() == group);
+        let members = || self.tasks.filter(|member| member.process.group() == group);
         let stopped =
-            |member: &Arc<Process>| matches!(member.signals.lock().stop, Stop::Stopped(_));
-        if !members.iter().any(stopped) {
+            |member: Arc<Process>| matches!(member.signals.lock().stop, Stop::Stopped(_));
+        if !members().any(stopped) {
             return;
         }
-        for member in members {
+        for member in members() {
             for signal in [Signal::SIGHUP, Signal::SIGCONT] {
                 send_to_process(self, &member, SignalInfo::kernel(signal));
             }
@@ -376,6 +378,7 @@ impl Kernel {
     /// Writes a line of kernel text to the log.
     pub fn log(&self, text: &str) {
         let mut line = String::from(text);
+        #[expect(clippy::disallowed_methods, reason = "a line of the kernel's own")]
         line.push('\n');
         self.host.output(Channel::Log, line.as_bytes());
     }

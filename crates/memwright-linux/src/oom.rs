@@ -7,7 +7,7 @@ use crate::{
     process::{Process, REAPER, Thread},
     signal::kill_process,
 };
-use alloc::{format, string::String, sync::Arc, vec::Vec};
+use alloc::{format, string::String, sync::Arc};
 use core::sync::atomic::Ordering;
 use memwright_table::PAGE_SIZE;
 
@@ -27,9 +27,9 @@ pub(crate) enum Relief {
 pub(crate) fn relieve(kernel: &Kernel, thread: &Arc<Thread>) {
     let members = living(kernel, |process| process.id != REAPER);
     let total = kernel.memory.frames().total();
-    match choose(&members, &thread.process, total) {
+    match choose(members, &thread.process, total) {
         Choice::Awaited => {}
-        Choice::Victim(victim) => kill(kernel, victim, "out of memory", true),
+        Choice::Victim(victim) => kill(kernel, &victim, "out of memory", true),
         // When nobody may be killed, who asked for the memory goes: waiting would last for ever.
         Choice::Nobody => kill(kernel, &thread.process, "out of memory", true),
     }
@@ -40,9 +40,9 @@ pub(crate) fn relieve(kernel: &Kernel, thread: &Arc<Thread>) {
 pub(crate) fn relieve_group(kernel: &Kernel, thread: &Arc<Thread>, group: &Cgroup) -> Relief {
     let members = group.members(kernel);
     let reason = "a group is out of memory";
-    match choose(&members, &thread.process, group.most()) {
+    match choose(members, &thread.process, group.most()) {
         Choice::Awaited => return Relief::Awaited,
-        Choice::Victim(victim) => kill(kernel, victim, reason, false),
+        Choice::Victim(victim) => kill(kernel, &victim, reason, false),
         Choice::Nobody if group.has(&thread.process) => {
             kill(kernel, &thread.process, reason, false);
         }
@@ -52,15 +52,15 @@ pub(crate) fn relieve_group(kernel: &Kernel, thread: &Arc<Thread>, group: &Cgrou
 }
 
 /// Who goes.
-enum Choice<'a> {
-    Victim(&'a Arc<Process>),
+enum Choice {
+    Victim(Arc<Process>),
     Awaited,
     Nobody,
 }
 
 /// The largest of these processes that may be killed, unless another one than `asks` is being killed already.
-fn choose<'a>(members: &'a [Arc<Process>], asks: &Process, total: u64) -> Choice<'a> {
-    let mut candidates: Vec<(&Arc<Process>, u64)> = Vec::new();
+fn choose(members: impl Iterator<Item = Arc<Process>>, asks: &Process, total: u64) -> Choice {
+    let mut largest = Largest::default();
     for process in members {
         let Some(space) = process.space() else {
             continue;
@@ -75,10 +75,9 @@ fn choose<'a>(members: &'a [Arc<Process>], asks: &Process, total: u64) -> Choice
         let held = process.files().map_or(0, |files| files.kernel_bytes());
         let pages = space.resident_pages() + space.table().table_frames() + held / PAGE_SIZE as u64;
         let adjustment = i64::from(process.kill_score.load(Ordering::Relaxed)) - 1000;
-        candidates.push((process, score(pages, adjustment, total)));
+        largest.add(process, score(pages, adjustment, total));
     }
-    let sizes: Vec<u64> = candidates.iter().map(|(_, score)| *score).collect();
-    largest(&sizes).map_or(Choice::Nobody, |index| Choice::Victim(candidates[index].0))
+    largest.found.map_or(Choice::Nobody, Choice::Victim)
 }
 
 /// Kills a process, and says why in the log; where the whole machine is concerned to the user too.
@@ -86,6 +85,7 @@ fn kill(kernel: &Kernel, victim: &Arc<Process>, reason: &str, tell: bool) {
     let kib = victim.space().map_or(0, |space| space.resident_pages() * 4);
     let name = victim.name();
     let name = name.split(|byte| *byte == 0).next().unwrap_or_default();
+    #[expect(clippy::disallowed_macros, reason = "two hundred bytes at most")]
     let line = format!(
         "memwright: {reason}: killed process {} ({}), resident {kib} KiB\n",
         victim.id,
@@ -111,25 +111,45 @@ fn score(pages: u64, adjustment: i64, total: u64) -> u64 {
 }
 
 /// The first of the highest scores; nobody when all are 0.
-fn largest(scores: &[u64]) -> Option<usize> {
-    let mut best = None;
-    for (index, score) in scores.iter().enumerate() {
-        if *score > 0 && best.is_none_or(|best: usize| *score > scores[best]) {
-            best = Some(index);
+struct Largest<T> {
+    found: Option<T>,
+    score: u64,
+}
+
+impl<T> Default for Largest<T> {
+    fn default() -> Self {
+        Self {
+            found: None,
+            score: 0,
         }
     }
-    best
+}
+
+impl<T> Largest<T> {
+    fn add(&mut self, candidate: T, score: u64) {
+        if score > self.score {
+            (self.found, self.score) = (Some(candidate), score);
+        }
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{largest, score};
+    use super::{Largest, score};
 
     #[test]
     fn the_largest_goes_first() {
-        assert_eq!(largest(&[3, 9, 9, 1]), Some(1));
-        assert_eq!(largest(&[0, 0]), None);
-        assert_eq!(largest(&[]), None);
+        for (scores, expected) in [
+            (&[3, 9, 9, 1][..], Some(1)),
+            (&[0, 0], None),
+            (&[], None),
+        ] {
+            let mut largest = Largest::default();
+            for (number, score) in scores.iter().enumerate() {
+                largest.add(number, *score);
+            }
+            assert_eq!(largest.found, expected);
+        }
     }
 
     #[test]

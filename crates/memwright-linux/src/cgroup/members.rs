@@ -55,9 +55,7 @@ impl Process {
 
     /// Lets its threads look at the limits of the group.
     fn mark_threads(&self) {
-        for thread in self.threads() {
-            thread.set_work(Work::CGROUP, true);
-        }
+        self.each_thread(|thread| thread.set_work(Work::CGROUP, true));
     }
 
     /// The faults since it is in its group go to the group, once.

@@ -28,7 +28,7 @@ use crate::{
     batch::Batch,
     errno::Errno,
     kernel::Kernel,
-    process::{Life, Process},
+    process::{Life, Member, Process},
     reclaim::Clock,
     sync::{Lock, Rank},
 };
@@ -144,19 +144,21 @@ impl Cgroup {
     }
 
     /// Its processes, ended ones left out, by id.
-    pub(crate) fn members(&self, kernel: &Kernel) -> Vec<Arc<Process>> {
+    pub(crate) fn members<'a>(
+        &'a self,
+        kernel: &'a Kernel,
+    ) -> impl Iterator<Item = Arc<Process>> + 'a {
         living(kernel, |process| self.has(process))
     }
 }
 
 /// The processes that live and for which `wanted` holds, by id.
-pub(crate) fn living(kernel: &Kernel, wanted: impl Fn(&Process) -> bool) -> Vec<Arc<Process>> {
-    let tasks = kernel.tasks.lock();
-    let living = tasks
-        .members
-        .values()
-        .filter(|member| matches!(member.life, Life::Alive(_)) && wanted(&member.process));
-    living.map(|member| member.process.clone()).collect()
+pub(crate) fn living<F: Fn(&Process) -> bool>(
+    kernel: &Kernel,
+    wanted: F,
+) -> impl Iterator<Item = Arc<Process>> + use<'_, F> {
+    let lives = move |member: &Member| matches!(member.life, Life::Alive(_)) && wanted(&member.process);
+    kernel.tasks.filter(lives)
 }
 
 /// Adds the ids of processes that live and for which `wanted` holds to `batch`, from `first` on, until it is full.

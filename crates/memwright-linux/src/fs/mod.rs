@@ -14,13 +14,11 @@ pub mod attributes;
 mod caller;
 pub mod console;
 pub mod dentry;
-#[cfg_attr(not(test), warn(clippy::disallowed_methods, clippy::disallowed_macros))]
 pub mod descriptors;
 pub mod device;
 pub mod directory;
 pub mod dirents;
 pub mod entries;
-#[cfg_attr(not(test), warn(clippy::disallowed_methods, clippy::disallowed_macros))]
 pub mod epoll;
 pub mod eventfd;
 pub mod executable;
@@ -40,7 +38,6 @@ pub mod permission;
 pub mod pidfd;
 pub mod pipe;
 mod place;
-#[cfg_attr(not(test), warn(clippy::disallowed_methods, clippy::disallowed_macros))]
 pub mod procfs;
 pub mod record_locks;
 pub mod regular;

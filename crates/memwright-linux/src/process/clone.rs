@@ -124,9 +124,8 @@ fn check_process_limit(context: &Context<'_>) -> Result<(), Errno> {
         .kernel
         .tasks
         .processes()
-        .iter()
         .filter(|other| other.credentials.lock().user.real == user)
-        .map(|other| other.signals.lock().threads.len().max(1))
+        .map(|other| other.thread_count().max(1))
         .sum();
     if threads as u64 >= limit {
         Err(Errno::EAGAIN)

@@ -80,13 +80,12 @@ impl Process {
     /// Nanoseconds on a CPU, in user mode and in the kernel.
     fn cpu_time(&self, kernel: &Kernel) -> u64 {
         let ended = self.usage.snapshot();
-        let living = self.threads();
-        let usages = living
-            .iter()
-            .map(|thread| kernel.scheduler.usage_of(kernel, thread));
-        usages.fold(ended.user + ended.system, |sum, usage| {
-            sum + usage.user + usage.system
-        })
+        let mut time = ended.user + ended.system;
+        self.each_thread(|thread| {
+            let usage = kernel.scheduler.usage_of(kernel, thread);
+            time += usage.user + usage.system;
+        });
+        time
     }
 }
 

@@ -13,7 +13,7 @@ use crate::{
 use alloc::sync::Arc;
 use core::sync::atomic::Ordering;
 use linux_raw_sys::general as raw;
-use memwright_table::VirtAddr;
+use memwright_table::{TryPush, VirtAddr};
 
 /// Makes a process; returns its id in the parent.
 ///
@@ -34,8 +34,8 @@ pub(super) fn clone_process(context: &Context<'_>, request: &CloneRequest) -> Re
     };
     kernel.host.save_fpu(&mut thread.fpu.lock());
     thread.inherit_affinity(context.thread);
-    inherit_signals(context, &child, &thread, request.flags);
-    let entered = store_ids(context, request, &child, &thread)
+    let entered = inherit_signals(context, &child, &thread, request.flags)
+        .and_then(|()| store_ids(context, request, &child, &thread))
         .and_then(|()| enter(context, request.flags, &child, &thread));
     if let Err(error) = entered {
         child.signals.lock().threads.clear();
@@ -138,14 +138,14 @@ fn enter(
     if context.thread.fatal_pending() || context.kernel.has_ended() {
         return Err(Errno::ERESTARTNOINTR);
     }
-    child.inherit_cgroup(parent);
-    tasks.threads.insert(child.id, thread.clone());
     let to = if flags.contains(CloneFlags::PARENT) {
         parent.parent()
     } else {
         parent.id
     };
-    tasks.enter(child, to);
+    tasks.enter(child, to)?;
+    child.inherit_cgroup(parent);
+    tasks.threads.insert(child.id, thread.clone());
     // With CLONE_PARENT too the child is in the caller's group and session.
     tasks.join(child, parent.group(), parent.session());
     Ok(())
@@ -200,7 +200,7 @@ fn inherit_signals(
     child: &Arc<Process>,
     thread: &Arc<Thread>,
     flags: CloneFlags,
-) {
+) -> Result<(), Errno> {
     let (mut actions, blocked, stack) = {
         let mut signals = context.process().signals.lock();
         let actions = signals.actions;
@@ -227,7 +227,8 @@ fn inherit_signals(
     };
     let mut signals = child.signals.lock();
     signals.actions = actions;
-    signals.threads.push((thread.clone(), state));
+    let entered = signals.threads.try_push((thread.clone(), state));
+    entered.map_err(Errno::from)
 }
 
 /// Takes down a child that has no thread.

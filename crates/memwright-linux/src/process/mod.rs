@@ -25,7 +25,7 @@ pub use group::{set_group, set_session};
 pub use image::{Heap, Image, ImageAddresses};
 pub use limits::{INFINITY, Limit, Limits, Resource};
 pub use status::{Change, ExitStatus, Life};
-pub use tasks::{END as ID_END, PROGRAM, REAPER, Tasks};
+pub use tasks::{END as ID_END, Member, PROGRAM, REAPER, Tasks};
 pub(crate) use thread::Sleep;
 pub use thread::{RestartBlock, Start, Thread, Work};
 pub use usage::{ResourceUsage, TICKS_PER_SECOND, Usage, UsageSnapshot, ticks};
@@ -270,22 +270,39 @@ impl Process {
         self.shares_space.load(Ordering::Relaxed) || self.signals.lock().threads.len() > 1
     }
 
-    /// Its threads, oldest first.
-    pub fn threads(&self) -> alloc::vec::Vec<Arc<Thread>> {
-        self.signals
-            .lock()
+    /// The thread that is the oldest but for `number` others.
+    pub fn thread(&self, number: usize) -> Option<Arc<Thread>> {
+        let signals = self.signals.lock();
+        signals
             .threads
-            .iter()
+            .get(number)
             .map(|(thread, _)| thread.clone())
-            .collect()
+    }
+
+    /// It was killed, or has no thread any more.
+    pub(crate) fn is_ending(&self) -> bool {
+        let signals = self.signals.lock();
+        signals.threads.is_empty() || signals.group_exit.is_some()
+    }
+
+    /// How many threads it has.
+    pub fn thread_count(&self) -> usize {
+        self.signals.lock().threads.len()
+    }
+
+    /// Calls `act` for each of its threads, oldest first, under the lock of the signals.
+    pub(crate) fn each_thread(&self, mut act: impl FnMut(&Arc<Thread>)) {
+        for (thread, _) in &self.signals.lock().threads {
+            act(thread);
+        }
     }
 
     /// What the process has used, its living threads included, its children not.
     pub fn total_usage(&self, kernel: &crate::kernel::Kernel) -> UsageSnapshot {
         let mut total = self.usage.snapshot();
-        for thread in self.threads() {
-            total = total.plus(&kernel.scheduler.usage_of(kernel, &thread));
-        }
+        self.each_thread(|thread| {
+            total = total.plus(&kernel.scheduler.usage_of(kernel, thread));
+        });
         if let Some(space) = self.space() {
             total.resident_peak = total
                 .resident_peak

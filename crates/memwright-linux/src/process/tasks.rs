@@ -4,6 +4,7 @@ use super::{ExitStatus, Life, Process, Thread};
 use crate::sync::{Lock, LockGuard, Rank};
 use alloc::{collections::BTreeMap, sync::Arc, vec::Vec};
 use core::sync::atomic::Ordering;
+use memwright_table::{OutOfMemory, TryPush};
 
 /// The built-in reaper.
 pub const REAPER: u32 = 1;
@@ -20,7 +21,7 @@ pub struct Member {
     /// The process.
     pub process: Arc<Process>,
     /// Its children, oldest first.
-    pub children: Vec<u32>,
+    pub children: Vec<Arc<Process>>,
     /// Where it is in its life.
     pub life: Life,
     /// Threads that it traces.
@@ -76,18 +77,40 @@ impl Tasks {
         self.lock().threads.get(&id).cloned()
     }
 
-    /// Every process id in order, zombies included.
-    pub fn ids(&self) -> Vec<u32> {
-        self.lock().members.keys().copied().collect()
+    /// The process with the lowest id from `first` on for which `wanted` holds.
+    pub(crate) fn next(
+        &self,
+        first: u32,
+        wanted: impl Fn(&Member) -> bool,
+    ) -> Option<Arc<Process>> {
+        let table = self.lock();
+        let mut members = table.members.range(first..).map(|(_, member)| member);
+        let found = members.find(|member| wanted(member));
+        found.map(|member| member.process.clone())
     }
 
-    /// Every process in order of id, zombies included.
-    pub fn processes(&self) -> Vec<Arc<Process>> {
-        self.lock()
-            .members
-            .values()
-            .map(|member| member.process.clone())
-            .collect()
+    /// The processes for which `wanted` holds, in order of id. The table is locked for each step only: a process that is
+    /// entered meanwhile is met if its id is still to come.
+    pub(crate) fn filter<F: Fn(&Member) -> bool>(
+        &self,
+        wanted: F,
+    ) -> impl Iterator<Item = Arc<Process>> + use<'_, F> {
+        let mut first = 0;
+        core::iter::from_fn(move || {
+            let process = self.next(first, &wanted)?;
+            first = process.id + 1;
+            Some(process)
+        })
+    }
+
+    /// Every process in order of id, zombies included, step by step as [`Self::filter`] says.
+    pub fn processes(&self) -> impl Iterator<Item = Arc<Process>> + '_ {
+        self.filter(|_| true)
+    }
+
+    /// The processes of a group in order of id, the reaper left out, step by step as [`Self::filter`] says.
+    pub(crate) fn group(&self, group: u32) -> impl Iterator<Item = Arc<Process>> + '_ {
+        self.filter(move |member| member.process.group() == group && member.process.id != REAPER)
     }
 
     /// Where a process is in its life.
@@ -128,11 +151,24 @@ impl TaskTable {
             .any(|member| member.process.group() == group || member.process.session() == group)
     }
 
+    /// Makes room in the reaper's list for every process there is and one more: it adopts them without memory.
+    fn make_room_for_orphans(&mut self) -> Result<(), OutOfMemory> {
+        let most = self.members.len() + 1;
+        let Some(reaper) = self.members.get_mut(&REAPER) else {
+            return Ok(());
+        };
+        let children = &mut reaper.children;
+        children.try_make_room(most.saturating_sub(children.len()))
+    }
+
     /// Enters a process as the youngest child of `parent`, in its group and session.
-    pub fn enter(&mut self, process: &Arc<Process>, parent: u32) {
-        process.parent.store(parent, Ordering::SeqCst);
+    ///
+    /// # Errors
+    /// [`OutOfMemory`]; nothing has changed then.
+    pub fn enter(&mut self, process: &Arc<Process>, parent: u32) -> Result<(), OutOfMemory> {
+        self.make_room_for_orphans()?;
         if let Some(parent) = self.members.get_mut(&parent) {
-            parent.children.push(process.id);
+            parent.children.try_push(process.clone())?;
             process
                 .group
                 .store(parent.process.group(), Ordering::SeqCst);
@@ -140,6 +176,7 @@ impl TaskTable {
                 .session
                 .store(parent.process.session(), Ordering::SeqCst);
         }
+        process.parent.store(parent, Ordering::SeqCst);
         let member = Member {
             process: process.clone(),
             children: Vec::new(),
@@ -148,6 +185,7 @@ impl TaskTable {
             ended_tracees: Vec::new(),
         };
         self.members.insert(process.id, member);
+        Ok(())
     }
 
     /// Makes a process the leader of a session and a group of its own.
@@ -169,19 +207,16 @@ impl TaskTable {
 
     /// Gives the children of `id` to the reaper; returns them.
     pub fn orphan_children(&mut self, id: u32) -> Vec<Arc<Process>> {
-        let children = match self.members.get_mut(&id) {
+        let orphans = match self.members.get_mut(&id) {
             Some(member) => core::mem::take(&mut member.children),
             None => Vec::new(),
         };
-        let mut orphans = Vec::new();
-        for child in children {
-            if let Some(member) = self.members.get_mut(&child) {
-                member.process.parent.store(REAPER, Ordering::SeqCst);
-                orphans.push(member.process.clone());
-            }
-            if let Some(reaper) = self.members.get_mut(&REAPER) {
-                reaper.children.push(child);
-            }
+        for orphan in &orphans {
+            orphan.parent.store(REAPER, Ordering::SeqCst);
+        }
+        if let Some(reaper) = self.members.get_mut(&REAPER) {
+            #[expect(clippy::disallowed_methods, reason = "room was made in `enter`")]
+            reaper.children.extend(orphans.iter().cloned());
         }
         orphans
     }
@@ -197,7 +232,7 @@ impl TaskTable {
     pub fn remove(&mut self, id: u32) -> Option<Arc<Process>> {
         let member = self.members.remove(&id)?;
         if let Some(parent) = self.members.get_mut(&member.process.parent()) {
-            parent.children.retain(|child| *child != id);
+            parent.children.retain(|child| child.id != id);
         }
         Some(member.process)
     }

@@ -9,6 +9,7 @@ use crate::{
 };
 use alloc::sync::Arc;
 use core::sync::atomic::Ordering;
+use memwright_table::TryPush;
 
 impl Thread {
     /// A thread with its kernel stack, not yet among those of its process.
@@ -72,7 +73,7 @@ fn enter(context: &Context<'_>, thread: &Arc<Thread>) -> Result<(), Errno> {
         blocked: signals.thread(context.thread).blocked,
         ..ThreadSignals::default()
     };
-    signals.threads.push((thread.clone(), state));
+    signals.threads.try_push((thread.clone(), state))?;
     drop(signals);
     if thread.process.cgroup().is_some() {
         // Who moves the process marks those threads that it finds.

@@ -84,11 +84,15 @@ fn look(kernel: &Kernel, parent: &Arc<Process>, target: WaitTarget, options: Wai
     let mut result = Look::NoChildren;
     {
         let mut tasks = kernel.tasks.lock();
-        let Some(member) = tasks.members.get(&parent.id) else {
-            return Look::NoChildren;
-        };
-        let children = member.children.clone();
-        for child in children {
+        let mut number = 0;
+        loop {
+            let Some(member) = tasks.members.get(&parent.id) else {
+                return Look::NoChildren;
+            };
+            let Some(child) = member.children.get(number).map(|child| child.id) else {
+                break;
+            };
+            number += 1;
             let Some(member) = tasks.members.get_mut(&child) else {
                 continue;
             };

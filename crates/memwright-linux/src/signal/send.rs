@@ -5,7 +5,7 @@ use crate::{
     kernel::Kernel,
     process::{Change, ExitStatus, Life, Process, REAPER, Thread, Work, ticks},
 };
-use alloc::{sync::Arc, vec::Vec};
+use alloc::sync::Arc;
 
 /// Sends a signal to a process; any of its threads may take it.
 pub fn send_to_process(kernel: &Kernel, process: &Arc<Process>, info: SignalInfo) {
@@ -19,12 +19,12 @@ pub fn send_to_thread(kernel: &Kernel, thread: &Arc<Thread>, info: SignalInfo) {
 
 /// Sends a signal to every process of a group; returns how many there are.
 pub fn send_to_group(kernel: &Kernel, group: u32, info: SignalInfo) -> usize {
-    let mut members: Vec<Arc<Process>> = kernel.tasks.processes();
-    members.retain(|process| process.group() == group && process.id != REAPER);
-    for process in &members {
-        send_to_process(kernel, process, info);
+    let mut count = 0;
+    for process in kernel.tasks.group(group) {
+        send_to_process(kernel, &process, info);
+        count += 1;
     }
-    members.len()
+    count
 }
 
 /// Kills a process as SIGKILL does.

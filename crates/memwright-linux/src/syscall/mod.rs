@@ -3,7 +3,6 @@
 pub mod file;
 pub(crate) mod futex;
 pub(crate) mod hugetlb;
-#[cfg_attr(not(test), warn(clippy::disallowed_methods, clippy::disallowed_macros))]
 pub(crate) mod identity;
 mod ipc;
 pub(crate) mod keys;

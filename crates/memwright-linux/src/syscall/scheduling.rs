@@ -185,7 +185,7 @@ fn user_has_process(context: &Context<'_>, user: u32) -> bool {
         return true;
     }
     let tasks = &context.kernel.tasks;
-    let mut processes = tasks.processes().into_iter();
+    let mut processes = tasks.processes();
     processes.any(|process| real(&process) == user)
 }
 

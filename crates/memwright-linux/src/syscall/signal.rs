@@ -9,16 +9,17 @@ use crate::{
         uapi::FP_XSTATE_MAGIC2,
         xstate::{self, Extent, Unloadable},
     },
+    cgroup,
     context::Context,
     errno::Errno,
-    process::{Life, Process, REAPER},
+    process::{Process, REAPER},
     signal::{
         Action, AlternateStack, Detail, KernelAction, Signal, SignalInfo, SignalSet, code,
         force_fault, send_to_process, send_to_thread,
     },
     wait::WaitError,
 };
-use alloc::{sync::Arc, vec::Vec};
+use alloc::sync::Arc;
 use linux_raw_sys::general as raw;
 
 /// Bytes of `sigset_t`.
@@ -311,64 +312,52 @@ pub fn kill(context: &Context<'_>, arguments: &Arguments) -> CallResult {
         return Err(Errno::EINVAL);
     }
     let signal = Signal::new(number);
-    let mut seen: Vec<u32> = Vec::new();
-    let mut sent = false;
+    let (mut found, mut sent) = (false, false);
     loop {
-        let mut targets = targets(context, target);
-        targets.retain(|process| !seen.contains(&process.id));
-        if targets.is_empty() {
-            break;
-        }
-        for process in targets {
-            seen.push(process.id);
-            if may_signal(context, &process, signal) {
+        let mut killed = false;
+        each_target(context, target, |process| {
+            found = true;
+            if may_signal(context, process, signal) {
                 sent = true;
                 if let Some(signal) = signal {
-                    send_to_process(kernel, &process, sent_by(context, signal, code::SI_USER));
+                    killed |= signal == Signal::SIGKILL && !process.is_ending();
+                    send_to_process(kernel, process, sent_by(context, signal, code::SI_USER));
                 }
             }
-        }
+        });
         // A member may have made another one, which is new; whoever was killed makes nobody.
-        if target > 0 || signal != Some(Signal::SIGKILL) {
+        if target > 0 || !killed {
             break;
         }
     }
-    match (sent, seen.is_empty()) {
+    match (sent, found) {
         (true, _) => Ok(0),
-        (false, true) => Err(Errno::ESRCH),
-        (false, false) => Err(Errno::EPERM),
+        (false, false) => Err(Errno::ESRCH),
+        (false, true) => Err(Errno::EPERM),
     }
 }
 
-/// Whom `kill` means: one process, all others, or a group.
-fn targets(context: &Context<'_>, target: i32) -> Vec<Arc<Process>> {
+/// Calls `act` for each process that `kill` means: one, all others, or a group.
+fn each_target(context: &Context<'_>, target: i32, act: impl FnMut(&Arc<Process>)) {
     let tasks = &context.kernel.tasks;
+    let own = context.process();
     match target {
-        id if id > 0 => tasks.process(id as u32).into_iter().collect(),
-        -1 => everybody_else(context),
-        i32::MIN => Vec::new(),
-        group => {
-            let own = context.process().group();
-            let group = if group == 0 {
-                own
-            } else {
-                group.unsigned_abs()
-            };
-            let mut members = tasks.processes();
-            members.retain(|process| process.group() == group && process.id != REAPER);
-            members
+        id if id > 0 => tasks.process(id as u32).iter().for_each(act),
+        -1 => {
+            let is_other = |process: &Process| process.id != REAPER && process.id != own.id;
+            let others = cgroup::living(context.kernel, is_other);
+            for_each(others, act);
         }
+        i32::MIN => {}
+        0 => for_each(tasks.group(own.group()), act),
+        group => for_each(tasks.group(group.unsigned_abs()), act),
     }
 }
 
-fn everybody_else(context: &Context<'_>) -> Vec<Arc<Process>> {
-    let tasks = context.kernel.tasks.lock();
-    let others = tasks.members.values().filter(|member| {
-        member.process.id != REAPER
-            && member.process.id != context.process().id
-            && matches!(member.life, Life::Alive(_))
-    });
-    others.map(|member| member.process.clone()).collect()
+fn for_each(processes: impl Iterator<Item = Arc<Process>>, mut act: impl FnMut(&Arc<Process>)) {
+    for process in processes {
+        act(&process);
+    }
 }
 
 /// `tkill`.

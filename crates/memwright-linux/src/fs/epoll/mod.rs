@@ -11,7 +11,6 @@
 mod collect;
 mod item;
 // Its lists are given room before they grow.
-#[allow(clippy::disallowed_methods)]
 mod nesting;
 mod ready;
 

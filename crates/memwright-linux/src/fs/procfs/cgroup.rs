@@ -366,7 +366,7 @@ fn enter(context: &Context<'_>, bytes: &[u8], group: Option<Arc<Cgroup>>) -> Res
 }
 
 fn state(context: &Context<'_>, group: &Cgroup, text: &mut Text) -> fmt::Result {
-    let populated = u8::from(!group.members(context.kernel).is_empty());
+    let populated = u8::from(group.members(context.kernel).next().is_some());
     write!(text, "populated {populated}\nfrozen 0\n")
 }
 

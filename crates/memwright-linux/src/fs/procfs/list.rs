@@ -103,7 +103,7 @@ impl ProcNode {
                     }
                     *position = PROCESSES;
                 }
-                for id in tasks.ids() {
+                for id in tasks.processes().map(|process| process.id) {
                     let at = PROCESSES + u64::from(id);
                     if at >= *position {
                         if !numbered(&Child::process(id), id.into(), at + 1, emit) {
@@ -117,7 +117,7 @@ impl ProcNode {
             Self::Task(id, thread) => process::TASK.list(id, Some(thread), position, emit),
             Self::Tasks(id) => {
                 let process = tasks.process(id).ok_or(Errno::ENOENT)?;
-                for thread in process.threads() {
+                for thread in (0..).map_while(|number| process.thread(number)) {
                     let at = 2 + u64::from(thread.id());
                     if at >= *position {
                         let child = Child::task(id, thread.id());

@@ -4,11 +4,9 @@ pub mod cache;
 pub mod change;
 pub mod control;
 pub mod descriptor;
-#[cfg_attr(not(test), warn(clippy::disallowed_methods, clippy::disallowed_macros))]
 pub mod epoll;
 pub mod eventfd;
 pub mod io_uring;
-#[cfg_attr(not(test), warn(clippy::disallowed_methods, clippy::disallowed_macros))]
 pub mod list;
 pub mod memory;
 pub mod mount;
@@ -18,16 +16,13 @@ pub mod perf_event;
 pub mod pidfd;
 pub mod pipe;
 pub mod place;
-#[cfg_attr(not(test), warn(clippy::disallowed_methods, clippy::disallowed_macros))]
 pub mod poll;
 pub mod remote;
-#[cfg_attr(not(test), warn(clippy::disallowed_methods, clippy::disallowed_macros))]
 pub mod select;
 pub mod signalfd;
 pub mod socket;
 pub mod status;
 pub mod timerfd;
-#[cfg_attr(not(test), warn(clippy::disallowed_methods, clippy::disallowed_macros))]
 pub mod transfer;
 pub mod userfaultfd;
 

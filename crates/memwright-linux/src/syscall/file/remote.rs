@@ -130,9 +130,9 @@ fn process_mrelease(context: &Context<'_>, arguments: &Arguments) -> CallResult 
 
 /// Whether every process that runs in the address space is ending (`task_will_free_mem`).
 fn will_free(context: &Context<'_>, space: &Arc<Space>) -> bool {
-    let processes = context.kernel.tasks.processes();
+    let mut processes = context.kernel.tasks.processes();
     processes
-        .iter()
+        .by_ref()
         .filter(|process| process.space().is_some_and(|own| Arc::ptr_eq(&own, space)))
         .all(|process| process.signals.lock().group_exit.is_some())
 }

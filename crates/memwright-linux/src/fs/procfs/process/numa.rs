@@ -90,8 +90,7 @@ pub fn numa_maps(_context: &Context<'_>, subject: &Subject, text: &mut Text) -> 
     let Some(space) = subject.space_of(text) else {
         return Ok(());
     };
-    let threads = subject.process.threads();
-    let first = threads.first();
+    let first = subject.process.thread(0);
     let usual = first.and_then(|thread| thread.placement.policy(space.memory()));
     let note = |from, batch: &mut Batch<Counted>| survey(&space, from, batch);
     text.records(TOGETHER, note, |text, area| {

@@ -33,7 +33,7 @@ pub fn stat(context: &Context<'_>, subject: &Subject, text: &mut Text) -> fmt::R
         None => (0, 0),
     };
     let limit = process.limits.lock().get(Resource::Resident).current;
-    let threads = process.threads().len();
+    let threads = process.thread_count();
     let (state, _) = subject.state(context);
     let sets = super::status::signal_sets(subject);
     write!(text, "{} (", subject.id)?;

@@ -117,7 +117,7 @@ pub fn status(context: &Context<'_>, subject: &Subject, text: &mut Text) -> fmt:
         // No bits of an address are masked.
         writeln!(text, "untag_mask:\t{:#x}", u64::MAX)?;
     }
-    writeln!(text, "Threads:\t{}", process.threads().len())?;
+    writeln!(text, "Threads:\t{}", process.thread_count())?;
     let sets = signal_sets(subject);
     let limit = process.limits.lock().get(Resource::PendingSignals).current;
     writeln!(text, "SigQ:\t{}/{limit}", sets.queued)?;
