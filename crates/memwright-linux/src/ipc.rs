@@ -21,6 +21,7 @@ use memwright::object::{
     ObjectError, ObjectIdentity, Put, Shmem,
 };
 use memwright::{FolioOrders, PolicyId};
+use memwright_table::TryPush;
 use memwright_table::{
     Frame, OutOfMemory, PageSize,
     sync::{Lock, Rank},
@@ -146,7 +147,7 @@ impl Segments {
         if all.len() as u64 >= MOST_SEGMENTS || used.saturating_add(pages(wanted.size)) > most {
             return Err(Errno::ENOSPC);
         }
-        all.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
+        all.try_make_room(1)?;
         let id = (self.next.fetch_add(1, Ordering::Relaxed) & 0x7fff_ffff) as u32;
         let segment = Arc::new(Segment {
             id,
@@ -164,11 +165,11 @@ impl Segments {
             ),
             contents,
         });
-        all.push(Entry {
+        all.try_push(Entry {
             id,
             known: Arc::downgrade(&segment),
             held: Some(segment),
-        });
+        })?;
         Ok(id)
     }
 

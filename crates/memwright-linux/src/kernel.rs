@@ -18,7 +18,8 @@ use crate::{
     numa::Balancing,
     probes::Probes,
     process::{
-        ExitStatus, Life, Limits, Member, PROGRAM, Parts, Process, REAPER, Sleep, Start, Tasks, Thread,
+        ExitStatus, Life, Limits, Member, PROGRAM, Parts, Process, REAPER, Sleep, Start, Tasks,
+        Thread,
     },
     random::Random,
     reclaim::Reclaim,
@@ -363,8 +364,7 @@ impl Kernel {
             return;
         }
         let members = || self.tasks.filter(|member| member.process.group() == group);
-        let stopped =
-            |member: Arc<Process>| matches!(member.signals.lock().stop, Stop::Stopped(_));
+        let stopped = |member: Arc<Process>| matches!(member.signals.lock().stop, Stop::Stopped(_));
         if !members().any(stopped) {
             return;
         }

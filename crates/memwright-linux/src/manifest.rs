@@ -96,7 +96,9 @@ impl Manifest {
             "epoch" => self.epoch = value.parse().unwrap_or(0),
             "hugetlb" => self.huge_pages = value.parse().unwrap_or(0),
             "seed" => self.seed = value.parse().unwrap_or(0),
+            #[expect(clippy::disallowed_methods, reason = "before any program runs")]
             "thp_size" => self.sizes.extend(parse_size(value)),
+            #[expect(clippy::disallowed_methods, reason = "before any program runs")]
             "swap" => self.swap.extend(swap::Request::parse(value)),
             "columns" => self.columns = value.parse().unwrap_or(80),
             "rows" => self.rows = value.parse().unwrap_or(24),
@@ -105,6 +107,7 @@ impl Manifest {
                     if policy == "aslr" {
                         self.layout_seed = value.parse().ok();
                     }
+                    #[expect(clippy::disallowed_methods, reason = "before any program runs")]
                     self.policies.push((policy.into(), value.into()));
                 }
             }
@@ -123,6 +126,7 @@ fn parse_size(value: &str) -> Option<(u8, SizeMode)> {
 }
 
 /// The NUL-terminated strings standing one after another in `data`.
+#[expect(clippy::disallowed_methods, reason = "before any program runs")]
 fn strings(data: &[u8]) -> Vec<Vec<u8>> {
     data.strip_suffix(b"\0")
         .map(|strings| {

@@ -139,11 +139,7 @@ mod tests {
 
     #[test]
     fn the_largest_goes_first() {
-        for (scores, expected) in [
-            (&[3, 9, 9, 1][..], Some(1)),
-            (&[0, 0], None),
-            (&[], None),
-        ] {
+        for (scores, expected) in [(&[3, 9, 9, 1][..], Some(1)), (&[0, 0], None), (&[], None)] {
             let mut largest = Largest::default();
             for (number, score) in scores.iter().enumerate() {
                 largest.add(number, *score);

@@ -16,14 +16,26 @@ pub fn lock_with_room<S, T>(
     lock: &Lock<S>,
     list: impl Fn(&mut S) -> &mut Vec<T>,
 ) -> Result<LockGuard<'_, S>, OutOfMemory> {
+    lock_with_room_for(lock, 1, list)
+}
+
+/// Takes a lock when its list has room for `more`, as [`lock_with_room`] does for one.
+///
+/// # Errors
+/// [`OutOfMemory`].
+pub fn lock_with_room_for<S, T>(
+    lock: &Lock<S>,
+    more: usize,
+    list: impl Fn(&mut S) -> &mut Vec<T>,
+) -> Result<LockGuard<'_, S>, OutOfMemory> {
     loop {
         let wanted = {
             let mut guard = lock.lock();
             let list = list(&mut guard);
-            if list.len() < list.capacity() {
+            if list.capacity() - list.len() >= more {
                 return Ok(guard);
             }
-            2 * list.len() + 4
+            list.len() + list.len().max(more) + 4
         };
         let mut larger = Vec::new();
         let room = larger.try_reserve_exact(wanted);
@@ -32,6 +44,7 @@ pub fn lock_with_room<S, T>(
             let mut guard = lock.lock();
             let list = list(&mut guard);
             if list.capacity() < larger.capacity() {
+                #[expect(clippy::disallowed_methods, reason = "it is larger")]
                 larger.append(list);
                 core::mem::replace(list, larger)
             } else {

@@ -18,6 +18,7 @@ impl Trace {
 }
 
 impl TraceSink for Trace {
+    #[expect(clippy::disallowed_methods, reason = "an event is a line")]
     fn event(&self, event: &Event) {
         let now = self.host.now();
         self.host.pause_clock();

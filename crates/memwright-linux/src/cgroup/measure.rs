@@ -35,10 +35,9 @@ impl Seen {
     fn note(&mut self, first: u64, count: u64) -> u64 {
         let words = (first + count).div_ceil(64) as usize;
         if self.0.len() < words {
-            if self.0.try_make_room(words - self.0.len()).is_err() {
+            if self.0.try_fill(words, 0).is_err() {
                 return count;
             }
-            self.0.resize(words, 0);
         }
         let mut new = 0;
         for frame in first..first + count {

@@ -157,7 +157,8 @@ pub(crate) fn living<F: Fn(&Process) -> bool>(
     kernel: &Kernel,
     wanted: F,
 ) -> impl Iterator<Item = Arc<Process>> + use<'_, F> {
-    let lives = move |member: &Member| matches!(member.life, Life::Alive(_)) && wanted(&member.process);
+    let lives =
+        move |member: &Member| matches!(member.life, Life::Alive(_)) && wanted(&member.process);
     kernel.tasks.filter(lives)
 }
 

@@ -51,6 +51,7 @@ impl Console {
     /// Channels from which nothing was read yet.
     #[must_use]
     pub fn new() -> Self {
+        #[expect(clippy::disallowed_macros, reason = "before any program runs")]
         let bytes = vec![0; INPUT].into_boxed_slice();
         let input = Input {
             bytes,

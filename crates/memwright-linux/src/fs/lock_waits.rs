@@ -2,6 +2,7 @@
 
 use crate::sync::{Lock, Rank};
 use alloc::vec::Vec;
+use memwright_table::{OutOfMemory, TryPush};
 
 /// Steps after which the search gives up and finds no circle (Linux 7.3 `fs/locks.c`, `MAX_DEADLK_ITERATIONS`).
 const MOST_STEPS: usize = 10;
@@ -49,15 +50,15 @@ impl LockWaits {
         if closes_circle(&waits, process, blocker) {
             return Err(WaitRefused::Deadlock);
         }
-        waits.try_reserve(1).map_err(|_| WaitRefused::OutOfMemory)?;
         let index = waits.partition_point(|wait| (wait.process, wait.thread) < (process, thread));
         let wait = Wait {
             process,
             thread,
             blocker,
         };
-        waits.insert(index, wait);
-        Ok(())
+        waits
+            .try_insert(index, wait)
+            .map_err(|OutOfMemory| WaitRefused::OutOfMemory)
     }
 
     /// Notes that a thread no longer waits.

@@ -24,6 +24,7 @@ use crate::{
     errno::Errno,
     kernel::Kernel,
     manifest::Manifest,
+    short::Short,
     sync::{Lock, Rank},
 };
 use alloc::{boxed::Box, collections::BTreeMap, sync::Arc, vec::Vec};
@@ -100,19 +101,19 @@ impl Mounts {
         let console = Arc::new(Console::new());
         let streams = core::array::from_fn(|number| {
             let stream = ConsoleStream::new(&console, number, manifest.streams[number]);
-            let (home, name) = if stream.is_terminal() {
-                (&root_files, Vec::from(b"/dev/console"))
+            let is_terminal = stream.is_terminal();
+            let (home, permissions) = if is_terminal {
+                (&root_files, 0o620)
             } else {
-                (&pipes, Vec::new())
+                (&pipes, 0o600)
             };
-            let permissions = if stream.is_terminal() { 0o620 } else { 0o600 };
             let inode = Inode::new(home, Body::Console(stream), permissions, Subject::ROOT, now);
-            let name = if name.is_empty() {
-                pipe_name(inode.number)
+            let name = if is_terminal {
+                Short::of(format_args!("/dev/console"))
             } else {
-                name
+                pipe_name(inode.number)
             };
-            Arc::new(Dentry::detached(&name, Arc::new(inode)))
+            Arc::new(Dentry::detached(name.as_bytes(), Arc::new(inode)))
         });
         let root = Arc::new(Dentry::detached(b"", Arc::new(root)));
         Self {
@@ -273,9 +274,8 @@ impl Mounts {
     ) -> Arc<OpenFile> {
         let now = Moment::now(kernel);
         let inode = Inode::new(&self.anonymous, Body::Anonymous, 0o600, Subject::ROOT, now);
-        let mut path = Vec::from(b"anon_inode:");
-        path.extend_from_slice(name.as_bytes());
-        let entry = Arc::new(Dentry::detached(&path, Arc::new(inode)));
+        let path = Short::of(format_args!("anon_inode:{name}"));
+        let entry = Arc::new(Dentry::detached(path.as_bytes(), Arc::new(inode)));
         Arc::new(OpenFile::new(Some(kernel), entry, flags, file))
     }
 
@@ -344,6 +344,7 @@ impl Mounts {
     }
 
     /// Takes the whole tree down, so that every frame of every file that nobody has open is free.
+    #[expect(clippy::disallowed_methods, reason = "no program runs any more")]
     pub fn clear(&self) {
         self.sockets.flights.collect();
         let mounts = core::mem::take(&mut *self.mounts.lock());
@@ -361,6 +362,6 @@ fn covering(at: &Arc<Dentry>, inode: Inode) -> Arc<Dentry> {
 
 /// What `/proc/PID/fd` shows of a pipe without a name.
 #[must_use]
-pub fn pipe_name(number: u64) -> Vec<u8> {
-    alloc::format!("pipe:[{number}]").into_bytes()
+pub fn pipe_name(number: u64) -> Short {
+    Short::of(format_args!("pipe:[{number}]"))
 }

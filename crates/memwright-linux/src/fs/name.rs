@@ -1,5 +1,8 @@
 //! Path strings: their components and their limits.
 
+use alloc::vec::Vec;
+use memwright_table::{OutOfMemory, TryPush};
+
 /// Most bytes in one name, as on every Linux file system that holds names in memory.
 pub const NAME_MAX: usize = 255;
 
@@ -45,18 +48,20 @@ pub fn only_slashes(rest: &[u8]) -> bool {
 ///
 /// `rest` begins at the slash behind the link, so an unmarked end stays unmarked: whether the
 /// final component carries a slash decides whether it must be a directory.
-#[must_use]
-pub fn splice_link(target: &[u8], rest: &[u8]) -> alloc::vec::Vec<u8> {
-    let mut path = alloc::vec::Vec::with_capacity(target.len() + rest.len());
-    path.extend_from_slice(target);
-    path.extend_from_slice(rest);
-    path
+///
+/// # Errors
+/// [`OutOfMemory`].
+pub fn splice_link(target: &[u8], rest: &[u8]) -> Result<Vec<u8>, OutOfMemory> {
+    let mut path = Vec::new();
+    path.try_make_room(target.len() + rest.len())?;
+    path.try_push_all(target)?;
+    path.try_push_all(rest)?;
+    Ok(path)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use alloc::vec::Vec;
 
     fn all(mut path: &[u8]) -> (Vec<Component<'_>>, bool) {
         let mut found = Vec::new();
@@ -88,9 +93,13 @@ mod tests {
 
     #[test]
     fn a_link_keeps_the_slash_behind_it() {
-        assert_eq!(splice_link(b"x/y", b""), b"x/y");
-        assert_eq!(splice_link(b"x/y", b"/"), b"x/y/");
-        assert_eq!(splice_link(b"/x", b"/b/c"), b"/x/b/c");
+        for (target, rest, expected) in [
+            (&b"x/y"[..], &b""[..], &b"x/y"[..]),
+            (b"x/y", b"/", b"x/y/"),
+            (b"/x", b"/b/c", b"/x/b/c"),
+        ] {
+            assert_eq!(splice_link(target, rest).as_deref(), Ok(expected));
+        }
         assert!(only_slashes(b""));
         assert!(only_slashes(b"//"));
         assert!(!only_slashes(b"/a"));

@@ -16,7 +16,7 @@ use super::{
     tree::Change,
     walk::{Last, LastLink, Walker},
 };
-use crate::{context::Context, errno::Errno};
+use crate::{context::Context, errno::Errno, short::Short};
 use alloc::{boxed::Box, sync::Arc};
 use linux_raw_sys::general as raw;
 
@@ -196,7 +196,7 @@ impl Context<'_> {
         }
         inode.inherit(&directory.inode, self.subject());
         inode.change(|metadata| metadata.links = 0);
-        let name = alloc::format!("#{}", inode.number);
+        let name = Short::of(format_args!("#{}", inode.number));
         let entry = Arc::new(Dentry::new(directory, name.as_bytes(), Arc::new(inode)));
         entry.mark_removed();
         self.open_entry(&entry, request, true)

@@ -6,6 +6,7 @@ use super::{
 };
 use crate::{context::Context, errno::Errno, kernel::Kernel, probes::Probe};
 use alloc::sync::Arc;
+use memwright_table::OutOfMemory;
 
 /// `_IO('$', number)` of `linux/perf_event.h`.
 const fn command(number: u32) -> u32 {
@@ -27,11 +28,13 @@ pub struct EventFile {
 
 impl EventFile {
     /// Sets the probe.
-    #[must_use]
-    pub fn new(kernel: &'static Kernel, probe: Probe) -> Self {
+    ///
+    /// # Errors
+    /// [`OutOfMemory`].
+    pub fn new(kernel: &'static Kernel, probe: Probe) -> Result<Self, OutOfMemory> {
         let probe = Arc::new(probe);
-        kernel.probes.set(kernel, &probe);
-        Self { kernel, probe }
+        kernel.probes.set(kernel, &probe)?;
+        Ok(Self { kernel, probe })
     }
 }
 

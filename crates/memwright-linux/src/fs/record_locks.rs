@@ -7,7 +7,7 @@
 mod ranges;
 
 use alloc::vec::Vec;
-use memwright_table::OutOfMemory;
+use memwright_table::{OutOfMemory, TryPush};
 use ranges::Ranges;
 
 /// What holds a lock.
@@ -139,11 +139,9 @@ impl RecordLocks {
             holder,
             ranges: Ranges::new(),
         };
-        let room = self.groups.try_reserve(1).map_err(|_| OutOfMemory);
-        room.and_then(|()| group.ranges.set(first, last, Some(strength)))
-            .map_err(|OutOfMemory| AcquireError::OutOfMemory)?;
-        self.groups.push(group);
-        Ok(())
+        let set = group.ranges.set(first, last, Some(strength));
+        set.and_then(|()| self.groups.try_push(group))
+            .map_err(|OutOfMemory| AcquireError::OutOfMemory)
     }
 
     /// Removes everything that `holder` holds; returns whether there was anything.

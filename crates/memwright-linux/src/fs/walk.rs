@@ -225,7 +225,7 @@ impl Walker<'_> {
                     if target.first() == Some(&b'/') {
                         here = self.root.clone();
                     }
-                    path = splice_link(&target, after).into();
+                    path = splice_link(&target, after)?.into();
                     at = 0;
                 }
                 Link::Entry(entry) if is_last => {

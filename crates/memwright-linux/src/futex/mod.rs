@@ -32,11 +32,12 @@ use crate::{
     M,
     kernel::Kernel,
     process::Thread,
-    sync::{Lock, LockGuard, Rank},
+    sync::{Lock, LockGuard, Rank, lock_with_room_for},
 };
 use alloc::{sync::Arc, vec::Vec};
 use key::Key;
 use memwright::object::Object;
+use memwright_table::{OutOfMemory, TryPush};
 
 /// How many buckets there are. A power of two.
 const BUCKETS: usize = 256;
@@ -76,13 +77,23 @@ impl Futexes {
         let bucket = || Bucket {
             waiters: Lock::new(Rank::Wait, Vec::new()),
         };
-        Self {
-            buckets: (0..BUCKETS).map(|_| bucket()).collect(),
-        }
+        #[expect(clippy::disallowed_methods, reason = "before any program runs")]
+        let buckets = (0..BUCKETS).map(|_| bucket()).collect();
+        Self { buckets }
     }
 
     fn lock(&self, bucket: u32) -> LockGuard<'_, Queue> {
         self.buckets[bucket as usize].waiters.lock()
+    }
+
+    /// Locks a bucket that has room for so many more.
+    fn lock_with_room(
+        &self,
+        bucket: u32,
+        more: usize,
+    ) -> Result<LockGuard<'_, Queue>, OutOfMemory> {
+        let waiters = &self.buckets[bucket as usize].waiters;
+        lock_with_room_for(waiters, more, |queue| queue)
     }
 
     /// Locks the buckets of two keys; the second only if it is another. The lower one is waited for,
@@ -111,48 +122,111 @@ impl Futexes {
     }
 }
 
-/// What leaves a bucket under its lock and is dealt with after it: threads to wake, objects to let go.
+/// What a waiter held: a thread to wake, an object to let go.
+struct Held {
+    thread: Option<Arc<Thread>>,
+    object: Option<Arc<dyn Object<M>>>,
+}
+
+/// What leaves a bucket under its lock and is dealt with after it. There is always room for one waiter's; for more it is
+/// made where no lock is held.
 #[derive(Default)]
 struct Left {
-    first: Option<Arc<Thread>>,
-    others: Vec<Arc<Thread>>,
-    objects: Vec<Arc<dyn Object<M>>>,
+    first: Option<Held>,
+    others: Vec<Held>,
 }
 
 impl Left {
-    /// Takes what a waiter holds that leaves its bucket to be woken.
-    fn take(&mut self, waiter: &mut Waiter) {
-        waiter.thread.futex.leave();
-        if let Some(object) = waiter.object.take() {
-            self.objects.push(object);
-        }
-        let thread = waiter.thread.clone();
+    fn has_room(&self) -> bool {
+        self.first.is_none() || self.others.len() < self.others.capacity()
+    }
+
+    /// Makes room for so many, if there is memory.
+    fn make_room(&mut self, waiters: u32) {
+        /// The list stays in one block of moderate size.
+        const TOGETHER: usize = 1024;
+        let _ = self.others.try_make_room((waiters as usize).min(TOGETHER));
+    }
+
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "the callers see that there is room"
+    )]
+    fn add(&mut self, held: Held) {
         match self.first {
-            None => self.first = Some(thread),
-            Some(_) => self.others.push(thread),
+            None => self.first = Some(held),
+            Some(_) => self.others.push(held),
         }
     }
 
-    /// Wakes the threads. No lock is held.
-    fn wake(self, kernel: &Kernel) {
-        for thread in self.first.iter().chain(&self.others) {
-            kernel.scheduler.wake(kernel, thread);
+    /// Takes what a waiter holds that leaves its bucket to be woken. There is room.
+    fn take(&mut self, waiter: &mut Waiter) {
+        waiter.thread.futex.leave();
+        self.add(Held {
+            thread: Some(waiter.thread.clone()),
+            object: waiter.object.take(),
+        });
+    }
+
+    /// Wakes the threads and lets go of the objects. No lock is held.
+    fn wake(&mut self, kernel: &Kernel) {
+        for held in self.first.take().into_iter().chain(self.others.drain(..)) {
+            let Held { thread, object } = held;
+            if let Some(thread) = thread {
+                kernel.scheduler.wake(kernel, &thread);
+            }
+            drop(object);
         }
     }
 }
 
-/// Takes up to `most` waiters for `key` whose bits meet `bits` out of their bucket; returns how many.
-fn take_waiters(queue: &mut Queue, key: Key, bits: u32, most: u32, left: &mut Left) -> u32 {
-    let mut taken = 0;
+/// How many waiters were taken out of a bucket, and how many more would have been if there had been room for them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Taken {
+    now: u32,
+    later: u32,
+}
+
+/// Takes up to `most` waiters for `key` whose bits meet `bits` out of their bucket.
+fn take_waiters(queue: &mut Queue, key: Key, bits: u32, most: u32, left: &mut Left) -> Taken {
+    let mut taken = Taken::default();
     if !queue.is_empty() {
         queue.retain_mut(|waiter| {
-            let wanted = taken < most && waiter.key == key && waiter.bits & bits != 0;
-            if wanted {
-                left.take(waiter);
-                taken += 1;
+            let wanted = taken.now + taken.later < most;
+            if !(wanted && waiter.key == key && waiter.bits & bits != 0) {
+                return true;
             }
-            !wanted
+            if !left.has_room() {
+                taken.later += 1;
+                return true;
+            }
+            left.take(waiter);
+            taken.now += 1;
+            false
         });
     }
     taken
+}
+
+impl Futexes {
+    /// Wakes the waiters that were left in their bucket for want of room; returns how many.
+    #[cold]
+    fn wake_later(
+        &self,
+        kernel: &Kernel,
+        key: Key,
+        bits: u32,
+        mut most: u32,
+        left: &mut Left,
+    ) -> u32 {
+        let mut woken = 0;
+        while most > 0 {
+            left.make_room(most);
+            let taken = take_waiters(&mut self.lock(key.bucket()), key, bits, most, left);
+            left.wake(kernel);
+            woken += taken.now;
+            most = taken.later;
+        }
+        woken
+    }
 }

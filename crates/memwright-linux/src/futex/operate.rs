@@ -1,6 +1,6 @@
 //! `FUTEX_WAKE_OP`.
 
-use super::{ANY, Left, Scope, key, take_waiters, wake::at_least_one};
+use super::{ANY, Left, Scope, Taken, key, take_waiters, wake::at_least_one};
 use crate::{context::Context, errno::Errno, host::Host};
 use linux_raw_sys::general as raw;
 
@@ -141,14 +141,21 @@ pub(crate) fn wake_and_operate(
             continue;
         };
         let comparison = operation.comparison.ok_or(Errno::ENOSYS)?;
-        let mut woken = take_waiters(&mut queue, one.key, ANY, at_least_one(most), &mut left);
+        let taken = take_waiters(&mut queue, one.key, ANY, at_least_one(most), &mut left);
+        let mut taken_second = Taken::default();
         if comparison.holds(old, operation.against) {
             let queue = other.as_mut().unwrap_or(&mut queue);
             let most = at_least_one(most_second);
-            woken += take_waiters(queue, two.key, ANY, most, &mut left);
+            taken_second = take_waiters(queue, two.key, ANY, most, &mut left);
         }
         drop((queue, other));
         left.wake(kernel);
+        let mut woken = taken.now + taken_second.now;
+        for (key, later) in [(one.key, taken.later), (two.key, taken_second.later)] {
+            woken += kernel
+                .futexes
+                .wake_later(kernel, key, ANY, later, &mut left);
+        }
         return Ok(woken.into());
     }
 }

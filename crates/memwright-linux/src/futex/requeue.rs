@@ -1,7 +1,12 @@
 //! `FUTEX_REQUEUE` and `FUTEX_CMP_REQUEUE`.
 
-use super::{Left, Scope, Waiter, key};
+use super::{
+    Held, Left, Queue, Scope, Waiter,
+    key::{self, Found},
+    wake::ANY,
+};
 use crate::{context::Context, errno::Errno};
+use memwright_table::OutOfMemory;
 
 /// What becomes of the waiters of a word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,15 +48,15 @@ fn fate(seen: u64, wake: u32, requeue: u32) -> Fate {
 /// (`futex_requeue` of Linux 7.2, `kernel/futex/requeue.c`).
 ///
 /// # Errors
-/// `EAGAIN` when the first word has another value, `EINVAL` for negative numbers, `EFAULT`.
+/// `EAGAIN` when the first word has another value, `EINVAL` for negative numbers, `EFAULT`, `ENOMEM`.
 pub(crate) fn requeue(context: &Context<'_>, request: &RequeueRequest) -> Result<u64, Errno> {
     if (request.wake as i32) < 0 || (request.requeue as i32) < 0 {
         return Err(Errno::EINVAL);
     }
     let kernel = context.kernel;
+    let find =
+        |address| context.with_space(|space| key::find(space, address, request.scope, false));
     loop {
-        let find =
-            |address| context.with_space(|space| key::find(space, address, request.scope, false));
         let (from, to) = (find(request.from)?, find(request.to)?);
         let (old, new) = (from.key.bucket(), to.key.bucket());
         let mut left = Left::default();
@@ -70,45 +75,124 @@ pub(crate) fn requeue(context: &Context<'_>, request: &RequeueRequest) -> Result
                 }
             }
         }
-        let mut seen = 0;
-        queue.retain_mut(|waiter| {
-            let fate = if waiter.key == from.key {
-                fate(seen, request.wake, request.requeue)
-            } else {
-                Fate::Stay
-            };
-            seen += u64::from(fate != Fate::Stay);
-            match fate {
-                Fate::Stay => true,
-                Fate::Wake => {
-                    left.take(waiter);
-                    false
-                }
-                Fate::Move => {
-                    left.objects.extend(waiter.object.take());
-                    match &mut other {
-                        None => {
-                            waiter.key = to.key;
-                            waiter.object.clone_from(&to.object);
-                            true
-                        }
-                        Some(other) => {
-                            waiter.thread.futex.enter(new);
-                            other.push(Waiter {
-                                key: to.key,
-                                bits: waiter.bits,
-                                thread: waiter.thread.clone(),
-                                object: to.object.clone(),
-                            });
-                            false
-                        }
-                    }
-                }
-            }
-        });
+        let mut round = Round::new(&from, &to, request.wake, request.requeue);
+        round.go_through(&mut queue, other.as_deref_mut(), &mut left);
         drop((queue, other));
         left.wake(kernel);
+        let mut seen = round.seen;
+        if round.wake_later > 0 {
+            let most = round.wake_later;
+            seen += u64::from(
+                kernel
+                    .futexes
+                    .wake_later(kernel, from.key, ANY, most, &mut left),
+            );
+        }
+        while round.move_later > 0 {
+            left.make_room(round.move_later);
+            if old != new {
+                let more = (round.move_later as usize).min(TOGETHER);
+                match kernel.futexes.lock_with_room(new, more) {
+                    Ok(locked) => drop(locked),
+                    Err(error) if seen == 0 => return Err(error.into()),
+                    Err(OutOfMemory) => break,
+                }
+            }
+            round = Round::new(&from, &to, 0, round.move_later);
+            let (mut queue, mut other) = kernel.futexes.lock_two(old, new);
+            round.go_through(&mut queue, other.as_deref_mut(), &mut left);
+            drop((queue, other));
+            left.wake(kernel);
+            seen += round.seen;
+        }
         return Ok(seen);
+    }
+}
+
+/// Waiters for which room is made at once in the other bucket.
+const TOGETHER: usize = 1024;
+
+/// One walk along a bucket, under its lock and that of the other one: those for which there is no room are left for
+/// another.
+struct Round<'a> {
+    from: &'a Found,
+    to: &'a Found,
+    wake: u32,
+    requeue: u32,
+    /// How many waiters were woken or moved.
+    seen: u64,
+    /// How many have to be woken yet: the first that are left.
+    wake_later: u32,
+    /// How many have to be moved yet.
+    move_later: u32,
+}
+
+impl<'a> Round<'a> {
+    fn new(from: &'a Found, to: &'a Found, wake: u32, requeue: u32) -> Self {
+        Self {
+            from,
+            to,
+            wake,
+            requeue,
+            seen: 0,
+            wake_later: 0,
+            move_later: 0,
+        }
+    }
+
+    fn go_through(&mut self, queue: &mut Queue, mut other: Option<&mut Queue>, left: &mut Left) {
+        queue.retain_mut(|waiter| {
+            if waiter.key != self.from.key {
+                return true;
+            }
+            let met = self.seen + u64::from(self.wake_later) + u64::from(self.move_later);
+            match fate(met, self.wake, self.requeue) {
+                Fate::Stay => true,
+                Fate::Wake if left.has_room() => {
+                    left.take(waiter);
+                    self.seen += 1;
+                    false
+                }
+                Fate::Wake => {
+                    self.wake_later += 1;
+                    true
+                }
+                Fate::Move => self.move_on(waiter, other.as_deref_mut(), left),
+            }
+        });
+    }
+
+    /// Lets a waiter wait for the second word; returns whether it stays in its bucket.
+    fn move_on(&mut self, waiter: &mut Waiter, other: Option<&mut Queue>, left: &mut Left) -> bool {
+        let full = other
+            .as_ref()
+            .is_some_and(|other| other.len() == other.capacity());
+        if full || waiter.object.is_some() && !left.has_room() {
+            self.move_later += 1;
+            return true;
+        }
+        self.seen += 1;
+        if let Some(object) = waiter.object.take() {
+            left.add(Held {
+                thread: None,
+                object: Some(object),
+            });
+        }
+        waiter.key = self.to.key;
+        waiter.object.clone_from(&self.to.object);
+        let Some(other) = other else {
+            return true;
+        };
+        waiter.thread.futex.enter(self.to.key.bucket());
+        let moved = Waiter {
+            key: waiter.key,
+            bits: waiter.bits,
+            thread: waiter.thread.clone(),
+            object: waiter.object.take(),
+        };
+        #[expect(clippy::disallowed_methods, reason = "there is room")]
+        other.push(moved);
+        false
     }
 }
 

@@ -55,7 +55,7 @@ pub struct WaitRequest {
 ///
 /// # Errors
 /// `EAGAIN` when the word has another value, `ETIMEDOUT`, `EINVAL`, `EFAULT`, or what makes an
-/// interrupted call start again: through `restart_syscall` if it has a deadline.
+/// interrupted call start again: through `restart_syscall` if it has a deadline; `ENOMEM`.
 pub(crate) fn wait(context: &Context<'_>, request: WaitRequest) -> Result<u64, Errno> {
     if request.bits == 0 {
         return Err(Errno::EINVAL);
@@ -89,16 +89,18 @@ fn enter(context: &Context<'_>, request: &WaitRequest) -> Result<(), Errno> {
             context.with_space(|space| key::find(space, request.address, request.scope, false))?;
         let bucket = found.key.bucket();
         {
-            let mut queue = futexes.lock(bucket);
+            let mut queue = futexes.lock_with_room(bucket, 1)?;
             match host.user_peek32(request.address) {
                 Some(value) if value == request.value => {
                     context.thread.futex.enter(bucket);
-                    queue.push(Waiter {
+                    let waiter = Waiter {
                         key: found.key,
                         bits: request.bits,
                         thread: context.thread.clone(),
                         object: found.object,
-                    });
+                    };
+                    #[expect(clippy::disallowed_methods, reason = "there is room")]
+                    queue.push(waiter);
                     return Ok(());
                 }
                 Some(_) => return Err(Errno::EAGAIN),

@@ -27,12 +27,17 @@ pub(crate) fn wake(
     let found = key::find(space, address, scope, false)?;
     let mut left = Left::default();
     let most = at_least_one(most);
-    let woken = {
-        let mut queue = kernel.futexes.lock(found.key.bucket());
+    let futexes = &kernel.futexes;
+    let taken = {
+        let mut queue = futexes.lock(found.key.bucket());
         take_waiters(&mut queue, found.key, bits, most, &mut left)
     };
     left.wake(kernel);
-    Ok(woken)
+    if taken.later == 0 {
+        return Ok(taken.now);
+    }
+    let later = futexes.wake_later(kernel, found.key, bits, taken.later, &mut left);
+    Ok(taken.now + later)
 }
 
 /// How many waiters a number in a call means: an `int` of which 0 and less mean 1.

@@ -4,16 +4,20 @@ use super::{BREAKPOINT, Place, Probe, Probes};
 use crate::{M, Space, kernel::Kernel, process::Process};
 use alloc::sync::Arc;
 use memwright::{AreaFlags, Rights, space::Area};
-use memwright_table::VirtAddr;
+use memwright_table::{OutOfMemory, VirtAddr};
 
 impl Probes {
     /// Sets a probe: its process's memory gets the breakpoint where it shows the place, now and when it maps it later.
-    pub(crate) fn set(&self, kernel: &Kernel, probe: &Arc<Probe>) {
-        self.enter(probe);
+    ///
+    /// # Errors
+    /// [`OutOfMemory`].
+    pub(crate) fn set(&self, kernel: &Kernel, probe: &Arc<Probe>) -> Result<(), OutOfMemory> {
+        self.enter(probe)?;
         let process = kernel.tasks.process(probe.process);
         if let Some(space) = process.and_then(|process| process.space()) {
             install(&space, probe);
         }
+        Ok(())
     }
 
     /// Takes a probe away, and its breakpoint out of every process's memory: forks took it with them.
@@ -23,7 +27,7 @@ impl Probes {
             file: probe.identity(),
             offset: probe.offset,
         };
-        if !self.at(place).is_empty() {
+        if self.first_at(place).is_some() {
             return;
         }
         for process in kernel.tasks.processes() {
@@ -44,8 +48,10 @@ impl Probes {
     #[cold]
     pub(crate) fn mapped(&self, process: &Process) {
         if let Some(space) = process.space() {
-            for probe in self.of_process(process.id) {
+            let mut before = None;
+            while let Some(probe) = self.next_of_process(process.id, before.as_ref()) {
                 install(&space, &probe);
+                before = Some(probe);
             }
         }
     }

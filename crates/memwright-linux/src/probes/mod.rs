@@ -15,13 +15,14 @@ pub(crate) use step::Stepping;
 use crate::{
     fs::open_file::OpenFile,
     process::Thread,
-    sync::{Lock, Rank},
+    sync::{Lock, Rank, lock_with_room},
 };
 use alloc::{sync::Arc, vec::Vec};
 use core::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 pub(crate) use instruction::Refused;
 use instruction::{LONGEST, steppable_length};
 use memwright::object::{Object, ObjectIdentity};
+use memwright_table::{OutOfMemory, TryPush};
 
 /// The first byte of a breakpoint, INT3.
 const BREAKPOINT: u8 = 0xcc;
@@ -121,9 +122,10 @@ impl Probes {
         self.count.load(Ordering::Acquire) != 0
     }
 
-    fn enter(&self, probe: &Arc<Probe>) {
-        self.list.lock().push(probe.clone());
+    fn enter(&self, probe: &Arc<Probe>) -> Result<(), OutOfMemory> {
+        lock_with_room(&self.list, |list| list)?.try_push(probe.clone())?;
         self.count.fetch_add(1, Ordering::Release);
+        Ok(())
     }
 
     fn leave(&self, probe: &Arc<Probe>) {
@@ -131,15 +133,25 @@ impl Probes {
         self.count.fetch_sub(1, Ordering::Release);
     }
 
-    fn of_process(&self, process: u32) -> Vec<Arc<Probe>> {
+    /// The probe of a process that comes next in the list; the first again when the one before has left it.
+    fn next_of_process(&self, process: u32, before: Option<&Arc<Probe>>) -> Option<Arc<Probe>> {
         let list = self.list.lock();
-        let own = list.iter().filter(|probe| probe.process == process);
-        own.cloned().collect()
+        let place = before.and_then(|before| list.iter().position(|one| Arc::ptr_eq(one, before)));
+        let mut rest = list.iter().skip(place.map_or(0, |place| place + 1));
+        rest.find(|probe| probe.process == process).cloned()
     }
 
-    fn at(&self, place: Place) -> Vec<Arc<Probe>> {
+    /// The first probe at a place.
+    fn first_at(&self, place: Place) -> Option<Arc<Probe>> {
         let list = self.list.lock();
-        let there = list.iter().filter(|probe| probe.stands_at(place));
-        there.cloned().collect()
+        list.iter().find(|probe| probe.stands_at(place)).cloned()
+    }
+
+    /// Calls `act` for each probe at a place, under the lock of the list.
+    fn each_at(&self, place: Place, act: impl FnMut(&Arc<Probe>)) {
+        let list = self.list.lock();
+        list.iter()
+            .filter(|probe| probe.stands_at(place))
+            .for_each(act);
     }
 }

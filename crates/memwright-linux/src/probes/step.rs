@@ -30,7 +30,7 @@ impl Probes {
         let mut regs = context.state().regs;
         let at = regs.rip.wrapping_sub(1);
         let place = context.with_space(|space| place_of(space, at));
-        let Some(probe) = place.and_then(|place| self.at(place).into_iter().next()) else {
+        let Some(probe) = place.and_then(|place| self.first_at(place)) else {
             return false;
         };
         let Some(copy) = copy_page(context) else {
@@ -66,11 +66,13 @@ impl Probes {
         }
         context.replace_registers(regs);
         let place = context.with_space(|space| place_of(space, stepping.at));
-        for probe in place.map(|place| self.at(place)).unwrap_or_default() {
-            let counts = probe.enabled.load(Ordering::Relaxed);
-            if counts && probe.thread == context.thread.id() {
-                probe.hits.fetch_add(1, Ordering::Relaxed);
-            }
+        if let Some(place) = place {
+            self.each_at(place, |probe| {
+                let counts = probe.enabled.load(Ordering::Relaxed);
+                if counts && probe.thread == context.thread.id() {
+                    probe.hits.fetch_add(1, Ordering::Relaxed);
+                }
+            });
         }
         !stepping.traps
     }

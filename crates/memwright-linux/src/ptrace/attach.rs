@@ -12,6 +12,7 @@ use crate::{
     },
 };
 use alloc::{boxed::Box, sync::Arc, vec::Vec};
+use memwright_table::TryPush;
 
 /// `PTRACE_TRACEME`: the caller's parent traces it from now on.
 ///
@@ -58,8 +59,16 @@ pub(crate) fn attach(context: &Context<'_>, thread: &Arc<Thread>) -> Result<(), 
 }
 
 /// Enters tracer and traced thread. Returns whether the thread's process is stopped.
+///
+/// # Errors
+/// `EPERM` when it is traced already, `ESRCH` when one of both has ended, `ENOMEM`.
 fn begin(kernel: &Kernel, thread: &Arc<Thread>, tracer: u32) -> Result<bool, Errno> {
     let mut tasks = kernel.tasks.lock();
+    let member = tasks.members.get_mut(&tracer).ok_or(Errno::ESRCH)?;
+    member.tracees.try_make_room(1)?;
+    // For the end of each of its tracees: a thread that ends finds room.
+    let room = member.tracees.len() + 1;
+    member.ended_tracees.try_make_room(room)?;
     let stopped = {
         let mut signals = thread.process.signals.lock();
         let stopped = signals.stop != Stop::Running;
@@ -75,7 +84,7 @@ fn begin(kernel: &Kernel, thread: &Arc<Thread>, tracer: u32) -> Result<bool, Err
         }
         stopped
     };
-    let member = tasks.members.get_mut(&tracer).ok_or(Errno::ESRCH)?;
+    #[expect(clippy::disallowed_methods, reason = "there is room")]
     member.tracees.push(thread.clone());
     Ok(stopped)
 }
@@ -170,6 +179,7 @@ pub(crate) fn abandon(
         };
         member.tracees.retain(|tracee| !Arc::ptr_eq(tracee, thread));
         if !told_as_parent {
+            #[expect(clippy::disallowed_methods, reason = "`begin` made room")]
             member.ended_tracees.push((thread.clone(), status));
         }
     }

@@ -13,7 +13,10 @@ use crate::{
 };
 use alloc::{sync::Arc, vec::Vec};
 use core::sync::atomic::{AtomicU64, Ordering};
-use memwright_table::sync::{Lock, Rank};
+use memwright_table::{
+    TryPush,
+    sync::{Lock, Rank},
+};
 
 pub use attempt::{MOST_VALUE, Operation, Refusal, attempt};
 
@@ -43,6 +46,8 @@ pub struct Pending {
     process: u32,
     /// What the call returns, once it is over.
     outcome: AtomicU64,
+    /// The next whose call is over as well.
+    next: Lock<Option<Arc<Pending>>>,
 }
 
 /// Not over: no call returns this.
@@ -132,14 +137,14 @@ impl Sets {
         if all.len() >= MOST_SETS {
             return Err(Errno::ENOSPC);
         }
-        all.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
+        all.try_make_room(1)?;
         let id = (self.next.fetch_add(1, Ordering::Relaxed) & 0x7fff_ffff) as u32;
-        all.push(Arc::new(Set {
+        all.try_push(Arc::new(Set {
             id,
             key,
             maker: standing.owner,
             state: Lock::new(Rank::Leaf, state),
-        }));
+        }))?;
         Ok(id)
     }
 
@@ -175,10 +180,19 @@ impl Sets {
 
     /// Undoes what a process that ends did with operations that say so.
     pub fn undo(&self, kernel: &Kernel, process: u32) {
-        let sets: Vec<_> = self.all.lock().clone();
-        for set in sets {
+        let mut first = 0;
+        // Numbers rise along the list, and a set is never given another.
+        while let Some(set) = self.from(first) {
             set.undo(kernel, process);
+            first = set.id + 1;
         }
+    }
+
+    /// The set with the lowest number from this one on.
+    fn from(&self, id: u32) -> Option<Arc<Set>> {
+        let all = self.all.lock();
+        let place = all.partition_point(|set| set.id < id);
+        all.get(place).cloned()
     }
 
     /// Forgets all.
@@ -190,8 +204,7 @@ impl Sets {
 
 fn zeroes<T: Copy + Default>(count: usize) -> Result<Vec<T>, Errno> {
     let mut values = Vec::new();
-    values.try_reserve_exact(count).map_err(|_| Errno::ENOMEM)?;
-    values.resize(count, T::default());
+    values.try_fill(count, T::default())?;
     Ok(values)
 }
 
@@ -251,19 +264,20 @@ impl Set {
                 state.standing.operated = now;
                 let woken = state.serve(now);
                 drop(state);
-                wake(kernel, &woken);
+                woken.wake(kernel);
                 Ok(Operated::Done)
             }
             Err(place) if operations[place].never_waits => Err(Errno::EAGAIN),
             Err(place) => {
-                state.pending.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
+                state.pending.try_make_room(1)?;
                 let pending = Arc::new(Pending {
                     queue: WaitQueue::named("a semaphore"),
                     operations,
                     process,
                     outcome: AtomicU64::new(WAITING),
+                    next: Lock::new(Rank::Leaf, None),
                 });
-                state.pending.push((pending.clone(), place));
+                state.pending.try_push((pending.clone(), place))?;
                 Ok(Operated::Waits(pending))
             }
         }
@@ -317,7 +331,7 @@ impl Set {
         state.standing.changed = now;
         let woken = state.serve(now);
         drop(state);
-        wake(kernel, &woken);
+        woken.wake(kernel);
     }
 
     fn undo(&self, kernel: &Kernel, process: u32) {
@@ -334,7 +348,7 @@ impl Set {
         let now = state.standing.operated;
         let woken = state.serve(now);
         drop(state);
-        wake(kernel, &woken);
+        woken.wake(kernel);
     }
 
     fn end(&self, kernel: &Kernel) {
@@ -342,11 +356,12 @@ impl Set {
         state.removed = true;
         let waiting = core::mem::take(&mut state.pending);
         drop(state);
-        let woken: Vec<_> = waiting.into_iter().map(|(pending, _)| pending).collect();
-        for pending in &woken {
+        for (pending, _) in &waiting {
             pending.end(Err(Errno::EIDRM));
         }
-        wake(kernel, &woken);
+        for (pending, _) in &waiting {
+            pending.queue.wake_all(kernel);
+        }
     }
 }
 
@@ -386,15 +401,15 @@ impl State {
         if let Some(place) = known {
             return Ok(place);
         }
-        self.undo.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
-        self.undo.push((process, zeroes(self.values.len())?));
+        let zeroes = zeroes(self.values.len())?;
+        self.undo.try_push((process, zeroes))?;
         Ok(self.undo.len() - 1)
     }
 
     /// Does what can be done now of what waits, the first first, and again from the first on whenever something was
     /// done; returns whose call is over.
-    fn serve(&mut self, now: i64) -> Vec<Arc<Pending>> {
-        let mut woken = Vec::new();
+    fn serve(&mut self, now: i64) -> Woken {
+        let mut woken = Woken::default();
         let mut next = 0;
         while let Some((pending, _)) = self.pending.get(next) {
             let pending = pending.clone();
@@ -420,9 +435,30 @@ impl State {
     }
 }
 
-fn wake(kernel: &Kernel, woken: &[Arc<Pending>]) {
-    for pending in woken {
-        pending.queue.wake_all(kernel);
+/// Those whose calls are over, in order: a chain through themselves, which needs no memory.
+#[derive(Default)]
+struct Woken {
+    first: Option<Arc<Pending>>,
+    last: Option<Arc<Pending>>,
+}
+
+impl Woken {
+    /// Adds one, which was taken out of what waits and so stands in no other chain.
+    fn push(&mut self, pending: Arc<Pending>) {
+        match self.last.replace(pending.clone()) {
+            Some(last) => *last.next.lock() = Some(pending),
+            None => self.first = Some(pending),
+        }
+    }
+
+    /// Wakes all. No lock is held.
+    fn wake(self, kernel: &Kernel) {
+        drop(self.last);
+        let mut next = self.first;
+        while let Some(pending) = next {
+            next = pending.next.lock().take();
+            pending.queue.wake_all(kernel);
+        }
     }
 }
 

@@ -2,6 +2,7 @@
 
 use super::{Signal, SignalInfo, SignalSet};
 use alloc::vec::Vec;
+use memwright_table::TryPush;
 
 /// Pending signals: a set, and the reasons in the order of arrival.
 #[derive(Debug, Default)]
@@ -33,9 +34,7 @@ impl Pending {
             return;
         }
         self.set = self.set.with(info.signal);
-        if self.queue.try_reserve(1).is_ok() {
-            self.queue.push(info);
-        }
+        let _ = self.queue.try_push(info);
     }
 
     /// Takes the first signal that is not in `blocked`.

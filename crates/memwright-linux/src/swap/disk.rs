@@ -64,6 +64,7 @@ impl Disk {
     #[must_use]
     pub fn name(&self) -> String {
         match self.kind() {
+            #[expect(clippy::disallowed_macros, reason = "a short name")]
             Kind::Zram => alloc::format!("zram{}", self.minor),
             Kind::Disk => String::from("vda"),
         }

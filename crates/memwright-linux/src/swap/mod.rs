@@ -111,6 +111,7 @@ impl Swaps {
 
     /// The path of the disk that is swap device `number`.
     #[must_use]
+    #[expect(clippy::disallowed_macros, reason = "a short name")]
     pub fn path_of(&self, number: usize) -> String {
         let disk = self.disks.iter().find(|disk| disk.is_swap(number));
         disk.map_or_else(String::new, |disk| alloc::format!("/dev/{}", disk.name()))

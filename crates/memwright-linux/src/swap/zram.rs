@@ -45,8 +45,7 @@ pub struct Zram {
 
 fn zeroes(length: usize) -> Result<Vec<u8>, OutOfMemory> {
     let mut bytes = Vec::new();
-    bytes.try_make_room(length)?;
-    bytes.resize(length, 0);
+    bytes.try_fill(length, 0)?;
     Ok(bytes)
 }
 
@@ -62,6 +61,7 @@ impl Zram {
             let count = left.min(CHUNK);
             let mut chunk = Vec::new();
             chunk.try_make_room(count)?;
+            #[expect(clippy::disallowed_methods, reason = "there is room")]
             chunk.resize(count, Kept::Nothing);
             kept.try_push(chunk)?;
             left -= count;

@@ -646,6 +646,7 @@ pub fn mincore(context: &Context<'_>, arguments: &Arguments) -> CallResult {
             .map_err(|_| Errno::EAGAIN)?;
         let found = context.with_space(|space| {
             space.resident(VirtAddr::new(next), step, &mut |_, resident| {
+                #[expect(clippy::disallowed_methods, reason = "there is room for each page")]
                 bytes.push(u8::from(resident));
             })
         });

@@ -11,6 +11,7 @@ use crate::{
     wait::WaitError,
 };
 use alloc::{sync::Arc, vec::Vec};
+use memwright_table::TryPush;
 
 /// Flags and commands of `linux/sem.h`, which linux-raw-sys lacks.
 mod raw {
@@ -161,16 +162,15 @@ fn read_operations(
     count: u32,
 ) -> Result<Vec<Operation>, Errno> {
     let mut operations = Vec::new();
-    let room = operations.try_reserve_exact(count as usize);
-    room.map_err(|_| Errno::ENOMEM)?;
+    operations.try_make_room(count as usize)?;
     for place in 0..u64::from(count) {
         let [number, add, flags]: [u16; 3] = context.read_value(address.wrapping_add(6 * place))?;
-        operations.push(Operation {
+        operations.try_push(Operation {
             number,
             add: add as i16,
             never_waits: flags & raw::IPC_NOWAIT != 0,
             undone: flags & raw::SEM_UNDO != 0,
-        });
+        })?;
     }
     Ok(operations)
 }

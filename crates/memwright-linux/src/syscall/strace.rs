@@ -13,6 +13,11 @@ use memwright_table::VirtAddr;
 const SHOWN: usize = 64;
 
 /// The name and the arguments, read before the call changes what they point at.
+#[expect(
+    clippy::disallowed_methods,
+    clippy::disallowed_macros,
+    reason = "of each argument a line shows a part of fixed size"
+)]
 pub(super) fn describe(
     context: &Context<'_>,
     number: u64,
@@ -131,6 +136,7 @@ fn string(
             }
             ended = terminated && byte[0] == 0;
             if !ended {
+                #[expect(clippy::disallowed_methods, reason = "as many as are shown")]
                 bytes.push(byte[0]);
             }
         }
@@ -147,6 +153,7 @@ fn string(
 }
 
 /// The names of the bits that are set, joined by `|`.
+#[expect(clippy::disallowed_methods, reason = "there are 64 bits")]
 fn flags(value: u64, names: &[(u64, &str)]) -> String {
     let mut text = String::new();
     let mut rest = value;

@@ -6,7 +6,7 @@ use crate::{
 };
 use alloc::{sync::Arc, vec::Vec};
 use memwright::{Access, Awaited, FaultError};
-use memwright_table::{Frame, PAGE_SIZE, VirtAddr};
+use memwright_table::{Frame, PAGE_SIZE, TryPush, VirtAddr};
 
 /// Most bytes of one buffer.
 const MOST_BYTES: u64 = 1 << 30;
@@ -52,14 +52,12 @@ impl Buffers {
             let pages = (start + length).div_ceil(PAGE_SIZE as u64) - first;
             left = left.checked_sub(pages).ok_or(Errno::ENOMEM)?;
             let mut frames = Vec::new();
-            let room = frames.try_reserve_exact(pages as usize);
-            room.map_err(|_| Errno::ENOMEM)?;
-            buffers.all.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
-            buffers.all.push(Buffer {
+            frames.try_make_room(pages as usize)?;
+            buffers.all.try_push(Buffer {
                 start,
                 length,
                 frames,
-            });
+            })?;
             let frames = buffers.all.last_mut().map(|buffer| &mut buffer.frames);
             let frames = frames.ok_or(Errno::ENOMEM)?;
             for page in first..first + pages {
@@ -71,6 +69,7 @@ impl Buffers {
                         pinned => Ok(pinned),
                     }
                 })?;
+                #[expect(clippy::disallowed_methods, reason = "there is room")]
                 frames.push(pinned.map_err(|_| Errno::EFAULT)?.into_raw());
             }
         }

@@ -4,9 +4,11 @@ use super::Mounts;
 use crate::{
     errno::Errno,
     fs::{dentry::Dentry, inode::Body},
+    sync::lock_with_room_for,
 };
-use alloc::{collections::BTreeSet, sync::Arc, vec::Vec};
+use alloc::{sync::Arc, vec::Vec};
 use core::sync::atomic::Ordering;
+use memwright_table::{OutOfMemory, TryPush};
 
 /// Who has the root of a file system in its place that nobody uses: the list, the directory that it covers, and who asks.
 const KNOWN: usize = 3;
@@ -32,39 +34,50 @@ impl Mounts {
     /// last users (Linux 7.2 `fs/namespace.c`, `umount_tree`).
     ///
     /// # Errors
-    /// `EINVAL` if it is no root; `EBUSY` for what the system itself mounted.
+    /// `EINVAL` if it is no root; `EBUSY` for what the system itself mounted; `ENOMEM`.
     pub fn detach(&self, root: Arc<Dentry>) -> Result<(), Errno> {
         self.place_of_tmpfs(&root)?;
         let guard = self.names.keep();
-        let mut numbers = BTreeSet::from([root.inode.file_system.mount]);
-        let gone: Vec<_> = {
-            let mut mounts = self.mounts.lock();
-            // What lies in another was mounted after it. Its number is nearly always greater, and
-            // then one pass finds everything: two threads may mount in the other order.
-            let mut before = 0;
-            while numbers.len() > before {
-                before = numbers.len();
-                for (&number, mount) in mounts.iter() {
-                    if mount.at.is_some() && numbers.contains(&mount.upper()) {
-                        numbers.insert(number);
-                    }
-                }
-            }
-            let gone = numbers.iter().filter_map(|number| mounts.remove(number));
-            gone.collect()
-        };
-        let mut roots = Vec::new();
-        for mount in gone {
+        let numbers = self.with_those_within(root.inode.file_system.mount)?;
+        drop(lock_with_room_for(&self.detached, numbers.len(), |list| {
+            list
+        })?);
+        for number in numbers {
+            let Some(mount) = self.mounts.lock().remove(&number) else {
+                continue;
+            };
             drop(mount.at.and_then(|at| at.unmount()));
             mount.root.detach();
-            roots.push(mount.root);
+            #[expect(clippy::disallowed_methods, reason = "there is room while names stay")]
+            self.detached.lock().push(mount.root);
         }
-        self.detached.lock().append(&mut roots);
         self.any_detached.store(true, Ordering::Release);
         drop(guard);
         drop(root);
         self.reap();
         Ok(())
+    }
+
+    /// The number of a mount and of those that lie in it, sorted.
+    fn with_those_within(&self, mount: u64) -> Result<Vec<u64>, OutOfMemory> {
+        let mut numbers = Vec::new();
+        numbers.try_push(mount)?;
+        let mounts = self.mounts.lock();
+        // What lies in another was mounted after it. Its number is nearly always greater, and then one pass finds
+        // everything, in order: two threads may mount in the other order.
+        let mut before = 0;
+        while numbers.len() > before {
+            before = numbers.len();
+            for (&number, mount) in mounts.iter() {
+                if mount.at.is_none() || numbers.binary_search(&mount.upper()).is_err() {
+                    continue;
+                }
+                if let Err(place) = numbers.binary_search(&number) {
+                    numbers.try_insert(place, number)?;
+                }
+            }
+        }
+        Ok(numbers)
     }
 
     /// Takes away what was detached and has no user any more: called after somebody has stopped using a file or a
@@ -73,20 +86,24 @@ impl Mounts {
         if !self.any_detached.load(Ordering::Acquire) {
             return;
         }
+        let mut place = 0;
+        while let Some(root) = self.next_abandoned(&mut place) {
+            take_down(&root);
+        }
+    }
+
+    /// Takes the first root from this place on that nobody uses off the list of those that were detached.
+    fn next_abandoned(&self, place: &mut usize) -> Option<Arc<Dentry>> {
         let guard = self.names.keep();
-        let abandoned = {
-            let mut detached = self.detached.lock();
-            let all = core::mem::take(&mut *detached);
-            let goes =
-                |root: &Arc<Dentry>| !self.is_bound(root) && self.names.is_abandoned(&guard, root);
-            let (abandoned, kept) = all.into_iter().partition(goes);
-            *detached = kept;
-            self.any_detached
-                .store(!detached.is_empty(), Ordering::Release);
-            abandoned
-        };
-        drop(guard);
-        abandoned.iter().for_each(take_down);
+        let mut detached = self.detached.lock();
+        let goes =
+            |root: &Arc<Dentry>| !self.is_bound(root) && self.names.is_abandoned(&guard, root);
+        let found = detached.iter().skip(*place).position(goes)?;
+        *place += found;
+        let root = detached.remove(*place);
+        self.any_detached
+            .store(!detached.is_empty(), Ordering::Release);
+        Some(root)
     }
 
     fn place_of_tmpfs(&self, root: &Arc<Dentry>) -> Result<Arc<Dentry>, Errno> {

@@ -14,7 +14,7 @@ use crate::{
     wait::WaitQueue,
 };
 use alloc::{sync::Arc, vec, vec::Vec};
-use memwright_table::{Frame, FrameKind, FrameRef, OutOfFrames, PAGE_SIZE};
+use memwright_table::{Frame, FrameKind, FrameRef, OutOfFrames, PAGE_SIZE, TryPush};
 use ring::{DEFAULT_PAGES, PIPE_BUF, Ring, Span};
 
 use super::turn::Turn;
@@ -78,9 +78,14 @@ impl Pipe {
     /// A pipe that nobody has open.
     #[must_use]
     pub fn new(memory: &Arc<Memory>) -> Self {
+        #[expect(
+            clippy::disallowed_macros,
+            reason = "a few words, which are checked for"
+        )]
+        let pages = vec![None; DEFAULT_PAGES];
         let state = State {
             ring: Ring::new(DEFAULT_PAGES),
-            pages: vec![None; DEFAULT_PAGES],
+            pages,
             writing: false,
             readers: 0,
             writers: 0,
@@ -285,21 +290,24 @@ impl Pipe {
         if pages > ring::MAX_PAGES {
             return Err(Errno::EPERM);
         }
-        {
+        let mut slots = Vec::new();
+        slots.try_fill(pages, None)?;
+        let old = {
             let mut state = self.state.lock();
             if state.writing {
                 return Err(Errno::EBUSY);
             }
             let ring = state.ring.resized(pages).ok_or(Errno::EBUSY)?;
-            let mut slots = vec![None; pages];
             for page in state.ring.used_pages() {
                 let slot = state.ring.slot(page);
                 slots[ring.slot(page)] = state.pages[slot].take();
             }
             state.ring = ring;
-            state.pages = slots;
+            let old = core::mem::replace(&mut state.pages, slots);
             state.note_front();
-        }
+            old
+        };
+        drop(old);
         self.writable.wake_all(kernel);
         Ok(pages * PAGE_SIZE)
     }

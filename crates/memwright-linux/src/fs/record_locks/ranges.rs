@@ -5,7 +5,7 @@
 
 use super::Strength;
 use alloc::vec::Vec;
-use memwright_table::OutOfMemory;
+use memwright_table::{OutOfMemory, TryPush};
 
 /// A range that is locked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -160,11 +160,9 @@ impl Ranges {
     /// behind `first` or touches it, or the one before.
     fn make_room(&mut self, first: u64) -> Result<(), OutOfMemory> {
         if self.pieces.is_empty() {
-            self.pieces.try_reserve(1).map_err(|_| OutOfMemory)?;
             let mut piece = Vec::new();
-            piece.try_reserve(ADDED).map_err(|_| OutOfMemory)?;
-            self.pieces.push(piece);
-            return Ok(());
+            piece.try_make_room(ADDED)?;
+            return self.pieces.try_push(piece);
         }
         let at = self.position(|range| range.last < first).piece;
         let last = self.pieces.len() - 1;
@@ -178,16 +176,16 @@ impl Ranges {
     fn make_room_in(&mut self, index: usize) -> Result<(), OutOfMemory> {
         let piece = &mut self.pieces[index];
         if piece.len() + ADDED <= PIECE {
-            return piece.try_reserve(ADDED).map_err(|_| OutOfMemory);
+            return piece.try_make_room(ADDED);
         }
         let kept = piece.len() / 2;
         let mut upper = Vec::new();
         let room = piece.len() - kept + ADDED;
-        upper.try_reserve(room).map_err(|_| OutOfMemory)?;
-        self.pieces.try_reserve(1).map_err(|_| OutOfMemory)?;
+        upper.try_make_room(room)?;
+        self.pieces.try_make_room(1)?;
+        #[expect(clippy::disallowed_methods, reason = "there is room")]
         upper.extend(self.pieces[index].drain(kept..));
-        self.pieces.insert(index + 1, upper);
-        Ok(())
+        self.pieces.try_insert(index + 1, upper)
     }
 
     /// Removes the ranges of `from..to`. A piece that becomes empty goes, unless `from` lies in it.
@@ -220,6 +218,7 @@ impl Ranges {
         };
         let piece = &mut self.pieces[at.piece];
         for (offset, range) in ranges.enumerate() {
+            #[expect(clippy::disallowed_methods, reason = "`make_room` was called")]
             piece.insert(at.index + offset, range);
         }
         if piece.is_empty() {

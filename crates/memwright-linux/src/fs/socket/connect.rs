@@ -15,19 +15,22 @@ use crate::{
 };
 use alloc::{collections::VecDeque, sync::Arc};
 use linux_raw_sys::general::AT_FDCWD;
+use memwright_table::TryPush;
 
 /// Two sockets that are connected to each other.
-#[must_use]
-pub fn pair(context: &Context<'_>, kind: SocketKind) -> (Arc<Socket>, Arc<Socket>) {
+///
+/// # Errors
+/// `ENOMEM`.
+pub fn pair(context: &Context<'_>, kind: SocketKind) -> Result<(Arc<Socket>, Arc<Socket>), Errno> {
     let (one, other) = (Arc::new(Socket::new(kind)), Arc::new(Socket::new(kind)));
     let credentials = Credentials::of(context);
     for (from, to) in [(&one, &other), (&other, &one)] {
         let mut state = from.state.lock();
         state.peer = Some(Arc::downgrade(to));
-        state.senders.push(Arc::downgrade(to));
+        state.senders.try_push(Arc::downgrade(to))?;
         state.peer_credentials = Some(credentials);
     }
-    (one, other)
+    Ok((one, other))
 }
 
 /// The place of a node.
@@ -117,7 +120,7 @@ impl Socket {
     ///
     /// # Errors
     /// `EISCONN`, `ECONNREFUSED`, `EPROTOTYPE`, `EAGAIN` when too many wait and it will not,
-    /// `ERESTARTSYS`, `EINVAL` for a listening socket.
+    /// `ERESTARTSYS`, `EINVAL` for a listening socket, `ENOMEM`.
     pub fn connect(
         self: &Arc<Self>,
         context: &Context<'_>,
@@ -129,8 +132,7 @@ impl Socket {
             return Err(Errno::EPROTOTYPE);
         }
         if !self.kind.connects() {
-            self.attach(&target);
-            return Ok(());
+            return self.attach(&target);
         }
         {
             let state = self.state.lock();
@@ -150,7 +152,7 @@ impl Socket {
             let mut state = server.state.lock();
             state.address = name;
             state.peer = Some(Arc::downgrade(self));
-            state.senders.push(Arc::downgrade(self));
+            state.senders.try_push(Arc::downgrade(self))?;
             state.peer_credentials = Some(Credentials::of(context));
             drop(state);
             let own = self.state.lock().address.clone();
@@ -174,30 +176,42 @@ impl Socket {
                     .map_err(|error| error.restart())??,
             }
             // The connection stands before anybody can accept it.
-            self.attach(&server);
-            let queued = {
-                let mut state = target.state.lock();
-                match &mut state.listening {
-                    Some(listening) if listening.waiting.len() <= listening.limit => {
-                        listening.waiting.push_back(server.clone());
-                        true
-                    }
-                    Some(_) | None => false,
+            self.attach(&server)?;
+            match target.queue(&server) {
+                Ok(true) => {
+                    target.readable.wake_all(context.kernel);
+                    return Ok(());
                 }
-            };
-            if queued {
-                target.readable.wake_all(context.kernel);
-                return Ok(());
+                Ok(false) => self.state.lock().peer = None,
+                Err(error) => {
+                    self.state.lock().peer = None;
+                    return Err(error);
+                }
             }
-            self.state.lock().peer = None;
+        }
+    }
+
+    /// Puts a connection among those that wait to be accepted, if there is room; returns whether there was.
+    fn queue(&self, server: &Arc<Self>) -> Result<bool, Errno> {
+        let mut state = self.state.lock();
+        match &mut state.listening {
+            Some(listening) if listening.waiting.len() <= listening.limit => {
+                let room = listening.waiting.try_reserve(1);
+                room.map_err(|_| Errno::ENOMEM)?;
+                #[expect(clippy::disallowed_methods, reason = "there is room")]
+                listening.waiting.push_back(server.clone());
+                Ok(true)
+            }
+            Some(_) | None => Ok(false),
         }
     }
 
     /// Makes `peer` the socket that this one sends to.
-    fn attach(self: &Arc<Self>, peer: &Arc<Self>) {
-        peer.add_sender(self);
+    fn attach(self: &Arc<Self>, peer: &Arc<Self>) -> Result<(), Errno> {
+        peer.add_sender(self)?;
         let name = peer.state.lock().address.clone();
         let mut state = self.state.lock();
+        state.senders.try_make_room(1)?;
         state.peer = Some(Arc::downgrade(peer));
         state.peer_address = name;
         let connects = self.kind.connects();
@@ -207,8 +221,9 @@ impl Socket {
                 .iter()
                 .any(|known| known.as_ptr() == Arc::as_ptr(peer))
         {
-            state.senders.push(Arc::downgrade(peer));
+            state.senders.try_push(Arc::downgrade(peer))?;
         }
+        Ok(())
     }
 
     /// Takes the first connection that waits.

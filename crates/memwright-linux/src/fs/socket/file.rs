@@ -12,9 +12,10 @@ use crate::{
         transfer::{Sink, Source},
     },
     kernel::Kernel,
+    short::Short,
     wait::Queues,
 };
-use alloc::{boxed::Box, format, sync::Arc};
+use alloc::{boxed::Box, sync::Arc};
 use linux_raw_sys::{general as raw, ioctl};
 
 /// The open file behind a descriptor of a socket.
@@ -40,8 +41,8 @@ pub fn open(context: &Context<'_>, socket: Arc<Socket>, flags: u32) -> Arc<OpenF
     let now = Moment::now(kernel);
     let file_system = kernel.mounts.socket_files();
     let inode = Inode::new(file_system, Body::Socket, 0o777, context.subject(), now);
-    let name = format!("socket:[{}]", inode.number).into_bytes();
-    let entry = Arc::new(Dentry::detached(&name, Arc::new(inode)));
+    let name = Short::of(format_args!("socket:[{}]", inode.number));
+    let entry = Arc::new(Dentry::detached(name.as_bytes(), Arc::new(inode)));
     let file = Box::new(SocketFile { socket, kernel });
     let status = raw::O_RDWR | flags & raw::O_NONBLOCK;
     Arc::new(OpenFile::new(Some(kernel), entry, status, file))

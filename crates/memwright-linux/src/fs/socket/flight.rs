@@ -20,6 +20,7 @@ use alloc::{
     vec::Vec,
 };
 use core::sync::atomic::Ordering;
+use memwright_table::TryPush;
 
 /// The open files that a message carries. They are counted from the moment that the message is made until they are
 /// received, or closed with the message.
@@ -51,10 +52,11 @@ impl Cargo {
     /// `ENOMEM`.
     pub fn peek(&self, to: &mut Vec<Arc<OpenFile>>) -> Result<(), Errno> {
         let count = self.files.len();
-        to.try_reserve(count).map_err(|_| Errno::ENOMEM)?;
+        to.try_make_room(count)?;
         if count > 0 {
             // A collection counts the references to each: it must not see one more come.
             let _traffic = flights(self.kernel).traffic.lock();
+            #[expect(clippy::disallowed_methods, reason = "there is room")]
             to.extend(self.files.iter().cloned());
         }
         Ok(())

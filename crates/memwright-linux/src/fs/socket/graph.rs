@@ -87,13 +87,15 @@ impl<T: Carrier> Graph<T> {
             None => {
                 let value = value();
                 value.renumber(self.nodes.len());
-                self.nodes.push(Node {
+                let node = Node {
                     value,
                     carried: 1,
                     outside: Cell::new(0),
                     mark: Cell::new(Mark::Reachable),
                     next: Cell::new(NONE),
-                });
+                };
+                #[expect(clippy::disallowed_methods, reason = "room was reserved")]
+                self.nodes.push(node);
             }
         }
     }

@@ -28,6 +28,7 @@ use super::{open_file::Readiness, turn::Turn};
 use crate::{
     errno::Errno,
     kernel::Kernel,
+    sweep::Sweep,
     sync::{Lock, Rank},
     wait::WaitQueue,
 };
@@ -39,6 +40,7 @@ use alloc::{
 };
 use core::sync::atomic::AtomicUsize;
 use linux_raw_sys::net;
+use memwright_table::{OutOfMemory, TryPush};
 use remains::Shell;
 
 /// How a socket cuts what is sent.
@@ -110,6 +112,7 @@ struct State {
     peer: Option<Weak<Socket>>,
     /// Who sends to it, and waits for room.
     senders: Vec<Weak<Socket>>,
+    sweep: Sweep,
     listening: Option<Listening>,
     /// Nothing more will come.
     read_shut: bool,
@@ -152,6 +155,7 @@ impl Socket {
             charged: 0,
             peer: None,
             senders: Vec::new(),
+            sweep: Sweep::new(),
             listening: None,
             read_shut: false,
             write_shut: false,
@@ -189,10 +193,14 @@ impl Socket {
     }
 
     /// Lets `sender` hear when this socket has room.
-    fn add_sender(&self, sender: &Arc<Self>) {
+    fn add_sender(&self, sender: &Arc<Self>) -> Result<(), OutOfMemory> {
         let mut state = self.state.lock();
-        state.senders.retain(|known| known.strong_count() > 0);
-        state.senders.push(Arc::downgrade(sender));
+        let State { senders, sweep, .. } = &mut *state;
+        if sweep.is_due(senders.len()) {
+            senders.retain(|known| known.strong_count() > 0);
+            sweep.done(senders.len());
+        }
+        senders.try_push(Arc::downgrade(sender))
     }
 
     /// Tells everybody who may send that there is room, or that nothing more is taken.

@@ -3,11 +3,11 @@
 use super::{Flights, Socket};
 use crate::{
     errno::Errno,
+    short::Short,
     sync::{Lock, Rank},
 };
 use alloc::{
     collections::BTreeMap,
-    format,
     sync::{Arc, Weak},
     vec::Vec,
 };
@@ -55,6 +55,10 @@ impl Address {
 
     /// The bytes of a name, none for a socket without one.
     #[must_use]
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "a name has no more than 108 bytes"
+    )]
     pub fn to_bytes(address: Option<&Self>) -> Vec<u8> {
         let mut bytes = Vec::from(FAMILY.to_le_bytes());
         match address {
@@ -167,9 +171,10 @@ impl Registry {
             let mut bound = self.bound.lock();
             let number = bound.next % NAMES;
             bound.next = number + 1;
-            let name = format!("{number:05x}").into_bytes();
-            if bound.bind(Place::Abstract(name.clone()), socket).is_ok() {
-                return Ok(Address::Abstract(name));
+            let name = Short::of(format_args!("{number:05x}"));
+            let name = name.as_bytes();
+            if bound.bind(Place::Abstract(name.into()), socket).is_ok() {
+                return Ok(Address::Abstract(name.into()));
             }
         }
         Err(Errno::ENOSPC)

@@ -102,11 +102,9 @@ impl Socket {
             self.put_back(context, message);
             return copied.map(|()| true);
         }
-        let mut arrived = message.rights.unload();
-        if received.rights.is_empty() {
-            received.rights = arrived;
-        } else {
-            received.rights.append(&mut arrived);
+        if carried {
+            // They are the only ones: nothing more is received after them.
+            received.rights = message.rights.unload();
         }
         let partial = self.kind == SocketKind::Stream && count < bytes.len();
         if partial {
@@ -129,10 +127,17 @@ impl Socket {
         Some(message)
     }
 
-    /// Puts a message back to the front of the inbox; it was charged all the time.
+    /// Puts a message back to the front of the inbox; it was charged all the time. Only the inbox of a socket that was
+    /// closed meanwhile may have no room: then the message is gone as those are that were in it.
     fn put_back(&self, context: &Context<'_>, message: Message) {
         let mut state = self.state.lock();
+        if state.inbox.try_reserve(1).is_err() {
+            drop(state);
+            drop(message);
+            return;
+        }
         state.carried += message.rights.files().len();
+        #[expect(clippy::disallowed_methods, reason = "there is room")]
         state.inbox.push_front(message);
         drop(state);
         self.readable.wake_all(context.kernel);

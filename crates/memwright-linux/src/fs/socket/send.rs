@@ -12,6 +12,7 @@ use crate::{
 };
 use alloc::{sync::Arc, vec::Vec};
 use linux_raw_sys::net;
+use memwright_table::TryPush;
 
 /// Most bytes of a stream that travel as one message.
 const LARGEST_PART: usize = 32 * 1024;
@@ -28,11 +29,13 @@ enum Look {
 impl State {
     /// Puts a message into the inbox; gives it back if there is no memory.
     fn accept(&mut self, message: Message) -> Result<(), Message> {
-        if self.inbox.try_reserve(1).is_err() {
+        // The other one is for a message that a receiver has taken out and may put back.
+        if self.inbox.try_reserve(2).is_err() {
             return Err(message);
         }
         self.charged += message.charge();
         self.carried += message.rights.files().len();
+        #[expect(clippy::disallowed_methods, reason = "there is room")]
         self.inbox.push_back(message);
         Ok(())
     }
@@ -201,8 +204,7 @@ impl Socket {
             let joins = message.rights.is_empty();
             match state.inbox.back_mut() {
                 Some(last) if joins && last.may_grow(length, &message.credentials) => {
-                    last.bytes.try_reserve(length).map_err(|_| Errno::ENOMEM)?;
-                    last.bytes.extend_from_slice(&message.bytes);
+                    last.bytes.try_push_all(&message.bytes)?;
                     state.charged += length;
                 }
                 _ => {
@@ -318,8 +320,7 @@ impl Socket {
 /// Fetches bytes from user memory; fewer at a fault.
 fn fetch(source: &mut Source<'_>, length: usize) -> Result<Vec<u8>, Errno> {
     let mut bytes = Vec::new();
-    bytes.try_reserve_exact(length).map_err(|_| Errno::ENOMEM)?;
-    bytes.resize(length, 0);
+    bytes.try_fill(length, 0)?;
     let count = if length == 0 {
         0
     } else {

@@ -4,9 +4,10 @@ use super::Namespace;
 use crate::{
     errno::Errno,
     fs::{dentry::Dentry, inode::Body},
+    paged::Paged,
     sync::LockGuard,
 };
-use alloc::{sync::Arc, vec::Vec};
+use alloc::sync::Arc;
 
 impl Namespace {
     /// Covers `at`, or what covers it already, by the file system of this root, if `list` takes it.
@@ -63,9 +64,10 @@ impl Namespace {
 /// file system covers one: its root knows the directory above it. An open file has its name, even a removed one, and a
 /// removed name has the directory that it was in.
 ///
-/// From the top to the bottom: who goes down meanwhile is found further below.
+/// From the top to the bottom: who goes down meanwhile is found further below. Without memory to look everywhere it is
+/// taken for used.
 fn is_used(root: &Arc<Dentry>, known: usize) -> bool {
-    let mut pending: Vec<Arc<Dentry>> = Vec::new();
+    let mut pending: Paged<Arc<Dentry>> = Paged::new();
     let (mut here, mut known) = (root.clone(), known);
     loop {
         // The reference that is held while it is looked at.
@@ -73,7 +75,11 @@ fn is_used(root: &Arc<Dentry>, known: usize) -> bool {
         if let Body::Directory(entries) = &here.inode.body {
             let entries = entries.lock();
             expected += entries.len();
-            pending.extend(entries.all().cloned());
+            for entry in entries.all() {
+                if pending.try_push(entry.clone()).is_err() {
+                    return true;
+                }
+            }
             // Counted before anybody who waits for the entries goes on to one of them.
             if Arc::strong_count(&here) != expected {
                 return true;

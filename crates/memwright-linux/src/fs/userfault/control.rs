@@ -9,13 +9,13 @@ use crate::{
     process::Capabilities,
     user::{USER_END, check_range},
 };
-use alloc::{sync::Arc, vec};
+use alloc::{sync::Arc, vec::Vec};
 use core::sync::atomic::Ordering;
 use linux_raw_sys::{general as raw, ioctl};
 use memwright::uffd::{
     Fill, FillError, MoveError, Relocation, Watch, WatchEvents, WatchModes, Watcher,
 };
-use memwright_table::{PAGE_SIZE, PageRange, PageSize, VirtAddr};
+use memwright_table::{PAGE_SIZE, PageRange, PageSize, TryPush, VirtAddr};
 
 /// `UFFDIO_POISON` (`include/uapi/linux/userfaultfd.h`); this and the next have no constant in linux-raw-sys.
 const POISON: u32 = 0xc020_aa08;
@@ -388,7 +388,8 @@ impl Command<'_> {
         let protect = wanted.mode & u64::from(raw::UFFDIO_COPY_MODE_WP) != 0;
         self.context.check_heap()?;
         let space = self.space()?;
-        let mut bytes = vec![0; PAGE_SIZE];
+        let mut bytes = Vec::new();
+        bytes.try_fill(PAGE_SIZE, 0)?;
         self.fill_pages(&space, &wanted.target(), |ahead, unit| {
             if unit != PageSize::Size4K {
                 return self.copy_huge(&space, &wanted, ahead, &mut bytes);

@@ -10,7 +10,7 @@ use memwright::{
     ForkError,
     uffd::{Watch, WatchEvent, WatchEvents, Watcher},
 };
-use memwright_table::{PAGE_SIZE, Page};
+use memwright_table::{PAGE_SIZE, Page, TryPush};
 
 /// What a watcher is told.
 #[derive(Clone)]
@@ -72,9 +72,8 @@ impl<'a> Announced<'a> {
 
     fn push(&mut self, userfault: Arc<Userfault>, tidings: Tidings) {
         // Without memory for it the watcher is not told, as when it had been closed.
-        if self.list.try_reserve(1).is_ok() {
+        if self.list.try_push((userfault.clone(), tidings)).is_ok() {
             userfault.changing.fetch_add(1, Ordering::SeqCst);
-            self.list.push((userfault, tidings));
         }
     }
 
@@ -96,10 +95,9 @@ impl Userfault {
         });
         {
             let mut state = self.state.lock();
-            if state.agreed.is_none() || state.events.try_reserve(1).is_err() {
+            if state.agreed.is_none() || state.events.try_push(event.clone()).is_err() {
                 return;
             }
-            state.events.push(event.clone());
         }
         let kernel = context.kernel;
         self.messages.wake_all(kernel);
@@ -157,10 +155,9 @@ pub(crate) fn fork(context: &Context<'_>) -> Result<Arc<Space>, ForkError> {
             if let Some(heir) = known {
                 return Some(heir.watch.clone());
             }
-            heirs.try_reserve(1).ok()?;
             let heir = Heir::of(&kernel.userfaults, watch)?;
             let watch = heir.watch.clone();
-            heirs.push(heir);
+            heirs.try_push(heir).ok()?;
             Some(watch)
         })
     })?;

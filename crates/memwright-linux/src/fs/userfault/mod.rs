@@ -34,6 +34,7 @@ use linux_raw_sys::general as raw;
 use memwright::uffd::Watch;
 
 use event::{Event, Tidings};
+use memwright_table::TryPush;
 
 pub(crate) use event::{Announced, fork};
 pub use message::Message;
@@ -173,12 +174,11 @@ impl Userfaults {
             list.retain(|(_, old)| old.strong_count() > 0);
             sweep.done(list.len());
         }
-        list.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
+        list.try_make_room(1)?;
         // Almost always the end: numbers are given in the order in which this is called.
         let place = all.place(userfault.number);
-        all.list
-            .insert(place, (userfault.number, Arc::downgrade(userfault)));
-        Ok(())
+        let numbered = (userfault.number, Arc::downgrade(userfault));
+        Ok(all.list.try_insert(place, numbered)?)
     }
 
     fn find(&self, number: u64) -> Option<Arc<Userfault>> {

@@ -14,7 +14,7 @@ use crate::{
 use alloc::sync::Arc;
 use core::sync::atomic::{AtomicBool, Ordering};
 use memwright::{Access, Awaited, FaultError, uffd::WatchedFault};
-use memwright_table::VirtAddr;
+use memwright_table::{TryPush, VirtAddr};
 
 /// What came of a wait for a watcher.
 pub(crate) enum Waited {
@@ -65,10 +65,9 @@ pub(crate) fn wait_for_watcher(
             read: AtomicBool::new(false),
             woken: AtomicBool::new(false),
         });
-        if state.waiting.try_reserve(1).is_err() {
+        if state.waiting.try_push(waiting.clone()).is_err() {
             return refused;
         }
-        state.waiting.push(waiting.clone());
         waiting
     };
     // It may have been resolved before anybody could be told who waits.

@@ -16,7 +16,7 @@ use crate::{
 };
 use alloc::vec::Vec;
 use linux_raw_sys::general as raw;
-use memwright_table::PAGE_SIZE;
+use memwright_table::{PAGE_SIZE, TryPush};
 
 const MOUNT_FLAGS: &[(u64, &str)] = &[
     (raw::MS_RDONLY as u64, "MS_RDONLY"),
@@ -96,9 +96,7 @@ fn options(context: &Context<'_>, address: u64) -> Result<Vec<u8>, Errno> {
     if address == 0 {
         return Ok(text);
     }
-    text.try_reserve_exact(PAGE_SIZE)
-        .map_err(|_| Errno::ENOMEM)?;
-    text.resize(PAGE_SIZE, 0);
+    text.try_fill(PAGE_SIZE, 0)?;
     // Up to the end of its page it is there as a whole or not at all; what follows need not be there.
     let first = PAGE_SIZE - address as usize % PAGE_SIZE;
     context.read_bytes(address, &mut text[..first])?;

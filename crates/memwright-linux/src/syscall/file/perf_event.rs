@@ -80,7 +80,7 @@ fn perf_event_open(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     let enabled = attributes.flags & DISABLED == 0;
     let probe = probe(context.kernel, file, attributes.offset, &thread, enabled)?;
     let kernel = context.kernel;
-    let event = Box::new(EventFile::new(kernel, probe));
+    let event = Box::new(EventFile::new(kernel, probe)?);
     let open = kernel
         .mounts
         .open_anonymous(kernel, "[perf_event]", raw::O_RDWR, event);

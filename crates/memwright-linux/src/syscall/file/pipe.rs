@@ -50,7 +50,7 @@ fn make(context: &Context<'_>, address: u64, flags: u32) -> CallResult {
     let now = Moment::now(kernel);
     let inode = Inode::new(kernel.mounts.pipes(), body, 0o600, context.subject(), now);
     let name = pipe_name(inode.number);
-    let entry = Arc::new(Dentry::detached(&name, Arc::new(inode)));
+    let entry = Arc::new(Dentry::detached(name.as_bytes(), Arc::new(inode)));
     let end = |reads: bool| {
         let access = if reads { raw::O_RDONLY } else { raw::O_WRONLY };
         let side = Box::new(PipeEnd::new(kernel, &pipe, reads, !reads));

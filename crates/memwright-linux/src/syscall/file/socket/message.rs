@@ -16,6 +16,7 @@ use crate::{
 };
 use alloc::{sync::Arc, vec::Vec};
 use linux_raw_sys::{general as raw, net};
+use memwright_table::TryPush;
 
 /// `SCM_RIGHTS` of `linux/socket.h`.
 const RIGHTS: u32 = 1;
@@ -208,7 +209,7 @@ fn take_rights(
     let files = context.files();
     for index in 0..count {
         let number: i32 = context.read_value(data + index as u64 * 4)?;
-        request.rights.push(files.get(number)?);
+        request.rights.try_push(files.get(number)?)?;
     }
     Ok(())
 }
@@ -349,10 +350,17 @@ impl ControlWriter<'_> {
         } else {
             0
         };
-        let mut numbers = Vec::new();
+        let mut numbers: Vec<u8> = Vec::new();
+        let told = rights.len().min(room);
+        let room = if numbers.try_make_room(4 * told).is_ok() {
+            told
+        } else {
+            0
+        };
         self.cut |= rights.len() > room;
         for open in rights.into_iter().take(room) {
             match self.context.add_descriptor(open, cloexec) {
+                #[expect(clippy::disallowed_methods, reason = "there is room")]
                 Ok(number) => numbers.extend_from_slice(&(number as u32).to_le_bytes()),
                 Err(_) => {
                     self.cut = true;

@@ -128,7 +128,7 @@ fn socket(context: &Context<'_>, arguments: &Arguments) -> CallResult {
 fn socketpair(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     let (kind, flags) = kind(arguments[0], arguments[1], arguments[2])?;
     context.check_heap()?;
-    let (one, other) = pair(context, kind);
+    let (one, other) = pair(context, kind)?;
     let (one, other) = (open(context, one, flags), open(context, other, flags));
     let files = context.files();
     let close = |number: u64| files.close(context.kernel, context.process().id, number as i32);
