@@ -44,7 +44,8 @@ impl HugeScan {
     /// A setting changed: the next look is as far away as it says now.
     pub fn wake(&self, kernel: &Kernel) {
         let memory = &kernel.memory;
-        self.next.set(kernel, &self.own, || {
+        // Without memory for the deadline nobody looks before this is called again.
+        let _ = self.next.set(kernel, &self.own, || {
             let goes_on = memory.may_collapse(self.wanted.load(Ordering::Relaxed));
             let sleep = memory.huge().scan.sleep.load(Ordering::Relaxed);
             goes_on.then_some(u64::from(sleep.max(1)) * MILLISECOND)

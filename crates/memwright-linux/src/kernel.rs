@@ -233,9 +233,8 @@ impl Kernel {
         loop {
             // Before the queues are entered and anything is looked at: see `scheduler`.
             thread.run.announce();
-            for queue in queues.clone() {
-                queue.add(thread);
-            }
+            let entered = queues.clone().try_for_each(|queue| queue.add(thread));
+            let mut without_memory = entered.is_err();
             let interrupted = match interest {
                 Interest::Signals => thread.signal_pending(),
                 Interest::Fatal | Interest::Continuation | Interest::Tracer => {
@@ -248,6 +247,8 @@ impl Kernel {
                 Some(Err(WaitError::Interrupted))
             } else if deadline.is_some_and(|deadline| self.host.now() >= deadline) {
                 Some(Err(WaitError::TimedOut))
+            } else if without_memory {
+                None
             } else {
                 thread.note_sleep(Sleep {
                     what: queues.clone().next().map_or("a wake", WaitQueue::name),
@@ -255,7 +256,7 @@ impl Kernel {
                     since: self.host.now(),
                     deadline,
                 });
-                self.scheduler.block(self, thread, deadline);
+                without_memory = self.scheduler.block(self, thread, deadline).is_err();
                 None
             };
             thread.run.stay();
@@ -269,7 +270,19 @@ impl Kernel {
             if let Some(outcome) = outcome {
                 return outcome;
             }
+            if without_memory {
+                self.wait_for_memory(thread);
+            }
         }
+    }
+
+    /// A thread cannot wait, for want of memory to note it: somebody is killed, and those that end run first.
+    #[cold]
+    fn wait_for_memory(&self, thread: &Arc<Thread>) {
+        crate::oom::relieve(self, thread);
+        self.scheduler.yield_now(self, thread);
+        // Who frees what is missing may run on another CPU.
+        self.host.relax();
     }
 
     /// Acts on the control bytes that wait.

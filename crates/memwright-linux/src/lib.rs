@@ -37,6 +37,7 @@ pub mod memory;
 mod merge_scan;
 pub(crate) mod numa;
 mod oom;
+mod ordered;
 pub mod paged;
 mod probes;
 pub mod process;

@@ -88,7 +88,8 @@ impl Reclaim {
     pub fn wake(&self, kernel: &Kernel) {
         let swap = kernel.memory.swap();
         let wait = || swap.is_on().then_some(INTERVAL);
-        self.next.set(kernel, &self.own, wait);
+        // Without memory for the deadline nobody looks before this is called again.
+        let _ = self.next.set(kernel, &self.own, wait);
     }
 
     /// Sends some pages out for somebody who finds no frame, and more the more `often` he found none. False if none

@@ -4,17 +4,73 @@ pub use memwright_table::sync::{
     Lock, LockGuard, PausePoints, Rank, assert_none_held, pause_point, relax,
 };
 
-use alloc::vec::Vec;
+use alloc::{collections::VecDeque, vec::Vec};
 use memwright_table::OutOfMemory;
+
+/// What grows behind a lock: memory for it is found before the lock is taken.
+pub trait Grows: Sized {
+    /// Memory that is found.
+    type Room;
+
+    /// Whether so many more fit.
+    fn has_room(&self, more: usize) -> bool;
+
+    /// How much has to be found so that so many more fit, and the next find it for twice as many.
+    fn wanted(&self, more: usize) -> usize;
+
+    /// Finds it.
+    ///
+    /// # Errors
+    /// [`OutOfMemory`].
+    fn with_room(wanted: usize) -> Result<Self::Room, OutOfMemory>;
+
+    /// Takes what was found, if there is less; leaves what is to be given back.
+    fn take_room(&mut self, room: &mut Self::Room);
+}
+
+/// Of lists of one piece.
+macro_rules! grow_in_one_piece {
+    ($list:ident) => {
+        impl<T> Grows for $list<T> {
+            type Room = Self;
+
+            #[inline]
+            fn has_room(&self, more: usize) -> bool {
+                self.capacity() - self.len() >= more
+            }
+
+            fn wanted(&self, more: usize) -> usize {
+                self.len() + self.len().max(more) + 4
+            }
+
+            fn with_room(wanted: usize) -> Result<Self, OutOfMemory> {
+                let mut list = Self::new();
+                list.try_reserve_exact(wanted).map_err(|_| OutOfMemory)?;
+                Ok(list)
+            }
+
+            fn take_room(&mut self, room: &mut Self) {
+                if self.capacity() < room.capacity() {
+                    #[expect(clippy::disallowed_methods, reason = "it is larger")]
+                    room.append(self);
+                    core::mem::swap(self, room);
+                }
+            }
+        }
+    };
+}
+
+grow_in_one_piece!(Vec);
+grow_in_one_piece!(VecDeque);
 
 /// Takes a lock when its list has room for one more. The list grows while the lock is free: under a lock of a high rank,
 /// such as that of a wait queue, the heap must not grow, and programs decide how long such lists become.
 ///
 /// # Errors
 /// [`OutOfMemory`].
-pub fn lock_with_room<S, T>(
+pub fn lock_with_room<S, L: Grows>(
     lock: &Lock<S>,
-    list: impl Fn(&mut S) -> &mut Vec<T>,
+    list: impl Fn(&mut S) -> &mut L,
 ) -> Result<LockGuard<'_, S>, OutOfMemory> {
     lock_with_room_for(lock, 1, list)
 }
@@ -23,33 +79,25 @@ pub fn lock_with_room<S, T>(
 ///
 /// # Errors
 /// [`OutOfMemory`].
-pub fn lock_with_room_for<S, T>(
+pub fn lock_with_room_for<S, L: Grows>(
     lock: &Lock<S>,
     more: usize,
-    list: impl Fn(&mut S) -> &mut Vec<T>,
+    list: impl Fn(&mut S) -> &mut L,
 ) -> Result<LockGuard<'_, S>, OutOfMemory> {
     loop {
         let wanted = {
             let mut guard = lock.lock();
             let list = list(&mut guard);
-            if list.capacity() - list.len() >= more {
+            if list.has_room(more) {
                 return Ok(guard);
             }
-            list.len() + list.len().max(more) + 4
+            list.wanted(more)
         };
-        let mut larger = Vec::new();
-        let room = larger.try_reserve_exact(wanted);
-        room.map_err(|_| OutOfMemory)?;
+        let mut larger = L::with_room(wanted)?;
         let surplus = {
             let mut guard = lock.lock();
-            let list = list(&mut guard);
-            if list.capacity() < larger.capacity() {
-                #[expect(clippy::disallowed_methods, reason = "it is larger")]
-                larger.append(list);
-                core::mem::replace(list, larger)
-            } else {
-                larger
-            }
+            list(&mut guard).take_room(&mut larger);
+            larger
         };
         drop(surplus);
     }

@@ -187,8 +187,15 @@ impl WaitQueue {
     }
 
     /// Adds a waiter at the end.
-    pub(crate) fn add(&self, thread: &Arc<Thread>) {
-        self.waiters.lock().threads.push_back(thread.clone());
+    ///
+    /// # Errors
+    /// [`OutOfMemory`]: programs decide how many threads wait, and in how many queues.
+    #[inline]
+    pub(crate) fn add(&self, thread: &Arc<Thread>) -> Result<(), OutOfMemory> {
+        let mut waiters = lock_with_room(&self.waiters, |waiters| &mut waiters.threads)?;
+        #[expect(clippy::disallowed_methods, reason = "there is room")]
+        waiters.threads.push_back(thread.clone());
+        Ok(())
     }
 
     /// Removes a waiter wherever it stands. `false` if somebody took it out to wake it.

@@ -34,10 +34,8 @@ impl Seen {
     /// taken for new: a group is charged too much rather than too little.
     fn note(&mut self, first: u64, count: u64) -> u64 {
         let words = (first + count).div_ceil(64) as usize;
-        if self.0.len() < words {
-            if self.0.try_fill(words, 0).is_err() {
-                return count;
-            }
+        if self.0.try_fill(words, 0).is_err() {
+            return count;
         }
         let mut new = 0;
         for frame in first..first + count {
@@ -120,7 +118,8 @@ impl Cgroup {
             // Processes may share one (`CLONE_VM`).
             if !spaces.iter().any(|other| Arc::ptr_eq(other, &space)) {
                 measuring.add_space(kernel, &space);
-                spaces.push(space);
+                // Without memory to note it, it may be counted again.
+                let _ = spaces.try_push(space);
             }
         }
         kernel.memory.visit_objects(self.payer, &mut |frame| {

@@ -14,6 +14,7 @@ use crate::{
     wait::{Queues, WaitQueue},
 };
 use alloc::sync::{Arc, Weak};
+use memwright_table::OutOfMemory;
 
 /// The state of a timer.
 #[derive(Default)]
@@ -41,17 +42,21 @@ impl ReadableTimer {
     }
 
     /// Sets the timer; returns the old one.
-    fn set(self: &Arc<Self>, kernel: &Kernel, schedule: Schedule) -> Schedule {
+    ///
+    /// # Errors
+    /// [`OutOfMemory`]; it is as it was then.
+    fn set(self: &Arc<Self>, kernel: &Kernel, schedule: Schedule) -> Result<Schedule, OutOfMemory> {
+        kernel.scheduler.make_room_for_timer(kernel)?;
         let mut state = self.state.lock();
         let now = kernel.host.now();
         let _ = state.schedule.pass(now);
         let old = core::mem::replace(&mut state.schedule, schedule);
         state.expired = 0;
         self.arm(kernel, &mut state);
-        old
+        Ok(old)
     }
 
-    /// Sets the deadline for the next expiration.
+    /// Sets the deadline for the next expiration, for which there is room.
     fn arm(self: &Arc<Self>, kernel: &Kernel, state: &mut State) {
         if let Some(deadline) = state.deadline.take() {
             kernel.scheduler.remove_timer(kernel, deadline);
@@ -59,19 +64,23 @@ impl ReadableTimer {
         if let Some(at) = state.schedule.next {
             let this: Weak<Self> = Arc::downgrade(self);
             let action = TimerAction::Expire(this);
-            state.deadline = Some(kernel.scheduler.add_timer(kernel, at, action));
+            state.deadline = kernel.scheduler.add_timer(kernel, at, action).ok();
         }
     }
 
     /// Takes the expirations that nobody has read; none if there are none.
-    fn take(self: &Arc<Self>, kernel: &Kernel) -> Option<u64> {
+    ///
+    /// # Errors
+    /// [`OutOfMemory`]: there is no room for the next deadline.
+    fn take(self: &Arc<Self>, kernel: &Kernel) -> Result<Option<u64>, OutOfMemory> {
+        kernel.scheduler.make_room_for_timer(kernel)?;
         let mut state = self.state.lock();
         let passed = state.schedule.pass(kernel.host.now());
         let count = core::mem::take(&mut state.expired).saturating_add(passed);
         if passed > 0 {
             self.arm(kernel, &mut state);
         }
-        (count > 0).then_some(count)
+        Ok((count > 0).then_some(count))
     }
 }
 
@@ -102,14 +111,20 @@ impl TimerFile {
 
     /// Sets the timer, in times of the host's clock; returns what was left of the old one until
     /// its next expiration, and its interval.
-    pub fn set(&self, schedule: Schedule) -> (u64, u64) {
-        let old = self.timer.set(self.kernel, schedule);
-        (old.remaining(self.kernel.host.now()), old.interval)
+    ///
+    /// # Errors
+    /// [`OutOfMemory`]; it is as it was then.
+    pub fn set(&self, schedule: Schedule) -> Result<(u64, u64), OutOfMemory> {
+        let old = self.timer.set(self.kernel, schedule)?;
+        Ok((old.remaining(self.kernel.host.now()), old.interval))
     }
 
     /// What is left until the next expiration, and the interval.
-    #[must_use]
-    pub fn get(&self) -> (u64, u64) {
+    ///
+    /// # Errors
+    /// [`OutOfMemory`]: there is no room for the next deadline.
+    pub fn get(&self) -> Result<(u64, u64), OutOfMemory> {
+        self.kernel.scheduler.make_room_for_timer(self.kernel)?;
         let mut state = self.timer.state.lock();
         let now = self.kernel.host.now();
         let passed = state.schedule.pass(now);
@@ -117,7 +132,7 @@ impl TimerFile {
             state.expired = state.expired.saturating_add(passed);
             self.timer.arm(self.kernel, &mut state);
         }
-        (state.schedule.remaining(now), state.schedule.interval)
+        Ok((state.schedule.remaining(now), state.schedule.interval))
     }
 }
 
@@ -149,14 +164,14 @@ impl File for TimerFile {
         if sink.left() < 8 {
             return Err(Errno::EINVAL);
         }
-        let count = match self.timer.take(context.kernel) {
+        let count = match self.timer.take(context.kernel)? {
             Some(count) => count,
             None if open.is_nonblocking() => return Err(Errno::EAGAIN),
             None => context
                 .wait_until(&[&self.timer.expirations], None, || {
-                    self.timer.take(context.kernel)
+                    self.timer.take(context.kernel).transpose()
                 })
-                .map_err(|error| error.restart())?,
+                .map_err(|error| error.restart())??,
         };
         sink.put(&count.to_le_bytes())
     }

@@ -81,7 +81,8 @@ impl Balancing {
     /// Sets the next deadline, if there is to be one.
     pub fn wake(&self, kernel: &Kernel) {
         let nodes = kernel.memory.frames().topology().nodes();
-        self.next.set(kernel, &self.own, || {
+        // Without memory for the deadline nobody looks before this is called again.
+        let _ = self.next.set(kernel, &self.own, || {
             let goes_on = self.is_on() && nodes > 1;
             goes_on.then_some(u64::from(self.period()) * MILLISECOND)
         });

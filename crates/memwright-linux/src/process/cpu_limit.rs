@@ -13,6 +13,7 @@ use crate::{
     time::Expiry,
 };
 use alloc::sync::Arc;
+use memwright_table::OutOfMemory;
 
 /// Nanoseconds between two looks at least: a tick of Linux with `CONFIG_HZ=250`.
 const TICK: u64 = 4 * MILLISECOND;
@@ -52,29 +53,41 @@ fn wait(left: u64, cpus: u64) -> u64 {
 
 impl Process {
     /// Begins to enforce the limit: it was set, or inherited by a new process.
-    pub(crate) fn watch_cpu_limit(self: &Arc<Self>, kernel: &Kernel) {
+    ///
+    /// # Errors
+    /// [`OutOfMemory`]: it is not enforced.
+    pub(crate) fn watch_cpu_limit(self: &Arc<Self>, kernel: &Kernel) -> Result<(), OutOfMemory> {
         self.set_cpu_deadline(kernel, || {
             let limit = self.limits.lock().get(Resource::Cpu);
             (limit.current != INFINITY).then_some(TICK)
-        });
+        })
     }
 
     /// Enforces the limit of a process that was just made, if its parent had one.
-    pub(crate) fn inherit_cpu_limit(self: &Arc<Self>, kernel: &Kernel) {
-        if self.limits.lock().get(Resource::Cpu).current != INFINITY {
-            self.watch_cpu_limit(kernel);
+    ///
+    /// # Errors
+    /// [`OutOfMemory`].
+    pub(crate) fn inherit_cpu_limit(self: &Arc<Self>, kernel: &Kernel) -> Result<(), OutOfMemory> {
+        if self.limits.lock().get(Resource::Cpu).current == INFINITY {
+            return Ok(());
         }
+        self.watch_cpu_limit(kernel)
     }
 
     /// Stops to enforce the limit: the process has ended.
     pub(super) fn forget_cpu_limit(self: &Arc<Self>, kernel: &Kernel) {
         if self.cpu_limit.is_set() {
-            self.set_cpu_deadline(kernel, || None);
+            // No deadline needs no memory.
+            let _ = self.set_cpu_deadline(kernel, || None);
         }
     }
 
-    fn set_cpu_deadline(self: &Arc<Self>, kernel: &Kernel, wait: impl FnOnce() -> Option<u64>) {
-        self.cpu_limit.set(kernel, &Arc::downgrade(self), wait);
+    fn set_cpu_deadline(
+        self: &Arc<Self>,
+        kernel: &Kernel,
+        wait: impl FnOnce() -> Option<u64>,
+    ) -> Result<(), OutOfMemory> {
+        self.cpu_limit.set(kernel, &Arc::downgrade(self), wait)
     }
 
     /// Nanoseconds on a CPU, in user mode and in the kernel.
@@ -96,7 +109,8 @@ impl Expiry for Process {
         let lives = !self.signals.lock().threads.is_empty();
         let cpus = kernel.scheduler.all_cpus().len().into();
         let mut verdict = Verdict::Unlimited;
-        self.set_cpu_deadline(kernel, || {
+        // There is room for it: that of the deadline that rang.
+        let _ = self.set_cpu_deadline(kernel, || {
             // Within the deadline's lock: a limit that is set meanwhile sets it anew afterwards.
             let mut limits = self.limits.lock();
             verdict = judge(limits.get(Resource::Cpu), used);

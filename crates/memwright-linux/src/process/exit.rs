@@ -7,7 +7,7 @@ use crate::{
         Detail, Signal, SignalInfo, begin_end, code, notify_parent, report_change, send_to_process,
         waits_for_ended,
     },
-    time::set_alarm,
+    time::clear_alarm,
 };
 use alloc::sync::Arc;
 use core::sync::atomic::Ordering;
@@ -57,7 +57,7 @@ pub fn exit_thread(kernel: &'static Kernel, thread: &Arc<Thread>, status: ExitSt
 }
 
 fn exit_process(kernel: &'static Kernel, process: &Arc<Process>, status: ExitStatus) {
-    set_alarm(kernel, process, 0, 0);
+    clear_alarm(kernel, process);
     process.forget_cpu_limit(kernel);
     process.settle_faults(kernel);
     kernel.semaphores.undo(kernel, process.id);

@@ -35,16 +35,17 @@ pub(super) fn clone_process(context: &Context<'_>, request: &CloneRequest) -> Re
     kernel.host.save_fpu(&mut thread.fpu.lock());
     thread.inherit_affinity(context.thread);
     let entered = inherit_signals(context, &child, &thread, request.flags)
+        .and_then(|()| Ok(child.inherit_cpu_limit(kernel)?))
         .and_then(|()| store_ids(context, request, &child, &thread))
         .and_then(|()| enter(context, request.flags, &child, &thread));
     if let Err(error) = entered {
+        child.forget_cpu_limit(kernel);
         child.signals.lock().threads.clear();
         kernel.scheduler.abandon(kernel, &thread);
         discard(context, &child);
         return Err(error);
     }
     kernel.processes_made.fetch_add(1, Ordering::Relaxed);
-    child.inherit_cpu_limit(kernel);
     kernel.scheduler.start(kernel, &thread);
     drop(thread);
     if request.flags.contains(CloneFlags::VFORK) {

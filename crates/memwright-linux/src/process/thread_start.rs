@@ -24,7 +24,10 @@ impl Thread {
     ) -> Result<Arc<Self>, Errno> {
         let context = kernel.with_relief(|| kernel.host.create_context(id as usize));
         let context = context.map_err(|_| Errno::ENOMEM)?;
-        kernel.scheduler.admit();
+        if let Err(error) = kernel.scheduler.admit() {
+            kernel.host.destroy_context(context);
+            return Err(error.into());
+        }
         Ok(Arc::new(Self::new(id, process.clone(), context, start)))
     }
 }

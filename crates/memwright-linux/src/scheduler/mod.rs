@@ -63,16 +63,13 @@ use crate::{
     Space,
     host::{ContextId, Host},
     kernel::Kernel,
+    ordered::Ordered,
     process::{Thread, UsageSnapshot, Work},
-    sync::{Lock, Rank},
+    sync::{Grows, Lock, Rank},
 };
-use alloc::{
-    collections::{BTreeMap, VecDeque},
-    sync::Arc,
-    vec::Vec,
-};
+use alloc::{collections::VecDeque, sync::Arc, vec::Vec};
 use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use memwright_table::{CpuId, CpuSet};
+use memwright_table::{CpuId, CpuSet, OutOfMemory};
 use place::{Candidate, may_steal, place, slice_is_over};
 
 /// Nanoseconds a thread runs while others are ready.
@@ -106,7 +103,7 @@ struct Cpu {
     /// How many there is room for.
     room: AtomicUsize,
     /// Deadlines that ring here.
-    timers: Lock<BTreeMap<TimerKey, TimerAction>>,
+    timers: Lock<Ordered<TimerKey, TimerAction>>,
     /// The thread that runs; `None` while idle. Written by this CPU.
     current: Lock<Option<Arc<Thread>>>,
     /// The address space whose table is loaded. A lone CPU keeps the last one while idle.
@@ -132,7 +129,7 @@ impl Cpu {
             waiting: AtomicUsize::new(0),
             lock_waiters: AtomicUsize::new(0),
             room: AtomicUsize::new(0),
-            timers: Lock::new(Rank::Scheduler, BTreeMap::new()),
+            timers: Lock::new(Rank::Scheduler, Ordered::new()),
             current: Lock::new(Rank::Leaf, None),
             loaded: Lock::new(Rank::Leaf, None),
             left: Lock::new(Rank::Leaf, Left::default()),
@@ -145,26 +142,30 @@ impl Cpu {
     }
 
     /// Makes room for so many threads in the queue, so that none needs memory when it is woken: the heap may
-    /// have to grow, which it cannot under the queue's lock. If there is no memory now, it may be there then.
-    fn make_room(&self, threads: usize) {
+    /// have to grow, which it cannot under the queue's lock.
+    ///
+    /// # Errors
+    /// [`OutOfMemory`].
+    fn make_room(&self, threads: usize) -> Result<(), OutOfMemory> {
         if threads <= self.room.load(Ordering::Relaxed) {
-            return;
+            return Ok(());
         }
-        let mut larger = VecDeque::new();
-        if larger.try_reserve(2 * threads.max(LEAST_ROOM)).is_err() {
-            return;
-        }
+        let mut larger = VecDeque::with_room(2 * threads.max(LEAST_ROOM))?;
         let mut ready = self.ready.lock();
-        if ready.capacity() < larger.capacity() {
-            larger.append(&mut ready);
-            core::mem::swap(&mut *ready, &mut larger);
-        }
+        ready.take_room(&mut larger);
         self.room.store(ready.capacity(), Ordering::Relaxed);
+        drop(ready);
+        drop(larger);
+        Ok(())
     }
 
     /// Adds a thread at the end of the queue. Returns whether it is the only one.
     fn push(&self, thread: Arc<Thread>) -> bool {
         let mut ready = self.ready.lock();
+        #[expect(
+            clippy::disallowed_methods,
+            reason = "there is room for each living thread"
+        )]
         ready.push_back(thread);
         self.waiting.store(ready.len(), Ordering::SeqCst);
         ready.len() == 1
@@ -226,8 +227,10 @@ pub struct Scheduler {
 impl Scheduler {
     /// Empty queues for every CPU of the host.
     pub fn new(host: &dyn Host) -> Self {
+        #[expect(clippy::disallowed_methods, reason = "before any program runs")]
+        let cpus = (0..host.cpu_count()).map(|_| Cpu::new()).collect();
         Self {
-            cpus: (0..host.cpu_count()).map(|_| Cpu::new()).collect(),
+            cpus,
             idle: AtomicU64::new(0),
             sequence: AtomicU64::new(0),
             living: AtomicUsize::new(0),
@@ -255,11 +258,16 @@ impl Scheduler {
     }
 
     /// A kernel stack was made for a thread.
-    pub(crate) fn admit(&self) {
+    ///
+    /// # Errors
+    /// [`OutOfMemory`]: there is no room for it among those that run.
+    pub(crate) fn admit(&self) -> Result<(), OutOfMemory> {
         let living = self.living.fetch_add(1, Ordering::SeqCst) + 1;
-        for cpu in &self.cpus {
-            cpu.make_room(living);
+        let made = self.cpus.iter().try_for_each(|cpu| cpu.make_room(living));
+        if made.is_err() {
+            self.living.fetch_sub(1, Ordering::SeqCst);
         }
+        made
     }
 
     /// A thread with a kernel stack will not run after all.
@@ -349,9 +357,19 @@ impl Scheduler {
 
     /// Gives the CPU away until the thread is woken or the deadline passes. The caller has
     /// announced it; if somebody woke the thread since, it keeps the CPU.
-    pub(crate) fn block(&self, kernel: &Kernel, thread: &Arc<Thread>, deadline: Option<u64>) {
-        let timer =
-            deadline.map(|at| self.add_timer(kernel, at, TimerAction::Wake(thread.clone())));
+    ///
+    /// # Errors
+    /// [`OutOfMemory`]: there is no room for the deadline, and the thread kept the CPU.
+    pub(crate) fn block(
+        &self,
+        kernel: &Kernel,
+        thread: &Arc<Thread>,
+        deadline: Option<u64>,
+    ) -> Result<(), OutOfMemory> {
+        let timer = match deadline {
+            Some(at) => Some(self.add_timer(kernel, at, TimerAction::Wake(thread.clone()))?),
+            None => None,
+        };
         if thread.run.block() {
             thread.usage.voluntary.fetch_add(1, Ordering::Relaxed);
             let next = self.next(kernel);
@@ -360,6 +378,7 @@ impl Scheduler {
         if let Some(timer) = timer {
             self.remove_timer(kernel, timer);
         }
+        Ok(())
     }
 
     /// Lets the other ready threads run first (`sched_yield`).
@@ -619,11 +638,7 @@ impl Scheduler {
     /// others wait, and with several CPUs the next tick.
     fn arm(&self, kernel: &Kernel) {
         let cpu = self.cpu(kernel);
-        let timer = cpu
-            .timers
-            .lock()
-            .first_key_value()
-            .map_or(u64::MAX, |(key, _)| key.0);
+        let timer = cpu.timers.lock().first().map_or(u64::MAX, |key| key.0);
         let busy = !self.is_alone() || cpu.has_waiting();
         let slice = if busy && cpu.current.lock().is_some() {
             self.turn_end(cpu)

@@ -4,10 +4,12 @@ use super::Scheduler;
 use crate::{
     kernel::Kernel,
     process::{Process, Thread},
+    sync::lock_with_room,
     time::Expiry,
 };
 use alloc::sync::{Arc, Weak};
 use core::sync::atomic::Ordering;
+use memwright_table::OutOfMemory;
 
 /// Identifies a deadline: its time, and a number that keeps equal times in order and names the CPU.
 pub type TimerKey = (u64, u64);
@@ -30,14 +32,34 @@ fn cpu_of(key: TimerKey) -> usize {
 }
 
 impl Scheduler {
+    /// Makes room for a deadline: the next that is added by this CPU before it blocks finds it. Called without locks,
+    /// by those who hold one when they add theirs.
+    ///
+    /// # Errors
+    /// [`OutOfMemory`].
+    pub fn make_room_for_timer(&self, kernel: &Kernel) -> Result<(), OutOfMemory> {
+        lock_with_room(&self.cpu(kernel).timers, |timers| timers).map(drop)
+    }
+
     /// Adds a deadline.
-    pub fn add_timer(&self, kernel: &Kernel, at: u64, action: TimerAction) -> TimerKey {
+    ///
+    /// # Errors
+    /// [`OutOfMemory`], but not in place of one that rang or was removed on this CPU just now, nor when
+    /// [room](Self::make_room_for_timer) was made.
+    pub fn add_timer(
+        &self,
+        kernel: &Kernel,
+        at: u64,
+        action: TimerAction,
+    ) -> Result<TimerKey, OutOfMemory> {
         let cpu = kernel.host.cpu().index();
         let number = self.sequence.fetch_add(1, Ordering::Relaxed);
         let key = (at, number << CPU_BITS | cpu as u64);
-        self.cpus[cpu].timers.lock().insert(key, action);
+        let mut timers = lock_with_room(&self.cpus[cpu].timers, |timers| timers)?;
+        timers.insert(key, action)?;
+        drop(timers);
         self.arm(kernel);
-        key
+        Ok(key)
     }
 
     /// Removes a deadline, if it has not passed.
@@ -75,8 +97,8 @@ impl Scheduler {
         loop {
             let due = {
                 let mut timers = self.cpu(kernel).timers.lock();
-                match timers.first_key_value() {
-                    Some((key, _)) if key.0 <= kernel.host.now() => timers.pop_first(),
+                match timers.first() {
+                    Some(key) if key.0 <= kernel.host.now() => timers.pop_first(),
                     _ => None,
                 }
             };

@@ -240,7 +240,7 @@ fn set_limit(
         space.set_limits(limits);
     }
     if resource == Resource::Cpu as u64 {
-        process.watch_cpu_limit(context.kernel);
+        process.watch_cpu_limit(context.kernel)?;
     }
     Ok(())
 }

@@ -190,7 +190,7 @@ pub fn setitimer(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     let value = new.value.to_nanoseconds().ok_or(Errno::EINVAL)?;
     let interval = new.interval.to_nanoseconds().ok_or(Errno::EINVAL)?;
     let now = context.kernel.host.now();
-    let before = set_alarm(context.kernel, context.process(), value, interval);
+    let before = set_alarm(context.kernel, context.process(), value, interval)?;
     context.write_optional(old, &described(before, now))?;
     Ok(0)
 }
@@ -199,7 +199,7 @@ pub fn setitimer(context: &Context<'_>, arguments: &Arguments) -> CallResult {
 pub fn alarm(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     let now = context.kernel.host.now();
     let seconds = u64::from(arguments[0] as u32);
-    let before = set_alarm(context.kernel, context.process(), seconds * SECOND, 0);
+    let before = set_alarm(context.kernel, context.process(), seconds * SECOND, 0)?;
     // Rounded to the nearest second, but never to 0 while one is set.
     let left = before.remaining(now);
     let rounded = (left + SECOND / 2) / SECOND;

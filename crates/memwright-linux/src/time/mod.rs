@@ -13,6 +13,7 @@ use crate::{
     signal::{Signal, SignalInfo, send_to_process},
 };
 use alloc::sync::Arc;
+use memwright_table::OutOfMemory;
 
 /// `ITIMER_REAL` of a process.
 #[derive(Clone, Copy, Debug, Default)]
@@ -31,11 +32,29 @@ impl Alarm {
     }
 }
 
-/// Sets or clears the alarm of a process; returns the old one.
-pub fn set_alarm(kernel: &Kernel, process: &Arc<Process>, value: u64, interval: u64) -> Alarm {
-    change_alarm(kernel, process, &mut process.alarm.lock(), value, interval)
+/// Sets the alarm of a process, or clears it with a `value` of 0; returns the old one.
+///
+/// # Errors
+/// [`OutOfMemory`] where it is set; it is as it was then.
+pub fn set_alarm(
+    kernel: &Kernel,
+    process: &Arc<Process>,
+    value: u64,
+    interval: u64,
+) -> Result<Alarm, OutOfMemory> {
+    if value > 0 {
+        kernel.scheduler.make_room_for_timer(kernel)?;
+    }
+    let alarm = &mut process.alarm.lock();
+    Ok(change_alarm(kernel, process, alarm, value, interval))
 }
 
+/// Clears the alarm of a process.
+pub fn clear_alarm(kernel: &Kernel, process: &Arc<Process>) {
+    change_alarm(kernel, process, &mut process.alarm.lock(), 0, 0);
+}
+
+/// Sets or clears an alarm for which there is room; returns the old one.
 fn change_alarm(
     kernel: &Kernel,
     process: &Arc<Process>,
@@ -50,7 +69,7 @@ fn change_alarm(
     if value > 0 {
         let at = kernel.host.now().saturating_add(value);
         let action = TimerAction::Alarm(process.clone());
-        alarm.timer = Some(kernel.scheduler.add_timer(kernel, at, action));
+        alarm.timer = kernel.scheduler.add_timer(kernel, at, action).ok();
         alarm.interval = interval;
     }
     old

@@ -14,6 +14,7 @@ use crate::{
 };
 use alloc::{sync::Arc, vec::Vec};
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use memwright_table::TryPush;
 
 /// The longest chain of epolls that watch one another has this many links (`EP_MAX_NESTS`).
 const LONGEST: usize = 4;
@@ -220,9 +221,7 @@ impl Nesting {
 
 /// Adds to a list that may be as long as a program likes.
 fn push<T>(list: &mut Vec<T>, item: T) -> Result<(), Errno> {
-    list.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
-    list.push(item);
-    Ok(())
+    Ok(list.try_push(item)?)
 }
 
 impl Epoll {
@@ -230,8 +229,9 @@ impl Epoll {
     fn visit_inner(&self, pass: u64, found: &mut Vec<Arc<Epoll>>) -> Result<(), Errno> {
         let items = self.items.lock();
         for item in items.values() {
-            found.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
+            found.try_make_room(1)?;
             // A duplicate that is dropped here is not the last reference: `found` has another.
+            #[expect(clippy::disallowed_methods, reason = "there is room for it")]
             found.extend(item.inner().filter(|inner| inner.watched.mark.visit(pass)));
         }
         Ok(())
@@ -241,7 +241,8 @@ impl Epoll {
     fn visit_files(&self, pass: u64, found: &mut Vec<Arc<OpenFile>>) -> Result<(), Errno> {
         let items = self.items.lock();
         for item in items.values().filter(|item| !item.is_nested()) {
-            found.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
+            found.try_make_room(1)?;
+            #[expect(clippy::disallowed_methods, reason = "there is room for it")]
             found.extend(item.open().filter(|open| open.watches.mark.visit(pass)));
         }
         Ok(())
@@ -253,8 +254,9 @@ impl Watches {
     fn visit(&self, pass: u64, found: &mut Vec<Arc<Epoll>>) -> Result<(), Errno> {
         let items = self.items.lock();
         for item in items.iter() {
-            found.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
+            found.try_make_room(1)?;
             let epoll = item.upgrade().and_then(|item| item.epoll());
+            #[expect(clippy::disallowed_methods, reason = "there is room for it")]
             found.extend(epoll.filter(|epoll| epoll.watched.mark.visit(pass)));
         }
         Ok(())

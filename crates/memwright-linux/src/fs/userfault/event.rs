@@ -72,9 +72,13 @@ impl<'a> Announced<'a> {
 
     fn push(&mut self, userfault: Arc<Userfault>, tidings: Tidings) {
         // Without memory for it the watcher is not told, as when it had been closed.
-        if self.list.try_push((userfault.clone(), tidings)).is_ok() {
-            userfault.changing.fetch_add(1, Ordering::SeqCst);
+        userfault.changing.fetch_add(1, Ordering::SeqCst);
+        if self.list.try_make_room(1).is_err() {
+            userfault.changing.fetch_sub(1, Ordering::SeqCst);
+            return;
         }
+        #[expect(clippy::disallowed_methods, reason = "there is room")]
+        self.list.push((userfault, tidings));
     }
 
     /// Tells the watchers one after the other, and waits until each has read of it, or is gone, or the caller is killed.

@@ -125,7 +125,7 @@ fn timerfd_settime(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     let open = open_timer(context, number)?;
     let timer = open.as_kind::<TimerFile>().ok_or(Errno::EINVAL)?;
     let now = context.kernel.host.now();
-    let before = timer.set(new.schedule(now, absolute, timer.clock_offset)?);
+    let before = timer.set(new.schedule(now, absolute, timer.clock_offset)?)?;
     context.write_optional(old, &TimerSetting::from_nanoseconds(before))?;
     Ok(0)
 }
@@ -133,7 +133,7 @@ fn timerfd_settime(context: &Context<'_>, arguments: &Arguments) -> CallResult {
 fn timerfd_gettime(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     let open = open_timer(context, arguments[0])?;
     let timer = open.as_kind::<TimerFile>().ok_or(Errno::EINVAL)?;
-    let setting = TimerSetting::from_nanoseconds(timer.get());
+    let setting = TimerSetting::from_nanoseconds(timer.get()?);
     context.write_value(arguments[1], &setting).map(|()| 0)
 }
 

@@ -1,0 +1,422 @@
+//! A map in the order of its keys whose growth can fail, and can be done before a lock is taken.
+//!
+//! A treap: a search tree by the keys whose nodes are also a heap by random priorities, so that it is as flat as one into
+//! which the keys came in random order. The nodes stand in blocks of a page, without gaps: a removed one makes place for
+//! the last. Each knows its parent, and nothing recurses.
+
+use crate::{paged::Paged, sync::Grows};
+use alloc::vec::Vec;
+use memwright_table::{OutOfMemory, TryPush};
+
+/// A place among the nodes; [`NONE`] for none.
+type Place = u32;
+
+/// No node.
+const NONE: Place = Place::MAX;
+
+/// Which child of a node.
+#[derive(Clone, Copy)]
+enum Side {
+    Left,
+    Right,
+}
+
+impl Side {
+    const fn other(self) -> Self {
+        match self {
+            Self::Left => Self::Right,
+            Self::Right => Self::Left,
+        }
+    }
+}
+
+#[derive(Debug)]
+struct Node<K, V> {
+    key: K,
+    value: V,
+    /// No child has a higher one.
+    priority: u32,
+    parent: Place,
+    children: [Place; 2],
+}
+
+/// A map whose keys are ordered.
+#[derive(Debug)]
+pub struct Ordered<K, V> {
+    /// All blocks have room for as many nodes as a page holds; those before the one that is filled now are full. There is
+    /// one empty block at most: what was just removed can be added again without memory.
+    blocks: Vec<Vec<Node<K, V>>>,
+    length: usize,
+    root: Place,
+    /// Decides the next priority.
+    random: u64,
+}
+
+/// Memory for more nodes.
+pub struct Room<K, V> {
+    block: Vec<Node<K, V>>,
+    /// In place of the list of blocks, where that is full.
+    list: Vec<Vec<Node<K, V>>>,
+}
+
+impl<K, V> Default for Ordered<K, V> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<K, V> Ordered<K, V> {
+    /// Nodes of a block.
+    const TOGETHER: usize = Paged::<Node<K, V>>::TOGETHER;
+
+    /// No key.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self {
+            blocks: Vec::new(),
+            length: 0,
+            root: NONE,
+            random: 1,
+        }
+    }
+
+    fn node(&self, place: Place) -> &Node<K, V> {
+        let place = place as usize;
+        &self.blocks[place / Self::TOGETHER][place % Self::TOGETHER]
+    }
+
+    fn node_mut(&mut self, place: Place) -> &mut Node<K, V> {
+        let place = place as usize;
+        &mut self.blocks[place / Self::TOGETHER][place % Self::TOGETHER]
+    }
+
+    fn child(&self, place: Place, side: Side) -> Place {
+        self.node(place).children[side as usize]
+    }
+
+    /// Which child of its parent a node is.
+    fn side(&self, parent: Place, child: Place) -> Side {
+        if self.child(parent, Side::Left) == child {
+            Side::Left
+        } else {
+            Side::Right
+        }
+    }
+
+    /// Puts `new` into the place that `old` has below `parent`.
+    fn replace_child(&mut self, parent: Place, old: Place, new: Place) {
+        if parent == NONE {
+            self.root = new;
+        } else {
+            let side = self.side(parent, old);
+            self.node_mut(parent).children[side as usize] = new;
+        }
+        if new != NONE {
+            self.node_mut(new).parent = parent;
+        }
+    }
+
+    /// Lets a node and its parent change places; the order of the keys stays.
+    fn rotate_up(&mut self, place: Place) {
+        let parent = self.node(place).parent;
+        let side = self.side(parent, place);
+        let inner = self.child(place, side.other());
+        self.replace_child(self.node(parent).parent, parent, place);
+        self.node_mut(parent).children[side as usize] = inner;
+        if inner != NONE {
+            self.node_mut(inner).parent = parent;
+        }
+        self.node_mut(place).children[side.other() as usize] = parent;
+        self.node_mut(parent).parent = place;
+    }
+
+    /// The child that may take the place of its parent: the only one, or that with the higher priority.
+    fn higher_child(&self, place: Place) -> Option<Place> {
+        match self.node(place).children {
+            [NONE, NONE] => None,
+            [NONE, only] | [only, NONE] => Some(only),
+            [left, right] if self.node(left).priority >= self.node(right).priority => Some(left),
+            [_, right] => Some(right),
+        }
+    }
+
+    /// Takes a node out of the tree, and out of its block: the last one moves there.
+    fn take(&mut self, place: Place) -> Option<(K, V)> {
+        while let Some(child) = self.higher_child(place) {
+            self.rotate_up(child);
+        }
+        self.replace_child(self.node(place).parent, place, NONE);
+        let last = (self.length - 1) as Place;
+        let moved = self.blocks[last as usize / Self::TOGETHER].pop()?;
+        self.length -= 1;
+        let taken = if place == last {
+            moved
+        } else {
+            let (parent, children) = (moved.parent, moved.children);
+            let taken = core::mem::replace(self.node_mut(place), moved);
+            self.replace_child(parent, last, place);
+            for child in children.into_iter().filter(|child| *child != NONE) {
+                self.node_mut(child).parent = place;
+            }
+            taken
+        };
+        if self.blocks.len() * Self::TOGETHER - self.length >= 2 * Self::TOGETHER {
+            self.blocks.pop();
+        }
+        Some((taken.key, taken.value))
+    }
+
+    /// The node with the lowest key.
+    fn lowest(&self) -> Option<Place> {
+        let (mut lowest, mut next) = (None, self.root);
+        while next != NONE {
+            lowest = Some(next);
+            next = self.child(next, Side::Left);
+        }
+        lowest
+    }
+
+    /// The lowest key.
+    #[must_use]
+    pub fn first(&self) -> Option<&K> {
+        self.lowest().map(|place| &self.node(place).key)
+    }
+
+    /// Removes the lowest key.
+    pub fn pop_first(&mut self) -> Option<(K, V)> {
+        self.take(self.lowest()?)
+    }
+
+    /// A number that looks random (Knuth's MMIX).
+    fn next_priority(&mut self) -> u32 {
+        self.random = self
+            .random
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        (self.random >> 32) as u32
+    }
+}
+
+impl<K: Ord, V> Ordered<K, V> {
+    /// The node with this key, or the one below which it would stand, and on which side.
+    fn find(&self, key: &K) -> Result<Place, (Place, Side)> {
+        let (mut parent, mut side, mut next) = (NONE, Side::Left, self.root);
+        while next != NONE {
+            let node = self.node(next);
+            side = match key.cmp(&node.key) {
+                core::cmp::Ordering::Less => Side::Left,
+                core::cmp::Ordering::Equal => return Ok(next),
+                core::cmp::Ordering::Greater => Side::Right,
+            };
+            parent = next;
+            next = node.children[side as usize];
+        }
+        Err((parent, side))
+    }
+
+    /// Adds a key; returns the value that it had before.
+    ///
+    /// # Errors
+    /// [`OutOfMemory`]; nothing has changed then.
+    pub fn insert(&mut self, key: K, value: V) -> Result<Option<V>, OutOfMemory> {
+        let (parent, side) = match self.find(&key) {
+            Ok(place) => {
+                return Ok(Some(core::mem::replace(
+                    &mut self.node_mut(place).value,
+                    value,
+                )));
+            }
+            Err(found) => found,
+        };
+        if !self.has_room(1) {
+            let mut room = Self::with_room(self.wanted(1))?;
+            self.take_room(&mut room);
+        }
+        let place = Place::try_from(self.length).map_err(|_| OutOfMemory)?;
+        let node = Node {
+            key,
+            value,
+            priority: self.next_priority(),
+            parent,
+            children: [NONE; 2],
+        };
+        self.blocks[self.length / Self::TOGETHER].try_push(node)?;
+        self.length += 1;
+        if parent == NONE {
+            self.root = place;
+            return Ok(None);
+        }
+        self.node_mut(parent).children[side as usize] = place;
+        loop {
+            let Node {
+                parent, priority, ..
+            } = *self.node(place);
+            if parent == NONE || self.node(parent).priority >= priority {
+                return Ok(None);
+            }
+            self.rotate_up(place);
+        }
+    }
+
+    /// Removes a key; returns its value.
+    pub fn remove(&mut self, key: &K) -> Option<V> {
+        let place = self.find(key).ok()?;
+        self.take(place).map(|(_, value)| value)
+    }
+}
+
+/// Grows by one block: there is room for one node then, whatever is asked for.
+impl<K, V> Grows for Ordered<K, V> {
+    type Room = Room<K, V>;
+
+    #[inline]
+    fn has_room(&self, _more: usize) -> bool {
+        self.length < self.blocks.len() * Self::TOGETHER
+    }
+
+    fn wanted(&self, _more: usize) -> usize {
+        if self.blocks.len() < self.blocks.capacity() {
+            0
+        } else {
+            2 * self.blocks.len() + 4
+        }
+    }
+
+    fn with_room(wanted: usize) -> Result<Room<K, V>, OutOfMemory> {
+        let (mut block, mut list) = (Vec::new(), Vec::new());
+        block.try_make_room(Self::TOGETHER)?;
+        list.try_make_room(wanted)?;
+        Ok(Room { block, list })
+    }
+
+    fn take_room(&mut self, room: &mut Room<K, V>) {
+        self.blocks.take_room(&mut room.list);
+        if !self.has_room(1) && self.blocks.has_room(1) {
+            #[expect(clippy::disallowed_methods, reason = "there is room")]
+            self.blocks.push(core::mem::take(&mut room.block));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::collections::BTreeMap;
+
+    impl<V> Ordered<u64, V> {
+        /// Checks what holds between operations; returns the depth.
+        fn check(&self) -> usize {
+            let mut deepest = 0;
+            let mut seen = 0;
+            let mut pending = Vec::from([(self.root, NONE, 0, u64::MAX, 1)]);
+            while let Some((place, parent, low, high, depth)) = pending.pop() {
+                if place == NONE {
+                    continue;
+                }
+                let node = self.node(place);
+                assert_eq!(node.parent, parent);
+                assert!((low..=high).contains(&node.key));
+                assert!(parent == NONE || self.node(parent).priority >= node.priority);
+                let [left, right] = node.children;
+                pending.push((left, place, low, node.key.wrapping_sub(1), depth + 1));
+                pending.push((right, place, node.key + 1, high, depth + 1));
+                deepest = deepest.max(depth);
+                seen += 1;
+            }
+            assert_eq!(seen, self.length);
+            assert_eq!(self.blocks.iter().map(Vec::len).sum::<usize>(), seen);
+            let unused = self.blocks.len() * Self::TOGETHER - seen;
+            assert!(unused < 2 * Self::TOGETHER, "{unused}");
+            deepest
+        }
+    }
+
+    /// Numbers that look random.
+    fn numbers(count: u64) -> impl Iterator<Item = u64> {
+        let mut number = 0x9e37_79b9_7f4a_7c15_u64;
+        (0..count).map(move |_| {
+            number ^= number << 13;
+            number ^= number >> 7;
+            number ^= number << 17;
+            number
+        })
+    }
+
+    #[test]
+    fn it_is_the_map_of_the_library() {
+        let (mut map, mut model) = (Ordered::new(), BTreeMap::new());
+        for (step, number) in numbers(40_000).enumerate() {
+            let key = number % 1500;
+            // Grows for a while, and shrinks for a while.
+            let grows = step / 5000 % 2 == 0;
+            match (number >> 32) % 8 {
+                0 => {
+                    let first = model.first_key_value();
+                    assert_eq!(map.first(), first.map(|(key, _)| key));
+                    assert_eq!(map.pop_first(), model.pop_first());
+                }
+                1 | 2 => assert_eq!(map.remove(&key), model.remove(&key)),
+                3..=5 if !grows => assert_eq!(map.remove(&key), model.remove(&key)),
+                _ => assert_eq!(map.insert(key, step), Ok(model.insert(key, step))),
+            }
+            assert_eq!(map.length, model.len());
+            if step % 64 == 0 {
+                map.check();
+            }
+        }
+        while let Some(first) = model.pop_first() {
+            assert_eq!(map.pop_first(), Some(first));
+        }
+        assert_eq!((map.length, map.check()), (0, 0));
+        assert_eq!(map.pop_first(), None);
+    }
+
+    #[test]
+    fn it_is_flat_in_whichever_order_keys_come() {
+        const COUNT: u64 = 100_000;
+        let up: Vec<u64> = (0..COUNT).collect();
+        let down: Vec<u64> = (0..COUNT).rev().collect();
+        let inwards: Vec<u64> = (0..COUNT / 2).flat_map(|key| [key, COUNT - key]).collect();
+        for keys in [up, down, inwards] {
+            let mut map = Ordered::new();
+            for key in keys {
+                map.insert(key, ()).unwrap();
+            }
+            // A tree of random order has about 4.3 ln n levels; a list would have 100,000.
+            assert!(map.check() < 80, "{}", map.check());
+        }
+    }
+
+    #[test]
+    fn without_memory_nothing_changes() {
+        let mut map = Ordered::new();
+        for key in 0..1000_u64 {
+            for allocations in 0..3 {
+                memwright_table::fail_heap_after(Some(allocations));
+                let inserted = map.insert(key, key);
+                let failed = !memwright_table::heap_failure_pending();
+                memwright_table::fail_heap_after(None);
+                assert_eq!(inserted.is_err(), failed, "{key} after {allocations}");
+                map.check();
+                if inserted.is_ok() {
+                    assert_eq!(map.remove(&key), Some(key));
+                }
+                assert_eq!(map.length as u64, key);
+            }
+            map.insert(key, key).unwrap();
+        }
+        assert!((0..1000).all(|key| map.pop_first() == Some((key, key))));
+    }
+
+    #[test]
+    fn what_was_removed_finds_room_again() {
+        let mut map = Ordered::new();
+        for key in 0..2000_u64 {
+            map.insert(key, ()).unwrap();
+            map.pop_first();
+            memwright_table::fail_heap_after(Some(0));
+            assert_eq!(map.insert(key + 1000, ()), Ok(None));
+            memwright_table::fail_heap_after(None);
+        }
+    }
+}
