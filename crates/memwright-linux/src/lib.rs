@@ -13,6 +13,9 @@
 
 extern crate alloc;
 
+#[macro_use]
+mod flags;
+
 pub mod abi;
 pub mod account;
 pub mod arch;

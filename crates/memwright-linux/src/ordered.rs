@@ -392,10 +392,10 @@ mod tests {
         let mut map = Ordered::new();
         for key in 0..1000_u64 {
             for allocations in 0..3 {
-                memwright_table::fail_heap_after(Some(allocations));
+                memwright_table::handle::fail_heap_after(Some(allocations));
                 let inserted = map.insert(key, key);
-                let failed = !memwright_table::heap_failure_pending();
-                memwright_table::fail_heap_after(None);
+                let failed = !memwright_table::handle::heap_failure_pending();
+                memwright_table::handle::fail_heap_after(None);
                 assert_eq!(inserted.is_err(), failed, "{key} after {allocations}");
                 map.check();
                 if inserted.is_ok() {
@@ -414,9 +414,9 @@ mod tests {
         for key in 0..2000_u64 {
             map.insert(key, ()).unwrap();
             map.pop_first();
-            memwright_table::fail_heap_after(Some(0));
+            memwright_table::handle::fail_heap_after(Some(0));
             assert_eq!(map.insert(key + 1000, ()), Ok(None));
-            memwright_table::fail_heap_after(None);
+            memwright_table::handle::fail_heap_after(None);
         }
     }
 }

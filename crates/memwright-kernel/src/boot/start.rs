@@ -202,10 +202,9 @@ fn start_frames(free: &MemoryMap, nodes: &NodeMap) -> Arc<Frames<M>> {
             let end = (end & !(PAGE - 1)).clamp(next + PAGE, range.end);
             let start = Frame::new((next / PAGE) as u32);
             let count = ((end - next) / PAGE) as u32;
-            regions.push(Region {
-                range: FrameRange { start, count },
-                node,
-            });
+            let range = FrameRange { start, count };
+            #[expect(clippy::disallowed_methods, reason = "before any program runs")]
+            regions.push(Region { range, node });
             next = end;
         }
     }
@@ -231,6 +230,7 @@ fn fill_pool(memory: &Memory<M>, pages: u64) {
     memory.frames().resize_pool(pages);
     let total = memory.frames().pool().total;
     if total < pages {
+        #[expect(clippy::disallowed_macros, reason = "before any program runs")]
         let text = format!("memory for {total} of {pages} huge pages");
         refuse(&HARDWARE, &text);
     }

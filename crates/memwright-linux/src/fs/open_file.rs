@@ -15,7 +15,6 @@ use super::{
 };
 use crate::{M, Memory, context::Context, errno::Errno, kernel::Kernel, wait::Queues};
 use alloc::{boxed::Box, sync::Arc};
-use bitflags::bitflags;
 use core::{
     any::Any,
     fmt,
@@ -29,7 +28,7 @@ use memwright::object::{
 use memwright::{FolioOrders, PolicyId};
 use memwright_table::{Frame, OutOfMemory, PageSize};
 
-bitflags! {
+flags! {
     /// What could be done with a file without waiting: the bits of `poll`.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct Readiness: u32 {

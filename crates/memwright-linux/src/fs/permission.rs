@@ -1,8 +1,6 @@
 //! Who may do what with a node.
 
-use bitflags::bitflags;
-
-bitflags! {
+flags! {
     /// Rights over a node, as in the mode bits.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct Permission: u32 {

@@ -12,7 +12,6 @@ use super::{
 };
 use crate::{M, Memory, context::Context, errno::Errno, kernel::Kernel};
 use alloc::{boxed::Box, sync::Arc};
-use bitflags::bitflags;
 use core::{
     fmt,
     sync::atomic::{AtomicI64, AtomicU32, Ordering},
@@ -22,7 +21,7 @@ use memwright::SharedSetting;
 use memwright::object::{HUGE_BYTES, HugeFile, Object, ObjectError, ObjectIdentity, Shmem};
 use memwright_table::{Frame, FrameKind, PAGE_SIZE};
 
-bitflags! {
+flags! {
     /// What a file of `memfd_create` no longer allows.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct Seals: u32 {

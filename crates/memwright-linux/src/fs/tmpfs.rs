@@ -7,7 +7,6 @@ use crate::{
     sync::{Lock, Rank},
 };
 use alloc::{sync::Arc, vec::Vec};
-use bitflags::bitflags;
 use core::{
     fmt,
     sync::atomic::{AtomicU32, Ordering},
@@ -22,7 +21,7 @@ const NODE_SIZE: u64 = 1024;
 /// Permissions of the root, unless others are given.
 const DEFAULT_MODE: u32 = 0o1777;
 
-bitflags! {
+flags! {
     /// What holds for a mount, in the bits of `statfs` (`include/linux/statfs.h`).
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct MountFlags: u32 {

@@ -1,9 +1,8 @@
 //! Capabilities: the rights of root, one by one.
 
 use crate::errno::Errno;
-use bitflags::bitflags;
 
-bitflags! {
+flags! {
     /// The capabilities that something here asks for; others are kept and shown without a name. The numbers are those
     /// of `linux/capability.h`.
     #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]

@@ -6,7 +6,7 @@ use crate::{
 };
 use linux_raw_sys::general as raw;
 
-bitflags::bitflags! {
+flags! {
     /// `CLONE_` flags of `linux/sched.h`, without the exit signal.
     #[derive(Clone, Copy, Debug, Eq, PartialEq)]
     pub struct CloneFlags: u64 {

@@ -19,7 +19,7 @@ use alloc::sync::Arc;
 use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering};
 use memwright_table::{CpuId, CpuSet};
 
-bitflags::bitflags! {
+flags! {
     /// What a thread has to look at before it returns to user mode.
     #[derive(Clone, Copy, Debug, Eq, PartialEq)]
     pub struct Work: u32 {

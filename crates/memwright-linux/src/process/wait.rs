@@ -15,7 +15,7 @@ pub enum WaitTarget {
     Group(u32),
 }
 
-bitflags::bitflags! {
+flags! {
     /// Options of `wait4` and `waitid` (`linux/wait.h`).
     #[derive(Clone, Copy, Debug, Eq, PartialEq)]
     pub struct WaitOptions: u32 {

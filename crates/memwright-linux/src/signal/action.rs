@@ -14,7 +14,7 @@ pub enum Handler {
     Function(u64),
 }
 
-bitflags::bitflags! {
+flags! {
     /// `sa_flags` of `asm-generic/signal-defs.h`.
     #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
     pub struct ActionFlags: u64 {

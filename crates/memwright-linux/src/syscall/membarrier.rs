@@ -6,7 +6,7 @@ use core::sync::atomic::{Ordering, fence};
 use linux_raw_sys::general::membarrier_cmd as raw;
 use memwright_table::CpuSet;
 
-bitflags::bitflags! {
+flags! {
     /// What a process said that it is going to ask for; the numbers of the commands that say so.
     #[derive(Clone, Copy, Debug, Eq, PartialEq)]
     struct Registered: u32 {

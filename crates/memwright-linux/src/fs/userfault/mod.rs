@@ -25,7 +25,6 @@ use alloc::{
     sync::{Arc, Weak},
     vec::Vec,
 };
-use bitflags::bitflags;
 use core::{
     fmt,
     sync::atomic::{AtomicBool, AtomicU64, Ordering},
@@ -40,7 +39,7 @@ pub(crate) use event::{Announced, fork};
 pub use message::Message;
 pub(crate) use wait::{Waited, await_watcher, awaiting, wait_for_watcher};
 
-bitflags! {
+flags! {
     /// What was asked for by `UFFDIO_API`: those that there are.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct Features: u64 {
