@@ -83,7 +83,7 @@ const PROGRAMS: &[&str] = &[
 const NESTING: &[&str] = &["nested_sockets", "deep_folders"];
 
 /// Those that have a small machine's kernel hold more than it has memory for.
-const FILLING: &[&str] = &["socket_cycles", "kernel_memory"];
+const FILLING: &[&str] = &["socket_cycles", "kernel_memory", "kernel_lists"];
 
 /// Those that leave it for the end of the run.
 const LEAVING: &[&str] = &["deep_folders leave 20000"];
