@@ -73,14 +73,24 @@ impl ReadableTimer {
     /// # Errors
     /// [`OutOfMemory`]: there is no room for the next deadline.
     fn take(self: &Arc<Self>, kernel: &Kernel) -> Result<Option<u64>, OutOfMemory> {
-        kernel.scheduler.make_room_for_timer(kernel)?;
+        let room = kernel.scheduler.make_room_for_timer(kernel);
         let mut state = self.state.lock();
-        let passed = state.schedule.pass(kernel.host.now());
-        let count = core::mem::take(&mut state.expired).saturating_add(passed);
-        if passed > 0 {
+        let mut schedule = state.schedule;
+        let passed = schedule.pass(kernel.host.now());
+        let count = state.expired.saturating_add(passed);
+        if count == 0 {
+            return Ok(None);
+        }
+        // A look at the timer may have passed expirations without room for the next deadline.
+        let is_due = passed > 0 || state.deadline.is_none();
+        if is_due && schedule.next.is_some() {
+            room?;
+        }
+        (state.schedule, state.expired) = (schedule, 0);
+        if is_due {
             self.arm(kernel, &mut state);
         }
-        Ok((count > 0).then_some(count))
+        Ok(Some(count))
     }
 }
 
@@ -120,11 +130,10 @@ impl TimerFile {
     }
 
     /// What is left until the next expiration, and the interval.
-    ///
-    /// # Errors
-    /// [`OutOfMemory`]: there is no room for the next deadline.
-    pub fn get(&self) -> Result<(u64, u64), OutOfMemory> {
-        self.kernel.scheduler.make_room_for_timer(self.kernel)?;
+    #[must_use]
+    pub fn get(&self) -> (u64, u64) {
+        // Without room for the next deadline, whoever reads sets it.
+        let _ = self.kernel.scheduler.make_room_for_timer(self.kernel);
         let mut state = self.timer.state.lock();
         let now = self.kernel.host.now();
         let passed = state.schedule.pass(now);
@@ -132,7 +141,7 @@ impl TimerFile {
             state.expired = state.expired.saturating_add(passed);
             self.timer.arm(self.kernel, &mut state);
         }
-        Ok((state.schedule.remaining(now), state.schedule.interval))
+        (state.schedule.remaining(now), state.schedule.interval)
     }
 }
 

@@ -133,7 +133,7 @@ fn timerfd_settime(context: &Context<'_>, arguments: &Arguments) -> CallResult {
 fn timerfd_gettime(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     let open = open_timer(context, arguments[0])?;
     let timer = open.as_kind::<TimerFile>().ok_or(Errno::EINVAL)?;
-    let setting = TimerSetting::from_nanoseconds(timer.get()?);
+    let setting = TimerSetting::from_nanoseconds(timer.get());
     context.write_value(arguments[1], &setting).map(|()| 0)
 }
 
