@@ -104,6 +104,8 @@ struct Cpu {
     room: AtomicUsize,
     /// Deadlines that ring here.
     timers: Lock<Ordered<TimerKey, TimerAction>>,
+    /// Those of waiting threads, of which each is a [`TimerAction::Wake`]: they ring even where other locks are held.
+    wakes: Lock<Ordered<TimerKey, TimerAction>>,
     /// The thread that runs; `None` while idle. Written by this CPU.
     current: Lock<Option<Arc<Thread>>>,
     /// The address space whose table is loaded. A lone CPU keeps the last one while idle.
@@ -130,6 +132,7 @@ impl Cpu {
             lock_waiters: AtomicUsize::new(0),
             room: AtomicUsize::new(0),
             timers: Lock::new(Rank::Scheduler, Ordered::new()),
+            wakes: Lock::new(Rank::Scheduler, Ordered::new()),
             current: Lock::new(Rank::Leaf, None),
             loaded: Lock::new(Rank::Leaf, None),
             left: Lock::new(Rank::Leaf, Left::default()),
@@ -638,7 +641,7 @@ impl Scheduler {
     /// others wait, and with several CPUs the next tick.
     fn arm(&self, kernel: &Kernel) {
         let cpu = self.cpu(kernel);
-        let timer = cpu.timers.lock().first().map_or(u64::MAX, |key| key.0);
+        let timer = cpu.first_deadline();
         let busy = !self.is_alone() || cpu.has_waiting();
         let slice = if busy && cpu.current.lock().is_some() {
             self.turn_end(cpu)

@@ -1,10 +1,11 @@
 //! Deadlines: each stands with the CPU on which it was set, and rings there.
 
-use super::Scheduler;
+use super::{Cpu, Scheduler};
 use crate::{
     kernel::Kernel,
+    ordered::Ordered,
     process::{Process, Thread},
-    sync::lock_with_room,
+    sync::{Lock, lock_with_room},
     time::Expiry,
 };
 use alloc::sync::{Arc, Weak};
@@ -31,6 +32,25 @@ fn cpu_of(key: TimerKey) -> usize {
     (key.1 & ((1 << CPU_BITS) - 1)) as usize
 }
 
+/// Takes out the first deadline if it has passed.
+fn pop_due(
+    map: &Lock<Ordered<TimerKey, TimerAction>>,
+    now: u64,
+) -> Option<(TimerKey, TimerAction)> {
+    let mut map = map.lock();
+    let is_due = map.first().is_some_and(|key| key.0 <= now);
+    if is_due { map.pop_first() } else { None }
+}
+
+impl Cpu {
+    /// The first deadline of all; `u64::MAX` if there is none.
+    pub(super) fn first_deadline(&self) -> u64 {
+        let first =
+            |map: &Lock<Ordered<TimerKey, _>>| map.lock().first().map_or(u64::MAX, |key| key.0);
+        first(&self.timers).min(first(&self.wakes))
+    }
+}
+
 impl Scheduler {
     /// Makes room for a deadline: the next that is added by this CPU before it blocks finds it. Called without locks,
     /// by those who hold one when they add theirs.
@@ -38,7 +58,9 @@ impl Scheduler {
     /// # Errors
     /// [`OutOfMemory`].
     pub fn make_room_for_timer(&self, kernel: &Kernel) -> Result<(), OutOfMemory> {
-        lock_with_room(&self.cpu(kernel).timers, |timers| timers).map(drop)
+        let cpu = self.cpu(kernel);
+        lock_with_room(&cpu.wakes, |wakes| wakes).map(drop)?;
+        lock_with_room(&cpu.timers, |timers| timers).map(drop)
     }
 
     /// Adds a deadline.
@@ -55,9 +77,13 @@ impl Scheduler {
         let cpu = kernel.host.cpu().index();
         let number = self.sequence.fetch_add(1, Ordering::Relaxed);
         let key = (at, number << CPU_BITS | cpu as u64);
-        let mut timers = lock_with_room(&self.cpus[cpu].timers, |timers| timers)?;
-        timers.insert(key, action)?;
-        drop(timers);
+        let map = match &action {
+            TimerAction::Wake(_) => &self.cpus[cpu].wakes,
+            TimerAction::Alarm(_) | TimerAction::Expire(_) => &self.cpus[cpu].timers,
+        };
+        let mut map = lock_with_room(map, |map| map)?;
+        map.insert(key, action)?;
+        drop(map);
         self.arm(kernel);
         Ok(key)
     }
@@ -65,7 +91,9 @@ impl Scheduler {
     /// Removes a deadline, if it has not passed.
     pub fn remove_timer(&self, kernel: &Kernel, key: TimerKey) {
         let cpu = cpu_of(key);
-        let removed = self.cpus[cpu].timers.lock().remove(&key);
+        let Cpu { timers, wakes, .. } = &self.cpus[cpu];
+        let removed = wakes.lock().remove(&key);
+        let removed = removed.or_else(|| timers.lock().remove(&key));
         // Another CPU finds out when it rings.
         if removed.is_some() && cpu == kernel.host.cpu().index() {
             self.arm(kernel);
@@ -75,32 +103,23 @@ impl Scheduler {
     /// Wakes the threads whose deadlines on this CPU passed. What else is due waits for [`expire`](Self::expire),
     /// which may need the locks that the caller holds.
     pub(super) fn wake_due(&self, kernel: &Kernel) {
-        loop {
-            let due = {
-                let mut timers = self.cpu(kernel).timers.lock();
-                let now = (kernel.host.now(), u64::MAX);
-                let first = timers.range(..=now).find_map(|(key, action)| match action {
-                    TimerAction::Wake(_) => Some(*key),
-                    TimerAction::Alarm(_) | TimerAction::Expire(_) => None,
-                });
-                first.and_then(|key| timers.remove(&key))
-            };
-            match due {
-                Some(TimerAction::Wake(thread)) => self.wake(kernel, &thread),
-                Some(TimerAction::Alarm(_) | TimerAction::Expire(_)) | None => return,
-            }
+        let now = kernel.host.now();
+        let due = || pop_due(&self.cpu(kernel).wakes, now);
+        while let Some((_, TimerAction::Wake(thread))) = due() {
+            self.wake(kernel, &thread);
         }
     }
 
     /// Acts on every deadline of this CPU that passed.
     pub(super) fn expire(&self, kernel: &Kernel) {
         loop {
-            let due = {
-                let mut timers = self.cpu(kernel).timers.lock();
-                match timers.first() {
-                    Some(key) if key.0 <= kernel.host.now() => timers.pop_first(),
-                    _ => None,
-                }
+            let cpu = self.cpu(kernel);
+            let now = kernel.host.now();
+            let first = |map: &Lock<Ordered<_, _>>| map.lock().first().copied();
+            let due = match (first(&cpu.wakes), first(&cpu.timers)) {
+                (Some(wake), Some(timer)) if timer < wake => pop_due(&cpu.timers, now),
+                (Some(_), _) => pop_due(&cpu.wakes, now),
+                (None, _) => pop_due(&cpu.timers, now),
             };
             match due {
                 Some((_, TimerAction::Wake(thread))) => self.wake(kernel, &thread),
