@@ -37,6 +37,7 @@ const PROGRAMS: &[&str] = &[
     "wait",
     "threads",
     "exec_thread",
+    "shared_handlers",
     "signals_threads",
     "group_exit",
     "futexes",

@@ -7,7 +7,7 @@ use crate::{
     errno::Errno,
     fs::{pidfd, userfault},
     memory::fork_errno,
-    signal::{Action, AlternateStack, Handler, ThreadSignals},
+    signal::{AlternateStack, ThreadSignals},
     wait::Interest,
 };
 use alloc::sync::Arc;
@@ -34,8 +34,8 @@ pub(super) fn clone_process(context: &Context<'_>, request: &CloneRequest) -> Re
     };
     kernel.host.save_fpu(&mut thread.fpu.lock());
     thread.inherit_affinity(context.thread);
-    inherit_signals(context, &child, &thread, request.flags);
-    let entered = store_ids(context, request, &child, &thread)
+    let entered = inherit_signals(context, &child, &thread, request.flags)
+        .and_then(|()| store_ids(context, request, &child, &thread))
         .and_then(|()| enter(context, request.flags, &child, &thread));
     if let Err(error) = entered {
         child.signals.lock().threads.clear();
@@ -194,25 +194,28 @@ fn child_parts(context: &Context<'_>, flags: CloneFlags) -> Result<Parts, Errno>
     })
 }
 
-/// The child has its parent's actions and mask, and nothing pending.
+/// Gives the child its parent's actions and mask, and nothing pending.
+///
+/// # Errors
+/// `ENOMEM` when actions are to be shared.
 fn inherit_signals(
     context: &Context<'_>,
     child: &Arc<Process>,
     thread: &Arc<Thread>,
     flags: CloneFlags,
-) {
+) -> Result<(), Errno> {
     let (mut actions, blocked, stack) = {
         let mut signals = context.process().signals.lock();
-        let actions = signals.actions;
+        let actions = if flags.contains(CloneFlags::SIGHAND) {
+            signals.actions.share()?
+        } else {
+            signals.actions.inherit()
+        };
         let state = signals.thread(context.thread);
         (actions, state.blocked, state.alternate_stack)
     };
     if flags.contains(CloneFlags::CLEAR_SIGHAND) {
-        for action in &mut actions {
-            if matches!(action.handler, Handler::Function(_)) {
-                *action = Action::default();
-            }
-        }
+        actions.reset();
     }
     // The alternate stack belongs to the address space: kept unless the child shares it freely.
     let shared = flags.contains(CloneFlags::VM) && !flags.contains(CloneFlags::VFORK);
@@ -228,6 +231,7 @@ fn inherit_signals(
     let mut signals = child.signals.lock();
     signals.actions = actions;
     signals.threads.push((thread.clone(), state));
+    Ok(())
 }
 
 /// Takes down a child that has no thread.
