@@ -204,18 +204,21 @@ fn first_refusal(
     let [address, length, _, flags, _, offset] = *arguments;
     let has = |flag: u32| flags as u32 & flag != 0;
     let anonymous = has(raw::MAP_ANONYMOUS);
-    let huge = anonymous && has(raw::MAP_HUGETLB);
+    let in_pool = |open: &Arc<OpenFile>| {
+        let regular = open.inode().regular();
+        regular.is_some_and(|regular| regular.pages().huge().is_some())
+    };
+    let huge = anonymous && has(raw::MAP_HUGETLB) || open.is_some_and(in_pool);
     let too_long = if huge { Errno::EINVAL } else { Errno::ENOMEM };
     let unit = if huge { HUGE_BYTES } else { PAGE };
     let length = length.checked_next_multiple_of(unit).ok_or(too_long)?;
-    if huge && !hugetlb::has_size(flags as u32) {
+    if length == 0 || anonymous && huge && !hugetlb::has_size(flags as u32) {
         return Err(Errno::EINVAL);
     }
     let placement = placement(address, flags as u32);
     let checked = context.with_space(|space| space.check_place(length, placement, huge));
     checked.map_err(map_errno)?;
-    let limits = context.with_space(|space| space.limits());
-    if has(raw::MAP_LOCKED) && limits.locked == 0 && !limits.may_lock_any {
+    if has(raw::MAP_LOCKED) && !may_lock(context) {
         return Err(Errno::EPERM);
     }
     // Only regular files have a largest offset (`file_mmap_ok`).
@@ -225,6 +228,12 @@ fn first_refusal(
         return Err(Errno::EOVERFLOW);
     }
     Ok(())
+}
+
+/// Whether the caller may lock any memory at all (`can_do_mlock`).
+fn may_lock(context: &Context<'_>) -> bool {
+    let limits = context.with_space(|space| space.limits());
+    limits.locked > 0 || limits.may_lock_any
 }
 
 fn map_anything(
@@ -422,6 +431,10 @@ fn huge_pages(
     object: Arc<dyn Object<M>>,
     (offset, length): (u64, u64),
 ) -> Result<(MapKind<M>, Rights), Errno> {
+    // Such pages are never locked, and count against no limit.
+    if plan.flags.contains(AreaFlags::LOCKED) && !may_lock(context) {
+        return Err(Errno::EPERM);
+    }
     let reserved = !plan.flags.contains(AreaFlags::NORESERVE);
     let promise = hugetlb::Promise::of(plan.shared, reserved);
     let grows = plan.rights.contains(Rights::WRITE);

@@ -110,6 +110,9 @@ impl Checked {
         if !area.flags.contains(AreaFlags::HUGETLB) {
             return Ok(self);
         }
+        if area.flags.contains(AreaFlags::SEALED) {
+            return Err(RemapError::Sealed(self.start.address()));
+        }
         let aligned = |page: Page| page.number() % HUGE_PAGES == 0;
         let whole = Self {
             old_pages: self.old_pages.next_multiple_of(HUGE_PAGES),
