@@ -24,6 +24,7 @@ pub mod entries;
 pub mod epoll;
 pub mod eventfd;
 pub mod executable;
+pub mod file_limits;
 pub mod file_system;
 pub mod initrd;
 pub mod inode;

@@ -162,6 +162,12 @@ impl OpenCounts {
         self.0[kind as usize].fetch_sub(1, Ordering::Relaxed);
     }
 
+    /// How many there are of all kinds.
+    pub fn total(&self) -> u64 {
+        let counts = self.0.iter().map(|count| count.load(Ordering::Relaxed));
+        counts.sum()
+    }
+
     /// Kinds of which there are some, with how many.
     pub fn left(&self) -> impl Iterator<Item = (&'static str, u64)> + '_ {
         let counts = self.0.iter().map(|count| count.load(Ordering::Relaxed));

@@ -111,23 +111,14 @@ fn check(flags: CloneFlags, exit_signal: u64) -> Result<(), Errno> {
 /// reaped counts as one.
 fn check_process_limit(context: &Context<'_>) -> Result<(), Errno> {
     let process = context.process();
-    let user = {
+    {
         let credentials = process.credentials.lock();
         if credentials.has(Capabilities::RESOURCES) || credentials.user.real == 0 {
             return Ok(());
         }
-        credentials.user.real
-    };
+    }
     let limit = process.limits.lock().get(Resource::Processes).current;
-    let threads: usize = context
-        .kernel
-        .tasks
-        .processes()
-        .iter()
-        .filter(|other| other.credentials.lock().user.real == user)
-        .map(|other| other.signals.lock().threads.len().max(1))
-        .sum();
-    if threads as u64 >= limit {
+    if process.user().threads.get() >= limit {
         Err(Errno::EAGAIN)
     } else {
         Ok(())

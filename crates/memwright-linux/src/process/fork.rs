@@ -62,7 +62,8 @@ fn new_process(context: &Context<'_>, request: &CloneRequest) -> Result<Arc<Proc
     let parts = child_parts(context, flags)?;
     let limits = parts.limits.clone();
     let id = kernel.tasks.lock().allocate_id().ok_or(Errno::EAGAIN)?;
-    let child = Arc::new(Process::new(id, kernel.host.now(), Some(parts), limits));
+    let (now, user) = (kernel.host.now(), parent.user());
+    let child = Arc::new(Process::new(id, now, Some(parts), limits, user));
     let credentials = parent.credentials.lock().clone();
     *child.credentials.lock() = credentials;
     let exit_signal = if flags.contains(CloneFlags::PARENT) {
@@ -110,6 +111,7 @@ fn store_ids(
         }
     }
     if flags.contains(CloneFlags::PIDFD) {
+        context.check_open_files()?;
         let open = pidfd::open(context.kernel, child, 0);
         let descriptor = context.add_descriptor(open, raw::O_CLOEXEC)? as i32;
         if let Err(error) = context.write_value(request.descriptor, &descriptor) {

@@ -2,7 +2,11 @@
 
 use super::{ExitStatus, Life, Process, Thread};
 use crate::sync::{Lock, LockGuard, Rank};
-use alloc::{collections::BTreeMap, sync::Arc, vec::Vec};
+use alloc::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    vec::Vec,
+};
 use core::sync::atomic::Ordering;
 
 /// The built-in reaper.
@@ -36,6 +40,9 @@ pub struct TaskTable {
     pub members: BTreeMap<u32, Member>,
     /// Living threads by id.
     pub threads: BTreeMap<u32, Arc<Thread>>,
+    /// Each process beside its group, and beside its session.
+    groups: BTreeSet<(u32, u32)>,
+    sessions: BTreeSet<(u32, u32)>,
     last_id: u32,
 }
 
@@ -90,10 +97,22 @@ impl Tasks {
             .collect()
     }
 
+    /// Every process of a group in order of id, zombies included.
+    pub fn group(&self, group: u32) -> Vec<Arc<Process>> {
+        let table = self.lock();
+        let members = table.members_of(group);
+        members.map(|member| member.process.clone()).collect()
+    }
+
     /// Where a process is in its life.
     pub fn life(&self, id: u32) -> Option<Life> {
         self.lock().members.get(&id).map(|member| member.life)
     }
+}
+
+/// Every pair that begins with this group or session.
+fn all_of(group: u32) -> core::ops::RangeInclusive<(u32, u32)> {
+    (group, 0)..=(group, u32::MAX)
 }
 
 impl TaskTable {
@@ -123,23 +142,41 @@ impl TaskTable {
 
     /// Some process belongs to this group or session.
     pub fn group_exists(&self, group: u32) -> bool {
-        self.members
-            .values()
-            .any(|member| member.process.group() == group || member.process.session() == group)
+        let named = |set: &BTreeSet<(u32, u32)>| set.range(all_of(group)).next().is_some();
+        named(&self.groups) || named(&self.sessions)
     }
 
-    /// Enters a process as the youngest child of `parent`, in its group and session.
+    /// The processes of a group in order of id, zombies included.
+    pub fn members_of(&self, group: u32) -> impl Iterator<Item = &Member> {
+        let ids = self.groups.range(all_of(group));
+        ids.filter_map(|(_, id)| self.members.get(id))
+    }
+
+    /// Notes that a process in the table goes to this group and session.
+    fn place(&mut self, process: &Process, group: u32, session: u32) {
+        let id = process.id;
+        let before = process.group.swap(group, Ordering::SeqCst);
+        if before != group {
+            self.groups.remove(&(before, id));
+        }
+        self.groups.insert((group, id));
+        let before = process.session.swap(session, Ordering::SeqCst);
+        if before != session {
+            self.sessions.remove(&(before, id));
+        }
+        self.sessions.insert((session, id));
+    }
+
+    /// Enters a process as the youngest child of `parent`, in its group and session. It counts as its user's from now on.
     pub fn enter(&mut self, process: &Arc<Process>, parent: u32) {
         process.parent.store(parent, Ordering::SeqCst);
+        let (mut group, mut session) = (process.group(), process.session());
         if let Some(parent) = self.members.get_mut(&parent) {
             parent.children.push(process.id);
-            process
-                .group
-                .store(parent.process.group(), Ordering::SeqCst);
-            process
-                .session
-                .store(parent.process.session(), Ordering::SeqCst);
+            (group, session) = (parent.process.group(), parent.process.session());
         }
+        self.place(process, group, session);
+        process.user().threads.add(1);
         let member = Member {
             process: process.clone(),
             children: Vec::new(),
@@ -152,19 +189,17 @@ impl TaskTable {
 
     /// Makes a process the leader of a session and a group of its own.
     pub fn lead_session(&mut self, process: &Process) {
-        process.group.store(process.id, Ordering::SeqCst);
-        process.session.store(process.id, Ordering::SeqCst);
+        self.place(process, process.id, process.id);
     }
 
     /// Puts a process into a group.
     pub fn join_group(&mut self, process: &Process, group: u32) {
-        process.group.store(group, Ordering::SeqCst);
+        self.place(process, group, process.session());
     }
 
     /// Puts a process into a group and a session.
     pub fn join(&mut self, process: &Process, group: u32, session: u32) {
-        process.group.store(group, Ordering::SeqCst);
-        process.session.store(session, Ordering::SeqCst);
+        self.place(process, group, session);
     }
 
     /// Gives the children of `id` to the reaper; returns them.
@@ -196,6 +231,10 @@ impl TaskTable {
     /// Takes a zombie out of the table.
     pub fn remove(&mut self, id: u32) -> Option<Arc<Process>> {
         let member = self.members.remove(&id)?;
+        let process = &member.process;
+        self.groups.remove(&(process.group(), id));
+        self.sessions.remove(&(process.session(), id));
+        process.user().threads.remove(1);
         if let Some(parent) = self.members.get_mut(&member.process.parent()) {
             parent.children.retain(|child| *child != id);
         }

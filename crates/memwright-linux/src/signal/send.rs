@@ -19,8 +19,8 @@ pub fn send_to_thread(kernel: &Kernel, thread: &Arc<Thread>, info: SignalInfo) {
 
 /// Sends a signal to every process of a group; returns how many there are.
 pub fn send_to_group(kernel: &Kernel, group: u32, info: SignalInfo) -> usize {
-    let mut members: Vec<Arc<Process>> = kernel.tasks.processes();
-    members.retain(|process| process.group() == group && process.id != REAPER);
+    let mut members: Vec<Arc<Process>> = kernel.tasks.group(group);
+    members.retain(|process| process.id != REAPER);
     for process in &members {
         send_to_process(kernel, process, info);
     }

@@ -26,6 +26,7 @@ use crate::{
     context::Context,
     errno::Errno,
     kernel::Kernel,
+    process::User,
     sync::{Lock, Rank},
     wait::{Queues, WaitQueue},
 };
@@ -33,7 +34,8 @@ use alloc::{
     collections::BTreeMap,
     sync::{Arc, Weak},
 };
-use memwright_table::OutOfMemory;
+use core::sync::atomic::Ordering;
+use memwright_table::{OutOfMemory, Shared};
 
 /// What an entry is known by: a descriptor, and the number of the open file that it stood for.
 type Key = (i32, u64);
@@ -47,18 +49,21 @@ pub struct Epoll {
     /// The epolls that watch this one, for the limits on nesting.
     watched: Watches,
     paths: PathCounts,
+    /// Who made it: its entries count as this user's.
+    user: Shared<User>,
 }
 
 impl Epoll {
-    /// A set that watches nothing.
+    /// A set of this user's that watches nothing.
     #[must_use]
-    pub fn new() -> Self {
+    pub fn new(user: Shared<User>) -> Self {
         Self {
             items: Lock::new(Rank::File, BTreeMap::new()),
             ready: ReadyList::new(),
             queue: WaitQueue::new(),
             watched: Watches::new(),
             paths: PathCounts::default(),
+            user,
         }
     }
 
@@ -67,7 +72,7 @@ impl Epoll {
     /// # Errors
     /// `EEXIST` if it is watched by this descriptor already; `ELOOP` if an epoll would watch
     /// itself, or a chain of them is too long; `EINVAL` if too many paths through epolls would lead
-    /// to a file; `ENOMEM`.
+    /// to a file; `ENOSPC` if the user has too many entries; `ENOMEM`.
     pub fn add(
         self: &Arc<Self>,
         context: &Context<'_>,
@@ -82,9 +87,11 @@ impl Epoll {
         if let (Some(nesting), Some(inner)) = (&mut nesting, inner) {
             nesting.check_loop(self, inner)?;
         }
+        let most = context.kernel.file_limits.watches.load(Ordering::Relaxed);
         let only_new = |old: Option<&Arc<Item>>| match old {
             Some(_) => Err(Errno::EEXIST),
-            None => Ok(()),
+            None if self.user.watches.add_below(most) => Ok(()),
+            None => Err(Errno::ENOSPC),
         };
         let item = self.enter(key, open, interest, only_new)?;
         if let Some(mut nesting) = nesting {
@@ -126,7 +133,10 @@ impl Epoll {
     pub fn remove(&self, descriptor: i32, open: &OpenFile) -> Result<(), Errno> {
         let key = (descriptor, open.identity());
         let removed = self.items.lock().remove(&key);
-        removed.map(drop).ok_or(Errno::ENOENT)
+        let removed = removed.ok_or(Errno::ENOENT)?;
+        self.user.watches.remove(1);
+        drop(removed);
+        Ok(())
     }
 
     /// Makes an entry, in place of one with the same key, if `may` says so of that.
@@ -140,10 +150,14 @@ impl Epoll {
         let item = Arc::new(Item::new(self, open, key, interest));
         let old = {
             let mut items = self.items.lock();
-            may(items.get(&key))?;
             // The ready list has room for every entry: a wake cannot fail.
             let room = self.ready.make_room(items.len() + 1);
-            room.map_err(|_| Errno::ENOMEM)?;
+            may(items.get(&key))?;
+            let is_new = !items.contains_key(&key);
+            room.map_err(|_| {
+                self.user.watches.remove(is_new.into());
+                Errno::ENOMEM
+            })?;
             items.insert(key, item.clone())
         };
         drop(old);
@@ -194,6 +208,9 @@ impl Epoll {
             .is_some_and(|known| Arc::ptr_eq(known, item));
         let removed = if own { items.remove(&item.key) } else { None };
         drop(items);
+        if removed.is_some() {
+            self.user.watches.remove(1);
+        }
         drop(removed);
     }
 
@@ -211,9 +228,9 @@ impl Epoll {
     }
 }
 
-impl Default for Epoll {
-    fn default() -> Self {
-        Self::new()
+impl Drop for Epoll {
+    fn drop(&mut self) {
+        self.user.watches.remove(self.items.get_mut().len() as u64);
     }
 }
 

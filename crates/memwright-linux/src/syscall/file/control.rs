@@ -92,7 +92,7 @@ fn fcntl(context: &Context<'_>, arguments: &Arguments) -> CallResult {
         raw::F_GETPIPE_SZ => Ok(pipe(&open)?.capacity() as u64),
         raw::F_SETPIPE_SZ => {
             context.check_heap()?;
-            let size = pipe(&open)?.set_capacity(context.kernel, argument as u32 as usize)?;
+            let size = pipe(&open)?.set_capacity(context, argument as u32 as usize)?;
             Ok(size as u64)
         }
         raw::F_GET_SEALS => Ok(u64::from(sealable(&open)?.seals().bits())),
