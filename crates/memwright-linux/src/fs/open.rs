@@ -271,6 +271,7 @@ impl Context<'_> {
             return Ok(());
         };
         regular.begin_writing()?;
+        inode.drop_set_ids(self);
         let emptied = self.empty(regular);
         regular.end_writing();
         emptied?;

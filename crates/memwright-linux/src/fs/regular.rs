@@ -722,6 +722,7 @@ impl File for RegularFile {
             }
             Ok(wanted) => wanted,
         };
+        self.inode.drop_set_ids(context);
         let (done, result) = self.store(context, position, source, wanted)?;
         drop(turn);
         if done > 0 {
