@@ -6,7 +6,7 @@ use super::{
     dirents::DirectoryEntry,
     epoll::Watches,
     inode::{Body, Inode},
-    locks::Holder,
+    locks::{Held, Holder},
     regular::describe_object,
     seek::{Whence, moved},
     socket::Remains,
@@ -333,6 +333,8 @@ pub struct OpenFile {
     turn: Turn,
     identity: u64,
     kernel: Option<&'static Kernel>,
+    /// Locks of its own.
+    pub locked: Held,
     /// The epolls that watch it.
     pub(super) watches: Watches,
 }
@@ -360,6 +362,7 @@ impl OpenFile {
             turn: Turn::new(),
             identity: NEXT_IDENTITY.fetch_add(1, Ordering::Relaxed),
             kernel,
+            locked: Held::new(),
             watches: Watches::new(),
         }
     }
@@ -579,7 +582,8 @@ impl Drop for OpenFile {
     fn drop(&mut self) {
         self.watches.forget();
         if let Some(kernel) = self.kernel {
-            self.inode().locks.forget(kernel, self.holder());
+            let locks = &self.inode().locks;
+            locks.forget(kernel, self.holder(), &self.locked);
             kernel.mounts.open.remove(self.file.counted_as());
         }
     }

@@ -1,6 +1,10 @@
 //! The descriptor table of a process.
 
-use super::{descriptors::Descriptors, locks::Holder, open_file::OpenFile};
+use super::{
+    descriptors::Descriptors,
+    locks::{Held, Holder},
+    open_file::OpenFile,
+};
 use crate::{
     errno::Errno,
     kernel::Kernel,
@@ -12,6 +16,8 @@ use alloc::sync::Arc;
 /// Descriptors of one process, or of several that share them.
 pub struct FileTable {
     slots: Lock<Descriptors<Arc<OpenFile>>>,
+    /// Record locks of the processes that use it.
+    pub locked: Held,
 }
 
 impl Default for FileTable {
@@ -26,6 +32,7 @@ impl FileTable {
     pub const fn new() -> Self {
         Self {
             slots: Lock::new(Rank::FileTable, Descriptors::new()),
+            locked: Held::new(),
         }
     }
 
@@ -41,6 +48,7 @@ impl FileTable {
         let slots = slots.map_err(|_| Errno::ENOMEM)?;
         Ok(Self {
             slots: Lock::new(Rank::FileTable, slots),
+            locked: Held::new(),
         })
     }
 
@@ -114,7 +122,7 @@ impl FileTable {
     /// `EBADF`.
     pub fn close(&self, kernel: &Kernel, process: u32, descriptor: i32) -> Result<(), Errno> {
         let open = self.slots.lock().remove(descriptor).ok_or(Errno::EBADF)?;
-        release_locks(kernel, process, &open);
+        self.release_locks(kernel, process, &open);
         Ok(())
     }
 
@@ -157,7 +165,7 @@ impl FileTable {
             let Some((number, open)) = taken else {
                 return;
             };
-            release_locks(kernel, process, &open);
+            self.release_locks(kernel, process, &open);
             from = number;
         }
     }
@@ -167,7 +175,7 @@ impl FileTable {
     pub fn release(self: Arc<Self>, kernel: &Kernel, process: &Process) {
         let mut from = 0;
         while let Some((descriptor, open)) = self.next_open(from) {
-            release_locks(kernel, process.id, &open);
+            self.release_locks(kernel, process.id, &open);
             from = descriptor as usize + 1;
         }
     }
@@ -203,12 +211,12 @@ impl FileTable {
             .map(|(descriptor, open)| (descriptor, open.clone()))
     }
 
-    /// About how many bytes the kernel holds for the open files: which process to kill when memory is short.
+    /// About how many bytes the kernel holds for the open files and the locks on them: which process to kill when memory is short.
     #[must_use]
     pub fn kernel_bytes(&self) -> u64 {
-        let (mut from, mut bytes) = (0, 0);
+        let (mut from, mut bytes) = (0, self.locked.bytes());
         while let Some((descriptor, open)) = self.next_open(from) {
-            bytes += open.file.kernel_bytes();
+            bytes += open.file.kernel_bytes() + open.locked.bytes();
             from = descriptor as usize + 1;
         }
         bytes
@@ -219,11 +227,10 @@ impl FileTable {
     pub fn size(&self) -> usize {
         self.slots.lock().size()
     }
-}
 
-/// Gives up the record locks of `process` on a file one of whose descriptors it closed.
-pub fn release_locks(kernel: &Kernel, process: u32, open: &OpenFile) {
-    open.inode()
-        .locks
-        .forget(kernel, Holder::Process(process.into()));
+    /// Gives up the record locks of `process` on a file one of whose descriptors it closed.
+    pub fn release_locks(&self, kernel: &Kernel, process: u32, open: &OpenFile) {
+        let holder = Holder::Process(process.into());
+        open.inode().locks.forget(kernel, holder, &self.locked);
+    }
 }
