@@ -62,6 +62,8 @@ const PROGRAMS: &[&str] = &[
     "group_folders",
     "record_locks",
     "refused_calls",
+    "set_ids",
+    "system_limits",
     "mount",
     "proc",
     "memory_files",

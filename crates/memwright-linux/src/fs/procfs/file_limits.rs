@@ -13,7 +13,6 @@ use core::{
     fmt::{self, Write},
     sync::atomic::{AtomicU64, Ordering},
 };
-use memwright_table::PAGE_SIZE;
 
 /// The file of one limit.
 macro_rules! limit {
@@ -47,9 +46,6 @@ pub static LARGEST_PIPE: SystemControl = SystemControl {
     read: |context, text| show(context, text, |limits| &limits.largest_pipe),
     store: |context, bytes| {
         let asked = usize::try_from(setting(bytes)?).map_err(|_| Errno::EINVAL)?;
-        if asked < PAGE_SIZE {
-            return Err(Errno::EINVAL);
-        }
         let size = rounded_size(asked).ok_or(Errno::EINVAL)?;
         let limits = &context.kernel.file_limits;
         limits.largest_pipe.store(size as u64, Ordering::Relaxed);
