@@ -116,7 +116,9 @@ impl Requests {
 
     /// Takes a request out.
     pub(super) fn remove(&mut self, request: &Request) {
-        let place = self.list.binary_search_by_key(&request.number, |one| one.number);
+        let place = self
+            .list
+            .binary_search_by_key(&request.number, |one| one.number);
         if let Ok(place) = place {
             // The caller has another reference: nothing is dropped here.
             let _ = self.list.remove(place);
@@ -190,11 +192,31 @@ mod tests {
     #[test]
     fn of_those_that_exclude_each_other_the_first_is_woken() {
         for (all, held, expected) in [
-            (&[(Exclusive, 0, 0), (Exclusive, 0, 0), (Sharing, 0, 0)][..], None, &[0][..]),
-            (&[(Sharing, 0, 0), (Exclusive, 0, 0), (Sharing, 0, 0)], None, &[0, 2]),
-            (&[(Exclusive, 0, 4), (Exclusive, 5, 9), (Sharing, 4, 5)], None, &[0, 1]),
-            (&[(Exclusive, 0, 4), (Exclusive, 5, 9), (Sharing, 5, 5)], Some(0), &[1]),
-            (&[(Sharing, 0, 9), (Sharing, 3, 4), (Exclusive, 20, 20)], Some(4), &[2]),
+            (
+                &[(Exclusive, 0, 0), (Exclusive, 0, 0), (Sharing, 0, 0)][..],
+                None,
+                &[0][..],
+            ),
+            (
+                &[(Sharing, 0, 0), (Exclusive, 0, 0), (Sharing, 0, 0)],
+                None,
+                &[0, 2],
+            ),
+            (
+                &[(Exclusive, 0, 4), (Exclusive, 5, 9), (Sharing, 4, 5)],
+                None,
+                &[0, 1],
+            ),
+            (
+                &[(Exclusive, 0, 4), (Exclusive, 5, 9), (Sharing, 5, 5)],
+                Some(0),
+                &[1],
+            ),
+            (
+                &[(Sharing, 0, 9), (Sharing, 3, 4), (Exclusive, 20, 20)],
+                Some(4),
+                &[2],
+            ),
             (&[], None, &[]),
         ] {
             let requests = requests(all);

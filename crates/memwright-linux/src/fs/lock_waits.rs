@@ -109,11 +109,7 @@ fn blocker_of(waits: &[Wait], process: u64) -> Option<u64> {
 }
 
 /// Whether `process` would wait for itself if it waited for `blocker`.
-fn closes_circle(
-    process: u64,
-    blocker: u64,
-    blocker_of: impl Fn(u64) -> Option<u64>,
-) -> bool {
+fn closes_circle(process: u64, blocker: u64, blocker_of: impl Fn(u64) -> Option<u64>) -> bool {
     let mut holder = blocker;
     for _ in 0..=MOST_STEPS {
         match blocker_of(holder) {

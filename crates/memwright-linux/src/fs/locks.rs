@@ -46,8 +46,7 @@ impl Held {
     /// There were so many of a holder, and there are so many. What a table has that exec replaced is not counted in the
     /// new one.
     fn change(&self, before: usize, after: usize) {
-        let changed =
-            |count: u64| Some((count + after as u64).saturating_sub(before as u64));
+        let changed = |count: u64| Some((count + after as u64).saturating_sub(before as u64));
         let changed = self
             .0
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, changed);

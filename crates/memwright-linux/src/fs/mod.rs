@@ -56,6 +56,7 @@ pub mod tmpfs;
 pub mod transfer;
 pub mod tree;
 pub mod turn;
+pub mod used;
 pub mod userfault;
 pub mod walk;
 

@@ -12,6 +12,7 @@ use super::{
     socket::Remains,
     transfer::{Sink, Source},
     turn::Turn,
+    used::Used,
 };
 use crate::{M, Memory, context::Context, errno::Errno, kernel::Kernel, wait::Queues};
 use alloc::{boxed::Box, sync::Arc};
@@ -324,7 +325,7 @@ pub const CHANGEABLE_FLAGS: u32 =
 /// An open file.
 pub struct OpenFile {
     /// The name it was opened by.
-    pub entry: Arc<Dentry>,
+    pub entry: Used,
     /// What it does.
     pub file: Box<dyn File>,
     flags: AtomicU32,
@@ -355,7 +356,7 @@ impl OpenFile {
             kernel.mounts.open.add(file.counted_as());
         }
         Self {
-            entry,
+            entry: Used::new(entry),
             file,
             flags: AtomicU32::new(flags),
             position: AtomicU64::new(0),

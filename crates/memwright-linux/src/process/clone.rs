@@ -158,7 +158,11 @@ mod tests {
             (F::SIGHAND | F::THREAD, 0, Err(Errno::EINVAL)),
             (F::SIGHAND | F::VM, 17, Ok(())),
             (F::SIGHAND, 17, Err(Errno::EINVAL)),
-            (F::SIGHAND | F::VM | F::CLEAR_SIGHAND, 17, Err(Errno::EINVAL)),
+            (
+                F::SIGHAND | F::VM | F::CLEAR_SIGHAND,
+                17,
+                Err(Errno::EINVAL),
+            ),
             (thread | F::CLEAR_SIGHAND, 0, Err(Errno::EINVAL)),
             (F::CLEAR_SIGHAND, 17, Ok(())),
             (F::PIDFD, 17, Ok(())),

@@ -42,8 +42,7 @@ pub fn set_group(kernel: &Kernel, caller: &Process, target: i32, group: i32) -> 
     if process.session() == process.id {
         return Err(Errno::EPERM);
     }
-    let same_session =
-        |member: &super::tasks::Member| member.process.session() == caller.session();
+    let same_session = |member: &super::tasks::Member| member.process.session() == caller.session();
     if group != target && !tasks.members_of(group).any(same_session) {
         return Err(Errno::EPERM);
     }

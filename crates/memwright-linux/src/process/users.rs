@@ -127,7 +127,13 @@ mod tests {
         assert_eq!(users.get(0).unwrap().threads.get(), 2);
         // Those that had nothing went, and had nothing to remember.
         assert!(users.known.lock().users.len() < 100);
-        let ids: alloc::vec::Vec<u32> = users.known.lock().users.iter().map(|user| user.id).collect();
+        let ids: alloc::vec::Vec<u32> = users
+            .known
+            .lock()
+            .users
+            .iter()
+            .map(|user| user.id)
+            .collect();
         assert!(ids.is_sorted());
     }
 

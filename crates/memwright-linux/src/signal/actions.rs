@@ -154,7 +154,10 @@ mod tests {
         assert_eq!(child.get(Signal::SIGUSR2), Action::default());
         child.replace(Signal::SIGHUP, HANDLED);
         assert_eq!(parent.get(Signal::SIGHUP), Action::default());
-        assert_eq!(parent.copy()[Signal::SIGUSR2.number() as usize - 1], HANDLED);
+        assert_eq!(
+            parent.copy()[Signal::SIGUSR2.number() as usize - 1],
+            HANDLED
+        );
     }
 
     #[test]

@@ -231,7 +231,8 @@ impl Signals {
                 || state.waited.contains(signal)
                 || state.saved_mask.is_some_and(|mask| mask.contains(signal))
         };
-        self.actions.get(signal).ignores(signal) && !self.threads.iter().any(|(_, state)| kept(state))
+        self.actions.get(signal).ignores(signal)
+            && !self.threads.iter().any(|(_, state)| kept(state))
     }
 }
 

@@ -57,10 +57,11 @@ impl Mounts {
         for mount in gone {
             drop(mount.at.and_then(|at| at.unmount()));
             mount.root.detach();
+            mount.root.inode.file_system.detach();
             roots.push(mount.root);
         }
         self.detached.lock().append(&mut roots);
-        self.any_detached.store(true, Ordering::Release);
+        self.idle.store(true, Ordering::SeqCst);
         drop(guard);
         drop(root);
         self.reap();
@@ -68,21 +69,29 @@ impl Mounts {
     }
 
     /// Takes away what was detached and has no user any more: called after somebody has stopped using a file or a
-    /// directory.
+    /// directory. Only the last user of such a file system makes anybody look at those, and only one without users is
+    /// walked through.
     pub fn reap(&self) {
-        if !self.any_detached.load(Ordering::Acquire) {
+        if !self.idle.load(Ordering::Relaxed) || !self.idle.swap(false, Ordering::SeqCst) {
             return;
         }
         let guard = self.names.keep();
         let abandoned = {
             let mut detached = self.detached.lock();
             let all = core::mem::take(&mut *detached);
-            let goes =
-                |root: &Arc<Dentry>| !self.is_bound(root) && self.names.is_abandoned(&guard, root);
-            let (abandoned, kept) = all.into_iter().partition(goes);
+            let goes = |root: &Arc<Dentry>| {
+                if root.inode.file_system.is_used() {
+                    return false;
+                }
+                let goes = !self.is_bound(root) && self.names.is_abandoned(&guard, root);
+                if !goes {
+                    // Who walks through it, or has a socket in it, is not told of: looked at again.
+                    self.idle.store(true, Ordering::SeqCst);
+                }
+                goes
+            };
+            let (abandoned, kept): (Vec<_>, Vec<_>) = all.into_iter().partition(goes);
             *detached = kept;
-            self.any_detached
-                .store(!detached.is_empty(), Ordering::Release);
             abandoned
         };
         drop(guard);

@@ -192,11 +192,7 @@ fn set_lock(
 ) -> CallResult {
     let (lock, holder, first, last) = lock_request(context, open, address, by_file)?;
     let files = context.files();
-    let held = if by_file {
-        &open.locked
-    } else {
-        &files.locked
-    };
+    let held = if by_file { &open.locked } else { &files.locked };
     let family = LockFamily::Record;
     let strength = match lock.kind as u32 {
         raw::F_UNLCK => {
