@@ -92,7 +92,7 @@ struct edit {
 	unsigned long value;
 };
 
-enum { NO_LOCKING = 1, NO_RIGHTS, LITTLE_ADDRESS_SPACE };
+enum { NO_LOCKING = 1, NO_RIGHTS, LITTLE_ADDRESS_SPACE, LITTLE_LOCKING, NO_DESCRIPTORS };
 
 struct reason {
 	const char *name;
@@ -176,7 +176,8 @@ static const struct call calls[] = {
 	    { "locked, limit", { ADD(3, MAP_LOCKED), RIGHTS(NO_LOCKING) } },
 	    { "limit", { RIGHTS(LITTLE_ADDRESS_SPACE) } },
 	    { "no file", { TAKE(3, MAP_ANONYMOUS) } },
-	    { "droppable, growing", { TAKE(3, MAP_PRIVATE), ADD(3, DROPPABLE | MAP_GROWSDOWN) } } } },
+	    { "droppable, growing", { TAKE(3, MAP_PRIVATE), ADD(3, DROPPABLE | MAP_GROWSDOWN) } },
+	    { "locked, little limit", { ADD(3, MAP_LOCKED), RIGHTS(LITTLE_LOCKING) } } } },
 	{ "mmap file", SYS_mmap, { 0, PAGE, RW, MAP_SHARED, FILE_BOTH, 0 },
 	  { NO_LENGTH, WRAPS, TOO_LONG,
 	    { "no type", { TAKE(3, MAP_TYPE) } },
@@ -215,7 +216,8 @@ static const struct call calls[] = {
 	    { "fixed, overlaps", { SET(4, PAGES), ADD(3, MREMAP_FIXED) } },
 	    { "fixed, sealed", { SET(4, SEALED), ADD(3, MREMAP_FIXED) } },
 	    { "keeps the old", { ADD(3, MREMAP_DONTUNMAP) } },
-	    { "limit", { RIGHTS(LITTLE_ADDRESS_SPACE) } } } },
+	    { "limit", { RIGHTS(LITTLE_ADDRESS_SPACE) } },
+	    { "locked, little limit", { SET(0, LOCKED), RIGHTS(LITTLE_LOCKING) } } } },
 	ADVICE("DONTNEED", MADV_DONTNEED), ADVICE("REMOVE", MADV_REMOVE), ADVICE("FREE", MADV_FREE),
 	ADVICE("POPULATE_READ", MADV_POPULATE_READ), ADVICE("POPULATE_WRITE", MADV_POPULATE_WRITE),
 	ADVICE("GUARD_INSTALL", ADVICE_GUARD), ADVICE("COLD", ADVICE_COLD), ADVICE("WIPEONFORK", MADV_WIPEONFORK),
@@ -233,7 +235,7 @@ static const struct call calls[] = {
 	    { "negative", { SET(9, NEGATIVE) } } } },
 	{ "mlock", SYS_mlock, { PAGES, PAGE },
 	  { UNALIGNED, IN_A_HOLE, INTO_A_HOLE, IN_THE_KERNEL, ON_CLOSED, NO_LENGTH, WRAPS, TOO_LONG,
-	    { "limit", { RIGHTS(NO_LOCKING) } } } },
+	    { "limit", { RIGHTS(NO_LOCKING) } }, { "little limit", { RIGHTS(LITTLE_LOCKING) } } } },
 	{ "mlock2", SYS_mlock2, { PAGES, PAGE, MLOCK_ONFAULT },
 	  { UNALIGNED, IN_A_HOLE, ON_CLOSED, NO_LENGTH, WRAPS,
 	    { "flags", { SET(2, 2) } }, { "limit", { RIGHTS(NO_LOCKING) } } } },
@@ -241,7 +243,8 @@ static const struct call calls[] = {
 	  { UNALIGNED, IN_A_HOLE, INTO_A_HOLE, IN_THE_KERNEL, NO_LENGTH, WRAPS, TOO_LONG } },
 	{ "mlockall", SYS_mlockall, { MCL_CURRENT },
 	  { { "nothing", { TAKE(0, MCL_CURRENT) } }, { "unknown flag", { ADD(0, 0x100) } },
-	    { "only on fault", { TAKE(0, MCL_CURRENT), ADD(0, 4) } }, { "limit", { RIGHTS(NO_LOCKING) } } } },
+	    { "only on fault", { TAKE(0, MCL_CURRENT), ADD(0, 4) } }, { "limit", { RIGHTS(NO_LOCKING) } },
+	    { "little limit", { RIGHTS(LITTLE_LOCKING) } } } },
 	{ "munlockall", SYS_munlockall, { 0 }, { { "limit", { RIGHTS(NO_LOCKING) } } } },
 	{ "msync", SYS_msync, { PAGES, PAGE, MS_SYNC },
 	  { UNALIGNED, IN_A_HOLE, INTO_A_HOLE, IN_THE_KERNEL, NO_LENGTH, WRAPS, TOO_LONG,
@@ -256,7 +259,9 @@ static const struct call calls[] = {
 	  { { "private", { SET(0, PAGES) } }, IN_A_HOLE, NO_LENGTH, WRAPS, { "rights", { SET(2, 1) } },
 	    { "offset", { SET(3, 1UL << 52) } }, { "sealed", { SET(0, SEALED) } } } },
 	{ "brk", SYS_brk, { 0 }, { { "high", { SET(0, HIGHEST) } } } },
-	{ "userfaultfd", SYS_userfaultfd, { UFFD_USER_MODE_ONLY }, { { "flags", { ADD(0, 0x100) } } } },
+	{ "userfaultfd", SYS_userfaultfd, { UFFD_USER_MODE_ONLY },
+	  { { "flags", { ADD(0, 0x100) } }, { "kernel too, no rights", { TAKE(0, UFFD_USER_MODE_ONLY), RIGHTS(NO_RIGHTS) } },
+	    { "no descriptors", { RIGHTS(NO_DESCRIPTORS) } } } },
 	WATCH("UFFDIO_API", UFFDIO_API, UFFD_API, 0) {
 		{ "descriptor", { SET(0, NONE) } }, { "first time", { SET(0, WATCHER_NEW) } },
 		{ "pointer", { SET(2, BAD_POINTER) } }, { "version", { SET(8, 0xab) } },
@@ -334,8 +339,9 @@ static const struct call calls[] = {
 	{ "memfd_create", SYS_memfd_create, { AT("name"), 0 },
 	  { { "pointer", { SET(0, BAD_POINTER) } }, { "long name", { SET(0, AT(long_name)) } },
 	    { "flags", { ADD(1, 0x100) } }, { "both modes", { ADD(1, 0x18) } },
-	    { "no such huge page", { ADD(1, 4 | 5 << 26) } } } },
-	{ "memfd_secret", CALL_MEMFD_SECRET, { 0 }, { { "flags", { ADD(0, 0x100) } } } },
+	    { "no such huge page", { ADD(1, 4 | 5 << 26) } }, { "no descriptors", { RIGHTS(NO_DESCRIPTORS) } } } },
+	{ "memfd_secret", CALL_MEMFD_SECRET, { 0 },
+	  { { "flags", { ADD(0, 0x100) } }, { "no descriptors", { RIGHTS(NO_DESCRIPTORS) } } } },
 	{ "F_ADD_SEALS", SYS_fcntl, { FILE_BOTH, F_ADD_SEALS, F_SEAL_GROW },
 	  { { "descriptor", { SET(0, NONE) } }, { "a path", { SET(0, PATH) } }, { "reads only", { SET(0, FILE_READS) } },
 	    { "a pipe", { SET(0, PIPE) } }, { "a folder", { SET(0, FOLDER) } }, { "sealed", { SET(0, FILE_SEALED) } },
@@ -616,6 +622,14 @@ static void take_rights(unsigned long which)
 		break;
 	case NO_RIGHTS:
 		NEED(setresgid(1000, 1000, 1000) == 0 && setresuid(1000, 1000, 1000) == 0);
+		break;
+	case LITTLE_LOCKING:
+		limit.rlim_cur = limit.rlim_max = PAGE;
+		NEED(setrlimit(RLIMIT_MEMLOCK, &limit) == 0);
+		NEED(setresuid(1000, 1000, 1000) == 0);
+		break;
+	case NO_DESCRIPTORS:
+		NEED(setrlimit(RLIMIT_NOFILE, &limit) == 0);
 		break;
 	case LITTLE_ADDRESS_SPACE:
 		limit.rlim_cur = limit.rlim_max = PAGE;

@@ -255,9 +255,24 @@ static void dots(void)
 	CHECK_EQ(rmdir(folder), 0);
 }
 
+/* Whoever a process becomes, it finds what it has open. */
+static void own_descriptors(void *unused)
+{
+	(void)unused;
+	char path[64];
+	int file = memfd_create("own", 0);
+	NEED(file >= 0);
+	if (getuid() == 0)
+		NEED(setresgid(1000, 1000, 1000) == 0 && setresuid(1000, 1000, 1000) == 0);
+	snprintf(path, sizeof path, "/proc/self/fd/%d", file);
+	CHECK(open(path, O_RDWR) >= 0);
+	CHECK(getppid() == 1 || chdir("/proc/1/fd") != 0);
+}
+
 int main(void)
 {
 	dots();
+	CHECK(exited(in_child(own_descriptors, NULL), 0));
 	granted();
 	no_length();
 	zero_device();

@@ -218,8 +218,8 @@ fn first_refusal(
     let placement = placement(address, flags as u32);
     let checked = context.with_space(|space| space.check_place(length, placement, huge));
     checked.map_err(map_errno)?;
-    if has(raw::MAP_LOCKED) && !may_lock(context) {
-        return Err(Errno::EPERM);
+    if has(raw::MAP_LOCKED) {
+        check_lock(context, length)?;
     }
     // Only regular files have a largest offset (`file_mmap_ok`).
     let limited = open.is_some_and(|open| open.inode().regular().is_some());
@@ -230,10 +230,22 @@ fn first_refusal(
     Ok(())
 }
 
-/// Whether the caller may lock any memory at all (`can_do_mlock`).
-fn may_lock(context: &Context<'_>) -> bool {
-    let limits = context.with_space(|space| space.limits());
-    limits.locked > 0 || limits.may_lock_any
+/// Whether the caller may lock so much more memory (`can_do_mlock` and `mlock_future_ok` of Linux 7.3).
+///
+/// # Errors
+/// `EPERM` if it may lock none at all, `EAGAIN` if it may not lock so much.
+fn check_lock(context: &Context<'_>, length: u64) -> Result<(), Errno> {
+    let (limits, locked) = context.with_space(|space| (space.limits(), space.totals().locked));
+    if limits.may_lock_any {
+        return Ok(());
+    }
+    if limits.locked == 0 {
+        return Err(Errno::EPERM);
+    }
+    if locked + length.div_ceil(PAGE) > limits.locked / PAGE {
+        return Err(Errno::EAGAIN);
+    }
+    Ok(())
 }
 
 fn map_anything(
@@ -431,9 +443,9 @@ fn huge_pages(
     object: Arc<dyn Object<M>>,
     (offset, length): (u64, u64),
 ) -> Result<(MapKind<M>, Rights), Errno> {
-    // Such pages are never locked, and count against no limit.
-    if plan.flags.contains(AreaFlags::LOCKED) && !may_lock(context) {
-        return Err(Errno::EPERM);
+    // Such pages count as locked only here.
+    if plan.flags.contains(AreaFlags::LOCKED) {
+        check_lock(context, length)?;
     }
     let reserved = !plan.flags.contains(AreaFlags::NORESERVE);
     let promise = hugetlb::Promise::of(plan.shared, reserved);
