@@ -125,7 +125,7 @@ pub struct FileSystem {
     next_number: AtomicU64,
     /// Open files in it, and places of processes.
     users: AtomicU64,
-    /// It has no place in the tree any more: with its last user this is set, unless somebody knows.
+    /// Set when the last user goes while the file system is detached.
     idle: Option<Arc<AtomicBool>>,
     detached: AtomicBool,
     /// Nodes that exist, and how many may.
@@ -166,7 +166,7 @@ impl FileSystem {
         self
     }
 
-    /// The same, which sets `idle` when its last user goes while it is detached.
+    /// Sets `idle` when the last user goes while the file system is detached.
     #[must_use]
     pub fn with_idle(mut self, idle: &Arc<AtomicBool>) -> Self {
         self.idle = Some(idle.clone());
@@ -187,13 +187,13 @@ impl FileSystem {
         }
     }
 
-    /// Whether it has users. Who walks through it is none.
+    /// Whether it has users. A path walk in progress does not count as one.
     #[must_use]
     pub fn is_used(&self) -> bool {
         self.users.load(Ordering::SeqCst) > 0
     }
 
-    /// Notes that it has no place any more. Users that go from now on are told of.
+    /// Notes that it has no place in the tree any more: from now on the last user that goes sets `idle`.
     pub fn detach(&self) {
         self.detached.store(true, Ordering::SeqCst);
     }

@@ -1,8 +1,9 @@
 //! Requests for the locks of a file that wait, and which of them a change lets try again.
 //!
-//! Whoever gives up or weakens a lock wakes the requests that nothing held excludes any more, but of those that exclude each
-//! other the first alone. A request that was woken and leaves, with its lock or without, wakes in the same way. So ten
-//! thousand who wait for one byte are woken once each, where waking all of them each time would wake fifty million.
+//! A thread that gives up or weakens a lock wakes the requests that no held lock excludes any more; of requests that exclude
+//! each other, only the first. A woken request that leaves the queue, with its lock or without, wakes others in the same
+//! way. So ten thousand threads that wait for one byte are woken once each; waking all of them each time would take fifty
+//! million wake-ups.
 
 use super::record_locks::{Record, Strength};
 use crate::wait::WaitQueue;
@@ -137,7 +138,7 @@ impl Requests {
         let start = self.list.partition_point(|one| one.number < walk.from);
         for request in self.list.range(start..) {
             if walk.exclusive.holds(self.hull) {
-                // Those that were woken may exclude everybody else.
+                // The woken requests may exclude all others.
                 return None;
             }
             walk.from = request.number + 1;

@@ -150,7 +150,7 @@ impl FileLocks {
         if let Holder::Process(process) = wanted.holder {
             kernel.lock_waits.end(process, context.thread.id().into());
         }
-        // Those that it was woken before.
+        // Requests that were passed over in its favour get their turn.
         locks.wake(kernel, family);
         acquired
     }
@@ -172,7 +172,7 @@ impl FileLocks {
             };
             note_wait(context, inode, &request.wanted, conflict.holder)?;
             if again {
-                // What stands in its way need not be in that of those it was woken before.
+                // What blocks it need not block the requests that were passed over in its favour.
                 self.wake(context.kernel, family);
             }
             let woken = || request.is_woken().then_some(());

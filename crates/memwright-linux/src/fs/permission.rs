@@ -113,7 +113,7 @@ pub fn after_new_owner(subject: Subject, mode: u32, group: u32) -> u32 {
     }
 }
 
-/// Whether a file with this mode runs with rights that are not its caller's.
+/// Whether a program with this mode runs with rights that are not its caller's.
 #[must_use]
 pub const fn sets_ids(mode: u32) -> bool {
     mode & (SET_USER_ID | SET_GROUP_ID) != 0

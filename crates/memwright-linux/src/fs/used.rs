@@ -1,10 +1,10 @@
-//! Names that are held for long: by open files, and as places of processes.
+//! Names that open files and the root and working directories of processes hold.
 
 use super::dentry::Dentry;
 use alloc::sync::Arc;
 use core::ops::Deref;
 
-/// A name whose file system counts that it is used. A file system out of its place goes when it counts none.
+/// A name that counts as a user of its file system. A detached file system goes when it has no users.
 pub struct Used(Arc<Dentry>);
 
 impl Used {

@@ -69,8 +69,8 @@ impl Mounts {
     }
 
     /// Takes away what was detached and has no user any more: called after somebody has stopped using a file or a
-    /// directory. Only the last user of such a file system makes anybody look at those, and only one without users is
-    /// walked through.
+    /// directory. It does nothing until the last user of such a file system is gone, and walks only through those without
+    /// users.
     pub fn reap(&self) {
         if !self.idle.load(Ordering::Relaxed) || !self.idle.swap(false, Ordering::SeqCst) {
             return;
@@ -85,7 +85,7 @@ impl Mounts {
                 }
                 let goes = !self.is_bound(root) && self.names.is_abandoned(&guard, root);
                 if !goes {
-                    // Who walks through it, or has a socket in it, is not told of: looked at again.
+                    // A path walk or a bound socket keeps it, and neither sets `idle` when it ends: look again.
                     self.idle.store(true, Ordering::SeqCst);
                 }
                 goes
