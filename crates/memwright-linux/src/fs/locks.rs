@@ -286,3 +286,22 @@ fn note_wait(
         (Holder::OpenFile(_), Holder::Process(_) | Holder::OpenFile(_)) => Ok(()),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::Held;
+
+    #[test]
+    fn ranges_count_while_they_are_held() {
+        let held = Held::new();
+        held.change(0, 3);
+        let three = held.bytes();
+        held.change(3, 1);
+        assert_eq!(3 * held.bytes(), three);
+        // What a table had that exec replaced is given up by the new one.
+        held.change(5, 0);
+        assert_eq!(held.bytes(), 0);
+        held.change(0, 3);
+        assert_eq!(held.bytes(), three);
+    }
+}
