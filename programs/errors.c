@@ -20,6 +20,11 @@
 #ifndef UFFDIO_MOVE
 #define UFFDIO_MOVE _IOWR(UFFDIO, 0x05, unsigned long[5])
 #endif
+#ifndef UFFDIO_CONTINUE
+#define UFFDIO_CONTINUE _IOWR(UFFDIO, 0x07, unsigned long[4])
+#endif
+#define REGISTERS_MINOR 4
+#define MEMFD_HUGE 4U
 #define RW (PROT_READ | PROT_WRITE)
 #define PRIVATE (MAP_PRIVATE | MAP_ANONYMOUS)
 #define HUGE_LENGTH (1UL << 47)
@@ -36,11 +41,21 @@ enum {
 	CALL_MSEAL = 462,
 	CALL_PIDFD_OPEN = 434,
 	DROPPABLE = 0x08,
+	CALL_SET_MEMPOLICY_HOME_NODE = 450,
+	ADVICE_COLD = 20,
+	ADVICE_PAGEOUT = 21,
+	ADVICE_DONTNEED_LOCKED = 24,
 	ADVICE_COLLAPSE = 25,
 	ADVICE_GUARD = 102,
-	ADVICE_COLD = 20,
+	ADVICE_GUARD_REMOVE = 103,
+	PREFERRED = 1,
 	BIND = 2,
 };
+
+/* The pool of huge pages is filled for the calls that begin with this, and empty for others. */
+static const char on_huge_pages[] = "hugetlb ";
+#define POOL "8"
+#define HUGE_PAGE (2UL << 20)
 
 /* Memory at fixed places, with nothing around it. */
 #define PAGES 0x20000000UL     /* private, four pages, written */
@@ -53,11 +68,18 @@ enum {
 #define LOCKED 0x27000000UL    /* private, locked */
 #define EDGE 0x28000000UL      /* two pages, then nothing */
 #define WATCHED 0x29000000UL   /* private, empty, of the userfaultfd */
+#define MINOR 0x2a000000UL     /* a file's, shared, with a page that is not mapped and a hole, of the userfaultfd */
+#define BOUND 0x2b000000UL     /* private, with the policy BIND */
+#define PREFERS 0x2c000000UL   /* private, with the policy PREFERRED */
+#define HUGE 0x40000000UL      /* two huge pages, private */
+#define HUGE_SHARED 0x44000000UL /* two huge pages of a file, shared */
+#define HUGE_SEALED 0x48000000UL /* one, sealed */
+#define HUGE_FREE 0x4c000000UL /* nothing */
 #define HIGHEST 0x7ffffffff000UL
 #define KERNEL 0xffff800000000000UL
 
 /* Descriptors with fixed numbers. */
-enum { FILE_BOTH = 10, FILE_READS, FILE_WRITES, PIPE, FOLDER, PATH, FILE_SEALED, ZERO, WATCHER, WATCHER_NEW, OWN, PAGEMAP, NONE = 99 };
+enum { FILE_BOTH = 10, FILE_READS, FILE_WRITES, PIPE, FOLDER, PATH, FILE_SEALED, ZERO, WATCHER, WATCHER_NEW, OWN, PAGEMAP, FILE_MINOR, FILE_HUGE, NONE = 99 };
 
 /* Words that stand for the id of the segment, and for the process's own. */
 #define SEGMENT 0x51515151UL
@@ -70,7 +92,7 @@ struct edit {
 	unsigned long value;
 };
 
-enum { NO_LOCKING = 1, NO_RIGHTS, LITTLE_ADDRESS_SPACE };
+enum { NO_LOCKING = 1, NO_RIGHTS, LITTLE_ADDRESS_SPACE, LITTLE_LOCKING, NO_DESCRIPTORS };
 
 struct reason {
 	const char *name;
@@ -111,10 +133,28 @@ static const char missing_path[] = "/no/such/file", folder_path[] = "/";
 #define WRAPS { "wraps", { SET(1, -1UL) } }
 #define TOO_LONG { "too long", { SET(1, HUGE_LENGTH) } }
 
+#define ADVICE_REASONS                                                                                        \
+	UNALIGNED, IN_A_HOLE, INTO_A_HOLE, IN_THE_KERNEL, ON_SEALED, ON_LOCKED, ON_SHARED, ON_SHARED_READS,   \
+	ON_READS, ON_CLOSED, NO_LENGTH, WRAPS
+
 #define ADVICE(text, advice)                                                                                  \
 	{ "madvise " text, SYS_madvise, { PAGES, PAGE, advice },                                              \
-	  { UNALIGNED, IN_A_HOLE, INTO_A_HOLE, IN_THE_KERNEL, ON_SEALED, ON_LOCKED, ON_SHARED,                \
-	    ON_SHARED_READS, ON_READS, ON_CLOSED, NO_LENGTH, WRAPS, TOO_LONG } }
+	  { ADVICE_REASONS, TOO_LONG } }
+/* Without a length that reaches the program's own areas, which would go, and those of the kernel, which are others. */
+#define ADVICE_BELOW(text, advice)                                                                            \
+	{ "madvise " text, SYS_madvise, { PAGES, PAGE, advice }, { ADVICE_REASONS } }
+
+/* Where huge pages lie. */
+#define BEGINS_WITHIN { "begins within", { SET(0, HUGE + PAGE) } }
+#define ENDS_WITHIN { "ends within", { SET(1, HUGE_PAGE + PAGE) } }
+#define HUGE_INTO_A_HOLE { "into a hole", { SET(1, 4 * HUGE_PAGE) } }
+#define HUGE_ON_SHARED { "shared", { SET(0, HUGE_SHARED) } }
+#define HUGE_ON_SEALED { "sealed", { SET(0, HUGE_SEALED) } }
+#define HUGE_PLACES                                                                                           \
+	BEGINS_WITHIN, ENDS_WITHIN, HUGE_INTO_A_HOLE, HUGE_ON_SHARED, HUGE_ON_SEALED, NO_LENGTH, WRAPS,       \
+	{ "unaligned", { SET(0, HUGE + 1) } }, { "shared, begins within", { SET(0, HUGE_SHARED + PAGE) } }
+
+#define HUGE_ADVICE(text, advice) { "hugetlb madvise " text, SYS_madvise, { HUGE, HUGE_PAGE, advice }, { HUGE_PLACES } }
 
 #define WATCH(text, request, ...) { "ioctl " text, SYS_ioctl, { WATCHER, request, AT(structure), 0, 0, 0, 0, 0, __VA_ARGS__ },
 
@@ -136,7 +176,8 @@ static const struct call calls[] = {
 	    { "locked, limit", { ADD(3, MAP_LOCKED), RIGHTS(NO_LOCKING) } },
 	    { "limit", { RIGHTS(LITTLE_ADDRESS_SPACE) } },
 	    { "no file", { TAKE(3, MAP_ANONYMOUS) } },
-	    { "droppable, growing", { TAKE(3, MAP_PRIVATE), ADD(3, DROPPABLE | MAP_GROWSDOWN) } } } },
+	    { "droppable, growing", { TAKE(3, MAP_PRIVATE), ADD(3, DROPPABLE | MAP_GROWSDOWN) } },
+	    { "locked, little limit", { ADD(3, MAP_LOCKED), RIGHTS(LITTLE_LOCKING) } } } },
 	{ "mmap file", SYS_mmap, { 0, PAGE, RW, MAP_SHARED, FILE_BOTH, 0 },
 	  { NO_LENGTH, WRAPS, TOO_LONG,
 	    { "no type", { TAKE(3, MAP_TYPE) } },
@@ -175,11 +216,17 @@ static const struct call calls[] = {
 	    { "fixed, overlaps", { SET(4, PAGES), ADD(3, MREMAP_FIXED) } },
 	    { "fixed, sealed", { SET(4, SEALED), ADD(3, MREMAP_FIXED) } },
 	    { "keeps the old", { ADD(3, MREMAP_DONTUNMAP) } },
-	    { "limit", { RIGHTS(LITTLE_ADDRESS_SPACE) } } } },
+	    { "limit", { RIGHTS(LITTLE_ADDRESS_SPACE) } },
+	    { "locked, little limit", { SET(0, LOCKED), RIGHTS(LITTLE_LOCKING) } } } },
 	ADVICE("DONTNEED", MADV_DONTNEED), ADVICE("REMOVE", MADV_REMOVE), ADVICE("FREE", MADV_FREE),
 	ADVICE("POPULATE_READ", MADV_POPULATE_READ), ADVICE("POPULATE_WRITE", MADV_POPULATE_WRITE),
 	ADVICE("GUARD_INSTALL", ADVICE_GUARD), ADVICE("COLD", ADVICE_COLD), ADVICE("WIPEONFORK", MADV_WIPEONFORK),
 	ADVICE("WILLNEED", MADV_WILLNEED), ADVICE("MERGEABLE", MADV_MERGEABLE), ADVICE("unknown", 77),
+	ADVICE("PAGEOUT", ADVICE_PAGEOUT), ADVICE_BELOW("DONTNEED_LOCKED", ADVICE_DONTNEED_LOCKED),
+	ADVICE("COLLAPSE", ADVICE_COLLAPSE), ADVICE_BELOW("GUARD_REMOVE", ADVICE_GUARD_REMOVE),
+	ADVICE("HUGEPAGE", MADV_HUGEPAGE), ADVICE("NOHUGEPAGE", MADV_NOHUGEPAGE), ADVICE("KEEPONFORK", MADV_KEEPONFORK),
+	ADVICE("UNMERGEABLE", MADV_UNMERGEABLE), ADVICE("DONTFORK", MADV_DONTFORK), ADVICE_BELOW("DODUMP", MADV_DODUMP),
+	ADVICE("RANDOM", MADV_RANDOM),
 	{ "process_madvise", CALL_PROCESS_MADVISE, { OWN, AT(structure), 1, ADVICE_COLD, 0, 0, 0, 0, PAGES, PAGE },
 	  { { "descriptor", { SET(0, NONE) } }, { "no process", { SET(0, PIPE) } },
 	    { "pointer", { SET(1, BAD_POINTER) } }, { "too many", { SET(2, 1025) } },
@@ -188,7 +235,7 @@ static const struct call calls[] = {
 	    { "negative", { SET(9, NEGATIVE) } } } },
 	{ "mlock", SYS_mlock, { PAGES, PAGE },
 	  { UNALIGNED, IN_A_HOLE, INTO_A_HOLE, IN_THE_KERNEL, ON_CLOSED, NO_LENGTH, WRAPS, TOO_LONG,
-	    { "limit", { RIGHTS(NO_LOCKING) } } } },
+	    { "limit", { RIGHTS(NO_LOCKING) } }, { "little limit", { RIGHTS(LITTLE_LOCKING) } } } },
 	{ "mlock2", SYS_mlock2, { PAGES, PAGE, MLOCK_ONFAULT },
 	  { UNALIGNED, IN_A_HOLE, ON_CLOSED, NO_LENGTH, WRAPS,
 	    { "flags", { SET(2, 2) } }, { "limit", { RIGHTS(NO_LOCKING) } } } },
@@ -196,7 +243,9 @@ static const struct call calls[] = {
 	  { UNALIGNED, IN_A_HOLE, INTO_A_HOLE, IN_THE_KERNEL, NO_LENGTH, WRAPS, TOO_LONG } },
 	{ "mlockall", SYS_mlockall, { MCL_CURRENT },
 	  { { "nothing", { TAKE(0, MCL_CURRENT) } }, { "unknown flag", { ADD(0, 0x100) } },
-	    { "only on fault", { TAKE(0, MCL_CURRENT), ADD(0, 4) } }, { "limit", { RIGHTS(NO_LOCKING) } } } },
+	    { "only on fault", { TAKE(0, MCL_CURRENT), ADD(0, 4) } }, { "limit", { RIGHTS(NO_LOCKING) } },
+	    { "little limit", { RIGHTS(LITTLE_LOCKING) } } } },
+	{ "munlockall", SYS_munlockall, { 0 }, { { "limit", { RIGHTS(NO_LOCKING) } } } },
 	{ "msync", SYS_msync, { PAGES, PAGE, MS_SYNC },
 	  { UNALIGNED, IN_A_HOLE, INTO_A_HOLE, IN_THE_KERNEL, NO_LENGTH, WRAPS, TOO_LONG,
 	    { "both ways", { ADD(2, MS_ASYNC) } }, { "unknown flag", { ADD(2, 0x100) } },
@@ -210,7 +259,9 @@ static const struct call calls[] = {
 	  { { "private", { SET(0, PAGES) } }, IN_A_HOLE, NO_LENGTH, WRAPS, { "rights", { SET(2, 1) } },
 	    { "offset", { SET(3, 1UL << 52) } }, { "sealed", { SET(0, SEALED) } } } },
 	{ "brk", SYS_brk, { 0 }, { { "high", { SET(0, HIGHEST) } } } },
-	{ "userfaultfd", SYS_userfaultfd, { UFFD_USER_MODE_ONLY }, { { "flags", { ADD(0, 0x100) } } } },
+	{ "userfaultfd", SYS_userfaultfd, { UFFD_USER_MODE_ONLY },
+	  { { "flags", { ADD(0, 0x100) } }, { "kernel too, no rights", { TAKE(0, UFFD_USER_MODE_ONLY), RIGHTS(NO_RIGHTS) } },
+	    { "no descriptors", { RIGHTS(NO_DESCRIPTORS) } } } },
 	WATCH("UFFDIO_API", UFFDIO_API, UFFD_API, 0) {
 		{ "descriptor", { SET(0, NONE) } }, { "first time", { SET(0, WATCHER_NEW) } },
 		{ "pointer", { SET(2, BAD_POINTER) } }, { "version", { SET(8, 0xab) } },
@@ -243,6 +294,12 @@ static const struct call calls[] = {
 		{ "not watched so", { SET(8, WATCHED) } }, { "no length", { SET(9, 0) } },
 		{ "unaligned length", { SET(9, 1) } }, { "wraps", { SET(9, NEGATIVE) } },
 		{ "unknown mode", { SET(10, 1UL << 60) } }, { "both modes", { SET(10, 3) } } } },
+	WATCH("UFFDIO_CONTINUE", UFFDIO_CONTINUE, MINOR, PAGE, 0, 0) {
+		WATCH_REASONS, { "unaligned", { SET(8, MINOR + 1) } }, { "in a hole", { SET(8, HOLE) } },
+		{ "not watched", { SET(8, SHARED) } }, { "not shared", { SET(8, WATCHED) } },
+		{ "hole of the file", { SET(8, MINOR + PAGE) } }, { "mapped", { SET(8, MINOR + 2 * PAGE) } },
+		{ "no length", { SET(9, 0) } }, { "unaligned length", { SET(9, 1) } }, { "wraps", { SET(9, NEGATIVE) } },
+		{ "unknown mode", { SET(10, 1UL << 60) } }, { "protects", { SET(10, 2) } } } },
 	WATCH("UFFDIO_POISON", UFFDIO_POISON, WATCHED, PAGE, 0, 0) {
 		WATCH_REASONS, { "unaligned", { SET(8, WATCHED + 1) } }, { "in a hole", { SET(8, HOLE) } },
 		{ "not watched", { SET(8, PAGES) } }, { "no length", { SET(9, 0) } },
@@ -282,8 +339,9 @@ static const struct call calls[] = {
 	{ "memfd_create", SYS_memfd_create, { AT("name"), 0 },
 	  { { "pointer", { SET(0, BAD_POINTER) } }, { "long name", { SET(0, AT(long_name)) } },
 	    { "flags", { ADD(1, 0x100) } }, { "both modes", { ADD(1, 0x18) } },
-	    { "no such huge page", { ADD(1, 4 | 5 << 26) } } } },
-	{ "memfd_secret", CALL_MEMFD_SECRET, { 0 }, { { "flags", { ADD(0, 0x100) } } } },
+	    { "no such huge page", { ADD(1, 4 | 5 << 26) } }, { "no descriptors", { RIGHTS(NO_DESCRIPTORS) } } } },
+	{ "memfd_secret", CALL_MEMFD_SECRET, { 0 },
+	  { { "flags", { ADD(0, 0x100) } }, { "no descriptors", { RIGHTS(NO_DESCRIPTORS) } } } },
 	{ "F_ADD_SEALS", SYS_fcntl, { FILE_BOTH, F_ADD_SEALS, F_SEAL_GROW },
 	  { { "descriptor", { SET(0, NONE) } }, { "a path", { SET(0, PATH) } }, { "reads only", { SET(0, FILE_READS) } },
 	    { "a pipe", { SET(0, PIPE) } }, { "a folder", { SET(0, FOLDER) } }, { "sealed", { SET(0, FILE_SEALED) } },
@@ -314,6 +372,10 @@ static const struct call calls[] = {
 	  { { "pointer", { SET(0, BAD_POINTER) } }, { "mask", { SET(1, BAD_POINTER) } }, { "short mask", { SET(2, 1) } },
 	    { "in a hole", { SET(3, HOLE) } }, { "flags", { ADD(4, 0x100) } }, { "no address wanted", { TAKE(4, 2) } },
 	    { "which nodes", { ADD(4, 4) } } } },
+	{ "set_mempolicy_home_node", CALL_SET_MEMPOLICY_HOME_NODE, { BOUND, PAGE, 0, 0 },
+	  { { "unaligned", { SET(0, BOUND + 1) } }, IN_A_HOLE, { "into a hole", { SET(1, 8 * PAGE) } }, IN_THE_KERNEL, NO_LENGTH,
+	    WRAPS, { "no policy", { SET(0, PAGES) } }, { "another policy", { SET(0, PREFERS) } }, { "sealed", { SET(0, SEALED) } },
+	    { "no such node", { SET(2, 1000) } }, { "node that is not there", { SET(2, 9) } }, { "flags", { SET(3, 1) } } } },
 	{ "migrate_pages", SYS_migrate_pages, { 0, 64, AT(structure), AT(structure), 0, 0, 0, 0, 1 },
 	  { { "process", { SET(0, 0x3fffffff) } }, { "mask too long", { SET(1, 1UL << 20) } },
 	    { "old", { SET(2, BAD_POINTER) } }, { "new", { SET(3, BAD_POINTER) } },
@@ -352,6 +414,63 @@ static const struct call calls[] = {
 	    { "flags", { SET(3, 1) } } } },
 	{ "pkey_alloc", SYS_pkey_alloc, { 0, 0 }, { { "flags", { SET(0, 1) } }, { "rights", { SET(1, 0x100) } } } },
 	{ "pkey_free", SYS_pkey_free, { 5 }, { { "no such key", { SET(0, 77) } } } },
+	{ "hugetlb mmap", SYS_mmap, { 0, HUGE_PAGE, RW, PRIVATE | MAP_HUGETLB, -1UL, 0 },
+	  { NO_LENGTH, WRAPS, TOO_LONG,
+	    { "a small page", { SET(1, PAGE) } },
+	    { "more than the pool", { SET(1, 9 * HUGE_PAGE) } },
+	    { "no reservation", { ADD(3, MAP_NORESERVE) } },
+	    { "no type", { TAKE(3, MAP_TYPE) } },
+	    { "offset", { SET(5, 1) } },
+	    { "fixed, begins within", { SET(0, HUGE_FREE + PAGE), ADD(3, MAP_FIXED) } },
+	    { "fixed, into a huge page", { SET(0, HUGE + PAGE), ADD(3, MAP_FIXED) } },
+	    { "fixed, taken", { SET(0, HUGE), ADD(3, MAP_FIXED_NOREPLACE) } },
+	    { "fixed, sealed", { SET(0, HUGE_SEALED), ADD(3, MAP_FIXED) } },
+	    { "no such huge page", { ADD(3, 5 << 26) } },
+	    { "no pool", { ADD(3, 30 << 26) } },
+	    { "locked, limit", { ADD(3, MAP_LOCKED), RIGHTS(NO_LOCKING) } },
+	    { "limit", { RIGHTS(LITTLE_ADDRESS_SPACE) } } } },
+	{ "hugetlb mmap file", SYS_mmap, { 0, HUGE_PAGE, RW, MAP_SHARED, FILE_HUGE, 0 },
+	  { NO_LENGTH, WRAPS, TOO_LONG,
+	    { "a small page", { SET(1, PAGE) } },
+	    { "more than the pool", { SET(1, 9 * HUGE_PAGE) } },
+	    { "small offset", { SET(5, PAGE) } },
+	    { "behind the end", { SET(5, 2 * HUGE_PAGE) } },
+	    { "offset too large", { SET(5, 0x7fffffffffe00000UL) } },
+	    { "offset", { SET(5, 1) } },
+	    { "fixed, begins within", { SET(0, HUGE_FREE + PAGE), ADD(3, MAP_FIXED) } },
+	    { "fixed, taken", { SET(0, HUGE), ADD(3, MAP_FIXED_NOREPLACE) } },
+	    { "private", { TAKE(3, MAP_TYPE), ADD(3, MAP_PRIVATE) } },
+	    { "unknown flag", { ADD(3, MAP_SHARED_VALIDATE | 0x80000000UL) } } } },
+	{ "hugetlb mmap small over huge", SYS_mmap, { HUGE, PAGE, RW, PRIVATE | MAP_FIXED, -1UL, 0 },
+	  { { "begins within", { SET(0, HUGE + PAGE) } }, { "a huge page", { SET(1, HUGE_PAGE) } }, HUGE_ON_SEALED } },
+	{ "hugetlb munmap", SYS_munmap, { HUGE, HUGE_PAGE }, { HUGE_PLACES } },
+	{ "hugetlb mprotect", SYS_mprotect, { HUGE, HUGE_PAGE, PROT_READ },
+	  { HUGE_PLACES, { "unknown right", { ADD(2, 0x100) } }, { "grows down", { ADD(2, PROT_GROWSDOWN) } } } },
+	{ "hugetlb mremap", SYS_mremap, { HUGE, HUGE_PAGE, HUGE_PAGE, MREMAP_MAYMOVE | MREMAP_FIXED, HUGE_FREE },
+	  { HUGE_PLACES, { "longer", { SET(2, 2 * HUGE_PAGE) } }, { "a small page", { SET(2, PAGE) } },
+	    { "to within", { SET(4, HUGE_FREE + PAGE) } }, { "overlaps", { SET(4, HUGE) } },
+	    { "onto sealed", { SET(4, HUGE_SEALED) } }, { "stays", { TAKE(3, MREMAP_MAYMOVE | MREMAP_FIXED) } },
+	    { "keeps the old", { ADD(3, MREMAP_DONTUNMAP) } } } },
+	{ "hugetlb mlock", SYS_mlock, { HUGE, HUGE_PAGE }, { HUGE_PLACES, { "limit", { RIGHTS(NO_LOCKING) } } } },
+	{ "hugetlb munlock", SYS_munlock, { HUGE, HUGE_PAGE }, { HUGE_PLACES } },
+	{ "hugetlb msync", SYS_msync, { HUGE, HUGE_PAGE, MS_SYNC }, { HUGE_PLACES } },
+	{ "hugetlb mincore", SYS_mincore, { HUGE, HUGE_PAGE, AT(bytes) }, { HUGE_PLACES } },
+	{ "hugetlb mseal", CALL_MSEAL, { HUGE, HUGE_PAGE, 0 }, { HUGE_PLACES } },
+	{ "hugetlb mbind", SYS_mbind, { HUGE, HUGE_PAGE, BIND, AT(structure), 64, 0, 0, 0, 1 }, { HUGE_PLACES } },
+	{ "hugetlb fallocate", SYS_fallocate, { FILE_HUGE, 0, 0, HUGE_PAGE },
+	  { { "a small page", { SET(3, PAGE) } }, { "small offset", { SET(2, PAGE) } }, { "more than the pool", { SET(3, 9 * HUGE_PAGE) } },
+	    { "hole", { ADD(1, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE) } }, { "zeroes", { ADD(1, 0x10) } },
+	    { "no length", { SET(3, 0) } }, { "negative place", { SET(2, NEGATIVE) } } } },
+	{ "hugetlb ftruncate", SYS_ftruncate, { FILE_HUGE, HUGE_PAGE },
+	  { { "a small page", { SET(1, PAGE) } }, { "longer", { SET(1, 3 * HUGE_PAGE) } }, { "negative", { SET(1, NEGATIVE) } } } },
+	HUGE_ADVICE("DONTNEED", MADV_DONTNEED), HUGE_ADVICE("DONTNEED_LOCKED", ADVICE_DONTNEED_LOCKED),
+	HUGE_ADVICE("FREE", MADV_FREE), HUGE_ADVICE("REMOVE", MADV_REMOVE), HUGE_ADVICE("COLD", ADVICE_COLD),
+	HUGE_ADVICE("PAGEOUT", ADVICE_PAGEOUT), HUGE_ADVICE("POPULATE_READ", MADV_POPULATE_READ),
+	HUGE_ADVICE("POPULATE_WRITE", MADV_POPULATE_WRITE), HUGE_ADVICE("COLLAPSE", ADVICE_COLLAPSE),
+	HUGE_ADVICE("GUARD_INSTALL", ADVICE_GUARD), HUGE_ADVICE("GUARD_REMOVE", ADVICE_GUARD_REMOVE),
+	HUGE_ADVICE("WIPEONFORK", MADV_WIPEONFORK), HUGE_ADVICE("KEEPONFORK", MADV_KEEPONFORK),
+	HUGE_ADVICE("HUGEPAGE", MADV_HUGEPAGE), HUGE_ADVICE("MERGEABLE", MADV_MERGEABLE),
+	HUGE_ADVICE("WILLNEED", MADV_WILLNEED), HUGE_ADVICE("DODUMP", MADV_DODUMP),
 };
 
 static const struct {
@@ -394,6 +513,29 @@ static void again(int number, int flags)
 	become(open(path, flags), number);
 }
 
+/* The pool holds pages for the calls on huge pages alone. */
+static int is_on_huge_pages(const struct call *call)
+{
+	return strncmp(call->name, on_huge_pages, sizeof on_huge_pages - 1) == 0;
+}
+
+static void fill_pool(const char *pages)
+{
+	int pool = open("/proc/sys/vm/nr_hugepages", O_WRONLY);
+	NEED(pool >= 0 && write(pool, pages, strlen(pages)) > 0);
+	close(pool);
+}
+
+static void prepare_huge_pages(void)
+{
+	become(memfd_create("huge", MEMFD_HUGE), FILE_HUGE);
+	NEED(ftruncate(FILE_HUGE, 2 * HUGE_PAGE) == 0);
+	at(HUGE, 2 * HUGE_PAGE, RW, PRIVATE | MAP_HUGETLB, -1);
+	at(HUGE_SHARED, 2 * HUGE_PAGE, RW, MAP_SHARED, FILE_HUGE);
+	at(HUGE_SEALED, HUGE_PAGE, RW, PRIVATE | MAP_HUGETLB, -1);
+	NEED(syscall(CALL_MSEAL, HUGE_SEALED, HUGE_PAGE, 0) == 0);
+}
+
 static void watch(unsigned long place, unsigned long mode)
 {
 	struct uffdio_register request = { .range = { place, 2 * PAGE }, .mode = mode };
@@ -426,8 +568,24 @@ static void prepare(void)
 	at(LOCKED, 4 * PAGE, RW, PRIVATE, -1);
 	at(EDGE, 2 * PAGE, RW, PRIVATE, -1);
 	at(WATCHED, 4 * PAGE, RW, PRIVATE, -1);
+	at(BOUND, 4 * PAGE, RW, PRIVATE, -1);
+	at(PREFERS, 4 * PAGE, RW, PRIVATE, -1);
+	unsigned long first_node = 1;
+	NEED(syscall(SYS_mbind, BOUND, 4 * PAGE, BIND, &first_node, 64, 0) == 0);
+	NEED(syscall(SYS_mbind, PREFERS, 4 * PAGE, PREFERRED, &first_node, 64, 0) == 0);
+	become(memfd_create("minor", 0), FILE_MINOR);
+	NEED(ftruncate(FILE_MINOR, 4 * PAGE) == 0);
+	NEED(pwrite(FILE_MINOR, "a", 1, 0) == 1 && pwrite(FILE_MINOR, "c", 1, 2 * PAGE) == 1);
 	segment = shmget(0x5151, PAGE, IPC_CREAT | 0600);
 	NEED(segment >= 0);
+}
+
+static void watch_minor_faults(void)
+{
+	at(MINOR, 4 * PAGE, RW, MAP_SHARED, FILE_MINOR);
+	((volatile char *)MINOR)[2 * PAGE] = 'c';
+	struct uffdio_register request = { .range = { MINOR, 4 * PAGE }, .mode = REGISTERS_MINOR };
+	NEED(ioctl(WATCHER, UFFDIO_REGISTER, &request) == 0);
 }
 
 /* What a fork does not hand on is made in the child. Memory is watched only where the call is the userfaultfd's: others
@@ -445,6 +603,10 @@ static void prepare_child(const struct call *call)
 		watch(WATCHED, UFFDIO_REGISTER_MODE_MISSING);
 		watch(WATCHED + 2 * PAGE, UFFDIO_REGISTER_MODE_WP);
 	}
+	if (call->number == SYS_ioctl && call->words[1] == UFFDIO_CONTINUE)
+		watch_minor_faults();
+	if (is_on_huge_pages(call))
+		prepare_huge_pages();
 	NEED(mlock((void *)LOCKED, 4 * PAGE) == 0);
 	NEED(syscall(CALL_MSEAL, SEALED, 4 * PAGE, 0) == 0);
 	become(open("/proc/self/pagemap", O_RDONLY), PAGEMAP);
@@ -460,6 +622,14 @@ static void take_rights(unsigned long which)
 		break;
 	case NO_RIGHTS:
 		NEED(setresgid(1000, 1000, 1000) == 0 && setresuid(1000, 1000, 1000) == 0);
+		break;
+	case LITTLE_LOCKING:
+		limit.rlim_cur = limit.rlim_max = PAGE;
+		NEED(setrlimit(RLIMIT_MEMLOCK, &limit) == 0);
+		NEED(setresuid(1000, 1000, 1000) == 0);
+		break;
+	case NO_DESCRIPTORS:
+		NEED(setrlimit(RLIMIT_NOFILE, &limit) == 0);
 		break;
 	case LITTLE_ADDRESS_SPACE:
 		limit.rlim_cur = limit.rlim_max = PAGE;
@@ -539,6 +709,7 @@ int main(int count, char **arguments)
 		const struct call *call = &calls[i];
 		if (count > 1 && strcmp(arguments[1], call->name) != 0)
 			continue;
+		fill_pool(is_on_huge_pages(call) ? POOL : "0");
 		once(call, NULL, NULL);
 		for (int a = 0; a < 16 && call->reasons[a].name; a++) {
 			once(call, &call->reasons[a], NULL);
@@ -547,6 +718,7 @@ int main(int count, char **arguments)
 					once(call, &call->reasons[a], &call->reasons[b]);
 		}
 	}
+	fill_pool("0");
 	shmctl(segment, IPC_RMID, NULL);
 	return 0;
 }

@@ -1,6 +1,7 @@
 /* Do record locks of fcntl keep to their order, join and part, and refuse a wait that would never end?
  */
 #include "check.h"
+#include <sched.h>
 
 static struct flock range(int kind, off_t start, off_t length)
 {
@@ -183,6 +184,106 @@ static void many(int file)
 	CHECK_EQ(set(file, F_UNLCK, 0, 0), 0);
 }
 
+/* Waits until a process waits for something. */
+static void asleep(pid_t process)
+{
+	char path[64], text[256], state = 0;
+	snprintf(path, sizeof path, "/proc/%d/stat", process);
+	while (state != 'S') {
+		int file = open(path, O_RDONLY);
+		NEED(file >= 0);
+		ssize_t length = read(file, text, sizeof text - 1);
+		close(file);
+		NEED(length > 0);
+		text[length] = 0;
+		char *name_end = strrchr(text, ')');
+		NEED(name_end != NULL);
+		state = name_end[2];
+		sched_yield();
+	}
+}
+
+/* Many that wait for one byte, or for parts that overlap: each has what it waits for alone, and all have it once. */
+static void crowd(int file, int kinds)
+{
+	enum { WAITERS = 60 };
+	static volatile int *inside;
+	pid_t waiters[WAITERS];
+	inside = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	NEED(inside != MAP_FAILED);
+	CHECK_EQ(set(file, F_WRLCK, 0, 100), 0);
+	for (int number = 0; number < WAITERS; number++) {
+		waiters[number] = fork_checked();
+		NEED(waiters[number] >= 0);
+		if (waiters[number] != 0)
+			continue;
+		int reads = kinds > 1 && number % 4 == 3, first = kinds > 2 ? number % 7 : 0;
+		int length = kinds > 2 ? 3 : 1;
+		CHECK_EQ(wait_set(file, reads ? F_RDLCK : F_WRLCK, first, length), 0);
+		for (int byte = first; byte < first + length; byte++) {
+			/* Readers count by ones, a writer by a thousand. */
+			int all = __sync_add_and_fetch(&inside[byte], reads ? 1 : 1000);
+			CHECK(reads ? all < 1000 : all == 1000);
+		}
+		sched_yield();
+		for (int byte = first; byte < first + length; byte++)
+			__sync_sub_and_fetch(&inside[byte], reads ? 1 : 1000);
+		/* Some give it up, and some end with it. */
+		if (number % 2)
+			CHECK_EQ(set(file, F_UNLCK, 0, 0), 0);
+		end_child();
+	}
+	for (int number = 0; number < WAITERS; number++)
+		asleep(waiters[number]);
+	/* One that goes without its lock keeps nobody waiting. */
+	CHECK_EQ(kill(waiters[0], SIGKILL), 0);
+	CHECK(killed(wait_for(waiters[0]), SIGKILL));
+	CHECK_EQ(set(file, F_UNLCK, 0, 0), 0);
+	for (int number = 1; number < WAITERS; number++)
+		CHECK(exited(wait_for(waiters[number]), 0));
+	munmap((void *)inside, PAGE);
+}
+
+static pid_t first_heir(int file, struct turns *turns)
+{
+	pid_t child = fork_checked();
+	NEED(child >= 0);
+	if (child == 0) {
+		CHECK_EQ(wait_set(file, F_WRLCK, 0, 1), 0);
+		turn_pass(turns->to_parent);
+		turn_await(turns->to_child);
+		/* The second has byte 1 and waits for byte 0: for the parent first, and for this one now. */
+		CHECK_FAILS(wait_set(file, F_WRLCK, 1, 1), EDEADLK);
+		end_child();
+	}
+	asleep(child);
+	return child;
+}
+
+/* A lock changes hands while others wait for it: they wait for its new holder. */
+static void handed_on(int file)
+{
+	struct turns turns;
+	NEED(turns_open(&turns));
+	CHECK_EQ(set(file, F_WRLCK, 0, 1), 0);
+	pid_t first = first_heir(file, &turns);
+	pid_t second = fork_checked();
+	NEED(second >= 0);
+	if (second == 0) {
+		CHECK_EQ(set(file, F_WRLCK, 1, 1), 0);
+		CHECK_EQ(wait_set(file, F_WRLCK, 0, 1), 0);
+		end_child();
+	}
+	asleep(second);
+	CHECK_EQ(set(file, F_UNLCK, 0, 1), 0);
+	NEED(turn_await(turns.to_parent));
+	asleep(second);
+	turn_pass(turns.to_child);
+	CHECK(exited(wait_for(first), 0));
+	CHECK(exited(wait_for(second), 0));
+	turns_close(&turns);
+}
+
 int main(void)
 {
 	int file = scratch_file(0);
@@ -193,5 +294,8 @@ int main(void)
 	circle(file, 2);
 	circle(file, 9);
 	many(file);
+	for (int kinds = 1; kinds <= 3; kinds++)
+		crowd(file, kinds);
+	handed_on(file);
 	return checked("record_locks");
 }

@@ -220,8 +220,59 @@ static void granted(void)
 	close(file), close(zero);
 }
 
+/* Names that are always there, and have no place of their own. */
+static void dots(void)
+{
+	char folder[] = "/tmp/dots-XXXXXX";
+	NEED(mkdtemp(folder) != NULL);
+	int here = open(folder, O_RDONLY | O_DIRECTORY);
+	NEED(here >= 0 && mkdirat(here, "below", 0700) == 0);
+	static const char *const always[] = { ".", "..", "./", "../", "below/..", "below/.", "/", "/..", "//" };
+	for (size_t i = 0; i < sizeof always / sizeof *always; i++) {
+		const char *name = always[i];
+		CHECK_FAILS(openat(here, name, O_CREAT | O_EXCL | O_RDONLY, 0600), EEXIST);
+		CHECK_FAILS(openat(here, name, O_CREAT | O_EXCL | O_RDWR, 0600), EEXIST);
+		CHECK_FAILS(openat(here, name, O_CREAT | O_RDONLY, 0600), EISDIR);
+		CHECK_FAILS(openat(here, name, O_CREAT | O_TRUNC | O_RDWR, 0600), EISDIR);
+		CHECK_FAILS(mkdirat(here, name, 0700), EEXIST);
+		CHECK_FAILS(mknodat(here, name, S_IFREG | 0600, 0), EEXIST);
+		CHECK_FAILS(symlinkat("x", here, name), EEXIST);
+		CHECK_FAILS(linkat(here, "below", here, name, 0), EEXIST);
+		CHECK_FAILS(renameat(here, "below", here, name), EBUSY);
+		CHECK_FAILS(renameat(here, name, here, "new"), EBUSY);
+		CHECK_FAILS(unlinkat(here, name, 0), EISDIR);
+	}
+	CHECK_FAILS(unlinkat(here, ".", AT_REMOVEDIR), EINVAL);
+	CHECK_FAILS(unlinkat(here, "..", AT_REMOVEDIR), ENOTEMPTY);
+	CHECK_FAILS(unlinkat(here, "/", AT_REMOVEDIR), EBUSY);
+	/* A slash after a name is a folder's. */
+	CHECK_FAILS(openat(here, "below/", O_CREAT | O_EXCL | O_RDONLY, 0600), EISDIR);
+	CHECK_FAILS(openat(here, "new/", O_CREAT | O_EXCL | O_RDONLY, 0600), EISDIR);
+	CHECK_FAILS(openat(here, "below", O_CREAT | O_EXCL | O_RDONLY, 0600), EEXIST);
+	CHECK_FAILS(openat(here, "below", O_CREAT | O_RDONLY, 0600), EISDIR);
+	CHECK_EQ(unlinkat(here, "below", AT_REMOVEDIR), 0);
+	close(here);
+	CHECK_EQ(rmdir(folder), 0);
+}
+
+/* Whoever a process becomes, it finds what it has open. */
+static void own_descriptors(void *unused)
+{
+	(void)unused;
+	char path[64];
+	int file = memfd_create("own", 0);
+	NEED(file >= 0);
+	if (getuid() == 0)
+		NEED(setresgid(1000, 1000, 1000) == 0 && setresuid(1000, 1000, 1000) == 0);
+	snprintf(path, sizeof path, "/proc/self/fd/%d", file);
+	CHECK(open(path, O_RDWR) >= 0);
+	CHECK(getppid() == 1 || chdir("/proc/1/fd") != 0);
+}
+
 int main(void)
 {
+	dots();
+	CHECK(exited(in_child(own_descriptors, NULL), 0));
 	granted();
 	no_length();
 	zero_device();

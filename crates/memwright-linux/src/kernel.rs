@@ -8,7 +8,7 @@ use crate::{
     cpio::CpioArchive,
     errno::Errno,
     events::Events,
-    fs::{Mounts, lock_waits::LockWaits, userfault::Userfaults},
+    fs::{Mounts, file_limits::FileLimits, lock_waits::LockWaits, userfault::Userfaults},
     futex::Futexes,
     host::Host,
     huge_scan::HugeScan,
@@ -19,7 +19,7 @@ use crate::{
     probes::Probes,
     process::{
         ExitStatus, Life, Limits, Member, PROGRAM, Parts, Process, REAPER, Sleep, Start, Tasks,
-        Thread,
+        Thread, Users,
     },
     random::Random,
     reclaim::Reclaim,
@@ -54,6 +54,10 @@ pub struct Kernel {
     pub mounts: Mounts,
     /// Processes and threads.
     pub tasks: Tasks,
+    /// What users have of what is limited for each.
+    pub users: Users,
+    /// Limits of `/proc/sys/fs`.
+    pub file_limits: FileLimits,
     /// Who runs and who may run.
     pub scheduler: Scheduler,
     /// Threads that wait for words of user memory.
@@ -111,6 +115,7 @@ impl Kernel {
         let swaps = Swaps::start(host, &memory, &manifest.swap);
         let swaps = swaps.unwrap_or_else(|_| refuse(host, "no memory for the swap devices"));
         let before = crate::audit::Baseline::take(host, &memory, &swaps);
+        let file_limits = FileLimits::new(memory.frames().total());
         let balancing = Balancing::new(memory.frames().topology().nodes());
         let kernel: &'static Self = Box::leak(Box::new(Self {
             host,
@@ -123,6 +128,8 @@ impl Kernel {
             memory,
             manifest,
             tasks: Tasks::default(),
+            users: Users::default(),
+            file_limits,
             scheduler: Scheduler::new(host),
             futexes: Futexes::new(),
             userfaults: Userfaults::default(),
@@ -174,7 +181,9 @@ impl Kernel {
     /// Makes the reaper and the program's process.
     fn make_program(&'static self) -> Result<(), Errno> {
         let limits = Limits::initial(self.memory.frames().total() * 4096);
-        let reaper = Arc::new(Process::new(REAPER, 0, None, limits.clone()));
+        let root = self.users.get(0).map_err(|_| crate::errno::Errno::ENOMEM)?;
+        let reaper = Process::new(REAPER, 0, None, limits.clone(), root.clone());
+        let reaper = Arc::new(reaper);
         let space = crate::memory::new_space(self, &limits, crate::process::Capabilities::FULL)?;
         let (files, fs) = self.mounts.first_files(self)?;
         let name = [0; 16];
@@ -191,7 +200,9 @@ impl Kernel {
             let _reaper = tasks.allocate_id();
             tasks.enter(&reaper, 0)?;
             let _program = tasks.allocate_id();
-            let process = Arc::new(Process::new(PROGRAM, self.host.now(), Some(parts), limits));
+            let now = self.host.now();
+            let process = Process::new(PROGRAM, now, Some(parts), limits, root);
+            let process = Arc::new(process);
             tasks.enter(&process, REAPER)?;
             tasks.lead_session(&process);
             process
@@ -339,11 +350,10 @@ impl Kernel {
     /// another group of the session (`will_become_orphaned_pgrp` of Linux 7.2, `kernel/exit.c`).
     pub(crate) fn group_is_orphaned(&self, group: u32) -> bool {
         let tasks = self.tasks.lock();
-        !tasks.members.values().any(|member| {
+        !tasks.members_of(group).any(|member| {
             let process = &member.process;
             let parent = tasks.members.get(&process.parent());
-            process.group() == group
-                && matches!(member.life, Life::Alive(_))
+            matches!(member.life, Life::Alive(_))
                 && parent.is_some_and(|parent| {
                     parent.process.group() != group && parent.process.session() == process.session()
                 })
@@ -376,7 +386,7 @@ impl Kernel {
         if !self.group_is_orphaned(group) {
             return;
         }
-        let members = || self.tasks.filter(|member| member.process.group() == group);
+        let members = || self.tasks.group(group);
         let stopped = |member: Arc<Process>| matches!(member.signals.lock().stop, Stop::Stopped(_));
         if !members().any(stopped) {
             return;

@@ -51,6 +51,9 @@ pub(crate) fn relieve_group(kernel: &Kernel, thread: &Arc<Thread>, group: &Cgrou
     Relief::Killed
 }
 
+/// About how many bytes of kernel memory an area takes, where it stands in the map of areas among it.
+const AREA: u64 = 256;
+
 /// Who goes.
 enum Choice {
     Victim(Arc<Process>),
@@ -73,6 +76,7 @@ fn choose(members: impl Iterator<Item = Arc<Process>>, asks: &Process, total: u6
             continue;
         }
         let held = process.files().map_or(0, |files| files.kernel_bytes());
+        let held = held + space.area_count() as u64 * AREA;
         let pages = space.resident_pages() + space.table().table_frames() + held / PAGE_SIZE as u64;
         let adjustment = i64::from(process.kill_score.load(Ordering::Relaxed)) - 1000;
         largest.add(process, score(pages, adjustment, total));
@@ -100,7 +104,7 @@ fn kill(kernel: &Kernel, victim: &Arc<Process>, reason: &str, tell: bool) {
 }
 
 /// How good a victim a process is (`oom_badness` of Linux 7.2, `mm/oom_kill.c`): its pages, here with what the kernel
-/// holds for its open files, which Linux does not count and therefore may kill others for; and a
+/// holds for its open files, the locks on them and its areas, which Linux does not count and therefore may kill others for; and a
 /// thousandth of memory for each point of its adjustment; 0 for never.
 fn score(pages: u64, adjustment: i64, total: u64) -> u64 {
     if adjustment <= -1000 {

@@ -406,7 +406,7 @@ fn commit(context: &Context<'_>, loaded: Loaded, path: &[u8]) {
     own_files(context);
     {
         let mut signals = process.signals.lock();
-        signals.reset_for_exec();
+        signals.actions.reset();
         let state = signals.thread(context.thread);
         state.alternate_stack = AlternateStack::default();
         state.saved_mask = None;

@@ -5,7 +5,8 @@ use super::{
     tmpfs::{MountFlags, Tmpfs},
 };
 use crate::Memory;
-use core::sync::atomic::{AtomicU64, Ordering};
+use alloc::sync::Arc;
+use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use linux_raw_sys::general as raw;
 use memwright::object::HUGE_BYTES;
 use memwright_table::FrameKind;
@@ -122,6 +123,11 @@ pub struct FileSystem {
     /// With what a program mounted it.
     pub tmpfs: Option<Tmpfs>,
     next_number: AtomicU64,
+    /// Open files in it, and places of processes.
+    users: AtomicU64,
+    /// Set when the last user goes while the file system is detached.
+    idle: Option<Arc<AtomicBool>>,
+    detached: AtomicBool,
     /// Nodes that exist, and how many may.
     nodes: AtomicU64,
     most_nodes: AtomicU64,
@@ -137,6 +143,9 @@ impl FileSystem {
             mount: minor as u64,
             tmpfs: None,
             next_number: AtomicU64::new(1),
+            users: AtomicU64::new(0),
+            idle: None,
+            detached: AtomicBool::new(false),
             nodes: AtomicU64::new(0),
             most_nodes: AtomicU64::new(ANY),
         }
@@ -155,6 +164,38 @@ impl FileSystem {
         self.set_most_nodes(tmpfs.options().nodes);
         self.tmpfs = Some(tmpfs);
         self
+    }
+
+    /// Sets `idle` when the last user goes while the file system is detached.
+    #[must_use]
+    pub fn with_idle(mut self, idle: &Arc<AtomicBool>) -> Self {
+        self.idle = Some(idle.clone());
+        self
+    }
+
+    /// Counts a user.
+    pub fn begin_use(&self) {
+        self.users.fetch_add(1, Ordering::SeqCst);
+    }
+
+    /// Counts one user less.
+    pub fn end_use(&self) {
+        if self.users.fetch_sub(1, Ordering::SeqCst) == 1 && self.detached.load(Ordering::SeqCst) {
+            if let Some(idle) = &self.idle {
+                idle.store(true, Ordering::SeqCst);
+            }
+        }
+    }
+
+    /// Whether it has users. A path walk in progress does not count as one.
+    #[must_use]
+    pub fn is_used(&self) -> bool {
+        self.users.load(Ordering::SeqCst) > 0
+    }
+
+    /// Notes that it has no place in the tree any more: from now on the last user that goes sets `idle`.
+    pub fn detach(&self) {
+        self.detached.store(true, Ordering::SeqCst);
     }
 
     /// What holds for its mount.

@@ -9,7 +9,7 @@ use super::{
     file_system::FileSystem,
     kind::Kind,
     locks::FileLocks,
-    permission::{Permission, Subject, inherited, permitted},
+    permission::{Permission, Subject, before_write, inherited, permitted, sets_ids},
     pipe::Pipe,
     procfs::ProcNode,
     regular::Regular,
@@ -199,6 +199,23 @@ impl Inode {
         self.change(|metadata| {
             metadata.modified = now;
             metadata.changed = now;
+        });
+    }
+
+    /// Takes from a regular file what lets it run with others' rights, before the caller changes its contents
+    /// (`file_remove_privs` in `fs/inode.c` of Linux 7.3).
+    pub fn drop_set_ids(&self, context: &Context<'_>) {
+        if !sets_ids(self.metadata.lock().permissions) || self.kind() != Kind::Regular {
+            return;
+        }
+        let (subject, now) = (context.subject(), Moment::now(context.kernel));
+        self.change(|metadata| {
+            let (mode, group) = (metadata.permissions, metadata.owner.group);
+            let left = before_write(subject, mode, group);
+            if left != mode {
+                metadata.permissions = left;
+                metadata.changed = now;
+            }
         });
     }
 

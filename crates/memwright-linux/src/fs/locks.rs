@@ -1,16 +1,18 @@
 //! The advisory locks of a node, and waiting for them.
 
+use super::lock_queue::{Request, Requests, Walk};
 use super::lock_waits::WaitRefused;
 use super::record_locks::{AcquireError, RecordLocks};
 pub use super::record_locks::{Holder, Record, Strength};
 use crate::{
     context::Context,
     errno::Errno,
+    fs::inode::Inode,
     kernel::Kernel,
     sync::{Lock, Rank},
-    wait::WaitQueue,
 };
-use core::sync::atomic::{AtomicBool, Ordering};
+use alloc::sync::Arc;
+use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use memwright_table::OutOfMemory;
 
 /// Which of the two kinds of lock: they do not know of each other.
@@ -22,6 +24,36 @@ pub enum LockFamily {
     Whole,
 }
 
+/// How many ranges were locked through one descriptor table, or one open file.
+#[derive(Debug, Default)]
+pub struct Held(AtomicU64);
+
+impl Held {
+    /// None.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self(AtomicU64::new(0))
+    }
+
+    /// About how many bytes of kernel memory they take.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        /// A range in a piece that is half full.
+        const RANGE: u64 = 48;
+        self.0.load(Ordering::Relaxed) * RANGE
+    }
+
+    /// There were so many of a holder, and there are so many. What a table has that exec replaced is not counted in the
+    /// new one.
+    fn change(&self, before: usize, after: usize) {
+        let changed = |count: u64| Some((count + after as u64).saturating_sub(before as u64));
+        let changed = self
+            .0
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, changed);
+        debug_assert!(changed.is_ok());
+    }
+}
+
 /// The advisory locks of a node.
 pub struct FileLocks {
     /// Nothing else is locked under it: an open file gives up its locks wherever it is dropped,
@@ -29,17 +61,30 @@ pub struct FileLocks {
     state: Lock<State>,
     /// Set by the first lock ever taken: closing a file that was never locked looks no further.
     used: AtomicBool,
-    released: WaitQueue,
 }
 
-#[derive(Default)]
 struct State {
-    records: RecordLocks,
-    whole: RecordLocks,
+    records: Family,
+    whole: Family,
+}
+
+/// The locks of one kind, and who waits for some.
+struct Family {
+    locks: RecordLocks,
+    requests: Requests,
+}
+
+impl Family {
+    const fn new() -> Self {
+        Self {
+            locks: RecordLocks::new(),
+            requests: Requests::new(),
+        }
+    }
 }
 
 impl State {
-    fn family(&mut self, family: LockFamily) -> &mut RecordLocks {
+    fn family(&mut self, family: LockFamily) -> &mut Family {
         match family {
             LockFamily::Record => &mut self.records,
             LockFamily::Whole => &mut self.whole,
@@ -58,61 +103,119 @@ impl FileLocks {
     #[must_use]
     pub const fn new() -> Self {
         let state = State {
-            records: RecordLocks::new(),
-            whole: RecordLocks::new(),
+            records: Family::new(),
+            whole: Family::new(),
         };
         Self {
             state: Lock::new(Rank::Leaf, state),
             used: AtomicBool::new(false),
-            released: WaitQueue::new(),
         }
     }
 
     /// The lock that stands in the way of `wanted`, if any.
     #[must_use]
     pub fn conflict(&self, wanted: &Record) -> Option<Record> {
-        self.state.lock().records.conflict(wanted)
+        self.state.lock().records.locks.conflict(wanted)
     }
 
-    /// Takes a lock, in place of what its holder had on that range.
+    /// Takes a lock of the file `inode`, in place of what its holder had on that range.
     ///
     /// # Errors
     /// `EAGAIN` if another lock stands in the way and `wait` is false, `EDEADLK` if its holder waits for a lock of the
     /// process, `ERESTARTSYS` if a signal ended the wait, `ENOLCK` without memory.
     pub fn acquire(
-        &self,
         context: &Context<'_>,
-        family: LockFamily,
-        wanted: Record,
+        inode: &Arc<Inode>,
+        (family, wanted): (LockFamily, Record),
         wait: bool,
+        held: &Held,
     ) -> Result<(), Errno> {
         context.check_heap()?;
-        self.used.store(true, Ordering::Relaxed);
-        let attempt = || match self.state.lock().family(family).acquire(wanted) {
-            Ok(()) => Ok(None),
-            Err(AcquireError::Conflict(conflict)) => Ok(Some(conflict)),
-            Err(AcquireError::OutOfMemory) => Err(Errno::ENOLCK),
-        };
-        if attempt()?.is_none() {
+        let (locks, kernel) = (&inode.locks, context.kernel);
+        locks.used.store(true, Ordering::Relaxed);
+        if locks.attempt(family, wanted, held)?.is_none() {
             // A weaker lock in place of a stronger one may let others in.
-            self.released.wake_all(context.kernel);
+            locks.wake(kernel, family);
             return Ok(());
         }
         if !wait {
             return Err(Errno::EAGAIN);
         }
-        let waited = context.wait_until(&[&self.released], None, || match attempt() {
-            Ok(None) => Some(Ok(())),
-            Ok(Some(conflict)) => note_wait(context, wanted.holder, conflict.holder)
-                .err()
-                .map(Err),
-            Err(error) => Some(Err(error)),
+        let request = locks.state.lock().family(family).requests.add(wanted);
+        let request = request.map_err(|OutOfMemory| Errno::ENOLCK)?;
+        let acquired = locks.wait(context, inode, (family, &request), || {
+            locks.attempt(family, wanted, held)
         });
+        locks.state.lock().family(family).requests.remove(&request);
         if let Holder::Process(process) = wanted.holder {
-            let waits = &context.kernel.lock_waits;
-            waits.end(process, context.thread.id().into());
+            kernel.lock_waits.end(process, context.thread.id().into());
         }
-        waited.map_err(|error| error.restart())?
+        // Requests that were passed over in its favour get their turn.
+        locks.wake(kernel, family);
+        acquired
+    }
+
+    /// Waits until an attempt is successful.
+    fn wait(
+        &self,
+        context: &Context<'_>,
+        inode: &Arc<Inode>,
+        (family, request): (LockFamily, &Request),
+        attempt: impl Fn() -> Result<Option<Record>, Errno>,
+    ) -> Result<(), Errno> {
+        let mut again = false;
+        loop {
+            // Before the attempt: what is given up behind it wakes again.
+            request.wait_again();
+            let Some(conflict) = attempt()? else {
+                return Ok(());
+            };
+            note_wait(context, inode, &request.wanted, conflict.holder)?;
+            if again {
+                // What blocks it need not block the requests that were passed over in its favour.
+                self.wake(context.kernel, family);
+            }
+            let woken = || request.is_woken().then_some(());
+            let waited = context.wait_until(&[&request.queue], None, woken);
+            waited.map_err(|error| error.restart())?;
+            again = true;
+        }
+    }
+
+    /// Takes a lock, unless another stands in the way.
+    fn attempt(
+        &self,
+        family: LockFamily,
+        wanted: Record,
+        held: &Held,
+    ) -> Result<Option<Record>, Errno> {
+        let mut state = self.state.lock();
+        let locks = &mut state.family(family).locks;
+        let before = locks.ranges_of(wanted.holder);
+        match locks.acquire(wanted) {
+            Ok(()) => {
+                held.change(before, locks.ranges_of(wanted.holder));
+                Ok(None)
+            }
+            Err(AcquireError::Conflict(conflict)) => Ok(Some(conflict)),
+            Err(AcquireError::OutOfMemory) => Err(Errno::ENOLCK),
+        }
+    }
+
+    /// Wakes the requests that may be granted now.
+    fn wake(&self, kernel: &Kernel, family: LockFamily) {
+        let mut walk = Walk::default();
+        loop {
+            let next = {
+                let mut state = self.state.lock();
+                let Family { locks, requests } = state.family(family);
+                requests.next(&mut walk, |wanted| locks.conflict(wanted).is_some())
+            };
+            let Some(request) = next else {
+                return;
+            };
+            request.queue.wake_all(kernel);
+        }
     }
 
     /// Gives up what `holder` has between `first` and `last`.
@@ -123,43 +226,55 @@ impl FileLocks {
         &self,
         kernel: &Kernel,
         family: LockFamily,
-        holder: Holder,
-        first: u64,
-        last: u64,
+        (holder, first, last): (Holder, u64, u64),
+        held: &Held,
     ) -> Result<(), Errno> {
         if self.used.load(Ordering::Relaxed) {
             let mut state = self.state.lock();
-            let released = state.family(family).release(holder, first, last);
+            let locks = &mut state.family(family).locks;
+            let before = locks.ranges_of(holder);
+            let released = locks.release(holder, first, last);
+            held.change(before, locks.ranges_of(holder));
             drop(state);
             released.map_err(|OutOfMemory| Errno::ENOLCK)?;
-            self.released.wake_all(kernel);
+            self.wake(kernel, family);
         }
         Ok(())
     }
 
     /// Gives up everything that `holder` has: a descriptor of it was closed.
-    pub fn forget(&self, kernel: &Kernel, holder: Holder) {
+    pub fn forget(&self, kernel: &Kernel, holder: Holder, held: &Held) {
         if !self.used.load(Ordering::Relaxed) {
             return;
         }
-        let released = {
+        let (records, whole) = {
             let mut state = self.state.lock();
-            state.records.release_all(holder) | state.whole.release_all(holder)
+            let records = state.records.locks.release_all(holder);
+            (records, state.whole.locks.release_all(holder))
         };
-        if released {
-            self.released.wake_all(kernel);
+        held.change(records + whole, 0);
+        if records > 0 {
+            self.wake(kernel, LockFamily::Record);
+        }
+        if whole > 0 {
+            self.wake(kernel, LockFamily::Whole);
         }
     }
 }
 
 /// Notes that the calling thread waits for a lock of `blocker`. Only processes can be found to wait for each other: an
 /// open file may be used by several (Linux 7.3 `fs/locks.c`, `posix_locks_deadlock`).
-fn note_wait(context: &Context<'_>, waiter: Holder, blocker: Holder) -> Result<(), Errno> {
+fn note_wait(
+    context: &Context<'_>,
+    inode: &Arc<Inode>,
+    wanted: &Record,
+    blocker: Holder,
+) -> Result<(), Errno> {
     let waits = &context.kernel.lock_waits;
     let thread = context.thread.id().into();
-    match (waiter, blocker) {
+    match (wanted.holder, blocker) {
         (Holder::Process(process), Holder::Process(blocker)) => waits
-            .begin(process, thread, blocker)
+            .begin((process, thread), (inode, wanted), blocker)
             .map_err(|refused| match refused {
                 WaitRefused::Deadlock => Errno::EDEADLK,
                 WaitRefused::OutOfMemory => Errno::ENOLCK,
@@ -169,5 +284,24 @@ fn note_wait(context: &Context<'_>, waiter: Holder, blocker: Holder) -> Result<(
             Ok(())
         }
         (Holder::OpenFile(_), Holder::Process(_) | Holder::OpenFile(_)) => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Held;
+
+    #[test]
+    fn ranges_count_while_they_are_held() {
+        let held = Held::new();
+        held.change(0, 3);
+        let three = held.bytes();
+        held.change(3, 1);
+        assert_eq!(3 * held.bytes(), three);
+        // What a table had that exec replaced is given up by the new one.
+        held.change(5, 0);
+        assert_eq!(held.bytes(), 0);
+        held.change(0, 3);
+        assert_eq!(held.bytes(), three);
     }
 }

@@ -77,8 +77,8 @@ pub struct Mounts {
     next_mount: AtomicU32,
     /// The roots of file systems that have no place any more, but users.
     detached: Lock<Vec<Arc<Dentry>>>,
-    /// Whether there is one.
-    any_detached: AtomicBool,
+    /// Whether one of them may have no user any more.
+    idle: Arc<AtomicBool>,
 }
 
 impl Mounts {
@@ -130,7 +130,7 @@ impl Mounts {
             open: OpenCounts::default(),
             next_mount: AtomicU32::new(FIRST_MOUNT),
             detached: Lock::new(Rank::Mount, Vec::new()),
-            any_detached: AtomicBool::new(false),
+            idle: Arc::new(AtomicBool::new(false)),
             root,
             streams,
             names: Namespace::new(),

@@ -98,6 +98,7 @@ impl Context<'_> {
         request: OpenRequest,
     ) -> Result<Arc<OpenFile>, Errno> {
         self.check_heap()?;
+        self.check_open_files()?;
         let fs = self.fs();
         let root = fs.root();
         let walker = Walker {
@@ -120,7 +121,8 @@ impl Context<'_> {
             }
             return self.open_entry(&entry, request, false);
         }
-        if walked.slash {
+        // What ends in `.` or `..` is there (`open_last_lookups` in `fs/namei.c` of Linux 7.3).
+        if walked.slash && matches!(walked.last, Last::Name(_)) {
             return Err(Errno::EISDIR);
         }
         if let Some(entry) = &walked.entry {
@@ -219,7 +221,12 @@ impl Context<'_> {
             return Err(Errno::ENOTDIR);
         }
         if request.has(raw::O_PATH) {
-            let open = OpenFile::new(None, entry.clone(), request.flags, Box::new(PathFile));
+            let open = OpenFile::new(
+                Some(self.kernel),
+                entry.clone(),
+                request.flags,
+                Box::new(PathFile),
+            );
             return Ok(Arc::new(open));
         }
         match kind {
@@ -264,6 +271,7 @@ impl Context<'_> {
             return Ok(());
         };
         regular.begin_writing()?;
+        inode.drop_set_ids(self);
         let emptied = self.empty(regular);
         regular.end_writing();
         emptied?;

@@ -6,12 +6,13 @@ use super::{
     dirents::DirectoryEntry,
     epoll::Watches,
     inode::{Body, Inode},
-    locks::Holder,
+    locks::{Held, Holder},
     regular::describe_object,
     seek::{Whence, moved},
     socket::Remains,
     transfer::{Sink, Source},
     turn::Turn,
+    used::Used,
 };
 use crate::{M, Memory, context::Context, errno::Errno, kernel::Kernel, wait::Queues};
 use alloc::{boxed::Box, sync::Arc};
@@ -159,6 +160,12 @@ impl OpenCounts {
 
     fn remove(&self, kind: OpenKind) {
         self.0[kind as usize].fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// How many there are of all kinds.
+    pub fn total(&self) -> u64 {
+        let counts = self.0.iter().map(|count| count.load(Ordering::Relaxed));
+        counts.sum()
     }
 
     /// Kinds of which there are some, with how many.
@@ -317,7 +324,7 @@ pub const CHANGEABLE_FLAGS: u32 =
 /// An open file.
 pub struct OpenFile {
     /// The name it was opened by.
-    pub entry: Arc<Dentry>,
+    pub entry: Used,
     /// What it does.
     pub file: Box<dyn File>,
     flags: AtomicU32,
@@ -326,6 +333,8 @@ pub struct OpenFile {
     turn: Turn,
     identity: u64,
     kernel: Option<&'static Kernel>,
+    /// Locks of its own.
+    pub locked: Held,
     /// The epolls that watch it.
     pub(super) watches: Watches,
 }
@@ -346,13 +355,14 @@ impl OpenFile {
             kernel.mounts.open.add(file.counted_as());
         }
         Self {
-            entry,
+            entry: Used::new(entry),
             file,
             flags: AtomicU32::new(flags),
             position: AtomicU64::new(0),
             turn: Turn::new(),
             identity: NEXT_IDENTITY.fetch_add(1, Ordering::Relaxed),
             kernel,
+            locked: Held::new(),
             watches: Watches::new(),
         }
     }
@@ -572,7 +582,8 @@ impl Drop for OpenFile {
     fn drop(&mut self) {
         self.watches.forget();
         if let Some(kernel) = self.kernel {
-            self.inode().locks.forget(kernel, self.holder());
+            let locks = &self.inode().locks;
+            locks.forget(kernel, self.holder(), &self.locked);
             kernel.mounts.open.remove(self.file.counted_as());
         }
     }

@@ -111,6 +111,23 @@ pub fn after_new_owner(subject: Subject, mode: u32, group: u32) -> u32 {
     }
 }
 
+/// Whether a program with this mode runs with rights that are not its caller's.
+#[must_use]
+pub const fn sets_ids(mode: u32) -> bool {
+    mode & (SET_USER_ID | SET_GROUP_ID) != 0
+}
+
+/// What is left of a file's permissions before `subject` changes its contents: as after a change of owner, unless the
+/// capability for it is there (`setattr_should_drop_suidgid` in `fs/attr.c` of Linux 7.3, with `CAP_FSETID`).
+#[must_use]
+pub fn before_write(subject: Subject, mode: u32, group: u32) -> u32 {
+    if subject.overrides {
+        mode
+    } else {
+        after_new_owner(subject, mode, group)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -120,6 +137,23 @@ mod tests {
             user,
             group,
             overrides: false,
+        }
+    }
+
+    #[test]
+    fn who_writes_takes_the_rights_of_others_from_a_file() {
+        let writer = ordinary(7, 70);
+        for (mode, group, left) in [
+            (0o4755, 5, 0o755),
+            (0o6777, 5, 0o777),
+            (0o6777, 70, 0o777),
+            // A mark for locks, which no group's rights come with, stays in the writer's own group.
+            (0o2666, 70, 0o2666),
+            (0o2666, 5, 0o666),
+            (0o1777, 5, 0o1777),
+        ] {
+            assert_eq!(before_write(writer, mode, group), left, "{mode:o}");
+            assert_eq!(before_write(Subject::ROOT, mode, group), mode);
         }
     }
 

@@ -1,14 +1,14 @@
 //! Where a process is in the tree: root, working directory, file-creation mask.
 
-use super::dentry::Dentry;
+use super::{dentry::Dentry, used::Used};
 use crate::sync::{Lock, Rank};
 use alloc::sync::Arc;
 use core::sync::atomic::{AtomicU32, Ordering};
 
 /// Root, working directory and mask of a process, or of several that share them.
 pub struct FsContext {
-    root: Lock<Arc<Dentry>>,
-    directory: Lock<Arc<Dentry>>,
+    root: Lock<Used>,
+    directory: Lock<Used>,
     mask: AtomicU32,
 }
 
@@ -17,8 +17,8 @@ impl FsContext {
     #[must_use]
     pub fn new(root: &Arc<Dentry>) -> Self {
         Self {
-            root: Lock::new(Rank::File, root.clone()),
-            directory: Lock::new(Rank::File, root.clone()),
+            root: Lock::new(Rank::File, Used::new(root.clone())),
+            directory: Lock::new(Rank::File, Used::new(root.clone())),
             mask: AtomicU32::new(0o022),
         }
     }
@@ -27,8 +27,8 @@ impl FsContext {
     #[must_use]
     pub fn duplicate(&self) -> Self {
         Self {
-            root: Lock::new(Rank::File, self.root()),
-            directory: Lock::new(Rank::File, self.directory()),
+            root: Lock::new(Rank::File, Used::new(self.root())),
+            directory: Lock::new(Rank::File, Used::new(self.directory())),
             mask: AtomicU32::new(self.mask()),
         }
     }
@@ -36,25 +36,25 @@ impl FsContext {
     /// Where absolute paths begin.
     #[must_use]
     pub fn root(&self) -> Arc<Dentry> {
-        self.root.lock().clone()
+        Arc::clone(&self.root.lock())
     }
 
     /// Where relative paths begin.
     #[must_use]
     pub fn directory(&self) -> Arc<Dentry> {
-        self.directory.lock().clone()
+        Arc::clone(&self.directory.lock())
     }
 
     /// Moves the root.
     pub fn set_root(&self, root: Arc<Dentry>) {
         // The old one is dropped behind the lock.
-        let old = core::mem::replace(&mut *self.root.lock(), root);
+        let old = core::mem::replace(&mut *self.root.lock(), Used::new(root));
         drop(old);
     }
 
     /// Moves the working directory.
     pub fn set_directory(&self, directory: Arc<Dentry>) {
-        let old = core::mem::replace(&mut *self.directory.lock(), directory);
+        let old = core::mem::replace(&mut *self.directory.lock(), Used::new(directory));
         drop(old);
     }
 

@@ -97,6 +97,13 @@ impl RecordLocks {
             .find_map(|group| group.conflict(wanted))
     }
 
+    /// How many ranges `holder` has.
+    #[must_use]
+    pub fn ranges_of(&self, holder: Holder) -> usize {
+        self.position(holder)
+            .map_or(0, |index| self.groups[index].ranges.len())
+    }
+
     fn position(&self, holder: Holder) -> Option<usize> {
         self.groups.iter().position(|group| group.holder == holder)
     }
@@ -144,13 +151,12 @@ impl RecordLocks {
             .map_err(|OutOfMemory| AcquireError::OutOfMemory)
     }
 
-    /// Removes everything that `holder` holds; returns whether there was anything.
-    pub fn release_all(&mut self, holder: Holder) -> bool {
-        let position = self.position(holder);
-        if let Some(index) = position {
-            self.groups.remove(index);
+    /// Removes everything that `holder` holds; returns how many ranges there were.
+    pub fn release_all(&mut self, holder: Holder) -> usize {
+        match self.position(holder) {
+            Some(index) => self.groups.remove(index).ranges.len(),
+            None => 0,
         }
-        position.is_some()
     }
 
     /// Whether no lock is held.
@@ -200,8 +206,9 @@ mod tests {
         let right = AcquireError::Conflict(record(A, Exclusive, 20, u64::MAX));
         assert_eq!(locks.acquire(record(B, Shared, 9, 12)), Err(left));
         assert_eq!(locks.acquire(record(B, Shared, 12, 20)), Err(right));
-        assert!(locks.release_all(A));
-        assert!(!locks.release_all(A));
+        assert_eq!(locks.ranges_of(A), 2);
+        assert_eq!(locks.release_all(A), 2);
+        assert_eq!(locks.release_all(A), 0);
         assert_eq!(locks.acquire(record(B, Exclusive, 0, u64::MAX)), Ok(()));
     }
 

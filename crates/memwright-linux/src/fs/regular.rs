@@ -721,6 +721,9 @@ impl File for RegularFile {
             }
             Ok(wanted) => wanted,
         };
+        if wanted > 0 {
+            self.inode.drop_set_ids(context);
+        }
         let (done, result) = self.store(context, position, source, wanted)?;
         drop(turn);
         if done > 0 {

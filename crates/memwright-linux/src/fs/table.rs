@@ -1,6 +1,10 @@
 //! The descriptor table of a process.
 
-use super::{descriptors::Descriptors, locks::Holder, open_file::OpenFile};
+use super::{
+    descriptors::Descriptors,
+    locks::{Held, Holder},
+    open_file::OpenFile,
+};
 use crate::{
     errno::Errno,
     kernel::Kernel,
@@ -15,6 +19,8 @@ const CLOSES: u32 = 32;
 /// Descriptors of one process, or of several that share them.
 pub struct FileTable {
     slots: Lock<Descriptors<Arc<OpenFile>>>,
+    /// Record locks of the processes that use it.
+    pub locked: Held,
 }
 
 impl Default for FileTable {
@@ -29,6 +35,7 @@ impl FileTable {
     pub const fn new() -> Self {
         Self {
             slots: Lock::new(Rank::FileTable, Descriptors::new()),
+            locked: Held::new(),
         }
     }
 
@@ -44,6 +51,7 @@ impl FileTable {
         let slots = slots.map_err(|_| Errno::ENOMEM)?;
         Ok(Self {
             slots: Lock::new(Rank::FileTable, slots),
+            locked: Held::new(),
         })
     }
 
@@ -117,7 +125,7 @@ impl FileTable {
     /// `EBADF`.
     pub fn close(&self, kernel: &Kernel, process: u32, descriptor: i32) -> Result<(), Errno> {
         let open = self.slots.lock().remove(descriptor).ok_or(Errno::EBADF)?;
-        release_locks(kernel, process, &open);
+        self.release_locks(kernel, process, &open);
         Ok(())
     }
 
@@ -164,7 +172,7 @@ impl FileTable {
             let Some((number, open)) = taken else {
                 return;
             };
-            release_locks(kernel, process, &open);
+            self.release_locks(kernel, process, &open);
             from = number;
         }
     }
@@ -175,7 +183,7 @@ impl FileTable {
         let mut points = PausePoints::every(CLOSES);
         let mut from = 0;
         while let Some((descriptor, open)) = self.next_open(from) {
-            release_locks(kernel, process.id, &open);
+            self.release_locks(kernel, process.id, &open);
             from = descriptor as usize + 1;
             points.round();
         }
@@ -221,12 +229,12 @@ impl FileTable {
             .map(|(descriptor, open)| (descriptor, open.clone()))
     }
 
-    /// About how many bytes the kernel holds for the open files: which process to kill when memory is short.
+    /// About how many bytes the kernel holds for the open files and the locks on them: which process to kill when memory is short.
     #[must_use]
     pub fn kernel_bytes(&self) -> u64 {
-        let (mut from, mut bytes) = (0, 0);
+        let (mut from, mut bytes) = (0, self.locked.bytes());
         while let Some((descriptor, open)) = self.next_open(from) {
-            bytes += open.file.kernel_bytes();
+            bytes += open.file.kernel_bytes() + open.locked.bytes();
             from = descriptor as usize + 1;
         }
         bytes
@@ -237,11 +245,10 @@ impl FileTable {
     pub fn size(&self) -> usize {
         self.slots.lock().size()
     }
-}
 
-/// Gives up the record locks of `process` on a file one of whose descriptors it closed.
-pub fn release_locks(kernel: &Kernel, process: u32, open: &OpenFile) {
-    open.inode()
-        .locks
-        .forget(kernel, Holder::Process(process.into()));
+    /// Gives up the record locks of `process` on a file one of whose descriptors it closed.
+    pub fn release_locks(&self, kernel: &Kernel, process: u32, open: &OpenFile) {
+        let holder = Holder::Process(process.into());
+        open.inode().locks.forget(kernel, holder, &self.locked);
+    }
 }

@@ -6,6 +6,7 @@ use super::{
     kind::Kind,
     name::{Component, NAME_MAX, first_component, only_slashes, splice_link},
     permission::{Permission, Subject},
+    procfs::ProcNode,
     tree::Namespace,
 };
 use crate::{context::Context, errno::Errno};
@@ -137,6 +138,13 @@ impl Walker<'_> {
         // Who passes over permissions passes everywhere; spare the look at the mode.
         if self.subject.overrides {
             return Ok(());
+        }
+        // Its own descriptors a process always finds (`proc_fd_permission` in `fs/proc/fd.c` of Linux 7.3).
+        if let (Body::Proc(ProcNode::Descriptors(id)), Some(context)) = (&inode.body, self.context)
+        {
+            if *id == context.process().id {
+                return Ok(());
+            }
         }
         inode.check(self.subject, Permission::EXECUTE)
     }

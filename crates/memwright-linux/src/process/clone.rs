@@ -16,7 +16,7 @@ flags! {
         const FS = raw::CLONE_FS as u64;
         /// Share the descriptor table.
         const FILES = raw::CLONE_FILES as u64;
-        /// Share what is done about signals: with `THREAD` only.
+        /// Share what is done about signals.
         const SIGHAND = raw::CLONE_SIGHAND as u64;
         /// A descriptor for the child is stored in the parent.
         const PIDFD = raw::CLONE_PIDFD as u64;
@@ -91,13 +91,12 @@ pub fn clone(context: &Context<'_>, request: &CloneRequest) -> Result<u64, Errno
 }
 
 /// Refuses what Linux refuses (`copy_process` of Linux 7.2, `kernel/fork.c`), and what nothing
-/// here can represent: processes that share handlers, and descriptors of single threads.
+/// here can represent: descriptors of single threads.
 fn check(flags: CloneFlags, exit_signal: u64) -> Result<(), Errno> {
     let has = |flag| flags.contains(flag);
     let impossible = has(CloneFlags::THREAD) && !has(CloneFlags::SIGHAND)
         || has(CloneFlags::SIGHAND) && !has(CloneFlags::VM)
         || has(CloneFlags::SIGHAND) && has(CloneFlags::CLEAR_SIGHAND)
-        || has(CloneFlags::SIGHAND) && !has(CloneFlags::THREAD)
         || has(CloneFlags::THREAD) && has(CloneFlags::PIDFD);
     // A thread has no exit signal: what is asked for is not looked at.
     let signal = has(CloneFlags::THREAD) || exit_signal == 0 || Signal::new(exit_signal).is_some();
@@ -112,22 +111,14 @@ fn check(flags: CloneFlags, exit_signal: u64) -> Result<(), Errno> {
 /// reaped counts as one.
 fn check_process_limit(context: &Context<'_>) -> Result<(), Errno> {
     let process = context.process();
-    let user = {
+    {
         let credentials = process.credentials.lock();
         if credentials.has(Capabilities::RESOURCES) || credentials.user.real == 0 {
             return Ok(());
         }
-        credentials.user.real
-    };
+    }
     let limit = process.limits.lock().get(Resource::Processes).current;
-    let threads: usize = context
-        .kernel
-        .tasks
-        .processes()
-        .filter(|other| other.credentials.lock().user.real == user)
-        .map(|other| other.thread_count().max(1))
-        .sum();
-    if threads as u64 >= limit {
+    if process.user().threads.get() >= limit {
         Err(Errno::EAGAIN)
     } else {
         Ok(())
@@ -165,7 +156,13 @@ mod tests {
             (thread, 255, Ok(())),
             (F::THREAD | F::VM, 0, Err(Errno::EINVAL)),
             (F::SIGHAND | F::THREAD, 0, Err(Errno::EINVAL)),
-            (F::SIGHAND | F::VM, 17, Err(Errno::EINVAL)),
+            (F::SIGHAND | F::VM, 17, Ok(())),
+            (F::SIGHAND, 17, Err(Errno::EINVAL)),
+            (
+                F::SIGHAND | F::VM | F::CLEAR_SIGHAND,
+                17,
+                Err(Errno::EINVAL),
+            ),
             (thread | F::CLEAR_SIGHAND, 0, Err(Errno::EINVAL)),
             (F::CLEAR_SIGHAND, 17, Ok(())),
             (F::PIDFD, 17, Ok(())),

@@ -41,6 +41,8 @@ pub fn exit_thread(kernel: &'static Kernel, thread: &Arc<Thread>, status: ExitSt
             let status = *signals.group_exit.get_or_insert(status);
             (Some(status), None, traced)
         } else {
+            // The last one counts until the process is reaped.
+            process.user().threads.remove(1);
             let unserved = signals.pending.set();
             signals.retarget(kernel, unserved);
             (None, signals.stop_is_complete(), traced)

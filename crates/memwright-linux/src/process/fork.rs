@@ -7,7 +7,7 @@ use crate::{
     errno::Errno,
     fs::{pidfd, userfault},
     memory::fork_errno,
-    signal::{Action, AlternateStack, Handler, ThreadSignals},
+    signal::{AlternateStack, ThreadSignals},
     wait::Interest,
 };
 use alloc::sync::Arc;
@@ -63,7 +63,8 @@ fn new_process(context: &Context<'_>, request: &CloneRequest) -> Result<Arc<Proc
     let parts = child_parts(context, flags)?;
     let limits = parts.limits.clone();
     let id = kernel.tasks.lock().allocate_id().ok_or(Errno::EAGAIN)?;
-    let child = Arc::new(Process::new(id, kernel.host.now(), Some(parts), limits));
+    let (now, user) = (kernel.host.now(), parent.user());
+    let child = Arc::new(Process::new(id, now, Some(parts), limits, user));
     let credentials = parent.credentials.lock().clone();
     *child.credentials.lock() = credentials;
     let exit_signal = if flags.contains(CloneFlags::PARENT) {
@@ -111,6 +112,7 @@ fn store_ids(
         }
     }
     if flags.contains(CloneFlags::PIDFD) {
+        context.check_open_files()?;
         let open = pidfd::open(context.kernel, child, 0);
         let descriptor = context.add_descriptor(open, raw::O_CLOEXEC)? as i32;
         if let Err(error) = context.write_value(request.descriptor, &descriptor) {
@@ -195,7 +197,10 @@ fn child_parts(context: &Context<'_>, flags: CloneFlags) -> Result<Parts, Errno>
     })
 }
 
-/// The child has its parent's actions and mask, and nothing pending.
+/// Gives the child its parent's actions and mask, and nothing pending.
+///
+/// # Errors
+/// `ENOMEM` when actions are to be shared.
 fn inherit_signals(
     context: &Context<'_>,
     child: &Arc<Process>,
@@ -204,16 +209,16 @@ fn inherit_signals(
 ) -> Result<(), Errno> {
     let (mut actions, blocked, stack) = {
         let mut signals = context.process().signals.lock();
-        let actions = signals.actions;
+        let actions = if flags.contains(CloneFlags::SIGHAND) {
+            signals.actions.share()?
+        } else {
+            signals.actions.inherit()
+        };
         let state = signals.thread(context.thread);
         (actions, state.blocked, state.alternate_stack)
     };
     if flags.contains(CloneFlags::CLEAR_SIGHAND) {
-        for action in &mut actions {
-            if matches!(action.handler, Handler::Function(_)) {
-                *action = Action::default();
-            }
-        }
+        actions.reset();
     }
     // The alternate stack belongs to the address space: kept unless the child shares it freely.
     let shared = flags.contains(CloneFlags::VM) && !flags.contains(CloneFlags::VFORK);

@@ -42,10 +42,8 @@ pub fn set_group(kernel: &Kernel, caller: &Process, target: i32, group: i32) -> 
     if process.session() == process.id {
         return Err(Errno::EPERM);
     }
-    let same_session = |member: &super::tasks::Member| {
-        member.process.group() == group && member.process.session() == caller.session()
-    };
-    if group != target && !tasks.members.values().any(same_session) {
+    let same_session = |member: &super::tasks::Member| member.process.session() == caller.session();
+    if group != target && !tasks.members_of(group).any(same_session) {
         return Err(Errno::EPERM);
     }
     tasks.join_group(&process, group);
@@ -58,11 +56,7 @@ pub fn set_group(kernel: &Kernel, caller: &Process, target: i32, group: i32) -> 
 /// `EPERM` when it leads a group already.
 pub fn set_session(kernel: &Kernel, caller: &Process) -> Result<u32, Errno> {
     let mut tasks = kernel.tasks.lock();
-    if tasks
-        .members
-        .values()
-        .any(|member| member.process.group() == caller.id)
-    {
+    if tasks.members_of(caller.id).next().is_some() {
         return Err(Errno::EPERM);
     }
     tasks.lead_session(caller);

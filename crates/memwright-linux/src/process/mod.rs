@@ -14,6 +14,7 @@ mod tasks;
 mod thread;
 mod thread_start;
 mod usage;
+mod users;
 mod wait;
 
 pub use capabilities::{Capabilities, CapabilitySets};
@@ -29,6 +30,7 @@ pub use tasks::{END as ID_END, Member, PROGRAM, REAPER, Tasks};
 pub(crate) use thread::Sleep;
 pub use thread::{RestartBlock, Start, Thread, Work};
 pub use usage::{ResourceUsage, TICKS_PER_SECOND, Usage, UsageSnapshot, ticks};
+pub use users::{Tally, User, Users};
 pub use wait::{WaitOptions, WaitTarget, Waited, wait_for_child};
 
 use crate::{
@@ -41,6 +43,7 @@ use crate::{
 };
 use alloc::sync::Arc;
 use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
+use memwright_table::Shared;
 
 /// The parts a process is made of.
 pub struct Parts {
@@ -102,6 +105,8 @@ pub struct Process {
     pub dumpable: AtomicU8,
     /// What it registered with `membarrier`.
     pub(crate) barriers: AtomicU32,
+    /// The real user, to whom its threads count.
+    user: Lock<Shared<User>>,
     space: Lock<Option<Arc<Space>>>,
     image: Lock<Option<Arc<Image>>>,
     files: Lock<Option<Arc<FileTable>>>,
@@ -119,7 +124,13 @@ pub struct Process {
 impl Process {
     /// A process with these parts, its own parent, group and session until it is entered in the
     /// process table.
-    pub fn new(id: u32, started: u64, parts: Option<Parts>, limits: Limits) -> Self {
+    pub fn new(
+        id: u32,
+        started: u64,
+        parts: Option<Parts>,
+        limits: Limits,
+        user: Shared<User>,
+    ) -> Self {
         let (space, image, files, fs, name) = match parts {
             Some(parts) => (
                 Some(parts.space),
@@ -152,6 +163,7 @@ impl Process {
             kill_score: AtomicU32::new(1000),
             dumpable: AtomicU8::new(1),
             barriers: AtomicU32::new(0),
+            user: Lock::new(Rank::Leaf, user),
             space: Lock::new(Rank::Leaf, space),
             image: Lock::new(Rank::Leaf, image),
             files: Lock::new(Rank::Leaf, files),
@@ -164,6 +176,20 @@ impl Process {
             shares_space: AtomicBool::new(false),
             membership: Lock::new(Rank::Leaf, Membership::default()),
         }
+    }
+
+    /// The real user.
+    pub fn user(&self) -> Shared<User> {
+        self.user.lock().clone()
+    }
+
+    /// Counts a living process and its threads as another user's, whose real id it takes. No thread begins or ends meanwhile.
+    pub(crate) fn change_user(&self, user: Shared<User>) {
+        let signals = self.signals.lock();
+        let threads = signals.threads.len() as u64;
+        user.threads.add(threads);
+        let before = core::mem::replace(&mut *self.user.lock(), user);
+        before.threads.remove(threads);
     }
 
     /// The address space; `None` once the process has ended.

@@ -2,7 +2,11 @@
 
 use super::{ExitStatus, Life, Process, Thread};
 use crate::sync::{Lock, LockGuard, Rank};
-use alloc::{collections::BTreeMap, sync::Arc, vec::Vec};
+use alloc::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    vec::Vec,
+};
 use core::sync::atomic::Ordering;
 use memwright_table::{OutOfMemory, TryPush};
 
@@ -37,6 +41,9 @@ pub struct TaskTable {
     pub members: BTreeMap<u32, Member>,
     /// Living threads by id.
     pub threads: BTreeMap<u32, Arc<Thread>>,
+    /// Each process beside its group, and beside its session.
+    groups: BTreeSet<(u32, u32)>,
+    sessions: BTreeSet<(u32, u32)>,
     last_id: u32,
 }
 
@@ -110,13 +117,23 @@ impl Tasks {
 
     /// The processes of a group in order of id, the reaper left out, step by step as [`Self::filter`] says.
     pub(crate) fn group(&self, group: u32) -> impl Iterator<Item = Arc<Process>> + '_ {
-        self.filter(move |member| member.process.group() == group && member.process.id != REAPER)
+        let mut first = REAPER + 1;
+        core::iter::from_fn(move || {
+            let process = self.lock().member_of(group, first)?;
+            first = process.id + 1;
+            Some(process)
+        })
     }
 
     /// Where a process is in its life.
     pub fn life(&self, id: u32) -> Option<Life> {
         self.lock().members.get(&id).map(|member| member.life)
     }
+}
+
+/// Every pair that begins with this group or session.
+fn all_of(group: u32) -> core::ops::RangeInclusive<(u32, u32)> {
+    (group, 0)..=(group, u32::MAX)
 }
 
 impl TaskTable {
@@ -146,9 +163,8 @@ impl TaskTable {
 
     /// Some process belongs to this group or session.
     pub fn group_exists(&self, group: u32) -> bool {
-        self.members
-            .values()
-            .any(|member| member.process.group() == group || member.process.session() == group)
+        let named = |set: &BTreeSet<(u32, u32)>| set.range(all_of(group)).next().is_some();
+        named(&self.groups) || named(&self.sessions)
     }
 
     /// Makes room in the reaper's list for every process there is and one more: it adopts them without memory.
@@ -161,22 +177,48 @@ impl TaskTable {
         children.try_make_room(most.saturating_sub(children.len()))
     }
 
-    /// Enters a process as the youngest child of `parent`, in its group and session.
+    /// The processes of a group in order of id, zombies included.
+    pub fn members_of(&self, group: u32) -> impl Iterator<Item = &Member> {
+        let ids = self.groups.range(all_of(group));
+        ids.filter_map(|(_, id)| self.members.get(id))
+    }
+
+    /// The process of a group with the lowest id from `first` on, zombies included.
+    fn member_of(&self, group: u32, first: u32) -> Option<Arc<Process>> {
+        let mut ids = self.groups.range((group, first)..=(group, u32::MAX));
+        let member = ids.find_map(|(_, id)| self.members.get(id))?;
+        Some(member.process.clone())
+    }
+
+    /// Notes that a process in the table goes to this group and session.
+    fn place(&mut self, process: &Process, group: u32, session: u32) {
+        let id = process.id;
+        let before = process.group.swap(group, Ordering::SeqCst);
+        if before != group {
+            self.groups.remove(&(before, id));
+        }
+        self.groups.insert((group, id));
+        let before = process.session.swap(session, Ordering::SeqCst);
+        if before != session {
+            self.sessions.remove(&(before, id));
+        }
+        self.sessions.insert((session, id));
+    }
+
+    /// Enters a process as the youngest child of `parent`, in its group and session. It counts as its user's from now on.
     ///
     /// # Errors
     /// [`OutOfMemory`]; nothing has changed then.
     pub fn enter(&mut self, process: &Arc<Process>, parent: u32) -> Result<(), OutOfMemory> {
         self.make_room_for_orphans()?;
+        let (mut group, mut session) = (process.group(), process.session());
         if let Some(parent) = self.members.get_mut(&parent) {
             parent.children.try_push(process.clone())?;
-            process
-                .group
-                .store(parent.process.group(), Ordering::SeqCst);
-            process
-                .session
-                .store(parent.process.session(), Ordering::SeqCst);
+            (group, session) = (parent.process.group(), parent.process.session());
         }
         process.parent.store(parent, Ordering::SeqCst);
+        self.place(process, group, session);
+        process.user().threads.add(1);
         let member = Member {
             process: process.clone(),
             children: Vec::new(),
@@ -190,19 +232,17 @@ impl TaskTable {
 
     /// Makes a process the leader of a session and a group of its own.
     pub fn lead_session(&mut self, process: &Process) {
-        process.group.store(process.id, Ordering::SeqCst);
-        process.session.store(process.id, Ordering::SeqCst);
+        self.place(process, process.id, process.id);
     }
 
     /// Puts a process into a group.
     pub fn join_group(&mut self, process: &Process, group: u32) {
-        process.group.store(group, Ordering::SeqCst);
+        self.place(process, group, process.session());
     }
 
     /// Puts a process into a group and a session.
     pub fn join(&mut self, process: &Process, group: u32, session: u32) {
-        process.group.store(group, Ordering::SeqCst);
-        process.session.store(session, Ordering::SeqCst);
+        self.place(process, group, session);
     }
 
     /// Gives the children of `id` to the reaper; returns them.
@@ -231,6 +271,10 @@ impl TaskTable {
     /// Takes a zombie out of the table.
     pub fn remove(&mut self, id: u32) -> Option<Arc<Process>> {
         let member = self.members.remove(&id)?;
+        let process = &member.process;
+        self.groups.remove(&(process.group(), id));
+        self.sessions.remove(&(process.session(), id));
+        process.user().threads.remove(1);
         if let Some(parent) = self.members.get_mut(&member.process.parent()) {
             parent.children.retain(|child| child.id != id);
         }

@@ -77,6 +77,7 @@ fn enter(context: &Context<'_>, thread: &Arc<Thread>) -> Result<(), Errno> {
         ..ThreadSignals::default()
     };
     signals.threads.try_push((thread.clone(), state))?;
+    thread.process.user().threads.add(1);
     drop(signals);
     if thread.process.cgroup().is_some() {
         // Who moves the process marks those threads that it finds.

@@ -121,13 +121,10 @@ fn next_step(context: &Context<'_>, mut granted: Option<SignalInfo>) -> Step {
             signals.recalculate(thread);
             return Step::Nothing;
         };
-        let action = *signals.action(info.signal);
+        let action = signals.actions.deliver(info.signal);
         match action.handler {
             Handler::Ignore => {}
             Handler::Function(_) => {
-                if action.flags.contains(ActionFlags::RESETHAND) {
-                    *signals.action_mut(info.signal) = Action::default();
-                }
                 let state = signals.thread(thread);
                 let mask = state.saved_mask.take().unwrap_or(state.blocked);
                 return Step::Handle(info, action, mask);

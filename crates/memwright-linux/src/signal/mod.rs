@@ -1,6 +1,7 @@
 //! Signals: what is pending, what a process does about it, and the way to a handler.
 
 mod action;
+mod actions;
 mod deliver;
 mod info;
 mod pending;
@@ -10,6 +11,7 @@ mod set;
 mod state;
 
 pub use action::{Action, ActionFlags, DefaultAction, Handler, KernelAction, default_action};
+pub use actions::Actions;
 pub use deliver::{After, deliver};
 pub use info::{Detail, SignalInfo, code};
 pub use pending::Pending;

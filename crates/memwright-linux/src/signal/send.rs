@@ -1,6 +1,6 @@
 //! Sending signals.
 
-use super::{Action, ActionFlags, Detail, Handler, Signal, SignalInfo, SignalSet, Signals, Stop};
+use super::{ActionFlags, Detail, Handler, Signal, SignalInfo, SignalSet, Signals, Stop};
 use crate::{
     kernel::Kernel,
     process::{Change, ExitStatus, Life, Process, REAPER, Thread, Work, ticks},
@@ -148,9 +148,8 @@ pub(crate) fn end_others(kernel: &Kernel, signals: &Signals, survivor: &Arc<Thre
 pub fn force_fault(thread: &Arc<Thread>, info: SignalInfo) {
     let mut signals = thread.process.signals.lock();
     let blocked = signals.thread(thread).blocked;
-    let action = signals.action_mut(info.signal);
-    if blocked.contains(info.signal) || action.handler == Handler::Ignore {
-        *action = Action::default();
+    let forced = blocked.contains(info.signal);
+    if signals.actions.force_default(info.signal, forced) {
         signals.thread(thread).blocked = blocked.without(info.signal);
     }
     signals.thread(thread).pending.add(info);
@@ -176,8 +175,7 @@ pub(crate) fn waits_for_ended(parent: &Process, signal: Option<Signal>) -> bool 
     if parent.id == REAPER {
         return false;
     }
-    let signals = parent.signals.lock();
-    let action = signals.action(Signal::SIGCHLD);
+    let action = parent.signals.lock().actions.get(Signal::SIGCHLD);
     let waits = action.handler != Handler::Ignore && !action.flags.contains(ActionFlags::NOCLDWAIT);
     waits || signal != Some(Signal::SIGCHLD)
 }
@@ -202,8 +200,7 @@ fn notify(kernel: &Kernel, to: u32, id: u32, child: &Process, change: Change, si
         return;
     }
     let quiet = {
-        let signals = parent.signals.lock();
-        let action = signals.action(Signal::SIGCHLD);
+        let action = parent.signals.lock().actions.get(Signal::SIGCHLD);
         let stop = !matches!(change, Change::Ended(_));
         stop && action.flags.contains(ActionFlags::NOCLDSTOP)
     };

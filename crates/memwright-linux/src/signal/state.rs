@@ -1,6 +1,6 @@
 //! The signal state of a process and of its threads, under one lock.
 
-use super::{Action, Handler, Pending, Signal, SignalInfo, SignalSet};
+use super::{Actions, Pending, Signal, SignalInfo, SignalSet};
 use crate::{
     kernel::Kernel,
     process::{ExitStatus, Thread, Work},
@@ -85,8 +85,8 @@ pub enum Stop {
 
 /// The signal state of a process.
 pub struct Signals {
-    /// What is done about each signal; index 0 is signal 1.
-    pub actions: [Action; Signal::MAX as usize],
+    /// What is done about each signal.
+    pub actions: Actions,
     /// Signals sent to the process.
     pub pending: Pending,
     /// Its threads, oldest first.
@@ -104,7 +104,7 @@ pub struct Signals {
 impl Default for Signals {
     fn default() -> Self {
         Self {
-            actions: [Action::default(); Signal::MAX as usize],
+            actions: Actions::default(),
             pending: Pending::default(),
             threads: Vec::new(),
             group_exit: None,
@@ -116,16 +116,6 @@ impl Default for Signals {
 }
 
 impl Signals {
-    /// The action for a signal.
-    pub fn action(&self, signal: Signal) -> &Action {
-        &self.actions[signal.number() as usize - 1]
-    }
-
-    /// The action for a signal, to be changed.
-    pub fn action_mut(&mut self, signal: Signal) -> &mut Action {
-        &mut self.actions[signal.number() as usize - 1]
-    }
-
     /// The state of a thread of this process.
     ///
     /// # Panics
@@ -241,21 +231,8 @@ impl Signals {
                 || state.waited.contains(signal)
                 || state.saved_mask.is_some_and(|mask| mask.contains(signal))
         };
-        self.action(signal).ignores(signal) && !self.threads.iter().any(|(_, state)| kept(state))
-    }
-
-    /// What exec leaves of the actions: handlers become the default, ignored signals stay.
-    pub fn reset_for_exec(&mut self) {
-        for action in &mut self.actions {
-            let handler = match action.handler {
-                Handler::Ignore => Handler::Ignore,
-                Handler::Default | Handler::Function(_) => Handler::Default,
-            };
-            *action = Action {
-                handler,
-                ..Action::default()
-            };
-        }
+        self.actions.get(signal).ignores(signal)
+            && !self.threads.iter().any(|(_, state)| kept(state))
     }
 }
 

@@ -10,7 +10,7 @@ use crate::{
     process::{Capabilities, CapabilitySets, Credentials, Ids},
 };
 use alloc::{sync::Arc, vec::Vec};
-use memwright_table::TryPush;
+use memwright_table::{OutOfMemory, TryPush};
 
 /// Most supplementary groups (`NGROUPS_MAX`).
 pub(crate) const GROUPS_MAX: u64 = 65_536;
@@ -45,11 +45,23 @@ fn change_user<R>(
     change: impl FnOnce(&mut Ids, bool) -> Result<R, Errno>,
 ) -> Result<R, Errno> {
     let process = context.process();
-    let (result, capabilities) = {
+    let (before, result, real, capabilities) = {
         let mut credentials = process.credentials.lock();
+        let before = credentials.clone();
         let result = credentials.change_user(change)?;
-        (result, credentials.capabilities.effective)
+        let capabilities = credentials.capabilities.effective;
+        (before, result, credentials.user.real, capabilities)
     };
+    if real != before.user.real {
+        match context.kernel.users.get(real) {
+            Ok(user) => process.change_user(user),
+            // As on Linux where there is no memory to count what the user has (`set_user`).
+            Err(OutOfMemory) => {
+                *process.credentials.lock() = before;
+                return Err(Errno::EAGAIN);
+            }
+        }
+    }
     let limits = space_limits(context.kernel, &process.limits.lock(), capabilities);
     context.with_space(|space| space.set_limits(limits));
     Ok(result)

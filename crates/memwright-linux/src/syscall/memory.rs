@@ -204,25 +204,46 @@ fn first_refusal(
     let [address, length, _, flags, _, offset] = *arguments;
     let has = |flag: u32| flags as u32 & flag != 0;
     let anonymous = has(raw::MAP_ANONYMOUS);
-    let huge = anonymous && has(raw::MAP_HUGETLB);
+    let in_pool = |open: &Arc<OpenFile>| {
+        let regular = open.inode().regular();
+        regular.is_some_and(|regular| regular.pages().huge().is_some())
+    };
+    let huge = anonymous && has(raw::MAP_HUGETLB) || open.is_some_and(in_pool);
     let too_long = if huge { Errno::EINVAL } else { Errno::ENOMEM };
     let unit = if huge { HUGE_BYTES } else { PAGE };
     let length = length.checked_next_multiple_of(unit).ok_or(too_long)?;
-    if huge && !hugetlb::has_size(flags as u32) {
+    if length == 0 || anonymous && huge && !hugetlb::has_size(flags as u32) {
         return Err(Errno::EINVAL);
     }
     let placement = placement(address, flags as u32);
     let checked = context.with_space(|space| space.check_place(length, placement, huge));
     checked.map_err(map_errno)?;
-    let limits = context.with_space(|space| space.limits());
-    if has(raw::MAP_LOCKED) && limits.locked == 0 && !limits.may_lock_any {
-        return Err(Errno::EPERM);
+    if has(raw::MAP_LOCKED) {
+        check_lock(context, length)?;
     }
     // Only regular files have a largest offset (`file_mmap_ok`).
     let limited = open.is_some_and(|open| open.inode().regular().is_some());
     let end = offset.checked_add(length);
     if limited && end.is_none_or(|end| end > i64::MAX as u64) {
         return Err(Errno::EOVERFLOW);
+    }
+    Ok(())
+}
+
+/// Whether the caller may lock so much more memory (`can_do_mlock` and `mlock_future_ok` of Linux 7.3).
+///
+/// # Errors
+/// `EPERM` if it may lock none at all, `EAGAIN` if it may not lock so much.
+fn check_lock(context: &Context<'_>, length: u64) -> Result<(), Errno> {
+    let (limits, locked) = context.with_space(|space| (space.limits(), space.totals().locked));
+    if limits.may_lock_any {
+        return Ok(());
+    }
+    if limits.locked == 0 {
+        return Err(Errno::EPERM);
+    }
+    if locked + length.div_ceil(PAGE) > limits.locked / PAGE {
+        return Err(Errno::EAGAIN);
     }
     Ok(())
 }
@@ -422,6 +443,10 @@ fn huge_pages(
     object: Arc<dyn Object<M>>,
     (offset, length): (u64, u64),
 ) -> Result<(MapKind<M>, Rights), Errno> {
+    // Such pages count as locked only here.
+    if plan.flags.contains(AreaFlags::LOCKED) {
+        check_lock(context, length)?;
+    }
     let reserved = !plan.flags.contains(AreaFlags::NORESERVE);
     let promise = hugetlb::Promise::of(plan.shared, reserved);
     let grows = plan.rights.contains(Rights::WRITE);

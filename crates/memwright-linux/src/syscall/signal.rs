@@ -44,10 +44,12 @@ pub fn rt_sigaction(context: &Context<'_>, arguments: &Arguments) -> CallResult 
     }
     let before = {
         let mut signals = context.process().signals.lock();
-        let before = *signals.action(signal);
+        let before = match new.map(Action::from) {
+            None => signals.actions.get(signal),
+            Some(new) => signals.actions.replace(signal, new),
+        };
         if let Some(new) = new {
-            *signals.action_mut(signal) = Action::from(new);
-            if signals.action(signal).ignores(signal) {
+            if Action::from(new).ignores(signal) {
                 // What is pending disappears, blocked or not.
                 signals.pending.discard_one(signal);
                 for (_, state) in &mut signals.threads {

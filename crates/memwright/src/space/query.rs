@@ -14,6 +14,11 @@ impl<M: Machine> AddressSpace<M> {
         areas.map.iter().for_each(visitor);
     }
 
+    /// How many areas there are.
+    pub fn area_count(&self) -> usize {
+        self.core.areas.read(self.core.cpu()).map.len()
+    }
+
     /// Shows the areas from the one that contains `address`, or follows it, upwards to `visitor`, until that returns
     /// false. The address space is locked meanwhile.
     pub fn areas_from(&self, address: VirtAddr, visitor: &mut dyn FnMut(&Area<M>) -> bool) {

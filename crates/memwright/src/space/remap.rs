@@ -64,7 +64,8 @@ impl RemapRequest {
         if !self.old.is_aligned() {
             return Err(RemapError::Misaligned);
         }
-        let (old_pages, new_pages) = (pages(self.old_length)?, pages(self.new_length)?);
+        // An old length that wraps when it is rounded up is none.
+        let (old_pages, new_pages) = (pages(self.old_length).unwrap_or(0), pages(self.new_length)?);
         if new_pages == 0 {
             return Err(RemapError::Invalid);
         }
@@ -109,6 +110,9 @@ impl Checked {
     fn in_area<M: Machine>(self, area: &Area<M>) -> Result<Self, RemapError> {
         if !area.flags.contains(AreaFlags::HUGETLB) {
             return Ok(self);
+        }
+        if area.flags.contains(AreaFlags::SEALED) {
+            return Err(RemapError::Sealed(self.start.address()));
         }
         let aligned = |page: Page| page.number() % HUGE_PAGES == 0;
         let whole = Self {

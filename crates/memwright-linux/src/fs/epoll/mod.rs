@@ -25,6 +25,7 @@ use crate::{
     context::Context,
     errno::Errno,
     kernel::Kernel,
+    process::User,
     sync::{Lock, PausePoints, Rank},
     wait::{Queues, WaitQueue},
 };
@@ -32,7 +33,8 @@ use alloc::{
     collections::BTreeMap,
     sync::{Arc, Weak},
 };
-use memwright_table::OutOfMemory;
+use core::sync::atomic::Ordering;
+use memwright_table::{OutOfMemory, Shared};
 
 /// What an entry is known by: a descriptor, and the number of the open file that it stood for.
 type Key = (i32, u64);
@@ -49,11 +51,14 @@ pub struct Epoll {
     /// The epolls that watch this one, for the limits on nesting.
     watched: Watches,
     paths: PathCounts,
+    /// Who made it: its entries count as this user's.
+    user: Shared<User>,
 }
 
 impl Drop for Epoll {
     /// Drops the entries one by one, and lets other threads run in between.
     fn drop(&mut self) {
+        self.user.watches.remove(self.items.get_mut().len() as u64);
         let mut points = PausePoints::every(ENTRIES);
         while let Some(entry) = self.items.get_mut().pop_first() {
             drop(entry);
@@ -63,15 +68,16 @@ impl Drop for Epoll {
 }
 
 impl Epoll {
-    /// A set that watches nothing.
+    /// A set of this user's that watches nothing.
     #[must_use]
-    pub fn new() -> Self {
+    pub fn new(user: Shared<User>) -> Self {
         Self {
             items: Lock::new(Rank::File, BTreeMap::new()),
             ready: ReadyList::new(),
             queue: WaitQueue::new(),
             watched: Watches::new(),
             paths: PathCounts::default(),
+            user,
         }
     }
 
@@ -80,7 +86,7 @@ impl Epoll {
     /// # Errors
     /// `EEXIST` if it is watched by this descriptor already; `ELOOP` if an epoll would watch
     /// itself, or a chain of them is too long; `EINVAL` if too many paths through epolls would lead
-    /// to a file; `ENOMEM`.
+    /// to a file; `ENOSPC` if the user has too many entries; `ENOMEM`.
     pub fn add(
         self: &Arc<Self>,
         context: &Context<'_>,
@@ -95,9 +101,11 @@ impl Epoll {
         if let (Some(nesting), Some(inner)) = (&mut nesting, inner) {
             nesting.check_loop(self, inner)?;
         }
+        let most = context.kernel.file_limits.watches.load(Ordering::Relaxed);
         let only_new = |old: Option<&Arc<Item>>| match old {
             Some(_) => Err(Errno::EEXIST),
-            None => Ok(()),
+            None if self.user.watches.add_below(most) => Ok(()),
+            None => Err(Errno::ENOSPC),
         };
         let item = self.enter(key, open, interest, only_new)?;
         if let Some(mut nesting) = nesting {
@@ -139,7 +147,10 @@ impl Epoll {
     pub fn remove(&self, descriptor: i32, open: &OpenFile) -> Result<(), Errno> {
         let key = (descriptor, open.identity());
         let removed = self.items.lock().remove(&key);
-        removed.map(drop).ok_or(Errno::ENOENT)
+        let removed = removed.ok_or(Errno::ENOENT)?;
+        self.user.watches.remove(1);
+        drop(removed);
+        Ok(())
     }
 
     /// Makes an entry, in place of one with the same key, if `may` says so of that.
@@ -153,10 +164,14 @@ impl Epoll {
         let item = Arc::new(Item::new(self, open, key, interest));
         let old = {
             let mut items = self.items.lock();
-            may(items.get(&key))?;
             // The ready list has room for every entry: a wake cannot fail.
             let room = self.ready.make_room(items.len() + 1);
-            room.map_err(|_| Errno::ENOMEM)?;
+            may(items.get(&key))?;
+            let is_new = !items.contains_key(&key);
+            room.map_err(|_| {
+                self.user.watches.remove(is_new.into());
+                Errno::ENOMEM
+            })?;
             items.insert(key, item.clone())
         };
         drop(old);
@@ -207,6 +222,9 @@ impl Epoll {
             .is_some_and(|known| Arc::ptr_eq(known, item));
         let removed = if own { items.remove(&item.key) } else { None };
         drop(items);
+        if removed.is_some() {
+            self.user.watches.remove(1);
+        }
         drop(removed);
     }
 
@@ -221,12 +239,6 @@ impl Epoll {
         if item.enlist() {
             self.ready.push(item);
         }
-    }
-}
-
-impl Default for Epoll {
-    fn default() -> Self {
-        Self::new()
     }
 }
 

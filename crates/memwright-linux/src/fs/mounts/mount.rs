@@ -32,7 +32,7 @@ impl Mounts {
         }
         let options = tmpfs.options();
         let file_system = self.next_file_system(FileSystemKind::Tmpfs);
-        let file_system = Arc::new(file_system.with_tmpfs(tmpfs));
+        let file_system = Arc::new(file_system.with_tmpfs(tmpfs).with_idle(&self.idle));
         let (permissions, owner) = (options.permissions, options.owner);
         let inode = Inode::new(&file_system, Body::directory(), permissions, owner, now);
         let root = covering(at, inode);

@@ -48,10 +48,11 @@ impl Mounts {
             };
             drop(mount.at.and_then(|at| at.unmount()));
             mount.root.detach();
+            mount.root.inode.file_system.detach();
             #[expect(clippy::disallowed_methods, reason = "there is room while names stay")]
             self.detached.lock().push(mount.root);
         }
-        self.any_detached.store(true, Ordering::Release);
+        self.idle.store(true, Ordering::SeqCst);
         drop(guard);
         drop(root);
         self.reap();
@@ -81,9 +82,10 @@ impl Mounts {
     }
 
     /// Takes away what was detached and has no user any more: called after somebody has stopped using a file or a
-    /// directory.
+    /// directory. It does nothing until the last user of such a file system is gone, and walks only through those without
+    /// users.
     pub fn reap(&self) {
-        if !self.any_detached.load(Ordering::Acquire) {
+        if !self.idle.load(Ordering::Relaxed) || !self.idle.swap(false, Ordering::SeqCst) {
             return;
         }
         let mut place = 0;
@@ -96,14 +98,20 @@ impl Mounts {
     fn next_abandoned(&self, place: &mut usize) -> Option<Arc<Dentry>> {
         let guard = self.names.keep();
         let mut detached = self.detached.lock();
-        let goes =
-            |root: &Arc<Dentry>| !self.is_bound(root) && self.names.is_abandoned(&guard, root);
+        let goes = |root: &Arc<Dentry>| {
+            if root.inode.file_system.is_used() {
+                return false;
+            }
+            let goes = !self.is_bound(root) && self.names.is_abandoned(&guard, root);
+            if !goes {
+                // A path walk or a bound socket keeps it, and neither sets `idle` when it ends: look again.
+                self.idle.store(true, Ordering::SeqCst);
+            }
+            goes
+        };
         let found = detached.iter().skip(*place).position(goes)?;
         *place += found;
-        let root = detached.remove(*place);
-        self.any_detached
-            .store(!detached.is_empty(), Ordering::Release);
-        Some(root)
+        Some(detached.remove(*place))
     }
 
     fn place_of_tmpfs(&self, root: &Arc<Dentry>) -> Result<Arc<Dentry>, Errno> {

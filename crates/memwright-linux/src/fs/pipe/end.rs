@@ -1,6 +1,6 @@
 //! One side of a pipe, or both.
 
-use super::{Pipe, Step};
+use super::{Pipe, Room, Step};
 use crate::{
     context::Context,
     errno::Errno,
@@ -28,9 +28,15 @@ pub struct PipeEnd {
 
 impl PipeEnd {
     /// Opens the pipe for reading, writing or both, without waiting for the other side.
+    /// `room` is for a pipe that nobody has open.
     #[must_use]
-    pub fn new(kernel: &'static Kernel, pipe: &Arc<Pipe>, reads: bool, writes: bool) -> Self {
-        pipe.open(kernel, reads, writes);
+    pub fn new(
+        kernel: &'static Kernel,
+        pipe: &Arc<Pipe>,
+        room: Option<Room>,
+        (reads, writes): (bool, bool),
+    ) -> Self {
+        pipe.open(kernel, room, reads, writes);
         Self {
             pipe: pipe.clone(),
             kernel,
@@ -43,7 +49,8 @@ impl PipeEnd {
     /// Linux 7.2).
     ///
     /// # Errors
-    /// `ENXIO` for a writer who will not wait while nobody reads, `ERESTARTSYS` after a signal.
+    /// `ENXIO` for a writer who will not wait while nobody reads, `ERESTARTSYS` after a signal, `ENFILE` and `ENOMEM` if
+    /// there is no room for it.
     pub fn open_named(
         context: &Context<'_>,
         pipe: &Arc<Pipe>,
@@ -59,7 +66,8 @@ impl PipeEnd {
             let state = pipe.state.lock();
             (state.reader_openings, state.writer_openings)
         };
-        let end = Self::new(context.kernel, pipe, reads, writes);
+        let room = Room::new(context)?;
+        let end = Self::new(context.kernel, pipe, Some(room), (reads, writes));
         if reads == writes || !wait {
             return Ok(end);
         }

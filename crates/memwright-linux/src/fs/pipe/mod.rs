@@ -2,19 +2,24 @@
 
 mod end;
 pub mod ring;
+mod room;
 
 pub use end::{PIPE_FLAGS, PipeEnd};
+pub use room::Room;
 
 use crate::{
     M, Memory,
+    context::Context,
     errno::Errno,
     fs::open_file::Readiness,
     kernel::Kernel,
+    process::Capabilities,
     sync::{Lock, Rank},
     wait::WaitQueue,
 };
-use alloc::{sync::Arc, vec, vec::Vec};
-use memwright_table::{Frame, FrameKind, FrameRef, OutOfFrames, PAGE_SIZE, TryPush};
+use alloc::{sync::Arc, vec::Vec};
+use core::sync::atomic::Ordering;
+use memwright_table::{Frame, FrameKind, FrameRef, OutOfFrames, PAGE_SIZE};
 use ring::{DEFAULT_PAGES, PIPE_BUF, Ring, Span};
 
 use super::turn::Turn;
@@ -29,7 +34,9 @@ struct Page {
 
 struct State {
     ring: Ring,
-    /// The page of each slot, while it holds bytes.
+    /// What the slots count as, while somebody has the pipe open.
+    room: Option<Room>,
+    /// The page of each slot, while it holds bytes; no slots without room.
     pages: Vec<Option<Page>>,
     /// Somebody is copying to the page behind what was written.
     writing: bool,
@@ -78,14 +85,10 @@ impl Pipe {
     /// A pipe that nobody has open.
     #[must_use]
     pub fn new(memory: &Arc<Memory>) -> Self {
-        #[expect(
-            clippy::disallowed_macros,
-            reason = "a few words, which are checked for"
-        )]
-        let pages = vec![None; DEFAULT_PAGES];
         let state = State {
             ring: Ring::new(DEFAULT_PAGES),
-            pages,
+            room: None,
+            pages: Vec::new(),
             writing: false,
             readers: 0,
             writers: 0,
@@ -102,9 +105,18 @@ impl Pipe {
         }
     }
 
-    fn open(&self, kernel: &Kernel, reads: bool, writes: bool) {
+    /// Opens a side, or both. The first to open the pipe gives it its room; a later one gets back what it brought.
+    fn open(&self, kernel: &Kernel, brought: Option<Room>, reads: bool, writes: bool) {
+        let mut brought = brought;
         {
             let mut state = self.state.lock();
+            if state.room.is_none() {
+                if let Some(mut room) = brought.take() {
+                    state.pages = room.take_slots();
+                    state.ring = Ring::new(state.pages.len());
+                    state.room = Some(room);
+                }
+            }
             state.readers += u32::from(reads);
             state.writers += u32::from(writes);
             state.reader_openings += u64::from(reads);
@@ -119,16 +131,19 @@ impl Pipe {
     }
 
     fn close(&self, kernel: &Kernel, reads: bool, writes: bool) {
+        let mut left = None;
         {
             let mut state = self.state.lock();
             state.readers -= u32::from(reads);
             state.writers -= u32::from(writes);
             if state.readers == 0 && state.writers == 0 {
                 // What nobody read is gone.
-                state.ring = Ring::new(state.pages.len());
                 self.release_pages(&mut state);
+                state.ring = Ring::new(DEFAULT_PAGES);
+                left = Some((state.room.take(), core::mem::take(&mut state.pages)));
             }
         }
+        drop(left);
         if reads {
             self.writable.wake_all(kernel);
         }
@@ -281,44 +296,53 @@ impl Pipe {
         self.state.lock().ring.capacity()
     }
 
-    /// Changes how much it can hold, to the next power of two of pages; returns the new capacity.
+    /// Changes how much it can hold, to the next power of two of pages; returns the new capacity (`pipe_set_size` in
+    /// `fs/pipe.c` of Linux 7.3).
     ///
     /// # Errors
-    /// `EBUSY` if what it holds would not fit, `EPERM` beyond the largest size, `EINVAL` for zero.
-    pub fn set_capacity(&self, kernel: &Kernel, bytes: usize) -> Result<usize, Errno> {
-        let pages = pages_of(bytes).ok_or(Errno::EINVAL)?;
-        if pages > ring::MAX_PAGES {
+    /// `EBUSY` if what it holds would not fit, `EPERM` beyond the limits, `EINVAL` for a size that there is not, `ENOMEM`.
+    pub fn set_capacity(&self, context: &Context<'_>, bytes: usize) -> Result<usize, Errno> {
+        let size = rounded_size(bytes).ok_or(Errno::EINVAL)?;
+        let pages = size / PAGE_SIZE;
+        let grows = pages > self.state.lock().ring.capacity() / PAGE_SIZE;
+        let largest = &context.kernel.file_limits.largest_pipe;
+        if grows
+            && size as u64 > largest.load(Ordering::Relaxed)
+            && !context.has_any(Capabilities::RESOURCES)
+        {
             return Err(Errno::EPERM);
         }
-        let mut slots = Vec::new();
-        slots.try_fill(pages, None)?;
-        let old = {
+        let mut slots = room::slots(pages)?;
+        {
             let mut state = self.state.lock();
             if state.writing {
                 return Err(Errno::EBUSY);
             }
             let ring = state.ring.resized(pages).ok_or(Errno::EBUSY)?;
+            if let Some(room) = &mut state.room {
+                room.resize(context, pages as u64, grows)?;
+            }
             for page in state.ring.used_pages() {
                 let slot = state.ring.slot(page);
                 slots[ring.slot(page)] = state.pages[slot].take();
             }
             state.ring = ring;
-            let old = core::mem::replace(&mut state.pages, slots);
+            core::mem::swap(&mut state.pages, &mut slots);
             state.note_front();
-            old
-        };
-        drop(old);
-        self.writable.wake_all(kernel);
-        Ok(pages * PAGE_SIZE)
+        }
+        drop(slots);
+        self.writable.wake_all(context.kernel);
+        Ok(size)
     }
 }
 
-/// Pages of a pipe for which `bytes` are asked: a power of two, if that many bytes can be asked for
+/// Bytes of a pipe for which `bytes` are asked: a power of two of pages, if that many bytes can be asked for
 /// (`round_pipe_size` in `fs/pipe.c` of Linux 7.3).
-fn pages_of(bytes: usize) -> Option<usize> {
+#[must_use]
+pub fn rounded_size(bytes: usize) -> Option<usize> {
     const MOST: usize = 1 << 31;
     let pages = bytes.max(1).div_ceil(PAGE_SIZE);
-    (bytes <= MOST).then(|| pages.next_power_of_two())
+    (bytes <= MOST).then(|| pages.next_power_of_two() * PAGE_SIZE)
 }
 
 impl Drop for Pipe {

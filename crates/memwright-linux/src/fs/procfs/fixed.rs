@@ -1,7 +1,7 @@
 //! The entries of `/proc` and `/sys` that are always there.
 
 use super::{
-    balance, cpu,
+    balance, cpu, file_limits,
     frames::FrameWord,
     huge, hugetlb, lock_stat,
     node::{FixedDirectory, ProcNode},
@@ -53,9 +53,35 @@ static CONTROLS: FixedDirectory = FixedDirectory {
 static CONTROLS_FS: FixedDirectory = FixedDirectory {
     first: 0x300,
     entries: &[
+        ("epoll", 0o555, Fixed(&CONTROLS_EPOLL)),
+        ("file-max", 0o644, SystemControl(&file_limits::OPEN_FILES)),
+        ("file-nr", 0o444, SystemText(file_limits::open_files)),
         ("nr_open", 0o444, SystemText(system::most_descriptors)),
-        ("pipe-max-size", 0o444, SystemText(system::largest_pipe)),
+        (
+            "pipe-max-size",
+            0o644,
+            SystemControl(&file_limits::LARGEST_PIPE),
+        ),
+        (
+            "pipe-user-pages-hard",
+            0o644,
+            SystemControl(&file_limits::PIPE_PAGES_HARD),
+        ),
+        (
+            "pipe-user-pages-soft",
+            0o644,
+            SystemControl(&file_limits::PIPE_PAGES_SOFT),
+        ),
     ],
+};
+
+static CONTROLS_EPOLL: FixedDirectory = FixedDirectory {
+    first: 0x380,
+    entries: &[(
+        "max_user_watches",
+        0o644,
+        SystemControl(&file_limits::WATCHES),
+    )],
 };
 
 static CONTROLS_KERNEL: FixedDirectory = FixedDirectory {

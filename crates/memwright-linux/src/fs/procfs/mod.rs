@@ -6,6 +6,7 @@ mod balance;
 mod cgroup;
 mod counts;
 mod cpu;
+mod file_limits;
 mod fixed;
 mod frames;
 mod huge;

@@ -6,7 +6,7 @@ use super::{
 };
 use crate::{
     context::Context,
-    fs::{descriptors::DESCRIPTORS_MAX, file_system::FileSystemKind, pipe::ring::MAX_PAGES},
+    fs::{descriptors::DESCRIPTORS_MAX, file_system::FileSystemKind},
     random::Random,
     syscall::{file::perf_event::UPROBE, system::NAMES},
 };
@@ -131,11 +131,6 @@ pub fn largest_id(_context: &Context<'_>, text: &mut Text) -> fmt::Result {
 /// `/proc/sys/fs/nr_open`.
 pub fn most_descriptors(_context: &Context<'_>, text: &mut Text) -> fmt::Result {
     writeln!(text, "{DESCRIPTORS_MAX}")
-}
-
-/// `/proc/sys/fs/pipe-max-size`.
-pub fn largest_pipe(_context: &Context<'_>, text: &mut Text) -> fmt::Result {
-    writeln!(text, "{}", MAX_PAGES * PAGE_SIZE)
 }
 
 /// `/proc/sys/kernel/threads-max`: ids for threads end sooner than anything else.

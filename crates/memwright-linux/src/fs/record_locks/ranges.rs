@@ -26,6 +26,7 @@ const ADDED: usize = 3;
 pub(super) struct Ranges {
     /// None is empty.
     pieces: Vec<Vec<Range>>,
+    count: usize,
 }
 
 /// A place among the ranges: that of a range, or the end.
@@ -37,7 +38,15 @@ struct Position {
 
 impl Ranges {
     pub(super) const fn new() -> Self {
-        Self { pieces: Vec::new() }
+        Self {
+            pieces: Vec::new(),
+            count: 0,
+        }
+    }
+
+    /// How many there are.
+    pub(super) fn len(&self) -> usize {
+        self.count
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -192,17 +201,18 @@ impl Ranges {
     fn remove(&mut self, from: Position, to: Position) {
         if from.piece == to.piece {
             if let Some(piece) = self.pieces.get_mut(from.piece) {
-                piece.drain(from.index..to.index);
+                self.count -= piece.drain(from.index..to.index).len();
             }
             return;
         }
         if let Some(piece) = self.pieces.get_mut(to.piece) {
-            piece.drain(..to.index);
+            self.count -= piece.drain(..to.index).len();
         }
         if let Some(piece) = self.pieces.get_mut(from.piece) {
-            piece.truncate(from.index);
+            self.count -= piece.drain(from.index..).len();
         }
-        self.pieces.drain(from.piece + 1..to.piece);
+        let between = self.pieces.drain(from.piece + 1..to.piece);
+        self.count -= between.map(|piece| piece.len()).sum::<usize>();
     }
 
     /// Inserts ranges for which there is room, and drops the piece if it stays empty.
@@ -220,6 +230,7 @@ impl Ranges {
         for (offset, range) in ranges.enumerate() {
             #[expect(clippy::disallowed_methods, reason = "`make_room` was called")]
             piece.insert(at.index + offset, range);
+            self.count += 1;
         }
         if piece.is_empty() {
             self.pieces.remove(at.piece);
@@ -252,7 +263,9 @@ mod tests {
     type Bytes = Vec<Option<Strength>>;
 
     fn listed(ranges: &Ranges) -> Vec<Range> {
-        ranges.overlapping(0, u64::MAX).copied().collect()
+        let listed: Vec<Range> = ranges.overlapping(0, u64::MAX).copied().collect();
+        assert_eq!(ranges.len(), listed.len());
+        listed
     }
 
     /// The ranges that these bytes make.

@@ -360,6 +360,7 @@ fn resize(context: &Context<'_>, inode: &Inode, size: u64) -> CallResult {
     if regular.is_secret() && regular.size() > 0 {
         return Err(Errno::EINVAL);
     }
+    inode.drop_set_ids(context);
     regular.set_size(context.kernel, size)?;
     drop(turn);
     inode.touch_modified(Moment::now(context.kernel));
@@ -425,6 +426,7 @@ fn fallocate(context: &Context<'_>, arguments: &Arguments) -> CallResult {
         return Err(Errno::EFBIG);
     }
     let turn = regular.take_turn(context)?;
+    inode.drop_set_ids(context);
     if mode == hole {
         punch(context.kernel, regular, start, end)?;
     } else {

@@ -8,7 +8,7 @@ use crate::{
     fs::{
         OpenFile,
         inode::Body,
-        locks::{Holder, LockFamily, Record, Strength},
+        locks::{FileLocks, Holder, LockFamily, Record, Strength},
         pipe::{Pipe, PipeEnd},
         regular::{Regular, Seals},
         seek::moved,
@@ -92,7 +92,7 @@ fn fcntl(context: &Context<'_>, arguments: &Arguments) -> CallResult {
         raw::F_GETPIPE_SZ => Ok(pipe(&open)?.capacity() as u64),
         raw::F_SETPIPE_SZ => {
             context.check_heap()?;
-            let size = pipe(&open)?.set_capacity(context.kernel, argument as u32 as usize)?;
+            let size = pipe(&open)?.set_capacity(context, argument as u32 as usize)?;
             Ok(size as u64)
         }
         raw::F_GET_SEALS => Ok(u64::from(sealable(&open)?.seals().bits())),
@@ -191,11 +191,14 @@ fn set_lock(
     wait: bool,
 ) -> CallResult {
     let (lock, holder, first, last) = lock_request(context, open, address, by_file)?;
-    let locks = &open.inode().locks;
+    let files = context.files();
+    let held = if by_file { &open.locked } else { &files.locked };
+    let family = LockFamily::Record;
     let strength = match lock.kind as u32 {
         raw::F_UNLCK => {
+            let locks = &open.inode().locks;
             return locks
-                .release(context.kernel, LockFamily::Record, holder, first, last)
+                .release(context.kernel, family, (holder, first, last), held)
                 .map(|()| 0);
         }
         raw::F_RDLCK if open.is_readable() => Strength::Shared,
@@ -209,9 +212,7 @@ fn set_lock(
         first,
         last,
     };
-    locks
-        .acquire(context, LockFamily::Record, record, wait)
-        .map(|()| 0)
+    FileLocks::acquire(context, open.inode(), (family, record), wait, held).map(|()| 0)
 }
 
 fn query_lock(context: &Context<'_>, open: &OpenFile, address: u64, by_file: bool) -> CallResult {
@@ -259,8 +260,9 @@ fn flock(context: &Context<'_>, arguments: &Arguments) -> CallResult {
         raw::LOCK_EX => Strength::Exclusive,
         raw::LOCK_UN => {
             let family = LockFamily::Whole;
+            let all = (open.holder(), 0, u64::MAX);
             return locks
-                .release(context.kernel, family, open.holder(), 0, u64::MAX)
+                .release(context.kernel, family, all, &open.locked)
                 .map(|()| 0);
         }
         _ => return Err(Errno::EINVAL),
@@ -272,9 +274,8 @@ fn flock(context: &Context<'_>, arguments: &Arguments) -> CallResult {
         first: 0,
         last: u64::MAX,
     };
-    locks
-        .acquire(context, LockFamily::Whole, record, wait)
-        .map(|()| 0)
+    let wanted = (LockFamily::Whole, record);
+    FileLocks::acquire(context, open.inode(), wanted, wait, &open.locked).map(|()| 0)
 }
 
 fn control(context: &Context<'_>, arguments: &Arguments) -> CallResult {

@@ -77,7 +77,7 @@ fn duplicate_to(context: &Context<'_>, old: i32, new: i32, close_on_exec: bool) 
     let open = files.get(old)?;
     let before = files.put(new, context.descriptor_limit(), open, close_on_exec)?;
     if let Some(before) = before {
-        crate::fs::release_locks(context.kernel, context.process().id, &before);
+        files.release_locks(context.kernel, context.process().id, &before);
     }
     Ok(new as u64)
 }

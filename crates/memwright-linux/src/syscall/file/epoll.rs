@@ -11,7 +11,7 @@ use crate::{
     errno::Errno,
     fs::{
         OpenFile,
-        epoll::{EpollFile, Event, Interest},
+        epoll::{Epoll, EpollFile, Event, Interest},
         open_file::Polling,
     },
     sync::PausePoints,
@@ -83,8 +83,9 @@ fn make(context: &Context<'_>, flags: u32) -> CallResult {
         return Err(Errno::EINVAL);
     }
     context.check_heap()?;
+    context.check_open_files()?;
     let file = EpollFile {
-        epoll: Arc::default(),
+        epoll: Arc::new(Epoll::new(context.process().user())),
     };
     let kernel = context.kernel;
     let open = kernel

@@ -29,6 +29,7 @@ fn make(context: &Context<'_>, count: u64, flags: u32) -> CallResult {
         return Err(Errno::EINVAL);
     }
     context.check_heap()?;
+    context.check_open_files()?;
     let counter = EventCounter::new(u64::from(count as u32), flags & raw::EFD_SEMAPHORE != 0);
     let kernel = context.kernel;
     let status = raw::O_RDWR | flags & raw::O_NONBLOCK;

@@ -71,6 +71,7 @@ fn io_uring_setup(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     let clamped = flags & uapi::IORING_SETUP_CLAMP != 0;
     let sizes = Sizes::new(entries as u32, completions, clamped).ok_or(Errno::EINVAL)?;
     context.check_heap()?;
+    context.check_open_files()?;
     let kernel = context.kernel;
     let ring = Ring::new(kernel, sizes)?;
     words[0] = sizes.submissions;

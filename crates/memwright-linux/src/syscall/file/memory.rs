@@ -68,6 +68,7 @@ fn memfd_create(context: &Context<'_>, arguments: &Arguments) -> CallResult {
         return Err(Errno::EINVAL);
     }
     context.check_heap()?;
+    context.check_open_files()?;
     let name = context.read_string(name, NAME_MAX + 1, Errno::EINVAL)?;
     if huge && !hugetlb::has_size(flags) {
         return Err(Errno::ENODEV);
@@ -106,6 +107,7 @@ fn memfd_secret(context: &Context<'_>, arguments: &Arguments) -> CallResult {
         return Err(Errno::EINVAL);
     }
     context.check_heap()?;
+    context.check_open_files()?;
     let contents = Regular::secret(&context.kernel.memory)?;
     let home = context.kernel.mounts.memory_files();
     let inode = nameless(context, home, contents, 0o600);

@@ -68,6 +68,7 @@ abi_struct! {
 fn perf_event_open(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     let [attributes, id, cpu, group, flags, _] = *arguments;
     context.check_heap()?;
+    context.check_open_files()?;
     if flags & !CLOSE_ON_EXEC != 0 {
         return Err(Errno::EINVAL);
     }

@@ -72,6 +72,7 @@ fn pidfd_open(context: &Context<'_>, arguments: &Arguments) -> CallResult {
         return Err(Errno::EINVAL);
     }
     context.check_heap()?;
+    context.check_open_files()?;
     let tasks = &context.kernel.tasks;
     let Some(process) = tasks.process(id as u32) else {
         let member = tasks.thread(id as u32).is_some();

@@ -10,7 +10,7 @@ use crate::{
         dentry::Dentry,
         inode::{Body, Inode},
         mounts::pipe_name,
-        pipe::{PIPE_FLAGS, Pipe, PipeEnd},
+        pipe::{PIPE_FLAGS, Pipe, PipeEnd, Room},
         transfer::Sink,
     },
     syscall::{
@@ -44,16 +44,18 @@ fn make(context: &Context<'_>, address: u64, flags: u32) -> CallResult {
         return Err(Errno::EINVAL);
     }
     context.check_heap()?;
+    context.check_open_files()?;
     let kernel = context.kernel;
+    let mut room = Some(Room::new(context)?);
     let pipe = Arc::new(Pipe::new(&kernel.memory));
     let body = Body::Fifo(pipe.clone());
     let now = Moment::now(kernel);
     let inode = Inode::new(kernel.mounts.pipes(), body, 0o600, context.subject(), now);
     let name = pipe_name(inode.number);
     let entry = Arc::new(Dentry::detached(name.as_bytes(), Arc::new(inode)));
-    let end = |reads: bool| {
+    let mut end = |reads: bool| {
         let access = if reads { raw::O_RDONLY } else { raw::O_WRONLY };
-        let side = Box::new(PipeEnd::new(kernel, &pipe, reads, !reads));
+        let side = Box::new(PipeEnd::new(kernel, &pipe, room.take(), (reads, !reads)));
         let status = access | flags & raw::O_NONBLOCK;
         Arc::new(OpenFile::new(Some(kernel), entry.clone(), status, side))
     };

@@ -50,6 +50,7 @@ fn make(context: &Context<'_>, arguments: &Arguments, flags: u32) -> CallResult 
         return Ok(number as u32 as u64);
     }
     context.check_heap()?;
+    context.check_open_files()?;
     let kernel = context.kernel;
     let status = raw::O_RDWR | flags & raw::O_NONBLOCK;
     let file = Box::new(SignalFile::new(mask));

@@ -304,6 +304,14 @@ pub(super) fn set_mempolicy_home_node(context: &Context<'_>, arguments: &Argumen
     if flags != 0 || home >= u64::from(all(context).len()) {
         return Err(Errno::EINVAL);
     }
+    if address % PAGE_SIZE as u64 != 0 {
+        return Err(Errno::EINVAL);
+    }
+    // A length that wraps when it is rounded up is none, and of no length anything is true.
+    let length = length.checked_next_multiple_of(PAGE_SIZE as u64);
+    let Some(length) = length.filter(|length| *length > 0) else {
+        return Ok(0);
+    };
     let may = |policy: PlacePolicy| matches!(number(policy.mode), BIND | PREFERRED_MANY);
     let start = VirtAddr::new(address);
     let set = context.with_space(|space| space.set_home_node(start, length, home as u8, may));

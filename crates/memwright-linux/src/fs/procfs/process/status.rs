@@ -42,7 +42,7 @@ pub fn signal_sets(subject: &Subject) -> SignalSets {
         ..SignalSets::default()
     };
     sets.queued = signals.pending.len();
-    for (index, action) in signals.actions.iter().enumerate() {
+    for (index, action) in signals.actions.copy().iter().enumerate() {
         match action.handler {
             Handler::Default => {}
             Handler::Ignore => sets.ignored |= 1 << index,

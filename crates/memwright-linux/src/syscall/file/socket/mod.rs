@@ -121,6 +121,7 @@ fn kind(family: u64, kind: u64, protocol: u64) -> Result<(SocketKind, u32), Errn
 fn socket(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     let (kind, flags) = kind(arguments[0], arguments[1], arguments[2])?;
     context.check_heap()?;
+    context.check_open_files()?;
     let file = open(context, Arc::new(Socket::new(kind)), flags);
     context.add_descriptor(file, flags)
 }
@@ -128,6 +129,7 @@ fn socket(context: &Context<'_>, arguments: &Arguments) -> CallResult {
 fn socketpair(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     let (kind, flags) = kind(arguments[0], arguments[1], arguments[2])?;
     context.check_heap()?;
+    context.check_open_files()?;
     let (one, other) = pair(context, kind)?;
     let (one, other) = (open(context, one, flags), open(context, other, flags));
     let files = context.files();
@@ -217,6 +219,7 @@ fn accept_with(context: &Context<'_>, arguments: &Arguments, flags: u32) -> Call
     }
     let listener = opened(context, number)?;
     context.check_heap()?;
+    context.check_open_files()?;
     let socket = socket_of(&listener)?.accept(context, &listener)?;
     let name = socket.address(true).unwrap_or(None);
     let file = open(context, socket, flags);

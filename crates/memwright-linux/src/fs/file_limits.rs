@@ -1,0 +1,101 @@
+//! The limits of `/proc/sys/fs`, and who is over them.
+
+use super::pipe::ring::{DEFAULT_PAGES, MAX_PAGES};
+use crate::{context::Context, errno::Errno, process::Capabilities};
+use core::sync::atomic::{AtomicU64, Ordering};
+use memwright_table::PAGE_SIZE;
+
+/// Limits that can be changed.
+pub struct FileLimits {
+    /// Open files (`file-max`).
+    pub open_files: AtomicU64,
+    /// Files that the epolls of a user watch (`epoll/max_user_watches`).
+    pub watches: AtomicU64,
+    /// Pages beyond which a user's pipes get smaller (`pipe-user-pages-soft`); 0 for no limit.
+    pub pipe_pages_soft: AtomicU64,
+    /// Pages beyond which a user gets no more pipes (`pipe-user-pages-hard`); 0 for no limit.
+    pub pipe_pages_hard: AtomicU64,
+    /// Bytes of the largest pipe (`pipe-max-size`).
+    pub largest_pipe: AtomicU64,
+}
+
+impl FileLimits {
+    /// The limits that Linux 7.3 begins with on so many pages of memory.
+    #[must_use]
+    pub fn new(pages: u64) -> Self {
+        /// Open files on the smallest machine (`NR_FILE` of `include/linux/fs.h`).
+        const LEAST_FILES: u64 = 8192;
+        /// Kibibytes of memory for each open file (`files_maxfiles_init` in `fs/file_table.c`).
+        const KIBIBYTES: u64 = 10;
+        /// Bytes that Linux counts for a watched file, which take a part of memory at most (`eventpoll_init`).
+        const WATCH: u64 = 192;
+        const PART: u64 = 25;
+        /// Descriptors of a process (`INR_OPEN_CUR`), each a pipe of the usual size.
+        const DESCRIPTORS: u64 = 1024;
+        let page = PAGE_SIZE as u64;
+        Self {
+            open_files: AtomicU64::new((pages * page / 1024 / KIBIBYTES).max(LEAST_FILES)),
+            watches: AtomicU64::new(pages / PART * page / WATCH),
+            pipe_pages_soft: AtomicU64::new(DEFAULT_PAGES as u64 * DESCRIPTORS),
+            pipe_pages_hard: AtomicU64::new(0),
+            largest_pipe: AtomicU64::new((MAX_PAGES * PAGE_SIZE) as u64),
+        }
+    }
+
+    /// So many pages of a user's pipes are more than get the usual size.
+    pub(super) fn is_soft_over(&self, pages: u64) -> bool {
+        is_over(pages, self.pipe_pages_soft.load(Ordering::Relaxed))
+    }
+
+    /// So many pages of a user's pipes are more than a user may have.
+    pub(super) fn is_hard_over(&self, pages: u64) -> bool {
+        is_over(pages, self.pipe_pages_hard.load(Ordering::Relaxed))
+    }
+}
+
+fn is_over(pages: u64, limit: u64) -> bool {
+    limit != 0 && pages > limit
+}
+
+impl Context<'_> {
+    /// Whether the caller has one of these capabilities.
+    #[must_use]
+    pub fn has_any(&self, capabilities: Capabilities) -> bool {
+        let credentials = self.process().credentials.lock();
+        let effective = credentials.capabilities.effective;
+        effective.intersects(capabilities)
+    }
+
+    /// Whether the caller may open one more file (`alloc_empty_file` in `fs/file_table.c` of Linux 7.3).
+    ///
+    /// # Errors
+    /// `ENFILE`.
+    pub fn check_open_files(&self) -> Result<(), Errno> {
+        let most = self.kernel.file_limits.open_files.load(Ordering::Relaxed);
+        if self.kernel.mounts.open.total() < most || self.has_any(Capabilities::ADMINISTER) {
+            Ok(())
+        } else {
+            Err(Errno::ENFILE)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{FileLimits, Ordering};
+
+    #[test]
+    fn limits_of_pipes_are_exceeded_by_more_than_them_and_zero_is_none() {
+        let limits = FileLimits::new(131_072);
+        assert!(!limits.is_soft_over(16_384) && limits.is_soft_over(16_385));
+        assert!(!limits.is_hard_over(u64::MAX));
+        limits.pipe_pages_hard.store(7, Ordering::Relaxed);
+        assert!(!limits.is_hard_over(7) && limits.is_hard_over(8));
+    }
+
+    #[test]
+    fn a_small_machine_has_files_enough() {
+        let files = |pages| FileLimits::new(pages).open_files.into_inner();
+        assert_eq!((files(1000), files(131_072)), (8192, 52_428));
+    }
+}

@@ -1,0 +1,265 @@
+//! Requests for the locks of a file that wait, and which of them a change lets try again.
+//!
+//! A thread that gives up or weakens a lock wakes the requests that no held lock excludes any more; of requests that exclude
+//! each other, only the first. A woken request that leaves the queue, with its lock or without, wakes others in the same
+//! way. So ten thousand threads that wait for one byte are woken once each; waking all of them each time would take fifty
+//! million wake-ups.
+
+use super::record_locks::{Record, Strength};
+use crate::wait::WaitQueue;
+use alloc::collections::VecDeque;
+use core::sync::atomic::{AtomicBool, Ordering};
+use memwright_table::{OutOfMemory, Shared};
+
+/// A request that waits.
+pub(super) struct Request {
+    number: u64,
+    /// What it wants.
+    pub(super) wanted: Record,
+    woken: AtomicBool,
+    /// Its thread waits here.
+    pub(super) queue: WaitQueue,
+}
+
+impl Request {
+    /// It may try again.
+    pub(super) fn is_woken(&self) -> bool {
+        self.woken.load(Ordering::Acquire)
+    }
+
+    /// It tried in vain.
+    pub(super) fn wait_again(&self) {
+        self.woken.store(false, Ordering::Release);
+    }
+}
+
+/// The least range that holds all of some others; none if there are none.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Hull(Option<(u64, u64)>);
+
+impl Hull {
+    fn add(&mut self, wanted: &Record) {
+        let (first, last) = self.0.unwrap_or((wanted.first, wanted.last));
+        self.0 = Some((first.min(wanted.first), last.max(wanted.last)));
+    }
+
+    fn overlaps(self, wanted: &Record) -> bool {
+        self.0
+            .is_some_and(|(first, last)| first <= wanted.last && wanted.first <= last)
+    }
+
+    fn holds(self, other: Self) -> bool {
+        match (self.0, other.0) {
+            (_, None) => true,
+            (None, Some(_)) => false,
+            (Some(own), Some(other)) => own.0 <= other.0 && other.1 <= own.1,
+        }
+    }
+}
+
+/// A walk over the requests: where it has come to, and what those of them may take that were woken and did not leave yet.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Walk {
+    from: u64,
+    shared: Hull,
+    exclusive: Hull,
+}
+
+impl Walk {
+    fn add(&mut self, wanted: &Record) {
+        match wanted.strength {
+            Strength::Shared => self.shared.add(wanted),
+            Strength::Exclusive => self.exclusive.add(wanted),
+        }
+    }
+
+    /// One of them may exclude `wanted`. Where it does not, this delays it until they leave.
+    fn may_exclude(&self, wanted: &Record) -> bool {
+        let exclusive = wanted.strength == Strength::Exclusive;
+        self.exclusive.overlaps(wanted) || exclusive && self.shared.overlaps(wanted)
+    }
+}
+
+/// Requests that wait, in the order in which they came.
+pub(super) struct Requests {
+    list: VecDeque<Shared<Request>>,
+    next: u64,
+    /// What all of them want; it shrinks when none is left.
+    hull: Hull,
+}
+
+impl Requests {
+    pub(super) const fn new() -> Self {
+        Self {
+            list: VecDeque::new(),
+            next: 0,
+            hull: Hull(None),
+        }
+    }
+
+    /// Adds a request at the end.
+    ///
+    /// # Errors
+    /// [`OutOfMemory`].
+    pub(super) fn add(&mut self, wanted: Record) -> Result<Shared<Request>, OutOfMemory> {
+        self.list.try_reserve(1).map_err(|_| OutOfMemory)?;
+        let request = Shared::try_new(Request {
+            number: self.next,
+            wanted,
+            woken: AtomicBool::new(false),
+            queue: WaitQueue::named("a lock of a file"),
+        })?;
+        self.next += 1;
+        self.hull.add(&wanted);
+        #[expect(clippy::disallowed_methods, reason = "room was made")]
+        self.list.push_back(request.clone());
+        Ok(request)
+    }
+
+    /// Takes a request out.
+    pub(super) fn remove(&mut self, request: &Request) {
+        let place = self
+            .list
+            .binary_search_by_key(&request.number, |one| one.number);
+        if let Ok(place) = place {
+            // The caller has another reference: nothing is dropped here.
+            let _ = self.list.remove(place);
+        }
+        if self.list.is_empty() {
+            self.hull = Hull(None);
+        }
+    }
+
+    /// The next request that is to be woken, if `is_held` says that nothing held excludes it. It counts as woken.
+    pub(super) fn next(
+        &self,
+        walk: &mut Walk,
+        is_held: impl Fn(&Record) -> bool,
+    ) -> Option<Shared<Request>> {
+        let start = self.list.partition_point(|one| one.number < walk.from);
+        for request in self.list.range(start..) {
+            if walk.exclusive.holds(self.hull) {
+                // The woken requests may exclude all others.
+                return None;
+            }
+            walk.from = request.number + 1;
+            let wanted = &request.wanted;
+            if request.is_woken() {
+                walk.add(wanted);
+            } else if !walk.may_exclude(wanted) && !is_held(wanted) {
+                walk.add(wanted);
+                request.woken.store(true, Ordering::Release);
+                return Some(request.clone());
+            }
+        }
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fs::record_locks::Holder;
+    use Strength::{Exclusive, Shared as Sharing};
+    use alloc::vec::Vec;
+
+    fn wanted(process: u64, strength: Strength, first: u64, last: u64) -> Record {
+        Record {
+            holder: Holder::Process(process),
+            strength,
+            first,
+            last,
+        }
+    }
+
+    /// Whom one change wakes.
+    fn woken(requests: &Requests, is_held: impl Fn(&Record) -> bool) -> Vec<u64> {
+        let mut walk = Walk::default();
+        let mut numbers = Vec::new();
+        while let Some(request) = requests.next(&mut walk, &is_held) {
+            numbers.push(request.number);
+        }
+        numbers
+    }
+
+    fn requests(all: &[(Strength, u64, u64)]) -> Requests {
+        let mut requests = Requests::new();
+        for (number, &(strength, first, last)) in all.iter().enumerate() {
+            let record = wanted(number as u64, strength, first, last);
+            requests.add(record).unwrap();
+        }
+        requests
+    }
+
+    #[test]
+    fn of_those_that_exclude_each_other_the_first_is_woken() {
+        for (all, held, expected) in [
+            (
+                &[(Exclusive, 0, 0), (Exclusive, 0, 0), (Sharing, 0, 0)][..],
+                None,
+                &[0][..],
+            ),
+            (
+                &[(Sharing, 0, 0), (Exclusive, 0, 0), (Sharing, 0, 0)],
+                None,
+                &[0, 2],
+            ),
+            (
+                &[(Exclusive, 0, 4), (Exclusive, 5, 9), (Sharing, 4, 5)],
+                None,
+                &[0, 1],
+            ),
+            (
+                &[(Exclusive, 0, 4), (Exclusive, 5, 9), (Sharing, 5, 5)],
+                Some(0),
+                &[1],
+            ),
+            (
+                &[(Sharing, 0, 9), (Sharing, 3, 4), (Exclusive, 20, 20)],
+                Some(4),
+                &[2],
+            ),
+            (&[], None, &[]),
+        ] {
+            let requests = requests(all);
+            let overlaps =
+                |record: &Record| held.is_some_and(|at| record.first <= at && at <= record.last);
+            assert_eq!(woken(&requests, overlaps), expected, "{all:?}");
+        }
+    }
+
+    #[test]
+    fn the_next_is_woken_when_the_first_leaves() {
+        let mut requests = requests(&[(Exclusive, 7, 7); 3]);
+        assert_eq!(woken(&requests, |_| false), [0]);
+        // Nobody is woken twice, nor beside one that was woken.
+        assert_eq!(woken(&requests, |_| false), []);
+        let first = requests.list[0].clone();
+        requests.remove(&first);
+        assert_eq!(woken(&requests, |_| true), []);
+        assert_eq!(woken(&requests, |_| false), [1]);
+        // It tried in vain, and is woken again.
+        requests.list[0].wait_again();
+        assert_eq!(woken(&requests, |_| false), [1]);
+    }
+
+    #[test]
+    fn ten_thousand_for_one_byte_are_looked_at_once_each() {
+        let looked = core::cell::Cell::new(0);
+        let mut requests = requests(&[(Exclusive, 3, 3); 10_000]);
+        for number in 0..10_000 {
+            let mut walk = Walk::default();
+            let look = |_: &Record| {
+                looked.set(looked.get() + 1);
+                false
+            };
+            let next = requests.next(&mut walk, look).unwrap();
+            assert_eq!(next.number, number);
+            assert!(requests.next(&mut walk, look).is_none());
+            assert_eq!(walk.from, number + 1);
+            requests.remove(&next);
+        }
+        assert_eq!(looked.get(), 10_000);
+        assert!(requests.list.is_empty() && requests.hull == Hull(None));
+    }
+}

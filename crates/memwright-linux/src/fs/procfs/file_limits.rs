@@ -1,0 +1,79 @@
+//! `/proc/sys/fs`: limits of open files, of what epolls watch and of pipes.
+
+use super::{
+    node::SystemControl,
+    text::{Text, setting},
+};
+use crate::{
+    context::Context,
+    errno::Errno,
+    fs::{file_limits::FileLimits, pipe::rounded_size},
+};
+use core::{
+    fmt::{self, Write},
+    sync::atomic::{AtomicU64, Ordering},
+};
+
+/// The file of one limit.
+macro_rules! limit {
+    ($field:ident) => {
+        SystemControl {
+            read: |context, text| show(context, text, |limits| &limits.$field),
+            store: |context, bytes| {
+                let value = plain(bytes)?;
+                let limits = &context.kernel.file_limits;
+                limits.$field.store(value, Ordering::Relaxed);
+                Ok(())
+            },
+        }
+    };
+}
+
+/// `/proc/sys/fs/file-max`.
+pub static OPEN_FILES: SystemControl = limit!(open_files);
+
+/// `/proc/sys/fs/epoll/max_user_watches`.
+pub static WATCHES: SystemControl = limit!(watches);
+
+/// `/proc/sys/fs/pipe-user-pages-soft`.
+pub static PIPE_PAGES_SOFT: SystemControl = limit!(pipe_pages_soft);
+
+/// `/proc/sys/fs/pipe-user-pages-hard`.
+pub static PIPE_PAGES_HARD: SystemControl = limit!(pipe_pages_hard);
+
+/// `/proc/sys/fs/pipe-max-size`, which becomes what a pipe of that size has.
+pub static LARGEST_PIPE: SystemControl = SystemControl {
+    read: |context, text| show(context, text, |limits| &limits.largest_pipe),
+    store: |context, bytes| {
+        let asked = usize::try_from(setting(bytes)?).map_err(|_| Errno::EINVAL)?;
+        let size = rounded_size(asked).ok_or(Errno::EINVAL)?;
+        let limits = &context.kernel.file_limits;
+        limits.largest_pipe.store(size as u64, Ordering::Relaxed);
+        Ok(())
+    },
+};
+
+/// `/proc/sys/fs/file-nr`: open files, allocated ones that are not open (there are none), and the limit.
+pub fn open_files(context: &Context<'_>, text: &mut Text) -> fmt::Result {
+    let open = context.kernel.mounts.open.total();
+    let most = &context.kernel.file_limits.open_files;
+    writeln!(text, "{open}\t0\t{}", most.load(Ordering::Relaxed))
+}
+
+fn show(
+    context: &Context<'_>,
+    text: &mut Text,
+    limit: impl Fn(&FileLimits) -> &AtomicU64,
+) -> fmt::Result {
+    let value = limit(&context.kernel.file_limits).load(Ordering::Relaxed);
+    writeln!(text, "{value}")
+}
+
+/// A number that Linux keeps in a `long`.
+fn plain(bytes: &[u8]) -> Result<u64, Errno> {
+    let value = setting(bytes)?;
+    if value > i64::MAX as u64 {
+        return Err(Errno::EINVAL);
+    }
+    Ok(value)
+}

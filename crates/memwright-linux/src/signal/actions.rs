@@ -1,0 +1,181 @@
+//! What a process does about every signal, of its own or together with other processes.
+
+use super::{Action, ActionFlags, Handler, Signal};
+use crate::{
+    errno::Errno,
+    sync::{Lock, Rank},
+};
+use memwright_table::Shared;
+
+/// One action for each signal; index 0 is signal 1.
+type Table = [Action; Signal::MAX as usize];
+
+/// The actions of a process. Processes made by `CLONE_SIGHAND` without `CLONE_THREAD` share one table until they execute
+/// a program (`sighand_struct` of Linux 7.2, `include/linux/sched/signal.h`).
+pub struct Actions {
+    /// The process's own table, while none is shared.
+    own: Table,
+    shared: Option<Shared<Lock<Table>>>,
+}
+
+impl Default for Actions {
+    fn default() -> Self {
+        Self {
+            own: [Action::default(); Signal::MAX as usize],
+            shared: None,
+        }
+    }
+}
+
+impl Actions {
+    fn with<R>(&mut self, change: impl FnOnce(&mut Table) -> R) -> R {
+        match &self.shared {
+            None => change(&mut self.own),
+            Some(shared) => change(&mut shared.lock()),
+        }
+    }
+
+    /// The action for a signal.
+    pub fn get(&self, signal: Signal) -> Action {
+        let index = signal.number() as usize - 1;
+        match &self.shared {
+            None => self.own[index],
+            Some(shared) => shared.lock()[index],
+        }
+    }
+
+    /// Replaces the action for a signal; returns the one before.
+    pub fn replace(&mut self, signal: Signal, action: Action) -> Action {
+        let index = signal.number() as usize - 1;
+        self.with(|table| core::mem::replace(&mut table[index], action))
+    }
+
+    /// The action for a signal that is delivered now. With `SA_RESETHAND` no other delivery finds the same handler.
+    pub(super) fn deliver(&mut self, signal: Signal) -> Action {
+        let index = signal.number() as usize - 1;
+        self.with(|table| {
+            let action = table[index];
+            let handled = matches!(action.handler, Handler::Function(_));
+            if handled && action.flags.contains(ActionFlags::RESETHAND) {
+                table[index].handler = Handler::Default;
+            }
+            action
+        })
+    }
+
+    /// Makes the action for a signal the default, if `forced` or it is ignored; returns whether it did.
+    pub(super) fn force_default(&mut self, signal: Signal, forced: bool) -> bool {
+        let index = signal.number() as usize - 1;
+        self.with(|table| {
+            let handler = &mut table[index].handler;
+            let reset = forced || *handler == Handler::Ignore;
+            if reset {
+                *handler = Handler::Default;
+            }
+            reset
+        })
+    }
+
+    /// A copy of the table.
+    pub fn copy(&self) -> Table {
+        match &self.shared {
+            None => self.own,
+            Some(shared) => *shared.lock(),
+        }
+    }
+
+    /// What a child gets that has its parent's actions, but changes its own.
+    pub(crate) fn inherit(&self) -> Self {
+        Self {
+            own: self.copy(),
+            shared: None,
+        }
+    }
+
+    /// What a child gets whose changes are also its parent's.
+    ///
+    /// # Errors
+    /// `ENOMEM`.
+    pub(crate) fn share(&mut self) -> Result<Self, Errno> {
+        let shared = match &self.shared {
+            Some(shared) => shared.clone(),
+            None => Shared::try_new(Lock::new(Rank::Leaf, self.own)).map_err(|_| Errno::ENOMEM)?,
+        };
+        self.shared = Some(shared.clone());
+        Ok(Self {
+            shared: Some(shared),
+            ..Self::default()
+        })
+    }
+
+    /// What exec and `CLONE_CLEAR_SIGHAND` leave: a table of the process's own, in which handlers are the default and
+    /// ignored signals stay ignored (`flush_signal_handlers` of Linux 7.2, `kernel/signal.c`).
+    pub(crate) fn reset(&mut self) {
+        if let Some(shared) = self.shared.take() {
+            self.own = *shared.lock();
+        }
+        for action in &mut self.own {
+            let handler = match action.handler {
+                Handler::Ignore => Handler::Ignore,
+                Handler::Default | Handler::Function(_) => Handler::Default,
+            };
+            *action = Action {
+                handler,
+                ..Action::default()
+            };
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Action, ActionFlags, Actions, Handler, Signal};
+    use crate::errno::Errno;
+
+    const HANDLED: Action = Action {
+        handler: Handler::Function(0x1000),
+        flags: ActionFlags::RESETHAND,
+        restorer: 0,
+        mask: crate::signal::SignalSet::EMPTY,
+    };
+
+    #[test]
+    fn changes_are_seen_by_who_shares_until_a_reset() {
+        let mut parent = Actions::default();
+        parent.replace(Signal::SIGUSR1, HANDLED);
+        let copied = parent.inherit();
+        let mut child = parent.share().unwrap();
+        let mut grandchild = child.share().unwrap();
+        assert_eq!(child.get(Signal::SIGUSR1), HANDLED);
+        grandchild.replace(Signal::SIGUSR2, HANDLED);
+        assert_eq!(parent.get(Signal::SIGUSR2), HANDLED);
+        assert_eq!(copied.get(Signal::SIGUSR2), Action::default());
+        child.reset();
+        assert_eq!(child.get(Signal::SIGUSR2), Action::default());
+        child.replace(Signal::SIGHUP, HANDLED);
+        assert_eq!(parent.get(Signal::SIGHUP), Action::default());
+        assert_eq!(
+            parent.copy()[Signal::SIGUSR2.number() as usize - 1],
+            HANDLED
+        );
+    }
+
+    #[test]
+    fn one_delivery_gets_a_handler_that_is_reset() {
+        let mut parent = Actions::default();
+        let mut child = parent.share().unwrap();
+        child.replace(Signal::SIGUSR1, HANDLED);
+        assert_eq!(parent.deliver(Signal::SIGUSR1), HANDLED);
+        let left = child.deliver(Signal::SIGUSR1);
+        assert_eq!(left.handler, Handler::Default);
+        assert_eq!(left.flags, ActionFlags::RESETHAND);
+    }
+
+    #[test]
+    fn sharing_fails_without_memory() {
+        let mut parent = Actions::default();
+        memwright_table::handle::fail_heap_after(Some(0));
+        assert_eq!(parent.share().err(), Some(Errno::ENOMEM));
+        assert!(parent.share().is_ok());
+    }
+}
