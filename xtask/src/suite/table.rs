@@ -63,7 +63,7 @@ pub const RULES: &[Rule] = &[
         binary: QEMU,
         beginnings: &["pressure::musl-static::on_4::swap_during"],
         of: 1,
-        runs: [1, 1],
+        runs: [0, 1],
         what: "one of those that follow, which runs on four CPUs only",
     },
     Rule {
@@ -114,6 +114,34 @@ pub const RULES: &[Rule] = &[
         of: 1,
         runs: [0, 1],
         what: "two dozen experiments, whose figures may not grow",
+    },
+    Rule {
+        binary: QEMU,
+        beginnings: &["bench::hint_faults_are_the_only_ones"],
+        of: 1,
+        runs: [0, 1],
+        what: "an experiment on nodes, in which no fault is but for a hint",
+    },
+    Rule {
+        binary: QEMU,
+        beginnings: &["stress::on_4::"],
+        of: 1,
+        runs: [0, 1],
+        what: "stress-ng on four CPUs",
+    },
+    Rule {
+        binary: QEMU,
+        beginnings: &["stretches::"],
+        of: 1,
+        runs: [0, 1],
+        what: "long operations, each with its scheduling points",
+    },
+    Rule {
+        binary: "memwright-sim/numa",
+        beginnings: &["together::"],
+        of: 1,
+        runs: [0, 1],
+        what: "pages that migrate together, in every order",
     },
     Rule {
         binary: "memwright-cli/one_instruction",
