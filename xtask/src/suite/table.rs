@@ -124,13 +124,6 @@ pub const RULES: &[Rule] = &[
     },
     Rule {
         binary: QEMU,
-        beginnings: &["stress::on_4::"],
-        of: 1,
-        runs: [0, 1],
-        what: "stress-ng on four CPUs",
-    },
-    Rule {
-        binary: QEMU,
         beginnings: &["stretches::"],
         of: 1,
         runs: [0, 1],
