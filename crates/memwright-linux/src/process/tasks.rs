@@ -110,12 +110,12 @@ impl Tasks {
         })
     }
 
-    /// Every process in order of id, zombies included, step by step as [`Self::filter`] says.
+    /// Every process in order of id, zombies included, step by step: the table is locked for each only.
     pub fn processes(&self) -> impl Iterator<Item = Arc<Process>> + '_ {
         self.filter(|_| true)
     }
 
-    /// The processes of a group in order of id, the reaper left out, step by step as [`Self::filter`] says.
+    /// The processes of a group in order of id, the reaper left out, step by step: the table is locked for each only.
     pub(crate) fn group(&self, group: u32) -> impl Iterator<Item = Arc<Process>> + '_ {
         let mut first = REAPER + 1;
         core::iter::from_fn(move || {

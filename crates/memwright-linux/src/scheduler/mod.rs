@@ -38,7 +38,7 @@
 //! Of several who find an idle CPU in the set, one takes it out.
 //!
 //! *Pauses.* In the midst of a long operation a thread gives way with the lock of an address space
-//! held ([`Scheduler::give_way`]). It then stays on its CPU: what it works with is that CPU's.
+//! held (`pause.rs`). It then stays on its CPU: what it works with is that CPU's.
 //!
 //! *Locks.* `ready` and `timers` are taken one at a time. The other fields of a CPU are written by
 //! that CPU alone; the locks around them are there for reports and cost one exchange.
