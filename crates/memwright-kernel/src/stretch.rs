@@ -19,8 +19,9 @@ use crate::{arch, clock, heap};
 /// In [`PerCpu::longest_call`]: no system call is known.
 const NO_CALL: u64 = u64::MAX;
 
-/// Ticks between two looks at least: where all stretches are short, a look must not cost more than they do.
-const LEAST: u64 = 20_000;
+/// Ticks between two looks at least: where all stretches are short, looks would cost more than is to be learnt. So a
+/// stretch of fewer may be missed.
+const LEAST: u64 = 500_000;
 
 /// Ends the stretch under way and begins the next: this CPU is at a scheduling point.
 #[inline(always)]

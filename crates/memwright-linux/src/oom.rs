@@ -65,16 +65,16 @@ enum Choice {
 fn choose(members: impl Iterator<Item = Arc<Process>>, asks: &Process, total: u64) -> Choice {
     let mut largest = Largest::default();
     for process in members {
-        let Some(space) = process.space() else {
-            continue;
-        };
         if process.signals.lock().group_exit.is_some() {
-            // Its memory comes back once it has run.
+            // Its memory comes back once it has run: also where it has given up its pages and has yet to close files.
             if process.id != asks.id {
                 return Choice::Awaited;
             }
             continue;
         }
+        let Some(space) = process.space() else {
+            continue;
+        };
         let held = process.files().map_or(0, |files| files.kernel_bytes());
         let held = held + space.area_count() as u64 * AREA;
         let pages = space.resident_pages() + space.table().table_frames() + held / PAGE_SIZE as u64;

@@ -54,7 +54,7 @@ pub fn trials() -> Vec<Trial> {
             operation,
         )
     });
-    let swapping = ["madvise_large", "forking", "swapping", "populate"];
+    let swapping = ["swapping", "populate"];
     let swapping = swapping.iter().map(|operation| {
         let options = &["--memory", "128M", "--swap", "zram:256M"];
         of(format!("stretches::swap::{operation}"), options, operation)

@@ -152,8 +152,7 @@ impl<M: Machine> Core<M> {
         let (end, last) = (cursor.locked_end(), cursor.range().end);
         let mut went = 0;
         let mut next = cursor.position();
-        // Each of either kind is a write, and writes take long.
-        while next < end && count + (went as usize) < TOGETHER && effort.look > 0 {
+        while next < end && count < TOGETHER && effort.look > 0 {
             cursor.seek(next);
             let at = next;
             next = next.add(1);
@@ -175,6 +174,10 @@ impl<M: Machine> Core<M> {
             }
             if choice == Choice::Unused && self.frames_are_shared(page) {
                 went += u64::from(self.share_out(area, cursor, page, gather));
+                // Each is a write, and writes take long. What is about to leave must not wait.
+                if count == 0 && went % TOGETHER as u64 == 0 {
+                    cursor.pause_point();
+                }
                 continue;
             }
             let Some((slot, kept)) = self.slot_for(page) else {

@@ -8,7 +8,7 @@
 
 use bitflags::bitflags;
 use memwright_table::mistake::{Mistake, planted};
-use memwright_table::sync::{PausePoints, pause_point};
+use memwright_table::sync::PausePoints;
 use memwright_table::{
     Bits, Cursor, Entry, Extent, Gather, Machine, Marks, Page, PageRange, PageSize, Prepared,
     Swapped, WrittenRun,
@@ -227,6 +227,9 @@ struct Looked {
     unwritten: bool,
 }
 
+/// Tables between two scheduling points of a scan for written pages.
+const TABLES: u32 = 32;
+
 impl<M: Machine> Core<M> {
     fn scan_area(
         &self,
@@ -243,6 +246,7 @@ impl<M: Machine> Core<M> {
         }
         let mut next = range.start;
         let mut written_before = false;
+        let mut points = PausePoints::every(TABLES);
         loop {
             // Beside a table with written pages there is likely another.
             if !written_before {
@@ -276,7 +280,7 @@ impl<M: Machine> Core<M> {
             written_before = looked.found;
             next = end;
             drop(cursor);
-            pause_point();
+            points.round();
         }
     }
 
