@@ -366,17 +366,14 @@ mod tests {
 
     #[test]
     fn held_list_keeps_the_order_of_taking() {
-        let locks = [Rank::Process, Rank::Space, Rank::Leaf].map(|rank| Lock::new(rank, ()));
-        let process = locks[0].lock();
+        let locks = [Rank::Scan, Rank::Space, Rank::Leaf].map(|rank| Lock::new(rank, ()));
+        let scan = locks[0].lock();
         let space = locks[1].lock();
         let leaf = locks[2].lock();
         drop(space);
-        assert_eq!(
-            held(0).iter().collect::<Vec<_>>(),
-            [Rank::Process, Rank::Leaf]
-        );
+        assert_eq!(held(0).iter().collect::<Vec<_>>(), [Rank::Scan, Rank::Leaf]);
         drop(leaf);
-        drop(process);
+        drop(scan);
         assert_none_held();
     }
 }
