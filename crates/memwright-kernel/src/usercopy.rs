@@ -192,7 +192,7 @@ fn is_user(address: u64, length: usize) -> bool {
         .is_some_and(|end| end <= USER_LIMIT)
 }
 
-/// Copies below this size are not counted: whoever makes many of them does other things in between.
+/// Copies below this size are not counted: counting one would cost about as much as the copy.
 const SMALL: usize = 256;
 /// Bytes copied between two scheduling points.
 const STRETCH: u64 = 64 << 10;

@@ -29,14 +29,19 @@ pub struct StackDepth {
     pub call: Option<u64>,
 }
 
+/// Says in which system call something was found, if that is known.
+fn write_call(out: &mut fmt::Formatter<'_>, call: Option<u64>) -> fmt::Result {
+    match call.and_then(table::find) {
+        Some(call) => write!(out, ", in {}", call.name),
+        None => Ok(()),
+    }
+}
+
 impl fmt::Display for StackDepth {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { used, size, call } = self;
         write!(out, "kernel stack: {used} of {size} bytes used at most")?;
-        match call.and_then(table::find) {
-            Some(call) => write!(out, ", in {}", call.name),
-            None => Ok(()),
-        }
+        write_call(out, *call)
     }
 }
 
@@ -66,10 +71,7 @@ impl fmt::Display for Stretch {
             out,
             "longest stretch: {instructions} instructions without a scheduling point"
         )?;
-        match call.and_then(table::find) {
-            Some(call) => write!(out, ", in {}", call.name),
-            None => Ok(()),
-        }
+        write_call(out, *call)
     }
 }
 

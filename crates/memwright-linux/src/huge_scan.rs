@@ -44,7 +44,7 @@ impl HugeScan {
     /// A setting changed: the next look is as far away as it says now.
     pub fn wake(&self, kernel: &Kernel) {
         let memory = &kernel.memory;
-        // Without memory for the deadline nobody looks before this is called again.
+        // If there is no memory for the deadline, the scan rests until the next call.
         let _ = self.next.set(kernel, &self.own, || {
             let goes_on = memory.may_collapse(self.wanted.load(Ordering::Relaxed));
             let sleep = memory.huge().scan.sleep.load(Ordering::Relaxed);

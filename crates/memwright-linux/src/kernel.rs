@@ -287,7 +287,7 @@ impl Kernel {
         }
     }
 
-    /// A thread cannot wait, for want of memory to note it: somebody is killed, and those that end run first.
+    /// Handles a wait that cannot be recorded for lack of memory: the OOM killer runs, and ending threads run first.
     #[cold]
     fn wait_for_memory(&self, thread: &Arc<Thread>) {
         crate::oom::relieve(self, thread);

@@ -120,7 +120,7 @@ impl MergeScan {
     /// Sets the next look: after this rest within a turn, and as far away as the settings say between two.
     fn go_on_after(&self, kernel: &Kernel, rest: u64) {
         let merging = kernel.memory.merging();
-        // Without memory for the deadline nobody looks before this is called again.
+        // If there is no memory for the deadline, the scan rests until the next call.
         let _ = self.next.set(kernel, &self.own, || {
             let goes_on = self.state() == Run::Merge as u8 && merging.is_wanted();
             let sleep = match self.left.load(Ordering::Relaxed) {

@@ -88,7 +88,7 @@ impl Reclaim {
     pub fn wake(&self, kernel: &Kernel) {
         let swap = kernel.memory.swap();
         let wait = || swap.is_on().then_some(INTERVAL);
-        // Without memory for the deadline nobody looks before this is called again.
+        // If there is no memory for the deadline, the scan rests until the next call.
         let _ = self.next.set(kernel, &self.own, wait);
     }
 

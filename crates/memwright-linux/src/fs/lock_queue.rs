@@ -232,7 +232,7 @@ mod tests {
     fn the_next_is_woken_when_the_first_leaves() {
         let mut requests = requests(&[(Exclusive, 7, 7); 3]);
         assert_eq!(woken(&requests, |_| false), [0]);
-        // Nobody is woken twice, nor beside one that was woken.
+        // No request is woken twice, nor one that conflicts with a woken request.
         assert_eq!(woken(&requests, |_| false), []);
         let first = requests.list[0].clone();
         requests.remove(&first);

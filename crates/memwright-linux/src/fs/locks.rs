@@ -68,7 +68,7 @@ struct State {
     whole: Family,
 }
 
-/// The locks of one kind, and who waits for some.
+/// The locks of one kind, and the requests that wait for one of them.
 struct Family {
     locks: RecordLocks,
     requests: Requests,

@@ -132,7 +132,7 @@ impl TimerFile {
     /// What is left until the next expiration, and the interval.
     #[must_use]
     pub fn get(&self) -> (u64, u64) {
-        // Without room for the next deadline, whoever reads sets it.
+        // If there is no memory for the next deadline, the next read of the timer sets it.
         let _ = self.kernel.scheduler.make_room_for_timer(self.kernel);
         let mut state = self.timer.state.lock();
         let now = self.kernel.host.now();

@@ -81,7 +81,7 @@ impl Balancing {
     /// Sets the next deadline, if there is to be one.
     pub fn wake(&self, kernel: &Kernel) {
         let nodes = kernel.memory.frames().topology().nodes();
-        // Without memory for the deadline nobody looks before this is called again.
+        // If there is no memory for the deadline, the scan rests until the next call.
         let _ = self.next.set(kernel, &self.own, || {
             let goes_on = self.is_on() && nodes > 1;
             goes_on.then_some(u64::from(self.period()) * MILLISECOND)

@@ -94,7 +94,7 @@ impl Mounts {
         }
     }
 
-    /// Takes the first root from this place on that nobody uses off the list of those that were detached.
+    /// Removes the first unused root at or after `place` from the list of detached ones.
     fn next_abandoned(&self, place: &mut usize) -> Option<Arc<Dentry>> {
         let guard = self.names.keep();
         let mut detached = self.detached.lock();
