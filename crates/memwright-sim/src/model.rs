@@ -125,7 +125,8 @@ struct Mapped {
     /// What it contains if that went (`MADV_FREE`): zeroes, with what was stored since. Which of the two it is shows
     /// when somebody looks.
     otherwise: Option<Contents>,
-    /// A store was refused where the page showed its object's contents: it may have contents of its own since then.
+    /// A store was refused where the page showed its object's contents, or memory may have run out before they were
+    /// copied: it may have contents of its own since then.
     may_have_copied: bool,
     on_fork: OnFork,
     /// Every access is refused as if nothing were mapped.
@@ -340,6 +341,15 @@ impl Model {
         };
         // What stops it is found again by the access that needs the page.
         let _ = self.advise(process, from, pages, advice);
+    }
+
+    /// `MAP_POPULATE` where memory may run out, which ends it silently: which of an object's pages it copied is to be
+    /// [looked for](Self::may_have_copied).
+    pub fn populate_some(&mut self, process: usize, from: u64, pages: u64) {
+        for (_, mapped) in self.space(process).pages.range_mut(from..from + pages) {
+            let is_private = matches!(mapped.source, Source::Private { .. });
+            mapped.may_have_copied |= is_private && mapped.rights.write && mapped.own.is_none();
+        }
     }
 
     /// Nothing is mapped in the range afterwards.
@@ -658,7 +668,7 @@ impl Model {
         }
     }
 
-    /// Pages of an object that a refused store of the last step may have copied.
+    /// Pages of an object that the last step may have copied, by a refused store or while memory ran out.
     pub fn may_have_copied(&self, process: usize) -> impl Iterator<Item = u64> + '_ {
         let pages = self.spaces[&process].pages.iter();
         pages
@@ -666,7 +676,7 @@ impl Model {
             .map(|(&page, _)| page)
     }
 
-    /// Whether a refused store of the last step copied a page: what is stored in the object later does not show there.
+    /// Whether the last step copied a page: what is stored in the object later does not show there.
     pub fn copied(&mut self, process: usize, page: u64, has_copied: bool) {
         if let Ok(mapped) = self.mapped(process, page) {
             mapped.may_have_copied = false;
@@ -776,6 +786,46 @@ impl Model {
             if mapped.own.is_none() && mapped.shows(object, index..index + pages) {
                 mapped.dropped();
             }
+        }
+    }
+
+    /// Private pages of the object that were filled with zeroes and not stored to since. They go with a hole if the zero
+    /// page is what they show (Linux 7.2 `mm/memory.c`, `zap_present_ptes`).
+    pub fn filled_with_zeroes(
+        &self,
+        process: usize,
+        object: ObjectNumber,
+        index: u64,
+        pages: u64,
+    ) -> impl Iterator<Item = u64> + '_ {
+        let all = self.spaces[&process].pages.iter();
+        all.filter(move |(_, mapped)| {
+            let is_private = matches!(mapped.source, Source::Private { .. });
+            is_private && mapped.own == Some(None) && mapped.shows(object, index..index + pages)
+        })
+        .map(|(&page, _)| page)
+    }
+
+    /// A private page that shows an object lost what it had of its own.
+    pub fn lost(&mut self, process: usize, page: u64) {
+        if let Ok(mapped) = self.mapped(process, page) {
+            mapped.dropped();
+        }
+    }
+
+    /// Returns the pages of a range that are registered with a watcher.
+    pub fn watched(&self, process: usize, from: u64, pages: u64) -> impl Iterator<Item = u64> + '_ {
+        let range = self.spaces[&process].pages.range(from..from + pages);
+        range
+            .filter(|(_, mapped)| mapped.watch.is_some())
+            .map(|(&page, _)| page)
+    }
+
+    /// Removes the watcher of a page whose area merged with a moved area.
+    pub fn lose_watch(&mut self, process: usize, page: u64) {
+        if let Ok(mapped) = self.mapped(process, page) {
+            mapped.watch = None;
+            mapped.since_protected.lose();
         }
     }
 

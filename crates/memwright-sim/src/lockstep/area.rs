@@ -90,7 +90,9 @@ impl Lockstep {
         if let Err(refusal) = self.model.map(process, from, pages, rights, source) {
             return disagree(format!("a fixed mapping in spite of {refusal:?}"));
         }
-        if populate {
+        if populate && self.reclaims {
+            self.model.populate_some(process, from, pages);
+        } else if populate {
             self.model.populate(process, from, pages);
         }
         self.succeeded("map");

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use memwright::object::Object;
-use memwright_table::CpuId;
+use memwright_table::{CpuId, Entry, Page, PageRange};
 
 use super::kinds::disagree;
 use super::{Difference, File, Lockstep, bytes};
@@ -99,7 +99,23 @@ impl Lockstep {
             File::Noted(file) => file.punch(index, pages),
         }
         self.model.punch(file, index, pages);
+        self.find_lost_zeroes(file, index, pages);
         self.succeeded("punch");
+    }
+
+    /// Which private pages that were filled with zeroes went with a hole: those that show the zero page, not copies.
+    fn find_lost_zeroes(&mut self, file: usize, index: u64, pages: u64) {
+        for (&number, process) in &self.processes {
+            let filled = self.model.filled_with_zeroes(number, file, index, pages);
+            for page in filled.collect::<Vec<_>>() {
+                let range = PageRange::single(Page::new(page));
+                let entry = process.space().table().look(range).entry().entry;
+                match entry {
+                    Entry::Empty | Entry::Marker(_) => self.model.lost(number, page),
+                    Entry::Present(_) | Entry::Swapped(_) | Entry::Migrating(_) => {}
+                }
+            }
+        }
     }
 
     pub(super) fn clean(&mut self, cpu: CpuId, file: u8) {

@@ -131,13 +131,13 @@ impl<M: Machine> AddressSpace<M> {
         advice: Advice,
     ) -> Result<Advised, AdviseError> {
         let core = &*self.core;
-        let range = check::pages(address, length).map_err(|_| AdviseError::Misaligned)?;
+        let mut range = check::pages(address, length).map_err(|_| AdviseError::Misaligned)?;
         if range.is_empty() {
             return Ok(Advised::Done);
         }
         match advice {
-            Advice::PopulateRead => core.populate_as(range, false)?,
-            Advice::PopulateWrite => core.populate_as(range, true)?,
+            Advice::PopulateRead => core.populate_as(&mut range, false)?,
+            Advice::PopulateWrite => core.populate_as(&mut range, true)?,
             Advice::GuardInstall => core.guard(range, true)?,
             Advice::GuardRemove => core.guard(range, false)?,
             Advice::DontNeed | Advice::DontNeedLocked | Advice::Free | Advice::Remove => {

@@ -39,6 +39,21 @@ impl<M: Machine> AddressSpace<M> {
     /// # Errors
     /// As [`LockError`] says; areas below a hole are locked.
     pub fn lock(&self, address: VirtAddr, length: u64, on_fault: bool) -> Result<(), LockError> {
+        let mut rest = self.begin_lock(address, length, on_fault)?;
+        self.populate_locked(&mut rest)
+    }
+
+    /// Locks the pages that `length` bytes touch, and returns what is to be [made
+    /// resident](Self::populate_locked), nothing if `on_fault`.
+    ///
+    /// # Errors
+    /// As [`LockError`] says; areas below a hole are locked.
+    pub fn begin_lock(
+        &self,
+        address: VirtAddr,
+        length: u64,
+        on_fault: bool,
+    ) -> Result<ToPopulate, LockError> {
         let core = &*self.core;
         let mut areas = core.areas.write();
         if areas.limits.locked == 0 && !areas.limits.may_lock_any {
@@ -58,11 +73,10 @@ impl<M: Machine> AddressSpace<M> {
         core.change_flags(&mut areas, range, Holes::Stop, |flags| {
             locked(flags, wanted)
         })?;
-        drop(areas);
         if on_fault {
-            return Ok(());
+            return Ok(ToPopulate::nothing_at(range.start));
         }
-        Ok(core.populate_strictly(range)?)
+        Ok(ToPopulate::new(range))
     }
 
     /// Unlocks the pages that `length` bytes touch.

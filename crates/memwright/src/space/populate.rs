@@ -6,8 +6,8 @@ use memwright_table::sync::{PausePoints, pause_point};
 use memwright_table::{Bits, Machine, Page, PageRange, PageSize, VirtAddr};
 
 use super::check;
-use super::{AREAS, AddressSpace, Area, Areas, Core, PAGES};
-use crate::error::{AdviseError, FaultError, PopulateError, Stopped};
+use super::{AREAS, AddressSpace, Advice, Area, Areas, Core, PAGES};
+use crate::error::{AdviseError, FaultError, LockError, PopulateError, Stopped};
 use crate::fault::{Access, Fault};
 use crate::vma::{AreaFlags, Position, Rights};
 
@@ -17,6 +17,19 @@ use crate::vma::{AreaFlags, Position, Rights};
 #[must_use]
 pub struct ToPopulate {
     rest: PageRange,
+}
+
+impl Advice {
+    /// Whether it makes memory resident, and if so, whether as a store does.
+    pub const fn populates(self) -> Option<bool> {
+        if matches!(self, Self::PopulateRead) {
+            return Some(false);
+        }
+        if matches!(self, Self::PopulateWrite) {
+            return Some(true);
+        }
+        None
+    }
 }
 
 impl ToPopulate {
@@ -32,6 +45,11 @@ impl ToPopulate {
     /// Whether there is nothing left.
     pub fn is_empty(&self) -> bool {
         self.rest.is_empty()
+    }
+
+    /// The first page that is left.
+    pub fn next(&self) -> Page {
+        self.rest.start
     }
 }
 
@@ -59,8 +77,36 @@ impl<M: Machine> AddressSpace<M> {
     /// # Errors
     /// As [`AdviseError`] says; pages below the address are resident.
     pub fn populate(&self, address: VirtAddr, length: u64, write: bool) -> Result<(), AdviseError> {
+        let mut rest = self.to_populate(address, length)?;
+        self.populate_onward(&mut rest, write)
+    }
+
+    /// The pages of `length` bytes, for [`populate_onward`](Self::populate_onward).
+    ///
+    /// # Errors
+    /// [`AdviseError::Misaligned`].
+    pub fn to_populate(&self, address: VirtAddr, length: u64) -> Result<ToPopulate, AdviseError> {
         let range = check::pages(address, length).map_err(|_| AdviseError::Misaligned)?;
-        self.core.populate_as(range, write)
+        Ok(ToPopulate::new(range))
+    }
+
+    /// Makes `rest` resident as [`populate`](Self::populate) does. On failure `rest` holds the pages that
+    /// are not resident yet: the caller frees memory, or waits for the watcher, and calls again.
+    ///
+    /// # Errors
+    /// As [`AdviseError`] says.
+    pub fn populate_onward(&self, rest: &mut ToPopulate, write: bool) -> Result<(), AdviseError> {
+        self.core.populate_as(&mut rest.rest, write)
+    }
+
+    /// Makes `rest`, which was [locked](Self::begin_lock), resident, and goes on as
+    /// [`populate_onward`](Self::populate_onward).
+    ///
+    /// # Errors
+    /// [`LockError::Fault`] and [`LockError::Watched`].
+    pub fn populate_locked(&self, rest: &mut ToPopulate) -> Result<(), LockError> {
+        let populated = self.core.populate_strictly(rest.rest);
+        Ok(populated.inspect_err(|stopped| rest.rest.start = stopped.at.page())?)
     }
 
     /// Makes `rest` resident as its areas allow, but for areas of which a page cannot be had. Where it fails, `rest` is
@@ -188,17 +234,17 @@ impl<M: Machine> Core<M> {
         Ok(())
     }
 
-    /// `MADV_POPULATE_READ` and `MADV_POPULATE_WRITE`. Unlike a load, the former asks for the right to read
-    /// itself (`mm/gup.c`, `check_vma_flags`).
-    pub(crate) fn populate_as(&self, range: PageRange, write: bool) -> Result<(), AdviseError> {
+    /// `MADV_POPULATE_READ` and `MADV_POPULATE_WRITE` of `rest`, which is what is left in the end. Unlike a load, the
+    /// former asks for the right to read itself (`mm/gup.c`, `check_vma_flags`).
+    pub(crate) fn populate_as(&self, rest: &mut PageRange, write: bool) -> Result<(), AdviseError> {
         let (access, right) = if write {
             (Access::WRITE, Rights::WRITE)
         } else {
             (Access::READ, Rights::READ)
         };
-        let mut next = range.start;
         let mut points = PausePoints::every(AREAS);
-        while next < range.end {
+        while !rest.is_empty() {
+            let next = rest.start;
             points.round();
             let areas = self.areas.read(self.cpu());
             let Some(area) = areas.map.find(next) else {
@@ -209,9 +255,10 @@ impl<M: Machine> Core<M> {
             if refused || area.flags.contains(AreaFlags::SECRET) {
                 return Err(AdviseError::NotApplicable(next.address()));
             }
-            let part = area.range().intersect(PageRange::new(next, range.end));
-            self.touch(&areas, area, part, access)?;
-            next = part.end;
+            let part = area.range().intersect(*rest);
+            self.touch(&areas, area, part, access)
+                .inspect_err(|stopped| rest.start = stopped.at.page())?;
+            rest.start = part.end;
         }
         Ok(())
     }

@@ -51,8 +51,8 @@ impl<M: Machine> Core<M> {
     }
 
     /// Takes out those pages of `area` from the cursor's position on.
-    /// Markers stay, but for poison, which goes with copies; where an object's page was write-protected one remains
-    /// (Linux 7.2 `mm/memory.c`, `zap_install_uffd_wp_if_needed`).
+    /// Markers stay, but for poison, which goes with copies; where a page was write-protected, or the copy of one in
+    /// memory or in swap, one remains (Linux 7.2 `mm/memory.c`, `zap_install_uffd_wp_if_needed`).
     pub(crate) fn remove_pages(
         &self,
         area: &Area<M>,
@@ -61,6 +61,16 @@ impl<M: Machine> Core<M> {
         taken: Taken,
     ) {
         let copies = taken == Taken::All;
+        let left = |bits: Bits| {
+            let protected = bits.intersects(Bits::UFFD_WP | Bits::WATCHED);
+            let keeps =
+                protected && keeps_protection(area) && !planted(Mistake::ZapForgetsProtection);
+            if keeps {
+                Marks::UFFD_WP
+            } else {
+                Marks::empty()
+            }
+        };
         // What another operation took out before may not be flushed yet (design rule 2).
         if !planted(Mistake::ZapIgnoresPending) {
             gather.rely_on_pending();
@@ -81,22 +91,16 @@ impl<M: Machine> Core<M> {
                         Taken::Leaving => is_zero || tells_of_store(area.flags(), page.bits),
                     };
                     if copies || !stays && !self.is_private(page.frame) {
-                        let protected = page.bits.intersects(Bits::UFFD_WP | Bits::WATCHED);
-                        let keeps = protected
-                            && keeps_protection(area)
-                            && !planted(Mistake::ZapForgetsProtection);
-                        let left = if keeps {
-                            Marks::UFFD_WP
-                        } else {
-                            Marks::empty()
-                        };
-                        cursor.replace(Entry::marker(left), gather);
+                        cursor.replace(Entry::marker(left(page.bits)), gather);
                     }
                 }
                 // What is in swap is private.
                 Entry::Swapped(_) if !copies => {}
-                Entry::Swapped(_) | Entry::Migrating(_) => {
-                    cursor.remove(gather);
+                Entry::Swapped(page) => {
+                    cursor.replace(Entry::marker(left(page.bits)), gather);
+                }
+                Entry::Migrating(page) => {
+                    cursor.replace(Entry::marker(left(page.bits)), gather);
                 }
             }
             gather.relieve();
