@@ -26,12 +26,15 @@ use crate::{
     scheduler::Scheduler,
     signal::{Signal, SignalInfo, Stop, ThreadSignals, kill_process, send_to_process},
     swap::Swaps,
-    sync::{Lock, Rank},
+    sync::{Lock, PausePoints, Rank},
     wait::{Interest, WaitError, WaitQueue},
 };
 use alloc::{boxed::Box, string::String, sync::Arc};
 use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use memwright_table::TryPush;
+
+/// Queues that a thread enters or leaves between two scheduling points.
+const QUEUES: u32 = 256;
 
 /// How the run ended, once it has.
 #[derive(Clone, Debug)]
@@ -244,7 +247,11 @@ impl Kernel {
         loop {
             // Before the queues are entered and anything is looked at: see `scheduler`.
             thread.run.announce();
-            let entered = queues.clone().try_for_each(|queue| queue.add(thread));
+            let mut points = PausePoints::every(QUEUES);
+            let entered = queues.clone().try_for_each(|queue| {
+                points.round();
+                queue.add(thread)
+            });
             let mut without_memory = entered.is_err();
             let interrupted = match interest {
                 Interest::Signals => thread.signal_pending(),
@@ -272,6 +279,7 @@ impl Kernel {
             };
             thread.run.stay();
             for queue in queues.clone() {
+                points.round();
                 let taken = !queue.remove(thread);
                 // A wake meant for one waiter, which gives up: the next one gets it.
                 if taken && matches!(outcome, Some(Err(_))) {

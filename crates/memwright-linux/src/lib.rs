@@ -25,6 +25,8 @@ pub mod cgroup;
 pub mod channel;
 pub mod context;
 pub mod cpio;
+#[cfg(test)]
+mod draws;
 pub mod errno;
 pub mod events;
 pub mod exec;

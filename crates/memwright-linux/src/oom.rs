@@ -54,6 +54,9 @@ pub(crate) fn relieve_group(kernel: &Kernel, thread: &Arc<Thread>, group: &Cgrou
 /// About how many bytes of kernel memory an area takes, where it stands in the map of areas among it.
 const AREA: u64 = 256;
 
+/// How many bytes of kernel memory a thread takes, most of them for its stack.
+const THREAD: u64 = 36 << 10;
+
 /// Who goes.
 enum Choice {
     Victim(Arc<Process>),
@@ -75,11 +78,16 @@ fn choose(members: impl Iterator<Item = Arc<Process>>, asks: &Process, total: u6
         let Some(space) = process.space() else {
             continue;
         };
-        let held = process.files().map_or(0, |files| files.kernel_bytes());
-        let held = held + space.area_count() as u64 * AREA;
-        let pages = space.resident_pages() + space.table().table_frames() + held / PAGE_SIZE as u64;
+        let size = Size {
+            resident: space.resident_pages(),
+            swapped: space.swapped_pages(),
+            tables: space.table().table_frames(),
+            open_files: process.files().map_or(0, |files| files.kernel_bytes()),
+            areas: space.area_count() as u64,
+            threads: process.thread_count() as u64,
+        };
         let adjustment = i64::from(process.kill_score.load(Ordering::Relaxed)) - 1000;
-        largest.add(process, score(pages, adjustment, total));
+        largest.add(process, score(&size, adjustment, total));
     }
     largest.found.map_or(Choice::Nobody, Choice::Victim)
 }
@@ -103,14 +111,35 @@ fn kill(kernel: &Kernel, victim: &Arc<Process>, reason: &str, tell: bool) {
     kill_process(kernel, victim);
 }
 
-/// How good a victim a process is (`oom_badness` of Linux 7.2, `mm/oom_kill.c`): its pages, here with what the kernel
-/// holds for its open files, the locks on them and its areas, which Linux does not count and therefore may kill others for; and a
-/// thousandth of memory for each point of its adjustment; 0 for never.
-fn score(pages: u64, adjustment: i64, total: u64) -> u64 {
+/// What would be free again without a process.
+#[derive(Default)]
+struct Size {
+    /// Pages in memory, those in swap, and page tables.
+    resident: u64,
+    swapped: u64,
+    tables: u64,
+    /// Bytes that the kernel holds for open files and the locks on them.
+    open_files: u64,
+    areas: u64,
+    threads: u64,
+}
+
+impl Size {
+    /// Pages. Linux does not count what the kernel holds for files, areas and threads, and may therefore kill others for
+    /// it.
+    fn pages(&self) -> u64 {
+        let held = self.open_files + self.areas * AREA + self.threads * THREAD;
+        self.resident + self.swapped + self.tables + held / PAGE_SIZE as u64
+    }
+}
+
+/// How good a victim a process is (`oom_badness` of Linux 7.2, `mm/oom_kill.c`): its pages, and a thousandth of memory for
+/// each point of its adjustment; 0 for never.
+fn score(size: &Size, adjustment: i64, total: u64) -> u64 {
     if adjustment <= -1000 {
         return 0;
     }
-    let points = pages as i64 + adjustment * (total / 1000) as i64;
+    let points = size.pages() as i64 + adjustment * (total / 1000) as i64;
     points.max(1) as u64
 }
 
@@ -139,7 +168,7 @@ impl<T> Largest<T> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Largest, score};
+    use super::{Largest, Size, score};
 
     #[test]
     fn the_largest_goes_first() {
@@ -154,9 +183,29 @@ mod tests {
 
     #[test]
     fn adjustments_count_in_thousandths_of_memory() {
-        assert_eq!(score(100, 0, 131_072), 100);
-        assert_eq!(score(100, -1000, 131_072), 0);
-        assert_eq!(score(100, 10, 131_072), 100 + 1310);
-        assert_eq!(score(100, -500, 131_072), 1);
+        let size = Size {
+            resident: 100,
+            ..Size::default()
+        };
+        for (adjustment, expected) in [(0, 100), (-1000, 0), (10, 100 + 1310), (-500, 1)] {
+            assert_eq!(score(&size, adjustment, 131_072), expected);
+        }
+    }
+
+    #[test]
+    fn what_the_kernel_holds_for_a_process_counts() {
+        let nothing = Size::default();
+        #[rustfmt::skip]
+        let rows = [
+            (Size { resident: 7, ..nothing }, 7),
+            (Size { swapped: 7, ..Size::default() }, 7),
+            (Size { tables: 7, ..Size::default() }, 7),
+            (Size { open_files: 7 << 12, ..Size::default() }, 7),
+            (Size { areas: 160, ..Size::default() }, 10),
+            (Size { threads: 100, ..Size::default() }, 900),
+        ];
+        for (size, pages) in rows {
+            assert_eq!(size.pages(), pages);
+        }
     }
 }

@@ -3,6 +3,7 @@
 //! The heap has no large blocks: of what may have as many elements as a program likes, each block is a page, and a list
 //! of them is all that stands in one piece (24 bytes for each page).
 
+use crate::sync::PausePoints;
 use alloc::vec::Vec;
 use core::{
     mem::size_of,
@@ -12,6 +13,8 @@ use memwright_table::{OutOfMemory, TryPush};
 
 /// Bytes of a block.
 const BLOCK: usize = 4096;
+/// Elements that find their place between two scheduling points.
+const SORTED: u32 = 256;
 
 /// A vector in blocks of a page.
 #[derive(Debug)]
@@ -189,7 +192,8 @@ impl<T: Copy> Paged<T> {
 }
 
 impl<T: Copy + Ord> Paged<T> {
-    /// Sorts the elements and removes all but one of those that are equal.
+    /// Sorts the elements and removes all but one of those that are equal. The caller holds no lock but those that
+    /// [sleep](crate::sync::Rank::sleeps).
     pub fn sort_and_deduplicate(&mut self) {
         if let [only] = &mut self.blocks[..] {
             only.sort_unstable();
@@ -198,7 +202,9 @@ impl<T: Copy + Ord> Paged<T> {
         }
         self.sort();
         let (mut kept, length) = (1, self.len());
+        let mut points = PausePoints::every(SORTED);
         for number in 1..length {
+            points.round();
             if self[number] != self[kept - 1] {
                 self[kept] = self[number];
                 kept += 1;
@@ -210,10 +216,13 @@ impl<T: Copy + Ord> Paged<T> {
     /// Heap sort: it needs no other memory, and no slice of all elements.
     fn sort(&mut self) {
         let length = self.len();
+        let mut points = PausePoints::every(SORTED);
         for root in (0..length / 2).rev() {
+            points.round();
             self.sift_down(root, length);
         }
         for end in (1..length).rev() {
+            points.round();
             (self[0], self[end]) = (self[end], self[0]);
             self.sift_down(0, end);
         }

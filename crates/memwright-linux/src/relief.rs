@@ -70,14 +70,33 @@ impl Kernel {
         &self,
         mut attempt: impl FnMut() -> Result<T, E>,
     ) -> Result<T, E> {
-        let mut round = 0;
+        self.with_relief_onward(|| (attempt(), ()))
+    }
+
+    /// Does so with what goes on where it stopped. `attempt` returns where that was, too: only attempts that stop at
+    /// one place are counted together.
+    ///
+    /// # Errors
+    /// Those of the last attempt.
+    #[inline]
+    pub(crate) fn with_relief_onward<T, E: Failure, P: PartialEq>(
+        &self,
+        mut attempt: impl FnMut() -> (Result<T, E>, P),
+    ) -> Result<T, E> {
+        let (mut round, mut place) = (0, None);
         loop {
             match attempt() {
-                Err(error) if error.wants_memory() => match self.relieve_round(round) {
-                    Some(next) => round = next,
-                    None => return Err(error),
-                },
-                done => return done,
+                (Err(error), stopped) if error.wants_memory() => {
+                    let stopped = Some(stopped);
+                    if place != stopped {
+                        (round, place) = (0, stopped);
+                    }
+                    match self.relieve_round(round) {
+                        Some(next) => round = next,
+                        None => return Err(error),
+                    }
+                }
+                (done, _) => return done,
             }
         }
     }

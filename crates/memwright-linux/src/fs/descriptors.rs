@@ -1,6 +1,6 @@
 //! Descriptor numbers: which are taken, and by what.
 
-use crate::{errno::Errno, paged::Paged};
+use crate::{errno::Errno, sync::PausePoints};
 use alloc::vec::Vec;
 use memwright_table::{OutOfMemory, TryPush};
 
@@ -15,16 +15,88 @@ struct Slot<F> {
 
 /// Numbers below this one are near: their slots stand in one piece.
 const NEAR: usize = 1024;
+/// Slots of a far block.
+const TOGETHER: usize = 256;
+/// Descriptors that are copied or marked between two scheduling points.
+const SLOTS: u32 = 1024;
 
-/// A table of descriptors, whatever they stand for. A program may ask for the last number of a million, and for room for
-/// all before it: but for the near ones slots stand in blocks of a page.
+/// A table of descriptors, whatever they stand for. A program may ask for the last number of a million: but for the near
+/// ones slots stand in blocks, of which there are those with a descriptor in use, and a search passes over blocks that are
+/// full, or empty.
 #[derive(Debug)]
 pub struct Descriptors<F> {
     near: Vec<Option<Slot<F>>>,
-    /// Those from [`NEAR`] on; none while fewer are near.
-    far: Paged<Option<Slot<F>>>,
+    /// Those from [`NEAR`] on.
+    far: Vec<Block<F>>,
     /// No free slot stands below this one.
     lowest_free: usize,
+}
+
+/// [`TOGETHER`] slots, or none while no descriptor was in use.
+#[derive(Debug)]
+struct Block<F> {
+    slots: Vec<Option<Slot<F>>>,
+    /// Slots in use.
+    open: usize,
+}
+
+impl<F> Block<F> {
+    const fn new() -> Self {
+        Self {
+            slots: Vec::new(),
+            open: 0,
+        }
+    }
+
+    fn make_slots(&mut self) -> Result<(), OutOfMemory> {
+        self.slots.try_make_room(TOGETHER - self.slots.len())?;
+        while self.slots.len() < TOGETHER {
+            self.slots.try_push(None)?;
+        }
+        Ok(())
+    }
+
+    /// The first slot from `from` on that no descriptor uses.
+    fn first_free(&self, from: usize) -> Option<usize> {
+        if self.open == TOGETHER {
+            return None;
+        }
+        let slots = self.slots.get(from..).unwrap_or_default();
+        let free = slots.iter().position(Option::is_none);
+        match free {
+            None if self.slots.is_empty() => Some(from),
+            found => Some(from + found?),
+        }
+    }
+
+    /// The first slot from `from` on that is in use and as `wanted`.
+    fn first_open(&self, from: usize, wanted: &impl Fn(&Slot<F>) -> bool) -> Option<usize> {
+        if self.open == 0 {
+            return None;
+        }
+        first_open(&self.slots, from, wanted)
+    }
+}
+
+fn first_open<F>(
+    slots: &[Option<Slot<F>>],
+    from: usize,
+    wanted: &impl Fn(&Slot<F>) -> bool,
+) -> Option<usize> {
+    let mut rest = slots.get(from..)?.iter();
+    let found = rest.position(|slot| slot.as_ref().is_some_and(wanted))?;
+    Some(from + found)
+}
+
+/// Where the slot of a far number stands: its block, and the place there.
+fn place(number: usize) -> Option<(usize, usize)> {
+    let far = number.checked_sub(NEAR)?;
+    Some((far / TOGETHER, far % TOGETHER))
+}
+
+/// The number of a far slot.
+fn number_of(block: usize, within: usize) -> usize {
+    NEAR + block * TOGETHER + within
 }
 
 impl<F> Default for Descriptors<F> {
@@ -39,35 +111,24 @@ impl<F> Descriptors<F> {
     pub const fn new() -> Self {
         Self {
             near: Vec::new(),
-            far: Paged::new(),
+            far: Vec::new(),
             lowest_free: 0,
-        }
-    }
-
-    /// Slots there are.
-    fn len(&self) -> usize {
-        self.near.len() + self.far.len()
-    }
-
-    #[inline]
-    fn at(&self, number: usize) -> Option<&Option<Slot<F>>> {
-        match self.near.get(number) {
-            Some(slot) => Some(slot),
-            None => self.far.get(number.checked_sub(NEAR)?),
-        }
-    }
-
-    fn at_mut(&mut self, number: usize) -> Option<&mut Option<Slot<F>>> {
-        if number < NEAR {
-            self.near.get_mut(number)
-        } else {
-            self.far.get_mut(number - NEAR)
         }
     }
 
     #[inline]
     fn slot(&self, descriptor: i32) -> Option<&Slot<F>> {
-        self.at(usize::try_from(descriptor).ok()?)?.as_ref()
+        let number = usize::try_from(descriptor).ok()?;
+        match self.near.get(number) {
+            Some(slot) => slot.as_ref(),
+            None => self.far_slot(number),
+        }
+    }
+
+    #[inline(never)]
+    fn far_slot(&self, number: usize) -> Option<&Slot<F>> {
+        let (block, within) = place(number)?;
+        self.far.get(block)?.slots.get(within)?.as_ref()
     }
 
     /// What `descriptor` stands for.
@@ -84,51 +145,112 @@ impl<F> Descriptors<F> {
 
     /// Sets whether `descriptor` is closed by `execve`; `None` if it is not open.
     pub fn set_close_on_exec(&mut self, descriptor: i32, close_on_exec: bool) -> Option<()> {
-        let slot = self.at_mut(usize::try_from(descriptor).ok()?)?;
+        let number = usize::try_from(descriptor).ok()?;
+        let slot = match place(number) {
+            None => self.near.get_mut(number)?,
+            Some((block, within)) => self.far.get_mut(block)?.slots.get_mut(within)?,
+        };
         slot.as_mut()?.close_on_exec = close_on_exec;
         Some(())
     }
 
-    /// The slot of this number, which may be beyond the end.
-    fn make_slot(&mut self, number: usize) -> Result<&mut Option<Slot<F>>, Errno> {
-        let near = (number + 1).min(NEAR);
-        while self.near.len() < near {
-            self.near.try_push(None).map_err(|_| Errno::ENOMEM)?;
+    /// Marks the descriptors from `first` to `last` to be closed by `execve`. The caller holds no lock but those that
+    /// [sleep](crate::sync::Rank::sleeps).
+    pub fn mark_range(&mut self, first: usize, last: usize) {
+        let mut points = PausePoints::every(SLOTS);
+        let mut from = first;
+        while let Some(number) = self.first_open(from, |_| true) {
+            if number > last {
+                return;
+            }
+            let _ = i32::try_from(number).map(|number| self.set_close_on_exec(number, true));
+            from = number + 1;
+            points.round();
         }
-        let far = (number + 1).saturating_sub(NEAR);
-        let filled = self.far.try_fill_with(far, || None);
-        filled.map_err(|_| Errno::ENOMEM)?;
-        self.at_mut(number).ok_or(Errno::ENOMEM)
     }
 
-    /// A table in which the same numbers stand for the same.
+    /// Puts `slot` at a number, which may be beyond the end, and returns what stood there.
+    fn put(&mut self, number: usize, slot: Slot<F>) -> Result<Option<Slot<F>>, OutOfMemory> {
+        while self.near.len() < (number + 1).min(NEAR) {
+            self.near.try_push(None)?;
+        }
+        let Some((number, within)) = place(number) else {
+            return Ok(self.near[number].replace(slot));
+        };
+        while self.far.len() <= number {
+            self.far.try_push(Block::new())?;
+        }
+        let block = &mut self.far[number];
+        block.make_slots()?;
+        let old = block.slots[within].replace(slot);
+        block.open += usize::from(old.is_none());
+        Ok(old)
+    }
+
+    /// Makes this table, which is empty, one in which the same numbers stand for the same. The caller holds no lock but
+    /// those that [sleep](crate::sync::Rank::sleeps).
     ///
     /// # Errors
-    /// [`OutOfMemory`].
-    #[allow(clippy::disallowed_methods, reason = "room was made")]
-    pub fn try_clone(&self) -> Result<Self, OutOfMemory>
+    /// [`OutOfMemory`]; some descriptors are there then.
+    pub fn try_clone_from(&mut self, other: &Self) -> Result<(), OutOfMemory>
     where
         F: Clone,
     {
-        let mut near = Vec::new();
-        near.try_make_room(self.near.len())?;
-        near.extend(self.near.iter().cloned());
-        let mut far = Paged::new();
-        for slot in self.far.iter() {
-            far.try_push(slot.clone())?;
+        self.near.try_make_room(other.near.len())?;
+        for slot in &other.near {
+            self.near.try_push(slot.clone())?;
         }
-        Ok(Self {
-            near,
-            far,
-            lowest_free: self.lowest_free,
-        })
+        self.far.try_make_room(other.far.len())?;
+        let mut points = PausePoints::every(SLOTS / TOGETHER as u32);
+        for block in &other.far {
+            self.far.try_push(Block::new())?;
+            let Some(copy) = self.far.last_mut().filter(|_| block.open > 0) else {
+                continue;
+            };
+            copy.slots.try_make_room(TOGETHER)?;
+            for slot in &block.slots {
+                copy.slots.try_push(slot.clone())?;
+                copy.open += usize::from(slot.is_some());
+            }
+            points.round();
+        }
+        self.lowest_free = other.lowest_free;
+        Ok(())
     }
 
-    /// The slots from this number on, with their numbers.
-    fn slots_from(&self, from: usize) -> impl Iterator<Item = (usize, &Option<Slot<F>>)> {
-        let near = self.near.get(from..).unwrap_or_default();
-        let far = self.far.iter_from(from.saturating_sub(NEAR));
-        (from..).zip(near.iter().chain(far))
+    /// The lowest free number that is at least `from`.
+    fn first_free(&self, from: usize) -> usize {
+        let mut near = self.near.iter().skip(from);
+        if let Some(found) = near.position(Option::is_none) {
+            return from + found;
+        }
+        let from = from.max(self.near.len());
+        let Some((first, within)) = place(from) else {
+            return from;
+        };
+        let mut within = within;
+        for (number, block) in self.far.iter().enumerate().skip(first) {
+            if let Some(found) = block.first_free(within) {
+                return number_of(number, found);
+            }
+            within = 0;
+        }
+        from.max(number_of(self.far.len(), 0))
+    }
+
+    /// The lowest number from `from` on that is in use and as `wanted`.
+    fn first_open(&self, from: usize, wanted: impl Fn(&Slot<F>) -> bool) -> Option<usize> {
+        if let Some(found) = first_open(&self.near, from, &wanted) {
+            return Some(found);
+        }
+        let (first, mut within) = place(from.max(NEAR))?;
+        for (number, block) in self.far.iter().enumerate().skip(first) {
+            if let Some(found) = block.first_open(within, &wanted) {
+                return Some(number_of(number, found));
+            }
+            within = 0;
+        }
+        None
     }
 
     /// Gives `file` the lowest free number that is at least `from` and below `limit`.
@@ -143,17 +265,15 @@ impl<F> Descriptors<F> {
         close_on_exec: bool,
     ) -> Result<i32, Errno> {
         let limit = limit.min(DESCRIPTORS_MAX);
-        let mut number = from.max(self.lowest_free);
-        while self.at(number).is_some_and(Option::is_some) {
-            number += 1;
-        }
+        let number = self.first_free(from.max(self.lowest_free));
         if number >= limit {
             return Err(Errno::EMFILE);
         }
-        *self.make_slot(number)? = Some(Slot {
+        let slot = Slot {
             file,
             close_on_exec,
-        });
+        };
+        self.put(number, slot).map_err(|_| Errno::ENOMEM)?;
         if from <= self.lowest_free {
             self.lowest_free = number + 1;
         }
@@ -176,17 +296,29 @@ impl<F> Descriptors<F> {
         if number >= limit.min(DESCRIPTORS_MAX) {
             return Err(Errno::EBADF);
         }
-        let old = self.make_slot(number)?.replace(Slot {
+        let slot = Slot {
             file,
             close_on_exec,
-        });
+        };
+        let old = self.put(number, slot).map_err(|_| Errno::ENOMEM)?;
         Ok(old.map(|slot| slot.file))
     }
 
     /// Frees `descriptor` and returns what it stood for.
     pub fn remove(&mut self, descriptor: i32) -> Option<F> {
         let number = usize::try_from(descriptor).ok()?;
-        let slot = self.at_mut(number)?.take()?;
+        let slot = match place(number) {
+            None => self.near.get_mut(number)?.take()?,
+            Some((block, within)) => {
+                let block = self.far.get_mut(block)?;
+                let slot = block.slots.get_mut(within)?.take()?;
+                block.open -= 1;
+                if block.open == 0 {
+                    block.slots = Vec::new();
+                }
+                slot
+            }
+        };
         self.lowest_free = self.lowest_free.min(number);
         Some(slot.file)
     }
@@ -194,9 +326,8 @@ impl<F> Descriptors<F> {
     /// The lowest open descriptor that is at least `from`.
     #[must_use]
     pub fn next_open(&self, from: usize) -> Option<(i32, &F)> {
-        let mut slots = self.slots_from(from);
-        let (number, slot) = slots.find_map(|(number, slot)| Some((number, slot.as_ref()?)))?;
-        Some((i32::try_from(number).ok()?, &slot.file))
+        let number = i32::try_from(self.first_open(from, |_| true)?).ok()?;
+        Some((number, self.get(number)?))
     }
 
     /// Frees the lowest open descriptor from `from` on, and returns its number too.
@@ -210,8 +341,7 @@ impl<F> Descriptors<F> {
     }
 
     fn take_where(&mut self, from: usize, wanted: impl Fn(&Slot<F>) -> bool) -> Option<(usize, F)> {
-        let wanted = |slot: &Option<Slot<F>>| slot.as_ref().is_some_and(&wanted);
-        let (number, _) = self.slots_from(from).find(|(_, slot)| wanted(slot))?;
+        let number = self.first_open(from, wanted)?;
         let file = self.remove(i32::try_from(number).ok()?)?;
         Some((number, file))
     }
@@ -219,13 +349,16 @@ impl<F> Descriptors<F> {
     /// Number of slots the table has room for, as `FDSize` in `/proc/PID/status` shows it.
     #[must_use]
     pub fn size(&self) -> usize {
-        self.len().next_multiple_of(64).max(64)
+        let slots = self.near.len() + self.far.len() * TOGETHER;
+        slots.next_multiple_of(64).max(64)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::draws::draws;
+    use alloc::vec;
 
     #[test]
     fn the_lowest_free_number_is_given() {
@@ -286,7 +419,8 @@ mod tests {
         }
         assert_eq!(table.replace(most, usize::MAX, 0, true), Err(Errno::EBADF));
         assert_eq!(table.size(), DESCRIPTORS_MAX);
-        let mut other = table.try_clone().unwrap();
+        let mut other = Descriptors::new();
+        other.try_clone_from(&table).unwrap();
         assert_eq!(table.remove(1024), Some(1024));
         let mut from = 0;
         let mut found = Vec::new();
@@ -316,5 +450,38 @@ mod tests {
         assert_eq!(table.allocate(0, 16, 'a', false), Ok(1));
         assert_eq!(table.allocate(0, 16, 'b', false), Ok(2));
         assert_eq!(table.allocate(0, 16, 'c', false), Ok(4));
+    }
+
+    /// What the table says is what a plain list says, wherever numbers are given, put, freed and asked for.
+    #[test]
+    fn full_and_empty_blocks_are_passed_over_rightly() {
+        let mut table = Descriptors::new();
+        let mut plain = vec![None; 4 * NEAR];
+        let mut below = draws(1);
+        for round in 0..40_000 {
+            // Mostly full at first, mostly empty in the end.
+            let number = below(plain.len());
+            match below(if round < 20_000 { 3 } else { 7 }) {
+                0 | 1 if round < 20_000 => {
+                    let from = below(plain.len());
+                    let free = (from..plain.len()).find(|&number| plain[number].is_none());
+                    let given = table.allocate(from, plain.len(), round, round % 2 == 0);
+                    assert_eq!(given.ok(), free.map(|free| free as i32));
+                    free.into_iter().for_each(|free| plain[free] = Some(round));
+                }
+                2 => {
+                    let old = table.replace(number as i32, plain.len(), round, false);
+                    assert_eq!(old, Ok(plain[number].replace(round)));
+                }
+                3 => {
+                    let open = (number..plain.len()).find(|&number| plain[number].is_some());
+                    let next = table
+                        .next_open(number)
+                        .map(|(next, &file)| (next, Some(file)));
+                    assert_eq!(next, open.map(|open| (open as i32, plain[open])));
+                }
+                _ => assert_eq!(table.remove(number as i32), plain[number].take()),
+            }
+        }
     }
 }

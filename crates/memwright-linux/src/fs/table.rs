@@ -47,12 +47,13 @@ impl FileTable {
         if kernel.host.heap_low() {
             return Err(Errno::ENOMEM);
         }
-        let slots = self.slots.lock().try_clone();
-        let slots = slots.map_err(|_| Errno::ENOMEM)?;
-        Ok(Self {
-            slots: Lock::new(Rank::FileTable, slots),
-            locked: Held::new(),
-        })
+        let mut copy = Self::new();
+        let result = copy.slots.get_mut().try_clone_from(&self.slots.lock());
+        if result.is_err() {
+            copy.close_all();
+        }
+        result.map_err(|_| Errno::ENOMEM)?;
+        Ok(copy)
     }
 
     /// The open file behind a descriptor.
@@ -152,14 +153,7 @@ impl FileTable {
     /// Marks every descriptor between `first` and `last` to be closed by `execve`.
     pub fn mark_range(&self, first: u32, last: u32) {
         let mut slots = self.slots.lock();
-        let mut from = first as usize;
-        while let Some((descriptor, _)) = slots.next_open(from) {
-            if descriptor as u32 > last {
-                return;
-            }
-            let _ = slots.set_close_on_exec(descriptor, true);
-            from = descriptor as usize + 1;
-        }
+        slots.mark_range(first as usize, last as usize);
     }
 
     /// Closes what `execve` closes.
@@ -187,11 +181,16 @@ impl FileTable {
             from = descriptor as usize + 1;
             points.round();
         }
-        let Some(mut last) = Arc::into_inner(self) else {
-            return;
-        };
+        if let Some(mut last) = Arc::into_inner(self) {
+            last.close_all();
+        }
+    }
+
+    /// Closes every descriptor of a table that no process uses any more.
+    fn close_all(&mut self) {
+        let mut points = PausePoints::every(CLOSES);
         let mut from = 0;
-        while let Some((descriptor, open)) = last.slots.get_mut().take_open(from) {
+        while let Some((descriptor, open)) = self.slots.get_mut().take_open(from) {
             drop(open);
             from = descriptor + 1;
             points.round();

@@ -322,8 +322,8 @@ fn make_resident(context: &Context<'_>, mut rest: ToPopulate) {
     }
     let space = context.space();
     loop {
-        let populate = || space.populate_rest(&mut rest);
-        let had = match context.kernel.with_relief(populate) {
+        let populate = || (space.populate_rest(&mut rest), rest.next());
+        let had = match context.kernel.with_relief_onward(populate) {
             Ok(()) => return,
             Err(PopulateError::Watched(awaited)) => await_watcher(context, &space, awaited).is_ok(),
             Err(PopulateError::OutOfMemory) => false,
@@ -631,6 +631,9 @@ pub(super) fn advise(
     (address, length): (VirtAddr, u64),
     advice: Advice,
 ) -> Result<Advised, Errno> {
+    if let Some(write) = advice.populates() {
+        return populate(context, space, (address, length), write).map(|()| Advised::Done);
+    }
     let advised = if advice.takes_contents() {
         let mut tell = |watch: &Watch, event| {
             let mut announced = Announced::new(context.kernel);
@@ -650,6 +653,24 @@ pub(super) fn advise(
         })?
     };
     advised.map_err(advise_errno)
+}
+
+/// Makes memory resident, and goes on where it was once pages have gone out for it, or a watcher has answered.
+fn populate(
+    context: &Context<'_>,
+    space: &Arc<Space>,
+    (address, length): (VirtAddr, u64),
+    write: bool,
+) -> Result<(), Errno> {
+    let mut rest = space.to_populate(address, length).map_err(advise_errno)?;
+    awaiting(context, space, || {
+        let populate = || (space.populate_onward(&mut rest, write), rest.next());
+        match context.kernel.with_relief_onward(populate) {
+            Err(AdviseError::Watched(awaited)) => Err(awaited),
+            populated => Ok(populated),
+        }
+    })?
+    .map_err(advise_errno)
 }
 
 /// `mincore`.
@@ -717,9 +738,12 @@ fn lock_failed(context: &Context<'_>, error: LockError) -> Errno {
 fn lock(context: &Context<'_>, address: u64, length: u64, on_fault: bool) -> CallResult {
     let address = VirtAddr::new(address);
     let space = context.space();
+    let lock = || space.begin_lock(address, length, on_fault);
+    let begun = context.kernel.with_relief(lock);
+    let mut rest = begun.map_err(|error| lock_failed(context, error))?;
     let locked = awaiting(context, &space, || {
-        let lock = || space.lock(address, length, on_fault);
-        match context.kernel.with_relief(lock) {
+        let populate = || (space.populate_locked(&mut rest), rest.next());
+        match context.kernel.with_relief_onward(populate) {
             Err(LockError::Watched(awaited)) => Err(awaited),
             locked => Ok(locked),
         }

@@ -17,6 +17,7 @@ use crate::{
         Action, AlternateStack, Detail, KernelAction, Signal, SignalInfo, SignalSet, code,
         force_fault, send_to_process, send_to_thread,
     },
+    sync::PausePoints,
     wait::WaitError,
 };
 use alloc::sync::Arc;
@@ -24,6 +25,8 @@ use linux_raw_sys::general as raw;
 
 /// Bytes of `sigset_t`.
 const SET_SIZE: u64 = 8;
+/// Processes that get a signal between two scheduling points.
+const PROCESSES: u32 = 16;
 
 fn check_size(size: u64) -> Result<(), Errno> {
     if size == SET_SIZE {
@@ -357,8 +360,10 @@ fn each_target(context: &Context<'_>, target: i32, act: impl FnMut(&Arc<Process>
 }
 
 fn for_each(processes: impl Iterator<Item = Arc<Process>>, mut act: impl FnMut(&Arc<Process>)) {
+    let mut points = PausePoints::every(PROCESSES);
     for process in processes {
         act(&process);
+        points.round();
     }
 }
 

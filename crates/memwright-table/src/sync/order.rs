@@ -11,6 +11,8 @@ pub enum Rank {
     Signals,
     /// A table of file descriptors.
     FileTable,
+    /// Which open files lead to which others: epolls that watch one another, sockets that hold open files.
+    Links,
     /// Directories, mounts and inodes.
     FileSystem,
     /// What covers one directory.
@@ -57,7 +59,10 @@ impl Rank {
     /// Whether a thread may give its CPU away while it holds a lock of this rank, and while it waits for one.
     #[inline(always)]
     pub const fn sleeps(self) -> bool {
-        matches!(self, Rank::Scan | Rank::Space | Rank::SpaceChild)
+        matches!(
+            self,
+            Rank::FileTable | Rank::Links | Rank::Scan | Rank::Space | Rank::SpaceChild
+        )
     }
 
     /// The name used in reports.
@@ -66,6 +71,7 @@ impl Rank {
             Rank::Process => "process",
             Rank::Signals => "signals",
             Rank::FileTable => "file_table",
+            Rank::Links => "links",
             Rank::FileSystem => "file_system",
             Rank::Mount => "mount",
             Rank::File => "file",
@@ -91,10 +97,11 @@ impl Rank {
 }
 
 /// Every rank, in the order of locking.
-pub const RANKS: [Rank; 23] = [
+pub const RANKS: [Rank; 24] = [
     Rank::Process,
     Rank::Signals,
     Rank::FileTable,
+    Rank::Links,
     Rank::FileSystem,
     Rank::Mount,
     Rank::File,

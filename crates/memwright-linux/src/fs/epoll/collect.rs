@@ -9,6 +9,7 @@ use crate::{
     wait::WaitError,
 };
 use alloc::sync::Arc;
+use core::{ops::Bound, sync::atomic::Ordering};
 
 /// An event, and the entry that it is of.
 pub struct Found {
@@ -69,11 +70,40 @@ impl Epoll {
         }
     }
 
-    /// Nobody tells when these are ready.
+    /// Puts the entries on the ready list whose files say nothing when they become ready.
     fn enlist_looked_at(&self) {
-        let items = self.items.lock();
-        for item in items.values().filter(|item| item.looked_at) {
-            self.enlist(item);
+        if !self.has_looked_at.load(Ordering::Relaxed) {
+            return;
+        }
+        let enlisted = self.each_item(|item| {
+            if item.looked_at {
+                self.enlist(item);
+            }
+            Ok(())
+        });
+        debug_assert_eq!(enlisted, Ok(()));
+    }
+
+    /// Calls `act` for each entry, until it fails, under the lock of the entries, which is released now and then. The
+    /// caller holds no lock but those that [sleep](crate::sync::Rank::sleeps).
+    pub(super) fn each_item(
+        &self,
+        mut act: impl FnMut(&Arc<Item>) -> Result<(), Errno>,
+    ) -> Result<(), Errno> {
+        let mut points = PausePoints::every(1);
+        let mut after = Bound::Unbounded;
+        loop {
+            let items = self.items.lock();
+            let mut rest = items.range((after, Bound::Unbounded));
+            for (_, item) in rest.by_ref().take(super::ENTRIES as usize) {
+                after = Bound::Excluded(item.key);
+                act(item)?;
+            }
+            if rest.next().is_none() {
+                return Ok(());
+            }
+            drop(items);
+            points.round();
         }
     }
 

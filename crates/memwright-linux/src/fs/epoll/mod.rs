@@ -33,7 +33,7 @@ use alloc::{
     collections::BTreeMap,
     sync::{Arc, Weak},
 };
-use core::sync::atomic::Ordering;
+use core::sync::atomic::{AtomicBool, Ordering};
 use memwright_table::{OutOfMemory, Shared};
 
 /// What an entry is known by: a descriptor, and the number of the open file that it stood for.
@@ -45,6 +45,8 @@ const ENTRIES: u32 = 128;
 /// The set of watched files.
 pub struct Epoll {
     items: Lock<BTreeMap<Key, Arc<Item>>>,
+    /// Whether there ever was an entry whose file says nothing when it becomes ready.
+    has_looked_at: AtomicBool,
     ready: ReadyList<Item>,
     /// Threads in `epoll_wait`, and the epolls that watch this one.
     queue: WaitQueue,
@@ -73,6 +75,7 @@ impl Epoll {
     pub fn new(user: Shared<User>) -> Self {
         Self {
             items: Lock::new(Rank::File, BTreeMap::new()),
+            has_looked_at: AtomicBool::new(false),
             ready: ReadyList::new(),
             queue: WaitQueue::new(),
             watched: Watches::new(),
@@ -172,6 +175,9 @@ impl Epoll {
                 self.user.watches.remove(is_new.into());
                 Errno::ENOMEM
             })?;
+            if item.looked_at {
+                self.has_looked_at.store(true, Ordering::Relaxed);
+            }
             items.insert(key, item.clone())
         };
         drop(old);

@@ -10,7 +10,7 @@ use super::{Epoll, Watches};
 use crate::{
     errno::Errno,
     fs::open_file::OpenFile,
-    sync::{Lock, LockGuard, Rank},
+    sync::{Lock, LockGuard, PausePoints, Rank},
 };
 use alloc::{sync::Arc, vec::Vec};
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -24,7 +24,7 @@ const LONGEST: usize = 4;
 const PATHS: [u32; LONGEST + 1] = [u32::MAX, 500, 100, 50, 10];
 
 /// Serialises changes of what watches what (`epnested_mutex`), and holds the last mark given.
-static ORDER: Lock<u64> = Lock::new(Rank::FileSystem, 0);
+static ORDER: Lock<u64> = Lock::new(Rank::Links, 0);
 
 /// The last pass of a check that visited an epoll or a file. Written under [`ORDER`].
 #[derive(Debug, Default)]
@@ -130,7 +130,9 @@ impl Nesting {
         }
         let pass = self.pass();
         self.count_paths(pass)?;
+        let mut points = PausePoints::every(super::ENTRIES);
         for file in &self.files {
+            points.round();
             let counts = core::array::from_fn(|length| file.watches.paths(length, pass));
             if exceeds(&counts) {
                 return Err(Errno::EINVAL);
@@ -196,7 +198,9 @@ impl Nesting {
     /// Counts the paths from each epoll above the collected files.
     fn count_paths(&mut self, pass: u64) -> Result<(), Errno> {
         let start = self.epolls.len();
+        let mut points = PausePoints::every(super::ENTRIES);
         for file in &self.files {
+            points.round();
             file.watches.visit(pass, &mut self.epolls)?;
         }
         let mut next = start;
@@ -227,25 +231,26 @@ fn push<T>(list: &mut Vec<T>, item: T) -> Result<(), Errno> {
 impl Epoll {
     /// Adds the epolls that this one watches and `pass` has not visited.
     fn visit_inner(&self, pass: u64, found: &mut Vec<Arc<Epoll>>) -> Result<(), Errno> {
-        let items = self.items.lock();
-        for item in items.values() {
+        self.each_item(|item| {
             found.try_make_room(1)?;
             // A duplicate that is dropped here is not the last reference: `found` has another.
             #[expect(clippy::disallowed_methods, reason = "there is room for it")]
             found.extend(item.inner().filter(|inner| inner.watched.mark.visit(pass)));
-        }
-        Ok(())
+            Ok(())
+        })
     }
 
     /// Adds the files that are no epolls, that this one watches and `pass` has not visited.
     fn visit_files(&self, pass: u64, found: &mut Vec<Arc<OpenFile>>) -> Result<(), Errno> {
-        let items = self.items.lock();
-        for item in items.values().filter(|item| !item.is_nested()) {
+        self.each_item(|item| {
+            if item.is_nested() {
+                return Ok(());
+            }
             found.try_make_room(1)?;
             #[expect(clippy::disallowed_methods, reason = "there is room for it")]
             found.extend(item.open().filter(|open| open.watches.mark.visit(pass)));
-        }
-        Ok(())
+            Ok(())
+        })
     }
 }
 

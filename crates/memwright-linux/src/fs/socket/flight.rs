@@ -139,7 +139,7 @@ impl Flights {
             users: BTreeMap::new(),
         };
         Self {
-            traffic: Lock::new(Rank::FileSystem, traffic),
+            traffic: Lock::new(Rank::Links, traffic),
         }
     }
 

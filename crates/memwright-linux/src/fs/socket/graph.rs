@@ -7,9 +7,12 @@
 //! One collection costs one look at each node and two at each message that carries a socket. It neither allocates nor
 //! recurses: what is still to be looked at is a list through the nodes.
 
+use crate::sync::PausePoints;
 use alloc::{collections::TryReserveError, vec::Vec};
 use core::cell::Cell;
 
+/// Nodes that are looked at between two scheduling points.
+const NODES: u32 = 64;
 /// No node.
 const NONE: usize = usize::MAX;
 
@@ -126,10 +129,13 @@ impl<T: Carrier> Graph<T> {
         !self.nodes.is_empty() && self.changes >= self.survivors
     }
 
-    /// Finds the nodes that cannot be reached and hands each to `lose`, which must not change the graph.
+    /// Finds the nodes that cannot be reached and hands each to `lose`, which must not change the graph. The caller holds
+    /// no lock but those that [sleep](crate::sync::Rank::sleeps).
     pub fn collect(&mut self, mut lose: impl FnMut(&T)) {
         let nodes = &self.nodes;
+        let mut points = PausePoints::every(NODES);
         for node in nodes {
+            points.round();
             node.outside.set(node.carried);
             let alone = node.value.references() == node.carried;
             node.mark.set(if alone {
@@ -139,6 +145,7 @@ impl<T: Carrier> Graph<T> {
             });
         }
         for node in nodes.iter().filter(|node| node.is_candidate()) {
+            points.round();
             node.value.each_carried(&mut |target| {
                 if let Some(target) = nodes.get(target) {
                     target.outside.set(target.outside.get().saturating_sub(1));
@@ -147,6 +154,7 @@ impl<T: Carrier> Graph<T> {
         }
         let first = Cell::new(NONE);
         for (number, node) in nodes.iter().enumerate() {
+            points.round();
             if node.outside.get() > 0 {
                 reach(node, number, &first);
             }
@@ -156,6 +164,7 @@ impl<T: Carrier> Graph<T> {
         let mut count = 0;
         for node in lost {
             count += 1;
+            points.round();
             lose(&node.value);
         }
         self.changes = 0;
@@ -165,7 +174,9 @@ impl<T: Carrier> Graph<T> {
 
 /// What a reachable node carries is reachable: `first` is the first of the nodes whose messages are to be looked at.
 fn spread<T: Carrier>(nodes: &[Node<T>], first: &Cell<usize>) {
+    let mut points = PausePoints::every(NODES);
     while let Some(node) = nodes.get(first.get()) {
+        points.round();
         first.set(node.next.get());
         node.value.each_carried(&mut |target| {
             if let Some(node) = nodes.get(target) {
@@ -188,6 +199,7 @@ mod tests {
     extern crate std;
 
     use super::{Carrier, Graph};
+    use crate::draws::draws;
     use alloc::{collections::BTreeSet, rc::Rc, vec::Vec};
     use core::cell::{Cell, RefCell};
 
@@ -318,13 +330,7 @@ mod tests {
     /// Random sockets: what is lost is what a plain walk from the held ones does not reach.
     #[test]
     fn it_agrees_with_a_walk() {
-        let mut random = 0x9e37_79b9_7f4a_7c15_u64;
-        let mut next = |below: usize| {
-            random = random
-                .wrapping_mul(6_364_136_223_846_793_005)
-                .wrapping_add(1);
-            (random >> 33) as usize % below
-        };
+        let mut next = draws(0x9e37_79b9_7f4a_7c15);
         for _ in 0..500 {
             let count = 1 + next(12);
             let mut world = World::new(count);

@@ -1,8 +1,11 @@
 //! What closing an open file leaves to be closed.
 
 use super::message::Message;
-use crate::fs::open_file::OpenFile;
+use crate::{fs::open_file::OpenFile, sync::PausePoints};
 use alloc::{boxed::Box, collections::VecDeque, sync::Arc, vec::Vec};
+
+/// Messages that are closed between two scheduling points.
+const CLOSES: u32 = 16;
 
 /// The messages of a closed socket. Each socket is made with one, so that closing it allocates nothing.
 #[derive(Default)]
@@ -40,8 +43,11 @@ impl Remains {
 }
 
 impl Drop for Remains {
+    /// Closes them, and lets other threads run in between.
     fn drop(&mut self) {
+        let mut points = PausePoints::every(CLOSES);
         while let Some(mut shell) = self.first.take() {
+            points.round();
             match shell.messages.pop_front() {
                 None => self.first = shell.next.take(),
                 Some(mut message) => {

@@ -446,13 +446,7 @@ fn sticky_directories_protect_what_others_own() {
 #[test]
 fn random_changes_keep_the_tree_whole() {
     let tree = Tree::new();
-    let mut state = 1_u64;
-    let mut below = |limit: usize| {
-        state = state
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1);
-        ((state >> 33) as usize) % limit
-    };
+    let mut below = crate::draws::draws(1);
     let mut paths: Vec<String> = Vec::from([String::new()]);
     for _ in 0..800 {
         let parent = paths[below(paths.len())].clone();

@@ -108,6 +108,40 @@ impl Watch {
 /// Watches between two scheduling points.
 const WATCHES: u32 = 256;
 
+/// What a call waits for: as much as a program may have open.
+#[derive(Default)]
+pub struct Watches(Paged<Watch>);
+
+impl Watches {
+    /// Adds one.
+    ///
+    /// # Errors
+    /// `ENOMEM`.
+    pub fn add(&mut self, watch: Watch) -> Result<(), Errno> {
+        self.0.try_push(watch).map_err(|_| Errno::ENOMEM)
+    }
+
+    /// How many there are.
+    fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// All, in the order in which they were added.
+    pub fn iter(&self) -> impl Iterator<Item = &Watch> {
+        self.0.iter()
+    }
+}
+
+impl Drop for Watches {
+    /// Drops them one by one, and lets other threads run in between.
+    fn drop(&mut self) {
+        let mut points = PausePoints::every(WATCHES);
+        while self.0.pop().is_some() {
+            points.round();
+        }
+    }
+}
+
 /// Waits until something is found for at least one watch, or the deadline; returns for how many. Each knows then what
 /// was [found](Watch::found).
 ///
@@ -115,11 +149,7 @@ const WATCHES: u32 = 256;
 ///
 /// # Errors
 /// `ERESTARTNOHAND` when a signal came first; `ENOMEM`.
-pub fn wait(
-    context: &Context<'_>,
-    watches: &Paged<Watch>,
-    deadline: Option<u64>,
-) -> Result<u64, Errno> {
+pub fn wait(context: &Context<'_>, watches: &Watches, deadline: Option<u64>) -> Result<u64, Errno> {
     // What ended the wait is what is reported: another look might find it gone.
     let ready = || {
         let mut points = PausePoints::every(WATCHES);
@@ -231,7 +261,9 @@ fn poll_until(
         Err(error) => return Err(error),
     }
     let mut place = address.wrapping_add(FOUND);
+    let mut points = PausePoints::every(WATCHES);
     for watch in watches.iter() {
+        points.round();
         context.write_value(place, &watch.found())?;
         place = place.wrapping_add(ENTRY as u64);
     }
@@ -239,11 +271,13 @@ fn poll_until(
 }
 
 /// Reads the entries of `poll`.
-fn read_watches(context: &Context<'_>, address: u64, count: usize) -> Result<Paged<Watch>, Errno> {
-    let mut watches = Paged::new();
+fn read_watches(context: &Context<'_>, address: u64, count: usize) -> Result<Watches, Errno> {
+    let mut watches = Watches::default();
     let files = context.files();
     let mut buffer = [0; TOGETHER * ENTRY];
+    let mut points = PausePoints::every(WATCHES / TOGETHER as u32);
     while watches.len() < count {
+        points.round();
         let now = TOGETHER.min(count - watches.len());
         let place = address.checked_add((watches.len() * ENTRY) as u64);
         let bytes = &mut buffer[..now * ENTRY];
@@ -256,7 +290,7 @@ fn read_watches(context: &Context<'_>, address: u64, count: usize) -> Result<Pag
             } else {
                 Watch::new(files.get(number).ok(), u16::from_bytes(&rest[..2]))
             };
-            watches.try_push(watch).map_err(|_| Errno::ENOMEM)?;
+            watches.add(watch)?;
         }
     }
     Ok(watches)

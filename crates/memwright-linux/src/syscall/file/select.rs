@@ -1,7 +1,7 @@
 //! Waiting for descriptors: `select` and `pselect6`.
 
 use super::{
-    poll::{Watch, deadline_after, finish, finish_timespec, timeout_argument, wait},
+    poll::{Watch, Watches, deadline_after, finish, finish_timespec, timeout_argument, wait},
     real,
 };
 use crate::{
@@ -9,6 +9,7 @@ use crate::{
     context::Context,
     errno::Errno,
     paged::Paged,
+    sync::PausePoints,
     syscall::{
         Arguments, CallResult,
         table::{Kind, SystemCall},
@@ -17,6 +18,9 @@ use crate::{
 use alloc::vec::Vec;
 use linux_raw_sys::general as raw;
 use memwright_table::TryPush;
+
+/// Descriptors between two scheduling points.
+const NUMBERS: u32 = 256;
 
 /// The rows of this group.
 pub const CALLS: &[SystemCall] = &[
@@ -85,9 +89,11 @@ fn select_until(context: &Context<'_>, arguments: &Arguments, deadline: Option<u
         *set = read_set(context, address, words)?;
     }
     let files = context.files();
-    let mut watches = Paged::new();
+    let mut watches = Watches::default();
     let mut numbers = Paged::new();
+    let mut points = PausePoints::every(NUMBERS);
     for number in 0..count {
+        points.round();
         let mut wanted = 0_u16;
         for (set, bits) in sets.iter().zip(WANTED) {
             if contains(set.as_ref(), number) {
@@ -97,7 +103,7 @@ fn select_until(context: &Context<'_>, arguments: &Arguments, deadline: Option<u
         if wanted != 0 {
             let open = Some(files.get_usable(number as i32)?);
             let watch = Watch::new(open, wanted);
-            watches.try_push(watch).map_err(|_| Errno::ENOMEM)?;
+            watches.add(watch)?;
             numbers.try_push(number).map_err(|_| Errno::ENOMEM)?;
         }
     }
@@ -105,6 +111,7 @@ fn select_until(context: &Context<'_>, arguments: &Arguments, deadline: Option<u
     let mut total = 0;
     wait(context, &watches, deadline)?;
     for (&number, watch) in numbers.iter().zip(watches.iter()) {
+        points.round();
         let found = watch.found();
         for ((set, bits), result) in sets.iter().zip(WANTED).zip(&mut results) {
             if found & bits != 0 && contains(set.as_ref(), number) {
@@ -116,6 +123,7 @@ fn select_until(context: &Context<'_>, arguments: &Arguments, deadline: Option<u
     for ((set, address), result) in sets.iter().zip(addresses).zip(&results) {
         if set.is_some() {
             for (index, word) in result.iter().enumerate() {
+                points.round();
                 context.write_value(address + index as u64 * 8, word)?;
             }
         }
