@@ -17,6 +17,7 @@
 #include <sys/eventfd.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
+#include <sys/mount.h>
 #include <sys/resource.h>
 #include <sys/sendfile.h>
 #include <sys/socket.h>
@@ -126,6 +127,11 @@ static void madvise_large(void) {
 static void populate(void) {
 	char *at = map(LARGE, PROT_READ | PROT_WRITE, MAP_POPULATE);
 	CHECK(at[LARGE - 1] == 0);
+	CHECK(munmap(at, LARGE) == 0);
+	/* More than there is memory for, where there is swap: what was populated first goes out for the rest. */
+	at = map(LARGE, PROT_READ | PROT_WRITE, 0);
+	CHECK(madvise(at, LARGE, MADV_POPULATE_WRITE) == 0);
+	CHECK(munmap(at, LARGE) == 0);
 }
 
 static void locking(void) {
@@ -256,11 +262,14 @@ static void remote(void) {
 }
 
 static void descriptors(void) {
-	struct rlimit limit;
-	CHECK(getrlimit(RLIMIT_NOFILE, &limit) == 0);
-	limit.rlim_cur = limit.rlim_max;
-	CHECK(setrlimit(RLIMIT_NOFILE, &limit) == 0);
-	rlim_t count = limit.rlim_max < 60000 ? limit.rlim_max : 60000;
+	struct rlimit limit = {1 << 20, 1 << 20};
+	/* Root may raise it so far; others have as many as they have. */
+	if (setrlimit(RLIMIT_NOFILE, &limit) != 0) {
+		CHECK(getrlimit(RLIMIT_NOFILE, &limit) == 0);
+		limit.rlim_cur = limit.rlim_max;
+		CHECK(setrlimit(RLIMIT_NOFILE, &limit) == 0);
+	}
+	rlim_t count = limit.rlim_cur < 300000 ? limit.rlim_cur : 300000;
 	int event = eventfd(0, 0), first = -1, last = -1;
 	for (rlim_t i = 10; i < count; i++) {
 		last = dup(event);
@@ -268,22 +277,32 @@ static void descriptors(void) {
 		if (first < 0)
 			first = last;
 	}
+	/* The last number of all, far from the others. */
+	int farthest = (int)limit.rlim_cur - 1;
+	CHECK(dup2(event, farthest) == farthest);
+	/* Two low numbers are free: the second is found at the end of all that are taken. */
+	close(first);
+	CHECK(dup(event) == first);
+	CHECK(dup(event) == last + 1);
 	struct pollfd *polled = calloc(count, sizeof *polled);
 	for (rlim_t i = 0; i < count; i++)
 		polled[i] = (struct pollfd){.fd = event, .events = POLLIN};
 	CHECK(poll(polled, count, 0) == 0);
 	pid_t child = fork();
 	CHECK(child >= 0);
-	if (child == 0)
-		_exit(0);
+	if (child == 0) {
+		CHECK(syscall(SYS_close_range, first, last, 4 /* CLOSE_RANGE_CLOEXEC */) == 0);
+		execl("/proc/self/exe", "stretches", "nothing", NULL);
+		_exit(1);
+	}
 	CHECK(waitpid(child, NULL, 0) == child);
-	CHECK(syscall(SYS_close_range, first, last, 0) == 0);
+	CHECK(syscall(SYS_close_range, first, farthest, 0) == 0);
 }
 
 static void epoll_items(void) {
 	struct rlimit limit = {30000, 30000};
 	setrlimit(RLIMIT_NOFILE, &limit);
-	int poller = epoll_create1(0);
+	int poller = epoll_create1(0), outer = epoll_create1(0);
 	struct epoll_event event = {.events = EPOLLIN};
 	int made = 0, file;
 	while (made < 20000 && (file = eventfd(1, 0)) >= 0) {
@@ -292,6 +311,13 @@ static void epoll_items(void) {
 	}
 	struct epoll_event *ready = calloc(made, sizeof *ready);
 	CHECK(epoll_wait(poller, ready, made, 0) == made);
+	/* Each is waited for in a queue of its own. */
+	struct pollfd *polled = calloc(made, sizeof *polled);
+	for (int i = 0; i < made; i++)
+		polled[i] = (struct pollfd){.fd = file - i, .events = POLLPRI};
+	CHECK(poll(polled, made, 10) == 0);
+	CHECK(epoll_ctl(outer, EPOLL_CTL_ADD, poller, &event) == 0);
+	CHECK(epoll_wait(outer, ready, made, 0) == 1);
 	close(poller);
 }
 
@@ -384,6 +410,127 @@ static void swapping(void)
 	CHECK(munmap(at, size) == 0);
 }
 
+// A process most of whose pages are in swap forks, and the child has them come back.
+static void forking_from_swap(void)
+{
+	char *at = touched(LARGE);
+	CHECK(madvise(at, LARGE, MADV_PAGEOUT) == 0);
+	for (int round = 0; round < 3; round++) {
+		pid_t child = fork();
+		CHECK(child >= 0);
+		if (child == 0) {
+			for (size_t i = 0; i < LARGE; i += 8 * PAGE)
+				at[i]++;
+			_exit(0);
+		}
+		for (size_t i = 0; i < LARGE; i += 16 * PAGE)
+			at[i]++;
+		int status;
+		CHECK(waitpid(child, &status, 0) == child && status == 0);
+	}
+	CHECK(munmap(at, LARGE) == 0);
+}
+
+// What /proc shows of another process with many areas, pages and descriptors, whole and in small pieces.
+static void read_all(const char *name)
+{
+	static char bytes[1 << 20];
+	int file = open(name, O_RDONLY);
+	if (file < 0)
+		return;
+	while (read(file, bytes, sizeof bytes) > 0)
+		;
+	CHECK(lseek(file, 0, SEEK_SET) == 0 || errno == ESPIPE);
+	(void)!read(file, bytes, 100);
+	close(file);
+}
+
+static void showing_others(void)
+{
+	static const char *const names[] = {"maps", "smaps", "smaps_rollup", "numa_maps", "status", "stat", "statm", "limits",
+					    "mounts", "mountinfo", "cmdline", "environ", "auxv"};
+	int ready[2];
+	CHECK(pipe(ready) == 0);
+	pid_t child = fork();
+	CHECK(child >= 0);
+	if (child == 0) {
+		touched(LARGE);
+		areas(AREAS, 1);
+		(void)!write(ready[1], "", 1);
+		pause();
+		_exit(0);
+	}
+	char name[64], byte;
+	CHECK(read(ready[0], &byte, 1) == 1);
+	for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+		snprintf(name, sizeof name, "/proc/%d/%s", child, names[i]);
+		read_all(name);
+	}
+	snprintf(name, sizeof name, "/proc/%d/clear_refs", child);
+	int file = open(name, O_WRONLY);
+	CHECK(file >= 0);
+	CHECK(write(file, "1", 1) == 1);
+	CHECK(write(file, "4", 1) == 1);
+	close(file);
+	CHECK(kill(child, SIGKILL) == 0);
+	CHECK(waitpid(child, NULL, 0) == child);
+	close(ready[0]);
+	close(ready[1]);
+}
+
+// Sockets that only hold one another, in one long chain, are found and closed.
+static void passed_sockets(void)
+{
+	enum { PAIRS = 1500 };
+	struct rlimit limit = {8192, 8192};
+	setrlimit(RLIMIT_NOFILE, &limit);
+	int before[2], pair[2];
+	CHECK(socketpair(AF_UNIX, SOCK_DGRAM, 0, before) == 0);
+	for (int i = 0; i < PAIRS; i++) {
+		CHECK(socketpair(AF_UNIX, SOCK_DGRAM, 0, pair) == 0);
+		char byte = 0, room[CMSG_SPACE(2 * sizeof(int))] = {0};
+		struct iovec part = {&byte, 1};
+		struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1, .msg_control = room, .msg_controllen = sizeof room};
+		struct cmsghdr *passed = CMSG_FIRSTHDR(&message);
+		passed->cmsg_level = SOL_SOCKET;
+		passed->cmsg_type = SCM_RIGHTS;
+		passed->cmsg_len = CMSG_LEN(2 * sizeof(int));
+		memcpy(CMSG_DATA(passed), before, 2 * sizeof(int));
+		CHECK(sendmsg(pair[0], &message, 0) == 1);
+		close(before[0]);
+		close(before[1]);
+		memcpy(before, pair, sizeof pair);
+	}
+	close(before[0]);
+	close(before[1]);
+	/* Whoever closes a socket has those found that nobody reaches. */
+	CHECK(socketpair(AF_UNIX, SOCK_DGRAM, 0, pair) == 0);
+	close(pair[0]);
+	close(pair[1]);
+}
+
+// Many mounts, what /proc says of them, and their end.
+static void mounts(void)
+{
+	char name[64];
+	if (geteuid() != 0 || unshare(CLONE_NEWNS) != 0)
+		return;
+	CHECK(mkdir("/tmp/mounts", 0700) == 0 || errno == EEXIST);
+	for (int i = 0; i < 2000; i++) {
+		snprintf(name, sizeof name, "/tmp/mounts/%d", i);
+		CHECK(mkdir(name, 0700) == 0 || errno == EEXIST);
+		CHECK(syscall(SYS_mount, "none", name, "tmpfs", 0, "") == 0);
+	}
+	read_all("/proc/self/mounts");
+	read_all("/proc/self/mountinfo");
+	for (int i = 0; i < 2000; i++) {
+		snprintf(name, sizeof name, "/tmp/mounts/%d", i);
+		CHECK(syscall(SYS_umount2, name, MNT_DETACH) == 0);
+		CHECK(rmdir(name) == 0);
+	}
+	rmdir("/tmp/mounts");
+}
+
 // Threads of a group, and signals to all of them.
 static void *sleeper(void *unused)
 {
@@ -463,6 +610,10 @@ static const struct {
 	{"pool", pool},
 	{"merging", merging},
 	{"swapping", swapping},
+	{"forking_from_swap", forking_from_swap},
+	{"showing_others", showing_others},
+	{"passed_sockets", passed_sockets},
+	{"mounts", mounts},
 	{"threads", threads},
 	{"watching", watching},
 	{"nothing", nothing},

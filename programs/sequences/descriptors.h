@@ -163,7 +163,9 @@ static void use_files(void)
 		DO(unlinkat, "-pn", SYS_unlinkat, AT_FDCWD, made, 0);
 		if (one_in(2)) {
 			DO(symlinkat, "p-p", SYS_symlinkat, from, AT_FDCWD, made);
-			break;
+			if (one_in(2))
+				break;
+			DO(unlinkat, "-pn", SYS_unlinkat, AT_FDCWD, made, 0);
 		}
 		hold(FILE_, DO(openat, "-p-", SYS_openat, AT_FDCWD, from, O_RDWR | O_CREAT | O_NONBLOCK, 0600));
 		DO(linkat, "-p-pn", SYS_linkat, AT_FDCWD, from, AT_FDCWD, made, 0);

@@ -147,7 +147,11 @@ static void use_groups(void)
 		return;
 	snprintf(group, sizeof group, "/g%d-%ld", me.lane, below(3));
 	snprintf(at, sizeof at, "%s%s", groups, group);
-	if (DO(cgroup_make, "-p-", SYS_mkdirat, AT_FDCWD, at, 0755) < 0)
+	long made = DO(cgroup_make, "-p-", SYS_mkdirat, AT_FDCWD, at, 0755);
+	if (made == -EEXIST && DO(cgroup_remove, "--n", SYS_unlinkat, AT_FDCWD, at, AT_REMOVEDIR) == 0)
+		/* Left by a worker that ended in it. */
+		made = DO(cgroup_make, "-p-", SYS_mkdirat, AT_FDCWD, at, 0755);
+	if (made < 0)
 		return;
 	tell_group(CALL_cgroup_limit, group, "memory.max", limits[below(3)]);
 	tell_group(CALL_cgroup_move, group, "cgroup.procs", "0");

@@ -228,9 +228,11 @@ static void use_signals(void)
 		DO(rt_sigqueueinfo, "--p", SYS_rt_sigqueueinfo, self, SIGRTMIN, &info);
 		break;
 	default:
-		/* What waits in spite of all is interrupted a little later. */
-		DO(setitimer, "--p", SYS_setitimer, ITIMER_REAL, &each_second, &was_left);
+		break;
 	}
+	/* What waits in spite of all is interrupted a little later. */
+	if (one_in(2))
+		DO(setitimer, "--p", SYS_setitimer, ITIMER_REAL, &each_second, &was_left);
 	DO(rt_sigaction, "-ppn", SYS_rt_sigaction, SIGUSR2, 0, me.buffer, 8);
 	DO(rt_sigtimedwait, "ppp-", SYS_rt_sigtimedwait, &both, &info, &none, 8);
 }

@@ -130,6 +130,13 @@ pub const RULES: &[Rule] = &[
         what: "long operations, each with its scheduling points",
     },
     Rule {
+        binary: QEMU,
+        beginnings: &["sequences::as_shipped::"],
+        of: 1,
+        runs: [0, 1],
+        what: "sequences of calls, each with its scheduling points",
+    },
+    Rule {
         binary: "memwright-sim/numa",
         beginnings: &["together::"],
         of: 1,

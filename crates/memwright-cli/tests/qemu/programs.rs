@@ -169,9 +169,7 @@ pub fn trials() -> Vec<Trial> {
     let boots = boots.chain([large]);
     let boots = boots.chain([on_disk, failing_disk]);
     let filling = |cpus| {
-        // With several CPUs the program that is killed for memory may be the one that runs `kernel_lists`.
-        let programs = if cpus == 1 { FILLING } else { &FILLING[..2] };
-        Boot::of("filling", "musl-static", programs)
+        Boot::of("filling", "musl-static", FILLING)
             .option("--memory", "64M")
             .cpus(cpus)
     };

@@ -3,7 +3,9 @@
 
 use crate::guest::{Ending, Guest};
 use crate::prepare::{later_qemu, program};
+use crate::stretches::bounded_run;
 use libtest_mimic::{Completion, Failed, Trial};
+use std::path::Path;
 
 /// Calls of one run, about.
 const CALLS: u64 = 24_000;
@@ -35,7 +37,18 @@ pub fn trials() -> Vec<Trial> {
             judge(&guest.run()?).map(|()| Completion::Completed)
         })
     };
-    MACHINES.iter().map(trial).collect()
+    // What is checked as it runs does many times the work: the kernel as shipped has the bound to keep. Instructions are
+    // counted on one CPU.
+    let as_shipped = |&(name, _, memory): &'static (&str, u8, &'static str)| {
+        Trial::test(format!("sequences::as_shipped::{name}"), move || {
+            let options = ["--memory", memory, "--swap", "zram:32M"];
+            let program = program("musl-static", "sequences");
+            bounded_run(&options, Path::new(&program), &[&CALLS.to_string(), "1"])
+        })
+    };
+    let alone = MACHINES.iter().filter(|(_, cpus, _)| *cpus == 1);
+    let checked = MACHINES.iter().map(trial);
+    checked.chain(alone.map(as_shipped)).collect()
 }
 
 /// No worker hung or died, every call succeeded often enough, and what was free is free again. The audit is clean

@@ -4,7 +4,7 @@
 
 use libtest_mimic::{Failed, Trial};
 use serde_json::Value;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 /// The most kernel instructions between two scheduling points.
@@ -38,6 +38,10 @@ const OPERATIONS: &[&str] = &[
     "pool",
     "merging",
     "swapping",
+    "forking_from_swap",
+    "showing_others",
+    "passed_sockets",
+    "mounts",
     "threads",
     "watching",
     "nothing",
@@ -54,7 +58,7 @@ pub fn trials() -> Vec<Trial> {
             operation,
         )
     });
-    let swapping = ["swapping", "populate"];
+    let swapping = ["swapping", "populate", "forking_from_swap"];
     let swapping = swapping.iter().map(|operation| {
         let options = &["--memory", "128M", "--swap", "zram:256M"];
         of(format!("stretches::swap::{operation}"), options, operation)
@@ -70,11 +74,16 @@ fn program() -> PathBuf {
 }
 
 fn bounded(options: &[&str], operation: &str) -> Result<(), Failed> {
+    bounded_run(options, &program(), &[operation])
+}
+
+/// Runs a program on the kernel as shipped, and fails if it does, or a stretch was too long.
+pub fn bounded_run(options: &[&str], program: &Path, arguments: &[&str]) -> Result<(), Failed> {
     let output = Command::new(env!("CARGO_BIN_EXE_memwright"))
         .args(["run", "--verbose", "--json", "-"])
         .args(options)
-        .arg(program())
-        .arg(operation)
+        .arg(program)
+        .args(arguments)
         .stdin(Stdio::null())
         .output()?;
     let told = String::from_utf8_lossy(&output.stderr);
