@@ -9,6 +9,7 @@ use crate::{
 };
 use alloc::{format, string::String, sync::Arc};
 use core::sync::atomic::Ordering;
+use memwright::Row;
 use memwright_table::PAGE_SIZE;
 
 /// What was done for somebody who finds no memory.
@@ -106,9 +107,26 @@ fn kill(kernel: &Kernel, victim: &Arc<Process>, reason: &str, tell: bool) {
     kernel.host.output(Channel::Log, line.as_bytes());
     if tell {
         kernel.host.output(Channel::Stderr, line.as_bytes());
+        describe(kernel);
     }
     kernel.memory_kills.fetch_add(1, Ordering::Relaxed);
     kill_process(kernel, victim);
+}
+
+/// Says in the log what memory there was, and what there was to send it to.
+fn describe(kernel: &Kernel) {
+    let frames = kernel.memory.frames();
+    let (slots, used) = kernel.memory.swap().totals();
+    let refused = kernel.memory.account().count(Row::SwapRefused);
+    #[expect(clippy::disallowed_macros, reason = "two hundred bytes at most")]
+    let line = format!(
+        "memwright: {} frames, {} free, {} for the kernel alone; {used} of {slots} swap slots in use, {refused} pages \
+         refused\n",
+        frames.total(),
+        frames.free(),
+        frames.reserve(),
+    );
+    kernel.host.output(Channel::Log, line.as_bytes());
 }
 
 /// What would be free again without a process.

@@ -6,8 +6,7 @@
 //! while there is no swap.
 
 use crate::{
-    Space,
-    hand::Hand,
+    Space, hand,
     kernel::Kernel,
     process::Process,
     sync::{Lock, Rank},
@@ -26,43 +25,68 @@ const DIRECT: u64 = 32;
 /// How often pages are sent out to make the reserve whole.
 const MOST_ROUNDS: usize = 64;
 
+/// A place on the way round everything that may leave: the pages that processes show, then those that nobody shows.
+#[derive(Clone, Copy, Default)]
+struct Position {
+    shown: hand::Position,
+    /// Where it is among the pages that nobody shows, while it is there.
+    unshown: Option<ObjectPlace>,
+}
+
+impl Position {
+    /// Goes on to the end of the round, or of the effort: pages of processes that are `wanted`, and those that nobody
+    /// shows and `payer` pays for, if somebody in particular is to. Whether the round is over.
+    fn go_on(
+        &mut self,
+        kernel: &Kernel,
+        wanted: &impl Fn(&Process) -> bool,
+        payer: Option<SwapPayer>,
+        effort: &mut Effort,
+    ) -> bool {
+        let shown = |space: &Space, page| space.reclaim(page, effort);
+        if self.unshown.is_none() && !self.shown.go_on(kernel, wanted, shown) {
+            return false;
+        }
+        let mut place = self.unshown.take().unwrap_or_default();
+        let is_over = kernel.memory.reclaim_objects(&mut place, payer, effort);
+        if !is_over {
+            self.unshown = Some(place);
+        }
+        is_over
+    }
+}
+
 /// A hand that goes round what may leave.
 pub(crate) struct Clock {
-    /// Pages that processes show.
-    shown: Hand,
-    /// Where it is among the pages that nobody shows, while it is there.
-    unshown: Lock<Option<ObjectPlace>>,
+    /// Where the caller stopped that came last.
+    place: Lock<Position>,
 }
 
 impl Clock {
     /// A hand that has not begun.
     pub(crate) fn new() -> Self {
         Self {
-            shown: Hand::new(),
-            unshown: Lock::new(Rank::Leaf, None),
+            place: Lock::new(Rank::Leaf, Position::default()),
         }
     }
 
-    /// Goes on to the end of the round, or of the effort: pages of processes that are `wanted`, and those that nobody
-    /// shows and `payer` pays for, if somebody in particular is to. Whether the round is over.
-    fn go_on(
+    /// Goes on until the effort is over, or everything was passed twice. Several CPUs may do so at a time: each goes its
+    /// own way from where the hand was, so that it has seen everything itself before it says that nothing leaves.
+    fn go_round(
         &self,
         kernel: &Kernel,
         wanted: &impl Fn(&Process) -> bool,
         payer: Option<SwapPayer>,
         effort: &mut Effort,
-    ) -> bool {
-        let place = self.unshown.lock().take();
-        let shown = |space: &Space, page| space.reclaim(page, effort);
-        if place.is_none() && !self.shown.go_on_among(kernel, wanted, shown) {
-            return false;
+    ) {
+        let mut place = *self.place.lock();
+        // The round that has begun, one that ages and one that takes.
+        for _ in 0..3 {
+            if !place.go_on(kernel, wanted, payer, effort) || effort.is_over() {
+                break;
+            }
         }
-        let mut place = place.unwrap_or_default();
-        let is_over = kernel.memory.reclaim_objects(&mut place, payer, effort);
-        if !is_over {
-            *self.unshown.lock() = Some(place);
-        }
-        is_over
+        *self.place.lock() = place;
     }
 }
 
@@ -103,7 +127,7 @@ impl Reclaim {
         }
         let memory = &kernel.memory;
         self.relieve_some(kernel, &self.clock, DIRECT * often, |_| true, None)
-            || memory.swap().shed_all(memory.frames()) > 0
+            || memory.swap().shed_some(memory, DIRECT * often) > 0
     }
 
     /// Sends `pages` pages of the processes that are `wanted` out, and of objects for which `payer` pays, round which
@@ -123,7 +147,7 @@ impl Reclaim {
             look: u64::MAX,
             wanted: pages,
         };
-        go_round(kernel, clock, &wanted, payer, &mut effort);
+        clock.go_round(kernel, &wanted, payer, &mut effort);
         effort.wanted < pages
     }
 
@@ -135,22 +159,6 @@ impl Reclaim {
             if frames.free() >= frames.reserve() || !self.relieve(kernel, 1) {
                 return;
             }
-        }
-    }
-}
-
-/// Goes on until the effort is over, or everything was passed twice.
-fn go_round(
-    kernel: &Kernel,
-    clock: &Clock,
-    wanted: &impl Fn(&Process) -> bool,
-    payer: Option<SwapPayer>,
-    effort: &mut Effort,
-) {
-    // The round that has begun, one that ages and one that takes.
-    for _ in 0..3 {
-        if !clock.go_on(kernel, wanted, payer, effort) || effort.is_over() {
-            return;
         }
     }
 }
@@ -172,7 +180,7 @@ impl Expiry for Reclaim {
                 wanted: high - free,
             };
             let all = |_: &Process| true;
-            go_round(kernel, &self.clock, &all, None, &mut effort);
+            self.clock.go_round(kernel, &all, None, &mut effort);
         }
         self.wake(kernel);
     }

@@ -102,13 +102,21 @@ impl Kernel {
     }
 
     /// Sends pages out for the attempt after the `round`th; returns the number of that, or `None` if there is to be
-    /// none.
+    /// none: no page leaves, and no other CPU finds a frame either.
     #[cold]
     #[inline(never)]
     fn relieve_round(&self, round: u64) -> Option<u64> {
         let next = round + 1;
-        let relieved = round < MOST_ROUNDS && self.reclaim.relieve(self, next);
-        relieved.then_some(next)
+        let frames = self.memory.frames();
+        let allocations = frames.allocations();
+        if round >= MOST_ROUNDS {
+            return None;
+        }
+        if self.reclaim.relieve(self, next) {
+            return Some(next);
+        }
+        self.host.relax();
+        (frames.allocations() != allocations).then_some(next)
     }
 }
 

@@ -22,6 +22,9 @@ use core::sync::atomic::Ordering;
 use memwright::{Access, FaultError, uffd::WatchedFault};
 use memwright_table::VirtAddr;
 
+/// How often in a row a fault that finds no memory leaves what there is to other threads (`MAX_RECLAIM_RETRIES`).
+const MOST_WAITS: u32 = 16;
+
 /// First code on a thread's kernel stack.
 pub(crate) fn thread_main(kernel: &'static Kernel, id: u32) -> ! {
     kernel.scheduler.finish_switch(kernel);
@@ -144,6 +147,7 @@ pub(crate) fn resolve_fault(
         Err(FaultError::Watched(fault)) => {
             watched_fault(kernel, thread, space, (address, accessor), access, fault)
         }
+        Err(FaultError::OutOfMemory) => starved_fault(kernel, thread, space, address, access),
         Err(error) => refused_fault(kernel, thread, error),
     }
 }
@@ -185,6 +189,9 @@ fn watched_fault(
                 return Resolved::Retry;
             }
             Err(FaultError::Watched(next)) => (fault, tried) = (next, true),
+            Err(FaultError::OutOfMemory) => {
+                return starved_fault(kernel, thread, space, address, access);
+            }
             Err(error) => return refused_fault(kernel, thread, error),
         }
     }
@@ -198,21 +205,57 @@ fn refused_fault(kernel: &Kernel, thread: &Arc<Thread>, error: FaultError) -> Re
     match fault_signal(error) {
         Some((signal, code)) => Resolved::Signal(signal, code),
         None => {
-            if error == FaultError::OutOfMemory && !thread.fatal_pending() {
-                if kernel.reclaim.relieve(kernel, 1) {
-                    return Resolved::Retry;
-                }
-                crate::oom::relieve(kernel, thread);
-            }
-            if error == FaultError::OutOfMemory && thread.fatal_pending() {
-                return Resolved::Signal(Signal::SIGKILL, code::SI_KERNEL);
-            }
             kernel.scheduler.yield_now(kernel, thread);
-            // Who frees what is missing may run on another CPU.
+            // The one who is awaited may run on another CPU.
             kernel.host.relax();
             Resolved::Retry
         }
     }
+}
+
+/// Finds memory for a fault, and tries again. The out-of-memory killer comes when no page leaves, and other threads
+/// either get none either or got all of it [`MOST_WAITS`] times in a row (Linux 7.2 `mm/page_alloc.c`,
+/// `should_reclaim_retry`).
+#[cold]
+fn starved_fault(
+    kernel: &Kernel,
+    thread: &Arc<Thread>,
+    space: &Space,
+    address: u64,
+    access: Access,
+) -> Resolved {
+    let frames = kernel.memory.frames();
+    for _ in 0..MOST_WAITS {
+        if thread.fatal_pending() {
+            return Resolved::Signal(Signal::SIGKILL, code::SI_KERNEL);
+        }
+        let allocations = frames.allocations();
+        if kernel.reclaim.relieve(kernel, 1) {
+            return Resolved::Retry;
+        }
+        kernel.scheduler.yield_now(kernel, thread);
+        kernel.host.relax();
+        match space.fault(VirtAddr::new(address), access) {
+            Err(FaultError::OutOfMemory) => {}
+            Ok(kind) => {
+                count_fault(thread, kind.is_major());
+                return Resolved::Retry;
+            }
+            // The access comes again, and whatever it finds then is resolved.
+            Err(_) => return Resolved::Retry,
+        }
+        if frames.allocations() == allocations {
+            break;
+        }
+    }
+    crate::oom::relieve(kernel, thread);
+    if thread.fatal_pending() {
+        return Resolved::Signal(Signal::SIGKILL, code::SI_KERNEL);
+    }
+    kernel.scheduler.yield_now(kernel, thread);
+    // The process that dies may run on another CPU.
+    kernel.host.relax();
+    Resolved::Retry
 }
 
 /// The signal for a refused access; `None` for what passes after a while.

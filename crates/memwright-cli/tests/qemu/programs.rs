@@ -126,6 +126,8 @@ pub fn trials() -> Vec<Trial> {
     let pressed = |cpus| {
         let mut programs = vec![
             "swap_pressure",
+            "swap_forked",
+            "swap_forked 16 12 50",
             "swap_tracked",
             "swap_off 80",
             "swap_shared 4 96 20000",

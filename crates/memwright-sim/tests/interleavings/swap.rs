@@ -6,7 +6,7 @@ use memwright::Advice;
 use memwright::swap::{Effort, ObjectPlace, SwapPayer};
 use memwright::uffd::WatchModes;
 use memwright_sim::HostSwap;
-use memwright_sim::process::{Signal, Space};
+use memwright_sim::process::{Process, Signal, Space};
 use memwright_table::{CpuId, FrameKind, Page};
 
 use crate::fork::fork;
@@ -130,6 +130,125 @@ fn swap_out_and_fork() {
             written.expect("writable");
             assert_eq!(read(world.process(), SECOND, 0), Ok(2));
             world.end()
+        },
+    );
+}
+
+/// Sends a process's pages out that were not used since a moment ago.
+fn reclaim_unused(process: &Process, cpu: CpuId) {
+    for _ in 0..2 {
+        let call = |space: &Space| {
+            let mut effort = Effort {
+                look: 100,
+                wanted: 100,
+            };
+            space.reclaim(Page::new(0), &mut effort)
+        };
+        assert_eq!(process.on(cpu, call), None);
+    }
+}
+
+/// A page that a process and its child share: the process's entry names a slot, of which the device has nothing yet.
+fn sent_out_by_one_of_two() -> World {
+    let world = swapping();
+    fork(&world);
+    reclaim_unused(world.process(), FIRST);
+    assert_eq!(world.host.memory().swap().totals().1, 1);
+    world
+}
+
+/// The last owner of a page sends it out.
+fn other_sends_out(world: &World) {
+    world.with_other(|child| reclaim_unused(child, FIRST));
+}
+
+/// The process has what it stored last, or what was there before, and the child has what was there before.
+fn each_has_its_own(world: World) -> Result<(), String> {
+    let expected = world.last_written(1);
+    assert_eq!(read(world.process(), SECOND, 0), Ok(expected));
+    assert_eq!(world.with_other(|child| read(child, FIRST, 0)), Ok(1));
+    let written = world.with_other(|child| write(child, FIRST, 0, 7));
+    written.expect("writable");
+    assert_eq!(read(world.process(), SECOND, 0), Ok(expected));
+    world.end()
+}
+
+/// The device is given a page of two processes when the last of them sends it out: the other brings it back meanwhile.
+#[test]
+fn last_swap_out_and_swap_in() {
+    explore(
+        &sent_out_by_one_of_two,
+        &[other_sends_out, |world| {
+            assert_eq!(read(world.process(), SECOND, 0), Ok(1));
+        }],
+        each_has_its_own,
+    );
+}
+
+/// The other one stores to it meanwhile.
+#[test]
+fn last_swap_out_and_write() {
+    explore(
+        &sent_out_by_one_of_two,
+        &[other_sends_out, store_twice],
+        each_has_its_own,
+    );
+}
+
+/// The other one unmaps it meanwhile: the slot is free once the child has its page back and writes to it.
+#[test]
+fn last_swap_out_and_unmap() {
+    explore(
+        &sent_out_by_one_of_two,
+        &[other_sends_out, |world| {
+            let call = |space: &Space| space.unmap(at(0), bytes(1));
+            world.process().on(SECOND, call).expect("mapped");
+        }],
+        |world| {
+            assert_eq!(world.with_other(|child| read(child, FIRST, 0)), Ok(1));
+            let written = world.with_other(|child| write(child, FIRST, 0, 7));
+            written.expect("writable");
+            world.end()
+        },
+    );
+}
+
+/// The child is gone, and the frame is given up for want of memory while its owner comes for the page.
+#[test]
+fn shed_and_write() {
+    let begin = || {
+        let world = sent_out_by_one_of_two();
+        *world.other.lock().unwrap() = None;
+        world
+    };
+    let shed = |world: &World| {
+        let _running = world.host.machine().run_on(FIRST);
+        let memory = world.host.memory();
+        assert!(memory.swap().shed_some(memory, 1) <= 1);
+    };
+    explore(&begin, &[shed, store_twice], |world| {
+        assert_eq!(read(world.process(), SECOND, 0), Ok(3));
+        assert_eq!(world.host.frames().used_by(FrameKind::Anonymous), 1);
+        world.end()
+    });
+}
+
+/// Both send their page out at a time: the device has it once.
+#[test]
+fn swap_out_by_both_owners() {
+    let begin = || {
+        let world = swapping();
+        fork(&world);
+        world
+    };
+    explore(
+        &begin,
+        &[other_sends_out, |world| {
+            reclaim_unused(world.process(), SECOND);
+        }],
+        |world| {
+            assert!(world.host.memory().swap().totals().1 <= 1);
+            each_has_its_own(world)
         },
     );
 }

@@ -33,12 +33,15 @@ pub(super) struct Cache {
     head: u32,
     count: u32,
     /// It keeps fewer than so many. None where each frame that comes is to be looked at: on the CPUs of all nodes but
-    /// the first, and while somebody chooses where allocations come from.
+    /// the first, while somebody chooses where allocations come from, and while the nodes have no more than the
+    /// reserve.
     most: u32,
     /// The CPU's node.
     home: u8,
     /// A chooser is asked each time.
     asking: bool,
+    /// The nodes have no more than the reserve: each frame that comes is theirs.
+    short: bool,
     /// Where the next allocation of data comes from.
     once: Option<NodeChoice>,
     /// What it kept before somebody chose: the first frame, and how many.
@@ -59,6 +62,7 @@ impl Cache {
             most: MOST,
             home: 0,
             asking: false,
+            short: false,
             once: None,
             aside: (END, 0),
             elsewhere: 0,
@@ -119,6 +123,17 @@ impl Cache {
         }
     }
 
+    /// Whether each frame that comes goes on to its node.
+    pub(super) fn is_short(&self) -> bool {
+        self.short
+    }
+
+    /// Says whether each frame that comes goes on to its node. The cache is empty when that begins.
+    pub(super) fn set_short(&mut self, short: bool) {
+        self.short = short;
+        self.settle();
+    }
+
     /// Lets a chooser be asked for each allocation. The cache is empty.
     pub(super) fn ask_always(&mut self) {
         self.asking = true;
@@ -126,13 +141,13 @@ impl Cache {
     }
 
     fn settle(&mut self) {
-        let looks = self.home != 0 || self.is_choosing();
+        let looks = self.home != 0 || self.is_choosing() || self.short;
         self.most = if looks { 0 } else { MOST };
     }
 
     /// Whether a frame of `node` may stay here.
     pub(super) fn keeps(&self, node: u8) -> bool {
-        node == self.home && !self.is_choosing() && self.count < MOST
+        node == self.home && !self.is_choosing() && !self.short && self.count < MOST
     }
 
     /// Counts an allocation that does not come out of the cache.

@@ -182,7 +182,7 @@ impl<M: Machine> Frames<M> {
     /// The most frames that were allocated at a time: exact with one CPU, else an upper bound
     /// (each CPU keeps the peak of its own share).
     pub fn peak_used(&self) -> u64 {
-        self.sum(|cache| cache.used.peak)
+        self.sum(|cache| cache.used.peak).min(self.total)
     }
 
     /// Allocated frames of `kind`.
@@ -219,7 +219,8 @@ impl<M: Machine> Frames<M> {
                 *sum += share;
             }
         }
-        let [used, used_peak, tables, tables_peak] = sums.map(|sum: i64| sum.max(0) as u64);
+        let frames = |sum: i64| (sum.max(0) as u64).min(self.total);
+        let [used, used_peak, tables, tables_peak] = sums.map(frames);
         Some(Usage {
             used,
             used_peak,
@@ -245,7 +246,8 @@ impl<M: Machine> Frames<M> {
     }
 
     /// Keeps `frames` frames for the kinds that may use the reserve
-    /// ([`FrameKind::may_use_reserve`]). A CPU may still hand out what its cache holds.
+    /// ([`FrameKind::may_use_reserve`]). A CPU may still hand out what its cache holds: nothing, once the reserve is in
+    /// use.
     pub fn low_water(&self, frames: u64) {
         self.low_water.store(frames, Ordering::Relaxed);
     }
@@ -438,6 +440,18 @@ impl<M: Machine> Frames<M> {
     /// The cache is full, or looks at each frame that comes.
     #[cold]
     fn relieve(&self, cache: &mut Cache) {
+        if cache.is_short() {
+            let short = self.free_on_nodes() < self.reserve();
+            cache.set_short(short);
+            if short && self.nodes.len() == 1 {
+                let count = cache.count();
+                self.drain(cache, count);
+                return;
+            }
+            if !cache.is_full() {
+                return;
+            }
+        }
         if self.nodes.len() == 1 {
             self.drain(cache, BATCH);
         } else {
@@ -525,22 +539,18 @@ impl<M: Machine> Frames<M> {
             return self.refill_near(cache, kind);
         };
         let metas = self.metas();
-        let low_water = if kind.may_use_reserve() {
-            0
-        } else {
-            self.low_water.load(Ordering::Relaxed)
-        };
         let mut free = node.lock().free();
         let mut refused = Refused::Empty;
-        if free <= low_water {
+        if free <= self.reserve() {
             // What other CPUs keep counts too, before anybody is refused.
             let drained = self.drain_others();
+            cache.set_short(true);
             free += drained.moved;
             if drained.busy {
                 refused = Refused::Busy;
             }
         }
-        let wanted = free.saturating_sub(low_water).min(u64::from(BATCH)) as u32;
+        let wanted = self.batch(kind, free);
         let mut blocks = [(Frame::new(0), 0); BATCH as usize];
         let (mut count, mut taken) = (0, 0);
         if wanted > 0 {
@@ -566,8 +576,20 @@ impl<M: Machine> Frames<M> {
         cache.pop(metas).ok_or(refused)
     }
 
-    /// Moves what the caches of other CPUs keep to the nodes. Skips a cache that is in use: its CPU is
-    /// allocating or freeing right now.
+    /// How many frames an allocation of `kind` moves into its CPU's cache when the nodes have `free`. Of the reserve it
+    /// takes no more than it needs: whatever is in a cache anybody may have.
+    fn batch(&self, kind: FrameKind, free: u64) -> u32 {
+        let beyond = free.saturating_sub(self.reserve());
+        let wanted = if beyond == 0 && kind.may_use_reserve() {
+            free.min(1)
+        } else {
+            beyond.min(u64::from(BATCH))
+        };
+        wanted as u32
+    }
+
+    /// Moves what the caches of other CPUs keep to the nodes, and what comes to them from now on while only the reserve
+    /// is left. Skips a cache that is in use: its CPU is allocating or freeing right now.
     fn drain_others(&self) -> Drained {
         let mut drained = Drained {
             moved: 0,
@@ -578,6 +600,7 @@ impl<M: Machine> Frames<M> {
                 other.bring_back();
                 let count = other.count();
                 self.drain(&mut other, count);
+                other.set_short(true);
                 drained.moved += u64::from(count);
             } else {
                 drained.busy |= !core::ptr::eq(other, self.cache());
@@ -629,7 +652,7 @@ impl<M: Machine> Frames<M> {
             } else {
                 self.low_water.load(Ordering::Relaxed)
             };
-            let free: u64 = self.nodes.iter().map(|node| node.lock().free()).sum();
+            let free = self.free_on_nodes();
             if free >= low_water + (1 << order) {
                 for node in &self.nodes {
                     if let Some(frame) = node.lock().take(self.metas(), order) {

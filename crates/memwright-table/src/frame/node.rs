@@ -421,9 +421,11 @@ impl<M: Machine> Frames<M> {
         let metas = self.metas();
         if !cache.is_choosing() {
             let home = self.topology.node_of(cpu);
-            let spare = self.spare(kind);
-            let taken = self.take_batch(cache, home, spare);
-            if taken {
+            let free = self.free_on_nodes();
+            if free <= self.reserve() {
+                cache.set_short(true);
+            }
+            if self.take_batch(cache, home, self.batch(kind, free)) {
                 return cache.pop(metas).ok_or(Refused::Busy);
             }
         }
@@ -490,8 +492,12 @@ impl<M: Machine> Frames<M> {
         } else {
             self.low_water.load(Ordering::Relaxed)
         };
-        let free: u64 = self.nodes.iter().map(|node| node.lock().free()).sum();
-        free.saturating_sub(low_water)
+        self.free_on_nodes().saturating_sub(low_water)
+    }
+
+    /// Free frames that are in no CPU's cache.
+    pub(super) fn free_on_nodes(&self) -> u64 {
+        self.nodes.iter().map(|node| node.lock().free()).sum()
     }
 
     fn take_in_order(&self, order: u8, kind: FrameKind, choice: NodeChoice) -> Option<Frame> {
@@ -575,10 +581,9 @@ impl<M: Machine> Frames<M> {
         }
     }
 
-    /// Moves frames of `node` into the cache, at most what is spare. Whether there were any.
-    fn take_batch(&self, cache: &mut Cache, node: u8, spare: u64) -> bool {
+    /// Moves up to `wanted` frames of `node` into the cache. Whether there were any.
+    fn take_batch(&self, cache: &mut Cache, node: u8, wanted: u32) -> bool {
         let metas = self.metas();
-        let wanted = spare.min(u64::from(super::BATCH)) as u32;
         let mut blocks = [(Frame::new(0), 0); super::BATCH as usize];
         let (mut count, mut taken) = (0, 0);
         let mut buddy = self.nodes[node as usize].lock();

@@ -59,6 +59,54 @@ fn the_reserve_is_kept_for_the_kernel() {
 }
 
 #[test]
+fn users_do_not_get_the_reserve_through_caches() {
+    for cpus in [1, 4] {
+        let frames = frames_with(500 + 300 * (cpus as u32 - 1), cpus);
+        let machine = frames.machine().clone();
+        frames.low_water(64);
+        let mut users = Vec::new();
+        for round in 0..200 {
+            machine.run_on((round % cpus) as u16);
+            // Tables of a process that begins and ends: its frames come out of the reserve and go back to a cache.
+            let kernel: Vec<_> = (0..8)
+                .map(|_| frames.allocate(0, FrameKind::Slab).unwrap())
+                .collect();
+            users.extend(core::iter::from_fn(|| {
+                frames.allocate(0, FrameKind::Anonymous).ok()
+            }));
+            drop(kernel);
+            users.extend(core::iter::from_fn(|| {
+                frames.allocate(0, FrameKind::Anonymous).ok()
+            }));
+            assert_eq!(frames.free(), 64, "{cpus} CPUs, round {round}");
+        }
+        // With frames beyond the reserve the caches keep some again.
+        users.truncate(users.len() - 200);
+        drop(frames.allocate(0, FrameKind::Anonymous).unwrap());
+        assert_eq!(frames.free(), 264);
+        drop(users);
+        assert_eq!(frames.free(), frames.total());
+    }
+}
+
+#[test]
+fn a_peak_is_no_more_than_there_is() {
+    let frames = frames_with(400, 2);
+    let machine = frames.machine().clone();
+    // What one CPU allocates the other frees: the sum of their own peaks is far beyond.
+    for _ in 0..10 {
+        machine.run_on(0);
+        let held: Vec<_> = (0..100)
+            .map(|_| frames.allocate(0, FrameKind::Anonymous).unwrap())
+            .collect();
+        machine.run_on(1);
+        drop(held);
+    }
+    assert_eq!(frames.peak_used(), frames.total());
+    assert_eq!(frames.usage().used_peak, frames.total());
+}
+
+#[test]
 fn an_object_is_shown_while_somebody_else_refers_to_it() {
     let frames = frames(100);
     let held = frames.allocate(0, FrameKind::Object).unwrap();

@@ -104,7 +104,7 @@ impl<'a, M: Machine> Fault<'a, M> {
         let (frames, swap) = (memory.frames(), memory.swap());
         let found = swap.find(frames, swapped.slot);
         if let Some(frame) = found.frame {
-            return self.bring_cached(swapped, frame, found.uses, stores);
+            return self.bring_cached(swapped, frame, stores);
         }
         let frame = frames.allocate(0, FrameKind::Anonymous)?;
         let read = swap.read(frames, swapped.slot, frame.frame());
@@ -140,9 +140,7 @@ impl<'a, M: Machine> Fault<'a, M> {
             match swap.cache(frames, swapped.slot, frame.frame()) {
                 Cached::Here => {}
                 Cached::Alone => sole = true,
-                Cached::Elsewhere(first, uses) => {
-                    return self.bring_cached(swapped, first, uses, stores);
-                }
+                Cached::Elsewhere(first) => return self.bring_cached(swapped, first, stores),
             }
         }
         Ok(Back {
@@ -157,14 +155,12 @@ impl<'a, M: Machine> Fault<'a, M> {
         self,
         swapped: Swapped,
         frame: FrameRef<'a, M>,
-        uses: u32,
         stores: bool,
     ) -> Result<Back<'a, M>, FaultError> {
         let memory = &*self.core.memory;
         let (frames, swap) = (memory.frames(), memory.swap());
-        // This one's reference and the slot's: nobody else can reach the page, or will (design rule 5).
         let sole = swapped.bits.contains(Bits::EXCLUSIVE)
-            || (uses == 1 && frames.references(frame.frame()) == 2)
+            || swap.is_of_one(frames, swapped.slot)
             || planted(Mistake::SwapCachedExclusive);
         let kind = FaultKind::SwapCached;
         if sole || !stores {

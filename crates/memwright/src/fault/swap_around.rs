@@ -56,7 +56,7 @@ impl<'a, M: Machine> Fault<'a, M> {
         let found = core.memory.swap().find(core.memory.frames(), swapped.slot);
         let (uses, stores) = (found.uses, self.access.write);
         if let Some(frame) = found.frame {
-            let back = self.bring_cached(swapped, frame, uses, stores)?;
+            let back = self.bring_cached(swapped, frame, stores)?;
             let kind = back.kind;
             self.show(&mut cursor, swapped, back, stores);
             return Ok(kind);

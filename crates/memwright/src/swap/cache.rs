@@ -5,6 +5,8 @@ use memwright_table::{Frame, FrameRef, Frames, Machine, Slots};
 
 use super::slot::{Record, SlotMap};
 use super::{Place, Swap, SwapPayer};
+use crate::memory::Memory;
+use crate::stats::Row;
 
 /// What a fault finds of a page whose entry names a slot.
 pub(crate) struct Found<'a, M: Machine> {
@@ -20,8 +22,8 @@ pub(crate) enum Cached<'a, M: Machine> {
     Here,
     /// There are no others any more.
     Alone,
-    /// In the frame of another of them, who was faster; so many entries name the slot.
-    Elsewhere(FrameRef<'a, M>, u32),
+    /// In the frame of another of them, who was faster.
+    Elsewhere(FrameRef<'a, M>),
 }
 
 /// How a page goes out.
@@ -32,12 +34,26 @@ pub(super) struct Way {
     pub(super) kept: bool,
 }
 
-/// How a page that several entries show goes out.
-pub(super) struct Shared {
-    /// Where to.
-    pub(super) slot: u64,
-    /// The device was given it just now.
+/// What became of the frame of a page whose owners have all sent it out.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Shed {
+    /// It is free.
+    pub(super) freed: bool,
+    /// The device was given its page just now.
     pub(super) written: bool,
+    /// The device did not take it: the page stays in memory.
+    pub(super) refused: bool,
+}
+
+/// What is left of a slot when one of those that used it does so no more.
+#[derive(Clone, Copy)]
+enum Remains {
+    /// Others use it.
+    Used,
+    /// Nothing: the slot is free, and so is the reference of the frame that it had.
+    Nothing(Option<Frame>),
+    /// A copy of the page in this frame, of which the slot has no reference any more.
+    Copy(Frame),
 }
 
 impl<M: Machine> Swap<M> {
@@ -121,7 +137,7 @@ impl<M: Machine> Swap<M> {
         let cached = self.with_slots(slot, |slots, offset| {
             let record = slots.record(offset);
             if let Some(first) = record.frame() {
-                return Cached::Elsewhere(frames.share(first), record.uses);
+                return Cached::Elsewhere(frames.share(first));
             }
             if record.uses == 1 {
                 return Cached::Alone;
@@ -135,6 +151,17 @@ impl<M: Machine> Swap<M> {
             self.keep(frames, slot, frame);
         }
         cached
+    }
+
+    /// Whether nobody else can reach the page in `slot`, or will (design rule 5), when the caller's is the entry that it
+    /// comes back for and he holds a reference of its frame. Another owner who sends it out names the slot before he gives
+    /// up his reference: one look under the lock sees one or the other.
+    pub(crate) fn is_of_one(&self, frames: &Frames<M>, slot: u64) -> bool {
+        self.with_slots(slot, |slots, offset| {
+            let record = slots.record(offset);
+            let alone = |frame| frames.references(frame) == 2;
+            record.uses == 1 && record.frame().is_some_and(alone)
+        })
     }
 
     /// How the page in `frame`, which one entry shows, goes out. That entry names the slot from now on.
@@ -164,50 +191,37 @@ impl<M: Machine> Swap<M> {
         }
     }
 
-    /// Sees to it that the page in `frame`, which several entries show and nobody can write, is in a slot, and lets the
-    /// caller's entry name that; `dirty` says that a copy that no entry names is out of date. The slot has a reference
-    /// of the frame from now on, through which the others that come for the page find it. `None` if it cannot be.
+    /// Finds a slot for the page in `frame`, which several entries show and nobody can write, and lets the caller's entry
+    /// name it; `dirty` says that a copy that no entry names is out of date. The slot has a reference of the frame from now
+    /// on, through which the others that come for the page find it. The device gets the page when nobody shows the frame
+    /// any more ([`shed`](Self::shed)): until then it would take memory and free none. `None` if there is no slot.
     pub(super) fn share_out(
         &self,
         frames: &Frames<M>,
         frame: Frame,
         dirty: bool,
         payer: SwapPayer,
-    ) -> Option<Shared> {
+    ) -> Option<u64> {
         if let Some(slot) = self.use_copy(frames, frame, dirty) {
-            return Some(Shared {
-                slot,
-                written: false,
-            });
+            return Some(slot);
         }
         self.forget(frames, frame);
         let slot = self.reserve(payer)?;
-        if self.write(frames, slot, frame).is_err() {
-            self.release(frames, slot);
-            return None;
-        }
         let published = self.with_slots(slot, |slots, offset| {
             // Another owner of the page may have been faster.
             let first = frames.slot_of(frame).is_none();
             if first {
-                let record = slots.record(offset);
-                record.set_frame(Some(frames.share(frame).into_raw()));
+                let shared = frames.share(frame).into_raw();
+                slots.record(offset).set_unwritten(shared);
                 frames.set_slot(frame, Some(slot));
             }
             first
         });
         if published {
-            return Some(Shared {
-                slot,
-                written: true,
-            });
+            return Some(slot);
         }
         self.release(frames, slot);
-        let slot = self.use_copy(frames, frame, false)?;
-        Some(Shared {
-            slot,
-            written: true,
-        })
+        self.use_copy(frames, frame, false)
     }
 
     /// Names the slot that has the page in `frame`, if one has it as it is.
@@ -227,37 +241,103 @@ impl<M: Machine> Swap<M> {
         .flatten()
     }
 
-    /// Gives up the frame of a page that all of its owners have sent out.
-    pub(super) fn shed(&self, frames: &Frames<M>, slot: u64) {
-        let shed = self.with_slots(slot, |slots, offset| {
+    /// Gives up the frame of a page that all of its owners have sent out, when the device has the page.
+    pub(super) fn shed(&self, frames: &Frames<M>, slot: u64) -> Shed {
+        let unshown = self.with_slots(slot, |slots, offset| {
             let record = slots.record(offset);
-            let frame = record.frame().filter(|_| record.uses > 0)?;
-            // Whoever finds the frame here takes a reference under this lock.
-            if frames.references(frame) != 1 && !planted(Mistake::ShedUsed) {
-                return None;
+            // Whoever finds the frame in the record takes a reference under the same lock.
+            let unshown = |frame: &Frame| {
+                record.uses > 0 && (frames.references(*frame) == 1 || planted(Mistake::ShedUsed))
+            };
+            let frame = record.frame().filter(unshown)?;
+            let unwritten = record.is_unwritten().then(|| {
+                // Keeps the slot and the frame, says to whoever comes for the page that he is not alone with it, and to
+                // another owner who sheds it that somebody does.
+                record.uses += 1;
+                frames.share(frame)
+            });
+            if unwritten.is_none() {
+                take_frame(frames, record);
             }
-            record.set_frame(None);
-            frames.set_slot(frame, None);
-            Some(frame)
+            Some((frame, unwritten))
         });
-        if let Some(frame) = shed {
-            drop(frames.adopt(frame));
+        match unshown {
+            None => Shed::default(),
+            Some((_, Some(frame))) => self.shed_unwritten(frames, slot, &frame),
+            Some((frame, None)) => {
+                drop(frames.adopt(frame));
+                Shed {
+                    freed: true,
+                    ..Shed::default()
+                }
+            }
         }
     }
 
-    /// The same for pages whose other owners are gone. Returns how many frames that freed.
-    pub fn shed_all(&self, frames: &Frames<M>) -> u64 {
-        let before = frames.used();
-        let mut from = 0;
-        loop {
-            let (some, next) = self.cached_from(from);
+    /// Hands the page in `frame` to the device, for whose slot the caller has noted a use, and gives the frame up if nobody
+    /// came for it meanwhile.
+    fn shed_unwritten(&self, frames: &Frames<M>, slot: u64, frame: &FrameRef<'_, M>) -> Shed {
+        let written = self.write(frames, slot, frame.frame()).is_ok();
+        let (remains, freed) = self.with_slots(slot, |slots, offset| {
+            let record = slots.record(offset);
+            if written {
+                record.set_frame(Some(frame.frame()));
+            }
+            let remains = end_use(frames, record);
+            // The caller's reference and the slot's.
+            let freed = written && record.uses > 0 && frames.references(frame.frame()) == 2;
+            if freed {
+                take_frame(frames, record);
+            }
+            (remains, freed)
+        });
+        self.finish_use(frames, slot, remains);
+        if freed {
+            drop(frames.adopt(frame.frame()));
+        }
+        Shed {
+            freed,
+            written,
+            refused: !written,
+        }
+    }
+
+    /// Sheds frames that slots alone refer to, for example of pages whose other owners have ended, until `wanted` are free;
+    /// goes on where it stopped before. Returns how many frames are free, and what else became of them in the account of
+    /// `memory`.
+    pub fn shed_some(&self, memory: &Memory<M>, wanted: u64) -> u64 {
+        let frames = memory.frames();
+        let start = *self.shed_next.lock();
+        let (mut place, mut has_turned, mut freed) = (start, false, 0);
+        while freed < wanted {
+            let (some, next) = self.cached_from(place);
             for slot in some.into_iter().flatten() {
-                self.shed(frames, slot);
+                let shed = self.shed(frames, slot);
+                freed += u64::from(shed.freed);
+                memory.count(Row::SwapWritten, u64::from(shed.written));
+                memory.count(Row::SwapRefused, u64::from(shed.refused));
             }
-            match next {
-                Some(next) => from = next,
-                None => return before.saturating_sub(frames.used()),
+            place = next.unwrap_or_default();
+            let turns = next.is_none();
+            if (has_turned && (turns || place >= start)) || (turns && start == Place::default()) {
+                break;
             }
+            has_turned |= turns;
+        }
+        *self.shed_next.lock() = place;
+        freed
+    }
+
+    /// Gives back what nobody uses of a slot any more.
+    fn finish_use(&self, frames: &Frames<M>, slot: u64, remains: Remains) {
+        match remains {
+            Remains::Used => {}
+            Remains::Nothing(frame) => {
+                self.free(frames, slot);
+                drop(frame.map(|frame| frames.adopt(frame)));
+            }
+            // Whoever shows the frame has it alone again.
+            Remains::Copy(frame) => drop(frames.adopt(frame)),
         }
     }
 
@@ -292,6 +372,32 @@ impl<M: Machine> Swap<M> {
     }
 }
 
+/// Takes the frame from a slot, whose reference of it is the caller's.
+fn take_frame<M: Machine>(frames: &Frames<M>, record: &mut Record) {
+    if let Some(frame) = record.frame() {
+        record.set_frame(None);
+        frames.set_slot(frame, None);
+    }
+}
+
+/// One of those that use a slot does so no more. What is left is for [`Swap::finish_use`].
+///
+/// # Panics
+/// If nobody uses it.
+fn end_use<M: Machine>(frames: &Frames<M>, record: &mut Record) -> Remains {
+    assert!(record.uses > 0, "a slot has no use to give up");
+    record.uses -= 1;
+    match record.frame() {
+        _ if record.uses > 0 => Remains::Used,
+        None => Remains::Nothing(None),
+        Some(frame) if record.is_unwritten() => {
+            take_frame(frames, record);
+            Remains::Nothing(Some(frame))
+        }
+        Some(frame) => Remains::Copy(frame),
+    }
+}
+
 /// Whether slots are too few to keep those of pages in memory.
 fn are_scarce(slots: &SlotMap) -> bool {
     slots.is_closed() || slots.free() < slots.slots() / 2
@@ -314,18 +420,8 @@ impl<M: Machine> Slots<M> for Swap<M> {
     }
 
     fn release(&self, frames: &Frames<M>, slot: u64) {
-        let (unused, frame) = self.with_slots(slot, |slots, offset| {
-            let record = slots.record(offset);
-            assert!(record.uses > 0, "slot {slot:#x} has no use to give up");
-            record.uses -= 1;
-            (record.uses == 0, record.frame())
-        });
-        match frame {
-            _ if !unused => {}
-            None => self.free(frames, slot),
-            // The slot's own reference goes: whoever shows the frame has it alone again.
-            Some(frame) => drop(frames.adopt(frame)),
-        }
+        let left = self.with_slots(slot, |slots, offset| end_use(frames, slots.record(offset)));
+        self.finish_use(frames, slot, left);
     }
 
     fn leave(&self, frames: &Frames<M>, frame: Frame, _slot: u64) {

@@ -64,6 +64,9 @@ use slot::{Record, SlotMap};
 /// Slots that are looked up under one lock.
 const CACHED_AT_A_TIME: usize = 32;
 
+/// Slots that are looked at under one lock.
+const LOOKED_AT_A_TIME: usize = 4096;
+
 /// A device that pages go out to.
 struct Active<M: Machine> {
     device: Arc<dyn SwapDevice<M>>,
@@ -102,6 +105,8 @@ pub struct Swap<M: Machine> {
     bills: Bills,
     /// Objects whose pages may leave.
     stores: Lock<Vec<Listed<M>>>,
+    /// Where the search for frames that slots alone refer to goes on.
+    shed_next: Lock<Place>,
 }
 
 impl<M: Machine> Swap<M> {
@@ -110,6 +115,7 @@ impl<M: Machine> Swap<M> {
             devices: Lock::new(Rank::Swap, Vec::new()),
             bills: Bills::new(),
             stores: Lock::new(Rank::ObjectRegistry, Vec::new()),
+            shed_next: Lock::new(Rank::Swap, Place::default()),
         }
     }
 
@@ -256,27 +262,28 @@ impl<M: Machine> Swap<M> {
         Some(place.slot())
     }
 
-    /// The next slots, of those numbered `from` and up through all devices, whose pages are in memory too; and where to
-    /// go on.
-    fn cached_from(&self, from: u64) -> ([Option<u64>; CACHED_AT_A_TIME], Option<u64>) {
+    /// Some slots from `from` on whose pages are in memory too, and where to go on, if there are more slots.
+    fn cached_from(&self, from: Place) -> ([Option<u64>; CACHED_AT_A_TIME], Option<Place>) {
         let mut found = [None; CACHED_AT_A_TIME];
-        let (mut count, mut number) = (0, 0);
+        let (mut count, mut looked) = (0, 0);
         let mut devices = self.devices.lock();
-        for (device, active) in devices.iter_mut().enumerate() {
+        for (device, active) in devices.iter_mut().enumerate().skip(from.device) {
             let Some(active) = active else { continue };
-            let slots = active.slots.slots();
-            for offset in 0..slots {
-                number += 1;
-                if number <= from {
-                    continue;
+            let first = if device == from.device {
+                from.offset
+            } else {
+                0
+            };
+            for offset in first..active.slots.slots() {
+                let place = Place { device, offset };
+                if count == CACHED_AT_A_TIME || looked == LOOKED_AT_A_TIME {
+                    return (found, Some(place));
                 }
+                looked += 1;
                 let record = active.slots.record(offset);
                 if record.uses > 0 && record.frame().is_some() {
-                    found[count] = Some(Place { device, offset }.slot());
+                    found[count] = Some(place.slot());
                     count += 1;
-                    if count == CACHED_AT_A_TIME {
-                        return (found, Some(number));
-                    }
                 }
             }
         }

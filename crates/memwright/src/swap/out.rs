@@ -79,9 +79,7 @@ impl<M: Machine> Core<M> {
                 }
                 continue;
             }
-            let went = self.page_out_some(area, &mut cursor, choice, effort, &mut gather);
-            effort.wanted = effort.wanted.saturating_sub(went);
-            out += went;
+            out += self.page_out_some(area, &mut cursor, choice, effort, &mut gather);
             if cursor.position() == range.end {
                 break;
             }
@@ -126,7 +124,8 @@ impl<M: Machine> Core<M> {
         true
     }
 
-    /// Sends out the next pages of the table in which the cursor stands, and leaves it after them.
+    /// Sends out the next pages of the table in which the cursor stands, and leaves it after them. Returns how many
+    /// entries name slots.
     fn page_out_some(
         &self,
         area: &Area<M>,
@@ -173,8 +172,8 @@ impl<M: Machine> Core<M> {
                 continue;
             }
             if choice == Choice::Unused && self.frames_are_shared(page) {
-                went += u64::from(self.share_out(area, cursor, page, gather));
-                // Each is a write, and writes take long. What is about to leave must not wait.
+                went += u64::from(self.share_out(area, cursor, page, effort, gather));
+                // Each may be a write, and writes take long. What is about to leave must not wait.
                 if count == 0 && went % TOGETHER as u64 == 0 {
                     cursor.pause_point();
                 }
@@ -221,28 +220,35 @@ impl<M: Machine> Core<M> {
             && frames.pins(page.frame) == 0
     }
 
-    /// Sends a page out as far as this entry is concerned. The frame is free when no other shows it any more.
+    /// Sends a page out as far as this entry is concerned. The frame is free when no other shows it any more; the effort
+    /// counts it then.
     fn share_out(
         &self,
         area: &Area<M>,
         cursor: &mut Cursor<'_, M>,
         page: Present,
+        effort: &mut Effort,
         gather: &mut Gather<'_, M>,
     ) -> bool {
         let (frames, swap) = (self.memory.frames(), self.memory.swap());
         let dirty = page.bits.intersects(Bits::DIRTY | Bits::FOLDED_DIRTY);
-        let Some(shared) = swap.share_out(frames, page.frame, dirty, self.payer()) else {
+        let Some(slot) = swap.share_out(frames, page.frame, dirty, self.payer()) else {
             return false;
         };
         let flags = area.flags();
-        let old = cursor.swap_out(shared.slot, |bits| carried(flags, bits), gather);
+        let old = cursor.swap_out(slot, |bits| carried(flags, bits), gather);
         // Nobody could write through the entry, so that nothing has to be awaited to write the page; but until the
         // flush somebody may still read the frame.
         gather.free(frames.adopt(old.frame));
         gather.flush();
-        swap.shed(frames, shared.slot);
-        self.memory
-            .count(Row::SwapWritten, u64::from(shared.written));
+        let shed = swap.shed(frames, slot);
+        if shed.refused {
+            // The others would find no room either.
+            effort.look = 0;
+        }
+        effort.wanted = effort.wanted.saturating_sub(u64::from(shed.freed));
+        self.memory.count(Row::SwapWritten, u64::from(shed.written));
+        self.memory.count(Row::SwapRefused, u64::from(shed.refused));
         true
     }
 
@@ -299,6 +305,7 @@ impl<M: Machine> Core<M> {
             memwright_table::Slots::release(&**swap, frames, one.slot);
             self.memory.count(Row::SwapRefused, 1);
         }
+        effort.wanted = effort.wanted.saturating_sub(out);
         self.memory.count(Row::SwapWritten, written);
         out
     }

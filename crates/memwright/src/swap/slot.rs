@@ -13,7 +13,7 @@ const DEVICE_BITS: u32 = 5;
 pub const MOST_DEVICES: usize = 1 << DEVICE_BITS;
 
 /// A slot of one of several devices.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Place {
     /// The number of the device.
     pub device: usize,
@@ -54,16 +54,20 @@ impl Place {
 /// | 0 | none | there is none: the slot is free |
 /// | some | none | is outside of memory |
 /// | some | one | is in memory too, for some of its owners; the slot has a reference of the frame |
+/// | some | one, unwritten | is in memory alone: the device gets it when nobody shows the frame any more |
 /// | 0 | one | is in memory, and here as long as the frame has references and nobody wrote to it |
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Record {
-    /// Entries that name the slot.
+    /// Entries that name the slot, and whoever writes its page.
     pub(super) uses: u32,
+    /// The number of the frame, and [`UNWRITTEN`](Self::UNWRITTEN).
     frame: u32,
 }
 
 impl Record {
     const NO_FRAME: u32 = u32::MAX;
+    /// Not a number of a frame: memory of 8 TiB has fewer.
+    const UNWRITTEN: u32 = 1 << 31;
     const FREE: Self = Self {
         uses: 0,
         frame: Self::NO_FRAME,
@@ -71,11 +75,22 @@ impl Record {
 
     /// The frame in which the page is too.
     pub(super) fn frame(&self) -> Option<Frame> {
-        (self.frame != Self::NO_FRAME).then(|| Frame::new(self.frame))
+        (self.frame != Self::NO_FRAME).then(|| Frame::new(self.frame & !Self::UNWRITTEN))
     }
 
+    /// Notes the frame in which the page is too. The slot has the page as well.
     pub(super) fn set_frame(&mut self, frame: Option<Frame>) {
         self.frame = frame.map_or(Self::NO_FRAME, Frame::number);
+    }
+
+    /// Notes the frame in which the page is, of which the slot has nothing yet.
+    pub(super) fn set_unwritten(&mut self, frame: Frame) {
+        self.frame = frame.number() | Self::UNWRITTEN;
+    }
+
+    /// Whether the page is in the frame alone.
+    pub(super) fn is_unwritten(&self) -> bool {
+        self.frame != Self::NO_FRAME && self.frame & Self::UNWRITTEN != 0
     }
 }
 

@@ -525,7 +525,15 @@ fn a_page_of_several_goes_owner_by_owner_and_is_nobodys_to_write_meanwhile() {
     let swapping = Swapping::new();
     let mut parent = filled(&swapping, 4);
     let mut child = parent.fork();
-    assert_eq!(reclaim_unused(&parent), 4);
+    let rows = [Row::SwapOut, Row::SwapWritten];
+    let counted = |process: &Process<'_>, freed: u64| {
+        let account = swapping.world.counted(|| {
+            assert_eq!(reclaim_unused(process), freed);
+        });
+        rows.map(|row| account.count(row))
+    };
+    // As long as the child shows the frames a copy would free nothing.
+    assert_eq!(counted(&parent, 0), [4, 0]);
     assert_eq!((parent.resident(), child.resident()), (0, 4));
     assert_eq!(swapping.slots(), 4);
     assert_eq!(child.store(0, 9), Ok(vec![FaultKind::Copy]));
@@ -534,7 +542,7 @@ fn a_page_of_several_goes_owner_by_owner_and_is_nobodys_to_write_meanwhile() {
     assert_eq!(child.load(1), 2);
     // The last to send it out gives the frame up.
     let used = swapping.world.frames.used();
-    assert_eq!(reclaim_unused(&child), 4);
+    assert_eq!(counted(&child, 4), [4, 4]);
     assert!(swapping.world.frames.used() < used);
     assert_eq!(child.load_with(2), Ok((3, vec![IN])));
     assert_eq!(parent.load_with(2), Ok((3, vec![CACHED])));
@@ -552,10 +560,16 @@ fn a_frame_that_only_its_slot_has_is_given_up_when_memory_is_short() {
     let swapping = Swapping::new();
     let mut parent = filled(&swapping, 4);
     let child = parent.fork();
-    assert_eq!(reclaim_unused(&parent), 4);
+    assert_eq!(reclaim_unused(&parent), 0);
     drop(child);
     let world = &swapping.world;
-    assert_eq!(world.memory.swap().shed_all(&world.frames), 4);
+    let account = world.counted(|| {
+        for (wanted, freed) in [(0, 0), (u64::MAX, 4), (u64::MAX, 0)] {
+            let shed = world.memory.swap().shed_some(&world.memory, wanted);
+            assert_eq!(shed, freed);
+        }
+    });
+    assert_eq!(account.count(Row::SwapWritten), 4);
     assert_eq!(parent.load_with(3), Ok((4, vec![IN])));
     assert_eq!(parent.store(3, 1), Ok(vec![]));
 }
