@@ -127,7 +127,6 @@ pub fn trials() -> Vec<Trial> {
         let mut programs = vec![
             "swap_pressure",
             "swap_forked",
-            "swap_forked 16 12 50",
             "swap_tracked",
             "swap_off 80",
             "swap_shared 4 96 20000",
@@ -150,6 +149,7 @@ pub fn trials() -> Vec<Trial> {
         "swap",
         "swap_off",
         "swap_pressure 2 40 4000",
+        "swap_forked 16 12 50",
         "swap_shared 2 80 4000",
         "swap_calls 128",
     ];
