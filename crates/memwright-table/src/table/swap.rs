@@ -81,11 +81,12 @@ impl<M: Machine> Cursor<'_, M> {
         }
     }
 
-    /// The page after the last of the table in which the cursor stands: until there it keeps its lock.
+    /// The page after the last that one call of [`edit_swapped`](Self::edit_swapped) reaches, or would: the end of the
+    /// lowest table in which the cursor stands, until which it keeps its lock, or of the slot of an upper one.
     #[inline]
     pub fn locked_end(&self) -> Page {
         let last = self.range().end;
-        let span = super::slot_pages(self.level + 1);
+        let span = super::slot_pages(self.level.max(2));
         Page::new((self.position.number() | (span - 1)) + 1).min(last)
     }
 }

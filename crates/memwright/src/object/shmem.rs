@@ -319,7 +319,8 @@ impl<M: Machine> Shmem<M> {
                 // Only what lies beyond the size is surely unseen by others.
                 if let Some((first, last)) = made {
                     let unseen = first.max(pages_of(state.size));
-                    state.pages.remove_range(unseen, last + 1);
+                    drop(state);
+                    self.remove_pages(unseen, last + 1);
                 }
                 return Err(error);
             }

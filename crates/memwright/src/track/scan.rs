@@ -228,7 +228,7 @@ struct Looked {
 }
 
 /// Tables between two scheduling points of a scan for written pages.
-const TABLES: u32 = 32;
+const TABLES: u32 = 4;
 
 impl<M: Machine> Core<M> {
     fn scan_area(
