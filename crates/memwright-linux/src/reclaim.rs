@@ -14,6 +14,7 @@ use crate::{
 };
 use alloc::sync::{Arc, Weak};
 use memwright::{Effort, SwapPayer, swap::ObjectPlace};
+use memwright_table::sync::pause_point;
 
 /// Nanoseconds between two looks at how much is free.
 const INTERVAL: u64 = 10_000_000;
@@ -71,7 +72,8 @@ impl Clock {
     }
 
     /// Goes on until the effort is over, or everything was passed twice. Several CPUs may do so at a time: each goes its
-    /// own way from where the hand was, so that it has seen everything itself before it says that nothing leaves.
+    /// own way from where the hand was, so that it has seen everything itself before it says that nothing leaves. The caller
+    /// holds no lock; other threads may run meanwhile.
     fn go_round(
         &self,
         kernel: &Kernel,
@@ -82,6 +84,7 @@ impl Clock {
         let mut place = *self.place.lock();
         // The round that has begun, one that ages and one that takes.
         for _ in 0..3 {
+            pause_point();
             if !place.go_on(kernel, wanted, payer, effort) || effort.is_over() {
                 break;
             }

@@ -35,6 +35,9 @@ pub const PAGES_AT_A_TIME: u64 = 33;
 /// scheduling point.
 const MOST_HELD: u32 = 4096;
 
+/// The most of them while pages may have copies in slots: to give up such a page takes many times as long.
+const MOST_HELD_SWAPPING: u32 = 1024;
+
 /// Room for frames that another gather holds at the same time.
 const SHARED_HELD: usize = 16;
 const NOTHING_SHARED: [Noted; SHARED_HELD] = [Noted {
@@ -494,7 +497,9 @@ impl<'t, M: Machine> Gather<'t, M> {
     /// Flushes if too much is held back. Cursors call it between tables.
     #[inline]
     pub fn relieve(&mut self) {
-        if self.held_count >= MOST_HELD {
+        let is_full = self.held_count >= MOST_HELD_SWAPPING
+            && (self.held_count >= MOST_HELD || self.table.frames().has_slots());
+        if is_full {
             self.counts.early += 1;
             self.flush();
         }

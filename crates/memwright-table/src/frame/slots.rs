@@ -76,6 +76,11 @@ impl<M: Machine> Frames<M> {
         self.slots.set(keeper);
     }
 
+    /// Whether somebody counts them.
+    pub(crate) fn has_slots(&self) -> bool {
+        self.slots.get().is_some()
+    }
+
     /// Says that a copy of the page in `frame`, which has a reference, is in `slot`, or in none. The caller
     /// keeps others from saying so at the same time.
     ///

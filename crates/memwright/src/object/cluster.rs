@@ -2,15 +2,16 @@
 
 use core::ops::Range;
 
-/// How many pages a cluster has room for (`SWAP_CLUSTER_MAX`).
-pub(crate) const CLUSTER: usize = u32::BITS as usize;
+/// How many pages a cluster has room for. Linux's has twice as many (`SWAP_CLUSTER_MAX`); here other threads of the CPU
+/// wait while a device takes them.
+pub(crate) const CLUSTER: usize = u16::BITS as usize;
 
-/// Some of 32 pages that follow one another, from one of them on.
+/// Some of 16 pages that follow one another, from one of them on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Cluster {
     first: u64,
     /// A bit for each page from `first` on.
-    members: u32,
+    members: u16,
 }
 
 impl Cluster {
@@ -47,7 +48,7 @@ impl Cluster {
     /// The pages, upwards.
     pub fn iter(&self) -> impl Iterator<Item = u64> + use<> {
         let Self { first, members } = *self;
-        (0..u32::BITS)
+        (0..u16::BITS)
             .filter(move |bit| members & 1 << bit != 0)
             .map(move |bit| first + u64::from(bit))
     }
@@ -62,7 +63,7 @@ impl Cluster {
             }
             let start = left.trailing_zeros();
             let length = (left >> start).trailing_ones();
-            left &= !((u32::MAX >> (u32::BITS - length)) << start);
+            left &= !((u16::MAX >> (u16::BITS - length)) << start);
             let start = first + u64::from(start);
             Some(start..start + u64::from(length))
         })
@@ -71,7 +72,7 @@ impl Cluster {
     /// From the first page to after the last; empty if there is none.
     #[must_use]
     pub fn span(&self) -> Range<u64> {
-        let last = u32::BITS - self.members.leading_zeros();
+        let last = u16::BITS - self.members.leading_zeros();
         let before = self.members.trailing_zeros().min(last);
         self.first + u64::from(before)..self.first + u64::from(last)
     }
@@ -90,15 +91,15 @@ mod tests {
             (71, true),
             (74, true),
             (69, false),
-            (101, true),
-            (102, false),
+            (85, true),
+            (86, false),
         ] {
             assert_eq!(cluster.insert(index), fits, "{index}");
         }
-        assert!(cluster.iter().eq([70, 71, 74, 101]));
-        assert!(cluster.runs().eq([70..72, 74..75, 101..102]));
-        assert_eq!(cluster.span(), 70..102);
-        for index in [69, 70, 73, 101, 102] {
+        assert!(cluster.iter().eq([70, 71, 74, 85]));
+        assert!(cluster.runs().eq([70..72, 74..75, 85..86]));
+        assert_eq!(cluster.span(), 70..86);
+        for index in [69, 70, 73, 85, 86] {
             cluster.remove(index);
         }
         assert!(cluster.runs().eq([71..72, 74..75]));

@@ -1,6 +1,7 @@
 //! Pages that are in a slot and in memory.
 
 use memwright_table::mistake::{Mistake, planted};
+use memwright_table::sync::pause_point;
 use memwright_table::{Frame, FrameRef, Frames, Machine, Slots};
 
 use super::slot::{Record, SlotMap};
@@ -312,6 +313,7 @@ impl<M: Machine> Swap<M> {
         while freed < wanted {
             let (some, next) = self.cached_from(place);
             for slot in some.into_iter().flatten() {
+                pause_point();
                 let shed = self.shed(frames, slot);
                 freed += u64::from(shed.freed);
                 memory.count(Row::SwapWritten, u64::from(shed.written));

@@ -14,8 +14,9 @@ use crate::space::{Area, Core};
 use crate::stats::Row;
 use crate::vma::AreaFlags;
 
-/// Pages that go out with one flush (`SWAP_CLUSTER_MAX`).
-const TOGETHER: usize = 32;
+/// Pages that go out with one flush. Linux takes twice as many (`SWAP_CLUSTER_MAX`), but writes them with no table's lock
+/// held; here other threads of the CPU wait meanwhile, and a page may take 100,000 instructions to compress.
+const TOGETHER: usize = 16;
 
 /// A page that is about to leave.
 #[derive(Clone, Copy)]
@@ -151,7 +152,8 @@ impl<M: Machine> Core<M> {
         let (end, last) = (cursor.locked_end(), cursor.range().end);
         let mut went = 0;
         let mut next = cursor.position();
-        while next < end && count < TOGETHER && effort.look > 0 {
+        // Each of those that others show too may be a write of its own.
+        while next < end && count + (went as usize) < TOGETHER && effort.look > 0 {
             cursor.seek(next);
             let at = next;
             next = next.add(1);
@@ -173,10 +175,6 @@ impl<M: Machine> Core<M> {
             }
             if choice == Choice::Unused && self.frames_are_shared(page) {
                 went += u64::from(self.share_out(area, cursor, page, effort, gather));
-                // Each may be a write, and writes take long. What is about to leave must not wait.
-                if count == 0 && went % TOGETHER as u64 == 0 {
-                    cursor.pause_point();
-                }
                 continue;
             }
             let Some((slot, kept)) = self.slot_for(page) else {

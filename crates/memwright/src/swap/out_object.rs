@@ -6,6 +6,7 @@
 
 use alloc::sync::Arc;
 
+use memwright_table::sync::pause_point;
 use memwright_table::{
     Bits, Cursor, Entry, Extent, FrameKind, Gather, Machine, Page, PageRange, PageSize, Present,
 };
@@ -32,7 +33,7 @@ impl<M: Machine> Core<M> {
     }
 
     /// Sends those pages of objects out that `range` shows and `choice` names, until the effort is over. Returns where it
-    /// ended. Called without a lock of any address space.
+    /// ended. Called without a lock of any address space; other threads may run meanwhile.
     pub(crate) fn page_out_objects(
         &self,
         range: PageRange,
@@ -41,6 +42,7 @@ impl<M: Machine> Core<M> {
     ) -> Page {
         let mut next = range.start;
         while next < range.end && !effort.is_over() {
+            pause_point();
             let rest = PageRange::new(next, range.end);
             let Some(found) = self.next_of_objects(rest, choice, effort) else {
                 return range.end;
@@ -96,7 +98,7 @@ impl<M: Machine> Core<M> {
         gather: &mut Gather<'_, M>,
     ) -> (Cluster, Page) {
         let mut pages = Cluster::default();
-        let mut cursor = self.table.cursor(range);
+        let mut cursor = self.table.cursor(range).pausing();
         while let Some(extent) = cursor.next_filled() {
             let at = cursor.position();
             if effort.is_over() {

@@ -4,6 +4,7 @@
 //! No walk of a space passes them: a hand goes round the objects instead. Who asks for a page leaves a mark in its store; the
 //! hand takes the mark away, and sends the page out when it comes by again and there is none.
 
+use memwright_table::sync::pause_point;
 use memwright_table::{Frame, Machine};
 
 use super::{Effort, ObjectPlace, SwapPayer};
@@ -32,7 +33,6 @@ impl<M: Machine> Store<M> {
             if effort.is_over() {
                 break;
             }
-            effort.look -= 1;
             if let Stored::InMemory(frame) = stored {
                 let is_used = state.pages.age(index);
                 let is_held = frames.references(frame) != 1 || frames.pins(frame) != 0;
@@ -40,6 +40,7 @@ impl<M: Machine> Store<M> {
                     break;
                 }
             }
+            effort.look -= 1;
             next = state.pages.next(index + 1);
         }
         Found {
@@ -68,7 +69,7 @@ impl<M: Machine> Memory<M> {
 
     /// Ages the pages of objects from `place` on, which becomes where to go on, and sends those out that nobody shows and
     /// nobody asked for since they were looked at before. With `payer` only those of objects for which he pays. Takes what
-    /// it did off `effort`. Whether the round is over.
+    /// it did off `effort`. Whether the round is over. The caller holds no lock; other threads may run meanwhile.
     pub fn reclaim_objects(
         &self,
         place: &mut ObjectPlace,
@@ -83,6 +84,7 @@ impl<M: Machine> Memory<M> {
             let mut next = Some(place.index).filter(|_| payer.is_none_or(|payer| payer == pays));
             while let Some(from) = next {
                 place.index = from;
+                pause_point();
                 let (slots, used) = self.swap().totals();
                 if effort.is_over() || used == slots {
                     return used == slots;
