@@ -101,20 +101,26 @@ pub fn nanoseconds(ticks: u64) -> u64 {
     }
 }
 
-/// Ticks of the counter since boot.
+/// Ticks of the counter since boot, less the pauses that have ended.
 pub fn ticks() -> u64 {
     arch::ticks().wrapping_sub(OFFSET.load(Ordering::Relaxed))
 }
 
-/// Nanoseconds since boot.
+/// Ticks of the counter since boot, without the pauses.
 #[inline(always)]
-pub fn now() -> u64 {
+pub fn elapsed() -> u64 {
     let ticks = if PAUSES.load(Ordering::Relaxed) == 0 {
         arch::ticks()
     } else {
         PAUSED_AT.load(Ordering::Relaxed)
     };
-    nanoseconds(ticks.wrapping_sub(OFFSET.load(Ordering::Relaxed)))
+    ticks.wrapping_sub(OFFSET.load(Ordering::Relaxed))
+}
+
+/// Nanoseconds since boot, without the pauses.
+#[inline(always)]
+pub fn now() -> u64 {
+    nanoseconds(elapsed())
 }
 
 /// Sets or clears this CPU's deadline.

@@ -122,12 +122,12 @@ impl Host for Hardware {
 
     fn idle(&self) {
         let cpu = percpu::current();
-        // By the clock: the CPU may be made to stand still meanwhile, which is nobody's time.
-        let start = clock::now();
+        // By the guest's clock: while another CPU makes this one stand still, no time passes.
+        let start = clock::elapsed();
         arch::wait_for_interrupt();
-        // Whoever called looks at everything now.
+        // The caller looks at everything now.
         cpu.missed.store(0, Ordering::Relaxed);
-        percpu::add(&cpu.idle_ticks, clock::now() - start);
+        percpu::add(&cpu.idle_ticks, clock::elapsed() - start);
         cpu.changed.store(arch::ticks(), Ordering::Relaxed);
     }
 
