@@ -18,13 +18,18 @@
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/mount.h>
+#include <sys/prctl.h>
+#include <sys/ptrace.h>
 #include <sys/resource.h>
+#include <sys/sem.h>
 #include <sys/sendfile.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/timerfd.h>
 #include <sys/uio.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #define MIB (1UL << 20)
@@ -578,6 +583,274 @@ static void watching(void)
 	close(watcher);
 }
 
+/* Many files, as far as the limit of this process allows. */
+static void raise_files(rlim_t count)
+{
+	struct rlimit limit = {count, count};
+	if (setrlimit(RLIMIT_NOFILE, &limit) == 0)
+		return;
+	CHECK(getrlimit(RLIMIT_NOFILE, &limit) == 0);
+	limit.rlim_cur = limit.rlim_max;
+	CHECK(setrlimit(RLIMIT_NOFILE, &limit) == 0);
+}
+
+// Timers that all expire in the same instant, while their owner sleeps and while it computes.
+static void timers(void)
+{
+	struct itimerspec at = {.it_interval = {0, 0}, .it_value = {0, 0}};
+	struct timespec now;
+	raise_files(25000);
+	for (int busy = 0; busy < 2; busy++) {
+		int file = -1, last, count = 0;
+		CHECK(clock_gettime(CLOCK_MONOTONIC, &now) == 0);
+		at.it_value.tv_sec = now.tv_sec + 1;
+		for (; count < 10000 && (last = timerfd_create(CLOCK_MONOTONIC, 0)) >= 0; count++) {
+			file = last;
+			CHECK(timerfd_settime(file, TFD_TIMER_ABSTIME, &at, NULL) == 0);
+		}
+		struct pollfd polled = {.fd = file, .events = POLLIN};
+		CHECK(count > 0);
+		while (busy && now.tv_sec <= at.it_value.tv_sec)
+			CHECK(clock_gettime(CLOCK_MONOTONIC, &now) == 0);
+		CHECK(poll(&polled, 1, 10000) == 1);
+	}
+}
+
+// Threads that sleep until the same instant.
+static void *sleep_until(void *instant)
+{
+	CHECK(clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, instant, NULL) == 0);
+	return NULL;
+}
+
+static void sleepers(void)
+{
+	enum { COUNT = 3000 };
+	static pthread_t threads[COUNT];
+	struct timespec instant;
+	pthread_attr_t small;
+	int count = 0;
+	CHECK(clock_gettime(CLOCK_MONOTONIC, &instant) == 0);
+	instant.tv_sec += 2;
+	pthread_attr_init(&small);
+	pthread_attr_setstacksize(&small, 16384);
+	while (count < COUNT && pthread_create(&threads[count], &small, sleep_until, &instant) == 0)
+		count++;
+	CHECK(count > 0);
+	while (count > 0)
+		CHECK(pthread_join(threads[--count], NULL) == 0);
+}
+
+// Children that have ended, that wait for their parent's death, and that it traces, when it ends.
+static void orphans(void)
+{
+	for (int kind = 0; kind < 3; kind++) {
+		pid_t parent = fork();
+		CHECK(parent >= 0);
+		if (parent == 0) {
+			for (int i = 0; i < 1500; i++) {
+				pid_t child = fork();
+				if (child > 0)
+					continue;
+				if (kind == 1)
+					prctl(PR_SET_PDEATHSIG, SIGKILL);
+				if (kind == 2)
+					ptrace(PTRACE_TRACEME, 0, NULL, NULL);
+				if (kind == 2)
+					raise(SIGSTOP);
+				if (kind == 1)
+					pause();
+				_exit(0);
+			}
+			usleep(200000);
+			_exit(0);
+		}
+		CHECK(waitpid(parent, NULL, 0) == parent);
+	}
+}
+
+// A device that gives as many zeroes as are asked for.
+static void zeroes(void)
+{
+	int file = open("/dev/zero", O_RDONLY);
+	CHECK(file >= 0);
+	CHECK(read(file, touched(LARGE), LARGE) == LARGE);
+	close(file);
+}
+
+// A file with a page in each of many places far apart, punched, truncated and closed.
+static void fill_sparsely(int file)
+{
+	for (off_t i = 0; i < 10000; i++)
+		CHECK(pwrite(file, "x", 1, i << 27) == 1);
+}
+
+static void sparse_file(void)
+{
+	int file = memfd_create("sparse", 0);
+	CHECK(file >= 0 && ftruncate(file, 1L << 42) == 0);
+	fill_sparsely(file);
+	char *at = mmap(NULL, 1L << 40, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, file, 0);
+	CHECK(at != MAP_FAILED);
+	for (size_t i = 0; i < 3000; i++)
+		at[i << 28] = 1;
+	CHECK(msync(at, 1L << 40, MS_SYNC) == 0);
+	CHECK(madvise(at, 1L << 39, MADV_REMOVE) == 0);
+	CHECK(munmap(at, 1L << 40) == 0);
+	CHECK(fallocate(file, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, 1L << 42) == 0);
+	fill_sparsely(file);
+	CHECK(ftruncate(file, 0) == 0);
+	CHECK(ftruncate(file, 1L << 42) == 0);
+	fill_sparsely(file);
+	close(file);
+}
+
+// Pages of which it is asked where they are, and that are to be elsewhere.
+static void placing(void)
+{
+	enum { COUNT = 32768 };
+	static void *pages[COUNT];
+	static int nodes[COUNT], status[COUNT];
+	char *at = touched(COUNT * PAGE);
+	unsigned long first = 1;
+	for (int i = 0; i < COUNT; i++)
+		pages[i] = at + i * PAGE;
+	CHECK(syscall(SYS_move_pages, 0, COUNT, pages, NULL, status, 0) == 0);
+	CHECK(syscall(SYS_move_pages, 0, COUNT, pages, nodes, status, 2 /* MPOL_MF_MOVE */) == 0);
+	CHECK(syscall(SYS_mbind, at, COUNT * PAGE, 2 /* MPOL_BIND */, &first, 64, 3 /* STRICT, MOVE */) == 0);
+	CHECK(syscall(SYS_migrate_pages, 0, 64, &first, &first) >= 0);
+	char *many = areas(AREAS, 0);
+	CHECK(syscall(SYS_mbind, many, AREAS * PAGE, 2, &first, 64, 0) == 0);
+}
+
+// Memory that a watcher fills in each way that there is, by one call each, and many areas that it watches.
+static int watcher_with(uint64_t features)
+{
+	int watcher = syscall(SYS_userfaultfd, O_CLOEXEC | 1 /* UFFD_USER_MODE_ONLY */);
+	struct uffdio_api api = {.api = UFFD_API, .features = features};
+	CHECK(watcher >= 0 && ioctl(watcher, UFFDIO_API, &api) == 0);
+	return watcher;
+}
+
+static void watch(int watcher, char *at, size_t size, uint64_t mode)
+{
+	struct uffdio_register all = {.range = {(uintptr_t)at, size}, .mode = mode};
+	CHECK(ioctl(watcher, UFFDIO_REGISTER, &all) == 0);
+}
+
+/* Commands of which not every C library knows (include/uapi/linux/userfaultfd.h). */
+#define COMMAND_CONTINUE _IOWR(0xaa, 7, uint64_t[4])
+#define COMMAND_POISON _IOWR(0xaa, 8, uint64_t[4])
+#define COMMAND_MOVE _IOWR(0xaa, 5, uint64_t[5])
+
+static void filling(void)
+{
+	int watcher = watcher_with(1 << 14 | 1 << 16); /* POISON, MOVE */
+	char *at = map(4 * LARGE, PROT_READ | PROT_WRITE, 0), *from = touched(LARGE / 2);
+	watch(watcher, at, 4 * LARGE, UFFDIO_REGISTER_MODE_MISSING);
+	uint64_t start = (uintptr_t)at;
+	struct uffdio_copy copy = {.dst = start, .src = (uintptr_t)from, .len = LARGE / 2};
+	CHECK(ioctl(watcher, UFFDIO_COPY, &copy) == 0);
+	struct uffdio_zeropage zeroes = {.range = {start + LARGE, LARGE}};
+	CHECK(ioctl(watcher, UFFDIO_ZEROPAGE, &zeroes) == 0);
+	uint64_t poison[4] = {start + 2 * LARGE, LARGE};
+	CHECK(ioctl(watcher, COMMAND_POISON, poison) == 0);
+	uint64_t move[5] = {start + 3 * LARGE, (uintptr_t)from, LARGE / 2};
+	CHECK(ioctl(watcher, COMMAND_MOVE, move) == 0);
+	close(watcher);
+	watcher = watcher_with(1 << 10); /* MINOR_SHMEM */
+	int file = memfd_create("filled", 0);
+	CHECK(ftruncate(file, LARGE) == 0 && fallocate(file, 0, 0, LARGE) == 0);
+	char *shared = mmap(NULL, LARGE, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+	CHECK(shared != MAP_FAILED);
+	watch(watcher, shared, LARGE, 4 /* MINOR */);
+	uint64_t go_on[4] = {(uintptr_t)shared, LARGE};
+	CHECK(ioctl(watcher, COMMAND_CONTINUE, go_on) == 0);
+	close(file);
+	close(watcher);
+}
+
+static void watching_areas(void)
+{
+	int watcher = watcher_with(0);
+	char *many = areas(AREAS, 0);
+	watch(watcher, many, AREAS * PAGE, UFFDIO_REGISTER_MODE_MISSING);
+	struct uffdio_range all = {(uintptr_t)many, AREAS * PAGE};
+	CHECK(ioctl(watcher, UFFDIO_UNREGISTER, &all) == 0);
+	watch(watcher, many, AREAS * PAGE, UFFDIO_REGISTER_MODE_MISSING);
+	close(watcher);
+}
+
+// One file that many epolls watch.
+static void watched_file(void)
+{
+	struct epoll_event event = {.events = EPOLLIN};
+	int file = eventfd(0, 0), count = 0, poller;
+	uint64_t one = 1;
+	raise_files(20000);
+	for (; count < 15000 && (poller = epoll_create1(0)) >= 0; count++)
+		CHECK(epoll_ctl(poller, EPOLL_CTL_ADD, file, &event) == 0);
+	CHECK(count > 0);
+	CHECK(write(file, &one, sizeof one) == sizeof one);
+	close(file);
+}
+
+// Huge pages: collapsed, copied by a child, split at their ends, and given up.
+static void huge_pages(void)
+{
+	char *at = map(2 * LARGE, PROT_READ | PROT_WRITE, 0);
+	CHECK(madvise(at, 2 * LARGE, MADV_NOHUGEPAGE) == 0);
+	for (size_t i = 0; i < LARGE; i += PAGE)
+		at[i] = 1;
+	CHECK(madvise(at, 2 * LARGE, MADV_HUGEPAGE) == 0);
+	/* Linux may find a page busy. */
+	CHECK(madvise(at, LARGE, 25 /* MADV_COLLAPSE */) == 0 || errno == EAGAIN || errno == EINVAL);
+	for (size_t i = LARGE; i < 2 * LARGE; i += PAGE)
+		at[i] = 1;
+	pid_t child = fork();
+	CHECK(child >= 0);
+	if (child == 0) {
+		for (size_t i = 0; i < LARGE; i += 2 * MIB)
+			at[i] = 2;
+		_exit(0);
+	}
+	CHECK(waitpid(child, NULL, 0) == child);
+	CHECK(mprotect(at + PAGE, 2 * LARGE - 2 * PAGE, PROT_READ) == 0);
+	CHECK(madvise(at + PAGE, 2 * LARGE - 2 * PAGE, MADV_FREE) == 0);
+	CHECK(madvise(at, 2 * LARGE, MADV_COLD) == 0);
+	CHECK(munmap(at, 2 * LARGE) == 0);
+}
+
+// Processes that wait for semaphores of a large set, which are all set at once, and whose operations are undone.
+static void semaphores(void)
+{
+	enum { COUNT = 32000, PROCESSES = 400 };
+	static unsigned short values[COUNT];
+	int set = semget(IPC_PRIVATE, COUNT, 0600);
+	CHECK(set >= 0);
+	for (int i = 0; i < PROCESSES; i++) {
+		pid_t child = fork();
+		CHECK(child >= 0);
+		if (child == 0) {
+			/* Half of them operate once, to be undone, and wait then. */
+			struct sembuf add = {i % 7, 1, SEM_UNDO}, take = {100 + i / 2, -1, SEM_UNDO};
+			if (i % 2)
+				semop(set, &add, 1);
+			struct sembuf both[2] = {take, {0, 0, 0}};
+			semop(set, both, i % 3 ? 1 : 2);
+			_exit(0);
+		}
+	}
+	usleep(200000);
+	for (int i = 0; i < COUNT; i++)
+		values[i] = i >= 100;
+	CHECK(semctl(set, 0, SETALL, values) == 0);
+	usleep(200000);
+	CHECK(semctl(set, 0, IPC_RMID) == 0);
+	for (int i = 0; i < PROCESSES; i++)
+		CHECK(wait(NULL) > 0);
+}
+
 static void nothing(void) {}
 
 static const struct {
@@ -616,6 +889,17 @@ static const struct {
 	{"mounts", mounts},
 	{"threads", threads},
 	{"watching", watching},
+	{"timers", timers},
+	{"sleepers", sleepers},
+	{"orphans", orphans},
+	{"zeroes", zeroes},
+	{"sparse_file", sparse_file},
+	{"placing", placing},
+	{"filling", filling},
+	{"watching_areas", watching_areas},
+	{"watched_file", watched_file},
+	{"huge_pages", huge_pages},
+	{"semaphores", semaphores},
 	{"nothing", nothing},
 };
 

@@ -326,9 +326,18 @@ pub fn clear_user(to: u64, length: usize) -> Result<(), UserFault> {
             done: 0,
         });
     }
-    // SAFETY: the range lies in the user's half, where a fault is fixed up.
-    let left = unsafe { user_clear(to, length as u64) };
-    outcome(to, length, left)
+    let mut done = 0;
+    while done < length {
+        let (part, at) = ((length - done).min(STRETCH as usize), to + done as u64);
+        // SAFETY: the range lies in the user's half, where a fault is fixed up.
+        let left = unsafe { user_clear(at, part as u64) };
+        outcome(at, part, left).map_err(|fault| UserFault {
+            done: done + fault.done,
+            ..fault
+        })?;
+        done += part;
+    }
+    Ok(())
 }
 
 fn word(address: u64, value: u64) -> Result<u32, UserFault> {

@@ -26,7 +26,7 @@ use crate::{
     scheduler::Scheduler,
     signal::{Signal, SignalInfo, Stop, ThreadSignals, kill_process, send_to_process},
     swap::Swaps,
-    sync::{Lock, PausePoints, Rank},
+    sync::{Lock, PausePoints, Rank, pause_point},
     wait::{Interest, WaitError, WaitQueue},
 };
 use alloc::{boxed::Box, string::String, sync::Arc};
@@ -336,6 +336,7 @@ impl Kernel {
         }
         for process in self.tasks.filter(lives) {
             kill_process(self, &process);
+            pause_point();
         }
     }
 
@@ -386,6 +387,7 @@ impl Kernel {
         for child in children {
             if tied(child, process) {
                 self.release_if_orphaned(child.group());
+                pause_point();
             }
         }
     }

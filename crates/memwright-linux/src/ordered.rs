@@ -187,6 +187,11 @@ impl<K, V> Ordered<K, V> {
         self.take(self.lowest()?)
     }
 
+    /// Every value, in no order.
+    pub fn values(&self) -> impl Iterator<Item = &V> {
+        self.blocks.iter().flatten().map(|node| &node.value)
+    }
+
     /// A number that looks random (Knuth's MMIX).
     fn next_priority(&mut self) -> u32 {
         self.random = self
@@ -212,6 +217,32 @@ impl<K: Ord, V> Ordered<K, V> {
             next = node.children[side as usize];
         }
         Err((parent, side))
+    }
+
+    /// The lowest key that is not below `key`, and its value.
+    #[must_use]
+    pub fn first_from(&self, key: &K) -> Option<(&K, &V)> {
+        let (mut found, mut next) = (NONE, self.root);
+        while next != NONE {
+            let node = self.node(next);
+            let side = if node.key < *key {
+                Side::Right
+            } else {
+                found = next;
+                Side::Left
+            };
+            next = node.children[side as usize];
+        }
+        (found != NONE).then(|| {
+            let node = self.node(found);
+            (&node.key, &node.value)
+        })
+    }
+
+    /// The value of a key.
+    pub fn get_mut(&mut self, key: &K) -> Option<&mut V> {
+        let place = self.find(key).ok()?;
+        Some(&mut self.node_mut(place).value)
     }
 
     /// Adds a key; returns the value that it had before.
@@ -355,7 +386,11 @@ mod tests {
                     assert_eq!(map.first(), first.map(|(key, _)| key));
                     assert_eq!(map.pop_first(), model.pop_first());
                 }
-                1 | 2 => assert_eq!(map.remove(&key), model.remove(&key)),
+                1 => assert_eq!(map.remove(&key), model.remove(&key)),
+                2 => {
+                    assert_eq!(map.first_from(&key), model.range(key..).next());
+                    assert_eq!(map.get_mut(&key), model.get_mut(&key));
+                }
                 3..=5 if !grows => assert_eq!(map.remove(&key), model.remove(&key)),
                 _ => assert_eq!(map.insert(key, step), Ok(model.insert(key, step))),
             }

@@ -1,7 +1,7 @@
 //! Locks, through the one layer that a scheduler can own in tests.
 
 pub use memwright_table::sync::{
-    Lock, LockGuard, PausePoints, Rank, assert_none_held, pause_point, relax,
+    Lock, LockGuard, PausePoints, Rank, assert_may_sleep, assert_none_held, pause_point, relax,
 };
 
 use alloc::{collections::VecDeque, vec::Vec};

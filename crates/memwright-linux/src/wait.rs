@@ -6,7 +6,7 @@ use crate::{
     paged::Paged,
     process::Thread,
     sweep::Sweep,
-    sync::{Lock, Rank, lock_with_room},
+    sync::{Lock, PausePoints, Rank, assert_may_sleep, lock_with_room},
 };
 use alloc::{
     collections::VecDeque,
@@ -138,6 +138,9 @@ pub trait Observer: Send + Sync {
     fn is_exclusive(&self) -> bool;
 }
 
+/// Waiters that are woken, or observers that are notified, between two scheduling points.
+const TOGETHER: u32 = 64;
+
 /// Threads that wait for something, first come first, and those who are told of each wake.
 pub struct WaitQueue {
     /// What is waited for here, for reports.
@@ -234,8 +237,10 @@ impl WaitQueue {
         !waiters.threads.is_empty() || !waiters.observers.is_empty()
     }
 
-    /// Wakes the first waiter, and tells the observers. Returns whether a thread waited.
+    /// Wakes the first waiter, and notifies the observers. Returns whether a thread waited. The caller holds no lock but
+    /// those that sleep: other threads may run in between.
     pub fn wake_one(&self, kernel: &Kernel) -> bool {
+        assert_may_sleep();
         let (first, observed) = {
             let mut waiters = self.waiters.lock();
             let first = waiters.threads.pop_front();
@@ -250,15 +255,19 @@ impl WaitQueue {
         first.is_some()
     }
 
-    /// Wakes every waiter, in the order in which they came, and tells the observers.
+    /// Wakes every waiter, in the order in which they came, and notifies the observers. The caller holds no lock but those
+    /// that sleep: other threads may run in between.
     pub fn wake_all(&self, kernel: &Kernel) {
+        assert_may_sleep();
         let (threads, observed) = {
             let mut waiters = self.waiters.lock();
             let observed = !waiters.observers.is_empty();
             (core::mem::take(&mut waiters.threads), observed)
         };
+        let mut points = PausePoints::every(TOGETHER);
         for thread in threads {
             kernel.scheduler.wake(kernel, &thread);
+            points.round();
         }
         if observed {
             self.tell_observers(kernel);
@@ -269,7 +278,9 @@ impl WaitQueue {
     fn tell_observers(&self, kernel: &Kernel) {
         let mut exclusive_woken = false;
         let mut from = 0;
+        let mut points = PausePoints::every(TOGETHER);
         loop {
+            points.round();
             let (number, observer) = {
                 let waiters = self.waiters.lock();
                 let place = waiters

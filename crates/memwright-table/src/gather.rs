@@ -38,6 +38,9 @@ const MOST_HELD: u32 = 4096;
 /// The most of them while pages may have copies in slots: to give up such a page takes many times as long.
 const MOST_HELD_SWAPPING: u32 = 1024;
 
+/// As how many frames a folio counts that is held as a whole: to give it up takes as long.
+const WHOLE_HELD: u32 = 128;
+
 /// Room for frames that another gather holds at the same time.
 const SHARED_HELD: usize = 16;
 const NOTHING_SHARED: [Noted; SHARED_HELD] = [Noted {
@@ -269,7 +272,7 @@ pub struct Gather<'t, M: Machine> {
     held_count: u32,
     /// The same for folios held as wholes, linked by the other link.
     wholes: u32,
-    /// Frames of folios, but for one each.
+    /// What the frames of folios held as wholes are more than they count as in `held_count`; wraps.
     held_more: u32,
     /// Blocks that were in a list already, and how many of their references are held.
     shared: Option<[Noted; SHARED_HELD]>,
@@ -456,14 +459,14 @@ impl<'t, M: Machine> Gather<'t, M> {
         } else {
             self.hold_shared(head, true);
         }
-        self.held_count += 1;
+        self.held_count += WHOLE_HELD;
         // What is of the pool is no resident memory: `released` does not count it.
         let frames = if self.table.frames().kind(head).is_pool() {
             0
         } else {
             FOLIO_FRAMES
         };
-        self.held_more = self.held_more.wrapping_add(frames.wrapping_sub(1));
+        self.held_more = self.held_more.wrapping_add(frames.wrapping_sub(WHOLE_HELD));
     }
 
     /// For a block that is in a list already: in another's gather, or in this one's for another

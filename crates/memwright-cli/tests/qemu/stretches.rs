@@ -44,6 +44,17 @@ const OPERATIONS: &[&str] = &[
     "mounts",
     "threads",
     "watching",
+    "timers",
+    "sleepers",
+    "orphans",
+    "zeroes",
+    "sparse_file",
+    "placing",
+    "filling",
+    "watching_areas",
+    "watched_file",
+    "huge_pages",
+    "semaphores",
     "nothing",
 ];
 

@@ -7,6 +7,7 @@ use crate::{
         Detail, Signal, SignalInfo, begin_end, code, notify_parent, report_change, send_to_process,
         waits_for_ended,
     },
+    sync::pause_point,
     time::clear_alarm,
 };
 use alloc::sync::Arc;
@@ -96,6 +97,7 @@ fn exit_process(kernel: &'static Kernel, process: &Arc<Process>, status: ExitSta
     process.ended.wake_all(kernel);
     for orphan in &orphans {
         adopt(kernel, process, orphan);
+        pause_point();
     }
     let parent = kernel.tasks.process(process.parent());
     match signal {

@@ -10,6 +10,7 @@ use crate::{
         Detail, Signal, SignalInfo, Signals, Stop, code, kill_process, notify_tracer,
         send_to_thread,
     },
+    sync::pause_point,
 };
 use alloc::{boxed::Box, sync::Arc, vec::Vec};
 use memwright_table::TryPush;
@@ -157,6 +158,7 @@ pub(crate) fn release_tracees(kernel: &Kernel, tracer: &Process) {
         if killed {
             kill_process(kernel, &thread.process);
         }
+        pause_point();
     }
 }
 

@@ -32,6 +32,10 @@ fn cpu_of(key: TimerKey) -> usize {
     (key.1 & ((1 << CPU_BITS) - 1)) as usize
 }
 
+/// Deadlines that are acted on together. Of what is due beyond that the CPU is interrupted again at once: its threads run in
+/// between.
+const TOGETHER: usize = 256;
+
 /// Takes out the first deadline if it has passed.
 fn pop_due(
     map: &Lock<Ordered<TimerKey, TimerAction>>,
@@ -100,19 +104,21 @@ impl Scheduler {
         }
     }
 
-    /// Wakes the threads whose deadlines on this CPU passed. What else is due waits for [`expire`](Self::expire),
-    /// which may need the locks that the caller holds.
+    /// Wakes threads whose deadlines on this CPU have passed, up to [`TOGETHER`]. Other deadlines are left to
+    /// [`expire`](Self::expire), which may need locks that the caller holds.
     pub(super) fn wake_due(&self, kernel: &Kernel) {
         let now = kernel.host.now();
-        let due = || pop_due(&self.cpu(kernel).wakes, now);
-        while let Some((_, TimerAction::Wake(thread))) = due() {
+        for _ in 0..TOGETHER {
+            let Some((_, TimerAction::Wake(thread))) = pop_due(&self.cpu(kernel).wakes, now) else {
+                return;
+            };
             self.wake(kernel, &thread);
         }
     }
 
-    /// Acts on every deadline of this CPU that passed.
+    /// Acts on the deadlines of this CPU that have passed, up to [`TOGETHER`].
     pub(super) fn expire(&self, kernel: &Kernel) {
-        loop {
+        for _ in 0..TOGETHER {
             let cpu = self.cpu(kernel);
             let now = kernel.host.now();
             let first = |map: &Lock<Ordered<_, _>>| map.lock().first().copied();

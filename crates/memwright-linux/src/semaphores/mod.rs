@@ -1,7 +1,8 @@
 //! Sets of semaphores (Linux 7.2 `ipc/sem.c`).
 //!
-//! Whoever has to wait leaves what he wants with the set. Whoever changes a value does for those who wait what can be done
-//! now, the first first, and wakes them when it is done: nobody comes in between.
+//! A caller that has to wait leaves its operations with the set. A caller that changes a value then does what has become
+//! possible, in the order of arrival, and wakes those whose operations are done. It does so in parts: between two of them the set
+//! is unlocked and other threads may run.
 
 mod attempt;
 
@@ -9,12 +10,14 @@ use crate::{
     errno::Errno,
     fs::permission::{Permission, Subject, permitted},
     kernel::Kernel,
+    ordered::Ordered,
+    sync::{LockGuard, PausePoints, pause_point},
     wait::WaitQueue,
 };
 use alloc::{sync::Arc, vec::Vec};
 use core::sync::atomic::{AtomicU64, Ordering};
 use memwright_table::{
-    TryPush,
+    OutOfMemory, TryPush,
     sync::{Lock, Rank},
 };
 
@@ -44,6 +47,8 @@ pub struct Pending {
     pub queue: WaitQueue,
     operations: Vec<Operation>,
     process: u32,
+    /// Its number in the queue.
+    number: u64,
     /// What the call returns, once it is over.
     outcome: AtomicU64,
     /// The next whose call is over as well.
@@ -69,6 +74,59 @@ impl Pending {
     }
 }
 
+/// A list of operations in the queue of its set.
+struct Waiting {
+    pending: Arc<Pending>,
+    /// The place of the operation that has to wait.
+    place: usize,
+}
+
+/// Lists of operations that wait, in the order of arrival.
+#[derive(Default)]
+struct Queue {
+    lists: Ordered<u64, Waiting>,
+    /// How many of them are no [single decrements](is_decrement).
+    others: usize,
+    /// The number of the next that arrives.
+    arrivals: u64,
+}
+
+impl Queue {
+    /// Adds the list that `make` makes of its number.
+    ///
+    /// # Errors
+    /// [`OutOfMemory`].
+    fn push(
+        &mut self,
+        place: usize,
+        make: impl FnOnce(u64) -> Pending,
+    ) -> Result<Arc<Pending>, OutOfMemory> {
+        let number = self.arrivals;
+        let pending = Arc::new(make(number));
+        let waiting = Waiting {
+            pending: pending.clone(),
+            place,
+        };
+        self.lists.insert(number, waiting)?;
+        self.arrivals += 1;
+        self.others += usize::from(!is_decrement(&pending.operations));
+        Ok(pending)
+    }
+
+    /// Takes a list out, if it still waits.
+    fn remove(&mut self, number: u64) {
+        if let Some(removed) = self.lists.remove(&number) {
+            self.others -= usize::from(!is_decrement(&removed.pending.operations));
+        }
+    }
+}
+
+/// Values of an undo list that are cleared in the time of one attempt, about.
+const CLEARED: usize = 64;
+
+/// Lists of operations that are tried, or undo lists that are freed, between two scheduling points.
+const TOGETHER: u32 = 256;
+
 /// What changes of a set.
 struct State {
     values: Vec<i32>,
@@ -76,8 +134,8 @@ struct State {
     processes: Vec<u32>,
     /// What the end of a process adds to each.
     undo: Vec<(u32, Vec<i32>)>,
-    /// Who waits, with the place of the operation that has to; first come first.
-    pending: Vec<(Arc<Pending>, usize)>,
+    /// What waits.
+    pending: Queue,
     standing: Standing,
     removed: bool,
 }
@@ -126,7 +184,7 @@ impl Sets {
             values: zeroes(count)?,
             processes: zeroes(count)?,
             undo: Vec::new(),
-            pending: Vec::new(),
+            pending: Queue::default(),
             standing,
             removed: false,
         };
@@ -181,8 +239,10 @@ impl Sets {
     /// Undoes what a process that ends did with operations that say so.
     pub fn undo(&self, kernel: &Kernel, process: u32) {
         let mut first = 0;
+        let mut points = PausePoints::every(TOGETHER);
         // Numbers rise along the list, and a set is never given another.
         while let Some(set) = self.from(first) {
+            points.round();
             set.undo(kernel, process);
             first = set.id + 1;
         }
@@ -262,22 +322,19 @@ impl Set {
         match state.attempt(process, &operations)? {
             Ok(()) => {
                 state.standing.operated = now;
-                let woken = state.serve(now);
-                drop(state);
-                woken.wake(kernel);
+                self.serve(kernel, state, now);
                 Ok(Operated::Done)
             }
             Err(place) if operations[place].never_waits => Err(Errno::EAGAIN),
             Err(place) => {
-                state.pending.try_make_room(1)?;
-                let pending = Arc::new(Pending {
+                let pending = state.pending.push(place, |number| Pending {
                     queue: WaitQueue::named("a semaphore"),
                     operations,
                     process,
+                    number,
                     outcome: AtomicU64::new(WAITING),
                     next: Lock::new(Rank::Leaf, None),
-                });
-                state.pending.try_push((pending.clone(), place))?;
+                })?;
                 Ok(Operated::Waits(pending))
             }
         }
@@ -285,9 +342,7 @@ impl Set {
 
     /// Takes back operations that wait. Returns how they ended, if they did before.
     pub fn give_up(&self, pending: &Arc<Pending>) -> Option<Result<(), Errno>> {
-        let mut state = self.state.lock();
-        state.pending.retain(|(one, _)| !Arc::ptr_eq(one, pending));
-        drop(state);
+        self.state.lock().pending.remove(pending.number);
         pending.outcome()
     }
 
@@ -310,11 +365,11 @@ impl Set {
     /// How many wait until the value of a semaphore is `zero`, or larger.
     pub fn waiting(&self, number: usize, zero: bool) -> usize {
         let state = self.state.lock();
-        let concerns = |(pending, place): &&(Arc<Pending>, usize)| {
-            let operation = pending.operations[*place];
+        let concerns = |waiting: &&Waiting| {
+            let operation = waiting.pending.operations[waiting.place];
             usize::from(operation.number) == number && (operation.add == 0) == zero
         };
-        state.pending.iter().filter(concerns).count()
+        state.pending.lists.values().filter(concerns).count()
     }
 
     /// Sets the values of the semaphores from `first` on; nothing of them is to be undone any more. `process` operated on
@@ -324,14 +379,23 @@ impl Set {
         for (number, value) in (first..).zip(values) {
             state.values[number] = *value;
             state.processes[number] = process;
-            for (_, undo) in &mut state.undo {
-                undo[number] = 0;
-            }
         }
+        // With all values set, nothing is left to undo.
+        let undo = if values.len() == state.values.len() {
+            core::mem::take(&mut state.undo)
+        } else {
+            for (_, undo) in &mut state.undo {
+                undo[first..first + values.len()].fill(0);
+            }
+            Vec::new()
+        };
         state.standing.changed = now;
-        let woken = state.serve(now);
-        drop(state);
-        woken.wake(kernel);
+        self.serve(kernel, state, now);
+        let mut points = PausePoints::every(TOGETHER);
+        for list in undo {
+            drop(list);
+            points.round();
+        }
     }
 
     fn undo(&self, kernel: &Kernel, process: u32) {
@@ -346,21 +410,34 @@ impl Set {
             }
         }
         let now = state.standing.operated;
-        let woken = state.serve(now);
-        drop(state);
-        woken.wake(kernel);
+        self.serve(kernel, state, now);
+    }
+
+    /// Does the operations of waiting lists that have become possible, and wakes their callers. What another CPU changes
+    /// between two parts it serves itself, from the first list on.
+    fn serve<'a>(&'a self, kernel: &Kernel, mut state: LockGuard<'a, State>, now: i64) {
+        let mut from = 0;
+        loop {
+            let (woken, next) = state.serve(now, from);
+            drop(state);
+            woken.wake(kernel);
+            let Some(next) = next else { return };
+            from = next;
+            pause_point();
+            state = self.state.lock();
+        }
     }
 
     fn end(&self, kernel: &Kernel) {
         let mut state = self.state.lock();
         state.removed = true;
-        let waiting = core::mem::take(&mut state.pending);
+        let mut waiting = core::mem::take(&mut state.pending).lists;
         drop(state);
-        for (pending, _) in &waiting {
+        let mut points = PausePoints::every(TOGETHER);
+        while let Some((_, Waiting { pending, .. })) = waiting.pop_first() {
             pending.end(Err(Errno::EIDRM));
-        }
-        for (pending, _) in &waiting {
             pending.queue.wake_all(kernel);
+            points.round();
         }
     }
 }
@@ -406,33 +483,53 @@ impl State {
         Ok(self.undo.len() - 1)
     }
 
-    /// Does what can be done now of what waits, the first first, and again from the first on whenever something was
-    /// done; returns whose call is over.
-    fn serve(&mut self, now: i64) -> Woken {
+    /// Tries the lists that wait, from number `from` on, and again from the first on after one was done that may have made
+    /// earlier ones possible. Returns those whose calls are over and, after [`TOGETHER`] attempts, where to go on.
+    fn serve(&mut self, now: i64, from: u64) -> (Woken, Option<u64>) {
         let mut woken = Woken::default();
-        let mut next = 0;
-        while let Some((pending, _)) = self.pending.get(next) {
+        let mut next = from;
+        let mut left = TOGETHER;
+        while let Some((&number, Waiting { pending, .. })) = self.pending.lists.first_from(&next) {
+            if left == 0 {
+                return (woken, Some(number));
+            }
+            next = number + 1;
             let pending = pending.clone();
-            let outcome = match self.attempt(pending.process, &pending.operations) {
+            let undo_lists = self.undo.len();
+            let attempted = self.attempt(pending.process, &pending.operations);
+            // To make an undo list takes as long as many attempts.
+            let made = (self.undo.len() - undo_lists) * self.values.len();
+            left = left.saturating_sub(1 + (made / CLEARED) as u32);
+            let outcome = match attempted {
                 Ok(Ok(())) => Ok(()),
                 Ok(Err(place)) if pending.operations[place].never_waits => Err(Errno::EAGAIN),
                 Ok(Err(place)) => {
-                    self.pending[next].1 = place;
-                    next += 1;
+                    if let Some(waiting) = self.pending.lists.get_mut(&number) {
+                        waiting.place = place;
+                    }
                     continue;
                 }
                 Err(error) => Err(error),
             };
-            self.pending.remove(next);
+            self.pending.remove(number);
             if outcome.is_ok() {
                 self.standing.operated = now;
-                next = 0;
+                // A single decrement leaves less for the others, but for those that wait for 0 or for several things
+                // (`check_restart` of Linux 7.2, `ipc/sem.c`).
+                if self.pending.others > 0 || !is_decrement(&pending.operations) {
+                    next = 0;
+                }
             }
             pending.end(outcome);
             woken.push(pending);
         }
-        woken
+        (woken, None)
     }
+}
+
+/// Whether a list is one operation that makes a value smaller.
+fn is_decrement(operations: &[Operation]) -> bool {
+    matches!(operations, [one] if one.add < 0)
 }
 
 /// Those whose calls are over, in order: a chain through themselves, which needs no memory.

@@ -623,6 +623,9 @@ impl<M: Machine> Cursor<'_, M> {
                 seen(start, self.remove(gather));
                 removed += 1;
                 self.advance();
+                // To give a huge page up takes as long as many small ones.
+                gather.relieve();
+                self.pause_point();
             }
         }
         removed

@@ -1,11 +1,12 @@
 //! Areas get a policy (Linux 7.2 `mm/mempolicy.c`, `do_mbind`).
 
+use memwright_table::sync::PausePoints;
 use memwright_table::{Entry, Machine, NodeChoice, OutOfMemory, Page, PageRange, VirtAddr};
 
 use super::policy::{PlacePolicy, PolicyId};
 use crate::error::Limit;
 use crate::fault::Fault;
-use crate::space::{AddressSpace, Area, Areas, Core, CutError, check, cuts_hugetlb};
+use crate::space::{AREAS, AddressSpace, Area, Areas, Core, CutError, PAGES, check, cuts_hugetlb};
 use crate::stats::Row;
 use crate::vma::AreaFlags;
 
@@ -131,7 +132,9 @@ impl<M: Machine> AddressSpace<M> {
     ) {
         let core = &*self.core;
         let mut next = range.start;
+        let mut points = PausePoints::every(PAGES);
         while next < range.end {
+            points.round();
             let areas = core.areas.read(core.cpu());
             let rest = PageRange::new(next, range.end);
             let found = core.next_page(&areas, rest).map(|placed| {
@@ -215,7 +218,9 @@ impl<M: Machine> Core<M> {
         may_have_holes: bool,
     ) -> Result<(), BindError> {
         let mut next = range.start;
+        let mut points = PausePoints::every(AREAS);
         for area in areas.map.overlapping(range) {
+            points.round();
             if area.start() > next && !may_have_holes {
                 break;
             }
@@ -237,7 +242,9 @@ impl<M: Machine> Core<M> {
         policy: PlacePolicy,
     ) -> Result<(), BindError> {
         let mut rest = range;
+        let mut points = PausePoints::every(PAGES);
         while !rest.is_empty() {
+            points.round();
             let Some(placed) = self.next_page(areas, rest) else {
                 break;
             };
@@ -258,7 +265,9 @@ impl<M: Machine> Core<M> {
         mut choose: impl FnMut(&Area<M>) -> Result<Option<PolicyId>, BindError>,
     ) -> Result<(), BindError> {
         let mut start = range.start;
+        let mut points = PausePoints::every(AREAS);
         while start < range.end {
+            points.round();
             let position = areas.map.at_or_after(start);
             let Some(position) = position.filter(|at| areas.map.get(*at).start() < range.end)
             else {

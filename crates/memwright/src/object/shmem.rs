@@ -27,6 +27,9 @@ use crate::swap::{MOST, SwapPayer};
 
 /// Pages that are made or dropped between two scheduling points.
 const TOGETHER: u64 = 512;
+/// Pages that are removed between two scheduling points: each may be the only one of a node of the store, which takes ten
+/// times as long.
+const REMOVED: u64 = 128;
 
 /// An object whose pages live in memory and swap alone, and begin as zeroes (Linux 7.2 `mm/shmem.c`).
 ///
@@ -283,7 +286,7 @@ impl<M: Machine> Shmem<M> {
         while let Some(from) = next {
             {
                 let mut state = self.store.lock();
-                next = state.pages.remove_some(from, end, TOGETHER);
+                next = state.pages.remove_some(from, end, REMOVED);
                 self.mappings.stale();
             }
             if next.is_some() {

@@ -3,6 +3,7 @@
 use core::sync::atomic::Ordering;
 
 use memwright_table::mistake::{Mistake, planted};
+use memwright_table::sync::pause_point;
 use memwright_table::{
     Bits, CpuId, Entry, FOLIO_ORDER, FrameKind, Machine, Page, PageRange, PageSize, Present,
 };
@@ -75,6 +76,7 @@ impl<M: Machine> AddressSpace<M> {
         let core = &*self.core;
         let mut next = from;
         while *budget > 0 {
+            pause_point();
             let range = core.next_candidate(next)?;
             next = range.end;
             *budget = budget.saturating_sub(HUGE_PAGES);
@@ -186,6 +188,7 @@ impl<M: Machine> Core<M> {
         let mut failure = Ok(());
         while start + HUGE_PAGES <= part.end.number() {
             let page = Page::new(start);
+            pause_point();
             match self.collapse_one(around(page)) {
                 Ok(()) => {}
                 Err(found @ CollapseFailure::NoFrames) => return Err(found.advise_error(page)),

@@ -1,11 +1,12 @@
 //! Registering memory with a watcher (Linux 7.2 `fs/userfaultfd.c`, `userfaultfd_register`).
 
 use memwright_table::mistake::{Mistake, planted};
+use memwright_table::sync::PausePoints;
 use memwright_table::{Machine, PageRange, VirtAddr};
 
 use super::{Watch, WatchError, WatchModes, can_watch, flags_of, pages};
 use crate::policy::Track;
-use crate::space::{AddressSpace, Area, Areas, Core, cuts_hugetlb};
+use crate::space::{AREAS, AddressSpace, Area, Areas, Core, cuts_hugetlb};
 use crate::stats::Row;
 use crate::vma::{AreaFlags, Rights};
 
@@ -27,7 +28,9 @@ impl<M: Machine> AddressSpace<M> {
         if areas.map.overlapping(range).next().is_none() {
             return Err(WatchError::Invalid);
         }
+        let mut points = PausePoints::every(AREAS);
         for area in areas.map.overlapping(range) {
+            points.round();
             check_area(area, watch, modes)?;
             if cuts_hugetlb(area.flags(), area.range().intersect(range)) {
                 return Err(WatchError::Invalid);
@@ -81,6 +84,7 @@ impl<M: Machine> Core<M> {
         mut rule: impl FnMut(&Area<M>) -> Option<(AreaFlags, Option<Watch>)>,
     ) -> Result<(), WatchError> {
         let mut start = range.start;
+        let mut points = PausePoints::every(AREAS);
         while let Some(position) = areas.map.at_or_after(start) {
             let area = areas.map.get(position);
             let whole = area.range();
@@ -89,6 +93,7 @@ impl<M: Machine> Core<M> {
                 break;
             }
             start = part.end;
+            points.round();
             let Some((uffd, watch)) = rule(area) else {
                 continue;
             };

@@ -1,10 +1,11 @@
 //! Moving pages into watched memory without copying them (Linux 7.2 `mm/userfaultfd.c`, `move_pages`).
 
+use memwright_table::sync::PausePoints;
 use memwright_table::{Bits, Entry, Gather, Machine, Page, PageRange, PageSize, Present};
 
 use super::{MoveError, Watch, ready_area};
 use crate::huge;
-use crate::space::{AddressSpace, Area, Areas, Core};
+use crate::space::{AddressSpace, Area, Areas, Core, PAGES};
 use crate::vma::{AreaFlags, Rights};
 
 /// Pages to be moved.
@@ -32,7 +33,9 @@ impl<M: Machine> AddressSpace<M> {
         let mut gather = core.gather();
         let mut done = 0;
         let mut result = Ok(());
+        let mut points = PausePoints::every(PAGES);
         while done < relocation.pages {
+            points.round();
             let left = PageRange::new(
                 relocation.from.add(done),
                 relocation.from.add(relocation.pages),

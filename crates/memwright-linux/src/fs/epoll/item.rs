@@ -7,7 +7,7 @@ use crate::{
     fs::open_file::{OpenFile, Polling, Readiness},
     kernel::Kernel,
     sweep::Sweep,
-    sync::{Lock, Rank, lock_with_room},
+    sync::{Lock, PausePoints, Rank, lock_with_room},
     wait::Observer,
 };
 use alloc::{
@@ -185,6 +185,9 @@ impl Observer for Item {
     }
 }
 
+/// Entries that are removed between two scheduling points.
+const TOGETHER: u32 = 64;
+
 /// The entries that watch an open file, or an epoll.
 pub struct Watches {
     pub(super) items: Lock<WatchList>,
@@ -217,14 +220,17 @@ impl Watches {
         self.items.lock().has_live()
     }
 
-    /// The watched file was closed: its entries go.
+    /// Removes the entries of a watched file that was closed from their epolls. The caller holds no lock but those that
+    /// sleep: other threads may run in between.
     pub(in crate::fs) fn forget(&mut self) {
+        let mut points = PausePoints::every(TOGETHER);
         for item in self.items.get_mut().items.drain(..) {
             if let Some(item) = item.upgrade() {
                 if let Some(epoll) = item.epoll() {
                     epoll.forget(&item);
                 }
             }
+            points.round();
         }
     }
 }

@@ -7,6 +7,7 @@ use crate::{
     errno::Errno,
     memory::watch_errno,
     process::Capabilities,
+    sync::PausePoints,
     user::{USER_END, check_range},
 };
 use alloc::{sync::Arc, vec::Vec};
@@ -162,6 +163,9 @@ fn check_pages(start: u64, length: u64) -> Result<(), Errno> {
         Err(Errno::EINVAL)
     }
 }
+
+/// Pages between two scheduling points of a command.
+const PAGES: u32 = 64;
 
 /// A command on the memory that a userfaultfd watches.
 struct Command<'a> {
@@ -502,7 +506,9 @@ impl Command<'_> {
         if (target.start | target.length) % unit.bytes() != 0 {
             return self.conclude(target, 0, Err(Errno::EINVAL));
         }
+        let mut points = PausePoints::every(PAGES);
         while done < target.length {
+            points.round();
             result = page(done, unit);
             if result.is_err() {
                 break;

@@ -6,12 +6,16 @@ use crate::{
     context::Context,
     errno::Errno,
     process::{Capabilities, Process},
+    sync::PausePoints,
     syscall::{Arguments, CallResult, int},
 };
 use alloc::sync::Arc;
 use linux_raw_sys::mempolicy as raw;
 use memwright::{Moved, Moving, Unmoved};
 use memwright_table::{NodeChoice, NodeSet, Page, PageRange, VirtAddr};
+
+/// Pages between two scheduling points of a call.
+const PAGES: u32 = 64;
 
 /// The address space of the process `id`, 0 for the caller, whose pages the caller may look at.
 fn space_of(context: &Context<'_>, id: u64) -> Result<Arc<Space>, Errno> {
@@ -87,7 +91,9 @@ pub(super) fn move_pages(context: &Context<'_>, arguments: &Arguments) -> CallRe
     };
     let space = space_of(context, id)?;
     let all = policy::all(context);
+    let mut points = PausePoints::every(PAGES);
     for index in 0..count {
+        points.round();
         let address: u64 = context.read_value(pages.wrapping_add(8 * index))?;
         let page = VirtAddr::new(address).page();
         let to = statuses.wrapping_add(4 * index);
