@@ -192,6 +192,11 @@ impl<K, V> Ordered<K, V> {
         self.blocks.iter().flatten().map(|node| &node.value)
     }
 
+    /// Every value, in no order, to be changed.
+    pub fn values_mut(&mut self) -> impl Iterator<Item = &mut V> {
+        self.blocks.iter_mut().flatten().map(|node| &mut node.value)
+    }
+
     /// A number that looks random (Knuth's MMIX).
     fn next_priority(&mut self) -> u32 {
         self.random = self

@@ -11,7 +11,7 @@ use crate::{
     fs::permission::{Permission, Subject, permitted},
     kernel::Kernel,
     ordered::Ordered,
-    sync::{LockGuard, PausePoints, pause_point},
+    sync::{LockGuard, PausePoints, lock_with_room, pause_point},
     wait::WaitQueue,
 };
 use alloc::{sync::Arc, vec::Vec};
@@ -47,8 +47,8 @@ pub struct Pending {
     pub queue: WaitQueue,
     operations: Vec<Operation>,
     process: u32,
-    /// Its number in the queue.
-    number: u64,
+    /// Its number in the queue, once it is there.
+    number: AtomicU64,
     /// What the call returns, once it is over.
     outcome: AtomicU64,
     /// The next whose call is over as well.
@@ -92,25 +92,18 @@ struct Queue {
 }
 
 impl Queue {
-    /// Adds the list that `make` makes of its number.
+    /// Adds a list at the end.
     ///
     /// # Errors
-    /// [`OutOfMemory`].
-    fn push(
-        &mut self,
-        place: usize,
-        make: impl FnOnce(u64) -> Pending,
-    ) -> Result<Arc<Pending>, OutOfMemory> {
+    /// [`OutOfMemory`], but not where there is room.
+    fn push(&mut self, place: usize, pending: Arc<Pending>) -> Result<(), OutOfMemory> {
         let number = self.arrivals;
-        let pending = Arc::new(make(number));
-        let waiting = Waiting {
-            pending: pending.clone(),
-            place,
-        };
-        self.lists.insert(number, waiting)?;
+        pending.number.store(number, Ordering::Relaxed);
+        let is_other = !is_decrement(&pending.operations);
+        self.lists.insert(number, Waiting { pending, place })?;
         self.arrivals += 1;
-        self.others += usize::from(!is_decrement(&pending.operations));
-        Ok(pending)
+        self.others += usize::from(is_other);
+        Ok(())
     }
 
     /// Takes a list out, if it still waits.
@@ -121,10 +114,31 @@ impl Queue {
     }
 }
 
+/// What the end of a process adds to each value.
+struct Undo {
+    adds: Vec<i32>,
+    /// The [`State::epoch`] of which it is: one of an earlier epoch undoes nothing.
+    epoch: u64,
+}
+
+impl Undo {
+    /// What is added in this epoch, and how many values had to be cleared for it.
+    fn of_epoch(&mut self, epoch: u64) -> (&mut [i32], usize) {
+        let cleared = if self.epoch == epoch {
+            0
+        } else {
+            self.adds.fill(0);
+            self.epoch = epoch;
+            self.adds.len()
+        };
+        (&mut self.adds, cleared)
+    }
+}
+
 /// Values of an undo list that are cleared in the time of one attempt, about.
 const CLEARED: usize = 64;
 
-/// Lists of operations that are tried, or undo lists that are freed, between two scheduling points.
+/// Lists of operations that are tried between two scheduling points.
 const TOGETHER: u32 = 256;
 
 /// What changes of a set.
@@ -132,8 +146,10 @@ struct State {
     values: Vec<i32>,
     /// Process that operated last, for each.
     processes: Vec<u32>,
-    /// What the end of a process adds to each.
-    undo: Vec<(u32, Vec<i32>)>,
+    /// By process.
+    undo: Ordered<u32, Undo>,
+    /// How often all values were set: nothing that was done before is undone.
+    epoch: u64,
     /// What waits.
     pending: Queue,
     standing: Standing,
@@ -183,7 +199,8 @@ impl Sets {
         let state = State {
             values: zeroes(count)?,
             processes: zeroes(count)?,
-            undo: Vec::new(),
+            undo: Ordered::new(),
+            epoch: 0,
             pending: Queue::default(),
             standing,
             removed: false,
@@ -315,34 +332,80 @@ impl Set {
         operations: Vec<Operation>,
         now: i64,
     ) -> Result<Operated, Errno> {
-        let mut state = self.state.lock();
-        if state.removed {
-            return Err(Errno::EIDRM);
+        if operations.iter().any(|one| one.undone) {
+            self.make_undo(process)?;
         }
-        match state.attempt(process, &operations)? {
-            Ok(()) => {
-                state.standing.operated = now;
-                self.serve(kernel, state, now);
-                Ok(Operated::Done)
-            }
-            Err(place) if operations[place].never_waits => Err(Errno::EAGAIN),
-            Err(place) => {
-                let pending = state.pending.push(place, |number| Pending {
-                    queue: WaitQueue::named("a semaphore"),
-                    operations,
-                    process,
-                    number,
-                    outcome: AtomicU64::new(WAITING),
-                    next: Lock::new(Rank::Leaf, None),
-                })?;
+        let state = self.state.lock();
+        if let Ok(done) = self.do_now(kernel, state, process, &operations, now)? {
+            return Ok(done);
+        }
+        // Memory is found while the set is unlocked; meanwhile the operations may have become possible.
+        let pending = Arc::new(Pending {
+            queue: WaitQueue::named("a semaphore"),
+            operations,
+            process,
+            number: AtomicU64::new(0),
+            outcome: AtomicU64::new(WAITING),
+            next: Lock::new(Rank::Leaf, None),
+        });
+        let state = lock_with_room(&self.state, |state| &mut state.pending.lists)?;
+        match self.do_now(kernel, state, process, &pending.operations, now)? {
+            Ok(done) => Ok(done),
+            Err((mut state, place)) => {
+                state.pending.push(place, pending.clone())?;
                 Ok(Operated::Waits(pending))
             }
         }
     }
 
+    /// Makes the undo list of a process, if it has none.
+    fn make_undo(&self, process: u32) -> Result<(), Errno> {
+        let (count, epoch) = {
+            let mut state = self.state.lock();
+            if state.undo.get_mut(&process).is_some() {
+                return Ok(());
+            }
+            (state.values.len(), state.epoch)
+        };
+        let made = Undo {
+            adds: zeroes(count)?,
+            epoch,
+        };
+        let mut state = lock_with_room(&self.state, |state| &mut state.undo)?;
+        // Another thread of the process may have made it meanwhile.
+        if state.undo.get_mut(&process).is_none() {
+            state.undo.insert(process, made)?;
+        }
+        Ok(())
+    }
+
+    /// Does the operations, or returns the place of the one that has to wait.
+    fn do_now<'a>(
+        &'a self,
+        kernel: &Kernel,
+        mut state: LockGuard<'a, State>,
+        process: u32,
+        operations: &[Operation],
+        now: i64,
+    ) -> Result<Result<Operated, (LockGuard<'a, State>, usize)>, Errno> {
+        if state.removed {
+            return Err(Errno::EIDRM);
+        }
+        match state.attempt(process, operations)?.outcome {
+            Ok(()) => {
+                state.standing.operated = now;
+                self.serve(kernel, state, now);
+                Ok(Ok(Operated::Done))
+            }
+            Err(place) if operations[place].never_waits => Err(Errno::EAGAIN),
+            Err(place) => Ok(Err((state, place))),
+        }
+    }
+
     /// Takes back operations that wait. Returns how they ended, if they did before.
     pub fn give_up(&self, pending: &Arc<Pending>) -> Option<Result<(), Errno>> {
-        self.state.lock().pending.remove(pending.number);
+        let number = pending.number.load(Ordering::Relaxed);
+        self.state.lock().pending.remove(number);
         pending.outcome()
     }
 
@@ -380,30 +443,25 @@ impl Set {
             state.values[number] = *value;
             state.processes[number] = process;
         }
-        // With all values set, nothing is left to undo.
-        let undo = if values.len() == state.values.len() {
-            core::mem::take(&mut state.undo)
+        if values.len() == state.values.len() {
+            state.epoch += 1;
         } else {
-            for (_, undo) in &mut state.undo {
-                undo[first..first + values.len()].fill(0);
+            for undo in state.undo.values_mut() {
+                undo.adds[first..first + values.len()].fill(0);
             }
-            Vec::new()
-        };
+        }
         state.standing.changed = now;
         self.serve(kernel, state, now);
-        let mut points = PausePoints::every(TOGETHER);
-        for list in undo {
-            drop(list);
-            points.round();
-        }
     }
 
     fn undo(&self, kernel: &Kernel, process: u32) {
         let mut state = self.state.lock();
-        let place = state.undo.iter().position(|(owner, _)| *owner == process);
-        let Some(place) = place else { return };
-        let (_, undo) = state.undo.remove(place);
-        for (number, add) in undo.into_iter().enumerate() {
+        let Some(mut undo) = state.undo.remove(&process) else {
+            return;
+        };
+        let epoch = state.epoch;
+        let (undo, _) = undo.of_epoch(epoch);
+        for (number, &mut add) in undo.iter_mut().enumerate() {
             if add != 0 {
                 state.values[number] = (state.values[number] + add).clamp(0, MOST_VALUE);
                 state.processes[number] = process;
@@ -443,44 +501,26 @@ impl Set {
 }
 
 impl State {
-    /// Does the operations, or says the place of the one that has to wait.
-    fn attempt(
-        &mut self,
-        process: u32,
-        operations: &[Operation],
-    ) -> Result<Result<(), usize>, Errno> {
-        let mut none = [];
-        let undone = operations.iter().any(|one| one.undone);
-        let place = if undone {
-            Some(self.place_of_undo(process)?)
+    /// Does the operations, or says the place of the one that has to wait. Where they are to be undone, the process has an
+    /// undo list.
+    fn attempt(&mut self, process: u32, operations: &[Operation]) -> Result<Attempted, Errno> {
+        let (undo, cleared) = if operations.iter().any(|one| one.undone) {
+            let list = self.undo.get_mut(&process).ok_or(Errno::ENOMEM)?;
+            list.of_epoch(self.epoch)
         } else {
-            None
+            (&mut [][..], 0)
         };
-        let undo = match place {
-            Some(place) => &mut self.undo[place].1[..],
-            None => &mut none,
-        };
-        match attempt(&mut self.values, undo, operations) {
+        let outcome = match attempt(&mut self.values, undo, operations) {
             Ok(()) => {
                 for one in operations {
                     self.processes[usize::from(one.number)] = process;
                 }
-                Ok(Ok(()))
+                Ok(())
             }
-            Err(Refusal::Waits(place)) => Ok(Err(place)),
-            Err(Refusal::OutOfRange) => Err(Errno::ERANGE),
-        }
-    }
-
-    /// Where the list is of what the end of the process undoes, which is made if there is none.
-    fn place_of_undo(&mut self, process: u32) -> Result<usize, Errno> {
-        let known = self.undo.iter().position(|(owner, _)| *owner == process);
-        if let Some(place) = known {
-            return Ok(place);
-        }
-        let zeroes = zeroes(self.values.len())?;
-        self.undo.try_push((process, zeroes))?;
-        Ok(self.undo.len() - 1)
+            Err(Refusal::Waits(place)) => Err(place),
+            Err(Refusal::OutOfRange) => return Err(Errno::ERANGE),
+        };
+        Ok(Attempted { outcome, cleared })
     }
 
     /// Tries the lists that wait, from number `from` on, and again from the first on after one was done that may have made
@@ -495,12 +535,10 @@ impl State {
             }
             next = number + 1;
             let pending = pending.clone();
-            let undo_lists = self.undo.len();
             let attempted = self.attempt(pending.process, &pending.operations);
-            // To make an undo list takes as long as many attempts.
-            let made = (self.undo.len() - undo_lists) * self.values.len();
-            left = left.saturating_sub(1 + (made / CLEARED) as u32);
-            let outcome = match attempted {
+            let cleared = attempted.as_ref().map_or(0, |attempted| attempted.cleared);
+            left = left.saturating_sub(1 + (cleared / CLEARED) as u32);
+            let outcome = match attempted.map(|attempted| attempted.outcome) {
                 Ok(Ok(())) => Ok(()),
                 Ok(Err(place)) if pending.operations[place].never_waits => Err(Errno::EAGAIN),
                 Ok(Err(place)) => {
@@ -525,6 +563,14 @@ impl State {
         }
         (woken, None)
     }
+}
+
+/// What came of an attempt.
+struct Attempted {
+    /// Done, or the place of the operation that has to wait.
+    outcome: Result<(), usize>,
+    /// How many values of an undo list were cleared for it.
+    cleared: usize,
 }
 
 /// Whether a list is one operation that makes a value smaller.
