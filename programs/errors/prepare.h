@@ -8,8 +8,9 @@
 #include <sched.h>
 #include <sys/mount.h>
 
-#define ROOT_GROUP HERE "/groups"
-#define GROUP ROOT_GROUP "/little"
+/* Where groups of processes are mounted, by somebody else or by the program itself. */
+static const char *groups = "/sys/fs/cgroup";
+static const char own_groups[] = HERE "/groups";
 
 static int segment, lent_segment, removed_segment;
 
@@ -85,7 +86,8 @@ static void restore_controls(void)
 		write_text(controls[i].path, controls[i].usual);
 }
 
-/* Files with names, one of them in a file system that takes no stores and from which nothing is executed. */
+/* Files with names, one of them in a file system from which nothing is executed, and which is read-only where the kernel
+ * has such mounts. */
 static void prepare_files(void)
 {
 	NEED(mkdir(HERE, 0755) == 0 && mkdir(HERE "/still", 0755) == 0);
@@ -93,11 +95,11 @@ static void prepare_files(void)
 	NEED(file >= 0 && ftruncate(file, 4 * PAGE) == 0);
 	close(file);
 	NEED(symlink(loop_path, loop_path) == 0 && mkfifo(pipe_path, 0600) == 0);
-	NEED(mount("none", HERE "/still", "tmpfs", 0, NULL) == 0);
+	NEED(mount("none", HERE "/still", "tmpfs", MS_NOEXEC, NULL) == 0);
 	file = open(still_path, O_RDWR | O_CREAT, 0600);
 	NEED(file >= 0 && ftruncate(file, 4 * PAGE) == 0);
 	close(file);
-	NEED(mount("none", HERE "/still", NULL, MS_REMOUNT | MS_RDONLY | MS_NOEXEC, NULL) == 0);
+	mount("none", HERE "/still", NULL, MS_REMOUNT | MS_RDONLY | MS_NOEXEC, NULL);
 	become(open(still_path, O_RDONLY), FILE_NO_EXEC);
 }
 
@@ -108,12 +110,22 @@ static void remove_files(void)
 	NEED(unlink(pipe_path) == 0 && unlink(loop_path) == 0 && unlink(file_path) == 0 && rmdir(HERE) == 0);
 }
 
+static const char *of_groups(const char *file)
+{
+	static char path[128];
+	snprintf(path, sizeof path, "%s/%s", groups, file);
+	return path;
+}
+
 static void prepare_group(void)
 {
-	NEED(mkdir(ROOT_GROUP, 0755) == 0 && mount("none", ROOT_GROUP, "cgroup2", 0, NULL) == 0);
-	write_text(ROOT_GROUP "/cgroup.subtree_control", "+memory");
-	NEED(mkdir(GROUP, 0755) == 0);
-	write_text(GROUP "/memory.max", "1M");
+	if (access(of_groups("cgroup.procs"), F_OK) != 0) {
+		groups = own_groups;
+		NEED(mkdir(groups, 0755) == 0 && mount("none", groups, "cgroup2", 0, NULL) == 0);
+	}
+	write_text(of_groups("cgroup.subtree_control"), "+memory");
+	NEED(mkdir(of_groups("little"), 0755) == 0);
+	write_text(of_groups("little/memory.max"), "1M");
 }
 
 /* On Linux a child that was waited for may still be on its way out of its group. */
@@ -121,11 +133,13 @@ static void remove_group(void)
 {
 	int gone = 0;
 	for (int i = 0; i < 1000 && !gone; i++) {
-		gone = rmdir(GROUP) == 0;
+		gone = rmdir(of_groups("little")) == 0;
 		if (!gone)
 			usleep(1000);
 	}
-	NEED(gone && umount(ROOT_GROUP) == 0 && rmdir(ROOT_GROUP) == 0);
+	NEED(gone);
+	if (groups == own_groups)
+		NEED(umount(groups) == 0 && rmdir(groups) == 0);
 }
 
 static void prepare_segments(void)
@@ -389,7 +403,7 @@ static void enter_state(unsigned long state)
 	if (state & PINNED)
 		pin();
 	if (state & LITTLE_GROUP)
-		write_text(GROUP "/cgroup.procs", "0");
+		write_text(of_groups("little/cgroup.procs"), "0");
 	if (state & (NO_LOCKING | LITTLE_LOCKING))
 		limit(RLIMIT_MEMLOCK, state & NO_LOCKING ? 0 : PAGE);
 	if (state & LITTLE_FILES) {

@@ -419,6 +419,8 @@ fn anonymous(
     if size > USER_END {
         return Err(Errno::ENOMEM);
     }
+    // Linux makes a file for it (`shmem_zero_setup`).
+    context.check_open_files()?;
     let memory = context.kernel.memory.clone();
     let identity = ObjectIdentity::default();
     let mut shmem = Shmem::new(memory, size, identity).map_err(|_| Errno::ENOMEM)?;
