@@ -415,8 +415,8 @@ fn locked_pages_stay_in_memory_mapped_or_not() {
     let swapping = Swapping::with_slots(256);
     let object = unshown(&swapping, 20);
     object.lock_pages(true);
-    round(&swapping);
-    assert_eq!((round(&swapping), places(&object)), (0, (20, 0)));
+    assert_eq!([round(&swapping), round(&swapping)], [0, 0]);
+    assert_eq!(places(&object), (20, 0));
     let (process, mapped) = filled(&swapping, 20);
     mapped.lock_pages(true);
     page_out(&process, 0, 20);
@@ -426,6 +426,6 @@ fn locked_pages_stay_in_memory_mapped_or_not() {
     mapped.lock_pages(false);
     page_out(&process, 0, 20);
     assert_eq!(places(&mapped), (0, 20));
-    round(&swapping);
-    assert_eq!((round(&swapping), places(&object)), (20, (0, 20)));
+    assert_eq!(round(&swapping) + round(&swapping), 20);
+    assert_eq!(places(&object), (0, 20));
 }
