@@ -44,6 +44,12 @@ pub const LIBURING: Need = Need {
     present: || has_library("liburing.a"),
 };
 
+/// The manual's pages of system calls, with the errors of each.
+pub const MANPAGES: Need = Need {
+    package: "manpages-dev",
+    present: || Path::new("/usr/share/man/man2/mmap.2.gz").exists(),
+};
+
 /// Looks at the pages of results.
 pub const CHROMIUM: Need = Need {
     package: "chromium",

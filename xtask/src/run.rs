@@ -94,7 +94,7 @@ fn work(stage: Stage, state: &mut State) -> Result<Outcome> {
             room::check()?;
             install::install()?;
             if tier != Tier::Test {
-                install::install_packages(&[install::CHROMIUM])?;
+                install::install_packages(&[install::CHROMIUM, install::MANPAGES])?;
             }
             Ok(Outcome::Passed)
         }
@@ -159,9 +159,15 @@ fn tests(state: &mut State) -> Result<Outcome> {
 
 /// Whether a test was skipped because of something that `cargo xtask ci` installs.
 fn installed(why: &str) -> bool {
-    ["chromium", "busybox", "stress-ng", "a C compiler"]
-        .iter()
-        .any(|thing| why.contains(thing))
+    [
+        "chromium",
+        "busybox",
+        "stress-ng",
+        "a C compiler",
+        "manpages-dev",
+    ]
+    .iter()
+    .any(|thing| why.contains(thing))
 }
 
 fn failures(totals: &Totals, before: u64) -> Outcome {

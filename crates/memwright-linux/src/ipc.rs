@@ -45,6 +45,8 @@ pub struct Standing {
     pub times: [i64; 3],
     /// Process that attached or detached last.
     pub last: u32,
+    /// The user who has locked the pages in memory (`SHM_LOCK`).
+    pub locker: Option<u32>,
 }
 
 /// Where a segment's pages are.
@@ -131,22 +133,13 @@ impl Segments {
     /// # Errors
     /// `EEXIST` if there is one with its key by now, `ENOSPC` for too many, or too large all together; `ENOMEM`.
     pub fn add(&self, wanted: &Wanted, contents: Contents) -> Result<u32, Errno> {
-        let pages = |size: u64| size.div_ceil(4096);
         let mut all = self.all.lock();
         all.retain(|entry| entry.held.is_some() || entry.known.strong_count() > 0);
         let mut held = all.iter().filter_map(|entry| entry.held.as_ref());
         if wanted.key != 0 && held.any(|segment| segment.key == wanted.key) {
             return Err(Errno::EEXIST);
         }
-        let used: u64 = all
-            .iter()
-            .filter_map(|entry| entry.known.upgrade())
-            .map(|segment| pages(segment.size))
-            .sum();
-        let most = self.most_pages.load(Ordering::Relaxed);
-        if all.len() as u64 >= MOST_SEGMENTS || used.saturating_add(pages(wanted.size)) > most {
-            return Err(Errno::ENOSPC);
-        }
+        self.check_room_in(&all, wanted.size)?;
         all.try_make_room(1)?;
         let id = (self.next.fetch_add(1, Ordering::Relaxed) & 0x7fff_ffff) as u32;
         let segment = Arc::new(Segment {
@@ -161,6 +154,7 @@ impl Segments {
                     mode: wanted.mode & 0o777,
                     times: [0, 0, wanted.now],
                     last: 0,
+                    locker: None,
                 },
             ),
             contents,
@@ -171,6 +165,30 @@ impl Segments {
             held: Some(segment),
         })?;
         Ok(id)
+    }
+
+    /// Whether there is room for a segment of `size` bytes.
+    ///
+    /// # Errors
+    /// `ENOSPC` for too many segments, or too large all together.
+    pub fn check_room(&self, size: u64) -> Result<(), Errno> {
+        let mut all = self.all.lock();
+        all.retain(|entry| entry.held.is_some() || entry.known.strong_count() > 0);
+        self.check_room_in(&all, size)
+    }
+
+    fn check_room_in(&self, all: &[Entry], size: u64) -> Result<(), Errno> {
+        let pages = |size: u64| size.div_ceil(4096);
+        let used: u64 = all
+            .iter()
+            .filter_map(|entry| entry.known.upgrade())
+            .map(|segment| pages(segment.size))
+            .sum();
+        let most = self.most_pages.load(Ordering::Relaxed);
+        if all.len() as u64 >= MOST_SEGMENTS || used.saturating_add(pages(size)) > most {
+            return Err(Errno::ENOSPC);
+        }
+        Ok(())
     }
 
     /// The segment with this key that is not removed.
@@ -197,6 +215,15 @@ impl Segments {
             .iter()
             .find(|entry| u64::from(entry.id) == identity.inode)?;
         entry.known.upgrade()
+    }
+
+    /// Returns how many pages of segments a user has locked in memory.
+    #[must_use]
+    pub fn locked_by(&self, user: u32) -> u64 {
+        let all = self.all.lock();
+        let segments = all.iter().filter_map(|entry| entry.known.upgrade());
+        let locked = segments.filter(|segment| segment.standing.lock().locker == Some(user));
+        locked.map(|segment| segment.size.div_ceil(4096)).sum()
     }
 
     /// Removes a segment: nobody finds it any more, and it goes with its last area.
@@ -258,6 +285,20 @@ impl Segment {
     #[must_use]
     pub fn attached(&self) -> u64 {
         self.mappings().areas()
+    }
+
+    /// Locks the pages in memory for `user`, or unlocks them. Huge pages never leave memory, and are not counted.
+    pub fn lock_pages(&self, user: Option<u32>) {
+        if let Contents::Small(pages) = &self.contents {
+            pages.lock_pages(user.is_some());
+            self.standing.lock().locker = user;
+        }
+    }
+
+    /// Returns whether the segment consists of huge pages.
+    #[must_use]
+    pub fn is_huge(&self) -> bool {
+        matches!(self.contents, Contents::Huge(_))
     }
 
     fn pages(&self) -> &dyn Object<M> {

@@ -196,13 +196,18 @@ pub fn advise_errno(error: AdviseError) -> Errno {
     match error {
         AdviseError::Misaligned | AdviseError::NotApplicable(_) => Errno::EINVAL,
         AdviseError::Hole(_)
-        | AdviseError::OverLimit(_)
+        | AdviseError::OverLimit(
+            Limit::AddressSpace | Limit::Data | Limit::Stack | Limit::Locked,
+        )
         | AdviseError::Fault(FaultError::OutOfMemory) => Errno::ENOMEM,
         AdviseError::Denied(_) => Errno::EACCES,
         AdviseError::Sealed(_) => Errno::EPERM,
         AdviseError::Fault(FaultError::Poison) => Errno::EHWPOISON,
         AdviseError::Fault(_) | AdviseError::Watched(_) => Errno::EFAULT,
-        AdviseError::OutOfMemory | AdviseError::Busy(_) => Errno::EAGAIN,
+        // Areas that cannot be split may be merged later (`madvise_vma_behavior`).
+        AdviseError::OverLimit(Limit::Areas) | AdviseError::OutOfMemory | AdviseError::Busy(_) => {
+            Errno::EAGAIN
+        }
     }
 }
 

@@ -22,7 +22,7 @@ fn document() -> String {
     let mut text = String::from("# System calls\n\nThe calls of x86-64 Linux 7.2, from the one ");
     text.push_str("table that drives dispatch, `--strace` and the account\n");
     text.push_str(
-        "(`crates/memwright-linux/src/syscall/table.rs`); a test keeps this page equal to it.\n",
+        "(`crates/memwright-linux/src/syscall/table/`); a test keeps this page equal to it.\n",
     );
     let sections = [
         (

@@ -57,18 +57,24 @@ impl Tree {
     /// # Errors
     /// Those of looking at the host's files.
     pub fn add_copy(&mut self, host: &Path, guest: &Path) -> anyhow::Result<()> {
-        let about = fs::metadata(host).with_context(|| host.display().to_string())?;
-        let kind = other_kind(about.file_type()).filter(|_| !about.is_dir());
-        if let Some(kind) = kind {
-            bail!("{}: is {kind}, neither a file nor a folder", host.display());
-        }
         if let Some(own) = filled_by_kernel(guest) {
+            // What cannot be copied at all is reported first.
+            copied_kind(host)?;
             bail!(
                 "{}: the guest's kernel fills {} itself, no file of the host can be there",
                 guest.display(),
                 own.display()
             );
         }
+        self.add_own_copy(host, guest)
+    }
+
+    /// Adds a file at a path that is reserved for the command itself, such as a module that the guest's kernel loads.
+    ///
+    /// # Errors
+    /// Those of looking at the host's files.
+    pub fn add_own_copy(&mut self, host: &Path, guest: &Path) -> anyhow::Result<()> {
+        let about = copied_kind(host)?;
         if about.is_dir() {
             self.add_folder(host, guest)
         } else {
@@ -264,6 +270,18 @@ impl Tree {
             size: about.len(),
         };
         self.place(guest, node)
+    }
+}
+
+/// Looks at a file or folder that is to be copied into the guest.
+///
+/// # Errors
+/// Those of the look, and what is neither.
+fn copied_kind(host: &Path) -> anyhow::Result<fs::Metadata> {
+    let about = fs::metadata(host).with_context(|| host.display().to_string())?;
+    match other_kind(about.file_type()).filter(|_| !about.is_dir()) {
+        Some(kind) => bail!("{}: is {kind}, neither a file nor a folder", host.display()),
+        None => Ok(about),
     }
 }
 

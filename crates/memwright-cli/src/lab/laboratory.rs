@@ -203,7 +203,7 @@ impl<'a> Laboratory<'a> {
         let mut tree = Tree::default();
         for module in kernels::modules(&image.path)? {
             let name = module.file_name().unwrap_or_default();
-            tree.add_copy(&module, &Path::new(OWN).join("modules").join(name))?;
+            tree.add_own_copy(&module, &Path::new(OWN).join("modules").join(name))?;
         }
         fs::copy(&common, archive).with_context(|| archive.display().to_string())?;
         initrd::append(archive, &tree).map(drop)

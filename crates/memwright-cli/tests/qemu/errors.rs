@@ -14,7 +14,10 @@ fn as_linux() -> Result<(), Failed> {
     let read = |name: &str| fs::read_to_string(prepare::workspace().join("programs").join(name));
     let expected = expected(&read("errors.linux")?, &read("errors.differs")?)?;
     let program = prepare::program("musl-static", "errors");
-    let ending = Guest::new(program, &[]).untraced().run()?;
+    let ending = Guest::new(program, &[])
+        .option("--swap", "zram:16M")
+        .untraced()
+        .run()?;
     ending.expect_code(0)?;
     ending.expect_output(expected.as_bytes())
 }

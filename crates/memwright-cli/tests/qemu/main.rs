@@ -18,6 +18,7 @@ mod installed;
 mod interrupts;
 mod kernel;
 mod languages;
+mod pages;
 mod places;
 mod prepare;
 mod programs;
@@ -55,6 +56,7 @@ fn main() {
     trials.extend(codes::trials());
     trials.extend(refusals::trials());
     trials.extend(errors::trials());
+    trials.extend(pages::trials());
     trials.extend(room::trials());
     trials.extend(interrupts::trials());
     trials.extend(kernel::trials());

@@ -89,6 +89,14 @@ impl Context<'_> {
             .map(|descriptor| descriptor as u64)
     }
 
+    /// Whether the caller has a free descriptor, where Linux takes it before it looks at more.
+    ///
+    /// # Errors
+    /// `EMFILE`.
+    pub fn check_free_descriptor(&self) -> Result<(), Errno> {
+        self.files().check_free(self.descriptor_limit())
+    }
+
     /// The caller as one who changes names.
     #[must_use]
     pub fn change(&self) -> Change {

@@ -253,6 +253,23 @@ impl<F> Descriptors<F> {
         None
     }
 
+    /// Whether a number below `limit` is free.
+    ///
+    /// # Errors
+    /// `EMFILE`.
+    pub fn check_free(&self, limit: usize) -> Result<(), Errno> {
+        self.lowest_below(0, limit).map(|_| ())
+    }
+
+    /// Returns the lowest free number that is at least `from` and below `limit`.
+    fn lowest_below(&self, from: usize, limit: usize) -> Result<usize, Errno> {
+        let number = self.first_free(from.max(self.lowest_free));
+        if number >= limit.min(DESCRIPTORS_MAX) {
+            return Err(Errno::EMFILE);
+        }
+        Ok(number)
+    }
+
     /// Gives `file` the lowest free number that is at least `from` and below `limit`.
     ///
     /// # Errors
@@ -264,11 +281,7 @@ impl<F> Descriptors<F> {
         file: F,
         close_on_exec: bool,
     ) -> Result<i32, Errno> {
-        let limit = limit.min(DESCRIPTORS_MAX);
-        let number = self.first_free(from.max(self.lowest_free));
-        if number >= limit {
-            return Err(Errno::EMFILE);
-        }
+        let number = self.lowest_below(from, limit)?;
         let slot = Slot {
             file,
             close_on_exec,

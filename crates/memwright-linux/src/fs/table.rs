@@ -81,6 +81,14 @@ impl FileTable {
         }
     }
 
+    /// Whether a descriptor below `limit` is free.
+    ///
+    /// # Errors
+    /// `EMFILE`.
+    pub fn check_free(&self, limit: usize) -> Result<(), Errno> {
+        self.slots.lock().check_free(limit)
+    }
+
     /// Gives an open file the lowest free descriptor from `from` on, below `limit`.
     ///
     /// # Errors

@@ -20,13 +20,14 @@ pub const fn has_size(flags: u32) -> bool {
 /// A file of huge pages that has no name, of at least `length` bytes (`hugetlb_file_setup`).
 ///
 /// # Errors
-/// `EINVAL` for no bytes, `ENOMEM` for too many.
+/// `EINVAL` for no bytes, `ENOMEM` for too many, `ENFILE`.
 pub fn nameless_file(context: &Context<'_>, length: u64) -> Result<Arc<HugeFile<M>>, Errno> {
     if length == 0 {
         return Err(Errno::EINVAL);
     }
     let size = length.checked_next_multiple_of(HUGE_BYTES);
     let size = size.filter(|size| *size <= crate::user::USER_END);
+    context.check_open_files()?;
     let memory = context.kernel.memory.clone();
     let identity = ObjectIdentity::default();
     let name = "/anon_hugepage (deleted)";

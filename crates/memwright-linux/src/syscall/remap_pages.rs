@@ -27,7 +27,14 @@ pub fn remap_file_pages(context: &Context<'_>, arguments: &Arguments) -> CallRes
         })
     });
     let (object, rights, max_rights, locked) = shown.flatten().ok_or(Errno::EINVAL)?;
-    let offset = first.checked_mul(PAGE).ok_or(Errno::EOVERFLOW)?;
+    let placement = Placement::Fixed(at);
+    // The number of areas and the place are checked before the offset (`do_mmap`).
+    let first_error = |error: Errno| {
+        let placed = context.with_space(|space| space.check_place(length, placement, false));
+        placed.map_err(map_errno).err().unwrap_or(error)
+    };
+    let offset = first.checked_mul(PAGE);
+    let offset = offset.ok_or_else(|| first_error(Errno::EOVERFLOW))?;
     let request = MapRequest {
         length,
         rights,
@@ -37,11 +44,11 @@ pub fn remap_file_pages(context: &Context<'_>, arguments: &Arguments) -> CallRes
             offset,
             shared: true,
         },
-        placement: Placement::Fixed(at),
+        placement,
         flags: locked,
         populate: flags as u32 & raw::MAP_NONBLOCK == 0,
     };
-    map(context, &request).map_err(map_errno)?;
+    map(context, &request).map_err(|error| first_error(map_errno(error)))?;
     Ok(0)
 }
 

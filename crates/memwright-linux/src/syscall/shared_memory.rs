@@ -8,6 +8,7 @@ use crate::{
     fs::{attributes::Moment, permission::Permission},
     ipc::{Contents, MOST_SEGMENTS, Segment, Wanted},
     memory::{map_errno, unmap_errno},
+    process::{Capabilities, Resource},
 };
 use alloc::sync::Arc;
 use core::sync::atomic::Ordering;
@@ -25,7 +26,10 @@ mod raw {
     pub const SHM_RND: u32 = 0o20000;
     pub const SHM_REMAP: u32 = 0o40000;
     pub const SHM_EXEC: u32 = 0o100000;
+    pub const SHM_LOCK: u32 = 11;
+    pub const SHM_UNLOCK: u32 = 12;
     pub const SHM_INFO: u32 = 14;
+    pub const SHM_LOCKED: u32 = 0o2000;
 }
 
 abi_struct! {
@@ -82,6 +86,7 @@ fn get(context: &Context<'_>, arguments: &Arguments) -> Result<ipc::Got, Errno> 
         return Err(Errno::EINVAL);
     }
     context.check_heap()?;
+    segments.check_room(size)?;
     let wanted = Wanted {
         key,
         size,
@@ -100,6 +105,9 @@ fn contents(context: &Context<'_>, size: u64, flags: u32) -> Result<Contents, Er
         if !hugetlb::has_size(flags) {
             return Err(Errno::EINVAL);
         }
+        if !may_have_huge_pages(context) {
+            return Err(Errno::EPERM);
+        }
         let file = hugetlb::nameless_file(context, size)?;
         if reserves {
             let pages = size.div_ceil(memwright::object::HUGE_BYTES);
@@ -111,6 +119,7 @@ fn contents(context: &Context<'_>, size: u64, flags: u32) -> Result<Contents, Er
         .checked_next_multiple_of(PAGE)
         .filter(|size| *size <= crate::user::USER_END)
         .ok_or(Errno::ENOMEM)?;
+    context.check_open_files()?;
     let memory = context.kernel.memory.clone();
     let identity = ObjectIdentity::default();
     let mut pages = Shmem::new(memory, size, identity).map_err(|_| Errno::ENOMEM)?;
@@ -120,6 +129,17 @@ fn contents(context: &Context<'_>, size: u64, flags: u32) -> Result<Contents, Er
     Ok(Contents::Small(
         pages.with_huge_pages(SharedSetting::Anonymous),
     ))
+}
+
+/// Whether the caller may have a segment of huge pages: with `CAP_IPC_LOCK`, or in the group `vm.hugetlb_shm_group`, which is
+/// 0 (`can_do_hugetlb_shm`).
+fn may_have_huge_pages(context: &Context<'_>) -> bool {
+    const GROUP: u32 = 0;
+    let credentials = context.process().credentials.lock();
+    let effective = credentials.capabilities.effective;
+    effective.contains(Capabilities::LOCK_MEMORY)
+        || credentials.group.file == GROUP
+        || credentials.groups().contains(&GROUP)
 }
 
 /// `shmat`.
@@ -270,29 +290,86 @@ pub fn shmctl(context: &Context<'_>, arguments: &Arguments) -> CallResult {
         _ => {}
     }
     let id = u32::try_from(int(id)).map_err(|_| Errno::EINVAL)?;
+    // What is to be set is read before the segment is looked for.
+    let wanted: Option<SegmentStatus> = match command {
+        ipc::IPC_SET => Some(context.read_value(address)?),
+        _ => None,
+    };
     let segment = segments.find(id).ok_or(Errno::EINVAL)?;
+    if let Some(wanted) = wanted {
+        return set_status(context, &segment, &wanted);
+    }
     match command {
         ipc::IPC_STAT => {
             ipc::check(segment.permits(context.subject(), Permission::READ))?;
             context.write_value(address, &status(&segment)).map(|()| 0)
         }
         ipc::IPC_RMID if !segment.is_owned_by(context.subject()) => Err(Errno::EPERM),
-        ipc::IPC_SET => {
-            let wanted: SegmentStatus = context.read_value(address)?;
-            if !segment.is_owned_by(context.subject()) {
-                return Err(Errno::EPERM);
-            }
-            let mut standing = segment.standing.lock();
-            (standing.owner, standing.mode) = wanted.ownership.wanted();
-            standing.times[2] = Moment::now(context.kernel).seconds;
-            Ok(0)
-        }
         ipc::IPC_RMID => {
             segments.remove(id);
             Ok(0)
         }
+        raw::SHM_LOCK => lock_segment(context, &segment),
+        raw::SHM_UNLOCK => {
+            check_locker(context, &segment)?;
+            segment.lock_pages(None);
+            Ok(0)
+        }
         _ => Err(Errno::EINVAL),
     }
+}
+
+/// Checks whether the caller may lock and unlock the pages of a segment: with `CAP_IPC_LOCK`, or as its owner
+/// (`shmctl_do_lock` of Linux 7.3). Returns whether no limit holds.
+fn check_locker(context: &Context<'_>, segment: &Segment) -> Result<bool, Errno> {
+    if context.has_any(Capabilities::LOCK_MEMORY) {
+        return Ok(true);
+    }
+    let user = context.subject().user;
+    let owners = [segment.standing.lock().owner.user, segment.maker.0.user];
+    if owners.contains(&user) {
+        Ok(false)
+    } else {
+        Err(Errno::EPERM)
+    }
+}
+
+/// Locks the pages of a segment in memory (`SHM_LOCK`). They count against the user's `RLIMIT_MEMLOCK`.
+///
+/// # Errors
+/// `EPERM` for a segment of another user, or a limit of 0; `ENOMEM` over the limit.
+fn lock_segment(context: &Context<'_>, segment: &Segment) -> CallResult {
+    let unlimited = check_locker(context, segment)?;
+    let limit = context
+        .process()
+        .limits
+        .lock()
+        .get(Resource::Locked)
+        .current;
+    if !unlimited && limit == 0 {
+        return Err(Errno::EPERM);
+    }
+    if segment.is_huge() || segment.standing.lock().locker.is_some() {
+        return Ok(0);
+    }
+    let user = context.subject().user;
+    let locked = context.kernel.segments.locked_by(user);
+    if !unlimited && locked + segment.size.div_ceil(PAGE) > limit / PAGE {
+        return Err(Errno::ENOMEM);
+    }
+    segment.lock_pages(Some(user));
+    Ok(0)
+}
+
+/// Gives a segment another owner and other permissions (`IPC_SET`).
+fn set_status(context: &Context<'_>, segment: &Segment, wanted: &SegmentStatus) -> CallResult {
+    if !segment.is_owned_by(context.subject()) {
+        return Err(Errno::EPERM);
+    }
+    let mut standing = segment.standing.lock();
+    (standing.owner, standing.mode) = wanted.ownership.wanted();
+    standing.times[2] = Moment::now(context.kernel).seconds;
+    Ok(0)
 }
 
 /// A structure of `size` bytes that begins with these words, the rest of it zero.
@@ -308,8 +385,10 @@ fn status(segment: &Segment) -> SegmentStatus {
     let standing = *segment.standing.lock();
     let (made_by, maker) = segment.maker;
     let [attached_at, detached_at, changed_at] = standing.times;
+    let locked = standing.locker.map_or(0, |_| raw::SHM_LOCKED);
+    let mode = standing.mode | locked;
     SegmentStatus {
-        ownership: ipc::Ownership::new(segment.key, standing.owner, made_by, standing.mode),
+        ownership: ipc::Ownership::new(segment.key, standing.owner, made_by, mode),
         size: segment.size,
         attached_at,
         detached_at,

@@ -115,6 +115,12 @@ impl<M: Machine> Shmem<M> {
         self
     }
 
+    /// Locks the pages in memory, or unlocks them (`shmem_lock`). Pages that are in swap already stay there until they are
+    /// used.
+    pub fn lock_pages(&self, on: bool) {
+        self.store.locked.store(on, Ordering::Relaxed);
+    }
+
     /// Lets `payer` pay for the object if nobody does yet: for the slots of pages that leave while nobody shows them, and as
     /// its group's measure has it for those in memory.
     pub fn charge_to(&self, payer: SwapPayer) {
@@ -544,7 +550,8 @@ impl<M: Machine> Object<M> for Shmem<M> {
     }
 
     fn send_out(&self, memory: &Memory<M>, leaving: &Leaving) -> Left {
-        if !self.leaves || !memory.swap().is_on() {
+        let locked = self.store.locked.load(Ordering::Relaxed);
+        if !self.leaves || locked || !memory.swap().is_on() {
             return Left::default();
         }
         let mut pages = leaving.pages;

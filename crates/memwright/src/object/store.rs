@@ -1,6 +1,7 @@
 //! Where shared memory has its pages: what whoever brings pages back from swap reaches without the object.
 
 use alloc::sync::Arc;
+use core::sync::atomic::AtomicBool;
 
 use memwright_table::sync::{Lock, LockGuard, Rank};
 use memwright_table::{Machine, OutOfMemory, Shared};
@@ -28,6 +29,8 @@ pub(crate) struct Store<M: Machine> {
     state: Lock<State<M>>,
     /// What other stores share with it.
     pub(super) room: Option<Arc<Room>>,
+    /// The pages are locked: none leaves memory (`SHM_LOCK`).
+    pub(crate) locked: AtomicBool,
     /// How many pages come back together for calls, which know no area.
     pub(crate) window: WindowCell,
 }
@@ -50,6 +53,7 @@ impl<M: Machine> Store<M> {
         Shared::try_new(Self {
             state: Lock::new(Rank::Object, state),
             room,
+            locked: AtomicBool::new(false),
             window: WindowCell::new(Window::NONE),
         })
     }

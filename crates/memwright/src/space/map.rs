@@ -251,6 +251,9 @@ impl<M: Machine> AddressSpace<M> {
             return Err(MapError::OutOfRange);
         }
         let mut areas = core.areas.write();
+        if areas.map.len() > areas.limits.areas {
+            return Err(MapError::OverLimit(Limit::Areas));
+        }
         let placed = if huge {
             place_hugetlb(core, &mut areas, pages, placement)
         } else {

@@ -4,7 +4,7 @@ use memwright_table::mistake::{Mistake, planted};
 use memwright_table::{Change, CpuId, Machine, PAGE_SIZE, Page, PageRange, VirtAddr};
 
 use super::{AddressSpace, Area, Areas, Backing, Core, Mapped, ToPopulate, cuts_hugetlb};
-use crate::error::{Limit, RemapError, UnmapError};
+use crate::error::{RemapError, UnmapError};
 use crate::huge::HUGE_PAGES;
 use crate::stats::Row;
 use crate::swap::{Window, WindowCell};
@@ -153,9 +153,16 @@ impl<M: Machine> AddressSpace<M> {
         witness: &mut dyn FnMut(&Watch, WatchEvent),
     ) -> Result<Mapped, RemapError> {
         let core = &*self.core;
-        let checked = request.check(core.bounds().end)?;
+        let checked = match request.check(core.bounds().end) {
+            Err(error @ RemapError::NoArea(_)) => {
+                check_room(&core.areas.read(core.cpu()))?;
+                return Err(error);
+            }
+            checked => checked?,
+        };
         let mut bin = AreaBin::new();
         let mut areas = core.areas.write();
+        check_room(&areas)?;
         let moved = core.remap(&mut areas, &checked, &mut bin);
         core.note_areas(core.cpu(), &mut areas);
         bin.notices.tell(witness);
@@ -173,6 +180,14 @@ impl<M: Machine> AddressSpace<M> {
             to_populate: to_populate?,
         })
     }
+}
+
+/// Checks that there may be as many more areas as any `mremap` adds. The check precedes the look at the areas, whatever the
+/// request comes to (`mm/mremap.c` of Linux 7.3).
+fn check_room<M: Machine>(areas: &Areas<M>) -> Result<(), RemapError> {
+    /// The old and the new place may each be cut out of an area.
+    const MOST_ADDED: usize = 4;
+    areas.check_count(MOST_ADDED).map_err(RemapError::OverLimit)
 }
 
 /// What locked memory that begins at `start` now grew by.
@@ -282,9 +297,6 @@ impl<M: Machine> Core<M> {
         let Checked {
             start, new_pages, ..
         } = *request;
-        if areas.map.len() + 3 > areas.limits.areas {
-            return Err(RemapError::OverLimit(Limit::Areas));
-        }
         let cpu = self.cpu();
         let target = match request.fixed {
             Some(target) if target < self.bounds().start && !areas.limits.may_map_low => {

@@ -4,6 +4,8 @@
 //! No walk of a space passes them: a hand goes round the objects instead. Who asks for a page leaves a mark in its store; the
 //! hand takes the mark away, and sends the page out when it comes by again and there is none.
 
+use core::sync::atomic::Ordering;
+
 use memwright_table::sync::pause_point;
 use memwright_table::{Frame, Machine};
 
@@ -81,7 +83,9 @@ impl<M: Machine> Memory<M> {
                 *place = ObjectPlace { number, index: 0 };
             }
             let pays = store.lock().payer;
-            let mut next = Some(place.index).filter(|_| payer.is_none_or(|payer| payer == pays));
+            let locked = store.locked.load(Ordering::Relaxed);
+            let asked = !locked && payer.is_none_or(|payer| payer == pays);
+            let mut next = Some(place.index).filter(|_| asked);
             while let Some(from) = next {
                 place.index = from;
                 pause_point();

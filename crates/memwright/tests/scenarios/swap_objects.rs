@@ -409,3 +409,23 @@ fn an_object_is_paid_for_by_whoever_came_first() {
     assert_eq!((reclaim(payers[1]), reclaim(payers[1])), (0, 0));
     assert_eq!(payers.map(frames), [3, 0]);
 }
+
+#[test]
+fn locked_pages_stay_in_memory_mapped_or_not() {
+    let swapping = Swapping::with_slots(256);
+    let object = unshown(&swapping, 20);
+    object.lock_pages(true);
+    assert_eq!([round(&swapping), round(&swapping)], [0, 0]);
+    assert_eq!(places(&object), (20, 0));
+    let (process, mapped) = filled(&swapping, 20);
+    mapped.lock_pages(true);
+    page_out(&process, 0, 20);
+    assert_eq!(places(&mapped), (20, 0));
+    // Unlocked, they leave as others do.
+    object.lock_pages(false);
+    mapped.lock_pages(false);
+    page_out(&process, 0, 20);
+    assert_eq!(places(&mapped), (0, 20));
+    assert_eq!(round(&swapping) + round(&swapping), 20);
+    assert_eq!(places(&object), (0, 20));
+}

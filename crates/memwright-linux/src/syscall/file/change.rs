@@ -342,14 +342,19 @@ fn utime(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     set_times(context, &entry.inode, times)
 }
 
+/// Why what is no regular file is not given a size.
+fn unsized_error(inode: &Inode) -> Errno {
+    if inode.is_directory() {
+        Errno::EISDIR
+    } else {
+        Errno::EINVAL
+    }
+}
+
 /// Sets the size of a regular file.
 fn resize(context: &Context<'_>, inode: &Inode, size: u64) -> CallResult {
     let Body::Regular(regular) = &inode.body else {
-        return Err(if inode.is_directory() {
-            Errno::EISDIR
-        } else {
-            Errno::EINVAL
-        });
+        return Err(unsized_error(inode));
     };
     if size > context.file_size_limit() && size > regular.size() {
         context.file_too_large();
@@ -370,17 +375,15 @@ fn resize(context: &Context<'_>, inode: &Inode, size: u64) -> CallResult {
 fn truncate(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     let size = explicit(arguments[1] as i64)?;
     let entry = context.resolve_at(raw::AT_FDCWD, arguments[0], 0)?;
-    if entry.inode.is_directory() {
-        return Err(Errno::EISDIR);
-    }
-    entry.inode.check(context.subject(), Permission::WRITE)?;
-    if let Body::Regular(regular) = &entry.inode.body {
-        regular.begin_writing()?;
-        let result = resize(context, &entry.inode, size);
-        regular.end_writing();
-        return result;
-    }
-    resize(context, &entry.inode, size)
+    let inode = &entry.inode;
+    let Body::Regular(regular) = &inode.body else {
+        return Err(unsized_error(inode));
+    };
+    inode.check(context.subject(), Permission::WRITE)?;
+    regular.begin_writing()?;
+    let result = resize(context, inode, size);
+    regular.end_writing();
+    result
 }
 
 fn ftruncate(context: &Context<'_>, arguments: &Arguments) -> CallResult {

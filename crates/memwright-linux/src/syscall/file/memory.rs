@@ -68,11 +68,12 @@ fn memfd_create(context: &Context<'_>, arguments: &Arguments) -> CallResult {
         return Err(Errno::EINVAL);
     }
     context.check_heap()?;
-    context.check_open_files()?;
     let name = context.read_string(name, NAME_MAX + 1, Errno::EINVAL)?;
+    context.check_free_descriptor()?;
     if huge && !hugetlb::has_size(flags) {
         return Err(Errno::ENODEV);
     }
+    context.check_open_files()?;
     let sealed_mode = flags & raw::MFD_NOEXEC_SEAL != 0;
     let mut seals = Seals::empty();
     if flags & raw::MFD_ALLOW_SEALING == 0 && !sealed_mode {
@@ -107,6 +108,7 @@ fn memfd_secret(context: &Context<'_>, arguments: &Arguments) -> CallResult {
         return Err(Errno::EINVAL);
     }
     context.check_heap()?;
+    context.check_free_descriptor()?;
     context.check_open_files()?;
     let contents = Regular::secret(&context.kernel.memory)?;
     let home = context.kernel.mounts.memory_files();

@@ -30,6 +30,7 @@ pub fn make(context: &Context<'_>, flags: u32) -> CallResult {
         return Err(Errno::EINVAL);
     }
     context.check_heap()?;
+    context.check_free_descriptor()?;
     context.check_open_files()?;
     let opened_as = OpenedAs {
         user_only: flags & raw::UFFD_USER_MODE_ONLY != 0,

@@ -1,0 +1,248 @@
+//! Reads, writes, seeks and mappings of an open regular file.
+
+use super::{Contents, Regular, Seals, object_errno, read_errno};
+use crate::{
+    context::Context,
+    errno::Errno,
+    fs::{
+        attributes::Moment,
+        inode::{Body, Inode},
+        open_file::{File, Mapping, OpenFile},
+        seek::{Whence, moved, readable, storable},
+        transfer::{Sink, Source, with_buffer},
+    },
+};
+use alloc::sync::Arc;
+use linux_raw_sys::general as raw;
+use memwright::object::ObjectError;
+use memwright_table::PAGE_SIZE;
+
+/// The operations of an open regular file.
+pub struct RegularFile {
+    inode: Arc<Inode>,
+    writes: bool,
+}
+
+impl RegularFile {
+    /// Operations on `inode`, which is a regular file.
+    ///
+    /// # Errors
+    /// `ETXTBSY` when opened for writing while a program runs from it.
+    pub fn new(inode: &Arc<Inode>, writes: bool) -> Result<Self, Errno> {
+        let file = Self {
+            inode: inode.clone(),
+            writes: false,
+        };
+        if writes {
+            file.regular()?.begin_writing()?;
+        }
+        Ok(Self {
+            writes,
+            inode: inode.clone(),
+        })
+    }
+
+    /// The contents.
+    ///
+    /// # Errors
+    /// `EINVAL` if the node is no regular file.
+    pub fn regular(&self) -> Result<&Regular, Errno> {
+        match &self.inode.body {
+            Body::Regular(regular) => Ok(regular),
+            Body::Directory(_)
+            | Body::Symlink(_)
+            | Body::Character(_)
+            | Body::Block(_)
+            | Body::Fifo(_)
+            | Body::Socket
+            | Body::Console(_)
+            | Body::Anonymous
+            | Body::Proc(_) => Err(Errno::EINVAL),
+        }
+    }
+}
+
+impl Drop for RegularFile {
+    fn drop(&mut self) {
+        if self.writes {
+            if let Ok(regular) = self.regular() {
+                regular.end_writing();
+            }
+        }
+    }
+}
+
+impl RegularFile {
+    /// Stores up to `wanted` bytes; says how many were stored and what stopped it.
+    fn store(
+        &self,
+        context: &Context<'_>,
+        position: &mut u64,
+        source: &mut Source<'_>,
+        wanted: usize,
+    ) -> Result<(usize, Result<(), Errno>), Errno> {
+        let regular = self.regular()?;
+        let kernel = context.kernel;
+        let memory = &kernel.memory;
+        regular.charge(context, wanted, true);
+        let mut done = 0;
+        let mut prepared = *position;
+        while done < wanted {
+            if *position >= prepared {
+                prepared = regular.prepare(*position, *position + (wanted - done) as u64);
+            }
+            let within = (*position % PAGE_SIZE as u64) as usize;
+            let step = (PAGE_SIZE - within).min(wanted - done);
+            let stored = regular.check_room(memory, *position).and_then(|()| {
+                // What lies within the size goes straight to its page; a file grows only by bytes
+                // that have arrived.
+                if *position + step as u64 > regular.size() {
+                    return with_buffer(step, |buffer| {
+                        let count = source.take(buffer)?;
+                        regular.write_at(kernel, *position, &buffer[..count])
+                    });
+                }
+                let index = *position / PAGE_SIZE as u64;
+                let frame = kernel.with_relief(|| regular.frame_for(index, true));
+                let frame = frame.map_err(object_errno)?;
+                let frame = memory.frames().adopt(frame.ok_or(Errno::ENOSPC)?);
+                source.take_frame(memory, frame.frame(), within, step)
+            });
+            match stored {
+                Ok(0) => break,
+                Ok(count) => {
+                    *position += count as u64;
+                    done += count;
+                }
+                Err(error) => return Ok((done, Err(error))),
+            }
+        }
+        Ok((done, Ok(())))
+    }
+}
+
+impl File for RegularFile {
+    fn read(
+        &self,
+        context: &Context<'_>,
+        _open: &OpenFile,
+        position: &mut u64,
+        sink: &mut Sink<'_>,
+    ) -> Result<usize, Errno> {
+        let pages = self.regular()?;
+        let memory = &context.kernel.memory;
+        let wanted = readable(*position, sink.left(), pages.size());
+        pages.charge(context, wanted, false);
+        let mut done = 0;
+        while done < wanted {
+            let within = (*position % PAGE_SIZE as u64) as usize;
+            let step = (PAGE_SIZE - within).min(wanted - done);
+            let index = *position / PAGE_SIZE as u64;
+            let found = context.kernel.with_relief(|| pages.frame_for(index, false));
+            let put = match found {
+                Ok(Some(frame)) => {
+                    // The reference keeps the page while it is copied, even if the file shrinks.
+                    let frame = memory.frames().adopt(frame);
+                    sink.put_frame(memory, frame.frame(), within, step)
+                }
+                Ok(None) => sink.put_zeroes(step),
+                // The file shrank meanwhile.
+                Err(ObjectError::BeyondEnd) => break,
+                Err(error) => Err(read_errno(error)),
+            };
+            let put = match put {
+                Ok(put) => put,
+                Err(_) if done > 0 => break,
+                Err(error) => return Err(error),
+            };
+            *position += put as u64;
+            done += put;
+            if put < step {
+                break;
+            }
+        }
+        if done > 0 {
+            self.inode.touch_accessed(Moment::now(context.kernel));
+        }
+        Ok(done)
+    }
+
+    fn write(
+        &self,
+        context: &Context<'_>,
+        open: &OpenFile,
+        position: &mut u64,
+        source: &mut Source<'_>,
+    ) -> Result<usize, Errno> {
+        let regular = self.regular()?;
+        if let Contents::Huge(_) = regular.pages {
+            return Err(Errno::EINVAL);
+        }
+        let turn = regular.take_turn(context)?;
+        let size = regular.size();
+        // A place that cannot be counted is none (Linux 7.2 `fs/read_write.c`, `rw_verify_area`).
+        if position.saturating_add(source.left() as u64) > i64::MAX as u64 {
+            return Err(Errno::EINVAL);
+        }
+        if open.flags() & raw::O_APPEND != 0 {
+            *position = size;
+        }
+        let seals = regular.seals();
+        if seals.intersects(Seals::WRITE | Seals::FUTURE_WRITE) {
+            return Err(Errno::EPERM);
+        }
+        let limit = if seals.contains(Seals::GROW) {
+            size
+        } else {
+            context.file_size_limit()
+        };
+        let wanted = match storable(*position, source.left(), limit) {
+            Err(Errno::EFBIG) if seals.contains(Seals::GROW) => return Err(Errno::EPERM),
+            Err(error) => {
+                // Beyond what any file can be, there is no signal (Linux 7.2 `fs/read_write.c`,
+                // `generic_write_check_limits`).
+                if *position >= context.file_size_limit() {
+                    context.file_too_large();
+                }
+                return Err(error);
+            }
+            Ok(wanted) => wanted,
+        };
+        if wanted > 0 {
+            self.inode.drop_set_ids(context);
+        }
+        let (done, result) = self.store(context, position, source, wanted)?;
+        drop(turn);
+        if done > 0 {
+            self.inode.touch_modified(Moment::now(context.kernel));
+            return Ok(done);
+        }
+        result.map(|()| 0)
+    }
+
+    fn seek(
+        &self,
+        _context: &Context<'_>,
+        _open: &OpenFile,
+        position: u64,
+        offset: i64,
+        whence: Whence,
+    ) -> Result<u64, Errno> {
+        let pages = self.regular()?;
+        match whence {
+            Whence::Start => moved(0, offset),
+            Whence::Position => moved(position, offset),
+            Whence::End => moved(pages.size(), offset),
+            Whence::Data | Whence::Hole => {
+                let offset = u64::try_from(offset).map_err(|_| Errno::ENXIO)?;
+                pages
+                    .find(offset, whence == Whence::Hole)
+                    .ok_or(Errno::ENXIO)
+            }
+        }
+    }
+
+    fn mapping(&self, open: &Arc<OpenFile>) -> Result<Mapping, Errno> {
+        Ok(Mapping::Object(open.clone()))
+    }
+}

@@ -1,0 +1,441 @@
+//! Regular files: bytes in frames.
+
+mod describe;
+mod file;
+mod seals;
+
+pub use describe::describe_object;
+pub use file::RegularFile;
+pub use seals::{Seals, WritableMapping};
+
+use super::{
+    seek::SIZE_MAX,
+    tmpfs::Tmpfs,
+    turn::{Turn, TurnGuard},
+};
+use crate::{M, Memory, context::Context, errno::Errno, kernel::Kernel};
+use alloc::{boxed::Box, sync::Arc};
+use core::sync::atomic::{AtomicI64, AtomicU32, Ordering};
+use memwright::SharedSetting;
+use memwright::object::{HUGE_BYTES, HugeFile, Object, ObjectError, ObjectIdentity, Shmem};
+use memwright_table::{Frame, FrameKind, PAGE_SIZE};
+
+/// Where the bytes are.
+enum Contents {
+    /// In pages of 4 KiB.
+    Small(Shmem<M>),
+    /// In huge pages of the pool: only mappings write them.
+    Huge(Box<HugeFile<M>>),
+}
+
+/// The contents of a regular file.
+pub struct Regular {
+    pages: Contents,
+    seals: AtomicU32,
+    /// Openings for writing, or minus the number of programs that run from the file.
+    writers: AtomicI64,
+    /// Shared mappings that may be written and are being made, or -1 while a seal against writing is added.
+    mapping: AtomicI64,
+    /// Writes and changes of size go one at a time.
+    turn: Turn,
+    /// Made by `memfd_secret`: only mappings reach the bytes.
+    secret: bool,
+    /// Of no mounted file system, or of one with a size of its own: no part of the half of memory that all others may take.
+    apart: bool,
+}
+
+impl Regular {
+    /// An empty file.
+    ///
+    /// # Errors
+    /// `ENOMEM`.
+    pub fn new(memory: &Arc<Memory>, seals: Seals) -> Result<Self, Errno> {
+        Ok(Self::with(Contents::Small(no_pages(memory)?), seals))
+    }
+
+    /// An empty file whose pages never leave memory: one that stands for a file of a disk, from which it could be read
+    /// again.
+    ///
+    /// # Errors
+    /// `ENOMEM`.
+    pub fn staying(memory: &Arc<Memory>) -> Result<Self, Errno> {
+        let pages = no_pages(memory)?.staying();
+        Ok(Self::with(Contents::Small(pages), Seals::SEAL))
+    }
+
+    /// An empty file of no mounted file system: it has huge pages where shared memory has them.
+    ///
+    /// # Errors
+    /// `ENOMEM`.
+    pub fn nameless(memory: &Arc<Memory>, seals: Seals) -> Result<Self, Errno> {
+        let pages = no_pages(memory)?.with_huge_pages(SharedSetting::File);
+        Ok(Self {
+            apart: true,
+            ..Self::with(Contents::Small(pages), seals)
+        })
+    }
+
+    /// An empty file of a tmpfs that a program mounted.
+    ///
+    /// # Errors
+    /// `ENOMEM`.
+    pub fn of_mount(memory: &Arc<Memory>, tmpfs: &Tmpfs) -> Result<Self, Errno> {
+        let room = tmpfs.room.clone();
+        let pages = Shmem::in_room(memory.clone(), 0, ObjectIdentity::default(), room);
+        let pages = Contents::Small(pages.map_err(|_| Errno::ENOMEM)?);
+        Ok(Self {
+            apart: true,
+            ..Self::with(pages, Seals::SEAL)
+        })
+    }
+
+    /// Prepares a write of the bytes `start..end`: the pages that it fills may be allocated as a folio. Returns the offset at
+    /// which to call again.
+    fn prepare(&self, start: u64, end: u64) -> u64 {
+        match &self.pages {
+            Contents::Small(pages) => pages.prepare_write(start, end),
+            Contents::Huge(_) => end,
+        }
+    }
+
+    /// An empty file of `memfd_secret`.
+    ///
+    /// # Errors
+    /// `ENOMEM`.
+    pub fn secret(memory: &Arc<Memory>) -> Result<Self, Errno> {
+        Ok(Self {
+            secret: true,
+            ..Self::staying(memory)?
+        })
+    }
+
+    /// An empty file of huge pages.
+    #[must_use]
+    pub fn huge(memory: &Arc<Memory>, seals: Seals) -> Self {
+        let pages = HugeFile::new(memory.clone(), 0, ObjectIdentity::default(), "");
+        Self::with(Contents::Huge(Box::new(pages)), seals)
+    }
+
+    fn with(pages: Contents, seals: Seals) -> Self {
+        Self {
+            pages,
+            seals: AtomicU32::new(seals.bits()),
+            writers: AtomicI64::new(0),
+            mapping: AtomicI64::new(0),
+            turn: Turn::new(),
+            secret: false,
+            apart: false,
+        }
+    }
+
+    /// Whether only mappings reach the bytes.
+    #[must_use]
+    pub fn is_secret(&self) -> bool {
+        self.secret
+    }
+
+    /// The pages.
+    #[must_use]
+    pub fn pages(&self) -> &dyn Object<M> {
+        match &self.pages {
+            Contents::Small(pages) => pages,
+            Contents::Huge(pages) => &**pages,
+        }
+    }
+
+    /// Size in bytes.
+    #[must_use]
+    pub fn size(&self) -> u64 {
+        match &self.pages {
+            Contents::Small(pages) => pages.size(),
+            Contents::Huge(pages) => pages.size(),
+        }
+    }
+
+    /// Memory and swap used, in units of 512 bytes.
+    #[must_use]
+    pub fn blocks(&self) -> u64 {
+        match &self.pages {
+            Contents::Small(pages) => {
+                (pages.resident() + pages.pages_in_swap()) * (PAGE_SIZE as u64 / 512)
+            }
+            Contents::Huge(pages) => pages.resident() * (HUGE_BYTES / 512),
+        }
+    }
+
+    /// Pages of 4 KiB in memory.
+    fn resident(&self) -> u64 {
+        match &self.pages {
+            Contents::Small(pages) => pages.resident(),
+            Contents::Huge(pages) => pages.resident() * (HUGE_BYTES / PAGE_SIZE as u64),
+        }
+    }
+
+    /// The frame of page `index`, with one reference; made if there is none and `create` asks for it.
+    fn frame_for(&self, index: u64, create: bool) -> Result<Option<Frame>, ObjectError> {
+        match &self.pages {
+            Contents::Small(pages) => pages.frame_for(index, create),
+            Contents::Huge(pages) => pages.frame_at(index),
+        }
+    }
+
+    /// Makes the bytes `start..end` resident; the caller has the turn.
+    ///
+    /// # Errors
+    /// `ENOSPC`.
+    pub(crate) fn allocate(&self, kernel: &Kernel, start: u64, end: u64) -> Result<(), Errno> {
+        match &self.pages {
+            Contents::Small(pages) => {
+                self.check_rooms(&kernel.memory, start, end)?;
+                let made = kernel.with_relief(|| pages.allocate(start, end));
+                made.map_err(|_| Errno::ENOSPC)
+            }
+            Contents::Huge(pages) => pages.allocate(start, end).map_err(object_errno),
+        }
+    }
+
+    /// Charges a read or write of `bytes` to the caller's memcg: the memcg of the first writer is charged for the file.
+    fn charge(&self, context: &Context<'_>, bytes: usize, stores: bool) {
+        let group = context.process().cgroup();
+        if let (Contents::Small(pages), Some(group)) = (&self.pages, group) {
+            if stores {
+                pages.charge_to(group.payer);
+            }
+            group.note_called(bytes.div_ceil(PAGE_SIZE) as u64 + 1);
+        }
+    }
+
+    /// Raises the size to `size` if it is smaller.
+    pub fn grow_to(&self, size: u64) {
+        match &self.pages {
+            Contents::Small(pages) => pages.grow_to(size),
+            Contents::Huge(pages) => pages.grow_to(size),
+        }
+    }
+
+    /// Makes the bytes `start..end` zero and gives up the pages that lie inside.
+    ///
+    /// # Errors
+    /// `ENOMEM` or `EIO` if a page of which a part becomes zero is in swap and stays there.
+    pub(crate) fn punch(&self, kernel: &Kernel, start: u64, end: u64) -> Result<(), Errno> {
+        match &self.pages {
+            Contents::Small(pages) => {
+                let punched = kernel.with_relief(|| pages.punch(start, end));
+                punched.map_err(read_errno)?;
+            }
+            Contents::Huge(pages) => pages.punch(start, end),
+        }
+        Ok(())
+    }
+
+    /// Returns the first byte from `offset` on that is in memory, or in a hole. A hugetlb file reports no holes.
+    fn find(&self, offset: u64, hole: bool) -> Option<u64> {
+        match &self.pages {
+            Contents::Small(pages) => pages.seek(offset, hole),
+            Contents::Huge(pages) => {
+                let size = pages.size();
+                (offset < size).then_some(if hole { size } else { offset })
+            }
+        }
+    }
+
+    /// How many of the pages `first..end` are in memory, and how many in swap.
+    #[must_use]
+    pub fn cached(&self, first: u64, end: u64) -> (u64, u64) {
+        const PAGE: u64 = PAGE_SIZE as u64;
+        let end = end.min(self.size().div_ceil(PAGE));
+        let (mut stored, mut swapped, mut next) = (0_u64, 0, first);
+        while next < end {
+            let Some(data) = self.find(next * PAGE, false) else {
+                break;
+            };
+            let from = data / PAGE;
+            if from >= end {
+                break;
+            }
+            let hole = self
+                .find(data, true)
+                .map_or(end, |hole| hole.div_ceil(PAGE));
+            // A concurrent truncation may leave no byte between the two.
+            next = hole.clamp(from + 1, end);
+            stored += next - from;
+            swapped += self.pages().swapped(from, next - from);
+        }
+        (stored.saturating_sub(swapped), swapped)
+    }
+
+    /// Counts an opening for writing.
+    ///
+    /// # Errors
+    /// `ETXTBSY` while a program runs from the file.
+    pub fn begin_writing(&self) -> Result<(), Errno> {
+        self.writers
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |count| {
+                (count >= 0).then_some(count + 1)
+            })
+            .map(|_| ())
+            .map_err(|_| Errno::ETXTBSY)
+    }
+
+    /// The reverse of [`Self::begin_writing`].
+    pub fn end_writing(&self) {
+        self.writers.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// Counts a program that runs from the file.
+    ///
+    /// # Errors
+    /// `ETXTBSY` while the file is open for writing.
+    pub fn begin_executing(&self) -> Result<(), Errno> {
+        self.writers
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |count| {
+                (count <= 0).then_some(count - 1)
+            })
+            .map(|_| ())
+            .map_err(|_| Errno::ETXTBSY)
+    }
+
+    /// The reverse of [`Self::begin_executing`].
+    pub fn end_executing(&self) {
+        self.writers.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Waits until no other caller writes or changes the size.
+    ///
+    /// # Errors
+    /// `ERESTARTSYS` when a signal came first.
+    pub fn take_turn(&self, context: &Context<'_>) -> Result<TurnGuard<'_>, Errno> {
+        self.turn.take(context)
+    }
+
+    /// Sets the size; the caller has the turn.
+    ///
+    /// # Errors
+    /// `EPERM` if a seal forbids it, `EFBIG` beyond the largest size, `EINVAL` for a part of a huge page, `ENOMEM` or
+    /// `EIO` if the page that is cut is in swap and stays there.
+    pub(crate) fn set_size(&self, kernel: &Kernel, size: u64) -> Result<(), Errno> {
+        let now = self.size();
+        let forbidden = if size < now {
+            Seals::SHRINK
+        } else if size > now {
+            Seals::GROW
+        } else {
+            Seals::empty()
+        };
+        if self.seals().intersects(forbidden) {
+            return Err(Errno::EPERM);
+        }
+        if size > SIZE_MAX {
+            return Err(Errno::EFBIG);
+        }
+        match &self.pages {
+            Contents::Small(pages) => {
+                let set = kernel.with_relief(|| pages.set_size(size));
+                set.map_err(read_errno)?;
+            }
+            Contents::Huge(_) if size % HUGE_BYTES != 0 => return Err(Errno::EINVAL),
+            Contents::Huge(pages) => pages.set_size(size),
+        }
+        Ok(())
+    }
+
+    /// Checks that the page at `offset` is there or may be made: files of mounted file systems take half of memory at
+    /// most, as a tmpfs of default size does, but for those with a size of their own.
+    ///
+    /// # Errors
+    /// `ENOSPC`.
+    pub fn check_room(&self, memory: &Memory, offset: u64) -> Result<(), Errno> {
+        let frames = memory.frames();
+        let used = frames.used_by(FrameKind::Object);
+        if self.apart || used < frames.total() / 2 || self.find(offset, false) == Some(offset) {
+            return Ok(());
+        }
+        Err(Errno::ENOSPC)
+    }
+
+    /// Checks that the pages of the bytes `start..end` may be made, as [`Self::check_room`]; what
+    /// the file has already may lie among them.
+    ///
+    /// # Errors
+    /// `ENOSPC`.
+    fn check_rooms(&self, memory: &Memory, start: u64, end: u64) -> Result<(), Errno> {
+        let frames = memory.frames();
+        let page = PAGE_SIZE as u64;
+        let others = frames
+            .used_by(FrameKind::Object)
+            .saturating_sub(self.resident());
+        let wanted = end.div_ceil(page) - start / page;
+        if !self.apart && others + wanted > frames.total() / 2 {
+            Err(Errno::ENOSPC)
+        } else {
+            Ok(())
+        }
+    }
+
+    /// Reads kernel-side, without position and times: for loading programs and filling files.
+    ///
+    /// # Errors
+    /// `ENOMEM` or `EIO` if a page is in swap and stays there.
+    pub(crate) fn read_at(
+        &self,
+        kernel: &Kernel,
+        offset: u64,
+        bytes: &mut [u8],
+    ) -> Result<usize, Errno> {
+        match &self.pages {
+            Contents::Small(pages) => {
+                let read = kernel.with_relief(|| pages.read_at(offset, bytes));
+                read.map_err(read_errno)
+            }
+            Contents::Huge(_) => Ok(0),
+        }
+    }
+
+    /// Writes kernel-side, without position and times.
+    ///
+    /// # Errors
+    /// `ENOSPC` when no frame is free; `EIO` if a page is in swap and cannot be read; `EINVAL` for huge pages.
+    pub(crate) fn write_at(
+        &self,
+        kernel: &Kernel,
+        offset: u64,
+        bytes: &[u8],
+    ) -> Result<usize, Errno> {
+        match &self.pages {
+            Contents::Small(pages) => {
+                let written = kernel.with_relief(|| pages.write_at(offset, bytes));
+                written.map_err(object_errno)
+            }
+            Contents::Huge(_) => Err(Errno::EINVAL),
+        }
+    }
+}
+
+/// Makes an object without pages and without an identity.
+fn no_pages(memory: &Arc<Memory>) -> Result<Shmem<M>, Errno> {
+    let pages = Shmem::new(memory.clone(), 0, ObjectIdentity::default());
+    pages.map_err(|_| Errno::ENOMEM)
+}
+
+/// Converts an error of an access that needs the contents of an existing page.
+const fn read_errno(error: ObjectError) -> Errno {
+    match error {
+        ObjectError::OutOfMemory => Errno::ENOMEM,
+        ObjectError::BeyondEnd
+        | ObjectError::NoRoom
+        | ObjectError::Io
+        | ObjectError::WouldBlock
+        | ObjectError::InSwap => object_errno(error),
+    }
+}
+
+/// Converts an error of an access to the pages of a file.
+#[must_use]
+pub const fn object_errno(error: ObjectError) -> Errno {
+    match error {
+        ObjectError::BeyondEnd => Errno::ENXIO,
+        ObjectError::OutOfMemory | ObjectError::NoRoom => Errno::ENOSPC,
+        ObjectError::Io => Errno::EIO,
+        ObjectError::WouldBlock | ObjectError::InSwap => Errno::EAGAIN,
+    }
+}

@@ -1,0 +1,128 @@
+//! Seals of files in memory.
+
+use super::Regular;
+use crate::{Memory, errno::Errno, fs::open_file::OpenFile};
+use alloc::sync::Arc;
+use core::sync::atomic::Ordering;
+use linux_raw_sys::general as raw;
+use memwright_table::PAGE_SIZE;
+
+flags! {
+    /// The seals of a memfd: what may no longer be done to it.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct Seals: u32 {
+        /// No more seals.
+        const SEAL = raw::F_SEAL_SEAL;
+        /// The size may not shrink.
+        const SHRINK = raw::F_SEAL_SHRINK;
+        /// The size may not grow.
+        const GROW = raw::F_SEAL_GROW;
+        /// No writes.
+        const WRITE = raw::F_SEAL_WRITE;
+        /// No writes, except through existing mappings.
+        const FUTURE_WRITE = raw::F_SEAL_FUTURE_WRITE;
+        /// The execute bits may not change.
+        const EXEC = raw::F_SEAL_EXEC;
+    }
+}
+
+impl Regular {
+    /// Returns the seals.
+    #[must_use]
+    pub fn seals(&self) -> Seals {
+        Seals::from_bits_retain(self.seals.load(Ordering::Relaxed))
+    }
+
+    /// Adds seals; the caller has the turn. `runs` says that the file has an execute bit: sealing that bit also seals
+    /// against writing (Linux 7.3 `mm/memfd.c`, `memfd_add_seals`).
+    ///
+    /// # Errors
+    /// `EPERM` if the file is sealed against more seals; `EBUSY` for a seal against writing while a shared mapping may become
+    /// writable, or a page is pinned.
+    pub fn add_seals(&self, memory: &Memory, more: Seals, runs: bool) -> Result<(), Errno> {
+        let now = self.seals();
+        if now.contains(Seals::SEAL) {
+            return Err(Errno::EPERM);
+        }
+        let more = implied_seals(more, runs);
+        if !more.contains(Seals::WRITE) || now.contains(Seals::WRITE) {
+            self.seals.fetch_or(more.bits(), Ordering::SeqCst);
+            return Ok(());
+        }
+        let begun = (self.mapping).compare_exchange(0, -1, Ordering::SeqCst, Ordering::SeqCst);
+        begun.map_err(|_| Errno::EBUSY)?;
+        let busy = self.pages().mappings().may_be_written() || self.has_pinned_page(memory);
+        if !busy {
+            self.seals.fetch_or(more.bits(), Ordering::SeqCst);
+        }
+        self.mapping.store(0, Ordering::SeqCst);
+        if busy { Err(Errno::EBUSY) } else { Ok(()) }
+    }
+
+    /// Whether a page is pinned, so that it may be written without a mapping.
+    fn has_pinned_page(&self, memory: &Memory) -> bool {
+        const PAGE: u64 = PAGE_SIZE as u64;
+        const TOGETHER: usize = 64;
+        let frames = memory.frames();
+        let (mut offset, size) = (0, self.size());
+        while let Some(data) = self.find(offset, false).filter(|&data| data < size) {
+            let first = data / PAGE;
+            let mut run = [None; TOGETHER];
+            self.pages().cached_run(memory, first, &mut run);
+            let held = run.map(|frame| frame.map(|frame| frames.adopt(frame)));
+            let mut there = held.iter().flatten();
+            if there.any(|frame| frames.pins(frame.frame()) > 0) {
+                return true;
+            }
+            offset = (first + TOGETHER as u64) * PAGE;
+        }
+        false
+    }
+
+    /// Counts a shared writable mapping that is being made. Until it is done, no seal against writing can be added.
+    ///
+    /// # Errors
+    /// `EPERM` while such a seal is being added.
+    fn begin_mapping(&self) -> Result<(), Errno> {
+        self.mapping
+            .fetch_update(Ordering::SeqCst, Ordering::SeqCst, |count| {
+                (count >= 0).then_some(count + 1)
+            })
+            .map(|_| ())
+            .map_err(|_| Errno::EPERM)
+    }
+}
+
+/// Returns `more` with the seals that it implies.
+fn implied_seals(more: Seals, runs: bool) -> Seals {
+    if more.contains(Seals::EXEC) && runs {
+        more | Seals::SHRINK | Seals::GROW | Seals::WRITE | Seals::FUTURE_WRITE
+    } else {
+        more
+    }
+}
+
+/// A shared writable mapping that is being made. While it exists, no seal against writing can be added to the file.
+pub struct WritableMapping(Arc<OpenFile>);
+
+impl WritableMapping {
+    /// Begins such a mapping of `open`, if that is a regular file.
+    ///
+    /// # Errors
+    /// `EPERM` while a seal against writing is being added.
+    pub fn begin(open: &Arc<OpenFile>) -> Result<Option<Self>, Errno> {
+        let Some(regular) = open.inode().regular() else {
+            return Ok(None);
+        };
+        regular.begin_mapping()?;
+        Ok(Some(Self(open.clone())))
+    }
+}
+
+impl Drop for WritableMapping {
+    fn drop(&mut self) {
+        if let Some(regular) = self.0.inode().regular() {
+            regular.mapping.fetch_sub(1, Ordering::SeqCst);
+        }
+    }
+}

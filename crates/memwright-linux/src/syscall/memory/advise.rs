@@ -1,0 +1,126 @@
+//! `madvise`.
+
+use crate::{
+    Space,
+    context::Context,
+    errno::Errno,
+    fs::userfault::{Announced, awaiting},
+    memory::advise_errno,
+    syscall::{Arguments, CallResult},
+};
+use alloc::sync::Arc;
+use linux_raw_sys::general as raw;
+use memwright::{
+    AdviseError,
+    space::{Advice, Advised},
+    uffd::Watch,
+};
+use memwright_table::VirtAddr;
+
+/// `madvise`. Advice without effect is counted as a stub under its name.
+pub fn madvise(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+    let [address, length, number, ..] = *arguments;
+    let (advice, name) = advice(number).ok_or(Errno::EINVAL)?;
+    let address = VirtAddr::new(address);
+    let advised = advise(context, &context.space(), (address, length), advice)?;
+    if advice == Advice::Huge {
+        context.kernel.huge_scan.want(context.kernel);
+    }
+    if advice == Advice::Mergeable {
+        context.kernel.merge_scan.want(context.kernel);
+    }
+    if advised == Advised::AdvisedOnly {
+        context.kernel.calls.count_stub(name);
+    }
+    Ok(0)
+}
+
+/// Applies advice to a range. Userfaultfd events for discarded contents are sent before the contents go, so that the handler
+/// does not fill them again.
+///
+/// # Errors
+/// As `madvise`.
+pub(in crate::syscall) fn advise(
+    context: &Context<'_>,
+    space: &Arc<Space>,
+    (address, length): (VirtAddr, u64),
+    advice: Advice,
+) -> Result<Advised, Errno> {
+    if let Some(write) = advice.populates() {
+        return populate(context, space, (address, length), write).map(|()| Advised::Done);
+    }
+    let advised = if advice.takes_contents() {
+        let mut tell = |watch: &Watch, event| {
+            let mut announced = Announced::new(context.kernel);
+            announced.note(watch, event);
+            announced.tell(context);
+        };
+        let discard = || space.discard(address, length, advice, &mut tell);
+        let done = context.kernel.with_relief(discard);
+        done.map(|()| Advised::Done)
+    } else {
+        awaiting(context, space, || {
+            let advise = || space.advise(address, length, advice);
+            match context.kernel.with_relief(advise) {
+                Err(AdviseError::Watched(awaited)) => Err(awaited),
+                advised => Ok(advised),
+            }
+        })?
+    };
+    advised.map_err(advise_errno)
+}
+
+/// Populates a range, and resumes where it stopped after direct reclaim or a userfaultfd answer.
+fn populate(
+    context: &Context<'_>,
+    space: &Arc<Space>,
+    (address, length): (VirtAddr, u64),
+    write: bool,
+) -> Result<(), Errno> {
+    let mut rest = space.to_populate(address, length).map_err(advise_errno)?;
+    awaiting(context, space, || {
+        let populate = || (space.populate_onward(&mut rest, write), rest.next());
+        match context.kernel.with_relief_onward(populate) {
+            Err(AdviseError::Watched(awaited)) => Err(awaited),
+            populated => Ok(populated),
+        }
+    })?
+    .map_err(advise_errno)
+}
+
+/// Decodes the advice of `madvise`, with the name under which the account lists hints.
+pub(in crate::syscall) fn advice(number: u64) -> Option<(Advice, &'static str)> {
+    Some(match number as u32 {
+        raw::MADV_NORMAL => (Advice::Normal, "MADV_NORMAL"),
+        raw::MADV_RANDOM => (Advice::Random, "MADV_RANDOM"),
+        raw::MADV_SEQUENTIAL => (Advice::Sequential, "MADV_SEQUENTIAL"),
+        raw::MADV_WILLNEED => (Advice::Hint, "MADV_WILLNEED"),
+        raw::MADV_MERGEABLE => (Advice::Mergeable, "MADV_MERGEABLE"),
+        raw::MADV_UNMERGEABLE => (Advice::Unmergeable, "MADV_UNMERGEABLE"),
+        raw::MADV_HUGEPAGE => (Advice::Huge, "MADV_HUGEPAGE"),
+        raw::MADV_NOHUGEPAGE => (Advice::NotHuge, "MADV_NOHUGEPAGE"),
+        raw::MADV_COLLAPSE => (Advice::Collapse, "MADV_COLLAPSE"),
+        raw::MADV_COLD => (Advice::Cold, "MADV_COLD"),
+        raw::MADV_PAGEOUT => (Advice::PageOut, "MADV_PAGEOUT"),
+        raw::MADV_DONTNEED => (Advice::DontNeed, "MADV_DONTNEED"),
+        raw::MADV_DONTNEED_LOCKED => (Advice::DontNeedLocked, "MADV_DONTNEED_LOCKED"),
+        raw::MADV_FREE => (Advice::Free, "MADV_FREE"),
+        raw::MADV_REMOVE => (Advice::Remove, "MADV_REMOVE"),
+        raw::MADV_DONTFORK => (Advice::DontFork, "MADV_DONTFORK"),
+        raw::MADV_DOFORK => (Advice::DoFork, "MADV_DOFORK"),
+        raw::MADV_DONTDUMP => (Advice::DontDump, "MADV_DONTDUMP"),
+        raw::MADV_DODUMP => (Advice::DoDump, "MADV_DODUMP"),
+        raw::MADV_WIPEONFORK => (Advice::WipeOnFork, "MADV_WIPEONFORK"),
+        raw::MADV_KEEPONFORK => (Advice::KeepOnFork, "MADV_KEEPONFORK"),
+        raw::MADV_POPULATE_READ => (Advice::PopulateRead, "MADV_POPULATE_READ"),
+        raw::MADV_POPULATE_WRITE => (Advice::PopulateWrite, "MADV_POPULATE_WRITE"),
+        MADV_GUARD_INSTALL => (Advice::GuardInstall, "MADV_GUARD_INSTALL"),
+        MADV_GUARD_REMOVE => (Advice::GuardRemove, "MADV_GUARD_REMOVE"),
+        _ => return None,
+    })
+}
+
+/// `asm-generic/mman-common.h`.
+const MADV_GUARD_INSTALL: u32 = 102;
+/// `asm-generic/mman-common.h`.
+const MADV_GUARD_REMOVE: u32 = 103;

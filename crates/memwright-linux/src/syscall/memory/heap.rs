@@ -1,0 +1,59 @@
+//! `brk`.
+
+use super::{PAGE, make_resident, telling};
+use crate::{
+    context::Context,
+    process::Resource,
+    syscall::{Arguments, CallResult},
+    user::USER_END,
+};
+use memwright::{AreaFlags, MapRequest, Placement, Rights};
+use memwright_table::VirtAddr;
+
+/// `brk`. Never fails: returns the end of the heap, moved or not.
+pub fn brk(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+    let wanted = arguments[0];
+    let Some(image) = context.process().image() else {
+        return Ok(0);
+    };
+    let heap = *image.heap.lock();
+    if wanted < heap.start || wanted > USER_END {
+        return Ok(heap.end);
+    }
+    let data_limit = context.process().limits.lock().get(Resource::Data).current;
+    if wanted - heap.start > data_limit {
+        return Ok(heap.end);
+    }
+    let old = heap.end.next_multiple_of(PAGE);
+    let new = wanted.next_multiple_of(PAGE);
+    let mut to_populate = None;
+    let moved = if new > old {
+        let request = MapRequest::anonymous(new - old, Rights::READ | Rights::WRITE)
+            .at(Placement::FixedNoReplace(VirtAddr::new(old)))
+            .with(AreaFlags::HEAP);
+        // Nothing is replaced, so there are no userfaultfd events.
+        let map = || context.with_space(|space| space.map_telling(&request, &mut |_, _| {}));
+        if context.check_heap().is_ok() {
+            let mapped = context.kernel.with_relief(map).ok();
+            to_populate = mapped.map(|mapped| mapped.to_populate);
+        }
+        to_populate.is_some()
+    } else if new < old {
+        let end = VirtAddr::new(new);
+        let unmapped = telling(context, |space, witness| {
+            let unmap = || space.unmap_telling(end, old - new, witness);
+            context.kernel.with_relief(unmap)
+        });
+        unmapped.is_ok()
+    } else {
+        true
+    };
+    if !moved {
+        return Ok(heap.end);
+    }
+    image.heap.lock().end = wanted;
+    if let Some(to_populate) = to_populate {
+        make_resident(context, to_populate);
+    }
+    Ok(wanted)
+}

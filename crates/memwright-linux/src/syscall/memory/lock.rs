@@ -1,0 +1,106 @@
+//! `mlock` and its kin.
+
+use super::{PAGE, make_resident};
+use crate::{
+    context::Context,
+    errno::Errno,
+    fs::userfault::awaiting,
+    memory::lock_errno,
+    syscall::{Arguments, CallResult},
+};
+use linux_raw_sys::general as raw;
+use memwright::{LockError, LockFuture};
+use memwright_table::VirtAddr;
+
+/// `mlock`.
+pub fn mlock(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+    lock(context, arguments[0], arguments[1], false)
+}
+
+/// `mlock2`.
+pub fn mlock2(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+    let [address, length, flags, ..] = *arguments;
+    if flags & !u64::from(raw::MLOCK_ONFAULT) != 0 {
+        return Err(Errno::EINVAL);
+    }
+    lock(context, address, length, flags != 0)
+}
+
+fn lock_failed(context: &Context<'_>, error: LockError) -> Errno {
+    lock_errno(error, context.with_space(|space| space.limits().locked))
+}
+
+fn lock(context: &Context<'_>, address: u64, length: u64, on_fault: bool) -> CallResult {
+    let address = VirtAddr::new(address);
+    let space = context.space();
+    let lock = || space.begin_lock(address, length, on_fault);
+    let begun = context.kernel.with_relief(lock);
+    let mut rest = begun.map_err(|error| lock_failed(context, error))?;
+    let locked = awaiting(context, &space, || {
+        let populate = || (space.populate_locked(&mut rest), rest.next());
+        match context.kernel.with_relief_onward(populate) {
+            Err(LockError::Watched(awaited)) => Err(awaited),
+            locked => Ok(locked),
+        }
+    });
+    // Any failure to fault a page in is `ENOMEM` (`__mlock_posix_error_return`).
+    let locked = locked.map_err(|_| Errno::ENOMEM)?;
+    locked.map_err(|error| lock_failed(context, error))?;
+    Ok(0)
+}
+
+/// `munlock`.
+pub fn munlock(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+    let address = VirtAddr::new(arguments[0]);
+    let unlock = || context.with_space(|space| space.unlock(address, arguments[1]));
+    let unlocked = context.kernel.with_relief(unlock);
+    unlocked.map_err(|error| lock_failed(context, error))?;
+    Ok(0)
+}
+
+/// `mlockall`.
+pub fn mlockall(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+    let flags = arguments[0] as u32;
+    let known = raw::MCL_CURRENT | raw::MCL_FUTURE | raw::MCL_ONFAULT;
+    if flags & !known != 0 || flags & (raw::MCL_CURRENT | raw::MCL_FUTURE) == 0 {
+        return Err(Errno::EINVAL);
+    }
+    let on_fault = flags & raw::MCL_ONFAULT != 0;
+    let future = match (flags & raw::MCL_FUTURE != 0, on_fault) {
+        (false, _) => LockFuture::No,
+        (true, false) => LockFuture::Populated,
+        (true, true) => LockFuture::OnFault,
+    };
+    let current = flags & raw::MCL_CURRENT != 0;
+    let lock = || context.with_space(|space| space.lock_all(current, future, on_fault));
+    let locked = context.kernel.with_relief(lock);
+    let to_populate = locked.map_err(|error| lock_failed(context, error))?;
+    make_resident(context, to_populate);
+    Ok(0)
+}
+
+/// `munlockall`.
+pub fn munlockall(context: &Context<'_>, _arguments: &Arguments) -> CallResult {
+    let unlock = || context.with_space(|space| space.unlock_all());
+    let unlocked = context.kernel.with_relief(unlock);
+    unlocked.map_err(|error| lock_failed(context, error))?;
+    Ok(0)
+}
+
+/// Checks whether the caller may lock `length` more bytes (`can_do_mlock` and `mlock_future_ok` of Linux 7.3).
+///
+/// # Errors
+/// `EPERM` if the limit is 0, `EAGAIN` if the limit would be exceeded.
+pub(super) fn check_lock(context: &Context<'_>, length: u64) -> Result<(), Errno> {
+    let (limits, locked) = context.with_space(|space| (space.limits(), space.totals().locked));
+    if limits.may_lock_any {
+        return Ok(());
+    }
+    if limits.locked == 0 {
+        return Err(Errno::EPERM);
+    }
+    if locked + length.div_ceil(PAGE) > limits.locked / PAGE {
+        return Err(Errno::EAGAIN);
+    }
+    Ok(())
+}

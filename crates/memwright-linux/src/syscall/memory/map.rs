@@ -1,0 +1,328 @@
+//! `mmap`.
+
+use super::{
+    PAGE,
+    lock::check_lock,
+    make_resident,
+    plan::{MapPlan, map_plan, placement, secret_plan},
+    telling,
+};
+use crate::{
+    M, Space,
+    context::Context,
+    errno::Errno,
+    fs::{
+        Mapping, OpenFile,
+        regular::{Seals, WritableMapping},
+        secret::is_secret,
+        tmpfs::MountFlags,
+    },
+    memory::map_errno,
+    syscall::{Arguments, CallResult, hugetlb, int, keys},
+    user::USER_END,
+};
+use alloc::sync::Arc;
+use linux_raw_sys::general as raw;
+use memwright::{
+    AreaFlags, MapError, MapKind, MapRequest, OvercommitMode, Placement, Rights, SharedSetting,
+    object::{HUGE_BYTES, Object, ObjectIdentity, Shmem},
+};
+use memwright_table::VirtAddr;
+
+/// `mmap`.
+pub fn mmap(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+    let [_, length, _, flags, descriptor, offset] = *arguments;
+    context.check_heap()?;
+    if offset % PAGE != 0 {
+        return Err(Errno::EINVAL);
+    }
+    let open = mapped_file(context, flags, descriptor)?;
+    if length == 0 {
+        return Err(Errno::EINVAL);
+    }
+    match map_anything(context, arguments, open.as_ref()) {
+        Ok(address) => Ok(address),
+        Err(error) => Err(first_refusal(context, arguments, open.as_ref())
+            .err()
+            .unwrap_or(error)),
+    }
+}
+
+/// Checks what Linux checks before the kind of mapping: length, number of areas, place, and the right to lock (`do_mmap` of
+/// Linux 7.3). Called only after `mmap` failed, to return the error that Linux would return first.
+#[cold]
+fn first_refusal(
+    context: &Context<'_>,
+    arguments: &Arguments,
+    open: Option<&Arc<OpenFile>>,
+) -> Result<(), Errno> {
+    let [address, length, _, flags, _, offset] = *arguments;
+    let has = |flag: u32| flags as u32 & flag != 0;
+    let anonymous = has(raw::MAP_ANONYMOUS);
+    let in_pool = |open: &Arc<OpenFile>| {
+        let regular = open.inode().regular();
+        regular.is_some_and(|regular| regular.pages().huge().is_some())
+    };
+    let huge = anonymous && has(raw::MAP_HUGETLB) || open.is_some_and(in_pool);
+    let too_long = if huge { Errno::EINVAL } else { Errno::ENOMEM };
+    let unit = if huge { HUGE_BYTES } else { PAGE };
+    let length = length.checked_next_multiple_of(unit).ok_or(too_long)?;
+    if length == 0 || anonymous && huge && !hugetlb::has_size(flags as u32) {
+        return Err(Errno::EINVAL);
+    }
+    let placement = placement(address, flags as u32);
+    let checked = context.with_space(|space| space.check_place(length, placement, huge));
+    checked.map_err(map_errno)?;
+    if has(raw::MAP_LOCKED) {
+        check_lock(context, length)?;
+    }
+    // Only regular files have a largest offset (`file_mmap_ok`).
+    let limited = open.is_some_and(|open| open.inode().regular().is_some());
+    let end = offset.checked_add(length);
+    if limited && end.is_none_or(|end| end > i64::MAX as u64) {
+        return Err(Errno::EOVERFLOW);
+    }
+    Ok(())
+}
+
+fn map_anything(
+    context: &Context<'_>,
+    arguments: &Arguments,
+    open: Option<&Arc<OpenFile>>,
+) -> CallResult {
+    let [address, length, protection, flags, _, offset] = *arguments;
+    let mut plan = map_plan(address, protection, flags)?;
+    if plan.rights == Rights::EXECUTE {
+        let key = keys::execute_only(context).unwrap_or_default();
+        plan.rights = plan.rights.with_key(key);
+    }
+    let strict = context.kernel.memory.commit().mode() == OvercommitMode::Never;
+    if strict && !plan.flags.contains(AreaFlags::DROPPABLE) {
+        plan.flags -= AreaFlags::NORESERVE;
+    }
+    let mut being_made = None;
+    let (kind, max_rights) = match open {
+        None => anonymous(context, &plan, length)?,
+        Some(open) => {
+            if is_secret(open) {
+                plan = secret_plan(plan)?;
+            }
+            if plan.shared && open.is_writable() {
+                being_made = WritableMapping::begin(open)?;
+            }
+            file(context, &plan, open, length, offset)?
+        }
+    };
+    if plan.low {
+        return map_low(context, plan, length, kind, max_rights);
+    }
+    let request = request(plan, length, kind, max_rights);
+    let mapped = map(context, &request).map_err(map_errno)?;
+    drop(being_made);
+    if context.kernel.probes.exist() && !plan.anonymous {
+        context.kernel.probes.mapped(context.process());
+    }
+    Ok(mapped.as_u64())
+}
+
+/// Looks up the file to map; its error precedes all others (`ksys_mmap_pgoff`).
+fn mapped_file(
+    context: &Context<'_>,
+    flags: u64,
+    descriptor: u64,
+) -> Result<Option<Arc<OpenFile>>, Errno> {
+    if flags as u32 & raw::MAP_ANONYMOUS != 0 {
+        return Ok(None);
+    }
+    let open = context.files().get_usable(int(descriptor))?;
+    Ok(Some(open))
+}
+
+/// Maps, sends the userfaultfd events for what was replaced, and populates; returns the address.
+///
+/// # Errors
+/// Those of [`AddressSpace::map`](memwright::AddressSpace::map).
+pub(in crate::syscall) fn map(
+    context: &Context<'_>,
+    request: &MapRequest<M>,
+) -> Result<VirtAddr, MapError> {
+    let mapped = telling(context, |space, witness| {
+        let map = || space.map_telling(request, witness);
+        context.kernel.with_relief(map)
+    })?;
+    make_resident(context, mapped.to_populate);
+    Ok(mapped.start)
+}
+
+/// Builds the request for the memory manager.
+fn request(plan: MapPlan, length: u64, kind: MapKind<M>, max_rights: Rights) -> MapRequest<M> {
+    MapRequest {
+        length,
+        rights: plan.rights,
+        max_rights,
+        kind,
+        placement: plan.placement,
+        flags: plan.flags,
+        populate: plan.populate,
+    }
+}
+
+/// Maps at the lowest free place below 2 GiB (`MAP_32BIT`).
+fn map_low(
+    context: &Context<'_>,
+    plan: MapPlan,
+    length: u64,
+    kind: MapKind<M>,
+    max_rights: Rights,
+) -> CallResult {
+    const LOW: (u64, u64) = (0x4000_0000, 0x8000_0000);
+    let pages = length.checked_next_multiple_of(PAGE).ok_or(Errno::ENOMEM)?;
+    let mut request = request(plan, length, kind, max_rights);
+    if !matches!(
+        plan.placement,
+        Placement::Fixed(_) | Placement::FixedNoReplace(_)
+    ) {
+        let free = context.with_space(|space| first_free(space, LOW, pages));
+        let free = free.ok_or(Errno::ENOMEM)?;
+        request.placement = Placement::FixedNoReplace(VirtAddr::new(free));
+    }
+    let mapped = map(context, &request).map_err(map_errno)?;
+    Ok(mapped.as_u64())
+}
+
+/// Returns the start of the first gap of `length` bytes within the range.
+fn first_free(space: &Space, (start, end): (u64, u64), length: u64) -> Option<u64> {
+    let mut free = start;
+    space.areas(&mut |area| {
+        let (first, last) = (
+            area.start().address().as_u64(),
+            area.end().address().as_u64(),
+        );
+        if last > free && first < free.saturating_add(length) {
+            free = last;
+        }
+    });
+    free.checked_add(length)
+        .filter(|last| *last <= end)
+        .map(|_| free)
+}
+
+/// Makes what an anonymous mapping maps, and returns the most rights that it may get.
+fn anonymous(
+    context: &Context<'_>,
+    plan: &MapPlan,
+    length: u64,
+) -> Result<(MapKind<M>, Rights), Errno> {
+    if plan.huge {
+        let object: Arc<dyn Object<M>> = hugetlb::nameless_file(context, length)?;
+        return huge_pages(context, plan, object, (0, length));
+    }
+    if !plan.shared {
+        return Ok((MapKind::Anonymous, Rights::all()));
+    }
+    if length == 0 {
+        return Err(Errno::EINVAL);
+    }
+    let size = length.checked_next_multiple_of(PAGE).ok_or(Errno::ENOMEM)?;
+    if size > USER_END {
+        return Err(Errno::ENOMEM);
+    }
+    // Linux makes a file for it (`shmem_zero_setup`).
+    context.check_open_files()?;
+    let memory = context.kernel.memory.clone();
+    let identity = ObjectIdentity::default();
+    let mut shmem = Shmem::new(memory, size, identity).map_err(|_| Errno::ENOMEM)?;
+    if !plan.flags.contains(AreaFlags::NORESERVE) {
+        shmem = shmem.promised().map_err(|_| Errno::ENOMEM)?;
+    }
+    let object: Arc<dyn Object<M>> = Arc::new(shmem.with_huge_pages(SharedSetting::Anonymous));
+    Ok((
+        MapKind::Object {
+            object,
+            offset: 0,
+            shared: true,
+        },
+        Rights::all(),
+    ))
+}
+
+/// Makes what a mapping of a hugetlb file maps, and reserves its pages.
+fn huge_pages(
+    context: &Context<'_>,
+    plan: &MapPlan,
+    object: Arc<dyn Object<M>>,
+    (offset, length): (u64, u64),
+) -> Result<(MapKind<M>, Rights), Errno> {
+    // Huge pages count against `RLIMIT_MEMLOCK` only when they are mapped.
+    if plan.flags.contains(AreaFlags::LOCKED) {
+        check_lock(context, length)?;
+    }
+    let reserved = !plan.flags.contains(AreaFlags::NORESERVE);
+    let promise = hugetlb::Promise::of(plan.shared, reserved);
+    let grows = plan.rights.contains(Rights::WRITE);
+    let kind = MapKind::Object {
+        object: hugetlb::promised(context, object, (offset, length), promise, grows)?,
+        offset,
+        shared: plan.shared,
+    };
+    Ok((kind, Rights::all()))
+}
+
+/// Checks the rights to a file, and returns what to map with the most rights that the mapping may get.
+fn file(
+    context: &Context<'_>,
+    plan: &MapPlan,
+    open: &Arc<OpenFile>,
+    length: u64,
+    offset: u64,
+) -> Result<(MapKind<M>, Rights), Errno> {
+    if !open.is_readable() {
+        return Err(Errno::EACCES);
+    }
+    let mut max_rights = Rights::all();
+    if plan.shared && !open.is_writable() {
+        if plan.rights.contains(Rights::WRITE) {
+            return Err(Errno::EACCES);
+        }
+        max_rights -= Rights::WRITE;
+    }
+    let sealed = Seals::WRITE | Seals::FUTURE_WRITE;
+    let regular = open.inode().regular();
+    let growing = plan.flags.contains(AreaFlags::GROWSDOWN);
+    if plan.shared && regular.is_some_and(|regular| regular.seals().intersects(sealed)) {
+        // A read-only mapping must not become writable later (`mm/memfd.c`, `check_write_seal`).
+        if !growing && plan.rights.contains(Rights::WRITE) {
+            return Err(Errno::EPERM);
+        }
+        max_rights -= Rights::WRITE;
+    }
+    let mounted = open.inode().file_system.flags();
+    // Secretmem files belong to a mount without execution (`secretmem_init`).
+    if mounted.contains(MountFlags::NO_EXECUTION) || is_secret(open) {
+        if plan.rights.contains(Rights::EXECUTE) {
+            return Err(Errno::EPERM);
+        }
+        max_rights -= Rights::EXECUTE;
+    }
+    let mapping = open.mapping()?;
+    if growing {
+        return Err(Errno::EINVAL);
+    }
+    match mapping {
+        Mapping::Object(object) if object.huge().is_some() => {
+            let (kind, _) = huge_pages(context, plan, object, (offset, length))?;
+            Ok((kind, max_rights))
+        }
+        // Only hugetlb files have pages of the pool.
+        Mapping::Zeroes | Mapping::Object(_) if plan.huge => Err(Errno::EINVAL),
+        Mapping::Zeroes => anonymous(context, plan, length).map(|(kind, _)| (kind, max_rights)),
+        Mapping::Object(object) => Ok((
+            MapKind::Object {
+                object,
+                offset,
+                shared: plan.shared,
+            },
+            max_rights,
+        )),
+    }
+}

@@ -1,0 +1,43 @@
+//! `mincore`.
+
+use super::PAGE;
+use crate::{
+    context::Context,
+    errno::Errno,
+    memory::advise_errno,
+    syscall::{Arguments, CallResult},
+};
+use alloc::vec::Vec;
+use memwright_table::VirtAddr;
+
+/// `mincore`.
+pub fn mincore(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+    let [address, length, vector, ..] = *arguments;
+    if address % PAGE != 0 {
+        return Err(Errno::EINVAL);
+    }
+    crate::user::check_range(address, length as usize).map_err(|_| Errno::ENOMEM)?;
+    let mut next = address;
+    let end = address + length.next_multiple_of(PAGE);
+    let mut out = vector;
+    // One page of the vector at a time: user memory is not written while the space is locked.
+    while next < end {
+        let step = (end - next).min(PAGE * PAGE);
+        let mut bytes = Vec::new();
+        bytes
+            .try_reserve_exact((step / PAGE) as usize)
+            .map_err(|_| Errno::EAGAIN)?;
+        let found = context.with_space(|space| {
+            space.resident(VirtAddr::new(next), step, &mut |_, resident| {
+                #[expect(clippy::disallowed_methods, reason = "there is room for each page")]
+                bytes.push(u8::from(resident));
+            })
+        });
+        // The pages below a hole are written before the call fails for the hole.
+        context.write_bytes(out, &bytes)?;
+        found.map_err(advise_errno)?;
+        out += bytes.len() as u64;
+        next += step;
+    }
+    Ok(0)
+}

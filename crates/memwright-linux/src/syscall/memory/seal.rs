@@ -1,0 +1,21 @@
+//! `mseal`.
+
+use crate::{
+    context::Context,
+    errno::Errno,
+    memory::seal_errno,
+    syscall::{Arguments, CallResult},
+};
+use memwright_table::VirtAddr;
+
+/// `mseal`.
+pub fn mseal(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+    let [address, length, flags, ..] = *arguments;
+    if flags != 0 {
+        return Err(Errno::EINVAL);
+    }
+    let address = VirtAddr::new(address);
+    let seal = || context.with_space(|space| space.seal(address, length));
+    context.kernel.with_relief(seal).map_err(seal_errno)?;
+    Ok(0)
+}

@@ -1,0 +1,33 @@
+//! `msync`.
+
+use super::PAGE;
+use crate::{
+    context::Context,
+    errno::Errno,
+    memory::sync_errno,
+    syscall::{Arguments, CallResult},
+};
+use linux_raw_sys::general as raw;
+use memwright::space::SyncFlags;
+use memwright_table::VirtAddr;
+
+/// `msync`.
+pub fn msync(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+    let [address, length, flags, ..] = *arguments;
+    let flags = flags as u32;
+    let known = raw::MS_ASYNC | raw::MS_INVALIDATE | raw::MS_SYNC;
+    let both = raw::MS_ASYNC | raw::MS_SYNC;
+    if flags & !known != 0 || flags & both == both {
+        return Err(Errno::EINVAL);
+    }
+    let mut wanted = SyncFlags::empty();
+    wanted.set(SyncFlags::WAIT, flags & raw::MS_SYNC != 0);
+    wanted.set(SyncFlags::INVALIDATE, flags & raw::MS_INVALIDATE != 0);
+    let address = VirtAddr::new(address);
+    // A length that wraps when it is rounded up becomes 0.
+    let length = length.wrapping_add(PAGE - 1) & !(PAGE - 1);
+    context
+        .with_space(|space| space.sync(address, length, wanted))
+        .map_err(sync_errno)?;
+    Ok(0)
+}

@@ -1,0 +1,21 @@
+//! `munmap`.
+
+use super::telling;
+use crate::{
+    context::Context,
+    memory::unmap_errno,
+    syscall::{Arguments, CallResult},
+};
+use memwright_table::VirtAddr;
+
+/// `munmap`.
+pub fn munmap(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+    let [address, length, ..] = *arguments;
+    let address = VirtAddr::new(address);
+    telling(context, |space, witness| {
+        let unmap = || space.unmap_telling(address, length, witness);
+        context.kernel.with_relief(unmap)
+    })
+    .map_err(unmap_errno)?;
+    Ok(0)
+}

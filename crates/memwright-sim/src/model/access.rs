@@ -1,0 +1,146 @@
+//! Loads and stores of programs, and what they find.
+
+use super::page::{Contents, Source, shows, store};
+use super::{Model, Refusal};
+use crate::terms::Intent;
+
+impl Model {
+    /// Checks whether a process may access a page.
+    ///
+    /// # Errors
+    /// Why the access is refused.
+    pub fn permit(&self, process: usize, page: u64, intent: Intent) -> Result<(), Refusal> {
+        let space = &self.spaces[&process];
+        let mapped = space.pages.get(&page).ok_or(Refusal::Hole(page))?;
+        let granted = match intent {
+            Intent::Read => mapped.rights.any(),
+            Intent::Write => mapped.rights.write,
+            Intent::Fetch => mapped.rights.execute,
+        };
+        if !granted {
+            return Err(Refusal::Denied(page));
+        }
+        if mapped.guard {
+            return Err(Refusal::Hole(page));
+        }
+        if intent == Intent::Write && mapped.is_protected() {
+            return Err(Refusal::Protected(page));
+        }
+        if self.may_be_present(process, page) {
+            Ok(())
+        } else {
+            Err(Refusal::BeyondObject(page))
+        }
+    }
+
+    /// Stores one byte.
+    ///
+    /// # Errors
+    /// Why the store is refused.
+    pub fn write(
+        &mut self,
+        process: usize,
+        page: u64,
+        offset: usize,
+        value: u8,
+    ) -> Result<(), Refusal> {
+        let permitted = self.permit(process, page, Intent::Write);
+        if let Err(Refusal::Protected(page)) = permitted {
+            self.refuse_store(process, page);
+        }
+        permitted?;
+        self.mapped(process, page)?.stored();
+        let source = self.mapped(process, page)?.source;
+        if let Source::Shared { object, index } = source {
+            store(
+                &mut self.objects[object].pages[index as usize],
+                offset,
+                value,
+            );
+            return Ok(());
+        }
+        store(self.own(process, page), offset, value);
+        if let Some(otherwise) = &mut self.mapped(process, page)?.otherwise {
+            store(otherwise, offset, value);
+        }
+        Ok(())
+    }
+
+    /// Notes a store that write protection by a userfaultfd refused. The fault may still have made a missing page present, and
+    /// copied the page of an object that a private mapping maps (Linux 7.2 `mm/memory.c`, `do_anonymous_page`, `set_pte_range`, `do_cow_fault`).
+    pub(super) fn refuse_store(&mut self, process: usize, page: u64) {
+        self.blur_soft_dirty(process, page);
+        if let Ok(mapped) = self.mapped(process, page) {
+            let is_private = matches!(mapped.source, Source::Private { .. });
+            mapped.may_have_copied = is_private && mapped.own.is_none();
+        }
+    }
+
+    /// Returns the pages of objects that the last step may have copied, by a refused store or before memory ran out.
+    pub fn may_have_copied(&self, process: usize) -> impl Iterator<Item = u64> + '_ {
+        let pages = self.spaces[&process].pages.iter();
+        pages
+            .filter(|(_, mapped)| mapped.may_have_copied)
+            .map(|(&page, _)| page)
+    }
+
+    /// Records whether the last step copied a page. Later stores to the object do not reach a copy.
+    pub fn copied(&mut self, process: usize, page: u64, has_copied: bool) {
+        if let Ok(mapped) = self.mapped(process, page) {
+            mapped.may_have_copied = false;
+        }
+        if has_copied {
+            self.own(process, page);
+        }
+    }
+
+    /// Returns whether a mapped page may contain `bytes` from `offset` on. If the page had two possible contents, only those that
+    /// were read remain possible.
+    pub fn shows(&mut self, process: usize, page: u64, offset: usize, bytes: &[u8]) -> bool {
+        let is = |contents: &Contents| shows(contents, offset, bytes);
+        let kept = is(self.contents(process, page));
+        let Ok(mapped) = self.mapped(process, page) else {
+            return kept;
+        };
+        let gone = mapped.otherwise.as_ref().is_some_and(is);
+        if gone && !kept {
+            mapped.own = mapped.otherwise.take();
+        } else if kept && !gone && mapped.otherwise != Some(None) {
+            mapped.otherwise = None;
+        }
+        kept || gone
+    }
+
+    /// Returns whether the page is mapped, no guard, and not beyond the end of its object.
+    #[must_use]
+    pub fn may_be_present(&self, process: usize, page: u64) -> bool {
+        let mapped = self.spaces[&process].pages.get(&page);
+        mapped.is_some_and(|mapped| {
+            let (own, shown) = (mapped.own.is_some(), mapped.source.object());
+            let inside = |(object, index)| index < self.object_pages(object);
+            !mapped.guard && (own || shown.is_none_or(inside))
+        })
+    }
+
+    /// Returns whether a store needs its userfaultfd handler first, so that no entry may be writable.
+    #[must_use]
+    pub fn refuses_stores(&self, process: usize, page: u64) -> bool {
+        self.spaces[&process].pages[&page].is_protected()
+    }
+
+    /// Returns the pages registered with a userfaultfd that may have been discarded, and their protection with them.
+    pub fn uncertain(&self, process: usize) -> impl Iterator<Item = u64> + '_ {
+        let pages = self.spaces[&process].pages.iter();
+        pages
+            .filter(|(_, mapped)| mapped.watch.is_some() && mapped.otherwise.is_some())
+            .map(|(&page, _)| page)
+    }
+
+    /// Records that a page freed by `MADV_FREE` was discarded.
+    pub fn went(&mut self, process: usize, page: u64) {
+        if let Ok(mapped) = self.mapped(process, page) {
+            mapped.own = mapped.otherwise.take();
+            mapped.since_protected.lose();
+        }
+    }
+}

@@ -1,0 +1,152 @@
+//! What memory must contain and permit: slow, obvious, and written without the implementation.
+//!
+//! Every process owns every page that it maps: a private page is a value, copied when the process
+//! forks, and a shared page names a page of an object. There are no frames, no reference counts,
+//! no exclusivity and no faults here; whatever the implementation does about those must not show.
+//! Nor are there huge pages, swap, nodes or merged pages: that memory is mapped in larger pieces, that it is elsewhere or
+//! shared with its equals must not show either. Only of what was said to be unneeded one may see that it went.
+//!
+//! What was written since somebody last asked is kept for each page, with a third answer: where Linux's
+//! interfaces let a page that nobody wrote count as written, the model says [`Stored::Maybe`].
+
+mod access;
+mod advise;
+mod fork;
+mod map;
+mod object;
+mod page;
+mod remap;
+mod soft_dirty;
+mod watch;
+
+pub use page::{ObjectNumber, PAGE, Source, Stored};
+
+use crate::terms::Rights;
+use page::{Contents, Mapped};
+use std::collections::BTreeMap;
+
+/// Why an access or an operation is refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// Nothing is mapped at this page.
+    Hole(u64),
+    /// The rights at this page forbid it.
+    Denied(u64),
+    /// The object ends before this page.
+    BeyondObject(u64),
+    /// The operation does not apply to what is mapped at this page.
+    NotApplicable(u64),
+    /// What is mapped at this page is sealed.
+    Sealed(u64),
+    /// A store to this page is for its watcher to allow.
+    Protected(u64),
+    /// This page has another watcher.
+    Watched(u64),
+    /// This page has not this watcher.
+    NotWatched,
+    /// Something was stored in this page.
+    Exists(u64),
+    /// The arguments contradict each other.
+    Invalid,
+}
+
+/// The pages of one process.
+#[derive(Clone, Debug, Default)]
+pub struct Space {
+    pages: BTreeMap<u64, Mapped>,
+}
+
+/// An object's pages; it ends where they do.
+#[derive(Clone, Debug, Default)]
+struct Object {
+    pages: Vec<Contents>,
+    /// Not a file on a disk: stores to it may be refused through userfaultfd.
+    memory: bool,
+}
+
+/// Processes and objects.
+#[derive(Clone, Debug, Default)]
+pub struct Model {
+    spaces: BTreeMap<usize, Space>,
+    objects: Vec<Object>,
+}
+
+impl Model {
+    /// Creates a process without mappings.
+    pub fn create_process(&mut self, process: usize) {
+        self.spaces.insert(process, Space::default());
+    }
+
+    /// Removes a process.
+    pub fn exit(&mut self, process: usize) {
+        self.spaces.remove(&process);
+    }
+
+    /// Returns the numbers of all processes.
+    pub fn processes(&self) -> impl Iterator<Item = usize> + '_ {
+        self.spaces.keys().copied()
+    }
+
+    /// Returns the rights of every mapped page, in order.
+    pub fn rights(&self, process: usize) -> impl Iterator<Item = (u64, Rights)> + '_ {
+        self.spaces[&process]
+            .pages
+            .iter()
+            .map(|(&page, mapped)| (page, mapped.rights))
+    }
+
+    /// Returns the mapped pages of a range.
+    ///
+    /// # Errors
+    /// Nothing is mapped there.
+    fn in_range(
+        &self,
+        process: usize,
+        from: u64,
+        pages: u64,
+    ) -> Result<impl Iterator<Item = (u64, &Mapped)>, Refusal> {
+        let range = self.spaces[&process].pages.range(from..from + pages);
+        let mut range = range.map(|(&page, mapped)| (page, mapped)).peekable();
+        range.peek().ok_or(Refusal::Invalid)?;
+        Ok(range)
+    }
+
+    fn is_memory(&self, source: Source) -> bool {
+        source
+            .object()
+            .is_none_or(|(object, _)| self.objects[object].memory)
+    }
+
+    /// Returns every mapped page.
+    fn all(&mut self) -> impl Iterator<Item = &mut Mapped> {
+        let spaces = self.spaces.values_mut();
+        spaces.flat_map(|space| space.pages.values_mut())
+    }
+
+    fn space(&mut self, process: usize) -> &mut Space {
+        self.spaces.get_mut(&process).expect("a process that lives")
+    }
+
+    fn mapped(&mut self, process: usize, page: u64) -> Result<&mut Mapped, Refusal> {
+        self.space(process)
+            .pages
+            .get_mut(&page)
+            .ok_or(Refusal::Hole(page))
+    }
+
+    fn contents(&self, process: usize, page: u64) -> &Contents {
+        let mapped = &self.spaces[&process].pages[&page];
+        match (&mapped.own, mapped.source.object()) {
+            (Some(own), _) => own,
+            (None, None) => &None,
+            (None, Some((object, index))) => &self.objects[object].pages[index as usize],
+        }
+    }
+
+    /// Returns the private contents of a page, copied now if it had none.
+    fn own(&mut self, process: usize, page: u64) -> &mut Contents {
+        let now = self.contents(process, page).clone();
+        let mapped = self.space(process).pages.get_mut(&page);
+        mapped.expect("a mapped page").own.get_or_insert(now)
+    }
+}

@@ -1,0 +1,84 @@
+//! Files and shared memory.
+
+use super::page::{ObjectNumber, Source, store};
+use super::{Model, Object};
+
+impl Model {
+    /// Creates an object of zeroes, in memory or on a disk.
+    pub fn create_object(&mut self, pages: u64, memory: bool) -> ObjectNumber {
+        self.objects.push(Object {
+            pages: vec![None; pages as usize],
+            memory,
+        });
+        self.objects.len() - 1
+    }
+
+    /// Writes one byte inside an object, as `write` does.
+    pub fn write_object(&mut self, object: ObjectNumber, index: u64, offset: usize, value: u8) {
+        store(
+            &mut self.objects[object].pages[index as usize],
+            offset,
+            value,
+        );
+    }
+
+    /// Reads one byte inside an object, as `read` does.
+    #[must_use]
+    pub fn read_object(&self, object: ObjectNumber, index: u64, offset: usize) -> u8 {
+        let contents = &self.objects[object].pages[index as usize];
+        contents.as_ref().map_or(0, |bytes| bytes[offset])
+    }
+
+    /// Returns the size of an object in pages.
+    #[must_use]
+    pub fn object_pages(&self, object: ObjectNumber) -> u64 {
+        self.objects[object].pages.len() as u64
+    }
+
+    /// Changes the size of an object (`ftruncate`). Pages beyond the new end go, and their private copies with them.
+    pub fn truncate(&mut self, object: ObjectNumber, pages: u64) {
+        self.objects[object].pages.resize(pages as usize, None);
+        for mapped in self.all() {
+            if mapped.shows(object, pages..u64::MAX) {
+                mapped.dropped();
+            }
+        }
+    }
+
+    /// Clears pages of an object (`FALLOC_FL_PUNCH_HOLE`). Private copies stay.
+    pub fn punch(&mut self, object: ObjectNumber, index: u64, pages: u64) {
+        let all = &mut self.objects[object].pages;
+        for contents in all.iter_mut().skip(index as usize).take(pages as usize) {
+            *contents = None;
+        }
+        for mapped in self.all() {
+            if mapped.own.is_none() && mapped.shows(object, index..index + pages) {
+                mapped.dropped();
+            }
+        }
+    }
+
+    /// Returns the private pages of an object that were filled with zeroes and not stored to since. A hole takes them too if they
+    /// map the zero page (Linux 7.2 `mm/memory.c`, `zap_present_ptes`).
+    pub fn filled_with_zeroes(
+        &self,
+        process: usize,
+        object: ObjectNumber,
+        index: u64,
+        pages: u64,
+    ) -> impl Iterator<Item = u64> + '_ {
+        let all = self.spaces[&process].pages.iter();
+        all.filter(move |(_, mapped)| {
+            let is_private = matches!(mapped.source, Source::Private { .. });
+            is_private && mapped.own == Some(None) && mapped.shows(object, index..index + pages)
+        })
+        .map(|(&page, _)| page)
+    }
+
+    /// Discards the private copy of an object's page.
+    pub fn lost(&mut self, process: usize, page: u64) {
+        if let Ok(mapped) = self.mapped(process, page) {
+            mapped.dropped();
+        }
+    }
+}

@@ -1,0 +1,198 @@
+//! The state of one page of a process.
+
+use crate::terms::{Rights, Watch};
+
+/// Bytes of one page.
+pub const PAGE: usize = 4096;
+
+/// The contents of a page; `None` is all zero.
+pub(super) type Contents = Option<Box<[u8; PAGE]>>;
+
+/// Returns whether the contents have these bytes from `offset` on.
+pub(super) fn shows(contents: &Contents, offset: usize, bytes: &[u8]) -> bool {
+    match contents {
+        Some(contents) => contents[offset..].starts_with(bytes),
+        None => bytes.iter().all(|&byte| byte == 0),
+    }
+}
+
+pub(super) fn store(contents: &mut Contents, offset: usize, value: u8) {
+    contents.get_or_insert_with(|| Box::new([0; PAGE]))[offset] = value;
+}
+
+/// A file or a piece of shared memory, by number.
+pub type ObjectNumber = usize;
+
+/// What a mapping maps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Source {
+    /// Private anonymous memory.
+    Anonymous,
+    /// A private mapping of an object's pages from `index` on.
+    Private {
+        /// The object.
+        object: ObjectNumber,
+        /// The object's page that the first page of the mapping shows.
+        index: u64,
+    },
+    /// A shared mapping of an object's pages from `index` on.
+    Shared {
+        /// The object.
+        object: ObjectNumber,
+        /// The object's page that the first page of the mapping shows.
+        index: u64,
+    },
+}
+
+impl Source {
+    /// Returns the page of an object that is mapped here, unless the process has a private copy.
+    pub(super) fn object(self) -> Option<(ObjectNumber, u64)> {
+        match self {
+            Self::Anonymous => None,
+            Self::Private { object, index } | Self::Shared { object, index } => {
+                Some((object, index))
+            }
+        }
+    }
+
+    pub(super) fn advanced(self, pages: u64) -> Self {
+        match self {
+            Self::Anonymous => Self::Anonymous,
+            Self::Private { object, index } => Self::Private {
+                object,
+                index: index + pages,
+            },
+            Self::Shared { object, index } => Self::Shared {
+                object,
+                index: index + pages,
+            },
+        }
+    }
+}
+
+/// What a child does not inherit of a page. The first flag takes precedence.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct OnFork {
+    /// Nothing is mapped there (`MADV_DONTFORK`).
+    pub(super) omit: bool,
+    /// It is zero there (`MADV_WIPEONFORK`).
+    pub(super) wipe: bool,
+}
+
+/// Whether a page was written since writes were last asked for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Stored {
+    /// It was not, and must not count as written.
+    No,
+    /// It was, and must count as written.
+    Yes,
+    /// Writes were never asked for, or the contents went: it may count as either.
+    #[default]
+    Maybe,
+}
+
+impl Stored {
+    /// Allows the page to count as written.
+    pub(super) fn blur(&mut self) {
+        if *self == Self::No {
+            *self = Self::Maybe;
+        }
+    }
+
+    /// Records that the contents went: the page may count as either.
+    pub(super) fn lose(&mut self) {
+        *self = Self::Maybe;
+    }
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Mapped {
+    pub(super) rights: Rights,
+    pub(super) source: Source,
+    /// The private copy, if there is one.
+    pub(super) own: Option<Contents>,
+    /// The contents if the page was discarded (`MADV_FREE`): zeroes, with what was stored since. A read tells which of the
+    /// two it is.
+    pub(super) otherwise: Option<Contents>,
+    /// A store to the mapped page of an object was refused, or memory may have run out before the copy: the page may have a
+    /// private copy since then.
+    pub(super) may_have_copied: bool,
+    pub(super) on_fork: OnFork,
+    /// The page is a guard: every access is refused as in a hole.
+    pub(super) guard: bool,
+    /// Neither the mapping nor its rights change any more (`mseal`).
+    pub(super) sealed: bool,
+    pub(super) watch: Option<Watch>,
+    /// Written since it was write-protected by userfaultfd. A page that must not count as written is protected.
+    pub(super) since_protected: Stored,
+    /// Written since soft-dirty was cleared.
+    pub(super) since_cleared: Stored,
+}
+
+impl Mapped {
+    /// Makes the state of a newly mapped page.
+    pub(super) fn new(rights: Rights, source: Source) -> Self {
+        Self {
+            rights,
+            source,
+            own: None,
+            otherwise: None,
+            may_have_copied: false,
+            on_fork: OnFork::default(),
+            guard: false,
+            sealed: false,
+            watch: None,
+            since_protected: Stored::Maybe,
+            since_cleared: Stored::Maybe,
+        }
+    }
+
+    /// Returns whether write protection refuses a store.
+    pub(super) fn is_protected(&self) -> bool {
+        let refuses = self.watch.is_some_and(|watch| !watch.asynchronous);
+        refuses && self.since_protected == Stored::No
+    }
+
+    /// Write-protects the page, or ends its protection. A guard stays a guard.
+    pub(super) fn protect(&mut self, on: bool) {
+        self.since_protected = match on && !self.guard {
+            true => Stored::No,
+            false => Stored::Maybe,
+        };
+    }
+
+    pub(super) fn stored(&mut self) {
+        (self.since_protected, self.since_cleared) = (Stored::Yes, Stored::Yes);
+    }
+
+    /// Returns whether the page maps one of these pages of an object.
+    pub(super) fn shows(&self, which: ObjectNumber, indices: std::ops::Range<u64>) -> bool {
+        let shown = self.source.object();
+        shown.is_some_and(|(object, index)| object == which && indices.contains(&index))
+    }
+
+    /// Discards the contents at the request of the process. Write protection survives, except on anonymous memory.
+    pub(super) fn dropped(&mut self) {
+        (self.own, self.otherwise) = (None, None);
+        self.since_cleared.lose();
+        if self.source == Source::Anonymous || self.since_protected == Stored::Yes {
+            self.since_protected.lose();
+        }
+    }
+
+    /// Allows the page to be discarded until it is written again (`MADV_FREE`). A page of zeroes that belongs to a folio is
+    /// discarded too, and its write protection with it.
+    pub(super) fn may_go(&mut self) {
+        self.otherwise = Some(None);
+        if self.own.is_some() {
+            self.since_cleared.lose();
+        }
+    }
+
+    /// Moves the page to another place without a userfaultfd event.
+    pub(super) fn moved(&mut self) {
+        self.watch = None;
+        self.since_protected.lose();
+        self.since_cleared.lose();
+    }
+}

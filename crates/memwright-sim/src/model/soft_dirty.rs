@@ -1,0 +1,33 @@
+//! The soft-dirty state of pages.
+
+use super::Model;
+use super::page::Stored;
+
+impl Model {
+    /// Clears the soft-dirty state of all pages (`/proc/PID/clear_refs`).
+    pub fn clear_soft_dirty(&mut self, process: usize) {
+        for mapped in self.space(process).pages.values_mut() {
+            mapped.since_cleared = Stored::No;
+        }
+    }
+
+    /// Allows a page to count as soft-dirty without a store.
+    pub fn blur_soft_dirty(&mut self, process: usize, page: u64) {
+        if let Ok(mapped) = self.mapped(process, page) {
+            mapped.since_cleared.blur();
+        }
+    }
+
+    /// Returns which pages must be soft-dirty, and which must not.
+    pub fn soft_dirty(&self, process: usize) -> impl Iterator<Item = (u64, Stored)> + '_ {
+        let pages = self.spaces[&process].pages.iter();
+        pages.map(|(&page, mapped)| (page, mapped.since_cleared))
+    }
+
+    /// Allows every page to count as soft-dirty: a new area is soft-dirty as a whole, and so is any area that it merges with.
+    pub(super) fn became_soft_dirty(&mut self, process: usize) {
+        for mapped in self.space(process).pages.values_mut() {
+            mapped.since_cleared.blur();
+        }
+    }
+}

@@ -1,0 +1,209 @@
+//! userfaultfd.
+
+use super::page::{Contents, PAGE, Source, Stored, shows};
+use super::{Model, Refusal};
+use crate::terms::Watch;
+
+impl Model {
+    /// Returns the pages of a range that are registered with a watcher.
+    pub fn watched(&self, process: usize, from: u64, pages: u64) -> impl Iterator<Item = u64> + '_ {
+        let range = self.spaces[&process].pages.range(from..from + pages);
+        range
+            .filter(|(_, mapped)| mapped.watch.is_some())
+            .map(|(&page, _)| page)
+    }
+
+    /// Removes the watcher of a page whose area merged with a moved area.
+    pub fn lose_watch(&mut self, process: usize, page: u64) {
+        if let Ok(mapped) = self.mapped(process, page) {
+            mapped.watch = None;
+            mapped.since_protected.lose();
+        }
+    }
+
+    /// Registers the mapped pages of a range with a watcher (`UFFDIO_REGISTER` with write protection).
+    ///
+    /// # Errors
+    /// The first page that cannot be registered; then none is.
+    pub fn watch(
+        &mut self,
+        process: usize,
+        from: u64,
+        pages: u64,
+        watch: Watch,
+    ) -> Result<(), Refusal> {
+        for (page, mapped) in self.in_range(process, from, pages)? {
+            if !watch.asynchronous && !self.is_memory(mapped.source) {
+                return Err(Refusal::Invalid);
+            }
+            if mapped.watch.is_some_and(|other| other != watch) {
+                return Err(Refusal::Watched(page));
+            }
+        }
+        for (_, mapped) in self.space(process).pages.range_mut(from..from + pages) {
+            mapped.watch = Some(watch);
+        }
+        Ok(())
+    }
+
+    /// Unregisters the pages of a range from `watch` (`UFFDIO_UNREGISTER`).
+    ///
+    /// # Errors
+    /// A page of another userfaultfd, or one that cannot be registered; then nothing changes.
+    pub fn unwatch(
+        &mut self,
+        process: usize,
+        from: u64,
+        pages: u64,
+        watch: Watch,
+    ) -> Result<(), Refusal> {
+        for (_, mapped) in self.in_range(process, from, pages)? {
+            let unwatched = mapped.watch.is_none() && self.is_memory(mapped.source);
+            if !unwatched && mapped.watch != Some(watch) {
+                return Err(Refusal::Invalid);
+            }
+        }
+        for (_, mapped) in self.space(process).pages.range_mut(from..from + pages) {
+            (mapped.watch, mapped.since_protected) = (None, Stored::Maybe);
+        }
+        Ok(())
+    }
+
+    /// Write-protects the pages of a range, or ends their protection (`UFFDIO_WRITEPROTECT`).
+    ///
+    /// # Errors
+    /// Nothing is mapped, or a page is not registered; the pages before it have changed.
+    pub fn write_protect(
+        &mut self,
+        process: usize,
+        from: u64,
+        pages: u64,
+        protect: bool,
+    ) -> Result<(), Refusal> {
+        let mut result = Err(Refusal::NotWatched);
+        for (_, mapped) in self.space(process).pages.range_mut(from..from + pages) {
+            if mapped.watch.is_none() {
+                return Err(Refusal::NotWatched);
+            }
+            mapped.protect(protect);
+            result = Ok(());
+        }
+        result
+    }
+
+    /// Returns whether a page of the range is registered for missing faults.
+    #[must_use]
+    pub fn is_filled(&self, process: usize, from: u64, pages: u64) -> bool {
+        let mut range = self.spaces[&process].pages.range(from..from + pages);
+        range.any(|(_, mapped)| mapped.watch.is_some_and(|watch| watch.fills))
+    }
+
+    /// Returns whether a page may be missing: nothing but zeroes was stored where there were zeroes.
+    fn may_be_missing(&self, process: usize, page: u64) -> bool {
+        let mapped = &self.spaces[&process].pages[&page];
+        let is_zero = |contents: &Contents| shows(contents, 0, &[0; PAGE]);
+        match mapped.source {
+            Source::Shared { object, index } => {
+                let shown = self.objects[object].pages.get(index as usize);
+                shown.is_none_or(Option::is_none)
+            }
+            Source::Private { .. } => mapped.own.is_none(),
+            Source::Anonymous => {
+                let gone = mapped.otherwise.as_ref();
+                is_zero(self.contents(process, page)) || gone.is_some_and(is_zero)
+            }
+        }
+    }
+
+    /// Fills a page with one byte, write-protected or not (`UFFDIO_COPY`, `UFFDIO_ZEROPAGE`).
+    ///
+    /// # Errors
+    /// The page is not registered, or something was stored there. A page that was only read may be present too.
+    pub fn fill(
+        &mut self,
+        process: usize,
+        page: u64,
+        value: u8,
+        protect: bool,
+    ) -> Result<(), Refusal> {
+        let mapped = self.mapped(process, page);
+        let mapped = mapped.map_err(|_| Refusal::NotWatched)?.clone();
+        mapped.watch.ok_or(Refusal::NotWatched)?;
+        if !self.is_memory(mapped.source) {
+            return Err(Refusal::Invalid);
+        }
+        let contents = (value != 0).then(|| Box::new([value; PAGE]));
+        let stored = contents.is_some();
+        let shown = mapped.source.object();
+        if shown.is_some_and(|(object, index)| index >= self.object_pages(object)) {
+            return Err(Refusal::BeyondObject(page));
+        }
+        if mapped.guard || !self.may_be_missing(process, page) {
+            return Err(Refusal::Exists(page));
+        }
+        if let Source::Shared { object, index } = mapped.source {
+            self.objects[object].pages[index as usize] = contents;
+        } else {
+            let mapped = self.mapped(process, page)?;
+            (mapped.own, mapped.otherwise) = (Some(contents), None);
+        }
+        let mapped = self.mapped(process, page)?;
+        if stored {
+            mapped.stored();
+        } else {
+            mapped.since_protected.lose();
+            mapped.since_cleared.blur();
+        }
+        if protect {
+            mapped.since_protected = Stored::No;
+        }
+        Ok(())
+    }
+
+    /// Moves a page of anonymous memory to a registered place, and leaves a hole of zeroes behind (`UFFDIO_MOVE`).
+    ///
+    /// # Errors
+    /// The page is not anonymous, or something was stored at the new place.
+    pub fn relocate(&mut self, process: usize, from: u64, to: u64) -> Result<(), Refusal> {
+        let target = self.mapped(process, to)?;
+        if target.source != Source::Anonymous || target.watch.is_none() {
+            return Err(Refusal::NotWatched);
+        }
+        if target.guard || !self.may_be_missing(process, to) {
+            return Err(Refusal::Exists(to));
+        }
+        let source = self.mapped(process, from)?;
+        if source.source != Source::Anonymous || source.guard {
+            return Err(Refusal::NotApplicable(from));
+        }
+        let moved = (source.own.take(), source.otherwise.take());
+        let target = self.mapped(process, to)?;
+        (target.own, target.otherwise) = moved;
+        for page in [from, to] {
+            let mapped = self.mapped(process, page)?;
+            mapped.since_protected.lose();
+            mapped.since_cleared.lose();
+        }
+        Ok(())
+    }
+
+    /// Returns what `PAGEMAP_SCAN` must report of the pages with asynchronous write protection.
+    pub fn written(
+        &self,
+        process: usize,
+        from: u64,
+        pages: u64,
+    ) -> impl Iterator<Item = (u64, Stored)> + '_ {
+        let range = self.spaces[&process].pages.range(from..from + pages);
+        let noted =
+            range.filter(|(_, mapped)| mapped.watch.is_some_and(|watch| watch.asynchronous));
+        noted.map(|(&page, mapped)| (page, mapped.since_protected))
+    }
+
+    /// Write-protects a page again that a scan found written.
+    pub fn protect_again(&mut self, process: usize, page: u64) {
+        if let Ok(mapped) = self.mapped(process, page) {
+            mapped.protect(true);
+        }
+    }
+}

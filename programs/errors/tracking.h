@@ -1,0 +1,80 @@
+/* userfaultfd, its commands, and the pagemap. */
+#include "kinds.h"
+
+static const struct call tracking_calls[] = {
+	{ "userfaultfd", SYS_userfaultfd, { UFFD_USER_MODE_ONLY },
+	  { { "flags", { ADD(0, 0x100) } }, { "kernel too, no rights", { TAKE(0, UFFD_USER_MODE_ONLY), STATE(OTHER_USER) } },
+	    { "no descriptors", { STATE(NO_DESCRIPTORS) } }, { "no files", { STATE(OTHER_USER | NO_FILES) } } } },
+	WATCH("UFFDIO_API", UFFDIO_API, UFFD_API, 0) {
+		{ "descriptor", { SET(0, NONE) } }, { "first time", { SET(0, WATCHER_NEW) } },
+		{ "pointer", { SET(2, BAD_POINTER) } }, { "version", { SET(8, 0xab) } },
+		{ "feature", { SET(9, 1UL << 60) } },
+		{ "follows forks, no rights", { SET(0, WATCHER_NEW), SET(9, EVENT_FORK), STATE(OTHER_USER) } } } },
+	WATCH("UFFDIO_REGISTER", UFFDIO_REGISTER, PAGES, PAGE, UFFDIO_REGISTER_MODE_MISSING, 0) {
+		WATCH_REASONS, { "unaligned", { SET(8, PAGES + 1) } }, { "in a hole", { SET(8, HOLE) } },
+		{ "to be read, shared", { SET(8, SHARED_READS) } }, { "in the kernel", { SET(8, KERNEL) } },
+		{ "no length", { SET(9, 0) } }, { "unaligned length", { SET(9, 1) } }, { "wraps", { SET(9, NEGATIVE) } },
+		{ "no mode", { SET(10, 0) } }, { "unknown mode", { SET(10, 1UL << 60) } },
+		{ "minor faults", { SET(10, 4) } }, { "another watches", { SET(8, OTHERS) } },
+		{ "process ended", { SET(0, WATCHER_OF_DEAD) } }, SPLITS_TOO_MANY } },
+	WATCH("UFFDIO_UNREGISTER", UFFDIO_UNREGISTER, WATCHED, PAGE) {
+		WATCH_REASONS, { "unaligned", { SET(8, WATCHED + 1) } }, { "in a hole", { SET(8, HOLE) } },
+		{ "not watched", { SET(8, PAGES) } }, { "no length", { SET(9, 0) } },
+		{ "unaligned length", { SET(9, 1) } }, { "wraps", { SET(9, NEGATIVE) } },
+		{ "another watches", { SET(8, OTHERS) } }, { "process ended", { SET(0, WATCHER_OF_DEAD) } },
+		SPLITS_TOO_MANY } },
+	WATCH("UFFDIO_WAKE", UFFDIO_WAKE, WATCHED, PAGE) {
+		WATCH_REASONS, { "unaligned", { SET(8, WATCHED + 1) } }, { "in a hole", { SET(8, HOLE) } },
+		{ "no length", { SET(9, 0) } }, { "unaligned length", { SET(9, 1) } }, { "wraps", { SET(9, NEGATIVE) } },
+		{ "process ended", { SET(0, WATCHER_OF_DEAD) } } } },
+	WATCH("UFFDIO_COPY", UFFDIO_COPY, WATCHED, PAGES, PAGE, 0, 0) {
+		FILL_REASONS, { "unaligned", { SET(8, WATCHED + 1) } }, { "in a hole", { SET(8, HOLE) } },
+		{ "not watched", { SET(8, PAGES) } }, { "source", { SET(9, HOLE) } },
+		{ "no length", { SET(10, 0) } }, { "unaligned length", { SET(10, 1) } }, { "wraps", { SET(10, NEGATIVE) } },
+		{ "unknown mode", { SET(11, 1UL << 60) } }, { "protects", { SET(11, 2) } },
+		{ "there", { SET(8, HALF + PAGE) } }, { "half there", { SET(8, HALF), SET(10, 2 * PAGE) } },
+		{ "half a source", { SET(9, EDGE + PAGE), SET(10, 2 * PAGE) } } } },
+	WATCH("UFFDIO_ZEROPAGE", UFFDIO_ZEROPAGE, WATCHED, PAGE, 0, 0) {
+		FILL_REASONS, { "unaligned", { SET(8, WATCHED + 1) } }, { "in a hole", { SET(8, HOLE) } },
+		{ "not watched", { SET(8, PAGES) } }, { "no length", { SET(9, 0) } },
+		{ "unaligned length", { SET(9, 1) } }, { "wraps", { SET(9, NEGATIVE) } },
+		{ "unknown mode", { SET(10, 1UL << 60) } },
+		{ "there", { SET(8, HALF + PAGE) } }, { "half there", { SET(8, HALF), SET(9, 2 * PAGE) } } } },
+	WATCH("UFFDIO_WRITEPROTECT", UFFDIO_WRITEPROTECT, WATCHED + 2 * PAGE, PAGE, 1) {
+		FILL_REASONS, { "unaligned", { SET(8, WATCHED + 1) } }, { "in a hole", { SET(8, HOLE) } },
+		{ "not watched so", { SET(8, WATCHED) } }, { "no length", { SET(9, 0) } },
+		{ "unaligned length", { SET(9, 1) } }, { "wraps", { SET(9, NEGATIVE) } },
+		{ "unknown mode", { SET(10, 1UL << 60) } }, { "both modes", { SET(10, 3) } } } },
+	WATCH("UFFDIO_CONTINUE", UFFDIO_CONTINUE, MINOR, PAGE, 0, 0) {
+		FILL_REASONS, { "unaligned", { SET(8, MINOR + 1) } }, { "in a hole", { SET(8, HOLE) } },
+		{ "not watched", { SET(8, SHARED) } }, { "not shared", { SET(8, WATCHED) } },
+		{ "hole of the file", { SET(8, MINOR + PAGE) } }, { "mapped", { SET(8, MINOR + 2 * PAGE) } },
+		{ "no length", { SET(9, 0) } }, { "unaligned length", { SET(9, 1) } }, { "wraps", { SET(9, NEGATIVE) } },
+		{ "unknown mode", { SET(10, 1UL << 60) } }, { "protects", { SET(10, 2) } },
+		{ "half in the file", { SET(9, 2 * PAGE) } } } },
+	WATCH("UFFDIO_POISON", UFFDIO_POISON, WATCHED, PAGE, 0, 0) {
+		FILL_REASONS, { "unaligned", { SET(8, WATCHED + 1) } }, { "in a hole", { SET(8, HOLE) } },
+		{ "not watched", { SET(8, PAGES) } }, { "no length", { SET(9, 0) } },
+		{ "wraps", { SET(9, NEGATIVE) } }, { "unknown mode", { SET(10, 1UL << 60) } },
+		{ "there", { SET(8, HALF + PAGE) } }, { "half there", { SET(8, HALF), SET(9, 2 * PAGE) } } } },
+	WATCH("UFFDIO_MOVE", UFFDIO_MOVE, WATCHED, PAGES, PAGE, 0, 0) {
+		FILL_REASONS, { "unaligned", { SET(8, WATCHED + 1) } }, { "in a hole", { SET(8, HOLE) } },
+		{ "not watched", { SET(8, READS) } }, { "from a hole", { SET(9, HOLE) } },
+		{ "unaligned source", { SET(9, PAGES + 1) } }, { "shared source", { SET(9, SHARED) } },
+		{ "no length", { SET(10, 0) } }, { "wraps", { SET(10, NEGATIVE) } },
+		{ "unknown mode", { SET(11, 1UL << 60) } },
+		{ "there", { SET(8, HALF + PAGE) } }, { "half there", { SET(8, HALF), SET(10, 2 * PAGE) } },
+		{ "shared with another process", { SET(9, FORKED) } } } },
+	{ "pagemap read", SYS_pread64, { PAGEMAP, AT(bytes), 8, (PAGES / PAGE) * 8 },
+	  { { "descriptor", { SET(0, NONE) } }, { "pointer", { SET(1, BAD_POINTER) } },
+	    { "unaligned count", { SET(2, 7) } }, { "nothing", { SET(2, 0) } }, { "unaligned place", { SET(3, 1) } },
+	    { "negative place", { SET(3, -8UL) } } } },
+	{ "PAGEMAP_SCAN", SYS_ioctl,
+	  { PAGEMAP, 0xc0606610UL, AT(structure), 0, 0, 0, 0, 0, 96, 0, PAGES, PAGES + PAGE, 0, AT(vector), 1, 0, 0, 0, 1, 1 },
+	  { { "pointer", { SET(2, BAD_POINTER) } }, { "size", { SET(8, 8) } }, { "flags", { SET(9, 8) } },
+	    { "unaligned", { SET(10, PAGES + 1) } }, { "backwards", { SET(11, HOLE - 2 * HOLE + PAGE) } },
+	    { "in the kernel", { SET(10, KERNEL), SET(11, KERNEL + PAGE) } },
+	    { "bad vector", { SET(13, BAD_POINTER) } }, { "no vector", { SET(13, 0) } },
+	    { "inverted", { SET(16, 1UL << 60) } }, { "mask", { SET(17, 1UL << 60) } },
+	    { "returned", { SET(19, 1UL << 60) } } } },
+};
