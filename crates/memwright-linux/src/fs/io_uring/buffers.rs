@@ -4,7 +4,10 @@
 use crate::{
     Memory, Space, abi::IoVector, context::Context, errno::Errno, fs::userfault::awaiting,
 };
-use alloc::{sync::Arc, vec::Vec};
+use alloc::{
+    sync::{Arc, Weak},
+    vec::Vec,
+};
 use memwright::{Access, Awaited, FaultError};
 use memwright_table::{Frame, PAGE_SIZE, TryPush, VirtAddr};
 
@@ -23,6 +26,8 @@ struct Buffer {
 pub struct Buffers {
     memory: Arc<Memory>,
     all: Vec<Buffer>,
+    /// Where the pages are accounted as pinned, and how many.
+    account: (Weak<Space>, u64),
 }
 
 impl Buffers {
@@ -41,6 +46,7 @@ impl Buffers {
         let mut buffers = Self {
             memory: kernel.memory.clone(),
             all: Vec::new(),
+            account: (Weak::new(), 0),
         };
         let mut left = limit;
         for piece in pieces {
@@ -73,6 +79,9 @@ impl Buffers {
                 frames.push(pinned.map_err(|_| Errno::EFAULT)?.into_raw());
             }
         }
+        let pages = limit - left;
+        space.account_pinned(pages);
+        buffers.account = (Arc::downgrade(space), pages);
         Ok(buffers)
     }
 
@@ -108,6 +117,10 @@ impl Buffers {
 
 impl Drop for Buffers {
     fn drop(&mut self) {
+        let (space, pages) = &self.account;
+        if let Some(space) = space.upgrade() {
+            space.unaccount_pinned(*pages);
+        }
         let frames = self.memory.frames();
         for frame in self
             .all
