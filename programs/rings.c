@@ -130,8 +130,12 @@ static void fixed(struct ring *ring)
 	CHECK_FAILS(enroll(ring->file, IORING_UNREGISTER_BUFFERS, NULL, 0), ENXIO);
 	struct iovec nowhere = { (void *)8, 100 };
 	CHECK_FAILS(enroll(ring->file, IORING_REGISTER_BUFFERS, &nowhere, 1), EFAULT);
+	long pinned = row_in("/proc/self/status", "VmPin");
 	CHECK_EQ(enroll(ring->file, IORING_REGISTER_BUFFERS, &whole, 1), 0);
+	/* The buffer lies in three pages. */
+	CHECK_EQ(row_in("/proc/self/status", "VmPin"), pinned + 3 * 4);
 	CHECK_FAILS(enroll(ring->file, IORING_REGISTER_BUFFERS, &whole, 1), EBUSY);
+	CHECK_EQ(row_in("/proc/self/status", "VmPin"), pinned + 3 * 4);
 	pid_t child = fork_checked();
 	if (child == 0) {
 		turn_await(turns.to_child);
@@ -158,6 +162,7 @@ static void fixed(struct ring *ring)
 	CHECK(exited(wait_for(child), 0));
 	turns_close(&turns);
 	CHECK_EQ(enroll(ring->file, IORING_UNREGISTER_BUFFERS, NULL, 0), 0);
+	CHECK_EQ(row_in("/proc/self/status", "VmPin"), pinned);
 	/* Once more, and this time it goes with the ring. */
 	CHECK_EQ(enroll(ring->file, IORING_REGISTER_BUFFERS, &whole, 1), 0);
 	CHECK_EQ(munmap(memory, 3 * PAGE), 0);
