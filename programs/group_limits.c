@@ -283,6 +283,7 @@ static void over(void)
 static void fill_swap(void *bytes)
 {
 	size_t size = (size_t)bytes;
+	enter("a");
 	char *memory = anonymous(size);
 	NEED(memory != NULL);
 	stamp(memory, size / PAGE);
