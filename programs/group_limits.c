@@ -280,6 +280,35 @@ static void over(void)
 	unmake("a");
 }
 
+static void fill_swap(void *bytes)
+{
+	size_t size = (size_t)bytes;
+	enter("a");
+	char *memory = anonymous(size);
+	NEED(memory != NULL);
+	stamp(memory, size / PAGE);
+	CHECK_EQ(madvise(memory, size, MADV_PAGEOUT), 0);
+	CHECK(is_stamped(memory, size / PAGE));
+}
+
+/* A page gets no slot because of the group's limit, or because there is none. */
+static void refused_slots(void)
+{
+	size_t swap = row_in("/proc/meminfo", "SwapTotal") * 1024;
+	NEED(swap > 0);
+	make("a");
+	CHECK(exited(in_child(fill_swap, (void *)(swap + 4 * MIB)), 0));
+	CHECK_EQ(row("a", "memory.swap.events", "max"), 0);
+	CHECK(row("a", "memory.swap.events", "fail") > 0);
+	unmake("a");
+	make("a");
+	NEED(set("a", "memory.swap.max", "4M") == 0);
+	CHECK(exited(in_child(fill_swap, (void *)(8 * MIB)), 0));
+	CHECK(row("a", "memory.swap.events", "max") > 0);
+	CHECK_EQ(row("a", "memory.swap.events", "fail"), row("a", "memory.swap.events", "max"));
+	unmake("a");
+}
+
 /* The largest of a group goes, the others stay. */
 static void largest(void)
 {
@@ -412,6 +441,7 @@ int main(void)
 	CHECK(exited(in_child(touches, NULL), 0));
 	unmake("a");
 	over();
+	refused_slots();
 	largest();
 	lowered();
 	together();

@@ -300,6 +300,18 @@ static void shown(void)
 	CHECK_EQ(found, 2);
 	CHECK_EQ(page, 2048);
 	CHECK_EQ(own, 4096);
+	file = fopen("/proc/self/numa_maps", "r");
+	NEED(file);
+	found = 0;
+	while (fgets(line, sizeof line, file)) {
+		if (strtoul(line, NULL, 16) != (unsigned long)memory)
+			continue;
+		found = 1;
+		CHECK(strstr(line, " huge ") && strstr(line, " anon=2 ") && strstr(line, " dirty=2 "));
+		CHECK(strstr(line, " N0=2 ") && strstr(line, " kernelpagesize_kB=2048\n"));
+	}
+	fclose(file);
+	CHECK_EQ(found, 1);
 	unsigned char there[2 * HUGE / PAGE];
 	CHECK_EQ(mincore(memory, 2 * HUGE, there), 0);
 	CHECK(there[0] & there[511] & there[1023] & 1);

@@ -105,9 +105,12 @@ static void writes(void)
 	memset(expected, 'q', PAGES);
 	memory = map(expected);
 	CHECK_EQ(madvise(memory, PAGES * PAGE, MADV_MERGEABLE), 0);
+	long anonymous_pages = row_in("/proc/self/status", "RssAnon");
 	for (int round = 0; round < 3; round++) {
 		scan();
 		shared(1, PAGES);
+		/* A merged page is still an anonymous one. */
+		CHECK(labs(row_in("/proc/self/status", "RssAnon") - anonymous_pages) <= PAGES * 4 / 2);
 		for (int page = 0; page < PAGES; page++) {
 			memory[page * PAGE + page] = 'r';
 			CHECK_EQ(memory[page * PAGE + page], 'r');

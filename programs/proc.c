@@ -2,6 +2,7 @@
  */
 #include "check.h"
 #include <dirent.h>
+#include <sched.h>
 #include <sys/sysinfo.h>
 #include <sys/utsname.h>
 
@@ -137,6 +138,48 @@ static void status(void)
 	CHECK(labs(number_in("/proc/self/status", "VmRSS") - resident) < 1024);
 }
 
+/* The field with this number of /proc/self/stat, behind the name. */
+static unsigned long stat_field(int number)
+{
+	char text[1024];
+	FILE *file = fopen("/proc/self/stat", "r");
+	NEED(file != NULL);
+	size_t length = fread(text, 1, sizeof text - 1, file);
+	fclose(file);
+	text[length] = 0;
+	char *word = strrchr(text, ')');
+	NEED(word != NULL);
+	word = strtok(word + 1, " \n");
+	for (int field = 3; word && field < number; field++)
+		word = strtok(NULL, " \n");
+	NEED(word != NULL);
+	return strtoul(word, NULL, 10);
+}
+
+/* Where the program's code and data are, and on which CPU it runs. */
+static void stat_places(void)
+{
+	enum { PROCESSOR = 39, CODE = 26, DATA = 45 };
+	unsigned long code[] = { stat_field(CODE), stat_field(CODE + 1) }, at = (uintptr_t)stat_places;
+	CHECK(code[0] <= at && at < code[1]);
+	unsigned long pages = (code[1] + PAGE - 1) / PAGE - code[0] / PAGE;
+	CHECK_EQ(number_in("/proc/self/status", "VmExe"), pages * 4);
+	at = (uintptr_t)&data;
+	CHECK(code[1] <= at);
+	CHECK(stat_field(DATA) <= at && at < stat_field(DATA + 1));
+	cpu_set_t all, one;
+	NEED(sched_getaffinity(0, sizeof all, &all) == 0);
+	for (int cpu = 0; cpu < CPU_SETSIZE; cpu++) {
+		if (!CPU_ISSET(cpu, &all))
+			continue;
+		CPU_ZERO(&one);
+		CPU_SET(cpu, &one);
+		CHECK_EQ(sched_setaffinity(0, sizeof one, &one), 0);
+		CHECK_EQ(stat_field(PROCESSOR), cpu);
+	}
+	CHECK_EQ(sched_setaffinity(0, sizeof all, &all), 0);
+}
+
 static void stat_line(void)
 {
 	char text[1024];
@@ -251,6 +294,7 @@ int main(int argc, char **argv)
 	maps();
 	status();
 	stat_line();
+	stat_places();
 	others(argv[0]);
 	return checked("proc");
 }

@@ -165,6 +165,34 @@ static void fixed(struct ring *ring)
 	close(file);
 }
 
+/* The pages of buffers count as pinned for a process that may lock no more than its limit. */
+static void pinned_pages(void)
+{
+	pid_t child = fork_checked();
+	NEED(child >= 0);
+	if (child == 0) {
+		struct ring ring;
+		char *memory = anonymous(5 * PAGE);
+		struct iovec first = { memory + 100, 2 * PAGE };
+		struct iovec both[] = { { memory, PAGE }, { memory + 3 * PAGE, 2 * PAGE } };
+		NEED(setuid(65534) == 0 && open_ring(&ring, 4));
+		CHECK_EQ(row_in("/proc/self/status", "VmPin"), 0);
+		/* The buffer lies in three pages. */
+		CHECK_EQ(enroll(ring.file, IORING_REGISTER_BUFFERS, &first, 1), 0);
+		CHECK_EQ(row_in("/proc/self/status", "VmPin"), 3 * 4);
+		CHECK_FAILS(enroll(ring.file, IORING_REGISTER_BUFFERS, &first, 1), EBUSY);
+		CHECK_EQ(row_in("/proc/self/status", "VmPin"), 3 * 4);
+		CHECK_EQ(enroll(ring.file, IORING_UNREGISTER_BUFFERS, NULL, 0), 0);
+		CHECK_EQ(row_in("/proc/self/status", "VmPin"), 0);
+		CHECK_EQ(enroll(ring.file, IORING_REGISTER_BUFFERS, both, 2), 0);
+		CHECK_EQ(row_in("/proc/self/status", "VmPin"), 3 * 4);
+		munmap(memory, 5 * PAGE);
+		CHECK_EQ(row_in("/proc/self/status", "VmPin"), 3 * 4);
+		end_child();
+	}
+	CHECK(exited(wait_for(child), 0));
+}
+
 static void refusals(void)
 {
 	struct io_uring_params wanted;
@@ -188,6 +216,7 @@ int main(void)
 	refusals();
 	operations(&ring);
 	fixed(&ring);
+	pinned_pages();
 	close(ring.file);
 	return checked("rings");
 }

@@ -182,6 +182,7 @@ fn selftests(tier: Tier, policies: &[&str]) -> Result<Outcome> {
     Ok(match conformance::run_in(tier, policies)? {
         conformance::Outcome::NoSource(why) => Outcome::Skipped(format!("no source: {why}")),
         conformance::Outcome::Ran(totals) => {
+            println!("{}", totals.passes());
             println!("{}", totals.line());
             totals.complaint().map_or(Outcome::Passed, Outcome::Failed)
         }

@@ -11,7 +11,8 @@ use crate::{
     time::{Expiry, NextLook},
 };
 use alloc::sync::{Arc, Weak};
-use core::sync::atomic::{AtomicBool, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use memwright::Scanned;
 
 /// Where the scan is, and when it goes on.
 pub struct HugeScan {
@@ -20,6 +21,8 @@ pub struct HugeScan {
     wanted: AtomicBool,
     next: NextLook,
     hand: Hand,
+    /// Pages that a pass has yet to look at, which sleeps because no huge page could be allocated; else 0.
+    left: AtomicU64,
 }
 
 impl HugeScan {
@@ -31,6 +34,7 @@ impl HugeScan {
             wanted: AtomicBool::new(false),
             next: NextLook::none(),
             hand: Hand::new(),
+            left: AtomicU64::new(0),
         })
     }
 
@@ -47,18 +51,40 @@ impl HugeScan {
         // If there is no memory for the deadline, the scan rests until the next call.
         let _ = self.next.set(kernel, &self.own, || {
             let goes_on = memory.may_collapse(self.wanted.load(Ordering::Relaxed));
-            let sleep = memory.huge().scan.sleep.load(Ordering::Relaxed);
+            let settings = &memory.huge().scan;
+            let sleep = match self.left.load(Ordering::Relaxed) {
+                0 => &settings.sleep,
+                _ => &settings.allocation_sleep,
+            };
+            let sleep = sleep.load(Ordering::Relaxed);
             goes_on.then_some(u64::from(sleep.max(1)) * MILLISECOND)
         });
     }
 
-    /// Looks at as many pages as the settings say.
+    /// Looks at as many pages as the settings say. A pass that cannot allocate a huge page sleeps once, and ends when that
+    /// happens again (`khugepaged_do_scan`).
     fn look(&self, kernel: &Kernel) {
         let settings = &kernel.memory.huge().scan;
-        let mut budget = u64::from(settings.pages.load(Ordering::Relaxed));
-        let is_over = self
-            .hand
-            .go_on(kernel, |space, page| space.scan_for_huge(page, &mut budget));
+        let left = self.left.swap(0, Ordering::Relaxed);
+        let has_slept = left > 0;
+        let mut budget = match left {
+            0 => settings.pages.load(Ordering::Relaxed).into(),
+            left => left,
+        };
+        let mut failed = false;
+        let is_over = self.hand.go_on(kernel, |space, page| {
+            match space.scan_for_huge(page, &mut budget) {
+                Scanned::Until(next) => Some(next),
+                Scanned::End => None,
+                Scanned::NoFrames(next) => {
+                    failed = true;
+                    Some(next)
+                }
+            }
+        });
+        if failed && !has_slept {
+            self.left.store(budget.max(1), Ordering::Relaxed);
+        }
         if is_over {
             settings.rounds.fetch_add(1, Ordering::Relaxed);
         }

@@ -1,7 +1,10 @@
-//! `docs/system-calls.md` says what the table of system calls says.
+//! `docs/system-calls.md` says what the table of system calls and the stubs of `/proc` and `/sys` say.
 #![allow(clippy::disallowed_methods, clippy::disallowed_macros)]
 
-use memwright_linux::syscall::table::{CALLS, Status, write_listing};
+use memwright_linux::{
+    fs::procfs::stub::{self, Kind},
+    syscall::table::{CALLS, Status, write_listing},
+};
 use std::{env, fmt::Write, fs, path::Path};
 
 /// The document for the table as it is.
@@ -61,7 +64,34 @@ fn document() -> String {
         text.push('\n');
     }
     text.push_str("```\n");
+    write_stubs(&mut text);
     text
+}
+
+/// The table of values under `/proc` and `/sys` that no state stands behind.
+fn write_stubs(text: &mut String) {
+    text.push_str(
+        "\n## Stubs in /proc and /sys\n\nNo state stands behind these values. Every other ",
+    );
+    text.push_str(
+        "value under `/proc` and `/sys` is that of what it names. The\ntable is generated from ",
+    );
+    text.push_str("declarations beside the code that writes the files (`crates/memwright-linux/src/fs/procfs`).\n");
+    text.push_str("\n| File | Field | Value | Reason |\n|---|---|---|---|\n");
+    for stub in stub::all() {
+        let value = match stub.kind {
+            Kind::Number(_) | Kind::Text(_) if stub.to_string().is_empty() => "empty".to_owned(),
+            Kind::Number(_) | Kind::Text(_) => format!("`{stub}`"),
+            Kind::Copy(field) => format!("that of `{field}`"),
+            Kind::Unused => "what was written last".to_owned(),
+        };
+        let field = match stub.field {
+            "" => String::new(),
+            field => format!("`{field}`"),
+        };
+        let (file, reason) = (stub.file, stub.reason);
+        writeln!(text, "| `{file}` | {field} | {value} | {reason} |").expect("a string");
+    }
 }
 
 /// `MEMWRIGHT_WRITE_DOCS=1 cargo test -p memwright-linux --test system_calls` writes the page.

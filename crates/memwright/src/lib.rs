@@ -199,7 +199,7 @@ pub use policy::{Policy, PolicyError, SwapInReuse, Track, WriteUpgrade};
 pub use space::{
     AddressSpace, Area, Backing, Layout, Limits, LockFuture, MapKind, MapRequest, Placement, Totals,
 };
-pub use space::{Advice, Advised, Mapped, RemapRequest, SyncFlags, ToPopulate};
+pub use space::{Advice, Advised, Mapped, RemapRequest, Scanned, SyncFlags, ToPopulate};
 pub use stats::{Account, Definition, ROWS, Row, Source, Value};
 pub use swap::{
     DeviceError, DeviceUse, Direction, Effort, MOST_PAYERS, Submission, Swap, SwapDevice,

@@ -6,50 +6,97 @@ use anyhow::{Context, Result, bail};
 /// The list, in the folder of the lists.
 pub const FILE: &str = "expected.tsv";
 
-/// What may come of a subtest.
+/// What may come of a subtest. Each reason is a sentence.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Expectation {
     /// It passes.
     Pass,
-    /// It needs something that is yet to come.
-    ComesWith(String),
-    /// Linux was built without what it needs, too; skipping it is right.
-    HookAbsent,
+    /// It needs something that Memwright does not have, for this reason.
+    Unsupported(String),
+    /// It is skipped here and on the reference, for this reason.
+    Skipped(String),
     /// It differs on purpose.
     Deliberate {
-        /// By this rule.
+        /// The reason.
         rule: String,
-        /// The policy under which it does not.
+        /// The policy under which it passes.
         unless: Option<String>,
     },
 }
 
+/// How a subtest ended on the reference.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Reference {
+    /// It passed.
+    Passed,
+    /// It failed, as its author says that it must (XFAIL).
+    FailedAsExpected,
+    /// It was skipped.
+    Skipped,
+    /// It failed.
+    Failed,
+}
+
+impl Reference {
+    /// Each of them, in the order of their numbers.
+    pub const ALL: [Self; 4] = [
+        Self::Passed,
+        Self::FailedAsExpected,
+        Self::Skipped,
+        Self::Failed,
+    ];
+
+    fn parse(text: &str) -> Result<Self> {
+        Ok(match text {
+            "pass" => Self::Passed,
+            "xfail" => Self::FailedAsExpected,
+            "skip" => Self::Skipped,
+            "fail" => Self::Failed,
+            other => bail!("{FILE}: no result: {other}"),
+        })
+    }
+
+    /// What the protocol makes of it: an expected failure counts as passed.
+    pub const fn ending(self) -> Ending {
+        match self {
+            Self::Passed | Self::FailedAsExpected => Ending::Passed,
+            Self::Skipped => Ending::Skipped,
+            Self::Failed => Ending::Failed,
+        }
+    }
+}
+
 impl Expectation {
     fn parse(text: &str) -> Result<Self> {
-        let some = |what: &str| (!what.is_empty()).then(|| what.to_owned());
-        let read = match text {
-            "pass" => Some(Self::Pass),
-            "hook absent on the reference" => Some(Self::HookAbsent),
-            _ => match text.split_once("comes with ") {
-                Some(("", capability)) => some(capability).map(Self::ComesWith),
-                _ => Self::parse_rule(text),
-            },
-        };
-        match read {
+        match Self::read(text) {
             Some(read) => Ok(read),
             None => bail!("no expectation: {text}"),
         }
     }
 
-    /// `deliberate: RULE`, or `deliberate unless POLICY: RULE`.
-    fn parse_rule(text: &str) -> Option<Self> {
-        let (policy, rule) = text.strip_prefix("deliberate")?.split_once(": ")?;
-        let unless = match policy {
-            "" => None,
-            _ => Some(policy.strip_prefix(" unless ")?.to_owned()),
-        };
-        let rule = (!rule.is_empty()).then(|| rule.to_owned())?;
-        Some(Self::Deliberate { rule, unless })
+    /// `pass`, or `KIND: SENTENCE`, where the kind is `unsupported`, `skipped`, `deliberate` or `deliberate unless POLICY`.
+    fn read(text: &str) -> Option<Self> {
+        if text == "pass" {
+            return Some(Self::Pass);
+        }
+        let (kind, reason) = text.split_once(": ")?;
+        if !is_sentence(reason) {
+            return None;
+        }
+        let reason = reason.to_owned();
+        match kind {
+            "unsupported" => Some(Self::Unsupported(reason)),
+            "skipped" => Some(Self::Skipped(reason)),
+            _ => {
+                let policy = kind.strip_prefix("deliberate")?;
+                let unless = match policy {
+                    "" => None,
+                    _ => Some(policy.strip_prefix(" unless ")?.to_owned()),
+                };
+                let rule = reason;
+                Some(Self::Deliberate { rule, unless })
+            }
+        }
     }
 
     /// What is expected where these policies are in force.
@@ -60,8 +107,8 @@ impl Expectation {
                 ..
             } if policies.contains(&policy) => Self::Pass,
             other @ (Self::Pass
-            | Self::ComesWith(_)
-            | Self::HookAbsent
+            | Self::Unsupported(_)
+            | Self::Skipped(_)
             | Self::Deliberate { .. }) => other,
         }
     }
@@ -70,8 +117,8 @@ impl Expectation {
     pub fn words(&self) -> String {
         match self {
             Self::Pass => "pass".to_owned(),
-            Self::ComesWith(capability) => format!("comes with {capability}"),
-            Self::HookAbsent => "hook absent on the reference".to_owned(),
+            Self::Unsupported(reason) => format!("unsupported: {reason}"),
+            Self::Skipped(reason) => format!("skipped: {reason}"),
             Self::Deliberate { rule, unless: None } => format!("deliberate: {rule}"),
             Self::Deliberate {
                 rule,
@@ -84,13 +131,19 @@ impl Expectation {
     pub fn judge(&self, seen: Option<Ending>) -> Verdict {
         match (self, seen) {
             (Self::Pass, Some(Ending::Passed)) => Verdict::AsExpected,
-            (Self::Pass, _) | (Self::HookAbsent, Some(Ending::Failed)) => Verdict::Worse,
+            (Self::Pass, _) | (Self::Skipped(_), Some(Ending::Failed)) => Verdict::Worse,
             (_, Some(Ending::Passed)) => Verdict::Better,
-            (Self::HookAbsent | Self::ComesWith(_) | Self::Deliberate { .. }, _) => {
+            (Self::Skipped(_) | Self::Unsupported(_) | Self::Deliberate { .. }, _) => {
                 Verdict::AsExpected
             }
         }
     }
+}
+
+/// Whether a reason begins with a capital, or the name of a file or setting, and ends with a full stop.
+fn is_sentence(reason: &str) -> bool {
+    let begins = |first: char| first.is_uppercase() || matches!(first, '/' | '`');
+    reason.starts_with(begins) && reason.ends_with('.') && reason.contains(' ')
 }
 
 /// How a subtest compares with its line.
@@ -111,7 +164,7 @@ pub struct Line {
     /// The number on the reference.
     pub number: u32,
     /// How it ended on the reference.
-    pub reference: Ending,
+    pub reference: Reference,
     /// What is expected here.
     pub expectation: Expectation,
     /// The name on the reference.
@@ -132,16 +185,10 @@ impl Expected {
             let [test, number, reference, expectation, name] = columns[..] else {
                 bail!("{FILE}: {} columns, not 5: {line}", columns.len());
             };
-            let reference = match reference {
-                "pass" | "xfail" => Ending::Passed,
-                "skip" => Ending::Skipped,
-                "fail" => Ending::Failed,
-                other => bail!("{FILE}: no result: {other}"),
-            };
             Ok(Line {
                 test: test.to_owned(),
                 number: number.parse().with_context(|| format!("{FILE}: {line}"))?,
-                reference,
+                reference: Reference::parse(reference)?,
                 expectation: Expectation::parse(expectation)?,
                 name: name.to_owned(),
             })
@@ -208,19 +255,19 @@ mod tests {
         for (text, verdicts) in [
             ("pass", [AsExpected, Worse, Worse, Worse]),
             (
-                "hook absent on the reference",
+                "skipped: There is no hook.",
                 [Better, AsExpected, Worse, AsExpected],
             ),
             (
-                "comes with swap",
+                "unsupported: There is no swap.",
                 [Better, AsExpected, AsExpected, AsExpected],
             ),
             (
-                "deliberate: rule 12",
+                "deliberate: Stores take no fault.",
                 [Better, AsExpected, AsExpected, AsExpected],
             ),
             (
-                "deliberate unless track=fault: rule 12",
+                "deliberate unless track=fault: Stores take no fault.",
                 [Better, AsExpected, AsExpected, AsExpected],
             ),
         ] {
@@ -232,11 +279,15 @@ mod tests {
         for text in [
             "",
             "passes",
-            "comes with ",
+            "skipped",
+            "unsupported: ",
+            "unsupported: swap",
+            "unsupported: no swap.",
+            "unsupported: There is no swap",
             "deliberate: ",
             "deliberate unless track=fault",
-            "deliberately: rule 12",
-            "it comes with swap",
+            "deliberately: Stores take no fault.",
+            "It is unsupported: There is no swap.",
         ] {
             assert!(Expectation::parse(text).is_err(), "{text}");
         }
@@ -244,8 +295,7 @@ mod tests {
 
     #[test]
     fn a_rule_may_end_where_a_policy_is_in_force() {
-        let list =
-            "h\nt\t1\tpass\tdeliberate unless a=b: rule\tx\nt\t2\tpass\tdeliberate: rule\ty\n";
+        let list = "h\nt\t1\tpass\tdeliberate unless a=b: A rule.\tx\nt\t2\tpass\tdeliberate: A rule.\ty\n";
         let under = |policies: &[&str]| {
             let policies: Vec<String> = policies.iter().map(|&policy| policy.to_owned()).collect();
             let list = Expected::read(list).unwrap().under(&policies);

@@ -3,6 +3,7 @@
 use super::expected::{Expectation, Line, Verdict, answers};
 use super::list::Test;
 use super::run::Output;
+use super::tally::Tally;
 use super::tap::{self, Ending};
 use std::collections::BTreeMap;
 
@@ -17,6 +18,8 @@ pub struct Totals {
     pub skipped: u64,
     /// Of those that passed, the ones of which the list does not expect it.
     pub better: u64,
+    /// All of them, by how they ended on the reference.
+    pub tally: Tally,
 }
 
 impl Totals {
@@ -26,6 +29,7 @@ impl Totals {
         self.failed += other.failed;
         self.skipped += other.skipped;
         self.better += other.better;
+        self.tally.add(other.tally);
     }
 
     /// The closing line.
@@ -35,8 +39,14 @@ impl Totals {
             failed,
             skipped,
             better: _,
+            tally: _,
         } = self;
         format!("{passed} passed; {failed} failed; {skipped} skipped")
+    }
+
+    /// Says how those that passed ended on the reference.
+    pub fn passes(self) -> String {
+        format!("passed: {}", self.tally.sentence())
     }
 
     /// What is wrong with the run, or with the list: both must be put right.
@@ -89,7 +99,7 @@ pub fn heading() {
 pub fn test(test: &Test, lines: &[&Line], output: &Output) -> Totals {
     let seen = tap::read(&output.text, output.code);
     let ours = Counts::of(seen.iter().map(|subtest| subtest.ending)).columns();
-    let reference = Counts::of(lines.iter().map(|line| line.reference)).columns();
+    let reference = Counts::of(lines.iter().map(|line| line.reference.ending())).columns();
     println!("{:<26} {ours}   {reference}", test.name);
     if let Some(end) = &output.bad_end {
         println!("    {end}");
@@ -99,6 +109,8 @@ pub fn test(test: &Test, lines: &[&Line], output: &Output) -> Totals {
     for (line, at) in lines.iter().zip(answers(lines, &seen)) {
         let ending = at.map(|at| seen[at].ending);
         let word = ending.map_or("not run", Ending::word);
+        let passes = ending == Some(Ending::Passed);
+        totals.tally.count(line.reference, passes);
         let (number, name) = (line.number, &line.name);
         match line.expectation.judge(ending) {
             Verdict::Worse => {
@@ -111,12 +123,12 @@ pub fn test(test: &Test, lines: &[&Line], output: &Output) -> Totals {
                 let expected = line.expectation.words();
                 println!("    BETTER: {number} {name}: {word}, but expected: {expected}");
             }
-            Verdict::AsExpected if ending == Some(Ending::Passed) => totals.passed += 1,
+            Verdict::AsExpected if passes => totals.passed += 1,
             Verdict::AsExpected => {
                 totals.skipped += 1;
                 let expected = line.expectation.words();
                 match (&line.expectation, ending) {
-                    (Expectation::HookAbsent, _) => {}
+                    (Expectation::Skipped(_), _) => {}
                     (_, None) => *left_out.entry(expected).or_default() += 1,
                     (_, Some(_)) => println!("    {number} {name}: {word}, {expected}"),
                 }
@@ -137,7 +149,7 @@ mod tests {
     #[test]
     fn worse_ones_fail_later_ones_are_skipped_and_better_ones_are_told() {
         let list = Expected::read(
-            "h\nt\t1\tpass\tpass\ta\nt\t2\tpass\tpass\tb\nt\t3\tpass\tcomes with swap\tc\nt\t4\tskip\thook absent on the reference\t\n",
+            "h\nt\t1\tpass\tpass\ta\nt\t2\tpass\tpass\tb\nt\t3\tpass\tunsupported: There is no swap.\tc\nt\t4\tskip\tskipped: There is no hook.\t\n",
         )
         .unwrap();
         let tests = Test::read("h\nt\tt\t-\t0\t3G\t1\t60\tyes\t-\n").unwrap();
@@ -149,6 +161,11 @@ mod tests {
         let run = output("ok 1 a\nnot ok 2 b\nnot ok 3 c\nok 4 # SKIP\n");
         let totals = test(&tests[0], &list.of("t"), &run);
         assert_eq!(totals.line(), "1 passed; 1 failed; 2 skipped");
+        assert_eq!(
+            totals.passes(),
+            "passed: 1 of the 3 subtests that Linux passes, 0 of its 0 expected failures, and 0 of the 1 that Linux \
+             skipped or failed"
+        );
         assert_eq!(
             totals.complaint().as_deref(),
             Some("1 did worse than expected")

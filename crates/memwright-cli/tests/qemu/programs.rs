@@ -109,6 +109,7 @@ const SWAPPING: &[&str] = &[
     "swap",
     "swap_shared",
     "swap_calls",
+    "swap_figures",
     "swap_off",
     "advise",
     "cow",
@@ -152,6 +153,7 @@ pub fn trials() -> Vec<Trial> {
         "swap_forked 16 12 50",
         "swap_shared 2 80 4000",
         "swap_calls 128",
+        "swap_figures",
     ];
     let on_disk = Boot::of("disk", "musl-static", disk_programs)
         .option("--swap", "disk:256M")
@@ -167,6 +169,9 @@ pub fn trials() -> Vec<Trial> {
     };
     let boots = boots.chain([by_faults, swapping, pressed(1), pressed(4), failing]);
     let boots = boots.chain([grouped(1), grouped(4)]);
+    // It changes settings of the whole system.
+    let sleeping = Boot::of("khugepaged", "musl-static", &["khugepaged_sleep"]);
+    let boots = boots.chain([sleeping]);
     let large = Boot::of("large", "musl-static", LARGE);
     let boots = boots.chain([large]);
     let boots = boots.chain([on_disk, failing_disk]);

@@ -2,6 +2,7 @@
 
 use crate::errno::Errno;
 use alloc::vec::Vec;
+use core::ops::Range;
 use elf::{
     abi::{
         EM_X86_64, ET_DYN, ET_EXEC, PF_R, PF_W, PF_X, PT_GNU_STACK, PT_INTERP, PT_LOAD, PT_PHDR,
@@ -105,6 +106,30 @@ impl Plan {
         self.segments
             .first()
             .map_or(0, |segment| segment.address & !(PAGE - 1))
+    }
+
+    /// The code, before the load bias: from the first executable segment to the end of the last one's contents
+    /// (`load_elf_binary` in `fs/binfmt_elf.c` of Linux 7.2).
+    pub fn code(&self) -> Range<u64> {
+        let code = || {
+            let all = self.segments.iter();
+            all.filter(|segment| segment.rights.contains(Rights::EXECUTE))
+        };
+        let start = code().map(|segment| segment.address).min();
+        let end = code()
+            .map(|segment| segment.address + segment.file_size)
+            .max();
+        start.unwrap_or(0)..end.unwrap_or(0)
+    }
+
+    /// The initialised data, before the load bias: from the last segment to the end of the contents of all segments.
+    pub fn data(&self) -> Range<u64> {
+        let all = || self.segments.iter();
+        let start = all().map(|segment| segment.address).max();
+        let end = all()
+            .map(|segment| segment.address + segment.file_size)
+            .max();
+        start.unwrap_or(0)..end.unwrap_or(0)
     }
 
     /// End of the last page of the image, before the load bias.

@@ -287,8 +287,11 @@ fn load(context: &Context<'_>, file: Executable, request: &Request) -> Result<Lo
     };
     let heap = heap + layouts.heap_gap;
     let mut addresses = stack.addresses;
-    addresses.code_start = plan.start().wrapping_add(bias);
-    addresses.code_end = end;
+    let (code, data) = (plan.code(), plan.data());
+    addresses.code_start = code.start.wrapping_add(bias);
+    addresses.code_end = code.end.wrapping_add(bias);
+    addresses.data_start = data.start.wrapping_add(bias);
+    addresses.data_end = data.end.wrapping_add(bias);
     let image = Image::new(
         file,
         addresses,

@@ -30,8 +30,21 @@ pub struct ImageAddresses {
     pub code_start: u64,
     /// End of the program's code.
     pub code_end: u64,
+    /// Start of the program's initialised data.
+    pub data_start: u64,
+    /// End of the program's initialised data.
+    pub data_end: u64,
     /// Initial stack pointer.
     pub stack_start: u64,
+}
+
+impl ImageAddresses {
+    /// Pages of the program's code (`VmExe`), of `executable` pages in all executable areas (`task_mem` in
+    /// `fs/proc/task_mmu.c` of Linux 7.2).
+    pub fn code_pages(&self, executable: u64) -> u64 {
+        let end = self.code_end.next_multiple_of(4096);
+        ((end - (self.code_start & !4095)) / 4096).min(executable)
+    }
 }
 
 /// The program of an address space; shared with it by `CLONE_VM`.

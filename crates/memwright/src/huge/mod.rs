@@ -320,11 +320,11 @@ pub struct HugeSettings {
 /// How memory is scanned for pages to collapse (`khugepaged/`).
 #[derive(Debug)]
 pub struct ScanSettings {
-    /// Whether memory may be sought hard. Means nothing here.
+    /// Whether an allocation may compact memory. Nothing reads it: no allocation does.
     pub defrag: AtomicBool,
     /// Milliseconds between scans.
     pub sleep: AtomicU32,
-    /// Milliseconds to wait where there was no huge page.
+    /// Milliseconds that the scan sleeps when no huge page could be allocated.
     pub allocation_sleep: AtomicU32,
     /// Pages of each scan.
     pub pages: AtomicU32,

@@ -1,6 +1,8 @@
 //! The kernel's own access to memory of any address space: the stack of a program that starts,
 //! /proc/PID/mem. Slow, through the table; what is absent is faulted in.
 
+use core::sync::atomic::Ordering;
+
 use memwright_table::{Bits, CpuId, Frame, FrameRef, Machine, PAGE_SIZE, PageRange, VirtAddr};
 
 use super::{AddressSpace, Core};
@@ -144,6 +146,19 @@ impl<M: Machine> AddressSpace<M> {
             pinned = Some(frames.share(frame));
         })?;
         pinned.ok_or(FaultError::NoArea)
+    }
+
+    /// Accounts `pages` as pinned for a long time, on behalf of a caller that has pinned them (`mm_struct.pinned_vm` of
+    /// Linux 7.2).
+    pub fn account_pinned(&self, pages: u64) {
+        let pinned = self.core.pinned_pages();
+        pinned.fetch_add(pages, Ordering::Relaxed);
+    }
+
+    /// Takes `pages` that the caller accounted back out of the account.
+    pub fn unaccount_pinned(&self, pages: u64) {
+        let pinned = self.core.pinned_pages();
+        pinned.fetch_sub(pages, Ordering::Relaxed);
     }
 }
 

@@ -149,6 +149,8 @@ pub struct Totals {
     pub executable: u64,
     /// Locked areas (`VmLck`).
     pub locked: u64,
+    /// Pages that are accounted as pinned for a long time (`VmPin`).
+    pub pinned: u64,
     /// Pages with a frame (`VmRSS`).
     pub resident: u64,
     /// Of these, anonymous (`RssAnon`).

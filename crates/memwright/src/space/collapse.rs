@@ -58,6 +58,17 @@ enum Found {
     Huge,
 }
 
+/// Where a scan for huge pages stopped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scanned {
+    /// It looked at as many pages as it was to: it goes on from this page.
+    Until(Page),
+    /// It looked at the whole address space.
+    End,
+    /// No frames were free for a huge page. Later it goes on from this page.
+    NoFrames(Page),
+}
+
 /// The most pages of 512 that a scan lets be so.
 #[derive(Clone, Copy, Debug)]
 struct ScanLimits {
@@ -70,14 +81,16 @@ struct ScanLimits {
 const LEAST_USED: u32 = HUGE_PAGES as u32 / 2;
 
 impl<M: Machine> AddressSpace<M> {
-    /// Looks for pages to collapse, from `from` on, until about `budget` pages were looked at. Returns where to go
-    /// on, or `None` at the end.
-    pub fn scan_for_huge(&self, from: Page, budget: &mut u64) -> Option<Page> {
+    /// Looks for pages to collapse, from `from` on, until about `budget` pages were looked at or no frames were free
+    /// for a huge page.
+    pub fn scan_for_huge(&self, from: Page, budget: &mut u64) -> Scanned {
         let core = &*self.core;
         let mut next = from;
         while *budget > 0 {
             pause_point();
-            let range = core.next_candidate(next)?;
+            let Some(range) = core.next_candidate(next) else {
+                return Scanned::End;
+            };
             next = range.end;
             *budget = budget.saturating_sub(HUGE_PAGES);
             let settings = &core.memory.huge().scan;
@@ -91,8 +104,7 @@ impl<M: Machine> AddressSpace<M> {
                     Ok(()) => {
                         settings.collapsed.fetch_add(1, Ordering::Relaxed);
                     }
-                    // The scan rests: there may be memory later.
-                    Err(CollapseFailure::NoFrames) => return None,
+                    Err(CollapseFailure::NoFrames) => return Scanned::NoFrames(next),
                     Err(
                         CollapseFailure::NotEligible
                         | CollapseFailure::NoTable
@@ -103,7 +115,7 @@ impl<M: Machine> AddressSpace<M> {
                 }
             }
         }
-        Some(next)
+        Scanned::Until(next)
     }
 }
 

@@ -58,6 +58,8 @@ pub(crate) struct Core<M: Machine> {
     merge_number: AtomicU64,
     /// How often its entries are made to tell who uses its pages.
     pace: Pace,
+    /// Pages that are accounted as pinned for a long time.
+    pinned_pages: AtomicU64,
 }
 
 impl<M: Machine> Core<M> {
@@ -88,6 +90,7 @@ impl<M: Machine> Core<M> {
             payer: AtomicU8::new(SwapPayer::NOBODY.raw()),
             merge_number: AtomicU64::new(UNSCANNED),
             pace: Pace::default(),
+            pinned_pages: AtomicU64::new(0),
         })
     }
 
@@ -230,6 +233,11 @@ impl<M: Machine> Core<M> {
 
     pub(crate) fn set_payer(&self, payer: SwapPayer) {
         self.payer.store(payer.raw(), Ordering::Relaxed);
+    }
+
+    /// Pages that are accounted as pinned for a long time.
+    pub(crate) fn pinned_pages(&self) -> &AtomicU64 {
+        &self.pinned_pages
     }
 
     /// Pages in swap.

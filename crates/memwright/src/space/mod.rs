@@ -46,6 +46,7 @@ pub use self::remap::RemapRequest;
 pub use self::split::{FolioSplit, FolioSplits};
 pub use self::survey::{Forget, Sight};
 pub use self::sync::SyncFlags;
+pub use collapse::Scanned;
 
 pub(crate) use self::areas::{Areas, CutError, cuts_hugetlb};
 pub(crate) use self::core::{Core, access_bits};

@@ -1,5 +1,7 @@
 //! Questions that change nothing.
 
+use core::sync::atomic::Ordering;
+
 use memwright_table::sync::PausePoints;
 use memwright_table::{Bits, Entry, FrameKind, Machine, Page, PageRange, VirtAddr};
 
@@ -64,6 +66,7 @@ impl<M: Machine> AddressSpace<M> {
             stack: areas.stack,
             executable: areas.executable,
             locked: areas.locked,
+            pinned: core.pinned_pages().load(Ordering::Relaxed),
             resident_peak: core.peak(),
             swapped: core.swapped(),
             table_frames: core.table.table_frames(),
@@ -81,7 +84,9 @@ impl<M: Machine> AddressSpace<M> {
                     continue;
                 }
                 match core.kind_of(extent.entry) {
-                    Some(FrameKind::Anonymous) => totals.resident_anonymous += extent.range.len(),
+                    Some(kind) if kind.is_private() => {
+                        totals.resident_anonymous += extent.range.len();
+                    }
                     Some(_) if memory => totals.resident_shared += extent.range.len(),
                     Some(_) => totals.resident_file += extent.range.len(),
                     None => {}

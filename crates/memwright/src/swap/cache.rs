@@ -1,5 +1,7 @@
 //! Pages that are in a slot and in memory.
 
+use core::sync::atomic::{AtomicU64, Ordering};
+
 use memwright_table::mistake::{Mistake, planted};
 use memwright_table::sync::pause_point;
 use memwright_table::{Frame, FrameRef, Frames, Machine, Slots};
@@ -91,6 +93,7 @@ impl<M: Machine> Swap<M> {
             let scarce = are_scarce(slots);
             let kept = (!scarce).then_some(slot);
             note_kept(frames, slots.record(offset), kept, frame);
+            self.cached.add(u64::from(!scarce));
             scarce
         });
         self.end_keeping(frames, slot, scarce);
@@ -104,9 +107,14 @@ impl<M: Machine> Swap<M> {
         };
         let scarce = self.with_slots(first, |slots, _| {
             let scarce = are_scarce(slots);
+            let mut count = 0;
             for (place, frame) in places() {
                 let kept = (!scarce).then_some(place.slot());
                 note_kept(frames, slots.record(place.offset), kept, frame);
+                count += 1;
+            }
+            if !scarce {
+                self.cached.add(count);
             }
             scarce
         });
@@ -146,6 +154,7 @@ impl<M: Machine> Swap<M> {
             record.uses -= 1;
             record.set_frame(Some(frames.share(frame).into_raw()));
             frames.set_slot(frame, Some(slot));
+            self.cached.add(1);
             Cached::Here
         });
         if matches!(cached, Cached::Alone) {
@@ -179,8 +188,7 @@ impl<M: Machine> Swap<M> {
                 return None;
             }
             copy.record.uses = 1;
-            copy.record.set_frame(None);
-            frames.set_slot(frame, None);
+            self.take_frame(frames, copy.record);
             Some(copy.slot)
         });
         match copy.flatten() {
@@ -215,6 +223,7 @@ impl<M: Machine> Swap<M> {
                 let shared = frames.share(frame).into_raw();
                 slots.record(offset).set_unwritten(shared);
                 frames.set_slot(frame, Some(slot));
+                self.cached.add(1);
             }
             first
         });
@@ -258,7 +267,7 @@ impl<M: Machine> Swap<M> {
                 frames.share(frame)
             });
             if unwritten.is_none() {
-                take_frame(frames, record);
+                self.take_frame(frames, record);
             }
             Some((frame, unwritten))
         });
@@ -284,11 +293,11 @@ impl<M: Machine> Swap<M> {
             if written {
                 record.set_frame(Some(frame.frame()));
             }
-            let remains = end_use(frames, record);
+            let remains = self.end_use(frames, record);
             // The caller's reference and the slot's.
             let freed = written && record.uses > 0 && frames.references(frame.frame()) == 2;
             if freed {
-                take_frame(frames, record);
+                self.take_frame(frames, record);
             }
             (remains, freed)
         });
@@ -363,8 +372,7 @@ impl<M: Machine> Swap<M> {
     pub(crate) fn forget(&self, frames: &Frames<M>, frame: Frame) {
         let unused = self.with_copy(frames, frame, |copy| {
             (copy.record.uses == 0).then(|| {
-                copy.record.set_frame(None);
-                frames.set_slot(frame, None);
+                self.take_frame(frames, copy.record);
                 copy.slot
             })
         });
@@ -372,31 +380,58 @@ impl<M: Machine> Swap<M> {
             self.free(frames, slot);
         }
     }
-}
 
-/// Takes the frame from a slot, whose reference of it is the caller's.
-fn take_frame<M: Machine>(frames: &Frames<M>, record: &mut Record) {
-    if let Some(frame) = record.frame() {
-        record.set_frame(None);
-        frames.set_slot(frame, None);
+    /// Takes the frame from a slot. The caller, who holds the lock of the devices, gets the slot's reference, if it has one.
+    pub(super) fn take_frame(&self, frames: &Frames<M>, record: &mut Record) {
+        if let Some(frame) = record.frame() {
+            record.set_frame(None);
+            frames.set_slot(frame, None);
+            self.cached.subtract(1);
+        }
+    }
+
+    /// Ends one use of a slot. What is left is for [`Self::finish_use`].
+    ///
+    /// # Panics
+    /// If the slot is not used.
+    fn end_use(&self, frames: &Frames<M>, record: &mut Record) -> Remains {
+        assert!(record.uses > 0, "a slot has no use to give up");
+        record.uses -= 1;
+        match record.frame() {
+            _ if record.uses > 0 => Remains::Used,
+            None => Remains::Nothing(None),
+            Some(frame) if record.is_unwritten() => {
+                self.take_frame(frames, record);
+                Remains::Nothing(Some(frame))
+            }
+            Some(frame) => Remains::Copy(frame),
+        }
     }
 }
 
-/// One of those that use a slot does so no more. What is left is for [`Swap::finish_use`].
-///
-/// # Panics
-/// If nobody uses it.
-fn end_use<M: Machine>(frames: &Frames<M>, record: &mut Record) -> Remains {
-    assert!(record.uses > 0, "a slot has no use to give up");
-    record.uses -= 1;
-    match record.frame() {
-        _ if record.uses > 0 => Remains::Used,
-        None => Remains::Nothing(None),
-        Some(frame) if record.is_unwritten() => {
-            take_frame(frames, record);
-            Remains::Nothing(Some(frame))
-        }
-        Some(frame) => Remains::Copy(frame),
+/// How many slots have a copy of their page in memory. Only a CPU that holds the lock of the devices changes it, so that a
+/// change needs no locked instruction.
+pub(super) struct CachedPages(AtomicU64);
+
+impl CachedPages {
+    pub(super) const fn new() -> Self {
+        Self(AtomicU64::new(0))
+    }
+
+    pub(super) fn get(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    #[inline(always)]
+    fn add(&self, count: u64) {
+        self.0
+            .store(self.get().wrapping_add(count), Ordering::Relaxed);
+    }
+
+    #[inline(always)]
+    fn subtract(&self, count: u64) {
+        self.0
+            .store(self.get().wrapping_sub(count), Ordering::Relaxed);
     }
 }
 
@@ -422,15 +457,16 @@ impl<M: Machine> Slots<M> for Swap<M> {
     }
 
     fn release(&self, frames: &Frames<M>, slot: u64) {
-        let left = self.with_slots(slot, |slots, offset| end_use(frames, slots.record(offset)));
+        let left = self.with_slots(slot, |slots, offset| {
+            self.end_use(frames, slots.record(offset))
+        });
         self.finish_use(frames, slot, left);
     }
 
     fn leave(&self, frames: &Frames<M>, frame: Frame, _slot: u64) {
         let left = self.with_copy(frames, frame, |copy| {
             debug_assert_eq!(copy.record.uses, 0, "the slot has a reference too");
-            copy.record.set_frame(None);
-            frames.set_slot(frame, None);
+            self.take_frame(frames, copy.record);
             copy.slot
         });
         if let Some(slot) = left {

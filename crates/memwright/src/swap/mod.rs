@@ -42,6 +42,7 @@ mod unshown;
 
 pub(crate) use around::{MOST, Window, WindowCell};
 pub(crate) use cache::Cached;
+use cache::CachedPages;
 pub use device::{DeviceError, Direction, Submission, SwapDevice, Ticket, Transfer};
 pub(crate) use folio::ComingFrames;
 pub use object::{Leaving, Left, ObjectPlace};
@@ -103,6 +104,8 @@ pub struct Swap<M: Machine> {
     devices: Lock<Vec<Option<Active<M>>>>,
     /// What each payer has.
     bills: Bills,
+    /// Slots with a copy of their page in memory.
+    cached: CachedPages,
     /// Objects whose pages may leave.
     stores: Lock<Vec<Listed<M>>>,
     /// Where the search for frames that slots alone refer to goes on.
@@ -114,6 +117,7 @@ impl<M: Machine> Swap<M> {
         Self {
             devices: Lock::new(Rank::Swap, Vec::new()),
             bills: Bills::new(),
+            cached: CachedPages::new(),
             stores: Lock::new(Rank::ObjectRegistry, Vec::new()),
             shed_next: Lock::new(Rank::Swap, Place::default()),
         }
@@ -192,6 +196,21 @@ impl<M: Machine> Swap<M> {
         })
     }
 
+    /// Pages that are in memory and in a slot (`NR_SWAPCACHE` of Linux 7.2).
+    pub fn cached_pages(&self) -> u64 {
+        self.cached.get()
+    }
+
+    /// Divides `unit` by the number of entries that name a slot, and adds the results up for `count` slots from `slot` on
+    /// (`smaps_pte_entry` in `fs/proc/task_mmu.c` of Linux 7.2).
+    pub fn shares(&self, slot: u64, count: u64, unit: u64) -> u64 {
+        self.with_slots(slot, |slots, offset| {
+            let end = offset.saturating_add(count as u32).min(slots.slots());
+            let uses = (offset..end).map(|offset| slots.record(offset).uses);
+            uses.map(|uses| unit / u64::from(uses.max(1))).sum()
+        })
+    }
+
     /// Slots in use, as far as that can be told without waiting: for reports of failures too.
     pub(crate) fn slots_in_use(&self) -> u64 {
         let devices = self.devices.try_lock();
@@ -212,9 +231,14 @@ impl<M: Machine> Swap<M> {
         self.bills.slots(payer)
     }
 
-    /// How often `payer` was refused a slot.
+    /// How often `payer` was refused a slot because of its limit.
     pub fn refused_to(&self, payer: SwapPayer) -> u64 {
         self.bills.refused(payer)
+    }
+
+    /// How often `payer` got no slot because none was free.
+    pub fn full_for(&self, payer: SwapPayer) -> u64 {
+        self.bills.full(payer)
     }
 
     /// Lets `payer` have at most `most` slots from now on. What it has more it keeps.
@@ -244,22 +268,22 @@ impl<M: Machine> Swap<M> {
         if !self.bills.allows(payer) {
             return None;
         }
-        let (number, active) = devices
+        let best = devices
             .iter_mut()
             .enumerate()
             .filter_map(|(number, active)| Some((number, active.as_mut()?)))
             .filter(|(_, active)| !active.slots.is_closed() && active.slots.free() > 0)
-            .max_by_key(|(number, active)| (active.priority, core::cmp::Reverse(*number)))?;
+            .max_by_key(|(number, active)| (active.priority, core::cmp::Reverse(*number)));
+        let Some((device, active)) = best else {
+            self.bills.note_full(payer);
+            return None;
+        };
         let offset = active.slots.take()?;
         active.slots.record(offset).uses = 1;
         if active.slots.set_payer(offset, payer) {
             self.bills.charge(payer);
         }
-        let place = Place {
-            device: number,
-            offset,
-        };
-        Some(place.slot())
+        Some(Place { device, offset }.slot())
     }
 
     /// Some slots from `from` on whose pages are in memory too, and where to go on, if there are more slots.

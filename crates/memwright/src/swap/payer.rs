@@ -41,6 +41,8 @@ struct Bill {
     slots: AtomicU64,
     most: AtomicU64,
     refused: AtomicU64,
+    /// How often no slot was free.
+    full: AtomicU64,
 }
 
 /// What each payer has.
@@ -57,6 +59,7 @@ impl Bills {
                 slots: AtomicU64::new(0),
                 most: AtomicU64::new(u64::MAX),
                 refused: AtomicU64::new(0),
+                full: AtomicU64::new(0),
             }),
             open: AtomicBool::new(false),
         }
@@ -105,6 +108,18 @@ impl Bills {
             .map_or(0, |bill| bill.refused.load(Ordering::Relaxed))
     }
 
+    /// Counts that no slot was free when `payer` needed one.
+    pub(super) fn note_full(&self, payer: SwapPayer) {
+        if let Some(bill) = self.of(payer) {
+            bill.full.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    pub(super) fn full(&self, payer: SwapPayer) -> u64 {
+        self.of(payer)
+            .map_or(0, |bill| bill.full.load(Ordering::Relaxed))
+    }
+
     pub(super) fn limit(&self, payer: SwapPayer, most: u64) {
         if let Some(bill) = self.of(payer) {
             bill.most.store(most, Ordering::Relaxed);
@@ -118,6 +133,7 @@ impl Bills {
             bill.slots.store(0, Ordering::Relaxed);
             bill.most.store(u64::MAX, Ordering::Relaxed);
             bill.refused.store(0, Ordering::Relaxed);
+            bill.full.store(0, Ordering::Relaxed);
         }
     }
 }
@@ -138,12 +154,16 @@ mod tests {
             }
         }
         assert_eq!((bills.refused(one), bills.refused(other)), (1, 0));
+        bills.note_full(one);
+        bills.note_full(SwapPayer::NOBODY);
+        assert_eq!((bills.full(one), bills.full(other)), (1, 0));
         assert!(bills.allows(other) && bills.allows(SwapPayer::NOBODY));
         bills.release(one);
         assert!(bills.allows(one));
         bills.charge(SwapPayer::NOBODY);
         assert_eq!(bills.slots(SwapPayer::NOBODY), 0);
         bills.open(one);
-        assert_eq!((bills.slots(one), bills.refused(one)), (0, 0));
+        let now = (bills.slots(one), bills.refused(one), bills.full(one));
+        assert_eq!(now, (0, 0, 0));
     }
 }

@@ -58,13 +58,12 @@ impl<M: Machine> Swap<M> {
         };
         for offset in from..active.slots.slots() {
             let record = active.slots.record(offset);
-            let Some(frame) = record.frame().filter(|_| record.uses == 0) else {
+            if record.uses > 0 || record.frame().is_none() {
                 continue;
-            };
+            }
             // The frame is not freed before it has left the slot, which takes this lock. The page is written out again
             // when it leaves: only who has a copy is asked whether the page is clean.
-            record.set_frame(None);
-            frames.set_slot(frame, None);
+            self.take_frame(frames, record);
             let device = number;
             found[count] = Some(Place { device, offset }.slot());
             count += 1;

@@ -36,12 +36,17 @@ impl Swapping {
     pub fn slots(&self) -> u64 {
         self.world.memory.swap().totals().1
     }
+
+    fn cached(&self) -> u64 {
+        self.world.memory.swap().cached_pages()
+    }
 }
 
 impl Drop for Swapping {
     fn drop(&mut self) {
         if !std::thread::panicking() {
             assert_eq!((self.slots(), self.device.kept()), (0, 0), "slots leaked");
+            assert_eq!(self.cached(), 0, "copies in memory are miscounted");
         }
     }
 }
@@ -75,6 +80,7 @@ fn a_page_read_back_is_written_without_a_fault_and_goes_out_again_for_nothing() 
         assert_eq!(process.load_with(index), Ok((byte, vec![IN])));
     }
     assert_eq!(process.space.swapped_pages(), 0);
+    assert_eq!(swapping.cached(), 8);
     process.check();
     for index in 0..4 {
         assert_eq!(process.store(index, 100), Ok(vec![]));
@@ -82,7 +88,7 @@ fn a_page_read_back_is_written_without_a_fault_and_goes_out_again_for_nothing() 
     let account = swapping.world.counted(|| page_out(&process, 0, 8));
     let rows = [Row::SwapOut, Row::SwapWritten].map(|row| account.count(row));
     assert_eq!(rows, [8, 4], "what nobody wrote is there already");
-    assert_eq!(swapping.slots(), 8);
+    assert_eq!((swapping.slots(), swapping.cached()), (8, 0));
     for index in 0..8 {
         let byte = if index < 4 { 100 } else { index as u8 + 1 };
         assert_eq!(process.load(index), byte);
@@ -162,9 +168,18 @@ fn a_page_shared_by_fork_comes_back_once_and_is_nobodys_own() {
     let swapping = Swapping::new();
     let mut parent = filled(&swapping, 3);
     page_out(&parent, 0, 3);
+    let slot = |process: &Process<'_>, index| match process.space.entry(page(index)) {
+        Entry::Swapped(swapped) => swapped.slot,
+        other => panic!("{other:?} is not in swap"),
+    };
+    let share = |slot| swapping.world.memory.swap().shares(slot, 1, 4096);
+    let first = slot(&parent, 0);
+    assert_eq!(share(first), 4096);
     let mut child = parent.fork();
     assert_eq!((child.space.swapped_pages(), swapping.slots()), (3, 3));
+    assert_eq!((share(first), swapping.cached()), (2048, 0));
     assert_eq!(parent.load_with(0), Ok((1, vec![IN])));
+    assert_eq!((share(first), swapping.cached()), (4096, 1));
     assert_eq!(child.load_with(0), Ok((1, vec![CACHED])));
     assert_eq!(child.store(0, 7), Ok(vec![FaultKind::Copy]));
     assert_eq!(parent.load(0), 1);

@@ -4,6 +4,7 @@
 use super::{
     Text,
     node::{Child, FixedDirectory, ProcNode, SystemControl},
+    stub::stubs,
     text::number,
 };
 use crate::{
@@ -20,6 +21,17 @@ use core::{
     sync::atomic::Ordering,
 };
 use memwright_table::PAGE_SIZE;
+
+stubs! {
+    CONTROLLERS: "/sys/fs/cgroup/cgroup.controllers" "" Text("memory"), "Memory has the only controller.";
+    TYPE: "/sys/fs/cgroup/*/cgroup.type" "" Text("domain"), "There are no threaded groups.";
+    FROZEN: "/sys/fs/cgroup/*/cgroup.events" "frozen" Number(0), "There is no freezer.";
+    LOW: "/sys/fs/cgroup/*/memory.events" "low" Number(0), "There is no memory.low.";
+    HIGH: "/sys/fs/cgroup/*/memory.events" "high" Number(0), "There is no memory.high.";
+    GROUP_KILLS: "/sys/fs/cgroup/*/memory.events" "oom_group_kill" Number(0), "There is no memory.oom.group.";
+    SWAP_HIGH: "/sys/fs/cgroup/*/memory.swap.events" "high" Number(0), "There is no memory.swap.high.";
+    FILE: "/sys/fs/cgroup/*/memory.stat" "file" Copy("shmem"), "Every file is on tmpfs or is made by the kernel.";
+}
 
 /// Writes a file about a group.
 type GroupReader = fn(&Context<'_>, &Cgroup, &mut Text) -> fmt::Result;
@@ -77,7 +89,7 @@ static FILES: [GroupFile; 12] = [
         read: processes,
         store: Some(|context, group, bytes| enter(context, bytes, Some(group.clone()))),
     },
-    shown("cgroup.type", |_, _, text| text.write_str("domain\n")),
+    shown("cgroup.type", |_, _, text| writeln!(text, "{TYPE}")),
     shown("memory.current", |context, group, text| {
         writeln!(text, "{}", bytes_of(group.measure(context.kernel)))
     }),
@@ -290,7 +302,7 @@ fn set_most(context: &Context<'_>, group: &Arc<Cgroup>, bytes: &[u8]) -> Result<
 }
 
 fn controllers(_context: &Context<'_>, text: &mut Text) -> fmt::Result {
-    text.write_str("memory\n")
+    writeln!(text, "{CONTROLLERS}")
 }
 
 fn group_controllers(context: &Context<'_>, _group: &Cgroup, text: &mut Text) -> fmt::Result {
@@ -367,19 +379,18 @@ fn enter(context: &Context<'_>, bytes: &[u8], group: Option<Arc<Cgroup>>) -> Res
 
 fn state(context: &Context<'_>, group: &Cgroup, text: &mut Text) -> fmt::Result {
     let populated = u8::from(group.members(context.kernel).next().is_some());
-    write!(text, "populated {populated}\nfrozen 0\n")
+    write!(text, "populated {populated}\nfrozen {FROZEN}\n")
 }
 
 fn events(_context: &Context<'_>, group: &Cgroup, text: &mut Text) -> fmt::Result {
     let events = &group.events;
     let rows = [
-        // Nothing is protected, and nobody is slowed down: there are no such limits.
-        ("low", 0),
-        ("high", 0),
+        ("low", LOW.number()),
+        ("high", HIGH.number()),
         ("max", events.max.load(Ordering::Relaxed)),
         ("oom", events.out_of_memory.load(Ordering::Relaxed)),
         ("oom_kill", events.killed.load(Ordering::Relaxed)),
-        ("oom_group_kill", 0),
+        ("oom_group_kill", GROUP_KILLS.number()),
     ];
     for (name, count) in rows {
         writeln!(text, "{name} {count}")?;
@@ -388,8 +399,10 @@ fn events(_context: &Context<'_>, group: &Cgroup, text: &mut Text) -> fmt::Resul
 }
 
 fn swap_events(context: &Context<'_>, group: &Cgroup, text: &mut Text) -> fmt::Result {
-    let refused = context.kernel.memory.swap().refused_to(group.payer);
-    write!(text, "high 0\nmax {refused}\nfail {refused}\n")
+    let swap = context.kernel.memory.swap();
+    let refused = swap.refused_to(group.payer);
+    let failed = refused + swap.full_for(group.payer);
+    write!(text, "high {SWAP_HIGH}\nmax {refused}\nfail {failed}\n")
 }
 
 fn statistics(context: &Context<'_>, group: &Cgroup, text: &mut Text) -> fmt::Result {
@@ -397,7 +410,7 @@ fn statistics(context: &Context<'_>, group: &Cgroup, text: &mut Text) -> fmt::Re
     let [minor, major] = group.total_faults(context.kernel);
     let rows = [
         ("anon", bytes_of(charge.private)),
-        ("file", bytes_of(charge.shared)),
+        ("file", FILE.copied(bytes_of(charge.shared))),
         ("shmem", bytes_of(charge.shared)),
         ("anon_thp", bytes_of(charge.huge)),
         ("pgfault", minor + major),

@@ -1,6 +1,6 @@
 //! Files about the processors: what they are, what they did, what they wait for.
 
-use super::Text;
+use super::{Text, stub::stubs};
 use crate::{
     abi::SECOND,
     context::Context,
@@ -13,6 +13,25 @@ use core::{
     sync::atomic::Ordering,
 };
 use memwright_table::CpuId;
+
+stubs! {
+    FREQUENCY: "/proc/cpuinfo" "cpu MHz" Text("1000.000"), "The clock counts one nanosecond for each instruction.";
+    PACKAGE: "/proc/cpuinfo" "physical id" Number(0), "All CPUs are cores of one package.";
+    CORE: "/proc/cpuinfo" "core id" Copy("processor"), "Each core runs one thread.";
+    APIC: "/proc/cpuinfo" "apicid" Copy("processor"), "The ids of the APICs follow the numbers of the CPUs.";
+    CORES: "/proc/cpuinfo" "cpu cores" Copy("siblings"), "Each core runs one thread.";
+    FPU: "/proc/cpuinfo" "fpu" Text("yes"), "Every x86-64 CPU has one.";
+    FPU_EXCEPTION: "/proc/cpuinfo" "fpu_exception" Text("yes"), "Every x86-64 CPU has it.";
+    WRITE_PROTECT: "/proc/cpuinfo" "wp" Text("yes"), "Every x86-64 CPU has it.";
+    NICE: "/proc/stat" "cpu: nice" Number(0), "Every thread has the same priority.";
+    WAIT: "/proc/stat" "cpu: iowait" Number(0), "A CPU that waits for a disk polls it.";
+    INTERRUPT: "/proc/stat" "cpu: irq" Number(0), "Time in interrupts counts as time in the kernel.";
+    SOFT_INTERRUPT: "/proc/stat" "cpu: softirq" Number(0), "There are no soft interrupts.";
+    STOLEN: "/proc/stat" "cpu: steal" Number(0), "No hypervisor reports stolen time.";
+    GUEST: "/proc/stat" "cpu: guest" Number(0), "There are no guests.";
+    GUEST_NICE: "/proc/stat" "cpu: guest_nice" Number(0), "There are no guests.";
+    BLOCKED: "/proc/stat" "procs_blocked" Number(0), "A CPU that waits for a disk polls it: no thread sleeps for one.";
+}
 
 /// The processors, by number.
 fn all(host: &dyn Host) -> impl Iterator<Item = CpuId> + use<> {
@@ -178,10 +197,10 @@ pub fn cpuinfo(context: &Context<'_>, text: &mut Text) -> fmt::Result {
         text.push(name.as_bytes().trim_ascii())?;
         write!(
             text,
-            "\nstepping\t: {stepping}\ncpu MHz\t\t: 1000.000\n\
-             physical id\t: 0\nsiblings\t: {count}\ncore id\t\t: {number}\ncpu cores\t: {count}\n\
-             apicid\t\t: {number}\nfpu\t\t: yes\nfpu_exception\t: yes\ncpuid level\t: {highest}\n\
-             wp\t\t: yes\nflags\t\t:",
+            "\nstepping\t: {stepping}\ncpu MHz\t\t: {FREQUENCY}\n\
+             physical id\t: {PACKAGE}\nsiblings\t: {count}\ncore id\t\t: {number}\ncpu cores\t: {count}\n\
+             apicid\t\t: {number}\nfpu\t\t: {FPU}\nfpu_exception\t: {FPU_EXCEPTION}\ncpuid level\t: {highest}\n\
+             wp\t\t: {WRITE_PROTECT}\nflags\t\t:",
         )?;
         text.push(flags.bytes())?;
         write!(
@@ -228,8 +247,16 @@ fn times(host: &dyn Host, cpu: CpuId) -> [u64; 3] {
     [times.user, times.system, times.idle].map(ticks)
 }
 
-/// `/proc/stat` (`fs/proc/stat.c` of Linux 7.2): the rows that are known. Nothing runs at another
-/// priority, waits for a disk, or is stolen.
+/// Writes the times of a CPU, or of all.
+fn write_times(text: &mut Text, [user, system, idle]: [u64; 3]) -> fmt::Result {
+    write!(
+        text,
+        " {user} {NICE} {system} {idle} {WAIT} {INTERRUPT} {SOFT_INTERRUPT}"
+    )?;
+    writeln!(text, " {STOLEN} {GUEST} {GUEST_NICE}")
+}
+
+/// `/proc/stat` (`fs/proc/stat.c` of Linux 7.2): the rows that are known.
 pub fn stat(context: &Context<'_>, text: &mut Text) -> fmt::Result {
     let kernel = context.kernel;
     let host = kernel.host;
@@ -239,12 +266,11 @@ pub fn stat(context: &Context<'_>, text: &mut Text) -> fmt::Result {
             *sum += part;
         }
     }
-    let [user, system, idle] = total;
-    writeln!(text, "cpu  {user} 0 {system} {idle} 0 0 0 0 0 0")?;
+    text.write_str("cpu ")?;
+    write_times(text, total)?;
     for cpu in all(host) {
-        let [user, system, idle] = times(host, cpu);
-        let number = cpu.index();
-        writeln!(text, "cpu{number} {user} 0 {system} {idle} 0 0 0 0 0 0")?;
+        write!(text, "cpu{}", cpu.index())?;
+        write_times(text, times(host, cpu))?;
     }
     let kinds = INTERRUPTS.map(|(_, kind, _)| kind);
     let taken: u64 = all(host)
@@ -255,8 +281,7 @@ pub fn stat(context: &Context<'_>, text: &mut Text) -> fmt::Result {
     writeln!(text, "btime {}", kernel.manifest.epoch)?;
     writeln!(text, "processes {made}")?;
     writeln!(text, "procs_running {}", kernel.scheduler.active())?;
-    // Nobody waits without being open to signals.
-    text.write_str("procs_blocked 0\n")
+    writeln!(text, "procs_blocked {BLOCKED}")
 }
 
 /// `/proc/uptime`: since boot, and idle of all processors together.

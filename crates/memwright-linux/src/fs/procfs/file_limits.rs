@@ -2,6 +2,7 @@
 
 use super::{
     node::SystemControl,
+    stub::stubs,
     text::{Text, setting},
 };
 use crate::{
@@ -13,6 +14,10 @@ use core::{
     fmt::{self, Write},
     sync::atomic::{AtomicU64, Ordering},
 };
+
+stubs! {
+    UNUSED_FILES: "/proc/sys/fs/file-nr" "unused" Number(0), "The number is a constant of Linux.";
+}
 
 /// The file of one limit.
 macro_rules! limit {
@@ -57,7 +62,8 @@ pub static LARGEST_PIPE: SystemControl = SystemControl {
 pub fn open_files(context: &Context<'_>, text: &mut Text) -> fmt::Result {
     let open = context.kernel.mounts.open.total();
     let most = &context.kernel.file_limits.open_files;
-    writeln!(text, "{open}\t0\t{}", most.load(Ordering::Relaxed))
+    let most = most.load(Ordering::Relaxed);
+    writeln!(text, "{open}\t{UNUSED_FILES}\t{most}")
 }
 
 fn show(

@@ -4,6 +4,7 @@ use super::{
     hugetlb, merge,
     node::{FixedDirectory, ProcNode, SystemControl},
     sizes::Size,
+    stub::stubs,
     text::{Text, attribute, read_switch, switch},
 };
 use crate::{context::Context, errno::Errno};
@@ -11,9 +12,18 @@ use core::{
     fmt::{self, Write},
     sync::atomic::{AtomicU32, Ordering},
 };
-use memwright::{HugeMode, HugeSettings, SharedMode};
+use memwright::{HugeMode, HugeSettings, SharedMode, object::HUGE_BYTES};
 
 use ProcNode::{Fixed, SystemControl as Control, SystemText};
+
+stubs! {
+    DEFRAG_STUB: "/sys/kernel/mm/transparent_hugepage/defrag" "" Unused,
+        "No allocation of a huge page compacts or reclaims memory. The account counts each write as a call without effect.";
+    SCAN_DEFRAG_STUB: "/sys/kernel/mm/transparent_hugepage/khugepaged/defrag" "" Unused,
+        "No allocation of a huge page compacts or reclaims memory.";
+    SIZE_STUB: "/sys/kernel/mm/transparent_hugepage/hpage_pmd_size" "" Number(HUGE_BYTES),
+        "It is the size that a page-middle-directory entry of x86-64 maps.";
+}
 
 /// `/sys/kernel/mm`.
 pub static MEMORY: FixedDirectory = FixedDirectory {
@@ -101,7 +111,7 @@ static ENABLED: SystemControl = SystemControl {
     },
 };
 
-/// Nothing is compacted to get huge pages, whatever it says.
+/// See [`DEFRAG_STUB`].
 static DEFRAG: SystemControl = SystemControl {
     read: |context, text| {
         let now = settings(context).defrag.load(Ordering::Relaxed);
@@ -144,6 +154,7 @@ static ZERO_PAGE: SystemControl = SystemControl {
     },
 };
 
+/// See [`SCAN_DEFRAG_STUB`].
 static SCAN_DEFRAG: SystemControl = SystemControl {
     read: |context, text| read_switch(text, settings(context).scan.defrag.load(Ordering::Relaxed)),
     store: |context, bytes| {
@@ -167,11 +178,10 @@ static SLEEP: SystemControl = SystemControl {
 static ALLOCATION_SLEEP: SystemControl = SystemControl {
     read: |context, text| read_number(text, &settings(context).scan.allocation_sleep),
     store: |context, bytes| {
-        store_number(
-            &settings(context).scan.allocation_sleep,
-            bytes,
-            0..=u32::MAX,
-        )
+        let setting = &settings(context).scan.allocation_sleep;
+        store_number(setting, bytes, 0..=u32::MAX)?;
+        context.kernel.huge_scan.wake(context.kernel);
+        Ok(())
     },
 };
 
@@ -214,7 +224,7 @@ fn store_number(
 
 /// `hpage_pmd_size`: bytes of a huge page.
 fn size(_context: &Context<'_>, text: &mut Text) -> fmt::Result {
-    writeln!(text, "{}", 2 << 20)
+    writeln!(text, "{SIZE_STUB}")
 }
 
 fn collapsed(context: &Context<'_>, text: &mut Text) -> fmt::Result {

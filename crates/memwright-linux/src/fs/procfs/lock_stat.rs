@@ -1,12 +1,17 @@
 //! `/proc/lock_stat`.
 
-use super::{node::SystemControl, text::Text};
+use super::{node::SystemControl, stub::stubs, text::Text};
 use crate::{context::Context, errno::Errno};
 use core::fmt::{self, Write};
 use memwright_table::sync::{
     RANKS,
     stat::{self, Line},
 };
+
+stubs! {
+    LINES_WAITED: "/proc/lock_stat" "line: waited" Number(0), "A CPU cannot count how often it waits for a cache line.";
+    MISSED_REST: "/proc/lock_stat" "line missed: bounced, shared and waited" Number(0), "The row has one count.";
+}
 
 /// `/proc/lock_stat`: what its namesake of Linux 7.2 (`kernel/locking/lockdep_proc.c`) is for, in
 /// columns of its own.
@@ -40,9 +45,16 @@ fn read(_: &Context<'_>, text: &mut Text) -> fmt::Result {
             shared,
             waited: _,
         } = counts;
-        writeln!(text, "line {name:<16} {taken} {bounced} {shared} 0")?;
+        writeln!(
+            text,
+            "line {name:<16} {taken} {bounced} {shared} {LINES_WAITED}"
+        )?;
     }
-    writeln!(text, "line {:<16} {} 0 0 0", "missed", stat::missed())
+    let (name, missed) = ("missed", stat::missed());
+    writeln!(
+        text,
+        "line {name:<16} {missed} {MISSED_REST} {MISSED_REST} {MISSED_REST}"
+    )
 }
 
 /// A 0 forgets what was counted, as on Linux.

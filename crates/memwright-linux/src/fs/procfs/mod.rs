@@ -1,6 +1,7 @@
 //! What `/proc` and `/sys` show: directories and files that are made when somebody looks.
 //!
-//! Every value comes from the thing that it names; what this system does not know has no file.
+//! A value comes from the thing that it names, or is declared in its module as a [`stub`]. What this system does not know
+//! has no file.
 
 mod balance;
 mod cgroup;
@@ -24,6 +25,7 @@ mod scan;
 mod sizes;
 mod split;
 mod stream;
+pub mod stub;
 mod system;
 mod text;
 mod vm;

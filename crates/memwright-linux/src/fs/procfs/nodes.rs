@@ -7,10 +7,18 @@ use super::{
     processors::{
         NUMBERS, ProcessorDirectory, ProcessorEntry::Text as File, write_list, write_mask,
     },
+    stub::stubs,
 };
 use crate::{context::Context, fs::dirents::DirectoryEntry, short::Short};
 use core::fmt::{self, Write};
 use memwright_table::{NodeSet, PAGE_SIZE, Topology};
+
+stubs! {
+    POSSIBLE: "/sys/devices/system/node/possible" "" Copy("/sys/devices/system/node/online"),
+        "No node can be added.";
+    NORMAL: "/sys/devices/system/node/has_normal_memory" "" Copy("/sys/devices/system/node/has_memory"),
+        "Memory has one zone.";
+}
 
 /// Which of the directories of a number it is: the others are a processor's.
 const PLACE: u64 = 2;

@@ -5,10 +5,25 @@ use super::{
     fixed::PROCESSORS,
     list::list_entries,
     node::{Child, ProcNode},
+    stub::stubs,
 };
 use crate::{context::Context, fs::dirents::DirectoryEntry, host::Host, short::Short};
 use core::fmt::{self, Write};
 use memwright_table::CpuSet;
+
+stubs! {
+    ONLINE: "/sys/devices/system/cpu/cpu*/online" "" Number(1), "No CPU can be taken offline.";
+    PACKAGE: "/sys/devices/system/cpu/cpu*/topology/physical_package_id" "" Number(0),
+        "All CPUs are cores of one package.";
+    SIBLINGS: "/sys/devices/system/cpu/cpu*/topology/{core_siblings,package_cpus}{,_list}" ""
+        Copy("/sys/devices/system/cpu/online"), "All CPUs are cores of one package.";
+    THREADS: "/sys/devices/system/cpu/cpu*/topology/{core_cpus,thread_siblings}{,_list}" ""
+        Copy("/sys/devices/system/cpu/cpu*/topology/core_id"), "Each core runs one thread.";
+    OFFLINE: "/sys/devices/system/cpu/offline" "" Text(""), "No CPU can be taken offline.";
+    POSSIBLE: "/sys/devices/system/cpu/possible" "" Copy("/sys/devices/system/cpu/online"), "No CPU can be added.";
+    PRESENT: "/sys/devices/system/cpu/present" "" Copy("/sys/devices/system/cpu/online"), "No CPU can be added.";
+    HIGHEST: "/sys/devices/system/cpu/kernel_max" "" Number(CpuSet::from_bits(u64::MAX).bits().count_ones() as u64 - 1), "A set of CPUs has 64 bits.";
+}
 
 /// Writes a file about a processor.
 pub type ProcessorWriter = fn(&Context<'_>, u32, &mut Text) -> fmt::Result;
@@ -198,7 +213,7 @@ fn list_line(text: &mut Text, set: u64) -> fmt::Result {
 }
 
 fn online(_context: &Context<'_>, _processor: u32, text: &mut Text) -> fmt::Result {
-    text.write_str("1\n")
+    writeln!(text, "{ONLINE}")
 }
 
 fn own_number(_context: &Context<'_>, processor: u32, text: &mut Text) -> fmt::Result {
@@ -218,7 +233,7 @@ fn all_list(context: &Context<'_>, _processor: u32, text: &mut Text) -> fmt::Res
 }
 
 fn package(_context: &Context<'_>, _processor: u32, text: &mut Text) -> fmt::Result {
-    text.write_str("0\n")
+    writeln!(text, "{PACKAGE}")
 }
 
 /// `/sys/devices/system/cpu/online` and its like.
@@ -228,12 +243,12 @@ pub fn present(context: &Context<'_>, text: &mut Text) -> fmt::Result {
 
 /// `/sys/devices/system/cpu/offline`: none.
 pub fn absent(_context: &Context<'_>, text: &mut Text) -> fmt::Result {
-    text.write_char('\n')
+    writeln!(text, "{OFFLINE}")
 }
 
 /// `/sys/devices/system/cpu/kernel_max`: the highest number that a processor could have.
 pub fn highest(_context: &Context<'_>, text: &mut Text) -> fmt::Result {
-    writeln!(text, "{}", CpuSet::from_bits(u64::MAX).iter().count() - 1)
+    writeln!(text, "{HIGHEST}")
 }
 
 #[cfg(test)]

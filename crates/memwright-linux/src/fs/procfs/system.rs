@@ -2,23 +2,52 @@
 
 use super::{
     counts, fixed, hugetlb,
+    stub::stubs,
     text::{Text, kibibyte_row},
 };
 use crate::{
     context::Context,
     fs::{descriptors::DESCRIPTORS_MAX, file_system::FileSystemKind},
+    process::{Capabilities, ID_END},
     random::Random,
-    syscall::{file::perf_event::UPROBE, system::NAMES},
+    syscall::{file::perf_event::UPROBE, identity::GROUPS_MAX, system::NAMES},
 };
 use core::fmt::{self, Write};
 use memwright_table::{FOLIO_FRAMES, FrameKind, PAGE_SIZE};
+
+stubs! {
+    AVAILABLE: "/proc/meminfo" "MemAvailable" Copy("MemFree"),
+        "No page cache and no slab can be given up for memory.";
+    BUFFERS: "/proc/meminfo" "Buffers" Number(0), "No file system is on a block device.";
+    CACHED: "/proc/meminfo" "Cached" Copy("Shmem"), "Every file is on tmpfs or is made by the kernel.";
+    UNEVICTABLE: "/proc/meminfo" "Unevictable" Copy("Mlocked"),
+        "Only pages of locked areas are counted as unevictable.";
+    DIRTY: "/proc/meminfo" "Dirty" Number(0), "No file system is on a block device.";
+    WRITEBACK: "/proc/meminfo" "Writeback" Number(0),
+        "No file system is on a block device, and pages that are being written to swap are not counted.";
+    RECLAIMABLE: "/proc/meminfo" "KReclaimable" Number(0), "No slab has a shrinker.";
+    SLAB_RECLAIMABLE: "/proc/meminfo" "SReclaimable" Number(0), "No slab has a shrinker.";
+    SLAB_UNRECLAIMABLE: "/proc/meminfo" "SUnreclaim" Copy("Slab"), "No slab has a shrinker.";
+    LARGEST_ID: "/proc/sys/kernel/pid_max" "" Number(ID_END as u64), "Process ids end here; on Linux the limit can be set.";
+    MOST_THREADS: "/proc/sys/kernel/threads-max" "" Copy("/proc/sys/kernel/pid_max"),
+        "Process ids run out before anything else does; on Linux the limit can be set.";
+    MOST_DESCRIPTORS: "/proc/sys/fs/nr_open" "" Number(DESCRIPTORS_MAX as u64), "The limit holds; on Linux it can be set.";
+    MOST_GROUPS: "/proc/sys/kernel/ngroups_max" "" Number(GROUPS_MAX), "The limit holds, and is a constant of Linux.";
+    LAST_CAPABILITY: "/proc/sys/kernel/cap_last_cap" "" Number(Capabilities::LAST as u64), "The number is a constant of Linux.";
+    SYSTEM_NAME: "/proc/sys/kernel/ostype" "" Text(NAMES[0]), "The word is a constant of Linux.";
+    HOST_NAME: "/proc/sys/kernel/hostname" "" Text(NAMES[1]), "There is no sethostname.";
+    RELEASE: "/proc/sys/kernel/osrelease" "" Text(NAMES[2]), "It is the version whose behaviour is matched.";
+    BUILD: "/proc/sys/kernel/version" "" Text(NAMES[3]), "The kernel is the same wherever it is built.";
+    PROBE_TYPE: "/sys/bus/event_source/devices/uprobe/type" "" Number(UPROBE as u64), "perf_event_open takes this number.";
+}
 
 /// `/proc/meminfo` (`fs/proc/meminfo.c` of Linux 7.2): the rows that there is something behind.
 pub fn meminfo(context: &Context<'_>, text: &mut Text) -> fmt::Result {
     let memory = &context.kernel.memory;
     let frames = memory.frames();
     let objects = frames.used_by(FrameKind::Object);
-    let anonymous = frames.used_by(FrameKind::Anonymous);
+    // Merged pages are anonymous ones too.
+    let anonymous = frames.used_by(FrameKind::Anonymous) + frames.used_by(FrameKind::Merged);
     let slab = frames.used_by(FrameKind::Slab);
     let locked = counts::locked(context)?;
     let (swap, swapped) = memory.swap().totals();
@@ -27,24 +56,23 @@ pub fn meminfo(context: &Context<'_>, text: &mut Text) -> fmt::Result {
     let rows = [
         ("MemTotal", frames.total()),
         ("MemFree", frames.free()),
-        // Files live in memory alone: none of it can be taken back.
-        ("MemAvailable", frames.free()),
-        ("Buffers", 0),
-        ("Cached", objects),
-        ("SwapCached", 0),
-        ("Unevictable", locked),
+        ("MemAvailable", AVAILABLE.copied(frames.free())),
+        ("Buffers", BUFFERS.number()),
+        ("Cached", CACHED.copied(objects)),
+        ("SwapCached", memory.swap().cached_pages()),
+        ("Unevictable", UNEVICTABLE.copied(locked)),
         ("Mlocked", locked),
         ("SwapTotal", swap),
         ("SwapFree", swap - swapped),
-        ("Dirty", 0),
-        ("Writeback", 0),
+        ("Dirty", DIRTY.number()),
+        ("Writeback", WRITEBACK.number()),
         ("AnonPages", anonymous),
         ("Mapped", frames.objects_shown()),
         ("Shmem", objects),
-        ("KReclaimable", 0),
+        ("KReclaimable", RECLAIMABLE.number()),
         ("Slab", slab),
-        ("SReclaimable", 0),
-        ("SUnreclaim", slab),
+        ("SReclaimable", SLAB_RECLAIMABLE.number()),
+        ("SUnreclaim", SLAB_UNRECLAIMABLE.copied(slab)),
         ("PageTables", frames.used_by(FrameKind::Table)),
         ("AnonHugePages", frames.folios() * folio),
         ("ShmemHugePages", shared * folio),
@@ -105,47 +133,48 @@ pub fn version(_context: &Context<'_>, text: &mut Text) -> fmt::Result {
 
 /// `/proc/sys/kernel/ostype`.
 pub fn system_name(_context: &Context<'_>, text: &mut Text) -> fmt::Result {
-    writeln!(text, "{}", NAMES[0])
+    writeln!(text, "{SYSTEM_NAME}")
 }
 
 /// `/proc/sys/kernel/hostname`.
 pub fn host_name(_context: &Context<'_>, text: &mut Text) -> fmt::Result {
-    writeln!(text, "{}", NAMES[1])
+    writeln!(text, "{HOST_NAME}")
 }
 
 /// `/proc/sys/kernel/osrelease`.
 pub fn release(_context: &Context<'_>, text: &mut Text) -> fmt::Result {
-    writeln!(text, "{}", NAMES[2])
+    writeln!(text, "{RELEASE}")
 }
 
 /// `/proc/sys/kernel/version`.
 pub fn build(_context: &Context<'_>, text: &mut Text) -> fmt::Result {
-    writeln!(text, "{}", NAMES[3])
+    writeln!(text, "{BUILD}")
 }
 
 /// `/proc/sys/kernel/pid_max`.
 pub fn largest_id(_context: &Context<'_>, text: &mut Text) -> fmt::Result {
-    writeln!(text, "{}", crate::process::ID_END)
+    writeln!(text, "{LARGEST_ID}")
 }
 
 /// `/proc/sys/fs/nr_open`.
 pub fn most_descriptors(_context: &Context<'_>, text: &mut Text) -> fmt::Result {
-    writeln!(text, "{DESCRIPTORS_MAX}")
+    writeln!(text, "{MOST_DESCRIPTORS}")
 }
 
 /// `/proc/sys/kernel/threads-max`: ids for threads end sooner than anything else.
 pub fn most_threads(_context: &Context<'_>, text: &mut Text) -> fmt::Result {
-    writeln!(text, "{}", crate::process::ID_END)
+    let most = MOST_THREADS.copied(LARGEST_ID.number());
+    writeln!(text, "{most}")
 }
 
 /// `/proc/sys/kernel/ngroups_max`.
 pub fn most_groups(_context: &Context<'_>, text: &mut Text) -> fmt::Result {
-    writeln!(text, "{}", crate::syscall::identity::GROUPS_MAX)
+    writeln!(text, "{MOST_GROUPS}")
 }
 
 /// `/proc/sys/kernel/cap_last_cap`.
 pub fn last_capability(_context: &Context<'_>, text: &mut Text) -> fmt::Result {
-    writeln!(text, "{}", crate::process::Capabilities::LAST)
+    writeln!(text, "{LAST_CAPABILITY}")
 }
 
 /// Writes a random UUID (version 4).
@@ -172,7 +201,7 @@ pub fn boot_id(context: &Context<'_>, text: &mut Text) -> fmt::Result {
 
 /// `/sys/bus/event_source/devices/uprobe/type`.
 pub fn probe_type(_context: &Context<'_>, text: &mut Text) -> fmt::Result {
-    writeln!(text, "{UPROBE}")
+    writeln!(text, "{PROBE_TYPE}")
 }
 
 /// `/proc/sys/kernel/random/uuid`: another one each time.

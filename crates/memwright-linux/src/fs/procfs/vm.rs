@@ -3,6 +3,7 @@
 use super::{
     counts,
     node::SystemControl,
+    stub::stubs,
     text::{Text, setting},
 };
 use crate::{context::Context, errno::Errno, memory::LOWEST};
@@ -16,9 +17,22 @@ use memwright_table::{FOLIO_ORDER, FrameKind, NodeCounts, PAGE_SIZE};
 /// Kibibytes of a page.
 const PAGE_KIB: u64 = PAGE_SIZE as u64 / 1024;
 
+stubs! {
+    DROPPED: "/proc/sys/vm/drop_caches" "" Number(0),
+        "No cache holds a copy of what a disk has. The account counts each write as a call without effect.";
+    LOWEST_ADDRESS: "/proc/sys/vm/mmap_min_addr" "" Number(LOWEST), "The limit holds; on Linux it can be set.";
+    MOST_SEGMENTS: "/proc/sys/kernel/shmmni" "" Number(crate::ipc::MOST_SEGMENTS), "The limit holds; on Linux it can be set.";
+    UNEVICTABLE: "/proc/vmstat" "nr_unevictable" Copy("nr_mlock"),
+        "Only pages of locked areas are counted as unevictable.";
+    FILE_PAGES: "/proc/vmstat" "nr_file_pages" Copy("nr_shmem"), "Every file is on tmpfs or is made by the kernel.";
+    DIRTY: "/proc/vmstat" "nr_dirty" Number(0), "No file system is on a block device.";
+    WRITEBACK: "/proc/vmstat" "nr_writeback" Number(0),
+        "No file system is on a block device, and pages that are being written to swap are not counted.";
+}
+
 /// `/proc/sys/vm/drop_caches`: there is no cache of anything that is elsewhere too.
 pub static DROP_CACHES: SystemControl = SystemControl {
-    read: |_, text| text.write_str("0\n"),
+    read: |_, text| writeln!(text, "{DROPPED}"),
     store: drop_caches,
 };
 
@@ -114,12 +128,12 @@ pub static MOST_SEGMENT_BYTES: SystemControl = SystemControl {
 
 /// `/proc/sys/kernel/shmmni`.
 pub fn most_segments(_context: &Context<'_>, text: &mut Text) -> fmt::Result {
-    writeln!(text, "{}", crate::ipc::MOST_SEGMENTS)
+    writeln!(text, "{MOST_SEGMENTS}")
 }
 
 /// `/proc/sys/vm/mmap_min_addr`.
 pub fn lowest_address(_context: &Context<'_>, text: &mut Text) -> fmt::Result {
-    writeln!(text, "{LOWEST}")
+    writeln!(text, "{LOWEST_ADDRESS}")
 }
 
 /// Dropping page cache, structures or both succeeds, and the account lists it.
@@ -201,21 +215,22 @@ pub fn statistics(context: &Context<'_>, text: &mut Text) -> fmt::Result {
     };
     let locked = counts::locked(context)?;
     let objects = frames.used_by(FrameKind::Object);
+    let anonymous = frames.used_by(FrameKind::Anonymous) + frames.used_by(FrameKind::Merged);
     let shared = memory.huge().sizes.counts(FOLIO_ORDER);
     let (shared_folios, mapped_folios) = frames.object_folios();
     let rows = [
         ("nr_free_pages", frames.free()),
-        ("nr_unevictable", locked),
+        ("nr_unevictable", UNEVICTABLE.copied(locked)),
         ("nr_mlock", locked),
-        ("nr_anon_pages", frames.used_by(FrameKind::Anonymous)),
+        ("nr_anon_pages", anonymous),
         ("nr_mapped", frames.objects_shown()),
-        ("nr_file_pages", objects),
-        // Nothing is written to a disk.
-        ("nr_dirty", 0),
-        ("nr_writeback", 0),
+        ("nr_file_pages", FILE_PAGES.copied(objects)),
+        ("nr_dirty", DIRTY.number()),
+        ("nr_writeback", WRITEBACK.number()),
         ("nr_shmem", objects),
         ("nr_page_table_pages", frames.used_by(FrameKind::Table)),
         ("nr_slab_unreclaimable", frames.used_by(FrameKind::Slab)),
+        ("nr_swapcached", memory.swap().cached_pages()),
         ("pgfault", faults.into_iter().map(count).sum()),
         ("pgmajfault", count(Row::FaultSwapIn)),
         ("pswpin", count(Row::SwapIn)),

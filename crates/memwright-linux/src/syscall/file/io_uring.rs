@@ -157,11 +157,7 @@ fn io_uring_register(context: &Context<'_>, arguments: &Arguments) -> CallResult
     let process = context.process();
     let space = process.space().ok_or(Errno::EFAULT)?;
     let free = process.credentials.lock().has(Capabilities::LOCK_MEMORY);
-    let limit = if free {
-        u64::MAX
-    } else {
-        process.limits.lock().get(Resource::Locked).current / 4096
-    };
+    let limit = (!free).then(|| process.limits.lock().get(Resource::Locked).current / 4096);
     ring.register(context, || Buffers::pin(context, &space, &pieces, limit))?;
     Ok(0)
 }

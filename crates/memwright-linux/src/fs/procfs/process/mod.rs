@@ -28,6 +28,11 @@ use crate::{
 use alloc::sync::Arc;
 use core::fmt::{self, Write};
 
+pub(super) use mounts::STUBS as MOUNTS_STUBS;
+pub(super) use smaps::STUBS as SMAPS_STUBS;
+pub(super) use stat::STUBS as STAT_STUBS;
+pub(super) use status::STUBS as STATUS_STUBS;
+
 /// Whom a file is about.
 pub struct Subject {
     /// The process.

@@ -4,10 +4,19 @@ use super::Subject;
 use crate::{
     batch::Batch,
     context::Context,
-    fs::{dentry::Dentry, file_system::FileSystem, procfs::Text},
+    fs::{
+        dentry::Dentry,
+        file_system::FileSystem,
+        procfs::{Text, stub::stubs},
+    },
 };
 use alloc::sync::Arc;
 use core::fmt::{self, Write};
+
+stubs! {
+    DUMP: "/proc/PID/mounts" "fs_freq" Number(0), "The number is a constant of Linux.";
+    CHECK: "/proc/PID/mounts" "fs_passno" Number(0), "The number is a constant of Linux.";
+}
 
 /// Writes what a file system was mounted from: its kind, unless a program said something else.
 fn write_source(text: &mut Text, file_system: &FileSystem) -> fmt::Result {
@@ -79,7 +88,7 @@ pub fn mounts(context: &Context<'_>, _subject: &Subject, text: &mut Text) -> fmt
         write!(text, " {} rw", file_system.kind.name())?;
         file_system.flags().show(text)?;
         write_options(context, text, file_system)?;
-        writeln!(text, " 0 0")
+        writeln!(text, " {DUMP} {CHECK}")
     })
 }
 

@@ -10,8 +10,8 @@ use crate::{
 };
 use core::fmt::{self, Write};
 use linux_raw_sys::mempolicy::{MPOL_F_NUMA_BALANCING, MPOL_F_RELATIVE_NODES, MPOL_F_STATIC_NODES};
-use memwright::{AreaFlags, PlacePolicy, PolicyId, space::Sight};
-use memwright_table::{Bits, Extent, MAX_NODES};
+use memwright::{AreaFlags, PlacePolicy, PolicyId, object::HUGE_BYTES, space::Sight};
+use memwright_table::{Bits, Extent, MAX_NODES, PAGE_SIZE};
 
 /// Pages of one area.
 #[derive(Clone, Copy, Debug, Default)]
@@ -24,7 +24,8 @@ struct Counts {
 }
 
 impl Counts {
-    fn add(&mut self, memory: &Memory, extent: Extent) {
+    /// Adds the pages of an entry, each of `size` base pages.
+    fn add(&mut self, memory: &Memory, extent: Extent, size: u64) {
         let Some(page) = extent.entry.present() else {
             return;
         };
@@ -32,7 +33,7 @@ impl Counts {
             return;
         }
         let frames = memory.frames();
-        let pages = extent.range.len();
+        let pages = extent.range.len() / size;
         self.pages += pages;
         let node = frames.node_of(page.frame_of(extent.range.start));
         self.on_node[usize::from(node)] += pages;
@@ -55,6 +56,15 @@ struct Counted {
     counts: Counts,
 }
 
+/// Base pages of one page of an area.
+const fn base_pages(flags: AreaFlags) -> u64 {
+    if flags.contains(AreaFlags::HUGETLB) {
+        HUGE_BYTES / PAGE_SIZE as u64
+    } else {
+        1
+    }
+}
+
 /// Areas whose pages are counted together.
 const TOGETHER: usize = 16;
 
@@ -74,7 +84,8 @@ fn survey(space: &Space, from: u64, batch: &mut Batch<Counted>) {
             // An entry always follows its area.
             Sight::Entry(_, extent) => {
                 if let Some(last) = batch.last_mut() {
-                    last.counts.add(space.memory(), extent);
+                    let size = base_pages(last.flags);
+                    last.counts.add(space.memory(), extent, size);
                 }
             }
         }
@@ -111,7 +122,11 @@ pub fn numa_maps(_context: &Context<'_>, subject: &Subject, text: &mut Text) -> 
             text.write_str(" file=")?;
             noted.write_name(&mut Words(text))?;
         }
-        write_counts(text, counts)?;
+        if flags.contains(AreaFlags::HUGETLB) {
+            text.write_str(" huge")?;
+        }
+        let page = base_pages(*flags) * PAGE_SIZE as u64;
+        write_counts(text, counts, page / 1024)?;
         Ok(noted.line().end)
     })
 }
@@ -152,7 +167,7 @@ fn write_policy(text: &mut Text, policy: Option<PlacePolicy>) -> fmt::Result {
     Ok(())
 }
 
-fn write_counts(text: &mut Text, counts: &Counts) -> fmt::Result {
+fn write_counts(text: &mut Text, counts: &Counts, kibibytes: u64) -> fmt::Result {
     let Counts {
         pages,
         anonymous,
@@ -178,5 +193,5 @@ fn write_counts(text: &mut Text, counts: &Counts) -> fmt::Result {
     for (node, pages) in on_node.iter().enumerate().filter(|(_, pages)| **pages > 0) {
         write!(text, " N{node}={pages}")?;
     }
-    writeln!(text, " kernelpagesize_kB=4")
+    writeln!(text, " kernelpagesize_kB={kibibytes}")
 }

@@ -46,6 +46,9 @@ pub struct Sums {
     pub private_hugetlb: u64,
     /// In swap, by their own entries.
     pub swap: u64,
+    /// The same, each divided by the number of entries that name its slot; in shares. Pages of objects are not in it
+    /// (`smap_gather_stats` in `fs/proc/task_mmu.c` of Linux 7.2).
+    pub swap_proportional: u64,
     /// Of objects, in swap.
     pub swap_of_objects: u64,
     /// Proportional pages of locked areas; in shares.
@@ -78,8 +81,10 @@ impl Sums {
         let bytes = extent.range.len() * PAGE_SIZE as u64;
         let page = match extent.entry {
             Entry::Present(page) => page,
-            Entry::Swapped(_) => {
+            Entry::Swapped(swapped) => {
+                let (pages, unit) = (extent.range.len(), PAGE_SIZE as u64 * SHARE);
                 self.swap += bytes;
+                self.swap_proportional += memory.swap().shares(swapped.slot, pages, unit);
                 return;
             }
             Entry::Empty | Entry::Marker(_) | Entry::Migrating(_) => return,
@@ -157,6 +162,7 @@ impl Sums {
         self.shared_hugetlb += other.shared_hugetlb;
         self.private_hugetlb += other.private_hugetlb;
         self.swap += other.swap;
+        self.swap_proportional += other.swap_proportional;
         self.swap_of_objects += other.swap_of_objects;
         self.locked += other.locked;
     }

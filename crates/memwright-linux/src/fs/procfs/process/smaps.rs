@@ -9,7 +9,7 @@ use crate::{
     M, Space,
     batch::Batch,
     context::Context,
-    fs::procfs::{Text, text::kibibyte_row},
+    fs::procfs::{Text, stub::stubs, text::kibibyte_row},
     syscall::keys::has_keys,
 };
 use core::fmt::{self, Write};
@@ -19,6 +19,11 @@ use memwright::{
     space::{Area, Sight},
 };
 use memwright_table::{Page, PageRange, VirtAddr};
+
+stubs! {
+    FILE_HUGE: "/proc/PID/smaps" "FilePmdMapped" Number(0), "Every file counts as shmem: see ShmemPmdMapped.";
+    MMU_PAGE_SIZE: "/proc/PID/smaps" "MMUPageSize" Copy("KernelPageSize"), "The two are one on x86-64.";
+}
 
 /// One area with the sums of its pages.
 struct Summed {
@@ -87,7 +92,7 @@ pub fn smaps(context: &Context<'_>, subject: &Subject, text: &mut Text) -> fmt::
             4096
         };
         row(text, "KernelPageSize", page)?;
-        row(text, "MMUPageSize", page)?;
+        row(text, "MMUPageSize", MMU_PAGE_SIZE.copied(page))?;
         write_sums(text, &area.sums, false)?;
         let eligible = u8::from(area.may_be_huge);
         writeln!(text, "{:<16}{eligible:8}", "THPeligible:")?;
@@ -162,13 +167,11 @@ fn write_sums(text: &mut Text, sums: &Sums, parts: bool) -> fmt::Result {
         ("LazyFree", sums.lazy),
         ("AnonHugePages", sums.huge),
         ("ShmemPmdMapped", sums.huge_memory),
-        // Every file lives in memory alone, and counts as that.
-        ("FilePmdMapped", 0),
+        ("FilePmdMapped", FILE_HUGE.number()),
         ("Shared_Hugetlb", sums.shared_hugetlb),
         ("Private_Hugetlb", sums.private_hugetlb),
         ("Swap", sums.swap + sums.swap_of_objects),
-        // Objects' pages count for nobody in particular.
-        ("SwapPss", sums.swap),
+        ("SwapPss", bytes_of_shares(sums.swap_proportional)),
         ("Locked", bytes_of_shares(sums.locked)),
     ];
     rows.into_iter()

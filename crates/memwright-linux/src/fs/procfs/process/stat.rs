@@ -3,7 +3,7 @@
 use super::{Subject, strings::trimmed};
 use crate::{
     context::Context,
-    fs::procfs::Text,
+    fs::procfs::{Text, stub::stubs},
     process::{Resource, ticks},
 };
 use core::{
@@ -11,8 +11,30 @@ use core::{
     sync::atomic::Ordering,
 };
 
+stubs! {
+    TERMINAL: "/proc/PID/stat" "7 tty_nr" Number(0), "No process has a controlling terminal.";
+    FOREGROUND: "/proc/PID/stat" "8 tpgid" Text("-1"), "No process has a controlling terminal.";
+    FLAGS: "/proc/PID/stat" "9 flags" Number(0), "They are internal to Linux.";
+    PRIORITY: "/proc/PID/stat" "18 priority" Number(20), "Every thread has the same priority.";
+    NICE: "/proc/PID/stat" "19 nice" Number(0), "Every thread has the same priority.";
+    INTERVAL: "/proc/PID/stat" "21 itrealvalue" Number(0), "The number is a constant of Linux.";
+    STACK_POINTER: "/proc/PID/stat" "29 kstkesp" Number(0), "Linux reports it only for a process that exits.";
+    INSTRUCTION: "/proc/PID/stat" "30 kstkeip" Number(0), "Linux reports it only for a process that exits.";
+    WAIT_CHANNEL: "/proc/PID/stat" "35 wchan" Number(0), "The kernel does not note where a thread sleeps.";
+    SWAPPED: "/proc/PID/stat" "36 nswap" Number(0), "The number is a constant of Linux.";
+    CHILDREN_SWAPPED: "/proc/PID/stat" "37 cnswap" Number(0), "The number is a constant of Linux.";
+    REAL_TIME: "/proc/PID/stat" "40 rt_priority" Number(0), "There are no real-time policies.";
+    POLICY: "/proc/PID/stat" "41 policy" Number(0), "Every thread is scheduled by SCHED_OTHER.";
+    BLOCK_DELAY: "/proc/PID/stat" "42 delayacct_blkio_ticks" Number(0), "A CPU that waits for a disk polls it.";
+    GUEST: "/proc/PID/stat" "43 guest_time" Number(0), "There are no guests.";
+    CHILDREN_GUEST: "/proc/PID/stat" "44 cguest_time" Number(0), "There are no guests.";
+    EXIT_CODE: "/proc/PID/stat" "52 exit_code" Number(0), "Only wait reports it, to the parent.";
+    LIBRARY_PAGES: "/proc/PID/statm" "5 lib" Number(0), "The number is a constant of Linux.";
+    DIRTY_PAGES: "/proc/PID/statm" "7 dt" Number(0), "The number is a constant of Linux.";
+}
+
 /// `/proc/PID/stat` (`do_task_stat` in `fs/proc/array.c` of Linux 7.2). Fields about what does not
-/// exist here (terminals, wait channels, real-time policies) are what Linux writes without them.
+/// exist here (terminals, wait channels, real-time policies) are declared as stubs.
 ///
 /// # Errors
 /// Those of the text.
@@ -40,7 +62,7 @@ pub fn stat(context: &Context<'_>, subject: &Subject, text: &mut Text) -> fmt::R
     text.push(trimmed(&subject.name()))?;
     write!(
         text,
-        ") {state} {} {} {} 0 -1 0",
+        ") {state} {} {} {} {TERMINAL} {FOREGROUND} {FLAGS}",
         process.parent(),
         process.group(),
         process.session()
@@ -60,12 +82,12 @@ pub fn stat(context: &Context<'_>, subject: &Subject, text: &mut Text) -> fmt::R
     )?;
     write!(
         text,
-        " 20 0 {threads} 0 {} {mapped} {resident} {limit}",
+        " {PRIORITY} {NICE} {threads} {INTERVAL} {} {mapped} {resident} {limit}",
         ticks(process.started)
     )?;
     write!(
         text,
-        " {} {} {} 0 0",
+        " {} {} {} {STACK_POINTER} {INSTRUCTION}",
         addresses.code_start, addresses.code_end, addresses.stack_start
     )?;
     // Old fields hold the first 31 signals only.
@@ -78,11 +100,19 @@ pub fn stat(context: &Context<'_>, subject: &Subject, text: &mut Text) -> fmt::R
         old(sets.ignored),
         old(sets.caught)
     )?;
+    let thread = subject.thread.as_ref();
+    let processor = thread.map_or(0, |thread| thread.cpu().index());
     let exit_signal = process.exit_signal.load(Ordering::Relaxed);
-    write!(text, " 0 0 0 {exit_signal} 0 0 0 0 0 0")?;
+    write!(
+        text,
+        " {WAIT_CHANNEL} {SWAPPED} {CHILDREN_SWAPPED} {exit_signal} {processor} {REAL_TIME} {POLICY}"
+    )?;
+    write!(text, " {BLOCK_DELAY} {GUEST} {CHILDREN_GUEST}")?;
     writeln!(
         text,
-        " 0 0 {} {} {} {} {} 0",
+        " {} {} {} {} {} {} {} {EXIT_CODE}",
+        addresses.data_start,
+        addresses.data_end,
         heap.start,
         addresses.arguments_start,
         addresses.arguments_end,
@@ -105,12 +135,12 @@ pub fn statm(_context: &Context<'_>, subject: &Subject, text: &mut Text) -> fmt:
         .image()
         .map(|image| image.addresses)
         .unwrap_or_default();
-    let code = (addresses.code_end.next_multiple_of(4096) - (addresses.code_start & !4095)) / 4096;
+    let code = addresses.code_pages(u64::MAX);
     let shared = totals.resident_file + totals.resident_shared;
     let data = totals.data + totals.stack;
     writeln!(
         text,
-        "{} {} {shared} {code} 0 {data} 0",
+        "{} {} {shared} {code} {LIBRARY_PAGES} {data} {DIRTY_PAGES}",
         totals.mapped, totals.resident
     )
 }

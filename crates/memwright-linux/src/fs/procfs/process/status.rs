@@ -7,14 +7,28 @@ use crate::{
         Text,
         nodes::write_allowed,
         processors::{write_list, write_mask},
+        stub::stubs,
     },
-    process::{Capabilities, Ids, Resource},
+    process::{Ids, Resource},
     signal::{Handler, Signal},
     syscall::numa::MOST_NODES,
 };
 use alloc::sync::Arc;
 use core::fmt::{self, Write};
 use memwright::{HugeRefusal, Totals};
+
+stubs! {
+    NUMA_GROUP: "/proc/PID/status" "Ngid" Number(0), "NUMA balancing does not group threads.";
+    KERNEL_THREAD: "/proc/PID/status" "Kthread" Number(0), "No process is a kernel thread.";
+    SPACE_PROCESS: "/proc/PID/status" "NStgid" Copy("Tgid"), "There is one PID namespace.";
+    SPACE_THREAD: "/proc/PID/status" "NSpid" Copy("Pid"), "There is one PID namespace.";
+    UNTAG: "/proc/PID/status" "untag_mask" Text("0xffffffffffffffff"), "No bits of an address are masked.";
+    BOUNDING: "/proc/PID/status" "CapBnd" Text("000001ffffffffff"), "No capability can be dropped from the bounding set.";
+    AMBIENT: "/proc/PID/status" "CapAmb" Text("0000000000000000"), "There are no ambient capabilities.";
+    NO_NEW: "/proc/PID/status" "NoNewPrivs" Number(0), "There is no PR_SET_NO_NEW_PRIVS.";
+    SECCOMP: "/proc/PID/status" "Seccomp" Number(0), "There is no seccomp.";
+    NODES: "/proc/PID/status" "Mems_allowed" Copy("/sys/devices/system/node/online"), "There are no cpusets.";
+}
 
 /// The sets of signals that `/proc` shows.
 #[derive(Clone, Copy, Debug, Default)]
@@ -81,7 +95,7 @@ pub fn status(context: &Context<'_>, subject: &Subject, text: &mut Text) -> fmt:
     let (id, parent) = (process.id, process.parent());
     writeln!(
         text,
-        "Tgid:\t{id}\nNgid:\t0\nPid:\t{}\nPPid:\t{parent}",
+        "Tgid:\t{id}\nNgid:\t{NUMA_GROUP}\nPid:\t{}\nPPid:\t{parent}",
         subject.id
     )?;
     let tracer = subject.thread.as_ref().and_then(|thread| {
@@ -104,18 +118,17 @@ pub fn status(context: &Context<'_>, subject: &Subject, text: &mut Text) -> fmt:
         text,
         "NStgid:\t{id}\nNSpid:\t{thread}\nNSpgid:\t{group}\nNSsid:\t{session}"
     )?;
-    writeln!(text, "Kthread:\t0")?;
+    writeln!(text, "Kthread:\t{KERNEL_THREAD}")?;
     if let Some(space) = process.space() {
         let addresses = process
             .image()
             .map(|image| image.addresses)
             .unwrap_or_default();
-        let code = addresses.code_end.next_multiple_of(4096) - (addresses.code_start & !4095);
-        write_memory(text, &space.totals(), code / 4096)?;
+        let totals = space.totals();
+        write_memory(text, &totals, addresses.code_pages(totals.executable))?;
         let enabled = space.huge_refusal() != HugeRefusal::Everywhere;
         writeln!(text, "THP_enabled:\t{}", u8::from(enabled))?;
-        // No bits of an address are masked.
-        writeln!(text, "untag_mask:\t{:#x}", u64::MAX)?;
+        writeln!(text, "untag_mask:\t{UNTAG}")?;
     }
     writeln!(text, "Threads:\t{}", process.thread_count())?;
     let sets = signal_sets(subject);
@@ -131,13 +144,12 @@ pub fn status(context: &Context<'_>, subject: &Subject, text: &mut Text) -> fmt:
         ("CapInh", capabilities.inheritable.bits()),
         ("CapPrm", capabilities.permitted.bits()),
         ("CapEff", capabilities.effective.bits()),
-        ("CapBnd", Capabilities::FULL.bits()),
-        ("CapAmb", 0),
     ];
     for (name, set) in rows {
         writeln!(text, "{name}:\t{set:016x}")?;
     }
-    text.write_str("NoNewPrivs:\t0\nSeccomp:\t0\n")?;
+    writeln!(text, "CapBnd:\t{BOUNDING}\nCapAmb:\t{AMBIENT}")?;
+    writeln!(text, "NoNewPrivs:\t{NO_NEW}\nSeccomp:\t{SECCOMP}")?;
     let allowed = match &subject.thread {
         Some(thread) => thread.affinity(),
         None => context.kernel.scheduler.all_cpus(),
@@ -175,7 +187,7 @@ fn write_memory(text: &mut Text, totals: &Totals, code: u64) -> fmt::Result {
         ("VmPeak", totals.mapped_peak.max(totals.mapped)),
         ("VmSize", totals.mapped),
         ("VmLck", totals.locked),
-        ("VmPin", 0),
+        ("VmPin", totals.pinned),
         ("VmHWM", totals.resident_peak.max(totals.resident)),
         ("VmRSS", totals.resident),
         ("RssAnon", totals.resident_anonymous),
@@ -208,7 +220,14 @@ const _: () = assert!(Signal::MAX == 64);
 #[cfg(test)]
 mod tests {
     use super::*;
-    use alloc::string::String;
+    use crate::process::Capabilities;
+    use alloc::string::{String, ToString};
+
+    #[test]
+    fn the_bounding_set_has_every_capability() {
+        let bits = Capabilities::FULL.bits();
+        assert_eq!(BOUNDING.to_string(), alloc::format!("{bits:016x}"));
+    }
 
     #[test]
     fn memory_rows_are_those_of_linux() {

@@ -1,0 +1,131 @@
+//! Declares the values under `/proc` and `/sys` that no state of this system stands behind.
+//!
+//! A file writes such a value through its declaration, and `docs/system-calls.md` lists the declarations. A test of the
+//! sources finds numbers and words that a file writes without one.
+
+use super::{cgroup, cpu, file_limits, huge, lock_stat, nodes, process, processors, system, vm};
+use core::fmt;
+
+/// What stands in the place of a value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// A number that never changes.
+    Number(u64),
+    /// Text that never changes.
+    Text(&'static str),
+    /// The value of another field.
+    Copy(&'static str),
+    /// What was written last, which nothing reads but the file itself.
+    Unused,
+}
+
+/// A value that no state stands behind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stub {
+    /// The file.
+    pub file: &'static str,
+    /// The field; empty if the value is all that the file has.
+    pub field: &'static str,
+    /// What stands in its place.
+    pub kind: Kind,
+    /// Why.
+    pub reason: &'static str,
+}
+
+impl Stub {
+    /// The number that the field always has; 0 for a field without one.
+    pub(super) const fn number(&self) -> u64 {
+        match self.kind {
+            Kind::Number(number) => number,
+            Kind::Text(_) | Kind::Copy(_) | Kind::Unused => 0,
+        }
+    }
+
+    /// The value of the other field, for this one.
+    pub(super) const fn copied(&self, other: u64) -> u64 {
+        other
+    }
+}
+
+impl fmt::Display for Stub {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.kind {
+            Kind::Number(number) => write!(formatter, "{number}"),
+            Kind::Text(text) => formatter.write_str(text),
+            Kind::Copy(_) | Kind::Unused => Ok(()),
+        }
+    }
+}
+
+/// Declares the stubs of a module, each with its file, field, kind and reason, and the list of them.
+macro_rules! stubs {
+    ($($name:ident: $file:literal $field:literal $kind:ident $(($value:expr))?, $reason:literal;)*) => {
+        $(
+            static $name: $crate::fs::procfs::stub::Stub = $crate::fs::procfs::stub::Stub {
+                file: $file,
+                field: $field,
+                kind: $crate::fs::procfs::stub::Kind::$kind $(($value))?,
+                reason: $reason,
+            };
+        )*
+        /// The stubs of this module.
+        pub(in $crate::fs::procfs) static STUBS: &[&$crate::fs::procfs::stub::Stub] = &[$(&$name),*];
+    };
+}
+pub(super) use stubs;
+
+/// The stubs of each module.
+static ALL: &[&[&Stub]] = &[
+    system::STUBS,
+    vm::STUBS,
+    cpu::STUBS,
+    process::SMAPS_STUBS,
+    process::STATUS_STUBS,
+    process::STAT_STUBS,
+    process::MOUNTS_STUBS,
+    cgroup::STUBS,
+    file_limits::STUBS,
+    lock_stat::STUBS,
+    huge::STUBS,
+    nodes::STUBS,
+    processors::STUBS,
+];
+
+/// Every value that no state stands behind.
+pub fn all() -> impl Iterator<Item = &'static Stub> {
+    ALL.iter().copied().flatten().copied()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::string::ToString;
+
+    stubs! {
+        ZERO: "/proc/a" "b" Number(0), "A reason.";
+        WORD: "/proc/a" "c" Text("word"), "A reason.";
+        SAME: "/proc/a" "d" Copy("b"), "A reason.";
+        UNUSED: "/proc/e" "" Unused, "A reason.";
+    }
+
+    #[test]
+    fn a_stub_writes_what_it_declares() {
+        let texts: alloc::vec::Vec<_> = STUBS.iter().map(|stub| stub.to_string()).collect();
+        assert_eq!(texts, ["0", "word", "", ""]);
+        assert_eq!((ZERO.number(), WORD.number(), SAME.copied(7)), (0, 0, 7));
+        assert_eq!(UNUSED.field, "");
+    }
+
+    #[test]
+    fn every_stub_is_declared_once_with_a_sentence() {
+        let mut seen = alloc::collections::BTreeSet::new();
+        for stub in all() {
+            assert!(seen.insert((stub.file, stub.field)), "{stub:?}");
+            assert!(
+                stub.file.starts_with('/') && stub.reason.ends_with('.'),
+                "{stub:?}"
+            );
+        }
+        assert!(seen.len() > 60, "{}", seen.len());
+    }
+}

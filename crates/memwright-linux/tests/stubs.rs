@@ -1,0 +1,172 @@
+//! A file under `/proc` or `/sys` writes a constant only through the declaration of a stub.
+//!
+//! The sources are searched for what would get round a declaration: a number in a text that is written, a row with a
+//! literal number, and a whole line without a value.
+#![allow(clippy::disallowed_methods, clippy::disallowed_macros)]
+
+use std::{
+    env, fs,
+    path::{Path, PathBuf},
+};
+
+/// Lines that are no values: headings.
+const HEADINGS: &[&str] = &[
+    r"Filename\t\t\t\tType\t\tSize\t\tUsed\t\tPriority\n",
+    r"[rollup]\n",
+    "off: the policy locks=count takes lock statistics",
+];
+
+/// Numbers that belong to the form of a line and are no values: the line of `smaps_rollup` stands for all areas.
+/// The hierarchy of a process's group is the only one that version 2 has.
+const FORMS: &[&str] = &["{start:08x}-{end:08x} ---p 00000000 00:00 0 ", "0::/"];
+
+/// What in a line of source writes a constant; none if nothing does.
+fn undeclared(line: &str) -> Option<String> {
+    let line = line.trim_start();
+    // An arm of a choice is no constant.
+    let is_choice = line.contains("if ") || line.contains("=> ");
+    if line.starts_with("//") || is_choice {
+        return None;
+    }
+    let literals = literals(line);
+    let is_row = literals.iter().any(|(_, rest)| {
+        let rest = rest.strip_prefix(", ").unwrap_or_default();
+        let digits = rest.bytes().take_while(u8::is_ascii_digit).count();
+        digits > 0 && rest[digits..].starts_with(')')
+    });
+    if is_row {
+        return Some("a row with a literal number".to_owned());
+    }
+    for (literal, _) in literals {
+        if HEADINGS.contains(&literal) || FORMS.contains(&literal) {
+            continue;
+        }
+        if let Some(number) = bare_number(literal) {
+            return Some(format!("the number {number}"));
+        }
+        let words = literal.trim_end_matches(r"\n").trim();
+        let is_first = |call: &str| line.contains(&format!("{call}\"{literal}\""));
+        let is_line =
+            is_first("writeln!(text, ") || is_first("write_str(") && literal.ends_with(r"\n");
+        if is_line && !words.is_empty() && !literal.contains('{') {
+            return Some(format!("the line {literal:?}"));
+        }
+    }
+    None
+}
+
+/// The string literals of a line, but those of bytes, each with what follows it.
+fn literals(line: &str) -> Vec<(&str, &str)> {
+    let mut found = Vec::new();
+    let mut rest = line;
+    while let Some((before, from)) = rest.split_once('"') {
+        let mut escaped = false;
+        let end = from.find(|letter| {
+            let ends = letter == '"' && !escaped;
+            escaped = letter == '\\' && !escaped;
+            ends
+        });
+        // A literal that goes on in the next line.
+        let Some(end) = end else {
+            found.push((from, ""));
+            break;
+        };
+        rest = &from[end + 1..];
+        if !before.ends_with('b') {
+            found.push((&from[..end], rest));
+        }
+    }
+    found
+}
+
+/// The first word of a literal that is a decimal number, as is a value that never changes.
+fn bare_number(literal: &str) -> Option<&str> {
+    let separator = |letter: char| letter.is_whitespace() || letter == ':';
+    let blanks = [r"\t", r"\n"];
+    let parts = literal.split(separator);
+    let words = parts.flat_map(|part| part.split(blanks[0]));
+    let mut words = words.flat_map(|word| word.split(blanks[1]));
+    words.find(|word| {
+        let digits = word.trim_start_matches('-').trim_end_matches('\\');
+        !digits.is_empty()
+            && digits
+                .bytes()
+                .all(|byte| byte.is_ascii_digit() || byte == b'.')
+            && digits.bytes().any(|byte| byte.is_ascii_digit())
+    })
+}
+
+/// The lines of a source that may write: those outside of declarations of stubs and of tests.
+fn code(source: &str) -> impl Iterator<Item = (usize, &str)> {
+    let code = source
+        .split("#[cfg(test)]\nmod tests")
+        .next()
+        .unwrap_or_default();
+    let mut in_stubs = false;
+    code.lines().enumerate().filter(move |(_, line)| {
+        in_stubs |= line.starts_with("stubs! {");
+        let is_code = !in_stubs;
+        in_stubs &= *line != "}";
+        is_code
+    })
+}
+
+fn sources(folder: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(folder).expect("the sources are there") {
+        let path = entry.expect("an entry").path();
+        if path.is_dir() {
+            found.extend(sources(&path));
+        } else {
+            found.push(path);
+        }
+    }
+    found
+}
+
+#[test]
+fn every_constant_is_declared() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/fs/procfs");
+    let (mut lines, mut wrong) = (0, Vec::new());
+    for path in sources(&folder) {
+        let source = fs::read_to_string(&path).expect("a source is text");
+        for (index, line) in code(&source) {
+            lines += 1;
+            if let Some(what) = undeclared(line) {
+                wrong.push(format!("{}:{}: {what}", path.display(), index + 1));
+            }
+        }
+    }
+    assert!(lines > 3000, "{lines} lines were searched");
+    assert!(
+        wrong.is_empty(),
+        "declare a stub for each of\n{}",
+        wrong.join("\n")
+    );
+}
+
+#[test]
+fn constants_are_found() {
+    for (line, found) in [
+        (r#"        ("Dirty", 0),"#, true),
+        (r#"        ("Dirty", DIRTY.number()),"#, false),
+        (r#"    text.write_str("procs_blocked 0\n")"#, true),
+        (r#"    writeln!(text, "procs_blocked {BLOCKED}")"#, false),
+        (r#"    write!(text, " 20 0 {threads}")?;"#, true),
+        (r#"            "cpu MHz\t\t: 1000.000\n\"#, true),
+        (r#"    text.write_str("domain\n")"#, true),
+        (r#"    writeln!(text, "domain")"#, true),
+        (r#"    // As "1" says."#, false),
+        (r#"    write!(text, "tpgid -1 {name}")"#, true),
+        (r#"    bytes == b"0""#, false),
+        (r#"        ("hugepages-64kB", 0o555, Fixed(&SIZE)),"#, false),
+    ] {
+        assert_eq!(undeclared(line).is_some(), found, "{line}");
+    }
+    let source =
+        "stubs! {\n    A: \"/a\" \"b\" Number(0), \"C.\";\n}\nx\n#[cfg(test)]\nmod tests {\n y\n";
+    assert_eq!(
+        code(source).map(|(_, line)| line).collect::<Vec<_>>(),
+        ["x"]
+    );
+}

@@ -1,0 +1,87 @@
+/* Does khugepaged sleep for alloc_sleep_millisecs when it cannot allocate a huge page?
+ *
+ * The pool of huge pages takes all memory that could be one. What is to be collapsed stays as it is after the pool has
+ * given the memory back, until the setting changes. Wants root, and nobody else who needs huge pages.
+ */
+#include "check.h"
+#include <time.h>
+
+#define SETTINGS "/sys/kernel/mm/transparent_hugepage/"
+#define POOL "/proc/sys/vm/nr_hugepages"
+#define HUGE (2UL << 20)
+
+static char *memory;
+
+static void set(const char *path, const char *text)
+{
+	int file = open(path, O_WRONLY);
+	NEED(file >= 0);
+	CHECK_EQ(write(file, text, strlen(text)), strlen(text));
+	close(file);
+}
+
+static long number_of(const char *path)
+{
+	char text[64] = "";
+	int file = open(path, O_RDONLY);
+	NEED(file >= 0 && read(file, text, sizeof text - 1) > 0);
+	close(file);
+	return atol(text);
+}
+
+static void rest(long milliseconds)
+{
+	struct timespec moment = { milliseconds / 1000, milliseconds % 1000 * 1000000 };
+	nanosleep(&moment, NULL);
+}
+
+/* Whether the memory is one huge page. */
+static int is_huge(void)
+{
+	char line[512];
+	int here = 0;
+	long huge = -1;
+	FILE *file = fopen("/proc/self/smaps", "r");
+	NEED(file != NULL);
+	while (huge < 0 && fgets(line, sizeof line, file)) {
+		unsigned long start, end;
+		if (sscanf(line, "%lx-%lx ", &start, &end) == 2)
+			here = start <= (uintptr_t)memory && (uintptr_t)memory < end;
+		else if (here && strncmp(line, "AnonHugePages:", 14) == 0)
+			huge = atol(line + 14);
+	}
+	fclose(file);
+	return huge == (long)(HUGE / 1024);
+}
+
+int main(void)
+{
+	char *whole = mmap(NULL, 3 * HUGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	NEED(whole != MAP_FAILED);
+	NEED(madvise(whole, 3 * HUGE, MADV_NOHUGEPAGE) == 0);
+	memory = (char *)(((uintptr_t)whole + HUGE - 1) & ~(HUGE - 1));
+	memset(memory, 1, HUGE);
+	set(SETTINGS "enabled", "madvise");
+	set(SETTINGS "khugepaged/defrag", "0");
+	set(SETTINGS "khugepaged/pages_to_scan", "4096");
+	set(SETTINGS "khugepaged/scan_sleep_millisecs", "10");
+	set(SETTINGS "khugepaged/alloc_sleep_millisecs", "600000");
+	CHECK_EQ(number_of(SETTINGS "khugepaged/alloc_sleep_millisecs"), 600000);
+	set(POOL, "1000000");
+	NEED(number_of(POOL) > 0);
+	NEED(madvise(memory, HUGE, MADV_HUGEPAGE) == 0);
+	/* Nothing wakes khugepaged for a new area: it is asleep for 10 milliseconds, and then looks. */
+	rest(500);
+	CHECK(!is_huge());
+	set(POOL, "0");
+	rest(500);
+	CHECK(!is_huge());
+	/* A change ends the sleep. */
+	set(SETTINGS "khugepaged/alloc_sleep_millisecs", "10");
+	for (int i = 0; i < 500 && !is_huge(); i++)
+		rest(10);
+	CHECK(is_huge());
+	for (size_t at = 0; at < HUGE; at += PAGE)
+		CHECK_EQ(memory[at], 1);
+	return checked("khugepaged_sleep");
+}

@@ -1,0 +1,192 @@
+//! What the documentation says of the lists, generated from them.
+
+use super::expected::{Expectation, Expected, Reference};
+use super::list::Test;
+use super::tally::{Tally, grouped};
+
+/// The longest line of a paragraph.
+const COLUMNS: usize = 120;
+
+/// A part of a page between `<!-- conformance: NAME -->` and `<!-- end -->`.
+pub struct Block {
+    /// The page, from the root of the tree.
+    pub page: &'static str,
+    name: &'static str,
+    text: String,
+}
+
+impl Block {
+    /// The page with this block in it; none if the page has no place for it.
+    pub fn put(&self, page: &str) -> Option<String> {
+        let begin = format!("<!-- conformance: {} -->\n", self.name);
+        let (before, rest) = page.split_once(&begin)?;
+        let (_, after) = rest.split_once("<!-- end -->\n")?;
+        let text = &self.text;
+        Some(format!("{before}{begin}{text}<!-- end -->\n{after}"))
+    }
+}
+
+/// Every block.
+pub fn blocks(tests: &[Test], expected: &Expected) -> Vec<Block> {
+    let tally = Tally::expected(expected);
+    let (passes, sentence) = (grouped(tally.passed()), tally.sentence());
+    let of = |reference| grouped(tally.on_reference(reference));
+    let all: u64 = Reference::ALL
+        .map(|one| tally.on_reference(one))
+        .iter()
+        .sum();
+    let short = format!(
+        "Of [Linux's own mm selftests](docs/conformance.md), {passes} subtests are expected to pass: {sentence}."
+    );
+    let reference = format!(
+        "The reference is one run on Linux 7.2.13: {} subtests, of which {} passed, {} failed as their authors say that \
+         they must, {} were skipped and {} failed. {passes} are expected to pass on Memwright: {sentence}.",
+        grouped(all),
+        of(Reference::Passed),
+        of(Reference::FailedAsExpected),
+        of(Reference::Skipped),
+        of(Reference::Failed),
+    );
+    let in_slice: Vec<&Test> = tests.iter().filter(|test| test.slice).collect();
+    let lines = in_slice.iter().flat_map(|test| expected.of(&test.name));
+    let passing = lines.filter(|line| line.expectation == Expectation::Pass);
+    let slice = format!(
+        "`cargo xtask test` and `cargo xtask ci` run the tests that say `yes` in the column `slice` of \
+         `conformance/tests.tsv`: {} tests, of which {} subtests are expected to pass.",
+        in_slice.len(),
+        grouped(passing.count() as u64),
+    );
+    let block = |page, name, text| Block { page, name, text };
+    vec![
+        block("README.md", "passes", wrapped(&short)),
+        block(
+            "docs/correctness.md",
+            "passes",
+            wrapped(&short.replace("docs/conformance.md", "conformance.md")),
+        ),
+        block("docs/conformance.md", "reference", wrapped(&reference)),
+        block("docs/conformance.md", "slice", wrapped(&slice)),
+        block(
+            "docs/conformance.md",
+            "differences",
+            differences(tests, expected),
+        ),
+        block("docs/conformance.md", "skipped", skipped(tests, expected)),
+    ]
+}
+
+/// A table of the subtests that are not expected to pass although Linux passes or fails them.
+fn differences(tests: &[Test], expected: &Expected) -> String {
+    let reason = |expectation: &Expectation| match expectation {
+        Expectation::Pass | Expectation::Skipped(_) => None,
+        Expectation::Unsupported(reason) => Some(reason.clone()),
+        Expectation::Deliberate { rule, unless: None } => Some(format!("On purpose: {rule}")),
+        Expectation::Deliberate {
+            rule,
+            unless: Some(policy),
+        } => Some(format!("On purpose, unless `{policy}`: {rule}")),
+    };
+    table("that do not pass", tests, expected, reason)
+}
+
+/// A table of the subtests that are skipped here as on the reference.
+fn skipped(tests: &[Test], expected: &Expected) -> String {
+    let reason = |expectation: &Expectation| match expectation {
+        Expectation::Skipped(reason) => Some(reason.clone()),
+        Expectation::Pass | Expectation::Unsupported(_) | Expectation::Deliberate { .. } => None,
+    };
+    table("that are skipped", tests, expected, reason)
+}
+
+/// A row for each test and reason, with the number of subtests.
+fn table(
+    what: &str,
+    tests: &[Test],
+    expected: &Expected,
+    reason: impl Fn(&Expectation) -> Option<String>,
+) -> String {
+    let mut text = format!("| Test | Subtests {what} | Reason |\n|---|--:|---|\n");
+    for test in tests {
+        let lines = expected.of(&test.name);
+        let mut rows: Vec<(String, usize)> = Vec::new();
+        for reason in lines.iter().filter_map(|line| reason(&line.expectation)) {
+            match rows.iter_mut().find(|(known, _)| *known == reason) {
+                Some((_, count)) => *count += 1,
+                None => rows.push((reason, 1)),
+            }
+        }
+        for (reason, count) in rows {
+            let (name, all) = (&test.name, lines.len());
+            text.push_str(&format!("| `{name}` | {count} of {all} | {reason} |\n"));
+        }
+    }
+    text
+}
+
+/// The words in lines of at most [`COLUMNS`].
+fn wrapped(words: &str) -> String {
+    let mut text = String::new();
+    let mut column = 0;
+    for word in words.split(' ') {
+        let width = word.chars().count();
+        if column > 0 && column + 1 + width > COLUMNS {
+            text.push('\n');
+            column = 0;
+        } else if column > 0 {
+            text.push(' ');
+            column += 1;
+        }
+        text.push_str(word);
+        column += width;
+    }
+    text.push('\n');
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_block_replaces_what_stands_in_its_place() {
+        let block = Block {
+            page: "a",
+            name: "b",
+            text: "new\n".to_owned(),
+        };
+        let page = "x\n<!-- conformance: b -->\nold\n<!-- end -->\ny\n";
+        let put = block.put(page).unwrap();
+        assert_eq!(put, "x\n<!-- conformance: b -->\nnew\n<!-- end -->\ny\n");
+        assert_eq!(
+            block.put("x\n<!-- conformance: c -->\n<!-- end -->\n"),
+            None
+        );
+    }
+
+    #[test]
+    fn a_table_counts_each_reason_of_a_test() {
+        let tests = Test::read("h\nt\tt\t-\t0\t3G\t1\t60\tyes\t-\n").unwrap();
+        let list = "h\n\
+            t\t1\tpass\tpass\ta\n\
+            t\t2\tpass\tunsupported: There is no swap.\tb\n\
+            t\t3\tpass\tdeliberate unless a=b: Stores take no fault.\tc\n\
+            t\t4\tfail\tunsupported: There is no swap.\td\n\
+            t\t5\tskip\tskipped: There is no hook.\te\n";
+        let expected = Expected::read(list).unwrap();
+        let heading = "| Test | Subtests that do not pass | Reason |\n|---|--:|---|\n";
+        assert_eq!(
+            differences(&tests, &expected),
+            format!(
+                "{heading}| `t` | 2 of 5 | There is no swap. |\n\
+                 | `t` | 1 of 5 | On purpose, unless `a=b`: Stores take no fault. |\n"
+            )
+        );
+        assert!(skipped(&tests, &expected).ends_with("| `t` | 1 of 5 | There is no hook. |\n"));
+    }
+
+    #[test]
+    fn lines_are_no_longer_than_the_page() {
+        let text = wrapped(&"word ".repeat(60));
+        assert!(text.lines().count() == 3 && text.lines().all(|line| line.len() <= COLUMNS));
+    }
+}
