@@ -191,6 +191,19 @@ pub struct BenchArgs {
     #[arg(long = "policy", value_name = "K=V[,K=V]", value_parser = parse_policies)]
     pub policies: Vec<String>,
 
+    /// Add a column for every --kernel: the same image with these words on its command line (repeatable).
+    #[arg(
+        long,
+        value_name = "WORDS",
+        requires = "kernels",
+        allow_hyphen_values = true
+    )]
+    pub append: Vec<String>,
+
+    /// Of experiments with several runs, make only the one of this label (repeatable).
+    #[arg(long = "run", value_name = "LABEL")]
+    pub labels: Vec<String>,
+
     /// Host seconds for each run, after which the bench fails.
     #[arg(long, value_name = "SECS", default_value = "900",
         allow_hyphen_values = true, value_parser = parse_seconds)]
@@ -433,8 +446,8 @@ Exit codes:
 
 const BENCH_HELP: &str = "\
 Each experiment is a C program, built here with musl-gcc or cc; every column runs the same binary on the same machine:
-2 GiB, one clock tick for each retired instruction. A cell is the least value, and the average where it differs.
-Linux boots with mitigations=off nokaslr norandmaps.
+2 GiB, one clock tick for each retired instruction. A measure of many values has a row each for the minimum, the median
+and the mean; a ratio compares the statistic of its row. Linux boots with mitigations=off nokaslr norandmaps.
 
 Every run is made twice, at the same time, and the two are compared.
 
