@@ -46,11 +46,9 @@ impl Page {
 
     /// The arguments of its command.
     pub fn words(&self) -> Vec<&str> {
-        let line = self
-            .text
-            .lines()
-            .find_map(|line| line.strip_prefix(COMMAND));
-        line.unwrap_or_default().split_whitespace().collect()
+        let mut lines = self.text.lines();
+        let line = lines.find_map(|line| line.strip_prefix(COMMAND));
+        split(line.unwrap_or_default())
     }
 
     /// The labels of its runs: one that is empty where the experiment has one run; none without figures.
@@ -85,6 +83,21 @@ impl Page {
         let text = with_figures(&self.text, &figures.markdown());
         fs::write(&self.path, text).with_context(|| self.path.display().to_string())
     }
+}
+
+/// The words of a command line; single quotes hold several together.
+fn split(line: &str) -> Vec<&str> {
+    let mut words = Vec::new();
+    let mut rest = line.trim_start();
+    while !rest.is_empty() {
+        let (word, after) = match rest.strip_prefix('\'') {
+            Some(quoted) => quoted.split_once('\'').unwrap_or((quoted, "")),
+            None => rest.split_once(char::is_whitespace).unwrap_or((rest, "")),
+        };
+        words.push(word);
+        rest = after.trim_start();
+    }
+    words
 }
 
 fn folder() -> PathBuf {
@@ -183,6 +196,15 @@ mod tests {
             assert!(!page.words().is_empty(), "{name}");
         }
         assert!(Page::read("no-such-page").is_err());
+    }
+
+    #[test]
+    fn quotes_hold_words_together() {
+        assert_eq!(
+            split("x --append 'a=0 b=1'  --kernel k"),
+            ["x", "--append", "a=0 b=1", "--kernel", "k"]
+        );
+        assert_eq!(split(""), [""; 0]);
     }
 
     #[test]
