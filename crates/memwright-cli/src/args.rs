@@ -30,7 +30,7 @@ pub enum Action {
     /// Run a Linux program on Memwright under QEMU and account for its memory.
     Run(Box<RunArgs>),
     /// Run the experiments on Memwright, and on Linux kernels beside it, and print a table for each.
-    Bench(BenchArgs),
+    Bench(Box<BenchArgs>),
     /// Run a program on several Linux kernels and print what each counted, side by side.
     Compare(Box<CompareArgs>),
     /// Run a program as an earlier run was made, and fail where its counts are not what they were.
