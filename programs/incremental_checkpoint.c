@@ -217,7 +217,7 @@ static void chain_of(const struct tracker *tracker, size_t size, uint32_t rounds
 	record_value(name, "first checkpoint", "pages", first);
 	record_series(name, "each later one", "pages", &saved);
 	record_series(name, "asking what was written", "instructions", &asks);
-	record_value(name, "faults of the program", "per round", (double)faults / rounds);
+	record_value(name, "faults of the program", "faults per round", (double)faults / rounds);
 	MUST(munmap(memory, size) == 0);
 }
 

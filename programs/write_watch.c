@@ -199,7 +199,7 @@ static void cost(size_t size, size_t written)
 	snprintf(name, sizeof name, "%lu MiB, %zu pages written", size / MIB, written);
 	record_series(name, "get and reset", "instructions", &asks);
 	record_series(name, "writes", "instructions", &writes);
-	record_value(name, "writes: faults", "per round", faults / 4.0);
+	record_value(name, "writes: faults", "faults per round", faults / 4.0);
 	MUST(munmap(base, size) == 0);
 	free(addresses);
 }

@@ -73,13 +73,14 @@ static void rounds_of(const char *name, char *memory, size_t size, size_t dirty,
 	}
 	record_series(name, "scan and re-protect", "instructions", &scans);
 	if (sum > 0) {
-		record_value(name, "scan, per dirty page", "instructions", (double)scans.sum / sum);
+		/* Divided by what was written in a round on average. */
+		record_parts(name, "scan, per dirty page", "instructions", &scans, (double)sum / rounds);
 		record_series(name, "writes", "instructions", &writes);
 		record_series(name, "whole round", "instructions", &round_costs);
 	}
-	record_value(name, "faults", "per round", (double)faults / rounds);
+	record_value(name, "faults", "faults per round", (double)faults / rounds);
 	if (knows_flushes)
-		record_value(name, "flushes, local", "per round", (double)flushes / rounds);
+		record_value(name, "flushes, local", "flushes per round", (double)flushes / rounds);
 }
 
 static void arm(const char *name, int file, char *memory, size_t size, size_t unit)

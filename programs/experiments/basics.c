@@ -46,12 +46,12 @@ static void faults(unsigned long rounds)
 		write_pages(memory, PAGES * PAGE);
 		uint64_t start = clock_now();
 		MUST(munmap(memory, PAGES * PAGE) == 0);
-		add_value(&unmapped, (clock_now() - start) / PAGES);
+		add_value(&unmapped, clock_now() - start);
 	}
 	record_series("fault", "first write of a page", "instructions", &writes);
 	record_series("fault", "first read of a page", "instructions", &reads);
 	record_series("fault", "write over the zero page", "instructions", &over_zero);
-	record_series("munmap", "4 MiB populated, per page", "instructions", &unmapped);
+	record_parts("munmap", "4 MiB populated, per page", "instructions", &unmapped, PAGES);
 }
 
 static void mappings(unsigned long rounds)

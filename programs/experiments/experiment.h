@@ -4,7 +4,8 @@
  * and reads counters of the kernel before and after. Nothing is printed until everything is measured. Each record is
  * one line of tab-separated fields:
  *
- *     record  CASE  MEASURE  UNIT  MIN  AVERAGE  MAX
+ *     value   CASE  MEASURE  UNIT  VALUE
+ *     series  CASE  MEASURE  UNIT  MINIMUM  MEDIAN  MEAN  MAXIMUM
  *     note    TEXT
  *
  * A counter that the kernel does not have gives no record. The same file runs on any Linux.
@@ -64,9 +65,15 @@ static inline uint64_t clock_now(void)
 	return (uint64_t)high << 32 | low;
 }
 
-/* Many values of one measure. */
+/* How many values of a series are kept for its median. */
+#define SAMPLES 512
+
+/* Many values of one measure. Up to SAMPLES values are all kept, and the median is exact. Of a longer series every second
+ * value is kept, then every fourth, and so on: the median is that of SAMPLES / 2 to SAMPLES evenly spaced values. */
 struct series {
 	uint64_t count, sum, min, max;
+	unsigned kept, shift;
+	uint64_t samples[SAMPLES];
 };
 
 static inline void add_value(struct series *series, uint64_t value)
@@ -75,8 +82,38 @@ static inline void add_value(struct series *series, uint64_t value)
 		series->min = value;
 	if (value > series->max)
 		series->max = value;
+	if (!(series->count & ((UINT64_C(1) << series->shift) - 1))) {
+		if (series->kept == SAMPLES) {
+			for (unsigned i = 0; i < SAMPLES / 2; i++)
+				series->samples[i] = series->samples[2 * i];
+			series->kept = SAMPLES / 2;
+			series->shift++;
+		}
+		series->samples[series->kept++] = value;
+	}
 	series->sum += value;
 	series->count++;
+}
+
+static int compare_values(const void *one, const void *other)
+{
+	uint64_t a = *(const uint64_t *)one, b = *(const uint64_t *)other;
+	return (a > b) - (a < b);
+}
+
+/* The middle one of the kept values, the lower of the two middle ones of an even number. */
+static inline uint64_t median_of(const struct series *series)
+{
+	uint64_t sorted[SAMPLES];
+	MUST(series->kept > 0);
+	memcpy(sorted, series->samples, series->kept * sizeof *sorted);
+	qsort(sorted, series->kept, sizeof *sorted, compare_values);
+	return sorted[(series->kept - 1) / 2];
+}
+
+static inline double mean_of(const struct series *series)
+{
+	return (double)series->sum / series->count;
 }
 
 /* Counters of the kernel, for this process or the machine. */
@@ -187,15 +224,37 @@ static void __attribute__((format(printf, 1, 2))) keep(const char *format, ...)
 	records_length += length;
 }
 
+static inline void record_statistics(const char *which, const char *measure, const char *unit, double minimum,
+				     double median, double mean, double maximum)
+{
+	keep("series\t%s\t%s\t%s\t%.2f\t%.2f\t%.2f\t%.2f\n", which, measure, unit, minimum, median, mean, maximum);
+}
+
+/* A series of which every value stands for `parts` equal parts: its statistics are recorded for one part. */
+static inline void record_parts(const char *which, const char *measure, const char *unit, const struct series *series,
+				double parts)
+{
+	record_statistics(which, measure, unit, series->min / parts, median_of(series) / parts, mean_of(series) / parts,
+			  series->max / parts);
+}
+
 static inline void record_series(const char *which, const char *measure, const char *unit, const struct series *series)
 {
-	keep("record\t%s\t%s\t%s\t%llu\t%.2f\t%llu\n", which, measure, unit, (unsigned long long)series->min,
-	     (double)series->sum / series->count, (unsigned long long)series->max);
+	record_parts(which, measure, unit, series, 1);
+}
+
+/* How two series compare: the minimum by the minimum, the median by the median, and so on. */
+static inline void record_ratio(const char *which, const char *measure, const struct series *one,
+				const struct series *other)
+{
+	record_statistics(which, measure, "ratio", (double)one->min / other->min,
+			  (double)median_of(one) / median_of(other), mean_of(one) / mean_of(other),
+			  (double)one->max / other->max);
 }
 
 static inline void record_value(const char *which, const char *measure, const char *unit, double value)
 {
-	keep("record\t%s\t%s\t%s\t\t%.2f\t\n", which, measure, unit, value);
+	keep("value\t%s\t%s\t%s\t%.2f\n", which, measure, unit, value);
 }
 
 /* What the counters moved by, per round. */
@@ -203,9 +262,11 @@ static inline void record_counters(const char *which, struct counters before, st
 {
 	static const char *const names[COUNTERS] = { "faults", "CPUs interrupted", "flushes, local",
 						     "translations flushed" };
+	static const char *const units[COUNTERS] = { "faults per round", "CPUs per round", "flushes per round",
+						     "translations per round" };
 	for (int i = 0; i < COUNTERS; i++)
 		if (before.known & after.known & 1u << i)
-			record_value(which, names[i], "per round", (after.value[i] - before.value[i]) / rounds);
+			record_value(which, names[i], units[i], (after.value[i] - before.value[i]) / rounds);
 }
 
 static void print_records(void)

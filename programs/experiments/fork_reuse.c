@@ -82,15 +82,15 @@ static void one_case(const char *name, enum child kind, int protect)
 	record_value(name, "fork", "instructions", (double)forked);
 	if (kind == WRITES) {
 		record_value(name, "child's write, per page", "instructions", (double)shared->child_writes / pages);
-		record_value(name, "child's write, per page: faults", "per page", (double)shared->child_faults / pages);
+		record_value(name, "child's write, per page: faults", "faults per page", (double)shared->child_faults / pages);
 	}
 	record_value(name, "parent's write, per page", "instructions", (double)written / pages);
-	record_value(name, "parent's write, per page: faults", "per page", (double)faults / pages);
+	record_value(name, "parent's write, per page: faults", "faults per page", (double)faults / pages);
 	if (known) {
 		size_t copied = 0;
 		for (size_t page = 0; page < pages; page++)
 			copied += frames_before[page] != frames_after[page];
-		record_value(name, "parent's write, per page: copies", "per page", (double)copied / pages);
+		record_value(name, "parent's write, per page: copies", "copies per page", (double)copied / pages);
 	}
 	for (int i = 0; i < 2; i++)
 		MUST(close(ready[i]) == 0 && close(leave[i]) == 0);

@@ -58,7 +58,7 @@ static void split_each(char *memory, size_t size)
 		part += giving_up(memory + offset + 9 * PAGE);
 	}
 	record_value(name, "per 4 KiB entry made", "instructions", ((double)whole - part) / (size / PAGE));
-	record_value(name, "pages split", "count", (double)(before_kib - huge_kib()) / (HUGE / KIB));
+	record_value(name, "pages split", "pages of 2 MiB", (double)(before_kib - huge_kib()) / (HUGE / KIB));
 }
 
 int main(int count, char **arguments)
@@ -97,12 +97,11 @@ int main(int count, char **arguments)
 	snprintf(name, sizeof name, "%lu MiB", size / MIB);
 	record_value(name, "in 2 MiB pages before", "MiB", (double)before_kib / 1024);
 	record_value(name, "in 2 MiB pages after", "MiB", (double)after_kib / 1024);
-	record_value(name, "mprotect(R), per 2 MiB page", "instructions", (double)costs.read_only.sum / rounds / pages);
-	record_value(name, "mprotect(RW), per 2 MiB page", "instructions", (double)costs.read_write.sum / rounds / pages);
-	record_value(name, "second write, per 2 MiB page", "instructions", (double)second.sum / pages);
-	record_value(name, "write after it, per 2 MiB page", "instructions", (double)costs.writes.sum / rounds / pages);
-	record_value(name, "write after it / second write", "ratio",
-		     (double)costs.writes.sum / rounds / second.sum);
+	record_parts(name, "mprotect(R), per 2 MiB page", "instructions", &costs.read_only, pages);
+	record_parts(name, "mprotect(RW), per 2 MiB page", "instructions", &costs.read_write, pages);
+	record_parts(name, "second write, per 2 MiB page", "instructions", &second, pages);
+	record_parts(name, "write after it, per 2 MiB page", "instructions", &costs.writes, pages);
+	record_ratio(name, "write after it / second write", &costs.writes, &second);
 	record_counters(name, costs.before, costs.after, rounds);
 	split_each(memory, size);
 	print_records();

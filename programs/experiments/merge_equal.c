@@ -53,9 +53,9 @@ static void merge(const char *name, size_t pages)
 	record_value(name, "to merge all, per page", "instructions", (double)took / pages);
 	snprintf(measure, sizeof measure, "pages scanned, per page");
 	if (scanned >= 0)
-		record_value(name, measure, "count", (double)(setting("pages_scanned") - scanned) / pages);
-	record_value(name, "pages merged", "count", merged);
-	record_value(name, "frames that they share", "count", setting("pages_shared"));
+		record_value(name, measure, "pages", (double)(setting("pages_scanned") - scanned) / pages);
+	record_value(name, "pages merged", "pages", merged);
+	record_value(name, "frames that they share", "frames", setting("pages_shared"));
 }
 
 /* Waits until no page counts as sharing any more: Linux 6.1 forgets that of pages that are apart when it scans again. */
@@ -100,7 +100,7 @@ int main(int count, char **arguments)
 	}
 	struct counters after = counters_now();
 	record_series(name, "write of a merged page", "instructions", &writes);
-	record_value(name, "write of a merged page: faults", "per page", (double)(after.value[FAULTS] - before.value[FAULTS]) / pages);
+	record_value(name, "write of a merged page: faults", "faults per page", (double)(after.value[FAULTS] - before.value[FAULTS]) / pages);
 	merge("the same pages, written", pages);
 	uint64_t start = clock_now();
 	MUST(madvise(memory, size, MADV_UNMERGEABLE) == 0);

@@ -22,6 +22,9 @@ static const char *const balance_rows[BALANCES] = {
 static const char *const balance_names[BALANCES] = {
 	"faults", "entries made to tell", "hint faults", "hint faults, local", "pages migrated", "migrations refused",
 };
+static const char *const balance_units[BALANCES] = {
+	"faults", "entries", "faults", "faults", "pages", "pages",
+};
 
 /* What faulted on the machine, and what balancing did, at one instant. */
 struct balancing {
@@ -48,8 +51,8 @@ static inline double moved_by(const struct balancing *before, const struct balan
 static inline void record_balancing(const char *name, const struct balancing *before, const struct balancing *after)
 {
 	for (int which = HINTED; which < BALANCES; which++)
-		record_value(name, balance_names[which], "count", moved_by(before, after, which));
-	record_value(name, "faults that were no hint faults", "count",
+		record_value(name, balance_names[which], balance_units[which], moved_by(before, after, which));
+	record_value(name, "faults that were no hint faults", "faults",
 		     moved_by(before, after, FAULTED) - moved_by(before, after, HINTS));
 }
 

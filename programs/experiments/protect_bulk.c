@@ -12,9 +12,9 @@ static void one_case(size_t size, unsigned long rounds)
 	write_pages(memory, size);
 	struct protection costs = protect_rounds(memory, size, rounds, write_pages);
 	snprintf(name, sizeof name, "%lu KiB", size / KIB);
-	record_value(name, "mprotect(R), per page", "instructions", (double)costs.read_only.sum / rounds / pages);
-	record_value(name, "mprotect(RW), per page", "instructions", (double)costs.read_write.sum / rounds / pages);
-	record_value(name, "write after it, per page", "instructions", (double)costs.writes.sum / rounds / pages);
+	record_parts(name, "mprotect(R), per page", "instructions", &costs.read_only, pages);
+	record_parts(name, "mprotect(RW), per page", "instructions", &costs.read_write, pages);
+	record_parts(name, "write after it, per page", "instructions", &costs.writes, pages);
 	record_counters(name, costs.before, costs.after, rounds);
 	MUST(munmap(memory, size) == 0);
 }

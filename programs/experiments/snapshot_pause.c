@@ -29,7 +29,7 @@ static void pause_of(const char *name, char *memory, size_t size, size_t populat
 	}
 	struct counters after = counters_now();
 	record_series(name, "pause", "instructions", &arms);
-	record_value(name, "pause, per populated page", "instructions", (double)arms.min / (populated / PAGE));
+	record_parts(name, "pause, per populated page", "instructions", &arms, populated / PAGE);
 	record_series(name, "end of it", "instructions", &disarms);
 	record_counters(name, before, after, rounds);
 }

@@ -51,7 +51,7 @@ static void touches(const char *name, const char *measure, char *memory, size_t 
 	}
 	record_series(name, measure, "instructions", &costs);
 	snprintf(what, sizeof what, "%s: faults", measure);
-	record_value(name, what, "per page", (double)(faults_now() - before) / TOUCHES);
+	record_value(name, what, "faults per page", (double)(faults_now() - before) / TOUCHES);
 }
 
 /* Protects, touches, and gives back `memory`, which is watched. */

@@ -57,15 +57,14 @@ static inline void write_after_case(const char *name, size_t size, unsigned long
 	for (int write = 0; write < 3; write++) {
 		record_series(name, names[write], "instructions", &writes[write]);
 		snprintf(measure, sizeof measure, "%s: faults", names[write]);
-		record_value(name, measure, "per round", (double)faults[write] / rounds);
+		record_value(name, measure, "faults per round", (double)faults[write] / rounds);
 	}
 	for (int step = 0; step < 2; step++)
 		if (change->step[step])
 			record_series(name, change->steps[step], "instructions", &steps[step]);
-	double first = (double)writes[0].sum / rounds, second = (double)writes[1].sum / rounds;
-	record_value(name, "first write / second write", "ratio", first / second);
+	record_ratio(name, "first write / second write", &writes[0], &writes[1]);
 	snprintf(measure, sizeof measure, "%s / second write", names[2]);
-	record_value(name, measure, "ratio", (double)writes[2].sum / rounds / second);
+	record_ratio(name, measure, &writes[2], &writes[1]);
 }
 
 /* The sizes of the command line, or the usual ones, each written a byte of each page and every byte. */

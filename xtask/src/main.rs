@@ -1,5 +1,5 @@
-//! The tasks of the workspace: `cargo xtask demo | test | ci | conformance | experiments | recorded | fuzz | mutants |
-//! programs | guest`.
+//! The tasks of the workspace: `cargo xtask demo | test | ci | conformance | experiments | fuzz | mutants | programs |
+//! guest`.
 //!
 //! Each works from a clean clone: what is missing is installed first, and every step is printed before it runs.
 
@@ -17,7 +17,6 @@ mod install;
 mod miri;
 mod mutants;
 mod programs;
-mod recorded;
 mod room;
 mod run;
 mod shell;
@@ -45,9 +44,11 @@ usage: cargo xtask TASK
             docs/conformance.md
   experiments [NAME]...
             run the command of each page of docs/experiments, or of those that are named, and write the figures into it
-  recorded [--record]
-            measure what docs/recorded.json has and compare, where kernel, QEMU and programs are the same: that they are
-            on two machines shows that figures do not depend on the machine; or record it here
+  experiments --memwright [NAME]...
+            measure Memwright's columns alone, and keep those of Linux
+  experiments --check [--all | --seed N | NAME...]
+            measure again and fail where a published figure is another now: Memwright's columns of some pages, chosen by
+            the commit or by a seed; of the pages that are named; or every column whose kernel is to be had
   fuzz [--against model|host|host-and-guest] [--minutes N] [--operations N] [--seed S] [--show N] [--keep DIR]
   fuzz [--against ...] SCRIPT...
             run random programs of memory operations on the memory manager and on its model, on this machine's Linux
@@ -86,11 +87,6 @@ fn main() -> ExitCode {
         ["ci"] => run::run(Tier::Ci, Shard::WHOLE),
         ["conformance", rest @ ..] => conformance::run(rest),
         ["experiments", rest @ ..] => experiments::run(rest),
-        ["recorded"] => recorded::run(false).and_then(|outcome| match outcome {
-            recorded::Outcome::Same | recorded::Outcome::Elsewhere => Ok(()),
-            recorded::Outcome::Different => anyhow::bail!("another machine measured otherwise"),
-        }),
-        ["recorded", "--record"] => recorded::run(true).map(|_| ()),
         ["fuzz", rest @ ..] => fuzz::run(rest),
         ["mutants", rest @ ..] => mutants::run(rest),
         ["miri"] => miri::run().map(|outcome| match outcome {

@@ -4,7 +4,7 @@ use crate::clock::{Begun, Took};
 use crate::suite::{self, Shard, Suite, Totals};
 use crate::tier::{HARD_LIMIT, Row, STAGES, Stage, Tier};
 use crate::{
-    checks, conformance, fuzz, install, miri, mutants, recorded, room, shell, unsafe_code,
+    checks, conformance, experiments, fuzz, install, miri, mutants, room, shell, unsafe_code,
 };
 use anyhow::{Context, Result, bail};
 use std::time::{Duration, Instant};
@@ -133,11 +133,7 @@ fn work(stage: Stage, state: &mut State) -> Result<Outcome> {
         Stage::Mistakes => mutants::run(&[]).map(|()| Outcome::Passed),
         Stage::Selftests => selftests(tier, &[]),
         Stage::SelftestsByFaults => selftests(tier, &["track=fault"]),
-        Stage::Figures => Ok(match recorded::run(false)? {
-            recorded::Outcome::Same => Outcome::Passed,
-            recorded::Outcome::Elsewhere => Outcome::Skipped("recorded with others".to_owned()),
-            recorded::Outcome::Different => Outcome::Failed("other figures".to_owned()),
-        }),
+        Stage::Figures => figures(tier),
     }
 }
 
@@ -175,6 +171,15 @@ fn failures(totals: &Totals, before: u64) -> Outcome {
         0 => Outcome::Passed,
         count => Outcome::Failed(format!("{count} failed")),
     }
+}
+
+/// The published figures: a part that the commit chooses, in the full tier all.
+fn figures(tier: Tier) -> Result<Outcome> {
+    let part = match tier {
+        Tier::Test | Tier::Ci => experiments::Part::Slice(experiments::head()),
+        Tier::Full => experiments::Part::All,
+    };
+    experiments::check(part).map(|()| Outcome::Passed)
 }
 
 /// Linux's own mm selftests, all or a part of them; without their sources none.

@@ -30,7 +30,7 @@ pub enum Action {
     /// Run a Linux program on Memwright under QEMU and account for its memory.
     Run(Box<RunArgs>),
     /// Run the experiments on Memwright, and on Linux kernels beside it, and print a table for each.
-    Bench(BenchArgs),
+    Bench(Box<BenchArgs>),
     /// Run a program on several Linux kernels and print what each counted, side by side.
     Compare(Box<CompareArgs>),
     /// Run a program as an earlier run was made, and fail where its counts are not what they were.
@@ -190,6 +190,19 @@ pub struct BenchArgs {
     /// Add a column: Memwright with these policies (repeatable).
     #[arg(long = "policy", value_name = "K=V[,K=V]", value_parser = parse_policies)]
     pub policies: Vec<String>,
+
+    /// Add a column for every --kernel: the same image with these words on its command line (repeatable).
+    #[arg(
+        long,
+        value_name = "WORDS",
+        requires = "kernels",
+        allow_hyphen_values = true
+    )]
+    pub append: Vec<String>,
+
+    /// Of experiments with several runs, make only the one of this label (repeatable).
+    #[arg(long = "run", value_name = "LABEL")]
+    pub labels: Vec<String>,
 
     /// Host seconds for each run, after which the bench fails.
     #[arg(long, value_name = "SECS", default_value = "900",
@@ -433,8 +446,8 @@ Exit codes:
 
 const BENCH_HELP: &str = "\
 Each experiment is a C program, built here with musl-gcc or cc; every column runs the same binary on the same machine:
-2 GiB, one clock tick for each retired instruction. A cell is the least value, and the average where it differs.
-Linux boots with mitigations=off nokaslr norandmaps.
+2 GiB, one clock tick for each retired instruction. A measure of many values has a row each for the minimum, the median
+and the mean; a ratio compares the statistic of its row. Linux boots with mitigations=off nokaslr norandmaps.
 
 Every run is made twice, at the same time, and the two are compared.
 

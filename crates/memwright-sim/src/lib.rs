@@ -31,6 +31,7 @@ pub mod adversary;
 pub mod audit;
 pub mod cost;
 pub mod host_swap;
+pub mod leak;
 pub mod lockstep;
 pub mod machine;
 pub mod mistake;

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex};
 use memwright::{Access, AddressSpace, FaultError, ForkError, Layout, Memory, Policy};
 use memwright_table::{CpuId, Frames, PAGE_SIZE, Table, VirtAddr};
 
+use crate::leak::LeakOnPanic;
 use crate::machine::{MachineOptions, RunningOn, SimulatedMachine, locked};
 use crate::mmu::PageFault;
 
@@ -308,6 +309,10 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
+        let _kept = LeakOnPanic(self.space.clone());
+        if std::thread::panicking() {
+            return;
+        }
         self.host.evict(&self.space);
         let last = CpuId::new(self.last.load(Ordering::Relaxed));
         let _running = self.host.machine.run_on(last);

@@ -702,13 +702,21 @@ fn send_remote<M: Machine>(
 
 impl<M: Machine> Drop for Gather<'_, M> {
     fn drop(&mut self) {
-        if !self.finished {
-            debug_assert!(
-                self.counts == GatherCounts::default() && self.held_count == 0 || panicking(),
-                "a gather was dropped without `finish`"
-            );
-            self.flush();
+        if self.finished {
+            return;
         }
+        if panicking() {
+            // An assertion may have failed while frames were given up: which of them are left is not known, and all leak.
+            if let Some(share) = self.pending.take() {
+                share.end_pending();
+            }
+            return;
+        }
+        debug_assert!(
+            self.counts == GatherCounts::default() && self.held_count == 0,
+            "a gather was dropped without `finish`"
+        );
+        self.flush();
     }
 }
 

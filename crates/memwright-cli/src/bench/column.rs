@@ -24,7 +24,12 @@ pub enum Column {
         policies: String,
     },
     /// A Linux kernel image.
-    Linux(Image),
+    Linux {
+        /// The image.
+        image: Image,
+        /// What is added to its command line; may be empty.
+        append: String,
+    },
 }
 
 impl Column {
@@ -33,7 +38,22 @@ impl Column {
     /// # Errors
     /// A file that is no kernel image.
     pub fn of_image(text: &str) -> anyhow::Result<Self> {
-        Image::open(text).map(Self::Linux)
+        Ok(Self::Linux {
+            image: Image::open(text)?,
+            append: String::new(),
+        })
+    }
+
+    /// The same kernel with these words on its command line; Memwright has none.
+    #[must_use]
+    pub fn with(&self, words: &str) -> Self {
+        match self {
+            Self::Linux { image, .. } => Self::Linux {
+                image: image.clone(),
+                append: words.to_owned(),
+            },
+            Self::Memwright { .. } => self.clone(),
+        }
     }
 
     /// What stands above it.
@@ -41,7 +61,8 @@ impl Column {
         match self {
             Self::Memwright { policies } if policies.is_empty() => "memwright".to_owned(),
             Self::Memwright { policies } => format!("memwright {policies}"),
-            Self::Linux(image) => image.name.clone(),
+            Self::Linux { image, append } if append.is_empty() => image.name.clone(),
+            Self::Linux { image, append } => format!("{} {append}", image.name),
         }
     }
 
@@ -56,12 +77,14 @@ impl Column {
                 name,
                 sha256: hash(&crate::kernel::image()?),
                 version: concat!("memwright ", env!("CARGO_PKG_VERSION")).to_owned(),
+                append: String::new(),
                 config_sha256: None,
             },
-            Self::Linux(image) => Kernel {
+            Self::Linux { image, append } => Kernel {
                 name,
                 sha256: image.sha256.clone(),
                 version: image.version.clone(),
+                append: append.clone(),
                 config_sha256: image.config_sha256.clone(),
             },
         })
@@ -123,9 +146,12 @@ impl Column {
             Self::Memwright { policies } if policies.is_empty() => {}
             Self::Memwright { policies } => drop(command.args(["--policy", policies])),
             // The program itself measures, and this command compares.
-            Self::Linux(image) => {
+            Self::Linux { image, append } => {
                 let options = ["--no-count", "--no-verify", "--kernel"];
                 command.args(options).arg(&image.path);
+                if !append.is_empty() {
+                    command.args(["--append", append]);
+                }
             }
         }
         command
@@ -160,6 +186,9 @@ mod tests {
         let title = |text: String| Column::of_image(&text).unwrap().title();
         assert_eq!(title(image.display().to_string()), "vmlinuz-6");
         assert_eq!(title(format!("old={}", image.display())), "old");
+        let old = Column::of_image(&format!("old={}", image.display())).unwrap();
+        assert_eq!(old.with("audit=0").title(), "old audit=0");
+        assert_eq!(old.with("audit=0").kernel().unwrap().append, "audit=0");
         std::fs::write(&image, "text").unwrap();
         let error = Column::of_image(&image.display().to_string()).unwrap_err();
         assert!(error.to_string().contains("not a Linux kernel image"));

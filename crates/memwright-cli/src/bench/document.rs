@@ -13,7 +13,7 @@ use crate::host_file::{self, LARGEST_IMAGE};
 use crate::lab::document::Qemu;
 
 /// Version of the document's form: a higher one when a name changes its meaning or goes. New names keep it.
-pub const SCHEMA: u32 = 1;
+pub const SCHEMA: u32 = 2;
 
 /// What says that a document is one of these.
 pub const KIND: &str = "bench";
@@ -40,6 +40,9 @@ pub struct Kernel {
     pub sha256: String,
     /// What the image says of itself: release, builder, time.
     pub version: String,
+    /// What was added to a Linux kernel's command line; absent where nothing was.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub append: String,
     /// SHA-256 of its configuration, where that is known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub config_sha256: Option<String>,
@@ -143,19 +146,25 @@ pub fn hash_file(path: &Path) -> anyhow::Result<String> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::records::Found;
     use super::*;
     use crate::schema::{faults, published};
 
     #[test]
     fn what_is_written_is_what_is_published() {
-        let record = Record {
+        let record = |found| Record {
             case: "a".into(),
             measure: "b".into(),
             unit: "c".into(),
-            minimum: Some(1),
-            average: 1.5,
-            maximum: None,
+            found,
         };
+        let value = record(Found::Value { value: 1.5 });
+        let series = record(Found::Series {
+            minimum: 1.0,
+            median: 2.0,
+            mean: 2.5,
+            maximum: 4.0,
+        });
         let mut document = Document {
             schema: SCHEMA,
             kind: KIND,
@@ -163,6 +172,7 @@ mod tests {
                 name: "k".into(),
                 sha256: "00".into(),
                 version: "1".into(),
+                append: "preempt=none".into(),
                 config_sha256: Some("00".into()),
             }],
             experiments: vec![Measured {
@@ -182,7 +192,7 @@ mod tests {
                     },
                     repeats: Some(false),
                     differs: vec!["k: a: b: 1 and 2".into()],
-                    records: vec![("k".into(), vec![record])],
+                    records: vec![("k".into(), vec![value, series])],
                 }],
             }],
         };

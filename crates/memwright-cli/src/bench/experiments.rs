@@ -274,9 +274,44 @@ pub fn select(names: &[String]) -> Result<Vec<&'static Experiment>, String> {
         .collect())
 }
 
+impl Experiment {
+    /// Its runs of these labels; all where none is named.
+    pub fn runs_of(&self, labels: &[String]) -> Vec<&'static Run> {
+        let wanted = |run: &&Run| labels.is_empty() || labels.iter().any(|one| one == run.label);
+        self.runs.iter().filter(wanted).collect()
+    }
+}
+
+/// The first label that no run of these experiments has.
+pub fn unknown_label<'a>(chosen: &[&Experiment], labels: &'a [String]) -> Option<&'a String> {
+    let is_known = |label: &String| {
+        let mut runs = chosen.iter().flat_map(|one| one.runs);
+        runs.any(|run| run.label == label)
+    };
+    labels.iter().find(|label| !is_known(label))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn labels_select() {
+        let chosen = select(&["autonuma".to_owned(), "basics".to_owned()]).unwrap();
+        let wanted = |labels: &[&str]| -> Vec<String> {
+            labels.iter().map(|label| (*label).to_owned()).collect()
+        };
+        let one = wanted(&["numa02"]);
+        let runs = |labels: &[String]| -> Vec<usize> {
+            let counts = chosen.iter().map(|one| one.runs_of(labels).len());
+            counts.collect()
+        };
+        assert_eq!(runs(&one), [0, 1]);
+        assert_eq!(runs(&[]), [1, 2]);
+        assert_eq!(unknown_label(&chosen, &one), None);
+        let odd = wanted(&["numa02", "numa03"]);
+        assert_eq!(unknown_label(&chosen, &odd), Some(&odd[1]));
+    }
 
     #[test]
     fn names_select() {

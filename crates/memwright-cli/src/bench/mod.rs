@@ -36,28 +36,34 @@ pub fn bench(args: &BenchArgs) -> Result<u8, Failure> {
     if args.list {
         return Ok(list(&chosen)?);
     }
+    if let Some(label) = experiments::unknown_label(&chosen, &args.labels) {
+        return Err(Failure::Usage(anyhow!("no run has the label {label:?}")));
+    }
     let columns = columns(args).map_err(Failure::Usage)?;
     let workshop = Workshop::open().map_err(Failure::Environment)?;
     let children = Children::watch().context("cannot receive signals")?;
     if args.dry_run {
-        return lines(&workshop, &chosen, &columns, &children);
+        return lines(&workshop, &chosen, &columns, args, &children);
     }
     let mut taken = Taken::default();
     for column in &columns {
-        if let Column::Linux(image) = column {
+        if let Column::Linux { image, .. } = column {
             taken.read_path("a kernel image", &image.path);
         }
     }
     let outputs = Outputs::open(args.json.as_deref(), &args.formats, &mut taken)?;
     let mut document = Document::new(&columns)?;
     let mut sheets = Vec::new();
-    for experiment in chosen {
+    let has_runs = |one: &&Experiment| !one.runs_of(&args.labels).is_empty();
+    for experiment in chosen.into_iter().filter(has_runs) {
         let measured = measure(&workshop, experiment, &columns, args, &children)?;
         let mut sheet = table::sheet(&measured, &columns);
         if !outputs.on_output() {
             print(&sheet::text(&sheet))?;
         }
-        sheet.notes.extend(table::kernels(&document.columns));
+        sheet
+            .notes
+            .extend(table::origins(&measured, &document.columns));
         sheets.push(sheet);
         document.experiments.push(measured);
     }
@@ -70,13 +76,14 @@ fn lines(
     workshop: &Workshop,
     chosen: &[&'static Experiment],
     columns: &[Column],
+    args: &BenchArgs,
     children: &Children,
 ) -> Result<u8, Failure> {
     for experiment in chosen {
         let program = workshop
             .experiment(experiment)
             .map_err(Failure::Environment)?;
-        for run in experiment.runs {
+        for run in experiment.runs_of(&args.labels) {
             let machine = Machine::of_bench(run.cpus, run.nodes, run.memory);
             for column in columns {
                 print(&column.line(&program, run, &machine, children)?)?;
@@ -86,21 +93,25 @@ fn lines(
     Ok(0)
 }
 
-/// Memwright as it is, with each set of policies, and each kernel image.
+/// Memwright as it is and with each set of policies; each kernel image as it is and with each addition to its command line.
 fn columns(args: &BenchArgs) -> anyhow::Result<Vec<Column>> {
     let policies = std::iter::once(String::new()).chain(args.policies.iter().cloned());
     let mut columns: Vec<Column> = policies
         .map(|policies| Column::Memwright { policies })
         .collect();
     for text in &args.kernels {
-        columns.push(Column::of_image(text)?);
+        let column = Column::of_image(text)?;
+        let variants = args.append.iter().map(|words| column.with(words));
+        let variants: Vec<Column> = variants.collect();
+        columns.push(column);
+        columns.extend(variants);
     }
     for (index, column) in columns.iter().enumerate() {
         let title = column.title();
         if columns[..index].iter().any(|other| other.title() == title) {
             return Err(match column {
                 Column::Memwright { policies } => anyhow!("--policy {policies} is there twice"),
-                Column::Linux(_) => {
+                Column::Linux { .. } => {
                     anyhow!("two columns are called {title}; name one: --kernel NAME=IMAGE")
                 }
             });
@@ -121,7 +132,7 @@ fn measure(
         .experiment(experiment)
         .map_err(Failure::Environment)?;
     let mut runs = Vec::new();
-    for run in experiment.runs {
+    for run in experiment.runs_of(&args.labels) {
         runs.push(measure_run(
             experiment, &program, run, columns, args, children,
         )?);

@@ -1,7 +1,9 @@
 //! What an experiment's program prints: one record per measure.
 
 use anyhow::{anyhow, bail};
-use serde::Serialize;
+use serde::{Serialize, Serializer};
+
+use crate::sheet::Statistic;
 
 /// One measure of one case.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -12,12 +14,68 @@ pub struct Record {
     pub measure: String,
     /// What its values count.
     pub unit: String,
-    /// The least value, where there are many.
-    pub minimum: Option<u64>,
-    /// The average, or the only value.
-    pub average: f64,
-    /// The largest value, where there are many.
-    pub maximum: Option<u64>,
+    /// The value, or the statistics of several.
+    #[serde(flatten)]
+    pub found: Found,
+}
+
+/// What a measure gave.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[serde(untagged)]
+pub enum Found {
+    /// One value.
+    Value {
+        /// The value.
+        #[serde(serialize_with = "plain")]
+        value: f64,
+    },
+    /// Several values. Those of a ratio are ratios of the same statistics.
+    Series {
+        /// The least.
+        #[serde(serialize_with = "plain")]
+        minimum: f64,
+        /// The middle one; of a long series that of values evenly spaced in it.
+        #[serde(serialize_with = "plain")]
+        median: f64,
+        /// The arithmetic mean.
+        #[serde(serialize_with = "plain")]
+        mean: f64,
+        /// The largest.
+        #[serde(serialize_with = "plain")]
+        maximum: f64,
+    },
+}
+
+impl Found {
+    /// The statistics that tables have of it.
+    pub fn statistics(&self) -> &'static [Statistic] {
+        match self {
+            Self::Value { .. } => &[Statistic::Value],
+            Self::Series { .. } => &[Statistic::Minimum, Statistic::Median, Statistic::Mean],
+        }
+    }
+
+    /// One of them.
+    pub fn get(&self, wanted: Statistic) -> Option<f64> {
+        match (*self, wanted) {
+            (Self::Value { value }, Statistic::Value) => Some(value),
+            (Self::Series { minimum, .. }, Statistic::Minimum) => Some(minimum),
+            (Self::Series { median, .. }, Statistic::Median) => Some(median),
+            (Self::Series { mean, .. }, Statistic::Mean) => Some(mean),
+            (Self::Value { .. }, Statistic::Minimum | Statistic::Median | Statistic::Mean)
+            | (Self::Series { .. }, Statistic::Value) => None,
+        }
+    }
+}
+
+/// Writes a whole number without a fraction.
+fn plain<S: Serializer>(value: &f64, serializer: S) -> Result<S::Ok, S::Error> {
+    // Every integer up to there is a value of its own.
+    const EXACT: f64 = 9_007_199_254_740_992.0;
+    if value.fract() == 0.0 && value.abs() < EXACT {
+        return serializer.serialize_i64(*value as i64);
+    }
+    serializer.serialize_f64(*value)
 }
 
 /// Reads a program's output.
@@ -37,7 +95,7 @@ pub fn parse(output: &str) -> anyhow::Result<Vec<Record>> {
     Ok(records)
 }
 
-/// What two runs do not have in common: case, measure, and both values.
+/// What two runs do not have in common: case, measure, statistic, and both values.
 pub fn differences(one: &[Record], other: &[Record]) -> Vec<String> {
     let names = |records: &[Record]| -> Vec<(String, String)> {
         let names = records
@@ -49,35 +107,73 @@ pub fn differences(one: &[Record], other: &[Record]) -> Vec<String> {
         return vec!["other measures".to_owned()];
     }
     let pairs = one.iter().zip(other).filter(|(one, other)| one != other);
-    pairs
-        .map(|(one, other)| {
-            format!(
-                "{}: {}: {} and {}",
-                one.case, one.measure, one.average, other.average
-            )
-        })
-        .collect()
+    pairs.map(|(one, other)| difference(one, other)).collect()
+}
+
+/// The first statistic that differs; the largest value is none of the tables'.
+fn difference(one: &Record, other: &Record) -> String {
+    let place = format!("{}: {}", one.case, one.measure);
+    for statistic in one.found.statistics() {
+        let values = (one.found.get(*statistic), other.found.get(*statistic));
+        if let (Some(first), Some(second)) = values
+            && first != second
+        {
+            return match statistic {
+                Statistic::Value => format!("{place}: {first} and {second}"),
+                Statistic::Minimum | Statistic::Median | Statistic::Mean => {
+                    format!("{place}, {}: {first} and {second}", statistic.name())
+                }
+            };
+        }
+    }
+    match (one.found, other.found) {
+        (
+            Found::Series { maximum: first, .. },
+            Found::Series {
+                maximum: second, ..
+            },
+        ) => {
+            format!("{place}, maximum: {first} and {second}")
+        }
+        (Found::Value { .. }, _) | (_, Found::Value { .. }) => {
+            format!("{place}: other units or statistics")
+        }
+    }
 }
 
 fn parse_line(line: &str) -> Option<Record> {
     let fields: Vec<&str> = line.split('\t').collect();
-    let &["record", case, measure, unit, minimum, average, maximum] = fields.as_slice() else {
+    let number = |text: &str| text.parse().ok().filter(|value: &f64| value.is_finite());
+    let (names, found) = match fields.as_slice() {
+        ["value", names @ .., value] => (
+            names,
+            Found::Value {
+                value: number(value)?,
+            },
+        ),
+        ["series", names @ .., minimum, median, mean, maximum] => (
+            names,
+            Found::Series {
+                minimum: number(minimum)?,
+                median: number(median)?,
+                mean: number(mean)?,
+                maximum: number(maximum)?,
+            },
+        ),
+        _ => return None,
+    };
+    let [case, measure, unit] = names else {
         return None;
     };
-    let optional = |text: &str| match text {
-        "" => Some(None),
-        number => number.parse().ok().map(Some),
-    };
+    // A figure without a unit says nothing.
+    if unit.is_empty() {
+        return None;
+    }
     Some(Record {
-        case: case.to_owned(),
-        measure: measure.to_owned(),
-        unit: unit.to_owned(),
-        minimum: optional(minimum)?,
-        average: average
-            .parse()
-            .ok()
-            .filter(|value: &f64| value.is_finite())?,
-        maximum: optional(maximum)?,
+        case: (*case).to_owned(),
+        measure: (*measure).to_owned(),
+        unit: (*unit).to_owned(),
+        found,
     })
 }
 
@@ -87,33 +183,56 @@ mod tests {
 
     #[test]
     fn what_differs_is_named() {
-        let text = "record\ta\tb\tc\t1\t2.50\t4\nrecord\ta\te\tc\t\t1.00\t\n";
+        let text = "series\ta\tb\tc\t1\t2\t2.50\t4\nvalue\ta\te\tc\t1.00\n";
         let one = parse(text).unwrap();
         assert!(differences(&one, &one).is_empty());
-        let other = parse(&text.replace("2.50", "2.75")).unwrap();
-        assert_eq!(differences(&one, &other), ["a: b: 2.5 and 2.75"]);
+        for (old, new, line) in [
+            ("2.50", "2.75", "a: b, mean: 2.5 and 2.75"),
+            ("\t2\t", "\t3\t", "a: b, median: 2 and 3"),
+            ("\t4", "\t5", "a: b, maximum: 4 and 5"),
+            ("1.00", "1.50", "a: e: 1 and 1.5"),
+        ] {
+            let other = parse(&text.replace(old, new)).unwrap();
+            assert_eq!(differences(&one, &other), [line]);
+        }
         assert_eq!(differences(&one, &one[..1]), ["other measures"]);
     }
 
     #[test]
     fn records_parse() {
         let text =
-            "record\tfork\tsmall\tinstructions\t10\t12.50\t20\nrecord\ta\tb\tratio\t\t1.00\t\n";
+            "series\tfork\tsmall\tinstructions\t10\t12\t12.50\t20\nvalue\ta\tb\tratio\t1.00\n";
         let records = parse(text).unwrap();
+        let expected = Found::Series {
+            minimum: 10.0,
+            median: 12.0,
+            mean: 12.5,
+            maximum: 20.0,
+        };
         assert_eq!(
-            (records[0].minimum, records[0].average, records[0].maximum),
-            (Some(10), 12.5, Some(20))
+            (records[0].found, records[0].unit.as_str()),
+            (expected, "instructions")
         );
-        assert_eq!((records[1].minimum, records[1].average), (None, 1.0));
+        assert_eq!(records[1].found, Found::Value { value: 1.0 });
         assert!(parse("note\tthis kernel has none\n").unwrap().is_empty());
         for bad in [
             "",
             "hello",
-            "record\ta\tb\tc\t1\t2",
-            "record\ta\tb\tc\tx\t2\t3",
-            "record\ta\tb\tc\t1\tinf\t3",
+            "value\ta\tb\tc",
+            "value\ta\tb\t\t1",
+            "value\ta\tb\tc\t1\t2",
+            "series\ta\tb\tc\t1\t2\t3",
+            "series\ta\tb\tc\tx\t2\t3\t4",
+            "series\ta\tb\tc\t1\t2\tinf\t4",
         ] {
             assert!(parse(bad).is_err(), "{bad:?}");
         }
+    }
+
+    #[test]
+    fn whole_numbers_are_written_without_a_fraction() {
+        let json = |value| serde_json::to_string(&Found::Value { value }).unwrap();
+        assert_eq!(json(897.0), r#"{"value":897}"#);
+        assert_eq!(json(-2.5), r#"{"value":-2.5}"#);
     }
 }

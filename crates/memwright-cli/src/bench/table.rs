@@ -3,7 +3,7 @@
 use super::column::Column;
 use super::document::{Kernel, Measured, MeasuredRun};
 use super::records::Record;
-use crate::sheet::{Cell, Row, Section, Sheet};
+use crate::sheet::{Cell, Figure, NOT_MEASURED, Row, Section, Sheet, Statistic};
 use crate::table::grouped;
 
 /// What an experiment found, as a sheet: a section for each run.
@@ -13,18 +13,26 @@ pub fn sheet(measured: &Measured, columns: &[Column]) -> Sheet {
         columns: columns.iter().map(Column::title).collect(),
         compares: false,
         sections: measured.runs.iter().map(section).collect(),
-        notes: measured.runs.iter().flat_map(notes).collect(),
+        notes: measured.runs.iter().flat_map(repetition).collect(),
     }
 }
 
-/// What ran in each column: a line each, for tables that leave this machine.
-pub fn kernels(columns: &[Kernel]) -> Vec<String> {
-    let line = |one: &Kernel| format!("{}: {} (sha256 {})", one.name, one.version, one.sha256);
-    columns.iter().map(line).collect()
+/// What ran, on what, in each column: a line each, for tables that leave this machine.
+pub fn origins(measured: &Measured, columns: &[Kernel]) -> Vec<String> {
+    let kernel = |one: &Kernel| format!("{}: {} (sha256 {})", one.name, one.version, one.sha256);
+    let mut lines: Vec<String> = columns.iter().map(kernel).collect();
+    for run in &measured.runs {
+        let line = format!("QEMU {} (sha256 {})", run.qemu.version, run.qemu.sha256);
+        if !lines.contains(&line) {
+            lines.push(line);
+        }
+    }
+    lines.push(format!("program (sha256 {})", measured.program_sha256));
+    lines
 }
 
 /// Whether a run repeats; nothing where that was not looked at.
-fn notes(run: &MeasuredRun) -> Vec<String> {
+fn repetition(run: &MeasuredRun) -> Vec<String> {
     let place = match run.label {
         "" => String::new(),
         label => format!("{label}: "),
@@ -42,106 +50,131 @@ fn notes(run: &MeasuredRun) -> Vec<String> {
 }
 
 fn section(run: &MeasuredRun) -> Section {
-    let row = |(case, measure, unit): (&str, &str, &str)| {
-        let title = if unit == "instructions" || measure.ends_with(unit) {
-            measure.to_owned()
-        } else {
-            format!("{measure} ({unit})")
-        };
+    let row = |(record, statistic): (&Record, Statistic)| {
         let cell = |(_, records): &(String, Vec<Record>)| {
             let mut records = records.iter();
-            cell(records.find(|one| one.case == case && one.measure == measure))
+            let same = records.find(|one| is_same(one, record));
+            cell(
+                &record.unit,
+                statistic,
+                same.and_then(|one| one.found.get(statistic)),
+            )
         };
         Row {
-            group: case.to_owned(),
-            title,
+            group: record.case.clone(),
+            title: record.measure.clone(),
             cells: run.records.iter().map(cell).collect(),
         }
     };
+    let statistics = |record| {
+        let record: &Record = record;
+        let statistics = record.found.statistics().iter();
+        statistics.map(move |statistic| (record, *statistic))
+    };
     Section {
         title: run.label.to_owned(),
-        rows: measures(run).into_iter().map(row).collect(),
+        rows: measures(run)
+            .into_iter()
+            .flat_map(statistics)
+            .map(row)
+            .collect(),
     }
 }
 
+/// Whether both are of one measure.
+fn is_same(one: &Record, other: &Record) -> bool {
+    one.case == other.case && one.measure == other.measure && one.unit == other.unit
+}
+
 /// Every measure that any kernel has, in the order of the first one that has it.
-fn measures(run: &MeasuredRun) -> Vec<(&str, &str, &str)> {
-    let mut order: Vec<(&str, &str, &str)> = Vec::new();
+fn measures(run: &MeasuredRun) -> Vec<&Record> {
+    let mut order: Vec<&Record> = Vec::new();
     for (_, records) in &run.records {
         for record in records {
-            let measure = (
-                record.case.as_str(),
-                record.measure.as_str(),
-                record.unit.as_str(),
-            );
-            if !order.contains(&measure) {
-                let place = order.iter().rposition(|(case, _, _)| *case == record.case);
-                order.insert(place.map_or(order.len(), |place| place + 1), measure);
+            if !order.iter().any(|other| is_same(other, record)) {
+                let place = order.iter().rposition(|other| other.case == record.case);
+                order.insert(place.map_or(order.len(), |place| place + 1), record);
             }
         }
     }
     order
 }
 
-/// The least value, and the average where it is another; by value the average.
-fn cell(record: Option<&Record>) -> Cell {
-    let Some(record) = record else {
-        return Cell::count(None);
-    };
-    let average = number(record.average);
-    let text = match record.minimum.map(|least| number(least as f64)) {
-        Some(least) if least != average => format!("{least} (average {average})"),
-        Some(_) | None => average,
-    };
+fn cell(unit: &str, statistic: Statistic, value: Option<f64>) -> Cell {
     Cell {
-        value: Some(record.average),
-        text,
+        value,
+        text: value.map_or_else(|| NOT_MEASURED.to_owned(), number),
+        figure: Some(Figure {
+            unit: unit.to_owned(),
+            statistic,
+        }),
     }
 }
 
-/// With thousands set apart; two decimals below ten, none from there on.
+/// With thousands set apart, and two decimals where it is no whole number: as exact as the programs print it, so that what
+/// is published can be compared with what is measured.
 fn number(value: f64) -> String {
-    if value < 10.0 {
-        let text = format!("{value:.2}");
-        return text.trim_end_matches('0').trim_end_matches('.').to_owned();
+    let hundredths = (value.abs() * 100.0).round() as u64;
+    let mut text = if value < 0.0 { "-" } else { "" }.to_owned();
+    text.push_str(&grouped(hundredths / 100));
+    match hundredths % 100 {
+        0 => {}
+        part if part % 10 == 0 => text.push_str(&format!(".{}", part / 10)),
+        part => text.push_str(&format!(".{part:02}")),
     }
-    grouped(value.round_ties_even() as u64)
+    text
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::records::Found;
     use super::*;
     use crate::lab::document::Qemu;
 
     #[test]
-    fn numbers_read_well() {
+    fn numbers_are_exact() {
         for (value, text) in [
             (0.0, "0"),
             (1.0, "1"),
             (1.5, "1.5"),
-            (4.017, "4.02"),
-            (10.4, "10"),
-            (999.6, "1,000"),
+            (4.02, "4.02"),
+            (10.4, "10.4"),
+            (999.61, "999.61"),
+            (0.999, "1"),
+            (-12.25, "-12.25"),
             (3_644_799.0, "3,644,799"),
+            (3_644_799.05, "3,644,799.05"),
         ] {
             assert_eq!(number(value), text);
         }
     }
 
-    fn record(case: &str, measure: &str, minimum: Option<u64>, average: f64) -> Record {
+    fn value(case: &str, measure: &str, value: f64) -> Record {
+        record(case, measure, Found::Value { value })
+    }
+
+    fn series(case: &str, measure: &str, [minimum, median, mean]: [f64; 3]) -> Record {
+        let maximum = 2.0 * mean;
+        let found = Found::Series {
+            minimum,
+            median,
+            mean,
+            maximum,
+        };
+        record(case, measure, found)
+    }
+
+    fn record(case: &str, measure: &str, found: Found) -> Record {
         Record {
             case: case.into(),
             measure: measure.into(),
             unit: "instructions".into(),
-            minimum,
-            average,
-            maximum: None,
+            found,
         }
     }
 
-    #[test]
-    fn a_measure_that_one_kernel_lacks_is_said_to_be_missing() {
-        let run = MeasuredRun {
+    fn run(records: Vec<(String, Vec<Record>)>) -> MeasuredRun {
+        MeasuredRun {
             label: "",
             arguments: &[],
             cpus: 1,
@@ -149,39 +182,75 @@ mod tests {
             memory: 0,
             swap: "",
             qemu: Qemu {
-                version: String::new(),
-                sha256: String::new(),
+                version: "7.2.22".into(),
+                sha256: "22".into(),
             },
             repeats: None,
             differs: Vec::new(),
-            records: vec![
-                (
-                    "memwright".into(),
-                    vec![
-                        record("a", "one", Some(10), 12.0),
-                        record("b", "one", None, 1.0),
-                    ],
-                ),
-                (
-                    "linux".into(),
-                    vec![
-                        record("a", "one", Some(20), 20.0),
-                        record("a", "two", None, 5.0),
-                    ],
-                ),
-            ],
+            records,
+        }
+    }
+
+    #[test]
+    fn each_statistic_is_a_row_and_what_a_kernel_lacks_is_said_to_be_missing() {
+        let one = vec![
+            series("a", "one", [10.0, 11.0, 12.5]),
+            value("b", "one", 1.0),
+        ];
+        let other = vec![
+            series("a", "one", [20.0, 20.0, 20.0]),
+            value("a", "two", 5.0),
+        ];
+        let run = run(vec![("memwright".into(), one), ("linux".into(), other)]);
+        let lines: Vec<String> = section(&run)
+            .rows
+            .iter()
+            .map(|row| {
+                let figure = row.figure().unwrap();
+                let cells: Vec<&str> = row.cells.iter().map(|cell| cell.text.as_str()).collect();
+                let statistic = figure.statistic.name();
+                format!(
+                    "{} {} {statistic}: {}",
+                    row.group,
+                    row.title,
+                    cells.join(", ")
+                )
+            })
+            .collect();
+        assert_eq!(
+            lines,
+            [
+                "a one minimum: 10, 20",
+                "a one median: 11, 20",
+                "a one mean: 12.5, 20",
+                "a two value: not measured, 5",
+                "b one value: 1, not measured",
+            ]
+        );
+    }
+
+    #[test]
+    fn a_table_says_what_it_is_of() {
+        let measured = Measured {
+            experiment: "x",
+            question: "?",
+            program_sha256: "33".into(),
+            runs: vec![run(Vec::new()), run(Vec::new())],
         };
-        let rows = section(&run).rows;
-        let texts = |row: &Row| -> Vec<String> {
-            let cells = row.cells.iter().map(|cell| cell.text.clone());
-            [row.group.clone(), row.title.clone()]
-                .into_iter()
-                .chain(cells)
-                .collect()
+        let kernel = Kernel {
+            name: "linux".into(),
+            sha256: "11".into(),
+            version: "6.1.176".into(),
+            append: String::new(),
+            config_sha256: None,
         };
-        let lines: Vec<Vec<String>> = rows.iter().map(texts).collect();
-        assert_eq!(lines[0], ["a", "one", "10 (average 12)", "20"]);
-        assert_eq!(lines[1], ["a", "two", "not measured", "5"]);
-        assert_eq!(lines[2], ["b", "one", "1", "not measured"]);
+        assert_eq!(
+            origins(&measured, &[kernel]),
+            [
+                "linux: 6.1.176 (sha256 11)",
+                "QEMU 7.2.22 (sha256 22)",
+                "program (sha256 33)",
+            ]
+        );
     }
 }

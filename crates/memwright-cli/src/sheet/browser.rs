@@ -9,7 +9,7 @@ use std::process::Command;
 use serde_json::Value;
 
 use super::html;
-use super::tests::example;
+use super::tests::{example, with_figures};
 
 const BROWSER: &str = "/usr/bin/chromium";
 
@@ -55,8 +55,8 @@ fn a_browser_shows_all_of_it() {
     let mut sheet = example();
     sheet.sections[0].rows[0].title =
         "a measure whose name is as long as any that an experiment has".to_owned();
-    sheet.sections[0].rows[0].cells[0].text = "2,870,416 (average 14,681,868)".to_owned();
-    let page = html("memwright compare", &[sheet]);
+    sheet.sections[0].rows[0].cells[0].text = "112,870,416,681,868.25".to_owned();
+    let page = html("memwright compare", &[sheet, with_figures()]);
     let looking = format!("<script>{LOOK}</script></body>");
     fs::write(&file, page.replace("</body>", &looking)).unwrap();
     for width in [500, 1200] {
@@ -101,7 +101,7 @@ fn a_browser_shows_all_of_it() {
         assert_eq!(seen["fetched"], 0, "{width}: {seen}");
         assert_eq!(seen["wide"], false, "{width}: {seen}");
         assert_eq!(seen["style"], true, "{width}: {seen}");
-        // Two of the legend in each chart, and one for each value that is there.
-        assert_eq!(seen["bars"], 2 + 5 + 2 + 2, "{width}: {seen}");
+        // Two of the legend in each chart, and one for each value that is drawn.
+        assert_eq!(seen["bars"], (2 + 5) + (2 + 2) + (2 + 3), "{width}: {seen}");
     }
 }

@@ -1,10 +1,15 @@
-//! A sheet for other programs, as RFC 4180 says: one line for each value.
+//! A sheet for other programs, as RFC 4180 says: one line for each value, with its unit and statistic where it has them.
 
 use super::Sheet;
 
 /// The sheet as CSV.
 pub fn csv(sheet: &Sheet) -> String {
-    let mut out = line(&["section", "group", "measure", "column", "value"]);
+    let mut heading = vec!["section", "group", "measure"];
+    if sheet.has_figures() {
+        heading.extend(["unit", "statistic"]);
+    }
+    heading.extend(["column", "value"]);
+    let mut out = line(&heading);
     for section in &sheet.sections {
         for row in &section.rows {
             for (column, cell) in sheet.columns.iter().zip(&row.cells) {
@@ -12,13 +17,18 @@ pub fn csv(sheet: &Sheet) -> String {
                 let value = cell
                     .value
                     .map_or_else(String::new, |value| value.to_string());
-                out.push_str(&line(&[
-                    &section.title,
-                    &row.group,
-                    &row.title,
-                    column,
-                    &value,
-                ]));
+                let mut fields = vec![
+                    section.title.as_str(),
+                    row.group.as_str(),
+                    row.title.as_str(),
+                ];
+                if sheet.has_figures() {
+                    let figure = row.figure();
+                    fields.push(figure.map_or("", |figure| &figure.unit));
+                    fields.push(figure.map_or("", |figure| figure.statistic.name()));
+                }
+                fields.extend([column.as_str(), value.as_str()]);
+                out.push_str(&line(&fields));
             }
         }
     }
@@ -40,7 +50,7 @@ fn quoted(field: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sheet::tests::example;
+    use crate::sheet::tests::{example, with_figures};
 
     #[test]
     fn each_value_is_a_line() {
@@ -57,5 +67,24 @@ mod tests {
             "region 1,Page faults,\"user, \"\"odd\"\"\",before,1"
         );
         assert_eq!(lines.len(), 1 + 8 + 1);
+    }
+
+    #[test]
+    fn a_value_says_its_unit_and_its_statistic() {
+        let text = csv(&with_figures());
+        let lines: Vec<&str> = text.split("\r\n").collect();
+        assert_eq!(
+            lines[0],
+            "section,group,measure,unit,statistic,column,value"
+        );
+        assert_eq!(
+            lines[1],
+            ",fault,first write,instructions,minimum,memwright,538"
+        );
+        assert_eq!(
+            lines[6],
+            ",fault,first write,instructions,mean,linux,1200.5"
+        );
+        assert_eq!(lines[8], ",fault,flushes,flushes per round,value,linux,");
     }
 }

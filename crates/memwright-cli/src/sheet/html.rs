@@ -10,7 +10,7 @@ const STYLE: &str = "\
 body{font:15px/1.45 system-ui,sans-serif;color:var(--text);background:var(--back);max-width:70rem;margin:2rem auto;padding:0 1rem}\
 table{border-collapse:collapse;margin:.5rem 0 1rem}\
 th,td{padding:.15rem .7rem;border-bottom:1px solid var(--line);text-align:right;font-variant-numeric:tabular-nums}\
-th:first-child,td:first-child{text-align:left}\
+th:first-child,td:first-child,.word{text-align:left}\
 .group td{font-weight:600;border-bottom:0;padding-top:.6rem}\
 .other{color:var(--other)}\
 .notes{color:var(--soft)}\
@@ -58,10 +58,20 @@ pub fn html(title: &str, sheets: &[Sheet]) -> String {
     page
 }
 
+/// The attribute of a column of words.
+fn word(sheet: &Sheet, index: usize) -> &'static str {
+    if index < sheet.words() {
+        " class=\"word\""
+    } else {
+        ""
+    }
+}
+
 fn table(page: &mut String, sheet: &Sheet, section: &Section) {
     page.push_str("<table>\n<tr><th></th>");
-    for heading in sheet.headings() {
-        let _ = write!(page, "<th>{}</th>", escaped(&heading));
+    for (index, heading) in sheet.headings().iter().enumerate() {
+        let word = word(sheet, index);
+        let _ = write!(page, "<th{word}>{}</th>", escaped(heading));
     }
     page.push_str("</tr>\n");
     let mut previous = "";
@@ -80,12 +90,27 @@ fn table(page: &mut String, sheet: &Sheet, section: &Section) {
             ""
         };
         let _ = write!(page, "<tr{other}><td>{}</td>", escaped(&row.title));
-        for text in sheet.texts(row) {
-            let _ = write!(page, "<td>{}</td>", escaped(&text));
+        for (index, text) in sheet.texts(row).iter().enumerate() {
+            let word = word(sheet, index);
+            let _ = write!(page, "<td{word}>{}</td>", escaped(text));
         }
         page.push_str("</tr>\n");
     }
     page.push_str("</table>\n");
+}
+
+/// Whether a chart has bars for the row: of a series it draws the median alone.
+fn is_drawn(row: &Row) -> bool {
+    row.figure()
+        .is_none_or(|figure| figure.statistic.is_drawn())
+}
+
+/// What stands beside the bars of a row.
+fn label(row: &Row) -> String {
+    match row.figure() {
+        Some(figure) => format!("{} ({})", row.title, figure.unit),
+        None => row.title.clone(),
+    }
 }
 
 /// Bars for every row that says something: one for each column, as long as its share of the row's largest value.
@@ -93,10 +118,14 @@ fn chart(page: &mut String, sheet: &Sheet, section: &Section) {
     let rows: Vec<(&Row, f64)> = section
         .rows
         .iter()
+        .filter(|row| is_drawn(row))
         .filter_map(|row| Some((row, largest(row).filter(|largest| *largest > 0.0)?)))
         .collect();
     if rows.is_empty() {
         return;
+    }
+    if sheet.has_figures() {
+        page.push_str("<p class=\"notes\">Bars are medians, and single values.</p>\n");
     }
     let row_height = sheet.columns.len() * BAR + GAP;
     let legend = BAR + GAP;
@@ -147,8 +176,8 @@ fn bars(page: &mut String, row: &Row, largest: f64, top: usize, row_height: usiz
         "<text x=\"{}\" y=\"{}\" text-anchor=\"end\"><title>{}</title>{}</text>",
         LABELS - 8,
         top + (row_height - GAP) / 2 + 4,
-        escaped(&row.title),
-        escaped(&shortened(&row.title))
+        escaped(&label(row)),
+        escaped(&shortened(&label(row)))
     );
     for (index, cell) in row.cells.iter().enumerate() {
         let Some(value) = cell.value else { continue };
@@ -193,7 +222,7 @@ fn escaped(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sheet::tests::example;
+    use crate::sheet::tests::{example, with_figures};
 
     #[test]
     fn a_page_needs_nothing_else() {
@@ -216,5 +245,23 @@ mod tests {
         assert!(page.contains("width=\"420.0\" height=\"12\" fill=\"#0072b2\""));
         assert!(page.contains("width=\"1.0\" height=\"12\" fill=\"#e69f00\""));
         assert!(!page.contains("NaN") && !page.contains("inf"));
+    }
+
+    #[test]
+    fn bars_of_a_series_are_its_medians() {
+        let page = html("x", &[with_figures()]);
+        assert!(page.contains("Bars are medians, and single values."));
+        let lengths: Vec<&str> = page
+            .split("<rect x=\"300\"")
+            .skip(1)
+            .filter(|bar| bar.contains("height=\"12\""))
+            .filter_map(|bar| bar.split("width=\"").nth(1)?.split('"').next())
+            .collect();
+        // 540 of 1,001; 1,001; the flushes of one kernel.
+        assert_eq!(lengths, ["226.6", "420.0", "420.0"]);
+        assert!(page.contains("first write (instructions)</text>"));
+        for statistic in ["minimum", "median", "mean", "value"] {
+            assert!(page.contains(&format!("<td class=\"word\">{statistic}</td>")));
+        }
     }
 }

@@ -15,7 +15,8 @@ pub fn markdown(sheet: &Sheet) -> String {
             out.push_str(&format!(" {} |", escaped(heading)));
         }
         out.push_str("\n|---|");
-        out.push_str(&"---:|".repeat(headings.len()));
+        out.push_str(&"---|".repeat(sheet.words()));
+        out.push_str(&"---:|".repeat(headings.len() - sheet.words()));
         out.push('\n');
         for row in &section.rows {
             out.push_str(&format!(
@@ -53,7 +54,7 @@ fn escaped(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sheet::tests::example;
+    use crate::sheet::tests::{example, with_figures};
 
     #[test]
     fn sections_are_tables() {
@@ -62,5 +63,18 @@ mod tests {
         assert!(text.contains("| Page faults: user, write-protect | 256 | 0 | -256 |\n"));
         assert!(text.contains("| Page faults: user, not present, read | 1,000 | 1,000 | = |\n"));
         assert!(text.ends_with("\n- both repeat\n"));
+    }
+
+    #[test]
+    fn unit_and_statistic_are_columns() {
+        let text = markdown(&with_figures());
+        assert!(text.contains(
+            "| | unit | statistic | memwright | linux |\n|---|---|---|---:|---:|\n\
+             | fault: first write | instructions | minimum | 538 | 1000 |\n"
+        ));
+        assert!(text.contains("| fault: first write | instructions | median | 540 | 1001 |\n"));
+        assert!(
+            text.contains("| fault: flushes | flushes per round | value | 2 | not measured |\n")
+        );
     }
 }

@@ -57,6 +57,50 @@ pub struct Cell {
     pub value: Option<f64>,
     /// How people read it.
     pub text: String,
+    /// What it is a figure of, where the row does not say it; equal in all cells of a row.
+    pub figure: Option<Figure>,
+}
+
+/// What a number is: its unit, and which statistic of the measured values.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Figure {
+    /// What is counted.
+    pub unit: String,
+    /// Which of the statistics.
+    pub statistic: Statistic,
+}
+
+/// What a figure says of the values that were measured.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Statistic {
+    /// The only value.
+    Value,
+    /// The least of several.
+    Minimum,
+    /// The middle one.
+    Median,
+    /// The arithmetic mean.
+    Mean,
+}
+
+impl Statistic {
+    /// Its name in tables and exports.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Value => "value",
+            Self::Minimum => "minimum",
+            Self::Median => "median",
+            Self::Mean => "mean",
+        }
+    }
+
+    /// Whether a chart draws it: one bar stands for a series.
+    fn is_drawn(self) -> bool {
+        match self {
+            Self::Value | Self::Median => true,
+            Self::Minimum | Self::Mean => false,
+        }
+    }
 }
 
 impl Cell {
@@ -65,11 +109,17 @@ impl Cell {
         Self {
             value: count.map(|count| count as f64),
             text: count.map_or_else(|| NOT_MEASURED.to_owned(), crate::table::grouped),
+            figure: None,
         }
     }
 }
 
 impl Row {
+    /// What the row's numbers are, where they say it.
+    pub fn figure(&self) -> Option<&Figure> {
+        self.cells.iter().find_map(|cell| cell.figure.as_ref())
+    }
+
     /// What a column has more than the first, with its sign; "=" where they are the same, nothing where one is missing.
     pub fn delta(&self, column: usize) -> String {
         let value = |column: usize| self.cells.get(column).and_then(|cell| cell.value);
@@ -103,9 +153,24 @@ impl Sheet {
             .any(|section| section.rows.iter().any(Row::differs))
     }
 
-    /// The headings of the columns, with one for the difference after each but the first where they are compared.
+    /// Whether its numbers say what they are: then tables have a column for the unit and one for the statistic.
+    fn has_figures(&self) -> bool {
+        let mut rows = self.sections.iter().flat_map(|section| &section.rows);
+        rows.any(|row| row.figure().is_some())
+    }
+
+    /// How many of [`Sheet::headings`] are of words, not of numbers.
+    fn words(&self) -> usize {
+        if self.has_figures() { 2 } else { 0 }
+    }
+
+    /// The headings of the columns: unit and statistic where the numbers have them, then the kernels, with one for the
+    /// difference after each but the first where they are compared.
     fn headings(&self) -> Vec<String> {
         let mut headings = Vec::new();
+        if self.has_figures() {
+            headings.extend(["unit".to_owned(), "statistic".to_owned()]);
+        }
         for (index, name) in self.columns.iter().enumerate() {
             headings.push(name.clone());
             if self.compares && index > 0 {
@@ -118,6 +183,12 @@ impl Sheet {
     /// The texts of a row under [`Sheet::headings`].
     fn texts(&self, row: &Row) -> Vec<String> {
         let mut texts = Vec::new();
+        if self.has_figures() {
+            let figure = row.figure();
+            texts.push(figure.map_or_else(String::new, |figure| figure.unit.clone()));
+            texts
+                .push(figure.map_or_else(String::new, |figure| figure.statistic.name().to_owned()));
+        }
         for (index, cell) in row.cells.iter().enumerate() {
             texts.push(cell.text.clone());
             if self.compares && index > 0 {
@@ -161,6 +232,45 @@ pub mod tests {
         }
     }
 
+    /// A sheet whose numbers have units: a series of two kernels, and a count that one of them lacks.
+    pub fn with_figures() -> Sheet {
+        let row = |title: &str, unit: &str, statistic, values: [Option<f64>; 2]| Row {
+            group: "fault".to_owned(),
+            title: title.to_owned(),
+            cells: values
+                .map(|value| Cell {
+                    value,
+                    text: value.map_or_else(|| NOT_MEASURED.to_owned(), |value| value.to_string()),
+                    figure: Some(Figure {
+                        unit: unit.to_owned(),
+                        statistic,
+                    }),
+                })
+                .to_vec(),
+        };
+        let write = |statistic, values| row("first write", "instructions", statistic, values);
+        Sheet {
+            heading: "basics".to_owned(),
+            columns: vec!["memwright".to_owned(), "linux".to_owned()],
+            compares: false,
+            sections: vec![Section {
+                title: String::new(),
+                rows: vec![
+                    write(Statistic::Minimum, [Some(538.0), Some(1000.0)]),
+                    write(Statistic::Median, [Some(540.0), Some(1001.0)]),
+                    write(Statistic::Mean, [Some(541.25), Some(1200.5)]),
+                    row(
+                        "flushes",
+                        "flushes per round",
+                        Statistic::Value,
+                        [Some(2.0), None],
+                    ),
+                ],
+            }],
+            notes: Vec::new(),
+        }
+    }
+
     #[test]
     fn differences_have_signs() {
         let row = |values: [Option<f64>; 2]| Row {
@@ -170,6 +280,7 @@ pub mod tests {
                 .map(|value| Cell {
                     value,
                     text: String::new(),
+                    figure: None,
                 })
                 .to_vec(),
         };

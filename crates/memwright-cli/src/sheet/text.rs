@@ -14,7 +14,7 @@ pub fn text(sheet: &Sheet) -> String {
         let mut table = Table::new();
         table.load_preset(presets::NOTHING);
         let mut header = vec![Cell::new("")];
-        header.extend(sheet.headings().iter().map(right));
+        header.extend(aligned(sheet, &sheet.headings()));
         table.set_header(header);
         let mut previous = "";
         for row in &section.rows {
@@ -23,7 +23,7 @@ pub fn text(sheet: &Sheet) -> String {
                 previous = &row.group;
             }
             let mut cells = vec![Cell::new(format!("  {}", row.title))];
-            cells.extend(sheet.texts(row).iter().map(right));
+            cells.extend(aligned(sheet, &sheet.texts(row)));
             table.add_row(cells);
         }
         for line in table.lines() {
@@ -39,14 +39,22 @@ pub fn text(sheet: &Sheet) -> String {
     out
 }
 
-fn right(text: &String) -> Cell {
-    Cell::new(text).set_alignment(CellAlignment::Right)
+/// Words to the left, numbers to the right.
+fn aligned(sheet: &Sheet, texts: &[String]) -> Vec<Cell> {
+    let cell = |(index, text): (usize, &String)| {
+        Cell::new(text).set_alignment(if index < sheet.words() {
+            CellAlignment::Left
+        } else {
+            CellAlignment::Right
+        })
+    };
+    texts.iter().enumerate().map(cell).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sheet::tests::example;
+    use crate::sheet::tests::{example, with_figures};
 
     #[test]
     fn columns_stand_side_by_side_with_their_differences() {
@@ -65,5 +73,22 @@ mod tests {
             "{text}"
         );
         assert!(text.ends_with("\n  both repeat\n"));
+    }
+
+    #[test]
+    fn unit_and_statistic_are_columns() {
+        let text = text(&with_figures());
+        let lines: Vec<Vec<&str>> = text
+            .lines()
+            .map(|line| line.split_whitespace().collect())
+            .collect();
+        for words in [
+            "unit statistic memwright linux",
+            "first write instructions mean 541.25 1200.5",
+            "flushes flushes per round value 2 not measured",
+        ] {
+            let words: Vec<&str> = words.split(' ').collect();
+            assert!(lines.contains(&words), "{words:?} in {text}");
+        }
     }
 }

@@ -34,7 +34,7 @@ fn json(arguments: &[&str]) -> Result<String, Failed> {
     Ok(String::from_utf8(output.stdout)?)
 }
 
-/// The average that a column's record has in the first run.
+/// The figure that a column's record has in the first run: its value, or the mean of a series.
 fn average(document: &Value, column: &str, case: &str, measure: &str) -> Result<f64, Failed> {
     average_of(
         &document["experiments"][0]["runs"][0],
@@ -50,8 +50,13 @@ fn average_of(run: &Value, column: &str, case: &str, measure: &str) -> Result<f6
         .into_iter()
         .flatten()
         .find(|record| record["case"] == case && record["measure"] == measure)
-        .and_then(|record| record["average"].as_f64())
+        .and_then(figure)
         .ok_or_else(|| format!("no {measure:?} of {case:?} in column {column:?}").into())
+}
+
+/// The value of a record, or the mean of a series.
+fn figure(record: &Value) -> Option<f64> {
+    record.get("value").or_else(|| record.get("mean"))?.as_f64()
 }
 
 /// The most that any case has of a measure on average.
@@ -59,7 +64,7 @@ fn worst_of(run: &Value, column: &str, measure: &str) -> Result<f64, Failed> {
     let records = run["records"][column].as_array().into_iter().flatten();
     records
         .filter(|record| record["measure"] == measure)
-        .filter_map(|record| record["average"].as_f64())
+        .filter_map(figure)
         .reduce(f64::max)
         .ok_or_else(|| format!("no {measure:?} in column {column:?}").into())
 }

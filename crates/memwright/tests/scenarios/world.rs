@@ -8,6 +8,7 @@ use memwright::{
     Access, Account, AddressSpace, AreaFlags, FaultError, FaultKind, Layout, MapRequest, Memory,
     Placement, Policy, Rights, Row,
 };
+use memwright_sim::leak::LeakOnPanic;
 use memwright_sim::{MachineOptions, PageFault, SimulatedMachine};
 use memwright_table::{CpuId, Frames, VirtAddr};
 
@@ -66,7 +67,7 @@ impl World {
         let space = AddressSpace::new(self.memory.clone(), LAYOUT, None).unwrap();
         Process {
             world: self,
-            space,
+            space: Arc::new(space),
             running: false,
         }
     }
@@ -112,16 +113,20 @@ impl Drop for World {
 /// A process of one thread on CPU 0.
 pub struct Process<'w> {
     pub world: &'w World,
-    pub space: AddressSpace<Machine>,
+    pub space: Arc<AddressSpace<Machine>>,
     running: bool,
 }
 
 impl Drop for Process<'_> {
     fn drop(&mut self) {
-        if !std::thread::panicking() {
-            self.check();
+        let _kept = LeakOnPanic(self.space.clone());
+        if std::thread::panicking() {
+            return;
         }
+        self.check();
         self.stop();
+        // Here, where a failure leaks the rest: the drop of an address space would go on with it.
+        self.space.clear();
     }
 }
 
@@ -164,7 +169,7 @@ impl<'w> Process<'w> {
     pub fn fork(&self) -> Process<'w> {
         Process {
             world: self.world,
-            space: self.space.fork().unwrap(),
+            space: Arc::new(self.space.fork().unwrap()),
             running: false,
         }
     }
@@ -173,7 +178,7 @@ impl<'w> Process<'w> {
     pub fn fork_watched(&self, heir: &mut dyn FnMut(&Watch) -> Option<Watch>) -> Process<'w> {
         Process {
             world: self.world,
-            space: self.space.fork_watched(heir).unwrap(),
+            space: Arc::new(self.space.fork_watched(heir).unwrap()),
             running: false,
         }
     }

@@ -1,0 +1,244 @@
+//! Published figures measured again: a cell that is another now fails, whatever the reason.
+
+use std::path::Path;
+use std::process::Command;
+
+use anyhow::{Result, bail, ensure};
+
+use super::compare::{self, Compared};
+use super::figures::Figures;
+use super::page::{self, Page};
+use super::slice::{self, Unit};
+use super::{kept, measure};
+use crate::command::{self, Profile};
+use crate::shell;
+
+/// Which figures are measured again.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Part<'a> {
+    /// Memwright's columns of some pages, chosen by a seed.
+    Slice(u64),
+    /// Memwright's columns of these pages.
+    Pages(Vec<&'a str>),
+    /// Every column of every page, Linux's where the kernel of the page is to be had.
+    All,
+}
+
+/// A seed that changes with every commit, and is the same wherever that commit is tested.
+pub fn head() -> u64 {
+    let mut git = Command::new("git");
+    git.args(["rev-parse", "HEAD"]).current_dir(shell::root());
+    let commit = shell::output(&mut git);
+    commit
+        .and_then(|commit| u64::from_str_radix(commit.get(..16)?, 16).ok())
+        .unwrap_or_default()
+}
+
+/// What is measured again of one page.
+struct Chosen {
+    page: String,
+    /// The labels of its runs; all where there is none.
+    labels: Vec<&'static str>,
+    with_linux: bool,
+}
+
+impl Part<'_> {
+    fn chosen(self) -> Result<Vec<Chosen>> {
+        let whole = |page: String, with_linux| Chosen {
+            page,
+            labels: Vec::new(),
+            with_linux,
+        };
+        Ok(match self {
+            Part::Slice(seed) => {
+                println!("seed {seed}");
+                let unit = |unit: Unit| Chosen {
+                    page: unit.page.to_owned(),
+                    labels: [unit.label]
+                        .into_iter()
+                        .filter(|one| !one.is_empty())
+                        .collect(),
+                    with_linux: false,
+                };
+                slice::choose(seed)?.into_iter().map(unit).collect()
+            }
+            Part::Pages(names) => {
+                let names = names.into_iter().map(str::to_owned);
+                names.map(|name| whole(name, false)).collect()
+            }
+            Part::All => {
+                let names = page::names()?.into_iter();
+                names.map(|name| whole(name, true)).collect()
+            }
+        })
+    }
+}
+
+/// What came of all of them.
+#[derive(Default)]
+struct Total {
+    cells: usize,
+    different: usize,
+    /// The commands that write the new figures.
+    commands: Vec<String>,
+}
+
+/// Measures again, and compares with the pages by value.
+///
+/// # Errors
+/// A cell that is another now, by its name, with the command that writes the new one; a page that holds no figures of
+/// this form; a bench that fails.
+pub fn check(part: Part<'_>) -> Result<()> {
+    let memwright = command::built(Profile::Dev)?;
+    let mut total = Total::default();
+    for chosen in part.chosen()? {
+        check_page(&memwright, &chosen, &mut total)?;
+    }
+    total.commands.dedup();
+    let Total {
+        cells,
+        different,
+        commands,
+    } = total;
+    println!("{cells} published figures measured again, {different} are others now");
+    if different > 0 {
+        bail!(
+            "{different} published figures are others now: {}",
+            commands.join("; ")
+        );
+    }
+    Ok(())
+}
+
+fn check_page(memwright: &Path, chosen: &Chosen, total: &mut Total) -> Result<()> {
+    let name = &chosen.page;
+    let page = Page::read(name)?;
+    let published = match page.figures() {
+        Ok(figures) => figures,
+        Err(error) => {
+            println!("{error:#}");
+            total.different += 1;
+            total
+                .commands
+                .push(format!("cargo xtask experiments {name}"));
+            return Ok(());
+        }
+    };
+    let published = match chosen.labels.as_slice() {
+        [] => published,
+        labels => published.restricted(labels),
+    };
+    let kernels = if chosen.with_linux {
+        to_be_had(memwright, &page, &published)
+    } else {
+        Vec::new()
+    };
+    let kernels: Vec<&str> = kernels.iter().map(String::as_str).collect();
+    let words = page.words();
+    let mut options = vec!["--no-verify"];
+    for label in &chosen.labels {
+        options.extend(["--run", label]);
+    }
+    let measured = measure(memwright, &page::with_kernels(&words, &kernels), &options)?;
+    let compared = compare_columns(&published, &measured)?;
+    let place = page::place(name);
+    ensure!(compared.cells > 0, "{place}: nothing was compared");
+    for line in &compared.differences {
+        println!("{place}: {line}");
+    }
+    total.cells += compared.cells;
+    total.different += compared.differences.len();
+    total
+        .commands
+        .extend(mends(name, &published, &measured, &compared));
+    Ok(())
+}
+
+/// Every column that was measured.
+fn compare_columns(published: &Figures, measured: &Figures) -> Result<Compared> {
+    compare::compare(published, measured, &measured.columns())
+}
+
+/// The command that writes what was measured into the page, where it differs.
+fn mends(
+    name: &str,
+    published: &Figures,
+    measured: &Figures,
+    compared: &Compared,
+) -> Option<String> {
+    if compared.differences.is_empty() {
+        return None;
+    }
+    let same_program = published.notes_of("program ") == measured.notes_of("program ");
+    let is_ours = |line: &String| line.starts_with("memwright");
+    let only_ours = compared.differences.iter().all(is_ours);
+    if !(same_program && only_ours) {
+        return Some(format!("cargo xtask experiments {name}"));
+    }
+    let hash = |figures| page::hash_of(figures, "memwright").map(str::to_owned);
+    let same_kernel = hash(published) == hash(measured);
+    let why = if same_kernel {
+        " (of the same kernel: this machine gave other counts)"
+    } else {
+        ""
+    };
+    Some(format!("cargo xtask experiments --memwright {name}{why}"))
+}
+
+/// The kernels of a page that can be had still: by name, where the image has the hash that the page says.
+fn to_be_had(memwright: &Path, page: &Page, published: &Figures) -> Vec<String> {
+    let words = page.words();
+    let mut found = Vec::new();
+    for name in page::kernels(&words) {
+        if kept(memwright, name).is_none() {
+            // Without a network there is none; the columns stay as they are published.
+            let _ = shell::status(Command::new(memwright).args(["kernels", "add", name]));
+        }
+        let hash = page::hash_of(published, name);
+        match (kept(memwright, name), hash) {
+            (Some((beginning, _)), Some(hash)) if hash.starts_with(&beginning) => {
+                found.push(name.to_owned());
+            }
+            (Some((_, version)), _) => {
+                println!("{}: {name} is now {version}: not compared", page.name);
+            }
+            (None, _) => println!("{}: {name} is not to be had: not compared", page.name),
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::figures::tests::EXAMPLE;
+    use super::*;
+
+    fn mended(measured: &str) -> Option<String> {
+        let published = Figures::parse(EXAMPLE).unwrap();
+        let measured = Figures::parse(measured).unwrap();
+        let compared = compare_columns(&published, &measured).unwrap();
+        mends("x", &published, &measured, &compared)
+    }
+
+    #[test]
+    fn the_command_that_mends_a_page_is_named() {
+        assert_eq!(mended(EXAMPLE), None);
+        let ours = EXAMPLE.replace("1,010", "1,009");
+        assert_eq!(
+            mended(&ours.replace("sha256 aa", "sha256 a0")).as_deref(),
+            Some("cargo xtask experiments --memwright x")
+        );
+        assert_eq!(
+            mended(&ours).as_deref(),
+            Some(
+                "cargo xtask experiments --memwright x (of the same kernel: this machine gave other counts)"
+            )
+        );
+        // Of another program, or of Linux: every column.
+        let all = Some("cargo xtask experiments x");
+        let other_program = ours.replace("sha256 dd", "sha256 d0");
+        assert_eq!(mended(&other_program).as_deref(), all);
+        let linux = EXAMPLE.replace("| 20 |", "| 21 |");
+        assert_eq!(mended(&linux).as_deref(), all);
+    }
+}

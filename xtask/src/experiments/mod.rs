@@ -1,0 +1,173 @@
+//! The figures in `docs/experiments`: what the command that each page names gives.
+//!
+//! A page holds what was measured, on which kernels, by which program, in which QEMU. Memwright's columns change with its
+//! kernel: `--memwright` measures them alone. `--check` measures again and fails where a cell is another now.
+
+mod check;
+mod compare;
+mod figures;
+mod merge;
+mod page;
+mod slice;
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result, bail};
+
+use self::figures::Figures;
+use self::page::Page;
+use crate::command::{self, Profile};
+use crate::{install, shell};
+
+pub use self::check::{Part, check, head};
+
+/// What `memwright bench` ends with where a second run gave other figures; the page says which.
+const DIFFERS: i32 = 1;
+
+/// What is asked of the pages.
+#[derive(Debug, PartialEq, Eq)]
+enum Task<'a> {
+    /// Measure every column and write the figures into the pages.
+    All(Vec<&'a str>),
+    /// Measure Memwright's columns, and keep those of Linux.
+    Memwright(Vec<&'a str>),
+    /// Measure again and compare.
+    Check(Part<'a>),
+}
+
+fn parse<'a>(arguments: &[&'a str]) -> Result<Task<'a>> {
+    let is_option = |word: &&&str| word.starts_with('-');
+    Ok(match arguments {
+        ["--memwright", names @ ..] if !names.iter().any(|name| is_option(&name)) => {
+            Task::Memwright(names.to_vec())
+        }
+        ["--check"] => Task::Check(Part::Slice(head())),
+        ["--check", "--seed", seed] => Task::Check(Part::Slice(
+            seed.parse().with_context(|| format!("--seed {seed}"))?,
+        )),
+        ["--check", "--all"] => Task::Check(Part::All),
+        ["--check", names @ ..] if !names.iter().any(|name| is_option(&name)) => {
+            Task::Check(Part::Pages(names.to_vec()))
+        }
+        names if !names.iter().any(|name| is_option(&name)) => Task::All(names.to_vec()),
+        _ => bail!("experiments [--memwright | --check [--all | --seed N]] [NAME]..."),
+    })
+}
+
+/// Measures for the pages that are named, or all, and writes the figures or compares them.
+///
+/// # Errors
+/// No such page, one without a command, a command that fails; a cell that is another now. Figures that do not repeat are
+/// written nevertheless, and the page says so.
+pub fn run(arguments: &[&str]) -> Result<()> {
+    let task = parse(arguments)?;
+    install::install()?;
+    let memwright = command::built(Profile::Dev)?;
+    match task {
+        Task::All(names) => {
+            for name in chosen(&names)? {
+                let page = Page::read(&name)?;
+                let words = page.words();
+                add_kernels(&memwright, &words)?;
+                page.write(&measure(&memwright, &words, &[])?)?;
+            }
+            Ok(())
+        }
+        Task::Memwright(names) => {
+            for name in chosen(&names)? {
+                let page = Page::read(&name)?;
+                let words = page.words();
+                let measured = measure(&memwright, &page::with_kernels(&words, &[]), &[])?;
+                let merged = merge::merge(&page.figures()?, &measured);
+                let place = page::place(&name);
+                page.write(
+                    &merged.with_context(|| format!("{place}: cargo xtask experiments {name}"))?,
+                )?;
+            }
+            Ok(())
+        }
+        Task::Check(part) => check(part),
+    }
+}
+
+/// The pages that are named, or all.
+fn chosen(names: &[&str]) -> Result<Vec<String>> {
+    if names.is_empty() {
+        return page::names();
+    }
+    Ok(names.iter().map(|name| (*name).to_owned()).collect())
+}
+
+/// What `memwright bench` gives.
+fn measure(memwright: &Path, words: &[&str], options: &[&str]) -> Result<Figures> {
+    let mut bench = Command::new(memwright);
+    bench
+        .arg("bench")
+        .args(words)
+        .args(options)
+        .args(["--md", "-"])
+        .stdin(Stdio::null())
+        .stderr(Stdio::inherit());
+    let line = shell::line(&bench);
+    shell::step(&line);
+    let output = bench.output().context("cannot start the command")?;
+    match output.status.code() {
+        Some(0) => {}
+        Some(DIFFERS) => println!("`{line}`: not all figures repeat"),
+        _ => bail!("`{line}` ended with {}", output.status),
+    }
+    let text = String::from_utf8(output.stdout).context("the bench printed no text")?;
+    Figures::parse(&text).with_context(|| format!("`{line}`"))
+}
+
+/// Fetches the kernels of Debian that are not kept yet.
+fn add_kernels(memwright: &Path, words: &[&str]) -> Result<()> {
+    let kernels = page::kernels(words);
+    for name in kernels.iter().filter(|name| name.starts_with("debian:")) {
+        if kept(memwright, name).is_none() {
+            shell::run(Command::new(memwright).args(["kernels", "add", name]))?;
+        }
+    }
+    Ok(())
+}
+
+/// The beginning of the SHA-256 of the kernel that is kept under this name, and what it says of itself.
+fn kept(memwright: &Path, name: &str) -> Option<(String, String)> {
+    let list = shell::output(Command::new(memwright).args(["kernels", "list"]))?;
+    list.lines().find_map(|line| {
+        let (found, rest) = line.split_once(char::is_whitespace)?;
+        let (hash, version) = rest.trim().split_once(char::is_whitespace)?;
+        (found == name).then(|| (hash.to_owned(), version.trim().to_owned()))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn arguments_say_what_is_measured_and_what_becomes_of_it() {
+        for (words, task) in [
+            ("", Task::All(Vec::new())),
+            ("merge autonuma", Task::All(vec!["merge", "autonuma"])),
+            ("--memwright", Task::Memwright(Vec::new())),
+            ("--memwright merge", Task::Memwright(vec!["merge"])),
+            ("--check --seed 7", Task::Check(Part::Slice(7))),
+            ("--check --all", Task::Check(Part::All)),
+            ("--check merge", Task::Check(Part::Pages(vec!["merge"]))),
+        ] {
+            let words: Vec<&str> = words.split_whitespace().collect();
+            assert_eq!(parse(&words).unwrap(), task);
+        }
+        for words in [
+            "--al",
+            "merge --check",
+            "--check --seed x",
+            "--memwright --check",
+        ] {
+            let words: Vec<&str> = words.split_whitespace().collect();
+            assert!(parse(&words).is_err(), "{words:?}");
+        }
+    }
+}

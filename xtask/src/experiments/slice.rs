@@ -1,0 +1,111 @@
+//! Which runs of the published experiments are made again after every change: as many as fit, chosen by a seed.
+
+use anyhow::{Result, ensure};
+
+/// Seconds of a processor that a slice may take. The bench uses one at a time.
+const SECONDS: u32 = 40;
+
+/// A run of an experiment that a page publishes: the page, and the run's label where it has several.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Unit {
+    /// The page.
+    pub page: &'static str,
+    /// The label; empty where the experiment has one run.
+    pub label: &'static str,
+}
+
+/// Every run, and the seconds of a processor that Memwright's columns of it take, made once.
+#[rustfmt::skip]
+const COSTS: &[(Unit, u32)] = &[
+    (unit("async-scan", ""), 9),
+    (unit("autonuma", "numa01"), 6),
+    (unit("autonuma", "numa02"), 6),
+    (unit("linux-options", ""), 3),
+    (unit("many-areas", ""), 5),
+    (unit("merge", ""), 3),
+    (unit("numa-hint", "pages on the own node"), 15),
+    (unit("numa-hint", "pages on the other node"), 15),
+    (unit("numa-hint", "pages on the other node, and the own is full"), 15),
+    (unit("protect-loop", "1 thread"), 2),
+    (unit("protect-loop", "2 threads on 2 CPUs, one busy"), 2),
+    (unit("snapshot-pause", ""), 14),
+    (unit("swapin-reuse", ""), 3),
+    (unit("wp-unpopulated", ""), 8),
+    (unit("write-after-clear", ""), 8),
+    (unit("write-after-protect", ""), 7),
+];
+
+const fn unit(page: &'static str, label: &'static str) -> Unit {
+    Unit { page, label }
+}
+
+/// The runs of a slice: in an order by the seed, each that still fits.
+///
+/// # Errors
+/// None fits.
+pub fn choose(seed: u64) -> Result<Vec<Unit>> {
+    let mut ranked: Vec<(u64, Unit, u32)> = COSTS
+        .iter()
+        .map(|(unit, cost)| (rank(unit, seed), *unit, *cost))
+        .collect();
+    ranked.sort_unstable();
+    let (mut chosen, mut left) = (Vec::new(), SECONDS);
+    for (_, unit, cost) in ranked {
+        if cost <= left {
+            left -= cost;
+            chosen.push(unit);
+        }
+    }
+    ensure!(!chosen.is_empty(), "no run fits into {SECONDS} seconds");
+    Ok(chosen)
+}
+
+/// The place of a run among the others: FNV-1a of seed and names, mixed once more.
+fn rank(unit: &Unit, seed: u64) -> u64 {
+    let names = unit.page.bytes().chain([0]).chain(unit.label.bytes());
+    let bytes = seed.to_le_bytes().into_iter().chain(names);
+    let hash = bytes.fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    });
+    (hash ^ (hash >> 33)).wrapping_mul(0xff51_afd7_ed55_8ccd)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::page::{self, Page};
+    use super::*;
+
+    #[test]
+    fn every_published_run_has_a_cost() {
+        let mut published = Vec::new();
+        for name in page::names().unwrap() {
+            let page = Page::read(&name).unwrap();
+            let labels = page.labels();
+            assert!(!labels.is_empty(), "{name}");
+            published.extend(labels.iter().map(|label| format!("{name}/{label}")));
+        }
+        let mut costs: Vec<String> = COSTS
+            .iter()
+            .map(|(unit, _)| format!("{}/{}", unit.page, unit.label))
+            .collect();
+        published.sort();
+        costs.sort();
+        assert_eq!(costs, published);
+    }
+
+    #[test]
+    fn a_slice_fits_and_every_run_has_its_turn() {
+        let mut seen: Vec<Unit> = Vec::new();
+        for seed in 0..200 {
+            let chosen = choose(seed).unwrap();
+            let cost = |unit: &Unit| COSTS.iter().find(|(one, _)| one == unit).unwrap().1;
+            let seconds: u32 = chosen.iter().map(cost).sum();
+            assert!(seconds <= SECONDS, "{seed}: {seconds}");
+            assert_eq!(choose(seed).unwrap(), chosen);
+            seen.extend(chosen);
+        }
+        seen.sort_unstable();
+        seen.dedup();
+        assert_eq!(seen.len(), COSTS.len());
+    }
+}
