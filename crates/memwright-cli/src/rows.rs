@@ -83,9 +83,15 @@ struct Definition {
     name: &'static str,
     title: &'static str,
     /// Linux's counter; empty where there is none.
-    #[cfg_attr(not(test), expect(dead_code, reason = "for the page about the account"))]
+    #[cfg_attr(
+        not(test),
+        expect(dead_code, reason = "for the page about the account")
+    )]
     linux: &'static str,
-    #[cfg_attr(not(test), expect(dead_code, reason = "for the page about the account"))]
+    #[cfg_attr(
+        not(test),
+        expect(dead_code, reason = "for the page about the account")
+    )]
     meaning: &'static str,
 }
 

@@ -93,9 +93,13 @@ rows! {
     FaultSpurious, "fault_spurious", Counted, "faults: spurious", "",
         "Page faults on an entry that already permitted the access: the CPU had a stale translation, which was flushed.";
     FaultRefused, "fault_refused", Counted, "faults: refused", "",
-        "Page faults that were not resolved: the program got a signal, or its system call an error.";
-    FaultGup, "fault_gup", Counted, "faults: get_user_pages", "counted in pgfault and ru_minflt",
+        "Page faults outside every VMA, or that the permissions or the protection key do not allow.";
+    FaultFailed, "fault_failed", Counted, "faults: failed", "part of pgfault",
+        "Page faults whose page could not be provided: beyond the end of the file, after a read error, at a guard or poison marker, or with an empty hugetlb pool.";
+    FaultGup, "fault_gup", Counted, "faults: get_user_pages", "part of pgfault and ru_minflt",
         "Pages that the kernel faulted in without a trap, for MAP_POPULATE, MADV_POPULATE_*, mlock, or an access to memory of another process.";
+    FaultGupMajor, "fault_gup_major", Counted, "faults: get_user_pages, major", "part of pgmajfault and ru_majflt",
+        "Of these, pages that were read from a swap device.";
     FaultAround, "fault_around", Counted, "fault-around: pages mapped", "",
         "Cached pages of a file or of shared memory that page faults mapped beside the page that faulted.";
     StackGrowth, "stack_expansions", Counted, "stack expansions", "",

@@ -167,6 +167,10 @@ pub fn trials() -> Vec<Trial> {
     };
     let boots = boots.chain([by_faults, swapping, pressed(1), pressed(4), failing]);
     let boots = boots.chain([grouped(1), grouped(4)]);
+    let counting = Boot::of("counts", "musl-static", &["fault_counts"])
+        .option("--thp", "madvise")
+        .option("--hugetlb", "8M");
+    let boots = boots.chain([counting]);
     let large = Boot::of("large", "musl-static", LARGE);
     let boots = boots.chain([large]);
     let boots = boots.chain([on_disk, failing_disk]);

@@ -9,6 +9,7 @@ mod copy;
 mod file;
 mod folio;
 mod force;
+mod gup;
 mod hint;
 mod huge;
 mod hugetlb;
@@ -20,6 +21,7 @@ mod swap_around;
 mod swap_off;
 
 pub(crate) use anon::NEW;
+pub use gup::{FaultSink, FaultedIn};
 
 use memwright_table::mistake::{Mistake, planted};
 use memwright_table::{Bits, CpuId, Entry, Machine, Marker, Marks, PageRange, PageSize, VirtAddr};
@@ -279,13 +281,14 @@ impl<M: Machine> Core<M> {
             FaultError::NoHugePage => return self.fault_in_exhausted_pool(cpu, address, access),
             FaultError::BeyondObject | FaultError::Io => {
                 self.clear_left_marker(cpu, address.page());
-                self.memory.count_on(cpu, Row::FaultRefused, 1);
+                self.memory.count_on(cpu, Row::FaultFailed, 1);
+            }
+            FaultError::Guard | FaultError::Poison => {
+                self.memory.count_on(cpu, Row::FaultFailed, 1);
             }
             FaultError::NoArea
             | FaultError::Denied
             | FaultError::Key(_)
-            | FaultError::Guard
-            | FaultError::Poison
             | FaultError::StackLimit => self.memory.count_on(cpu, Row::FaultRefused, 1),
         }
         Err(error)
