@@ -60,8 +60,8 @@ const ADDRESS: u64 = 0x000f_ffff_ffff_f000;
 const ENTRIES: usize = 512;
 /// Entries of the root that are the lower half's.
 const LOWER_HALF: usize = 256;
-/// What a damaged table could lead to is no reason to walk for ever.
-const MOST_TABLES: u64 = 1 << 20;
+/// The most tables that are walked, those of 512 GiB: a damaged one may lead to itself.
+const MOST_TABLES: u64 = 1 << 18;
 
 /// Physical memory of a guest.
 pub trait Physical {
