@@ -582,21 +582,31 @@ impl<'t, M: Machine> Gather<'t, M> {
 
     /// Counts a flush of which nothing is made: to invalidate everything on this CPU would cost more than the few
     /// faults of too many grown rights, and of untouched entries no CPU holds a translation.
+    #[inline]
     fn count_elided(&mut self, loaded: CpuSet) {
         let grew = !self.grown.is_empty();
         if !grew && !self.untouched {
             return;
         }
-        let cpu = self.table.frames().machine().cpu();
-        let (here, elsewhere) = (loaded.contains(cpu), !loaded.without(cpu).is_empty());
-        let flushes = u32::from(here) + u32::from(elsewhere);
-        if flushes == 0 {
+        let flushes = if loaded.has_several() {
+            self.flushes_of_several(loaded)
+        } else {
+            1
+        };
+        if loaded.is_empty() {
             self.counts.elided_not_loaded += 1;
         } else if grew {
             self.counts.elided_grew += flushes;
         } else {
             self.counts.elided_not_accessed += flushes;
         }
+    }
+
+    /// One for the other CPUs that have the table loaded, and one for this one if it has.
+    #[cold]
+    fn flushes_of_several(&self, loaded: CpuSet) -> u32 {
+        let cpu = self.table.frames().machine().cpu();
+        1 + u32::from(loaded.contains(cpu))
     }
 
     /// `stranger`: somebody else has invalidations pending, perhaps of what was elided here.
@@ -703,23 +713,24 @@ fn send<M: Machine>(
         return;
     }
     let others = loaded.without(cpu);
-    if loaded.is_empty() {
+    if others.is_empty() && loaded.is_empty() {
         counts.elided_not_loaded += 1;
         return;
     }
-    if loaded.contains(cpu) && !planted(Mistake::SkipLocal) {
+    if (others.is_empty() || loaded.contains(cpu)) && !planted(Mistake::SkipLocal) {
         counts.local = counts.local.wrapping_add(1);
         counts.local_pages = counts.local_pages.wrapping_add(pages);
         for what in what {
             machine.invalidate_local(what);
         }
     }
-    if !others.is_empty() {
-        if !everywhere {
-            counts.elided_grew += 1;
-        } else if !planted(Mistake::SkipRemote) {
-            send_remote(table, counts, others, what);
-        }
+    if others.is_empty() {
+        return;
+    }
+    if !everywhere {
+        counts.elided_grew += 1;
+    } else if !planted(Mistake::SkipRemote) {
+        send_remote(table, counts, others, what);
     }
 }
 

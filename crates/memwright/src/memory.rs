@@ -254,6 +254,9 @@ impl<M: Machine> Memory<M> {
                 row => self.counters.sum(row),
             };
         }
+        // Zero pages that programs faulted on are of no space's count: each full flush may have dropped all of them.
+        values[Row::FlushDropped as usize] +=
+            values[Row::FlushLocalFull as usize] * values[Row::FaultZeroPage as usize];
         // Counted by kind alone: once is enough.
         values[Row::EntriesChanged as usize] = [
             Row::EntriesGrew,

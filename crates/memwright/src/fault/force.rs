@@ -69,15 +69,15 @@ impl<M: Machine> Core<M> {
                 Entry::Present(present) => {
                     let outcome = fault.copy_present(&mut cursor, present);
                     drop(cursor);
-                    self.memory.count_page_faulted_in(outcome)?;
+                    self.count_page_faulted_in(outcome)?;
                 }
                 Entry::Swapped(present) => {
                     let outcome = fault.swap_in(cursor, present);
-                    self.memory.count_page_faulted_in(outcome)?;
+                    self.count_page_faulted_in(outcome)?;
                 }
                 Entry::Empty | Entry::Marker(_) | Entry::Migrating(_) => {
                     drop(cursor);
-                    self.memory.count_page_faulted_in(fault.bring_in())?;
+                    self.count_page_faulted_in(fault.bring_in())?;
                 }
             }
         }

@@ -5,7 +5,7 @@ use memwright_table::Machine;
 
 use super::FaultKind;
 use crate::error::FaultError;
-use crate::memory::Memory;
+use crate::space::Core;
 use crate::stats::Row;
 
 /// Pages that were faulted in without a trap.
@@ -17,11 +17,14 @@ pub struct FaultedIn {
     pub major: u64,
     /// Pages that could not be had.
     pub(crate) failed: u64,
+    /// Pages that show the zero page.
+    pub(crate) zero: u64,
 }
 
 impl FaultedIn {
     /// Counts what became of one page.
     pub(crate) fn note(&mut self, outcome: Result<FaultKind, FaultError>) {
+        self.zero += u64::from(outcome == Ok(FaultKind::ZeroPage));
         match outcome {
             Ok(kind) if kind.is_major() => self.major += 1,
             Ok(_) => self.minor += 1,
@@ -36,7 +39,7 @@ pub trait FaultSink: Sync {
     fn faulted_in(&self, pages: FaultedIn);
 }
 
-impl<M: Machine> Memory<M> {
+impl<M: Machine> Core<M> {
     /// Counts one fault without a trap, and passes its outcome on.
     pub(crate) fn count_page_faulted_in(
         &self,
@@ -53,9 +56,11 @@ impl<M: Machine> Memory<M> {
         if pages == FaultedIn::default() {
             return;
         }
-        self.count(Row::FaultGup, pages.minor + pages.major);
-        self.count(Row::FaultGupMajor, pages.major);
-        self.count(Row::FaultFailed, pages.failed);
-        self.tell_faulted_in(pages);
+        let memory = &*self.memory;
+        self.note_uncounted(self.cpu(), pages.zero);
+        memory.count(Row::FaultGup, pages.minor + pages.major);
+        memory.count(Row::FaultGupMajor, pages.major);
+        memory.count(Row::FaultFailed, pages.failed);
+        memory.tell_faulted_in(pages);
     }
 }

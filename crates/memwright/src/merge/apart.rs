@@ -247,7 +247,7 @@ impl<M: Machine> Core<M> {
         self.memory.count_on(cpu, row, 1);
         self.memory.count_on(cpu, Row::UnmergesAsked, 1);
         // Linux has each page of its own made by a fault (`mm/ksm.c`, `break_ksm`).
-        let _ = self.memory.count_page_faulted_in(Ok(FaultKind::Copy));
+        let _ = self.count_page_faulted_in(Ok(FaultKind::Copy));
         Ok(())
     }
 }

@@ -203,6 +203,6 @@ impl<M: Machine> Core<M> {
         access: Access,
     ) -> Result<FaultKind, FaultError> {
         let outcome = self.fault(cpu, address, access);
-        self.memory.count_page_faulted_in(outcome)
+        self.count_page_faulted_in(outcome)
     }
 }

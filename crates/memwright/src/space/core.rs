@@ -30,7 +30,8 @@ struct CpuResident {
     pages: AtomicI64,
     /// The most that it saw of all CPUs together when it took pages away.
     peak: AtomicU64,
-    /// Pages that it ever mapped and that `pages` leaves out: the zero pages and those of the hugetlb pool.
+    /// Pages that it ever mapped and that `pages` leaves out, those of the hugetlb pool and zero pages among them, but
+    /// for zero pages that the program faulted on.
     uncounted: AtomicU64,
     /// Lineages that it founded.
     lineages: AtomicU64,
@@ -250,7 +251,9 @@ impl<M: Machine> Core<M> {
             cell.load(Ordering::Relaxed) + copied.counted as i64,
             Ordering::Relaxed,
         );
-        self.note_uncounted(cpu, copied.pages - copied.counted);
+        if copied.pages != copied.counted {
+            self.note_uncounted(cpu, copied.pages - copied.counted);
+        }
         self.memory
             .count_on(cpu, Row::EntriesFilled, copied.entries);
         if copied.swapped > 0 {
@@ -266,6 +269,13 @@ impl<M: Machine> Core<M> {
         if self.table.loaded().has_several() {
             self.memory.count_on(cpu, Row::FlushElidedGrew, 1);
         }
+    }
+
+    /// Counts an entry that was empty and now maps the zero page since a fault: the account knows how many of these
+    /// there were, and the space does not.
+    #[inline]
+    pub(crate) fn note_zero_page(&self, cpu: CpuId) {
+        self.memory.count_on(cpu, Row::EntriesFilled, 1);
     }
 
     /// Counts an entry that was empty and now maps `pages` pages that do not count as resident: a zero page, or one of

@@ -273,7 +273,7 @@ impl<M: Machine> Core<M> {
     ) -> Result<(), Stopped> {
         let mut faults = FaultedIn::default();
         let touched = self.touch_pages(areas, area, range, access, &mut faults);
-        self.memory.count_faulted_in(faults);
+        self.count_faulted_in(faults);
         touched
     }
 
