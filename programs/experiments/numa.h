@@ -20,7 +20,7 @@ static const char *const balance_rows[BALANCES] = {
 	"\npgmigrate_fail ",
 };
 static const char *const balance_names[BALANCES] = {
-	"faults", "entries made to tell", "hint faults", "hint faults, local", "pages migrated", "migrations refused",
+	"faults", "NUMA hint entries installed", "hint faults", "hint faults, local", "pages migrated", "migrations refused",
 };
 static const char *const balance_units[BALANCES] = {
 	"faults", "entries", "faults", "faults", "pages", "pages",

@@ -7,17 +7,17 @@ use crate::qemu::machine::{Clock, Machine};
 const GROUPS: &[(&str, &[&str])] = &[
     (
         "Page faults",
-        &["fault_", "stack_growth", "write_faults_avoided"],
+        &["fault_", "stack_expansions", "write_faults_avoided_max"],
     ),
     ("Page-table entries changed", &["entries_"]),
-    ("Flushes", &["flush_", "paging_structure_", "tagged_"]),
-    ("Frames", &["frames_", "lazy_"]),
-    ("Page tables", &["table_"]),
-    ("Huge pages", &["huge_", "hugetlb_", "folio_"]),
-    ("Nodes", &["numa_"]),
+    ("TLB flushes", &["flush_", "paging_structure_", "pcid_"]),
+    ("Frames", &["frames_", "lazyfree"]),
+    ("Page tables", &["page_tables"]),
+    ("Huge pages", &["thp_", "hugetlb_", "folio_"]),
+    ("NUMA and migration", &["numa_", "migrated", "migration_"]),
     ("Swap", &["swap_", "written_back"]),
-    ("Merging", &["merge", "unmerges_"]),
-    ("Address spaces", &["fork", "areas_"]),
+    ("KSM", &["ksm_"]),
+    ("Address spaces", &["fork", "vmas_"]),
     ("Locks", &["lock_", "locks_", "lines_"]),
     ("Instructions", &["instructions_"]),
 ];
@@ -43,60 +43,94 @@ const PERSONALITY: &[(&str, &str, &str)] = &[
     ),
     (
         "locks_contended",
-        "locks: contended",
-        "Waits for a lock, or for another thing that another CPU did. With several CPUs.",
+        "waits for another CPU",
+        "Waits for a lock that another CPU held, or for something else that another CPU did. With several CPUs.",
     ),
     (
         "locks_halted",
-        "locks: waiters blocked",
-        "Of these, waits that became long: the thread let others of its CPU run, or the CPU halted until the holder or a timer woke it.",
+        "waits for another CPU that blocked",
+        "Of these, long waits: the thread yielded its CPU, or the CPU halted until the holder or a timer woke it.",
     ),
     (
         "flush_waits_halted",
-        "flushes: waits that halted",
-        "Waits for other CPUs' invalidations that became long and in which the CPU halted, until the last of those CPUs woke it. With several CPUs.",
+        "TLB shootdowns: waits that halted",
+        "Long waits for the acknowledgement of a shootdown in which the CPU halted until the last of the other CPUs woke it. With several CPUs.",
     ),
     (
         "processes",
         "processes",
-        "Processes that were started, PROGRAM included and the reaper not.",
+        "Processes that were started: PROGRAM is counted, process 1 is not.",
     ),
     (
         "processes_killed",
         "processes killed at the end",
-        "Processes that still lived when PROGRAM ended, and were killed.",
+        "Processes that were still alive when PROGRAM ended, and were killed.",
     ),
     (
-        "memory_kills",
-        "processes killed for memory",
-        "Processes killed because no frame was left.",
+        "oom_kills",
+        "processes killed by the OOM killer",
+        "Processes that were killed because no frame was left.",
     ),
     (
         "audit_findings",
         "audit findings",
-        "Contradictions that the audit after the run found between frames, tables, references and areas; anything but 0 is a fault of Memwright.",
+        "Contradictions between frames, page tables, references and VMAs that the audit found after the run: any but 0 is a bug of Memwright.",
     ),
 ];
 
-/// Every row that a kernel of this build counts: name, title and definition.
-fn definitions() -> impl Iterator<Item = (&'static str, &'static str, &'static str)> {
-    memwright::ROWS
-        .iter()
-        .map(|row| (row.name, row.title, row.definition))
-        .chain(PERSONALITY.iter().copied())
+/// A row that a kernel of this build counts.
+struct Definition {
+    name: &'static str,
+    title: &'static str,
+    /// Linux's counter; empty where there is none.
+    #[cfg_attr(
+        not(test),
+        expect(dead_code, reason = "for the page about the account")
+    )]
+    linux: &'static str,
+    #[cfg_attr(
+        not(test),
+        expect(dead_code, reason = "for the page about the account")
+    )]
+    meaning: &'static str,
+}
+
+/// Linux's counter for a row of the personality.
+fn linux_counter(name: &str) -> &'static str {
+    match name {
+        "oom_kills" => "oom_kill",
+        _ => "",
+    }
+}
+
+/// Every row that a kernel of this build counts.
+fn definitions() -> impl Iterator<Item = Definition> {
+    let memory = memwright::ROWS.iter().map(|row| Definition {
+        name: row.name,
+        title: row.title,
+        linux: row.linux,
+        meaning: row.definition,
+    });
+    let personality = PERSONALITY.iter().map(|(name, title, meaning)| Definition {
+        name,
+        title,
+        linux: linux_counter(name),
+        meaning,
+    });
+    memory.chain(personality)
 }
 
 /// The names of them, in the order of reports.
 #[cfg(test)]
 pub fn names() -> impl Iterator<Item = &'static str> {
-    definitions().map(|(name, ..)| name)
+    definitions().map(|row| row.name)
 }
 
 /// A row's name in reports; one that this command does not know keeps its own.
 pub fn title(name: &str) -> &str {
     definitions()
-        .find(|(known, ..)| *known == name)
-        .map_or(name, |(_, title, _)| title)
+        .find(|row| row.name == name)
+        .map_or(name, |row| row.title)
 }
 
 /// A row's value as far as this machine can tell it: which instructions were the kernel's and which a program's is counted
@@ -137,7 +171,7 @@ mod tests {
     #[test]
     fn rows_have_titles_and_groups() {
         assert_eq!(
-            (title("fault_copy"), group("fault_copy")),
+            (title("fault_cow"), group("fault_cow")),
             ("faults: copy-on-write", "Page faults")
         );
         assert_eq!(
@@ -183,17 +217,27 @@ mod tests {
         let mut page = include_str!("account-head.md").to_owned();
         for group_title in groups() {
             let mut rows = definitions()
-                .filter(|(name, ..)| group(name) == group_title)
+                .filter(|row| group(row.name) == group_title)
                 .peekable();
             if rows.peek().is_some() {
                 write!(
                     page,
-                    "\n## {group_title}\n\n| Name | In the table | Meaning |\n|---|---|---|\n"
+                    "\n## {group_title}\n\n| Name | In the table | Meaning | Linux |\n|---|---|---|---|\n"
                 )
                 .unwrap();
             }
-            for (name, title, meaning) in rows {
-                writeln!(page, "| `{name}` | {title} | {meaning} |").unwrap();
+            for row in rows {
+                let linux = match row.linux {
+                    "" => "-",
+                    counter => counter,
+                };
+                let Definition {
+                    name,
+                    title,
+                    meaning,
+                    ..
+                } = row;
+                writeln!(page, "| `{name}` | {title} | {meaning} | {linux} |").unwrap();
             }
         }
         page

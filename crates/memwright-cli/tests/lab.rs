@@ -432,16 +432,7 @@ int main(void)
 fn program(folder: &TempDir) -> PathBuf {
     let source = folder.path().join("main.c");
     fs::write(&source, PROGRAM).unwrap();
-    let headers = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../include/memwright");
-    let built = folder.path().join("program");
-    let status = Command::new("gcc")
-        .args(["-O1", "-static", "-I"])
-        .arg(headers)
-        .arg("-o")
-        .args([&built, &source])
-        .status();
-    assert!(status.unwrap().success());
-    built
+    build(folder, &source)
 }
 
 #[test]
@@ -520,6 +511,84 @@ fn debians_kernel_is_counted_on_several_nodes() {
     let writable = |place: &str| touch[place]["small_writable"].as_u64().unwrap();
     assert_eq!(writable("at_end") - writable("at_beginning"), 256);
     leaves_nothing(&folder);
+}
+
+/// Whether this kernel of Debian's is kept here; else a word why not.
+fn is_kept(folder: &TempDir, name: &str) -> bool {
+    let kept = run(folder, &["kernels", "list"]).output().unwrap();
+    let kept = String::from_utf8_lossy(&kept.stdout).into_owned();
+    let is_kept = kept
+        .lines()
+        .any(|line| line.split(' ').next() == Some(name));
+    if !is_kept {
+        skipped::skipped(&format!("no kernel image: memwright kernels add {name}"));
+    }
+    is_kept
+}
+
+/// Builds a program, which may have marks.
+fn build(folder: &TempDir, source: &Path) -> PathBuf {
+    let headers = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../include/memwright");
+    let built = folder.path().join("built");
+    let status = Command::new("gcc")
+        .args(["-O1", "-static", "-I"])
+        .arg(headers)
+        .arg("-o")
+        .arg(&built)
+        .arg(source)
+        .status();
+    assert!(status.unwrap().success());
+    built
+}
+
+#[test]
+fn linux_7_3_and_memwright_count_the_same_faults() {
+    let folder = tempfile::tempdir().unwrap();
+    let kernel = "debian:trixie-backports";
+    if !is_kept(&folder, kernel) {
+        return;
+    }
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../programs/fault_counts.c");
+    let program = build(&folder, &source);
+    let printed = |kernel: &[&str]| {
+        let options = ["run", "--thp", "never", "--hugetlb", "8M"];
+        let mut command = run(&folder, &[&options[..], kernel].concat());
+        let output = command.arg(&program).arg("print").output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(0), "{said}");
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let linux = printed(&["--no-verify", "--kernel", kernel]);
+    assert_eq!(printed(&[]), linux);
+    let counts = linux.lines().filter(|line| line.contains("ru_minflt"));
+    assert!(counts.count() > 30, "{linux}");
+}
+
+/// Linux 6.1 leaves the dirty bit where it is when mprotect takes the right to write; since 6.6 it moves.
+#[test]
+fn the_program_of_the_tutorial_has_one_state_on_old_and_new_kernels() {
+    let folder = tempfile::tempdir().unwrap();
+    let (old, new) = ("debian:bookworm", "debian:trixie-backports");
+    if !is_kept(&folder, old) || !is_kept(&folder, new) {
+        return;
+    }
+    let (_, text) = include_str!("../../../docs/tutorial.md")
+        .split_once("```c\n")
+        .unwrap();
+    let source = folder.path().join("prog.c");
+    fs::write(&source, text.split_once("```").unwrap().0).unwrap();
+    let program = build(&folder, &source);
+    let file = folder.path().join("comparison.json");
+    let options = ["compare", "--no-verify", "--kernel", old, "--kernel", new];
+    let mut command = run(&folder, &options);
+    command.arg("--json").arg(&file).arg(&program);
+    let (comparison, said) = account(&folder, &mut command, "comparison.json");
+    assert_eq!(comparison["state_differs"], serde_json::json!([]), "{said}");
+    let dirty = |column: usize| {
+        let region = &comparison["columns"][column]["regions"][0];
+        region["at_end"]["small_dirty"].as_u64().unwrap()
+    };
+    assert!(dirty(0) >= 256 && dirty(0) == dirty(1), "{said}");
 }
 
 /// The same run is no increase, and another program is not compared unless that is what is tested.

@@ -113,7 +113,7 @@ pub fn lines(kernel: &Kernel) -> String {
     );
     line(
         &mut out,
-        "memory_kills",
+        "oom_kills",
         kernel.memory_kills.load(Ordering::Relaxed),
     );
     line(

@@ -153,6 +153,7 @@ impl Kernel {
             ended: Lock::new(Rank::Leaf, None),
         }));
         host.set_events(Box::leak(Box::new(Events::new(kernel))));
+        kernel.memory.set_fault_sink(kernel);
         if kernel.manifest.trace {
             kernel
                 .memory

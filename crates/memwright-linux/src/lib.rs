@@ -30,6 +30,7 @@ mod draws;
 pub mod errno;
 pub mod events;
 pub mod exec;
+mod faulted_in;
 pub mod fs;
 mod futex;
 mod hand;

@@ -394,6 +394,12 @@ impl CpuSet {
         self.0 == 0
     }
 
+    /// Whether there is more than one member.
+    #[inline]
+    pub const fn has_several(self) -> bool {
+        self.0 & self.0.wrapping_sub(1) != 0
+    }
+
     /// How many members there are.
     #[inline]
     pub const fn len(self) -> u32 {

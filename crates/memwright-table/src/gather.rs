@@ -87,7 +87,7 @@ impl FlushPolicy {
 pub struct GatherCounts {
     /// Entries changed, by [`Change::index`].
     pub changed: [u64; Change::COUNT],
-    /// Invalidations on this CPU.
+    /// Flushes on this CPU, each counted once whatever it covers.
     pub local: u32,
     /// Of these, full ones.
     pub local_full: u32,
@@ -97,11 +97,11 @@ pub struct GatherCounts {
     pub remote: u32,
     /// CPUs interrupted for them.
     pub interrupted: u32,
-    /// Entries for which no CPU was told because their accessed bit was clear.
-    pub elided_not_accessed: u64,
-    /// Entries for which no other CPU was told because rights only grew.
-    pub elided_grew: u64,
-    /// Flushes that no CPU took part in because none had the table loaded.
+    /// Flushes, here and on other CPUs, that were left out because no changed entry had its accessed bit set.
+    pub elided_not_accessed: u32,
+    /// Flushes, here and on other CPUs, that were left out because rights only grew.
+    pub elided_grew: u32,
+    /// Flushes that were left out because no CPU had the table loaded.
     pub elided_not_loaded: u32,
     /// Flushes made early because too many frames were held back.
     pub early: u32,
@@ -265,6 +265,8 @@ pub struct Gather<'t, M: Machine> {
     pending: Option<&'t CpuShare>,
     /// A flush was elided by a clear accessed bit, or a right was found already gone.
     relied: bool,
+    /// An entry with a clear accessed bit changed.
+    untouched: bool,
     finished: bool,
     policy: FlushPolicy,
     /// Frames held back, linked through their metadata.
@@ -290,6 +292,7 @@ impl<'t, M: Machine> Gather<'t, M> {
             tables: false,
             pending: None,
             relied: false,
+            untouched: false,
             finished: false,
             policy,
             held: END,
@@ -330,7 +333,6 @@ impl<'t, M: Machine> Gather<'t, M> {
             }
         } else if change.needs_local() {
             self.grown.add(start, entries, size);
-            self.counts.elided_grew = self.counts.elided_grew.wrapping_add(entries);
         } else if matches!(change, Change::Same) {
             // Hardware sees no difference: a right that this took away was gone already (rule 2).
             self.relied = true;
@@ -394,7 +396,7 @@ impl<'t, M: Machine> Gather<'t, M> {
             return;
         }
         self.counts.changed[change.index()] += entries;
-        self.counts.elided_not_accessed += entries;
+        self.untouched = true;
         self.relied |= !planted(Mistake::ElideIgnoresPending);
     }
 
@@ -402,9 +404,17 @@ impl<'t, M: Machine> Gather<'t, M> {
     /// uses from then on no CPU need be told the next time: where another CPU is interrupted anyway.
     #[inline]
     pub(crate) fn takes_accessed(&self) -> bool {
-        let loaded = self.table.loaded().bits();
-        let several = loaded & loaded.wrapping_sub(1) != 0;
-        several && matches!(self.policy, FlushPolicy::ElideGrow)
+        self.table.loaded().has_several() && matches!(self.policy, FlushPolicy::ElideGrow)
+    }
+
+    /// Says that the entry that was just emptied is filled with another page: it is replaced, not freed.
+    #[inline]
+    pub fn note_replaced(&mut self) {
+        let changed = &mut self.counts.changed;
+        let freed = &mut changed[Change::Freed.index()];
+        *freed = freed.wrapping_sub(1);
+        let moved = &mut changed[Change::Moved.index()];
+        *moved = moved.wrapping_add(1);
     }
 
     /// Says that the operation found a right already gone and relies on that (rule 2).
@@ -537,6 +547,7 @@ impl<'t, M: Machine> Gather<'t, M> {
         self.grown.clear();
         self.tables = false;
         self.relied = false;
+        self.untouched = false;
     }
 
     fn invalidate_recorded(&mut self) {
@@ -549,17 +560,61 @@ impl<'t, M: Machine> Gather<'t, M> {
             let runs = self.shrunk.few().unwrap_or_default();
             let pages = self.shrunk.count;
             send(self.table, &mut self.counts, loaded, runs, pages, true);
-        }
-        // A full invalidation to spare a few faults that retry would cost more than they do.
-        if let Some(runs) = self.grown.few() {
-            if !runs.is_empty() {
-                let pages = self.grown.count;
-                send(self.table, &mut self.counts, loaded, runs, pages, false);
+            if !self.grown.is_empty() {
+                self.invalidate_grown_too(loaded);
             }
+        } else if let Some(runs) = self.grown.few().filter(|runs| !runs.is_empty()) {
+            let pages = self.grown.count;
+            send(self.table, &mut self.counts, loaded, runs, pages, false);
+        } else {
+            self.count_elided(loaded);
         }
         if let Some(share) = self.pending.take() {
             share.end_pending();
         }
+    }
+
+    /// Makes this CPU forget also what it need not, in the flush that it made of the other pages.
+    #[cold]
+    fn invalidate_grown_too(&mut self, loaded: CpuSet) {
+        let machine = self.table.frames().machine();
+        let Some(runs) = self.grown.few() else { return };
+        if !loaded.contains(machine.cpu()) || planted(Mistake::SkipFlush) {
+            return;
+        }
+        self.counts.local_pages += self.grown.count;
+        for what in runs {
+            machine.invalidate_local(what);
+        }
+    }
+
+    /// Counts a flush of which nothing is made: to invalidate everything on this CPU would cost more than the few
+    /// faults of too many grown rights, and of untouched entries no CPU holds a translation.
+    #[inline]
+    fn count_elided(&mut self, loaded: CpuSet) {
+        let grew = !self.grown.is_empty();
+        if !grew && !self.untouched {
+            return;
+        }
+        let flushes = if loaded.has_several() {
+            self.flushes_of_several(loaded)
+        } else {
+            1
+        };
+        if loaded.is_empty() {
+            self.counts.elided_not_loaded += 1;
+        } else if grew {
+            self.counts.elided_grew += flushes;
+        } else {
+            self.counts.elided_not_accessed += flushes;
+        }
+    }
+
+    /// One for the other CPUs that have the table loaded, and one for this one if it has.
+    #[cold]
+    fn flushes_of_several(&self, loaded: CpuSet) -> u32 {
+        let cpu = self.table.frames().machine().cpu();
+        1 + u32::from(loaded.contains(cpu))
     }
 
     /// `stranger`: somebody else has invalidations pending, perhaps of what was elided here.
@@ -648,8 +703,8 @@ fn mistaken(change: Change) -> Change {
     }
 }
 
-/// Makes this CPU forget, if it has the table loaded, and if `everywhere` every other that has: `pages`
-/// translations one by one, or everything if they are none.
+/// Invalidates `what` on this CPU if it has the table loaded, and on every other CPU that has it if `everywhere`: `pages`
+/// translations one by one, or everything if `pages` is 0.
 #[inline]
 fn send<M: Machine>(
     table: &Table<M>,
@@ -666,18 +721,23 @@ fn send<M: Machine>(
         return;
     }
     let others = loaded.without(cpu);
-    if loaded.is_empty() {
+    if others.is_empty() && loaded.is_empty() {
         counts.elided_not_loaded += 1;
         return;
     }
-    if loaded.contains(cpu) && !planted(Mistake::SkipLocal) {
+    if (others.is_empty() || loaded.contains(cpu)) && !planted(Mistake::SkipLocal) {
         counts.local = counts.local.wrapping_add(1);
         counts.local_pages = counts.local_pages.wrapping_add(pages);
         for what in what {
             machine.invalidate_local(what);
         }
     }
-    if everywhere && !others.is_empty() && !planted(Mistake::SkipRemote) {
+    if others.is_empty() {
+        return;
+    }
+    if !everywhere {
+        counts.elided_grew += 1;
+    } else if !planted(Mistake::SkipRemote) {
         send_remote(table, counts, others, what);
     }
 }

@@ -278,6 +278,23 @@ pub enum FaultError {
     Watched(WatchedFault),
 }
 
+impl FaultError {
+    /// Whether the VMA permits the access, and its page cannot be had: Linux counts such a fault in `pgfault`, others
+    /// that it refuses nowhere (Linux 7.3 `mm/memory.c`, `mm_account_fault`).
+    pub(crate) const fn is_failure(self) -> bool {
+        match self {
+            Self::Guard | Self::Poison | Self::BeyondObject | Self::Io | Self::NoHugePage => true,
+            Self::NoArea
+            | Self::Denied
+            | Self::Key(_)
+            | Self::StackLimit
+            | Self::OutOfMemory
+            | Self::WouldBlock
+            | Self::Watched(_) => false,
+        }
+    }
+}
+
 /// Why memory was not watched, or not protected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WatchError {

@@ -187,7 +187,7 @@ pub use error::{
     AdviseError, Awaited, FaultError, ForkError, Limit, LockError, MapError, ObjectError,
     PopulateError, ProtectError, RemapError, SealError, SyncError, UnmapError,
 };
-pub use fault::{Access, FaultKind};
+pub use fault::{Access, FaultKind, FaultSink, FaultedIn};
 pub use huge::{
     FolioOrders, HugeMode, HugeRefusal, HugeSettings, LARGEST_ORDER, SMALLEST_ORDER, SharedMode,
     SharedSetting, SharedSizeMode, SizeCounts, SizeMode, SizeSettings,

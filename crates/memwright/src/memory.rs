@@ -10,6 +10,7 @@ use memwright_table::{
 };
 
 use crate::commit::{Commit, Overcommit};
+use crate::fault::{FaultSink, FaultedIn};
 use crate::huge::{HUGE_PAGES, HugeSettings};
 use crate::merge::Merging;
 use crate::numa::{PlacePolicy, Policies, PolicyId};
@@ -42,6 +43,7 @@ pub struct Memory<M: Machine> {
     /// Whether `sink` holds somebody: looked at before the lock is taken.
     tracing: AtomicBool,
     sink: Lock<Option<&'static dyn TraceSink>>,
+    fault_sink: Lock<Option<&'static dyn FaultSink>>,
 }
 
 impl<M: Machine> Memory<M> {
@@ -79,6 +81,7 @@ impl<M: Machine> Memory<M> {
             watched: AtomicBool::new(false),
             tracing: AtomicBool::new(false),
             sink: Lock::new(Rank::Leaf, None),
+            fault_sink: Lock::new(Rank::Leaf, None),
             frames,
         })
     }
@@ -163,7 +166,8 @@ impl<M: Machine> Memory<M> {
     /// moment is no more than this has grown since.
     pub fn ever_mapped(&self) -> u64 {
         let huge = self.counters.sum(Row::FaultHuge) + self.counters.sum(Row::HugeCollapses);
-        self.counters.sum(Row::EntriesFilled) + huge * (HUGE_PAGES - 1)
+        let entries = self.counters.sum(Row::EntriesFilled) + self.counters.sum(Row::EntriesMoved);
+        entries + huge * (HUGE_PAGES - 1)
     }
 
     /// Whether there may be pages whose contents may be lost.
@@ -250,6 +254,9 @@ impl<M: Machine> Memory<M> {
                 row => self.counters.sum(row),
             };
         }
+        // Zero pages that programs faulted on are of no space's count: each full flush may have dropped all of them.
+        values[Row::FlushDropped as usize] +=
+            values[Row::FlushLocalFull as usize] * values[Row::FaultZeroPage as usize];
         // Counted by kind alone: once is enough.
         values[Row::EntriesChanged as usize] = [
             Row::EntriesGrew,
@@ -271,6 +278,20 @@ impl<M: Machine> Memory<M> {
         self.tracing.store(sink.is_some(), Ordering::Release);
         let watched = sink.is_some() || stat::is_on();
         self.watched.store(watched, Ordering::Release);
+    }
+
+    /// Tells `sink` of faults without a trap from now on.
+    pub fn set_fault_sink(&self, sink: &'static dyn FaultSink) {
+        *self.fault_sink.lock() = Some(sink);
+    }
+
+    /// Tells whoever counts for the calling thread.
+    #[cold]
+    pub(crate) fn tell_faulted_in(&self, pages: FaultedIn) {
+        let sink = *self.fault_sink.lock();
+        if let Some(sink) = sink {
+            sink.faulted_in(pages);
+        }
     }
 
     /// Takes [lock statistics](stat) from now on, or no more. What is known of locks and lines is forgotten
@@ -317,8 +338,11 @@ impl<M: Machine> Memory<M> {
                 (Row::EntriesShrank, counts.of(Change::Shrank)),
                 (Row::FlushLocal, u64::from(counts.local)),
                 (Row::FlushLocalPages, counts.local_pages),
-                (Row::FlushElidedGrew, counts.elided_grew),
-                (Row::FlushElidedNotAccessed, counts.elided_not_accessed),
+                (Row::FlushElidedGrew, u64::from(counts.elided_grew)),
+                (
+                    Row::FlushElidedNotAccessed,
+                    u64::from(counts.elided_not_accessed),
+                ),
             ],
         );
         let freed = counts.of(Change::Freed) | counts.of(Change::Moved);

@@ -31,6 +31,9 @@ pub struct Definition {
     pub name: &'static str,
     /// Its name in reports.
     pub title: &'static str,
+    /// The counter of Linux 7.3 that has this meaning, of `/proc/vmstat` unless it says otherwise; empty where there
+    /// is none.
+    pub linux: &'static str,
     /// What it counts, in one sentence.
     pub definition: &'static str,
     /// How its value comes about.
@@ -38,7 +41,7 @@ pub struct Definition {
 }
 
 macro_rules! rows {
-    ($($(#[$group:meta])* $row:ident, $name:literal, $source:ident, $title:literal, $definition:literal;)*) => {
+    ($($(#[$group:meta])* $row:ident, $name:literal, $source:ident, $title:literal, $linux:literal, $definition:literal;)*) => {
         /// A row of the account.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         #[repr(u8)]
@@ -52,6 +55,7 @@ macro_rules! rows {
                 row: Row::$row,
                 name: $name,
                 title: $title,
+                linux: $linux,
                 definition: $definition,
                 source: Source::$source,
             },)*
@@ -60,190 +64,198 @@ macro_rules! rows {
 }
 
 rows! {
-    FaultDemandZero, "fault_demand_zero", Counted, "faults: demand zero",
-        "Page faults that gave a page of private anonymous memory its first, zeroed frame.";
-    FaultZeroPage, "fault_zero_page", Counted, "faults: zero page",
-        "Page faults by a read of untouched private anonymous memory, answered with the shared zero frame.";
-    FaultHuge, "fault_huge", Counted, "faults: huge page",
-        "Page faults that gave 2 MiB of private anonymous memory their first frames, zeroed, as one page.";
-    FaultHugeZeroPage, "fault_huge_zero_page", Counted, "faults: huge zero page",
-        "Page faults by a read of untouched private anonymous memory, answered with the shared 2 MiB page of zeroes.";
-    FaultFolio, "fault_folio", Counted, "faults: folio",
-        "Page faults that gave 16 KiB to 1 MiB of private anonymous or shared memory their first frames, zeroed, as one folio mapped by its pages.";
-    FaultHugetlb, "fault_hugetlb", Counted, "faults: hugetlb page",
-        "Page faults that mapped a 2 MiB page of the pool of huge pages, new or of a file.";
-    FaultFile, "fault_file", Counted, "faults: file",
-        "Page faults that mapped a frame of an object: a file or shared memory.";
-    FaultCopy, "fault_copy", Counted, "faults: copy-on-write",
-        "Page faults by a write that gave a private page a frame of its own, copied or, over the zero frame, zeroed.";
-    FaultWriteOnly, "fault_write_only", Counted, "faults: write permission only",
-        "Page faults that changed nothing but the write permission of a frame already mapped.";
-    FaultHint, "fault_hint", Counted, "faults: NUMA hint",
-        "Page faults at pages that the scan for accesses from other nodes had made to fault: they got their rights back, that to write among them where the rule allowed it.";
-    FaultSwapIn, "fault_swap_in", Counted, "faults: swap-in",
-        "Page faults by an access to a page that was in swap, read from the device: major faults.";
-    FaultSwapCached, "fault_swap_cached", Counted, "faults: swap cache",
-        "Page faults by an access to a page that was in swap, and in memory for another of its owners.";
-    FaultSpurious, "fault_spurious", Counted, "faults: spurious",
-        "Page faults that found the access already permitted by the table: a stale translation was dropped.";
-    FaultRefused, "fault_refused", Counted, "faults: refused",
-        "Page faults that could not be resolved; the program gets a signal, or a system call an error.";
-    FaultAround, "fault_around", Counted, "pages mapped around",
-        "Entries filled beside the one that faulted, from frames the object had in memory.";
-    StackGrowth, "stack_growth", Counted, "stack growths",
-        "Times a fault below an area that grows downwards extended it; the fault is counted by its kind too.";
-    WriteFaultsAvoided, "write_faults_avoided", Counted, "write faults avoided",
-        "Entries made writable at once by a protection change that granted writing, because the rule allowed it.";
-    EntriesChanged, "entries_changed", Counted, "entries changed",
-        "Page-table entries written by the memory manager with a meaning other than before.";
-    EntriesGrew, "entries_grew", Counted, "entries: rights grew",
-        "Changed entries that kept their frame and lost no right.";
-    EntriesShrank, "entries_shrank", Counted, "entries: rights shrank",
-        "Changed entries that kept their frame and lost a right.";
-    EntriesMoved, "entries_moved", Counted, "entries: frame replaced",
-        "Changed entries that name another frame or another size.";
-    EntriesFreed, "entries_freed", Counted, "entries: freed",
-        "Changed entries that map nothing any more.";
-    EntriesLostCachedBit, "entries_lost_cached_bit", Counted, "entries: cleaned",
-        "Changed entries whose accessed or dirty bit was cleared and nothing else taken.";
-    EntriesFilled, "entries_filled", Counted, "entries: filled",
-        "Changed entries that mapped nothing before.";
-    FlushLocal, "flush_local", Counted, "flushes: local",
-        "Invalidations of this CPU's translations, each of one page, a run or everything.";
-    FlushLocalFull, "flush_local_full", Counted, "flushes: local, of everything",
-        "Of these, invalidations of all the CPU's translations of the space.";
-    FlushLocalPages, "flush_local_pages", Counted, "flushes: local, translations",
-        "Translations that the other ones named, each of its own size.";
-    FlushDropped, "flush_dropped", Counted, "flushes: dropped, at most",
-        "Pages that a space still had when all its translations were invalidated: more cannot have been dropped.";
-    FlushRemote, "flush_remote", Counted, "flushes: remote",
-        "Rounds of interrupts that made other CPUs invalidate.";
-    FlushCpusInterrupted, "flush_cpus_interrupted", Counted, "flushes: CPUs interrupted",
-        "CPUs interrupted by those rounds, each counted once a round.";
-    FlushElidedGrew, "flush_elided_grew", Counted, "flushes elided: grew",
-        "Changed entries for which no other CPU was interrupted because rights only grew.";
-    FlushElidedNotAccessed, "flush_elided_not_accessed", Counted, "flushes elided: not accessed",
-        "Changed entries that needed no invalidation because no CPU had used them since they were filled.";
-    FlushElidedNotLoaded, "flush_elided_not_loaded", Counted, "flushes elided: not loaded",
-        "Gathers that interrupted nobody because no other CPU had the table loaded.";
-    FlushEarly, "flush_early", Counted, "flushes: early",
-        "Gathers flushed before their operation was over because they held as many frames as they can.";
-    FramesZeroed, "frames_zeroed", Counted, "frames zeroed",
-        "Frames filled with zeroes for a program or an object.";
-    FramesCopied, "frames_copied", Counted, "frames copied",
-        "Frames copied for a private page.";
-    FramesPeak, "frames_peak", Sampled, "frames, peak",
-        "The most frames in use at any time, by programs, objects and tables.";
-    FramesInUse, "frames_in_use", Sampled, "frames in use",
+    FaultDemandZero, "fault_demand_zero", Counted, "faults: demand zero", "",
+        "Page faults that mapped a newly allocated, zeroed 4 KiB page of private anonymous memory.";
+    FaultZeroPage, "fault_zero_page", Counted, "faults: zero page", "",
+        "Read faults on untouched private anonymous memory that mapped the shared zero page.";
+    FaultHuge, "fault_thp", Counted, "faults: huge page", "thp_fault_alloc + thp_file_mapped",
+        "Page faults that mapped a transparent huge page of 2 MiB: newly allocated anonymous memory, or a page of shared memory.";
+    FaultHugeZeroPage, "fault_thp_zero_page", Counted, "faults: huge zero page", "",
+        "Read faults on untouched private anonymous memory that mapped the shared huge zero page of 2 MiB.";
+    FaultFolio, "fault_folio", Counted, "faults: large folio", "/sys/kernel/mm/transparent_hugepage/hugepages-16kB to -1024kB/stats: anon_fault_alloc + shmem_alloc",
+        "Page faults that mapped every page of a newly allocated, zeroed folio of 16 KiB to 1 MiB of private anonymous or shared memory.";
+    FaultHugetlb, "fault_hugetlb", Counted, "faults: hugetlb page", "",
+        "Page faults that mapped a hugetlb page of 2 MiB.";
+    FaultFile, "fault_file", Counted, "faults: file", "",
+        "Page faults that mapped a 4 KiB page of a file or of shared memory.";
+    FaultCopy, "fault_cow", Counted, "faults: copy-on-write", "",
+        "Write faults that gave a private mapping a page of its own: a copy, or a zeroed page in place of the zero page.";
+    FaultWriteOnly, "fault_write_permission", Counted, "faults: write permission only", "pgreuse (without huge pages)",
+        "Write faults that only made a present entry writable.";
+    FaultReadExec, "fault_read_exec_permission", Counted, "faults: read or execute permission", "",
+        "Read and fetch faults that only added that permission to a present entry.";
+    FaultHint, "fault_numa_hint", Counted, "faults: NUMA hint", "numa_hint_faults",
+        "Page faults on NUMA hint entries, whose permissions they restored.";
+    FaultSwapIn, "fault_swap_in", Counted, "faults: swap-in", "pgmajfault",
+        "Page faults on a swap entry whose page was read from a swap device (major faults).";
+    FaultSwapCached, "fault_swap_cache", Counted, "faults: swap cache", "",
+        "Page faults on a swap entry whose page was still in memory for another owner (minor faults).";
+    FaultSpurious, "fault_spurious", Counted, "faults: spurious", "",
+        "Page faults on an entry that already permitted the access: the CPU had a stale translation, which was flushed.";
+    FaultRefused, "fault_refused", Counted, "faults: refused", "",
+        "Page faults outside every VMA, or that the permissions or the protection key do not allow.";
+    FaultFailed, "fault_failed", Counted, "faults: failed", "part of pgfault",
+        "Page faults whose page could not be provided: beyond the end of the file, after a read error, at a guard or poison marker, or with an empty hugetlb pool.";
+    FaultGup, "fault_gup", Counted, "faults: get_user_pages", "part of pgfault and ru_minflt",
+        "Pages that the kernel faulted in without a trap, for MAP_POPULATE, MADV_POPULATE_*, mlock, or an access to memory of another process.";
+    FaultGupMajor, "fault_gup_major", Counted, "faults: get_user_pages, major", "part of pgmajfault and ru_majflt",
+        "Of these, pages that were read from a swap device.";
+    FaultAround, "fault_around", Counted, "fault-around: pages mapped", "",
+        "Cached pages of a file or of shared memory that page faults mapped beside the page that faulted.";
+    StackGrowth, "stack_expansions", Counted, "stack expansions", "",
+        "Page faults below a stack VMA that expanded it; each is also counted by its kind.";
+    WriteFaultsAvoided, "write_faults_avoided_max", Counted, "write faults avoided, at most", "",
+        "Pages that mprotect or userfaultfd made writable at once when it granted the permission: an upper bound on the write faults that this saved.";
+    EntriesChanged, "entries_changed", Counted, "entries: changed", "",
+        "Page-table entries whose meaning to the hardware changed: the sum of the rows below.";
+    EntriesGrew, "entries_permissions_added", Counted, "entries: permissions added", "",
+        "Entries that kept their page and lost no permission.";
+    EntriesShrank, "entries_permissions_removed", Counted, "entries: permissions removed", "",
+        "Entries that kept their page and lost a permission, or changed their protection key.";
+    EntriesMoved, "entries_replaced", Counted, "entries: page replaced", "",
+        "Entries that now map another page, or a page of another size: copy-on-write faults, splits and collapses.";
+    EntriesFreed, "entries_unmapped", Counted, "entries: unmapped", "",
+        "Entries that mapped a page and no longer do.";
+    EntriesLostCachedBit, "entries_cleaned", Counted, "entries: accessed or dirty cleared", "",
+        "Entries whose accessed or dirty bit was cleared and that lost nothing else.";
+    EntriesFilled, "entries_mapped", Counted, "entries: mapped", "",
+        "Entries that mapped no page and now map one.";
+    FlushLocal, "flush_local", Counted, "TLB flushes: local", "",
+        "Flushes of the TLB of the CPU that changed entries, each counted once however many pages it covered.";
+    FlushLocalFull, "flush_local_all", Counted, "TLB flushes: local, full", "nr_tlb_local_flush_all",
+        "Of these, flushes of all translations of the address space.";
+    FlushLocalPages, "flush_local_pages", Counted, "TLB flushes: local, pages", "nr_tlb_local_flush_one",
+        "Translations that the other local flushes named, each of its own size.";
+    FlushDropped, "flush_dropped_max", Counted, "TLB entries dropped by full flushes, at most", "",
+        "Pages that the address space had mapped at each local full flush: an upper bound on the translations that were dropped.";
+    FlushRemote, "flush_remote", Counted, "TLB shootdowns", "nr_tlb_remote_flush",
+        "Flushes of the TLBs of other CPUs, each counted once however many CPUs it interrupted.";
+    FlushCpusInterrupted, "flush_remote_cpus", Counted, "TLB shootdowns: CPUs interrupted", "nr_tlb_remote_flush_received",
+        "CPUs that these interrupted, counted once for each shootdown.";
+    FlushElidedGrew, "flush_elided_permissions_added", Counted, "TLB flushes elided: permissions added", "",
+        "Local flushes and shootdowns that were not made because entries only gained permissions.";
+    FlushElidedNotAccessed, "flush_elided_not_accessed", Counted, "TLB flushes elided: not accessed", "",
+        "Local flushes and shootdowns that were not made because no changed entry had been accessed.";
+    FlushElidedNotLoaded, "flush_elided_not_loaded", Counted, "TLB flushes elided: not loaded", "",
+        "Flushes that were not made because no CPU had the page tables loaded.";
+    FlushEarly, "flush_early", Counted, "TLB flushes: early", "",
+        "Flushes made before the end of an operation because it held back as many pages as it can.";
+    FramesZeroed, "frames_zeroed", Counted, "frames zeroed", "",
+        "Frames that were filled with zeroes for a program, a file or shared memory.";
+    FramesCopied, "frames_copied", Counted, "frames copied", "",
+        "Frames whose contents were copied to another frame.";
+    FramesPeak, "frames_peak", Sampled, "frames in use, peak", "",
+        "The most frames in use at one time by programs, files and page tables.";
+    FramesInUse, "frames_in_use", Sampled, "frames in use", "",
         "Frames in use when the account was taken.";
-    TableFrames, "table_frames", Sampled, "page-table frames",
-        "Frames that are page tables when the account was taken.";
-    TableFramesPeak, "table_frames_peak", Sampled, "page-table frames, peak",
-        "The most frames that were page tables at any time.";
-    Forks, "forks", Counted, "forks",
-        "Address spaces made as copies of another.";
-    ForkCopied, "fork_entries", Counted, "fork: entries copied",
-        "Entries copied to a child's tables by forks.";
-    AreasSplit, "areas_split", Counted, "areas split",
-        "Times one area became two.";
-    AreasMerged, "areas_merged", Counted, "areas merged",
-        "Times two areas became one.";
-    HugeFallbacks, "huge_fallbacks", Counted, "huge pages: fallbacks",
-        "Times no 2 MiB of frames were free where a huge page was to be made, and 4 KiB pages were used.";
-    FolioFallbacks, "folio_fallbacks", Counted, "folios: fallbacks",
-        "Times no block was free for a folio of several pages of private anonymous or shared memory, and a smaller one or a single page was used.";
-    HugeSplitsProtect, "huge_splits_protect", Counted, "huge pages split: protection",
-        "2 MiB pages whose entry was split because a protection change concerned a part.";
-    HugeSplitsUnmap, "huge_splits_unmap", Counted, "huge pages split: unmapping",
-        "2 MiB pages whose entry was split because a part was unmapped.";
-    HugeSplitsRemap, "huge_splits_remap", Counted, "huge pages split: mremap",
-        "2 MiB pages whose entry was split because a part was moved, or the new place is not aligned.";
-    HugeSplitsAdvise, "huge_splits_advise", Counted, "huge pages split: advice",
-        "2 MiB pages whose entry was split because advice, a lock, a guard or a watcher concerned a part.";
-    HugeSplitsCopy, "huge_splits_copy", Counted, "huge pages split: copy-on-write",
-        "2 MiB pages whose entry was split because a write had to copy one of its pages.";
-    HugeSplitsFork, "huge_splits_fork", Counted, "huge pages split: fork",
-        "2 MiB pages whose entry was split because they were pinned when the process forked.";
-    HugeSplitsSwap, "huge_splits_swap", Counted, "huge pages split: swap",
-        "2 MiB pages whose entry was split because its pages went out to swap.";
-    HugeSplitsMerge, "huge_splits_merge", Counted, "huge pages split: merging",
-        "2 MiB pages whose entry was split because one of its pages was merged with an equal one.";
-    HugeSplitsAsked, "huge_splits_asked", Counted, "huge pages split: by request",
-        "2 MiB pages whose entry was split because somebody asked for it by name.";
-    HugeSplitZeroes, "huge_split_zeroes", Counted, "huge pages split: pages of zeroes",
-        "Pages full of zeroes of folios that were split, which show the zero frame since.";
-    HugeCollapses, "huge_collapses", Counted, "huge pages: collapses",
-        "2 MiB pages made out of 4 KiB pages, by request or by a scan.";
-    HugetlbExhausted, "hugetlb_exhausted", Counted, "hugetlb: pool exhausted",
-        "Page faults, and pages of a userfaultfd's, for which the pool of huge pages had no page left.";
-    HugetlbTakenBack, "hugetlb_taken_back", Counted, "hugetlb: taken back",
-        "Pages taken from children so that the process for which they were reserved need not copy them.";
-    MergeLooked, "merge_looked", Counted, "merging: pages looked at",
-        "Pages of which the scan for equal pages made a digest.";
-    Merges, "merges", Counted, "merging: pages merged",
-        "Pages that show a frame with the same contents since the scan found it.";
-    MergesZero, "merges_zero", Counted, "merging: pages of zeroes merged",
-        "Pages full of zeroes that show the zero frame since the scan found them.";
-    UnmergesWritten, "unmerges_written", Counted, "un-merging: pages written",
-        "Merged pages that a store gave a frame of its own.";
-    UnmergesAsked, "unmerges_asked", Counted, "un-merging: by request",
-        "Merged pages that got a frame of their own since they may not be merged any more.";
-    EntriesHinted, "numa_hinted", Counted, "entries that were to tell",
-        "Entries whose rights were taken away for the next access to tell on which node it is made.";
-    HintLocal, "numa_hint_local", Counted, "hint faults: local",
-        "Accesses that were told of so, by a CPU of the page's node.";
-    HintRemote, "numa_hint_remote", Counted, "hint faults: remote",
-        "The same by a CPU of another node: with the second in a row the page moves there.";
-    PagesMigrated, "numa_migrated", Counted, "pages migrated",
-        "Pages that changed their frame for one on another node, or elsewhere, while they stayed mapped; a huge page counts as 512.";
-    PagesNotMigrated, "numa_not_migrated", Counted, "pages not migrated",
-        "Pages that were to change their frame and stayed: pinned, shared, or without a free frame where they were to go.";
-    LazyFreed, "lazy_freed", Counted, "pages lazily freed",
-        "Pages for which MADV_FREE was asked: unless they are written again they go, without being written out, when memory is short.";
-    LazyDropped, "lazy_dropped", Counted, "pages lazily freed, gone",
-        "Of these, pages that have gone.";
-    SwapOut, "swap_out", Counted, "swap: pages out",
-        "Pages whose entry, or object, named a slot from then on.";
-    SwapWritten, "swap_written", Counted, "swap: pages written",
-        "Pages handed to a swap device; the others that went out were there already, unchanged.";
-    WrittenBack, "written_back", Counted, "file pages written back",
-        "Pages of files that were written to where the file is kept, so that they could leave memory.";
-    SwapRefused, "swap_refused", Counted, "swap: pages refused",
+    TableFrames, "page_tables", Sampled, "page tables", "nr_page_table_pages",
+        "Frames that hold page tables when the account is taken.";
+    TableFramesPeak, "page_tables_peak", Sampled, "page tables, peak", "",
+        "The most frames that held page tables at one time.";
+    Forks, "forks", Counted, "forks", "",
+        "Address spaces that were created as a copy of another.";
+    ForkCopied, "fork_entries_copied", Counted, "fork: entries copied", "",
+        "Page-table entries that forks copied to the child.";
+    AreasSplit, "vmas_split", Counted, "VMAs split", "",
+        "VMAs that were split in two.";
+    AreasMerged, "vmas_merged", Counted, "VMAs merged", "",
+        "Pairs of VMAs that were merged.";
+    HugeFallbacks, "thp_fallbacks", Counted, "THP: fallbacks", "thp_fault_fallback + thp_file_fallback + thp_collapse_alloc_failed",
+        "Huge pages that were not allocated because no 2 MiB of frames were free: smaller pages were used.";
+    FolioFallbacks, "folio_fallbacks", Counted, "large folios: fallbacks", "/sys/kernel/mm/transparent_hugepage/hugepages-16kB to -1024kB/stats: anon_fault_fallback + shmem_fallback",
+        "Large folios of private anonymous or shared memory that were not allocated because no block was free: smaller folios or single pages were used.";
+    HugeSplitsProtect, "thp_split_mprotect", Counted, "THP split: mprotect", "part of thp_split_pmd",
+        "Huge entries that were split because a protection change covered a part.";
+    HugeSplitsUnmap, "thp_split_munmap", Counted, "THP split: munmap", "part of thp_split_pmd",
+        "Huge entries that were split because a part was unmapped.";
+    HugeSplitsRemap, "thp_split_mremap", Counted, "THP split: mremap", "part of thp_split_pmd",
+        "Huge entries that were split because a part was moved, or the new address is not aligned to 2 MiB.";
+    HugeSplitsAdvise, "thp_split_madvise", Counted, "THP split: madvise", "part of thp_split_pmd",
+        "Huge entries that were split because madvise, mlock, mbind or userfaultfd covered a part.";
+    HugeSplitsCopy, "thp_split_cow", Counted, "THP split: copy-on-write", "part of thp_split_pmd",
+        "Huge entries that were split because a write had to copy one of their pages.";
+    HugeSplitsFork, "thp_split_fork", Counted, "THP split: fork", "part of thp_split_pmd",
+        "Huge entries that were split because they were pinned when the process forked.";
+    HugeSplitsSwap, "thp_split_swap", Counted, "THP split: swap", "part of thp_split_pmd",
+        "Huge entries that were split because their pages were swapped out.";
+    HugeSplitsMerge, "thp_split_ksm", Counted, "THP split: KSM", "part of thp_split_pmd",
+        "Huge entries that were split because KSM merged one of their pages.";
+    HugeSplitsAsked, "thp_split_debugfs", Counted, "THP split: debugfs", "part of thp_split_pmd",
+        "Huge entries that were split by a write to /sys/kernel/debug/split_huge_pages.";
+    HugeSplitZeroes, "thp_split_zero_pages", Counted, "THP split: zero-filled pages", "",
+        "Zero-filled pages of split folios that were replaced by the shared zero page.";
+    HugeCollapses, "thp_collapses", Counted, "THP: collapses", "thp_collapse_alloc",
+        "Huge pages that khugepaged or MADV_COLLAPSE made of 4 KiB pages.";
+    HugetlbExhausted, "hugetlb_exhausted", Counted, "hugetlb: pool exhausted", "",
+        "Page faults and userfaultfd calls for which the pool had no huge page left.";
+    HugetlbTakenBack, "hugetlb_unmapped_from_children", Counted, "hugetlb: unmapped from children", "",
+        "Huge pages that were unmapped from children so that the process that reserved them need not copy them.";
+    MergeLooked, "ksm_pages_scanned", Counted, "KSM: pages scanned", "/sys/kernel/mm/ksm/pages_scanned",
+        "Pages whose checksum ksmd computed.";
+    Merges, "ksm_merged", Counted, "KSM: pages merged", "",
+        "Pages that ksmd replaced by a KSM page of the same contents.";
+    MergesZero, "ksm_merged_zero", Counted, "KSM: zero-filled pages merged", "",
+        "Zero-filled pages that ksmd replaced by the shared zero page.";
+    UnmergesWritten, "ksm_cow", Counted, "KSM: copy-on-write", "cow_ksm",
+        "KSM pages that a write fault replaced by a page of its own.";
+    UnmergesAsked, "ksm_unmerged", Counted, "KSM: pages unmerged", "",
+        "KSM pages that were replaced by pages of their own because they may not be merged any more.";
+    EntriesHinted, "numa_hints_installed", Counted, "NUMA hint entries installed", "numa_pte_updates",
+        "Entries that NUMA balancing made inaccessible so that the next access faults.";
+    HintLocal, "numa_hint_faults_local", Counted, "NUMA hint faults: local", "numa_hint_faults_local",
+        "NUMA hint faults on a page of the CPU's own node.";
+    HintRemote, "numa_hint_faults_remote", Counted, "NUMA hint faults: remote", "numa_hint_faults - numa_hint_faults_local",
+        "NUMA hint faults on a page of another node; the second in a row migrates it.";
+    PagesMigrated, "migrated", Counted, "pages migrated", "pgmigrate_success",
+        "Pages that were moved to another frame while they stayed mapped, on another node or not; a huge page counts as 512.";
+    PagesNotMigrated, "migration_failed", Counted, "pages not migrated", "pgmigrate_fail",
+        "Pages whose migration failed: they are pinned or shared, or no frame was free.";
+    LazyFreed, "lazyfree", Counted, "MADV_FREE: pages", "pglazyfree",
+        "Pages that MADV_FREE marked: unless written again, they are reclaimed without being written out.";
+    LazyDropped, "lazyfree_reclaimed", Counted, "MADV_FREE: pages reclaimed", "pglazyfreed",
+        "Of these, pages that were reclaimed.";
+    SwapOut, "swap_out", Counted, "swap: pages swapped out", "",
+        "Pages whose entry, or place in an object, was replaced by a swap entry.";
+    SwapWritten, "swap_written", Counted, "swap: pages written", "pswpout",
+        "Pages that were written to a swap device; the other pages swapped out were there already, unchanged.";
+    WrittenBack, "written_back", Counted, "file pages written back", "nr_written",
+        "Dirty pages of files that were written back so that they could be reclaimed.";
+    SwapRefused, "swap_write_failed", Counted, "swap: writes failed", "",
         "Pages that a swap device did not take: they stayed in memory.";
-    SwapFailed, "swap_failed", Counted, "swap: reads failed",
-        "Pages that a swap device could not read: they stayed there, and an access that needed one got SIGBUS, a call EIO.";
-    SwapIn, "swap_in", Counted, "swap: pages read",
-        "Pages read from a swap device.";
-    SwapAround, "swap_around", Counted, "swap: pages read around",
-        "Of these, pages that no access had asked for: they were next to one that was, in memory and on the device.";
-    SwapAroundHit, "swap_around_hit", Counted, "swap: read around, used",
-        "Of these, pages that were used by the time of the next fault for a swapped page of their area, or call for one of their object, when they are looked at.";
-    SwapAroundWasted, "swap_around_wasted", Counted, "swap: read around, unused",
-        "Of these, pages that were not used by then, or are gone.";
-    SwapFolios, "swap_folios", Counted, "swap: folios read",
-        "Folios of 4 to 16 pages that pages were read into which came back together: each has an entry and a reference of its own.";
-    SwapReused, "swap_reused", Counted, "swap: writable at once",
-        "Pages mapped writable when a load brought them back, because the rule allowed it: their first store costs no fault.";
-    SwapSlots, "swap_slots", Sampled, "swap slots in use",
+    SwapFailed, "swap_read_failed", Counted, "swap: reads failed", "",
+        "Pages that could not be read from a swap device: the access that needed one got SIGBUS, or its system call EIO.";
+    SwapIn, "swap_read", Counted, "swap: pages read", "pswpin",
+        "Pages that were read from a swap device.";
+    SwapAround, "swap_readahead", Counted, "swap: readahead", "swap_ra",
+        "Of these, pages that no access asked for: they are next to one that an access did ask for.";
+    SwapAroundHit, "swap_readahead_hit", Counted, "swap: readahead, used", "swap_ra_hit",
+        "Of these, pages that were accessed before the next swap fault in their VMA, or the next read of a swapped page of their object.";
+    SwapAroundWasted, "swap_readahead_unused", Counted, "swap: readahead, unused", "",
+        "Pages read ahead that were not accessed by then, or were unmapped.";
+    SwapFolios, "swap_folios", Counted, "swap: folios read", "",
+        "Folios of 4 to 16 pages into which pages that were swapped out together were read.";
+    SwapReused, "swap_in_writable", Counted, "swap: mapped writable by a read", "",
+        "Pages that a read fault brought back from swap and mapped writable: the first write does not fault.";
+    SwapSlots, "swap_slots", Sampled, "swap slots in use", "",
         "Slots of swap devices in use when the account was taken.";
-    LocksTaken, "locks_taken", Requested, "locks: taken",
-        "Locks taken, by whatever part of the kernel; a writer of a lock with a word per CPU takes them all. With the policy locks=count.";
-    LocksBounced, "locks_bounced", Requested, "locks: bounced",
-        "Locks taken whose word another CPU wrote last. With the policy locks=count.";
-    LockWordsShared, "lock_words_shared", Requested, "lock words of several CPUs",
-        "Lock words that more than one CPU wrote, each counted once. With the policy locks=count.";
-    LocksWaited, "locks_waited", Requested, "locks: waited for",
-        "Locks that somebody else held when they were to be taken. With the policy locks=count.";
-    LinesBounced, "lines_bounced", Requested, "count lines: bounced",
-        "Writes of a line of 64 bytes with counts, entries or metadata that another CPU wrote last: the lines that /proc/lock_stat lists. With the policy locks=count.";
-    LinesShared, "lines_shared", Requested, "count lines of several CPUs",
-        "Such lines that more than one CPU wrote, each counted once. With the policy locks=count.";
-    LinesMissed, "lines_missed", Requested, "count lines not followed",
-        "Writes of such lines for which the table of lines had no room: unless it is 0, the two rows above say too little. With the policy locks=count.";
-    PagingStructureHits, "paging_structure_hits", NotObservable, "paging-structure cache hits",
-        "Walks that began at a cached upper-level entry.";
-    TaggedSwitches, "tagged_switches", NotObservable, "switches that kept translations",
-        "Changes of address space that kept tagged (PCID) translations.";
+    LocksTaken, "locks_taken", Requested, "locks: acquisitions", "/proc/lock_stat: acquisitions",
+        "Locks that were acquired anywhere in the kernel; a writer of a lock with a word for each CPU acquires all of them.";
+    LocksBounced, "locks_bounced", Requested, "locks: acquisitions bounced", "/proc/lock_stat: acq-bounces",
+        "Locks whose word another CPU wrote last when they were acquired.";
+    LockWordsShared, "lock_words_shared", Requested, "lock words of several CPUs", "",
+        "Lock words that more than one CPU wrote, each counted once.";
+    LocksWaited, "locks_waited", Requested, "locks: contentions", "/proc/lock_stat: contentions",
+        "Locks that another CPU or thread held when they were to be acquired.";
+    LinesBounced, "lines_bounced", Requested, "cache lines: bounced", "",
+        "Writes to a 64-byte line of counters, entries or metadata that another CPU wrote last; /proc/lock_stat lists these lines.";
+    LinesShared, "lines_shared", Requested, "cache lines of several CPUs", "",
+        "Such lines that more than one CPU wrote, each counted once.";
+    LinesMissed, "lines_untracked", Requested, "cache lines not tracked", "",
+        "Writes to such lines for which the table of lines had no room: unless this is 0, the two rows above are too low.";
+    PagingStructureHits, "paging_structure_hits", NotObservable, "paging-structure cache hits", "",
+        "Page walks that began at a cached upper-level entry.";
+    TaggedSwitches, "pcid_switches", NotObservable, "PCID: switches without a flush", "",
+        "Switches of the address space that kept translations tagged with a PCID.";
 }
 
 /// How many rows there are.
@@ -382,9 +394,12 @@ impl Account {
             Row::FaultZeroPage,
             Row::FaultHuge,
             Row::FaultHugeZeroPage,
+            Row::FaultFolio,
+            Row::FaultHugetlb,
             Row::FaultFile,
             Row::FaultCopy,
             Row::FaultWriteOnly,
+            Row::FaultReadExec,
             Row::FaultHint,
             Row::FaultSwapIn,
             Row::FaultSwapCached,

@@ -10,7 +10,7 @@ use anyhow::{Context, anyhow};
 use rustix::process::Signal;
 use serde_json::Value;
 
-use super::document::{Document, KIND};
+use super::document::{self, Document, KIND};
 use super::image::Image;
 use super::laboratory::Laboratory;
 use super::output::{self, Outputs};
@@ -21,7 +21,7 @@ use crate::folder::private_folder;
 use crate::host_file::{self, LARGEST_DOCUMENT};
 use crate::output::{Taken, print};
 use crate::qemu::launch;
-use crate::report::Ending;
+use crate::report::{self, Ending};
 use crate::session::{say, show};
 use crate::sheet::{self, Cell, Row, Section, Sheet};
 
@@ -90,7 +90,11 @@ fn read(path: &Path) -> anyhow::Result<Value> {
     let context = || format!("--baseline {}", path.display());
     let text = host_file::read(path, LARGEST_DOCUMENT).with_context(context)?;
     let value: Value = serde_json::from_slice(&text).with_context(context)?;
-    let known = value["schema"] == 1 && (value["kind"] == KIND || value["account"].is_object());
+    let known = if value["kind"] == KIND {
+        value["schema"] == document::SCHEMA
+    } else {
+        value["schema"] == report::SCHEMA && value["account"].is_object()
+    };
     if known {
         return Ok(value);
     }
@@ -353,9 +357,9 @@ mod tests {
 
     fn account(program: &str, kernel: &str, faults: u64) -> Value {
         json!({
-            "schema": 1, "program": {"sha256": program}, "companions": [{"sha256": "c"}],
+            "schema": report::SCHEMA, "program": {"sha256": program}, "companions": [{"sha256": "c"}],
             "kernel_sha256": kernel, "memory": 1, "cpus": 1, "policies": [], "repeatable": true,
-            "arguments": ["x", "y"], "account": {"fault_zero": faults, "fault_copy": 5}
+            "arguments": ["x", "y"], "account": {"fault_zero": faults, "fault_cow": 5}
         })
     }
 
@@ -424,7 +428,7 @@ mod tests {
             assert_eq!(failing(&sheet, FailOn::Difference).len(), difference);
         }
         let mut lacking = account("p", "k", 1);
-        lacking["account"] = json!({"fault_zero": "not observable under TCG", "fault_copy": 5});
+        lacking["account"] = json!({"fault_zero": "not observable under TCG", "fault_cow": 5});
         let sheet = sheet(&account("p", "k", 1), &lacking).unwrap();
         assert_eq!(failing(&sheet, FailOn::Increase).len(), 1);
     }

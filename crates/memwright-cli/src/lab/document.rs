@@ -7,7 +7,7 @@ use super::log::Region;
 use crate::report::{Ending, HashedFile};
 
 /// Version of the document's form: a higher one when a name changes its meaning or goes. New names keep it.
-pub const SCHEMA: u32 = 1;
+pub const SCHEMA: u32 = 2;
 /// What says that a document is one of these.
 pub const KIND: &str = "kernel-run";
 

@@ -14,7 +14,7 @@ use memwright_linux::channel::Outcome;
 use rustix::fs::{FileType, MemfdFlags, Mode};
 
 use super::counts::Counts;
-use super::log::{self, Counted, Region, Tally};
+use super::log::{self, Counted, Marks, Region, Tally};
 use super::runs::Runs;
 use super::tables::{Memory, PageTables, Part};
 use crate::folder::private_folder;
@@ -95,17 +95,22 @@ impl Said {
                 .collect()
         };
         let columns = |said: &Self| {
-            let run = said.counted.iter().map(|one| (String::new(), 1, one.run));
+            let once = Marks {
+                passes: 1,
+                ..Marks::default()
+            };
+            let run = said.counted.iter();
+            let run = run.map(|one| (String::new(), once, one.run));
             let regions = regions(said);
             let of_region =
-                |one: &Region| (format!("region {}: ", one.region), one.passes, one.counts);
+                |one: &Region| (format!("region {}: ", one.region), one.marks, one.counts);
             run.chain(regions.iter().map(of_region)).collect::<Vec<_>>()
         };
         let (mine, others) = (columns(self), columns(other));
-        let names = |columns: &[(String, u64, Counts)]| -> Vec<(String, u64)> {
+        let names = |columns: &[(String, Marks, Counts)]| -> Vec<(String, Marks)> {
             columns
                 .iter()
-                .map(|(name, passes, _)| (name.clone(), *passes))
+                .map(|(name, marks, _)| (name.clone(), *marks))
                 .collect()
         };
         if names(&mine) != names(&others) {
@@ -447,7 +452,10 @@ mod tests {
     fn said() -> Said {
         let region = Region {
             region: 1,
-            passes: 2,
+            marks: Marks {
+                passes: 2,
+                ..Marks::default()
+            },
             ..Region::default()
         };
         Said {
@@ -484,7 +492,7 @@ mod tests {
         );
         let mut other = said();
         let counted = other.counted.as_mut().unwrap();
-        counted.regions.as_mut().unwrap()[0].passes = 3;
+        counted.regions.as_mut().unwrap()[0].marks.passes = 3;
         assert_eq!(said().differences(&other), ["marks"]);
     }
 }

@@ -107,9 +107,10 @@ fn parse_exception(line: &str) -> Option<Line> {
 pub struct Region {
     /// The region's number.
     pub region: u16,
-    /// How often its end was reached after its beginning.
-    pub passes: u64,
-    /// What was counted in all of them.
+    /// How its marks came.
+    #[serde(flatten)]
+    pub marks: Marks,
+    /// The sum of what was counted in all passes.
     pub counts: Counts,
     /// What the page tables held where it first began; absent where they were not read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -117,6 +118,34 @@ pub struct Region {
     /// What they held where it first ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub at_end: Option<PageTables>,
+}
+
+/// How the marks of a region came: a pass is a beginning and the next end.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct Marks {
+    /// Passes.
+    pub passes: u64,
+    /// Beginnings while the region was open: it is counted from the last of them.
+    #[serde(default)]
+    pub begun_again: u64,
+    /// Ends while the region was not open: nothing is counted.
+    #[serde(default)]
+    pub not_begun: u64,
+    /// Beginnings without an end before the run's: nothing is counted.
+    #[serde(default)]
+    pub not_ended: u64,
+}
+
+impl Marks {
+    /// The rows of reports.
+    pub fn rows(&self) -> [(&'static str, u64); 4] {
+        [
+            ("passes", self.passes),
+            ("beginnings while it was open", self.begun_again),
+            ("ends while it was not open", self.not_begun),
+            ("beginnings without an end", self.not_ended),
+        ]
+    }
 }
 
 /// What was counted of a guest.
@@ -226,37 +255,52 @@ impl Tally {
         *last = value;
     }
 
-    /// A region that begins again before its end begins anew; an end without a beginning is none.
+    /// A region that begins again before its end begins anew; an end without a beginning ends nothing.
     fn mark(&mut self, region: u16, begins: bool) {
         let open = self.open.iter().position(|(other, _)| *other == region);
-        if begins {
-            match open {
-                Some(place) => self.open[place].1 = self.now,
-                None => self.open.push((region, self.now)),
+        let now = self.now;
+        match (begins, open) {
+            (true, None) => self.open.push((region, now)),
+            (true, Some(place)) => {
+                self.open[place].1 = now;
+                self.region(region).marks.begun_again += 1;
             }
-            return;
+            (false, None) => self.region(region).marks.not_begun += 1,
+            (false, Some(place)) => {
+                let (_, before) = self.open.swap_remove(place);
+                let known = self.region(region);
+                let passed = now.since(before);
+                known.counts = match known.marks.passes {
+                    0 => passed,
+                    _ => known.counts.plus(passed),
+                };
+                known.marks.passes += 1;
+            }
         }
-        let Some(place) = open else { return };
-        let (_, before) = self.open.swap_remove(place);
-        let passed = self.now.since(before);
-        match self.regions.iter_mut().find(|one| one.region == region) {
-            Some(known) => {
-                known.passes += 1;
-                known.counts = known.counts.plus(passed);
-            }
-            None => self.regions.push(Region {
+    }
+
+    /// What is known of a region.
+    fn region(&mut self, region: u16) -> &mut Region {
+        let known = self.regions.iter().position(|one| one.region == region);
+        let place = known.unwrap_or_else(|| {
+            self.regions.push(Region {
                 region,
-                passes: 1,
-                counts: passed,
                 ..Region::default()
-            }),
-        }
+            });
+            self.regions.len() - 1
+        });
+        &mut self.regions[place]
     }
 
     /// What was counted; `None` where the run has no end.
     pub fn finish(mut self) -> Option<Counted> {
-        let run = self.regions.iter().position(|one| one.region == THE_RUN)?;
+        let is_run = |one: &Region| one.region == THE_RUN && one.marks.passes > 0;
+        let run = self.regions.iter().position(is_run)?;
         let run = self.regions.swap_remove(run);
+        let open = std::mem::take(&mut self.open);
+        for (region, _) in open.into_iter().filter(|(region, _)| *region != THE_RUN) {
+            self.region(region).marks.not_ended += 1;
+        }
         self.regions.sort_by_key(|one| one.region);
         for one in &mut self.regions {
             let state = |code| self.states.get(&code).copied().flatten();
@@ -403,7 +447,12 @@ mod tests {
         );
         assert_eq!(regions.len(), 1);
         let one = regions[0];
-        assert_eq!((one.region, one.passes), (1, 2));
+        let marks = Marks {
+            passes: 2,
+            not_begun: 1,
+            ..Marks::default()
+        };
+        assert_eq!((one.region, one.marks), (1, marks));
         assert_eq!(one.counts.user_faults.write_protect, 1);
         assert_eq!(
             (one.counts.full_flushes, one.counts.switches),
@@ -416,6 +465,31 @@ mod tests {
             one.counts.instructions,
             Some(Instructions { user: 2, kernel: 6 })
         );
+    }
+
+    #[test]
+    fn marks_that_do_not_pair_are_counted() {
+        let mark = |code: u16| format!("memwright mark {code} 0 0 0 0 0 0 0");
+        let none = Marks::default();
+        #[rustfmt::skip]
+        let rows: [(&str, &[u16], Marks); 6] = [
+            ("passed twice",           &[2, 3, 2, 3],    Marks { passes: 2, ..none }),
+            ("begun twice",            &[2, 2, 3],       Marks { passes: 1, begun_again: 1, ..none }),
+            ("in itself",              &[2, 2, 3, 3],    Marks { passes: 1, begun_again: 1, not_begun: 1, ..none }),
+            ("ended alone",            &[3],             Marks { not_begun: 1, ..none }),
+            ("begun alone",            &[2],             Marks { not_ended: 1, ..none }),
+            ("begun alone after all",  &[2, 3, 2],       Marks { passes: 1, not_ended: 1, ..none }),
+        ];
+        for (name, codes, expected) in rows {
+            let codes = [&[65534][..], codes, &[65535]].concat();
+            let lines: Vec<String> = codes.into_iter().map(mark).collect();
+            let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
+            let first = ["memwright count 1"];
+            let counted = tally(&[&first[..], &lines].concat()).finish().unwrap();
+            let regions = counted.regions.unwrap();
+            let found: Vec<_> = regions.iter().map(|one| (one.region, one.marks)).collect();
+            assert_eq!(found, [(1, expected)], "{name}");
+        }
     }
 
     #[test]

@@ -10,7 +10,7 @@ use serde::Serialize;
 
 use super::counts::Counts;
 use super::document::{Document, SCHEMA};
-use super::log::Region;
+use super::log::{Marks, Region};
 use super::tables::PageTables;
 use crate::args::Formats;
 use crate::failure::Failure;
@@ -150,7 +150,7 @@ impl<'a> Comparison<'a> {
             kind: "comparison",
             differs: sheet.differs(),
             repeats: columns.iter().all(|one| one.repeats != Some(false)),
-            state_differs: differing_states(&sheet.sections),
+            state_differs: differing_states(columns),
             columns,
         }
     }
@@ -163,38 +163,29 @@ pub fn sheet(documents: &[Document]) -> Sheet {
         "run".to_owned(),
         &documents.iter().map(|one| one.run).collect::<Vec<_>>(),
     )];
-    let mut regions: Vec<u16> = documents
-        .iter()
-        .flat_map(|one| one.regions.iter().flatten())
-        .map(|region| region.region)
-        .collect();
-    regions.sort_unstable();
-    regions.dedup();
-    for number in regions {
-        let of = |one: &Document| {
-            let mut regions = one.regions.iter().flatten();
-            regions.find(|region| region.region == number).copied()
-        };
-        let passes: Vec<u64> = documents
-            .iter()
-            .filter_map(of)
-            .map(|one| one.passes)
-            .collect();
+    for number in region_numbers(documents) {
+        let marks: Vec<Option<Marks>> = documents.iter().map(|one| marks_of(one, number)).collect();
         let counts: Vec<Option<Counts>> = documents
             .iter()
-            .map(|one| of(one).map(|one| one.counts))
+            .map(|one| region_of(one, number).map(|one| one.counts))
             .collect();
-        let mut section = section(title(number, &passes), &counts);
+        let mut section = section(title(number, &marks), &counts);
+        let marks = rows("Marks", &marks, |marks| marks.rows().to_vec());
+        section.rows.splice(0..0, marks);
         for (place, pick) in STATES {
             let states: Vec<_> = documents
                 .iter()
-                .map(|one| of(one).and_then(|one| pick(&one)))
+                .map(|one| region_of(one, number).and_then(|one| pick(&one)))
                 .collect();
-            section.rows.extend(state_rows(place, &states));
+            let values = |state: &PageTables| {
+                let rows = state.rows().into_iter();
+                rows.map(|row| (row.title, row.value)).collect()
+            };
+            section.rows.extend(rows(place, &states, values));
         }
         sections.push(section);
     }
-    let mut notes: Vec<String> = differing_states(&sections);
+    let mut notes: Vec<String> = differing_states(documents);
     notes.extend(documents.iter().flat_map(self::notes));
     Sheet {
         heading: arguments.unwrap_or_default(),
@@ -237,42 +228,103 @@ const STATES: [(&str, PickState); 2] = [
 /// Which of a region's page tables.
 type PickState = fn(&Region) -> Option<PageTables>;
 
-fn state_rows(place: &str, states: &[Option<PageTables>]) -> Vec<Row> {
-    let rows = PageTables::default().rows().into_iter().enumerate();
-    let row = |(index, (title, _)): (usize, (&str, u64))| Row {
-        group: place.to_owned(),
-        title: title.to_owned(),
-        cells: states
-            .iter()
-            .map(|state| Cell::count(state.map(|state| state.rows()[index].1)))
-            .collect(),
-    };
-    rows.map(row).collect()
+/// The regions that any of the documents has.
+fn region_numbers(documents: &[Document]) -> Vec<u16> {
+    let regions = documents
+        .iter()
+        .flat_map(|one| one.regions.iter().flatten());
+    let mut numbers: Vec<u16> = regions.map(|region| region.region).collect();
+    numbers.sort_unstable();
+    numbers.dedup();
+    numbers
 }
 
-/// A line for each row of page tables that is not the same in every column: then the kernels did not do the same work.
-pub fn differing_states(sections: &[Section]) -> Vec<String> {
+fn region_of(document: &Document, number: u16) -> Option<Region> {
+    let mut regions = document.regions.iter().flatten();
+    regions.find(|region| region.region == number).copied()
+}
+
+/// How the marks of a region came: none did where it was not entered; `None` where no marks are seen.
+fn marks_of(document: &Document, number: u16) -> Option<Marks> {
+    document.regions.as_ref()?;
+    let region = region_of(document, number);
+    Some(region.map(|region| region.marks).unwrap_or_default())
+}
+
+/// A row for each of what `values` gives of a column; a column that has nothing is not measured.
+fn rows<T: Default>(
+    group: &str,
+    columns: &[Option<T>],
+    values: impl Fn(&T) -> Vec<(&'static str, u64)>,
+) -> Vec<Row> {
+    let titles = values(&T::default()).into_iter().enumerate();
+    let row = |(index, (title, _)): (usize, (&str, u64))| Row {
+        group: group.to_owned(),
+        title: title.to_owned(),
+        cells: columns
+            .iter()
+            .map(|column| Cell::count(column.as_ref().map(|column| values(column)[index].1)))
+            .collect(),
+    };
+    titles.map(row).collect()
+}
+
+/// A line for each way in which the kernels did not do the same work: marks that came otherwise, and memory that the
+/// program has mapped otherwise at one of them.
+pub fn differing_states(documents: &[Document]) -> Vec<String> {
     let mut lines = Vec::new();
-    for section in sections {
-        for row in &section.rows {
-            let is_state = STATES.iter().any(|(place, _)| *place == row.group);
-            if is_state && row.differs() {
-                let values: Vec<&str> = row.cells.iter().map(|cell| cell.text.as_str()).collect();
+    for number in region_numbers(documents) {
+        let mut compare = |what: &str, values: &[Option<u64>]| {
+            let known: Vec<u64> = values.iter().copied().flatten().collect();
+            if known.iter().any(|value| *value != known[0]) {
+                let texts = values.iter().map(|value| Cell::count(*value).text);
+                let texts: Vec<String> = texts.collect();
+                let texts = texts.join(" and ");
                 lines.push(format!(
-                    "NOT THE SAME STATE: {}: {}: {}: {}",
-                    section.title,
-                    row.group,
-                    row.title,
-                    values.join(" and ")
+                    "NOT THE SAME STATE: region {number}: {what}: {texts}"
                 ));
+            }
+        };
+        for (index, (title, _)) in Marks::default().rows().into_iter().enumerate() {
+            let value = |one| marks_of(one, number).map(|marks| marks.rows()[index].1);
+            let values: Vec<_> = documents.iter().map(value).collect();
+            compare(&format!("Marks: {title}"), &values);
+        }
+        for (place, pick) in STATES {
+            let rows = PageTables::default().rows().into_iter().enumerate();
+            for (index, row) in rows.filter(|(_, row)| row.of_program) {
+                let state = |one| region_of(one, number).and_then(|one| pick(&one));
+                let value = |one| state(one).map(|state| state.rows()[index].value);
+                let values: Vec<_> = documents.iter().map(value).collect();
+                compare(&format!("{place}: {}", row.title), &values);
             }
         }
     }
     lines
 }
 
-fn title(number: u16, passes: &[u64]) -> String {
-    match passes {
+/// A line for each region of which not all marks pair, or that was passed more than once.
+fn remarks(document: &Document) -> Vec<String> {
+    let mut lines = Vec::new();
+    for region in document.regions.iter().flatten() {
+        let (name, number, marks) = (&document.kernel.name, region.region, region.marks);
+        if marks.passes > 1 {
+            let passes = marks.passes;
+            lines.push(format!(
+                "{name}: region {number}: the counts are the sum of {passes} passes, the page tables those of the first"
+            ));
+        }
+        let unpaired = marks.rows().into_iter().skip(1);
+        for (title, count) in unpaired.filter(|(_, count)| *count > 0) {
+            lines.push(format!("{name}: region {number}: {title}: {count}"));
+        }
+    }
+    lines
+}
+
+fn title(number: u16, marks: &[Option<Marks>]) -> String {
+    let passes: Vec<u64> = marks.iter().flatten().map(|marks| marks.passes).collect();
+    match passes.as_slice() {
         [1, rest @ ..] if rest.iter().all(|other| *other == 1) => format!("region {number}"),
         [first, rest @ ..] if rest.iter().all(|other| other == first) => {
             format!("region {number}, passed {first} times")
@@ -311,5 +363,6 @@ fn notes(document: &Document) -> Vec<String> {
         "{name}: {} (sha256 {})",
         document.kernel.version, document.kernel.sha256
     ));
+    notes.extend(remarks(document));
     notes
 }

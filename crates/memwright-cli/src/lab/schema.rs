@@ -2,7 +2,7 @@
 
 use super::counts::{Counts, Instructions};
 use super::document::{Document, Host, KIND, Kernel, Qemu, SCHEMA};
-use super::log::Region;
+use super::log::{Marks, Region};
 use super::output::{self, Comparison};
 use super::tables::PageTables;
 use crate::report::{Ending, HashedFile};
@@ -52,7 +52,7 @@ fn document() -> Document {
         run: Some(counts),
         regions: Some(vec![Region {
             region: 1,
-            passes: 1,
+            marks: Marks::default(),
             counts,
             at_beginning: Some(PageTables::default()),
             at_end: Some(PageTables::default()),
@@ -142,4 +142,40 @@ fn one_instruction_is_a_difference_and_other_page_tables_are_other_work() {
             .iter()
             .any(|line| line.starts_with("NOT THE SAME STATE: region 1: "))
     );
+    // How many tables it takes, and what the kernel maps for itself, is no work of the program's.
+    let (differs, states, _) = compared(|region| {
+        if let Some(tables) = &mut region.at_end {
+            tables.tables += 1;
+            tables.vdso += 1;
+        }
+    });
+    assert_eq!((differs, states), (true, 0));
+    let (differs, states, notes) = compared(|region| region.marks.not_ended += 1);
+    assert_eq!((differs, states), (true, 1));
+    let line = "k: region 1: beginnings without an end: 1";
+    assert!(notes.iter().any(|note| note == line), "{notes:?}");
+    let (_, _, notes) = compared(|region| region.marks.passes = 3);
+    let line =
+        "k: region 1: the counts are the sum of 3 passes, the page tables those of the first";
+    assert!(notes.iter().any(|note| note == line), "{notes:?}");
+}
+
+#[test]
+fn a_region_that_one_kernel_alone_enters_is_a_difference() {
+    let mut documents = [document(), document()];
+    for region in documents[0].regions.iter_mut().flatten() {
+        region.marks.passes = 1;
+    }
+    documents[1].regions = Some(Vec::new());
+    let sheet = output::sheet(&documents);
+    let comparison = Comparison::new(&documents, &sheet);
+    assert!(comparison.differs);
+    assert_eq!(
+        comparison.state_differs,
+        ["NOT THE SAME STATE: region 1: Marks: passes: 1 and 0"]
+    );
+    // Without the plugin nothing sees marks.
+    documents[1].regions = None;
+    let sheet = output::sheet(&documents);
+    assert!(Comparison::new(&documents, &sheet).state_differs.is_empty());
 }

@@ -5,7 +5,7 @@ use std::os::unix::fs::FileExt;
 
 use serde::{Deserialize, Serialize};
 
-/// The lower half of the address space, by kind of entry.
+/// What the lower half of an address space maps, by kind of entry.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PageTables {
     /// Frames of tables, the root included.
@@ -14,7 +14,7 @@ pub struct PageTables {
     pub small_writable: u64,
     /// 4 KiB pages that may not.
     pub small_read_only: u64,
-    /// Those of both that are dirty.
+    /// Those of both that are dirty, by the bit of hardware or by the one in which Linux keeps it.
     pub small_dirty: u64,
     /// 2 MiB pages that may be written.
     pub large_writable: u64,
@@ -26,20 +26,42 @@ pub struct PageTables {
     pub giant: u64,
     /// Entries that are neither empty nor present: swapped pages, markers, pages that may not be accessed.
     pub not_present: u64,
+    /// 4 KiB pages of the vDSO and of its data, which the kernel maps and none of the rows above counts.
+    #[serde(default)]
+    pub vdso: u64,
+}
+
+/// A row of reports.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TableRow {
+    /// What it counts.
+    pub title: &'static str,
+    /// The count.
+    pub value: u64,
+    /// Whether it counts what the program has mapped: if it differs, the kernels did not do the same work. The others are
+    /// the kernel's choice.
+    pub of_program: bool,
 }
 
 /// Bits of an entry (Intel SDM volume 3, 4.5).
 const PRESENT: u64 = 1;
 const WRITABLE: u64 = 1 << 1;
 const DIRTY: u64 = 1 << 6;
+/// Where Linux keeps the dirty bit of an entry that may not be written, since 6.6
+/// (arch/x86/include/asm/pgtable_types.h, `_PAGE_BIT_SAVED_DIRTY`). Before, the bit told pages of devices that are mapped
+/// directly, which this machine does not have.
+const SAVED_DIRTY: u64 = 1 << 58;
+/// A page without reference counts (`_PAGE_BIT_SPECIAL`): data of the vDSO, and the zero page.
+const SPECIAL: u64 = 1 << 9;
+const NO_EXECUTE: u64 = 1 << 63;
 const LARGE: u64 = 1 << 7;
 /// Where an entry's address is.
 const ADDRESS: u64 = 0x000f_ffff_ffff_f000;
 const ENTRIES: usize = 512;
 /// Entries of the root that are the lower half's.
 const LOWER_HALF: usize = 256;
-/// What a damaged table could lead to is no reason to walk for ever.
-const MOST_TABLES: u64 = 1 << 20;
+/// The most tables that are walked, those of 512 GiB: a damaged one may lead to itself.
+const MOST_TABLES: u64 = 1 << 18;
 
 /// Physical memory of a guest.
 pub trait Physical {
@@ -97,70 +119,182 @@ impl Physical for Memory<'_> {
 impl PageTables {
     /// Walks the lower half of the tables that CR3 points to; `None` where they are not to be read.
     pub fn read(memory: &impl Physical, cr3: u64) -> Option<Self> {
+        let vdso = Vdso::find(memory, cr3)?;
         let mut found = Self::default();
-        found.walk(memory, cr3 & ADDRESS, 4)?;
-        Some(found)
+        let tables = visit(memory, cr3, &mut |leaf| match leaf.kind() {
+            Kind::NotPresent => found.not_present += 1,
+            Kind::Giant => found.giant += 1,
+            Kind::Small if vdso.is_some_and(|vdso| vdso.contains(leaf)) => found.vdso += 1,
+            Kind::Small => leaf.count(
+                &mut found.small_writable,
+                &mut found.small_read_only,
+                &mut found.small_dirty,
+            ),
+            Kind::Large => leaf.count(
+                &mut found.large_writable,
+                &mut found.large_read_only,
+                &mut found.large_dirty,
+            ),
+        })?;
+        Some(Self { tables, ..found })
     }
 
-    fn walk(&mut self, memory: &impl Physical, table: u64, level: u32) -> Option<()> {
-        let page = memory.page(table)?;
-        self.tables += 1;
-        if self.tables > MOST_TABLES {
-            return None;
-        }
-        let count = if level == 4 { LOWER_HALF } else { ENTRIES };
-        let entries = page.chunks_exact(8).take(count);
-        for entry in entries.map(|bytes| u64::from_le_bytes(bytes.try_into().unwrap_or_default())) {
-            if entry & PRESENT == 0 {
-                self.not_present += u64::from(entry != 0);
-            } else if level == 1 || entry & LARGE != 0 && level < 4 {
-                self.leaf(entry, level);
-            } else {
-                self.walk(memory, entry & ADDRESS, level - 1)?;
-            }
-        }
-        Some(())
-    }
-
-    fn leaf(&mut self, entry: u64, level: u32) {
-        let (writable, read_only, dirty) = match level {
-            1 => (
-                &mut self.small_writable,
-                &mut self.small_read_only,
-                &mut self.small_dirty,
-            ),
-            2 => (
-                &mut self.large_writable,
-                &mut self.large_read_only,
-                &mut self.large_dirty,
-            ),
-            _ => {
-                self.giant += 1;
-                return;
+    /// The rows of reports.
+    pub fn rows(&self) -> [TableRow; 10] {
+        let row = |of_program| {
+            move |title, value| TableRow {
+                title,
+                value,
+                of_program,
             }
         };
-        *dirty += u64::from(entry & DIRTY != 0);
-        if entry & WRITABLE != 0 {
+        let (kernels, programs) = (row(false), row(true));
+        [
+            kernels("page tables", self.tables),
+            programs("4 KiB, writable", self.small_writable),
+            programs("4 KiB, read-only", self.small_read_only),
+            programs("4 KiB, dirty", self.small_dirty),
+            programs("2 MiB, writable", self.large_writable),
+            programs("2 MiB, read-only", self.large_read_only),
+            programs("2 MiB, dirty", self.large_dirty),
+            programs("1 GiB", self.giant),
+            programs("neither present nor empty", self.not_present),
+            kernels("4 KiB, vDSO", self.vdso),
+        ]
+    }
+}
+
+/// An entry that leads to no table.
+#[derive(Debug, Clone, Copy)]
+struct Leaf {
+    address: u64,
+    entry: u64,
+    level: u32,
+}
+
+/// What a [`Leaf`] maps.
+enum Kind {
+    NotPresent,
+    Small,
+    Large,
+    Giant,
+}
+
+impl Leaf {
+    fn kind(self) -> Kind {
+        match (self.entry & PRESENT, self.level) {
+            (0, _) => Kind::NotPresent,
+            (_, 1) => Kind::Small,
+            (_, 2) => Kind::Large,
+            (_, _) => Kind::Giant,
+        }
+    }
+
+    /// Counts a page by whether it may be written, and by whether it is dirty.
+    fn count(self, writable: &mut u64, read_only: &mut u64, dirty: &mut u64) {
+        if self.entry & WRITABLE != 0 {
             *writable += 1;
         } else {
             *read_only += 1;
         }
+        *dirty += u64::from(self.entry & (DIRTY | SAVED_DIRTY) != 0);
     }
 
-    /// The rows of reports.
-    pub fn rows(&self) -> [(&'static str, u64); 9] {
-        [
-            ("page tables", self.tables),
-            ("4 KiB, writable", self.small_writable),
-            ("4 KiB, read-only", self.small_read_only),
-            ("4 KiB, dirty", self.small_dirty),
-            ("2 MiB, writable", self.large_writable),
-            ("2 MiB, read-only", self.large_read_only),
-            ("2 MiB, dirty", self.large_dirty),
-            ("1 GiB", self.giant),
-            ("neither present nor empty", self.not_present),
-        ]
+    fn is_executable(self) -> bool {
+        matches!(self.kind(), Kind::Small) && self.entry & (WRITABLE | NO_EXECUTE) == 0
     }
+}
+
+/// Calls `see` for every entry of the lower half that is not empty and leads to no table, in order of addresses; returns
+/// how many tables there are.
+fn visit(memory: &impl Physical, cr3: u64, see: &mut impl FnMut(Leaf)) -> Option<u64> {
+    let mut tables = 0;
+    visit_table(memory, cr3 & ADDRESS, (4, 0), &mut tables, see)?;
+    Some(tables)
+}
+
+fn visit_table(
+    memory: &impl Physical,
+    table: u64,
+    (level, start): (u32, u64),
+    tables: &mut u64,
+    see: &mut impl FnMut(Leaf),
+) -> Option<()> {
+    let page = memory.page(table)?;
+    *tables += 1;
+    if *tables > MOST_TABLES {
+        return None;
+    }
+    let count = if level == 4 { LOWER_HALF } else { ENTRIES };
+    let entries = page.chunks_exact(8).take(count);
+    let entries = entries.map(|bytes| u64::from_le_bytes(bytes.try_into().unwrap_or_default()));
+    for (index, entry) in (0..).zip(entries) {
+        let address = start + (index << (12 + 9 * (level - 1)));
+        let leads_on = level > 1 && entry & PRESENT != 0 && (level == 4 || entry & LARGE == 0);
+        if leads_on {
+            visit_table(memory, entry & ADDRESS, (level - 1, address), tables, see)?;
+        } else if entry != 0 {
+            see(Leaf {
+                address,
+                entry,
+                level,
+            });
+        }
+    }
+    Some(())
+}
+
+/// Where the kernel has mapped its vDSO: a shared object of its own making, below which its data lie
+/// (arch/x86/entry/vdso/vma.c).
+#[derive(Debug, Clone, Copy)]
+struct Vdso {
+    /// Its first page.
+    start: u64,
+    /// Behind the last of its pages that are there.
+    end: u64,
+}
+
+/// How its name begins, in its first page.
+const VDSO_NAME: &[u8] = b"linux-vdso.so";
+/// The most pages of data (include/vdso/datapage.h has 7 in Linux 7.3), with room for more.
+const VDSO_DATA: u64 = 16 * 4096;
+
+impl Vdso {
+    /// Looks for it among the pages that may be executed; `Some(None)` where the program has used none of it.
+    fn find(memory: &impl Physical, cr3: u64) -> Option<Option<Self>> {
+        let mut found: Option<Self> = None;
+        visit(memory, cr3, &mut |leaf| {
+            if !leaf.is_executable() {
+                return;
+            }
+            match &mut found {
+                Some(vdso) if vdso.end == leaf.address => vdso.end += 4096,
+                Some(_) => {}
+                None if is_vdso(memory, leaf.entry & ADDRESS) => {
+                    found = Some(Self {
+                        start: leaf.address,
+                        end: leaf.address + 4096,
+                    });
+                }
+                None => {}
+            }
+        })?;
+        Some(found)
+    }
+
+    /// Whether the page is one of it, or of its data.
+    fn contains(self, leaf: Leaf) -> bool {
+        let is_data = leaf.address < self.start && leaf.address + VDSO_DATA >= self.start;
+        (self.start..self.end).contains(&leaf.address)
+            || is_data && leaf.entry & (SPECIAL | WRITABLE) == SPECIAL
+    }
+}
+
+/// Whether a page is the first of the vDSO.
+fn is_vdso(memory: &impl Physical, frame: u64) -> bool {
+    memory.page(frame).is_some_and(|page| {
+        page.starts_with(b"\x7fELF") && page.windows(VDSO_NAME.len()).any(|name| name == VDSO_NAME)
+    })
 }
 
 #[cfg(test)]
@@ -200,20 +334,51 @@ mod tests {
         memory.set(0x4000, 1, 0x6000 | 5 | 1 << 63);
         memory.set(0x4000, 2, 0x7000 | LARGE | 7);
         memory.set(0x4000, 3, 0x100);
+        // Linux keeps the dirty bit of a page that may not be written elsewhere.
+        memory.set(0x4000, 4, 0x8000 | SAVED_DIRTY | 5);
+        memory.set(0x3000, 4, 0x60_0000 | LARGE | SAVED_DIRTY | 5);
         let found = PageTables::read(&memory, 0x1000 | 0x18).unwrap();
         let expected = PageTables {
             tables: 4,
             small_writable: 2,
-            small_read_only: 1,
-            small_dirty: 1,
+            small_read_only: 2,
+            small_dirty: 2,
             large_writable: 1,
-            large_read_only: 1,
-            large_dirty: 1,
+            large_read_only: 2,
+            large_dirty: 2,
             giant: 1,
             not_present: 2,
+            vdso: 0,
         };
         assert_eq!(found, expected);
         assert_eq!(PageTables::read(&memory, 0xdead_0000), None);
+    }
+
+    #[test]
+    fn what_the_kernel_maps_for_itself_is_not_the_programs() {
+        let mut memory = Fake::default();
+        memory.set(0x1000, 0, 0x2000 | 7);
+        memory.set(0x2000, 0, 0x3000 | 7);
+        memory.set(0x3000, 0, 0x4000 | 7);
+        let (read_only, data) = (PRESENT | 4, PRESENT | 4 | SPECIAL | NO_EXECUTE);
+        // The zero page far below, code that is no vDSO, its data, itself, and a page of the program's right above.
+        memory.set(0x4000, 1, 0x5000 | data);
+        memory.set(0x4000, 2, 0x6000 | read_only);
+        memory.set(0x4000, 30, 0x7000 | data);
+        memory.set(0x4000, 31, 0x8000 | data | WRITABLE);
+        memory.set(0x4000, 33, 0x9000 | read_only);
+        memory.set(0x4000, 34, 0xa000 | read_only);
+        memory.set(0x4000, 35, 0xb000 | read_only | NO_EXECUTE);
+        let mut object = [0; 4096];
+        object[..4].copy_from_slice(b"\x7fELF");
+        memory.0.insert(0x6000, object);
+        object[1000..1000 + VDSO_NAME.len()].copy_from_slice(VDSO_NAME);
+        memory.0.insert(0x9000, object);
+        let found = PageTables::read(&memory, 0x1000).unwrap();
+        assert_eq!(
+            (found.vdso, found.small_read_only, found.small_writable),
+            (3, 3, 1)
+        );
     }
 
     #[test]

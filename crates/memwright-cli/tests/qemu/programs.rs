@@ -172,6 +172,10 @@ pub fn trials() -> Vec<Trial> {
     // It changes settings of the whole system.
     let sleeping = Boot::of("khugepaged", "musl-static", &["khugepaged_sleep"]);
     let boots = boots.chain([sleeping]);
+    let counting = Boot::of("counts", "musl-static", &["fault_counts"])
+        .option("--thp", "madvise")
+        .option("--hugetlb", "8M");
+    let boots = boots.chain([counting]);
     let large = Boot::of("large", "musl-static", LARGE);
     let boots = boots.chain([large]);
     let boots = boots.chain([on_disk, failing_disk]);

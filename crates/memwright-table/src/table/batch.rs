@@ -37,7 +37,7 @@ impl Edit {
 pub struct Edited {
     /// Entries changed.
     pub changed: u64,
-    /// Of these, entries that won the right to write.
+    /// Pages of 4 KiB whose entries won the right to write: a huge page may be split before it is written.
     pub made_writable: u64,
 }
 
@@ -238,7 +238,7 @@ impl Alike {
         }
         edited.changed += entries;
         if self.made_writable {
-            edited.made_writable += entries;
+            edited.made_writable += entries * size.pages();
         }
         if entries > 0 {
             tell(gather, start, size, self.what, self.elided, entries);
@@ -420,7 +420,7 @@ impl<M: Machine> Cursor<'_, M> {
                 let bits = self.edit(edit.set, edit.clear, gather).bits;
                 editor.edited.changed += u64::from(bits != page.bits);
                 let won = bits.difference(page.bits).contains(Bits::WRITE);
-                editor.edited.made_writable += u64::from(won);
+                editor.edited.made_writable += u64::from(won) * page.size.pages();
             }
             self.advance();
         }

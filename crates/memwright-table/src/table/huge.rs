@@ -80,7 +80,8 @@ impl<M: Machine> Cursor<'_, M> {
             match slot.compare_exchange(old, new, Ordering::AcqRel, Ordering::Relaxed) {
                 Ok(_) => {
                     editor.edited.changed += 1;
-                    editor.edited.made_writable += u64::from(new & !old & x86_64::WRITE != 0);
+                    let won = u64::from(new & !old & x86_64::WRITE != 0);
+                    editor.edited.made_writable += won * self.size().pages();
                     record(gather, page, self.size(), what, old);
                     return;
                 }

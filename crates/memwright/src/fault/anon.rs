@@ -108,7 +108,7 @@ impl<M: Machine> Fault<'_, M> {
     ) -> Result<FaultKind, FaultError> {
         let bits = access_bits(self.area.rights()) | Bits::ACCESSED | Bits::BORROWED | inherited;
         cursor.fill(Entry::page(self.core.memory.zero_frame(), bits))?;
-        self.core.note_borrowed(self.cpu);
+        self.core.note_zero_page(self.cpu);
         Ok(FaultKind::ZeroPage)
     }
 }

@@ -37,11 +37,13 @@ impl<M: Machine> Fault<'_, M> {
         let kept = page.bits & Bits::UFFD_WP;
         let mut gather = core.gather();
         cursor.remove(&mut gather);
+        gather.note_replaced();
         if !planted(Mistake::CopyUnflushed) {
             gather.flush();
         }
         // The table is there: filling the slot that was just emptied allocates nothing.
-        let filled = self.fill_own(cursor, new.into_raw(), kept);
+        let filled = self.fill_with(cursor, new.into_raw(), kept);
+        core.note_resident(self.cpu, 1);
         debug_assert!(filled.is_ok());
         let counts = gather.close();
         core.note_gather(self.cpu, counts);
@@ -57,12 +59,24 @@ impl<M: Machine> Fault<'_, M> {
         frame: Frame,
         inherited: Bits,
     ) -> Result<(), OutOfFrames> {
+        self.fill_with(cursor, frame, inherited)?;
+        self.core.note_filled(self.cpu, 1);
+        Ok(())
+    }
+
+    /// Fills the slot under the cursor, and counts nothing.
+    #[inline(always)]
+    fn fill_with(
+        self,
+        cursor: &mut Cursor<'_, M>,
+        frame: Frame,
+        inherited: Bits,
+    ) -> Result<(), OutOfFrames> {
         let mut bits = access_bits(self.area.rights()) | NEW | inherited;
         if writable(self.area.view(), bits).is_writable() {
             bits |= Bits::WRITE;
         }
         cursor.fill(Entry::page(frame, bits))?;
-        self.core.note_filled(self.cpu, 1);
         Ok(())
     }
 }

@@ -4,7 +4,7 @@
 
 use memwright_table::{Bits, Entry, Frame, Machine, PageRange, PageSize, Present, VirtAddr};
 
-use super::{Access, Fault};
+use super::{Access, Fault, FaultKind};
 use crate::error::FaultError;
 use crate::space::{Area, Core};
 use crate::vma::{AreaFlags, Rights};
@@ -67,14 +67,17 @@ impl<M: Machine> Core<M> {
                     fault.split_for_store(cursor)?;
                 }
                 Entry::Present(present) => {
-                    fault.copy_present(&mut cursor, present)?;
+                    let outcome = fault.copy_present(&mut cursor, present);
+                    drop(cursor);
+                    self.count_page_faulted_in(outcome)?;
                 }
                 Entry::Swapped(present) => {
-                    fault.swap_in(cursor, present)?;
+                    let outcome = fault.swap_in(cursor, present);
+                    self.count_page_faulted_in(outcome)?;
                 }
                 Entry::Empty | Entry::Marker(_) | Entry::Migrating(_) => {
                     drop(cursor);
-                    fault.bring_in()?;
+                    self.count_page_faulted_in(fault.bring_in())?;
                 }
             }
         }
@@ -83,13 +86,12 @@ impl<M: Machine> Core<M> {
 
 impl<M: Machine> Fault<'_, M> {
     /// Fills the page whatever the area's rights.
-    fn bring_in(self) -> Result<(), FaultError> {
+    fn bring_in(self) -> Result<FaultKind, FaultError> {
         if self.area.object().is_some() {
-            self.resolve_object()?;
+            self.resolve_object()
         } else {
-            self.resolve_anonymous()?;
+            self.resolve_anonymous()
         }
-        Ok(())
     }
 }
 

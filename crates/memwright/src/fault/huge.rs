@@ -32,13 +32,14 @@ impl<M: Machine> Fault<'_, M> {
             let bits = access_bits(self.area.rights()) | Bits::ACCESSED | Bits::BORROWED;
             let zero = memory.huge_zero_frame()?;
             self.fill_huge(zero, bits)?;
-            self.core.note_borrowed(self.cpu);
+            self.core.note_borrowed(self.cpu, HUGE_PAGES);
             return Some(FaultKind::HugeZeroPage);
         }
         let folio = self.huge_frame()?;
         self.note_private();
         self.fill_huge(folio.frame(), self.own_huge_bits(Bits::empty()))?;
         let _ = folio.into_raw();
+        self.core.note_filled_huge(self.cpu);
         Some(self.note_huge())
     }
 
@@ -46,7 +47,6 @@ impl<M: Machine> Fault<'_, M> {
     fn note_huge(&self) -> FaultKind {
         let memory = &*self.core.memory;
         memory.count_folio(FolioUse::FirstTouch, FOLIO_ORDER);
-        self.core.note_filled_huge(self.cpu);
         FaultKind::Huge
     }
 
@@ -180,8 +180,10 @@ impl<M: Machine> Fault<'_, M> {
             },
             &mut gather,
         );
+        gather.note_replaced();
         let counts = gather.close();
         self.core.note_gather(self.cpu, counts);
+        self.core.note_resident(self.cpu, HUGE_PAGES);
         Some(self.note_huge())
     }
 }

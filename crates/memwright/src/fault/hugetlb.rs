@@ -164,7 +164,7 @@ impl<M: Machine> Fault<'_, M> {
         });
         cursor.fill(entry)?;
         let _ = page.into_raw();
-        self.core.note_borrowed(self.cpu);
+        self.core.note_borrowed(self.cpu, HUGE_PAGES);
         Ok(())
     }
 
@@ -206,9 +206,9 @@ impl<M: Machine> Fault<'_, M> {
                     bits,
                 };
                 cursor.replace_huge(new, &mut gather);
+                gather.note_replaced();
                 let counts = gather.close();
                 self.core.note_gather(self.cpu, counts);
-                self.core.note_borrowed(self.cpu);
                 Ok(FaultKind::Copy)
             }
             // It went meanwhile: the access faults again and finds what is there now.

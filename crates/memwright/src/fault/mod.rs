@@ -9,6 +9,7 @@ mod copy;
 mod file;
 mod folio;
 mod force;
+mod gup;
 mod hint;
 mod huge;
 mod hugetlb;
@@ -20,6 +21,7 @@ mod swap_around;
 mod swap_off;
 
 pub(crate) use anon::NEW;
+pub use gup::{FaultSink, FaultedIn};
 
 use memwright_table::mistake::{Mistake, planted};
 use memwright_table::{Bits, CpuId, Entry, Machine, Marker, Marks, PageRange, PageSize, VirtAddr};
@@ -113,8 +115,10 @@ pub enum FaultKind {
     File,
     /// A write gave a private page a frame of its own.
     Copy,
-    /// Only the permission changed.
+    /// The entry became writable, and nothing else changed.
     WriteOnly,
+    /// The entry became readable or executable, and nothing else changed.
+    ReadExec,
     /// The page told who uses it.
     Hint,
     /// The page was read from swap.
@@ -127,7 +131,7 @@ pub enum FaultKind {
 
 impl FaultKind {
     /// Every kind.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 14] = [
         Self::DemandZero,
         Self::ZeroPage,
         Self::Huge,
@@ -137,6 +141,7 @@ impl FaultKind {
         Self::File,
         Self::Copy,
         Self::WriteOnly,
+        Self::ReadExec,
         Self::Hint,
         Self::SwapIn,
         Self::SwapCached,
@@ -148,16 +153,17 @@ impl FaultKind {
         match self {
             Self::DemandZero => "demand_zero",
             Self::ZeroPage => "zero_page",
-            Self::Huge => "huge",
-            Self::HugeZeroPage => "huge_zero_page",
+            Self::Huge => "thp",
+            Self::HugeZeroPage => "thp_zero_page",
             Self::Folio => "folio",
             Self::Hugetlb => "hugetlb",
             Self::File => "file",
-            Self::Copy => "copy",
-            Self::WriteOnly => "write_only",
-            Self::Hint => "hint",
+            Self::Copy => "cow",
+            Self::WriteOnly => "write_permission",
+            Self::ReadExec => "read_exec_permission",
+            Self::Hint => "numa_hint",
             Self::SwapIn => "swap_in",
-            Self::SwapCached => "swap_cached",
+            Self::SwapCached => "swap_cache",
             Self::Spurious => "spurious",
         }
     }
@@ -174,6 +180,7 @@ impl FaultKind {
             Self::File => Row::FaultFile,
             Self::Copy => Row::FaultCopy,
             Self::WriteOnly => Row::FaultWriteOnly,
+            Self::ReadExec => Row::FaultReadExec,
             Self::Hint => Row::FaultHint,
             Self::SwapIn => Row::FaultSwapIn,
             Self::SwapCached => Row::FaultSwapCached,
@@ -274,13 +281,14 @@ impl<M: Machine> Core<M> {
             FaultError::NoHugePage => return self.fault_in_exhausted_pool(cpu, address, access),
             FaultError::BeyondObject | FaultError::Io => {
                 self.clear_left_marker(cpu, address.page());
-                self.memory.count_on(cpu, Row::FaultRefused, 1);
+                self.memory.count_on(cpu, Row::FaultFailed, 1);
+            }
+            FaultError::Guard | FaultError::Poison => {
+                self.memory.count_on(cpu, Row::FaultFailed, 1);
             }
             FaultError::NoArea
             | FaultError::Denied
             | FaultError::Key(_)
-            | FaultError::Guard
-            | FaultError::Poison
             | FaultError::StackLimit => self.memory.count_on(cpu, Row::FaultRefused, 1),
         }
         Err(error)

@@ -37,7 +37,7 @@ impl<M: Machine> Fault<'_, M> {
         if !self.access.write {
             // Readable or executable by the area, but not yet by the entry.
             self.grant(&mut cursor, access | Bits::ACCESSED);
-            return Ok(FaultKind::WriteOnly);
+            return Ok(FaultKind::ReadExec);
         }
         let mut page = page;
         if page.bits.contains(Bits::UFFD_WP) {

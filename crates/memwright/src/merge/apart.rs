@@ -6,6 +6,7 @@ use memwright_table::{
 };
 
 use crate::error::AdviseError;
+use crate::fault::FaultKind;
 use crate::memory::Memory;
 use crate::space::{AddressSpace, Area, Areas, Core, Holes};
 use crate::stats::Row;
@@ -245,6 +246,8 @@ impl<M: Machine> Core<M> {
         self.note_filled(cpu, 1);
         self.memory.count_on(cpu, row, 1);
         self.memory.count_on(cpu, Row::UnmergesAsked, 1);
+        // Linux has each page of its own made by a fault (`mm/ksm.c`, `break_ksm`).
+        let _ = self.count_page_faulted_in(Ok(FaultKind::Copy));
         Ok(())
     }
 }

@@ -89,7 +89,7 @@ impl<M: Machine> Core<M> {
                     Row::Merges
                 }
                 Target::Zero | Target::Untouched => {
-                    self.note_borrowed(cpu);
+                    self.note_borrowed(cpu, 1);
                     Row::MergesZero
                 }
             };
@@ -251,6 +251,7 @@ impl<M: Machine> Core<M> {
         drop(cursor);
         let counts = gather.close();
         self.note_gather(cpu, counts);
+        self.note_uncounted(cpu, shown);
         self.memory.count_on(cpu, Row::EntriesFilled, shown);
         self.memory.count_on(cpu, Row::HugeSplitZeroes, shown);
     }

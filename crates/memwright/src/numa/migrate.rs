@@ -262,7 +262,7 @@ impl<M: Machine> Core<M> {
         let counts = gather.close();
         self.note_gather(cpu, counts);
         if !is_resident {
-            self.note_borrowed(cpu);
+            self.note_borrowed(cpu, size.pages());
         } else if size == PageSize::Size4K {
             self.note_filled(cpu, 1);
         } else {

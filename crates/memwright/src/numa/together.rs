@@ -113,7 +113,7 @@ impl<M: Machine> Core<M> {
         for place in &places {
             drop(owned(self, shown.frame, shown.size));
             let space = locked[place.space].space;
-            space.note_borrowed(space.cpu());
+            space.note_borrowed(space.cpu(), shown.size.pages());
         }
         Ok(node)
     }

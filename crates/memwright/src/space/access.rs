@@ -209,7 +209,7 @@ impl<M: Machine> Core<M> {
         }
     }
 
-    /// Brings in a page that the kernel is about to reach; its fault is not counted.
+    /// Faults in a page that the kernel is about to access.
     #[cold]
     fn fault_in(
         &self,
@@ -217,6 +217,7 @@ impl<M: Machine> Core<M> {
         address: VirtAddr,
         access: Access,
     ) -> Result<FaultKind, FaultError> {
-        self.fault(cpu, address, access)
+        let outcome = self.fault(cpu, address, access);
+        self.count_page_faulted_in(outcome)
     }
 }

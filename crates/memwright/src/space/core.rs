@@ -30,6 +30,9 @@ struct CpuResident {
     pages: AtomicI64,
     /// The most that it saw of all CPUs together when it took pages away.
     peak: AtomicU64,
+    /// Pages that it ever mapped and that `pages` leaves out, those of the hugetlb pool and zero pages among them, but
+    /// for zero pages that the program faulted on.
+    uncounted: AtomicU64,
     /// Lineages that it founded.
     lineages: AtomicU64,
 }
@@ -165,23 +168,27 @@ impl<M: Machine> Core<M> {
         }
     }
 
-    /// Counts `pages` that now have a frame here.
+    /// Counts `pages` that are resident now.
     #[inline]
-    pub(crate) fn note_filled(&self, cpu: CpuId, pages: u64) {
+    pub(crate) fn note_resident(&self, cpu: CpuId, pages: u64) {
         let cell = &self.resident[cpu.index()].pages;
         cell.store(
             cell.load(Ordering::Relaxed) + pages as i64,
             Ordering::Relaxed,
         );
+    }
+
+    /// Counts `pages` entries that were empty and now map a resident page.
+    #[inline]
+    pub(crate) fn note_filled(&self, cpu: CpuId, pages: u64) {
+        self.note_resident(cpu, pages);
         self.memory.count_on(cpu, Row::EntriesFilled, pages);
     }
 
     /// The same for one 2 MiB page.
     pub(crate) fn note_filled_huge(&self, cpu: CpuId) {
-        self.note_filled(cpu, 1);
-        let cell = &self.resident[cpu.index()].pages;
-        let more = HUGE_PAGES as i64 - 1;
-        cell.store(cell.load(Ordering::Relaxed) + more, Ordering::Relaxed);
+        self.note_resident(cpu, HUGE_PAGES);
+        self.memory.count_on(cpu, Row::EntriesFilled, 1);
     }
 
     /// What the process refuses of huge pages.
@@ -252,6 +259,9 @@ impl<M: Machine> Core<M> {
             cell.load(Ordering::Relaxed) + copied.counted as i64,
             Ordering::Relaxed,
         );
+        if copied.pages != copied.counted {
+            self.note_uncounted(cpu, copied.pages - copied.counted);
+        }
         self.memory
             .count_on(cpu, Row::EntriesFilled, copied.entries);
         if copied.swapped > 0 {
@@ -263,13 +273,32 @@ impl<M: Machine> Core<M> {
     #[inline]
     pub(crate) fn note_granted(&self, cpu: CpuId) {
         self.memory.count_on(cpu, Row::EntriesGrew, 1);
-        self.memory.count_on(cpu, Row::FlushElidedGrew, 1);
+        // The CPU that faulted holds no translation of the page any more.
+        if self.table.loaded().has_several() {
+            self.memory.count_on(cpu, Row::FlushElidedGrew, 1);
+        }
     }
 
-    /// Counts an entry that now shows a page that does not count as resident: the zero frame, or one of the pool.
+    /// Counts an entry that was empty and now maps the zero page since a fault: the account knows how many of these
+    /// there were, and the space does not.
     #[inline]
-    pub(crate) fn note_borrowed(&self, cpu: CpuId) {
+    pub(crate) fn note_zero_page(&self, cpu: CpuId) {
         self.memory.count_on(cpu, Row::EntriesFilled, 1);
+    }
+
+    /// Counts an entry that was empty and now maps `pages` pages that do not count as resident: a zero page, or one of
+    /// the hugetlb pool.
+    #[inline]
+    pub(crate) fn note_borrowed(&self, cpu: CpuId, pages: u64) {
+        self.note_uncounted(cpu, pages);
+        self.memory.count_on(cpu, Row::EntriesFilled, 1);
+    }
+
+    /// Counts `pages` pages that are mapped now and do not count as resident.
+    #[inline]
+    pub(crate) fn note_uncounted(&self, cpu: CpuId, pages: u64) {
+        let cell = &self.resident[cpu.index()].uncounted;
+        cell.store(cell.load(Ordering::Relaxed) + pages, Ordering::Relaxed);
     }
 
     /// Enters what a gather did into the account.
@@ -296,12 +325,19 @@ impl<M: Machine> Core<M> {
         }
     }
 
-    /// Enters what full flushes may have dropped: which translations a CPU held, no software can know.
+    /// Enters an upper bound of the translations that full flushes dropped. Software cannot know which ones a CPU held:
+    /// of none but the pages that were mapped until the operation, those that it unmapped among them.
     #[cold]
     #[inline(never)]
     fn note_dropped(&self, cpu: CpuId, counts: &GatherCounts) {
-        let live = u64::from(counts.local_full) * self.resident();
-        self.memory.count_on(cpu, Row::FlushDropped, live);
+        let uncounted = self.resident.iter();
+        let uncounted: u64 = uncounted
+            .map(|cpu| cpu.uncounted.load(Ordering::Relaxed))
+            .sum();
+        let unmapped = counts.released - counts.of(Change::TableFreed);
+        let mapped = self.resident() + unmapped + uncounted;
+        let most = u64::from(counts.local_full) * mapped;
+        self.memory.count_on(cpu, Row::FlushDropped, most);
     }
 
     /// Enters splits and merges into the account.

@@ -102,7 +102,7 @@ impl<M: Machine> Core<M> {
             bits,
         }))?;
         let _ = copy.into_raw();
-        self.note_borrowed(cpu);
+        self.note_borrowed(cpu, HUGE_PAGES);
         Ok(())
     }
 
@@ -125,7 +125,7 @@ impl<M: Machine> Core<M> {
         };
         match outcome {
             Ok(kind) => self.memory.count_on(cpu, kind.row(), 1),
-            Err(_) => self.memory.count_on(cpu, Row::FaultRefused, 1),
+            Err(_) => self.memory.count_on(cpu, Row::FaultFailed, 1),
         }
         outcome
     }

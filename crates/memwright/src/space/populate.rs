@@ -8,7 +8,7 @@ use memwright_table::{Bits, Machine, Page, PageRange, PageSize, VirtAddr};
 use super::check;
 use super::{AREAS, AddressSpace, Advice, Area, Areas, Core, PAGES};
 use crate::error::{AdviseError, FaultError, LockError, PopulateError, Stopped};
-use crate::fault::{Access, Fault};
+use crate::fault::{Access, Fault, FaultedIn};
 use crate::vma::{AreaFlags, Position, Rights};
 
 /// What a call is still to make resident, once all else that it does is done. It succeeded: what keeps a page from being
@@ -263,14 +263,28 @@ impl<M: Machine> Core<M> {
         Ok(())
     }
 
-    /// Faults each page of `range`, all in `area`, that does not allow the access yet. These are no page
-    /// faults of the program and are not counted as such.
+    /// Faults in each page of `range`, which lies in `area`, that does not permit the access yet.
     fn touch(
         &self,
         areas: &Areas<M>,
         area: &Area<M>,
         range: PageRange,
         access: Access,
+    ) -> Result<(), Stopped> {
+        let mut faults = FaultedIn::default();
+        let touched = self.touch_pages(areas, area, range, access, &mut faults);
+        self.count_faulted_in(faults);
+        touched
+    }
+
+    /// Does what [`touch`](Self::touch) says and counts the pages in `faults`.
+    fn touch_pages(
+        &self,
+        areas: &Areas<M>,
+        area: &Area<M>,
+        range: PageRange,
+        access: Access,
+        faults: &mut FaultedIn,
     ) -> Result<(), Stopped> {
         let cpu = self.cpu();
         let mut page = range.start;
@@ -296,7 +310,9 @@ impl<M: Machine> Core<M> {
                 if let Some(size) = permitted() {
                     break size;
                 }
-                fault.resolve().map_err(|error| Stopped {
+                let outcome = fault.resolve();
+                faults.note(outcome);
+                outcome.map_err(|error| Stopped {
                     at: page.address(),
                     access,
                     error,

@@ -173,7 +173,7 @@ impl<M: Machine> Place<'_, M> {
         self.fault.note_private();
         let entry = Entry::page(self.fault.core.memory.zero_frame(), bits);
         self.vacancy(Marks::empty())?.fill(entry)?;
-        self.fault.core.note_borrowed(self.fault.core.cpu());
+        self.fault.core.note_borrowed(self.fault.core.cpu(), 1);
         Ok(())
     }
 

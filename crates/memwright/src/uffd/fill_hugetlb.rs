@@ -8,6 +8,7 @@ use super::fill::{PAGE_OVER, Place};
 use super::{Fill, FillError};
 use crate::fault::{Access, Fault};
 use crate::huge;
+use crate::huge::HUGE_PAGES;
 use crate::object::{HugeView, ObjectError};
 use crate::space::{AddressSpace, Area, Areas, Core};
 use crate::stats::Row;
@@ -205,7 +206,9 @@ impl<M: Machine> Place<'_, M> {
             bits: self.bits(state, stored),
         }))?;
         let _ = page.into_raw();
-        self.fault.core.note_borrowed(self.fault.core.cpu());
+        self.fault
+            .core
+            .note_borrowed(self.fault.core.cpu(), HUGE_PAGES);
         Ok(())
     }
 }

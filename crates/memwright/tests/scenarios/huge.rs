@@ -185,7 +185,7 @@ fn rights_of_a_whole_huge_page_change_in_one_entry() {
         Row::WriteFaultsAvoided,
         Row::FlushLocal,
     ];
-    assert_eq!(rows(&account, &wanted), [4, 4, 4, 2]);
+    assert_eq!(rows(&account, &wanted), [4, 4, 4 * HUGE, 2]);
     assert_eq!(rows(&account, &SPLITS), [0; 6]);
     process.protect(FIRST, 4 * HUGE, NONE);
     process.protect(FIRST, 4 * HUGE, RW);

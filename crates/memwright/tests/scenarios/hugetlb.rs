@@ -247,7 +247,7 @@ fn protection_goes_there_and_back_without_a_fault() {
         process.protect(at(0), 2 * HUGE, RW);
         assert_eq!(process.store(at(1), 2), Ok(vec![]));
     });
-    assert_eq!(account.count(Row::WriteFaultsAvoided), 2);
+    assert_eq!(account.count(Row::WriteFaultsAvoided), 2 * HUGE);
     process.protect(at(1), HUGE, NONE);
     assert_eq!(process.load_with(at(1)), Err(FaultError::Denied));
     process.protect(at(1), HUGE, RW);

@@ -21,6 +21,7 @@ mod overlooked;
 mod protect;
 mod remap;
 mod room;
+mod rows;
 mod shared_folio;
 mod shared_huge;
 mod split;

@@ -11,7 +11,7 @@ use core::{
     fmt::{self, Write},
     sync::atomic::Ordering,
 };
-use memwright::{OvercommitMode, Row, Value};
+use memwright::{FaultKind, OvercommitMode, Row, Value};
 use memwright_table::{FOLIO_ORDER, FrameKind, NodeCounts, PAGE_SIZE};
 
 /// Kibibytes of a page.
@@ -184,20 +184,9 @@ pub fn statistics(context: &Context<'_>, text: &mut Text) -> fmt::Result {
         Value::Count(count) => count,
         Value::NotObservable => 0,
     };
-    let faults = [
-        Row::FaultDemandZero,
-        Row::FaultZeroPage,
-        Row::FaultHuge,
-        Row::FaultHugeZeroPage,
-        Row::FaultFile,
-        Row::FaultCopy,
-        Row::FaultWriteOnly,
-        Row::FaultHint,
-        Row::FaultSwapIn,
-        Row::FaultSwapCached,
-        Row::FaultSpurious,
-        Row::FaultRefused,
-    ];
+    // As `mm_account_fault` counts them: with those that the kernel takes without a trap, and those that fail.
+    let faults = FaultKind::ALL.map(FaultKind::row);
+    let faults = faults.into_iter().chain([Row::FaultGup, Row::FaultFailed]);
     let splits = [
         Row::HugeSplitsProtect,
         Row::HugeSplitsUnmap,
@@ -231,8 +220,11 @@ pub fn statistics(context: &Context<'_>, text: &mut Text) -> fmt::Result {
         ("nr_page_table_pages", frames.used_by(FrameKind::Table)),
         ("nr_slab_unreclaimable", frames.used_by(FrameKind::Slab)),
         ("nr_swapcached", memory.swap().cached_pages()),
-        ("pgfault", faults.into_iter().map(count).sum()),
-        ("pgmajfault", count(Row::FaultSwapIn)),
+        ("pgfault", faults.map(count).sum()),
+        (
+            "pgmajfault",
+            count(Row::FaultSwapIn) + count(Row::FaultGupMajor),
+        ),
         ("pswpin", count(Row::SwapIn)),
         ("pswpout", count(Row::SwapWritten)),
         ("pglazyfree", count(Row::LazyFreed)),

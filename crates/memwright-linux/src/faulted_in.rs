@@ -1,0 +1,18 @@
+//! Pages that the kernel faults in without a trap count as faults of the thread that runs (Linux 7.3 `mm/memory.c`,
+//! `mm_account_fault`).
+
+use crate::kernel::Kernel;
+use core::sync::atomic::Ordering;
+use memwright::{FaultSink, FaultedIn};
+
+impl FaultSink for Kernel {
+    fn faulted_in(&self, pages: FaultedIn) {
+        // A kernel thread has no usage.
+        let Some(thread) = self.scheduler.current(self) else {
+            return;
+        };
+        let usage = &thread.usage;
+        usage.minor_faults.fetch_add(pages.minor, Ordering::Relaxed);
+        usage.major_faults.fetch_add(pages.major, Ordering::Relaxed);
+    }
+}
