@@ -22,7 +22,7 @@ fn the_document_holds_what_the_guest_counted() {
         ends(run(STEPS).args(["--json", "-", "--policy", "aslr=3", "/bin/true", "a b"]));
     assert_eq!(code, 7);
     let document: serde_json::Value = serde_json::from_str(&stdout).unwrap();
-    assert_eq!(document["schema"], 1);
+    assert_eq!(document["schema"], 2);
     assert_eq!(document["program"]["path"], "/bin/true");
     assert_eq!(document["program"]["sha256"].as_str().unwrap().len(), 64);
     assert_eq!(

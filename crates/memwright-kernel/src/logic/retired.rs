@@ -41,8 +41,10 @@ pub fn can_only_fault(code: &[u8]) -> bool {
         return code.len() == LONGEST;
     };
     match (opcode, rest) {
-        // INT n without a right to the vector, HLT, CLI, STI.
-        (0xcd | 0xf4 | 0xfa | 0xfb, _) => true,
+        // INT n without a right to the vector, HLT, CLI, STI; CLTS, INVD, WBINVD, MOV to and from control and debug
+        // registers, WRMSR, RDMSR.
+        (0xcd | 0xf4 | 0xfa | 0xfb, _)
+        | (0x0f, [0x06 | 0x08 | 0x09 | 0x20..=0x23 | 0x30 | 0x32, ..]) => true,
         // LLDT, LTR; LGDT, LIDT, LMSW, INVLPG and what else has CPL 0 there.
         (0x0f, [0x00, modrm, ..]) => matches!(modrm >> 3 & 7, 2 | 3),
         (0x0f, [0x01, modrm, ..]) => match modrm >> 3 & 7 {
@@ -54,8 +56,6 @@ pub fn can_only_fault(code: &[u8]) -> bool {
             7 => *modrm < 0xc0 || *modrm == 0xf8,
             _ => false,
         },
-        // CLTS, INVD, WBINVD, MOV to and from control and debug registers, WRMSR, RDMSR.
-        (0x0f, [0x06 | 0x08 | 0x09 | 0x20..=0x23 | 0x30 | 0x32, ..]) => true,
         _ => false,
     }
 }
