@@ -55,6 +55,12 @@ restorer:
 	syscall
 .endm
 
+/* A mark of include/memwright/mark.h: 1 instruction. */
+.macro mark code
+	.byte	0x0f, 0x1f, 0x80
+	.long	0x4d570000 | \code
+.endm
+
 	.section .note.GNU-stack, "", @progbits
 	.text
 	.globl	_start

@@ -158,6 +158,13 @@ pub const RULES: &[Rule] = &[
         what: "counts on Debian's kernel, held to those made by hand",
     },
     Rule {
+        binary: "memwright-cli/settings",
+        beginnings: &["linux_"],
+        of: 1,
+        runs: [0, 1],
+        what: "settings of runs on Debian's kernel",
+    },
+    Rule {
         binary: "memwright-cli/tutorial",
         beginnings: &[""],
         of: 1,

@@ -42,8 +42,9 @@ pub struct Instructions {
     pub user: u64,
     /// Those in the upper half, outside interrupts where these are counted.
     pub kernel: u64,
-    /// Those in the upper half from the first of an interrupt's handler to the return from it, or to the switch to another
-    /// task. Absent where the handlers are not known.
+    /// Those in the upper half from the first of an interrupt's handler to the return from it, with those of the kernel's
+    /// threads that run before; where another program runs before, to the switch to that. Absent where the handlers are
+    /// not known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub interrupts: Option<u64>,
 }

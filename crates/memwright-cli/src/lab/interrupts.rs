@@ -31,8 +31,12 @@ fn is_canonical(address: u64) -> bool {
 struct Open {
     /// Instructions of the upper half before its handler's first.
     before: u64,
+    /// Instructions of the lower half then: none is executed before it ends.
+    user: u64,
     /// How many exceptions and interrupts have not returned, itself included.
     depth: u64,
+    /// Instructions of the upper half where the kernel first went on with another task.
+    switched: Option<u64>,
 }
 
 /// Follows the interrupts of one CPU, and the instructions that did not complete.
@@ -65,15 +69,22 @@ impl Interrupts {
 
     /// The first instruction of a handler is next.
     pub fn enter(&mut self, counted: Instructions) {
+        self.notice_user(counted);
         if std::mem::take(&mut self.delivered) {
-            let before = self.completed(counted).1;
-            self.open = Some(Open { before, depth: 1 });
+            let (user, before) = self.completed(counted);
+            self.open = Some(Open {
+                before,
+                user,
+                depth: 1,
+                switched: None,
+            });
         }
     }
 
     /// IRETQ is next.
     pub fn leave(&mut self, counted: Instructions) {
         self.expect_handler();
+        self.notice_user(counted);
         let Some(open) = &mut self.open else { return };
         open.depth -= 1;
         if open.depth == 0 {
@@ -82,17 +93,21 @@ impl Interrupts {
         }
     }
 
-    /// The kernel goes on with another task.
+    /// The kernel goes on with another task. If that is a thread of the kernel, the interrupted task goes on after it, and
+    /// the interrupt with it.
     pub fn switch(&mut self, counted: Instructions) {
         self.expect_handler();
-        if self.open.is_some() {
-            self.close(self.completed(counted).1);
+        self.notice_user(counted);
+        let kernel = self.completed(counted).1;
+        if let Some(open) = &mut self.open {
+            open.switched.get_or_insert(kernel);
         }
     }
 
     /// What of the plugin's counts completed.
     pub fn count(&mut self, counted: Instructions) -> Instructions {
         self.expect_handler();
+        self.notice_user(counted);
         let (user, kernel) = self.completed(counted);
         let under_way = self.open.map_or(0, |open| kernel - open.before);
         let interrupts = self.spent.map(|spent| spent + under_way);
@@ -106,6 +121,18 @@ impl Interrupts {
     fn completed(&self, counted: Instructions) -> (u64, u64) {
         let [user, kernel] = self.undone;
         (counted.user - user, counted.kernel - kernel)
+    }
+
+    /// Ends the interrupt where the kernel went on with another task if that was a program's, which executes now.
+    fn notice_user(&mut self, counted: Instructions) {
+        let user = self.completed(counted).0;
+        match self.open {
+            Some(open) if user != open.user => match open.switched {
+                Some(switched) => self.close(switched),
+                None => (self.open, self.spent) = (None, None),
+            },
+            Some(_) | None => {}
+        }
     }
 
     fn close(&mut self, now: u64) {
@@ -189,13 +216,21 @@ mod tests {
                 interrupts: Some(99)
             }
         );
-        // One from which the kernel goes on with another task, and the return of that.
+        // One in which a thread of the kernel runs.
         one.exception(0xec, 0, false, KERNEL_CODE);
         one.enter(at(30, 410));
         assert_eq!(one.count(at(30, 460)).interrupts, Some(149));
         one.switch(at(30, 510));
-        one.leave(at(30, 600));
-        assert_eq!(one.count(at(30, 600)).interrupts, Some(199));
+        one.switch(at(30, 550));
+        one.leave(at(30, 599));
+        assert_eq!(one.count(at(30, 600)).interrupts, Some(289));
+        // One from which the kernel goes on with another program, which then makes a system call.
+        one.exception(0xec, 0, false, USER_CODE);
+        one.enter(at(40, 700));
+        one.switch(at(40, 710));
+        assert_eq!(one.count(at(41, 800)).interrupts, Some(299));
+        one.leave(at(41, 900));
+        assert_eq!(one.count(at(41, 900)).interrupts, Some(299));
     }
 
     #[test]
