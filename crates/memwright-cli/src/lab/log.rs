@@ -563,14 +563,14 @@ mod tests {
             2,
             &[
                 "memwright count 1",
-                "memwright mark 65534 0 0 0 0 0 0 0",
+                "memwright mark 65534 0 0 0 0 0",
                 "memwright cr3 0 0 0 0 0",
                 "CR3 update: CR3=1000",
                 "memwright cr3 1 0 0 0 0",
                 "CR3 update: CR3=2000",
                 "memwright cr3 0 0 0 0 0",
                 "CR3 update: CR3=1000",
-                "memwright mark 65535 0 0 0 0 0 0 0",
+                "memwright mark 65535 0 0 0 0 0",
             ],
         )
         .finish()
