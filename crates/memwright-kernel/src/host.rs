@@ -328,6 +328,17 @@ fn trap_of(cpu: &percpu::PerCpu, number: u8, error: u64, rip: u64) -> Option<Tra
             "a page-table entry has a reserved bit set: address {:#x}, error {error:#x}",
             arch::fault_address()
         ),
+        _ => other_trap(cpu, number, error, rip),
+    }
+}
+
+/// What any trap but a page fault means.
+// Out of line: page faults pass nothing of it.
+#[cold]
+#[inline(never)]
+fn other_trap(cpu: &percpu::PerCpu, number: u8, error: u64, rip: u64) -> Option<Trap> {
+    take_back(cpu, number, rip);
+    match number {
         // `INVALIDATE` does not leave user mode.
         vector::TIMER
         | vector::RESCHEDULE
@@ -336,12 +347,10 @@ fn trap_of(cpu: &percpu::PerCpu, number: u8, error: u64, rip: u64) -> Option<Tra
         | vector::CONTROL
         | vector::INPUT
         | vector::SPURIOUS => {
-            take_back(cpu, number, rip);
             cpu.begin_interrupt();
             interrupt(cpu, number)
         }
         _ => {
-            take_back(cpu, number, rip);
             let changed = cpu.changed.load(Ordering::Relaxed);
             cpu.ring
                 .record(Kind::UserTrap, u64::from(number), rip, changed);
