@@ -6,13 +6,18 @@
  *
  *     memwright count API                                      once, when it is loaded
  *     memwright mark CODE CPU CR3 INVLPG INVPCID CR4 USER KERNEL   a mark was executed; counts are since the start
- *     memwright cr3 CPU CR3                                        this CPU loads CR3 next, which holds this now
+ *     memwright cr3 CPU CR3 INVLPG INVPCID CR4 USER KERNEL         this CPU loads CR3 next, which holds this now
+ *     memwright enter USER KERNEL                                  the first instruction of an interrupt's handler is next
+ *     memwright return USER KERNEL                                 IRETQ is next
+ *     memwright switch USER KERNEL                                 the load of another task's stack pointer is next
  *
- * A mark is the 7-byte NOP of include/memwright/mark.h. With answers=PATH the guest stands still at each mark until a
- * byte has come from there: whoever reads the log then looks at the guest's memory.
+ * A mark is the 7-byte NOP of include/memwright/mark.h. With answers=PATH the guest stands still at each mark until an
+ * answer has come from there: the reader of the log then reads the guest's memory. An answer is a point, or a "g" and the
+ * addresses of the gates of vectors 32 to 255, 8 bytes each; only after one of these are the last three lines written.
  *
- * An instruction is the user's where its address is in the lower half. One that faults counts each time it begins. With
- * instructions=off, for several CPUs, none are counted, and USER and KERNEL are missing. CPUs must take turns
+ * An instruction is the user's where its address is in the lower half. It is counted when it begins, before what its
+ * line tells: one that faults begins again, and the reader takes it back. With instructions=off, for several CPUs, none
+ * are counted, and USER and KERNEL are missing. CPUs must take turns
  * (thread=single). CR3 is 0 where QEMU is too old to tell it; where it tells, its CPU is not to be relied on: where CPUs
  * take turns, QEMU 10.0 passes the one that translated, and generates wrong code for counters of several.
  */
@@ -25,7 +30,7 @@
 
 #define EXPORT __attribute__((visibility("default")))
 
-enum { MARK_MAGIC = 0x4d57 };
+enum { MARK_MAGIC = 0x4d57, GATES = 224, SLOTS = 1024 };
 enum half { USER, KERNEL, HALVES };
 enum flush { INVLPG, INVPCID, CR4, FLUSHES };
 
@@ -33,6 +38,9 @@ EXPORT int qemu_plugin_version = PLUGIN_API;
 
 static int answers = -1, counts_instructions = 1;
 static unsigned long long flushes[FLUSHES];
+/* The gates' addresses, each in the first free slot from the one that its bits name. */
+static uint64_t gates[SLOTS];
+static int knows_gates;
 
 #if PLUGIN_API < 2
 static uint64_t counters[HALVES];
@@ -109,17 +117,84 @@ static void make_counters(qemu_plugin_id_t id)
 }
 #endif
 
+/* " USER KERNEL", where instructions are counted. */
+static const char *instructions(char *text, size_t room)
+{
+	text[0] = 0;
+	if (counts_instructions)
+		snprintf(text, room, " %llu %llu", counted(USER), counted(KERNEL));
+	return text;
+}
+
+static int read_fully(void *to, size_t size)
+{
+	for (size_t done = 0; done < size;) {
+		ssize_t got = read(answers, (char *)to + done, size - done);
+		if (got <= 0)
+			return 0;
+		done += got;
+	}
+	return 1;
+}
+
+/* The slot that holds this address, or the free one where it would be. */
+static size_t slot_of(uint64_t address)
+{
+	size_t slot = (address >> 3) % SLOTS;
+	while (gates[slot] && gates[slot] != address)
+		slot = (slot + 1) % SLOTS;
+	return slot;
+}
+
+static void take_answer(void)
+{
+	char answer;
+	uint64_t addresses[GATES];
+	/* The one who answers may be gone: then nobody waits. */
+	if (answers < 0)
+		return;
+	if (!read_fully(&answer, 1) || (answer == 'g' && !read_fully(addresses, sizeof addresses))) {
+		answers = -1;
+		return;
+	}
+	if (answer != 'g')
+		return;
+	memset(gates, 0, sizeof gates);
+	for (int i = 0; i < GATES; i++)
+		if (addresses[i])
+			gates[slot_of(addresses[i])] = addresses[i];
+	knows_gates = 1;
+}
+
 static void at_mark(unsigned int cpu, void *data)
 {
-	char line[200], instructions[60] = "", answer;
-	if (counts_instructions)
-		snprintf(instructions, sizeof instructions, " %llu %llu", counted(USER), counted(KERNEL));
+	char line[200], counts[60];
 	snprintf(line, sizeof line, "memwright mark %u %u %llu %llu %llu %llu%s\n", (unsigned int)(uintptr_t)data, cpu,
-		 cr3_now(), flushes[INVLPG], flushes[INVPCID], flushes[CR4], instructions);
+		 cr3_now(), flushes[INVLPG], flushes[INVPCID], flushes[CR4], instructions(counts, sizeof counts));
 	qemu_plugin_outs(line);
-	/* Whoever answers may be gone: then nobody waits. */
-	if (answers >= 0 && read(answers, &answer, 1) != 1)
-		answers = -1;
+	take_answer();
+}
+
+static void write_event(const char *what)
+{
+	char line[100], counts[60];
+	snprintf(line, sizeof line, "memwright %s%s\n", what, instructions(counts, sizeof counts));
+	qemu_plugin_outs(line);
+}
+
+static void at_entry(unsigned int cpu, void *data)
+{
+	uint64_t address = (uintptr_t)data;
+	(void)cpu;
+	if (knows_gates && gates[slot_of(address)] == address)
+		write_event("enter");
+}
+
+static void at_event(unsigned int cpu, void *data)
+{
+	(void)cpu;
+	if (knows_gates)
+		write_event(data);
 }
 
 static void at_flush(unsigned int cpu, void *data)
@@ -135,9 +210,10 @@ static void count_flush(struct qemu_plugin_insn *instruction, enum flush flush)
 
 static void at_cr3(unsigned int cpu, void *data)
 {
-	char line[80];
+	char line[200], counts[60];
 	(void)data;
-	snprintf(line, sizeof line, "memwright cr3 %u %llu\n", cpu, cr3_now());
+	snprintf(line, sizeof line, "memwright cr3 %u %llu %llu %llu %llu%s\n", cpu, cr3_now(), flushes[INVLPG],
+		 flushes[INVPCID], flushes[CR4], instructions(counts, sizeof counts));
 	qemu_plugin_outs(line);
 }
 
@@ -166,11 +242,38 @@ static int is_prefix(uint8_t byte)
 	}
 }
 
-static void tell(struct qemu_plugin_insn *instruction)
+/* Whether an interrupt's handler may begin so: ENDBR64, CLAC, CLD, PUSH of a constant, or a NOP in the place of one. */
+static int may_begin_handler(const uint8_t *bytes, size_t size)
+{
+	static const uint8_t endbr64[] = { 0xf3, 0x0f, 0x1e, 0xfa }, clac[] = { 0x0f, 0x01, 0xca };
+	if (size >= 4 && memcmp(bytes, endbr64, 4) == 0)
+		return 1;
+	if (size >= 3 && (memcmp(bytes, clac, 3) == 0 || (bytes[0] == 0x0f && bytes[1] == 0x1f)))
+		return 1;
+	return bytes[0] == 0xfc || bytes[0] == 0x68 || bytes[0] == 0x6a || bytes[0] == 0x90;
+}
+
+/* What begins and ends an interrupt. A task's stack pointer is loaded by MOV from the structure that RSI points to. */
+static void tell_interrupts(struct qemu_plugin_insn *instruction, const uint8_t *bytes, size_t size, int begins)
+{
+	uint64_t address = qemu_plugin_insn_vaddr(instruction);
+	if (!counts_instructions || !(address >> 63))
+		return;
+	if (begins && may_begin_handler(bytes, size))
+		qemu_plugin_register_vcpu_insn_exec_cb(instruction, at_entry, QEMU_PLUGIN_CB_NO_REGS,
+						       (void *)(uintptr_t)address);
+	else if (size == 2 && bytes[0] == 0x48 && bytes[1] == 0xcf)
+		qemu_plugin_register_vcpu_insn_exec_cb(instruction, at_event, QEMU_PLUGIN_CB_NO_REGS, "return");
+	else if (size == 7 && bytes[0] == 0x48 && bytes[1] == 0x8b && bytes[2] == 0xa6)
+		qemu_plugin_register_vcpu_insn_exec_cb(instruction, at_event, QEMU_PLUGIN_CB_NO_REGS, "switch");
+}
+
+static void tell(struct qemu_plugin_insn *instruction, int begins)
 {
 	uint8_t bytes[16] = { 0 };
 	size_t size = read_bytes(instruction, bytes, sizeof bytes - 4), at = 0;
 	unsigned int displacement, extended = 0;
+	tell_interrupts(instruction, bytes, size, begins);
 	if (size == 7 && bytes[0] == 0x0f && bytes[1] == 0x1f && bytes[2] == 0x80) {
 		memcpy(&displacement, bytes + 3, sizeof displacement);
 		if (displacement >> 16 == MARK_MAGIC)
@@ -202,9 +305,10 @@ static void at_translation(qemu_plugin_id_t id, struct qemu_plugin_tb *block)
 	(void)id;
 	for (size_t i = 0; i < count; i++) {
 		struct qemu_plugin_insn *instruction = qemu_plugin_tb_get_insn(block, i);
+		/* First what its line tells: the counts there are without it, in every version of the interface. */
+		tell(instruction, i == 0);
 		if (counts_instructions)
 			count_here(instruction, qemu_plugin_insn_vaddr(instruction) >> 63 ? KERNEL : USER);
-		tell(instruction);
 	}
 }
 

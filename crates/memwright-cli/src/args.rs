@@ -58,11 +58,11 @@ pub enum Action {
 pub struct RunArgs {
     /// Run on this Linux kernel instead, counted from outside, twice: a bzImage, a vmlinux, or a name of `memwright kernels`.
     #[arg(long, value_name = "[NAME=]IMAGE",
-        conflicts_with_all = ["parallel", "trace", "strace", "policies", "gdb", "selftest"])]
+        conflicts_with_all = ["parallel", "tty", "trace", "strace", "policies", "gdb", "selftest"])]
     pub kernel: Vec<String>,
 
     /// Run on this machine itself, with its own counters where it has any: to see what a count means in time.
-    #[arg(long, conflicts_with_all = ["kernel", "parallel", "swap", "trace", "strace", "policies", "gdb", "selftest", "keep", "files", "json",
+    #[arg(long, conflicts_with_all = ["kernel", "parallel", "swap", "tty", "trace", "strace", "policies", "gdb", "selftest", "keep", "files", "json",
         "memory", "cpus", "thp", "thp_sizes", "hugetlb", "numa", "environment", "timeout", "dry_run", "verbose"])]
     pub native: bool,
 
@@ -137,6 +137,10 @@ pub struct RunArgs {
     #[arg(long, value_name = "PATH")]
     pub json: Option<PathBuf>,
 
+    /// Give the program the terminal as its standard input, where it is one; else that is a pipe.
+    #[arg(long)]
+    pub tty: bool,
+
     /// Write one JSON line per memory event, with the instruction clock.
     #[arg(long, value_name = "PATH")]
     pub trace: Option<PathBuf>,
@@ -153,7 +157,7 @@ pub struct RunArgs {
     #[arg(long)]
     pub gdb: bool,
 
-    /// Keep the kernel, the initrd, the log and the trace in this folder.
+    /// Keep the kernel, the initrd and the log in this folder.
     #[arg(long, value_name = "DIR")]
     pub keep: Option<PathBuf>,
 
@@ -239,6 +243,7 @@ pub struct BenchArgs {
     mut_arg("native", |arg| arg.hide(true)),
     mut_arg("parallel", |arg| arg.hide(true)),
     mut_arg("no_count", |arg| arg.hide(true).conflicts_with("kernel")),
+    mut_arg("tty", |arg| arg.hide(true)),
     mut_arg("trace", |arg| arg.hide(true)),
     mut_arg("strace", |arg| arg.hide(true)),
     mut_arg("policies", |arg| arg.hide(true)),
@@ -262,6 +267,7 @@ pub struct CompareArgs {
     mut_arg("native", |arg| arg.hide(true).conflicts_with("baseline")),
     mut_arg("parallel", |arg| arg.hide(true).conflicts_with("baseline")),
     mut_arg("no_count", |arg| arg.hide(true).conflicts_with("baseline")),
+    mut_arg("tty", |arg| arg.hide(true).conflicts_with("baseline")),
     mut_arg("trace", |arg| arg.hide(true).conflicts_with("baseline")),
     mut_arg("strace", |arg| arg.hide(true).conflicts_with("baseline")),
     mut_arg("gdb", |arg| arg.hide(true).conflicts_with("baseline")),
@@ -301,8 +307,10 @@ pub enum FailOn {
 /// What may differ from a baseline.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Vary {
-    /// The program and its libraries.
+    /// The program and its libraries, and where they are.
     Program,
+    /// Where the program is, and the name that it is called by: both are on its stack, and the kernel walks the path.
+    Path,
     /// The kernel image.
     Kernel,
 }

@@ -8,14 +8,16 @@
 use std::io::{self, IsTerminal, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Sender};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
 use memwright_linux::channel::{INPUT_AREA, INPUT_WITHDRAWN};
 use rustix::event::{PollFd, PollFlags, poll};
+use sha2::{Digest, Sha256};
 
+use crate::report::hexadecimal;
 use crate::window::AnswerArea;
 
 /// The requesting end of the input server.
@@ -23,6 +25,7 @@ use crate::window::AnswerArea;
 pub struct InputServer {
     requests: Sender<u32>,
     live: Arc<AtomicBool>,
+    given: Arc<Mutex<Sha256>>,
     waker: Arc<UnixStream>,
 }
 
@@ -37,6 +40,8 @@ impl InputServer {
         woken.set_nonblocking(true)?;
         let live = Arc::new(AtomicBool::new(false));
         let told = live.clone();
+        let given = Arc::new(Mutex::new(Sha256::new()));
+        let hash = given.clone();
         // The thread may sit in a read when the run ends; the end of the process ends it.
         thread::spawn(move || {
             let mut server = Server {
@@ -49,6 +54,10 @@ impl InputServer {
                 let terminal = io::stdin().is_terminal();
                 told.fetch_or(terminal, Ordering::Relaxed);
                 let answer = server.answer(wanted as usize, terminal);
+                // A panic elsewhere is no reason to forget what was given.
+                let mut hash = hash.lock().unwrap_or_else(PoisonError::into_inner);
+                hash.update(answer.as_deref().unwrap_or_default());
+                drop(hash);
                 if send(&socket, &mut connection, &area, answer.as_deref()).is_err() {
                     // A guest that has gone needs no answers.
                     return;
@@ -58,6 +67,7 @@ impl InputServer {
         Ok(Self {
             requests,
             live,
+            given,
             waker: Arc::new(waker),
         })
     }
@@ -73,6 +83,12 @@ impl InputServer {
         let waker = self.waker.clone();
         // The other end goes only with the server.
         move || drop((&*waker).write_all(&[0]))
+    }
+
+    /// SHA-256 of what the guest has been given.
+    pub fn hash(&self) -> String {
+        let given = self.given.lock().unwrap_or_else(PoisonError::into_inner);
+        hexadecimal(&given.clone().finalize())
     }
 
     /// Whether a terminal has been asked for input.

@@ -63,12 +63,38 @@ pub struct Document {
     pub unknown: Vec<(String, u64)>,
 }
 
-/// What a guest was told beside its memory, its CPUs and its policies, as documents have it.
-pub fn settings(args: &RunArgs) -> Vec<String> {
-    let settings = args.settings().into_iter();
+/// Everything that the guest was told beside its memory, its CPUs and its policies and that can shift a count, as documents
+/// have it. `files` is what `--file` put there, `input` the hash of standard input.
+pub fn settings(args: &RunArgs, files: &[String], input: &str) -> Vec<String> {
+    let mut settings = args.settings();
+    let repeated = |name: &'static str, values: &[String]| {
+        let values = values.iter().cloned();
+        values.map(|value| (name, value)).collect::<Vec<_>>()
+    };
+    settings.extend(repeated("env", &args.environment));
+    settings.extend(repeated("file", files));
+    settings.extend(repeated("append", &args.append));
+    for (name, is) in [("trace", args.trace.is_some()), ("strace", args.strace)] {
+        settings.extend(is.then(|| (name, "on".to_owned())));
+    }
+    settings.push(("stdin", format!("sha256 {input}")));
+    let settings = settings.into_iter();
     settings
         .map(|(name, value)| format!("{name}={value}"))
         .collect()
+}
+
+/// What documents say of a program that read nothing from standard input, or was given nothing.
+pub fn empty_input() -> String {
+    format!("stdin=sha256 {}", hexadecimal_hash(&[]))
+}
+
+/// What a document says of the guest's terminal.
+fn terminals(args: &RunArgs) -> Vec<String> {
+    let descriptors = run::descriptors(args).into_iter();
+    let size = run::terminal_size(args);
+    let size = size.map(|(columns, rows)| format!("terminal-size={columns}x{rows}"));
+    descriptors.filter_map(terminal).chain(size).collect()
 }
 
 /// What a document says of a descriptor that is a terminal: programs do something else there.
@@ -162,10 +188,11 @@ impl Document {
                 Clock::Host => "host",
             },
             policies: run.args.policies.clone(),
-            settings: settings(run.args)
-                .into_iter()
-                .chain(run::descriptors().into_iter().filter_map(terminal))
-                .collect(),
+            settings: [
+                settings(run.args, &run.prepared.files, &run.input),
+                terminals(run.args),
+            ]
+            .concat(),
             outcome: run
                 .report
                 .outcome

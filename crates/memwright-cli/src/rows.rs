@@ -34,7 +34,12 @@ const PERSONALITY: &[(&str, &str, &str)] = &[
     (
         "instructions_kernel",
         "instructions: kernel",
-        "Instructions that the kernel retired since boot, without those spent on tracing, on the account itself and on waiting for input.",
+        "Instructions that the kernel retired outside interrupts from the start of PROGRAM, its exec included, to its end, without those spent on the account itself and on waiting for input.",
+    ),
+    (
+        "instructions_interrupts",
+        "instructions: interrupts",
+        "Instructions that the kernel retired in interrupts that struck in user mode, timer ticks above all: from the interrupt's entry to the return to user mode, or to the switch to another thread.",
     ),
     (
         "instructions_stretch",

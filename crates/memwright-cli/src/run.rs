@@ -13,6 +13,7 @@ use anyhow::{Context, anyhow};
 
 use crate::args::RunArgs;
 use crate::failure::Failure;
+use crate::guest::digest;
 use crate::guest::initrd::{self, Manifest};
 use crate::guest::program::{self, Program, Surroundings};
 use crate::guest::tree::{Node, Tree};
@@ -45,6 +46,8 @@ pub struct Prepared {
     pub tree: Tree,
     /// What the kernel is told.
     pub manifest: Manifest,
+    /// What `--file` put there: the place in the guest and a hash, one of each.
+    pub files: Vec<String>,
 }
 
 impl Prepared {
@@ -72,6 +75,8 @@ pub struct Finished<'a> {
     pub hashes: Hashes,
     /// What the guest said.
     pub report: &'a Report,
+    /// SHA-256 of the standard input that the program was given.
+    pub input: String,
     /// Why the run does not repeat, if so.
     pub not_repeatable: Option<&'static str>,
     /// Where the account goes as JSON.
@@ -158,7 +163,7 @@ pub fn run(args: &RunArgs) -> Result<u8, Failure> {
             hashing.join(),
         )
     });
-    let (report, cut, live) = driven?;
+    let (report, cut, live, input) = driven?;
     let hashes = hashes.map_err(|_| anyhow!("hashing the files panicked"))?;
     let finished = Finished {
         args,
@@ -166,6 +171,7 @@ pub fn run(args: &RunArgs) -> Result<u8, Failure> {
         prepared: &prepared,
         hashes,
         report: &report,
+        input,
         not_repeatable: machine.not_repeatable().or(live),
         json,
     };
@@ -198,13 +204,9 @@ fn drive(
     errors: &Path,
     trace: Option<File>,
     signals: &watch::SignalWatch,
-) -> anyhow::Result<(Report, ending::End, Option<&'static str>)> {
+) -> anyhow::Result<(Report, ending::End, Option<&'static str>, String)> {
     let create = |path: PathBuf| {
         File::create(&path).with_context(|| format!("cannot write {}", path.display()))
-    };
-    let trace = match (trace, folder.kept("trace.jsonl")) {
-        (Some(file), _) => Some(file),
-        (None, kept) => kept.map(create).transpose()?,
     };
     let kept_log = folder.kept("log").map(create).transpose()?;
     let window =
@@ -247,16 +249,32 @@ fn drive(
     } else {
         None
     };
-    Ok((report, process.was_cut(), live))
+    Ok((report, process.was_cut(), live, input.hash()))
 }
 
-/// The names of descriptors 0 to 2, and whether each is a terminal, here and in the guest.
-pub fn descriptors() -> [(&'static str, bool); 3] {
+/// The names of descriptors 0 to 2, and whether each is a terminal in the guest: where it is one here, and of standard
+/// input only with `--tty`.
+pub fn descriptors(args: &RunArgs) -> [(&'static str, bool); 3] {
     [
-        ("stdin", io::stdin().is_terminal()),
+        ("stdin", args.tty && io::stdin().is_terminal()),
         ("stdout", io::stdout().is_terminal()),
         ("stderr", io::stderr().is_terminal()),
     ]
+}
+
+/// The columns and rows of the guest's terminal, where it has one that knows its size.
+pub fn terminal_size(args: &RunArgs) -> Option<(u16, u16)> {
+    let [stdin, stdout, stderr] = descriptors(args);
+    let size = [
+        (stdout, rustix::stdio::stdout()),
+        (stderr, rustix::stdio::stderr()),
+        (stdin, rustix::stdio::stdin()),
+    ]
+    .into_iter()
+    .filter(|((_, terminal), _)| *terminal)
+    .find_map(|(_, descriptor)| rustix::termios::tcgetwinsize(descriptor).ok())?;
+    // A terminal that does not know its size says 0.
+    (size.ws_col > 0 && size.ws_row > 0).then_some((size.ws_col, size.ws_row))
 }
 
 /// Finds PROGRAM and collects the guest's files.
@@ -281,8 +299,9 @@ pub fn prepare(args: &RunArgs) -> Result<Prepared, Failure> {
         tree.add_host_folder(&folder)?;
     }
     let program = program::add(&mut tree, &path, around)?;
+    let mut files = Vec::new();
     for file in &args.files {
-        add_file(&mut tree, file, around)?;
+        files.push(add_file(&mut tree, file, around)?);
     }
     tree.add_empty_folder(Path::new("/tmp"), 0o1777);
     tree.add_text(
@@ -304,6 +323,7 @@ pub fn prepare(args: &RunArgs) -> Result<Prepared, Failure> {
         folder,
         tree,
         manifest,
+        files,
     })
 }
 
@@ -320,17 +340,28 @@ fn say_skipped(tree: &Tree) {
     }
 }
 
-/// Adds one `--file`. A program that is given so brings what it needs, like PROGRAM itself.
-fn add_file(tree: &mut Tree, argument: &OsStr, around: Surroundings<'_>) -> Result<(), Failure> {
+/// Adds one `--file`, and returns what documents say of it. A program that is given so brings what it needs, like PROGRAM
+/// itself.
+fn add_file(
+    tree: &mut Tree,
+    argument: &OsStr,
+    around: Surroundings<'_>,
+) -> Result<String, Failure> {
     let (host, guest) = split_file(argument);
     let host =
         std::path::absolute(host).with_context(|| format!("--file {}", argument.display()))?;
     let context = || format!("--file {}", argument.display());
-    match &guest {
-        Some(guest) => tree.add_copy(&host, guest).with_context(context)?,
-        None => drop(tree.add_host_path(&host).with_context(context)?),
-    }
-    program::add_companions(tree, &host, around)
+    let add = |tree: &mut Tree| match &guest {
+        Some(guest) => tree.add_copy(&host, guest).with_context(context),
+        None => tree.add_host_path(&host).map(drop).with_context(context),
+    };
+    add(tree)?;
+    let mut alone = Tree::default();
+    add(&mut alone)?;
+    let hash = digest::digest(&alone).with_context(context)?;
+    program::add_companions(tree, &host, around)?;
+    let place = guest.as_deref().unwrap_or(&host);
+    Ok(format!("{} sha256 {hash}", place.display()))
 }
 
 /// Splits `HOST[:GUEST]`. A host path may itself hold colons; then the last one counts, if any does.
@@ -381,27 +412,19 @@ fn options(args: &RunArgs, program: &Path, folder: &Path) -> Result<Vec<String>,
         format!("epoch={}", initrd::EPOCH),
         "seed=1".to_owned(),
     ];
-    lines.extend(descriptors().map(|(name, terminal)| {
+    lines.extend(descriptors(args).map(|(name, terminal)| {
         let kind = if terminal { "tty" } else { "pipe" };
         format!("{name}={kind}")
     }));
-    let size = [
-        rustix::stdio::stdout(),
-        rustix::stdio::stderr(),
-        rustix::stdio::stdin(),
-    ]
-    .into_iter()
-    .find_map(|descriptor| rustix::termios::tcgetwinsize(descriptor).ok());
-    // A terminal that does not know its size says 0.
-    if let Some(size) = size.filter(|size| size.ws_col > 0 && size.ws_row > 0) {
-        lines.push(format!("columns={}", size.ws_col));
-        lines.push(format!("rows={}", size.ws_row));
+    if let Some((columns, rows)) = terminal_size(args) {
+        lines.push(format!("columns={columns}"));
+        lines.push(format!("rows={rows}"));
     }
     if folder != Path::new("/") {
         lines.push(format!("folder={}", text(folder)?));
     }
     for (name, is) in [
-        ("trace", args.trace.is_some() || args.keep.is_some()),
+        ("trace", args.trace.is_some()),
         ("strace", args.strace),
         ("parallel", args.parallel),
     ] {

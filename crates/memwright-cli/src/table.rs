@@ -101,9 +101,11 @@ pub fn render(document: &Document, styled: bool) -> String {
 
 /// What the guest was told beside that, where it is not the usual.
 fn settings(all: &[String]) -> String {
+    let empty = crate::report::empty_input();
+    let usual = ["thp=madvise", "numa=1", &empty];
     let unusual = all
         .iter()
-        .filter(|setting| !["thp=madvise", "numa=1"].contains(&setting.as_str()));
+        .filter(|setting| !usual.contains(&setting.as_str()));
     unusual.map(|setting| format!(", {setting}")).collect()
 }
 
@@ -190,7 +192,8 @@ mod tests {
     fn settings_are_told_where_they_are_unusual() {
         let told =
             |list: &[&str]| settings(&list.iter().map(|one| (*one).to_owned()).collect::<Vec<_>>());
-        assert_eq!(told(&["thp=madvise", "numa=1"]), "");
+        let empty = crate::report::empty_input();
+        assert_eq!(told(&["thp=madvise", "numa=1", &empty]), "");
         assert_eq!(
             told(&["thp=never", "swap=zram:67108864", "numa=2"]),
             ", thp=never, swap=zram:67108864, numa=2"

@@ -269,6 +269,7 @@ pub fn switch(from: ContextId, to: ContextId) {
     let changed = cpu.changed.load(Ordering::Relaxed);
     cpu.ring
         .record(Kind::Switch, u64::from(to.0), u64::from(from.0), changed);
+    cpu.end_interrupt();
     stretch::end(cpu);
     let stack = SAVED[to.0 as usize].load(Ordering::Relaxed);
     let (fs_base, gs_base) = arch::user_bases();

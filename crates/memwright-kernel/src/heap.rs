@@ -184,7 +184,7 @@ unsafe impl GlobalAlloc for Heap {
                 if self.room() < LOW_WATER {
                     // Who needed the heap grows it, on the way out: a CPU that does not allocate
                     // is not slowed down by one that does.
-                    percpu::current().look_at.store(0, Ordering::Relaxed);
+                    percpu::current().ask_to_look();
                 }
                 return memory.as_ptr();
             }

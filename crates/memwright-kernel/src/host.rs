@@ -3,6 +3,7 @@
 use core::sync::atomic::{AtomicU64, Ordering};
 
 use alloc::boxed::Box;
+use memwright_kernel_logic::retired;
 use memwright_linux::arch::x86_64::regs::{FpuArea, UserState};
 use memwright_linux::channel::{Channel, EXIT_PORT};
 use memwright_linux::context::Context;
@@ -230,6 +231,10 @@ impl Host for Hardware {
         clock::now().saturating_sub(clock::nanoseconds(elsewhere))
     }
 
+    fn interrupt_instructions(&self) -> u64 {
+        clock::nanoseconds(percpu::current().interrupt_ticks.load(Ordering::Relaxed))
+    }
+
     fn kernel_root(&self) -> Option<Frame> {
         Some(Frame::new((paging::template() / 4096) as u32))
     }
@@ -302,10 +307,10 @@ pub unsafe fn run(user: *mut UserState, serve: *const (), argument: *const ()) -
 
 /// What a trap from user mode other than a system call means; `None`: nothing, user mode goes on.
 fn trap_of(cpu: &percpu::PerCpu, number: u8, error: u64, rip: u64) -> Option<Trap> {
-    let changed = cpu.changed.load(Ordering::Relaxed);
     match number {
         vector::PAGE_FAULT if error & FAULT_RESERVED == 0 => {
             let address = arch::fault_address();
+            let changed = cpu.changed.load(Ordering::Relaxed);
             cpu.ring
                 .record(Kind::UserTrap, u64::from(number), address, changed);
             if error & FAULT_KEY != 0 {
@@ -323,6 +328,43 @@ fn trap_of(cpu: &percpu::PerCpu, number: u8, error: u64, rip: u64) -> Option<Tra
             "a page-table entry has a reserved bit set: address {:#x}, error {error:#x}",
             arch::fault_address()
         ),
+        _ => other_trap(cpu, number, error, rip),
+    }
+}
+
+/// What any trap but a page fault means.
+// Out of line: page faults pass nothing of it.
+#[cold]
+#[inline(never)]
+fn other_trap(cpu: &percpu::PerCpu, number: u8, error: u64, rip: u64) -> Option<Trap> {
+    take_back(cpu, number, rip);
+    match number {
+        // `INVALIDATE` does not leave user mode.
+        vector::TIMER
+        | vector::RESCHEDULE
+        | vector::HOLD
+        | vector::WAKE
+        | vector::CONTROL
+        | vector::INPUT
+        | vector::SPURIOUS => {
+            cpu.begin_interrupt();
+            interrupt(cpu, number)
+        }
+        _ => {
+            let changed = cpu.changed.load(Ordering::Relaxed);
+            cpu.ring
+                .record(Kind::UserTrap, u64::from(number), rip, changed);
+            Some(Trap::Exception {
+                vector: number,
+                error,
+            })
+        }
+    }
+}
+
+/// Serves an interrupt that struck in user mode, as far as that is the machine's affair.
+fn interrupt(cpu: &percpu::PerCpu, number: u8) -> Option<Trap> {
+    match number {
         vector::TIMER => {
             apic::acknowledge();
             cpu.count(InterruptKind::Timer);
@@ -332,7 +374,6 @@ fn trap_of(cpu: &percpu::PerCpu, number: u8, error: u64, rip: u64) -> Option<Tra
             ipi::taken(cpu, number);
             Some(Trap::Reschedule)
         }
-        // `INVALIDATE` does not leave user mode.
         // A wake that comes late ended a wait that something else had ended.
         vector::HOLD | vector::WAKE => {
             ipi::taken(cpu, number);
@@ -347,14 +388,38 @@ fn trap_of(cpu: &percpu::PerCpu, number: u8, error: u64, rip: u64) -> Option<Tra
             apic::acknowledge();
             None
         }
-        vector::SPURIOUS => None,
-        _ => {
-            cpu.ring
-                .record(Kind::UserTrap, u64::from(number), rip, changed);
-            Some(Trap::Exception {
-                vector: number,
-                error,
-            })
-        }
+        _ => None,
     }
+}
+
+/// Moves the instructions to the kernel by which the entry of this trap is longer than a page fault's, of which the entry
+/// itself took account.
+fn take_back(cpu: &percpu::PerCpu, number: u8, rip: u64) {
+    let surplus = retired::surplus(number, || code_at(rip));
+    for ticks in [&cpu.user_ticks, &cpu.changed] {
+        let entered = ticks.load(Ordering::Relaxed);
+        // By the host's clock the entry may take fewer ticks than it has instructions.
+        ticks.store(entered.wrapping_sub(surplus), Ordering::Relaxed);
+    }
+}
+
+/// The bytes of user memory at an address, up to the first word that cannot be read, and how many they are.
+fn code_at(address: u64) -> ([u8; retired::LONGEST], usize) {
+    let mut code = [0; retired::LONGEST];
+    let mut length = 0;
+    // Aligned words: none lies in two pages.
+    let mut skipped = (address & 3) as usize;
+    let mut word_at = address & !3;
+    while let Some(word) = usercopy::user_peek32(word_at) {
+        for byte in word.to_le_bytes().into_iter().skip(skipped) {
+            if length == code.len() {
+                return (code, length);
+            }
+            code[length] = byte;
+            length += 1;
+        }
+        skipped = 0;
+        word_at += 4;
+    }
+    (code, length)
 }

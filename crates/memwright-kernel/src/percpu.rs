@@ -110,6 +110,13 @@ pub struct PerCpu {
     /// Clock reading from which a return to user mode takes the way through [`look`](crate::stretch::look); 0:
     /// the next one does.
     pub look_at: AtomicU64,
+    /// Clock reading of the entry of the interrupt that is being served; 0 is none. [`look_at`](Self::look_at) is 0
+    /// meanwhile, so that the return to user mode that ends the interrupt counts it.
+    pub interrupted: AtomicU64,
+    /// What [`look_at`](Self::look_at) is again when the interrupt ends.
+    pub look_after: AtomicU64,
+    /// Ticks spent in interrupts that struck in user mode.
+    pub interrupt_ticks: AtomicU64,
     /// Ticks of the longest stretch, and the system call that it ended.
     pub longest: AtomicU64,
     pub longest_call: AtomicU64,
@@ -145,6 +152,9 @@ impl PerCpu {
             idle_context: AtomicU32::new(0),
             missed: AtomicU32::new(0),
             look_at: AtomicU64::new(0),
+            interrupted: AtomicU64::new(0),
+            look_after: AtomicU64::new(0),
+            interrupt_ticks: AtomicU64::new(0),
             longest: AtomicU64::new(0),
             longest_call: AtomicU64::new(0),
             copied: AtomicU64::new(0),
@@ -163,6 +173,33 @@ impl PerCpu {
     #[inline(always)]
     pub fn count(&self, kind: InterruptKind) {
         add(&self.interrupts[kind as usize], 1);
+    }
+
+    /// Makes the next return to user mode take the way through [`look`](crate::stretch::look).
+    pub fn ask_to_look(&self) {
+        self.look_at.store(0, Ordering::Relaxed);
+        self.look_after.store(0, Ordering::Relaxed);
+    }
+
+    /// Begins an interrupt that struck in user mode; what it takes is counted until user mode goes on, or until another
+    /// context runs.
+    pub fn begin_interrupt(&self) {
+        let look_at = self.look_at.swap(0, Ordering::Relaxed);
+        self.look_after.store(look_at, Ordering::Relaxed);
+        let entered = self.changed.load(Ordering::Relaxed);
+        self.interrupted.store(entered, Ordering::Relaxed);
+    }
+
+    /// Ends the interrupt being served, if there is one: another context runs from now on.
+    #[inline(always)]
+    pub fn end_interrupt(&self) {
+        let entered = self.interrupted.load(Ordering::Relaxed);
+        if entered != 0 {
+            self.interrupted.store(0, Ordering::Relaxed);
+            add(&self.interrupt_ticks, arch::ticks() - entered);
+            let look_at = self.look_after.load(Ordering::Relaxed);
+            self.look_at.store(look_at, Ordering::Relaxed);
+        }
     }
 
     /// Notes an interrupt in the kernel that somebody must still act on.

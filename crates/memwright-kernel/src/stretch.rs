@@ -49,8 +49,10 @@ fn note(cpu: &PerCpu, length: u64, call: u64) {
 #[inline(always)]
 pub fn leave_out(cpu: &PerCpu, ticks: u64) {
     percpu::add(&cpu.changed, ticks);
-    if cpu.look_at.load(Ordering::Relaxed) != 0 {
-        percpu::add(&cpu.look_at, ticks);
+    for reading in [&cpu.look_at, &cpu.look_after, &cpu.interrupted] {
+        if reading.load(Ordering::Relaxed) != 0 {
+            percpu::add(reading, ticks);
+        }
     }
 }
 
@@ -69,7 +71,11 @@ pub fn look(cpu: &PerCpu, call: u64) {
     end_in(cpu, call);
     let wait = cpu.longest.load(Ordering::Relaxed).max(LEAST);
     let now = cpu.changed.load(Ordering::Relaxed);
-    cpu.look_at.store(now + wait, Ordering::Relaxed);
+    if cpu.interrupted.load(Ordering::Relaxed) == 0 {
+        cpu.look_at.store(now + wait, Ordering::Relaxed);
+    } else {
+        cpu.look_after.store(now + wait, Ordering::Relaxed);
+    }
     heap::top_up();
 }
 
@@ -90,7 +96,7 @@ pub fn longest() -> Stretch {
 pub fn forget() {
     for cpu in (0..percpu::count()).filter_map(percpu::of) {
         cpu.longest.store(0, Ordering::Relaxed);
-        cpu.look_at.store(0, Ordering::Relaxed);
+        cpu.ask_to_look();
     }
     percpu::current()
         .changed

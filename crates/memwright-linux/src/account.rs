@@ -108,6 +108,11 @@ pub fn lines(kernel: &Kernel) -> String {
     line(&mut out, "instructions_kernel", kernel_instructions(kernel));
     line(
         &mut out,
+        "instructions_interrupts",
+        kernel.host.interrupt_instructions(),
+    );
+    line(
+        &mut out,
         "processes",
         kernel.processes_made.load(Ordering::Relaxed),
     );
@@ -152,15 +157,21 @@ pub(crate) fn report(kernel: &Kernel, out: &mut dyn Write) -> core::fmt::Result 
     }
     let user = kernel.host.user_instructions();
     writeln!(out, "  instructions_user {user}")?;
-    writeln!(out, "  instructions_kernel {}", kernel_instructions(kernel))
+    writeln!(out, "  instructions_kernel {}", kernel_instructions(kernel))?;
+    let interrupts = kernel.host.interrupt_instructions();
+    writeln!(out, "  instructions_interrupts {interrupts}")
 }
 
-/// Instructions of the kernel since it began to run the program, of the CPU that calls; with several, it may
-/// be another than the one that began.
+/// Instructions of the kernel outside interrupts since it began to run the program, of the CPU that calls; with several,
+/// it may be another than the one that began.
 fn kernel_instructions(kernel: &Kernel) -> u64 {
     use core::sync::atomic::Ordering;
     let boot = kernel.boot_instructions.load(Ordering::Relaxed);
-    kernel.host.kernel_instructions().saturating_sub(boot)
+    let interrupts = kernel.host.interrupt_instructions();
+    kernel
+        .host
+        .kernel_instructions()
+        .saturating_sub(boot + interrupts)
 }
 
 /// Ends a run that has no room for what it was asked for, before there is a program: there is no account of it.

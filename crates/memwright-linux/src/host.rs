@@ -379,6 +379,10 @@ pub trait Host: Machine {
     /// Instructions retired in the kernel by this CPU since boot, idle time and pauses left out.
     fn kernel_instructions(&self) -> u64;
 
+    /// Of [`kernel_instructions`](Self::kernel_instructions), those spent in interrupts that struck in user mode: from the
+    /// entry to the return, or to the switch to another context.
+    fn interrupt_instructions(&self) -> u64;
+
     /// The kernel half every new address space starts with.
     fn kernel_root(&self) -> Option<Frame>;
 

@@ -151,6 +151,20 @@ pub const RULES: &[Rule] = &[
         what: "two of Debian's kernels, one of them an instruction longer",
     },
     Rule {
+        binary: "memwright-cli/exact",
+        beginnings: &["linux_", "ticks_on_linux"],
+        of: 1,
+        runs: [0, 1],
+        what: "counts on Debian's kernel, held to those made by hand",
+    },
+    Rule {
+        binary: "memwright-cli/settings",
+        beginnings: &["linux_"],
+        of: 1,
+        runs: [0, 1],
+        what: "settings of runs on Debian's kernel",
+    },
+    Rule {
         binary: "memwright-cli/tutorial",
         beginnings: &[""],
         of: 1,

@@ -16,14 +16,7 @@ const LONGEST_SOCKET: usize = 107;
 const SOCKET_NAME: usize = "/control.sock".len();
 
 /// The files that `--keep` keeps.
-pub const KEPT: [&str; 6] = [
-    "kernel",
-    "initrd.cpio",
-    "log",
-    "trace.jsonl",
-    "qemu.log",
-    "command",
-];
+pub const KEPT: [&str; 5] = ["kernel", "initrd.cpio", "log", "qemu.log", "command"];
 
 /// Where the files and sockets of a run are.
 #[derive(Debug)]

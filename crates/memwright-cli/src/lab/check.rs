@@ -76,13 +76,16 @@ pub fn check(args: &CheckArgs) -> Result<u8, Failure> {
 impl Vary {
     fn covers(self, what: &str) -> bool {
         match self {
-            Self::Program => what == PROGRAM,
+            // Another program usually stands elsewhere.
+            Self::Program => what == PROGRAM || what == PATH,
+            Self::Path => what == PATH,
             Self::Kernel => what == KERNEL,
         }
     }
 }
 
 const PROGRAM: &str = "program";
+const PATH: &str = "path of the program, or name that it is called by,";
 const KERNEL: &str = "kernel";
 const SETTING: &str = "setting of the guest";
 
@@ -208,7 +211,14 @@ fn identities(one: &Value, other: &Value) -> Vec<(&'static str, Value, Value)> {
                 PROGRAM,
                 Value::from(vec![
                     document["program"]["sha256"].clone(),
-                    hashes(&document["companions"]),
+                    document["companions"].clone(),
+                ]),
+            ),
+            (
+                PATH,
+                Value::from(vec![
+                    document["program"]["path"].clone(),
+                    document["arguments"][0].clone(),
                 ]),
             ),
             ("list of arguments", arguments(document)),
@@ -231,7 +241,7 @@ fn identities(one: &Value, other: &Value) -> Vec<(&'static str, Value, Value)> {
         .collect()
 }
 
-/// The program's arguments without its name: that is a path of one machine, and the program has a hash.
+/// The program's arguments without its name.
 fn arguments(document: &Value) -> Value {
     let words = document["arguments"].as_array().into_iter().flatten();
     words.skip(1).cloned().collect()
@@ -264,11 +274,6 @@ fn other_ending(baseline: &Value, now: &Value) -> Option<String> {
     };
     let (before, now) = (ending(baseline), ending(now));
     (before != now).then(|| format!("the program: {before} before, {now} now"))
-}
-
-fn hashes(companions: &Value) -> Value {
-    let list = companions.as_array().into_iter().flatten();
-    list.map(|file| file["sha256"].clone()).collect()
 }
 
 fn repeats(document: &Value) -> Option<bool> {
@@ -380,10 +385,16 @@ mod tests {
         assert_eq!(differing(&base, &other), [SETTING]);
         let mut other = account("p", "k", 1);
         other["arguments"] = json!(["z", "y"]);
-        assert!(differing(&base, &other).is_empty(), "another path of it");
+        // A path is on the program's stack, and the kernel walks it.
+        assert_eq!(differing(&base, &other), [PATH]);
         other["arguments"] = json!(["x", "z"]);
         assert_eq!(differing(&base, &other), ["list of arguments"]);
+        let mut other = account("p", "k", 1);
+        other["program"]["path"] = json!("/elsewhere/x");
+        assert_eq!(differing(&base, &other), [PATH]);
         assert!(Vary::Program.covers(PROGRAM) && !Vary::Program.covers(KERNEL));
+        assert!(Vary::Program.covers(PATH) && Vary::Path.covers(PATH));
+        assert!(!Vary::Path.covers(PROGRAM) && !Vary::Kernel.covers(PATH));
     }
 
     #[test]
@@ -400,6 +411,24 @@ mod tests {
                 "terminal=stdout instead of nothing",
             ),
             (Value::Null, json!(["numa=2"]), "nothing instead of numa=2"),
+            (
+                json!([
+                    "env=A=1",
+                    "file=/x sha256 1",
+                    "append=a",
+                    "stdin=sha256 1",
+                    "trace=on"
+                ]),
+                json!([
+                    "env=A=2",
+                    "file=/x sha256 2",
+                    "append=b",
+                    "stdin=sha256 2",
+                    "strace=on"
+                ]),
+                "env=A=1 file=/x sha256 1 append=a stdin=sha256 1 trace=on instead of \
+                 env=A=2 file=/x sha256 2 append=b stdin=sha256 2 strace=on",
+            ),
         ] {
             assert_eq!(lacking(&one, &other), said);
         }

@@ -35,13 +35,18 @@ pub struct Counts {
     pub instructions: Option<Instructions>,
 }
 
-/// Instructions by the half of the address space that they lie in.
+/// Instructions that completed, by the half of the address space that they lie in; of the kernel's those in interrupts apart.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Instructions {
-    /// Those begun in the lower half.
+    /// Those in the lower half.
     pub user: u64,
-    /// Those begun in the upper half.
+    /// Those in the upper half, outside interrupts where these are counted.
     pub kernel: u64,
+    /// Those in the upper half from the first of an interrupt's handler to the return from it, with those of the kernel's
+    /// threads that run before; where another program runs before, to the switch to that. Absent where the handlers are
+    /// not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub interrupts: Option<u64>,
 }
 
 /// Page faults by cause.
@@ -62,15 +67,16 @@ pub struct Faults {
 /// Linux's vectors for calls of functions on other CPUs (arch/x86/include/asm/irq_vectors.h).
 const CALL_VECTORS: [u8; 2] = [0xfb, 0xfc];
 /// The first vector that is no exception.
-const FIRST_INTERRUPT: u8 = 32;
+pub const FIRST_INTERRUPT: u8 = 32;
 /// A page fault's.
-const PAGE_FAULT: u8 = 14;
+pub const PAGE_FAULT: u8 = 14;
 
 /// Bits of a page fault's error code (Intel SDM volume 3, 5.7).
 const PRESENT: u16 = 1;
 const WRITE: u16 = 2;
 const USER: u16 = 4;
-const FETCH: u16 = 16;
+/// The access was a fetch of an instruction.
+pub const FETCH: u16 = 16;
 
 impl Faults {
     fn count(&mut self, error: u16) {
@@ -194,6 +200,11 @@ impl Counts {
                 "instructions, kernel",
                 instructions.map(|one| one.kernel),
             ),
+            (
+                OTHERS,
+                "instructions, interrupts",
+                instructions.and_then(|one| one.interrupts),
+            ),
         ]);
         rows
     }
@@ -204,6 +215,7 @@ impl Instructions {
         Self {
             user: by(self.user, other.user),
             kernel: by(self.kernel, other.kernel),
+            interrupts: both(self.interrupts, other.interrupts, by),
         }
     }
 }
@@ -276,6 +288,7 @@ mod tests {
         one.instructions = Some(Instructions {
             user: 1,
             kernel: 1000,
+            interrupts: Some(10),
         });
         assert_eq!(one.plus(one).since(one), one);
     }

@@ -46,7 +46,7 @@ pub struct Document {
     /// What was different in the second run: the titles of rows.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub differs: Vec<String>,
-    /// What was counted from the program's fork to its end; absent where nothing could count.
+    /// What was counted from the program's exec to its exit; absent where nothing could count.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub run: Option<Counts>,
     /// What was counted in each region that the program marked.

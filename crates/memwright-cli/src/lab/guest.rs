@@ -14,6 +14,7 @@ use memwright_linux::channel::Outcome;
 use rustix::fs::{FileType, MemfdFlags, Mode};
 
 use super::counts::Counts;
+use super::gates;
 use super::log::{self, Counted, Marks, Region, Tally};
 use super::runs::Runs;
 use super::tables::{Memory, PageTables, Part};
@@ -276,6 +277,21 @@ impl Wires {
     fn look(&self, cr3: u64) -> Option<PageTables> {
         PageTables::read(&Memory(&self.memory), cr3)
     }
+
+    fn gates(&self, cr3: u64, table: u64) -> Option<[u64; gates::COUNT]> {
+        gates::read(&Memory(&self.memory), cr3, table)
+    }
+}
+
+/// What lets the guest go on after a mark: with the places where handlers of interrupts begin, or without.
+fn answer(gates: Option<&[u64; gates::COUNT]>) -> Vec<u8> {
+    match gates {
+        Some(gates) => {
+            let places = gates.iter().flat_map(|place| place.to_le_bytes());
+            [b'g'].into_iter().chain(places).collect()
+        }
+        None => vec![b'.'],
+    }
 }
 
 /// Reads QEMU's log to its end.
@@ -292,7 +308,9 @@ fn follow(log: impl Read, wires: &Wires, cpus: u8) -> io::Result<Tally> {
             continue;
         };
         if tally.line(line, |cr3| wires.look(cr3)) {
-            (&wires.answer).write_all(b".")?;
+            let gates = tally.take_gates();
+            let gates = gates.and_then(|(cr3, table)| wires.gates(cr3, table));
+            (&wires.answer).write_all(&answer(gates.as_ref()))?;
         }
     }
 }

@@ -51,6 +51,7 @@ pub struct Laboratory<'a> {
     prepared: Prepared,
     program: HashedFile,
     companions: Vec<HashedFile>,
+    input: String,
     files: PathBuf,
     swap: Option<u64>,
     machine: Machine,
@@ -80,7 +81,7 @@ impl<'a> Laboratory<'a> {
         let mut prepared = run::prepare(args)?;
         let missing = Failure::Environment;
         let limit = args.timeout.unwrap_or(USUAL_LIMIT);
-        put_init(&mut prepared, swap, args.memory(), limit)?;
+        let input = put_init(&mut prepared, swap, args.memory(), limit)?;
         let folder = private_folder().context("cannot make a temporary folder")?;
         let files = match &args.keep {
             Some(path) => kept_folder(path)?,
@@ -108,6 +109,7 @@ impl<'a> Laboratory<'a> {
             program: HashedFile::read(&prepared.program.path),
             companions: companions.map(|path| HashedFile::read(path)).collect(),
             prepared,
+            input,
             files,
             swap,
             machine,
@@ -244,7 +246,7 @@ impl<'a> Laboratory<'a> {
             },
             memory: self.machine.memory.bytes(),
             cpus: self.machine.cpus,
-            settings: crate::report::settings(self.args),
+            settings: crate::report::settings(self.args, &self.prepared.files, &self.input),
             outcome: said.outcome.into(),
             repeats: differs.as_ref().map(Vec::is_empty),
             differs: differs.unwrap_or_default(),
@@ -298,13 +300,14 @@ fn swap_bytes(wanted: &[SwapSize]) -> anyhow::Result<Option<u64>> {
     }
 }
 
-/// Puts the first process, the program's input, its arguments and what swap it has into the guest.
+/// Puts the first process, the program's input, its arguments and what swap it has into the guest. Returns the hash of the
+/// input. A terminal gives none: standard input is a file in the guest, whatever it is here.
 fn put_init(
     prepared: &mut Prepared,
     swap: Option<u64>,
     memory: MemorySize,
     limit: Duration,
-) -> Result<(), Failure> {
+) -> Result<String, Failure> {
     if INIT.is_empty() {
         return Err(Failure::Environment(anyhow!(
             "this command was built without a first process for Linux guests: no C compiler linked a static program then"
@@ -312,11 +315,13 @@ fn put_init(
     }
     let place = Path::new(OWN).join("init");
     prepared.tree.add_bytes(&place, 0o755, INIT.to_vec());
-    if !io::stdin().is_terminal() {
-        let input = read_input(memory, limit)?;
-        let place = Path::new(OWN).join("input");
-        prepared.tree.add_bytes(&place, 0o600, input);
-    }
+    let input = match io::stdin().is_terminal() {
+        true => Vec::new(),
+        false => read_input(memory, limit)?,
+    };
+    let hash = hexadecimal_hash(&input);
+    let place = Path::new(OWN).join("input");
+    prepared.tree.add_bytes(&place, 0o600, input);
     if let Some(bytes) = swap {
         let place = Path::new(OWN).join("swap");
         let text = bytes.to_string().into_bytes();
@@ -332,7 +337,7 @@ fn put_init(
         environment: std::mem::take(&mut prepared.manifest.environment),
         options: Vec::new(),
     };
-    Ok(())
+    Ok(hash)
 }
 
 /// The whole of standard input, which must fit into the guest and end within the time that a run may take.

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 
 use super::counts::{Counts, Instructions};
+use super::interrupts::Interrupts;
 use super::tables::PageTables;
 
 /// What a line of the log says.
@@ -17,9 +18,13 @@ pub enum Line {
         error: u16,
         /// Whether an instruction asked for it (INT).
         by_instruction: bool,
+        /// Where it strikes.
+        at: u64,
         /// CR2, where the line tells it: the address of a page fault.
         address: Option<u64>,
     },
+    /// Where the CPU of the exception before has its interrupt descriptor table.
+    Idt(u64),
     /// CR3 was loaded.
     Cr3(u64),
     /// The plugin is there.
@@ -30,7 +35,17 @@ pub enum Line {
         cpu: usize,
         /// What it holds, where QEMU tells that; then it does not tell the CPU.
         holds: Option<u64>,
+        /// The plugin's counts since the guest began: INVLPG, INVPCID, CR4 writes.
+        flushes: [u64; 3],
+        /// The same of instructions, where it counts them.
+        instructions: Option<Instructions>,
     },
+    /// The first instruction of an interrupt's handler is next.
+    Enter(Instructions),
+    /// IRETQ is next.
+    Return(Instructions),
+    /// The kernel goes on with another task.
+    Switch(Instructions),
     /// A mark was executed.
     Mark {
         /// Twice the region's number, plus one at its end.
@@ -57,7 +72,23 @@ pub fn parse(line: &[u8]) -> Option<Line> {
             .ok()
             .map(Line::Cr3);
     }
+    if let Some(table) = line.strip_prefix("IDT=") {
+        let base = table.split_ascii_whitespace().next()?;
+        return u64::from_str_radix(base, 16).ok().map(Line::Idt);
+    }
     parse_exception(line)
+}
+
+/// The last words of the plugin's lines: instructions that began.
+fn begun(words: &[u64]) -> Option<Instructions> {
+    match *words {
+        [user, kernel] => Some(Instructions {
+            user,
+            kernel,
+            interrupts: None,
+        }),
+        _ => None,
+    }
 }
 
 fn parse_plugin(line: &str) -> Option<Line> {
@@ -66,19 +97,26 @@ fn parse_plugin(line: &str) -> Option<Line> {
     let numbers: Vec<u64> = words.map(|word| word.parse().ok()).collect::<Option<_>>()?;
     match (what, numbers.as_slice()) {
         ("count", [_]) => Some(Line::Counting),
-        ("cr3", [cpu, holds]) => Some(Line::Cr3Next {
+        ("enter", words) => begun(words).map(Line::Enter),
+        ("return", words) => begun(words).map(Line::Return),
+        ("switch", words) => begun(words).map(Line::Switch),
+        ("cr3", [cpu, holds, invlpg, invpcid, cr4, instructions @ ..]) => Some(Line::Cr3Next {
             cpu: usize::try_from(*cpu).ok()?,
             holds: Some(*holds).filter(|value| *value != 0),
+            flushes: [*invlpg, *invpcid, *cr4],
+            instructions: match instructions {
+                [] => None,
+                words => Some(begun(words)?),
+            },
         }),
         ("mark", [code, cpu, cr3, invlpg, invpcid, cr4, instructions @ ..]) => Some(Line::Mark {
             code: u16::try_from(*code).ok()?,
             cpu: usize::try_from(*cpu).ok()?,
             cr3: Some(*cr3).filter(|value| *value != 0),
             flushes: [*invlpg, *invpcid, *cr4],
-            instructions: match *instructions {
+            instructions: match instructions {
                 [] => None,
-                [user, kernel] => Some(Instructions { user, kernel }),
-                _ => return None,
+                words => Some(begun(words)?),
             },
         }),
         _ => None,
@@ -93,11 +131,14 @@ fn parse_exception(line: &str) -> Option<Line> {
     let vector = u8::from_str_radix(words.next()?, 16).ok()?;
     let error = u32::from_str_radix(words.next()?.strip_prefix("e=")?, 16).ok()?;
     let by_instruction = words.next()?.strip_prefix("i=")? != "0";
+    let at = words.find_map(|word| word.strip_prefix("IP=")?.split_once(':'))?;
+    let at = u64::from_str_radix(at.1, 16).ok()?;
     let address = words.find_map(|word| word.strip_prefix("CR2="));
     Some(Line::Exception {
         vector,
         error: error as u16,
         by_instruction,
+        at,
         address: address.and_then(|text| u64::from_str_radix(text, 16).ok()),
     })
 }
@@ -157,8 +198,14 @@ pub struct Counted {
     pub regions: Option<Vec<Region>>,
 }
 
-/// The region that the guest's first process marks: the run of the program, from its fork to the end of the wait for it.
+/// The region that the guest's first process marks: the run of the program, from its exec to its exit.
+///
+/// The child that becomes the program marks its beginning, just before it executes it; the parent marks the end when it has
+/// waited for it. With one CPU the run ends earlier, with the last load of CR3 before that mark which changed CR3: the
+/// kernel's switch from the program, which has exited, to the parent.
 pub const THE_RUN: u16 = 32767;
+/// Instructions in user mode between the mark where the run begins and the program: the mark and the SYSCALL of its exec.
+const BEFORE_EXEC: u64 = 2;
 
 /// Where the guest's first process touches no memory just before [`THE_RUN`] begins, and just after it ended: page faults
 /// that the log tells of without the plugin too.
@@ -171,6 +218,13 @@ pub struct Tally {
     now: Counts,
     cr3: Vec<u64>,
     next: (usize, Option<u64>),
+    cpus: u8,
+    interrupts: Interrupts,
+    idt: Option<u64>,
+    // Where the tables are by which to find the handlers of interrupts, as long as nobody asked.
+    gates: Option<(u64, u64)>,
+    // What was counted when CR3 was last changed.
+    at_switch: Option<Counts>,
     counting: bool,
     open: Vec<(u16, Counts)>,
     regions: Vec<Region>,
@@ -189,6 +243,11 @@ impl Tally {
             },
             cr3: Vec::new(),
             next: (0, None),
+            cpus,
+            interrupts: Interrupts::default(),
+            idt: None,
+            gates: None,
+            at_switch: None,
             counting: false,
             open: Vec::new(),
             regions: Vec::new(),
@@ -204,17 +263,33 @@ impl Tally {
                 vector,
                 error,
                 by_instruction,
+                at,
                 address,
-            } => match (self.counting, address) {
-                (false, Some(RUN_BEGINS)) => self.mark(THE_RUN, true),
-                (false, Some(RUN_ENDS)) => self.mark(THE_RUN, false),
-                (_, _) => self.now.exception(vector, error, by_instruction),
-            },
+            } => {
+                self.interrupts.exception(vector, error, by_instruction, at);
+                match (self.counting, address) {
+                    (false, Some(RUN_BEGINS)) => self.mark(THE_RUN, true),
+                    (false, Some(RUN_ENDS)) => self.mark(THE_RUN, false),
+                    (_, _) => self.now.exception(vector, error, by_instruction),
+                }
+            }
+            Line::Idt(base) => self.idt = Some(base),
+            Line::Enter(counted) => self.interrupts.enter(counted),
+            Line::Return(counted) => self.interrupts.leave(counted),
+            Line::Switch(counted) => self.interrupts.switch(counted),
             Line::Counting => {
                 self.counting = true;
                 (self.now.full_flushes, self.now.switches) = (Some(0), Some(0));
             }
-            Line::Cr3Next { cpu, holds } => self.next = (cpu, holds),
+            Line::Cr3Next {
+                cpu,
+                holds,
+                flushes,
+                instructions,
+            } => {
+                self.next = (cpu, holds);
+                self.take(flushes, instructions);
+            }
             Line::Cr3(value) => self.load_cr3(value),
             Line::Mark {
                 code,
@@ -229,13 +304,28 @@ impl Tally {
                     let state = cr3.and_then(look);
                     self.states.insert(code, state);
                 }
-                [self.now.invlpg, self.now.invpcid, self.now.cr4_writes] = flushes.map(Some);
-                self.now.instructions = instructions;
+                if code == THE_RUN << 1 && instructions.is_some() {
+                    let cr3 = cr3.or_else(|| self.cr3.get(cpu).copied());
+                    self.gates = cr3.zip(self.idt);
+                    self.interrupts.handlers_are_known();
+                }
+                self.take(flushes, instructions);
                 self.mark(code >> 1, code & 1 == 0);
                 return true;
             }
         }
         false
+    }
+
+    /// CR3 and the address of the interrupt descriptor table, once: where the run begins.
+    pub fn take_gates(&mut self) -> Option<(u64, u64)> {
+        self.gates.take()
+    }
+
+    /// Takes over what the plugin counted.
+    fn take(&mut self, flushes: [u64; 3], instructions: Option<Instructions>) {
+        [self.now.invlpg, self.now.invpcid, self.now.cr4_writes] = flushes.map(Some);
+        self.now.instructions = instructions.map(|counted| self.interrupts.count(counted));
     }
 
     fn load_cr3(&mut self, value: u64) {
@@ -247,6 +337,7 @@ impl Tally {
         let count = if holds.unwrap_or(*last) == value {
             &mut self.now.full_flushes
         } else {
+            self.at_switch = Some(self.now);
             &mut self.now.switches
         };
         if let Some(count) = count {
@@ -258,7 +349,17 @@ impl Tally {
     /// A region that begins again before its end begins anew; an end without a beginning ends nothing.
     fn mark(&mut self, region: u16, begins: bool) {
         let open = self.open.iter().position(|(other, _)| *other == region);
-        let now = self.now;
+        let now = match (region, begins) {
+            (THE_RUN, true) => {
+                self.at_switch = None;
+                if let Some(counted) = &mut self.now.instructions {
+                    counted.user += BEFORE_EXEC;
+                }
+                self.now
+            }
+            (THE_RUN, false) if self.cpus == 1 => self.at_switch.unwrap_or(self.now),
+            (_, _) => self.now,
+        };
         match (begins, open) {
             (true, None) => self.open.push((region, now)),
             (true, Some(place)) => {
@@ -318,6 +419,14 @@ impl Tally {
 mod tests {
     use super::*;
 
+    fn instructions(user: u64, kernel: u64) -> Instructions {
+        Instructions {
+            user,
+            kernel,
+            interrupts: None,
+        }
+    }
+
     #[test]
     fn lines_parse() {
         let exception = |vector, error, by_instruction| {
@@ -325,6 +434,7 @@ mod tests {
                 vector,
                 error,
                 by_instruction,
+                at: 0x40_1000,
                 address: (vector == 0x0e).then_some(0x1000),
             })
         };
@@ -334,7 +444,7 @@ mod tests {
                 exception(0x0e, 6, false),
             ),
             (
-                "     1: v=80 e=0000 i=1 cpl=3 IP=0033:00",
+                "     1: v=80 e=0000 i=1 cpl=3 IP=0033:0000000000401000",
                 exception(0x80, 0, true),
             ),
             (
@@ -343,17 +453,21 @@ mod tests {
             ),
             ("memwright count 3", Some(Line::Counting)),
             (
-                "memwright cr3 1 0",
+                "memwright cr3 1 0 7 8 9 10 20",
                 Some(Line::Cr3Next {
                     cpu: 1,
                     holds: None,
+                    flushes: [7, 8, 9],
+                    instructions: Some(instructions(10, 20)),
                 }),
             ),
             (
-                "memwright cr3 0 4096",
+                "memwright cr3 0 4096 7 8 9 10 20",
                 Some(Line::Cr3Next {
                     cpu: 0,
                     holds: Some(4096),
+                    flushes: [7, 8, 9],
+                    instructions: Some(instructions(10, 20)),
                 }),
             ),
             (
@@ -363,10 +477,7 @@ mod tests {
                     cpu: 1,
                     cr3: None,
                     flushes: [30, 40, 50],
-                    instructions: Some(Instructions {
-                        user: 10,
-                        kernel: 20,
-                    }),
+                    instructions: Some(instructions(10, 20)),
                 }),
             ),
             (
@@ -380,6 +491,23 @@ mod tests {
                 }),
             ),
             ("memwright mark 65534 1 10 20", None),
+            (
+                "memwright enter 10 20",
+                Some(Line::Enter(instructions(10, 20))),
+            ),
+            (
+                "memwright return 10 20",
+                Some(Line::Return(instructions(10, 20))),
+            ),
+            (
+                "memwright switch 10 20",
+                Some(Line::Switch(instructions(10, 20))),
+            ),
+            ("memwright enter", None),
+            (
+                "IDT=     fffffe0000000000 00000fff",
+                Some(Line::Idt(0xffff_fe00_0000_0000)),
+            ),
             ("RAX=0000000000010068 RBX=0000000000000003", None),
             ("check_exception old: 0xffffffff new 0xe", None),
             ("Servicing hardware INT=0x30", None),
@@ -414,18 +542,21 @@ mod tests {
         let Counted { run, regions } = tally(&[
             "memwright count 1",
             "CR3 update: CR3=1000",
-            "    1: v=0e e=0006 i=0 cpl=3 IP=0",
+            "    1: v=0e e=0006 i=0 cpl=3 IP=0033:00401000",
             "memwright mark 65534 0 0 1 0 0 100 200",
-            "    2: v=0e e=0006 i=0 cpl=3 IP=0",
+            "    2: v=0e e=0006 i=0 cpl=3 IP=0033:00401000",
             "memwright mark 2 0 0 1 0 0 110 220",
-            "    3: v=0e e=0007 i=0 cpl=3 IP=0",
+            "    3: v=0e e=0007 i=0 cpl=3 IP=0033:00401000",
             "CR3 update: CR3=1000",
             "memwright mark 3 0 0 2 0 0 111 225",
             "memwright mark 3 0 0 2 0 0 111 225",
             "memwright mark 2 0 0 2 0 0 120 230",
             "CR3 update: CR3=2000",
             "memwright mark 3 0 0 2 0 0 121 231",
-            "memwright mark 65535 0 0 4 0 0 200 400",
+            // The last change of CR3 is the switch to the one who waits.
+            "memwright cr3 0 0 4 0 0 200 400",
+            "CR3 update: CR3=3000",
+            "memwright mark 65535 0 0 5 0 0 210 450",
         ])
         .finish()
         .unwrap();
@@ -440,9 +571,11 @@ mod tests {
         let regions = regions.unwrap();
         assert_eq!(
             run.instructions,
+            // Less two faults, and what the first process executes before the exec.
             Some(Instructions {
-                user: 100,
-                kernel: 200
+                user: 100 - 2 - BEFORE_EXEC,
+                kernel: 200,
+                interrupts: Some(0),
             })
         );
         assert_eq!(regions.len(), 1);
@@ -463,7 +596,12 @@ mod tests {
         assert_eq!(one.at_end.map(|state| state.tables), Some(0x1000));
         assert_eq!(
             one.counts.instructions,
-            Some(Instructions { user: 2, kernel: 6 })
+            // Less the fault.
+            Some(Instructions {
+                user: 1,
+                kernel: 6,
+                interrupts: Some(0),
+            })
         );
     }
 
@@ -498,14 +636,14 @@ mod tests {
             2,
             &[
                 "memwright count 1",
-                "memwright mark 65534 0 0 0 0 0 0 0",
-                "memwright cr3 0 0",
+                "memwright mark 65534 0 0 0 0 0",
+                "memwright cr3 0 0 0 0 0",
                 "CR3 update: CR3=1000",
-                "memwright cr3 1 0",
+                "memwright cr3 1 0 0 0 0",
                 "CR3 update: CR3=2000",
-                "memwright cr3 0 0",
+                "memwright cr3 0 0 0 0 0",
                 "CR3 update: CR3=1000",
-                "memwright mark 65535 0 0 0 0 0 0 0",
+                "memwright mark 65535 0 0 0 0 0",
             ],
         )
         .finish()
@@ -517,9 +655,11 @@ mod tests {
     fn what_cr3_held_goes_before_what_the_cpu_loaded_last() {
         let Counted { run, .. } = tally(&[
             "memwright mark 65534 0 4096 0 0 0",
-            "memwright cr3 0 4096",
+            "memwright cr3 0 4096 0 0 0",
             "CR3 update: CR3=1000",
-            "memwright cr3 0 8192",
+            "memwright cr3 0 8192 0 0 0",
+            "CR3 update: CR3=1000",
+            "memwright cr3 0 8192 0 0 0",
             "CR3 update: CR3=1000",
             "memwright mark 65535 0 4096 0 0 0",
         ])
@@ -532,14 +672,15 @@ mod tests {
     #[test]
     fn without_the_plugin_the_log_tells_faults_and_no_marks() {
         let lines = [
-            "    1: v=0e e=0006 i=0 cpl=3 IP=0 CR2=0000000000001000",
+            "    1: v=0e e=0006 i=0 cpl=3 IP=0033:00401000 CR2=0000000000001000",
             "CR3 update: CR3=1000",
-            "    2: v=0e e=0000 i=0 cpl=0 IP=0 CR2=00004d5700000000",
-            "    3: v=0e e=0007 i=0 cpl=3 IP=0 CR2=0000000000001000",
+            "    2: v=0e e=0000 i=0 cpl=0 IP=0033:00401000 CR2=00004d5700000000",
+            "    3: v=0e e=0007 i=0 cpl=3 IP=0033:00401000 CR2=0000000000001000",
             "CR3 update: CR3=1000",
             "CR3 update: CR3=2000",
-            "    4: v=0e e=0000 i=0 cpl=0 IP=0 CR2=00004d5700001000",
-            "    5: v=0e e=0007 i=0 cpl=3 IP=0 CR2=0000000000001000",
+            "CR3 update: CR3=3000",
+            "    4: v=0e e=0000 i=0 cpl=0 IP=0033:00401000 CR2=00004d5700001000",
+            "    5: v=0e e=0007 i=0 cpl=3 IP=0033:00401000 CR2=0000000000001000",
         ];
         let counted = tally(&lines).finish().unwrap();
         let mut expected = Counts {

@@ -116,6 +116,26 @@ impl Physical for Memory<'_> {
     }
 }
 
+/// The physical address that an address of either half leads to; `None` where nothing is mapped or readable.
+pub fn translate(memory: &impl Physical, cr3: u64, address: u64) -> Option<u64> {
+    let mut table = cr3 & ADDRESS;
+    for level in (1..=4).rev() {
+        let shift = 12 + 9 * (level - 1);
+        let index = (address >> shift) as usize % ENTRIES;
+        let page = memory.page(table)?;
+        let entry = u64::from_le_bytes(page[8 * index..8 * index + 8].try_into().ok()?);
+        if entry & PRESENT == 0 {
+            return None;
+        }
+        if level == 1 || entry & LARGE != 0 && level < 4 {
+            let within = (1 << shift) - 1;
+            return Some(entry & ADDRESS & !within | address & within);
+        }
+        table = entry & ADDRESS;
+    }
+    None
+}
+
 impl PageTables {
     /// Walks the lower half of the tables that CR3 points to; `None` where they are not to be read.
     pub fn read(memory: &impl Physical, cr3: u64) -> Option<Self> {
@@ -379,6 +399,27 @@ mod tests {
             (found.vdso, found.small_read_only, found.small_writable),
             (3, 3, 1)
         );
+    }
+
+    #[test]
+    fn addresses_are_translated() {
+        let mut memory = Fake::default();
+        memory.set(0x1000, 511, 0x2000 | 7);
+        memory.set(0x2000, 0, 0x3000 | 7);
+        memory.set(0x2000, 1, 0x4000_0000 | LARGE | 7);
+        memory.set(0x3000, 0, 0x4000 | 7);
+        memory.set(0x3000, 1, 0x20_0000 | LARGE | 7);
+        memory.set(0x4000, 2, 0x5000 | 1 << 63 | 7);
+        let top = 0xffff_ff80_0000_0000;
+        for (address, expected) in [
+            (top + 0x2123, Some(0x5123)),
+            (top + 0x20_0abc, Some(0x20_0abc)),
+            (top + 0x4000_1234, Some(0x4000_1234)),
+            (top + 0x3000, None),
+            (0x2123, None),
+        ] {
+            assert_eq!(translate(&memory, 0x1000, address), expected, "{address:x}");
+        }
     }
 
     #[test]

@@ -4,4 +4,5 @@
 
 pub mod acpi;
 pub mod nodes;
+pub mod retired;
 pub mod shootdown;

@@ -46,10 +46,14 @@ const EXIT_FAST: u64 = 31;
 const EXIT_CALL: u64 = 19;
 /// How many more there are to IRET.
 const EXIT_MORE: u64 = 2;
+/// How many more for each comparison that a way to IRET passes before it turns off the fast way: two, and one that adds them.
+const EXIT_COMPARED: u64 = 3;
+/// How many more there are to the IRET at which an interrupt ends.
+const EXIT_INTERRUPT: u64 = 11;
 /// Instructions from the entry point of SYSCALL to the reading of the counter: the kernel's too.
 const ENTRY_CALL: u64 = 25;
-/// The same from the stub of an exception.
-const ENTRY_TRAP: u64 = 40;
+/// The same from the stub of a page fault. Others have more: see `memwright_kernel_logic::retired`.
+const ENTRY_TRAP: u64 = 38;
 /// The same from the stub of an order to forget translations,
 const ENTRY_INVALIDATE: u64 = 18;
 /// and from the reading of the counter to its IRET, as above.
@@ -184,9 +188,9 @@ to_user:
     cmp rcx, rsi
     jne 2f
     cmp r11, rax
-    jne 2f
+    jne 4f
     test eax, {not_fast}
-    jnz 2f
+    jnz 5f
     or r11d, {forced}
     swapgs
     mov rax, [rdi + {rax}]
@@ -194,8 +198,13 @@ to_user:
     mov rsp, [rdi + {rsp}]
     mov rdi, [rdi + {rdi}]
     sysretq
+5:
+    add qword ptr gs:[{cpu_changed}], {exit_compared}
+4:
+    add qword ptr gs:[{cpu_changed}], {exit_compared}
 2:
     add qword ptr gs:[{cpu_changed}], {exit_more}
+to_user_slow:
     and eax, {user_flags}
     or eax, {forced}
     push {user_data}
@@ -226,6 +235,33 @@ leave_user:
     xor edx, edx
     jmp leave_user
 7:
+    mov rcx, gs:[{cpu_interrupted}]
+    test rcx, rcx
+    jz 8f
+    cmp rax, gs:[{cpu_look_after}]
+    ja 8f
+    add rax, {exit_interrupt}       // here an interrupt ends: what it took is counted to its IRET
+    mov gs:[{cpu_changed}], rax
+    sub rax, rcx
+    add gs:[{cpu_interrupts}], rax
+    mov qword ptr gs:[{cpu_interrupted}], 0
+    mov rax, gs:[{cpu_look_after}]
+    mov gs:[{cpu_look_at}], rax
+    mov rcx, [rdi + {rcx}]
+    mov r11, [rdi + {r11}]
+    mov rbx, [rdi + {rbx}]
+    mov rbp, [rdi + {rbp}]
+    mov rdx, [rdi + {rdx}]
+    mov r8, [rdi + {r8}]
+    mov r9, [rdi + {r9}]
+    mov r10, [rdi + {r10}]
+    mov r12, [rdi + {r12}]
+    mov r13, [rdi + {r13}]
+    mov r14, [rdi + {r14}]
+    mov r15, [rdi + {r15}]
+    mov rax, [rdi + {flags}]
+    jmp to_user_slow
+8:
     mov eax, {look}
     xor edx, edx
     jmp leave_user
@@ -454,7 +490,12 @@ trap_save:
     exit_fast = const EXIT_FAST,
     exit_call = const EXIT_CALL,
     exit_more = const EXIT_MORE,
+    exit_compared = const EXIT_COMPARED,
+    exit_interrupt = const EXIT_INTERRUPT,
     cpu_look_at = const offset_of!(PerCpu, look_at),
+    cpu_look_after = const offset_of!(PerCpu, look_after),
+    cpu_interrupted = const offset_of!(PerCpu, interrupted),
+    cpu_interrupts = const offset_of!(PerCpu, interrupt_ticks),
     look = const LOOK,
     entry_call = const ENTRY_CALL,
     entry_invalidate = const ENTRY_INVALIDATE,

@@ -319,6 +319,10 @@ impl Host for Simulated {
         self.now()
     }
 
+    fn interrupt_instructions(&self) -> u64 {
+        0
+    }
+
     fn kernel_root(&self) -> Option<Frame> {
         self.template()
     }

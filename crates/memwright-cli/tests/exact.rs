@@ -1,0 +1,162 @@
+//! User instructions, held to numbers that were counted by hand: the programs of `programs/lab/counted`, on Memwright and on
+//! Debian's kernel.
+
+mod skipped;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+/// A program that was counted: its file, and the instructions that it retires in user mode for so many times.
+type Counted = (&'static str, fn(u64) -> u64);
+
+const PROGRAMS: [Counted; 7] = [
+    ("writes", |times| 15 + 4 * times),
+    ("reads", |times| 15 + 4 * times),
+    ("fetches", |times| 5 + 5 * times),
+    ("calls", |times| 4 + 4 * times),
+    ("exceptions", |times| 35 + 83 * times),
+    ("signals", |times| 15 + 9 * times),
+    ("strings", |times| 15 + 3 * (times + 1) + 1),
+];
+const TICKS: Counted = ("ticks", |times| 18 + 2 * times);
+
+/// Assembles a program.
+fn built(folder: &TempDir, name: &str, times: u64) -> PathBuf {
+    let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../programs/lab/counted");
+    // One path for all: a longer one costs the kernel more.
+    let program = folder.path().join("program");
+    let status = Command::new("gcc")
+        .args(["-static", "-nostdlib", "-Wl,--build-id=none"])
+        .arg(format!("-DTIMES={times}"))
+        .arg("-o")
+        .args([&program, &sources.join(format!("{name}.S"))])
+        .status();
+    assert!(status.unwrap().success(), "{name}");
+    program
+}
+
+/// The document of a run with these options.
+fn document(folder: &TempDir, options: &[&str], program: &Path) -> Value {
+    let json = folder.path().join("json");
+    let output = Command::new(env!("CARGO_BIN_EXE_memwright"))
+        .arg("run")
+        .args(options)
+        .arg("--json")
+        .args([&json, program])
+        .stdin(Stdio::null())
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(0), "{said}");
+    serde_json::from_slice(&fs::read(json).unwrap()).expect(&said)
+}
+
+/// A row of Memwright's account.
+fn row(document: &Value, name: &str) -> u64 {
+    let value = document["account"][name].as_u64();
+    value.unwrap_or_else(|| panic!("no {name} in {document}"))
+}
+
+/// Instructions of a run on Linux.
+fn instructions(document: &Value, of: &str) -> u64 {
+    let value = document["run"]["instructions"][of].as_u64();
+    value.unwrap_or_else(|| panic!("no {of} in {document}"))
+}
+
+/// The options of a run on Debian's kernel; `None`, and a word why, where that is not kept here.
+fn on_linux() -> Option<[&'static str; 3]> {
+    let options = ["--no-verify", "--kernel", "debian:trixie"];
+    let output = Command::new(env!("CARGO_BIN_EXE_memwright"))
+        .arg("run")
+        .args(options)
+        .args(["--dry-run", "/bin/true"])
+        .stdin(Stdio::null())
+        .output()
+        .unwrap();
+    if output.status.success() {
+        return Some(options);
+    }
+    skipped::skipped("no kernel image: memwright kernels add debian:trixie");
+    None
+}
+
+#[test]
+fn memwright_counts_what_was_counted_by_hand() {
+    let folder = tempfile::tempdir().unwrap();
+    for (name, expected) in PROGRAMS {
+        for times in [40, 700] {
+            let document = document(&folder, &[], &built(&folder, name, times));
+            let found = row(&document, "instructions_user");
+            assert_eq!(found, expected(times), "{name} {times}");
+        }
+    }
+}
+
+#[test]
+fn linux_counts_what_was_counted_by_hand() {
+    let folder = tempfile::tempdir().unwrap();
+    let Some(options) = on_linux() else { return };
+    for (name, expected) in PROGRAMS {
+        let times = 200;
+        let document = document(&folder, &options, &built(&folder, name, times));
+        let found = instructions(&document, "user");
+        assert_eq!(found, expected(times), "{name}: {document}");
+        // They fault, so that there was something to take back.
+        let faults = &document["run"]["user_faults"];
+        let kind = match name {
+            "writes" => "write",
+            "reads" => "read",
+            _ => "fetch",
+        };
+        let least = if kind == "fetch" { 1 } else { times };
+        assert!(faults[kind].as_u64() >= Some(least), "{name}: {document}");
+    }
+}
+
+/// Ticks are in a row of their own, to the last instruction: more of them change neither the user's row nor the kernel's.
+#[test]
+fn ticks_on_memwright_are_apart() {
+    let folder = tempfile::tempdir().unwrap();
+    let (name, expected) = TICKS;
+    let counts = [1_000_001, 20_000_000].map(|times| {
+        let document = document(&folder, &[], &built(&folder, name, times));
+        let rows = ["user", "kernel", "interrupts"];
+        let [user, kernel, interrupts] =
+            rows.map(|of| row(&document, &format!("instructions_{of}")));
+        assert_eq!(user, expected(times));
+        (kernel, interrupts)
+    });
+    let [(few_kernel, few), (many_kernel, many)] = counts;
+    assert_eq!(few_kernel, many_kernel);
+    // 2 of them, and 40.
+    assert!(few > 0 && many == 20 * few, "{few} and {many}");
+}
+
+#[test]
+fn ticks_on_linux_are_apart() {
+    let folder = tempfile::tempdir().unwrap();
+    let Some(options) = on_linux() else { return };
+    let (name, expected) = TICKS;
+    for times in [2_000_000, 20_000_000] {
+        let document = document(&folder, &options, &built(&folder, name, times));
+        assert_eq!(
+            instructions(&document, "user"),
+            expected(times),
+            "{document}"
+        );
+        let region = &document["regions"][0]["counts"];
+        let counted = &region["instructions"];
+        assert_eq!(counted["user"], 1 + 2 * times, "{document}");
+        // The program does nothing but count, so nothing of the kernel's is outside interrupts.
+        assert_eq!(counted["kernel"], 0, "{document}");
+        let interrupts = region["other_interrupts"].as_u64().unwrap();
+        assert!(interrupts > 0, "{document}");
+        let spent = counted["interrupts"].as_u64().unwrap();
+        // A handler saves and loads fifteen registers.
+        assert!(spent > 30 * interrupts, "{document}");
+    }
+}

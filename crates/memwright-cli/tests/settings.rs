@@ -1,0 +1,295 @@
+//! What shifts a count is in the document, `check` refuses what differs, and nothing else shifts one.
+
+mod skipped;
+
+use std::fs;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+/// What standard input is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Input {
+    Null,
+    Closed,
+    File(&'static str),
+    Pipe(&'static str),
+    Terminal,
+}
+
+fn memwright(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_memwright"));
+    command.args(arguments).stdin(Stdio::null());
+    command
+}
+
+/// Reads one byte after another to the end of standard input, or nothing at all where it has an argument.
+const PROGRAM: &str = r#"
+#include <unistd.h>
+int main(int count, char **arguments)
+{
+	char byte;
+	while (count < 2 && read(0, &byte, 1) == 1)
+		;
+	return arguments[0] == 0;
+}
+"#;
+
+fn built(folder: &TempDir) -> PathBuf {
+    let source = folder.path().join("main.c");
+    fs::write(&source, PROGRAM).unwrap();
+    let program = folder.path().join("program");
+    let mut compiler = Command::new("gcc");
+    compiler.args(["-O1", "-static", "-o"]);
+    let status = compiler.args([&program, &source]).status();
+    assert!(status.unwrap().success());
+    program
+}
+
+/// Gives a command its standard input, and waits for it.
+fn with_input(folder: &TempDir, mut command: Command, input: Input) -> Output {
+    match input {
+        Input::Null => drop(command.stdin(Stdio::null())),
+        Input::Closed => {
+            let words = [command.get_program()]
+                .into_iter()
+                .chain(command.get_args());
+            let words: Vec<_> = words.map(ToOwned::to_owned).collect();
+            command = Command::new("sh");
+            command.args(["-c", "exec \"$@\" <&-", "sh"]).args(words);
+        }
+        Input::File(text) => {
+            let file = folder.path().join("input");
+            fs::write(&file, text).unwrap();
+            command.stdin(fs::File::open(file).unwrap());
+        }
+        Input::Pipe(text) => {
+            let (reader, mut writer) = std::io::pipe().unwrap();
+            std::io::Write::write_all(&mut writer, text.as_bytes()).unwrap();
+            command.stdin(reader);
+        }
+        Input::Terminal => {
+            let words = [command.get_program()]
+                .into_iter()
+                .chain(command.get_args());
+            let words: Vec<&str> = words.map(|word| word.to_str().unwrap()).collect();
+            let out = folder.path().join("out");
+            let line = format!("{} >{} 2>&1", words.join(" "), out.display());
+            command = Command::new("script");
+            command.args(["-qec", &line, "/dev/null"]);
+            command.stdin(Stdio::null());
+        }
+    }
+    command.process_group(0).output().unwrap()
+}
+
+/// The document of a run.
+fn document(folder: &TempDir, options: &[&str], words: &[&str], input: Input) -> Value {
+    let json = folder.path().join("json");
+    // One that an earlier run wrote is no document of this one.
+    let _ = fs::remove_file(&json);
+    let mut command = memwright(&["run"]);
+    command.args(options).arg("--json").arg(&json).args(words);
+    let output = with_input(folder, command, input);
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    let text = fs::read(&json).unwrap_or_else(|_| panic!("{input:?}: {said}"));
+    serde_json::from_slice(&text).expect(&said)
+}
+
+/// A document's counts: of Memwright, or of a Linux kernel.
+fn counts(document: &Value) -> &Value {
+    match document.get("account") {
+        Some(account) => account,
+        None => &document["run"],
+    }
+}
+
+/// Debian's kernel, or `None` and a word why where it is not kept here.
+fn on_linux() -> Option<[&'static str; 3]> {
+    let options = ["--no-verify", "--kernel", "debian:trixie"];
+    let words = [&["run"], &options[..], &["--dry-run", "/bin/true"]].concat();
+    if memwright(&words).output().unwrap().status.success() {
+        return Some(options);
+    }
+    skipped::skipped("no kernel image: memwright kernels add debian:trixie");
+    None
+}
+
+/// Equal documents but for what a difference between them is about.
+fn same_whatever_the_input(options: &[&str]) {
+    let folder = tempfile::tempdir().unwrap();
+    let program = built(&folder);
+    let program = program.to_str().unwrap();
+    let of = |words: &[&str], input| document(&folder, options, words, input);
+    // Where it reads, and where it does not.
+    for (words, inputs) in [
+        (
+            &[program][..],
+            &[Input::Null, Input::Closed, Input::File(""), Input::Pipe("")][..],
+        ),
+        (
+            &[program],
+            &[Input::File("some words"), Input::Pipe("some words")],
+        ),
+        (
+            &[program, "none"],
+            &[Input::Null, Input::Closed, Input::Terminal],
+        ),
+    ] {
+        let (first, others) = inputs.split_first().unwrap();
+        let one = of(words, *first);
+        assert!(counts(&one).is_object(), "{one}");
+        for input in others {
+            let other = of(words, *input);
+            assert_eq!(counts(&one), counts(&other), "{first:?} and {input:?}");
+            assert_eq!(
+                one["settings"], other["settings"],
+                "{first:?} and {input:?}"
+            );
+        }
+    }
+}
+
+#[test]
+fn standard_input_is_one_device_on_memwright() {
+    same_whatever_the_input(&[]);
+}
+
+#[test]
+fn linux_has_one_device_as_standard_input() {
+    if let Some(options) = on_linux() {
+        same_whatever_the_input(&options);
+    }
+}
+
+#[test]
+fn what_is_kept_costs_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let program = built(&folder);
+    let words = [program.to_str().unwrap()];
+    let kept = folder.path().join("kept");
+    let plain = document(&folder, &[], &words, Input::Null);
+    let options = ["--keep", kept.to_str().unwrap()];
+    assert_eq!(document(&folder, &options, &words, Input::Null), plain);
+    assert!(kept.join("initrd.cpio").is_file() && !kept.join("trace.jsonl").exists());
+}
+
+/// Checks a program, and returns the exit code and what is said.
+fn check(
+    folder: &TempDir,
+    baseline: &Path,
+    options: &[&str],
+    input: Input,
+) -> (Option<i32>, String) {
+    let mut command = memwright(&["check", "--fail-on", "difference", "--baseline"]);
+    command.arg(baseline).args(options);
+    let output = with_input(folder, command, input);
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    (output.status.code(), said)
+}
+
+/// A baseline is only compared with a run that was told the same, and a line names what was not.
+fn differences_are_refused(kernel: &[&str], changes: &[(&[&str], Input, &str)]) {
+    let folder = tempfile::tempdir().unwrap();
+    let program = built(&folder);
+    let program = program.to_str().unwrap();
+    let data = folder.path().join("data");
+    fs::write(&data, "one").unwrap();
+    let base = folder.path().join("base");
+    let file = format!("{}:/data", data.display());
+    let usual = ["--env", "A=1", "--file", &file];
+    let text = document(&folder, &[kernel, &usual].concat(), &[program], Input::Null);
+    fs::write(&base, text.to_string()).unwrap();
+    let all = [kernel, &usual, &[program]].concat();
+    let (code, said) = check(&folder, &base, &all, Input::Null);
+    assert_eq!(code, Some(0), "{said}");
+    for (more, input, named) in changes {
+        let all = [kernel, &usual, more, &[program]].concat();
+        let (code, said) = check(&folder, &base, &all, *input);
+        assert_eq!(code, Some(4), "{more:?}: {said}");
+        assert!(said.contains(named), "{named}: {said}");
+    }
+    fs::write(&data, "two").unwrap();
+    let (code, said) = check(&folder, &base, &all, Input::Null);
+    assert_eq!(code, Some(4), "{said}");
+    assert!(said.contains("file=/data sha256"), "{said}");
+}
+
+#[test]
+fn check_refuses_other_settings_on_memwright() {
+    let input = Input::File("x");
+    differences_are_refused(
+        &[],
+        &[
+            (&["--env", "B=2"], Input::Null, "nothing instead of env=B=2"),
+            (
+                &["--thp", "always"],
+                Input::Null,
+                "thp=madvise instead of thp=always",
+            ),
+            (&[], input, "another setting of the guest: stdin=sha256"),
+        ],
+    );
+}
+
+#[test]
+fn linux_settings_are_compared_too() {
+    let Some(options) = on_linux() else { return };
+    let words = ["--append", "nosmt"];
+    differences_are_refused(
+        &options,
+        &[(&words, Input::Pipe("x"), " instead of append=nosmt ")],
+    );
+}
+
+/// What looks closer at a run shifts its counts, and is in its document.
+#[test]
+fn check_refuses_what_was_looked_at() {
+    let folder = tempfile::tempdir().unwrap();
+    let program = built(&folder);
+    let program = program.to_str().unwrap();
+    let trace = folder.path().join("trace");
+    let plain = document(&folder, &[], &[program], Input::Null);
+    let base = folder.path().join("base");
+    for (options, name) in [
+        (&["--strace"][..], "strace=on"),
+        (&["--trace", trace.to_str().unwrap()], "trace=on"),
+    ] {
+        let looked = document(&folder, options, &[program], Input::Null);
+        let of = |one: &Value| counts(one)["instructions_kernel"].as_u64().unwrap();
+        assert_ne!(of(&looked), of(&plain), "{name}");
+        assert_eq!(
+            counts(&looked)["instructions_user"],
+            counts(&plain)["instructions_user"]
+        );
+        fs::write(&base, looked.to_string()).unwrap();
+        let (code, said) = check(&folder, &base, &[program], Input::Null);
+        assert_eq!(code, Some(4), "{said}");
+        assert!(
+            said.contains(&format!("{name} instead of nothing")),
+            "{said}"
+        );
+    }
+}
+
+#[test]
+fn another_path_is_another_program_unless_that_is_allowed() {
+    let folder = tempfile::tempdir().unwrap();
+    let program = built(&folder);
+    let base = folder.path().join("base");
+    let text = document(&folder, &[], &[program.to_str().unwrap()], Input::Null);
+    fs::write(&base, text.to_string()).unwrap();
+    let copy = folder.path().join("elsewhere");
+    fs::copy(&program, &copy).unwrap();
+    let copy = copy.to_str().unwrap();
+    let (code, said) = check(&folder, &base, &[copy], Input::Null);
+    assert_eq!(code, Some(4), "{said}");
+    assert!(said.contains("another path of the program"), "{said}");
+    let (code, said) = check(&folder, &base, &["--vary", "path", copy], Input::Null);
+    // A longer path takes more instructions, and that is a difference.
+    assert_eq!(code, Some(1), "{said}");
+    assert!(said.contains("instructions: kernel"), "{said}");
+}

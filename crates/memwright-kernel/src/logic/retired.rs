@@ -1,0 +1,137 @@
+//! Which instructions before the clock is read on entry from user mode belong to the program.
+//!
+//! QEMU charges a block of instructions when it enters the block. When an instruction faults while it executes, QEMU gives
+//! that instruction back. When an instruction can only fault, QEMU raises the exception as a part of the translated block
+//! (`gen_exception` of target/i386/tcg/translate.c), and the instruction stays in the count although it did not retire.
+
+/// Debug exception: its stub takes the longer way of those that may strike while GS is the user's.
+const DEBUG: u8 = 1;
+/// Invalid opcode.
+const INVALID_OPCODE: u8 = 6;
+/// General protection.
+const GENERAL_PROTECTION: u8 = 13;
+/// The most bytes of an instruction.
+pub const LONGEST: usize = 15;
+
+/// Instructions that the clock has counted on entry beyond those of a page fault: none of them is the program's.
+///
+/// `code` returns the bytes at the address of the exception, as many as can be read. It is called for general protection
+/// faults alone, of which QEMU has both kinds.
+pub fn surplus(vector: u8, code: impl FnOnce() -> ([u8; LONGEST], usize)) -> u64 {
+    match vector {
+        GENERAL_PROTECTION => {
+            let (bytes, length) = code();
+            u64::from(can_only_fault(bytes.get(..length).unwrap_or(&bytes)))
+        }
+        // The processor pushes an error code, as for a page fault.
+        8 | 10 | 11 | 12 | 14 | 17 | 21 | 29 | 30 => 0,
+        // The stub pushes a zero in its place.
+        INVALID_OPCODE => 2,
+        DEBUG => 3,
+        _ => 1,
+    }
+}
+
+/// Whether QEMU refuses an instruction of user mode with a general protection fault without executing any of it.
+pub fn can_only_fault(code: &[u8]) -> bool {
+    let is_prefix = |byte: &&u8| matches!(byte, 0x26 | 0x2e | 0x36 | 0x3e | 0x64..=0x67 | 0xf0 | 0xf2 | 0xf3 | 0x40..=0x4f);
+    let prefixes = code.iter().take_while(is_prefix).count();
+    // Prefixes alone: longer than an instruction may be.
+    let Some((&opcode, rest)) = code[prefixes..].split_first() else {
+        return code.len() == LONGEST;
+    };
+    match (opcode, rest) {
+        // INT n without a right to the vector, HLT, CLI, STI; CLTS, INVD, WBINVD, MOV to and from control and debug
+        // registers, WRMSR, RDMSR.
+        (0xcd | 0xf4 | 0xfa | 0xfb, _)
+        | (0x0f, [0x06 | 0x08 | 0x09 | 0x20..=0x23 | 0x30 | 0x32, ..]) => true,
+        // LLDT, LTR; LGDT, LIDT, LMSW, INVLPG and what else has CPL 0 there.
+        (0x0f, [0x00, modrm, ..]) => matches!(modrm >> 3 & 7, 2 | 3),
+        (0x0f, [0x01, modrm, ..]) => match modrm >> 3 & 7 {
+            // XSETBV is the only one of its group that user mode may name.
+            2 => *modrm < 0xc0 || *modrm == 0xd1,
+            3 => *modrm < 0xc0,
+            6 => true,
+            // SWAPGS.
+            7 => *modrm < 0xc0 || *modrm == 0xf8,
+            _ => false,
+        },
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn padded(code: &[u8]) -> ([u8; LONGEST], usize) {
+        let mut bytes = [0; LONGEST];
+        bytes[..code.len()].copy_from_slice(code);
+        (bytes, code.len())
+    }
+
+    #[test]
+    fn entries_are_told_apart_by_vector() {
+        for (vector, expected) in [
+            (0, 1),
+            (1, 3),
+            (3, 1),
+            (6, 2),
+            (11, 0),
+            (12, 0),
+            (14, 0),
+            (16, 1),
+            (17, 0),
+            (19, 1),
+            (0x20, 1),
+            (0x23, 1),
+            (0xff, 1),
+        ] {
+            let found = surplus(vector, || unreachable!("only for general protection"));
+            assert_eq!(found, expected, "vector {vector}");
+        }
+    }
+
+    #[test]
+    fn general_protection_is_told_apart_by_opcode() {
+        for (code, expected) in [
+            (&[0xfa][..], 1),
+            (&[0xfb], 1),
+            (&[0xf4], 1),
+            (&[0xcd, 0x20], 1),
+            (&[0x66, 0xf4], 1),
+            (&[0x0f, 0x06], 1),
+            (&[0x0f, 0x09], 1),
+            (&[0x0f, 0x20, 0xd8], 1),
+            (&[0x0f, 0x22, 0xd8], 1),
+            (&[0x0f, 0x23, 0xf8], 1),
+            (&[0x0f, 0x30], 1),
+            (&[0x0f, 0x32], 1),
+            (&[0x0f, 0x00, 0xd0], 1),
+            (&[0x0f, 0x00, 0xd8], 1),
+            (&[0x0f, 0x01, 0x10], 1),
+            (&[0x0f, 0x01, 0x18], 1),
+            (&[0x0f, 0x01, 0xd1], 1),
+            (&[0x0f, 0x01, 0xf0], 1),
+            (&[0x0f, 0x01, 0x38], 1),
+            (&[0x0f, 0x01, 0xf8], 1),
+            (&[0x41, 0x0f, 0x20, 0xc0], 1),
+            (&[0x66; LONGEST], 1),
+            // IN, OUT and RDPMC ask a helper, which gives them back.
+            (&[0xe4, 0x60], 0),
+            (&[0xee], 0),
+            (&[0x0f, 0x33], 0),
+            // A load of a segment, an access to an address that is not canonical, XGETBV of an unknown register.
+            (&[0x8e, 0xd8], 0),
+            (&[0x48, 0x8b, 0x00], 0),
+            (&[0x0f, 0x01, 0xd0], 0),
+            (&[0x0f, 0x01, 0x00], 0),
+            (&[0x66, 0x66], 0),
+            (&[0x0f], 0),
+            // The address itself is not canonical: nothing was begun.
+            (&[], 0),
+        ] {
+            assert_eq!(surplus(13, || padded(code)), expected, "{code:x?}");
+        }
+    }
+}
