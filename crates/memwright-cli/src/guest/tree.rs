@@ -324,6 +324,17 @@ mod tests {
     use std::os::unix::fs::symlink;
 
     #[test]
+    fn only_the_command_puts_files_where_the_kernel_does() {
+        let host = tempfile::NamedTempFile::new().unwrap();
+        let guest = Path::new("/.memwright/modules/zram.ko.xz");
+        let mut tree = Tree::default();
+        assert!(tree.add_copy(host.path(), guest).is_err());
+        assert_eq!(tree.nodes().count(), 0);
+        tree.add_own_copy(host.path(), guest).unwrap();
+        assert!(tree.nodes().any(|(path, _)| path == guest));
+    }
+
+    #[test]
     fn links_on_the_way_are_kept() {
         let host = tempfile::tempdir().unwrap();
         let root = host.path().canonicalize().unwrap();

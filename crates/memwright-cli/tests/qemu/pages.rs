@@ -36,7 +36,7 @@ fn as_listed() -> Result<Completion, Failed> {
         match both {
             None => wrong.push(format!("errors.unreachable: no row has the call {call}")),
             Some(both) if !both.is_empty() => {
-                wrong.push(format!("errors.unreachable: rows of {call} have {both:?}"))
+                wrong.push(format!("errors.unreachable: rows of {call} have {both:?}"));
             }
             Some(_) => {}
         }

@@ -396,6 +396,8 @@ mod tests {
         let mut table = Descriptors::new();
         assert_eq!(table.allocate(0, 2, 'a', false), Ok(0));
         assert_eq!(table.allocate(5, 2, 'b', false), Err(Errno::EMFILE));
+        assert_eq!(table.check_free(1), Err(Errno::EMFILE));
+        assert_eq!(table.check_free(2), Ok(()));
         assert_eq!(table.allocate(0, 2, 'b', false), Ok(1));
         assert_eq!(table.allocate(0, 2, 'c', false), Err(Errno::EMFILE));
         assert_eq!(table.replace(2, 2, 'c', false), Err(Errno::EBADF));

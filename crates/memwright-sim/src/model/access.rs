@@ -67,7 +67,8 @@ impl Model {
     }
 
     /// Notes a store that write protection by a userfaultfd refused. The fault may still have made a missing page present, and
-    /// copied the page of an object that a private mapping maps (Linux 7.2 `mm/memory.c`, `do_anonymous_page`, `set_pte_range`, `do_cow_fault`).
+    /// copied the page of an object that a private mapping maps (Linux 7.2 `mm/memory.c`, `do_anonymous_page`,
+    /// `set_pte_range`, `do_cow_fault`).
     pub(super) fn refuse_store(&mut self, process: usize, page: u64) {
         self.blur_soft_dirty(process, page);
         if let Ok(mapped) = self.mapped(process, page) {

@@ -1,13 +1,12 @@
-//! What memory must contain and permit: slow, obvious, and written without the implementation.
+//! A model of what memory contains and permits: slow, obvious, and independent of the implementation.
 //!
-//! Every process owns every page that it maps: a private page is a value, copied when the process
-//! forks, and a shared page names a page of an object. There are no frames, no reference counts,
-//! no exclusivity and no faults here; whatever the implementation does about those must not show.
-//! Nor are there huge pages, swap, nodes or merged pages: that memory is mapped in larger pieces, that it is elsewhere or
-//! shared with its equals must not show either. Only of what was said to be unneeded one may see that it went.
+//! Every process owns every page that it maps. A private page is a value, copied when the process forks; a shared page names
+//! a page of an object. The model has no frames, reference counts, exclusivity or faults, and no huge pages, swap, nodes or
+//! merged pages: none of these may be visible to a program. The one exception is memory freed by `MADV_FREE`, which may be
+//! seen to go.
 //!
-//! What was written since somebody last asked is kept for each page, with a third answer: where Linux's
-//! interfaces let a page that nobody wrote count as written, the model says [`Stored::Maybe`].
+//! The model tracks for each page whether it was written since writes were last asked for. Where Linux's interfaces may
+//! report a page as written that was not, the answer is [`Stored::Maybe`].
 
 mod access;
 mod advise;

@@ -63,7 +63,8 @@ impl Model {
         }
     }
 
-    /// Moves every mapping of a range, and keeps what is mapped at the new place of a hole (Linux 6.17 and later, for `MREMAP_FIXED` without a change of length).
+    /// Moves every mapping of a range, and keeps what is mapped at the new place of a hole (Linux 6.17 and later, for
+    /// `MREMAP_FIXED` without a change of length).
     pub fn move_each(&mut self, process: usize, remap: Remap, to: u64) {
         self.became_soft_dirty(process);
         let space = self.space(process);

@@ -149,7 +149,8 @@ pub(super) fn placement(address: u64, flags: u32) -> Placement {
     }
 }
 
-/// Adapts the plan to a secretmem file: shared, locked, and excluded from core dumps (`mm/secretmem.c`, `secretmem_mmap_prepare`).
+/// Adapts the plan to a secretmem file: shared, locked, and excluded from core dumps (`mm/secretmem.c`,
+/// `secretmem_mmap_prepare`).
 pub(super) fn secret_plan(plan: MapPlan) -> Result<MapPlan, Errno> {
     if !plan.shared {
         return Err(Errno::EINVAL);
