@@ -721,24 +721,39 @@ fn send<M: Machine>(
         return;
     }
     let others = loaded.without(cpu);
-    if others.is_empty() && loaded.is_empty() {
-        counts.elided_not_loaded += 1;
-        return;
-    }
-    if (others.is_empty() || loaded.contains(cpu)) && !planted(Mistake::SkipLocal) {
-        counts.local = counts.local.wrapping_add(1);
-        counts.local_pages = counts.local_pages.wrapping_add(pages);
-        for what in what {
-            machine.invalidate_local(what);
-        }
-    }
     if others.is_empty() {
+        if loaded.is_empty() {
+            counts.elided_not_loaded += 1;
+        } else {
+            send_here(machine, counts, what, pages);
+        }
         return;
+    }
+    if loaded.contains(cpu) {
+        send_here(machine, counts, what, pages);
     }
     if !everywhere {
         counts.elided_grew += 1;
     } else if !planted(Mistake::SkipRemote) {
         send_remote(table, counts, others, what);
+    }
+}
+
+/// Invalidates `what` on this CPU.
+#[inline(always)]
+fn send_here<M: Machine>(
+    machine: &M,
+    counts: &mut GatherCounts,
+    what: &[Invalidation],
+    pages: u64,
+) {
+    if planted(Mistake::SkipLocal) {
+        return;
+    }
+    counts.local = counts.local.wrapping_add(1);
+    counts.local_pages = counts.local_pages.wrapping_add(pages);
+    for what in what {
+        machine.invalidate_local(what);
     }
 }
 

@@ -238,7 +238,7 @@ impl Alike {
         }
         edited.changed += entries;
         if self.made_writable {
-            edited.made_writable += entries * size.pages();
+            edited.made_writable += entries;
         }
         if entries > 0 {
             tell(gather, start, size, self.what, self.elided, entries);

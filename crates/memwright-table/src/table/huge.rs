@@ -51,7 +51,11 @@ impl<M: Machine> Cursor<'_, M> {
             }
             let alike = Alike::decide(word, self.size(), editor, gather);
             let count = alike.apply(&slots[done..]);
+            let before = editor.edited.made_writable;
             alike.tell(page, self.size(), count as u64, &mut editor.edited, gather);
+            // It counts entries.
+            let won = editor.edited.made_writable - before;
+            editor.edited.made_writable = before + won * self.size().pages();
             done += count;
         }
         self.go(start.add(done as u64 * pages));
