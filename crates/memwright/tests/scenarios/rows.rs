@@ -18,6 +18,7 @@ const HUGE: u64 = 512;
 
 /// What a scenario adds to the account, and what it must add.
 type Checked = (Account, Vec<(Row, u64)>);
+type Scenario = fn() -> Checked;
 
 fn stored(world: &World, pages: u64) -> Process<'_> {
     let mut process = world.process();
@@ -496,7 +497,7 @@ fn numa_hints() -> Checked {
 
 #[test]
 fn rows_count_what_they_say() {
-    let scenarios: &[(&str, fn() -> Checked)] = &[
+    let scenarios: &[(&str, Scenario)] = &[
         ("first touch", first_touch),
         ("frames in use", frames_in_use),
         ("page tables that went", page_tables_that_went),
