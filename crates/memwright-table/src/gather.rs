@@ -705,7 +705,7 @@ fn mistaken(change: Change) -> Change {
 
 /// Invalidates `what` on this CPU if it has the table loaded, and on every other CPU that has it if `everywhere`: `pages`
 /// translations one by one, or everything if `pages` is 0.
-#[inline]
+#[inline(always)]
 fn send<M: Machine>(
     table: &Table<M>,
     counts: &mut GatherCounts,

@@ -1,9 +1,10 @@
 //! Ending a registration (Linux 7.2 `fs/userfaultfd.c`, `userfaultfd_unregister` and `userfaultfd_release`).
 
+use memwright_table::sync::PausePoints;
 use memwright_table::{Machine, PageRange, VirtAddr};
 
 use super::{Watch, WatchError, WatchModes, can_watch, pages};
-use crate::space::{AddressSpace, Areas, Core, cuts_hugetlb};
+use crate::space::{AREAS, AddressSpace, Areas, Core, cuts_hugetlb};
 use crate::vma::AreaFlags;
 
 impl<M: Machine> AddressSpace<M> {
@@ -18,7 +19,9 @@ impl<M: Machine> AddressSpace<M> {
         if areas.map.overlapping(range).next().is_none() {
             return Err(WatchError::Invalid);
         }
+        let mut points = PausePoints::every(AREAS);
         for area in areas.map.overlapping(range) {
+            points.round();
             let backing = area.backing();
             let unwatched = backing.has_watcher(None)
                 && can_watch(area, WatchModes::empty(), watch.asynchronous);
@@ -51,7 +54,9 @@ impl<M: Machine> Core<M> {
         let cpu = self.cpu();
         let mut gather = self.gather();
         let mut result = Ok(());
+        let mut points = PausePoints::every(AREAS);
         for area in areas.map.overlapping(range) {
+            points.round();
             let mine = area.backing().has_watcher(Some(watch));
             if mine && area.flags().contains(AreaFlags::UFFD_WP) {
                 let part = area.range().intersect(range);
