@@ -582,7 +582,8 @@ impl<'t, M: Machine> Gather<'t, M> {
 
     /// Counts a flush of which nothing is made: to invalidate everything on this CPU would cost more than the few
     /// faults of too many grown rights, and of untouched entries no CPU holds a translation.
-    #[inline]
+    // Apart, so that flushes that are made do not pay for its registers.
+    #[inline(never)]
     fn count_elided(&mut self, loaded: CpuSet) {
         let grew = !self.grown.is_empty();
         if !grew && !self.untouched {
@@ -713,39 +714,24 @@ fn send<M: Machine>(
         return;
     }
     let others = loaded.without(cpu);
-    if others.is_empty() {
-        if loaded.is_empty() {
-            counts.elided_not_loaded += 1;
-        } else {
-            send_here(machine, counts, what, pages);
-        }
+    if others.is_empty() && loaded.is_empty() {
+        counts.elided_not_loaded += 1;
         return;
     }
-    if loaded.contains(cpu) {
-        send_here(machine, counts, what, pages);
+    if (others.is_empty() || loaded.contains(cpu)) && !planted(Mistake::SkipLocal) {
+        counts.local = counts.local.wrapping_add(1);
+        counts.local_pages = counts.local_pages.wrapping_add(pages);
+        for what in what {
+            machine.invalidate_local(what);
+        }
+    }
+    if others.is_empty() {
+        return;
     }
     if !everywhere {
         counts.elided_grew += 1;
     } else if !planted(Mistake::SkipRemote) {
         send_remote(table, counts, others, what);
-    }
-}
-
-/// Invalidates `what` on this CPU.
-#[inline(always)]
-fn send_here<M: Machine>(
-    machine: &M,
-    counts: &mut GatherCounts,
-    what: &[Invalidation],
-    pages: u64,
-) {
-    if planted(Mistake::SkipLocal) {
-        return;
-    }
-    counts.local = counts.local.wrapping_add(1);
-    counts.local_pages = counts.local_pages.wrapping_add(pages);
-    for what in what {
-        machine.invalidate_local(what);
     }
 }
 

@@ -338,19 +338,25 @@ impl<M: Machine> Memory<M> {
                 (Row::EntriesShrank, counts.of(Change::Shrank)),
                 (Row::FlushLocal, u64::from(counts.local)),
                 (Row::FlushLocalPages, counts.local_pages),
-                (Row::FlushElidedGrew, u64::from(counts.elided_grew)),
-                (
-                    Row::FlushElidedNotAccessed,
-                    u64::from(counts.elided_not_accessed),
-                ),
             ],
         );
+        if counts.elided_grew | counts.elided_not_accessed != 0 {
+            self.count_elided(cpu, counts);
+        }
         let freed = counts.of(Change::Freed) | counts.of(Change::Moved);
         let other = counts.of(Change::Resized) | counts.of(Change::LostCachedBit);
         let flushes = counts.local_full | counts.remote | counts.elided_not_loaded | counts.early;
         if freed | other | counts.of(Change::Filled) | u64::from(flushes) != 0 {
             self.count_rest(cpu, counts);
         }
+    }
+
+    /// Counts flushes that were left out.
+    #[inline(never)]
+    fn count_elided(&self, cpu: CpuId, counts: &GatherCounts) {
+        let (grew, untouched) = (counts.elided_grew, counts.elided_not_accessed);
+        self.count_on(cpu, Row::FlushElidedGrew, u64::from(grew));
+        self.count_on(cpu, Row::FlushElidedNotAccessed, u64::from(untouched));
     }
 
     /// Counts what not every gather does.
