@@ -289,14 +289,13 @@ impl Vdso {
             }
             match &mut found {
                 Some(vdso) if vdso.end == leaf.address => vdso.end += 4096,
-                Some(_) => {}
                 None if is_vdso(memory, leaf.entry & ADDRESS) => {
                     found = Some(Self {
                         start: leaf.address,
                         end: leaf.address + 4096,
                     });
                 }
-                None => {}
+                Some(_) | None => {}
             }
         })?;
         Some(found)
