@@ -113,9 +113,9 @@ fn a_baseline_of_another_shape_is_refused() {
         "null".to_owned(),
         "[]".to_owned(),
         "7".to_owned(),
-        "{\"schema\": 1}".to_owned(),
-        "{\"schema\": 2, \"account\": {}}".to_owned(),
-        "{\"schema\": 1, \"account\": []}".to_owned(),
+        "{\"schema\": 2}".to_owned(),
+        "{\"schema\": 9, \"account\": {}}".to_owned(),
+        "{\"schema\": 2, \"account\": []}".to_owned(),
         deep("[", "]"),
         deep("{\"a\":", "}"),
         "\u{feff}{}".to_owned(),
@@ -266,7 +266,7 @@ fn no_file_is_written_over() {
     assert_eq!(fs::read_to_string(at("data")).unwrap(), "data");
     let base = at("data");
     let words = ["check", "--baseline", &base, "--json", &base, "/bin/true"];
-    fs::write(&base, "{\"schema\": 1, \"account\": {}}").unwrap();
+    fs::write(&base, "{\"schema\": 2, \"account\": {}}").unwrap();
     let (code, _, stderr) = within(&mut memwright(&words));
     assert_eq!(code, 2, "{stderr}");
     assert!(stderr.contains("it is the baseline too"), "{stderr}");
@@ -377,7 +377,7 @@ fn ends_by_signals(words: &[&str], host: &TempDir) {
 fn a_check_ends_by_signals() {
     let host = tempfile::tempdir_in("/tmp").unwrap();
     let base = host.path().join("base.json");
-    fs::write(&base, "{\"schema\": 1, \"account\": {}}").unwrap();
+    fs::write(&base, "{\"schema\": 2, \"account\": {}}").unwrap();
     let words = ["check", "--baseline", base.to_str().unwrap(), "/bin/true"];
     ends_by_signals(&words, &host);
 }
