@@ -113,7 +113,7 @@ fn a_baseline_of_another_shape_is_refused() {
         "null".to_owned(),
         "[]".to_owned(),
         "7".to_owned(),
-        "{\"schema\": 1}".to_owned(),
+        "{\"schema\": 2}".to_owned(),
         "{\"schema\": 1, \"account\": {}}".to_owned(),
         "{\"schema\": 2, \"account\": []}".to_owned(),
         deep("[", "]"),
