@@ -295,9 +295,13 @@ fn hints() -> Result<(), Failed> {
     let pages = 2048.0;
     for (run, case) in runs_of(&document)?.iter().zip(["own", "other", "full"]) {
         expect(run, "memwright", case, others, 0.0)?;
-        let migrated = if case == "other" { pages } else { 0.0 };
+        let wanted = if case == "other" { pages } else { 0.0 };
         for column in ["memwright", off] {
-            expect(run, column, case, "pages migrated", migrated)?;
+            // The program's stack and data may be on the other node too: a few pages.
+            let migrated = average_of(run, column, case, "pages migrated")?;
+            if !(wanted..wanted + 4.0).contains(&migrated) {
+                return Err(format!("{column}, {case}: {migrated} pages migrated").into());
+            }
             let hints = average_of(run, column, case, "hint faults")?;
             let refused = average_of(run, column, case, "migrations refused")?;
             // Memory that is where it is used is asked for seldom.
