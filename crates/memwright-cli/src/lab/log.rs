@@ -607,7 +607,11 @@ mod tests {
 
     #[test]
     fn marks_that_do_not_pair_are_counted() {
-        let mark = |code: u16| format!("memwright mark {code} 0 0 0 0 0 0 0");
+        // Each mark a hundred user instructions after the one before.
+        let mark = |(place, code): (usize, u16)| {
+            let user = 100 * (place + 1);
+            format!("memwright mark {code} 0 0 0 0 0 {user} 0")
+        };
         let none = Marks::default();
         #[rustfmt::skip]
         let rows: [(&str, &[u16], Marks); 6] = [
@@ -620,7 +624,7 @@ mod tests {
         ];
         for (name, codes, expected) in rows {
             let codes = [&[65534][..], codes, &[65535]].concat();
-            let lines: Vec<String> = codes.into_iter().map(mark).collect();
+            let lines: Vec<String> = codes.into_iter().enumerate().map(mark).collect();
             let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
             let first = ["memwright count 1"];
             let counted = tally(&[&first[..], &lines].concat()).finish().unwrap();

@@ -8,7 +8,7 @@ const STYLE: &str = "\
 :root{color-scheme:light dark;--text:#1b1f24;--back:#fff;--line:#d0d7de;--soft:#57606a;--other:#b35900}\
 @media(prefers-color-scheme:dark){:root{--text:#e6edf3;--back:#0d1117;--line:#30363d;--soft:#8b949e;--other:#e3a04f}}\
 body{font:15px/1.45 system-ui,sans-serif;color:var(--text);background:var(--back);max-width:70rem;margin:2rem auto;padding:0 1rem}\
-table{border-collapse:collapse;margin:.5rem 0 1rem}\
+table{display:block;overflow-x:auto;border-collapse:collapse;margin:.5rem 0 1rem}\
 th,td{padding:.15rem .7rem;border-bottom:1px solid var(--line);text-align:right;font-variant-numeric:tabular-nums}\
 th:first-child,td:first-child,.word{text-align:left}\
 .group td{font-weight:600;border-bottom:0;padding-top:.6rem}\
