@@ -334,7 +334,8 @@ impl<M: Machine> Core<M> {
         let uncounted: u64 = uncounted
             .map(|cpu| cpu.uncounted.load(Ordering::Relaxed))
             .sum();
-        let unmapped = counts.released - counts.of(Change::TableFreed);
+        let tables = counts.of(Change::TableFreed);
+        let unmapped = counts.released.saturating_sub(tables);
         let mapped = self.resident() + unmapped + uncounted;
         let most = u64::from(counts.local_full) * mapped;
         self.memory.count_on(cpu, Row::FlushDropped, most);
