@@ -45,7 +45,7 @@ pub struct Standing {
     pub times: [i64; 3],
     /// Process that attached or detached last.
     pub last: u32,
-    /// The user who has locked the pages in memory (`SHM_LOCK`).
+    /// The user that locked the pages in memory (`SHM_LOCK`).
     pub locker: Option<u32>,
 }
 

@@ -285,7 +285,7 @@ impl<M: Machine> Memory<M> {
         *self.fault_sink.lock() = Some(sink);
     }
 
-    /// Tells whoever counts for the calling thread.
+    /// Reports faults to the sink that counts for the calling thread.
     #[cold]
     pub(crate) fn tell_faulted_in(&self, pages: FaultedIn) {
         let sink = *self.fault_sink.lock();

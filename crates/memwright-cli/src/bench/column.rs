@@ -44,7 +44,7 @@ impl Column {
         })
     }
 
-    /// The same kernel with these words on its command line; Memwright has none.
+    /// This kernel with these words on its command line. Memwright's kernel has no command line.
     #[must_use]
     pub fn with(&self, words: &str) -> Self {
         match self {

@@ -1,7 +1,7 @@
 //! What a kernel spends in interrupts, and which instructions that began did not complete.
 //!
-//! The plugin counts an instruction when it begins. QEMU's log tells of every exception and interrupt, and the plugin of the
-//! first instruction of an interrupt's handler, of every IRETQ and of every switch to another task.
+//! The plugin counts an instruction when it begins. QEMU's log reports every exception and interrupt, and the plugin the
+//! first instruction of an interrupt's handler, every IRETQ and every switch to another task.
 
 use super::counts::{FETCH, FIRST_INTERRUPT, Instructions, PAGE_FAULT};
 

@@ -37,7 +37,7 @@ pub enum Line {
         holds: Option<u64>,
         /// The plugin's counts since the guest began: INVLPG, INVPCID, CR4 writes.
         flushes: [u64; 3],
-        /// The same of instructions, where it counts them.
+        /// Instructions by then, if the plugin counts them.
         instructions: Option<Instructions>,
     },
     /// The first instruction of an interrupt's handler is next.
@@ -56,7 +56,7 @@ pub enum Line {
         cr3: Option<u64>,
         /// The plugin's counts since the guest began: INVLPG, INVPCID, CR4 writes.
         flushes: [u64; 3],
-        /// The same of instructions, where it counts them.
+        /// Instructions by then, if the plugin counts them.
         instructions: Option<Instructions>,
     },
 }
@@ -221,7 +221,7 @@ pub struct Tally {
     cpus: u8,
     interrupts: Interrupts,
     idt: Option<u64>,
-    // Where the tables are by which to find the handlers of interrupts, as long as nobody asked.
+    // CR3 and the interrupt descriptor table's address at the start of the run, until the caller takes them.
     gates: Option<(u64, u64)>,
     // What was counted when CR3 was last changed.
     at_switch: Option<Counts>,
@@ -553,7 +553,7 @@ mod tests {
             "memwright mark 2 0 0 2 0 0 120 230",
             "CR3 update: CR3=2000",
             "memwright mark 3 0 0 2 0 0 121 231",
-            // The last change of CR3 is the switch to the one who waits.
+            // The last change of CR3 is the switch to init, which waits.
             "memwright cr3 0 0 4 0 0 200 400",
             "CR3 update: CR3=3000",
             "memwright mark 65535 0 0 5 0 0 210 450",

@@ -52,7 +52,7 @@ const EXIT_COMPARED: u64 = 3;
 const EXIT_INTERRUPT: u64 = 11;
 /// Instructions from the entry point of SYSCALL to the reading of the counter: the kernel's too.
 const ENTRY_CALL: u64 = 25;
-/// The same from the stub of a page fault. Others have more: see `memwright_kernel_logic::retired`.
+/// Instructions from the stub of a page fault to that reading. Other vectors take more: see `memwright_kernel_logic::retired`.
 const ENTRY_TRAP: u64 = 38;
 /// The same from the stub of an order to forget translations,
 const ENTRY_INVALIDATE: u64 = 18;

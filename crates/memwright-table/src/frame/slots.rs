@@ -76,7 +76,7 @@ impl<M: Machine> Frames<M> {
         self.slots.set(keeper);
     }
 
-    /// Whether somebody counts them.
+    /// Whether swap has been set up, so that pages may have copies in slots.
     pub(crate) fn has_slots(&self) -> bool {
         self.slots.get().is_some()
     }

@@ -33,7 +33,7 @@ impl FaultedIn {
     }
 }
 
-/// Is told of faults without a trap. It is called with locks held: it must not call back and must not wait.
+/// Receives faults that no trap raised. It is called with locks held, and must neither call back nor wait.
 pub trait FaultSink: Sync {
     /// The thread that runs on the calling CPU had these pages faulted in.
     fn faulted_in(&self, pages: FaultedIn);

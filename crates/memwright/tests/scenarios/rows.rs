@@ -579,7 +579,7 @@ fn flushes_under(policy: &str) -> (u64, u64) {
         for pages in [2, 40] {
             process.protect(0, pages, R);
             process.protect(0, pages, RW);
-            // Nobody has used them since.
+            // No CPU has accessed them since.
             process.protect(0, pages, R);
             process.protect(0, pages, RW);
         }

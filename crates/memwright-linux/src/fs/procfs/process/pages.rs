@@ -46,7 +46,7 @@ pub struct Sums {
     pub private_hugetlb: u64,
     /// In swap, by their own entries.
     pub swap: u64,
-    /// The same, each divided by the number of entries that name its slot; in shares. Pages of objects are not in it
+    /// Swapped pages, each divided by the number of entries that name its slot; in shares. Pages of objects do not count
     /// (`smap_gather_stats` in `fs/proc/task_mmu.c` of Linux 7.2).
     pub swap_proportional: u64,
     /// Of objects, in swap.
