@@ -23,6 +23,15 @@ typedef void (*qemu_plugin_vcpu_tb_trans_cb_t)(qemu_plugin_id_t id, struct qemu_
 void qemu_plugin_register_vcpu_tb_trans_cb(qemu_plugin_id_t id, qemu_plugin_vcpu_tb_trans_cb_t callback);
 void qemu_plugin_register_vcpu_insn_exec_cb(struct qemu_plugin_insn *instruction, qemu_plugin_vcpu_udata_cb_t callback,
 					    enum qemu_plugin_cb_flags flags, void *data);
+
+/* `about` says of what size and kind the access at `address` was. */
+typedef uint32_t qemu_plugin_meminfo_t;
+enum qemu_plugin_mem_rw { QEMU_PLUGIN_MEM_RW = 3 };
+bool qemu_plugin_mem_is_store(qemu_plugin_meminfo_t about);
+typedef void (*qemu_plugin_vcpu_mem_cb_t)(unsigned int cpu, qemu_plugin_meminfo_t about, uint64_t address, void *data);
+void qemu_plugin_register_vcpu_mem_cb(struct qemu_plugin_insn *instruction, qemu_plugin_vcpu_mem_cb_t callback,
+				      enum qemu_plugin_cb_flags flags, enum qemu_plugin_mem_rw accesses, void *data);
+
 size_t qemu_plugin_tb_n_insns(const struct qemu_plugin_tb *block);
 struct qemu_plugin_insn *qemu_plugin_tb_get_insn(const struct qemu_plugin_tb *block, size_t index);
 size_t qemu_plugin_insn_size(const struct qemu_plugin_insn *instruction);
@@ -40,6 +49,7 @@ typedef struct {
 } qemu_plugin_u64;
 struct qemu_plugin_scoreboard *qemu_plugin_scoreboard_new(size_t size);
 uint64_t qemu_plugin_u64_sum(qemu_plugin_u64 counter);
+uint64_t qemu_plugin_u64_get(qemu_plugin_u64 counter, unsigned int cpu);
 void qemu_plugin_register_vcpu_insn_exec_inline_per_vcpu(struct qemu_plugin_insn *instruction,
 							 enum qemu_plugin_op operation, qemu_plugin_u64 counter,
 							 uint64_t amount);

@@ -12,8 +12,10 @@
  *     memwright switch USER KERNEL                                 the load of another task's stack pointer is next
  *
  * A mark is the 7-byte NOP of include/memwright/mark.h. With answers=PATH the guest stands still at each mark until an
- * answer has come from there: the reader of the log then reads the guest's memory. An answer is a point, or a "g" and the
- * addresses of the gates of vectors 32 to 255, 8 bytes each; only after one of these are the last three lines written.
+ * answer has come from there: the reader of the log then reads the guest's memory. An answer is a point; a "g" and the
+ * addresses of the gates of vectors 0 to 255, 8 bytes each, after which alone the last three lines are written; or an "e" and
+ * how many instructions of the kernel had begun where the run ended, 8 bytes. With profile=PATH,region=N there is a profile of
+ * that region in a file of its own (profile.c).
  *
  * An instruction is the user's where its address is in the lower half. It is counted when it begins, before what its
  * line tells: one that faults begins again, and the reader takes it back. With instructions=off, for several CPUs, none
@@ -22,15 +24,18 @@
  * take turns, QEMU 10.0 passes the one that translated, and generates wrong code for counters of several.
  */
 #include "api.h"
+#include "bytes.h"
+#include "profile.h"
 
 #include <fcntl.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #define EXPORT __attribute__((visibility("default")))
 
-enum { MARK_MAGIC = 0x4d57, GATES = 224, SLOTS = 1024 };
+enum { MARK_MAGIC = 0x4d57, FIRST_INTERRUPT = 32, SLOTS = 1024 };
 enum half { USER, KERNEL, HALVES };
 enum flush { INVLPG, INVPCID, CR4, FLUSHES };
 
@@ -53,6 +58,11 @@ static void count_here(struct qemu_plugin_insn *instruction, enum half half)
 static unsigned long long counted(enum half half)
 {
 	return counters[half];
+}
+
+uint64_t kernel_begun(void)
+{
+	return counters[KERNEL];
 }
 
 static void make_counters(qemu_plugin_id_t id)
@@ -80,6 +90,12 @@ static void count_here(struct qemu_plugin_insn *instruction, enum half half)
 static unsigned long long counted(enum half half)
 {
 	return qemu_plugin_u64_sum(counter(half));
+}
+
+/* Profiles are of one CPU. */
+uint64_t kernel_begun(void)
+{
+	return qemu_plugin_u64_get(counter(KERNEL), 0);
 }
 
 static struct qemu_plugin_register *cr3;
@@ -146,24 +162,30 @@ static size_t slot_of(uint64_t address)
 	return slot;
 }
 
-static void take_answer(void)
+static void take_gates(const uint64_t *addresses)
 {
-	char answer;
-	uint64_t addresses[GATES];
-	/* The one who answers may be gone: then nobody waits. */
-	if (answers < 0)
-		return;
-	if (!read_fully(&answer, 1) || (answer == 'g' && !read_fully(addresses, sizeof addresses))) {
-		answers = -1;
-		return;
-	}
-	if (answer != 'g')
-		return;
 	memset(gates, 0, sizeof gates);
-	for (int i = 0; i < GATES; i++)
+	for (int i = FIRST_INTERRUPT; i < VECTORS; i++)
 		if (addresses[i])
 			gates[slot_of(addresses[i])] = addresses[i];
 	knows_gates = 1;
+	profile_gates(addresses);
+}
+
+/* Waits for an answer. Returns the end of the run, where that was told. */
+static uint64_t take_answer(void)
+{
+	char answer;
+	uint64_t addresses[VECTORS], end = UINT64_MAX;
+	/* The one who answers may be gone: then nobody waits. */
+	if (answers < 0)
+		return end;
+	if (!read_fully(&answer, 1) || (answer == 'g' && !read_fully(addresses, sizeof addresses)) ||
+	    (answer == 'e' && !read_fully(&end, sizeof end)))
+		answers = -1;
+	else if (answer == 'g')
+		take_gates(addresses);
+	return end;
 }
 
 static void at_mark(unsigned int cpu, void *data)
@@ -172,7 +194,7 @@ static void at_mark(unsigned int cpu, void *data)
 	snprintf(line, sizeof line, "memwright mark %u %u %llu %llu %llu %llu%s\n", (unsigned int)(uintptr_t)data, cpu,
 		 cr3_now(), flushes[INVLPG], flushes[INVPCID], flushes[CR4], instructions(counts, sizeof counts));
 	qemu_plugin_outs(line);
-	take_answer();
+	profile_marked((uintptr_t)data, take_answer());
 }
 
 static void write_event(const char *what)
@@ -217,31 +239,6 @@ static void at_cr3(unsigned int cpu, void *data)
 	qemu_plugin_outs(line);
 }
 
-static size_t read_bytes(struct qemu_plugin_insn *instruction, uint8_t *bytes, size_t room)
-{
-	size_t size = qemu_plugin_insn_size(instruction);
-	if (size > room)
-		size = room;
-#if PLUGIN_API < 3
-	memcpy(bytes, qemu_plugin_insn_data(instruction), size);
-#else
-	size = qemu_plugin_insn_data(instruction, bytes, size);
-#endif
-	return size;
-}
-
-/* The prefixes that may stand before an opcode of two bytes in 64-bit code. */
-static int is_prefix(uint8_t byte)
-{
-	switch (byte) {
-	case 0x26: case 0x2e: case 0x36: case 0x3e: case 0x64: case 0x65: case 0x66: case 0x67:
-	case 0xf0: case 0xf2: case 0xf3:
-		return 1;
-	default:
-		return (byte & 0xf0) == 0x40;
-	}
-}
-
 /* Whether an interrupt's handler may begin so: ENDBR64, CLAC, CLD, PUSH of a constant, or a NOP in the place of one. */
 static int may_begin_handler(const uint8_t *bytes, size_t size)
 {
@@ -262,10 +259,15 @@ static void tell_interrupts(struct qemu_plugin_insn *instruction, const uint8_t 
 	if (begins && may_begin_handler(bytes, size))
 		qemu_plugin_register_vcpu_insn_exec_cb(instruction, at_entry, QEMU_PLUGIN_CB_NO_REGS,
 						       (void *)(uintptr_t)address);
-	else if (size == 2 && bytes[0] == 0x48 && bytes[1] == 0xcf)
+	else if (size == 2 && bytes[0] == 0x48 && bytes[1] == 0xcf) {
+		qemu_plugin_register_vcpu_insn_exec_cb(instruction, profile_leaves, QEMU_PLUGIN_CB_NO_REGS, NULL);
 		qemu_plugin_register_vcpu_insn_exec_cb(instruction, at_event, QEMU_PLUGIN_CB_NO_REGS, "return");
-	else if (size == 7 && bytes[0] == 0x48 && bytes[1] == 0x8b && bytes[2] == 0xa6)
+	} else if (size == 3 && bytes[0] == 0x48 && bytes[1] == 0x0f && bytes[2] == 0x07)
+		qemu_plugin_register_vcpu_insn_exec_cb(instruction, profile_leaves, QEMU_PLUGIN_CB_NO_REGS, NULL);
+	else if (size == 7 && bytes[0] == 0x48 && bytes[1] == 0x8b && bytes[2] == 0xa6) {
+		qemu_plugin_register_vcpu_insn_exec_cb(instruction, profile_switches, QEMU_PLUGIN_CB_NO_REGS, NULL);
 		qemu_plugin_register_vcpu_insn_exec_cb(instruction, at_event, QEMU_PLUGIN_CB_NO_REGS, "switch");
+	}
 }
 
 static void tell(struct qemu_plugin_insn *instruction, int begins)
@@ -303,6 +305,7 @@ static void at_translation(qemu_plugin_id_t id, struct qemu_plugin_tb *block)
 {
 	size_t count = qemu_plugin_tb_n_insns(block);
 	(void)id;
+	profile_translated(block);
 	for (size_t i = 0; i < count; i++) {
 		struct qemu_plugin_insn *instruction = qemu_plugin_tb_get_insn(block, i);
 		/* First what its line tells: the counts there are without it, in every version of the interface. */
@@ -315,13 +318,21 @@ static void at_translation(qemu_plugin_id_t id, struct qemu_plugin_tb *block)
 EXPORT int qemu_plugin_install(qemu_plugin_id_t id, const void *about, int count, char **arguments)
 {
 	char line[40];
+	const char *profile = NULL;
+	unsigned int region = 0;
 	(void)about;
 	for (int i = 0; i < count; i++)
 		if (strncmp(arguments[i], "answers=", 8) == 0)
 			answers = open(arguments[i] + 8, O_RDONLY | O_CLOEXEC);
 		else if (strcmp(arguments[i], "instructions=off") == 0)
 			counts_instructions = 0;
+		else if (strncmp(arguments[i], "profile=", 8) == 0)
+			profile = strdup(arguments[i] + 8);
+		else if (strncmp(arguments[i], "region=", 7) == 0)
+			region = strtoul(arguments[i] + 7, NULL, 10);
 	make_counters(id);
+	if (profile)
+		profile_open(profile, region);
 	snprintf(line, sizeof line, "memwright count %d\n", PLUGIN_API);
 	qemu_plugin_outs(line);
 	qemu_plugin_register_vcpu_tb_trans_cb(id, at_translation);

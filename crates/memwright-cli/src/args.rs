@@ -74,6 +74,27 @@ pub struct RunArgs {
     #[arg(long, requires = "kernel")]
     pub no_count: bool,
 
+    /// With --kernel: count the kernel's instructions by function too.
+    #[arg(long, requires = "kernel", conflicts_with = "no_count")]
+    pub functions: bool,
+
+    /// With --functions: of this region that the program marks, not of the whole run.
+    #[arg(long, value_name = "N", requires = "functions")]
+    pub region: Option<u16>,
+
+    /// With --functions: sort by what a function executed with those that it called, not by its own.
+    #[arg(long, requires = "functions")]
+    pub children: bool,
+
+    /// With --functions: leave out functions with less than this part of all instructions.
+    #[arg(
+        long,
+        value_name = "PERCENT",
+        requires = "functions",
+        default_value = "0.5"
+    )]
+    pub percent_limit: f64,
+
     /// With --kernel: add to the kernel's command line (repeatable).
     #[arg(
         long,
@@ -250,6 +271,10 @@ pub struct BenchArgs {
     mut_arg("gdb", |arg| arg.hide(true))
 )]
 pub struct CompareArgs {
+    /// With --functions: show the functions that not every kernel has below the one that they are counted with.
+    #[arg(long, requires = "functions")]
+    pub ungroup: bool,
+
     /// Files for the result.
     #[command(flatten)]
     pub formats: Formats,

@@ -70,7 +70,7 @@ impl Compiler {
         Ok(folder)
     }
 
-    /// Builds `folder`/`name` from `main.c`, one of the sources, unless it is there.
+    /// Builds `folder`/`name` from the sources whose names end in `.c`, unless it is there.
     ///
     /// # Errors
     /// When the compiler refuses it; those of writing files.
@@ -92,11 +92,14 @@ impl Compiler {
             let path = work.path().join(name);
             fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
         }
+        let names = sources.iter().map(|(name, _)| name);
+        let units = names.filter(|name| name.ends_with(".c"));
         // With relative names, so that the binary does not name the folder.
         let mut command = Command::new(self.name);
         command
             .args(flags)
-            .args(["-o", "program", "main.c"])
+            .args(["-o", "program"])
+            .args(units)
             .current_dir(work.path());
         let output = bounded::output(&mut command, LIMIT)
             .with_context(|| format!("{} cannot build {name}", self.name))?;

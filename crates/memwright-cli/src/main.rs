@@ -24,6 +24,7 @@ mod kernels;
 mod lab;
 mod manual;
 mod output;
+mod profile;
 mod qemu;
 mod report;
 mod room;

@@ -1,15 +1,20 @@
 //! `memwright compare`: one program on several kernels, side by side.
 
+use std::collections::BTreeSet;
+
 use anyhow::anyhow;
 
+use super::document::Document;
 use super::image::Image;
 use super::laboratory::Laboratory;
 use super::output::{self, Comparison, Outputs};
 use crate::args::CompareArgs;
 use crate::failure::{DIFFERENCE, Failure};
 use crate::output::print;
+use crate::profile::difference::{self, Side};
+use crate::profile::table::Order;
 use crate::session::{say, show};
-use crate::sheet;
+use crate::sheet::{self, Section};
 use crate::size::in_mebibytes;
 
 /// Runs the program on each kernel and prints what they counted; 1 where that differs, or where a second run of one was
@@ -46,7 +51,7 @@ pub fn compare(args: &CompareArgs) -> Result<u8, Failure> {
     let mut taken = laboratory.taken(&images);
     let outputs = Outputs::open(run.json.as_deref(), &args.formats, &mut taken)?;
     let runs = laboratory.runs()?;
-    let mut documents = Vec::new();
+    let (mut documents, mut names) = (Vec::new(), Vec::new());
     for image in &images {
         output::progress(&format!("{} on {}", run.command[0].display(), image.name));
         let measured = laboratory.measure(image, &runs)?;
@@ -59,8 +64,10 @@ pub fn compare(args: &CompareArgs) -> Result<u8, Failure> {
             say(&format!("on {} the program {ending}", image.name));
         }
         documents.push(measured.document);
+        names.push(measured.names);
     }
     let mut sheet = output::sheet(&documents);
+    sheet.sections.extend(functions(args, &documents, &names));
     let common = &documents[0];
     sheet.notes.push(format!(
         "QEMU {}, {} of memory, {}; {} sha256 {}",
@@ -77,4 +84,22 @@ pub fn compare(args: &CompareArgs) -> Result<u8, Failure> {
     let same = !document.differs && document.repeats;
     outputs.write("memwright compare", std::slice::from_ref(&sheet), &document)?;
     Ok(if same { 0 } else { DIFFERENCE })
+}
+
+/// The functions of the kernels, where they were asked for.
+fn functions(
+    args: &CompareArgs,
+    documents: &[Document],
+    names: &[BTreeSet<String>],
+) -> Option<Section> {
+    let sides = documents.iter().zip(names).map(|(document, names)| {
+        let profile = document.functions.as_ref()?;
+        Some(Side { profile, names })
+    });
+    let sides: Vec<Side<'_>> = sides.collect::<Option<_>>()?;
+    Some(difference::section(
+        &sides,
+        Order::of(&args.run),
+        args.ungroup,
+    ))
 }

@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::counts::Counts;
 use super::log::Region;
+use crate::profile::tree::Profile;
 use crate::report::{Ending, HashedFile};
 
 /// Version of the document's form: a higher one when a name changes its meaning or goes. New names keep it.
@@ -52,6 +53,9 @@ pub struct Document {
     /// What was counted in each region that the program marked.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub regions: Option<Vec<Region>>,
+    /// The kernel's instructions by function, where that was asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub functions: Option<Profile>,
     /// What belongs to this machine alone.
     pub host: Host,
 }

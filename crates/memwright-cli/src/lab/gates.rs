@@ -1,11 +1,9 @@
-//! The handlers of a guest's interrupts, read from its interrupt descriptor table.
+//! The handlers of a guest's exceptions and interrupts, read from its interrupt descriptor table.
 
 use super::tables::{Physical, translate};
 
-/// The first vector that is no exception.
-const FIRST: usize = 32;
-/// The vectors from there on.
-pub const COUNT: usize = 224;
+/// Vectors.
+pub const COUNT: usize = 256;
 /// Linux's vector for system calls of 32-bit programs, which an instruction raises.
 const SYSTEM_CALL: usize = 0x80;
 /// Bytes of a gate (Intel SDM volume 3, 7.14.1).
@@ -13,15 +11,14 @@ const SIZE: usize = 16;
 /// The bit that says that a gate is present.
 const PRESENT: u8 = 1 << 7;
 
-/// Where each interrupt's handler begins, in the order of vectors from 32 on; 0 where there is none. `None` if the table
-/// cannot be read.
+/// Returns where the handler of each vector begins, 0 where there is none. `None` if the table cannot be read.
 pub fn read(memory: &impl Physical, cr3: u64, table: u64) -> Option<[u64; COUNT]> {
     // It is one page, and Linux aligns it so.
     let page = memory.page(translate(memory, cr3, table)?)?;
     if !table.is_multiple_of(page.len() as u64) {
         return None;
     }
-    let gates = page.chunks_exact(SIZE).enumerate().skip(FIRST);
+    let gates = page.chunks_exact(SIZE).enumerate();
     let begins = |(vector, gate): (usize, &[u8])| {
         if vector == SYSTEM_CALL || gate[5] & PRESENT == 0 {
             return 0;
@@ -68,14 +65,14 @@ mod tests {
         let gate = [
             0x34, 0x12, 0x10, 0, 0, 0x8e, 0x78, 0x56, 0xbc, 0x9a, 0xff, 0xff, 0, 0, 0, 0,
         ];
-        for vector in [32, SYSTEM_CALL, 255] {
+        for vector in [14, SYSTEM_CALL, 255] {
             page[SIZE * vector..SIZE * (vector + 1)].copy_from_slice(&gate);
         }
         memory.0.insert(0x5000, page);
         let found = read(&memory, 0x1000, 0).unwrap();
         let there: Vec<usize> = (0..COUNT).filter(|index| found[*index] != 0).collect();
-        assert_eq!(there, [0, COUNT - 1]);
-        assert_eq!(found[0], 0xffff_9abc_5678_1234);
+        assert_eq!(there, [14, COUNT - 1]);
+        assert_eq!(found[14], 0xffff_9abc_5678_1234);
         assert_eq!(read(&memory, 0x1000, 0x20_0000), None);
         assert_eq!(read(&memory, 0x1000, 0x10), None);
     }

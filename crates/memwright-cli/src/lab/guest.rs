@@ -19,6 +19,7 @@ use super::log::{self, Counted, Marks, Region, Tally};
 use super::runs::Runs;
 use super::tables::{Memory, PageTables, Part};
 use crate::folder::private_folder;
+use crate::profile::raw::{self, Raw};
 use crate::qemu::command::{machine_arguments, option};
 use crate::qemu::launch;
 use crate::qemu::machine::Machine;
@@ -32,7 +33,7 @@ const COMMAND_LINE: &str =
     "mitigations=off nokaslr norandmaps quiet panic=-1 console=ttyS0 rdinit=/.memwright/init";
 
 /// A kernel, a program and a machine, the same for every run of them.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Guest {
     /// The QEMU to use.
     pub qemu: OsString,
@@ -46,6 +47,8 @@ pub struct Guest {
     pub machine: Machine,
     /// What counts.
     pub counting: Counting,
+    /// The region, or [`log::THE_RUN`], of which the plugin makes a profile.
+    pub profile: Option<u16>,
 }
 
 /// What counts.
@@ -74,6 +77,8 @@ pub struct Said {
     pub outcome: Outcome,
     /// What was counted, where anything was.
     pub counted: Option<Counted>,
+    /// Where the kernel's instructions were executed, where that was asked for.
+    pub profile: Option<Raw>,
 }
 
 impl Said {
@@ -84,6 +89,7 @@ impl Said {
             ("output", self.output != other.output),
             ("standard error", self.errors != other.errors),
             ("outcome", self.outcome != other.outcome),
+            ("functions", self.profile != other.profile),
         ] {
             if differs {
                 found.push(what.to_owned());
@@ -173,6 +179,10 @@ impl Guest {
             }
             if let Some(wires) = wires {
                 words.push(option(",answers=", &wires.answers));
+                if let Some(region) = self.profile {
+                    words.push(option(",profile=", &wires.profile));
+                    words.push(format!(",region={region}"));
+                }
             }
             add(&[word("-plugin"), &words]);
         }
@@ -234,7 +244,15 @@ impl Guest {
         if self.counting != Counting::Nothing && counted.is_none() {
             bail!("QEMU's log shows no end of the run");
         }
-        Ok(Said { counted, ..said })
+        let profile = self.profile.map(|_| {
+            let bytes = fs::read(&wires.profile).unwrap_or_default();
+            raw::parse(&bytes)
+        });
+        Ok(Said {
+            counted,
+            profile: profile.transpose()?,
+            ..said
+        })
     }
 }
 
@@ -244,6 +262,8 @@ pub struct Wires {
     // Of each node, in order of addresses.
     memory: Vec<Part>,
     answers: PathBuf,
+    // Where the plugin writes a profile.
+    profile: PathBuf,
     // Open for reading too, so that neither end waits for the other to come.
     answer: File,
 }
@@ -263,6 +283,7 @@ impl Wires {
         Ok(Self {
             memory,
             answers,
+            profile: folder.join("profile"),
             answer,
         })
     }
@@ -283,15 +304,15 @@ impl Wires {
     }
 }
 
-/// What lets the guest go on after a mark: with the places where handlers of interrupts begin, or without.
-fn answer(gates: Option<&[u64; gates::COUNT]>) -> Vec<u8> {
-    match gates {
-        Some(gates) => {
-            let places = gates.iter().flat_map(|place| place.to_le_bytes());
-            [b'g'].into_iter().chain(places).collect()
-        }
-        None => vec![b'.'],
-    }
+/// What lets the guest go on after a mark: with the places where handlers begin, with the end of the run, or with nothing.
+fn answer(gates: Option<&[u64; gates::COUNT]>, end: Option<u64>) -> Vec<u8> {
+    let (letter, words) = match (gates, end) {
+        (Some(gates), _) => (b'g', gates.as_slice()),
+        (None, Some(end)) => (b'e', &[end][..]),
+        (None, None) => (b'.', &[][..]),
+    };
+    let words = words.iter().flat_map(|word| word.to_le_bytes());
+    [letter].into_iter().chain(words).collect()
 }
 
 /// Reads QEMU's log to its end.
@@ -310,7 +331,8 @@ fn follow(log: impl Read, wires: &Wires, cpus: u8) -> io::Result<Tally> {
         if tally.line(line, |cr3| wires.look(cr3)) {
             let gates = tally.take_gates();
             let gates = gates.and_then(|(cr3, table)| wires.gates(cr3, table));
-            (&wires.answer).write_all(&answer(gates.as_ref()))?;
+            let answer = answer(gates.as_ref(), tally.take_end());
+            (&wires.answer).write_all(&answer)?;
         }
     }
 }
@@ -349,6 +371,7 @@ fn parse_frames(mut bytes: &[u8]) -> Option<Said> {
         build_id: build_id(&notes),
         outcome,
         counted: None,
+        profile: None,
     })
 }
 
@@ -486,6 +509,7 @@ mod tests {
                 run: Counts::default(),
                 regions: Some(vec![region]),
             }),
+            profile: None,
         }
     }
 

@@ -1,5 +1,6 @@
 //! What every kernel of one command has in common: the program and its files, the machine, the QEMU, the plugin.
 
+use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::fs;
 use std::io::{self, IsTerminal};
@@ -15,6 +16,8 @@ use rustix::io::retry_on_intr;
 use super::document::{Document, Host, Kernel, Qemu};
 use super::guest::{Counting, Guest, Said};
 use super::image::Image;
+use super::log::THE_RUN;
+use super::names;
 use super::plugin;
 use super::runs::Runs;
 use crate::args::RunArgs;
@@ -24,6 +27,7 @@ use crate::guest::initrd::{self, Manifest};
 use crate::guest::tree::Tree;
 use crate::kernels;
 use crate::output::Taken;
+use crate::profile::tree::Profile;
 use crate::qemu::command::shell_line;
 use crate::qemu::machine::Machine;
 use crate::qemu::process::Cut;
@@ -68,6 +72,8 @@ pub struct Measured {
     pub said: Said,
     /// The account of it.
     pub document: Document,
+    /// The names of the kernel's functions, where they are needed.
+    pub names: BTreeSet<String>,
 }
 
 impl<'a> Laboratory<'a> {
@@ -78,6 +84,12 @@ impl<'a> Laboratory<'a> {
     pub fn open(args: &'a RunArgs) -> Result<Self, Failure> {
         let machine = Machine::of(args);
         let swap = swap_bytes(&args.swap).map_err(Failure::Usage)?;
+        if args.functions && machine.cpus > 1 {
+            return Err(Failure::Usage(anyhow!(
+                "--functions: instructions are counted with one CPU, and this guest has {}",
+                machine.cpus
+            )));
+        }
         let mut prepared = run::prepare(args)?;
         let missing = Failure::Environment;
         let limit = args.timeout.unwrap_or(USUAL_LIMIT);
@@ -162,10 +174,12 @@ impl<'a> Laboratory<'a> {
         for line in String::from_utf8_lossy(&first.warnings).lines() {
             say(&format!("{}: {line}", image.name));
         }
-        let document = self.document(&guest, image, &first, said.next().as_ref());
+        let (profile, names) = self.profile(&guest, image, &first, runs)?.unzip();
+        let document = self.document(&guest, image, &first, said.next().as_ref(), profile);
         Ok(Measured {
             said: first,
             document,
+            names: names.unwrap_or_default(),
         })
     }
 
@@ -185,6 +199,10 @@ impl<'a> Laboratory<'a> {
             append: append(self.args),
             machine: self.machine,
             counting: self.counting.clone(),
+            profile: self
+                .args
+                .functions
+                .then(|| self.args.region.unwrap_or(THE_RUN)),
         }
     }
 
@@ -211,12 +229,55 @@ impl<'a> Laboratory<'a> {
         initrd::append(archive, &tree).map(drop)
     }
 
+    /// What the plugin counted by address, by name, and all names.
+    fn profile(
+        &self,
+        guest: &Guest,
+        image: &Image,
+        said: &Said,
+        runs: &Runs,
+    ) -> Result<Option<(Profile, BTreeSet<String>)>, Failure> {
+        let (Some(raw), Some(counted)) = (&said.profile, &said.counted) else {
+            return Ok(None);
+        };
+        let counts = match self.args.region {
+            None => Some(counted.run),
+            Some(number) => {
+                let mut regions = counted.regions.iter().flatten();
+                regions
+                    .find(|one| one.region == number && one.marks.passes > 0)
+                    .map(|one| one.counts)
+            }
+        };
+        let Some(counts) = counts else {
+            return Err(Failure::Guest(anyhow!(
+                "{}: the program did not pass region {}",
+                image.name,
+                self.args.region.unwrap_or(THE_RUN)
+            )));
+        };
+        let total = counts
+            .instructions
+            .and_then(|counted| Some(counted.kernel + counted.interrupts?))
+            .with_context(|| {
+                format!(
+                    "{}: no profile: the handlers of interrupts are not known",
+                    image.name
+                )
+            })?;
+        let names = names::find(image, guest, INIT, runs).map_err(Failure::Guest)?;
+        let region = self.args.region;
+        let profile = Profile::new(raw, &names.symbols, names.sha256, region, total);
+        Ok(Some((profile, names.symbols.source_names())))
+    }
+
     fn document(
         &self,
         guest: &Guest,
         image: &Image,
         said: &Said,
         again: Option<&Said>,
+        functions: Option<Profile>,
     ) -> Document {
         let text = |text: &OsString| text.to_string_lossy().into_owned();
         let differs = again.map(|again| said.differences(again));
@@ -252,6 +313,7 @@ impl<'a> Laboratory<'a> {
             differs: differs.unwrap_or_default(),
             run,
             regions: regions.flatten(),
+            functions,
             host: Host {
                 image: image.path.display().to_string(),
                 command: self.line(image),

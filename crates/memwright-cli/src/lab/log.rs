@@ -223,8 +223,11 @@ pub struct Tally {
     idt: Option<u64>,
     // CR3 and the interrupt descriptor table's address at the start of the run, until the caller takes them.
     gates: Option<(u64, u64)>,
-    // What was counted when CR3 was last changed.
-    at_switch: Option<Counts>,
+    // What was counted when CR3 was last changed, and the plugin's own count of the kernel's instructions then.
+    at_switch: Option<(Counts, Option<u64>)>,
+    begun: Option<u64>,
+    // That count at the end of the run, until the caller takes it.
+    end: Option<u64>,
     counting: bool,
     open: Vec<(u16, Counts)>,
     regions: Vec<Region>,
@@ -248,6 +251,8 @@ impl Tally {
             idt: None,
             gates: None,
             at_switch: None,
+            begun: None,
+            end: None,
             counting: false,
             open: Vec::new(),
             regions: Vec::new(),
@@ -322,8 +327,14 @@ impl Tally {
         self.gates.take()
     }
 
+    /// How many instructions of the kernel the plugin had seen begin where the run ended, once.
+    pub fn take_end(&mut self) -> Option<u64> {
+        self.end.take()
+    }
+
     /// Takes over what the plugin counted.
     fn take(&mut self, flushes: [u64; 3], instructions: Option<Instructions>) {
+        self.begun = instructions.map(|counted| counted.kernel);
         [self.now.invlpg, self.now.invpcid, self.now.cr4_writes] = flushes.map(Some);
         self.now.instructions = instructions.map(|counted| self.interrupts.count(counted));
     }
@@ -337,7 +348,7 @@ impl Tally {
         let count = if holds.unwrap_or(*last) == value {
             &mut self.now.full_flushes
         } else {
-            self.at_switch = Some(self.now);
+            self.at_switch = Some((self.now, self.begun));
             &mut self.now.switches
         };
         if let Some(count) = count {
@@ -357,7 +368,12 @@ impl Tally {
                 }
                 self.now
             }
-            (THE_RUN, false) if self.cpus == 1 => self.at_switch.unwrap_or(self.now),
+            (THE_RUN, false) => {
+                let switch = self.at_switch.filter(|_| self.cpus == 1);
+                let (now, begun) = switch.unwrap_or((self.now, self.begun));
+                self.end = begun;
+                now
+            }
             (_, _) => self.now,
         };
         match (begins, open) {

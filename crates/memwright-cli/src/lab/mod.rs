@@ -10,6 +10,7 @@ pub mod image;
 mod interrupts;
 mod laboratory;
 mod log;
+mod names;
 pub mod native;
 pub mod output;
 pub mod plugin;
@@ -28,6 +29,7 @@ use self::laboratory::{Laboratory, Measured};
 use crate::args::RunArgs;
 use crate::ending::{self, JsonTarget};
 use crate::failure::Failure;
+use crate::profile::table::{self, Order};
 use crate::session::{say, show};
 use crate::{output as standard, sheet};
 
@@ -51,15 +53,18 @@ pub fn run(args: &RunArgs) -> Result<u8, Failure> {
         .map(|path| JsonTarget::open(path, &mut taken))
         .transpose()?;
     let measured = laboratory.measure(&image, &laboratory.runs()?)?;
-    conclude(&measured, json.as_ref())
+    conclude(&measured, Order::of(args), json.as_ref())
 }
 
 /// Prints what the program printed, then the account, and returns the exit code.
-fn conclude(measured: &Measured, json: Option<&JsonTarget>) -> Result<u8, Failure> {
-    let Measured { said, document } = measured;
+fn conclude(measured: &Measured, order: Order, json: Option<&JsonTarget>) -> Result<u8, Failure> {
+    let Measured { said, document, .. } = measured;
     show(&said.errors);
     standard::print(&said.output)?;
     show(sheet::text(&output::account(document)).as_bytes());
+    if let Some(profile) = &document.functions {
+        show(table::text(profile, order).as_bytes());
+    }
     if let Outcome::NotStarted(number) = said.outcome {
         let error = io::Error::from_raw_os_error(number);
         say(&format!("{}: {error}", document.program.path));

@@ -6,8 +6,12 @@ use crate::compile::{Compiler, Source};
 use crate::qemu::version::Version;
 
 /// Its source, GPL-2.0-or-later, in a folder of its own: it is no part of this command, which only has it compiled.
-const SOURCES: [Source; 2] = [
+const SOURCES: [Source; 6] = [
     ("main.c", include_str!("../../../../plugin/count.c")),
+    ("profile.c", include_str!("../../../../plugin/profile.c")),
+    ("profile.h", include_str!("../../../../plugin/profile.h")),
+    ("bytes.c", include_str!("../../../../plugin/bytes.c")),
+    ("bytes.h", include_str!("../../../../plugin/bytes.h")),
     ("api.h", include_str!("../../../../plugin/api.h")),
 ];
 /// QEMU loads it: the system's own C library.

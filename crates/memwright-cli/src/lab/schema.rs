@@ -5,6 +5,7 @@ use super::document::{Document, Host, KIND, Kernel, Qemu, SCHEMA};
 use super::log::{Marks, Region};
 use super::output::{self, Comparison};
 use super::tables::PageTables;
+use crate::profile::tree::{Call, Profile};
 use crate::report::{Ending, HashedFile};
 use crate::schema::{faults, published};
 
@@ -57,6 +58,20 @@ fn document() -> Document {
             at_beginning: Some(PageTables::default()),
             at_end: Some(PageTables::default()),
         }]),
+        functions: Some(Profile {
+            region: Some(1),
+            total: 3,
+            mismatches: 0,
+            symbols_sha256: Some(String::new()),
+            functions: vec!["f".to_owned()],
+            calls: vec![Call {
+                caller: Some(0),
+                function: 0,
+                interrupt: true,
+                count: 1,
+                instructions: 3,
+            }],
+        }),
         host: Host {
             image: String::new(),
             command: String::new(),
@@ -71,7 +86,7 @@ fn what_is_written_is_what_is_published() {
     let mut bare = document();
     (bare.run, bare.regions, bare.repeats, bare.differs) = (None, None, None, Vec::new());
     (bare.kernel.config_sha256, bare.kernel.build_id) = (None, None);
-    bare.init_sha256 = None;
+    (bare.init_sha256, bare.functions) = (None, None);
     let bare = serde_json::to_value(bare).unwrap();
     assert_eq!(faults(FILE, &bare), Vec::<String>::new());
     let read: Document = serde_json::from_value(whole.clone()).unwrap();

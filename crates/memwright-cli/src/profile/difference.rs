@@ -1,0 +1,135 @@
+//! The functions of several kernels side by side.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::matching::{self, Folded};
+use super::table::Order;
+use super::tree::Profile;
+use crate::sheet::{Cell, Row, Section};
+
+/// What a kernel executed, and the names of all its functions.
+#[derive(Debug, Clone, Copy)]
+pub struct Side<'a> {
+    /// What it executed.
+    pub profile: &'a Profile,
+    /// The names in its source of the functions that it has, executed or not.
+    pub names: &'a BTreeSet<String>,
+}
+
+/// A function of every kernel.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Compared {
+    name: String,
+    counts: Vec<u64>,
+    /// Functions that are part of it here, and not everywhere functions of their own.
+    parts: Vec<(String, Vec<u64>)>,
+}
+
+impl Compared {
+    /// The largest difference from the first kernel.
+    fn change(&self) -> u64 {
+        let first = self.counts.first().copied().unwrap_or(0);
+        let differences = self.counts.iter().map(|count| count.abs_diff(first));
+        differences.max().unwrap_or(0)
+    }
+}
+
+/// The rows of functions, largest change first; with `ungroup`, functions that not every kernel has stand below the one
+/// that they are counted with.
+pub fn section(sides: &[Side<'_>], order: Order, ungroup: bool) -> Section {
+    let mut compared = compared(sides, order);
+    compared.sort_by_key(|one| (std::cmp::Reverse(one.change()), one.name.clone()));
+    let totals: Vec<u64> = sides.iter().map(|side| side.profile.total).collect();
+    let largest = totals.iter().copied().max().unwrap_or(0);
+    let (shown, others): (Vec<_>, Vec<_>) = compared
+        .iter()
+        .partition(|one| one.change() > 0 && order.is_shown(one.change(), largest));
+    let group = if order.children { "children" } else { "self" };
+    let row = |title: String, counts: &[u64]| Row {
+        group: group.to_owned(),
+        title,
+        cells: counts
+            .iter()
+            .map(|count| Cell::count(Some(*count)))
+            .collect(),
+    };
+    let mut rows = Vec::new();
+    for one in shown {
+        let parts = match one.parts.len() {
+            0 => String::new(),
+            count => format!(" (with {count} more)"),
+        };
+        rows.push(row(format!("{}{parts}", one.name), &one.counts));
+        if ungroup {
+            let own = own_counts(one);
+            rows.push(row(format!("  {}", one.name), &own));
+            let parts = one.parts.iter();
+            rows.extend(parts.map(|(name, counts)| row(format!("  {name}"), counts)));
+        }
+    }
+    if !order.children {
+        let rest = sum(&others, sides.len());
+        rows.push(row(format!("({} other functions)", others.len()), &rest));
+    }
+    rows.push(row("(total)".to_owned(), &totals));
+    let title = match sides.first().and_then(|side| side.profile.region) {
+        Some(region) => format!("instructions of the kernel by function, region {region}"),
+        None => "instructions of the kernel by function, run".to_owned(),
+    };
+    Section { title, rows }
+}
+
+/// The counts of a function without those that are counted with it.
+fn own_counts(one: &Compared) -> Vec<u64> {
+    let own = |(index, count): (usize, &u64)| {
+        let parts: u64 = one.parts.iter().map(|(_, counts)| counts[index]).sum();
+        count.saturating_sub(parts)
+    };
+    one.counts.iter().enumerate().map(own).collect()
+}
+
+fn sum(all: &[&Compared], columns: usize) -> Vec<u64> {
+    let column = |index: usize| all.iter().map(|one| one.counts[index]).sum();
+    (0..columns).map(column).collect()
+}
+
+fn compared(sides: &[Side<'_>], order: Order) -> Vec<Compared> {
+    let mut found: BTreeMap<String, Compared> = BTreeMap::new();
+    let columns = sides.len();
+    for (index, side) in sides.iter().enumerate() {
+        let (profile, folded) = folded(sides, index, side);
+        for row in profile.rows() {
+            let one = found.entry(row.name.clone()).or_insert_with(|| Compared {
+                name: row.name.clone(),
+                counts: vec![0; columns],
+                parts: Vec::new(),
+            });
+            one.counts[index] = order.figure(&row);
+        }
+        for part in folded {
+            let Some(one) = found.get_mut(&part.into) else {
+                continue;
+            };
+            let known = one.parts.iter().position(|(name, _)| *name == part.from);
+            let place = known.unwrap_or_else(|| {
+                one.parts.push((part.from.clone(), vec![0; columns]));
+                one.parts.len() - 1
+            });
+            one.parts[place].1[index] += part.instructions;
+        }
+    }
+    found.into_values().collect()
+}
+
+/// A side's profile in which all functions are those that every other kernel has.
+fn folded(sides: &[Side<'_>], index: usize, side: &Side<'_>) -> (Profile, Vec<Folded>) {
+    let others = sides
+        .iter()
+        .enumerate()
+        .filter(|(other, _)| *other != index);
+    let mut common = side.names.clone();
+    for (_, other) in others {
+        common.retain(|name| other.names.contains(name));
+    }
+    matching::fold(side.profile, &common)
+}

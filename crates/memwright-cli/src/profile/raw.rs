@@ -1,0 +1,254 @@
+//! The profile that the plugin writes: chains of calls by address, and how often each block of instructions ran in them.
+//!
+//! `plugin/profile.c` describes the file.
+
+/// How control came into a frame.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// By CALL.
+    Called,
+    /// From user mode: a system call or an exception.
+    FromUser,
+    /// By an exception in the kernel.
+    Exception,
+    /// By an interrupt, wherever that came.
+    Interrupt,
+    /// By a switch to a task that was not seen before.
+    Task,
+}
+
+/// A chain of calls: the frame that is newest in it, and the chain without it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Node {
+    /// The chain below, an earlier node; `None` for the root.
+    pub parent: Option<u32>,
+    /// How control came here.
+    pub kind: Kind,
+    /// The address behind the call, or one in the block that an exception interrupted; 0 elsewhere.
+    pub from: u64,
+    /// The first instruction of the frame.
+    pub start: u64,
+}
+
+/// Instructions that follow each other in memory.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Block {
+    /// The address of the first.
+    pub start: u64,
+    /// The length of each.
+    pub sizes: Vec<u8>,
+}
+
+/// How often a block ran in a chain of calls.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Cell {
+    /// The chain.
+    pub node: u32,
+    /// The block; the first block has no instructions, and its cells count how often the chain's newest frame began.
+    pub block: u32,
+    /// How often.
+    pub count: u64,
+}
+
+/// The block whose cells count how often frames began.
+pub const ENTERED: u32 = 0;
+
+/// A whole profile.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Raw {
+    /// Frames that ended without a return.
+    pub left_open: u64,
+    /// Chains of calls, the root first.
+    pub nodes: Vec<Node>,
+    /// Blocks of instructions.
+    pub blocks: Vec<Block>,
+    /// Counts, without those that are 0.
+    pub cells: Vec<Cell>,
+}
+
+/// Why a file is no profile.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Malformed {
+    /// It does not begin as one.
+    NoProfile,
+    /// It ends too early, at this byte.
+    Truncated(usize),
+    /// The number of a node or block at this byte is none that came before.
+    Reference(usize),
+    /// The plugin no longer knew what was executed when the run ended.
+    Forgotten,
+}
+
+impl std::fmt::Display for Malformed {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::NoProfile => write!(formatter, "the plugin wrote no profile"),
+            Self::Truncated(at) => write!(formatter, "the plugin's profile ends at byte {at}"),
+            Self::Reference(at) => {
+                write!(formatter, "the plugin's profile is wrong at byte {at}")
+            }
+            Self::Forgotten => write!(
+                formatter,
+                "the end of the run lies too far back to be cut from the profile"
+            ),
+        }
+    }
+}
+
+impl std::error::Error for Malformed {}
+
+const MAGIC: &[u8] = b"MWPROF1\n";
+
+struct Reader<'a> {
+    bytes: &'a [u8],
+    at: usize,
+}
+
+impl<'a> Reader<'a> {
+    fn take(&mut self, length: usize) -> Result<&'a [u8], Malformed> {
+        let rest = self.bytes.get(self.at..).unwrap_or_default();
+        let taken = rest.get(..length).ok_or(Malformed::Truncated(self.at))?;
+        self.at += length;
+        Ok(taken)
+    }
+
+    fn number(&mut self, length: usize) -> Result<u64, Malformed> {
+        let bytes = self.take(length)?.iter().rev();
+        Ok(bytes.fold(0, |all, byte| all << 8 | u64::from(*byte)))
+    }
+
+    /// A number below `limit`.
+    fn reference(&mut self, limit: u64) -> Result<u32, Malformed> {
+        let at = self.at;
+        let number = self.number(4)?;
+        let known = u32::try_from(number).ok().filter(|_| number < limit);
+        known.ok_or(Malformed::Reference(at))
+    }
+}
+
+/// Reads a profile.
+///
+/// # Errors
+/// What the plugin cannot have written.
+pub fn parse(bytes: &[u8]) -> Result<Raw, Malformed> {
+    let rest = bytes.strip_prefix(MAGIC).ok_or(Malformed::NoProfile)?;
+    let mut reader = Reader { bytes: rest, at: 0 };
+    let left_open = reader.number(8)?;
+    if reader.number(8)? != 0 {
+        return Err(Malformed::Forgotten);
+    }
+    let [nodes, blocks, cells] = [reader.number(8)?, reader.number(8)?, reader.number(8)?];
+    let node = |index: u64, reader: &mut Reader<'_>| {
+        let parent = match index {
+            0 => reader.number(4).map(|_| None),
+            _ => reader.reference(index).map(Some),
+        }?;
+        let at = reader.at;
+        let kind = match reader.number(4)? {
+            0 => Kind::Called,
+            1 => Kind::FromUser,
+            2 => Kind::Exception,
+            3 => Kind::Interrupt,
+            4 => Kind::Task,
+            _ => return Err(Malformed::Reference(at)),
+        };
+        Ok(Node {
+            parent,
+            kind,
+            from: reader.number(8)?,
+            start: reader.number(8)?,
+        })
+    };
+    let block = |reader: &mut Reader<'_>| {
+        let start = reader.number(8)?;
+        let count = reader.number(4)?;
+        let sizes = reader.take(usize::try_from(count).unwrap_or(usize::MAX))?;
+        Ok(Block {
+            start,
+            sizes: sizes.to_vec(),
+        })
+    };
+    let cell = |reader: &mut Reader<'_>| {
+        Ok(Cell {
+            node: reader.reference(nodes)?,
+            block: reader.reference(blocks)?,
+            count: reader.number(8)?,
+        })
+    };
+    Ok(Raw {
+        left_open,
+        nodes: (0..nodes)
+            .map(|index| node(index, &mut reader))
+            .collect::<Result<_, _>>()?,
+        blocks: (0..blocks)
+            .map(|_| block(&mut reader))
+            .collect::<Result<_, _>>()?,
+        cells: (0..cells)
+            .map(|_| cell(&mut reader))
+            .filter(|cell| !matches!(cell, Ok(Cell { count: 0, .. })))
+            .collect::<Result<_, _>>()?,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn file() -> Vec<u8> {
+        let mut bytes = MAGIC.to_vec();
+        for word in [3_u64, 0, 2, 2, 2] {
+            bytes.extend(word.to_le_bytes());
+        }
+        for (parent, kind, from, start) in [(u32::MAX, 4_u32, 0_u64, 0_u64), (0, 1, 5, 0x10)] {
+            bytes.extend(parent.to_le_bytes());
+            bytes.extend(kind.to_le_bytes());
+            bytes.extend(from.to_le_bytes());
+            bytes.extend(start.to_le_bytes());
+        }
+        for (start, sizes) in [(0_u64, &[][..]), (0x10, &[1, 4])] {
+            bytes.extend(start.to_le_bytes());
+            bytes.extend((sizes.len() as u32).to_le_bytes());
+            bytes.extend(sizes);
+        }
+        for (node, block, count) in [(1_u32, 1_u32, 7_u64), (1, 0, 0)] {
+            bytes.extend(node.to_le_bytes());
+            bytes.extend(block.to_le_bytes());
+            bytes.extend(count.to_le_bytes());
+        }
+        bytes
+    }
+
+    #[test]
+    fn profiles_parse() {
+        let bytes = file();
+        let raw = parse(&bytes).unwrap();
+        assert_eq!((raw.left_open, raw.nodes.len()), (3, 2));
+        let node = Node {
+            parent: Some(0),
+            kind: Kind::FromUser,
+            from: 5,
+            start: 0x10,
+        };
+        assert_eq!((raw.nodes[0].parent, raw.nodes[1]), (None, node));
+        assert_eq!(raw.blocks[1].sizes, [1, 4]);
+        let cell = Cell {
+            node: 1,
+            block: 1,
+            count: 7,
+        };
+        assert_eq!(raw.cells, [cell]);
+        for length in 0..bytes.len() {
+            assert!(parse(&bytes[..length]).is_err(), "cut at {length}");
+        }
+        for (at, value, expected) in [
+            (0, b'X', Malformed::NoProfile),
+            (16, 1, Malformed::Forgotten),
+            (48 + 24, 1, Malformed::Reference(40 + 24)),
+            (48 + 28, 9, Malformed::Reference(40 + 28)),
+        ] {
+            let mut other = bytes.clone();
+            other[at] = value;
+            assert_eq!(parse(&other), Err(expected), "{at}");
+        }
+    }
+}

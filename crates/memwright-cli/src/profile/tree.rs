@@ -1,0 +1,482 @@
+//! A profile by function: the tree of calls, with what each function of it executed itself.
+
+use std::collections::{BTreeMap, HashMap};
+
+use serde::{Deserialize, Serialize};
+
+use super::matching;
+use super::raw::{Block, ENTERED, Kind, Raw};
+use super::symbols::{Place, Symbols};
+
+/// The name of what has none.
+pub const UNATTRIBUTED: &str = "[unattributed]";
+
+/// Instructions of a kernel by function, for a run or a region.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Profile {
+    /// The region; absent for the whole run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub region: Option<u16>,
+    /// All instructions of the kernel, counted without regard to functions.
+    pub total: u64,
+    /// Frames that ended without a return.
+    pub mismatches: u64,
+    /// SHA-256 of the list of functions; absent where the kernel has none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub symbols_sha256: Option<String>,
+    /// The names of functions that were executed, in order.
+    pub functions: Vec<String>,
+    /// The tree of calls; each node comes behind the one that called it.
+    pub calls: Vec<Call>,
+}
+
+/// A function at one place of the tree of calls.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Call {
+    /// The index of the caller in the tree; absent for what the kernel was entered by.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub caller: Option<u32>,
+    /// The index of its name.
+    pub function: u32,
+    /// Whether it was entered by an interrupt.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub interrupt: bool,
+    /// How often it was called here.
+    pub count: u64,
+    /// The instructions that it executed itself.
+    pub instructions: u64,
+}
+
+/// Builds the tree while names get numbers.
+struct Builder<'a> {
+    symbols: &'a Symbols,
+    names: BTreeMap<&'a str, u32>,
+    calls: Vec<Call>,
+    places: HashMap<(Option<u32>, u32, bool), u32>,
+}
+
+impl<'a> Builder<'a> {
+    fn name(&mut self, address: u64) -> u32 {
+        let name = match self.symbols.place(address) {
+            Place::Function(name) => matching::source_name(name),
+            Place::Range(name) => name,
+            Place::Unknown => UNATTRIBUTED,
+        };
+        let next = self.names.len() as u32;
+        *self.names.entry(name).or_insert(next)
+    }
+
+    /// The place of a function below a caller.
+    fn place(&mut self, caller: Option<u32>, function: u32, interrupt: bool) -> u32 {
+        let next = self.calls.len() as u32;
+        let place = *self
+            .places
+            .entry((caller, function, interrupt))
+            .or_insert(next);
+        if place == next {
+            self.calls.push(Call {
+                caller,
+                function,
+                interrupt,
+                count: 0,
+                instructions: 0,
+            });
+        }
+        place
+    }
+}
+
+/// A frame: where its first function stands in the tree, and where those do that it went on to by a jump.
+struct Frame {
+    first: u32,
+    others: HashMap<u32, u32>,
+}
+
+impl Profile {
+    /// Names what the plugin counted. `total` is what was counted without the profile.
+    pub fn new(
+        raw: &Raw,
+        symbols: &Symbols,
+        symbols_sha256: Option<String>,
+        region: Option<u16>,
+        total: u64,
+    ) -> Self {
+        let mut builder = Builder {
+            symbols,
+            names: BTreeMap::new(),
+            calls: Vec::new(),
+            places: HashMap::new(),
+        };
+        let mut frames = frames(raw, &mut builder);
+        let runs: Vec<Vec<Run>> = raw
+            .blocks
+            .iter()
+            .map(|block| runs(block, &mut builder))
+            .collect();
+        for cell in &raw.cells {
+            let Some(frame) = &mut frames[cell.node as usize] else {
+                continue;
+            };
+            if cell.block == ENTERED {
+                builder.calls[frame.first as usize].count += cell.count;
+            }
+            for run in &runs[cell.block as usize] {
+                let place = part(frame, run.function, &mut builder);
+                let call = &mut builder.calls[place as usize];
+                if run.begins && place != frame.first {
+                    call.count += cell.count;
+                }
+                call.instructions += cell.count * run.instructions;
+            }
+        }
+        let mut profile = Self {
+            region,
+            total,
+            mismatches: raw.left_open,
+            symbols_sha256,
+            functions: names_in_order(&builder.names),
+            calls: builder.calls,
+        };
+        let named: u64 = profile.calls.iter().map(|call| call.instructions).sum();
+        profile.leave_out_unused();
+        profile.add_unattributed(total.saturating_sub(named));
+        profile.in_canonical_order();
+        profile
+    }
+
+    /// Removes the places below which nothing was executed.
+    fn leave_out_unused(&mut self) {
+        let sums = self.inclusive_places();
+        let mut kept = Vec::new();
+        let mut moved = vec![None; self.calls.len()];
+        for (index, call) in self.calls.iter().enumerate() {
+            if sums[index] > 0 {
+                moved[index] = Some(kept.len() as u32);
+                let caller = call.caller.and_then(|caller| moved[caller as usize]);
+                kept.push(Call { caller, ..*call });
+            }
+        }
+        self.calls = kept;
+    }
+
+    /// Adds what was counted and is in no cell.
+    fn add_unattributed(&mut self, instructions: u64) {
+        if instructions == 0 {
+            return;
+        }
+        let known = self.functions.iter().position(|name| name == UNATTRIBUTED);
+        let function = known.unwrap_or_else(|| {
+            self.functions.push(UNATTRIBUTED.to_owned());
+            self.functions.len() - 1
+        });
+        self.calls.push(Call {
+            caller: None,
+            function: function as u32,
+            interrupt: false,
+            count: 0,
+            instructions,
+        });
+    }
+
+    /// Numbers functions by name, and places by their chains of names: equal counts are equal bytes.
+    fn in_canonical_order(&mut self) {
+        let mut used = vec![false; self.functions.len()];
+        for call in &self.calls {
+            used[call.function as usize] = true;
+        }
+        let mut order: Vec<u32> = (0..self.functions.len() as u32)
+            .filter(|function| used[*function as usize])
+            .collect();
+        order.sort_by_key(|function| &self.functions[*function as usize]);
+        let mut number = vec![0; self.functions.len()];
+        for (new, old) in order.iter().enumerate() {
+            number[*old as usize] = new as u32;
+        }
+        let names = order
+            .iter()
+            .map(|old| self.functions[*old as usize].clone());
+        self.functions = names.collect();
+        let mut below: BTreeMap<Option<u32>, Vec<u32>> = BTreeMap::new();
+        for (index, call) in self.calls.iter_mut().enumerate() {
+            call.function = number[call.function as usize];
+            below.entry(call.caller).or_default().push(index as u32);
+        }
+        for places in below.values_mut() {
+            places.sort_by_key(|place| {
+                let call = &self.calls[*place as usize];
+                std::cmp::Reverse((call.interrupt, call.function))
+            });
+        }
+        let mut waiting: Vec<(u32, Option<u32>)> = Vec::new();
+        let roots = below.remove(&None).unwrap_or_default();
+        waiting.extend(roots.into_iter().map(|root| (root, None)));
+        let mut calls = Vec::with_capacity(self.calls.len());
+        while let Some((place, caller)) = waiting.pop() {
+            let here = calls.len() as u32;
+            calls.push(Call {
+                caller,
+                ..self.calls[place as usize]
+            });
+            let callees = below.remove(&Some(place)).unwrap_or_default();
+            waiting.extend(callees.into_iter().map(|callee| (callee, Some(here))));
+        }
+        self.calls = calls;
+    }
+
+    /// What was executed at each place and below it.
+    pub fn inclusive_places(&self) -> Vec<u64> {
+        let mut sums: Vec<u64> = self.calls.iter().map(|call| call.instructions).collect();
+        for (index, call) in self.calls.iter().enumerate().rev() {
+            if let Some(caller) = call.caller {
+                sums[caller as usize] += sums[index];
+            }
+        }
+        sums
+    }
+
+    /// Instructions without a function's name.
+    pub fn unattributed(&self) -> u64 {
+        let own = self
+            .calls
+            .iter()
+            .filter(|call| self.functions[call.function as usize] == UNATTRIBUTED);
+        own.map(|call| call.instructions).sum()
+    }
+
+    /// Whether the names of the chain above a place have this function too.
+    fn is_recursive(&self, place: usize) -> bool {
+        let function = self.calls[place].function;
+        let mut above = self.calls[place].caller;
+        while let Some(caller) = above {
+            let call = &self.calls[caller as usize];
+            if call.function == function {
+                return true;
+            }
+            above = call.caller;
+        }
+        false
+    }
+
+    /// Each function once: what it executed itself, and with what it called.
+    pub fn rows(&self) -> Vec<FunctionRow> {
+        let mut rows: Vec<FunctionRow> = self
+            .functions
+            .iter()
+            .map(|name| FunctionRow {
+                name: name.clone(),
+                calls: 0,
+                own: 0,
+                with_callees: 0,
+            })
+            .collect();
+        for (place, sum) in self.inclusive_places().into_iter().enumerate() {
+            let call = &self.calls[place];
+            let row = &mut rows[call.function as usize];
+            row.calls += call.count;
+            row.own += call.instructions;
+            if !self.is_recursive(place) {
+                row.with_callees += sum;
+            }
+        }
+        rows
+    }
+}
+
+/// A function's share of a profile.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FunctionRow {
+    /// Its name.
+    pub name: String,
+    /// How often it was called, by a jump too.
+    pub calls: u64,
+    /// Instructions of its own ("self").
+    pub own: u64,
+    /// With those of the functions that it called ("children").
+    pub with_callees: u64,
+}
+
+/// Puts each frame's first function into the tree, below the function that its caller was in.
+fn frames(raw: &Raw, builder: &mut Builder<'_>) -> Vec<Option<Frame>> {
+    let mut frames: Vec<Option<Frame>> = Vec::with_capacity(raw.nodes.len());
+    for node in &raw.nodes {
+        let Some(parent) = node.parent else {
+            frames.push(None);
+            continue;
+        };
+        let caller = match &mut frames[parent as usize] {
+            Some(frame) if node.from != 0 => {
+                let function = builder.name(node.from - 1);
+                Some(part(frame, function, builder))
+            }
+            Some(frame) => Some(frame.first),
+            None => None,
+        };
+        let function = builder.name(node.start);
+        let first = builder.place(caller, function, node.kind == Kind::Interrupt);
+        frames.push(Some(Frame {
+            first,
+            others: HashMap::from([(function, first)]),
+        }));
+    }
+    frames
+}
+
+/// The place of a function that a frame is in: its first, or one that this went on to by a jump, which is as if it called it.
+fn part(frame: &mut Frame, function: u32, builder: &mut Builder<'_>) -> u32 {
+    let first = frame.first;
+    *frame
+        .others
+        .entry(function)
+        .or_insert_with(|| builder.place(Some(first), function, false))
+}
+
+/// Instructions of a block that are in one function.
+struct Run {
+    function: u32,
+    instructions: u64,
+    /// Whether the function begins with the first of them.
+    begins: bool,
+}
+
+/// The functions that a block lies in: one, nearly always.
+fn runs(block: &Block, builder: &mut Builder<'_>) -> Vec<Run> {
+    let mut runs: Vec<Run> = Vec::new();
+    let mut address = block.start;
+    for size in &block.sizes {
+        let function = builder.name(address);
+        match runs.last_mut() {
+            Some(run) if run.function == function => run.instructions += 1,
+            Some(_) | None => runs.push(Run {
+                function,
+                instructions: 1,
+                begins: builder.symbols.begins(address),
+            }),
+        }
+        address += u64::from(*size);
+    }
+    runs
+}
+
+fn names_in_order(names: &BTreeMap<&str, u32>) -> Vec<String> {
+    let mut all: Vec<(u32, &str)> = names
+        .iter()
+        .map(|(name, number)| (*number, *name))
+        .collect();
+    all.sort_unstable();
+    all.into_iter().map(|(_, name)| name.to_owned()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::raw::{Cell, Node};
+    use super::*;
+
+    const BASE: u64 = 0xffff_ffff_8100_0000;
+
+    fn node(parent: Option<u32>, kind: Kind, from: u64, start: u64) -> Node {
+        let at = |offset| if offset == 0 { 0 } else { BASE + offset };
+        Node {
+            parent,
+            kind,
+            from: at(from),
+            start: BASE + start,
+        }
+    }
+
+    fn symbols() -> Symbols {
+        let line = |(name, offset): (&str, u64)| format!("{:x} T {name}\n", BASE + offset);
+        let lines = [
+            ("entry", 0x00),
+            ("work", 0x10),
+            ("tail", 0x20),
+            ("leaf", 0x30),
+            ("tick", 0x40),
+            ("leaf.cold", 0x50),
+        ];
+        Symbols::of_kallsyms(&lines.map(line).concat())
+    }
+
+    /// `entry` calls `work`, which jumps to `tail`, which calls `leaf`; there `tick` interrupts. `leaf` jumps to its cold part.
+    fn raw() -> Raw {
+        let block = |(start, sizes): (u64, &[u8])| Block {
+            start: BASE + start,
+            sizes: sizes.to_vec(),
+        };
+        let cell = |(node, block, count)| Cell { node, block, count };
+        Raw {
+            left_open: 0,
+            nodes: vec![
+                node(None, Kind::Task, 0, 0),
+                node(Some(0), Kind::FromUser, 0, 0x00),
+                node(Some(1), Kind::Called, 0x05, 0x10),
+                node(Some(2), Kind::Called, 0x25, 0x30),
+                node(Some(0), Kind::Interrupt, 0, 0x40),
+                node(Some(3), Kind::Exception, 0x31, 0x10),
+            ],
+            blocks: [
+                (0, &[][..]),
+                (0x00, &[1, 4]),
+                (0x10, &[5, 5]),
+                (0x20, &[5]),
+                (0x30, &[1, 1, 1]),
+                (0x40, &[2]),
+                (0x50, &[1]),
+            ]
+            .map(block)
+            .to_vec(),
+            cells: [
+                (1, ENTERED, 2),
+                (2, ENTERED, 2),
+                (3, ENTERED, 2),
+                (4, ENTERED, 1),
+                (5, ENTERED, 1),
+                (1, 1, 2),
+                (2, 2, 2),
+                (2, 3, 2),
+                (3, 4, 2),
+                (3, 6, 1),
+                (4, 5, 7),
+                (5, 2, 1),
+            ]
+            .map(cell)
+            .to_vec(),
+        }
+    }
+
+    #[test]
+    fn every_instruction_is_in_one_function() {
+        let total = 2 * 2 + 2 * 2 + 2 + 3 * 2 + 1 + 7 + 2;
+        let profile = Profile::new(&raw(), &symbols(), None, None, total);
+        let rows: Vec<(String, u64, u64, u64)> = profile
+            .rows()
+            .into_iter()
+            .map(|row| (row.name, row.calls, row.own, row.with_callees))
+            .collect();
+        let expected = [
+            ("entry", 2, 4, 19),
+            ("leaf", 2, 7, 9),
+            ("tail", 2, 2, 11),
+            ("tick", 1, 7, 7),
+            // The exception within it is no second call from outside.
+            ("work", 3, 6, 15),
+        ];
+        let expected = expected.map(|(name, calls, own, all)| (name.to_owned(), calls, own, all));
+        assert_eq!(rows, expected);
+        assert_eq!(profile.unattributed(), 0);
+        let roots: u64 = profile
+            .inclusive_places()
+            .iter()
+            .zip(&profile.calls)
+            .filter(|(_, call)| call.caller.is_none())
+            .map(|(sum, _)| sum)
+            .sum();
+        assert_eq!(roots, total);
+    }
+
+    #[test]
+    fn what_is_in_no_function_is_a_row() {
+        let profile = Profile::new(&raw(), &Symbols::default(), None, Some(1), 30);
+        assert_eq!(profile.functions, [UNATTRIBUTED]);
+        assert_eq!((profile.unattributed(), profile.total), (30, 30));
+    }
+}

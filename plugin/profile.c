@@ -1,0 +1,637 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later
+ *
+ * Attributes each instruction of the guest's kernel to the chain of calls that it was executed in, without symbols.
+ *
+ * A CALL stores its return address and a RET loads one: the address of that slot is the value of the stack pointer. A frame
+ * is remembered by its slot, and a RET ends the frames down to the one that has the slot it loads from. Tail calls,
+ * retpolines and stacks for interrupts do not disturb that: only equality of slots is asked for. Where the kernel loads the
+ * stack pointer from memory, and the next slot is far away, it goes on with another task: with the chain that was put aside
+ * there, or with a new one, of a task that is new or has slept since before. A RET from a far slot that no frame has tells the
+ * same of kernels that load it otherwise.
+ *
+ * Each entry into the kernel is a frame of its own, which IRETQ or SYSRETQ ends. A block of instructions without a jump is
+ * credited when the next event comes: then it is known how many of its instructions have begun. One that faulted is taken
+ * back.
+ *
+ * The file, all numbers little-endian: the 8 bytes "MWPROF1\n"; five words of 64 bits: frames that were left without a
+ * return, 1 if the end of the run lies further back than is remembered, and how many nodes, blocks and cells follow; nodes
+ * (parent and kind, 32 bits each, an address right behind the call or in the block that was interrupted, and the first
+ * instruction's, 64 bits each), the first of which is the root; blocks (address of the first instruction, 64 bits, and how many there are, 32 bits) with the
+ * length of each instruction in a byte; cells (node and block, 32 bits each, how often it was executed, 64 bits). The first
+ * block has no instruction: its cells say how often a node was entered.
+ */
+#include "profile.h"
+#include "bytes.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum kind { CALLED, FROM_USER, EXCEPTION, INTERRUPT, TASK };
+enum { THE_RUN = 32767, FIRST_INTERRUPT = 32, NO_GATE = -1, UNKNOWN_GATE = -2, STACK = 16384, NEAR = 256, CHAINS = 4096, ROOT = 0 };
+enum { JOURNAL = 1 << 20 };
+#define NONE UINT32_MAX
+
+struct block {
+	uint64_t start, bytes;
+	uint32_t number, count;
+	/* The vector whose handler begins here. */
+	int gate;
+	uint8_t *sizes;
+	/* The cell that was credited last, and its node. */
+	uint32_t node, cell;
+};
+
+struct node {
+	uint32_t parent, kind;
+	uint64_t from, start;
+};
+
+struct frame {
+	uint64_t slot, from;
+	uint32_t node, parent;
+	enum kind kind;
+};
+
+/* The frames of a task. */
+struct chain {
+	struct frame *frames;
+	size_t count, room;
+	/* The last slot that was seen. */
+	uint64_t slot;
+	struct chain *next;
+};
+
+struct cell {
+	uint32_t node, block;
+	uint64_t total, pass;
+};
+
+/* What was credited, and how many instructions had begun when that block did. */
+struct entry {
+	uint64_t start;
+	uint32_t cell, count;
+};
+
+/* Finds numbers by pairs of words. */
+struct index {
+	struct pair {
+		uint64_t one, other;
+		uint32_t number;
+	} *pairs;
+	size_t count, room;
+};
+
+static const char *path;
+static unsigned int wanted;
+static int following, counting, leaves, switching;
+static uint64_t gates[VECTORS];
+
+static struct index block_index, site_index, node_index, cell_index;
+static struct block **blocks;
+static struct node *nodes;
+static struct cell *cells;
+static uint32_t block_count, node_count, cell_count;
+static uint32_t *touched;
+static size_t touched_count, touched_room;
+static struct entry *journal;
+static uint64_t journaled;
+static uint64_t left_open, forgotten;
+
+static struct chain *now, *asleep[CHAINS];
+static int returned;
+static uint64_t returned_from;
+static struct block *open_block, *entered;
+static uint32_t open_node;
+static uint64_t open_start, last_start;
+
+static void *larger(void *old, size_t size)
+{
+	void *memory = realloc(old, size);
+	if (!memory) {
+		fprintf(stderr, "the profile does not fit into memory\n");
+		_Exit(1);
+	}
+	return memory;
+}
+
+/* Makes room for one more in an array that grows by doubling. */
+#define ROOM_FOR(array, count) \
+	do { \
+		if (((count) & ((count) - 1)) == 0) \
+			(array) = larger((array), ((count) ? 2 * (size_t)(count) : 1) * sizeof *(array)); \
+	} while (0)
+
+static size_t place_of(const struct index *index, uint64_t one, uint64_t other)
+{
+	uint64_t hash = (one ^ (other << 29 | other >> 35)) * 0x9e3779b97f4a7c15;
+	size_t place = hash >> 32 & (index->room - 1);
+	while (index->pairs[place].number != NONE && (index->pairs[place].one != one || index->pairs[place].other != other))
+		place = (place + 1) & (index->room - 1);
+	return place;
+}
+
+/* The number of a pair, where NONE stands for one that is new: the caller puts a number there. */
+static uint32_t *number_of(struct index *index, uint64_t one, uint64_t other)
+{
+	if (2 * index->count >= index->room) {
+		struct index grown = { .room = index->room ? 2 * index->room : 1 << 12 };
+		grown.pairs = larger(NULL, grown.room * sizeof *grown.pairs);
+		for (size_t i = 0; i < grown.room; i++)
+			grown.pairs[i].number = NONE;
+		for (size_t i = 0; i < index->room; i++)
+			if (index->pairs[i].number != NONE)
+				grown.pairs[place_of(&grown, index->pairs[i].one, index->pairs[i].other)] = index->pairs[i];
+		grown.count = index->count;
+		free(index->pairs);
+		*index = grown;
+	}
+	struct pair *pair = &index->pairs[place_of(index, one, other)];
+	if (pair->number == NONE) {
+		pair->one = one, pair->other = other;
+		index->count++;
+	}
+	return &pair->number;
+}
+
+/* Equal code is one block, however often it is translated. */
+static struct block *block_with(uint64_t start, const uint8_t *sizes, uint32_t count)
+{
+	uint64_t bytes = 0, hash = 0;
+	for (uint32_t i = 0; i < count; i++)
+		bytes += sizes[i], hash = hash * 31 + sizes[i];
+	uint32_t *number = number_of(&block_index, start, hash << 16 | count);
+	if (*number != NONE)
+		return blocks[*number];
+	struct block *block = larger(NULL, sizeof *block);
+	*block = (struct block){
+		.start = start, .bytes = bytes, .number = block_count, .count = count, .gate = UNKNOWN_GATE, .node = NONE
+	};
+	block->sizes = larger(NULL, count ? count : 1);
+	memcpy(block->sizes, sizes, count);
+	ROOM_FOR(blocks, block_count);
+	blocks[block_count] = block;
+	*number = block_count++;
+	return block;
+}
+
+static uint32_t node_with(uint32_t parent, enum kind kind, uint64_t from, uint64_t start)
+{
+	uint32_t *site = number_of(&site_index, from, start << 3 | kind);
+	if (*site == NONE)
+		*site = site_index.count;
+	uint32_t *number = number_of(&node_index, parent, *site);
+	if (*number == NONE) {
+		ROOM_FOR(nodes, node_count);
+		nodes[node_count] = (struct node){ parent, kind, from, start };
+		*number = node_count++;
+	}
+	return *number;
+}
+
+static uint32_t cell_with(uint32_t node, struct block *block)
+{
+	if (block->node == node)
+		return block->cell;
+	uint32_t *number = number_of(&cell_index, node, block->number);
+	if (*number == NONE) {
+		ROOM_FOR(cells, cell_count);
+		cells[cell_count] = (struct cell){ .node = node, .block = block->number };
+		*number = cell_count++;
+	}
+	block->node = node;
+	return block->cell = *number;
+}
+
+static void credit(uint32_t node, struct block *block, uint32_t count, uint64_t start)
+{
+	if (count < block->count)
+		block = block_with(block->start, block->sizes, count);
+	uint32_t number = cell_with(node, block);
+	if (cells[number].pass++ == 0) {
+		if (touched_count == touched_room) {
+			touched_room = touched_room ? 2 * touched_room : 1024;
+			touched = larger(touched, touched_room * sizeof *touched);
+		}
+		touched[touched_count++] = number;
+	}
+	journal[journaled++ % JOURNAL] = (struct entry){ start, number, count };
+}
+
+/* Credits the block that was begun last; its last instruction may have been taken back. */
+static void close_block(int undone)
+{
+	struct block *block = open_block;
+	open_block = NULL;
+	if (!block || !counting)
+		return;
+	uint64_t begun = kernel_begun() - open_start;
+	if (undone && begun)
+		begun--;
+	if (begun == 0)
+		return;
+	uint32_t first = begun < block->count ? begun : block->count;
+	credit(open_node, block, first, open_start);
+	if (begun == first)
+		return;
+	/* A repeated instruction that QEMU iterates within the block. */
+	uint64_t address = block->start;
+	for (uint32_t i = 0; i + 1 < block->count; i++)
+		address += block->sizes[i];
+	struct block *last = block_with(address, block->sizes + block->count - 1, 1);
+	for (uint64_t i = first; i < begun; i++)
+		credit(open_node, last, 1, open_start + i);
+}
+
+static struct chain *new_chain(void)
+{
+	struct chain *chain = larger(NULL, sizeof *chain);
+	*chain = (struct chain){ 0 };
+	return chain;
+}
+
+/* Chains that sleep with a slot in this part of memory. */
+static struct chain **sleepers(uint64_t part)
+{
+	return &asleep[(part ^ part >> 12) % CHAINS];
+}
+
+static uint64_t distance(uint64_t one, uint64_t other)
+{
+	return one > other ? one - other : other - one;
+}
+
+static struct frame *newest(void)
+{
+	return now->count ? &now->frames[now->count - 1] : NULL;
+}
+
+static void push(enum kind kind, uint64_t slot, uint64_t from)
+{
+	uint32_t parent = ROOT;
+	if (kind == CALLED || kind == EXCEPTION)
+		for (size_t i = now->count; i-- > 0;)
+			if (now->frames[i].node != NONE) {
+				parent = now->frames[i].node;
+				break;
+			}
+	if (now->count == now->room) {
+		now->room = now->room ? 2 * now->room : 64;
+		now->frames = larger(now->frames, now->room * sizeof *now->frames);
+	}
+	now->frames[now->count++] = (struct frame){ slot, from, NONE, parent, kind };
+	if (slot)
+		now->slot = slot;
+}
+
+/* Ends the newest entry into the kernel, with the frames above it. */
+static void leave_entry(void)
+{
+	while (now->count) {
+		enum kind kind = now->frames[--now->count].kind;
+		if (kind != CALLED)
+			return;
+		left_open++;
+	}
+}
+
+/* Puts the chain aside, and goes on with this one. */
+static void switch_to(struct chain *other)
+{
+	if (now->count) {
+		struct chain **sleeper = sleepers(now->slot / STACK);
+		now->next = *sleeper;
+		*sleeper = now;
+	} else {
+		free(now->frames);
+		free(now);
+	}
+	now = other;
+}
+
+/* The chain whose task slept when its stack pointer was here. Of several it is the one put aside last: others are of tasks that
+ * have ended, and whose stack is another's now.
+ */
+static struct chain *take_sleeper(uint64_t slot)
+{
+	for (uint64_t part = (slot - NEAR) / STACK; part <= (slot + NEAR) / STACK; part++)
+		for (struct chain **link = sleepers(part); *link; link = &(*link)->next) {
+			struct chain *chain = *link;
+			if (distance(chain->slot, slot) <= NEAR) {
+				*link = chain->next;
+				return chain;
+			}
+		}
+	return NULL;
+}
+
+/* The stack pointer is on another stack: that of a task that slept, or of one that was not seen before. */
+static void change_task(uint64_t slot)
+{
+	struct chain *sleeper = take_sleeper(slot);
+	switch_to(sleeper ? sleeper : new_chain());
+	if (!sleeper)
+		push(TASK, 0, 0);
+	now->slot = slot;
+}
+
+/* A CALL or RET has this slot. */
+static void arrive(uint64_t slot)
+{
+	if (switching && now->slot && distance(now->slot, slot) > NEAR) {
+		/* What was loaded into the stack pointer may have been another stack of the same task. */
+		if (distance(now->slot, slot) >= STACK)
+			change_task(slot);
+	}
+	switching = 0;
+}
+
+static int pop_to(uint64_t slot)
+{
+	for (size_t i = now->count; i-- > 0 && now->frames[i].kind == CALLED;)
+		if (now->frames[i].slot == slot) {
+			left_open += now->count - 1 - i;
+			now->count = i;
+			now->slot = slot;
+			return 1;
+		}
+	return 0;
+}
+
+/* A RET loaded from this slot, and goes on at `target`, or at an address that is not known. */
+static void return_to(uint64_t slot, uint64_t target)
+{
+	if (pop_to(slot))
+		return;
+	/* What an entry calls first may move its return address from the stack of entries to that of the task. */
+	struct frame *frame = newest();
+	int called_by_entry = now->count >= 2 && now->frames[now->count - 2].kind != CALLED;
+	if (called_by_entry && frame->kind == CALLED && frame->from == target) {
+		now->count--;
+		now->slot = slot;
+		return;
+	}
+	if (now->slot && distance(now->slot, slot) >= STACK) {
+		change_task(slot);
+		if (pop_to(slot))
+			return;
+	}
+	/* A frame that began before, or a jump by way of the stack. */
+	now->slot = slot;
+	while ((frame = newest()) && frame->kind == CALLED && frame->slot < slot) {
+		left_open++;
+		now->count--;
+	}
+}
+
+static int gate_at(struct block *block)
+{
+	if (block->gate == UNKNOWN_GATE) {
+		block->gate = NO_GATE;
+		for (int i = 0; i < VECTORS; i++)
+			if (gates[i] == block->start)
+				block->gate = i;
+	}
+	return block->gate;
+}
+
+/* The node of a frame whose first instruction this is, which counts the times that it was entered. */
+static uint32_t enter(const struct frame *frame, uint64_t start)
+{
+	uint32_t node = node_with(frame->parent, frame->kind, frame->from, start);
+	if (counting)
+		credit(node, entered, 0, kernel_begun());
+	return node;
+}
+
+/* Whether an exception takes back the instruction that it strikes: not debug, NMI, breakpoint, overflow, double fault and
+ * machine check.
+ */
+static int is_fault(int vector)
+{
+	return vector >= 0 && vector < FIRST_INTERRUPT && vector != 1 && vector != 2 && vector != 3 && vector != 4 &&
+	       vector != 8 && vector != 18;
+}
+
+/* Whether IRETQ and SYSRETQ raise it themselves: of segments, of the stack, of protection. */
+static int is_of_return(int vector)
+{
+	return vector >= 10 && vector <= 13;
+}
+
+static void at_block(unsigned int cpu, void *data)
+{
+	struct block *block = data;
+	(void)cpu;
+	if (!following)
+		return;
+	int vector = gate_at(block);
+	int left = leaves && !is_of_return(vector);
+	close_block(is_fault(vector) && now->count && !left);
+	if (returned)
+		return_to(returned_from, vector == NO_GATE ? block->start : 0);
+	if (left) {
+		leave_entry();
+		switching = 0;
+	}
+	leaves = returned = 0;
+	if (vector >= FIRST_INTERRUPT)
+		push(INTERRUPT, 0, 0);
+	else if (now->count == 0)
+		push(FROM_USER, 0, 0);
+	else if (vector != NO_GATE)
+		push(EXCEPTION, 0, last_start + 1);
+	struct frame *frame = newest();
+	if (frame->node == NONE)
+		frame->node = enter(frame, block->start);
+	open_block = block, last_start = block->start, open_node = frame->node, open_start = kernel_begun();
+}
+
+/* Whether an access is of the last instruction of the block that runs. QEMU 7.2 reports accesses of later instructions, which
+ * its own functions make for them, to the last one that was asked about.
+ */
+static int is_of(const struct block *block)
+{
+	return following && open_block == block;
+}
+
+/* The block ends with a CALL. A call through memory loads the address first. */
+static void at_call(unsigned int cpu, qemu_plugin_meminfo_t about, uint64_t slot, void *data)
+{
+	const struct block *block = data;
+	(void)cpu;
+	if (!is_of(block) || !qemu_plugin_mem_is_store(about))
+		return;
+	close_block(0);
+	arrive(slot);
+	push(CALLED, slot, block->start + block->bytes);
+}
+
+/* The block ends with a RET. */
+static void at_return(unsigned int cpu, qemu_plugin_meminfo_t about, uint64_t slot, void *data)
+{
+	(void)cpu, (void)about;
+	if (!is_of(data))
+		return;
+	close_block(0);
+	arrive(slot);
+	returned = 1, returned_from = slot;
+}
+
+void profile_leaves(unsigned int cpu, void *data)
+{
+	(void)cpu, (void)data;
+	leaves = 1;
+}
+
+void profile_switches(unsigned int cpu, void *data)
+{
+	(void)cpu, (void)data;
+	switching = 1;
+}
+
+static int is_call(const uint8_t *bytes, size_t size)
+{
+	return bytes[0] == 0xe8 || (size > 1 && bytes[0] == 0xff && (bytes[1] >> 3 & 7) == 2);
+}
+
+static int is_return(const uint8_t *bytes)
+{
+	return bytes[0] == 0xc3 || bytes[0] == 0xc2;
+}
+
+void profile_translated(struct qemu_plugin_tb *translated)
+{
+	size_t count = qemu_plugin_tb_n_insns(translated);
+	struct qemu_plugin_insn *first = count ? qemu_plugin_tb_get_insn(translated, 0) : NULL;
+	if (!path || !first || !(qemu_plugin_insn_vaddr(first) >> 63))
+		return;
+	uint8_t *sizes = larger(NULL, count), bytes[16] = { 0 };
+	for (size_t i = 0; i < count; i++)
+		sizes[i] = qemu_plugin_insn_size(qemu_plugin_tb_get_insn(translated, i));
+	struct block *block = block_with(qemu_plugin_insn_vaddr(first), sizes, count);
+	free(sizes);
+	qemu_plugin_register_vcpu_insn_exec_cb(first, at_block, QEMU_PLUGIN_CB_NO_REGS, block);
+	/* Calls and returns end a block. That only loads or only stores are wanted is not asked for: QEMU 7.2 mixes them up. */
+	struct qemu_plugin_insn *last = qemu_plugin_tb_get_insn(translated, count - 1);
+	size_t size = read_bytes(last, bytes, sizeof bytes), at = 0;
+	while (at < size && is_prefix(bytes[at]))
+		at++;
+	if (is_call(bytes + at, size - at))
+		qemu_plugin_register_vcpu_mem_cb(last, at_call, QEMU_PLUGIN_CB_NO_REGS, QEMU_PLUGIN_MEM_RW, block);
+	else if (is_return(bytes + at))
+		qemu_plugin_register_vcpu_mem_cb(last, at_return, QEMU_PLUGIN_CB_NO_REGS, QEMU_PLUGIN_MEM_RW, block);
+}
+
+void profile_open(const char *file, unsigned int region)
+{
+	path = file;
+	wanted = region;
+	journal = larger(NULL, JOURNAL * sizeof *journal);
+	now = new_chain();
+	node_with(NONE, TASK, 0, 0);
+	entered = block_with(0, (const uint8_t *)"", 0);
+}
+
+void profile_gates(const uint64_t *addresses)
+{
+	memcpy(gates, addresses, sizeof gates);
+}
+
+/* Takes back what was credited after `end` instructions had begun. */
+static void cut_at(uint64_t end)
+{
+	uint64_t first = journaled > JOURNAL ? journaled - JOURNAL : 0;
+	while (journaled > first) {
+		struct entry *entry = &journal[(journaled - 1) % JOURNAL];
+		if (entry->start + entry->count <= end)
+			return;
+		struct cell *cell = &cells[entry->cell];
+		cell->pass--;
+		uint64_t start = entry->start;
+		struct block *block = blocks[cell->block];
+		uint32_t node = cell->node;
+		journaled--;
+		if (start < end) {
+			credit(node, block, end - start, start);
+			return;
+		}
+	}
+	forgotten = first > 0;
+}
+
+static void begin_pass(void)
+{
+	for (size_t i = 0; i < touched_count; i++)
+		cells[touched[i]].pass = 0;
+	touched_count = journaled = 0;
+	counting = 1;
+}
+
+static void end_pass(void)
+{
+	for (size_t i = 0; i < touched_count; i++) {
+		struct cell *cell = &cells[touched[i]];
+		cell->total += cell->pass;
+		cell->pass = 0;
+	}
+	touched_count = 0;
+	counting = 0;
+}
+
+static void put(FILE *file, uint64_t value, size_t bytes)
+{
+	fwrite(&value, bytes, 1, file);
+}
+
+static void write_profile(void)
+{
+	FILE *file = fopen(path, "wb");
+	if (!file)
+		return;
+	fwrite("MWPROF1\n", 8, 1, file);
+	put(file, left_open, 8);
+	put(file, forgotten, 8);
+	put(file, node_count, 8);
+	put(file, block_count, 8);
+	put(file, cell_count, 8);
+	for (uint32_t i = 0; i < node_count; i++) {
+		put(file, nodes[i].parent, 4);
+		put(file, nodes[i].kind, 4);
+		put(file, nodes[i].from, 8);
+		put(file, nodes[i].start, 8);
+	}
+	for (uint32_t i = 0; i < block_count; i++) {
+		put(file, blocks[i]->start, 8);
+		put(file, blocks[i]->count, 4);
+		fwrite(blocks[i]->sizes, 1, blocks[i]->count, file);
+	}
+	for (uint32_t i = 0; i < cell_count; i++) {
+		put(file, cells[i].node, 4);
+		put(file, cells[i].block, 4);
+		put(file, cells[i].total, 8);
+	}
+	fclose(file);
+}
+
+void profile_marked(unsigned int code, uint64_t end)
+{
+	unsigned int region = code >> 1, ends = code & 1;
+	if (!path)
+		return;
+	/* Marks are in user mode. */
+	close_block(0);
+	if (region == THE_RUN && !ends)
+		following = 1;
+	if (region == wanted && following && !ends)
+		begin_pass();
+	if (region == wanted && ends && counting) {
+		if (region == THE_RUN)
+			cut_at(end);
+		end_pass();
+	}
+	if (region == THE_RUN && ends) {
+		following = 0;
+		write_profile();
+	}
+}

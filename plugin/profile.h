@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later
+ *
+ * Attributes each instruction of the guest's kernel to the chain of calls that it was executed in; profile.c says how.
+ */
+#ifndef PROFILE_H
+#define PROFILE_H
+
+#include "api.h"
+
+/* Vectors of an interrupt descriptor table. */
+enum { VECTORS = 256 };
+
+/* Instructions of the kernel that have begun by now; count.c has it. */
+uint64_t kernel_begun(void);
+
+/* Writes the profile of this region to this file, when the run has ended. */
+void profile_open(const char *path, unsigned int region);
+
+/* Follows calls and returns of a block of the kernel's. */
+void profile_translated(struct qemu_plugin_tb *block);
+
+/* IRETQ or SYSRETQ begins. */
+void profile_leaves(unsigned int cpu, void *data);
+
+/* The stack pointer is loaded from memory next. */
+void profile_switches(unsigned int cpu, void *data);
+
+/* A handler begins at each of these addresses that is not 0. */
+void profile_gates(const uint64_t *gates);
+
+/* A mark was executed; `end` is how many instructions of the kernel had begun where the run ended. */
+void profile_marked(unsigned int code, uint64_t end);
+
+#endif
