@@ -65,6 +65,11 @@ uint64_t kernel_begun(void)
 	return counters[KERNEL];
 }
 
+uint64_t user_begun(void)
+{
+	return counters[USER];
+}
+
 static void make_counters(qemu_plugin_id_t id)
 {
 	(void)id;
@@ -96,6 +101,11 @@ static unsigned long long counted(enum half half)
 uint64_t kernel_begun(void)
 {
 	return qemu_plugin_u64_get(counter(KERNEL), 0);
+}
+
+uint64_t user_begun(void)
+{
+	return qemu_plugin_u64_get(counter(USER), 0);
 }
 
 static struct qemu_plugin_register *cr3;

@@ -96,7 +96,7 @@ static uint32_t *touched;
 static size_t touched_count, touched_room;
 static struct entry *journal;
 static uint64_t journaled;
-static uint64_t left_open, forgotten;
+static uint64_t left_open, forgotten, left_at;
 
 static struct chain *now, *asleep[CHAINS];
 static int returned;
@@ -330,8 +330,11 @@ static void change_task(uint64_t slot)
 {
 	struct chain *sleeper = take_sleeper(slot);
 	switch_to(sleeper ? sleeper : new_chain());
-	if (!sleeper)
+	if (!sleeper) {
+		/* Where its task was is not known. */
 		push(TASK, 0, 0);
+		newest()->node = node_with(ROOT, TASK, 0, 0);
+	}
 	now->slot = slot;
 }
 
@@ -426,7 +429,7 @@ static void at_block(unsigned int cpu, void *data)
 	if (!following)
 		return;
 	int vector = gate_at(block);
-	int left = leaves && !is_of_return(vector);
+	int left = leaves && (!is_of_return(vector) || user_begun() != left_at);
 	close_block(is_fault(vector) && now->count && !left);
 	if (returned)
 		return_to(returned_from, vector == NO_GATE ? block->start : 0);
@@ -481,7 +484,7 @@ static void at_return(unsigned int cpu, qemu_plugin_meminfo_t about, uint64_t sl
 void profile_leaves(unsigned int cpu, void *data)
 {
 	(void)cpu, (void)data;
-	leaves = 1;
+	leaves = 1, left_at = user_begun();
 }
 
 void profile_switches(unsigned int cpu, void *data)

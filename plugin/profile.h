@@ -10,8 +10,9 @@
 /* Vectors of an interrupt descriptor table. */
 enum { VECTORS = 256 };
 
-/* Instructions of the kernel that have begun by now; count.c has it. */
+/* Instructions of the kernel, and of programs, that have begun by now; count.c has both. */
 uint64_t kernel_begun(void);
+uint64_t user_begun(void);
 
 /* Writes the profile of this region to this file, when the run has ended. */
 void profile_open(const char *path, unsigned int region);

@@ -26,7 +26,7 @@ pub struct Node {
     pub kind: Kind,
     /// The address behind the call, or one in the block that an exception interrupted; 0 elsewhere.
     pub from: u64,
-    /// The first instruction of the frame.
+    /// The first instruction of the frame; 0 where it is a task's that was not seen before.
     pub start: u64,
 }
 

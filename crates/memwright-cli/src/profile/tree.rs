@@ -11,6 +11,9 @@ use super::symbols::{Place, Symbols};
 /// The name of what has none.
 pub const UNATTRIBUTED: &str = "[unattributed]";
 
+/// What calls the functions of a task that is new, or has slept since before the run.
+const TASKS: &str = "[tasks switched to]";
+
 /// Instructions of a kernel by function, for a run or a region.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Profile {
@@ -62,6 +65,10 @@ impl<'a> Builder<'a> {
             Place::Range(name) => name,
             Place::Unknown => UNATTRIBUTED,
         };
+        self.numbered(name)
+    }
+
+    fn numbered(&mut self, name: &'a str) -> u32 {
         let next = self.names.len() as u32;
         *self.names.entry(name).or_insert(next)
     }
@@ -311,7 +318,12 @@ fn frames(raw: &Raw, builder: &mut Builder<'_>) -> Vec<Option<Frame>> {
             Some(frame) => Some(frame.first),
             None => None,
         };
-        let function = builder.name(node.start);
+        let function = match node.kind {
+            Kind::Task => builder.numbered(TASKS),
+            Kind::Called | Kind::FromUser | Kind::Exception | Kind::Interrupt => {
+                builder.name(node.start)
+            }
+        };
         let first = builder.place(caller, function, node.kind == Kind::Interrupt);
         frames.push(Some(Frame {
             first,
