@@ -95,6 +95,10 @@ pub struct RunArgs {
     )]
     pub percent_limit: f64,
 
+    /// Files of --functions.
+    #[command(flatten)]
+    pub profiles: ProfileFormats,
+
     /// With --kernel: add to the kernel's command line (repeatable).
     #[arg(
         long,
@@ -268,6 +272,8 @@ pub struct BenchArgs {
     mut_arg("trace", |arg| arg.hide(true)),
     mut_arg("strace", |arg| arg.hide(true)),
     mut_arg("policies", |arg| arg.hide(true)),
+    mut_arg("callgrind", |arg| arg.hide(true).conflicts_with("kernel")),
+    mut_arg("pprof", |arg| arg.hide(true).conflicts_with("kernel")),
     mut_arg("gdb", |arg| arg.hide(true))
 )]
 pub struct CompareArgs {
@@ -295,6 +301,14 @@ pub struct CompareArgs {
     mut_arg("tty", |arg| arg.hide(true).conflicts_with("baseline")),
     mut_arg("trace", |arg| arg.hide(true).conflicts_with("baseline")),
     mut_arg("strace", |arg| arg.hide(true).conflicts_with("baseline")),
+    mut_arg("functions", |arg| arg.hide(true).conflicts_with("baseline")),
+    mut_arg("region", |arg| arg.hide(true)),
+    mut_arg("children", |arg| arg.hide(true)),
+    mut_arg("percent_limit", |arg| arg.hide(true)),
+    mut_arg("folded", |arg| arg.hide(true)),
+    mut_arg("flamegraph", |arg| arg.hide(true)),
+    mut_arg("callgrind", |arg| arg.hide(true)),
+    mut_arg("pprof", |arg| arg.hide(true)),
     mut_arg("gdb", |arg| arg.hide(true).conflicts_with("baseline")),
     mut_arg("dry_run", |arg| arg.hide(true).conflicts_with("baseline"))
 )]
@@ -354,6 +368,27 @@ pub struct Formats {
     /// Write Markdown, to be pasted ("-" for standard output).
     #[arg(long, value_name = "PATH")]
     pub md: Option<PathBuf>,
+}
+
+/// Where a profile goes beside the table.
+#[derive(Debug, Args)]
+pub struct ProfileFormats {
+    /// With --functions: write folded stacks, one chain of calls a line; of compare with the counts of the first kernel and
+    /// the last.
+    #[arg(long, value_name = "PATH", requires = "functions")]
+    pub folded: Option<PathBuf>,
+
+    /// With --functions: write a flame graph (SVG); of compare a differential one, of the last kernel against the first.
+    #[arg(long, value_name = "PATH", requires = "functions")]
+    pub flamegraph: Option<PathBuf>,
+
+    /// With --functions: write a profile for callgrind_annotate and KCachegrind.
+    #[arg(long, value_name = "PATH", requires = "functions")]
+    pub callgrind: Option<PathBuf>,
+
+    /// With --functions: write a profile for `go tool pprof`.
+    #[arg(long, value_name = "PATH", requires = "functions")]
+    pub pprof: Option<PathBuf>,
 }
 
 /// `memwright kernels`.

@@ -11,6 +11,7 @@ use super::output::{self, Comparison, Outputs};
 use crate::args::CompareArgs;
 use crate::failure::{DIFFERENCE, Failure};
 use crate::output::print;
+use crate::profile;
 use crate::profile::difference::{self, Side};
 use crate::profile::table::Order;
 use crate::session::{say, show};
@@ -50,6 +51,7 @@ pub fn compare(args: &CompareArgs) -> Result<u8, Failure> {
     }
     let mut taken = laboratory.taken(&images);
     let outputs = Outputs::open(run.json.as_deref(), &args.formats, &mut taken)?;
+    let profiles = profile::Outputs::open(&run.profiles, &mut taken)?;
     let runs = laboratory.runs()?;
     let (mut documents, mut names) = (Vec::new(), Vec::new());
     for image in &images {
@@ -80,10 +82,26 @@ pub fn compare(args: &CompareArgs) -> Result<u8, Failure> {
     if !outputs.on_output() {
         print(sheet::text(&sheet).as_bytes())?;
     }
+    if let [first, .., last] = documents.as_slice() {
+        write_profiles(&profiles, first, last)?;
+    }
     let document = Comparison::new(&documents, &sheet);
     let same = !document.differs && document.repeats;
     outputs.write("memwright compare", std::slice::from_ref(&sheet), &document)?;
     Ok(if same { 0 } else { DIFFERENCE })
+}
+
+/// Writes the files of profiles, where functions were counted.
+fn write_profiles(
+    outputs: &profile::Outputs,
+    first: &Document,
+    last: &Document,
+) -> anyhow::Result<()> {
+    let (Some(before), Some(after)) = (&first.functions, &last.functions) else {
+        return Ok(());
+    };
+    let names = [first, last].map(|one| one.kernel.name.as_str());
+    outputs.write_two([before, after], names, &first.arguments.join(" "))
 }
 
 /// The functions of the kernels, where they were asked for.

@@ -31,7 +31,7 @@ use crate::ending::{self, JsonTarget};
 use crate::failure::Failure;
 use crate::profile::table::{self, Order};
 use crate::session::{say, show};
-use crate::{output as standard, sheet};
+use crate::{output as standard, profile, sheet};
 
 /// `memwright run --kernel IMAGE`: the account of a program on that kernel.
 ///
@@ -52,8 +52,14 @@ pub fn run(args: &RunArgs) -> Result<u8, Failure> {
     let json = json
         .map(|path| JsonTarget::open(path, &mut taken))
         .transpose()?;
+    let profiles = profile::Outputs::open(&args.profiles, &mut taken)?;
     let measured = laboratory.measure(&image, &laboratory.runs()?)?;
-    conclude(&measured, Order::of(args), json.as_ref())
+    let code = conclude(&measured, Order::of(args), json.as_ref())?;
+    if let Some(profile) = &measured.document.functions {
+        let command = measured.document.arguments.join(" ");
+        profiles.write(profile, &image.name, &command)?;
+    }
+    Ok(code)
 }
 
 /// Prints what the program printed, then the account, and returns the exit code.

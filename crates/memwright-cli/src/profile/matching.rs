@@ -105,6 +105,7 @@ pub fn fold(profile: &Profile, known: &BTreeSet<String>) -> (Profile, Vec<Folded
 
 #[cfg(test)]
 mod tests {
+    use super::super::tests::profile;
     use super::*;
 
     #[test]
@@ -121,25 +122,6 @@ mod tests {
             (".cold", ""),
         ] {
             assert_eq!(source_name(symbol), expected, "{symbol}");
-        }
-    }
-
-    /// A tree of `caller index, function, instructions`, of functions a, b and c.
-    fn profile(calls: &[(Option<u32>, u32, u64)]) -> Profile {
-        let call = |(caller, function, instructions): &(Option<u32>, u32, u64)| Call {
-            caller: *caller,
-            function: *function,
-            interrupt: false,
-            count: 1,
-            instructions: *instructions,
-        };
-        Profile {
-            region: None,
-            total: calls.iter().map(|(.., count)| count).sum(),
-            mismatches: 0,
-            symbols_sha256: None,
-            functions: ["a", "b", "c"].map(str::to_owned).to_vec(),
-            calls: calls.iter().map(call).collect(),
         }
     }
 

@@ -1,0 +1,44 @@
+//! Flame graphs, drawn by inferno.
+
+use anyhow::{Context, ensure};
+use inferno::flamegraph::{self, Options};
+
+/// Draws folded stacks as SVG. With two counts a line it is a differential flame graph: the width is the second count, and
+/// red is more than the first.
+///
+/// # Errors
+/// When there is no stack, or inferno refuses one.
+pub fn svg(lines: &[String], title: &str, subtitle: &str) -> anyhow::Result<Vec<u8>> {
+    ensure!(
+        !lines.is_empty(),
+        "no instruction was executed: there is no flame graph"
+    );
+    let mut options = Options::default();
+    title.clone_into(&mut options.title);
+    options.subtitle = Some(subtitle.to_owned());
+    options.count_name = "instructions".to_owned();
+    // Equal counts are equal bytes.
+    options.hash = true;
+    let mut drawn = Vec::new();
+    flamegraph::from_lines(&mut options, lines.iter().map(String::as_str), &mut drawn)
+        .context("cannot draw the flame graph")?;
+    Ok(drawn)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn flame_graphs_name_functions_and_totals() {
+        let lines = ["a;b 10 20", "a 1 2"].map(str::to_owned);
+        let drawn = svg(&lines, "x", "y").unwrap();
+        assert_eq!(drawn, svg(&lines, "x", "y").unwrap());
+        let text = String::from_utf8(drawn).unwrap();
+        assert!(
+            text.contains("b (20 instructions, 90.91%; +45.45%)"),
+            "{text}"
+        );
+        assert!(svg(&[], "x", "y").is_err());
+    }
+}
