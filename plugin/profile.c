@@ -28,7 +28,7 @@
 #include <string.h>
 
 enum kind { CALLED, FROM_USER, EXCEPTION, INTERRUPT, TASK };
-enum { THE_RUN = 32767, FIRST_INTERRUPT = 32, NO_GATE = -1, UNKNOWN_GATE = -2, STACK = 16384, NEAR = 256, CHAINS = 4096, ROOT = 0 };
+enum { THE_RUN = 32767, FIRST_INTERRUPT = 32, NO_GATE = -1, UNKNOWN_GATE = -2, STACK = 16384, NEAR = 256, BODY = 64, CHAINS = 4096, ROOT = 0 };
 enum { JOURNAL = 1 << 20 };
 #define NONE UINT32_MAX
 
@@ -309,15 +309,15 @@ static void switch_to(struct chain *other)
 	now = other;
 }
 
-/* The chain whose task slept when its stack pointer was here. Of several it is the one put aside last: others are of tasks that
- * have ended, and whose stack is another's now.
+/* The chain whose task slept when its stack pointer was here: what goes on there first has its slot a little below, never far
+ * above. Of several it is the one put aside last. Others are of tasks that have ended, and whose stack is another's now.
  */
 static struct chain *take_sleeper(uint64_t slot)
 {
 	for (uint64_t part = (slot - NEAR) / STACK; part <= (slot + NEAR) / STACK; part++)
 		for (struct chain **link = sleepers(part); *link; link = &(*link)->next) {
 			struct chain *chain = *link;
-			if (distance(chain->slot, slot) <= NEAR) {
+			if (slot <= chain->slot + BODY && slot + NEAR >= chain->slot) {
 				*link = chain->next;
 				return chain;
 			}

@@ -12,6 +12,7 @@ use memwright_linux::channel::Outcome;
 use super::guest::{Counting, Guest};
 use super::image::Image;
 use super::runs::Runs;
+use crate::cache;
 use crate::folder::{PrivateFolder, private_folder};
 use crate::guest::initrd::{self, Manifest};
 use crate::guest::tree::Tree;
@@ -19,7 +20,6 @@ use crate::host_file::{self, LARGEST_DOCUMENT, LARGEST_IMAGE};
 use crate::profile::symbols::Symbols;
 use crate::report::hexadecimal_hash;
 use crate::session::say;
-use crate::{cache, sheet};
 
 /// The list of a kernel's functions, and its hash.
 #[derive(Debug)]
@@ -57,16 +57,17 @@ pub fn find(image: &Image, guest: &Guest, init: &[u8], runs: &Runs) -> anyhow::R
                 image.name
             ));
             let text = boot(guest, init, runs).with_context(|| image.name.clone())?;
-            keep(&place, &text).with_context(|| place.display().to_string())?;
+            if !text.is_empty() {
+                keep(&place, &text).with_context(|| place.display().to_string())?;
+            }
             text
         }
     };
     let symbols = Symbols::of_kallsyms(&String::from_utf8_lossy(&text));
     if symbols.is_empty() {
         say(&format!(
-            "{}: the kernel tells no names of functions (built without CONFIG_KALLSYMS): all is {}",
-            image.name,
-            sheet::NOT_MEASURED
+            "{}: neither the image nor the kernel (CONFIG_KALLSYMS) has a list of functions: all is unattributed",
+            image.name
         ));
     }
     Ok(Names::new(symbols, &text))

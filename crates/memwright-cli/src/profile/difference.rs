@@ -43,6 +43,7 @@ pub fn section(sides: &[Side<'_>], order: Order, ungroup: bool) -> Section {
     let largest = totals.iter().copied().max().unwrap_or(0);
     let (shown, others): (Vec<_>, Vec<_>) = compared
         .iter()
+        .filter(|one| one.counts.iter().any(|count| *count > 0))
         .partition(|one| one.change() > 0 && order.is_shown(one.change(), largest));
     let group = if order.children { "children" } else { "self" };
     let row = |title: String, counts: &[u64]| Row {

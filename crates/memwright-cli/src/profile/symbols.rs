@@ -59,8 +59,10 @@ impl Symbols {
     fn of(mut functions: Vec<(u64, String)>) -> Self {
         let rank = |name: &str| {
             let underscores = name.len() - name.trim_start_matches('_').len();
-            let is_padding = name.starts_with("__pfx_") || name.starts_with("__cfi_");
-            (is_padding, underscores, name.len())
+            // What stands before a function for tracing, and the entry for 32-bit programs beside the usual one.
+            let aside = ["__pfx_", "__cfi_", "__ia32_"];
+            let is_aside = aside.iter().any(|prefix| name.starts_with(prefix));
+            (is_aside, underscores, name.len())
         };
         functions.sort_by(|(address, name), (other, another)| {
             (address, rank(name), name).cmp(&(other, rank(another), another))
