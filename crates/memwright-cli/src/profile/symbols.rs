@@ -33,19 +33,51 @@ pub struct Symbols {
     functions: Vec<(u64, String)>,
 }
 
+/// A name as a list of symbols has it.
+struct Name {
+    address: u64,
+    is_local: bool,
+    text: String,
+}
+
+impl Name {
+    /// What is compared of two names of one address.
+    fn rank(&self) -> (u64, bool, bool, usize, usize, &str) {
+        let name = self.text.as_str();
+        // What stands before a function for tracing, and the entry for 32-bit programs beside the usual one.
+        let aside = ["__pfx_", "__cfi_", "__ia32_"];
+        let is_aside = aside.iter().any(|prefix| name.starts_with(prefix));
+        let underscores = name.len() - name.trim_start_matches('_').len();
+        (
+            self.address,
+            is_aside,
+            self.is_local,
+            underscores,
+            name.len(),
+            name,
+        )
+    }
+}
+
 impl Symbols {
     /// Reads the lines of `/proc/kallsyms`: an address, a letter for the kind, a name, and the module in brackets.
     pub fn of_kallsyms(text: &str) -> Self {
         let functions = text.lines().filter_map(|line| {
             let mut words = line.split_ascii_whitespace();
             let address = u64::from_str_radix(words.next()?, 16).ok()?;
-            let is_code = matches!(words.next()?, "t" | "T" | "w" | "W");
+            let kind = words.next()?;
+            let is_code = matches!(kind, "t" | "T" | "w" | "W");
             let name = words.next()?;
             let name = match words.next() {
                 Some(module) => format!("{name} {module}"),
                 None => name.to_owned(),
             };
-            (is_code && address != 0).then_some((address, name))
+            let name = Name {
+                address,
+                is_local: kind == "t",
+                text: name,
+            };
+            (is_code && address != 0).then_some(name)
         });
         Self::of(functions.collect())
     }
@@ -55,20 +87,15 @@ impl Symbols {
         Self::of(functions_of_elf(bytes).unwrap_or_default())
     }
 
-    /// Of several names of an address one is taken, the same wherever they come from.
-    fn of(mut functions: Vec<(u64, String)>) -> Self {
-        let rank = |name: &str| {
-            let underscores = name.len() - name.trim_start_matches('_').len();
-            // What stands before a function for tracing, and the entry for 32-bit programs beside the usual one.
-            let aside = ["__pfx_", "__cfi_", "__ia32_"];
-            let is_aside = aside.iter().any(|prefix| name.starts_with(prefix));
-            (is_aside, underscores, name.len())
-        };
-        functions.sort_by(|(address, name), (other, another)| {
-            (address, rank(name), name).cmp(&(other, rank(another), another))
-        });
-        functions.dedup_by_key(|(address, _)| *address);
-        Self { functions }
+    /// Of several names of an address one is taken, the same wherever they come from: one for the whole kernel before one of
+    /// its file.
+    fn of(mut names: Vec<Name>) -> Self {
+        names.sort_by(|one, other| one.rank().cmp(&other.rank()));
+        names.dedup_by_key(|name| name.address);
+        let functions = names.into_iter().map(|name| (name.address, name.text));
+        Self {
+            functions: functions.collect(),
+        }
     }
 
     /// Whether there is no function.
@@ -109,7 +136,7 @@ impl Symbols {
 }
 
 /// The symbols of an ELF file that lie in its code.
-fn functions_of_elf(bytes: &[u8]) -> object::Result<Vec<(u64, String)>> {
+fn functions_of_elf(bytes: &[u8]) -> object::Result<Vec<Name>> {
     let header = FileHeader64::<LittleEndian>::parse(bytes)?;
     let sections = header.sections(LittleEndian, bytes)?;
     let symbols = sections.symbols(LittleEndian, bytes, elf::SHT_SYMTAB)?;
@@ -125,7 +152,11 @@ fn functions_of_elf(bytes: &[u8]) -> object::Result<Vec<(u64, String)>> {
         let name = symbol.name(LittleEndian, symbols.strings())?;
         if in_code && address >= KERNEL && !name.is_empty() && is_code(symbol) {
             let name = String::from_utf8_lossy(name);
-            functions.push((address, format!("{:#}", rustc_demangle::demangle(&name))));
+            functions.push(Name {
+                address,
+                is_local: symbol.st_bind() == elf::STB_LOCAL,
+                text: format!("{:#}", rustc_demangle::demangle(&name)),
+            });
         }
     }
     Ok(functions)
@@ -138,7 +169,7 @@ mod tests {
     #[test]
     fn addresses_have_names() {
         let text = "ffffffff81000000 T _stext\nffffffff81000000 T startup_64\nffffffff81000100 t __pfx_f\n\
-            ffffffff81000110 t f\nffffffff81000110 W __f\nffffffff82000000 D data\nffffffffc0001000 t g\t[zram]\n\
+            ffffffff81000110 T f\nffffffff81000110 W __f\nffffffff81000110 t e\nffffffff82000000 D data\nffffffffc0001000 t g\t[zram]\n\
             0000000000000000 A fixed\nnonsense\n";
         let symbols = Symbols::of_kallsyms(text);
         for (address, expected) in [
