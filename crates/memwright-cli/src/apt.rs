@@ -70,6 +70,44 @@ impl<'a> Archive<'a> {
         Ok(())
     }
 
+    /// Downloads a package and writes the one file of it whose path matches `pattern`, as tar's wildcards do, to `place`.
+    ///
+    /// # Errors
+    /// One line when a program is missing or fails, or the package has no such file.
+    pub fn unpack_one(&self, package: &str, pattern: &str, place: &Path) -> anyhow::Result<()> {
+        let name = format!("{package}/{}", self.suite);
+        self.apt("apt-get", &["download".to_owned(), name])?;
+        let archives = fs::read_dir(self.work.join("archives"))?.flatten();
+        let mut packages = archives.map(|entry| entry.path());
+        let is_package = |path: &PathBuf| path.extension().is_some_and(|one| one == "deb");
+        let path = packages
+            .find(is_package)
+            .with_context(|| format!("{} gave no {package}", self.suite))?;
+        let mut unpack = Command::new("dpkg")
+            .arg("--fsys-tarfile")
+            .arg(&path)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .spawn()
+            .context("dpkg cannot be started")?;
+        let files = unpack.stdout.take().context("dpkg has no output")?;
+        let status = Command::new("tar")
+            .args(["-x", "-O", "--wildcards", "--occurrence=1", pattern])
+            .stdin(files)
+            .stdout(fs::File::create(place)?)
+            .status()
+            .context("tar cannot be started")?;
+        // It may end before all is read.
+        let _ = unpack.wait();
+        fs::remove_file(&path)?;
+        let length = fs::metadata(place)?.len();
+        ensure!(
+            status.success() && length > 0,
+            "{package} has no file {pattern}"
+        );
+        Ok(())
+    }
+
     /// Runs one of apt's programs with everything it reads and writes inside the folder.
     fn apt(&self, program: &str, arguments: &[String]) -> anyhow::Result<String> {
         let work = self.work;

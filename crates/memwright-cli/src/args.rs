@@ -82,6 +82,15 @@ pub struct RunArgs {
     #[arg(long, value_name = "N", requires = "functions")]
     pub region: Option<u16>,
 
+    /// With --functions: count functions that the compiler inlined as functions of their own; needs debug information
+    /// (memwright kernels add NAME --debug).
+    #[arg(long, requires = "functions")]
+    pub inlined: bool,
+
+    /// With --functions: count by line of the source too, and functions as with --inlined.
+    #[arg(long, requires = "functions")]
+    pub lines: bool,
+
     /// With --functions: sort by what a function executed with those that it called, not by its own.
     #[arg(long, requires = "functions")]
     pub children: bool,
@@ -407,6 +416,10 @@ pub enum KernelsAction {
         /// For example debian:trixie, debian:bookworm-backports, debian:unstable, patched=./bzImage.
         #[arg(value_name = "debian:SUITE|[NAME=]IMAGE")]
         name: String,
+        /// Fetch its debug information too, several hundred megabytes; of an IMAGE of your own, keep this vmlinux of the
+        /// same build.
+        #[arg(long, value_name = "VMLINUX", num_args = 0..=1, require_equals = true)]
+        debug: Option<Option<PathBuf>>,
     },
     /// List them: name, beginning of the hash, version.
     List,

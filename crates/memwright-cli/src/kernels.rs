@@ -36,6 +36,8 @@ const MODULES: [&str; 6] = [
 ];
 /// The folder they are in.
 const MODULE_FOLDER: &str = "modules";
+/// The kernel with its debug information, where that was fetched.
+const DEBUG: &str = "vmlinux.debug";
 
 /// What is known of a kept image.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -58,7 +60,7 @@ pub struct Kept {
 /// One line: usage, apt, the cache.
 pub fn kernels(action: &KernelsAction) -> Result<u8, Failure> {
     match action {
-        KernelsAction::Add { name } => add(name)?,
+        KernelsAction::Add { name, debug } => add(name, debug.as_ref())?,
         KernelsAction::List => list()?,
         KernelsAction::Remove { name } => remove(name).map_err(Failure::Usage)?,
     }
@@ -105,18 +107,24 @@ fn read(folder: &Path) -> Option<Kept> {
 
 /// Keeps an image under a name. One that is not what the user said is usage; whatever keeps it from being fetched or kept
 /// is missing here.
-fn add(text: &str) -> Result<(), Failure> {
+fn add(text: &str, debug: Option<&Option<PathBuf>>) -> Result<(), Failure> {
     let work = work_folder().map_err(Failure::Environment)?;
     let fresh = work.path().join("kernel");
     fs::create_dir(&fresh).context("cannot write to the cache")?;
     let (name, source) = match text.strip_prefix(DEBIAN) {
         Some(suite) => {
             place(text).map_err(Failure::Usage)?;
-            let source = fetch(suite, work.path(), &fresh).map_err(Failure::Environment)?;
-            (text.to_owned(), source)
+            let source = fetch(suite, work.path(), &fresh, debug.is_some());
+            (text.to_owned(), source.map_err(Failure::Environment)?)
         }
         None => copy(text, &fresh).map_err(Failure::Usage)?,
     };
+    if let Some(Some(path)) = debug {
+        let context = || path.display().to_string();
+        let bytes = host_file::read(path, LARGEST_IMAGE).with_context(context);
+        let bytes = bytes.map_err(Failure::Usage)?;
+        fs::write(fresh.join(DEBUG), bytes).context("cannot write to the cache")?;
+    }
     let bytes =
         host_file::read(&fresh.join(IMAGE), LARGEST_IMAGE).context("cannot read the image")?;
     image::check(&bytes, text).map_err(Failure::Usage)?;
@@ -168,7 +176,7 @@ fn copy(text: &str, fresh: &Path) -> anyhow::Result<(String, String)> {
 }
 
 /// Unpacks the newest image of a suite.
-fn fetch(suite: &str, work: &Path, fresh: &Path) -> anyhow::Result<String> {
+fn fetch(suite: &str, work: &Path, fresh: &Path, debug: bool) -> anyhow::Result<String> {
     say(&format!(
         "fetching {PACKAGE} of Debian's {suite} (nothing is installed)"
     ));
@@ -183,6 +191,11 @@ fn fetch(suite: &str, work: &Path, fresh: &Path) -> anyhow::Result<String> {
     keep_image(&work.join("root"), fresh)?;
     ensure!(fresh.join(IMAGE).exists(), "{package} has no image");
     keep_modules(&work.join("root"), &fresh.join(MODULE_FOLDER))?;
+    if debug {
+        let package = format!("{package}-dbg");
+        say(&format!("fetching {package}: this takes a while"));
+        archive.unpack_one(&package, "*/vmlinux*", &fresh.join(DEBUG))?;
+    }
     Ok(format!("{package} {version}"))
 }
 
@@ -239,6 +252,18 @@ fn keep_modules(root: &Path, folder: &Path) -> anyhow::Result<()> {
         }
     }
     Ok(())
+}
+
+/// Where the debug information of an image may be: beside it, or in it where it is an ELF file.
+pub fn debug_file(image: &Path) -> Option<PathBuf> {
+    let beside = image.with_file_name(DEBUG);
+    if beside.is_file() {
+        return Some(beside);
+    }
+    let mut magic = [0; 4];
+    let mut file = fs::File::open(image).ok()?;
+    std::io::Read::read_exact(&mut file, &mut magic).ok()?;
+    (magic == object::elf::ELFMAG).then(|| image.to_owned())
 }
 
 /// The modules that are kept beside an image, in the order in which they are loaded.

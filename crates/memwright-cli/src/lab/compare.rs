@@ -108,16 +108,20 @@ fn write_profiles(
 fn functions(
     args: &CompareArgs,
     documents: &[Document],
-    names: &[BTreeSet<String>],
-) -> Option<Section> {
+    names: &[Option<BTreeSet<String>>],
+) -> Vec<Section> {
     let sides = documents.iter().zip(names).map(|(document, names)| {
         let profile = document.functions.as_ref()?;
-        Some(Side { profile, names })
+        Some(Side {
+            profile,
+            names: names.as_ref(),
+        })
     });
-    let sides: Vec<Side<'_>> = sides.collect::<Option<_>>()?;
-    Some(difference::section(
-        &sides,
-        Order::of(&args.run),
-        args.ungroup,
-    ))
+    let Some(sides) = sides.collect::<Option<Vec<Side<'_>>>>() else {
+        return Vec::new();
+    };
+    let order = Order::of(&args.run);
+    let functions = difference::section(&sides, order, args.ungroup);
+    let lines = difference::lines(&sides, order);
+    [functions].into_iter().chain(lines).collect()
 }

@@ -72,8 +72,9 @@ pub struct Measured {
     pub said: Said,
     /// The account of it.
     pub document: Document,
-    /// The names of the kernel's functions, where they are needed.
-    pub names: BTreeSet<String>,
+    /// The names of the kernel's functions; `None` where inlined functions are counted by themselves too, so that a name
+    /// that one kernel lacks is a difference.
+    pub names: Option<BTreeSet<String>>,
 }
 
 impl<'a> Laboratory<'a> {
@@ -179,7 +180,7 @@ impl<'a> Laboratory<'a> {
         Ok(Measured {
             said: first,
             document,
-            names: names.unwrap_or_default(),
+            names: names.flatten(),
         })
     }
 
@@ -236,7 +237,7 @@ impl<'a> Laboratory<'a> {
         image: &Image,
         said: &Said,
         runs: &Runs,
-    ) -> Result<Option<(Profile, BTreeSet<String>)>, Failure> {
+    ) -> Result<Option<(Profile, Option<BTreeSet<String>>)>, Failure> {
         let (Some(raw), Some(counted)) = (&said.profile, &said.counted) else {
             return Ok(None);
         };
@@ -265,10 +266,15 @@ impl<'a> Laboratory<'a> {
                     image.name
                 )
             })?;
-        let names = names::find(image, guest, INIT, runs).map_err(Failure::Guest)?;
+        let mut names = names::find(image, guest, INIT, runs).map_err(Failure::Guest)?;
+        if self.args.inlined || self.args.lines {
+            names
+                .add_debug(image, said.build_id.as_deref(), self.args.lines)
+                .map_err(Failure::Environment)?;
+        }
         let region = self.args.region;
-        let profile = Profile::new(raw, &names.symbols, names.sha256, region, total);
-        Ok(Some((profile, names.symbols.source_names())))
+        let profile = Profile::new(raw, &names.source, names.sha256, region, total);
+        Ok(Some((profile, names.source.names())))
     }
 
     fn document(

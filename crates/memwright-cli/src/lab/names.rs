@@ -17,15 +17,16 @@ use crate::folder::{PrivateFolder, private_folder};
 use crate::guest::initrd::{self, Manifest};
 use crate::guest::tree::Tree;
 use crate::host_file::{self, LARGEST_DOCUMENT, LARGEST_IMAGE};
+use crate::kernels;
+use crate::profile::source::Source;
 use crate::profile::symbols::Symbols;
 use crate::report::hexadecimal_hash;
 use crate::session::say;
 
 /// The list of a kernel's functions, and its hash.
-#[derive(Debug)]
 pub struct Names {
-    /// The functions.
-    pub symbols: Symbols,
+    /// The functions, with debug information where that was asked for.
+    pub source: Source,
     /// SHA-256 of the list; `None` where there are no functions.
     pub sha256: Option<String>,
 }
@@ -33,7 +34,27 @@ pub struct Names {
 impl Names {
     fn new(symbols: Symbols, source: &[u8]) -> Self {
         let sha256 = (!symbols.is_empty()).then(|| hexadecimal_hash(source));
-        Self { symbols, sha256 }
+        Self {
+            source: Source::of(symbols),
+            sha256,
+        }
+    }
+
+    /// Adds the debug information that is kept with the image, or is in it.
+    ///
+    /// # Errors
+    /// When there is none, or it is another build's than `build_id` says.
+    pub fn add_debug(
+        &mut self,
+        image: &Image,
+        build_id: Option<&str>,
+        with_lines: bool,
+    ) -> anyhow::Result<()> {
+        let path = kernels::debug_file(&image.path).with_context(|| {
+            let name = &image.name;
+            format!("{name}: there is no debug information (memwright kernels add {name} --debug)")
+        })?;
+        self.source.add_debug(&path, build_id, with_lines)
     }
 }
 

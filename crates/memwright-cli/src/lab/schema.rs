@@ -5,7 +5,7 @@ use super::document::{Document, Host, KIND, Kernel, Qemu, SCHEMA};
 use super::log::{Marks, Region};
 use super::output::{self, Comparison};
 use super::tables::PageTables;
-use crate::profile::tree::{Call, Profile};
+use crate::profile::tree::{Call, Line, Profile};
 use crate::report::{Ending, HashedFile};
 use crate::schema::{faults, published};
 
@@ -69,6 +69,11 @@ fn document() -> Document {
                 function: 0,
                 interrupt: true,
                 count: 1,
+                instructions: 3,
+            }],
+            lines: vec![Line {
+                function: "f".to_owned(),
+                place: "f.c:1".to_owned(),
                 instructions: 3,
             }],
         }),

@@ -12,8 +12,8 @@ use crate::sheet::{Cell, Row, Section};
 pub struct Side<'a> {
     /// What it executed.
     pub profile: &'a Profile,
-    /// The names in its source of the functions that it has, executed or not.
-    pub names: &'a BTreeSet<String>,
+    /// The names in its source of the functions that it has, executed or not; `None` where inlined functions are there too.
+    pub names: Option<&'a BTreeSet<String>>,
 }
 
 /// A function of every kernel.
@@ -98,7 +98,7 @@ fn compared(sides: &[Side<'_>], order: Order) -> Vec<Compared> {
     let mut found: BTreeMap<String, Compared> = BTreeMap::new();
     let columns = sides.len();
     for (index, side) in sides.iter().enumerate() {
-        let (profile, folded) = folded(sides, index, side);
+        let (profile, folded) = folded(sides, side);
         for row in profile.rows() {
             let one = found.entry(row.name.clone()).or_insert_with(|| Compared {
                 name: row.name.clone(),
@@ -123,14 +123,55 @@ fn compared(sides: &[Side<'_>], order: Order) -> Vec<Compared> {
 }
 
 /// A side's profile in which all functions are those that every other kernel has.
-fn folded(sides: &[Side<'_>], index: usize, side: &Side<'_>) -> (Profile, Vec<Folded>) {
-    let others = sides
-        .iter()
-        .enumerate()
-        .filter(|(other, _)| *other != index);
-    let mut common = side.names.clone();
-    for (_, other) in others {
-        common.retain(|name| other.names.contains(name));
-    }
+fn folded(sides: &[Side<'_>], side: &Side<'_>) -> (Profile, Vec<Folded>) {
+    let all: Option<Vec<&BTreeSet<String>>> = sides.iter().map(|side| side.names).collect();
+    let common = match all {
+        Some(all) => {
+            let has = |name: &&String| all.iter().all(|names| names.contains(*name));
+            let names = side.profile.functions.iter();
+            names.filter(has).cloned().collect()
+        }
+        None => side.profile.functions.iter().cloned().collect(),
+    };
     matching::fold(side.profile, &common)
+}
+
+/// The rows of lines, where they were counted: those that differ, largest change first. No two versions have the same
+/// numbers of lines, so that what moved is in two rows.
+pub fn lines(sides: &[Side<'_>], order: Order) -> Option<Section> {
+    let mut found: BTreeMap<(&str, &str), Vec<u64>> = BTreeMap::new();
+    for (index, side) in sides.iter().enumerate() {
+        for line in &side.profile.lines {
+            let key = (line.function.as_str(), line.place.as_str());
+            let counts = found.entry(key).or_insert_with(|| vec![0; sides.len()]);
+            counts[index] += line.instructions;
+        }
+    }
+    let largest = sides.iter().map(|side| side.profile.total).max()?;
+    let mut rows: Vec<(u64, Row)> = found
+        .into_iter()
+        .filter_map(|((function, place), counts)| {
+            let change = counts.iter().map(|count| count.abs_diff(counts[0])).max()?;
+            let row = Row {
+                group: function.to_owned(),
+                title: place.to_owned(),
+                cells: counts
+                    .iter()
+                    .map(|count| Cell::count(Some(*count)))
+                    .collect(),
+            };
+            (change > 0 && order.is_shown(change, largest)).then_some((change, row))
+        })
+        .collect();
+    rows.sort_by(|(one, row), (other, another)| {
+        (&row.group, std::cmp::Reverse(one), &row.title).cmp(&(
+            &another.group,
+            std::cmp::Reverse(other),
+            &another.title,
+        ))
+    });
+    (!rows.is_empty()).then(|| Section {
+        title: "instructions of the kernel by line".to_owned(),
+        rows: rows.into_iter().map(|(_, row)| row).collect(),
+    })
 }

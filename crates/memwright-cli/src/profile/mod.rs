@@ -8,6 +8,7 @@ mod matching;
 mod outputs;
 mod pprof;
 pub mod raw;
+pub mod source;
 pub mod symbols;
 pub mod table;
 pub mod tree;
@@ -34,6 +35,7 @@ mod tests {
             symbols_sha256: None,
             functions: ["a", "b", "c"].map(str::to_owned).to_vec(),
             calls: calls.iter().map(call).collect(),
+            lines: Vec::new(),
         }
     }
 }

@@ -4,12 +4,8 @@ use std::collections::{BTreeMap, HashMap};
 
 use serde::{Deserialize, Serialize};
 
-use super::matching;
 use super::raw::{Block, ENTERED, Kind, Raw};
-use super::symbols::{Place, Symbols};
-
-/// The name of what has none.
-pub const UNATTRIBUTED: &str = "[unattributed]";
+use super::source::{Source, UNATTRIBUTED};
 
 /// What calls the functions of a task that is new, or has slept since before the run.
 const TASKS: &str = "[tasks switched to]";
@@ -31,6 +27,20 @@ pub struct Profile {
     pub functions: Vec<String>,
     /// The tree of calls; each node comes behind the one that called it.
     pub calls: Vec<Call>,
+    /// Instructions by line of the source, where that was asked for.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub lines: Vec<Line>,
+}
+
+/// A line of the source in one function.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Line {
+    /// The function that it is written in.
+    pub function: String,
+    /// The file, from the top of the source, and the number of the line.
+    pub place: String,
+    /// Instructions that were executed for it.
+    pub instructions: u64,
 }
 
 /// A function at one place of the tree of calls.
@@ -52,25 +62,41 @@ pub struct Call {
 
 /// Builds the tree while names get numbers.
 struct Builder<'a> {
-    symbols: &'a Symbols,
-    names: BTreeMap<&'a str, u32>,
+    source: &'a Source,
+    names: BTreeMap<String, u32>,
     calls: Vec<Call>,
     places: HashMap<(Option<u32>, u32, bool), u32>,
+    lines: BTreeMap<(u32, String), u64>,
 }
 
-impl<'a> Builder<'a> {
+impl Builder<'_> {
     fn name(&mut self, address: u64) -> u32 {
-        let name = match self.symbols.place(address) {
-            Place::Function(name) => matching::source_name(name),
-            Place::Range(name) => name,
-            Place::Unknown => UNATTRIBUTED,
-        };
-        self.numbered(name)
+        let source = self.source;
+        self.numbered(source.function(address))
     }
 
-    fn numbered(&mut self, name: &'a str) -> u32 {
+    fn numbered(&mut self, name: &str) -> u32 {
         let next = self.names.len() as u32;
-        *self.names.entry(name).or_insert(next)
+        match self.names.get(name) {
+            Some(number) => *number,
+            None => {
+                self.names.insert(name.to_owned(), next);
+                next
+            }
+        }
+    }
+
+    /// The functions that are inlined where this address is, the innermost last.
+    fn inlined(&mut self, address: u64) -> (Vec<u32>, Option<String>) {
+        let found = self.source.inlined(address);
+        let names = found.functions.iter().map(|name| self.numbered(name));
+        (names.collect(), found.line)
+    }
+
+    /// The place of what is inlined into a place.
+    fn within(&mut self, place: u32, inlined: &[u32]) -> u32 {
+        let walk = |place, function: &u32| self.place(Some(place), *function, false);
+        inlined.iter().fold(place, walk)
     }
 
     /// The place of a function below a caller.
@@ -103,16 +129,17 @@ impl Profile {
     /// Names what the plugin counted. `total` is what was counted without the profile.
     pub fn new(
         raw: &Raw,
-        symbols: &Symbols,
+        source: &Source,
         symbols_sha256: Option<String>,
         region: Option<u16>,
         total: u64,
     ) -> Self {
         let mut builder = Builder {
-            symbols,
+            source,
             names: BTreeMap::new(),
             calls: Vec::new(),
             places: HashMap::new(),
+            lines: BTreeMap::new(),
         };
         let mut frames = frames(raw, &mut builder);
         let runs: Vec<Vec<Run>> = raw
@@ -129,21 +156,38 @@ impl Profile {
             }
             for run in &runs[cell.block as usize] {
                 let place = part(frame, run.function, &mut builder);
-                let call = &mut builder.calls[place as usize];
                 if run.begins && place != frame.first {
-                    call.count += cell.count;
+                    builder.calls[place as usize].count += cell.count;
                 }
-                call.instructions += cell.count * run.instructions;
+                let instructions = cell.count * run.instructions;
+                let place = builder.within(place, &run.inlined);
+                let call = &mut builder.calls[place as usize];
+                call.instructions += instructions;
+                let function = call.function;
+                if let Some(line) = &run.line {
+                    let known = builder.lines.entry((function, line.clone()));
+                    *known.or_default() += instructions;
+                }
             }
         }
+        let functions = names_in_order(&builder.names);
+        let line = |((function, place), instructions): ((u32, String), u64)| Line {
+            function: functions[function as usize].clone(),
+            place,
+            instructions,
+        };
         let mut profile = Self {
             region,
             total,
             mismatches: raw.left_open,
             symbols_sha256,
-            functions: names_in_order(&builder.names),
+            lines: builder.lines.into_iter().map(line).collect(),
+            functions,
             calls: builder.calls,
         };
+        profile.lines.sort_by(|one, other| {
+            (&one.function, &one.place).cmp(&(&other.function, &other.place))
+        });
         let named: u64 = profile.calls.iter().map(|call| call.instructions).sum();
         profile.leave_out_unused();
         profile.add_unattributed(total.saturating_sub(named));
@@ -313,7 +357,9 @@ fn frames(raw: &Raw, builder: &mut Builder<'_>) -> Vec<Option<Frame>> {
         let caller = match &mut frames[parent as usize] {
             Some(frame) if node.from != 0 => {
                 let function = builder.name(node.from - 1);
-                Some(part(frame, function, builder))
+                let (inlined, _) = builder.inlined(node.from - 1);
+                let place = part(frame, function, builder);
+                Some(builder.within(place, &inlined))
             }
             Some(frame) => Some(frame.first),
             None => None,
@@ -342,26 +388,33 @@ fn part(frame: &mut Frame, function: u32, builder: &mut Builder<'_>) -> u32 {
         .or_insert_with(|| builder.place(Some(first), function, false))
 }
 
-/// Instructions of a block that are in one function.
+/// Instructions of a block that are in one function, and in one line where lines are known.
 struct Run {
     function: u32,
+    inlined: Vec<u32>,
+    line: Option<String>,
     instructions: u64,
     /// Whether the function begins with the first of them.
     begins: bool,
 }
 
-/// The functions that a block lies in: one, nearly always.
+/// The functions and lines that a block lies in.
 fn runs(block: &Block, builder: &mut Builder<'_>) -> Vec<Run> {
     let mut runs: Vec<Run> = Vec::new();
     let mut address = block.start;
     for size in &block.sizes {
         let function = builder.name(address);
+        let (inlined, line) = builder.inlined(address);
         match runs.last_mut() {
-            Some(run) if run.function == function => run.instructions += 1,
+            Some(run) if (run.function, &run.inlined, &run.line) == (function, &inlined, &line) => {
+                run.instructions += 1;
+            }
             Some(_) | None => runs.push(Run {
                 function,
+                inlined,
+                line,
                 instructions: 1,
-                begins: builder.symbols.begins(address),
+                begins: builder.source.begins(address),
             }),
         }
         address += u64::from(*size);
@@ -369,18 +422,16 @@ fn runs(block: &Block, builder: &mut Builder<'_>) -> Vec<Run> {
     runs
 }
 
-fn names_in_order(names: &BTreeMap<&str, u32>) -> Vec<String> {
-    let mut all: Vec<(u32, &str)> = names
-        .iter()
-        .map(|(name, number)| (*number, *name))
-        .collect();
+fn names_in_order(names: &BTreeMap<String, u32>) -> Vec<String> {
+    let mut all: Vec<(u32, &String)> = names.iter().map(|(name, number)| (*number, name)).collect();
     all.sort_unstable();
-    all.into_iter().map(|(_, name)| name.to_owned()).collect()
+    all.into_iter().map(|(_, name)| name.clone()).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::super::raw::{Cell, Node};
+    use super::super::symbols::Symbols;
     use super::*;
 
     const BASE: u64 = 0xffff_ffff_8100_0000;
@@ -395,7 +446,7 @@ mod tests {
         }
     }
 
-    fn symbols() -> Symbols {
+    fn source() -> Source {
         let line = |(name, offset): (&str, u64)| format!("{:x} T {name}\n", BASE + offset);
         let lines = [
             ("entry", 0x00),
@@ -405,7 +456,7 @@ mod tests {
             ("tick", 0x40),
             ("leaf.cold", 0x50),
         ];
-        Symbols::of_kallsyms(&lines.map(line).concat())
+        Source::of(Symbols::of_kallsyms(&lines.map(line).concat()))
     }
 
     /// `entry` calls `work`, which jumps to `tail`, which calls `leaf`; there `tick` interrupts. `leaf` jumps to its cold part.
@@ -458,7 +509,7 @@ mod tests {
     #[test]
     fn every_instruction_is_in_one_function() {
         let total = 2 * 2 + 2 * 2 + 2 + 3 * 2 + 1 + 7 + 2;
-        let profile = Profile::new(&raw(), &symbols(), None, None, total);
+        let profile = Profile::new(&raw(), &source(), None, None, total);
         let rows: Vec<(String, u64, u64, u64)> = profile
             .rows()
             .into_iter()
@@ -487,7 +538,7 @@ mod tests {
 
     #[test]
     fn what_is_in_no_function_is_a_row() {
-        let profile = Profile::new(&raw(), &Symbols::default(), None, Some(1), 30);
+        let profile = Profile::new(&raw(), &Source::of(Symbols::default()), None, Some(1), 30);
         assert_eq!(profile.functions, [UNATTRIBUTED]);
         assert_eq!((profile.unattributed(), profile.total), (30, 30));
     }
