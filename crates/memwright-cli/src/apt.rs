@@ -88,6 +88,8 @@ impl<'a> Archive<'a> {
             .arg(&path)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
+            // It complains where tar reads no further.
+            .stderr(Stdio::null())
             .spawn()
             .context("dpkg cannot be started")?;
         let files = unpack.stdout.take().context("dpkg has no output")?;
