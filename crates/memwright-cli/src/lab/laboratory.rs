@@ -248,6 +248,8 @@ impl<'a> Laboratory<'a> {
             cpus: self.machine.cpus,
             settings: crate::report::settings(self.args, &self.prepared.files, &self.input),
             outcome: said.outcome.into(),
+            output_sha256: Some(hexadecimal_hash(&said.output)),
+            errors_sha256: Some(hexadecimal_hash(&said.errors)),
             repeats: differs.as_ref().map(Vec::is_empty),
             differs: differs.unwrap_or_default(),
             run,
