@@ -32,7 +32,14 @@ pub fn on_kernels(documents: &[Document]) -> Option<String> {
     );
     for document in documents {
         let (name, image) = (&document.kernel.name, &document.host.image);
-        words.extend(["--kernel".to_owned(), format!("{name}={image}")]);
+        // A kept image has the name that it is kept under wherever it is kept.
+        let is_kept = image.ends_with(&format!("/kernels/{name}/vmlinuz"));
+        let kernel = if is_kept {
+            name.clone()
+        } else {
+            format!("{name}={image}")
+        };
+        words.extend(["--kernel".to_owned(), kernel]);
     }
     words.extend(machine(first.memory, first.cpus, &first.settings));
     words.extend(first.arguments.iter().cloned());
@@ -88,6 +95,21 @@ fn line(words: &[String]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn kernels_are_named() {
+        let mut one = crate::lab::schema::document();
+        (one.memory, one.settings) = (USUAL_MEMORY, Vec::new());
+        one.kernel.name = "debian:trixie".to_owned();
+        one.host.image = "/home/x/.cache/memwright/kernels/debian:trixie/vmlinuz".to_owned();
+        let mut other = one.clone();
+        (other.kernel.name, other.host.image) = ("after".to_owned(), "/x/b z".to_owned());
+        assert_eq!(on_kernels(&[]), None);
+        assert_eq!(
+            on_kernels(&[one, other]).unwrap(),
+            "memwright compare --kernel debian:trixie --kernel 'after=/x/b z' x"
+        );
+    }
 
     #[test]
     fn options_are_those_that_are_unusual() {

@@ -526,8 +526,7 @@ Exit codes with --bisect:
 Examples:
   memwright check --baseline base.json --vary kernel --kernel ./bzImage ./program
   memwright check --limit run.user_faults.write_protect=0 --kernel ./bzImage ./program
-  git bisect run sh -c 'make bzImage; memwright check --bisect --baseline base.json \\
-      --limit run.instructions.kernel=+1% --kernel arch/x86/boot/bzImage ./program'";
+  git bisect run sh -c 'rm -f bzImage; make bzImage; memwright check --bisect --limit run.invlpg=9 --kernel ./bzImage ./prog'";
 
 const BENCH_HELP: &str = "\
 Each experiment is a C program, built here with musl-gcc or cc; every column runs the same binary on the same machine:

@@ -174,7 +174,7 @@ impl fmt::Display for Judged {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (word, baseline, now) = match self.result {
             Judgement::Good { baseline, now } => ("good", baseline, now),
-            Judgement::Bad { baseline, now } => ("BAD ", baseline, now),
+            Judgement::Bad { baseline, now } => ("BAD", baseline, now),
             Judgement::Absent => return write!(formatter, "none: {}: no such row", self.limit.row),
             Judgement::NotMeasured => {
                 return write!(formatter, "none: {}: {}", self.limit.row, cell_text(None));
@@ -292,9 +292,9 @@ mod tests {
             lines,
             [
                 "good: run.write_protect: 0, at most 0",
-                "BAD : region.1.odd: 12,345, at most 12,344",
+                "BAD: region.1.odd: 12,345, at most 12,344",
                 "good: region.1.kernel: 1,000,012, at most +0.0012% of 1,000,000",
-                "BAD : region.1.kernel: 1,000,012, at most +0.001% of 1,000,000",
+                "BAD: region.1.kernel: 1,000,012, at most +0.001% of 1,000,000",
                 "none: run.refused: not measured",
                 "none: region.2.odd: no such row",
             ]

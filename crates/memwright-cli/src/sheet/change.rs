@@ -41,6 +41,11 @@ impl Changed<'_> {
         }
     }
 
+    /// The label with the unit behind it.
+    pub fn label_with_unit(&self) -> String {
+        with_unit(&self.label(), &self.row.unit)
+    }
+
     /// The row's texts under [`Sheet::change_headings`].
     pub fn texts(&self) -> Vec<String> {
         let mut texts = vec![self.row.unit.clone()];
@@ -61,6 +66,14 @@ impl Changed<'_> {
             percent_text(&difference, first)
         })
     }
+}
+
+/// A label with its unit, where it does not say that itself.
+pub fn with_unit(label: &str, unit: &str) -> String {
+    if label.contains(unit) {
+        return label.to_owned();
+    }
+    format!("{label} ({unit})")
 }
 
 impl Sheet {
@@ -162,6 +175,25 @@ mod tests {
         assert!(labels.contains(&"run: Page faults: user, write-protect".to_owned()));
         assert!(labels.contains(&"run: Page tables: user, write-protect".to_owned()));
         assert!(labels.contains(&"region 1: user, \"odd\"".to_owned()));
+    }
+
+    #[test]
+    fn a_unit_is_said_once() {
+        for (label, unit, expected) in [
+            (
+                "run: user, write-protect",
+                "faults",
+                "run: user, write-protect (faults)",
+            ),
+            (
+                "run: instructions, user",
+                "instructions",
+                "run: instructions, user",
+            ),
+            ("forks", "", "forks"),
+        ] {
+            assert_eq!(with_unit(label, unit), expected);
+        }
     }
 
     #[test]

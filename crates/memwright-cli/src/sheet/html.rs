@@ -2,6 +2,7 @@
 
 use std::fmt::Write;
 
+use super::change::with_unit;
 use super::chart::{Bars, chart};
 use super::{Section, Sheet};
 
@@ -82,7 +83,7 @@ fn changes(page: &mut String, sheet: &Sheet) {
     }
     let bars = changed.iter().map(|one| Bars {
         group: "",
-        label: with_unit(&one.label(), &one.row.unit),
+        label: one.label_with_unit(),
         row: one.row,
     });
     page.push_str(&chart(
@@ -124,13 +125,6 @@ fn section_chart(page: &mut String, sheet: &Sheet, section: &Section) {
         page.push_str("<p class=\"notes\">Bars are medians, and single values.</p>\n");
     }
     page.push_str(&text);
-}
-
-fn with_unit(label: &str, unit: &str) -> String {
-    match unit {
-        "" => label.to_owned(),
-        unit => format!("{label} ({unit})"),
-    }
 }
 
 /// The beginning of a table whose first columns, so many as `words` says, are of words.

@@ -53,7 +53,7 @@ struct Line {
 
 fn changed_line(changed: &Changed<'_>) -> Line {
     Line {
-        label: format!("{} ({})", changed.label(), changed.row.unit),
+        label: changed.label_with_unit(),
         texts: changed.texts().split_off(1),
     }
 }
