@@ -19,7 +19,7 @@ use crate::outputs::Outputs;
 use crate::report::Ending;
 use crate::rows;
 use crate::session::say;
-use crate::sheet::{self, Sheet, UnknownRow, cell_text};
+use crate::sheet::{self, Sheet, cell_text};
 
 /// Runs the program as the baseline was made, and judges its counts; the exit code says what is wrong with them.
 ///
@@ -47,7 +47,7 @@ pub fn check(args: &CheckArgs) -> Result<u8, Failure> {
     let judged = judge(&args.limits, &sheet);
     let sheet = sheet
         .select(&args.shown.rows)
-        .map_err(|unknown| Failure::Usage(rows_error(unknown)))?;
+        .map_err(|unknown| Failure::Usage(anyhow!("--rows: {unknown}")))?;
     let to_people = !outputs.on_output();
     if to_people && (args.limits.is_empty() || !args.bisect) {
         print(sheet::text(&sheet, args.shown.all).as_bytes())?;
@@ -100,7 +100,7 @@ fn check_usage(args: &CheckArgs, baseline: Option<&Saved>) -> anyhow::Result<()>
         false => rows::check(name),
     };
     for pattern in &args.shown.rows {
-        known(pattern).map_err(rows_error)?;
+        known(pattern).map_err(|unknown| anyhow!("--rows: {unknown}"))?;
     }
     for Limit { row, .. } in &args.limits {
         let exact = known(row).map_err(|unknown| anyhow!("--limit: {unknown}"));
@@ -115,10 +115,6 @@ fn check_usage(args: &CheckArgs, baseline: Option<&Saved>) -> anyhow::Result<()>
 /// Whether a text that names rows is the name of one: no pattern, and no group, which begins with a capital letter.
 fn is_name(text: &str) -> bool {
     !text.contains('*') && text.starts_with(|letter: char| letter.is_ascii_lowercase())
-}
-
-fn rows_error(unknown: UnknownRow) -> anyhow::Error {
-    anyhow!("--rows: {unknown}")
 }
 
 /// Whether anything can be claimed: the runs are comparable, and they repeat.
