@@ -21,8 +21,9 @@ use crate::run::{self, Finished};
 /// Version of the document's form: a higher one when a name changes its meaning or goes. New names keep it.
 pub const SCHEMA: u32 = 2;
 
-/// The document.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+/// The document. What one that is read does not say is empty, so that it equals nothing of a run.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Document {
     /// [`SCHEMA`].
     pub schema: u32,
@@ -49,10 +50,10 @@ pub struct Document {
     /// Whether another run prints the same.
     pub repeatable: bool,
     /// Why not.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub not_repeatable: Option<Cow<'static, str>>,
     /// With several CPUs: the rows that another run repeats.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub repeating: Option<Vec<String>>,
     /// The rows.
     #[serde(with = "pairs")]
@@ -128,7 +129,7 @@ impl Hashes {
 }
 
 /// A file of the host that ran.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HashedFile {
     /// Its path, here and in the guest.
     pub path: String,

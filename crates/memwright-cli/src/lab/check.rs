@@ -75,13 +75,9 @@ const BASELINE: &str = "baseline";
 const NOW: &str = "now";
 
 fn baseline(path: &Path) -> anyhow::Result<Saved> {
-    let context = || format!("--baseline {}", path.display());
-    let parsed = saved::value(path).and_then(|value| Saved::parse(value).with_context(context));
-    // The path is said once.
-    parsed.map_err(|error| match error.source() {
-        Some(_) => anyhow!("--baseline {error:#}"),
-        None => error,
-    })
+    let parse = |value| Saved::parse(value).with_context(|| path.display().to_string());
+    let parsed = saved::value(path).and_then(parse);
+    parsed.map_err(|error| anyhow!("--baseline {error:#}"))
 }
 
 /// What can be said against the options before anything runs.
