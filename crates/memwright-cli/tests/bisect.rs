@@ -42,6 +42,12 @@ fn each_end_has_a_code() {
             "QEMU failed: qemu: cannot set up",
         ),
         (
+            "mode=unseen",
+            "--limit run.instructions.kernel=1 /bin/true",
+            195,
+            "run.instructions.kernel was not measured",
+        ),
+        (
             "mode=unstable",
             "/bin/true",
             196,

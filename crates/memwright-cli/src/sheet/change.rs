@@ -27,14 +27,9 @@ impl Changed<'_> {
             .max_by(|one, other| one.order(*other))
     }
 
-    /// What the row is called away from its section: with its group where the title alone is ambiguous there.
+    /// What the row is called away from its section.
     pub fn label(&self) -> String {
-        let same = |other: &&Row| other.title == self.row.title;
-        let title = if self.section.rows.iter().filter(same).count() > 1 {
-            format!("{}: {}", self.row.group, self.row.title)
-        } else {
-            self.row.title.clone()
-        };
+        let title = self.section.label(self.row);
         match self.section.title.as_str() {
             "" => title,
             section => format!("{section}: {title}"),
@@ -65,6 +60,18 @@ impl Changed<'_> {
         pair.map_or_else(String::new, |((first, _), difference)| {
             percent_text(&difference, first)
         })
+    }
+}
+
+impl Section {
+    /// What a row is called away from its group: with the group where the title alone is ambiguous in the section.
+    pub fn label(&self, row: &Row) -> String {
+        let same = self.rows.iter().filter(|other| other.title == row.title);
+        if same.count() > 1 {
+            format!("{}: {}", row.group, row.title)
+        } else {
+            row.title.clone()
+        }
     }
 }
 

@@ -1,7 +1,7 @@
 //! A sheet for a mail: plain text of 72 columns, to stand under a patch.
 
 use super::change::Changed;
-use super::{Row, Section, Sheet, cell_text};
+use super::{Cell, Row, Section, Sheet, Value, cell_text};
 
 /// The longest line, as mailing lists expect it.
 const WIDTH: usize = 72;
@@ -28,9 +28,17 @@ pub fn mail(sheet: &Sheet, all: bool) -> String {
             if !section.title.is_empty() {
                 out.push_str(&wrapped("", &format!("{}:", section.heading())));
             }
-            let lines = section.rows.iter().map(|row| line(sheet, section, row));
+            let rows = section
+                .rows
+                .iter()
+                .filter(|row| sheet.compares || !is_idle(row));
+            let lines = rows.map(|row| line(sheet, section, row));
             out.push_str(&table(headings, &lines.collect::<Vec<_>>()));
             out.push('\n');
+        }
+        let mut rows = sheet.sections.iter().flat_map(|section| &section.rows);
+        if !sheet.compares && rows.any(is_idle) {
+            out.push_str("Rows that are 0 are left out.\n\n");
         }
     }
     for note in &sheet.notes {
@@ -43,6 +51,15 @@ pub fn mail(sheet: &Sheet, all: bool) -> String {
         out.push_str(&command_lines(command));
     }
     out
+}
+
+/// Whether a row is 0 in every column.
+fn is_idle(row: &Row) -> bool {
+    let is_zero = |cell: &Cell| match cell {
+        Some(Value::Count(count)) => *count == 0,
+        Some(Value::Statistic(_)) | None => false,
+    };
+    row.cells.iter().all(is_zero)
 }
 
 /// A row of a table: its label, then its numbers.
@@ -67,14 +84,7 @@ fn line(sheet: &Sheet, section: &Section, row: &Row) -> Line {
             statistic.name(),
             row.unit
         ),
-        None => Changed {
-            section: &Section {
-                title: String::new(),
-                ..section.clone()
-            },
-            row,
-        }
-        .label(),
+        None => section.label(row),
     };
     let mut texts = Vec::new();
     for (column, cell) in row.cells.iter().enumerate() {
@@ -293,6 +303,24 @@ after: 6.12.57+deb13-cloud-amd64 (debian-kernel@lists.debian.org) #1 SMP
         }
         fits(&mail(&with_figures(), false));
         assert!(mail(&with_figures(), false).contains("fault: first write, median (instructions)"));
+    }
+
+    #[test]
+    fn an_account_leaves_out_what_is_0() {
+        let mut sheet = example();
+        (sheet.compares, sheet.columns) = (false, vec!["memwright".to_owned()]);
+        sheet.sections.truncate(1);
+        sheet.sections[0].rows = vec![
+            counts("a", "some", &[Some(1)]),
+            counts("b", "zero", &[Some(0)]),
+            counts("c", "unknown", &[None]),
+        ];
+        let text = mail(&sheet, true);
+        assert!(text.contains("some") && text.contains("unknown"), "{text}");
+        assert!(!text.contains("zero"), "{text}");
+        assert!(text.contains("Rows that are 0 are left out."), "{text}");
+        sheet.sections[0].rows.remove(1);
+        assert!(!mail(&sheet, true).contains("left out"));
     }
 
     #[test]

@@ -31,6 +31,16 @@ unstable) mkdir "$image.seen" 2>/dev/null && faults=$((faults + 1)) ;;
 esac
 log() { printf '%s\n' "$*" >&0; }
 mark() { log memwright mark "$1" 0 4096 0 0 0 "$2" "$3"; }
+fault() {
+	log "     1: v=0e e=0007 i=0 cpl=3 IP=0033:0000000000401000 pc=0000000000401000 SP=002b:0 CR2=$1"
+}
+if [ $mode = unseen ]; then
+	# Without the plugin these faults mark the run.
+	fault 00004d5700000000
+	fault 00004d5700001000
+	printf 'x\004\000\000\000\000\000\000\000'
+	exit
+fi
 log memwright count 1
 mark 65534 100 100
 while [ "$passes" -gt 0 ]; do
@@ -41,7 +51,7 @@ done
 # An instruction that faults has begun once more than it ends.
 user=$((400 + faults))
 while [ "$faults" -gt 0 ]; do
-	log "     1: v=0e e=0007 i=0 cpl=3 IP=0033:0000000000401000 pc=0000000000401000 SP=002b:0 CR2=0000000000500000"
+	fault 0000000000500000
 	faults=$((faults - 1))
 done
 mark 65535 $user $((100 + kernel))
