@@ -130,6 +130,24 @@ mod tests {
     use super::*;
 
     #[test]
+    fn the_codes_of_commands_are_documented() {
+        let page = include_str!("../../../docs/command.md");
+        let (_, page) = page.split_once("### Exit codes of compare").unwrap();
+        for code in [
+            DIFFERENCE,
+            USAGE,
+            ENVIRONMENT,
+            SKIPPED,
+            GUEST,
+            OTHER_PROGRAM,
+            OTHER_STATE,
+            INTERNAL,
+        ] {
+            assert!(page.contains(&format!("\n| {code} | ")), "{code}");
+        }
+    }
+
+    #[test]
     fn a_closed_output_is_seen_below_its_context() {
         use anyhow::Context;
         use std::io::{Error, ErrorKind};

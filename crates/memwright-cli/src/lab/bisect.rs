@@ -129,6 +129,24 @@ mod tests {
     }
 
     #[test]
+    fn the_codes_are_documented() {
+        let page = include_str!("../../../../docs/bisect.md");
+        for code in [
+            GOOD,
+            BAD,
+            SKIP,
+            USAGE,
+            ENVIRONMENT,
+            NO_CLAIM,
+            TOO_LATE,
+            INTERNAL,
+        ] {
+            let row = format!("\n| {code} | {} | ", means(code));
+            assert!(page.contains(&row), "{row}");
+        }
+    }
+
+    #[test]
     fn failures_are_codes_of_git_bisect() {
         let guest =
             |no_result: NoResult| Failure::Guest(anyhow::Error::from(no_result).context("x"));
