@@ -1,15 +1,18 @@
 //! What the guest counted, as its account frames say.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// One value of the account.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum Value {
     /// A count.
     Count(u64),
     /// What this machine cannot show.
-    #[serde(serialize_with = "unobservable")]
+    #[serde(
+        serialize_with = "unobservable",
+        deserialize_with = "read_unobservable"
+    )]
     Unobservable,
 }
 
@@ -18,6 +21,14 @@ pub const UNOBSERVABLE: &str = "not observable under TCG";
 
 fn unobservable<S: serde::Serializer>(serializer: S) -> Result<S::Ok, S::Error> {
     serializer.serialize_str(UNOBSERVABLE)
+}
+
+fn read_unobservable<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<(), D::Error> {
+    let text = String::deserialize(deserializer)?;
+    if text == UNOBSERVABLE {
+        return Ok(());
+    }
+    Err(serde::de::Error::custom("neither a count nor unobservable"))
 }
 
 /// The account of one run, in the guest's order.

@@ -8,6 +8,9 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use memwright::{Policy, PolicyError};
 
 use crate::bounded;
+use crate::lab::bisect::OnPanic;
+use crate::lab::limit::Limit;
+use crate::outputs::{Formats, Shown};
 use crate::qemu::machine::Apic;
 use crate::qemu::nodes::{Nodes, parse_nodes};
 use crate::size::{
@@ -33,8 +36,10 @@ pub enum Action {
     Bench(Box<BenchArgs>),
     /// Run a program on several Linux kernels and print what each counted, side by side.
     Compare(Box<CompareArgs>),
-    /// Run a program as an earlier run was made, and fail where its counts are not what they were.
+    /// Re-run a baseline and fail if its counts changed, or run a program and fail if a count exceeds a limit.
     Check(Box<CheckArgs>),
+    /// Render saved JSON documents in another format, or compare several, without running anything.
+    Report(ReportArgs),
     /// Keep Linux kernel images under names, for `--kernel`.
     Kernels(KernelsArgs),
     /// Say what is here, what is missing, and the command that mends it; 3 where something needed is missing.
@@ -63,7 +68,7 @@ pub struct RunArgs {
 
     /// Run on this machine itself, with its own counters where it has any: to see what a count means in time.
     #[arg(long, conflicts_with_all = ["kernel", "parallel", "swap", "tty", "trace", "strace", "policies", "gdb", "selftest", "keep", "files", "json",
-        "memory", "cpus", "thp", "thp_sizes", "hugetlb", "numa", "environment", "timeout", "dry_run", "verbose"])]
+        "memory", "cpus", "thp", "thp_sizes", "hugetlb", "numa", "environment", "timeout", "dry_run", "verbose", "html", "csv", "md", "mail"])]
     pub native: bool,
 
     /// With --kernel: run once, and do not compare with a second run.
@@ -170,6 +175,10 @@ pub struct RunArgs {
     /// Write the account as JSON ("-" for standard output).
     #[arg(long, value_name = "PATH")]
     pub json: Option<PathBuf>,
+
+    /// Files for the result.
+    #[command(flatten)]
+    pub formats: Formats,
 
     /// Give the program the terminal as its standard input, where it is one; else that is a pipe.
     #[arg(long)]
@@ -290,9 +299,9 @@ pub struct CompareArgs {
     #[arg(long, requires = "functions")]
     pub ungroup: bool,
 
-    /// Files for the result.
+    /// Which rows of the result.
     #[command(flatten)]
-    pub formats: Formats,
+    pub shown: Shown,
     /// The program and its guest.
     #[command(flatten)]
     pub run: RunArgs,
@@ -301,47 +310,79 @@ pub struct CompareArgs {
 /// `memwright check`.
 #[derive(Debug, Args)]
 #[command(
-    override_usage = "memwright check --baseline FILE [OPTIONS] PROGRAM [ARGS]...",
-    after_help = CODES_HELP,
+    override_usage = "memwright check --baseline FILE [OPTIONS] PROGRAM [ARGS]...\n       \
+        memwright check --bisect --limit ROW=N|+P% [--baseline FILE] --kernel IMAGE [OPTIONS] PROGRAM [ARGS]...",
+    after_help = CHECK_HELP,
     // A check that left out what it was asked for would say something else than it seems to.
-    mut_arg("native", |arg| arg.hide(true).conflicts_with("baseline")),
-    mut_arg("parallel", |arg| arg.hide(true).conflicts_with("baseline")),
-    mut_arg("no_count", |arg| arg.hide(true).conflicts_with("baseline")),
-    mut_arg("tty", |arg| arg.hide(true).conflicts_with("baseline")),
-    mut_arg("trace", |arg| arg.hide(true).conflicts_with("baseline")),
-    mut_arg("strace", |arg| arg.hide(true).conflicts_with("baseline")),
-    mut_arg("functions", |arg| arg.hide(true).conflicts_with("baseline")),
+    mut_arg("native", |arg| arg.hide(true).conflicts_with_all(JUDGES)),
+    mut_arg("parallel", |arg| arg.hide(true).conflicts_with_all(JUDGES)),
+    mut_arg("no_count", |arg| arg.hide(true).conflicts_with_all(JUDGES)),
+    mut_arg("tty", |arg| arg.hide(true).conflicts_with_all(JUDGES)),
+    mut_arg("trace", |arg| arg.hide(true).conflicts_with_all(JUDGES)),
+    mut_arg("strace", |arg| arg.hide(true).conflicts_with_all(JUDGES)),
+    mut_arg("functions", |arg| arg.hide(true).conflicts_with_all(JUDGES)),
     mut_arg("region", |arg| arg.hide(true)),
+    mut_arg("inlined", |arg| arg.hide(true)),
+    mut_arg("lines", |arg| arg.hide(true)),
     mut_arg("children", |arg| arg.hide(true)),
     mut_arg("percent_limit", |arg| arg.hide(true)),
     mut_arg("folded", |arg| arg.hide(true)),
     mut_arg("flamegraph", |arg| arg.hide(true)),
     mut_arg("callgrind", |arg| arg.hide(true)),
     mut_arg("pprof", |arg| arg.hide(true)),
-    mut_arg("gdb", |arg| arg.hide(true).conflicts_with("baseline")),
-    mut_arg("dry_run", |arg| arg.hide(true).conflicts_with("baseline"))
+    mut_arg("gdb", |arg| arg.hide(true).conflicts_with_all(JUDGES)),
+    mut_arg("dry_run", |arg| arg.hide(true).conflicts_with_all(JUDGES))
 )]
 pub struct CheckArgs {
     /// What `memwright run --json FILE` wrote, with --kernel or without.
-    #[arg(long, value_name = "FILE")]
-    pub baseline: PathBuf,
+    #[arg(long, value_name = "FILE", required_unless_present = "limits")]
+    pub baseline: Option<PathBuf>,
 
     /// What makes the check fail.
-    #[arg(long, value_name = "WHAT", value_enum, default_value = "increase")]
+    #[arg(
+        long,
+        value_name = "WHAT",
+        value_enum,
+        default_value = "increase",
+        conflicts_with = "limits"
+    )]
     pub fail_on: FailOn,
+
+    /// What a row may be at most: a count, or so much more than the baseline's. Then nothing else of the counts makes the
+    /// check fail (repeatable).
+    #[arg(long = "limit", value_name = "ROW=N|+P%")]
+    pub limits: Vec<Limit>,
+
+    /// Exit as `git bisect run` expects: 0 good, 1 bad, 125 if the image is absent, does not boot or panics, 128 or more
+    /// for anything else, which ends the bisection.
+    #[arg(long, requires = "limits", requires = "kernel")]
+    pub bisect: bool,
+
+    /// With --bisect: what a kernel panic makes of a commit.
+    #[arg(
+        long,
+        value_name = "WHAT",
+        value_enum,
+        default_value = "skip",
+        requires = "bisect"
+    )]
+    pub panic: OnPanic,
 
     /// What may be another than the baseline's: what is being tested (repeatable).
     #[arg(long, value_name = "WHAT", value_enum)]
     pub vary: Vec<Vary>,
 
-    /// Files for the result.
+    /// Which rows of the result.
     #[command(flatten)]
-    pub formats: Formats,
+    pub shown: Shown,
 
     /// The program and its guest.
     #[command(flatten)]
     pub run: RunArgs,
 }
+
+/// What a check judges by.
+const JUDGES: [&str; 2] = ["baseline", "limits"];
 
 /// What makes a check fail.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -363,20 +404,25 @@ pub enum Vary {
     Kernel,
 }
 
-/// Where a result goes beside standard output.
+/// `memwright report`.
 #[derive(Debug, Args)]
-pub struct Formats {
-    /// Write one page with charts, readable without a network ("-" for standard output).
-    #[arg(long, value_name = "PATH")]
-    pub html: Option<PathBuf>,
+#[command(after_help = CODES_HELP)]
+pub struct ReportArgs {
+    /// What --json wrote: of run or check, of either kind, of compare, of bench. Several documents of run are compared.
+    #[arg(required = true, value_name = "[NAME=]FILE")]
+    pub files: Vec<String>,
 
-    /// Write CSV, one line for each value ("-" for standard output).
+    /// Write the documents as JSON ("-" for standard output).
     #[arg(long, value_name = "PATH")]
-    pub csv: Option<PathBuf>,
+    pub json: Option<PathBuf>,
 
-    /// Write Markdown, to be pasted ("-" for standard output).
-    #[arg(long, value_name = "PATH")]
-    pub md: Option<PathBuf>,
+    /// Files for the result.
+    #[command(flatten)]
+    pub formats: Formats,
+
+    /// Which rows of it.
+    #[command(flatten)]
+    pub shown: Shown,
 }
 
 /// Where a profile goes beside the table.
@@ -518,12 +564,44 @@ Examples:
 const CODES_HELP: &str = "\
 Exit codes:
   0   ok
-  1   difference
+  1   difference: a count changed
   2   usage, also a PROGRAM that is missing or cannot be executed
   3   something is missing here: QEMU, a C compiler (memwright doctor says what)
-  4   skipped: nothing can be claimed
+  4   skipped: nothing can be claimed, because a run does not repeat or runs are not comparable
   5   a guest crashed or was not done in time
-  70  internal error";
+  6   the program ended otherwise, or printed something else
+  7   not the same state: the program had its memory mapped otherwise, or passed its marks otherwise
+  70  internal error
+Of several differences the code is the first of 4, 6, 7, 1.";
+
+const CHECK_HELP: &str = "\
+Exit codes:
+  0   ok
+  1   difference: a count changed, or exceeds its limit
+  2   usage, also a PROGRAM that is missing or cannot be executed
+  3   something is missing here: QEMU, a C compiler (memwright doctor says what)
+  4   skipped: nothing can be claimed, because a run does not repeat or runs are not comparable
+  5   a guest crashed or was not done in time
+  6   the program ended otherwise, or printed something else
+  7   not the same state: the program had its memory mapped otherwise, or passed its marks otherwise
+  70  internal error
+Of several differences the code is the first of 4, 6, 7, 1.
+
+Exit codes with --bisect:
+  0         good: every limit holds
+  1         bad: a limit does not hold (with --panic bad also: the kernel panicked)
+  125       skip: the image is absent, does not boot, or panics
+  128 + N   signal N ended the command; this and all codes below end the bisection
+  194       usage
+  195       something is missing here, or QEMU failed
+  196       nothing can be claimed: the counts do not repeat, or are not comparable
+  197       --timeout expired
+  198       anything else, a full disk for example
+
+Examples:
+  memwright check --baseline base.json --vary kernel --kernel ./bzImage ./program
+  memwright check --limit run.user_faults.write_protect=0 --kernel ./bzImage ./program
+  git bisect run sh -c 'rm -f bzImage; make bzImage; memwright check --bisect --limit run.invlpg=9 --kernel ./bzImage ./prog'";
 
 const BENCH_HELP: &str = "\
 Each experiment is a C program, built here with musl-gcc or cc; every column runs the same binary on the same machine:

@@ -2,20 +2,18 @@
 
 use std::fs;
 use std::io;
-use std::os::fd::AsFd;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use anyhow::{Context, anyhow};
+use anyhow::anyhow;
 use memwright_linux::channel::{NO_ROOM, Outcome};
-use serde::Serialize;
 
 use crate::failure::{Failure, NOT_EXECUTABLE, NOT_FOUND, SIGNAL_BASE, TIMEOUT, signal_code};
-use crate::output::{self, Taken};
+use crate::output;
 use crate::qemu::process::Cut;
 use crate::report::Document;
 use crate::run::Finished;
-use crate::session::{say, show, write_fully};
-use crate::table;
+use crate::session::{say, show};
+use crate::{account_sheet, table};
 
 /// Why the run was cut short, if it was.
 pub type End = Option<Cut>;
@@ -60,47 +58,10 @@ pub fn conclude(run: &Finished<'_>, end: End, qemu_errors: &Path) -> Result<u8, 
     if let Outcome::NotStarted(_) = outcome {
         say(&format!("{}: {text}", run.prepared.program.path.display()));
     }
-    if let Some(target) = &run.json {
-        target.write(&document)?;
-    }
+    let sheet = account_sheet::sheet(&[(account_sheet::COLUMN.to_owned(), &document)]);
+    run.outputs
+        .write("memwright run", &[sheet], true, &document)?;
     Ok(exit_code(*outcome))
-}
-
-/// Where `--json` wants the account.
-pub enum JsonTarget {
-    /// Standard output, after PROGRAM's.
-    Output,
-    /// A file, opened before the run: one that cannot be written is found then, not after hours.
-    File(PathBuf, fs::File),
-}
-
-impl JsonTarget {
-    /// Opens `path`, or takes "-" for standard output.
-    ///
-    /// # Errors
-    /// The file cannot be created.
-    pub fn open(path: &Path, taken: &mut Taken) -> anyhow::Result<Self> {
-        if path == Path::new("-") {
-            return Ok(Self::Output);
-        }
-        let file = taken.create("the file of --json", path)?;
-        Ok(Self::File(path.to_owned(), file))
-    }
-
-    /// Writes a document as JSON.
-    ///
-    /// # Errors
-    /// Those of writing.
-    pub fn write(&self, document: &impl Serialize) -> anyhow::Result<()> {
-        let mut text =
-            serde_json::to_string_pretty(document).context("cannot write the account as JSON")?;
-        text.push('\n');
-        match self {
-            Self::Output => output::print(text.as_bytes()),
-            Self::File(path, file) => write_fully(file.as_fd(), text.as_bytes())
-                .with_context(|| format!("cannot write {}", path.display())),
-        }
-    }
 }
 
 /// The exit code for what became of PROGRAM.

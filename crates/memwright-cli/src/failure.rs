@@ -30,6 +30,10 @@ pub const ENVIRONMENT: u8 = 3;
 pub const SKIPPED: u8 = 4;
 /// The same: a guest crashed, or was not done in time.
 pub const GUEST: u8 = 5;
+/// The same: the program ended otherwise, or printed something else.
+pub const OTHER_PROGRAM: u8 = 6;
+/// The same: the program's memory or its marks were otherwise, so that counts mean little.
+pub const OTHER_STATE: u8 = 7;
 /// The same: anything else.
 pub const INTERNAL: u8 = 70;
 
@@ -42,6 +46,8 @@ pub enum Failure {
     NotExecutable(String),
     /// What was asked for makes no sense.
     Usage(anyhow::Error),
+    /// A kernel image is absent, or cannot boot.
+    NoImage(anyhow::Error),
     /// Something is missing on this machine: QEMU, a compiler, a kernel image.
     Environment(anyhow::Error),
     /// A guest gave no result.
@@ -59,6 +65,7 @@ impl Failure {
     pub fn is_closed_output(&self) -> bool {
         match self {
             Self::Usage(error)
+            | Self::NoImage(error)
             | Self::Environment(error)
             | Self::Guest(error)
             | Self::Broken(error) => error.is::<Closed>(),
@@ -75,6 +82,7 @@ impl Failure {
             Self::NotExecutable(_) => NOT_EXECUTABLE,
             Self::Ended(code, _) => *code,
             Self::Usage(_)
+            | Self::NoImage(_)
             | Self::Environment(_)
             | Self::Guest(_)
             | Self::Skipped(_)
@@ -85,7 +93,7 @@ impl Failure {
     /// The exit code of every other command.
     pub fn exit_code(&self) -> u8 {
         match self {
-            Self::NotFound(_) | Self::NotExecutable(_) | Self::Usage(_) => USAGE,
+            Self::NotFound(_) | Self::NotExecutable(_) | Self::Usage(_) | Self::NoImage(_) => USAGE,
             Self::Environment(_) => ENVIRONMENT,
             Self::Guest(_) | Self::Ended(TIMEOUT, _) => GUEST,
             Self::Ended(code, _) => *code,
@@ -103,6 +111,7 @@ impl fmt::Display for Failure {
             | Self::Ended(_, line)
             | Self::Skipped(line) => formatter.write_str(line),
             Self::Usage(error)
+            | Self::NoImage(error)
             | Self::Environment(error)
             | Self::Guest(error)
             | Self::Broken(error) => write!(formatter, "{error:#}"),
@@ -119,6 +128,24 @@ impl From<anyhow::Error> for Failure {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_codes_of_commands_are_documented() {
+        let page = include_str!("../../../docs/command.md");
+        let (_, page) = page.split_once("### Exit codes of compare").unwrap();
+        for code in [
+            DIFFERENCE,
+            USAGE,
+            ENVIRONMENT,
+            SKIPPED,
+            GUEST,
+            OTHER_PROGRAM,
+            OTHER_STATE,
+            INTERNAL,
+        ] {
+            assert!(page.contains(&format!("\n| {code} | ")), "{code}");
+        }
+    }
 
     #[test]
     fn a_closed_output_is_seen_below_its_context() {
@@ -145,6 +172,7 @@ mod tests {
             (Failure::NotFound(String::new()), 127, 2),
             (Failure::NotExecutable(String::new()), 126, 2),
             (Failure::Usage(error()), 125, 2),
+            (Failure::NoImage(error()), 125, 2),
             (Failure::Environment(error()), 125, 3),
             (Failure::Skipped(String::new()), 125, 4),
             (Failure::Guest(error()), 125, 5),

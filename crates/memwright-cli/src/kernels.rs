@@ -1,7 +1,7 @@
 //! `memwright kernels`: Linux kernel images with names, kept in the cache.
 
-use std::fs;
 use std::path::{Path, PathBuf};
+use std::{fs, io};
 
 use anyhow::{Context, bail, ensure};
 use serde::{Deserialize, Serialize};
@@ -70,7 +70,7 @@ pub fn kernels(action: &KernelsAction) -> Result<u8, Failure> {
 /// An image on the command line: a path, else the name of a kept one.
 ///
 /// # Errors
-/// One line when it is neither.
+/// One line when it is neither: an [`io::Error`] of the kind `NotFound`, but for a name of Debian's.
 pub fn resolve(text: &str) -> anyhow::Result<(PathBuf, Option<Kept>)> {
     let path = Path::new(text);
     if path.is_file() || text.contains('/') {
@@ -82,7 +82,12 @@ pub fn resolve(text: &str) -> anyhow::Result<(PathBuf, Option<Kept>)> {
         None if text.starts_with(DEBIAN) => {
             bail!("{text} is not here yet: memwright kernels add {text}")
         }
-        None => bail!("{text}: no such file, and no kernel of that name (memwright kernels list)"),
+        None => {
+            let words = format!(
+                "{text}: no such file, and no kernel of that name (memwright kernels list)"
+            );
+            Err(io::Error::new(io::ErrorKind::NotFound, words).into())
+        }
     }
 }
 
@@ -127,7 +132,7 @@ fn add(text: &str, debug: Option<&Option<PathBuf>>) -> Result<(), Failure> {
     }
     let bytes =
         host_file::read(&fresh.join(IMAGE), LARGEST_IMAGE).context("cannot read the image")?;
-    image::check(&bytes, text).map_err(Failure::Usage)?;
+    image::check(&bytes, text).map_err(|error| Failure::Usage(error.into()))?;
     keep(&fresh, &name, source, &bytes).map_err(Failure::Environment)
 }
 

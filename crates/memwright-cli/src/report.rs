@@ -2,6 +2,7 @@
 //!
 //! It holds nothing of this machine but paths: no QEMU version, no host time. Equal runs give equal bytes everywhere.
 
+use std::borrow::Cow;
 use std::path::Path;
 
 use memwright_linux::channel::Outcome;
@@ -12,6 +13,7 @@ use crate::account::Value;
 use crate::args::RunArgs;
 use crate::guest::program::Program;
 use crate::host_file::{self, LARGEST_IMAGE};
+use crate::pairs;
 use crate::qemu::machine::Clock;
 use crate::rows;
 use crate::run::{self, Finished};
@@ -19,8 +21,9 @@ use crate::run::{self, Finished};
 /// Version of the document's form: a higher one when a name changes its meaning or goes. New names keep it.
 pub const SCHEMA: u32 = 2;
 
-/// The document.
-#[derive(Debug, Serialize)]
+/// The document. What one that is read does not say is empty, so that it equals nothing of a run.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Document {
     /// [`SCHEMA`].
     pub schema: u32,
@@ -37,7 +40,7 @@ pub struct Document {
     /// The guest's CPUs.
     pub cpus: u8,
     /// What its time was.
-    pub clock: &'static str,
+    pub clock: Cow<'static, str>,
     /// What `--policy` said.
     pub policies: Vec<String>,
     /// What else the guest was told: `NAME=VALUE` for each of these options.
@@ -48,18 +51,18 @@ pub struct Document {
     pub repeatable: bool,
     /// Why not.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub not_repeatable: Option<&'static str>,
+    pub not_repeatable: Option<Cow<'static, str>>,
     /// With several CPUs: the rows that another run repeats.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub repeating: Option<Vec<String>>,
     /// The rows.
-    #[serde(serialize_with = "as_map")]
+    #[serde(with = "pairs")]
     pub account: Vec<(String, Value)>,
     /// System calls that returned success without effect, by name, and how often.
-    #[serde(serialize_with = "as_map")]
+    #[serde(with = "pairs")]
     pub stubs: Vec<(String, u64)>,
     /// System calls that Memwright does not have, and how often.
-    #[serde(serialize_with = "as_map")]
+    #[serde(with = "pairs")]
     pub unknown: Vec<(String, u64)>,
 }
 
@@ -126,7 +129,7 @@ impl Hashes {
 }
 
 /// A file of the host that ran.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HashedFile {
     /// Its path, here and in the guest.
     pub path: String,
@@ -184,8 +187,8 @@ impl Document {
             memory: run.args.memory().bytes(),
             cpus: run.machine.cpus,
             clock: match run.machine.clock {
-                Clock::Instructions => "instructions",
-                Clock::Host => "host",
+                Clock::Instructions => "instructions".into(),
+                Clock::Host => "host".into(),
             },
             policies: run.args.policies.clone(),
             settings: [
@@ -199,7 +202,7 @@ impl Document {
                 .as_ref()
                 .map(|(outcome, _)| (*outcome).into()),
             repeatable: run.not_repeatable.is_none(),
-            not_repeatable: run.not_repeatable,
+            not_repeatable: run.not_repeatable.map(Cow::Borrowed),
             repeating,
             account: rows,
             stubs: account.stubs.clone(),
@@ -244,14 +247,6 @@ pub fn hexadecimal(bytes: &[u8]) -> String {
     })
 }
 
-/// Pairs as a JSON object in their own order.
-fn as_map<S: serde::Serializer, V: Serialize>(
-    pairs: &[(String, V)],
-    serializer: S,
-) -> Result<S::Ok, S::Error> {
-    serializer.collect_map(pairs.iter().map(|(name, value)| (name, value)))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -270,12 +265,12 @@ mod tests {
             kernel_sha256: "00".to_owned(),
             memory: 1,
             cpus: 2,
-            clock: "instructions",
+            clock: "instructions".into(),
             policies: vec!["aslr=1".to_owned()],
             settings: vec!["thp=always".to_owned()],
             outcome: Some(Ending::Exited(0)),
             repeatable: false,
-            not_repeatable: Some("live input"),
+            not_repeatable: Some("live input".into()),
             repeating: Some(vec!["forks".to_owned()]),
             account: vec![
                 ("forks".to_owned(), Value::Count(1)),
@@ -292,6 +287,8 @@ mod tests {
         let mut document = document();
         let whole = serde_json::to_value(&document).unwrap();
         assert_eq!(faults(FILE, &whole), Vec::<String>::new());
+        let read: Document = serde_json::from_value(whole.clone()).unwrap();
+        assert_eq!(serde_json::to_value(read).unwrap(), whole);
         for name in published(FILE)["properties"].as_object().unwrap().keys() {
             assert!(whole.get(name).is_some(), "{name}");
         }
@@ -300,10 +297,10 @@ mod tests {
             document.not_repeatable,
             document.repeating,
         ) = (None, None, None);
-        document.clock = "host";
+        document.clock = "host".into();
         let bare = serde_json::to_value(&document).unwrap();
         assert_eq!(faults(FILE, &bare), Vec::<String>::new());
-        document.clock = "sundial";
+        document.clock = "sundial".into();
         let wrong = serde_json::to_value(&document).unwrap();
         assert_eq!(faults(FILE, &wrong).len(), 1);
     }

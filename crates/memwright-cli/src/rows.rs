@@ -2,6 +2,7 @@
 
 use crate::account::Value;
 use crate::qemu::machine::{Clock, Machine};
+use crate::sheet::{UnknownRow, check_pattern};
 
 /// Groups in the order of reports, each with the beginnings of its rows' names. Rows of no group come last.
 const GROUPS: &[(&str, &[&str])] = &[
@@ -126,7 +127,6 @@ fn definitions() -> impl Iterator<Item = Definition> {
 }
 
 /// The names of them, in the order of reports.
-#[cfg(test)]
 pub fn names() -> impl Iterator<Item = &'static str> {
     definitions().map(|row| row.name)
 }
@@ -136,6 +136,36 @@ pub fn title(name: &str) -> &str {
     definitions()
         .find(|row| row.name == name)
         .map_or(name, |row| row.title)
+}
+
+/// What the names of rows begin with, and what these rows count.
+const UNITS: &[(&str, &str)] = &[
+    ("fault_", "faults"),
+    ("entries_", "entries"),
+    ("flush_", "flushes"),
+    ("frames_", "frames"),
+    ("page_tables", "tables"),
+    ("numa_", "pages"),
+    ("migrated", "pages"),
+    ("instructions_", "instructions"),
+    ("processes", "processes"),
+];
+
+/// What a row counts; empty where its title says all.
+pub fn unit(name: &str) -> &'static str {
+    UNITS
+        .iter()
+        .find(|(beginning, _)| name.starts_with(beginning))
+        .map_or("", |(_, unit)| unit)
+}
+
+/// Checks before anything runs that a pattern can name a row.
+///
+/// # Errors
+/// [`UnknownRow`], with names that are close.
+pub fn check(pattern: &str) -> Result<(), UnknownRow> {
+    let known: Vec<_> = names().map(|name| (name, group(name))).collect();
+    check_pattern(pattern, known.iter().copied())
 }
 
 /// A row's value as far as this machine can tell it: which instructions were the kernel's and which a program's is counted

@@ -19,6 +19,7 @@ use crate::guest::program::{self, Program, Surroundings};
 use crate::guest::tree::{Node, Tree};
 use crate::input::InputServer;
 use crate::output::Taken;
+use crate::outputs::Outputs;
 use crate::qemu::command::{Places, arguments, shell_line};
 use crate::qemu::machine::Machine;
 use crate::qemu::process::Process;
@@ -79,8 +80,8 @@ pub struct Finished<'a> {
     pub input: String,
     /// Why the run does not repeat, if so.
     pub not_repeatable: Option<&'static str>,
-    /// Where the account goes as JSON.
-    pub json: Option<ending::JsonTarget>,
+    /// Where the account goes beside standard error.
+    pub outputs: Outputs,
 }
 
 /// Runs PROGRAM and returns the exit code.
@@ -107,10 +108,7 @@ pub fn run(args: &RunArgs) -> Result<u8, Failure> {
         return dry_run(args, &prepared, &machine).map_err(Failure::from);
     }
     let mut taken = prepared.taken();
-    let json = args.json.as_deref();
-    let json = json
-        .map(|path| ending::JsonTarget::open(path, &mut taken))
-        .transpose()?;
+    let outputs = Outputs::open(args.json.as_deref(), &args.formats, &mut taken)?;
     let trace = args.trace.as_deref();
     let trace = trace
         .map(|path| taken.create("the file of --trace", path))
@@ -173,7 +171,7 @@ pub fn run(args: &RunArgs) -> Result<u8, Failure> {
         report: &report,
         input,
         not_repeatable: machine.not_repeatable().or(live),
-        json,
+        outputs,
     };
     ending::conclude(&finished, cut, &errors)
 }

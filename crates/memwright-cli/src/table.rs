@@ -22,7 +22,7 @@ pub fn styled() -> bool {
 pub fn render(document: &Document, styled: bool) -> String {
     let mut out = String::new();
     let _ = writeln!(out, "\nMemory account of {}", document.arguments.join(" "));
-    if let Some(reason) = document.not_repeatable {
+    if let Some(reason) = &document.not_repeatable {
         let _ = writeln!(out, "not repeatable: {reason}");
     }
     if document.repeating.is_some() {

@@ -3,14 +3,14 @@
 use std::path::Path;
 
 use anyhow::Context;
-use serde::Serialize;
-use serde::ser::{SerializeMap, Serializer};
+use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use super::column::Column;
 use super::records::Record;
 use crate::host_file::{self, LARGEST_IMAGE};
 use crate::lab::document::Qemu;
+use crate::pairs;
 
 /// Version of the document's form: a higher one when a name changes its meaning or goes. New names keep it.
 pub const SCHEMA: u32 = 2;
@@ -19,12 +19,12 @@ pub const SCHEMA: u32 = 2;
 pub const KIND: &str = "bench";
 
 /// The document. It holds nothing of this machine: equal runs give equal bytes everywhere.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, Deserialize)]
 pub struct Document {
     /// [`SCHEMA`].
     pub schema: u32,
     /// [`KIND`].
-    pub kind: &'static str,
+    pub kind: String,
     /// The kernels, in the order of the tables.
     pub columns: Vec<Kernel>,
     /// The experiments.
@@ -32,7 +32,7 @@ pub struct Document {
 }
 
 /// A kernel that the experiments ran on.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, Deserialize)]
 pub struct Kernel {
     /// What its column is called.
     pub name: String,
@@ -41,7 +41,7 @@ pub struct Kernel {
     /// What the image says of itself: release, builder, time.
     pub version: String,
     /// What was added to a Linux kernel's command line; absent where nothing was.
-    #[serde(skip_serializing_if = "String::is_empty")]
+    #[serde(default, skip_serializing_if = "String::is_empty")]
     pub append: String,
     /// SHA-256 of its configuration, where that is known.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -49,12 +49,12 @@ pub struct Kernel {
 }
 
 /// One experiment.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, Deserialize)]
 pub struct Measured {
     /// Its name.
-    pub experiment: &'static str,
+    pub experiment: String,
     /// What it asks.
-    pub question: &'static str,
+    pub question: String,
     /// SHA-256 of the program that every column ran.
     pub program_sha256: String,
     /// Its runs.
@@ -62,32 +62,32 @@ pub struct Measured {
 }
 
 /// One run of an experiment, in every column.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, Deserialize)]
 pub struct MeasuredRun {
     /// What distinguishes it.
-    pub label: &'static str,
+    pub label: String,
     /// The program's arguments.
-    pub arguments: &'static [&'static str],
+    pub arguments: Vec<String>,
     /// CPUs of the guest.
     pub cpus: u8,
     /// Its nodes; absent where there is one.
-    #[serde(skip_serializing_if = "is_single")]
+    #[serde(default = "single", skip_serializing_if = "is_single")]
     pub nodes: u8,
     /// Its memory in bytes.
     pub memory: u64,
     /// Swap of the guest, as for `--swap`; absent where it has none.
-    #[serde(skip_serializing_if = "str::is_empty")]
-    pub swap: &'static str,
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub swap: String,
     /// The emulator.
     pub qemu: Qemu,
     /// Whether second runs were the same in every column; absent where there were none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub repeats: Option<bool>,
     /// What was different in second runs: column, case and measure.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub differs: Vec<String>,
     /// What the program printed, by column.
-    #[serde(serialize_with = "as_map")]
+    #[serde(with = "pairs")]
     pub records: Vec<(String, Vec<Record>)>,
 }
 
@@ -95,15 +95,8 @@ fn is_single(nodes: &u8) -> bool {
     *nodes == 1
 }
 
-fn as_map<S: Serializer>(
-    pairs: &[(String, Vec<Record>)],
-    serializer: S,
-) -> Result<S::Ok, S::Error> {
-    let mut map = serializer.serialize_map(Some(pairs.len()))?;
-    for (name, value) in pairs {
-        map.serialize_entry(name, value)?;
-    }
-    map.end()
+fn single() -> u8 {
+    1
 }
 
 impl Document {
@@ -115,7 +108,7 @@ impl Document {
         let columns = columns.iter().map(Column::kernel);
         Ok(Self {
             schema: SCHEMA,
-            kind: KIND,
+            kind: KIND.to_owned(),
             columns: columns.collect::<anyhow::Result<_>>()?,
             experiments: Vec::new(),
         })
@@ -167,7 +160,7 @@ mod tests {
         });
         let mut document = Document {
             schema: SCHEMA,
-            kind: KIND,
+            kind: KIND.to_owned(),
             columns: vec![Kernel {
                 name: "k".into(),
                 sha256: "00".into(),
@@ -176,16 +169,16 @@ mod tests {
                 config_sha256: Some("00".into()),
             }],
             experiments: vec![Measured {
-                experiment: "x",
-                question: "?",
+                experiment: "x".into(),
+                question: "?".into(),
                 program_sha256: "00".into(),
                 runs: vec![MeasuredRun {
-                    label: "",
-                    arguments: &["1"],
+                    label: String::new(),
+                    arguments: vec!["1".into()],
                     cpus: 4,
                     nodes: 2,
                     memory: 1,
-                    swap: "zram:1M",
+                    swap: "zram:1M".into(),
                     qemu: Qemu {
                         version: "7.2".into(),
                         sha256: "00".into(),
@@ -198,6 +191,8 @@ mod tests {
         };
         let whole = serde_json::to_value(&document).unwrap();
         assert_eq!(faults("bench.json", &whole), Vec::<String>::new());
+        let read: Document = serde_json::from_value(whole.clone()).unwrap();
+        assert_eq!(serde_json::to_value(read).unwrap(), whole);
         let schema = published("bench.json");
         let run = &whole["experiments"][0]["runs"][0];
         for name in schema["$defs"]["run"]["properties"]
@@ -209,7 +204,7 @@ mod tests {
         }
         assert!(document.differs());
         let run = &mut document.experiments[0].runs[0];
-        (run.swap, run.repeats, run.differs) = ("", None, Vec::new());
+        (run.swap, run.repeats, run.differs) = (String::new(), None, Vec::new());
         document.columns[0].config_sha256 = None;
         let bare = serde_json::to_value(&document).unwrap();
         assert_eq!(faults("bench.json", &bare), Vec::<String>::new());

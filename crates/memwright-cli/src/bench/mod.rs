@@ -2,10 +2,10 @@
 
 mod column;
 mod compile;
-mod document;
+pub mod document;
 mod experiments;
 mod records;
-mod table;
+pub mod table;
 
 use std::path::Path;
 use std::thread;
@@ -20,8 +20,8 @@ use crate::args::BenchArgs;
 use crate::children::Children;
 use crate::failure::{DIFFERENCE, Failure};
 use crate::lab::document::Qemu;
-use crate::lab::output::{Outputs, progress};
 use crate::output::{self, Taken};
+use crate::outputs::{Outputs, progress};
 use crate::qemu::machine::Machine;
 use crate::qemu::version;
 use crate::sheet;
@@ -57,9 +57,9 @@ pub fn bench(args: &BenchArgs) -> Result<u8, Failure> {
     let has_runs = |one: &&Experiment| !one.runs_of(&args.labels).is_empty();
     for experiment in chosen.into_iter().filter(has_runs) {
         let measured = measure(&workshop, experiment, &columns, args, &children)?;
-        let mut sheet = table::sheet(&measured, &columns);
+        let mut sheet = table::sheet(&measured, &document.columns);
         if !outputs.on_output() {
-            print(&sheet::text(&sheet))?;
+            print(&sheet::text(&sheet, true))?;
         }
         sheet
             .notes
@@ -67,7 +67,7 @@ pub fn bench(args: &BenchArgs) -> Result<u8, Failure> {
         sheets.push(sheet);
         document.experiments.push(measured);
     }
-    outputs.write("memwright bench", &sheets, &document)?;
+    outputs.write("memwright bench", &sheets, true, &document)?;
     Ok(if document.differs() { DIFFERENCE } else { 0 })
 }
 
@@ -138,8 +138,8 @@ fn measure(
         )?);
     }
     Ok(Measured {
-        experiment: experiment.name,
-        question: experiment.question,
+        experiment: experiment.name.to_owned(),
+        question: experiment.question.to_owned(),
         program_sha256: document::hash_file(&program)?,
         runs,
     })
@@ -186,12 +186,16 @@ fn measure_run(
     let qemu = version::program(&machine, args.timeout).map_err(Failure::Environment)?;
     let known = version::check_for(&qemu, &machine, args.timeout).map_err(Failure::Environment)?;
     Ok(MeasuredRun {
-        label: run.label,
-        arguments: run.arguments,
+        label: run.label.to_owned(),
+        arguments: run
+            .arguments
+            .iter()
+            .map(|word| (*word).to_owned())
+            .collect(),
         cpus: run.cpus,
         nodes: run.nodes,
         memory: machine.memory.bytes(),
-        swap: run.swap,
+        swap: run.swap.to_owned(),
         qemu: Qemu {
             version: known.to_string(),
             sha256: version::hash(&qemu),

@@ -1,12 +1,12 @@
 //! What an experiment's program prints: one record per measure.
 
 use anyhow::{anyhow, bail};
-use serde::{Serialize, Serializer};
+use serde::{Deserialize, Serialize, Serializer};
 
 use crate::sheet::Statistic;
 
 /// One measure of one case.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Record {
     /// The case, for example "4 KiB, whole mapping".
     pub case: String,
@@ -20,7 +20,7 @@ pub struct Record {
 }
 
 /// What a measure gave.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum Found {
     /// One value.

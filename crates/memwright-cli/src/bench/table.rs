@@ -1,19 +1,18 @@
 //! One sheet for each experiment: measures down, kernels across.
 
-use super::column::Column;
 use super::document::{Kernel, Measured, MeasuredRun};
 use super::records::Record;
-use crate::sheet::{Cell, Figure, NOT_MEASURED, Row, Section, Sheet, Statistic};
-use crate::table::grouped;
+use crate::sheet::{Row, Section, Sheet, Statistic, Value};
 
 /// What an experiment found, as a sheet: a section for each run.
-pub fn sheet(measured: &Measured, columns: &[Column]) -> Sheet {
+pub fn sheet(measured: &Measured, columns: &[Kernel]) -> Sheet {
     Sheet {
         heading: format!("{}: {}", measured.experiment, measured.question),
-        columns: columns.iter().map(Column::title).collect(),
+        columns: columns.iter().map(|one| one.name.clone()).collect(),
         compares: false,
         sections: measured.runs.iter().map(section).collect(),
         notes: measured.runs.iter().flat_map(repetition).collect(),
+        commands: Vec::new(),
     }
 }
 
@@ -33,7 +32,7 @@ pub fn origins(measured: &Measured, columns: &[Kernel]) -> Vec<String> {
 
 /// Whether a run repeats; nothing where that was not looked at.
 fn repetition(run: &MeasuredRun) -> Vec<String> {
-    let place = match run.label {
+    let place = match run.label.as_str() {
         "" => String::new(),
         label => format!("{label}: "),
     };
@@ -52,17 +51,18 @@ fn repetition(run: &MeasuredRun) -> Vec<String> {
 fn section(run: &MeasuredRun) -> Section {
     let row = |(record, statistic): (&Record, Statistic)| {
         let cell = |(_, records): &(String, Vec<Record>)| {
-            let mut records = records.iter();
-            let same = records.find(|one| is_same(one, record));
-            cell(
-                &record.unit,
-                statistic,
-                same.and_then(|one| one.found.get(statistic)),
-            )
+            let same = records.iter().find(|one| is_same(one, record));
+            let value = same.and_then(|one| one.found.get(statistic));
+            value.map(Value::Statistic)
         };
         Row {
+            // The records of an experiment are known by case, measure and statistic.
+            name: String::new(),
             group: record.case.clone(),
             title: record.measure.clone(),
+            unit: record.unit.clone(),
+            statistic: Some(statistic),
+            is_state: false,
             cells: run.records.iter().map(cell).collect(),
         }
     };
@@ -72,7 +72,9 @@ fn section(run: &MeasuredRun) -> Section {
         statistics.map(move |statistic| (record, *statistic))
     };
     Section {
-        title: run.label.to_owned(),
+        title: run.label.clone(),
+        remark: String::new(),
+        is_ranked: false,
         rows: measures(run)
             .into_iter()
             .flat_map(statistics)
@@ -100,54 +102,12 @@ fn measures(run: &MeasuredRun) -> Vec<&Record> {
     order
 }
 
-fn cell(unit: &str, statistic: Statistic, value: Option<f64>) -> Cell {
-    Cell {
-        value,
-        text: value.map_or_else(|| NOT_MEASURED.to_owned(), number),
-        figure: Some(Figure {
-            unit: unit.to_owned(),
-            statistic,
-        }),
-    }
-}
-
-/// With thousands set apart, and two decimals where it is no whole number: as exact as the programs print it, so that what
-/// is published can be compared with what is measured.
-fn number(value: f64) -> String {
-    let hundredths = (value.abs() * 100.0).round() as u64;
-    let mut text = if value < 0.0 { "-" } else { "" }.to_owned();
-    text.push_str(&grouped(hundredths / 100));
-    match hundredths % 100 {
-        0 => {}
-        part if part % 10 == 0 => text.push_str(&format!(".{}", part / 10)),
-        part => text.push_str(&format!(".{part:02}")),
-    }
-    text
-}
-
 #[cfg(test)]
 mod tests {
     use super::super::records::Found;
     use super::*;
     use crate::lab::document::Qemu;
-
-    #[test]
-    fn numbers_are_exact() {
-        for (value, text) in [
-            (0.0, "0"),
-            (1.0, "1"),
-            (1.5, "1.5"),
-            (4.02, "4.02"),
-            (10.4, "10.4"),
-            (999.61, "999.61"),
-            (0.999, "1"),
-            (-12.25, "-12.25"),
-            (3_644_799.0, "3,644,799"),
-            (3_644_799.05, "3,644,799.05"),
-        ] {
-            assert_eq!(number(value), text);
-        }
-    }
+    use crate::sheet::cell_text;
 
     fn value(case: &str, measure: &str, value: f64) -> Record {
         record(case, measure, Found::Value { value })
@@ -175,12 +135,12 @@ mod tests {
 
     fn run(records: Vec<(String, Vec<Record>)>) -> MeasuredRun {
         MeasuredRun {
-            label: "",
-            arguments: &[],
+            label: String::new(),
+            arguments: Vec::new(),
             cpus: 1,
             nodes: 1,
             memory: 0,
-            swap: "",
+            swap: String::new(),
             qemu: Qemu {
                 version: "7.2.22".into(),
                 sha256: "22".into(),
@@ -206,9 +166,8 @@ mod tests {
             .rows
             .iter()
             .map(|row| {
-                let figure = row.figure().unwrap();
-                let cells: Vec<&str> = row.cells.iter().map(|cell| cell.text.as_str()).collect();
-                let statistic = figure.statistic.name();
+                let cells: Vec<String> = row.cells.iter().map(|cell| cell_text(*cell)).collect();
+                let statistic = row.statistic.unwrap().name();
                 format!(
                     "{} {} {statistic}: {}",
                     row.group,
@@ -232,8 +191,8 @@ mod tests {
     #[test]
     fn a_table_says_what_it_is_of() {
         let measured = Measured {
-            experiment: "x",
-            question: "?",
+            experiment: "x".into(),
+            question: "?".into(),
             program_sha256: "33".into(),
             runs: vec![run(Vec::new()), run(Vec::new())],
         };

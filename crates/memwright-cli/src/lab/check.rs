@@ -1,328 +1,194 @@
-//! `memwright check`: a program's counts against those of an earlier run.
+//! `memwright check`: a program's counts against those of an earlier run, or against limits.
 
-use std::ffi::OsString;
-use std::fs;
-use std::io::{self, IsTerminal};
 use std::path::Path;
-use std::process::Stdio;
 
 use anyhow::{Context, anyhow};
-use rustix::process::Signal;
-use serde_json::Value;
 
-use super::document::{self, Document, KIND};
-use super::image::Image;
-use super::laboratory::Laboratory;
-use super::output::{self, Outputs};
-use crate::args::{CheckArgs, FailOn, RunArgs, Vary};
-use crate::children::Children;
-use crate::failure::{DIFFERENCE, Failure, TIMEOUT};
-use crate::folder::private_folder;
-use crate::host_file::{self, LARGEST_DOCUMENT};
+use super::bisect;
+use super::identity;
+use super::limit::{Judged, Judgement, Limit, judge};
+use super::names;
+use super::rerun;
+use super::saved::{self, Saved};
+use super::side_by_side;
+use super::verdict::{self, Kind};
+use crate::args::{CheckArgs, FailOn, Vary};
+use crate::failure::Failure;
 use crate::output::{Taken, print};
-use crate::qemu::launch;
-use crate::report::{self, Ending};
-use crate::session::{say, show};
-use crate::sheet::{self, Cell, Row, Section, Sheet};
+use crate::outputs::Outputs;
+use crate::report::Ending;
+use crate::rows;
+use crate::session::say;
+use crate::sheet::{self, Sheet, cell_text};
 
-/// Runs the program as the baseline was made, and compares; 1 where it fails.
+/// Runs the program as the baseline was made, and judges its counts; the exit code says what is wrong with them.
 ///
 /// # Errors
 /// Usage; something is missing; a guest that gives no result; counts that cannot be compared.
 pub fn check(args: &CheckArgs) -> Result<u8, Failure> {
-    let baseline = read(&args.baseline).map_err(Failure::Usage)?;
+    let baseline = args.baseline.as_deref().map(baseline).transpose();
+    let baseline = baseline.map_err(Failure::Usage)?;
+    check_usage(args, baseline.as_ref()).map_err(Failure::Usage)?;
     let mut taken = Taken::default();
-    taken.read_path("the baseline", &args.baseline);
+    if let Some(path) = &args.baseline {
+        taken.read_path("the baseline", path);
+    }
     let program = args.run.command.first().map(Path::new);
     taken.read_path("the program", program.unwrap_or(Path::new("")));
-    let outputs = Outputs::open(args.run.json.as_deref(), &args.formats, &mut taken)?;
-    let now = measure(&args.run, &baseline)?;
-    let differing = identities(&baseline, &now)
-        .into_iter()
-        .filter(|(what, one, other)| {
-            one != other && !args.vary.iter().any(|vary| vary.covers(what))
-        })
-        .map(|(what, one, other)| match what {
-            SETTING => format!("{SETTING}: {}", lacking(&one, &other)),
-            _ => what.to_owned(),
-        })
-        .collect::<Vec<_>>();
-    if !differing.is_empty() {
-        return Err(Failure::Skipped(format!(
-            "nothing can be claimed: the baseline was made with another {} (--vary says what may differ)",
-            differing.join(", another ")
-        )));
+    let outputs = Outputs::open(args.run.json.as_deref(), &args.run.formats, &mut taken)?;
+    let now = rerun::run(&args.run, baseline.as_ref())?;
+    claim(args, baseline.as_ref(), &now)?;
+    let columns: Vec<(String, &Saved)> = baseline
+        .iter()
+        .map(|saved| (BASELINE.to_owned(), saved))
+        .chain([(NOW.to_owned(), &now)])
+        .collect();
+    let sheet = saved::sheet(&columns).context("the baseline is of another kind")?;
+    let judged = judge(&args.limits, &sheet);
+    let sheet = sheet
+        .select(&args.shown.rows)
+        .map_err(|unknown| Failure::Usage(anyhow!("--rows: {unknown}")))?;
+    let to_people = !outputs.on_output();
+    if to_people && (args.limits.is_empty() || !args.bisect) {
+        print(sheet::text(&sheet, args.shown.all).as_bytes())?;
     }
-    for (which, document) in [("the baseline", &baseline), ("this run", &now)] {
-        if repeats(document) == Some(false) {
+    for one in judged.iter().filter(|_| to_people) {
+        print(format!("{one}\n").as_bytes())?;
+    }
+    let sheets = std::slice::from_ref(&sheet);
+    outputs.write("memwright check", sheets, args.shown.all, &now)?;
+    if args.bisect {
+        return bisect::verdict(&judged);
+    }
+    let (kinds, lines) = if args.limits.is_empty() {
+        differences(&sheet, args.fail_on, &columns)
+    } else {
+        exceeded(&judged, &columns)
+    };
+    for line in &lines {
+        say(line);
+    }
+    Ok(verdict::code(&kinds))
+}
+
+const BASELINE: &str = "baseline";
+const NOW: &str = "now";
+
+fn baseline(path: &Path) -> anyhow::Result<Saved> {
+    let parse = |value| Saved::parse(value).with_context(|| path.display().to_string());
+    let parsed = saved::value(path).and_then(parse);
+    parsed.map_err(|error| anyhow!("--baseline {error:#}"))
+}
+
+/// What can be said against the options before anything runs.
+fn check_usage(args: &CheckArgs, baseline: Option<&Saved>) -> anyhow::Result<()> {
+    if let Some(limit) = args.limits.iter().find(|limit| limit.is_relative())
+        && baseline.is_none()
+    {
+        return Err(anyhow!(
+            "--limit {}: a percentage needs --baseline",
+            limit.row
+        ));
+    }
+    let is_kernel = !args.run.kernel.is_empty();
+    let known = |name: &str| match is_kernel {
+        true => names::check(name),
+        false => rows::check(name),
+    };
+    for pattern in &args.shown.rows {
+        known(pattern).map_err(|unknown| anyhow!("--rows: {unknown}"))?;
+    }
+    for Limit { row, .. } in &args.limits {
+        let exact = known(row).map_err(|unknown| anyhow!("--limit: {unknown}"));
+        exact.and_then(|()| match is_name(row) {
+            true => Ok(()),
+            false => Err(anyhow!("--limit {row}: a limit is of one row, by its name")),
+        })?;
+    }
+    Ok(())
+}
+
+/// Whether a text that names rows is the name of one: no pattern, and no group, which begins with a capital letter.
+fn is_name(text: &str) -> bool {
+    !text.contains('*') && text.starts_with(|letter: char| letter.is_ascii_lowercase())
+}
+
+/// Whether anything can be claimed: the runs are comparable, and they repeat.
+fn claim(args: &CheckArgs, baseline: Option<&Saved>, now: &Saved) -> Result<(), Failure> {
+    let json = |saved: &Saved| serde_json::to_value(saved).context("cannot write JSON");
+    let mut vary = args.vary.clone();
+    // The kernel is what a bisection varies.
+    vary.extend(args.bisect.then_some(Vary::Kernel));
+    if let Some(baseline) = baseline {
+        let differing = identity::differing(&json(baseline)?, &json(now)?, &vary);
+        if !differing.is_empty() {
+            return Err(Failure::Skipped(format!(
+                "nothing can be claimed: the baseline was made with another {} (--vary says what may differ)",
+                differing.join(", another ")
+            )));
+        }
+    }
+    for (which, saved) in [("the baseline", baseline), ("this run", Some(now))] {
+        if saved.and_then(Saved::repeats) == Some(false) {
             return Err(Failure::Skipped(format!(
                 "nothing can be claimed: {which} does not repeat"
             )));
         }
     }
-    let sheet = sheet(&baseline, &now)?;
-    if !outputs.on_output() {
-        print(sheet::text(&sheet).as_bytes())?;
+    let ended = other_ending(baseline.map(Saved::outcome), now.outcome());
+    match ended.filter(|_| args.bisect) {
+        Some(line) => Err(Failure::Skipped(format!("nothing can be claimed: {line}"))),
+        None => Ok(()),
     }
-    let mut failed = failing(&sheet, args.fail_on);
-    failed.extend(other_ending(&baseline, &now));
-    for line in &failed {
-        say(line);
-    }
-    outputs.write("memwright check", &[sheet], &now)?;
-    Ok(if failed.is_empty() { 0 } else { DIFFERENCE })
 }
 
-impl Vary {
-    fn covers(self, what: &str) -> bool {
-        match self {
-            // Another program usually stands elsewhere.
-            Self::Program => what == PROGRAM || what == PATH,
-            Self::Path => what == PATH,
-            Self::Kernel => what == KERNEL,
+/// A line if the program did not end as before, or, where nothing is known of before, did not run to its end: its counts
+/// are those of something else.
+fn other_ending(before: Option<Option<Ending>>, now: Option<Ending>) -> Option<String> {
+    let text = crate::table::ending;
+    match (before, now) {
+        (Some(before), now) => (before != now)
+            .then(|| format!("the program: {} before, {} now", text(before), text(now))),
+        (None, Some(Ending::Exited(_))) => None,
+        (None, Some(Ending::Killed(_) | Ending::NotStarted(_)) | None) => {
+            Some(format!("the program: {}", text(now)))
         }
     }
 }
 
-const PROGRAM: &str = "program";
-const PATH: &str = "path of the program, or name that it is called by,";
-const KERNEL: &str = "kernel";
-const SETTING: &str = "setting of the guest";
+/// What a check against a baseline finds: the kinds of difference, and a line for each.
+fn differences(
+    sheet: &Sheet,
+    on: FailOn,
+    columns: &[(String, &Saved)],
+) -> (Vec<Kind>, Vec<String>) {
+    let found = [
+        (Kind::Counts, failing(sheet, on)),
+        (Kind::State, side_by_side::differing_states(sheet)),
+        (Kind::Program, verdict::other_programs(columns)),
+    ];
+    with_lines(found)
+}
 
-fn read(path: &Path) -> anyhow::Result<Value> {
-    let context = || format!("--baseline {}", path.display());
-    let text = host_file::read(path, LARGEST_DOCUMENT).with_context(context)?;
-    let value: Value = serde_json::from_slice(&text).with_context(context)?;
-    let known = if value["kind"] == KIND {
-        value["schema"] == document::SCHEMA
-    } else {
-        value["schema"] == report::SCHEMA && value["account"].is_object()
+/// What a check against limits finds.
+fn exceeded(judged: &[Judged], columns: &[(String, &Saved)]) -> (Vec<Kind>, Vec<String>) {
+    let is_over = |one: &&Judged| match one.result {
+        Judgement::Good { .. } => false,
+        // What nothing measured must not pass unseen.
+        Judgement::Bad { .. } | Judgement::Absent | Judgement::NotMeasured => true,
     };
-    if known {
-        return Ok(value);
-    }
-    Err(anyhow!("no account that memwright run --json wrote")).with_context(context)
+    let lines = judged.iter().filter(is_over);
+    let lines = lines.map(|one| format!("the limit of {} does not hold", one.limit.row));
+    with_lines([
+        (Kind::Counts, lines.collect()),
+        (Kind::Program, verdict::other_programs(columns)),
+    ])
 }
 
-/// The document of a run like the baseline's: on a kernel image, or on Memwright.
-fn measure(args: &RunArgs, baseline: &Value) -> Result<Value, Failure> {
-    if baseline["kind"] == KIND {
-        let [image] = args.kernel.as_slice() else {
-            return Err(Failure::Usage(anyhow!(
-                "the baseline was made on {}: name the kernel with --kernel",
-                baseline["kernel"]["name"]
-            )));
-        };
-        let image = Image::open(image).map_err(Failure::Usage)?;
-        let laboratory = Laboratory::open(args)?;
-        let measured = laboratory.measure(&image, &laboratory.runs()?)?;
-        show(&measured.said.errors);
-        return Ok(serde_json::to_value(&measured.document).context("cannot write JSON")?);
-    }
-    if !args.kernel.is_empty() {
-        return Err(Failure::Usage(anyhow!(
-            "the baseline was made on Memwright, not on a kernel image"
-        )));
-    }
-    run_memwright(args)
-}
-
-/// Runs this command itself: what is checked is what its users run.
-fn run_memwright(args: &RunArgs) -> Result<Value, Failure> {
-    let folder = private_folder().context("cannot make a temporary folder")?;
-    let file = folder.path().join("account.json");
-    let children = Children::watch().context("cannot receive signals")?;
-    let mut command = launch::command(Signal::TERM);
-    command
-        .args(["/proc/self/exe", "run", "--json"])
-        .arg(&file)
-        .args(words(args))
-        .stdin(input())
-        .stdout(Stdio::null())
-        .stderr(Stdio::piped());
-    let output = children.output(&mut command)?;
-    if args.verbose {
-        show(&output.stderr);
-    }
-    let text = fs::read(&file).unwrap_or_default();
-    serde_json::from_slice(&text).map_err(|_| {
-        if !args.verbose {
-            show(&output.stderr);
-        }
-        match output.status.code() {
-            Some(code) if code == i32::from(TIMEOUT) => {
-                Failure::Ended(TIMEOUT, "--timeout expired".to_owned())
-            }
-            _ => Failure::Guest(anyhow!("the run gave no account")),
-        }
-    })
-}
-
-/// The program's input: this command's, as for any run, but for a terminal, which a check is to do without.
-fn input() -> Stdio {
-    if io::stdin().is_terminal() {
-        Stdio::null()
-    } else {
-        Stdio::inherit()
-    }
-}
-
-/// The options of a run of Memwright, for another command.
-fn words(args: &RunArgs) -> Vec<OsString> {
-    let mut words: Vec<OsString> = Vec::new();
-    let mut add = |name: &str, value: &str| words.extend([name.into(), value.into()]);
-    add("--memory", &args.memory.to_string());
-    add("--cpus", &args.cpus.to_string());
-    for (name, value) in args.settings() {
-        add(&format!("--{name}"), &value);
-    }
-    for variable in &args.environment {
-        add("--env", variable);
-    }
-    for policy in &args.policies {
-        add("--policy", policy);
-    }
-    if let Some(limit) = args.timeout {
-        add("--timeout", &limit.as_secs_f64().to_string());
-    }
-    for file in &args.files {
-        words.extend([OsString::from("--file"), file.clone()]);
-    }
-    if let Some(folder) = &args.keep {
-        words.extend([OsString::from("--keep"), folder.into()]);
-    }
-    if args.verbose {
-        words.push("--verbose".into());
-    }
-    words.push("--".into());
-    words.extend(args.command.iter().cloned());
-    words
-}
-
-/// What must be the same for counts to be compared, by name.
-fn identities(one: &Value, other: &Value) -> Vec<(&'static str, Value, Value)> {
-    let pick = |document: &Value| {
-        let kernel = match document["kernel"].is_object() {
-            true => &document["kernel"]["sha256"],
-            false => &document["kernel_sha256"],
-        };
-        [
-            (
-                PROGRAM,
-                Value::from(vec![
-                    document["program"]["sha256"].clone(),
-                    document["companions"].clone(),
-                ]),
-            ),
-            (
-                PATH,
-                Value::from(vec![
-                    document["program"]["path"].clone(),
-                    document["arguments"][0].clone(),
-                ]),
-            ),
-            ("list of arguments", arguments(document)),
-            (KERNEL, kernel.clone()),
-            (
-                "kernel command line",
-                document["kernel"]["command_line"].clone(),
-            ),
-            ("first process", document["init_sha256"].clone()),
-            ("QEMU", document["qemu"]["sha256"].clone()),
-            ("memory size", document["memory"].clone()),
-            ("number of CPUs", document["cpus"].clone()),
-            ("policy", document["policies"].clone()),
-            (SETTING, document["settings"].clone()),
-        ]
-    };
-    let pairs = pick(one).into_iter().zip(pick(other));
-    pairs
-        .map(|((what, one), (_, other))| (what, one, other))
-        .collect()
-}
-
-/// The program's arguments without its name.
-fn arguments(document: &Value) -> Value {
-    let words = document["arguments"].as_array().into_iter().flatten();
-    words.skip(1).cloned().collect()
-}
-
-/// The settings that only one of two lists has.
-fn lacking(one: &Value, other: &Value) -> String {
-    let list = |value: &Value| -> Vec<String> {
-        let words = value.as_array().into_iter().flatten();
-        words.filter_map(Value::as_str).map(str::to_owned).collect()
-    };
-    let (one, other) = (list(one), list(other));
-    let only = |these: &[String], those: &[String]| {
-        let words = these.iter().filter(|word| !those.contains(word)).cloned();
-        let words: Vec<String> = words.collect();
-        if words.is_empty() {
-            "nothing".to_owned()
-        } else {
-            words.join(" ")
-        }
-    };
-    format!("{} instead of {}", only(&one, &other), only(&other, &one))
-}
-
-/// A line where the program did not end as it did: whatever its counts are, it did something else.
-fn other_ending(baseline: &Value, now: &Value) -> Option<String> {
-    let ending = |document: &Value| {
-        let ending = serde_json::from_value::<Option<Ending>>(document["outcome"].clone());
-        crate::table::ending(ending.ok().flatten())
-    };
-    let (before, now) = (ending(baseline), ending(now));
-    (before != now).then(|| format!("the program: {before} before, {now} now"))
-}
-
-fn repeats(document: &Value) -> Option<bool> {
-    let value = document
-        .get("repeats")
-        .or_else(|| document.get("repeatable"));
-    value.and_then(Value::as_bool)
-}
-
-fn sheet(baseline: &Value, now: &Value) -> anyhow::Result<Sheet> {
-    if baseline["kind"] == KIND {
-        let parse = |value: &Value| serde_json::from_value::<Document>(value.clone());
-        let documents = [parse(baseline).context("the baseline")?, parse(now)?];
-        let mut sheet = output::sheet(&documents);
-        sheet.columns = columns();
-        return Ok(sheet);
-    }
-    let empty = serde_json::Map::new();
-    let account = |value: &Value| value["account"].as_object().unwrap_or(&empty).clone();
-    let (before, after) = (account(baseline), account(now));
-    let names = before
-        .keys()
-        .chain(after.keys().filter(|name| !before.contains_key(*name)));
-    let rows = names.map(|name| Row {
-        group: crate::rows::group(name).to_owned(),
-        title: crate::rows::title(name).to_owned(),
-        cells: [&before, &after]
-            .map(|account| Cell::count(account.get(name).and_then(Value::as_u64)))
-            .to_vec(),
-    });
-    Ok(Sheet {
-        heading: now["arguments"]
-            .as_array()
-            .map_or_else(String::new, |words| {
-                let words = words.iter().filter_map(Value::as_str);
-                words.collect::<Vec<_>>().join(" ")
-            }),
-        columns: columns(),
-        compares: true,
-        sections: vec![Section {
-            title: String::new(),
-            rows: rows.collect(),
-        }],
-        notes: Vec::new(),
-    })
-}
-
-fn columns() -> Vec<String> {
-    vec!["baseline".to_owned(), "now".to_owned()]
+fn with_lines(found: impl IntoIterator<Item = (Kind, Vec<String>)>) -> (Vec<Kind>, Vec<String>) {
+    let found = found.into_iter().filter(|(_, lines)| !lines.is_empty());
+    let (kinds, lines): (Vec<_>, Vec<_>) = found.unzip();
+    (kinds, lines.concat())
 }
 
 /// A line for each row that makes the check fail. What one side did not measure makes it fail too: it must not pass unseen.
@@ -333,21 +199,23 @@ fn failing(sheet: &Sheet, on: FailOn) -> Vec<String> {
             let [before, now] = row.cells.as_slice() else {
                 continue;
             };
-            let fails = match (before.value, now.value, on) {
-                (Some(before), Some(now), FailOn::Increase) => now > before,
-                (Some(before), Some(now), FailOn::Difference) => now != before,
+            let fails = match (before, now, on) {
+                (Some(before), Some(now), FailOn::Increase) => now.order(*before).is_gt(),
+                (Some(before), Some(now), FailOn::Difference) => now.order(*before).is_ne(),
                 (None, None, _) => false,
                 (None, Some(_), _) | (Some(_), None, _) => true,
             };
             if fails {
-                let place = if section.title.is_empty() {
-                    String::new()
-                } else {
-                    format!("{}: ", section.title)
+                let place = match section.title.as_str() {
+                    "" => String::new(),
+                    title => format!("{title}: "),
                 };
                 lines.push(format!(
                     "{place}{}: {}: {} before, {} now",
-                    row.group, row.title, before.text, now.text
+                    row.group,
+                    row.title,
+                    cell_text(*before),
+                    cell_text(*now)
                 ));
             }
         }
@@ -358,107 +226,66 @@ fn failing(sheet: &Sheet, on: FailOn) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
-
-    fn account(program: &str, kernel: &str, faults: u64) -> Value {
-        json!({
-            "schema": report::SCHEMA, "program": {"sha256": program}, "companions": [{"sha256": "c"}],
-            "kernel_sha256": kernel, "memory": 1, "cpus": 1, "policies": [], "repeatable": true,
-            "arguments": ["x", "y"], "account": {"fault_zero": faults, "fault_cow": 5}
-        })
-    }
+    use crate::sheet::tests::counts;
+    use crate::sheet::{Section, Sheet};
 
     #[test]
-    fn hashes_that_differ_are_named() {
-        let differing = |one: &Value, other: &Value| -> Vec<&str> {
-            let all = identities(one, other).into_iter();
-            all.filter(|(_, one, other)| one != other)
-                .map(|(what, ..)| what)
-                .collect()
-        };
-        let base = account("p", "k", 1);
-        assert!(differing(&base, &account("p", "k", 2)).is_empty());
-        assert_eq!(differing(&base, &account("q", "k", 1)), [PROGRAM]);
-        assert_eq!(differing(&base, &account("p", "l", 1)), [KERNEL]);
-        let mut other = account("p", "k", 1);
-        other["settings"] = json!(["thp=always"]);
-        assert_eq!(differing(&base, &other), [SETTING]);
-        let mut other = account("p", "k", 1);
-        other["arguments"] = json!(["z", "y"]);
-        // A path is on the program's stack, and the kernel walks it.
-        assert_eq!(differing(&base, &other), [PATH]);
-        other["arguments"] = json!(["x", "z"]);
-        assert_eq!(differing(&base, &other), ["list of arguments"]);
-        let mut other = account("p", "k", 1);
-        other["program"]["path"] = json!("/elsewhere/x");
-        assert_eq!(differing(&base, &other), [PATH]);
-        assert!(Vary::Program.covers(PROGRAM) && !Vary::Program.covers(KERNEL));
-        assert!(Vary::Program.covers(PATH) && Vary::Path.covers(PATH));
-        assert!(!Vary::Path.covers(PROGRAM) && !Vary::Kernel.covers(PATH));
-    }
-
-    #[test]
-    fn settings_that_differ_are_named() {
-        for (one, other, said) in [
+    fn a_program_that_ends_otherwise_is_noticed() {
+        let exited = |code| Some(Ending::Exited(code));
+        for (before, now, expected) in [
+            (Some(exited(1)), exited(1), None),
             (
-                json!(["thp=always", "numa=1"]),
-                json!(["thp=never", "numa=1"]),
-                "thp=always instead of thp=never",
+                Some(exited(0)),
+                exited(1),
+                Some("the program: exited with code 0 before, exited with code 1 now"),
             ),
             (
-                json!(["terminal=stdout"]),
-                json!([]),
-                "terminal=stdout instead of nothing",
+                Some(exited(0)),
+                Some(Ending::Killed(6)),
+                Some("the program: exited with code 0 before, killed by signal 6 now"),
             ),
-            (Value::Null, json!(["numa=2"]), "nothing instead of numa=2"),
+            (None, exited(7), None),
             (
-                json!([
-                    "env=A=1",
-                    "file=/x sha256 1",
-                    "append=a",
-                    "stdin=sha256 1",
-                    "trace=on"
-                ]),
-                json!([
-                    "env=A=2",
-                    "file=/x sha256 2",
-                    "append=b",
-                    "stdin=sha256 2",
-                    "strace=on"
-                ]),
-                "env=A=1 file=/x sha256 1 append=a stdin=sha256 1 trace=on instead of \
-                 env=A=2 file=/x sha256 2 append=b stdin=sha256 2 strace=on",
+                None,
+                Some(Ending::Killed(11)),
+                Some("the program: killed by signal 11"),
             ),
+            (None, None, Some("the program: no result")),
         ] {
-            assert_eq!(lacking(&one, &other), said);
+            assert_eq!(other_ending(before, now).as_deref(), expected);
         }
-    }
-
-    #[test]
-    fn a_program_that_ends_otherwise_fails() {
-        let ended = |outcome: Value| json!({"outcome": outcome});
-        let exited = |code: i32| ended(json!({"exited": code}));
-        assert_eq!(other_ending(&exited(1), &exited(1)), None);
-        assert_eq!(
-            other_ending(&exited(0), &exited(1)).unwrap(),
-            "the program: exited with code 0 before, exited with code 1 now"
-        );
-        assert_eq!(
-            other_ending(&exited(0), &ended(json!({"killed": 6}))).unwrap(),
-            "the program: exited with code 0 before, killed by signal 6 now"
-        );
     }
 
     #[test]
     fn only_what_was_asked_for_fails() {
-        for (before, now, increase, difference) in [(1, 1, 0, 0), (1, 2, 1, 1), (2, 1, 0, 1)] {
-            let sheet = sheet(&account("p", "k", before), &account("p", "k", now)).unwrap();
-            assert_eq!(failing(&sheet, FailOn::Increase).len(), increase);
-            assert_eq!(failing(&sheet, FailOn::Difference).len(), difference);
+        const LARGE: u64 = 1 << 60;
+        for (before, now, increase, difference) in [
+            (Some(1), Some(1), 0, 0),
+            (Some(1), Some(2), 1, 1),
+            (Some(2), Some(1), 0, 1),
+            // As floating-point numbers these are equal.
+            (Some(LARGE), Some(LARGE + 1), 1, 1),
+            (Some(LARGE + 1), Some(LARGE), 0, 1),
+            (Some(1), None, 1, 1),
+            (None, Some(1), 1, 1),
+            (None, None, 0, 0),
+        ] {
+            let sheet = Sheet {
+                heading: String::new(),
+                columns: vec![BASELINE.to_owned(), NOW.to_owned()],
+                compares: true,
+                sections: vec![Section {
+                    title: String::new(),
+                    remark: String::new(),
+                    is_ranked: false,
+                    rows: vec![counts("x", "x", &[before, now])],
+                }],
+                notes: Vec::new(),
+                commands: Vec::new(),
+            };
+            let failures = |on| failing(&sheet, on).len();
+            assert_eq!(failures(FailOn::Increase), increase, "{before:?} {now:?}");
+            assert_eq!(failures(FailOn::Difference), difference);
         }
-        let mut lacking = account("p", "k", 1);
-        lacking["account"] = json!({"fault_zero": "not observable under TCG", "fault_cow": 5});
-        let sheet = sheet(&account("p", "k", 1), &lacking).unwrap();
-        assert_eq!(failing(&sheet, FailOn::Increase).len(), 1);
     }
 }

@@ -2,46 +2,32 @@
 
 use std::collections::BTreeSet;
 
-use anyhow::anyhow;
+use anyhow::{Context, anyhow};
 
+use super::comparison::Comparison;
 use super::document::Document;
 use super::image::Image;
 use super::laboratory::Laboratory;
-use super::output::{self, Comparison, Outputs};
+use super::names;
+use super::saved::{self, Saved};
+use super::verdict;
 use crate::args::CompareArgs;
-use crate::failure::{DIFFERENCE, Failure};
+use crate::failure::Failure;
 use crate::output::print;
+use crate::outputs::{Outputs, Shown, progress};
 use crate::profile;
 use crate::profile::difference::{self, Side};
 use crate::profile::table::Order;
 use crate::session::{say, show};
 use crate::sheet::{self, Section};
-use crate::size::in_mebibytes;
 
-/// Runs the program on each kernel and prints what they counted; 1 where that differs, or where a second run of one was
-/// another.
+/// Runs the program on each kernel and prints what they counted; the exit code says which kind of difference there is.
 ///
 /// # Errors
 /// Usage; something is missing; a guest that gives no result.
 pub fn compare(args: &CompareArgs) -> Result<u8, Failure> {
     let run = &args.run;
-    if run.kernel.len() < 2 {
-        return Err(Failure::Usage(anyhow!(
-            "compare takes two or more --kernel NAME=IMAGE"
-        )));
-    }
-    let images = run.kernel.iter().map(|text| Image::open(text));
-    let images: Vec<Image> = images
-        .collect::<anyhow::Result<_>>()
-        .map_err(Failure::Usage)?;
-    for (index, image) in images.iter().enumerate() {
-        if images[..index].iter().any(|other| other.name == image.name) {
-            return Err(Failure::Usage(anyhow!(
-                "two kernels are called {}; name one: --kernel NAME=IMAGE",
-                image.name
-            )));
-        }
-    }
+    let images = images(args).map_err(Failure::Usage)?;
     let laboratory = Laboratory::open(run)?;
     if run.dry_run {
         for image in &images {
@@ -50,12 +36,12 @@ pub fn compare(args: &CompareArgs) -> Result<u8, Failure> {
         return Ok(0);
     }
     let mut taken = laboratory.taken(&images);
-    let outputs = Outputs::open(run.json.as_deref(), &args.formats, &mut taken)?;
+    let outputs = Outputs::open(run.json.as_deref(), &run.formats, &mut taken)?;
     let profiles = profile::Outputs::open(&run.profiles, &mut taken)?;
     let runs = laboratory.runs()?;
     let (mut documents, mut names) = (Vec::new(), Vec::new());
     for image in &images {
-        output::progress(&format!("{} on {}", run.command[0].display(), image.name));
+        progress(&format!("{} on {}", run.command[0].display(), image.name));
         let measured = laboratory.measure(image, &runs)?;
         let (first, said) = (documents.is_empty(), &measured.said);
         if first {
@@ -68,27 +54,75 @@ pub fn compare(args: &CompareArgs) -> Result<u8, Failure> {
         documents.push(measured.document);
         names.push(measured.names);
     }
-    let mut sheet = output::sheet(&documents);
-    sheet.sections.extend(functions(args, &documents, &names));
-    let common = &documents[0];
-    sheet.notes.push(format!(
-        "QEMU {}, {} of memory, {}; {} sha256 {}",
-        common.qemu.version,
-        in_mebibytes(common.memory),
-        crate::table::cpus(common.cpus),
-        common.program.path,
-        common.program.sha256
-    ));
-    if !outputs.on_output() {
-        print(sheet::text(&sheet).as_bytes())?;
-    }
     if let [first, .., last] = documents.as_slice() {
         write_profiles(&profiles, first, last)?;
     }
-    let document = Comparison::new(&documents, &sheet);
-    let same = !document.differs && document.repeats;
-    outputs.write("memwright compare", std::slice::from_ref(&sheet), &document)?;
-    Ok(if same { 0 } else { DIFFERENCE })
+    let functions = functions(args, &documents, &names);
+    let saved = documents.into_iter().map(|document| {
+        let name = document.kernel.name.clone();
+        (name, Saved::Kernel(Box::new(document)))
+    });
+    let documents: Vec<(String, Saved)> = saved.collect();
+    let columns: Vec<(String, &Saved)> = documents
+        .iter()
+        .map(|(name, saved)| (name.clone(), saved))
+        .collect();
+    conclude(
+        "memwright compare",
+        &columns,
+        functions,
+        &args.shown,
+        &outputs,
+    )
+}
+
+/// Writes a comparison, with sections beside the counts, to wherever it is wanted, and returns its exit code.
+///
+/// # Errors
+/// Documents of two kinds; a pattern that names no row; those of writing.
+pub fn conclude(
+    title: &str,
+    columns: &[(String, &Saved)],
+    sections: Vec<Section>,
+    shown: &Shown,
+    outputs: &Outputs,
+) -> Result<u8, Failure> {
+    let sheet = saved::sheet(columns)
+        .context("runs on Memwright and on kernel images have other rows")
+        .map_err(Failure::Usage)?;
+    let unknown = |unknown| Failure::Usage(anyhow!("--rows: {unknown}"));
+    let mut sheet = sheet.select(&shown.rows).map_err(unknown)?;
+    sheet.sections.extend(sections);
+    let document = Comparison::new(columns, &sheet);
+    sheet
+        .notes
+        .splice(0..0, document.program_differs.iter().cloned());
+    if !outputs.on_output() {
+        print(sheet::text(&sheet, shown.all).as_bytes())?;
+    }
+    outputs.write(title, std::slice::from_ref(&sheet), shown.all, &document)?;
+    Ok(verdict::code(&document.kinds))
+}
+
+/// The images, each under a name of its own, with what else can be said against the options before anything runs.
+fn images(args: &CompareArgs) -> anyhow::Result<Vec<Image>> {
+    if args.run.kernel.len() < 2 {
+        return Err(anyhow!("compare takes two or more --kernel NAME=IMAGE"));
+    }
+    for pattern in &args.shown.rows {
+        names::check(pattern).map_err(|unknown| anyhow!("--rows: {unknown}"))?;
+    }
+    let images = args.run.kernel.iter().map(|text| Image::open(text));
+    let images: Vec<Image> = images.collect::<anyhow::Result<_>>()?;
+    for (index, image) in images.iter().enumerate() {
+        if images[..index].iter().any(|other| other.name == image.name) {
+            return Err(anyhow!(
+                "two kernels are called {}; name one: --kernel NAME=IMAGE",
+                image.name
+            ));
+        }
+    }
+    Ok(images)
 }
 
 /// Writes the files of profiles, where functions were counted.

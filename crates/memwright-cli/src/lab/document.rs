@@ -41,6 +41,12 @@ pub struct Document {
     pub settings: Vec<String>,
     /// How PROGRAM ended.
     pub outcome: Ending,
+    /// SHA-256 of what it wrote to standard output; absent in documents of earlier versions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub output_sha256: Option<String>,
+    /// SHA-256 of what it wrote to standard error; absent likewise.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub errors_sha256: Option<String>,
     /// Whether a second run was the same; absent where there was none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub repeats: Option<bool>,

@@ -4,6 +4,7 @@ use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::fd::AsRawFd;
+use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::Arc;
@@ -16,6 +17,7 @@ use rustix::fs::{FileType, MemfdFlags, Mode};
 use super::counts::Counts;
 use super::gates;
 use super::log::{self, Counted, Marks, Region, Tally};
+use super::no_result::NoResult;
 use super::runs::Runs;
 use super::tables::{Memory, PageTables, Part};
 use crate::folder::private_folder;
@@ -236,9 +238,9 @@ impl Guest {
         let tally = tally
             .map_err(|_| anyhow!("following QEMU's log panicked"))?
             .context("cannot read QEMU's log")?;
-        process.wait().context("cannot wait for QEMU")?;
+        let status = process.wait().context("cannot wait for QEMU")?;
         let Some(said) = parse_frames(&bytes) else {
-            bail!(explain(&serial, &errors));
+            return Err(NoResult::read(&serial, &errors, status.signal()).into());
         };
         let counted = tally.finish();
         if self.counting != Counting::Nothing && counted.is_none() {
@@ -390,29 +392,6 @@ fn build_id(mut notes: &[u8]) -> Option<String> {
     }
 }
 
-/// One line about a guest without a result: its panic, else the last that it or QEMU said.
-fn explain(serial: &Path, errors: &Path) -> String {
-    let read = |path| String::from_utf8_lossy(&fs::read(path).unwrap_or_default()).into_owned();
-    let (serial, errors) = (read(serial), read(errors));
-    let last = |text: &str| {
-        let line = text.lines().rfind(|line| !line.trim().is_empty());
-        line.map(|line| line.trim().to_owned())
-    };
-    let panic = serial
-        .lines()
-        .find_map(|line| line.find("Kernel panic").map(|at| line[at..].trim()));
-    match (panic, last(&errors), last(&serial)) {
-        (Some(panic), ..) => format!("the guest's kernel panicked: {panic}"),
-        (None, Some(line), _) => format!("QEMU failed: {line}"),
-        (None, None, Some(line)) => {
-            format!("the guest ended without a result; its last words: {line}")
-        }
-        (None, None, None) => {
-            "the guest ended without a result and without a word on its serial line".to_owned()
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -468,26 +447,6 @@ mod tests {
             bytes.extend(frame(b'x', &i32::to_le_bytes(status)));
             assert_eq!(parse_frames(&bytes).unwrap().outcome, expected);
         }
-    }
-
-    #[test]
-    fn a_guest_without_a_result_is_one_line() {
-        let folder = tempfile::tempdir().unwrap();
-        let (serial, errors) = (folder.path().join("s"), folder.path().join("e"));
-        let explained = |said: &str, qemu: &str| {
-            fs::write(&serial, said).unwrap();
-            fs::write(&errors, qemu).unwrap();
-            explain(&serial, &errors)
-        };
-        let panic = "[ 1.0] x\r\n[ 1.1] Kernel panic - not syncing: VFS\r\n[ 1.2] more\r\n";
-        let words = "the guest's kernel panicked: Kernel panic - not syncing: VFS";
-        assert_eq!(explained(panic, "qemu: noise"), words);
-        assert_eq!(
-            explained("", "qemu: no such file\n"),
-            "QEMU failed: qemu: no such file"
-        );
-        assert!(explained("a\nb\n\n", "").ends_with("its last words: b"));
-        assert!(explained("", "").ends_with("without a word on its serial line"));
     }
 
     fn said() -> Said {

@@ -1,8 +1,9 @@
 //! A Linux kernel image: where it is, what it must look like, and what it says of itself.
 
 use std::path::PathBuf;
+use std::{fmt, io};
 
-use anyhow::{Context, ensure};
+use anyhow::Context;
 use object::LittleEndian;
 use object::elf::{ELFMAG, FileHeader64, NoteType};
 use object::read::elf::{FileHeader, ProgramHeader};
@@ -24,6 +25,25 @@ pub struct Image {
     pub config_sha256: Option<String>,
     /// What it says of itself.
     pub version: String,
+}
+
+/// A file that is no kernel image which QEMU boots.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NotBootable(String);
+
+impl fmt::Display for NotBootable {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for NotBootable {}
+
+/// Whether an image is absent or cannot boot, as after a build that failed; other errors of [`Image::open`] do not come
+/// from what was built.
+pub fn is_absent_or_broken(error: &anyhow::Error) -> bool {
+    let kind = error.downcast_ref::<io::Error>().map(io::Error::kind);
+    kind == Some(io::ErrorKind::NotFound) || error.is::<NotBootable>()
 }
 
 impl Image {
@@ -75,19 +95,18 @@ const PVH_NOTE: (&[u8], NoteType) = (b"Xen", NoteType(18));
 ///
 /// # Errors
 /// One line when they are not.
-pub fn check(bytes: &[u8], what: &str) -> anyhow::Result<()> {
+pub fn check(bytes: &[u8], what: &str) -> Result<(), NotBootable> {
+    let refused = |why: &str| Err(NotBootable(format!("{what}: {why}")));
     if bytes.starts_with(&ELFMAG) && banner(bytes).is_some() {
-        ensure!(
-            has_entry_note(bytes).unwrap_or(false),
-            "{what}: a vmlinux that QEMU cannot boot: it was built without CONFIG_PVH"
-        );
-        return Ok(());
+        return match has_entry_note(bytes).unwrap_or(false) {
+            true => Ok(()),
+            false => refused("a vmlinux that QEMU cannot boot: it was built without CONFIG_PVH"),
+        };
     }
-    ensure!(
-        bytes.get(MAGIC.0) == Some(MAGIC.1),
-        "{what}: not a Linux kernel image (bzImage or vmlinux)"
-    );
-    Ok(())
+    match bytes.get(MAGIC.0) == Some(MAGIC.1) {
+        true => Ok(()),
+        false => refused("not a Linux kernel image (bzImage or vmlinux)"),
+    }
 }
 
 /// Whether a segment of notes holds that of the entry.

@@ -16,8 +16,8 @@ use rustix::io::retry_on_intr;
 use super::document::{Document, Host, Kernel, Qemu};
 use super::guest::{Counting, Guest, Said};
 use super::image::Image;
+use super::kernel_symbols;
 use super::log::THE_RUN;
-use super::names;
 use super::plugin;
 use super::runs::Runs;
 use crate::args::RunArgs;
@@ -65,6 +65,9 @@ pub struct Laboratory<'a> {
     // Removed when this value goes.
     _folder: PrivateFolder,
 }
+
+/// A profile, and the names of all functions of its kernel as [`Measured::names`] has them.
+type Named = (Profile, Option<BTreeSet<String>>);
 
 /// What a program did on one kernel.
 pub struct Measured {
@@ -237,7 +240,7 @@ impl<'a> Laboratory<'a> {
         image: &Image,
         said: &Said,
         runs: &Runs,
-    ) -> Result<Option<(Profile, Option<BTreeSet<String>>)>, Failure> {
+    ) -> Result<Option<Named>, Failure> {
         let (Some(raw), Some(counted)) = (&said.profile, &said.counted) else {
             return Ok(None);
         };
@@ -266,7 +269,7 @@ impl<'a> Laboratory<'a> {
                     image.name
                 )
             })?;
-        let mut names = names::find(image, guest, INIT, runs).map_err(Failure::Guest)?;
+        let mut names = kernel_symbols::find(image, guest, INIT, runs).map_err(Failure::Guest)?;
         if self.args.inlined || self.args.lines {
             names
                 .add_debug(image, said.build_id.as_deref(), self.args.lines)
@@ -315,6 +318,8 @@ impl<'a> Laboratory<'a> {
             cpus: self.machine.cpus,
             settings: crate::report::settings(self.args, &self.prepared.files, &self.input),
             outcome: said.outcome.into(),
+            output_sha256: Some(hexadecimal_hash(&said.output)),
+            errors_sha256: Some(hexadecimal_hash(&said.errors)),
             repeats: differs.as_ref().map(Vec::is_empty),
             differs: differs.unwrap_or_default(),
             run,

@@ -1,23 +1,33 @@
 //! The lab: any Linux kernel image, unmodified, with a program inside, counted from outside.
 
+pub mod bisect;
 pub mod check;
 pub mod compare;
+mod comparison;
 mod counts;
 pub mod document;
 mod gates;
 mod guest;
+mod identity;
 pub mod image;
 mod interrupts;
+mod kernel_symbols;
 mod laboratory;
+pub mod limit;
 mod log;
 mod names;
 pub mod native;
-pub mod output;
+mod no_result;
 pub mod plugin;
+pub mod report;
+mod rerun;
 mod runs;
+mod saved;
 #[cfg(test)]
-mod schema;
+pub mod schema;
+mod side_by_side;
 mod tables;
+mod verdict;
 
 use std::{io, slice};
 
@@ -27,8 +37,9 @@ use memwright_linux::channel::Outcome;
 use self::image::Image;
 use self::laboratory::{Laboratory, Measured};
 use crate::args::RunArgs;
-use crate::ending::{self, JsonTarget};
+use crate::ending;
 use crate::failure::Failure;
+use crate::outputs::Outputs;
 use crate::profile::table::{self, Order};
 use crate::session::{say, show};
 use crate::{output as standard, profile, sheet};
@@ -48,13 +59,10 @@ pub fn run(args: &RunArgs) -> Result<u8, Failure> {
         return Ok(0);
     }
     let mut taken = laboratory.taken(slice::from_ref(&image));
-    let json = args.json.as_deref();
-    let json = json
-        .map(|path| JsonTarget::open(path, &mut taken))
-        .transpose()?;
+    let outputs = Outputs::open(args.json.as_deref(), &args.formats, &mut taken)?;
     let profiles = profile::Outputs::open(&args.profiles, &mut taken)?;
     let measured = laboratory.measure(&image, &laboratory.runs()?)?;
-    let code = conclude(&measured, Order::of(args), json.as_ref())?;
+    let code = conclude(&measured, Order::of(args), &outputs)?;
     if let Some(profile) = &measured.document.functions {
         let command = measured.document.arguments.join(" ");
         profiles.write(profile, &image.name, &command)?;
@@ -63,11 +71,12 @@ pub fn run(args: &RunArgs) -> Result<u8, Failure> {
 }
 
 /// Prints what the program printed, then the account, and returns the exit code.
-fn conclude(measured: &Measured, order: Order, json: Option<&JsonTarget>) -> Result<u8, Failure> {
+fn conclude(measured: &Measured, order: Order, outputs: &Outputs) -> Result<u8, Failure> {
     let Measured { said, document, .. } = measured;
     show(&said.errors);
     standard::print(&said.output)?;
-    show(sheet::text(&output::account(document)).as_bytes());
+    let sheet = side_by_side::account(document);
+    show(sheet::text(&sheet, true).as_bytes());
     if let Some(profile) = &document.functions {
         show(table::text(profile, order).as_bytes());
     }
@@ -75,8 +84,6 @@ fn conclude(measured: &Measured, order: Order, json: Option<&JsonTarget>) -> Res
         let error = io::Error::from_raw_os_error(number);
         say(&format!("{}: {error}", document.program.path));
     }
-    if let Some(target) = json {
-        target.write(document)?;
-    }
+    outputs.write("memwright run", slice::from_ref(&sheet), true, document)?;
     Ok(ending::exit_code(said.outcome))
 }

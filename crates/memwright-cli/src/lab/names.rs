@@ -1,138 +1,179 @@
-//! The names of a kernel's functions: from the image itself, or from `/proc/kallsyms` of a boot of its own.
+//! The names of the rows of a run on a kernel image: those of its JSON, which stay the same from version to version.
 //!
-//! The boot is not the one that is counted: what a program reads changes counts. Its list is kept in the cache under the
-//! image's hash; `nokaslr` makes its addresses those of every boot.
+//! `run.user_faults.write` is a row of the whole run, `region.1.user_faults.write` the same of region 1.
 
-use std::fs;
-use std::path::{Path, PathBuf};
+use crate::sheet::{UnknownRow, check_pattern};
 
-use anyhow::Context;
-use memwright_linux::channel::Outcome;
+use super::counts::Counts;
 
-use super::guest::{Counting, Guest};
-use super::image::Image;
-use super::runs::Runs;
-use crate::cache;
-use crate::folder::{PrivateFolder, private_folder};
-use crate::guest::initrd::{self, Manifest};
-use crate::guest::tree::Tree;
-use crate::host_file::{self, LARGEST_DOCUMENT, LARGEST_IMAGE};
-use crate::kernels;
-use crate::profile::source::Source;
-use crate::profile::symbols::Symbols;
-use crate::report::hexadecimal_hash;
-use crate::session::say;
+/// The whole run.
+pub const RUN: &str = "run";
 
-/// The list of a kernel's functions, and its hash.
-pub struct Names {
-    /// The functions, with debug information where that was asked for.
-    pub source: Source,
-    /// SHA-256 of the list; `None` where there are no functions.
-    pub sha256: Option<String>,
+/// A name, and what is counted.
+pub type Name = (&'static str, &'static str);
+
+/// The names of [`Counts::rows`], in their order.
+pub const COUNTS: [Name; 20] = [
+    ("user_faults.read", FAULTS),
+    ("user_faults.write", FAULTS),
+    ("user_faults.fetch", FAULTS),
+    ("user_faults.write_protect", FAULTS),
+    ("user_faults.refused", FAULTS),
+    ("kernel_faults.read", FAULTS),
+    ("kernel_faults.write", FAULTS),
+    ("kernel_faults.fetch", FAULTS),
+    ("kernel_faults.write_protect", FAULTS),
+    ("kernel_faults.refused", FAULTS),
+    ("full_flushes", "loads"),
+    ("switches", "loads"),
+    ("cr4_writes", "writes"),
+    ("invlpg", INSTRUCTIONS),
+    ("invpcid", INSTRUCTIONS),
+    ("call_interrupts", INTERRUPTS),
+    ("other_interrupts", INTERRUPTS),
+    ("instructions.user", INSTRUCTIONS),
+    ("instructions.kernel", INSTRUCTIONS),
+    ("instructions.interrupts", INSTRUCTIONS),
+];
+const FAULTS: &str = "faults";
+const INSTRUCTIONS: &str = "instructions";
+const INTERRUPTS: &str = "interrupts";
+
+/// The names of [`super::log::Marks::rows`].
+pub const MARKS: [Name; 4] = [
+    ("passes", "passes"),
+    ("begun_again", MARK),
+    ("not_begun", MARK),
+    ("not_ended", MARK),
+];
+const MARK: &str = "marks";
+
+/// The names of [`super::tables::PageTables::rows`].
+pub const TABLES: [Name; 10] = [
+    ("tables", "tables"),
+    ("small_writable", PAGES),
+    ("small_read_only", PAGES),
+    ("small_dirty", PAGES),
+    ("large_writable", PAGES),
+    ("large_read_only", PAGES),
+    ("large_dirty", PAGES),
+    ("giant", PAGES),
+    ("not_present", "entries"),
+    ("vdso", PAGES),
+];
+const PAGES: &str = "pages";
+
+/// What the names of a region's rows begin with.
+pub fn region(number: u16) -> String {
+    format!("region.{number}")
 }
 
-impl Names {
-    fn new(symbols: Symbols, source: &[u8]) -> Self {
-        let sha256 = (!symbols.is_empty()).then(|| hexadecimal_hash(source));
-        Self {
-            source: Source::of(symbols),
-            sha256,
+/// The name of a row of the run or of a region.
+pub fn full(section: &str, name: &str) -> String {
+    format!("{section}.{name}")
+}
+
+/// Every name and group that a run with these regions can have.
+fn known(regions: &[u16]) -> Vec<(String, &'static str)> {
+    let counts = || {
+        let rows = Counts::default().rows().into_iter();
+        rows.zip(COUNTS)
+            .map(|((group, ..), (name, _))| (group, name))
+    };
+    let of = |section: &str, (group, name)| (full(section, name), group);
+    let mut all: Vec<_> = counts().map(|row| of(RUN, row)).collect();
+    for number in regions {
+        let section = region(*number);
+        all.extend(counts().map(|row| of(&section, row)));
+        all.extend(MARKS.map(|(name, _)| of(&section, (super::side_by_side::MARKS, name))));
+        for (group, place, _) in super::side_by_side::PLACES {
+            let section = full(&section, place);
+            all.extend(TABLES.map(|(name, _)| of(&section, (group, name))));
         }
     }
-
-    /// Adds the debug information that is kept with the image, or is in it.
-    ///
-    /// # Errors
-    /// When there is none, or it is another build's than `build_id` says.
-    pub fn add_debug(
-        &mut self,
-        image: &Image,
-        build_id: Option<&str>,
-        with_lines: bool,
-    ) -> anyhow::Result<()> {
-        let path = kernels::debug_file(&image.path).with_context(|| {
-            let name = &image.name;
-            format!("{name}: there is no debug information (memwright kernels add {name} --debug)")
-        })?;
-        self.source.add_debug(&path, build_id, with_lines)
-    }
+    all
 }
 
-/// Finds the functions of an image. `guest` is one like those that are counted, `init` its first process.
+/// Checks before anything runs that a pattern can name a row: of the run, of the region that it names, or of any.
 ///
 /// # Errors
-/// When the image cannot be read, or a boot that is needed gives no result.
-pub fn find(image: &Image, guest: &Guest, init: &[u8], runs: &Runs) -> anyhow::Result<Names> {
-    let bytes = host_file::read(&image.path, LARGEST_IMAGE)
-        .with_context(|| image.path.display().to_string())?;
-    let own = Symbols::of_elf(&bytes);
-    if !own.is_empty() {
-        return Ok(Names::new(own, &bytes));
+/// [`UnknownRow`], with names that are close.
+pub fn check(pattern: &str) -> Result<(), UnknownRow> {
+    let named = pattern
+        .strip_prefix("region.")
+        .and_then(|rest| rest.split('.').next()?.parse().ok());
+    let known = known(&[named.unwrap_or(1)]);
+    check_pattern(
+        pattern,
+        known.iter().map(|(name, group)| (name.as_str(), *group)),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::log::Marks;
+    use super::super::tables::PageTables;
+    use super::*;
+    use serde_json::{Value, json};
+
+    /// The value of a document under a name.
+    fn at(document: &Value, name: &str) -> u64 {
+        let pointer = format!("/{}", name.replace('.', "/"));
+        document.pointer(&pointer).unwrap().as_u64().unwrap()
     }
-    let place = cache::folder()?.join("names").join(&image.sha256);
-    let text = match host_file::read(&place, LARGEST_DOCUMENT) {
-        Ok(text) => text,
-        Err(_) => {
-            say(&format!(
-                "booting {} once for the names of its functions",
-                image.name
-            ));
-            let text = boot(guest, init, runs).with_context(|| image.name.clone())?;
-            if !text.is_empty() {
-                keep(&place, &text).with_context(|| place.display().to_string())?;
-            }
-            text
+
+    /// Every row is a number of its own.
+    #[test]
+    fn names_are_those_of_the_json() {
+        let faults = |from: u64| {
+            json!({"read": from, "write": from + 1, "fetch": from + 2, "write_protect": from + 3,
+                "refused": from + 4})
+        };
+        let document = json!({
+            "user_faults": faults(10), "kernel_faults": faults(20), "full_flushes": 30, "switches": 31,
+            "cr4_writes": 32, "invlpg": 33, "invpcid": 34, "call_interrupts": 35, "other_interrupts": 36,
+            "instructions": {"user": 40, "kernel": 41, "interrupts": 42}
+        });
+        let counts: Counts = serde_json::from_value(document.clone()).unwrap();
+        assert_eq!(counts.rows().len(), COUNTS.len());
+        for ((name, _), (.., value)) in COUNTS.iter().zip(counts.rows()) {
+            assert_eq!(Some(at(&document, name)), value, "{name}");
         }
-    };
-    let symbols = Symbols::of_kallsyms(&String::from_utf8_lossy(&text));
-    if symbols.is_empty() {
-        say(&format!(
-            "{}: neither the image nor the kernel (CONFIG_KALLSYMS) has a list of functions: all is unattributed",
-            image.name
-        ));
+        let document = json!({"passes": 1, "begun_again": 2, "not_begun": 3, "not_ended": 4});
+        let marks: Marks = serde_json::from_value(document.clone()).unwrap();
+        for ((name, _), (_, value)) in MARKS.iter().zip(marks.rows()) {
+            assert_eq!(at(&document, name), value, "{name}");
+        }
+        let document = json!({"tables": 1, "small_writable": 2, "small_read_only": 3, "small_dirty": 4,
+            "large_writable": 5, "large_read_only": 6, "large_dirty": 7, "giant": 8, "not_present": 9, "vdso": 10});
+        let tables: PageTables = serde_json::from_value(document.clone()).unwrap();
+        for ((name, _), row) in TABLES.iter().zip(tables.rows()) {
+            assert_eq!(at(&document, name), row.value, "{name}");
+        }
     }
-    Ok(Names::new(symbols, &text))
-}
 
-/// Boots a guest whose program is its first process, which prints the list.
-fn boot(guest: &Guest, init: &[u8], runs: &Runs) -> anyhow::Result<Vec<u8>> {
-    let folder = private_folder().context("cannot make a temporary folder")?;
-    let archive = folder.path().join("initrd.cpio");
-    write_archive(&archive, init)?;
-    let guest = Guest {
-        archive,
-        counting: Counting::Nothing,
-        profile: None,
-        ..guest.clone()
-    };
-    let said = guest.run(runs)?;
-    match said.outcome {
-        Outcome::Exited(0) => Ok(said.output),
-        // A kernel without the file: there are no names.
-        Outcome::Exited(_) | Outcome::Killed(_) | Outcome::NotStarted(_) => Ok(Vec::new()),
+    #[test]
+    fn a_pattern_can_be_checked_before_a_run() {
+        for pattern in [
+            "run.instructions.kernel",
+            "run.*",
+            "region.7.user_faults.write",
+            "region.*.invlpg",
+            "region.32000.at_end.small_dirty",
+            "Page faults",
+            "Marks",
+        ] {
+            assert_eq!(check(pattern), Ok(()), "{pattern}");
+        }
+        for (pattern, close) in [
+            ("instructions.kernel", "run.instructions.kernel"),
+            ("run.instructions.kernal", "run.instructions.kernel"),
+            ("region.7.user_fault.write", "region.7.user_faults.write"),
+            ("Page fault", "Page faults"),
+        ] {
+            let unknown = check(pattern).unwrap_err();
+            assert_eq!(unknown.close.first().map(String::as_str), Some(close));
+        }
+        assert!(check("run.passes").is_err() && check("region.x.passes").is_err());
     }
-}
-
-fn write_archive(archive: &Path, init: &[u8]) -> anyhow::Result<()> {
-    let place = PathBuf::from("/.memwright/init");
-    let mut tree = Tree::default();
-    tree.add_bytes(&place, 0o755, init.to_vec());
-    tree.add_bytes(Path::new("/.memwright/input"), 0o600, Vec::new());
-    tree.add_bytes(Path::new("/.memwright/folder"), 0o600, b"/".to_vec());
-    let manifest = Manifest {
-        arguments: vec![place.clone().into(), place.into(), "functions".into()],
-        environment: Vec::new(),
-        options: Vec::new(),
-    };
-    initrd::write(archive, &manifest, &tree).map(drop)
-}
-
-/// Writes the list where other commands find it whole or not at all.
-fn keep(place: &Path, text: &[u8]) -> anyhow::Result<()> {
-    let parent = place.parent().context("the cache has no folder")?;
-    fs::create_dir_all(parent)?;
-    let work = PrivateFolder::within(parent)?;
-    let fresh = work.path().join("names");
-    fs::write(&fresh, text)?;
-    Ok(fs::rename(&fresh, place)?)
 }

@@ -1,9 +1,10 @@
 //! The published schemas against what the command writes.
 
+use super::comparison::Comparison;
 use super::counts::{Counts, Instructions};
 use super::document::{Document, Host, KIND, Kernel, Qemu, SCHEMA};
 use super::log::{Marks, Region};
-use super::output::{self, Comparison};
+use super::saved::{self, Saved};
 use super::tables::PageTables;
 use crate::profile::tree::{Call, Line, Profile};
 use crate::report::{Ending, HashedFile};
@@ -11,7 +12,8 @@ use crate::schema::{faults, published};
 
 const FILE: &str = "kernel-run.json";
 
-fn document() -> Document {
+/// A document with everything that one can have.
+pub fn document() -> Document {
     let file = HashedFile {
         path: "/x".to_owned(),
         sha256: "00".to_owned(),
@@ -48,6 +50,8 @@ fn document() -> Document {
         cpus: 1,
         settings: vec!["thp=always".to_owned()],
         outcome: Ending::Exited(0),
+        output_sha256: Some("00".to_owned()),
+        errors_sha256: Some("00".to_owned()),
         repeats: Some(false),
         differs: vec!["output".to_owned()],
         run: Some(counts),
@@ -92,6 +96,7 @@ fn what_is_written_is_what_is_published() {
     (bare.run, bare.regions, bare.repeats, bare.differs) = (None, None, None, Vec::new());
     (bare.kernel.config_sha256, bare.kernel.build_id) = (None, None);
     (bare.init_sha256, bare.functions) = (None, None);
+    (bare.output_sha256, bare.errors_sha256) = (None, None);
     let bare = serde_json::to_value(bare).unwrap();
     assert_eq!(faults(FILE, &bare), Vec::<String>::new());
     let read: Document = serde_json::from_value(whole.clone()).unwrap();
@@ -116,16 +121,33 @@ fn what_is_wrong_is_found() {
     assert_eq!(faults(FILE, &wrong).len(), 3);
 }
 
+/// A comparison of documents under the names of their kernels, as JSON, and the notes of its sheet.
+fn compared(documents: [Document; 2]) -> (serde_json::Value, Vec<String>) {
+    let documents = documents.map(|one| (one.kernel.name.clone(), Saved::Kernel(Box::new(one))));
+    let columns: Vec<_> = documents
+        .iter()
+        .map(|(name, saved)| (name.clone(), saved))
+        .collect();
+    let sheet = saved::sheet(&columns).unwrap();
+    let comparison = Comparison::new(&columns, &sheet);
+    (serde_json::to_value(comparison).unwrap(), sheet.notes)
+}
+
 #[test]
 fn comparisons_fit_theirs() {
-    let documents = [document(), document()];
-    let sheet = output::sheet(&documents);
-    let whole = serde_json::to_value(Comparison::new(&documents, &sheet)).unwrap();
+    let mut other = document();
+    other.outcome = Ending::Killed(11);
+    let (whole, _) = compared([document(), other]);
     assert_eq!(faults("comparison.json", &whole), Vec::<String>::new());
+    assert_eq!(whole["kinds"], serde_json::json!(["program", "repetition"]));
     let schema = published("comparison.json");
     for name in schema["properties"].as_object().unwrap().keys() {
         assert!(whole.get(name).is_some(), "{name}");
     }
+    let mut wrong = whole;
+    wrong["columns"][0]["cpus"] = "one".into();
+    wrong["kinds"][0] = "something".into();
+    assert_eq!(faults("comparison.json", &wrong).len(), 2);
 }
 
 #[test]
@@ -135,13 +157,9 @@ fn one_instruction_is_a_difference_and_other_page_tables_are_other_work() {
         for region in documents[1].regions.iter_mut().flatten() {
             change(region);
         }
-        let sheet = output::sheet(&documents);
-        let comparison = Comparison::new(&documents, &sheet);
-        (
-            comparison.differs,
-            comparison.state_differs.len(),
-            sheet.notes,
-        )
+        let (comparison, notes) = compared(documents);
+        let states = comparison["state_differs"].as_array().unwrap().len();
+        (comparison["differs"] == true, states, notes)
     };
     let (differs, states, _) = compared(|_| {});
     assert_eq!((differs, states), (false, 0));
@@ -187,15 +205,14 @@ fn a_region_that_one_kernel_alone_enters_is_a_difference() {
         region.marks.passes = 1;
     }
     documents[1].regions = Some(Vec::new());
-    let sheet = output::sheet(&documents);
-    let comparison = Comparison::new(&documents, &sheet);
-    assert!(comparison.differs);
+    let (comparison, _) = compared(documents.clone());
+    assert_eq!(comparison["differs"], true);
     assert_eq!(
-        comparison.state_differs,
-        ["NOT THE SAME STATE: region 1: Marks: passes: 1 and 0"]
+        comparison["state_differs"],
+        serde_json::json!(["NOT THE SAME STATE: region 1: Marks: passes: 1 and 0"])
     );
     // Without the plugin nothing sees marks.
     documents[1].regions = None;
-    let sheet = output::sheet(&documents);
-    assert!(Comparison::new(&documents, &sheet).state_differs.is_empty());
+    let (comparison, _) = compared(documents);
+    assert_eq!(comparison["state_differs"], serde_json::json!([]));
 }

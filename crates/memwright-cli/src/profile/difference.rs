@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::matching::{self, Folded};
 use super::table::Order;
 use super::tree::Profile;
-use crate::sheet::{Cell, Row, Section};
+use crate::sheet::{Row, Section, Value};
 
 /// What a kernel executed, and the names of all its functions.
 #[derive(Debug, Clone, Copy)]
@@ -46,14 +46,7 @@ pub fn section(sides: &[Side<'_>], order: Order, ungroup: bool) -> Section {
         .filter(|one| one.counts.iter().any(|count| *count > 0))
         .partition(|one| one.change() > 0 && order.is_shown(one.change(), largest));
     let group = if order.children { "children" } else { "self" };
-    let row = |title: String, counts: &[u64]| Row {
-        group: group.to_owned(),
-        title,
-        cells: counts
-            .iter()
-            .map(|count| Cell::count(Some(*count)))
-            .collect(),
-    };
+    let row = |title: String, counts: &[u64]| row("functions", group, title, counts);
     let mut rows = Vec::new();
     for one in shown {
         let parts = match one.parts.len() {
@@ -77,7 +70,12 @@ pub fn section(sides: &[Side<'_>], order: Order, ungroup: bool) -> Section {
         Some(region) => format!("instructions of the kernel by function, region {region}"),
         None => "instructions of the kernel by function, run".to_owned(),
     };
-    Section { title, rows }
+    Section {
+        title,
+        remark: String::new(),
+        is_ranked: true,
+        rows,
+    }
 }
 
 /// The counts of a function without those that are counted with it.
@@ -152,14 +150,7 @@ pub fn lines(sides: &[Side<'_>], order: Order) -> Option<Section> {
         .into_iter()
         .filter_map(|((function, place), counts)| {
             let change = counts.iter().map(|count| count.abs_diff(counts[0])).max()?;
-            let row = Row {
-                group: function.to_owned(),
-                title: place.to_owned(),
-                cells: counts
-                    .iter()
-                    .map(|count| Cell::count(Some(*count)))
-                    .collect(),
-            };
+            let row = row("lines", function, place.to_owned(), &counts);
             (change > 0 && order.is_shown(change, largest)).then_some((change, row))
         })
         .collect();
@@ -172,6 +163,23 @@ pub fn lines(sides: &[Side<'_>], order: Order) -> Option<Section> {
     });
     (!rows.is_empty()).then(|| Section {
         title: "instructions of the kernel by line".to_owned(),
+        remark: String::new(),
+        is_ranked: true,
         rows: rows.into_iter().map(|(_, row)| row).collect(),
     })
+}
+
+fn row(kind: &str, group: &str, title: String, counts: &[u64]) -> Row {
+    Row {
+        name: format!("{kind}.{group}.{}", title.trim()),
+        group: group.to_owned(),
+        title,
+        unit: "instructions".to_owned(),
+        statistic: None,
+        is_state: false,
+        cells: counts
+            .iter()
+            .map(|count| Some(Value::Count(*count)))
+            .collect(),
+    }
 }

@@ -1,4 +1,4 @@
-//! The page in a real browser, where there is one: that everything on it can be seen.
+//! The page in a real browser, where there is one: that everything on it can be read, on a telephone and on paper too.
 
 #[path = "../../tests/skipped/mod.rs"]
 mod skipped;
@@ -10,22 +10,28 @@ use serde_json::Value;
 
 use super::html;
 use super::tests::{example, with_figures};
+use super::value::Value as Measured;
 
 const BROWSER: &str = "/usr/bin/chromium";
 
-/// Looks at the page from inside: what was fetched, what cannot be seen, what lies over something else.
+/// Looks at the page from inside a frame: what was fetched, what cannot be seen or read, what lies over something else.
 const LOOK: &str = r#"
-const seen = { fetched: performance.getEntriesByType("resource").length, hidden: [], outside: [], over: [] };
+const seen = { fetched: performance.getEntriesByType("resource").length, hidden: [], outside: [], over: [], small: [] };
+seen.width = innerWidth;
 seen.wide = document.documentElement.scrollWidth > innerWidth;
+seen.cut = [...document.querySelectorAll("table")].filter(table => table.scrollWidth > table.clientWidth + 1).length;
 const box = element => element.getBoundingClientRect();
-for (const element of document.querySelectorAll("h1, h2, h3, th, td, li, svg, rect, text")) {
+const isHead = element => element.closest("tr.head") && getComputedStyle(element.closest("tr.head")).display == "none";
+for (const element of document.querySelectorAll("h1, h2, h3, p, th, td, li, svg, rect, line, text")) {
 	const { width, height } = box(element);
-	if (element.textContent + element.tagName != "TH" && !(width > 0 && height > 0))
+	if (element.textContent + element.tagName != "TH" && !isHead(element) && !(width > 0 || height > 0))
 		seen.hidden.push(element.outerHTML);
 }
 for (const svg of document.querySelectorAll("svg")) {
 	const whole = box(svg), texts = [...svg.querySelectorAll("text")];
-	for (const part of svg.querySelectorAll("rect, text")) {
+	if (svg.getScreenCTM().a * 12 < 10)
+		seen.small.push(svg.outerHTML);
+	for (const part of svg.querySelectorAll("rect, line, text")) {
 		const { left, right, top, bottom } = box(part);
 		if (left < whole.left - 1 || right > whole.right + 1 || top < whole.top - 1 || bottom > whole.bottom + 1)
 			seen.outside.push(part.outerHTML);
@@ -36,13 +42,64 @@ for (const svg of document.querySelectorAll("svg")) {
 			seen.over.push(one.textContent + " and " + other.textContent);
 	}));
 }
-seen.bars = document.querySelectorAll("rect").length;
+seen.bars = document.querySelectorAll("rect.bar").length;
+seen.keys = document.querySelectorAll("rect.key").length;
+seen.marks = document.querySelectorAll("text.axis").length;
+seen.named = getComputedStyle(document.querySelector("td[data-of=before]"), "::before").content.includes("before");
 seen.style = getComputedStyle(document.querySelector(".other")).color != getComputedStyle(document.body).color;
-const pre = document.createElement("pre");
+const pre = parent.document.createElement("pre");
 pre.id = "seen";
 pre.textContent = JSON.stringify(seen);
-document.body.append(pre);
+parent.document.body.append(pre);
 "#;
+
+/// A page in a frame of this width: the window of a browser without a screen cannot be as narrow as a telephone's.
+fn framed(page: &str, width: usize) -> String {
+    let looking = format!("<script>{LOOK}</script></body>");
+    let page = page.replace("</body>", &looking);
+    let attribute = page.replace('&', "&amp;").replace('"', "&quot;");
+    format!(
+        "<!DOCTYPE html><html><body style=\"margin:0\">\
+         <iframe style=\"border:0;width:{width}px;height:900px\" srcdoc=\"{attribute}\"></iframe></body></html>"
+    )
+}
+
+/// What the page looks like in a frame of this width.
+fn seen(page: &str, width: usize) -> Value {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("page.html");
+    fs::write(&file, framed(page, width)).unwrap();
+    let output = Command::new(BROWSER)
+        .args([
+            "--headless",
+            "--no-sandbox",
+            "--disable-gpu",
+            "--no-first-run",
+            "--dump-dom",
+            "--disable-background-networking",
+            "--disable-component-update",
+            "--disable-sync",
+            "--window-size=1300,1000",
+        ])
+        .arg(format!(
+            "--user-data-dir={}",
+            folder.path().join("profile").display()
+        ))
+        .arg(format!("file://{}", file.display()))
+        .output()
+        .unwrap();
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let found = text
+        .split_once("<pre id=\"seen\">")
+        .and_then(|(_, rest)| rest.split_once("</pre>"));
+    let (seen, _) =
+        found.unwrap_or_else(|| panic!("{text}\n{}", String::from_utf8_lossy(&output.stderr)));
+    let seen = seen
+        .replace("&gt;", ">")
+        .replace("&lt;", "<")
+        .replace("&amp;", "&");
+    serde_json::from_str(&seen).unwrap()
+}
 
 #[test]
 fn a_browser_shows_all_of_it() {
@@ -50,58 +107,41 @@ fn a_browser_shows_all_of_it() {
         skipped::skipped(&format!("{BROWSER} is missing"));
         return;
     }
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("page.html");
     let mut sheet = example();
     sheet.sections[0].rows[0].title =
-        "a measure whose name is as long as any that an experiment has".to_owned();
-    sheet.sections[0].rows[0].cells[0].text = "112,870,416,681,868.25".to_owned();
+        "a measure whose name is as long as any that an experiment has, and then some".to_owned();
+    sheet.sections[0].rows[0].cells[0] = Some(Measured::Count(112_870_416_681_868_251));
+    sheet.notes = vec![format!("sha256 {}", "0123456789abcdef".repeat(4))];
     let page = html("memwright compare", &[sheet, with_figures()]);
-    let looking = format!("<script>{LOOK}</script></body>");
-    fs::write(&file, page.replace("</body>", &looking)).unwrap();
-    for width in [500, 1200] {
-        let output = Command::new(BROWSER)
-            .args([
-                "--headless",
-                "--no-sandbox",
-                "--disable-gpu",
-                "--no-first-run",
-                "--dump-dom",
-            ])
-            .args([
-                "--disable-background-networking",
-                "--disable-component-update",
-                "--disable-sync",
-            ])
-            .arg(format!("--window-size={width},900"))
-            .arg(format!(
-                "--user-data-dir={}",
-                folder.path().join("profile").display()
-            ))
-            .arg(format!("file://{}", file.display()))
-            .output()
-            .unwrap();
-        let text = String::from_utf8_lossy(&output.stdout).into_owned();
-        let found = text
-            .split_once("<pre id=\"seen\">")
-            .and_then(|(_, rest)| rest.split_once("</pre>"));
-        let (seen, _) =
-            found.unwrap_or_else(|| panic!("{text}\n{}", String::from_utf8_lossy(&output.stderr)));
-        let seen = seen
-            .replace("&gt;", ">")
-            .replace("&lt;", "<")
-            .replace("&amp;", "&");
-        let seen: Value = serde_json::from_str(&seen).unwrap();
-        for nothing in ["hidden", "outside", "over"] {
+    // What a printer would get, seen on a screen as wide as a sheet of A4 between its margins.
+    let printed = page.replace("@media print", "@media all");
+    for (page, width, is_narrow, is_paper) in [
+        (&page, 420, true, false),
+        (&page, 1200, false, false),
+        (&printed, 680, false, true),
+    ] {
+        let seen = seen(page, width);
+        assert_eq!(seen["width"], width, "{seen}");
+        for nothing in ["hidden", "outside", "over", "small"] {
             assert!(
                 seen[nothing].as_array().unwrap().is_empty(),
-                "{width}: {seen}"
+                "{width}: {nothing}: {seen}"
             );
         }
         assert_eq!(seen["fetched"], 0, "{width}: {seen}");
         assert_eq!(seen["wide"], false, "{width}: {seen}");
         assert_eq!(seen["style"], true, "{width}: {seen}");
-        // Two of the legend in each chart, and one for each value that is drawn.
-        assert_eq!(seen["bars"], (2 + 5) + (2 + 2) + (2 + 3), "{width}: {seen}");
+        // Where the head of a table has no room each cell names its column.
+        assert_eq!(seen["named"], is_narrow, "{width}: {seen}");
+        // Nothing is behind a bar to scroll by, which paper does not have.
+        if is_narrow || is_paper {
+            assert_eq!(seen["cut"], 0, "{width}: {seen}");
+        }
+        // A chart of the two rows that changed, of both columns, and one of a median and a value that one column lacks.
+        assert_eq!(
+            (&seen["bars"], &seen["keys"], &seen["marks"]),
+            (&(4 + 3).into(), &(2 + 2).into(), &(4 + 4).into()),
+            "{width}: {seen}"
+        );
     }
 }

@@ -1,31 +1,30 @@
-//! A sheet for other programs, as RFC 4180 says: one line for each value, with its unit and statistic where it has them.
+//! A sheet for other programs, as RFC 4180 says: one line for each value.
 
-use super::Sheet;
+use super::{Sheet, Statistic, Value};
 
-/// The sheet as CSV.
+/// The sheet as CSV: every row, changed or not.
 pub fn csv(sheet: &Sheet) -> String {
-    let mut heading = vec!["section", "group", "measure"];
-    if sheet.has_figures() {
-        heading.extend(["unit", "statistic"]);
+    let mut heading = vec!["name", "section", "group", "measure", "unit"];
+    if sheet.has_statistics() {
+        heading.push("statistic");
     }
     heading.extend(["column", "value"]);
     let mut out = line(&heading);
     for section in &sheet.sections {
+        let title = section.heading();
         for row in &section.rows {
             for (column, cell) in sheet.columns.iter().zip(&row.cells) {
                 // An empty field is no measure.
-                let value = cell
-                    .value
-                    .map_or_else(String::new, |value| value.to_string());
+                let value = cell.map_or_else(String::new, Value::plain);
                 let mut fields = vec![
-                    section.title.as_str(),
+                    row.name.as_str(),
+                    title.as_str(),
                     row.group.as_str(),
                     row.title.as_str(),
+                    row.unit.as_str(),
                 ];
-                if sheet.has_figures() {
-                    let figure = row.figure();
-                    fields.push(figure.map_or("", |figure| &figure.unit));
-                    fields.push(figure.map_or("", |figure| figure.statistic.name()));
+                if sheet.has_statistics() {
+                    fields.push(row.statistic.map_or("", Statistic::name));
                 }
                 fields.extend([column.as_str(), value.as_str()]);
                 out.push_str(&line(&fields));
@@ -56,15 +55,18 @@ mod tests {
     fn each_value_is_a_line() {
         let text = csv(&example());
         let lines: Vec<&str> = text.split("\r\n").collect();
-        assert_eq!(lines[0], "section,group,measure,column,value");
+        assert_eq!(lines[0], "name,section,group,measure,unit,column,value");
         assert_eq!(
             lines[1],
-            "run,Page faults,\"user, write-protect\",before,256"
+            "run.write_protect,run,Page faults,\"user, write-protect\",faults,before,256"
         );
-        assert_eq!(lines[6], "run,Page faults,\"user, refused\",after,");
+        assert_eq!(
+            lines[6],
+            "run.refused,run,Page faults,\"user, refused\",faults,after,"
+        );
         assert_eq!(
             lines[7],
-            "region 1,Page faults,\"user, \"\"odd\"\"\",before,1"
+            "region.1.odd,region 1,Page faults,\"user, \"\"odd\"\"\",faults,before,1"
         );
         assert_eq!(lines.len(), 1 + 8 + 1);
     }
@@ -75,16 +77,16 @@ mod tests {
         let lines: Vec<&str> = text.split("\r\n").collect();
         assert_eq!(
             lines[0],
-            "section,group,measure,unit,statistic,column,value"
+            "name,section,group,measure,unit,statistic,column,value"
         );
         assert_eq!(
             lines[1],
-            ",fault,first write,instructions,minimum,memwright,538"
+            ",,fault,first write,instructions,minimum,memwright,538"
         );
         assert_eq!(
             lines[6],
-            ",fault,first write,instructions,mean,linux,1200.5"
+            ",,fault,first write,instructions,mean,linux,1200.5"
         );
-        assert_eq!(lines[8], ",fault,flushes,flushes per round,value,linux,");
+        assert_eq!(lines[8], ",,fault,flushes,flushes per round,value,linux,");
     }
 }

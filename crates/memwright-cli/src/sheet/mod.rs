@@ -1,19 +1,30 @@
-//! A result as a sheet: measures down, columns across, in sections. Written as text, Markdown, CSV or a page.
+//! A result as a sheet: measures down, columns across, in sections. Each format is a pure function of a sheet.
 
 #[cfg(test)]
 mod browser;
+mod change;
+mod chart;
 mod csv;
 mod html;
+mod mail;
 mod markdown;
+mod select;
 mod text;
+mod value;
 
 pub use csv::csv;
 pub use html::html;
+pub use mail::mail;
 pub use markdown::markdown;
+pub use select::{UnknownRow, check as check_pattern};
 pub use text::text;
+pub use value::Value;
 
 /// What nothing could count.
 pub const NOT_MEASURED: &str = "not measured";
+
+/// A value; `None` where nothing measured it.
+pub type Cell = Option<Value>;
 
 /// A whole result.
 #[derive(Debug, Clone, PartialEq)]
@@ -22,12 +33,14 @@ pub struct Sheet {
     pub heading: String,
     /// What the columns are called.
     pub columns: Vec<String>,
-    /// Whether the columns are to be compared with the first.
+    /// Whether the columns are compared with the first.
     pub compares: bool,
     /// Its parts.
     pub sections: Vec<Section>,
-    /// What is to be said below, one line each.
+    /// Remarks, versions and hashes, one line each.
     pub notes: Vec<String>,
+    /// The commands that made it.
+    pub commands: Vec<String>,
 }
 
 /// A part of a sheet.
@@ -35,6 +48,10 @@ pub struct Sheet {
 pub struct Section {
     /// What it is about; may be empty.
     pub title: String,
+    /// A remark that belongs to the title; may be empty.
+    pub remark: String,
+    /// Whether its rows are in an order of their own and stand together, also where only changes are wanted.
+    pub is_ranked: bool,
     /// Its rows.
     pub rows: Vec<Row>,
 }
@@ -42,32 +59,21 @@ pub struct Section {
 /// One measure.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Row {
-    /// What it stands under, with the rows before and after it that say the same.
+    /// What programs know it by: the name in JSON and CSV, which stays the same from version to version.
+    pub name: String,
+    /// The heading that it stands under, with its neighbours of the same heading.
     pub group: String,
     /// What was measured.
     pub title: String,
-    /// One cell for each column.
-    pub cells: Vec<Cell>,
-}
-
-/// One value.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Cell {
-    /// The value; `None` where nothing measured it.
-    pub value: Option<f64>,
-    /// How people read it.
-    pub text: String,
-    /// What it is a figure of, where the row does not say it; equal in all cells of a row.
-    pub figure: Option<Figure>,
-}
-
-/// What a number is: its unit, and which statistic of the measured values.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Figure {
     /// What is counted.
     pub unit: String,
-    /// Which of the statistics.
-    pub statistic: Statistic,
+    /// Which statistic of several values it is.
+    pub statistic: Option<Statistic>,
+    /// Whether it counts what the program did, not how the kernel did it: if it differs, the columns did not do the same
+    /// work.
+    pub is_state: bool,
+    /// One cell for each column.
+    pub cells: Vec<Cell>,
 }
 
 /// What a figure says of the values that were measured.
@@ -103,45 +109,46 @@ impl Statistic {
     }
 }
 
-impl Cell {
-    /// A count.
-    pub fn count(count: Option<u64>) -> Self {
-        Self {
-            value: count.map(|count| count as f64),
-            text: count.map_or_else(|| NOT_MEASURED.to_owned(), crate::table::grouped),
-            figure: None,
+/// A cell for people.
+pub fn cell_text(cell: Cell) -> String {
+    cell.map_or_else(|| NOT_MEASURED.to_owned(), Value::text)
+}
+
+impl Section {
+    /// Title and remark.
+    pub fn heading(&self) -> String {
+        match self.remark.as_str() {
+            "" => self.title.clone(),
+            remark => format!("{}, {remark}", self.title),
         }
     }
 }
 
 impl Row {
-    /// What the row's numbers are, where they say it.
-    pub fn figure(&self) -> Option<&Figure> {
-        self.cells.iter().find_map(|cell| cell.figure.as_ref())
+    /// The first cell and that of a column, where both were measured.
+    fn pair(&self, column: usize) -> Option<(Value, Value)> {
+        let cell = |column: usize| self.cells.get(column).copied().flatten();
+        cell(0).zip(cell(column))
     }
 
-    /// What a column has more than the first, with its sign; "=" where they are the same, nothing where one is missing.
+    /// How a column differs from the first; `None` where it does not, or one of them was not measured.
+    pub fn difference(&self, column: usize) -> Option<value::Difference> {
+        let (first, other) = self.pair(column)?;
+        other.difference(first)
+    }
+
+    /// The difference of a column for people: "=" where there is none, nothing where one of them was not measured.
     pub fn delta(&self, column: usize) -> String {
-        let value = |column: usize| self.cells.get(column).and_then(|cell| cell.value);
-        match (value(0), value(column)) {
-            (Some(first), Some(other)) if first == other => "=".to_owned(),
-            (Some(first), Some(other)) => {
-                let difference = other - first;
-                let sign = if difference < 0.0 { '-' } else { '+' };
-                let size = difference.abs();
-                if size.fract() == 0.0 {
-                    format!("{sign}{}", crate::table::grouped(size as u64))
-                } else {
-                    format!("{sign}{size:.2}")
-                }
-            }
-            (None, None) | (None, Some(_)) | (Some(_), None) => String::new(),
+        match (self.pair(column), self.difference(column)) {
+            (None, _) => String::new(),
+            (Some(_), None) => "=".to_owned(),
+            (Some(_), Some(difference)) => difference.text(),
         }
     }
 
     /// Whether a column has another value than the first.
     pub fn differs(&self) -> bool {
-        (1..self.cells.len()).any(|column| !matches!(self.delta(column).as_str(), "=" | ""))
+        (1..self.cells.len()).any(|column| self.difference(column).is_some())
     }
 }
 
@@ -153,22 +160,22 @@ impl Sheet {
             .any(|section| section.rows.iter().any(Row::differs))
     }
 
-    /// Whether its numbers say what they are: then tables have a column for the unit and one for the statistic.
-    fn has_figures(&self) -> bool {
+    /// Whether tables have a column for the unit and one for the statistic.
+    fn has_statistics(&self) -> bool {
         let mut rows = self.sections.iter().flat_map(|section| &section.rows);
-        rows.any(|row| row.figure().is_some())
+        rows.any(|row| row.statistic.is_some())
     }
 
     /// How many of [`Sheet::headings`] are of words, not of numbers.
     fn words(&self) -> usize {
-        if self.has_figures() { 2 } else { 0 }
+        if self.has_statistics() { 2 } else { 0 }
     }
 
-    /// The headings of the columns: unit and statistic where the numbers have them, then the kernels, with one for the
+    /// The headings of the columns: unit and statistic where the rows have them, then the kernels, with one for the
     /// difference after each but the first where they are compared.
     fn headings(&self) -> Vec<String> {
         let mut headings = Vec::new();
-        if self.has_figures() {
+        if self.has_statistics() {
             headings.extend(["unit".to_owned(), "statistic".to_owned()]);
         }
         for (index, name) in self.columns.iter().enumerate() {
@@ -183,14 +190,13 @@ impl Sheet {
     /// The texts of a row under [`Sheet::headings`].
     fn texts(&self, row: &Row) -> Vec<String> {
         let mut texts = Vec::new();
-        if self.has_figures() {
-            let figure = row.figure();
-            texts.push(figure.map_or_else(String::new, |figure| figure.unit.clone()));
-            texts
-                .push(figure.map_or_else(String::new, |figure| figure.statistic.name().to_owned()));
+        if self.has_statistics() {
+            texts.push(row.unit.clone());
+            let statistic = row.statistic.map_or("", Statistic::name);
+            texts.push(statistic.to_owned());
         }
         for (index, cell) in row.cells.iter().enumerate() {
-            texts.push(cell.text.clone());
+            texts.push(cell_text(*cell));
             if self.compares && index > 0 {
                 texts.push(row.delta(index));
             }
@@ -203,50 +209,72 @@ impl Sheet {
 pub mod tests {
     use super::*;
 
-    /// A sheet with everything that a sheet can have.
-    pub fn example() -> Sheet {
-        let row = |title: &str, cells: [Option<u64>; 2]| Row {
+    /// A row of counts.
+    pub fn counts(name: &str, title: &str, cells: &[Option<u64>]) -> Row {
+        Row {
+            name: name.to_owned(),
             group: "Page faults".to_owned(),
             title: title.to_owned(),
-            cells: cells.map(Cell::count).to_vec(),
+            unit: "faults".to_owned(),
+            statistic: None,
+            is_state: false,
+            cells: cells.iter().map(|cell| cell.map(Value::Count)).collect(),
+        }
+    }
+
+    /// A sheet with everything that a sheet can have.
+    pub fn example() -> Sheet {
+        let section = |title: &str, rows| Section {
+            title: title.to_owned(),
+            remark: String::new(),
+            is_ranked: false,
+            rows,
         };
         Sheet {
             heading: "./prog <1> & 2".to_owned(),
             columns: vec!["before".to_owned(), "after".to_owned()],
             compares: true,
             sections: vec![
-                Section {
-                    title: "run".to_owned(),
-                    rows: vec![
-                        row("user, write-protect", [Some(256), Some(0)]),
-                        row("user, not present, read", [Some(1000), Some(1000)]),
-                        row("user, refused", [Some(1), None]),
+                section(
+                    "run",
+                    vec![
+                        counts(
+                            "run.write_protect",
+                            "user, write-protect",
+                            &[Some(256), Some(0)],
+                        ),
+                        counts(
+                            "run.read",
+                            "user, not present, read",
+                            &[Some(1000), Some(1000)],
+                        ),
+                        counts("run.refused", "user, refused", &[Some(1), None]),
                     ],
-                },
-                Section {
-                    title: "region 1".to_owned(),
-                    rows: vec![row("user, \"odd\"", [Some(1), Some(12345)])],
-                },
+                ),
+                section(
+                    "region 1",
+                    vec![counts(
+                        "region.1.odd",
+                        "user, \"odd\"",
+                        &[Some(1), Some(12345)],
+                    )],
+                ),
             ],
             notes: vec!["both repeat".to_owned()],
+            commands: vec!["memwright compare ./prog".to_owned()],
         }
     }
 
-    /// A sheet whose numbers have units: a series of two kernels, and a count that one of them lacks.
+    /// A sheet whose rows are statistics: a series of two kernels, and a count that one of them lacks.
     pub fn with_figures() -> Sheet {
         let row = |title: &str, unit: &str, statistic, values: [Option<f64>; 2]| Row {
+            name: String::new(),
             group: "fault".to_owned(),
             title: title.to_owned(),
-            cells: values
-                .map(|value| Cell {
-                    value,
-                    text: value.map_or_else(|| NOT_MEASURED.to_owned(), |value| value.to_string()),
-                    figure: Some(Figure {
-                        unit: unit.to_owned(),
-                        statistic,
-                    }),
-                })
-                .to_vec(),
+            unit: unit.to_owned(),
+            statistic: Some(statistic),
+            is_state: false,
+            cells: values.map(|value| value.map(Value::Statistic)).to_vec(),
         };
         let write = |statistic, values| row("first write", "instructions", statistic, values);
         Sheet {
@@ -255,6 +283,8 @@ pub mod tests {
             compares: false,
             sections: vec![Section {
                 title: String::new(),
+                remark: String::new(),
+                is_ranked: false,
                 rows: vec![
                     write(Statistic::Minimum, [Some(538.0), Some(1000.0)]),
                     write(Statistic::Median, [Some(540.0), Some(1001.0)]),
@@ -268,31 +298,23 @@ pub mod tests {
                 ],
             }],
             notes: Vec::new(),
+            commands: Vec::new(),
         }
     }
 
     #[test]
-    fn differences_have_signs() {
-        let row = |values: [Option<f64>; 2]| Row {
-            group: String::new(),
-            title: String::new(),
-            cells: values
-                .map(|value| Cell {
-                    value,
-                    text: String::new(),
-                    figure: None,
-                })
-                .to_vec(),
-        };
-        for (values, delta, differs) in [
-            ([Some(1.0), Some(1.0)], "=", false),
-            ([Some(1.0), Some(2001.0)], "+2,000", true),
-            ([Some(3.0), Some(1.5)], "-1.50", true),
-            ([Some(3.0), None], "", false),
-            ([None, Some(1.0)], "", false),
+    fn a_row_differs_where_its_values_do() {
+        const LARGE: u64 = 1 << 60;
+        for (cells, delta, differs) in [
+            ([Some(1), Some(1)], "=", false),
+            ([Some(1), Some(2001)], "+2,000", true),
+            ([Some(LARGE), Some(LARGE + 1)], "+1", true),
+            ([Some(3), None], "", false),
+            ([None, Some(1)], "", false),
         ] {
-            assert_eq!(row(values).delta(1), delta);
-            assert_eq!(row(values).differs(), differs, "{values:?}");
+            let row = counts("", "", &cells);
+            assert_eq!(row.delta(1), delta);
+            assert_eq!(row.differs(), differs, "{cells:?}");
         }
         assert!(example().differs());
     }

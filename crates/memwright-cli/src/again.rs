@@ -1,0 +1,138 @@
+//! The command that makes a document again, put together from what the document says.
+
+use std::ffi::OsString;
+
+use crate::lab::document::Document;
+use crate::qemu::command::shell_line;
+use crate::report;
+
+/// The settings that are options of the same name, and what each is where nothing is said.
+const OPTIONS: [(&str, &str); 7] = [
+    ("thp", "madvise"),
+    ("thp-size", ""),
+    ("swap", ""),
+    ("hugetlb", ""),
+    ("numa", "1"),
+    ("env", ""),
+    ("append", ""),
+];
+const USUAL_MEMORY: u64 = 512 << 20;
+
+/// The command that runs the program of these documents on their kernels; `None` without documents.
+pub fn on_kernels(documents: &[Document]) -> Option<String> {
+    let first = documents.first()?;
+    let mut words = vec!["memwright".to_owned()];
+    words.push(
+        if documents.len() > 1 {
+            "compare"
+        } else {
+            "run"
+        }
+        .to_owned(),
+    );
+    for document in documents {
+        let (name, image) = (&document.kernel.name, &document.host.image);
+        // A kept image has the name that it is kept under wherever it is kept.
+        let is_kept = image.ends_with(&format!("/kernels/{name}/vmlinuz"));
+        let kernel = if is_kept {
+            name.clone()
+        } else {
+            format!("{name}={image}")
+        };
+        words.extend(["--kernel".to_owned(), kernel]);
+    }
+    words.extend(machine(first.memory, first.cpus, &first.settings));
+    words.extend(first.arguments.iter().cloned());
+    Some(line(&words))
+}
+
+/// The command that runs the program of this document on Memwright.
+pub fn on_memwright(document: &report::Document) -> String {
+    let mut words = vec!["memwright".to_owned(), "run".to_owned()];
+    words.extend(machine(document.memory, document.cpus, &document.settings));
+    for policy in &document.policies {
+        words.extend(["--policy".to_owned(), policy.clone()]);
+    }
+    words.extend(document.arguments.iter().cloned());
+    line(&words)
+}
+
+/// The options of a machine, without those that are as they usually are.
+fn machine(memory: u64, cpus: u8, settings: &[String]) -> Vec<String> {
+    let mut words = Vec::new();
+    if memory != USUAL_MEMORY {
+        words.extend(["--memory".to_owned(), format!("{}M", memory >> 20)]);
+    }
+    if cpus != 1 {
+        words.extend(["--cpus".to_owned(), cpus.to_string()]);
+    }
+    for setting in settings {
+        let Some((name, value)) = setting.split_once('=') else {
+            continue;
+        };
+        if let Some((place, _)) = value.split_once(" sha256 ")
+            && name == "file"
+        {
+            words.extend(["--file".to_owned(), place.to_owned()]);
+        }
+        let option = OPTIONS.iter().find(|(option, _)| *option == name);
+        if option.is_some_and(|(_, usual)| *usual != value) {
+            words.extend([format!("--{name}"), value.to_owned()]);
+        }
+    }
+    words
+}
+
+/// Words as a shell takes them.
+fn line(words: &[String]) -> String {
+    let words: Vec<OsString> = words.iter().map(OsString::from).collect();
+    match words.split_first() {
+        Some((program, arguments)) => shell_line(program, arguments),
+        None => String::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kernels_are_named() {
+        let mut one = crate::lab::schema::document();
+        (one.memory, one.settings) = (USUAL_MEMORY, Vec::new());
+        one.kernel.name = "debian:trixie".to_owned();
+        one.host.image = "/home/x/.cache/memwright/kernels/debian:trixie/vmlinuz".to_owned();
+        let mut other = one.clone();
+        (other.kernel.name, other.host.image) = ("after".to_owned(), "/x/b z".to_owned());
+        assert_eq!(on_kernels(&[]), None);
+        assert_eq!(
+            on_kernels(&[one, other]).unwrap(),
+            "memwright compare --kernel debian:trixie --kernel 'after=/x/b z' x"
+        );
+    }
+
+    #[test]
+    fn options_are_those_that_are_unusual() {
+        let words = |memory, cpus, settings: &[&str]| {
+            let settings: Vec<String> = settings.iter().map(|one| (*one).to_owned()).collect();
+            machine(memory, cpus, &settings).join(" ")
+        };
+        let empty = report::empty_input();
+        assert_eq!(words(512 << 20, 1, &["thp=madvise", "numa=1", &empty]), "");
+        assert_eq!(
+            words(
+                1 << 30,
+                2,
+                &[
+                    "thp=never",
+                    "swap=zram:64M",
+                    "env=A=1",
+                    "file=/x sha256 00",
+                    "append=quiet x",
+                    "trace=on"
+                ]
+            ),
+            "--memory 1024M --cpus 2 --thp never --swap zram:64M --env A=1 --file /x --append quiet x"
+        );
+    }
+}
