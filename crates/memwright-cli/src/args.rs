@@ -70,6 +70,10 @@ pub struct RunArgs {
     #[arg(long, requires = "kernel")]
     pub no_verify: bool,
 
+    /// With --kernel: boot the kernel for each run, and use no saved state.
+    #[arg(long, requires = "kernel")]
+    pub cold: bool,
+
     /// With --kernel: count nothing from outside, which takes less time.
     #[arg(long, requires = "kernel")]
     pub no_count: bool,
@@ -216,6 +220,10 @@ pub struct BenchArgs {
     /// Run everything once, and do not compare with a second run.
     #[arg(long)]
     pub no_verify: bool,
+
+    /// Boot Linux kernels for each run, and use no saved states.
+    #[arg(long)]
+    pub cold: bool,
 
     /// Print the QEMU command line of every run, and run nothing.
     #[arg(long)]

@@ -1,7 +1,6 @@
 //! What every kernel of one command has in common: the program and its files, the machine, the QEMU, the plugin.
 
 use std::ffi::OsString;
-use std::fs;
 use std::io::{self, IsTerminal};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -13,10 +12,11 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::retry_on_intr;
 
 use super::document::{Document, Host, Kernel, Qemu};
-use super::guest::{Counting, Guest, Said};
+use super::guest::{Counting, Guest, Said, Start};
 use super::image::Image;
 use super::plugin;
 use super::runs::Runs;
+use super::state::{self, State};
 use crate::args::RunArgs;
 use crate::failure::{Failure, TIMEOUT, signal_code};
 use crate::folder::{PrivateFolder, kept_folder, private_folder};
@@ -29,7 +29,7 @@ use crate::qemu::machine::Machine;
 use crate::qemu::process::Cut;
 use crate::qemu::version::{self, Version};
 use crate::report::{HashedFile, hexadecimal_hash};
-use crate::run::{self, Prepared};
+use crate::run::{self as preparing, Prepared};
 use crate::session::say;
 use crate::size::{MemorySize, SwapKind, SwapSize, in_mebibytes};
 
@@ -38,8 +38,10 @@ use crate::size::{MemorySize, SwapKind, SwapSize, in_mebibytes};
 static INIT: &[u8] = include_bytes!(env!("MEMWRIGHT_GUEST_INIT"));
 /// Where the guest's first process looks for its own files.
 const OWN: &str = "/.memwright";
-/// The archive that every image has in common.
-const ARCHIVE: &str = "initrd.cpio";
+/// The archive that every image without modules boots from.
+const BOOT: &str = "initrd.cpio";
+/// The archive of the program and its files.
+const PROGRAM: &str = "program.cpio";
 /// Where a dry run says that the files would be.
 const DRY: &str = "/tmp/memwright-run";
 /// How long guests may take where nothing is said.
@@ -78,10 +80,10 @@ impl<'a> Laboratory<'a> {
     pub fn open(args: &'a RunArgs) -> Result<Self, Failure> {
         let machine = Machine::of(args);
         let swap = swap_bytes(&args.swap).map_err(Failure::Usage)?;
-        let mut prepared = run::prepare(args)?;
+        let mut prepared = preparing::prepare(args)?;
         let missing = Failure::Environment;
         let limit = args.timeout.unwrap_or(USUAL_LIMIT);
-        let input = put_init(&mut prepared, swap, args.memory(), limit)?;
+        let input = put_input(&mut prepared, swap, args.memory(), limit)?;
         let folder = private_folder().context("cannot make a temporary folder")?;
         let files = match &args.keep {
             Some(path) => kept_folder(path)?,
@@ -96,7 +98,8 @@ impl<'a> Laboratory<'a> {
         let qemu = qemu.map_err(missing)?;
         let version = version::check_for(&qemu, &machine, args.patience()).map_err(missing)?;
         if !args.dry_run || args.keep.is_some() {
-            initrd::write(&files.join(ARCHIVE), &prepared.manifest, &prepared.tree)?;
+            initrd::write(&files.join(PROGRAM), &prepared.manifest, &prepared.tree)?;
+            initrd::write_tree(&files.join(BOOT), &first_process())?;
         }
         let counting = if args.no_count {
             Counting::Nothing
@@ -134,7 +137,7 @@ impl<'a> Laboratory<'a> {
         let guest = self.guest(image);
         shell_line(
             &guest.qemu,
-            &guest.arguments(&self.files.join("serial"), None),
+            &guest.arguments(&self.files.join("serial"), None, Start::Boot),
         )
     }
 
@@ -147,9 +150,12 @@ impl<'a> Laboratory<'a> {
             say(&format!("QEMU {}: {}", self.version, self.line(image)));
         }
         let guest = self.guest(image);
-        self.add_modules(image, &guest.archive)?;
+        self.add_modules(image, &guest.boot)?;
         let count = if self.args.no_verify { 1 } else { 2 };
-        let results = boot(&guest, runs, count);
+        let results = match self.state(image, runs) {
+            Ok(state) => run(&guest, runs, state.as_ref(), count),
+            Err(error) => vec![Err(error)],
+        };
         if let Some(failure) = runs.was_cut().and_then(cut_short) {
             return Err(failure);
         }
@@ -169,6 +175,19 @@ impl<'a> Laboratory<'a> {
         })
     }
 
+    /// The state that runs on this image start from, if they do not boot.
+    fn state(&self, image: &Image, runs: &Runs) -> anyhow::Result<Option<State>> {
+        if self.args.cold {
+            return Ok(None);
+        }
+        let guest = Guest {
+            counting: Counting::Nothing,
+            ..self.guest(image)
+        };
+        let qemu = format!("{} {}", self.version, version::hash(&self.qemu));
+        state::of(&guest, (&image.name, &image.sha256), &qemu, runs)
+    }
+
     /// The guests that may run at once end when a signal comes or the time is over.
     ///
     /// # Errors
@@ -181,34 +200,33 @@ impl<'a> Laboratory<'a> {
         Guest {
             qemu: self.qemu.clone(),
             image: image.path.clone(),
-            archive: self.archive(image),
+            boot: self.boot(image),
+            program: self.files.join(PROGRAM),
             append: append(self.args),
             machine: self.machine,
             counting: self.counting.clone(),
         }
     }
 
-    /// The guest's files: its own for an image whose modules are among them.
-    fn archive(&self, image: &Image) -> PathBuf {
+    /// What a guest boots from: an archive of its own for an image whose modules are in it.
+    fn boot(&self, image: &Image) -> PathBuf {
         match self.swap {
             Some(_) => self.files.join(format!("initrd-{}.cpio", image.sha256)),
-            None => self.files.join(ARCHIVE),
+            None => self.files.join(BOOT),
         }
     }
 
     /// Makes the archive of an image that brings the modules for swap.
     fn add_modules(&self, image: &Image, archive: &Path) -> anyhow::Result<()> {
-        let common = self.files.join(ARCHIVE);
-        if archive == common {
+        if self.swap.is_none() {
             return Ok(());
         }
-        let mut tree = Tree::default();
+        let mut tree = first_process();
         for module in kernels::modules(&image.path)? {
             let name = module.file_name().unwrap_or_default();
             tree.add_own_copy(&module, &Path::new(OWN).join("modules").join(name))?;
         }
-        fs::copy(&common, archive).with_context(|| archive.display().to_string())?;
-        initrd::append(archive, &tree).map(drop)
+        initrd::write_tree(archive, &tree)
     }
 
     fn document(
@@ -275,11 +293,16 @@ fn cut_short(cut: Cut) -> Option<Failure> {
     }
 }
 
-/// Boots so many guests side by side.
-fn boot(guest: &Guest, runs: &Runs, count: usize) -> Vec<anyhow::Result<Said>> {
+/// Runs so many guests side by side.
+fn run(
+    guest: &Guest,
+    runs: &Runs,
+    state: Option<&State>,
+    count: usize,
+) -> Vec<anyhow::Result<Said>> {
     thread::scope(|scope| {
         let threads: Vec<_> = (0..count)
-            .map(|_| scope.spawn(|| guest.run(runs)))
+            .map(|_| scope.spawn(|| guest.run(runs, state)))
             .collect();
         let join = |thread: thread::ScopedJoinHandle<'_, anyhow::Result<Said>>| {
             thread
@@ -300,9 +323,16 @@ fn swap_bytes(wanted: &[SwapSize]) -> anyhow::Result<Option<u64>> {
     }
 }
 
-/// Puts the first process, the program's input, its arguments and what swap it has into the guest. Returns the hash of the
-/// input. A terminal gives none: standard input is a file in the guest, whatever it is here.
-fn put_init(
+/// The files that a guest boots from.
+fn first_process() -> Tree {
+    let mut tree = Tree::default();
+    tree.add_empty_folder(Path::new(OWN), 0o700);
+    tree.add_bytes(&Path::new(OWN).join("init"), 0o755, INIT.to_vec());
+    tree
+}
+
+/// Puts the program's input, its arguments and what swap it has into the guest's files. Returns the hash of the input. A terminal gives none: standard input is a file in the guest, whatever it is here.
+fn put_input(
     prepared: &mut Prepared,
     swap: Option<u64>,
     memory: MemorySize,
@@ -313,8 +343,6 @@ fn put_init(
             "this command was built without a first process for Linux guests: no C compiler linked a static program then"
         )));
     }
-    let place = Path::new(OWN).join("init");
-    prepared.tree.add_bytes(&place, 0o755, INIT.to_vec());
     let input = match io::stdin().is_terminal() {
         true => Vec::new(),
         false => read_input(memory, limit)?,

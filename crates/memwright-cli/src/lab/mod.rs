@@ -16,6 +16,7 @@ pub mod plugin;
 mod runs;
 #[cfg(test)]
 mod schema;
+pub mod state;
 mod tables;
 
 use std::{io, slice};

@@ -1,0 +1,174 @@
+//! A guest saved after its boot, from which later runs start.
+//!
+//! The guest's first process comes to a point at which nothing depends on the program, and stops the machine there. QEMU's
+//! devices are saved by its migration, memory from the files that it is in. A run then starts from these, and gets the
+//! program as one that boots does: its counts are those of that one. Only the boot is kept, never a result.
+
+mod clock;
+mod file;
+mod keep;
+mod key;
+mod make;
+mod monitor;
+
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::net::Shutdown;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::sync::Once;
+use std::time::SystemTime;
+
+use anyhow::Context;
+use serde_json::json;
+
+use self::file::StateError;
+use self::make::{Taken, Unmade, finish, prepare};
+pub use self::monitor::Listener;
+use super::guest::Guest;
+use super::output::progress;
+use super::runs::Runs;
+use super::tables::Part;
+use crate::cache;
+use crate::folder::PrivateFolder;
+use crate::qemu::qmp::Monitor;
+use crate::session::say;
+
+/// A saved machine, from which several runs may start at once.
+#[derive(Debug)]
+pub struct State {
+    saved: file::State,
+    told: Once,
+}
+
+/// Where states are kept: `states` in the cache.
+///
+/// # Errors
+/// One line when there is no home for a cache.
+pub fn folder() -> anyhow::Result<PathBuf> {
+    Ok(cache::folder()?.join("states"))
+}
+
+/// The state of a guest, which counts nothing: the kept one, else that of a boot, which is then kept. `None`, after a line
+/// that says why, where it cannot be kept.
+///
+/// # Errors
+/// A guest that does not come to the point where it is saved: one line that says what is known of it.
+pub fn of(
+    guest: &Guest,
+    image: (&str, &str),
+    qemu: &str,
+    runs: &Runs,
+) -> anyhow::Result<Option<State>> {
+    let (name, sha256) = image;
+    let path = match folder().and_then(|folder| {
+        let file = format!("{}{}", key::name(guest, sha256, qemu)?, keep::SUFFIX);
+        Ok(folder.join(file))
+    }) {
+        Ok(path) => path,
+        Err(error) => return Ok(boots_each_time(name, &error)),
+    };
+    match open(&path) {
+        Ok(state) => return Ok(Some(state)),
+        Err(StateError::Io(error)) if error.kind() == io::ErrorKind::NotFound => {}
+        Err(error) => {
+            say(&format!(
+                "{name}: its saved state cannot be used, it boots again: {error}"
+            ));
+            let _ = fs::remove_file(&path);
+        }
+    }
+    progress(&format!(
+        "booting {name} once; later runs start from its saved state"
+    ));
+    match make::boot(guest, runs) {
+        Ok(taken) => match keep(&path, taken) {
+            Ok(state) => Ok(Some(state)),
+            Err(error) => Ok(boots_each_time(name, &error)),
+        },
+        Err(Unmade::Guest(error)) => Err(error),
+        // The end of the runs is no failure to save, and is reported elsewhere.
+        Err(Unmade::Saving(_)) if runs.was_cut().is_some() => Ok(None),
+        Err(Unmade::Saving(error)) => Ok(boots_each_time(name, &error)),
+    }
+}
+
+fn boots_each_time(name: &str, error: &anyhow::Error) -> Option<State> {
+    say(&format!(
+        "{name} boots for each run, its state cannot be saved: {error:#}"
+    ));
+    None
+}
+
+/// Opens a kept state, and notes its use.
+fn open(path: &Path) -> Result<State, StateError> {
+    let file = File::open(path)?;
+    // Where the time cannot be set, another state may be removed before this one.
+    let _ = file.set_modified(SystemTime::now());
+    Ok(State::new(file::State::open(file)?))
+}
+
+/// Writes a state into the cache, under its name when it is whole.
+fn keep(path: &Path, (devices, wires): Taken) -> anyhow::Result<State> {
+    let context = || format!("cannot write {}", path.display());
+    let folder = path.parent().unwrap_or(Path::new("/"));
+    fs::create_dir_all(folder).with_context(context)?;
+    let work = PrivateFolder::within(folder).with_context(context)?;
+    let fresh = work.path().join("state");
+    let file = File::options()
+        .read(true)
+        .write(true)
+        .create_new(true)
+        .open(&fresh);
+    let saved =
+        file::write(file.with_context(context)?, devices, wires.memory()).with_context(context)?;
+    fs::rename(&fresh, path).with_context(context)?;
+    keep::bound(folder, keep::MOST).with_context(context)?;
+    Ok(State::new(saved))
+}
+
+impl State {
+    fn new(saved: file::State) -> Self {
+        Self {
+            saved,
+            told: Once::new(),
+        }
+    }
+
+    /// Writes its memory into empty files.
+    ///
+    /// # Errors
+    /// Those of reading and writing.
+    pub fn fill(&self, memory: &[Part]) -> anyhow::Result<()> {
+        self.saved
+            .fill(memory)
+            .context("cannot read the saved state")
+    }
+
+    /// Lets a QEMU that waits for a machine go on with this one.
+    ///
+    /// # Errors
+    /// Those of the sockets, and QEMU's refusal.
+    pub fn resume(&self, stream: UnixStream, folder: &Path) -> anyhow::Result<()> {
+        let mut monitor = Monitor::open(stream)?;
+        prepare(&mut monitor)?;
+        let path = folder.join("stream.sock");
+        let uri = format!("unix:{}", path.display());
+        monitor.execute("migrate-incoming", json!({ "uri": uri }))?;
+        let mut stream = UnixStream::connect(path)?;
+        stream.write_all(self.saved.devices())?;
+        stream.shutdown(Shutdown::Write)?;
+        finish(&mut monitor)?;
+        monitor.execute("cont", json!({}))?;
+        Ok(())
+    }
+
+    /// Says that a run could not start from it, once.
+    pub fn say_unusable(&self, error: &anyhow::Error) {
+        self.told.call_once(|| {
+            say(&format!(
+                "a saved state cannot be used, the guest boots: {error:#}"
+            ));
+        });
+    }
+}
