@@ -135,7 +135,13 @@ fn an_interrupt_ends_everything() {
     let path = image(&folder, &HANG);
     let child = run(
         &folder,
-        &["run", "--kernel", path.to_str().unwrap(), "/bin/true"],
+        &[
+            "run",
+            "--cold",
+            "--kernel",
+            path.to_str().unwrap(),
+            "/bin/true",
+        ],
     )
     .stderr(Stdio::piped())
     .stdout(Stdio::piped())

@@ -79,7 +79,7 @@ impl Monitor {
             events: Vec::new(),
         };
         monitor.read()?; // the greeting
-        monitor.execute("qmp_capabilities", json!({}))?;
+        monitor.execute("qmp_capabilities", &json!({}))?;
         Ok(monitor)
     }
 
@@ -87,7 +87,7 @@ impl Monitor {
     ///
     /// # Errors
     /// Those of the socket, and QEMU's refusal.
-    pub fn execute(&mut self, command: &str, arguments: Value) -> Result<Value, QmpError> {
+    pub fn execute(&mut self, command: &str, arguments: &Value) -> Result<Value, QmpError> {
         let line = json!({ "execute": command, "arguments": arguments });
         self.stream.write_all(format!("{line}\n").as_bytes())?;
         loop {
@@ -137,7 +137,7 @@ pub fn inject_nmi(socket: &Path) -> Result<(), QmpError> {
     stream.set_read_timeout(Some(PATIENCE))?;
     stream.set_write_timeout(Some(PATIENCE))?;
     Monitor::open(stream)?
-        .execute("inject-nmi", json!({}))
+        .execute("inject-nmi", &json!({}))
         .map(drop)
 }
 
@@ -170,12 +170,12 @@ mod tests {
             "{\"event\": \"STOP\", \"timestamp\": {}}\n{\"event\": \"MIGRATION\", \"data\": {\"status\": \"setup\"}}\n{\"return\": {\"running\": false}}",
             "{\"error\": {\"class\": \"GenericError\", \"desc\": \"no such thing\"}}",
         ]);
-        let answer = monitor.execute("query-status", json!({})).unwrap();
+        let answer = monitor.execute("query-status", &json!({})).unwrap();
         assert_eq!(answer["running"], false);
         let event = monitor.wait_for(|event| event.name == "MIGRATION").unwrap();
         assert_eq!(event.data["status"], "setup");
         let error = monitor
-            .execute("migrate", json!({ "uri": "x" }))
+            .execute("migrate", &json!({ "uri": "x" }))
             .unwrap_err();
         assert_eq!(error.to_string(), "QEMU refuses: no such thing");
         let received = served.join().unwrap();

@@ -84,10 +84,10 @@ mod tests {
             first,
             of(&usual(&|guest| guest.append = "quiet".into())),
             of(&usual(&|guest| {
-                guest.machine = Machine::of_bench(1, 1, memory("1G"))
+                guest.machine = Machine::of_bench(1, 1, memory("1G"));
             })),
             of(&usual(&|guest| {
-                guest.machine = Machine::of_bench(2, 1, memory("512M"))
+                guest.machine = Machine::of_bench(2, 1, memory("512M"));
             })),
             name(&usual(&|_| {}), "another", "qemu").unwrap(),
             name(&usual(&|_| {}), "image", "another").unwrap(),

@@ -96,11 +96,11 @@ fn take(listener: &Listener, stream: &Listener, output: &PipeReader) -> anyhow::
     monitor.wait_for(|event| event.name == "STOP")?;
     prepare(&mut monitor)?;
     let uri = format!("unix:{}", stream.path().display());
-    monitor.execute("migrate", json!({ "uri": uri }))?;
+    monitor.execute("migrate", &json!({ "uri": uri }))?;
     let mut devices = Vec::new();
     stream.accept(output)?.read_to_end(&mut devices)?;
     finish(&mut monitor)?;
-    match monitor.execute("quit", json!({})) {
+    match monitor.execute("quit", &json!({})) {
         // It may be gone before it answers.
         Ok(_) | Err(QmpError::Io(_)) => Ok(devices),
         Err(error) => bail!(error),
@@ -113,7 +113,7 @@ pub fn prepare(monitor: &mut Monitor) -> Result<(), QmpError> {
     let capabilities = [on("x-ignore-shared"), on("events")];
     let arguments = json!({ "capabilities": capabilities });
     monitor
-        .execute("migrate-set-capabilities", arguments)
+        .execute("migrate-set-capabilities", &arguments)
         .map(drop)
 }
 

@@ -61,31 +61,27 @@ pub fn of(
     runs: &Runs,
 ) -> anyhow::Result<Option<State>> {
     let (name, sha256) = image;
-    let path = match folder().and_then(|folder| {
-        let file = format!("{}{}", key::name(guest, sha256, qemu)?, keep::SUFFIX);
-        Ok(folder.join(file))
-    }) {
-        Ok(path) => path,
+    let place = folder().and_then(|folder| Place::of(&folder, &key::name(guest, sha256, qemu)?));
+    let place = match place {
+        Ok(place) => place,
         Err(error) => return Ok(boots_each_time(name, &error)),
     };
-    match open(&path) {
+    match open(&place.path) {
         Ok(state) => return Ok(Some(state)),
         Err(StateError::Io(error)) if error.kind() == io::ErrorKind::NotFound => {}
         Err(error) => {
             say(&format!(
                 "{name}: its saved state cannot be used, it boots again: {error}"
             ));
-            let _ = fs::remove_file(&path);
+            let _ = fs::remove_file(&place.path);
         }
     }
     progress(&format!(
         "booting {name} once; later runs start from its saved state"
     ));
-    match make::boot(guest, runs) {
-        Ok(taken) => match keep(&path, taken) {
-            Ok(state) => Ok(Some(state)),
-            Err(error) => Ok(boots_each_time(name, &error)),
-        },
+    let made = make::boot(guest, runs).and_then(|taken| Ok(place.keep(taken)?));
+    match made {
+        Ok(state) => Ok(Some(state)),
         Err(Unmade::Guest(error)) => Err(error),
         // The end of the runs is no failure to save, and is reported elsewhere.
         Err(Unmade::Saving(_)) if runs.was_cut().is_some() => Ok(None),
@@ -108,23 +104,37 @@ fn open(path: &Path) -> Result<State, StateError> {
     Ok(State::new(file::State::open(file)?))
 }
 
-/// Writes a state into the cache, under its name when it is whole.
-fn keep(path: &Path, (devices, wires): Taken) -> anyhow::Result<State> {
-    let context = || format!("cannot write {}", path.display());
-    let folder = path.parent().unwrap_or(Path::new("/"));
-    fs::create_dir_all(folder).with_context(context)?;
-    let work = PrivateFolder::within(folder).with_context(context)?;
-    let fresh = work.path().join("state");
-    let file = File::options()
-        .read(true)
-        .write(true)
-        .create_new(true)
-        .open(&fresh);
-    let saved =
-        file::write(file.with_context(context)?, devices, wires.memory()).with_context(context)?;
-    fs::rename(&fresh, path).with_context(context)?;
-    keep::bound(folder, keep::MOST).with_context(context)?;
-    Ok(State::new(saved))
+/// Where a state is, or will be.
+struct Place {
+    folder: PathBuf,
+    path: PathBuf,
+}
+
+impl Place {
+    /// The place of a name. The folder is made: one that cannot be is no place.
+    fn of(folder: &Path, name: &str) -> anyhow::Result<Self> {
+        fs::create_dir_all(folder)
+            .with_context(|| format!("cannot create {}", folder.display()))?;
+        Ok(Self {
+            folder: folder.to_owned(),
+            path: folder.join(format!("{name}{}", keep::SUFFIX)),
+        })
+    }
+
+    /// Writes a state, under its name when it is whole.
+    fn keep(&self, (devices, wires): Taken) -> anyhow::Result<State> {
+        let context = || format!("cannot write {}", self.path.display());
+        // Another command may write the same state: each works in a folder of its own, the last rename stands.
+        let work = PrivateFolder::within(&self.folder).with_context(context)?;
+        let fresh = work.path().join("state");
+        let mut options = File::options();
+        let file = options.read(true).write(true).create_new(true).open(&fresh);
+        let file = file.with_context(context)?;
+        let saved = file::write(file, devices, wires.memory()).with_context(context)?;
+        fs::rename(&fresh, &self.path).with_context(context)?;
+        keep::bound(&self.folder, keep::MOST).with_context(context)?;
+        Ok(State::new(saved))
+    }
 }
 
 impl State {
@@ -154,12 +164,12 @@ impl State {
         prepare(&mut monitor)?;
         let path = folder.join("stream.sock");
         let uri = format!("unix:{}", path.display());
-        monitor.execute("migrate-incoming", json!({ "uri": uri }))?;
+        monitor.execute("migrate-incoming", &json!({ "uri": uri }))?;
         let mut stream = UnixStream::connect(path)?;
         stream.write_all(self.saved.devices())?;
         stream.shutdown(Shutdown::Write)?;
         finish(&mut monitor)?;
-        monitor.execute("cont", json!({}))?;
+        monitor.execute("cont", &json!({}))?;
         Ok(())
     }
 
