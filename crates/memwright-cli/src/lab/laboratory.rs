@@ -177,7 +177,8 @@ impl<'a> Laboratory<'a> {
 
     /// The state that runs on this image start from, if they do not boot.
     fn state(&self, image: &Image, runs: &Runs) -> anyhow::Result<Option<State>> {
-        if self.args.cold {
+        // Where CPUs take turns, the first turns after a restore depend on the host.
+        if self.args.cold || self.machine.cpus > 1 {
             return Ok(None);
         }
         let guest = Guest {
