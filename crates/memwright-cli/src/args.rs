@@ -70,7 +70,7 @@ pub struct RunArgs {
     #[arg(long, requires = "kernel")]
     pub no_verify: bool,
 
-    /// With --kernel: boot the kernel for each run, and use no saved state.
+    /// With --kernel: boot the kernel, use no saved state, and keep none.
     #[arg(long, requires = "kernel")]
     pub cold: bool,
 
@@ -221,7 +221,7 @@ pub struct BenchArgs {
     #[arg(long)]
     pub no_verify: bool,
 
-    /// Boot Linux kernels for each run, and use no saved states.
+    /// Boot Linux kernels for each run, use no saved states, and keep none.
     #[arg(long)]
     pub cold: bool,
 

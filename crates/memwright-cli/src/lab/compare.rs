@@ -1,10 +1,14 @@
 //! `memwright compare`: one program on several kernels, side by side.
 
+use std::num::NonZero;
+use std::thread;
+
 use anyhow::anyhow;
 
 use super::image::Image;
-use super::laboratory::Laboratory;
+use super::laboratory::{Laboratory, Measured};
 use super::output::{self, Comparison, Outputs};
+use super::runs::Runs;
 use crate::args::CompareArgs;
 use crate::failure::{DIFFERENCE, Failure};
 use crate::output::print;
@@ -47,9 +51,7 @@ pub fn compare(args: &CompareArgs) -> Result<u8, Failure> {
     let outputs = Outputs::open(run.json.as_deref(), &args.formats, &mut taken)?;
     let runs = laboratory.runs()?;
     let mut documents = Vec::new();
-    for image in &images {
-        output::progress(&format!("{} on {}", run.command[0].display(), image.name));
-        let measured = laboratory.measure(image, &runs)?;
+    for (image, measured) in images.iter().zip(measure(&laboratory, &images, &runs)?) {
         let (first, said) = (documents.is_empty(), &measured.said);
         if first {
             show(&said.errors);
@@ -77,4 +79,35 @@ pub fn compare(args: &CompareArgs) -> Result<u8, Failure> {
     let same = !document.differs && document.repeats;
     outputs.write("memwright compare", std::slice::from_ref(&sheet), &document)?;
     Ok(if same { 0 } else { DIFFERENCE })
+}
+
+/// Runs the program on each image, as many at once as there are cores for, and returns what came of it in their order.
+fn measure(
+    laboratory: &Laboratory<'_>,
+    images: &[Image],
+    runs: &Runs,
+) -> Result<Vec<Measured>, Failure> {
+    let cores = thread::available_parallelism().map_or(1, NonZero::get);
+    let at_once = (cores / laboratory.guests_of_an_image()).max(1);
+    let mut all = Vec::new();
+    for some in images.chunks(at_once) {
+        let one = |image| {
+            output::progress(&laboratory.heading(image));
+            laboratory.measure(image, runs)
+        };
+        let results: Vec<_> = thread::scope(|scope| {
+            let threads: Vec<_> = some
+                .iter()
+                .map(|image| scope.spawn(move || one(image)))
+                .collect();
+            let panicked = |_| Err(anyhow!("a run panicked").into());
+            let join =
+                |thread: thread::ScopedJoinHandle<'_, _>| thread.join().unwrap_or_else(panicked);
+            threads.into_iter().map(join).collect()
+        });
+        for result in results {
+            all.push(result?);
+        }
+    }
+    Ok(all)
 }

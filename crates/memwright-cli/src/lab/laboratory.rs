@@ -151,7 +151,7 @@ impl<'a> Laboratory<'a> {
         }
         let guest = self.guest(image);
         self.add_modules(image, &guest.boot)?;
-        let count = if self.args.no_verify { 1 } else { 2 };
+        let count = self.guests_of_an_image();
         let results = match self.state(image, runs) {
             Ok(state) => run(&guest, runs, state.as_ref(), count),
             Err(error) => vec![Err(error)],
@@ -175,10 +175,20 @@ impl<'a> Laboratory<'a> {
         })
     }
 
+    /// How many guests run at once for an image: a second one verifies the first.
+    pub fn guests_of_an_image(&self) -> usize {
+        if self.args.no_verify { 1 } else { 2 }
+    }
+
+    /// What runs on this image, in words.
+    pub fn heading(&self, image: &Image) -> String {
+        format!("{} on {}", self.args.command[0].display(), image.name)
+    }
+
     /// The state that runs on this image start from, if they do not boot.
     fn state(&self, image: &Image, runs: &Runs) -> anyhow::Result<Option<State>> {
         // Where CPUs take turns, the first turns after a restore depend on the host.
-        if self.args.cold || self.machine.cpus > 1 {
+        if self.machine.cpus > 1 {
             return Ok(None);
         }
         let guest = Guest {
@@ -186,7 +196,8 @@ impl<'a> Laboratory<'a> {
             ..self.guest(image)
         };
         let qemu = format!("{} {}", self.version, version::hash(&self.qemu));
-        state::of(&guest, (&image.name, &image.sha256), &qemu, runs)
+        let image = (&*image.name, &*image.sha256);
+        state::of(&guest, image, &qemu, self.args.cold, runs)
     }
 
     /// The guests that may run at once end when a signal comes or the time is over.

@@ -2,7 +2,10 @@
 //!
 //! The guest's first process comes to a point at which nothing depends on the program, and stops the machine there. QEMU's
 //! devices are saved by its migration, memory from the files that it is in. A run then starts from these, and gets the
-//! program as one that boots does: its counts are those of that one. Only the boot is kept, never a result.
+//! program after that. Only the boot is kept, never a result.
+//!
+//! A command that is to boot (`--cold`) saves and restores as well, and keeps nothing: a QEMU that goes on has another
+//! sequence of random numbers for RDRAND than one that starts, and Linux's random numbers decide where its slabs lie.
 
 mod clock;
 mod file;
@@ -20,6 +23,7 @@ use std::sync::Once;
 use std::time::SystemTime;
 
 use anyhow::Context;
+use rustix::fs::MemfdFlags;
 use serde_json::json;
 
 use self::file::StateError;
@@ -49,8 +53,8 @@ pub fn folder() -> anyhow::Result<PathBuf> {
     Ok(cache::folder()?.join("states"))
 }
 
-/// The state of a guest, which counts nothing: the kept one, else that of a boot, which is then kept. `None`, after a line
-/// that says why, where it cannot be kept.
+/// The state of a guest, which counts nothing: the kept one, else that of a boot, which is then kept. With `cold`, that of a
+/// boot, and it is not kept. `None`, after a line that says why, where QEMU cannot save it.
 ///
 /// # Errors
 /// A guest that does not come to the point where it is saved: one line that says what is known of it.
@@ -58,42 +62,61 @@ pub fn of(
     guest: &Guest,
     image: (&str, &str),
     qemu: &str,
+    cold: bool,
     runs: &Runs,
 ) -> anyhow::Result<Option<State>> {
     let (name, sha256) = image;
-    let place = folder().and_then(|folder| Place::of(&folder, &key::name(guest, sha256, qemu)?));
-    let place = match place {
-        Ok(place) => place,
-        Err(error) => return Ok(boots_each_time(name, &error)),
-    };
-    match open(&place.path) {
-        Ok(state) => return Ok(Some(state)),
-        Err(StateError::Io(error)) if error.kind() == io::ErrorKind::NotFound => {}
-        Err(error) => {
-            say(&format!(
-                "{name}: its saved state cannot be used, it boots again: {error}"
-            ));
-            let _ = fs::remove_file(&place.path);
+    let place = match cold {
+        true => None,
+        false => {
+            let place =
+                folder().and_then(|folder| Place::of(&folder, &key::name(guest, sha256, qemu)?));
+            place.map_err(|error| say_not_kept(name, &error)).ok()
         }
+    };
+    if let Some(place) = &place
+        && let Some(state) = place.look(name)
+    {
+        return Ok(Some(state));
     }
-    progress(&format!(
-        "booting {name} once; later runs start from its saved state"
-    ));
-    let made = make::boot(guest, runs).and_then(|taken| Ok(place.keep(taken)?));
-    match made {
-        Ok(state) => Ok(Some(state)),
+    if place.is_some() {
+        progress(&format!(
+            "booting {name} once; later runs start from its saved state"
+        ));
+    }
+    match make::boot(guest, runs) {
+        Ok(taken) => Ok(Some(keep(name, place.as_ref(), &taken)?)),
         Err(Unmade::Guest(error)) => Err(error),
         // The end of the runs is no failure to save, and is reported elsewhere.
         Err(Unmade::Saving(_)) if runs.was_cut().is_some() => Ok(None),
-        Err(Unmade::Saving(error)) => Ok(boots_each_time(name, &error)),
+        Err(Unmade::Saving(error)) => {
+            say(&format!(
+                "{name} boots for each run, its state cannot be saved: {error:#}"
+            ));
+            Ok(None)
+        }
     }
 }
 
-fn boots_each_time(name: &str, error: &anyhow::Error) -> Option<State> {
+/// Keeps a state in its place, or in memory as long as the command lives where there is none, or no room.
+fn keep(name: &str, place: Option<&Place>, taken: &Taken) -> anyhow::Result<State> {
+    if let Some(place) = place {
+        match place.keep(taken) {
+            Ok(state) => return Ok(state),
+            Err(error) => say_not_kept(name, &error),
+        }
+    }
+    let file = rustix::fs::memfd_create("state", MemfdFlags::CLOEXEC);
+    let file = File::from(file.context("cannot make memory for a state")?);
+    let (devices, wires) = taken;
+    let saved = file::write(file, devices.clone(), wires.memory());
+    Ok(State::new(saved.context("cannot write a state")?))
+}
+
+fn say_not_kept(name: &str, error: &anyhow::Error) {
     say(&format!(
-        "{name} boots for each run, its state cannot be saved: {error:#}"
+        "{name}: its saved state cannot be kept: {error:#}"
     ));
-    None
 }
 
 /// Opens a kept state, and notes its use.
@@ -121,8 +144,22 @@ impl Place {
         })
     }
 
+    /// The state that is here. One that cannot be used is removed, after a line that says so.
+    fn look(&self, name: &str) -> Option<State> {
+        let error = match open(&self.path) {
+            Ok(state) => return Some(state),
+            Err(StateError::Io(error)) if error.kind() == io::ErrorKind::NotFound => return None,
+            Err(error) => error,
+        };
+        say(&format!(
+            "{name}: its saved state cannot be used, it boots again: {error}"
+        ));
+        let _ = fs::remove_file(&self.path);
+        None
+    }
+
     /// Writes a state, under its name when it is whole.
-    fn keep(&self, (devices, wires): Taken) -> anyhow::Result<State> {
+    fn keep(&self, (devices, wires): &Taken) -> anyhow::Result<State> {
         let context = || format!("cannot write {}", self.path.display());
         // Another command may write the same state: each works in a folder of its own, the last rename stands.
         let work = PrivateFolder::within(&self.folder).with_context(context)?;
@@ -130,7 +167,7 @@ impl Place {
         let mut options = File::options();
         let file = options.read(true).write(true).create_new(true).open(&fresh);
         let file = file.with_context(context)?;
-        let saved = file::write(file, devices, wires.memory()).with_context(context)?;
+        let saved = file::write(file, devices.clone(), wires.memory()).with_context(context)?;
         fs::rename(&fresh, &self.path).with_context(context)?;
         keep::bound(&self.folder, keep::MOST).with_context(context)?;
         Ok(State::new(saved))
