@@ -321,7 +321,7 @@ fn files_come_with_modes_links_times_and_owners() {
 }
 
 #[test]
-fn a_broken_state_is_said_once_and_made_again() {
+fn a_damaged_state_is_reported_once_and_made_again() {
     let Some(image) = image("debian:bookworm") else {
         return;
     };
@@ -337,10 +337,10 @@ fn a_broken_state_is_said_once_and_made_again() {
     for broken in [&whole[..whole.len() / 3], &changed] {
         fs::write(state, broken).unwrap();
         let (again, _, said) = room.run(&[], &image, &[]);
-        let told = said
+        let reports = said
             .lines()
             .filter(|line| line.contains("saved state cannot be used"));
-        assert_eq!(told.count(), 1, "{said}");
+        assert_eq!(reports.count(), 1, "{said}");
         assert_eq!((text(&again), room.started()), (text(&first), [0, 1, 2]));
         assert_eq!(fs::metadata(state).unwrap().len(), whole.len() as u64);
     }
@@ -379,7 +379,7 @@ fn wait_for(done: impl Fn() -> bool) {
     }
 }
 
-/// Who is killed while a guest boots to be saved leaves no QEMU and no state; what else it left, the next command removes.
+/// A command that is killed while a guest boots to be saved leaves no QEMU and no state. The next one removes its folder.
 #[test]
 fn a_killed_command_leaves_no_state() {
     let Some(image) = image("debian:bookworm") else {

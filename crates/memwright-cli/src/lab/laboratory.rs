@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::io::{self, IsTerminal};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -58,6 +59,7 @@ pub struct Laboratory<'a> {
     swap: Option<u64>,
     machine: Machine,
     qemu: OsString,
+    qemu_sha256: OnceLock<String>,
     version: Version,
     counting: Counting,
     // Removed when this value goes.
@@ -118,6 +120,7 @@ impl<'a> Laboratory<'a> {
             machine,
             counting,
             qemu,
+            qemu_sha256: OnceLock::new(),
             version,
             _folder: folder,
         })
@@ -175,6 +178,11 @@ impl<'a> Laboratory<'a> {
         })
     }
 
+    /// SHA-256 of QEMU's executable.
+    fn qemu_sha256(&self) -> &str {
+        self.qemu_sha256.get_or_init(|| version::hash(&self.qemu))
+    }
+
     /// How many guests run at once for an image: a second one verifies the first.
     pub fn guests_of_an_image(&self) -> usize {
         if self.args.no_verify { 1 } else { 2 }
@@ -195,7 +203,7 @@ impl<'a> Laboratory<'a> {
             counting: Counting::Nothing,
             ..self.guest(image)
         };
-        let qemu = format!("{} {}", self.version, version::hash(&self.qemu));
+        let qemu = format!("{} {}", self.version, self.qemu_sha256());
         let image = (&*image.name, &*image.sha256);
         state::of(&guest, image, &qemu, self.args.cold, runs)
     }
@@ -272,7 +280,7 @@ impl<'a> Laboratory<'a> {
             init_sha256: Some(hexadecimal_hash(INIT)),
             qemu: Qemu {
                 version: self.version.to_string(),
-                sha256: version::hash(&self.qemu),
+                sha256: self.qemu_sha256().to_owned(),
             },
             memory: self.machine.memory.bytes(),
             cpus: self.machine.cpus,

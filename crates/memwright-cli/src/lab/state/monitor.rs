@@ -53,7 +53,7 @@ mod tests {
     use std::io::Write;
 
     #[test]
-    fn who_ends_without_connecting_is_not_waited_for() {
+    fn a_qemu_that_ends_is_not_waited_for() {
         let folder = tempfile::tempdir().unwrap();
         let listener = Listener::bind(folder.path().join("socket")).unwrap();
         let (reader, mut writer) = io::pipe().unwrap();
