@@ -60,7 +60,7 @@ fn build_init(workspace: &Path, to: &Path) {
         workspace.join("programs/lab/init.c"),
         workspace.join("include/memwright"),
     );
-    for path in [&source, &headers] {
+    for path in [&source, &workspace.join("programs/lab/unpack.h"), &headers] {
         println!("cargo::rerun-if-changed={}", path.display());
     }
     println!("cargo::rustc-env=MEMWRIGHT_GUEST_INIT={}", to.display());

@@ -1,14 +1,18 @@
 /* Process 1 of a Linux guest that runs one program and says what it printed and how it ended.
  *
- * It mounts what programs read, lets the kernel's boot-time work end (30 guest seconds of sleep cost nothing under the
- * instruction clock), and runs the program between two marks, its output going to files. Only then it hands the output
- * over, through the port of QEMU's debug console: a serial line would cost interrupts. Everything is in frames: a letter
- * ('o' output, 'e' errors, 'w' what could not be set up, 'b' the notes of the kernel's image, 'n' an error number of
- * execve, 'x' a wait status, the last two four bytes), the length in four bytes, lowest first, the bytes. Its own files
- * are in /.memwright: "argv" (the program's path, then its arguments) and "env", strings that each end in a zero byte,
- * "folder", the one to start in, "input", the program's standard input, "swap" with the bytes of compressed
- * memory to swap to, and "modules" to load before. As any other process, with the argument "functions", it prints the names
- * and addresses of the kernel's functions.
+ * It mounts what programs read, loads modules, lets the kernel's boot-time work end (30 guest seconds of sleep cost
+ * nothing under the instruction clock), and writes to the port of QEMU's panic device: there QEMU can stop the machine,
+ * and its state can be saved. Nothing before that depends on the program.
+ *
+ * Then it unpacks the program and its files (unpack.h) and runs the program between two marks, its output going to files.
+ * Only then it hands the output over, through the port of QEMU's debug console: a serial line would cost interrupts.
+ * Everything is in frames: a letter ('r' the machine may be saved next, 'o' output, 'e' errors, 'w' what could not be set
+ * up, 'f' the archive cannot be unpacked, 'b' the notes of the kernel's image, 'n' an error number of execve, 'x' a wait
+ * status, the last two four bytes), the length in four bytes, lowest first, the bytes. Its own files are in /.memwright:
+ * "modules", which boot with it, and from the archive "argv" (the program's path, then its arguments) and "env", strings
+ * that each end in a zero byte, "folder", the one to start in, "input", the program's standard input, and "swap" with the
+ * bytes of compressed memory to swap to. As any other process, with the argument "functions", it prints the names and
+ * addresses of the kernel's functions.
  */
 #define _GNU_SOURCE
 #include <dirent.h>
@@ -29,7 +33,9 @@
 
 #include "mark.h"
 
-enum { CONSOLE_PORT = 0xe9, EXIT_PORT = 0xf4, MOST_STRINGS = 4096, THE_RUN = 32767, PAGE = 4096 };
+enum { CONSOLE_PORT = 0xe9, EXIT_PORT = 0xf4, PANIC_PORT = 0x505, MOST_STRINGS = 4096, THE_RUN = 32767, PAGE = 4096 };
+
+#include "unpack.h"
 
 /* Where no memory is: faults of the kernel on its way there show in QEMU's log where nobody sees marks. */
 #define RUN_BEGINS ((const char *)0x4d5700000000)
@@ -77,16 +83,46 @@ static char **read_strings(const char *path)
 	return strings;
 }
 
+/* Stops the machine if QEMU is to save it, and says what its clock read just before: while CPUs stop, QEMU may advance
+ * the clock to the next timer.
+ */
+static void stand_still(void)
+{
+	static struct __attribute__((packed)) {
+		char kind;
+		uint32_t length;
+		uint64_t time;
+	} frame = { 'r', sizeof frame.time, 0 };
+	const void *bytes = &frame;
+	long length = sizeof frame;
+
+	/* Without an interrupt in between, so that the distance from RDTSC to the stop is always the same. */
+	__asm__ volatile("cli\n\t"
+			 "rdtsc\n\t"
+			 "mov %%eax, %c[low](%%rsi)\n\t"
+			 "mov %%edx, %c[high](%%rsi)\n\t"
+			 "mov %[console], %%edx\n\t"
+			 "rep outsb\n\t"
+			 "mov %[panic], %%edx\n\t"
+			 "mov $1, %%eax\n\t"
+			 "out %%al, %%dx\n\t"
+			 "sti"
+			 : "+S"(bytes), "+c"(length)
+			 : [low] "i"(5), [high] "i"(9), [console] "i"(CONSOLE_PORT), [panic] "i"(PANIC_PORT)
+			 : "rax", "rdx", "memory");
+}
+
 static void warn(const char *what)
 {
 	send_frame('w', what, strlen(what));
 }
 
-/* Loads the modules that came along, in the order of their names. */
-static void load_modules(void)
+/* Loads the modules that came along, in the order of their names. Returns whether all were loaded. */
+static int load_modules(void)
 {
 	struct dirent **modules;
 	char path[512];
+	int loaded = 1;
 	int count = scandir("/.memwright/modules", &modules, NULL, alphasort);
 	for (int i = 0; i < count; i++) {
 		const char *name = modules[i]->d_name, *packed = strrchr(name, '.');
@@ -97,9 +133,10 @@ static void load_modules(void)
 		/* MODULE_INIT_COMPRESSED_FILE */
 		int flags = strcmp(packed, ".ko") == 0 ? 0 : 4;
 		if (file < 0 || syscall(SYS_finit_module, file, "", flags) != 0)
-			warn("a module was not loaded\n");
+			loaded = 0;
 		close(file);
 	}
+	return loaded;
 }
 
 static int write_to(const char *path, const void *bytes, size_t length)
@@ -201,13 +238,21 @@ int main(int count, char **words)
 	mount("devtmpfs", "/dev", "devtmpfs", 0, NULL);
 	if (iopl(3) || pipe2(refusal, O_CLOEXEC))
 		reboot(RB_POWER_OFF);
+	int loaded = load_modules();
+	sleep(30);
+	stand_still();
+	if (!loaded)
+		warn("a module was not loaded\n");
+	if (!unpack()) {
+		send_frame('f', NULL, 0);
+		outl(0, EXIT_PORT);
+	}
 	char **arguments = read_strings("/.memwright/argv"), **environment = read_strings("/.memwright/env");
-	char **folder = read_strings("/.memwright/folder");
-	load_modules();
-	char **swap = read_strings("/.memwright/swap");
+	char **folder = read_strings("/.memwright/folder"), **swap = read_strings("/.memwright/swap");
 	if (swap && swap[0])
 		make_swap(swap[0]);
-	sleep(30);
+	/* What the kernel put off while files were made. */
+	sleep(2);
 	pid_t child = fork();
 	if (child == 0) {
 		iopl(0);

@@ -75,6 +75,10 @@ pub struct RunArgs {
     #[arg(long, requires = "kernel")]
     pub no_verify: bool,
 
+    /// With --kernel: boot the kernel, use no saved state, and keep none.
+    #[arg(long, requires = "kernel")]
+    pub cold: bool,
+
     /// With --kernel: count nothing from outside, which takes less time.
     #[arg(long, requires = "kernel")]
     pub no_count: bool,
@@ -259,6 +263,10 @@ pub struct BenchArgs {
     /// Run everything once, and do not compare with a second run.
     #[arg(long)]
     pub no_verify: bool,
+
+    /// Boot Linux kernels for each run, use no saved states, and keep none.
+    #[arg(long)]
+    pub cold: bool,
 
     /// Print the QEMU command line of every run, and run nothing.
     #[arg(long)]

@@ -172,6 +172,13 @@ pub const RULES: &[Rule] = &[
         what: "settings of runs on Debian's kernel",
     },
     Rule {
+        binary: "memwright-cli/states",
+        beginnings: &[""],
+        of: 3,
+        runs: [1, 3],
+        what: "counts of guests that start from a saved state",
+    },
+    Rule {
         binary: "memwright-cli/tutorial",
         beginnings: &[""],
         of: 1,

@@ -2,7 +2,6 @@
 
 use std::path::Path;
 use std::process::Stdio;
-use std::time::Duration;
 
 use anyhow::{Context, anyhow, bail};
 use rustix::process::Signal;
@@ -10,6 +9,7 @@ use rustix::process::Signal;
 use super::document::{Kernel, hash};
 use super::experiments::Run;
 use super::records::{self, Record};
+use crate::args::BenchArgs;
 use crate::children::Children;
 use crate::lab::image::Image;
 use crate::qemu::launch;
@@ -90,7 +90,7 @@ impl Column {
         })
     }
 
-    /// Runs a program on it.
+    /// Runs a program on it, as these options of the bench say.
     ///
     /// # Errors
     /// When the guest does not boot, or the program fails.
@@ -99,11 +99,14 @@ impl Column {
         program: &Path,
         run: &Run,
         machine: &Machine,
-        limit: Duration,
+        args: &BenchArgs,
         children: &Children,
     ) -> anyhow::Result<Vec<Record>> {
-        let limit = limit.as_secs_f64().to_string();
-        let options = ["--timeout", &limit];
+        let limit = args.timeout.as_secs_f64().to_string();
+        let mut options = vec!["--timeout", &limit];
+        if args.cold && matches!(self, Self::Linux { .. }) {
+            options.push("--cold");
+        }
         records::parse(&self.itself(program, run, machine, &options, children)?)
     }
 

@@ -160,7 +160,7 @@ fn measure_run(
         let title = column.title();
         progress(&format!("{} on {title} {}", experiment.name, run.label));
         let once = || {
-            let records = column.run(program, run, &machine, args.timeout, children);
+            let records = column.run(program, run, &machine, args, children);
             // After a signal, what a run says of its end is no news.
             children.check()?;
             records

@@ -55,19 +55,16 @@ pub fn write(path: &Path, manifest: &Manifest, tree: &Tree) -> anyhow::Result<u6
     archive.finish().with_context(context)
 }
 
-/// Adds an archive of these files behind the one that is there: kernels unpack both. Returns its size in bytes.
+/// Writes an archive of these files alone.
 ///
 /// # Errors
 /// Those of reading the host's files and of writing the archive.
-pub fn append(path: &Path, tree: &Tree) -> anyhow::Result<u64> {
+pub fn write_tree(path: &Path, tree: &Tree) -> anyhow::Result<()> {
     let context = || format!("cannot write the initrd {}", path.display());
-    let file = File::options()
-        .append(true)
-        .open(path)
-        .with_context(context)?;
+    let file = File::create(path).with_context(context)?;
     let mut archive = Writer::new(BufWriter::with_capacity(1 << 20, file), EPOCH);
     add_tree(&mut archive, tree)?;
-    archive.finish().with_context(context)
+    archive.finish().map(drop).with_context(context)
 }
 
 fn add_tree(archive: &mut Writer<impl Write>, tree: &Tree) -> anyhow::Result<()> {

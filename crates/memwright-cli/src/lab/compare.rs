@@ -1,14 +1,17 @@
 //! `memwright compare`: one program on several kernels, side by side.
 
 use std::collections::BTreeSet;
+use std::num::NonZero;
+use std::thread;
 
 use anyhow::{Context, anyhow};
 
 use super::comparison::Comparison;
 use super::document::Document;
 use super::image::Image;
-use super::laboratory::Laboratory;
+use super::laboratory::{Laboratory, Measured};
 use super::names;
+use super::runs::Runs;
 use super::saved::{self, Saved};
 use super::verdict;
 use crate::args::CompareArgs;
@@ -40,9 +43,7 @@ pub fn compare(args: &CompareArgs) -> Result<u8, Failure> {
     let profiles = profile::Outputs::open(&run.profiles, &mut taken)?;
     let runs = laboratory.runs()?;
     let (mut documents, mut names) = (Vec::new(), Vec::new());
-    for image in &images {
-        progress(&format!("{} on {}", run.command[0].display(), image.name));
-        let measured = laboratory.measure(image, &runs)?;
+    for (image, measured) in images.iter().zip(measure(&laboratory, &images, &runs)?) {
         let (first, said) = (documents.is_empty(), &measured.said);
         if first {
             show(&said.errors);
@@ -158,4 +159,35 @@ fn functions(
     let functions = difference::section(&sides, order, args.ungroup);
     let lines = difference::lines(&sides, order);
     [functions].into_iter().chain(lines).collect()
+}
+
+/// Runs the program on each image, as many at once as there are cores for, and returns what came of it in their order.
+fn measure(
+    laboratory: &Laboratory<'_>,
+    images: &[Image],
+    runs: &Runs,
+) -> Result<Vec<Measured>, Failure> {
+    let cores = thread::available_parallelism().map_or(1, NonZero::get);
+    let at_once = (cores / laboratory.guests_of_an_image()).max(1);
+    let mut all = Vec::new();
+    for some in images.chunks(at_once) {
+        let one = |image| {
+            progress(&laboratory.heading(image));
+            laboratory.measure(image, runs)
+        };
+        let results: Vec<_> = thread::scope(|scope| {
+            let threads: Vec<_> = some
+                .iter()
+                .map(|image| scope.spawn(move || one(image)))
+                .collect();
+            let panicked = |_| Err(anyhow!("a run panicked").into());
+            let join =
+                |thread: thread::ScopedJoinHandle<'_, _>| thread.join().unwrap_or_else(panicked);
+            threads.into_iter().map(join).collect()
+        });
+        for result in results {
+            all.push(result?);
+        }
+    }
+    Ok(all)
 }

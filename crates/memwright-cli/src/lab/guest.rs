@@ -19,6 +19,7 @@ use super::gates;
 use super::log::{self, Counted, Marks, Region, Tally};
 use super::no_result::NoResult;
 use super::runs::Runs;
+use super::state::{Listener, State};
 use super::tables::{Memory, PageTables, Part};
 use crate::folder::private_folder;
 use crate::profile::raw::{self, Raw};
@@ -41,8 +42,10 @@ pub struct Guest {
     pub qemu: OsString,
     /// The kernel: a bzImage, or a vmlinux.
     pub image: PathBuf,
-    /// The archive of the guest's files, with the first process and the program.
-    pub archive: PathBuf,
+    /// The archive that it boots from: the first process, and modules.
+    pub boot: PathBuf,
+    /// The archive of the program and its files, which the first process unpacks.
+    pub program: PathBuf,
     /// Added to the kernel's command line.
     pub append: String,
     /// The machine.
@@ -62,6 +65,17 @@ pub enum Counting {
     Log,
     /// Nothing.
     Nothing,
+}
+
+/// How a guest starts, and what becomes of it at the point where nothing depends on the program yet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Start<'a> {
+    /// It boots, and goes on.
+    Boot,
+    /// It boots, and stops there; QEMU connects its monitor to this socket.
+    Stop { monitor: &'a Path },
+    /// It goes on from there with a state that it gets by its monitor.
+    Saved { monitor: &'a Path },
 }
 
 /// What a run came to.
@@ -155,7 +169,12 @@ impl Said {
 
 impl Guest {
     /// QEMU's arguments, with the guest's serial line in this file. A run of this command adds [`Wires`].
-    pub fn arguments(&self, serial: &Path, wires: Option<&Wires>) -> Vec<OsString> {
+    pub fn arguments(
+        &self,
+        serial: &Path,
+        wires: Option<&Wires>,
+        start: Start<'_>,
+    ) -> Vec<OsString> {
         let paths = wires.map(Wires::memory_paths);
         let backing = paths
             .as_ref()
@@ -164,7 +183,7 @@ impl Guest {
         let mut add = |words: &[&OsStr]| line.extend(words.iter().map(|word| (*word).to_owned()));
         let word = OsStr::new;
         add(&[word("-kernel"), self.image.as_os_str()]);
-        add(&[word("-initrd"), self.archive.as_os_str()]);
+        add(&[word("-initrd"), self.boot.as_os_str()]);
         add(&[word("-append"), word(&self.command_line())]);
         add(&[word("-chardev"), word("file,id=output,path=/dev/stdout")]);
         add(&[
@@ -174,6 +193,8 @@ impl Guest {
         add(&[word("-device"), word("isa-debug-exit,iobase=0xf4,iosize=4")]);
         add(&[word("-chardev"), &option("file,id=serial,path=", serial)]);
         add(&[word("-serial"), word("chardev:serial")]);
+        line.extend(self.start(start));
+        let mut add = |words: &[&OsStr]| line.extend(words.iter().map(|word| (*word).to_owned()));
         if let Counting::Plugin(plugin) = &self.counting {
             let mut words = option("file=", plugin);
             if self.machine.cpus > 1 {
@@ -200,6 +221,37 @@ impl Guest {
         line
     }
 
+    /// The arguments that depend on how the guest starts.
+    fn start(&self, start: Start<'_>) -> Vec<OsString> {
+        let program = match start {
+            // Every guest has the file; a state is the same whatever the program is.
+            Start::Stop { .. } => "name=opt/memwright/program,string=none".into(),
+            Start::Boot | Start::Saved { .. } => {
+                option("name=opt/memwright/program,file=", &self.program)
+            }
+        };
+        let (panic, monitor) = match start {
+            Start::Boot => ("panic=none", None),
+            Start::Stop { monitor } => ("panic=pause", Some(monitor)),
+            Start::Saved { monitor } => ("panic=none", Some(monitor)),
+        };
+        let mut line: Vec<OsString> = ["-device", "pvpanic", "-action", panic, "-fw_cfg"]
+            .map(OsString::from)
+            .to_vec();
+        line.push(program);
+        if let Some(monitor) = monitor {
+            line.extend([
+                "-chardev".into(),
+                option("socket,id=monitor,path=", monitor),
+            ]);
+            line.extend(["-mon", "chardev=monitor,mode=control"].map(OsString::from));
+        }
+        if matches!(start, Start::Saved { .. }) {
+            line.extend(["-incoming", "defer"].map(OsString::from));
+        }
+        line
+    }
+
     /// The kernel's command line.
     pub fn command_line(&self) -> String {
         match self.append.as_str() {
@@ -208,16 +260,29 @@ impl Guest {
         }
     }
 
-    /// Boots, runs the program, and returns what came of it.
+    /// Runs the program, from a saved state where there is one, and returns what came of it.
     ///
     /// # Errors
     /// When the guest gives no result: one line that says what is known of it.
-    pub fn run(&self, runs: &Runs) -> anyhow::Result<Said> {
+    pub fn run(&self, runs: &Runs, state: Option<&State>) -> anyhow::Result<Said> {
         let folder = private_folder().context("cannot make a folder for the guest")?;
         let (serial, errors) = (folder.path().join("serial"), folder.path().join("qemu.log"));
         let wires =
             Wires::make(folder.path(), &self.machine).context("cannot make the guest's memory")?;
-        let line = self.arguments(&serial, Some(&wires));
+        let monitor = folder.path().join("monitor.sock");
+        let listener = state.map(|_| Listener::bind(monitor.clone())).transpose();
+        let listener = listener.context("cannot make a socket")?;
+        let start = match state {
+            Some(_) => Start::Saved { monitor: &monitor },
+            None => Start::Boot,
+        };
+        if let Some(state) = state
+            && let Err(error) = state.fill(wires.memory())
+        {
+            state.say_unusable(&error);
+            return self.run(runs, None);
+        }
+        let line = self.arguments(&serial, Some(&wires), start);
         let (log, writer) = io::pipe().context("cannot make a pipe")?;
         let create = || File::create(&errors).context("cannot write to the guest's folder");
         let (mut output, child) = launch::start_with_input(
@@ -228,6 +293,18 @@ impl Guest {
         )?;
         let process = Arc::new(Process::new(child));
         runs.add(&process);
+        if let (Some(state), Some(listener)) = (state, listener) {
+            let stream = listener.accept(&output).context("QEMU does not answer");
+            let resumed = stream.and_then(|stream| state.resume(stream, folder.path()));
+            if let Err(error) = resumed
+                && runs.was_cut().is_none()
+            {
+                process.kill();
+                process.wait().context("cannot wait for QEMU")?;
+                state.say_unusable(&error.context(NoResult::read(&serial, &errors, None)));
+                return self.run(runs, None);
+            }
+        }
         let (read, tally) = thread::scope(|scope| {
             let following = scope.spawn(|| follow(log, &wires, self.machine.cpus));
             let mut bytes = Vec::new();
@@ -240,6 +317,9 @@ impl Guest {
             .context("cannot read QEMU's log")?;
         let status = process.wait().context("cannot wait for QEMU")?;
         let Some(said) = parse_frames(&bytes) else {
+            if bytes.ends_with(NOT_UNPACKED) {
+                bail!("the program and its files do not fit into the guest's memory");
+            }
             return Err(NoResult::read(&serial, &errors, status.signal()).into());
         };
         let counted = tally.finish();
@@ -258,6 +338,9 @@ impl Guest {
     }
 }
 
+/// What the first process says last where it cannot unpack the program: an empty frame.
+const NOT_UNPACKED: &[u8] = b"f\0\0\0\0";
+
 /// What connects this command with a guest: its memory, and the pipe that lets it go on after a mark.
 #[derive(Debug)]
 pub struct Wires {
@@ -271,7 +354,11 @@ pub struct Wires {
 }
 
 impl Wires {
-    fn make(folder: &Path, machine: &Machine) -> io::Result<Self> {
+    /// Makes the memory of a machine, and the pipe in a folder.
+    ///
+    /// # Errors
+    /// Those of making them.
+    pub fn make(folder: &Path, machine: &Machine) -> io::Result<Self> {
         let sizes = machine.nodes.sizes(machine.memory).into_iter();
         let part = |size| -> io::Result<Part> {
             let file = rustix::fs::memfd_create("guest", MemfdFlags::CLOEXEC)?.into();
@@ -288,6 +375,11 @@ impl Wires {
             profile: folder.join("profile"),
             answer,
         })
+    }
+
+    /// The memory, a file for each node.
+    pub fn memory(&self) -> &[Part] {
+        &self.memory
     }
 
     /// The names by which QEMU can open the memory.
@@ -353,6 +445,8 @@ fn parse_frames(mut bytes: &[u8]) -> Option<Said> {
             b'e' => errors.extend_from_slice(body),
             b'w' => warnings.extend_from_slice(body),
             b'b' => notes.extend_from_slice(body),
+            // What its clock read where it could be saved.
+            b'r' => {}
             b'n' => refusal = Some(number()?),
             b'x' => status = Some(number()?),
             _ => return None,
@@ -406,6 +500,7 @@ mod tests {
     #[test]
     fn frames_parse() {
         let parts = [
+            frame(b'r', &[0; 8]),
             frame(b'o', b"one "),
             frame(b'o', b"two"),
             frame(b'e', b"error"),

@@ -12,6 +12,7 @@ use memwright_linux::channel::Outcome;
 use super::guest::{Counting, Guest};
 use super::image::Image;
 use super::runs::Runs;
+use super::state::State;
 use crate::cache;
 use crate::folder::{PrivateFolder, private_folder};
 use crate::guest::initrd::{self, Manifest};
@@ -58,11 +59,16 @@ impl Names {
     }
 }
 
-/// Finds the functions of an image. `guest` is one like those that are counted, `init` its first process.
+/// Finds the functions of an image. `guest` is one like those that are counted, `state` what these start from.
 ///
 /// # Errors
 /// When the image cannot be read, or a boot that is needed gives no result.
-pub fn find(image: &Image, guest: &Guest, init: &[u8], runs: &Runs) -> anyhow::Result<Names> {
+pub fn find(
+    image: &Image,
+    guest: &Guest,
+    state: Option<&State>,
+    runs: &Runs,
+) -> anyhow::Result<Names> {
     let bytes = host_file::read(&image.path, LARGEST_IMAGE)
         .with_context(|| image.path.display().to_string())?;
     let own = Symbols::of_elf(&bytes);
@@ -74,10 +80,10 @@ pub fn find(image: &Image, guest: &Guest, init: &[u8], runs: &Runs) -> anyhow::R
         Ok(text) => text,
         Err(_) => {
             say(&format!(
-                "booting {} once for the names of its functions",
+                "asking {} once for the names of its functions",
                 image.name
             ));
-            let text = boot(guest, init, runs).with_context(|| image.name.clone())?;
+            let text = boot(guest, state, runs).with_context(|| image.name.clone())?;
             if !text.is_empty() {
                 keep(&place, &text).with_context(|| place.display().to_string())?;
             }
@@ -95,17 +101,17 @@ pub fn find(image: &Image, guest: &Guest, init: &[u8], runs: &Runs) -> anyhow::R
 }
 
 /// Boots a guest whose program is its first process, which prints the list.
-fn boot(guest: &Guest, init: &[u8], runs: &Runs) -> anyhow::Result<Vec<u8>> {
+fn boot(guest: &Guest, state: Option<&State>, runs: &Runs) -> anyhow::Result<Vec<u8>> {
     let folder = private_folder().context("cannot make a temporary folder")?;
     let archive = folder.path().join("initrd.cpio");
-    write_archive(&archive, init)?;
+    write_archive(&archive)?;
     let guest = Guest {
-        archive,
+        program: archive,
         counting: Counting::Nothing,
         profile: None,
         ..guest.clone()
     };
-    let said = guest.run(runs)?;
+    let said = guest.run(runs, state)?;
     match said.outcome {
         Outcome::Exited(0) => Ok(said.output),
         // A kernel without the file: there are no names.
@@ -113,10 +119,9 @@ fn boot(guest: &Guest, init: &[u8], runs: &Runs) -> anyhow::Result<Vec<u8>> {
     }
 }
 
-fn write_archive(archive: &Path, init: &[u8]) -> anyhow::Result<()> {
+fn write_archive(archive: &Path) -> anyhow::Result<()> {
     let place = PathBuf::from("/.memwright/init");
     let mut tree = Tree::default();
-    tree.add_bytes(&place, 0o755, init.to_vec());
     tree.add_bytes(Path::new("/.memwright/input"), 0o600, Vec::new());
     tree.add_bytes(Path::new("/.memwright/folder"), 0o600, b"/".to_vec());
     let manifest = Manifest {

@@ -2,10 +2,10 @@
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
-use std::fs;
 use std::io::{self, IsTerminal};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -14,12 +14,13 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::retry_on_intr;
 
 use super::document::{Document, Host, Kernel, Qemu};
-use super::guest::{Counting, Guest, Said};
+use super::guest::{Counting, Guest, Said, Start};
 use super::image::Image;
 use super::kernel_symbols;
 use super::log::THE_RUN;
 use super::plugin;
 use super::runs::Runs;
+use super::state::{self, State};
 use crate::args::RunArgs;
 use crate::failure::{Failure, TIMEOUT, signal_code};
 use crate::folder::{PrivateFolder, kept_folder, private_folder};
@@ -33,7 +34,7 @@ use crate::qemu::machine::Machine;
 use crate::qemu::process::Cut;
 use crate::qemu::version::{self, Version};
 use crate::report::{HashedFile, hexadecimal_hash};
-use crate::run::{self, Prepared};
+use crate::run::{self as preparing, Prepared};
 use crate::session::say;
 use crate::size::{MemorySize, SwapKind, SwapSize, in_mebibytes};
 
@@ -42,8 +43,10 @@ use crate::size::{MemorySize, SwapKind, SwapSize, in_mebibytes};
 static INIT: &[u8] = include_bytes!(env!("MEMWRIGHT_GUEST_INIT"));
 /// Where the guest's first process looks for its own files.
 const OWN: &str = "/.memwright";
-/// The archive that every image has in common.
-const ARCHIVE: &str = "initrd.cpio";
+/// The archive that every image without modules boots from.
+const BOOT: &str = "initrd.cpio";
+/// The archive of the program and its files.
+const PROGRAM: &str = "program.cpio";
 /// Where a dry run says that the files would be.
 const DRY: &str = "/tmp/memwright-run";
 /// How long guests may take where nothing is said.
@@ -60,6 +63,7 @@ pub struct Laboratory<'a> {
     swap: Option<u64>,
     machine: Machine,
     qemu: OsString,
+    qemu_sha256: OnceLock<String>,
     version: Version,
     counting: Counting,
     // Removed when this value goes.
@@ -94,10 +98,10 @@ impl<'a> Laboratory<'a> {
                 machine.cpus
             )));
         }
-        let mut prepared = run::prepare(args)?;
+        let mut prepared = preparing::prepare(args)?;
         let missing = Failure::Environment;
         let limit = args.timeout.unwrap_or(USUAL_LIMIT);
-        let input = put_init(&mut prepared, swap, args.memory(), limit)?;
+        let input = put_input(&mut prepared, swap, args.memory(), limit)?;
         let folder = private_folder().context("cannot make a temporary folder")?;
         let files = match &args.keep {
             Some(path) => kept_folder(path)?,
@@ -112,7 +116,8 @@ impl<'a> Laboratory<'a> {
         let qemu = qemu.map_err(missing)?;
         let version = version::check_for(&qemu, &machine, args.patience()).map_err(missing)?;
         if !args.dry_run || args.keep.is_some() {
-            initrd::write(&files.join(ARCHIVE), &prepared.manifest, &prepared.tree)?;
+            initrd::write(&files.join(PROGRAM), &prepared.manifest, &prepared.tree)?;
+            initrd::write_tree(&files.join(BOOT), &first_process())?;
         }
         let counting = if args.no_count {
             Counting::Nothing
@@ -131,6 +136,7 @@ impl<'a> Laboratory<'a> {
             machine,
             counting,
             qemu,
+            qemu_sha256: OnceLock::new(),
             version,
             _folder: folder,
         })
@@ -150,7 +156,7 @@ impl<'a> Laboratory<'a> {
         let guest = self.guest(image);
         shell_line(
             &guest.qemu,
-            &guest.arguments(&self.files.join("serial"), None),
+            &guest.arguments(&self.files.join("serial"), None, Start::Boot),
         )
     }
 
@@ -163,9 +169,15 @@ impl<'a> Laboratory<'a> {
             say(&format!("QEMU {}: {}", self.version, self.line(image)));
         }
         let guest = self.guest(image);
-        self.add_modules(image, &guest.archive)?;
-        let count = if self.args.no_verify { 1 } else { 2 };
-        let results = boot(&guest, runs, count);
+        self.add_modules(image, &guest.boot)?;
+        let count = self.guests_of_an_image();
+        let (state, results) = match self.state(image, runs) {
+            Ok(state) => {
+                let results = run(&guest, runs, state.as_ref(), count);
+                (state, results)
+            }
+            Err(error) => (None, vec![Err(error)]),
+        };
         if let Some(failure) = runs.was_cut().and_then(cut_short) {
             return Err(failure);
         }
@@ -178,13 +190,45 @@ impl<'a> Laboratory<'a> {
         for line in String::from_utf8_lossy(&first.warnings).lines() {
             say(&format!("{}: {line}", image.name));
         }
-        let (profile, names) = self.profile(&guest, image, &first, runs)?.unzip();
+        let (profile, names) = self
+            .profile(&guest, image, &first, state.as_ref(), runs)?
+            .unzip();
         let document = self.document(&guest, image, &first, said.next().as_ref(), profile);
         Ok(Measured {
             said: first,
             document,
             names: names.flatten(),
         })
+    }
+
+    /// SHA-256 of QEMU's executable.
+    fn qemu_sha256(&self) -> &str {
+        self.qemu_sha256.get_or_init(|| version::hash(&self.qemu))
+    }
+
+    /// How many guests run at once for an image: a second one verifies the first.
+    pub fn guests_of_an_image(&self) -> usize {
+        if self.args.no_verify { 1 } else { 2 }
+    }
+
+    /// What runs on this image, in words.
+    pub fn heading(&self, image: &Image) -> String {
+        format!("{} on {}", self.args.command[0].display(), image.name)
+    }
+
+    /// The state that runs on this image start from, if they do not boot.
+    fn state(&self, image: &Image, runs: &Runs) -> anyhow::Result<Option<State>> {
+        // Where CPUs take turns, the first turns after a restore depend on the host.
+        if self.machine.cpus > 1 {
+            return Ok(None);
+        }
+        let guest = Guest {
+            counting: Counting::Nothing,
+            ..self.guest(image)
+        };
+        let qemu = format!("{} {}", self.version, self.qemu_sha256());
+        let image = (&*image.name, &*image.sha256);
+        state::of(&guest, image, &qemu, self.args.cold, runs)
     }
 
     /// The guests that may run at once end when a signal comes or the time is over.
@@ -199,7 +243,8 @@ impl<'a> Laboratory<'a> {
         Guest {
             qemu: self.qemu.clone(),
             image: image.path.clone(),
-            archive: self.archive(image),
+            boot: self.boot(image),
+            program: self.files.join(PROGRAM),
             append: append(self.args),
             machine: self.machine,
             counting: self.counting.clone(),
@@ -210,27 +255,25 @@ impl<'a> Laboratory<'a> {
         }
     }
 
-    /// The guest's files: its own for an image whose modules are among them.
-    fn archive(&self, image: &Image) -> PathBuf {
+    /// What a guest boots from: an archive of its own for an image whose modules are in it.
+    fn boot(&self, image: &Image) -> PathBuf {
         match self.swap {
             Some(_) => self.files.join(format!("initrd-{}.cpio", image.sha256)),
-            None => self.files.join(ARCHIVE),
+            None => self.files.join(BOOT),
         }
     }
 
     /// Makes the archive of an image that brings the modules for swap.
     fn add_modules(&self, image: &Image, archive: &Path) -> anyhow::Result<()> {
-        let common = self.files.join(ARCHIVE);
-        if archive == common {
+        if self.swap.is_none() {
             return Ok(());
         }
-        let mut tree = Tree::default();
+        let mut tree = first_process();
         for module in kernels::modules(&image.path)? {
             let name = module.file_name().unwrap_or_default();
             tree.add_own_copy(&module, &Path::new(OWN).join("modules").join(name))?;
         }
-        fs::copy(&common, archive).with_context(|| archive.display().to_string())?;
-        initrd::append(archive, &tree).map(drop)
+        initrd::write_tree(archive, &tree)
     }
 
     /// What the plugin counted by address, by name, and all names.
@@ -239,6 +282,7 @@ impl<'a> Laboratory<'a> {
         guest: &Guest,
         image: &Image,
         said: &Said,
+        state: Option<&State>,
         runs: &Runs,
     ) -> Result<Option<Named>, Failure> {
         let (Some(raw), Some(counted)) = (&said.profile, &said.counted) else {
@@ -269,7 +313,7 @@ impl<'a> Laboratory<'a> {
                     image.name
                 )
             })?;
-        let mut names = kernel_symbols::find(image, guest, INIT, runs).map_err(Failure::Guest)?;
+        let mut names = kernel_symbols::find(image, guest, state, runs).map_err(Failure::Guest)?;
         if self.args.inlined || self.args.lines {
             names
                 .add_debug(image, said.build_id.as_deref(), self.args.lines)
@@ -312,7 +356,7 @@ impl<'a> Laboratory<'a> {
             init_sha256: Some(hexadecimal_hash(INIT)),
             qemu: Qemu {
                 version: self.version.to_string(),
-                sha256: version::hash(&self.qemu),
+                sha256: self.qemu_sha256().to_owned(),
             },
             memory: self.machine.memory.bytes(),
             cpus: self.machine.cpus,
@@ -348,11 +392,16 @@ fn cut_short(cut: Cut) -> Option<Failure> {
     }
 }
 
-/// Boots so many guests side by side.
-fn boot(guest: &Guest, runs: &Runs, count: usize) -> Vec<anyhow::Result<Said>> {
+/// Runs so many guests side by side.
+fn run(
+    guest: &Guest,
+    runs: &Runs,
+    state: Option<&State>,
+    count: usize,
+) -> Vec<anyhow::Result<Said>> {
     thread::scope(|scope| {
         let threads: Vec<_> = (0..count)
-            .map(|_| scope.spawn(|| guest.run(runs)))
+            .map(|_| scope.spawn(|| guest.run(runs, state)))
             .collect();
         let join = |thread: thread::ScopedJoinHandle<'_, anyhow::Result<Said>>| {
             thread
@@ -373,9 +422,16 @@ fn swap_bytes(wanted: &[SwapSize]) -> anyhow::Result<Option<u64>> {
     }
 }
 
-/// Puts the first process, the program's input, its arguments and what swap it has into the guest. Returns the hash of the
-/// input. A terminal gives none: standard input is a file in the guest, whatever it is here.
-fn put_init(
+/// The files that a guest boots from.
+fn first_process() -> Tree {
+    let mut tree = Tree::default();
+    tree.add_empty_folder(Path::new(OWN), 0o700);
+    tree.add_bytes(&Path::new(OWN).join("init"), 0o755, INIT.to_vec());
+    tree
+}
+
+/// Puts the program's input, its arguments and what swap it has into the guest's files. Returns the hash of the input. A terminal gives none: standard input is a file in the guest, whatever it is here.
+fn put_input(
     prepared: &mut Prepared,
     swap: Option<u64>,
     memory: MemorySize,
@@ -386,8 +442,6 @@ fn put_init(
             "this command was built without a first process for Linux guests: no C compiler linked a static program then"
         )));
     }
-    let place = Path::new(OWN).join("init");
-    prepared.tree.add_bytes(&place, 0o755, INIT.to_vec());
     let input = match io::stdin().is_terminal() {
         true => Vec::new(),
         false => read_input(memory, limit)?,

@@ -26,6 +26,7 @@ mod saved;
 #[cfg(test)]
 pub mod schema;
 mod side_by_side;
+pub mod state;
 mod tables;
 mod verdict;
 

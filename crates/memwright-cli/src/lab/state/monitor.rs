@@ -1,0 +1,67 @@
+//! The socket on which this command waits for QEMU's monitor, and for the stream of a machine that is saved.
+
+use std::io::{self, PipeReader};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::io::retry_on_intr;
+
+/// A socket that QEMU connects to.
+#[derive(Debug)]
+pub struct Listener {
+    listener: UnixListener,
+    path: PathBuf,
+}
+
+impl Listener {
+    /// Makes the socket.
+    ///
+    /// # Errors
+    /// Those of binding it.
+    pub fn bind(path: PathBuf) -> io::Result<Self> {
+        let listener = UnixListener::bind(&path)?;
+        Ok(Self { listener, path })
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Waits for QEMU to connect; `output` is the pipe that it holds while it lives.
+    ///
+    /// # Errors
+    /// Those of the socket; `UnexpectedEof` when QEMU has ended.
+    pub fn accept(&self, output: &PipeReader) -> io::Result<UnixStream> {
+        let mut events = [
+            PollFd::new(&self.listener, PollFlags::IN),
+            // Its end alone is reported, not what there is to read.
+            PollFd::new(output, PollFlags::empty()),
+        ];
+        retry_on_intr(|| poll(&mut events, None))?;
+        if events[0].revents().is_empty() {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        Ok(self.listener.accept()?.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+
+    #[test]
+    fn a_qemu_that_ends_is_not_waited_for() {
+        let folder = tempfile::tempdir().unwrap();
+        let listener = Listener::bind(folder.path().join("socket")).unwrap();
+        let (reader, mut writer) = io::pipe().unwrap();
+        writer.write_all(b"words").unwrap();
+        let _stream = UnixStream::connect(listener.path()).unwrap();
+        assert!(listener.accept(&reader).is_ok());
+        drop(writer);
+        let error = listener.accept(&reader).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::UnexpectedEof);
+    }
+}
