@@ -68,6 +68,7 @@ mod tests {
                 append: String::new(),
                 machine: Machine::of_bench(1, 1, memory("512M")),
                 counting: Counting::Nothing,
+                profile: None,
             };
             change(&mut guest);
             guest
