@@ -5,6 +5,7 @@
 
 #![forbid(unsafe_code)]
 
+mod cases;
 mod checks;
 mod clock;
 mod command;
@@ -49,6 +50,8 @@ usage: cargo xtask TASK
   experiments --check [--all | --seed N | NAME...]
             measure again and fail where a published figure is another now: Memwright's columns of some pages, chosen by
             the commit or by a seed; of the pages that are named; or every column whose kernel is to be had
+  cases [--check] [NAME]...
+            run the commands that the pages of docs/cases show, and write what they print, or compare it
   fuzz [--against model|host|host-and-guest] [--minutes N] [--operations N] [--seed S] [--show N] [--keep DIR]
   fuzz [--against ...] SCRIPT...
             run random programs of memory operations on the memory manager and on its model, on this machine's Linux
@@ -87,6 +90,7 @@ fn main() -> ExitCode {
         ["ci"] => run::run(Tier::Ci, Shard::WHOLE),
         ["conformance", rest @ ..] => conformance::run(rest),
         ["experiments", rest @ ..] => experiments::run(rest),
+        ["cases", rest @ ..] => cases::run(rest),
         ["fuzz", rest @ ..] => fuzz::run(rest),
         ["mutants", rest @ ..] => mutants::run(rest),
         ["miri"] => miri::run().map(|outcome| match outcome {

@@ -1,0 +1,146 @@
+//! The pages of `docs/cases`: what the commands that they show print.
+//!
+//! A block of code whose first line begins with `$ ` is a command, which may go on behind a `\` at the end of a line. What
+//! stands below it in the block is what it prints to standard output.
+
+use std::ffi::OsString;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result, bail, ensure};
+
+use crate::command::{self, Profile};
+use crate::{install, shell};
+
+/// How a block of code begins and ends.
+const FENCE: &str = "```";
+/// The exit codes of `memwright compare` that say what kind of difference there is.
+const VERDICTS: [i32; 4] = [0, 1, 6, 7];
+
+/// Runs the commands of every page, or of those that are named, and writes what they print; with `--check`, fails where
+/// that is not what a page has.
+///
+/// # Errors
+/// No such page, a command that fails; output that a page does not have.
+pub fn run(arguments: &[&str]) -> Result<()> {
+    let (check, names) = match arguments {
+        ["--check", names @ ..] => (true, names),
+        names => (false, names),
+    };
+    ensure!(
+        !names.iter().any(|name| name.starts_with('-')),
+        "cases [--check] [NAME]..."
+    );
+    install::install()?;
+    let memwright = command::built(Profile::Dev)?;
+    for path in pages(names)? {
+        let text = fs::read_to_string(&path).with_context(|| path.display().to_string())?;
+        let made = filled(&text, &mut |line| output(&memwright, line))?;
+        match (check, made == text) {
+            (_, true) => println!("{}: as it was", path.display()),
+            (true, false) => bail!(
+                "{}: a command prints something else now (cargo xtask cases)",
+                path.display()
+            ),
+            (false, false) => fs::write(&path, made)?,
+        }
+    }
+    Ok(())
+}
+
+fn pages(names: &[&str]) -> Result<Vec<PathBuf>> {
+    let folder = shell::root().join("docs/cases");
+    if !names.is_empty() {
+        let path = |name: &&str| folder.join(format!("{name}.md"));
+        return Ok(names.iter().map(path).collect());
+    }
+    let mut pages = Vec::new();
+    for entry in fs::read_dir(&folder)? {
+        let path = entry?.path();
+        if path.extension().is_some_and(|ending| ending == "md") {
+            pages.push(path);
+        }
+    }
+    pages.sort();
+    Ok(pages)
+}
+
+/// A page with what `output` gives for each of its commands.
+fn filled(text: &str, output: &mut dyn FnMut(&str) -> Result<String>) -> Result<String> {
+    let mut made = String::new();
+    let mut lines = text.lines().peekable();
+    while let Some(line) = lines.next() {
+        made.push_str(line);
+        made.push('\n');
+        let is_command = |next: &&str| next.starts_with("$ ");
+        if !line.starts_with(FENCE) || !lines.peek().is_some_and(is_command) {
+            continue;
+        }
+        let mut command = String::new();
+        for line in lines.by_ref() {
+            made.push_str(line);
+            made.push('\n');
+            match line.strip_suffix('\\') {
+                Some(part) => command.push_str(part),
+                None => {
+                    command.push_str(line);
+                    break;
+                }
+            }
+        }
+        let command = command.trim_start_matches("$ ");
+        made.push_str(output(command)?.trim_matches('\n'));
+        made.push('\n');
+        let end = lines.by_ref().find(|line| line.starts_with(FENCE));
+        made.push_str(end.with_context(|| format!("the block of `{command}` has no end"))?);
+        made.push('\n');
+    }
+    Ok(made)
+}
+
+/// What a command prints in the root of the workspace.
+fn output(memwright: &Path, line: &str) -> Result<String> {
+    shell::step(line);
+    let mut folders: Vec<PathBuf> = memwright.parent().map(Path::to_owned).into_iter().collect();
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    folders.extend(std::env::split_paths(&path));
+    let path: OsString = std::env::join_paths(folders)?;
+    let output = Command::new("sh")
+        .args(["-c", line])
+        .env("PATH", path)
+        .current_dir(shell::root())
+        .stdin(Stdio::null())
+        .stderr(Stdio::inherit())
+        .output()
+        .context("cannot start sh")?;
+    let code = output.status.code();
+    ensure!(
+        code.is_some_and(|code| VERDICTS.contains(&code)),
+        "`{line}` ended with {}",
+        output.status
+    );
+    let text = String::from_utf8(output.stdout).context("a command printed no text")?;
+    let lines = text.lines().map(|line| format!("{}\n", line.trim_end()));
+    Ok(lines.collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn blocks_of_commands_are_filled() {
+        let text = "a\n```text\n$ one \\\n    two\nold\n```\nb\n```\nno command\n```\n";
+        let mut asked = Vec::new();
+        let made = filled(text, &mut |line| {
+            asked.push(line.to_owned());
+            Ok("\nnew\nlines\n\n".to_owned())
+        });
+        let expected = "a\n```text\n$ one \\\n    two\nnew\nlines\n```\nb\n```\nno command\n```\n";
+        assert_eq!(made.unwrap(), expected);
+        assert_eq!(asked, ["one     two"]);
+        let open = filled("```\n$ one\n", &mut |_| Ok(String::new()));
+        assert!(open.is_err());
+    }
+}
