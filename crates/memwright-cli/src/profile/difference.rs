@@ -54,7 +54,7 @@ pub fn section(sides: &[Side<'_>], order: Order, ungroup: bool) -> Section {
             count => format!(" (with {count} more)"),
         };
         rows.push(row(format!("{}{parts}", one.name), &one.counts));
-        if ungroup {
+        if ungroup && !one.parts.is_empty() {
             let own = own_counts(one);
             rows.push(row(format!("  {}", one.name), &own));
             let parts = one.parts.iter();
