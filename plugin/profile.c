@@ -15,7 +15,7 @@
  *
  * The file, all numbers little-endian: the 8 bytes "MWPROF1\n"; five words of 64 bits: frames that were left without a
  * return, 1 if the end of the run lies further back than is remembered, and how many nodes, blocks and cells follow; nodes
- * (parent and kind, 32 bits each, an address right behind the call or in the block that was interrupted, and the first
+ * (parent and kind, 32 bits each, the address right behind the call or in the instruction that was interrupted, and the first
  * instruction's, 64 bits each), the first of which is the root; blocks (address of the first instruction, 64 bits, and how many there are, 32 bits) with the
  * length of each instruction in a byte; cells (node and block, 32 bits each, how often it was executed, 64 bits). The first
  * block has no instruction: its cells say how often a node was entered.
@@ -103,7 +103,7 @@ static int returned;
 static uint64_t returned_from;
 static struct block *open_block, *entered;
 static uint32_t open_node;
-static uint64_t open_start, last_start;
+static uint64_t open_start, last_address;
 
 static void *larger(void *old, size_t size)
 {
@@ -218,27 +218,35 @@ static void credit(uint32_t node, struct block *block, uint32_t count, uint64_t 
 	journal[journaled++ % JOURNAL] = (struct entry){ start, number, count };
 }
 
+/* The address of the last of so many instructions of a block. */
+static uint64_t address_of(const struct block *block, uint32_t count)
+{
+	uint64_t address = block->start;
+	for (uint32_t i = 0; i + 1 < count; i++)
+		address += block->sizes[i];
+	return address;
+}
+
 /* Credits the block that was begun last; its last instruction may have been taken back. */
 static void close_block(int undone)
 {
 	struct block *block = open_block;
 	open_block = NULL;
-	if (!block || !counting)
+	if (!block)
 		return;
 	uint64_t begun = kernel_begun() - open_start;
+	uint32_t first = begun < block->count ? begun : block->count;
+	last_address = address_of(block, first);
 	if (undone && begun)
 		begun--;
-	if (begun == 0)
+	if (begun == 0 || !counting)
 		return;
-	uint32_t first = begun < block->count ? begun : block->count;
+	first = begun < first ? begun : first;
 	credit(open_node, block, first, open_start);
 	if (begun == first)
 		return;
 	/* A repeated instruction that QEMU iterates within the block. */
-	uint64_t address = block->start;
-	for (uint32_t i = 0; i + 1 < block->count; i++)
-		address += block->sizes[i];
-	struct block *last = block_with(address, block->sizes + block->count - 1, 1);
+	struct block *last = block_with(last_address, block->sizes + block->count - 1, 1);
 	for (uint64_t i = first; i < begun; i++)
 		credit(open_node, last, 1, open_start + i);
 }
@@ -443,11 +451,11 @@ static void at_block(unsigned int cpu, void *data)
 	else if (now->count == 0)
 		push(FROM_USER, 0, 0);
 	else if (vector != NO_GATE)
-		push(EXCEPTION, 0, last_start + 1);
+		push(EXCEPTION, 0, last_address + 1);
 	struct frame *frame = newest();
 	if (frame->node == NONE)
 		frame->node = enter(frame, block->start);
-	open_block = block, last_start = block->start, open_node = frame->node, open_start = kernel_begun();
+	open_block = block, open_node = frame->node, open_start = kernel_begun();
 }
 
 /* Whether an access is of the last instruction of the block that runs. QEMU 7.2 reports accesses of later instructions, which

@@ -1,4 +1,4 @@
-//! The pages of `docs/cases`: what the commands that they show print.
+//! The pages of `docs/cases`, and the README: what the commands that they show print.
 //!
 //! A block of code whose first line begins with `$ ` is a command, which may go on behind a `\` at the end of a line. What
 //! stands below it in the block is what it prints to standard output.
@@ -13,6 +13,8 @@ use anyhow::{Context, Result, bail, ensure};
 use crate::command::{self, Profile};
 use crate::{install, shell};
 
+/// The page in the root of the workspace.
+const README: &str = "README.md";
 /// How a block of code begins and ends.
 const FENCE: &str = "```";
 /// The exit codes of `memwright compare` that say what kind of difference there is.
@@ -52,10 +54,13 @@ pub fn run(arguments: &[&str]) -> Result<()> {
 fn pages(names: &[&str]) -> Result<Vec<PathBuf>> {
     let folder = shell::root().join("docs/cases");
     if !names.is_empty() {
-        let path = |name: &&str| folder.join(format!("{name}.md"));
+        let path = |name: &&str| match *name {
+            README => shell::root().join(README),
+            name => folder.join(format!("{name}.md")),
+        };
         return Ok(names.iter().map(path).collect());
     }
-    let mut pages = Vec::new();
+    let mut pages = vec![shell::root().join(README)];
     for entry in fs::read_dir(&folder)? {
         let path = entry?.path();
         if path.extension().is_some_and(|ending| ending == "md") {

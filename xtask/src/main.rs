@@ -51,7 +51,7 @@ usage: cargo xtask TASK
             measure again and fail where a published figure is another now: Memwright's columns of some pages, chosen by
             the commit or by a seed; of the pages that are named; or every column whose kernel is to be had
   cases [--check] [NAME]...
-            run the commands that the pages of docs/cases show, and write what they print, or compare it
+            run the commands that the README and the pages of docs/cases show, and write what they print, or compare it
   fuzz [--against model|host|host-and-guest] [--minutes N] [--operations N] [--seed S] [--show N] [--keep DIR]
   fuzz [--against ...] SCRIPT...
             run random programs of memory operations on the memory manager and on its model, on this machine's Linux

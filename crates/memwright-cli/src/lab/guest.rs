@@ -105,7 +105,7 @@ impl Said {
             ("output", self.output != other.output),
             ("standard error", self.errors != other.errors),
             ("outcome", self.outcome != other.outcome),
-            ("functions", self.profile != other.profile),
+            ("functions", !same_profile(&self.profile, &other.profile)),
         ] {
             if differs {
                 found.push(what.to_owned());
@@ -164,6 +164,14 @@ impl Said {
             }
         }
         found
+    }
+}
+
+fn same_profile(one: &Option<Raw>, other: &Option<Raw>) -> bool {
+    match (one, other) {
+        (Some(one), Some(other)) => one.equals(other),
+        (None, None) => true,
+        (Some(_), None) | (None, Some(_)) => false,
     }
 }
 

@@ -2,6 +2,8 @@
 //!
 //! `plugin/profile.c` describes the file.
 
+use std::collections::BTreeMap;
+
 /// How control came into a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
@@ -24,7 +26,7 @@ pub struct Node {
     pub parent: Option<u32>,
     /// How control came here.
     pub kind: Kind,
-    /// The address behind the call, or one in the block that an exception interrupted; 0 elsewhere.
+    /// The address behind the call, or the second byte's of the instruction that an exception interrupted; 0 elsewhere.
     pub from: u64,
     /// The first instruction of the frame; 0 where it is a task's that was not seen before.
     pub start: u64,
@@ -64,6 +66,32 @@ pub struct Raw {
     pub blocks: Vec<Block>,
     /// Counts, without those that are 0.
     pub cells: Vec<Cell>,
+}
+
+impl Raw {
+    /// Whether both have the same counts. Where QEMU ends a block may depend on the host: addresses are compared.
+    pub fn equals(&self, other: &Self) -> bool {
+        self.left_open == other.left_open
+            && self.nodes == other.nodes
+            && self.by_address() == other.by_address()
+    }
+
+    /// How often each instruction ran in each chain of calls, and how often that began (address 0).
+    fn by_address(&self) -> BTreeMap<(u32, u64), u64> {
+        let mut counts = BTreeMap::new();
+        for cell in &self.cells {
+            if cell.block == ENTERED {
+                *counts.entry((cell.node, 0)).or_default() += cell.count;
+            }
+            let block = &self.blocks[cell.block as usize];
+            let mut address = block.start;
+            for size in &block.sizes {
+                *counts.entry((cell.node, address)).or_default() += cell.count;
+                address += u64::from(*size);
+            }
+        }
+        counts
+    }
 }
 
 /// Why a file is no profile.
@@ -237,6 +265,17 @@ mod tests {
             count: 7,
         };
         assert_eq!(raw.cells, [cell]);
+        let mut divided = raw.clone();
+        divided.blocks = [(0, &[][..]), (0x10, &[1]), (0x11, &[4])]
+            .map(|(start, sizes)| Block {
+                start,
+                sizes: sizes.to_vec(),
+            })
+            .to_vec();
+        divided.cells = vec![cell, Cell { block: 2, ..cell }];
+        assert!(raw.equals(&divided) && raw != divided);
+        divided.cells[1].count = 8;
+        assert!(!raw.equals(&divided));
         for length in 0..bytes.len() {
             assert!(parse(&bytes[..length]).is_err(), "cut at {length}");
         }
