@@ -73,7 +73,9 @@ pub fn boot(guest: &Guest, runs: &Runs) -> Result<Taken, Unmade> {
     let status = process.wait().context("cannot wait for QEMU")?;
     // A kernel that panics may stop the machine by the same device.
     let Some(time) = time_of(&said) else {
-        let why = NoResult::read(&serial, &errors, status.signal());
+        // Where saving failed, QEMU was killed here.
+        let signal = status.signal().filter(|_| taken.is_ok());
+        let why = NoResult::read(&serial, &errors, signal);
         return Err(Unmade::Guest(why.into()));
     };
     let mut devices = taken?;
