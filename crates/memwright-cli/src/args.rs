@@ -17,6 +17,7 @@ use crate::size::{
     HugePages, MemorySize, SwapSize, parse_huge_pages, parse_memory_size, parse_swap,
 };
 use crate::thp::{ThpSize, parse_thp_size};
+use crate::trace::TraceFormat;
 
 /// Run Linux programs on the Memwright memory manager and account for their memory.
 #[derive(Debug, Parser)]
@@ -188,9 +189,19 @@ pub struct RunArgs {
     #[arg(long)]
     pub tty: bool,
 
-    /// Write one JSON line per memory event, with the instruction clock.
+    /// Write every memory event, with the instruction clock.
     #[arg(long, value_name = "PATH")]
     pub trace: Option<PathBuf>,
+
+    /// With --trace: one JSON object per line, or Chrome trace events for Perfetto.
+    #[arg(
+        long,
+        value_name = "FORMAT",
+        value_enum,
+        default_value = "jsonl",
+        requires = "trace"
+    )]
+    pub trace_format: TraceFormat,
 
     /// Print system calls to standard error.
     #[arg(long)]
@@ -296,6 +307,7 @@ pub struct BenchArgs {
     mut_arg("no_count", |arg| arg.hide(true).conflicts_with("kernel")),
     mut_arg("tty", |arg| arg.hide(true)),
     mut_arg("trace", |arg| arg.hide(true)),
+    mut_arg("trace_format", |arg| arg.hide(true)),
     mut_arg("strace", |arg| arg.hide(true)),
     mut_arg("policies", |arg| arg.hide(true)),
     mut_arg("callgrind", |arg| arg.hide(true).conflicts_with("kernel")),
@@ -327,6 +339,7 @@ pub struct CompareArgs {
     mut_arg("no_count", |arg| arg.hide(true).conflicts_with_all(JUDGES)),
     mut_arg("tty", |arg| arg.hide(true).conflicts_with_all(JUDGES)),
     mut_arg("trace", |arg| arg.hide(true).conflicts_with_all(JUDGES)),
+    mut_arg("trace_format", |arg| arg.hide(true)),
     mut_arg("strace", |arg| arg.hide(true).conflicts_with_all(JUDGES)),
     mut_arg("functions", |arg| arg.hide(true).conflicts_with_all(JUDGES)),
     mut_arg("region", |arg| arg.hide(true)),

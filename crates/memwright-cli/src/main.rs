@@ -43,6 +43,7 @@ mod size;
 mod symbolise;
 mod table;
 mod thp;
+mod trace;
 mod watch;
 mod window;
 

@@ -29,6 +29,7 @@ use crate::room::{Files, Wanted};
 use crate::session::{Report, Session, say};
 use crate::size::{HugePages, MemorySize, SwapKind, in_mebibytes};
 use crate::symbolise::Symbols;
+use crate::trace::TraceFile;
 use crate::window::Window;
 use crate::{ending, folder, gdb, kernel, lab, output, watch};
 
@@ -111,7 +112,10 @@ pub fn run(args: &RunArgs) -> Result<u8, Failure> {
     let outputs = Outputs::open(args.json.as_deref(), &args.formats, &mut taken)?;
     let trace = args.trace.as_deref();
     let trace = trace
-        .map(|path| taken.create("the file of --trace", path))
+        .map(|path| {
+            let file = taken.create("the file of --trace", path)?;
+            TraceFile::begin(file, args.trace_format)
+        })
         .transpose()?;
     let qemu = version::program(&machine, args.patience())?;
     let image = kernel::image()?;
@@ -200,7 +204,7 @@ fn drive(
     (qemu, line): (&OsString, &[OsString]),
     image: &[u8],
     errors: &Path,
-    trace: Option<File>,
+    trace: Option<TraceFile>,
     signals: &watch::SignalWatch,
 ) -> anyhow::Result<(Report, ending::End, Option<&'static str>, String)> {
     let create = |path: PathBuf| {

@@ -14,6 +14,7 @@ use crate::channel::{Frames, decode_result};
 use crate::input::InputServer;
 use crate::qemu::process::{Cut, Process};
 use crate::symbolise::Symbols;
+use crate::trace::TraceFile;
 use crate::window::Window;
 
 /// Where the guest's frames go.
@@ -25,7 +26,7 @@ pub struct Session<'a> {
     /// Names functions in backtraces.
     pub symbols: &'a Symbols,
     /// The `--trace` file.
-    pub trace: Option<File>,
+    pub trace: Option<TraceFile>,
     /// The log that `--keep` keeps.
     pub kept_log: Option<File>,
     /// Whether the kernel's log goes to standard error.
@@ -56,6 +57,12 @@ impl Session<'_> {
     /// # Errors
     /// When the stream is damaged, or a file cannot be written. The caller ends QEMU then.
     pub fn run(mut self, output: impl Read, window: Window) -> anyhow::Result<Report> {
+        let report = self.forward(output, window)?;
+        self.trace.map_or(Ok(()), TraceFile::end)?;
+        Ok(report)
+    }
+
+    fn forward(&mut self, output: impl Read, window: Window) -> anyhow::Result<Report> {
         let mut report = Report::default();
         let mut frames = Frames::new(BufReader::with_capacity(STREAM_BUFFER, output), window);
         loop {
@@ -76,11 +83,8 @@ impl Session<'_> {
             Channel::Log => self.log(payload, report)?,
             Channel::Account => report.account.add_lines(&String::from_utf8_lossy(payload)),
             Channel::Trace => {
-                if let Some(file) = &mut self.trace {
-                    file.write_all(payload).context("cannot write the trace")?;
-                    if !payload.ends_with(b"\n") {
-                        file.write_all(b"\n").context("cannot write the trace")?;
-                    }
+                if let Some(trace) = &mut self.trace {
+                    trace.write(payload)?;
                 }
             }
             Channel::InputRequest => {

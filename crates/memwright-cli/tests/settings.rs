@@ -293,3 +293,39 @@ fn another_path_is_another_program_unless_that_is_allowed() {
     assert_eq!(code, Some(1), "{said}");
     assert!(said.contains("instructions: kernel"), "{said}");
 }
+
+/// What `--trace` writes of a run in one format.
+fn trace(folder: &TempDir, program: &str, format: &str) -> String {
+    let path = folder.path().join(format);
+    let mut command = memwright(&["run", "--trace-format", format, "--trace"]);
+    let output = command.arg(&path).arg(program).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{said}");
+    fs::read_to_string(&path).unwrap()
+}
+
+#[test]
+fn both_formats_of_a_trace_hold_the_same_events() {
+    let folder = tempfile::tempdir().unwrap();
+    let program = built(&folder);
+    let program = program.to_str().unwrap();
+    let lines = trace(&folder, program, "jsonl");
+    let text = trace(&folder, program, "chrome");
+    let chrome: Value = serde_json::from_str(&text).unwrap();
+    let events = chrome["traceEvents"].as_array().unwrap();
+    assert_eq!(lines.lines().count(), events.len());
+    // Each Chrome event is on a line of its own, after the one that begins the document.
+    for ((line, event), written) in lines.lines().zip(events).zip(text.lines().skip(1)) {
+        let mut fields: Value = serde_json::from_str(line).unwrap();
+        let fields = fields.as_object_mut().unwrap();
+        let clock = fields.remove("clock").unwrap().as_u64().unwrap();
+        // A parsed number is a floating-point number: the digits are in the text.
+        let time = format!("\"ts\":{}.{:03},", clock / 1000, clock % 1000);
+        assert!(written.contains(&time), "{line}: {written}");
+        assert_eq!(fields.remove("event").as_ref(), Some(&event["name"]));
+        assert_eq!(Some(&*fields), event["args"].as_object(), "{line}");
+    }
+    for name in ["fault", "map", "flush"] {
+        assert!(events.iter().any(|event| event["name"] == name), "{name}");
+    }
+}

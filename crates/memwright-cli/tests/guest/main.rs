@@ -7,6 +7,7 @@ mod machine;
 mod protocol;
 mod stand_in;
 mod support;
+mod trace;
 
 use std::process::ExitCode;
 
@@ -31,6 +32,7 @@ fn main() -> ExitCode {
         .chain(account::trials())
         .chain(machine::trials())
         .chain(hostile::trials())
+        .chain(trace::trials())
         .collect();
     libtest_mimic::run(&libtest_mimic::Arguments::from_args(), trials).exit_code()
 }

@@ -36,7 +36,6 @@ pub fn trials() -> Vec<Trial> {
         an_old_or_missing_qemu_is_one_line,
         nothing_is_left_behind,
         keep_keeps_what_was_run,
-        trace_lines_go_to_their_file,
         an_interrupt_withdraws_a_waiting_request_and_loses_nothing,
     ]
 }
@@ -300,18 +299,6 @@ fn keep_keeps_what_was_run() {
         std::fs::read_to_string(kept.join("command"))
             .unwrap()
             .contains("-initrd")
-    );
-}
-
-fn trace_lines_go_to_their_file() {
-    let host = tempfile::tempdir().unwrap();
-    let path = host.path().join("trace");
-    let steps = "trace {\"a\":1}\\n\ntrace {\"a\":2}\nexited 0";
-    let (_, stdout, _) = ends(run(steps).arg("--trace").arg(&path).arg("/bin/true"));
-    assert!(stdout.is_empty());
-    assert_eq!(
-        std::fs::read_to_string(&path).unwrap(),
-        "{\"a\":1}\n{\"a\":2}\n"
     );
 }
 
