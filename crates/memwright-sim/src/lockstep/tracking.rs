@@ -1,5 +1,7 @@
 //! The steps about stores that are watched, and about huge pages; what is written, as both sides say.
 
+use std::collections::BTreeSet;
+
 use memwright::space::{FolioSplit, Sight};
 use memwright::track::{Categories, Scan};
 use memwright::uffd::{self, Watch, WatchError, WatchModes};
@@ -245,15 +247,25 @@ impl Lockstep {
         }
     }
 
-    /// Where memory comes in huge pages or folios a store counts for all of one, as on Linux.
+    /// Where memory comes in huge pages or folios a store counts for all of one, as on Linux. Those of an object are aligned
+    /// in the object, wherever a mapping maps them.
     pub(super) fn spread_soft_dirty(&mut self, process: usize) {
         let most = self.largest;
+        let folios = |model: &Model, page: u64| {
+            let shared = model.shared_page(process, page);
+            let shared = shared.map(|(object, index)| (Some(object), index / most));
+            [Some((None, page / most)), shared]
+        };
         let all: Vec<(u64, Stored)> = self.model.soft_dirty(process).collect();
-        for pages in all.chunk_by(|(one, _), (next, _)| one / most == next / most) {
-            if pages.iter().any(|(_, stored)| *stored != Stored::No) {
-                for (page, _) in pages {
-                    self.model.blur_soft_dirty(process, *page);
-                }
+        let stored = all.iter().filter(|(_, stored)| *stored != Stored::No);
+        let stored: BTreeSet<_> = stored
+            .flat_map(|(page, _)| folios(&self.model, *page))
+            .flatten()
+            .collect();
+        for (page, _) in all {
+            let mut folios = folios(&self.model, page).into_iter().flatten();
+            if folios.any(|folio| stored.contains(&folio)) {
+                self.model.blur_soft_dirty(process, page);
             }
         }
     }

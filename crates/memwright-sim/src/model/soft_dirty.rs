@@ -1,7 +1,7 @@
 //! The soft-dirty state of pages.
 
 use super::Model;
-use super::page::Stored;
+use super::page::{ObjectNumber, Source, Stored};
 
 impl Model {
     /// Clears the soft-dirty state of all pages (`/proc/PID/clear_refs`).
@@ -22,6 +22,14 @@ impl Model {
     pub fn soft_dirty(&self, process: usize) -> impl Iterator<Item = (u64, Stored)> + '_ {
         let pages = self.spaces[&process].pages.iter();
         pages.map(|(&page, mapped)| (page, mapped.since_cleared))
+    }
+
+    /// Returns the object, and its page, that a page of a shared mapping maps.
+    pub fn shared_page(&self, process: usize, page: u64) -> Option<(ObjectNumber, u64)> {
+        match self.spaces[&process].pages.get(&page)?.source {
+            Source::Shared { object, index } => Some((object, index)),
+            Source::Anonymous | Source::Private { .. } => None,
+        }
     }
 
     /// Allows every page to count as soft-dirty: a new area is soft-dirty as a whole, and so is any area that it merges with.
