@@ -11,6 +11,7 @@ use crate::bounded;
 use crate::lab::bisect::OnPanic;
 use crate::lab::limit::Limit;
 use crate::outputs::{Formats, Shown};
+use crate::profile::table;
 use crate::qemu::machine::Apic;
 use crate::qemu::nodes::{Nodes, parse_nodes};
 use crate::size::{
@@ -89,7 +90,8 @@ pub struct RunArgs {
     pub functions: bool,
 
     /// With --functions: of this region that the program marks, not of the whole run.
-    #[arg(long, value_name = "N", requires = "functions")]
+    #[arg(long, value_name = "N", requires = "functions",
+        value_parser = clap::value_parser!(u16).range(..=32766))]
     pub region: Option<u16>,
 
     /// With --functions: count functions that the compiler inlined as functions of their own; needs debug information
@@ -106,12 +108,8 @@ pub struct RunArgs {
     pub children: bool,
 
     /// With --functions: leave out functions with less than this part of all instructions.
-    #[arg(
-        long,
-        value_name = "PERCENT",
-        requires = "functions",
-        default_value = "0.5"
-    )]
+    #[arg(long, value_name = "PERCENT", requires = "functions", default_value = "0.5",
+        allow_hyphen_values = true, value_parser = table::parse_percent)]
     pub percent_limit: f64,
 
     /// Files of --functions.

@@ -251,8 +251,9 @@ fn what_cannot_be_profiled_is_refused() {
             image,
             &["--functions", "--percent-limit", "x"],
             125,
-            "invalid",
+            "not a number from 0 to 100",
         ),
+        (image, &["--functions", "--region", "32767"], 125, "32766"),
         (
             image,
             &["--functions", "--region", "7"],

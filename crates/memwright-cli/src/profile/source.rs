@@ -64,9 +64,11 @@ impl Source {
         Ok(())
     }
 
-    /// The names of all functions; `None` with debug information, by which functions have names that no list has.
+    /// The names of all functions; `None` where there is no list of them, and with debug information, by which functions
+    /// have names that no list has.
     pub fn names(&self) -> Option<BTreeSet<String>> {
-        self.debug.is_none().then(|| self.symbols.source_names())
+        let is_list = self.debug.is_none() && !self.symbols.is_empty();
+        is_list.then(|| self.symbols.source_names())
     }
 
     /// The name in the source of the function at an address, into which others may be inlined.

@@ -7,6 +7,16 @@ use crate::args::RunArgs;
 use super::tree::{FunctionRow, Profile};
 use crate::table::grouped;
 
+/// Reads a percentage.
+///
+/// # Errors
+/// One that is no number from 0 to 100.
+pub fn parse_percent(text: &str) -> Result<f64, String> {
+    let percent = text.parse().ok();
+    let percent = percent.filter(|percent| (0.0..=100.0).contains(percent));
+    percent.ok_or_else(|| "not a number from 0 to 100".to_owned())
+}
+
 /// What is printed of a profile, and in which order.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Order {
@@ -112,4 +122,43 @@ fn percent(count: u64, total: u64) -> String {
         return String::new();
     }
     format!("{:.2}", count as f64 * 100.0 / total as f64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::profile;
+    use super::*;
+
+    #[test]
+    fn percentages_are_from_0_to_100() {
+        for (text, expected) in [("0", Some(0.0)), ("0.5", Some(0.5)), ("100", Some(100.0))] {
+            assert_eq!(parse_percent(text).ok(), expected, "{text}");
+        }
+        for text in ["-1", "100.1", "NaN", "inf", "", "x", "1e9"] {
+            assert!(parse_percent(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn rows_add_up_to_the_total() {
+        let profile = profile(&[(None, 0, 1), (Some(0), 1, 10), (Some(1), 2, 989)]);
+        let order = Order {
+            children: false,
+            percent_limit: 1.0,
+        };
+        let said = text(&profile, order);
+        let rows: Vec<String> = said
+            .lines()
+            .map(|line| line.split_whitespace().collect::<Vec<_>>().join(" "))
+            .collect();
+        for row in [
+            "989 98.90 989 98.90 1 c",
+            "10 1.00 999 99.90 1 b",
+            "1 0.10 (1 other functions)",
+            "1,000 100.00 (total)",
+            "unattributed: 0",
+        ] {
+            assert!(rows.iter().any(|one| one == row), "{row} in {said}");
+        }
+    }
 }
