@@ -95,7 +95,7 @@ impl State {
     /// Writes the memory into empty files, one for each node.
     ///
     /// # Errors
-    /// Those of reading and writing; a file that is not as [`write`] writes it.
+    /// Those of reading and writing; a file that is not as [`write()`] writes it.
     pub fn fill(&self, parts: &[Part]) -> Result<(), StateError> {
         for part in parts {
             part.file.set_len(part.size)?;
