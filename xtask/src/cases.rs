@@ -38,6 +38,7 @@ pub fn run(arguments: &[&str]) -> Result<()> {
     let memwright = command::built(Profile::Dev)?;
     for path in pages(names)? {
         let text = fs::read_to_string(&path).with_context(|| path.display().to_string())?;
+        add_kernels(&memwright, &text)?;
         let made = filled(&text, &mut |line| output(&memwright, line))?;
         match (check, made == text) {
             (_, true) => println!("{}: as it was", path.display()),
@@ -69,6 +70,36 @@ fn pages(names: &[&str]) -> Result<Vec<PathBuf>> {
     }
     pages.sort();
     Ok(pages)
+}
+
+/// Fetches the kernels that a page names and that are not kept here; with their debug information where it is wanted.
+fn add_kernels(memwright: &Path, text: &str) -> Result<()> {
+    let kept = Command::new(memwright).args(["kernels", "list"]).output()?;
+    let kept = String::from_utf8_lossy(&kept.stdout).into_owned();
+    for name in kernels(text) {
+        let is_it = |line: &str| line.split_whitespace().next() == Some(name);
+        if !kept.lines().any(is_it) {
+            let mut command = Command::new(memwright);
+            command.args(["kernels", "add", name]);
+            command.args(text.contains("--inlined").then_some("--debug"));
+            shell::run(&mut command)?;
+        }
+    }
+    Ok(())
+}
+
+/// Debian's kernels that the commands of a page name, in their order.
+fn kernels(text: &str) -> Vec<&str> {
+    let mut names: Vec<&str> = Vec::new();
+    let words = text
+        .split_whitespace()
+        .filter(|word| word.contains("=debian:"));
+    for name in words.filter_map(|word| Some(word.split_once('=')?.1)) {
+        if !names.contains(&name) {
+            names.push(name);
+        }
+    }
+    names
 }
 
 /// A page with what `output` gives for each of its commands.
@@ -133,6 +164,12 @@ fn output(memwright: &Path, line: &str) -> Result<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn kernels_are_those_of_the_commands() {
+        let text = "Debian's debian:sid\n$ x --kernel a=debian:trixie --kernel b=debian:y-backports \\\n a=debian:trixie";
+        assert_eq!(kernels(text), ["debian:trixie", "debian:y-backports"]);
+    }
 
     #[test]
     fn blocks_of_commands_are_filled() {

@@ -4,7 +4,7 @@ use crate::clock::{Begun, Took};
 use crate::suite::{self, Shard, Suite, Totals};
 use crate::tier::{HARD_LIMIT, Row, STAGES, Stage, Tier};
 use crate::{
-    checks, conformance, experiments, fuzz, install, miri, mutants, room, shell, unsafe_code,
+    cases, checks, conformance, experiments, fuzz, install, miri, mutants, room, shell, unsafe_code,
 };
 use anyhow::{Context, Result, bail};
 use std::time::{Duration, Instant};
@@ -175,11 +175,16 @@ fn failures(totals: &Totals, before: u64) -> Outcome {
 
 /// The published figures: a part that the commit chooses, in the full tier all.
 fn figures(tier: Tier) -> Result<Outcome> {
-    let part = match tier {
-        Tier::Test | Tier::Ci => experiments::Part::Slice(experiments::head()),
-        Tier::Full => experiments::Part::All,
-    };
-    experiments::check(part).map(|()| Outcome::Passed)
+    match tier {
+        Tier::Test | Tier::Ci => {
+            experiments::check(experiments::Part::Slice(experiments::head()))?;
+        }
+        Tier::Full => {
+            experiments::check(experiments::Part::All)?;
+            cases::run(&["--check"])?;
+        }
+    }
+    Ok(Outcome::Passed)
 }
 
 /// Linux's own mm selftests, all or a part of them; without their sources none.
