@@ -46,26 +46,34 @@ pub fn section(sides: &[Side<'_>], order: Order, ungroup: bool) -> Section {
         .filter(|one| one.counts.iter().any(|count| *count > 0))
         .partition(|one| one.change() > 0 && order.is_shown(one.change(), largest));
     let group = if order.children { "children" } else { "self" };
-    let row = |title: String, counts: &[u64]| row("functions", group, title, counts);
+    let row = |name: &str, title: String, counts: &[u64]| {
+        row(format!("functions.{group}.{name}"), group, title, counts)
+    };
     let mut rows = Vec::new();
     for one in shown {
         let parts = match one.parts.len() {
             0 => String::new(),
             count => format!(" (with {count} more)"),
         };
-        rows.push(row(format!("{}{parts}", one.name), &one.counts));
-        if ungroup && !one.parts.is_empty() {
+        let name = &one.name;
+        rows.push(row(name, format!("{name}{parts}"), &one.counts));
+        // What a part called is not known by itself.
+        if ungroup && !order.children && !one.parts.is_empty() {
             let own = own_counts(one);
-            rows.push(row(format!("  {}", one.name), &own));
-            let parts = one.parts.iter();
-            rows.extend(parts.map(|(name, counts)| row(format!("  {name}"), counts)));
+            rows.push(row(&format!("{name}.own"), format!("  {name}"), &own));
+            rows.extend(
+                one.parts.iter().map(|(part, counts)| {
+                    row(&format!("{name}.{part}"), format!("  {part}"), counts)
+                }),
+            );
         }
     }
     if !order.children {
         let rest = sum(&others, sides.len());
-        rows.push(row(format!("({} other functions)", others.len()), &rest));
+        let title = format!("({} other functions)", others.len());
+        rows.push(row("(others)", title, &rest));
     }
-    rows.push(row("(total)".to_owned(), &totals));
+    rows.push(row("(total)", "(total)".to_owned(), &totals));
     let title = match sides.first().and_then(|side| side.profile.region) {
         Some(region) => format!("instructions of the kernel by function, region {region}"),
         None => "instructions of the kernel by function, run".to_owned(),
@@ -150,7 +158,8 @@ pub fn lines(sides: &[Side<'_>], order: Order) -> Option<Section> {
         .into_iter()
         .filter_map(|((function, place), counts)| {
             let change = counts.iter().map(|count| count.abs_diff(counts[0])).max()?;
-            let row = row("lines", function, place.to_owned(), &counts);
+            let name = format!("lines.{function}.{place}");
+            let row = row(name, function, place.to_owned(), &counts);
             (change > 0 && order.is_shown(change, largest)).then_some((change, row))
         })
         .collect();
@@ -169,9 +178,9 @@ pub fn lines(sides: &[Side<'_>], order: Order) -> Option<Section> {
     })
 }
 
-fn row(kind: &str, group: &str, title: String, counts: &[u64]) -> Row {
+fn row(name: String, group: &str, title: String, counts: &[u64]) -> Row {
     Row {
-        name: format!("{kind}.{group}.{}", title.trim()),
+        name,
         group: group.to_owned(),
         title,
         unit: "instructions".to_owned(),
@@ -181,5 +190,59 @@ fn row(kind: &str, group: &str, title: String, counts: &[u64]) -> Row {
             .iter()
             .map(|count| Some(Value::Count(*count)))
             .collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::profile;
+    use super::*;
+
+    #[test]
+    fn functions_that_one_kernel_lacks_are_parts_of_others() {
+        // b is a function of its own in the second kernel alone.
+        let before = profile(&[(None, 0, 100), (Some(0), 2, 7)]);
+        let after = profile(&[(None, 0, 30), (Some(0), 1, 80), (Some(1), 2, 7)]);
+        let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
+        let (old, new): (BTreeSet<String>, BTreeSet<String>) =
+            (names(&["a", "c"]), names(&["a", "b", "c"]));
+        let sides = [(&before, &old), (&after, &new)].map(|(profile, names)| Side {
+            profile,
+            names: Some(names),
+        });
+        let rows = |order, ungroup| -> Vec<(String, String)> {
+            let section = section(&sides, order, ungroup);
+            let texts = |row: &Row| (row.name.clone(), format!("{:?}", row.cells));
+            section.rows.iter().map(texts).collect()
+        };
+        let order = |children| Order {
+            children,
+            percent_limit: 0.0,
+        };
+        let row = |name: &str, before, after| {
+            let cells = [before, after].map(|count| Some(Value::Count(count)));
+            (name.to_owned(), format!("{:?}", cells.to_vec()))
+        };
+        let expected = [
+            row("functions.self.a", 100, 110),
+            row("functions.self.a.own", 100, 30),
+            row("functions.self.a.b", 0, 80),
+            row("functions.self.(others)", 7, 7),
+            row("functions.self.(total)", 107, 117),
+        ];
+        assert_eq!(rows(order(false), true), expected);
+        let expected = [
+            row("functions.children.a", 107, 117),
+            row("functions.children.(total)", 107, 117),
+        ];
+        assert_eq!(rows(order(true), true), expected);
+        // Without lists of names nothing is a part of another.
+        let sides = sides.map(|side| Side {
+            names: None,
+            ..side
+        });
+        let all = section(&sides, order(false), false).rows;
+        let titles: Vec<&str> = all.iter().map(|row| row.title.as_str()).collect();
+        assert_eq!(titles, ["b", "a", "(1 other functions)", "(total)"]);
     }
 }
