@@ -35,7 +35,7 @@
 
 #define EXPORT __attribute__((visibility("default")))
 
-enum { MARK_MAGIC = 0x4d57, FIRST_INTERRUPT = 32, SLOTS = 1024 };
+enum { MARK_MAGIC = 0x4d57, SLOTS = 1024 };
 enum half { USER, KERNEL, HALVES };
 enum flush { INVLPG, INVPCID, CR4, FLUSHES };
 

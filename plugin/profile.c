@@ -16,9 +16,9 @@
  * The file, all numbers little-endian: the 8 bytes "MWPROF1\n"; five words of 64 bits: frames that were left without a
  * return, 1 if the end of the run lies further back than is remembered, and how many nodes, blocks and cells follow; nodes
  * (parent and kind, 32 bits each, the address right behind the call or in the instruction that was interrupted, and the first
- * instruction's, 64 bits each), the first of which is the root; blocks (address of the first instruction, 64 bits, and how many there are, 32 bits) with the
- * length of each instruction in a byte; cells (node and block, 32 bits each, how often it was executed, 64 bits). The first
- * block has no instruction: its cells say how often a node was entered.
+ * instruction's, 64 bits each), the first of which is the root; blocks (address of the first instruction, 64 bits, and how
+ * many there are, 32 bits) with the length of each instruction in a byte; cells (node and block, 32 bits each, how often it
+ * was executed, 64 bits). The first block has no instruction: its cells say how often a node was entered.
  */
 #include "profile.h"
 #include "bytes.h"
@@ -28,7 +28,9 @@
 #include <string.h>
 
 enum kind { CALLED, FROM_USER, EXCEPTION, INTERRUPT, TASK };
-enum { THE_RUN = 32767, FIRST_INTERRUPT = 32, NO_GATE = -1, UNKNOWN_GATE = -2, STACK = 16384, NEAR = 256, BODY = 64, CHAINS = 4096, ROOT = 0 };
+enum { THE_RUN = 32767, NO_GATE = -1, UNKNOWN_GATE = -2, CHAINS = 4096, ROOT = 0 };
+/* Bytes: of a stack; from where a task slept down to its next slot, at most; and up to it. */
+enum { STACK = 16384, NEAR = 256, BODY = 64 };
 enum { JOURNAL = 1 << 20 };
 #define NONE UINT32_MAX
 
@@ -349,11 +351,9 @@ static void change_task(uint64_t slot)
 /* A CALL or RET has this slot. */
 static void arrive(uint64_t slot)
 {
-	if (switching && now->slot && distance(now->slot, slot) > NEAR) {
-		/* What was loaded into the stack pointer may have been another stack of the same task. */
-		if (distance(now->slot, slot) >= STACK)
-			change_task(slot);
-	}
+	/* What was loaded into the stack pointer may have been on the same stack. */
+	if (switching && now->slot && distance(now->slot, slot) >= STACK)
+		change_task(slot);
 	switching = 0;
 }
 

@@ -7,8 +7,8 @@
 
 #include "api.h"
 
-/* Vectors of an interrupt descriptor table. */
-enum { VECTORS = 256 };
+/* Vectors of an interrupt descriptor table, and the first that is no exception. */
+enum { VECTORS = 256, FIRST_INTERRUPT = 32 };
 
 /* Instructions of the kernel, and of programs, that have begun by now; count.c has both. */
 uint64_t kernel_begun(void);

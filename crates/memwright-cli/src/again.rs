@@ -31,10 +31,9 @@ pub fn on_kernels(documents: &[Document]) -> Option<String> {
         .to_owned(),
     );
     for document in documents {
-        let (name, image) = (&document.kernel.name, &document.host.image);
-        // A kept image has the name that it is kept under wherever it is kept.
-        let is_kept = image.ends_with(&format!("/kernels/{name}/vmlinuz"));
-        let kernel = if is_kept {
+        let name = &document.kernel.name;
+        let image = kept(&document.host.image).unwrap_or(&document.host.image);
+        let kernel = if image == name {
             name.clone()
         } else {
             format!("{name}={image}")
@@ -44,6 +43,12 @@ pub fn on_kernels(documents: &[Document]) -> Option<String> {
     words.extend(machine(first.memory, first.cpus, &first.settings));
     words.extend(first.arguments.iter().cloned());
     Some(line(&words))
+}
+
+/// The name that an image is kept under, on whichever machine that was; `None` for an image of the user's own.
+fn kept(image: &str) -> Option<&str> {
+    let (_, name) = image.strip_suffix("/vmlinuz")?.rsplit_once("/kernels/")?;
+    (!name.contains('/')).then_some(name)
 }
 
 /// The command that runs the program of this document on Memwright.
@@ -109,6 +114,21 @@ mod tests {
             on_kernels(&[one, other]).unwrap(),
             "memwright compare --kernel debian:trixie --kernel 'after=/x/b z' x"
         );
+    }
+
+    #[test]
+    fn a_kept_kernel_is_named_without_a_path() {
+        for (image, expected) in [
+            (
+                "/x/memwright/kernels/debian:trixie/vmlinuz",
+                Some("debian:trixie"),
+            ),
+            ("/x/kernels/a/b/vmlinuz", None),
+            ("/x/kernels/debian:trixie/bzImage", None),
+            ("/boot/vmlinuz", None),
+        ] {
+            assert_eq!(kept(image), expected, "{image}");
+        }
     }
 
     #[test]

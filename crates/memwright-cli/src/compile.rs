@@ -11,6 +11,7 @@ use sha2::{Digest, Sha256};
 use crate::bounded::{self, PATIENCE};
 use crate::cache;
 use crate::folder::PrivateFolder;
+use crate::report::hash_part;
 
 /// How long a compiler may take for one of the small programs here.
 const LIMIT: Duration = Duration::from_secs(600);
@@ -57,8 +58,7 @@ impl Compiler {
     pub fn folder(&self, kind: &str, parts: &[&str]) -> anyhow::Result<PathBuf> {
         let mut hash = Sha256::new();
         for part in parts.iter().chain(&[self.name, &*self.version]) {
-            hash.update(part.len().to_le_bytes());
-            hash.update(part);
+            hash_part(&mut hash, part.as_bytes());
         }
         let name: String = hash.finalize()[..8]
             .iter()

@@ -22,19 +22,19 @@ pub fn signal_code(signal: i32) -> u8 {
 
 /// Exit code of the other commands: something was found that they look for, a difference above all.
 pub const DIFFERENCE: u8 = 1;
-/// The same: usage.
+/// Exit code of the other commands: usage.
 pub const USAGE: u8 = 2;
-/// The same: something is missing here.
+/// Exit code of the other commands: QEMU, a compiler or another tool is missing.
 pub const ENVIRONMENT: u8 = 3;
-/// The same: nothing can be said.
+/// Exit code of the other commands: nothing can be claimed.
 pub const SKIPPED: u8 = 4;
-/// The same: a guest crashed, or was not done in time.
+/// Exit code of the other commands: a guest crashed, or gave no result in time.
 pub const GUEST: u8 = 5;
-/// The same: the program ended otherwise, or printed something else.
+/// Exit code of the other commands: the program ended otherwise, or printed something else.
 pub const OTHER_PROGRAM: u8 = 6;
-/// The same: the program's memory or its marks were otherwise, so that counts mean little.
+/// Exit code of the other commands: the program's memory was mapped otherwise at a mark, or its marks came otherwise.
 pub const OTHER_STATE: u8 = 7;
-/// The same: anything else.
+/// Exit code of the other commands: any other failure.
 pub const INTERNAL: u8 = 70;
 
 /// A run that could not happen. Each displays as one line.

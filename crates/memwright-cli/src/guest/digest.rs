@@ -6,7 +6,7 @@ use std::os::unix::ffi::OsStrExt;
 
 use super::tree::{Node, Tree};
 use crate::host_file;
-use crate::report::hexadecimal;
+use crate::report::{hash_part, hexadecimal};
 
 /// SHA-256 of the paths, kinds, permissions and contents of a tree's nodes.
 ///
@@ -28,8 +28,7 @@ pub fn digest(tree: &Tree) -> anyhow::Result<String> {
         hash.update([kind]);
         hash.update(mode.to_le_bytes());
         for part in [place.as_os_str().as_bytes(), &contents] {
-            hash.update((part.len() as u64).to_le_bytes());
-            hash.update(part);
+            hash_part(&mut hash, part);
         }
     }
     Ok(hexadecimal(&hash.finalize()))

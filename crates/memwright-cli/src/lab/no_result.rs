@@ -13,7 +13,7 @@ pub enum NoResult {
     QemuFailed(String),
     /// The kernel ended without a panic: the last that it said.
     Ended(String),
-    /// Nobody said anything.
+    /// Neither QEMU nor the kernel printed anything.
     Silent,
 }
 

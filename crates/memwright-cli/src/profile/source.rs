@@ -21,7 +21,7 @@ pub struct Source {
     with_lines: bool,
 }
 
-/// What debug information tells of an address.
+/// What the debug information records for an address.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Inlined {
     /// The functions that were inlined there, the innermost last.

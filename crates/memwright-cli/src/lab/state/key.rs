@@ -7,13 +7,13 @@ use sha2::{Digest, Sha256};
 
 use super::super::guest::{Counting, Guest, Start};
 use crate::host_file::{self, LARGEST_IMAGE};
-use crate::report::hexadecimal;
+use crate::report::{hash_part, hexadecimal};
 
 /// Counts up when what is saved changes its meaning.
 const FORM: &str = "1";
 
 /// The name of a guest's state in the cache: SHA-256 of the kernel's image, the first process with its modules, QEMU, and
-/// everything that the machine and the kernel are told. The program is not part of it, nor is what counts.
+/// all options of the machine and words of the kernel's command line. Neither the program nor the plugin is part of it.
 ///
 /// # Errors
 /// Those of reading the first process.
@@ -33,10 +33,7 @@ pub fn name(guest: &Guest, image_sha256: &str, qemu_sha256: &str) -> anyhow::Res
     let monitor = Path::new("monitor");
     let words = nowhere.arguments(Path::new("serial"), None, Start::Stop { monitor });
     let mut hash = Sha256::new();
-    let mut add = |part: &[u8]| {
-        hash.update((part.len() as u64).to_le_bytes());
-        hash.update(part);
-    };
+    let mut add = |part: &[u8]| hash_part(&mut hash, part);
     for part in [FORM, image_sha256, qemu_sha256] {
         add(part.as_bytes());
     }
