@@ -1,7 +1,9 @@
 //! The command that makes a document again, put together from what the document says.
 
 use std::ffi::OsString;
+use std::path::Path;
 
+use crate::lab::column;
 use crate::lab::document::Document;
 use crate::qemu::command::shell_line;
 use crate::report;
@@ -16,6 +18,8 @@ const OPTIONS: [(&str, &str); 7] = [
     ("env", ""),
     ("append", ""),
 ];
+/// Settings that every document has.
+const ALWAYS_SET: [&str; 2] = ["thp", "numa"];
 const USUAL_MEMORY: u64 = 512 << 20;
 
 /// The command that runs the program of these documents on their kernels; `None` without documents.
@@ -30,19 +34,52 @@ pub fn on_kernels(documents: &[Document]) -> Option<String> {
         }
         .to_owned(),
     );
+    // What is added to a command cannot be taken away for one column.
+    let added = |key: &str| column::can_change(key) && !ALWAYS_SET.contains(&key);
+    let everywhere = |setting: &String| documents.iter().all(|one| one.settings.contains(setting));
     for document in documents {
-        let name = &document.kernel.name;
-        let image = kept(&document.host.image).unwrap_or(&document.host.image);
-        let kernel = if image == name {
-            name.clone()
-        } else {
-            format!("{name}={image}")
-        };
+        let mut kernel = column(document);
+        if document.memory != first.memory {
+            kernel += &format!(",memory={}M", document.memory >> 20);
+        }
+        if document.cpus != first.cpus {
+            kernel += &format!(",cpus={}", document.cpus);
+        }
+        for setting in &document.settings {
+            let is_own = match setting.split_once('=') {
+                Some((key, _)) if added(key) => !everywhere(setting),
+                Some((key, _)) => ALWAYS_SET.contains(&key) && !first.settings.contains(setting),
+                None => false,
+            };
+            if is_own {
+                kernel += &format!(",{setting}");
+            }
+        }
+        let program = document.arguments.first();
+        if let Some(program) = program.filter(|_| program != first.arguments.first()) {
+            kernel += &format!(",{}={program}", column::PROGRAM);
+        }
         words.extend(["--kernel".to_owned(), kernel]);
     }
-    words.extend(machine(first.memory, first.cpus, &first.settings));
+    let is_common = |setting: &&String| {
+        let key = setting.split_once('=').map(|(key, _)| key);
+        !key.is_some_and(added) || everywhere(setting)
+    };
+    let common: Vec<String> = first.settings.iter().filter(is_common).cloned().collect();
+    words.extend(machine(first.memory, first.cpus, &common));
     words.extend(first.arguments.iter().cloned());
     Some(line(&words))
+}
+
+/// `[NAME=]IMAGE` of a document's kernel.
+fn column(document: &Document) -> String {
+    let (name, path) = (&document.kernel.name, &document.host.image);
+    let image = kept(path).unwrap_or(path);
+    let own_name = kept(path).or_else(|| Path::new(path).file_name()?.to_str());
+    match own_name.is_some_and(|own| column::is_derived(name, own)) {
+        true => image.to_owned(),
+        false => format!("{name}={image}"),
+    }
 }
 
 /// The name that an image is kept under, on whichever machine that was; `None` for an image of the user's own.
@@ -113,6 +150,26 @@ mod tests {
         assert_eq!(
             on_kernels(&[one, other]).unwrap(),
             "memwright compare --kernel debian:trixie --kernel 'after=/x/b z' x"
+        );
+    }
+
+    #[test]
+    fn a_column_keeps_what_it_alone_has() {
+        let mut one = crate::lab::schema::document();
+        (one.memory, one.settings) = (USUAL_MEMORY, vec!["env=A=1".to_owned()]);
+        one.settings.push("append=quiet".to_owned());
+        one.settings.push("thp=madvise".to_owned());
+        one.kernel.name = "k".to_owned();
+        one.host.image = "/x/k".to_owned();
+        let mut other = one.clone();
+        other.kernel.name = "k thp=never memory=1G".to_owned();
+        other.memory = 1 << 30;
+        other.settings = vec!["env=A=1".to_owned(), "thp=never".to_owned()];
+        other.arguments[0] = "/y".to_owned();
+        assert_eq!(
+            on_kernels(&[one, other]).unwrap(),
+            "memwright compare --kernel /x/k,append=quiet \
+             --kernel /x/k,memory=1024M,thp=never,program=/y --env A=1 x"
         );
     }
 

@@ -56,7 +56,7 @@ pub enum Action {
 }
 
 /// `memwright run`.
-#[derive(Debug, Args)]
+#[derive(Debug, Clone, Args)]
 #[command(
     override_usage = "memwright run [OPTIONS] PROGRAM [ARGS]...",
     after_help = AFTER_HELP,
@@ -64,7 +64,9 @@ pub enum Action {
 )]
 pub struct RunArgs {
     /// Run on this Linux kernel instead, counted from outside, twice: a bzImage, a vmlinux, or a name of `memwright kernels`.
-    #[arg(long, value_name = "[NAME=]IMAGE",
+    /// Behind the image, ,K=V changes an option for it alone: append, cpus, hugetlb, memory, numa, program, swap, thp,
+    /// thp-size.
+    #[arg(long, visible_alias = "column", value_name = "[NAME=]IMAGE[,K=V]",
         conflicts_with_all = ["parallel", "tty", "trace", "strace", "policies", "gdb", "selftest"])]
     pub kernel: Vec<String>,
 
@@ -445,7 +447,7 @@ pub struct ReportArgs {
 }
 
 /// Where a profile goes beside the table.
-#[derive(Debug, Args)]
+#[derive(Debug, Clone, Args)]
 pub struct ProfileFormats {
     /// With --functions: write folded stacks, one chain of calls a line; of compare with the counts of the first kernel and
     /// the last.
@@ -699,7 +701,10 @@ fn parse_policy(text: &str) -> Result<String, String> {
 }
 
 /// Accepts a number of CPUs.
-fn parse_cpus(text: &str) -> Result<u8, String> {
+///
+/// # Errors
+/// Another text, with what is expected.
+pub fn parse_cpus(text: &str) -> Result<u8, String> {
     match text.parse::<u8>() {
         Ok(count) if (1..=MOST_CPUS).contains(&count) => Ok(count),
         Ok(_) | Err(_) => Err(format!("expected a number from 1 to {MOST_CPUS}")),

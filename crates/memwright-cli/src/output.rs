@@ -72,6 +72,11 @@ impl Taken {
         }
     }
 
+    /// Notes all files that another command's part reads or writes.
+    pub fn extend(&mut self, other: Self) {
+        self.files.extend(other.files);
+    }
+
     /// Makes the file of an option, or empties it.
     ///
     /// # Errors

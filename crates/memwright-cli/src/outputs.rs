@@ -15,7 +15,7 @@ use crate::session::{say, write_fully};
 use crate::sheet::{self, Sheet};
 
 /// Options of the formats, JSON apart.
-#[derive(Debug, Default, Args)]
+#[derive(Debug, Clone, Default, Args)]
 pub struct Formats {
     /// Write one page with charts, readable without a network ("-" for standard output).
     #[arg(long, value_name = "PATH")]

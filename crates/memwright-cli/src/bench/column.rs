@@ -11,6 +11,7 @@ use super::experiments::Run;
 use super::records::{self, Record};
 use crate::args::BenchArgs;
 use crate::children::Children;
+use crate::lab::column::Column as Named;
 use crate::lab::image::Image;
 use crate::qemu::launch;
 use crate::qemu::machine::Machine;
@@ -33,14 +34,18 @@ pub enum Column {
 }
 
 impl Column {
-    /// Reads `[NAME=]IMAGE`, a path or a name of `memwright kernels`.
+    /// Reads `[NAME=]IMAGE[,append=WORDS]...`, where IMAGE is a path or a name of `memwright kernels`.
     ///
     /// # Errors
-    /// A file that is no kernel image.
+    /// A file that is no kernel image; a change of the machine, which each experiment chooses.
     pub fn of_image(text: &str) -> anyhow::Result<Self> {
+        let named = Named::open(text)?;
+        let append = named.appended();
         Ok(Self::Linux {
-            image: Image::open(text)?,
-            append: String::new(),
+            append: append.ok_or_else(|| {
+                anyhow!("--kernel {text}: an experiment chooses its machine: a column of bench has append alone")
+            })?,
+            image: named.image,
         })
     }
 
@@ -48,9 +53,12 @@ impl Column {
     #[must_use]
     pub fn with(&self, words: &str) -> Self {
         match self {
-            Self::Linux { image, .. } => Self::Linux {
-                image: image.clone(),
-                append: words.to_owned(),
+            Self::Linux { image, append } => Self::Linux {
+                image: Image {
+                    name: format!("{} {words}", image.name),
+                    ..image.clone()
+                },
+                append: format!("{append} {words}").trim_start().to_owned(),
             },
             Self::Memwright { .. } => self.clone(),
         }
@@ -61,8 +69,7 @@ impl Column {
         match self {
             Self::Memwright { policies } if policies.is_empty() => "memwright".to_owned(),
             Self::Memwright { policies } => format!("memwright {policies}"),
-            Self::Linux { image, append } if append.is_empty() => image.name.clone(),
-            Self::Linux { image, append } => format!("{} {append}", image.name),
+            Self::Linux { image, .. } => image.name.clone(),
         }
     }
 

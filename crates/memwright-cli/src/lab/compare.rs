@@ -2,21 +2,23 @@
 
 use std::collections::BTreeSet;
 use std::num::NonZero;
+use std::path::PathBuf;
 use std::thread;
 
 use anyhow::{Context, anyhow};
 
+use super::column::{Change, Column};
 use super::comparison::Comparison;
 use super::document::Document;
 use super::image::Image;
-use super::laboratory::{Laboratory, Measured};
+use super::laboratory::{Input, Laboratory, Measured};
 use super::names;
 use super::runs::Runs;
 use super::saved::{self, Saved};
 use super::verdict;
-use crate::args::CompareArgs;
+use crate::args::{CompareArgs, RunArgs};
 use crate::failure::Failure;
-use crate::output::print;
+use crate::output::{Taken, print};
 use crate::outputs::{Outputs, Shown, progress};
 use crate::profile;
 use crate::profile::difference::{self, Side};
@@ -30,20 +32,35 @@ use crate::sheet::{self, Section};
 /// Usage; something is missing; a guest that gives no result.
 pub fn compare(args: &CompareArgs) -> Result<u8, Failure> {
     let run = &args.run;
-    let images = images(args).map_err(Failure::Usage)?;
-    let laboratory = Laboratory::open(run)?;
+    let columns = columns(args).map_err(Failure::Usage)?;
+    let groups = groups(&columns, run).map_err(Failure::Usage)?;
+    let input = Input::default();
+    let laboratories = groups
+        .iter()
+        .map(|(_, args)| Laboratory::open(args, &input));
+    let laboratories: Vec<Laboratory<'_>> = laboratories.collect::<Result<_, _>>()?;
+    let guests: Vec<(&Laboratory<'_>, &Image)> = columns
+        .iter()
+        .filter_map(|column| {
+            let group = groups.iter().position(|(same, _)| *same == column.changes);
+            Some((laboratories.get(group?)?, &column.image))
+        })
+        .collect();
     if run.dry_run {
-        for image in &images {
+        for (laboratory, image) in &guests {
             print(format!("{}\n", laboratory.line(image)).as_bytes())?;
         }
         return Ok(0);
     }
-    let mut taken = laboratory.taken(&images);
+    let mut taken = Taken::default();
+    for (laboratory, image) in &guests {
+        taken.extend(laboratory.taken(image));
+    }
     let outputs = Outputs::open(run.json.as_deref(), &run.formats, &mut taken)?;
     let profiles = profile::Outputs::open(&run.profiles, &mut taken)?;
-    let runs = laboratory.runs()?;
+    let runs = guests[0].0.runs()?;
     let (mut documents, mut names) = (Vec::new(), Vec::new());
-    for (image, measured) in images.iter().zip(measure(&laboratory, &images, &runs)?) {
+    for ((_, image), measured) in guests.iter().zip(measure(&guests, &runs)?) {
         let (first, said) = (documents.is_empty(), &measured.said);
         if first {
             show(&said.errors);
@@ -105,25 +122,48 @@ pub fn conclude(
     Ok(verdict::code(&document.kinds))
 }
 
-/// The images, each under a name of its own, with what else can be said against the options before anything runs.
-fn images(args: &CompareArgs) -> anyhow::Result<Vec<Image>> {
+/// The options of the columns, once for all that change the same. With `--keep` each has a folder in that one.
+fn groups<'a>(
+    columns: &'a [Column],
+    run: &RunArgs,
+) -> anyhow::Result<Vec<(&'a [Change], RunArgs)>> {
+    let mut groups: Vec<(&[Change], RunArgs)> = Vec::new();
+    for column in columns {
+        if !groups.iter().any(|(same, _)| *same == column.changes) {
+            groups.push((&column.changes, column.args(run)?));
+        }
+    }
+    if groups.len() > 1 {
+        for (number, (_, args)) in groups.iter_mut().enumerate() {
+            let folder = |keep: PathBuf| keep.join((number + 1).to_string());
+            args.keep = args.keep.take().map(folder);
+        }
+    }
+    Ok(groups)
+}
+
+/// The columns, each under a name of its own, with what else can be said against the options before anything runs.
+fn columns(args: &CompareArgs) -> anyhow::Result<Vec<Column>> {
     if args.run.kernel.len() < 2 {
         return Err(anyhow!("compare takes two or more --kernel NAME=IMAGE"));
     }
     for pattern in &args.shown.rows {
         names::check(pattern).map_err(|unknown| anyhow!("--rows: {unknown}"))?;
     }
-    let images = args.run.kernel.iter().map(|text| Image::open(text));
-    let images: Vec<Image> = images.collect::<anyhow::Result<_>>()?;
-    for (index, image) in images.iter().enumerate() {
-        if images[..index].iter().any(|other| other.name == image.name) {
+    let columns = args.run.kernel.iter().map(|text| Column::open(text));
+    let columns: Vec<Column> = columns.collect::<anyhow::Result<_>>()?;
+    for (index, column) in columns.iter().enumerate() {
+        let name = &column.image.name;
+        if columns[..index]
+            .iter()
+            .any(|other| other.image.name == *name)
+        {
             return Err(anyhow!(
-                "two kernels are called {}; name one: --kernel NAME=IMAGE",
-                image.name
+                "two kernels are called {name}; name one: --kernel NAME=IMAGE"
             ));
         }
     }
-    Ok(images)
+    Ok(columns)
 }
 
 /// Writes the files of profiles, where functions were counted.
@@ -161,24 +201,22 @@ fn functions(
     [functions].into_iter().chain(lines).collect()
 }
 
-/// Runs the program on each image, as many at once as there are cores for, and returns what came of it in their order.
-fn measure(
-    laboratory: &Laboratory<'_>,
-    images: &[Image],
-    runs: &Runs,
-) -> Result<Vec<Measured>, Failure> {
+/// Runs a program on each image, as many at once as there are cores for, and returns what came of it in their order.
+fn measure(guests: &[(&Laboratory<'_>, &Image)], runs: &Runs) -> Result<Vec<Measured>, Failure> {
     let cores = thread::available_parallelism().map_or(1, NonZero::get);
-    let at_once = (cores / laboratory.guests_of_an_image()).max(1);
+    let at_once = guests
+        .first()
+        .map_or(1, |(first, _)| cores / first.guests_of_an_image());
     let mut all = Vec::new();
-    for some in images.chunks(at_once) {
-        let one = |image| {
+    for some in guests.chunks(at_once.max(1)) {
+        let one = |(laboratory, image): (&Laboratory<'_>, &Image)| {
             progress(&laboratory.heading(image));
             laboratory.measure(image, runs)
         };
         let results: Vec<_> = thread::scope(|scope| {
             let threads: Vec<_> = some
                 .iter()
-                .map(|image| scope.spawn(move || one(image)))
+                .map(|guest| scope.spawn(move || one(*guest)))
                 .collect();
             let panicked = |_| Err(anyhow!("a run panicked").into());
             let join =

@@ -26,7 +26,7 @@ pub fn differing(one: &Value, other: &Value, vary: &[Vary]) -> Vec<String> {
         .into_iter()
         .filter(|(what, one, other)| one != other && !vary.iter().any(|vary| vary.covers(what)))
         .map(|(what, one, other)| match what {
-            SETTING => format!("{SETTING}: {}", lacking(&one, &other)),
+            SETTING => format!("{SETTING}: {}", lacking(&words(&one), &words(&other))),
             _ => what.to_owned(),
         })
         .collect()
@@ -80,13 +80,14 @@ fn arguments(document: &Value) -> Value {
     words.skip(1).cloned().collect()
 }
 
+/// The texts of a list.
+fn words(value: &Value) -> Vec<String> {
+    let words = value.as_array().into_iter().flatten();
+    words.filter_map(Value::as_str).map(str::to_owned).collect()
+}
+
 /// The settings that only one of two lists has.
-fn lacking(one: &Value, other: &Value) -> String {
-    let list = |value: &Value| -> Vec<String> {
-        let words = value.as_array().into_iter().flatten();
-        words.filter_map(Value::as_str).map(str::to_owned).collect()
-    };
-    let (one, other) = (list(one), list(other));
+pub fn lacking(one: &[String], other: &[String]) -> String {
     let only = |these: &[String], those: &[String]| {
         let words = these.iter().filter(|word| !those.contains(word)).cloned();
         let words: Vec<String> = words.collect();
@@ -96,7 +97,7 @@ fn lacking(one: &Value, other: &Value) -> String {
             words.join(" ")
         }
     };
-    format!("{} instead of {}", only(&one, &other), only(&other, &one))
+    format!("{} instead of {}", only(one, other), only(other, one))
 }
 
 #[cfg(test)]
@@ -175,7 +176,7 @@ mod tests {
                  env=A=2 file=/x sha256 2 append=b stdin=sha256 2 strace=on",
             ),
         ] {
-            assert_eq!(lacking(&one, &other), said);
+            assert_eq!(lacking(&words(&one), &words(&other)), said);
         }
     }
 }

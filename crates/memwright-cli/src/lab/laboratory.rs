@@ -1,5 +1,6 @@
 //! What every kernel of one command has in common: the program and its files, the machine, the QEMU, the plugin.
 
+use std::cell::OnceCell;
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::io::{self, IsTerminal};
@@ -89,7 +90,7 @@ impl<'a> Laboratory<'a> {
     ///
     /// # Errors
     /// The program is missing or none; something that is needed is missing here.
-    pub fn open(args: &'a RunArgs) -> Result<Self, Failure> {
+    pub fn open(args: &'a RunArgs, input: &Input) -> Result<Self, Failure> {
         let machine = Machine::of(args);
         let swap = swap_bytes(&args.swap).map_err(Failure::Usage)?;
         if args.functions && machine.cpus > 1 {
@@ -98,10 +99,15 @@ impl<'a> Laboratory<'a> {
                 machine.cpus
             )));
         }
+        if INIT.is_empty() {
+            return Err(Failure::Environment(anyhow!(
+                "this command was built without a first process for Linux guests: no C compiler linked a static program then"
+            )));
+        }
         let mut prepared = preparing::prepare(args)?;
         let missing = Failure::Environment;
         let limit = args.timeout.unwrap_or(USUAL_LIMIT);
-        let input = put_input(&mut prepared, swap, args.memory(), limit)?;
+        let input = put_input(&mut prepared, swap, input.read(args.memory(), limit)?);
         let folder = private_folder().context("cannot make a temporary folder")?;
         let files = match &args.keep {
             Some(path) => kept_folder(path)?,
@@ -142,12 +148,10 @@ impl<'a> Laboratory<'a> {
         })
     }
 
-    /// The files that guests of these images are made of: none is to be written over.
-    pub fn taken(&self, images: &[Image]) -> Taken {
+    /// The files that a guest of this image is made of: none is to be written over.
+    pub fn taken(&self, image: &Image) -> Taken {
         let mut taken = self.prepared.taken();
-        for image in images {
-            taken.read_path("a kernel image", &image.path);
-        }
+        taken.read_path("a kernel image", &image.path);
         taken
     }
 
@@ -430,22 +434,30 @@ fn first_process() -> Tree {
     tree
 }
 
-/// Puts the program's input, its arguments and what swap it has into the guest's files. Returns the hash of the input. A terminal gives none: standard input is a file in the guest, whatever it is here.
-fn put_input(
-    prepared: &mut Prepared,
-    swap: Option<u64>,
-    memory: MemorySize,
-    limit: Duration,
-) -> Result<String, Failure> {
-    if INIT.is_empty() {
-        return Err(Failure::Environment(anyhow!(
-            "this command was built without a first process for Linux guests: no C compiler linked a static program then"
-        )));
+/// Standard input, which is read once for all guests of a command.
+#[derive(Debug, Default)]
+pub struct Input(OnceCell<Vec<u8>>);
+
+impl Input {
+    /// The whole of it. A terminal gives none: standard input is a file in the guest, whatever it is here.
+    fn read(&self, memory: MemorySize, limit: Duration) -> Result<Vec<u8>, Failure> {
+        let input = match self.0.get() {
+            Some(input) => input,
+            None => {
+                let input = match io::stdin().is_terminal() {
+                    true => Vec::new(),
+                    false => read_input(memory, limit)?,
+                };
+                self.0.get_or_init(|| input)
+            }
+        };
+        check_room(input, memory)?;
+        Ok(input.clone())
     }
-    let input = match io::stdin().is_terminal() {
-        true => Vec::new(),
-        false => read_input(memory, limit)?,
-    };
+}
+
+/// Puts the program's input, its arguments and what swap it has into the guest's files. Returns the hash of the input.
+fn put_input(prepared: &mut Prepared, swap: Option<u64>, input: Vec<u8>) -> String {
     let hash = hexadecimal_hash(&input);
     let place = Path::new(OWN).join("input");
     prepared.tree.add_bytes(&place, 0o600, input);
@@ -464,7 +476,7 @@ fn put_input(
         environment: std::mem::take(&mut prepared.manifest.environment),
         options: Vec::new(),
     };
-    Ok(hash)
+    hash
 }
 
 /// The whole of standard input, which must fit into the guest and end within the time that a run may take.
@@ -491,13 +503,18 @@ fn read_input(memory: MemorySize, limit: Duration) -> Result<Vec<u8>, Failure> {
             return Ok(input);
         }
         input.extend_from_slice(&piece[..got]);
-        if input.len() as u64 > memory.bytes() {
-            return Err(Failure::Broken(anyhow!(
-                "standard input is larger than the guest's memory of {}",
-                in_mebibytes(memory.bytes())
-            )));
-        }
+        check_room(&input, memory)?;
     }
+}
+
+fn check_room(input: &[u8], memory: MemorySize) -> Result<(), Failure> {
+    if input.len() as u64 > memory.bytes() {
+        return Err(Failure::Broken(anyhow!(
+            "standard input is larger than the guest's memory of {}",
+            in_mebibytes(memory.bytes())
+        )));
+    }
+    Ok(())
 }
 
 /// The plugin for this QEMU. Where it cannot be built, or QEMU takes none, the rows that it feeds are not measured, and that

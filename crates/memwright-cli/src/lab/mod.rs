@@ -2,6 +2,7 @@
 
 pub mod bisect;
 pub mod check;
+pub mod column;
 pub mod compare;
 mod comparison;
 mod counts;
@@ -35,8 +36,8 @@ use std::{io, slice};
 use anyhow::anyhow;
 use memwright_linux::channel::Outcome;
 
-use self::image::Image;
-use self::laboratory::{Laboratory, Measured};
+use self::column::Column;
+use self::laboratory::{Input, Laboratory, Measured};
 use crate::args::RunArgs;
 use crate::ending;
 use crate::failure::Failure;
@@ -53,13 +54,15 @@ pub fn run(args: &RunArgs) -> Result<u8, Failure> {
     let [image] = args.kernel.as_slice() else {
         return Err(anyhow!("run takes one --kernel; memwright compare compares several").into());
     };
-    let image = Image::open(image)?;
-    let laboratory = Laboratory::open(args)?;
+    let column = Column::open(image)?;
+    let args = &column.args(args).map_err(Failure::Usage)?;
+    let image = column.image;
+    let laboratory = Laboratory::open(args, &Input::default())?;
     if args.dry_run {
         standard::print(format!("{}\n", laboratory.line(&image)).as_bytes())?;
         return Ok(0);
     }
-    let mut taken = laboratory.taken(slice::from_ref(&image));
+    let mut taken = laboratory.taken(&image);
     let outputs = Outputs::open(args.json.as_deref(), &args.formats, &mut taken)?;
     let profiles = profile::Outputs::open(&args.profiles, &mut taken)?;
     let measured = laboratory.measure(&image, &laboratory.runs()?)?;

@@ -8,8 +8,9 @@ use std::process::Stdio;
 use anyhow::{Context, anyhow};
 use rustix::process::Signal;
 
-use super::image::{Image, is_absent_or_broken};
-use super::laboratory::Laboratory;
+use super::column::Column;
+use super::image::is_absent_or_broken;
+use super::laboratory::{Input, Laboratory};
 use super::saved::Saved;
 use crate::args::RunArgs;
 use crate::children::Children;
@@ -40,11 +41,13 @@ pub fn run(args: &RunArgs, baseline: Option<&Saved>) -> Result<Saved, Failure> {
 }
 
 fn run_kernel(args: &RunArgs, image: &str) -> Result<Saved, Failure> {
-    let image = Image::open(image).map_err(|error| match is_absent_or_broken(&error) {
+    let column = Column::open(image).map_err(|error| match is_absent_or_broken(&error) {
         true => Failure::NoImage(error),
         false => Failure::Usage(error),
     })?;
-    let laboratory = Laboratory::open(args)?;
+    let args = &column.args(args).map_err(Failure::Usage)?;
+    let image = column.image;
+    let laboratory = Laboratory::open(args, &Input::default())?;
     let measured = laboratory.measure(&image, &laboratory.runs()?)?;
     show(&measured.said.errors);
     Ok(Saved::Kernel(Box::new(measured.document)))

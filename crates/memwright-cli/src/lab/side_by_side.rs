@@ -2,6 +2,7 @@
 
 use super::counts::Counts;
 use super::document::Document;
+use super::identity;
 use super::log::{Marks, Region};
 use super::names::{self, Name};
 use super::tables::PageTables;
@@ -73,9 +74,10 @@ pub fn account(document: &Document) -> Sheet {
     sheet
 }
 
-/// The documents side by side, with what they have in common below.
+/// The documents side by side, with what they have in common below, and what they have not.
 pub fn comparison(documents: &[Document]) -> Sheet {
     let mut sheet = sheet(documents);
+    sheet.notes.extend(other_settings(documents));
     sheet.notes.extend(documents.first().map(|common| {
         format!(
             "QEMU {}, {} of memory, {}; {} sha256 {}",
@@ -87,6 +89,27 @@ pub fn comparison(documents: &[Document]) -> Sheet {
         )
     }));
     sheet
+}
+
+/// A line for each column of which the guest was set otherwise than the first's.
+fn other_settings(documents: &[Document]) -> Vec<String> {
+    let options = |one: &Document| {
+        let memory = format!("memory={}", crate::size::in_mebibytes(one.memory));
+        let machine = [memory, format!("cpus={}", one.cpus)];
+        let program = format!("program={}", one.program.path);
+        let all = machine.into_iter().chain([program]);
+        all.chain(one.settings.iter().cloned()).collect::<Vec<_>>()
+    };
+    let Some((first, others)) = documents.split_first() else {
+        return Vec::new();
+    };
+    let first = options(first);
+    let line = |other: &Document| {
+        let own = options(other);
+        let lacking = identity::lacking(&own, &first);
+        (own != first).then(|| format!("{}: {lacking}", other.kernel.name))
+    };
+    others.iter().filter_map(line).collect()
 }
 
 /// A line for each row by which the columns did not do the same work: marks that came otherwise, and memory that the

@@ -1,0 +1,320 @@
+//! A column of a comparison, as the command line names it: a kernel image, and the options that are other ones for it.
+
+use std::ffi::OsString;
+use std::fmt;
+use std::path::Path;
+
+use anyhow::anyhow;
+
+use super::image::Image;
+use crate::args::{RunArgs, parse_cpus};
+use crate::qemu::nodes::parse_nodes;
+use crate::size::{parse_huge_pages, parse_memory_size, parse_swap};
+use crate::thp::parse_thp_size;
+
+/// A kernel image, and what is changed for the runs on it.
+#[derive(Debug, Clone)]
+pub struct Column {
+    /// The image, under the name of the column.
+    pub image: Image,
+    /// What is changed.
+    pub changes: Vec<Change>,
+}
+
+/// An option that has another value in one column.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Change {
+    key: Key,
+    value: String,
+}
+
+/// The options that a column can change.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Key {
+    Append,
+    Cpus,
+    Hugetlb,
+    Memory,
+    Numa,
+    Program,
+    Swap,
+    Thp,
+    ThpSize,
+}
+
+/// What they are called. All but `program` are options of the command too.
+const KEYS: [(&str, Key); 9] = [
+    ("append", Key::Append),
+    ("cpus", Key::Cpus),
+    ("hugetlb", Key::Hugetlb),
+    ("memory", Key::Memory),
+    ("numa", Key::Numa),
+    (PROGRAM, Key::Program),
+    ("swap", Key::Swap),
+    ("thp", Key::Thp),
+    ("thp-size", Key::ThpSize),
+];
+/// The key of another program.
+pub const PROGRAM: &str = "program";
+
+impl fmt::Display for Change {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = KEYS.iter().find(|(_, key)| *key == self.key);
+        write!(
+            formatter,
+            "{}={}",
+            name.map_or("", |(name, _)| name),
+            self.value
+        )
+    }
+}
+
+impl Column {
+    /// Reads `[NAME=]IMAGE[,KEY=VALUE]...`, where IMAGE is a path or a name of `memwright kernels`. Without NAME the column
+    /// is called like the image, followed by what is changed.
+    ///
+    /// # Errors
+    /// One line when there is no such image, or it is none; an unknown key. A value is judged by [`Column::args`].
+    pub fn open(text: &str) -> anyhow::Result<Self> {
+        let (image, changes) = split(text)?;
+        let mut opened = Image::open(image)?;
+        if !changes.is_empty() && !has_name(image) {
+            opened.name = derived_name(&opened.name, &changes);
+        }
+        Ok(Self {
+            image: opened,
+            changes,
+        })
+    }
+
+    /// The options of a command with what this column changes.
+    ///
+    /// # Errors
+    /// A value that its option would refuse.
+    pub fn args(&self, common: &RunArgs) -> anyhow::Result<RunArgs> {
+        let mut args = common.clone();
+        for change in &self.changes {
+            change
+                .apply(&mut args)
+                .map_err(|why| anyhow!("--kernel IMAGE,{change}: {why}"))?;
+        }
+        Ok(args)
+    }
+
+    /// What is added to the kernel's command line; `None` where something else is changed too.
+    pub fn appended(&self) -> Option<String> {
+        let words = self.changes.iter().map(|change| match change.key {
+            Key::Append => Some(change.value.as_str()),
+            Key::Cpus
+            | Key::Hugetlb
+            | Key::Memory
+            | Key::Numa
+            | Key::Program
+            | Key::Swap
+            | Key::Thp
+            | Key::ThpSize => None,
+        });
+        words
+            .collect::<Option<Vec<_>>>()
+            .map(|words| words.join(" "))
+    }
+}
+
+/// What a column without a name is called.
+fn derived_name(image: &str, changes: &[Change]) -> String {
+    let changes: Vec<String> = changes.iter().map(ToString::to_string).collect();
+    format!("{image} {}", changes.join(" "))
+}
+
+/// Whether a column's name is that of its image, or made of it by [`Column::open`].
+pub fn is_derived(name: &str, image: &str) -> bool {
+    let rest = name.strip_prefix(image);
+    rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(' '))
+}
+
+impl Change {
+    fn apply(&self, args: &mut RunArgs) -> Result<(), String> {
+        let value = self.value.as_str();
+        match self.key {
+            Key::Append => args.append.push(value.to_owned()),
+            Key::Cpus => args.cpus = parse_cpus(value)?,
+            Key::Hugetlb => args.hugetlb = Some(parse_huge_pages(value)?),
+            Key::Memory => args.memory = parse_memory_size(value)?,
+            Key::Numa => args.numa = parse_nodes(value)?,
+            Key::Program => match args.command.first_mut() {
+                Some(program) if !value.is_empty() => *program = OsString::from(value),
+                Some(_) | None => return Err("expected a path".to_owned()),
+            },
+            Key::Swap => args.swap = vec![parse_swap(value)?],
+            Key::Thp => {
+                if !matches!(value, "always" | "madvise" | "never") {
+                    return Err("expected always, madvise or never".to_owned());
+                }
+                value.clone_into(&mut args.thp);
+            }
+            Key::ThpSize => args.thp_sizes.push(parse_thp_size(value)?),
+        }
+        let by_nodes = match self.key {
+            Key::Memory => args.numa.memory().is_some(),
+            Key::Cpus => args.numa.cpus().is_some(),
+            Key::Append
+            | Key::Hugetlb
+            | Key::Numa
+            | Key::Program
+            | Key::Swap
+            | Key::Thp
+            | Key::ThpSize => false,
+        };
+        match by_nodes {
+            true => Err("the nodes say how much there is of it".to_owned()),
+            false => Ok(()),
+        }
+    }
+}
+
+/// Whether a column can change this option.
+pub fn can_change(option: &str) -> bool {
+    KEYS.iter().any(|(name, _)| *name == option)
+}
+
+/// Whether `[NAME=]IMAGE` has a name, as [`Image::open`] reads it.
+fn has_name(text: &str) -> bool {
+    let name = text.split_once('=');
+    name.is_some_and(|(name, _)| !name.is_empty() && !name.contains('/'))
+}
+
+/// Takes `[NAME=]IMAGE[,KEY=VALUE]...` apart. A comma before something else than `KEY=` belongs to the image or the value.
+fn split(text: &str) -> anyhow::Result<(&str, Vec<Change>)> {
+    let named = text.split_once('=').filter(|(name, _)| !name.contains(','));
+    let path = named.map_or(text, |(_, path)| path);
+    if Path::new(text).exists() || Path::new(path).exists() {
+        return Ok((text, Vec::new()));
+    }
+    let is_key = |rest: &str| {
+        let key = rest.split_once('=').map(|(key, _)| key);
+        let letter = |byte: u8| byte.is_ascii_lowercase() || byte == b'-';
+        key.is_some_and(|key| !key.is_empty() && key.bytes().all(letter))
+    };
+    let commas = text.match_indices(',').map(|(at, _)| at);
+    let begins: Vec<usize> = commas.filter(|at| is_key(&text[at + 1..])).collect();
+    let end = begins.first().copied().unwrap_or(text.len());
+    let ends = begins.iter().skip(1).copied().chain([text.len()]);
+    let changes = begins.iter().zip(ends).map(|(begin, end)| {
+        let (key, value) = text[begin + 1..end].split_once('=').unwrap_or_default();
+        let known = KEYS.iter().find(|(name, _)| *name == key);
+        let (_, key) = known.ok_or_else(|| {
+            let names: Vec<&str> = KEYS.iter().map(|(name, _)| *name).collect();
+            anyhow!(
+                "--kernel {text}: a column has no {key}; it has {}",
+                names.join(", ")
+            )
+        })?;
+        Ok(Change {
+            key: *key,
+            value: value.to_owned(),
+        })
+    });
+    Ok((&text[..end], changes.collect::<anyhow::Result<_>>()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::args::{Action, Cli};
+    use clap::Parser;
+
+    fn run_args(options: &str) -> RunArgs {
+        let words = format!("memwright run {options} /bin/true x");
+        let cli = Cli::try_parse_from(words.split_ascii_whitespace()).unwrap();
+        match cli.action {
+            Action::Run(args) => *args,
+            _ => panic!("not a run"),
+        }
+    }
+
+    fn changed(options: &str, changes: &str) -> anyhow::Result<RunArgs> {
+        let image = Image {
+            name: "k".to_owned(),
+            path: "/k".into(),
+            sha256: String::new(),
+            config_sha256: None,
+            version: String::new(),
+        };
+        let (_, changes) = split(&format!("k{changes}"))?;
+        Column { image, changes }.args(&run_args(options))
+    }
+
+    #[test]
+    fn columns_come_apart() {
+        for (text, image, changes) in [
+            ("k", "k", vec![]),
+            ("n=k", "n=k", vec![]),
+            ("n=/a,b/k", "n=/a,b/k", vec![]),
+            ("n=k,thp=always", "n=k", vec!["thp=always"]),
+            ("k,program=/", "k", vec!["program=/"]),
+            (
+                "debian:trixie,append=console=ttyS0,115200,memory=1G",
+                "debian:trixie",
+                vec!["append=console=ttyS0,115200", "memory=1G"],
+            ),
+            ("k,append=a,append=b=1", "k", vec!["append=a", "append=b=1"]),
+        ] {
+            let (found, apart) = split(text).unwrap();
+            let apart: Vec<String> = apart.iter().map(ToString::to_string).collect();
+            assert_eq!(
+                (found, apart),
+                (image, changes.iter().map(ToString::to_string).collect())
+            );
+        }
+        for text in ["k,speed=1", "n=k,thp=always,colour=red"] {
+            let error = split(text).unwrap_err().to_string();
+            assert!(error.contains("it has append, cpus, hugetlb"), "{error}");
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("k,thp=always");
+        std::fs::write(&path, "").unwrap();
+        for text in [
+            format!("{}", path.display()),
+            format!("n={}", path.display()),
+        ] {
+            assert_eq!(split(&text).unwrap(), (text.as_str(), Vec::new()));
+        }
+    }
+
+    #[test]
+    fn a_column_changes_options() {
+        let args = changed(
+            "--append quiet --memory 64M",
+            ",append=a,memory=1G,cpus=2,thp=never,program=/bin/false,swap=zram:1M,numa=2,hugetlb=2M,thp-size=64K:always",
+        )
+        .unwrap();
+        assert_eq!(args.append, ["quiet", "a"]);
+        assert_eq!((args.memory().bytes(), args.cpus()), (1 << 30, 2));
+        assert_eq!(
+            (args.thp.as_str(), args.numa.to_string()),
+            ("never", "2".to_owned())
+        );
+        assert_eq!(args.command, ["/bin/false", "x"]);
+        assert_eq!((args.swap.len(), args.thp_sizes.len()), (1, 1));
+        assert!(args.hugetlb.is_some());
+        for (options, changes) in [
+            ("", ",memory=much"),
+            ("", ",cpus=65"),
+            ("", ",thp=sometimes"),
+            ("", ",swap=floppy:1M"),
+            ("", ",program="),
+            ("--numa 64M:1,64M:1", ",memory=1G"),
+            ("--numa 64M:1,64M:1", ",cpus=1"),
+        ] {
+            assert!(changed(options, changes).is_err(), "{options} {changes}");
+        }
+    }
+
+    #[test]
+    fn a_derived_name_is_told_from_a_given_one() {
+        let (_, changes) = split("k,thp=never,memory=1G").unwrap();
+        assert_eq!(derived_name("k", &changes), "k thp=never memory=1G");
+        assert!(is_derived("k", "k") && is_derived("k thp=never", "k"));
+        assert!(!is_derived("kernel", "k") && !is_derived("after", "k"));
+    }
+}
