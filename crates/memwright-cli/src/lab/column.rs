@@ -224,7 +224,7 @@ mod tests {
     use clap::Parser;
 
     fn run_args(options: &str) -> RunArgs {
-        let words = format!("memwright run {options} /bin/true x");
+        let words = format!("memwright run --kernel k {options} /bin/true x");
         let cli = Cli::try_parse_from(words.split_ascii_whitespace()).unwrap();
         match cli.action {
             Action::Run(args) => *args,
@@ -285,7 +285,7 @@ mod tests {
     fn a_column_changes_options() {
         let args = changed(
             "--append quiet --memory 64M",
-            ",append=a,memory=1G,cpus=2,thp=never,program=/bin/false,swap=zram:1M,numa=2,hugetlb=2M,thp-size=64K:always",
+            ",append=a,memory=1G,cpus=2,thp=never,program=/bin/false,swap=zram:64M,numa=2,hugetlb=2M,thp-size=64K:always",
         )
         .unwrap();
         assert_eq!(args.append, ["quiet", "a"]);
