@@ -18,8 +18,6 @@ const OPTIONS: [(&str, &str); 7] = [
     ("env", ""),
     ("append", ""),
 ];
-/// Settings that every document has.
-const ALWAYS_SET: [&str; 2] = ["thp", "numa"];
 const USUAL_MEMORY: u64 = 512 << 20;
 
 /// The command that runs the program of these documents on their kernels; `None` without documents.
@@ -35,7 +33,7 @@ pub fn on_kernels(documents: &[Document]) -> Option<String> {
         .to_owned(),
     );
     // What is added to a command cannot be taken away for one column.
-    let added = |key: &str| column::can_change(key) && !ALWAYS_SET.contains(&key);
+    let added = |key: &str| column::can_change(key) && !is_always_set(key);
     let everywhere = |setting: &String| documents.iter().all(|one| one.settings.contains(setting));
     for document in documents {
         let mut kernel = column(document);
@@ -48,7 +46,7 @@ pub fn on_kernels(documents: &[Document]) -> Option<String> {
         for setting in &document.settings {
             let is_own = match setting.split_once('=') {
                 Some((key, _)) if added(key) => !everywhere(setting),
-                Some((key, _)) => ALWAYS_SET.contains(&key) && !first.settings.contains(setting),
+                Some((key, _)) => is_always_set(key) && !first.settings.contains(setting),
                 None => false,
             };
             if is_own {
@@ -69,6 +67,12 @@ pub fn on_kernels(documents: &[Document]) -> Option<String> {
     words.extend(machine(first.memory, first.cpus, &common));
     words.extend(first.arguments.iter().cloned());
     Some(line(&words))
+}
+
+/// Whether every document has this setting: it has a value where nothing is said.
+fn is_always_set(key: &str) -> bool {
+    let mut options = OPTIONS.iter();
+    options.any(|(option, usual)| *option == key && !usual.is_empty())
 }
 
 /// `[NAME=]IMAGE` of a document's kernel.

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use anyhow::anyhow;
 
-use super::image::Image;
+use super::image::{Image, split_name};
 use crate::args::{RunArgs, parse_cpus};
 use crate::qemu::nodes::parse_nodes;
 use crate::size::{parse_huge_pages, parse_memory_size, parse_swap};
@@ -78,7 +78,7 @@ impl Column {
     pub fn open(text: &str) -> anyhow::Result<Self> {
         let (image, changes) = split(text)?;
         let mut opened = Image::open(image)?;
-        if !changes.is_empty() && !has_name(image) {
+        if !changes.is_empty() && split_name(image).0.is_none() {
             opened.name = derived_name(&opened.name, &changes);
         }
         Ok(Self {
@@ -175,12 +175,6 @@ impl Change {
 /// Whether a column can change this option.
 pub fn can_change(option: &str) -> bool {
     KEYS.iter().any(|(name, _)| *name == option)
-}
-
-/// Whether `[NAME=]IMAGE` has a name, as [`Image::open`] reads it.
-fn has_name(text: &str) -> bool {
-    let name = text.split_once('=');
-    name.is_some_and(|(name, _)| !name.is_empty() && !name.contains('/'))
 }
 
 /// Takes `[NAME=]IMAGE[,KEY=VALUE]...` apart. A comma before something else than `KEY=` belongs to the image or the value.

@@ -46,6 +46,14 @@ pub fn is_absent_or_broken(error: &anyhow::Error) -> bool {
     kind == Some(io::ErrorKind::NotFound) || error.is::<NotBootable>()
 }
 
+/// Takes `[NAME=]PATH` apart. What stands before the sign is no name where it is empty or has a slash.
+pub fn split_name(text: &str) -> (Option<&str>, &str) {
+    match text.split_once('=') {
+        Some((name, path)) if !name.is_empty() && !name.contains('/') => (Some(name), path),
+        Some(_) | None => (None, text),
+    }
+}
+
 impl Image {
     /// Reads `[NAME=]IMAGE`, where IMAGE is a path or a name of `memwright kernels`.
     ///
@@ -53,10 +61,7 @@ impl Image {
     /// One line when there is no such image, or it is none.
     pub fn open(text: &str) -> anyhow::Result<Self> {
         let context = || format!("--kernel {text}");
-        let (name, image) = match text.split_once('=') {
-            Some((name, image)) if !name.is_empty() && !name.contains('/') => (Some(name), image),
-            Some(_) | None => (None, text),
-        };
+        let (name, image) = split_name(text);
         let (path, kept) = kernels::resolve(image).with_context(context)?;
         let path = std::path::absolute(path).with_context(context)?;
         let bytes = host_file::read(&path, LARGEST_IMAGE).with_context(context)?;

@@ -7,6 +7,7 @@ use serde_json::Value;
 
 use super::compare;
 use super::comparison;
+use super::image::split_name;
 use super::saved::{self, Saved};
 use super::side_by_side;
 use crate::args::ReportArgs;
@@ -27,15 +28,10 @@ struct File {
 impl File {
     /// Reads `[NAME=]FILE`.
     fn of(text: &str) -> Self {
-        match text.split_once('=') {
-            Some((name, path)) if !name.is_empty() && !name.contains('/') => Self {
-                name: Some(name.to_owned()),
-                path: path.into(),
-            },
-            Some(_) | None => Self {
-                name: None,
-                path: text.into(),
-            },
+        let (name, path) = split_name(text);
+        Self {
+            name: name.map(str::to_owned),
+            path: path.into(),
         }
     }
 
