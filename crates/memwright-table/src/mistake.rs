@@ -128,6 +128,7 @@ mistakes! {
     SwapFolioLost "swap-folio-lost" "With a page that cannot be read those that come with it stay out."
     LazyKeepsSlot "lazy-keeps-slot" "Contents that may be lost stay in a slot, as if that had them."
     LazyDropsWritten "lazy-drops-written" "Contents that may be lost go though they were written since."
+    LazySharedOut "lazy-shared-out" "A page that several show goes to swap, and its contents may be lost still when it is back."
     ShedUsed "shed-used" "A slot gives up a frame that somebody else still shows."
     SharedOutShown "shared-out-shown" "A page of shared memory leaves while programs show it."
     SharedOutAsked "shared-out-asked" "A page of shared memory leaves though somebody asked for it while it was written."

@@ -108,6 +108,7 @@ pub const MUTANTS: &[Mutant] = &[
     mutant("swap-folio-lost", "scenarios", "swap_folio::a_page_that_cannot_be_read_stays_out_and_the_others_come"),
     mutant("lazy-keeps-slot", "scenarios", "overlooked::contents_that_may_be_lost_need_no_slot"),
     mutant("lazy-drops-written", "scenarios", "swap::contents_that_may_be_lost_go_unless_they_are_written_again"),
+    mutant("lazy-shared-out", "scenarios", "swap::a_store_after_madv_free_is_kept_by_parent_and_child"),
     mutant("shed-used", "scenarios", "swap::a_page_of_several_goes_owner_by_owner_and_is_nobodys_to_write_meanwhile"),
     mutant("shared-out-shown", "interleavings", "swap::swap_out_of_shared_memory_and_write"),
     mutant("shared-out-asked", "scenarios", "swap_shared::a_page_that_somebody_asks_for_while_it_is_written_stays"),

@@ -223,6 +223,11 @@ impl<M: Machine> Swap<M> {
                 let shared = frames.share(frame).into_raw();
                 slots.record(offset).set_unwritten(shared);
                 frames.set_slot(frame, Some(slot));
+                // Entries that come back for it are clean, whatever was stored since its contents might be lost
+                // (Linux 7.2 `folio_set_swapbacked` in `try_to_unmap_one`).
+                if !planted(Mistake::LazySharedOut) {
+                    frames.set_lazy(frame, false);
+                }
                 self.cached.add(1);
             }
             first

@@ -468,6 +468,33 @@ fn contents_that_may_be_lost_go_unless_they_are_written_again() {
 }
 
 #[test]
+fn a_store_after_madv_free_is_kept_by_parent_and_child() {
+    let swapping = Swapping::new();
+    let written = || {
+        let process = filled(&swapping, 3);
+        let freed = process.space.advise(page(0), 3 * PAGE, Advice::Free);
+        freed.unwrap();
+        process
+    };
+    // The slot has the frame while the child shows it, and the parent gets the frame back by a clean entry.
+    let mut parent = written();
+    assert_eq!(parent.store(1, 9), Ok(vec![]));
+    let child = parent.fork();
+    reclaim_unused(&parent);
+    drop(child);
+    assert_eq!(parent.load_with(1), Ok((9, vec![CACHED])));
+    page_out(&parent, 0, 3);
+    assert_eq!(parent.load(1), 9);
+    // The child is the last that shows the frame.
+    let mut parent = written();
+    assert_eq!(parent.store(1, 9), Ok(vec![]));
+    let mut child = parent.fork();
+    drop(parent);
+    page_out(&child, 0, 3);
+    assert_eq!([0, 1, 2].map(|index| child.load(index)), [0, 9, 0]);
+}
+
+#[test]
 fn what_is_watched_may_be_lost_too_and_its_protection_with_it() {
     const REFUSED: FaultError = FaultError::Watched(WatchedFault::WriteProtected);
     let swapping = Swapping::new();
