@@ -15,7 +15,7 @@
  * answer has come from there: the reader of the log then reads the guest's memory. An answer is a point; a "g" and the
  * addresses of the gates of vectors 0 to 255, 8 bytes each, after which alone the last three lines are written; or an "e" and
  * how many instructions of the kernel had begun where the run ended, 8 bytes. With profile=PATH,region=N there is a profile of
- * that region in a file of its own (profile.c).
+ * that region in a file of its own, with resumes=on that of a kernel that goes on in calls which it left (profile.c).
  *
  * An instruction is the user's where its address is in the lower half. It is counted when it begins, before what its
  * line tells: one that faults begins again, and the reader takes it back. With instructions=off, for several CPUs, none
@@ -200,11 +200,12 @@ static uint64_t take_answer(void)
 
 static void at_mark(unsigned int cpu, void *data)
 {
+	const struct mark *mark = data;
 	char line[200], counts[60];
-	snprintf(line, sizeof line, "memwright mark %u %u %llu %llu %llu %llu%s\n", (unsigned int)(uintptr_t)data, cpu,
-		 cr3_now(), flushes[INVLPG], flushes[INVPCID], flushes[CR4], instructions(counts, sizeof counts));
+	snprintf(line, sizeof line, "memwright mark %u %u %llu %llu %llu %llu%s\n", mark->code, cpu, cr3_now(),
+		 flushes[INVLPG], flushes[INVPCID], flushes[CR4], instructions(counts, sizeof counts));
 	qemu_plugin_outs(line);
-	profile_marked((uintptr_t)data, take_answer());
+	profile_marked(mark, take_answer());
 }
 
 static void write_event(const char *what)
@@ -280,17 +281,18 @@ static void tell_interrupts(struct qemu_plugin_insn *instruction, const uint8_t 
 	}
 }
 
-static void tell(struct qemu_plugin_insn *instruction, int begins)
+static void tell(struct qemu_plugin_tb *block, size_t place)
 {
+	struct qemu_plugin_insn *instruction = qemu_plugin_tb_get_insn(block, place);
 	uint8_t bytes[16] = { 0 };
 	size_t size = read_bytes(instruction, bytes, sizeof bytes - 4), at = 0;
 	unsigned int displacement, extended = 0;
-	tell_interrupts(instruction, bytes, size, begins);
+	tell_interrupts(instruction, bytes, size, place == 0);
 	if (size == 7 && bytes[0] == 0x0f && bytes[1] == 0x1f && bytes[2] == 0x80) {
 		memcpy(&displacement, bytes + 3, sizeof displacement);
 		if (displacement >> 16 == MARK_MAGIC)
 			qemu_plugin_register_vcpu_insn_exec_cb(instruction, at_mark, QEMU_PLUGIN_CB_R_REGS,
-							       (void *)(uintptr_t)(displacement & 0xffff));
+							       profile_mark(block, place, displacement & 0xffff));
 		return;
 	}
 	while (at < size && is_prefix(bytes[at])) {
@@ -319,7 +321,7 @@ static void at_translation(qemu_plugin_id_t id, struct qemu_plugin_tb *block)
 	for (size_t i = 0; i < count; i++) {
 		struct qemu_plugin_insn *instruction = qemu_plugin_tb_get_insn(block, i);
 		/* First what its line tells: the counts there are without it, in every version of the interface. */
-		tell(instruction, i == 0);
+		tell(block, i);
 		if (counts_instructions)
 			count_here(instruction, qemu_plugin_insn_vaddr(instruction) >> 63 ? KERNEL : USER);
 	}
@@ -330,6 +332,7 @@ EXPORT int qemu_plugin_install(qemu_plugin_id_t id, const void *about, int count
 	char line[40];
 	const char *profile = NULL;
 	unsigned int region = 0;
+	int resumes = 0;
 	(void)about;
 	for (int i = 0; i < count; i++)
 		if (strncmp(arguments[i], "answers=", 8) == 0)
@@ -338,11 +341,13 @@ EXPORT int qemu_plugin_install(qemu_plugin_id_t id, const void *about, int count
 			counts_instructions = 0;
 		else if (strncmp(arguments[i], "profile=", 8) == 0)
 			profile = strdup(arguments[i] + 8);
+		else if (strcmp(arguments[i], "resumes=on") == 0)
+			resumes = 1;
 		else if (strncmp(arguments[i], "region=", 7) == 0)
 			region = strtoul(arguments[i] + 7, NULL, 10);
 	make_counters(id);
 	if (profile)
-		profile_open(profile, region);
+		profile_open(profile, region, resumes);
 	snprintf(line, sizeof line, "memwright count %d\n", PLUGIN_API);
 	qemu_plugin_outs(line);
 	qemu_plugin_register_vcpu_tb_trans_cb(id, at_translation);

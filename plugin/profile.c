@@ -9,7 +9,9 @@
  * there, or with a new one, of a task that is new or has slept since before. A RET from a far slot that no frame has tells the
  * same of kernels that load it otherwise.
  *
- * Each entry into the kernel is a frame of its own, which IRETQ or SYSRETQ ends. A block of instructions without a jump is
+ * Each entry into the kernel is a frame of its own, which IRETQ or SYSRETQ ends. Where `resumes` is said, a kernel may also
+ * return to user mode from within calls, and the next entry may go on by returning from the innermost of them: their frames
+ * stay, and such a RET ends the entry's frame with the one whose slot it loads from. A block of instructions without a jump is
  * credited when the next event comes: then it is known how many of its instructions have begun. One that faulted is taken
  * back.
  *
@@ -53,6 +55,8 @@ struct frame {
 	uint64_t slot, from;
 	uint32_t node, parent;
 	enum kind kind;
+	/* Whether it struck in user mode. */
+	int from_user;
 };
 
 /* The frames of a task. */
@@ -86,7 +90,9 @@ struct index {
 
 static const char *path;
 static unsigned int wanted;
-static int following, counting, leaves, switching;
+static int following, counting, leaves, switching, resumes;
+/* The kernel was left with its calls open. */
+static int in_user;
 static uint64_t gates[VECTORS];
 
 static struct index block_index, site_index, node_index, cell_index;
@@ -103,7 +109,8 @@ static uint64_t left_open, forgotten, left_at;
 static struct chain *now, *asleep[CHAINS];
 static int returned;
 static uint64_t returned_from;
-static struct block *open_block, *entered;
+/* The block that runs, or the rest of it behind a mark, and the whole of it. */
+static struct block *open_block, *open_whole, *entered;
 static uint32_t open_node;
 static uint64_t open_start, last_address;
 
@@ -289,14 +296,22 @@ static void push(enum kind kind, uint64_t slot, uint64_t from)
 		now->room = now->room ? 2 * now->room : 64;
 		now->frames = larger(now->frames, now->room * sizeof *now->frames);
 	}
-	now->frames[now->count++] = (struct frame){ slot, from, NONE, parent, kind };
+	now->frames[now->count++] = (struct frame){ slot, from, NONE, parent, kind, in_user };
 	if (slot)
 		now->slot = slot;
 }
 
-/* Ends the newest entry into the kernel, with the frames above it. */
+/* The kernel is left: for user mode, or for what an exception or interrupt struck. Ends the newest entry into the kernel, with
+ * the frames above it.
+ */
 static void leave_entry(void)
 {
+	struct frame *frame = newest();
+	if (resumes && frame) {
+		in_user = frame->kind == CALLED || frame->kind == TASK || frame->kind == FROM_USER || frame->from_user;
+		if (frame->kind == CALLED || frame->kind == TASK)
+			return;
+	}
 	while (now->count) {
 		enum kind kind = now->frames[--now->count].kind;
 		if (kind != CALLED)
@@ -359,13 +374,19 @@ static void arrive(uint64_t slot)
 
 static int pop_to(uint64_t slot)
 {
-	for (size_t i = now->count; i-- > 0 && now->frames[i].kind == CALLED;)
-		if (now->frames[i].slot == slot) {
-			left_open += now->count - 1 - i;
+	size_t entries = 0;
+	for (size_t i = now->count; i-- > 0;) {
+		const struct frame *frame = &now->frames[i];
+		if (frame->kind != CALLED) {
+			if (!resumes || !(frame->kind == FROM_USER || frame->from_user) || entries++)
+				return 0;
+		} else if (frame->slot == slot) {
+			left_open += now->count - 1 - i - entries;
 			now->count = i;
 			now->slot = slot;
 			return 1;
 		}
+	}
 	return 0;
 }
 
@@ -430,6 +451,15 @@ static int is_of_return(int vector)
 	return vector >= 10 && vector <= 13;
 }
 
+/* This block runs in the newest frame, or the rest of a block does. */
+static void open_in_frame(struct block *block, struct block *whole)
+{
+	struct frame *frame = newest();
+	if (frame->node == NONE)
+		frame->node = enter(frame, block->start);
+	open_block = block, open_whole = whole, open_node = frame->node, open_start = kernel_begun();
+}
+
 static void at_block(unsigned int cpu, void *data)
 {
 	struct block *block = data;
@@ -448,14 +478,12 @@ static void at_block(unsigned int cpu, void *data)
 	leaves = returned = 0;
 	if (vector >= FIRST_INTERRUPT)
 		push(INTERRUPT, 0, 0);
-	else if (now->count == 0)
+	else if (now->count == 0 || in_user)
 		push(FROM_USER, 0, 0);
 	else if (vector != NO_GATE)
 		push(EXCEPTION, 0, last_address + 1);
-	struct frame *frame = newest();
-	if (frame->node == NONE)
-		frame->node = enter(frame, block->start);
-	open_block = block, open_node = frame->node, open_start = kernel_begun();
+	in_user = 0;
+	open_in_frame(block, block);
 }
 
 /* Whether an access is of the last instruction of the block that runs. QEMU 7.2 reports accesses of later instructions, which
@@ -463,7 +491,7 @@ static void at_block(unsigned int cpu, void *data)
  */
 static int is_of(const struct block *block)
 {
-	return following && open_block == block;
+	return following && open_block && open_whole == block;
 }
 
 /* The block ends with a CALL. A call through memory loads the address first. */
@@ -511,17 +539,29 @@ static int is_return(const uint8_t *bytes)
 	return bytes[0] == 0xc3 || bytes[0] == 0xc2;
 }
 
+/* The instructions of a block from this one on; NULL where they are not the kernel's. */
+static struct block *block_from(struct qemu_plugin_tb *translated, size_t from)
+{
+	size_t count = qemu_plugin_tb_n_insns(translated) - from;
+	struct qemu_plugin_insn *first = count ? qemu_plugin_tb_get_insn(translated, from) : NULL;
+	if (!path || !first || !(qemu_plugin_insn_vaddr(first) >> 63))
+		return NULL;
+	uint8_t *sizes = larger(NULL, count);
+	for (size_t i = 0; i < count; i++)
+		sizes[i] = qemu_plugin_insn_size(qemu_plugin_tb_get_insn(translated, from + i));
+	struct block *block = block_with(qemu_plugin_insn_vaddr(first), sizes, count);
+	free(sizes);
+	return block;
+}
+
 void profile_translated(struct qemu_plugin_tb *translated)
 {
 	size_t count = qemu_plugin_tb_n_insns(translated);
-	struct qemu_plugin_insn *first = count ? qemu_plugin_tb_get_insn(translated, 0) : NULL;
-	if (!path || !first || !(qemu_plugin_insn_vaddr(first) >> 63))
+	struct block *block = block_from(translated, 0);
+	uint8_t bytes[16] = { 0 };
+	if (!block)
 		return;
-	uint8_t *sizes = larger(NULL, count), bytes[16] = { 0 };
-	for (size_t i = 0; i < count; i++)
-		sizes[i] = qemu_plugin_insn_size(qemu_plugin_tb_get_insn(translated, i));
-	struct block *block = block_with(qemu_plugin_insn_vaddr(first), sizes, count);
-	free(sizes);
+	struct qemu_plugin_insn *first = qemu_plugin_tb_get_insn(translated, 0);
 	qemu_plugin_register_vcpu_insn_exec_cb(first, at_block, QEMU_PLUGIN_CB_NO_REGS, block);
 	/* Calls and returns end a block. That only loads or only stores are wanted is not asked for: QEMU 7.2 mixes them up. */
 	struct qemu_plugin_insn *last = qemu_plugin_tb_get_insn(translated, count - 1);
@@ -534,10 +574,18 @@ void profile_translated(struct qemu_plugin_tb *translated)
 		qemu_plugin_register_vcpu_mem_cb(last, at_return, QEMU_PLUGIN_CB_NO_REGS, QEMU_PLUGIN_MEM_RW, block);
 }
 
-void profile_open(const char *file, unsigned int region)
+struct mark *profile_mark(struct qemu_plugin_tb *translated, size_t at, unsigned int code)
+{
+	struct mark *mark = larger(NULL, sizeof *mark);
+	*mark = (struct mark){ code, block_from(translated, at), block_from(translated, 0) };
+	return mark;
+}
+
+void profile_open(const char *file, unsigned int region, int kernel_resumes)
 {
 	path = file;
 	wanted = region;
+	resumes = kernel_resumes;
 	journal = larger(NULL, JOURNAL * sizeof *journal);
 	now = new_chain();
 	node_with(NONE, TASK, 0, 0);
@@ -625,12 +673,11 @@ static void write_profile(void)
 	fclose(file);
 }
 
-void profile_marked(unsigned int code, uint64_t end)
+void profile_marked(const struct mark *mark, uint64_t end)
 {
-	unsigned int region = code >> 1, ends = code & 1;
+	unsigned int region = mark->code >> 1, ends = mark->code & 1;
 	if (!path)
 		return;
-	/* Marks are in user mode. */
 	close_block(0);
 	if (region == THE_RUN && !ends)
 		following = 1;
@@ -644,5 +691,10 @@ void profile_marked(unsigned int code, uint64_t end)
 	if (region == THE_RUN && ends) {
 		following = 0;
 		write_profile();
+	} else if (following && mark->rest) {
+		/* The kernel executed it, among instructions that count. */
+		if (now->count == 0)
+			push(FROM_USER, 0, 0);
+		open_in_frame(mark->rest, mark->whole);
 	}
 }

@@ -64,8 +64,8 @@ pub enum Action {
 )]
 pub struct RunArgs {
     /// Run on this Linux kernel instead, counted from outside, twice: a bzImage, a vmlinux, or a name of `memwright kernels`.
-    /// Behind the image, ,K=V changes an option for it alone: append, cpus, hugetlb, memory, numa, program, swap, thp,
-    /// thp-size.
+    /// Behind the image, ,K=V changes an option for it alone: append, cpus, hugetlb, memory, numa, policy, program, swap, thp,
+    /// thp-size. The image memwright is Memwright's own kernel, counted in the same way.
     #[arg(long, visible_alias = "column", value_name = "[NAME=]IMAGE[,K=V]",
         conflicts_with_all = ["parallel", "tty", "trace", "strace", "policies", "gdb", "selftest"])]
     pub kernel: Vec<String>,
@@ -664,7 +664,10 @@ fn parse_policies(text: &str) -> Result<String, String> {
 }
 
 /// Accepts one `K=V` of a policy list that this build knows.
-fn parse_policy(text: &str) -> Result<String, String> {
+///
+/// # Errors
+/// What is wrong with it.
+pub fn parse_policy(text: &str) -> Result<String, String> {
     let Some((key, value)) = text.split_once('=') else {
         return Err("expected K=V, for example aslr=7".to_owned());
     };

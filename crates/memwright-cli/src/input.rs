@@ -20,6 +20,15 @@ use sha2::{Digest, Sha256};
 use crate::report::hexadecimal;
 use crate::window::AnswerArea;
 
+/// Where the program's standard input comes from.
+#[derive(Debug)]
+pub enum Source {
+    /// This command's own.
+    Descriptor,
+    /// These bytes.
+    Bytes(Vec<u8>),
+}
+
 /// The requesting end of the input server.
 #[derive(Debug)]
 pub struct InputServer {
@@ -34,7 +43,7 @@ impl InputServer {
     ///
     /// # Errors
     /// Those of making a pair of sockets.
-    pub fn start(socket: PathBuf, area: AnswerArea) -> io::Result<Self> {
+    pub fn start(socket: PathBuf, area: AnswerArea, source: Source) -> io::Result<Self> {
         let (requests, waiting) = mpsc::channel::<u32>();
         let (waker, woken) = UnixStream::pair()?;
         woken.set_nonblocking(true)?;
@@ -44,14 +53,19 @@ impl InputServer {
         let hash = given.clone();
         // The thread may sit in a read when the run ends; the end of the process ends it.
         thread::spawn(move || {
+            let is_descriptor = matches!(source, Source::Descriptor);
+            let (taken, ended) = match source {
+                Source::Descriptor => (Vec::new(), false),
+                Source::Bytes(bytes) => (bytes, true),
+            };
             let mut server = Server {
                 woken,
-                taken: Vec::new(),
-                ended: false,
+                taken,
+                ended,
             };
             let mut connection = None;
             for wanted in waiting {
-                let terminal = io::stdin().is_terminal();
+                let terminal = is_descriptor && io::stdin().is_terminal();
                 told.fetch_or(terminal, Ordering::Relaxed);
                 let answer = server.answer(wanted as usize, terminal);
                 // A panic elsewhere is no reason to forget what was given.
@@ -100,7 +114,7 @@ impl InputServer {
 /// The answering end.
 struct Server {
     woken: UnixStream,
-    /// What was read for a request that was withdrawn.
+    /// What is there for requests: all of it, or what was read for a request that was withdrawn.
     taken: Vec<u8>,
     ended: bool,
 }

@@ -17,17 +17,18 @@ use crate::guest::digest;
 use crate::guest::initrd::{self, Manifest};
 use crate::guest::program::{self, Program, Surroundings};
 use crate::guest::tree::{Node, Tree};
-use crate::input::InputServer;
+use crate::input::{InputServer, Source};
 use crate::output::Taken;
 use crate::outputs::Outputs;
 use crate::qemu::command::{Places, arguments, shell_line};
 use crate::qemu::machine::Machine;
+use crate::qemu::nodes::Backing;
 use crate::qemu::process::Process;
 use crate::qemu::{launch, version};
 use crate::report::Hashes;
 use crate::room::{Files, Wanted};
-use crate::session::{Report, Session, say};
-use crate::size::{HugePages, MemorySize, SwapKind, in_mebibytes};
+use crate::session::{Report, Session, Streams, say};
+use crate::size::{HugePages, MemorySize, SwapKind, SwapSize, in_mebibytes};
 use crate::symbolise::Symbols;
 use crate::trace::TraceFile;
 use crate::window::Window;
@@ -96,14 +97,8 @@ pub fn run(args: &RunArgs) -> Result<u8, Failure> {
     if !args.kernel.is_empty() {
         return lab::run(args);
     }
-    let disks = args.swap.iter().filter(|swap| swap.kind == SwapKind::Disk);
-    if disks.count() > 1 {
-        return Err(anyhow!("--swap disk:SIZE: there is one disk").into());
-    }
-    if args.swap.len() > MOST_DEVICES {
-        return Err(anyhow!("--swap: a guest has {MOST_DEVICES} devices at most").into());
-    }
-    let prepared = prepare(args)?;
+    check_swap(&args.swap)?;
+    let prepared = prepare(args, Terminals::AsHere)?;
     let machine = Machine::of(args);
     if args.dry_run {
         return dry_run(args, &prepared, &machine).map_err(Failure::from);
@@ -127,7 +122,7 @@ pub fn run(args: &RunArgs) -> Result<u8, Failure> {
             .map_or(Ok(()), |path| taken.check(&path))?;
     }
     let port = args.gdb.then(gdb::free_port).transpose()?;
-    let line = arguments(folder.places(), &machine, port);
+    let line = arguments(folder.places(), &machine, &Backing::Own, port);
     // Asking QEMU its version takes as long as packing, and hashing as long as a short run: side by side.
     let (packed, checked) = thread::scope(|scope| {
         let checking = scope.spawn(|| version::check_for(&qemu, &machine, args.patience()));
@@ -180,6 +175,23 @@ pub fn run(args: &RunArgs) -> Result<u8, Failure> {
     ending::conclude(&finished, cut, &errors)
 }
 
+/// Refuses swap devices that a guest of Memwright's kernel cannot have.
+///
+/// # Errors
+/// One line that says why.
+pub fn check_swap(swap: &[SwapSize]) -> anyhow::Result<()> {
+    let disks = swap.iter().filter(|swap| swap.kind == SwapKind::Disk);
+    if disks.count() > 1 {
+        return Err(anyhow!("--swap disk:SIZE: there is one disk"));
+    }
+    if swap.len() > MOST_DEVICES {
+        return Err(anyhow!(
+            "--swap: a guest has {MOST_DEVICES} devices at most"
+        ));
+    }
+    Ok(())
+}
+
 /// Says what is being run, where that is asked for.
 fn announce(
     args: &RunArgs,
@@ -216,8 +228,8 @@ fn drive(
     let (output, child) = launch::start(qemu, line, Stdio::from(create(errors.to_owned())?))?;
     let process = Arc::new(Process::new(child));
     let answers = window.answers().context("cannot serve input")?;
-    let input =
-        InputServer::start(folder.places().input.clone(), answers).context("cannot serve input")?;
+    let input = InputServer::start(folder.places().input.clone(), answers, Source::Descriptor)
+        .context("cannot serve input")?;
     signals.watch(
         &process,
         folder.places().control.clone(),
@@ -236,6 +248,7 @@ fn drive(
     let session = Session {
         process: &process,
         input: &input,
+        streams: Streams::Forward,
         symbols: &symbols,
         trace,
         kept_log,
@@ -279,11 +292,20 @@ pub fn terminal_size(args: &RunArgs) -> Option<(u16, u16)> {
     (size.ws_col > 0 && size.ws_row > 0).then_some((size.ws_col, size.ws_row))
 }
 
+/// Which of the guest's descriptors 0 to 2 are terminals.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Terminals {
+    /// Those that are terminals here, as [`descriptors`] says.
+    AsHere,
+    /// None.
+    None,
+}
+
 /// Finds PROGRAM and collects the guest's files.
 ///
 /// # Errors
 /// The exit codes are those of a shell where PROGRAM is missing or no program.
-pub fn prepare(args: &RunArgs) -> Result<Prepared, Failure> {
+pub fn prepare(args: &RunArgs, terminals: Terminals) -> Result<Prepared, Failure> {
     let name = args
         .command
         .first()
@@ -312,7 +334,7 @@ pub fn prepare(args: &RunArgs) -> Result<Prepared, Failure> {
         "root:x:0:0:root:/:/bin/sh\nnobody:x:65534:65534:nobody:/nonexistent:/bin/false\n",
     );
     tree.add_text("/etc/group", 0o644, "root:x:0:\nnogroup:x:65534:\n");
-    let options = options(args, &program.path, &folder)?;
+    let options = options(args, terminals, &program.path, &folder)?;
     let manifest = Manifest {
         arguments: args.command.clone(),
         environment,
@@ -399,7 +421,12 @@ fn split_file(argument: &OsStr) -> (PathBuf, Option<PathBuf>) {
 }
 
 /// The lines of the guest's options.
-fn options(args: &RunArgs, program: &Path, folder: &Path) -> Result<Vec<String>, Failure> {
+fn options(
+    args: &RunArgs,
+    terminals: Terminals,
+    program: &Path,
+    folder: &Path,
+) -> Result<Vec<String>, Failure> {
     let text = |path: &Path| {
         let plain = path.to_str().filter(|path| !path.contains('\n'));
         plain.map(str::to_owned).ok_or_else(|| {
@@ -414,11 +441,12 @@ fn options(args: &RunArgs, program: &Path, folder: &Path) -> Result<Vec<String>,
         format!("epoch={}", initrd::EPOCH),
         "seed=1".to_owned(),
     ];
+    let is_here = terminals == Terminals::AsHere;
     lines.extend(descriptors(args).map(|(name, terminal)| {
-        let kind = if terminal { "tty" } else { "pipe" };
+        let kind = if terminal && is_here { "tty" } else { "pipe" };
         format!("{name}={kind}")
     }));
-    if let Some((columns, rows)) = terminal_size(args) {
+    if let Some((columns, rows)) = terminal_size(args).filter(|_| is_here) {
         lines.push(format!("columns={columns}"));
         lines.push(format!("rows={rows}"));
     }
@@ -500,7 +528,10 @@ fn pack(places: &Places, prepared: &Prepared, image: &[u8], args: &RunArgs) -> a
 }
 
 /// Makes the file of the disk, which goes with the run. It takes room only where the guest writes.
-fn make_disk(path: &Path, size: MemorySize) -> io::Result<()> {
+///
+/// # Errors
+/// Those of making a file.
+pub fn make_disk(path: &Path, size: MemorySize) -> io::Result<()> {
     File::create_new(path)?.set_len(size.bytes())
 }
 
@@ -520,7 +551,7 @@ fn dry_run(args: &RunArgs, prepared: &Prepared, machine: &Machine) -> anyhow::Re
         ),
     };
     let port = args.gdb.then_some(gdb::USUAL_PORT);
-    let line = shell_line(&qemu, &arguments(&places, machine, port));
+    let line = shell_line(&qemu, &arguments(&places, machine, &Backing::Own, port));
     output::print(format!("{line}\n").as_bytes())?;
     Ok(0)
 }

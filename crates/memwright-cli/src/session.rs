@@ -17,12 +17,23 @@ use crate::symbolise::Symbols;
 use crate::trace::TraceFile;
 use crate::window::Window;
 
+/// Where the program's output goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Streams {
+    /// To this command's own, at once.
+    Forward,
+    /// Into the [`Report`].
+    Keep,
+}
+
 /// Where the guest's frames go.
 pub struct Session<'a> {
     /// The process to end when standard output is closed.
     pub process: &'a Process,
     /// Answers input requests.
     pub input: &'a InputServer,
+    /// Where the program's output goes.
+    pub streams: Streams,
     /// Names functions in backtraces.
     pub symbols: &'a Symbols,
     /// The `--trace` file.
@@ -46,6 +57,10 @@ pub struct Report {
     pub log: Vec<u8>,
     /// Whether the kernel panicked or printed backtraces.
     pub backtrace: bool,
+    /// What the program printed, where that is kept.
+    pub output: Vec<u8>,
+    /// What it printed to standard error, likewise.
+    pub errors: Vec<u8>,
 }
 
 /// How much of the log is worth showing after a failure.
@@ -78,8 +93,14 @@ impl Session<'_> {
 
     fn frame(&mut self, kind: Channel, payload: &[u8], report: &mut Report) -> anyhow::Result<()> {
         match kind {
-            Channel::Stdout => self.forward_output(payload),
-            Channel::Stderr | Channel::SystemCalls => show(payload),
+            Channel::Stdout => match self.streams {
+                Streams::Forward => self.forward_output(payload),
+                Streams::Keep => report.output.extend_from_slice(payload),
+            },
+            Channel::Stderr | Channel::SystemCalls => match self.streams {
+                Streams::Forward => show(payload),
+                Streams::Keep => report.errors.extend_from_slice(payload),
+            },
             Channel::Log => self.log(payload, report)?,
             Channel::Account => report.account.add_lines(&String::from_utf8_lossy(payload)),
             Channel::Trace => {

@@ -3,6 +3,10 @@
 use core::arch::asm;
 use core::arch::x86_64::{__cpuid, __cpuid_count, _rdtsc};
 
+use memwright_linux::channel::RUN_BEGINS;
+
+use crate::trap::idt::vector;
+
 /// Model-specific registers the kernel writes.
 pub mod msr {
     /// Local APIC base and enable.
@@ -25,6 +29,34 @@ pub mod msr {
 pub fn ticks() -> u64 {
     // SAFETY: RDTSC is not disabled for the kernel and has no other effect.
     unsafe { _rdtsc() }
+}
+
+/// Raises an interrupt that means nothing, so that QEMU's log (`-d int`) tells where the descriptor table is.
+///
+/// # Safety
+/// The descriptor table is this CPU's.
+pub unsafe fn show_descriptor_table() {
+    // SAFETY: the handler of the spurious vector returns at once and keeps every register.
+    unsafe { asm!("int {vector}", vector = const vector::SPURIOUS) };
+}
+
+/// Executes the mark with which the run of the program begins for who counts from outside
+/// (`include/memwright/mark.h`): a NOP.
+#[inline(always)]
+pub fn mark_run_begins() {
+    // SAFETY: a NOP.
+    unsafe {
+        asm!(".byte 0x0f, 0x1f, 0x80", ".long {mark}", mark = const RUN_BEGINS, options(nomem, nostack, preserves_flags));
+    };
+}
+
+/// Executes the mark with which it ends.
+#[inline(always)]
+pub fn mark_run_ends() {
+    // SAFETY: a NOP.
+    unsafe {
+        asm!(".byte 0x0f, 0x1f, 0x80", ".long {mark}", mark = const RUN_BEGINS | 1, options(nomem, nostack, preserves_flags));
+    };
 }
 
 /// Writes `value` to port `port`.

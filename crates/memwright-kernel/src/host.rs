@@ -219,6 +219,14 @@ impl Host for Hardware {
         clock::resume();
     }
 
+    fn mark_run_begins(&self) {
+        arch::mark_run_begins();
+    }
+
+    fn mark_run_ends(&self) {
+        arch::mark_run_ends();
+    }
+
     fn user_instructions(&self) -> u64 {
         clock::nanoseconds(percpu::current().user_ticks.load(Ordering::Relaxed))
     }

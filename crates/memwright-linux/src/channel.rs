@@ -51,6 +51,13 @@ impl Channel {
     }
 }
 
+/// The number of the region that the whole run of the program is, for who counts from outside. Programs mark regions with
+/// lower numbers.
+pub const THE_RUN: u16 = 32767;
+/// The displacement of the NOP that marks where that region begins; the next number marks its end
+/// (`include/memwright/mark.h`).
+pub const RUN_BEGINS: u32 = 0x4d57_0000 | (THE_RUN as u32) << 1;
+
 /// Bytes that announce a frame: the kind and the length.
 pub const FRAME_HEADER: usize = 5;
 /// The longest payload of a frame.

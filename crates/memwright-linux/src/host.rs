@@ -373,6 +373,13 @@ pub trait Host: Machine {
     /// Lets the guest clock go on.
     fn resume_clock(&self);
 
+    /// Tells who counts from outside that the run of the program begins: its first thread is about to execute it.
+    fn mark_run_begins(&self);
+
+    /// Tells who counts from outside that the run of the program is over: its process has ended, and what it left behind
+    /// lives on.
+    fn mark_run_ends(&self);
+
     /// Instructions retired in user mode by this CPU since boot.
     fn user_instructions(&self) -> u64;
 

@@ -47,6 +47,7 @@ pub(crate) fn thread_main(kernel: &'static Kernel, id: u32) -> ! {
 /// Executes the program of the manifest.
 fn run_program(kernel: &'static Kernel, thread: &Arc<Thread>) -> ExitStatus {
     let context = Context::new(kernel, thread, Default::default());
+    kernel.host.mark_run_begins();
     match exec::execute_manifest(&context) {
         Ok(()) => run(&context),
         Err((error, text)) => {

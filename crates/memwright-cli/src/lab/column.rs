@@ -6,8 +6,8 @@ use std::path::Path;
 
 use anyhow::anyhow;
 
-use super::image::{Image, split_name};
-use crate::args::{RunArgs, parse_cpus};
+use super::image::{Image, System, split_name};
+use crate::args::{RunArgs, parse_cpus, parse_policy};
 use crate::qemu::nodes::parse_nodes;
 use crate::size::{parse_huge_pages, parse_memory_size, parse_swap};
 use crate::thp::parse_thp_size;
@@ -36,19 +36,44 @@ enum Key {
     Hugetlb,
     Memory,
     Numa,
+    Policy,
     Program,
     Swap,
     Thp,
     ThpSize,
 }
 
+impl Key {
+    /// Why a kernel of this kind does not have the option, if so.
+    const fn is_refused_by(self, system: System) -> Option<&'static str> {
+        match (self, system) {
+            (Self::Append, System::Memwright) => Some("Memwright's kernel has no command line"),
+            (Self::Policy, System::Linux) => Some("policies are those of Memwright's kernel"),
+            (
+                Self::Append
+                | Self::Cpus
+                | Self::Hugetlb
+                | Self::Memory
+                | Self::Numa
+                | Self::Policy
+                | Self::Program
+                | Self::Swap
+                | Self::Thp
+                | Self::ThpSize,
+                System::Linux | System::Memwright,
+            ) => None,
+        }
+    }
+}
+
 /// What they are called. All but `program` are options of the command too.
-const KEYS: [(&str, Key); 9] = [
+const KEYS: [(&str, Key); 10] = [
     ("append", Key::Append),
     ("cpus", Key::Cpus),
     ("hugetlb", Key::Hugetlb),
     ("memory", Key::Memory),
     ("numa", Key::Numa),
+    ("policy", Key::Policy),
     (PROGRAM, Key::Program),
     ("swap", Key::Swap),
     ("thp", Key::Thp),
@@ -78,6 +103,11 @@ impl Column {
     pub fn open(text: &str) -> anyhow::Result<Self> {
         let (image, changes) = split(text)?;
         let mut opened = Image::open(image)?;
+        for change in &changes {
+            if let Some(why) = change.key.is_refused_by(opened.system) {
+                return Err(anyhow!("--kernel {text}: {why}"));
+            }
+        }
         if !changes.is_empty() && split_name(image).0.is_none() {
             opened.name = derived_name(&opened.name, &changes);
         }
@@ -109,6 +139,7 @@ impl Column {
             | Key::Hugetlb
             | Key::Memory
             | Key::Numa
+            | Key::Policy
             | Key::Program
             | Key::Swap
             | Key::Thp
@@ -141,6 +172,7 @@ impl Change {
             Key::Hugetlb => args.hugetlb = Some(parse_huge_pages(value)?),
             Key::Memory => args.memory = parse_memory_size(value)?,
             Key::Numa => args.numa = parse_nodes(value)?,
+            Key::Policy => args.policies.push(parse_policy(value)?),
             Key::Program => match args.command.first_mut() {
                 Some(program) if !value.is_empty() => *program = OsString::from(value),
                 Some(_) | None => return Err("expected a path".to_owned()),
@@ -160,6 +192,7 @@ impl Change {
             Key::Append
             | Key::Hugetlb
             | Key::Numa
+            | Key::Policy
             | Key::Program
             | Key::Swap
             | Key::Thp
@@ -228,6 +261,7 @@ mod tests {
 
     fn changed(options: &str, changes: &str) -> anyhow::Result<RunArgs> {
         let image = Image {
+            system: System::Linux,
             name: "k".to_owned(),
             path: "/k".into(),
             sha256: String::new(),

@@ -10,7 +10,7 @@ use anyhow::{Context, anyhow};
 use super::column::{Change, Column};
 use super::comparison::Comparison;
 use super::document::Document;
-use super::image::Image;
+use super::image::{Image, System};
 use super::laboratory::{Input, Laboratory, Measured};
 use super::names;
 use super::runs::Runs;
@@ -37,12 +37,12 @@ pub fn compare(args: &CompareArgs) -> Result<u8, Failure> {
     let input = Input::default();
     let laboratories = groups
         .iter()
-        .map(|(_, args)| Laboratory::open(args, &input));
+        .map(|group| Laboratory::open(&group.args, &input, group.system));
     let laboratories: Vec<Laboratory<'_>> = laboratories.collect::<Result<_, _>>()?;
     let guests: Vec<(&Laboratory<'_>, &Image)> = columns
         .iter()
         .filter_map(|column| {
-            let group = groups.iter().position(|(same, _)| *same == column.changes);
+            let group = groups.iter().position(|group| group.has(column));
             Some((laboratories.get(group?)?, &column.image))
         })
         .collect();
@@ -74,6 +74,13 @@ pub fn compare(args: &CompareArgs) -> Result<u8, Failure> {
     }
     if let [first, .., last] = documents.as_slice() {
         write_profiles(&profiles, first, last)?;
+    }
+    // Memwright's functions and Linux's are none of each other's parts.
+    if columns
+        .iter()
+        .any(|column| column.image.system != columns[0].image.system)
+    {
+        names.fill(None);
     }
     let functions = functions(args, &documents, &names);
     let saved = documents.into_iter().map(|document| {
@@ -122,21 +129,35 @@ pub fn conclude(
     Ok(verdict::code(&document.kinds))
 }
 
+/// Columns that one laboratory serves.
+struct Group<'a> {
+    system: System,
+    changes: &'a [Change],
+    args: RunArgs,
+}
+
+impl Group<'_> {
+    fn has(&self, column: &Column) -> bool {
+        self.system == column.image.system && *self.changes == column.changes
+    }
+}
+
 /// The options of the columns, once for all that change the same. With `--keep` each has a folder in that one.
-fn groups<'a>(
-    columns: &'a [Column],
-    run: &RunArgs,
-) -> anyhow::Result<Vec<(&'a [Change], RunArgs)>> {
-    let mut groups: Vec<(&[Change], RunArgs)> = Vec::new();
+fn groups<'a>(columns: &'a [Column], run: &RunArgs) -> anyhow::Result<Vec<Group<'a>>> {
+    let mut groups: Vec<Group<'_>> = Vec::new();
     for column in columns {
-        if !groups.iter().any(|(same, _)| *same == column.changes) {
-            groups.push((&column.changes, column.args(run)?));
+        if !groups.iter().any(|group| group.has(column)) {
+            groups.push(Group {
+                system: column.image.system,
+                changes: &column.changes,
+                args: column.args(run)?,
+            });
         }
     }
     if groups.len() > 1 {
-        for (number, (_, args)) in groups.iter_mut().enumerate() {
+        for (number, group) in groups.iter_mut().enumerate() {
             let folder = |keep: PathBuf| keep.join((number + 1).to_string());
-            args.keep = args.keep.take().map(folder);
+            group.args.keep = group.args.keep.take().map(folder);
         }
     }
     Ok(groups)

@@ -1,9 +1,8 @@
 //! One boot of a Linux kernel image that runs one program: what goes in, and what comes out.
 
 use std::ffi::{OsStr, OsString};
-use std::fs::{self, File};
-use std::io::{self, BufRead, BufReader, Read, Write};
-use std::os::fd::AsRawFd;
+use std::fs::File;
+use std::io::{self, Read};
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -12,24 +11,21 @@ use std::thread;
 
 use anyhow::{Context, anyhow, bail};
 use memwright_linux::channel::Outcome;
-use rustix::fs::{FileType, MemfdFlags, Mode};
 
-use super::counts::Counts;
-use super::gates;
-use super::log::{self, Counted, Marks, Region, Tally};
+use super::counting::Counting;
+use super::image::System;
 use super::no_result::NoResult;
 use super::runs::Runs;
+use super::said::Said;
 use super::state::{Listener, State};
-use super::tables::{Memory, PageTables, Part};
+use super::wires::Wires;
 use crate::folder::private_folder;
-use crate::profile::raw::{self, Raw};
 use crate::qemu::command::{machine_arguments, option};
 use crate::qemu::launch;
 use crate::qemu::machine::Machine;
 use crate::qemu::nodes::Backing;
 use crate::qemu::process::Process;
 use crate::report::hexadecimal;
-use crate::sheet::NOT_MEASURED;
 
 /// No mitigation of hardware that TCG is not, and no random layout: runs repeat, and the paths are the bare ones.
 const COMMAND_LINE: &str =
@@ -52,19 +48,8 @@ pub struct Guest {
     pub machine: Machine,
     /// What counts.
     pub counting: Counting,
-    /// The region, or [`log::THE_RUN`], of which the plugin makes a profile.
+    /// The region, or [`THE_RUN`](memwright_linux::channel::THE_RUN), of which the plugin makes a profile.
     pub profile: Option<u16>,
-}
-
-/// What counts.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Counting {
-    /// The plugin, and QEMU's log of exceptions.
-    Plugin(PathBuf),
-    /// QEMU's log alone: the rows that the plugin feeds are not measured.
-    Log,
-    /// Nothing.
-    Nothing,
 }
 
 /// How a guest starts, and what becomes of it at the point where nothing depends on the program yet.
@@ -78,103 +63,6 @@ pub enum Start<'a> {
     Saved { monitor: &'a Path },
 }
 
-/// What a run came to.
-#[derive(Debug, PartialEq, Eq)]
-pub struct Said {
-    /// What the program printed.
-    pub output: Vec<u8>,
-    /// What it printed to standard error.
-    pub errors: Vec<u8>,
-    /// What its guest could not set up for it, a line each.
-    pub warnings: Vec<u8>,
-    /// The kernel's build ID, where it tells one.
-    pub build_id: Option<String>,
-    /// How it ended.
-    pub outcome: Outcome,
-    /// What was counted, where anything was.
-    pub counted: Option<Counted>,
-    /// Where the kernel's instructions were executed, where that was asked for.
-    pub profile: Option<Raw>,
-}
-
-impl Said {
-    /// The titles of what two runs do not have in common.
-    pub fn differences(&self, other: &Self) -> Vec<String> {
-        let mut found = Vec::new();
-        for (what, differs) in [
-            ("output", self.output != other.output),
-            ("standard error", self.errors != other.errors),
-            ("outcome", self.outcome != other.outcome),
-            ("functions", !same_profile(&self.profile, &other.profile)),
-        ] {
-            if differs {
-                found.push(what.to_owned());
-            }
-        }
-        let regions = |said: &Self| -> Vec<Region> {
-            let counted = said.counted.iter();
-            counted
-                .flat_map(|one| one.regions.clone().unwrap_or_default())
-                .collect()
-        };
-        let columns = |said: &Self| {
-            let once = Marks {
-                passes: 1,
-                ..Marks::default()
-            };
-            let run = said.counted.iter();
-            let run = run.map(|one| (String::new(), once, one.run));
-            let regions = regions(said);
-            let of_region =
-                |one: &Region| (format!("region {}: ", one.region), one.marks, one.counts);
-            run.chain(regions.iter().map(of_region)).collect::<Vec<_>>()
-        };
-        let (mine, others) = (columns(self), columns(other));
-        let names = |columns: &[(String, Marks, Counts)]| -> Vec<(String, Marks)> {
-            columns
-                .iter()
-                .map(|(name, marks, _)| (name.clone(), *marks))
-                .collect()
-        };
-        if names(&mine) != names(&others) {
-            found.push("marks".to_owned());
-            return found;
-        }
-        let states = |said: &Self| -> Vec<_> {
-            let regions = regions(said);
-            let states = regions.iter().map(|one| (one.at_beginning, one.at_end));
-            states.collect()
-        };
-        if states(self) != states(other) {
-            found.push("page tables at marks".to_owned());
-        }
-        for ((name, _, counts), (.., other)) in mine.iter().zip(&others) {
-            for ((group, title, value), (.., again)) in counts.rows().into_iter().zip(other.rows())
-            {
-                if value != again {
-                    let text = |value: Option<u64>| {
-                        value.map_or_else(|| NOT_MEASURED.to_owned(), |value| value.to_string())
-                    };
-                    found.push(format!(
-                        "{name}{group}: {title}: {} and {}",
-                        text(value),
-                        text(again)
-                    ));
-                }
-            }
-        }
-        found
-    }
-}
-
-fn same_profile(one: &Option<Raw>, other: &Option<Raw>) -> bool {
-    match (one, other) {
-        (Some(one), Some(other)) => one.equals(other),
-        (None, None) => true,
-        (Some(_), None) | (None, Some(_)) => false,
-    }
-}
-
 impl Guest {
     /// QEMU's arguments, with the guest's serial line in this file. A run of this command adds [`Wires`].
     pub fn arguments(
@@ -183,11 +71,8 @@ impl Guest {
         wires: Option<&Wires>,
         start: Start<'_>,
     ) -> Vec<OsString> {
-        let paths = wires.map(Wires::memory_paths);
-        let backing = paths
-            .as_ref()
-            .map_or(Backing::Own, |paths| Backing::Files(paths));
-        let mut line = machine_arguments(&self.machine, &backing);
+        let memory = wires.map(Wires::memory_paths);
+        let mut line = machine_arguments(&self.machine, &Backing::of(memory.as_deref()));
         let mut add = |words: &[&OsStr]| line.extend(words.iter().map(|word| (*word).to_owned()));
         let word = OsStr::new;
         add(&[word("-kernel"), self.image.as_os_str()]);
@@ -202,30 +87,9 @@ impl Guest {
         add(&[word("-chardev"), &option("file,id=serial,path=", serial)]);
         add(&[word("-serial"), word("chardev:serial")]);
         line.extend(self.start(start));
-        let mut add = |words: &[&OsStr]| line.extend(words.iter().map(|word| (*word).to_owned()));
-        if let Counting::Plugin(plugin) = &self.counting {
-            let mut words = option("file=", plugin);
-            if self.machine.cpus > 1 {
-                words.push(",instructions=off");
-            }
-            if let Some(wires) = wires {
-                words.push(option(",answers=", &wires.answers));
-                if let Some(region) = self.profile {
-                    words.push(option(",profile=", &wires.profile));
-                    words.push(format!(",region={region}"));
-                }
-            }
-            add(&[word("-plugin"), &words]);
-        }
-        let log = match self.counting {
-            Counting::Plugin(_) => Some("int,mmu,plugin"),
-            Counting::Log => Some("int,mmu"),
-            Counting::Nothing => None,
-        };
-        if let Some(log) = log {
-            // Its standard input is a pipe to the reader of the log.
-            add(&[word("-d"), word(log), word("-D"), word("/dev/stdin")]);
-        }
+        let cpus = self.machine.cpus;
+        let counting = &self.counting;
+        line.extend(counting.arguments(System::Linux, cpus, wires, self.profile));
         line
     }
 
@@ -314,7 +178,7 @@ impl Guest {
             }
         }
         let (read, tally) = thread::scope(|scope| {
-            let following = scope.spawn(|| follow(log, &wires, self.machine.cpus));
+            let following = scope.spawn(|| wires.follow(log, System::Linux, self.machine.cpus));
             let mut bytes = Vec::new();
             let read = output.read_to_end(&mut bytes).map(|_| bytes);
             (read, following.join())
@@ -330,17 +194,9 @@ impl Guest {
             }
             return Err(NoResult::read(&serial, &errors, status.signal()).into());
         };
-        let counted = tally.finish();
-        if self.counting != Counting::Nothing && counted.is_none() {
-            bail!("QEMU's log shows no end of the run");
-        }
-        let profile = self.profile.map(|_| {
-            let bytes = fs::read(&wires.profile).unwrap_or_default();
-            raw::parse(&bytes)
-        });
         Ok(Said {
-            counted,
-            profile: profile.transpose()?,
+            counted: self.counting.result(tally)?,
+            profile: self.profile.map(|_| wires.profile()).transpose()?,
             ..said
         })
     }
@@ -348,96 +204,6 @@ impl Guest {
 
 /// What the first process says last where it cannot unpack the program: an empty frame.
 const NOT_UNPACKED: &[u8] = b"f\0\0\0\0";
-
-/// What connects this command with a guest: its memory, and the pipe that lets it go on after a mark.
-#[derive(Debug)]
-pub struct Wires {
-    // Of each node, in order of addresses.
-    memory: Vec<Part>,
-    answers: PathBuf,
-    // Where the plugin writes a profile.
-    profile: PathBuf,
-    // Open for reading too, so that neither end waits for the other to come.
-    answer: File,
-}
-
-impl Wires {
-    /// Makes the memory of a machine, and the pipe in a folder.
-    ///
-    /// # Errors
-    /// Those of making them.
-    pub fn make(folder: &Path, machine: &Machine) -> io::Result<Self> {
-        let sizes = machine.nodes.sizes(machine.memory).into_iter();
-        let part = |size| -> io::Result<Part> {
-            let file = rustix::fs::memfd_create("guest", MemfdFlags::CLOEXEC)?.into();
-            Ok(Part { file, size })
-        };
-        let memory = sizes.map(part).collect::<io::Result<_>>()?;
-        let answers = folder.join("answers");
-        let mode = Mode::RUSR | Mode::WUSR;
-        rustix::fs::mknodat(rustix::fs::CWD, &answers, FileType::Fifo, mode, 0)?;
-        let answer = File::options().read(true).write(true).open(&answers)?;
-        Ok(Self {
-            memory,
-            answers,
-            profile: folder.join("profile"),
-            answer,
-        })
-    }
-
-    /// The memory, a file for each node.
-    pub fn memory(&self) -> &[Part] {
-        &self.memory
-    }
-
-    /// The names by which QEMU can open the memory.
-    fn memory_paths(&self) -> Vec<String> {
-        let process = std::process::id();
-        let path = |part: &Part| format!("/proc/{process}/fd/{}", part.file.as_raw_fd());
-        self.memory.iter().map(path).collect()
-    }
-
-    fn look(&self, cr3: u64) -> Option<PageTables> {
-        PageTables::read(&Memory(&self.memory), cr3)
-    }
-
-    fn gates(&self, cr3: u64, table: u64) -> Option<[u64; gates::COUNT]> {
-        gates::read(&Memory(&self.memory), cr3, table)
-    }
-}
-
-/// What lets the guest go on after a mark: with the places where handlers begin, with the end of the run, or with nothing.
-fn answer(gates: Option<&[u64; gates::COUNT]>, end: Option<u64>) -> Vec<u8> {
-    let (letter, words) = match (gates, end) {
-        (Some(gates), _) => (b'g', gates.as_slice()),
-        (None, Some(end)) => (b'e', &[end][..]),
-        (None, None) => (b'.', &[][..]),
-    };
-    let words = words.iter().flat_map(|word| word.to_le_bytes());
-    [letter].into_iter().chain(words).collect()
-}
-
-/// Reads QEMU's log to its end.
-fn follow(log: impl Read, wires: &Wires, cpus: u8) -> io::Result<Tally> {
-    let mut reader = BufReader::with_capacity(1 << 16, log);
-    let mut tally = Tally::new(cpus);
-    let mut line = Vec::new();
-    loop {
-        line.clear();
-        if reader.read_until(b'\n', &mut line)? == 0 {
-            return Ok(tally);
-        }
-        let Some(line) = log::parse(&line) else {
-            continue;
-        };
-        if tally.line(line, |cr3| wires.look(cr3)) {
-            let gates = tally.take_gates();
-            let gates = gates.and_then(|(cr3, table)| wires.gates(cr3, table));
-            let answer = answer(gates.as_ref(), tally.take_end());
-            (&wires.answer).write_all(&answer)?;
-        }
-    }
-}
 
 /// What the first process handed over; `None` if a part is missing.
 fn parse_frames(mut bytes: &[u8]) -> Option<Said> {
@@ -550,53 +316,5 @@ mod tests {
             bytes.extend(frame(b'x', &i32::to_le_bytes(status)));
             assert_eq!(parse_frames(&bytes).unwrap().outcome, expected);
         }
-    }
-
-    fn said() -> Said {
-        let region = Region {
-            region: 1,
-            marks: Marks {
-                passes: 2,
-                ..Marks::default()
-            },
-            ..Region::default()
-        };
-        Said {
-            output: b"x".to_vec(),
-            errors: Vec::new(),
-            warnings: Vec::new(),
-            build_id: None,
-            outcome: Outcome::Exited(0),
-            counted: Some(Counted {
-                run: Counts::default(),
-                regions: Some(vec![region]),
-            }),
-            profile: None,
-        }
-    }
-
-    #[test]
-    fn what_differs_is_named() {
-        assert!(said().differences(&said()).is_empty());
-        let mut other = said();
-        other.output = b"y".to_vec();
-        let counted = other.counted.as_mut().unwrap();
-        counted.run.invlpg = Some(3);
-        counted.regions.as_mut().unwrap()[0]
-            .counts
-            .user_faults
-            .write = 1;
-        assert_eq!(
-            said().differences(&other),
-            [
-                "output",
-                "Flushes: INVLPG: not measured and 3",
-                "region 1: Page faults: user, not present, write: 0 and 1"
-            ]
-        );
-        let mut other = said();
-        let counted = other.counted.as_mut().unwrap();
-        counted.regions.as_mut().unwrap()[0].marks.passes = 3;
-        assert_eq!(said().differences(&other), ["marks"]);
     }
 }

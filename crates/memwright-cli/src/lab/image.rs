@@ -8,13 +8,52 @@ use object::LittleEndian;
 use object::elf::{ELFMAG, FileHeader64, NoteType};
 use object::read::elf::{FileHeader, ProgramHeader};
 
+use super::log::Marker;
+use super::tables::{LINUX_BITS, MEMWRIGHT_BITS, SoftwareBits};
 use crate::host_file::{self, LARGEST_IMAGE};
-use crate::kernels;
 use crate::report::hexadecimal_hash;
+use crate::{kernel, kernels};
+
+/// The kernel that an image is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum System {
+    /// A Linux kernel.
+    Linux,
+    /// Memwright's own.
+    Memwright,
+}
+
+impl System {
+    /// Who marks the run of the program.
+    pub const fn marker(self) -> Marker {
+        match self {
+            Self::Linux => Marker::FirstProcess,
+            Self::Memwright => Marker::Kernel,
+        }
+    }
+
+    /// What it keeps in entries of page tables.
+    pub const fn software_bits(self) -> SoftwareBits {
+        match self {
+            Self::Linux => LINUX_BITS,
+            Self::Memwright => MEMWRIGHT_BITS,
+        }
+    }
+
+    /// Whether it returns to user mode from within calls, and goes on in them at the next entry.
+    pub const fn resumes_calls(self) -> bool {
+        match self {
+            Self::Linux => false,
+            Self::Memwright => true,
+        }
+    }
+}
 
 /// A kernel image of the command line.
 #[derive(Debug, Clone)]
 pub struct Image {
+    /// What kernel it is.
+    pub system: System,
     /// What it is called in reports.
     pub name: String,
     /// Where it is.
@@ -46,6 +85,9 @@ pub fn is_absent_or_broken(error: &anyhow::Error) -> bool {
     kind == Some(io::ErrorKind::NotFound) || error.is::<NotBootable>()
 }
 
+/// The name of Memwright's own kernel among images; a file of that name is `./memwright`.
+pub const MEMWRIGHT: &str = "memwright";
+
 /// Takes `[NAME=]PATH` apart. What stands before the sign is no name where it is empty or has a slash.
 pub fn split_name(text: &str) -> (Option<&str>, &str) {
     match text.split_once('=') {
@@ -55,13 +97,24 @@ pub fn split_name(text: &str) -> (Option<&str>, &str) {
 }
 
 impl Image {
-    /// Reads `[NAME=]IMAGE`, where IMAGE is a path or a name of `memwright kernels`.
+    /// Reads `[NAME=]IMAGE`, where IMAGE is a path, a name of `memwright kernels`, or [`MEMWRIGHT`].
     ///
     /// # Errors
     /// One line when there is no such image, or it is none.
     pub fn open(text: &str) -> anyhow::Result<Self> {
         let context = || format!("--kernel {text}");
         let (name, image) = split_name(text);
+        if image == MEMWRIGHT {
+            let bytes = kernel::image().with_context(context)?;
+            return Ok(Self {
+                system: System::Memwright,
+                name: name.unwrap_or(MEMWRIGHT).to_owned(),
+                path: kernel::path(),
+                sha256: hexadecimal_hash(&bytes),
+                config_sha256: None,
+                version: format!("Memwright {}", env!("CARGO_PKG_VERSION")),
+            });
+        }
         let (path, kept) = kernels::resolve(image).with_context(context)?;
         let path = std::path::absolute(path).with_context(context)?;
         let bytes = host_file::read(&path, LARGEST_IMAGE).with_context(context)?;
@@ -75,6 +128,7 @@ impl Image {
             }
         };
         Ok(Self {
+            system: System::Linux,
             name,
             path,
             sha256: hexadecimal_hash(&bytes),

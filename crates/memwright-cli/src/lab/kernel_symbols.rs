@@ -9,7 +9,8 @@ use std::path::{Path, PathBuf};
 use anyhow::Context;
 use memwright_linux::channel::Outcome;
 
-use super::guest::{Counting, Guest};
+use super::counting::Counting;
+use super::guest::Guest;
 use super::image::Image;
 use super::runs::Runs;
 use super::state::State;
@@ -40,23 +41,26 @@ impl Names {
             sha256,
         }
     }
+}
 
-    /// Adds the debug information that is kept with the image, or is in it.
-    ///
-    /// # Errors
-    /// When there is none, or it is another build's than `build_id` says.
-    pub fn add_debug(
-        &mut self,
-        image: &Image,
-        build_id: Option<&str>,
-        with_lines: bool,
-    ) -> anyhow::Result<()> {
-        let path = kernels::debug_file(&image.path).with_context(|| {
-            let name = &image.name;
-            format!("{name}: there is no debug information (memwright kernels add {name} --debug)")
-        })?;
-        self.source.add_debug(&path, build_id, with_lines)
-    }
+/// Where the debug information of an image is: kept with it, or in it.
+///
+/// # Errors
+/// When there is none.
+pub fn debug_file(image: &Image) -> anyhow::Result<PathBuf> {
+    kernels::debug_file(&image.path).with_context(|| {
+        let name = &image.name;
+        format!("{name}: there is no debug information (memwright kernels add {name} --debug)")
+    })
+}
+
+/// Finds the functions of Memwright's kernel, which is this file.
+///
+/// # Errors
+/// When it cannot be read.
+pub fn of_own_kernel(path: &Path) -> anyhow::Result<Names> {
+    let bytes = host_file::read(path, LARGEST_IMAGE).with_context(|| path.display().to_string())?;
+    Ok(Names::new(Symbols::of_elf(&bytes), &bytes))
 }
 
 /// Finds the functions of an image. `guest` is one like those that are counted, `state` what these start from.

@@ -11,22 +11,26 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, anyhow};
+use memwright_linux::channel::THE_RUN;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::retry_on_intr;
 
+use super::counting::Counting;
 use super::document::{Document, Host, Kernel, Qemu};
-use super::guest::{Counting, Guest, Said, Start};
-use super::image::Image;
-use super::kernel_symbols;
-use super::log::THE_RUN;
+use super::guest::{Guest, Start};
+use super::image::{Image, System};
+use super::kernel_symbols::{self, Names};
+use super::own_guest::OwnGuest;
 use super::plugin;
 use super::runs::Runs;
+use super::said::Said;
 use super::state::{self, State};
 use crate::args::RunArgs;
 use crate::failure::{Failure, TIMEOUT, signal_code};
 use crate::folder::{PrivateFolder, kept_folder, private_folder};
 use crate::guest::initrd::{self, Manifest};
 use crate::guest::tree::Tree;
+use crate::kernel;
 use crate::kernels;
 use crate::output::Taken;
 use crate::profile::tree::Profile;
@@ -35,7 +39,7 @@ use crate::qemu::machine::Machine;
 use crate::qemu::process::Cut;
 use crate::qemu::version::{self, Version};
 use crate::report::{HashedFile, hexadecimal_hash};
-use crate::run::{self as preparing, Prepared};
+use crate::run::{self as preparing, Prepared, Terminals};
 use crate::session::say;
 use crate::size::{MemorySize, SwapKind, SwapSize, in_mebibytes};
 
@@ -48,18 +52,21 @@ const OWN: &str = "/.memwright";
 const BOOT: &str = "initrd.cpio";
 /// The archive of the program and its files.
 const PROGRAM: &str = "program.cpio";
+/// Memwright's kernel.
+const KERNEL: &str = "kernel";
 /// Where a dry run says that the files would be.
 const DRY: &str = "/tmp/memwright-run";
 /// How long guests may take where nothing is said.
 const USUAL_LIMIT: Duration = Duration::from_secs(900);
 
-/// A program that is ready to run on any kernel.
+/// A program that is ready to run on any Linux kernel, or on Memwright's.
 pub struct Laboratory<'a> {
     args: &'a RunArgs,
+    system: System,
     prepared: Prepared,
     program: HashedFile,
     companions: Vec<HashedFile>,
-    input: String,
+    input: Vec<u8>,
     files: PathBuf,
     swap: Option<u64>,
     machine: Machine,
@@ -90,24 +97,28 @@ impl<'a> Laboratory<'a> {
     ///
     /// # Errors
     /// The program is missing or none; something that is needed is missing here.
-    pub fn open(args: &'a RunArgs, input: &Input) -> Result<Self, Failure> {
+    pub fn open(args: &'a RunArgs, input: &Input, system: System) -> Result<Self, Failure> {
         let machine = Machine::of(args);
-        let swap = swap_bytes(&args.swap).map_err(Failure::Usage)?;
+        let swap = match system {
+            System::Linux => swap_bytes(&args.swap),
+            System::Memwright => own_kernel_takes(args).map(|()| None),
+        };
+        let swap = swap.map_err(Failure::Usage)?;
         if args.functions && machine.cpus > 1 {
             return Err(Failure::Usage(anyhow!(
                 "--functions: instructions are counted with one CPU, and this guest has {}",
                 machine.cpus
             )));
         }
-        if INIT.is_empty() {
+        if INIT.is_empty() && system == System::Linux {
             return Err(Failure::Environment(anyhow!(
                 "this command was built without a first process for Linux guests: no C compiler linked a static program then"
             )));
         }
-        let mut prepared = preparing::prepare(args)?;
+        let mut prepared = preparing::prepare(args, Terminals::None)?;
         let missing = Failure::Environment;
         let limit = args.timeout.unwrap_or(USUAL_LIMIT);
-        let input = put_input(&mut prepared, swap, input.read(args.memory(), limit)?);
+        let input = input.read(args.memory(), limit)?;
         let folder = private_folder().context("cannot make a temporary folder")?;
         let files = match &args.keep {
             Some(path) => kept_folder(path)?,
@@ -121,18 +132,27 @@ impl<'a> Laboratory<'a> {
         };
         let qemu = qemu.map_err(missing)?;
         let version = version::check_for(&qemu, &machine, args.patience()).map_err(missing)?;
+        if system == System::Linux {
+            put_input(&mut prepared, swap, &input);
+        }
         if !args.dry_run || args.keep.is_some() {
             initrd::write(&files.join(PROGRAM), &prepared.manifest, &prepared.tree)?;
-            initrd::write_tree(&files.join(BOOT), &first_process())?;
+            match system {
+                System::Linux => initrd::write_tree(&files.join(BOOT), &first_process())?,
+                System::Memwright => write_kernel(&files.join(KERNEL))?,
+            }
         }
-        let counting = if args.no_count {
-            Counting::Nothing
-        } else {
-            plugin_or_say(&qemu, version)
+        let counting = match (args.no_count, system) {
+            (true, _) => Counting::Nothing,
+            (false, System::Linux) => plugin_or_say(&qemu, version),
+            (false, System::Memwright) => plugin(&qemu, version)
+                .context("Memwright's kernel is counted by a plugin of QEMU alone")
+                .map_err(missing)?,
         };
         let companions = prepared.program.companions.iter();
         Ok(Self {
             args,
+            system,
             program: HashedFile::read(&prepared.program.path),
             companions: companions.map(|path| HashedFile::read(path)).collect(),
             prepared,
@@ -157,11 +177,17 @@ impl<'a> Laboratory<'a> {
 
     /// The QEMU line for an image, as a shell takes it.
     pub fn line(&self, image: &Image) -> String {
-        let guest = self.guest(image);
-        shell_line(
-            &guest.qemu,
-            &guest.arguments(&self.files.join("serial"), None, Start::Boot),
-        )
+        let line = match self.system {
+            System::Linux => {
+                let serial = self.files.join("serial");
+                self.guest(image).arguments(&serial, None, Start::Boot)
+            }
+            System::Memwright => {
+                let guest = self.own_guest();
+                guest.arguments(&guest.places(&self.files), None)
+            }
+        };
+        shell_line(&self.qemu, &line)
     }
 
     /// Runs the program on an image, twice unless that was not wanted.
@@ -172,16 +198,40 @@ impl<'a> Laboratory<'a> {
         if self.args.verbose {
             say(&format!("QEMU {}: {}", self.version, self.line(image)));
         }
-        let guest = self.guest(image);
-        self.add_modules(image, &guest.boot)?;
         let count = self.guests_of_an_image();
-        let (state, results) = match self.state(image, runs) {
-            Ok(state) => {
-                let results = run(&guest, runs, state.as_ref(), count);
-                (state, results)
+        match self.system {
+            System::Linux => {
+                let guest = self.guest(image);
+                self.add_modules(image, &guest.boot)?;
+                let (state, results) = match self.state(image, runs) {
+                    Ok(state) => {
+                        let results = run(count, || guest.run(runs, state.as_ref()));
+                        (state, results)
+                    }
+                    Err(error) => (None, vec![Err(error)]),
+                };
+                let names = || kernel_symbols::find(image, &guest, state.as_ref(), runs);
+                self.conclude(image, runs, results, &guest.command_line(), names)
             }
-            Err(error) => (None, vec![Err(error)]),
-        };
+            System::Memwright => {
+                let guest = self.own_guest();
+                let results = run(count, || guest.run(runs));
+                let options = self.prepared.manifest.options.join(" ");
+                let names = || kernel_symbols::of_own_kernel(&guest.kernel);
+                self.conclude(image, runs, results, &options, names)
+            }
+        }
+    }
+
+    /// What the runs on an image came to. The first is the one that counts; another one verifies it.
+    fn conclude(
+        &self,
+        image: &Image,
+        runs: &Runs,
+        results: Vec<anyhow::Result<Said>>,
+        command_line: &str,
+        names: impl FnOnce() -> anyhow::Result<Names>,
+    ) -> Result<Measured, Failure> {
         if let Some(failure) = runs.was_cut().and_then(cut_short) {
             return Err(failure);
         }
@@ -194,10 +244,8 @@ impl<'a> Laboratory<'a> {
         for line in String::from_utf8_lossy(&first.warnings).lines() {
             say(&format!("{}: {line}", image.name));
         }
-        let (profile, names) = self
-            .profile(&guest, image, &first, state.as_ref(), runs)?
-            .unzip();
-        let document = self.document(&guest, image, &first, said.next().as_ref(), profile);
+        let (profile, names) = self.profile(image, &first, names)?.unzip();
+        let document = self.document(image, command_line, &first, said.next().as_ref(), profile);
         Ok(Measured {
             said: first,
             document,
@@ -252,10 +300,7 @@ impl<'a> Laboratory<'a> {
             append: append(self.args),
             machine: self.machine,
             counting: self.counting.clone(),
-            profile: self
-                .args
-                .functions
-                .then(|| self.args.region.unwrap_or(THE_RUN)),
+            profile: self.profiled(),
         }
     }
 
@@ -265,6 +310,24 @@ impl<'a> Laboratory<'a> {
             Some(_) => self.files.join(format!("initrd-{}.cpio", image.sha256)),
             None => self.files.join(BOOT),
         }
+    }
+
+    fn own_guest(&self) -> OwnGuest<'_> {
+        OwnGuest {
+            qemu: self.qemu.clone(),
+            kernel: self.files.join(KERNEL),
+            initrd: self.files.join(PROGRAM),
+            input: &self.input,
+            machine: self.machine,
+            counting: self.counting.clone(),
+            profile: self.profiled(),
+        }
+    }
+
+    /// The region of which there is to be a profile.
+    fn profiled(&self) -> Option<u16> {
+        let functions = self.args.functions;
+        functions.then(|| self.args.region.unwrap_or(THE_RUN))
     }
 
     /// Makes the archive of an image that brings the modules for swap.
@@ -283,11 +346,9 @@ impl<'a> Laboratory<'a> {
     /// What the plugin counted by address, by name, and all names.
     fn profile(
         &self,
-        guest: &Guest,
         image: &Image,
         said: &Said,
-        state: Option<&State>,
-        runs: &Runs,
+        names: impl FnOnce() -> anyhow::Result<Names>,
     ) -> Result<Option<Named>, Failure> {
         let (Some(raw), Some(counted)) = (&said.profile, &said.counted) else {
             return Ok(None);
@@ -317,10 +378,15 @@ impl<'a> Laboratory<'a> {
                     image.name
                 )
             })?;
-        let mut names = kernel_symbols::find(image, guest, state, runs).map_err(Failure::Guest)?;
+        let mut names = names().map_err(Failure::Guest)?;
         if self.args.inlined || self.args.lines {
-            names
-                .add_debug(image, said.build_id.as_deref(), self.args.lines)
+            let debug = match self.system {
+                System::Linux => kernel_symbols::debug_file(image),
+                System::Memwright => Ok(self.files.join(KERNEL)),
+            };
+            let build_id = said.build_id.as_deref();
+            debug
+                .and_then(|path| names.source.add_debug(&path, build_id, self.args.lines))
                 .map_err(Failure::Environment)?;
         }
         let region = self.args.region;
@@ -328,10 +394,19 @@ impl<'a> Laboratory<'a> {
         Ok(Some((profile, names.source.names())))
     }
 
+    /// What else the guest was told, as documents have it.
+    fn settings(&self) -> Vec<String> {
+        let input = hexadecimal_hash(&self.input);
+        let settings = crate::report::settings(self.args, &self.prepared.files, &input);
+        let policies = self.args.policies.iter();
+        let policies = policies.map(|policy| format!("policy={policy}"));
+        settings.into_iter().chain(policies).collect()
+    }
+
     fn document(
         &self,
-        guest: &Guest,
         image: &Image,
+        command_line: &str,
         said: &Said,
         again: Option<&Said>,
         functions: Option<Profile>,
@@ -355,16 +430,16 @@ impl<'a> Laboratory<'a> {
                 build_id: said.build_id.clone(),
                 config_sha256: image.config_sha256.clone(),
                 version: image.version.clone(),
-                command_line: guest.command_line(),
+                command_line: command_line.to_owned(),
             },
-            init_sha256: Some(hexadecimal_hash(INIT)),
+            init_sha256: (self.system == System::Linux).then(|| hexadecimal_hash(INIT)),
             qemu: Qemu {
                 version: self.version.to_string(),
                 sha256: self.qemu_sha256().to_owned(),
             },
             memory: self.machine.memory.bytes(),
             cpus: self.machine.cpus,
-            settings: crate::report::settings(self.args, &self.prepared.files, &self.input),
+            settings: self.settings(),
             outcome: said.outcome.into(),
             output_sha256: Some(hexadecimal_hash(&said.output)),
             errors_sha256: Some(hexadecimal_hash(&said.errors)),
@@ -397,16 +472,9 @@ fn cut_short(cut: Cut) -> Option<Failure> {
 }
 
 /// Runs so many guests side by side.
-fn run(
-    guest: &Guest,
-    runs: &Runs,
-    state: Option<&State>,
-    count: usize,
-) -> Vec<anyhow::Result<Said>> {
+fn run(count: usize, one: impl Fn() -> anyhow::Result<Said> + Sync) -> Vec<anyhow::Result<Said>> {
     thread::scope(|scope| {
-        let threads: Vec<_> = (0..count)
-            .map(|_| scope.spawn(|| guest.run(runs, state)))
-            .collect();
+        let threads: Vec<_> = (0..count).map(|_| scope.spawn(&one)).collect();
         let join = |thread: thread::ScopedJoinHandle<'_, anyhow::Result<Said>>| {
             thread
                 .join()
@@ -414,6 +482,22 @@ fn run(
         };
         threads.into_iter().map(join).collect()
     })
+}
+
+/// Refuses options that Memwright's kernel does not have.
+fn own_kernel_takes(args: &RunArgs) -> anyhow::Result<()> {
+    if !args.append.is_empty() {
+        return Err(anyhow!(
+            "Memwright's kernel has no command line; give --append to the others: --kernel IMAGE,append=WORD"
+        ));
+    }
+    preparing::check_swap(&args.swap)
+}
+
+/// Writes Memwright's kernel.
+fn write_kernel(place: &Path) -> anyhow::Result<()> {
+    let context = || format!("cannot write {}", place.display());
+    std::fs::write(place, kernel::image()?).with_context(context)
 }
 
 /// The bytes of the one device of compressed memory that a Linux guest can have.
@@ -456,11 +540,10 @@ impl Input {
     }
 }
 
-/// Puts the program's input, its arguments and what swap it has into the guest's files. Returns the hash of the input.
-fn put_input(prepared: &mut Prepared, swap: Option<u64>, input: Vec<u8>) -> String {
-    let hash = hexadecimal_hash(&input);
+/// Puts the program's input, its arguments and what swap it has into a Linux guest's files.
+fn put_input(prepared: &mut Prepared, swap: Option<u64>, input: &[u8]) {
     let place = Path::new(OWN).join("input");
-    prepared.tree.add_bytes(&place, 0o600, input);
+    prepared.tree.add_bytes(&place, 0o600, input.to_vec());
     if let Some(bytes) = swap {
         let place = Path::new(OWN).join("swap");
         let text = bytes.to_string().into_bytes();
@@ -476,7 +559,6 @@ fn put_input(prepared: &mut Prepared, swap: Option<u64>, input: Vec<u8>) -> Stri
         environment: std::mem::take(&mut prepared.manifest.environment),
         options: Vec::new(),
     };
-    hash
 }
 
 /// The whole of standard input, which must fit into the guest and end within the time that a run may take.
@@ -517,22 +599,23 @@ fn check_room(input: &[u8], memory: MemorySize) -> Result<(), Failure> {
     Ok(())
 }
 
+/// The plugin for this QEMU.
+fn plugin(qemu: &OsString, version: Version) -> anyhow::Result<Counting> {
+    match version::takes_plugins(qemu) {
+        true => plugin::build(version).map(Counting::Plugin),
+        false => Err(anyhow!("this QEMU was built without support for plugins")),
+    }
+}
+
 /// The plugin for this QEMU. Where it cannot be built, or QEMU takes none, the rows that it feeds are not measured, and that
 /// is said.
 fn plugin_or_say(qemu: &OsString, version: Version) -> Counting {
-    let plugin = match version::takes_plugins(qemu) {
-        true => plugin::build(version),
-        false => Err(anyhow!("this QEMU was built without support for plugins")),
-    };
-    match plugin {
-        Ok(path) => Counting::Plugin(path),
-        Err(error) => {
-            say(&format!(
-                "only faults, interrupts and loads of CR3 are counted, and no marked regions: {error:#}"
-            ));
-            Counting::Log
-        }
-    }
+    plugin(qemu, version).unwrap_or_else(|error| {
+        say(&format!(
+            "only faults, interrupts and loads of CR3 are counted, and no marked regions: {error:#}"
+        ));
+        Counting::Log
+    })
 }
 
 /// What the options say to the kernel.

@@ -3,6 +3,8 @@
 
 use std::collections::BTreeMap;
 
+use memwright_linux::channel::THE_RUN;
+
 use super::counts::{Counts, Instructions};
 use super::interrupts::Interrupts;
 use super::tables::PageTables;
@@ -198,14 +200,27 @@ pub struct Counted {
     pub regions: Option<Vec<Region>>,
 }
 
-/// The region that the guest's first process marks: the run of the program, from its exec to its exit.
-///
-/// The child that becomes the program marks its beginning, just before it executes it; the parent marks the end when it has
-/// waited for it. With one CPU the run ends earlier, with the last load of CR3 before that mark which changed CR3: the
-/// kernel's switch from the program, which has exited, to the parent.
-pub const THE_RUN: u16 = 32767;
-/// Instructions in user mode between the mark where the run begins and the program: the mark and the SYSCALL of its exec.
-const BEFORE_EXEC: u64 = 2;
+/// Who marks [`THE_RUN`], the run of the program from its exec to its exit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Marker {
+    /// The guest's first process. The child that becomes the program marks the beginning, just before it executes it; the
+    /// parent marks the end when it has waited for it. With one CPU the run ends earlier, with the last load of CR3 before
+    /// that mark which changed CR3: the kernel's switch from the program, which has exited, to the parent.
+    FirstProcess,
+    /// The kernel, exactly where the run begins and ends.
+    Kernel,
+}
+
+impl Marker {
+    /// Instructions in user mode between the mark where the run begins and the program: the mark and the SYSCALL of the
+    /// child's exec.
+    const fn before_exec(self) -> u64 {
+        match self {
+            Self::FirstProcess => 2,
+            Self::Kernel => 0,
+        }
+    }
+}
 
 /// Where the guest's first process touches no memory just before [`THE_RUN`] begins, and just after it ended: page faults
 /// that the log tells of without the plugin too.
@@ -219,6 +234,7 @@ pub struct Tally {
     cr3: Vec<u64>,
     next: (usize, Option<u64>),
     cpus: u8,
+    marker: Marker,
     interrupts: Interrupts,
     idt: Option<u64>,
     // CR3 and the interrupt descriptor table's address at the start of the run, until the caller takes them.
@@ -236,7 +252,7 @@ pub struct Tally {
 
 impl Tally {
     /// Before the first line of a guest with so many CPUs. Without the plugin nothing tells which of several loads CR3.
-    pub fn new(cpus: u8) -> Self {
+    pub fn new(cpus: u8, marker: Marker) -> Self {
         let told = (cpus == 1).then_some(0);
         Self {
             now: Counts {
@@ -247,6 +263,7 @@ impl Tally {
             cr3: Vec::new(),
             next: (0, None),
             cpus,
+            marker,
             interrupts: Interrupts::default(),
             idt: None,
             gates: None,
@@ -364,12 +381,13 @@ impl Tally {
             (THE_RUN, true) => {
                 self.at_switch = None;
                 if let Some(counted) = &mut self.now.instructions {
-                    counted.user += BEFORE_EXEC;
+                    counted.user += self.marker.before_exec();
                 }
                 self.now
             }
             (THE_RUN, false) => {
-                let switch = self.at_switch.filter(|_| self.cpus == 1);
+                let is_earlier = self.cpus == 1 && self.marker == Marker::FirstProcess;
+                let switch = self.at_switch.filter(|_| is_earlier);
                 let (now, begun) = switch.unwrap_or((self.now, self.begun));
                 self.end = begun;
                 now
@@ -539,7 +557,7 @@ mod tests {
     }
 
     fn tally_of(cpus: u8, lines: &[&str]) -> Tally {
-        let mut tally = Tally::new(cpus);
+        let mut tally = Tally::new(cpus, Marker::FirstProcess);
         for line in lines {
             if let Some(line) = parse(line.as_bytes()) {
                 tally.line(line, |cr3| {
@@ -589,7 +607,7 @@ mod tests {
             run.instructions,
             // Less two faults, and what the first process executes before the exec.
             Some(Instructions {
-                user: 100 - 2 - BEFORE_EXEC,
+                user: 100 - 2 - Marker::FirstProcess.before_exec(),
                 kernel: 200,
                 interrupts: Some(0),
             })

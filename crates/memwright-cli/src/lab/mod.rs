@@ -5,6 +5,7 @@ pub mod check;
 pub mod column;
 pub mod compare;
 mod comparison;
+mod counting;
 mod counts;
 pub mod document;
 mod gates;
@@ -19,10 +20,12 @@ mod log;
 mod names;
 pub mod native;
 mod no_result;
+mod own_guest;
 pub mod plugin;
 pub mod report;
 mod rerun;
 mod runs;
+mod said;
 mod saved;
 #[cfg(test)]
 pub mod schema;
@@ -30,6 +33,7 @@ mod side_by_side;
 pub mod state;
 mod tables;
 mod verdict;
+mod wires;
 
 use std::{io, slice};
 
@@ -57,7 +61,7 @@ pub fn run(args: &RunArgs) -> Result<u8, Failure> {
     let column = Column::open(image)?;
     let args = &column.args(args).map_err(Failure::Usage)?;
     let image = column.image;
-    let laboratory = Laboratory::open(args, &Input::default())?;
+    let laboratory = Laboratory::open(args, &Input::default(), image.system)?;
     if args.dry_run {
         standard::print(format!("{}\n", laboratory.line(&image)).as_bytes())?;
         return Ok(0);

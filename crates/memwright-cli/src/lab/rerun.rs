@@ -47,7 +47,7 @@ fn run_kernel(args: &RunArgs, image: &str) -> Result<Saved, Failure> {
     })?;
     let args = &column.args(args).map_err(Failure::Usage)?;
     let image = column.image;
-    let laboratory = Laboratory::open(args, &Input::default())?;
+    let laboratory = Laboratory::open(args, &Input::default(), image.system)?;
     let measured = laboratory.measure(&image, &laboratory.runs()?)?;
     show(&measured.said.errors);
     Ok(Saved::Kernel(Box::new(measured.document)))

@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 
+use memwright_table::Bits;
 use serde::{Deserialize, Serialize};
 
 /// What the lower half of an address space maps, by kind of entry.
@@ -47,12 +48,6 @@ pub struct TableRow {
 const PRESENT: u64 = 1;
 const WRITABLE: u64 = 1 << 1;
 const DIRTY: u64 = 1 << 6;
-/// Where Linux keeps the dirty bit of an entry that may not be written, since 6.6
-/// (arch/x86/include/asm/pgtable_types.h, `_PAGE_BIT_SAVED_DIRTY`). Before, the bit told pages of devices that are mapped
-/// directly, which this machine does not have.
-const SAVED_DIRTY: u64 = 1 << 58;
-/// A page without reference counts (`_PAGE_BIT_SPECIAL`): data of the vDSO, and the zero page.
-const SPECIAL: u64 = 1 << 9;
 const NO_EXECUTE: u64 = 1 << 63;
 const LARGE: u64 = 1 << 7;
 /// Where an entry's address is.
@@ -62,6 +57,29 @@ const ENTRIES: usize = 512;
 const LOWER_HALF: usize = 256;
 /// The most tables that are walked, those of 512 GiB: a damaged one may lead to itself.
 const MOST_TABLES: u64 = 1 << 18;
+
+/// What a kernel keeps in bits of an entry that hardware leaves to it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SoftwareBits {
+    /// The page is dirty, though the bit of hardware is clear.
+    pub saved_dirty: u64,
+    /// The page is without reference counts: data of the vDSO, and the zero page.
+    pub special: u64,
+}
+
+/// Those of Linux (arch/x86/include/asm/pgtable_types.h): `_PAGE_BIT_SAVED_DIRTY`, which since 6.6 holds the dirty bit of an
+/// entry that may not be written, and before told pages of devices that are mapped directly, which this machine does not
+/// have; `_PAGE_BIT_SPECIAL`.
+pub const LINUX_BITS: SoftwareBits = SoftwareBits {
+    saved_dirty: 1 << 58,
+    special: 1 << 9,
+};
+
+/// Those of Memwright's kernel.
+pub const MEMWRIGHT_BITS: SoftwareBits = SoftwareBits {
+    saved_dirty: Bits::FOLDED_DIRTY.bits(),
+    special: Bits::BORROWED.bits(),
+};
 
 /// Physical memory of a guest.
 pub trait Physical {
@@ -138,22 +156,24 @@ pub fn translate(memory: &impl Physical, cr3: u64, address: u64) -> Option<u64> 
 
 impl PageTables {
     /// Walks the lower half of the tables that CR3 points to; `None` where they are not to be read.
-    pub fn read(memory: &impl Physical, cr3: u64) -> Option<Self> {
+    pub fn read(memory: &impl Physical, cr3: u64, bits: SoftwareBits) -> Option<Self> {
         let vdso = Vdso::find(memory, cr3)?;
         let mut found = Self::default();
         let tables = visit(memory, cr3, &mut |leaf| match leaf.kind() {
             Kind::NotPresent => found.not_present += 1,
             Kind::Giant => found.giant += 1,
-            Kind::Small if vdso.is_some_and(|vdso| vdso.contains(leaf)) => found.vdso += 1,
+            Kind::Small if vdso.is_some_and(|vdso| vdso.contains(leaf, bits)) => found.vdso += 1,
             Kind::Small => leaf.count(
                 &mut found.small_writable,
                 &mut found.small_read_only,
                 &mut found.small_dirty,
+                bits,
             ),
             Kind::Large => leaf.count(
                 &mut found.large_writable,
                 &mut found.large_read_only,
                 &mut found.large_dirty,
+                bits,
             ),
         })?;
         Some(Self { tables, ..found })
@@ -211,13 +231,13 @@ impl Leaf {
     }
 
     /// Counts a page by whether it may be written, and by whether it is dirty.
-    fn count(self, writable: &mut u64, read_only: &mut u64, dirty: &mut u64) {
+    fn count(self, writable: &mut u64, read_only: &mut u64, dirty: &mut u64, bits: SoftwareBits) {
         if self.entry & WRITABLE != 0 {
             *writable += 1;
         } else {
             *read_only += 1;
         }
-        *dirty += u64::from(self.entry & (DIRTY | SAVED_DIRTY) != 0);
+        *dirty += u64::from(self.entry & (DIRTY | bits.saved_dirty) != 0);
     }
 
     fn is_executable(self) -> bool {
@@ -302,10 +322,10 @@ impl Vdso {
     }
 
     /// Whether the page is one of it, or of its data.
-    fn contains(self, leaf: Leaf) -> bool {
+    fn contains(self, leaf: Leaf, bits: SoftwareBits) -> bool {
         let is_data = leaf.address < self.start && leaf.address + VDSO_DATA >= self.start;
         (self.start..self.end).contains(&leaf.address)
-            || is_data && leaf.entry & (SPECIAL | WRITABLE) == SPECIAL
+            || is_data && leaf.entry & (bits.special | WRITABLE) == bits.special
     }
 }
 
@@ -354,9 +374,9 @@ mod tests {
         memory.set(0x4000, 2, 0x7000 | LARGE | 7);
         memory.set(0x4000, 3, 0x100);
         // Linux keeps the dirty bit of a page that may not be written elsewhere.
-        memory.set(0x4000, 4, 0x8000 | SAVED_DIRTY | 5);
-        memory.set(0x3000, 4, 0x60_0000 | LARGE | SAVED_DIRTY | 5);
-        let found = PageTables::read(&memory, 0x1000 | 0x18).unwrap();
+        memory.set(0x4000, 4, 0x8000 | LINUX_BITS.saved_dirty | 5);
+        memory.set(0x3000, 4, 0x60_0000 | LARGE | LINUX_BITS.saved_dirty | 5);
+        let found = PageTables::read(&memory, 0x1000 | 0x18, LINUX_BITS).unwrap();
         let expected = PageTables {
             tables: 4,
             small_writable: 2,
@@ -370,7 +390,7 @@ mod tests {
             vdso: 0,
         };
         assert_eq!(found, expected);
-        assert_eq!(PageTables::read(&memory, 0xdead_0000), None);
+        assert_eq!(PageTables::read(&memory, 0xdead_0000, LINUX_BITS), None);
     }
 
     #[test]
@@ -379,7 +399,7 @@ mod tests {
         memory.set(0x1000, 0, 0x2000 | 7);
         memory.set(0x2000, 0, 0x3000 | 7);
         memory.set(0x3000, 0, 0x4000 | 7);
-        let (read_only, data) = (PRESENT | 4, PRESENT | 4 | SPECIAL | NO_EXECUTE);
+        let (read_only, data) = (PRESENT | 4, PRESENT | 4 | LINUX_BITS.special | NO_EXECUTE);
         // The zero page far below, code that is no vDSO, its data, itself, and a page of the program's right above.
         memory.set(0x4000, 1, 0x5000 | data);
         memory.set(0x4000, 2, 0x6000 | read_only);
@@ -393,7 +413,7 @@ mod tests {
         memory.0.insert(0x6000, object);
         object[1000..1000 + VDSO_NAME.len()].copy_from_slice(VDSO_NAME);
         memory.0.insert(0x9000, object);
-        let found = PageTables::read(&memory, 0x1000).unwrap();
+        let found = PageTables::read(&memory, 0x1000, LINUX_BITS).unwrap();
         assert_eq!(
             (found.vdso, found.small_read_only, found.small_writable),
             (3, 3, 1)
@@ -427,7 +447,7 @@ mod tests {
         for index in 0..ENTRIES {
             memory.set(0x1000, index, 0x1000 | 7);
         }
-        assert_eq!(PageTables::read(&memory, 0x1000), None);
+        assert_eq!(PageTables::read(&memory, 0x1000, LINUX_BITS), None);
     }
 
     #[test]

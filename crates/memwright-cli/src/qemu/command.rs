@@ -91,9 +91,14 @@ pub fn machine_arguments(machine: &Machine, backing: &Backing<'_>) -> Vec<OsStri
     line
 }
 
-/// QEMU's arguments. With `gdb`, QEMU waits for a debugger on that port of this machine.
-pub fn arguments(places: &Places, machine: &Machine, gdb: Option<u16>) -> Vec<OsString> {
-    let mut line = machine_arguments(machine, &Backing::Own);
+/// QEMU's arguments for Memwright's kernel. With `gdb`, QEMU waits for a debugger on that port of this machine.
+pub fn arguments(
+    places: &Places,
+    machine: &Machine,
+    backing: &Backing<'_>,
+    gdb: Option<u16>,
+) -> Vec<OsString> {
+    let mut line = machine_arguments(machine, backing);
     let mut add = |words: &[&OsStr]| line.extend(words.iter().map(|word| (*word).to_owned()));
     let word = OsStr::new;
     add(&[word("-kernel"), places.kernel.as_os_str()]);
@@ -205,7 +210,10 @@ mod tests {
 
     fn line(machine: &Machine, gdb: Option<u16>) -> String {
         let places = Places::within(Path::new("/d"), Path::new("/s"));
-        shell_line(OsStr::new("qemu"), &arguments(&places, machine, gdb))
+        shell_line(
+            OsStr::new("qemu"),
+            &arguments(&places, machine, &Backing::Own, gdb),
+        )
     }
 
     #[test]

@@ -40,7 +40,12 @@ pub enum Backing<'a> {
     Files(&'a [String]),
 }
 
-impl Backing<'_> {
+impl<'a> Backing<'a> {
+    /// These files; QEMU itself where there are none.
+    pub fn of(files: Option<&'a [String]>) -> Self {
+        files.map_or(Self::Own, Self::Files)
+    }
+
     /// The object that is so many MiB of node `number`.
     fn object(&self, name: &str, size: u64, number: usize) -> String {
         match self {

@@ -67,6 +67,8 @@ extern "C" fn kernel_main(start_info: u64) -> ! {
     idt::fill();
     // SAFETY: the table was just filled, GS and stacks were set up above.
     unsafe { idt::load() };
+    // SAFETY: the table was just loaded.
+    unsafe { arch::show_descriptor_table() };
     let (free, archive, nodes) = take_over_memory(start_info);
     setup_processor();
     clock::start();

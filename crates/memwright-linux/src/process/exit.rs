@@ -117,6 +117,7 @@ fn exit_process(kernel: &'static Kernel, process: &Arc<Process>, status: ExitSta
         }
     }
     if process.id == PROGRAM {
+        kernel.host.mark_run_ends();
         kernel.program_ended(status);
     }
 }

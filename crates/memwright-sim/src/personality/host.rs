@@ -311,6 +311,10 @@ impl Host for Simulated {
 
     fn resume_clock(&self) {}
 
+    fn mark_run_begins(&self) {}
+
+    fn mark_run_ends(&self) {}
+
     fn user_instructions(&self) -> u64 {
         0
     }

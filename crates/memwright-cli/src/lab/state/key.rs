@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 use anyhow::Context;
 use sha2::{Digest, Sha256};
 
-use super::super::guest::{Counting, Guest, Start};
+use super::super::counting::Counting;
+use super::super::guest::{Guest, Start};
 use crate::host_file::{self, LARGEST_IMAGE};
 use crate::report::{hash_part, hexadecimal};
 

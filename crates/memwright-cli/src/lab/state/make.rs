@@ -10,9 +10,10 @@ use std::thread;
 use anyhow::{Context, anyhow, bail, ensure};
 use serde_json::json;
 
-use super::super::guest::{Guest, Start, Wires};
+use super::super::guest::{Guest, Start};
 use super::super::no_result::NoResult;
 use super::super::runs::Runs;
+use super::super::wires::Wires;
 use super::clock;
 use super::monitor::Listener;
 use crate::folder::private_folder;
