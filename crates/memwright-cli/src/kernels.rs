@@ -1,5 +1,6 @@
 //! `memwright kernels`: Linux kernel images with names, kept in the cache.
 
+use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 use std::{fs, io};
 
@@ -102,6 +103,7 @@ fn place(name: &str) -> anyhow::Result<PathBuf> {
         !name.is_empty() && !name.starts_with('.') && name.bytes().all(plain),
         "{name:?}: a kernel's name is of letters, digits and -_.:+~"
     );
+    ensure!(name != image::MEMWRIGHT, "{name} is Memwright's own kernel");
     Ok(folder()?.join(name))
 }
 
@@ -165,19 +167,18 @@ fn keep(fresh: &Path, name: &str, source: String, bytes: &[u8]) -> anyhow::Resul
 
 /// Copies the image of `[NAME=]PATH`.
 fn copy(text: &str, fresh: &Path) -> anyhow::Result<(String, String)> {
-    let (name, path) = match text.split_once('=') {
-        Some((name, path)) if !name.contains('/') => (name.to_owned(), Path::new(path)),
-        Some(_) | None => {
-            let file = Path::new(text).file_name().unwrap_or_default();
-            (file.to_string_lossy().into_owned(), Path::new(text))
-        }
-    };
+    let (name, path) = image::split_name(text);
+    let path = Path::new(path);
+    let name = name.map_or_else(
+        || path.file_name().unwrap_or_default().to_string_lossy(),
+        Cow::from,
+    );
     place(&name)?;
     let context = || path.display().to_string();
     let bytes = host_file::read(path, LARGEST_IMAGE).with_context(context)?;
     fs::write(fresh.join(IMAGE), bytes).context("cannot write to the cache")?;
     let source = std::path::absolute(path)?.display().to_string();
-    Ok((name, source))
+    Ok((name.into_owned(), source))
 }
 
 /// Unpacks the newest image of a suite.

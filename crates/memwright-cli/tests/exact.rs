@@ -61,7 +61,7 @@ fn row(document: &Value, name: &str) -> u64 {
     value.unwrap_or_else(|| panic!("no {name} in {document}"))
 }
 
-/// Instructions of a run on Linux.
+/// Instructions of a run on a kernel that was counted from outside.
 fn instructions(document: &Value, of: &str) -> u64 {
     let value = document["run"]["instructions"][of].as_u64();
     value.unwrap_or_else(|| panic!("no {of} in {document}"))
@@ -93,6 +93,48 @@ fn memwright_counts_what_was_counted_by_hand() {
             let found = row(&document, "instructions_user");
             assert_eq!(found, expected(times), "{name} {times}");
         }
+    }
+}
+
+/// The options of a run on Memwright's kernel, counted from outside as any kernel is.
+const FROM_OUTSIDE: [&str; 3] = ["--no-verify", "--kernel", "memwright"];
+
+/// The plugin sees what the kernel says of itself.
+#[test]
+fn memwright_counts_the_same_from_outside() {
+    let folder = tempfile::tempdir().unwrap();
+    for (name, expected) in PROGRAMS.into_iter().chain([TICKS]) {
+        let times = 300;
+        let program = built(&folder, name, times);
+        let account = document(&folder, &[], &program);
+        let seen = document(&folder, &FROM_OUTSIDE, &program);
+        assert_eq!(instructions(&seen, "user"), expected(times), "{name}");
+        let own = row(&account, "instructions_interrupts");
+        assert_eq!(instructions(&seen, "interrupts"), own, "{name}");
+        // What makes the first process, and ends what is left, is outside the run.
+        let kernel = instructions(&seen, "kernel") + own;
+        let beside = row(&account, "instructions_kernel").checked_sub(kernel);
+        assert!(
+            beside.is_some_and(|beside| beside < 50_000),
+            "{name}: {beside:?}"
+        );
+        let faults =
+            ["user_faults", "kernel_faults"].map(|of| seen["run"][of].as_object().unwrap());
+        let sum: u64 = faults
+            .iter()
+            .flat_map(|kinds| kinds.values())
+            .filter_map(Value::as_u64)
+            .sum();
+        // Pages that the kernel looks up or maps without an exception.
+        let of_the_kernel = ["fault_gup", "fault_gup_major", "fault_around"];
+        let told: u64 = account["account"]
+            .as_object()
+            .unwrap()
+            .iter()
+            .filter(|(name, _)| name.starts_with("fault_") && !of_the_kernel.contains(&&***name))
+            .filter_map(|(_, value)| value.as_u64())
+            .sum();
+        assert_eq!(sum, told, "{name}: {faults:?} {account}");
     }
 }
 

@@ -47,11 +47,14 @@ impl Layouts {
         match &kernel.layout_random {
             None => fixed,
             // 22 bits for the stack, 28 for the program, 32 MiB for the heap, in pages, as Linux.
-            Some(random) => Self {
-                stack_top: fixed.stack_top - (random.lock().below(1 << 22) << 12),
-                program: fixed.program + (random.lock().below(1 << 28) << 12),
-                heap_gap: random.lock().below(1 << 13) << 12,
-            },
+            Some(random) => {
+                let mut random = random.lock();
+                Self {
+                    stack_top: fixed.stack_top - (random.below(1 << 22) << 12),
+                    program: fixed.program + (random.below(1 << 28) << 12),
+                    heap_gap: random.below(1 << 13) << 12,
+                }
+            }
         }
     }
 }

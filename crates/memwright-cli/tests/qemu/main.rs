@@ -20,6 +20,7 @@ mod kernel;
 mod languages;
 mod pages;
 mod places;
+mod policies;
 mod prepare;
 mod programs;
 mod refusals;
@@ -55,6 +56,7 @@ fn main() {
     trials.extend(stress::trials());
     trials.extend(codes::trials());
     trials.extend(refusals::trials());
+    trials.extend(policies::trials());
     trials.extend(errors::trials());
     trials.extend(pages::trials());
     trials.extend(room::trials());

@@ -1,0 +1,220 @@
+//! `--kernel memwright`: Memwright's kernel beside any other, counted and profiled from outside.
+
+use std::fs;
+use std::io::Write;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+use serde_json::Value;
+
+/// Runs the command with this standard input.
+fn memwright(words: &[&str], input: &[u8]) -> Output {
+    let mut child = Command::new(env!("CARGO_BIN_EXE_memwright"))
+        .args(words)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    // A command that refuses its options reads nothing.
+    let _ = child.stdin.take().unwrap().write_all(input);
+    child.wait_with_output().unwrap()
+}
+
+fn said(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+fn read(path: &Path) -> Value {
+    serde_json::from_slice(&fs::read(path).unwrap()).unwrap()
+}
+
+/// The document of `memwright run --kernel memwright` with these words.
+fn document(words: &[&str], input: &[u8]) -> (Output, Value) {
+    let folder = tempfile::tempdir().unwrap();
+    let json = folder.path().join("json");
+    let path = json.to_str().unwrap();
+    let words = [&["run", "--kernel", "memwright", "--json", path], words].concat();
+    let output = memwright(&words, input);
+    assert!(json.exists(), "{}", said(&output));
+    (output, read(&json))
+}
+
+/// Processes, pipes, signals and threads: each instruction of the kernel has a function, no call is without a return, and
+/// the profile of a run is what is counted without one.
+#[test]
+fn functions_add_up_to_the_run() {
+    let script =
+        "seq 1 500 | sort -r | wc -l; (sleep 0.2 & kill $!; wait $!) 2>/dev/null; echo done";
+    let words = ["busybox", "sh", "-c", script];
+    let (plain, counted) = document(&words, b"");
+    let (output, profiled) = document(&[&["--functions"], &words[..]].concat(), b"");
+    assert_eq!(output.stdout, b"500\ndone\n");
+    assert_eq!(plain.stdout, output.stdout);
+    for document in [&counted, &profiled] {
+        assert_eq!(document["repeats"], true, "{}", document["differs"]);
+    }
+    assert_eq!(counted["run"], profiled["run"]);
+    let profile = &profiled["functions"];
+    let instructions = &profiled["run"]["instructions"];
+    let of = |kind: &str| instructions[kind].as_u64().unwrap();
+    assert_eq!(
+        profile["total"].as_u64().unwrap(),
+        of("kernel") + of("interrupts")
+    );
+    assert_eq!(profile["mismatches"], 0);
+    let calls = profile["calls"].as_array().unwrap();
+    let sum: u64 = calls
+        .iter()
+        .map(|call| call["instructions"].as_u64().unwrap())
+        .sum();
+    assert_eq!(profile["total"].as_u64(), Some(sum));
+    let names = profile["functions"].as_array().unwrap();
+    let has = |part: &str| {
+        names
+            .iter()
+            .any(|name| name.as_str().unwrap().contains(part))
+    };
+    assert!(
+        has("AddressSpace<M>>::fault") && has("system_call_entry"),
+        "{names:?}"
+    );
+}
+
+/// What reads standard input gets all of it, and the document says what it was.
+#[test]
+fn standard_input_arrives() {
+    let input: Vec<u8> = (0..300_000_u32).map(|number| number as u8).collect();
+    let (output, document) = document(&["--no-verify", "busybox", "cat"], &input);
+    assert!(output.stdout == input, "{} bytes", output.stdout.len());
+    let settings = document["settings"].as_array().unwrap();
+    let hashed = |one: &Value| one.as_str().unwrap().starts_with("stdin=sha256 ");
+    assert!(settings.iter().any(hashed), "{settings:?}");
+    assert_eq!(document["kernel"]["name"], "memwright");
+    assert!(document.get("init_sha256").is_none());
+}
+
+/// Columns of the same kernel differ in what they change alone.
+#[test]
+fn policies_are_columns() {
+    let folder = tempfile::tempdir().unwrap();
+    let json = folder.path().join("json");
+    let script = "seq 1 50 | sort | wc -l";
+    let output = memwright(
+        &[
+            "compare",
+            "--no-verify",
+            "--kernel",
+            "memwright",
+            "--kernel",
+            "faults=memwright,policy=write-upgrade=off,thp=never",
+            "--json",
+            json.to_str().unwrap(),
+            "busybox",
+            "sh",
+            "-c",
+            script,
+        ],
+        b"",
+    );
+    // Without huge pages there are more faults.
+    assert_eq!(output.status.code(), Some(1), "{}", said(&output));
+    let document = read(&json);
+    let columns = document["columns"].as_array().unwrap();
+    let settings = |index: usize| columns[index]["settings"].as_array().unwrap().clone();
+    let policy = Value::from("policy=write-upgrade=off");
+    assert!(!settings(0).contains(&policy) && settings(1).contains(&policy));
+    assert_eq!(
+        columns[0]["kernel"]["sha256"],
+        columns[1]["kernel"]["sha256"]
+    );
+    assert_eq!(columns[0]["output_sha256"], columns[1]["output_sha256"]);
+}
+
+/// A baseline is held to, and a change of settings refused.
+#[test]
+fn a_baseline_is_checked() {
+    let folder = tempfile::tempdir().unwrap();
+    let json = folder.path().join("json");
+    let path = json.to_str().unwrap();
+    let program = ["busybox", "true"];
+    let run = ["run", "--kernel", "memwright", "--json", path];
+    let output = memwright(&[&run, &program[..]].concat(), b"");
+    assert_eq!(output.status.code(), Some(0), "{}", said(&output));
+    for (kernel, code) in [("memwright", 0), ("memwright,memory=256M", 4)] {
+        let check = ["check", "--baseline", path, "--kernel", kernel];
+        let output = memwright(&[&check, &program[..]].concat(), b"");
+        assert_eq!(
+            output.status.code(),
+            Some(code),
+            "{kernel}: {}",
+            said(&output)
+        );
+    }
+}
+
+#[test]
+fn what_the_kernel_does_not_have_is_refused() {
+    for (words, expected) in [
+        (
+            &["--kernel", "memwright", "--append", "x"][..],
+            "no command line",
+        ),
+        (&["--kernel", "memwright,append=x"], "no command line"),
+        (
+            &["--kernel", "memwright,policy=nonsense=1"],
+            "no such policy",
+        ),
+        (
+            &["--kernel", "memwright", "--cpus", "2", "--functions"],
+            "one CPU",
+        ),
+        (
+            &[
+                "--kernel",
+                "memwright",
+                "--swap",
+                "disk:16M",
+                "--swap",
+                "disk:16M",
+            ],
+            "one disk",
+        ),
+    ] {
+        let words = [&["run"], words, &["busybox", "true"]].concat();
+        let output = memwright(&words, b"");
+        assert_eq!(output.status.code(), Some(125), "{words:?}");
+        assert!(
+            said(&output).contains(expected),
+            "{words:?}: {}",
+            said(&output)
+        );
+    }
+    let output = memwright(&["kernels", "add", "memwright=/bin/true"], b"");
+    assert_eq!(output.status.code(), Some(125));
+    assert!(
+        said(&output).contains("Memwright's own"),
+        "{}",
+        said(&output)
+    );
+}
+
+/// How a program ends is the command's exit code.
+#[test]
+fn endings_are_codes() {
+    for (words, code) in [
+        (&["busybox", "sh", "-c", "exit 7"][..], 7),
+        (&["busybox", "sh", "-c", "kill -9 $$"], 137),
+        (&["--timeout", "2", "busybox", "sleep", "100000000"], 124),
+        (&["/nowhere"], 127),
+    ] {
+        let words = [&["run", "--no-verify", "--kernel", "memwright"], words].concat();
+        let output = memwright(&words, b"");
+        assert_eq!(
+            output.status.code(),
+            Some(code),
+            "{words:?}: {}",
+            said(&output)
+        );
+    }
+}

@@ -1,0 +1,69 @@
+//! Policies: a program starts and ends under each value of each, and a random layout is another one for each seed.
+
+use crate::guest::{Ending, Guest};
+use crate::prepare::busybox;
+use libtest_mimic::{Failed, Trial};
+use memwright::Policy;
+
+pub fn trials() -> Vec<Trial> {
+    vec![
+        Trial::test("policies::each_value_starts_a_program", each_value),
+        Trial::test("policies::a_seed_chooses_the_layout", layouts),
+    ]
+}
+
+/// Runs busybox under this policy.
+fn run(policy: &str, arguments: &[&str]) -> Result<Ending, Failed> {
+    let guest = Guest::new(busybox(), arguments).option("--policy", policy);
+    let ending = guest.run()?;
+    ending.expect_code(0)?;
+    Ok(ending)
+}
+
+/// The values that a help text begins with: words before the colon, apart by commas and "or".
+fn values(help: &str) -> Vec<&str> {
+    let list = help.split_once(": ").map_or("", |(list, _)| list);
+    let words = list.split([',', ' ']);
+    words
+        .filter(|word| !word.is_empty() && *word != "or")
+        .collect()
+}
+
+fn each_value() -> Result<(), Failed> {
+    let script = "seq 1 300 | sort -r | wc -l";
+    let numbered = ("swap-errors", "a number N");
+    for (key, help) in Policy::KEYS {
+        let values = match (key, help.split_once(": ")) {
+            (_, Some((list, _))) if (key, list) == numbered => vec!["3"],
+            (_, _) => values(help),
+        };
+        if values.is_empty() {
+            return Err(format!("{key}: no values in {help:?}").into());
+        }
+        for value in values {
+            let ending = run(&format!("{key}={value}"), &["sh", "-c", script])?;
+            if ending.text() != "300\n" {
+                return Err(format!("{key}={value}: {}", ending.report()).into());
+            }
+        }
+    }
+    Ok(())
+}
+
+fn layouts() -> Result<(), Failed> {
+    let maps = |policy: &str| -> Result<String, Failed> {
+        Ok(run(policy, &["cat", "/proc/self/maps"])?.text())
+    };
+    let (seven, eight) = (maps("aslr=7")?, maps("aslr=8")?);
+    if maps("aslr=7")? != seven {
+        return Err("one seed gave two layouts".into());
+    }
+    let stack = |maps: &str| {
+        let line = maps.lines().find(|line| line.ends_with("[stack]"));
+        line.map(str::to_owned)
+    };
+    match (stack(&seven), stack(&eight)) {
+        (Some(one), Some(other)) if one != other => Ok(()),
+        stacks => Err(format!("two seeds gave {stacks:?}").into()),
+    }
+}
