@@ -191,7 +191,7 @@ fn what_the_kernel_does_not_have_is_refused() {
         );
     }
     let output = memwright(&["kernels", "add", "memwright=/bin/true"], b"");
-    assert_eq!(output.status.code(), Some(125));
+    assert_eq!(output.status.code(), Some(2));
     assert!(
         said(&output).contains("Memwright's own"),
         "{}",
