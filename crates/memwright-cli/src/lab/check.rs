@@ -213,7 +213,7 @@ fn failing(sheet: &Sheet, on: FailOn) -> Vec<String> {
                 lines.push(format!(
                     "{place}{}: {}: {} before, {} now",
                     row.group,
-                    row.title,
+                    row.label(),
                     cell_text(*before),
                     cell_text(*now)
                 ));

@@ -29,7 +29,7 @@ use crate::qemu::machine::Machine;
 use crate::qemu::nodes::Backing;
 use crate::qemu::process::Process;
 use crate::report::hexadecimal;
-use crate::sheet::NOT_MEASURED;
+use crate::sheet::{NOT_MEASURED, Pass};
 
 /// No mitigation of hardware that TCG is not, and no random layout: runs repeat, and the paths are the bare ones.
 const COMMAND_LINE: &str =
@@ -125,9 +125,17 @@ impl Said {
             let run = said.counted.iter();
             let run = run.map(|one| (String::new(), once, one.run));
             let regions = regions(said);
-            let of_region =
-                |one: &Region| (format!("region {}: ", one.region), one.marks, one.counts);
-            run.chain(regions.iter().map(of_region)).collect::<Vec<_>>()
+            let of_region = |one: &Region| {
+                let name = format!("region {}: ", one.region);
+                let each = one.each.iter().flat_map(|each| {
+                    Pass::ALL.map(|pass| (format!("{name}{}: ", pass.name()), each.of(pass)))
+                });
+                let all = [(name.clone(), one.counts)].into_iter().chain(each);
+                all.map(|(name, counts)| (name, one.marks, counts))
+                    .collect::<Vec<_>>()
+            };
+            run.chain(regions.iter().flat_map(of_region))
+                .collect::<Vec<_>>()
         };
         let (mine, others) = (columns(self), columns(other));
         let names = |columns: &[(String, Marks, Counts)]| -> Vec<(String, Marks)> {
@@ -496,6 +504,7 @@ fn build_id(mut notes: &[u8]) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::passes::Each;
     use super::*;
 
     fn frame(kind: u8, body: &[u8]) -> Vec<u8> {
@@ -593,6 +602,19 @@ mod tests {
                 "Flushes: INVLPG: not measured and 3",
                 "region 1: Page faults: user, not present, write: 0 and 1"
             ]
+        );
+        // The sums are the same; one pass is another.
+        let with_most = |most| {
+            let mut said = said();
+            let counted = said.counted.as_mut().unwrap();
+            let mut each = Each::default();
+            each.most.other_interrupts = most;
+            counted.regions.as_mut().unwrap()[0].each = Some(each);
+            said
+        };
+        assert_eq!(
+            with_most(1).differences(&with_most(2)),
+            ["region 1: max: Instructions and interrupts: other interrupts: 1 and 2"]
         );
         let mut other = said();
         let counted = other.counted.as_mut().unwrap();

@@ -61,7 +61,7 @@ pub enum Judgement {
         /// The count.
         now: u64,
     },
-    /// There is no such row: the program did not mark the region.
+    /// There is no such row: the program did not mark the region, or passed it only once where the row is about single passes.
     Absent,
     /// Nothing measured the row, here or for the baseline.
     NotMeasured,

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use super::counts::{Counts, Instructions};
 use super::interrupts::Interrupts;
+use super::passes::{Each, Passes};
 use super::tables::PageTables;
 
 /// What a line of the log says.
@@ -153,6 +154,9 @@ pub struct Region {
     pub marks: Marks,
     /// The sum of what was counted in all passes.
     pub counts: Counts,
+    /// What was counted in single passes; absent where there was at most one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub each: Option<Each>,
     /// What the page tables held where it first began; absent where they were not read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub at_beginning: Option<PageTables>,
@@ -231,6 +235,7 @@ pub struct Tally {
     counting: bool,
     open: Vec<(u16, Counts)>,
     regions: Vec<Region>,
+    passes: BTreeMap<u16, Passes>,
     states: BTreeMap<u16, Option<PageTables>>,
 }
 
@@ -256,6 +261,7 @@ impl Tally {
             counting: false,
             open: Vec::new(),
             regions: Vec::new(),
+            passes: BTreeMap::new(),
             states: BTreeMap::new(),
         }
     }
@@ -385,8 +391,9 @@ impl Tally {
             (false, None) => self.region(region).marks.not_begun += 1,
             (false, Some(place)) => {
                 let (_, before) = self.open.swap_remove(place);
-                let known = self.region(region);
                 let passed = now.since(before);
+                self.passes.entry(region).or_default().add(passed);
+                let known = self.region(region);
                 known.counts = match known.marks.passes {
                     0 => passed,
                     _ => known.counts.plus(passed),
@@ -423,6 +430,7 @@ impl Tally {
             let state = |code| self.states.get(&code).copied().flatten();
             one.at_beginning = state(one.region << 1);
             one.at_end = state(one.region << 1 | 1);
+            one.each = self.passes.get(&one.region).and_then(Passes::each);
         }
         Some(Counted {
             run: run.counts,
@@ -606,6 +614,25 @@ mod tests {
         assert_eq!(
             (one.counts.full_flushes, one.counts.switches),
             (Some(1), Some(1))
+        );
+        // The second pass counted a switch, and a single instruction of each half.
+        let each = one.each.unwrap();
+        let second = Counts {
+            switches: Some(1),
+            instructions: Some(Instructions {
+                user: 1,
+                kernel: 1,
+                interrupts: Some(0),
+            }),
+            ..each.least
+        };
+        assert_eq!(each.first.plus(second), one.counts);
+        assert_eq!(
+            (
+                each.least.user_faults.write_protect,
+                each.most.user_faults.write_protect
+            ),
+            (0, 1)
         );
         // Of the first passing alone.
         assert_eq!(one.at_beginning.map(|state| state.tables), Some(0x1000));

@@ -19,6 +19,7 @@ mod log;
 mod names;
 pub mod native;
 mod no_result;
+mod passes;
 pub mod plugin;
 pub mod report;
 mod rerun;

@@ -1,9 +1,10 @@
 //! The published schemas against what the command writes.
 
 use super::comparison::Comparison;
-use super::counts::{Counts, Instructions};
+use super::counts::{Counts, Instructions, ROWS};
 use super::document::{Document, Host, KIND, Kernel, Qemu, SCHEMA};
 use super::log::{Marks, Region};
+use super::passes::Each;
 use super::saved::{self, Saved};
 use super::tables::PageTables;
 use crate::profile::tree::{Call, Line, Profile};
@@ -59,6 +60,12 @@ pub fn document() -> Document {
             region: 1,
             marks: Marks::default(),
             counts,
+            each: Some(Each {
+                first: counts,
+                least: counts,
+                median: counts,
+                most: counts,
+            }),
             at_beginning: Some(PageTables::default()),
             at_end: Some(PageTables::default()),
         }]),
@@ -196,6 +203,40 @@ fn one_instruction_is_a_difference_and_other_page_tables_are_other_work() {
     let line =
         "k: region 1: the counts are the sum of 3 passes, the page tables those of the first";
     assert!(notes.iter().any(|note| note == line), "{notes:?}");
+}
+
+#[test]
+fn passes_are_compared_where_every_column_has_them() {
+    let with = |change: fn(&mut Region)| {
+        let mut documents = [document(), document()];
+        for region in documents[1].regions.iter_mut().flatten() {
+            change(region);
+        }
+        let [first, other] = documents.map(|one| Saved::Kernel(Box::new(one)));
+        let columns = [("a".to_owned(), &first), ("b".to_owned(), &other)];
+        let sheet = saved::sheet(&columns).unwrap();
+        let rows = sheet.sections.iter().flat_map(|section| &section.rows);
+        let of_passes = rows.clone().filter(|row| row.name.contains(".each."));
+        let differing = rows.filter(|row| row.differs());
+        let differing: Vec<String> = differing.map(|row| row.name.clone()).collect();
+        (of_passes.count(), differing)
+    };
+    assert_eq!(with(|_| {}), (4 * ROWS, Vec::new()));
+    // The sum of all passes is the same, and so is every other statistic.
+    let (count, differing) = with(|region| {
+        if let Some(each) = &mut region.each {
+            each.least.user_faults.write += 1;
+        }
+    });
+    assert_eq!(
+        (count, &*differing),
+        (
+            4 * ROWS,
+            &["region.1.each.min.user_faults.write".to_owned()][..]
+        )
+    );
+    // A document of an earlier version does not tell.
+    assert_eq!(with(|region| region.each = None), (0, Vec::new()));
 }
 
 #[test]

@@ -5,9 +5,10 @@ use super::document::Document;
 use super::identity;
 use super::log::{Marks, Region};
 use super::names::{self, Name};
+use super::passes::Each;
 use super::tables::PageTables;
 use crate::again;
-use crate::sheet::{NOT_MEASURED, Row, Section, Sheet, Value};
+use crate::sheet::{NOT_MEASURED, Pass, Row, Section, Sheet, Statistic, Value};
 
 /// The group of the rows about marks.
 pub const MARKS: &str = "Marks";
@@ -171,7 +172,7 @@ fn region_section(documents: &[Document], number: u16) -> Section {
         .iter()
         .map(|region| region.map(|region| region.counts))
         .collect();
-    rows.extend(count_rows(&prefix, &counts));
+    rows.extend(with_passes(&prefix, count_rows(&prefix, &counts), &regions));
     for (group, place, pick) in PLACES {
         let states = regions.iter().map(|region| region.as_ref().and_then(pick));
         let lines = |tables: Option<PageTables>| -> Vec<Line> {
@@ -197,6 +198,28 @@ fn count_rows(prefix: &str, columns: &[Option<Counts>]) -> Vec<Row> {
         rows.map(|(group, title, value)| (group, title, counts.and(value), false))
             .collect()
     })
+}
+
+/// The rows of a region's counts, each with what single passes counted behind it: where every column has that.
+fn with_passes(prefix: &str, sums: Vec<Row>, regions: &[Option<Region>]) -> Vec<Row> {
+    let each = regions.iter().map(|region| region.and_then(|one| one.each));
+    let Some(each) = each.collect::<Option<Vec<Each>>>() else {
+        return sums;
+    };
+    let passes = Pass::ALL.map(|pass| {
+        let columns: Vec<_> = each.iter().map(|each| Some(each.of(pass))).collect();
+        let rows = count_rows(&names::each(prefix, pass), &columns).into_iter();
+        rows.map(move |row| Row {
+            statistic: Some(Statistic::Pass(pass)),
+            ..row
+        })
+    });
+    let mut passes = passes;
+    let with = sums.into_iter().flat_map(|sum| {
+        let behind = passes.iter_mut().filter_map(Iterator::next);
+        [sum].into_iter().chain(behind).collect::<Vec<_>>()
+    });
+    with.collect()
 }
 
 /// A row for each name, with the value that `lines` gives for each column.
