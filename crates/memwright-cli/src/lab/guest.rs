@@ -18,6 +18,7 @@ use super::counts::Counts;
 use super::gates;
 use super::log::{self, Counted, Marks, Region, Tally};
 use super::no_result::NoResult;
+use super::region_names::RegionNames;
 use super::runs::Runs;
 use super::state::{Listener, State};
 use super::tables::{Memory, PageTables, Part};
@@ -98,6 +99,15 @@ pub struct Said {
 }
 
 impl Said {
+    /// The same with the names that the program gives its regions.
+    pub fn with_names(mut self, names: &RegionNames) -> Self {
+        let regions = self.counted.as_mut().and_then(|one| one.regions.as_mut());
+        if let Some(regions) = regions {
+            names.give(regions);
+        }
+        self
+    }
+
     /// The titles of what two runs do not have in common.
     pub fn differences(&self, other: &Self) -> Vec<String> {
         let mut found = Vec::new();
@@ -126,7 +136,7 @@ impl Said {
             let run = run.map(|one| (String::new(), once, one.run));
             let regions = regions(said);
             let of_region = |one: &Region| {
-                let name = format!("region {}: ", one.region);
+                let name = format!("{}: ", one.title());
                 let each = one.each.iter().flat_map(|each| {
                     Pass::ALL.map(|pass| (format!("{name}{}: ", pass.name()), each.of(pass)))
                 });

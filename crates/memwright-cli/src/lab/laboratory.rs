@@ -7,8 +7,8 @@ use std::io::{self, IsTerminal};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
-use std::thread;
 use std::time::{Duration, Instant};
+use std::{slice, thread};
 
 use anyhow::{Context, anyhow};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -20,6 +20,7 @@ use super::image::Image;
 use super::kernel_symbols;
 use super::log::THE_RUN;
 use super::plugin;
+use super::region_names::{self, RegionNames};
 use super::runs::Runs;
 use super::state::{self, State};
 use crate::args::RunArgs;
@@ -62,6 +63,9 @@ pub struct Laboratory<'a> {
     input: String,
     files: PathBuf,
     swap: Option<u64>,
+    names: RegionNames,
+    // Of which a profile is made, where that is not the whole run.
+    region: Option<u16>,
     machine: Machine,
     qemu: OsString,
     qemu_sha256: OnceLock<String>,
@@ -105,6 +109,14 @@ impl<'a> Laboratory<'a> {
             )));
         }
         let mut prepared = preparing::prepare(args)?;
+        let names = region_names_or_say(&prepared.program.path);
+        let region = args
+            .region
+            .as_ref()
+            .map(|region| region_names::number(region, slice::from_ref(&names)));
+        let region = region
+            .transpose()
+            .map_err(|unknown| Failure::Usage(anyhow!("--region: {unknown}")))?;
         let missing = Failure::Environment;
         let limit = args.timeout.unwrap_or(USUAL_LIMIT);
         let input = put_input(&mut prepared, swap, input.read(args.memory(), limit)?);
@@ -139,6 +151,8 @@ impl<'a> Laboratory<'a> {
             input,
             files,
             swap,
+            names,
+            region,
             machine,
             counting,
             qemu,
@@ -189,7 +203,8 @@ impl<'a> Laboratory<'a> {
             .into_iter()
             .collect::<anyhow::Result<Vec<_>>>()
             .map_err(|error| Failure::Guest(error.context(image.name.clone())))?
-            .into_iter();
+            .into_iter()
+            .map(|said| said.with_names(&self.names));
         let first = said.next().context("no run was made")?;
         for line in String::from_utf8_lossy(&first.warnings).lines() {
             say(&format!("{}: {line}", image.name));
@@ -203,6 +218,11 @@ impl<'a> Laboratory<'a> {
             document,
             names: names.flatten(),
         })
+    }
+
+    /// The names that the program gives its regions.
+    pub fn names(&self) -> &RegionNames {
+        &self.names
     }
 
     /// SHA-256 of QEMU's executable.
@@ -252,10 +272,7 @@ impl<'a> Laboratory<'a> {
             append: append(self.args),
             machine: self.machine,
             counting: self.counting.clone(),
-            profile: self
-                .args
-                .functions
-                .then(|| self.args.region.unwrap_or(THE_RUN)),
+            profile: self.args.functions.then(|| self.region.unwrap_or(THE_RUN)),
         }
     }
 
@@ -292,7 +309,7 @@ impl<'a> Laboratory<'a> {
         let (Some(raw), Some(counted)) = (&said.profile, &said.counted) else {
             return Ok(None);
         };
-        let counts = match self.args.region {
+        let counts = match self.region {
             None => Some(counted.run),
             Some(number) => {
                 let mut regions = counted.regions.iter().flatten();
@@ -303,9 +320,9 @@ impl<'a> Laboratory<'a> {
         };
         let Some(counts) = counts else {
             return Err(Failure::Guest(anyhow!(
-                "{}: the program did not pass region {}",
+                "{}: the program did not pass {}",
                 image.name,
-                self.args.region.unwrap_or(THE_RUN)
+                self.names.title(self.region.unwrap_or(THE_RUN))
             )));
         };
         let total = counts
@@ -323,8 +340,11 @@ impl<'a> Laboratory<'a> {
                 .add_debug(image, said.build_id.as_deref(), self.args.lines)
                 .map_err(Failure::Environment)?;
         }
-        let region = self.args.region;
-        let profile = Profile::new(raw, &names.source, names.sha256, region, total);
+        let region = self.region;
+        let profile = Profile {
+            region_name: region.and_then(|region| self.names.get(region).map(str::to_owned)),
+            ..Profile::new(raw, &names.source, names.sha256, region, total)
+        };
         Ok(Some((profile, names.source.names())))
     }
 
@@ -533,6 +553,17 @@ fn plugin_or_say(qemu: &OsString, version: Version) -> Counting {
             Counting::Log
         }
     }
+}
+
+/// The names that a program gives its regions. Where something is wrong with them, the regions have none, and that is said.
+fn region_names_or_say(program: &Path) -> RegionNames {
+    RegionNames::read(program).unwrap_or_else(|error| {
+        say(&format!(
+            "{}: its regions have numbers alone: {error}",
+            program.display()
+        ));
+        RegionNames::default()
+    })
 }
 
 /// What the options say to the kernel.

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use super::counts::{Counts, Instructions};
 use super::interrupts::Interrupts;
 use super::passes::{Each, Passes};
+use super::region_names;
 use super::tables::PageTables;
 
 /// What a line of the log says.
@@ -145,10 +146,13 @@ fn parse_exception(line: &str) -> Option<Line> {
 }
 
 /// Everything counted between the marks of a region.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Region {
     /// The region's number.
     pub region: u16,
+    /// What the program calls it; absent where it gives no name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
     /// How its marks came.
     #[serde(flatten)]
     pub marks: Marks,
@@ -163,6 +167,13 @@ pub struct Region {
     /// What they held where it first ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub at_end: Option<PageTables>,
+}
+
+impl Region {
+    /// What reports call it.
+    pub fn title(&self) -> String {
+        region_names::title(self.region, self.name.as_deref())
+    }
 }
 
 /// How the marks of a region came: a pass is a beginning and the next end.
@@ -603,7 +614,7 @@ mod tests {
             })
         );
         assert_eq!(regions.len(), 1);
-        let one = regions[0];
+        let one = &regions[0];
         let marks = Marks {
             passes: 2,
             not_begun: 1,

@@ -21,6 +21,7 @@ pub mod native;
 mod no_result;
 mod passes;
 pub mod plugin;
+pub mod region_names;
 pub mod report;
 mod rerun;
 mod runs;

@@ -5,6 +5,7 @@
 use crate::sheet::{UnknownRow, check_pattern};
 
 use super::counts::{Counts, ROWS};
+use super::region_names;
 use crate::sheet::Pass;
 
 /// The whole run.
@@ -104,11 +105,14 @@ fn known(regions: &[u16]) -> Vec<(String, &'static str)> {
     all
 }
 
-/// Checks before anything runs that a pattern can name a row: of the run, of the region that it names, or of any.
+/// Checks before anything runs that a pattern can name a row: of the run, of the region that it names, or of any. Whether
+/// a region has the name that stands for its number is for [`region_names::numbered`].
 ///
 /// # Errors
 /// [`UnknownRow`], with names that are close.
 pub fn check(pattern: &str) -> Result<(), UnknownRow> {
+    let by_number = region_names::named(pattern).map(|(_, rest)| full(&region(1), rest));
+    let pattern = by_number.as_deref().unwrap_or(pattern);
     let named = pattern
         .strip_prefix("region.")
         .and_then(|rest| rest.split('.').next()?.parse().ok());
@@ -186,6 +190,7 @@ mod tests {
             "region.7.user_faults.write",
             "region.*.invlpg",
             "region.7.each.max.user_faults.write",
+            "region.toggle.each.max.user_faults.write",
             "region.*.each.median.*",
             "region.32000.at_end.small_dirty",
             "Page faults",
@@ -203,6 +208,7 @@ mod tests {
             let unknown = check(pattern).unwrap_err();
             assert_eq!(unknown.close.first().map(String::as_str), Some(close));
         }
-        assert!(check("run.passes").is_err() && check("region.x.passes").is_err());
+        assert!(check("run.passes").is_err() && check("region.x.pass").is_err());
+        assert!(check("region.9x.passes").is_err() && check("region.x=.passes").is_err());
     }
 }

@@ -6,6 +6,7 @@ use super::identity;
 use super::log::{Marks, Region};
 use super::names::{self, Name};
 use super::passes::Each;
+use super::region_names;
 use super::tables::PageTables;
 use crate::again;
 use crate::sheet::{NOT_MEASURED, Pass, Row, Section, Sheet, Statistic, Value};
@@ -50,6 +51,7 @@ pub fn sheet(documents: &[Document]) -> Sheet {
         commands: again::on_kernels(documents).into_iter().collect(),
     };
     sheet.notes = differing_states(&sheet);
+    sheet.notes.extend(differing_names(documents));
     sheet.notes.extend(documents.iter().flat_map(notes));
     sheet
 }
@@ -136,6 +138,28 @@ pub fn differing_states(sheet: &Sheet) -> Vec<String> {
     lines
 }
 
+/// A line for each region that was marked in several columns, and that their programs call differently.
+fn differing_names(documents: &[Document]) -> Vec<String> {
+    let line = |number: u16| {
+        let regions = documents
+            .iter()
+            .filter_map(|one| Some((one, region_of(one, number)?)));
+        let named: Vec<_> = regions
+            .map(|(one, region)| (&one.kernel.name, region.name))
+            .collect();
+        let differs = named.iter().any(|(_, name)| *name != named[0].1);
+        let text = |(column, name): &(&String, Option<String>)| {
+            format!("{column}: {}", name.as_deref().unwrap_or("no name"))
+        };
+        let texts: Vec<String> = named.iter().map(text).collect();
+        differs.then(|| format!("the names of region {number} differ: {}", texts.join(", ")))
+    };
+    region_numbers(documents)
+        .into_iter()
+        .filter_map(line)
+        .collect()
+}
+
 /// The regions that any of the documents has.
 fn region_numbers(documents: &[Document]) -> Vec<u16> {
     let regions = documents
@@ -149,7 +173,7 @@ fn region_numbers(documents: &[Document]) -> Vec<u16> {
 
 fn region_of(document: &Document, number: u16) -> Option<Region> {
     let mut regions = document.regions.iter().flatten();
-    regions.find(|region| region.region == number).copied()
+    regions.find(|region| region.region == number).cloned()
 }
 
 /// How the marks of a region came: none did where it was not entered; `None` where no marks are seen.
@@ -170,7 +194,7 @@ fn region_section(documents: &[Document], number: u16) -> Section {
     let mut rows = side_by_side(&prefix, &names::MARKS, &marks, mark_lines);
     let counts: Vec<_> = regions
         .iter()
-        .map(|region| region.map(|region| region.counts))
+        .map(|region| region.as_ref().map(|region| region.counts))
         .collect();
     rows.extend(with_passes(&prefix, count_rows(&prefix, &counts), &regions));
     for (group, place, pick) in PLACES {
@@ -185,11 +209,24 @@ fn region_section(documents: &[Document], number: u16) -> Section {
         rows.extend(side_by_side(&prefix, &names::TABLES, &states, lines));
     }
     Section {
-        title: format!("region {number}"),
+        title: title(number, &regions),
         remark: passes(&marks),
         is_ranked: false,
         rows,
     }
+}
+
+/// What a region is called: by every name that the columns' programs give it.
+fn title(number: u16, regions: &[Option<Region>]) -> String {
+    let mut called: Vec<&str> = Vec::new();
+    let names = regions.iter().flatten().flat_map(|one| one.name.as_deref());
+    for name in names {
+        if !called.contains(&name) {
+            called.push(name);
+        }
+    }
+    let called = (!called.is_empty()).then(|| called.join(" and "));
+    region_names::title(number, called.as_deref())
 }
 
 fn count_rows(prefix: &str, columns: &[Option<Counts>]) -> Vec<Row> {
@@ -202,7 +239,9 @@ fn count_rows(prefix: &str, columns: &[Option<Counts>]) -> Vec<Row> {
 
 /// The rows of a region's counts, each with what single passes counted behind it: where every column has that.
 fn with_passes(prefix: &str, sums: Vec<Row>, regions: &[Option<Region>]) -> Vec<Row> {
-    let each = regions.iter().map(|region| region.and_then(|one| one.each));
+    let each = regions
+        .iter()
+        .map(|region| region.as_ref().and_then(|one| one.each));
     let Some(each) = each.collect::<Option<Vec<Each>>>() else {
         return sums;
     };
@@ -266,16 +305,16 @@ fn passes(marks: &[Option<Marks>]) -> String {
 fn remarks(document: &Document) -> Vec<String> {
     let mut lines = Vec::new();
     for region in document.regions.iter().flatten() {
-        let (name, number, marks) = (&document.kernel.name, region.region, region.marks);
+        let (name, title, marks) = (&document.kernel.name, region.title(), region.marks);
         if marks.passes > 1 {
             let passes = marks.passes;
             lines.push(format!(
-                "{name}: region {number}: the counts are the sum of {passes} passes, the page tables those of the first"
+                "{name}: {title}: the counts are the sum of {passes} passes, the page tables those of the first"
             ));
         }
         let unpaired = marks.rows().into_iter().skip(1);
-        for (title, count) in unpaired.filter(|(_, count)| *count > 0) {
-            lines.push(format!("{name}: region {number}: {title}: {count}"));
+        for (what, count) in unpaired.filter(|(_, count)| *count > 0) {
+            lines.push(format!("{name}: {title}: {what}: {count}"));
         }
     }
     lines
