@@ -96,12 +96,7 @@ pub struct RunArgs {
     pub functions: bool,
 
     /// With --functions: of this region that the program marks, by its number or by its name, not of the whole run.
-    #[arg(
-        long,
-        value_name = "N|NAME",
-        requires = "functions",
-        allow_hyphen_values = true
-    )]
+    #[arg(long, value_name = "N|NAME", requires = "functions")]
     pub region: Option<RegionId>,
 
     /// With --functions: count functions that the compiler inlined as functions of their own; needs debug information
